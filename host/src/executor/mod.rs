@@ -1,0 +1,101 @@
+//! Somewhere to run a kernel: a GPU through the CUDA driver, or the simulator. Nothing above this trait knows which.
+
+use crate::error::Result;
+use crate::launch::Launch;
+
+/// What a [`Device`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeviceKind {
+    /// A GPU driven through libcuda.
+    Gpu,
+    /// ptx-sim on the CPU.
+    Simulator,
+}
+
+/// The device behind an executor.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Device {
+    /// GPU or simulator.
+    pub kind: DeviceKind,
+    /// Name for people, as in `NVIDIA H200` or `ptx-sim (2 threads)`.
+    pub name: String,
+    /// Compute capability as in 90 for `sm_90`; for the simulator the architecture it stands for.
+    pub architecture: u32,
+    /// Largest dynamic shared memory of a block, bytes.
+    pub shared_bytes_per_block: u32,
+    /// Driver version, as in `13.0`; absent for the simulator.
+    pub driver: Option<String>,
+}
+
+/// Device memory owned by an executor. Behind every buffer lies a guard that [`Executor::damaged_guards`] checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    /// Index in the executor that made it.
+    pub id: usize,
+    /// Device address, at least 256-byte aligned.
+    pub address: u64,
+    /// Usable size in bytes, without the guard.
+    pub bytes: u64,
+}
+
+/// A PTX module to load.
+#[derive(Clone, Debug)]
+pub struct PtxModule {
+    /// File name, for messages.
+    pub file: String,
+    /// The PTX text.
+    pub text: String,
+}
+
+/// What one launch did, beyond writing its outputs.
+#[derive(Debug, Default)]
+pub struct Execution {
+    /// What the simulator found wrong; always empty on a GPU.
+    pub findings: Vec<ptx_sim::Finding>,
+    /// What the simulator counted; absent on a GPU.
+    pub counters: Option<ptx_sim::Counters>,
+}
+
+/// A guard behind a buffer that a kernel wrote to.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct GuardDamage {
+    /// Name given to [`Executor::allocate`].
+    pub buffer: String,
+    /// First damaged byte, counted from the end of the buffer.
+    pub first: u64,
+    /// Number of damaged bytes.
+    pub bytes: u64,
+}
+
+/// Somewhere to run a kernel.
+pub trait Executor {
+    /// The device.
+    fn device(&self) -> &Device;
+
+    /// Makes the entries of `module` available to [`Executor::launch`]; a module of the same file name is replaced.
+    fn load(&mut self, module: &PtxModule) -> Result<()>;
+
+    /// Allocates `bytes` of device memory with a guard behind it; `name` appears in messages. The contents are
+    /// undefined until written, and the simulator reports reads of them.
+    fn allocate(&mut self, name: &str, bytes: u64) -> Result<Buffer>;
+
+    /// Frees a buffer.
+    fn free(&mut self, buffer: Buffer) -> Result<()>;
+
+    /// Copies `data` to the start of `buffer`; `data` must not be longer than the buffer.
+    fn write(&mut self, buffer: Buffer, data: &[u8]) -> Result<()>;
+
+    /// Copies the start of `buffer` to `data`; `data` must not be longer than the buffer.
+    fn read(&mut self, buffer: Buffer, data: &mut [u8]) -> Result<()>;
+
+    /// Runs a kernel and waits for it. A kernel that faults is an error on a GPU and a finding in the simulator.
+    fn launch(&mut self, launch: &Launch) -> Result<Execution>;
+
+    /// Device times in µs of `samples` launches, each averaged over enough back-to-back launches to be well over the
+    /// timer's resolution, after a warm-up; `None` where times mean nothing (the simulator).
+    fn time(&mut self, launch: &Launch, samples: usize) -> Result<Option<Vec<f64>>>;
+
+    /// The guards that a kernel has written to. The simulator reports such writes as findings instead.
+    fn damaged_guards(&mut self) -> Result<Vec<GuardDamage>>;
+}

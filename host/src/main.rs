@@ -1,0 +1,3 @@
+//! The fa512 program.
+
+fn main() {}

@@ -1,0 +1,84 @@
+//! The one argument of every forward entry.
+
+/// Strides of a `[batch, head, sequence, head_dim]` view, in elements; the last dimension is contiguous.
+///
+/// `[B,H,S,D]` and `[B,S,H,D]` tensors are both such views. A stride may be 0 for an input (broadcast).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strides {
+    /// Elements from one batch entry to the next.
+    pub batch: u64,
+    /// Elements from one head to the next.
+    pub head: u64,
+    /// Elements from one row (sequence position) to the next; a multiple of 8, so that rows are 16-byte aligned.
+    pub row: u64,
+}
+
+/// Arguments of a forward entry, passed by value; all device addresses.
+///
+/// Both sides of the launch read this definition: the host writes its bytes, the kernel reads its fields.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ForwardArgs {
+    /// Q, fp16, `[B,H,S,64]` by `q_strides`, 16-byte aligned.
+    pub q: u64,
+    /// K, fp16, `[B,H,S,64]` by `k_strides`, 16-byte aligned.
+    pub k: u64,
+    /// V, fp16, `[B,H,S,64]` by `v_strides`, 16-byte aligned.
+    pub v: u64,
+    /// O, fp16, `[B,H,S,64]` by `o_strides`, 16-byte aligned; every element is written.
+    pub o: u64,
+    /// Log-sum-exp, f32, `[B,H,S]` contiguous, natural logarithm; 0 when it is not wanted.
+    pub lse: u64,
+    /// Strides of Q.
+    pub q_strides: Strides,
+    /// Strides of K.
+    pub k_strides: Strides,
+    /// Strides of V.
+    pub v_strides: Strides,
+    /// Strides of O.
+    pub o_strides: Strides,
+    /// `scale · log2(e)`, positive and finite: the kernels work in base 2 with the scale folded in.
+    pub scale_log2: f32,
+    /// S; entries specialised for one sequence length require exactly that.
+    pub sequence: u32,
+    /// H, number of heads.
+    pub heads: u32,
+    /// Blocks per head: `ceil(S / block_m)`.
+    pub query_tiles: u32,
+}
+
+/// Size and alignment of [`ForwardArgs`] in the `.param` space.
+pub const FORWARD_ARGS_LAYOUT: core::alloc::Layout = core::alloc::Layout::new::<ForwardArgs>();
+
+const _: () = assert!(FORWARD_ARGS_LAYOUT.size() == 5 * 8 + 4 * 24 + 16 && FORWARD_ARGS_LAYOUT.align() == 8);
+
+/// Name, offset and size in bytes of one field of [`ForwardArgs`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Field name.
+    pub name: &'static str,
+    /// Offset from the start of the argument, in bytes.
+    pub offset: usize,
+    /// Size in bytes.
+    pub size: usize,
+}
+
+macro_rules! fields {
+    ($($name:ident),*) => {
+        &[$(Field {
+            name: stringify!($name),
+            offset: core::mem::offset_of!(ForwardArgs, $name),
+            size: size_of_field(|args: &ForwardArgs| &args.$name),
+        }),*]
+    };
+}
+
+const fn size_of_field<T>(_: fn(&ForwardArgs) -> &T) -> usize {
+    size_of::<T>()
+}
+
+/// The fields of [`ForwardArgs`] in order, for the manifest.
+pub const FORWARD_ARGS_FIELDS: &[Field] = fields!(
+    q, k, v, o, lse, q_strides, k_strides, v_strides, o_strides, scale_log2, sequence, heads, query_tiles
+);

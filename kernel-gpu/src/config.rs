@@ -1,0 +1,235 @@
+//! Tile configurations and the gates that decide, before anything is compiled, whether one can work.
+
+use core::fmt;
+
+/// Columns of Q, K, V and O.
+pub const HEAD_DIM: u32 = 64;
+/// Bytes of one fp16 row of [`HEAD_DIM`] elements.
+pub const ROW_BYTES: u32 = HEAD_DIM * 2;
+/// Lanes of a warp.
+pub const WARP_SIZE: u32 = 32;
+/// Rows of an `mma.m16n8k16` tile.
+pub const MMA_M: u32 = 16;
+/// Columns of an `mma.m16n8k16` tile.
+pub const MMA_N: u32 = 8;
+/// Depth of an `mma.m16n8k16` tile.
+pub const MMA_K: u32 = 16;
+
+/// A kernel family: the instructions it is built from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
+pub enum Family {
+    /// `cp.async`, `ldmatrix`, `mma.sync`: compute capability 8.0 and every later GPU.
+    Sm80,
+}
+
+impl Family {
+    /// The lowest architecture the family runs on, as in `sm_80`.
+    pub const fn minimum_architecture(self) -> u32 {
+        match self {
+            Family::Sm80 => 80,
+        }
+    }
+}
+
+/// Which keys a query may attend to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
+pub enum Mask {
+    /// Every key.
+    Full,
+    /// Keys at or before the query's own position (top-left aligned).
+    Causal,
+}
+
+/// Which sequence lengths an entry accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
+pub enum Sequence {
+    /// Exactly this length, a compile-time constant in the kernel.
+    Exact(u32),
+    /// Any length from 1 up, with masked tails.
+    Any,
+}
+
+impl Sequence {
+    /// Whether an entry for `self` accepts sequences of `length`.
+    pub const fn accepts(self, length: u32) -> bool {
+        match self {
+            Sequence::Exact(exact) => exact == length,
+            Sequence::Any => length >= 1,
+        }
+    }
+}
+
+/// Shape of the work of one thread block of the sm_80 family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
+pub struct TileConfig {
+    /// Query rows of one block.
+    pub block_m: u32,
+    /// Keys of one step of the K/V loop.
+    pub block_n: u32,
+    /// Warps of one block; each owns `block_m / warps` query rows.
+    pub warps: u32,
+    /// K/V blocks in shared memory at once (copied ahead by `stages - 1` steps).
+    pub stages: u32,
+}
+
+/// What an architecture gives one thread block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArchitectureLimits {
+    /// As in `sm_80`.
+    pub architecture: u32,
+    /// Largest dynamic shared memory of a block, bytes.
+    pub shared_bytes_per_block: u32,
+    /// Shared memory of a multiprocessor, bytes.
+    pub shared_bytes_per_multiprocessor: u32,
+    /// Threads resident on a multiprocessor.
+    pub threads_per_multiprocessor: u32,
+}
+
+/// Limits of the architectures the kernels are checked for (CUDA C++ Programming Guide, "Compute Capabilities").
+pub const ARCHITECTURES: [ArchitectureLimits; 4] = [
+    limits(80, 163, 164, 2048),
+    limits(86, 99, 100, 1536),
+    limits(89, 99, 100, 1536),
+    limits(90, 227, 228, 2048),
+];
+
+/// Registers of a multiprocessor on every architecture in [`ARCHITECTURES`].
+pub const REGISTERS_PER_MULTIPROCESSOR: u32 = 65_536;
+/// Registers a thread can address.
+pub const REGISTERS_PER_THREAD: u32 = 255;
+/// Threads of the largest block.
+pub const THREADS_PER_BLOCK: u32 = 1024;
+
+const fn limits(architecture: u32, block_kib: u32, multiprocessor_kib: u32, threads: u32) -> ArchitectureLimits {
+    ArchitectureLimits {
+        architecture,
+        shared_bytes_per_block: block_kib * 1024,
+        shared_bytes_per_multiprocessor: multiprocessor_kib * 1024,
+        threads_per_multiprocessor: threads,
+    }
+}
+
+/// Why a [`TileConfig`] cannot work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    /// `block_m` is not a positive multiple of 16 rows for each warp.
+    QueryRowsPerWarp,
+    /// `block_n` is not a positive multiple of 16 keys (the depth of the second matrix product).
+    KeysPerStep,
+    /// `warps` is zero or the block has more than 1024 threads.
+    Threads,
+    /// Fewer than two stages: the next K/V block could not be copied while this one is used.
+    Stages,
+    /// The 16-byte chunks of a K/V block do not divide evenly among the threads.
+    CopyChunks,
+    /// Accumulators and Q fragments alone exceed the registers of a thread.
+    Registers,
+    /// The tiles exceed the shared memory of a block.
+    SharedMemory,
+    /// The exact sequence length is not a multiple of `block_m` and `block_n`.
+    SequenceDivisibility,
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Rejection::QueryRowsPerWarp => "block_m must be a positive multiple of 16 * warps",
+            Rejection::KeysPerStep => "block_n must be a positive multiple of 16",
+            Rejection::Threads => "warps must be between 1 and 32",
+            Rejection::Stages => "stages must be at least 2",
+            Rejection::CopyChunks => "the 16-byte chunks of a Q or K/V tile must divide evenly among the threads",
+            Rejection::Registers => "accumulators and Q fragments need more registers than a thread has",
+            Rejection::SharedMemory => "the tiles need more shared memory than a block can have",
+            Rejection::SequenceDivisibility => "the exact sequence length must be a multiple of block_m and block_n",
+        })
+    }
+}
+
+impl TileConfig {
+    /// Threads of a block.
+    pub const fn threads(self) -> u32 {
+        self.warps * WARP_SIZE
+    }
+
+    /// Query rows of one warp.
+    pub const fn rows_per_warp(self) -> u32 {
+        self.block_m / self.warps
+    }
+
+    /// 16-row `mma` tiles of one warp.
+    pub const fn m_tiles(self) -> usize {
+        (self.rows_per_warp() / MMA_M) as usize
+    }
+
+    /// 8-key `mma` tiles of one K/V step.
+    pub const fn n_tiles(self) -> usize {
+        (self.block_n / MMA_N) as usize
+    }
+
+    /// Dynamic shared memory of a block in bytes: the Q tile, then `stages` pairs of a K and a V tile.
+    pub const fn shared_bytes(self) -> u32 {
+        (self.block_m + 2 * self.stages * self.block_n) * ROW_BYTES
+    }
+
+    /// Registers that hold Q fragments and the score and output accumulators of one thread; a lower bound.
+    pub const fn accumulator_registers(self) -> u32 {
+        let tiles = self.m_tiles() as u32;
+        tiles * (HEAD_DIM / MMA_K * 4 + self.block_n / MMA_N * 4 + HEAD_DIM / MMA_N * 4)
+    }
+
+    /// Blocks that fit on one multiprocessor when a thread uses `registers`.
+    pub const fn blocks_per_multiprocessor(self, registers: u32, limits: ArchitectureLimits) -> u32 {
+        const SYSTEM_SHARED_BYTES_PER_BLOCK: u32 = 1024;
+        const REGISTER_ALLOCATION_UNIT: u32 = 8;
+        let registers = registers.next_multiple_of(REGISTER_ALLOCATION_UNIT);
+        let by_registers = REGISTERS_PER_MULTIPROCESSOR / (registers * self.threads());
+        let by_threads = limits.threads_per_multiprocessor / self.threads();
+        let by_shared =
+            limits.shared_bytes_per_multiprocessor / (self.shared_bytes() + SYSTEM_SHARED_BYTES_PER_BLOCK);
+        minimum(minimum(by_registers, by_threads), by_shared)
+    }
+
+    /// Checks the configuration for `sequence` on an architecture; the tuner and the kernels' const assertions both
+    /// call this.
+    pub const fn check(self, sequence: Sequence, limits: ArchitectureLimits) -> Result<(), Rejection> {
+        if self.warps == 0 || self.threads() > THREADS_PER_BLOCK {
+            return Err(Rejection::Threads);
+        }
+        if self.block_m == 0 || !self.block_m.is_multiple_of(MMA_M * self.warps) {
+            return Err(Rejection::QueryRowsPerWarp);
+        }
+        if self.block_n == 0 || !self.block_n.is_multiple_of(MMA_K) {
+            return Err(Rejection::KeysPerStep);
+        }
+        if self.stages < 2 {
+            return Err(Rejection::Stages);
+        }
+        let rows_per_copy = self.threads() * 16 / ROW_BYTES;
+        if !self.block_n.is_multiple_of(rows_per_copy) || !self.block_m.is_multiple_of(rows_per_copy) {
+            return Err(Rejection::CopyChunks);
+        }
+        if self.accumulator_registers() > REGISTERS_PER_THREAD {
+            return Err(Rejection::Registers);
+        }
+        if self.shared_bytes() > limits.shared_bytes_per_block {
+            return Err(Rejection::SharedMemory);
+        }
+        if let Sequence::Exact(length) = sequence
+            && !(length.is_multiple_of(self.block_m) && length.is_multiple_of(self.block_n))
+        {
+            return Err(Rejection::SequenceDivisibility);
+        }
+        Ok(())
+    }
+}
+
+const fn minimum(a: u32, b: u32) -> u32 {
+    if a < b { a } else { b }
+}

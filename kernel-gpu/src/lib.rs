@@ -1,0 +1,23 @@
+//! FlashAttention forward kernels for S = 512, D = 64, fp16, written in Rust and compiled to PTX.
+//!
+//! The crate has two halves. The target-independent half — tile configuration, shared-memory layout, launch
+//! geometry, argument struct, variant list, manifest — builds everywhere, so that the host and the kernels share one
+//! source of truth. The device half (`device`, only for `nvptx64`) holds one file per PTX instruction family and
+//! the kernels themselves.
+//!
+//! What an entry computes: `O = softmax(scale · Q Kᵀ + mask) · V` for every batch and head, and optionally
+//! `LSE = ln Σ exp(scale · q·k)`, after Dao et al., *FlashAttention-2* (arXiv 2307.08691).
+#![no_std]
+#![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
+
+pub mod args;
+pub mod config;
+pub mod geometry;
+pub mod shared_tile;
+pub mod variants;
+
+#[cfg(feature = "manifest")]
+pub mod manifest;
+
+#[cfg(target_arch = "nvptx64")]
+mod device;

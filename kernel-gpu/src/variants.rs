@@ -1,0 +1,54 @@
+//! The list of variants: every entry of the PTX, what it was specialised for, and its name.
+
+use crate::config::{ARCHITECTURES, ArchitectureLimits, Family, Mask, Sequence, TileConfig};
+
+/// One entry of the PTX: a kernel monomorphised for a tile configuration, a sequence length and a mask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Variant {
+    /// Name of the `.entry`.
+    pub entry: &'static str,
+    /// Instruction family.
+    pub family: Family,
+    /// Tile configuration.
+    pub config: TileConfig,
+    /// Sequence lengths the entry accepts.
+    pub sequence: Sequence,
+    /// Mask the entry applies.
+    pub mask: Mask,
+}
+
+/// Declares variants: a `pub const` list for every target, and on the device the entries themselves.
+macro_rules! variants {
+    ($($entry:ident: $family:ident { $block_m:literal x $block_n:literal, $warps:literal warps, $stages:literal stages },
+        $sequence:expr, $mask:ident;)*) => {
+        /// The variants of this build, in order of preference among those that accept a problem.
+        pub const VARIANTS: &[Variant] = &[$(Variant {
+            entry: stringify!($entry),
+            family: Family::$family,
+            config: TileConfig { block_m: $block_m, block_n: $block_n, warps: $warps, stages: $stages },
+            sequence: $sequence,
+            mask: Mask::$mask,
+        }),*];
+    };
+}
+
+use Sequence::{Any, Exact};
+
+variants! {
+    fa512_sm80_s512_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages }, Exact(512), Full;
+    fa512_sm80_s512_causal_128x64: Sm80 { 128 x 64, 4 warps, 2 stages }, Exact(512), Causal;
+    fa512_sm80_any_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages }, Any, Full;
+    fa512_sm80_any_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages }, Any, Causal;
+}
+
+/// The architecture with the least shared memory: a variant that fits there fits on all.
+const SMALLEST: ArchitectureLimits = ARCHITECTURES[1];
+
+const _: () = {
+    let mut index = 0;
+    while index < VARIANTS.len() {
+        let variant = VARIANTS[index];
+        assert!(variant.config.check(variant.sequence, SMALLEST).is_ok());
+        index += 1;
+    }
+};
