@@ -1,9 +1,13 @@
-//! Executes PTX on the CPU.
+//! Executes PTX on the CPU and reports what is wrong with it.
 
-/// Something wrong with a kernel.
-#[derive(Clone, Debug)]
-pub struct Finding;
+mod counters;
+mod finding;
+mod launch;
+mod memory;
+mod module;
 
-/// What the hardware would have done.
-#[derive(Clone, Debug, Default)]
-pub struct Counters;
+pub use counters::Counters;
+pub use finding::{Finding, FindingClass, LaneAddress, SourceLocation};
+pub use launch::{Launch, LaunchError, Options, Report};
+pub use memory::{GlobalMemory, MemoryError};
+pub use module::{Module, ParseError, run};

@@ -1,0 +1,175 @@
+//! What is wrong with a kernel: findings, how they are merged, how they read.
+
+use std::collections::HashMap;
+use std::fmt;
+
+/// The kind of error a [`Finding`] reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum FindingClass {
+    /// An address that is not a multiple of what the access needs (access size, vector width, `cp.async` size,
+    /// 16 bytes for a row of `ldmatrix`).
+    Misaligned,
+    /// An access outside every buffer, beyond the shared memory of the launch, the parameters or the local memory, or
+    /// to a freed buffer.
+    OutOfBounds,
+    /// A read of a register or a byte of memory that nothing has written.
+    Uninitialised,
+    /// A write to memory that a kernel may only read (`.const`, `.param`).
+    ReadOnly,
+    /// A barrier that some threads of a warp or block do not reach, or reach with contradicting thread counts.
+    BarrierDivergence,
+    /// A warp-collective instruction (`mma`, `ldmatrix`, `shfl`, `vote` …) without all the lanes it needs, or whose lanes
+    /// disagree about operands that must be the same in all of them.
+    CollectiveLanesMissing,
+    /// Bytes written by `cp.async` that were read or overwritten before the copy was waited for, or copies never waited
+    /// for.
+    AsyncCopyNotWaited,
+    /// No warp of a block can go on.
+    Deadlock,
+    /// An operand outside the values the PTX ISA gives a meaning to.
+    InvalidOperand,
+    /// The kernel executed `trap`.
+    Trap,
+    /// A warp executed more instructions than [`Options::instructions_per_warp`](crate::Options).
+    InstructionLimit,
+}
+
+impl fmt::Display for FindingClass {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            FindingClass::Misaligned => "misaligned access",
+            FindingClass::OutOfBounds => "out-of-bounds access",
+            FindingClass::Uninitialised => "uninitialised read",
+            FindingClass::ReadOnly => "write to read-only memory",
+            FindingClass::BarrierDivergence => "barrier divergence",
+            FindingClass::CollectiveLanesMissing => "collective instruction with lanes missing",
+            FindingClass::AsyncCopyNotWaited => "asynchronous copy not waited for",
+            FindingClass::Deadlock => "deadlock",
+            FindingClass::InvalidOperand => "invalid operand",
+            FindingClass::Trap => "trap",
+            FindingClass::InstructionLimit => "instruction limit exceeded",
+        })
+    }
+}
+
+/// A position in the source the PTX was compiled from, as `.loc` and `.file` give it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct SourceLocation {
+    /// File, as the compiler wrote it.
+    pub file: String,
+    /// Line, from 1.
+    pub line: u32,
+    /// Column, from 1; 0 when the compiler did not say.
+    pub column: u32,
+}
+
+impl fmt::Display for SourceLocation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}
+
+/// One lane of the first warp a [`Finding`] was made in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct LaneAddress {
+    /// Lane, 0 to 31.
+    pub lane: u32,
+    /// The address the lane used, where there is one.
+    pub address: Option<u64>,
+}
+
+/// Something wrong with a kernel. Occurrences of one class at one PTX line are merged into one finding, which describes
+/// the first of them (in block order, then execution order) and counts the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Finding {
+    /// Kind of error.
+    pub class: FindingClass,
+    /// What happened, in words, with the numbers.
+    pub message: String,
+    /// The file name given to [`Module::parse`](crate::Module::parse).
+    pub ptx_file: String,
+    /// Line of the instruction in the PTX, from 1.
+    pub ptx_line: u32,
+    /// That line of the PTX.
+    pub instruction: String,
+    /// Where the instruction comes from, when the PTX has line information.
+    pub source: Option<SourceLocation>,
+    /// The calls through which [`Finding::source`] was inlined, innermost first.
+    pub inlined_at: Vec<SourceLocation>,
+    /// Block (`%ctaid`) of the first occurrence.
+    pub block: [u32; 3],
+    /// Warp of the block.
+    pub warp: u32,
+    /// First lane concerned, where it concerns lanes.
+    pub lane: Option<u32>,
+    /// The address that lane used, where there is one. Shared, local and param addresses count from the start of the
+    /// window.
+    pub address: Option<u64>,
+    /// All lanes concerned in the first occurrence.
+    pub lanes: Vec<LaneAddress>,
+    /// How often it occurred: lanes, over all warps and blocks (warps, where it does not concern lanes).
+    pub occurrences: u64,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(formatter, "{}: {}", self.class, self.message)?;
+        writeln!(formatter, "  --> {}:{}: {}", self.ptx_file, self.ptx_line, self.instruction.trim())?;
+        if let Some(source) = &self.source {
+            writeln!(formatter, "  from {source}")?;
+        }
+        for caller in &self.inlined_at {
+            writeln!(formatter, "  inlined at {caller}")?;
+        }
+        let [x, y, z] = self.block;
+        write!(formatter, "  block ({x}, {y}, {z}), warp {}", self.warp)?;
+        if let Some(lane) = self.lane {
+            write!(formatter, ", lane {lane}")?;
+        }
+        if let Some(address) = self.address {
+            write!(formatter, ", address {address:#x}")?;
+        }
+        match self.occurrences {
+            1 => Ok(()),
+            count => write!(formatter, "; {count} occurrences"),
+        }
+    }
+}
+
+/// Findings of one block, or of several merged.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    list: Vec<Finding>,
+    index: HashMap<(FindingClass, u32), usize>,
+}
+
+impl Findings {
+    /// Adds `occurrences` to the finding of `class` at `ptx_line`, made by `describe` if this is the first of its kind.
+    pub fn add(&mut self, class: FindingClass, ptx_line: u32, occurrences: u64, describe: impl FnOnce() -> Finding) {
+        let next = self.list.len();
+        let index = *self.index.entry((class, ptx_line)).or_insert(next);
+        if index == next {
+            self.list.push(describe());
+            self.list[index].occurrences = 0;
+        }
+        self.list[index].occurrences += occurrences;
+    }
+
+    /// Adds the findings of a later block.
+    pub fn merge(&mut self, later: Findings) {
+        for finding in later.list {
+            self.add(finding.class, finding.ptx_line, finding.occurrences, || finding.clone());
+        }
+    }
+
+    /// The findings in the order they were made, at most `limit`.
+    pub fn into_list(mut self, limit: usize) -> Vec<Finding> {
+        self.list.truncate(limit);
+        self.list
+    }
+}

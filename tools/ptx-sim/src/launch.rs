@@ -1,0 +1,157 @@
+//! A launch: what is run, with which limits, and why it may be refused.
+
+use crate::counters::Counters;
+use crate::finding::Finding;
+
+/// One kernel launch.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch<'a> {
+    /// Name of the `.entry`.
+    pub entry: &'a str,
+    /// Blocks in x, y and z.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y and z.
+    pub block: [u32; 3],
+    /// Dynamic shared memory of a block, bytes.
+    pub dynamic_shared_bytes: u32,
+    /// The bytes of each `.param`, in order.
+    pub params: &'a [&'a [u8]],
+    /// The architecture to stand for, as in 80 for `sm_80`.
+    pub architecture: u32,
+}
+
+/// How to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Findings reported at most.
+    pub max_findings: usize,
+    /// Threads that run blocks; 0 for all cores.
+    pub threads: usize,
+    /// Instructions one warp may execute before it is taken to be in an endless loop.
+    pub instructions_per_warp: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { max_findings: 100, threads: 0, instructions_per_warp: 100_000_000 }
+    }
+}
+
+/// What a launch did.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// What is wrong with the kernel; empty when nothing was found.
+    pub findings: Vec<Finding>,
+    /// What the hardware would have done.
+    pub counters: Counters,
+}
+
+/// Why a launch was refused; nothing was executed. Never a statement that the kernel is wrong, only that it cannot be
+/// run like this or not by this simulator.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LaunchError {
+    /// There is no such `.entry`.
+    #[error("no entry `{entry}` in {file}; it has {}", list(.available))]
+    UnknownEntry {
+        /// The name asked for.
+        entry: String,
+        /// The PTX file.
+        file: String,
+        /// The entries there are.
+        available: Vec<String>,
+    },
+    /// The number of parameters is not that of the entry.
+    #[error("entry `{entry}` takes {expected} parameters, the launch gives {given}")]
+    ParameterCount {
+        /// The entry.
+        entry: String,
+        /// Number of `.param`s.
+        expected: usize,
+        /// Number given.
+        given: usize,
+    },
+    /// A parameter has another size than declared.
+    #[error("parameter {index} of entry `{entry}` has {expected} bytes, the launch gives {given}")]
+    ParameterSize {
+        /// The entry.
+        entry: String,
+        /// Index of the `.param`.
+        index: usize,
+        /// Declared size in bytes.
+        expected: u64,
+        /// Size given in bytes.
+        given: u64,
+    },
+    /// The simulator does not know an instruction, modifier or directive. Found before execution begins.
+    #[error("{file}:{line}:{column}: unsupported: {what}")]
+    Unsupported {
+        /// The PTX file.
+        file: String,
+        /// Line, from 1.
+        line: u32,
+        /// Column, from 1.
+        column: u32,
+        /// What is not supported, by name.
+        what: String,
+    },
+    /// The PTX is wrong in a way that shows when an entry is prepared: an undeclared register, a missing operand.
+    #[error("{file}:{line}:{column}: {what}")]
+    Invalid {
+        /// The PTX file.
+        file: String,
+        /// Line, from 1.
+        line: u32,
+        /// Column, from 1.
+        column: u32,
+        /// What is wrong.
+        what: String,
+    },
+    /// The grid or block is empty or larger than any GPU takes, or contradicts `.maxntid` or `.reqntid`.
+    #[error("{0}")]
+    Geometry(String),
+    /// The architecture is not known to the simulator.
+    #[error("architecture sm_{architecture} is not known; known are {}", list(.known))]
+    UnknownArchitecture {
+        /// The architecture asked for.
+        architecture: u32,
+        /// Those there are.
+        known: Vec<u32>,
+    },
+    /// The module was compiled for a newer architecture, or for exactly another one.
+    #[error("{file} is compiled for {target} and does not run on sm_{architecture}")]
+    Target {
+        /// The PTX file.
+        file: String,
+        /// Its `.target`.
+        target: String,
+        /// The architecture of the launch.
+        architecture: u32,
+    },
+    /// A block would use more shared memory than the architecture has for one.
+    #[error("{total} bytes of shared memory ({fixed} static, {dynamic} dynamic) exceed the {limit} a block can have on sm_{architecture}")]
+    SharedMemory {
+        /// Static and dynamic bytes together.
+        total: u64,
+        /// Static bytes, with alignment.
+        fixed: u64,
+        /// Dynamic bytes.
+        dynamic: u64,
+        /// The limit in bytes.
+        limit: u64,
+        /// The architecture of the launch.
+        architecture: u32,
+    },
+    /// Memory for the module's global variables could not be had.
+    #[error(transparent)]
+    Memory(#[from] crate::memory::MemoryError),
+    /// The worker threads could not be started.
+    #[error("worker threads: {0}")]
+    Threads(String),
+}
+
+fn list<T: ToString>(items: &[T]) -> String {
+    match items {
+        [] => "none".to_owned(),
+        _ => items.iter().map(T::to_string).collect::<Vec<_>>().join(", "),
+    }
+}
