@@ -1,5 +1,7 @@
 //! The one argument of every forward entry.
 
+use core::num::NonZeroU32;
+
 /// Strides of a `[batch, head, sequence, head_dim]` view, in elements; the last dimension is contiguous.
 ///
 /// `[B,H,S,D]` and `[B,S,H,D]` tensors are both such views. A stride may be 0 for an input (broadcast).
@@ -43,9 +45,9 @@ pub struct ForwardArgs {
     /// S; entries specialised for one sequence length require exactly that.
     pub sequence: u32,
     /// H, number of heads.
-    pub heads: u32,
+    pub heads: NonZeroU32,
     /// Blocks per head: `ceil(S / block_m)`.
-    pub query_tiles: u32,
+    pub query_tiles: NonZeroU32,
 }
 
 /// Size and alignment of [`ForwardArgs`] in the `.param` space.

@@ -138,6 +138,7 @@ pub enum Rejection {
 }
 
 impl fmt::Display for Rejection {
+    #[inline]
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Rejection::QueryRowsPerWarp => "block_m must be a positive multiple of 16 * warps",

@@ -1,5 +1,7 @@
 //! Launch geometry: how many blocks a launch has and which query tile each of them computes.
 
+use core::num::NonZeroU32;
+
 use crate::args::ForwardArgs;
 
 /// Largest number of blocks in the x dimension of a grid (CUDA C++ Programming Guide, "Technical Specifications").
@@ -33,16 +35,16 @@ pub const fn blocks(batch: u32, heads: u32, query_tiles: u32) -> Option<u32> {
 /// The work of block `block`: tiles of one head are neighbours, so that they share its K and V in L2, and the last
 /// tile comes first, since under a causal mask it is the longest.
 #[inline(always)]
-pub const fn block_work(block: u32, query_tiles: u32, heads: u32) -> BlockWork {
+pub fn block_work(block: u32, query_tiles: NonZeroU32, heads: NonZeroU32) -> BlockWork {
     let batch_head = block / query_tiles;
     let tile = block % query_tiles;
-    BlockWork { batch: batch_head / heads, head: batch_head % heads, query_tile: query_tiles - 1 - tile }
+    BlockWork { batch: batch_head / heads, head: batch_head % heads, query_tile: query_tiles.get() - 1 - tile }
 }
 
 impl ForwardArgs {
     /// [`block_work`] for a launch with these arguments.
     #[inline(always)]
-    pub const fn block_work(&self, block: u32) -> BlockWork {
+    pub fn block_work(&self, block: u32) -> BlockWork {
         block_work(block, self.query_tiles, self.heads)
     }
 }

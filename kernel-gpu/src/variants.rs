@@ -17,22 +17,45 @@ pub struct Variant {
     pub mask: Mask,
 }
 
-/// Declares variants: a `pub const` list for every target, and on the device the entries themselves.
+/// Declares variants: the list for every target, and on the device the entries themselves.
 macro_rules! variants {
-    ($($entry:ident: $family:ident { $block_m:literal x $block_n:literal, $warps:literal warps, $stages:literal stages },
-        $sequence:expr, $mask:ident;)*) => {
+    ($($entry:ident:
+        $family:ident { $block_m:literal x $block_n:literal, $warps:literal warps, $stages:literal stages },
+        $sequence:ident $(($length:literal))?, $mask:ident;)*) => {
         /// The variants of this build, in order of preference among those that accept a problem.
         pub const VARIANTS: &[Variant] = &[$(Variant {
             entry: stringify!($entry),
             family: Family::$family,
             config: TileConfig { block_m: $block_m, block_n: $block_n, warps: $warps, stages: $stages },
-            sequence: $sequence,
+            sequence: Sequence::$sequence $(($length))?,
             mask: Mask::$mask,
         }),*];
+
+        #[cfg(target_arch = "nvptx64")]
+        mod entries {
+            use crate::args::ForwardArgs;
+            use crate::config::TileConfig;
+            use crate::device::codegen::kernel;
+            use crate::device::{mask, sequence, sm80::forward};
+
+            $(kernel! {
+                fn $entry(args: ForwardArgs) {
+                    const CONFIG: TileConfig =
+                        TileConfig { block_m: $block_m, block_n: $block_n, warps: $warps, stages: $stages };
+                    forward::<
+                        { CONFIG.block_m },
+                        { CONFIG.block_n },
+                        { CONFIG.m_tiles() },
+                        { CONFIG.n_tiles() },
+                        { CONFIG.stages },
+                        sequence::$sequence $(<$length>)?,
+                        mask::$mask,
+                    >(&args);
+                }
+            })*
+        }
     };
 }
-
-use Sequence::{Any, Exact};
 
 variants! {
     fa512_sm80_s512_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages }, Exact(512), Full;

@@ -1,0 +1,57 @@
+//! Everything that differs between code generators: how an entry is declared, how a thread learns its indices, where
+//! dynamic shared memory begins. The names are those of `cuda_std` where it has them. An rlib needs no panic handler, and
+//! no entry can panic: `cargo xtask ptx` refuses PTX with a call in it.
+
+/// Declares an entry point of the PTX module, as `cuda_std`'s `#[kernel]` does.
+macro_rules! kernel {
+    (fn $name:ident($args:ident: $type:ty) $body:block) => {
+        /// # Safety
+        /// The launch must be one that the host planned: the addresses and strides of the argument describe memory
+        /// of the launching context, and the grid and block are those of the entry's variant.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "ptx-kernel" fn $name($args: $type) $body
+    };
+}
+pub(crate) use kernel;
+
+/// Indices of the calling thread.
+pub mod thread {
+    macro_rules! special_register {
+        ($name:literal) => {{
+            let value: u32;
+            // SAFETY: reading a special register has no effect.
+            unsafe {
+                core::arch::asm!(concat!("mov.u32 {}, %", $name, ";"), out(reg32) value, options(pure, nomem, nostack))
+            };
+            value
+        }};
+    }
+
+    /// `%tid.x`
+    #[inline(always)]
+    pub fn thread_idx_x() -> u32 {
+        special_register!("tid.x")
+    }
+
+    /// `%ctaid.x`
+    #[inline(always)]
+    pub fn block_idx_x() -> u32 {
+        special_register!("ctaid.x")
+    }
+}
+
+/// Dynamic shared memory.
+pub mod shared {
+    core::arch::global_asm!(".extern .shared .align 1024 .b8 fa512_dynamic_shared[];");
+
+    /// Shared-memory address of the first byte of the block's dynamic shared memory; a multiple of 1024.
+    #[inline(always)]
+    pub fn dynamic_shared_mem() -> u32 {
+        let address: u32;
+        // SAFETY: taking an address has no effect; the symbol is declared above.
+        unsafe {
+            core::arch::asm!("mov.u32 {}, fa512_dynamic_shared;", out(reg32) address, options(pure, nomem, nostack))
+        };
+        address
+    }
+}

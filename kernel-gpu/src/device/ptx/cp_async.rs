@@ -1,0 +1,50 @@
+//! Non-bulk asynchronous copies from global to shared memory (PTX ISA, "Data Movement and Conversion Instructions:
+//! Non-bulk copy").
+
+use core::arch::asm;
+
+/// `cp.async.cg.shared.global`: starts copying 16 bytes, past L1.
+///
+/// # Safety
+/// `shared` and `global` are 16-byte aligned addresses of 16 accessible bytes; neither is written otherwise, and
+/// `shared` not read, until a wait for the copy's group and a barrier.
+#[inline(always)]
+pub unsafe fn copy_16(shared: u32, global: u64) {
+    // SAFETY: passed on to the caller.
+    unsafe { asm!("cp.async.cg.shared.global [{}], [{}], 16;", in(reg32) shared, in(reg64) global, options(nostack)) };
+}
+
+/// `cp.async.cg.shared.global` with a source size: as [`copy_16`], or fills 16 bytes with zeros without reading
+/// `global` where `inside` is false.
+///
+/// # Safety
+/// As for [`copy_16`]; where `inside` is false `global` may be any address.
+#[inline(always)]
+pub unsafe fn copy_16_or_zeros(shared: u32, global: u64, inside: bool) {
+    let source_bytes = if inside { 16u32 } else { 0 };
+    // SAFETY: passed on to the caller; with a source size of 0 nothing is read.
+    unsafe {
+        asm!(
+            "cp.async.cg.shared.global [{}], [{}], 16, {};",
+            in(reg32) shared,
+            in(reg64) global,
+            in(reg32) source_bytes,
+            options(nostack)
+        );
+    }
+}
+
+/// `cp.async.commit_group`: the calling thread's copies since the last commit become one group, possibly empty.
+#[inline(always)]
+pub fn commit_group() {
+    // SAFETY: groups copies that were started safely; touches no memory.
+    unsafe { asm!("cp.async.commit_group;", options(nostack)) };
+}
+
+/// `cp.async.wait_group`: waits until at most `PENDING` of the calling thread's latest groups are in flight. What other
+/// threads copied is visible only after a barrier that follows their own wait.
+#[inline(always)]
+pub fn wait_group<const PENDING: u32>() {
+    // SAFETY: only waits.
+    unsafe { asm!("cp.async.wait_group {};", const PENDING, options(nostack)) };
+}

@@ -1,0 +1,44 @@
+//! Matrix loads from shared memory (PTX ISA, "Warp-level Matrix Load Instruction: ldmatrix").
+//!
+//! Four 8×8 matrices of 16-bit elements at once. Lanes 8i to 8i+7 give the addresses of the rows of matrix i, 16 bytes
+//! each. Lane l receives from each matrix, in one register, elements 2·(l mod 4) and 2·(l mod 4)+1 of row l/4; with
+//! `.trans`, of the transposed matrix.
+
+use core::arch::asm;
+
+/// `ldmatrix.sync.aligned.m8n8.x4.shared.b16`.
+///
+/// # Safety
+/// Every lane of the warp executes this together; `row` is a 16-byte aligned shared-memory address of 16 initialised
+/// bytes.
+#[inline(always)]
+pub unsafe fn load_4(row: u32) -> [u32; 4] {
+    let (a, b, c, d);
+    // SAFETY: passed on to the caller.
+    unsafe {
+        asm!(
+            "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{}, {}, {}, {}}}, [{}];",
+            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) row,
+            options(nostack, readonly)
+        );
+    }
+    [a, b, c, d]
+}
+
+/// `ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16`.
+///
+/// # Safety
+/// As for [`load_4`].
+#[inline(always)]
+pub unsafe fn load_4_transposed(row: u32) -> [u32; 4] {
+    let (a, b, c, d);
+    // SAFETY: passed on to the caller.
+    unsafe {
+        asm!(
+            "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {{{}, {}, {}, {}}}, [{}];",
+            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) row,
+            options(nostack, readonly)
+        );
+    }
+    [a, b, c, d]
+}

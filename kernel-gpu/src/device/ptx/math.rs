@@ -1,0 +1,72 @@
+//! Floating-point arithmetic that Rust's operators do not name (PTX ISA, "Floating Point Instructions" and "cvt").
+
+use core::arch::asm;
+
+macro_rules! unary {
+    ($(#[$doc:meta])* $name:ident, $instruction:literal) => {
+        $(#[$doc])*
+        #[inline(always)]
+        pub fn $name(x: f32) -> f32 {
+            let y;
+            // SAFETY: registers only.
+            unsafe {
+                asm!(concat!($instruction, " {}, {};"), out(reg32) y, in(reg32) x, options(pure, nomem, nostack))
+            };
+            y
+        }
+    };
+}
+
+unary! {
+    /// `ex2.approx.ftz.f32`: 2ˣ within 2 ulp; 2^(−∞) is +0.
+    exp2, "ex2.approx.ftz.f32"
+}
+unary! {
+    /// `lg2.approx.ftz.f32`: log₂ x with an absolute error under 2⁻²² near 1, relative elsewhere; log₂ 0 is −∞.
+    log2, "lg2.approx.ftz.f32"
+}
+unary! {
+    /// `rcp.approx.ftz.f32`: 1/x within 1 ulp.
+    reciprocal, "rcp.approx.ftz.f32"
+}
+
+/// `fma.rn.f32`: a·b + c, rounded once.
+#[inline(always)]
+pub fn fma(a: f32, b: f32, c: f32) -> f32 {
+    let d;
+    // SAFETY: registers only.
+    unsafe {
+        asm!(
+            "fma.rn.f32 {}, {}, {}, {};",
+            out(reg32) d, in(reg32) a, in(reg32) b, in(reg32) c,
+            options(pure, nomem, nostack)
+        );
+    }
+    d
+}
+
+/// `max.f32`: the larger; a NaN loses against a number.
+#[inline(always)]
+pub fn max(a: f32, b: f32) -> f32 {
+    let c;
+    // SAFETY: registers only.
+    unsafe {
+        asm!("max.f32 {}, {}, {};", out(reg32) c, in(reg32) a, in(reg32) b, options(pure, nomem, nostack));
+    }
+    c
+}
+
+/// `cvt.rn.f16x2.f32`: two f32 rounded to nearest-even fp16, `low` in the lower half.
+#[inline(always)]
+pub fn pack_f16(low: f32, high: f32) -> u32 {
+    let packed;
+    // SAFETY: registers only.
+    unsafe {
+        asm!(
+            "cvt.rn.f16x2.f32 {}, {}, {};",
+            out(reg32) packed, in(reg32) high, in(reg32) low,
+            options(pure, nomem, nostack)
+        );
+    }
+    packed
+}

@@ -1,0 +1,57 @@
+//! Ordinary loads and stores (PTX ISA, "Data Movement and Conversion Instructions: ld, st").
+
+use core::arch::asm;
+
+/// `st.shared.b32`.
+///
+/// # Safety
+/// `address` is a 4-byte aligned shared-memory address inside a tile that nothing else accesses until a barrier.
+#[inline(always)]
+pub unsafe fn store_shared_4(address: u32, value: u32) {
+    // SAFETY: passed on to the caller.
+    unsafe { asm!("st.shared.b32 [{}], {};", in(reg32) address, in(reg32) value, options(nostack)) };
+}
+
+/// `ld.shared.v4.b32`.
+///
+/// # Safety
+/// `address` is a 16-byte aligned shared-memory address of 16 initialised bytes.
+#[inline(always)]
+pub unsafe fn load_shared_16(address: u32) -> [u32; 4] {
+    let (a, b, c, d);
+    // SAFETY: passed on to the caller.
+    unsafe {
+        asm!(
+            "ld.shared.v4.b32 {{{}, {}, {}, {}}}, [{}];",
+            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) address,
+            options(nostack, readonly)
+        );
+    }
+    [a, b, c, d]
+}
+
+/// `st.global.v4.b32`.
+///
+/// # Safety
+/// `address` is a 16-byte aligned global address of 16 bytes that only this thread writes.
+#[inline(always)]
+pub unsafe fn store_global_16(address: u64, value: [u32; 4]) {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        asm!(
+            "st.global.v4.b32 [{}], {{{}, {}, {}, {}}};",
+            in(reg64) address, in(reg32) value[0], in(reg32) value[1], in(reg32) value[2], in(reg32) value[3],
+            options(nostack)
+        );
+    }
+}
+
+/// `st.global.f32`.
+///
+/// # Safety
+/// `address` is a 4-byte aligned global address of 4 bytes that only this thread writes.
+#[inline(always)]
+pub unsafe fn store_global_f32(address: u64, value: f32) {
+    // SAFETY: passed on to the caller.
+    unsafe { asm!("st.global.f32 [{}], {};", in(reg64) address, in(reg32) value, options(nostack)) };
+}

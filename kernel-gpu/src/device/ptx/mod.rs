@@ -1,0 +1,11 @@
+//! One file per PTX instruction family: a wrapper per instruction, with the section of the PTX ISA it comes from, the
+//! layout of its operands across lanes, and the alignment it needs. All shared-memory addresses are 32-bit addresses of
+//! the `.shared` window.
+
+pub mod cp_async;
+pub mod ldmatrix;
+pub mod math;
+pub mod memory;
+pub mod mma;
+pub mod shuffle;
+pub mod sync;

@@ -1,0 +1,21 @@
+//! Exchange between lanes (PTX ISA, "Data Movement and Conversion Instructions: shfl.sync").
+
+use core::arch::asm;
+
+/// `shfl.sync.bfly.b32` over the whole warp: the value of lane `lane ^ LANE_MASK`.
+///
+/// # Safety
+/// Every lane of the warp executes this together.
+#[inline(always)]
+pub unsafe fn exchange<const LANE_MASK: u32>(value: f32) -> f32 {
+    let other;
+    // SAFETY: registers only; convergence is the caller's promise.
+    unsafe {
+        asm!(
+            "shfl.sync.bfly.b32 {}, {}, {}, 0x1f, 0xffffffff;",
+            out(reg32) other, in(reg32) value, const LANE_MASK,
+            options(nomem, nostack)
+        );
+    }
+    other
+}

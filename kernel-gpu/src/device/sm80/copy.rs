@@ -1,0 +1,69 @@
+//! Copies of tiles from global to shared memory by all threads of a block, 16 bytes each at a time.
+
+use super::{Lane, Tile};
+use crate::args::Strides;
+use crate::config::ROW_BYTES;
+use crate::device::ptx::cp_async;
+use crate::device::sequence::Sequence;
+use crate::geometry::BlockWork;
+use crate::shared_tile::{CHUNK_BYTES, F16, Element};
+
+/// Chunks of one row.
+const CHUNKS_PER_ROW: u32 = ROW_BYTES / CHUNK_BYTES;
+
+/// The rows of one head of a tensor in global memory.
+#[derive(Clone, Copy)]
+pub struct HeadRows {
+    /// Address of row 0.
+    base: u64,
+    /// Bytes from one row to the next.
+    pitch: u64,
+}
+
+impl HeadRows {
+    /// The rows of the head that `work` names, of the tensor at `tensor`. All offsets are 64-bit.
+    #[inline(always)]
+    pub fn new(tensor: u64, strides: &Strides, work: BlockWork) -> Self {
+        let elements = work.batch as u64 * strides.batch + work.head as u64 * strides.head;
+        Self { base: tensor + elements * F16::BYTES as u64, pitch: strides.row * F16::BYTES as u64 }
+    }
+
+    /// Address of chunk `chunk` of row `row`.
+    #[inline(always)]
+    pub fn chunk(self, row: u32, chunk: u32) -> u64 {
+        self.base + row as u64 * self.pitch + (chunk * CHUNK_BYTES) as u64
+    }
+}
+
+/// Starts copying rows `[first_row, first_row + ROWS)` to `tile`, with neighbouring threads on neighbouring chunks; rows
+/// from `length` on become zeros.
+///
+/// # Safety
+/// All `threads` threads of the block call this together; `rows` has `length` accessible rows; `tile` is not accessed
+/// until a wait for the copies and a barrier.
+#[inline(always)]
+pub unsafe fn start_copy<const ROWS: u32, S: Sequence>(
+    tile: Tile<ROWS>,
+    rows: HeadRows,
+    first_row: u32,
+    length: u32,
+    lane: Lane,
+    threads: u32,
+) {
+    let rows_per_pass = threads / CHUNKS_PER_ROW;
+    let (row, chunk) = (lane.thread / CHUNKS_PER_ROW, lane.thread % CHUNKS_PER_ROW);
+    let mut pass_row = row;
+    while pass_row < row + ROWS {
+        let (shared, global) = (tile.chunk(pass_row, chunk), rows.chunk(first_row + pass_row, chunk));
+        // SAFETY: both chunks are 16-byte aligned by the tile's layout and the launch's checks; rows beyond the end are
+        // not read.
+        unsafe {
+            if S::HAS_TAIL {
+                cp_async::copy_16_or_zeros(shared, global, first_row + pass_row < length);
+            } else {
+                cp_async::copy_16(shared, global);
+            }
+        }
+        pass_row += rows_per_pass;
+    }
+}
