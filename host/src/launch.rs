@@ -1,6 +1,18 @@
 //! A launch that was validated before it exists.
 
-use kernel_gpu::args::ForwardArgs;
+use std::num::NonZero;
+use std::ops::Range;
+
+use kernel_gpu::args::{ForwardArgs, Strides};
+use kernel_gpu::geometry::{MAXIMUM_BLOCKS, blocks, query_tiles};
+use kernel_gpu::manifest::{ArgumentLayout, Entry};
+
+use crate::error::{Error, Result};
+use crate::executor::Device;
+use crate::problem::Problem;
+
+/// Alignment of every tensor in device memory, bytes.
+pub const TENSOR_ALIGNMENT: u64 = 16;
 
 /// One kernel launch. Only planned and validated launches can be made, so an executor can trust its fields.
 #[derive(Clone, Debug)]
@@ -12,7 +24,66 @@ pub struct Launch {
     args: ForwardArgs,
 }
 
+/// Device addresses of the tensors of a launch: of their first elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addresses {
+    /// Q, fp16.
+    pub q: u64,
+    /// K, fp16.
+    pub k: u64,
+    /// V, fp16.
+    pub v: u64,
+    /// O, fp16.
+    pub o: u64,
+    /// LSE, f32, `[B,H,S]` contiguous; `None` when it is not wanted.
+    pub lse: Option<u64>,
+}
+
 impl Launch {
+    /// Plans the launch of `entry` for `problem` on `device`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the entry does not accept the problem or does not fit the device, when one grid cannot
+    /// hold the blocks, or when a tensor is null, misaligned, beyond the 64-bit address space, or an output overlaps
+    /// another tensor.
+    pub fn plan(problem: &Problem, entry: &Entry, addresses: Addresses, device: &Device) -> Result<Self> {
+        check_accepts(entry, problem)?;
+        check_fits(entry, device)?;
+        check_addresses(problem, addresses)?;
+        let shape = problem.shape();
+        let query_tiles = query_tiles(shape.sequence, entry.config.block_m);
+        let blocks = blocks(shape.batch, shape.heads, query_tiles).ok_or_else(|| {
+            Error::Invalid(format!(
+                "batch {} × heads {} × {query_tiles} query tiles are more blocks than one grid holds ({MAXIMUM_BLOCKS}); \
+                 split the batch",
+                shape.batch, shape.heads
+            ))
+        })?;
+        let strides = problem.strides();
+        let args = ForwardArgs {
+            q: addresses.q,
+            k: addresses.k,
+            v: addresses.v,
+            o: addresses.o,
+            lse: addresses.lse.unwrap_or(0),
+            q_strides: strides.q,
+            k_strides: strides.k,
+            v_strides: strides.v,
+            o_strides: strides.o,
+            scale_log2: problem.scale_log2(),
+            sequence: shape.sequence,
+            heads: positive(shape.heads),
+            query_tiles: positive(query_tiles),
+        };
+        Ok(Self {
+            entry: entry.name.clone(),
+            blocks,
+            threads: entry.threads,
+            dynamic_shared_bytes: entry.dynamic_shared_bytes,
+            args,
+        })
+    }
+
     /// Name of the `.entry`.
     pub fn entry(&self) -> &str {
         &self.entry
@@ -36,5 +107,194 @@ impl Launch {
     /// The kernel's only argument.
     pub fn args(&self) -> &ForwardArgs {
         &self.args
+    }
+}
+
+/// A dimension of a [`Problem`], none of which is 0.
+fn positive(dimension: u32) -> NonZero<u32> {
+    NonZero::new(dimension).expect("a problem has no empty dimension")
+}
+
+/// Requires that `entry` computes `problem`.
+///
+/// # Errors
+/// [`Error::Invalid`] with what the entry accepts.
+pub fn check_accepts(entry: &Entry, problem: &Problem) -> Result<()> {
+    let name = &entry.name;
+    if entry.arguments != ArgumentLayout::forward() {
+        return Err(Error::Invalid(format!(
+            "{name} takes arguments of another layout than this program passes: its PTX belongs to another build \
+             (`cargo xtask ptx` makes a matching one)"
+        )));
+    }
+    let sequence = problem.shape().sequence;
+    if !entry.sequence.accepts(sequence) {
+        return Err(Error::Invalid(format!("{name} does not accept sequence {sequence}, only {:?}", entry.sequence)));
+    }
+    if entry.mask != problem.mask() {
+        return Err(Error::Invalid(format!(
+            "{name} does not accept a {:?} mask, only {:?}",
+            problem.mask(),
+            entry.mask
+        )));
+    }
+    Ok(())
+}
+
+/// Requires that `device` can run `entry`.
+///
+/// # Errors
+/// [`Error::Invalid`] with what the entry needs and the device has.
+pub fn check_fits(entry: &Entry, device: &Device) -> Result<()> {
+    if device.architecture < entry.minimum_architecture {
+        return Err(Error::Invalid(format!(
+            "{} needs sm_{} or later; {} is sm_{}",
+            entry.name, entry.minimum_architecture, device.name, device.architecture
+        )));
+    }
+    if device.shared_bytes_per_block < entry.dynamic_shared_bytes {
+        return Err(Error::Invalid(format!(
+            "{} needs {} bytes of shared memory per block; {} has {}",
+            entry.name, entry.dynamic_shared_bytes, device.name, device.shared_bytes_per_block
+        )));
+    }
+    Ok(())
+}
+
+fn check_addresses(problem: &Problem, addresses: Addresses) -> Result<()> {
+    let strides = problem.strides();
+    let half = |strides: Strides| u128::from(problem.extent(strides)) * size_of::<half::f16>() as u128;
+    let inputs = [
+        tensor_range("Q", addresses.q, half(strides.q))?,
+        tensor_range("K", addresses.k, half(strides.k))?,
+        tensor_range("V", addresses.v, half(strides.v))?,
+    ];
+    let output = tensor_range("O", addresses.o, half(strides.o))?;
+    check_apart("O", &output, ["Q", "K", "V"].into_iter().zip(&inputs))?;
+    let Some(lse) = addresses.lse else { return Ok(()) };
+    let lse = tensor_range("LSE", lse, problem.shape().rows() * size_of::<f32>() as u128)?;
+    check_apart("LSE", &lse, ["Q", "K", "V", "O"].into_iter().zip(inputs.iter().chain([&output])))
+}
+
+fn tensor_range(name: &str, address: u64, bytes: u128) -> Result<Range<u64>> {
+    if address == 0 || !address.is_multiple_of(TENSOR_ALIGNMENT) {
+        return Err(Error::Invalid(format!(
+            "{name} is at address {address:#x}; it must be a non-zero multiple of {TENSOR_ALIGNMENT}"
+        )));
+    }
+    let end = u64::try_from(u128::from(address) + bytes).map_err(|_| {
+        Error::Invalid(format!("{name} at address {address:#x} with {bytes} bytes ends beyond 64-bit addresses"))
+    })?;
+    Ok(address..end)
+}
+
+fn check_apart<'a>(
+    name: &str,
+    range: &Range<u64>,
+    others: impl Iterator<Item = (&'a str, &'a Range<u64>)>,
+) -> Result<()> {
+    for (other_name, other) in others {
+        if range.start < other.end && other.start < range.end {
+            return Err(Error::Invalid(format!(
+                "{name} at {range:#x?} overlaps {other_name} at {other:#x?}; outputs need memory of their own"
+            )));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::executor::DeviceKind;
+    use crate::problem::{Layout, Shape};
+    use kernel_gpu::config::{Mask, Sequence};
+    use kernel_gpu::variants::VARIANTS;
+
+    const ADDRESSES: Addresses = Addresses { q: 1 << 20, k: 2 << 20, v: 3 << 20, o: 4 << 20, lse: Some(5 << 20) };
+
+    fn device() -> Device {
+        Device {
+            kind: DeviceKind::Simulator,
+            name: "test device".into(),
+            architecture: 90,
+            shared_bytes_per_block: 227 * 1024,
+            driver: None,
+        }
+    }
+
+    fn problem(batch: u32, sequence: u32) -> Problem {
+        Problem::new(Shape { batch, heads: 2, sequence }, Mask::Full, Layout::Bhsd).unwrap()
+    }
+
+    fn entry(sequence: Sequence) -> Entry {
+        let accepts = |variant: &&_| {
+            let variant: &kernel_gpu::variants::Variant = variant;
+            variant.sequence == sequence && variant.mask == Mask::Full
+        };
+        VARIANTS.iter().find(accepts).expect("a full-mask variant of that length").into()
+    }
+
+    fn any() -> Entry {
+        entry(Sequence::Any)
+    }
+
+    fn refusal(problem: &Problem, entry: &Entry, addresses: Addresses, device: &Device) -> String {
+        Launch::plan(problem, entry, addresses, device).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_plan_carries_the_geometry_and_arguments_of_the_problem() {
+        let entry = any();
+        let launch = Launch::plan(&problem(3, 130), &entry, ADDRESSES, &device()).unwrap();
+        let query_tiles = 130u32.div_ceil(entry.config.block_m);
+        assert_eq!(launch.blocks(), 3 * 2 * query_tiles);
+        assert_eq!(launch.threads(), entry.config.threads());
+        assert_eq!(launch.args().query_tiles.get(), query_tiles);
+        assert_eq!(launch.args().lse, 5 << 20);
+        assert_eq!(launch.args().scale_log2, (0.125 * std::f64::consts::LOG2_E) as f32);
+        let without = Launch::plan(&problem(3, 130), &entry, Addresses { lse: None, ..ADDRESSES }, &device()).unwrap();
+        assert_eq!(without.args().lse, 0);
+    }
+
+    #[test]
+    fn an_entry_refuses_what_it_was_not_compiled_for() {
+        let exact = entry(Sequence::Exact(512));
+        assert!(refusal(&problem(1, 511), &exact, ADDRESSES, &device()).contains("does not accept sequence 511"));
+        let causal = Problem::new(problem(1, 8).shape(), Mask::Causal, Layout::Bhsd).unwrap();
+        assert!(refusal(&causal, &any(), ADDRESSES, &device()).contains("does not accept a Causal mask"));
+        let mut other_build = any();
+        other_build.arguments.size += 8;
+        assert!(refusal(&problem(1, 8), &other_build, ADDRESSES, &device()).contains("another build"));
+    }
+
+    #[test]
+    fn a_device_that_is_too_old_or_too_small_is_refused() {
+        let old = Device { architecture: 75, ..device() };
+        assert!(refusal(&problem(1, 8), &any(), ADDRESSES, &old).contains("needs sm_80"));
+        let small = Device { shared_bytes_per_block: 16, ..device() };
+        assert!(refusal(&problem(1, 8), &any(), ADDRESSES, &small).contains("shared memory"));
+    }
+
+    #[test]
+    fn a_grid_holds_no_more_than_its_maximum_of_blocks() {
+        let broadcast = Strides { batch: 0, head: 0, row: 64 };
+        let shape = Shape { batch: 1 << 30, heads: 2, sequence: 1 };
+        let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap();
+        let strides = crate::problem::TensorStrides { q: broadcast, k: broadcast, v: broadcast, ..*problem.strides() };
+        let problem = problem.with_strides(strides).unwrap();
+        let addresses = Addresses { o: 1 << 40, ..ADDRESSES };
+        assert!(refusal(&problem, &any(), Addresses { lse: None, ..addresses }, &device()).contains("split the batch"));
+    }
+
+    #[test]
+    fn addresses_are_checked() {
+        let problem = problem(1, 8);
+        let refused = |addresses| refusal(&problem, &any(), addresses, &device());
+        assert!(refused(Addresses { k: (2 << 20) + 8, ..ADDRESSES }).contains("K is at address 0x200008"));
+        assert!(refused(Addresses { q: 0, ..ADDRESSES }).contains("Q is at address 0x0"));
+        assert!(refused(Addresses { v: u64::MAX - 15, ..ADDRESSES }).contains("beyond 64-bit addresses"));
+        assert!(refused(Addresses { o: ADDRESSES.q, ..ADDRESSES }).contains("O at"));
+        assert!(refused(Addresses { lse: Some(ADDRESSES.o), ..ADDRESSES }).contains("LSE at"));
     }
 }

@@ -4,3 +4,4 @@
 pub mod error;
 pub mod executor;
 pub mod launch;
+pub mod problem;
