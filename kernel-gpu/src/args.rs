@@ -81,6 +81,5 @@ const fn size_of_field<T>(_: fn(&ForwardArgs) -> &T) -> usize {
 }
 
 /// The fields of [`ForwardArgs`] in order, for the manifest.
-pub const FORWARD_ARGS_FIELDS: &[Field] = fields!(
-    q, k, v, o, lse, q_strides, k_strides, v_strides, o_strides, scale_log2, sequence, heads, query_tiles
-);
+pub const FORWARD_ARGS_FIELDS: &[Field] =
+    fields!(q, k, v, o, lse, q_strides, k_strides, v_strides, o_strides, scale_log2, sequence, heads, query_tiles);

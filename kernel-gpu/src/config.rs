@@ -77,6 +77,8 @@ pub struct TileConfig {
     pub warps: u32,
     /// K/V blocks in shared memory at once (copied ahead by `stages - 1` steps).
     pub stages: u32,
+    /// Blocks that must fit on one multiprocessor (`.minnctapersm`): bounds the registers of a thread.
+    pub min_blocks: u32,
 }
 
 /// What an architecture gives one thread block.
@@ -93,12 +95,8 @@ pub struct ArchitectureLimits {
 }
 
 /// Limits of the architectures the kernels are checked for (CUDA C++ Programming Guide, "Compute Capabilities").
-pub const ARCHITECTURES: [ArchitectureLimits; 4] = [
-    limits(80, 163, 164, 2048),
-    limits(86, 99, 100, 1536),
-    limits(89, 99, 100, 1536),
-    limits(90, 227, 228, 2048),
-];
+pub const ARCHITECTURES: [ArchitectureLimits; 4] =
+    [limits(80, 163, 164, 2048), limits(86, 99, 100, 1536), limits(89, 99, 100, 1536), limits(90, 227, 228, 2048)];
 
 /// Registers of a multiprocessor on every architecture in [`ARCHITECTURES`].
 pub const REGISTERS_PER_MULTIPROCESSOR: u32 = 65_536;
@@ -123,15 +121,15 @@ pub enum Rejection {
     QueryRowsPerWarp,
     /// `block_n` is not a positive multiple of 16 keys (the depth of the second matrix product).
     KeysPerStep,
-    /// `warps` is zero or the block has more than 1024 threads.
+    /// `warps` or `min_blocks` is zero, or the threads exceed a block or, at `min_blocks` blocks, a multiprocessor.
     Threads,
     /// Fewer than two stages: the next K/V block could not be copied while this one is used.
     Stages,
     /// The 16-byte chunks of a K/V block do not divide evenly among the threads.
     CopyChunks,
-    /// Accumulators and Q fragments alone exceed the registers of a thread.
+    /// Accumulators and Q fragments alone exceed the registers of a thread at `min_blocks` blocks.
     Registers,
-    /// The tiles exceed the shared memory of a block.
+    /// The tiles exceed the shared memory of a block, or of a multiprocessor at `min_blocks` blocks.
     SharedMemory,
     /// The exact sequence length is not a multiple of `block_m` and `block_n`.
     SequenceDivisibility,
@@ -143,11 +141,13 @@ impl fmt::Display for Rejection {
         formatter.write_str(match self {
             Rejection::QueryRowsPerWarp => "block_m must be a positive multiple of 16 * warps",
             Rejection::KeysPerStep => "block_n must be a positive multiple of 16",
-            Rejection::Threads => "warps must be between 1 and 32",
+            Rejection::Threads => {
+                "warps must be between 1 and 32, and min_blocks blocks of them must fit on a multiprocessor"
+            }
             Rejection::Stages => "stages must be at least 2",
             Rejection::CopyChunks => "the 16-byte chunks of a Q or K/V tile must divide evenly among the threads",
-            Rejection::Registers => "accumulators and Q fragments need more registers than a thread has",
-            Rejection::SharedMemory => "the tiles need more shared memory than a block can have",
+            Rejection::Registers => "accumulators and Q fragments need more registers than a thread has at min_blocks",
+            Rejection::SharedMemory => "the tiles need more shared memory than a block can have at min_blocks",
             Rejection::SequenceDivisibility => "the exact sequence length must be a multiple of block_m and block_n",
         })
     }
@@ -186,21 +186,24 @@ impl TileConfig {
     }
 
     /// Blocks that fit on one multiprocessor when a thread uses `registers`.
+    #[inline]
     pub const fn blocks_per_multiprocessor(self, registers: u32, limits: ArchitectureLimits) -> u32 {
-        const SYSTEM_SHARED_BYTES_PER_BLOCK: u32 = 1024;
-        const REGISTER_ALLOCATION_UNIT: u32 = 8;
         let registers = registers.next_multiple_of(REGISTER_ALLOCATION_UNIT);
         let by_registers = REGISTERS_PER_MULTIPROCESSOR / (registers * self.threads());
         let by_threads = limits.threads_per_multiprocessor / self.threads();
-        let by_shared =
-            limits.shared_bytes_per_multiprocessor / (self.shared_bytes() + SYSTEM_SHARED_BYTES_PER_BLOCK);
+        let by_shared = limits.shared_bytes_per_multiprocessor / (self.shared_bytes() + SYSTEM_SHARED_BYTES_PER_BLOCK);
         minimum(minimum(by_registers, by_threads), by_shared)
     }
 
     /// Checks the configuration for `sequence` on an architecture; the tuner and the kernels' const assertions both
     /// call this.
+    #[inline]
     pub const fn check(self, sequence: Sequence, limits: ArchitectureLimits) -> Result<(), Rejection> {
-        if self.warps == 0 || self.threads() > THREADS_PER_BLOCK {
+        if self.warps == 0
+            || self.min_blocks == 0
+            || self.threads() > THREADS_PER_BLOCK
+            || self.threads() * self.min_blocks > limits.threads_per_multiprocessor
+        {
             return Err(Rejection::Threads);
         }
         if self.block_m == 0 || !self.block_m.is_multiple_of(MMA_M * self.warps) {
@@ -216,10 +219,14 @@ impl TileConfig {
         if !self.block_n.is_multiple_of(rows_per_copy) || !self.block_m.is_multiple_of(rows_per_copy) {
             return Err(Rejection::CopyChunks);
         }
-        if self.accumulator_registers() > REGISTERS_PER_THREAD {
+        let registers = REGISTERS_PER_MULTIPROCESSOR / (self.threads() * self.min_blocks);
+        if self.accumulator_registers() > minimum(registers, REGISTERS_PER_THREAD) {
             return Err(Rejection::Registers);
         }
-        if self.shared_bytes() > limits.shared_bytes_per_block {
+        let resident_bytes = (self.shared_bytes() + SYSTEM_SHARED_BYTES_PER_BLOCK) * self.min_blocks;
+        if self.shared_bytes() > limits.shared_bytes_per_block
+            || resident_bytes > limits.shared_bytes_per_multiprocessor
+        {
             return Err(Rejection::SharedMemory);
         }
         if let Sequence::Exact(length) = sequence
@@ -231,6 +238,64 @@ impl TileConfig {
     }
 }
 
+/// Shared memory that the system takes from each resident block (CUDA C++ Programming Guide, "Shared Memory").
+const SYSTEM_SHARED_BYTES_PER_BLOCK: u32 = 1024;
+/// Registers of a thread are allocated in multiples of this.
+const REGISTER_ALLOCATION_UNIT: u32 = 8;
+
 const fn minimum(a: u32, b: u32) -> u32 {
     if a < b { a } else { b }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: TileConfig = TileConfig { block_m: 64, block_n: 64, warps: 4, stages: 2, min_blocks: 2 };
+    const SM_80: ArchitectureLimits = ARCHITECTURES[0];
+    const SM_86: ArchitectureLimits = ARCHITECTURES[1];
+
+    #[test]
+    fn a_sound_configuration_passes_every_gate() {
+        for limits in ARCHITECTURES {
+            assert_eq!(GOOD.check(Sequence::Exact(512), limits), Ok(()), "sm_{}", limits.architecture);
+        }
+    }
+
+    #[test]
+    fn each_gate_names_its_reason() {
+        let exact = Sequence::Exact(512);
+        let cases = [
+            (TileConfig { warps: 0, ..GOOD }, exact, Rejection::Threads),
+            (TileConfig { warps: 33, ..GOOD }, exact, Rejection::Threads),
+            (TileConfig { min_blocks: 0, ..GOOD }, exact, Rejection::Threads),
+            (TileConfig { min_blocks: 17, ..GOOD }, exact, Rejection::Threads),
+            (TileConfig { block_m: 0, ..GOOD }, exact, Rejection::QueryRowsPerWarp),
+            (TileConfig { block_m: 72, ..GOOD }, exact, Rejection::QueryRowsPerWarp),
+            (TileConfig { block_n: 24, ..GOOD }, exact, Rejection::KeysPerStep),
+            (TileConfig { stages: 1, ..GOOD }, exact, Rejection::Stages),
+            (TileConfig { block_m: 128, warps: 8, block_n: 16, ..GOOD }, exact, Rejection::CopyChunks),
+            (TileConfig { block_m: 128, warps: 2, ..GOOD }, exact, Rejection::Registers),
+            (TileConfig { block_m: 128, min_blocks: 4, ..GOOD }, exact, Rejection::Registers),
+            (TileConfig { stages: 12, min_blocks: 1, ..GOOD }, exact, Rejection::SharedMemory),
+            (GOOD, Sequence::Exact(500), Rejection::SequenceDivisibility),
+        ];
+        for (config, sequence, expected) in cases {
+            assert_eq!(config.check(sequence, SM_80), Err(expected), "{config:?} for {sequence:?}");
+        }
+    }
+
+    #[test]
+    fn shared_memory_is_judged_by_architecture() {
+        let config = TileConfig { stages: 6, min_blocks: 1, ..GOOD };
+        assert_eq!(config.check(Sequence::Any, SM_80), Ok(()));
+        assert_eq!(config.check(Sequence::Any, SM_86), Err(Rejection::SharedMemory));
+    }
+
+    #[test]
+    fn occupancy_is_the_scarcest_resource() {
+        assert_eq!(GOOD.blocks_per_multiprocessor(168, SM_80), 3, "168 registers leave room for 3 blocks");
+        assert_eq!(GOOD.blocks_per_multiprocessor(64, SM_80), 4, "41 KiB of shared memory leave room for 4 of 164");
+        assert_eq!(GOOD.blocks_per_multiprocessor(64, SM_86), 2, "and for 2 of 100");
+    }
 }

@@ -48,3 +48,38 @@ impl ForwardArgs {
         block_work(block, self.query_tiles, self.heads)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_tile_of_every_head_is_computed_once() {
+        let (batch, heads, tiles) = (3, 5, 7);
+        let count = blocks(batch, heads, tiles).expect("a small grid");
+        let work: BTreeSet<_> = (0..count)
+            .map(|block| block_work(block, NonZeroU32::new(tiles).unwrap(), NonZeroU32::new(heads).unwrap()))
+            .map(|work| (work.batch, work.head, work.query_tile))
+            .collect();
+        let expected: BTreeSet<_> =
+            (0..batch).flat_map(|b| (0..heads).flat_map(move |h| (0..tiles).map(move |t| (b, h, t)))).collect();
+        assert_eq!(work, expected);
+    }
+
+    #[test]
+    fn a_grid_holds_just_under_two_to_the_31_blocks() {
+        assert_eq!(blocks(1, (1 << 31) - 1, 1), Some((1 << 31) - 1));
+        assert_eq!(blocks(2, 1 << 30, 1), None, "2^31 blocks are one too many");
+        assert_eq!(blocks(u32::MAX, u32::MAX, u32::MAX), None, "and the product must not wrap");
+    }
+
+    #[test]
+    fn a_partial_tile_counts() {
+        assert_eq!(query_tiles(1, 64), 1);
+        assert_eq!(query_tiles(64, 64), 1);
+        assert_eq!(query_tiles(65, 64), 2);
+    }
+}

@@ -127,11 +127,7 @@ impl ArgumentLayout {
             offset: field.offset,
             size: field.size,
         });
-        Self {
-            size: FORWARD_ARGS_LAYOUT.size(),
-            align: FORWARD_ARGS_LAYOUT.align(),
-            fields: fields.collect(),
-        }
+        Self { size: FORWARD_ARGS_LAYOUT.size(), align: FORWARD_ARGS_LAYOUT.align(), fields: fields.collect() }
     }
 }
 

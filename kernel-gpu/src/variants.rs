@@ -20,13 +20,19 @@ pub struct Variant {
 /// Declares variants: the list for every target, and on the device the entries themselves.
 macro_rules! variants {
     ($($entry:ident:
-        $family:ident { $block_m:literal x $block_n:literal, $warps:literal warps, $stages:literal stages },
+        $family:ident { $block_m:literal x $block_n:literal, $warps:literal warps, $stages:literal stages, $min_blocks:literal blocks },
         $sequence:ident $(($length:literal))?, $mask:ident;)*) => {
         /// The variants of this build, in order of preference among those that accept a problem.
         pub const VARIANTS: &[Variant] = &[$(Variant {
             entry: stringify!($entry),
             family: Family::$family,
-            config: TileConfig { block_m: $block_m, block_n: $block_n, warps: $warps, stages: $stages },
+            config: TileConfig {
+                block_m: $block_m,
+                block_n: $block_n,
+                warps: $warps,
+                stages: $stages,
+                min_blocks: $min_blocks,
+            },
             sequence: Sequence::$sequence $(($length))?,
             mask: Mask::$mask,
         }),*];
@@ -40,8 +46,13 @@ macro_rules! variants {
 
             $(kernel! {
                 fn $entry(args: ForwardArgs) {
-                    const CONFIG: TileConfig =
-                        TileConfig { block_m: $block_m, block_n: $block_n, warps: $warps, stages: $stages };
+                    const CONFIG: TileConfig = TileConfig {
+                        block_m: $block_m,
+                        block_n: $block_n,
+                        warps: $warps,
+                        stages: $stages,
+                        min_blocks: $min_blocks,
+                    };
                     forward::<
                         { CONFIG.block_m },
                         { CONFIG.block_n },
@@ -58,10 +69,10 @@ macro_rules! variants {
 }
 
 variants! {
-    fa512_sm80_s512_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages }, Exact(512), Full;
-    fa512_sm80_s512_causal_128x64: Sm80 { 128 x 64, 4 warps, 2 stages }, Exact(512), Causal;
-    fa512_sm80_any_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages }, Any, Full;
-    fa512_sm80_any_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages }, Any, Causal;
+    fa512_sm80_s512_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, Exact(512), Full;
+    fa512_sm80_s512_causal_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, Exact(512), Causal;
+    fa512_sm80_any_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 2 blocks }, Any, Full;
+    fa512_sm80_any_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 2 blocks }, Any, Causal;
 }
 
 /// The architecture with the least shared memory: a variant that fits there fits on all.

@@ -6,7 +6,7 @@ use crate::config::ROW_BYTES;
 use crate::device::ptx::cp_async;
 use crate::device::sequence::Sequence;
 use crate::geometry::BlockWork;
-use crate::shared_tile::{CHUNK_BYTES, F16, Element};
+use crate::shared_tile::{CHUNK_BYTES, Element, F16};
 
 /// Chunks of one row.
 const CHUNKS_PER_ROW: u32 = ROW_BYTES / CHUNK_BYTES;

@@ -132,14 +132,25 @@ pub fn forward<
     let rows = HeadRows::new(args.o, &args.o_strides, work);
     unsafe {
         epilogue::store_output::<BLOCK_M, M_TILES, S>(
-            &output, memory.queries(), rows, first_row, warp_row, length, lane,
+            &output,
+            memory.queries(),
+            rows,
+            first_row,
+            warp_row,
+            length,
+            lane,
         );
     }
     if args.lse != 0 {
         let head = (work.batch as u64 * args.heads.get() as u64 + work.head as u64) * length as u64;
         unsafe {
             epilogue::store_lse::<M_TILES, S>(
-                &softmax, args.lse + head * 4, first_row + warp_row, length, args.scale_log2, lane,
+                &softmax,
+                args.lse + head * 4,
+                first_row + warp_row,
+                length,
+                args.scale_log2,
+                lane,
             );
         }
     }
