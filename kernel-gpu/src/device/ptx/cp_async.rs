@@ -41,10 +41,10 @@ pub fn commit_group() {
     unsafe { asm!("cp.async.commit_group;", options(nostack)) };
 }
 
-/// `cp.async.wait_group`: waits until at most `PENDING` of the calling thread's latest groups are in flight. What other
+/// `cp.async.wait_group`: with `STAGES - 1` groups of the calling thread in flight, waits for the oldest. What other
 /// threads copied is visible only after a barrier that follows their own wait.
 #[inline(always)]
-pub fn wait_group<const PENDING: u32>() {
+pub fn wait_for_oldest<const STAGES: u32>() {
     // SAFETY: only waits.
-    unsafe { asm!("cp.async.wait_group {};", const PENDING, options(nostack)) };
+    unsafe { asm!("cp.async.wait_group {};", const STAGES - 2, options(nostack)) };
 }

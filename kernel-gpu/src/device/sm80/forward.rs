@@ -89,7 +89,7 @@ pub fn forward<
         cp_async::commit_group();
     };
     let wait_for_next_step = || {
-        wait_for_all_but::<STAGES>();
+        cp_async::wait_for_oldest::<STAGES>();
         // SAFETY: all threads are here: trip counts depend on the block alone.
         unsafe { sync::block() };
     };
@@ -153,16 +153,5 @@ pub fn forward<
                 lane,
             );
         }
-    }
-}
-
-/// Waits until the oldest step in flight is complete: of `STAGES - 1` started, all but `STAGES - 2`.
-#[inline(always)]
-fn wait_for_all_but<const STAGES: u32>() {
-    match STAGES {
-        2 => cp_async::wait_group::<0>(),
-        3 => cp_async::wait_group::<1>(),
-        4 => cp_async::wait_group::<2>(),
-        _ => cp_async::wait_group::<0>(),
     }
 }
