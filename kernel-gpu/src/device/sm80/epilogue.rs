@@ -75,7 +75,7 @@ pub unsafe fn store_output<const ROWS: u32, const M_TILES: usize, S: Sequence>(
     }
 }
 
-/// Stores LSE = ln Σ exp(scale·s) = ln 2 · (c·m + log₂ l) for the warp's rows; `lse` is the address of the head's row 0.
+/// Stores LSE = ln Σ exp(scale·s) = ln 2 · (shift + log₂ l) for the warp's rows; `lse` is the address of the head's row 0.
 ///
 /// # Safety
 /// `lse` has `length` writable elements, of which this warp alone writes its own rows.
@@ -85,7 +85,6 @@ pub unsafe fn store_lse<const M_TILES: usize, S: Sequence>(
     lse: u64,
     first_row: u32,
     length: u32,
-    scale_log2: f32,
     lane: Lane,
 ) {
     // The four lanes of a quad hold the same rows; the first one stores.
@@ -96,7 +95,7 @@ pub unsafe fn store_lse<const M_TILES: usize, S: Sequence>(
         unroll!(at most 2; for r in ROWS_PER_LANE => {
             let row = first_row + m as u32 * MMA_M + r as u32 * 8 + lane.group();
             if !S::HAS_TAIL || row < length {
-                let value = LN_2 * math::fma(softmax.maximum[m][r], scale_log2, math::log2(softmax.sum[m][r]));
+                let value = LN_2 * (softmax.shift[m][r] + math::log2(softmax.sum[m][r]));
                 // SAFETY: an element before the end, 4-byte aligned by the launch's checks.
                 unsafe { memory::store_global_f32(lse + row as u64 * 4, value) };
             }

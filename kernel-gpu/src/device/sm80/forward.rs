@@ -144,14 +144,7 @@ pub fn forward<
     if args.lse != 0 {
         let head = (work.batch as u64 * args.heads.get() as u64 + work.head as u64) * length as u64;
         unsafe {
-            epilogue::store_lse::<M_TILES, S>(
-                &softmax,
-                args.lse + head * 4,
-                first_row + warp_row,
-                length,
-                args.scale_log2,
-                lane,
-            );
+            epilogue::store_lse::<M_TILES, S>(&softmax, args.lse + head * 4, first_row + warp_row, length, lane);
         }
     }
 }

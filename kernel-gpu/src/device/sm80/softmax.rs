@@ -1,6 +1,7 @@
 //! Online softmax in base 2 (Milakov & Gimelshein, arXiv 1805.02867; Dao, arXiv 2307.08691, algorithm 1).
 //!
-//! With c = scale · log₂e: p = 2^(c·s − c·m), where m is the running row maximum of the unscaled scores s.
+//! With c = scale · log₂e and m the running row maximum of the unscaled scores s: p = 2^(c·s − shift), shift = c·m.
+//! The shift is kept as it was rounded, so that its rounding error is a common factor of all p of a row and cancels.
 
 use super::{HEAD_N_TILES, Lane, Output, ROWS_PER_LANE, Scores};
 use crate::config::{MMA_M, MMA_N};
@@ -9,11 +10,11 @@ use crate::device::ptx::{math, shuffle};
 use crate::device::sequence::Sequence;
 use crate::device::unroll;
 
-/// Running maximum and sum of the rows of one warp, as far as this lane holds them.
+/// Running shift and sum of the rows of one warp, as far as this lane holds them.
 pub struct RunningSoftmax<const M_TILES: usize> {
-    /// m: maximum of the unscaled scores so far, of the whole row.
-    pub maximum: [[f32; ROWS_PER_LANE]; M_TILES],
-    /// l: sum of the p of this lane's columns so far, relative to `maximum`.
+    /// c·m of the whole row so far; −∞ before the first score.
+    pub shift: [[f32; ROWS_PER_LANE]; M_TILES],
+    /// l: sum of the p of this lane's columns so far.
     pub sum: [[f32; ROWS_PER_LANE]; M_TILES],
 }
 
@@ -21,11 +22,11 @@ impl<const M_TILES: usize> RunningSoftmax<M_TILES> {
     /// Of no scores at all.
     #[inline(always)]
     pub fn new() -> Self {
-        Self { maximum: [[f32::NEG_INFINITY; ROWS_PER_LANE]; M_TILES], sum: [[0.0; ROWS_PER_LANE]; M_TILES] }
+        Self { shift: [[f32::NEG_INFINITY; ROWS_PER_LANE]; M_TILES], sum: [[0.0; ROWS_PER_LANE]; M_TILES] }
     }
 
-    /// Takes in a tile of scores: turns it into probabilities relative to the new maximum, and rescales the sums and
-    /// the output accumulated so far to it.
+    /// Takes in a tile of scores: turns it into probabilities under the new shift, to which the sums and the output
+    /// accumulated so far are rescaled.
     ///
     /// # Safety
     /// The whole warp calls this together.
@@ -38,16 +39,17 @@ impl<const M_TILES: usize> RunningSoftmax<M_TILES> {
     ) {
         unroll!(at most 4; for m in M_TILES => {
             unroll!(at most 2; for r in ROWS_PER_LANE => {
-                let mut maximum = self.maximum[m][r];
+                let mut maximum = f32::NEG_INFINITY;
                 unroll!(at most 16; for n in N_TILES => {
                     maximum = math::max(maximum, math::max(scores[m][n][2 * r], scores[m][n][2 * r + 1]));
                 });
                 // SAFETY: the caller has the warp together.
                 maximum = unsafe { across_quad(maximum, math::max) };
 
-                let shift = finite_or_zero(maximum) * scale_log2;
-                let rescale = math::exp2(math::fma(self.maximum[m][r], scale_log2, -shift));
-                self.maximum[m][r] = maximum;
+                let previous = self.shift[m][r];
+                self.shift[m][r] = math::max(previous, maximum * scale_log2);
+                let shift = finite_or_zero(self.shift[m][r]);
+                let rescale = math::exp2(previous - shift);
 
                 let mut sum = self.sum[m][r] * rescale;
                 unroll!(at most 16; for n in N_TILES => {
@@ -107,10 +109,10 @@ pub fn apply_mask<const M_TILES: usize, const N_TILES: usize, S: Sequence, M: Ma
     });
 }
 
-/// The value itself, or 0 for −∞: the shift of a row that has attended to nothing yet, whose p are then 2^(−∞) = 0.
+/// The shift itself, or 0 for −∞: of a row that has attended to nothing yet, whose p are then 2^(−∞) = 0 and not NaN.
 #[inline(always)]
-fn finite_or_zero(maximum: f32) -> f32 {
-    if maximum == f32::NEG_INFINITY { 0.0 } else { maximum }
+fn finite_or_zero(shift: f32) -> f32 {
+    if shift == f32::NEG_INFINITY { 0.0 } else { shift }
 }
 
 /// Combines a value over the four lanes that hold columns of the same row.
