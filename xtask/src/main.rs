@@ -1,2 +1,57 @@
-//! Build tasks.
-fn main() {}
+//! Build tasks: `cargo xtask --help`.
+
+mod codegen;
+mod commands;
+mod device_compiler;
+mod environment;
+mod files;
+mod postprocess;
+mod process;
+mod progress;
+mod provision;
+mod ptx_folder;
+mod ptxas;
+mod shared_library;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use commands::{ci, doctor, ptx, run, test, toolchain};
+use environment::{Environment, Workspace};
+
+/// Builds and tests everything in this workspace.
+#[derive(Parser, Debug)]
+#[command(bin_name = "cargo xtask")]
+enum Task {
+    Run(run::Arguments),
+    Test(test::Arguments),
+    Ci(ci::Arguments),
+    Ptx(ptx::Arguments),
+    Toolchain(toolchain::Arguments),
+    Doctor(doctor::Arguments),
+}
+
+/// Exit code of a task whose check failed.
+const FAILED: u8 = 1;
+/// Exit code of `run` when there is nothing to hand over to; any other code is that of `fa512 run`.
+const COULD_NOT_RUN: u8 = 2;
+
+fn main() -> ExitCode {
+    let task = Task::parse();
+    let environment = Environment::of_this_process();
+    let workspace = Workspace::current(&environment);
+    let failure = if matches!(task, Task::Run(_)) { COULD_NOT_RUN } else { FAILED };
+    let done = match task {
+        Task::Run(arguments) => arguments.run(&environment, &workspace),
+        Task::Test(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
+        Task::Ci(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
+        Task::Ptx(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
+        Task::Toolchain(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
+        Task::Doctor(arguments) => arguments.run(&environment, &workspace),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("xtask: error: {error:#}");
+        ExitCode::from(failure)
+    })
+}

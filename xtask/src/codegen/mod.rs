@@ -1,0 +1,56 @@
+//! From kernel source to PTX text.
+//!
+//! A code generator is a compiler that accepts kernel-gpu and writes PTX; everything after the PTX (launch bounds,
+//! checks, manifest) is the same for all of them. To add another, such as Rust-CUDA's libNVVM backend, implement
+//! [`CodeGenerator`] in a file of its own and choose it in [`choose`].
+
+mod rustc;
+
+use anyhow::Result;
+use kernel_gpu::config::Family;
+use kernel_gpu::manifest;
+
+use crate::environment::{Environment, Workspace};
+use crate::provision;
+
+/// How one kernel family is compiled: one PTX file each.
+#[derive(Clone, Copy, Debug)]
+pub struct FamilyTarget {
+    /// The family.
+    pub family: Family,
+    /// Cargo feature of kernel-gpu that compiles its entries.
+    pub cargo_feature: &'static str,
+    /// Lowest GPU, as in `sm_80`; becomes the PTX's `.target`.
+    pub cpu: &'static str,
+    /// PTX ISA version, as in `ptx80`; becomes the PTX's `.version`.
+    pub ptx_feature: &'static str,
+    /// Name of the PTX file.
+    pub file: &'static str,
+}
+
+/// Every family. PTX 8.0 is the oldest version that knows sm_89 and sm_90, so that the oldest drivers accept it.
+pub const FAMILY_TARGETS: [FamilyTarget; 1] = [FamilyTarget {
+    family: Family::Sm80,
+    cargo_feature: "sm_80",
+    cpu: "sm_80",
+    ptx_feature: "ptx80",
+    file: "sm_80.ptx",
+}];
+
+/// A compiler that turns kernel-gpu into PTX.
+pub trait CodeGenerator {
+    /// Name and version for the manifest.
+    fn identity(&self) -> manifest::CodeGenerator;
+
+    /// Compiles the entries of one family and returns the PTX as the compiler wrote it.
+    fn compile(&self, target: &FamilyTarget) -> Result<String>;
+
+    /// Reports what rustc and clippy say about the device half; warnings are errors.
+    fn lint(&self, target: &FamilyTarget) -> Result<()>;
+}
+
+/// The code generator of this machine; its compiler is provisioned when there is none.
+pub fn choose(environment: &Environment, workspace: &Workspace) -> Result<Box<dyn CodeGenerator>> {
+    let compiler = provision::device_compiler(environment, workspace)?;
+    Ok(Box::new(rustc::Rustc::new(compiler, environment.cargo(), workspace.clone())))
+}

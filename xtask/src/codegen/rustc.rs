@@ -1,0 +1,152 @@
+//! rustc's own nvptx64 backend.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use kernel_gpu::manifest;
+use serde_json::Value;
+
+use super::{CodeGenerator, FamilyTarget};
+use crate::device_compiler::{DeviceCompiler, DeviceLibrary, TARGET, use_shared_libraries};
+use crate::environment::Workspace;
+use crate::files;
+
+/// Compiles with a rustc that knows the target, driven by cargo.
+pub struct Rustc {
+    compiler: DeviceCompiler,
+    cargo: PathBuf,
+    workspace: Workspace,
+}
+
+impl Rustc {
+    /// `cargo` drives the compiler unless it comes with its own.
+    pub fn new(compiler: DeviceCompiler, cargo: PathBuf, workspace: Workspace) -> Self {
+        let cargo = compiler.own_cargo().unwrap_or(cargo);
+        Self { compiler, cargo, workspace }
+    }
+
+    /// `cargo <subcommand>` for the device half of kernel-gpu.
+    fn cargo(&self, subcommand: &str, target: &FamilyTarget) -> Command {
+        let mut cargo = Command::new(&self.cargo);
+        cargo
+            .current_dir(self.workspace.root())
+            .stdin(Stdio::null())
+            .args([subcommand, "--package", "kernel-gpu", "--lib", "--profile", "device"])
+            .args(["--features", target.cargo_feature, "--target", TARGET, "--target-dir"])
+            .arg(self.workspace.device_target())
+            .env("RUSTC", &self.compiler.rustc)
+            // The target's ABI and inline assembly are unstable; this lets a stable compiler accept them.
+            .env("RUSTC_BOOTSTRAP", "1")
+            .env("CARGO_ENCODED_RUSTFLAGS", self.rustflags(target).join("\x1f"))
+            .env_remove("RUSTC_WRAPPER")
+            .env_remove("RUSTC_WORKSPACE_WRAPPER");
+        use_shared_libraries(&mut cargo, self.compiler.shared_libraries.as_deref());
+        if let DeviceLibrary::Source(_) = self.compiler.library {
+            cargo.arg("-Zbuild-std=core");
+        }
+        cargo
+    }
+
+    fn rustflags(&self, target: &FamilyTarget) -> Vec<String> {
+        let mut flags = vec![
+            format!("-Ctarget-cpu={}", target.cpu),
+            format!("-Ctarget-feature=+{}", target.ptx_feature),
+            // `.file` then names sources relative to the workspace, the same on every machine.
+            format!("--remap-path-prefix={}=", self.workspace.root().display()),
+        ];
+        if let DeviceLibrary::Source(source) = &self.compiler.library {
+            flags.push(format!("--remap-path-prefix={}=rust", source.display()));
+        }
+        flags
+    }
+
+    /// Where the compiler writes its PTX: one file for each way of compiling, since cargo, which remembers each of
+    /// them as up to date, does not look at this file.
+    fn assembly_path(&self, target: &FamilyTarget) -> PathBuf {
+        let way = format!("{:?} {:?}", self.compiler, self.rustflags(target));
+        let name = format!("{}-{}.s", target.cargo_feature, &files::sha256(way.as_bytes())[..16]);
+        self.workspace.device_target().join(TARGET).join(name)
+    }
+}
+
+impl CodeGenerator for Rustc {
+    fn identity(&self) -> manifest::CodeGenerator {
+        manifest::CodeGenerator { name: "rustc".into(), version: self.compiler.version_line.clone() }
+    }
+
+    fn compile(&self, target: &FamilyTarget) -> Result<String> {
+        let assembly = self.assembly_path(target);
+        let mut cargo = self.cargo("rustc", target);
+        cargo.args(["--message-format=json-diagnostic-rendered-ansi", "--"]);
+        cargo.arg(format!("--emit=asm={}", assembly.display()));
+        run_showing_diagnostics(cargo)?;
+        fs::read_to_string(&assembly).with_context(|| {
+            let target = self.workspace.device_target();
+            format!("the compiler left no PTX at {}; remove {} and try again", assembly.display(), target.display())
+        })
+    }
+
+    fn lint(&self, target: &FamilyTarget) -> Result<()> {
+        let mut cargo = self.cargo("check", target);
+        cargo.arg("--message-format=json-diagnostic-rendered-ansi");
+        match run_showing_diagnostics(cargo)? {
+            0 => Ok(()),
+            count => bail!("the device half of kernel-gpu has {count} warnings"),
+        }
+    }
+}
+
+/// Runs a cargo command that writes JSON messages, shows its diagnostics and returns how many there were.
+fn run_showing_diagnostics(mut cargo: Command) -> Result<usize> {
+    let mut child = cargo
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("could not start {}", cargo.get_program().display()))?;
+    let output = child.stdout.take().context("cargo has no standard output")?;
+    let mut shown = 0;
+    for line in BufReader::new(output).lines() {
+        if let Some(diagnostic) = diagnostic(&line?) {
+            eprint!("{diagnostic}");
+            shown += 1;
+        }
+    }
+    if !child.wait()?.success() {
+        bail!("kernel-gpu does not compile for {TARGET}");
+    }
+    Ok(shown)
+}
+
+/// The rendered diagnostic in one line of cargo's JSON, unless it is about our own flags.
+fn diagnostic(line: &str) -> Option<String> {
+    let message: Value = serde_json::from_str(line).ok()?;
+    if message["reason"] != "compiler-message" {
+        return None;
+    }
+    let message = &message["message"];
+    let text = message["message"].as_str()?;
+    // rustc warns about every PTX version feature and has no way to allow it.
+    if text.starts_with("unstable feature specified for `-Ctarget-feature`") || text.ends_with("warning emitted") {
+        return None;
+    }
+    message["rendered"].as_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::diagnostic;
+
+    #[test]
+    fn only_diagnostics_about_the_source_are_shown() {
+        let message = |text: &str| {
+            serde_json::json!({"reason": "compiler-message", "message": {"message": text, "rendered": "shown"}})
+                .to_string()
+        };
+        assert_eq!(diagnostic(&message("unused variable: `x`")).as_deref(), Some("shown"));
+        assert_eq!(diagnostic(&message("unstable feature specified for `-Ctarget-feature`: `ptx80`")), None);
+        assert_eq!(diagnostic(r#"{"reason":"build-finished","success":true}"#), None);
+        assert_eq!(diagnostic("not JSON"), None);
+    }
+}

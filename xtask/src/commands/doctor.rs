@@ -1,0 +1,202 @@
+//! `cargo xtask doctor`: what is on this machine, what is missing, and what that costs.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::Result;
+use comfy_table::{ContentArrangement, Table, presets};
+
+use crate::device_compiler::{self, DeviceLibrary, TARGET};
+use crate::environment::{Environment, Workspace};
+use crate::process::capture;
+use crate::shared_library;
+use crate::{provision, ptxas};
+
+/// Shows which tools are here, which version, where from, and what a missing one costs.
+///
+/// Changes nothing. Exits with 2 when `cargo xtask run` cannot work on this machine.
+#[derive(clap::Args, Debug)]
+pub struct Arguments {}
+
+impl Arguments {
+    /// Prints the table.
+    pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<ExitCode> {
+        let findings = examine(environment, workspace);
+        println!("{}", table(&findings));
+        let fatal: Vec<&str> =
+            findings.iter().filter(|finding| finding.is_fatal()).map(|finding| finding.what).collect();
+        if fatal.is_empty() {
+            println!("cargo xtask run works on this machine.");
+            return Ok(ExitCode::SUCCESS);
+        }
+        println!("cargo xtask run cannot work on this machine without: {}.", fatal.join(", "));
+        Ok(ExitCode::from(2))
+    }
+}
+
+/// What was found out about one tool.
+#[derive(Debug)]
+struct Finding {
+    what: &'static str,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Here, this version, from there.
+    Found { version: String, place: String },
+    /// Not here; what that costs and what to do.
+    Missing { cost: String },
+    /// Not here, and nothing works without it.
+    Fatal { cost: String },
+}
+
+impl Finding {
+    fn is_fatal(&self) -> bool {
+        matches!(self.state, State::Fatal { .. })
+    }
+}
+
+fn examine(environment: &Environment, workspace: &Workspace) -> Vec<Finding> {
+    let mut findings = vec![
+        necessary(environment, "cargo", "install Rust with rustup"),
+        necessary(environment, "rustc", "install Rust with rustup"),
+        necessary(environment, "cc", "links host programs: `sudo apt-get install gcc libc6-dev`"),
+    ];
+    findings.extend(device_compiler_findings(environment, workspace));
+    findings.push(ptxas_finding(environment, workspace));
+    findings.push(driver_finding());
+    let optional: [(&'static str, &[&str], &str); 4] = [
+        (
+            "nvidia-smi",
+            &["--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader"],
+            "comes with the NVIDIA driver",
+        ),
+        ("nvcc", &["--version"], "no CUDA C++ twins to compare with; install the CUDA toolkit"),
+        ("ncu", &["--version"], "no hardware counters; install Nsight Compute"),
+        (
+            "compute-sanitizer",
+            &["--version"],
+            "no check on the GPU itself, only in the simulator; install the CUDA toolkit",
+        ),
+    ];
+    findings.extend(optional.map(|(what, arguments, cost)| program(environment, what, arguments, cost)));
+    findings.push(program(
+        environment,
+        "python3",
+        &["--version"],
+        "no PyTorch to compare with, and no way to provision ptxas",
+    ));
+    findings.push(torch_finding(environment));
+    findings
+}
+
+/// A program without which nothing works.
+fn necessary(environment: &Environment, what: &'static str, advice: &str) -> Finding {
+    let finding = program(environment, what, &["--version"], advice);
+    match finding.state {
+        State::Missing { cost } => Finding { what, state: State::Fatal { cost } },
+        _ => finding,
+    }
+}
+
+/// A program in `PATH` (or in a CUDA installation) and what it says when asked with `arguments`.
+fn program(environment: &Environment, what: &'static str, arguments: &[&str], cost: &str) -> Finding {
+    let cuda = environment.path("CUDA_HOME").unwrap_or_else(|| environment.system("/usr/local/cuda"));
+    let in_cuda = Some(cuda.join("bin").join(what)).filter(|path| path.is_file());
+    let state = match environment.find_program(what).or(in_cuda) {
+        None => State::Missing { cost: cost.to_owned() },
+        Some(path) => match capture(Command::new(&path).args(arguments)) {
+            Ok(text) => State::Found { version: version_line(&text), place: path.display().to_string() },
+            Err(error) => State::Missing { cost: format!("{}; {cost}", device_compiler::first_line(&error)) },
+        },
+    };
+    Finding { what, state }
+}
+
+/// The line of a `--version` text that has the version: NVIDIA's tools begin with their name and a copyright.
+fn version_line(text: &str) -> String {
+    let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let has_version = |line: &&str| line.starts_with("Version") || line.contains("release ");
+    lines().find(has_version).or_else(|| lines().next()).unwrap_or_default().to_owned()
+}
+
+fn device_compiler_findings(environment: &Environment, workspace: &Workspace) -> Vec<Finding> {
+    const WHAT: &str = "device compiler";
+    let compiler = match device_compiler::find(environment, workspace) {
+        Ok(Ok(compiler)) => compiler,
+        Ok(Err(not_found)) => {
+            let can_provision = ["apt-get", "dpkg"].iter().all(|tool| environment.find_program(tool).is_some());
+            let command = provision::compiler_command(environment);
+            let state = if can_provision {
+                let cost = "nothing: cargo xtask run provisions one, about 140 MB".to_owned();
+                State::Missing { cost }
+            } else {
+                State::Fatal { cost: format!("{not_found}\ninstall one: `{command}`") }
+            };
+            return vec![Finding { what: WHAT, state }];
+        }
+        Err(error) => return vec![Finding { what: WHAT, state: State::Fatal { cost: format!("{error:#}") } }],
+    };
+    let place = format!("{}: {}", compiler.origin, compiler.rustc.display());
+    let library = match &compiler.library {
+        DeviceLibrary::Prebuilt => State::Found { version: "prebuilt".into(), place: format!("target {TARGET}") },
+        DeviceLibrary::Source(folder) => State::Found { version: "source".into(), place: folder.display().to_string() },
+    };
+    vec![
+        Finding { what: WHAT, state: State::Found { version: compiler.version_line, place } },
+        Finding { what: "device library", state: library },
+    ]
+}
+
+fn ptxas_finding(environment: &Environment, workspace: &Workspace) -> Finding {
+    let state = match ptxas::find(environment, workspace) {
+        Ok(Some(ptxas)) => State::Found { version: ptxas.version, place: ptxas.path.display().to_string() },
+        Ok(None) => {
+            State::Missing { cost: "no registers and spills shown; `cargo xtask toolchain --all` gets it".into() }
+        }
+        Err(error) => State::Fatal { cost: format!("{error:#}") },
+    };
+    Finding { what: "ptxas", state }
+}
+
+fn driver_finding() -> Finding {
+    const LIBRARY: &str = "libcuda.so.1";
+    let state = match shared_library::can_be_opened(LIBRARY) {
+        true => State::Found { version: "opens".into(), place: LIBRARY.into() },
+        false => State::Missing {
+            cost: "kernels run in the simulator: right, but not timed; install NVIDIA's driver on a machine with a GPU"
+                .into(),
+        },
+    };
+    Finding { what: "NVIDIA driver", state }
+}
+
+fn torch_finding(environment: &Environment) -> Finding {
+    const WHAT: &str = "PyTorch";
+    let cost = || State::Missing { cost: "no comparison with its attention; `pip install torch`".into() };
+    let state =
+        environment.find_program("python3").map_or_else(cost, |python| torch_state(&python).unwrap_or_else(cost));
+    Finding { what: WHAT, state }
+}
+
+fn torch_state(python: &Path) -> Option<State> {
+    const SCRIPT: &str =
+        "import importlib.metadata as m; d = m.distribution('torch'); print(d.version); print(d.locate_file('torch'))";
+    let text = capture(Command::new(python).args(["-c", SCRIPT])).ok()?;
+    let (version, place) = text.trim().split_once('\n')?;
+    Some(State::Found { version: version.to_owned(), place: PathBuf::from(place).display().to_string() })
+}
+
+fn table(findings: &[Finding]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(["tool", "found", "where, or what its absence costs"]);
+    for Finding { what, state } in findings {
+        match state {
+            State::Found { version, place } => table.add_row([*what, version, place]),
+            State::Missing { cost } | State::Fatal { cost } => table.add_row([*what, "no", cost]),
+        };
+    }
+    table
+}

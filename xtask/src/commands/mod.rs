@@ -1,0 +1,8 @@
+//! One file per command.
+
+pub mod ci;
+pub mod doctor;
+pub mod ptx;
+pub mod run;
+pub mod test;
+pub mod toolchain;

@@ -1,0 +1,80 @@
+//! `cargo xtask ptx`: kernel-gpu to PTX.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use comfy_table::{CellAlignment, Table, presets};
+use kernel_gpu::config::ARCHITECTURES;
+use kernel_gpu::manifest::Entry;
+
+use crate::codegen;
+use crate::environment::{Environment, Workspace};
+use crate::ptx_folder::{self, PtxFolder};
+use crate::ptxas;
+
+/// Compiles the kernels to PTX and writes the manifest the host program reads.
+///
+/// Every entry gets its launch bound. The build is refused when an entry calls a function, uses local memory, or is
+/// not in the variant list. Prints what ptxas says about registers and spills where there is a ptxas.
+#[derive(clap::Args, Debug)]
+pub struct Arguments {
+    /// Folder for the PTX files and manifest.json [default: target/ptx]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+impl Arguments {
+    /// Builds the folder and prints its entries.
+    pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<()> {
+        let out = self.out.unwrap_or_else(|| workspace.ptx());
+        let folder = build(environment, workspace, &out)?;
+        println!("{}", entry_table(&folder));
+        Ok(())
+    }
+}
+
+/// Builds the PTX folder at `out` with the device compiler of this machine, and with its ptxas if there is one.
+pub fn build(environment: &Environment, workspace: &Workspace, out: &Path) -> Result<PtxFolder> {
+    let ptxas = ptxas::find(environment, workspace)?;
+    let code_generator = codegen::choose(environment, workspace)?;
+    let folder = ptx_folder::build(workspace, code_generator.as_ref(), ptxas.as_ref(), out)?;
+    for rejection in &folder.rejections {
+        eprintln!(
+            "xtask: warning: ptxas refuses {} for sm_{}: {}",
+            rejection.file, rejection.architecture, rejection.messages
+        );
+    }
+    let entries: usize = folder.manifest.modules.iter().map(|module| module.entries.len()).sum();
+    eprintln!("xtask: {entries} entries in {}", folder.path.display());
+    Ok(folder)
+}
+
+/// One row for each entry: how it is launched and, for each architecture, registers, spills and stack.
+fn entry_table(folder: &PtxFolder) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let architectures = ARCHITECTURES.map(|limits| limits.architecture);
+    let mut header = vec!["entry".to_owned(), "threads".into(), "dynamic shared".into()];
+    header.extend(architectures.iter().map(|architecture| format!("sm_{architecture}")));
+    table.set_header(header);
+    for entry in folder.manifest.modules.iter().flat_map(|module| &module.entries) {
+        let mut row = vec![entry.name.clone(), entry.threads.to_string(), entry.dynamic_shared_bytes.to_string()];
+        row.extend(architectures.map(|architecture| resources_cell(entry, architecture)));
+        table.add_row(row);
+    }
+    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table
+}
+
+fn resources_cell(entry: &Entry, architecture: u32) -> String {
+    let reported = entry.resources.iter().find(|resources| resources.architecture == architecture);
+    let Some(resources) = reported else { return "-".into() };
+    let mut text = format!("{} regs", resources.registers);
+    let spills = resources.spill_stores + resources.spill_loads;
+    for (bytes, what) in [(spills, "spills"), (resources.stack, "stack"), (resources.static_shared, "static shared")] {
+        if bytes > 0 {
+            text.push_str(&format!(", {bytes} B {what}"));
+        }
+    }
+    text
+}

@@ -1,0 +1,68 @@
+//! `cargo xtask run`: from a clone to a checked result.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::ptx;
+use crate::environment::{Environment, Workspace};
+use crate::process;
+
+/// Tells the host program where the PTX is.
+pub const PTX_VARIABLE: &str = "FA512_PTX_DIR";
+
+/// Computes attention on the GPU, or in the simulator where there is none, and checks the result.
+///
+/// Finds or provisions the device compiler, compiles the kernels to PTX, builds fa512 and executes `fa512 run`, whose
+/// exit code becomes this command's.
+#[derive(clap::Args, Debug)]
+pub struct Arguments {
+    /// Arguments for `fa512 run`; see `cargo xtask run -- --help`
+    #[arg(last = true)]
+    arguments: Vec<OsString>,
+}
+
+impl Arguments {
+    /// Builds everything and hands over to `fa512 run`.
+    pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<ExitCode> {
+        let folder = workspace.ptx();
+        ptx::build(environment, workspace, &folder)?;
+        let program = build_fa512(environment, workspace)?;
+        let mut fa512 = Command::new(&program);
+        fa512.arg("run").args(self.arguments).env(PTX_VARIABLE, &folder);
+        let status = fa512.status().with_context(|| format!("could not start {}", program.display()))?;
+        let Some(code) = status.code() else { bail!("`{}` ended by {status}", process::command_line(&fa512)) };
+        Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+    }
+}
+
+/// Builds the fa512 program and returns where it is.
+fn build_fa512(environment: &Environment, workspace: &Workspace) -> Result<PathBuf> {
+    eprintln!("xtask: building fa512");
+    let mut cargo = Command::new(environment.cargo());
+    cargo
+        .current_dir(workspace.root())
+        .args(["build", "--release", "--package", "fa512", "--bin", "fa512"])
+        .arg("--message-format=json-render-diagnostics")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    let mut child = cargo.spawn().with_context(|| format!("could not start `{}`", process::command_line(&cargo)))?;
+    let output = child.stdout.take().context("cargo has no standard output")?;
+    let mut program = None;
+    for line in BufReader::new(output).lines() {
+        let message: Value = serde_json::from_str(&line?).unwrap_or_default();
+        if message["target"]["name"] == "fa512"
+            && let Some(path) = message["executable"].as_str()
+        {
+            program = Some(PathBuf::from(path));
+        }
+    }
+    if !child.wait()?.success() {
+        bail!("fa512 does not build");
+    }
+    program.context("cargo built no fa512 program")
+}

@@ -1,0 +1,39 @@
+//! `cargo xtask test`: the whole test suite.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use super::ptx;
+use super::run::PTX_VARIABLE;
+use crate::environment::{Environment, Workspace};
+use crate::process;
+
+/// Runs every test: host, simulator, kernels in the simulator, build tasks, documentation examples.
+///
+/// The tests are optimised, because most of their time goes into executing kernels in the simulator.
+#[derive(clap::Args, Debug)]
+pub struct Arguments {
+    /// Arguments for `cargo test`, such as `-p fa512` or the name of a test
+    #[arg(last = true)]
+    arguments: Vec<String>,
+}
+
+impl Arguments {
+    /// Builds the PTX and runs the tests.
+    pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<()> {
+        let folder = workspace.ptx();
+        ptx::build(environment, workspace, &folder)?;
+        run_tests(environment, workspace, &self.arguments)
+    }
+}
+
+/// Runs `cargo test` on the workspace with the PTX folder that is there.
+pub fn run_tests(environment: &Environment, workspace: &Workspace, arguments: &[String]) -> Result<()> {
+    let mut cargo = Command::new(environment.cargo());
+    cargo.current_dir(workspace.root()).env(PTX_VARIABLE, workspace.ptx()).args(["test", "--release"]);
+    if !arguments.iter().any(|argument| argument.starts_with("-p") || argument.starts_with("--package")) {
+        cargo.arg("--workspace");
+    }
+    process::run(cargo.args(arguments))
+}

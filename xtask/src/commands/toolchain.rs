@@ -1,0 +1,29 @@
+//! `cargo xtask toolchain`: provisioning ahead of time.
+
+use anyhow::Result;
+
+use crate::environment::{Environment, Workspace};
+use crate::provision;
+
+/// Provisions the device compiler, unless this machine has one.
+///
+/// What is provisioned goes into the git-ignored folder .toolchain of the workspace; removing that folder undoes it.
+#[derive(clap::Args, Debug)]
+pub struct Arguments {
+    /// Also provision ptxas, which shows registers and spills
+    #[arg(long)]
+    all: bool,
+}
+
+impl Arguments {
+    /// Finds or provisions the tools and prints where they are.
+    pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<()> {
+        let compiler = provision::device_compiler(environment, workspace)?;
+        println!("{} ({}): {}", compiler.version_line, compiler.origin, compiler.rustc.display());
+        if self.all {
+            let ptxas = provision::ptxas(environment, workspace)?;
+            println!("ptxas {}: {}", ptxas.version, ptxas.path.display());
+        }
+        Ok(())
+    }
+}

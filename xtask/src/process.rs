@@ -1,0 +1,37 @@
+//! Running other programs, with errors that name the program and what it said.
+
+use std::ffi::OsStr;
+use std::process::{Command, ExitStatus, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// The command line of `command` as one would type it, for messages.
+pub fn command_line(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
+}
+
+/// Runs `command` with its output going to the user and returns how it ended.
+pub fn status(command: &mut Command) -> Result<ExitStatus> {
+    command.stdin(Stdio::null()).status().with_context(|| format!("could not start `{}`", command_line(command)))
+}
+
+/// Runs `command` with its output going to the user; anything but success is an error.
+pub fn run(command: &mut Command) -> Result<()> {
+    let status = status(command)?;
+    if !status.success() {
+        bail!("`{}` failed ({status})", command_line(command));
+    }
+    Ok(())
+}
+
+/// Runs `command` and returns its standard output; on failure the error ends with what it wrote to standard error.
+pub fn capture(command: &mut Command) -> Result<String> {
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("could not start `{}`", command_line(command)))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("`{}` failed ({})\n{}", command_line(command), output.status, said.trim_end());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

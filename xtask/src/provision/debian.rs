@@ -1,0 +1,261 @@
+//! Debian packages without root: resolved and downloaded by apt, unpacked by dpkg.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+
+use anyhow::{Context, Result, anyhow, bail};
+
+use super::ToolchainFolder;
+use crate::device_compiler::{self, Origin, Version};
+use crate::environment::Environment;
+use crate::files;
+use crate::process::{capture, run};
+use crate::progress::{DownloadMeter, Step};
+
+/// Compiler and library source; the rest follows from their dependencies.
+const COMPILER_PACKAGES: [&str; 2] = ["rustc-web", "rust-web-src"];
+
+/// Dependencies of the compiler that only linking needs; PTX is not linked.
+const LINKING_PACKAGES: [&str; 4] = ["gcc", "binutils", "libc6-dev", "libc-dev"];
+
+/// Parts of the compiler's source that building `core` does not need, 365 MB of them.
+const UNUSED_SOURCE: [&str; 2] = ["src", "compiler"];
+
+/// Which package lists apt looks at.
+#[derive(Clone, Debug)]
+enum Apt {
+    /// The system's, as the last `apt-get update` left them.
+    System,
+    /// Fresh ones in a folder of ours.
+    Private(PathBuf),
+}
+
+/// A package file that apt knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct PackageFile {
+    /// File name, `name_version_architecture.deb`.
+    file: String,
+    /// Size in bytes.
+    size: u64,
+    /// SHA-256 that apt's signed lists give.
+    sha256: String,
+}
+
+impl PackageFile {
+    fn name(&self) -> &str {
+        self.file.split('_').next().unwrap_or_default()
+    }
+
+    fn version(&self) -> &str {
+        self.file.split('_').nth(1).unwrap_or_default()
+    }
+
+    /// Whether `folder` holds the whole, right file.
+    fn is_in(&self, folder: &Path) -> bool {
+        let path = folder.join(&self.file);
+        fs::metadata(&path).is_ok_and(|metadata| metadata.len() == self.size)
+            && fs::read(&path).is_ok_and(|bytes| files::sha256(&bytes) == self.sha256)
+    }
+}
+
+/// Unpacks rustc-web, its library source and the shared libraries this machine lacks into `destination`.
+pub fn unpack_rustc(environment: &Environment, folder: &ToolchainFolder, destination: &Path) -> Result<()> {
+    let packages = download(environment, folder, &COMPILER_PACKAGES, check_compiler_version)?;
+    folder.install(destination, |unfinished| {
+        unpack(folder, &packages, unfinished)?;
+        remove_unused_source(unfinished)?;
+        let compiler = device_compiler::probe(&unfinished.join("usr/bin/rustc"), Origin::Provisioned)?;
+        eprintln!("xtask: {} is ready", compiler.version_line);
+        Ok(())
+    })?;
+    discard(folder, &packages);
+    Ok(())
+}
+
+/// Unpacks `roots` and the dependencies this machine lacks into `destination`.
+pub fn unpack_packages(
+    environment: &Environment,
+    folder: &ToolchainFolder,
+    roots: &[&str],
+    destination: &Path,
+) -> Result<()> {
+    let packages = download(environment, folder, roots, |_| Ok(()))?;
+    folder.install(destination, |unfinished| unpack(folder, &packages, unfinished))?;
+    discard(folder, &packages);
+    Ok(())
+}
+
+/// Downloads `roots` and the dependencies this machine lacks: by the system's package lists, and where these are
+/// missing, too old or out of date, by fresh ones.
+fn download(
+    environment: &Environment,
+    folder: &ToolchainFolder,
+    roots: &[&str],
+    check: impl Fn(&[PackageFile]) -> Result<()>,
+) -> Result<Vec<PackageFile>> {
+    for program in ["apt-get", "apt-cache", "dpkg", "dpkg-query"] {
+        environment.find_program(program).with_context(|| format!("there is no {program}; this is not Debian"))?;
+    }
+    let attempt = |apt: &Apt| {
+        let packages = apt.resolve(roots)?;
+        check(&packages)?;
+        apt.download(&packages, &folder.downloads())?;
+        Ok(packages)
+    };
+    attempt(&Apt::System).or_else(|error: anyhow::Error| {
+        let apt = Apt::Private(folder.path.join("apt"));
+        eprintln!("xtask: the system's package lists do not do ({})", device_compiler::first_line(&error));
+        apt.update()?;
+        attempt(&apt)
+    })
+}
+
+fn check_compiler_version(packages: &[PackageFile]) -> Result<()> {
+    let package = packages.iter().find(|package| package.name() == COMPILER_PACKAGES[0]);
+    let text = package.map_or("", PackageFile::version);
+    let version = Version::parse(text).with_context(|| format!("apt's rustc-web has no version: {text:?}"))?;
+    if version < Version::minimum() {
+        bail!("the newest rustc-web that apt knows is {text}, older than {}", Version::minimum());
+    }
+    Ok(())
+}
+
+impl Apt {
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        // The download folder is the user's; apt's own download user cannot write there.
+        command.env("LC_ALL", "C").args(["-o", "APT::Sandbox::User=root", "-o", "Acquire::Retries=3"]);
+        if let Apt::Private(folder) = self {
+            command.arg("-o").arg(format!("Dir::State::Lists={}", folder.join("lists").display()));
+            command.arg("-o").arg(format!("Dir::Cache={}", folder.join("cache").display()));
+        }
+        command
+    }
+
+    /// Fetches package lists. A repository that cannot be reached is no failure: another may have the packages.
+    fn update(&self) -> Result<()> {
+        let Apt::Private(folder) = self else { return Ok(()) };
+        fs::create_dir_all(folder.join("lists/partial"))?;
+        fs::create_dir_all(folder.join("cache"))?;
+        let step = Step::begin("fetching package lists");
+        if let Err(error) = capture(self.command("apt-get").args(["-q", "update"])) {
+            eprintln!("xtask: {error:#}");
+        }
+        step.done();
+        Ok(())
+    }
+
+    /// The files of `roots` and of everything they need that is not installed.
+    fn resolve(&self, roots: &[&str]) -> Result<Vec<PackageFile>> {
+        let mut skipped = installed_packages()?;
+        skipped.extend(LINKING_PACKAGES.map(str::to_owned));
+        let mut needed: BTreeSet<String> = BTreeSet::new();
+        let mut new: Vec<String> = roots.iter().map(|&root| root.to_owned()).collect();
+        while !new.is_empty() {
+            let listing = capture(self.command("apt-cache").arg("depends").args(&new))?;
+            needed.extend(new);
+            new = missing_dependencies(&listing, &skipped).into_iter().filter(|name| !needed.contains(name)).collect();
+        }
+        let listing = capture(self.command("apt-get").args(["download", "--print-uris"]).args(&needed))?;
+        let packages: Vec<PackageFile> = listing.lines().filter_map(parse_uri).collect();
+        if packages.len() < needed.len() {
+            bail!("apt does not say where to get all of {}", needed.into_iter().collect::<Vec<_>>().join(", "));
+        }
+        Ok(packages)
+    }
+
+    /// Downloads what `folder` does not hold yet; apt continues partial files and verifies complete ones.
+    fn download(&self, packages: &[PackageFile], folder: &Path) -> Result<()> {
+        let missing: Vec<&PackageFile> = packages.iter().filter(|package| !package.is_in(folder)).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let paths = missing.iter().map(|package| folder.join(&package.file)).collect();
+        let size = missing.iter().map(|package| package.size).sum();
+        let step = Step::begin(format!("downloading {} packages, {} MB", missing.len(), size / 1_000_000 + 1));
+        let meter = DownloadMeter::watch(paths, size);
+        let names = missing.iter().map(|package| package.name());
+        let downloaded = capture(self.command("apt-get").current_dir(folder).args(["-q", "download"]).args(names));
+        drop(meter);
+        downloaded?;
+        step.done();
+        match missing.iter().find(|package| !package.is_in(folder)) {
+            Some(package) => {
+                files::remove(&folder.join(&package.file))?;
+                Err(anyhow!("{} arrived damaged", package.file))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Unpacks all `packages` into `destination`, next to each other.
+fn unpack(folder: &ToolchainFolder, packages: &[PackageFile], destination: &Path) -> Result<()> {
+    let step = Step::begin(format!("unpacking {} packages", packages.len()));
+    let downloads = folder.downloads();
+    thread::scope(|scope| {
+        let unpack = |package: &PackageFile| {
+            run(Command::new("dpkg").arg("-x").arg(downloads.join(&package.file)).arg(destination))
+        };
+        let running: Vec<_> = packages.iter().map(|package| scope.spawn(move || unpack(package))).collect();
+        running.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| Err(anyhow!("unpacking failed"))))
+    })?;
+    let list: Vec<String> = packages.iter().map(|package| format!("{}  {}\n", package.sha256, package.file)).collect();
+    fs::write(destination.join("packages.sha256"), list.concat())?;
+    step.done();
+    Ok(())
+}
+
+fn remove_unused_source(unpacked: &Path) -> Result<()> {
+    for source in fs::read_dir(unpacked.join("usr/src")).into_iter().flatten().flatten() {
+        UNUSED_SOURCE.iter().try_for_each(|part| files::remove(&source.path().join(part)))?;
+    }
+    Ok(())
+}
+
+/// Downloads of something that is installed now have served; that one stays behind does no harm.
+fn discard(folder: &ToolchainFolder, packages: &[PackageFile]) {
+    for package in packages {
+        let _ = files::remove(&folder.downloads().join(&package.file));
+    }
+}
+
+fn installed_packages() -> Result<BTreeSet<String>> {
+    let listing = capture(Command::new("dpkg-query").args(["-W", "-f", "${db:Status-Status} ${Package}\n"]))?;
+    Ok(listing.lines().filter_map(|line| line.strip_prefix("installed ")).map(str::to_owned).collect())
+}
+
+/// The dependencies in what `apt-cache depends` prints that are not in `present`; of alternatives the first.
+fn missing_dependencies(listing: &str, present: &BTreeSet<String>) -> Vec<String> {
+    let mut missing = Vec::new();
+    let mut alternatives: Vec<&str> = Vec::new();
+    for line in listing.lines() {
+        let Some((kind, name)) = line.trim_start().split_once(": ") else { continue };
+        if !matches!(kind, "Depends" | "|Depends" | "PreDepends" | "|PreDepends") {
+            continue;
+        }
+        alternatives.push(name.trim().split(':').next().unwrap_or_default());
+        if kind.starts_with('|') {
+            continue;
+        }
+        let is_present = |name: &&str| present.contains(name.trim_matches(['<', '>']));
+        // A name in angle brackets is virtual: something else provides it, and there is nothing to download.
+        if !alternatives.iter().any(is_present) {
+            missing.extend(alternatives.iter().find(|name| !name.starts_with('<')).map(|&name| name.to_owned()));
+        }
+        alternatives.clear();
+    }
+    missing
+}
+
+/// Reads a line of `apt-get download --print-uris`: `'uri' file size SHA256:digest`.
+fn parse_uri(line: &str) -> Option<PackageFile> {
+    let mut words = line.strip_prefix('\'')?.split_once('\'')?.1.split_whitespace();
+    let file = words.next()?.to_owned();
+    let size = words.next()?.parse().ok()?;
+    let sha256 = words.next()?.strip_prefix("SHA256:")?.to_owned();
+    Some(PackageFile { file, size, sha256 })
+}

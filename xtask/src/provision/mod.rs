@@ -1,0 +1,125 @@
+//! Tools that this machine lacks, brought into the workspace's git-ignored `.toolchain` folder without root.
+//!
+//! Every tool is assembled in a folder with another name and moved into place when it is complete and has run once,
+//! so that an interruption leaves either nothing or the whole tool. Downloads are kept until then and resumed.
+
+mod debian;
+mod wheel;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow};
+
+use crate::device_compiler::{self, DeviceCompiler, NotFound, Origin, PROVISIONED_FOLDER};
+use crate::environment::{Environment, Workspace};
+use crate::files;
+use crate::ptxas::{self, Ptxas};
+
+/// The device compiler of this machine; provisioned from Debian packages when there is none.
+pub fn device_compiler(environment: &Environment, workspace: &Workspace) -> Result<DeviceCompiler> {
+    let not_found = match device_compiler::find(environment, workspace)? {
+        Ok(compiler) => return Ok(compiler),
+        Err(not_found) => not_found,
+    };
+    let provisioned = ToolchainFolder::lock(workspace).and_then(|folder| {
+        // Another process may have provisioned it while this one waited for the lock.
+        match device_compiler::find(environment, workspace)? {
+            Ok(compiler) => Ok(compiler),
+            Err(_) => provision_rustc(environment, workspace, &folder),
+        }
+    });
+    provisioned.map_err(|error| compiler_advice(environment, &not_found, &error))
+}
+
+fn provision_rustc(
+    environment: &Environment,
+    workspace: &Workspace,
+    folder: &ToolchainFolder,
+) -> Result<DeviceCompiler> {
+    eprintln!("xtask: no compiler for {} on this machine; getting Debian's rustc-web", device_compiler::TARGET);
+    let destination = folder.path.join(PROVISIONED_FOLDER);
+    debian::unpack_rustc(environment, folder, &destination)?;
+    device_compiler::probe(&device_compiler::provisioned_rustc(workspace), Origin::Provisioned)
+}
+
+/// The error for a machine on which there is no compiler and none could be provisioned.
+fn compiler_advice(environment: &Environment, not_found: &NotFound, error: &anyhow::Error) -> anyhow::Error {
+    anyhow!(
+        "{not_found}\n  provisioning one into .toolchain: {error:#}\nThis would help: `{}`",
+        compiler_command(environment)
+    )
+}
+
+/// The command that installs a device compiler for good.
+pub fn compiler_command(environment: &Environment) -> &'static str {
+    match environment.find_program("rustup") {
+        Some(_) => "rustup toolchain install nightly --component rust-src",
+        None => "sudo apt-get install rustc-web rust-web-src",
+    }
+}
+
+/// The ptxas of this machine; provisioned from NVIDIA's Python wheel when there is none.
+pub fn ptxas(environment: &Environment, workspace: &Workspace) -> Result<Ptxas> {
+    if let Some(ptxas) = ptxas::find(environment, workspace)? {
+        return Ok(ptxas);
+    }
+    let folder = ToolchainFolder::lock(workspace)?;
+    if let Some(ptxas) = ptxas::find(environment, workspace)? {
+        return Ok(ptxas);
+    }
+    eprintln!("xtask: no ptxas on this machine; getting NVIDIA's Python wheel of it");
+    wheel::unpack_ptxas(environment, &folder).and_then(|()| ptxas::probe(&ptxas::provisioned(workspace))).map_err(
+        |error| {
+            let places = ptxas::places(environment, workspace);
+            let places: Vec<String> =
+                places.iter().map(|place| format!("\n  {}: not usable", place.display())).collect();
+            anyhow!(
+                "no ptxas; looked at:\n  {}: not set{}\n  provisioning it into .toolchain: {error:#}\n\
+                 This would help: `sudo apt-get install python3-pip`, then the same command again",
+                ptxas::VARIABLE,
+                places.concat()
+            )
+        },
+    )
+}
+
+/// The `.toolchain` folder while this process alone may change it.
+#[derive(Debug)]
+pub struct ToolchainFolder {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl ToolchainFolder {
+    /// Creates the folder where it is missing, waits for other processes and clears what an interrupted one left.
+    pub fn lock(workspace: &Workspace) -> Result<Self> {
+        let path = workspace.toolchain();
+        let context = || format!("could not prepare {}", path.display());
+        fs::create_dir_all(path.join("download")).with_context(context)?;
+        let lock = File::create(path.join("lock")).with_context(context)?;
+        if lock.try_lock().is_err() {
+            eprintln!("xtask: waiting for another xtask that is provisioning tools");
+            lock.lock().with_context(context)?;
+        }
+        for entry in fs::read_dir(&path).with_context(context)?.flatten() {
+            if entry.file_name().to_string_lossy().starts_with(files::TEMPORARY_PREFIX) {
+                files::remove(&entry.path()).with_context(context)?;
+            }
+        }
+        Ok(Self { path, _lock: lock })
+    }
+
+    /// Where downloads are kept.
+    pub fn downloads(&self) -> PathBuf {
+        self.path.join("download")
+    }
+
+    /// Fills a new folder with `fill` and moves it to `destination` once that succeeded.
+    pub fn install(&self, destination: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+        let unfinished = files::temporary_sibling(destination);
+        files::remove(&unfinished).and_then(|()| fs::create_dir_all(&unfinished))?;
+        fill(&unfinished)?;
+        files::replace_folder(&unfinished, destination)
+    }
+}

@@ -1,0 +1,165 @@
+//! NVIDIA's PTX assembler: finding it, and asking it what an entry costs.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+
+use anyhow::{Context, Result, bail};
+use kernel_gpu::config::ARCHITECTURES;
+use kernel_gpu::manifest::Resources;
+
+use crate::environment::{Environment, Workspace};
+use crate::process::capture;
+
+/// Names a ptxas to use, whatever else is installed.
+pub const VARIABLE: &str = "FA512_PTXAS";
+/// Folder of a provisioned ptxas inside the workspace's toolchain folder.
+pub const PROVISIONED_FOLDER: &str = "ptxas";
+
+/// A ptxas that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ptxas {
+    /// The program.
+    pub path: PathBuf,
+    /// Its release, as in `13.0, V13.0.88`.
+    pub version: String,
+}
+
+/// Looks for ptxas: the one [`VARIABLE`] names, a CUDA installation's, the one in `PATH`, a provisioned one.
+///
+/// An error is a [`VARIABLE`] that names something unusable.
+pub fn find(environment: &Environment, workspace: &Workspace) -> Result<Option<Ptxas>> {
+    if let Some(path) = environment.path(VARIABLE) {
+        let path = std::path::absolute(&path).unwrap_or(path);
+        let found = probe(&path);
+        return found.map(Some).with_context(|| format!("{VARIABLE} names {}, which is not usable", path.display()));
+    }
+    Ok(places(environment, workspace).iter().find_map(|path| probe(path).ok()))
+}
+
+/// Where [`find`] looks when [`VARIABLE`] is not set, in order.
+pub fn places(environment: &Environment, workspace: &Workspace) -> Vec<PathBuf> {
+    let installations =
+        [environment.path("CUDA_HOME"), environment.path("CUDA_PATH"), Some(environment.system("/usr/local/cuda"))];
+    let installed = installations.into_iter().flatten().map(|folder| folder.join("bin/ptxas"));
+    installed.chain(environment.find_program("ptxas")).chain([provisioned(workspace)]).collect()
+}
+
+/// Where a provisioned ptxas lies.
+pub fn provisioned(workspace: &Workspace) -> PathBuf {
+    workspace.toolchain().join(PROVISIONED_FOLDER).join("ptxas")
+}
+
+/// Runs `path` and reads its version.
+pub fn probe(path: &Path) -> Result<Ptxas> {
+    if !path.is_file() {
+        bail!("not there");
+    }
+    let text = capture(Command::new(path).arg("--version"))?;
+    let release = text.lines().find_map(|line| line.split_once("release ")).map(|(_, release)| release.trim());
+    let version = release.with_context(|| format!("{} does not say its release", path.display()))?;
+    Ok(Ptxas { path: path.to_owned(), version: version.to_owned() })
+}
+
+/// What ptxas says about one PTX file on one architecture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assembly {
+    /// As in 80 for `sm_80`.
+    pub architecture: u32,
+    /// Resources by entry name, or the messages with which ptxas refused the file.
+    pub outcome: Result<BTreeMap<String, Resources>, String>,
+}
+
+impl Ptxas {
+    /// Assembles `ptx` for every architecture the kernels are checked for, all at once.
+    pub fn assemble_for_all(&self, ptx: &Path) -> Vec<Assembly> {
+        thread::scope(|scope| {
+            let assemblies = ARCHITECTURES.map(|limits| scope.spawn(move || self.assemble(ptx, limits.architecture)));
+            assemblies.into_iter().filter_map(|assembly| assembly.join().ok()).collect()
+        })
+    }
+
+    fn assemble(&self, ptx: &Path, architecture: u32) -> Assembly {
+        let outcome = (|| {
+            let mut ptxas = Command::new(&self.path);
+            ptxas.arg(format!("--gpu-name=sm_{architecture}")).args(["--verbose", "--output-file=/dev/null"]).arg(ptx);
+            let output = ptxas.stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
+            let said =
+                format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            if !output.status.success() {
+                return Err(said.trim_end().to_owned());
+            }
+            parse_report(&said, architecture)
+        })();
+        Assembly { architecture, outcome }
+    }
+}
+
+/// Reads what `ptxas --verbose` prints: for every entry its name, then its stack and spills, then its registers.
+///
+/// A report that lacks one of them is an error: silence must not pass for zero.
+pub fn parse_report(report: &str, architecture: u32) -> Result<BTreeMap<String, Resources>, String> {
+    let mut entries: BTreeMap<String, Resources> = BTreeMap::new();
+    let mut name: Option<String> = None;
+    let mut frame = None;
+    for line in report.lines() {
+        if line.contains("Compiling entry function") {
+            if let Some(name) = &name {
+                return Err(format!("ptxas said nothing about the registers of {name}"));
+            }
+            name = line.split('\'').nth(1).map(str::to_owned);
+            frame = None;
+        } else if line.contains("bytes stack frame") {
+            let number = |what| number_before(line, what);
+            frame = number("bytes stack frame").zip(number("bytes spill stores")).zip(number("bytes spill loads"));
+        } else if let Some(registers) = number_before(line, "registers") {
+            let Some(name) = name.take() else { continue };
+            let Some(((stack, spill_stores), spill_loads)) = frame else {
+                return Err(format!("ptxas said nothing about the stack frame of {name}"));
+            };
+            let static_shared = number_before(line, "bytes smem").unwrap_or(0);
+            entries
+                .insert(name, Resources { architecture, registers, spill_stores, spill_loads, stack, static_shared });
+        }
+    }
+    match name {
+        Some(name) => Err(format!("ptxas said nothing about the registers of {name}")),
+        None => Ok(entries),
+    }
+}
+
+/// The number written before the words `what` in a comma-separated line.
+fn number_before(line: &str, what: &str) -> Option<u32> {
+    let (before, _) = line.split_once(what)?;
+    before.trim_end().rsplit(|character: char| !character.is_ascii_digit()).next()?.parse().ok()
+}
+
+/// One thing that makes an entry slower than it should be on one architecture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waste<'a> {
+    /// The entry.
+    pub entry: &'a str,
+    /// What ptxas reported.
+    pub resources: &'a Resources,
+}
+
+impl<'a> Waste<'a> {
+    /// `Some` when the entry spills or has a stack frame, which is local memory.
+    pub fn of(entry: &'a str, resources: &'a Resources) -> Option<Self> {
+        let none = resources.spill_stores == 0 && resources.spill_loads == 0 && resources.stack == 0;
+        (!none).then_some(Self { entry, resources })
+    }
+}
+
+impl fmt::Display for Waste<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Resources { architecture, spill_stores, spill_loads, stack, .. } = self.resources;
+        write!(
+            formatter,
+            "{} on sm_{architecture}: {stack} bytes of stack frame, {spill_stores} of spill stores, {spill_loads} of spill loads",
+            self.entry
+        )
+    }
+}
