@@ -108,6 +108,13 @@ impl Launch {
     pub fn args(&self) -> &ForwardArgs {
         &self.args
     }
+
+    /// The bytes of [`Self::args`], as they go to the `.param` space.
+    pub fn argument_bytes(&self) -> &[u8] {
+        // SAFETY: ForwardArgs is repr(C) and has no padding (its definition asserts that its size is the sum of its
+        // fields'), so all of its bytes are initialised.
+        unsafe { std::slice::from_raw_parts((&raw const self.args).cast(), size_of::<ForwardArgs>()) }
+    }
 }
 
 /// A dimension of a [`Problem`], none of which is 0.

@@ -1,6 +1,9 @@
 //! Somewhere to run a kernel: a GPU through the CUDA driver, or the simulator. Nothing above this trait knows which.
 
-use crate::error::Result;
+pub mod gpu;
+pub mod sim;
+
+use crate::error::{Error, Result};
 use crate::launch::Launch;
 
 /// What a [`Device`] is.
@@ -98,4 +101,46 @@ pub trait Executor {
 
     /// The guards that a kernel has written to. The simulator reports such writes as findings instead.
     fn damaged_guards(&mut self) -> Result<Vec<GuardDamage>>;
+}
+
+/// Which kind of device to open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum DeviceChoice {
+    /// A GPU when the driver answers, else the simulator.
+    Auto,
+    /// A GPU, or failure.
+    Gpu,
+    /// The simulator.
+    Sim,
+}
+
+/// An executor, and why it is this one.
+pub struct Opened {
+    /// The executor.
+    pub executor: Box<dyn Executor>,
+    /// Why, for people.
+    pub reason: String,
+}
+
+/// Opens a device. A simulator stands for `simulated_architecture`, as in 90 for `sm_90`.
+///
+/// # Errors
+/// [`Error::Unavailable`] when a GPU was demanded and there is none, and whatever the
+/// driver reports of one that is there but does not work: that is never hidden by taking the simulator instead.
+pub fn open(choice: DeviceChoice, simulated_architecture: u32) -> Result<Opened> {
+    let simulator = |reason: String| {
+        let executor = Box::new(sim::SimExecutor::new(simulated_architecture)?);
+        Ok(Opened { executor, reason })
+    };
+    if choice == DeviceChoice::Sim {
+        return simulator("asked for".into());
+    }
+    match gpu::GpuExecutor::open() {
+        Ok(executor) => {
+            let reason = if choice == DeviceChoice::Gpu { "asked for" } else { "the CUDA driver answers" };
+            Ok(Opened { executor: Box::new(executor), reason: reason.into() })
+        }
+        Err(Error::Unavailable(reason)) if choice == DeviceChoice::Auto => simulator(format!("no GPU: {reason}")),
+        Err(error) => Err(error),
+    }
 }
