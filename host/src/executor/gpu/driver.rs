@@ -1,0 +1,142 @@
+//! What cust 0.3.2 lacks of the CUDA driver API (the functions and constants are those of `cuda.h`).
+//!
+//! A newer part of the API, such as `cuLaunchKernelEx` or `cuTensorMapEncodeTiled`, is declared in [`raw`], wrapped
+//! here, and listed in libcuda-delay-load beside the functions that cust_raw declares.
+
+use std::borrow::Cow;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ptr;
+
+use cust::device::Device;
+use cust::function::Function;
+
+/// A `CUresult`. A number, since cust's enum has no place for the codes that came after CUDA 11.4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Code(pub c_uint);
+
+impl Code {
+    /// `CUDA_ERROR_NO_DEVICE`.
+    pub const NO_DEVICE: Self = Self(100);
+
+    /// The driver's name of the code, as in `CUDA_ERROR_OUT_OF_MEMORY`.
+    pub fn name(self) -> Cow<'static, str> {
+        // SAFETY: the function has the signature that `text` calls it with.
+        unsafe { self.text(raw::cuGetErrorName) }.unwrap_or_else(|| format!("CUDA error {}", self.0).into())
+    }
+
+    /// The driver's description of the code, as in `out of memory`.
+    pub fn description(self) -> Cow<'static, str> {
+        // SAFETY: the function has the signature that `text` calls it with.
+        unsafe { self.text(raw::cuGetErrorString) }.unwrap_or("the driver does not describe it".into())
+    }
+
+    /// # Safety
+    ///
+    /// `function` must be one of the driver's two functions that point to a text about a code.
+    unsafe fn text(
+        self,
+        function: unsafe extern "C" fn(Code, *mut *const c_char) -> Code,
+    ) -> Option<Cow<'static, str>> {
+        let mut text = ptr::null();
+        // SAFETY: `text` is where the function puts its result.
+        let known = unsafe { function(self, &mut text) }.ok().is_ok();
+        // SAFETY: the driver's texts are constants that end in NUL.
+        (known && !text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy())
+    }
+
+    fn ok(self) -> Result<(), Self> {
+        if self.0 == 0 { Ok(()) } else { Err(self) }
+    }
+}
+
+impl From<cust::error::CudaError> for Code {
+    fn from(error: cust::error::CudaError) -> Self {
+        Self(error as c_uint)
+    }
+}
+
+/// Initialises the driver (`cuInit`). cust would say `UnknownError` for most of the reasons why this fails, such as
+/// `CUDA_ERROR_SYSTEM_DRIVER_MISMATCH`.
+pub fn init() -> Result<(), Code> {
+    // SAFETY: 0 is the only value that the flags may have.
+    unsafe { raw::cuInit(0) }.ok()
+}
+
+/// Retains and releases the primary context of `device`, for the sake of the code: cust has no name for
+/// `CUDA_ERROR_DEVICE_UNAVAILABLE`, which says that another process has the GPU for itself.
+pub fn primary_context(device: Device) -> Result<(), Code> {
+    let mut context = ptr::null_mut();
+    // SAFETY: `context` is where the function puts its result.
+    unsafe { raw::cuDevicePrimaryCtxRetain(&mut context, device.as_raw()) }.ok()?;
+    // SAFETY: this releases what the call above retained.
+    unsafe { raw::cuDevicePrimaryCtxRelease_v2(device.as_raw()) }.ok()
+}
+
+/// Waits for the context of this thread; an error that every call repeats means that the context is lost.
+pub fn synchronize_context() -> Result<(), Code> {
+    // SAFETY: the function has no arguments.
+    unsafe { raw::cuCtxSynchronize() }.ok()
+}
+
+/// Largest dynamic shared memory, in bytes, that a block can have when its kernel asks for it.
+pub fn shared_bytes_per_block(device: Device) -> Result<u32, Code> {
+    const MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: c_int = 97;
+    let mut bytes = 0;
+    // SAFETY: `bytes` is where the function puts its result.
+    unsafe { raw::cuDeviceGetAttribute(&mut bytes, MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device.as_raw()) }.ok()?;
+    Ok(u32::try_from(bytes).unwrap_or(0))
+}
+
+/// Lets blocks of `function` have `bytes` of dynamic shared memory; without this, 48 KiB are the limit.
+pub fn allow_dynamic_shared(function: &Function, bytes: u32) -> Result<(), Code> {
+    const MAX_DYNAMIC_SHARED_SIZE_BYTES: c_int = 8;
+    let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
+    // SAFETY: the function belongs to a loaded module, to which `function` holds a borrow.
+    unsafe { raw::cuFuncSetAttribute(function.to_raw().cast(), MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes) }.ok()
+}
+
+/// Compiles PTX for the sake of what the driver's compiler writes about it: the code and the error log.
+pub fn jit_log(ptx: &CStr) -> (Result<(), Code>, String) {
+    const ERROR_LOG_BUFFER: c_uint = 5;
+    const ERROR_LOG_BUFFER_SIZE_BYTES: c_uint = 6;
+    let mut log = vec![0u8; 16 << 10];
+    let options = [ERROR_LOG_BUFFER, ERROR_LOG_BUFFER_SIZE_BYTES];
+    let values = [log.as_mut_ptr().cast(), ptr::without_provenance_mut::<c_void>(log.len())];
+    let mut module = ptr::null_mut();
+    // SAFETY: `ptx` ends in NUL, there are as many values as options, and the log is as long as its option says.
+    let result = unsafe {
+        raw::cuModuleLoadDataEx(&mut module, ptx.as_ptr().cast(), 2, options.as_ptr(), values.as_ptr().cast_mut())
+    }
+    .ok();
+    if result.is_ok() {
+        // SAFETY: the module was loaded just now and nothing else knows it.
+        unsafe { raw::cuModuleUnload(module) };
+    }
+    let length = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
+    (result, String::from_utf8_lossy(&log[..length]).trim_end().to_owned())
+}
+
+/// The declarations, without the types that cust_raw gives to handles.
+mod raw {
+    use super::{Code, c_char, c_int, c_uint, c_void};
+
+    unsafe extern "C" {
+        pub fn cuInit(flags: c_uint) -> Code;
+        pub fn cuGetErrorName(code: Code, text: *mut *const c_char) -> Code;
+        pub fn cuGetErrorString(code: Code, text: *mut *const c_char) -> Code;
+        pub fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int) -> Code;
+        pub fn cuDevicePrimaryCtxRetain(context: *mut *mut c_void, device: c_int) -> Code;
+        pub fn cuDevicePrimaryCtxRelease_v2(device: c_int) -> Code;
+        pub fn cuCtxSynchronize() -> Code;
+        pub fn cuModuleLoadDataEx(
+            module: *mut *mut c_void,
+            image: *const c_void,
+            option_count: c_uint,
+            options: *const c_uint,
+            values: *mut *mut c_void,
+        ) -> Code;
+        pub fn cuModuleUnload(module: *mut c_void) -> Code;
+        pub fn cuFuncSetAttribute(function: *mut c_void, attribute: c_int, value: c_int) -> Code;
+    }
+}
