@@ -70,7 +70,7 @@ macro_rules! variants {
 
 variants! {
     fa512_sm80_s512_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, Exact(512), Full;
-    fa512_sm80_s512_causal_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, Exact(512), Causal;
+    fa512_sm80_s512_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 2 blocks }, Exact(512), Causal;
     fa512_sm80_any_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 2 blocks }, Any, Full;
     fa512_sm80_any_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 2 blocks }, Any, Causal;
 }
