@@ -5,6 +5,7 @@ pub mod check;
 pub mod error;
 pub mod executor;
 pub mod forward;
+pub mod host_memory;
 pub mod inputs;
 pub mod launch;
 pub mod npy;

@@ -140,7 +140,7 @@ pub fn open(choice: DeviceChoice, simulated_architecture: u32) -> Result<Opened>
             let reason = if choice == DeviceChoice::Gpu { "asked for" } else { "the CUDA driver answers" };
             Ok(Opened { executor: Box::new(executor), reason: reason.into() })
         }
-        Err(Error::Unavailable(reason)) if choice == DeviceChoice::Auto => simulator(format!("no GPU: {reason}")),
+        Err(Error::Unavailable(reason)) if choice == DeviceChoice::Auto => simulator(reason),
         Err(error) => Err(error),
     }
 }

@@ -1,0 +1,53 @@
+//! Progress on a terminal for work that turns out to take a while.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Work shorter than this shows no progress.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A bar on standard error that appears, on a terminal, once the work has taken two seconds.
+pub struct Progress {
+    bar: ProgressBar,
+    start: Instant,
+}
+
+impl Progress {
+    /// A bar for `total` steps of work called `what`.
+    pub fn new(what: &'static str, total: u64) -> Self {
+        let style =
+            ProgressStyle::with_template("{msg} {bar:40} {percent}% ({eta} left)").expect("the template is valid");
+        let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden()).with_style(style);
+        bar.set_message(what);
+        Self { bar, start: Instant::now() }
+    }
+
+    /// Counts finished steps.
+    pub fn advance(&self, steps: u64) {
+        self.bar.inc(steps);
+        if self.bar.is_hidden() && self.start.elapsed() > PATIENCE {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Runs `work`, whose steps cannot be counted, with a clock on standard error when it is on a terminal and the work is
+/// `expected` to take over two seconds.
+pub fn with_clock<T>(what: String, expected: Duration, work: impl FnOnce() -> T) -> T {
+    if expected < PATIENCE {
+        return work();
+    }
+    let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})").expect("the template is valid");
+    let clock = ProgressBar::new_spinner().with_style(style).with_message(what);
+    clock.enable_steady_tick(Duration::from_millis(200));
+    let result = work();
+    clock.finish_and_clear();
+    result
+}

@@ -1,0 +1,203 @@
+//! What a run found, as data.
+
+use std::path::PathBuf;
+
+use fa512::check;
+use fa512::executor::{Device, GuardDamage, PtxModule};
+use fa512::inputs::Distribution;
+use fa512::problem::{self, Layout, Shape};
+use fa512::ptx_folder::PtxFolder;
+use kernel_gpu::config::{HEAD_DIM, Mask};
+use kernel_gpu::manifest::CodeGenerator;
+use serde::Serialize;
+
+/// Everything a run found, and what is needed to repeat it.
+#[derive(Serialize)]
+pub struct Record {
+    /// Whether nothing is wrong.
+    pub passed: bool,
+    /// Where it ran.
+    pub device: Device,
+    /// Why there.
+    pub device_reason: String,
+    /// Name of the entry.
+    pub variant: String,
+    /// Why it was chosen.
+    pub variant_reason: String,
+    /// The PTX.
+    pub ptx: Ptx,
+    /// What was computed.
+    pub problem: Problem,
+    /// Where the inputs came from.
+    pub source: Source,
+    /// Launch geometry.
+    pub launch: Launch,
+    /// Comparison with the reference; absent with --no-check.
+    pub check: Option<check::Report>,
+    /// Inputs that the kernel changed.
+    pub changed_inputs: Vec<String>,
+    /// Guards that the kernel wrote to.
+    pub damaged_guards: Vec<GuardDamage>,
+    /// What the simulator found.
+    pub findings: Vec<ptx_sim::Finding>,
+    /// What the simulator counted.
+    pub counters: Option<ptx_sim::Counters>,
+    /// Wall-clock seconds of the launch with its copies.
+    pub execution_seconds: f64,
+    /// Device times; absent in the simulator and when a check failed.
+    pub timing: Option<Timing>,
+}
+
+impl Record {
+    /// Whether no check failed and nothing was found.
+    pub fn everything_passed(&self) -> bool {
+        self.check.as_ref().is_none_or(check::Report::passed)
+            && self.changed_inputs.is_empty()
+            && self.damaged_guards.is_empty()
+            && self.findings.is_empty()
+    }
+}
+
+/// Where the PTX came from.
+#[derive(Serialize)]
+pub struct Ptx {
+    /// Folder.
+    pub folder: PathBuf,
+    /// File in it.
+    pub file: String,
+    /// SHA-256 of the file.
+    pub sha256: String,
+    /// The compiler.
+    pub code_generator: CodeGenerator,
+    /// Commit of its source.
+    pub git_commit: Option<String>,
+}
+
+impl Ptx {
+    /// Describes `module` of `folder`.
+    pub fn new(folder: &PtxFolder, module: &PtxModule) -> Self {
+        let manifest = folder.manifest();
+        let sha256 = manifest.modules.iter().find(|listed| listed.file == module.file).map(|listed| &listed.sha256);
+        Self {
+            folder: folder.path().to_owned(),
+            file: module.file.clone(),
+            sha256: sha256.cloned().unwrap_or_default(),
+            code_generator: manifest.code_generator.clone(),
+            git_commit: manifest.git_commit.clone(),
+        }
+    }
+}
+
+/// What was computed.
+#[derive(Serialize)]
+pub struct Problem {
+    /// `[B,H,S]`.
+    #[serde(flatten)]
+    pub shape: Shape,
+    /// D.
+    pub head_dim: u32,
+    /// Mask.
+    pub mask: Mask,
+    /// Factor on the scores.
+    pub scale: f64,
+    /// Order of the tensors' dimensions.
+    pub layout: Layout,
+}
+
+impl Problem {
+    /// Describes `problem`, whose tensors are contiguous in `layout`.
+    pub fn new(problem: &problem::Problem, layout: Layout) -> Self {
+        Self { shape: problem.shape(), head_dim: HEAD_DIM, mask: problem.mask(), scale: problem.scale(), layout }
+    }
+}
+
+/// Where the inputs came from.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// They were generated.
+    Generated {
+        /// How.
+        distribution: Distribution,
+        /// From which seed.
+        seed: u64,
+    },
+    /// They were read from files.
+    Files {
+        /// Q.
+        q: PathBuf,
+        /// K.
+        k: PathBuf,
+        /// V.
+        v: PathBuf,
+    },
+}
+
+/// Geometry of the launch.
+#[derive(Serialize)]
+pub struct Launch {
+    /// Blocks of the grid.
+    pub blocks: u32,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Dynamic shared memory of a block, bytes.
+    pub dynamic_shared_bytes: u32,
+}
+
+impl Launch {
+    /// The geometry of `launch`.
+    pub fn new(launch: &fa512::launch::Launch) -> Self {
+        Self { blocks: launch.blocks(), threads: launch.threads(), dynamic_shared_bytes: launch.dynamic_shared_bytes() }
+    }
+}
+
+/// Device times.
+#[derive(Serialize)]
+pub struct Timing {
+    /// Smallest sample, µs.
+    pub minimum_us: f64,
+    /// Median, µs.
+    pub median_us: f64,
+    /// 95th percentile, µs.
+    pub p95_us: f64,
+    /// 10¹² floating-point operations per second at the median, counted as 4·B·H·S²·D, halved for a causal mask.
+    pub teraflops: f64,
+    /// All samples in the order they were taken, µs.
+    pub samples_us: Vec<f64>,
+}
+
+impl Timing {
+    /// Summarises `samples_us`, at least one, of `problem`.
+    pub fn new(samples_us: Vec<f64>, problem: &problem::Problem) -> Self {
+        let mut sorted = samples_us.clone();
+        sorted.sort_by(f64::total_cmp);
+        let median_us = quantile(&sorted, 0.5);
+        let teraflops = problem.shape().operations(problem.mask()) / (median_us * 1e-6) / 1e12;
+        Self { minimum_us: sorted[0], median_us, p95_us: quantile(&sorted, 0.95), teraflops, samples_us }
+    }
+}
+
+/// The quantile of `sorted` by linear interpolation between its two neighbours.
+fn quantile(sorted: &[f64], fraction: f64) -> f64 {
+    let position = fraction * (sorted.len() - 1) as f64;
+    let (below, above) = (sorted[position.floor() as usize], sorted[position.ceil() as usize]);
+    below + (above - below) * position.fract()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_summarised_by_order_and_throughput() {
+        let shape = Shape { batch: 32, heads: 8, sequence: 512 };
+        let full = problem::Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap();
+        let timing = Timing::new(vec![50.0, 48.0, 60.0, 49.0], &full);
+        assert_eq!((timing.minimum_us, timing.median_us), (48.0, 49.5));
+        assert!((timing.p95_us - 58.5).abs() < 1e-9);
+        let single = Timing::new(vec![48.0], &full);
+        assert!((single.teraflops - 358.0).abs() < 0.5, "{}", single.teraflops);
+        let causal = problem::Problem::new(shape, Mask::Causal, Layout::Bhsd).unwrap();
+        assert_eq!(Timing::new(vec![48.0], &causal).teraflops * 2.0, single.teraflops);
+    }
+}

@@ -1,0 +1,146 @@
+//! What a run found, for people.
+
+use comfy_table::Cell;
+use fa512::check::{Comparison, Report};
+use fa512::executor::DeviceKind;
+
+use super::record::{Record, Source};
+use crate::commands::output;
+
+/// The table of `record`, and below it every finding in full.
+pub fn render(record: &Record) -> String {
+    let mut table = output::table();
+    let mut row = |name: &str, text: String| {
+        table.add_row([Cell::new(name), Cell::new(text)]);
+    };
+    let device = &record.device;
+    row("device", format!("{}, sm_{}: {}", device.name, device.architecture, record.device_reason));
+    row("variant", format!("{}: {}", record.variant, record.variant_reason));
+    row("problem", problem(record));
+    match &record.check {
+        Some(report) => {
+            row("O", format!("{}; {}", comparison(&report.output, &output_bound(report)), frobenius(report)));
+            if let Some(lse) = &report.lse {
+                row("LSE", comparison(lse, &lse_bound(report)));
+            }
+        }
+        None => row("check", "none (--no-check)".into()),
+    }
+    row("memory", memory(record));
+    if device.kind == DeviceKind::Simulator {
+        row("simulator", simulator(record));
+    }
+    row("time", time(record));
+    let verdict = if record.passed { "PASS" } else { "FAIL" };
+    table.add_row([Cell::new("result"), output::verdict_cell(verdict, record.passed)]);
+    let findings: String = record.findings.iter().map(|finding| format!("\n{finding}\n")).collect();
+    format!("{}\n{findings}", table.trim_fmt())
+}
+
+fn problem(record: &Record) -> String {
+    let problem = &record.problem;
+    let source = match &record.source {
+        Source::Generated { distribution, seed } => format!("{distribution:?} inputs, seed {seed}"),
+        Source::Files { q, k, v } => format!("Q {}, K {}, V {}", q.display(), k.display(), v.display()),
+    };
+    format!(
+        "B={} H={} S={} D={} fp16, {:?} mask, scale {}, {:?}, {source}",
+        problem.shape.batch,
+        problem.shape.heads,
+        problem.shape.sequence,
+        problem.head_dim,
+        problem.mask,
+        problem.scale,
+        problem.layout
+    )
+}
+
+fn output_bound(report: &Report) -> String {
+    match &report.unit_scale_bounds {
+        Some(bounds) => format!("{:e} + {:e}·|O|", bounds.output_absolute, bounds.output_relative),
+        None => "from rounding analysis".into(),
+    }
+}
+
+fn lse_bound(report: &Report) -> String {
+    match &report.unit_scale_bounds {
+        Some(bounds) => format!("{:e}", bounds.lse_absolute),
+        None => "from rounding analysis".into(),
+    }
+}
+
+fn frobenius(report: &Report) -> String {
+    let error = format!("‖ΔO‖/‖O‖ {:.1e}", report.output_frobenius);
+    match &report.unit_scale_bounds {
+        Some(bounds) => format!("{error} (bound {:e})", bounds.output_frobenius),
+        None => error,
+    }
+}
+
+fn comparison(comparison: &Comparison, bound: &str) -> String {
+    let mut text = format!("max |Δ| {:.1e} (bound {bound})", comparison.largest_error);
+    if comparison.wrong > 0 {
+        text += &format!("; {} of {} elements are wrong", comparison.wrong, comparison.elements);
+    }
+    if comparison.unwritten > 0 {
+        text += &format!("; {} were never written", comparison.unwritten);
+    }
+    if let (true, Some(worst)) = (comparison.wrong > 0, comparison.worst) {
+        text += &format!(
+            "; worst at {:?}: {} instead of {} ± {:.1e}",
+            worst.index, worst.actual, worst.expected, worst.tolerance
+        );
+    }
+    text
+}
+
+fn memory(record: &Record) -> String {
+    let mut problems = Vec::new();
+    if !record.changed_inputs.is_empty() {
+        problems.push(format!("changed inputs: {}", record.changed_inputs.join(", ")));
+    }
+    for damage in &record.damaged_guards {
+        problems.push(format!("{} bytes written from {} bytes behind {}", damage.bytes, damage.first, damage.buffer));
+    }
+    if let Some(gaps) = record.check.as_ref().map(|report| report.overwritten_gaps).filter(|&gaps| gaps > 0) {
+        problems.push(format!("{gaps} elements between the rows of O overwritten"));
+    }
+    match problems.is_empty() {
+        true => "inputs unchanged, guards intact".into(),
+        false => problems.join("; "),
+    }
+}
+
+fn simulator(record: &Record) -> String {
+    let findings = match record.findings.len() {
+        0 => "no findings".to_owned(),
+        1 => "1 finding (below)".to_owned(),
+        count => format!("{count} findings (below)"),
+    };
+    let Some(counters) = &record.counters else { return findings };
+    format!(
+        "{findings}; {} blocks, {} instructions, {} mma, {} bank conflicts in {} shared-memory wavefronts",
+        counters.blocks,
+        counters.instructions,
+        counters.mma,
+        counters.shared_bank_conflicts,
+        counters.shared_wavefronts
+    )
+}
+
+fn time(record: &Record) -> String {
+    match &record.timing {
+        Some(timing) => format!(
+            "median {:.2} µs (min {:.2}, p95 {:.2}, {} samples), {:.1} TFLOP/s",
+            timing.median_us,
+            timing.minimum_us,
+            timing.p95_us,
+            timing.samples_us.len(),
+            timing.teraflops
+        ),
+        None if record.device.kind == DeviceKind::Simulator => {
+            format!("simulated in {:.1} s", record.execution_seconds)
+        }
+        None => "not timed".into(),
+    }
+}
