@@ -245,3 +245,114 @@ pub fn first_line(error: &anyhow::Error) -> String {
     let text = format!("{error:#}");
     text.lines().next().unwrap_or_default().to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::{Path, PathBuf};
+
+    use tempfile::TempDir;
+
+    use super::{DeviceLibrary, NotFound, Origin, VARIABLE, Version, find};
+    use crate::environment::{Environment, Workspace};
+
+    /// A pretended file system: home, system root and workspace.
+    struct Machine {
+        folder: TempDir,
+    }
+
+    impl Machine {
+        fn new() -> Self {
+            Self { folder: TempDir::new().unwrap() }
+        }
+
+        fn path(&self, path: &str) -> PathBuf {
+            self.folder.path().join(path)
+        }
+
+        /// A toolchain at `prefix` whose rustc says `version`, with the files `library` in its sysroot.
+        fn add_toolchain(&self, prefix: &str, version: &str, library: &[&str]) -> PathBuf {
+            let prefix = self.path(prefix);
+            let rustc = prefix.join("bin/rustc");
+            fs::create_dir_all(prefix.join("bin")).unwrap();
+            symlink(Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/rustc"), &rustc).unwrap();
+            fs::write(prefix.join("bin/rustc.version"), format!("rustc {version}\n")).unwrap();
+            for file in library {
+                let file = prefix.join("lib/rustlib").join(file);
+                fs::create_dir_all(file.parent().unwrap()).unwrap();
+                fs::write(file, "").unwrap();
+            }
+            rustc
+        }
+
+        fn environment(&self, variable: Option<&Path>) -> Environment {
+            let home = self.path("home");
+            Environment::pretend(&self.path("root"), [("HOME", &home), (VARIABLE, variable.unwrap_or(Path::new("")))])
+        }
+
+        fn find(&self) -> Result<super::DeviceCompiler, NotFound> {
+            find(&self.environment(None), &Workspace::new(self.path("workspace"))).unwrap()
+        }
+    }
+
+    const SOURCE: &[&str] = &["src/rust/library/core/Cargo.toml"];
+    const PREBUILT: &[&str] = &["nvptx64-nvidia-cuda/lib/libcore-0123.rlib"];
+    const RUSTUP: &str = "home/.rustup/toolchains";
+
+    #[test]
+    fn places_are_tried_in_order() {
+        let machine = Machine::new();
+        assert!(machine.find().is_err());
+        machine.add_toolchain("workspace/.toolchain/rustc-web/usr", "1.96.0", SOURCE);
+        assert_eq!(machine.find().unwrap().origin, Origin::Provisioned);
+        machine.add_toolchain("root/usr", "1.96.0", SOURCE);
+        assert_eq!(machine.find().unwrap().origin, Origin::Debian);
+        machine.add_toolchain(&format!("{RUSTUP}/nightly"), "1.97.0-nightly", SOURCE);
+        assert_eq!(machine.find().unwrap().origin, Origin::Rustup);
+        let named = machine.add_toolchain("elsewhere", "1.95.0", PREBUILT);
+        let workspace = Workspace::new(machine.path("workspace"));
+        let found = find(&machine.environment(Some(&named)), &workspace).unwrap().unwrap();
+        assert_eq!((found.origin, found.rustc), (Origin::Variable, named));
+    }
+
+    #[test]
+    fn of_rustup_toolchains_a_prebuilt_library_wins_then_the_newest() {
+        let machine = Machine::new();
+        machine.add_toolchain(&format!("{RUSTUP}/stable"), "1.99.0", &[]);
+        machine.add_toolchain(&format!("{RUSTUP}/a"), "1.97.0", SOURCE);
+        machine.add_toolchain(&format!("{RUSTUP}/b"), "1.98.0-nightly (0 2026-01-01)", SOURCE);
+        assert_eq!(machine.find().unwrap().version, Version(1, 98));
+        machine.add_toolchain(&format!("{RUSTUP}/c"), "1.96.0", PREBUILT);
+        let found = machine.find().unwrap();
+        assert_eq!((found.version, found.library), (Version(1, 96), DeviceLibrary::Prebuilt));
+    }
+
+    #[test]
+    fn every_place_says_why_it_was_rejected() {
+        let machine = Machine::new();
+        machine.add_toolchain(&format!("{RUSTUP}/bare"), "1.97.0", &[]);
+        machine.add_toolchain(&format!("{RUSTUP}/old"), "1.90.0", SOURCE);
+        let broken = machine.add_toolchain("root/usr", "", SOURCE);
+        fs::remove_file(broken.with_extension("version")).unwrap();
+        let message = machine.find().unwrap_err().to_string();
+        for part in [
+            "FA512_DEVICE_RUSTC: not set",
+            "bare: rustc 1.97.0 has neither the target nvptx64-nvidia-cuda nor library source (rust-src)",
+            "old: rustc 1.90.0 is older than",
+            "root/usr/bin/rustc): does not run",
+            ".toolchain/rustc-web/usr/bin/rustc): not there",
+        ] {
+            assert!(message.contains(part), "{part:?} is missing in: {message}");
+        }
+    }
+
+    #[test]
+    fn a_compiler_that_the_variable_names_has_no_stand_in() {
+        let machine = Machine::new();
+        machine.add_toolchain("root/usr", "1.96.0", SOURCE);
+        let environment = machine.environment(Some(&machine.path("nowhere/rustc")));
+        let error = find(&environment, &Workspace::new(machine.path("workspace"))).unwrap_err();
+        assert!(format!("{error:#}").contains("nowhere/rustc, which is not usable: not there"), "{error:#}");
+    }
+}

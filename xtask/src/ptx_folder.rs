@@ -136,3 +136,117 @@ fn add_resources(module: &mut Module, assemblies: Vec<Assembly>) -> Vec<Rejectio
     }
     rejections
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use anyhow::Result;
+    use kernel_gpu::manifest::{self, Entry, FILE_NAME, Manifest};
+    use kernel_gpu::variants::VARIANTS;
+    use tempfile::TempDir;
+
+    use super::{PtxFolder, build};
+    use crate::codegen::{CodeGenerator, FamilyTarget};
+    use crate::environment::Workspace;
+    use crate::files::sha256;
+    use crate::ptxas::{self, Ptxas};
+
+    /// A code generator that writes an empty body for every variant, and one line of its own.
+    struct Stub(&'static str);
+
+    impl CodeGenerator for Stub {
+        fn identity(&self) -> manifest::CodeGenerator {
+            manifest::CodeGenerator { name: "stub".into(), version: "1".into() }
+        }
+
+        fn compile(&self, _: &FamilyTarget) -> Result<String> {
+            let mut ptx = format!(".version 8.0\n.target sm_80\n.address_size 64\n{}\n", self.0);
+            for variant in VARIANTS {
+                write!(ptx, ".visible .entry {}(\n)\n{{\n\tret;\n}}\n", variant.entry)?;
+            }
+            Ok(ptx)
+        }
+
+        fn lint(&self, _: &FamilyTarget) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    fn build_in(folder: &Path, stub: Stub, ptxas: Option<&Ptxas>) -> Result<PtxFolder> {
+        build(&Workspace::new(folder.join("workspace")), &stub, ptxas, &folder.join("ptx"))
+    }
+
+    /// A ptxas that prints `report` and ends with `status`.
+    fn pretended_ptxas(folder: &Path, report: &str, status: u8) -> Ptxas {
+        let path = folder.join("ptxas");
+        let _ = symlink(Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/ptxas"), &path);
+        fs::write(folder.join("ptxas.report"), report).unwrap();
+        fs::write(folder.join("ptxas.status"), status.to_string()).unwrap();
+        ptxas::probe(&path).unwrap()
+    }
+
+    fn report() -> String {
+        let entries = VARIANTS.iter().map(|variant| {
+            format!(
+                "ptxas info    : Compiling entry function '{}' for 'sm_80'\n    0 bytes stack frame, 0 bytes spill stores, \
+                 0 bytes spill loads\nptxas info    : Used 96 registers, used 1 barriers\n",
+                variant.entry
+            )
+        });
+        entries.collect()
+    }
+
+    fn calls(folder: &Path) -> usize {
+        fs::read_to_string(folder.join("ptxas.calls")).map_or(0, |calls| calls.lines().count())
+    }
+
+    #[test]
+    fn the_manifest_describes_the_files_beside_it() {
+        let folder = TempDir::new().unwrap();
+        let built = build_in(folder.path(), Stub(""), None).unwrap();
+        let text = fs::read(folder.path().join("ptx").join(FILE_NAME)).unwrap();
+        let manifest: Manifest = serde_json::from_slice(&text).unwrap();
+        assert_eq!(manifest, built.manifest);
+        let [module] = &manifest.modules[..] else { panic!("one module is expected: {manifest:?}") };
+        assert_eq!(module.sha256, sha256(&fs::read(folder.path().join("ptx").join(&module.file)).unwrap()));
+        assert_eq!(module.entries, VARIANTS.iter().map(Entry::from).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn ptxas_is_asked_again_only_when_the_ptx_changed() {
+        let folder = TempDir::new().unwrap();
+        let ptxas = pretended_ptxas(folder.path(), &report(), 0);
+        let first = build_in(folder.path(), Stub(""), Some(&ptxas)).unwrap();
+        let entries = &first.manifest.modules[0].entries;
+        assert!(entries.iter().all(|entry| entry.resources.iter().map(|one| one.registers).eq([96; 4])), "{entries:?}");
+        assert_eq!(calls(folder.path()), 4, "once for each architecture");
+        assert_eq!(build_in(folder.path(), Stub(""), Some(&ptxas)).unwrap().manifest, first.manifest);
+        assert_eq!(calls(folder.path()), 4, "nothing changed");
+        build_in(folder.path(), Stub("// edited"), Some(&ptxas)).unwrap();
+        assert_eq!(calls(folder.path()), 8, "the PTX changed");
+    }
+
+    #[test]
+    fn what_ptxas_refuses_is_reported_for_each_architecture() {
+        let folder = TempDir::new().unwrap();
+        let ptxas = pretended_ptxas(folder.path(), "ptxas fatal   : Unsupported .version 99.0", 255);
+        let built = build_in(folder.path(), Stub(""), Some(&ptxas)).unwrap();
+        let rejected: Vec<u32> = built.rejections.iter().map(|rejection| rejection.architecture).collect();
+        assert_eq!(rejected, [80, 86, 89, 90]);
+        assert!(built.rejections[0].messages.contains("Unsupported .version"));
+    }
+
+    #[test]
+    fn refused_ptx_does_not_replace_what_was_there() {
+        let folder = TempDir::new().unwrap();
+        build_in(folder.path(), Stub(""), None).unwrap();
+        let before = fs::read(folder.path().join("ptx/sm_80.ptx")).unwrap();
+        let error = build_in(folder.path(), Stub(".visible .entry stranger(\n)\n{\n\tret;\n}"), None).unwrap_err();
+        assert!(error.to_string().contains("entry stranger, PTX line 4"), "{error}");
+        assert_eq!(fs::read(folder.path().join("ptx/sm_80.ptx")).unwrap(), before);
+    }
+}

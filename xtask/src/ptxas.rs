@@ -163,3 +163,65 @@ impl fmt::Display for Waste<'_> {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kernel_gpu::manifest::Resources;
+
+    use super::{Waste, parse_report};
+
+    const CLEAN: Resources =
+        Resources { architecture: 80, registers: 8, spill_stores: 0, spill_loads: 0, stack: 0, static_shared: 1024 };
+
+    /// What ptxas 13.0.88 prints.
+    const REPORT: &str = "\
+ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'shared_user' for 'sm_80'
+ptxas info    : Function properties for shared_user
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 8 registers, used 1 barriers, 1024 bytes smem, 360 bytes cmem[0]
+ptxas info    : Compile time = 6.349 ms
+ptxas info    : Compiling entry function 'wasteful' for 'sm_80'
+ptxas info    : Function properties for wasteful
+    792 bytes stack frame, 328 bytes spill stores, 332 bytes spill loads
+ptxas info    : Used 255 registers, used 1 barriers
+ptxas info    : Compile time = 207.052 ms
+";
+
+    #[test]
+    fn a_report_gives_the_resources_of_every_entry() {
+        let entries = parse_report(REPORT, 80).unwrap();
+        assert_eq!(entries["shared_user"], CLEAN);
+        let wasteful = Resources {
+            architecture: 80,
+            registers: 255,
+            spill_stores: 328,
+            spill_loads: 332,
+            stack: 792,
+            static_shared: 0,
+        };
+        assert_eq!(entries["wasteful"], wasteful);
+        assert_eq!(entries.len(), 2);
+    }
+
+    #[test]
+    fn an_incomplete_report_is_not_taken_for_zeros() {
+        for missing in ["bytes stack frame", "registers, used 1 barriers, 1024"] {
+            let report: Vec<&str> = REPORT.lines().filter(|line| !line.contains(missing)).collect();
+            let error = parse_report(&report.join("\n"), 80).unwrap_err();
+            assert!(error.contains("ptxas said nothing about") && error.contains("shared_user"), "{error}");
+        }
+    }
+
+    #[test]
+    fn spills_and_stack_are_waste() {
+        assert_eq!(Waste::of("entry", &CLEAN), None);
+        for resources in [
+            Resources { spill_stores: 4, ..CLEAN },
+            Resources { spill_loads: 4, ..CLEAN },
+            Resources { stack: 8, ..CLEAN },
+        ] {
+            assert!(Waste::of("entry", &resources).is_some(), "{resources:?}");
+        }
+    }
+}

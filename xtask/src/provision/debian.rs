@@ -24,13 +24,48 @@ const LINKING_PACKAGES: [&str; 4] = ["gcc", "binutils", "libc6-dev", "libc-dev"]
 /// Parts of the compiler's source that building `core` does not need, 365 MB of them.
 const UNUSED_SOURCE: [&str; 2] = ["src", "compiler"];
 
+/// Debian's package tools.
+#[derive(Debug)]
+struct Tools {
+    apt_get: PathBuf,
+    apt_cache: PathBuf,
+    dpkg: PathBuf,
+    dpkg_query: PathBuf,
+}
+
+impl Tools {
+    fn find(environment: &Environment) -> Result<Self> {
+        let find = |program| {
+            environment.find_program(program).with_context(|| format!("there is no {program}: this is not Debian"))
+        };
+        Ok(Self {
+            apt_get: find("apt-get")?,
+            apt_cache: find("apt-cache")?,
+            dpkg: find("dpkg")?,
+            dpkg_query: find("dpkg-query")?,
+        })
+    }
+
+    fn installed_packages(&self) -> Result<BTreeSet<String>> {
+        let listing = capture(Command::new(&self.dpkg_query).args(["-W", "-f", "${db:Status-Status} ${Package}\n"]))?;
+        Ok(listing.lines().filter_map(|line| line.strip_prefix("installed ")).map(str::to_owned).collect())
+    }
+}
+
 /// Which package lists apt looks at.
-#[derive(Clone, Debug)]
-enum Apt {
+#[derive(Debug)]
+enum Lists {
     /// The system's, as the last `apt-get update` left them.
     System,
     /// Fresh ones in a folder of ours.
     Private(PathBuf),
+}
+
+/// apt with a choice of package lists.
+#[derive(Debug)]
+struct Apt<'a> {
+    tools: &'a Tools,
+    lists: Lists,
 }
 
 /// A package file that apt knows.
@@ -63,9 +98,10 @@ impl PackageFile {
 
 /// Unpacks rustc-web, its library source and the shared libraries this machine lacks into `destination`.
 pub fn unpack_rustc(environment: &Environment, folder: &ToolchainFolder, destination: &Path) -> Result<()> {
-    let packages = download(environment, folder, &COMPILER_PACKAGES, check_compiler_version)?;
+    let tools = Tools::find(environment)?;
+    let packages = download(&tools, folder, &COMPILER_PACKAGES, check_compiler_version)?;
     folder.install(destination, |unfinished| {
-        unpack(folder, &packages, unfinished)?;
+        unpack(&tools, folder, &packages, unfinished)?;
         remove_unused_source(unfinished)?;
         let compiler = device_compiler::probe(&unfinished.join("usr/bin/rustc"), Origin::Provisioned)?;
         eprintln!("xtask: {} is ready", compiler.version_line);
@@ -82,8 +118,9 @@ pub fn unpack_packages(
     roots: &[&str],
     destination: &Path,
 ) -> Result<()> {
-    let packages = download(environment, folder, roots, |_| Ok(()))?;
-    folder.install(destination, |unfinished| unpack(folder, &packages, unfinished))?;
+    let tools = Tools::find(environment)?;
+    let packages = download(&tools, folder, roots, |_| Ok(()))?;
+    folder.install(destination, |unfinished| unpack(&tools, folder, &packages, unfinished))?;
     discard(folder, &packages);
     Ok(())
 }
@@ -91,22 +128,19 @@ pub fn unpack_packages(
 /// Downloads `roots` and the dependencies this machine lacks: by the system's package lists, and where these are
 /// missing, too old or out of date, by fresh ones.
 fn download(
-    environment: &Environment,
+    tools: &Tools,
     folder: &ToolchainFolder,
     roots: &[&str],
     check: impl Fn(&[PackageFile]) -> Result<()>,
 ) -> Result<Vec<PackageFile>> {
-    for program in ["apt-get", "apt-cache", "dpkg", "dpkg-query"] {
-        environment.find_program(program).with_context(|| format!("there is no {program}; this is not Debian"))?;
-    }
     let attempt = |apt: &Apt| {
         let packages = apt.resolve(roots)?;
         check(&packages)?;
         apt.download(&packages, &folder.downloads())?;
         Ok(packages)
     };
-    attempt(&Apt::System).or_else(|error: anyhow::Error| {
-        let apt = Apt::Private(folder.path.join("apt"));
+    attempt(&Apt { tools, lists: Lists::System }).or_else(|error: anyhow::Error| {
+        let apt = Apt { tools, lists: Lists::Private(folder.path.join("apt")) };
         eprintln!("xtask: the system's package lists do not do ({})", device_compiler::first_line(&error));
         apt.update()?;
         attempt(&apt)
@@ -123,12 +157,12 @@ fn check_compiler_version(packages: &[PackageFile]) -> Result<()> {
     Ok(())
 }
 
-impl Apt {
-    fn command(&self, program: &str) -> Command {
+impl Apt<'_> {
+    fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         // The download folder is the user's; apt's own download user cannot write there.
         command.env("LC_ALL", "C").args(["-o", "APT::Sandbox::User=root", "-o", "Acquire::Retries=3"]);
-        if let Apt::Private(folder) = self {
+        if let Lists::Private(folder) = &self.lists {
             command.arg("-o").arg(format!("Dir::State::Lists={}", folder.join("lists").display()));
             command.arg("-o").arg(format!("Dir::Cache={}", folder.join("cache").display()));
         }
@@ -137,11 +171,11 @@ impl Apt {
 
     /// Fetches package lists. A repository that cannot be reached is no failure: another may have the packages.
     fn update(&self) -> Result<()> {
-        let Apt::Private(folder) = self else { return Ok(()) };
+        let Lists::Private(folder) = &self.lists else { return Ok(()) };
         fs::create_dir_all(folder.join("lists/partial"))?;
         fs::create_dir_all(folder.join("cache"))?;
         let step = Step::begin("fetching package lists");
-        if let Err(error) = capture(self.command("apt-get").args(["-q", "update"])) {
+        if let Err(error) = capture(self.command(&self.tools.apt_get).args(["-q", "update"])) {
             eprintln!("xtask: {error:#}");
         }
         step.done();
@@ -150,16 +184,16 @@ impl Apt {
 
     /// The files of `roots` and of everything they need that is not installed.
     fn resolve(&self, roots: &[&str]) -> Result<Vec<PackageFile>> {
-        let mut skipped = installed_packages()?;
+        let mut skipped = self.tools.installed_packages()?;
         skipped.extend(LINKING_PACKAGES.map(str::to_owned));
         let mut needed: BTreeSet<String> = BTreeSet::new();
         let mut new: Vec<String> = roots.iter().map(|&root| root.to_owned()).collect();
         while !new.is_empty() {
-            let listing = capture(self.command("apt-cache").arg("depends").args(&new))?;
+            let listing = capture(self.command(&self.tools.apt_cache).arg("depends").args(&new))?;
             needed.extend(new);
             new = missing_dependencies(&listing, &skipped).into_iter().filter(|name| !needed.contains(name)).collect();
         }
-        let listing = capture(self.command("apt-get").args(["download", "--print-uris"]).args(&needed))?;
+        let listing = capture(self.command(&self.tools.apt_get).args(["download", "--print-uris"]).args(&needed))?;
         let packages: Vec<PackageFile> = listing.lines().filter_map(parse_uri).collect();
         if packages.len() < needed.len() {
             bail!("apt does not say where to get all of {}", needed.into_iter().collect::<Vec<_>>().join(", "));
@@ -167,7 +201,7 @@ impl Apt {
         Ok(packages)
     }
 
-    /// Downloads what `folder` does not hold yet; apt continues partial files and verifies complete ones.
+    /// Downloads what `folder` does not hold yet; apt fetches partial files anew and verifies what it fetched.
     fn download(&self, packages: &[PackageFile], folder: &Path) -> Result<()> {
         let missing: Vec<&PackageFile> = packages.iter().filter(|package| !package.is_in(folder)).collect();
         if missing.is_empty() {
@@ -178,7 +212,8 @@ impl Apt {
         let step = Step::begin(format!("downloading {} packages, {} MB", missing.len(), size / 1_000_000 + 1));
         let meter = DownloadMeter::watch(paths, size);
         let names = missing.iter().map(|package| package.name());
-        let downloaded = capture(self.command("apt-get").current_dir(folder).args(["-q", "download"]).args(names));
+        let downloaded =
+            capture(self.command(&self.tools.apt_get).current_dir(folder).args(["-q", "download"]).args(names));
         drop(meter);
         downloaded?;
         step.done();
@@ -193,12 +228,12 @@ impl Apt {
 }
 
 /// Unpacks all `packages` into `destination`, next to each other.
-fn unpack(folder: &ToolchainFolder, packages: &[PackageFile], destination: &Path) -> Result<()> {
+fn unpack(tools: &Tools, folder: &ToolchainFolder, packages: &[PackageFile], destination: &Path) -> Result<()> {
     let step = Step::begin(format!("unpacking {} packages", packages.len()));
     let downloads = folder.downloads();
     thread::scope(|scope| {
         let unpack = |package: &PackageFile| {
-            run(Command::new("dpkg").arg("-x").arg(downloads.join(&package.file)).arg(destination))
+            run(Command::new(&tools.dpkg).arg("-x").arg(downloads.join(&package.file)).arg(destination))
         };
         let running: Vec<_> = packages.iter().map(|package| scope.spawn(move || unpack(package))).collect();
         running.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| Err(anyhow!("unpacking failed"))))
@@ -221,11 +256,6 @@ fn discard(folder: &ToolchainFolder, packages: &[PackageFile]) {
     for package in packages {
         let _ = files::remove(&folder.downloads().join(&package.file));
     }
-}
-
-fn installed_packages() -> Result<BTreeSet<String>> {
-    let listing = capture(Command::new("dpkg-query").args(["-W", "-f", "${db:Status-Status} ${Package}\n"]))?;
-    Ok(listing.lines().filter_map(|line| line.strip_prefix("installed ")).map(str::to_owned).collect())
 }
 
 /// The dependencies in what `apt-cache depends` prints that are not in `present`; of alternatives the first.
@@ -258,4 +288,36 @@ fn parse_uri(line: &str) -> Option<PackageFile> {
     let size = words.next()?.parse().ok()?;
     let sha256 = words.next()?.strip_prefix("SHA256:")?.to_owned();
     Some(PackageFile { file, size, sha256 })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{PackageFile, missing_dependencies, parse_uri};
+
+    #[test]
+    fn dependencies_that_are_installed_or_virtual_are_not_fetched() {
+        let listing = "rustc-web\n  Depends: libc6\n  Depends: libstd-rust-web-dev\n  Depends: <libc-dev>\n    libc6-dev\n\
+                       \x20 Conflicts: rustc\n  Recommends: cargo-web\npython3-pip\n  PreDepends: python3:any\n";
+        let present = BTreeSet::from(["libc6".to_owned(), "python3".to_owned()]);
+        assert_eq!(missing_dependencies(listing, &present), ["libstd-rust-web-dev"]);
+    }
+
+    #[test]
+    fn one_of_several_alternatives_is_enough() {
+        let listing = "tool\n |Depends: first\n  Depends: second\n |Depends: third\n  Depends: fourth\n";
+        let present = BTreeSet::from(["second".to_owned()]);
+        assert_eq!(missing_dependencies(listing, &present), ["third"]);
+    }
+
+    #[test]
+    fn a_package_file_is_read_from_the_uri_that_apt_prints() {
+        let line = "'http://mirror/pool/l/libllvm22_22.1.8-1%7edeb12u1_amd64.deb' libllvm22_1%3a22.1.8_amd64.deb 29378692 SHA256:729ec3";
+        let expected =
+            PackageFile { file: "libllvm22_1%3a22.1.8_amd64.deb".into(), size: 29378692, sha256: "729ec3".into() };
+        assert_eq!(parse_uri(line), Some(expected));
+        assert_eq!(parse_uri("W: some warning"), None);
+        assert_eq!(parse_uri("'uri' file 12 MD5Sum:00"), None, "a file that cannot be verified is not taken");
+    }
 }

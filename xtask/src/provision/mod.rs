@@ -4,6 +4,8 @@
 //! so that an interruption leaves either nothing or the whole tool. Downloads are kept until then and resumed.
 
 mod debian;
+#[cfg(test)]
+mod tests;
 mod wheel;
 
 use std::fs::{self, File};

@@ -1,0 +1,157 @@
+//! Provisioning against stand-ins for Debian's tools.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::device_compiler::{self, Origin};
+use crate::environment::{Environment, Workspace};
+
+/// A machine with nothing but Debian's package tools and an empty workspace.
+struct Machine {
+    folder: TempDir,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let machine = Self { folder: TempDir::new().unwrap() };
+        let tools = machine.tools();
+        fs::create_dir_all(tools.join("pool")).unwrap();
+        for tool in ["apt-get", "apt-cache", "dpkg", "dpkg-query"] {
+            symlink(fixture("debian-tool"), tools.join(tool)).unwrap();
+        }
+        let rustc = format!(
+            "mkdir -p usr/bin usr/lib/rustlib/src; ln -s {} usr/bin/rustc; echo 'rustc 1.96.0 (pretended)' > usr/bin/rustc.version\n",
+            fixture("rustc").display()
+        );
+        machine.add_package("rustc-web_1.96.0_amd64.deb", &rustc);
+        machine.add_package(
+            "rust-web-src_1.96.0_all.deb",
+            "mkdir -p usr/lib/rustlib/src/rust/library/core; : > usr/lib/rustlib/src/rust/library/core/Cargo.toml\n",
+        );
+        machine.add_package("libstd-rust-web-dev_1.96.0_amd64.deb", ": the standard library\n");
+        machine
+    }
+
+    fn tools(&self) -> PathBuf {
+        self.folder.path().join("tools")
+    }
+
+    fn add_package(&self, file: &str, script: &str) {
+        fs::write(self.tools().join("pool").join(file), script).unwrap();
+    }
+
+    fn workspace(&self) -> Workspace {
+        Workspace::new(self.folder.path().join("workspace"))
+    }
+
+    fn provision(&self) -> anyhow::Result<device_compiler::DeviceCompiler> {
+        let root = self.folder.path().join("root");
+        let environment =
+            Environment::pretend(&root, [("PATH", &self.tools()), ("HOME", &self.folder.path().join("home"))]);
+        super::device_compiler(&environment, &self.workspace())
+    }
+
+    fn mark(&self, name: &str) {
+        fs::write(self.tools().join(name), "").unwrap();
+    }
+
+    /// The package names of every real download so far.
+    fn downloads(&self) -> Vec<String> {
+        let log = fs::read_to_string(self.tools().join("log")).unwrap_or_default();
+        let downloads = log.lines().filter_map(|line| line.strip_prefix("apt-get download "));
+        downloads.filter(|names| !names.starts_with("--print-uris")).map(str::to_owned).collect()
+    }
+}
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)
+}
+
+#[test]
+fn a_machine_without_a_compiler_gets_one_and_keeps_it() {
+    let machine = Machine::new();
+    let compiler = machine.provision().unwrap();
+    assert_eq!(compiler.origin, Origin::Provisioned);
+    assert_eq!(compiler.version_line, "rustc 1.96.0 (pretended)");
+    assert_eq!(machine.provision().unwrap(), compiler);
+    assert_eq!(machine.downloads().len(), 1, "the second call must not download anything");
+    let left = fs::read_dir(machine.workspace().toolchain().join("download")).unwrap().count();
+    assert_eq!(left, 0, "package files are of no use once they are unpacked");
+}
+
+#[test]
+fn an_interrupted_download_leaves_no_compiler_and_is_resumed() {
+    let machine = Machine::new();
+    machine.mark("interrupt-at-rustc-web");
+    // The second attempt of the same call, with fresh package lists, must be interrupted as well.
+    machine.mark("no-lists");
+    let error = format!("{:#}", machine.provision().unwrap_err());
+    assert!(error.contains("connection lost"), "{error}");
+    let toolchain = machine.workspace().toolchain();
+    assert!(!toolchain.join("rustc-web").exists(), "half a compiler must not look like one");
+
+    machine.provision().unwrap();
+    assert_eq!(
+        machine.downloads(),
+        ["libstd-rust-web-dev rust-web-src rustc-web", "rustc-web"],
+        "what had arrived whole must not be fetched again"
+    );
+}
+
+#[test]
+fn a_damaged_package_is_fetched_again() {
+    let machine = Machine::new();
+    let downloads = machine.workspace().toolchain().join("download");
+    fs::create_dir_all(&downloads).unwrap();
+    let size = fs::metadata(machine.tools().join("pool/rustc-web_1.96.0_amd64.deb")).unwrap().len();
+    fs::write(downloads.join("rustc-web_1.96.0_amd64.deb"), vec![0; size as usize]).unwrap();
+    machine.provision().unwrap();
+    assert!(machine.downloads()[0].contains("rustc-web"));
+}
+
+#[test]
+fn an_interrupted_unpacking_is_cleared_away() {
+    let machine = Machine::new();
+    let left = machine.workspace().toolchain().join(".unfinished-rustc-web.1");
+    fs::create_dir_all(left.join("usr")).unwrap();
+    machine.provision().unwrap();
+    assert!(!left.exists());
+}
+
+#[test]
+fn package_lists_are_fetched_where_the_system_has_none() {
+    let machine = Machine::new();
+    machine.mark("no-lists");
+    machine.provision().unwrap();
+    assert!(machine.tools().join("updated").exists());
+}
+
+#[test]
+fn a_compiler_that_is_too_old_is_not_downloaded() {
+    let machine = Machine::new();
+    fs::remove_file(machine.tools().join("pool/rustc-web_1.96.0_amd64.deb")).unwrap();
+    machine.add_package("rustc-web_1.85.0_amd64.deb", "exit 1\n");
+    let error = format!("{:#}", machine.provision().unwrap_err());
+    assert!(error.contains("rustc-web that apt knows is 1.85.0"), "{error}");
+    assert_eq!(machine.downloads(), Vec::<String>::new());
+}
+
+#[test]
+fn without_debian_the_error_says_where_was_looked_and_what_would_help() {
+    let machine = Machine::new();
+    fs::remove_file(machine.tools().join("apt-get")).unwrap();
+    let error = format!("{:#}", machine.provision().unwrap_err());
+    for part in [
+        "FA512_DEVICE_RUSTC: not set",
+        "rustup",
+        "Debian's rustc-web",
+        ".toolchain",
+        "there is no apt-get",
+        "This would help: `sudo apt-get install rustc-web rust-web-src`",
+    ] {
+        assert!(error.contains(part), "{part:?} is missing in: {error}");
+    }
+}
