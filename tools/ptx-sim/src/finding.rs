@@ -16,8 +16,6 @@ pub enum FindingClass {
     OutOfBounds,
     /// A read of a register or a byte of memory that nothing has written.
     Uninitialised,
-    /// A write to memory that a kernel may only read (`.const`, `.param`).
-    ReadOnly,
     /// A barrier that some threads of a warp or block do not reach, or reach with contradicting thread counts.
     BarrierDivergence,
     /// A warp-collective instruction (`mma`, `ldmatrix`, `shfl`, `vote` …) without all the lanes it needs, or whose lanes
@@ -42,7 +40,6 @@ impl fmt::Display for FindingClass {
             FindingClass::Misaligned => "misaligned access",
             FindingClass::OutOfBounds => "out-of-bounds access",
             FindingClass::Uninitialised => "uninitialised read",
-            FindingClass::ReadOnly => "write to read-only memory",
             FindingClass::BarrierDivergence => "barrier divergence",
             FindingClass::CollectiveLanesMissing => "collective instruction with lanes missing",
             FindingClass::AsyncCopyNotWaited => "asynchronous copy not waited for",

@@ -128,7 +128,9 @@ pub enum LaunchError {
         architecture: u32,
     },
     /// A block would use more shared memory than the architecture has for one.
-    #[error("{total} bytes of shared memory ({fixed} static, {dynamic} dynamic) exceed the {limit} a block can have on sm_{architecture}")]
+    #[error(
+        "{total} bytes of shared memory ({fixed} static, {dynamic} dynamic) exceed the {limit} a block can have on sm_{architecture}"
+    )]
     SharedMemory {
         /// Static and dynamic bytes together.
         total: u64,

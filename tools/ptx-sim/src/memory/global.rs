@@ -235,9 +235,7 @@ impl GlobalMemory {
         let (mask, shift) = (byte_mask(selected), 8 * first);
         let initialised = buffer.initialised[word].load(Relaxed) & selected == selected;
         let old = buffer.words[word]
-            .fetch_update(Relaxed, Relaxed, |old| {
-                Some(old & !mask | update((old & mask) >> shift) << shift & mask)
-            })
+            .fetch_update(Relaxed, Relaxed, |old| Some(old & !mask | update((old & mask) >> shift) << shift & mask))
             .unwrap_or_else(|unchanged| unchanged);
         buffer.mark_initialised(word, selected);
         Ok(((old & mask) >> shift, initialised))
@@ -275,7 +273,10 @@ impl GlobalMemory {
                     (false, _) => format!("offset {offset} of buffer `{}`, which was freed", buffer.name),
                     (true, 0) => format!("offset {offset} of buffer `{}` ({} bytes)", buffer.name, buffer.bytes),
                     (true, _) => {
-                        format!("the last {beyond} bytes are past the end of buffer `{}` ({} bytes)", buffer.name, buffer.bytes)
+                        format!(
+                            "the last {beyond} bytes are past the end of buffer `{}` ({} bytes)",
+                            buffer.name, buffer.bytes
+                        )
                     }
                 }
             }
@@ -290,21 +291,14 @@ impl GlobalMemory {
         }
     }
 
-    /// The address of a module's global variable, allocated and filled on first use.
-    pub(crate) fn variable(
-        &mut self,
-        module: u64,
-        name: &str,
-        contents: impl FnOnce() -> Vec<u8>,
-    ) -> Result<u64, MemoryError> {
+    /// The address of a module's global variable, and whether it was allocated just now.
+    pub(crate) fn variable(&mut self, module: u64, name: &str, bytes: u64) -> Result<(u64, bool), MemoryError> {
         if let Some((_, _, address)) = self.variables.iter().find(|(id, known, _)| *id == module && known == name) {
-            return Ok(*address);
+            return Ok((*address, false));
         }
-        let contents = contents();
-        let address = self.allocate(name, contents.len() as u64)?;
-        self.write(address, &contents)?;
+        let address = self.allocate(name, bytes)?;
         self.variables.push((module, name.to_owned(), address));
-        Ok(address)
+        Ok((address, true))
     }
 }
 

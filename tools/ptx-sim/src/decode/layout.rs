@@ -1,0 +1,155 @@
+//! Where the variables of an entry lie in the shared, local, param and global spaces.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::memory::{GlobalMemory, MemoryError};
+use crate::parse::{Base, Entry, Initialiser, Operand, Space, Statement, Syntax, Variable};
+
+/// Where a variable lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub space: Space,
+    pub address: u64,
+    pub bytes: u64,
+}
+
+/// A parameter of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Parameter {
+    pub offset: u64,
+    pub bytes: u64,
+}
+
+/// Sizes of the spaces of an entry and places of the variables of its module.
+#[derive(Debug, Default)]
+pub(crate) struct Layout {
+    pub parameters: Vec<Parameter>,
+    pub parameter_bytes: u64,
+    /// Static shared memory including what precedes the dynamic part for its alignment.
+    pub static_shared_bytes: u64,
+    /// Local memory of a thread.
+    pub local_bytes: u64,
+    /// By name; variables of the body first, then those of the module.
+    pub places: HashMap<String, Place>,
+    /// Shared variables for messages: name, first address.
+    pub shared_names: Vec<(String, u64)>,
+}
+
+impl Layout {
+    /// Places everything that `entry` uses; global variables are allocated and filled in `memory`.
+    pub fn new(syntax: &Syntax, module: u64, entry: &Entry, memory: &mut GlobalMemory) -> Result<Layout, MemoryError> {
+        let mut layout = Layout::default();
+        layout.place_parameters(entry);
+        let used = used_variables(syntax, entry);
+        layout.place_globals(&used, module, memory)?;
+        let own = entry.body.iter().filter_map(|statement| match statement {
+            Statement::Variable(variable) => Some(variable),
+            _ => None,
+        });
+        let shared = used.iter().copied().chain(own.clone()).filter(|variable| variable.space == Space::Shared);
+        layout.place_shared(&shared.collect::<Vec<_>>());
+        for variable in own.filter(|variable| variable.space == Space::Local) {
+            let bytes = variable.bytes.unwrap_or(0);
+            let address = layout.local_bytes.next_multiple_of(variable.alignment);
+            layout.local_bytes = address + bytes;
+            layout.places.insert(variable.name.clone(), Place { space: Space::Local, address, bytes });
+        }
+        Ok(layout)
+    }
+
+    fn place_parameters(&mut self, entry: &Entry) {
+        for parameter in &entry.parameters {
+            let bytes = parameter.bytes.unwrap_or(0);
+            let offset = self.parameter_bytes.next_multiple_of(parameter.alignment);
+            self.parameter_bytes = offset + bytes;
+            self.parameters.push(Parameter { offset, bytes });
+            let place = Place { space: Space::Parameter, address: offset, bytes };
+            self.places.insert(parameter.name.clone(), place);
+        }
+    }
+
+    fn place_shared(&mut self, variables: &[&Variable]) {
+        for variable in variables {
+            let Some(bytes) = variable.bytes else { continue };
+            let address = self.static_shared_bytes.next_multiple_of(variable.alignment);
+            self.static_shared_bytes = address + bytes;
+            self.places.insert(variable.name.clone(), Place { space: Space::Shared, address, bytes });
+            self.shared_names.push((variable.name.clone(), address));
+        }
+        let dynamic = variables.iter().filter(|variable| variable.bytes.is_none());
+        let alignment = dynamic.clone().map(|variable| variable.alignment).max().unwrap_or(1);
+        self.static_shared_bytes = self.static_shared_bytes.next_multiple_of(alignment);
+        for variable in dynamic {
+            let place = Place { space: Space::Shared, address: self.static_shared_bytes, bytes: 0 };
+            self.places.insert(variable.name.clone(), place);
+            self.shared_names.push((variable.name.clone(), place.address));
+        }
+    }
+
+    /// Two steps, since initialisers hold addresses of other variables.
+    fn place_globals(&mut self, used: &[&Variable], module: u64, memory: &mut GlobalMemory) -> Result<(), MemoryError> {
+        let mut new = Vec::new();
+        for variable in used.iter().filter(|variable| matches!(variable.space, Space::Global | Space::Constant)) {
+            let Some(bytes) = variable.bytes else { continue };
+            let (address, is_new) = memory.variable(module, &variable.name, bytes)?;
+            self.places.insert(variable.name.clone(), Place { space: variable.space, address, bytes });
+            if is_new {
+                new.push((*variable, address, bytes));
+            }
+        }
+        for (variable, address, bytes) in new {
+            memory.write(address, &self.contents(variable, bytes))?;
+        }
+        Ok(())
+    }
+
+    /// The initial bytes of a global variable: what its initialiser gives, then zeros.
+    fn contents(&self, variable: &Variable, bytes: u64) -> Vec<u8> {
+        let width = variable.element.bytes() as usize;
+        let mut contents = Vec::new();
+        for value in &variable.initialiser {
+            let bits = match value {
+                Initialiser::Bits(bits) => *bits,
+                Initialiser::Address { name, offset, .. } => {
+                    let place = self.places.get(name);
+                    place.map_or(0, |place| place.address).wrapping_add_signed(*offset)
+                }
+            };
+            contents.extend_from_slice(&u128::from(bits).to_le_bytes()[..width]);
+        }
+        contents.resize(bytes as usize, 0);
+        contents
+    }
+}
+
+/// The variables of the module that the entry mentions, directly or through initialisers, in module order.
+fn used_variables<'a>(syntax: &'a Syntax, entry: &Entry) -> Vec<&'a Variable> {
+    let by_name: HashMap<&str, &Variable> =
+        syntax.variables.iter().map(|variable| (variable.name.as_str(), variable)).collect();
+    let mut used = HashSet::new();
+    let mut open: Vec<&str> = Vec::new();
+    for statement in &entry.body {
+        if let Statement::Instruction(instruction) = statement {
+            instruction.operands.iter().for_each(|operand| names(operand, &mut open));
+        }
+    }
+    while let Some(name) = open.pop() {
+        let Some((name, variable)) = by_name.get_key_value(name) else { continue };
+        if used.insert(*name) {
+            open.extend(variable.initialiser.iter().filter_map(|value| match value {
+                Initialiser::Address { name, .. } => Some(name.as_str()),
+                Initialiser::Bits(_) => None,
+            }));
+        }
+    }
+    syntax.variables.iter().filter(|variable| used.contains(variable.name.as_str())).collect()
+}
+
+fn names<'a>(operand: &'a Operand, found: &mut Vec<&'a str>) {
+    match operand {
+        Operand::Name(name) | Operand::Offset { name, .. } => found.push(name),
+        Operand::Address { base: Base::Name(name), .. } => found.push(name),
+        Operand::Vector(items) | Operand::List(items) => items.iter().for_each(|item| names(item, found)),
+        _ => {}
+    }
+}

@@ -1,0 +1,151 @@
+//! What an instruction sees while it executes, and how it reports what is wrong.
+
+use super::block::BlockState;
+use super::grid::Machine;
+use super::lanes;
+use super::warp::Warp;
+use crate::decode::{Destination, Instruction, Slot};
+use crate::finding::{Finding, FindingClass, LaneAddress};
+
+/// Where the lanes of an instruction go next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// All to the next instruction.
+    Next,
+    /// These lanes to `target`, the others to the next instruction.
+    Branch { lanes: u32, target: u32 },
+    /// These lanes end; the others go to the next instruction.
+    Exit { lanes: u32 },
+    /// All wait for the current phase of a barrier, which their arrival may complete.
+    Wait { barrier: usize, completes: bool },
+    /// The whole grid stops.
+    Stop,
+}
+
+/// The surroundings of an instruction.
+pub(crate) struct Context<'a> {
+    pub machine: &'a Machine<'a>,
+    pub block: &'a mut BlockState,
+    pub warp: &'a mut Warp,
+    pub instruction: &'a Instruction,
+    /// Index of the instruction.
+    pub pc: u32,
+    /// Lanes that execute it.
+    pub active: u32,
+    /// All lanes that are at the instruction, including those whose guard is false.
+    pub here: u32,
+}
+
+impl Context<'_> {
+    /// The value of a register in a lane.
+    pub fn value(&self, slot: Slot, lane: usize) -> u64 {
+        self.warp.value(slot, lane)
+    }
+
+    /// Writes a register in a lane.
+    pub fn set(&mut self, destination: Destination, lane: usize, value: u64) {
+        let slot = destination.slot as usize;
+        self.warp.registers.values[slot][lane] = value & destination.mask;
+        self.warp.registers.initialised[slot] |= 1 << lane;
+    }
+
+    /// Reports registers that an active lane reads before anything wrote them, and sets those to 0.
+    pub fn require(&mut self, slots: &[Slot]) {
+        self.require_in(self.active, slots);
+    }
+
+    /// Like [`Context::require`], for some lanes.
+    pub fn require_in(&mut self, readers: u32, slots: &[Slot]) {
+        for slot in slots {
+            let missing = readers & !self.warp.registers.initialised[*slot as usize];
+            if missing != 0 {
+                self.report_unwritten(*slot, missing);
+            }
+        }
+    }
+
+    #[cold]
+    fn report_unwritten(&mut self, slot: Slot, missing: u32) {
+        for lane in lanes(missing) {
+            self.warp.registers.values[slot as usize][lane] = 0;
+        }
+        let name = &self.machine.program.register_names[slot as usize];
+        let which: Vec<LaneAddress> = without_addresses(missing);
+        self.report(FindingClass::Uninitialised, which, || {
+            format!("`{name}` is read before anything was written to it, in {}", lane_list(missing))
+        });
+    }
+
+    /// The value of a register that has to be the same in all active lanes, in the first of them.
+    pub fn uniform(&mut self, slot: Slot, what: &str) -> u64 {
+        let first = self.active.trailing_zeros() as usize;
+        let value = self.value(slot, first);
+        let others = lanes(self.active).filter(|lane| self.value(slot, *lane) != value);
+        let different = others.fold(0, |mask, lane| mask | 1 << lane);
+        if different != 0 {
+            self.report(FindingClass::InvalidOperand, without_addresses(different), || {
+                format!(
+                    "{what} must be the same in all lanes: lane {first} has {value}, {} differ",
+                    lane_list(different)
+                )
+            });
+        }
+        value
+    }
+
+    /// Adds a finding about the current instruction.
+    pub fn report(&mut self, class: FindingClass, which: Vec<LaneAddress>, message: impl FnOnce() -> String) {
+        self.report_at(self.pc, class, which, message);
+    }
+
+    /// Adds a finding about the instruction with index `pc`.
+    pub fn report_at(
+        &mut self,
+        pc: u32,
+        class: FindingClass,
+        which: Vec<LaneAddress>,
+        message: impl FnOnce() -> String,
+    ) {
+        let instruction = &self.machine.program.instructions[pc as usize];
+        let occurrences = which.len().max(1) as u64;
+        let (block, warp, machine) = (self.block.position, self.warp.index, self.machine);
+        self.block.findings.add(class, instruction.line, occurrences, || {
+            let (source, inlined_at) = machine.module.source(instruction.location);
+            let first = which.first().copied();
+            Finding {
+                class,
+                message: message(),
+                ptx_file: machine.module.file().to_owned(),
+                ptx_line: instruction.line,
+                instruction: machine.module.line(instruction.line).trim().to_owned(),
+                source,
+                inlined_at,
+                block,
+                warp,
+                lane: first.map(|first| first.lane),
+                address: first.and_then(|first| first.address),
+                lanes: which,
+                occurrences,
+            }
+        });
+    }
+}
+
+/// Lanes of a mask, for a finding.
+pub(crate) fn without_addresses(mask: u32) -> Vec<LaneAddress> {
+    lanes(mask).map(|lane| LaneAddress { lane: lane as u32, address: None }).collect()
+}
+
+/// Lanes of a mask in words: `lanes 0-3, 7`.
+pub(crate) fn lane_list(mask: u32) -> String {
+    let mut parts = Vec::new();
+    let mut rest = mask;
+    while rest != 0 {
+        let first = rest.trailing_zeros();
+        let length = (rest >> first).trailing_ones();
+        parts.push(if length == 1 { first.to_string() } else { format!("{first}-{}", first + length - 1) });
+        rest &= u32::MAX.checked_shl(first + length).unwrap_or(0);
+    }
+    let noun = if mask.is_power_of_two() { "lane" } else { "lanes" };
+    format!("{noun} {}", parts.join(", "))
+}

@@ -1,0 +1,103 @@
+//! What an access costs: shared-memory wavefronts and global sectors.
+
+use super::warp::LANES;
+use crate::counters::Counters;
+use crate::parse::Space;
+
+/// Bytes of a shared-memory wavefront: 32 banks of 4 bytes.
+const WAVEFRONT_BYTES: usize = 128;
+/// Bytes of a bank's word.
+const BANK_BYTES: u64 = 4;
+/// Banks of shared memory.
+const BANKS: usize = 32;
+/// Bytes of a global-memory sector.
+const SECTOR_BYTES: u64 = 32;
+
+/// Whether lanes read or write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Read,
+    Write,
+}
+
+/// The addresses one instruction accesses in the shared and the global space, by lane.
+pub(crate) struct Traffic {
+    /// Bytes each lane accesses.
+    bytes: usize,
+    shared: [Option<u64>; LANES],
+    global: [Option<u64>; LANES],
+    local: bool,
+}
+
+impl Traffic {
+    /// No accesses yet, of `bytes` bytes each.
+    pub fn new(bytes: usize) -> Traffic {
+        Traffic { bytes, shared: [None; LANES], global: [None; LANES], local: false }
+    }
+
+    /// Adds a lane's access.
+    pub fn add(&mut self, lane: usize, space: Space, address: u64) {
+        match space {
+            Space::Shared => self.shared[lane] = Some(address),
+            Space::Global | Space::Constant => self.global[lane] = Some(address),
+            Space::Local => self.local = true,
+            Space::Parameter => {}
+        }
+    }
+
+    /// Counts the accesses.
+    pub fn count(&self, direction: Direction, counters: &mut Counters) {
+        counters.local_memory_instructions += u64::from(self.local);
+        if self.shared.iter().any(Option::is_some) {
+            // The hardware serves as many lanes at once as fill a wavefront.
+            for lanes in self.shared.chunks((WAVEFRONT_BYTES / self.bytes.max(4)).max(1)) {
+                let wavefronts = wavefronts(lanes, self.bytes);
+                counters.shared_wavefronts += wavefronts;
+                counters.shared_bank_conflicts += wavefronts.saturating_sub(1);
+            }
+        }
+        let global = self.global.iter().flatten();
+        let bytes = global.clone().count() as u64 * self.bytes as u64;
+        match direction {
+            Direction::Read => counters.global_bytes_read += bytes,
+            Direction::Write => counters.global_bytes_written += bytes,
+        }
+        counters.global_sectors += sectors(global.copied(), self.bytes as u64);
+    }
+}
+
+/// Passes needed so that every bank gives at most one word in each.
+fn wavefronts(addresses: &[Option<u64>], bytes: usize) -> u64 {
+    let mut words = [0_u64; 2 * BANKS];
+    let mut count = 0;
+    for address in addresses.iter().flatten() {
+        let (first, last) = (address / BANK_BYTES, address.saturating_add(bytes as u64 - 1) / BANK_BYTES);
+        for word in first..=last {
+            if count < words.len() && !words[..count].contains(&word) {
+                words[count] = word;
+                count += 1;
+            }
+        }
+    }
+    let mut load = [0_u64; BANKS];
+    for word in &words[..count] {
+        load[(word % BANKS as u64) as usize] += 1;
+    }
+    load.into_iter().max().unwrap_or(0)
+}
+
+fn sectors(addresses: impl Iterator<Item = u64>, bytes: u64) -> u64 {
+    let mut sectors = [0_u64; 2 * LANES];
+    let mut count = 0;
+    for address in addresses {
+        for sector in [address / SECTOR_BYTES, address.saturating_add(bytes - 1) / SECTOR_BYTES] {
+            if count == 0 || sectors[count - 1] != sector {
+                sectors[count] = sector;
+                count += 1;
+            }
+        }
+    }
+    let sectors = &mut sectors[..count];
+    sectors.sort_unstable();
+    sectors.chunk_by(|a, b| a == b).count() as u64
+}

@@ -1,0 +1,169 @@
+//! A warp: registers, local memory, where its lanes are.
+
+use std::collections::VecDeque;
+
+use super::lanes;
+use crate::decode::{Initial, Program, Slot, Special};
+use crate::launch::Launch;
+use crate::memory::Bytes;
+
+/// Lanes of a warp.
+pub(crate) const LANES: usize = 32;
+
+/// Registers of a warp, by slot and lane.
+pub(crate) struct Registers {
+    pub values: Vec<[u64; LANES]>,
+    /// Lanes in which the register was written.
+    pub initialised: Vec<u32>,
+}
+
+/// What a group of lanes does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// It can execute its next instruction.
+    Ready,
+    /// It waits for other lanes of the warp at a collective instruction.
+    AtCollective,
+    /// It arrived at a barrier in that phase of it.
+    AtBarrier { barrier: usize, phase: u64 },
+}
+
+/// Lanes that are at the same instruction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group {
+    pub pc: u32,
+    pub lanes: u32,
+    pub progress: Progress,
+}
+
+/// A copy begun by `cp.async`, with the data it will write.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PendingCopy {
+    /// Number of the commit group it belongs to.
+    pub group: u32,
+    /// Index of the instruction.
+    pub pc: u32,
+    /// Shared address.
+    pub address: u64,
+    pub bytes: u8,
+    pub data: [u8; 16],
+}
+
+/// The asynchronous copies of one thread.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AsyncCopies {
+    pub pending: VecDeque<PendingCopy>,
+    /// Number of groups committed so far, which is the number of the group being filled.
+    pub committed: u32,
+}
+
+/// One warp.
+pub(crate) struct Warp {
+    /// Index in the block.
+    pub index: u32,
+    /// Lanes that have a thread.
+    pub existing: u32,
+    /// Lanes that have exited.
+    pub exited: u32,
+    /// In no order; empty when all lanes have exited.
+    pub groups: Vec<Group>,
+    pub registers: Registers,
+    /// Of each lane; empty when the entry has none.
+    pub local: Vec<Bytes>,
+    pub copies: Vec<AsyncCopies>,
+    /// Instructions executed.
+    pub steps: u64,
+}
+
+impl Warp {
+    /// A warp that has not started.
+    pub fn new(program: &Program) -> Warp {
+        let count = program.registers.len();
+        let local_bytes = program.layout.local_bytes as usize;
+        Warp {
+            index: 0,
+            existing: 0,
+            exited: 0,
+            groups: Vec::new(),
+            registers: Registers { values: vec![[0; LANES]; count], initialised: vec![0; count] },
+            local: if local_bytes > 0 { vec![Bytes::new(local_bytes); LANES] } else { Vec::new() },
+            copies: vec![AsyncCopies::default(); LANES],
+            steps: 0,
+        }
+    }
+
+    /// Begins warp `index` of the block at `position`.
+    pub fn start(&mut self, program: &Program, launch: &Launch<'_>, index: u32, position: [u32; 3]) {
+        let threads: u32 = launch.block.iter().product();
+        let mine = (threads - index * LANES as u32).min(LANES as u32);
+        self.index = index;
+        self.existing = u32::MAX >> (32 - mine);
+        self.exited = 0;
+        self.steps = 0;
+        self.groups.clear();
+        self.groups.push(Group { pc: 0, lanes: self.existing, progress: Progress::Ready });
+        self.local.iter_mut().for_each(Bytes::clear);
+        for copies in &mut self.copies {
+            copies.pending.clear();
+            copies.committed = 0;
+        }
+        for (slot, initial) in program.registers.iter().enumerate() {
+            self.registers.initialised[slot] = if *initial == Initial::Undefined { 0 } else { u32::MAX };
+            match initial {
+                Initial::Undefined => {}
+                Initial::Constant(value) => self.registers.values[slot] = [*value; LANES],
+                Initial::Special(special) => {
+                    for lane in 0..LANES as u32 {
+                        let value = special_value(*special, program, launch, index, lane, position);
+                        self.registers.values[slot][lane as usize] = u64::from(value);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lanes that have a thread that runs.
+    pub fn live(&self) -> u32 {
+        self.existing & !self.exited
+    }
+
+    /// The value of a register in a lane.
+    pub fn value(&self, slot: Slot, lane: usize) -> u64 {
+        self.registers.values[slot as usize][lane]
+    }
+
+    /// The lanes for which a guard holds.
+    pub fn guarded(&self, guard: crate::decode::Guard, among: u32) -> u32 {
+        let values = &self.registers.values[guard.slot as usize];
+        lanes(among).filter(|lane| (values[*lane] != 0) != guard.negated).fold(0, |mask, lane| mask | 1 << lane)
+    }
+}
+
+fn special_value(
+    special: Special,
+    program: &Program,
+    launch: &Launch<'_>,
+    warp: u32,
+    lane: u32,
+    position: [u32; 3],
+) -> u32 {
+    let thread = warp * LANES as u32 + lane;
+    let [x, y, _] = launch.block;
+    match special {
+        Special::ThreadIndex(dimension) => [thread % x, thread / x % y, thread / (x * y)][dimension],
+        Special::BlockSize(dimension) => launch.block[dimension],
+        Special::BlockIndex(dimension) => position[dimension],
+        Special::GridSize(dimension) => launch.grid[dimension],
+        Special::Lane => lane,
+        Special::Warp => warp,
+        Special::Warps => launch.block.iter().product::<u32>().div_ceil(LANES as u32),
+        Special::LaneMask { less, equal, greater } => {
+            let mine = 1_u32 << lane;
+            let below = mine - 1;
+            let pick = |condition: bool, mask: u32| if condition { mask } else { 0 };
+            pick(less, below) | pick(equal, mine) | pick(greater, !(below | mine))
+        }
+        Special::DynamicSharedBytes => launch.dynamic_shared_bytes,
+        Special::TotalSharedBytes => launch.dynamic_shared_bytes + program.layout.static_shared_bytes as u32,
+    }
+}

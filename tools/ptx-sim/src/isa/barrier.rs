@@ -1,0 +1,202 @@
+//! Barriers and fences (PTX ISA, "bar", "barrier", "bar.warp.sync", "membar", "fence").
+//!
+//! Warps are executed in turns and see each other's writes at once, so that fences have nothing to do.
+
+use super::Collective;
+use crate::decode::{Decode, Destination, Form, Slot};
+use crate::exec::{Context, Flow, Reduction, lanes};
+use crate::finding::FindingClass;
+use crate::parse::Type;
+
+/// What a `bar.red` computes.
+#[derive(Clone, Copy, Debug)]
+enum Reduce {
+    Count,
+    All,
+    Any,
+}
+
+/// A decoded barrier or fence.
+pub(crate) enum Operation {
+    /// A barrier of the block.
+    Block(BlockBarrier),
+    /// `bar.warp.sync`.
+    Warp { mask: Slot },
+    /// `membar`, `fence`.
+    Fence,
+}
+
+/// `bar.sync`, `bar.arrive`, `bar.red` and their `barrier` twins.
+pub(crate) struct BlockBarrier {
+    barrier: Slot,
+    /// Threads that take part; all of the block if absent.
+    threads: Option<Slot>,
+    waits: bool,
+    aligned: bool,
+    reduction: Option<(Reduce, Destination, Slot, bool)>,
+}
+
+/// Decodes a barrier or fence; `None` when the opcode is none.
+pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
+    match form.opcode() {
+        "bar" | "barrier" => barrier(form).map(Some),
+        "membar" | "fence" => fence(form).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn fence(form: &mut Form<'_>) -> Decode<Operation> {
+    const MODIFIERS: &[&str] =
+        &["sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "gl", "sys", "level", "mbarrier_init"];
+    for modifier in MODIFIERS {
+        form.flag(modifier);
+    }
+    Ok(Operation::Fence)
+}
+
+fn barrier(form: &mut Form<'_>) -> Decode<Operation> {
+    if form.flag("warp") {
+        if !form.flag("sync") {
+            return form.refuse();
+        }
+        return Ok(Operation::Warp { mask: form.source(Type::B32)? });
+    }
+    form.flag("cta");
+    let aligned = form.flag("aligned") || form.opcode() == "bar";
+    let Some(kind) = form.choice(&[("sync", 's'), ("arrive", 'a'), ("red", 'r')]) else { return form.refuse() };
+    let mut reduction = None;
+    if kind == 'r' {
+        let reduce = form.choice(&[("popc", Reduce::Count), ("and", Reduce::All), ("or", Reduce::Any)]);
+        let Some(reduce) = reduce else { return form.refuse() };
+        let result = form.kind()?;
+        reduction = Some((reduce, form.destination(result)?));
+    }
+    let barrier = form.source(Type::U32)?;
+    let values_after = usize::from(reduction.is_some());
+    let threads = if form.remaining() > values_after { Some(form.source(Type::U32)?) } else { None };
+    if kind == 'a' && threads.is_none() {
+        return form.refuse();
+    }
+    let reduction = match reduction {
+        Some((reduce, to)) => {
+            let (predicate, negated) = form.predicate()?;
+            Some((reduce, to, predicate, negated))
+        }
+        None => None,
+    };
+    Ok(Operation::Block(BlockBarrier { barrier, threads, waits: kind != 'a', aligned, reduction }))
+}
+
+impl Operation {
+    /// Which lanes have to execute it together.
+    pub fn collective(&self) -> Collective {
+        match self {
+            Operation::Block(barrier) if barrier.aligned => Collective::Barrier,
+            Operation::Warp { mask } => Collective::Mask(*mask),
+            Operation::Block(_) | Operation::Fence => Collective::No,
+        }
+    }
+
+    /// Executes it in the active lanes.
+    pub fn execute(&self, context: &mut Context<'_>) -> Flow {
+        match self {
+            Operation::Block(barrier) => barrier.arrive(context),
+            Operation::Warp { .. } | Operation::Fence => Flow::Next,
+        }
+    }
+
+    /// Gives lanes that waited the result of a reduction.
+    pub fn resume(&self, context: &mut Context<'_>) {
+        if let Operation::Block(barrier) = self {
+            barrier.resume(context);
+        }
+    }
+}
+
+impl BlockBarrier {
+    fn arrive(&self, context: &mut Context<'_>) -> Flow {
+        context.require(&[self.barrier]);
+        let number = context.uniform(self.barrier, "the barrier number") as usize;
+        if number >= context.block.barriers.len() {
+            context.report(FindingClass::InvalidOperand, Vec::new(), || {
+                format!("there is no barrier {number}, only 0 to 15")
+            });
+            return Flow::Next;
+        }
+        let expected = self.expected(context);
+        self.check_count(context, number, expected);
+        let arriving = arriving_threads(context);
+        let reduction = self.contribution(context);
+        let barrier = &mut context.block.barriers[number];
+        if barrier.arrived == 0 {
+            barrier.expected = expected;
+        }
+        barrier.arrived += arriving;
+        barrier.reduction.threads += reduction.threads;
+        barrier.reduction.true_threads += reduction.true_threads;
+        let completes = barrier.arrived >= barrier.expected;
+        if self.waits {
+            return Flow::Wait { barrier: number, completes };
+        }
+        if completes {
+            barrier.complete();
+        }
+        Flow::Next
+    }
+
+    /// Threads the barrier waits for.
+    fn expected(&self, context: &mut Context<'_>) -> u32 {
+        let all = context.block.threads;
+        let Some(slot) = self.threads else { return all };
+        context.require(&[slot]);
+        let threads = context.uniform(slot, "the thread count of a barrier") as u32;
+        if threads == 0 || !threads.is_multiple_of(32) || threads > all {
+            context.report(FindingClass::InvalidOperand, Vec::new(), || {
+                format!("a barrier of {threads} threads; it must be a multiple of 32, at least 32 and at most {all}")
+            });
+            return all;
+        }
+        threads
+    }
+
+    fn check_count(&self, context: &mut Context<'_>, number: usize, expected: u32) {
+        let barrier = context.block.barriers[number];
+        if barrier.arrived > 0 && barrier.expected != expected {
+            context.report(FindingClass::BarrierDivergence, Vec::new(), || {
+                format!(
+                    "barrier {number} is used for {expected} threads here, while others arrived at it for {}",
+                    barrier.expected
+                )
+            });
+        }
+    }
+
+    fn contribution(&self, context: &mut Context<'_>) -> Reduction {
+        let Some((_, _, predicate, negated)) = self.reduction else { return Reduction::default() };
+        context.require(&[predicate]);
+        let holds = lanes(context.active).filter(|lane| (context.value(predicate, *lane) != 0) != negated).count();
+        Reduction { threads: context.active.count_ones(), true_threads: holds as u32 }
+    }
+
+    fn resume(&self, context: &mut Context<'_>) {
+        let Some((reduce, to, _, _)) = self.reduction else { return };
+        let number = context.value(self.barrier, context.active.trailing_zeros() as usize) as usize;
+        let barrier = context.block.barriers[number];
+        let Reduction { threads, true_threads } = barrier.results[((barrier.phase + 1) % 2) as usize];
+        let result = match reduce {
+            Reduce::Count => true_threads,
+            Reduce::All => u32::from(true_threads == threads),
+            Reduce::Any => u32::from(true_threads > 0),
+        };
+        lanes(context.active).for_each(|lane| context.set(to, lane, u64::from(result)));
+    }
+}
+
+/// Threads that arrive with these lanes. Barriers count whole warps: lanes without a running thread arrive with the
+/// lowest one that runs.
+fn arriving_threads(context: &Context<'_>) -> u32 {
+    let live = context.warp.live();
+    let lowest = live & live.wrapping_neg();
+    let idle = if context.active & lowest != 0 { !live } else { 0 };
+    (context.active | idle).count_ones()
+}

@@ -1,0 +1,161 @@
+//! Conversions between types (PTX ISA, "cvt", "cvta") and between state spaces.
+
+use super::Lanewise;
+use crate::decode::{Decode, Form};
+use crate::memory::{generic_address, space_address};
+use crate::numeric::{Exact, Format, Rounding, integer, sign_extend, zero_extend};
+use crate::parse::{Kind, Space, Type};
+
+const ROUNDINGS: [(&str, Rounding); 5] = [
+    ("rn", Rounding::Nearest),
+    ("rna", Rounding::NearestAway),
+    ("rz", Rounding::Zero),
+    ("rm", Rounding::Down),
+    ("rp", Rounding::Up),
+];
+
+const INTEGER_ROUNDINGS: [(&str, Rounding); 4] =
+    [("rni", Rounding::Nearest), ("rzi", Rounding::Zero), ("rmi", Rounding::Down), ("rpi", Rounding::Up)];
+
+/// Decodes a conversion; `None` when the opcode is not one.
+pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Lanewise>> {
+    match form.opcode() {
+        "cvt" => convert(form).map(Some),
+        "cvta" => convert_address(form).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// What a conversion does besides converting.
+#[derive(Clone, Copy)]
+struct Conversion {
+    to: Type,
+    from: Type,
+    rounding: Rounding,
+    /// Rounds to an integral value first.
+    integral: Option<Rounding>,
+    flush: bool,
+    saturate: bool,
+    relu: bool,
+}
+
+fn convert(form: &mut Form<'_>) -> Decode<Lanewise> {
+    let rounding = form.choice(&ROUNDINGS);
+    let integral = form.choice(&INTEGER_ROUNDINGS);
+    let (flush, saturate, relu) = (form.flag("ftz"), form.flag("sat"), form.flag("relu"));
+    let (to, from) = (form.kind()?, form.kind()?);
+    let rounding = rounding.unwrap_or(Rounding::Nearest);
+    let conversion = Conversion { to: to.element(), from: from.element(), rounding, integral, flush, saturate, relu };
+    let bits_only = |kind: Type| matches!(kind.kind, Kind::Bits | Kind::Predicate);
+    if bits_only(to) || bits_only(from) || from.packed > 1 {
+        return form.refuse();
+    }
+    if to.packed == 2 {
+        if from != Type::F32 {
+            return form.refuse();
+        }
+        // The first operand goes to the upper half.
+        return form.lanewise(to, &[from; 2], move |v| conversion.apply(v[0]) << 16 | conversion.apply(v[1]));
+    }
+    let destination = form.wide_destination(to)?;
+    let source = form.wide_source(from)?;
+    Ok(Lanewise::new(destination, &[source], move |v| conversion.apply(v[0])))
+}
+
+impl Conversion {
+    fn apply(self, bits: u64) -> u64 {
+        match (self.from.is_float(), self.to.is_float()) {
+            (false, false) => self.integer_to_integer(bits),
+            (false, true) => {
+                self.finish(Exact::integer(integer(bits, self.from)).round(Format::of(self.to), self.rounding))
+            }
+            (true, false) => self.float_to_integer(bits),
+            (true, true) => self.float_to_float(bits),
+        }
+    }
+
+    /// A result of the destination type as the register holds it: extended by its sign or with zeros.
+    fn extend(self, value: u64) -> u64 {
+        if self.to.is_signed() { sign_extend(value, self.to.bits) as u64 } else { zero_extend(value, self.to.bits) }
+    }
+
+    fn range(self) -> (i128, i128) {
+        match self.to.is_signed() {
+            true => (-(1 << (self.to.bits - 1)), (1 << (self.to.bits - 1)) - 1),
+            false => (0, (1 << self.to.bits) - 1),
+        }
+    }
+
+    fn integer_to_integer(self, bits: u64) -> u64 {
+        let value = integer(bits, self.from);
+        let (least, most) = self.range();
+        self.extend(if self.saturate { value.clamp(least, most) } else { value } as u64)
+    }
+
+    /// Out-of-range values are clamped; NaN gives 0, or the top bit alone when 64 bits are involved.
+    fn float_to_integer(self, bits: u64) -> u64 {
+        let value = self.operand(bits);
+        if value.is_nan() {
+            let is_wide = self.from.bits == 64 || self.to.bits == 64;
+            return if is_wide { self.extend(1 << (self.to.bits - 1)) } else { 0 };
+        }
+        let (least, most) = self.range();
+        let rounded = integral(value, self.integral.unwrap_or(Rounding::Zero));
+        self.extend((rounded as i128).clamp(least, most) as u64)
+    }
+
+    fn operand(self, bits: u64) -> f64 {
+        let value = Format::of(self.from).value(zero_extend(bits, self.from.bits));
+        let flushes =
+            self.flush && self.from == Type::F32 && value != 0.0 && value.abs() < f64::from(f32::MIN_POSITIVE);
+        if flushes { 0.0_f64.copysign(value) } else { value }
+    }
+
+    fn float_to_float(self, bits: u64) -> u64 {
+        let mut value = self.operand(bits);
+        if let Some(rounding) = self.integral {
+            value = integral(value, rounding);
+        }
+        self.finish(Exact::from(value).round(Format::of(self.to), self.rounding))
+    }
+
+    fn finish(self, bits: u64) -> u64 {
+        let format = Format::of(self.to);
+        let value = format.value(bits);
+        if self.saturate {
+            let clamped = if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) + 0.0 };
+            return Exact::from(clamped).round(format, Rounding::Nearest);
+        }
+        if self.relu && value <= 0.0 {
+            return 0;
+        }
+        if self.flush && self.to == Type::F32 && f32::from_bits(bits as u32).is_subnormal() {
+            return bits & 1 << 31;
+        }
+        bits
+    }
+}
+
+/// Rounds to an integral value.
+fn integral(value: f64, rounding: Rounding) -> f64 {
+    match rounding {
+        Rounding::Nearest => value.round_ties_even(),
+        Rounding::NearestAway => value.round(),
+        Rounding::Zero => value.trunc(),
+        Rounding::Down => value.floor(),
+        Rounding::Up => value.ceil(),
+    }
+}
+
+fn convert_address(form: &mut Form<'_>) -> Decode<Lanewise> {
+    let to_space = form.flag("to");
+    let kind = form.kind()?;
+    let Some(space) = form.take(Space::parse) else { return form.refuse() };
+    if kind.bits != 64 {
+        return form.refuse();
+    }
+    match to_space {
+        true => form.lanewise(kind, &[kind], move |v| space_address(space, v[0])),
+        false => form.lanewise(kind, &[kind], move |v| generic_address(space, v[0])),
+    }
+}

@@ -1,0 +1,332 @@
+//! Floating-point arithmetic (PTX ISA, "Floating Point Instructions", "Half Precision Floating Point Instructions").
+//!
+//! Results that PTX defines are exact to the bit. Approximations (`.approx`, `.full`, `ex2`, `lg2`, `sin`, `cos`, `tanh`)
+//! are computed in f64 and rounded once, which is closer to the true value than the hardware is.
+
+use super::Lanewise;
+use crate::decode::{Decode, Form, invalid};
+use crate::numeric::{Exact, Format, Rounding, canonical, flush};
+use crate::parse::{Kind, Type};
+
+const ROUNDINGS: [(&str, Rounding); 4] =
+    [("rn", Rounding::Nearest), ("rz", Rounding::Zero), ("rm", Rounding::Down), ("rp", Rounding::Up)];
+
+/// Decodes a floating-point instruction; `None` when the opcode is not one.
+pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Lanewise>> {
+    let lanewise = match form.opcode() {
+        "add" | "sub" | "mul" => arithmetic(form, 2)?,
+        "fma" | "mad" => arithmetic(form, 3)?,
+        "min" | "max" => extremum(form)?,
+        "abs" | "neg" => sign(form)?,
+        "div" | "rcp" | "sqrt" => divide_or_root(form)?,
+        "rsqrt" | "ex2" | "lg2" | "sin" | "cos" | "tanh" => approximate(form)?,
+        "copysign" => copy_sign(form)?,
+        "testp" => test(form)?,
+        _ => return Ok(None),
+    };
+    Ok(Some(lanewise))
+}
+
+/// What is done to operands and results.
+#[derive(Clone, Copy)]
+struct Treatment {
+    format: Format,
+    rounding: Rounding,
+    /// `.ftz`: subnormal operands and results become zero.
+    flush: bool,
+    /// `.sat`: results are clamped to [0, 1], NaN to 0.
+    saturate: bool,
+    /// `.relu`: negative results become 0.
+    relu: bool,
+}
+
+impl Treatment {
+    /// An operand as a number.
+    fn operand(self, bits: u64) -> f64 {
+        let value = self.format.value(bits);
+        let flushes = self.flush && value != 0.0 && value.abs() < self.smallest_normal();
+        if flushes { 0.0_f64.copysign(value) } else { value }
+    }
+
+    fn smallest_normal(self) -> f64 {
+        match self.format {
+            Format::F16 => 2.0_f64.powi(-14),
+            _ => f64::from(f32::MIN_POSITIVE),
+        }
+    }
+
+    /// A result as bits.
+    fn result(self, value: Exact) -> u64 {
+        self.finish(value.round(self.format, self.rounding))
+    }
+
+    /// Flushes and clamps rounded bits.
+    fn finish(self, bits: u64) -> u64 {
+        let value = self.format.value(bits);
+        if self.saturate {
+            let clamped = if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) };
+            // −0 becomes +0.
+            return Exact::from(clamped + 0.0).round(self.format, Rounding::Nearest);
+        }
+        if self.relu && !value.is_nan() && (value < 0.0 || value == 0.0) {
+            return 0;
+        }
+        if self.flush && value != 0.0 && value.abs() < self.smallest_normal() {
+            return bits & 1 << (self.format.bits() - 1);
+        }
+        bits
+    }
+}
+
+/// Applies `function` to the elements of packed values.
+fn packed(kind: Type, function: impl Fn(&[u64; 4]) -> u64 + Send + Sync) -> impl Fn(&[u64; 4]) -> u64 + Send + Sync {
+    let (elements, bits) = (kind.packed, kind.element().bits);
+    move |v| {
+        if elements == 1 {
+            return function(v);
+        }
+        let mask = (1 << bits) - 1;
+        let low = function(&v.map(|value| value & mask));
+        let high = function(&v.map(|value| value >> bits & mask));
+        low & mask | (high & mask) << bits
+    }
+}
+
+/// The type modifier, which must be a float.
+fn float_kind(form: &mut Form<'_>) -> Decode<Type> {
+    let kind = form.kind()?;
+    if kind.is_float() { Ok(kind) } else { form.refuse() }
+}
+
+fn treatment(form: &mut Form<'_>, kind: Type) -> Treatment {
+    Treatment {
+        format: Format::of(kind),
+        rounding: form.choice(&ROUNDINGS).unwrap_or(Rounding::Nearest),
+        flush: form.flag("ftz"),
+        saturate: form.flag("sat"),
+        relu: form.flag("relu"),
+    }
+}
+
+/// `add`, `sub`, `mul` (two operands) and `fma` (three).
+fn arithmetic(form: &mut Form<'_>, operands: usize) -> Decode<Lanewise> {
+    let kind = float_kind(form)?;
+    let treatment = treatment(form, kind);
+    let sources = &[kind; 3][..operands];
+    let opcode = form.opcode();
+    if kind == Type::F64 {
+        return double_arithmetic(form, treatment.rounding, sources);
+    }
+    if kind == Type::F32 && treatment.rounding == Rounding::Nearest {
+        return single_arithmetic(form, treatment, sources);
+    }
+    let compute = match opcode {
+        "add" => |v: [f64; 3]| Exact::sum(v[0], v[1]),
+        "sub" => |v: [f64; 3]| Exact::sum(v[0], -v[1]),
+        // A product of two numbers of at most 24 bits is exact in an f64.
+        "mul" => |v: [f64; 3]| Exact::from(v[0] * v[1]),
+        _ => |v: [f64; 3]| Exact::sum(v[0] * v[1], v[2]),
+    };
+    form.lanewise(
+        kind,
+        sources,
+        packed(kind, move |v| {
+            let values = [v[0], v[1], v[2]].map(|bits| treatment.operand(bits));
+            treatment.result(compute(values))
+        }),
+    )
+}
+
+/// f32 with round-to-nearest: the host's own arithmetic is IEEE 754.
+fn single_arithmetic(form: &mut Form<'_>, treatment: Treatment, sources: &[Type]) -> Decode<Lanewise> {
+    let operation: fn(f32, f32, f32) -> f32 = match form.opcode() {
+        "add" => |a, b, _| a + b,
+        "sub" => |a, b, _| a - b,
+        "mul" => |a, b, _| a * b,
+        _ => f32::mul_add,
+    };
+    form.lanewise(Type::F32, sources, move |v| {
+        let mut values = [v[0], v[1], v[2]].map(|bits| f32::from_bits(bits as u32));
+        if treatment.flush {
+            values = values.map(flush);
+        }
+        let bits = u64::from(canonical(operation(values[0], values[1], values[2])));
+        treatment.finish(bits)
+    })
+}
+
+fn double_arithmetic(form: &mut Form<'_>, rounding: Rounding, sources: &[Type]) -> Decode<Lanewise> {
+    if rounding != Rounding::Nearest {
+        return form.refuse();
+    }
+    let operation: fn(f64, f64, f64) -> f64 = match form.opcode() {
+        "add" => |a, b, _| a + b,
+        "sub" => |a, b, _| a - b,
+        "mul" => |a, b, _| a * b,
+        _ => f64::mul_add,
+    };
+    form.lanewise(Type::F64, sources, move |v| {
+        operation(f64::from_bits(v[0]), f64::from_bits(v[1]), f64::from_bits(v[2])).to_bits()
+    })
+}
+
+fn extremum(form: &mut Form<'_>) -> Decode<Lanewise> {
+    let kind = float_kind(form)?;
+    let propagate_nan = form.flag("NaN");
+    if form.has("xorsign") {
+        return form.refuse();
+    }
+    let treatment = treatment(form, kind);
+    let maximum = form.opcode() == "max";
+    let operands = form.remaining().saturating_sub(1);
+    if !(2..=3).contains(&operands) {
+        return invalid(format!("`{}` takes two or three values", form.name()));
+    }
+    let pick = move |a: u64, b: u64| {
+        let (x, y) = (treatment.operand(a), treatment.operand(b));
+        let result = match (x.is_nan(), y.is_nan()) {
+            (true, true) => f64::NAN,
+            (true, false) | (false, true) if propagate_nan => f64::NAN,
+            (true, false) => y,
+            (false, true) => x,
+            // −0 is less than +0.
+            _ if x == y => {
+                if x.is_sign_negative() == maximum {
+                    y
+                } else {
+                    x
+                }
+            }
+            _ => {
+                if (x > y) == maximum {
+                    x
+                } else {
+                    y
+                }
+            }
+        };
+        Exact::from(result).round(treatment.format, Rounding::Nearest)
+    };
+    form.lanewise(
+        kind,
+        &[kind; 3][..operands],
+        packed(kind, move |v| {
+            let two = pick(v[0], v[1]);
+            if operands == 3 { pick(two, v[2]) } else { two }
+        }),
+    )
+}
+
+fn sign(form: &mut Form<'_>) -> Decode<Lanewise> {
+    let kind = float_kind(form)?;
+    let flushes = form.flag("ftz");
+    let treatment = Treatment {
+        format: Format::of(kind),
+        rounding: Rounding::Nearest,
+        flush: flushes,
+        saturate: false,
+        relu: false,
+    };
+    let sign = 1_u64 << (kind.element().bits - 1);
+    let negate = form.opcode() == "neg";
+    form.lanewise(
+        kind,
+        &[kind],
+        packed(kind, move |v| {
+            let bits = if negate { v[0] ^ sign } else { v[0] & !sign };
+            treatment.finish(bits)
+        }),
+    )
+}
+
+fn divide_or_root(form: &mut Form<'_>) -> Decode<Lanewise> {
+    let kind = float_kind(form)?;
+    let approximate = form.flag("approx") | form.flag("full");
+    let treatment = treatment(form, kind);
+    let (root, sources) = match form.opcode() {
+        "div" => (Root::Quotient, &[kind; 2][..]),
+        "rcp" => (Root::Reciprocal, &[kind; 1][..]),
+        _ => (Root::SquareRoot, &[kind; 1][..]),
+    };
+    if kind == Type::F64 {
+        if treatment.rounding != Rounding::Nearest || approximate {
+            return form.refuse();
+        }
+        return form.lanewise(kind, sources, move |v| {
+            let (a, b) = (f64::from_bits(v[0]), f64::from_bits(v[1]));
+            let result = match root {
+                Root::Quotient => a / b,
+                Root::Reciprocal => 1.0 / a,
+                Root::SquareRoot => a.sqrt(),
+            };
+            result.to_bits()
+        });
+    }
+    if kind != Type::F32 {
+        return form.refuse();
+    }
+    form.lanewise(kind, sources, move |v| {
+        let (a, b) = (treatment.operand(v[0]), treatment.operand(v[1]));
+        treatment.result(match root {
+            Root::Quotient => Exact::quotient(a, b),
+            Root::Reciprocal => Exact::quotient(1.0, a),
+            Root::SquareRoot => Exact::square_root(a),
+        })
+    })
+}
+
+#[derive(Clone, Copy)]
+enum Root {
+    Quotient,
+    Reciprocal,
+    SquareRoot,
+}
+
+fn approximate(form: &mut Form<'_>) -> Decode<Lanewise> {
+    let kind = float_kind(form)?;
+    if !form.flag("approx") {
+        return form.refuse();
+    }
+    let treatment = treatment(form, kind);
+    let function: fn(f64) -> f64 = match (form.opcode(), kind.element().bits) {
+        ("rsqrt", 32 | 64) => |x| 1.0 / x.sqrt(),
+        ("ex2", 16 | 32) => f64::exp2,
+        ("lg2", 32) => f64::log2,
+        ("sin", 32) => f64::sin,
+        ("cos", 32) => f64::cos,
+        ("tanh", 16 | 32) => f64::tanh,
+        _ => return form.refuse(),
+    };
+    form.lanewise(
+        kind,
+        &[kind],
+        packed(kind, move |v| treatment.result(Exact::from(function(treatment.operand(v[0]))))),
+    )
+}
+
+fn copy_sign(form: &mut Form<'_>) -> Decode<Lanewise> {
+    let kind = float_kind(form)?;
+    let sign = 1_u64 << (kind.bits - 1);
+    form.lanewise(kind, &[kind; 2], move |v| v[1] & !sign | v[0] & sign)
+}
+
+fn test(form: &mut Form<'_>) -> Decode<Lanewise> {
+    let properties: [(&str, fn(f64, bool) -> bool); 6] = [
+        ("finite", |x, _| x.is_finite()),
+        ("infinite", |x, _| x.is_infinite()),
+        ("number", |x, _| !x.is_nan()),
+        ("notanumber", |x, _| x.is_nan()),
+        ("normal", |x, subnormal| x.is_finite() && x != 0.0 && !subnormal),
+        ("subnormal", |_, subnormal| subnormal),
+    ];
+    let property = form.choice(&properties);
+    let kind = float_kind(form)?;
+    let Some(property) = property.filter(|_| kind.kind == Kind::Float && kind.bits >= 32) else { return form.refuse() };
+    form.lanewise(Type::PREDICATE, &[kind], move |v| {
+        let subnormal = match kind.bits {
+            32 => f32::from_bits(v[0] as u32).is_subnormal(),
+            _ => f64::from_bits(v[0]).is_subnormal(),
+        };
+        u64::from(property(Format::of(kind).value(v[0]), subnormal))
+    })
+}

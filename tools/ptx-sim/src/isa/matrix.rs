@@ -1,0 +1,271 @@
+//! Matrix instructions of a warp (PTX ISA, "mma", "ldmatrix", "stmatrix").
+
+use super::memory::Address;
+use crate::decode::{Decode, Destination, Form, Slot, invalid};
+use crate::exec::{Context, Direction, Faults, Traffic, lanes};
+use crate::numeric::{Exact, Format, Rounding, canonical};
+use crate::parse::{Space, Type};
+
+/// Rows of an `mma` tile.
+const M: usize = 16;
+/// Columns of an `mma` tile.
+const N: usize = 8;
+/// Depth of the deepest `mma` tile.
+const DEEPEST: usize = 16;
+/// Rows of an 8×8 matrix of `ldmatrix`.
+const ROWS: usize = 8;
+/// Bytes of a row of an 8×8 matrix of `ldmatrix`.
+const ROW_BYTES: usize = 16;
+
+/// A decoded matrix instruction.
+pub(crate) enum Operation {
+    /// `d = a · b + c`.
+    Multiply(Multiply),
+    /// `ldmatrix`: one register for each matrix.
+    Load { address: Address, to: Vec<Destination>, transposed: bool },
+    /// `stmatrix`.
+    Store { address: Address, from: Vec<Slot>, transposed: bool },
+}
+
+/// `mma.sync.aligned.m16n8k{8,16}`.
+pub(crate) struct Multiply {
+    depth: usize,
+    /// Format of A and B.
+    input: Format,
+    /// Format of C.
+    addend: Format,
+    /// Format of D.
+    result: Format,
+    a: Vec<Slot>,
+    b: Vec<Slot>,
+    c: Vec<Slot>,
+    d: Vec<Destination>,
+}
+
+/// Decodes a matrix instruction; `None` when the opcode is none.
+pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
+    match form.opcode() {
+        "mma" => multiply(form).map(Some),
+        "ldmatrix" | "stmatrix" => load_or_store(form).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn multiply(form: &mut Form<'_>) -> Decode<Operation> {
+    let collective = form.flag("sync") && form.flag("aligned");
+    let depth = form.choice(&[("m16n8k8", 8), ("m16n8k16", 16)]);
+    let layout = form.flag("row") && form.flag("col");
+    let (Some(depth), true, true) = (depth, collective, layout) else { return form.refuse() };
+    let (d, a, b, c) = (form.kind()?, form.kind()?, form.kind()?, form.kind()?);
+    let is_supported = match a {
+        Type::F16 => [c, d].iter().all(|kind| matches!(*kind, Type::F16 | Type::F32)),
+        Type::BF16 => c == Type::F32 && d == Type::F32,
+        _ => false,
+    };
+    if a != b || !is_supported {
+        return form.refuse();
+    }
+    // Two halves share a register, f32 accumulators have one each.
+    let registers = |kind: Type| if kind == Type::F32 { (4, Type::F32) } else { (2, Type::B32) };
+    let ((d_count, d_register), (c_count, c_register)) = (registers(d), registers(c));
+    let d_registers = form.destination_vector(d_count, d_register)?;
+    let a_registers = form.source_vector(depth / 4, Type::B32)?;
+    let b_registers = form.source_vector(depth / 8, Type::B32)?;
+    let c_registers = form.source_vector(c_count, c_register)?;
+    Ok(Operation::Multiply(Multiply {
+        depth,
+        input: Format::of(a),
+        addend: Format::of(c),
+        result: Format::of(d),
+        a: a_registers,
+        b: b_registers,
+        c: c_registers,
+        d: d_registers,
+    }))
+}
+
+fn load_or_store(form: &mut Form<'_>) -> Decode<Operation> {
+    let shape = form.flag("sync") && form.flag("aligned") && form.flag("m8n8") && form.flag("b16");
+    let count = form.choice(&[("x1", 1), ("x2", 2), ("x4", 4)]);
+    let transposed = form.flag("trans");
+    let space = form.take(Space::parse);
+    let (Some(count), true, None | Some(Space::Shared)) = (count, shape, space) else { return form.refuse() };
+    if space.is_none() {
+        return form.refuse();
+    }
+    if form.opcode() == "ldmatrix" {
+        let to = form.destination_vector(count, Type::B32)?;
+        return Ok(Operation::Load { address: form.address(space)?, to, transposed });
+    }
+    let address = form.address(space)?;
+    let from = form.source_vector(count, Type::B32)?;
+    if from.is_empty() {
+        return invalid("stmatrix without registers");
+    }
+    Ok(Operation::Store { address, from, transposed })
+}
+
+impl Operation {
+    /// Executes it. Missing lanes were reported; they count as holding zeros.
+    pub fn execute(&self, context: &mut Context<'_>) {
+        match self {
+            Operation::Multiply(multiply) => multiply.execute(context),
+            Operation::Load { address, to, transposed } => load_matrices(context, *address, to, *transposed),
+            Operation::Store { address, from, transposed } => store_matrices(context, *address, from, *transposed),
+        }
+    }
+}
+
+/// Row and column of the `index`-th of the elements that `lane` holds of a 16-row tile, two neighbours to a register:
+/// first rows 0–7, then 8–15, then the next eight columns.
+fn element(lane: usize, index: usize) -> (usize, usize) {
+    let (register, half) = (index / 2, index % 2);
+    (lane / 4 + 8 * (register % 2), lane % 4 * 2 + half + 8 * (register / 2))
+}
+
+impl Multiply {
+    fn execute(&self, context: &mut Context<'_>) {
+        for slots in [&self.a, &self.b, &self.c] {
+            context.require(slots);
+        }
+        let (a, b) = (self.gather_a(context), self.gather_b(context));
+        let mut sums = self.gather_c(context);
+        for (row, sums) in a.iter().zip(&mut sums) {
+            for (a, b) in row[..self.depth].iter().zip(&b) {
+                for (sum, b) in sums.iter_mut().zip(b) {
+                    *sum += a * b;
+                }
+            }
+        }
+        self.scatter(context, &sums);
+        context.block.counters.mma += 1;
+        context.block.counters.mma_multiply_accumulates += (M * N * self.depth) as u64;
+    }
+
+    fn gather_a(&self, context: &Context<'_>) -> [[f64; DEEPEST]; M] {
+        let mut a = [[0.0; DEEPEST]; M];
+        for lane in lanes(context.active) {
+            for (register, slot) in self.a.iter().enumerate() {
+                let pair = context.value(*slot, lane);
+                for half in 0..2 {
+                    let (row, column) = element(lane, 2 * register + half);
+                    a[row][column] = self.input.value(pair >> (16 * half) & 0xffff);
+                }
+            }
+        }
+        a
+    }
+
+    fn gather_b(&self, context: &Context<'_>) -> [[f64; N]; DEEPEST] {
+        let mut b = [[0.0; N]; DEEPEST];
+        for lane in lanes(context.active) {
+            for (register, slot) in self.b.iter().enumerate() {
+                let pair = context.value(*slot, lane);
+                for half in 0..2 {
+                    let row = lane % 4 * 2 + half + 8 * register;
+                    b[row][lane / 4] = self.input.value(pair >> (16 * half) & 0xffff);
+                }
+            }
+        }
+        b
+    }
+
+    fn gather_c(&self, context: &Context<'_>) -> [[f64; N]; M] {
+        let mut c = [[0.0; N]; M];
+        let is_packed = self.addend == Format::F16;
+        for lane in lanes(context.active) {
+            for index in 0..4 {
+                let (row, column) = element(lane, index);
+                c[row][column] = match is_packed {
+                    true => self.addend.value(context.value(self.c[index / 2], lane) >> (16 * (index % 2)) & 0xffff),
+                    false => self.addend.value(context.value(self.c[index], lane)),
+                };
+            }
+        }
+        c
+    }
+
+    /// Each sum is rounded once.
+    fn scatter(&self, context: &mut Context<'_>, sums: &[[f64; N]; M]) {
+        let sum = |lane: usize, index: usize| {
+            let (row, column) = element(lane, index);
+            sums[row][column]
+        };
+        for lane in lanes(context.active) {
+            if self.result == Format::F32 {
+                for (index, destination) in self.d.iter().enumerate() {
+                    context.set(*destination, lane, u64::from(canonical(sum(lane, index) as f32)));
+                }
+                continue;
+            }
+            for (register, destination) in self.d.iter().enumerate() {
+                let half =
+                    |index: usize| Exact::from(sum(lane, 2 * register + index)).round(Format::F16, Rounding::Nearest);
+                context.set(*destination, lane, half(0) | half(1) << 16);
+            }
+        }
+    }
+}
+
+/// Which two bytes of which row of each matrix the halves of a lane's register are: (row, column) of both.
+fn halves(lane: usize, transposed: bool) -> [(usize, usize); 2] {
+    let (slow, fast) = (lane / 4, lane % 4 * 2);
+    match transposed {
+        false => [(slow, fast), (slow, fast + 1)],
+        true => [(fast, slow), (fast + 1, slow)],
+    }
+}
+
+/// The lanes whose addresses are those of the rows of `matrices` matrices.
+fn row_lanes(matrices: usize) -> u32 {
+    u32::MAX >> (32 - ROWS * matrices)
+}
+
+fn load_matrices(context: &mut Context<'_>, address: Address, to: &[Destination], transposed: bool) {
+    let addressing = context.active & row_lanes(to.len());
+    context.require_in(addressing, &[address.base]);
+    let mut rows = [[0; ROW_BYTES]; 32];
+    let mut faults = Faults::default();
+    let mut traffic = Traffic::new(ROW_BYTES);
+    for lane in lanes(addressing) {
+        let address = address.of(context, lane);
+        context.load(&mut faults, lane, Some(Space::Shared), address, &mut rows[lane]);
+        traffic.add(lane, Space::Shared, address);
+    }
+    traffic.count(Direction::Read, &mut context.block.counters);
+    context.report_faults(faults);
+    for lane in lanes(context.active) {
+        for (matrix, destination) in to.iter().enumerate() {
+            let half = |(row, column): (usize, usize)| {
+                let row: &[u8; ROW_BYTES] = &rows[matrix * ROWS + row];
+                u64::from(u16::from_le_bytes([row[2 * column], row[2 * column + 1]]))
+            };
+            let [low, high] = halves(lane, transposed);
+            context.set(*destination, lane, half(low) | half(high) << 16);
+        }
+    }
+}
+
+fn store_matrices(context: &mut Context<'_>, address: Address, from: &[Slot], transposed: bool) {
+    let addressing = context.active & row_lanes(from.len());
+    context.require_in(addressing, &[address.base]);
+    context.require(from);
+    let mut rows = [[0; ROW_BYTES]; 32];
+    for lane in lanes(context.active) {
+        for (matrix, slot) in from.iter().enumerate() {
+            let pair = context.value(*slot, lane) as u32;
+            for ((row, column), value) in halves(lane, transposed).into_iter().zip([pair as u16, (pair >> 16) as u16]) {
+                rows[matrix * ROWS + row][2 * column..2 * column + 2].copy_from_slice(&value.to_le_bytes());
+            }
+        }
+    }
+    let mut faults = Faults::default();
+    let mut traffic = Traffic::new(ROW_BYTES);
+    for lane in lanes(addressing) {
+        let address = address.of(context, lane);
+        context.store(&mut faults, lane, Some(Space::Shared), address, &rows[lane]);
+        traffic.add(lane, Space::Shared, address);
+    }
+    traffic.count(Direction::Write, &mut context.block.counters);
+    context.report_faults(faults);
+}

@@ -1,0 +1,184 @@
+//! Loads, stores and prefetches (PTX ISA, "ld", "ld.global.nc", "ldu", "st", "prefetch").
+
+use crate::decode::{Decode, Destination, Form, Slot};
+use crate::exec::{Context, Direction, Faults, Traffic, lanes};
+use crate::numeric::sign_extend;
+use crate::parse::{Space, Type};
+
+/// `[base + offset]`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Address {
+    pub base: Slot,
+    pub offset: i64,
+}
+
+impl Address {
+    /// The address a lane uses.
+    pub fn of(self, context: &Context<'_>, lane: usize) -> u64 {
+        context.value(self.base, lane).wrapping_add_signed(self.offset)
+    }
+}
+
+/// Bytes of the widest access (`.v8.b32`, `.v4.b64`).
+const WIDEST: usize = 32;
+
+/// A decoded load, store or prefetch.
+pub(crate) enum Operation {
+    /// `ld`.
+    Load { space: Option<Space>, address: Address, kind: Type, to: Vec<Destination> },
+    /// `st`.
+    Store { space: Option<Space>, address: Address, kind: Type, from: Vec<Slot> },
+    /// `prefetch`: has no effect on results.
+    Prefetch,
+}
+
+/// Modifiers that say how an access is ordered or cached, which does not change what it does here.
+const HINTS: &[&str] = &[
+    "weak",
+    "volatile",
+    "relaxed",
+    "acquire",
+    "release",
+    "mmio",
+    "cta",
+    "cluster",
+    "gpu",
+    "sys",
+    "nc",
+    "ca",
+    "cg",
+    "cs",
+    "lu",
+    "cv",
+    "wb",
+    "wt",
+    "L1::evict_normal",
+    "L1::evict_unchanged",
+    "L1::evict_first",
+    "L1::evict_last",
+    "L1::no_allocate",
+    "L2::evict_normal",
+    "L2::evict_first",
+    "L2::evict_last",
+    "L2::64B",
+    "L2::128B",
+    "L2::256B",
+];
+
+/// Takes all [`HINTS`].
+pub(super) fn take_hints(form: &mut Form<'_>) {
+    for hint in HINTS {
+        form.flag(hint);
+    }
+}
+
+/// Decodes a load, store or prefetch; `None` when the opcode is none.
+pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
+    match form.opcode() {
+        "ld" | "ldu" => load(form).map(Some),
+        "st" => store(form).map(Some),
+        "prefetch" | "prefetchu" => prefetch(form).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// Takes hints, the space, vector size and element type.
+fn shape(form: &mut Form<'_>) -> Decode<(Option<Space>, usize, Type)> {
+    take_hints(form);
+    let space = form.take(Space::parse);
+    let count = form.choice(&[("v2", 2), ("v4", 4), ("v8", 8)]).unwrap_or(1);
+    let kind = form.kind()?;
+    let is_value = kind.bits >= 8 && kind.bits <= 64 && kind.packed == 1;
+    if !is_value || count * kind.bytes() as usize > WIDEST {
+        return form.refuse();
+    }
+    Ok((space, count, kind))
+}
+
+fn load(form: &mut Form<'_>) -> Decode<Operation> {
+    let (space, count, kind) = shape(form)?;
+    let items = form.vector()?;
+    if items.len() != count {
+        return crate::decode::invalid(format!("`{}` loads {count} values, not {}", form.name(), items.len()));
+    }
+    let to = items.iter().map(|item| form.destination_of(item, kind, true)).collect::<Decode<_>>()?;
+    Ok(Operation::Load { space, address: form.address(space)?, kind, to })
+}
+
+fn store(form: &mut Form<'_>) -> Decode<Operation> {
+    let (space, count, kind) = shape(form)?;
+    if matches!(space, Some(Space::Parameter | Space::Constant)) {
+        return form.refuse();
+    }
+    let address = form.address(space)?;
+    let items = form.vector()?;
+    if items.len() != count {
+        return crate::decode::invalid(format!("`{}` stores {count} values, not {}", form.name(), items.len()));
+    }
+    let from = items.iter().map(|item| form.source_of(item, kind, true)).collect::<Decode<_>>()?;
+    Ok(Operation::Store { space, address, kind, from })
+}
+
+fn prefetch(form: &mut Form<'_>) -> Decode<Operation> {
+    take_hints(form);
+    let space = form.take(Space::parse);
+    if form.choice(&[("L1", ()), ("L2", ())]).is_none() {
+        return form.refuse();
+    }
+    form.address(space)?;
+    Ok(Operation::Prefetch)
+}
+
+impl Operation {
+    /// Executes it in the active lanes.
+    pub fn execute(&self, context: &mut Context<'_>) {
+        match self {
+            Operation::Load { space, address, kind, to } => execute_load(context, *space, *address, *kind, to),
+            Operation::Store { space, address, kind, from } => execute_store(context, *space, *address, *kind, from),
+            Operation::Prefetch => {}
+        }
+    }
+}
+
+fn execute_load(context: &mut Context<'_>, space: Option<Space>, address: Address, kind: Type, to: &[Destination]) {
+    context.require(&[address.base]);
+    let width = kind.bytes() as usize;
+    let bytes = width * to.len();
+    let mut faults = Faults::default();
+    let mut traffic = Traffic::new(bytes);
+    for lane in lanes(context.active) {
+        let mut data = [0; WIDEST];
+        let address = address.of(context, lane);
+        let place = context.load(&mut faults, lane, space, address, &mut data[..bytes]);
+        traffic.add(lane, place, address);
+        for (destination, value) in to.iter().zip(data.chunks_exact(width)) {
+            let mut word = [0; 8];
+            word[..width].copy_from_slice(value);
+            let value = u64::from_le_bytes(word);
+            let value = if kind.is_signed() { sign_extend(value, kind.bits) as u64 } else { value };
+            context.set(*destination, lane, value);
+        }
+    }
+    traffic.count(Direction::Read, &mut context.block.counters);
+    context.report_faults(faults);
+}
+
+fn execute_store(context: &mut Context<'_>, space: Option<Space>, address: Address, kind: Type, from: &[Slot]) {
+    context.require(&[address.base]);
+    context.require(from);
+    let width = kind.bytes() as usize;
+    let bytes = width * from.len();
+    let mut faults = Faults::default();
+    let mut traffic = Traffic::new(bytes);
+    for lane in lanes(context.active) {
+        let mut data = [0; WIDEST];
+        for (slot, value) in from.iter().zip(data.chunks_exact_mut(width)) {
+            value.copy_from_slice(&context.value(*slot, lane).to_le_bytes()[..width]);
+        }
+        let address = address.of(context, lane);
+        let place = context.store(&mut faults, lane, space, address, &data[..bytes]);
+        traffic.add(lane, place, address);
+    }
+    traffic.count(Direction::Write, &mut context.block.counters);
+    context.report_faults(faults);
+}

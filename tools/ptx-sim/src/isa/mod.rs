@@ -1,0 +1,180 @@
+//! The instructions. Each family has a file with its typed form, how it is decoded, and how it executes; a new
+//! instruction is added to its family's file, a new family here.
+
+mod async_copy;
+mod atomic;
+mod barrier;
+mod compare;
+mod control;
+mod convert;
+mod float;
+mod integer;
+mod lanewise;
+mod matrix;
+mod memory;
+mod moves;
+mod warp;
+
+pub(crate) use lanewise::Lanewise;
+pub(crate) use memory::Address;
+
+use crate::counters::Counters;
+use crate::decode::{Decode, Form, Slot};
+use crate::exec::{Context, Flow};
+
+/// A typed instruction.
+pub(crate) enum Operation {
+    /// Arithmetic, logic, conversion, comparison.
+    Lanewise(Lanewise),
+    /// An exponential; counted.
+    Exponential(Lanewise, u32),
+    /// `mov`.
+    Move(moves::Operation),
+    /// Loads and stores.
+    Memory(memory::Operation),
+    /// `atom`, `red`.
+    Atomic(atomic::Operation),
+    /// `cp.async`.
+    AsyncCopy(async_copy::Operation),
+    /// `mma`, `ldmatrix`, `stmatrix`.
+    Matrix(matrix::Operation),
+    /// `shfl`, `vote` and their relatives.
+    Warp(warp::Operation),
+    /// Barriers and fences.
+    Barrier(barrier::Operation),
+    /// Branches and ends.
+    Control(control::Operation),
+}
+
+/// Which lanes have to execute an instruction together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Collective {
+    /// Each lane for itself.
+    No,
+    /// All 32 (`.aligned`).
+    Warp,
+    /// All the warp has, at a barrier of the block.
+    Barrier,
+    /// Those in a mask.
+    Mask(Slot),
+}
+
+/// How an instruction is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    Integer,
+    Float,
+    Convert,
+    Compare,
+    Move,
+    Memory,
+    AsyncCopy,
+    Matrix,
+    Warp,
+    Barrier,
+    Control,
+}
+
+impl Class {
+    /// Counts one instruction.
+    pub fn count(self, counters: &mut Counters) {
+        *match self {
+            Class::Integer => &mut counters.integer_instructions,
+            Class::Float => &mut counters.float_instructions,
+            Class::Convert => &mut counters.convert_instructions,
+            Class::Compare => &mut counters.compare_instructions,
+            Class::Move => &mut counters.move_instructions,
+            Class::Memory => &mut counters.memory_instructions,
+            Class::AsyncCopy => &mut counters.async_copy_instructions,
+            Class::Matrix => &mut counters.matrix_instructions,
+            Class::Warp => &mut counters.warp_instructions,
+            Class::Barrier => &mut counters.barrier_instructions,
+            Class::Control => &mut counters.control_instructions,
+        } += 1;
+    }
+}
+
+/// Decodes an instruction: asks every family whether it is one of its own.
+pub(crate) fn decode(form: &mut Form<'_>) -> Decode<(Class, Operation)> {
+    let is_float = form.peek_kind().is_some_and(|kind| kind.is_float());
+    if is_float && let Some(lanewise) = float::decode(form)? {
+        let operation = match form.opcode() {
+            "ex2" => Operation::Exponential(lanewise, if form.name().ends_with("x2") { 2 } else { 1 }),
+            _ => Operation::Lanewise(lanewise),
+        };
+        return Ok((Class::Float, operation));
+    }
+    if !is_float && let Some(lanewise) = integer::decode(form)? {
+        return Ok((Class::Integer, Operation::Lanewise(lanewise)));
+    }
+    if let Some(lanewise) = convert::decode(form)? {
+        return Ok((Class::Convert, Operation::Lanewise(lanewise)));
+    }
+    if let Some(lanewise) = compare::decode(form)? {
+        return Ok((Class::Compare, Operation::Lanewise(lanewise)));
+    }
+    if let Some(operation) = moves::decode(form)? {
+        return Ok((Class::Move, Operation::Move(operation)));
+    }
+    if let Some(operation) = memory::decode(form)? {
+        return Ok((Class::Memory, Operation::Memory(operation)));
+    }
+    if let Some(operation) = atomic::decode(form)? {
+        return Ok((Class::Memory, Operation::Atomic(operation)));
+    }
+    if let Some(operation) = async_copy::decode(form)? {
+        return Ok((Class::AsyncCopy, Operation::AsyncCopy(operation)));
+    }
+    if let Some(operation) = matrix::decode(form)? {
+        return Ok((Class::Matrix, Operation::Matrix(operation)));
+    }
+    if let Some(operation) = warp::decode(form)? {
+        return Ok((Class::Warp, Operation::Warp(operation)));
+    }
+    if let Some(operation) = barrier::decode(form)? {
+        return Ok((Class::Barrier, Operation::Barrier(operation)));
+    }
+    if let Some(operation) = control::decode(form)? {
+        return Ok((Class::Control, Operation::Control(operation)));
+    }
+    form.refuse()
+}
+
+impl Operation {
+    /// Which lanes have to execute it together.
+    pub fn collective(&self) -> Collective {
+        match self {
+            Operation::Matrix(_) => Collective::Warp,
+            Operation::Warp(operation) => operation.collective(),
+            Operation::Barrier(operation) => operation.collective(),
+            _ => Collective::No,
+        }
+    }
+
+    /// Executes it in the active lanes, of which there is at least one.
+    pub fn execute(&self, context: &mut Context<'_>) -> Flow {
+        match self {
+            Operation::Lanewise(lanewise) => lanewise.execute(context),
+            Operation::Exponential(lanewise, elements) => {
+                context.block.counters.ex2 += u64::from(context.active.count_ones() * elements);
+                lanewise.execute(context);
+            }
+            Operation::Move(operation) => operation.execute(context),
+            Operation::Memory(operation) => operation.execute(context),
+            Operation::Atomic(operation) => operation.execute(context),
+            Operation::AsyncCopy(operation) => operation.execute(context),
+            Operation::Matrix(operation) => operation.execute(context),
+            Operation::Warp(operation) => operation.execute(context),
+            Operation::Barrier(operation) => return operation.execute(context),
+            Operation::Control(operation) => return operation.execute(context),
+        }
+        Flow::Next
+    }
+
+    /// Completes an instruction whose lanes waited at a barrier.
+    pub fn resume(&self, context: &mut Context<'_>) {
+        if let Operation::Barrier(operation) = self {
+            operation.resume(context);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Copies between registers, packing and unpacking (PTX ISA, "mov").
+//!
+//! A copy of a register that nothing wrote is not an error by itself: the copy counts as unwritten too, and its use is
+//! what gets reported. Compilers copy values that a later select or branch ignores.
+
+use crate::decode::{Decode, Destination, Form, Slot, invalid};
+use crate::exec::{Context, lanes};
+use crate::parse::{Kind, Operand, Type};
+
+/// A decoded `mov`.
+pub(crate) enum Operation {
+    /// From one register to another.
+    Copy { from: Slot, to: Destination },
+    /// From parts to parts of the same total size.
+    Repack { from: Vec<Slot>, from_bits: u32, to: Vec<Destination>, to_bits: u32 },
+    /// A counter that runs while the kernel does.
+    Clock { to: Destination, shift: u32 },
+}
+
+/// Decodes a `mov`; `None` when the opcode is another.
+pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
+    if form.opcode() != "mov" {
+        return Ok(None);
+    }
+    let kind = form.kind()?;
+    let to_operand = form.operand()?;
+    if let Some(Operand::Name(name)) = form.peek_operand()
+        && let Some(shift) = clock(name)
+    {
+        form.operand()?;
+        let to = form.destination_of(to_operand, kind, false)?;
+        return Ok(Some(Operation::Clock { to, shift }));
+    }
+    let from_operand = form.operand()?;
+    if let (Operand::Name(_), Operand::Name(_) | Operand::Offset { .. }) = (to_operand, from_operand)
+        && kind.bits <= 64
+    {
+        let to = form.destination_of(to_operand, kind, false)?;
+        return Ok(Some(Operation::Copy { from: form.source_of(from_operand, kind, false)?, to }));
+    }
+    let (from_items, to_items) = (items(from_operand), items(to_operand));
+    let (from_kind, to_kind) = (part(form, kind, from_items.len())?, part(form, kind, to_items.len())?);
+    let from = from_items.iter().map(|item| form.source_of(item, from_kind, false)).collect::<Decode<_>>()?;
+    let to = to_items.iter().map(|item| form.destination_of(item, to_kind, false)).collect::<Decode<_>>()?;
+    Ok(Some(Operation::Repack { from, from_bits: from_kind.bits, to, to_bits: to_kind.bits }))
+}
+
+/// How far a clock register's value is shifted right.
+fn clock(name: &str) -> Option<u32> {
+    match name {
+        "%clock" | "%clock64" | "%globaltimer" | "%globaltimer_lo" => Some(0),
+        "%clock_hi" | "%globaltimer_hi" => Some(32),
+        _ => None,
+    }
+}
+
+fn items(operand: &Operand) -> &[Operand] {
+    match operand {
+        Operand::Vector(items) => items,
+        single => std::slice::from_ref(single),
+    }
+}
+
+/// The type of each of `count` equal parts of `kind`.
+fn part(form: &Form<'_>, kind: Type, count: usize) -> Decode<Type> {
+    match count {
+        1 => Ok(kind),
+        2 | 4 if kind.kind == Kind::Bits && kind.bits / count as u32 >= 8 => {
+            Ok(Type { bits: kind.bits / count as u32, ..kind })
+        }
+        _ => invalid(format!("`{}` cannot have a vector of {count}", form.name())),
+    }
+}
+
+impl Operation {
+    /// Executes it in the active lanes.
+    pub fn execute(&self, context: &mut Context<'_>) {
+        match self {
+            Operation::Copy { from, to } => copy(context, *from, *to),
+            Operation::Repack { from, from_bits, to, to_bits } => repack(context, (from, *from_bits), (to, *to_bits)),
+            Operation::Clock { to, shift } => {
+                let now = context.warp.steps >> shift;
+                lanes(context.active).for_each(|lane| context.set(*to, lane, now));
+            }
+        }
+    }
+}
+
+fn copy(context: &mut Context<'_>, from: Slot, to: Destination) {
+    let active = context.active;
+    let registers = &mut context.warp.registers;
+    for lane in lanes(active) {
+        registers.values[to.slot as usize][lane] = registers.values[from as usize][lane] & to.mask;
+    }
+    let written = registers.initialised[from as usize];
+    let target = &mut registers.initialised[to.slot as usize];
+    *target = *target & !active | written & active;
+}
+
+fn repack(context: &mut Context<'_>, (from, from_bits): (&[Slot], u32), (to, to_bits): (&[Destination], u32)) {
+    let active = context.active;
+    let registers = &mut context.warp.registers;
+    for lane in lanes(active) {
+        let parts = from.iter().zip((0..).step_by(from_bits as usize));
+        let whole = parts.fold(0_u128, |whole, (slot, shift)| {
+            let part = u128::from(registers.values[*slot as usize][lane]);
+            whole | part << shift
+        });
+        for (destination, shift) in to.iter().zip((0..).step_by(to_bits as usize)) {
+            let low = (whole >> shift) as u64 & (u64::MAX >> (64 - to_bits.min(64)));
+            registers.values[destination.slot as usize][lane] = low & destination.mask;
+        }
+    }
+    let written = from.iter().fold(u32::MAX, |written, slot| written & registers.initialised[*slot as usize]);
+    for destination in to {
+        let target = &mut registers.initialised[destination.slot as usize];
+        *target = *target & !active | written & active;
+    }
+}

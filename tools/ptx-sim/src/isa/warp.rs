@@ -1,0 +1,249 @@
+//! Exchange between the lanes of a warp (PTX ISA, "shfl.sync", "vote.sync", "match.sync", "redux.sync", "activemask",
+//! "elect.sync").
+
+use super::Collective;
+use crate::decode::{Decode, Destination, Form, Slot};
+use crate::exec::{Context, lanes, without_addresses};
+use crate::finding::FindingClass;
+use crate::numeric::integer;
+use crate::parse::Type;
+
+/// Which lane a shuffle reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Shuffle {
+    Up,
+    Down,
+    Butterfly,
+    Index,
+}
+
+/// What a vote asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Vote {
+    All,
+    Any,
+    Uniform,
+    Ballot,
+}
+
+/// A decoded instruction.
+pub(crate) enum Operation {
+    /// `shfl.sync`.
+    Shuffle {
+        mode: Shuffle,
+        value: Slot,
+        lane: Slot,
+        clamp: Slot,
+        mask: Slot,
+        to: Destination,
+        valid: Option<Destination>,
+    },
+    /// `vote.sync`.
+    Vote { mode: Vote, predicate: Slot, negated: bool, mask: Slot, to: Destination },
+    /// `match.sync`; with `all`, whether all values are the same.
+    Match { value: Slot, mask: Slot, all: bool, to: Destination, agrees: Option<Destination> },
+    /// `redux.sync`.
+    Reduce { combine: fn(u64, u64, Type) -> u64, kind: Type, value: Slot, mask: Slot, to: Destination },
+    /// `activemask`.
+    ActiveMask { to: Destination },
+    /// `elect.sync`.
+    Elect { mask: Slot, to: Destination, elected: Option<Destination> },
+}
+
+/// Decodes an exchange between lanes; `None` when the opcode is none.
+pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
+    let opcode = form.opcode();
+    if opcode == "activemask" {
+        return match form.kind()? {
+            Type::B32 => Ok(Some(Operation::ActiveMask { to: form.destination(Type::B32)? })),
+            _ => form.refuse(),
+        };
+    }
+    if !matches!(opcode, "shfl" | "vote" | "match" | "redux" | "elect") {
+        return Ok(None);
+    }
+    // Without .sync these are gone since sm_70.
+    if !form.flag("sync") {
+        return form.refuse();
+    }
+    let operation = match opcode {
+        "shfl" => shuffle(form)?,
+        "vote" => vote(form)?,
+        "match" => matching(form)?,
+        "redux" => reduce(form)?,
+        _ => {
+            let (to, elected) = form.destination_pair(Type::B32, Type::PREDICATE)?;
+            Operation::Elect { mask: form.source(Type::B32)?, to, elected }
+        }
+    };
+    Ok(Some(operation))
+}
+
+fn shuffle(form: &mut Form<'_>) -> Decode<Operation> {
+    let modes = [("up", Shuffle::Up), ("down", Shuffle::Down), ("bfly", Shuffle::Butterfly), ("idx", Shuffle::Index)];
+    let Some(mode) = form.choice(&modes) else { return form.refuse() };
+    let kind = form.kind()?;
+    if kind != Type::B32 {
+        return form.refuse();
+    }
+    let (to, valid) = form.destination_pair(kind, Type::PREDICATE)?;
+    let value = form.source(kind)?;
+    let (lane, clamp, mask) = (form.source(kind)?, form.source(kind)?, form.source(kind)?);
+    Ok(Operation::Shuffle { mode, value, lane, clamp, mask, to, valid })
+}
+
+fn vote(form: &mut Form<'_>) -> Decode<Operation> {
+    let modes = [("all", Vote::All), ("any", Vote::Any), ("uni", Vote::Uniform), ("ballot", Vote::Ballot)];
+    let Some(mode) = form.choice(&modes) else { return form.refuse() };
+    let kind = form.kind()?;
+    let wanted = if matches!(mode, Vote::Ballot) { Type::B32 } else { Type::PREDICATE };
+    if kind != wanted {
+        return form.refuse();
+    }
+    let to = form.destination(kind)?;
+    let (predicate, negated) = form.predicate()?;
+    Ok(Operation::Vote { mode, predicate, negated, mask: form.source(Type::B32)?, to })
+}
+
+fn matching(form: &mut Form<'_>) -> Decode<Operation> {
+    let Some(all) = form.choice(&[("all", true), ("any", false)]) else { return form.refuse() };
+    let kind = form.kind()?;
+    if kind != Type::B32 && kind != Type::B64 {
+        return form.refuse();
+    }
+    let (to, agrees) = form.destination_pair(Type::B32, Type::PREDICATE)?;
+    Ok(Operation::Match { value: form.source(kind)?, mask: form.source(Type::B32)?, all, to, agrees })
+}
+
+fn reduce(form: &mut Form<'_>) -> Decode<Operation> {
+    type Combine = fn(u64, u64, Type) -> u64;
+    let combinations: [(&str, Combine); 6] = [
+        ("add", |a, b, _| a.wrapping_add(b)),
+        ("min", |a, b, kind| integer(a, kind).min(integer(b, kind)) as u64),
+        ("max", |a, b, kind| integer(a, kind).max(integer(b, kind)) as u64),
+        ("and", |a, b, _| a & b),
+        ("or", |a, b, _| a | b),
+        ("xor", |a, b, _| a ^ b),
+    ];
+    let Some(combine) = form.choice(&combinations) else { return form.refuse() };
+    let kind = form.kind()?;
+    if !kind.is_integer() || kind.bits != 32 {
+        return form.refuse();
+    }
+    let to = form.destination(kind)?;
+    Ok(Operation::Reduce { combine, kind, value: form.source(kind)?, mask: form.source(Type::B32)?, to })
+}
+
+impl Operation {
+    /// The lanes named by its mask.
+    pub fn collective(&self) -> Collective {
+        match self {
+            Operation::Shuffle { mask, .. }
+            | Operation::Vote { mask, .. }
+            | Operation::Match { mask, .. }
+            | Operation::Reduce { mask, .. }
+            | Operation::Elect { mask, .. } => Collective::Mask(*mask),
+            Operation::ActiveMask { .. } => Collective::No,
+        }
+    }
+
+    /// Executes it in the active lanes.
+    pub fn execute(&self, context: &mut Context<'_>) {
+        let active = context.active;
+        match self {
+            Operation::Shuffle { mode, value, lane, clamp, to, valid, .. } => {
+                context.require(&[*value, *lane, *clamp]);
+                execute_shuffle(context, *mode, [*value, *lane, *clamp], *to, *valid);
+            }
+            Operation::Vote { mode, predicate, negated, to, .. } => {
+                context.require(&[*predicate]);
+                let holds = |lane: &usize| (context.value(*predicate, *lane) != 0) != *negated;
+                let ballot = lanes(active).filter(holds).fold(0_u32, |mask, lane| mask | 1 << lane);
+                let result = match mode {
+                    Vote::All => u32::from(ballot == active),
+                    Vote::Any => u32::from(ballot != 0),
+                    Vote::Uniform => u32::from(ballot == active || ballot == 0),
+                    Vote::Ballot => ballot,
+                };
+                lanes(active).for_each(|lane| context.set(*to, lane, u64::from(result)));
+            }
+            Operation::Match { value, all, to, agrees, .. } => {
+                context.require(&[*value]);
+                execute_match(context, *value, *all, *to, *agrees);
+            }
+            Operation::Reduce { combine, kind, value, to, .. } => {
+                context.require(&[*value]);
+                let values = lanes(active).map(|lane| context.value(*value, lane));
+                let result = values.reduce(|a, b| combine(a, b, *kind)).unwrap_or(0);
+                lanes(active).for_each(|lane| context.set(*to, lane, result));
+            }
+            Operation::ActiveMask { to } => lanes(active).for_each(|lane| context.set(*to, lane, u64::from(active))),
+            Operation::Elect { to, elected, .. } => {
+                let leader = active.trailing_zeros();
+                for lane in lanes(active) {
+                    context.set(*to, lane, u64::from(leader));
+                    if let Some(elected) = elected {
+                        context.set(*elected, lane, u64::from(lane as u32 == leader));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The lane a shuffle reads, or `None` when it is out of range and the lane keeps its own value.
+fn shuffle_source(mode: Shuffle, lane: u32, operand: u32, clamp: u32) -> Option<u32> {
+    let (operand, limit, segment) = (operand & 31, clamp & 31, clamp >> 8 & 31);
+    let last = lane & segment | limit & !segment;
+    let first = lane & segment;
+    match mode {
+        Shuffle::Up => lane.checked_sub(operand).filter(|source| *source >= last),
+        Shuffle::Down => Some(lane + operand).filter(|source| *source <= last),
+        Shuffle::Butterfly => Some(lane ^ operand).filter(|source| *source <= last),
+        Shuffle::Index => Some(first | operand & !segment & 31).filter(|source| *source <= last),
+    }
+}
+
+fn execute_shuffle(
+    context: &mut Context<'_>,
+    mode: Shuffle,
+    [value, operand, clamp]: [Slot; 3],
+    to: Destination,
+    valid: Option<Destination>,
+) {
+    let active = context.active;
+    let values: [u64; 32] = context.warp.registers.values[value as usize];
+    let mut reads_inactive = 0_u32;
+    for lane in lanes(active) {
+        let (operand, clamp) = (context.value(operand, lane) as u32, context.value(clamp, lane) as u32);
+        let source = shuffle_source(mode, lane as u32, operand, clamp);
+        let from = source.unwrap_or(lane as u32);
+        if active >> from & 1 == 0 {
+            reads_inactive |= 1 << lane;
+        }
+        context.set(to, lane, values[from as usize]);
+        if let Some(valid) = valid {
+            context.set(valid, lane, u64::from(source.is_some()));
+        }
+    }
+    if reads_inactive != 0 {
+        context.report(FindingClass::CollectiveLanesMissing, without_addresses(reads_inactive), || {
+            "shfl reads the value of a lane that does not take part".to_owned()
+        });
+    }
+}
+
+fn execute_match(context: &mut Context<'_>, value: Slot, all: bool, to: Destination, agrees: Option<Destination>) {
+    let active = context.active;
+    let values: [u64; 32] = context.warp.registers.values[value as usize];
+    for lane in lanes(active) {
+        let same = lanes(active).filter(|other| values[*other] == values[lane]);
+        let same = same.fold(0_u32, |mask, other| mask | 1 << other);
+        let agree = same == active;
+        let result = if all && !agree { 0 } else { same };
+        context.set(to, lane, u64::from(result));
+        if let Some(agrees) = agrees {
+            context.set(agrees, lane, u64::from(agree));
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Exact values and their rounding to the formats of PTX.
+
+use crate::parse::{Kind, Type};
+
+/// A rounding mode (PTX ISA, "Rounding Modifiers").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rounding {
+    /// `.rn`: to nearest, ties to even.
+    Nearest,
+    /// `.rna`: to nearest, ties away from zero.
+    NearestAway,
+    /// `.rz`: towards zero.
+    Zero,
+    /// `.rm`: towards −∞.
+    Down,
+    /// `.rp`: towards +∞.
+    Up,
+}
+
+/// A real number: `head` plus a rest too small to show in it, of which the sign is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Exact {
+    head: f64,
+    /// Sign of the rest; 0 when `head` is exact.
+    rest: f64,
+}
+
+impl From<f64> for Exact {
+    fn from(head: f64) -> Exact {
+        Exact { head, rest: 0.0 }
+    }
+}
+
+impl Exact {
+    /// `a + b` (Knuth's two-sum).
+    pub fn sum(a: f64, b: f64) -> Exact {
+        let head = a + b;
+        let b_part = head - a;
+        let rest = (a - (head - b_part)) + (b - b_part);
+        Exact { head, rest: if head.is_finite() { rest } else { 0.0 } }
+    }
+
+    /// `a / b` of numbers with at most 24 significant bits.
+    pub fn quotient(a: f64, b: f64) -> Exact {
+        let head = a / b;
+        let rest = f64::mul_add(-head, b, a) * b.signum();
+        Exact { head, rest: if head.is_finite() && b.is_finite() { rest } else { 0.0 } }
+    }
+
+    /// `√a` of a number with at most 24 significant bits.
+    pub fn square_root(a: f64) -> Exact {
+        let head = a.sqrt();
+        let rest = f64::mul_add(-head, head, a);
+        Exact { head, rest: if head.is_finite() { rest } else { 0.0 } }
+    }
+
+    /// An integer.
+    pub fn integer(value: i128) -> Exact {
+        let head = value as f64;
+        // Converting back is exact: every f64 of this size is an integer.
+        Exact { head, rest: (value - head as i128) as f64 }
+    }
+
+    /// The head made odd if it is not exact, so that rounding it again gives what rounding the number itself would.
+    fn to_odd(self) -> f64 {
+        let bits = self.head.to_bits();
+        if self.rest == 0.0 || bits & 1 == 1 || self.head == 0.0 {
+            return self.head;
+        }
+        let away_from_zero = (self.rest > 0.0) == (self.head > 0.0);
+        f64::from_bits(if away_from_zero { bits + 1 } else { bits - 1 })
+    }
+
+    /// Rounds to `format`; the bits. Overflow gives infinity or the largest finite number, as IEEE 754 says.
+    pub fn round(self, format: Format, rounding: Rounding) -> u64 {
+        let value = self.to_odd();
+        if value.is_nan() {
+            return format.nan();
+        }
+        let sign = u64::from(value.is_sign_negative()) << (format.exponent_bits + format.mantissa_bits);
+        if value.is_infinite() {
+            return sign | format.infinity();
+        }
+        if value == 0.0 {
+            return sign;
+        }
+        sign | format.round_magnitude(value.abs(), rounding, value < 0.0)
+    }
+}
+
+/// A binary floating-point format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Format {
+    exponent_bits: u32,
+    mantissa_bits: u32,
+}
+
+impl Format {
+    /// `.f16`.
+    pub const F16: Format = Format { exponent_bits: 5, mantissa_bits: 10 };
+    /// `.bf16`.
+    pub const BF16: Format = Format { exponent_bits: 8, mantissa_bits: 7 };
+    /// `.f32`.
+    pub const F32: Format = Format { exponent_bits: 8, mantissa_bits: 23 };
+    /// `.f64`.
+    pub const F64: Format = Format { exponent_bits: 11, mantissa_bits: 52 };
+
+    /// The format of one element of a floating-point type.
+    pub fn of(kind: Type) -> Format {
+        match (kind.kind, kind.element().bits) {
+            (Kind::Bfloat, _) => Format::BF16,
+            (_, 16) => Format::F16,
+            (_, 32) => Format::F32,
+            _ => Format::F64,
+        }
+    }
+
+    fn bias(self) -> i32 {
+        (1 << (self.exponent_bits - 1)) - 1
+    }
+
+    /// The bits of +∞.
+    pub fn infinity(self) -> u64 {
+        ((1 << self.exponent_bits) - 1) << self.mantissa_bits
+    }
+
+    /// The canonical NaN of PTX: `0x7fff`, `0x7fffffff`, and for `.f64` the default quiet NaN.
+    pub fn nan(self) -> u64 {
+        match self {
+            Format::F64 => 0x7ff8_0000_0000_0000,
+            _ => self.infinity() | ((1 << self.mantissa_bits) - 1),
+        }
+    }
+
+    /// Bits of the whole format.
+    pub fn bits(self) -> u32 {
+        1 + self.exponent_bits + self.mantissa_bits
+    }
+
+    /// The value of `bits`; every format fits an `f64`.
+    pub fn value(self, bits: u64) -> f64 {
+        match self {
+            Format::F32 => f64::from(f32::from_bits(bits as u32)),
+            Format::F64 => f64::from_bits(bits),
+            Format::BF16 => f64::from(f32::from_bits((bits as u32) << 16)),
+            _ => {
+                let mantissa = bits & ((1 << self.mantissa_bits) - 1);
+                let exponent = (bits >> self.mantissa_bits) & ((1 << self.exponent_bits) - 1);
+                let negative = bits >> (self.exponent_bits + self.mantissa_bits) & 1 != 0;
+                let magnitude = self.magnitude(exponent, mantissa);
+                if negative { -magnitude } else { magnitude }
+            }
+        }
+    }
+
+    fn magnitude(self, exponent: u64, mantissa: u64) -> f64 {
+        let scale = |power: i32| f64::from_bits(((power + 1023) as u64) << 52);
+        if exponent == (1 << self.exponent_bits) - 1 {
+            return if mantissa == 0 { f64::INFINITY } else { f64::NAN };
+        }
+        if exponent == 0 {
+            return mantissa as f64 * scale(1 - self.bias() - self.mantissa_bits as i32);
+        }
+        let significand = mantissa | 1 << self.mantissa_bits;
+        significand as f64 * scale(exponent as i32 - self.bias() - self.mantissa_bits as i32)
+    }
+
+    /// Rounds a positive finite number.
+    fn round_magnitude(self, value: f64, rounding: Rounding, negative: bool) -> u64 {
+        let bits = value.to_bits();
+        let (raw_exponent, fraction) = ((bits >> 52) as i32, bits & ((1 << 52) - 1));
+        let (mut exponent, significand) =
+            if raw_exponent == 0 { (-1022, fraction) } else { (raw_exponent - 1023, fraction | 1 << 52) };
+        let smallest = 1 - self.bias();
+        // Bits of the significand beyond the format's; more of them for subnormal results.
+        let mut dropped = 52 - self.mantissa_bits as i32;
+        if exponent < smallest {
+            dropped += smallest - exponent;
+            exponent = smallest;
+        }
+        let dropped = dropped.min(63) as u32;
+        let (mut kept, rest) = (significand >> dropped, significand & ((1 << dropped) - 1));
+        let half = if dropped == 0 { 0 } else { 1_u64 << (dropped - 1) };
+        let up = match rounding {
+            Rounding::Nearest => rest > half || rest == half && rest != 0 && kept & 1 == 1,
+            Rounding::NearestAway => rest != 0 && rest >= half,
+            Rounding::Zero => false,
+            Rounding::Down => rest != 0 && negative,
+            Rounding::Up => rest != 0 && !negative,
+        };
+        kept += u64::from(up);
+        // A carry out of the significand increases the exponent field by itself.
+        let normal = kept >> self.mantissa_bits != 0;
+        let field = if normal { (exponent + self.bias() - 1) as u64 } else { 0 };
+        let result = (field << self.mantissa_bits) + kept;
+        if result < self.infinity() {
+            return result;
+        }
+        let to_infinity = match rounding {
+            Rounding::Nearest | Rounding::NearestAway => true,
+            Rounding::Zero => false,
+            Rounding::Down => negative,
+            Rounding::Up => !negative,
+        };
+        if to_infinity { self.infinity() } else { self.infinity() - 1 }
+    }
+}
+
+/// `value` with a subnormal replaced by zero of its sign, as `.ftz` does.
+pub(crate) fn flush(value: f32) -> f32 {
+    if value.is_subnormal() { 0.0_f32.copysign(value) } else { value }
+}
+
+/// `value` with every NaN replaced by the canonical one.
+pub(crate) fn canonical(value: f32) -> u32 {
+    if value.is_nan() { Format::F32.nan() as u32 } else { value.to_bits() }
+}
+
+/// The low `bits` bits of `value` as a signed number.
+pub(crate) fn sign_extend(value: u64, bits: u32) -> i64 {
+    let unused = 64 - bits.min(64);
+    (value << unused) as i64 >> unused
+}
+
+/// The low `bits` bits of `value`.
+pub(crate) fn zero_extend(value: u64, bits: u32) -> u64 {
+    value & (u64::MAX >> (64 - bits.min(64)))
+}
+
+/// The value of an integer of type `kind`.
+pub(crate) fn integer(value: u64, kind: Type) -> i128 {
+    if kind.is_signed() { i128::from(sign_extend(value, kind.bits)) } else { i128::from(zero_extend(value, kind.bits)) }
+}

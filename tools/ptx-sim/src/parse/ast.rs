@@ -1,0 +1,153 @@
+//! What a PTX text says, before anything is known about what its instructions mean.
+
+use super::types::{Space, Type};
+
+/// A place in the text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Position {
+    /// From 1.
+    pub line: u32,
+    /// From 1.
+    pub column: u32,
+}
+
+/// A `.loc`: where the following instructions come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Location {
+    /// Number of a `.file`.
+    pub file: u32,
+    /// From 1.
+    pub line: u32,
+    /// From 1, or 0.
+    pub column: u32,
+    /// Index of the location of the call it was inlined at.
+    pub inlined_at: Option<u32>,
+}
+
+/// A variable of a module, an entry or a parameter list.
+#[derive(Clone, Debug)]
+pub(crate) struct Variable {
+    pub name: String,
+    pub space: Space,
+    pub position: Position,
+    /// Bytes.
+    pub alignment: u64,
+    /// Size in bytes; `None` for `name[]`, whose size the launch decides.
+    pub bytes: Option<u64>,
+    /// Element type of the initialiser.
+    pub element: Type,
+    pub initialiser: Vec<Initialiser>,
+}
+
+/// One element of an initialiser.
+#[derive(Clone, Debug)]
+pub(crate) enum Initialiser {
+    /// A number, as bits of the element type.
+    Bits(u64),
+    /// The address of a variable plus an offset; whether it is a generic address.
+    Address { name: String, offset: i64, position: Position },
+}
+
+/// A kernel.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub name: String,
+    pub parameters: Vec<Variable>,
+    /// `.maxntid`: the most threads in each dimension.
+    pub maximum_threads: Option<[u32; 3]>,
+    /// `.reqntid`: exactly the threads in each dimension.
+    pub required_threads: Option<[u32; 3]>,
+    pub body: Vec<Statement>,
+}
+
+/// A statement of a body, in order; blocks are marked by their ends.
+#[derive(Clone, Debug)]
+pub(crate) enum Statement {
+    /// `.reg`.
+    Registers { kind: Type, names: Vec<RegisterNames> },
+    /// A variable in `.shared`, `.local` … space.
+    Variable(Variable),
+    /// `name:`.
+    Label { name: String, position: Position },
+    /// An instruction.
+    Instruction(Instruction),
+    /// `{`.
+    Open,
+    /// `}`.
+    Close,
+}
+
+/// One item of a `.reg` list.
+#[derive(Clone, Debug)]
+pub(crate) struct RegisterNames {
+    pub name: String,
+    /// `n` in `name<n>`: declares `name0` to `name(n-1)`.
+    pub count: Option<u32>,
+    pub position: Position,
+}
+
+/// An instruction.
+#[derive(Clone, Debug)]
+pub(crate) struct Instruction {
+    pub opcode: String,
+    /// Without their dots.
+    pub modifiers: Vec<String>,
+    pub operands: Vec<Operand>,
+    pub guard: Option<Guard>,
+    pub position: Position,
+    /// Index into the module's locations.
+    pub location: Option<u32>,
+}
+
+impl Instruction {
+    /// Opcode and modifiers as written.
+    pub fn name(&self) -> String {
+        let mut name = self.opcode.clone();
+        for modifier in &self.modifiers {
+            name.push('.');
+            name.push_str(modifier);
+        }
+        name
+    }
+}
+
+/// `@p` or `@!p`.
+#[derive(Clone, Debug)]
+pub(crate) struct Guard {
+    pub register: String,
+    pub negated: bool,
+}
+
+/// An operand.
+#[derive(Clone, Debug)]
+pub(crate) enum Operand {
+    /// A register, special register, variable or label.
+    Name(String),
+    /// `!name`.
+    Negated(String),
+    /// An integer literal.
+    Integer(u64),
+    /// A single-precision literal's bits.
+    Single(u32),
+    /// A double-precision literal's bits.
+    Double(u64),
+    /// `{a, b, …}`.
+    Vector(Vec<Operand>),
+    /// `[base + offset, coordinates…]`.
+    Address { base: Base, offset: i64, coordinates: Vec<Operand> },
+    /// `a|b`.
+    Pair(Box<Operand>, Box<Operand>),
+    /// `name + offset` outside brackets.
+    Offset { name: String, offset: i64 },
+    /// `(a, b, …)`.
+    List(Vec<Operand>),
+}
+
+/// Base of an address.
+#[derive(Clone, Debug)]
+pub(crate) enum Base {
+    /// A register or variable.
+    Name(String),
+    /// Nothing: the offset is the address.
+    None,
+}

@@ -1,0 +1,186 @@
+//! Text to a syntax tree. The tree is generic: it knows no instruction, so that a new one needs no change here.
+
+mod ast;
+mod body;
+mod directives;
+mod lexer;
+mod types;
+
+use std::collections::HashMap;
+
+pub(crate) use ast::{
+    Base, Entry, Guard, Initialiser, Instruction, Location, Operand, Position, RegisterNames, Statement, Variable,
+};
+pub(crate) use types::{Kind, Space, Type};
+
+use lexer::{Kind as TokenKind, Token};
+
+/// Why a text is not PTX.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}:{column}: {message}")]
+pub struct ParseError {
+    /// The file name given to [`Module::parse`](crate::Module::parse).
+    pub file: String,
+    /// Line, from 1.
+    pub line: u32,
+    /// Column, from 1.
+    pub column: u32,
+    /// What was found and what was expected.
+    pub message: String,
+}
+
+/// A whole PTX text.
+#[derive(Debug)]
+pub(crate) struct Syntax {
+    pub version: (u32, u32),
+    /// The first item of `.target`, as in `sm_80`.
+    pub target: String,
+    /// `.file` names by number.
+    pub files: HashMap<u32, String>,
+    pub locations: Vec<Location>,
+    pub variables: Vec<Variable>,
+    pub entries: Vec<Entry>,
+}
+
+impl Syntax {
+    /// Parses `text`.
+    pub fn parse(text: &str, file: &str) -> Result<Syntax, ParseError> {
+        let tokens = lexer::tokens(text, file)?;
+        let mut parser = Parser {
+            file,
+            tokens: &tokens,
+            next: 0,
+            syntax: Syntax {
+                version: (0, 0),
+                target: String::new(),
+                files: HashMap::new(),
+                locations: Vec::new(),
+                variables: Vec::new(),
+                entries: Vec::new(),
+            },
+            location: None,
+            known_locations: HashMap::new(),
+        };
+        parser.module()?;
+        Ok(parser.syntax)
+    }
+}
+
+/// A cursor over the tokens and what was read so far.
+struct Parser<'a> {
+    file: &'a str,
+    tokens: &'a [Token<'a>],
+    next: usize,
+    syntax: Syntax,
+    /// The `.loc` in force.
+    location: Option<u32>,
+    /// The latest location at each (file, line, column), which an `inlined_at` refers to.
+    known_locations: HashMap<(u32, u32, u32), u32>,
+}
+
+type Parse<T> = Result<T, ParseError>;
+
+impl<'a> Parser<'a> {
+    fn peek(&self) -> TokenKind<'a> {
+        self.tokens[self.next].kind
+    }
+
+    fn peek_second(&self) -> TokenKind<'a> {
+        self.tokens[(self.next + 1).min(self.tokens.len() - 1)].kind
+    }
+
+    fn position(&self) -> Position {
+        self.tokens[self.next].position
+    }
+
+    fn advance(&mut self) -> TokenKind<'a> {
+        let kind = self.peek();
+        // The end token is never passed.
+        self.next = (self.next + 1).min(self.tokens.len() - 1);
+        kind
+    }
+
+    fn error<T>(&self, position: Position, message: impl Into<String>) -> Parse<T> {
+        Err(ParseError {
+            file: self.file.to_owned(),
+            line: position.line,
+            column: position.column,
+            message: message.into(),
+        })
+    }
+
+    fn expected<T>(&self, what: &str) -> Parse<T> {
+        self.error(self.position(), format!("expected {what}, found {}", self.peek().describe()))
+    }
+
+    /// Consumes `symbol` if it comes next.
+    fn eat(&mut self, symbol: char) -> bool {
+        let found = self.peek() == TokenKind::Symbol(symbol);
+        if found {
+            self.advance();
+        }
+        found
+    }
+
+    fn expect(&mut self, symbol: char) -> Parse<()> {
+        if self.eat(symbol) { Ok(()) } else { self.expected(&format!("`{symbol}`")) }
+    }
+
+    fn word(&mut self, what: &str) -> Parse<&'a str> {
+        match self.peek() {
+            TokenKind::Word(word) => {
+                self.advance();
+                Ok(word)
+            }
+            _ => self.expected(what),
+        }
+    }
+
+    fn integer(&mut self, what: &str) -> Parse<u64> {
+        match self.peek() {
+            TokenKind::Integer(value) => {
+                self.advance();
+                Ok(value)
+            }
+            _ => self.expected(what),
+        }
+    }
+
+    fn small_integer(&mut self, what: &str) -> Parse<u32> {
+        let position = self.position();
+        let value = self.integer(what)?;
+        u32::try_from(value).or_else(|_| self.error(position, format!("{what} {value} is too large")))
+    }
+
+    /// Skips a balanced `{ … }`.
+    fn skip_braces(&mut self) -> Parse<()> {
+        let start = self.position();
+        self.expect('{')?;
+        let mut depth = 1;
+        while depth > 0 {
+            match self.advance() {
+                TokenKind::Symbol('{') => depth += 1,
+                TokenKind::Symbol('}') => depth -= 1,
+                TokenKind::End => return self.error(start, "a `{` that is never closed"),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Skips up to and including the next `;`.
+    fn skip_statement(&mut self) -> Parse<()> {
+        loop {
+            match self.peek() {
+                TokenKind::Symbol(';') => {
+                    self.advance();
+                    return Ok(());
+                }
+                TokenKind::End => return self.expected("`;`"),
+                _ => {
+                    self.advance();
+                }
+            }
+        }
+    }
+}
