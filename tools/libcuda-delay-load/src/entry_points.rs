@@ -1,6 +1,6 @@
 //! The functions that other code links to, and the table they jump through.
 
-use crate::functions::for_cust_raw_functions;
+use crate::functions::for_every_function;
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -86,7 +86,7 @@ const fn c_str(name: &str) -> &CStr {
     }
 }
 
-for_cust_raw_functions!(define_entry_points);
+for_every_function!(define_entry_points);
 
 /// Points every entry point at the address `find` knows for its name, or at a function that returns
 /// [`CUDA_ERROR_NOT_SUPPORTED`].

@@ -1,12 +1,11 @@
 //! What the table has a slot for.
 
-/// Expands `$define! { names }` with every function that cust_raw 0.11.3 declares.
-///
-/// All of them, not only those that are called today: the linker would report a missing one as an undefined reference in
-/// the middle of cust.
-macro_rules! for_cust_raw_functions {
+/// Expands `$define! { names }` with every function that has one.
+macro_rules! for_every_function {
     ($define:ident) => {
         $define! {
+            // What cust_raw 0.11.3 declares: all of it, not only what is called today, since the linker would report a
+            // missing one as an undefined reference in the middle of cust.
             cuArray3DCreate_v2
             cuArray3DGetDescriptor_v2
             cuArrayCreate_v2
@@ -360,8 +359,11 @@ macro_rules! for_cust_raw_functions {
             cuUserObjectRelease
             cuUserObjectRetain
             cuWaitExternalSemaphoresAsync
+
+            // What came later, as far as it is used.
+            cuFuncGetParamInfo
         }
     };
 }
 
-pub(crate) use for_cust_raw_functions;
+pub(crate) use for_every_function;

@@ -1,7 +1,7 @@
 //! What cust 0.3.2 lacks of the CUDA driver API (the functions and constants are those of `cuda.h`).
 //!
-//! A newer part of the API, such as `cuLaunchKernelEx` or `cuTensorMapEncodeTiled`, is declared in [`raw`], wrapped
-//! here, and listed in libcuda-delay-load beside the functions that cust_raw declares.
+//! A newer part of the API, such as `cuFuncGetParamInfo`, is declared in [`raw`], wrapped here, and listed in
+//! libcuda-delay-load behind the functions that cust_raw declares.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -16,8 +16,12 @@ use cust::function::Function;
 pub struct Code(pub c_uint);
 
 impl Code {
+    /// `CUDA_ERROR_INVALID_VALUE`.
+    pub const INVALID_VALUE: Self = Self(1);
     /// `CUDA_ERROR_NO_DEVICE`.
     pub const NO_DEVICE: Self = Self(100);
+    /// `CUDA_ERROR_NOT_SUPPORTED`, also for a function that the driver is too old to have.
+    pub const NOT_SUPPORTED: Self = Self(libcuda_delay_load::CUDA_ERROR_NOT_SUPPORTED);
 
     /// The driver's name of the code, as in `CUDA_ERROR_OUT_OF_MEMORY`.
     pub fn name(self) -> Cow<'static, str> {
@@ -96,6 +100,23 @@ pub fn allow_dynamic_shared(function: &Function, bytes: u32) -> Result<(), Code>
     unsafe { raw::cuFuncSetAttribute(function.to_raw().cast(), MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes) }.ok()
 }
 
+/// Sizes in bytes of the parameters of `function`, or `None` when the driver is older than CUDA 12.4 and cannot tell.
+pub fn parameter_sizes(function: &Function) -> Result<Option<Vec<usize>>, Code> {
+    let mut sizes = Vec::new();
+    loop {
+        let (mut offset, mut size) = (0, 0);
+        // SAFETY: the function belongs to a loaded module, and the results go to two live variables.
+        let found =
+            unsafe { raw::cuFuncGetParamInfo(function.to_raw().cast(), sizes.len(), &mut offset, &mut size) }.ok();
+        match found {
+            Ok(()) => sizes.push(size),
+            Err(Code::INVALID_VALUE) => return Ok(Some(sizes)),
+            Err(Code::NOT_SUPPORTED) => return Ok(None),
+            Err(code) => return Err(code),
+        }
+    }
+}
+
 /// Compiles PTX for the sake of what the driver's compiler writes about it: the code and the error log.
 pub fn jit_log(ptx: &CStr) -> (Result<(), Code>, String) {
     const ERROR_LOG_BUFFER: c_uint = 5;
@@ -137,6 +158,7 @@ mod raw {
             values: *mut *mut c_void,
         ) -> Code;
         pub fn cuModuleUnload(module: *mut c_void) -> Code;
+        pub fn cuFuncGetParamInfo(function: *mut c_void, index: usize, offset: *mut usize, size: *mut usize) -> Code;
         pub fn cuFuncSetAttribute(function: *mut c_void, attribute: c_int, value: c_int) -> Code;
     }
 }

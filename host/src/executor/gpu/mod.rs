@@ -3,6 +3,7 @@
 mod discovery;
 mod driver;
 mod failure;
+mod kernel;
 mod memory;
 mod timing;
 
@@ -10,8 +11,7 @@ mod timing;
 mod tests;
 
 use std::cell::OnceCell;
-use std::ffi::{CString, c_void};
-use std::ptr;
+use std::ffi::CString;
 
 use cust::context::{Context, CurrentContext};
 use cust::error::{CudaError, CudaResult};
@@ -22,6 +22,7 @@ use cust::stream::{Stream, StreamFlags};
 
 use self::driver::Code;
 use self::failure::{Doing, Fault, cuda_error};
+use self::kernel::{Argument, Kernel};
 use self::memory::{Allocation, mebibytes};
 use super::{Buffer, Device, Execution, Executor, GuardDamage, PtxModule};
 use crate::error::{Error, Result};
@@ -52,16 +53,6 @@ pub struct KernelResources {
     pub registers: u32,
     /// Local memory of a thread in bytes: spilled registers and arrays; 0 for a kernel that is as fast as it should be.
     pub local_bytes: u32,
-}
-
-/// A launch in the driver's terms; grid and block have one dimension.
-struct Kernel<'a> {
-    entry: &'a str,
-    blocks: u32,
-    threads: u32,
-    dynamic_shared_bytes: u32,
-    /// Pointers to the arguments, as `cuLaunchKernel` wants them.
-    arguments: &'a [*mut c_void],
 }
 
 impl GpuExecutor {
@@ -143,15 +134,13 @@ impl GpuExecutor {
 
     /// The entry of `kernel`, allowed the shared memory that it is to be launched with.
     fn prepare(&self, kernel: &Kernel) -> Result<Function<'_>> {
+        let function = self.function(kernel.entry)?;
+        kernel.check_arguments(&function)?;
         let Kernel { entry, dynamic_shared_bytes: bytes, .. } = kernel;
-        let function = self.function(entry)?;
         driver::allow_dynamic_shared(&function, *bytes).map_err(|code| {
+            let action = format!("giving the blocks of {entry} {bytes} bytes of dynamic shared memory");
             let limit = self.device.shared_bytes_per_block;
-            cuda_error(
-                format!("giving the blocks of {entry} {bytes} bytes of dynamic shared memory"),
-                code,
-                &format!("; {} allows {limit} bytes", self.device.name),
-            )
+            self.failed(action, code, &format!("; {} allows {limit} bytes", self.device.name))
         })?;
         Ok(function)
     }
@@ -159,7 +148,7 @@ impl GpuExecutor {
     /// Runs `kernel` and waits for it.
     ///
     /// # Safety
-    /// The arguments must be as many and as large as the entry's parameters.
+    /// As for [`Kernel::submit`], unless the driver knows the parameters' sizes: then other arguments are an error.
     unsafe fn run(&self, kernel: &Kernel) -> Result<()> {
         self.enter()?;
         let function = self.prepare(kernel)?;
@@ -262,14 +251,14 @@ impl Executor for GpuExecutor {
     }
 
     fn launch(&mut self, launch: &Launch) -> Result<Execution> {
-        let arguments = [ptr::from_ref(launch.args()).cast_mut().cast()];
+        let arguments = [Argument::of(launch.args())];
         // SAFETY: a planned launch is one of an entry that takes exactly a `ForwardArgs`.
         unsafe { self.run(&Kernel::of(launch, &arguments)) }?;
         Ok(Execution::default())
     }
 
     fn time(&mut self, launch: &Launch, samples: usize) -> Result<Option<Vec<f64>>> {
-        let arguments = [ptr::from_ref(launch.args()).cast_mut().cast()];
+        let arguments = [Argument::of(launch.args())];
         // SAFETY: a planned launch is one of an entry that takes exactly a `ForwardArgs`.
         unsafe { self.measure(&Kernel::of(launch, &arguments), samples) }.map(Some)
     }
@@ -286,31 +275,5 @@ impl Drop for GpuExecutor {
     fn drop(&mut self) {
         // The fields release what they hold in the context of the thread; on a lost context nothing can be released.
         let _ = CurrentContext::set_current(&self.context);
-    }
-}
-
-impl<'a> Kernel<'a> {
-    fn of(launch: &'a Launch, arguments: &'a [*mut c_void]) -> Self {
-        Self {
-            entry: launch.entry(),
-            blocks: launch.blocks(),
-            threads: launch.threads(),
-            dynamic_shared_bytes: launch.dynamic_shared_bytes(),
-            arguments,
-        }
-    }
-
-    /// Puts the launch on `stream`.
-    ///
-    /// # Safety
-    /// The arguments must be as many and as large as the parameters of `function`.
-    unsafe fn submit(&self, function: &Function, stream: &Stream) -> CudaResult<()> {
-        // SAFETY: the caller's promise; this is what cust's `launch!` expands to.
-        unsafe { stream.launch(function, self.blocks, self.threads, self.dynamic_shared_bytes, self.arguments) }
-    }
-
-    /// The action for messages.
-    fn running(&self) -> String {
-        format!("running {} with {} blocks of {} threads", self.entry, self.blocks, self.threads)
     }
 }

@@ -221,6 +221,14 @@ Code cuFuncGetAttribute(int *value, int attribute, void *function) {
     return state();
 }
 
+Code cuFuncGetParamInfo(void *function, size_t index, size_t *offset, size_t *size) {
+    (void)function;
+    if (index > 1) return INVALID_VALUE;
+    *offset = 8 * index;
+    *size = index ? sizeof(uint32_t) : sizeof(uint64_t);
+    return state();
+}
+
 Code cuFuncSetAttribute(struct Function *function, int attribute, int value) {
     if (attribute != 8 || value > SHARED_LIMIT) return INVALID_VALUE;
     function->dynamic_shared_bytes = (uint32_t)value;
