@@ -97,17 +97,32 @@ pub fn write<T: Serialize + AutoSerialize + Copy>(path: &Path, dimensions: &[u64
     .map_err(|source| Error::File { path: path.to_owned(), source })
 }
 
-/// Writes through a temporary file in the same folder, which takes the place of `path` when it is complete.
-fn write_atomically(path: &Path, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> std::io::Result<()> {
-    let folder = match path.parent() {
+/// Requires that the folder of `path` exists, to be asked before long work whose result goes there.
+///
+/// # Errors
+/// [`Error::Invalid`] when it does not.
+pub fn check_folder(path: &Path) -> Result<()> {
+    let folder = folder_of(path);
+    match folder.is_dir() {
+        true => Ok(()),
+        false => Err(Error::Invalid(format!("{}: there is no folder {}", path.display(), folder.display()))),
+    }
+}
+
+fn folder_of(path: &Path) -> PathBuf {
+    match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
         _ => PathBuf::from("."),
-    };
+    }
+}
+
+/// Writes through a temporary file in the same folder, which takes the place of `path` when it is complete.
+fn write_atomically(path: &Path, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> std::io::Result<()> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".fa512-").suffix(".npy.part");
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666)); // less the umask, as for any new file
-    let mut buffered = std::io::BufWriter::new(builder.tempfile_in(folder)?);
+    let mut buffered = std::io::BufWriter::new(builder.tempfile_in(folder_of(path))?);
     fill(&mut buffered)?;
     let file = buffered.into_inner().map_err(std::io::IntoInnerError::into_error)?;
     file.as_file().sync_all()?;

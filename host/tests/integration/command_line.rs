@@ -1,0 +1,247 @@
+//! The fa512 program as a user meets it: what it prints, where, and its exit codes.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use fa512::inputs::{Distribution, Inputs};
+use fa512::npy::{self, Accept};
+use fa512::problem::{Layout, Problem, Shape};
+use half::f16;
+use kernel_gpu::config::Mask;
+use kernel_gpu::manifest::{FILE_NAME, Manifest};
+use sha2::{Digest, Sha256};
+
+use crate::support;
+
+const SHAPE: Shape = Shape { batch: 2, heads: 3, sequence: 20 };
+
+fn fa512(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fa512"));
+    command.env("FA512_PTX_DIR", support::ptx_path()).args(arguments);
+    command
+}
+
+/// `fa512 run` in the simulator on a small problem.
+fn small_run(arguments: &[&str]) -> Command {
+    let mut command = fa512(&["run", "--device", "sim"]);
+    command.args(arguments);
+    command
+}
+
+const SMALL: [&str; 6] = ["--batch", "1", "--heads", "2", "--seq", "33"];
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("the program writes UTF-8")
+}
+
+#[track_caller]
+fn output(command: &mut Command, exit_code: i32) -> Output {
+    let output = command.output().expect("the program starts");
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(exit_code), "{command:?}\n{stdout}\n{stderr}");
+    output
+}
+
+/// What a command that cannot be carried out says.
+#[track_caller]
+fn refusal(command: &mut Command) -> String {
+    let output = output(command, 2);
+    assert!(output.stdout.is_empty(), "a refusal belongs on standard error: {}", text(&output.stdout));
+    text(&output.stderr)
+}
+
+#[test]
+fn run_prints_what_was_checked() {
+    let output = output(small_run(&SMALL).args(["--causal", "--seed", "3"]), 0);
+    let table = text(&output.stdout);
+    for expected in ["ptx-sim", "asked for", "fa512_sm80_any_causal", "B=1 H=2 S=33", "seed 3", "no findings", "PASS"] {
+        assert!(table.contains(expected), "{expected} is missing:\n{table}");
+    }
+    assert!(!table.contains('\u{1b}'), "colours belong on a terminal only");
+    assert_eq!(text(&output.stderr), "");
+}
+
+#[test]
+fn run_prints_one_json_document() {
+    let output = output(small_run(&SMALL).args(["--json", "--layout", "bshd"]), 0);
+    let record: serde_json::Value = serde_json::from_slice(&output.stdout).expect("standard output is JSON");
+    assert_eq!(record["passed"], true);
+    assert_eq!(record["problem"]["sequence"], 33);
+    assert_eq!(record["problem"]["layout"], "bshd");
+    assert_eq!(record["device"]["kind"], "simulator");
+    assert_eq!(record["check"]["output"]["wrong"], 0);
+    assert_eq!(record["check"]["lse"]["elements"], 2 * 33);
+    assert_eq!(record["timing"], serde_json::Value::Null, "simulated time means nothing");
+}
+
+#[test]
+fn a_kernel_that_computes_something_else_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = support::ptx();
+    let mut manifest: Manifest = source.manifest().clone();
+    for module in &mut manifest.modules {
+        let ptx = std::fs::read_to_string(source.path().join(&module.file)).unwrap();
+        let wrong = ptx.replace("rcp.approx.ftz.f32", "sqrt.approx.ftz.f32");
+        assert_ne!(ptx, wrong, "the kernels divide by the sum of weights with rcp.approx.ftz.f32");
+        module.sha256 = Sha256::digest(&wrong).iter().map(|byte| format!("{byte:02x}")).collect();
+        std::fs::write(folder.path().join(&module.file), wrong).unwrap();
+    }
+    std::fs::write(folder.path().join(FILE_NAME), serde_json::to_string(&manifest).unwrap()).unwrap();
+    let out = folder.path().join("o.npy");
+    let mut command = small_run(&SMALL);
+    let output = output(command.arg("--ptx").arg(folder.path()).arg("--out").arg(&out), 1);
+    let table = text(&output.stdout);
+    assert!(table.contains("FAIL") && table.contains("elements are wrong"), "{table}");
+    assert!(text(&output.stderr).contains("not written, since a check failed"));
+    assert!(!out.exists(), "a wrong result was written");
+}
+
+#[test]
+fn unacceptable_problems_are_refused() {
+    let refused = |arguments: &[&str]| refusal(&mut small_run(arguments));
+    assert!(refused(&["--seq", "0"]).contains("sequence is 0; it must be at least 1"));
+    assert!(refused(&["--scale", "-0.125"]).contains("negate Q and pass 0.125"));
+    assert!(refused(&["--scale", "nan"]).contains("scale is NaN"));
+    assert!(refused(&["--batch", "4000000000", "--heads", "4000000000"]).contains("host memory"));
+    assert!(refused(&["--arch", "75"]).contains("does not know sm_75, only 80"));
+    assert!(refused(&["--seq", "many"]).contains("--seq"));
+}
+
+#[test]
+fn variants_can_be_asked_for_by_name() {
+    let table = |arguments| text(&output(&mut small_run(arguments), 0).stdout);
+    assert!(table(&["--seq", "64", "--variant", "fa512_sm80_any_full_64x64"]).contains("asked for by name"));
+    let refused = |arguments: &[&str]| refusal(&mut small_run(arguments));
+    let unknown = refused(&["--variant", "fastest"]);
+    assert!(unknown.contains("no variant fastest; there are: fa512_sm80_"), "{unknown}");
+    let wrong_mask = refused(&["--variant", "fa512_sm80_any_causal_64x64"]);
+    assert!(wrong_mask.contains("does not accept a Full mask, only Causal"), "{wrong_mask}");
+}
+
+#[test]
+fn a_demanded_gpu_that_is_not_there_is_an_error() {
+    let mut command = fa512(&["run", "--device", "gpu", "--seq", "8"]);
+    let message = refusal(command.env("CUDA_VISIBLE_DEVICES", ""));
+    assert!(message.contains("GPU"), "{message}");
+}
+
+#[test]
+fn auto_takes_the_simulator_where_there_is_no_gpu_and_says_why() {
+    let mut command = fa512(&["run", "--device", "auto", "--seq", "8"]);
+    let table = text(&output(command.env("CUDA_VISIBLE_DEVICES", ""), 0).stdout);
+    assert!(table.contains("ptx-sim") && table.contains("no GPU"), "{table}");
+}
+
+#[test]
+fn missing_ptx_says_how_to_make_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let message = refusal(small_run(&SMALL).env("FA512_PTX_DIR", folder.path()));
+    assert!(message.contains("cargo xtask ptx"), "{message}");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let mut command = small_run(&SMALL);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
+}
+
+/// Files of Q, K and V, and the arguments that name them.
+struct Files {
+    folder: tempfile::TempDir,
+    inputs: Inputs,
+}
+
+impl Files {
+    fn new(layout: Layout) -> Self {
+        let problem = Problem::new(SHAPE, Mask::Full, layout).unwrap();
+        let inputs = Inputs::generate(problem, Distribution::Normal, 11).unwrap();
+        let files = Self { folder: tempfile::tempdir().unwrap(), inputs };
+        for (name, operand) in ["q.npy", "k.npy", "v.npy"].into_iter().zip(files.inputs.operands()) {
+            npy::write(&files.path(name), &layout.dimensions(SHAPE), &operand.storage).unwrap();
+        }
+        files
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = small_run(&[]);
+        for (option, name) in [("--q", "q.npy"), ("--k", "k.npy"), ("--v", "v.npy")] {
+            command.arg(option).arg(self.path(name));
+        }
+        command
+    }
+}
+
+fn read(path: &Path, layout: Layout) -> npy::Array {
+    npy::read(path, layout, Accept::F16).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn tensors_come_from_files_and_go_to_files() {
+    for (layout, name) in [(Layout::Bhsd, "bhsd"), (Layout::Bshd, "bshd")] {
+        let files = Files::new(layout);
+        let (out, lse) = (files.path("o.npy"), files.path("lse.npy"));
+        let mut command = files.command();
+        command.args(["--layout", name]).arg("--out").arg(&out).arg("--lse").arg(&lse);
+        output(&mut command, 0);
+        let written = read(&out, layout);
+        assert_eq!(written.shape, SHAPE);
+        let reference = fa512::reference::Reference::compute(&files.inputs, |_| ());
+        let strides = layout.strides(SHAPE).unwrap();
+        let last = fa512::inputs::row_of(&written.elements, strides, 1, 2, 19)[63];
+        let expected = reference.elements.last().unwrap()[63].value;
+        assert!((last.to_f64() - expected).abs() < 2e-3, "{layout:?}: {last} is not {expected}");
+        let lse = npyz::NpyFile::new(std::fs::File::open(&lse).unwrap()).unwrap();
+        assert_eq!(lse.shape(), [2, 3, 20]);
+        assert_eq!(lse.into_vec::<f32>().unwrap().len(), 2 * 3 * 20);
+    }
+}
+
+#[test]
+fn files_of_another_shape_or_type_are_refused() {
+    let files = Files::new(Layout::Bhsd);
+    let other = Shape { sequence: 21, ..SHAPE };
+    let zeros = |elements: u64| vec![f16::ZERO; elements as usize];
+    npy::write(&files.path("k.npy"), &Layout::Bhsd.dimensions(other), &zeros(2 * 3 * 21 * 64)).unwrap();
+    let message = refusal(&mut files.command());
+    assert!(message.contains("k.npy: has") && message.contains("must have the same shape"), "{message}");
+
+    npy::write(&files.path("k.npy"), &Layout::Bhsd.dimensions(SHAPE), &[0.0f32; 2 * 3 * 20 * 64]).unwrap();
+    let message = refusal(&mut files.command());
+    assert!(message.contains("k.npy: holds f32") && message.contains("--allow-f32"), "{message}");
+    output(files.command().arg("--allow-f32"), 0);
+}
+
+#[test]
+fn the_three_input_files_come_together() {
+    let message = refusal(&mut small_run(&["--q", "q.npy"]));
+    assert!(message.contains("--k") && message.contains("--v"), "{message}");
+    let message = refusal(&mut small_run(&["--q", "q", "--k", "k", "--v", "v", "--seq", "8"]));
+    assert!(message.contains("cannot be used with"), "{message}");
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_named() {
+    let mut command = small_run(&SMALL);
+    let message = text(&output(command.args(["--out", "no/such/folder/o.npy"]), 2).stderr);
+    assert!(message.contains("no/such/folder/o.npy"), "{message}");
+}
+
+#[test]
+fn doctor_lists_what_is_there_and_what_is_missing() {
+    let table = text(&output(&mut fa512(&["doctor"]), 0).stdout);
+    for expected in ["PTX", "simulator", "GPU", "ncu", "compute-sanitizer", "torch", "works here"] {
+        assert!(table.contains(expected), "{expected} is missing:\n{table}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let output = output(fa512(&["doctor", "--json"]).env("FA512_PTX_DIR", folder.path()), 2);
+    let diagnosis: serde_json::Value = serde_json::from_slice(&output.stdout).expect("standard output is JSON");
+    assert_eq!(diagnosis["ready"], false);
+    assert_eq!(diagnosis["components"][0]["state"], "missing");
+}

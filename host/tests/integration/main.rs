@@ -1,0 +1,5 @@
+//! The library and the program with the PTX of this build.
+
+mod command_line;
+mod kernels;
+mod support;
