@@ -58,17 +58,19 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Lanewise>> {
     Ok(Some(lanewise))
 }
 
+/// `.and`, `.or`, `.xor` with a predicate.
+type Combine = fn(bool, bool) -> bool;
+
 /// The comparison, its combination with a predicate, and flushing, as a function of two operands.
 struct Test {
     comparison: Comparison,
-    combine: Option<fn(bool, bool) -> bool>,
+    combine: Option<Combine>,
     flush: bool,
 }
 
 fn test(form: &mut Form<'_>) -> Decode<Test> {
     let Some(comparison) = form.take(Comparison::parse) else { return form.refuse() };
-    let combinations: [(&str, fn(bool, bool) -> bool); 3] =
-        [("and", |a, b| a && b), ("or", |a, b| a || b), ("xor", |a, b| a != b)];
+    let combinations: [(&str, Combine); 3] = [("and", |a, b| a && b), ("or", |a, b| a || b), ("xor", |a, b| a != b)];
     Ok(Test { comparison, combine: form.choice(&combinations), flush: form.flag("ftz") })
 }
 

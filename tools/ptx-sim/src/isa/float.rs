@@ -68,7 +68,7 @@ impl Treatment {
             // −0 becomes +0.
             return Exact::from(clamped + 0.0).round(self.format, Rounding::Nearest);
         }
-        if self.relu && !value.is_nan() && (value < 0.0 || value == 0.0) {
+        if self.relu && value <= 0.0 {
             return 0;
         }
         if self.flush && value != 0.0 && value.abs() < self.smallest_normal() {
@@ -243,10 +243,10 @@ fn divide_or_root(form: &mut Form<'_>) -> Decode<Lanewise> {
     let kind = float_kind(form)?;
     let approximate = form.flag("approx") | form.flag("full");
     let treatment = treatment(form, kind);
-    let (root, sources) = match form.opcode() {
-        "div" => (Root::Quotient, &[kind; 2][..]),
-        "rcp" => (Root::Reciprocal, &[kind; 1][..]),
-        _ => (Root::SquareRoot, &[kind; 1][..]),
+    let (inverse, sources) = match form.opcode() {
+        "div" => (Inverse::Quotient, &[kind; 2][..]),
+        "rcp" => (Inverse::Reciprocal, &[kind; 1][..]),
+        _ => (Inverse::SquareRoot, &[kind; 1][..]),
     };
     if kind == Type::F64 {
         if treatment.rounding != Rounding::Nearest || approximate {
@@ -254,10 +254,10 @@ fn divide_or_root(form: &mut Form<'_>) -> Decode<Lanewise> {
         }
         return form.lanewise(kind, sources, move |v| {
             let (a, b) = (f64::from_bits(v[0]), f64::from_bits(v[1]));
-            let result = match root {
-                Root::Quotient => a / b,
-                Root::Reciprocal => 1.0 / a,
-                Root::SquareRoot => a.sqrt(),
+            let result = match inverse {
+                Inverse::Quotient => a / b,
+                Inverse::Reciprocal => 1.0 / a,
+                Inverse::SquareRoot => a.sqrt(),
             };
             result.to_bits()
         });
@@ -267,16 +267,17 @@ fn divide_or_root(form: &mut Form<'_>) -> Decode<Lanewise> {
     }
     form.lanewise(kind, sources, move |v| {
         let (a, b) = (treatment.operand(v[0]), treatment.operand(v[1]));
-        treatment.result(match root {
-            Root::Quotient => Exact::quotient(a, b),
-            Root::Reciprocal => Exact::quotient(1.0, a),
-            Root::SquareRoot => Exact::square_root(a),
+        treatment.result(match inverse {
+            Inverse::Quotient => Exact::quotient(a, b),
+            Inverse::Reciprocal => Exact::quotient(1.0, a),
+            Inverse::SquareRoot => Exact::square_root(a),
         })
     })
 }
 
+/// An operation that undoes a multiplication.
 #[derive(Clone, Copy)]
-enum Root {
+enum Inverse {
     Quotient,
     Reciprocal,
     SquareRoot,
@@ -311,7 +312,9 @@ fn copy_sign(form: &mut Form<'_>) -> Decode<Lanewise> {
 }
 
 fn test(form: &mut Form<'_>) -> Decode<Lanewise> {
-    let properties: [(&str, fn(f64, bool) -> bool); 6] = [
+    /// Of a value, and whether it is subnormal.
+    type Property = fn(f64, bool) -> bool;
+    let properties: [(&str, Property); 6] = [
         ("finite", |x, _| x.is_finite()),
         ("infinite", |x, _| x.is_infinite()),
         ("number", |x, _| !x.is_nan()),

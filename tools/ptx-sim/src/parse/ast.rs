@@ -44,8 +44,8 @@ pub(crate) struct Variable {
 pub(crate) enum Initialiser {
     /// A number, as bits of the element type.
     Bits(u64),
-    /// The address of a variable plus an offset; whether it is a generic address.
-    Address { name: String, offset: i64, position: Position },
+    /// The address of a variable plus an offset.
+    Address { name: String, offset: i64 },
 }
 
 /// A kernel.

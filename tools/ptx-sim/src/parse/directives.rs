@@ -288,11 +288,9 @@ impl<'a> Parser<'a> {
                 self.expect('(')?;
                 let name = self.word("the name of a variable")?.to_owned();
                 self.expect(')')?;
-                Ok(Initialiser::Address { name, offset: self.signed_offset()?, position })
+                Ok(Initialiser::Address { name, offset: self.signed_offset()? })
             }
-            TokenKind::Word(name) => {
-                Ok(Initialiser::Address { name: name.to_owned(), offset: self.signed_offset()?, position })
-            }
+            TokenKind::Word(name) => Ok(Initialiser::Address { name: name.to_owned(), offset: self.signed_offset()? }),
             other => self.error(position, format!("expected an initial value, found {}", other.describe())),
         }
     }

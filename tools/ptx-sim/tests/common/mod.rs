@@ -1,0 +1,209 @@
+//! Kernels for tests, run through the public interface.
+//!
+//! With `PTX_SIM_DUMP` set to a folder, every kernel that is run is also written there, so that ptxas can be asked
+//! whether it accepts them.
+
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use ptx_sim::{Finding, FindingClass, GlobalMemory, Launch, LaunchError, Module, Options, Report, run};
+
+/// A kernel with the parameters `output` and `input`, two addresses, which it finds in `%output` and `%input`.
+/// `%lane` is the thread index in x.
+pub struct Kernel {
+    body: String,
+    module_variables: String,
+    threads: u32,
+    blocks: u32,
+    dynamic_shared: u32,
+    input: Vec<u8>,
+    output_bytes: u64,
+    options: Options,
+}
+
+/// What a kernel did.
+pub struct Outcome {
+    /// The output buffer.
+    pub output: Vec<u8>,
+    /// The report.
+    pub report: Report,
+}
+
+impl Kernel {
+    /// A kernel of one warp with 256 bytes of output and 256 bytes of zeros as input.
+    pub fn new(body: &str) -> Kernel {
+        Kernel {
+            body: body.to_owned(),
+            module_variables: String::new(),
+            threads: 32,
+            blocks: 1,
+            dynamic_shared: 0,
+            input: vec![0; 256],
+            output_bytes: 256,
+            options: Options { threads: 2, instructions_per_warp: 100_000, ..Options::default() },
+        }
+    }
+
+    /// Declarations outside the entry.
+    pub fn with_variables(mut self, declarations: &str) -> Kernel {
+        self.module_variables = declarations.to_owned();
+        self
+    }
+
+    /// Threads of a block.
+    pub fn with_threads(mut self, threads: u32) -> Kernel {
+        self.threads = threads;
+        self
+    }
+
+    /// Blocks of the grid.
+    pub fn with_blocks(mut self, blocks: u32) -> Kernel {
+        self.blocks = blocks;
+        self
+    }
+
+    /// Declares `dynamic` as dynamic shared memory of that size.
+    pub fn with_dynamic_shared(mut self, bytes: u32) -> Kernel {
+        self.dynamic_shared = bytes;
+        self.module_variables.push_str(".extern .shared .align 1024 .b8 dynamic[];\n");
+        self
+    }
+
+    /// Contents of the input buffer.
+    pub fn with_input(mut self, input: impl Into<Vec<u8>>) -> Kernel {
+        self.input = input.into();
+        self
+    }
+
+    /// Size of the output buffer.
+    pub fn with_output_bytes(mut self, bytes: u64) -> Kernel {
+        self.output_bytes = bytes;
+        self
+    }
+
+    /// How to run.
+    pub fn with_options(mut self, options: Options) -> Kernel {
+        self.options = options;
+        self
+    }
+
+    /// The whole PTX. The body begins in line 16 of kernels without module variables.
+    pub fn text(&self) -> String {
+        let Kernel { body, module_variables, .. } = self;
+        let header = ".version 8.0\n.target sm_80\n.address_size 64\n";
+        let registers =
+            ".reg .pred %p<16>;\n.reg .b16 %h<32>;\n.reg .b32 %r<64>;\n.reg .f32 %f<32>;\n.reg .b64 %rd<32>;";
+        format!(
+            "{header}{module_variables}.visible .entry test(.param .u64 output, .param .u64 input)\n{{\n{registers}\n\
+             .reg .b64 %output, %input;\n.reg .b32 %lane;\nld.param.u64 %output, [output];\n\
+             ld.param.u64 %input, [input];\nmov.u32 %lane, %tid.x;\n{body}\nret;\n}}\n"
+        )
+    }
+
+    /// Runs it.
+    pub fn try_run(&self) -> Result<Outcome, LaunchError> {
+        let text = self.text();
+        dump(&text);
+        let module = Module::parse(&text, "test.ptx").unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let mut memory = GlobalMemory::new();
+        let output = memory.allocate("output", self.output_bytes).expect("allocating the output");
+        let input = memory.allocate("input", self.input.len() as u64).expect("allocating the input");
+        memory.write(input, &self.input).expect("writing the input");
+        let launch = Launch {
+            entry: "test",
+            grid: [self.blocks, 1, 1],
+            block: [self.threads, 1, 1],
+            dynamic_shared_bytes: self.dynamic_shared,
+            params: &[&output.to_le_bytes(), &input.to_le_bytes()],
+            architecture: 80,
+        };
+        let report = run(&module, &mut memory, &launch, &self.options)?;
+        let mut bytes = vec![0; self.output_bytes as usize];
+        memory.read(output, &mut bytes).expect("reading the output");
+        Ok(Outcome { output: bytes, report })
+    }
+
+    /// Runs it; it must not be refused.
+    pub fn run(&self) -> Outcome {
+        self.try_run().unwrap_or_else(|error| panic!("{error}\n{}", self.text()))
+    }
+
+    /// Runs it; nothing must be found.
+    pub fn run_clean(&self) -> Vec<u8> {
+        let outcome = self.run();
+        let findings: Vec<String> = outcome.report.findings.iter().map(Finding::to_string).collect();
+        assert!(findings.is_empty(), "{}\n{}", findings.join("\n"), self.text());
+        outcome.output
+    }
+
+    /// Runs it; exactly one thing must be found, of that class.
+    pub fn run_faulty(&self, class: FindingClass) -> Finding {
+        let findings = self.run().report.findings;
+        match findings.as_slice() {
+            [finding] if finding.class == class => finding.clone(),
+            _ => panic!("expected one finding of class {class:?}, got {findings:#?}\n{}", self.text()),
+        }
+    }
+}
+
+fn dump(text: &str) {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let Some(folder) = std::env::var_os("PTX_SIM_DUMP") else { return };
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    let path = std::path::Path::new(&folder).join(format!("{:016x}.ptx", hasher.finish()));
+    std::fs::write(path, text).expect("writing to the folder named by PTX_SIM_DUMP");
+}
+
+/// Output as little-endian words.
+pub fn words(bytes: &[u8]) -> Vec<u32> {
+    bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("four bytes"))).collect()
+}
+
+/// Words as little-endian bytes.
+pub fn bytes(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// Executes `instruction`, which computes `d` (of type `result`) from `a`, `b`, `c`, `e` (of types `operands`), once for
+/// each of up to 32 cases, one per lane; what `d` was. Types are `b16`, `b32`, `b64`.
+pub fn evaluate(result: &str, operands: &[&str], instruction: &str, cases: &[Vec<u64>]) -> Vec<u64> {
+    assert!(cases.len() <= 32, "a case for each lane");
+    let names = ["a", "b", "c", "e"];
+    let mut body = format!(".reg .{result} d;\n.reg .pred p, q;\n");
+    body.push_str("mul.wide.u32 %rd0, %lane, 32;\nadd.u64 %rd0, %rd0, %input;\n");
+    for (index, (kind, name)) in operands.iter().zip(names).enumerate() {
+        body.push_str(&format!(".reg .{kind} {name};\nld.global.{kind} {name}, [%rd0+{}];\n", 8 * index));
+    }
+    body.push_str(instruction);
+    body.push_str("\nmul.wide.u32 %rd1, %lane, 8;\nadd.u64 %rd1, %rd1, %output;\n");
+    body.push_str(&format!("st.global.{result} [%rd1], d;\n"));
+    let mut input = Vec::new();
+    for lane in 0..32 {
+        let case = &cases[lane.min(cases.len() - 1)];
+        assert_eq!(case.len(), operands.len(), "a value for each operand");
+        for index in 0..4 {
+            input.extend_from_slice(&case.get(index).copied().unwrap_or(0).to_le_bytes());
+        }
+    }
+    let output = Kernel::new(&body).with_input(input).run_clean();
+    let results = output.chunks_exact(8).map(|value| u64::from_le_bytes(value.try_into().expect("eight bytes")));
+    results.take(cases.len()).collect()
+}
+
+/// Checks that `instruction` gives the last value of each case from the others.
+pub fn check(result: &str, operands: &[&str], instruction: &str, cases: &[&[u64]]) {
+    let inputs: Vec<Vec<u64>> = cases.iter().map(|case| case[..case.len() - 1].to_vec()).collect();
+    let results = evaluate(result, operands, instruction, &inputs);
+    for (case, got) in cases.iter().zip(results) {
+        let (expected, inputs) = case.split_last().expect("a result");
+        assert_eq!(got, *expected, "{instruction} of {inputs:#x?}: got {got:#x}, expected {expected:#x}");
+    }
+}
+
+/// Checks an instruction whose operands and result are f32.
+pub fn check_f32(operands: usize, instruction: &str, cases: &[&[f32]]) {
+    let cases: Vec<Vec<u64>> =
+        cases.iter().map(|case| case.iter().map(|value| u64::from(value.to_bits())).collect()).collect();
+    let cases: Vec<&[u64]> = cases.iter().map(Vec::as_slice).collect();
+    check("b32", &["b32"; 4][..operands], instruction, &cases);
+}
