@@ -58,6 +58,14 @@ const KEYS_PER_STEP: f64 = 16.0;
 /// Beyond this an fp16 result rounds to ±∞.
 const F16_OVERFLOW: f64 = 65_520.0;
 
+/// Beyond this error of a score its weight can be off by more than f32 can express, and nothing can be said of the row.
+const LARGEST_SCORE_ERROR: f64 = 44.0;
+
+/// Whether the scores of `row` may be so large (from about 4·10⁷) that f32 does not tell them apart.
+fn unresolvable(row: &RowReference) -> bool {
+    SCORE_ERROR * row.score_magnitude > LARGEST_SCORE_ERROR
+}
+
 /// How far a kernel's O may lie from `element` of a row that attends to `attended` keys.
 ///
 /// With scores off by at most δ, weights are off by the factor exp(±2δ). Each weight p is rounded to fp16 before it meets
@@ -66,7 +74,7 @@ const F16_OVERFLOW: f64 = 65_520.0;
 pub fn output_tolerance(element: &Element, row: &RowReference, attended: u32) -> f64 {
     let keys = f64::from(attended);
     let accumulation = (keys / KEYS_PER_STEP + 4.0) * F32_TRUNCATION;
-    let weights = (2.0 * SCORE_ERROR * row.score_magnitude).exp_m1().min(f64::from(f32::MAX)) + accumulation;
+    let weights = (2.0 * SCORE_ERROR * row.score_magnitude).exp_m1() + accumulation;
     let products = (weights + F16_ROUNDING) * f64::from(element.magnitude);
     let quotient = (weights + 2.0 * F16_ROUNDING) * element.value.abs();
     products + quotient + F16_SMALLEST_ROUNDING * (keys * row.value_magnitude + 1.0)
@@ -123,7 +131,7 @@ pub struct Comparison {
     pub wrong: u64,
     /// Elements that still hold the poison; they count as wrong too.
     pub unwritten: u64,
-    /// Largest |Δ| among the elements whose value is constrained; ∞ when one is not a number.
+    /// Largest |Δ| among the elements that are constrained; ∞ when one is a number and should not be, or the reverse.
     pub largest_error: f64,
     /// The element furthest from the reference in units of its tolerance, or one that is no number where it should be.
     pub worst: Option<Deviation>,
@@ -166,6 +174,7 @@ impl Comparison {
 
     fn reject(&mut self, deviation: Deviation) {
         self.wrong += 1;
+        self.largest_error = f64::INFINITY;
         self.keep_worst(deviation);
     }
 
@@ -270,7 +279,8 @@ fn compare_row(
             comparison.reject(deviation);
             continue;
         }
-        comparison.add(index, element.rule, element.value, actual.to_f64(), || {
+        let rule = if unresolvable(row) { Rule::Anything } else { element.rule };
+        comparison.add(index, rule, element.value, actual.to_f64(), || {
             let analysed = output_tolerance(element, row, problem.attended_keys(query));
             bounds.map_or(analysed, |bounds| {
                 analysed.min(bounds.output_absolute + bounds.output_relative * element.value.abs())
@@ -292,7 +302,11 @@ fn compare_lse(
         comparison.elements += 1;
         return comparison.reject(Deviation { index, expected: row.lse, actual: f64::NAN, tolerance: 0.0 });
     }
-    let rule = if row.lse.is_nan() { Rule::Nan } else { Rule::Close };
+    let rule = match row.lse {
+        _ if unresolvable(row) => Rule::Anything,
+        lse if lse.is_nan() => Rule::Nan,
+        _ => Rule::Close,
+    };
     comparison.add(index, rule, row.lse, actual.into(), || {
         let analysed = lse_tolerance(row);
         bounds.map_or(analysed, |bounds| analysed.min(bounds.lse_absolute))
@@ -473,6 +487,20 @@ mod tests {
         };
         assert_eq!(compare(f64::INFINITY), 0);
         assert_eq!(compare(f64::NEG_INFINITY), 1);
+    }
+
+    #[test]
+    fn a_row_whose_scores_f32_cannot_tell_apart_need_only_be_written() {
+        let problem = Problem::new(Shape { batch: 1, heads: 1, sequence: 1 }, Mask::Full, Layout::Bhsd).unwrap();
+        let inputs = Inputs::generate(problem, Distribution::Constant, 0).unwrap();
+        let mut reference = Reference::compute(&inputs, |_| ());
+        reference.rows[0].score_magnitude = 1e9;
+        let report = |o| {
+            let outputs = Outputs { o: vec![o; COLUMNS], lse: Some(vec![f32::NEG_INFINITY]) };
+            check(&inputs, &reference, &outputs, None)
+        };
+        assert!(report(f16::NAN).passed());
+        assert!(!report(O_POISON).passed());
     }
 
     #[test]

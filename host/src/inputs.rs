@@ -41,6 +41,20 @@ pub enum Distribution {
     NonFinite,
 }
 
+impl Distribution {
+    /// The name, as on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Distribution::Normal => "normal",
+            Distribution::Uniform => "uniform",
+            Distribution::LargeLogits => "large-logits",
+            Distribution::Constant => "constant",
+            Distribution::Adversarial => "adversarial",
+            Distribution::NonFinite => "non-finite",
+        }
+    }
+}
+
 /// An fp16 tensor in host memory: where it starts in a storage that several tensors may share.
 #[derive(Clone, Debug)]
 pub struct Operand {

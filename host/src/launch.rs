@@ -4,12 +4,13 @@ use std::num::NonZero;
 use std::ops::Range;
 
 use kernel_gpu::args::{ForwardArgs, Strides};
+use kernel_gpu::config::Sequence;
 use kernel_gpu::geometry::{MAXIMUM_BLOCKS, blocks, query_tiles};
 use kernel_gpu::manifest::{ArgumentLayout, Entry};
 
 use crate::error::{Error, Result};
 use crate::executor::Device;
-use crate::problem::Problem;
+use crate::problem::{Problem, mask_name};
 
 /// Alignment of every tensor in device memory, bytes.
 pub const TENSOR_ALIGNMENT: u64 = 16;
@@ -136,13 +137,17 @@ pub fn check_accepts(entry: &Entry, problem: &Problem) -> Result<()> {
     }
     let sequence = problem.shape().sequence;
     if !entry.sequence.accepts(sequence) {
-        return Err(Error::Invalid(format!("{name} does not accept sequence {sequence}, only {:?}", entry.sequence)));
+        let accepted = match entry.sequence {
+            Sequence::Exact(length) => format!("exactly {length}"),
+            Sequence::Any => "1 or more".into(),
+        };
+        return Err(Error::Invalid(format!("{name} does not accept sequence {sequence}, only {accepted}")));
     }
     if entry.mask != problem.mask() {
         return Err(Error::Invalid(format!(
-            "{name} does not accept a {:?} mask, only {:?}",
-            problem.mask(),
-            entry.mask
+            "{name} computes a {} mask, not a {} one",
+            mask_name(entry.mask),
+            mask_name(problem.mask())
         )));
     }
     Ok(())
@@ -215,7 +220,7 @@ mod tests {
     use super::*;
     use crate::executor::DeviceKind;
     use crate::problem::{Layout, Shape};
-    use kernel_gpu::config::{Mask, Sequence};
+    use kernel_gpu::config::Mask;
     use kernel_gpu::variants::VARIANTS;
 
     const ADDRESSES: Addresses = Addresses { q: 1 << 20, k: 2 << 20, v: 3 << 20, o: 4 << 20, lse: Some(5 << 20) };
@@ -267,9 +272,12 @@ mod tests {
     #[test]
     fn an_entry_refuses_what_it_was_not_compiled_for() {
         let exact = entry(Sequence::Exact(512));
-        assert!(refusal(&problem(1, 511), &exact, ADDRESSES, &device()).contains("does not accept sequence 511"));
+        assert!(
+            refusal(&problem(1, 511), &exact, ADDRESSES, &device())
+                .contains("does not accept sequence 511, only exactly 512")
+        );
         let causal = Problem::new(problem(1, 8).shape(), Mask::Causal, Layout::Bhsd).unwrap();
-        assert!(refusal(&causal, &any(), ADDRESSES, &device()).contains("does not accept a Causal mask"));
+        assert!(refusal(&causal, &any(), ADDRESSES, &device()).contains("computes a full mask, not a causal one"));
         let mut other_build = any();
         other_build.arguments.size += 8;
         assert!(refusal(&problem(1, 8), &other_build, ADDRESSES, &device()).contains("another build"));

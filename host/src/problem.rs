@@ -68,6 +68,14 @@ pub enum Layout {
 }
 
 impl Layout {
+    /// The name, as on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Layout::Bhsd => "bhsd",
+            Layout::Bshd => "bshd",
+        }
+    }
+
     /// Strides of a contiguous tensor of `shape`.
     ///
     /// # Errors
@@ -118,6 +126,14 @@ pub struct TensorStrides {
     pub v: Strides,
     /// Of O.
     pub o: Strides,
+}
+
+/// The name of a mask, as on the command line.
+pub fn mask_name(mask: Mask) -> &'static str {
+    match mask {
+        Mask::Full => "full",
+        Mask::Causal => "causal",
+    }
 }
 
 /// O = softmax(scale · QKᵀ + mask) · V over fp16 tensors whose shape, scale and strides were found acceptable.

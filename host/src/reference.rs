@@ -6,6 +6,8 @@
 //!   constrained) and −∞ in LSE.
 //! - Otherwise an attended element of V that is not finite makes the element of O in its column NaN or ±∞, which of
 //!   them is not said.
+//! - Finite scores of more than about 4·10⁷ in magnitude are beyond what f32 tells apart: such a row is written, but what
+//!   it holds is not said.
 //! - A masked element of V that is not finite may make it NaN or leave it alone: a tile's masked probabilities are 0, and
 //!   0 · ∞ is NaN. Masked elements of K never matter.
 
@@ -51,7 +53,8 @@ pub struct Element {
 pub struct RowReference {
     /// ln Σ exp(score); NaN and −∞ stand for exactly these.
     pub lse: f64,
-    /// An upper bound of scale · Σ|q·k| over all keys: what rounding errors of the scores are proportional to.
+    /// An upper bound of scale · Σ|q·k| over the finite keys: what rounding errors of the scores are proportional to. 0
+    /// for a query that is not finite, which has no finite score.
     pub score_magnitude: f64,
     /// Largest finite |v| of the head.
     pub value_magnitude: f64,
@@ -154,7 +157,7 @@ impl Keys {
         scores.extend(self.k[..attended].iter().map(|k| scale * dot(q, k)));
         let mut row = RowReference {
             lse: f64::NAN,
-            score_magnitude: scale * norm(q) * self.key_norm,
+            score_magnitude: Some(scale * norm(q) * self.key_norm).filter(|bound| bound.is_finite()).unwrap_or(0.0),
             value_magnitude: self.value_magnitude,
         };
         if scores.iter().any(|&score| score.is_nan() || score == f64::INFINITY) {

@@ -5,7 +5,7 @@ use kernel_gpu::manifest::Entry;
 use crate::error::{Error, Result};
 use crate::executor::{Device, PtxModule};
 use crate::launch::{check_accepts, check_fits};
-use crate::problem::Problem;
+use crate::problem::{Problem, mask_name};
 use crate::ptx_folder::PtxFolder;
 
 /// A chosen entry.
@@ -57,9 +57,9 @@ fn choose_first<'a>(folder: &'a PtxFolder, problem: &Problem, device: &Device) -
         match check(entry, problem, device) {
             Ok(()) => {
                 let reason = format!(
-                    "first in order of preference for sequence {}, {:?} mask, sm_{}",
+                    "first in order of preference for sequence {}, {} mask, sm_{}",
                     problem.shape().sequence,
-                    problem.mask(),
+                    mask_name(problem.mask()),
                     device.architecture
                 );
                 return Ok(Choice { entry, module, reason });

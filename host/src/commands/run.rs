@@ -14,7 +14,7 @@ use fa512::forward::{Forward, Outcome};
 use fa512::host_memory;
 use fa512::inputs::{Distribution, Inputs, Operand};
 use fa512::npy::{self, Accept};
-use fa512::problem::{Layout, Problem, Shape};
+use fa512::problem::{Layout, Problem, Shape, mask_name};
 use fa512::ptx_folder::PtxFolder;
 use fa512::reference::Reference;
 use fa512::variant;
@@ -25,7 +25,7 @@ use super::{Verdict, output};
 use record::{Record, Source, Timing};
 
 /// Operations per second of the simulator on one core, roughly, to say beforehand how long a run will take.
-const SIMULATED_OPERATIONS_PER_SECOND: f64 = 30e6;
+const SIMULATED_OPERATIONS_PER_SECOND: f64 = 200e6;
 /// A simulation expected to take longer is announced.
 const LONG_SIMULATION: Duration = Duration::from_secs(60);
 
@@ -104,10 +104,9 @@ pub struct Options {
 }
 
 fn mask_parser() -> impl TypedValueParser<Value = Mask> {
-    PossibleValuesParser::new(["full", "causal"]).map(|name| match name.as_str() {
-        "causal" => Mask::Causal,
-        _ => Mask::Full,
-    })
+    const MASKS: [Mask; 2] = [Mask::Full, Mask::Causal];
+    PossibleValuesParser::new(MASKS.map(mask_name))
+        .map(|name| MASKS.into_iter().find(|&mask| mask_name(mask) == name).expect("clap accepts only these names"))
 }
 
 /// Carries out the command.

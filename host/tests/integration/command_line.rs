@@ -74,19 +74,26 @@ fn run_prints_one_json_document() {
     assert_eq!(record["timing"], serde_json::Value::Null, "simulated time means nothing");
 }
 
-#[test]
-fn a_kernel_that_computes_something_else_fails() {
+/// The PTX under test with every module changed by `edit`, and a manifest that matches.
+fn edited_ptx(edit: impl Fn(&str) -> String) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let source = support::ptx();
     let mut manifest: Manifest = source.manifest().clone();
     for module in &mut manifest.modules {
         let ptx = std::fs::read_to_string(source.path().join(&module.file)).unwrap();
-        let wrong = ptx.replace("rcp.approx.ftz.f32", "sqrt.approx.ftz.f32");
-        assert_ne!(ptx, wrong, "the kernels divide by the sum of weights with rcp.approx.ftz.f32");
-        module.sha256 = Sha256::digest(&wrong).iter().map(|byte| format!("{byte:02x}")).collect();
-        std::fs::write(folder.path().join(&module.file), wrong).unwrap();
+        let edited = edit(&ptx);
+        assert_ne!(ptx, edited, "{} has nothing to edit", module.file);
+        module.sha256 = Sha256::digest(&edited).iter().map(|byte| format!("{byte:02x}")).collect();
+        std::fs::write(folder.path().join(&module.file), edited).unwrap();
     }
     std::fs::write(folder.path().join(FILE_NAME), serde_json::to_string(&manifest).unwrap()).unwrap();
+    folder
+}
+
+#[test]
+fn a_kernel_that_computes_something_else_fails() {
+    // The kernels divide by the sum of weights with the reciprocal.
+    let folder = edited_ptx(|ptx| ptx.replace("rcp.approx.ftz.f32", "sqrt.approx.ftz.f32"));
     let out = folder.path().join("o.npy");
     let mut command = small_run(&SMALL);
     let output = output(command.arg("--ptx").arg(folder.path()).arg("--out").arg(&out), 1);
@@ -97,12 +104,34 @@ fn a_kernel_that_computes_something_else_fails() {
 }
 
 #[test]
+fn what_the_simulator_finds_is_shown_in_full() {
+    // LSE is stored two bytes off.
+    let misalign = |line: &str| match line.trim_start().starts_with("st.global.f32") {
+        true => line.replacen(']', "+2]", 1) + "\n",
+        false => line.to_owned() + "\n",
+    };
+    let folder = edited_ptx(|ptx| ptx.lines().map(misalign).collect());
+    let output = output(small_run(&SMALL).arg("--ptx").arg(folder.path()), 1);
+    let table = text(&output.stdout);
+    for expected in ["FAIL", "findings (below)", "misaligned access: ", "st.global.f32", "warp 0"] {
+        assert!(table.contains(expected), "{expected} is missing:\n{table}");
+    }
+}
+
+#[test]
+fn ptx_that_the_simulator_cannot_run_is_an_error() {
+    let folder = edited_ptx(|ptx| ptx.replace("rcp.approx.ftz.f32", "frobnicate.f32"));
+    let message = refusal(small_run(&SMALL).arg("--ptx").arg(folder.path()));
+    assert!(message.contains("the simulator cannot run this kernel") && message.contains("frobnicate"), "{message}");
+}
+
+#[test]
 fn unacceptable_problems_are_refused() {
     let refused = |arguments: &[&str]| refusal(&mut small_run(arguments));
     assert!(refused(&["--seq", "0"]).contains("sequence is 0; it must be at least 1"));
     assert!(refused(&["--scale", "-0.125"]).contains("negate Q and pass 0.125"));
     assert!(refused(&["--scale", "nan"]).contains("scale is NaN"));
-    assert!(refused(&["--batch", "4000000000", "--heads", "4000000000"]).contains("host memory"));
+    assert!(refused(&["--batch", "100000000"]).contains("host memory"));
     assert!(refused(&["--arch", "75"]).contains("does not know sm_75, only 80"));
     assert!(refused(&["--seq", "many"]).contains("--seq"));
 }
@@ -115,7 +144,7 @@ fn variants_can_be_asked_for_by_name() {
     let unknown = refused(&["--variant", "fastest"]);
     assert!(unknown.contains("no variant fastest; there are: fa512_sm80_"), "{unknown}");
     let wrong_mask = refused(&["--variant", "fa512_sm80_any_causal_64x64"]);
-    assert!(wrong_mask.contains("does not accept a Full mask, only Causal"), "{wrong_mask}");
+    assert!(wrong_mask.contains("computes a causal mask, not a full one"), "{wrong_mask}");
 }
 
 #[test]

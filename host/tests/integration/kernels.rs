@@ -44,11 +44,11 @@ sequences! {
     sequence_192: 1 x 2 x 192;
     sequence_255: 1 x 2 x 255;
     sequence_257: 1 x 2 x 257;
-    sequence_511: 1 x 1 x 511;
+    sequence_511: 1 x 2 x 511;
     sequence_512: 1 x 2 x 512;
-    sequence_513: 1 x 1 x 513;
-    sequence_700: 1 x 1 x 700;
-    sequence_1024: 1 x 1 x 1024;
+    sequence_513: 1 x 2 x 513;
+    sequence_700: 1 x 2 x 700;
+    sequence_1024: 1 x 2 x 1024;
 }
 
 /// Heads enough for every pattern of every distribution.
@@ -92,7 +92,7 @@ fn inputs_that_are_not_finite() {
 
 #[test]
 fn scales_from_zero_to_the_largest() {
-    for scale in [0.0, 1e-40, 1.0, 30.0, fa512::problem::MAXIMUM_SCALE] {
+    for scale in [0.0, 1e-40, 1.0, 30.0, 1e4, fa512::problem::MAXIMUM_SCALE] {
         for mask in MASKS {
             let problem = problem(1, 2, 70, mask, Layout::Bhsd).with_scale(scale).unwrap();
             Case::generate(problem, Distribution::Normal).assert_right(true);

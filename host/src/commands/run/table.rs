@@ -3,6 +3,7 @@
 use comfy_table::Cell;
 use fa512::check::{Comparison, Report};
 use fa512::executor::DeviceKind;
+use fa512::problem::mask_name;
 
 use super::record::{Record, Source};
 use crate::commands::output;
@@ -40,18 +41,18 @@ pub fn render(record: &Record) -> String {
 fn problem(record: &Record) -> String {
     let problem = &record.problem;
     let source = match &record.source {
-        Source::Generated { distribution, seed } => format!("{distribution:?} inputs, seed {seed}"),
+        Source::Generated { distribution, seed } => format!("{} inputs, seed {seed}", distribution.name()),
         Source::Files { q, k, v } => format!("Q {}, K {}, V {}", q.display(), k.display(), v.display()),
     };
     format!(
-        "B={} H={} S={} D={} fp16, {:?} mask, scale {}, {:?}, {source}",
+        "B={} H={} S={} D={} fp16, {} mask, scale {}, {}, {source}",
         problem.shape.batch,
         problem.shape.heads,
         problem.shape.sequence,
         problem.head_dim,
-        problem.mask,
+        mask_name(problem.mask),
         problem.scale,
-        problem.layout
+        problem.layout.name()
     )
 }
 
