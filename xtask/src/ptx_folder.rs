@@ -9,7 +9,7 @@ use kernel_gpu::manifest::{Entry, FILE_NAME, FORMAT, Manifest, Module, Resources
 use kernel_gpu::variants::{VARIANTS, Variant};
 use serde_json::json;
 
-use crate::codegen::{CodeGenerator, FAMILY_TARGETS, FamilyTarget};
+use crate::codegen::{CodeGenerator, Compiled, FAMILY_TARGETS, FamilyTarget};
 use crate::environment::Workspace;
 use crate::files::{self, write_atomically};
 use crate::postprocess::postprocess;
@@ -25,6 +25,8 @@ pub struct PtxFolder {
     pub manifest: Manifest,
     /// File, architecture and messages of everything ptxas refused.
     pub rejections: Vec<Rejection>,
+    /// Warnings the compiler had about the device half of the source.
+    pub warnings: usize,
 }
 
 /// ptxas did not accept a file for an architecture.
@@ -47,8 +49,11 @@ pub fn build(
 ) -> Result<PtxFolder> {
     let mut modules = Vec::new();
     let mut rejections = Vec::new();
+    let mut warnings = 0;
     for target in &FAMILY_TARGETS {
-        let mut module = build_module(code_generator, target, folder)?;
+        let compiled = compile(code_generator, target)?;
+        warnings += compiled.warnings;
+        let mut module = write_module(&compiled.ptx, target, folder)?;
         if let Some(ptxas) = ptxas {
             let assemblies = assemble(workspace, ptxas, &module, folder)?;
             rejections.extend(add_resources(&mut module, assemblies));
@@ -64,15 +69,20 @@ pub fn build(
     let mut text = serde_json::to_string_pretty(&manifest)?;
     text.push('\n');
     write_atomically(&folder.join(FILE_NAME), text.as_bytes())?;
-    Ok(PtxFolder { path: folder.to_owned(), manifest, rejections })
+    Ok(PtxFolder { path: folder.to_owned(), manifest, rejections, warnings })
 }
 
-fn build_module(code_generator: &dyn CodeGenerator, target: &FamilyTarget, folder: &Path) -> Result<Module> {
-    let variants: Vec<&Variant> = VARIANTS.iter().filter(|variant| variant.family == target.family).collect();
-    let step = Step::begin(format!("compiling {} entries to PTX for {}", variants.len(), target.cpu));
-    let ptx = code_generator.compile(target)?;
+fn compile(code_generator: &dyn CodeGenerator, target: &FamilyTarget) -> Result<Compiled> {
+    let step = Step::begin(format!("compiling the {} entries to PTX", target.cpu));
+    let compiled = code_generator.compile(target)?;
     step.done();
-    let ptx = match postprocess(&ptx, &variants) {
+    Ok(compiled)
+}
+
+/// Post-processes the PTX of one family and writes it to `folder`; PTX that is refused goes to a file beside it.
+fn write_module(ptx: &str, target: &FamilyTarget, folder: &Path) -> Result<Module> {
+    let variants: Vec<&Variant> = VARIANTS.iter().filter(|variant| variant.family == target.family).collect();
+    let ptx = match postprocess(ptx, &variants) {
         Ok(ptx) => ptx,
         Err(refusals) => {
             let refused = folder.join(format!("{}.refused", target.file));
@@ -150,7 +160,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::{PtxFolder, build};
-    use crate::codegen::{CodeGenerator, FamilyTarget};
+    use crate::codegen::{CodeGenerator, Compiled, FamilyTarget};
     use crate::environment::Workspace;
     use crate::files::sha256;
     use crate::ptxas::{self, Ptxas};
@@ -163,16 +173,16 @@ mod tests {
             manifest::CodeGenerator { name: "stub".into(), version: "1".into() }
         }
 
-        fn compile(&self, _: &FamilyTarget) -> Result<String> {
+        fn compile(&self, _: &FamilyTarget) -> Result<Compiled> {
             let mut ptx = format!(".version 8.0\n.target sm_80\n.address_size 64\n{}\n", self.0);
             for variant in VARIANTS {
                 write!(ptx, ".visible .entry {}(\n)\n{{\n\tret;\n}}\n", variant.entry)?;
             }
-            Ok(ptx)
+            Ok(Compiled { ptx, warnings: 0 })
         }
 
-        fn lint(&self, _: &FamilyTarget) -> Result<()> {
-            Ok(())
+        fn lint(&self, _: &FamilyTarget) -> Result<Option<usize>> {
+            Ok(None)
         }
     }
 

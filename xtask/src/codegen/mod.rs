@@ -37,16 +37,25 @@ pub const FAMILY_TARGETS: [FamilyTarget; 1] = [FamilyTarget {
     file: "sm_80.ptx",
 }];
 
+/// What a code generator made of one family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compiled {
+    /// The PTX as the compiler wrote it.
+    pub ptx: String,
+    /// How many warnings it had about the source.
+    pub warnings: usize,
+}
+
 /// A compiler that turns kernel-gpu into PTX.
 pub trait CodeGenerator {
     /// Name and version for the manifest.
     fn identity(&self) -> manifest::CodeGenerator;
 
-    /// Compiles the entries of one family and returns the PTX as the compiler wrote it.
-    fn compile(&self, target: &FamilyTarget) -> Result<String>;
+    /// Compiles the entries of one family; what the compiler has to say about the source goes to the user.
+    fn compile(&self, target: &FamilyTarget) -> Result<Compiled>;
 
-    /// Reports what rustc and clippy say about the device half; warnings are errors.
-    fn lint(&self, target: &FamilyTarget) -> Result<()>;
+    /// Shows what clippy says about the device half and returns how many warnings that were; `None` without clippy.
+    fn lint(&self, target: &FamilyTarget) -> Result<Option<usize>>;
 }
 
 /// The code generator of this machine; its compiler is provisioned when there is none.

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use kernel_gpu::manifest;
 use serde_json::Value;
 
-use super::{CodeGenerator, FamilyTarget};
+use super::{CodeGenerator, Compiled, FamilyTarget};
 use crate::device_compiler::{DeviceCompiler, DeviceLibrary, TARGET, use_shared_libraries};
 use crate::environment::Workspace;
 use crate::files;
@@ -28,7 +28,7 @@ impl Rustc {
         Self { compiler, cargo, workspace }
     }
 
-    /// `cargo <subcommand>` for the device half of kernel-gpu.
+    /// `cargo <subcommand>` for the device half of kernel-gpu, with diagnostics as JSON.
     fn cargo(&self, subcommand: &str, target: &FamilyTarget) -> Command {
         let mut cargo = Command::new(&self.cargo);
         cargo
@@ -37,6 +37,7 @@ impl Rustc {
             .args([subcommand, "--package", "kernel-gpu", "--lib", "--profile", "device"])
             .args(["--features", target.cargo_feature, "--target", TARGET, "--target-dir"])
             .arg(self.workspace.device_target())
+            .arg("--message-format=json-diagnostic-rendered-ansi")
             .env("RUSTC", &self.compiler.rustc)
             // The target's ABI and inline assembly are unstable; this lets a stable compiler accept them.
             .env("RUSTC_BOOTSTRAP", "1")
@@ -77,25 +78,26 @@ impl CodeGenerator for Rustc {
         manifest::CodeGenerator { name: "rustc".into(), version: self.compiler.version_line.clone() }
     }
 
-    fn compile(&self, target: &FamilyTarget) -> Result<String> {
+    fn compile(&self, target: &FamilyTarget) -> Result<Compiled> {
         let assembly = self.assembly_path(target);
         let mut cargo = self.cargo("rustc", target);
-        cargo.args(["--message-format=json-diagnostic-rendered-ansi", "--"]);
-        cargo.arg(format!("--emit=asm={}", assembly.display()));
-        run_showing_diagnostics(cargo)?;
-        fs::read_to_string(&assembly).with_context(|| {
+        cargo.arg("--").arg(format!("--emit=asm={}", assembly.display()));
+        let warnings = run_showing_diagnostics(cargo)?;
+        let ptx = fs::read_to_string(&assembly).with_context(|| {
             let target = self.workspace.device_target();
             format!("the compiler left no PTX at {}; remove {} and try again", assembly.display(), target.display())
-        })
+        })?;
+        Ok(Compiled { ptx, warnings })
     }
 
-    fn lint(&self, target: &FamilyTarget) -> Result<()> {
-        let mut cargo = self.cargo("check", target);
-        cargo.arg("--message-format=json-diagnostic-rendered-ansi");
-        match run_showing_diagnostics(cargo)? {
-            0 => Ok(()),
-            count => bail!("the device half of kernel-gpu has {count} warnings"),
+    fn lint(&self, target: &FamilyTarget) -> Result<Option<usize>> {
+        let clippy = self.compiler.rustc.with_file_name("clippy-driver");
+        if !clippy.is_file() {
+            return Ok(None);
         }
+        let mut cargo = self.cargo("check", target);
+        cargo.env("RUSTC_WORKSPACE_WRAPPER", clippy);
+        run_showing_diagnostics(cargo).map(Some)
     }
 }
 

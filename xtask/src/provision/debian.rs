@@ -15,8 +15,8 @@ use crate::files;
 use crate::process::{capture, run};
 use crate::progress::{DownloadMeter, Step};
 
-/// Compiler and library source; the rest follows from their dependencies.
-const COMPILER_PACKAGES: [&str; 2] = ["rustc-web", "rust-web-src"];
+/// Compiler, library source and linter; the rest follows from their dependencies.
+const COMPILER_PACKAGES: [&str; 3] = ["rustc-web", "rust-web-src", "rust-web-clippy"];
 
 /// Dependencies of the compiler that only linking needs; PTX is not linked.
 const LINKING_PACKAGES: [&str; 4] = ["gcc", "binutils", "libc6-dev", "libc-dev"];
@@ -96,7 +96,7 @@ impl PackageFile {
     }
 }
 
-/// Unpacks rustc-web, its library source and the shared libraries this machine lacks into `destination`.
+/// Unpacks rustc-web, its library source, its clippy and the shared libraries this machine lacks into `destination`.
 pub fn unpack_rustc(environment: &Environment, folder: &ToolchainFolder, destination: &Path) -> Result<()> {
     let tools = Tools::find(environment)?;
     let packages = download(&tools, folder, &COMPILER_PACKAGES, check_compiler_version)?;
@@ -139,9 +139,11 @@ fn download(
         apt.download(&packages, &folder.downloads())?;
         Ok(packages)
     };
-    attempt(&Apt { tools, lists: Lists::System }).or_else(|error: anyhow::Error| {
+    attempt(&Apt { tools, lists: Lists::System }).or_else(|_| {
         let apt = Apt { tools, lists: Lists::Private(folder.path.join("apt")) };
-        eprintln!("xtask: the system's package lists do not do ({})", device_compiler::first_line(&error));
+        eprintln!(
+            "xtask: the system's package lists are missing or out of date; fetching others, for this folder only"
+        );
         apt.update()?;
         attempt(&apt)
     })
@@ -174,7 +176,7 @@ impl Apt<'_> {
         let Lists::Private(folder) = &self.lists else { return Ok(()) };
         fs::create_dir_all(folder.join("lists/partial"))?;
         fs::create_dir_all(folder.join("cache"))?;
-        let step = Step::begin("fetching package lists");
+        let step = Step::begin("apt-get update");
         if let Err(error) = capture(self.command(&self.tools.apt_get).args(["-q", "update"])) {
             eprintln!("xtask: {error:#}");
         }

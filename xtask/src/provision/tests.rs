@@ -31,6 +31,7 @@ impl Machine {
             "rust-web-src_1.96.0_all.deb",
             "mkdir -p usr/lib/rustlib/src/rust/library/core; : > usr/lib/rustlib/src/rust/library/core/Cargo.toml\n",
         );
+        machine.add_package("rust-web-clippy_1.96.0_amd64.deb", ": the linter\n");
         machine.add_package("libstd-rust-web-dev_1.96.0_amd64.deb", ": the standard library\n");
         machine
     }
@@ -96,7 +97,7 @@ fn an_interrupted_download_leaves_no_compiler_and_is_resumed() {
     machine.provision().unwrap();
     assert_eq!(
         machine.downloads(),
-        ["libstd-rust-web-dev rust-web-src rustc-web", "rustc-web"],
+        ["libstd-rust-web-dev rust-web-clippy rust-web-src rustc-web", "rustc-web"],
         "what had arrived whole must not be fetched again"
     );
 }
