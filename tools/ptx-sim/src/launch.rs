@@ -143,6 +143,14 @@ pub enum LaunchError {
         /// The architecture of the launch.
         architecture: u32,
     },
+    /// A thread would use more local memory than any architecture has for one.
+    #[error("{bytes} bytes of local memory exceed the {limit} a thread can have")]
+    LocalMemory {
+        /// Bytes the entry declares.
+        bytes: u64,
+        /// The limit in bytes.
+        limit: u64,
+    },
     /// Memory for the module's global variables could not be had.
     #[error(transparent)]
     Memory(#[from] crate::memory::MemoryError),

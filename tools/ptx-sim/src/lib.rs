@@ -1,4 +1,92 @@
-//! Executes PTX on the CPU and reports what is wrong with it.
+//! Executes PTX on the CPU and reports what is wrong with it: Miri for PTX.
+//!
+//! A [`Module`] is parsed from PTX text. [`run()`] executes one of its entries on buffers in a [`GlobalMemory`], blocks in
+//! parallel, each warp as 32 lanes, and returns a [`Report`]: what is wrong with the kernel ([`Finding`]) and what the
+//! hardware would have done ([`Counters`]). No GPU, driver or CUDA is needed.
+//!
+//! ```
+//! let text = "
+//! .version 8.0
+//! .target sm_80
+//! .address_size 64
+//! .visible .entry square(.param .u64 values)
+//! {
+//!     .reg .b32 %r<2>;
+//!     .reg .b64 %rd<3>;
+//!     ld.param.u64 %rd0, [values];
+//!     mov.u32 %r0, %tid.x;
+//!     mul.wide.u32 %rd1, %r0, 4;
+//!     add.u64 %rd2, %rd0, %rd1;
+//!     ld.global.u32 %r1, [%rd2];
+//!     mul.lo.u32 %r1, %r1, %r1;
+//!     st.global.u32 [%rd2], %r1;
+//!     ret;
+//! }";
+//! let module = ptx_sim::Module::parse(text, "square.ptx")?;
+//! let mut memory = ptx_sim::GlobalMemory::new();
+//! let values = memory.allocate("values", 8)?;
+//! memory.write(values, &[3, 0, 0, 0, 4, 0, 0, 0])?;
+//! let launch = ptx_sim::Launch {
+//!     entry: "square",
+//!     grid: [1, 1, 1],
+//!     block: [2, 1, 1],
+//!     dynamic_shared_bytes: 0,
+//!     params: &[&values.to_le_bytes()],
+//!     architecture: 80,
+//! };
+//! let report = ptx_sim::run(&module, &mut memory, &launch, &ptx_sim::Options::default())?;
+//! assert!(report.findings.is_empty());
+//! let mut squares = [0; 8];
+//! memory.read(values, &mut squares)?;
+//! assert_eq!(squares, [9, 0, 0, 0, 16, 0, 0, 0]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What is exact
+//!
+//! Every result that PTX defines is reproduced to the bit: integer instructions; `add`, `sub`, `mul`, `fma`, `div`, `rcp`,
+//! `sqrt` in every rounding mode that is supported; conversions; minimum and maximum with their rules for NaN and signed
+//! zero; flushing of subnormals; NaN results, which are canonical. Where PTX allows a range of results, this is what is
+//! computed:
+//! - `.approx` and `.full` forms, `ex2`, `lg2`, `rsqrt`, `sin`, `cos`, `tanh`: the f64 result, rounded once;
+//! - `mma`: exact products, summed in f64 in order of k, rounded once to the result type. Hardware keeps fewer bits of
+//!   the partial sums;
+//! - integer division by zero: all ones, and the dividend as remainder;
+//! - atomic operations: lanes take effect in lane order, blocks in any order.
+//!
+//! # What is found
+//!
+//! - misaligned accesses, by access size, vector width, `cp.async` size and `ldmatrix` row;
+//! - accesses out of bounds: red zones surround every buffer, freed buffers stay forbidden, no buffer lies below 4 GiB;
+//! - reads of registers, and of bytes of shared, local and global memory, that nothing wrote (copying an unwritten
+//!   register is no read);
+//! - bytes read or written while a `cp.async` to them has not been waited for by the thread that issued it, and copies
+//!   never waited for;
+//! - barriers that some lanes or warps do not reach, or reach with contradicting thread counts; deadlocks;
+//! - warp-collective instructions with lanes missing, shuffles that read lanes that take no part;
+//! - operands without a meaning, traps, endless loops (a limit on instructions, see [`Options`]).
+//!
+//! After a finding the run goes on: a faulty load gives zeros, a faulty store is dropped, a collective instruction
+//! executes with the lanes there are. Later findings may then follow from earlier ones.
+//!
+//! # What is not seen
+//!
+//! - Data races: one schedule is executed, in which warps take turns between barriers and see each other's writes at
+//!   once. A missing barrier shows only where this schedule reads something unwritten.
+//! - Memory ordering: fences do nothing, and weak, relaxed and volatile accesses are the same.
+//! - Accesses within the right buffer but to the wrong element.
+//! - Writes to constant memory through generic addresses.
+//! - What the program never executes with these arguments.
+//!
+//! What cannot be executed is refused by name and line before anything runs ([`LaunchError`]), never guessed, and never
+//! reported as an error of the kernel: calls, textures, clusters, `mbarrier`, `cp.async.bulk`, `wgmma` among others.
+//!
+//! # Where things are
+//!
+//! `parse` turns text into a syntax tree that knows no instruction; `decode` turns an entry of the tree into a program of
+//! typed instructions on register slots; `isa` has one file per instruction family with its types, decoding and
+//! execution; `exec` runs programs: `grid`, `block` (whose turn it is, barriers, convergence), `warp`, and in `access`
+//! every check of a memory access; `memory` holds the state spaces.
 
 mod counters;
 mod decode;

@@ -16,6 +16,9 @@ const BLOCK_EXTENT: [u32; 3] = [1024, 1024, 64];
 /// Largest grid in each dimension.
 const GRID_EXTENT: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 
+/// Local memory of a thread on every architecture.
+const LOCAL_BYTES_PER_THREAD: u64 = 512 << 10;
+
 /// Architectures and the KiB of shared memory a block can have there (CUDA C++ Programming Guide, "Compute
 /// Capabilities").
 const SHARED_KIB: [(u32, u64); 12] = [
@@ -154,6 +157,7 @@ pub fn run(
     let layout = Layout::new(&module.syntax, module.identity, entry, memory)?;
     check_parameters(&layout, launch)?;
     check_shared(&layout, launch)?;
+    check_local(&layout)?;
     let program: Program =
         decode::decode(entry, layout).map_err(|(position, refusal)| module.refusal(position, refusal))?;
     let machine = Machine::new(module, &program, launch, memory, options);
@@ -212,4 +216,9 @@ fn check_shared(layout: &Layout, launch: &Launch<'_>) -> Result<(), LaunchError>
         return Err(LaunchError::SharedMemory { total, fixed, dynamic, limit, architecture });
     }
     Ok(())
+}
+
+fn check_local(layout: &Layout) -> Result<(), LaunchError> {
+    let (bytes, limit) = (layout.local_bytes, LOCAL_BYTES_PER_THREAD);
+    if bytes > limit { Err(LaunchError::LocalMemory { bytes, limit }) } else { Ok(()) }
 }

@@ -131,7 +131,7 @@ fn buffers_of_the_host() {
     let mut memory = ptx_sim::GlobalMemory::new();
     let first = memory.allocate("first", 100).expect("allocating");
     let second = memory.allocate("second", 1).expect("allocating");
-    assert!(first > u64::from(u32::MAX) && first % 256 == 0 && second % 256 == 0);
+    assert!(first > u64::from(u32::MAX) && first.is_multiple_of(256) && second.is_multiple_of(256));
     assert!(second >= first + 100 + 65536, "a red zone lies between buffers");
     memory.write(first + 3, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]).expect("writing");
     let mut data = [0; 12];

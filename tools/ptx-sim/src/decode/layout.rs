@@ -98,27 +98,24 @@ impl Layout {
             }
         }
         for (variable, address, bytes) in new {
-            memory.write(address, &self.contents(variable, bytes))?;
+            let contents = self.contents(variable);
+            memory.write(address, &contents)?;
+            memory.zero(address + contents.len() as u64, bytes - contents.len() as u64)?;
         }
         Ok(())
     }
 
-    /// The initial bytes of a global variable: what its initialiser gives, then zeros.
-    fn contents(&self, variable: &Variable, bytes: u64) -> Vec<u8> {
+    /// The bytes an initialiser gives.
+    fn contents(&self, variable: &Variable) -> Vec<u8> {
         let width = variable.element.bytes() as usize;
-        let mut contents = Vec::new();
-        for value in &variable.initialiser {
-            let bits = match value {
-                Initialiser::Bits(bits) => *bits,
-                Initialiser::Address { name, offset, .. } => {
-                    let place = self.places.get(name);
-                    place.map_or(0, |place| place.address).wrapping_add_signed(*offset)
-                }
-            };
-            contents.extend_from_slice(&u128::from(bits).to_le_bytes()[..width]);
-        }
-        contents.resize(bytes as usize, 0);
-        contents
+        let bits = |value: &Initialiser| match value {
+            Initialiser::Bits(bits) => *bits,
+            Initialiser::Address { name, offset } => {
+                self.places.get(name).map_or(0, |place| place.address).wrapping_add_signed(*offset)
+            }
+        };
+        let values = variable.initialiser.iter().map(bits);
+        values.flat_map(|bits| u128::from(bits).to_le_bytes().into_iter().take(width)).collect()
     }
 }
 

@@ -142,7 +142,7 @@ impl Decoder {
     }
 
     fn declare_registers(&mut self, kind: Type, names: &parse::RegisterNames) -> Decode<()> {
-        const MOST: usize = 1 << 20;
+        const MOST: usize = 1 << 17;
         let count = names.count.unwrap_or(1) as usize;
         if count > MOST - self.registers.len().min(MOST) {
             return unsupported(format!("more than {MOST} registers"));
@@ -193,26 +193,22 @@ impl Decoder {
 
     /// A register that is written and never read, for `_`.
     fn sink(&mut self) -> Slot {
-        match self.sink {
-            Some(slot) => slot,
-            None => *self.sink.insert({
-                self.registers.push(Initial::Undefined);
-                self.register_names.push("_".to_owned());
-                (self.registers.len() - 1) as Slot
-            }),
+        if let Some(slot) = self.sink {
+            return slot;
         }
+        let slot = self.new_register(Initial::Undefined, "_");
+        self.sink = Some(slot);
+        slot
     }
 
     /// The register of the carry flag of `add.cc` and its relatives.
     fn carry(&mut self) -> Slot {
-        match self.carry {
-            Some(slot) => slot,
-            None => *self.carry.insert({
-                self.registers.push(Initial::Undefined);
-                self.register_names.push("the carry flag".to_owned());
-                (self.registers.len() - 1) as Slot
-            }),
+        if let Some(slot) = self.carry {
+            return slot;
         }
+        let slot = self.new_register(Initial::Undefined, "the carry flag");
+        self.carry = Some(slot);
+        slot
     }
 
     /// Finds something by name in the current scope or those around it.

@@ -268,9 +268,7 @@ impl<'a> Block<'a> {
         let warp = &mut self.warps[index];
         let Group { pc, lanes: active, .. } = warp.groups[group];
         let here = active;
-        let last = machine.program.instructions.len() as u32 - 1;
-        let pc = pc.min(last);
-        let instruction = &machine.program.instructions[pc as usize];
+        let Some(instruction) = machine.program.instructions.get(pc as usize) else { return };
         action(&mut Context { machine, block: &mut self.state, warp, instruction, pc, active, here });
     }
 

@@ -172,6 +172,16 @@ impl GlobalMemory {
         self.store(address, data).map_err(|error| copy_error(address, data.len(), error))
     }
 
+    /// Writes zeros to the `bytes` bytes at `address`, the last ones of a buffer.
+    pub(crate) fn zero(&mut self, address: u64, bytes: u64) -> Result<(), MemoryError> {
+        const STEP: usize = 1 << 16;
+        for offset in (0..bytes).step_by(STEP) {
+            let count = (bytes - offset).min(STEP as u64) as usize;
+            self.write(address + offset, &[0; STEP][..count])?;
+        }
+        Ok(())
+    }
+
     /// Copies the bytes at `address`, anywhere inside one buffer, to `data`. Bytes never written read as 0.
     ///
     /// # Errors

@@ -2,6 +2,9 @@
 
 use super::{Entry, Initialiser, Parse, Parser, Space, TokenKind, Type, Variable};
 
+/// Largest alignment of a variable in bytes; more than any hardware offers.
+const LARGEST_ALIGNMENT: u64 = 1 << 16;
+
 impl<'a> Parser<'a> {
     /// A whole module.
     pub(super) fn module(&mut self) -> Parse<()> {
@@ -206,8 +209,10 @@ impl<'a> Parser<'a> {
             match word {
                 "align" => {
                     let value = self.integer("an alignment in bytes")?;
-                    if !value.is_power_of_two() {
-                        return self.error(position, format!("an alignment of {value}; it must be a power of two"));
+                    if !value.is_power_of_two() || value > LARGEST_ALIGNMENT {
+                        let message =
+                            format!("an alignment of {value}; it must be a power of two up to {LARGEST_ALIGNMENT}");
+                        return self.error(position, message);
                     }
                     // The alignment after `.ptr` is that of what the pointer points to.
                     alignment = alignment.or((element.is_none() || space != Space::Parameter).then_some(value));
@@ -248,6 +253,10 @@ impl<'a> Parser<'a> {
         if inferred {
             let count = initialiser.len() as u64;
             bytes = (count > 0).then(|| u64::from(element.bytes()) * count);
+        }
+        let given = initialiser.len() as u64 * u64::from(element.bytes());
+        if given > bytes.unwrap_or(0) && given > 0 {
+            return self.error(position, format!("{given} bytes of initial values for `{name}`, which is smaller"));
         }
         Ok(Variable { name, space, position, alignment, bytes, element, initialiser })
     }

@@ -1,0 +1,117 @@
+//! Shuffles, votes, barriers and divergence of correct kernels.
+
+mod common;
+
+use common::{Kernel, words};
+
+/// Runs a body whose lanes leave a word in `%r0`; the words.
+fn lanes(body: &str) -> Vec<u32> {
+    let text = format!("{body}\nmul.wide.u32 %rd0, %lane, 4; add.u64 %rd0, %rd0, %output; st.global.u32 [%rd0], %r0;");
+    words(&Kernel::new(&text).with_output_bytes(128).run_clean())
+}
+
+fn expect(body: &str, value: impl Fn(u32) -> u32) {
+    assert_eq!(lanes(body), (0..32).map(value).collect::<Vec<u32>>(), "{body}");
+}
+
+#[test]
+fn shuffles() {
+    expect("shfl.sync.bfly.b32 %r0, %lane, 5, 31, 0xffffffff;", |lane| lane ^ 5);
+    expect("shfl.sync.idx.b32 %r0, %lane, 7, 31, -1;", |_| 7);
+    expect("shfl.sync.up.b32 %r0, %lane, 2, 0, -1;", |lane| if lane < 2 { lane } else { lane - 2 });
+    expect("shfl.sync.down.b32 %r0, %lane, 3, 31, -1;", |lane| if lane > 28 { lane } else { lane + 3 });
+    // Segments of eight lanes.
+    expect("shfl.sync.idx.b32 %r0, %lane, 1, 0x181f, -1;", |lane| lane / 8 * 8 + 1);
+    let valid = "shfl.sync.down.b32 %r1|%p0, %lane, 3, 31, -1; selp.u32 %r0, 1, 0, %p0;";
+    expect(valid, |lane| u32::from(lane <= 28));
+}
+
+#[test]
+fn votes_matches_and_reductions() {
+    let test = "setp.lt.u32 %p0, %lane, 4;";
+    expect(&format!("{test} vote.sync.ballot.b32 %r0, %p0, -1;"), |_| 0xf);
+    expect(&format!("{test} vote.sync.ballot.b32 %r0, !%p0, -1;"), |_| !0xf);
+    expect(&format!("{test} vote.sync.any.pred %p1, %p0, -1; selp.u32 %r0, 1, 0, %p1;"), |_| 1);
+    expect(&format!("{test} vote.sync.all.pred %p1, %p0, -1; selp.u32 %r0, 1, 0, %p1;"), |_| 0);
+    expect("redux.sync.add.u32 %r0, %lane, -1;", |_| 496);
+    expect("sub.u32 %r1, %lane, 4; redux.sync.min.s32 %r0, %r1, -1;", |_| -4_i32 as u32);
+    expect("and.b32 %r1, %lane, 1; match.any.sync.b32 %r0, %r1, -1;", |lane| 0x5555_5555 << (lane & 1));
+    expect("match.all.sync.b32 %r0|%p0, %lane, -1;", |_| 0);
+    expect("activemask.b32 %r0;", |_| u32::MAX);
+}
+
+#[test]
+fn lanes_that_diverge_meet_again() {
+    let body = "mov.u32 %r0, 0; and.b32 %r1, %lane, 3;\nloop: setp.eq.u32 %p0, %r1, 0; @%p0 bra out;\n\
+        add.u32 %r0, %r0, 10; sub.u32 %r1, %r1, 1; bra loop;\nout: activemask.b32 %r2; popc.b32 %r2, %r2; add.u32 %r0, %r0, %r2;";
+    expect(body, |lane| lane % 4 * 10 + 32);
+}
+
+#[test]
+fn collectives_of_a_branch_need_only_their_mask() {
+    let body = "setp.lt.u32 %p0, %lane, 16; mov.u32 %r0, 0; @!%p0 bra out;\n\
+        shfl.sync.bfly.b32 %r0, %lane, 1, 31, 0xffff; bar.warp.sync 0xffff;\nout:";
+    expect(body, |lane| if lane < 16 { lane ^ 1 } else { 0 });
+}
+
+#[test]
+fn guarded_instructions_leave_other_lanes_alone() {
+    expect("mov.u32 %r0, 1; setp.gt.u32 %p0, %lane, 29; @%p0 mov.u32 %r0, 2;", |lane| 1 + u32::from(lane > 29));
+    expect("mov.u32 %r0, 1; setp.gt.u32 %p0, %lane, 29; @!%p0 mov.u32 %r0, 2;", |lane| 2 - u32::from(lane > 29));
+}
+
+#[test]
+fn special_registers() {
+    expect("mov.u32 %r0, %laneid;", |lane| lane);
+    expect("mov.u32 %r0, %lanemask_lt;", |lane| (1 << lane) - 1);
+    expect("mov.u32 %r0, %lanemask_ge;", |lane| u32::MAX << lane);
+    expect("mov.u32 %r0, %ntid.x; mov.u32 %r1, %nctaid.y; add.u32 %r0, %r0, %r1;", |_| 33);
+}
+
+#[test]
+fn barrier_orders_warps() {
+    let body = ".shared .align 4 .b8 tile[512]; shl.b32 %r0, %lane, 2; mov.u32 %r1, tile; add.u32 %r2, %r1, %r0;\n\
+        st.shared.u32 [%r2], %lane; bar.sync 0; xor.b32 %r0, %r0, 256; add.u32 %r2, %r1, %r0; ld.shared.u32 %r0, [%r2];\n\
+        mul.wide.u32 %rd0, %lane, 4; add.u64 %rd0, %rd0, %output; st.global.u32 [%rd0], %r0;";
+    let output = words(&Kernel::new(body).with_threads(128).with_output_bytes(512).run_clean());
+    assert_eq!(output, (0..128).map(|thread| thread ^ 64).collect::<Vec<u32>>());
+}
+
+#[test]
+fn reductions_at_barriers() {
+    let body = "setp.lt.u32 %p0, %lane, 50; bar.red.popc.u32 %r0, 0, %p0; bar.red.and.pred %p1, 1, %p0;\n\
+        bar.red.or.pred %p2, 1, 64, %p0; selp.u32 %r1, 100, 0, %p1; selp.u32 %r2, 1000, 0, %p2;\n\
+        add.u32 %r0, %r0, %r1; add.u32 %r0, %r0, %r2; mul.wide.u32 %rd0, %lane, 4; add.u64 %rd0, %rd0, %output;\n\
+        st.global.u32 [%rd0], %r0;";
+    assert_eq!(words(&Kernel::new(body).with_threads(64).with_output_bytes(256).run_clean()), [1050; 64]);
+}
+
+#[test]
+fn producers_arrive_and_consumers_wait() {
+    let body = ".shared .align 4 .u32 word; setp.ge.u32 %p0, %lane, 32; @%p0 bra consumer;\n\
+        st.shared.u32 [word], 77; bar.arrive 3, 64; bra done;\n\
+        consumer: bar.sync 3, 64; ld.shared.u32 %r0, [word]; st.global.u32 [%output], %r0;\ndone:";
+    assert_eq!(words(&Kernel::new(body).with_threads(64).with_output_bytes(4).run_clean()), [77]);
+}
+
+#[test]
+fn a_warp_may_wait_in_a_loop_for_another() {
+    let body = ".shared .align 4 .u32 flag; setp.eq.u32 %p0, %lane, 0; @%p0 st.shared.u32 [flag], 0; bar.sync 0;\n\
+        setp.ge.u32 %p1, %lane, 32; @%p1 bra second;\n\
+        wait: ld.volatile.shared.u32 %r0, [flag]; setp.eq.u32 %p2, %r0, 0; @%p2 bra wait;\n\
+        @%p0 st.global.u32 [%output], %r0; bra done;\nsecond: st.shared.u32 [flag], 9;\ndone:";
+    assert_eq!(words(&Kernel::new(body).with_threads(64).with_output_bytes(4).run_clean()), [9]);
+}
+
+#[test]
+fn names_in_braces_hide_those_outside() {
+    let body = "mov.u32 %r0, 1; { .reg .b32 %r0; mov.u32 %r0, 5; { .reg .pred p; setp.eq.u32 p, %r0, 5; @p bra inner; }\n\
+        inner: add.u32 %r0, %r0, 1; mov.u32 %r1, %r0; } add.u32 %r0, %r0, %r1;";
+    expect(body, |_| 7);
+}
+
+#[test]
+fn partial_warps_pass_barriers() {
+    let body = "bar.sync 0; bar.warp.sync -1; st.global.u32 [%output], 3; bar.sync 0;";
+    assert_eq!(words(&Kernel::new(body).with_threads(40).with_output_bytes(4).run_clean()), [3]);
+}
