@@ -100,21 +100,26 @@ pub fn allow_dynamic_shared(function: &Function, bytes: u32) -> Result<(), Code>
     unsafe { raw::cuFuncSetAttribute(function.to_raw().cast(), MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes) }.ok()
 }
 
-/// Sizes in bytes of the parameters of `function`, or `None` when the driver is older than CUDA 12.4 and cannot tell.
-pub fn parameter_sizes(function: &Function) -> Result<Option<Vec<usize>>, Code> {
-    let mut sizes = Vec::new();
-    loop {
+/// Sizes in bytes of the first `count` parameters of `function`, fewer when it has fewer, or `None` when the driver is
+/// older than CUDA 12.4 and cannot tell.
+///
+/// Nothing is asked about parameters beyond `count`: the driver would answer with an error, and compute-sanitizer
+/// reports every error that the driver returns.
+pub fn parameter_sizes(function: &Function, count: usize) -> Result<Option<Vec<usize>>, Code> {
+    let mut sizes = Vec::with_capacity(count);
+    while sizes.len() < count {
         let (mut offset, mut size) = (0, 0);
         // SAFETY: the function belongs to a loaded module, and the results go to two live variables.
         let found =
             unsafe { raw::cuFuncGetParamInfo(function.to_raw().cast(), sizes.len(), &mut offset, &mut size) }.ok();
         match found {
             Ok(()) => sizes.push(size),
-            Err(Code::INVALID_VALUE) => return Ok(Some(sizes)),
+            Err(Code::INVALID_VALUE) => break,
             Err(Code::NOT_SUPPORTED) => return Ok(None),
             Err(code) => return Err(code),
         }
     }
+    Ok(Some(sizes))
 }
 
 /// Compiles PTX for the sake of what the driver's compiler writes about it: the code and the error log.

@@ -54,12 +54,13 @@ impl<'a> Kernel<'a> {
         }
     }
 
-    /// Requires the sizes of the arguments to be those of the parameters of `function`, where the driver can tell.
+    /// Requires the sizes of the arguments to be those of the first parameters of `function`, where the driver can
+    /// tell. That there are no further parameters is for the manifest to say.
     ///
     /// # Errors
     /// [`Error::Invalid`] when they are not.
     pub fn check_arguments(&self, function: &Function) -> Result<()> {
-        let parameters = driver::parameter_sizes(function)
+        let parameters = driver::parameter_sizes(function, self.arguments.len())
             .map_err(|code| cuda_error(format!("asking for the parameters of {}", self.entry), code, ""))?;
         let arguments: Vec<_> = self.arguments.iter().map(|argument| argument.bytes).collect();
         match parameters {

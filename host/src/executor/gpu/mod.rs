@@ -148,7 +148,8 @@ impl GpuExecutor {
     /// Runs `kernel` and waits for it.
     ///
     /// # Safety
-    /// As for [`Kernel::submit`], unless the driver knows the parameters' sizes: then other arguments are an error.
+    /// As for [`Kernel::submit`], but for sizes and surplus arguments where the driver knows the parameters: these are
+    /// errors.
     unsafe fn run(&self, kernel: &Kernel) -> Result<()> {
         self.enter()?;
         let function = self.prepare(kernel)?;

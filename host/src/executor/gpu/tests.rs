@@ -209,14 +209,14 @@ mod on_device {
         let Some(mut gpu) = open() else { return };
         gpu.load(&probe()).unwrap();
         let (address, value) = (gpu.allocate("byte", 1).unwrap().address, 0u32);
-        if driver::parameter_sizes(&gpu.function("store_byte").unwrap()).unwrap().is_none() {
+        if driver::parameter_sizes(&gpu.function("store_byte").unwrap(), 2).unwrap().is_none() {
             println!("not tested: the driver is older than CUDA 12.4 and does not know the parameters of a kernel");
             return;
         }
         let (address, value, wide) = (Argument::of(&address), Argument::of(&value), Argument::of(&0u64));
-        for arguments in [[address, wide].as_slice(), &[address], &[address, value, value], &[]] {
+        for arguments in [[address, wide].as_slice(), &[value, value], &[address, value, value]] {
             let kernel = Kernel { entry: "store_byte", blocks: 1, threads: 32, dynamic_shared_bytes: 0, arguments };
-            // SAFETY: the driver knows the parameters' sizes, so these arguments are not passed to it.
+            // SAFETY: the driver knows the parameters' sizes, so these arguments, none too few, are not passed to it.
             let message = invalid(unsafe { gpu.run(&kernel) });
             assert!(message.contains("store_byte takes parameters of [8, 4] bytes"), "{message}");
         }
