@@ -155,7 +155,7 @@ fn texts_that_are_not_ptx() {
         (".version 8.0\n.target sm_80\n.global .align 3 .u32 x;", "3:9: an alignment of 3"),
         (
             ".version 8.0\n.target sm_80\n.const .align 4 .u32 x[1] = {1, 2};",
-            "3:23: 8 bytes of initial values for `x`, which is smaller",
+            "3:22: 8 bytes of initial values for `x`, which is smaller",
         ),
     ];
     for (text, expected) in cases {

@@ -1,7 +1,7 @@
 //! Kernels for tests, run through the public interface.
 //!
-//! With `PTX_SIM_DUMP` set to a folder, every kernel that is run is also written there, so that ptxas can be asked
-//! whether it accepts them.
+//! With `PTX_SIM_DUMP` set to a folder, every kernel in which nothing is found is also written there with its input and
+//! output: `replay_on_gpu.py` beside this file then compares them with a GPU.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
@@ -102,7 +102,6 @@ impl Kernel {
     /// Runs it.
     pub fn try_run(&self) -> Result<Outcome, LaunchError> {
         let text = self.text();
-        dump(&text);
         let module = Module::parse(&text, "test.ptx").unwrap_or_else(|error| panic!("{error}\n{text}"));
         let mut memory = GlobalMemory::new();
         let output = memory.allocate("output", self.output_bytes).expect("allocating the output");
@@ -132,6 +131,7 @@ impl Kernel {
         let outcome = self.run();
         let findings: Vec<String> = outcome.report.findings.iter().map(Finding::to_string).collect();
         assert!(findings.is_empty(), "{}\n{}", findings.join("\n"), self.text());
+        dump(self, &outcome.output);
         outcome.output
     }
 
@@ -145,13 +145,19 @@ impl Kernel {
     }
 }
 
-fn dump(text: &str) {
+/// Writes a kernel, its launch, and what the simulator made of it.
+fn dump(kernel: &Kernel, output: &[u8]) {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let Some(folder) = std::env::var_os("PTX_SIM_DUMP") else { return };
+    let Kernel { threads, blocks, dynamic_shared, input, .. } = kernel;
+    let text = kernel.text();
     let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
+    (&text, input).hash(&mut hasher);
     let path = std::path::Path::new(&folder).join(format!("{:016x}.ptx", hasher.finish()));
-    std::fs::write(path, text).expect("writing to the folder named by PTX_SIM_DUMP");
+    let hexadecimal = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let case = format!("{threads} {blocks} {dynamic_shared} {} {}\n", hexadecimal(input), hexadecimal(output));
+    let written = std::fs::write(&path, text).and_then(|()| std::fs::write(path.with_extension("case"), case));
+    written.expect("writing to the folder named by PTX_SIM_DUMP");
 }
 
 /// Output as little-endian words.
