@@ -1,7 +1,7 @@
 //! rustc's own nvptx64 backend.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, IsTerminal, stderr};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -37,7 +37,7 @@ impl Rustc {
             .args([subcommand, "--package", "kernel-gpu", "--lib", "--profile", "device"])
             .args(["--features", target.cargo_feature, "--target", TARGET, "--target-dir"])
             .arg(self.workspace.device_target())
-            .arg("--message-format=json-diagnostic-rendered-ansi")
+            .args(["--message-format", if stderr().is_terminal() { "json-diagnostic-rendered-ansi" } else { "json" }])
             .env("RUSTC", &self.compiler.rustc)
             // The target's ABI and inline assembly are unstable; this lets a stable compiler accept them.
             .env("RUSTC_BOOTSTRAP", "1")

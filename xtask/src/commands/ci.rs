@@ -3,6 +3,8 @@
 use std::process::Command;
 
 use anyhow::{Result, bail};
+use kernel_gpu::config::ARCHITECTURES;
+use kernel_gpu::manifest::{Entry, Manifest};
 
 use super::{ptx, test};
 use crate::codegen::{self, FAMILY_TARGETS};
@@ -15,49 +17,57 @@ use crate::ptxas::Waste;
 
 /// Checks formatting, lints, documentation, tests, and that ptxas accepts every entry without spills.
 ///
-/// Provisions what it needs: the device compiler and ptxas.
+/// Provisions what it needs: the device compiler and ptxas. Every check runs, whatever the others found.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {}
 
 impl Arguments {
-    /// Runs the checks in order and stops at the first that fails.
+    /// Runs the checks; the error names those that failed.
     pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<()> {
+        provision::ptxas(environment, workspace)?;
+        let folder = ptx::build(environment, workspace, &workspace.ptx())?;
         let cargo = |arguments: &[&str]| {
             let mut cargo = Command::new(environment.cargo());
             cargo.current_dir(workspace.root()).args(arguments);
             cargo
         };
-        step("formatting", || process::run(&mut cargo(&["fmt", "--all", "--check"])))?;
-        provision::ptxas(environment, workspace)?;
-        let folder = step("PTX", || ptx::build(environment, workspace, &workspace.ptx()))?;
-        if folder.warnings > 0 {
-            bail!("the device half of kernel-gpu has {} warnings", folder.warnings);
+        let clippy = ["clippy", "--workspace", "--all-targets", "--release", "--", "--deny", "warnings"];
+        let doc = ["doc", "--workspace", "--no-deps", "--document-private-items", "--release"];
+        let checks: [(&str, Check<'_>); 6] = [
+            ("formatting", Box::new(|| process::run(&mut cargo(&["fmt", "--all", "--check"])))),
+            ("ptxas", Box::new(|| check_resources(&folder.manifest))),
+            ("device half", Box::new(|| lint_device_half(environment, workspace, &folder))),
+            ("clippy", Box::new(|| process::run(&mut cargo(&clippy)))),
+            ("documentation", Box::new(|| process::run(cargo(&doc).env("RUSTDOCFLAGS", "--deny warnings")))),
+            ("tests", Box::new(|| test::run_tests(environment, workspace, &[]))),
+        ];
+        let failed: Vec<&str> = checks.into_iter().filter_map(|(name, check)| fails(name, check)).collect();
+        if !failed.is_empty() {
+            bail!("failed: {}", failed.join(", "));
         }
-        step("clippy on the device half", || lint_device_half(environment, workspace))?;
-        step("ptxas", || check_resources(&folder))?;
-        step("clippy", || {
-            let arguments = ["clippy", "--workspace", "--all-targets", "--release", "--", "--deny", "warnings"];
-            process::run(&mut cargo(&arguments))
-        })?;
-        step("documentation", || {
-            let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--release"]);
-            process::run(doc.env("RUSTDOCFLAGS", "--deny warnings"))
-        })?;
-        step("tests", || test::run_tests(environment, workspace, &[]))?;
         eprintln!("xtask: everything passed");
         Ok(())
     }
 }
 
-fn step<T>(what: &'static str, check: impl FnOnce() -> Result<T>) -> Result<T> {
-    let step = Step::begin(what);
-    let value = check()?;
+type Check<'a> = Box<dyn FnOnce() -> Result<()> + 'a>;
+
+/// Runs one check; the name comes back when it fails.
+fn fails<'a>(name: &'a str, check: Check<'_>) -> Option<&'a str> {
+    let step = Step::begin(format!("checking {name}"));
+    let outcome = check();
     step.done();
-    Ok(value)
+    let error = outcome.err()?;
+    eprintln!("xtask: {name}: {error:#}");
+    Some(name)
 }
 
-/// Clippy comes with the device compiler or not at all: the host's belongs to another compiler version.
-fn lint_device_half(environment: &Environment, workspace: &Workspace) -> Result<()> {
+/// The compiler's and clippy's warnings. Clippy comes with the device compiler or not at all: the host's belongs to
+/// another compiler version.
+fn lint_device_half(environment: &Environment, workspace: &Workspace, folder: &PtxFolder) -> Result<()> {
+    if folder.warnings > 0 {
+        bail!("the compiler has {} warnings about the device half of kernel-gpu", folder.warnings);
+    }
     let code_generator = codegen::choose(environment, workspace)?;
     for target in &FAMILY_TARGETS {
         match code_generator.lint(target)? {
@@ -70,26 +80,51 @@ fn lint_device_half(environment: &Environment, workspace: &Workspace) -> Result<
 }
 
 /// Every entry must have been accepted for every architecture, and none may spill or have a stack frame.
-fn check_resources(folder: &PtxFolder) -> Result<()> {
-    let mut problems: Vec<String> = folder
-        .rejections
-        .iter()
-        .map(|rejection| format!("{} is refused for sm_{}", rejection.file, rejection.architecture))
+fn check_resources(manifest: &Manifest) -> Result<()> {
+    let entries = manifest.modules.iter().flat_map(|module| &module.entries);
+    let problems: Vec<String> = entries
+        .flat_map(|entry| ARCHITECTURES.map(|limits| resource_problem(entry, limits.architecture)))
+        .flatten()
         .collect();
-    for entry in folder.manifest.modules.iter().flat_map(|module| &module.entries) {
-        problems.extend(
-            entry
-                .resources
-                .iter()
-                .filter_map(|resources| Waste::of(&entry.name, resources))
-                .map(|waste| waste.to_string()),
-        );
-        if folder.rejections.is_empty() && entry.resources.len() < kernel_gpu::config::ARCHITECTURES.len() {
-            problems.push(format!("ptxas did not report on {} for every architecture", entry.name));
-        }
-    }
     if !problems.is_empty() {
-        bail!("ptxas finds fault with the kernels:\n  {}", problems.join("\n  "));
+        bail!("the entries are not what they should be:\n  {}", problems.join("\n  "));
     }
     Ok(())
+}
+
+fn resource_problem(entry: &Entry, architecture: u32) -> Option<String> {
+    let Some(resources) = entry.resources.iter().find(|resources| resources.architecture == architecture) else {
+        return Some(format!("{} was not assembled for sm_{architecture}", entry.name));
+    };
+    Waste::of(&entry.name, resources).map(|waste| waste.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use kernel_gpu::config::ARCHITECTURES;
+    use kernel_gpu::manifest::{Entry, Resources};
+    use kernel_gpu::variants::VARIANTS;
+
+    use super::resource_problem;
+
+    #[test]
+    fn an_entry_must_be_assembled_without_spills_for_every_architecture() {
+        let mut entry = Entry::from(&VARIANTS[0]);
+        for limits in ARCHITECTURES {
+            let problem = resource_problem(&entry, limits.architecture).expect("nothing was assembled yet");
+            assert!(problem.contains(&format!("was not assembled for sm_{}", limits.architecture)), "{problem}");
+            entry.resources.push(Resources {
+                architecture: limits.architecture,
+                registers: 255,
+                spill_stores: 0,
+                spill_loads: 0,
+                stack: 0,
+                static_shared: 0,
+            });
+            assert_eq!(resource_problem(&entry, limits.architecture), None);
+        }
+        entry.resources[1].spill_loads = 4;
+        let problem = resource_problem(&entry, entry.resources[1].architecture).expect("it spills");
+        assert!(problem.contains(&entry.name) && problem.contains("4 of spill loads"), "{problem}");
+    }
 }
