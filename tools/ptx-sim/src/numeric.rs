@@ -32,9 +32,12 @@ impl From<f64> for Exact {
 }
 
 impl Exact {
-    /// `a + b` (Knuth's two-sum).
-    pub fn sum(a: f64, b: f64) -> Exact {
+    /// `a + b` (Knuth's two-sum). `rounding` is how the result will be rounded: it decides the sign of a zero.
+    pub fn sum(a: f64, b: f64, rounding: Rounding) -> Exact {
         let head = a + b;
+        if head == 0.0 && rounding == Rounding::Down && (a.is_sign_negative() || b.is_sign_negative()) {
+            return Exact::from(-0.0);
+        }
         let b_part = head - a;
         let rest = (a - (head - b_part)) + (b - b_part);
         Exact { head, rest: if head.is_finite() { rest } else { 0.0 } }
@@ -73,6 +76,9 @@ impl Exact {
 
     /// Rounds to `format`; the bits. Overflow gives infinity or the largest finite number, as IEEE 754 says.
     pub fn round(self, format: Format, rounding: Rounding) -> u64 {
+        if format == Format::F64 {
+            return self.round_to_double(rounding);
+        }
         let value = self.to_odd();
         if value.is_nan() {
             return format.nan();
@@ -85,6 +91,25 @@ impl Exact {
             return sign;
         }
         sign | format.round_magnitude(value.abs(), rounding, value < 0.0)
+    }
+}
+
+impl Exact {
+    /// The head is the nearest `f64` already; a directed rounding may want its neighbour.
+    fn round_to_double(self, rounding: Rounding) -> u64 {
+        if self.head.is_nan() {
+            return Format::F64.nan();
+        }
+        let wanted = match rounding {
+            Rounding::Nearest | Rounding::NearestAway => self.head,
+            Rounding::Zero if (self.rest < 0.0) == (self.head > 0.0) && self.rest != 0.0 => {
+                f64::from_bits(self.head.to_bits() - 1)
+            }
+            Rounding::Down if self.rest < 0.0 => self.head.next_down(),
+            Rounding::Up if self.rest > 0.0 => self.head.next_up(),
+            Rounding::Zero | Rounding::Down | Rounding::Up => self.head,
+        };
+        wanted.to_bits()
     }
 }
 
@@ -130,6 +155,17 @@ impl Format {
             Format::F64 => 0x7ff8_0000_0000_0000,
             _ => self.infinity() | ((1 << self.mantissa_bits) - 1),
         }
+    }
+
+    /// The NaN `bits` of the format `from` as this format has it: quiet, with its sign and the payload bits that fit.
+    pub fn nan_of(self, bits: u64, from: Format) -> u64 {
+        let sign = bits >> (from.bits() - 1) & 1;
+        let payload = bits & ((1 << from.mantissa_bits) - 1);
+        let payload = match self.mantissa_bits >= from.mantissa_bits {
+            true => payload << (self.mantissa_bits - from.mantissa_bits),
+            false => payload >> (from.mantissa_bits - self.mantissa_bits),
+        };
+        sign << (self.bits() - 1) | self.infinity() | 1 << (self.mantissa_bits - 1) | payload
     }
 
     /// Bits of the whole format.

@@ -62,6 +62,41 @@ fn flushing_and_saturation() {
 }
 
 #[test]
+fn saturated_results_are_flushed() {
+    check_f32(2, "mul.ftz.sat.f32 d, a, b;", &[&[1e-20, 1e-20, 0.0], &[0.5, 0.5, 0.25]]);
+    check(
+        "b32",
+        &["b64"],
+        "cvt.rn.ftz.sat.f32.f64 d, a;",
+        &[&[1e-40_f64.to_bits(), 0], &[0.5_f64.to_bits(), bits(0.5)]],
+    );
+    check("b32", &["b32", "b32"], "mul.rn.ftz.sat.f16x2 d, a, b;", &[&[0x0400_3c00, 0x3800_3c00, 0x0000_3c00]]);
+}
+
+#[test]
+fn zero_has_the_sign_of_the_rounding() {
+    check_f32(2, "add.rm.f32 d, a, b;", &[&[1.0, -1.0, -0.0], &[0.0, 0.0, 0.0], &[-0.0, 0.0, -0.0]]);
+    check_f32(2, "add.rp.f32 d, a, b;", &[&[1.0, -1.0, 0.0], &[-0.0, -0.0, -0.0]]);
+    check_f32(3, "fma.rm.f32 d, a, b, c;", &[&[-2.0, 0.0, 0.0, -0.0]]);
+}
+
+#[test]
+fn nan_payloads() {
+    check("b32", &["b32"], "neg.f32 d, a;", &[&[0x7fc0_0000, CANONICAL_NAN]]);
+    check("b32", &["b32"], "abs.f16x2 d, a;", &[&[0xfe00_bc00, 0x7fff_3c00]]);
+    check("b32", &["b64"], "cvt.rn.f32.f64 d, a;", &[&[0xfff5_89aa_1f43_ddaa, 0xffec_4d50]]);
+    check("b64", &["b32"], "cvt.f64.f32 d, a;", &[&[0x7f80_0001, 0x7ff8_0000_2000_0000]]);
+    check("b64", &["b32"], "cvt.ftz.f64.f32 d, a;", &[&[0x7f80_0001, 0x7fff_ffff_e000_0000]]);
+    check("b32", &["b16"], "cvt.f32.f16 d, a;", &[&[0x7e00, CANONICAL_NAN]]);
+}
+
+#[test]
+fn approximate_division_by_large_numbers_is_zero() {
+    check_f32(2, "div.approx.f32 d, a, b;", &[&[1e38, 1.5e38, 0.0], &[-1.0, 1.5e38, -0.0], &[6.0, 3.0, 2.0]]);
+    check_f32(2, "div.full.f32 d, a, b;", &[&[1.5e38, 1.5e38, 1.0]]);
+}
+
+#[test]
 fn extrema_treat_nan_and_zero_as_ptx_says() {
     check_f32(
         2,
@@ -154,6 +189,7 @@ fn comparisons_know_unordered() {
     check("b32", &["b32", "b32"], &select("setp.num.f32"), &[&cases(NAN, 1.0, 0), &cases(2.0, 1.0, 1)]);
     check("b32", &["b32", "b32"], &select("setp.eq.ftz.f32"), &[&cases(TINY, 0.0, 1)]);
     check("b32", &["b16", "b16"], &select("setp.gt.f16"), &[&[0x4000, 0x3c00, 1]]);
+    check("b32", &["b32"], "testp.normal.f32 p, a; selp.b32 d, 1, 0, p;", &[&[bits(TINY), 0], &[bits(0.0), 1]]);
     check("b32", &["b32"], "testp.subnormal.f32 p, a; selp.b32 d, 1, 0, p;", &[&[bits(TINY), 1], &[bits(1.0), 0]]);
 }
 
@@ -242,6 +278,10 @@ fn integer_conversions() {
         ],
     );
     check("b32", &["b64"], "cvt.rz.f32.s64 d, a;", &[&[u64::MAX >> 1, 0x5eff_ffff]]);
+    let large = 0x3b42_9a38_0625_d059_u64;
+    check("b64", &["b64"], "cvt.rn.f64.u64 d, a;", &[&[large, (large as f64).to_bits()]]);
+    check("b64", &["b64"], "cvt.rz.f64.s64 d, a;", &[&[large.wrapping_neg(), 0xc3cd_a14d_1c03_12e8]]);
+    check("b64", &["b64"], "cvt.rp.f64.u64 d, a;", &[&[large, 0x43cd_a14d_1c03_12e9]]);
     check("b16", &["b32"], "cvt.rn.f16.u32 d, a;", &[&[2049, 0x6800], &[100_000, 0x7c00]]);
     check("b64", &["b32"], "cvt.s64.s32 d, a;", &[&[0xffff_ffff, u64::MAX]]);
     check("b64", &["b32"], "cvt.u64.u32 d, a;", &[&[0xffff_ffff, 0xffff_ffff]]);

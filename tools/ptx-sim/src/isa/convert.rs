@@ -113,18 +113,35 @@ impl Conversion {
 
     fn float_to_float(self, bits: u64) -> u64 {
         let mut value = self.operand(bits);
+        if value.is_nan() && !self.saturate {
+            return self.nan(bits);
+        }
         if let Some(rounding) = self.integral {
             value = integral(value, rounding);
         }
         self.finish(Exact::from(value).round(Format::of(self.to), self.rounding))
     }
 
+    /// PTX leaves open which NaN a NaN becomes; this is what hardware was seen to do: conversions from or to `.f64` and
+    /// from `.bf16` keep the payload, others and `.ftz` give the canonical NaN.
+    fn nan(self, bits: u64) -> u64 {
+        let (to, from) = (Format::of(self.to), Format::of(self.from));
+        let keeps_payload = to == Format::F64 || from == Format::F64 || from == Format::BF16;
+        match (keeps_payload, self.flush && from == Format::F32) {
+            (false, _) => to.nan(),
+            (true, true) => to.nan_of(from.nan(), from),
+            (true, false) => to.nan_of(zero_extend(bits, from.bits()), from),
+        }
+    }
+
     fn finish(self, bits: u64) -> u64 {
         let format = Format::of(self.to);
         let value = format.value(bits);
-        if self.saturate {
-            let clamped = if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) + 0.0 };
-            return Exact::from(clamped).round(format, Rounding::Nearest);
+        if self.saturate && (value.is_nan() || value <= 0.0) {
+            return 0;
+        }
+        if self.saturate && value > 1.0 {
+            return Exact::from(1.0).round(format, Rounding::Nearest);
         }
         if self.relu && value <= 0.0 {
             return 0;

@@ -11,6 +11,9 @@ use crate::parse::{Kind, Type};
 const ROUNDINGS: [(&str, Rounding); 4] =
     [("rn", Rounding::Nearest), ("rz", Rounding::Zero), ("rm", Rounding::Down), ("rp", Rounding::Up)];
 
+/// 2^126: `div.approx` by anything larger gives 0 (PTX ISA, "div").
+const LARGEST_DIVISOR: f64 = (1_u128 << 126) as f64;
+
 /// Decodes a floating-point instruction; `None` when the opcode is not one.
 pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Lanewise>> {
     let lanewise = match form.opcode() {
@@ -63,10 +66,11 @@ impl Treatment {
     /// Flushes and clamps rounded bits.
     fn finish(self, bits: u64) -> u64 {
         let value = self.format.value(bits);
-        if self.saturate {
-            let clamped = if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) };
-            // −0 becomes +0.
-            return Exact::from(clamped + 0.0).round(self.format, Rounding::Nearest);
+        if self.saturate && (value.is_nan() || value <= 0.0) {
+            return 0;
+        }
+        if self.saturate && value > 1.0 {
+            return Exact::from(1.0).round(self.format, Rounding::Nearest);
         }
         if self.relu && value <= 0.0 {
             return 0;
@@ -121,18 +125,18 @@ fn arithmetic(form: &mut Form<'_>, operands: usize) -> Decode<Lanewise> {
         return single_arithmetic(form, treatment, sources);
     }
     let compute = match opcode {
-        "add" => |v: [f64; 3]| Exact::sum(v[0], v[1]),
-        "sub" => |v: [f64; 3]| Exact::sum(v[0], -v[1]),
+        "add" => |v: [f64; 3], rounding| Exact::sum(v[0], v[1], rounding),
+        "sub" => |v: [f64; 3], rounding| Exact::sum(v[0], -v[1], rounding),
         // A product of two numbers of at most 24 bits is exact in an f64.
-        "mul" => |v: [f64; 3]| Exact::from(v[0] * v[1]),
-        _ => |v: [f64; 3]| Exact::sum(v[0] * v[1], v[2]),
+        "mul" => |v: [f64; 3], _| Exact::from(v[0] * v[1]),
+        _ => |v: [f64; 3], rounding| Exact::sum(v[0] * v[1], v[2], rounding),
     };
     form.lanewise(
         kind,
         sources,
         packed(kind, move |v| {
             let values = [v[0], v[1], v[2]].map(|bits| treatment.operand(bits));
-            treatment.result(compute(values))
+            treatment.result(compute(values, treatment.rounding))
         }),
     )
 }
@@ -233,15 +237,19 @@ fn sign(form: &mut Form<'_>) -> Decode<Lanewise> {
         kind,
         &[kind],
         packed(kind, move |v| {
-            let bits = if negate { v[0] ^ sign } else { v[0] & !sign };
-            treatment.finish(bits)
+            let is_nan = kind != Type::F64 && treatment.format.value(v[0] & (2 * sign - 1)).is_nan();
+            match (is_nan, negate) {
+                (true, _) => treatment.format.nan(),
+                (false, true) => treatment.finish(v[0] ^ sign),
+                (false, false) => treatment.finish(v[0] & !sign),
+            }
         }),
     )
 }
 
 fn divide_or_root(form: &mut Form<'_>) -> Decode<Lanewise> {
     let kind = float_kind(form)?;
-    let approximate = form.flag("approx") | form.flag("full");
+    let (approximate, full) = (form.flag("approx"), form.flag("full"));
     let treatment = treatment(form, kind);
     let (inverse, sources) = match form.opcode() {
         "div" => (Inverse::Quotient, &[kind; 2][..]),
@@ -249,7 +257,7 @@ fn divide_or_root(form: &mut Form<'_>) -> Decode<Lanewise> {
         _ => (Inverse::SquareRoot, &[kind; 1][..]),
     };
     if kind == Type::F64 {
-        if treatment.rounding != Rounding::Nearest || approximate {
+        if treatment.rounding != Rounding::Nearest || approximate || full {
             return form.refuse();
         }
         return form.lanewise(kind, sources, move |v| {
@@ -268,6 +276,10 @@ fn divide_or_root(form: &mut Form<'_>) -> Decode<Lanewise> {
     form.lanewise(kind, sources, move |v| {
         let (a, b) = (treatment.operand(v[0]), treatment.operand(v[1]));
         treatment.result(match inverse {
+            // The reciprocal of such a divisor is subnormal and is flushed.
+            Inverse::Quotient if approximate && b.abs() > LARGEST_DIVISOR && b.is_finite() => {
+                Exact::from(a * 0.0_f64.copysign(b))
+            }
             Inverse::Quotient => Exact::quotient(a, b),
             Inverse::Reciprocal => Exact::quotient(1.0, a),
             Inverse::SquareRoot => Exact::square_root(a),
@@ -319,7 +331,7 @@ fn test(form: &mut Form<'_>) -> Decode<Lanewise> {
         ("infinite", |x, _| x.is_infinite()),
         ("number", |x, _| !x.is_nan()),
         ("notanumber", |x, _| x.is_nan()),
-        ("normal", |x, subnormal| x.is_finite() && x != 0.0 && !subnormal),
+        ("normal", |x, subnormal| x.is_finite() && !subnormal),
         ("subnormal", |_, subnormal| subnormal),
     ];
     let property = form.choice(&properties);
