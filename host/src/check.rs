@@ -467,6 +467,14 @@ mod tests {
     }
 
     #[test]
+    fn a_number_where_minus_infinity_belongs_fails() {
+        let mut case = Case::new(Distribution::NonFinite, 64);
+        let row = case.reference.rows.iter().position(|row| row.lse == f64::NEG_INFINITY);
+        case.outputs.lse.as_mut().unwrap()[row.expect("one head has no finite scores")] = -1e30;
+        assert_eq!(case.check().lse.unwrap().wrong, 1);
+    }
+
+    #[test]
     fn writes_between_rows_fail() {
         let mut case = Case::new(Distribution::Normal, 72);
         assert!(case.check().passed());

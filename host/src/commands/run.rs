@@ -25,7 +25,7 @@ use super::{Verdict, output};
 use record::{Record, Source, Timing};
 
 /// Operations per second of the simulator on one core, roughly, to say beforehand how long a run will take.
-const SIMULATED_OPERATIONS_PER_SECOND: f64 = 200e6;
+const SIMULATED_OPERATIONS_PER_SECOND: f64 = 400e6;
 /// A simulation expected to take longer is announced.
 const LONG_SIMULATION: Duration = Duration::from_secs(60);
 

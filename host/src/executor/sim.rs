@@ -112,3 +112,80 @@ fn launch_error(error: LaunchError) -> Error {
 fn memory_error(error: MemoryError) -> Error {
     Error::Invalid(format!("simulated memory: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launch::Addresses;
+    use crate::problem::{Layout, Problem, Shape};
+    use kernel_gpu::config::Mask;
+    use kernel_gpu::manifest::Entry;
+    use kernel_gpu::variants::VARIANTS;
+
+    fn simulator() -> SimExecutor {
+        SimExecutor::new(DEFAULT_ARCHITECTURE).unwrap()
+    }
+
+    fn module(text: &str) -> PtxModule {
+        PtxModule { file: "test.ptx".into(), text: text.into() }
+    }
+
+    /// A launch of the first variant, with addresses that nothing lies at.
+    fn launch(simulator: &SimExecutor) -> Launch {
+        let entry = Entry::from(&VARIANTS[0]);
+        let problem = Problem::new(Shape { batch: 1, heads: 1, sequence: 512 }, Mask::Full, Layout::Bhsd).unwrap();
+        let addresses = Addresses { q: 1 << 20, k: 2 << 20, v: 3 << 20, o: 4 << 20, lse: None };
+        Launch::plan(&problem, &entry, addresses, simulator.device()).unwrap()
+    }
+
+    #[test]
+    fn buffers_are_written_read_and_freed() {
+        let mut simulator = simulator();
+        let buffer = simulator.allocate("Q", 4).unwrap();
+        simulator.write(buffer, &[1, 2, 3, 4]).unwrap();
+        let mut data = [0; 3];
+        simulator.read(buffer, &mut data).unwrap();
+        assert_eq!(data, [1, 2, 3]);
+        assert!(simulator.write(buffer, &[0; 5]).is_err(), "longer than the buffer");
+        simulator.free(buffer).unwrap();
+        assert!(simulator.read(buffer, &mut data).is_err(), "freed");
+    }
+
+    #[test]
+    fn an_architecture_without_known_limits_is_refused() {
+        let message = SimExecutor::new(75).err().expect("sm_75 is too old").to_string();
+        assert!(message.contains("sm_75, only 80, 86, 89, 90"), "{message}");
+    }
+
+    #[test]
+    fn ptx_that_does_not_parse_is_refused_with_its_position() {
+        let message = simulator().load(&module("this is not PTX")).unwrap_err().to_string();
+        assert!(message.contains("test.ptx:1:"), "{message}");
+    }
+
+    #[test]
+    fn an_entry_that_is_not_loaded_is_named() {
+        let mut simulator = simulator();
+        let launch = launch(&simulator);
+        let message = simulator.launch(&launch).unwrap_err().to_string();
+        assert!(message.contains(VARIANTS[0].entry), "{message}");
+    }
+
+    #[test]
+    fn a_module_of_the_same_name_replaces_the_one_before() {
+        let ptx = |body: &str| {
+            module(&format!(
+                ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry {}(.param .align 8 .b8 args[{}]) {{\n{body}\n}}\n",
+                VARIANTS[0].entry,
+                size_of::<kernel_gpu::args::ForwardArgs>()
+            ))
+        };
+        let mut simulator = simulator();
+        let launch = launch(&simulator);
+        simulator.load(&ptx("trap;")).unwrap();
+        assert!(!simulator.launch(&launch).unwrap().findings.is_empty(), "a trap is a finding");
+        simulator.load(&ptx("ret;")).unwrap();
+        assert!(simulator.launch(&launch).unwrap().findings.is_empty());
+        assert_eq!(simulator.time(&launch, 10).unwrap(), None, "simulated time means nothing");
+    }
+}

@@ -148,6 +148,14 @@ fn variants_can_be_asked_for_by_name() {
 }
 
 #[test]
+fn the_simulator_stands_for_the_architecture_that_is_asked_for() {
+    for architecture in ["80", "86", "89", "90"] {
+        let table = text(&output(small_run(&SMALL).args(["--arch", architecture]), 0).stdout);
+        assert!(table.contains(&format!("sm_{architecture}: asked for")), "{table}");
+    }
+}
+
+#[test]
 fn a_demanded_gpu_that_is_not_there_is_an_error() {
     let mut command = fa512(&["run", "--device", "gpu", "--seq", "8"]);
     let message = refusal(command.env("CUDA_VISIBLE_DEVICES", ""));

@@ -3,3 +3,4 @@
 mod command_line;
 mod kernels;
 mod support;
+mod variants;
