@@ -52,13 +52,14 @@ impl Rustc {
     }
 
     fn rustflags(&self, target: &FamilyTarget) -> Vec<String> {
-        let mut flags = vec![
-            format!("-Ctarget-cpu={}", target.cpu),
-            format!("-Ctarget-feature=+{}", target.ptx_feature),
-            // `.file` then names sources relative to the workspace, the same on every machine.
-            format!("--remap-path-prefix={}=", self.workspace.root().display()),
-        ];
+        let mut flags =
+            vec![format!("-Ctarget-cpu={}", target.cpu), format!("-Ctarget-feature=+{}", target.ptx_feature)];
+        // `.file` then names sources relative to the workspace, and the library's as `rust/…`, on every machine.
+        let root = self.workspace.root();
+        flags.push(format!("--remap-path-prefix={}=", root.display()));
         if let DeviceLibrary::Source(source) = &self.compiler.library {
+            // Cargo names what lies inside the workspace by its relative path.
+            let source = source.strip_prefix(root).unwrap_or(source);
             flags.push(format!("--remap-path-prefix={}=rust", source.display()));
         }
         flags
@@ -138,7 +139,34 @@ fn diagnostic(line: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::diagnostic;
+    use std::path::{Path, PathBuf};
+
+    use super::{Rustc, diagnostic};
+    use crate::codegen::FAMILY_TARGETS;
+    use crate::device_compiler::{DeviceCompiler, DeviceLibrary, Origin, Version};
+    use crate::environment::Workspace;
+
+    #[test]
+    fn sources_are_named_without_the_folders_of_this_machine() {
+        let remapped = |source: &str| {
+            let compiler = DeviceCompiler {
+                rustc: PathBuf::from("/bin/rustc"),
+                origin: Origin::Provisioned,
+                version_line: "rustc 1.96.0".into(),
+                version: Version(1, 96),
+                library: DeviceLibrary::Source(source.into()),
+                shared_libraries: None,
+            };
+            let workspace = Workspace::new(Path::new("/home/me/fa512").into());
+            let flags = Rustc::new(compiler, "cargo".into(), workspace).rustflags(&FAMILY_TARGETS[0]);
+            flags
+                .into_iter()
+                .filter_map(|flag| Some(flag.strip_prefix("--remap-path-prefix=")?.to_owned()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(remapped("/usr/lib/rust"), ["/home/me/fa512=", "/usr/lib/rust=rust"]);
+        assert_eq!(remapped("/home/me/fa512/.toolchain/rust"), ["/home/me/fa512=", ".toolchain/rust=rust"]);
+    }
 
     #[test]
     fn only_diagnostics_about_the_source_are_shown() {
