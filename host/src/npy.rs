@@ -84,12 +84,15 @@ pub fn read(path: &Path, layout: Layout, accept: Accept) -> Result<Array> {
     }
 }
 
-/// Writes a C-order array to `path`, which is replaced in one step: it never holds a part of the array.
+/// Writes a C-order array to `path`, which is replaced in one step: it never holds a part of the array. A symbolic link
+/// stays, and what it points to is replaced.
 ///
 /// # Errors
-/// [`Error::File`] when the file cannot be written.
+/// [`Error::Invalid`] as [`check_target`]; [`Error::File`] when the file cannot be written.
 pub fn write<T: Serialize + AutoSerialize + Copy>(path: &Path, dimensions: &[u64], elements: &[T]) -> Result<()> {
-    write_atomically(path, |file| {
+    check_target(path)?;
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    write_atomically(&target, |file| {
         let mut writer = npyz::WriteOptions::new().default_dtype().shape(dimensions).writer(file).begin_nd()?;
         writer.extend(elements.iter().copied())?;
         writer.finish()
@@ -97,15 +100,19 @@ pub fn write<T: Serialize + AutoSerialize + Copy>(path: &Path, dimensions: &[u64
     .map_err(|source| Error::File { path: path.to_owned(), source })
 }
 
-/// Requires that the folder of `path` exists, to be asked before long work whose result goes there.
+/// Requires that [`write()`] can put a file at `path`, to be asked before long work whose result goes there.
 ///
 /// # Errors
-/// [`Error::Invalid`] when it does not.
-pub fn check_folder(path: &Path) -> Result<()> {
+/// [`Error::Invalid`] when its folder does not exist, or it is there but not a file, as a device.
+pub fn check_target(path: &Path) -> Result<()> {
+    let refuse = |what: String| Err(Error::Invalid(format!("{}: {what}", path.display())));
     let folder = folder_of(path);
-    match folder.is_dir() {
-        true => Ok(()),
-        false => Err(Error::Invalid(format!("{}: there is no folder {}", path.display(), folder.display()))),
+    if !folder.is_dir() {
+        return refuse(format!("there is no folder {}", folder.display()));
+    }
+    match std::fs::metadata(path) {
+        Ok(metadata) if !metadata.is_file() => refuse("is not a file; expected a new file or one to replace".into()),
+        _ => Ok(()),
     }
 }
 
@@ -218,6 +225,30 @@ mod tests {
         let array = read(&path, Layout::Bshd, Accept::F16).unwrap();
         assert_eq!((array.shape, array.elements), (SHAPE, elements));
         assert_eq!(std::fs::read_dir(folder.0.path()).unwrap().count(), 1, "a temporary file was left behind");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_not_a_file_is_never_replaced() {
+        let folder = Folder::new();
+        let path = folder.0.path().join("socket.npy");
+        let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        for path in [path.as_path(), folder.0.path()] {
+            let message = write(path, &[1], &[0.0f32]).unwrap_err().to_string();
+            assert!(message.contains("is not a file"), "{message}");
+        }
+        assert!(!path.is_file(), "the socket was replaced");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_symbolic_link_stays() {
+        let folder = Folder::new();
+        let (target, link) = (folder.raw(b"old"), folder.0.path().join("link.npy"));
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        write(&link, &[1], &[0.0f32]).unwrap();
+        assert!(link.is_symlink());
+        assert!(std::fs::read(&target).unwrap().starts_with(b"\x93NUMPY"));
     }
 
     #[cfg(unix)]

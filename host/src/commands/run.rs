@@ -111,7 +111,7 @@ fn mask_parser() -> impl TypedValueParser<Value = Mask> {
 
 /// Carries out the command.
 pub fn run(options: &Options) -> Result<Verdict> {
-    options.out.iter().chain(&options.lse).try_for_each(|path| npy::check_folder(path))?;
+    options.out.iter().chain(&options.lse).try_for_each(|path| npy::check_target(path))?;
     let (inputs, source) = inputs(options)?;
     let problem = *inputs.problem();
     let folder = PtxFolder::find(options.ptx.as_deref())?;
