@@ -48,6 +48,14 @@ fn lanes_that_diverge_meet_again() {
 }
 
 #[test]
+fn indexed_branches() {
+    let body = "and.b32 %r1, %lane, 3; ts: .branchtargets zero, one, two, one; brx.idx %r1, ts;\n\
+        zero: mov.u32 %r0, 100; bra join;\none: mov.u32 %r0, 200; bra join;\ntwo: mov.u32 %r0, 300;\n\
+        join: activemask.b32 %r2; popc.b32 %r2, %r2; add.u32 %r0, %r0, %r2;";
+    expect(body, |lane| [132, 232, 332, 232][lane as usize % 4]);
+}
+
+#[test]
 fn collectives_of_a_branch_need_only_their_mask() {
     let body = "setp.lt.u32 %p0, %lane, 16; mov.u32 %r0, 0; @!%p0 bra out;\n\
         shfl.sync.bfly.b32 %r0, %lane, 1, 31, 0xffff; bar.warp.sync 0xffff;\nout:";

@@ -41,7 +41,7 @@ fn shared_memory_beyond_the_launch() {
     let body = "mov.u32 %r0, dynamic; add.u32 %r0, %r0, 1020; shl.b32 %r1, %lane, 2; add.u32 %r0, %r0, %r1; st.shared.u32 [%r0], 1;";
     let finding = Kernel::new(body).with_dynamic_shared(1024).run_faulty(FindingClass::OutOfBounds);
     assert_eq!((finding.lane, finding.address, finding.occurrences), (Some(1), Some(1024), 31));
-    assert!(finding.message.contains("its 1024 bytes"), "{finding}");
+    assert!(finding.message.contains("its 1024 bytes, offset 1024 of `dynamic`"), "{finding}");
 }
 
 #[test]
@@ -163,6 +163,12 @@ fn a_uniform_branch_that_is_not() {
 }
 
 #[test]
+fn a_branch_target_beyond_the_list() {
+    let body = "add.u32 %r0, %lane, 0; ts: .branchtargets out, out; brx.idx %r0, ts;\nout:";
+    assert!(Kernel::new(body).run_faulty(FindingClass::InvalidOperand).message.contains("target 2 of a list of 2"));
+}
+
+#[test]
 fn use_after_free() {
     let kernel = Kernel::new("mov.u32 %r0, 0; st.global.u32 [%output], %r0;");
     let module = ptx_sim::Module::parse(&kernel.text(), "test.ptx").expect("parsing");
@@ -217,7 +223,7 @@ fn reports_name_the_source_line_and_the_inlining_calls() {
         architecture: 80,
     };
     let report = ptx_sim::run(&module, &mut memory, &launch, &Options::default()).expect("running");
-    let expected = "misaligned access: a 4-byte write in global memory needs an address that is a multiple of 4: \
+    let expected = "misaligned access: a 4-byte write in global memory needs an address that is a multiple of 4, offset 1 of buffer `buffer` (64 bytes): \
         lane 0 at 0x700000001, lane 1 at 0x700000001, lane 2 at 0x700000001, lane 3 at 0x700000001 and 28 more lanes\n  \
         --> kernel.ptx:12: st.global.u32 [%rd0], 1;\n  from src/store.rs:7:3\n  inlined at src/kernel.rs:20:9\n  \
         block (0, 0, 0), warp 0, lane 0, address 0x700000001; 64 occurrences";

@@ -287,9 +287,22 @@ impl<'a> Form<'a> {
     /// Takes a label: the index of the instruction it stands before.
     pub fn label(&mut self) -> Decode<u32> {
         let Operand::Name(name) = self.operand()? else { return invalid("a branch target must be a label") };
+        self.label_named(name)
+    }
+
+    fn label_named(&self, name: &str) -> Decode<u32> {
         match self.decoder.find(|scope| scope.labels.get(name).copied()) {
             Some(target) => Ok(target),
             None => invalid(format!("label `{name}` is not declared")),
+        }
+    }
+
+    /// Takes the name of a list of branch targets: the indices of the instructions the labels stand before.
+    pub fn branch_targets(&mut self) -> Decode<Vec<u32>> {
+        let Operand::Name(name) = self.operand()? else { return invalid("a list of branch targets must be a name") };
+        match self.decoder.find(|scope| scope.branch_targets.get(name).cloned()) {
+            Some(labels) => labels.iter().map(|label| self.label_named(label)).collect(),
+            None => invalid(format!("the list of branch targets `{name}` is not declared")),
         }
     }
 

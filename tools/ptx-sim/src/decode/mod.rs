@@ -74,6 +74,8 @@ struct Scope {
     parent: Option<usize>,
     registers: HashMap<String, Register>,
     labels: HashMap<String, u32>,
+    /// The labels that each `.branchtargets` lists.
+    branch_targets: HashMap<String, Vec<String>>,
 }
 
 /// What is known while an entry is decoded.
@@ -124,6 +126,12 @@ impl Decoder {
                 Statement::Label { name, position } => {
                     if self.scopes[self.scope].labels.insert(name.clone(), next_instruction).is_some() {
                         return Err((*position, Refusal::Invalid(format!("a second label `{name}`"))));
+                    }
+                }
+                Statement::BranchTargets { name, labels, position } => {
+                    let targets = &mut self.scopes[self.scope].branch_targets;
+                    if targets.insert(name.clone(), labels.clone()).is_some() {
+                        return Err((*position, Refusal::Invalid(format!("a second list of targets `{name}`"))));
                     }
                 }
                 Statement::Variable(variable) => {

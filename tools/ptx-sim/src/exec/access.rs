@@ -60,6 +60,7 @@ impl Context<'_> {
 
     /// Whether `address` is a multiple of `alignment`; a fault otherwise.
     pub fn check_alignment(
+        &self,
         faults: &mut Faults,
         lane: usize,
         space: Space,
@@ -69,7 +70,10 @@ impl Context<'_> {
     ) -> bool {
         let aligned = address.is_multiple_of(alignment);
         if !aligned {
-            let cause = || format!("{} in {space} memory needs an address that is a multiple of {alignment}", what());
+            let cause = || {
+                let location = self.location(space, address, 1);
+                format!("{} in {space} memory needs an address that is a multiple of {alignment}{location}", what())
+            };
             faults.add(FindingClass::Misaligned, lane, address, cause);
         }
         aligned
@@ -101,7 +105,7 @@ impl Context<'_> {
         data: &mut [u8],
     ) {
         let bytes = data.len();
-        if !Self::check_alignment(faults, lane, space, address, alignment, || read_of(bytes)) {
+        if !self.check_alignment(faults, lane, space, address, alignment, || read_of(bytes)) {
             data.fill(0);
             return;
         }
@@ -119,7 +123,8 @@ impl Context<'_> {
         match state {
             Err(OutOfBounds(location)) => {
                 data.fill(0);
-                let cause = || format!("{} from {space} memory out of bounds, {location}", read_of(bytes));
+                let variable = self.variable(space, address);
+                let cause = || format!("{} from {space} memory out of bounds, {location}{variable}", read_of(bytes));
                 faults.add(FindingClass::OutOfBounds, lane, address, cause);
             }
             Ok((_, true)) => {
@@ -129,8 +134,10 @@ impl Context<'_> {
                 faults.add(FindingClass::AsyncCopyNotWaited, lane, address, cause);
             }
             Ok((true, false)) => {
-                let location = self.location(space, address, bytes);
-                let cause = || format!("{} of {space} memory that was never written{location}", read_of(bytes));
+                let cause = || {
+                    let location = self.location(space, address, bytes);
+                    format!("{} of {space} memory that was never written{location}", read_of(bytes))
+                };
                 faults.add(FindingClass::Uninitialised, lane, address, cause);
             }
             Ok((false, false)) => {}
@@ -141,13 +148,16 @@ impl Context<'_> {
     fn location(&self, space: Space, address: u64, bytes: usize) -> String {
         match space {
             Space::Global | Space::Constant => format!(", {}", self.machine.memory.describe(address, bytes as u64)),
-            Space::Shared => {
-                let names = &self.machine.program.layout.shared_names;
-                let below = names.iter().filter(|(_, first)| *first <= address).max_by_key(|(_, first)| *first);
-                below.map_or(String::new(), |(name, first)| format!(", offset {} of `{name}`", address - first))
-            }
-            Space::Local | Space::Parameter => String::new(),
+            Space::Shared | Space::Local | Space::Parameter => self.variable(space, address),
         }
+    }
+
+    /// The shared variable at or below an address, for messages.
+    fn variable(&self, space: Space, address: u64) -> String {
+        let names = &self.machine.program.layout.shared_names;
+        let below = names.iter().filter(|(_, first)| space == Space::Shared && *first <= address);
+        let nearest = below.max_by_key(|(_, first)| *first);
+        nearest.map_or(String::new(), |(name, first)| format!(", offset {} of `{name}`", address - first))
     }
 
     fn load_parameter(&self, address: u64, data: &mut [u8]) -> Result<(bool, bool), OutOfBounds> {
@@ -188,7 +198,7 @@ impl Context<'_> {
         data: &[u8],
     ) {
         let what = || format!("a {}-byte write", data.len());
-        if !Self::check_alignment(faults, lane, space, address, alignment, what) {
+        if !self.check_alignment(faults, lane, space, address, alignment, what) {
             return;
         }
         let result = match space {
@@ -202,7 +212,8 @@ impl Context<'_> {
         };
         match result {
             Err(OutOfBounds(location)) => {
-                let cause = || format!("{} to {space} memory out of bounds, {location}", what());
+                let variable = self.variable(space, address);
+                let cause = || format!("{} to {space} memory out of bounds, {location}{variable}", what());
                 faults.add(FindingClass::OutOfBounds, lane, address, cause);
             }
             Ok(true) => {
@@ -238,7 +249,7 @@ impl Context<'_> {
             return (old, space);
         }
         let what = || format!("a {bytes}-byte atomic operation");
-        if !Self::check_alignment(faults, lane, space, address, bytes as u64, what) {
+        if !self.check_alignment(faults, lane, space, address, bytes as u64, what) {
             return (0, space);
         }
         match self.machine.memory.update(address, bytes as u32, update) {
@@ -261,7 +272,7 @@ impl Context<'_> {
     /// Begins an asynchronous copy of `bytes` bytes to shared memory; false when it cannot be done.
     pub fn begin_copy(&mut self, faults: &mut Faults, lane: usize, address: u64, bytes: usize) -> bool {
         let what = || format!("the destination of a {bytes}-byte cp.async");
-        if !Self::check_alignment(faults, lane, Space::Shared, address, bytes as u64, what) {
+        if !self.check_alignment(faults, lane, Space::Shared, address, bytes as u64, what) {
             return false;
         }
         match self.block.shared.begin_copy(address, bytes) {
@@ -272,7 +283,8 @@ impl Context<'_> {
                 true
             }
             Err(OutOfBounds(location)) => {
-                let cause = || format!("{} in shared memory is out of bounds, {location}", what());
+                let variable = self.variable(Space::Shared, address);
+                let cause = || format!("{} in shared memory is out of bounds, {location}{variable}", what());
                 faults.add(FindingClass::OutOfBounds, lane, address, cause);
                 false
             }

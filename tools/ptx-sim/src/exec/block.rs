@@ -175,7 +175,7 @@ impl<'a> Block<'a> {
         let Some(instruction) = machine.program.instructions.get(pc as usize) else {
             // The end of the body ends the thread.
             warp.steps += 1;
-            retire(warp, group, here);
+            retire(warp, here);
             return Turn::Over;
         };
         let active = instruction.guard.map_or(here, |guard| {
@@ -192,18 +192,19 @@ impl<'a> Block<'a> {
             let mut context = Context { machine, block: &mut self.state, warp, instruction, pc, active, here };
             instruction.operation.resume(&mut context);
             self.warps[index].steps += 1;
-            advance(&mut self.warps[index], group, pc + 1);
+            send(&mut self.warps[index], here, pc + 1);
             return Turn::Over;
         }
         if active != 0 && instruction.collective != Collective::No {
             let wanted = wanted_lanes(warp, instruction.collective, active);
             if wanted & warp.live() & !active != 0 && !force {
-                return wait_for_lanes(warp, group, active);
+                wait_for_lanes(warp, pc, here, active);
+                return Turn::Over;
             }
         }
         warp.steps += 1;
         if active == 0 {
-            advance(warp, group, pc + 1);
+            send(warp, here, pc + 1);
             return Turn::Over;
         }
         self.state.counters.instructions += 1;
@@ -211,48 +212,28 @@ impl<'a> Block<'a> {
         let mut context = Context { machine, block: &mut self.state, warp, instruction, pc, active, here };
         check_collective(&mut context);
         let flow = instruction.operation.execute(&mut context);
-        self.follow(index, group, pc, active, flow)
+        self.follow(index, pc, here, active, flow)
     }
 
-    /// Moves the lanes of a group where an instruction sends them.
-    fn follow(&mut self, index: usize, group: usize, pc: u32, active: u32, flow: Flow) -> Turn {
+    /// Moves the lanes `here`, of which `active` executed the instruction at `pc`, where it sends them.
+    fn follow(&mut self, index: usize, pc: u32, here: u32, active: u32, flow: Flow) -> Turn {
         let warp = &mut self.warps[index];
         match flow {
-            Flow::Next => advance(warp, group, pc + 1),
-            Flow::Branch { lanes: taken, target } => {
-                let rest = warp.groups[group].lanes & !taken;
-                if rest == 0 {
-                    advance(warp, group, target);
-                } else {
-                    warp.groups[group].lanes = taken;
-                    warp.groups.push(Group { pc, lanes: rest, progress: Progress::Ready });
-                    let other = warp.groups.len() - 1;
-                    advance(warp, other, pc + 1);
-                    // Merging may have moved the group.
-                    if let Some(group) = warp.groups.iter().position(|group| group.lanes & taken != 0 && group.pc == pc)
-                    {
-                        advance(warp, group, target);
-                    }
-                }
+            Flow::Next => send(warp, here, pc + 1),
+            Flow::Branch { lanes: taken, target, again } => {
+                send(warp, taken, target);
+                send(warp, here & !taken & !again, pc + 1);
             }
             Flow::Exit { lanes: ended } => {
                 self.report_forgotten_copies(index, pc, ended);
                 let warp = &mut self.warps[index];
-                retire(warp, group, ended);
-                if let Some(group) = warp.groups.iter().position(|group| group.pc == pc) {
-                    advance(warp, group, pc + 1);
-                }
+                retire(warp, ended);
+                send(warp, here & !ended, pc + 1);
             }
             Flow::Wait { barrier, completes } => {
-                let skipped = warp.groups[group].lanes & !active;
-                warp.groups[group].lanes = active;
+                send(warp, here & !active, pc + 1);
                 let phase = self.state.barriers[barrier].phase;
-                warp.groups[group].progress = Progress::AtBarrier { barrier, phase };
-                if skipped != 0 {
-                    warp.groups.push(Group { pc, lanes: skipped, progress: Progress::Ready });
-                    let other = warp.groups.len() - 1;
-                    advance(warp, other, pc + 1);
-                }
+                park(warp, active, Progress::AtBarrier { barrier, phase });
                 if completes {
                     self.state.barriers[barrier].complete();
                 }
@@ -387,29 +368,42 @@ fn next_group(warp: &Warp, block: &BlockState) -> Option<usize> {
     ready.min_by_key(|(_, group)| group.pc).map(|(index, _)| index)
 }
 
-/// Moves a group to `pc`, where it joins lanes that are there already.
-fn advance(warp: &mut Warp, group: usize, pc: u32) {
-    warp.groups[group].pc = pc;
-    warp.groups[group].progress = Progress::Ready;
-    if warp.groups.len() == 1 {
+/// Moves lanes to `pc`, where they join those that are there already.
+fn send(warp: &mut Warp, lanes: u32, pc: u32) {
+    if let [group] = warp.groups.as_mut_slice()
+        && group.lanes == lanes
+    {
+        (group.pc, group.progress) = (pc, Progress::Ready);
         return;
     }
-    let joins = |other: &Group| other.pc == pc && !matches!(other.progress, Progress::AtBarrier { .. });
-    let other = (0..warp.groups.len()).find(|index| *index != group && joins(&warp.groups[*index]));
-    if let Some(other) = other {
-        warp.groups[other].lanes |= warp.groups[group].lanes;
-        warp.groups[other].progress = Progress::Ready;
-        warp.groups.swap_remove(group);
+    remove(warp, lanes);
+    let joins = |group: &&mut Group| group.pc == pc && !matches!(group.progress, Progress::AtBarrier { .. });
+    match warp.groups.iter_mut().find(joins) {
+        _ if lanes == 0 => {}
+        Some(group) => {
+            group.lanes |= lanes;
+            group.progress = Progress::Ready;
+        }
+        None => warp.groups.push(Group { pc, lanes, progress: Progress::Ready }),
     }
 }
 
-/// Ends lanes of a group.
-fn retire(warp: &mut Warp, group: usize, ended: u32) {
+/// Takes lanes out of their groups.
+fn remove(warp: &mut Warp, lanes: u32) {
+    warp.groups.iter_mut().for_each(|group| group.lanes &= !lanes);
+    warp.groups.retain(|group| group.lanes != 0);
+}
+
+/// Makes the group of `lanes` wait.
+fn park(warp: &mut Warp, lanes: u32, progress: Progress) {
+    let groups = warp.groups.iter_mut().filter(|group| group.lanes & lanes != 0);
+    groups.for_each(|group| group.progress = progress);
+}
+
+/// Ends lanes.
+fn retire(warp: &mut Warp, ended: u32) {
     warp.exited |= ended;
-    warp.groups[group].lanes &= !ended;
-    if warp.groups[group].lanes == 0 {
-        warp.groups.swap_remove(group);
-    }
+    remove(warp, ended);
     // Collective instructions no longer wait for the lanes that ended.
     for group in warp.groups.iter_mut().filter(|group| group.progress == Progress::AtCollective) {
         group.progress = Progress::Ready;
@@ -426,18 +420,11 @@ fn wanted_lanes(warp: &Warp, collective: Collective, active: u32) -> u32 {
 }
 
 /// Parks lanes at a collective instruction; lanes whose guard is false go on.
-fn wait_for_lanes(warp: &mut Warp, group: usize, active: u32) -> Turn {
-    let Group { pc, lanes: here, .. } = warp.groups[group];
-    warp.groups[group].lanes = active;
-    warp.groups[group].progress = Progress::AtCollective;
-    if here != active {
-        warp.groups.push(Group { pc, lanes: here & !active, progress: Progress::Ready });
-        let other = warp.groups.len() - 1;
-        advance(warp, other, pc + 1);
-    }
+fn wait_for_lanes(warp: &mut Warp, pc: u32, here: u32, active: u32) {
+    send(warp, here & !active, pc + 1);
+    park(warp, active, Progress::AtCollective);
     // Passing lanes by is progress even though nothing was executed.
     warp.steps += u64::from(here != active);
-    Turn::Over
 }
 
 /// Reports lanes that a collective instruction lacks.

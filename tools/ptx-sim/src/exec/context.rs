@@ -12,8 +12,8 @@ use crate::finding::{Finding, FindingClass, LaneAddress};
 pub(crate) enum Flow {
     /// All to the next instruction.
     Next,
-    /// These lanes to `target`, the others to the next instruction.
-    Branch { lanes: u32, target: u32 },
+    /// These lanes to `target`, `again` to the same instruction once more, the others to the next one.
+    Branch { lanes: u32, target: u32, again: u32 },
     /// These lanes end; the others go to the next instruction.
     Exit { lanes: u32 },
     /// All wait for the current phase of a barrier, which their arrival may complete.

@@ -1,8 +1,7 @@
 //! Branches and the end of threads (PTX ISA, "Control Flow Instructions", "trap", "nanosleep").
 
-use crate::decode::{Decode, Form};
-use crate::exec::{Context, Flow};
-use crate::exec::{lane_list, without_addresses};
+use crate::decode::{Decode, Form, Slot};
+use crate::exec::{Context, Flow, lane_list, lanes, without_addresses};
 use crate::finding::FindingClass;
 use crate::parse::Type;
 
@@ -10,6 +9,8 @@ use crate::parse::Type;
 pub(crate) enum Operation {
     /// `bra`, `bra.uni`.
     Branch { target: u32, uniform: bool },
+    /// `brx.idx`: to the target with the index in the register. Lanes go one target after the other.
+    Indexed { index: Slot, targets: Vec<u32> },
     /// `exit`, and `ret` of an entry.
     Exit,
     /// `trap`.
@@ -22,6 +23,13 @@ pub(crate) enum Operation {
 pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
     let operation = match form.opcode() {
         "bra" => Operation::Branch { uniform: form.flag("uni"), target: form.label()? },
+        "brx" => {
+            form.flag("uni");
+            if !form.flag("idx") {
+                return form.refuse();
+            }
+            Operation::Indexed { index: form.source(Type::U32)?, targets: form.branch_targets()? }
+        }
         "exit" => Operation::Exit,
         "ret" => {
             form.flag("uni");
@@ -50,8 +58,9 @@ impl Operation {
                         format!("bra.uni must be taken by all lanes or none: {} do not take it", lane_list(staying))
                     });
                 }
-                Flow::Branch { lanes: active, target: *target }
+                Flow::Branch { lanes: active, target: *target, again: 0 }
             }
+            Operation::Indexed { index, targets } => indexed_branch(context, *index, targets),
             Operation::Exit => Flow::Exit { lanes: context.active },
             Operation::Trap => {
                 let active = context.active;
@@ -63,4 +72,20 @@ impl Operation {
             Operation::Nothing => Flow::Next,
         }
     }
+}
+
+/// Sends the lanes with the same index as the first one to their target; the others execute the branch again.
+fn indexed_branch(context: &mut Context<'_>, index: Slot, targets: &[u32]) -> Flow {
+    context.require(&[index]);
+    let active = context.active;
+    let value = context.value(index, active.trailing_zeros() as usize);
+    let same = lanes(active).filter(|lane| context.value(index, *lane) == value);
+    let same = same.fold(0, |mask, lane| mask | 1 << lane);
+    let Some(target) = targets.get(value as usize) else {
+        context.report(FindingClass::InvalidOperand, without_addresses(same), || {
+            format!("branch target {value} of a list of {}", targets.len())
+        });
+        return Flow::Stop;
+    };
+    Flow::Branch { lanes: same, target: *target, again: active & !same }
 }

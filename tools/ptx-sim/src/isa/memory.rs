@@ -1,6 +1,6 @@
 //! Loads, stores and prefetches (PTX ISA, "ld", "ld.global.nc", "ldu", "st", "prefetch").
 
-use crate::decode::{Decode, Destination, Form, Slot};
+use crate::decode::{Decode, Destination, Form, Slot, invalid, unsupported};
 use crate::exec::{Context, Direction, Faults, Traffic, lanes};
 use crate::numeric::sign_extend;
 use crate::parse::{Space, Type};
@@ -99,7 +99,7 @@ fn load(form: &mut Form<'_>) -> Decode<Operation> {
     let (space, count, kind) = shape(form)?;
     let items = form.vector()?;
     if items.len() != count {
-        return crate::decode::invalid(format!("`{}` loads {count} values, not {}", form.name(), items.len()));
+        return invalid(format!("`{}` loads {count} values, not {}", form.name(), items.len()));
     }
     let to = items.iter().map(|item| form.destination_of(item, kind, true)).collect::<Decode<_>>()?;
     Ok(Operation::Load { space, address: form.address(space)?, kind, to })
@@ -107,13 +107,15 @@ fn load(form: &mut Form<'_>) -> Decode<Operation> {
 
 fn store(form: &mut Form<'_>) -> Decode<Operation> {
     let (space, count, kind) = shape(form)?;
-    if matches!(space, Some(Space::Parameter | Space::Constant)) {
-        return form.refuse();
+    match space {
+        Some(Space::Parameter) => return unsupported(format!("`{}`: calls of functions", form.name())),
+        Some(Space::Constant) => return invalid(format!("`{}` to memory that cannot be written", form.name())),
+        _ => {}
     }
     let address = form.address(space)?;
     let items = form.vector()?;
     if items.len() != count {
-        return crate::decode::invalid(format!("`{}` stores {count} values, not {}", form.name(), items.len()));
+        return invalid(format!("`{}` stores {count} values, not {}", form.name(), items.len()));
     }
     let from = items.iter().map(|item| form.source_of(item, kind, true)).collect::<Decode<_>>()?;
     Ok(Operation::Store { space, address, kind, from })

@@ -69,6 +69,8 @@ pub(crate) enum Statement {
     Variable(Variable),
     /// `name:`.
     Label { name: String, position: Position },
+    /// `name: .branchtargets label, …;`
+    BranchTargets { name: String, labels: Vec<String>, position: Position },
     /// An instruction.
     Instruction(Instruction),
     /// `{`.

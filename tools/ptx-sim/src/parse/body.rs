@@ -29,9 +29,7 @@ impl<'a> Parser<'a> {
                 TokenKind::Dot(directive) => self.body_directive(directive, &mut statements)?,
                 TokenKind::Symbol('@') => statements.push(Statement::Instruction(self.instruction()?)),
                 TokenKind::Word(name) if self.peek_second() == TokenKind::Symbol(':') => {
-                    statements.push(Statement::Label { name: name.to_owned(), position: self.position() });
-                    self.advance();
-                    self.advance();
+                    statements.push(self.label(name)?);
                 }
                 TokenKind::Word(_) => statements.push(Statement::Instruction(self.instruction()?)),
                 TokenKind::End => return self.error(start, "a `{` that is never closed"),
@@ -41,11 +39,29 @@ impl<'a> Parser<'a> {
         Ok(statements)
     }
 
+    /// `name:`, or the list of branch targets that it names.
+    fn label(&mut self, name: &'a str) -> Parse<Statement> {
+        let (name, position) = (name.to_owned(), self.position());
+        self.advance();
+        self.advance();
+        if self.peek() != TokenKind::Dot("branchtargets") {
+            return Ok(Statement::Label { name, position });
+        }
+        self.advance();
+        let mut labels = vec![self.word("a label")?.to_owned()];
+        while self.eat(',') {
+            labels.push(self.word("a label")?.to_owned());
+        }
+        self.expect(';')?;
+        Ok(Statement::BranchTargets { name, labels, position })
+    }
+
     fn body_directive(&mut self, name: &'a str, statements: &mut Vec<Statement>) -> Parse<()> {
         match name {
             "reg" => statements.push(self.registers()?),
             "loc" => self.location()?,
-            "pragma" => self.skip_statement()?,
+            // Prototypes belong to calls, which are refused where they happen.
+            "pragma" | "callprototype" | "calltargets" => self.skip_statement()?,
             _ => match Space::parse(name) {
                 Some(space) => statements.extend(self.variables(space)?.into_iter().map(Statement::Variable)),
                 None => return self.expected("a directive of a body"),
