@@ -214,6 +214,11 @@ pub struct Report {
 }
 
 impl Report {
+    /// Whether no element still holds the poison.
+    pub fn everything_written(&self) -> bool {
+        self.output.unwritten == 0 && self.lse.as_ref().is_none_or(|lse| lse.unwritten == 0)
+    }
+
     /// Whether the outputs are right.
     pub fn passed(&self) -> bool {
         let frobenius = self.unit_scale_bounds.is_none_or(|bounds| self.output_frobenius <= bounds.output_frobenius);

@@ -2,19 +2,19 @@
 
 mod record;
 mod table;
+mod tensors;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use fa512::check::{self, UnitScaleBounds};
-use fa512::error::{Error, Result};
+use fa512::error::Result;
 use fa512::executor::{DeviceChoice, DeviceKind, Opened, open, sim};
-use fa512::forward::{Forward, Outcome};
-use fa512::host_memory;
-use fa512::inputs::{Distribution, Inputs, Operand};
-use fa512::npy::{self, Accept};
-use fa512::problem::{Layout, Problem, Shape, mask_name};
+use fa512::forward::Forward;
+use fa512::inputs::{Distribution, Inputs};
+use fa512::npy;
+use fa512::problem::{Layout, Problem, mask_name};
 use fa512::ptx_folder::PtxFolder;
 use fa512::reference::Reference;
 use fa512::variant;
@@ -112,42 +112,11 @@ fn mask_parser() -> impl TypedValueParser<Value = Mask> {
 /// Carries out the command.
 pub fn run(options: &Options) -> Result<Verdict> {
     options.out.iter().chain(&options.lse).try_for_each(|path| npy::check_target(path))?;
-    let (inputs, source) = inputs(options)?;
-    let problem = *inputs.problem();
+    let (inputs, source) = tensors::inputs(options)?;
     let folder = PtxFolder::find(options.ptx.as_deref())?;
-    let Opened { mut executor, reason } = open(options.device, options.arch)?;
-    let device = executor.device().clone();
-    let choice = variant::choose(&folder, &problem, &device, options.variant.as_deref())?;
-    let expected = expected_time(&problem, device.kind);
-
-    let mut forward = Forward::prepare(executor.as_mut(), choice.module, choice.entry, &inputs, true)?;
-    let start = Instant::now();
-    let outcome = progress::with_clock(format!("running {}", choice.entry.name), expected, || forward.execute())?;
-    let execution_seconds = start.elapsed().as_secs_f64();
-    let report = (!options.no_check).then(|| compare(&inputs, &outcome, &source));
-    let mut record = Record {
-        passed: false,
-        device,
-        device_reason: reason,
-        variant: choice.entry.name.clone(),
-        variant_reason: choice.reason,
-        ptx: record::Ptx::new(&folder, choice.module),
-        problem: record::Problem::new(&problem, options.layout),
-        source,
-        launch: record::Launch::new(forward.launch()),
-        check: report,
-        changed_inputs: outcome.changed_inputs,
-        damaged_guards: outcome.damaged_guards,
-        findings: outcome.execution.findings,
-        counters: outcome.execution.counters,
-        execution_seconds,
-        timing: None,
-    };
-    record.passed = record.everything_passed();
-    if record.passed && !options.no_check && options.samples > 0 {
-        record.timing = forward.time(options.samples)?.map(|samples| Timing::new(samples, &problem));
-    }
-    write_outputs(options, &problem, &outcome.outputs, record.passed)?;
+    let mut opened = open(options.device, options.arch)?;
+    let (record, outputs) = execute(options, &mut opened, &folder, &inputs, source)?;
+    tensors::write_outputs(options, inputs.problem(), &outputs, record.passed)?;
     match options.json {
         true => output::print_json(&record)?,
         false => output::print(&table::render(&record))?,
@@ -155,40 +124,44 @@ pub fn run(options: &Options) -> Result<Verdict> {
     Ok(if record.passed { Verdict::Pass } else { Verdict::Fail })
 }
 
-fn inputs(options: &Options) -> Result<(Inputs, Source)> {
-    let mask = if options.causal { Mask::Causal } else { options.mask };
-    let problem = |shape: Shape| {
-        let problem = Problem::new(shape, mask, options.layout)?;
-        let problem = options.scale.map_or(Ok(problem), |scale| problem.with_scale(scale))?;
-        host_memory::check(shape)?;
-        Ok::<_, Error>(problem)
+/// Launches once and checks what that did; times it when nothing is wrong.
+fn execute(
+    options: &Options,
+    opened: &mut Opened,
+    folder: &PtxFolder,
+    inputs: &Inputs,
+    source: Source,
+) -> Result<(Record, check::Outputs)> {
+    let problem = inputs.problem();
+    let device = opened.executor.device().clone();
+    let choice = variant::choose(folder, problem, &device, options.variant.as_deref())?;
+    let expected = expected_time(problem, device.kind);
+    let mut forward = Forward::prepare(opened.executor.as_mut(), choice.module, choice.entry, inputs, true)?;
+    let start = Instant::now();
+    let outcome = progress::with_clock(format!("running {}", choice.entry.name), expected, || forward.execute())?;
+    let mut record = Record {
+        passed: false,
+        execution_seconds: start.elapsed().as_secs_f64(),
+        device,
+        device_reason: opened.reason.clone(),
+        variant: choice.entry.name.clone(),
+        variant_reason: choice.reason,
+        ptx: record::Ptx::new(folder, choice.module),
+        problem: record::Problem::new(problem, options.layout),
+        launch: record::Launch::new(forward.launch()),
+        check: (!options.no_check).then(|| compare(inputs, &outcome.outputs, &source)),
+        source,
+        changed_inputs: outcome.changed_inputs,
+        damaged_guards: outcome.damaged_guards,
+        findings: outcome.execution.findings,
+        counters: outcome.execution.counters,
+        timing: None,
     };
-    if let (Some(q), Some(k), Some(v)) = (&options.q, &options.k, &options.v) {
-        let accept = if options.allow_f32 { Accept::F16OrF32 } else { Accept::F16 };
-        let (shape, [q_operand, k_operand, v_operand]) = read_operands([q, k, v], options.layout, accept)?;
-        let inputs = Inputs::new(problem(shape)?, q_operand, k_operand, v_operand)?;
-        return Ok((inputs, Source::Files { q: q.clone(), k: k.clone(), v: v.clone() }));
+    record.passed = record.everything_passed();
+    if record.passed && record.check.is_some() && options.samples > 0 {
+        record.timing = forward.time(options.samples)?.map(|samples| Timing::new(samples, problem));
     }
-    let shape = Shape { batch: options.batch, heads: options.heads, sequence: options.seq };
-    let inputs = Inputs::generate(problem(shape)?, options.distribution, options.seed)?;
-    Ok((inputs, Source::Generated { distribution: options.distribution, seed: options.seed }))
-}
-
-fn read_operands(paths: [&PathBuf; 3], layout: Layout, accept: Accept) -> Result<(Shape, [Operand; 3])> {
-    let [q, k, v] = paths.map(|path| npy::read(path, layout, accept));
-    let arrays = [q?, k?, v?];
-    let shape = arrays[0].shape;
-    for (path, array) in paths.iter().zip(&arrays) {
-        if array.shape != shape {
-            return Err(Error::Invalid(format!(
-                "{}: has {:?}, but {} has {shape:?}; Q, K and V must have the same shape",
-                path.display(),
-                array.shape,
-                paths[0].display()
-            )));
-        }
-    }
-    Ok((shape, arrays.map(|array| Operand::new(array.elements))))
+    Ok((record, outcome.outputs))
 }
 
 /// How long a run may take; says so when that is long.
@@ -212,7 +185,8 @@ fn expected_time(problem: &Problem, device: DeviceKind) -> Duration {
     expected
 }
 
-fn compare(inputs: &Inputs, outcome: &Outcome, source: &Source) -> check::Report {
+/// Compares `outputs` with the reference.
+fn compare(inputs: &Inputs, outputs: &check::Outputs, source: &Source) -> check::Report {
     let progress = Progress::new("computing the reference", inputs.problem().shape().rows() as u64);
     let reference = Reference::compute(inputs, |rows| progress.advance(rows));
     let distribution = match source {
@@ -220,26 +194,5 @@ fn compare(inputs: &Inputs, outcome: &Outcome, source: &Source) -> check::Report
         Source::Files { .. } => None,
     };
     let bounds = UnitScaleBounds::applicable(distribution, inputs.problem());
-    check::check(inputs, &reference, &outcome.outputs, bounds)
-}
-
-/// Writes O and LSE where that was asked for. Outputs that are known to be wrong are not written.
-fn write_outputs(options: &Options, problem: &Problem, outputs: &check::Outputs, passed: bool) -> Result<()> {
-    let wanted: Vec<&Path> = options.out.iter().chain(&options.lse).map(PathBuf::as_path).collect();
-    if !passed && !wanted.is_empty() {
-        let names: Vec<_> = wanted.iter().map(|path| path.display().to_string()).collect();
-        eprintln!(
-            "warning: {} not written, since a check failed (--no-check writes all the same)",
-            names.join(" and ")
-        );
-        return Ok(());
-    }
-    let shape = problem.shape();
-    if let Some(path) = &options.out {
-        npy::write(path, &options.layout.dimensions(shape), &outputs.o)?;
-    }
-    if let (Some(path), Some(lse)) = (&options.lse, &outputs.lse) {
-        npy::write(path, &[shape.batch, shape.heads, shape.sequence].map(u64::from), lse)?;
-    }
-    Ok(())
+    check::check(inputs, &reference, outputs, bounds)
 }

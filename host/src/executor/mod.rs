@@ -125,8 +125,8 @@ pub struct Opened {
 /// Opens a device. A simulator stands for `simulated_architecture`, as in 90 for `sm_90`.
 ///
 /// # Errors
-/// [`Error::Unavailable`] when a GPU was demanded and there is none, and whatever the
-/// driver reports of one that is there but does not work: that is never hidden by taking the simulator instead.
+/// [`Error::Unavailable`] when a GPU was demanded and there is none, and whatever the driver reports of one that is there
+/// but does not work: that is never hidden by taking the simulator instead.
 pub fn open(choice: DeviceChoice, simulated_architecture: u32) -> Result<Opened> {
     let simulator = |reason: String| {
         let executor = Box::new(sim::SimExecutor::new(simulated_architecture)?);

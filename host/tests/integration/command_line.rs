@@ -91,6 +91,12 @@ fn edited_ptx(edit: impl Fn(&str) -> String) -> tempfile::TempDir {
 }
 
 #[test]
+fn what_is_not_checked_is_not_called_a_pass() {
+    let table = text(&output(small_run(&SMALL).arg("--no-check"), 0).stdout);
+    assert!(table.contains("not checked") && !table.contains("PASS"), "{table}");
+}
+
+#[test]
 fn a_kernel_that_computes_something_else_fails() {
     // The kernels divide by the sum of weights with the reciprocal.
     let folder = edited_ptx(|ptx| ptx.replace("rcp.approx.ftz.f32", "sqrt.approx.ftz.f32"));

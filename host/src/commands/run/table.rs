@@ -25,14 +25,18 @@ pub fn render(record: &Record) -> String {
                 row("LSE", comparison(lse, &lse_bound(report)));
             }
         }
-        None => row("check", "none (--no-check)".into()),
+        None => row("check", "not compared with the reference (--no-check)".into()),
     }
     row("memory", memory(record));
     if device.kind == DeviceKind::Simulator {
         row("simulator", simulator(record));
     }
     row("time", time(record));
-    let verdict = if record.passed { "PASS" } else { "FAIL" };
+    let verdict = match (record.passed, &record.check) {
+        (true, Some(_)) => "PASS",
+        (true, None) => "not checked",
+        (false, _) => "FAIL",
+    };
     table.add_row([Cell::new("result"), output::verdict_cell(verdict, record.passed)]);
     let findings: String = record.findings.iter().map(|finding| format!("\n{finding}\n")).collect();
     format!("{}\n{findings}", table.trim_fmt())
@@ -106,9 +110,12 @@ fn memory(record: &Record) -> String {
     if let Some(gaps) = record.check.as_ref().map(|report| report.overwritten_gaps).filter(|&gaps| gaps > 0) {
         problems.push(format!("{gaps} elements between the rows of O overwritten"));
     }
-    match problems.is_empty() {
-        true => "inputs unchanged, guards intact".into(),
-        false => problems.join("; "),
+    match (problems.is_empty(), &record.check) {
+        (true, Some(report)) if report.everything_written() => {
+            "every output element written, inputs unchanged, nothing else overwritten".into()
+        }
+        (true, _) => "inputs unchanged, guards intact".into(),
+        (false, _) => problems.join("; "),
     }
 }
 
