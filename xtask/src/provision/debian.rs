@@ -171,14 +171,17 @@ impl Apt<'_> {
         command
     }
 
-    /// Fetches package lists. A repository that cannot be reached is no failure: another may have the packages.
+    /// Fetches package lists. A repository that cannot be reached is shown but no failure: another may have the packages.
     fn update(&self) -> Result<()> {
         let Lists::Private(folder) = &self.lists else { return Ok(()) };
         fs::create_dir_all(folder.join("lists/partial"))?;
         fs::create_dir_all(folder.join("cache"))?;
         let step = Step::begin("apt-get update");
-        if let Err(error) = capture(self.command(&self.tools.apt_get).args(["-q", "update"])) {
-            eprintln!("xtask: {error:#}");
+        if let Err(error) = capture(self.command(&self.tools.apt_get).args(["-q", "update", "--error-on=any"])) {
+            // Hooks of the system's apt configuration fail without root, which does not matter and is not shown.
+            let text = error.to_string();
+            let complaints = text.lines().filter(|line| line.starts_with("E: ") || line.starts_with("W: "));
+            complaints.for_each(|complaint| eprintln!("xtask: {complaint}"));
         }
         step.done();
         Ok(())
