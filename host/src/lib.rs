@@ -1,5 +1,21 @@
 //! The workshop around the kernel-gpu attention kernels: problems and inputs, an f64 reference, executors (GPU and
 //! simulator) behind one trait, and the checks that compare them.
+//!
+//! ```
+//! use fa512::inputs::{Distribution, Inputs};
+//! use fa512::problem::{Layout, Problem, Shape};
+//! use fa512::reference::Reference;
+//! use kernel_gpu::config::Mask;
+//!
+//! let problem = Problem::new(Shape { batch: 1, heads: 2, sequence: 512 }, Mask::Causal, Layout::Bhsd)?;
+//! let inputs = Inputs::generate(problem, Distribution::Constant, 0)?;
+//! let reference = Reference::compute(&inputs, |_rows| ());
+//! assert!((reference.elements[300][7].value - 0.75).abs() < 1e-12);
+//! # Ok::<(), fa512::error::Error>(())
+//! ```
+//!
+//! To compare a kernel with it: choose an entry of a [`ptx_folder::PtxFolder`] with [`variant::choose`], run it with
+//! [`forward::Forward`] on an executor from [`executor::open`], and give the outputs to [`check::check()`].
 
 pub mod check;
 pub mod error;
