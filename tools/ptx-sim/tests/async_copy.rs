@@ -76,6 +76,28 @@ fn a_copy_nobody_waits_for() {
 }
 
 #[test]
+fn a_body_that_ends_without_ret_is_checked_too() {
+    let text = ".version 8.0\n.target sm_80\n.address_size 64\n.entry test(.param .u64 input)\n{\n.reg .b64 %rd<1>;\n\
+        .shared .align 16 .b8 tile[16];\n.reg .b32 %r<1>;\nld.param.u64 %rd0, [input];\nmov.u32 %r0, tile;\n\
+        cp.async.cg.shared.global [%r0], [%rd0], 16;\n}\n";
+    let module = ptx_sim::Module::parse(text, "test.ptx").expect("parsing");
+    let mut memory = ptx_sim::GlobalMemory::new();
+    let input = memory.allocate("input", 16).expect("allocating");
+    memory.write(input, &[1; 16]).expect("writing");
+    let launch = ptx_sim::Launch {
+        entry: "test",
+        grid: [1; 3],
+        block: [1; 3],
+        dynamic_shared_bytes: 0,
+        params: &[&input.to_le_bytes()],
+        architecture: 80,
+    };
+    let report = ptx_sim::run(&module, &mut memory, &launch, &ptx_sim::Options::default()).expect("running");
+    let lines: Vec<u32> = report.findings.iter().map(|finding| finding.ptx_line).collect();
+    assert_eq!(lines, [11], "{:?}", report.findings);
+}
+
+#[test]
 fn writing_over_a_copy_in_flight() {
     let copy = "cp.async.cg.shared.global [%r1], [%rd1], 16;";
     let twice = format!("{SETUP}{copy} {copy} cp.async.wait_all;");

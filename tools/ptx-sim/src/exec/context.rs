@@ -93,20 +93,9 @@ impl Context<'_> {
         value
     }
 
-    /// Adds a finding about the current instruction.
+    /// Adds a finding about the instruction.
     pub fn report(&mut self, class: FindingClass, which: Vec<LaneAddress>, message: impl FnOnce() -> String) {
-        self.report_at(self.pc, class, which, message);
-    }
-
-    /// Adds a finding about the instruction with index `pc`.
-    pub fn report_at(
-        &mut self,
-        pc: u32,
-        class: FindingClass,
-        which: Vec<LaneAddress>,
-        message: impl FnOnce() -> String,
-    ) {
-        let instruction = &self.machine.program.instructions[pc as usize];
+        let instruction = self.instruction;
         let occurrences = which.len().max(1) as u64;
         let (block, warp, machine) = (self.block.position, self.warp.index, self.machine);
         self.block.findings.add(class, instruction.line, occurrences, || {

@@ -1,14 +1,17 @@
 //! Running a decoded entry: blocks in parallel, the warps of a block in turn, the lanes of a warp together.
 
 mod access;
+mod barriers;
 mod block;
 mod context;
+mod convergence;
 mod grid;
+mod stall;
 mod traffic;
 mod warp;
 
 pub(crate) use access::Faults;
-pub(crate) use block::Reduction;
+pub(crate) use barriers::Reduction;
 pub(crate) use context::{Context, Flow, lane_list, without_addresses};
 pub(crate) use grid::{Machine, run_grid};
 pub(crate) use traffic::{Direction, Traffic};

@@ -1,0 +1,39 @@
+//! The barriers of a block.
+
+/// Barriers of a block.
+pub(crate) const BARRIERS: usize = 16;
+
+/// What `bar.red` computes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reduction {
+    /// Threads that took part.
+    pub threads: u32,
+    /// Those whose predicate was true.
+    pub true_threads: u32,
+}
+
+/// A barrier of a block.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Barrier {
+    /// Times it completed.
+    pub phase: u64,
+    /// Threads that arrived in this phase.
+    pub arrived: u32,
+    /// Threads this phase waits for; set by the first to arrive.
+    pub expected: u32,
+    /// What the phase reduces so far.
+    pub reduction: Reduction,
+    /// Results of the previous even and odd phase.
+    pub results: [Reduction; 2],
+}
+
+impl Barrier {
+    /// Begins the next phase.
+    pub fn complete(&mut self) {
+        self.results[(self.phase % 2) as usize] = self.reduction;
+        self.reduction = Reduction::default();
+        self.phase += 1;
+        self.arrived = 0;
+        self.expected = 0;
+    }
+}
