@@ -33,10 +33,7 @@ fn check_against(shape: Shape, available: u64) -> Result<()> {
     }
     let gigabytes = |bytes: f64| bytes / 1e9;
     Err(Error::Invalid(format!(
-        "batch {} × heads {} × sequence {} takes {:.1} GB of host memory with its reference; {:.1} GB are available",
-        shape.batch,
-        shape.heads,
-        shape.sequence,
+        "{shape}: takes {:.1} GB of host memory with its reference; {:.1} GB are available",
         gigabytes(needed as f64),
         gigabytes(available as f64)
     )))

@@ -26,6 +26,12 @@ pub struct Shape {
     pub sequence: u32,
 }
 
+impl std::fmt::Display for Shape {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "batch {}, heads {}, sequence {}", self.batch, self.heads, self.sequence)
+    }
+}
+
 impl Shape {
     /// Rows of a tensor, B·H·S.
     pub fn rows(self) -> u128 {
@@ -81,7 +87,8 @@ impl Layout {
     /// # Errors
     /// When a stride does not fit 64 bits.
     pub fn strides(self, shape: Shape) -> Result<Strides> {
-        let overflow = || Error::Invalid(format!("{shape:?} has strides that do not fit 64 bits; make it smaller"));
+        let overflow =
+            || Error::Invalid(format!("a tensor of {shape} has strides that do not fit 64 bits; make it smaller"));
         let [head_dim, heads, sequence] = [HEAD_DIM, shape.heads, shape.sequence].map(u64::from);
         let (head, row) = match self {
             Layout::Bhsd => (sequence * head_dim, head_dim),
@@ -188,7 +195,7 @@ impl Problem {
             check_rows_aligned(name, self.shape, strides)?;
             if extent(self.shape, strides).is_none() {
                 return Err(Error::Invalid(format!(
-                    "{name} with {:?} and {strides:?} does not fit 64-bit addresses; make its strides smaller",
+                    "{name} of {} with {strides:?} does not fit 64-bit addresses; make its strides smaller",
                     self.shape
                 )));
             }
@@ -359,7 +366,9 @@ mod tests {
     #[test]
     fn a_tensor_must_fit_64_bit_addresses() {
         let strides = problem().strides().q;
-        assert!(message(with_q(Strides { batch: 1 << 63, ..strides })).contains("Q with"));
+        assert!(
+            message(with_q(Strides { batch: 1 << 63, ..strides })).contains("Q of batch 2, heads 3, sequence 5 with")
+        );
     }
 
     #[test]

@@ -60,34 +60,23 @@ fn every_mask(distribution: Distribution, sequence: u32) {
     }
 }
 
-#[test]
-fn uniform_inputs() {
-    every_mask(Distribution::Uniform, 130);
+macro_rules! distributions {
+    ($($name:ident: $distribution:ident, $sequence:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            every_mask(Distribution::$distribution, $sequence);
+        }
+    )*};
 }
 
-#[test]
-fn large_logits() {
-    every_mask(Distribution::LargeLogits, 130);
-}
-
-#[test]
-fn constant_inputs() {
-    every_mask(Distribution::Constant, 130);
-}
-
-#[test]
-fn inputs_made_against_the_online_softmax() {
-    every_mask(Distribution::Adversarial, 200);
-}
-
-#[test]
-fn inputs_made_against_the_online_softmax_at_512() {
-    every_mask(Distribution::Adversarial, 512);
-}
-
-#[test]
-fn inputs_that_are_not_finite() {
-    every_mask(Distribution::NonFinite, 130);
+distributions! {
+    uniform_inputs: Uniform, 130;
+    large_logits: LargeLogits, 130;
+    constant_inputs: Constant, 130;
+    inputs_made_against_the_online_softmax: Adversarial, 200;
+    inputs_made_against_the_online_softmax_at_512: Adversarial, 512;
+    inputs_that_are_not_finite: NonFinite, 130;
+    inputs_that_are_not_finite_at_512: NonFinite, 512;
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn read_operands(paths: [&PathBuf; 3], layout: Layout, accept: Accept) -> Result
     for (path, array) in paths.iter().zip(&arrays) {
         if array.shape != shape {
             return Err(Error::Invalid(format!(
-                "{}: has {:?}, but {} has {shape:?}; Q, K and V must have the same shape",
+                "{}: has {}, but {} has {shape}; Q, K and V must have the same shape",
                 path.display(),
                 array.shape,
                 paths[0].display()
