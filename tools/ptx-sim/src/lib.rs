@@ -50,7 +50,9 @@
 //! computed:
 //! - `.approx` and `.full` forms, `ex2`, `lg2`, `rsqrt`, `sin`, `cos`, `tanh`: the f64 result, rounded once;
 //! - `mma`: exact products, summed in f64 in order of k, rounded once to the result type. Hardware keeps fewer bits of
-//!   the partial sums;
+//!   the partial sums and truncates them: an H200 mostly gave the same or the neighbouring f32 towards zero, more where
+//!   terms cancel;
+//! - NaN where PTX leaves open which: the one an H200 gave;
 //! - integer division by zero: all ones, and the dividend as remainder;
 //! - atomic operations: lanes take effect in lane order, blocks in any order.
 //!
@@ -67,7 +69,8 @@
 //! - operands without a meaning, traps, endless loops (a limit on instructions, see [`Options`]).
 //!
 //! After a finding the run goes on: a faulty load gives zeros, a faulty store is dropped, a collective instruction
-//! executes with the lanes there are. Later findings may then follow from earlier ones.
+//! executes with the lanes there are. Later findings may then follow from earlier ones. A trap, an endless loop or a
+//! deadlock ends the block; the first two end the other blocks as well.
 //!
 //! # What is not seen
 //!
@@ -85,8 +88,11 @@
 //!
 //! `parse` turns text into a syntax tree that knows no instruction; `decode` turns an entry of the tree into a program of
 //! typed instructions on register slots; `isa` has one file per instruction family with its types, decoding and
-//! execution; `exec` runs programs: `grid`, `block` (whose turn it is, barriers, convergence), `warp`, and in `access`
-//! every check of a memory access; `memory` holds the state spaces.
+//! execution; `exec` runs programs: `grid`, `block` (whose turn it is), `warp`, `convergence` (lanes that part and meet,
+//! and collective instructions), `barriers`, `stall` (deadlocks), and in `access` every check of a memory access;
+//! `memory` holds the state spaces; `numeric` rounds.
+
+#![forbid(unsafe_code)]
 
 mod counters;
 mod decode;

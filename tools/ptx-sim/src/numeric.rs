@@ -267,3 +267,71 @@ pub(crate) fn zero_extend(value: u64, bits: u32) -> u64 {
 pub(crate) fn integer(value: u64, kind: Type) -> i128 {
     if kind.is_signed() { i128::from(sign_extend(value, kind.bits)) } else { i128::from(zero_extend(value, kind.bits)) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pseudo-random bits (xorshift64).
+    fn random_bits() -> impl Iterator<Item = u64> {
+        std::iter::successors(Some(0x9e37_79b9_7f4a_7c15_u64), |state| {
+            let state = state ^ state << 13;
+            let state = state ^ state >> 7;
+            Some(state ^ state << 17)
+        })
+    }
+
+    #[test]
+    fn every_half_survives_a_round_trip() {
+        for format in [Format::F16, Format::BF16] {
+            for bits in 0..=0xffff {
+                let value = format.value(bits);
+                let expected = if value.is_nan() { format.nan() } else { bits };
+                for rounding in [Rounding::Nearest, Rounding::Zero, Rounding::Down, Rounding::Up] {
+                    assert_eq!(
+                        Exact::from(value).round(format, rounding),
+                        expected,
+                        "{format:?} {bits:#x} {rounding:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rounding_to_single_agrees_with_the_host() {
+        for bits in random_bits().take(100_000) {
+            // Exponents around those of f32, so that overflow and subnormals happen.
+            let exponent = 1023 - 160 + bits % 320;
+            let value = f64::from_bits(bits & !(0x7ff << 52) | exponent << 52);
+            let expected = u64::from((value as f32).to_bits());
+            assert_eq!(Exact::from(value).round(Format::F32, Rounding::Nearest), expected, "{value:e}");
+        }
+    }
+
+    #[test]
+    fn directed_roundings_enclose_the_value() {
+        for bits in random_bits().take(100_000) {
+            let value = f64::from_bits(bits);
+            if value.is_nan() {
+                continue;
+            }
+            for format in [Format::F16, Format::BF16, Format::F32] {
+                let round = |rounding| format.value(Exact::from(value).round(format, rounding));
+                let (down, up, zero) = (round(Rounding::Down), round(Rounding::Up), round(Rounding::Zero));
+                assert!(down <= value && value <= up, "{format:?} {value:e}: {down:e} to {up:e}");
+                assert_eq!(zero, if value > 0.0 { down } else { up }, "{format:?} {value:e}");
+                let nearest = round(Rounding::Nearest);
+                assert!(nearest == down || nearest == up, "{format:?} {value:e}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_rest_of_a_sum_decides_what_the_head_cannot() {
+        // 1 + 2^-11 is halfway between two halves; a rest far below an f64's last place breaks the tie.
+        let halfway = 1.0 + 2.0_f64.powi(-11);
+        let round = |rest: f64| Exact::sum(halfway, rest, Rounding::Nearest).round(Format::F16, Rounding::Nearest);
+        assert_eq!([round(0.0), round(1e-30), round(-1e-30)], [0x3c00, 0x3c01, 0x3c00]);
+    }
+}
