@@ -48,6 +48,12 @@ impl Environment {
         env::split_paths(folders).map(|folder| folder.join(program)).find(|path| path.is_file())
     }
 
+    /// Whether the system is Debian itself: its derivatives do not have all of its packages.
+    pub fn is_debian(&self) -> bool {
+        let release = std::fs::read_to_string(self.system("/etc/os-release")).unwrap_or_default();
+        release.lines().any(|line| line == "ID=debian")
+    }
+
     /// The cargo that runs this program, else the one in `PATH`.
     pub fn cargo(&self) -> PathBuf {
         self.path("CARGO").unwrap_or_else(|| PathBuf::from("cargo"))

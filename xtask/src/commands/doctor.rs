@@ -126,12 +126,10 @@ fn device_compiler_findings(environment: &Environment, workspace: &Workspace) ->
     let compiler = match device_compiler::find(environment, workspace) {
         Ok(Ok(compiler)) => compiler,
         Ok(Err(not_found)) => {
-            let can_provision = ["apt-get", "dpkg"].iter().all(|tool| environment.find_program(tool).is_some());
-            let command = provision::compiler_command(environment);
-            let state = if can_provision {
-                let cost = "nothing: cargo xtask run provisions one, about 140 MB".to_owned();
-                State::Missing { cost }
+            let state = if environment.is_debian() {
+                State::Missing { cost: "nothing: cargo xtask run provisions one, about 140 MB".into() }
             } else {
+                let command = provision::compiler_command(environment);
                 State::Fatal { cost: format!("{not_found}\ninstall one: `{command}`") }
             };
             return vec![Finding { what: WHAT, state }];

@@ -55,9 +55,10 @@ fn compiler_advice(environment: &Environment, not_found: &NotFound, error: &anyh
 
 /// The command that installs a device compiler for good.
 pub fn compiler_command(environment: &Environment) -> &'static str {
-    match environment.find_program("rustup") {
-        Some(_) => "rustup toolchain install nightly --component rust-src",
-        None => "sudo apt-get install rustc-web rust-web-src",
+    if environment.is_debian() && environment.find_program("rustup").is_none() {
+        "sudo apt-get install rustc-web rust-web-src"
+    } else {
+        "rustup toolchain install nightly --component rust-src"
     }
 }
 

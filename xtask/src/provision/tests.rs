@@ -48,11 +48,13 @@ impl Machine {
         Workspace::new(self.folder.path().join("workspace"))
     }
 
+    fn environment(&self) -> Environment {
+        let path = |name| self.folder.path().join(name);
+        Environment::pretend(&path("root"), [("PATH", &path("tools")), ("HOME", &path("home"))])
+    }
+
     fn provision(&self) -> anyhow::Result<device_compiler::DeviceCompiler> {
-        let root = self.folder.path().join("root");
-        let environment =
-            Environment::pretend(&root, [("PATH", &self.tools()), ("HOME", &self.folder.path().join("home"))]);
-        super::device_compiler(&environment, &self.workspace())
+        super::device_compiler(&self.environment(), &self.workspace())
     }
 
     fn mark(&self, name: &str) {
@@ -151,8 +153,21 @@ fn without_debian_the_error_says_where_was_looked_and_what_would_help() {
         "Debian's rustc-web",
         ".toolchain",
         "there is no apt-get",
-        "This would help: `sudo apt-get install rustc-web rust-web-src`",
+        "This would help: `rustup toolchain install nightly --component rust-src`",
     ] {
         assert!(error.contains(part), "{part:?} is missing in: {error}");
     }
+}
+
+#[test]
+fn the_advice_fits_the_system() {
+    let machine = Machine::new();
+    let advice = || super::compiler_command(&machine.environment());
+    assert_eq!(advice(), "rustup toolchain install nightly --component rust-src");
+    let release = machine.folder.path().join("root/etc");
+    fs::create_dir_all(&release).unwrap();
+    fs::write(release.join("os-release"), "PRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\nID=debian\n").unwrap();
+    assert_eq!(advice(), "sudo apt-get install rustc-web rust-web-src");
+    machine.mark("rustup");
+    assert_eq!(advice(), "rustup toolchain install nightly --component rust-src");
 }
