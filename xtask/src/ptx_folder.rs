@@ -82,15 +82,16 @@ fn compile(code_generator: &dyn CodeGenerator, target: &FamilyTarget) -> Result<
 /// Post-processes the PTX of one family and writes it to `folder`; PTX that is refused goes to a file beside it.
 fn write_module(ptx: &str, target: &FamilyTarget, folder: &Path) -> Result<Module> {
     let variants: Vec<&Variant> = VARIANTS.iter().filter(|variant| variant.family == target.family).collect();
+    let refused = folder.join(format!("{}.refused", target.file));
     let ptx = match postprocess(ptx, &variants) {
         Ok(ptx) => ptx,
         Err(refusals) => {
-            let refused = folder.join(format!("{}.refused", target.file));
             write_atomically(&refused, ptx.as_bytes())?;
             let reasons: Vec<String> = refusals.iter().map(|refusal| format!("\n  {refusal}")).collect();
             bail!("the PTX for {} is refused (it is kept as {}):{}", target.cpu, refused.display(), reasons.concat());
         }
     };
+    files::remove(&refused)?;
     write_atomically(&folder.join(target.file), ptx.text.as_bytes())?;
     Ok(Module {
         file: target.file.to_owned(),
@@ -258,5 +259,12 @@ mod tests {
         let error = build_in(folder.path(), Stub(".visible .entry stranger(\n)\n{\n\tret;\n}"), None).unwrap_err();
         assert!(error.to_string().contains("entry stranger, PTX line 4"), "{error}");
         assert_eq!(fs::read(folder.path().join("ptx/sm_80.ptx")).unwrap(), before);
+        let refused = folder.path().join("ptx/sm_80.ptx.refused");
+        assert!(
+            fs::read_to_string(&refused).unwrap().contains("stranger"),
+            "the author needs the text that was refused"
+        );
+        build_in(folder.path(), Stub(""), None).unwrap();
+        assert!(!refused.exists(), "it must not outlive the mistake");
     }
 }
