@@ -164,14 +164,19 @@ fn packed_halves() {
 }
 
 #[test]
-fn fused_half_multiply_add_rounds_once() {
-    // (1 + 2^-10)² − 2^-24 lies just below the midpoint 1 + 2^-9 + 2^-20 … of no two halves, but the addend decides ties.
-    let one_ulp = 0x3c01;
-    // 1 + 2^-9 + 2^-20: nearest half is 1 + 2^-9.
-    check("b16", &["b16", "b16", "b16"], "fma.rn.f16 d, a, b, c;", &[&[one_ulp, one_ulp, 0, 0x3c02]]);
-    // 2048 + 1 is a tie between 2048 and 2050; the smallest subnormal breaks it.
-    check("b16", &["b16", "b16", "b16"], "fma.rn.f16 d, a, b, c;", &[&[0x6800, 0x3c00, 0x3c00, 0x6800]]);
-    check("b16", &["b16", "b16", "b16"], "fma.rn.f16 d, a, b, c;", &[&[0x6801, 0x3c00, 0x0001, 0x6801]]);
+fn fused_multiply_add_of_halves_rounds_once() {
+    // (1 + 2^-10)² = 1 + 2^-9 + 2^-20: the nearest half is 1 + 2^-9.
+    check("b16", &["b16", "b16", "b16"], "fma.rn.f16 d, a, b, c;", &[&[0x3c01, 0x3c01, 0, 0x3c02]]);
+    // 3 · 683 = 2049 is a tie between 2048 and 2050; the smallest subnormal breaks it.
+    let tie = [(0, 0x6800), (1, 0x6801), (0x8001, 0x6800)];
+    for (addend, sum) in tie {
+        check("b16", &["b16", "b16", "b16"], "fma.rn.f16 d, a, b, c;", &[&[0x4200, 0x6156, addend, sum]]);
+    }
+    // 7 · 37 = 259 is a tie between 258 and 260; ±2^-100, far below the last place of an f64, breaks it.
+    let tie = [(0, 0x4382), (0x0d80, 0x4382), (0x8d80, 0x4381)];
+    for (addend, sum) in tie {
+        check("b32", &["b32", "b32", "b32"], "fma.rn.bf16x2 d, a, b, c;", &[&[0x40e0, 0x4214, addend, sum]]);
+    }
 }
 
 #[test]

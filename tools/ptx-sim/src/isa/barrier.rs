@@ -8,6 +8,14 @@ use crate::exec::{Context, Flow, Reduction, lanes};
 use crate::finding::FindingClass;
 use crate::parse::Type;
 
+/// What a thread does at a barrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Wait,
+    Arrive,
+    Reduce,
+}
+
 /// What a `bar.red` computes.
 #[derive(Clone, Copy, Debug)]
 enum Reduce {
@@ -63,9 +71,10 @@ fn barrier(form: &mut Form<'_>) -> Decode<Operation> {
     }
     form.flag("cta");
     let aligned = form.flag("aligned") || form.opcode() == "bar";
-    let Some(kind) = form.choice(&[("sync", 's'), ("arrive", 'a'), ("red", 'r')]) else { return form.refuse() };
+    let kinds = [("sync", Kind::Wait), ("arrive", Kind::Arrive), ("red", Kind::Reduce)];
+    let Some(kind) = form.choice(&kinds) else { return form.refuse() };
     let mut reduction = None;
-    if kind == 'r' {
+    if kind == Kind::Reduce {
         let reduce = form.choice(&[("popc", Reduce::Count), ("and", Reduce::All), ("or", Reduce::Any)]);
         let Some(reduce) = reduce else { return form.refuse() };
         let result = form.kind()?;
@@ -74,7 +83,7 @@ fn barrier(form: &mut Form<'_>) -> Decode<Operation> {
     let barrier = form.source(Type::U32)?;
     let values_after = usize::from(reduction.is_some());
     let threads = if form.remaining() > values_after { Some(form.source(Type::U32)?) } else { None };
-    if kind == 'a' && threads.is_none() {
+    if kind == Kind::Arrive && threads.is_none() {
         return form.refuse();
     }
     let reduction = match reduction {
@@ -84,7 +93,7 @@ fn barrier(form: &mut Form<'_>) -> Decode<Operation> {
         }
         None => None,
     };
-    Ok(Operation::Block(BlockBarrier { barrier, threads, waits: kind != 'a', aligned, reduction }))
+    Ok(Operation::Block(BlockBarrier { barrier, threads, waits: kind != Kind::Arrive, aligned, reduction }))
 }
 
 impl Operation {

@@ -3,7 +3,7 @@
 use super::Lanewise;
 use crate::decode::{Decode, Form, invalid};
 use crate::numeric::{Format, integer, sign_extend};
-use crate::parse::{Operand, Type};
+use crate::parse::Type;
 
 /// A comparison: which orders of the operands make it true.
 #[derive(Clone, Copy)]
@@ -139,7 +139,7 @@ fn select(form: &mut Form<'_>) -> Decode<Lanewise> {
 fn select_by_sign(form: &mut Form<'_>) -> Decode<Lanewise> {
     let flush = form.flag("ftz");
     let (kind, by) = (form.kind()?, form.kind()?);
-    if by.bits != 32 || matches!(form.peek_operand(), Some(Operand::Vector(_))) {
+    if by.bits != 32 {
         return invalid(format!("`{}` selects by .s32 or .f32", form.name()));
     }
     form.lanewise(kind, &[kind, kind, by], move |v| {

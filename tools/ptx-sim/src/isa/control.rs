@@ -15,7 +15,7 @@ pub(crate) enum Operation {
     Exit,
     /// `trap`.
     Trap,
-    /// `nanosleep`, `pmevent`: nothing to do.
+    /// `nanosleep`: nothing to do.
     Nothing,
 }
 

@@ -54,7 +54,7 @@ fn integer_kind(form: &mut Form<'_>) -> Decode<Type> {
 fn add_like(form: &mut Form<'_>) -> Decode<Lanewise> {
     let kind = integer_kind(form)?;
     let saturate = form.flag("sat");
-    if saturate && kind != Type::parse("s32").unwrap_or(kind) {
+    if saturate && !(kind.is_signed() && kind.bits == 32) {
         return form.refuse();
     }
     let (least, most) = (-(1_i128 << (kind.bits - 1)), (1_i128 << (kind.bits - 1)) - 1);

@@ -19,7 +19,7 @@ enum Function {
 }
 
 impl Lanewise {
-    /// `destination = function(sources)`. Operands the instruction lacks are given as 0 … any value.
+    /// `destination = function(sources)`. Operands that the instruction lacks have any value.
     pub fn new(
         destination: Destination,
         sources: &[Slot],

@@ -1,7 +1,7 @@
 //! Matrix instructions of a warp (PTX ISA, "mma", "ldmatrix", "stmatrix").
 
 use super::memory::Address;
-use crate::decode::{Decode, Destination, Form, Slot, invalid};
+use crate::decode::{Decode, Destination, Form, Slot};
 use crate::exec::{Context, Direction, Faults, Traffic, lanes};
 use crate::numeric::{Exact, Format, Rounding, canonical};
 use crate::parse::{Space, Type};
@@ -89,19 +89,13 @@ fn load_or_store(form: &mut Form<'_>) -> Decode<Operation> {
     let count = form.choice(&[("x1", 1), ("x2", 2), ("x4", 4)]);
     let transposed = form.flag("trans");
     let space = form.take(Space::parse);
-    let (Some(count), true, None | Some(Space::Shared)) = (count, shape, space) else { return form.refuse() };
-    if space.is_none() {
-        return form.refuse();
-    }
+    let (Some(count), true, Some(Space::Shared)) = (count, shape, space) else { return form.refuse() };
     if form.opcode() == "ldmatrix" {
         let to = form.destination_vector(count, Type::B32)?;
         return Ok(Operation::Load { address: form.address(space)?, to, transposed });
     }
     let address = form.address(space)?;
     let from = form.source_vector(count, Type::B32)?;
-    if from.is_empty() {
-        return invalid("stmatrix without registers");
-    }
     Ok(Operation::Store { address, from, transposed })
 }
 
@@ -207,7 +201,7 @@ impl Multiply {
     }
 }
 
-/// Which two bytes of which row of each matrix the halves of a lane's register are: (row, column) of both.
+/// The row and column of the two elements of each matrix that a lane's register holds.
 fn halves(lane: usize, transposed: bool) -> [(usize, usize); 2] {
     let (slow, fast) = (lane / 4, lane % 4 * 2);
     match transposed {
