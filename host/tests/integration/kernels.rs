@@ -142,3 +142,20 @@ fn q_k_and_v_may_be_interleaved_in_one_storage() {
         Case::new(inputs, Distribution::Normal).assert_right(true);
     }
 }
+
+/// One tensor at a time has its second batch entry more than 4 GiB behind the first, where 32-bit offsets would wrap.
+#[test]
+#[ignore = "needs 14 GiB of memory and minutes"]
+fn offsets_may_exceed_32_bits() {
+    let contiguous = problem(2, 1, 70, Mask::Causal, Layout::Bhsd);
+    let near = *contiguous.strides();
+    let far = Strides { batch: (1 << 31) + 64, ..near.q };
+    for strides in [
+        TensorStrides { q: far, ..near },
+        TensorStrides { k: far, ..near },
+        TensorStrides { v: far, ..near },
+        TensorStrides { o: far, ..near },
+    ] {
+        Case::generate(contiguous.with_strides(strides).unwrap(), Distribution::Normal).assert_right(true);
+    }
+}
