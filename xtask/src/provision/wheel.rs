@@ -60,17 +60,16 @@ fn download(environment: &Environment, python: &Path, folder: &ToolchainFolder) 
 
 /// pip of this machine, else one from Debian packages.
 fn pip(environment: &Environment, python: &Path, folder: &ToolchainFolder) -> Result<Command> {
-    let mut installed = Command::new(python);
-    installed.args(["-m", "pip"]);
+    let mut pip = Command::new(python);
+    pip.args(["-m", "pip"]);
     if capture(Command::new(python).args(["-m", "pip", "--version"])).is_ok() {
-        return Ok(installed);
+        return Ok(pip);
     }
     let packages = folder.path.join(PIP_FOLDER);
     if !packages.is_dir() {
         eprintln!("xtask: this python3 has no pip; getting Debian's");
         debian::unpack_packages(environment, folder, &PIP_PACKAGES, &packages)?;
     }
-    let folders = ["usr/lib/python3/dist-packages"].map(|folder| packages.join(folder));
-    installed.env("PYTHONPATH", std::env::join_paths(folders)?);
-    Ok(installed)
+    pip.env("PYTHONPATH", packages.join("usr/lib/python3/dist-packages"));
+    Ok(pip)
 }
