@@ -112,12 +112,14 @@ pub fn forward<
     while step < steps {
         start_step(step + STAGES - 1, free_stage);
 
-        // SAFETY (all three): the warp is together; the step's K and V are complete and visible.
+        // SAFETY: the warp is together; the step's K is complete and visible.
         let mut scores = unsafe { products::scores::<BLOCK_N, M_TILES, N_TILES>(&queries, memory.keys(stage), lane) };
         if M::touches::<S>(first_row, step * BLOCK_N, BLOCK_N, length) {
             apply_mask::<M_TILES, N_TILES, S, M>(&mut scores, first_row + warp_row, step * BLOCK_N, length, lane);
         }
+        // SAFETY: the warp is together.
         unsafe { softmax.update(&mut scores, &mut output, args.scale_log2) };
+        // SAFETY: the warp is together; the step's V is complete and visible.
         unsafe { products::accumulate_output(&mut output, &scores, memory.values(stage), lane) };
 
         wait_for_next_step();
@@ -126,25 +128,17 @@ pub fn forward<
         step += 1;
     }
 
-    // SAFETY (all): the warp is together and alone writes its rows; Q's tile is in registers since the first step.
+    // SAFETY: the warp is together.
     unsafe { softmax.complete_sums() };
     epilogue::normalise(&mut output, &softmax);
-    let rows = HeadRows::new(args.o, &args.o_strides, work);
-    unsafe {
-        epilogue::store_output::<BLOCK_M, M_TILES, S>(
-            &output,
-            memory.queries(),
-            rows,
-            first_row,
-            warp_row,
-            length,
-            lane,
-        );
-    }
+    let (tile, rows) = (memory.queries(), HeadRows::new(args.o, &args.o_strides, work));
+    // SAFETY: the warp is together and alone touches its rows of the Q tile, which it has had in registers since the
+    // first step, and its rows of O.
+    unsafe { epilogue::store_output::<BLOCK_M, M_TILES, S>(&output, tile, rows, first_row, warp_row, length, lane) };
     if args.lse != 0 {
         let head = (work.batch as u64 * args.heads.get() as u64 + work.head as u64) * length as u64;
-        unsafe {
-            epilogue::store_lse::<M_TILES, S>(&softmax, args.lse + head * 4, first_row + warp_row, length, lane);
-        }
+        let lse = args.lse + head * size_of::<f32>() as u64;
+        // SAFETY: the head has `length` elements of LSE; the warp alone writes those of its rows.
+        unsafe { epilogue::store_lse::<M_TILES, S>(&softmax, lse, first_row + warp_row, length, lane) };
     }
 }
