@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use commands::{ci, doctor, ptx, run, test, toolchain};
+use commands::{bless, ci, doctor, ptx, run, test, toolchain};
 use environment::{Environment, Workspace};
 
 /// Builds and tests everything in this workspace.
@@ -28,6 +28,7 @@ enum Task {
     Test(test::Arguments),
     Ci(ci::Arguments),
     Ptx(ptx::Arguments),
+    Bless(bless::Arguments),
     Toolchain(toolchain::Arguments),
     Doctor(doctor::Arguments),
 }
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         Task::Run(arguments) => arguments.run(&environment, &workspace),
         Task::Test(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Ci(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
+        Task::Bless(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Ptx(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Toolchain(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Doctor(arguments) => arguments.run(&environment, &workspace),

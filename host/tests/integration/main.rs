@@ -1,6 +1,7 @@
 //! The library and the program with the PTX of this build.
 
 mod command_line;
+mod counters;
 mod kernels;
 mod support;
 mod variants;

@@ -30,8 +30,19 @@ impl Arguments {
 
 /// Runs `cargo test` on the workspace with the PTX folder that is there.
 pub fn run_tests(environment: &Environment, workspace: &Workspace, arguments: &[String]) -> Result<()> {
+    run_tests_with(environment, workspace, arguments, &[])
+}
+
+/// [`run_tests`] with environment variables for the tests.
+pub fn run_tests_with(
+    environment: &Environment,
+    workspace: &Workspace,
+    arguments: &[String],
+    variables: &[(&str, &str)],
+) -> Result<()> {
     let mut cargo = Command::new(environment.cargo());
     cargo.current_dir(workspace.root()).env(PTX_VARIABLE, workspace.ptx()).args(["test", "--release"]);
+    cargo.envs(variables.iter().copied());
     if !arguments.iter().any(|argument| argument.starts_with("-p") || argument.starts_with("--package")) {
         cargo.arg("--workspace");
     }
