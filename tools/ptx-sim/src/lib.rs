@@ -65,7 +65,8 @@
 //! - bytes read or written while a `cp.async` to them has not been waited for by the thread that issued it, and copies
 //!   never waited for;
 //! - barriers that some lanes or warps do not reach, or reach with contradicting thread counts; deadlocks;
-//! - warp-collective instructions with lanes missing, shuffles that read lanes that take no part;
+//! - warp-collective instructions with lanes missing, those of warpgroups (`setmaxnreg`) with warps missing, shuffles
+//!   that read lanes that take no part;
 //! - operands without a meaning, traps, endless loops (a limit on instructions, see [`Options`]).
 //!
 //! After a finding the run goes on: a faulty load gives zeros, a faulty store is dropped, a collective instruction
@@ -82,7 +83,8 @@
 //! - What the program never executes with these arguments.
 //!
 //! What cannot be executed is refused by name and line before anything runs ([`LaunchError`]), never guessed, and never
-//! reported as an error of the kernel: calls, textures, clusters, `mbarrier`, `cp.async.bulk`, `wgmma` among others.
+//! reported as an error of the kernel: calls, textures, clusters of several blocks, `mbarrier`, `cp.async.bulk`, `wgmma`
+//! among others.
 //!
 //! # Where things are
 //!

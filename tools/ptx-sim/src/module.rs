@@ -175,6 +175,14 @@ fn check_geometry(entry: &Entry, launch: &Launch<'_>) -> Result<(), LaunchError>
     if threads > THREADS_PER_BLOCK {
         return error(format!("{threads} threads in a block; at most {THREADS_PER_BLOCK} are possible"));
     }
+    if let Some(cluster) = entry.cluster
+        && cluster != [1; 3]
+    {
+        return error(format!(
+            "`{}` demands clusters of {cluster:?} blocks; only clusters of one block are supported",
+            entry.name
+        ));
+    }
     if let Some(required) = entry.required_threads
         && required != launch.block
     {

@@ -101,9 +101,9 @@ fn unknown_instructions_are_refused_by_name_before_anything_runs() {
         ("add.s32.fancy %r0, %r1, %r2;", "`.fancy` in `add.s32.fancy`"),
         ("frobnicate.b32 %r0, %r1;", "`frobnicate.b32`"),
         ("call foo;", "`call`"),
-        ("mov.u32 %r0, %cluster_ctaid.x;", "register `%cluster_ctaid.x`"),
+        ("mov.u32 %r0, %smid;", "register `%smid`"),
         ("mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 {%f0}, {%r0}, {%r0}, {%f0};", "m8n8k4"),
-        ("wgmma.fence.sync.aligned;", "wgmma.fence"),
+        ("multimem.red.global.add.u32 [%rd0], %r0;", "multimem.red"),
         ("add.rz.f64 %rd0, %rd1, %rd2;", "add.rz.f64"),
     ];
     for (instruction, what) in cases {

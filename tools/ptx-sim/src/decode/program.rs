@@ -55,6 +55,8 @@ pub(crate) enum Special {
     DynamicSharedBytes,
     /// `%total_smem_size`.
     TotalSharedBytes,
+    /// A register that is the same in every thread of a launch without clusters.
+    Fixed(u32),
 }
 
 impl Special {
@@ -72,6 +74,8 @@ impl Special {
             "%lanemask_ge" => return mask(false, true, true),
             "%dynamic_smem_size" => return Some(Special::DynamicSharedBytes),
             "%total_smem_size" => return Some(Special::TotalSharedBytes),
+            "%cluster_ctarank" | "%is_explicit_cluster" => return Some(Special::Fixed(0)),
+            "%cluster_nctarank" => return Some(Special::Fixed(1)),
             _ => {}
         }
         let (vector, member) = name.split_once('.')?;
@@ -79,8 +83,11 @@ impl Special {
         match vector {
             "%tid" => Some(Special::ThreadIndex(dimension)),
             "%ntid" => Some(Special::BlockSize(dimension)),
-            "%ctaid" => Some(Special::BlockIndex(dimension)),
-            "%nctaid" => Some(Special::GridSize(dimension)),
+            // Each block is a cluster of its own.
+            "%ctaid" | "%clusterid" => Some(Special::BlockIndex(dimension)),
+            "%nctaid" | "%nclusterid" => Some(Special::GridSize(dimension)),
+            "%cluster_ctaid" => Some(Special::Fixed(0)),
+            "%cluster_nctaid" => Some(Special::Fixed(1)),
             _ => None,
         }
     }

@@ -1,7 +1,16 @@
 //! The barriers of a block.
 
-/// Barriers of a block.
-pub(crate) const BARRIERS: usize = 16;
+/// Named barriers of a block (`bar`, `barrier.cta`).
+pub(crate) const NAMED_BARRIERS: usize = 16;
+/// The barrier of the cluster (`barrier.cluster`), which is that of its only block.
+pub(crate) const CLUSTER_BARRIER: usize = NAMED_BARRIERS;
+/// All barriers of a block.
+pub(crate) const BARRIERS: usize = NAMED_BARRIERS + 1;
+
+/// A barrier's name, for messages.
+pub(crate) fn barrier_name(barrier: usize) -> String {
+    if barrier == CLUSTER_BARRIER { "the cluster's barrier".to_owned() } else { format!("barrier {barrier}") }
+}
 
 /// What `bar.red` computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

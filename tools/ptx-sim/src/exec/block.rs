@@ -6,6 +6,7 @@ use super::convergence::{check_collective, wanted_lanes};
 use super::grid::Machine;
 use super::lanes;
 use super::warp::{Group, PendingCopy, Progress, Warp};
+use super::warpgroups::Warpgroups;
 use crate::counters::Counters;
 use crate::decode::Guard;
 use crate::finding::{FindingClass, Findings, LaneAddress};
@@ -22,6 +23,7 @@ pub(crate) struct BlockState {
     pub threads: u32,
     pub shared: Bytes,
     pub barriers: [Barrier; BARRIERS],
+    pub warpgroups: Warpgroups,
     pub findings: Findings,
     pub counters: Counters,
 }
@@ -55,6 +57,7 @@ impl<'a> Block<'a> {
                 threads: warps * super::warp::LANES as u32,
                 shared: Bytes::new(machine.shared_bytes),
                 barriers: [Barrier::default(); BARRIERS],
+                warpgroups: Warpgroups::default(),
                 findings: Findings::default(),
                 counters: Counters::default(),
             },
@@ -77,6 +80,7 @@ impl<'a> Block<'a> {
                 }
             }
             if self.warps.iter().all(|warp| warp.groups.is_empty()) {
+                self.report_split_warpgroups();
                 return self.finish();
             }
             if !progress && !self.resolve() {
@@ -89,6 +93,7 @@ impl<'a> Block<'a> {
         self.state.position = position;
         self.state.shared.clear();
         self.state.barriers = [Barrier::default(); BARRIERS];
+        self.state.warpgroups.clear();
         self.state.counters.blocks = 1;
         for (index, warp) in self.warps.iter_mut().enumerate() {
             warp.start(self.machine.program, &self.machine.launch, index as u32, position);
@@ -213,6 +218,15 @@ impl<'a> Block<'a> {
         let Group { pc, lanes: active, .. } = warp.groups[group];
         let here = active;
         let Some(instruction) = machine.program.instructions.get(pc as usize) else { return };
+        action(&mut Context { machine, block: &mut self.state, warp, instruction, pc, active, here });
+    }
+
+    /// Runs `action` in the surroundings of an instruction that a warp executed before.
+    pub(super) fn with_instruction(&mut self, index: usize, pc: u32, action: impl FnOnce(&mut Context<'_>)) {
+        let machine: &Machine<'a> = self.machine;
+        let warp = &mut self.warps[index];
+        let (active, here) = (warp.existing, warp.existing);
+        let instruction = &machine.program.instructions[pc as usize];
         action(&mut Context { machine, block: &mut self.state, warp, instruction, pc, active, here });
     }
 

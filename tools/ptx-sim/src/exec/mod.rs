@@ -9,9 +9,10 @@ mod grid;
 mod stall;
 mod traffic;
 mod warp;
+mod warpgroups;
 
 pub(crate) use access::Faults;
-pub(crate) use barriers::Reduction;
+pub(crate) use barriers::{CLUSTER_BARRIER, NAMED_BARRIERS, Reduction};
 pub(crate) use context::{Context, Flow, lane_list, without_addresses};
 pub(crate) use grid::{Machine, run_grid};
 pub(crate) use traffic::{Direction, Traffic};

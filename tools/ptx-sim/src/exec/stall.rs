@@ -1,6 +1,6 @@
 //! What happens when no warp of a block can go on.
 
-use super::barriers::{BARRIERS, Barrier};
+use super::barriers::{BARRIERS, Barrier, CLUSTER_BARRIER, barrier_name};
 use super::block::Block;
 use super::context::lane_list;
 use super::warp::{Group, Progress};
@@ -24,6 +24,11 @@ impl Block<'_> {
             let state = &self.state.barriers[barrier];
             let missing = state.expected.saturating_sub(state.arrived);
             if state.arrived > 0 && missing <= 32 * ended.len() as u32 {
+                // Threads that ended count as having arrived at the barrier of a cluster.
+                if barrier == CLUSTER_BARRIER {
+                    self.state.barriers[barrier].complete();
+                    return true;
+                }
                 self.report_waiting(barrier, FindingClass::BarrierDivergence, |_| {
                     format!(
                         "{} of the block ended without reaching barrier {barrier}, where others wait",
@@ -62,7 +67,7 @@ impl Block<'_> {
                 let place = match group.progress {
                     Progress::AtBarrier { barrier, .. } => {
                         let Barrier { arrived, expected, .. } = self.state.barriers[barrier];
-                        format!("waits at barrier {barrier} ({arrived} of {expected} threads arrived)")
+                        format!("waits at {} ({arrived} of {expected} threads arrived)", barrier_name(barrier))
                     }
                     _ => "waits".to_owned(),
                 };

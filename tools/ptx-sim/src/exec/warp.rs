@@ -71,6 +71,8 @@ pub(crate) struct Warp {
     /// Of each lane; empty when the entry has none.
     pub local: Vec<Bytes>,
     pub copies: Vec<AsyncCopies>,
+    /// Phase of the cluster's barrier in which it arrived there last.
+    pub cluster_phase: Option<u64>,
     /// Instructions executed.
     pub steps: u64,
 }
@@ -88,6 +90,7 @@ impl Warp {
             registers: Registers { values: vec![[0; LANES]; count], initialised: vec![0; count] },
             local: if local_bytes > 0 { vec![Bytes::new(local_bytes); LANES] } else { Vec::new() },
             copies: vec![AsyncCopies::default(); LANES],
+            cluster_phase: None,
             steps: 0,
         }
     }
@@ -99,6 +102,7 @@ impl Warp {
         self.index = index;
         self.existing = u32::MAX >> (32 - mine);
         self.exited = 0;
+        self.cluster_phase = None;
         self.steps = 0;
         self.groups.clear();
         self.groups.push(Group { pc: 0, lanes: self.existing, progress: Progress::Ready });
@@ -163,6 +167,7 @@ fn special_value(
             let pick = |condition: bool, mask: u32| if condition { mask } else { 0 };
             pick(less, below) | pick(equal, mine) | pick(greater, !(below | mine))
         }
+        Special::Fixed(value) => value,
         Special::DynamicSharedBytes => launch.dynamic_shared_bytes,
         Special::TotalSharedBytes => launch.dynamic_shared_bytes + program.layout.static_shared_bytes as u32,
     }

@@ -4,9 +4,9 @@
 
 use super::Collective;
 use crate::decode::{Decode, Destination, Form, Slot};
-use crate::exec::{Context, Flow, Reduction, lanes};
+use crate::exec::{Context, Flow, NAMED_BARRIERS, Reduction, lanes};
 use crate::finding::FindingClass;
-use crate::parse::Type;
+use crate::parse::{Space, Type};
 
 /// What a thread does at a barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,13 +47,23 @@ pub(crate) struct BlockBarrier {
 /// Decodes a barrier or fence; `None` when the opcode is none.
 pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
     match form.opcode() {
-        "bar" | "barrier" => barrier(form).map(Some),
+        "bar" | "barrier" if !form.has("cluster") => barrier(form).map(Some),
         "membar" | "fence" => fence(form).map(Some),
         _ => Ok(None),
     }
 }
 
 fn fence(form: &mut Form<'_>) -> Decode<Operation> {
+    if form.flag("proxy") {
+        if form.flag("alias") {
+            return Ok(Operation::Fence);
+        }
+        if !form.flag("async") {
+            return form.refuse();
+        }
+        form.take(Space::parse);
+        return Ok(Operation::Fence);
+    }
     const MODIFIERS: &[&str] =
         &["sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "gl", "sys", "level", "mbarrier_init"];
     for modifier in MODIFIERS {
@@ -126,7 +136,7 @@ impl BlockBarrier {
     fn arrive(&self, context: &mut Context<'_>) -> Flow {
         context.require(&[self.barrier]);
         let number = context.uniform(self.barrier, "the barrier number") as usize;
-        if number >= context.block.barriers.len() {
+        if number >= NAMED_BARRIERS {
             context.report(FindingClass::InvalidOperand, Vec::new(), || {
                 format!("there is no barrier {number}, only 0 to 15")
             });
@@ -203,7 +213,7 @@ impl BlockBarrier {
 
 /// Threads that arrive with these lanes. Barriers count whole warps: lanes without a running thread arrive with the
 /// lowest one that runs.
-fn arriving_threads(context: &Context<'_>) -> u32 {
+pub(super) fn arriving_threads(context: &Context<'_>) -> u32 {
     let live = context.warp.live();
     let lowest = live & live.wrapping_neg();
     let idle = if context.active & lowest != 0 { !live } else { 0 };

@@ -1,4 +1,5 @@
-//! Branches and the end of threads (PTX ISA, "Control Flow Instructions", "trap", "nanosleep").
+//! Branches and the end of threads (PTX ISA, "Control Flow Instructions", "trap", "nanosleep",
+//! "griddepcontrol").
 
 use crate::decode::{Decode, Form, Slot};
 use crate::exec::{Context, Flow, lane_list, lanes, without_addresses};
@@ -15,7 +16,7 @@ pub(crate) enum Operation {
     Exit,
     /// `trap`.
     Trap,
-    /// `nanosleep`: nothing to do.
+    /// `nanosleep`, and `griddepcontrol` in a grid that depends on no other: nothing to do.
     Nothing,
 }
 
@@ -36,6 +37,10 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
             Operation::Exit
         }
         "trap" => Operation::Trap,
+        "griddepcontrol" => match form.choice(&[("launch_dependents", ()), ("wait", ())]) {
+            Some(()) => Operation::Nothing,
+            None => return form.refuse(),
+        },
         "nanosleep" => {
             form.kind()?;
             form.source(Type::U32)?;

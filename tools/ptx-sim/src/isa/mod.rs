@@ -4,6 +4,7 @@
 mod async_copy;
 mod atomic;
 mod barrier;
+mod cluster;
 mod compare;
 mod control;
 mod convert;
@@ -14,6 +15,7 @@ mod matrix;
 mod memory;
 mod moves;
 mod warp;
+mod warpgroup;
 
 pub(crate) use lanewise::Lanewise;
 pub(crate) use memory::Address;
@@ -42,6 +44,10 @@ pub(crate) enum Operation {
     Warp(warp::Operation),
     /// Barriers and fences.
     Barrier(barrier::Operation),
+    /// `mapa` and `barrier.cluster`.
+    Cluster(cluster::Operation),
+    /// `setmaxnreg`.
+    SetMaximum(warpgroup::SetMaximum),
     /// Branches and ends.
     Control(control::Operation),
 }
@@ -134,6 +140,12 @@ pub(crate) fn decode(form: &mut Form<'_>) -> Decode<(Class, Operation)> {
     if let Some(operation) = barrier::decode(form)? {
         return Ok((Class::Barrier, Operation::Barrier(operation)));
     }
+    if let Some(operation) = cluster::decode(form)? {
+        return Ok((Class::Barrier, Operation::Cluster(operation)));
+    }
+    if let Some(operation) = warpgroup::decode(form)? {
+        return Ok((Class::Warp, Operation::SetMaximum(operation)));
+    }
     if let Some(operation) = control::decode(form)? {
         return Ok((Class::Control, Operation::Control(operation)));
     }
@@ -144,7 +156,8 @@ impl Operation {
     /// Which lanes have to execute it together.
     pub fn collective(&self) -> Collective {
         match self {
-            Operation::Matrix(_) => Collective::Warp,
+            Operation::Matrix(_) | Operation::SetMaximum(_) => Collective::Warp,
+            Operation::Cluster(operation) => operation.collective(),
             Operation::Warp(operation) => operation.collective(),
             Operation::Barrier(operation) => operation.collective(),
             _ => Collective::No,
@@ -166,6 +179,8 @@ impl Operation {
             Operation::Matrix(operation) => operation.execute(context),
             Operation::Warp(operation) => operation.execute(context),
             Operation::Barrier(operation) => return operation.execute(context),
+            Operation::Cluster(operation) => return operation.execute(context),
+            Operation::SetMaximum(operation) => operation.execute(context),
             Operation::Control(operation) => return operation.execute(context),
         }
         Flow::Next

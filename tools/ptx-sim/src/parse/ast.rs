@@ -57,6 +57,8 @@ pub(crate) struct Entry {
     pub maximum_threads: Option<[u32; 3]>,
     /// `.reqntid`: exactly the threads in each dimension.
     pub required_threads: Option<[u32; 3]>,
+    /// `.reqnctapercluster`: exactly the blocks of a cluster in each dimension.
+    pub cluster: Option<[u32; 3]>,
     pub body: Vec<Statement>,
 }
 

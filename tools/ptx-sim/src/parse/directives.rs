@@ -111,7 +111,8 @@ impl<'a> Parser<'a> {
             return self.error(position, format!("a second entry called `{name}`"));
         }
         let parameters = if self.peek() == TokenKind::Symbol('(') { self.parameters()? } else { Vec::new() };
-        let mut entry = Entry { name, parameters, maximum_threads: None, required_threads: None, body: Vec::new() };
+        let body = Vec::new();
+        let mut entry = Entry { name, parameters, maximum_threads: None, required_threads: None, cluster: None, body };
         self.performance_directives(&mut entry)?;
         if self.eat(';') {
             return Ok(());
@@ -148,8 +149,9 @@ impl<'a> Parser<'a> {
             match name {
                 "maxntid" => entry.maximum_threads = Some(self.extent()?),
                 "reqntid" => entry.required_threads = Some(self.extent()?),
-                "minnctapersm" | "maxnctapersm" | "maxnreg" => drop(self.integer("a number")?),
-                "noreturn" => {}
+                "reqnctapercluster" => entry.cluster = Some(self.extent()?),
+                "minnctapersm" | "maxnctapersm" | "maxnreg" | "maxclusterrank" => drop(self.integer("a number")?),
+                "noreturn" | "explicitcluster" => {}
                 "pragma" => self.skip_statement()?,
                 _ => {
                     self.next -= 1;
@@ -164,7 +166,7 @@ impl<'a> Parser<'a> {
         let mut extent = [1; 3];
         for (index, size) in extent.iter_mut().enumerate() {
             if index == 0 || self.eat(',') {
-                *size = self.small_integer("number of threads")?;
+                *size = self.small_integer("size")?;
             }
         }
         Ok(extent)

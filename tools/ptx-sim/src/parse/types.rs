@@ -131,7 +131,7 @@ impl fmt::Display for Type {
 pub(crate) enum Space {
     /// `.global`.
     Global,
-    /// `.shared`, `.shared::cta`.
+    /// `.shared`, `.shared::cta`, and `.shared::cluster`, which is the same in a cluster of one block.
     Shared,
     /// `.local`.
     Local,
@@ -146,7 +146,7 @@ impl Space {
     pub fn parse(name: &str) -> Option<Space> {
         Some(match name {
             "global" => Space::Global,
-            "shared" | "shared::cta" => Space::Shared,
+            "shared" | "shared::cta" | "shared::cluster" => Space::Shared,
             "local" => Space::Local,
             "const" => Space::Constant,
             "param" | "param::entry" => Space::Parameter,

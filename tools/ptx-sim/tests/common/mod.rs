@@ -15,6 +15,7 @@ pub struct Kernel {
     threads: u32,
     blocks: u32,
     dynamic_shared: u32,
+    architecture: u32,
     input: Vec<u8>,
     output_bytes: u64,
     options: Options,
@@ -37,6 +38,7 @@ impl Kernel {
             threads: 32,
             blocks: 1,
             dynamic_shared: 0,
+            architecture: 80,
             input: vec![0; 256],
             output_bytes: 256,
             options: Options { threads: 2, instructions_per_warp: 100_000, ..Options::default() },
@@ -46,6 +48,12 @@ impl Kernel {
     /// Declarations outside the entry.
     pub fn with_variables(mut self, declarations: &str) -> Kernel {
         self.module_variables = declarations.to_owned();
+        self
+    }
+
+    /// Compiled for `sm_90a` and run there.
+    pub fn on_hopper(mut self) -> Kernel {
+        self.architecture = 90;
         self
     }
 
@@ -89,7 +97,8 @@ impl Kernel {
     /// The whole PTX. The body begins in line 16 of kernels without module variables.
     pub fn text(&self) -> String {
         let Kernel { body, module_variables, .. } = self;
-        let header = ".version 8.0\n.target sm_80\n.address_size 64\n";
+        let target = if self.architecture == 90 { "sm_90a" } else { "sm_80" };
+        let header = format!(".version 8.0\n.target {target}\n.address_size 64\n");
         let registers =
             ".reg .pred %p<16>;\n.reg .b16 %h<32>;\n.reg .b32 %r<64>;\n.reg .f32 %f<32>;\n.reg .b64 %rd<32>;";
         format!(
@@ -113,7 +122,7 @@ impl Kernel {
             block: [self.threads, 1, 1],
             dynamic_shared_bytes: self.dynamic_shared,
             params: &[&output.to_le_bytes(), &input.to_le_bytes()],
-            architecture: 80,
+            architecture: self.architecture,
         };
         let report = run(&module, &mut memory, &launch, &self.options)?;
         let mut bytes = vec![0; self.output_bytes as usize];
