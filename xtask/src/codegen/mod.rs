@@ -4,6 +4,7 @@
 //! checks, manifest) is the same for all of them. To add another, such as Rust-CUDA's libNVVM backend, implement
 //! [`CodeGenerator`] in a file of its own and choose it in [`choose`].
 
+mod call_chains;
 mod rustc;
 
 use anyhow::Result;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use kernel_gpu::manifest;
 use serde_json::Value;
 
-use super::{CodeGenerator, Compiled, FamilyTarget};
+use super::{CodeGenerator, Compiled, FamilyTarget, call_chains};
 use crate::device_compiler::{DeviceCompiler, DeviceLibrary, TARGET, use_shared_libraries};
 use crate::environment::Workspace;
 use crate::files;
@@ -54,6 +54,8 @@ impl Rustc {
     fn rustflags(&self, target: &FamilyTarget) -> Vec<String> {
         let mut flags =
             vec![format!("-Ctarget-cpu={}", target.cpu), format!("-Ctarget-feature=+{}", target.ptx_feature)];
+        // Comments, which say through which calls a line was inlined; no instruction changes.
+        flags.push("-Zverbose-asm".into());
         // `.file` then names sources relative to the workspace, and the library's as `rust/…`, on every machine.
         let root = self.workspace.root();
         flags.push(format!("--remap-path-prefix={}=", root.display()));
@@ -88,7 +90,7 @@ impl CodeGenerator for Rustc {
             let target = self.workspace.device_target();
             format!("the compiler left no PTX at {}; remove {} and try again", assembly.display(), target.display())
         })?;
-        Ok(Compiled { ptx, warnings })
+        Ok(Compiled { ptx: call_chains::from_comments(&ptx), warnings })
     }
 
     fn lint(&self, target: &FamilyTarget) -> Result<Option<usize>> {

@@ -1,0 +1,214 @@
+//! The calls through which each instruction was inlined, from LLVM's comments to PTX.
+//!
+//! LLVM's `.loc` names the innermost function only: for an instruction wrapper, a line that says nothing about its
+//! caller. With verbose assembly a comment behind it has the whole chain,
+//!
+//! ```text
+//! .loc 12 19 9   // ptx/ldmatrix.rs:19:9 @[ products.rs:30:14 @[ forward.rs:90:5 ] ]
+//! ```
+//!
+//! which becomes `inlined_at` (PTX ISA, "Debugging Directives: .loc"): the `.loc` of each caller stands before that of
+//! what was inlined into it. The simulator, profilers and compute-sanitizer then name every caller.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt::Write;
+use std::path::Path;
+
+/// A place in the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Place {
+    /// Number of its `.file`.
+    file: u32,
+    /// From 1.
+    line: u32,
+    /// From 1; 0 when the compiler did not say.
+    column: u32,
+}
+
+/// Replaces the call chains in the comments of `.loc` directives by `inlined_at`. PTX without such comments stays as it
+/// is.
+pub fn from_comments(ptx: &str) -> String {
+    let mut writer = Writer { files: FileTable::read(ptx), known: HashMap::new(), text: String::new() };
+    let known_files = writer.files.numbers.len();
+    for line in ptx.lines() {
+        writer.line(line);
+    }
+    writer.file_table(known_files);
+    writer.text
+}
+
+struct Writer {
+    files: FileTable,
+    /// The callers of the latest `.loc` at a place, which an `inlined_at` refers to.
+    known: HashMap<Place, Vec<Place>>,
+    text: String,
+}
+
+impl Writer {
+    fn line(&mut self, line: &str) {
+        // Functions are removed later, and what their `.loc` said with them.
+        if line.contains(".entry") || line.contains(".func") {
+            self.known.clear();
+        }
+        match self.chain(line) {
+            Some((place, callers)) => self.locations(place, &callers),
+            None => {
+                self.text.push_str(line);
+                self.text.push('\n');
+            }
+        }
+    }
+
+    /// The place a `.loc` names, and its callers, innermost first; `None` when the line has no callers.
+    fn chain(&mut self, line: &str) -> Option<(Place, Vec<Place>)> {
+        let (directive, comment) = line.trim().strip_prefix(".loc")?.split_once("//")?;
+        let mut numbers = directive.split_whitespace().map(str::parse);
+        let mut number = || numbers.next()?.ok();
+        let place = Place { file: number()?, line: number()?, column: number()? };
+        let callers = comment.trim_end_matches([' ', ']']).split(" @[ ").skip(1).map(|caller| self.files.place(caller));
+        let callers = callers.collect::<Option<Vec<_>>>()?;
+        (!callers.is_empty()).then_some((place, callers))
+    }
+
+    /// The `.loc` of a place, after those of its callers, the outermost first.
+    fn locations(&mut self, place: Place, callers: &[Place]) {
+        for depth in (0..callers.len()).rev() {
+            let (caller, its_callers) = (callers[depth], &callers[depth + 1..]);
+            if self.known.get(&caller).is_none_or(|known| known != its_callers) {
+                self.location(caller, its_callers);
+            }
+        }
+        self.location(place, callers);
+    }
+
+    fn location(&mut self, place: Place, callers: &[Place]) {
+        let Place { file, line, column } = place;
+        write!(self.text, "\t.loc\t{file} {line} {column}").expect("a String takes everything");
+        if let Some(caller) = callers.first() {
+            // PTX wants a function's name, which the comment has not; that of its file stands in.
+            let Place { file: called_from, line, column } = caller;
+            write!(self.text, ", function_name $L__file_name{file}, inlined_at {called_from} {line} {column}")
+                .expect("a String takes everything");
+            self.files.named.insert(file);
+        }
+        self.text.push('\n');
+        self.known.insert(place, callers.to_vec());
+    }
+
+    /// Files that only callers are in, and the names that stand for functions.
+    fn file_table(&mut self, known_files: usize) {
+        let mut files: Vec<(&String, &u32)> = self.files.numbers.iter().collect();
+        files.sort_by_key(|(_, number)| **number);
+        for (path, number) in files.iter().skip(known_files) {
+            writeln!(self.text, "\t.file\t{number} \"{path}\"").expect("a String takes everything");
+        }
+        if self.files.named.is_empty() {
+            return;
+        }
+        self.text.push_str("\t.section\t.debug_str\n\t{\n");
+        for (path, number) in files.iter().filter(|(_, number)| self.files.named.contains(number)) {
+            let name = Path::new(path).file_stem().unwrap_or_default().as_encoded_bytes();
+            writeln!(self.text, "$L__file_name{number}:").expect("a String takes everything");
+            for byte in name.iter().chain(&[0]) {
+                writeln!(self.text, "\t.b8 {byte}").expect("a String takes everything");
+            }
+        }
+        self.text.push_str("\t}\n");
+    }
+}
+
+/// The numbers of source files.
+#[derive(Default)]
+struct FileTable {
+    numbers: HashMap<String, u32>,
+    /// Files in which something inlined is.
+    named: BTreeSet<u32>,
+}
+
+impl FileTable {
+    /// The `.file` directives of `ptx`.
+    fn read(ptx: &str) -> Self {
+        let files = ptx.lines().filter_map(|line| {
+            let (number, path) = line.trim().strip_prefix(".file")?.trim().split_once(char::is_whitespace)?;
+            Some((path.split('"').nth(1)?.to_owned(), number.parse().ok()?))
+        });
+        Self { numbers: files.collect(), named: BTreeSet::new() }
+    }
+
+    /// The place that `path:line` or `path:line:column` names.
+    fn place(&mut self, text: &str) -> Option<Place> {
+        let (rest, last) = text.trim().rsplit_once(':')?;
+        let last = last.parse().ok()?;
+        let (path, line, column) = match rest.rsplit_once(':').map(|(path, line)| (path, line.parse())) {
+            Some((path, Ok(line))) => (path, line, last),
+            _ => (rest, last, 0),
+        };
+        Some(Place { file: self.number(path), line, column })
+    }
+
+    /// The number of a file, a new one if it has none.
+    fn number(&mut self, path: &str) -> u32 {
+        let next = self.numbers.values().max().map_or(1, |largest| largest + 1);
+        *self.numbers.entry(path.to_owned()).or_insert(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::from_comments;
+
+    const FILES: &str = "\t.file\t1 \"ptx/mma.rs\"\n\t.file\t2 \"forward.rs\"\n";
+
+    fn directives(ptx: &str) -> Vec<String> {
+        let text = from_comments(ptx);
+        let lines = text.lines().map(str::trim).filter(|line| line.starts_with(".loc") || line.starts_with("mma"));
+        lines.map(|line| line.replace('\t', " ")).collect()
+    }
+
+    #[test]
+    fn every_caller_is_named_before_what_was_inlined_into_it() {
+        let body = "\t.loc\t1 9 5   // ptx/mma.rs:9:5 @[ forward.rs:30:1 @[ forward.rs:7:3 ] ]\n\tmma;\n";
+        let expected = [
+            ".loc 2 7 3",
+            ".loc 2 30 1, function_name $L__file_name2, inlined_at 2 7 3",
+            ".loc 1 9 5, function_name $L__file_name1, inlined_at 2 30 1",
+            "mma;",
+        ];
+        assert_eq!(directives(&format!("{body}{FILES}")), expected);
+    }
+
+    #[test]
+    fn callers_are_repeated_only_where_their_own_callers_changed() {
+        let place = |caller| format!("\t.loc\t1 9 5 // ptx/mma.rs:9:5 @[ forward.rs:30 @[ forward.rs:{caller}:3 ] ]\n");
+        let body = format!("{}{}{}", place(7), place(7), place(8));
+        let numbers: Vec<_> = directives(&format!("{body}{FILES}"))
+            .iter()
+            .map(|line| line.split(',').next().unwrap_or_default().to_owned())
+            .collect();
+        let expected =
+            [".loc 2 7 3", ".loc 2 30 0", ".loc 1 9 5", ".loc 1 9 5", ".loc 2 8 3", ".loc 2 30 0", ".loc 1 9 5"];
+        assert_eq!(numbers, expected);
+    }
+
+    #[test]
+    fn what_a_removed_function_said_is_said_again() {
+        let body = "\t.loc\t1 9 5 // ptx/mma.rs:9:5 @[ forward.rs:30:1 ]\n";
+        let ptx = format!(".func f\n{body}.entry e\n{body}{FILES}");
+        assert_eq!(directives(&ptx).iter().filter(|line| *line == ".loc 2 30 1").count(), 2);
+    }
+
+    #[test]
+    fn files_that_only_call_are_added_to_the_table() {
+        let ptx = format!("\t.loc\t1 9 5 // ptx/mma.rs:9:5 @[ variants.rs:56:21 ]\n{FILES}");
+        let text = from_comments(&ptx);
+        assert!(text.contains("\t.loc\t3 56 21\n") && text.contains("\t.file\t3 \"variants.rs\"\n"), "{text}");
+        let name = "$L__file_name1:\n\t.b8 109\n\t.b8 109\n\t.b8 97\n\t.b8 0\n";
+        assert!(text.contains(name), "`mma` stands for the function:\n{text}");
+    }
+
+    #[test]
+    fn ptx_without_call_chains_stays_as_it_is() {
+        let ptx = format!("\t.loc\t1 9 5 // ptx/mma.rs:9:5\n\tmma; // forward.rs:1:1 @[ x ]\n{FILES}");
+        assert_eq!(from_comments(&ptx), ptx);
+    }
+}
