@@ -1,9 +1,11 @@
 //! Writing to standard output.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
 
 use comfy_table::{Cell, Color, ContentArrangement, Table, presets};
 use fa512::error::{Error, Result};
+use ptx_diagnostics::{Renderer, Sources};
 
 /// Writes `text` to standard output. A reader that has gone away, as in `fa512 … | head`, is not an error.
 pub fn print(text: &str) -> Result<()> {
@@ -33,4 +35,10 @@ pub fn table() -> Table {
 /// A cell that is green when all is well and red when not, on a terminal.
 pub fn verdict_cell(text: impl ToString, good: bool) -> Cell {
     Cell::new(text).fg(if good { Color::Green } else { Color::Red })
+}
+
+/// What shows findings on standard output, in colour on a terminal, with the lines of sources below `folder`.
+pub fn findings(folder: Option<&Path>) -> Renderer {
+    let colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    Renderer::new(Sources::below_or_nearby(folder), colours)
 }

@@ -92,6 +92,10 @@ pub struct Options {
     #[arg(long, value_name = "FOLDER", help_heading = "Device")]
     ptx: Option<PathBuf>,
 
+    /// Folder of the kernels' sources, to show the lines of findings [default: the current one and its parents]
+    #[arg(long, value_name = "FOLDER", help_heading = "Device")]
+    source: Option<PathBuf>,
+
     /// Do not compare with the reference (and do not time)
     #[arg(long)]
     no_check: bool,
@@ -119,7 +123,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
     tensors::write_outputs(options, inputs.problem(), &outputs, record.passed)?;
     match options.json {
         true => output::print_json(&record)?,
-        false => output::print(&table::render(&record))?,
+        false => output::print(&table::render(&record, &output::findings(options.source.as_deref())))?,
     }
     Ok(if record.passed { Verdict::Pass } else { Verdict::Fail })
 }

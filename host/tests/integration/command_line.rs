@@ -119,9 +119,22 @@ fn what_the_simulator_finds_is_shown_in_full() {
     let folder = edited_ptx(|ptx| ptx.lines().map(misalign).collect());
     let output = output(small_run(&SMALL).arg("--ptx").arg(folder.path()), 1);
     let table = text(&output.stdout);
-    for expected in ["FAIL", "findings (below)", "misaligned access: ", "st.global.f32", "warp 0"] {
+    for expected in [
+        "FAIL",
+        "findings (below)",
+        "error: misaligned access: ",
+        "st.global.f32",
+        "warp 0",
+        "called from here",
+        "help: ",
+    ] {
         assert!(table.contains(expected), "{expected} is missing:\n{table}");
     }
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let command = &mut small_run(&SMALL);
+    command.arg("--ptx").arg(folder.path()).arg("--source").arg(sources).current_dir(folder.path());
+    let table = text(&self::output(command, 1).stdout);
+    assert!(table.contains("memory::store_global_f32("), "the line that called the wrapper is shown:\n{table}");
 }
 
 #[test]

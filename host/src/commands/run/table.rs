@@ -9,7 +9,7 @@ use super::record::{Record, Source};
 use crate::commands::output;
 
 /// The table of `record`, and below it every finding in full.
-pub fn render(record: &Record) -> String {
+pub fn render(record: &Record, findings: &ptx_diagnostics::Renderer) -> String {
     let mut table = output::table();
     let mut row = |name: &str, text: String| {
         table.add_row([Cell::new(name), Cell::new(text)]);
@@ -38,7 +38,7 @@ pub fn render(record: &Record) -> String {
         (false, _) => "FAIL",
     };
     table.add_row([Cell::new("result"), output::verdict_cell(verdict, record.passed)]);
-    let findings: String = record.findings.iter().map(|finding| format!("\n{finding}\n")).collect();
+    let findings: String = record.findings.iter().map(|finding| format!("\n{}\n", findings.render(finding))).collect();
     format!("{}\n{findings}", table.trim_fmt())
 }
 

@@ -1,0 +1,109 @@
+//! A finding as text.
+
+use annotate_snippets::{AnnotationKind, Group, Level, Origin, Snippet};
+use ptx_sim::{Finding, LaneAddress, SourceLocation};
+
+use crate::advice::advice;
+use crate::sources::Sources;
+
+/// Lanes listed at most.
+const LANES_SHOWN: usize = 8;
+
+/// Turns findings into text.
+#[derive(Debug)]
+pub struct Renderer {
+    sources: Sources,
+    renderer: annotate_snippets::Renderer,
+}
+
+impl Renderer {
+    /// A renderer that shows the lines it finds in `sources`; with `colours` for a terminal.
+    pub fn new(sources: Sources, colours: bool) -> Self {
+        let renderer = match colours {
+            true => annotate_snippets::Renderer::styled(),
+            false => annotate_snippets::Renderer::plain(),
+        };
+        Self { sources, renderer }
+    }
+
+    /// `finding` in several lines, without a line break at the end.
+    pub fn render(&self, finding: &Finding) -> String {
+        let title = format!("{}: {}", finding.class, finding.message);
+        let mut error = Group::with_title(Level::ERROR.primary_title(title));
+        if let Some(source) = &finding.source {
+            error = self.place(error, source, AnnotationKind::Primary);
+        }
+        error = error.element(instruction(finding)).element(Level::NOTE.message(numbers(finding)));
+        let mut groups = vec![error];
+        for caller in &finding.inlined_at {
+            let note = Group::with_title(Level::NOTE.secondary_title("called from here, and inlined"));
+            groups.push(self.place(note, caller, AnnotationKind::Context));
+        }
+        groups.extend(advice(finding.class).map(|text| Group::with_title(Level::HELP.secondary_title(text))));
+        self.renderer.render(&groups)
+    }
+
+    /// Adds a place in the source, with its line where that can be read.
+    fn place<'a>(&self, group: Group<'a>, place: &'a SourceLocation, kind: AnnotationKind) -> Group<'a> {
+        let (line, column) = (place.line as usize, place.column as usize);
+        match self.sources.line(&place.file, place.line) {
+            Some(text) => {
+                let span = code_from(&text, column);
+                let snippet = Snippet::source(text).line_start(line).path(place.file.as_str());
+                group.element(snippet.annotation(kind.span(span)))
+            }
+            None => {
+                let origin = Origin::path(place.file.as_str()).line(line);
+                group.element(if column > 0 { origin.char_column(column) } else { origin })
+            }
+        }
+    }
+}
+
+/// The PTX line of a finding.
+fn instruction(finding: &Finding) -> Snippet<'_, annotate_snippets::Annotation<'_>> {
+    let text = finding.instruction.as_str();
+    let kind = if finding.source.is_none() { AnnotationKind::Primary } else { AnnotationKind::Context };
+    Snippet::source(text)
+        .line_start(finding.ptx_line as usize)
+        .path(finding.ptx_file.as_str())
+        .annotation(kind.span(code_from(text, 0)))
+}
+
+/// The bytes of `line` from `column` (from 1) to the end of its code; of all its code when there is no such column.
+fn code_from(line: &str, column: usize) -> std::ops::Range<usize> {
+    let first = line.len() - line.trim_start().len();
+    let end = line.trim_end().len();
+    let start = column.checked_sub(1).filter(|start| (first..end).contains(start) && line.is_char_boundary(*start));
+    start.unwrap_or(first.min(end))..end
+}
+
+/// Block, warp, lanes with their addresses, and how often it happened.
+fn numbers(finding: &Finding) -> String {
+    let [x, y, z] = finding.block;
+    let mut text = format!("block ({x}, {y}, {z}), warp {}", finding.warp);
+    match (finding.lanes.as_slice(), finding.lane) {
+        ([], None) => {}
+        ([], Some(lane)) => {
+            text += &format!(", {}", lane_and_address(&LaneAddress { lane, address: finding.address }));
+        }
+        (lanes, _) => {
+            let shown: Vec<String> = lanes.iter().take(LANES_SHOWN).map(lane_and_address).collect();
+            text += &format!(", {}", shown.join(", "));
+            if lanes.len() > LANES_SHOWN {
+                text += &format!(" and {} more lanes", lanes.len() - LANES_SHOWN);
+            }
+        }
+    }
+    if finding.occurrences > 1 {
+        text += &format!("; {} occurrences in the launch, this is the first", finding.occurrences);
+    }
+    text
+}
+
+fn lane_and_address(lane: &LaneAddress) -> String {
+    match lane.address {
+        Some(address) => format!("lane {} at {address:#x}", lane.lane),
+        None => format!("lane {}", lane.lane),
+    }
+}
