@@ -24,6 +24,9 @@ pub enum FindingClass {
     /// Bytes written by `cp.async` that were read or overwritten before the copy was waited for, or copies never waited
     /// for.
     AsyncCopyNotWaited,
+    /// An `mbarrier` that was not initialised, is used after its end, accessed like ordinary memory, or whose counts of
+    /// arrivals or bytes become impossible.
+    MbarrierMisuse,
     /// No warp of a block can go on.
     Deadlock,
     /// An operand outside the values the PTX ISA gives a meaning to.
@@ -43,6 +46,7 @@ impl fmt::Display for FindingClass {
             FindingClass::BarrierDivergence => "barrier divergence",
             FindingClass::CollectiveLanesMissing => "collective instruction with lanes missing",
             FindingClass::AsyncCopyNotWaited => "asynchronous copy not waited for",
+            FindingClass::MbarrierMisuse => "mbarrier misuse",
             FindingClass::Deadlock => "deadlock",
             FindingClass::InvalidOperand => "invalid operand",
             FindingClass::Trap => "trap",

@@ -67,6 +67,8 @@
 //! - barriers that some lanes or warps do not reach, or reach with contradicting thread counts; deadlocks;
 //! - warp-collective instructions with lanes missing, those of warpgroups (`setmaxnreg`) with warps missing, shuffles
 //!   that read lanes that take no part;
+//! - mbarriers that are not initialised, accessed like ordinary memory, or whose counts become impossible; waits for a
+//!   phase that never ends are deadlocks, with the arrivals and bytes each phase still waits for;
 //! - operands without a meaning, traps, endless loops (a limit on instructions, see [`Options`]).
 //!
 //! After a finding the run goes on: a faulty load gives zeros, a faulty store is dropped, a collective instruction
@@ -79,11 +81,13 @@
 //!   once. A missing barrier shows only where this schedule reads something unwritten.
 //! - Memory ordering: fences do nothing, and weak, relaxed and volatile accesses are the same.
 //! - Accesses within the right buffer but to the wrong element.
+//! - Threads that read what an asynchronous copy wrote without having waited for its mbarrier, once another thread of the
+//!   block has waited.
 //! - Writes to constant memory through generic addresses.
 //! - What the program never executes with these arguments.
 //!
 //! What cannot be executed is refused by name and line before anything runs ([`LaunchError`]), never guessed, and never
-//! reported as an error of the kernel: calls, textures, clusters of several blocks, `mbarrier`, `cp.async.bulk`, `wgmma`
+//! reported as an error of the kernel: calls, textures, clusters of several blocks, `cp.async.bulk`, `wgmma`
 //! among others.
 //!
 //! # Where things are

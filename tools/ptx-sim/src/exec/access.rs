@@ -21,7 +21,7 @@ struct Fault {
 
 impl Faults {
     #[cold]
-    fn add(&mut self, class: FindingClass, lane: usize, address: u64, cause: impl FnOnce() -> String) {
+    pub fn add(&mut self, class: FindingClass, lane: usize, address: u64, cause: impl FnOnce() -> String) {
         let access = LaneAddress { lane: lane as u32, address: Some(address) };
         match self.kinds.iter_mut().find(|fault| fault.class == class) {
             Some(fault) => fault.which.push(access),
@@ -79,6 +79,27 @@ impl Context<'_> {
         aligned
     }
 
+    /// Whether an ordinary access touches an mbarrier, which is a fault.
+    fn is_opaque(
+        &self,
+        faults: &mut Faults,
+        lane: usize,
+        space: Space,
+        address: u64,
+        bytes: usize,
+        what: impl Fn() -> String,
+    ) -> bool {
+        let found = match space {
+            Space::Shared => self.block.mbarriers.overlapping(address, bytes),
+            _ => None,
+        };
+        if let Some(mbarrier) = found {
+            let cause = || format!("{} touches the mbarrier at {mbarrier:#x}, which only mbarrier may access", what());
+            faults.add(FindingClass::MbarrierMisuse, lane, address, cause);
+        }
+        found.is_some()
+    }
+
     /// Reads `data.len()` bytes, which have to be naturally aligned. A faulty access reads zeros. Returns the space.
     pub fn load(
         &mut self,
@@ -106,6 +127,10 @@ impl Context<'_> {
     ) {
         let bytes = data.len();
         if !self.check_alignment(faults, lane, space, address, alignment, || read_of(bytes)) {
+            data.fill(0);
+            return;
+        }
+        if self.is_opaque(faults, lane, space, address, bytes, || read_of(bytes)) {
             data.fill(0);
             return;
         }
@@ -153,7 +178,7 @@ impl Context<'_> {
     }
 
     /// The shared variable at or below an address, for messages.
-    fn variable(&self, space: Space, address: u64) -> String {
+    pub fn variable(&self, space: Space, address: u64) -> String {
         let names = &self.machine.program.layout.shared_names;
         let below = names.iter().filter(|(_, first)| space == Space::Shared && *first <= address);
         let nearest = below.max_by_key(|(_, first)| *first);
@@ -199,6 +224,9 @@ impl Context<'_> {
     ) {
         let what = || format!("a {}-byte write", data.len());
         if !self.check_alignment(faults, lane, space, address, alignment, what) {
+            return;
+        }
+        if self.is_opaque(faults, lane, space, address, data.len(), what) {
             return;
         }
         let result = match space {
@@ -273,6 +301,9 @@ impl Context<'_> {
     pub fn begin_copy(&mut self, faults: &mut Faults, lane: usize, address: u64, bytes: usize) -> bool {
         let what = || format!("the destination of a {bytes}-byte cp.async");
         if !self.check_alignment(faults, lane, Space::Shared, address, bytes as u64, what) {
+            return false;
+        }
+        if self.is_opaque(faults, lane, Space::Shared, address, bytes, what) {
             return false;
         }
         match self.block.shared.begin_copy(address, bytes) {

@@ -5,6 +5,7 @@ use super::context::{Context, Flow};
 use super::convergence::{check_collective, wanted_lanes};
 use super::grid::Machine;
 use super::lanes;
+use super::mbarriers::Mbarriers;
 use super::warp::{Group, PendingCopy, Progress, Warp};
 use super::warpgroups::Warpgroups;
 use crate::counters::Counters;
@@ -23,6 +24,7 @@ pub(crate) struct BlockState {
     pub threads: u32,
     pub shared: Bytes,
     pub barriers: [Barrier; BARRIERS],
+    pub mbarriers: Mbarriers,
     pub warpgroups: Warpgroups,
     pub findings: Findings,
     pub counters: Counters,
@@ -57,6 +59,7 @@ impl<'a> Block<'a> {
                 threads: warps * super::warp::LANES as u32,
                 shared: Bytes::new(machine.shared_bytes),
                 barriers: [Barrier::default(); BARRIERS],
+                mbarriers: Mbarriers::default(),
                 warpgroups: Warpgroups::default(),
                 findings: Findings::default(),
                 counters: Counters::default(),
@@ -80,6 +83,7 @@ impl<'a> Block<'a> {
                 }
             }
             if self.warps.iter().all(|warp| warp.groups.is_empty()) {
+                self.report_unobserved_landings();
                 self.report_split_warpgroups();
                 return self.finish();
             }
@@ -93,6 +97,7 @@ impl<'a> Block<'a> {
         self.state.position = position;
         self.state.shared.clear();
         self.state.barriers = [Barrier::default(); BARRIERS];
+        self.state.mbarriers.clear();
         self.state.warpgroups.clear();
         self.state.counters.blocks = 1;
         for (index, warp) in self.warps.iter_mut().enumerate() {
@@ -109,7 +114,7 @@ impl<'a> Block<'a> {
         let limit = self.machine.instructions_per_warp;
         let end = (self.warps[index].steps + TURN).min(limit);
         while self.warps[index].steps < end {
-            let Some(group) = self.warps[index].next_group(&self.state.barriers) else { return Turn::Blocked };
+            let Some(group) = self.warps[index].next_group(&self.state) else { return Turn::Blocked };
             if let Turn::Stop = self.step(index, group, false) {
                 return Turn::Stop;
             }
@@ -175,11 +180,14 @@ impl<'a> Block<'a> {
             warp.send(here, pc + 1);
             return Turn::Over;
         }
-        self.state.counters.instructions += 1;
-        instruction.class.count(&mut self.state.counters);
         let mut context = Context { machine, block: &mut self.state, warp, instruction, pc, active, here };
         check_collective(&mut context);
         let flow = instruction.operation.execute(&mut context);
+        // A wait is counted when it ends.
+        if !matches!(flow, Flow::WaitForPhase { .. }) {
+            self.state.counters.instructions += 1;
+            instruction.class.count(&mut self.state.counters);
+        }
         self.follow(index, pc, here, active, flow)
     }
 
@@ -206,9 +214,30 @@ impl<'a> Block<'a> {
                     self.state.barriers[barrier].complete();
                 }
             }
+            Flow::WaitForPhase { mbarrier, phase } => {
+                warp.send(here & !active, pc + 1);
+                warp.park(active, Progress::AtMbarrier { mbarrier, phase });
+            }
             Flow::Stop => return Turn::Stop,
         }
         Turn::Over
+    }
+
+    /// Warp and lanes of every group that waits for an mbarrier.
+    pub(super) fn waiting_at_mbarriers(&self) -> Vec<(usize, u32)> {
+        let groups = self.warps.iter().enumerate();
+        let groups = groups.flat_map(|(index, warp)| warp.groups.iter().map(move |group| (index, group)));
+        let waiting = groups.filter(|(_, group)| matches!(group.progress, Progress::AtMbarrier { .. }));
+        waiting.map(|(index, group)| (index, group.lanes)).collect()
+    }
+
+    /// Ends the wait of the lanes of a warp for an mbarrier.
+    pub(super) fn time_out(&mut self, index: usize, lanes: u32) {
+        if let Some(group) = self.warps[index].groups.iter().position(|group| group.lanes == lanes) {
+            self.warps[index].impatient = true;
+            self.step(index, group, false);
+            self.warps[index].impatient = false;
+        }
     }
 
     /// Runs `action` in the surroundings of a group's next instruction.
@@ -234,7 +263,10 @@ impl<'a> Block<'a> {
     fn report_forgotten_copies(&mut self, index: usize, ended: u32) {
         let machine: &Machine<'a> = self.machine;
         let warp = &mut self.warps[index];
-        let first_of = |lane: usize| warp.copies[lane].pending.front().map(|copy| (lane as u32, *copy));
+        let first_of = |lane: usize| {
+            let forgotten = warp.copies[lane].pending.iter().find(|copy| copy.tracked.is_none());
+            forgotten.map(|copy| (lane as u32, *copy))
+        };
         let forgotten: Vec<(u32, PendingCopy)> = lanes(ended).filter_map(first_of).collect();
         let Some((_, PendingCopy { pc, .. })) = forgotten.first().copied() else { return };
         let which = forgotten.iter().map(|(lane, copy)| LaneAddress { lane: *lane, address: Some(copy.address) });

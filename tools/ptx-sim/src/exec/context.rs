@@ -18,6 +18,8 @@ pub(crate) enum Flow {
     Exit { lanes: u32 },
     /// All wait for the current phase of a barrier, which their arrival may complete.
     Wait { barrier: usize, completes: bool },
+    /// All execute the same instruction again when that phase of an mbarrier is over.
+    WaitForPhase { mbarrier: u64, phase: u64 },
     /// The whole grid stops.
     Stop,
 }

@@ -1,6 +1,6 @@
 //! Lanes of a warp that go different ways and meet again, and instructions that need them together.
 
-use super::barriers::{BARRIERS, Barrier};
+use super::block::BlockState;
 use super::context::{Context, lane_list, without_addresses};
 use super::warp::{Group, Progress, Warp};
 use crate::finding::FindingClass;
@@ -9,11 +9,14 @@ use crate::isa::Collective;
 impl Warp {
     /// The group whose turn it is: of those that can go on, the one at the lowest instruction, so that lanes which went
     /// different ways meet again.
-    pub fn next_group(&self, barriers: &[Barrier; BARRIERS]) -> Option<usize> {
+    pub fn next_group(&self, block: &BlockState) -> Option<usize> {
         let can_go_on = |group: &Group| match group.progress {
             Progress::Ready => true,
             Progress::AtCollective => false,
-            Progress::AtBarrier { barrier, phase } => barriers[barrier].phase != phase,
+            Progress::AtBarrier { barrier, phase } => block.barriers[barrier].phase != phase,
+            Progress::AtMbarrier { mbarrier, phase } => {
+                block.mbarriers.get(mbarrier).is_none_or(|mbarrier| mbarrier.phase != phase)
+            }
         };
         if let [group] = self.groups.as_slice() {
             return can_go_on(group).then_some(0);

@@ -6,6 +6,7 @@ mod block;
 mod context;
 mod convergence;
 mod grid;
+mod mbarriers;
 mod stall;
 mod traffic;
 mod warp;
@@ -15,6 +16,7 @@ pub(crate) use access::Faults;
 pub(crate) use barriers::{CLUSTER_BARRIER, NAMED_BARRIERS, Reduction};
 pub(crate) use context::{Context, Flow, lane_list, without_addresses};
 pub(crate) use grid::{Machine, run_grid};
+pub(crate) use mbarriers::{Landing, MBARRIER_BYTES, PhaseState, Wait};
 pub(crate) use traffic::{Direction, Traffic};
 pub(crate) use warp::PendingCopy;
 

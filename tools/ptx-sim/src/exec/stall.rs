@@ -39,6 +39,9 @@ impl Block<'_> {
                 return true;
             }
         }
+        if self.let_waits_time_out() {
+            return true;
+        }
         self.report_deadlock();
         false
     }
@@ -69,7 +72,11 @@ impl Block<'_> {
                         let Barrier { arrived, expected, .. } = self.state.barriers[barrier];
                         format!("waits at {} ({arrived} of {expected} threads arrived)", barrier_name(barrier))
                     }
-                    _ => "waits".to_owned(),
+                    Progress::AtMbarrier { mbarrier, .. } => {
+                        let state = self.state.mbarriers.get(mbarrier).map_or(String::new(), |state| state.describe());
+                        format!("waits at the mbarrier at {mbarrier:#x} ({state})")
+                    }
+                    Progress::Ready | Progress::AtCollective => "waits".to_owned(),
                 };
                 format!("warp {} {} {place}, line {line}", warp.index, lane_list(group.lanes))
             })

@@ -26,6 +26,8 @@ pub(crate) enum Progress {
     AtCollective,
     /// It arrived at a barrier in that phase of it.
     AtBarrier { barrier: usize, phase: u64 },
+    /// It waits for the end of that phase of the mbarrier at that shared address.
+    AtMbarrier { mbarrier: u64, phase: u64 },
 }
 
 /// Lanes that are at the same instruction.
@@ -47,6 +49,8 @@ pub(crate) struct PendingCopy {
     pub address: u64,
     pub bytes: u8,
     pub data: [u8; 16],
+    /// Set when an mbarrier waits for it as well.
+    pub tracked: Option<u64>,
 }
 
 /// The asynchronous copies of one thread.
@@ -73,6 +77,8 @@ pub(crate) struct Warp {
     pub copies: Vec<AsyncCopies>,
     /// Phase of the cluster's barrier in which it arrived there last.
     pub cluster_phase: Option<u64>,
+    /// Whether a wait for an mbarrier returns false now instead of waiting.
+    pub impatient: bool,
     /// Instructions executed.
     pub steps: u64,
 }
@@ -91,6 +97,7 @@ impl Warp {
             local: if local_bytes > 0 { vec![Bytes::new(local_bytes); LANES] } else { Vec::new() },
             copies: vec![AsyncCopies::default(); LANES],
             cluster_phase: None,
+            impatient: false,
             steps: 0,
         }
     }

@@ -127,7 +127,7 @@ fn issue(context: &mut Context<'_>, to: Address, from: Address, bytes: usize, li
         if context.begin_copy(&mut faults, lane, target, bytes) {
             let copies = &mut context.warp.copies[lane];
             let group = copies.committed;
-            let copy = PendingCopy { group, pc: context.pc, address: target, bytes: bytes as u8, data };
+            let copy = PendingCopy { group, pc: context.pc, address: target, bytes: bytes as u8, data, tracked: None };
             copies.pending.push_back(copy);
         }
     }
@@ -147,7 +147,9 @@ fn wait(context: &mut Context<'_>, end: impl Fn(u32) -> u32) {
         let copies = &mut context.warp.copies[lane];
         let end = end(copies.committed);
         while let Some(copy) = copies.pending.front().filter(|copy| copy.group < end) {
-            context.block.shared.finish_copy(copy.address, &copy.data[..copy.bytes as usize]);
+            if context.block.mbarriers.lands(copy.tracked) {
+                context.block.shared.finish_copy(copy.address, &copy.data[..copy.bytes as usize]);
+            }
             copies.pending.pop_front();
         }
     }

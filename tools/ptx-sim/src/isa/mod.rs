@@ -12,6 +12,7 @@ mod float;
 mod integer;
 mod lanewise;
 mod matrix;
+mod mbarrier;
 mod memory;
 mod moves;
 mod warp;
@@ -48,6 +49,8 @@ pub(crate) enum Operation {
     Cluster(cluster::Operation),
     /// `setmaxnreg`.
     SetMaximum(warpgroup::SetMaximum),
+    /// `mbarrier`.
+    Mbarrier(mbarrier::Operation),
     /// Branches and ends.
     Control(control::Operation),
 }
@@ -128,6 +131,9 @@ pub(crate) fn decode(form: &mut Form<'_>) -> Decode<(Class, Operation)> {
     if let Some(operation) = atomic::decode(form)? {
         return Ok((Class::Memory, Operation::Atomic(operation)));
     }
+    if let Some(operation) = mbarrier::decode(form)? {
+        return Ok((Class::Barrier, Operation::Mbarrier(operation)));
+    }
     if let Some(operation) = async_copy::decode(form)? {
         return Ok((Class::AsyncCopy, Operation::AsyncCopy(operation)));
     }
@@ -181,6 +187,7 @@ impl Operation {
             Operation::Barrier(operation) => return operation.execute(context),
             Operation::Cluster(operation) => return operation.execute(context),
             Operation::SetMaximum(operation) => operation.execute(context),
+            Operation::Mbarrier(operation) => return operation.execute(context),
             Operation::Control(operation) => return operation.execute(context),
         }
         Flow::Next

@@ -1,0 +1,314 @@
+//! The mbarriers in the shared memory of a block (PTX ISA, "mbarrier").
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::block::{Block, BlockState};
+use crate::finding::{FindingClass, LaneAddress};
+
+/// Bytes of an mbarrier, and its alignment.
+pub(crate) const MBARRIER_BYTES: u64 = 8;
+/// Largest count of arrivals, and largest magnitude of the bytes a phase waits for.
+pub(crate) const LARGEST_COUNT: u64 = (1 << 20) - 1;
+/// Bits of a state that hold the pending count; the phase is above them.
+const PENDING_BITS: u32 = 20;
+
+/// What the state returned by an arrival says of a phase. Kernels cannot look into it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PhaseState(pub u64);
+
+impl PhaseState {
+    /// Arrivals that were pending before the arrival.
+    pub fn pending(self) -> u64 {
+        self.0 & LARGEST_COUNT
+    }
+
+    /// The phase it belongs to.
+    fn phase(self) -> u64 {
+        self.0 >> PENDING_BITS
+    }
+}
+
+/// An mbarrier.
+#[derive(Debug)]
+pub(crate) struct Mbarrier {
+    /// Arrivals each phase waits for.
+    pub expected: u64,
+    /// Arrivals the current phase still waits for.
+    pub pending: u64,
+    /// Bytes of copies the current phase still waits for; negative when copies completed before they were expected.
+    pub bytes: i64,
+    /// Phases that completed.
+    pub phase: u64,
+    landings: Vec<Landing>,
+}
+
+/// What an asynchronous copy wrote. Nobody may touch the bytes before the phase it belongs to was waited for.
+#[derive(Debug)]
+pub(crate) struct Landing {
+    /// The phase of the mbarrier during which it completed.
+    phase: u64,
+    /// Index of the instruction.
+    pub pc: u32,
+    /// The warp and lane that issued it.
+    pub warp: u32,
+    pub lane: u32,
+    /// Shared address.
+    pub address: u64,
+    pub data: Vec<u8>,
+    /// Set for a `cp.async`, which its thread may wait for as well.
+    tracked: Option<u64>,
+}
+
+/// What a wait waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// The end of the phase that an arrival returned.
+    State(PhaseState),
+    /// The end of the current or preceding phase of that parity.
+    Parity(u64),
+}
+
+/// The mbarriers of a block, by address.
+#[derive(Debug, Default)]
+pub(crate) struct Mbarriers {
+    all: BTreeMap<u64, Mbarrier>,
+    /// Operations so far that may have let somebody go on.
+    activity: u64,
+    /// Copies of `cp.async` that both their thread and an mbarrier wait for and that did not land yet.
+    tracked: HashSet<u64>,
+    next_tracked: u64,
+    /// What [`Block::let_waits_time_out`] saw last, and how often in a row.
+    stalled: ([u64; 4], u32),
+}
+
+/// Why an operation on an mbarrier is wrong.
+pub(crate) type Misuse = String;
+
+impl Mbarriers {
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        *self = Mbarriers::default();
+    }
+
+    /// The mbarrier that the bytes overlap.
+    pub fn overlapping(&self, address: u64, bytes: usize) -> Option<u64> {
+        if self.all.is_empty() {
+            return None;
+        }
+        let from = address.saturating_sub(MBARRIER_BYTES - 1);
+        self.all.range(from..address.saturating_add(bytes as u64)).next().map(|(found, _)| *found)
+    }
+
+    /// Makes an mbarrier that waits for `count` arrivals.
+    pub fn init(&mut self, address: u64, count: u64) -> Result<(), Misuse> {
+        let overlapped = self.overlapping(address, MBARRIER_BYTES as usize);
+        if let Some(other) = overlapped {
+            self.all.remove(&other);
+        }
+        let new = Mbarrier { expected: count, pending: count, bytes: 0, phase: 0, landings: Vec::new() };
+        self.all.insert(address, new);
+        self.activity += 1;
+        if overlapped.is_some() {
+            return Err("it is initialised a second time without mbarrier.inval".to_owned());
+        }
+        if !(1..=LARGEST_COUNT).contains(&count) {
+            return Err(format!("it is initialised for {count} arrivals; 1 to {LARGEST_COUNT} are possible"));
+        }
+        Ok(())
+    }
+
+    /// Ends an mbarrier.
+    pub fn invalidate(&mut self, address: u64) -> Result<(), Misuse> {
+        self.activity += 1;
+        self.all.remove(&address).map(drop).ok_or_else(missing)
+    }
+
+    /// The mbarrier at an address.
+    pub fn get(&self, address: u64) -> Option<&Mbarrier> {
+        self.all.get(&address)
+    }
+
+    fn get_mut(&mut self, address: u64) -> Result<&mut Mbarrier, Misuse> {
+        self.activity += 1;
+        self.all.get_mut(&address).ok_or_else(missing)
+    }
+
+    /// `count` arrivals, which with `drops` no later phase waits for any more; the state before.
+    pub fn arrive(&mut self, address: u64, count: u64, drops: bool) -> Result<PhaseState, Misuse> {
+        let barrier = self.get_mut(address)?;
+        let state = PhaseState(barrier.phase << PENDING_BITS | barrier.pending);
+        if count == 0 || count > LARGEST_COUNT {
+            return Err(format!("{count} arrivals at once; 1 to {LARGEST_COUNT} are possible"));
+        }
+        if count > barrier.pending {
+            return Err(format!(
+                "{count} more arrivals in phase {}, which waits for {} of {} only",
+                barrier.phase, barrier.pending, barrier.expected
+            ));
+        }
+        barrier.pending -= count;
+        if drops {
+            barrier.expected = barrier.expected.saturating_sub(count);
+        }
+        barrier.complete_if_done();
+        Ok(state)
+    }
+
+    /// Waits for `bytes` more bytes in the current phase.
+    pub fn expect_bytes(&mut self, address: u64, bytes: u64) -> Result<(), Misuse> {
+        self.get_mut(address)?.add_bytes(i64::try_from(bytes).unwrap_or(i64::MAX))
+    }
+
+    /// `bytes` bytes of the current phase were copied.
+    pub fn complete_bytes(&mut self, address: u64, bytes: u64) -> Result<(), Misuse> {
+        self.get_mut(address)?.add_bytes(i64::try_from(bytes).unwrap_or(i64::MAX).saturating_neg())
+    }
+
+    /// Adds what a copy writes to the current phase.
+    pub fn add_landing(&mut self, address: u64, landing: Landing) -> Result<(), Misuse> {
+        let barrier = self.get_mut(address)?;
+        barrier.landings.push(Landing { phase: barrier.phase, ..landing });
+        Ok(())
+    }
+
+    /// The identity of a copy that its thread and an mbarrier wait for.
+    pub fn track(&mut self) -> u64 {
+        self.next_tracked += 1;
+        self.tracked.insert(self.next_tracked);
+        self.next_tracked
+    }
+
+    /// Whether a copy lands now: not if it did already.
+    pub fn lands(&mut self, tracked: Option<u64>) -> bool {
+        tracked.is_none_or(|identity| self.tracked.remove(&identity))
+    }
+
+    /// Whether the phase a wait names is over.
+    pub fn is_over(&self, address: u64, wait: Wait) -> Result<bool, Misuse> {
+        let barrier = self.all.get(&address).ok_or_else(missing)?;
+        match wait {
+            Wait::Parity(parity) if parity > 1 => Err(format!("a phase parity of {parity}; it is 0 or 1")),
+            Wait::Parity(parity) => Ok(barrier.phase % 2 != parity),
+            Wait::State(state) if state.phase() + 1 < barrier.phase || state.phase() > barrier.phase => Err(format!(
+                "the state of phase {}, while phase {} is current; only this one and the one before can be waited for",
+                state.phase(),
+                barrier.phase
+            )),
+            Wait::State(state) => Ok(barrier.phase != state.phase()),
+        }
+    }
+
+    /// Takes what the copies of completed phases wrote.
+    pub fn take_landings(&mut self, address: u64) -> Vec<Landing> {
+        let Some(barrier) = self.all.get_mut(&address) else { return Vec::new() };
+        let phase = barrier.phase;
+        barrier.landings.extract_if(.., |landing| landing.phase < phase).collect()
+    }
+}
+
+fn missing() -> Misuse {
+    "there is no mbarrier: it was not initialised, or invalidated".to_owned()
+}
+
+impl Mbarrier {
+    fn add_bytes(&mut self, bytes: i64) -> Result<(), Misuse> {
+        let sum = self.bytes.saturating_add(bytes);
+        if sum.unsigned_abs() > LARGEST_COUNT {
+            return Err(format!(
+                "phase {} would wait for {sum} bytes; at most {LARGEST_COUNT} are possible",
+                self.phase
+            ));
+        }
+        self.bytes = sum;
+        self.complete_if_done();
+        Ok(())
+    }
+
+    fn complete_if_done(&mut self) {
+        if self.pending == 0 && self.bytes == 0 {
+            self.phase += 1;
+            self.pending = self.expected;
+        }
+    }
+
+    /// What the current phase waits for, in words.
+    pub fn describe(&self) -> String {
+        let Mbarrier { expected, pending, bytes, phase, .. } = self;
+        let parity = phase % 2;
+        format!("phase {phase}, parity {parity}: {pending} of {expected} arrivals and {bytes} bytes pending")
+    }
+}
+
+impl BlockState {
+    /// Makes what the copies of completed phases of an mbarrier wrote visible.
+    pub fn land(&mut self, mbarrier: u64) {
+        for landing in self.mbarriers.take_landings(mbarrier) {
+            if self.mbarriers.lands(landing.tracked) {
+                self.shared.finish_copy(landing.address, &landing.data);
+            }
+        }
+    }
+}
+
+impl Block<'_> {
+    /// Lets the waits of a block in which no warp can go on return false, as they do after a time; false when that
+    /// was tried before and changed nothing.
+    pub(super) fn let_waits_time_out(&mut self) -> bool {
+        /// A loop may wait for several mbarriers in turn.
+        const ROUNDS: u32 = 16;
+        let waits: Vec<(usize, u32)> = self.waiting_at_mbarriers();
+        if waits.is_empty() {
+            return false;
+        }
+        let seen = [
+            self.state.mbarriers.activity,
+            self.state.barriers.iter().map(|barrier| barrier.phase).sum(),
+            self.state.barriers.iter().map(|barrier| u64::from(barrier.arrived)).sum(),
+            self.warps.iter().map(|warp| u64::from(warp.exited.count_ones())).sum(),
+        ];
+        let (last, rounds) = self.state.mbarriers.stalled;
+        let rounds = if last == seen { rounds + 1 } else { 0 };
+        self.state.mbarriers.stalled = (seen, rounds);
+        if rounds >= ROUNDS {
+            return false;
+        }
+        for (index, lanes) in waits {
+            self.time_out(index, lanes);
+        }
+        true
+    }
+
+    /// Reports copies that nobody waited for before the block ended.
+    pub(super) fn report_unobserved_landings(&mut self) {
+        let all = std::mem::take(&mut self.state.mbarriers.all);
+        for (address, barrier) in all {
+            for landing in barrier.landings {
+                if !self.state.mbarriers.lands(landing.tracked) {
+                    continue;
+                }
+                let which = vec![LaneAddress { lane: landing.lane, address: Some(landing.address) }];
+                self.with_instruction(landing.warp as usize, landing.pc, |context| {
+                    context.report(FindingClass::AsyncCopyNotWaited, which, || {
+                        format!(
+                            "the block ends without anybody having waited for phase {} of the mbarrier at {address:#x}, \
+                             which says when this asynchronous copy is done",
+                            landing.phase
+                        )
+                    });
+                });
+            }
+        }
+    }
+}
+
+impl Landing {
+    /// What a copy issued by a lane writes; its phase is set when it is added to an mbarrier.
+    pub fn new(pc: u32, warp: u32, lane: usize, address: u64, data: Vec<u8>) -> Landing {
+        Landing { phase: 0, pc, warp, lane: lane as u32, address, data, tracked: None }
+    }
+
+    /// The same for a copy that its thread may wait for as well.
+    pub fn tracked_as(self, identity: u64) -> Landing {
+        Landing { tracked: Some(identity), ..self }
+    }
+}

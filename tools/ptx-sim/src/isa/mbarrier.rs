@@ -1,0 +1,270 @@
+//! Barriers in shared memory that count arrivals and bytes copied (PTX ISA, "mbarrier", "cp.async.mbarrier.arrive").
+//!
+//! A wait whose phase is not over parks its lanes until it is. When no warp of the block can go on, all waits return
+//! false, as hardware does after a time; when that changes nothing, it is a deadlock. `test_wait` does the same: a loop
+//! around it costs nothing.
+
+use super::memory::Address;
+use crate::decode::{Decode, Destination, Form, Slot};
+use crate::exec::{Context, Faults, Flow, Landing, MBARRIER_BYTES, PhaseState, Wait, lanes};
+use crate::finding::FindingClass;
+use crate::parse::{Space, Type};
+
+/// A decoded operation on an mbarrier.
+pub(crate) enum Operation {
+    /// On one mbarrier per lane.
+    At { space: Option<Space>, address: Address, action: Action },
+    /// `pending_count`.
+    PendingCount { state: Slot, to: Destination },
+}
+
+/// What is done to an mbarrier.
+pub(crate) enum Action {
+    /// `init`.
+    Init { count: Slot },
+    /// `inval`.
+    Invalidate,
+    /// `arrive`, `arrive_drop`, with or without `expect_tx`.
+    Arrive { drops: bool, count: Option<Slot>, bytes: Option<Slot>, to: Option<Destination> },
+    /// `expect_tx`.
+    ExpectBytes { bytes: Slot },
+    /// `complete_tx`.
+    CompleteBytes { bytes: Slot },
+    /// `test_wait`, `try_wait`.
+    Wait { parity: bool, operand: Slot, to: Destination },
+    /// `cp.async.mbarrier.arrive`; `counted` when the arrival is one of those expected (`.noinc`).
+    ArriveAfterCopies { counted: bool },
+}
+
+/// Decodes an operation on an mbarrier; `None` when the opcode is another.
+pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
+    match form.opcode() {
+        "mbarrier" => mbarrier(form).map(Some),
+        "cp" if form.has("mbarrier") => {
+            for part in ["async", "mbarrier", "arrive", "b64"] {
+                form.flag(part);
+            }
+            let counted = form.flag("noinc");
+            let space = form.take(Space::parse);
+            let address = form.address(space)?;
+            Ok(Some(Operation::At { space, address, action: Action::ArriveAfterCopies { counted } }))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn mbarrier(form: &mut Form<'_>) -> Decode<Operation> {
+    for ordering in ["release", "acquire", "relaxed", "cta", "cluster"] {
+        form.flag(ordering);
+    }
+    let space = form.take(Space::parse);
+    if form.kind()? != Type::B64 || !matches!(space, None | Some(Space::Shared)) {
+        return form.refuse();
+    }
+    if form.flag("pending_count") {
+        let to = form.destination(Type::B32)?;
+        return Ok(Operation::PendingCount { state: form.source(Type::B64)?, to });
+    }
+    let drops = form.has("arrive_drop");
+    if form.flag("arrive") || form.flag("arrive_drop") {
+        return arrival(form, space, drops);
+    }
+    if let Some(()) = form.choice(&[("test_wait", ()), ("try_wait", ())]) {
+        let parity = form.flag("parity");
+        let to = form.destination(Type::PREDICATE)?;
+        let address = form.address(space)?;
+        let operand = form.source(if parity { Type::B32 } else { Type::B64 })?;
+        if form.remaining() > 0 {
+            // How long the hardware may suspend the thread.
+            form.source(Type::B32)?;
+        }
+        return Ok(Operation::At { space, address, action: Action::Wait { parity, operand, to } });
+    }
+    let address = form.address(space)?;
+    let action = if form.flag("init") {
+        Action::Init { count: form.source(Type::B32)? }
+    } else if form.flag("inval") {
+        Action::Invalidate
+    } else if form.flag("expect_tx") {
+        Action::ExpectBytes { bytes: form.source(Type::B32)? }
+    } else if form.flag("complete_tx") {
+        Action::CompleteBytes { bytes: form.source(Type::B32)? }
+    } else {
+        return form.refuse();
+    };
+    Ok(Operation::At { space, address, action })
+}
+
+fn arrival(form: &mut Form<'_>, space: Option<Space>, drops: bool) -> Decode<Operation> {
+    let expects = form.flag("expect_tx");
+    let needs_count = form.flag("noComplete");
+    let has_result = !matches!(form.peek_operand(), Some(crate::parse::Operand::Address { .. }));
+    let to = if has_result { Some(form.destination(Type::B64)?) } else { None };
+    let address = form.address(space)?;
+    let (mut count, mut bytes) = (None, None);
+    if expects {
+        bytes = Some(form.source(Type::B32)?);
+    } else if needs_count || form.remaining() > 0 {
+        count = Some(form.source(Type::B32)?);
+    }
+    Ok(Operation::At { space, address, action: Action::Arrive { drops, count, bytes, to } })
+}
+
+impl Operation {
+    /// Executes it in the active lanes.
+    pub fn execute(&self, context: &mut Context<'_>) -> Flow {
+        match self {
+            Operation::PendingCount { state, to } => {
+                context.require(&[*state]);
+                for lane in lanes(context.active) {
+                    context.set(*to, lane, PhaseState(context.value(*state, lane)).pending());
+                }
+                Flow::Next
+            }
+            Operation::At { space, address, action } => {
+                context.require(&[address.base]);
+                action.execute(context, *space, *address)
+            }
+        }
+    }
+}
+
+impl Action {
+    /// Registers it reads besides the address.
+    fn sources(&self) -> [Option<Slot>; 2] {
+        match self {
+            Action::Init { count } => [Some(*count), None],
+            Action::Invalidate | Action::ArriveAfterCopies { .. } => [None; 2],
+            Action::Arrive { count, bytes, .. } => [*count, *bytes],
+            Action::ExpectBytes { bytes } | Action::CompleteBytes { bytes } => [Some(*bytes), None],
+            Action::Wait { operand, .. } => [Some(*operand), None],
+        }
+    }
+
+    fn execute(&self, context: &mut Context<'_>, space: Option<Space>, address: Address) -> Flow {
+        for slot in self.sources().into_iter().flatten() {
+            context.require(&[slot]);
+        }
+        let mut faults = Faults::default();
+        let mut places = [None; 32];
+        for lane in lanes(context.active) {
+            places[lane] = context.mbarrier_address(&mut faults, lane, space, address.of(context, lane));
+        }
+        if let Action::Wait { parity, operand, to } = *self {
+            return wait(context, faults, &places, parity, operand, to);
+        }
+        for lane in lanes(context.active) {
+            let Some(place) = places[lane] else { continue };
+            if let Err(misuse) = self.apply(context, lane, place) {
+                context.misuse(&mut faults, lane, place, &misuse);
+            }
+        }
+        context.report_faults(faults);
+        Flow::Next
+    }
+
+    fn apply(&self, context: &mut Context<'_>, lane: usize, place: u64) -> Result<(), String> {
+        let value = |slot: Slot| context.warp.value(slot, lane);
+        match self {
+            Action::Init { count } => {
+                let count = value(*count);
+                context.block.mbarriers.init(place, count)
+            }
+            Action::Invalidate => context.block.mbarriers.invalidate(place),
+            Action::ExpectBytes { bytes } => context.block.mbarriers.expect_bytes(place, value(*bytes)),
+            Action::CompleteBytes { bytes } => context.block.mbarriers.complete_bytes(place, value(*bytes)),
+            Action::Arrive { drops, count, bytes, to } => {
+                let count = count.map_or(1, value);
+                if let Some(bytes) = bytes.map(value) {
+                    context.block.mbarriers.expect_bytes(place, bytes)?;
+                }
+                let state = context.block.mbarriers.arrive(place, count, *drops)?;
+                if let Some(to) = to {
+                    context.set(*to, lane, state.0);
+                }
+                Ok(())
+            }
+            Action::ArriveAfterCopies { counted } => arrive_after_copies(context, lane, place, *counted),
+            Action::Wait { .. } => Ok(()),
+        }
+    }
+}
+
+/// Lets an mbarrier wait for the copies a thread began with `cp.async`.
+fn arrive_after_copies(context: &mut Context<'_>, lane: usize, place: u64, counted: bool) -> Result<(), String> {
+    for index in 0..context.warp.copies[lane].pending.len() {
+        let copy = context.warp.copies[lane].pending[index];
+        if copy.tracked.is_some() {
+            continue;
+        }
+        let data = copy.data[..copy.bytes as usize].to_vec();
+        let identity = context.block.mbarriers.track();
+        let landing = Landing::new(copy.pc, context.warp.index, lane, copy.address, data);
+        context.block.mbarriers.add_landing(place, landing.tracked_as(identity))?;
+        context.warp.copies[lane].pending[index].tracked = Some(identity);
+    }
+    match counted {
+        true => context.block.mbarriers.arrive(place, 1, false).map(drop),
+        // The pending count is raised by the arrival it then counts.
+        false => Ok(()),
+    }
+}
+
+fn wait(
+    context: &mut Context<'_>,
+    mut faults: Faults,
+    places: &[Option<u64>; 32],
+    parity: bool,
+    operand: Slot,
+    to: Destination,
+) -> Flow {
+    let mut over = [true; 32];
+    for lane in lanes(context.active) {
+        let Some(place) = places[lane] else { continue };
+        let value = context.value(operand, lane);
+        let wait = if parity { Wait::Parity(value) } else { Wait::State(PhaseState(value)) };
+        match context.block.mbarriers.is_over(place, wait) {
+            Ok(result) => over[lane] = result,
+            Err(misuse) => context.misuse(&mut faults, lane, place, &misuse),
+        }
+        if !over[lane] && !context.warp.impatient {
+            // Faults are reported when the wait ends.
+            let phase = context.block.mbarriers.get(place).map_or(0, |mbarrier| mbarrier.phase);
+            return Flow::WaitForPhase { mbarrier: place, phase };
+        }
+    }
+    for lane in lanes(context.active) {
+        context.set(to, lane, u64::from(over[lane]));
+        if let Some(place) = places[lane].filter(|_| over[lane]) {
+            context.block.land(place);
+        }
+    }
+    context.report_faults(faults);
+    Flow::Next
+}
+
+impl Context<'_> {
+    /// The shared address of an mbarrier; `None` when none can be there, which is a fault.
+    pub(super) fn mbarrier_address(
+        &self,
+        faults: &mut Faults,
+        lane: usize,
+        space: Option<Space>,
+        address: u64,
+    ) -> Option<u64> {
+        let (space, address) = space.map_or_else(|| crate::memory::resolve(address), |space| (space, address));
+        let end = self.machine.shared_bytes as u64;
+        if space != Space::Shared || address.saturating_add(MBARRIER_BYTES) > end {
+            let cause = || format!("an mbarrier at {address:#x} of {space} memory, outside the {end} bytes shared");
+            faults.add(FindingClass::OutOfBounds, lane, address, cause);
+            return None;
+        }
+        let what = || "an mbarrier".to_owned();
+        self.check_alignment(faults, lane, space, address, MBARRIER_BYTES, what).then_some(address)
+    }
+
+    fn misuse(&self, faults: &mut Faults, lane: usize, place: u64, misuse: &str) {
+        let cause = || format!("the mbarrier{}: {misuse}", self.variable(Space::Shared, place));
+        faults.add(FindingClass::MbarrierMisuse, lane, place, cause);
+    }
+}
