@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{Verdict, doctor, run};
+use commands::{Verdict, doctor, run, sanitize};
 
 /// Runs, checks and times FlashAttention forward kernels written in Rust, on a GPU or in the PTX simulator.
 #[derive(Parser)]
@@ -19,12 +19,14 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Run(Box<run::Options>),
+    Sanitize(sanitize::Options),
     Doctor(doctor::Options),
 }
 
 fn main() -> ExitCode {
     let verdict = match Cli::parse().command {
         Command::Run(options) => run::run(&options),
+        Command::Sanitize(options) => sanitize::run(&options),
         Command::Doctor(options) => doctor::run(&options),
     };
     match verdict {

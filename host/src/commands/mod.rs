@@ -4,6 +4,11 @@ pub mod doctor;
 mod output;
 mod progress;
 pub mod run;
+pub mod sanitize;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use fa512::problem::mask_name;
+use kernel_gpu::config::Mask;
 
 /// How a command that could be carried out ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,4 +19,11 @@ pub enum Verdict {
     Fail,
     /// Something that is needed is missing, and the command has said what.
     CannotRun,
+}
+
+/// Accepts the name of a mask.
+fn mask_parser() -> impl TypedValueParser<Value = Mask> {
+    const MASKS: [Mask; 2] = [Mask::Full, Mask::Causal];
+    PossibleValuesParser::new(MASKS.map(mask_name))
+        .map(|name| MASKS.into_iter().find(|&mask| mask_name(mask) == name).expect("clap accepts only these names"))
 }

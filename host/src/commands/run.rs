@@ -7,21 +7,20 @@ mod tensors;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use fa512::check::{self, UnitScaleBounds};
 use fa512::error::Result;
 use fa512::executor::{DeviceChoice, DeviceKind, Opened, open, sim};
 use fa512::forward::Forward;
 use fa512::inputs::{Distribution, Inputs};
 use fa512::npy;
-use fa512::problem::{Layout, Problem, mask_name};
+use fa512::problem::{Layout, Problem};
 use fa512::ptx_folder::PtxFolder;
 use fa512::reference::Reference;
 use fa512::variant;
 use kernel_gpu::config::Mask;
 
 use super::progress::{self, Progress};
-use super::{Verdict, output};
+use super::{Verdict, mask_parser, output};
 use record::{Record, Source, Timing};
 
 /// Operations per second of the simulator on one core, roughly, to say beforehand how long a run will take.
@@ -105,12 +104,6 @@ pub struct Options {
     /// Print one JSON document instead of a table
     #[arg(long)]
     json: bool,
-}
-
-fn mask_parser() -> impl TypedValueParser<Value = Mask> {
-    const MASKS: [Mask; 2] = [Mask::Full, Mask::Causal];
-    PossibleValuesParser::new(MASKS.map(mask_name))
-        .map(|name| MASKS.into_iter().find(|&mask| mask_name(mask) == name).expect("clap accepts only these names"))
 }
 
 /// Carries out the command.

@@ -15,7 +15,8 @@ use crate::support;
 
 const SHAPE: Shape = Shape { batch: 2, heads: 3, sequence: 20 };
 
-fn fa512(arguments: &[&str]) -> Command {
+/// The program, with the PTX under test.
+pub fn fa512(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fa512"));
     command.env("FA512_PTX_DIR", support::ptx_path()).args(arguments);
     command
@@ -30,12 +31,13 @@ fn small_run(arguments: &[&str]) -> Command {
 
 const SMALL: [&str; 6] = ["--batch", "1", "--heads", "2", "--seq", "33"];
 
-fn text(bytes: &[u8]) -> String {
+/// What the program wrote, as text.
+pub fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("the program writes UTF-8")
 }
 
 #[track_caller]
-fn output(command: &mut Command, exit_code: i32) -> Output {
+pub fn output(command: &mut Command, exit_code: i32) -> Output {
     let output = command.output().expect("the program starts");
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(exit_code), "{command:?}\n{stdout}\n{stderr}");
@@ -44,7 +46,7 @@ fn output(command: &mut Command, exit_code: i32) -> Output {
 
 /// What a command that cannot be carried out says.
 #[track_caller]
-fn refusal(command: &mut Command) -> String {
+pub fn refusal(command: &mut Command) -> String {
     let output = output(command, 2);
     assert!(output.stdout.is_empty(), "a refusal belongs on standard error: {}", text(&output.stdout));
     text(&output.stderr)
@@ -75,7 +77,7 @@ fn run_prints_one_json_document() {
 }
 
 /// The PTX under test with every module changed by `edit`, and a manifest that matches.
-fn edited_ptx(edit: impl Fn(&str) -> String) -> tempfile::TempDir {
+pub fn edited_ptx(edit: impl Fn(&str) -> String) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let source = support::ptx();
     let mut manifest: Manifest = source.manifest().clone();
@@ -88,6 +90,15 @@ fn edited_ptx(edit: impl Fn(&str) -> String) -> tempfile::TempDir {
     }
     std::fs::write(folder.path().join(FILE_NAME), serde_json::to_string(&manifest).unwrap()).unwrap();
     folder
+}
+
+/// The same PTX, but LSE is stored two bytes off.
+pub fn misaligned_lse(ptx: &str) -> String {
+    let misalign = |line: &str| match line.trim_start().starts_with("st.global.f32") {
+        true => line.replacen(']', "+2]", 1) + "\n",
+        false => line.to_owned() + "\n",
+    };
+    ptx.lines().map(misalign).collect()
 }
 
 #[test]
@@ -111,12 +122,7 @@ fn a_kernel_that_computes_something_else_fails() {
 
 #[test]
 fn what_the_simulator_finds_is_shown_in_full() {
-    // LSE is stored two bytes off.
-    let misalign = |line: &str| match line.trim_start().starts_with("st.global.f32") {
-        true => line.replacen(']', "+2]", 1) + "\n",
-        false => line.to_owned() + "\n",
-    };
-    let folder = edited_ptx(|ptx| ptx.lines().map(misalign).collect());
+    let folder = edited_ptx(misaligned_lse);
     let output = output(small_run(&SMALL).arg("--ptx").arg(folder.path()), 1);
     let table = text(&output.stdout);
     for expected in [

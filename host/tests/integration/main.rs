@@ -3,5 +3,6 @@
 mod command_line;
 mod counters;
 mod kernels;
+mod sanitize;
 mod support;
 mod variants;

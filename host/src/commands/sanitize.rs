@@ -1,0 +1,137 @@
+//! `fa512 sanitize`: every variant over shapes at the edges of its tiles, under a memory checker.
+
+mod record;
+mod sweep;
+mod table;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Instant;
+
+use fa512::error::{Error, Result};
+use fa512::executor::{DeviceChoice, open, sim};
+use fa512::forward::Forward;
+use fa512::inputs::{Distribution, Inputs};
+use fa512::problem::Layout;
+use fa512::ptx_folder::PtxFolder;
+use kernel_gpu::config::Mask;
+
+use super::progress::Progress;
+use super::{Verdict, mask_parser, output};
+use record::{Record, VariantRecord};
+use sweep::{Case, Selection, Sweep};
+
+/// Search every variant for memory errors, races and misuse of barriers, over shapes at the edges of its tiles.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Exit codes: 0 nothing found, 1 something found, 2 could not run (or interrupted before the end)."
+)]
+pub struct Options {
+    /// Only this entry; several separated by commas [default: all of the manifest]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    variant: Vec<String>,
+    /// Only these sequence lengths [default: the edges of each variant's tiles]
+    #[arg(long, visible_alias = "sequence", value_name = "S", value_delimiter = ',')]
+    seq: Vec<u32>,
+    /// Only variants with this mask
+    #[arg(long, value_parser = mask_parser())]
+    mask: Option<Mask>,
+    /// Only this order of dimensions [default: both]
+    #[arg(long, value_enum)]
+    layout: Option<Layout>,
+    /// Only with (true) or without (false) LSE [default: both]
+    #[arg(long, value_name = "BOOL")]
+    lse: Option<bool>,
+    /// Batch size B
+    #[arg(long, default_value_t = 1)]
+    batch: u32,
+    /// Number of heads H
+    #[arg(long, default_value_t = 2)]
+    heads: u32,
+
+    /// Architecture the simulator stands for, as in 80 for sm_80
+    #[arg(long, value_name = "NN", default_value_t = sim::DEFAULT_ARCHITECTURE, help_heading = "Device")]
+    arch: u32,
+    /// Folder of PTX files and their manifest [default: FA512_PTX_DIR, else ptx near the program]
+    #[arg(long, value_name = "FOLDER", help_heading = "Device")]
+    ptx: Option<PathBuf>,
+    /// Folder of the kernels' sources, to show the lines of findings [default: the current one and its parents]
+    #[arg(long, value_name = "FOLDER", help_heading = "Device")]
+    source: Option<PathBuf>,
+
+    /// Print one JSON document instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Carries out the command.
+pub fn run(options: &Options) -> Result<Verdict> {
+    let folder = PtxFolder::find(options.ptx.as_deref())?;
+    let device = open(DeviceChoice::Sim, options.arch)?.executor.device().clone();
+    let sweep = Sweep::plan(&folder, &device, &options.selection())?;
+    let interrupted = stop_on_interrupt()?;
+    let progress = Progress::new("sanitizing", sweep.cases() as u64);
+    let mut variants = Vec::new();
+    for variant in &sweep.variants {
+        let mut record = VariantRecord::new(variant);
+        let start = Instant::now();
+        for case in variant.cases.iter().take_while(|_| !interrupted.load(Relaxed)) {
+            match execute(variant, case, options.arch) {
+                Ok(findings) => record.add(case, findings),
+                Err(error) => {
+                    record.cannot_run = Some(format!("{case}: {error}"));
+                    break;
+                }
+            }
+            progress.advance(1);
+        }
+        record.seconds = start.elapsed().as_secs_f64();
+        variants.push(record);
+    }
+    drop(progress);
+    let record = Record { device, folder: folder.path().to_owned(), interrupted: interrupted.load(Relaxed), variants };
+    match options.json {
+        true => output::print_json(&record.with_verdict())?,
+        false => output::print(&table::render(&record, &output::findings(options.source.as_deref())))?,
+    }
+    Ok(record.verdict())
+}
+
+impl Options {
+    fn selection(&self) -> Selection<'_> {
+        Selection {
+            variants: &self.variant,
+            sequences: &self.seq,
+            mask: self.mask,
+            layouts: self.layout.map_or(vec![Layout::Bhsd, Layout::Bshd], |layout| vec![layout]),
+            lse: self.lse.map_or(vec![true, false], |lse| vec![lse]),
+            batch: self.batch,
+            heads: self.heads,
+        }
+    }
+}
+
+/// What the simulator finds when a variant computes a case. Every case has memory of its own.
+fn execute(variant: &sweep::VariantCases<'_>, case: &Case, architecture: u32) -> Result<Vec<ptx_sim::Finding>> {
+    let mut opened = open(DeviceChoice::Sim, architecture)?;
+    let inputs = Inputs::generate(case.problem, Distribution::Normal, 0)?;
+    let mut forward =
+        Forward::prepare(opened.executor.as_mut(), variant.module, variant.entry, &inputs, case.with_lse)?;
+    Ok(forward.execute()?.execution.findings)
+}
+
+/// A flag that the first Ctrl-C sets, so that what was found so far can be shown; the second ends the program.
+fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
+    const INTERRUPTED: i32 = 130;
+    let flag = Arc::new(AtomicBool::new(false));
+    let set = flag.clone();
+    let handler = move || {
+        if set.swap(true, Relaxed) {
+            std::process::exit(INTERRUPTED);
+        }
+    };
+    ctrlc::set_handler(handler)
+        .map_err(|error| Error::Unavailable(format!("Ctrl-C cannot be listened for: {error}")))?;
+    Ok(flag)
+}
