@@ -19,5 +19,8 @@ pub mod variants;
 #[cfg(feature = "manifest")]
 pub mod manifest;
 
+#[cfg(feature = "planted")]
+pub mod planted;
+
 #[cfg(target_arch = "nvptx64")]
 mod device;

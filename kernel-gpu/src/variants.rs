@@ -37,7 +37,7 @@ macro_rules! variants {
             mask: Mask::$mask,
         }),*];
 
-        #[cfg(target_arch = "nvptx64")]
+        #[cfg(all(target_arch = "nvptx64", not(feature = "planted")))]
         mod entries {
             use crate::args::ForwardArgs;
             use crate::config::TileConfig;

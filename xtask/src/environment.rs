@@ -98,6 +98,11 @@ impl Workspace {
         self.root.join("target/ptx")
     }
 
+    /// Where the PTX of the planted bugs goes.
+    pub fn planted_ptx(&self) -> PathBuf {
+        self.root.join("target/ptx-planted/planted.ptx")
+    }
+
     /// Commit of the checkout, with `-dirty` appended when tracked files differ from it; `None` outside a checkout.
     pub fn git_commit(&self) -> Option<String> {
         let mut git = Command::new("git");

@@ -5,6 +5,7 @@ mod commands;
 mod device_compiler;
 mod environment;
 mod files;
+mod planted;
 mod postprocess;
 mod process;
 mod progress;

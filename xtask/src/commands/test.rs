@@ -7,6 +7,7 @@ use anyhow::Result;
 use super::ptx;
 use super::run::PTX_VARIABLE;
 use crate::environment::{Environment, Workspace};
+use crate::planted;
 use crate::process;
 
 /// Runs every test: host, simulator, kernels in the simulator, build tasks, documentation examples.
@@ -40,8 +41,10 @@ pub fn run_tests_with(
     arguments: &[String],
     variables: &[(&str, &str)],
 ) -> Result<()> {
+    let planted = planted::build(environment, workspace)?;
     let mut cargo = Command::new(environment.cargo());
     cargo.current_dir(workspace.root()).env(PTX_VARIABLE, workspace.ptx()).args(["test", "--release"]);
+    cargo.env(planted::PTX_VARIABLE, planted);
     cargo.envs(variables.iter().copied());
     if !arguments.iter().any(|argument| argument.starts_with("-p") || argument.starts_with("--package")) {
         cargo.arg("--workspace");

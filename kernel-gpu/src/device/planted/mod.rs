@@ -1,0 +1,39 @@
+//! Small kernels with one planted bug each, grouped by class, as a test of the simulator's checks.
+//!
+//! Every kernel is generic over `PLANTED`: with `true` it has the bug, with `false` it is its clean twin, and the places
+//! where `PLANTED` is read are the whole difference. What the simulator says about the first is stored beside the
+//! source, as `<class>/<kernel>.report`; about the second it says nothing. Which kernels there are, and how each is
+//! launched, is listed in [`crate::planted`].
+#![allow(unsafe_op_in_unsafe_fn, reason = "an unsafe block around every body would show nothing")]
+
+pub mod async_copy;
+pub mod barrier;
+pub mod collective;
+pub mod deadlock;
+pub mod invalid_operand;
+pub mod misaligned;
+pub mod out_of_bounds;
+mod ptx;
+pub mod termination;
+pub mod uninitialised;
+
+use crate::config::WARP_SIZE;
+use crate::device::codegen::thread::thread_idx_x;
+
+/// Lane of the calling thread in its warp.
+#[inline(always)]
+fn lane() -> u32 {
+    thread_idx_x() % WARP_SIZE
+}
+
+/// Warp of the calling thread in its block.
+#[inline(always)]
+fn warp() -> u32 {
+    thread_idx_x() / WARP_SIZE
+}
+
+/// Address of element `index` of an array of elements of `bytes` bytes at `base`.
+#[inline(always)]
+fn element(base: u64, index: u32, bytes: u32) -> u64 {
+    base + index as u64 * bytes as u64
+}
