@@ -27,6 +27,9 @@ pub enum FindingClass {
     /// An `mbarrier` that was not initialised, is used after its end, accessed like ordinary memory, or whose counts of
     /// arrivals or bytes become impossible.
     MbarrierMisuse,
+    /// Two accesses to the same bytes of shared or global memory, at least one of them a write, that nothing orders: in
+    /// another schedule they may happen the other way round. [`Finding::other`] is the second one.
+    Race,
     /// No warp of a block can go on.
     Deadlock,
     /// An operand outside the values the PTX ISA gives a meaning to.
@@ -47,6 +50,7 @@ impl fmt::Display for FindingClass {
             FindingClass::CollectiveLanesMissing => "collective instruction with lanes missing",
             FindingClass::AsyncCopyNotWaited => "asynchronous copy not waited for",
             FindingClass::MbarrierMisuse => "mbarrier misuse",
+            FindingClass::Race => "data race",
             FindingClass::Deadlock => "deadlock",
             FindingClass::InvalidOperand => "invalid operand",
             FindingClass::Trap => "trap",
@@ -83,6 +87,28 @@ pub struct LaneAddress {
     pub address: Option<u64>,
 }
 
+/// The access that another one races with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct OtherAccess {
+    /// Whether it writes.
+    pub writes: bool,
+    /// Whether an asynchronous copy made it.
+    pub by_copy: bool,
+    /// Line of the instruction in the PTX, from 1.
+    pub ptx_line: u32,
+    /// That line of the PTX.
+    pub instruction: String,
+    /// Where the instruction comes from, when the PTX has line information.
+    pub source: Option<SourceLocation>,
+    /// Block (`%ctaid`).
+    pub block: [u32; 3],
+    /// Warp of the block.
+    pub warp: u32,
+    /// Lane.
+    pub lane: u32,
+}
+
 /// Something wrong with a kernel. Occurrences of one class at one PTX line are merged into one finding, which describes
 /// the first of them (in block order, then execution order) and counts the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,6 +139,8 @@ pub struct Finding {
     pub address: Option<u64>,
     /// All lanes concerned in the first occurrence.
     pub lanes: Vec<LaneAddress>,
+    /// For a race, the access that the first lane's races with.
+    pub other: Option<OtherAccess>,
     /// How often it occurred: lanes, over all warps and blocks (warps, where it does not concern lanes).
     pub occurrences: u64,
 }
@@ -135,10 +163,21 @@ impl fmt::Display for Finding {
         if let Some(address) = self.address {
             write!(formatter, ", address {address:#x}")?;
         }
-        match self.occurrences {
-            1 => Ok(()),
-            count => write!(formatter, "; {count} occurrences"),
+        if self.occurrences != 1 {
+            write!(formatter, "; {} occurrences", self.occurrences)?;
         }
+        self.other.as_ref().map_or(Ok(()), |other| write!(formatter, "\n{other}"))
+    }
+}
+
+impl fmt::Display for OtherAccess {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "  races with line {}: {}", self.ptx_line, self.instruction.trim())?;
+        if let Some(source) = &self.source {
+            write!(formatter, "\n  from {source}")?;
+        }
+        let [x, y, z] = self.block;
+        write!(formatter, "\n  block ({x}, {y}, {z}), warp {}, lane {}", self.warp, self.lane)
     }
 }
 

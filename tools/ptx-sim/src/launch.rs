@@ -29,11 +29,13 @@ pub struct Options {
     pub threads: usize,
     /// Instructions one warp may execute before it is taken to be in an endless loop.
     pub instructions_per_warp: u64,
+    /// Whether data races are looked for.
+    pub races: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { max_findings: 100, threads: 0, instructions_per_warp: 100_000_000 }
+        Options { max_findings: 100, threads: 0, instructions_per_warp: 100_000_000, races: true }
     }
 }
 

@@ -64,6 +64,7 @@
 //!   register is no read);
 //! - bytes read or written while a `cp.async` to them has not been waited for by the thread that issued it, and copies
 //!   never waited for;
+//! - data races in shared memory, and in global memory between threads of a block (see below);
 //! - barriers that some lanes or warps do not reach, or reach with contradicting thread counts; deadlocks;
 //! - warp-collective instructions with lanes missing, those of warpgroups (`setmaxnreg`) with warps missing, shuffles
 //!   that read lanes that take no part;
@@ -77,14 +78,34 @@
 //!
 //! # What is not seen
 //!
-//! - Data races: one schedule is executed, in which warps take turns between barriers and see each other's writes at
-//!   once. A missing barrier shows only where this schedule reads something unwritten.
-//! - Memory ordering: fences do nothing, and weak, relaxed and volatile accesses are the same.
+//! - Data races between blocks.
+//! - Races of control flow that another schedule would have taken.
+//! - Memory ordering: one schedule is executed, in which warps take turns and see each other's writes at once. Values that
+//!   only a weaker order could give are never seen; the race that allows them is.
 //! - Accesses within the right buffer but to the wrong element.
 //! - Threads that read what an asynchronous copy wrote without having waited for its mbarrier, once another thread of the
 //!   block has waited.
 //! - Writes to constant memory through generic addresses.
 //! - What the program never executes with these arguments.
+//!
+//! # Races
+//!
+//! Two accesses to the same byte, at least one of them a write, are a race unless one *happens before* the other. What was
+//! executed first does not matter: one run speaks for all schedules that take the same branches and compute the same
+//! addresses. What orders accesses, each with vector clocks for every thread:
+//! - program order of one thread. Lanes of a warp are not ordered with each other, not even by `shfl`, `vote`, `mma` or
+//!   `ldmatrix`;
+//! - `bar`, `barrier`, `barrier.cluster`: what a thread did before arriving comes before what others do after waiting.
+//!   Arriving without waiting orders nothing for the thread that arrives;
+//! - `bar.warp.sync`, for the lanes of its mask;
+//! - a `cp.async` comes after what its thread did before it, and before what that thread does after waiting for it; other
+//!   threads need a barrier after the wait. Until then its source must not be written either;
+//! - a release that an acquire has seen: `st.release`, `ld.acquire`, `atom` and `red` with these, or a fence before a strong
+//!   write and a fence after a strong read of the same address. Scopes are not told apart within a block.
+//!
+//! Strong accesses (atomic, volatile, relaxed or stronger) do not race with each other. Two plain writes of the same value
+//! are not reported: whichever is last, the memory holds the same. Bytes of a copy in flight are reported as not waited
+//! for, and not as a race too.
 //!
 //! What cannot be executed is refused by name and line before anything runs ([`LaunchError`]), never guessed, and never
 //! reported as an error of the kernel: calls, textures, clusters of several blocks, `cp.async.bulk`, `wgmma`
@@ -96,7 +117,7 @@
 //! typed instructions on register slots; `isa` has one file per instruction family with its types, decoding and
 //! execution; `exec` runs programs: `grid`, `block` (whose turn it is), `warp`, `convergence` (lanes that part and meet,
 //! and collective instructions), `barriers`, `stall` (deadlocks), and in `access` every check of a memory access;
-//! `memory` holds the state spaces; `numeric` rounds.
+//! `memory` holds the state spaces; `race` has the vector clocks and what is remembered of accesses; `numeric` rounds.
 
 #![forbid(unsafe_code)]
 
@@ -110,9 +131,10 @@ mod memory;
 mod module;
 mod numeric;
 mod parse;
+mod race;
 
 pub use counters::Counters;
-pub use finding::{Finding, FindingClass, LaneAddress, SourceLocation};
+pub use finding::{Finding, FindingClass, LaneAddress, OtherAccess, SourceLocation};
 pub use launch::{Launch, LaunchError, Options, Report};
 pub use memory::{GlobalMemory, MemoryError};
 pub use module::{Module, run};

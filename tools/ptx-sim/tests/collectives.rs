@@ -107,7 +107,7 @@ fn a_warp_may_wait_in_a_loop_for_another() {
     let body = ".shared .align 4 .u32 flag; setp.eq.u32 %p0, %lane, 0; @%p0 st.shared.u32 [flag], 0; bar.sync 0;\n\
         setp.ge.u32 %p1, %lane, 32; @%p1 bra second;\n\
         wait: ld.volatile.shared.u32 %r0, [flag]; setp.eq.u32 %p2, %r0, 0; @%p2 bra wait;\n\
-        @%p0 st.global.u32 [%output], %r0; bra done;\nsecond: st.shared.u32 [flag], 9;\ndone:";
+        @%p0 st.global.u32 [%output], %r0; bra done;\nsecond: st.volatile.shared.u32 [flag], 9;\ndone:";
     assert_eq!(words(&Kernel::new(body).with_threads(64).with_output_bytes(4).run_clean()), [9]);
 }
 

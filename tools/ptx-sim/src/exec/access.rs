@@ -1,9 +1,10 @@
 //! Every access to memory that an instruction makes, and every check of one.
 
 use super::Context;
-use crate::finding::{FindingClass, LaneAddress};
+use crate::finding::{FindingClass, LaneAddress, OtherAccess};
 use crate::memory::{OutOfBounds, resolve};
 use crate::parse::Space;
+use crate::race::{Access, Agent, Conflict, Strength};
 
 /// What is wrong with the accesses of one instruction, gathered over its lanes.
 #[derive(Debug, Default)]
@@ -17,17 +18,42 @@ struct Fault {
     /// Describes the first lane's access; `{}`-free text.
     cause: String,
     which: Vec<LaneAddress>,
+    /// The other access of a race.
+    other: Option<OtherAccess>,
 }
 
 impl Faults {
     #[cold]
     pub fn add(&mut self, class: FindingClass, lane: usize, address: u64, cause: impl FnOnce() -> String) {
+        self.add_pair(class, lane, address, || (cause(), None));
+    }
+
+    #[cold]
+    fn add_pair(
+        &mut self,
+        class: FindingClass,
+        lane: usize,
+        address: u64,
+        describe: impl FnOnce() -> (String, Option<OtherAccess>),
+    ) {
         let access = LaneAddress { lane: lane as u32, address: Some(address) };
         match self.kinds.iter_mut().find(|fault| fault.class == class) {
             Some(fault) => fault.which.push(access),
-            None => self.kinds.push(Fault { class, cause: cause(), which: vec![access] }),
+            None => {
+                let (cause, other) = describe();
+                self.kinds.push(Fault { class, cause, which: vec![access], other });
+            }
         }
     }
+}
+
+/// What an access does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    Read,
+    Write,
+    /// Both, as one atomic operation.
+    Update,
 }
 
 /// `lane 1 at 0x82, lane 2 at 0x104, …`
@@ -47,9 +73,9 @@ fn addresses(which: &[LaneAddress]) -> String {
 impl Context<'_> {
     /// Reports what was gathered.
     pub fn report_faults(&mut self, faults: Faults) {
-        for Fault { class, cause, which } in faults.kinds {
+        for Fault { class, cause, which, other } in faults.kinds {
             let list = addresses(&which);
-            self.report(class, which, || format!("{cause}: {list}"));
+            self.report_pair(class, which, other, || format!("{cause}: {list}"));
         }
     }
 
@@ -125,14 +151,29 @@ impl Context<'_> {
         alignment: u64,
         data: &mut [u8],
     ) {
+        if self.load_bytes(faults, lane, space, address, alignment, data) {
+            self.check_races(faults, lane, space, address, data, Effect::Read);
+        }
+    }
+
+    /// Reads without a check for races; whether there are such bytes, none of which a copy in flight will write.
+    fn load_bytes(
+        &mut self,
+        faults: &mut Faults,
+        lane: usize,
+        space: Space,
+        address: u64,
+        alignment: u64,
+        data: &mut [u8],
+    ) -> bool {
         let bytes = data.len();
         if !self.check_alignment(faults, lane, space, address, alignment, || read_of(bytes)) {
             data.fill(0);
-            return;
+            return false;
         }
         if self.is_opaque(faults, lane, space, address, bytes, || read_of(bytes)) {
             data.fill(0);
-            return;
+            return false;
         }
         let state = match space {
             Space::Global | Space::Constant => {
@@ -151,21 +192,25 @@ impl Context<'_> {
                 let variable = self.variable(space, address);
                 let cause = || format!("{} from {space} memory out of bounds, {location}{variable}", read_of(bytes));
                 faults.add(FindingClass::OutOfBounds, lane, address, cause);
+                false
             }
             Ok((_, true)) => {
                 let what = read_of(bytes);
                 let cause =
                     || format!("{what} of {space} memory that an asynchronous copy, not yet waited for, will write");
                 faults.add(FindingClass::AsyncCopyNotWaited, lane, address, cause);
+                false
             }
-            Ok((true, false)) => {
-                let cause = || {
-                    let location = self.location(space, address, bytes);
-                    format!("{} of {space} memory that was never written{location}", read_of(bytes))
-                };
-                faults.add(FindingClass::Uninitialised, lane, address, cause);
+            Ok((uninitialised, false)) => {
+                if uninitialised {
+                    let cause = || {
+                        let location = self.location(space, address, bytes);
+                        format!("{} of {space} memory that was never written{location}", read_of(bytes))
+                    };
+                    faults.add(FindingClass::Uninitialised, lane, address, cause);
+                }
+                true
             }
-            Ok((false, false)) => {}
         }
     }
 
@@ -222,12 +267,27 @@ impl Context<'_> {
         alignment: u64,
         data: &[u8],
     ) {
+        if self.store_bytes(faults, lane, space, address, alignment, data) {
+            self.check_races(faults, lane, space, address, data, Effect::Write);
+        }
+    }
+
+    /// Writes without a check for races; whether there are such bytes, none of which a copy in flight will write.
+    fn store_bytes(
+        &mut self,
+        faults: &mut Faults,
+        lane: usize,
+        space: Space,
+        address: u64,
+        alignment: u64,
+        data: &[u8],
+    ) -> bool {
         let what = || format!("a {}-byte write", data.len());
         if !self.check_alignment(faults, lane, space, address, alignment, what) {
-            return;
+            return false;
         }
         if self.is_opaque(faults, lane, space, address, data.len(), what) {
-            return;
+            return false;
         }
         let result = match space {
             Space::Global => self.machine.memory.store(address, data).map(|()| false),
@@ -243,14 +303,16 @@ impl Context<'_> {
                 let variable = self.variable(space, address);
                 let cause = || format!("{} to {space} memory out of bounds, {location}{variable}", what());
                 faults.add(FindingClass::OutOfBounds, lane, address, cause);
+                false
             }
             Ok(true) => {
                 let cause = || {
                     format!("{} to {space} memory that an asynchronous copy, not yet waited for, will write", what())
                 };
                 faults.add(FindingClass::AsyncCopyNotWaited, lane, address, cause);
+                false
             }
-            Ok(false) => {}
+            Ok(false) => true,
         }
     }
 
@@ -268,11 +330,14 @@ impl Context<'_> {
         let (space, address) = Self::place(space, address);
         if space != Space::Global {
             let mut data = [0; 8];
-            self.load_aligned(faults, lane, space, address, bytes as u64, &mut data[..bytes]);
+            let mut is_right = self.load_bytes(faults, lane, space, address, bytes as u64, &mut data[..bytes]);
             let old = u64::from_le_bytes(data);
             if faults.kinds.is_empty() {
                 let new = update(old).to_le_bytes();
-                self.store_aligned(faults, lane, space, address, bytes as u64, &new[..bytes]);
+                is_right &= self.store_bytes(faults, lane, space, address, bytes as u64, &new[..bytes]);
+            }
+            if is_right {
+                self.check_races(faults, lane, space, address, &data[..bytes], Effect::Update);
             }
             return (old, space);
         }
@@ -292,9 +357,84 @@ impl Context<'_> {
                     let cause = || format!("{} on {space} memory that was never written{location}", what());
                     faults.add(FindingClass::Uninitialised, lane, address, cause);
                 }
+                self.check_races(faults, lane, space, address, &old.to_le_bytes()[..bytes], Effect::Update);
                 (old, space)
             }
         }
+    }
+
+    /// Checks whether an access to shared or global memory races with an earlier one.
+    fn check_races(
+        &mut self,
+        faults: &mut Faults,
+        lane: usize,
+        space: Space,
+        address: u64,
+        data: &[u8],
+        effect: Effect,
+    ) {
+        let Some(races) = self.block.races.as_mut().filter(|_| matches!(space, Space::Shared | Space::Global)) else {
+            return;
+        };
+        let semantics = self.instruction.operation.semantics();
+        let agent = Agent { warp: self.warp.index, lane: lane as u32, copies: semantics.by_copy };
+        let writes = effect != Effect::Read;
+        let conflict = races.access(&Access { agent, semantics, pc: self.pc, space, address, data, writes });
+        if semantics.strength == Strength::Strong {
+            if effect != Effect::Write {
+                races.observe(agent, semantics, space, address);
+            }
+            if writes {
+                races.announce(agent, semantics, space, address, effect == Effect::Update);
+            }
+        }
+        if let Some(conflict) = conflict {
+            faults.add_pair(FindingClass::Race, lane, address, || {
+                self.describe_race(agent, space, address, data.len(), effect, conflict)
+            });
+        }
+    }
+
+    fn describe_race(
+        &self,
+        agent: Agent,
+        space: Space,
+        address: u64,
+        bytes: usize,
+        effect: Effect,
+        conflict: Conflict,
+    ) -> (String, Option<OtherAccess>) {
+        let Conflict { agent: other, pc, writes } = conflict;
+        let what = match effect {
+            Effect::Read => "read of",
+            Effect::Write => "write to",
+            Effect::Update => "atomic operation on",
+        };
+        let instruction = &self.machine.program.instructions[pc as usize];
+        let by = |agent: Agent| if agent.copies { " by an asynchronous copy" } else { "" };
+        let cause = format!(
+            "a {bytes}-byte {what} {space} memory{}{} races with the {}{} in line {} by warp {}, lane {}: nothing \
+             orders the two, {}",
+            by(agent),
+            self.location(space, address, bytes),
+            if writes { "write" } else { "read" },
+            by(other),
+            instruction.line,
+            other.warp,
+            other.lane,
+            missing_order(agent, other)
+        );
+        let other = OtherAccess {
+            writes,
+            by_copy: other.copies,
+            ptx_line: instruction.line,
+            instruction: self.machine.module.line(instruction.line).trim().to_owned(),
+            source: self.machine.module.source(instruction.location).0,
+            block: self.block.position,
+            warp: other.warp,
+            lane: other.lane,
+        };
+        (cause, Some(other))
     }
 
     /// Begins an asynchronous copy of `bytes` bytes to shared memory; false when it cannot be done.
@@ -307,7 +447,11 @@ impl Context<'_> {
             return false;
         }
         match self.block.shared.begin_copy(address, bytes) {
-            Ok(false) => true,
+            Ok(false) => {
+                // What is written is not known yet; no write of the same value is forgiven to a copy.
+                self.check_races(faults, lane, Space::Shared, address, &[0; 16][..bytes], Effect::Write);
+                true
+            }
             Ok(true) => {
                 let cause = || format!("{} overlaps that of another copy not yet waited for", what());
                 faults.add(FindingClass::AsyncCopyNotWaited, lane, address, cause);
@@ -320,6 +464,19 @@ impl Context<'_> {
                 false
             }
         }
+    }
+}
+
+/// What has to lie between two accesses that race.
+fn missing_order(agent: Agent, other: Agent) -> &'static str {
+    match (agent.copies, other.copies) {
+        (_, true) if (agent.warp, agent.lane) == (other.warp, other.lane) => {
+            "the thread has to wait for its copy in between"
+        }
+        (_, true) => "the thread that issued the copy has to wait for it, and then both have to pass a barrier",
+        (true, false) => "a barrier has to lie between the access and the issue of the copy",
+        _ if agent.warp == other.warp => "lanes of a warp are ordered by bar.warp.sync or a barrier only",
+        _ => "both warps have to pass a barrier in between",
     }
 }
 

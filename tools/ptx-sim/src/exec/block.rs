@@ -13,6 +13,7 @@ use crate::decode::Guard;
 use crate::finding::{FindingClass, Findings, LaneAddress};
 use crate::isa::Collective;
 use crate::memory::Bytes;
+use crate::race::Races;
 
 /// Instructions a warp executes before it is another one's turn.
 const TURN: u64 = 4096;
@@ -25,6 +26,8 @@ pub(crate) struct BlockState {
     pub shared: Bytes,
     pub barriers: [Barrier; BARRIERS],
     pub mbarriers: Mbarriers,
+    /// Absent when races are not looked for.
+    pub races: Option<Races>,
     pub warpgroups: Warpgroups,
     pub findings: Findings,
     pub counters: Counters,
@@ -60,6 +63,7 @@ impl<'a> Block<'a> {
                 shared: Bytes::new(machine.shared_bytes),
                 barriers: [Barrier::default(); BARRIERS],
                 mbarriers: Mbarriers::default(),
+                races: machine.races.then(|| Races::new(warps as usize, BARRIERS, machine.shared_bytes)),
                 warpgroups: Warpgroups::default(),
                 findings: Findings::default(),
                 counters: Counters::default(),
@@ -98,6 +102,9 @@ impl<'a> Block<'a> {
         self.state.shared.clear();
         self.state.barriers = [Barrier::default(); BARRIERS];
         self.state.mbarriers.clear();
+        if let Some(races) = &mut self.state.races {
+            races.start();
+        }
         self.state.warpgroups.clear();
         self.state.counters.blocks = 1;
         for (index, warp) in self.warps.iter_mut().enumerate() {
@@ -160,8 +167,11 @@ impl<'a> Block<'a> {
             }
         });
         let warp = &mut self.warps[index];
-        if let Progress::AtBarrier { .. } = progress {
+        if let Progress::AtBarrier { barrier, phase } = progress {
             // It was released: the barrier's result is there.
+            if let Some(races) = &mut self.state.races {
+                races.pass(barrier, phase, warp.index, here);
+            }
             let mut context = Context { machine, block: &mut self.state, warp, instruction, pc, active, here };
             instruction.operation.resume(&mut context);
             self.warps[index].steps += 1;

@@ -5,7 +5,7 @@ use super::grid::Machine;
 use super::lanes;
 use super::warp::Warp;
 use crate::decode::{Destination, Instruction, Slot};
-use crate::finding::{Finding, FindingClass, LaneAddress};
+use crate::finding::{Finding, FindingClass, LaneAddress, OtherAccess};
 
 /// Where the lanes of an instruction go next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +97,17 @@ impl Context<'_> {
 
     /// Adds a finding about the instruction.
     pub fn report(&mut self, class: FindingClass, which: Vec<LaneAddress>, message: impl FnOnce() -> String) {
+        self.report_pair(class, which, None, message);
+    }
+
+    /// Adds a finding about the instruction and an earlier access.
+    pub fn report_pair(
+        &mut self,
+        class: FindingClass,
+        which: Vec<LaneAddress>,
+        other: Option<OtherAccess>,
+        message: impl FnOnce() -> String,
+    ) {
         let instruction = self.instruction;
         let occurrences = which.len().max(1) as u64;
         let (block, warp, machine) = (self.block.position, self.warp.index, self.machine);
@@ -116,6 +127,7 @@ impl Context<'_> {
                 lane: first.map(|first| first.lane),
                 address: first.and_then(|first| first.address),
                 lanes: which,
+                other,
                 occurrences,
             }
         });

@@ -23,6 +23,8 @@ pub(crate) struct Machine<'a> {
     /// Shared memory of a block.
     pub shared_bytes: usize,
     pub instructions_per_warp: u64,
+    /// Whether data races are looked for.
+    pub races: bool,
     stopped: AtomicBool,
 }
 
@@ -49,6 +51,7 @@ impl<'a> Machine<'a> {
             parameters,
             shared_bytes: layout.static_shared_bytes as usize + launch.dynamic_shared_bytes as usize,
             instructions_per_warp: options.instructions_per_warp,
+            races: options.races,
             stopped: AtomicBool::new(false),
         }
     }

@@ -43,6 +43,8 @@ pub(crate) struct Group {
 pub(crate) struct PendingCopy {
     /// Number of the commit group it belongs to.
     pub group: u32,
+    /// When it was issued, for the detection of races.
+    pub time: u32,
     /// Index of the instruction.
     pub pc: u32,
     /// Shared address.

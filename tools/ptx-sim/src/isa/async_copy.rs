@@ -77,19 +77,22 @@ impl Operation {
     pub fn execute(&self, context: &mut Context<'_>) {
         match self {
             Operation::Copy { to, from, bytes, limit } => issue(context, *to, *from, *bytes, *limit),
-            Operation::Commit => {
-                for lane in lanes(context.active) {
-                    context.warp.copies[lane].committed += 1;
-                }
-            }
+            Operation::Commit => commit(context),
             Operation::WaitGroup(allowed) => wait(context, |committed| committed.saturating_sub(*allowed)),
             Operation::WaitAll => {
-                for lane in lanes(context.active) {
-                    context.warp.copies[lane].committed += 1;
-                }
+                commit(context);
                 wait(context, |committed| committed);
             }
         }
+    }
+}
+
+fn commit(context: &mut Context<'_>) {
+    for lane in lanes(context.active) {
+        context.warp.copies[lane].committed += 1;
+    }
+    if let Some(races) = &mut context.block.races {
+        races.commit_copies(context.warp.index);
     }
 }
 
@@ -125,9 +128,11 @@ fn issue(context: &mut Context<'_>, to: Address, from: Address, bytes: usize, li
         }
         written.add(lane, Space::Shared, target);
         if context.begin_copy(&mut faults, lane, target, bytes) {
+            let time = context.block.races.as_ref().map_or(0, |races| races.copy_time(context.warp.index, lane));
             let copies = &mut context.warp.copies[lane];
             let group = copies.committed;
-            let copy = PendingCopy { group, pc: context.pc, address: target, bytes: bytes as u8, data, tracked: None };
+            let copy =
+                PendingCopy { group, time, pc: context.pc, address: target, bytes: bytes as u8, data, tracked: None };
             copies.pending.push_back(copy);
         }
     }
@@ -149,6 +154,9 @@ fn wait(context: &mut Context<'_>, end: impl Fn(u32) -> u32) {
         while let Some(copy) = copies.pending.front().filter(|copy| copy.group < end) {
             if context.block.mbarriers.lands(copy.tracked) {
                 context.block.shared.finish_copy(copy.address, &copy.data[..copy.bytes as usize]);
+            }
+            if let Some(races) = &mut context.block.races {
+                races.finish_copies(context.warp.index, lane, copy.time);
             }
             copies.pending.pop_front();
         }

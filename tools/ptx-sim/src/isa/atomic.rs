@@ -5,6 +5,7 @@ use crate::decode::{Decode, Destination, Form, Slot};
 use crate::exec::{Context, Direction, Faults, Traffic, lanes};
 use crate::numeric::{canonical, flush, integer};
 use crate::parse::{Space, Type};
+use crate::race::{Semantics, Strength};
 
 /// The new value from the old one, two operands, the type, and whether subnormals are flushed.
 type Update = fn(u64, u64, u64, Type, bool) -> u64;
@@ -17,6 +18,7 @@ pub(crate) struct Operation {
     update: Update,
     operands: Vec<Slot>,
     to: Option<Destination>,
+    semantics: Semantics,
 }
 
 const UPDATES: [(&str, Update); 10] = [
@@ -54,8 +56,10 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
         "red" => false,
         _ => return Ok(None),
     };
-    take_hints(form);
-    form.flag("acq_rel");
+    let mut semantics = Semantics { strength: Strength::Strong, ..take_hints(form) };
+    if form.flag("acq_rel") {
+        (semantics.acquires, semantics.releases) = (true, true);
+    }
     let space = form.take(Space::parse);
     let name = UPDATES.iter().map(|(name, _)| *name).find(|name| form.has(name));
     let (Some(update), Some(name)) = (form.choice(&UPDATES), name) else { return form.refuse() };
@@ -69,10 +73,15 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
     let address = form.address(space)?;
     let count = if name == "cas" { 2 } else { 1 };
     let operands = (0..count).map(|_| form.source(kind)).collect::<Decode<_>>()?;
-    Ok(Some(Operation { space, address, kind, update, operands, to }))
+    Ok(Some(Operation { space, address, kind, update, operands, to, semantics }))
 }
 
 impl Operation {
+    /// How its accesses are ordered.
+    pub fn semantics(&self) -> Semantics {
+        self.semantics
+    }
+
     /// Executes it in the active lanes.
     pub fn execute(&self, context: &mut Context<'_>) {
         context.require(&[self.address.base]);

@@ -1,6 +1,7 @@
 //! Barriers and fences (PTX ISA, "bar", "barrier", "bar.warp.sync", "membar", "fence").
 //!
-//! Warps are executed in turns and see each other's writes at once, so that fences have nothing to do.
+//! Warps are executed in turns and see each other's writes at once: barriers and fences order memory only for the
+//! detection of races.
 
 use super::Collective;
 use crate::decode::{Decode, Destination, Form, Slot};
@@ -120,7 +121,18 @@ impl Operation {
     pub fn execute(&self, context: &mut Context<'_>) -> Flow {
         match self {
             Operation::Block(barrier) => barrier.arrive(context),
-            Operation::Warp { .. } | Operation::Fence => Flow::Next,
+            Operation::Warp { .. } => {
+                if let Some(races) = &mut context.block.races {
+                    races.synchronise_warp(context.warp.index, context.active);
+                }
+                Flow::Next
+            }
+            Operation::Fence => {
+                if let Some(races) = &mut context.block.races {
+                    races.fence(context.warp.index, context.active);
+                }
+                Flow::Next
+            }
         }
     }
 
@@ -147,6 +159,9 @@ impl BlockBarrier {
         let arriving = arriving_threads(context);
         let reduction = self.contribution(context);
         let barrier = &mut context.block.barriers[number];
+        if let Some(races) = &mut context.block.races {
+            races.arrive(number, barrier.phase, context.warp.index, context.active);
+        }
         if barrier.arrived == 0 {
             barrier.expected = expected;
         }

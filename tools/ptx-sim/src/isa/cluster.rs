@@ -15,7 +15,7 @@ pub(crate) enum Operation {
     /// `getctarank`: the rank of the block whose shared memory holds an address.
     Rank { to: Destination },
     /// `barrier.cluster.arrive`.
-    Arrive { aligned: bool },
+    Arrive { aligned: bool, releases: bool },
     /// `barrier.cluster.wait`.
     Wait { aligned: bool },
 }
@@ -33,10 +33,10 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
         }
         "barrier" if form.flag("cluster") => {
             let arrives = form.choice(&[("arrive", true), ("wait", false)]);
-            form.choice(&[("release", ()), ("relaxed", ()), ("acquire", ())]);
+            let is_relaxed = form.choice(&[("release", false), ("relaxed", true), ("acquire", false)]);
             let aligned = form.flag("aligned");
             match arrives {
-                Some(true) => Ok(Some(Operation::Arrive { aligned })),
+                Some(true) => Ok(Some(Operation::Arrive { aligned, releases: is_relaxed != Some(true) })),
                 Some(false) => Ok(Some(Operation::Wait { aligned })),
                 None => form.refuse(),
             }
@@ -57,7 +57,7 @@ impl Operation {
     /// Which lanes have to execute it together.
     pub fn collective(&self) -> Collective {
         match self {
-            Operation::Arrive { aligned: true } | Operation::Wait { aligned: true } => Collective::Barrier,
+            Operation::Arrive { aligned: true, .. } | Operation::Wait { aligned: true } => Collective::Barrier,
             _ => Collective::No,
         }
     }
@@ -67,7 +67,7 @@ impl Operation {
         match self {
             Operation::MapAddress { address, rank, to } => map(context, *address, *rank, *to),
             Operation::Rank { to } => lanes(context.active).for_each(|lane| context.set(*to, lane, 0)),
-            Operation::Arrive { .. } => arrive(context),
+            Operation::Arrive { releases, .. } => arrive(context, *releases),
             Operation::Wait { .. } => return wait(context),
         }
         Flow::Next
@@ -88,11 +88,14 @@ fn map(context: &mut Context<'_>, address: Slot, rank: Slot, to: Destination) {
     }
 }
 
-fn arrive(context: &mut Context<'_>) {
+fn arrive(context: &mut Context<'_>, releases: bool) {
     let arriving = arriving_threads(context);
     let expected = context.block.threads;
     let barrier = &mut context.block.barriers[CLUSTER_BARRIER];
     context.warp.cluster_phase = Some(barrier.phase);
+    if let Some(races) = context.block.races.as_mut().filter(|_| releases) {
+        races.arrive(CLUSTER_BARRIER, barrier.phase, context.warp.index, context.active);
+    }
     barrier.expected = expected;
     barrier.arrived += arriving;
     if barrier.arrived >= barrier.expected {
@@ -105,7 +108,12 @@ fn wait(context: &mut Context<'_>) -> Flow {
         Some(phase) if phase == context.block.barriers[CLUSTER_BARRIER].phase => {
             Flow::Wait { barrier: CLUSTER_BARRIER, completes: false }
         }
-        Some(_) => Flow::Next,
+        Some(phase) => {
+            if let Some(races) = &mut context.block.races {
+                races.pass(CLUSTER_BARRIER, phase, context.warp.index, context.active);
+            }
+            Flow::Next
+        }
         None => {
             let active = context.active;
             context.report(FindingClass::InvalidOperand, without_addresses(active), || {

@@ -4,6 +4,7 @@ use crate::decode::{Decode, Destination, Form, Slot, invalid, unsupported};
 use crate::exec::{Context, Direction, Faults, Traffic, lanes};
 use crate::numeric::sign_extend;
 use crate::parse::{Space, Type};
+use crate::race::{Semantics, Strength};
 
 /// `[base + offset]`.
 #[derive(Clone, Copy, Debug)]
@@ -25,21 +26,16 @@ const WIDEST: usize = 32;
 /// A decoded load, store or prefetch.
 pub(crate) enum Operation {
     /// `ld`.
-    Load { space: Option<Space>, address: Address, kind: Type, to: Vec<Destination> },
+    Load { space: Option<Space>, address: Address, kind: Type, to: Vec<Destination>, semantics: Semantics },
     /// `st`.
-    Store { space: Option<Space>, address: Address, kind: Type, from: Vec<Slot> },
+    Store { space: Option<Space>, address: Address, kind: Type, from: Vec<Slot>, semantics: Semantics },
     /// `prefetch`: has no effect on results.
     Prefetch,
 }
 
-/// Modifiers that say how an access is ordered or cached, which does not change what it does here.
+/// Modifiers that say how an access is cached, which does not change what it does here.
 const HINTS: &[&str] = &[
     "weak",
-    "volatile",
-    "relaxed",
-    "acquire",
-    "release",
-    "mmio",
     "cta",
     "cluster",
     "gpu",
@@ -65,11 +61,16 @@ const HINTS: &[&str] = &[
     "L2::256B",
 ];
 
-/// Takes all [`HINTS`].
-pub(super) fn take_hints(form: &mut Form<'_>) {
+/// Takes all [`HINTS`] and the modifiers that say how an access is ordered.
+pub(super) fn take_hints(form: &mut Form<'_>) -> Semantics {
+    let (acquires, releases) = (form.flag("acquire"), form.flag("release"));
+    let relaxed = ["relaxed", "volatile", "mmio"].into_iter().filter(|modifier| form.flag(modifier)).count() > 0;
     for hint in HINTS {
         form.flag(hint);
     }
+    let is_strong = acquires || releases || relaxed;
+    let strength = if is_strong { Strength::Strong } else { Strength::Weak };
+    Semantics { strength, acquires, releases, ..Semantics::WEAK }
 }
 
 /// Decodes a load, store or prefetch; `None` when the opcode is none.
@@ -83,8 +84,8 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
 }
 
 /// Takes hints, the space, vector size and element type.
-fn shape(form: &mut Form<'_>) -> Decode<(Option<Space>, usize, Type)> {
-    take_hints(form);
+fn shape(form: &mut Form<'_>) -> Decode<(Semantics, Option<Space>, usize, Type)> {
+    let semantics = take_hints(form);
     let space = form.take(Space::parse);
     let count = form.choice(&[("v2", 2), ("v4", 4), ("v8", 8)]).unwrap_or(1);
     let kind = form.kind()?;
@@ -92,21 +93,21 @@ fn shape(form: &mut Form<'_>) -> Decode<(Option<Space>, usize, Type)> {
     if !is_value || count * kind.bytes() as usize > WIDEST {
         return form.refuse();
     }
-    Ok((space, count, kind))
+    Ok((semantics, space, count, kind))
 }
 
 fn load(form: &mut Form<'_>) -> Decode<Operation> {
-    let (space, count, kind) = shape(form)?;
+    let (semantics, space, count, kind) = shape(form)?;
     let items = form.vector()?;
     if items.len() != count {
         return invalid(format!("`{}` loads {count} values, not {}", form.name(), items.len()));
     }
     let to = items.iter().map(|item| form.destination_of(item, kind, true)).collect::<Decode<_>>()?;
-    Ok(Operation::Load { space, address: form.address(space)?, kind, to })
+    Ok(Operation::Load { space, address: form.address(space)?, kind, to, semantics })
 }
 
 fn store(form: &mut Form<'_>) -> Decode<Operation> {
-    let (space, count, kind) = shape(form)?;
+    let (semantics, space, count, kind) = shape(form)?;
     match space {
         Some(Space::Parameter) => return unsupported(format!("`{}`: calls of functions", form.name())),
         Some(Space::Constant) => return invalid(format!("`{}` to memory that cannot be written", form.name())),
@@ -118,7 +119,7 @@ fn store(form: &mut Form<'_>) -> Decode<Operation> {
         return invalid(format!("`{}` stores {count} values, not {}", form.name(), items.len()));
     }
     let from = items.iter().map(|item| form.source_of(item, kind, true)).collect::<Decode<_>>()?;
-    Ok(Operation::Store { space, address, kind, from })
+    Ok(Operation::Store { space, address, kind, from, semantics })
 }
 
 fn prefetch(form: &mut Form<'_>) -> Decode<Operation> {
@@ -132,11 +133,21 @@ fn prefetch(form: &mut Form<'_>) -> Decode<Operation> {
 }
 
 impl Operation {
+    /// How its accesses are ordered.
+    pub fn semantics(&self) -> Semantics {
+        match self {
+            Operation::Load { semantics, .. } | Operation::Store { semantics, .. } => *semantics,
+            Operation::Prefetch => Semantics::WEAK,
+        }
+    }
+
     /// Executes it in the active lanes.
     pub fn execute(&self, context: &mut Context<'_>) {
         match self {
-            Operation::Load { space, address, kind, to } => execute_load(context, *space, *address, *kind, to),
-            Operation::Store { space, address, kind, from } => execute_store(context, *space, *address, *kind, from),
+            Operation::Load { space, address, kind, to, .. } => execute_load(context, *space, *address, *kind, to),
+            Operation::Store { space, address, kind, from, .. } => {
+                execute_store(context, *space, *address, *kind, from);
+            }
             Operation::Prefetch => {}
         }
     }

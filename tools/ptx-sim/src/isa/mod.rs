@@ -24,6 +24,7 @@ pub(crate) use memory::Address;
 use crate::counters::Counters;
 use crate::decode::{Decode, Form, Slot};
 use crate::exec::{Context, Flow};
+use crate::race::Semantics;
 
 /// A typed instruction.
 pub(crate) enum Operation {
@@ -167,6 +168,16 @@ impl Operation {
             Operation::Warp(operation) => operation.collective(),
             Operation::Barrier(operation) => operation.collective(),
             _ => Collective::No,
+        }
+    }
+
+    /// How its accesses to memory are ordered.
+    pub fn semantics(&self) -> Semantics {
+        match self {
+            Operation::Memory(operation) => operation.semantics(),
+            Operation::Atomic(operation) => operation.semantics(),
+            Operation::AsyncCopy(_) => Semantics::COPY,
+            _ => Semantics::WEAK,
         }
     }
 

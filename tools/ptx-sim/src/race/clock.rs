@@ -1,0 +1,187 @@
+//! Vector clocks: what each thread of a block knows about the others.
+
+use std::sync::Arc;
+
+use super::Agent;
+
+/// Lanes of a warp.
+const LANES: usize = 32;
+
+/// Up to which time each agent's accesses have happened before something. Agents are the threads of a block and, after
+/// them, the asynchronous copies of each thread.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Clock {
+    times: Vec<u32>,
+}
+
+impl Clock {
+    /// Everything that happened before either.
+    pub fn join(&mut self, other: &Clock) {
+        if self.times.len() < other.times.len() {
+            self.times.resize(other.times.len(), 0);
+        }
+        for (mine, theirs) in self.times.iter_mut().zip(&other.times) {
+            *mine = (*mine).max(*theirs);
+        }
+    }
+
+    fn includes(&self, other: &Clock) -> bool {
+        other.times.iter().enumerate().all(|(agent, time)| self.time(agent) >= *time)
+    }
+
+    fn time(&self, agent: usize) -> u32 {
+        self.times.get(agent).copied().unwrap_or(0)
+    }
+
+    fn advance(&mut self, agent: usize, time: u32) {
+        if self.times.len() <= agent {
+            self.times.resize(agent + 1, 0);
+        }
+        self.times[agent] = self.times[agent].max(time);
+    }
+}
+
+/// What a thread has announced by a fence, and seen but not yet acquired by one.
+#[derive(Clone, Debug, Default)]
+struct Fences {
+    released: Option<Arc<Clock>>,
+    seen: Option<Clock>,
+}
+
+/// The clocks of the threads of a block. A warp's threads share the current time, which advances whenever one of them
+/// releases, but each knows for itself what happened before it.
+#[derive(Debug)]
+pub(crate) struct Clocks {
+    warps: usize,
+    /// The current time of each warp's threads, then of each warp's asynchronous copies.
+    now: Vec<u32>,
+    /// What each thread knows of the others. Threads that passed a barrier together share one clock.
+    known: Vec<Arc<Clock>>,
+    /// Up to which time each thread has waited for its own copies.
+    copied: Vec<u32>,
+    fences: Vec<Fences>,
+}
+
+impl Clocks {
+    /// The clocks at the start of a block.
+    pub fn new(warps: usize) -> Clocks {
+        let nothing = Arc::new(Clock::default());
+        Clocks {
+            warps,
+            now: vec![1; 2 * warps],
+            known: vec![nothing; LANES * warps],
+            copied: vec![0; LANES * warps],
+            fences: vec![Fences::default(); LANES * warps],
+        }
+    }
+
+    /// The number of the group of 32 agents that `agent` belongs to.
+    pub fn group(&self, agent: Agent) -> usize {
+        agent.warp as usize + if agent.copies { self.warps } else { 0 }
+    }
+
+    /// The agent that is lane `lane` of a group.
+    pub fn agent(&self, group: usize, lane: u32) -> Agent {
+        Agent { warp: (group % self.warps) as u32, lane, copies: group >= self.warps }
+    }
+
+    /// The current time of an agent.
+    pub fn now(&self, agent: Agent) -> u32 {
+        self.now[self.group(agent)]
+    }
+
+    /// The lanes of `group` whose accesses at `time` did not all happen before what the thread of `agent` does now.
+    pub fn concurrent(&self, agent: Agent, group: usize, lanes: u32, time: u32) -> u32 {
+        let thread = agent.thread();
+        let is_own = group == agent.warp as usize;
+        let was_waited_for = group == agent.warp as usize + self.warps && time <= self.copied[thread];
+        let rest = if is_own || was_waited_for { lanes & !(1 << agent.lane) } else { lanes };
+        let known = &self.known[thread];
+        crate::exec::lanes(rest)
+            .filter(|lane| known.time(group * LANES + lane) < time)
+            .fold(0, |mask, lane| mask | 1 << lane)
+    }
+
+    /// Adds all that happened before this point of some lanes of a warp to `clock`. Whoever acquires that clock comes
+    /// after.
+    pub fn release(&mut self, warp: u32, lanes: u32, clock: &mut Clock) {
+        let warp = warp as usize;
+        let mut last: Option<&Arc<Clock>> = None;
+        for lane in crate::exec::lanes(lanes) {
+            let thread = warp * LANES + lane;
+            let known = &self.known[thread];
+            if !last.is_some_and(|last| Arc::ptr_eq(last, known)) {
+                clock.join(known);
+            }
+            last = Some(known);
+            clock.advance(thread, self.now[warp]);
+            clock.advance((self.warps + warp) * LANES + lane, self.copied[thread]);
+        }
+        self.now[warp] += 1;
+    }
+
+    /// Adds the copies that a thread issued to `clock`.
+    pub fn release_copies(&mut self, agent: Agent, clock: &mut Clock) {
+        let group = self.warps + agent.warp as usize;
+        clock.advance(group * LANES + agent.lane as usize, self.now[group]);
+        self.now[group] += 1;
+    }
+
+    /// Makes what lanes of a warp do from now on come after `clock`.
+    pub fn acquire(&mut self, warp: u32, lanes: u32, clock: &Arc<Clock>) {
+        let mut last: Option<(Arc<Clock>, Arc<Clock>)> = None;
+        for lane in crate::exec::lanes(lanes) {
+            let known = &mut self.known[warp as usize * LANES + lane];
+            let joined = match &last {
+                Some((before, after)) if Arc::ptr_eq(before, known) => after.clone(),
+                _ if clock.includes(known) => clock.clone(),
+                _ => {
+                    let mut joined = Clock::clone(known);
+                    joined.join(clock);
+                    Arc::new(joined)
+                }
+            };
+            last = Some((std::mem::replace(known, joined.clone()), joined));
+        }
+    }
+
+    /// Begins a new group of asynchronous copies in a warp: waiting for earlier ones does not wait for later ones.
+    pub fn commit_copies(&mut self, warp: u32) {
+        self.now[self.warps + warp as usize] += 1;
+    }
+
+    /// The thread of `agent` has waited for its copies up to `time`.
+    pub fn finish_copies(&mut self, agent: Agent, time: u32) {
+        let copied = &mut self.copied[agent.thread()];
+        *copied = (*copied).max(time);
+    }
+
+    /// What another thread comes after that sees a strong write of this thread: all so far if the write releases, else
+    /// what came before the last fence.
+    pub fn announced(&mut self, agent: Agent, releases: bool) -> Option<Arc<Clock>> {
+        if !releases {
+            return self.fences[agent.thread()].released.clone();
+        }
+        let mut clock = Clock::default();
+        self.release(agent.warp, 1 << agent.lane, &mut clock);
+        Some(Arc::new(clock))
+    }
+
+    /// A strong read of this thread has seen a write that announced `clock`.
+    pub fn see(&mut self, agent: Agent, clock: &Arc<Clock>, acquires: bool) {
+        if acquires {
+            self.acquire(agent.warp, 1 << agent.lane, clock);
+        } else {
+            self.fences[agent.thread()].seen.get_or_insert_default().join(clock);
+        }
+    }
+
+    /// A fence: acquires what was seen, and lets later strong writes announce what came before.
+    pub fn fence(&mut self, agent: Agent) {
+        if let Some(seen) = self.fences[agent.thread()].seen.take() {
+            self.acquire(agent.warp, 1 << agent.lane, &Arc::new(seen));
+        }
+        let released = self.announced(agent, true);
+        self.fences[agent.thread()].released = released;
+    }
+}

@@ -1,0 +1,288 @@
+//! Data races, by happens-before.
+//!
+//! Two accesses to the same byte, at least one of them a write, race unless something orders them: program order of one
+//! thread, or a chain of releases and acquires. Barriers, `bar.warp.sync` and strong accesses with fences release and
+//! acquire; whether the accesses met in the schedule that was executed does not matter.
+//!
+//! An asynchronous copy is made by an agent of its own for each thread. It comes after what its thread did before
+//! issuing it, and what the thread does after waiting for it comes after the copy.
+//!
+//! A mechanism that orders threads needs two calls: [`Races::release`] where a thread arrives, into a [`Clock`] that the
+//! mechanism keeps, and [`Races::acquire`] where a thread has waited.
+
+mod clock;
+mod shadow;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+pub(crate) use clock::Clock;
+use clock::Clocks;
+pub(crate) use shadow::Record;
+use shadow::{CELL_BYTES, Cell};
+
+use crate::parse::Space;
+
+/// Cells of a page of global memory.
+const PAGE_CELLS: u64 = 1024;
+
+/// Who accesses memory: a thread, or the asynchronous copies of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Agent {
+    pub warp: u32,
+    pub lane: u32,
+    /// It is the thread's asynchronous copies.
+    pub copies: bool,
+}
+
+impl Agent {
+    /// Index of the thread in its block.
+    fn thread(self) -> usize {
+        self.warp as usize * 32 + self.lane as usize
+    }
+}
+
+/// Strong accesses do not race with each other (PTX ISA, "Morally strong operations").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Strength {
+    /// A plain access.
+    Weak,
+    /// An atomic, volatile or relaxed access, or stronger.
+    Strong,
+}
+
+/// How an access is ordered (PTX ISA, "Memory Consistency Model").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Semantics {
+    pub strength: Strength,
+    pub acquires: bool,
+    pub releases: bool,
+    /// It is made by the asynchronous copies of the thread.
+    pub by_copy: bool,
+}
+
+impl Semantics {
+    /// A plain access.
+    pub const WEAK: Semantics =
+        Semantics { strength: Strength::Weak, acquires: false, releases: false, by_copy: false };
+    /// An access of an asynchronous copy.
+    pub const COPY: Semantics = Semantics { by_copy: true, ..Semantics::WEAK };
+}
+
+/// What an access does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Access<'a> {
+    pub agent: Agent,
+    pub semantics: Semantics,
+    /// Index of the instruction.
+    pub pc: u32,
+    pub space: Space,
+    pub address: u64,
+    /// What is written or was read.
+    pub data: &'a [u8],
+    pub writes: bool,
+}
+
+/// The earlier one of two accesses that race.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Conflict {
+    pub agent: Agent,
+    pub pc: u32,
+    pub writes: bool,
+}
+
+/// A barrier's clock in one phase.
+#[derive(Debug, Default)]
+struct Phase {
+    number: u64,
+    clock: Arc<Clock>,
+}
+
+/// The race detection of one block.
+#[derive(Debug)]
+pub(crate) struct Races {
+    warps: usize,
+    clocks: Clocks,
+    /// Of each barrier, its even and its odd phases.
+    barriers: Vec<[Phase; 2]>,
+    /// What the arrivals at an mbarrier and in its phases up to now released, by address.
+    mbarriers: HashMap<u64, [Phase; 2]>,
+    /// What strong writes announced, by where they wrote.
+    announced: HashMap<(Space, u64), Arc<Clock>>,
+    shared: Vec<Cell>,
+    /// Pages of global memory, by number.
+    global: HashMap<u64, Vec<Cell>>,
+}
+
+impl Races {
+    /// Detection for blocks with that many warps, barriers and bytes of shared memory.
+    pub fn new(warps: usize, barriers: usize, shared_bytes: usize) -> Races {
+        Races {
+            warps,
+            clocks: Clocks::new(warps),
+            barriers: (0..barriers).map(|_| Default::default()).collect(),
+            mbarriers: HashMap::new(),
+            announced: HashMap::new(),
+            shared: vec![Cell::default(); shared_bytes.div_ceil(CELL_BYTES as usize)],
+            global: HashMap::new(),
+        }
+    }
+
+    /// Begins a block.
+    pub fn start(&mut self) {
+        self.clocks = Clocks::new(self.warps);
+        self.barriers.iter_mut().for_each(|phases| *phases = Default::default());
+        self.mbarriers.clear();
+        self.announced.clear();
+        self.shared.iter_mut().for_each(Cell::clear);
+        self.global.clear();
+    }
+
+    /// Adds all that happened before this point of some lanes to `clock`.
+    pub fn release(&mut self, warp: u32, lanes: u32, clock: &mut Clock) {
+        self.clocks.release(warp, lanes, clock);
+    }
+
+    /// Makes what lanes do from now on come after `clock`.
+    pub fn acquire(&mut self, warp: u32, lanes: u32, clock: &Arc<Clock>) {
+        self.clocks.acquire(warp, lanes, clock);
+    }
+
+    /// Orders lanes of a warp with each other (`bar.warp.sync`).
+    pub fn synchronise_warp(&mut self, warp: u32, lanes: u32) {
+        let mut clock = Clock::default();
+        self.release(warp, lanes, &mut clock);
+        self.acquire(warp, lanes, &Arc::new(clock));
+    }
+
+    /// Lanes arrive at a phase of a barrier of the block.
+    pub fn arrive(&mut self, barrier: usize, phase: u64, warp: u32, lanes: u32) {
+        let Phase { number, clock } = &mut self.barriers[barrier][(phase % 2) as usize];
+        if *number != phase {
+            (*number, *clock) = (phase, Arc::default());
+        }
+        self.clocks.release(warp, lanes, Arc::make_mut(clock));
+    }
+
+    /// Lanes have waited for a phase of a barrier of the block.
+    pub fn pass(&mut self, barrier: usize, phase: u64, warp: u32, lanes: u32) {
+        let clock = self.barriers[barrier][(phase % 2) as usize].clock.clone();
+        self.clocks.acquire(warp, lanes, &clock);
+    }
+
+    /// A thread arrives in a phase of an mbarrier; `with_copies` when its asynchronous copies so far are complete once the
+    /// phase is.
+    pub fn arrive_at_mbarrier(&mut self, address: u64, phase: u64, agent: Agent, with_copies: bool) {
+        let phases = self.mbarriers.entry(address).or_default();
+        let before = phases[((phase + 1) % 2) as usize].clock.clone();
+        let Phase { number, clock } = &mut phases[(phase % 2) as usize];
+        if *number != phase {
+            // Whoever sees the end of a phase comes after the ends of those before.
+            (*number, *clock) = (phase, before);
+        }
+        let clock = Arc::make_mut(clock);
+        self.clocks.release(agent.warp, 1 << agent.lane, clock);
+        if with_copies {
+            self.clocks.release_copies(agent, clock);
+        }
+    }
+
+    /// A thread has seen the end of the phase before `phase`.
+    pub fn pass_mbarrier(&mut self, address: u64, phase: u64, agent: Agent) {
+        if let (Some(phases), Some(ended)) = (self.mbarriers.get(&address), phase.checked_sub(1)) {
+            let clock = phases[(ended % 2) as usize].clock.clone();
+            self.clocks.acquire(agent.warp, 1 << agent.lane, &clock);
+        }
+    }
+
+    /// The time of copies that a thread issues now, for [`Races::finish_copies`].
+    pub fn copy_time(&self, warp: u32, lane: usize) -> u32 {
+        self.clocks.now(Agent { warp, lane: lane as u32, copies: true })
+    }
+
+    /// Begins a new group of asynchronous copies.
+    pub fn commit_copies(&mut self, warp: u32) {
+        self.clocks.commit_copies(warp);
+    }
+
+    /// A thread has waited for its copies up to that time.
+    pub fn finish_copies(&mut self, warp: u32, lane: usize, time: u32) {
+        self.clocks.finish_copies(Agent { warp, lane: lane as u32, copies: true }, time);
+    }
+
+    /// Lanes execute a fence.
+    pub fn fence(&mut self, warp: u32, lanes: u32) {
+        for lane in crate::exec::lanes(lanes) {
+            self.clocks.fence(Agent { warp, lane: lane as u32, copies: false });
+        }
+    }
+
+    /// Adds an access to shared or global memory; the first one it races with.
+    pub fn access(&mut self, access: &Access<'_>) -> Option<Conflict> {
+        let Access { agent, semantics, pc, space, address, data, writes } = *access;
+        let mut conflict = None;
+        let mut record = Record {
+            group: self.clocks.group(agent) as u16,
+            bytes: 0,
+            writes,
+            strength: semantics.strength,
+            lanes: 1 << agent.lane,
+            time: self.clocks.now(agent),
+            pc,
+            value: 0,
+        };
+        let end = address + data.len() as u64;
+        let mut start = address;
+        while start < end {
+            let cell = start / CELL_BYTES;
+            let (first, next) = ((start % CELL_BYTES) as usize, end.min((cell + 1) * CELL_BYTES));
+            let count = (next - start) as usize;
+            record.bytes = ((1 << count) - 1) << first;
+            if writes {
+                let mut value = [0; CELL_BYTES as usize];
+                let offset = (start - address) as usize;
+                value[first..first + count].copy_from_slice(&data[offset..offset + count]);
+                record.value = u32::from_le_bytes(value);
+            }
+            let found = match space {
+                Space::Shared => self.shared.get_mut(cell as usize),
+                _ => page(&mut self.global, cell / PAGE_CELLS).get_mut((cell % PAGE_CELLS) as usize),
+            };
+            let raced = found.and_then(|found| found.access(&self.clocks, agent, record));
+            if let (None, Some((old, lane))) = (conflict, raced) {
+                let agent = self.clocks.agent(old.group as usize, lane);
+                conflict = Some(Conflict { agent, pc: old.pc, writes: old.writes });
+            }
+            start = next;
+        }
+        conflict
+    }
+
+    /// A strong read has seen the memory as the last strong write left it.
+    pub fn observe(&mut self, agent: Agent, semantics: Semantics, space: Space, address: u64) {
+        if let Some(clock) = self.announced.get(&(space, address)) {
+            self.clocks.see(agent, clock, semantics.acquires);
+        }
+    }
+
+    /// A strong write announces what its thread did before. An atomic operation passes on what the write before it
+    /// announced, a store does not.
+    pub fn announce(&mut self, agent: Agent, semantics: Semantics, space: Space, address: u64, is_atomic: bool) {
+        let key = (space, address);
+        let before = self.announced.remove(&key).filter(|_| is_atomic);
+        let clock = match (before, self.clocks.announced(agent, semantics.releases)) {
+            (Some(mut before), Some(mine)) => {
+                Arc::make_mut(&mut before).join(&mine);
+                Some(before)
+            }
+            (before, mine) => before.or(mine),
+        };
+        if let Some(clock) = clock {
+            self.announced.insert(key, clock);
+        }
+    }
+}
+
+fn page(pages: &mut HashMap<u64, Vec<Cell>>, number: u64) -> &mut [Cell] {
+    pages.entry(number).or_insert_with(|| vec![Cell::default(); PAGE_CELLS as usize])
+}

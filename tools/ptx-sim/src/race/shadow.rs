@@ -1,0 +1,90 @@
+//! What is remembered of the accesses to a piece of memory.
+
+use smallvec::SmallVec;
+
+use super::clock::Clocks;
+use super::{Agent, Strength};
+
+/// Bytes of memory that one [`Cell`] stands for.
+pub(crate) const CELL_BYTES: u64 = 4;
+
+/// Accesses that lanes of one warp made by one instruction at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// The group of agents, as [`Clocks::group`] numbers them.
+    pub group: u16,
+    /// The bytes of the cell, one bit each.
+    pub bytes: u8,
+    pub writes: bool,
+    pub strength: Strength,
+    pub lanes: u32,
+    pub time: u32,
+    /// Index of the instruction.
+    pub pc: u32,
+    /// What was written, in place.
+    pub value: u32,
+}
+
+impl Record {
+    /// Whether the two accesses are a race unless one happened before the other.
+    fn conflicts(&self, new: &Record, is_copy: bool) -> bool {
+        let both_strong = self.strength == Strength::Strong && new.strength == Strength::Strong;
+        let bytes = self.bytes & new.bytes;
+        bytes != 0 && (self.writes || new.writes) && !both_strong && (is_copy || !self.writes_the_same(new, bytes))
+    }
+
+    /// Whether both store the same value: whichever is last, the memory holds the same.
+    fn writes_the_same(&self, new: &Record, bytes: u8) -> bool {
+        let mask = (0..4).filter(|byte| bytes >> byte & 1 != 0).fold(0_u32, |mask, byte| mask | 0xff << (8 * byte));
+        self.writes && new.writes && self.strength == new.strength && (self.value ^ new.value) & mask == 0
+    }
+
+    /// Whether whatever comes later and races with this record also races with `new`, which comes after it.
+    fn is_covered_by(&self, new: &Record) -> bool {
+        let weaker = new.strength == Strength::Weak || self.strength == Strength::Strong;
+        weaker && (new.writes || !self.writes)
+    }
+}
+
+/// The accesses to four bytes that a later access may race with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cell {
+    records: SmallVec<[Record; 2]>,
+}
+
+impl Cell {
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.records.clear();
+    }
+
+    /// Adds an access by `agent`; the record it races with, and the first lane of that.
+    pub fn access(&mut self, clocks: &Clocks, agent: Agent, new: Record) -> Option<(Record, u32)> {
+        let mut conflict = None;
+        let is_last_word = new.writes && new.strength == Strength::Weak;
+        self.records.retain(|old| {
+            let overlap = old.bytes & new.bytes;
+            if overlap == 0 {
+                return true;
+            }
+            let concurrent = clocks.concurrent(agent, old.group as usize, old.lanes, old.time);
+            let is_copy = agent.copies || clocks.agent(old.group as usize, 0).copies;
+            if concurrent != 0 && conflict.is_none() && old.conflicts(&new, is_copy) {
+                conflict = Some((*old, concurrent.trailing_zeros()));
+            }
+            let covered = old.is_covered_by(&new);
+            if is_last_word || covered && concurrent == 0 {
+                old.bytes &= !overlap;
+            } else if covered && overlap == old.bytes {
+                old.lanes &= if old.group == new.group { !new.lanes } else { u32::MAX };
+            }
+            old.bytes != 0 && old.lanes != 0
+        });
+        let same = |old: &&mut Record| Record { lanes: new.lanes, ..**old } == new;
+        match self.records.iter_mut().find(same) {
+            Some(old) => old.lanes |= new.lanes,
+            None => self.records.push(new),
+        }
+        conflict
+    }
+}

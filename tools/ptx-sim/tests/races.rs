@@ -1,0 +1,207 @@
+//! Data races, each beside the same kernel with the order it lacks.
+
+mod common;
+
+use common::{Kernel, bytes};
+use ptx_sim::{Finding, FindingClass, Options};
+
+/// `%r1` = the thread's word of `tile`, `%r2` = that of the thread in the next warp, `%r3` = that of the next lane.
+const SETUP: &str = ".shared .align 16 .b8 tile[4096]; mov.u32 %r0, tile; shl.b32 %r1, %lane, 2; add.u32 %r1, %r1, %r0;\n\
+    xor.b32 %r2, %lane, 32; shl.b32 %r2, %r2, 2; add.u32 %r2, %r2, %r0;\n\
+    xor.b32 %r3, %lane, 1; shl.b32 %r3, %r3, 2; add.u32 %r3, %r3, %r0;\n";
+
+/// Two warps.
+fn kernel(body: &str) -> Kernel {
+    Kernel::new(&format!("{SETUP}{body}")).with_threads(64).with_input(bytes(&[7; 256]))
+}
+
+/// The races of `body`, at least one.
+fn races(body: &str) -> Vec<Finding> {
+    let findings = kernel(body).run().report.findings;
+    let races: Vec<Finding> = findings.iter().filter(|finding| finding.class == FindingClass::Race).cloned().collect();
+    assert!(!races.is_empty(), "no race in\n{body}\nbut {findings:#?}");
+    races
+}
+
+/// The first race of `body`, which goes away where `from` is replaced by `to`.
+fn race_unless(body: &str, from: &str, to: &str) -> Finding {
+    assert!(body.contains(from), "{body} lacks {from}");
+    kernel(&body.replace(from, to)).run_clean();
+    races(body).remove(0)
+}
+
+#[test]
+fn a_missing_barrier_between_write_and_read_of_two_warps() {
+    let body = "st.shared.u32 [%r1], %lane;\nbar.warp.sync -1;\nld.shared.u32 %r5, [%r2];";
+    let finding = race_unless(body, "bar.warp.sync -1", "bar.sync 0");
+    // Warp 0 is executed first: it has read when warp 1 writes.
+    assert_eq!((finding.warp, finding.ptx_line), (1, 19), "{finding}");
+    let other = finding.other.as_ref().expect("a race has two sides");
+    assert_eq!((other.writes, other.warp, other.lane, other.ptx_line), (false, 0, 0, 21), "{finding}");
+    assert!(finding.message.contains("4-byte write to shared memory, offset 128 of `tile`"), "{finding}");
+    assert!(finding.message.contains("read in line 21 by warp 0, lane 0"), "{finding}");
+    assert!(finding.message.contains("both warps have to pass a barrier"), "{finding}");
+    assert!(finding.to_string().contains("races with line 21: ld.shared.u32"), "{finding}");
+}
+
+#[test]
+fn a_race_is_found_in_either_order_of_the_warps() {
+    let orders = ["lt", "ge"].map(|writers| {
+        let body = format!(
+            "st.shared.u32 [%r1], 0; bar.sync 0; setp.{writers}.u32 %p0, %lane, 32;\n\
+             @%p0 st.shared.u32 [%r1], 5; /* here */ @!%p0 ld.shared.u32 %r5, [%r2];"
+        );
+        race_unless(&body, "/* here */", "bar.sync 0;").other.map(|other| other.writes)
+    });
+    assert!(orders.contains(&Some(true)) && orders.contains(&Some(false)), "{orders:?}");
+}
+
+#[test]
+fn a_missing_barrier_within_a_warp() {
+    let body = "st.shared.u32 [%r1], %lane; /* here */ ld.shared.u32 %r5, [%r3];";
+    let finding = race_unless(body, "/* here */", "bar.warp.sync -1;");
+    assert!(finding.message.contains("bar.warp.sync"), "{finding}");
+    // Exchanging registers does not order memory.
+    race_unless(body, "/* here */", "shfl.sync.idx.b32 %r6, %lane, 0, 31, -1; bar.warp.sync -1;");
+    races(&body.replace("/* here */", "shfl.sync.idx.b32 %r6, %lane, 0, 31, -1;"));
+}
+
+#[test]
+fn a_warp_barrier_orders_only_the_lanes_of_its_mask() {
+    let body = "setp.lt.u32 %p0, %lane, 16; st.shared.u32 [%r1], %lane; and.b32 %r9, %lane, 16; setp.eq.u32 %p1, %r9, 0;\n\
+        @%p1 bar.warp.sync 0xffff; @!%p1 bar.warp.sync 0xffff0000;\n\
+        xor.b32 %r3, %lane, 1; shl.b32 %r3, %r3, 2; add.u32 %r3, %r3, %r0; ld.shared.u32 %r5, [%r3];";
+    race_unless(&body.replace("%lane, 1;", "%lane, 16;"), "%lane, 16; shl", "%lane, 8; shl");
+}
+
+#[test]
+fn one_instruction_that_stores_different_values_to_one_address() {
+    let finding = race_unless("st.shared.u32 [tile], %lane;", "%lane", "5");
+    assert!(finding.message.contains("races with the write"), "{finding}");
+    // The bytes count, not the words.
+    race_unless("add.u32 %r4, %r0, %lane; st.shared.u16 [tile], %lane;", "st.shared.u16 [tile]", "st.shared.u8 [%r4]");
+}
+
+#[test]
+fn a_stage_reused_before_its_readers_are_done() {
+    let copy = "mul.wide.u32 %rd0, %lane, 4; add.u64 %rd0, %rd0, %input;\n\
+        cp.async.ca.shared.global [%r1], [%rd0], 4; cp.async.wait_all; bar.sync 0;";
+    let body = format!("{copy} ld.shared.u32 %r5, [%r2]; /* here */ {copy} ld.shared.u32 %r5, [%r2];");
+    race_unless(&body, "/* here */", "bar.sync 0;");
+    let overwriting = races(&body).into_iter().find(|finding| finding.message.contains("write to"));
+    let overwriting = overwriting.expect("the copy writes what was read");
+    assert!(overwriting.instruction.contains("cp.async"), "{overwriting}");
+    assert!(overwriting.message.contains("between the access and the issue of the copy"), "{overwriting}");
+}
+
+#[test]
+fn a_copy_that_only_its_own_thread_has_waited_for() {
+    let body = "mul.wide.u32 %rd0, %lane, 4; add.u64 %rd0, %rd0, %input;\n\
+        cp.async.ca.shared.global [%r1], [%rd0], 4; cp.async.wait_all;\n/* here */ ld.shared.u32 %r5, [%r3];";
+    let finding = race_unless(body, "/* here */", "bar.sync 0;");
+    assert!(finding.other.as_ref().is_some_and(|other| other.by_copy), "{finding}");
+    assert!(finding.message.contains("has to wait for it, and then both"), "{finding}");
+    // Before the wait, a barrier orders nothing.
+    race_unless(
+        &body.replace("cp.async.wait_all;", "bar.sync 0; cp.async.wait_all;"),
+        "/* here */",
+        "bar.warp.sync -1;",
+    );
+}
+
+#[test]
+fn a_source_overwritten_while_it_is_being_copied() {
+    let body = "mul.wide.u32 %rd0, %lane, 4; add.u64 %rd0, %rd0, %input;\n\
+        cp.async.ca.shared.global [%r1], [%rd0], 4; /* here */ st.global.u32 [%rd0], 3; cp.async.wait_all;";
+    let finding = race_unless(body, "/* here */", "cp.async.wait_all;");
+    assert!(finding.message.contains("wait for its copy in between"), "{finding}");
+}
+
+#[test]
+fn named_barriers_order_those_that_take_part() {
+    let body = "setp.lt.u32 %p0, %lane, 32; st.shared.u32 [%r1], %lane;\n\
+        @%p0 bra first; bar.sync 1, 64; bra out;\nfirst: bar.sync 1, 64;\nout: ld.shared.u32 %r5, [%r2];";
+    race_unless(&body.replace("bar.sync 1, 64", "bar.sync 1, 32"), "bar.sync 1, 32", "bar.sync 1, 64");
+}
+
+#[test]
+fn arriving_releases_and_only_waiting_acquires() {
+    let body = "setp.lt.u32 %p0, %lane, 32; @%p0 bra produce;\n\
+        bar.sync 1, 64; ld.shared.u32 %r5, [%r2]; bra out;\n\
+        produce: st.shared.u32 [%r1], 1; bar.arrive 1, 64;\nout:";
+    kernel(body).run_clean();
+    let late = body.replace("st.shared.u32 [%r1], 1; bar.arrive 1, 64;", "bar.arrive 1, 64; st.shared.u32 [%r1], 1;");
+    races(&late);
+    let swapped = "setp.lt.u32 %p0, %lane, 32; @%p0 bra produce;\n\
+        st.shared.u32 [%r1], 1; bar.sync 1, 64; bra out;\n\
+        produce: bar.arrive 1, 64; ld.shared.u32 %r5, [%r2];\nout:";
+    races(swapped);
+}
+
+#[test]
+fn barriers_with_reductions_order_too() {
+    let body = "st.shared.u32 [%r1], %lane; setp.lt.u32 %p0, %lane, 7;\n\
+        bar.red.popc.u32 %r6, 0, %p0; ld.shared.u32 %r5, [%r2];";
+    race_unless(
+        body.replace("bar.red.popc.u32 %r6, 0, %p0;", "/* here */").as_str(),
+        "/* here */",
+        "bar.red.popc.u32 %r6, 0, %p0;",
+    );
+}
+
+#[test]
+fn atomic_operations_do_not_race_with_each_other() {
+    let zero = "setp.eq.u32 %p0, %lane, 0; @%p0 st.shared.u32 [tile], 0; bar.sync 0;";
+    kernel(&format!("{zero} red.shared.add.u32 [tile], 1; bar.sync 0; ld.shared.u32 %r5, [tile];")).run_clean();
+    race_unless(
+        &format!("{zero} red.shared.add.u32 [tile], 1; ld.shared.u32 %r5, [tile];"),
+        "; ld.shared",
+        "; ld.volatile.shared",
+    );
+    races("st.shared.u32 [tile], 0; red.shared.add.u32 [tile], 1;");
+}
+
+/// Warp 0 writes data and then sets a flag; warp 1 waits for the flag and then reads the data.
+fn message_passing(announce: &str, observe: &str) -> String {
+    format!(
+        "setp.eq.u32 %p0, %lane, 0; @%p0 st.shared.u32 [tile], 0; bar.sync 0;\n\
+         setp.eq.u32 %p0, %lane, 32; setp.eq.u32 %p1, %lane, 0; @%p1 bra write; @!%p0 bra out;\n\
+         spin: {observe} setp.eq.u32 %p2, %r5, 0; @%p2 bra spin; /* acquire */ ld.shared.u32 %r6, [tile+64]; bra out;\n\
+         write: st.shared.u32 [tile+64], 9; {announce}\nout:"
+    )
+}
+
+#[test]
+fn a_flag_with_fences_passes_messages() {
+    let fenced =
+        message_passing("membar.cta; st.volatile.shared.u32 [tile], 1;", "ld.volatile.shared.u32 %r5, [tile];");
+    let fenced = fenced.replace("/* acquire */", "fence.acq_rel.cta;");
+    race_unless(&fenced.replace("membar.cta;", "/* here */"), "/* here */", "membar.cta;");
+    race_unless(&fenced.replace("fence.acq_rel.cta;", "/* here */"), "/* here */", "fence.acq_rel.cta;");
+    race_unless(&fenced.replace("st.volatile", "st.weak"), "st.weak", "st.volatile");
+}
+
+#[test]
+fn release_and_acquire_pass_messages() {
+    let ordered = message_passing("st.release.cta.shared.u32 [tile], 1;", "ld.acquire.cta.shared.u32 %r5, [tile];");
+    race_unless(&ordered.replace("st.release", "st.relaxed"), "st.relaxed", "st.release");
+    race_unless(&ordered.replace("ld.acquire", "ld.relaxed"), "ld.relaxed", "ld.acquire");
+    let atomic =
+        message_passing("red.release.cta.shared.add.u32 [tile], 1;", "atom.acquire.cta.shared.or.b32 %r5, [tile], 0;");
+    race_unless(&atomic.replace("red.release", "red.relaxed"), "red.relaxed", "red.release");
+}
+
+#[test]
+fn threads_of_a_block_race_in_global_memory_too() {
+    let body = "mul.wide.u32 %rd0, %lane, 4; add.u64 %rd0, %rd0, %input; xor.b32 %r4, %lane, 32;\n\
+        mul.wide.u32 %rd1, %r4, 4; add.u64 %rd1, %rd1, %input;\n\
+        st.global.u32 [%rd0], %lane; /* here */ ld.global.u32 %r5, [%rd1];";
+    let finding = race_unless(body, "/* here */", "bar.sync 0;");
+    assert!(finding.message.contains("of buffer `input`"), "{finding}");
+}
+
+#[test]
+fn races_are_not_looked_for_when_told_so() {
+    let options = Options { races: false, ..Options::default() };
+    kernel("st.shared.u32 [tile], %lane;").with_options(options).run_clean();
+}
