@@ -46,6 +46,10 @@ pub enum Class {
     Collective,
     /// A kernel that traps or does not end.
     Termination,
+    /// Accesses to shared memory that nothing orders.
+    RaceShared,
+    /// Accesses to global memory that nothing orders.
+    RaceGlobal,
 }
 
 /// One planted bug and how its kernels are launched.
@@ -170,6 +174,7 @@ planted! {
     async_copy AsyncCopy {
         read_before_the_wait: 1 x 32 threads, 512 shared, 512 in, 512 out;
         barrier_instead_of_a_wait: 1 x 32 threads, 512 shared, 512 in, 512 out;
+        barrier_before_the_wait: 1 x 64 threads, 512 shared, 512 in, 512 out;
         one_group_too_few: 1 x 32 threads, 1024 shared, 1024 in, 1024 out;
         wait_before_the_commit: 1 x 32 threads, 512 shared, 512 in, 512 out;
         last_tile_of_a_pipeline: 1 x 32 threads, 1024 shared, 2048 in, 2048 out;
@@ -213,5 +218,22 @@ planted! {
     termination Termination {
         failed_assertion: 1 x 32 threads, 0 shared, 128 in, 0 out;
         endless_loop: 1 x 32 threads, 0 shared, 0 in, 512 out;
+    }
+    race_shared RaceShared {
+        missing_barrier_between_warps: 1 x 64 threads, 128 shared, 0 in, 128 out;
+        missing_barrier_within_a_warp: 1 x 32 threads, 128 shared, 0 in, 128 out;
+        barrier_of_the_warp_instead_of_the_block: 1 x 64 threads, 256 shared, 0 in, 256 out;
+        a_barrier_for_each_warp: 1 x 64 threads, 128 shared, 0 in, 128 out;
+        write_after_the_arrival: 1 x 64 threads, 128 shared, 0 in, 128 out;
+        tile_reused_before_its_readers_are_done: 1 x 64 threads, 128 shared, 0 in, 256 out;
+        stage_refilled_before_its_readers_are_done: 1 x 64 threads, 128 shared, 256 in, 256 out;
+        copy_of_another_thread_without_a_barrier: 1 x 64 threads, 128 shared, 128 in, 128 out;
+        two_warps_write_one_tile: 1 x 64 threads, 256 shared, 0 in, 0 out;
+        rows_that_overlap: 1 x 64 threads, 256 shared, 0 in, 0 out;
+        sums_of_two_warps: 1 x 64 threads, 128 shared, 0 in, 128 out;
+    }
+    race_global RaceGlobal {
+        workspace_without_a_barrier: 1 x 64 threads, 0 shared, 256 in, 256 out;
+        all_lanes_write_one_word: 1 x 32 threads, 0 shared, 0 in, 4 out;
     }
 }

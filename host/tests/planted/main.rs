@@ -99,6 +99,7 @@ fn finding_classes(class: Class) -> &'static [FindingClass] {
         Class::InvalidOperand => &[FindingClass::InvalidOperand],
         Class::Collective => &[FindingClass::CollectiveLanesMissing],
         Class::Termination => &[FindingClass::Trap, FindingClass::InstructionLimit],
+        Class::RaceShared | Class::RaceGlobal => &[FindingClass::Race],
     }
 }
 

@@ -14,6 +14,8 @@ pub mod invalid_operand;
 pub mod misaligned;
 pub mod out_of_bounds;
 mod ptx;
+pub mod race_global;
+pub mod race_shared;
 pub mod termination;
 pub mod uninitialised;
 

@@ -1,6 +1,6 @@
 //! `cp.async` without the right wait.
 
-use super::{element, lane, ptx};
+use super::{element, lane, ptx, warp};
 use crate::device::codegen::shared::dynamic_shared_mem;
 use crate::device::ptx::{cp_async, ldmatrix, memory, sync};
 use crate::planted::Arguments;
@@ -50,6 +50,24 @@ pub unsafe fn barrier_instead_of_a_wait<const PLANTED: bool>(arguments: Argument
     sync::block();
     write_stage(arguments, 0, 0);
     ptx::wait_group::<0>();
+}
+
+/// One warp copies, the other reads. The barrier comes before the wait: behind it the copies may still be in flight.
+#[inline(always)]
+pub unsafe fn barrier_before_the_wait<const PLANTED: bool>(arguments: Arguments) {
+    if warp() == 0 {
+        copy_to_stage(arguments, 0, 0);
+    }
+    if PLANTED {
+        sync::block();
+    }
+    ptx::wait_group::<0>();
+    if !PLANTED {
+        sync::block();
+    }
+    if warp() == 1 {
+        write_stage(arguments, 0, 0);
+    }
 }
 
 /// Two groups in flight and a wait that leaves one of them.
