@@ -24,6 +24,9 @@ pub enum FindingClass {
     /// Bytes written by `cp.async` that were read or overwritten before the copy was waited for, or copies never waited
     /// for.
     AsyncCopyNotWaited,
+    /// Bytes of shared memory that ordinary instructions wrote and an asynchronous copy or `wgmma` reads, without a
+    /// `fence.proxy.async` in between.
+    MissingProxyFence,
     /// An `mbarrier` that was not initialised, is used after its end, accessed like ordinary memory, or whose counts of
     /// arrivals or bytes become impossible.
     MbarrierMisuse,
@@ -49,6 +52,7 @@ impl fmt::Display for FindingClass {
             FindingClass::BarrierDivergence => "barrier divergence",
             FindingClass::CollectiveLanesMissing => "collective instruction with lanes missing",
             FindingClass::AsyncCopyNotWaited => "asynchronous copy not waited for",
+            FindingClass::MissingProxyFence => "missing proxy fence",
             FindingClass::MbarrierMisuse => "mbarrier misuse",
             FindingClass::Race => "data race",
             FindingClass::Deadlock => "deadlock",

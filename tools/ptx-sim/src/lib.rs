@@ -62,8 +62,9 @@
 //! - accesses out of bounds: red zones surround every buffer, freed buffers stay forbidden, no buffer lies below 4 GiB;
 //! - reads of registers, and of bytes of shared, local and global memory, that nothing wrote (copying an unwritten
 //!   register is no read);
-//! - bytes read or written while a `cp.async` to them has not been waited for by the thread that issued it, and copies
-//!   never waited for;
+//! - bytes read or written while a `cp.async` to them has not been waited for by the thread that issued it, or a
+//!   `cp.async.bulk` by somebody at its mbarrier; bytes changed that a bulk copy still reads; copies never waited for;
+//! - ordinary writes to shared memory that the async proxy reads without a `fence.proxy.async`;
 //! - data races in shared memory, and in global memory between threads of a block (see below);
 //! - barriers that some lanes or warps do not reach, or reach with contradicting thread counts; deadlocks;
 //! - warp-collective instructions with lanes missing, those of warpgroups (`setmaxnreg`) with warps missing, shuffles
@@ -83,8 +84,10 @@
 //! - Memory ordering: one schedule is executed, in which warps take turns and see each other's writes at once. Values that
 //!   only a weaker order could give are never seen; the race that allows them is.
 //! - Accesses within the right buffer but to the wrong element.
-//! - Threads that read what an asynchronous copy wrote without having waited for its mbarrier, once another thread of the
-//!   block has waited.
+//! - Missing proxy fences other than those between ordinary writes to shared memory and reads of it by the async proxy;
+//!   of those, the ones where another warp wrote and anything synchronised the block between that write and a fence. A
+//!   block that synchronises by polling ordinary memory only needs its fence before that.
+//! - Wrong padding of boxes whose rows are shorter than those of their swizzle: such tensor maps are refused.
 //! - Writes to constant memory through generic addresses.
 //! - What the program never executes with these arguments.
 //!
@@ -108,8 +111,8 @@
 //! for, and not as a race too.
 //!
 //! What cannot be executed is refused by name and line before anything runs ([`LaunchError`]), never guessed, and never
-//! reported as an error of the kernel: calls, textures, clusters of several blocks, `cp.async.bulk`, `wgmma`
-//! among others.
+//! reported as an error of the kernel: calls, textures, clusters of several blocks, `cp.reduce.async.bulk`,
+//! `wgmma` among others.
 //!
 //! # Where things are
 //!
@@ -136,6 +139,6 @@ mod race;
 pub use counters::Counters;
 pub use finding::{Finding, FindingClass, LaneAddress, OtherAccess, SourceLocation};
 pub use launch::{Launch, LaunchError, Options, Report};
-pub use memory::{GlobalMemory, MemoryError};
+pub use memory::{GlobalMemory, MemoryError, Swizzle, TensorElement, TensorMap};
 pub use module::{Module, run};
 pub use parse::ParseError;

@@ -182,7 +182,7 @@ fn impossible_counts() {
     );
     let twice = format!("{}@%leader mbarrier.expect_tx.relaxed.cta.shared.b64 [%r1], 1048575;", gate(1));
     misuse(&format!("{twice} @%leader mbarrier.expect_tx.relaxed.cta.shared.b64 [%r1], 1;"), "1048576 bytes");
-    misuse(&format!("{}mbarrier.try_wait.parity.shared.b64 %p1, [%r1], 2;", gate(1)), "parity of 2");
+    misuse(&format!("{}mov.u32 %r0, 2; mbarrier.try_wait.parity.shared.b64 %p1, [%r1], %r0;", gate(1)), "parity of 2");
 }
 
 #[test]

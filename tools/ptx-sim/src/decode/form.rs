@@ -241,21 +241,36 @@ impl<'a> Form<'a> {
 
     /// Takes `[base + offset]`. A base of 32 bits is allowed in every space but the global one.
     pub fn address(&mut self, space: Option<Space>) -> Decode<Address> {
-        let Operand::Address { base, offset, coordinates } = self.operand()? else {
-            return invalid(format!("`{}` takes an address in brackets here", self.name()));
-        };
+        let (address, coordinates) = self.address_and_coordinates(space)?;
         if !coordinates.is_empty() {
             return unsupported(format!("tensor coordinates in `{}`", self.name()));
         }
+        Ok(address)
+    }
+
+    /// Takes `[map, {coordinates}]`: the generic address of a tensor map, and coordinates in the tensor.
+    pub fn tensor_address(&mut self) -> Decode<(Address, Vec<Slot>)> {
+        let (address, coordinates) = self.address_and_coordinates(None)?;
+        let [Operand::Vector(items)] = coordinates else {
+            return invalid(format!("`{}` takes a tensor map and a vector of coordinates here", self.name()));
+        };
+        let coordinates = items.iter().map(|item| self.source_of(item, Type::B32, false)).collect::<Decode<_>>()?;
+        Ok((address, coordinates))
+    }
+
+    fn address_and_coordinates(&mut self, space: Option<Space>) -> Decode<(Address, &'a [Operand])> {
+        let Operand::Address { base, offset, coordinates } = self.operand()? else {
+            return invalid(format!("`{}` takes an address in brackets here", self.name()));
+        };
         let Base::Name(name) = base else {
-            return Ok(Address { base: self.constant(0), offset: *offset });
+            return Ok((Address { base: self.constant(0), offset: *offset }, coordinates));
         };
         if let Some(register) = self.decoder.register(name) {
             let is_narrow = register.kind.bits == 32 && !matches!(space, None | Some(Space::Global | Space::Constant));
             if register.kind.bits != 64 && !is_narrow || register.kind.is_float() {
                 return invalid(format!("`{name}` ({}) cannot hold an address here", register.kind));
             }
-            return Ok(Address { base: register.slot, offset: *offset });
+            return Ok((Address { base: register.slot, offset: *offset }, coordinates));
         }
         let Some(place) = self.decoder.layout.places.get(name).copied() else {
             return invalid(format!("`{name}` is not declared"));
@@ -267,7 +282,7 @@ impl<'a> Form<'a> {
             None => crate::memory::generic_address(place.space, place.address),
             Some(_) => place.address,
         };
-        Ok(Address { base: self.constant(address), offset: *offset })
+        Ok((Address { base: self.constant(address), offset: *offset }, coordinates))
     }
 
     /// Takes an integer literal.

@@ -124,3 +124,10 @@ pub(crate) struct Program {
     pub register_names: Vec<String>,
     pub layout: super::Layout,
 }
+
+impl Program {
+    /// Whether the async proxy reads shared memory.
+    pub fn reads_by_async_proxy(&self) -> bool {
+        self.instructions.iter().any(|instruction| instruction.operation.reads_by_async_proxy())
+    }
+}

@@ -126,6 +126,42 @@ impl Context<'_> {
         found.is_some()
     }
 
+    /// A fault when a write changes what a bulk copy, not yet waited for, reads.
+    fn check_bulk_reads(
+        &self,
+        faults: &mut Faults,
+        lane: usize,
+        address: u64,
+        bytes: usize,
+        what: impl Fn() -> String,
+    ) {
+        if let Some(read) = self.block.bulk_reads.overlapping(address, bytes) {
+            let (warp, copier) = read.thread;
+            let line = self.machine.program.instructions[read.pc as usize].line;
+            let cause = || {
+                format!(
+                    "{} changes what the bulk copy in line {line} reads, which warp {warp} lane {copier} has not waited for",
+                    what()
+                )
+            };
+            faults.add(FindingClass::AsyncCopyNotWaited, lane, address, cause);
+        }
+    }
+
+    /// A fault when the async proxy reads what an ordinary write, without a fence, wrote.
+    pub fn check_proxy(&mut self, faults: &mut Faults, lane: usize, address: u64, bytes: usize) {
+        if let Some(warp) = self.block.proxies.unfenced(address, bytes) {
+            let cause = || {
+                let variable = self.variable(Space::Shared, address);
+                format!(
+                    "shared memory that ordinary instructions of warp {warp} wrote is read by the async proxy without a \
+                     fence.proxy.async in between{variable}"
+                )
+            };
+            faults.add(FindingClass::MissingProxyFence, lane, address, cause);
+        }
+    }
+
     /// Reads `data.len()` bytes, which have to be naturally aligned. A faulty access reads zeros. Returns the space.
     pub fn load(
         &mut self,
@@ -291,7 +327,14 @@ impl Context<'_> {
         }
         let result = match space {
             Space::Global => self.machine.memory.store(address, data).map(|()| false),
-            Space::Shared => self.block.shared.store(address, data),
+            Space::Shared => {
+                self.check_bulk_reads(faults, lane, address, data.len(), what);
+                let result = self.block.shared.store(address, data);
+                if result.is_ok() {
+                    self.block.ordinary_write(self.warp.index, address, data.len());
+                }
+                result
+            }
             Space::Local => match self.warp.local.get_mut(lane) {
                 Some(local) => local.store(address, data),
                 None => Err(OutOfBounds("the entry has no local memory".to_owned())),
@@ -438,18 +481,25 @@ impl Context<'_> {
     }
 
     /// Begins an asynchronous copy of `bytes` bytes to shared memory; false when it cannot be done.
-    pub fn begin_copy(&mut self, faults: &mut Faults, lane: usize, address: u64, bytes: usize) -> bool {
-        let what = || format!("the destination of a {bytes}-byte cp.async");
-        if !self.check_alignment(faults, lane, Space::Shared, address, bytes as u64, what) {
+    pub fn begin_copy(
+        &mut self,
+        faults: &mut Faults,
+        lane: usize,
+        (address, alignment): (u64, u64),
+        bytes: usize,
+        what: impl Fn() -> String,
+    ) -> bool {
+        if !self.check_alignment(faults, lane, Space::Shared, address, alignment, &what) {
             return false;
         }
-        if self.is_opaque(faults, lane, Space::Shared, address, bytes, what) {
+        if self.is_opaque(faults, lane, Space::Shared, address, bytes, &what) {
             return false;
         }
+        self.check_bulk_reads(faults, lane, address, bytes, &what);
         match self.block.shared.begin_copy(address, bytes) {
             Ok(false) => {
                 // What is written is not known yet; no write of the same value is forgiven to a copy.
-                self.check_races(faults, lane, Space::Shared, address, &[0; 16][..bytes], Effect::Write);
+                self.check_races(faults, lane, Space::Shared, address, &vec![0; bytes], Effect::Write);
                 true
             }
             Ok(true) => {

@@ -1,11 +1,13 @@
 //! A block: its shared memory and barriers, and whose turn it is.
 
 use super::barriers::{BARRIERS, Barrier};
+use super::bulk::BulkReads;
 use super::context::{Context, Flow};
 use super::convergence::{check_collective, wanted_lanes};
 use super::grid::Machine;
 use super::lanes;
 use super::mbarriers::Mbarriers;
+use super::proxies::Proxies;
 use super::warp::{Group, PendingCopy, Progress, Warp};
 use super::warpgroups::Warpgroups;
 use crate::counters::Counters;
@@ -28,9 +30,26 @@ pub(crate) struct BlockState {
     pub mbarriers: Mbarriers,
     /// Absent when races are not looked for.
     pub races: Option<Races>,
+    pub bulk_reads: BulkReads,
+    pub proxies: Proxies,
     pub warpgroups: Warpgroups,
     pub findings: Findings,
     pub counters: Counters,
+}
+
+impl BlockState {
+    /// Notes an ordinary write of a warp to shared memory.
+    pub fn ordinary_write(&mut self, warp: u32, address: u64, bytes: usize) {
+        if self.proxies.is_watching() {
+            let epoch = self.epoch();
+            self.proxies.write(address, bytes, warp, epoch);
+        }
+    }
+
+    /// How often warps of the block synchronised.
+    pub fn epoch(&self) -> u64 {
+        self.mbarriers.completed + self.barriers.iter().map(|barrier| barrier.phase).sum::<u64>()
+    }
 }
 
 /// A block being executed. It is used again for the next one.
@@ -64,6 +83,8 @@ impl<'a> Block<'a> {
                 barriers: [Barrier::default(); BARRIERS],
                 mbarriers: Mbarriers::default(),
                 races: machine.races.then(|| Races::new(warps as usize, BARRIERS, machine.shared_bytes)),
+                bulk_reads: BulkReads::default(),
+                proxies: Proxies::new(if machine.program.reads_by_async_proxy() { machine.shared_bytes } else { 0 }),
                 warpgroups: Warpgroups::default(),
                 findings: Findings::default(),
                 counters: Counters::default(),
@@ -88,6 +109,7 @@ impl<'a> Block<'a> {
             }
             if self.warps.iter().all(|warp| warp.groups.is_empty()) {
                 self.report_unobserved_landings();
+                self.report_forgotten_bulk_reads();
                 self.report_split_warpgroups();
                 return self.finish();
             }
@@ -105,6 +127,8 @@ impl<'a> Block<'a> {
         if let Some(races) = &mut self.state.races {
             races.start();
         }
+        self.state.bulk_reads.clear();
+        self.state.proxies.clear();
         self.state.warpgroups.clear();
         self.state.counters.blocks = 1;
         for (index, warp) in self.warps.iter_mut().enumerate() {

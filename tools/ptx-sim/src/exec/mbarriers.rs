@@ -77,6 +77,8 @@ pub(crate) struct Mbarriers {
     /// Copies of `cp.async` that both their thread and an mbarrier wait for and that did not land yet.
     tracked: HashSet<u64>,
     next_tracked: u64,
+    /// Phases that completed, of all mbarriers there ever were.
+    pub completed: u64,
     /// What [`Block::let_waits_time_out`] saw last, and how often in a row.
     stalled: ([u64; 4], u32),
 }
@@ -150,18 +152,20 @@ impl Mbarriers {
         if drops {
             barrier.expected = barrier.expected.saturating_sub(count);
         }
-        barrier.complete_if_done();
+        self.completed += barrier.complete_if_done();
         Ok(state)
     }
 
     /// Waits for `bytes` more bytes in the current phase.
     pub fn expect_bytes(&mut self, address: u64, bytes: u64) -> Result<(), Misuse> {
-        self.get_mut(address)?.add_bytes(i64::try_from(bytes).unwrap_or(i64::MAX))
+        self.completed += self.get_mut(address)?.add_bytes(i64::try_from(bytes).unwrap_or(i64::MAX))?;
+        Ok(())
     }
 
     /// `bytes` bytes of the current phase were copied.
     pub fn complete_bytes(&mut self, address: u64, bytes: u64) -> Result<(), Misuse> {
-        self.get_mut(address)?.add_bytes(i64::try_from(bytes).unwrap_or(i64::MAX).saturating_neg())
+        self.completed += self.get_mut(address)?.add_bytes(-i64::try_from(bytes).unwrap_or(i64::MAX))?;
+        Ok(())
     }
 
     /// Adds what a copy writes to the current phase.
@@ -211,7 +215,8 @@ fn missing() -> Misuse {
 }
 
 impl Mbarrier {
-    fn add_bytes(&mut self, bytes: i64) -> Result<(), Misuse> {
+    /// Changes what the phase waits for; how many phases that completes.
+    fn add_bytes(&mut self, bytes: i64) -> Result<u64, Misuse> {
         let sum = self.bytes.saturating_add(bytes);
         if sum.unsigned_abs() > LARGEST_COUNT {
             return Err(format!(
@@ -220,15 +225,17 @@ impl Mbarrier {
             ));
         }
         self.bytes = sum;
-        self.complete_if_done();
-        Ok(())
+        Ok(self.complete_if_done())
     }
 
-    fn complete_if_done(&mut self) {
-        if self.pending == 0 && self.bytes == 0 {
+    /// How many phases completed: one or none.
+    fn complete_if_done(&mut self) -> u64 {
+        let is_done = self.pending == 0 && self.bytes == 0;
+        if is_done {
             self.phase += 1;
             self.pending = self.expected;
         }
+        u64::from(is_done)
     }
 
     /// What the current phase waits for, in words.

@@ -3,10 +3,12 @@
 mod access;
 mod barriers;
 mod block;
+mod bulk;
 mod context;
 mod convergence;
 mod grid;
 mod mbarriers;
+mod proxies;
 mod stall;
 mod traffic;
 mod warp;

@@ -127,7 +127,8 @@ fn issue(context: &mut Context<'_>, to: Address, from: Address, bytes: usize, li
             read.add(lane, Space::Global, source);
         }
         written.add(lane, Space::Shared, target);
-        if context.begin_copy(&mut faults, lane, target, bytes) {
+        let what = || format!("the destination of a {bytes}-byte cp.async");
+        if context.begin_copy(&mut faults, lane, (target, bytes as u64), bytes, what) {
             let time = context.block.races.as_ref().map_or(0, |races| races.copy_time(context.warp.index, lane));
             let copies = &mut context.warp.copies[lane];
             let group = copies.committed;
@@ -154,6 +155,7 @@ fn wait(context: &mut Context<'_>, end: impl Fn(u32) -> u32) {
         while let Some(copy) = copies.pending.front().filter(|copy| copy.group < end) {
             if context.block.mbarriers.lands(copy.tracked) {
                 context.block.shared.finish_copy(copy.address, &copy.data[..copy.bytes as usize]);
+                context.block.ordinary_write(context.warp.index, copy.address, copy.bytes as usize);
             }
             if let Some(races) = &mut context.block.races {
                 races.finish_copies(context.warp.index, lane, copy.time);

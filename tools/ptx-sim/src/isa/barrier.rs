@@ -33,6 +33,8 @@ pub(crate) enum Operation {
     Warp { mask: Slot },
     /// `membar`, `fence`.
     Fence,
+    /// `fence.proxy.async` for shared memory.
+    ProxyFence,
 }
 
 /// `bar.sync`, `bar.arrive`, `bar.red` and their `barrier` twins.
@@ -62,8 +64,8 @@ fn fence(form: &mut Form<'_>) -> Decode<Operation> {
         if !form.flag("async") {
             return form.refuse();
         }
-        form.take(Space::parse);
-        return Ok(Operation::Fence);
+        let is_global = form.take(Space::parse) == Some(Space::Global);
+        return Ok(if is_global { Operation::Fence } else { Operation::ProxyFence });
     }
     const MODIFIERS: &[&str] =
         &["sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "gl", "sys", "level", "mbarrier_init"];
@@ -113,7 +115,7 @@ impl Operation {
         match self {
             Operation::Block(barrier) if barrier.aligned => Collective::Barrier,
             Operation::Warp { mask } => Collective::Mask(*mask),
-            Operation::Block(_) | Operation::Fence => Collective::No,
+            Operation::Block(_) | Operation::Fence | Operation::ProxyFence => Collective::No,
         }
     }
 
@@ -131,6 +133,11 @@ impl Operation {
                 if let Some(races) = &mut context.block.races {
                     races.fence(context.warp.index, context.active);
                 }
+                Flow::Next
+            }
+            Operation::ProxyFence => {
+                let epoch = context.block.epoch();
+                context.block.proxies.fence(context.warp.index, epoch);
                 Flow::Next
             }
         }

@@ -41,7 +41,7 @@ pub(crate) enum Action {
 pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
     match form.opcode() {
         "mbarrier" => mbarrier(form).map(Some),
-        "cp" if form.has("mbarrier") => {
+        "cp" if form.has("mbarrier") && !form.has("bulk") => {
             for part in ["async", "mbarrier", "arrive", "b64"] {
                 form.flag(part);
             }
@@ -276,7 +276,8 @@ impl Context<'_> {
         self.check_alignment(faults, lane, space, address, MBARRIER_BYTES, what).then_some(address)
     }
 
-    fn misuse(&self, faults: &mut Faults, lane: usize, place: u64, misuse: &str) {
+    /// A fault about an mbarrier.
+    pub(super) fn misuse(&self, faults: &mut Faults, lane: usize, place: u64, misuse: &str) {
         let cause = || format!("the mbarrier{}: {misuse}", self.variable(Space::Shared, place));
         faults.add(FindingClass::MbarrierMisuse, lane, place, cause);
     }

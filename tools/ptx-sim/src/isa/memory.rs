@@ -125,7 +125,7 @@ fn store(form: &mut Form<'_>) -> Decode<Operation> {
 fn prefetch(form: &mut Form<'_>) -> Decode<Operation> {
     take_hints(form);
     let space = form.take(Space::parse);
-    if form.choice(&[("L1", ()), ("L2", ())]).is_none() {
+    if form.choice(&[("L1", ()), ("L2", ()), ("tensormap", ())]).is_none() {
         return form.refuse();
     }
     form.address(space)?;

@@ -4,6 +4,7 @@
 mod async_copy;
 mod atomic;
 mod barrier;
+mod bulk_copy;
 mod cluster;
 mod compare;
 mod control;
@@ -50,6 +51,8 @@ pub(crate) enum Operation {
     Cluster(cluster::Operation),
     /// `setmaxnreg`.
     SetMaximum(warpgroup::SetMaximum),
+    /// `cp.async.bulk`.
+    BulkCopy(bulk_copy::Operation),
     /// `mbarrier`.
     Mbarrier(mbarrier::Operation),
     /// Branches and ends.
@@ -132,6 +135,9 @@ pub(crate) fn decode(form: &mut Form<'_>) -> Decode<(Class, Operation)> {
     if let Some(operation) = atomic::decode(form)? {
         return Ok((Class::Memory, Operation::Atomic(operation)));
     }
+    if let Some(operation) = bulk_copy::decode(form)? {
+        return Ok((Class::AsyncCopy, Operation::BulkCopy(operation)));
+    }
     if let Some(operation) = mbarrier::decode(form)? {
         return Ok((Class::Barrier, Operation::Mbarrier(operation)));
     }
@@ -198,10 +204,16 @@ impl Operation {
             Operation::Barrier(operation) => return operation.execute(context),
             Operation::Cluster(operation) => return operation.execute(context),
             Operation::SetMaximum(operation) => operation.execute(context),
+            Operation::BulkCopy(operation) => operation.execute(context),
             Operation::Mbarrier(operation) => return operation.execute(context),
             Operation::Control(operation) => return operation.execute(context),
         }
         Flow::Next
+    }
+
+    /// Whether the async proxy reads shared memory for it.
+    pub fn reads_by_async_proxy(&self) -> bool {
+        matches!(self, Operation::BulkCopy(operation) if operation.reads_shared())
     }
 
     /// Completes an instruction whose lanes waited at a barrier.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
-use super::OutOfBounds;
+use super::{OutOfBounds, TensorMap};
 
 /// Addresses of buffers are multiples of this.
 const ALIGNMENT: u64 = 256;
@@ -29,6 +29,14 @@ pub enum MemoryError {
     Empty {
         /// The buffer.
         name: String,
+    },
+    /// A tensor map that the hardware could not use, or whose use is not supported.
+    #[error("tensor map `{name}`: {what}")]
+    TensorMap {
+        /// The tensor map.
+        name: String,
+        /// What is wrong with it.
+        what: String,
     },
     /// No live buffer starts at the address.
     #[error("no buffer starts at {address:#x}")]
@@ -102,6 +110,8 @@ pub struct GlobalMemory {
     buffers: Vec<Buffer>,
     /// Addresses of the global variables of modules that were run: module identity, name, address.
     variables: Vec<(u64, String, u64)>,
+    /// Tensor maps, by the number that their bytes hold.
+    pub(super) tensor_maps: Vec<TensorMap>,
 }
 
 impl std::fmt::Debug for GlobalMemory {

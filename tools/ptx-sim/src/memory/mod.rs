@@ -2,9 +2,12 @@
 
 mod bytes;
 mod global;
+mod tensor_map;
 
 pub(crate) use bytes::Bytes;
 pub use global::{GlobalMemory, MemoryError};
+pub use tensor_map::{Swizzle, TensorElement, TensorMap};
+pub(crate) use tensor_map::{TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES};
 
 use crate::parse::Space;
 

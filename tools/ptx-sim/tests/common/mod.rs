@@ -5,7 +5,7 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
-use ptx_sim::{Finding, FindingClass, GlobalMemory, Launch, LaunchError, Module, Options, Report, run};
+use ptx_sim::{Finding, FindingClass, GlobalMemory, Launch, LaunchError, Module, Options, Report, TensorMap, run};
 
 /// A kernel with the parameters `output` and `input`, two addresses, which it finds in `%output` and `%input`.
 /// `%lane` is the thread index in x.
@@ -18,6 +18,7 @@ pub struct Kernel {
     architecture: u32,
     input: Vec<u8>,
     output_bytes: u64,
+    tensor_map: Option<TensorMap>,
     options: Options,
 }
 
@@ -41,6 +42,7 @@ impl Kernel {
             architecture: 80,
             input: vec![0; 256],
             output_bytes: 256,
+            tensor_map: None,
             options: Options { threads: 2, instructions_per_warp: 100_000, ..Options::default() },
         }
     }
@@ -88,6 +90,12 @@ impl Kernel {
         self
     }
 
+    /// Adds a parameter that holds a tensor map of the input, whose generic address is in `%map`.
+    pub fn with_tensor_map(mut self, map: TensorMap) -> Kernel {
+        self.tensor_map = Some(map);
+        self
+    }
+
     /// How to run.
     pub fn with_options(mut self, options: Options) -> Kernel {
         self.options = options;
@@ -101,10 +109,16 @@ impl Kernel {
         let header = format!(".version 8.0\n.target {target}\n.address_size 64\n");
         let registers =
             ".reg .pred %p<16>;\n.reg .b16 %h<32>;\n.reg .b32 %r<64>;\n.reg .f32 %f<32>;\n.reg .b64 %rd<32>;";
+        let (parameter, map) = match self.tensor_map {
+            None => ("", ""),
+            Some(_) => {
+                (", .param .align 64 .b8 map[128]", ".reg .b64 %map;\nmov.b64 %map, map;\ncvta.param.u64 %map, %map;\n")
+            }
+        };
         format!(
-            "{header}{module_variables}.visible .entry test(.param .u64 output, .param .u64 input)\n{{\n{registers}\n\
+            "{header}{module_variables}.visible .entry test(.param .u64 output, .param .u64 input{parameter})\n{{\n{registers}\n\
              .reg .b64 %output, %input;\n.reg .b32 %lane;\nld.param.u64 %output, [output];\n\
-             ld.param.u64 %input, [input];\nmov.u32 %lane, %tid.x;\n{body}\nret;\n}}\n"
+             ld.param.u64 %input, [input];\nmov.u32 %lane, %tid.x;\n{map}{body}\nret;\n}}\n"
         )
     }
 
@@ -116,12 +130,21 @@ impl Kernel {
         let output = memory.allocate("output", self.output_bytes).expect("allocating the output");
         let input = memory.allocate("input", self.input.len() as u64).expect("allocating the input");
         memory.write(input, &self.input).expect("writing the input");
+        let (output_address, input_address) = (output.to_le_bytes(), input.to_le_bytes());
+        let mut params: Vec<&[u8]> = vec![&output_address, &input_address];
+        let mut map_bytes = [0; 128];
+        if let Some(map) = &self.tensor_map {
+            let map = TensorMap { address: input + map.address, ..map.clone() };
+            let address = memory.allocate_tensor_map("map", map).expect("a tensor map that can be used");
+            memory.read(address, &mut map_bytes).expect("reading the tensor map");
+            params.push(&map_bytes);
+        }
         let launch = Launch {
             entry: "test",
             grid: [self.blocks, 1, 1],
             block: [self.threads, 1, 1],
             dynamic_shared_bytes: self.dynamic_shared,
-            params: &[&output.to_le_bytes(), &input.to_le_bytes()],
+            params: &params,
             architecture: self.architecture,
         };
         let report = run(&module, &mut memory, &launch, &self.options)?;
@@ -140,7 +163,10 @@ impl Kernel {
         let outcome = self.run();
         let findings: Vec<String> = outcome.report.findings.iter().map(Finding::to_string).collect();
         assert!(findings.is_empty(), "{}\n{}", findings.join("\n"), self.text());
-        dump(self, &outcome.output);
+        // A tensor map of the simulator means nothing to a GPU.
+        if self.tensor_map.is_none() {
+            dump(self, &outcome.output);
+        }
         outcome.output
     }
 
@@ -151,6 +177,16 @@ impl Kernel {
             [finding] if finding.class == class => finding.clone(),
             _ => panic!("expected one finding of class {class:?}, got {findings:#?}\n{}", self.text()),
         }
+    }
+}
+
+impl Kernel {
+    /// Runs it; things of that class must be found, and no others.
+    pub fn run_faults_of(&self, class: FindingClass) -> Vec<Finding> {
+        let findings = self.run().report.findings;
+        let as_expected = !findings.is_empty() && findings.iter().all(|finding| finding.class == class);
+        assert!(as_expected, "expected findings of class {class:?}, got {findings:#?}\n{}", self.text());
+        findings
     }
 }
 

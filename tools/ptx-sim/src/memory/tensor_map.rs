@@ -1,0 +1,201 @@
+//! Tensor maps: what `cp.async.bulk.tensor` copies from or to (CUDA driver API, `cuTensorMapEncodeTiled`).
+
+use super::{GlobalMemory, MemoryError};
+
+/// Bytes of a tensor map in memory.
+pub(crate) const TENSOR_MAP_BYTES: usize = 128;
+/// Alignment of a tensor map in memory.
+pub(crate) const TENSOR_MAP_ALIGNMENT: u64 = 64;
+/// Bytes of the largest box: the shared memory of a block.
+const LARGEST_BOX: u64 = 227 << 10;
+/// What the bytes of a tensor map begin with; its number follows.
+const MARK: &[u8; 16] = b"ptx-sim tensor m";
+
+/// The type of a tensor's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum TensorElement {
+    U8,
+    U16,
+    U32,
+    S32,
+    U64,
+    S64,
+    F16,
+    Bf16,
+    F32,
+    F64,
+}
+
+impl TensorElement {
+    /// Bytes of an element.
+    pub fn bytes(self) -> u64 {
+        match self {
+            TensorElement::U8 => 1,
+            TensorElement::U16 | TensorElement::F16 | TensorElement::Bf16 => 2,
+            TensorElement::U32 | TensorElement::S32 | TensorElement::F32 => 4,
+            TensorElement::U64 | TensorElement::S64 | TensorElement::F64 => 8,
+        }
+    }
+}
+
+/// How the 16-byte chunks of a box are permuted in shared memory (PTX ISA, "Swizzling Modes").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Swizzle {
+    /// Not at all.
+    #[default]
+    None,
+    /// Within rows of 32 bytes; the pattern repeats after 256.
+    Bytes32,
+    /// Within rows of 64 bytes; the pattern repeats after 512.
+    Bytes64,
+    /// Within rows of 128 bytes; the pattern repeats after 1024.
+    Bytes128,
+}
+
+impl Swizzle {
+    /// Bytes of a row within which chunks are permuted; 0 for none.
+    pub fn row_bytes(self) -> u64 {
+        match self {
+            Swizzle::None => 0,
+            Swizzle::Bytes32 => 32,
+            Swizzle::Bytes64 => 64,
+            Swizzle::Bytes128 => 128,
+        }
+    }
+
+    /// Where a byte of a tile goes: bits 7 and up of its address are added, without carry, to those from bit 4.
+    pub(crate) fn apply(self, address: u64) -> u64 {
+        let chunks = self.row_bytes() / 16;
+        address ^ (address >> 3 & chunks.saturating_sub(1) << 4)
+    }
+}
+
+/// A tensor in global memory and the box of it that one copy moves, in tiled mode, without interleaving; what lies
+/// outside the tensor reads as zeros. Dimensions are in order of their strides, the contiguous one first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorMap {
+    /// Type of the elements.
+    pub element: TensorElement,
+    /// Address of the first element; a multiple of 16.
+    pub address: u64,
+    /// Elements in each of 1 to 5 dimensions.
+    pub sizes: Vec<u64>,
+    /// Bytes between neighbours in each dimension but the first; multiples of 16.
+    pub strides: Vec<u64>,
+    /// Elements a box spans in each dimension, 1 to 256; those of the first are a multiple of 16 bytes, and as many bytes
+    /// as a row of the swizzle.
+    pub box_sizes: Vec<u32>,
+    /// Of every how many elements one is copied, in each dimension, 1 to 8; the first has to be 1.
+    pub element_strides: Vec<u32>,
+    /// How the box lies in shared memory.
+    pub swizzle: Swizzle,
+}
+
+impl TensorMap {
+    /// Elements of a box in shared memory, in each dimension.
+    pub(crate) fn extent(&self) -> Vec<u64> {
+        let sizes = self.box_sizes.iter().zip(&self.element_strides);
+        sizes.map(|(size, stride)| u64::from(size.div_ceil(*stride))).collect()
+    }
+
+    /// Bytes of a row of a box.
+    pub(crate) fn row_bytes(&self) -> u64 {
+        self.extent()[0] * self.element.bytes()
+    }
+
+    /// Bytes of a box in shared memory.
+    pub(crate) fn box_bytes(&self) -> u64 {
+        self.extent().iter().product::<u64>() * self.element.bytes()
+    }
+
+    /// What is wrong with it.
+    fn check(&self) -> Result<(), String> {
+        let rank = self.sizes.len();
+        let counts = [self.strides.len() + 1, self.box_sizes.len(), self.element_strides.len()];
+        if !(1..=5).contains(&rank) || counts != [rank; 3] {
+            return Err(format!(
+                "{rank} sizes, {} strides, {} box sizes, {} element strides; 1 to 5 dimensions are possible, with one stride less",
+                counts[0] - 1,
+                counts[1],
+                counts[2]
+            ));
+        }
+        if !self.address.is_multiple_of(16) {
+            return Err(format!("the address {:#x} is not a multiple of 16", self.address));
+        }
+        if self.sizes.iter().any(|size| !(1..=1 << 32).contains(size)) {
+            return Err(format!("sizes {:?}; each must be 1 to 2^32", self.sizes));
+        }
+        if self.strides.iter().any(|stride| !stride.is_multiple_of(16) || *stride >= 1 << 40) {
+            return Err(format!("strides {:?}; each must be a multiple of 16 below 2^40", self.strides));
+        }
+        if self.box_sizes.iter().any(|size| !(1..=256).contains(size)) {
+            return Err(format!("box sizes {:?}; each must be 1 to 256", self.box_sizes));
+        }
+        if self.element_strides[0] != 1 || self.element_strides.iter().any(|stride| !(1..=8).contains(stride)) {
+            return Err(format!("element strides {:?}; each must be 1 to 8, the first 1", self.element_strides));
+        }
+        if self.box_bytes() > LARGEST_BOX {
+            return Err(format!("a box of {} bytes; at most {LARGEST_BOX} fit in shared memory", self.box_bytes()));
+        }
+        let (row, swizzled) = (self.row_bytes(), self.swizzle.row_bytes());
+        if !row.is_multiple_of(16) || swizzled != 0 && row != swizzled {
+            return Err(format!(
+                "rows of {row} bytes with {:?}; they must be a multiple of 16 bytes, and as long as the rows of the swizzle",
+                self.swizzle
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl GlobalMemory {
+    /// Allocates a tensor map and returns its address. Its 128 bytes are this simulator's own, and stand for the map
+    /// wherever they are copied, as to a parameter of a kernel.
+    ///
+    /// # Errors
+    /// When there is no memory, or the map is not one that `cuTensorMapEncodeTiled` would accept. Rows shorter than those
+    /// of the swizzle are refused too, since how they are padded is not known.
+    pub fn allocate_tensor_map(&mut self, name: &str, map: TensorMap) -> Result<u64, MemoryError> {
+        map.check().map_err(|what| MemoryError::TensorMap { name: name.to_owned(), what })?;
+        let address = self.allocate(name, TENSOR_MAP_BYTES as u64)?;
+        let mut bytes = [0; TENSOR_MAP_BYTES];
+        bytes[..MARK.len()].copy_from_slice(MARK);
+        bytes[MARK.len()..MARK.len() + 8].copy_from_slice(&(self.tensor_maps.len() as u64).to_le_bytes());
+        self.write(address, &bytes)?;
+        self.tensor_maps.push(map);
+        Ok(address)
+    }
+
+    /// The tensor map that some bytes stand for.
+    pub(crate) fn tensor_map(&self, bytes: &[u8; TENSOR_MAP_BYTES]) -> Option<&TensorMap> {
+        let (mark, rest) = bytes.split_first_chunk::<16>()?;
+        let (number, rest) = rest.split_first_chunk::<8>()?;
+        let is_map = mark == MARK && rest.iter().all(|byte| *byte == 0);
+        let index = usize::try_from(u64::from_le_bytes(*number)).ok()?;
+        self.tensor_maps.get(index).filter(|_| is_map)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn swizzles_permute_chunks_of_a_row() {
+        for (swizzle, repeats) in [(Swizzle::Bytes32, 256), (Swizzle::Bytes64, 512), (Swizzle::Bytes128, 1024)] {
+            let row = swizzle.row_bytes();
+            let mut targets: Vec<u64> = (0..2 * repeats).map(|address| swizzle.apply(address)).collect();
+            for (address, target) in (0..).zip(&targets) {
+                assert_eq!(address / row, target / row, "{swizzle:?} {address} leaves its row");
+                assert_eq!(swizzle.apply(*target), address, "{swizzle:?} {address}");
+                assert_eq!(swizzle.apply(address + repeats), target + repeats, "{swizzle:?} {address}");
+            }
+            targets.sort_unstable();
+            assert!((0..).zip(&targets).all(|(address, target)| address == *target), "{swizzle:?}");
+        }
+        assert_eq!(Swizzle::Bytes128.apply(7 * 128 + 3 * 16 + 5), 7 * 128 + 4 * 16 + 5);
+        assert_eq!(Swizzle::Bytes32.apply(128 + 3), 128 + 16 + 3);
+    }
+}

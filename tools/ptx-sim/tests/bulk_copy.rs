@@ -1,0 +1,281 @@
+//! `cp.async.bulk`: what lands where and when, with and without tensor maps.
+
+mod common;
+
+use common::{Kernel, bytes, words};
+use ptx_sim::{FindingClass, GlobalMemory, MemoryError, Swizzle, TensorElement, TensorMap};
+
+/// An mbarrier at `%r1` that waits for one arrival, and `tile` at `%r2`; `%leader` is thread 0.
+const SETUP: &str = ".shared .align 8 .b64 gate; .shared .align 1024 .b8 tile[4096]; .reg .pred %leader;\n\
+    mov.u32 %r1, gate; mov.u32 %r2, tile; setp.eq.u32 %leader, %lane, 0;\n\
+    @%leader mbarrier.init.shared::cta.b64 [%r1], 1; fence.mbarrier_init.release.cluster; bar.sync 0;\n";
+const EXPECT: &str = "@%leader mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 1024;\n";
+const LOAD: &str =
+    "@%leader cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%input], 1024, [%r1];\n";
+const WAIT: &str = "wait: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], 0; @!%p1 bra wait;\n";
+/// `%r3` = tile + 16·thread, `%rd0` = output + 16·thread.
+const PLACES: &str =
+    "shl.b32 %r3, %lane, 4; mul.wide.u32 %rd0, %r3, 1; add.u64 %rd0, %rd0, %output; add.u32 %r3, %r3, %r2;\n";
+const COPY_OUT: &str = "ld.shared.v4.u32 {%r4,%r5,%r6,%r7}, [%r3]; st.global.v4.u32 [%rd0], {%r4,%r5,%r6,%r7};\n";
+
+fn input() -> Vec<u32> {
+    (1..=256).collect()
+}
+
+fn kernel(parts: &[&str]) -> Kernel {
+    let body = format!("{SETUP}{PLACES}{}", parts.concat());
+    Kernel::new(&body).on_hopper().with_threads(64).with_input(bytes(&input())).with_output_bytes(1024)
+}
+
+#[test]
+fn a_load_lands_when_its_phase_is_waited_for() {
+    assert_eq!(words(&kernel(&[EXPECT, LOAD, WAIT, COPY_OUT]).run_clean()), input());
+    assert_eq!(words(&kernel(&[LOAD, EXPECT, WAIT, COPY_OUT]).run_clean()), input());
+}
+
+#[test]
+fn reading_before_waiting() {
+    let finding = kernel(&[EXPECT, LOAD, "bar.sync 0;", COPY_OUT, WAIT]).run_faulty(FindingClass::AsyncCopyNotWaited);
+    assert!(finding.instruction.contains("ld.shared.v4"), "{finding}");
+}
+
+#[test]
+fn a_load_nobody_waits_for() {
+    let finding = kernel(&[EXPECT, LOAD]).run_faulty(FindingClass::AsyncCopyNotWaited);
+    assert!(finding.message.contains("without anybody having waited for phase 0 of the mbarrier"), "{finding}");
+    assert!(finding.instruction.contains("cp.async.bulk"), "{finding}");
+}
+
+#[test]
+fn loading_over_a_load_in_flight() {
+    let twice = EXPECT.replace("1024", "2048");
+    let finding = kernel(&[&twice, LOAD, LOAD, WAIT]).run_faulty(FindingClass::AsyncCopyNotWaited);
+    assert!(finding.message.contains("1024-byte bulk copy overlaps"), "{finding}");
+}
+
+#[test]
+fn more_bytes_expected_than_copied() {
+    let finding = kernel(&[&EXPECT.replace("1024", "1040"), LOAD, WAIT]).run().report.findings.remove(0);
+    assert_eq!(finding.class, FindingClass::Deadlock);
+    assert!(finding.message.contains("0 of 1 arrivals and 16 bytes pending"), "{finding}");
+}
+
+#[test]
+fn alignment_and_size() {
+    for (wrong, said) in
+        [("[%r2+8]", "destination of a 1024-byte bulk copy"), ("[%input+8]", "1024-byte read in global")]
+    {
+        let right = if wrong.contains("r2") { "[%r2]" } else { "[%input]" };
+        let load = LOAD.replace(right, wrong);
+        let finding = kernel(&[EXPECT, &load, WAIT]).run_faulty(FindingClass::Misaligned);
+        assert!(finding.message.contains(said), "{finding}");
+    }
+    let finding = kernel(&["mov.u32 %r8, 24;", &LOAD.replace("1024", "%r8")]).run_faulty(FindingClass::InvalidOperand);
+    assert!(finding.message.contains("a bulk copy of 24 bytes; it must be a multiple of 16"), "{finding}");
+    let finding = kernel(&[EXPECT, &LOAD.replace("[%r2]", "[%r2+3200]"), WAIT]).run_faulty(FindingClass::OutOfBounds);
+    assert!(finding.message.contains("offset 3200 of `tile`"), "{finding}");
+}
+
+#[test]
+fn a_load_needs_an_mbarrier() {
+    let finding = kernel(&[&LOAD.replace("[%r1]", "[%r2+2048]")]).run_faulty(FindingClass::MbarrierMisuse);
+    assert!(finding.message.contains("there is no mbarrier"), "{finding}");
+}
+
+const FILL: &str = "add.u32 %r4, %lane, 100; st.shared.v4.u32 [%r3], {%r4,%r4,%r4,%r4};\n";
+const FENCE: &str = "fence.proxy.async.shared::cta;\n";
+const STORE: &str = "bar.sync 0; @%leader cp.async.bulk.global.shared::cta.bulk_group [%output], [%r2], 1024;\n\
+    @%leader cp.async.bulk.commit_group;\n";
+const WAIT_GROUP: &str = "@%leader cp.async.bulk.wait_group.read 0; bar.sync 0;\n";
+
+#[test]
+fn a_store_after_a_fence() {
+    let expected: Vec<u32> = (0..256).map(|word| word / 4 + 100).collect();
+    assert_eq!(words(&kernel(&[FILL, FENCE, STORE, WAIT_GROUP, FILL]).run_clean()), expected);
+    // The thread that synchronised with those that wrote may execute the fence as well.
+    let later = STORE.replace("bar.sync 0;", "bar.sync 0; @%leader fence.proxy.async;");
+    assert_eq!(words(&kernel(&[FILL, &later, WAIT_GROUP]).run_clean()), expected);
+}
+
+#[test]
+fn a_store_without_a_fence() {
+    let finding = kernel(&[FILL, STORE, WAIT_GROUP]).run_faulty(FindingClass::MissingProxyFence);
+    assert!(finding.instruction.contains("cp.async.bulk.global"), "{finding}");
+    assert!(finding.message.contains("of warp 0"), "{finding}");
+    // The second warp's writes are not covered by a fence that the first one executes before they synchronise.
+    let half = "@%leader fence.proxy.async;";
+    let finding = kernel(&[FILL, half, STORE, WAIT_GROUP]).run_faulty(FindingClass::MissingProxyFence);
+    assert!(finding.message.contains("of warp 1"), "{finding}");
+}
+
+#[test]
+fn writing_over_what_a_store_reads() {
+    let finding =
+        kernel(&[FILL, FENCE, STORE, "bar.sync 0;", FILL, WAIT_GROUP]).run_faulty(FindingClass::AsyncCopyNotWaited);
+    assert!(finding.message.contains("warp 0 lane 0 has not waited for"), "{finding}");
+    let one_too_few = WAIT_GROUP.replace("read 0", "read 1");
+    kernel(&[FILL, FENCE, STORE, &one_too_few, FILL]).run_faults_of(FindingClass::AsyncCopyNotWaited);
+}
+
+#[test]
+fn everybody_has_to_wait_for_a_load() {
+    // The first warp waits, the second one only meets it later, by a barrier that was passed before.
+    let only_first = format!("setp.ge.u32 %p2, %lane, 32; @%p2 bra out;\n{WAIT}out: {COPY_OUT}");
+    let finding = kernel(&[EXPECT, LOAD, &only_first]).run().report.findings.remove(0);
+    assert!(matches!(finding.class, FindingClass::Race | FindingClass::AsyncCopyNotWaited), "{finding}");
+}
+
+#[test]
+fn a_store_nobody_waits_for() {
+    let finding = kernel(&[FILL, FENCE, STORE]).run_faulty(FindingClass::AsyncCopyNotWaited);
+    assert!(finding.message.contains("without having waited for this copy to read"), "{finding}");
+}
+
+/// 16 rows of 64 halves, of which boxes have 8 rows and as many columns as a swizzled row holds.
+fn map(swizzle: Swizzle) -> TensorMap {
+    let columns = match swizzle {
+        Swizzle::None => 24,
+        Swizzle::Bytes32 => 16,
+        Swizzle::Bytes64 => 32,
+        Swizzle::Bytes128 => 64,
+    };
+    TensorMap {
+        element: TensorElement::F16,
+        address: 0,
+        sizes: vec![60, 15],
+        strides: vec![128],
+        box_sizes: vec![columns, 8],
+        element_strides: vec![1, 1],
+        swizzle,
+    }
+}
+
+/// The value of an element of the tensor; zero outside.
+fn element(column: i32, row: i32) -> u16 {
+    let inside = (0..60).contains(&column) && (0..15).contains(&row);
+    if inside { (row * 64 + column + 1) as u16 } else { 0 }
+}
+
+fn tensor() -> Vec<u8> {
+    (0..1024).flat_map(|index: u16| (index + 1).to_le_bytes()).collect()
+}
+
+/// The box at a place as it lies in shared memory, with the published patterns of the swizzles.
+fn expected(map: &TensorMap, (column, row): (i32, i32)) -> Vec<u16> {
+    let columns = map.box_sizes[0] as usize;
+    let mut halves = vec![0; columns * 8];
+    for index in 0..columns * 8 {
+        let (x, y) = (index % columns, index / columns);
+        let chunk = match map.swizzle {
+            Swizzle::None => x / 8,
+            Swizzle::Bytes32 => (x / 8) ^ (y / 4 % 2),
+            Swizzle::Bytes64 => (x / 8) ^ (y / 2 % 4),
+            Swizzle::Bytes128 => (x / 8) ^ (y % 8),
+        };
+        halves[y * columns + chunk * 8 + x % 8] = element(column + x as i32, row + y as i32);
+    }
+    halves
+}
+
+fn tensor_kernel(map: TensorMap, body: &str) -> Kernel {
+    Kernel::new(&format!("{SETUP}{PLACES}{body}"))
+        .on_hopper()
+        .with_threads(64)
+        .with_input(tensor())
+        .with_output_bytes(2048)
+        .with_tensor_map(map)
+}
+
+#[test]
+fn boxes_of_tensors() {
+    for swizzle in [Swizzle::None, Swizzle::Bytes32, Swizzle::Bytes64, Swizzle::Bytes128] {
+        for (column, row) in [(0, 0), (16, 8), (40, 12), (-5, -3)] {
+            let map = map(swizzle);
+            let box_bytes = map.box_sizes.iter().product::<u32>() * 2;
+            let body = format!(
+                "@%leader mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], {box_bytes}; mov.u32 %r8, {row};\n\
+                 @%leader cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes \
+                 [%r2], [%map, {{{column}, %r8}}], [%r1];\n{WAIT}setp.ge.u32 %p2, %lane, {}; @%p2 exit;\n{COPY_OUT}",
+                box_bytes / 16
+            );
+            let expected = expected(&map, (column, row));
+            let output = tensor_kernel(map, &body).run_clean();
+            let halves: Vec<u16> = output.chunks_exact(2).map(|half| u16::from_le_bytes([half[0], half[1]])).collect();
+            assert_eq!(halves[..expected.len()], expected, "{swizzle:?} at {column}, {row}");
+        }
+    }
+}
+
+#[test]
+fn boxes_that_skip_elements() {
+    let map = TensorMap { element_strides: vec![1, 3], ..map(Swizzle::None) };
+    let body = format!(
+        "@%leader mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 144;\n\
+         @%leader cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%map, {{0, 1}}], [%r1];\n\
+         {WAIT}setp.ge.u32 %p2, %lane, 9; @%p2 exit;\n{COPY_OUT}"
+    );
+    let output = tensor_kernel(map, &body).run_clean();
+    let first: Vec<u16> = (0..3).map(|row| u16::from_le_bytes([output[row * 48], output[row * 48 + 1]])).collect();
+    assert_eq!(first, [element(0, 1), element(0, 4), element(0, 7)]);
+}
+
+#[test]
+fn stores_of_boxes() {
+    // A box comes in and goes out again at another place; what lies outside the tensor is not written.
+    let body = format!(
+        "@%leader mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 1024;\n\
+         @%leader cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%map, {{0, 0}}], [%r1];\n\
+         {WAIT}@%leader cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%map, {{0, 8}}], [%r2];\n\
+         @%leader cp.async.bulk.commit_group; @%leader cp.async.bulk.wait_group 0; bar.sync 0;\n\
+         mul.wide.u32 %rd3, %lane, 32; add.u64 %rd4, %rd3, %input; ld.global.v4.u32 {{%r4,%r5,%r6,%r7}}, [%rd4];\n\
+         add.u64 %rd5, %rd3, %output; st.global.v4.u32 [%rd5], {{%r4,%r5,%r6,%r7}};\n\
+         ld.global.v4.u32 {{%r4,%r5,%r6,%r7}}, [%rd4+16]; st.global.v4.u32 [%rd5+16], {{%r4,%r5,%r6,%r7}};"
+    );
+    let output = tensor_kernel(map(Swizzle::Bytes128), &body).run_clean();
+    for row in 0..16 {
+        for column in 0..64 {
+            let offset = (row * 64 + column) * 2;
+            let copied = (8..15).contains(&row) && column < 60;
+            let source = if copied { row - 8 } else { row };
+            let got = u16::from_le_bytes([output[offset], output[offset + 1]]);
+            assert_eq!(usize::from(got), source * 64 + column + 1, "row {row}, column {column}");
+        }
+    }
+}
+
+#[test]
+fn wrong_uses_of_tensor_maps() {
+    let load = "@%leader cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%map, {0, 0}], [%r1];\n\
+        @%leader mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 1024;\n";
+    let run = |load: &str, class| tensor_kernel(map(Swizzle::Bytes128), load).run_faulty(class);
+    let finding = run(&format!("{}{WAIT}", load.replace("[%r2]", "[%r2+64]")), FindingClass::Misaligned);
+    assert!(finding.message.contains("multiple of 128"), "{finding}");
+    let finding = run(&load.replace("2d", "1d").replace("{0, 0}", "{0}"), FindingClass::InvalidOperand);
+    assert!(finding.message.contains("the tensor map has 2 dimensions, not 1"), "{finding}");
+    let finding = run(&load.replace("%map", "%input"), FindingClass::InvalidOperand);
+    assert!(finding.message.contains("no tensor map"), "{finding}");
+}
+
+#[test]
+fn tensor_maps_that_the_hardware_refuses() {
+    let good = TensorMap { address: 1 << 40, ..map(Swizzle::Bytes64) };
+    let wrong = [
+        (TensorMap { address: 8, ..good.clone() }, "0x8 is not a multiple of 16"),
+        (TensorMap { strides: vec![120], ..good.clone() }, "strides [120]"),
+        (TensorMap { strides: vec![], ..good.clone() }, "2 sizes, 0 strides"),
+        (TensorMap { sizes: vec![0, 1], ..good.clone() }, "sizes [0, 1]"),
+        (TensorMap { box_sizes: vec![32, 257], ..good.clone() }, "box sizes [32, 257]"),
+        (TensorMap { box_sizes: vec![64, 8], ..good.clone() }, "rows of 128 bytes with Bytes64"),
+        (TensorMap { element_strides: vec![1, 9], ..good.clone() }, "element strides [1, 9]"),
+        (
+            TensorMap { sizes: vec![], strides: vec![], box_sizes: vec![], element_strides: vec![], ..good.clone() },
+            "0 sizes",
+        ),
+    ];
+    let mut memory = GlobalMemory::new();
+    for (map, said) in wrong {
+        let error = memory.allocate_tensor_map("map", map).expect_err(said);
+        assert!(matches!(error, MemoryError::TensorMap { .. }) && error.to_string().contains(said), "{error}");
+    }
+    memory.allocate_tensor_map("map", good).expect("a good map");
+}
