@@ -119,9 +119,9 @@ fn writing_over_what_a_store_reads() {
 
 #[test]
 fn everybody_has_to_wait_for_a_load() {
-    // The first warp waits, the second one only meets it later, by a barrier that was passed before.
+    // The first warp waits, the second one does not.
     let only_first = format!("setp.ge.u32 %p2, %lane, 32; @%p2 bra out;\n{WAIT}out: {COPY_OUT}");
-    let finding = kernel(&[EXPECT, LOAD, &only_first]).run().report.findings.remove(0);
+    let finding = kernel(&[EXPECT, LOAD, "bar.sync 0;", &only_first]).run().report.findings.remove(0);
     assert!(matches!(finding.class, FindingClass::Race | FindingClass::AsyncCopyNotWaited), "{finding}");
 }
 
