@@ -38,6 +38,18 @@ pub mod thread {
     pub fn block_idx_x() -> u32 {
         special_register!("ctaid.x")
     }
+
+    /// `bar.sync 0`. The intrinsic, unlike inline assembly, is known to the compiler as convergent: it will not be
+    /// duplicated into the arms of a branch on which the threads of a block part, where each half would wait for the
+    /// other.
+    ///
+    /// # Safety
+    /// Every thread of the block executes this together.
+    #[inline(always)]
+    pub unsafe fn sync_threads() {
+        // SAFETY: passed on to the caller.
+        unsafe { core::arch::nvptx::_syncthreads() };
+    }
 }
 
 /// Dynamic shared memory.

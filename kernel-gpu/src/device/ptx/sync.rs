@@ -2,6 +2,8 @@
 
 use core::arch::asm;
 
+use crate::device::codegen::thread;
+
 /// `bar.sync 0`: waits for all threads of the block; their earlier shared-memory accesses are done and visible.
 ///
 /// # Safety
@@ -9,7 +11,7 @@ use core::arch::asm;
 #[inline(always)]
 pub unsafe fn block() {
     // SAFETY: passed on to the caller.
-    unsafe { asm!("bar.sync 0;", options(nostack)) };
+    unsafe { thread::sync_threads() };
 }
 
 /// `bar.warp.sync`: waits for all lanes of the warp; their earlier memory accesses are visible to each other.
