@@ -35,7 +35,10 @@ fn a_load_lands_when_its_phase_is_waited_for() {
 
 #[test]
 fn reading_before_waiting() {
-    let finding = kernel(&[EXPECT, LOAD, "bar.sync 0;", COPY_OUT, WAIT]).run_faulty(FindingClass::AsyncCopyNotWaited);
+    // A thread that comes later may find the copy there: a race.
+    let findings = kernel(&[EXPECT, LOAD, "bar.sync 0;", COPY_OUT, WAIT]).run().report.findings;
+    let finding = &findings[0];
+    assert_eq!(finding.class, FindingClass::AsyncCopyNotWaited, "{finding}");
     assert!(finding.instruction.contains("ld.shared.v4"), "{finding}");
 }
 

@@ -11,7 +11,7 @@ use crate::exec::{Context, Faults, Landing, lanes};
 use crate::finding::FindingClass;
 use crate::memory::{TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES, TensorMap, resolve};
 use crate::parse::{Space, Type};
-use crate::race::Agent;
+use crate::race::{Agent, Semantics};
 
 /// Alignment of both sides of a bulk copy, and what its size is a multiple of.
 const ALIGNMENT: u64 = 16;
@@ -120,6 +120,15 @@ fn global_side(form: &mut Form<'_>, rank: Option<usize>) -> Decode<Side> {
 }
 
 impl Operation {
+    /// How its accesses are ordered.
+    pub fn semantics(&self) -> Semantics {
+        match self {
+            Operation::Load { .. } => Semantics::COPY,
+            // What reads shared memory is kept apart until its thread waited for it.
+            _ => Semantics::WEAK,
+        }
+    }
+
     /// Whether the async proxy reads shared memory for it.
     pub fn reads_shared(&self) -> bool {
         matches!(self, Operation::Store { .. })
@@ -274,10 +283,10 @@ fn load(context: &mut Context<'_>, faults: &mut Faults, lane: usize, to: Address
             return;
         }
     }
-    // Whoever waits for the phase comes after the copy, and so after what its thread did before.
+    // Whoever waits for the phase comes after the copy.
     let agent = Agent { warp: context.warp.index, lane: lane as u32, copies: false };
     if let (Some(races), Some(state)) = (&mut context.block.races, context.block.mbarriers.get(mbarrier)) {
-        races.arrive_at_mbarrier(mbarrier, state.phase, agent, false);
+        races.arrive_at_mbarrier(mbarrier, state.phase, agent, true);
     }
     // A faulty copy counts too, so that nobody waits for it forever.
     if let Err(misuse) = context.block.mbarriers.complete_bytes(mbarrier, bytes as u64) {

@@ -183,6 +183,7 @@ impl Operation {
             Operation::Memory(operation) => operation.semantics(),
             Operation::Atomic(operation) => operation.semantics(),
             Operation::AsyncCopy(_) => Semantics::COPY,
+            Operation::BulkCopy(operation) => operation.semantics(),
             _ => Semantics::WEAK,
         }
     }
