@@ -1,6 +1,6 @@
 //! Writing to standard output.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::Path;
 
 use comfy_table::{Cell, Color, ContentArrangement, Table, presets};
@@ -39,6 +39,5 @@ pub fn verdict_cell(text: impl ToString, good: bool) -> Cell {
 
 /// What shows findings on standard output, in colour on a terminal, with the lines of sources below `folder`.
 pub fn findings(folder: Option<&Path>) -> Renderer {
-    let colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    Renderer::new(Sources::below_or_nearby(folder), colours)
+    Renderer::for_standard_output(Sources::below_or_nearby(folder))
 }

@@ -1,5 +1,7 @@
 //! A finding as text.
 
+use std::io::IsTerminal;
+
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Snippet};
 use ptx_sim::{Finding, LaneAddress, SourceLocation};
 
@@ -24,6 +26,12 @@ impl Renderer {
             false => annotate_snippets::Renderer::plain(),
         };
         Self { sources, renderer }
+    }
+
+    /// A renderer for standard output: in colour on a terminal, unless `NO_COLOR` is set.
+    pub fn for_standard_output(sources: Sources) -> Self {
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Self::new(sources, std::io::stdout().is_terminal() && !refused)
     }
 
     /// `finding` in several lines, without a line break at the end.

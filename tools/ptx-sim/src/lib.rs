@@ -140,5 +140,5 @@ pub use counters::Counters;
 pub use finding::{Finding, FindingClass, LaneAddress, OtherAccess, SourceLocation};
 pub use launch::{Launch, LaunchError, Options, Report};
 pub use memory::{GlobalMemory, MemoryError, Swizzle, TensorElement, TensorMap};
-pub use module::{Module, run};
+pub use module::{Module, Parameter, run};
 pub use parse::ParseError;

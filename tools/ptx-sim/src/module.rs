@@ -36,6 +36,17 @@ const SHARED_KIB: [(u32, u64); 12] = [
     (121, 99),
 ];
 
+/// A `.param` of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// Its alignment in bytes.
+    pub alignment: u64,
+}
+
 /// A parsed PTX module.
 #[derive(Debug)]
 pub struct Module {
@@ -65,6 +76,16 @@ impl Module {
     /// Names of the entries, in order.
     pub fn entries(&self) -> impl Iterator<Item = &str> {
         self.syntax.entries.iter().map(|entry| entry.name.as_str())
+    }
+
+    /// The parameters of an entry, in order; `None` when there is no such entry.
+    pub fn parameters(&self, entry: &str) -> Option<impl Iterator<Item = Parameter<'_>>> {
+        let entry = self.syntax.entries.iter().find(|candidate| candidate.name == entry)?;
+        Some(entry.parameters.iter().map(|parameter| Parameter {
+            name: &parameter.name,
+            bytes: parameter.bytes.unwrap_or(0),
+            alignment: parameter.alignment,
+        }))
     }
 
     /// The PTX ISA version (`.version`), as in (8, 0).

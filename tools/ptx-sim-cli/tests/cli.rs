@@ -1,0 +1,205 @@
+//! The program as a user meets it, on PTX made by nvcc 13.0 (`nvcc -ptx -arch=sm_80 -lineinfo`) and Triton 3.9 from the
+//! sources beside it.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn ptx_sim(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ptx-sim"));
+    command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")).args(arguments);
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("the program writes UTF-8")
+}
+
+#[track_caller]
+fn output(command: &mut Command, exit_code: i32) -> Output {
+    let output = command.output().expect("the program starts");
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(exit_code), "{command:?}\n{stdout}\n{stderr}");
+    output
+}
+
+#[track_caller]
+fn refusal(arguments: &[&str]) -> String {
+    let output = output(&mut ptx_sim(arguments), 2);
+    assert!(output.stdout.is_empty(), "a refusal belongs on standard error: {}", text(&output.stdout));
+    text(&output.stderr)
+}
+
+const TRITON: [&str; 12] = [
+    "triton_add.ptx",
+    "--block",
+    "128",
+    "--grid",
+    "2",
+    "--param=f32[200]=range",
+    "--param=f32[200]=range",
+    "--param=f32[200]",
+    "--param=u32:200",
+    "--param=u64:0",
+    "--param=u64:0",
+    "--print=add_param_2",
+];
+
+#[test]
+fn tritons_kernel_runs() {
+    let table = text(&output(&mut ptx_sim(&TRITON), 0).stdout);
+    for expected in ["add_param_2:\n  0 2 4 6 8 10 12 14\n", "and 136 more", "add: nothing found"] {
+        assert!(table.contains(expected), "{expected} is missing:\n{table}");
+    }
+    let counters = text(&output(ptx_sim(&TRITON).arg("--counters"), 0).stdout);
+    assert!(counters.contains("global_bytes_written") && counters.contains(" 800\n"), "{counters}");
+}
+
+#[test]
+fn a_finding_shows_the_line_of_the_cuda_source() {
+    let mut command = ptx_sim(&["moving_sum.ptx", "--launch", "moving_sum.toml"]);
+    let table = text(&output(&mut command, 1).stdout);
+    for expected in [
+        "error: out-of-bounds access: ",
+        "bytes past the end of buffer `unbounded_sum_param_1`",
+        "sums[index] = tile[threadIdx.x] + tile[threadIdx.x + 1];",
+        "called from here, and inlined",
+        "sum<false>(values, sums, count);",
+        "block (2, 0, 0), warp ",
+        "help: ",
+        "unbounded_sum: 1 finding",
+    ] {
+        assert!(table.contains(expected), "{expected} is missing:\n{table}");
+    }
+    command.args(["--source", "/"]);
+    let table = text(&output(&mut command, 1).stdout);
+    assert!(table.contains("moving_sum.cu:11") && !table.contains("threadIdx"), "without the source:\n{table}");
+}
+
+#[test]
+fn the_command_line_wins_over_the_description() {
+    let bounded = ["moving_sum.ptx", "--launch", "moving_sum.toml", "--entry", "bounded_sum"];
+    output(&mut ptx_sim(&bounded), 0);
+    let output = output(ptx_sim(&bounded).args(["--grid", "2", "--json"]), 0);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("standard output is JSON");
+    assert_eq!((&document["passed"], &document["counters"]["blocks"]), (&true.into(), &2.into()));
+}
+
+#[test]
+fn buffers_come_from_files_and_go_to_files() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (input, result) = (folder.path().join("in"), folder.path().join("out"));
+    let values: Vec<u8> = (0..200).flat_map(|index| (index as f32 * 0.5).to_le_bytes()).collect();
+    fs::write(&input, &values).expect("writing");
+    let mut command = ptx_sim(&["triton_add.ptx", "--block=128", "--grid=2"]);
+    command.args([format!("--param=f32[200]=file({})", input.display()), "--param=f32[200]=range".to_owned()]);
+    command.args(["--param=f32[200]", "--param=u32:200", "--param=u64:0", "--param=u64:0"]);
+    output(command.arg(format!("--dump=add_param_2={}", result.display())), 0);
+    let sums: Vec<u8> = (0..200).flat_map(|index| (index as f32 * 1.5).to_le_bytes()).collect();
+    assert_eq!(fs::read(&result).expect("reading"), sums);
+    fs::write(&input, &values[4..]).expect("writing");
+    let message = text(&output(&mut command, 2).stderr);
+    assert!(message.contains("has 796 bytes; the buffer has 800"), "{message}");
+}
+
+#[test]
+fn entries_are_listed_with_their_parameters() {
+    let list = text(&output(&mut ptx_sim(&["moving_sum.ptx", "--list"]), 0).stdout);
+    assert!(list.contains("bounded_sum(bounded_sum_param_0: 8 bytes, "), "{list}");
+    assert!(list.contains("unbounded_sum_param_2: 4 bytes)"), "{list}");
+    let list = output(&mut ptx_sim(&["triton_add.ptx", "--list", "--json"]), 0);
+    let list: serde_json::Value = serde_json::from_slice(&list.stdout).expect("standard output is JSON");
+    assert_eq!(list[0]["parameters"][3], serde_json::json!({"name": "add_param_3", "bytes": 4, "alignment": 4}));
+}
+
+#[test]
+fn what_is_missing_or_wrong_is_named() {
+    let ptx = "moving_sum.ptx";
+    assert!(refusal(&["nowhere.ptx", "--list"]).contains("nowhere.ptx: No such file"));
+    assert!(refusal(&[ptx]).contains("Say --entry and one of"), "two entries");
+    assert!(refusal(&[ptx, "--entry=bounded_sum"]).contains("--block X[,Y,Z]"));
+    let few = refusal(&[ptx, "--entry=bounded_sum", "--block=32", "--param=u32:1"]);
+    assert!(few.contains("takes 3 parameters") && few.contains("bounded_sum_param_1: 8 bytes"), "{few}");
+    let unknown = refusal(&[ptx, "--entry=bounded_sum", "--param=f33[8]"]);
+    assert!(unknown.contains("character 1: `f33` is no type; known are u8"), "{unknown}");
+    let buffer = refusal(&[ptx, "--launch=moving_sum.toml", "--print=values"]);
+    assert!(buffer.contains("no buffer `values`; there are: unbounded_sum_param_0, "), "{buffer}");
+    assert!(refusal(&[ptx, "--grid=1,2,3,4"]).contains("one to three sizes"));
+}
+
+/// What is said of a launch description with this text.
+fn description_refusal(toml: &str) -> String {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("launch.toml");
+    fs::write(&file, toml).expect("writing");
+    refusal(&["moving_sum.ptx", &format!("--launch={}", file.display())])
+}
+
+#[test]
+fn errors_in_a_description_name_line_and_column() {
+    for (toml, expected) in [
+        ("grid = 1\nblocks = 3\n", "launch.toml:2:1: unknown field `blocks`, expected one of `entry`"),
+        ("grid = 1\nblock = [1, 2, 3, 4]\n", "launch.toml:2:9: expected one to three sizes"),
+        ("params = [\n  \"u32:1\",\n  \"f32[8]=ones\",\n]\n", "launch.toml:3:10: `=ones` is no contents; expected"),
+        ("grid = \n", "launch.toml:1:8: "),
+        ("shared = -1\n", "launch.toml:1:10: "),
+    ] {
+        let message = description_refusal(toml);
+        assert!(message.contains(expected), "`{expected}` is missing: {message}");
+    }
+}
+
+/// A generator of pseudo-random numbers (xorshift64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % limit as u64) as usize
+    }
+}
+
+/// `text` with a few bytes changed, a part removed or doubled, or the end cut off.
+fn mutated(text: &[u8], random: &mut Random) -> Vec<u8> {
+    const BYTES: &[u8] = b" \n.,;:{}[]()<>\"=+-@%|0129axf_\\\xff\0";
+    let mut text = text.to_vec();
+    for _ in 0..=random.below(3) {
+        let start = random.below(text.len());
+        let end = (start + random.below(40)).min(text.len());
+        match random.below(4) {
+            0 => text[start] = BYTES[random.below(BYTES.len())],
+            1 => drop(text.drain(start..end)),
+            2 => text.splice(start..start, text[start..end].to_vec()).for_each(drop),
+            _ => text.truncate(start.max(1)),
+        }
+        if text.is_empty() {
+            text.push(b'.');
+        }
+    }
+    text
+}
+
+#[test]
+fn no_input_makes_it_panic_or_hang() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let [ptx, toml] =
+        ["moving_sum.ptx", "moving_sum.toml"].map(|name| fs::read(fixtures.join(name)).expect("a fixture"));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let [ptx_file, toml_file] = ["k.ptx", "k.toml"].map(|name| folder.path().join(name));
+    let mut random = Random(0x5eed);
+    for round in 0..300 {
+        let (mut ptx, mut toml) = (ptx.clone(), toml.clone());
+        let changed = if round % 3 == 0 { &mut toml } else { &mut ptx };
+        *changed = mutated(changed, &mut random);
+        fs::write(&ptx_file, &ptx).expect("writing");
+        fs::write(&toml_file, &toml).expect("writing");
+        let mut command = ptx_sim(&["--instruction-limit", "10000"]);
+        let output = command.arg(&ptx_file).arg("--launch").arg(&toml_file).output().expect("the program starts");
+        let stderr = text(&output.stderr);
+        let ended_well = matches!(output.status.code(), Some(0..=2)) && !stderr.contains("panicked");
+        let inputs = || format!("{}\n{}", String::from_utf8_lossy(&ptx), String::from_utf8_lossy(&toml));
+        assert!(ended_well, "round {round}: {:?} {stderr}\n{}", output.status, inputs());
+    }
+}
