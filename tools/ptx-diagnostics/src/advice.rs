@@ -3,7 +3,7 @@
 use ptx_sim::FindingClass;
 
 /// One line of advice for each class that has a usual remedy.
-const ADVICE: [(FindingClass, &str); 10] = [
+const ADVICE: [(FindingClass, &str); 13] = [
     (
         FindingClass::Misaligned,
         "make the row pitch and every offset added to the base a multiple of the access size; a pitch of 130 bytes, for \
@@ -31,6 +31,21 @@ const ADVICE: [(FindingClass, &str); 10] = [
         FindingClass::AsyncCopyNotWaited,
         "wait for the copy's group (cp.async.wait_group with few enough groups left) in the thread that issued it, then \
          pass a barrier before other threads use the bytes",
+    ),
+    (
+        FindingClass::MissingProxyFence,
+        "execute fence.proxy.async in every thread that wrote the bytes, then a barrier, before the asynchronous copy or wgmma \
+         that reads them is started",
+    ),
+    (
+        FindingClass::MbarrierMisuse,
+        "initialise the mbarrier once, by one thread, with a barrier before its first use; let exactly the counted threads \
+         arrive, and expect exactly the bytes that the copies bring",
+    ),
+    (
+        FindingClass::Race,
+        "order the two accesses: a barrier that both threads pass in between, or within a warp bar.warp.sync; when a buffer is \
+         used again, the barrier belongs between its last reader and its next writer",
     ),
     (
         FindingClass::Deadlock,

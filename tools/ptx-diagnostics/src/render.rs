@@ -2,8 +2,8 @@
 
 use std::io::IsTerminal;
 
-use annotate_snippets::{AnnotationKind, Group, Level, Origin, Snippet};
-use ptx_sim::{Finding, LaneAddress, SourceLocation};
+use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Origin, Snippet};
+use ptx_sim::{Finding, LaneAddress, OtherAccess, SourceLocation};
 
 use crate::advice::advice;
 use crate::sources::Sources;
@@ -41,14 +41,33 @@ impl Renderer {
         if let Some(source) = &finding.source {
             error = self.place(error, source, AnnotationKind::Primary);
         }
-        error = error.element(instruction(finding)).element(Level::NOTE.message(numbers(finding)));
+        let kind = if finding.source.is_none() { AnnotationKind::Primary } else { AnnotationKind::Context };
+        let instruction = instruction(&finding.ptx_file, finding.ptx_line, &finding.instruction, kind);
+        error = error.element(instruction).element(Level::NOTE.message(numbers(finding)));
         let mut groups = vec![error];
         for caller in &finding.inlined_at {
             let note = Group::with_title(Level::NOTE.secondary_title("called from here, and inlined"));
             groups.push(self.place(note, caller, AnnotationKind::Context));
         }
+        groups.extend(finding.other.as_ref().map(|other| self.other_access(finding, other)));
         groups.extend(advice(finding.class).map(|text| Group::with_title(Level::HELP.secondary_title(text))));
         self.renderer.render(&groups)
+    }
+
+    /// The access that the finding's races with.
+    fn other_access<'a>(&self, finding: &'a Finding, other: &'a OtherAccess) -> Group<'a> {
+        let access = if other.writes { "write" } else { "read" };
+        let agent = if other.by_copy { " by an asynchronous copy" } else { "" };
+        let [x, y, z] = other.block;
+        let title = format!(
+            "the other access, a {access}{agent}: block ({x}, {y}, {z}), warp {}, lane {}",
+            other.warp, other.lane
+        );
+        let mut note = Group::with_title(Level::NOTE.secondary_title(title));
+        if let Some(source) = &other.source {
+            note = self.place(note, source, AnnotationKind::Context);
+        }
+        note.element(instruction(&finding.ptx_file, other.ptx_line, &other.instruction, AnnotationKind::Context))
     }
 
     /// Adds a place in the source, with its line where that can be read.
@@ -68,14 +87,10 @@ impl Renderer {
     }
 }
 
-/// The PTX line of a finding.
-fn instruction(finding: &Finding) -> Snippet<'_, annotate_snippets::Annotation<'_>> {
-    let text = finding.instruction.as_str();
-    let kind = if finding.source.is_none() { AnnotationKind::Primary } else { AnnotationKind::Context };
-    Snippet::source(text)
-        .line_start(finding.ptx_line as usize)
-        .path(finding.ptx_file.as_str())
-        .annotation(kind.span(code_from(text, 0)))
+/// A line of PTX.
+fn instruction<'a>(file: &'a str, line: u32, text: &'a str, kind: AnnotationKind) -> Snippet<'a, Annotation<'a>> {
+    let annotation = kind.span(code_from(text, 0));
+    Snippet::source(text).line_start(line as usize).path(file).annotation(annotation)
 }
 
 /// The bytes of `line` from `column` (from 1) to the end of its code; of all its code when there is no such column.

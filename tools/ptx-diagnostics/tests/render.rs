@@ -33,6 +33,34 @@ const PTX: &str = "\
 .section .debug_str { $name: .b8 0 }
 ";
 
+/// Every thread of two warps writes the same word.
+const RACE: &str = "\
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry race()
+{
+    .reg .b32 %r<2>;
+    .shared .align 4 .b32 word;
+    mov.u32 %r0, %tid.x;
+    st.shared.u32 [word], %r0;
+    ret;
+}
+";
+
+fn race() -> Vec<Finding> {
+    let module = Module::parse(RACE, "race.ptx").expect("the PTX is well formed");
+    let launch = Launch {
+        entry: "race",
+        grid: [1; 3],
+        block: [64, 1, 1],
+        dynamic_shared_bytes: 0,
+        params: &[],
+        architecture: 80,
+    };
+    run(&module, &mut GlobalMemory::new(), &launch, &Options::default()).expect("the launch is possible").findings
+}
+
 fn findings() -> Vec<Finding> {
     let module = Module::parse(PTX, "copy.ptx").expect("the PTX is well formed");
     let mut memory = GlobalMemory::new();
@@ -108,4 +136,15 @@ fn colours_are_used_only_where_they_are_asked_for() {
     let folder = folder(&[]);
     assert!(!rendered(folder.path(), false).contains('\u{1b}'));
     assert!(rendered(folder.path(), true).contains("\u{1b}["));
+}
+
+#[test]
+fn a_race_shows_both_accesses() {
+    let renderer = Renderer::new(Sources::below(Path::new("")), false);
+    let findings = race();
+    assert!(!findings.is_empty(), "two warps write the same word");
+    let text: String = findings.iter().map(|finding| renderer.render(finding)).collect();
+    for expected in ["error: data race: ", "the other access, a write: block (0, 0, 0), warp ", "help: order the two"] {
+        assert!(text.contains(expected), "`{expected}` is missing:\n{text}");
+    }
 }
