@@ -18,6 +18,7 @@
 //! [`forward::Forward`] on an executor from [`executor::open`], and give the outputs to [`check::check()`].
 
 pub mod check;
+pub mod compute_sanitizer;
 pub mod error;
 pub mod executor;
 pub mod forward;

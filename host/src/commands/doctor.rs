@@ -10,7 +10,7 @@ use fa512::ptx_folder::PtxFolder;
 use kernel_gpu::config::ARCHITECTURES;
 use serde::Serialize;
 
-use super::{Verdict, output};
+use super::{Verdict, find_program, output};
 
 /// Show what the program found, what is missing and what that costs.
 #[derive(clap::Args)]
@@ -134,16 +134,6 @@ fn tool(name: &str, arguments: &[&str], cost: &'static str) -> State {
         }
         Err(error) => State::Missing { reason: format!("{}: {error}", location.display()), cost },
     }
-}
-
-fn find_program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let cuda =
-        ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os).map(|root| Path::new(&root).join("bin"));
-    let folders = std::env::split_paths(&path).chain(cuda);
-    folders
-        .map(|folder| folder.join(format!("{name}{}", std::env::consts::EXE_SUFFIX)))
-        .find(|program| program.is_file())
 }
 
 fn render(diagnosis: &Diagnosis) -> String {

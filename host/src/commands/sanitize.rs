@@ -1,5 +1,6 @@
 //! `fa512 sanitize`: every variant over shapes at the edges of its tiles, under a memory checker.
 
+mod gpu;
 mod record;
 mod sweep;
 mod table;
@@ -50,6 +51,10 @@ pub struct Options {
     #[arg(long, default_value_t = 2)]
     heads: u32,
 
+    /// Where to run: our simulator, or a GPU under compute-sanitizer's memcheck, racecheck, initcheck and synccheck (which
+    /// run with LSE only)
+    #[arg(long, value_enum, default_value_t = Device::Sim, help_heading = "Device")]
+    device: Device,
     /// Architecture the simulator stands for, as in 80 for sm_80
     #[arg(long, value_name = "NN", default_value_t = sim::DEFAULT_ARCHITECTURE, help_heading = "Device")]
     arch: u32,
@@ -65,10 +70,32 @@ pub struct Options {
     json: bool,
 }
 
+/// Where to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Device {
+    /// ptx-sim on the CPU
+    Sim,
+    /// A GPU, under compute-sanitizer
+    Gpu,
+}
+
+/// What runs a case and says what is wrong.
+enum Checker {
+    Simulator { architecture: u32 },
+    ComputeSanitizer(gpu::ComputeSanitizer),
+}
+
 /// Carries out the command.
 pub fn run(options: &Options) -> Result<Verdict> {
+    if (options.device, options.lse) == (Device::Gpu, Some(false)) {
+        return Err(Error::Invalid("--device gpu runs with LSE only; leave --lse false to --device sim".into()));
+    }
     let folder = PtxFolder::find(options.ptx.as_deref())?;
-    let device = open(DeviceChoice::Sim, options.arch)?.executor.device().clone();
+    let (checker, choice) = match options.device {
+        Device::Sim => (Checker::Simulator { architecture: options.arch }, DeviceChoice::Sim),
+        Device::Gpu => (Checker::ComputeSanitizer(gpu::ComputeSanitizer::find(folder.path())?), DeviceChoice::Gpu),
+    };
+    let device = open(choice, options.arch)?.executor.device().clone();
     let sweep = Sweep::plan(&folder, &device, &options.selection())?;
     let interrupted = stop_on_interrupt()?;
     let progress = Progress::new("sanitizing", sweep.cases() as u64);
@@ -77,8 +104,10 @@ pub fn run(options: &Options) -> Result<Verdict> {
         let mut record = VariantRecord::new(variant);
         let start = Instant::now();
         for case in variant.cases.iter().take_while(|_| !interrupted.load(Relaxed)) {
-            match execute(variant, case, options.arch) {
+            match checker.execute(variant, case) {
                 Ok(findings) => record.add(case, findings),
+                // Ctrl-C ends a child as well, whose output then has no end.
+                Err(_) if interrupted.load(Relaxed) => break,
                 Err(error) => {
                     record.cannot_run = Some(format!("{case}: {error}"));
                     break;
@@ -105,15 +134,28 @@ impl Options {
             sequences: &self.seq,
             mask: self.mask,
             layouts: self.layout.map_or(vec![Layout::Bhsd, Layout::Bshd], |layout| vec![layout]),
-            lse: self.lse.map_or(vec![true, false], |lse| vec![lse]),
+            lse: match (self.device, self.lse) {
+                (_, Some(lse)) => vec![lse],
+                (Device::Sim, None) => vec![true, false],
+                (Device::Gpu, None) => vec![true],
+            },
             batch: self.batch,
             heads: self.heads,
         }
     }
 }
 
-/// What the simulator finds when a variant computes a case. Every case has memory of its own.
-fn execute(variant: &sweep::VariantCases<'_>, case: &Case, architecture: u32) -> Result<Vec<ptx_sim::Finding>> {
+impl Checker {
+    /// What is found when a variant computes a case. Every case has memory of its own.
+    fn execute(&self, variant: &sweep::VariantCases<'_>, case: &Case) -> Result<Vec<ptx_sim::Finding>> {
+        match self {
+            Checker::Simulator { architecture } => simulate(variant, case, *architecture),
+            Checker::ComputeSanitizer(tool) => tool.execute(variant, case),
+        }
+    }
+}
+
+fn simulate(variant: &sweep::VariantCases<'_>, case: &Case, architecture: u32) -> Result<Vec<ptx_sim::Finding>> {
     let mut opened = open(DeviceChoice::Sim, architecture)?;
     let inputs = Inputs::generate(case.problem, Distribution::Normal, 0)?;
     let mut forward =

@@ -56,3 +56,12 @@ fn a_selection_that_leaves_nothing_is_refused() {
     let empty = refusal(&mut fa512(&["sanitize", "--seq", "0"]));
     assert!(empty.contains("sequence is 0"), "{empty}");
 }
+
+#[test]
+fn a_gpu_needs_compute_sanitizer() {
+    let mut command = sanitize(&["--device", "gpu"]);
+    let message = refusal(command.env("PATH", "").env_remove("CUDA_HOME").env_remove("CUDA_PATH"));
+    assert!(message.contains("no compute-sanitizer in PATH") && message.contains("CUDA toolkit"), "{message}");
+    let without_lse = refusal(&mut sanitize(&["--device", "gpu", "--lse", "false"]));
+    assert!(without_lse.contains("runs with LSE only"), "{without_lse}");
+}

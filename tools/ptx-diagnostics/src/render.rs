@@ -41,9 +41,12 @@ impl Renderer {
         if let Some(source) = &finding.source {
             error = self.place(error, source, AnnotationKind::Primary);
         }
-        let kind = if finding.source.is_none() { AnnotationKind::Primary } else { AnnotationKind::Context };
-        let instruction = instruction(&finding.ptx_file, finding.ptx_line, &finding.instruction, kind);
-        error = error.element(instruction).element(Level::NOTE.message(numbers(finding)));
+        // Tools other than the simulator know no PTX line.
+        if finding.ptx_line > 0 {
+            let kind = if finding.source.is_none() { AnnotationKind::Primary } else { AnnotationKind::Context };
+            error = error.element(instruction(&finding.ptx_file, finding.ptx_line, &finding.instruction, kind));
+        }
+        error = error.element(Level::NOTE.message(numbers(finding)));
         let mut groups = vec![error];
         for caller in &finding.inlined_at {
             let note = Group::with_title(Level::NOTE.secondary_title("called from here, and inlined"));

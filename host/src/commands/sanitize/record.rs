@@ -40,7 +40,7 @@ pub struct VariantRecord {
     pub planned_cases: usize,
     /// Cases run.
     pub cases: usize,
-    /// What was found, one for each class and PTX line.
+    /// What was found, one for each class and place.
     pub findings: Vec<Found>,
     /// Why the device does not run the variant at all.
     pub unfit: Option<String>,
@@ -82,9 +82,8 @@ impl VariantRecord {
     pub fn add(&mut self, case: &Case, findings: Vec<Finding>) {
         self.cases += 1;
         for finding in findings {
-            let same =
-                |found: &&mut Found| (found.finding.class, found.finding.ptx_line) == (finding.class, finding.ptx_line);
-            match self.findings.iter_mut().find(same) {
+            let key = |finding: &Finding| (finding.class, finding.ptx_line, finding.source.clone());
+            match self.findings.iter_mut().find(|found| key(&found.finding) == key(&finding)) {
                 Some(found) => found.cases += 1,
                 None => self.findings.push(Found {
                     finding,

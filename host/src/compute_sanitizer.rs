@@ -1,0 +1,227 @@
+//! What NVIDIA's compute-sanitizer prints, as findings (Compute Sanitizer User Manual: "Memcheck Tool", "Racecheck Tool",
+//! "Initcheck Tool", "Synccheck Tool").
+//!
+//! The tool knows nothing of PTX: its findings name the entry in place of a PTX file, line 0, and no instruction.
+
+use ptx_sim::{Finding, FindingClass, LaneAddress, SourceLocation};
+
+use crate::error::{Error, Result};
+
+/// The tools that are run, by their names on the command line.
+pub const TOOLS: [&str; 4] = ["memcheck", "racecheck", "initcheck", "synccheck"];
+
+/// What begins every line that is the tool's and not the program's.
+const PREFIX: &str = "=========";
+
+/// The findings in the output of one tool for a kernel called `entry`; errors that differ in nothing but thread and
+/// address become one.
+///
+/// # Errors
+/// [`Error::Unavailable`] when there is no summary, or it counts errors of which none was understood: output that cannot
+/// be read is never taken for a clean run.
+pub fn findings(output: &str, entry: &str) -> Result<Vec<Finding>> {
+    let mut reports: Vec<Finding> = Vec::new();
+    let mut summary = None;
+    let mut open = false;
+    for line in output.lines().filter_map(|line| line.strip_prefix(PREFIX)).map(str::trim) {
+        if let Some(errors) = summarised_errors(line) {
+            summary = Some(errors);
+        } else if let Some(class) = class_of(line) {
+            reports.push(finding(class, line, entry));
+            open = true;
+        } else if line.is_empty() || line.starts_with("Saved host backtrace") || line.starts_with("Host Frame") {
+            open = false;
+        } else if let (true, Some(report)) = (open, reports.last_mut()) {
+            add_detail(report, line);
+        }
+    }
+    match summary {
+        Some(0) => Ok(Vec::new()),
+        Some(_) if !reports.is_empty() => Ok(merged(reports)),
+        Some(errors) => Err(unreadable(&format!("counts {errors} errors, none of a known kind"), output)),
+        None => Err(unreadable("did not come to its summary", output)),
+    }
+}
+
+/// The number of errors in the last line of a tool.
+fn summarised_errors(line: &str) -> Option<u64> {
+    let rest = line.strip_prefix("ERROR SUMMARY:").or_else(|| line.strip_prefix("RACECHECK SUMMARY:"))?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+/// The class of the error that a line begins, if it begins one.
+fn class_of(line: &str) -> Option<FindingClass> {
+    let line = line.to_ascii_lowercase();
+    let begins = |text: &str| line.starts_with(text);
+    if begins("invalid __") {
+        // Misaligned ones say so in a later line.
+        Some(FindingClass::OutOfBounds)
+    } else if begins("uninitialized ") {
+        Some(FindingClass::Uninitialised)
+    } else if begins("barrier error detected") {
+        Some(FindingClass::BarrierDivergence)
+    } else if begins("error: race reported") || begins("warning: race reported") {
+        Some(FindingClass::Race)
+    } else {
+        None
+    }
+}
+
+fn finding(class: FindingClass, line: &str, entry: &str) -> Finding {
+    let source = if class == FindingClass::Race { source(line) } else { None };
+    Finding {
+        class,
+        message: line.to_owned(),
+        ptx_file: entry.to_owned(),
+        ptx_line: 0,
+        instruction: String::new(),
+        source,
+        inlined_at: Vec::new(),
+        block: [0; 3],
+        warp: 0,
+        lane: None,
+        address: None,
+        lanes: Vec::new(),
+        other: None,
+        occurrences: 1,
+    }
+}
+
+/// Adds what a line below the first of an error says.
+fn add_detail(finding: &mut Finding, line: &str) {
+    if let Some(place) = line.strip_prefix("at ") {
+        finding.source = source(place);
+    } else if let Some(threads) = line.strip_prefix("by thread ") {
+        add_thread(finding, threads);
+    } else if let Some(address) = line.strip_prefix("Address ") {
+        let (number, state) = address.split_once(' ').unwrap_or((address, ""));
+        if state.contains("misaligned") {
+            finding.class = FindingClass::Misaligned;
+        }
+        finding.address = number.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    } else {
+        finding.message += &format!("; {line}");
+    }
+}
+
+/// Reads `(9,0,0) in block (0,0,0)`; the blocks of our kernels extend in x only.
+fn add_thread(finding: &mut Finding, text: &str) {
+    let mut triples = text.split('(').skip(1).filter_map(|triple| {
+        let mut numbers = triple.split(')').next()?.split(',').map(|number| number.trim().parse().ok());
+        Some([numbers.next()??, numbers.next()??, numbers.next()??])
+    });
+    if let (Some([x, _, _]), Some(block)) = (triples.next(), triples.next()) {
+        (finding.warp, finding.lane, finding.block) = (x / 32, Some(x % 32), block);
+    }
+}
+
+/// The `FILE:LINE` behind the last ` in ` that has one.
+fn source(text: &str) -> Option<SourceLocation> {
+    text.rsplit(" in ").find_map(|place| {
+        let (file, rest) = place.split_once(':')?;
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        Some(SourceLocation { file: file.to_owned(), line: digits.parse().ok()?, column: 0 })
+    })
+}
+
+/// One finding for each class, message and place, with the lanes of the first warp.
+fn merged(reports: Vec<Finding>) -> Vec<Finding> {
+    let mut merged: Vec<Finding> = Vec::new();
+    for mut report in reports {
+        report.lanes = report.lane.map(|lane| LaneAddress { lane, address: report.address }).into_iter().collect();
+        let key = |finding: &Finding| (finding.class, finding.message.clone(), finding.source.clone());
+        match merged.iter_mut().find(|known| key(known) == key(&report)) {
+            Some(known) => {
+                known.occurrences += 1;
+                if (known.block, known.warp) == (report.block, report.warp) {
+                    known.lanes.extend(report.lanes);
+                }
+            }
+            None => merged.push(report),
+        }
+    }
+    merged
+}
+
+fn unreadable(what: &str, output: &str) -> Error {
+    const LINES: usize = 5;
+    let lines: Vec<&str> = output.lines().collect();
+    let end = lines[lines.len().saturating_sub(LINES)..].join("\n  ");
+    Error::Unavailable(format!("compute-sanitizer {what}; its output ends with\n  {end}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn misaligned_writes_of_one_line_become_one_finding() {
+        let error = |thread: u32| {
+            format!(
+                "========= Invalid __shared__ write of size 16 bytes\n\
+                 =========     at k+0x130 in src/copy.rs:19\n\
+                 =========     by thread ({thread},0,0) in block (2,0,0)\n\
+                 =========     Address {:#x} is misaligned\n\
+                 =========     Saved host backtrace up to driver entry point at kernel launch time\n\
+                 =========     Host Frame: [0x331d50]\n=========                in libcuda.so.1\n=========\n",
+                130 * (thread - 32)
+            )
+        };
+        let output =
+            format!("========= COMPUTE-SANITIZER\n{}{}========= ERROR SUMMARY: 2 errors\n", error(33), error(34));
+        let findings = findings(&output, "k").unwrap();
+        let [finding] = findings.as_slice() else { panic!("{findings:#?}") };
+        assert_eq!((finding.class, finding.occurrences), (FindingClass::Misaligned, 2));
+        assert_eq!((finding.block, finding.warp, finding.address), ([2, 0, 0], 1, Some(0x82)));
+        assert_eq!(finding.lanes[1], LaneAddress { lane: 2, address: Some(0x104) });
+        assert_eq!(finding.source, Some(SourceLocation { file: "src/copy.rs".into(), line: 19, column: 0 }));
+    }
+
+    #[test]
+    fn every_tool_has_its_class() {
+        let cases = [
+            (
+                "========= Invalid __global__ read of size 4 bytes\n=========     at 0xc8 in a.cu:75:k(float *, int)\n\
+                 =========     by thread (9,0,0) in block (0,0,0)\n=========     Address 0x370e8 is out of bounds\n",
+                "ERROR SUMMARY: 1 error",
+                FindingClass::OutOfBounds,
+                Some(75),
+            ),
+            (
+                "========= Uninitialized __global__ memory read of size 4 bytes\n=========     at k+0x70 in a.cu:8\n",
+                "ERROR SUMMARY: 1 error",
+                FindingClass::Uninitialised,
+                Some(8),
+            ),
+            (
+                "========= Barrier error detected. Divergent thread(s) in block.\n=========     at k+0x70\n",
+                "ERROR SUMMARY: 1 error",
+                FindingClass::BarrierDivergence,
+                None,
+            ),
+            (
+                "========= Error: Race reported between Write access at k+0x90 in a.cu:12\n\
+                 =========     and Read access at k+0xd0 in a.cu:15 [64 hazards]\n=========\n",
+                "RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)",
+                FindingClass::Race,
+                Some(12),
+            ),
+        ];
+        for (text, summary, class, line) in cases {
+            let findings = findings(&format!("{text}========= {summary}\n"), "k").unwrap();
+            let [finding] = findings.as_slice() else { panic!("{text}: {findings:#?}") };
+            assert_eq!((finding.class, finding.source.as_ref().map(|source| source.line)), (class, line), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_a_summary_without_errors_is_a_clean_run() {
+        let clean = "========= COMPUTE-SANITIZER\n{\"passed\": true}\n========= ERROR SUMMARY: 0 errors\n";
+        assert_eq!(findings(clean, "k").unwrap(), []);
+        let message = findings("========= COMPUTE-SANITIZER\nkilled\n", "k").unwrap_err().to_string();
+        assert!(message.contains("did not come to its summary") && message.contains("killed"), "{message}");
+        let strange = "========= Strange new error\n========= ERROR SUMMARY: 3 errors\n";
+        let message = findings(strange, "k").unwrap_err().to_string();
+        assert!(message.contains("counts 3 errors, none of a known kind"), "{message}");
+    }
+}
