@@ -13,6 +13,8 @@ static COMPILER_NUMBER: LazyLock<Regex> = LazyLock::new(|| regex("(%[a-z]+|\\$L_
 static PTX_LINE: LazyLock<Regex> = LazyLock::new(|| regex("(planted\\.ptx:|\\bline )[0-9]+"));
 /// The line with the entry in the list of planted bugs, from which every kernel is inlined.
 static LIST_PLACE: LazyLock<Regex> = LazyLock::new(|| regex("\n *inlined at kernel-gpu/src/planted\\.rs:[0-9:]+"));
+/// A place in the compiler's own library, whose path depends on the compiler, before the place that called it.
+static LIBRARY_PLACE: LazyLock<Regex> = LazyLock::new(|| regex("from [^\n]*library/[^\n]*\n *inlined at"));
 /// Places in Rust sources.
 static RUST_PLACE: LazyLock<Regex> = LazyLock::new(|| regex("([a-z0-9_/-]+\\.rs):([0-9]+):[0-9]+"));
 /// Sources of planted kernels: one for each class.
@@ -22,7 +24,7 @@ fn regex(pattern: &str) -> Regex {
     Regex::new(pattern).expect("the pattern is constant")
 }
 
-/// All findings: without the numbers of registers, labels and PTX lines; lines of the kernels are quoted instead of
+/// All findings: without the compiler's own library, without the numbers of registers, labels and PTX lines; lines of the kernels are quoted instead of
 /// numbered, and of other sources only the file is named.
 pub fn text(findings: &[Finding]) -> String {
     findings.iter().map(|finding| normalise(&finding.to_string()) + "\n\n").collect()
@@ -32,6 +34,7 @@ fn normalise(finding: &str) -> String {
     let text = COMPILER_NUMBER.replace_all(finding, "$1");
     let text = PTX_LINE.replace_all(&text, "$1…");
     let text = LIST_PLACE.replace_all(&text, "");
+    let text = LIBRARY_PLACE.replace_all(&text, "from");
     RUST_PLACE.replace_all(&text, quote).into_owned()
 }
 
