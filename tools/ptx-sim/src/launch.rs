@@ -31,11 +31,14 @@ pub struct Options {
     pub instructions_per_warp: u64,
     /// Whether data races are looked for.
     pub races: bool,
+    /// The order in which warps and blocks take turns: 0 for that of their indices, every other number for a shuffled one
+    /// that is the same for the same number.
+    pub schedule: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { max_findings: 100, threads: 0, instructions_per_warp: 100_000_000, races: true }
+        Options { max_findings: 100, threads: 0, instructions_per_warp: 100_000_000, races: true, schedule: 0 }
     }
 }
 

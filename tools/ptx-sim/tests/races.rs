@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Kernel, bytes};
+use common::{Kernel, bytes, words};
 use ptx_sim::{Finding, FindingClass, Options};
 
 /// `%r1` = the thread's word of `tile`, `%r2` = that of the thread in the next warp, `%r3` = that of the next lane.
@@ -204,4 +204,20 @@ fn threads_of_a_block_race_in_global_memory_too() {
 fn races_are_not_looked_for_when_told_so() {
     let options = Options { races: false, ..Options::default() };
     kernel("st.shared.u32 [tile], %lane;").with_options(options).run_clean();
+}
+
+#[test]
+fn schedules_differ_by_number_and_repeat() {
+    // Each warp takes the next ticket.
+    let body = "setp.eq.u32 %p0, %lane, 0; @%p0 st.shared.u32 [tile], 0; bar.sync 0; and.b32 %r4, %lane, 31;\n\
+        setp.eq.u32 %p1, %r4, 0; @!%p1 bra out; atom.shared.add.u32 %r5, [tile], 1; shr.u32 %r6, %lane, 5;\n\
+        mul.wide.u32 %rd0, %r6, 4; add.u64 %rd0, %rd0, %output; st.global.u32 [%rd0], %r5; out:";
+    let tickets = |schedule: u64| {
+        let options = Options { schedule, threads: 1, ..Options::default() };
+        let kernel = kernel(body).with_threads(256).with_output_bytes(32).with_options(options);
+        words(&kernel.run_clean())
+    };
+    let all: Vec<Vec<u32>> = (0..8).map(tickets).collect();
+    assert!(all.iter().any(|order| *order != all[0]), "{all:?}");
+    assert_eq!(all, (0..8).map(tickets).collect::<Vec<_>>());
 }

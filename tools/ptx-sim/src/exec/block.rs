@@ -8,6 +8,7 @@ use super::grid::Machine;
 use super::lanes;
 use super::mbarriers::Mbarriers;
 use super::proxies::Proxies;
+use super::schedule::Schedule;
 use super::warp::{Group, PendingCopy, Progress, Warp};
 use super::warpgroups::Warpgroups;
 use crate::counters::Counters;
@@ -17,8 +18,6 @@ use crate::isa::Collective;
 use crate::memory::Bytes;
 use crate::race::Races;
 
-/// Instructions a warp executes before it is another one's turn.
-const TURN: u64 = 4096;
 /// What the warps of a block share.
 pub(crate) struct BlockState {
     /// `%ctaid`.
@@ -57,6 +56,9 @@ pub(crate) struct Block<'a> {
     pub(super) machine: &'a Machine<'a>,
     pub(super) state: BlockState,
     pub(super) warps: Vec<Warp>,
+    schedule: Schedule,
+    /// Indices of the warps, in the order in which they take turns.
+    turns: Vec<usize>,
 }
 
 /// Why a warp's turn ended.
@@ -90,15 +92,21 @@ impl<'a> Block<'a> {
                 counters: Counters::default(),
             },
             warps: (0..warps).map(|_| Warp::new(machine.program)).collect(),
+            schedule: Schedule::new(0, 0),
+            turns: (0..warps as usize).collect(),
         }
     }
 
-    /// Runs the block at `position`.
-    pub fn run(&mut self, position: [u32; 3]) -> (Findings, Counters) {
+    /// Runs the block at `position`, the `index`-th of the grid.
+    pub fn run(&mut self, index: u64, position: [u32; 3]) -> (Findings, Counters) {
+        self.schedule = Schedule::new(self.machine.schedule, index);
+        self.turns.sort_unstable();
         self.start(position);
         loop {
             let mut progress = false;
-            for index in 0..self.warps.len() {
+            self.schedule.order(&mut self.turns);
+            for turn in 0..self.turns.len() {
+                let index = self.turns[turn];
                 let before = self.warps[index].steps;
                 let turn = self.turn(index);
                 progress |= self.warps[index].steps != before;
@@ -143,7 +151,7 @@ impl<'a> Block<'a> {
     /// Lets a warp run until its turn is over.
     fn turn(&mut self, index: usize) -> Turn {
         let limit = self.machine.instructions_per_warp;
-        let end = (self.warps[index].steps + TURN).min(limit);
+        let end = (self.warps[index].steps + self.schedule.turn()).min(limit);
         while self.warps[index].steps < end {
             let Some(group) = self.warps[index].next_group(&self.state) else { return Turn::Blocked };
             if let Turn::Stop = self.step(index, group, false) {

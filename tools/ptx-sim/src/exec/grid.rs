@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use rayon::prelude::*;
 
 use super::block::Block;
+use super::schedule::Schedule;
 use crate::counters::Counters;
 use crate::decode::Program;
 use crate::finding::Findings;
@@ -25,6 +26,8 @@ pub(crate) struct Machine<'a> {
     pub instructions_per_warp: u64,
     /// Whether data races are looked for.
     pub races: bool,
+    /// [`Options::schedule`].
+    pub schedule: u64,
     stopped: AtomicBool,
 }
 
@@ -52,6 +55,7 @@ impl<'a> Machine<'a> {
             shared_bytes: layout.static_shared_bytes as usize + launch.dynamic_shared_bytes as usize,
             instructions_per_warp: options.instructions_per_warp,
             races: options.races,
+            schedule: options.schedule,
             stopped: AtomicBool::new(false),
         }
     }
@@ -73,9 +77,11 @@ pub(crate) fn run_grid(machine: &Machine<'_>, options: &Options) -> Result<Repor
     let blocks = x * y * z;
     let run = |block: &mut Block<'_>, index: u64| {
         if machine.is_stopped() {
-            return (Findings::default(), Counters::default());
+            return (index, Findings::default(), Counters::default());
         }
-        block.run([(index % x) as u32, (index / x % y) as u32, (index / (x * y)) as u32])
+        let position = [(index % x) as u32, (index / x % y) as u32, (index / (x * y)) as u32];
+        let (findings, counters) = block.run(index, position);
+        (index, findings, counters)
     };
     let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads).build();
     let pool = pool.map_err(|error| LaunchError::Threads(error.to_string()))?;
@@ -84,10 +90,12 @@ pub(crate) fn run_grid(machine: &Machine<'_>, options: &Options) -> Result<Repor
     // Findings are merged in block order, so that a report does not depend on timing.
     const BATCH: u64 = 4096;
     for start in (0..blocks).step_by(BATCH as usize) {
-        let batch = start..blocks.min(start + BATCH);
-        let results: Vec<(Findings, Counters)> =
+        let mut batch: Vec<u64> = (start..blocks.min(start + BATCH)).collect();
+        Schedule::new(machine.schedule, u64::MAX - start).order(&mut batch);
+        let mut results: Vec<(u64, Findings, Counters)> =
             pool.install(|| batch.into_par_iter().map_init(|| Block::new(machine), run).collect());
-        for (block_findings, block_counters) in results {
+        results.sort_unstable_by_key(|(index, ..)| *index);
+        for (_, block_findings, block_counters) in results {
             findings.merge(block_findings);
             counters += block_counters;
         }

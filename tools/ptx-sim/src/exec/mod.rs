@@ -9,6 +9,7 @@ mod convergence;
 mod grid;
 mod mbarriers;
 mod proxies;
+mod schedule;
 mod stall;
 mod traffic;
 mod warp;
