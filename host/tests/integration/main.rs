@@ -3,6 +3,7 @@
 mod command_line;
 mod counters;
 mod kernels;
+mod races;
 mod sanitize;
 mod support;
 mod variants;

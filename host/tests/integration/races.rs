@@ -1,0 +1,54 @@
+//! What the simulator says of the kernels without one of their barriers.
+
+use fa512::executor::{DeviceChoice, PtxModule, open, sim};
+use fa512::forward::Forward;
+use fa512::inputs::{Distribution, Inputs};
+use fa512::launch::check_accepts;
+use fa512::problem::{Layout, Problem, Shape};
+use kernel_gpu::manifest::Entry;
+use ptx_sim::FindingClass;
+
+use crate::support::ptx;
+
+/// The lines of an entry's body that hold a barrier.
+fn barriers(text: &str, entry: &str) -> Vec<usize> {
+    let begins = |line: &str| line.contains(".entry") && line.contains(&format!("{entry}("));
+    let lines = text.lines().enumerate();
+    let body = lines.skip_while(|(_, line)| !begins(line)).take_while(|(_, line)| !line.starts_with('}'));
+    body.filter(|(_, line)| line.trim_start().starts_with("bar.")).map(|(number, _)| number).collect()
+}
+
+/// The classes of what is found when `entry` runs without one line of its PTX.
+fn findings_without(line: usize, entry: &Entry, module: &PtxModule, inputs: &Inputs) -> Vec<FindingClass> {
+    let kept = module.text.lines().enumerate().map(|(number, text)| if number == line { "" } else { text });
+    let text = kept.collect::<Vec<_>>().join("\n");
+    let module = PtxModule { file: module.file.clone(), text };
+    let mut executor = open(DeviceChoice::Sim, sim::DEFAULT_ARCHITECTURE).unwrap().executor;
+    let mut forward = Forward::prepare(executor.as_mut(), &module, entry, inputs, true).unwrap();
+    forward.execute().unwrap().execution.findings.iter().map(|finding| finding.class).collect()
+}
+
+#[test]
+fn a_kernel_without_a_barrier_that_it_needs_has_a_race() {
+    for (entry, module) in ptx().entries() {
+        // The shortest sequence it accepts that takes two steps of the pipeline.
+        let problem =
+            |sequence: u32| Problem::new(Shape { batch: 1, heads: 1, sequence }, entry.mask, Layout::Bhsd).unwrap();
+        let accepted = [128, 512].into_iter().map(problem).find(|problem| check_accepts(entry, problem).is_ok());
+        let problem = accepted.unwrap_or_else(|| panic!("{} accepts neither 128 nor 512 rows", entry.name));
+        let inputs = Inputs::generate(problem, Distribution::Normal, 1).unwrap();
+        let barriers = barriers(&module.text, &entry.name);
+        // The warp barrier before O is stored has a barrier of the whole block between it and the last read of Q.
+        let line_of = |line: usize| module.text.lines().nth(line).unwrap_or_default().trim();
+        let redundant = barriers.iter().copied().find(|line| line_of(*line).starts_with("bar.warp"));
+        assert!(barriers.len() >= 4 && redundant.is_some(), "{} has the barriers {barriers:?}", entry.name);
+        for line in barriers {
+            let found = findings_without(line, entry, module, &inputs);
+            let what = format!("{} without `{}` in line {}: {found:?}", entry.name, line_of(line), line + 1);
+            match Some(line) == redundant {
+                true => assert!(found.is_empty(), "{what}"),
+                false => assert!(found.contains(&FindingClass::Race), "{what}"),
+            }
+        }
+    }
+}
