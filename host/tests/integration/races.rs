@@ -15,7 +15,7 @@ fn barriers(text: &str, entry: &str) -> Vec<usize> {
     let begins = |line: &str| line.contains(".entry") && line.contains(&format!("{entry}("));
     let lines = text.lines().enumerate();
     let body = lines.skip_while(|(_, line)| !begins(line)).take_while(|(_, line)| !line.starts_with('}'));
-    body.filter(|(_, line)| line.trim_start().starts_with("bar.")).map(|(number, _)| number).collect()
+    body.filter(|(_, line)| line.trim_start().starts_with("bar")).map(|(number, _)| number).collect()
 }
 
 /// The classes of what is found when `entry` runs without one line of its PTX.
