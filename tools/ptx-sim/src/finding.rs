@@ -27,6 +27,11 @@ pub enum FindingClass {
     /// Bytes of shared memory that ordinary instructions wrote and an asynchronous copy or `wgmma` reads, without a
     /// `fence.proxy.async` in between.
     MissingProxyFence,
+    /// Registers that a `wgmma.mma_async` in flight uses and that were read or written before it was waited for, or one
+    /// never waited for.
+    WgmmaNotWaited,
+    /// Registers used by a `wgmma.mma_async` that were written since the last `wgmma.fence`.
+    MissingWgmmaFence,
     /// An `mbarrier` that was not initialised, is used after its end, accessed like ordinary memory, or whose counts of
     /// arrivals or bytes become impossible.
     MbarrierMisuse,
@@ -53,6 +58,8 @@ impl fmt::Display for FindingClass {
             FindingClass::CollectiveLanesMissing => "collective instruction with lanes missing",
             FindingClass::AsyncCopyNotWaited => "asynchronous copy not waited for",
             FindingClass::MissingProxyFence => "missing proxy fence",
+            FindingClass::WgmmaNotWaited => "wgmma not waited for",
+            FindingClass::MissingWgmmaFence => "missing wgmma fence",
             FindingClass::MbarrierMisuse => "mbarrier misuse",
             FindingClass::Race => "data race",
             FindingClass::Deadlock => "deadlock",

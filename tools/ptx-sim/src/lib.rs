@@ -52,6 +52,8 @@
 //! - `mma`: exact products, summed in f64 in order of k, rounded once to the result type. Hardware keeps fewer bits of
 //!   the partial sums and truncates them: an H200 mostly gave the same or the neighbouring f32 towards zero, more where
 //!   terms cancel;
+//! - `wgmma`: likewise, rounded once per instruction, which is every 16 products. An H200 agreed to the bit where all
+//!   sums are exact, in every layout and swizzle of both operands;
 //! - NaN where PTX leaves open which: the one an H200 gave;
 //! - integer division by zero: all ones, and the dividend as remainder;
 //! - atomic operations: lanes take effect in lane order, blocks in any order.
@@ -64,10 +66,12 @@
 //!   register is no read);
 //! - bytes read or written while a `cp.async` to them has not been waited for by the thread that issued it, or a
 //!   `cp.async.bulk` by somebody at its mbarrier; bytes changed that a bulk copy still reads; copies never waited for;
+//! - registers used by a `wgmma.mma_async` that are touched before it is waited for, or written since the last
+//!   `wgmma.fence`; its operands in shared memory overwritten while it is in flight;
 //! - ordinary writes to shared memory that the async proxy reads without a `fence.proxy.async`;
 //! - data races in shared memory, and in global memory between threads of a block (see below);
 //! - barriers that some lanes or warps do not reach, or reach with contradicting thread counts; deadlocks;
-//! - warp-collective instructions with lanes missing, those of warpgroups (`setmaxnreg`) with warps missing, shuffles
+//! - warp-collective instructions with lanes missing, those of warpgroups (`setmaxnreg`, `wgmma`) with warps missing, shuffles
 //!   that read lanes that take no part;
 //! - mbarriers that are not initialised, accessed like ordinary memory, or whose counts become impossible; waits for a
 //!   phase that never ends are deadlocks, with the arrivals and bytes each phase still waits for;
@@ -87,6 +91,9 @@
 //! - Missing proxy fences other than those between ordinary writes to shared memory and reads of it by the async proxy;
 //!   of those, the ones where another warp wrote and anything synchronised the block between that write and a fence. A
 //!   block that synchronises by polling ordinary memory only needs its fence before that.
+//! - Registers read, not written, between `wgmma.fence` and a `wgmma` that accumulates into them; registers beyond what
+//!   `setmaxnreg` left.
+//! - Matrix descriptors with a base offset other than 0, which no test on hardware covers: they are findings.
 //! - Wrong padding of boxes whose rows are shorter than those of their swizzle: such tensor maps are refused.
 //! - Writes to constant memory through generic addresses.
 //! - What the program never executes with these arguments.
@@ -112,7 +119,7 @@
 //!
 //! What cannot be executed is refused by name and line before anything runs ([`LaunchError`]), never guessed, and never
 //! reported as an error of the kernel: calls, textures, clusters of several blocks, `cp.reduce.async.bulk`,
-//! `wgmma` among others.
+//! multicast, `im2col` tensor maps, `wgmma` of other types than f16 and bf16 among others.
 //!
 //! # Where things are
 //!

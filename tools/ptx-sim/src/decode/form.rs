@@ -12,12 +12,14 @@ pub(crate) struct Form<'a> {
     modifiers: Vec<&'a str>,
     /// Operands taken so far.
     taken: usize,
+    /// Registers of the text that it reads, and those that it writes.
+    registers: (Vec<Slot>, Vec<Slot>),
 }
 
 impl<'a> Form<'a> {
     pub(super) fn new(decoder: &'a mut Decoder, instruction: &'a Instruction) -> Self {
         let modifiers = instruction.modifiers.iter().map(String::as_str).collect();
-        Form { decoder, instruction, modifiers, taken: 0 }
+        Form { decoder, instruction, modifiers, taken: 0, registers: Default::default() }
     }
 
     /// The opcode.
@@ -30,15 +32,15 @@ impl<'a> Form<'a> {
         self.instruction.name()
     }
 
-    /// Refuses an instruction of which something was not understood.
-    pub(super) fn finish(self) -> Decode<()> {
+    /// Refuses an instruction of which something was not understood; the registers it reads and those it writes.
+    pub(super) fn finish(self) -> Decode<(Vec<Slot>, Vec<Slot>)> {
         if let Some(modifier) = self.modifiers.first() {
             return unsupported(format!("`.{modifier}` in `{}`", self.name()));
         }
         if self.taken < self.instruction.operands.len() {
             return unsupported(format!("operand {} of `{}`", self.taken + 1, self.name()));
         }
-        Ok(())
+        Ok(self.registers)
     }
 
     // Modifiers
@@ -133,6 +135,7 @@ impl<'a> Form<'a> {
             return invalid(format!("register `{name}` is not declared"));
         };
         check_size(name, register.kind, kind, may_be_wider)?;
+        self.registers.1.push(register.slot);
         Ok(Destination { slot: register.slot, mask: u64::MAX >> (64 - register.kind.bits.min(64)) })
     }
 
@@ -175,6 +178,7 @@ impl<'a> Form<'a> {
                 return invalid(format!("an offset added to register `{name}` outside an address"));
             }
             check_size(name, register.kind, kind, may_be_wider)?;
+            self.registers.0.push(register.slot);
             return Ok(register.slot);
         }
         if let Some(special) = Special::parse(name) {
@@ -270,6 +274,7 @@ impl<'a> Form<'a> {
             if register.kind.bits != 64 && !is_narrow || register.kind.is_float() {
                 return invalid(format!("`{name}` ({}) cannot hold an address here", register.kind));
             }
+            self.registers.0.push(register.slot);
             return Ok((Address { base: register.slot, offset: *offset }, coordinates));
         }
         let Some(place) = self.decoder.layout.places.get(name).copied() else {

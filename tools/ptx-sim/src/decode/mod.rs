@@ -53,7 +53,9 @@ pub(crate) fn decode(entry: &Entry, layout: Layout) -> Result<Program, (Position
             _ => {}
         }
     }
+    let uses_wgmma = instructions.iter().any(|instruction: &Instruction| instruction.operation.is_wgmma());
     Ok(Program {
+        uses_wgmma,
         instructions,
         registers: decoder.registers,
         register_names: decoder.register_names,
@@ -247,7 +249,7 @@ impl Decoder {
         let guard = instruction.guard.as_ref().map(|guard| self.guard(guard)).transpose()?;
         let mut form = Form::new(self, instruction);
         let (class, operation) = isa::decode(&mut form)?;
-        form.finish()?;
+        let (reads, writes) = form.finish()?;
         Ok(Instruction {
             collective: operation.collective(),
             operation,
@@ -256,6 +258,8 @@ impl Decoder {
             line: instruction.position.line,
             location: instruction.location,
             name: instruction.name(),
+            reads,
+            writes,
         })
     }
 }

@@ -113,6 +113,10 @@ pub(crate) struct Instruction {
     pub location: Option<u32>,
     /// Opcode and modifiers.
     pub name: String,
+    /// Registers it reads.
+    pub reads: Vec<Slot>,
+    /// Registers it writes.
+    pub writes: Vec<Slot>,
 }
 
 /// A decoded entry.
@@ -123,6 +127,8 @@ pub(crate) struct Program {
     /// Names for messages; empty for registers that hold literals.
     pub register_names: Vec<String>,
     pub layout: super::Layout,
+    /// Whether there is a `wgmma`.
+    pub uses_wgmma: bool,
 }
 
 impl Program {

@@ -1,6 +1,7 @@
 //! Every access to memory that an instruction makes, and every check of one.
 
 use super::Context;
+use super::bulk::Reader;
 use crate::finding::{FindingClass, LaneAddress, OtherAccess};
 use crate::memory::{OutOfBounds, resolve};
 use crate::parse::Space;
@@ -136,12 +137,16 @@ impl Context<'_> {
         what: impl Fn() -> String,
     ) {
         if let Some(read) = self.block.bulk_reads.overlapping(address, bytes) {
-            let (warp, copier) = read.thread;
             let line = self.machine.program.instructions[read.pc as usize].line;
             let cause = || {
                 format!(
-                    "{} changes what the bulk copy in line {line} reads, which warp {warp} lane {copier} has not waited for",
-                    what()
+                    "{} changes what the {} has not waited for",
+                    what(),
+                    match read.reader {
+                        Reader::Copies { warp, lane } =>
+                            format!("bulk copy in line {line} reads, which warp {warp} lane {lane}"),
+                        Reader::Matrix { warp } => format!("wgmma in line {line} reads, which warp {warp}"),
+                    }
                 )
             };
             faults.add(FindingClass::AsyncCopyNotWaited, lane, address, cause);

@@ -224,6 +224,9 @@ impl<'a> Block<'a> {
         }
         let mut context = Context { machine, block: &mut self.state, warp, instruction, pc, active, here };
         check_collective(&mut context);
+        if machine.program.uses_wgmma && !instruction.operation.is_wgmma() {
+            context.check_async_matrix();
+        }
         let flow = instruction.operation.execute(&mut context);
         // A wait is counted when it ends.
         if !matches!(flow, Flow::WaitForPhase { .. }) {
@@ -244,6 +247,7 @@ impl<'a> Block<'a> {
             }
             Flow::Exit { lanes: ended } => {
                 self.report_forgotten_copies(index, ended);
+                self.report_unfinished_matrices(index, pc, ended);
                 let warp = &mut self.warps[index];
                 warp.retire(ended);
                 warp.send(here & !ended, pc + 1);
@@ -299,6 +303,17 @@ impl<'a> Block<'a> {
         let (active, here) = (warp.existing, warp.existing);
         let instruction = &machine.program.instructions[pc as usize];
         action(&mut Context { machine, block: &mut self.state, warp, instruction, pc, active, here });
+    }
+
+    /// Reports matrix products that exiting lanes never waited for.
+    fn report_unfinished_matrices(&mut self, index: usize, pc: u32, ended: u32) {
+        let machine: &Machine<'a> = self.machine;
+        let warp = &mut self.warps[index];
+        if let Some(instruction) = machine.program.instructions.get(pc as usize) {
+            let (active, here) = (ended, ended);
+            let mut context = Context { machine, block: &mut self.state, warp, instruction, pc, active, here };
+            context.check_matrix_finished();
+        }
     }
 
     /// Reports copies that exiting lanes began and never waited for.

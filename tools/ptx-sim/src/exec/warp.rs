@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::lanes;
+use super::wgmma::AsyncMatrix;
 use crate::decode::{Initial, Program, Slot, Special};
 use crate::launch::Launch;
 use crate::memory::Bytes;
@@ -79,6 +80,7 @@ pub(crate) struct Warp {
     pub copies: Vec<AsyncCopies>,
     /// Phase of the cluster's barrier in which it arrived there last.
     pub cluster_phase: Option<u64>,
+    pub matrix: AsyncMatrix,
     /// Whether a wait for an mbarrier returns false now instead of waiting.
     pub impatient: bool,
     /// Instructions executed.
@@ -99,6 +101,7 @@ impl Warp {
             local: if local_bytes > 0 { vec![Bytes::new(local_bytes); LANES] } else { Vec::new() },
             copies: vec![AsyncCopies::default(); LANES],
             cluster_phase: None,
+            matrix: AsyncMatrix::default(),
             impatient: false,
             steps: 0,
         }
@@ -112,6 +115,7 @@ impl Warp {
         self.existing = u32::MAX >> (32 - mine);
         self.exited = 0;
         self.cluster_phase = None;
+        self.matrix.clear();
         self.steps = 0;
         self.groups.clear();
         self.groups.push(Group { pc: 0, lanes: self.existing, progress: Progress::Ready });

@@ -112,7 +112,7 @@ impl Operation {
 
 /// Row and column of the `index`-th of the elements that `lane` holds of a 16-row tile, two neighbours to a register:
 /// first rows 0–7, then 8–15, then the next eight columns.
-fn element(lane: usize, index: usize) -> (usize, usize) {
+pub(super) fn element(lane: usize, index: usize) -> (usize, usize) {
     let (register, half) = (index / 2, index % 2);
     (lane / 4 + 8 * (register % 2), lane % 4 * 2 + half + 8 * (register / 2))
 }

@@ -18,6 +18,7 @@ mod memory;
 mod moves;
 mod warp;
 mod warpgroup;
+mod wgmma;
 
 pub(crate) use lanewise::Lanewise;
 pub(crate) use memory::Address;
@@ -51,6 +52,8 @@ pub(crate) enum Operation {
     Cluster(cluster::Operation),
     /// `setmaxnreg`.
     SetMaximum(warpgroup::SetMaximum),
+    /// `wgmma`.
+    Wgmma(wgmma::Operation),
     /// `cp.async.bulk`.
     BulkCopy(bulk_copy::Operation),
     /// `mbarrier`.
@@ -147,6 +150,9 @@ pub(crate) fn decode(form: &mut Form<'_>) -> Decode<(Class, Operation)> {
     if let Some(operation) = matrix::decode(form)? {
         return Ok((Class::Matrix, Operation::Matrix(operation)));
     }
+    if let Some(operation) = wgmma::decode(form)? {
+        return Ok((Class::Matrix, Operation::Wgmma(operation)));
+    }
     if let Some(operation) = warp::decode(form)? {
         return Ok((Class::Warp, Operation::Warp(operation)));
     }
@@ -169,7 +175,7 @@ impl Operation {
     /// Which lanes have to execute it together.
     pub fn collective(&self) -> Collective {
         match self {
-            Operation::Matrix(_) | Operation::SetMaximum(_) => Collective::Warp,
+            Operation::Matrix(_) | Operation::SetMaximum(_) | Operation::Wgmma(_) => Collective::Warp,
             Operation::Cluster(operation) => operation.collective(),
             Operation::Warp(operation) => operation.collective(),
             Operation::Barrier(operation) => operation.collective(),
@@ -206,6 +212,7 @@ impl Operation {
             Operation::Cluster(operation) => return operation.execute(context),
             Operation::SetMaximum(operation) => operation.execute(context),
             Operation::BulkCopy(operation) => operation.execute(context),
+            Operation::Wgmma(operation) => operation.execute(context),
             Operation::Mbarrier(operation) => return operation.execute(context),
             Operation::Control(operation) => return operation.execute(context),
         }
@@ -214,7 +221,16 @@ impl Operation {
 
     /// Whether the async proxy reads shared memory for it.
     pub fn reads_by_async_proxy(&self) -> bool {
-        matches!(self, Operation::BulkCopy(operation) if operation.reads_shared())
+        match self {
+            Operation::BulkCopy(operation) => operation.reads_shared(),
+            Operation::Wgmma(operation) => operation.reads_shared(),
+            _ => false,
+        }
+    }
+
+    /// Whether it is a `wgmma`.
+    pub fn is_wgmma(&self) -> bool {
+        matches!(self, Operation::Wgmma(_))
     }
 
     /// Completes an instruction whose lanes waited at a barrier.

@@ -1,0 +1,347 @@
+//! Matrix products of a warpgroup (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions").
+//!
+//! Each warp computes its 16 rows when it executes the instruction: products are exact, summed in f64 in order of k with
+//! the accumulator, and rounded once per instruction, which is every 16 products. Operands in shared memory are read at
+//! once; results are written to the registers when they are waited for.
+
+use super::matrix::element;
+use crate::decode::{Decode, Destination, Form, Slot, invalid};
+use crate::exec::{Context, Faults, Reader, lanes};
+use crate::finding::FindingClass;
+use crate::memory::Swizzle;
+use crate::numeric::{Exact, Format, Rounding, canonical};
+use crate::parse::{Operand, Space, Type};
+
+/// Rows of a tile that one warp computes.
+const WARP_ROWS: usize = 16;
+/// Depth of a tile.
+const DEPTH: usize = 16;
+/// Warps of a warpgroup.
+const WARPS: u32 = 4;
+/// Bytes that operands are read in.
+const CHUNK: u64 = 16;
+/// Elements of a chunk.
+const CHUNK_ELEMENTS: usize = 8;
+
+/// A decoded `wgmma`.
+pub(crate) enum Operation {
+    /// `mma_async`.
+    Multiply(Multiply),
+    /// `fence`.
+    Fence,
+    /// `commit_group`.
+    Commit,
+    /// `wait_group n`: all but the latest `n` groups.
+    Wait(u64),
+}
+
+/// Where A is.
+enum OperandA {
+    /// Fragments in registers.
+    Registers(Vec<Slot>),
+    /// In shared memory; transposed when its rows are contiguous along M.
+    Shared { descriptor: Slot, transposed: bool },
+}
+
+/// `wgmma.mma_async`.
+pub(crate) struct Multiply {
+    columns: usize,
+    input: Format,
+    result: Format,
+    d: Vec<Destination>,
+    a: OperandA,
+    b: Slot,
+    b_transposed: bool,
+    /// Whether D is added, and whether the predicate is negated.
+    scale_d: (Slot, bool),
+    sign: f64,
+}
+
+/// Decodes a `wgmma`; `None` when the opcode is another.
+pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
+    if form.opcode() != "wgmma" {
+        return Ok(None);
+    }
+    if !(form.flag("sync") && form.flag("aligned")) {
+        return form.refuse();
+    }
+    if form.flag("fence") {
+        return Ok(Some(Operation::Fence));
+    }
+    if form.flag("commit_group") {
+        return Ok(Some(Operation::Commit));
+    }
+    if form.flag("wait_group") {
+        return Ok(Some(Operation::Wait(form.literal()?)));
+    }
+    if form.flag("mma_async") {
+        multiply(form).map(|multiply| Some(Operation::Multiply(multiply)))
+    } else {
+        form.refuse()
+    }
+}
+
+fn multiply(form: &mut Form<'_>) -> Decode<Multiply> {
+    let columns = form.take(|modifier| modifier.strip_prefix("m64n")?.strip_suffix("k16")?.parse::<usize>().ok());
+    let Some(columns) = columns.filter(|columns| (8..=256).contains(columns) && columns.is_multiple_of(8)) else {
+        return form.refuse();
+    };
+    let (d, a, b) = (form.kind()?, form.kind()?, form.kind()?);
+    let is_supported = matches!((d, a), (Type::F32, Type::F16 | Type::BF16) | (Type::F16, Type::F16));
+    if a != b || !is_supported {
+        return form.refuse();
+    }
+    let (count, register) = if d == Type::F32 { (columns / 2, Type::F32) } else { (columns / 4, Type::B32) };
+    let accumulators = form.destination_vector(count, register)?;
+    let fragments = match form.peek_operand() {
+        Some(Operand::Vector(_)) => Some(form.source_vector(4, Type::B32)?),
+        _ => None,
+    };
+    let descriptor = if fragments.is_none() { Some(form.source(Type::B64)?) } else { None };
+    let b = form.source(Type::B64)?;
+    let scale_d = form.predicate()?;
+    let sign = sign(form)? * self::sign(form)?;
+    let operand_a = match (fragments, descriptor) {
+        (Some(fragments), _) => OperandA::Registers(fragments),
+        (None, Some(descriptor)) => OperandA::Shared { descriptor, transposed: form.literal()? != 0 },
+        (None, None) => return form.refuse(),
+    };
+    let b_transposed = form.literal()? != 0;
+    let (input, result) = (Format::of(a), Format::of(d));
+    Ok(Multiply { columns, input, result, d: accumulators, a: operand_a, b, b_transposed, scale_d, sign })
+}
+
+fn sign(form: &mut Form<'_>) -> Decode<f64> {
+    match form.literal()? as i64 {
+        1 => Ok(1.0),
+        -1 => Ok(-1.0),
+        other => invalid(format!("`{}` scales by {other}; 1 and -1 are possible", form.name())),
+    }
+}
+
+impl Operation {
+    /// Whether the async proxy reads shared memory for it.
+    pub fn reads_shared(&self) -> bool {
+        matches!(self, Operation::Multiply(_))
+    }
+
+    /// Executes it.
+    pub fn execute(&self, context: &mut Context<'_>) {
+        context.block.warpgroups.executed(context.pc, context.warp.index);
+        let reader = Reader::Matrix { warp: context.warp.index };
+        match self {
+            Operation::Fence => context.warp.matrix.fence(),
+            Operation::Commit => {
+                context.warp.matrix.commit();
+                context.block.bulk_reads.commit(reader);
+            }
+            Operation::Wait(allowed) => {
+                context.land_results(*allowed);
+                context.block.bulk_reads.wait(reader, *allowed);
+            }
+            Operation::Multiply(multiply) => multiply.execute(context),
+        }
+    }
+}
+
+/// A matrix descriptor (PTX ISA, "Matrix Descriptor").
+#[derive(Clone, Copy)]
+struct Descriptor {
+    start: u64,
+    leading: u64,
+    stride: u64,
+    swizzle: Swizzle,
+    base_offset: u64,
+}
+
+impl Descriptor {
+    fn new(bits: u64) -> Descriptor {
+        let offset = |shift: u32| (bits >> shift & 0x3fff) << 4;
+        let swizzle = match bits >> 62 {
+            0 => Swizzle::None,
+            1 => Swizzle::Bytes128,
+            2 => Swizzle::Bytes64,
+            _ => Swizzle::Bytes32,
+        };
+        let (start, leading, stride) = (offset(0), offset(16), offset(32));
+        Descriptor { start, leading, stride, swizzle, base_offset: bits >> 49 & 7 }
+    }
+
+    /// The address of the chunk of 8 elements along K that begins at `k` of the `row`-th row or column.
+    fn chunk_along_k(self, row: usize, k: usize) -> u64 {
+        let (row, k) = (row as u64, k as u64 / CHUNK_ELEMENTS as u64);
+        // Rows of a core matrix are as far apart as the swizzle's are long.
+        let (pitch, along_k) = match self.swizzle {
+            Swizzle::None => (CHUNK, self.leading),
+            swizzle => (swizzle.row_bytes(), CHUNK),
+        };
+        self.swizzle.apply(self.start + row % 8 * pitch + row / 8 * self.stride + k * along_k)
+    }
+
+    /// The address of the chunk of 8 elements along M or N that begins at `row`, at depth `k`.
+    fn chunk_along_rows(self, row: usize, k: usize) -> u64 {
+        let (chunk, k) = (row as u64 / CHUNK_ELEMENTS as u64, k as u64);
+        let place = match self.swizzle {
+            Swizzle::None => chunk * self.stride + k % 8 * CHUNK + k / 8 * self.leading,
+            swizzle => {
+                let chunks = swizzle.row_bytes() / CHUNK;
+                chunk % chunks * CHUNK
+                    + chunk / chunks * self.leading
+                    + k % 8 * swizzle.row_bytes()
+                    + k / 8 * self.stride
+            }
+        };
+        self.swizzle.apply(self.start + place)
+    }
+}
+
+/// Rows or columns of an operand, `DEPTH` elements each.
+type Rows = Vec<[f64; DEPTH]>;
+
+impl Multiply {
+    fn execute(&self, context: &mut Context<'_>) {
+        self.check_fences(context);
+        let mut faults = Faults::default();
+        let first = WARP_ROWS * (context.warp.index % WARPS) as usize;
+        let a = match &self.a {
+            OperandA::Registers(slots) => self.fragments(context, slots),
+            OperandA::Shared { descriptor, transposed } => {
+                self.shared(context, &mut faults, *descriptor, *transposed, first..first + WARP_ROWS)
+            }
+        };
+        let b = self.shared(context, &mut faults, self.b, self.b_transposed, 0..self.columns);
+        context.report_faults(faults);
+        context.require(&[self.scale_d.0]);
+        let adds = (context.uniform(self.scale_d.0, "scale-d") != 0) != self.scale_d.1;
+        let sum = |row: usize, column: usize, addend: f64| {
+            a[row].iter().zip(&b[column]).fold(addend, |sum, (a, b)| sum + self.sign * a * b)
+        };
+        let halves = if self.result == Format::F32 { 1 } else { 2 };
+        for (register, destination) in self.d.iter().enumerate() {
+            let old = self.accumulator(context, destination.slot, adds);
+            let mut values = [0; 32];
+            for (lane, value) in values.iter_mut().enumerate() {
+                for half in 0..halves {
+                    let (row, column) = element(lane, halves * register + half);
+                    let addend = if adds { self.result.value(old[lane] >> (16 * half) & self.mask()) } else { 0.0 };
+                    *value |= self.round(sum(row, column, addend)) << (16 * half);
+                }
+            }
+            context.warp.matrix.set_result(destination.slot, values);
+        }
+        context.block.counters.mma += 1;
+        context.block.counters.mma_multiply_accumulates += (WARP_ROWS * self.columns * DEPTH) as u64;
+    }
+
+    /// The bits of one element of the result.
+    fn mask(&self) -> u64 {
+        u64::MAX >> (64 - self.result.bits())
+    }
+
+    fn round(&self, sum: f64) -> u64 {
+        match self.result == Format::F32 {
+            true => u64::from(canonical(sum as f32)),
+            false => Exact::from(sum).round(Format::F16, Rounding::Nearest),
+        }
+    }
+
+    /// The old value of an accumulator, which an earlier `wgmma` may still have in flight.
+    fn accumulator(&self, context: &mut Context<'_>, slot: Slot, is_read: bool) -> [u64; 32] {
+        if let Some(values) = context.warp.matrix.result(slot) {
+            return *values;
+        }
+        if is_read {
+            context.require(&[slot]);
+        }
+        context.warp.registers.values[slot as usize]
+    }
+
+    fn check_fences(&self, context: &mut Context<'_>) {
+        let fragments = match &self.a {
+            OperandA::Registers(slots) => slots.as_slice(),
+            OperandA::Shared { .. } => &[],
+        };
+        let used = self.d.iter().map(|destination| destination.slot).chain(fragments.iter().copied());
+        let matrix = &context.warp.matrix;
+        let unfenced = used.filter(|slot| matrix.result(*slot).is_none()).find(|slot| !matrix.is_fenced(*slot));
+        if let Some(slot) = unfenced {
+            let name = &context.machine.program.register_names[slot as usize];
+            context.report(FindingClass::MissingWgmmaFence, Vec::new(), || {
+                format!("no wgmma.fence lies between the last write to `{name}` and this instruction, which uses it")
+            });
+        }
+    }
+
+    fn fragments(&self, context: &mut Context<'_>, slots: &[Slot]) -> Rows {
+        context.require(slots);
+        let mut rows = vec![[0.0; DEPTH]; WARP_ROWS];
+        for lane in lanes(context.active) {
+            for (register, slot) in slots.iter().enumerate() {
+                let pair = context.value(*slot, lane);
+                for half in 0..2 {
+                    let (row, column) = element(lane, 2 * register + half);
+                    rows[row][column] = self.input.value(pair >> (16 * half) & 0xffff);
+                }
+            }
+        }
+        slots.iter().for_each(|slot| context.warp.matrix.read_fragment(*slot));
+        rows
+    }
+
+    /// Reads rows of an operand in shared memory.
+    fn shared(
+        &self,
+        context: &mut Context<'_>,
+        faults: &mut Faults,
+        slot: Slot,
+        transposed: bool,
+        range: std::ops::Range<usize>,
+    ) -> Rows {
+        context.require(&[slot]);
+        let descriptor = Descriptor::new(context.uniform(slot, "the matrix descriptor"));
+        if descriptor.base_offset != 0 {
+            context.report(FindingClass::InvalidOperand, Vec::new(), || {
+                format!(
+                    "a matrix descriptor with a base offset of {}; only matrices whose swizzle begins at its period are \
+                     supported",
+                    descriptor.base_offset
+                )
+            });
+        }
+        let mut rows = vec![[0.0; DEPTH]; range.len()];
+        let chunk = CHUNK_ELEMENTS;
+        match transposed {
+            false => {
+                for (index, row) in range.enumerate() {
+                    for k in (0..DEPTH).step_by(chunk) {
+                        let elements = self.chunk(context, faults, descriptor.chunk_along_k(row, k));
+                        rows[index][k..k + chunk].copy_from_slice(&elements);
+                    }
+                }
+            }
+            true => {
+                for (index, row) in range.enumerate().step_by(chunk) {
+                    for k in 0..DEPTH {
+                        let elements = self.chunk(context, faults, descriptor.chunk_along_rows(row, k));
+                        elements.iter().zip(&mut rows[index..]).for_each(|(element, row)| row[k] = *element);
+                    }
+                }
+            }
+        }
+        rows
+    }
+
+    fn chunk(&self, context: &mut Context<'_>, faults: &mut Faults, address: u64) -> [f64; CHUNK_ELEMENTS] {
+        let mut data = [0; CHUNK as usize];
+        let lane = context.active.trailing_zeros() as usize;
+        context.load_aligned(faults, lane, Space::Shared, address, CHUNK, &mut data);
+        context.check_proxy(faults, lane, address, data.len());
+        let reader = Reader::Matrix { warp: context.warp.index };
+        context.block.bulk_reads.begin(reader, context.pc, address, CHUNK);
+        let mut elements = [0.0; CHUNK_ELEMENTS];
+        for (element, bytes) in elements.iter_mut().zip(data.chunks_exact(2)) {
+            *element = self.input.value(u64::from(u16::from_le_bytes([bytes[0], bytes[1]])));
+        }
+        elements
+    }
+}
