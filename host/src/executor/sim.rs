@@ -25,19 +25,25 @@ impl SimExecutor {
     /// # Errors
     /// [`Error::Invalid`] when the limits of the architecture are not known.
     pub fn new(architecture: u32) -> Result<Self> {
+        Self::with_options(architecture, Options { threads: rayon::current_num_threads(), ..Options::default() })
+    }
+
+    /// A simulator with other limits, or on other cores.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_options(architecture: u32, options: Options) -> Result<Self> {
         let limits = ARCHITECTURES.iter().find(|limits| limits.architecture == architecture).ok_or_else(|| {
             let known: Vec<_> = ARCHITECTURES.iter().map(|limits| limits.architecture.to_string()).collect();
             Error::Invalid(format!("the simulator does not know sm_{architecture}, only {}", known.join(", ")))
         })?;
-        let threads = rayon::current_num_threads();
         let device = Device {
             kind: DeviceKind::Simulator,
-            name: format!("ptx-sim ({threads} threads)"),
+            name: format!("ptx-sim ({} threads)", options.threads),
             architecture,
             shared_bytes_per_block: limits.shared_bytes_per_block,
             driver: None,
         };
-        let options = Options { threads, ..Options::default() };
         Ok(Self { device, memory: GlobalMemory::new(), modules: Vec::new(), next_id: 0, options })
     }
 }

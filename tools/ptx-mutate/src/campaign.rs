@@ -1,0 +1,106 @@
+//! Many mutants of many entries, in parallel.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+
+use anyhow::{Context, Result};
+use fa512::ptx_folder::PtxFolder;
+
+use crate::mutant::{EntryText, Mutant, sample, sample_by_rule};
+use crate::trial::{Trial, Verdict};
+
+/// Which of all mutants are run.
+#[derive(Clone, Copy, Debug)]
+pub enum Selection {
+    /// At most so many of each rule and entry.
+    PerRule(usize),
+    /// So many of all together.
+    Sample(usize),
+}
+
+/// An entry: what its mutants are made from, and what they have to pass.
+struct Subject {
+    text: EntryText,
+    trial: Trial,
+}
+
+/// Mutants that were selected but not yet run.
+pub struct Campaign {
+    subjects: Vec<Subject>,
+    /// Each with the index of its subject.
+    mutants: Vec<(usize, Mutant)>,
+    /// Mutants there are altogether.
+    total: usize,
+}
+
+impl Campaign {
+    /// Makes mutants of every entry in `folder` and selects some by `seed`.
+    ///
+    /// # Errors
+    /// When an entry cannot be read or does not pass the checks itself.
+    pub fn prepare(folder: &PtxFolder, selection: Selection, seed: u64) -> Result<Self> {
+        let mut campaign = Self { subjects: Vec::new(), mutants: Vec::new(), total: 0 };
+        for (entry, module) in folder.entries() {
+            let text = EntryText::new(&module.text, &entry.name)
+                .with_context(|| format!("{} has no entry {}", module.file, entry.name))?;
+            let mutants = text.mutants();
+            campaign.total += mutants.len();
+            let selected = match selection {
+                Selection::PerRule(count) => sample_by_rule(mutants, count, seed),
+                Selection::Sample(_) => mutants,
+            };
+            let subject = campaign.subjects.len();
+            campaign.mutants.extend(selected.into_iter().map(|mutant| (subject, mutant)));
+            let trial = Trial::new(entry, &module.file, &text.original())?;
+            campaign.subjects.push(Subject { text, trial });
+        }
+        if let Selection::Sample(count) = selection {
+            campaign.mutants = sample(campaign.mutants, count, seed);
+        }
+        Ok(campaign)
+    }
+
+    /// Mutants that the rules make of the entries.
+    pub fn total(&self) -> usize {
+        self.total
+    }
+
+    /// Mutants that were selected.
+    pub fn selected(&self) -> usize {
+        self.mutants.len()
+    }
+
+    /// Runs the selected mutants on all cores; `progress` is called after each. The result is in order, and depends on
+    /// nothing but the PTX, the selection and the seed.
+    ///
+    /// # Errors
+    /// When the simulator fails at a mutant, which is named.
+    pub fn run(&self, progress: impl Fn() + Sync) -> Result<Vec<(Mutant, Verdict)>> {
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let indices = std::iter::repeat_with(|| next.fetch_add(1, Relaxed));
+            let mutants = indices.map_while(|index| Some((index, self.mutants.get(index)?)));
+            let outcomes = mutants.map(|(index, (subject, mutant))| {
+                let verdict = self.subjects[*subject].try_mutant(mutant);
+                progress();
+                (index, verdict)
+            });
+            outcomes.collect::<Vec<_>>()
+        };
+        let workers = thread::available_parallelism().map_or(1, usize::from);
+        let mut verdicts: Vec<(usize, Result<Verdict>)> = thread::scope(|scope| {
+            let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+            workers.into_iter().flat_map(|worker| worker.join().expect("a worker catches panics")).collect()
+        });
+        verdicts.sort_unstable_by_key(|(index, _)| *index);
+        let mutants = self.mutants.iter().map(|(_, mutant)| mutant.clone());
+        mutants.zip(verdicts).map(|(mutant, (_, verdict))| Ok((mutant, verdict?))).collect()
+    }
+}
+
+impl Subject {
+    fn try_mutant(&self, mutant: &Mutant) -> Result<Verdict> {
+        let verdict = self.trial.run(&self.text.text(mutant));
+        verdict.with_context(|| format!("{} at line {}: {}", mutant.entry, mutant.line, mutant.after))
+    }
+}

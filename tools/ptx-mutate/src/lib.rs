@@ -1,0 +1,16 @@
+//! Breaks the kernels' PTX in small ways, one at a time, and counts which of the broken kernels ("mutants") the checks
+//! notice: how much a passing test suite is worth.
+//!
+//! [`rules`] is the list of mistakes; [`mutant`] makes them in an entry; [`trial`] runs a mutant in the simulator on
+//! shapes and inputs chosen to exercise it, with every check the simulator has and the f64 reference; [`review`] holds
+//! the mutants that cannot be noticed because they are no worse than the kernel; [`report`] adds up.
+
+pub mod campaign;
+pub mod change;
+pub mod instruction;
+pub mod mutant;
+pub mod report;
+pub mod review;
+pub mod rules;
+pub mod source;
+pub mod trial;

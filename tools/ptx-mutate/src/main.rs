@@ -1,0 +1,81 @@
+//! `cargo xtask mutate` builds and starts this.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use fa512::ptx_folder::PtxFolder;
+use indicatif::{ProgressBar, ProgressStyle};
+use ptx_mutate::campaign::{Campaign, Selection};
+use ptx_mutate::report::{Origin, Report};
+use ptx_mutate::review::Review;
+
+/// Breaks the kernels' PTX in small ways and counts which of the broken kernels the checks notice.
+///
+/// Exit code: 0 every survivor is known to be equivalent, 1 some are not, 2 could not run.
+#[derive(Parser, Debug)]
+#[command(name = "ptx-mutate")]
+struct Arguments {
+    /// Folder of the PTX and its manifest; default: $FA512_PTX_DIR
+    #[arg(long)]
+    ptx: Option<PathBuf>,
+    /// Mutants of each rule and entry at most
+    #[arg(long, default_value_t = 8)]
+    per_rule: usize,
+    /// Run so many mutants, drawn from all of them
+    #[arg(long, conflicts_with = "per_rule")]
+    sample: Option<usize>,
+    /// What decides which mutants are drawn
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Write mutation.md and mutation.json to this folder
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    match Arguments::parse().run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("ptx-mutate: error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+impl Arguments {
+    /// Whether every survivor is explained.
+    fn run(&self) -> Result<bool> {
+        let folder = PtxFolder::find(self.ptx.as_deref())?;
+        let review = Review::load()?;
+        let selection = self.sample.map_or(Selection::PerRule(self.per_rule), Selection::Sample);
+        let campaign = Campaign::prepare(&folder, selection, self.seed)?;
+        let style = ProgressStyle::with_template("{bar:40} {pos} of {len} mutants ({eta} left)")?;
+        let bar = ProgressBar::new(campaign.selected() as u64).with_style(style);
+        let outcomes = campaign.run(|| bar.inc(1))?;
+        bar.finish_and_clear();
+        let origin =
+            Origin { command: self.command(), manifest: folder.manifest().clone(), possible: campaign.total() };
+        let report = Report::new(origin, &outcomes, &review);
+        let markdown = report.markdown();
+        if let Some(out) = &self.out {
+            let write = |name: &str, text: &str| {
+                let path = out.join(name);
+                std::fs::write(&path, text).with_context(|| path.display().to_string())
+            };
+            write("mutation.md", &markdown)?;
+            write("mutation.json", &(serde_json::to_string_pretty(&report)? + "\n"))?;
+        }
+        print!("{markdown}");
+        Ok(report.unexplained().next().is_none())
+    }
+
+    /// The command that repeats this run.
+    fn command(&self) -> String {
+        let selection =
+            self.sample.map_or(format!("--per-rule {}", self.per_rule), |count| format!("--sample {count}"));
+        format!("cargo xtask mutate -- {selection} --seed {}", self.seed)
+    }
+}

@@ -1,0 +1,169 @@
+//! All mutants of an entry, and samples of them.
+
+use std::ops::Range;
+
+use rand::SeedableRng;
+use rand::rngs::ChaCha8Rng;
+use rand::seq::SliceRandom;
+
+use crate::instruction::Instruction;
+use crate::rules::{RULES, Rule};
+use crate::source::{Source, sources};
+
+/// An entry with one mistake in it.
+#[derive(Clone, Debug)]
+pub struct Mutant {
+    /// Name of the entry.
+    pub entry: String,
+    /// The mistake.
+    pub rule: &'static Rule,
+    /// Line of the PTX, from 1.
+    pub line: usize,
+    /// The instruction as it was.
+    pub before: String,
+    /// What stands there instead; empty when nothing does.
+    pub after: String,
+    /// The Rust line of the instruction, then the lines it was inlined at.
+    pub sources: Vec<Source>,
+}
+
+/// The lines of one entry of a PTX text, and nothing of the others.
+#[derive(Clone, Debug)]
+pub struct EntryText {
+    /// Name of the entry.
+    pub entry: String,
+    /// The lines of the text, with those of other entries empty, so that line numbers stay.
+    lines: Vec<String>,
+    /// Those of the entry's body.
+    body: Range<usize>,
+    sources: Vec<Vec<Source>>,
+}
+
+impl EntryText {
+    /// The entry called `entry` in `ptx`; `None` when there is none.
+    pub fn new(ptx: &str, entry: &str) -> Option<Self> {
+        let lines: Vec<&str> = ptx.lines().collect();
+        let bodies: Vec<(&str, Range<usize>)> = entries(&lines).collect();
+        let (_, body) = bodies.iter().find(|(name, _)| *name == entry)?.clone();
+        let others: Vec<_> = bodies.iter().filter(|(name, _)| *name != entry).map(|(_, lines)| lines.clone()).collect();
+        let keep = |index: usize| !others.iter().any(|lines| lines.contains(&index));
+        let lines =
+            lines.iter().enumerate().map(|(index, line)| if keep(index) { (*line).to_owned() } else { String::new() });
+        Some(Self { entry: entry.to_owned(), lines: lines.collect(), body, sources: sources(ptx) })
+    }
+
+    /// Every mutant that the rules make, in the order of [`RULES`], then of lines.
+    pub fn mutants(&self) -> Vec<Mutant> {
+        let instructions: Vec<(usize, Instruction)> =
+            self.body.clone().filter_map(|index| Some((index, Instruction::parse(&self.lines[index])?))).collect();
+        let sites = RULES.iter().flat_map(|rule| instructions.iter().map(move |site| (rule, site)));
+        sites.filter_map(|(rule, (index, instruction))| self.mutant(rule, *index, instruction)).collect()
+    }
+
+    fn mutant(&self, rule: &'static Rule, index: usize, instruction: &Instruction) -> Option<Mutant> {
+        Some(Mutant {
+            entry: self.entry.clone(),
+            rule,
+            line: index + 1,
+            before: instruction.to_string(),
+            after: rule.apply(instruction)?,
+            sources: self.sources[index].clone(),
+        })
+    }
+
+    /// The PTX as it was.
+    pub fn original(&self) -> String {
+        self.lines.join("\n") + "\n"
+    }
+
+    /// The PTX of a mutant.
+    pub fn text(&self, mutant: &Mutant) -> String {
+        let mut text = String::with_capacity(self.lines.iter().map(|line| line.len() + 1).sum());
+        for (index, line) in self.lines.iter().enumerate() {
+            text.push_str(if index + 1 == mutant.line { &mutant.after } else { line });
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// Name and lines of every entry, from `.entry` to the closing brace in the first column.
+fn entries<'a>(lines: &[&'a str]) -> impl Iterator<Item = (&'a str, Range<usize>)> {
+    lines.iter().enumerate().filter_map(|(start, line)| {
+        let name = line.split_once(".entry ")?.1.split('(').next()?.trim();
+        let end = lines[start..].iter().position(|line| *line == "}")?;
+        Some((name, start..start + end + 1))
+    })
+}
+
+/// At most `count` mutants of each name of a rule, drawn by `seed`.
+pub fn sample_by_rule(mutants: Vec<Mutant>, count: usize, seed: u64) -> Vec<Mutant> {
+    let mut by_rule: Vec<(&str, Vec<Mutant>)> = Vec::new();
+    for mutant in mutants {
+        match by_rule.iter_mut().find(|(name, _)| *name == mutant.rule.name) {
+            Some((_, mutants)) => mutants.push(mutant),
+            None => by_rule.push((mutant.rule.name, vec![mutant])),
+        }
+    }
+    by_rule.into_iter().flat_map(|(_, mutants)| sample(mutants, count, seed)).collect()
+}
+
+/// `count` of `all`, drawn by `seed`, in their order.
+pub fn sample<T: Clone>(all: Vec<T>, count: usize, seed: u64) -> Vec<T> {
+    let mut indices: Vec<usize> = (0..all.len()).collect();
+    indices.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+    indices.truncate(count);
+    indices.sort_unstable();
+    indices.into_iter().map(|index| all[index].clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PTX: &str = "\
+.version 8.0
+.visible .entry first(.param .u64 p)
+{
+\tbar.sync 0;
+\tret;
+}
+.visible .entry second(.param .u64 p)
+{
+\tcp.async.wait_group 0;
+\tbar.sync 0;
+}
+";
+
+    #[test]
+    fn a_mutant_differs_in_one_line_of_its_entry() {
+        let text = EntryText::new(PTX, "second").unwrap();
+        let mutants = text.mutants();
+        let names: Vec<_> = mutants.iter().map(|mutant| (mutant.rule.name, mutant.line)).collect();
+        assert_eq!(
+            names,
+            [("drop bar.sync", 10), ("weaken bar.sync", 10), ("drop wait_group", 9), ("weaken wait_group", 9)]
+        );
+        let weakened = text.text(&mutants[3]);
+        let original = text.original();
+        let differing: Vec<_> = weakened.lines().zip(original.lines()).filter(|(a, b)| a != b).collect();
+        assert_eq!(differing, [("cp.async.wait_group 1;", "\tcp.async.wait_group 0;")]);
+        assert!(!original.contains("first"), "the other entry is left out");
+        assert_eq!(original.lines().count(), PTX.lines().count(), "line numbers stay");
+    }
+
+    #[test]
+    fn samples_depend_on_the_seed_only() {
+        let mutants = || EntryText::new(PTX, "second").unwrap().mutants();
+        let lines = |mutants: Vec<Mutant>| mutants.iter().map(|mutant| mutant.after.clone()).collect::<Vec<_>>();
+        assert_eq!(lines(sample(mutants(), 2, 7)), lines(sample(mutants(), 2, 7)));
+        assert_eq!(sample(mutants(), 2, 7).len(), 2);
+        assert_eq!(sample_by_rule(mutants(), 0, 7).len(), 0);
+        assert_eq!(sample_by_rule(mutants(), 1, 7).len(), 4, "each rule has its share");
+    }
+
+    #[test]
+    fn an_entry_that_is_not_there_has_no_mutants() {
+        assert!(EntryText::new(PTX, "third").is_none());
+    }
+}

@@ -1,0 +1,214 @@
+//! What a run of mutants came to: a table by rule, and every survivor.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use crate::mutant::Mutant;
+use crate::review::Review;
+use crate::source::Source;
+use crate::trial::Verdict;
+
+/// How mutants ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// All of them.
+    pub mutants: usize,
+    /// Noticed by the simulator while they ran.
+    pub finding: usize,
+    /// Noticed by a wrong O or LSE only.
+    pub wrong_result: usize,
+    /// Refused before they ran.
+    pub refused: usize,
+    /// Not noticed, and known to be no worse than the kernel.
+    pub equivalent: usize,
+    /// Not noticed.
+    pub survived: usize,
+}
+
+/// A mutant that nothing noticed.
+#[derive(Clone, Debug, Serialize)]
+pub struct Survivor {
+    /// Name of the entry.
+    pub entry: String,
+    /// Name of the rule.
+    pub rule: &'static str,
+    /// Line of the PTX, from 1.
+    pub line: usize,
+    /// The instruction as it was.
+    pub before: String,
+    /// What stood there instead; empty when nothing did.
+    pub after: String,
+    /// The Rust line, then those it was inlined at.
+    pub sources: Vec<Source>,
+    /// Text of the first of those lines that belongs to a kernel.
+    pub code: String,
+    /// Why it is as right as the kernel; absent when nobody has said so.
+    pub reason: Option<String>,
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The command that makes this report.
+    pub command: String,
+    /// Commit the PTX was built from.
+    pub git_commit: Option<String>,
+    /// What wrote the PTX.
+    pub code_generator: String,
+    /// SHA-256 of the PTX files.
+    pub ptx_sha256: Vec<String>,
+    /// Mutants that the rules make of the entries; some of them were run.
+    pub possible: usize,
+    /// All that were run.
+    pub total: Tally,
+    /// By name of the rule.
+    pub rules: BTreeMap<&'static str, Tally>,
+    /// By class of the finding: mutants it was the first finding of.
+    pub findings: BTreeMap<String, usize>,
+    /// Every survivor, equivalent or not.
+    pub survivors: Vec<Survivor>,
+}
+
+impl Tally {
+    fn add(&mut self, verdict: Verdict, equivalent: bool) {
+        self.mutants += 1;
+        *match verdict {
+            Verdict::Finding(_) => &mut self.finding,
+            Verdict::WrongResult => &mut self.wrong_result,
+            Verdict::Refused => &mut self.refused,
+            Verdict::Survived if equivalent => &mut self.equivalent,
+            Verdict::Survived => &mut self.survived,
+        } += 1;
+    }
+
+    /// Percentage of the mutants that are not known to be equivalent which were noticed; 100 when there are none.
+    pub fn noticed_percent(&self) -> f64 {
+        match self.mutants - self.equivalent {
+            0 => 100.0,
+            worse => 100.0 * (worse - self.survived) as f64 / worse as f64,
+        }
+    }
+
+    fn row(&self) -> [String; 7] {
+        let Self { mutants, finding, wrong_result, refused, equivalent, survived } = self;
+        let counts = [mutants, finding, wrong_result, refused, equivalent, survived].map(usize::to_string);
+        let [mutants, finding, wrong_result, refused, equivalent, survived] = counts;
+        let percent = format!("{:.1} %", self.noticed_percent());
+        [mutants, finding, wrong_result, refused, equivalent, survived, percent]
+    }
+}
+
+/// Head of the columns that [`Tally::row`] fills.
+const COLUMNS: [&str; 7] = ["mutants", "finding", "wrong result", "refused", "equivalent", "survived", "noticed"];
+
+/// Which PTX was mutated, and how.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// The command that makes the report.
+    pub command: String,
+    /// Manifest of the PTX.
+    pub manifest: kernel_gpu::manifest::Manifest,
+    /// Mutants that the rules make.
+    pub possible: usize,
+}
+
+impl Report {
+    /// Adds up what became of mutants.
+    pub fn new(origin: Origin, outcomes: &[(Mutant, Verdict)], review: &Review) -> Self {
+        let Origin { command, manifest, possible } = origin;
+        let mut report = Self {
+            command,
+            git_commit: manifest.git_commit,
+            code_generator: manifest.code_generator.version,
+            ptx_sha256: manifest.modules.into_iter().map(|module| module.sha256).collect(),
+            possible,
+            total: Tally::default(),
+            rules: BTreeMap::new(),
+            findings: BTreeMap::new(),
+            survivors: Vec::new(),
+        };
+        for (mutant, verdict) in outcomes {
+            report.add(mutant, *verdict, review);
+        }
+        report
+    }
+
+    fn add(&mut self, mutant: &Mutant, verdict: Verdict, review: &Review) {
+        let reason = review.reason(mutant);
+        for tally in [&mut self.total, self.rules.entry(mutant.rule.name).or_default()] {
+            tally.add(verdict, reason.is_some());
+        }
+        match verdict {
+            Verdict::Finding(class) => *self.findings.entry(class.to_string()).or_default() += 1,
+            Verdict::Survived => self.survivors.push(Survivor::new(mutant, reason, review)),
+            Verdict::WrongResult | Verdict::Refused => {}
+        }
+    }
+
+    /// The survivors nobody has given a reason for.
+    pub fn unexplained(&self) -> impl Iterator<Item = &Survivor> {
+        self.survivors.iter().filter(|survivor| survivor.reason.is_none())
+    }
+
+    /// The report as Markdown.
+    pub fn markdown(&self) -> String {
+        let mut text = String::new();
+        self.write_markdown(&mut text).expect("a string takes any text");
+        text
+    }
+
+    fn write_markdown(&self, out: &mut String) -> std::fmt::Result {
+        let commit = self.git_commit.as_deref().unwrap_or("unknown");
+        writeln!(
+            out,
+            "# Mutation\n\n`{}` on the PTX of commit `{commit}` by {}.\n",
+            self.command, self.code_generator
+        )?;
+        writeln!(
+            out,
+            "{} of {} possible mutants were run in the simulator; {:.2} % of those that are not equivalent to the kernel \
+             were noticed.\n",
+            self.total.mutants,
+            self.possible,
+            self.total.noticed_percent()
+        )?;
+        writeln!(out, "| rule | {} |\n|---|{}", COLUMNS.join(" | "), "--:|".repeat(COLUMNS.len()))?;
+        for (rule, tally) in &self.rules {
+            writeln!(out, "| {rule} | {} |", tally.row().join(" | "))?;
+        }
+        writeln!(out, "| **all** | {} |", self.total.row().join(" | "))?;
+        writeln!(out, "\n## First findings\n\n| class | mutants |\n|---|--:|")?;
+        for (class, count) in &self.findings {
+            writeln!(out, "| {class} | {count} |")?;
+        }
+        writeln!(out, "\n## Survivors\n")?;
+        self.survivors.iter().try_for_each(|survivor| survivor.write_markdown(out))
+    }
+}
+
+impl Survivor {
+    fn new(mutant: &Mutant, reason: Option<&str>, review: &Review) -> Self {
+        let lines = mutant.sources.iter().map(|source| review.line(source));
+        Self {
+            entry: mutant.entry.clone(),
+            rule: mutant.rule.name,
+            line: mutant.line,
+            before: mutant.before.clone(),
+            after: mutant.after.clone(),
+            sources: mutant.sources.clone(),
+            code: lines.into_iter().find(|line| !line.is_empty()).unwrap_or_default(),
+            reason: reason.map(str::to_owned),
+        }
+    }
+
+    fn write_markdown(&self, out: &mut String) -> std::fmt::Result {
+        let Self { entry, rule, line, before, after, sources, code, reason } = self;
+        let after = if after.is_empty() { "nothing" } else { after };
+        writeln!(out, "* **{rule}**, {entry}, PTX line {line}: `{before}` → `{after}`")?;
+        let places: Vec<String> = sources.iter().map(|source| format!("{}:{}", source.file, source.line)).collect();
+        writeln!(out, "  * `{code}` ({})", places.join(" ← "))?;
+        writeln!(out, "  * {}", reason.as_deref().unwrap_or("**not reviewed**"))
+    }
+}

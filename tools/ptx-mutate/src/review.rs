@@ -1,0 +1,72 @@
+//! Survivors that were looked at and found to be no worse than the kernel.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+use crate::mutant::Mutant;
+use crate::source::Source;
+
+/// Why mutants of one kind are as right as the kernel itself.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Equivalence {
+    /// Name of the rule.
+    rule: String,
+    /// Beginning of the instruction as it was.
+    #[serde(default)]
+    before: String,
+    /// Part of what stands there instead.
+    #[serde(default)]
+    after: String,
+    /// Part of the name of the entry.
+    #[serde(default)]
+    entry: String,
+    /// Part of the Rust line, or of one of the lines it was inlined at.
+    code: String,
+    /// Why.
+    reason: String,
+}
+
+/// The reviewed reasons, and the Rust lines they refer to.
+#[derive(Clone, Debug)]
+pub struct Review {
+    equivalences: Vec<Equivalence>,
+    root: PathBuf,
+}
+
+impl Review {
+    /// The list in `equivalent.json` of this crate.
+    ///
+    /// # Errors
+    /// When it is not what it should be.
+    pub fn load() -> Result<Self> {
+        let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let path = crate_folder.join("equivalent.json");
+        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let equivalences = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
+        let root = crate_folder.ancestors().nth(2).context("the crate lies in the workspace")?.to_owned();
+        Ok(Self { equivalences, root })
+    }
+
+    /// Why `mutant` is as right as the kernel; `None` when nobody has said so.
+    pub fn reason(&self, mutant: &Mutant) -> Option<&str> {
+        let code: Vec<String> = mutant.sources.iter().map(|source| self.line(source)).collect();
+        let found = self.equivalences.iter().find(|known| {
+            known.rule == mutant.rule.name
+                && mutant.before.starts_with(&known.before)
+                && mutant.after.contains(&known.after)
+                && mutant.entry.contains(&known.entry)
+                && code.iter().any(|line| line.contains(&known.code))
+        });
+        found.map(|known| known.reason.as_str())
+    }
+
+    /// The text of a Rust line of this repository; empty for one that lies elsewhere.
+    pub fn line(&self, source: &Source) -> String {
+        let text = std::fs::read_to_string(self.root.join(&source.file)).unwrap_or_default();
+        let line = source.line.checked_sub(1).and_then(|index| text.lines().nth(index));
+        line.unwrap_or_default().trim().to_owned()
+    }
+}

@@ -1,0 +1,79 @@
+//! Which Rust lines an instruction comes from: `.file` and `.loc` of PTX.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+/// A line of Rust.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Source {
+    /// File, as the compiler wrote it.
+    pub file: String,
+    /// Line, from 1.
+    pub line: usize,
+}
+
+/// A position as `.loc` gives it: file number, line, column.
+type Position = [usize; 3];
+
+/// For each line of `ptx`, the Rust line that its instruction comes from, then the lines it was inlined at.
+pub fn sources(ptx: &str) -> Vec<Vec<Source>> {
+    let files: HashMap<usize, String> = ptx.lines().filter_map(file).collect();
+    let mut callers: HashMap<Position, Option<Position>> = HashMap::new();
+    let mut current = None;
+    let positions = ptx.lines().map(|line| {
+        if let Some((position, caller)) = location(line) {
+            callers.insert(position, caller);
+            current = Some(position);
+        }
+        chain(current, &callers)
+    });
+    let positions: Vec<_> = positions.collect();
+    let name = |number: usize| files.get(&number).cloned().unwrap_or_else(|| format!("file {number}"));
+    let source = |[file, line, _]: Position| Source { file: name(file), line };
+    positions.into_iter().map(|chain| chain.into_iter().map(source).collect()).collect()
+}
+
+/// A position and those it was inlined at.
+fn chain(start: Option<Position>, callers: &HashMap<Position, Option<Position>>) -> Vec<Position> {
+    let mut chain: Vec<Position> = Vec::new();
+    let mut next = start;
+    while let Some(position) = next.filter(|position| !chain.contains(position)) {
+        chain.push(position);
+        next = callers.get(&position).copied().flatten();
+    }
+    chain
+}
+
+/// Number and name of `.file 3 "name"`.
+fn file(line: &str) -> Option<(usize, String)> {
+    let (number, name) = line.trim().strip_prefix(".file")?.trim().split_once(char::is_whitespace)?;
+    Some((number.parse().ok()?, name.trim().split('"').nth(1)?.to_owned()))
+}
+
+/// Position of `.loc 3 20 5`, and where it was inlined at: `…, inlined_at 2 10 5`.
+fn location(line: &str) -> Option<(Position, Option<Position>)> {
+    let text = line.trim().strip_prefix(".loc")?;
+    let caller = text.split_once("inlined_at").and_then(|(_, caller)| position(caller));
+    Some((position(text)?, caller))
+}
+
+fn position(text: &str) -> Option<Position> {
+    let digits = |word: &str| word.trim_end_matches(',').parse().ok();
+    let numbers: Vec<usize> = text.split_whitespace().take(3).filter_map(digits).collect();
+    numbers.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instruction_comes_from_the_last_location_and_its_callers() {
+        let ptx = ".loc 1 20 5\n.loc 2 7 9, function_name $L__info_string0, inlined_at 1 20 5\nret;\n.file 1 \"a.rs\"\n\t.file\t2 \"b.rs\"";
+        let source = |file: &str, line| Source { file: file.into(), line };
+        let sources = sources(ptx);
+        assert_eq!(sources[0], [source("a.rs", 20)]);
+        assert_eq!(sources[2], [source("b.rs", 7), source("a.rs", 20)]);
+    }
+}
