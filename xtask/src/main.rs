@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use commands::{bless, ci, doctor, ptx, run, test, toolchain};
+use commands::{bless, ci, doctor, mutate, ptx, run, test, toolchain};
 use environment::{Environment, Workspace};
 
 /// Builds and tests everything in this workspace.
@@ -30,25 +30,27 @@ enum Task {
     Ci(ci::Arguments),
     Ptx(ptx::Arguments),
     Bless(bless::Arguments),
+    Mutate(mutate::Arguments),
     Toolchain(toolchain::Arguments),
     Doctor(doctor::Arguments),
 }
 
 /// Exit code of a task whose check failed.
 const FAILED: u8 = 1;
-/// Exit code of `run` when there is nothing to hand over to; any other code is that of `fa512 run`.
+/// Exit code of `run` and `mutate` when there is nothing to hand over to; any other code is that of the program.
 const COULD_NOT_RUN: u8 = 2;
 
 fn main() -> ExitCode {
     let task = Task::parse();
     let environment = Environment::of_this_process();
     let workspace = Workspace::current(&environment);
-    let failure = if matches!(task, Task::Run(_)) { COULD_NOT_RUN } else { FAILED };
+    let failure = if matches!(task, Task::Run(_) | Task::Mutate(_)) { COULD_NOT_RUN } else { FAILED };
     let done = match task {
         Task::Run(arguments) => arguments.run(&environment, &workspace),
         Task::Test(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Ci(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Bless(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
+        Task::Mutate(arguments) => arguments.run(&environment, &workspace),
         Task::Ptx(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Toolchain(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Doctor(arguments) => arguments.run(&environment, &workspace),

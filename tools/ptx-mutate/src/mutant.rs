@@ -5,17 +5,19 @@ use std::ops::Range;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom;
+use serde::{Serialize, Serializer};
 
 use crate::instruction::Instruction;
 use crate::rules::{RULES, Rule};
 use crate::source::{Source, sources};
 
 /// An entry with one mistake in it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Mutant {
     /// Name of the entry.
     pub entry: String,
     /// The mistake.
+    #[serde(serialize_with = "serialize_name")]
     pub rule: &'static Rule,
     /// Line of the PTX, from 1.
     pub line: usize,
@@ -25,6 +27,10 @@ pub struct Mutant {
     pub after: String,
     /// The Rust line of the instruction, then the lines it was inlined at.
     pub sources: Vec<Source>,
+}
+
+fn serialize_name<S: Serializer>(rule: &Rule, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(rule.name)
 }
 
 /// The lines of one entry of a PTX text, and nothing of the others.

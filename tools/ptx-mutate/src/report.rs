@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use crate::mutant::Mutant;
 use crate::review::Review;
-use crate::source::Source;
 use crate::trial::Verdict;
 
 /// How mutants ended.
@@ -30,19 +29,10 @@ pub struct Tally {
 /// A mutant that nothing noticed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Survivor {
-    /// Name of the entry.
-    pub entry: String,
-    /// Name of the rule.
-    pub rule: &'static str,
-    /// Line of the PTX, from 1.
-    pub line: usize,
-    /// The instruction as it was.
-    pub before: String,
-    /// What stood there instead; empty when nothing did.
-    pub after: String,
-    /// The Rust line, then those it was inlined at.
-    pub sources: Vec<Source>,
-    /// Text of the first of those lines that belongs to a kernel.
+    /// The mutant.
+    #[serde(flatten)]
+    pub mutant: Mutant,
+    /// Text of the first of its Rust lines that lies in this repository.
     pub code: String,
     /// Why it is as right as the kernel; absent when nobody has said so.
     pub reason: Option<String>,
@@ -192,21 +182,16 @@ impl Survivor {
     fn new(mutant: &Mutant, reason: Option<&str>, review: &Review) -> Self {
         let lines = mutant.sources.iter().map(|source| review.line(source));
         Self {
-            entry: mutant.entry.clone(),
-            rule: mutant.rule.name,
-            line: mutant.line,
-            before: mutant.before.clone(),
-            after: mutant.after.clone(),
-            sources: mutant.sources.clone(),
+            mutant: mutant.clone(),
             code: lines.into_iter().find(|line| !line.is_empty()).unwrap_or_default(),
             reason: reason.map(str::to_owned),
         }
     }
 
     fn write_markdown(&self, out: &mut String) -> std::fmt::Result {
-        let Self { entry, rule, line, before, after, sources, code, reason } = self;
+        let Self { mutant: Mutant { entry, rule, line, before, after, sources }, code, reason } = self;
         let after = if after.is_empty() { "nothing" } else { after };
-        writeln!(out, "* **{rule}**, {entry}, PTX line {line}: `{before}` → `{after}`")?;
+        writeln!(out, "* **{}**, {entry}, PTX line {line}: `{before}` → `{after}`", rule.name)?;
         let places: Vec<String> = sources.iter().map(|source| format!("{}:{}", source.file, source.line)).collect();
         writeln!(out, "  * `{code}` ({})", places.join(" ← "))?;
         writeln!(out, "  * {}", reason.as_deref().unwrap_or("**not reviewed**"))

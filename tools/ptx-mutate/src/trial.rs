@@ -8,9 +8,10 @@ use fa512::error::Error;
 use fa512::executor::PtxModule;
 use fa512::executor::sim::{DEFAULT_ARCHITECTURE, SimExecutor};
 use fa512::forward::{Forward, Outcome};
-use fa512::inputs::{Distribution, Inputs};
+use fa512::inputs::{Distribution, Inputs, Operand};
 use fa512::problem::{Layout, Problem, Shape, TensorStrides};
 use fa512::reference::Reference;
+use half::f16;
 use kernel_gpu::args::Strides;
 use kernel_gpu::config::{Mask, Sequence};
 use kernel_gpu::manifest::Entry;
@@ -45,11 +46,23 @@ struct Case {
 }
 
 impl Case {
-    fn new(problem: Problem, distribution: Distribution, lse: bool) -> Result<Self> {
+    fn generate(problem: Problem, distribution: Distribution) -> Result<Self> {
         let inputs = Inputs::generate(problem, distribution, INPUT_SEED)?;
         let bounds = UnitScaleBounds::applicable(Some(distribution), inputs.problem());
+        Ok(Self::new(inputs, bounds))
+    }
+
+    /// Every score is −128: far below the start of a maximum that wrongly begins at 0.
+    fn low_scores(problem: Problem) -> Result<Self> {
+        let values = Inputs::generate(problem, Distribution::Normal, INPUT_SEED)?;
+        let [q, _, v] = values.operands();
+        let filled = |value| Operand::new(vec![f16::from_f32_const(value); q.storage.len()]);
+        Ok(Self::new(Inputs::new(problem, filled(-4.0), filled(4.0), v.clone())?, None))
+    }
+
+    fn new(inputs: Inputs, bounds: Option<UnitScaleBounds>) -> Self {
         let reference = Reference::compute(&inputs, |_| ());
-        Ok(Self { inputs, reference, bounds, lse })
+        Self { inputs, reference, bounds, lse: true }
     }
 }
 
@@ -127,23 +140,26 @@ fn judge(case: &Case, outcome: &Outcome) -> Verdict {
 
 /// What an entry is tried on, the quickest first: most mutants get no further.
 fn cases(entry: &Entry) -> Result<Vec<Case>> {
-    let shapes: Vec<Shape> = match entry.sequence {
-        Sequence::Exact(sequence) => vec![shape(1, 1, sequence), shape(2, 2, sequence)],
-        Sequence::Any => vec![shape(1, 1, 65), shape(2, 2, 130), shape(1, 1, 1), shape(1, 2, 257)],
+    let mask = entry.mask;
+    let (first, second) = match entry.sequence {
+        Sequence::Exact(length) => (shape(1, 1, length), shape(2, 2, length)),
+        Sequence::Any => (shape(1, 1, 65), shape(2, 2, 130)),
     };
-    let [first, second] = [shapes[0], shapes[1]];
-    let mut cases = vec![Case::new(contiguous(first, entry.mask)?, Distribution::Normal, true)?];
-    cases.push(Case::new(apart(second, entry.mask)?, Distribution::Normal, true)?);
-    for shape in &shapes[2..] {
-        cases.push(Case::new(contiguous(*shape, entry.mask)?, Distribution::Uniform, true)?);
+    let mut cases = vec![
+        Case::generate(contiguous(first, mask)?, Distribution::Normal)?,
+        Case::generate(apart(second, mask)?, Distribution::Normal)?,
+        Case::generate(contiguous(Shape { batch: 1, heads: 6, ..second }, mask)?, Distribution::Adversarial)?,
+        Case::generate(contiguous(second, mask)?, Distribution::LargeLogits)?,
+        Case::generate(contiguous(second, mask)?, Distribution::NonFinite)?,
+        Case::low_scores(contiguous(first, mask)?)?,
+        Case { lse: false, ..Case::generate(contiguous(first, mask)?, Distribution::Normal)? },
+    ];
+    if entry.sequence == Sequence::Any {
+        // The end at every place of a tile.
+        for length in 1..=entry.config.block_n {
+            cases.push(Case::generate(contiguous(shape(1, 1, length), mask)?, Distribution::Uniform)?);
+        }
     }
-    // Running maxima that grow, one score far above the others, ties.
-    let adversarial = Shape { batch: 1, heads: 3, ..first };
-    cases.push(Case::new(contiguous(adversarial, entry.mask)?, Distribution::Adversarial, true)?);
-    cases.push(Case::new(contiguous(first, entry.mask)?, Distribution::LargeLogits, true)?);
-    let non_finite = Shape { batch: 1, heads: 4, ..first };
-    cases.push(Case::new(contiguous(non_finite, entry.mask)?, Distribution::NonFinite, true)?);
-    cases.push(Case::new(contiguous(first, entry.mask)?, Distribution::Normal, false)?);
     Ok(cases)
 }
 

@@ -3,6 +3,7 @@
 pub mod bless;
 pub mod ci;
 pub mod doctor;
+pub mod mutate;
 pub mod ptx;
 pub mod run;
 pub mod test;

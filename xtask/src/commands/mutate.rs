@@ -1,0 +1,35 @@
+//! `cargo xtask mutate`: how many small mistakes in the kernels the checks notice.
+
+use std::ffi::OsString;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+
+use super::ptx;
+use super::run::PTX_VARIABLE;
+use crate::environment::{Environment, Workspace};
+use crate::process;
+
+/// Breaks the kernels' PTX in small ways, runs each broken kernel in the simulator, and lists those that nothing noticed.
+///
+/// The whole run takes a few minutes on two cores. With `--out docs/results` it becomes the record there.
+#[derive(clap::Args, Debug)]
+pub struct Arguments {
+    /// Arguments for ptx-mutate; see `cargo xtask mutate -- --help`
+    #[arg(last = true)]
+    arguments: Vec<OsString>,
+}
+
+impl Arguments {
+    /// Builds the PTX and ptx-mutate and hands over to it; its exit code becomes this command's.
+    pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<ExitCode> {
+        ptx::build(environment, workspace, &workspace.ptx())?;
+        let mut cargo = Command::new(environment.cargo());
+        cargo.args(["run", "--release", "--package", "ptx-mutate", "--"]).args(self.arguments);
+        cargo.current_dir(workspace.root()).env(PTX_VARIABLE, workspace.ptx());
+        let Some(code) = process::status(&mut cargo)?.code() else {
+            bail!("`{}` was ended by a signal", process::command_line(&cargo))
+        };
+        Ok(ExitCode::from(u8::try_from(code).context("exit codes are small")?))
+    }
+}
