@@ -1,0 +1,40 @@
+//! One planted kernel on the first GPU.
+
+use std::error::Error;
+
+use cust::memory::{CopyDestination, DeviceBuffer};
+use cust::module::Module;
+use cust::stream::{Stream, StreamFlags};
+use kernel_gpu::planted::{Arguments, Case};
+
+/// Runs `entry`, one of the two of `case`, and waits for it. Buffers have exactly the sizes of the case, so that
+/// compute-sanitizer knows their ends.
+pub fn run(ptx: &str, case: &Case, entry: &str) -> Result<(), Box<dyn Error>> {
+    libcuda_delay_load::load()?;
+    let _context = cust::quick_init()?;
+    let module = Module::from_ptx(ptx, &[])?;
+    let function = module.get_function(entry)?;
+    let stream = Stream::new(StreamFlags::DEFAULT, None)?;
+    let (input, output) = (allocate(case.input_bytes)?, allocate(case.output_bytes)?);
+    if let Some(input) = &input {
+        input.index(..).copy_from(&case.input().collect::<Vec<u8>>())?;
+    }
+    let arguments = Arguments { input: address(input.as_ref()), output: address(output.as_ref()) };
+    let parameters = [(&raw const arguments).cast_mut().cast()];
+    // SAFETY: the entry takes one `Arguments`. Where it has a bug, the GPU shall meet it.
+    unsafe { stream.launch(&function, case.blocks, case.threads, case.shared_bytes, &parameters) }?;
+    Ok(stream.synchronize()?)
+}
+
+/// Memory that nothing has written; none for 0 bytes.
+fn allocate(bytes: u64) -> Result<Option<DeviceBuffer<u8>>, Box<dyn Error>> {
+    if bytes == 0 {
+        return Ok(None);
+    }
+    // SAFETY: the host never reads it.
+    Ok(Some(unsafe { DeviceBuffer::uninitialized(usize::try_from(bytes)?) }?))
+}
+
+fn address(buffer: Option<&DeviceBuffer<u8>>) -> u64 {
+    buffer.map_or(0, |buffer| buffer.as_device_ptr().as_raw())
+}
