@@ -69,7 +69,7 @@
 //! - registers used by a `wgmma.mma_async` that are touched before it is waited for, or written since the last
 //!   `wgmma.fence`; its operands in shared memory overwritten while it is in flight;
 //! - ordinary writes to shared memory that the async proxy reads without a `fence.proxy.async`;
-//! - data races in shared memory, and in global memory between threads of a block (see below);
+//! - data races in shared and global memory (see below);
 //! - barriers that some lanes or warps do not reach, or reach with contradicting thread counts; deadlocks;
 //! - warp-collective instructions with lanes missing, those of warpgroups (`setmaxnreg`, `wgmma`) with warps missing, shuffles
 //!   that read lanes that take no part;
@@ -83,7 +83,7 @@
 //!
 //! # What is not seen
 //!
-//! - Data races between blocks.
+//! - Races between two blocks that both make strong accesses to global memory: these may order them.
 //! - Races of control flow that another schedule would have taken.
 //! - Memory ordering: one schedule is executed, in which warps take turns and see each other's writes at once. Values that
 //!   only a weaker order could give are never seen; the race that allows them is.
@@ -112,6 +112,9 @@
 //!   threads need a barrier after the wait. Until then its source must not be written either;
 //! - a release that an acquire has seen: `st.release`, `ld.acquire`, `atom` and `red` with these, or a fence before a strong
 //!   write and a fence after a strong read of the same address. Scopes are not told apart within a block.
+//!
+//! Nothing orders two blocks, unless both make strong accesses to global memory; what blocks do is compared once they have
+//! ended, in the order of their indices, so that reports do not depend on timing.
 //!
 //! Strong accesses (atomic, volatile, relaxed or stronger) do not race with each other. Two plain writes of the same value
 //! are not reported: whichever is last, the memory holds the same. Bytes of a copy in flight are reported as not waited

@@ -221,3 +221,53 @@ fn schedules_differ_by_number_and_repeat() {
     assert!(all.iter().any(|order| *order != all[0]), "{all:?}");
     assert_eq!(all, (0..8).map(tickets).collect::<Vec<_>>());
 }
+
+/// Runs `body` in four blocks of one warp; `%r4` is the block.
+fn blocks(body: &str) -> Kernel {
+    Kernel::new(&format!("mov.u32 %r4, %ctaid.x; {body}")).with_blocks(4).with_input(bytes(&[0; 256]))
+}
+
+#[test]
+fn two_blocks_that_write_one_address() {
+    let finding = blocks("st.global.u32 [%output], %r4;").with_threads(1).run_faulty(FindingClass::Race);
+    let other = finding.other.as_ref().expect("a race has two sides");
+    assert_eq!((finding.block, other.block, other.writes), ([1, 0, 0], [0, 0, 0], true), "{finding}");
+    assert!(finding.message.contains("offset 0 of buffer `output`"), "{finding}");
+    assert!(finding.message.contains("block (0, 0, 0)"), "{finding}");
+    assert_eq!(finding.occurrences, 3);
+    let own = "mul.wide.u32 %rd0, %r4, 4; add.u64 %rd0, %rd0, %output; st.global.u32 [%rd0], %r4;";
+    blocks(own).run_clean();
+    blocks("st.global.u32 [%output], 7;").run_clean();
+    blocks("red.global.add.u32 [%input], 1;").run_clean();
+}
+
+#[test]
+fn a_block_that_reads_what_another_writes() {
+    let body = "setp.eq.u32 %p0, %r4, 2; @%p0 st.global.u32 [%input+64], 1;\n@!%p0 ld.global.u32 %r5, [%input+64];";
+    let findings = blocks(body).with_threads(1).run().report.findings;
+    let sides: Vec<([u32; 3], bool)> =
+        findings.iter().filter_map(|finding| finding.other.as_ref()).map(|other| (other.block, other.writes)).collect();
+    assert_eq!(sides, [([0, 0, 0], false), ([2, 0, 0], true)], "{findings:#?}");
+    blocks(&body.replace("ld.global.u32 %r5, [%input+64]", "ld.global.u32 %r5, [%input+68]")).run_clean();
+}
+
+#[test]
+fn the_last_block_may_read_what_all_wrote() {
+    let body = "mul.wide.u32 %rd0, %r4, 4; add.u64 %rd0, %rd0, %input; st.global.u32 [%rd0+64], %r4; membar.gl;\n\
+        atom.global.add.u32 %r5, [%input], 1; setp.ne.u32 %p0, %r5, 3; @%p0 bra out; membar.gl;\n\
+        ld.global.v4.u32 {%r6,%r7,%r8,%r9}, [%input+64]; out:";
+    blocks(body).with_threads(1).run_clean();
+}
+
+#[test]
+fn findings_do_not_depend_on_the_number_of_threads() {
+    let body = "st.global.u32 [%output], %r4; mul.wide.u32 %rd0, %lane, 4; add.u64 %rd0, %rd0, %output;\n\
+        st.global.u32 [%rd0+64], %r4; ld.global.u32 %r5, [%rd0+64];";
+    let findings = |threads: usize, schedule: u64| {
+        let options = Options { threads, schedule, ..Options::default() };
+        blocks(body).with_options(options).run().report.findings
+    };
+    assert!(findings(1, 0).len() > 1);
+    assert_eq!(findings(1, 0), findings(4, 0));
+    assert_eq!(findings(1, 5), findings(4, 5));
+}

@@ -16,7 +16,7 @@ use crate::decode::Guard;
 use crate::finding::{FindingClass, Findings, LaneAddress};
 use crate::isa::Collective;
 use crate::memory::Bytes;
-use crate::race::Races;
+use crate::race::{Races, Trace};
 
 /// What the warps of a block share.
 pub(crate) struct BlockState {
@@ -49,6 +49,15 @@ impl BlockState {
     pub fn epoch(&self) -> u64 {
         self.mbarriers.completed + self.barriers.iter().map(|barrier| barrier.phase).sum::<u64>()
     }
+}
+
+/// What a block did.
+#[derive(Default)]
+pub(super) struct Outcome {
+    pub findings: Findings,
+    pub counters: Counters,
+    /// In global memory.
+    pub trace: Trace,
 }
 
 /// A block being executed. It is used again for the next one.
@@ -98,7 +107,7 @@ impl<'a> Block<'a> {
     }
 
     /// Runs the block at `position`, the `index`-th of the grid.
-    pub fn run(&mut self, index: u64, position: [u32; 3]) -> (Findings, Counters) {
+    pub fn run(&mut self, index: u64, position: [u32; 3]) -> Outcome {
         self.schedule = Schedule::new(self.machine.schedule, index);
         self.turns.sort_unstable();
         self.start(position);
@@ -144,8 +153,12 @@ impl<'a> Block<'a> {
         }
     }
 
-    fn finish(&mut self) -> (Findings, Counters) {
-        (std::mem::take(&mut self.state.findings), std::mem::take(&mut self.state.counters))
+    fn finish(&mut self) -> Outcome {
+        Outcome {
+            findings: std::mem::take(&mut self.state.findings),
+            counters: std::mem::take(&mut self.state.counters),
+            trace: self.state.races.as_mut().map(Races::take_trace).unwrap_or_default(),
+        }
     }
 
     /// Lets a warp run until its turn is over.

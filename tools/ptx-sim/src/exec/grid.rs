@@ -4,14 +4,15 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rayon::prelude::*;
 
-use super::block::Block;
+use super::block::{Block, Outcome};
 use super::schedule::Schedule;
 use crate::counters::Counters;
 use crate::decode::Program;
-use crate::finding::Findings;
+use crate::finding::{Finding, FindingClass, Findings, LaneAddress, OtherAccess};
 use crate::launch::{Launch, LaunchError, Options, Report};
 use crate::memory::GlobalMemory;
 use crate::module::Module;
+use crate::race::{BlockAccess, BlockConflict, GridRaces};
 
 /// What all blocks of a launch share.
 pub(crate) struct Machine<'a> {
@@ -60,6 +61,56 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// `%ctaid` of a block.
+    fn position(&self, index: u64) -> [u32; 3] {
+        let [x, y, _] = self.launch.grid.map(u64::from);
+        [(index % x) as u32, (index / x % y) as u32, (index / (x * y)) as u32]
+    }
+
+    fn race_of_blocks(&self, conflict: &BlockConflict) -> Finding {
+        let BlockConflict { later, earlier, address } = *conflict;
+        let instruction = |access: BlockAccess| &self.program.instructions[access.pc as usize];
+        let text = |line: u32| self.module.line(line).trim().to_owned();
+        let (mine, theirs) = (instruction(later), instruction(earlier));
+        let ([x, y, z], effect) = (self.position(earlier.block), |writes: bool| if writes { "write" } else { "read" });
+        let message = format!(
+            "a {} in global memory, {}, races with the {} in line {} by block ({x}, {y}, {z}), warp {}, lane {}: nothing \
+             orders blocks of one launch but atomic operations and fences",
+            effect(later.writes),
+            self.memory.describe(address, 1),
+            effect(earlier.writes),
+            theirs.line,
+            earlier.agent.warp,
+            earlier.agent.lane
+        );
+        let (source, inlined_at) = self.module.source(mine.location);
+        Finding {
+            class: FindingClass::Race,
+            message,
+            ptx_file: self.module.file().to_owned(),
+            ptx_line: mine.line,
+            instruction: text(mine.line),
+            source,
+            inlined_at,
+            block: self.position(later.block),
+            warp: later.agent.warp,
+            lane: Some(later.agent.lane),
+            address: Some(address),
+            lanes: vec![LaneAddress { lane: later.agent.lane, address: Some(address) }],
+            other: Some(OtherAccess {
+                writes: earlier.writes,
+                by_copy: earlier.agent.copies,
+                ptx_line: theirs.line,
+                instruction: text(theirs.line),
+                source: self.module.source(theirs.location).0,
+                block: self.position(earlier.block),
+                warp: earlier.agent.warp,
+                lane: earlier.agent.lane,
+            }),
+            occurrences: 1,
+        }
+    }
+
     /// Asks all blocks to stop.
     pub fn stop(&self) {
         self.stopped.store(true, Relaxed);
@@ -73,31 +124,34 @@ impl<'a> Machine<'a> {
 
 /// Runs every block of the grid.
 pub(crate) fn run_grid(machine: &Machine<'_>, options: &Options) -> Result<Report, LaunchError> {
-    let [x, y, z] = machine.launch.grid.map(u64::from);
-    let blocks = x * y * z;
+    let blocks: u64 = machine.launch.grid.into_iter().map(u64::from).product();
     let run = |block: &mut Block<'_>, index: u64| {
         if machine.is_stopped() {
-            return (index, Findings::default(), Counters::default());
+            return (index, Outcome::default());
         }
-        let position = [(index % x) as u32, (index / x % y) as u32, (index / (x * y)) as u32];
-        let (findings, counters) = block.run(index, position);
-        (index, findings, counters)
+        (index, block.run(index, machine.position(index)))
     };
     let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads).build();
     let pool = pool.map_err(|error| LaunchError::Threads(error.to_string()))?;
     let mut findings = Findings::default();
     let mut counters = Counters::default();
     // Findings are merged in block order, so that a report does not depend on timing.
-    const BATCH: u64 = 4096;
+    const BATCH: u64 = 64;
+    let warps = machine.launch.block.into_iter().product::<u32>().div_ceil(32);
+    let mut races = GridRaces::new(warps as usize);
     for start in (0..blocks).step_by(BATCH as usize) {
         let mut batch: Vec<u64> = (start..blocks.min(start + BATCH)).collect();
         Schedule::new(machine.schedule, u64::MAX - start).order(&mut batch);
-        let mut results: Vec<(u64, Findings, Counters)> =
+        let mut results: Vec<(u64, Outcome)> =
             pool.install(|| batch.into_par_iter().map_init(|| Block::new(machine), run).collect());
         results.sort_unstable_by_key(|(index, ..)| *index);
-        for (_, block_findings, block_counters) in results {
-            findings.merge(block_findings);
-            counters += block_counters;
+        for (index, outcome) in results {
+            findings.merge(outcome.findings);
+            counters += outcome.counters;
+            for conflict in races.add(index, &outcome.trace) {
+                let line = machine.program.instructions[conflict.later.pc as usize].line;
+                findings.add(FindingClass::Race, line, 1, || machine.race_of_blocks(&conflict));
+            }
         }
     }
     Ok(Report { findings: findings.into_list(options.max_findings), counters })

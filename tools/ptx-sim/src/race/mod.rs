@@ -11,6 +11,7 @@
 //! mechanism keeps, and [`Races::acquire`] where a thread has waited.
 
 mod clock;
+mod grid;
 mod shadow;
 
 use std::collections::HashMap;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 
 pub(crate) use clock::Clock;
 use clock::Clocks;
+pub(crate) use grid::{BlockAccess, BlockConflict, GridRaces, Trace};
 pub(crate) use shadow::Record;
 use shadow::{CELL_BYTES, Cell};
 
@@ -112,6 +114,8 @@ pub(crate) struct Races {
     shared: Vec<Cell>,
     /// Pages of global memory, by number.
     global: HashMap<u64, Vec<Cell>>,
+    /// The block made strong accesses to global memory.
+    may_synchronise: bool,
 }
 
 impl Races {
@@ -125,6 +129,7 @@ impl Races {
             announced: HashMap::new(),
             shared: vec![Cell::default(); shared_bytes.div_ceil(CELL_BYTES as usize)],
             global: HashMap::new(),
+            may_synchronise: false,
         }
     }
 
@@ -136,6 +141,20 @@ impl Races {
         self.announced.clear();
         self.shared.iter_mut().for_each(Cell::clear);
         self.global.clear();
+        self.may_synchronise = false;
+    }
+
+    /// What the block did in global memory; forgets it.
+    pub fn take_trace(&mut self) -> Trace {
+        let mut pages: Vec<(u64, Vec<Cell>)> = self.global.drain().collect();
+        pages.sort_unstable_by_key(|(number, _)| *number);
+        let mut accesses = Vec::new();
+        for (number, cells) in &pages {
+            for (cell, index) in cells.iter().zip(number * PAGE_CELLS..) {
+                accesses.extend(cell.records().iter().map(|record| (index, *record)));
+            }
+        }
+        Trace { accesses, may_synchronise: self.may_synchronise }
     }
 
     /// Adds all that happened before this point of some lanes to `clock`.
@@ -231,6 +250,7 @@ impl Races {
             pc,
             value: 0,
         };
+        self.may_synchronise |= space == Space::Global && semantics.strength == Strength::Strong;
         let end = address + data.len() as u64;
         let mut start = address;
         while start < end {

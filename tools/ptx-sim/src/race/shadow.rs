@@ -27,7 +27,7 @@ pub(crate) struct Record {
 
 impl Record {
     /// Whether the two accesses are a race unless one happened before the other.
-    fn conflicts(&self, new: &Record, is_copy: bool) -> bool {
+    pub fn conflicts(&self, new: &Record, is_copy: bool) -> bool {
         let both_strong = self.strength == Strength::Strong && new.strength == Strength::Strong;
         let bytes = self.bytes & new.bytes;
         bytes != 0 && (self.writes || new.writes) && !both_strong && (is_copy || !self.writes_the_same(new, bytes))
@@ -53,6 +53,11 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
+    /// What is remembered.
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.records.clear();

@@ -1,0 +1,125 @@
+//! Races between blocks, which nothing orders but strong accesses to global memory.
+
+use std::collections::{HashMap, HashSet};
+
+use smallvec::SmallVec;
+
+use super::shadow::{CELL_BYTES, Record};
+use super::{Agent, PAGE_CELLS};
+
+/// What a block did in global memory.
+#[derive(Debug, Default)]
+pub(crate) struct Trace {
+    /// By cell, in order.
+    pub accesses: Vec<(u64, Record)>,
+    /// The block made strong accesses, by which it may have synchronised with others.
+    pub may_synchronise: bool,
+}
+
+/// One of two accesses of different blocks that race.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockAccess {
+    /// Index of the block in the grid.
+    pub block: u64,
+    pub agent: Agent,
+    /// Index of the instruction.
+    pub pc: u32,
+    pub writes: bool,
+}
+
+/// Two accesses of different blocks that race.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockConflict {
+    pub later: BlockAccess,
+    pub earlier: BlockAccess,
+    /// First byte of the word both access.
+    pub address: u64,
+}
+
+/// What one block did to a cell.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    block: u64,
+    may_synchronise: bool,
+    record: Record,
+}
+
+type Entries = SmallVec<[Entry; 2]>;
+
+/// What the blocks so far did in global memory.
+#[derive(Debug)]
+pub(crate) struct GridRaces {
+    /// Warps of a block.
+    warps: usize,
+    pages: HashMap<u64, Vec<Entries>>,
+}
+
+impl GridRaces {
+    /// Nothing so far, by blocks of that many warps.
+    pub fn new(warps: usize) -> GridRaces {
+        GridRaces { warps, pages: HashMap::new() }
+    }
+
+    /// Adds what another block did; the accesses by which it races with earlier ones, one for each instruction and lane.
+    pub fn add(&mut self, block: u64, trace: &Trace) -> Vec<BlockConflict> {
+        let mut conflicts = Vec::new();
+        let mut reported = HashSet::new();
+        for (cell, record) in &trace.accesses {
+            let entry = Entry { block, may_synchronise: trace.may_synchronise, record: *record };
+            let page = self.pages.entry(cell / PAGE_CELLS);
+            let page = page.or_insert_with(|| vec![Entries::new(); PAGE_CELLS as usize]);
+            let entries = &mut page[(cell % PAGE_CELLS) as usize];
+            let other = entries.iter().find(|other| other.races_with(&entry, self.warps));
+            if let Some(other) = other
+                && reported.insert((record.pc, record.group, record.lanes))
+            {
+                conflicts.push(BlockConflict {
+                    later: entry.access(self.warps),
+                    earlier: other.access(self.warps),
+                    address: cell * CELL_BYTES,
+                });
+            }
+            remember(entries, entry);
+        }
+        conflicts
+    }
+}
+
+impl Entry {
+    fn races_with(&self, new: &Entry, warps: usize) -> bool {
+        let is_copy = [self, new].iter().any(|entry| usize::from(entry.record.group) >= warps);
+        self.block != new.block
+            && !(self.may_synchronise && new.may_synchronise)
+            && self.record.conflicts(&new.record, is_copy)
+    }
+
+    /// Whether what races with `new` races with this one too, as far as blocks are concerned.
+    fn is_like(&self, new: &Entry) -> bool {
+        let same_kind = self.record.writes == new.record.writes && self.record.strength == new.record.strength;
+        same_kind
+            && self.record.bytes & new.record.bytes == new.record.bytes
+            && (new.may_synchronise || !self.may_synchronise)
+    }
+
+    fn access(&self, warps: usize) -> BlockAccess {
+        let Record { group, lanes, pc, writes, .. } = self.record;
+        let agent = Agent {
+            warp: u32::from(group) % warps as u32,
+            lane: lanes.trailing_zeros(),
+            copies: usize::from(group) >= warps,
+        };
+        BlockAccess { block: self.block, agent, pc, writes }
+    }
+}
+
+/// Adds an entry. Two blocks that do the same are enough: one of them is not the block that comes next.
+fn remember(entries: &mut Entries, new: Entry) {
+    let mut like = entries.iter().filter(|entry| entry.is_like(&new)).map(|entry| entry.block);
+    let is_known = match like.next() {
+        None => false,
+        Some(first) => first == new.block || like.any(|block| block != first),
+    };
+    if !is_known {
+        entries.push(new);
+    }
+}
