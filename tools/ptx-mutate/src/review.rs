@@ -23,7 +23,7 @@ struct Equivalence {
     /// Part of the name of the entry.
     #[serde(default)]
     entry: String,
-    /// Part of the Rust line, or of one of the lines it was inlined at.
+    /// Part of the Rust line with the one after it, or of one of the lines it was inlined at.
     code: String,
     /// Why.
     reason: String,
@@ -52,7 +52,7 @@ impl Review {
 
     /// Why `mutant` is as right as the kernel; `None` when nobody has said so.
     pub fn reason(&self, mutant: &Mutant) -> Option<&str> {
-        let code: Vec<String> = mutant.sources.iter().map(|source| self.line(source)).collect();
+        let code: Vec<String> = mutant.sources.iter().map(|source| self.lines(source, 2)).collect();
         let found = self.equivalences.iter().find(|known| {
             known.rule == mutant.rule.name
                 && mutant.before.starts_with(&known.before)
@@ -65,8 +65,13 @@ impl Review {
 
     /// The text of a Rust line of this repository; empty for one that lies elsewhere.
     pub fn line(&self, source: &Source) -> String {
+        self.lines(source, 1)
+    }
+
+    /// `count` lines from `source` on, without indentation.
+    fn lines(&self, source: &Source, count: usize) -> String {
         let text = std::fs::read_to_string(self.root.join(&source.file)).unwrap_or_default();
-        let line = source.line.checked_sub(1).and_then(|index| text.lines().nth(index));
-        line.unwrap_or_default().trim().to_owned()
+        let before = source.line.saturating_sub(1);
+        text.lines().skip(before).take(count).map(str::trim).collect::<Vec<_>>().join("\n")
     }
 }
