@@ -233,6 +233,10 @@ planted! {
         sums_of_two_warps: 1 x 64 threads, 128 shared, 0 in, 128 out;
     }
     race_global RaceGlobal {
+        two_blocks_write_one_row: 2 x 32 threads, 0 shared, 0 in, 256 out;
+        blocks_that_overlap_by_a_row: 2 x 32 threads, 0 shared, 0 in, 640 out;
+        count_without_an_atomic: 2 x 32 threads, 0 shared, 4 in, 0 out;
+        read_of_the_other_blocks_rows: 2 x 32 threads, 0 shared, 256 in, 256 out;
         workspace_without_a_barrier: 1 x 64 threads, 0 shared, 256 in, 256 out;
         all_lanes_write_one_word: 1 x 32 threads, 0 shared, 0 in, 4 out;
     }
