@@ -29,7 +29,7 @@ fn findings_without(line: usize, entry: &Entry, module: &PtxModule, inputs: &Inp
 }
 
 #[test]
-fn a_kernel_without_a_barrier_that_it_needs_has_a_race() {
+fn a_kernel_without_one_of_its_barriers_has_a_race() {
     for (entry, module) in ptx().entries() {
         // The shortest sequence it accepts that takes two steps of the pipeline.
         let problem =
@@ -38,17 +38,12 @@ fn a_kernel_without_a_barrier_that_it_needs_has_a_race() {
         let problem = accepted.unwrap_or_else(|| panic!("{} accepts neither 128 nor 512 rows", entry.name));
         let inputs = Inputs::generate(problem, Distribution::Normal, 1).unwrap();
         let barriers = barriers(&module.text, &entry.name);
-        // The warp barrier before O is stored has a barrier of the whole block between it and the last read of Q.
         let line_of = |line: usize| module.text.lines().nth(line).unwrap_or_default().trim();
-        let redundant = barriers.iter().copied().find(|line| line_of(*line).starts_with("bar.warp"));
-        assert!(barriers.len() >= 4 && redundant.is_some(), "{} has the barriers {barriers:?}", entry.name);
+        assert!(barriers.len() >= 3, "{} has the barriers {barriers:?}", entry.name);
         for line in barriers {
             let found = findings_without(line, entry, module, &inputs);
             let what = format!("{} without `{}` in line {}: {found:?}", entry.name, line_of(line), line + 1);
-            match Some(line) == redundant {
-                true => assert!(found.is_empty(), "{what}"),
-                false => assert!(found.contains(&FindingClass::Race), "{what}"),
-            }
+            assert!(found.contains(&FindingClass::Race), "{what}");
         }
     }
 }

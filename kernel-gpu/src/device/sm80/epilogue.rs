@@ -33,8 +33,8 @@ pub fn normalise<const M_TILES: usize>(output: &mut Output<M_TILES>, softmax: &R
 /// Stores O as fp16 in 16-byte pieces: through the warp's own rows of `tile`, where the accumulator layout becomes rows.
 ///
 /// # Safety
-/// The whole warp calls this together; nobody else accesses the warp's rows of `tile`, and the warp no longer reads what
-/// was there; `rows` has `length` writable rows, of which this warp alone writes its own.
+/// The whole warp calls this together; nobody else accesses the warp's rows of `tile`, and a barrier lies behind the
+/// warp's last reads of what was there; `rows` has `length` writable rows, of which this warp alone writes its own.
 #[inline(always)]
 pub unsafe fn store_output<const ROWS: u32, const M_TILES: usize, S: Sequence>(
     output: &Output<M_TILES>,
@@ -45,8 +45,6 @@ pub unsafe fn store_output<const ROWS: u32, const M_TILES: usize, S: Sequence>(
     length: u32,
     lane: Lane,
 ) {
-    // SAFETY: the caller has the warp together.
-    unsafe { sync::warp() };
     unroll!(at most 4; for m in M_TILES => {
         unroll!(at most 2; for r in ROWS_PER_LANE => {
             let row = warp_row + m as u32 * MMA_M + r as u32 * 8 + lane.group();

@@ -132,8 +132,8 @@ pub fn forward<
     unsafe { softmax.complete_sums() };
     epilogue::normalise(&mut output, &softmax);
     let (tile, rows) = (memory.queries(), HeadRows::new(args.o, &args.o_strides, work));
-    // SAFETY: the warp is together and alone touches its rows of the Q tile, which it has had in registers since the
-    // first step, and its rows of O.
+    // SAFETY: the warp is together and alone touches its rows of O and of the Q tile, which it read before the first
+    // step; each step ends with a barrier.
     unsafe { epilogue::store_output::<BLOCK_M, M_TILES, S>(&output, tile, rows, first_row, warp_row, length, lane) };
     if args.lse != 0 {
         let head = (work.batch as u64 * args.heads.get() as u64 + work.head as u64) * length as u64;
