@@ -2,8 +2,8 @@
 
 use ptx_sim::FindingClass;
 
-/// One line of advice for each class that has a usual remedy.
-const ADVICE: [(FindingClass, &str); 13] = [
+/// One line of advice for each class.
+const ADVICE: [(FindingClass, &str); 15] = [
     (
         FindingClass::Misaligned,
         "make the row pitch and every offset added to the base a multiple of the access size; a pitch of 130 bytes, for \
@@ -30,12 +30,23 @@ const ADVICE: [(FindingClass, &str); 13] = [
     (
         FindingClass::AsyncCopyNotWaited,
         "wait for the copy's group (cp.async.wait_group with few enough groups left) in the thread that issued it, then \
-         pass a barrier before other threads use the bytes",
+         pass a barrier before other threads use the bytes; for a bulk copy, every thread that uses the bytes waits for the \
+         phase of the copy's mbarrier (mbarrier.try_wait, until it returns true)",
     ),
     (
         FindingClass::MissingProxyFence,
         "execute fence.proxy.async in every thread that wrote the bytes, then a barrier, before the asynchronous copy or wgmma \
          that reads them is started",
+    ),
+    (
+        FindingClass::WgmmaNotWaited,
+        "execute wgmma.commit_group, then wgmma.wait_group with few enough groups left, before the first use of the \
+         accumulator or of an A fragment in registers, and before the kernel ends",
+    ),
+    (
+        FindingClass::MissingWgmmaFence,
+        "execute wgmma.fence in all warps of the warpgroup between the last write of the accumulator or A registers and the \
+         wgmma.mma_async, and before the first one",
     ),
     (
         FindingClass::MbarrierMisuse,
@@ -49,7 +60,8 @@ const ADVICE: [(FindingClass, &str); 13] = [
     ),
     (
         FindingClass::Deadlock,
-        "look for a barrier that counts more threads than arrive, or whose number some threads confuse",
+        "look for a barrier that counts more threads than arrive, or whose number some threads confuse; with mbarriers, for a \
+         wait on the wrong phase parity, or a phase that fewer arrivals or bytes than expected never complete",
     ),
     (FindingClass::InvalidOperand, "see the instruction's section in the PTX ISA for the values this operand may have"),
     (FindingClass::Trap, "an assertion or a panic of the kernel failed: follow the branch that led here"),
@@ -62,4 +74,15 @@ const ADVICE: [(FindingClass, &str); 13] = [
 /// What to do about findings of `class`; `None` for a class without a usual remedy.
 pub fn advice(class: FindingClass) -> Option<&'static str> {
     ADVICE.iter().find(|(known, _)| *known == class).map(|(_, text)| *text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_class_has_advice() {
+        let without: Vec<_> = FindingClass::ALL.iter().filter(|class| advice(**class).is_none()).collect();
+        assert!(without.is_empty(), "no advice for {without:?}");
+    }
 }

@@ -48,6 +48,37 @@ pub enum FindingClass {
     InstructionLimit,
 }
 
+/// A slice of the classes named, which does not compile when one is left out.
+macro_rules! every_class {
+    ($($class:ident),* $(,)?) => {{
+        const _: fn(FindingClass) = |class| match class {
+            $(FindingClass::$class => (),)*
+        };
+        &[$(FindingClass::$class),*]
+    }};
+}
+
+impl FindingClass {
+    /// Every class, in the order of their declaration.
+    pub const ALL: &'static [FindingClass] = every_class![
+        Misaligned,
+        OutOfBounds,
+        Uninitialised,
+        BarrierDivergence,
+        CollectiveLanesMissing,
+        AsyncCopyNotWaited,
+        MissingProxyFence,
+        WgmmaNotWaited,
+        MissingWgmmaFence,
+        MbarrierMisuse,
+        Race,
+        Deadlock,
+        InvalidOperand,
+        Trap,
+        InstructionLimit,
+    ];
+}
+
 impl fmt::Display for FindingClass {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
