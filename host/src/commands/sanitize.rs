@@ -5,13 +5,15 @@ mod record;
 mod sweep;
 mod table;
 
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
 use fa512::error::{Error, Result};
-use fa512::executor::{DeviceChoice, open, sim};
+use fa512::executor::sim::{self, SimExecutor};
+use fa512::executor::{DeviceChoice, open};
 use fa512::forward::Forward;
 use fa512::inputs::{Distribution, Inputs};
 use fa512::problem::Layout;
@@ -58,6 +60,10 @@ pub struct Options {
     /// Architecture the simulator stands for, as in 80 for sm_80
     #[arg(long, value_name = "NN", default_value_t = sim::DEFAULT_ARCHITECTURE, help_heading = "Device")]
     arch: u32,
+    /// Run every case under this many orders in which the simulator's warps and blocks take turns: order 0 is that of
+    /// their indices, the others are seeded shuffles [default: 1]
+    #[arg(long, value_name = "N", help_heading = "Device")]
+    schedules: Option<NonZeroU64>,
     /// Folder of PTX files and their manifest [default: FA512_PTX_DIR, else ptx near the program]
     #[arg(long, value_name = "FOLDER", help_heading = "Device")]
     ptx: Option<PathBuf>,
@@ -81,7 +87,7 @@ enum Device {
 
 /// What runs a case and says what is wrong.
 enum Checker {
-    Simulator { architecture: u32 },
+    Simulator { architecture: u32, schedules: u64 },
     ComputeSanitizer(gpu::ComputeSanitizer),
 }
 
@@ -90,9 +96,15 @@ pub fn run(options: &Options) -> Result<Verdict> {
     if (options.device, options.lse) == (Device::Gpu, Some(false)) {
         return Err(Error::Invalid("--device gpu runs with LSE only; leave --lse false to --device sim".into()));
     }
+    if options.device == Device::Gpu && options.schedules.is_some() {
+        return Err(Error::Invalid(
+            "--schedules is for --device sim only; a GPU's warps take turns as the hardware decides".into(),
+        ));
+    }
+    let schedules = options.schedules.map_or(1, NonZeroU64::get);
     let folder = PtxFolder::find(options.ptx.as_deref())?;
     let (checker, choice) = match options.device {
-        Device::Sim => (Checker::Simulator { architecture: options.arch }, DeviceChoice::Sim),
+        Device::Sim => (Checker::Simulator { architecture: options.arch, schedules }, DeviceChoice::Sim),
         Device::Gpu => (Checker::ComputeSanitizer(gpu::ComputeSanitizer::find(folder.path())?), DeviceChoice::Gpu),
     };
     let device = open(choice, options.arch)?.executor.device().clone();
@@ -119,7 +131,13 @@ pub fn run(options: &Options) -> Result<Verdict> {
         variants.push(record);
     }
     drop(progress);
-    let record = Record { device, folder: folder.path().to_owned(), interrupted: interrupted.load(Relaxed), variants };
+    let record = Record {
+        device,
+        folder: folder.path().to_owned(),
+        schedules: (options.device == Device::Sim).then_some(schedules),
+        interrupted: interrupted.load(Relaxed),
+        variants,
+    };
     match options.json {
         true => output::print_json(&record.with_verdict())?,
         false => output::print(&table::render(&record, &output::findings(options.source.as_deref())))?,
@@ -146,20 +164,27 @@ impl Options {
 }
 
 impl Checker {
-    /// What is found when a variant computes a case. Every case has memory of its own.
-    fn execute(&self, variant: &sweep::VariantCases<'_>, case: &Case) -> Result<Vec<ptx_sim::Finding>> {
+    /// What is found when a variant computes a case, a list for each schedule. Every run has memory of its own.
+    fn execute(&self, variant: &sweep::VariantCases<'_>, case: &Case) -> Result<Vec<Vec<ptx_sim::Finding>>> {
         match self {
-            Checker::Simulator { architecture } => simulate(variant, case, *architecture),
-            Checker::ComputeSanitizer(tool) => tool.execute(variant, case),
+            Checker::Simulator { architecture, schedules } => {
+                (0..*schedules).map(|schedule| simulate(variant, case, *architecture, schedule)).collect()
+            }
+            Checker::ComputeSanitizer(tool) => Ok(vec![tool.execute(variant, case)?]),
         }
     }
 }
 
-fn simulate(variant: &sweep::VariantCases<'_>, case: &Case, architecture: u32) -> Result<Vec<ptx_sim::Finding>> {
-    let mut opened = open(DeviceChoice::Sim, architecture)?;
+fn simulate(
+    variant: &sweep::VariantCases<'_>,
+    case: &Case,
+    architecture: u32,
+    schedule: u64,
+) -> Result<Vec<ptx_sim::Finding>> {
+    let options = ptx_sim::Options { schedule, ..SimExecutor::default_options() };
+    let mut executor = SimExecutor::with_options(architecture, options)?;
     let inputs = Inputs::generate(case.problem, Distribution::Normal, 0)?;
-    let mut forward =
-        Forward::prepare(opened.executor.as_mut(), variant.module, variant.entry, &inputs, case.with_lse)?;
+    let mut forward = Forward::prepare(&mut executor, variant.module, variant.entry, &inputs, case.with_lse)?;
     Ok(forward.execute()?.execution.findings)
 }
 

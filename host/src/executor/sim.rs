@@ -25,7 +25,12 @@ impl SimExecutor {
     /// # Errors
     /// [`Error::Invalid`] when the limits of the architecture are not known.
     pub fn new(architecture: u32) -> Result<Self> {
-        Self::with_options(architecture, Options { threads: rayon::current_num_threads(), ..Options::default() })
+        Self::with_options(architecture, Self::default_options())
+    }
+
+    /// What [`Self::new`] runs with: blocks on all cores, and otherwise the simulator's defaults.
+    pub fn default_options() -> Options {
+        Options { threads: rayon::current_num_threads(), ..Options::default() }
     }
 
     /// A simulator with other limits, or on other cores.

@@ -40,6 +40,52 @@ fn what_is_found_is_shown_once_with_the_first_case() {
     self::output(sanitize(&["--lse", "false"]).arg("--ptx").arg(folder.path()), 0);
 }
 
+/// The same PTX, but it traps when the last of its four warps is not the first one past a barrier. In the order of their
+/// indices it is the last to arrive, and goes on at once.
+fn trap_out_of_order(ptx: &str) -> String {
+    let tickets = "\n{\n.shared .align 4 .b8 ticket[4];\n.reg .b32 %own<4>;\n.reg .pred %is<4>;\n\
+        mov.u32 %own0, %tid.x;\nsetp.eq.u32 %is0, %own0, 0;\n@%is0 st.shared.u32 [ticket], 0;\nbar.sync 0;\n\
+        and.b32 %own1, %own0, 31;\nsetp.ne.u32 %is1, %own1, 0;\n@%is1 bra ordered;\n\
+        atom.shared.add.u32 %own2, [ticket], 1;\nshr.u32 %own3, %own0, 5;\nsetp.eq.u32 %is2, %own3, 3;\nsetp.ne.and.u32 %is3, %own2, 0, %is2;\n\
+        @%is3 trap;\nordered:\nbar.sync 0;\n";
+    ptx.replace("\n{\n", tickets)
+}
+
+#[test]
+fn what_only_another_schedule_shows_is_found_once_with_its_number() {
+    let folder = edited_ptx(trap_out_of_order);
+    let run = |arguments: &[&str], exit_code| {
+        let mut command = fa512(&["sanitize", "--variant", VARIANT, "--seq", "1", "--layout", "bshd", "--lse", "true"]);
+        text(&output(command.args(arguments).arg("--ptx").arg(folder.path()), exit_code).stdout)
+    };
+    assert!(run(&[], 0).contains("nothing found"), "schedule 0 is the order of the indices");
+    let table = run(&["--schedules", "4"], 1);
+    assert!(table.contains(", 4 schedules\n") && table.contains(" of 4 schedules, first "), "{table}");
+    assert_eq!(table.matches("error: trap").count(), 1, "equal findings are merged:\n{table}");
+    let record: serde_json::Value = serde_json::from_str(&run(&["--schedules", "4", "--json"], 1)).expect("JSON");
+    let found = &record["variants"][0]["findings"][0];
+    assert_eq!((&record["schedules"], &found["cases"]), (&4.into(), &1.into()));
+    assert_eq!(found["first_schedule"], found["schedules"][0]);
+    assert!(found["first_schedule"].as_u64() > Some(0), "{found}");
+}
+
+#[test]
+fn findings_of_every_schedule_are_one_finding() {
+    let folder = edited_ptx(misaligned_lse);
+    let mut command = sanitize(&["--layout", "bshd", "--lse", "true"]);
+    let once = text(&output(command.arg("--ptx").arg(folder.path()), 1).stdout);
+    let table = text(&output(command.args(["--schedules", "3"]), 1).stdout);
+    assert!(table.contains("(in 2 of 2 cases; under 3 of 3 schedules, first 0)"), "{table}");
+    assert_eq!(table.matches("error: ").count(), once.matches("error: ").count(), "{table}");
+}
+
+#[test]
+fn schedules_are_counted_from_one_and_for_the_simulator_only() {
+    let on_gpu = refusal(&mut sanitize(&["--device", "gpu", "--schedules", "2"]));
+    assert!(on_gpu.contains("--schedules is for --device sim only"), "{on_gpu}");
+    assert!(refusal(&mut sanitize(&["--schedules", "0"])).contains("--schedules"), "no schedule at all");
+}
+
 #[test]
 fn a_kernel_that_cannot_be_run_is_neither_sound_nor_faulty() {
     let folder = edited_ptx(|ptx| ptx.replace("rcp.approx.ftz.f32", "frobnicate.f32"));

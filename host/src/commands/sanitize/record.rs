@@ -1,5 +1,6 @@
 //! What a sweep found, as data.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use fa512::executor::Device;
@@ -16,6 +17,8 @@ pub struct Record {
     pub device: Device,
     /// Folder of the PTX.
     pub folder: PathBuf,
+    /// Schedules of the simulator that every case ran under; `None` on a GPU.
+    pub schedules: Option<u64>,
     /// Whether it was ended before all cases had run.
     pub interrupted: bool,
     /// The variants.
@@ -60,8 +63,12 @@ pub struct Found {
     /// That case, for people.
     #[serde(skip)]
     pub first_case_text: String,
+    /// The schedule it was first made under; 0 on a GPU.
+    pub first_schedule: u64,
     /// Number of cases it was made in.
     pub cases: usize,
+    /// The schedules it was made under, in any case.
+    pub schedules: BTreeSet<u64>,
 }
 
 impl VariantRecord {
@@ -78,20 +85,28 @@ impl VariantRecord {
         }
     }
 
-    /// Adds what one case found.
-    pub fn add(&mut self, case: &Case, findings: Vec<Finding>) {
+    /// Adds what one case found, a list for each schedule.
+    pub fn add(&mut self, case: &Case, findings: Vec<Vec<Finding>>) {
         self.cases += 1;
-        for finding in findings {
+        let mut seen = BTreeSet::new();
+        for (schedule, finding) in
+            (0..).zip(findings).flat_map(|(schedule, list)| list.into_iter().map(move |finding| (schedule, finding)))
+        {
             let key = |finding: &Finding| (finding.class, finding.ptx_line, finding.source.clone());
-            match self.findings.iter_mut().find(|found| key(&found.finding) == key(&finding)) {
-                Some(found) => found.cases += 1,
-                None => self.findings.push(Found {
+            let known = self.findings.iter().position(|found| key(&found.finding) == key(&finding));
+            let index = known.unwrap_or(self.findings.len());
+            if known.is_none() {
+                self.findings.push(Found {
                     finding,
                     first_case: case.into(),
                     first_case_text: case.to_string(),
-                    cases: 1,
-                }),
+                    first_schedule: schedule,
+                    cases: 0,
+                    schedules: BTreeSet::new(),
+                });
             }
+            self.findings[index].cases += usize::from(seen.insert(index));
+            self.findings[index].schedules.insert(schedule);
         }
     }
 }

@@ -17,10 +17,15 @@ pub fn render(record: &Record, renderer: &ptx_diagnostics::Renderer) -> String {
             Cell::new(format!("{:.1} s", variant.seconds)),
         ]);
     }
-    let mut text = format!("{}: {}\n{}\n", record.device.name, record.folder.display(), table.trim_fmt());
+    let schedules = match record.schedules {
+        None | Some(1) => String::new(),
+        Some(count) => format!(", {count} schedules"),
+    };
+    let place = format!("{}: {}{schedules}", record.device.name, record.folder.display());
+    let mut text = format!("{place}\n{}\n", table.trim_fmt());
     for variant in &record.variants {
         for found in &variant.findings {
-            text += &format!("\n{}\n{}\n", heading(variant, found), renderer.render(&found.finding));
+            text += &format!("\n{}\n{}\n", heading(record, variant, found), renderer.render(&found.finding));
         }
     }
     text += match record.verdict() {
@@ -40,10 +45,16 @@ fn state(variant: &VariantRecord) -> Cell {
     }
 }
 
-fn heading(variant: &VariantRecord, found: &Found) -> String {
+fn heading(record: &Record, variant: &VariantRecord, found: &Found) -> String {
     let others = match found.cases {
         1 => "in no other case".to_owned(),
         cases => format!("in {cases} of {} cases", variant.cases),
     };
-    format!("{} on {} ({others}):", variant.variant, found.first_case_text)
+    let schedules = match record.schedules {
+        None | Some(1) => String::new(),
+        Some(all) => {
+            format!("; under {} of {all} schedules, first {}", found.schedules.len(), found.first_schedule)
+        }
+    };
+    format!("{} on {} ({others}{schedules}):", variant.variant, found.first_case_text)
 }
