@@ -4,8 +4,10 @@ mod description;
 mod element;
 mod parameter;
 mod report;
+mod schedules;
 
 use std::fs;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -15,6 +17,7 @@ use ptx_sim::{GlobalMemory, Launch, Module, Options};
 
 use description::{Description, extent};
 use parameter::{Buffer, Parameter};
+use schedules::Found;
 
 /// The architecture to stand for unless told otherwise.
 const DEFAULT_ARCHITECTURE: u32 = 90;
@@ -60,6 +63,10 @@ struct Arguments {
     /// Instructions a warp may execute before its loop is taken to be endless
     #[arg(long, value_name = "N", default_value_t = Options::default().instructions_per_warp)]
     instruction_limit: u64,
+    /// Run under this many orders in which warps and blocks take turns: order 0 is that of their indices, the others are
+    /// seeded shuffles. Buffers and counters shown are those of order 0
+    #[arg(long, value_name = "N", default_value = "1")]
+    schedules: NonZeroU64,
 
     /// Print the start of a buffer after the run; it is called like its parameter (field 2 of a struct: NAME.2)
     #[arg(long, value_name = "BUFFER", help_heading = "Output")]
@@ -128,8 +135,16 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
         architecture: description.architecture.unwrap_or(DEFAULT_ARCHITECTURE),
     };
     let options = Options { instructions_per_warp: arguments.instruction_limit, ..Options::default() };
-    let report = ptx_sim::run(&module, &mut memory, &launch, &options)
-        .map_err(|error| format!("{error}{}", hint(&error, &module, &entry)))?;
+    let refused = |error| format!("{error}{}", hint(&error, &module, &entry));
+    let report = ptx_sim::run(&module, &mut memory, &launch, &options).map_err(refused)?;
+    let mut found = Found::new(report.findings.clone());
+    for schedule in 1..arguments.schedules.get() {
+        // Placed in the same order, every buffer has the address it has in `params`.
+        let mut memory = GlobalMemory::new();
+        place(&description.params, &names, &mut memory, &mut Vec::new())?;
+        let options = Options { schedule, ..options.clone() };
+        found.add(schedule, ptx_sim::run(&module, &mut memory, &launch, &options).map_err(refused)?.findings);
+    }
     let shown = arguments.print.iter().filter_map(|name| find(&buffers, name));
     let shown: Vec<_> = shown.map(|buffer| report::contents(buffer, &memory)).collect::<Result<_, _>>()?;
     for (name, file) in &arguments.dump {
@@ -137,10 +152,10 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     }
     let renderer = Renderer::for_standard_output(Sources::below_or_nearby(arguments.source.as_deref()));
     report::print(&match arguments.json {
-        true => report::json(&entry, &report, &shown),
-        false => report::text(&entry, &report, &shown, arguments.counters, &renderer),
+        true => report::json(&entry, &report.counters, &found, &shown),
+        false => report::text(&entry, arguments.counters.then_some(&report.counters), &found, &shown, &renderer),
     })?;
-    Ok(report.findings.is_empty())
+    Ok(found.findings.is_empty())
 }
 
 /// The description file with what the command line says on top.

@@ -4,10 +4,11 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use ptx_sim::{GlobalMemory, Module, Report};
+use ptx_sim::{Counters, GlobalMemory, Module};
 use serde_json::{Value, json};
 
 use crate::parameter::Buffer;
+use crate::schedules::{Found, ScheduledFinding};
 
 /// Elements of a buffer that are printed.
 const ELEMENTS_PRINTED: usize = 64;
@@ -73,12 +74,16 @@ pub fn dump(buffer: &Buffer, memory: &GlobalMemory, file: &Path) -> Result<(), S
 /// The result for people.
 pub fn text(
     entry: &str,
-    report: &Report,
+    counters: Option<&Counters>,
+    found: &Found,
     shown: &[Contents],
-    counters: bool,
     renderer: &ptx_diagnostics::Renderer,
 ) -> String {
-    let mut text: String = report.findings.iter().map(|finding| renderer.render(finding) + "\n\n").collect();
+    let mut text: String = found
+        .findings
+        .iter()
+        .map(|each| renderer.render(&each.finding) + &under(each, found.schedules) + "\n\n")
+        .collect();
     for contents in shown {
         text += &format!("{}:\n", contents.name);
         for line in contents.elements.chunks(ELEMENTS_PER_LINE) {
@@ -87,25 +92,38 @@ pub fn text(
         let more = contents.count - contents.elements.len() as u64;
         text += &if more > 0 { format!("  and {more} more\n") } else { String::new() };
     }
-    if counters {
-        text.extend(report.counters.entries().map(|(name, value)| format!("{name:32}{value:>16}\n")));
+    if let Some(counters) = counters {
+        text.extend(counters.entries().map(|(name, value)| format!("{name:32}{value:>16}\n")));
     }
-    text += &match report.findings.len() {
-        0 => format!("{entry}: nothing found\n"),
-        1 => format!("{entry}: 1 finding\n"),
-        count => format!("{entry}: {count} findings\n"),
+    let schedules = match found.schedules {
+        1 => String::new(),
+        count => format!(" under {count} schedules"),
+    };
+    text += &match found.findings.len() {
+        0 => format!("{entry}: nothing found{schedules}\n"),
+        1 => format!("{entry}: 1 finding{schedules}\n"),
+        count => format!("{entry}: {count} findings{schedules}\n"),
     };
     text
 }
 
+/// The schedules a finding was made under, where there are several.
+fn under(each: &ScheduledFinding, schedules: u64) -> String {
+    match schedules {
+        1 => String::new(),
+        all => format!("\nunder {} of {all} schedules, first {}", each.schedules.len(), each.schedules[0]),
+    }
+}
+
 /// The result for programs.
-pub fn json(entry: &str, report: &Report, shown: &[Contents]) -> String {
+pub fn json(entry: &str, counters: &Counters, found: &Found, shown: &[Contents]) -> String {
     let buffers = shown.iter().map(|contents| (contents.name.clone(), Value::from(contents.elements.clone())));
     let document = json!({
-        "passed": report.findings.is_empty(),
+        "passed": found.findings.is_empty(),
         "entry": entry,
-        "findings": report.findings,
-        "counters": report.counters,
+        "schedules": found.schedules,
+        "findings": found.findings,
+        "counters": counters,
         "buffers": serde_json::Map::from_iter(buffers),
     });
     format!("{document:#}\n")

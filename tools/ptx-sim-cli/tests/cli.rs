@@ -203,3 +203,24 @@ fn no_input_makes_it_panic_or_hang() {
         assert!(ended_well, "round {round}: {:?} {stderr}\n{}", output.status, inputs());
     }
 }
+
+#[test]
+fn schedules_show_what_the_first_does_not_and_merge_what_is_equal() {
+    let ptx = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry ticket(.param .u64 counter) {\n\
+        .reg .b64 %rd0;\n.reg .b32 %r<3>;\n.reg .pred %p<3>;\nld.param.u64 %rd0, [counter];\n\
+        mov.u32 %r0, %tid.x;\nand.b32 %r1, %r0, 31;\nsetp.ne.u32 %p0, %r1, 0;\n@%p0 ret;\n\
+        st.shared.u32 [%r0+2], %r0;\natom.global.add.u32 %r2, [%rd0], 1;\nshr.u32 %r0, %r0, 5;\n\
+        setp.ne.u32 %p1, %r2, %r0;\n@%p1 trap;\nret;\n}\n";
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("ticket.ptx");
+    fs::write(&file, ptx).expect("writing");
+    let run = |schedules: &str| {
+        let mut command = ptx_sim(&["--block=128", "--shared=256", "--param=u32[1]=zeros", "--schedules", schedules]);
+        text(&output(command.arg(&file), 1).stdout)
+    };
+    let first = run("1");
+    assert!(!first.contains("error: trap") && !first.contains("schedules"), "{first}");
+    let all = run("4");
+    assert!(all.contains("error: trap") && all.contains("2 findings under 4 schedules"), "{all}");
+    assert!(all.contains("under 4 of 4 schedules, first 0"), "the misaligned store, once:\n{all}");
+}
