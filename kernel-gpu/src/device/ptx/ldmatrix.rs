@@ -6,39 +6,37 @@
 
 use core::arch::asm;
 
-/// `ldmatrix.sync.aligned.m8n8.x4.shared.b16`.
-///
-/// # Safety
-/// Every lane of the warp executes this together; `row` is a 16-byte aligned shared-memory address of 16 initialised
-/// bytes.
-#[inline(always)]
-pub unsafe fn load_4(row: u32) -> [u32; 4] {
-    let (a, b, c, d);
-    // SAFETY: passed on to the caller.
-    unsafe {
-        asm!(
-            "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{}, {}, {}, {}}}, [{}];",
-            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) row,
-            options(nostack, readonly)
-        );
-    }
-    [a, b, c, d]
+macro_rules! load_four_matrices {
+    ($(#[$doc:meta])* $name:ident, $instruction:literal) => {
+        $(#[$doc])*
+        #[inline(always)]
+        pub unsafe fn $name(row: u32) -> [u32; 4] {
+            let (a, b, c, d);
+            // SAFETY: passed on to the caller.
+            unsafe {
+                asm!(
+                    concat!($instruction, " {{{}, {}, {}, {}}}, [{}];"),
+                    out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) row,
+                    options(nostack, readonly)
+                );
+            }
+            [a, b, c, d]
+        }
+    };
 }
 
-/// `ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16`.
-///
-/// # Safety
-/// As for [`load_4`].
-#[inline(always)]
-pub unsafe fn load_4_transposed(row: u32) -> [u32; 4] {
-    let (a, b, c, d);
-    // SAFETY: passed on to the caller.
-    unsafe {
-        asm!(
-            "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {{{}, {}, {}, {}}}, [{}];",
-            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) row,
-            options(nostack, readonly)
-        );
-    }
-    [a, b, c, d]
+load_four_matrices! {
+    /// `ldmatrix.sync.aligned.m8n8.x4.shared.b16`.
+    ///
+    /// # Safety
+    /// Every lane of the warp executes this together; `row` is a 16-byte aligned shared-memory address of 16 initialised
+    /// bytes.
+    load_4, "ldmatrix.sync.aligned.m8n8.x4.shared.b16"
+}
+load_four_matrices! {
+    /// `ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16`.
+    ///
+    /// # Safety
+    /// As for [`load_4`].
+    load_4_transposed, "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"
 }
