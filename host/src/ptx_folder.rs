@@ -137,6 +137,7 @@ mod tests {
             format: FORMAT,
             code_generator: CodeGenerator { name: "rustc".into(), version: "1".into() },
             git_commit: None,
+            ptxas: None,
             modules: vec![Module {
                 file: "a.ptx".into(),
                 sha256: Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect(),

@@ -27,6 +27,8 @@ pub struct Manifest {
     pub code_generator: CodeGenerator,
     /// Commit of the source, with `-dirty` appended when the tree had changes; absent outside a checkout.
     pub git_commit: Option<String>,
+    /// Version of the ptxas that reported the entries' resources; absent when there was none.
+    pub ptxas: Option<String>,
     /// The PTX files.
     pub modules: Vec<Module>,
 }

@@ -64,6 +64,7 @@ pub fn build(
         format: FORMAT,
         code_generator: code_generator.identity(),
         git_commit: workspace.git_commit(),
+        ptxas: ptxas.map(|ptxas| ptxas.version.clone()),
         modules,
     };
     let mut text = serde_json::to_string_pretty(&manifest)?;

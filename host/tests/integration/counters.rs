@@ -27,7 +27,7 @@ const GENERAL_LENGTHS: [u32; 4] = [64, 65, 512, 700];
 
 #[test]
 fn counters_are_those_on_record() {
-    let measured = Record::new(ptx().manifest().code_generator.clone(), ptx().entries().flat_map(measure));
+    let measured = Record::new(ptx().manifest(), ptx().entries().flat_map(measure));
     let stored: Record = match std::fs::read_to_string(path()) {
         Ok(text) => serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path().display())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Record::default(),

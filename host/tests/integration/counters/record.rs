@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kernel_gpu::manifest::{CodeGenerator, Resources};
+use kernel_gpu::manifest::{CodeGenerator, Manifest, Resources};
 use serde::{Deserialize, Serialize};
 
 /// Registers are given to warps in multiples of 256, so 8 for each thread (CUDA C++ Programming Guide, "Technical
@@ -30,6 +30,8 @@ pub struct Case {
 pub struct Record {
     /// What wrote the PTX.
     code_generator: Option<CodeGenerator>,
+    /// Version of the ptxas that counted registers and spills.
+    ptxas: Option<String>,
     /// By entry, case and name.
     counters: BTreeMap<String, BTreeMap<String, BTreeMap<String, u64>>>,
 }
@@ -87,13 +89,13 @@ fn determinant(counter: &str) -> Determinant {
 }
 
 impl Record {
-    /// A record of `cases`.
-    pub fn new(code_generator: CodeGenerator, cases: impl Iterator<Item = Case>) -> Self {
+    /// A record of `cases`, measured of the PTX that `manifest` describes.
+    pub fn new(manifest: &Manifest, cases: impl Iterator<Item = Case>) -> Self {
         let mut counters = BTreeMap::<_, BTreeMap<_, _>>::new();
         for case in cases {
             counters.entry(case.entry).or_default().insert(case.name, case.counters);
         }
-        Self { code_generator: Some(code_generator), counters }
+        Self { code_generator: Some(manifest.code_generator.clone()), ptxas: manifest.ptxas.clone(), counters }
     }
 
     fn get(&self, [entry, case, counter]: &[String; 3]) -> Option<u64> {
@@ -117,11 +119,6 @@ impl Record {
             .collect()
     }
 
-    /// Whether ptxas was asked about the entries.
-    fn has_resources(&self) -> bool {
-        self.keys().any(|[_, _, counter]| determinant(&counter) == Determinant::Ptxas)
-    }
-
     fn code_generator(&self) -> String {
         let name = |generator: &CodeGenerator| format!("{} ({})", generator.name, generator.version);
         self.code_generator.as_ref().map_or("none".to_owned(), name)
@@ -130,7 +127,7 @@ impl Record {
 
 impl Comparison {
     /// Compares what the two builds have in common: everything that the algorithm determines, instruction counts when
-    /// the code generator is the same, registers and spills when ptxas was asked.
+    /// the code generator is the same, registers and spills when ptxas is the same too.
     pub fn new(stored: &Record, measured: &Record) -> Self {
         let mut omissions = Vec::new();
         let mut comparable = vec![Determinant::Algorithm];
@@ -140,10 +137,11 @@ impl Comparison {
             let (theirs, ours) = (stored.code_generator(), measured.code_generator());
             omissions.push(format!("instruction counts; they are on record for {theirs}, this PTX is by {ours}"));
         }
-        if measured.has_resources() {
+        if comparable.contains(&Determinant::CodeGenerator) && stored.ptxas == measured.ptxas {
             comparable.push(Determinant::Ptxas);
         } else {
-            omissions.push("registers and spills; this PTX was built without ptxas".to_owned());
+            let [theirs, ours] = [stored, measured].map(|record| record.ptxas.as_deref().unwrap_or("none"));
+            omissions.push(format!("registers and spills; on record by ptxas {theirs}, of this PTX by {ours}"));
         }
         let matters = |change: &Change| comparable.contains(&determinant(&change.key[2])) && change.matters();
         let changes = stored.changes_to(measured).into_iter().filter(matters).collect();
@@ -174,12 +172,19 @@ impl Change {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kernel_gpu::manifest::FORMAT;
 
     fn record(version: &str, counters: &[(&str, u64)]) -> Record {
         let counters = counters.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
         let case = Case { entry: "entry".into(), name: "case".into(), counters };
-        let generator = CodeGenerator { name: "rustc".into(), version: version.into() };
-        Record::new(generator, std::iter::once(case))
+        let manifest = Manifest {
+            format: FORMAT,
+            code_generator: CodeGenerator { name: "rustc".into(), version: version.into() },
+            git_commit: None,
+            ptxas: Some("13.0".into()),
+            modules: Vec::new(),
+        };
+        Record::new(&manifest, std::iter::once(case))
     }
 
     fn changed(stored: &Record, measured: &Record) -> Vec<String> {
@@ -214,10 +219,15 @@ mod tests {
     }
 
     #[test]
-    fn without_ptxas_registers_are_not_compared_and_that_is_said() {
-        let comparison = Comparison::new(&record("1", &BEFORE), &record("1", &BEFORE[..2]));
-        assert_eq!(comparison.changes, []);
-        assert!(comparison.omissions[0].contains("without ptxas"), "{:?}", comparison.omissions);
+    fn registers_of_another_ptxas_or_of_none_are_not_compared_and_that_is_said() {
+        let mut after = BEFORE;
+        after[2].1 += 8;
+        for ptxas in [None, Some("12.4".to_owned())] {
+            let measured = Record { ptxas, ..record("1", &after) };
+            let comparison = Comparison::new(&record("1", &BEFORE), &measured);
+            assert_eq!(comparison.changes, []);
+            assert!(comparison.omissions[0].contains("on record by ptxas 13.0"), "{:?}", comparison.omissions);
+        }
     }
 
     #[test]
