@@ -2,14 +2,10 @@
 
 use super::{Lane, Tile};
 use crate::args::Strides;
-use crate::config::ROW_BYTES;
 use crate::device::ptx::cp_async;
 use crate::device::sequence::Sequence;
 use crate::geometry::BlockWork;
 use crate::shared_tile::{CHUNK_BYTES, Element, F16};
-
-/// Chunks of one row.
-const CHUNKS_PER_ROW: u32 = ROW_BYTES / CHUNK_BYTES;
 
 /// The rows of one head of a tensor in global memory.
 #[derive(Clone, Copy)]
@@ -50,8 +46,9 @@ pub unsafe fn start_copy<const ROWS: u32, S: Sequence>(
     lane: Lane,
     threads: u32,
 ) {
-    let rows_per_pass = threads / CHUNKS_PER_ROW;
-    let (row, chunk) = (lane.thread / CHUNKS_PER_ROW, lane.thread % CHUNKS_PER_ROW);
+    let chunks_per_row = Tile::<ROWS>::CHUNKS_PER_ROW;
+    let rows_per_pass = threads / chunks_per_row;
+    let (row, chunk) = (lane.thread / chunks_per_row, lane.thread % chunks_per_row);
     let mut pass_row = row;
     while pass_row < row + ROWS {
         let (shared, global) = (tile.chunk(pass_row, chunk), rows.chunk(first_row + pass_row, chunk));

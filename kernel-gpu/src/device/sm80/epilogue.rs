@@ -3,17 +3,13 @@
 use super::copy::HeadRows;
 use super::softmax::RunningSoftmax;
 use super::{HEAD_N_TILES, Lane, Output, ROWS_PER_LANE, Tile};
-use crate::config::{MMA_M, ROW_BYTES};
+use crate::config::{MMA_M, WARP_SIZE};
 use crate::device::ptx::{math, memory, sync};
 use crate::device::sequence::Sequence;
 use crate::device::unroll;
-use crate::shared_tile::CHUNK_BYTES;
 
 /// log 2, which turns base-2 logarithms to natural ones.
 const LN_2: f32 = core::f32::consts::LN_2;
-/// Rows that a warp stores at once, 8 lanes with 16 bytes each to a row.
-const ROWS_PER_STORE: u32 = 4;
-const CHUNKS_PER_ROW: u32 = ROW_BYTES / CHUNK_BYTES;
 
 /// Divides O by the row sums; rows that attended to nothing become 0.
 #[inline(always)]
@@ -47,7 +43,7 @@ pub unsafe fn store_output<const ROWS: u32, const M_TILES: usize, S: Sequence>(
 ) {
     unroll!(at most 4; for m in M_TILES => {
         unroll!(at most 2; for r in ROWS_PER_LANE => {
-            let row = warp_row + m as u32 * MMA_M + r as u32 * 8 + lane.group();
+            let row = lane.row(warp_row, m, r);
             unroll!(at most 8; for n in HEAD_N_TILES => {
                 let address = tile.chunk(row, n as u32) + lane.pair_column() * 2;
                 let pair = math::pack_f16(output[m][n][2 * r], output[m][n][2 * r + 1]);
@@ -59,8 +55,9 @@ pub unsafe fn store_output<const ROWS: u32, const M_TILES: usize, S: Sequence>(
     // SAFETY: the caller has the warp together.
     unsafe { sync::warp() };
 
-    let chunk = lane.index % CHUNKS_PER_ROW;
-    let mut strip_row = lane.index / CHUNKS_PER_ROW;
+    // Each lane has a chunk, so the warp stores several whole rows at once.
+    let chunk = lane.index % Tile::<ROWS>::CHUNKS_PER_ROW;
+    let mut strip_row = lane.index / Tile::<ROWS>::CHUNKS_PER_ROW;
     while strip_row < M_TILES as u32 * MMA_M {
         let row = first_row + warp_row + strip_row;
         // SAFETY: a chunk of the warp's own rows, written before the barrier above.
@@ -69,7 +66,7 @@ pub unsafe fn store_output<const ROWS: u32, const M_TILES: usize, S: Sequence>(
             // SAFETY: a chunk of a row before the end, 16-byte aligned by the launch's checks.
             unsafe { memory::store_global_16(rows.chunk(row, chunk), value) };
         }
-        strip_row += ROWS_PER_STORE;
+        strip_row += WARP_SIZE / Tile::<ROWS>::CHUNKS_PER_ROW;
     }
 }
 
@@ -91,7 +88,7 @@ pub unsafe fn store_lse<const M_TILES: usize, S: Sequence>(
     }
     unroll!(at most 4; for m in M_TILES => {
         unroll!(at most 2; for r in ROWS_PER_LANE => {
-            let row = first_row + m as u32 * MMA_M + r as u32 * 8 + lane.group();
+            let row = lane.row(first_row, m, r);
             if !S::HAS_TAIL || row < length {
                 let value = LN_2 * (softmax.shift[m][r] + math::log2(softmax.sum[m][r]));
                 // SAFETY: an element before the end, 4-byte aligned by the launch's checks.

@@ -9,7 +9,7 @@ mod softmax;
 
 pub use forward::forward;
 
-use crate::config::{HEAD_DIM, MMA_K, MMA_N};
+use crate::config::{HEAD_DIM, MMA_K, MMA_M, MMA_N};
 use crate::device::ptx::mma::{FragmentA, FragmentC};
 use crate::shared_tile::{F16, SharedTile, Swizzle128};
 
@@ -53,6 +53,12 @@ impl Lane {
     #[inline(always)]
     fn group(self) -> u32 {
         self.index / 4
+    }
+
+    /// The row of part `r` (g or g + 8) of strip `m`, counted like the warp's `first_row`.
+    #[inline(always)]
+    fn row(self, first_row: u32, m: usize, r: usize) -> u32 {
+        first_row + m as u32 * MMA_M + r as u32 * 8 + self.group()
     }
 
     /// 2t: the first of the two columns of an accumulator tile that this lane holds.

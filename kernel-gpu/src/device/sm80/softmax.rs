@@ -4,7 +4,7 @@
 //! The shift is kept as it was rounded, so that its rounding error is a common factor of all p of a row and cancels.
 
 use super::{HEAD_N_TILES, Lane, Output, ROWS_PER_LANE, Scores};
-use crate::config::{MMA_M, MMA_N};
+use crate::config::MMA_N;
 use crate::device::mask::Mask;
 use crate::device::ptx::{math, shuffle};
 use crate::device::sequence::Sequence;
@@ -96,7 +96,7 @@ pub fn apply_mask<const M_TILES: usize, const N_TILES: usize, S: Sequence, M: Ma
 ) {
     unroll!(at most 4; for m in M_TILES => {
         unroll!(at most 2; for r in ROWS_PER_LANE => {
-            let row = first_row + m as u32 * MMA_M + r as u32 * 8 + lane.group();
+            let row = lane.row(first_row, m, r);
             unroll!(at most 16; for n in N_TILES => {
                 unroll!(at most 2; for column in 2 => {
                     let key = first_key + n as u32 * MMA_N + lane.pair_column() + column as u32;
