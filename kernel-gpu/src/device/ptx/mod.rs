@@ -7,5 +7,9 @@ pub mod ldmatrix;
 pub mod math;
 pub mod memory;
 pub mod mma;
+#[cfg(any(feature = "sm_90a", feature = "planted"))]
+pub mod proxy;
 pub mod shuffle;
 pub mod sync;
+#[cfg(any(feature = "sm_90a", feature = "planted"))]
+pub mod wgmma;

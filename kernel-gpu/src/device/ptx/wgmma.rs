@@ -1,0 +1,238 @@
+//! Asynchronous matrix products of a warpgroup (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions").
+//!
+//! Four warps, the first of which has an index that is a multiple of four, multiply a 64×16 matrix A by a 16×N matrix B.
+//! Warp w of the four holds rows 16w to 16w + 15 of C and D (and of A, where it comes from registers), in the layout of
+//! `mma.sync` ([`super::mma`]): a fragment for every 8 columns of D, and one fragment of A.
+//!
+//! A product is in flight from the instruction to the [`wait_group`] that covers its group. Until then the registers of
+//! D must not be touched and those of A and the operands in shared memory not be written. LLVM knows nothing of this
+//! and moves register accesses across assembly that does not name the registers: [`Registers::pin`] them after a wait
+//! and before a fence.
+
+use core::arch::asm;
+use core::marker::PhantomData;
+
+use super::mma::{FragmentA, FragmentC};
+use crate::config::MMA_K;
+use crate::device::unroll;
+
+/// Which dimension of an operand is contiguous in shared memory. All operands are rows of 128 bytes, [`Swizzle128`]d.
+///
+/// [`Swizzle128`]: crate::shared_tile::Swizzle128
+pub trait Major {
+    /// `imm-trans-a`, `imm-trans-b`.
+    const TRANSPOSED: u32;
+    /// Bytes from one step of 16 along K to the next.
+    const STEP_BYTES: u32;
+}
+
+/// A row holds 64 elements along K of one row of A or column of B: Q and K in Q·Kᵀ.
+#[derive(Clone, Copy)]
+pub struct KMajor;
+
+impl Major for KMajor {
+    const TRANSPOSED: u32 = 0;
+    const STEP_BYTES: u32 = MMA_K * 2;
+}
+
+/// A row holds 64 columns of B at one depth: V in P·V.
+#[derive(Clone, Copy)]
+pub struct NMajor;
+
+impl Major for NMajor {
+    const TRANSPOSED: u32 = 1;
+    const STEP_BYTES: u32 = MMA_K * SWIZZLE_BYTES;
+}
+
+/// Bytes of a row of an operand, which is what the swizzle permutes.
+const SWIZZLE_BYTES: u32 = 128;
+
+/// Describes an operand in shared memory (PTX ISA, "Matrix Descriptor").
+#[derive(Clone, Copy)]
+pub struct Descriptor<M> {
+    bits: u64,
+    _major: PhantomData<M>,
+}
+
+impl<M: Major> Descriptor<M> {
+    /// Leading byte offset, which operands as wide as the swizzle have no use for.
+    const LEADING: u64 = 1 << 16;
+    /// Stride byte offset: from 8 rows to the next 8.
+    const STRIDE: u64 = (encoded(8 * SWIZZLE_BYTES) as u64) << 32;
+    /// The 128-byte swizzle.
+    const SWIZZLE: u64 = 1 << 62;
+
+    /// The operand whose rows begin at `address`, a multiple of 1024: the swizzle is one of address bits.
+    #[inline(always)]
+    pub fn new(address: u32) -> Self {
+        Self { bits: encoded(address) as u64 | Self::LEADING | Self::STRIDE | Self::SWIZZLE, _major: PhantomData }
+    }
+
+    /// The same `steps` steps of 16 further along K.
+    #[inline(always)]
+    pub fn step(self, steps: usize) -> Self {
+        // Stays inside the address field: shared memory ends below 2¹⁸.
+        Self { bits: self.bits + encoded(M::STEP_BYTES) as u64 * steps as u64, ..self }
+    }
+}
+
+/// The encoding of an address or offset in a descriptor.
+const fn encoded(bytes: u32) -> u32 {
+    (bytes & 0x3_ffff) >> 4
+}
+
+/// The accumulators of one lane for a 64×N tile.
+pub trait Accumulators: Sized {
+    /// `wgmma.mma_async` with scale-d = 0: D = A·B.
+    ///
+    /// # Safety
+    /// All warps of the warpgroup execute this together, after [`fence`]; both operands are initialised and visible to the
+    /// async proxy. The result is not touched before the wait for its group.
+    unsafe fn multiply<B: Major>(a: Descriptor<KMajor>, b: Descriptor<B>) -> Self;
+
+    /// `wgmma.mma_async`: D += A·B.
+    ///
+    /// # Safety
+    /// As for [`Accumulators::multiply`]; `self` was not touched since the fence.
+    unsafe fn multiply_accumulate<B: Major>(&mut self, a: Descriptor<KMajor>, b: Descriptor<B>);
+
+    /// `wgmma.mma_async` with A in registers: D += A·B.
+    ///
+    /// # Safety
+    /// As for [`Accumulators::multiply_accumulate`]; `a` was not written since the fence, and is not before the wait.
+    unsafe fn multiply_fragment_accumulate<B: Major>(&mut self, a: FragmentA, b: Descriptor<B>);
+}
+
+/// One `wgmma.mma_async` with `$columns` columns: `$mode` is how it uses the accumulators `$d`, `$a` the template of
+/// operand A, whose values are `$value`, and `$transposed` what stands before the transposition of B.
+macro_rules! multiply {
+    (
+        $columns:literal, $mode:ident $d:ident, scale-d $scale_d:literal,
+        $a:literal from $($class:ident $value:expr),+; $b:ident, $transposed:literal $major:ident;
+        $first:literal $($rest:literal)*
+    ) => {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            asm!(
+                "{{",
+                "\t.reg .pred %adds;",
+                concat!("\tsetp.ne.b32 %adds, ", $scale_d, ", 0;"),
+                concat!(
+                    "\twgmma.mma_async.sync.aligned.m64n", $columns, "k16.f32.f16.f16 {{{}, {}, {}, {}",
+                    $(four_more!($rest),)* "}}, ", $a, ", {}, %adds, 1, 1, ", $transposed, "{};"
+                ),
+                // Not at the beginning of its line, where the brace that ends an entry stands.
+                "\t}}",
+                $mode(reg32) $d[$first][0], $mode(reg32) $d[$first][1],
+                $mode(reg32) $d[$first][2], $mode(reg32) $d[$first][3],
+                $(
+                    $mode(reg32) $d[$rest][0], $mode(reg32) $d[$rest][1],
+                    $mode(reg32) $d[$rest][2], $mode(reg32) $d[$rest][3],
+                )*
+                $(in($class) $value,)+
+                in(reg64) $b.bits,
+                const $major::TRANSPOSED,
+                options(nostack)
+            );
+        }
+    };
+}
+
+/// Places in the template for another fragment.
+macro_rules! four_more {
+    ($fragment:literal) => {
+        ", {}, {}, {}, {}"
+    };
+}
+
+/// Implements [`Accumulators`] for tiles of `$columns` columns, which are the fragments `$fragment…`.
+macro_rules! tile {
+    ($columns:literal columns: $($fragment:literal)+) => {
+        impl Accumulators for [FragmentC; $columns / 8] {
+            #[inline(always)]
+            unsafe fn multiply<B: Major>(a: Descriptor<KMajor>, b: Descriptor<B>) -> Self {
+                let mut d = [[0.0; 4]; $columns / 8];
+                multiply!($columns, out d, scale-d 0, "{}" from reg64 a.bits; b, "0, " B; $($fragment)+);
+                d
+            }
+
+            #[inline(always)]
+            unsafe fn multiply_accumulate<B: Major>(&mut self, a: Descriptor<KMajor>, b: Descriptor<B>) {
+                multiply!($columns, inout self, scale-d 1, "{}" from reg64 a.bits; b, "0, " B; $($fragment)+);
+            }
+
+            #[inline(always)]
+            unsafe fn multiply_fragment_accumulate<B: Major>(&mut self, a: FragmentA, b: Descriptor<B>) {
+                multiply!(
+                    $columns, inout self, scale-d 1,
+                    "{{{}, {}, {}, {}}}" from reg32 a[0], reg32 a[1], reg32 a[2], reg32 a[3]; b, "" B; $($fragment)+
+                );
+            }
+        }
+    };
+}
+
+#[cfg(feature = "planted")]
+tile!(8 columns: 0);
+tile!(64 columns: 0 1 2 3 4 5 6 7);
+tile!(128 columns: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+
+/// Registers that products use: accumulators or fragments of A.
+pub trait Registers {
+    /// Names the registers between two pieces of assembly, without an instruction: the compiler then moves no access to
+    /// them across this point.
+    fn pin(&mut self);
+}
+
+macro_rules! registers {
+    ($($fragment:ty),*) => {$(
+        impl<const FRAGMENTS: usize> Registers for [$fragment; FRAGMENTS] {
+            #[inline(always)]
+            fn pin(&mut self) {
+                unroll!(at most 16; for n in FRAGMENTS => {
+                    let [a, b, c, d] = &mut self[n];
+                    // SAFETY: a comment. Volatile, so that it keeps its place among the instructions around it.
+                    unsafe {
+                        asm!(
+                            "// pinned: {}, {}, {}, {}",
+                            inout(reg32) *a, inout(reg32) *b, inout(reg32) *c, inout(reg32) *d,
+                            options(nomem, nostack, preserves_flags)
+                        );
+                    }
+                });
+            }
+        }
+    )*};
+}
+
+registers!(FragmentA, FragmentC);
+
+/// `wgmma.fence.sync.aligned`: the warpgroup's earlier accesses to registers come before the products that follow.
+///
+/// # Safety
+/// All warps of the warpgroup execute this together.
+#[inline(always)]
+pub unsafe fn fence() {
+    // SAFETY: passed on to the caller.
+    unsafe { asm!("wgmma.fence.sync.aligned;", options(nostack)) };
+}
+
+/// `wgmma.commit_group.sync.aligned`: the products since the last commit become one group.
+///
+/// # Safety
+/// As for [`fence`].
+#[inline(always)]
+pub unsafe fn commit_group() {
+    // SAFETY: passed on to the caller.
+    unsafe { asm!("wgmma.commit_group.sync.aligned;", options(nostack)) };
+}
+
+/// `wgmma.wait_group.sync.aligned`: waits for all groups but the latest `PENDING`.
+///
+/// # Safety
+/// As for [`fence`].
+#[inline(always)]
+pub unsafe fn wait_group<const PENDING: u32>() {
+    // SAFETY: passed on to the caller.
+    unsafe { asm!("wgmma.wait_group.sync.aligned {};", const PENDING, options(nostack)) };
+}
