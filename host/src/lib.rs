@@ -29,4 +29,5 @@ pub mod npy;
 pub mod problem;
 pub mod ptx_folder;
 pub mod reference;
+pub mod statistics;
 pub mod variant;

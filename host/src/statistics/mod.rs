@@ -1,0 +1,13 @@
+//! Statistics of measured times: order statistics, bootstrap intervals, effect size and rank test.
+//!
+//! Times of a kernel are skewed and have outliers, so everything here rests on order and not on a normal distribution.
+
+mod bootstrap;
+mod rank_test;
+mod samples;
+mod summary;
+
+pub use bootstrap::{Bootstrap, CONFIDENCE, Interval, RESAMPLES};
+pub use rank_test::RankTest;
+pub use samples::Samples;
+pub use summary::Summary;
