@@ -1,7 +1,7 @@
 //! The planted bugs: small kernels with one bug each, and beside each its clean twin, which the simulator is tested with.
 //!
 //! The kernels are in `device/planted`, a folder for each class of bug, with the simulator's report beside the source.
-//! A new one is a function there, a line in this list, and `FA512_BLESS=1 cargo xtask test -- -p fa512 --test planted`.
+//! A new one is a function there, a line in this list, and `cargo xtask bless`.
 
 /// What every planted kernel is given.
 #[repr(C)]
@@ -52,9 +52,41 @@ pub enum Class {
     RaceGlobal,
 }
 
+/// What a kernel is compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Architecture {
+    /// Compute capability 8.0 and every later GPU.
+    Sm80,
+    /// Hopper only.
+    Sm90a,
+}
+
+impl Architecture {
+    /// Every architecture, each a PTX file.
+    pub const ALL: [Architecture; 2] = [Architecture::Sm80, Architecture::Sm90a];
+
+    /// Its name, as in `sm_80`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Architecture::Sm80 => "sm_80",
+            Architecture::Sm90a => "sm_90a",
+        }
+    }
+
+    /// Name of the PTX file with its kernels.
+    pub const fn file(self) -> &'static str {
+        match self {
+            Architecture::Sm80 => "sm_80.ptx",
+            Architecture::Sm90a => "sm_90a.ptx",
+        }
+    }
+}
+
 /// One planted bug and how its kernels are launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
+    /// What its kernels are compiled for.
+    pub architecture: Architecture,
     /// Class of the bug.
     pub class: Class,
     /// Name of the class: the folder of the source.
@@ -87,11 +119,12 @@ impl Case {
 
 /// Declares planted bugs: the list for every target, and on the device the two entries of each.
 macro_rules! planted {
-    ($($folder:ident $class:ident {
+    ($($feature:literal $architecture:ident $entries:ident { $($folder:ident $class:ident {
         $($kernel:ident: $blocks:literal x $threads:literal threads, $shared:literal shared, $input:literal in, $output:literal out;)*
-    })*) => {
+    })* })*) => {
         /// Every planted bug.
-        pub const CASES: &[Case] = &[$($(Case {
+        pub const CASES: &[Case] = &[$($($(Case {
+            architecture: Architecture::$architecture,
             class: Class::$class,
             folder: stringify!($folder),
             name: stringify!($kernel),
@@ -102,10 +135,10 @@ macro_rules! planted {
             shared_bytes: $shared,
             input_bytes: $input,
             output_bytes: $output,
-        },)*)*];
+        },)*)*)*];
 
-        #[cfg(target_arch = "nvptx64")]
-        mod entries {
+        $(#[cfg(all(target_arch = "nvptx64", feature = $feature))]
+        mod $entries {
             $(mod $folder {
                 $(mod $kernel {
                     use crate::device::planted::$folder::$kernel;
@@ -128,116 +161,118 @@ macro_rules! planted {
                     }
                 })*
             })*
-        }
+        })*
     };
 }
 
 planted! {
-    misaligned Misaligned {
-        async_copy_to_rows_of_130_bytes: 1 x 32 threads, 4608 shared, 512 in, 0 out;
-        async_copy_from_8_bytes_off: 1 x 32 threads, 512 shared, 528 in, 0 out;
-        async_copy_of_8_bytes: 1 x 32 threads, 512 shared, 256 in, 0 out;
-        vector_read_of_global: 1 x 32 threads, 0 shared, 528 in, 512 out;
-        vector_write_of_global: 1 x 32 threads, 0 shared, 0 in, 264 out;
-        read_of_a_half_at_an_odd_address: 1 x 32 threads, 0 shared, 64 in, 128 out;
-        write_of_a_word_to_rows_of_6_bytes: 1 x 32 threads, 256 shared, 0 in, 0 out;
-        vector_write_to_rows_of_24_bytes: 1 x 32 threads, 1024 shared, 0 in, 0 out;
-        vector_read_of_rows_of_20_bytes: 1 x 32 threads, 1024 shared, 0 in, 512 out;
-        matrix_rows_72_bytes_apart: 1 x 32 threads, 2560 shared, 0 in, 512 out;
-    }
-    out_of_bounds OutOfBounds {
-        read_one_row_past_the_end: 1 x 32 threads, 0 shared, 512 in, 512 out;
-        read_before_the_buffer: 1 x 32 threads, 0 shared, 128 in, 128 out;
-        write_past_the_end: 1 x 32 threads, 0 shared, 0 in, 128 out;
-        vector_partly_past_the_end: 1 x 32 threads, 0 shared, 120 in, 128 out;
-        tail_of_the_last_block: 2 x 32 threads, 0 shared, 160 in, 160 out;
-        stride_of_another_tensor: 1 x 32 threads, 0 shared, 512 in, 1024 out;
-        address_cut_to_32_bits: 1 x 32 threads, 0 shared, 128 in, 128 out;
-        write_to_null: 1 x 32 threads, 0 shared, 0 in, 0 out;
-        shared_beyond_the_launch: 1 x 32 threads, 128 shared, 0 in, 0 out;
-        async_copy_beyond_the_last_stage: 1 x 32 threads, 1024 shared, 512 in, 0 out;
-        async_copy_of_rows_past_the_end: 1 x 32 threads, 512 shared, 320 in, 0 out;
-        matrix_rows_past_the_tile: 1 x 32 threads, 384 shared, 0 in, 512 out;
-    }
-    uninitialised Uninitialised {
-        shared_never_written: 1 x 32 threads, 128 shared, 0 in, 128 out;
-        shared_half_written: 1 x 32 threads, 128 shared, 0 in, 128 out;
-        upper_half_of_a_word: 1 x 32 threads, 128 shared, 0 in, 128 out;
-        padding_of_a_row: 1 x 32 threads, 512 shared, 0 in, 512 out;
-        row_of_a_matrix: 1 x 32 threads, 512 shared, 0 in, 512 out;
-        rows_an_async_copy_left_out: 1 x 32 threads, 512 shared, 320 in, 512 out;
-        output_that_is_added_to: 1 x 32 threads, 0 shared, 0 in, 128 out;
-        sum_that_was_not_cleared: 1 x 32 threads, 0 shared, 0 in, 4 out;
-        every_other_row_of_global: 1 x 32 threads, 0 shared, 0 in, 512 out;
-        register_of_half_the_lanes: 1 x 32 threads, 0 shared, 0 in, 128 out;
-    }
-    async_copy AsyncCopy {
-        read_before_the_wait: 1 x 32 threads, 512 shared, 512 in, 512 out;
-        barrier_instead_of_a_wait: 1 x 32 threads, 512 shared, 512 in, 512 out;
-        barrier_before_the_wait: 1 x 64 threads, 512 shared, 512 in, 512 out;
-        one_group_too_few: 1 x 32 threads, 1024 shared, 1024 in, 1024 out;
-        wait_before_the_commit: 1 x 32 threads, 512 shared, 512 in, 512 out;
-        last_tile_of_a_pipeline: 1 x 32 threads, 1024 shared, 2048 in, 2048 out;
-        never_waited_for: 1 x 32 threads, 512 shared, 512 in, 0 out;
-        prefetch_past_the_last_tile: 1 x 32 threads, 1024 shared, 1024 in, 1024 out;
-        store_to_a_copy_in_flight: 1 x 32 threads, 512 shared, 512 in, 0 out;
-        copy_over_a_copy_in_flight: 1 x 32 threads, 512 shared, 1024 in, 0 out;
-        copies_that_overlap: 1 x 32 threads, 528 shared, 512 in, 0 out;
-        matrix_before_the_wait: 1 x 32 threads, 512 shared, 512 in, 512 out;
-    }
-    barrier Barrier {
-        skipped_by_a_warp: 1 x 64 threads, 0 shared, 0 in, 0 out;
-        skipped_by_half_a_warp: 1 x 32 threads, 0 shared, 0 in, 0 out;
-        after_an_early_return: 1 x 32 threads, 0 shared, 0 in, 0 out;
-        on_both_sides_of_a_branch: 1 x 32 threads, 0 shared, 0 in, 0 out;
-        in_a_loop_of_unequal_rounds: 1 x 32 threads, 0 shared, 0 in, 0 out;
-        contradicting_counts: 1 x 96 threads, 0 shared, 0 in, 0 out;
-        count_of_too_many_threads: 1 x 64 threads, 0 shared, 0 in, 0 out;
-    }
-    deadlock Deadlock {
-        different_barriers: 1 x 64 threads, 0 shared, 0 in, 0 out;
-        opposite_order: 1 x 64 threads, 0 shared, 0 in, 0 out;
-        producer_and_consumer: 1 x 64 threads, 0 shared, 0 in, 0 out;
-    }
-    invalid_operand InvalidOperand {
-        barrier_of_40_threads: 1 x 64 threads, 0 shared, 0 in, 0 out;
-        barrier_16: 1 x 64 threads, 0 shared, 0 in, 0 out;
-        barrier_that_differs_between_lanes: 1 x 64 threads, 0 shared, 0 in, 0 out;
-    }
-    collective Collective {
-        product_in_a_branch: 1 x 32 threads, 0 shared, 0 in, 128 out;
-        product_after_an_early_return: 1 x 32 threads, 0 shared, 0 in, 128 out;
-        matrix_load_by_eight_lanes: 1 x 32 threads, 512 shared, 0 in, 512 out;
-        shuffle_in_a_branch: 1 x 32 threads, 0 shared, 0 in, 128 out;
-        shuffle_from_an_inactive_lane: 1 x 32 threads, 0 shared, 0 in, 128 out;
-        shuffle_by_lanes_not_in_the_mask: 1 x 32 threads, 0 shared, 0 in, 128 out;
-        shuffle_in_a_loop_of_unequal_rounds: 1 x 32 threads, 0 shared, 0 in, 128 out;
-        vote_in_a_branch: 1 x 32 threads, 0 shared, 0 in, 128 out;
-        warp_barrier_by_lanes_not_in_the_mask: 1 x 32 threads, 0 shared, 0 in, 0 out;
-    }
-    termination Termination {
-        failed_assertion: 1 x 32 threads, 0 shared, 128 in, 0 out;
-        endless_loop: 1 x 32 threads, 0 shared, 0 in, 512 out;
-    }
-    race_shared RaceShared {
-        missing_barrier_between_warps: 1 x 64 threads, 128 shared, 0 in, 128 out;
-        missing_barrier_within_a_warp: 1 x 32 threads, 128 shared, 0 in, 128 out;
-        barrier_of_the_warp_instead_of_the_block: 1 x 64 threads, 256 shared, 0 in, 256 out;
-        a_barrier_for_each_warp: 1 x 64 threads, 128 shared, 0 in, 128 out;
-        write_after_the_arrival: 1 x 64 threads, 128 shared, 0 in, 128 out;
-        tile_reused_before_its_readers_are_done: 1 x 64 threads, 128 shared, 0 in, 256 out;
-        stage_refilled_before_its_readers_are_done: 1 x 64 threads, 128 shared, 256 in, 256 out;
-        copy_of_another_thread_without_a_barrier: 1 x 64 threads, 128 shared, 128 in, 128 out;
-        two_warps_write_one_tile: 1 x 64 threads, 256 shared, 0 in, 0 out;
-        rows_that_overlap: 1 x 64 threads, 256 shared, 0 in, 0 out;
-        sums_of_two_warps: 1 x 64 threads, 128 shared, 0 in, 128 out;
-    }
-    race_global RaceGlobal {
-        two_blocks_write_one_row: 2 x 32 threads, 0 shared, 0 in, 256 out;
-        blocks_that_overlap_by_a_row: 2 x 32 threads, 0 shared, 0 in, 640 out;
-        count_without_an_atomic: 2 x 32 threads, 0 shared, 4 in, 0 out;
-        read_of_the_other_blocks_rows: 2 x 32 threads, 0 shared, 256 in, 256 out;
-        workspace_without_a_barrier: 1 x 64 threads, 0 shared, 256 in, 256 out;
-        all_lanes_write_one_word: 1 x 32 threads, 0 shared, 0 in, 4 out;
+    "planted_sm_80" Sm80 sm_80 {
+        misaligned Misaligned {
+            async_copy_to_rows_of_130_bytes: 1 x 32 threads, 4608 shared, 512 in, 0 out;
+            async_copy_from_8_bytes_off: 1 x 32 threads, 512 shared, 528 in, 0 out;
+            async_copy_of_8_bytes: 1 x 32 threads, 512 shared, 256 in, 0 out;
+            vector_read_of_global: 1 x 32 threads, 0 shared, 528 in, 512 out;
+            vector_write_of_global: 1 x 32 threads, 0 shared, 0 in, 264 out;
+            read_of_a_half_at_an_odd_address: 1 x 32 threads, 0 shared, 64 in, 128 out;
+            write_of_a_word_to_rows_of_6_bytes: 1 x 32 threads, 256 shared, 0 in, 0 out;
+            vector_write_to_rows_of_24_bytes: 1 x 32 threads, 1024 shared, 0 in, 0 out;
+            vector_read_of_rows_of_20_bytes: 1 x 32 threads, 1024 shared, 0 in, 512 out;
+            matrix_rows_72_bytes_apart: 1 x 32 threads, 2560 shared, 0 in, 512 out;
+        }
+        out_of_bounds OutOfBounds {
+            read_one_row_past_the_end: 1 x 32 threads, 0 shared, 512 in, 512 out;
+            read_before_the_buffer: 1 x 32 threads, 0 shared, 128 in, 128 out;
+            write_past_the_end: 1 x 32 threads, 0 shared, 0 in, 128 out;
+            vector_partly_past_the_end: 1 x 32 threads, 0 shared, 120 in, 128 out;
+            tail_of_the_last_block: 2 x 32 threads, 0 shared, 160 in, 160 out;
+            stride_of_another_tensor: 1 x 32 threads, 0 shared, 512 in, 1024 out;
+            address_cut_to_32_bits: 1 x 32 threads, 0 shared, 128 in, 128 out;
+            write_to_null: 1 x 32 threads, 0 shared, 0 in, 0 out;
+            shared_beyond_the_launch: 1 x 32 threads, 128 shared, 0 in, 0 out;
+            async_copy_beyond_the_last_stage: 1 x 32 threads, 1024 shared, 512 in, 0 out;
+            async_copy_of_rows_past_the_end: 1 x 32 threads, 512 shared, 320 in, 0 out;
+            matrix_rows_past_the_tile: 1 x 32 threads, 384 shared, 0 in, 512 out;
+        }
+        uninitialised Uninitialised {
+            shared_never_written: 1 x 32 threads, 128 shared, 0 in, 128 out;
+            shared_half_written: 1 x 32 threads, 128 shared, 0 in, 128 out;
+            upper_half_of_a_word: 1 x 32 threads, 128 shared, 0 in, 128 out;
+            padding_of_a_row: 1 x 32 threads, 512 shared, 0 in, 512 out;
+            row_of_a_matrix: 1 x 32 threads, 512 shared, 0 in, 512 out;
+            rows_an_async_copy_left_out: 1 x 32 threads, 512 shared, 320 in, 512 out;
+            output_that_is_added_to: 1 x 32 threads, 0 shared, 0 in, 128 out;
+            sum_that_was_not_cleared: 1 x 32 threads, 0 shared, 0 in, 4 out;
+            every_other_row_of_global: 1 x 32 threads, 0 shared, 0 in, 512 out;
+            register_of_half_the_lanes: 1 x 32 threads, 0 shared, 0 in, 128 out;
+        }
+        async_copy AsyncCopy {
+            read_before_the_wait: 1 x 32 threads, 512 shared, 512 in, 512 out;
+            barrier_instead_of_a_wait: 1 x 32 threads, 512 shared, 512 in, 512 out;
+            barrier_before_the_wait: 1 x 64 threads, 512 shared, 512 in, 512 out;
+            one_group_too_few: 1 x 32 threads, 1024 shared, 1024 in, 1024 out;
+            wait_before_the_commit: 1 x 32 threads, 512 shared, 512 in, 512 out;
+            last_tile_of_a_pipeline: 1 x 32 threads, 1024 shared, 2048 in, 2048 out;
+            never_waited_for: 1 x 32 threads, 512 shared, 512 in, 0 out;
+            prefetch_past_the_last_tile: 1 x 32 threads, 1024 shared, 1024 in, 1024 out;
+            store_to_a_copy_in_flight: 1 x 32 threads, 512 shared, 512 in, 0 out;
+            copy_over_a_copy_in_flight: 1 x 32 threads, 512 shared, 1024 in, 0 out;
+            copies_that_overlap: 1 x 32 threads, 528 shared, 512 in, 0 out;
+            matrix_before_the_wait: 1 x 32 threads, 512 shared, 512 in, 512 out;
+        }
+        barrier Barrier {
+            skipped_by_a_warp: 1 x 64 threads, 0 shared, 0 in, 0 out;
+            skipped_by_half_a_warp: 1 x 32 threads, 0 shared, 0 in, 0 out;
+            after_an_early_return: 1 x 32 threads, 0 shared, 0 in, 0 out;
+            on_both_sides_of_a_branch: 1 x 32 threads, 0 shared, 0 in, 0 out;
+            in_a_loop_of_unequal_rounds: 1 x 32 threads, 0 shared, 0 in, 0 out;
+            contradicting_counts: 1 x 96 threads, 0 shared, 0 in, 0 out;
+            count_of_too_many_threads: 1 x 64 threads, 0 shared, 0 in, 0 out;
+        }
+        deadlock Deadlock {
+            different_barriers: 1 x 64 threads, 0 shared, 0 in, 0 out;
+            opposite_order: 1 x 64 threads, 0 shared, 0 in, 0 out;
+            producer_and_consumer: 1 x 64 threads, 0 shared, 0 in, 0 out;
+        }
+        invalid_operand InvalidOperand {
+            barrier_of_40_threads: 1 x 64 threads, 0 shared, 0 in, 0 out;
+            barrier_16: 1 x 64 threads, 0 shared, 0 in, 0 out;
+            barrier_that_differs_between_lanes: 1 x 64 threads, 0 shared, 0 in, 0 out;
+        }
+        collective Collective {
+            product_in_a_branch: 1 x 32 threads, 0 shared, 0 in, 128 out;
+            product_after_an_early_return: 1 x 32 threads, 0 shared, 0 in, 128 out;
+            matrix_load_by_eight_lanes: 1 x 32 threads, 512 shared, 0 in, 512 out;
+            shuffle_in_a_branch: 1 x 32 threads, 0 shared, 0 in, 128 out;
+            shuffle_from_an_inactive_lane: 1 x 32 threads, 0 shared, 0 in, 128 out;
+            shuffle_by_lanes_not_in_the_mask: 1 x 32 threads, 0 shared, 0 in, 128 out;
+            shuffle_in_a_loop_of_unequal_rounds: 1 x 32 threads, 0 shared, 0 in, 128 out;
+            vote_in_a_branch: 1 x 32 threads, 0 shared, 0 in, 128 out;
+            warp_barrier_by_lanes_not_in_the_mask: 1 x 32 threads, 0 shared, 0 in, 0 out;
+        }
+        termination Termination {
+            failed_assertion: 1 x 32 threads, 0 shared, 128 in, 0 out;
+            endless_loop: 1 x 32 threads, 0 shared, 0 in, 512 out;
+        }
+        race_shared RaceShared {
+            missing_barrier_between_warps: 1 x 64 threads, 128 shared, 0 in, 128 out;
+            missing_barrier_within_a_warp: 1 x 32 threads, 128 shared, 0 in, 128 out;
+            barrier_of_the_warp_instead_of_the_block: 1 x 64 threads, 256 shared, 0 in, 256 out;
+            a_barrier_for_each_warp: 1 x 64 threads, 128 shared, 0 in, 128 out;
+            write_after_the_arrival: 1 x 64 threads, 128 shared, 0 in, 128 out;
+            tile_reused_before_its_readers_are_done: 1 x 64 threads, 128 shared, 0 in, 256 out;
+            stage_refilled_before_its_readers_are_done: 1 x 64 threads, 128 shared, 256 in, 256 out;
+            copy_of_another_thread_without_a_barrier: 1 x 64 threads, 128 shared, 128 in, 128 out;
+            two_warps_write_one_tile: 1 x 64 threads, 256 shared, 0 in, 0 out;
+            rows_that_overlap: 1 x 64 threads, 256 shared, 0 in, 0 out;
+            sums_of_two_warps: 1 x 64 threads, 128 shared, 0 in, 128 out;
+        }
+        race_global RaceGlobal {
+            two_blocks_write_one_row: 2 x 32 threads, 0 shared, 0 in, 256 out;
+            blocks_that_overlap_by_a_row: 2 x 32 threads, 0 shared, 0 in, 640 out;
+            count_without_an_atomic: 2 x 32 threads, 0 shared, 4 in, 0 out;
+            read_of_the_other_blocks_rows: 2 x 32 threads, 0 shared, 256 in, 256 out;
+            workspace_without_a_barrier: 1 x 64 threads, 0 shared, 256 in, 256 out;
+            all_lanes_write_one_word: 1 x 32 threads, 0 shared, 0 in, 4 out;
+        }
     }
 }

@@ -98,9 +98,9 @@ impl Workspace {
         self.root.join("target/ptx")
     }
 
-    /// Where the PTX of the planted bugs goes.
+    /// The folder of the PTX of the planted bugs.
     pub fn planted_ptx(&self) -> PathBuf {
-        self.root.join("target/ptx-planted/planted.ptx")
+        self.root.join("target/ptx-planted")
     }
 
     /// Commit of the checkout, with `-dirty` appended when tracked files differ from it; `None` outside a checkout.

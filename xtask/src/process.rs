@@ -1,7 +1,7 @@
 //! Running other programs, with errors that name the program and what it said.
 
 use std::ffi::OsStr;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail};
 
@@ -23,6 +23,15 @@ pub fn run(command: &mut Command) -> Result<()> {
         bail!("`{}` failed ({status})", command_line(command));
     }
     Ok(())
+}
+
+/// Runs `command` in place of this program, whose exit code is then that of the command.
+pub fn hand_over(command: &mut Command) -> Result<ExitCode> {
+    let status = command.status().with_context(|| format!("could not start `{}`", command_line(command)))?;
+    match status.code().map(u8::try_from) {
+        Some(Ok(code)) => Ok(ExitCode::from(code)),
+        _ => bail!("`{}` was ended by {status}", command_line(command)),
+    }
 }
 
 /// Runs `command` and returns its standard output; on failure the error ends with what it wrote to standard error.

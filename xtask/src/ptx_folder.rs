@@ -9,7 +9,7 @@ use kernel_gpu::manifest::{Entry, FILE_NAME, FORMAT, Manifest, Module, Resources
 use kernel_gpu::variants::{VARIANTS, Variant};
 use serde_json::json;
 
-use crate::codegen::{CodeGenerator, Compiled, FAMILY_TARGETS, FamilyTarget};
+use crate::codegen::{CodeGenerator, Compiled, FAMILY_TARGETS, FamilyTarget, Target};
 use crate::environment::Workspace;
 use crate::files::{self, write_atomically};
 use crate::postprocess::postprocess;
@@ -51,7 +51,7 @@ pub fn build(
     let mut rejections = Vec::new();
     let mut warnings = 0;
     for target in &FAMILY_TARGETS {
-        let compiled = compile(code_generator, target)?;
+        let compiled = compile(code_generator, &target.target)?;
         warnings += compiled.warnings;
         let mut module = write_module(&compiled.ptx, target, folder)?;
         if let Some(ptxas) = ptxas {
@@ -73,7 +73,7 @@ pub fn build(
     Ok(PtxFolder { path: folder.to_owned(), manifest, rejections, warnings })
 }
 
-fn compile(code_generator: &dyn CodeGenerator, target: &FamilyTarget) -> Result<Compiled> {
+fn compile(code_generator: &dyn CodeGenerator, target: &Target) -> Result<Compiled> {
     let step = Step::begin(format!("compiling the {} entries to PTX", target.cpu));
     let compiled = code_generator.compile(target)?;
     step.done();
@@ -81,8 +81,9 @@ fn compile(code_generator: &dyn CodeGenerator, target: &FamilyTarget) -> Result<
 }
 
 /// Post-processes the PTX of one family and writes it to `folder`; PTX that is refused goes to a file beside it.
-fn write_module(ptx: &str, target: &FamilyTarget, folder: &Path) -> Result<Module> {
-    let variants: Vec<&Variant> = VARIANTS.iter().filter(|variant| variant.family == target.family).collect();
+fn write_module(ptx: &str, family: &FamilyTarget, folder: &Path) -> Result<Module> {
+    let FamilyTarget { family, target } = family;
+    let variants: Vec<&Variant> = VARIANTS.iter().filter(|variant| variant.family == *family).collect();
     let refused = folder.join(format!("{}.refused", target.file));
     let ptx = match postprocess(ptx, &variants) {
         Ok(ptx) => ptx,
@@ -162,7 +163,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::{PtxFolder, build};
-    use crate::codegen::{CodeGenerator, Compiled, FamilyTarget};
+    use crate::codegen::{CodeGenerator, Compiled, Target};
     use crate::environment::Workspace;
     use crate::files::sha256;
     use crate::ptxas::{self, Ptxas};
@@ -175,7 +176,7 @@ mod tests {
             manifest::CodeGenerator { name: "stub".into(), version: "1".into() }
         }
 
-        fn compile(&self, _: &FamilyTarget) -> Result<Compiled> {
+        fn compile(&self, _: &Target) -> Result<Compiled> {
             let mut ptx = format!(".version 8.0\n.target sm_80\n.address_size 64\n{}\n", self.0);
             for variant in VARIANTS {
                 write!(ptx, ".visible .entry {}(\n)\n{{\n\tret;\n}}\n", variant.entry)?;
@@ -183,7 +184,7 @@ mod tests {
             Ok(Compiled { ptx, warnings: 0 })
         }
 
-        fn lint(&self, _: &FamilyTarget) -> Result<Option<usize>> {
+        fn lint(&self, _: &Target) -> Result<Option<usize>> {
             Ok(None)
         }
     }

@@ -1,7 +1,7 @@
 //! The planted bugs on a GPU: one by name, or all of them under compute-sanitizer.
 //!
 //! ```text
-//! export FA512_PLANTED_PTX=target/ptx-planted/planted.ptx     # `cargo xtask test` makes it
+//! export FA512_PLANTED_PTX=target/ptx-planted     # `cargo xtask test` makes it
 //! planted run planted_misaligned_async_copy_to_rows_of_130_bytes
 //! planted compare planted > planted.md
 //! ```
@@ -9,6 +9,7 @@
 mod compare;
 mod launch;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -44,8 +45,9 @@ fn main() -> ExitCode {
 fn run(entry: &str) -> Result<(), String> {
     let case = CASES.iter().find(|case| case.planted == entry || case.clean == entry);
     let case = case.ok_or_else(|| format!("no entry {entry}; kernel_gpu::planted lists what there is"))?;
-    let path = std::env::var("FA512_PLANTED_PTX")
-        .map_err(|_| "FA512_PLANTED_PTX is not set; it names the PTX that `cargo xtask test` makes".to_owned())?;
-    let ptx = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+    let folder = std::env::var("FA512_PLANTED_PTX")
+        .map_err(|_| "FA512_PLANTED_PTX is not set; it names the folder that `cargo xtask test` makes".to_owned())?;
+    let path = Path::new(&folder).join(case.architecture.file());
+    let ptx = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     launch::run(&ptx, case, entry).map_err(|error| format!("{entry}: {error}"))
 }

@@ -1,6 +1,6 @@
 //! Every planted bug is found and reported as on record; its clean twin has no finding.
 //!
-//! The kernels are listed in `kernel_gpu::planted`; the reports lie beside their sources. `FA512_BLESS=1` writes them
+//! The kernels are listed in `kernel_gpu::planted`; the reports lie beside their sources. `cargo xtask bless` writes them
 //! anew.
 
 mod report;
@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use kernel_gpu::planted::{CASES, Case, Class};
+use kernel_gpu::planted::{Architecture, CASES, Case, Class};
 use libtest_mimic::{Arguments, Failed, Trial};
 use ptx_sim::{FindingClass, Module};
 
-/// Names the PTX of the planted bugs.
+/// Names the folder with the PTX of the planted bugs.
 const PTX_VARIABLE: &str = "FA512_PLANTED_PTX";
 /// `1` makes the tests rewrite the reports on record.
 const BLESS_VARIABLE: &str = "FA512_BLESS";
@@ -23,22 +23,26 @@ const BLESS_VARIABLE: &str = "FA512_BLESS";
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let mut trials = vec![Trial::test("reports_without_a_kernel", || no_stray_reports().map_err(Failed::from))];
-    match module() {
-        Ok(module) => {
-            let module = Arc::new(module);
-            trials.extend(CASES.iter().flat_map(|case| trials_of(case, &module)));
+    for architecture in Architecture::ALL {
+        match module(architecture) {
+            Ok(module) => {
+                let module = Arc::new(module);
+                let cases = CASES.iter().filter(|case| case.architecture == architecture);
+                trials.extend(cases.flat_map(|case| trials_of(case, &module)));
+            }
+            Err(message) => trials.push(Trial::test(architecture.file(), move || Err(message.into()))),
         }
-        Err(message) => trials.push(Trial::test("ptx", move || Err(message.into()))),
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
 /// The PTX under test.
-fn module() -> Result<Module, String> {
-    let path = std::env::var(PTX_VARIABLE).map_err(|_| {
+fn module(architecture: Architecture) -> Result<Module, String> {
+    let folder = std::env::var(PTX_VARIABLE).map_err(|_| {
         format!("these tests need the PTX of the planted bugs: run `cargo xtask test`, which sets {PTX_VARIABLE}")
     })?;
-    let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+    let path = Path::new(&folder).join(architecture.file());
+    let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     Module::parse(&text, "planted.ptx").map_err(|error| error.to_string())
 }
 
@@ -73,7 +77,7 @@ fn check_planted(module: &Module, case: &Case) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "the report is not the one on record, {}; {BLESS_VARIABLE}=1 accepts it\n--- expected\n{expected}--- actual\n{actual}",
+        "the report is not the one on record, {}; `cargo xtask bless` accepts it\n--- expected\n{expected}--- actual\n{actual}",
         path.display()
     ))
 }

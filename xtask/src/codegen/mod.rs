@@ -14,11 +14,9 @@ use kernel_gpu::manifest;
 use crate::environment::{Environment, Workspace};
 use crate::provision;
 
-/// How one kernel family is compiled: one PTX file each.
+/// What is compiled to one PTX file, and for which GPUs.
 #[derive(Clone, Copy, Debug)]
-pub struct FamilyTarget {
-    /// The family.
-    pub family: Family,
+pub struct Target {
     /// Cargo feature of kernel-gpu that compiles its entries.
     pub cargo_feature: &'static str,
     /// Lowest GPU, as in `sm_80`; becomes the PTX's `.target`.
@@ -29,16 +27,22 @@ pub struct FamilyTarget {
     pub file: &'static str,
 }
 
+/// A kernel family, in a PTX file of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct FamilyTarget {
+    /// The family.
+    pub family: Family,
+    /// How it is compiled.
+    pub target: Target,
+}
+
 /// Every family. PTX 8.0 is the oldest version that knows sm_89 and sm_90, so that the oldest drivers accept it.
 pub const FAMILY_TARGETS: [FamilyTarget; 1] = [FamilyTarget {
     family: Family::Sm80,
-    cargo_feature: "sm_80",
-    cpu: "sm_80",
-    ptx_feature: "ptx80",
-    file: "sm_80.ptx",
+    target: Target { cargo_feature: "sm_80", cpu: "sm_80", ptx_feature: "ptx80", file: "sm_80.ptx" },
 }];
 
-/// What a code generator made of one family.
+/// What a code generator made of one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compiled {
     /// The PTX as the compiler wrote it.
@@ -52,11 +56,11 @@ pub trait CodeGenerator {
     /// Name and version for the manifest.
     fn identity(&self) -> manifest::CodeGenerator;
 
-    /// Compiles the entries of one family; what the compiler has to say about the source goes to the user.
-    fn compile(&self, target: &FamilyTarget) -> Result<Compiled>;
+    /// Compiles the entries of one target; what the compiler has to say about the source goes to the user.
+    fn compile(&self, target: &Target) -> Result<Compiled>;
 
     /// Shows what clippy says about the device half and returns how many warnings that were; `None` without clippy.
-    fn lint(&self, target: &FamilyTarget) -> Result<Option<usize>>;
+    fn lint(&self, target: &Target) -> Result<Option<usize>>;
 }
 
 /// The code generator of this machine; its compiler is provisioned when there is none.

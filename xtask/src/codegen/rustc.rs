@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use kernel_gpu::manifest;
 use serde_json::Value;
 
-use super::{CodeGenerator, Compiled, FamilyTarget, call_chains};
+use super::{CodeGenerator, Compiled, Target, call_chains};
 use crate::device_compiler::{DeviceCompiler, DeviceLibrary, TARGET, use_shared_libraries};
 use crate::environment::Workspace;
 use crate::files;
@@ -29,7 +29,7 @@ impl Rustc {
     }
 
     /// `cargo <subcommand>` for the device half of kernel-gpu, with diagnostics as JSON.
-    fn cargo(&self, subcommand: &str, target: &FamilyTarget) -> Command {
+    fn cargo(&self, subcommand: &str, target: &Target) -> Command {
         let mut cargo = Command::new(&self.cargo);
         cargo
             .current_dir(self.workspace.root())
@@ -51,7 +51,7 @@ impl Rustc {
         cargo
     }
 
-    fn rustflags(&self, target: &FamilyTarget) -> Vec<String> {
+    fn rustflags(&self, target: &Target) -> Vec<String> {
         let mut flags =
             vec![format!("-Ctarget-cpu={}", target.cpu), format!("-Ctarget-feature=+{}", target.ptx_feature)];
         // Comments, which say through which calls a line was inlined; no instruction changes.
@@ -69,7 +69,7 @@ impl Rustc {
 
     /// Where the compiler writes its PTX: one file for each way of compiling, since cargo, which remembers each of
     /// them as up to date, does not look at this file.
-    fn assembly_path(&self, target: &FamilyTarget) -> PathBuf {
+    fn assembly_path(&self, target: &Target) -> PathBuf {
         let way = format!("{:?} {:?}", self.compiler, self.rustflags(target));
         let name = format!("{}-{}.s", target.cargo_feature, &files::sha256(way.as_bytes())[..16]);
         self.workspace.device_target().join(TARGET).join(name)
@@ -81,7 +81,7 @@ impl CodeGenerator for Rustc {
         manifest::CodeGenerator { name: "rustc".into(), version: self.compiler.version_line.clone() }
     }
 
-    fn compile(&self, target: &FamilyTarget) -> Result<Compiled> {
+    fn compile(&self, target: &Target) -> Result<Compiled> {
         let assembly = self.assembly_path(target);
         let mut cargo = self.cargo("rustc", target);
         cargo.arg("--").arg(format!("--emit=asm={}", assembly.display()));
@@ -93,7 +93,7 @@ impl CodeGenerator for Rustc {
         Ok(Compiled { ptx: call_chains::from_comments(&ptx), warnings })
     }
 
-    fn lint(&self, target: &FamilyTarget) -> Result<Option<usize>> {
+    fn lint(&self, target: &Target) -> Result<Option<usize>> {
         let clippy = self.compiler.rustc.with_file_name("clippy-driver");
         if !clippy.is_file() {
             return Ok(None);
@@ -160,7 +160,7 @@ mod tests {
                 shared_libraries: None,
             };
             let workspace = Workspace::new(Path::new("/home/me/fa512").into());
-            let flags = Rustc::new(compiler, "cargo".into(), workspace).rustflags(&FAMILY_TARGETS[0]);
+            let flags = Rustc::new(compiler, "cargo".into(), workspace).rustflags(&FAMILY_TARGETS[0].target);
             flags
                 .into_iter()
                 .filter_map(|flag| Some(flag.strip_prefix("--remap-path-prefix=")?.to_owned()))

@@ -1,4 +1,4 @@
-//! `cargo xtask bless`: accepts the counters of the kernels as they are now.
+//! `cargo xtask bless`: accepts what the tests compare with as it is now.
 
 use anyhow::Result;
 
@@ -6,23 +6,31 @@ use super::{ptx, test};
 use crate::environment::{Environment, Workspace};
 use crate::provision;
 
-/// The test that compares the counters with those on record, and rewrites the record when `BLESS_VARIABLE` is `1`.
-const TEST: [&str; 6] = ["-p", "fa512", "--test", "integration", "--", "counters_are_those_on_record"];
-/// Tells the test to rewrite the record.
+/// The tests that compare with a record, and rewrite it when `BLESS_VARIABLE` is `1`.
+const TESTS: [&[&str]; 2] = [
+    &["-p", "fa512", "--test", "integration", "--", "counters_are_those_on_record"],
+    &["-p", "fa512", "--test", "planted"],
+];
+/// Tells the tests to rewrite their record.
 const BLESS_VARIABLE: &str = "FA512_BLESS";
 
-/// Rewrites the stored counters (instructions, wavefronts, bank conflicts, registers …) and shows what changed.
+/// Rewrites the stored counters (instructions, wavefronts, bank conflicts, registers …) and the reports of the planted
+/// bugs.
 ///
-/// The tests fail when the counters of a kernel are not the stored ones. Run this when a change is meant to move them,
-/// and commit the file with it.
+/// The tests fail when the counters of a kernel or the report of a bug are not the stored ones. Run this when a change is
+/// meant to move them, and commit the files with it.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {}
 
 impl Arguments {
-    /// Builds the PTX, with registers and spills, and runs the test that rewrites the record.
+    /// Builds the PTX, with registers and spills, and runs the tests that rewrite the records.
     pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<()> {
         provision::ptxas(environment, workspace)?;
         ptx::build(environment, workspace, &workspace.ptx())?;
-        test::run_tests_with(environment, workspace, &TEST.map(str::to_owned), &[(BLESS_VARIABLE, "1")])
+        for test in TESTS {
+            let arguments: Vec<String> = test.iter().map(|&argument| argument.to_owned()).collect();
+            test::run_tests_with(environment, workspace, &arguments, &[(BLESS_VARIABLE, "1")])?;
+        }
+        Ok(())
     }
 }

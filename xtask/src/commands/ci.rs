@@ -7,7 +7,7 @@ use kernel_gpu::config::ARCHITECTURES;
 use kernel_gpu::manifest::{Entry, Manifest};
 
 use super::{ptx, test};
-use crate::codegen::{self, FAMILY_TARGETS};
+use crate::codegen::{self, FAMILY_TARGETS, FamilyTarget};
 use crate::environment::{Environment, Workspace};
 use crate::process;
 use crate::progress::Step;
@@ -69,7 +69,7 @@ fn lint_device_half(environment: &Environment, workspace: &Workspace, folder: &P
         bail!("the compiler has {} warnings about the device half of kernel-gpu", folder.warnings);
     }
     let code_generator = codegen::choose(environment, workspace)?;
-    for target in &FAMILY_TARGETS {
+    for FamilyTarget { target, .. } in &FAMILY_TARGETS {
         match code_generator.lint(target)? {
             Some(0) => {}
             Some(warnings) => bail!("clippy has {warnings} warnings about the device half of kernel-gpu"),

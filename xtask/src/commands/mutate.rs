@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 
 use super::ptx;
 use super::run::PTX_VARIABLE;
@@ -27,9 +27,6 @@ impl Arguments {
         let mut cargo = Command::new(environment.cargo());
         cargo.args(["run", "--release", "--package", "ptx-mutate", "--"]).args(self.arguments);
         cargo.current_dir(workspace.root()).env(PTX_VARIABLE, workspace.ptx());
-        let Some(code) = process::status(&mut cargo)?.code() else {
-            bail!("`{}` was ended by a signal", process::command_line(&cargo))
-        };
-        Ok(ExitCode::from(u8::try_from(code).context("exit codes are small")?))
+        process::hand_over(&mut cargo)
     }
 }

@@ -33,10 +33,7 @@ impl Arguments {
         ptx::build(environment, workspace, &folder)?;
         let program = build_fa512(environment, workspace)?;
         let mut fa512 = Command::new(&program);
-        fa512.arg("run").args(self.arguments).env(PTX_VARIABLE, &folder);
-        let status = fa512.status().with_context(|| format!("could not start {}", program.display()))?;
-        let Some(code) = status.code() else { bail!("`{}` ended by {status}", process::command_line(&fa512)) };
-        Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+        process::hand_over(fa512.arg("run").args(self.arguments).env(PTX_VARIABLE, &folder))
     }
 }
 

@@ -1,0 +1,44 @@
+//! Roles of warps and warpgroups (PTX ISA, "elect.sync", "setmaxnreg").
+
+use core::arch::asm;
+
+/// `elect.sync` of the whole warp: whether the calling lane is the one that was chosen.
+///
+/// # Safety
+/// Every lane of the warp executes this together.
+#[inline(always)]
+pub unsafe fn elect() -> bool {
+    let elected: u32;
+    // SAFETY: registers only; convergence is the caller's promise.
+    unsafe {
+        asm!(
+            "{{ .reg .pred %elected; elect.sync _|%elected, 0xffffffff; selp.b32 {}, 1, 0, %elected; }}",
+            out(reg32) elected,
+            options(nomem, nostack)
+        );
+    }
+    elected != 0
+}
+
+/// `setmaxnreg.inc.sync.aligned.u32`: waits until every thread of the warpgroup has `REGISTERS` registers, which others
+/// gave up.
+///
+/// # Safety
+/// All four warps of the warpgroup execute this together; `REGISTERS` is a multiple of 8 from 24 to 256, no less than
+/// before. The threads of the block never need more than 65536 at a time.
+#[inline(always)]
+pub unsafe fn increase_registers<const REGISTERS: u32>() {
+    // SAFETY: passed on to the caller.
+    unsafe { asm!("setmaxnreg.inc.sync.aligned.u32 {};", const REGISTERS, options(nostack)) };
+}
+
+/// `setmaxnreg.dec.sync.aligned.u32`: every thread of the warpgroup keeps `REGISTERS` registers and gives up the others.
+///
+/// # Safety
+/// All four warps of the warpgroup execute this together; `REGISTERS` is a multiple of 8 from 24 to 256, no more than
+/// before.
+#[inline(always)]
+pub unsafe fn decrease_registers<const REGISTERS: u32>() {
+    // SAFETY: passed on to the caller.
+    unsafe { asm!("setmaxnreg.dec.sync.aligned.u32 {};", const REGISTERS, options(nostack)) };
+}
