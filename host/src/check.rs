@@ -1,11 +1,15 @@
 //! Compares what a kernel wrote with the reference.
 
+mod severity;
+
 use half::f16;
 use rayon::prelude::*;
 
 use crate::inputs::{COLUMNS, Distribution, Inputs, row_of, row_start};
 use crate::problem::{Problem, Shape};
 use crate::reference::{Element, Reference, RowReference, Rule};
+
+pub use severity::Severities;
 
 /// What O is filled with before a launch: a NaN whose payload arithmetic does not produce (the hardware's is 0x7fff),
 /// so that an element that still holds it was not written.
@@ -89,7 +93,7 @@ pub fn lse_tolerance(row: &RowReference) -> f64 {
 /// O and LSE as a kernel left them.
 #[derive(Clone, Debug)]
 pub struct Outputs {
-    /// O by the problem's strides, filled with [`O_POISON`] before the launch, gaps included.
+    /// O by the problem's strides and output offset, filled with [`O_POISON`] before the launch, gaps included.
     pub o: Vec<f16>,
     /// LSE `[B,H,S]`, filled with [`LSE_POISON`] before the launch; `None` when it was not asked for.
     pub lse: Option<Vec<f32>>,
@@ -115,8 +119,8 @@ impl Deviation {
         if error.is_nan() { f64::INFINITY } else { error }
     }
 
-    /// The error in units of its tolerance.
-    fn severity(&self) -> f64 {
+    /// The error in units of its tolerance; ∞ when only one of the values is a number.
+    pub fn severity(&self) -> f64 {
         let severity = self.error() / self.tolerance;
         if severity.is_nan() { f64::INFINITY } else { severity }
     }
@@ -135,6 +139,8 @@ pub struct Comparison {
     pub largest_error: f64,
     /// The element furthest from the reference in units of its tolerance, or one that is no number where it should be.
     pub worst: Option<Deviation>,
+    /// The errors of the elements that are constrained, in units of their tolerances.
+    pub severities: Severities,
     /// Σ Δ² over the elements whose value is constrained.
     squared_error: f64,
     /// Σ of the squared reference over the same elements.
@@ -155,16 +161,17 @@ impl Comparison {
             Rule::CloseOrNan if !actual.is_nan() => tolerance(),
             Rule::CloseOrNan | Rule::Anything => return,
             Rule::Nan if actual.is_nan() => return,
-            Rule::NonFinite if !actual.is_finite() => return,
-            Rule::Nan | Rule::NonFinite => return self.reject(Deviation { index, expected, actual, tolerance: 0.0 }),
+            Rule::Nan => return self.reject(Deviation { index, expected, actual, tolerance: 0.0 }),
         };
         let deviation = Deviation { index, expected, actual, tolerance };
         let overflow = actual.is_infinite() && expected.is_finite();
         if actual == expected || (overflow && actual.signum() * expected + tolerance >= F16_OVERFLOW) {
             self.squared_reference += if expected.is_finite() { expected * expected } else { 0.0 };
+            self.severities.add(0.0);
             return;
         }
         let error = deviation.error();
+        self.severities.add(deviation.severity());
         self.squared_error += error * error;
         self.squared_reference += expected * expected;
         self.largest_error = self.largest_error.max(error);
@@ -174,6 +181,7 @@ impl Comparison {
 
     fn reject(&mut self, deviation: Deviation) {
         self.wrong += 1;
+        self.severities.add(f64::INFINITY);
         self.largest_error = f64::INFINITY;
         self.keep_worst(deviation);
     }
@@ -191,6 +199,7 @@ impl Comparison {
         self.largest_error = self.largest_error.max(later.largest_error);
         self.squared_error += later.squared_error;
         self.squared_reference += later.squared_reference;
+        self.severities.merge(&later.severities);
         if let Some(worst) = later.worst {
             self.keep_worst(worst);
         }
@@ -207,7 +216,7 @@ pub struct Report {
     pub lse: Option<Comparison>,
     /// ‖ΔO‖ / ‖O‖.
     pub output_frobenius: f64,
-    /// Elements between the rows of O that the kernel wrote to.
+    /// Elements before and between the rows of O that the kernel wrote to.
     pub overwritten_gaps: u64,
     /// The bounds that were asked besides those from rounding analysis.
     pub unit_scale_bounds: Option<UnitScaleBounds>,
@@ -250,7 +259,7 @@ pub fn check(
             let index = row_index(row);
             let [batch, head, query] = index;
             let expected = &reference.rows[row];
-            let actual = row_of(&outputs.o, strides, batch, head, query);
+            let actual = row_of(&outputs.o[problem.output_offset() as usize..], strides, batch, head, query);
             compare_row(&mut output, problem, index, (&reference.elements[row], expected), actual, unit_scale_bounds);
             if let Some(values) = &outputs.lse {
                 compare_lse(&mut lse, index, expected, values[row], unit_scale_bounds);
@@ -318,7 +327,7 @@ fn compare_lse(
     });
 }
 
-/// Elements of O's storage that belong to no row and no longer hold the poison.
+/// Elements of O's buffer that belong to no row and no longer hold the poison.
 fn overwritten_gaps(problem: &Problem, storage: &[f16]) -> u64 {
     let rows = problem.shape().rows() as usize;
     if storage.len() == rows * COLUMNS {
@@ -328,7 +337,7 @@ fn overwritten_gaps(problem: &Problem, storage: &[f16]) -> u64 {
     let mut in_row = vec![false; storage.len()];
     for (batch, head) in (0..batch).flat_map(|batch| (0..heads).map(move |head| (batch, head))) {
         for row in 0..sequence {
-            let start = row_start(problem.strides().o, batch, head, row);
+            let start = problem.output_offset() as usize + row_start(problem.strides().o, batch, head, row);
             in_row[start..start + COLUMNS].fill(true);
         }
     }
@@ -487,6 +496,33 @@ mod tests {
         let report = case.check();
         assert_eq!(report.overwritten_gaps, 1);
         assert!(!report.passed());
+    }
+
+    #[test]
+    fn writes_before_the_first_row_fail() {
+        let mut case = Case::normal();
+        let problem = case.inputs.problem().with_output_offset(16).unwrap();
+        let [q, k, v] = case.inputs.operands().map(Clone::clone);
+        case.inputs = Inputs::new(problem, q, k, v).unwrap();
+        case.outputs.o.splice(..0, [O_POISON; 16]);
+        assert!(case.check().passed());
+        case.outputs.o[15] = f16::ZERO;
+        assert_eq!(case.check().overwritten_gaps, 1);
+    }
+
+    #[test]
+    fn an_infinity_is_right_only_where_it_belongs() {
+        let compare = |rule, actual| {
+            let mut comparison = Comparison::default();
+            comparison.add([0; 4], rule, f64::INFINITY, actual, || f64::INFINITY);
+            comparison.wrong
+        };
+        assert_eq!(compare(Rule::Close, f64::INFINITY), 0);
+        for wrong in [f64::NEG_INFINITY, 65_504.0, f64::NAN] {
+            assert_eq!(compare(Rule::Close, wrong), 1, "{wrong}");
+        }
+        assert_eq!(compare(Rule::CloseOrNan, f64::NAN), 0);
+        assert_eq!(compare(Rule::CloseOrNan, f64::NEG_INFINITY), 1);
     }
 
     #[test]

@@ -57,12 +57,13 @@ impl<'a> Forward<'a> {
             let buffer = memory.copy(&mut storages, name, &operand.storage)?;
             *address = buffer.address + bytes_of::<f16>(operand.offset);
         }
-        let o_elements = problem.extent(problem.strides().o) as usize;
+        let o_elements = (problem.output_offset() + problem.extent(problem.strides().o)) as usize;
         let o = memory.allocate("O", bytes_of::<f16>(o_elements))?;
         let lse_elements = problem.shape().rows() as usize;
         let lse = lse.then(|| memory.allocate("LSE", bytes_of::<f32>(lse_elements))).transpose()?;
         let [q, k, v] = addresses;
-        let addresses = Addresses { q, k, v, o: o.address, lse: lse.map(|buffer| buffer.address) };
+        let o_address = o.address + bytes_of::<f16>(problem.output_offset() as usize);
+        let addresses = Addresses { q, k, v, o: o_address, lse: lse.map(|buffer| buffer.address) };
         let launch = Launch::plan(problem, entry, addresses, memory.executor.device())?;
         Ok(Self { memory, launch, inputs: storages, o, o_elements, lse, lse_elements })
     }

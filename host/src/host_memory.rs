@@ -1,37 +1,40 @@
 //! Whether a problem fits the memory of this machine.
 
 use crate::error::{Error, Result};
-use crate::inputs::COLUMNS;
-use crate::problem::Shape;
+use crate::problem::Problem;
 use crate::reference::Reference;
 
-/// fp16 rows held at once: three inputs being laid out from three generated ones, or three inputs, their copies in
-/// simulated memory with its record of what was written, O, its copy and a copy to compare with.
-const ROWS_HELD: usize = 12;
+/// Times that each of Q, K, V and O is held at once: an input, laid out from generated values, and its copy in simulated
+/// memory with its record of what was written; O, its copy and a copy to compare with.
+const COPIES: u128 = 3;
 
-/// Requires that a run of `shape` fits the memory that is available, where the system says how much that is.
+/// Requires that a run of `problem` fits the memory that is available, where the system says how much that is.
 ///
 /// # Errors
 /// [`Error::Invalid`] with both sizes.
-pub fn check(shape: Shape) -> Result<()> {
+pub fn check(problem: &Problem) -> Result<()> {
     match available() {
-        Some(available) => check_against(shape, available),
+        Some(available) => check_against(problem, available),
         None => Ok(()),
     }
 }
 
-/// Bytes of host memory that a run of `shape` takes at most.
-fn needed(shape: Shape) -> u128 {
-    let bytes_per_row = ROWS_HELD * COLUMNS * size_of::<half::f16>() + Reference::BYTES_PER_ROW;
-    shape.rows() * bytes_per_row as u128
+/// Bytes of host memory that a run of `problem` takes at most.
+fn needed(problem: &Problem) -> u128 {
+    let strides = problem.strides();
+    let extents = [strides.q, strides.k, strides.v, strides.o].map(|strides| u128::from(problem.extent(strides)));
+    let elements = extents.iter().sum::<u128>() + u128::from(problem.output_offset());
+    let tensors = elements * COPIES * size_of::<half::f16>() as u128;
+    tensors + problem.shape().rows() * Reference::BYTES_PER_ROW as u128
 }
 
-fn check_against(shape: Shape, available: u64) -> Result<()> {
-    let needed = needed(shape);
+fn check_against(problem: &Problem, available: u64) -> Result<()> {
+    let needed = needed(problem);
     if needed <= u128::from(available) {
         return Ok(());
     }
     let gigabytes = |bytes: f64| bytes / 1e9;
+    let shape = problem.shape();
     Err(Error::Invalid(format!(
         "{shape}: takes {:.1} GB of host memory with its reference; {:.1} GB are available",
         gigabytes(needed as f64),
@@ -50,13 +53,27 @@ fn available() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::problem::{Layout, Shape, TensorStrides};
+    use kernel_gpu::args::Strides;
+    use kernel_gpu::config::Mask;
+
+    fn problem(batch: u32) -> Problem {
+        Problem::new(Shape { batch, heads: 8, sequence: 512 }, Mask::Full, Layout::Bhsd).unwrap()
+    }
 
     #[test]
     fn a_problem_larger_than_memory_is_refused_with_both_sizes() {
-        let shape = |batch| Shape { batch, heads: 8, sequence: 512 };
-        assert!(check_against(shape(32), 8 << 30).is_ok());
-        let message = check_against(shape(1_000_000), 8 << 30).unwrap_err().to_string();
+        assert!(check_against(&problem(32), 8 << 30).is_ok());
+        let message = check_against(&problem(1_000_000), 8 << 30).unwrap_err().to_string();
         assert!(message.contains("GB of host memory") && message.contains("8.6 GB are available"), "{message}");
+    }
+
+    #[test]
+    fn gaps_between_rows_take_memory_too() {
+        let contiguous = *problem(1).strides();
+        let far = Strides { head: 1 << 32, ..contiguous.k };
+        let problem = problem(1).with_strides(TensorStrides { k: far, ..contiguous }).unwrap();
+        assert!(check_against(&problem, 8 << 30).unwrap_err().to_string().contains("GB of host memory"));
     }
 
     #[cfg(target_os = "linux")]

@@ -1,59 +1,24 @@
 //! Q, K and V in host memory, and seeded ways to fill them.
 
+mod distribution;
+
 use std::sync::Arc;
 
 use half::f16;
 use kernel_gpu::args::Strides;
 use kernel_gpu::config::HEAD_DIM;
-use rand::rngs::ChaCha8Rng;
-use rand::{RngExt, SeedableRng};
-use rand_distr::{Distribution as _, StandardNormal, Uniform};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::problem::{Problem, Shape};
 
+pub use distribution::Distribution;
+use distribution::Head;
+
 /// Columns of a row.
 pub const COLUMNS: usize = HEAD_DIM as usize;
 /// One row of a tensor.
 pub type Row = [f16; COLUMNS];
-
-/// How inputs are filled. Element (b, h, s, d) gets the same bits for the same seed on every machine and in every
-/// layout, whatever B is; heads are independent of each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
-#[serde(rename_all = "snake_case")]
-pub enum Distribution {
-    /// Q, K, V standard normal.
-    Normal,
-    /// Q, K, V uniform in [−1, 1).
-    Uniform,
-    /// Q and K normal with standard deviation 8, so that the scores have one of 64 at the default scale; V standard
-    /// normal.
-    LargeLogits,
-    /// Every element of Q and K 0.5, of V 0.75: uniform attention, O is 0.75.
-    Constant,
-    /// Made against the online softmax; head h of every batch entry takes pattern (b·H + h) mod 3, V is standard normal:
-    /// row maxima that keep growing towards later keys (scores −32 to 32), one key that takes nearly all the weight (a
-    /// random one at or before the query), scores that differ by multiples of one fp16 rounding.
-    Adversarial,
-    /// Standard normal with NaN and ±∞ sprinkled by pattern (b·H + h) mod 4: in every seventh row of Q; in the last key;
-    /// one element of V in 256; every score −∞ (Q positive, the first column of K −∞).
-    NonFinite,
-}
-
-impl Distribution {
-    /// The name, as on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Distribution::Normal => "normal",
-            Distribution::Uniform => "uniform",
-            Distribution::LargeLogits => "large-logits",
-            Distribution::Constant => "constant",
-            Distribution::Adversarial => "adversarial",
-            Distribution::NonFinite => "non-finite",
-        }
-    }
-}
 
 /// An fp16 tensor in host memory: where it starts in a storage that several tensors may share.
 #[derive(Clone, Debug)]
@@ -125,6 +90,22 @@ impl Inputs {
         Self::new(problem, q, k, v)
     }
 
+    /// The same values, with so many NaN elements before Q, K and V in their storages.
+    ///
+    /// # Errors
+    /// As [`Self::new`], when an offset is not a multiple of a 16-byte chunk.
+    pub fn with_offsets(self, [q, k, v]: [usize; 3]) -> Result<Self> {
+        let shifted = |operand: Operand, offset: usize| match offset {
+            0 => operand,
+            _ => {
+                let before = std::iter::repeat_n(f16::NAN, offset);
+                let storage = before.chain(operand.storage[operand.offset..].iter().copied()).collect();
+                Operand { storage, offset }
+            }
+        };
+        Self::new(self.problem, shifted(self.q, q), shifted(self.k, k), shifted(self.v, v))
+    }
+
     /// The problem.
     pub fn problem(&self) -> &Problem {
         &self.problem
@@ -190,96 +171,6 @@ fn scatter<'a>(problem: &Problem, strides: Strides, heads: impl Iterator<Item = 
     Ok(storage)
 }
 
-/// The values of one head.
-struct Head {
-    q: Vec<Row>,
-    k: Vec<Row>,
-    v: Vec<Row>,
-}
-
-impl Head {
-    /// Draws K, V, then Q from a stream of random numbers of the head's own.
-    fn generate(distribution: Distribution, seed: u64, head: u64, sequence: u32) -> Self {
-        let mut random = ChaCha8Rng::seed_from_u64(seed);
-        random.set_stream(head);
-        let rows = sequence as usize;
-        match distribution {
-            Distribution::Normal => Self::normal(&mut random, rows, 1.0),
-            Distribution::LargeLogits => Self::normal(&mut random, rows, 8.0),
-            Distribution::Uniform => {
-                let uniform = Uniform::new(-1.0, 1.0).expect("the bounds are finite and in order");
-                let mut tensor = || filled(rows, |_, _| uniform.sample(&mut random));
-                let (k, v) = (tensor(), tensor());
-                Self { q: tensor(), k, v }
-            }
-            Distribution::Constant => {
-                Self { q: filled(rows, |_, _| 0.5), k: filled(rows, |_, _| 0.5), v: filled(rows, |_, _| 0.75) }
-            }
-            Distribution::Adversarial => match head % 3 {
-                0 => Self::growing_maxima(&mut random, rows),
-                1 => Self::one_hot(&mut random, rows),
-                _ => Self::near_ties(&mut random, rows),
-            },
-            Distribution::NonFinite => {
-                let mut head_values = Self::normal(&mut random, rows, 1.0);
-                head_values.spoil(&mut random, head % 4);
-                head_values
-            }
-        }
-    }
-
-    fn normal(random: &mut ChaCha8Rng, rows: usize, deviation_of_q_and_k: f64) -> Self {
-        let k = normal(random, rows, deviation_of_q_and_k);
-        let v = normal(random, rows, 1.0);
-        Self { q: normal(random, rows, deviation_of_q_and_k), k, v }
-    }
-
-    /// Scores that rise from −32 at the first key to 32 at the last, at the default scale.
-    fn growing_maxima(random: &mut ChaCha8Rng, rows: usize) -> Self {
-        let k = filled(rows, |row, _| 8.0 * (row as f64 + 0.5) / rows as f64 - 4.0);
-        Self { k, v: normal(random, rows, 1.0), q: filled(rows, |_, _| 1.0) }
-    }
-
-    /// Keys of random signs, and queries that are four times one of them: its score is 32, all others near 0 ± 4.
-    fn one_hot(random: &mut ChaCha8Rng, rows: usize) -> Self {
-        let k = filled(rows, |_, _| if random.random() { 1.0 } else { -1.0 });
-        let v = normal(random, rows, 1.0);
-        let q = (0..rows).map(|row| k[random.random_range(0..=row)].map(|x| x * f16::from_f32_const(4.0))).collect();
-        Self { q, k, v }
-    }
-
-    /// Scores of 8 plus up to 64 times 2⁻¹³.
-    fn near_ties(random: &mut ChaCha8Rng, rows: usize) -> Self {
-        let ulp = f64::from(f16::EPSILON);
-        let k = filled(rows, |_, _| if random.random() { 1.0 } else { 1.0 + ulp });
-        Self { k, v: normal(random, rows, 1.0), q: filled(rows, |_, _| 1.0) }
-    }
-
-    fn spoil(&mut self, random: &mut ChaCha8Rng, pattern: u64) {
-        let mut non_finite = || [f16::NAN, f16::INFINITY, f16::NEG_INFINITY][random.random_range(0..3)];
-        match pattern {
-            0 => self.q.iter_mut().step_by(7).for_each(|row| row[5] = non_finite()),
-            1 => self.k.iter_mut().rev().take(1).for_each(|row| row[63] = non_finite()),
-            2 => self.v.iter_mut().step_by(4).enumerate().for_each(|(row, values)| values[row % 64] = non_finite()),
-            _ => {
-                self.q.iter_mut().flatten().for_each(|x| *x = f16::from_bits(x.to_bits() & 0x7fff).max(f16::EPSILON));
-                self.k.iter_mut().for_each(|row| row[0] = f16::NEG_INFINITY);
-            }
-        }
-    }
-}
-
-fn filled(rows: usize, mut value: impl FnMut(usize, usize) -> f64) -> Vec<Row> {
-    (0..rows).map(|row| std::array::from_fn(|column| f16::from_f64(value(row, column)))).collect()
-}
-
-fn normal(random: &mut ChaCha8Rng, rows: usize, deviation: f64) -> Vec<Row> {
-    filled(rows, |_, _| {
-        let value: f64 = StandardNormal.sample(random);
-        value * deviation
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -315,7 +206,10 @@ mod tests {
             hash.finalize()[..4].iter().map(|byte| format!("{byte:02x}")).collect::<String>()
         };
         let hashes: Vec<_> = all().map(hash).collect();
-        let golden = ["5fed86fe", "c915c420", "e5658427", "dbb5475e", "de896742", "006f061c"];
+        let golden = [
+            "5fed86fe", "c915c420", "e5658427", "dbb5475e", "de896742", "006f061c", "1b68ca47", "c3a404f2", "b0d17c91",
+            "467eb132", "8528a9e8", "46687176", "2341b42b", "7748075c", "c0cc2d83", "e02827b6", "7ef79b43",
+        ];
         assert_eq!(hashes, golden, "seeded inputs changed: recorded results can no longer be repeated");
     }
 
@@ -355,7 +249,7 @@ mod tests {
         for distribution in all() {
             let inputs = generate(SHAPE, Layout::Bhsd, distribution);
             let finite = inputs.operands().iter().all(|operand| operand.storage.iter().all(|value| value.is_finite()));
-            assert_eq!(finite, distribution != Distribution::NonFinite, "{distribution:?}");
+            assert_eq!(finite, distribution.is_finite(), "{distribution:?}");
         }
     }
 
@@ -368,6 +262,17 @@ mod tests {
         let [_, k, _] = inputs.operands();
         assert!(k.storage[64..72].iter().all(|value| value.is_nan()));
         assert_eq!(rows(&inputs), rows(&generate(SHAPE, Layout::Bhsd, Distribution::Normal)));
+    }
+
+    #[test]
+    fn an_offset_puts_nan_before_the_same_values() {
+        let inputs = generate(SHAPE, Layout::Bhsd, Distribution::Normal);
+        let shifted = inputs.clone().with_offsets([0, 8, 64]).unwrap();
+        assert_eq!(rows(&shifted), rows(&inputs));
+        let [_, k, v] = shifted.operands();
+        assert!(k.storage[..8].iter().chain(&v.storage[..64]).all(|value| value.is_nan()));
+        let message = inputs.with_offsets([0, 0, 4]).unwrap_err().to_string();
+        assert!(message.contains("V starts at element 4"), "{message}");
     }
 
     #[test]

@@ -150,6 +150,7 @@ pub struct Problem {
     mask: Mask,
     scale: f64,
     strides: TensorStrides,
+    output_offset: u64,
 }
 
 impl Problem {
@@ -162,7 +163,7 @@ impl Problem {
         let strides = layout.strides(shape)?;
         let strides = TensorStrides { q: strides, k: strides, v: strides, o: strides };
         let scale = f64::from(HEAD_DIM).sqrt().recip();
-        Self { shape, mask, scale, strides }.with_strides(strides)
+        Self { shape, mask, scale, strides, output_offset: 0 }.with_strides(strides)
     }
 
     /// The same problem with another factor on the scores.
@@ -201,7 +202,25 @@ impl Problem {
             }
         }
         check_rows_apart(self.shape, o)?;
-        Ok(Self { strides, ..self })
+        Self { strides, ..self }.with_output_offset(self.output_offset)
+    }
+
+    /// The same problem with so many elements between the beginning of O's buffer and its first element, which a kernel
+    /// must leave alone. (Those of Q, K and V are in [`crate::inputs::Operand`].)
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when rows would not be 16-byte aligned or O would not fit 64-bit addresses.
+    pub fn with_output_offset(self, offset: u64) -> Result<Self> {
+        if !offset.is_multiple_of(ROW_ALIGNMENT) {
+            return Err(Error::Invalid(format!(
+                "O starts at element {offset}; it must start at a multiple of {ROW_ALIGNMENT}"
+            )));
+        }
+        let elements = self.extent(self.strides.o).checked_add(offset);
+        if elements.and_then(|elements| elements.checked_mul(size_of::<half::f16>() as u64)).is_none() {
+            return Err(Error::Invalid(format!("O starts at element {offset}; it does not fit 64-bit addresses")));
+        }
+        Ok(Self { output_offset: offset, ..self })
     }
 
     /// `[B,H,S]`.
@@ -227,6 +246,11 @@ impl Problem {
     /// Strides of Q, K, V and O.
     pub fn strides(&self) -> &TensorStrides {
         &self.strides
+    }
+
+    /// Elements before the first one of O in its buffer.
+    pub fn output_offset(&self) -> u64 {
+        self.output_offset
     }
 
     /// Elements from the first to just behind the last one of a tensor with `strides`, which must be one of
@@ -369,6 +393,16 @@ mod tests {
         assert!(
             message(with_q(Strides { batch: 1 << 63, ..strides })).contains("Q of batch 2, heads 3, sequence 5 with")
         );
+    }
+
+    #[test]
+    fn the_output_may_start_at_a_16_byte_chunk_of_its_buffer() {
+        assert_eq!(problem().with_output_offset(24).unwrap().output_offset(), 24);
+        assert!(
+            message(problem().with_output_offset(12))
+                .contains("O starts at element 12; it must start at a multiple of 8")
+        );
+        assert!(message(problem().with_output_offset(1 << 63)).contains("does not fit 64-bit addresses"));
     }
 
     #[test]

@@ -2,14 +2,15 @@
 //!
 //! Contract for inputs that are not finite, which is what the kernels' arithmetic gives without extra work:
 //! - A row with a score of NaN or +∞ among its attended keys has NaN in all of O and in LSE.
-//! - Otherwise a row whose attended scores are all −∞ has zeros in O (NaN or ±∞ where a column of V is not finite: not
-//!   constrained) and −∞ in LSE.
-//! - Otherwise an attended element of V that is not finite makes the element of O in its column NaN or ±∞, which of
-//!   them is not said.
+//! - Otherwise a row whose attended scores are all −∞ has zeros in O (or NaN where a column of V is not finite) and −∞ in
+//!   LSE.
+//! - Otherwise an attended NaN in V, or attended infinities of both signs, make the element of O in their column NaN.
+//! - Otherwise attended infinities of one sign make it that infinity; or NaN, where the weight of one of them is so small
+//!   that fp16 may round it to 0, since 0 · ∞ is NaN.
 //! - Finite scores of more than about 4·10⁷ in magnitude are beyond what f32 tells apart: such a row is written, but what
 //!   it holds is not said.
-//! - A masked element of V that is not finite may make it NaN or leave it alone: a tile's masked probabilities are 0, and
-//!   0 · ∞ is NaN. Masked elements of K never matter.
+//! - A masked element of V that is not finite may make it NaN or leave it alone: a tile's masked probabilities are 0.
+//!   Masked elements of K never matter.
 
 use half::f16;
 use rayon::prelude::*;
@@ -22,15 +23,18 @@ const ROWS_PER_TASK: usize = 64;
 /// Sums kept apart in a dot product, so that it can be computed with vector instructions.
 const LANES: usize = 8;
 
+/// A weight from here on is not 0 in fp16 (2⁻²⁵ and less may be), whatever f32 makes of a resolvable score.
+const SMALLEST_CERTAIN_WEIGHT: f64 = 1.0 / (1 << 14) as f64;
+/// Scores up to this magnitude are known to about 0.1, so that a weight of [`SMALLEST_CERTAIN_WEIGHT`] is what it seems.
+const LARGEST_CERTAIN_SCORE: f64 = 1e5;
+
 /// What an element of O may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// Close to the value.
+    /// Close to the value; exactly it if that is infinite.
     Close,
-    /// Close to the value, or NaN.
+    /// The same, or NaN.
     CloseOrNan,
-    /// NaN or ±∞.
-    NonFinite,
     /// NaN.
     Nan,
     /// Anything that was written.
@@ -40,7 +44,7 @@ pub enum Rule {
 /// One element of O as it should be.
 #[derive(Clone, Copy, Debug)]
 pub struct Element {
-    /// Σ p·v / Σ p; meaningful under [`Rule::Close`] and [`Rule::CloseOrNan`].
+    /// Σ p·v / Σ p, which may be infinite; meaningful under [`Rule::Close`] and [`Rule::CloseOrNan`].
     pub value: f64,
     /// Σ p·|v| / Σ p: what rounding errors of p are proportional to.
     pub magnitude: f32,
@@ -181,22 +185,43 @@ impl Keys {
             }
         }
         row.lse = maximum + total.ln();
+        let certain = row.score_magnitude <= LARGEST_CERTAIN_SCORE;
         let elements = std::array::from_fn(|column| {
-            let rule = if !output[column].is_finite() {
-                Rule::NonFinite
-            } else if self.non_finite_end[column] > attended {
-                Rule::CloseOrNan
+            let element = if output[column].is_finite() {
+                let (value, magnitude) = (output[column] / total, (magnitude[column] / total) as f32);
+                Element { value, magnitude, rule: Rule::Close }
             } else {
-                Rule::Close
+                self.non_finite(
+                    column,
+                    scores.iter().map(|score| certain && score - maximum >= SMALLEST_CERTAIN_WEIGHT.ln()),
+                )
             };
-            Element { value: output[column] / total, magnitude: (magnitude[column] / total) as f32, rule }
+            match element.rule {
+                Rule::Close if self.non_finite_end[column] > attended => Element { rule: Rule::CloseOrNan, ..element },
+                _ => element,
+            }
         });
         (elements, row)
     }
 
+    /// The element of a column of V that holds attended elements that are not finite; `certain` says for each attended
+    /// key whether its weight is surely not 0.
+    fn non_finite(&self, column: usize, certain: impl Iterator<Item = bool>) -> Element {
+        let spoilt = self.v.iter().map(|v| v[column]).zip(certain).filter(|(value, _)| !value.is_finite());
+        let (sum, all_certain) = spoilt.fold((0.0, true), |(sum, all), (value, certain)| (sum + value, all && certain));
+        match sum.is_nan() {
+            true => Element::NAN,
+            false => Element {
+                value: sum,
+                magnitude: f32::INFINITY,
+                rule: if all_certain { Rule::Close } else { Rule::CloseOrNan },
+            },
+        }
+    }
+
     fn nothing_attended(&self) -> [Element; COLUMNS] {
         self.non_finite_end
-            .map(|end| Element { rule: if end > 0 { Rule::Anything } else { Rule::Close }, ..Element::ZERO })
+            .map(|end| Element { rule: if end > 0 { Rule::CloseOrNan } else { Rule::Close }, ..Element::ZERO })
     }
 }
 
@@ -351,19 +376,37 @@ mod tests {
     fn a_row_without_finite_scores_is_zero() {
         let minus = [[-INFINITY, 1.0]; 2];
         let reference = reference(Mask::Full, &ONES, &minus, &[[5.0, INFINITY], [7.0, 0.0]]);
-        assert_eq!(rules(&reference), [[Rule::Close, Rule::Anything]; 2]);
+        assert_eq!(rules(&reference), [[Rule::Close, Rule::CloseOrNan]; 2]);
         assert_eq!(reference.elements[0][0].value, 0.0);
         assert_eq!(reference.rows[0].lse, f64::NEG_INFINITY);
     }
 
     #[test]
     fn non_finite_values_reach_the_rows_that_attend_to_them() {
-        for poison in [f32::NAN, INFINITY, -INFINITY] {
+        for (poison, rule) in [(f32::NAN, Rule::Nan), (INFINITY, Rule::Close), (-INFINITY, Rule::Close)] {
             let reference = reference(Mask::Causal, &ONES, &ONES, &[[5.0, 1.0], [poison, 1.0]]);
-            let expected = [[Rule::CloseOrNan, Rule::Close], [Rule::NonFinite, Rule::Close]];
-            assert_eq!(rules(&reference), expected);
+            assert_eq!(rules(&reference), [[Rule::CloseOrNan, Rule::Close], [rule, Rule::Close]]);
             assert_eq!(reference.elements[0][0].value, 5.0);
+            assert_eq!(reference.elements[1][0].value.to_bits(), f64::from(poison).to_bits(), "{poison}");
         }
+    }
+
+    #[test]
+    fn infinities_of_both_signs_are_nan() {
+        let reference = reference(Mask::Full, &ONES, &ONES, &[[INFINITY, 1.0], [-INFINITY, 1.0]]);
+        assert_eq!(rules(&reference), [[Rule::Nan, Rule::Close]; 2]);
+    }
+
+    #[test]
+    fn an_infinity_whose_weight_may_round_to_zero_may_be_nan() {
+        let rule_for = |key: f32| {
+            let reference = reference(Mask::Full, &ONES, &[[key, 0.0], [0.0, 0.0]], &[[INFINITY, 1.0], [1.0, 1.0]]);
+            assert_eq!(reference.elements[0][0].value, f64::INFINITY);
+            reference.elements[0][0].rule
+        };
+        assert_eq!(rule_for(-9.0), Rule::Close, "exp(−9) > 2⁻¹⁴");
+        assert_eq!(rule_for(-10.0), Rule::CloseOrNan, "exp(−10) < 2⁻¹⁴");
+        assert_eq!(rule_for(-1000.0), Rule::CloseOrNan, "0 even in f64");
     }
 
     #[test]

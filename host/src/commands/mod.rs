@@ -1,6 +1,7 @@
 //! The program's commands: one file each, and what they share.
 
 pub mod doctor;
+mod interrupt;
 mod output;
 mod progress;
 pub mod run;

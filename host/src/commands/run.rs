@@ -3,6 +3,7 @@
 mod record;
 mod table;
 mod tensors;
+mod views;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -22,6 +23,7 @@ use kernel_gpu::config::Mask;
 use super::progress::{self, Progress};
 use super::{Verdict, mask_parser, output};
 use record::{Record, Source, Timing};
+use views::{TensorOffset, TensorStride};
 
 /// Operations per second of the simulator on one core, roughly, to say beforehand how long a run will take.
 const SIMULATED_OPERATIONS_PER_SECOND: f64 = 400e6;
@@ -52,6 +54,16 @@ pub struct Options {
     /// Order of dimensions of all tensors
     #[arg(long, value_enum, default_value_t = Layout::Bhsd)]
     layout: Layout,
+    /// Strides of one tensor in elements, as in Q=32768,4096,64: from one batch entry, head and row to the next; may be
+    /// given for each of Q, K, V and O [default: contiguous in --layout]
+    #[arg(long, value_name = "TENSOR=BATCH,HEAD,ROW", conflicts_with_all = ["q", "out"])]
+    strides: Vec<TensorStride>,
+    /// Elements before the first one of a tensor in its buffer, as in K=64; may be given for each of Q, K, V and O
+    #[arg(long, value_name = "TENSOR=ELEMENTS", conflicts_with_all = ["q", "out"])]
+    offset: Vec<TensorOffset>,
+    /// Do not ask the kernel for LSE
+    #[arg(long, conflicts_with = "lse")]
+    no_lse: bool,
     /// Seed of the inputs
     #[arg(long, default_value_t = 0, conflicts_with = "q")]
     seed: u64,
@@ -133,7 +145,7 @@ fn execute(
     let device = opened.executor.device().clone();
     let choice = variant::choose(folder, problem, &device, options.variant.as_deref())?;
     let expected = expected_time(problem, device.kind);
-    let mut forward = Forward::prepare(opened.executor.as_mut(), choice.module, choice.entry, inputs, true)?;
+    let mut forward = Forward::prepare(opened.executor.as_mut(), choice.module, choice.entry, inputs, !options.no_lse)?;
     let start = Instant::now();
     let outcome = progress::with_clock(format!("running {}", choice.entry.name), expected, || forward.execute())?;
     let mut record = Record {
@@ -144,7 +156,7 @@ fn execute(
         variant: choice.entry.name.clone(),
         variant_reason: choice.reason,
         ptx: record::Ptx::new(folder, choice.module),
-        problem: record::Problem::new(problem, options.layout),
+        problem: record::Problem::new(inputs, options.layout),
         launch: record::Launch::new(forward.launch()),
         check: (!options.no_check).then(|| compare(inputs, &outcome.outputs, &source)),
         source,

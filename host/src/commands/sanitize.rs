@@ -7,8 +7,7 @@ mod table;
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use fa512::error::{Error, Result};
@@ -20,6 +19,7 @@ use fa512::problem::Layout;
 use fa512::ptx_folder::PtxFolder;
 use kernel_gpu::config::Mask;
 
+use super::interrupt::stop_on_interrupt;
 use super::progress::Progress;
 use super::{Verdict, mask_parser, output};
 use record::{Record, VariantRecord};
@@ -186,19 +186,4 @@ fn simulate(
     let inputs = Inputs::generate(case.problem, Distribution::Normal, 0)?;
     let mut forward = Forward::prepare(&mut executor, variant.module, variant.entry, &inputs, case.with_lse)?;
     Ok(forward.execute()?.execution.findings)
-}
-
-/// A flag that the first Ctrl-C sets, so that what was found so far can be shown; the second ends the program.
-fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
-    const INTERRUPTED: i32 = 130;
-    let flag = Arc::new(AtomicBool::new(false));
-    let set = flag.clone();
-    let handler = move || {
-        if set.swap(true, Relaxed) {
-            std::process::exit(INTERRUPTED);
-        }
-    };
-    ctrlc::set_handler(handler)
-        .map_err(|error| Error::Unavailable(format!("Ctrl-C cannot be listened for: {error}")))?;
-    Ok(flag)
 }

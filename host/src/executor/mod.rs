@@ -43,7 +43,7 @@ pub struct Buffer {
 }
 
 /// A PTX module to load.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PtxModule {
     /// File name, for messages.
     pub file: String,
@@ -76,7 +76,8 @@ pub trait Executor {
     /// The device.
     fn device(&self) -> &Device;
 
-    /// Makes the entries of `module` available to [`Executor::launch`]; a module of the same file name is replaced.
+    /// Makes the entries of `module` available to [`Executor::launch`]; a module of the same file name is replaced,
+    /// and nothing is done when that one has the same text.
     fn load(&mut self, module: &PtxModule) -> Result<()>;
 
     /// Allocates `bytes` of device memory with a guard behind it; `name` appears in messages. The contents are

@@ -14,9 +14,14 @@ pub const DEFAULT_ARCHITECTURE: u32 = 90;
 pub struct SimExecutor {
     device: Device,
     memory: GlobalMemory,
-    modules: Vec<(String, Module)>,
+    modules: Vec<LoadedModule>,
     next_id: usize,
     options: Options,
+}
+
+struct LoadedModule {
+    source: PtxModule,
+    parsed: Module,
 }
 
 impl SimExecutor {
@@ -59,9 +64,12 @@ impl Executor for SimExecutor {
     }
 
     fn load(&mut self, module: &PtxModule) -> Result<()> {
+        if self.modules.iter().any(|loaded| loaded.source == *module) {
+            return Ok(());
+        }
         let parsed = Module::parse(&module.text, &module.file).map_err(|error| Error::Invalid(error.to_string()))?;
-        self.modules.retain(|(file, _)| *file != module.file);
-        self.modules.push((module.file.clone(), parsed));
+        self.modules.retain(|loaded| loaded.source.file != module.file);
+        self.modules.push(LoadedModule { source: module.clone(), parsed });
         Ok(())
     }
 
@@ -107,9 +115,9 @@ impl Executor for SimExecutor {
     }
 }
 
-fn module_with_entry<'a>(modules: &'a [(String, Module)], entry: &str) -> Result<&'a Module> {
-    let has_entry = |(_, module): &&(String, Module)| module.entries().any(|name| name == entry);
-    let found = modules.iter().find(has_entry).map(|(_, module)| module);
+fn module_with_entry<'a>(modules: &'a [LoadedModule], entry: &str) -> Result<&'a Module> {
+    let has_entry = |module: &&Module| module.entries().any(|name| name == entry);
+    let found = modules.iter().map(|loaded| &loaded.parsed).find(has_entry);
     found.ok_or_else(|| Error::Invalid(format!("no loaded module has an entry {entry}")))
 }
 

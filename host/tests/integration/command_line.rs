@@ -162,6 +162,32 @@ fn unacceptable_problems_are_refused() {
 }
 
 #[test]
+fn tensors_may_be_strided_views_into_larger_buffers() {
+    let arguments = ["--strides", "K=9000,4608,136", "--strides", "O=0,64,128", "--offset", "O=24", "--offset", "Q=8"];
+    let table = text(&output(small_run(&SMALL).args(arguments), 0).stdout);
+    for expected in
+        ["Q from element 8", "K from element 0, strides 9000,4608,136", "O from element 24, strides 0,64,128"]
+    {
+        assert!(table.contains(expected), "{expected} is missing:\n{table}");
+    }
+    assert!(!table.contains("V from"), "V is contiguous:\n{table}");
+    let refused = |arguments: &[&str]| refusal(small_run(&SMALL).args(arguments));
+    assert!(refused(&["--strides", "K=1,2"]).contains("has 2 strides"));
+    assert!(
+        refused(&["--strides", "O=0,32,128"]).contains("O has a head stride of 32 elements, so that its rows overlap")
+    );
+    assert!(refused(&["--offset", "V=4"]).contains("V starts at element 4"));
+    assert!(refused(&["--strides", "Q=0,99999999999968,64"]).contains("host memory"));
+}
+
+#[test]
+fn lse_is_optional() {
+    let output = output(small_run(&SMALL).args(["--no-lse", "--json"]), 0);
+    let record: serde_json::Value = serde_json::from_slice(&output.stdout).expect("standard output is JSON");
+    assert_eq!(record["check"]["lse"], serde_json::Value::Null);
+}
+
+#[test]
 fn variants_can_be_asked_for_by_name() {
     let table = |arguments| text(&output(&mut small_run(arguments), 0).stdout);
     assert!(table(&["--seq", "64", "--variant", "fa512_sm80_any_full_64x64"]).contains("asked for by name"));

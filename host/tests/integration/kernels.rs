@@ -75,7 +75,12 @@ distributions! {
     constant_inputs: Constant, 130;
     inputs_made_against_the_online_softmax: Adversarial, 200;
     inputs_made_against_the_online_softmax_at_512: Adversarial, 512;
+    equal_keys: EqualKeys, 130;
+    values_that_cancel: Cancelling, 130;
+    subnormal_inputs: Subnormal, 130;
     inputs_that_are_not_finite: NonFinite, 130;
+    rows_that_are_not_finite: NonFiniteRows, 130;
+    rows_that_are_not_finite_at_512: NonFiniteRows, 512;
     inputs_that_are_not_finite_at_512: NonFinite, 512;
 }
 

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use fa512::check;
 use fa512::executor::{Device, GuardDamage, PtxModule};
-use fa512::inputs::Distribution;
+use fa512::inputs::{Distribution, Inputs};
 use fa512::problem::{self, Layout, Shape};
 use fa512::ptx_folder::PtxFolder;
+use kernel_gpu::args::Strides;
 use kernel_gpu::config::{HEAD_DIM, Mask};
 use kernel_gpu::manifest::CodeGenerator;
 use serde::Serialize;
@@ -100,14 +101,52 @@ pub struct Problem {
     pub mask: Mask,
     /// Factor on the scores.
     pub scale: f64,
-    /// Order of the tensors' dimensions.
+    /// Order of the dimensions of tensors that are not among the views.
     pub layout: Layout,
+    /// Tensors that are not contiguous from the beginning of their buffers.
+    pub views: Vec<View>,
+}
+
+/// Where the rows of a tensor lie in its buffer, in elements.
+#[derive(Serialize)]
+pub struct View {
+    /// `Q`, `K`, `V` or `O`.
+    pub tensor: &'static str,
+    /// From the beginning of the buffer to the first row.
+    pub offset: u64,
+    /// From one batch entry to the next.
+    pub batch_stride: u64,
+    /// From one head to the next.
+    pub head_stride: u64,
+    /// From one row to the next.
+    pub row_stride: u64,
 }
 
 impl Problem {
-    /// Describes `problem`, whose tensors are contiguous in `layout`.
-    pub fn new(problem: &problem::Problem, layout: Layout) -> Self {
-        Self { shape: problem.shape(), head_dim: HEAD_DIM, mask: problem.mask(), scale: problem.scale(), layout }
+    /// Describes the problem of `inputs`, whose tensors are contiguous in `layout` unless they are views.
+    pub fn new(inputs: &Inputs, layout: Layout) -> Self {
+        let problem = inputs.problem();
+        let strides = problem.strides();
+        let [q, k, v] = inputs.operands().map(|operand| operand.offset as u64);
+        let contiguous = layout.strides(problem.shape()).ok();
+        let tensors =
+            [("Q", q, strides.q), ("K", k, strides.k), ("V", v, strides.v), ("O", problem.output_offset(), strides.o)];
+        let views = tensors.into_iter().filter(|&(_, offset, strides)| offset > 0 || Some(strides) != contiguous);
+        let views = views.map(|(tensor, offset, Strides { batch, head, row })| View {
+            tensor,
+            offset,
+            batch_stride: batch,
+            head_stride: head,
+            row_stride: row,
+        });
+        Self {
+            shape: problem.shape(),
+            head_dim: HEAD_DIM,
+            mask: problem.mask(),
+            scale: problem.scale(),
+            layout,
+            views: views.collect(),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use fa512::check::{Comparison, Report};
 use fa512::executor::DeviceKind;
 use fa512::problem::mask_name;
 
-use super::record::{Record, Source};
+use super::record::{Record, Source, View};
 use crate::commands::output;
 
 /// The table of `record`, and below it every finding in full.
@@ -18,6 +18,9 @@ pub fn render(record: &Record, findings: &ptx_diagnostics::Renderer) -> String {
     row("device", format!("{}, sm_{}: {}", device.name, device.architecture, record.device_reason));
     row("variant", format!("{}: {}", record.variant, record.variant_reason));
     row("problem", problem(record));
+    if !record.problem.views.is_empty() {
+        row("views", views(&record.problem.views));
+    }
     match &record.check {
         Some(report) => {
             row("O", format!("{}; {}", comparison(&report.output, &output_bound(report)), frobenius(report)));
@@ -58,6 +61,14 @@ fn problem(record: &Record) -> String {
         problem.scale,
         problem.layout.name()
     )
+}
+
+fn views(views: &[View]) -> String {
+    let view = |view: &View| {
+        let View { tensor, offset, batch_stride, head_stride, row_stride } = view;
+        format!("{tensor} from element {offset}, strides {batch_stride},{head_stride},{row_stride}")
+    };
+    views.iter().map(view).collect::<Vec<_>>().join("; ")
 }
 
 fn output_bound(report: &Report) -> String {
@@ -108,7 +119,7 @@ fn memory(record: &Record) -> String {
         problems.push(format!("{} bytes written from {} bytes behind {}", damage.bytes, damage.first, damage.buffer));
     }
     if let Some(gaps) = record.check.as_ref().map(|report| report.overwritten_gaps).filter(|&gaps| gaps > 0) {
-        problems.push(format!("{gaps} elements between the rows of O overwritten"));
+        problems.push(format!("{gaps} elements before or between the rows of O overwritten"));
     }
     match (problems.is_empty(), &record.check) {
         (true, Some(report)) if report.everything_written() => {

@@ -10,8 +10,8 @@ use fa512::npy::{self, Accept};
 use fa512::problem::{Layout, Problem, Shape};
 use kernel_gpu::config::Mask;
 
-use super::Options;
 use super::record::Source;
+use super::{Options, views};
 
 /// Q, K and V, from files when they are named, else generated.
 pub fn inputs(options: &Options) -> Result<(Inputs, Source)> {
@@ -19,7 +19,8 @@ pub fn inputs(options: &Options) -> Result<(Inputs, Source)> {
     let problem = |shape: Shape| {
         let problem = Problem::new(shape, mask, options.layout)?;
         let problem = options.scale.map_or(Ok(problem), |scale| problem.with_scale(scale))?;
-        host_memory::check(shape)?;
+        let problem = views::apply(problem, &options.strides, &options.offset)?;
+        host_memory::check(&problem)?;
         Ok::<_, Error>(problem)
     };
     if let (Some(q), Some(k), Some(v)) = (&options.q, &options.k, &options.v) {
@@ -30,6 +31,7 @@ pub fn inputs(options: &Options) -> Result<(Inputs, Source)> {
     }
     let shape = Shape { batch: options.batch, heads: options.heads, sequence: options.seq };
     let inputs = Inputs::generate(problem(shape)?, options.distribution, options.seed)?;
+    let inputs = inputs.with_offsets(views::input_offsets(&options.offset).map(|offset| offset as usize))?;
     Ok((inputs, Source::Generated { distribution: options.distribution, seed: options.seed }))
 }
 

@@ -42,7 +42,7 @@ pub struct GpuExecutor {
 }
 
 struct LoadedModule {
-    file: String,
+    source: PtxModule,
     module: Module,
 }
 
@@ -127,7 +127,7 @@ impl GpuExecutor {
                 answer => return answer.doing(|| format!("looking for entry {entry}")),
             }
         }
-        let files: Vec<_> = self.modules.iter().map(|loaded| loaded.file.as_str()).collect();
+        let files: Vec<_> = self.modules.iter().map(|loaded| loaded.source.file.as_str()).collect();
         let loaded = if files.is_empty() { "nothing".to_owned() } else { files.join(", ") };
         Err(Error::Invalid(format!("no entry {entry} in the loaded PTX ({loaded})")))
     }
@@ -196,6 +196,10 @@ impl Executor for GpuExecutor {
 
     fn load(&mut self, module: &PtxModule) -> Result<()> {
         self.enter()?;
+        if self.modules.iter().any(|loaded| loaded.source == *module) {
+            return Ok(());
+        }
+        let source = module.clone();
         let PtxModule { file, text } = module;
         let text = CString::new(text.as_str()).map_err(|error| {
             Error::Invalid(format!("{file}: byte {} is NUL, so it is no PTX", error.nul_position()))
@@ -208,8 +212,8 @@ impl Executor for GpuExecutor {
             let detail = if log.is_empty() { log } else { format!("; the driver's compiler says:\n{log}") };
             self.failed(format!("compiling {file} for {}", self.device.name), code, &detail)
         })?;
-        self.modules.retain(|loaded| loaded.file != *file);
-        self.modules.push(LoadedModule { file: file.clone(), module });
+        self.modules.retain(|loaded| loaded.source.file != *file);
+        self.modules.push(LoadedModule { source, module });
         Ok(())
     }
 
