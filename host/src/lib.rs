@@ -19,8 +19,10 @@
 
 pub mod check;
 pub mod compute_sanitizer;
+pub mod contender;
 pub mod error;
 pub mod executor;
+pub mod files;
 pub mod forward;
 pub mod host_memory;
 pub mod inputs;
@@ -28,6 +30,8 @@ pub mod launch;
 pub mod npy;
 pub mod problem;
 pub mod ptx_folder;
+pub mod record;
 pub mod reference;
 pub mod statistics;
+pub mod timing;
 pub mod variant;

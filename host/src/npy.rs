@@ -1,13 +1,14 @@
 //! Tensors in NumPy's `.npy` files: fp16 in, fp16 and f32 out.
 
 use std::fs::File;
-use std::io::{BufReader, Read, Write};
-use std::path::{Path, PathBuf};
+use std::io::{BufReader, Read};
+use std::path::Path;
 
 use half::f16;
 use npyz::{AutoSerialize, DType, NpyFile, NpyHeader, Order, Serialize, WriterBuilder};
 
 use crate::error::{Error, Result};
+use crate::files;
 use crate::problem::{Layout, Shape};
 
 /// Element types that a file may hold.
@@ -84,57 +85,16 @@ pub fn read(path: &Path, layout: Layout, accept: Accept) -> Result<Array> {
     }
 }
 
-/// Writes a C-order array to `path`, which is replaced in one step: it never holds a part of the array. A symbolic link
-/// stays, and what it points to is replaced.
+/// Writes a C-order array to `path`, which is replaced in one step.
 ///
 /// # Errors
-/// [`Error::Invalid`] as [`check_target`]; [`Error::File`] when the file cannot be written.
+/// As [`files::replace`].
 pub fn write<T: Serialize + AutoSerialize + Copy>(path: &Path, dimensions: &[u64], elements: &[T]) -> Result<()> {
-    check_target(path)?;
-    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    write_atomically(&target, |file| {
+    files::replace(path, |file| {
         let mut writer = npyz::WriteOptions::new().default_dtype().shape(dimensions).writer(file).begin_nd()?;
         writer.extend(elements.iter().copied())?;
         writer.finish()
     })
-    .map_err(|source| Error::File { path: path.to_owned(), source })
-}
-
-/// Requires that [`write()`] can put a file at `path`, to be asked before long work whose result goes there.
-///
-/// # Errors
-/// [`Error::Invalid`] when its folder does not exist, or it is there but not a file, as a device.
-pub fn check_target(path: &Path) -> Result<()> {
-    let refuse = |what: String| Err(Error::Invalid(format!("{}: {what}", path.display())));
-    let folder = folder_of(path);
-    if !folder.is_dir() {
-        return refuse(format!("there is no folder {}", folder.display()));
-    }
-    match std::fs::metadata(path) {
-        Ok(metadata) if !metadata.is_file() => refuse("is not a file; expected a new file or one to replace".into()),
-        _ => Ok(()),
-    }
-}
-
-fn folder_of(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
-        _ => PathBuf::from("."),
-    }
-}
-
-/// Writes through a temporary file in the same folder, which takes the place of `path` when it is complete.
-fn write_atomically(path: &Path, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> std::io::Result<()> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".fa512-").suffix(".npy.part");
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666)); // less the umask, as for any new file
-    let mut buffered = std::io::BufWriter::new(builder.tempfile_in(folder_of(path))?);
-    fill(&mut buffered)?;
-    let file = buffered.into_inner().map_err(std::io::IntoInnerError::into_error)?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    Ok(())
 }
 
 fn element_type(header: &NpyHeader, accept: Accept) -> std::result::Result<ElementType, String> {
@@ -178,6 +138,7 @@ fn tuple(dimensions: &[u64]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
 
     const SHAPE: Shape = Shape { batch: 1, heads: 2, sequence: 3 };
 
@@ -224,55 +185,6 @@ mod tests {
         write(&path, &Layout::Bshd.dimensions(SHAPE), &elements).unwrap();
         let array = read(&path, Layout::Bshd, Accept::F16).unwrap();
         assert_eq!((array.shape, array.elements), (SHAPE, elements));
-        assert_eq!(std::fs::read_dir(folder.0.path()).unwrap().count(), 1, "a temporary file was left behind");
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn what_is_not_a_file_is_never_replaced() {
-        let folder = Folder::new();
-        let path = folder.0.path().join("socket.npy");
-        let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        for path in [path.as_path(), folder.0.path()] {
-            let message = write(path, &[1], &[0.0f32]).unwrap_err().to_string();
-            assert!(message.contains("is not a file"), "{message}");
-        }
-        assert!(!path.is_file(), "the socket was replaced");
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn a_symbolic_link_stays() {
-        let folder = Folder::new();
-        let (target, link) = (folder.raw(b"old"), folder.0.path().join("link.npy"));
-        std::os::unix::fs::symlink(&target, &link).unwrap();
-        write(&link, &[1], &[0.0f32]).unwrap();
-        assert!(link.is_symlink());
-        assert!(std::fs::read(&target).unwrap().starts_with(b"\x93NUMPY"));
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn a_written_file_has_the_permissions_of_any_new_file() {
-        use std::os::unix::fs::PermissionsExt;
-        let folder = Folder::new();
-        let (path, plain) = (folder.0.path().join("out.npy"), folder.0.path().join("plain"));
-        write(&path, &[1], &[0.0f32]).unwrap();
-        std::fs::write(&plain, "").unwrap();
-        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode();
-        assert_eq!(mode(&path), mode(&plain));
-    }
-
-    #[test]
-    fn a_failed_write_leaves_the_old_file() {
-        let folder = Folder::new();
-        let path = folder.raw(b"old");
-        let failure = write_atomically(&path, |file| {
-            file.write_all(b"half of it")?;
-            Err(std::io::Error::other("disk full"))
-        });
-        assert!(failure.is_err());
-        assert_eq!(std::fs::read(&path).unwrap(), b"old");
         assert_eq!(std::fs::read_dir(folder.0.path()).unwrap().count(), 1, "a temporary file was left behind");
     }
 

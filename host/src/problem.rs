@@ -16,7 +16,7 @@ pub const MAXIMUM_SCALE: f64 = 1e26;
 pub const MINIMUM_SCALE: f64 = f32::MIN_POSITIVE as f64;
 
 /// `[batch, heads, sequence]` of a problem; the head dimension is always [`HEAD_DIM`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Shape {
     /// B.
     pub batch: u32,
@@ -47,6 +47,11 @@ impl Shape {
         }
     }
 
+    /// Bytes of Q, K, V and O in fp16 and LSE in f32, without gaps.
+    pub fn bytes(self) -> f64 {
+        self.rows() as f64 * f64::from(4 * HEAD_DIM * 2 + 4)
+    }
+
     fn check(self) -> Result<()> {
         for (name, value) in [("batch", self.batch), ("heads", self.heads), ("sequence", self.sequence)] {
             if value == 0 {
@@ -64,7 +69,7 @@ impl Shape {
 }
 
 /// Order of the dimensions of a contiguous tensor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
     /// `[batch, heads, sequence, head_dim]`, as in PyTorch's scaled_dot_product_attention.

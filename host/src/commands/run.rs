@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use fa512::check::{self, UnitScaleBounds};
 use fa512::error::Result;
 use fa512::executor::{DeviceChoice, DeviceKind, Opened, open, sim};
+use fa512::files;
 use fa512::forward::Forward;
 use fa512::inputs::{Distribution, Inputs};
-use fa512::npy;
 use fa512::problem::{Layout, Problem};
 use fa512::ptx_folder::PtxFolder;
 use fa512::reference::Reference;
@@ -120,7 +120,7 @@ pub struct Options {
 
 /// Carries out the command.
 pub fn run(options: &Options) -> Result<Verdict> {
-    options.out.iter().chain(&options.lse).try_for_each(|path| npy::check_target(path))?;
+    options.out.iter().chain(&options.lse).try_for_each(|path| files::check_target(path))?;
     let (inputs, source) = tensors::inputs(options)?;
     let folder = PtxFolder::find(options.ptx.as_deref())?;
     let mut opened = open(options.device, options.arch)?;

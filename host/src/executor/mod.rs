@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::launch::Launch;
 
 /// What a [`Device`] is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceKind {
     /// A GPU driven through libcuda.
@@ -17,7 +17,7 @@ pub enum DeviceKind {
 }
 
 /// The device behind an executor.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Device {
     /// GPU or simulator.
     pub kind: DeviceKind,

@@ -9,7 +9,7 @@ use super::{COLUMNS, Row};
 
 /// How inputs are filled. Element (b, h, s, d) gets the same bits for the same seed on every machine and in every
 /// layout, whatever B is; heads are independent of each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Distribution {
     /// Q, K, V standard normal.

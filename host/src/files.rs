@@ -1,0 +1,123 @@
+//! Writing files so that they are never half-written.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+/// Requires that [`replace()`] can put a file at `path`, to be asked before long work whose result goes there.
+///
+/// # Errors
+/// [`Error::Invalid`] when its folder does not exist, or it is there but not a file, as a device.
+pub fn check_target(path: &Path) -> Result<()> {
+    let refuse = |what: String| Err(Error::Invalid(format!("{}: {what}", path.display())));
+    let folder = folder_of(path);
+    if !folder.is_dir() {
+        return refuse(format!("there is no folder {}", folder.display()));
+    }
+    match std::fs::metadata(path) {
+        Ok(metadata) if !metadata.is_file() => refuse("is not a file; expected a new file or one to replace".into()),
+        _ => Ok(()),
+    }
+}
+
+/// Puts what `fill` writes at `path`, in one step: it never holds a part of it. A symbolic link stays, and what it points
+/// to is replaced.
+///
+/// # Errors
+/// [`Error::Invalid`] as [`check_target`]; [`Error::File`] when the file cannot be written.
+pub fn replace(path: &Path, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<()> {
+    check_target(path)?;
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    write_atomically(&target, fill).map_err(|source| Error::File { path: path.to_owned(), source })
+}
+
+fn folder_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// Writes through a temporary file in the same folder, which takes the place of `path` when it is complete.
+fn write_atomically(path: &Path, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> std::io::Result<()> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".fa512-").suffix(".part");
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666)); // less the umask, as for any new file
+    let mut buffered = std::io::BufWriter::new(builder.tempfile_in(folder_of(path))?);
+    fill(&mut buffered)?;
+    let file = buffered.into_inner().map_err(std::io::IntoInnerError::into_error)?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(path: &Path, text: &str) -> Result<()> {
+        replace(path, |file| file.write_all(text.as_bytes()))
+    }
+
+    #[test]
+    fn nothing_else_is_left_in_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new");
+        write(&path, "text").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "text");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "a temporary file was left behind");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_not_a_file_is_never_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        for path in [path.as_path(), folder.path()] {
+            let message = write(path, "text").unwrap_err().to_string();
+            assert!(message.contains("is not a file"), "{message}");
+        }
+        assert!(!path.is_file(), "the socket was replaced");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_symbolic_link_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let (target, link) = (folder.path().join("target"), folder.path().join("link"));
+        std::fs::write(&target, "old").unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        write(&link, "new").unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read_to_string(&target).unwrap(), "new");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_written_file_has_the_permissions_of_any_new_file() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let (path, plain) = (folder.path().join("written"), folder.path().join("plain"));
+        write(&path, "text").unwrap();
+        std::fs::write(&plain, "").unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode();
+        assert_eq!(mode(&path), mode(&plain));
+    }
+
+    #[test]
+    fn a_failed_write_leaves_the_old_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("old");
+        std::fs::write(&path, "old").unwrap();
+        let failure = replace(&path, |file| {
+            file.write_all(b"half of it")?;
+            Err(std::io::Error::other("disk full"))
+        });
+        assert!(failure.is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "a temporary file was left behind");
+    }
+}
