@@ -36,7 +36,7 @@ pub struct Manifest {
 /// A compiler that turns kernel-gpu into PTX.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CodeGenerator {
-    /// `rustc` or `rust-cuda`.
+    /// `rustc`, `rust-cuda`, or `nvcc` for the CUDA C++ twins.
     pub name: String,
     /// The compiler's own version line.
     pub version: String,

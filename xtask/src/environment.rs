@@ -98,6 +98,11 @@ impl Workspace {
         self.root.join("target/ptx")
     }
 
+    /// Where the PTX of the CUDA C++ twins goes unless told otherwise.
+    pub fn twins_ptx(&self) -> PathBuf {
+        self.root.join("target/ptx-cuda")
+    }
+
     /// The folder of the PTX of the planted bugs.
     pub fn planted_ptx(&self) -> PathBuf {
         self.root.join("target/ptx-planted")

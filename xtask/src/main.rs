@@ -2,9 +2,12 @@
 
 mod codegen;
 mod commands;
+mod cuda_tool;
 mod device_compiler;
 mod environment;
 mod files;
+mod instruction_mix;
+mod nvcc;
 mod planted;
 mod postprocess;
 mod process;
@@ -13,12 +16,13 @@ mod provision;
 mod ptx_folder;
 mod ptxas;
 mod shared_library;
+mod twins;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use commands::{bless, ci, doctor, mutate, ptx, run, test, toolchain};
+use commands::{baselines, bless, ci, doctor, mutate, ptx, run, test, toolchain};
 use environment::{Environment, Workspace};
 
 /// Builds and tests everything in this workspace.
@@ -29,6 +33,7 @@ enum Task {
     Test(test::Arguments),
     Ci(ci::Arguments),
     Ptx(ptx::Arguments),
+    Baselines(baselines::Arguments),
     Bless(bless::Arguments),
     Mutate(mutate::Arguments),
     Toolchain(toolchain::Arguments),
@@ -37,18 +42,21 @@ enum Task {
 
 /// Exit code of a task whose check failed.
 const FAILED: u8 = 1;
-/// Exit code of `run` and `mutate` when there is nothing to hand over to; any other code is that of the program.
+/// Exit code of `run` and `mutate` when there is nothing to hand over to (any other code is that of the program), and of
+/// `baselines` when there is no nvcc.
 const COULD_NOT_RUN: u8 = 2;
 
 fn main() -> ExitCode {
     let task = Task::parse();
     let environment = Environment::of_this_process();
     let workspace = Workspace::current(&environment);
-    let failure = if matches!(task, Task::Run(_) | Task::Mutate(_)) { COULD_NOT_RUN } else { FAILED };
+    let failure =
+        if matches!(task, Task::Run(_) | Task::Mutate(_) | Task::Baselines(_)) { COULD_NOT_RUN } else { FAILED };
     let done = match task {
         Task::Run(arguments) => arguments.run(&environment, &workspace),
         Task::Test(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Ci(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
+        Task::Baselines(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Bless(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Mutate(arguments) => arguments.run(&environment, &workspace),
         Task::Ptx(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),

@@ -147,16 +147,14 @@ impl Scan {
     }
 
     fn begin_item(&mut self, number: usize, code: &str, configs: &BTreeMap<&str, TileConfig>) {
-        let words: Vec<&str> = code.split(|character: char| character.is_whitespace() || character == '(').collect();
-        if let Some(position) = words.iter().position(|word| *word == ".entry") {
-            let name = words[position + 1..].iter().find(|word| !word.is_empty()).copied().unwrap_or_default();
+        if let Some(name) = entry_of_line(code) {
             if !configs.contains_key(name) {
                 self.refusals.push(Refusal::UnlistedEntry(name.to_owned(), number));
             }
             self.entries.insert(name.to_owned());
             self.source = None;
             self.within = Within::Entry { name: name.to_owned(), body: false };
-        } else if words.contains(&".func") {
+        } else if words(code).any(|word| word == ".func") {
             self.within = Within::Function { body: false };
         }
     }
@@ -212,8 +210,17 @@ fn launch_bounds(config: &TileConfig) -> String {
     format!(".reqntid {}, 1, 1\n.minnctapersm {}\n", config.threads(), config.min_blocks)
 }
 
+fn words(code: &str) -> impl Iterator<Item = &str> {
+    code.split(|character: char| character.is_whitespace() || character == '(').filter(|word| !word.is_empty())
+}
+
+/// The name of the entry that begins on a line without its comment.
+pub fn entry_of_line(code: &str) -> Option<&str> {
+    words(code).skip_while(|word| *word != ".entry").nth(1)
+}
+
 /// Opcode and operands of a statement, without labels and predicate.
-fn instruction(statement: &str) -> Option<(&str, &str)> {
+pub fn instruction(statement: &str) -> Option<(&str, &str)> {
     let mut rest = statement.trim();
     while let Some((label, after)) = rest.split_once(':') {
         if label.contains(char::is_whitespace) || after.starts_with(':') {

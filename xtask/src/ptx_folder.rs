@@ -9,7 +9,7 @@ use kernel_gpu::manifest::{Entry, FILE_NAME, FORMAT, Manifest, Module, Resources
 use kernel_gpu::variants::{VARIANTS, Variant};
 use serde_json::json;
 
-use crate::codegen::{CodeGenerator, Compiled, FAMILY_TARGETS, FamilyTarget, Target};
+use crate::codegen::{CodeGenerator, Compiled, FamilyTarget, Target};
 use crate::environment::Workspace;
 use crate::files::{self, write_atomically};
 use crate::postprocess::postprocess;
@@ -40,22 +40,24 @@ pub struct Rejection {
     pub messages: String,
 }
 
-/// Compiles every kernel family into `folder`, complete with manifest; without `ptxas` the manifest has no resources.
-pub fn build(
+/// Compiles the kernel families `targets` into `folder`, complete with manifest; without `ptxas` the manifest has no
+/// resources.
+pub fn build<'a>(
     workspace: &Workspace,
     code_generator: &dyn CodeGenerator,
+    targets: impl IntoIterator<Item = &'a FamilyTarget>,
     ptxas: Option<&Ptxas>,
     folder: &Path,
 ) -> Result<PtxFolder> {
     let mut modules = Vec::new();
     let mut rejections = Vec::new();
     let mut warnings = 0;
-    for target in &FAMILY_TARGETS {
+    for target in targets {
         let compiled = compile(code_generator, &target.target)?;
         warnings += compiled.warnings;
         let mut module = write_module(&compiled.ptx, target, folder)?;
         if let Some(ptxas) = ptxas {
-            let assemblies = assemble(workspace, ptxas, &module, folder)?;
+            let assemblies = assemble(workspace, &code_generator.identity().name, ptxas, &module, folder)?;
             rejections.extend(add_resources(&mut module, assemblies));
         }
         modules.push(module);
@@ -105,8 +107,14 @@ fn write_module(ptx: &str, family: &FamilyTarget, folder: &Path) -> Result<Modul
 }
 
 /// What ptxas says about a module; asked again only when the PTX or ptxas changed since the last time.
-fn assemble(workspace: &Workspace, ptxas: &Ptxas, module: &Module, folder: &Path) -> Result<Vec<Assembly>> {
-    let cache = workspace.device_target().join("ptxas").join(format!("{}.json", module.file));
+fn assemble(
+    workspace: &Workspace,
+    code_generator: &str,
+    ptxas: &Ptxas,
+    module: &Module,
+    folder: &Path,
+) -> Result<Vec<Assembly>> {
+    let cache = workspace.device_target().join("ptxas").join(format!("{code_generator}-{}.json", module.file));
     let key = format!("{} {}", module.sha256, ptxas.version);
     if let Some(assemblies) = read_cache(&cache, &key) {
         return Ok(assemblies);
@@ -163,7 +171,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::{PtxFolder, build};
-    use crate::codegen::{CodeGenerator, Compiled, Target};
+    use crate::codegen::{CodeGenerator, Compiled, FAMILY_TARGETS, Target};
     use crate::environment::Workspace;
     use crate::files::sha256;
     use crate::ptxas::{self, Ptxas};
@@ -190,7 +198,7 @@ mod tests {
     }
 
     fn build_in(folder: &Path, stub: Stub, ptxas: Option<&Ptxas>) -> Result<PtxFolder> {
-        build(&Workspace::new(folder.join("workspace")), &stub, ptxas, &folder.join("ptx"))
+        build(&Workspace::new(folder.join("workspace")), &stub, &FAMILY_TARGETS, ptxas, &folder.join("ptx"))
     }
 
     /// A ptxas that prints `report` and ends with `status`.

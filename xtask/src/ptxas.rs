@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use kernel_gpu::config::ARCHITECTURES;
 use kernel_gpu::manifest::Resources;
 
+use crate::cuda_tool;
 use crate::environment::{Environment, Workspace};
 use crate::process::capture;
 
@@ -41,10 +42,7 @@ pub fn find(environment: &Environment, workspace: &Workspace) -> Result<Option<P
 
 /// Where [`find`] looks when [`VARIABLE`] is not set, in order.
 pub fn places(environment: &Environment, workspace: &Workspace) -> Vec<PathBuf> {
-    let installations =
-        [environment.path("CUDA_HOME"), environment.path("CUDA_PATH"), Some(environment.system("/usr/local/cuda"))];
-    let installed = installations.into_iter().flatten().map(|folder| folder.join("bin/ptxas"));
-    installed.chain(environment.find_program("ptxas")).chain([provisioned(workspace)]).collect()
+    cuda_tool::places(environment, "ptxas").into_iter().chain([provisioned(workspace)]).collect()
 }
 
 /// Where a provisioned ptxas lies.
@@ -54,13 +52,7 @@ pub fn provisioned(workspace: &Workspace) -> PathBuf {
 
 /// Runs `path` and reads its version.
 pub fn probe(path: &Path) -> Result<Ptxas> {
-    if !path.is_file() {
-        bail!("not there");
-    }
-    let text = capture(Command::new(path).arg("--version"))?;
-    let release = text.lines().find_map(|line| line.split_once("release ")).map(|(_, release)| release.trim());
-    let version = release.with_context(|| format!("{} does not say its release", path.display()))?;
-    Ok(Ptxas { path: path.to_owned(), version: version.to_owned() })
+    Ok(Ptxas { path: path.to_owned(), version: cuda_tool::release(path)? })
 }
 
 /// What ptxas says about one PTX file on one architecture.
@@ -79,6 +71,13 @@ impl Ptxas {
             let assemblies = ARCHITECTURES.map(|limits| scope.spawn(move || self.assemble(ptx, limits.architecture)));
             assemblies.into_iter().filter_map(|assembly| assembly.join().ok()).collect()
         })
+    }
+
+    /// Assembles `ptx` for one architecture into the file `cubin`.
+    pub fn assemble_to(&self, ptx: &Path, architecture: u32, cubin: &Path) -> Result<()> {
+        let mut ptxas = Command::new(&self.path);
+        ptxas.arg(format!("--gpu-name=sm_{architecture}")).arg("--output-file").arg(cubin).arg(ptx);
+        capture(&mut ptxas).map(drop)
     }
 
     fn assemble(&self, ptx: &Path, architecture: u32) -> Assembly {

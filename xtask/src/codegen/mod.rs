@@ -5,6 +5,7 @@
 //! [`CodeGenerator`] in a file of its own and choose it in [`choose`].
 
 mod call_chains;
+pub mod nvcc;
 mod rustc;
 
 use anyhow::Result;

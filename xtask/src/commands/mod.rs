@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub mod baselines;
 pub mod bless;
 pub mod ci;
 pub mod doctor;

@@ -7,10 +7,10 @@ use comfy_table::{CellAlignment, Table, presets};
 use kernel_gpu::config::ARCHITECTURES;
 use kernel_gpu::manifest::Entry;
 
-use crate::codegen;
+use crate::codegen::{self, FAMILY_TARGETS};
 use crate::environment::{Environment, Workspace};
 use crate::ptx_folder::{self, PtxFolder};
-use crate::ptxas;
+use crate::ptxas::{self, Ptxas};
 
 /// Compiles the kernels to PTX and writes the manifest the host program reads.
 ///
@@ -36,8 +36,24 @@ impl Arguments {
 /// Builds the PTX folder at `out` with the device compiler of this machine, and with its ptxas if there is one.
 pub fn build(environment: &Environment, workspace: &Workspace, out: &Path) -> Result<PtxFolder> {
     let ptxas = ptxas::find(environment, workspace)?;
+    build_with(environment, workspace, ptxas.as_ref(), out)
+}
+
+/// [`build`] with the given ptxas.
+pub fn build_with(
+    environment: &Environment,
+    workspace: &Workspace,
+    ptxas: Option<&Ptxas>,
+    out: &Path,
+) -> Result<PtxFolder> {
     let code_generator = codegen::choose(environment, workspace)?;
-    let folder = ptx_folder::build(workspace, code_generator.as_ref(), ptxas.as_ref(), out)?;
+    let folder = ptx_folder::build(workspace, code_generator.as_ref(), &FAMILY_TARGETS, ptxas, out)?;
+    announce(&folder);
+    Ok(folder)
+}
+
+/// Says what was built, and what ptxas refuses of it.
+pub fn announce(folder: &PtxFolder) {
     for rejection in &folder.rejections {
         eprintln!(
             "xtask: warning: ptxas refuses {} for sm_{}: {}",
@@ -46,11 +62,10 @@ pub fn build(environment: &Environment, workspace: &Workspace, out: &Path) -> Re
     }
     let entries: usize = folder.manifest.modules.iter().map(|module| module.entries.len()).sum();
     eprintln!("xtask: {entries} entries in {}", folder.path.display());
-    Ok(folder)
 }
 
 /// One row for each entry: how it is launched and, for each architecture, registers, spills and stack.
-fn entry_table(folder: &PtxFolder) -> Table {
+pub fn entry_table(folder: &PtxFolder) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     let architectures = ARCHITECTURES.map(|limits| limits.architecture);

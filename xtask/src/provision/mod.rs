@@ -16,6 +16,7 @@ use anyhow::{Context, Result, anyhow};
 use crate::device_compiler::{self, DeviceCompiler, NotFound, Origin, PROVISIONED_FOLDER};
 use crate::environment::{Environment, Workspace};
 use crate::files;
+use crate::nvcc::{self, Nvcc};
 use crate::ptxas::{self, Ptxas};
 
 /// The device compiler of this machine; provisioned from Debian packages when there is none.
@@ -85,6 +86,28 @@ pub fn ptxas(environment: &Environment, workspace: &Workspace) -> Result<Ptxas> 
             )
         },
     )
+}
+
+/// The nvcc of this machine; provisioned from NVIDIA's Python wheels when there is none.
+pub fn nvcc(environment: &Environment, workspace: &Workspace) -> Result<Nvcc> {
+    if let Some(nvcc) = nvcc::find(environment, workspace)? {
+        return Ok(nvcc);
+    }
+    let provisioned = ToolchainFolder::lock(workspace).and_then(|folder| {
+        // Another process may have provisioned it while this one waited for the lock.
+        if let Some(nvcc) = nvcc::find(environment, workspace)? {
+            return Ok(nvcc);
+        }
+        eprintln!("xtask: no nvcc on this machine; getting NVIDIA's Python wheels of it, about 110 MB");
+        wheel::unpack_nvcc(environment, &folder)?;
+        nvcc::probe(&nvcc::provisioned(workspace))
+    });
+    provisioned.with_context(|| {
+        format!(
+            "there is no nvcc in {}, CUDA_HOME, CUDA_PATH, /usr/local/cuda or PATH, and none could be brought into .toolchain",
+            nvcc::VARIABLE
+        )
+    })
 }
 
 /// The `.toolchain` folder while this process alone may change it.

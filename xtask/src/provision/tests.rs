@@ -8,6 +8,7 @@ use tempfile::TempDir;
 
 use crate::device_compiler::{self, Origin};
 use crate::environment::{Environment, Workspace};
+use crate::nvcc;
 
 /// A machine with nothing but Debian's package tools and an empty workspace.
 struct Machine {
@@ -170,4 +171,28 @@ fn the_advice_fits_the_system() {
     assert_eq!(advice(), "sudo apt-get install rustc-web rust-web-src");
     machine.mark("rustup");
     assert_eq!(advice(), "rustup toolchain install nightly --component rust-src");
+}
+
+#[test]
+fn without_nvcc_and_python_the_error_says_where_was_looked() {
+    let machine = Machine::new();
+    let error = format!("{:#}", super::nvcc(&machine.environment(), &machine.workspace()).unwrap_err());
+    for part in ["FA512_NVCC", "CUDA_HOME", "PATH", "there is no python3 to get a Python wheel with"] {
+        assert!(error.contains(part), "{part:?} is missing in: {error}");
+    }
+    assert_eq!(error.lines().count(), 1, "{error}");
+}
+
+#[test]
+fn an_nvcc_of_the_machine_is_used_before_a_provisioned_one() {
+    let machine = Machine::new();
+    let installed = machine.folder.path().join("root/usr/local/cuda/bin/nvcc");
+    let provisioned = nvcc::provisioned(&machine.workspace());
+    for place in [&provisioned, &installed] {
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        // Says `release 13.0, V13.0.88`, as nvcc does.
+        symlink(fixture("ptxas"), place).unwrap();
+        let found = super::nvcc(&machine.environment(), &machine.workspace()).unwrap();
+        assert_eq!((&found.path, found.version.as_str()), (place, "13.0, V13.0.88"));
+    }
 }

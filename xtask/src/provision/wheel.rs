@@ -1,4 +1,4 @@
-//! ptxas from NVIDIA's Python wheel of the CUDA compiler.
+//! NVIDIA's tools from its Python wheels.
 
 use std::fs;
 use std::io;
@@ -13,49 +13,111 @@ use crate::environment::Environment;
 use crate::files;
 use crate::process::{capture, run};
 use crate::progress::Step;
-use crate::ptxas::{PROVISIONED_FOLDER, probe};
+use crate::{nvcc, ptxas};
 
-/// The wheel, pinned: it decides which register counts and spills a check sees.
-const WHEEL: &str = "nvidia-cuda-nvcc==13.0.88";
-/// How the wheel's file name begins.
-const WHEEL_FILE: &str = "nvidia_cuda_nvcc-13.0.88-";
-/// ptxas inside the wheel.
-const PTXAS_IN_WHEEL: &str = "nvidia/cu13/bin/ptxas";
+/// A wheel, pinned: it decides what is compiled, and which register counts and spills a check sees.
+#[derive(Clone, Copy, Debug)]
+struct Wheel {
+    /// As pip wants it.
+    requirement: &'static str,
+    /// How its file name begins.
+    file: &'static str,
+}
+
+/// The CUDA compiler's wheel, which has ptxas.
+const COMPILER: Wheel = Wheel { requirement: "nvidia-cuda-nvcc==13.0.88", file: "nvidia_cuda_nvcc-13.0.88-" };
+/// What nvcc needs besides: its device compiler, its headers and those it includes in every file. nvdisasm shows what
+/// became of the PTX.
+const COMPILER_PARTS: [Wheel; 4] = [
+    Wheel { requirement: "nvidia-nvvm==13.0.88", file: "nvidia_nvvm-13.0.88-" },
+    Wheel { requirement: "nvidia-cuda-crt==13.0.88", file: "nvidia_cuda_crt-13.0.88-" },
+    Wheel { requirement: "nvidia-cuda-runtime==13.0.88", file: "nvidia_cuda_runtime-13.0.88-" },
+    Wheel { requirement: "nvidia-cuda-nvdisasm==13.2.51", file: "nvidia_cuda_nvdisasm-13.2.51-" },
+];
+/// Where the wheels keep what a CUDA installation has.
+const INSTALLATION_IN_WHEEL: &str = "nvidia/cu13";
+/// Folders of programs in an installation; a wheel does not mark them as such.
+const PROGRAM_FOLDERS: [&str; 2] = ["bin", "nvvm/bin"];
 
 /// What pip is made of on Debian.
 const PIP_PACKAGES: [&str; 1] = ["python3-pip"];
 /// Folder of a provisioned pip.
 const PIP_FOLDER: &str = "pip";
 
-/// Downloads the wheel and puts its ptxas into the toolchain folder.
+/// Downloads the compiler's wheel and puts its ptxas into the toolchain folder.
 pub fn unpack_ptxas(environment: &Environment, folder: &ToolchainFolder) -> Result<()> {
-    let python = environment.find_program("python3").context("there is no python3 to get a Python wheel with")?;
-    let wheel = download(environment, &python, folder)?;
-    folder.install(&folder.path.join(PROVISIONED_FOLDER), |unfinished| {
-        let contents = unfinished.join("wheel");
-        capture(Command::new(&python).args(["-m", "zipfile", "-e"]).arg(&wheel).arg(&contents))?;
+    install(environment, folder, ptxas::PROVISIONED_FOLDER, &[COMPILER], |installation, unfinished| {
         let ptxas = unfinished.join("ptxas");
-        fs::rename(contents.join(PTXAS_IN_WHEEL), &ptxas)
-            .with_context(|| format!("{} has no {PTXAS_IN_WHEEL}", wheel.display()))?;
-        fs::set_permissions(&ptxas, fs::Permissions::from_mode(0o755))?;
-        files::remove(&contents)?;
-        eprintln!("xtask: ptxas {} is ready", probe(&ptxas)?.version);
+        fs::rename(installation.join("bin/ptxas"), &ptxas).context("the wheel has no ptxas")?;
+        eprintln!("xtask: ptxas {} is ready", ptxas::probe(&ptxas)?.version);
         Ok(())
+    })
+}
+
+/// Downloads the wheels that make up nvcc and puts them together in the toolchain folder.
+pub fn unpack_nvcc(environment: &Environment, folder: &ToolchainFolder) -> Result<()> {
+    let wheels: Vec<Wheel> = [COMPILER].into_iter().chain(COMPILER_PARTS).collect();
+    install(environment, folder, nvcc::PROVISIONED_FOLDER, &wheels, |installation, unfinished| {
+        for part in fs::read_dir(installation)?.flatten() {
+            fs::rename(part.path(), unfinished.join(part.file_name()))?;
+        }
+        eprintln!("xtask: nvcc {} is ready", nvcc::probe(&unfinished.join("bin/nvcc"))?.version);
+        Ok(())
+    })
+}
+
+/// Downloads `wheels`, unpacks them over each other, and lets `assemble` fill the folder `name` of the toolchain folder
+/// from the CUDA installation in them.
+fn install(
+    environment: &Environment,
+    folder: &ToolchainFolder,
+    name: &str,
+    wheels: &[Wheel],
+    assemble: impl FnOnce(&Path, &Path) -> Result<()>,
+) -> Result<()> {
+    let python = environment.find_program("python3").context("there is no python3 to get a Python wheel with")?;
+    let files = download(environment, &python, folder, wheels)?;
+    folder.install(&folder.path.join(name), |unfinished| {
+        let contents = unfinished.join("wheel");
+        for wheel in &files {
+            capture(Command::new(&python).args(["-m", "zipfile", "-e"]).arg(wheel).arg(&contents))?;
+        }
+        let installation = contents.join(INSTALLATION_IN_WHEEL);
+        PROGRAM_FOLDERS.iter().try_for_each(|folder| mark_as_programs(&installation.join(folder)))?;
+        assemble(&installation, unfinished)?;
+        Ok(files::remove(&contents)?)
     })?;
-    files::remove(&wheel)?;
+    files.iter().try_for_each(|wheel| Ok(files::remove(wheel)?))
+}
+
+/// Makes the files of `folder` executable; a folder that does not exist has none.
+fn mark_as_programs(folder: &Path) -> Result<()> {
+    for file in fs::read_dir(folder).into_iter().flatten().flatten() {
+        fs::set_permissions(file.path(), fs::Permissions::from_mode(0o755))?;
+    }
     Ok(())
 }
 
-fn download(environment: &Environment, python: &Path, folder: &ToolchainFolder) -> Result<PathBuf> {
+fn download(
+    environment: &Environment,
+    python: &Path,
+    folder: &ToolchainFolder,
+    wheels: &[Wheel],
+) -> Result<Vec<PathBuf>> {
     let downloads = folder.downloads();
     let mut pip = pip(environment, python, folder)?;
     pip.args(["download", "--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--dest"]);
-    let step = Step::begin(format!("downloading {WHEEL}"));
-    run(pip.arg(&downloads).arg(WHEEL).stdout(io::stderr()))?;
+    let requirements: Vec<&str> = wheels.iter().map(|wheel| wheel.requirement).collect();
+    let step = Step::begin(format!("downloading {}", requirements.join(", ")));
+    run(pip.arg(&downloads).args(requirements).stdout(io::stderr()))?;
     step.done();
-    let names = fs::read_dir(&downloads)?.flatten().map(|entry| entry.path());
-    let is_wheel = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(WHEEL_FILE));
-    names.into_iter().find(is_wheel).with_context(|| format!("pip left no {WHEEL_FILE}*.whl"))
+    let names: Vec<PathBuf> = fs::read_dir(&downloads)?.flatten().map(|entry| entry.path()).collect();
+    let find = |wheel: &Wheel| {
+        let is_wheel =
+            |path: &&PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(wheel.file));
+        names.iter().find(is_wheel).cloned().with_context(|| format!("pip left no {}*.whl", wheel.file))
+    };
+    wheels.iter().map(find).collect()
 }
 
 /// pip of this machine, else one from Debian packages.

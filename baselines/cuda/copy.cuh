@@ -1,0 +1,44 @@
+// Copies of tiles from global to shared memory by all threads of a block, 16 bytes each at a time
+// (kernel-gpu/src/device/sm80/copy.rs).
+#pragma once
+
+#include "layout.cuh"
+#include "ptx.cuh"
+
+namespace fa512 {
+
+/// The rows of one head of a tensor in global memory. All offsets are 64-bit.
+struct HeadRows {
+    uint64_t base;
+    uint64_t pitch;
+
+    static __device__ __forceinline__ HeadRows of(uint64_t tensor, const Strides& strides, const BlockWork& work) {
+        uint64_t elements = work.batch * strides.batch + work.head * strides.head;
+        return {tensor + elements * HALF_BYTES, strides.row * HALF_BYTES};
+    }
+
+    __device__ __forceinline__ uint64_t chunk(uint32_t row, uint32_t chunk) const {
+        return base + row * pitch + chunk * CHUNK_BYTES;
+    }
+};
+
+/// Starts copying rows [first_row, first_row + ROWS) to `tile`, with neighbouring threads on neighbouring chunks; rows
+/// from `length` on become zeros.
+template <typename Sequence, uint32_t THREADS, uint32_t ROWS>
+__device__ __forceinline__ void start_copy(Tile<ROWS> tile, HeadRows rows, uint32_t first_row, uint32_t length,
+                                           Lane lane) {
+    constexpr uint32_t CHUNKS = Tile<ROWS>::CHUNKS_PER_ROW;
+    const uint32_t row = lane.thread / CHUNKS, chunk = lane.thread % CHUNKS;
+    for (uint32_t pass = 0; pass < ROWS; pass += THREADS / CHUNKS) {
+        const uint32_t pass_row = row + pass;
+        const uint32_t shared = tile.chunk(pass_row, chunk);
+        const uint64_t global = rows.chunk(first_row + pass_row, chunk);
+        if constexpr (Sequence::HAS_TAIL) {
+            ptx::copy_16_or_zeros(shared, global, first_row + pass_row < length);
+        } else {
+            ptx::copy_16(shared, global);
+        }
+    }
+}
+
+}  // namespace fa512

@@ -1,0 +1,34 @@
+/* The one argument of every forward entry: kernel-gpu/src/args.rs, field by field. C and C++.
+ *
+ * `cargo xtask baselines` compiles the entries with one assertion for each field's offset and size, and the tests of
+ * xtask give this file to the C compiler with the same assertions, so that the two definitions cannot drift apart. */
+#ifndef FA512_FORWARD_ARGS_H
+#define FA512_FORWARD_ARGS_H
+
+#include <stdint.h>
+
+/* Strides of a [batch, head, sequence, head_dim] view, in elements; the last dimension is contiguous. */
+typedef struct Strides {
+    uint64_t batch;
+    uint64_t head;
+    uint64_t row;
+} Strides;
+
+/* Arguments of a forward entry, passed by value; q, k, v, o and lse are device addresses. */
+typedef struct ForwardArgs {
+    uint64_t q;   /* fp16, [B,H,S,64] by q_strides, 16-byte aligned; k, v and o likewise */
+    uint64_t k;
+    uint64_t v;
+    uint64_t o;
+    uint64_t lse; /* f32, [B,H,S] contiguous, natural logarithm; 0 when it is not wanted */
+    Strides q_strides;
+    Strides k_strides;
+    Strides v_strides;
+    Strides o_strides;
+    float scale_log2;     /* scale * log2(e): the kernels work in base 2 with the scale folded in */
+    uint32_t sequence;    /* S */
+    uint32_t heads;       /* H */
+    uint32_t query_tiles; /* blocks per head: ceil(S / BLOCK_M) */
+} ForwardArgs;
+
+#endif

@@ -1,0 +1,81 @@
+//! `cargo xtask baselines`: the CUDA C++ twins of the kernels.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::{ptx, run, test};
+use crate::codegen::FAMILY_TARGETS;
+use crate::codegen::nvcc::{CudaCpp, FAMILY};
+use crate::environment::{Environment, Workspace};
+use crate::nvcc::{self, Nvcc};
+use crate::provision;
+use crate::ptx_folder::{self, PtxFolder};
+use crate::ptxas::{self, Ptxas};
+use crate::twins::{self, Disassembler};
+
+/// The tests of package fa512 that try every entry of a PTX folder.
+const KERNEL_TESTS: [&str; 7] = ["-p", "fa512", "--test", "integration", "--", "kernels::", "races::"];
+
+/// Compiles the CUDA C++ twins of the kernels, which every command of fa512 takes as `--ptx target/ptx-cuda`.
+///
+/// The twins have the names, tiles, arguments and launch bounds of the Rust kernels. nvcc is found on the machine or
+/// brought into .toolchain from NVIDIA's Python wheels; the exit code is 2 where neither works.
+#[derive(clap::Args, Debug)]
+pub struct Arguments {
+    /// Folder for the PTX files and manifest.json [default: target/ptx-cuda]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Also show registers and instruction counts beside those of the Rust kernels
+    #[arg(long)]
+    compare: bool,
+    /// Architecture whose instructions `--compare` shows, as in 90 for sm_90
+    #[arg(long, value_name = "NN", default_value_t = 90)]
+    arch: u32,
+    /// Also run the kernel tests on the twins, in the simulator
+    #[arg(long)]
+    test: bool,
+}
+
+impl Arguments {
+    /// Builds the twins, prints what they cost, and compares and tests them as asked.
+    pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<()> {
+        let nvcc = provision::nvcc(environment, workspace)?;
+        let ptxas = ptxas(environment, workspace, &nvcc)?;
+        let out = std::path::absolute(self.out.unwrap_or_else(|| workspace.twins_ptx()))?;
+        let twins = build(workspace, &nvcc, ptxas.as_ref(), &out)?;
+        if self.compare {
+            let rust = ptx::build_with(environment, workspace, ptxas.as_ref(), &workspace.ptx())?;
+            let nvdisasm = nvcc::nvdisasm(&nvcc, environment, workspace);
+            if ptxas.is_none() || nvdisasm.is_none() {
+                eprintln!("xtask: no SASS is shown: that needs ptxas and nvdisasm, and one of them is missing");
+            }
+            let disassembler =
+                ptxas.zip(nvdisasm).map(|(ptxas, nvdisasm)| Disassembler { ptxas, nvdisasm, architecture: self.arch });
+            print!("{}", twins::compare(&rust, &twins, disassembler.as_ref(), &workspace.device_target())?);
+        } else {
+            println!("{}", ptx::entry_table(&twins));
+        }
+        if self.test {
+            let out = out.to_str().context("the folder's path is not UTF-8")?;
+            let arguments = KERNEL_TESTS.map(str::to_owned);
+            test::run_tests_with(environment, workspace, &arguments, &[(run::PTX_VARIABLE, out)])?;
+        }
+        Ok(())
+    }
+}
+
+/// ptxas of this machine, else the one beside nvcc.
+fn ptxas(environment: &Environment, workspace: &Workspace, nvcc: &Nvcc) -> Result<Option<Ptxas>> {
+    let beside = || ptxas::probe(&nvcc.path.with_file_name("ptxas")).ok();
+    Ok(ptxas::find(environment, workspace)?.or_else(beside))
+}
+
+/// Builds the PTX folder of the twins at `out`.
+fn build(workspace: &Workspace, nvcc: &Nvcc, ptxas: Option<&Ptxas>, out: &Path) -> Result<PtxFolder> {
+    let generator = CudaCpp::new(nvcc.clone(), workspace.clone());
+    let targets = FAMILY_TARGETS.iter().filter(|target| target.family == FAMILY);
+    let folder = ptx_folder::build(workspace, &generator, targets, ptxas, out)?;
+    ptx::announce(&folder);
+    Ok(folder)
+}
