@@ -7,19 +7,18 @@ use kernel_gpu::manifest::Entry;
 
 use crate::check::{LSE_POISON, O_POISON, Outputs};
 use crate::error::Result;
-use crate::executor::{Buffer, Execution, Executor, GuardDamage, PtxModule};
+use crate::executor::{Buffer, Execution, Executor, GuardDamage, PtxModule, Sample};
 use crate::inputs::Inputs;
 use crate::launch::{Addresses, Launch};
+use crate::problem::Problem;
+use crate::timing::{Batch, Protocol, Sampler};
 
 /// A forward call whose inputs are in device memory. Its buffers are freed when it is dropped.
 pub struct Forward<'a> {
     memory: DeviceMemory<'a>,
-    launch: Launch,
-    inputs: Vec<Storage>,
-    o: Buffer,
-    o_elements: usize,
-    lse: Option<Buffer>,
-    lse_elements: usize,
+    entry: Entry,
+    inputs: Inputs,
+    tensors: Tensors,
 }
 
 /// What one execution did and left.
@@ -50,27 +49,13 @@ impl<'a> Forward<'a> {
     ) -> Result<Self> {
         executor.load(module)?;
         let mut memory = DeviceMemory { executor, buffers: Vec::new() };
-        let problem = inputs.problem();
-        let mut storages = Vec::new();
-        let mut addresses = [0; 3];
-        for ((operand, name), address) in inputs.operands().into_iter().zip(["Q", "K", "V"]).zip(&mut addresses) {
-            let buffer = memory.copy(&mut storages, name, &operand.storage)?;
-            *address = buffer.address + bytes_of::<f16>(operand.offset);
-        }
-        let o_elements = (problem.output_offset() + problem.extent(problem.strides().o)) as usize;
-        let o = memory.allocate("O", bytes_of::<f16>(o_elements))?;
-        let lse_elements = problem.shape().rows() as usize;
-        let lse = lse.then(|| memory.allocate("LSE", bytes_of::<f32>(lse_elements))).transpose()?;
-        let [q, k, v] = addresses;
-        let o_address = o.address + bytes_of::<f16>(problem.output_offset() as usize);
-        let addresses = Addresses { q, k, v, o: o_address, lse: lse.map(|buffer| buffer.address) };
-        let launch = Launch::plan(problem, entry, addresses, memory.executor.device())?;
-        Ok(Self { memory, launch, inputs: storages, o, o_elements, lse, lse_elements })
+        let tensors = Tensors::new(&mut memory, entry, inputs, lse)?;
+        Ok(Self { memory, entry: entry.clone(), inputs: inputs.clone(), tensors })
     }
 
     /// The launch.
     pub fn launch(&self) -> &Launch {
-        &self.launch
+        &self.tensors.launch
     }
 
     /// Fills the outputs with poison, launches once, and reads back everything.
@@ -79,38 +64,104 @@ impl<'a> Forward<'a> {
     /// When the launch or a copy fails.
     pub fn execute(&mut self) -> Result<Outcome> {
         let executor = &mut *self.memory.executor;
-        let mut o = vec![O_POISON; self.o_elements];
-        executor.write(self.o, bytemuck::cast_slice(&o))?;
-        let mut lse = vec![f32::from_bits(LSE_POISON); self.lse_elements];
-        if let Some(buffer) = self.lse {
-            executor.write(buffer, bytemuck::cast_slice(&lse))?;
+        let Tensors { storages, o: o_buffer, lse: lse_buffer, launch } = &self.tensors;
+        let mut o = vec![O_POISON; o_elements(self.inputs.problem())];
+        executor.write(*o_buffer, bytemuck::cast_slice(&o))?;
+        let mut lse =
+            lse_buffer.map(|buffer| (buffer, vec![f32::from_bits(LSE_POISON); lse_elements(self.inputs.problem())]));
+        if let Some((buffer, lse)) = &lse {
+            executor.write(*buffer, bytemuck::cast_slice(lse))?;
         }
-        let execution = executor.launch(&self.launch)?;
-        executor.read(self.o, bytemuck::cast_slice_mut(&mut o))?;
-        let lse = match self.lse {
-            Some(buffer) => {
-                executor.read(buffer, bytemuck::cast_slice_mut(&mut lse))?;
-                Some(lse)
-            }
-            None => None,
-        };
+        let execution = executor.launch(launch)?;
+        executor.read(*o_buffer, bytemuck::cast_slice_mut(&mut o))?;
+        if let Some((buffer, lse)) = &mut lse {
+            executor.read(*buffer, bytemuck::cast_slice_mut(lse))?;
+        }
         let mut changed_inputs = Vec::new();
-        for storage in &self.inputs {
+        for storage in storages {
             if storage.changed(executor)? {
                 changed_inputs.push(storage.name.clone());
             }
         }
         let damaged_guards = executor.damaged_guards()?;
-        Ok(Outcome { execution, outputs: Outputs { o, lse }, changed_inputs, damaged_guards })
+        let outputs = Outputs { o, lse: lse.map(|(_, lse)| lse) };
+        Ok(Outcome { execution, outputs, changed_inputs, damaged_guards })
     }
 
-    /// Device times in µs, see [`Executor::time`].
+    /// Makes the launch ready to be timed: copies the inputs to as many further sets of tensors as `protocol` wants, and
+    /// warms up; `None` where times mean nothing (the simulator).
     ///
     /// # Errors
-    /// When a launch fails.
-    pub fn time(&mut self, samples: usize) -> Result<Option<Vec<f64>>> {
-        self.memory.executor.time(&self.launch, samples)
+    /// When the executor cannot allocate or a launch fails.
+    pub fn into_sampler(mut self, protocol: &Protocol) -> Result<Option<ForwardSampler<'a>>> {
+        let sets = protocol.input_sets(self.inputs.problem().shape().bytes() as u64).get();
+        let mut launches = vec![self.tensors.launch.clone()];
+        for _ in 1..sets {
+            let lse = self.tensors.lse.is_some();
+            launches.push(Tensors::new(&mut self.memory, &self.entry, &self.inputs, lse)?.launch);
+        }
+        let sample = self.memory.executor.prepare_sample(&launches, protocol)?;
+        Ok(sample.map(|sample| ForwardSampler { memory: self.memory, sample }))
     }
+}
+
+/// A forward call that is ready to be timed. What it holds on the device is freed when it is dropped.
+pub struct ForwardSampler<'a> {
+    memory: DeviceMemory<'a>,
+    sample: Sample,
+}
+
+impl Sampler for ForwardSampler<'_> {
+    fn batch(&self) -> Batch {
+        self.sample.batch
+    }
+
+    fn sample(&mut self) -> Result<f64> {
+        self.memory.executor.take_sample(self.sample)
+    }
+}
+
+impl Drop for ForwardSampler<'_> {
+    fn drop(&mut self) {
+        // As when buffers are freed.
+        let _ = self.memory.executor.free_sample(self.sample);
+    }
+}
+
+/// One set of the tensors of a call in device memory, and the call on them.
+struct Tensors {
+    storages: Vec<Storage>,
+    o: Buffer,
+    lse: Option<Buffer>,
+    launch: Launch,
+}
+
+impl Tensors {
+    fn new(memory: &mut DeviceMemory, entry: &Entry, inputs: &Inputs, lse: bool) -> Result<Self> {
+        let problem = inputs.problem();
+        let mut storages = Vec::new();
+        let mut addresses = [0; 3];
+        for ((operand, name), address) in inputs.operands().into_iter().zip(["Q", "K", "V"]).zip(&mut addresses) {
+            let buffer = memory.copy(&mut storages, name, &operand.storage)?;
+            *address = buffer.address + bytes_of::<f16>(operand.offset);
+        }
+        let o = memory.allocate("O", bytes_of::<f16>(o_elements(problem)))?;
+        let lse = lse.then(|| memory.allocate("LSE", bytes_of::<f32>(lse_elements(problem)))).transpose()?;
+        let [q, k, v] = addresses;
+        let o_address = o.address + bytes_of::<f16>(problem.output_offset() as usize);
+        let addresses = Addresses { q, k, v, o: o_address, lse: lse.map(|buffer| buffer.address) };
+        let launch = Launch::plan(problem, entry, addresses, memory.executor.device())?;
+        Ok(Self { storages, o, lse, launch })
+    }
+}
+
+/// Elements of O's storage.
+fn o_elements(problem: &Problem) -> usize {
+    (problem.output_offset() + problem.extent(problem.strides().o)) as usize
+}
+
+fn lse_elements(problem: &Problem) -> usize {
+    problem.shape().rows() as usize
 }
 
 /// Buffers of one executor that are freed when this is dropped.

@@ -231,7 +231,9 @@ mod tests {
             name: "test device".into(),
             architecture: 90,
             shared_bytes_per_block: 227 * 1024,
+            l2_bytes: None,
             driver: None,
+            uuid: None,
         }
     }
 

@@ -4,6 +4,9 @@ use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::Result;
+use crate::executor::Device;
+
 /// What one sample should take, µs: 2,000 times the resolution of an event (CUDA Driver API, `cuEventElapsedTime`).
 pub const SAMPLE_US: f64 = 1000.0;
 /// How long a contender runs before its first sample, so that clocks have risen and caches are as they will be, ms.
@@ -44,6 +47,12 @@ impl Protocol {
         Self { warm_up_ms: WARM_UP_MS, sample_us: SAMPLE_US, l2 }
     }
 
+    /// The usual protocol on `device`: cold, unless `warm_l2` or where the size of L2 is not known.
+    pub fn on(device: &Device, warm_l2: bool) -> Self {
+        let cold = device.l2_bytes.filter(|_| !warm_l2).map(|bytes| L2::Cold { bytes });
+        Self::new(cold.unwrap_or(L2::Warm))
+    }
+
     /// Sets of inputs that take turns when one, with its outputs, has `bytes_of_a_set`.
     pub fn input_sets(&self, bytes_of_a_set: u64) -> NonZeroU32 {
         let sets = match self.l2 {
@@ -58,6 +67,28 @@ impl Protocol {
         let calls = (self.sample_us / call_us).ceil().max(1.0).min(f64::from(MAXIMUM_CALLS)) as u32;
         calls.next_multiple_of(input_sets.get())
     }
+}
+
+/// What a sample is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Batch {
+    /// Calls of a sample.
+    pub calls: u32,
+    /// Sets of inputs that they rotate over.
+    pub input_sets: u32,
+    /// Whether the calls are one CUDA graph.
+    pub cuda_graph: bool,
+    /// What one call without a graph costs the processor, µs; absent when it was not measured.
+    pub host_launch_us: Option<f64>,
+}
+
+/// Something that is ready to be timed.
+pub trait Sampler {
+    /// What a sample is.
+    fn batch(&self) -> Batch;
+
+    /// Takes one sample: µs per call.
+    fn sample(&mut self) -> Result<f64>;
 }
 
 #[cfg(test)]

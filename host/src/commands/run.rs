@@ -17,6 +17,7 @@ use fa512::inputs::{Distribution, Inputs};
 use fa512::problem::{Layout, Problem};
 use fa512::ptx_folder::PtxFolder;
 use fa512::reference::Reference;
+use fa512::timing::Protocol;
 use fa512::variant;
 use kernel_gpu::config::Mask;
 
@@ -113,6 +114,9 @@ pub struct Options {
     /// Samples of the time on a GPU; 0 for none
     #[arg(long, default_value_t = 100)]
     samples: usize,
+    /// Time calls that find their inputs in L2, instead of calls on sets of inputs that together are larger
+    #[arg(long)]
+    warm_l2: bool,
     /// Print one JSON document instead of a table
     #[arg(long)]
     json: bool,
@@ -168,7 +172,10 @@ fn execute(
     };
     record.passed = record.everything_passed();
     if record.passed && record.check.is_some() && options.samples > 0 {
-        record.timing = forward.time(options.samples)?.map(|samples| Timing::new(samples, problem));
+        let protocol = Protocol::on(&record.device, options.warm_l2);
+        if let Some(mut sampler) = forward.into_sampler(&protocol)? {
+            record.timing = Some(Timing::take(&mut sampler, options.samples, protocol, problem)?);
+        }
     }
     Ok((record, outcome.outputs))
 }

@@ -6,13 +6,11 @@
 
 use std::num::NonZeroU32;
 
-use serde::{Deserialize, Serialize};
-
 use crate::check::Outputs;
 use crate::error::Result;
 use crate::inputs::Inputs;
 use crate::record::Implementation;
-use crate::timing::Protocol;
+use crate::timing::{Protocol, Sampler};
 
 /// What contenders of a case are given.
 pub struct Workload {
@@ -54,32 +52,10 @@ pub trait Prepared<'a> {
     fn into_sampler(self: Box<Self>) -> Result<Box<dyn Sampler + 'a>>;
 }
 
-/// A contender whose answer was right and which is ready to be timed.
-pub trait Sampler {
-    /// What a sample is.
-    fn batch(&self) -> Batch;
-
-    /// Takes one sample: µs per call.
-    fn sample(&mut self) -> Result<f64>;
-}
-
 /// What a contender computed.
 pub struct Answer {
     /// O by the problem's strides; LSE where the contender gives it.
     pub outputs: Outputs,
     /// What it did that it should not have, for people: changed inputs, writes behind a buffer.
     pub violations: Vec<String>,
-}
-
-/// What a sample of a contender is.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Batch {
-    /// Calls of a sample.
-    pub calls: u32,
-    /// Sets of inputs that they rotate over.
-    pub input_sets: u32,
-    /// Whether the calls are one CUDA graph.
-    pub cuda_graph: bool,
-    /// What one call without a graph costs the processor, µs; absent when it was not measured.
-    pub host_launch_us: Option<f64>,
 }

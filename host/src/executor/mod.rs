@@ -5,6 +5,7 @@ pub mod sim;
 
 use crate::error::{Error, Result};
 use crate::launch::Launch;
+use crate::timing::{Batch, Protocol};
 
 /// What a [`Device`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -27,8 +28,12 @@ pub struct Device {
     pub architecture: u32,
     /// Largest dynamic shared memory of a block, bytes.
     pub shared_bytes_per_block: u32,
+    /// Size of the L2 cache, bytes; absent where it is not known.
+    pub l2_bytes: Option<u64>,
     /// Driver version, as in `13.0`; absent for the simulator.
     pub driver: Option<String>,
+    /// The GPU's identifier, as in `GPU-…`; absent for the simulator and where the driver does not tell.
+    pub uuid: Option<String>,
 }
 
 /// Device memory owned by an executor. Behind every buffer lies a guard that [`Executor::damaged_guards`] checks.
@@ -71,6 +76,15 @@ pub struct GuardDamage {
     pub bytes: u64,
 }
 
+/// Launches that are ready to be timed, owned by an executor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// Index in the executor that made it.
+    pub id: usize,
+    /// What it consists of.
+    pub batch: Batch,
+}
+
 /// Somewhere to run a kernel.
 pub trait Executor {
     /// The device.
@@ -96,9 +110,15 @@ pub trait Executor {
     /// Runs a kernel and waits for it. A kernel that faults is an error on a GPU and a finding in the simulator.
     fn launch(&mut self, launch: &Launch) -> Result<Execution>;
 
-    /// Device times in µs of `samples` launches, each averaged over enough back-to-back launches to be well over the
-    /// timer's resolution, after a warm-up; `None` where times mean nothing (the simulator).
-    fn time(&mut self, launch: &Launch, samples: usize) -> Result<Option<Vec<f64>>>;
+    /// Makes `launches`, one for each set of inputs, ready to be timed by `protocol`, after a warm-up; `None` where times
+    /// mean nothing (the simulator).
+    fn prepare_sample(&mut self, launches: &[Launch], protocol: &Protocol) -> Result<Option<Sample>>;
+
+    /// Takes a sample: µs per call.
+    fn take_sample(&mut self, sample: Sample) -> Result<f64>;
+
+    /// Frees what [`Executor::prepare_sample`] made.
+    fn free_sample(&mut self, sample: Sample) -> Result<()>;
 
     /// The guards that a kernel has written to. The simulator reports such writes as findings instead.
     fn damaged_guards(&mut self) -> Result<Vec<GuardDamage>>;

@@ -3,9 +3,10 @@
 use kernel_gpu::config::ARCHITECTURES;
 use ptx_sim::{GlobalMemory, LaunchError, MemoryError, Module, Options};
 
-use super::{Buffer, Device, DeviceKind, Execution, Executor, GuardDamage, PtxModule};
+use super::{Buffer, Device, DeviceKind, Execution, Executor, GuardDamage, PtxModule, Sample};
 use crate::error::{Error, Result};
 use crate::launch::Launch;
+use crate::timing::Protocol;
 
 /// The architecture a simulator stands for unless told otherwise.
 pub const DEFAULT_ARCHITECTURE: u32 = 90;
@@ -52,7 +53,9 @@ impl SimExecutor {
             name: format!("ptx-sim ({} threads)", options.threads),
             architecture,
             shared_bytes_per_block: limits.shared_bytes_per_block,
+            l2_bytes: None,
             driver: None,
+            uuid: None,
         };
         Ok(Self { device, memory: GlobalMemory::new(), modules: Vec::new(), next_id: 0, options })
     }
@@ -106,8 +109,16 @@ impl Executor for SimExecutor {
         Ok(Execution { findings: report.findings, counters: Some(report.counters) })
     }
 
-    fn time(&mut self, _: &Launch, _: usize) -> Result<Option<Vec<f64>>> {
+    fn prepare_sample(&mut self, _: &[Launch], _: &Protocol) -> Result<Option<Sample>> {
         Ok(None)
+    }
+
+    fn take_sample(&mut self, _: Sample) -> Result<f64> {
+        Err(Error::Invalid("the simulator takes no samples of time".into()))
+    }
+
+    fn free_sample(&mut self, _: Sample) -> Result<()> {
+        Ok(())
     }
 
     fn damaged_guards(&mut self) -> Result<Vec<GuardDamage>> {
@@ -137,6 +148,7 @@ mod tests {
     use super::*;
     use crate::launch::Addresses;
     use crate::problem::{Layout, Problem, Shape};
+    use crate::timing::L2;
     use kernel_gpu::config::Mask;
     use kernel_gpu::manifest::Entry;
     use kernel_gpu::variants::VARIANTS;
@@ -205,6 +217,7 @@ mod tests {
         assert!(!simulator.launch(&launch).unwrap().findings.is_empty(), "a trap is a finding");
         simulator.load(&ptx("ret;")).unwrap();
         assert!(simulator.launch(&launch).unwrap().findings.is_empty());
-        assert_eq!(simulator.time(&launch, 10).unwrap(), None, "simulated time means nothing");
+        let sample = simulator.prepare_sample(&[launch], &Protocol::new(L2::Warm)).unwrap();
+        assert_eq!(sample, None, "simulated time means nothing");
     }
 }

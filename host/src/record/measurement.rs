@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Ceilings, Correctness, GpuState, Warning};
-use crate::contender::Batch;
 use crate::problem::Shape;
 use crate::statistics::{Bootstrap, Samples, Summary};
+use crate::timing::Batch;
 use kernel_gpu::config::Mask;
 
 /// Times of one contender in one case.

@@ -5,10 +5,9 @@ use kernel_gpu::manifest::CodeGenerator;
 use kernel_gpu::variants::VARIANTS;
 
 use super::*;
-use crate::contender::Batch;
 use crate::executor::{Device, DeviceKind};
 use crate::statistics::{Bootstrap, Samples};
-use crate::timing::{L2, Protocol};
+use crate::timing::{Batch, L2, Protocol};
 
 /// A record of one case and one contender with `samples_us`.
 pub fn record(samples_us: Vec<f64>) -> BenchRecord {
@@ -26,7 +25,9 @@ pub fn record(samples_us: Vec<f64>) -> BenchRecord {
                 name: "NVIDIA H200".into(),
                 architecture: 90,
                 shared_bytes_per_block: 227 << 10,
+                l2_bytes: Some(60 << 20),
                 driver: Some("13.0".into()),
+                uuid: Some("GPU-0".into()),
             },
             telemetry: Telemetry::Absent { reason: "there is no NVML".into() },
             program_version: "0.1.0".into(),

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::GpuState;
-use crate::contender::Batch;
 use crate::statistics::Summary;
+use crate::timing::Batch;
 
 /// Samples that vary more than this are not to be trusted.
 pub const LARGEST_VARIATION: f64 = 0.12;

@@ -8,7 +8,15 @@ use kernel_gpu::config::{Mask, Sequence};
 use crate::support::ptx;
 
 fn device(architecture: u32, shared_bytes_per_block: u32) -> Device {
-    Device { kind: DeviceKind::Gpu, name: "test device".into(), architecture, shared_bytes_per_block, driver: None }
+    Device {
+        kind: DeviceKind::Gpu,
+        name: "test device".into(),
+        architecture,
+        shared_bytes_per_block,
+        l2_bytes: None,
+        driver: None,
+        uuid: None,
+    }
 }
 
 fn problem(sequence: u32, mask: Mask) -> Problem {

@@ -3,10 +3,13 @@
 use std::path::PathBuf;
 
 use fa512::check;
+use fa512::error::Result;
 use fa512::executor::{Device, GuardDamage, PtxModule};
 use fa512::inputs::{Distribution, Inputs};
 use fa512::problem::{self, Layout, Shape};
 use fa512::ptx_folder::PtxFolder;
+use fa512::statistics::{Bootstrap, Samples, Summary};
+use fa512::timing::{Batch, Protocol, Sampler};
 use kernel_gpu::args::Strides;
 use kernel_gpu::config::{HEAD_DIM, Mask};
 use kernel_gpu::manifest::CodeGenerator;
@@ -193,50 +196,68 @@ impl Launch {
 /// Device times.
 #[derive(Serialize)]
 pub struct Timing {
-    /// Smallest sample, µs.
-    pub minimum_us: f64,
-    /// Median, µs.
-    pub median_us: f64,
-    /// 95th percentile, µs.
-    pub p95_us: f64,
+    /// How samples were taken.
+    pub protocol: Protocol,
+    /// What a sample is.
+    pub batch: Batch,
+    /// The samples in a few numbers, µs.
+    pub summary_us: Summary,
     /// 10¹² floating-point operations per second at the median, counted as 4·B·H·S²·D, halved for a causal mask.
     pub teraflops: f64,
     /// All samples in the order they were taken, µs.
-    pub samples_us: Vec<f64>,
+    pub samples_us: Samples,
 }
 
 impl Timing {
-    /// Summarises `samples_us`, at least one, of `problem`.
-    pub fn new(samples_us: Vec<f64>, problem: &problem::Problem) -> Self {
-        let mut sorted = samples_us.clone();
-        sorted.sort_by(f64::total_cmp);
-        let median_us = quantile(&sorted, 0.5);
-        let teraflops = problem.shape().operations(problem.mask()) / (median_us * 1e-6) / 1e12;
-        Self { minimum_us: sorted[0], median_us, p95_us: quantile(&sorted, 0.95), teraflops, samples_us }
+    /// Takes `count` samples of a call of `problem`.
+    ///
+    /// # Errors
+    /// When a launch fails.
+    pub fn take(
+        sampler: &mut dyn Sampler,
+        count: usize,
+        protocol: Protocol,
+        problem: &problem::Problem,
+    ) -> Result<Self> {
+        let samples_us: Vec<f64> = (0..count).map(|_| sampler.sample()).collect::<Result<_>>()?;
+        let samples_us = Samples::new(samples_us)?;
+        let summary_us = Summary::new(&samples_us, &Bootstrap::new(0));
+        let teraflops = problem.shape().operations(problem.mask()) / (summary_us.median * 1e-6) / 1e12;
+        Ok(Self { protocol, batch: sampler.batch(), summary_us, teraflops, samples_us })
     }
-}
-
-/// The quantile of `sorted` by linear interpolation between its two neighbours.
-fn quantile(sorted: &[f64], fraction: f64) -> f64 {
-    let position = fraction * (sorted.len() - 1) as f64;
-    let (below, above) = (sorted[position.floor() as usize], sorted[position.ceil() as usize]);
-    below + (above - below) * position.fract()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fa512::timing::L2;
+
+    /// Takes these samples.
+    struct Stub<'a>(std::slice::Iter<'a, f64>);
+
+    impl Sampler for Stub<'_> {
+        fn batch(&self) -> Batch {
+            Batch { calls: 1, input_sets: 1, cuda_graph: true, host_launch_us: None }
+        }
+
+        fn sample(&mut self) -> Result<f64> {
+            Ok(*self.0.next().expect("as many samples as there are"))
+        }
+    }
+
+    fn timing(samples: &[f64], mask: Mask) -> Timing {
+        let problem = problem::Problem::new(Shape { batch: 32, heads: 8, sequence: 512 }, mask, Layout::Bhsd).unwrap();
+        let mut sampler = Stub(samples.iter());
+        Timing::take(&mut sampler, samples.len(), Protocol::new(L2::Warm), &problem).unwrap()
+    }
 
     #[test]
     fn times_are_summarised_by_order_and_throughput() {
-        let shape = Shape { batch: 32, heads: 8, sequence: 512 };
-        let full = problem::Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap();
-        let timing = Timing::new(vec![50.0, 48.0, 60.0, 49.0], &full);
-        assert_eq!((timing.minimum_us, timing.median_us), (48.0, 49.5));
-        assert!((timing.p95_us - 58.5).abs() < 1e-9);
-        let single = Timing::new(vec![48.0], &full);
-        assert!((single.teraflops - 358.0).abs() < 0.5, "{}", single.teraflops);
-        let causal = problem::Problem::new(shape, Mask::Causal, Layout::Bhsd).unwrap();
-        assert_eq!(Timing::new(vec![48.0], &causal).teraflops * 2.0, single.teraflops);
+        let times = timing(&[50.0, 48.0, 60.0, 49.0], Mask::Full);
+        assert_eq!((times.summary_us.minimum, times.summary_us.median), (48.0, 49.5));
+        assert_eq!(times.samples_us.in_order(), [50.0, 48.0, 60.0, 49.0]);
+        let full = timing(&[48.0], Mask::Full).teraflops;
+        assert!((full - 358.0).abs() < 0.5, "{full}");
+        assert_eq!(timing(&[48.0], Mask::Causal).teraflops * 2.0, full);
     }
 }

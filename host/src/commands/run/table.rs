@@ -4,6 +4,8 @@ use comfy_table::Cell;
 use fa512::check::{Comparison, Report};
 use fa512::executor::DeviceKind;
 use fa512::problem::mask_name;
+use fa512::statistics::Summary;
+use fa512::timing::L2;
 
 use super::record::{Record, Source, View};
 use crate::commands::output;
@@ -149,14 +151,18 @@ fn simulator(record: &Record) -> String {
 
 fn time(record: &Record) -> String {
     match &record.timing {
-        Some(timing) => format!(
-            "median {:.2} µs (min {:.2}, p95 {:.2}, {} samples), {:.1} TFLOP/s",
-            timing.median_us,
-            timing.minimum_us,
-            timing.p95_us,
-            timing.samples_us.len(),
-            timing.teraflops
-        ),
+        Some(timing) => {
+            let Summary { median, median_interval, p95, count, .. } = timing.summary_us;
+            format!(
+                "median {median:.2} µs (95 %: {:.2} to {:.2}; p95 {p95:.2}; {count} samples of {} calls, {} L2), {:.1} \
+                 TFLOP/s",
+                median_interval.low,
+                median_interval.high,
+                timing.batch.calls,
+                if timing.protocol.l2 == L2::Warm { "warm" } else { "cold" },
+                timing.teraflops
+            )
+        }
         None if record.device.kind == DeviceKind::Simulator => {
             format!("simulated in {:.1} s", record.execution_seconds)
         }

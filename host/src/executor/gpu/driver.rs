@@ -49,7 +49,8 @@ impl Code {
         (known && !text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy())
     }
 
-    fn ok(self) -> Result<(), Self> {
+    /// Whether the code stands for success.
+    pub fn ok(self) -> Result<(), Self> {
         if self.0 == 0 { Ok(()) } else { Err(self) }
     }
 }
@@ -90,6 +91,16 @@ pub fn shared_bytes_per_block(device: Device) -> Result<u32, Code> {
     // SAFETY: `bytes` is where the function puts its result.
     unsafe { raw::cuDeviceGetAttribute(&mut bytes, MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device.as_raw()) }.ok()?;
     Ok(u32::try_from(bytes).unwrap_or(0))
+}
+
+/// The identifier of `device` as NVML writes it, as in `GPU-8932f937-d72c-4106-c12f-20bd9faed9f6`.
+pub fn uuid(device: Device) -> Result<String, Code> {
+    let mut bytes = [0u8; 16];
+    // SAFETY: the function writes a `CUuuid`, which is 16 bytes.
+    unsafe { raw::cuDeviceGetUuid_v2(&mut bytes, device.as_raw()) }.ok()?;
+    let hexadecimal = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let groups = [0..4, 4..6, 6..8, 8..10, 10..16].map(|group| hexadecimal(&bytes[group]));
+    Ok(format!("GPU-{}", groups.join("-")))
 }
 
 /// Lets blocks of `function` have `bytes` of dynamic shared memory; without this, 48 KiB are the limit.
@@ -152,6 +163,7 @@ mod raw {
         pub fn cuGetErrorName(code: Code, text: *mut *const c_char) -> Code;
         pub fn cuGetErrorString(code: Code, text: *mut *const c_char) -> Code;
         pub fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int) -> Code;
+        pub fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: c_int) -> Code;
         pub fn cuDevicePrimaryCtxRetain(context: *mut *mut c_void, device: c_int) -> Code;
         pub fn cuDevicePrimaryCtxRelease_v2(device: c_int) -> Code;
         pub fn cuCtxSynchronize() -> Code;

@@ -3,6 +3,7 @@
 mod discovery;
 mod driver;
 mod failure;
+mod graph;
 mod kernel;
 mod memory;
 mod timing;
@@ -12,6 +13,7 @@ mod tests;
 
 use std::cell::OnceCell;
 use std::ffi::CString;
+use std::num::NonZeroU32;
 
 use cust::context::{Context, CurrentContext};
 use cust::error::{CudaError, CudaResult};
@@ -24,15 +26,18 @@ use self::driver::Code;
 use self::failure::{Doing, Fault, cuda_error};
 use self::kernel::{Argument, Kernel};
 use self::memory::{Allocation, mebibytes};
-use super::{Buffer, Device, Execution, Executor, GuardDamage, PtxModule};
+use self::timing::TimedGraph;
+use super::{Buffer, Device, Execution, Executor, GuardDamage, PtxModule, Sample};
 use crate::error::{Error, Result};
 use crate::launch::Launch;
+use crate::timing::{Batch, Protocol};
 
 /// Runs kernels on an NVIDIA GPU.
 ///
 /// A kernel that faults takes the CUDA context with it. Every later call then returns the error of that kernel.
 pub struct GpuExecutor {
     // Fields are dropped in this order: what lives in the context goes before the context.
+    timed: Vec<Option<TimedKernels>>,
     modules: Vec<LoadedModule>,
     memory: Vec<Option<Allocation>>,
     stream: Stream,
@@ -44,6 +49,12 @@ pub struct GpuExecutor {
 struct LoadedModule {
     source: PtxModule,
     module: Module,
+}
+
+struct TimedKernels {
+    graph: TimedGraph,
+    /// What is done, for messages.
+    action: String,
 }
 
 /// What one thread of a kernel takes, as the driver compiled it.
@@ -79,7 +90,15 @@ impl GpuExecutor {
         })?;
         // cust makes every stream wait for the default stream and the other way round, which orders copies and launches.
         let stream = Stream::new(StreamFlags::DEFAULT, None).doing(opening)?;
-        Ok(Self { modules: Vec::new(), memory: Vec::new(), stream, context, device, fault: OnceCell::new() })
+        Ok(Self {
+            timed: Vec::new(),
+            modules: Vec::new(),
+            memory: Vec::new(),
+            stream,
+            context,
+            device,
+            fault: OnceCell::new(),
+        })
     }
 
     /// What a thread of a loaded kernel takes.
@@ -158,16 +177,33 @@ impl GpuExecutor {
         launched.and_then(|()| self.stream.synchronize()).map_err(|error| self.failed(kernel.running(), error, ""))
     }
 
-    /// Times `kernel`; see [`Executor::time`].
+    /// Makes `kernels`, one for each set of inputs, ready to be timed.
     ///
     /// # Safety
     /// As for [`GpuExecutor::run`].
-    unsafe fn measure(&self, kernel: &Kernel, samples: usize) -> Result<Vec<f64>> {
+    unsafe fn timed(&self, kernels: &[Kernel], protocol: &Protocol) -> Result<(TimedKernels, Batch)> {
         self.enter()?;
-        let function = self.prepare(kernel)?;
-        // SAFETY: the caller's promise.
-        let submit = || unsafe { kernel.submit(&function, &self.stream) };
-        timing::sample(&self.stream, samples, submit).map_err(|error| self.failed(kernel.running(), error, ""))
+        let (Some(first), Ok(sets)) = (kernels.first(), u32::try_from(kernels.len())) else {
+            return Err(Error::Invalid(format!("{} launches cannot be timed together", kernels.len())));
+        };
+        let functions: Vec<_> = kernels.iter().map(|kernel| self.prepare(kernel)).collect::<Result<_>>()?;
+        let sets = NonZeroU32::new(sets).expect("there is a first");
+        let submit = |set: u32| {
+            // SAFETY: the caller's promise.
+            let submitted = unsafe { kernels[set as usize].submit(&functions[set as usize], &self.stream) };
+            submitted.map_err(Code::from)
+        };
+        let action = first.running();
+        match TimedGraph::prepare(&self.stream, protocol, sets, submit) {
+            Ok((graph, batch)) => Ok((TimedKernels { graph, action }, batch)),
+            Err(code) => Err(self.failed(action, code, "")),
+        }
+    }
+
+    /// The kernels of a sample that was not freed.
+    fn timed_kernels(&self, sample: Sample) -> Result<&TimedKernels> {
+        let timed = self.timed.get(sample.id).and_then(Option::as_ref);
+        timed.ok_or_else(|| Error::Invalid(format!("sample {} was freed or is of another executor", sample.id)))
     }
 
     fn allocation(&self, buffer: Buffer) -> Result<&Allocation> {
@@ -262,10 +298,27 @@ impl Executor for GpuExecutor {
         Ok(Execution::default())
     }
 
-    fn time(&mut self, launch: &Launch, samples: usize) -> Result<Option<Vec<f64>>> {
-        let arguments = [Argument::of(launch.args())];
+    fn prepare_sample(&mut self, launches: &[Launch], protocol: &Protocol) -> Result<Option<Sample>> {
+        let arguments: Vec<_> = launches.iter().map(|launch| [Argument::of(launch.args())]).collect();
+        let kernels: Vec<_> =
+            launches.iter().zip(&arguments).map(|(launch, arguments)| Kernel::of(launch, arguments)).collect();
         // SAFETY: a planned launch is one of an entry that takes exactly a `ForwardArgs`.
-        unsafe { self.measure(&Kernel::of(launch, &arguments), samples) }.map(Some)
+        let (timed, batch) = unsafe { self.timed(&kernels, protocol) }?;
+        self.timed.push(Some(timed));
+        Ok(Some(Sample { id: self.timed.len() - 1, batch }))
+    }
+
+    fn take_sample(&mut self, sample: Sample) -> Result<f64> {
+        self.enter()?;
+        let timed = self.timed_kernels(sample)?;
+        timed.graph.sample(&self.stream).map_err(|code| self.failed(timed.action.clone(), code, ""))
+    }
+
+    fn free_sample(&mut self, sample: Sample) -> Result<()> {
+        self.enter()?;
+        self.timed_kernels(sample)?;
+        self.timed[sample.id] = None;
+        Ok(())
     }
 
     fn damaged_guards(&mut self) -> Result<Vec<GuardDamage>> {

@@ -10,7 +10,8 @@ use std::process::{Command, Stdio};
 
 use super::{Argument, GpuExecutor, Kernel, driver};
 use crate::error::{Error, Result};
-use crate::executor::{Executor, PtxModule};
+use crate::executor::{Executor, PtxModule, Sample};
+use crate::timing::{Batch, L2, Protocol};
 
 /// Set to anything, it makes a missing GPU a failure.
 const REQUIRE_GPU: &str = "FA512_REQUIRE_GPU";
@@ -226,16 +227,44 @@ mod on_device {
     fn times_are_of_one_launch() {
         let Some(mut gpu) = open() else { return };
         gpu.load(&probe()).unwrap();
-        let address = gpu.allocate("byte", 1).unwrap().address;
+        let buffer = gpu.allocate("byte", 1).unwrap();
+        let address = buffer.address;
         let arguments = [Argument::of(&address), Argument::of(&0u32)];
         let kernel =
             Kernel { entry: "store_byte", blocks: 1, threads: 32, dynamic_shared_bytes: 0, arguments: &arguments };
+        let second = Argument::of(&1u32);
+        let arguments = [arguments[0], second];
+        let kernels = [
+            kernel,
+            Kernel { entry: "store_byte", blocks: 1, threads: 32, dynamic_shared_bytes: 0, arguments: &arguments },
+        ];
+        let protocol = Protocol { warm_up_ms: 1.0, ..Protocol::new(L2::Warm) };
         // SAFETY: the parameters of store_byte are a u64 and a u32.
-        let times = unsafe { gpu.measure(&kernel, 5) }.unwrap();
-        assert_eq!(times.len(), 5);
+        let (timed, batch) = unsafe { gpu.timed(&kernels, &protocol) }.unwrap();
+        assert!(batch.cuda_graph && batch.input_sets == 2 && batch.calls.is_multiple_of(2), "{batch:?}");
+        assert!(batch.host_launch_us.is_some_and(|us| us > 0.0), "{batch:?}");
         // A kernel that does nothing; the stand-in says 10 µs.
-        let expected = if gpu.device().name == STAND_IN { 9.9..10.1 } else { 0.1..10_000.0 };
-        assert!(times.iter().all(|time| expected.contains(time)), "µs: {times:?}");
+        let stand_in = gpu.device().name == STAND_IN;
+        let expected = if stand_in { 9.9..10.1 } else { 0.1..10_000.0 };
+        for _ in 0..5 {
+            let time = timed.graph.sample(&gpu.stream).unwrap();
+            assert!(expected.contains(&time), "{time} µs");
+        }
+        assert!(!stand_in || (100..=102).contains(&batch.calls), "a sample of 1 ms: {batch:?}");
+        let mut byte = [9];
+        gpu.read(buffer, &mut byte).unwrap();
+        assert_eq!(byte, [1], "the last call of a sample is on the last set");
+    }
+
+    #[test]
+    fn a_sample_is_only_what_its_executor_made() {
+        let Some(mut gpu) = open() else { return };
+        let batch = Batch { calls: 1, input_sets: 1, cuda_graph: true, host_launch_us: None };
+        let foreign = Sample { id: 0, batch };
+        for message in [invalid(gpu.take_sample(foreign)), invalid(gpu.free_sample(foreign))] {
+            assert!(message.contains("sample 0 was freed"), "{message}");
+        }
+        assert!(invalid(gpu.prepare_sample(&[], &Protocol::new(L2::Warm))).contains("0 launches"));
     }
 
     #[test]

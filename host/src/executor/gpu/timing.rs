@@ -1,64 +1,109 @@
 //! Timing of launches by events.
 
+use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use cust::error::CudaResult;
 use cust::event::{Event, EventFlags};
 use cust::stream::Stream;
 
-/// How long the device works before the first sample, so that its clocks have risen.
-const WARM_UP: Duration = Duration::from_millis(20);
+use super::driver::Code;
+use super::graph::Graph;
+use crate::statistics::Samples;
+use crate::timing::{Batch, Protocol};
 
-/// What one sample should take, in µs: 400 times the resolution of an event (CUDA Driver API, `cuEventElapsedTime`).
-const SAMPLE_US: f64 = 200.0;
+/// Launches of the first batch of the warm-up are doubled up to this many; the driver queues about a thousand before it
+/// makes the caller wait.
+const MAXIMUM_QUEUED: u32 = 512;
+/// Batches whose submission is timed.
+const HOST_BATCHES: usize = 15;
+/// Launches of such a batch.
+const HOST_BATCH: u32 = 32;
 
-/// Most launches of a sample; the driver queues about a thousand before it makes the caller wait.
-const MAXIMUM_BATCH: u32 = 1000;
-
-/// Times in µs of `samples` launches, each the average over a batch of back-to-back launches that `submit` makes on
-/// `stream`. Kernels that are shorter than the time the CPU takes for a launch, about 2 µs, appear as long as that.
-pub fn sample(stream: &Stream, samples: usize, mut submit: impl FnMut() -> CudaResult<()>) -> CudaResult<Vec<f64>> {
-    let (start, stop) = (Event::new(EventFlags::DEFAULT)?, Event::new(EventFlags::DEFAULT)?);
-    let mut time = |launches: u32| {
-        start.record(stream)?;
-        for _ in 0..launches {
-            submit()?;
-        }
-        stop.record(stream)?;
-        stop.synchronize()?;
-        Ok(f64::from(stop.elapsed_time_f32(&start)?) * 1e3 / f64::from(launches))
-    };
-    let batch = warm_up(&mut time)?;
-    (0..samples).map(|_| time(batch)).collect()
+/// A graph of calls between two events.
+pub struct TimedGraph {
+    graph: Graph,
+    watch: Stopwatch,
+    calls: u32,
 }
 
-/// Calls `time`, which returns µs per launch, with growing batches for [`WARM_UP`]; returns the launches of a sample.
-fn warm_up(mut time: impl FnMut(u32) -> CudaResult<f64>) -> CudaResult<u32> {
+impl TimedGraph {
+    /// Warms up with the launches that `submit` puts on `stream`, each the next of `input_sets`, and captures as many as a
+    /// sample has.
+    pub fn prepare(
+        stream: &Stream,
+        protocol: &Protocol,
+        input_sets: NonZeroU32,
+        mut submit: impl FnMut(u32) -> Result<(), Code>,
+    ) -> Result<(Self, Batch), Code> {
+        let watch = Stopwatch::new()?;
+        let mut submit_many = |calls: u32| (0..calls).try_for_each(|call| submit(call % input_sets.get()));
+        let call_us = warm_up(&watch, stream, protocol, &mut submit_many)?;
+        let host_launch_us = host_launch_us(stream, &mut submit_many)?;
+        let calls = protocol.calls(call_us, input_sets);
+        let graph = Graph::capture(stream, || submit_many(calls))?;
+        let timed = Self { graph, watch, calls };
+        // The first launch of a graph uploads it.
+        timed.sample(stream)?;
+        let batch = Batch { calls, input_sets: input_sets.get(), cuda_graph: true, host_launch_us };
+        Ok((timed, batch))
+    }
+
+    /// Runs the graph once: µs per call.
+    pub fn sample(&self, stream: &Stream) -> Result<f64, Code> {
+        let elapsed = self.watch.time(stream, || self.graph.launch(stream))?;
+        Ok(elapsed / f64::from(self.calls))
+    }
+}
+
+/// Two events.
+struct Stopwatch {
+    start: Event,
+    stop: Event,
+}
+
+impl Stopwatch {
+    fn new() -> Result<Self, Code> {
+        Ok(Self { start: Event::new(EventFlags::DEFAULT)?, stop: Event::new(EventFlags::DEFAULT)? })
+    }
+
+    /// µs that the device takes for what `submit` puts on `stream`.
+    fn time(&self, stream: &Stream, submit: impl FnOnce() -> Result<(), Code>) -> Result<f64, Code> {
+        self.start.record(stream)?;
+        submit()?;
+        self.stop.record(stream)?;
+        self.stop.synchronize()?;
+        Ok(f64::from(self.stop.elapsed_time_f32(&self.start)?) * 1e3)
+    }
+}
+
+/// Submits growing batches for as long as `protocol` says; returns µs per call.
+fn warm_up(
+    watch: &Stopwatch,
+    stream: &Stream,
+    protocol: &Protocol,
+    submit_many: &mut impl FnMut(u32) -> Result<(), Code>,
+) -> Result<f64, Code> {
+    let duration = Duration::try_from_secs_f64(protocol.warm_up_ms / 1e3).unwrap_or_default();
     let started = Instant::now();
-    let mut batch = 1;
+    let mut calls = 1;
     loop {
-        let each = time(batch)?;
-        if started.elapsed() >= WARM_UP {
-            return Ok(launches_of_a_sample(each));
+        let each = watch.time(stream, || submit_many(calls))? / f64::from(calls);
+        if started.elapsed() >= duration {
+            return Ok(each);
         }
-        batch = (2 * batch).min(MAXIMUM_BATCH);
+        calls = (2 * calls).min(MAXIMUM_QUEUED);
     }
 }
 
-/// Launches of `each` µs that together take [`SAMPLE_US`].
-fn launches_of_a_sample(each: f64) -> u32 {
-    (SAMPLE_US / each).ceil().max(1.0).min(f64::from(MAXIMUM_BATCH)) as u32
-}
-
-#[cfg(test)]
-mod tests {
-    use super::launches_of_a_sample;
-
-    #[test]
-    fn a_sample_is_well_over_the_resolution_of_events() {
-        assert_eq!(launches_of_a_sample(30.0), 7, "210 µs");
-        assert_eq!(launches_of_a_sample(5000.0), 1, "a long kernel is timed by itself");
-        assert_eq!(launches_of_a_sample(0.0), 1000, "below the resolution");
-        assert_eq!(launches_of_a_sample(f64::NAN), 1, "whatever the driver answers");
+/// µs that the processor takes for submitting one launch to an idle stream: the median over batches.
+fn host_launch_us(stream: &Stream, submit_many: &mut impl FnMut(u32) -> Result<(), Code>) -> Result<Option<f64>, Code> {
+    let mut times = Vec::with_capacity(HOST_BATCHES);
+    for _ in 0..HOST_BATCHES {
+        let started = Instant::now();
+        submit_many(HOST_BATCH)?;
+        times.push(started.elapsed().as_secs_f64() * 1e6 / f64::from(HOST_BATCH));
+        stream.synchronize()?;
     }
+    // A clock that does not move within a batch gives no positive times.
+    Ok(Samples::new(times).ok().map(|times| times.median()))
 }

@@ -39,8 +39,22 @@ struct Function {
     uint32_t dynamic_shared_bytes;
 };
 
+// A launch with its arguments, as a graph holds it.
+struct Call {
+    struct Function *function;
+    uint8_t *address;
+    uint32_t value, shared_bytes;
+    struct Call *next;
+};
+
+struct Graph {
+    struct Call *first, **end;
+    uint64_t users;
+};
+
 struct Counter {
     uint64_t launches;
+    struct Graph *captured;
 };
 
 static Code state(void) {
@@ -115,11 +129,18 @@ Code cuDeviceGetName(char *name, int length, int device) {
 Code cuDeviceGetAttribute(int *value, int attribute, int device) {
     (void)device;
     switch (attribute) {
+    case 38: *value = 60 << 20; return SUCCESS;
     case 75: *value = 9; return SUCCESS;
     case 76: *value = 0; return SUCCESS;
     case 97: *value = SHARED_LIMIT; return SUCCESS;
     default: return INVALID_VALUE;
     }
+}
+
+Code cuDeviceGetUuid_v2(uint8_t *uuid, int device) {
+    (void)device;
+    for (size_t i = 0; i < 16; i++) uuid[i] = (uint8_t)i;
+    return SUCCESS;
 }
 
 Code cuDevicePrimaryCtxRetain(void **context, int device) {
@@ -263,7 +284,8 @@ Code cuEventDestroy_v2(void *event) {
 }
 
 Code cuEventRecord(struct Counter *event, struct Counter *stream) {
-    *event = *stream;
+    if (stream->captured) return INVALID_VALUE;
+    event->launches = stream->launches;
     return state();
 }
 
@@ -278,25 +300,86 @@ Code cuEventElapsedTime(float *milliseconds, struct Counter *start, struct Count
     return state();
 }
 
-Code cuLaunchKernel(struct Function *function, uint32_t grid_x, uint32_t grid_y, uint32_t grid_z, uint32_t block_x,
-                    uint32_t block_y, uint32_t block_z, uint32_t shared_bytes, struct Counter *stream, void **params,
-                    void **extra) {
-    if (state() != SUCCESS) return state();
-    if (!grid_x || grid_y != 1 || grid_z != 1 || !block_x || block_y != 1 || block_z != 1 || extra) return INVALID_VALUE;
-    uint32_t allowed = function->dynamic_shared_bytes;
-    if (shared_bytes > (allowed > SHARED_WITHOUT_ASKING ? allowed : SHARED_WITHOUT_ASKING)) return INVALID_VALUE;
+static Code run(const struct Call *call, struct Counter *stream) {
+    uint32_t allowed = call->function->dynamic_shared_bytes;
+    if (call->shared_bytes > (allowed > SHARED_WITHOUT_ASKING ? allowed : SHARED_WITHOUT_ASKING)) return INVALID_VALUE;
     stream->launches++;
-    uint8_t *address = *(uint8_t **)params[0];
     pthread_mutex_lock(&lock);
     Code outcome = ILLEGAL_ADDRESS;
     for (size_t i = 0; i < ALLOCATIONS; i++) {
         uint8_t *start = allocations[i].start;
-        if (start && address >= start && address < start + allocations[i].bytes) {
-            *address = (uint8_t)*(uint32_t *)params[1];
+        if (start && call->address >= start && call->address < start + allocations[i].bytes) {
+            *call->address = (uint8_t)call->value;
             outcome = SUCCESS;
         }
     }
     fault = outcome;
     pthread_mutex_unlock(&lock);
     return SUCCESS;
+}
+
+Code cuLaunchKernel(struct Function *function, uint32_t grid_x, uint32_t grid_y, uint32_t grid_z, uint32_t block_x,
+                    uint32_t block_y, uint32_t block_z, uint32_t shared_bytes, struct Counter *stream, void **params,
+                    void **extra) {
+    if (state() != SUCCESS) return state();
+    if (!grid_x || grid_y != 1 || grid_z != 1 || !block_x || block_y != 1 || block_z != 1 || extra) return INVALID_VALUE;
+    struct Call call = {function, *(uint8_t **)params[0], *(uint32_t *)params[1], shared_bytes, NULL};
+    if (!stream->captured) return run(&call, stream);
+    struct Call *kept = malloc(sizeof call);
+    *kept = call;
+    *stream->captured->end = kept;
+    stream->captured->end = &kept->next;
+    return SUCCESS;
+}
+
+// Graphs
+
+static Code release(struct Graph *graph) {
+    if (--graph->users) return state();
+    while (graph->first) {
+        struct Call *call = graph->first;
+        graph->first = call->next;
+        free(call);
+    }
+    free(graph);
+    return state();
+}
+
+Code cuStreamBeginCapture_v2(struct Counter *stream, uint32_t mode) {
+    if (mode > 2 || stream->captured) return INVALID_VALUE;
+    struct Graph *graph = calloc(1, sizeof *graph);
+    graph->end = &graph->first;
+    graph->users = 1;
+    stream->captured = graph;
+    return state();
+}
+
+Code cuStreamEndCapture(struct Counter *stream, struct Graph **graph) {
+    if (!stream->captured) return INVALID_VALUE;
+    *graph = stream->captured;
+    stream->captured = NULL;
+    return state();
+}
+
+Code cuGraphInstantiateWithFlags(struct Graph **executable, struct Graph *graph, uint64_t flags) {
+    if (flags) return INVALID_VALUE;
+    graph->users++;
+    *executable = graph;
+    return state();
+}
+
+Code cuGraphLaunch(struct Graph *executable, struct Counter *stream) {
+    for (struct Call *call = executable->first; call; call = call->next) {
+        Code code = state() == SUCCESS ? run(call, stream) : state();
+        if (code != SUCCESS) return code;
+    }
+    return state();
+}
+
+Code cuGraphDestroy(struct Graph *graph) {
+    return release(graph);
+}
+
+Code cuGraphExecDestroy(struct Graph *executable) {
+    return release(executable);
 }
