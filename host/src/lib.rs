@@ -24,6 +24,7 @@ pub mod error;
 pub mod executor;
 pub mod files;
 pub mod forward;
+pub mod fuzz;
 pub mod host_memory;
 pub mod inputs;
 pub mod launch;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{Verdict, doctor, run, sanitize};
+use commands::{Verdict, doctor, fuzz, run, sanitize};
 
 /// Runs, checks and times FlashAttention forward kernels written in Rust, on a GPU or in the PTX simulator.
 #[derive(Parser)]
@@ -20,6 +20,7 @@ struct Cli {
 enum Command {
     Run(Box<run::Options>),
     Sanitize(sanitize::Options),
+    Fuzz(fuzz::Options),
     Doctor(doctor::Options),
 }
 
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     let verdict = match Cli::parse().command {
         Command::Run(options) => run::run(&options),
         Command::Sanitize(options) => sanitize::run(&options),
+        Command::Fuzz(options) => fuzz::run(&options),
         Command::Doctor(options) => doctor::run(&options),
     };
     match verdict {

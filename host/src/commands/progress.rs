@@ -16,9 +16,21 @@ pub struct Progress {
 impl Progress {
     /// A bar for `total` steps of work called `what`.
     pub fn new(what: &'static str, total: u64) -> Self {
-        let style =
-            ProgressStyle::with_template("{msg} {bar:40} {percent}% ({eta} left)").expect("the template is valid");
-        let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden()).with_style(style);
+        Self::with_template(what, Some(total), "{msg} {bar:40} {percent}% ({eta} left)")
+    }
+
+    /// A bar that also shows how many steps a second are finished; without a total, only their number and the time.
+    pub fn with_rate(what: &'static str, total: Option<u64>) -> Self {
+        let template = match total {
+            Some(_) => "{msg} {bar:40} {pos} of {len} ({per_sec}, {eta} left)",
+            None => "{msg} {spinner} {pos} ({per_sec}, {elapsed})",
+        };
+        Self::with_template(what, total, template)
+    }
+
+    fn with_template(what: &'static str, total: Option<u64>, template: &str) -> Self {
+        let style = ProgressStyle::with_template(template).expect("the template is valid");
+        let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden()).with_style(style);
         bar.set_message(what);
         Self { bar, start: Instant::now() }
     }

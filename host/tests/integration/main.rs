@@ -2,6 +2,7 @@
 
 mod command_line;
 mod counters;
+mod fuzz;
 mod kernels;
 mod races;
 mod sanitize;
