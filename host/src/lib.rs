@@ -33,6 +33,8 @@ pub mod problem;
 pub mod ptx_folder;
 pub mod record;
 pub mod reference;
+pub mod sampled_check;
 pub mod statistics;
+pub mod telemetry;
 pub mod timing;
 pub mod variant;

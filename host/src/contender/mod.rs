@@ -4,6 +4,8 @@
 //! disturbs all. The types lead through the only order there is: [`Contender`] → [`Prepared`], whose outputs are checked
 //! → [`Sampler`], which is timed.
 
+pub mod ptx;
+
 use std::num::NonZeroU32;
 
 use crate::check::Outputs;
