@@ -5,6 +5,7 @@
 //! → [`Sampler`], which is timed.
 
 pub mod ptx;
+pub mod torch;
 
 use std::num::NonZeroU32;
 

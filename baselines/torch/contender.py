@@ -1,0 +1,273 @@
+#!/usr/bin/env python3
+"""PyTorch's attention as a contender of `fa512 bench`: computes and times on request.
+
+One JSON object for each line of standard input is answered by one on standard output; what libraries print goes to
+standard error. A request is {"command": NAME, ...}; an answer is {"ok": true, ...} or
+
+    {"ok": false, "kind": "unavailable" | "invalid" | "failed", "error": TEXT}
+
+unavailable: something is missing on this machine; invalid: the backend does not compute this problem; failed: the rest.
+
+    hello                                      versions, device, and for each backend null or why it cannot be used
+    prepare  id, backend, q, k, v, layout,     reads Q, K, V (.npy, fp16, [B,H,S,D] for layout bhsd, [B,S,H,D] for bshd)
+             mask, scale                       and computes once, so that everything is compiled
+    answer   id, path                          writes O, fp16, in the same layout, to the .npy file at path
+    warm_up  id, input_sets, milliseconds      copies the inputs to so many sets, runs that long; answers with call_us,
+                                               the time of a call, and host_launch_us, what issuing one costs the host
+    capture  id, calls                         records so many calls, on the next set of inputs each, as a CUDA graph
+    sample   id                                replays the graph between two events: µs per call
+    release  id                                forgets what was prepared
+
+To try it by hand: echo '{"command": "hello"}' | python3 contender.py
+"""
+
+import json
+import os
+import sys
+import time
+import traceback
+import warnings
+
+PROTOCOL = 1
+HEAD_DIM = 64
+
+
+class Refusal(Exception):
+    """A request that cannot be granted, and of which kind the reason is."""
+
+    def __init__(self, kind, error):
+        super().__init__(error)
+        self.kind = kind
+
+
+def import_torch():
+    """PyTorch with a GPU that it can use, or the one thing that is missing."""
+    try:
+        import torch
+    except ImportError as error:
+        raise Refusal("unavailable", f"{sys.executable} has no PyTorch ({error}); `pip install torch`") from error
+    if torch.version.cuda is None:
+        raise Refusal("unavailable", f"PyTorch {torch.__version__} is built without CUDA")
+    try:
+        torch.cuda.init()
+        torch.cuda.get_device_properties(0)
+    except (RuntimeError, AssertionError) as error:
+        raise Refusal("unavailable", f"PyTorch {torch.__version__} sees no GPU: {error}") from error
+    return torch
+
+
+def sdpa(name):
+    """scaled_dot_product_attention, held to one backend."""
+
+    def make(torch, _sequence, causal, scale):
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        backend = getattr(SDPBackend, name)
+
+        def attention(q, k, v):
+            with sdpa_kernel(backend):
+                return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
+
+        return attention
+
+    return make
+
+
+def flex(torch, sequence, causal, scale):
+    """FlexAttention, compiled for this sequence length."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    mask = None
+    if causal:
+        mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, sequence, sequence, device="cuda")
+    compiled = torch.compile(flex_attention, dynamic=False)
+    return lambda q, k, v: compiled(q, k, v, block_mask=mask, scale=scale)
+
+
+BACKENDS = {
+    "flash": sdpa("FLASH_ATTENTION"),
+    "cudnn": sdpa("CUDNN_ATTENTION"),
+    "efficient": sdpa("EFFICIENT_ATTENTION"),
+    "flex": flex,
+}
+
+
+def call(attention, q, k, v):
+    """One call; where the backend refuses, the reasons it gives as warnings become the error."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            return attention(q, k, v)
+        except RuntimeError as error:
+            reasons = [str(warning.message).split(" (Triggered internally")[0] for warning in caught]
+            text = "; ".join([str(error).strip().splitlines()[0], *reasons])
+            raise Refusal("invalid" if "No available kernel" in text else "failed", text) from error
+
+
+class Prepared:
+    """One backend with the inputs of one problem."""
+
+    def __init__(self, torch, request):
+        self.torch = torch
+        backend = request["backend"]
+        if backend not in BACKENDS:
+            raise Refusal("invalid", f"there is no backend {backend}; there are {', '.join(BACKENDS)}")
+        self.layout = request["layout"]
+        self.sets = [tuple(self.load(request[name]) for name in "qkv")]
+        sequence = self.sets[0][0].shape[2]
+        self.attention = BACKENDS[backend](torch, sequence, request["mask"] == "causal", request["scale"])
+        self.output = call(self.attention, *self.sets[0])
+        torch.cuda.synchronize()
+        self.graph = None
+
+    def load(self, path):
+        """A tensor of dimensions [B,H,S,D], whatever its order in memory."""
+        import numpy
+
+        array = numpy.load(path, allow_pickle=False)
+        if array.dtype != numpy.float16 or array.ndim != 4 or array.shape[3] != HEAD_DIM:
+            raise Refusal("invalid", f"{path} is {array.dtype} {array.shape}, not fp16 of four dimensions, the last {HEAD_DIM}")
+        tensor = self.torch.from_numpy(array).cuda()
+        return tensor.transpose(1, 2) if self.layout == "bshd" else tensor
+
+    def answer(self, path):
+        import numpy
+
+        output = self.output.transpose(1, 2) if self.layout == "bshd" else self.output
+        numpy.save(path, output.contiguous().cpu().numpy(), allow_pickle=False)
+        return {}
+
+    def warm_up(self, input_sets, milliseconds):
+        while len(self.sets) < input_sets:
+            # Preserves the order in memory.
+            self.sets.append(tuple(tensor.clone() for tensor in self.sets[0]))
+        self.outputs = [None] * input_sets
+        host_launch_us = self.host_launch_us()
+        # A graph, since issuing the calls one by one may take longer than executing them.
+        self.capture(input_sets)
+        begun = time.perf_counter()
+        while (time.perf_counter() - begun) * 1e3 < milliseconds:
+            self.sample()
+        return {"call_us": self.sample()["us"], "host_launch_us": host_launch_us}
+
+    def host_launch_us(self, calls=32):
+        """What issuing a call costs the host, when the GPU does not keep it waiting."""
+        for index in range(len(self.sets)):
+            self.call_next(index)
+        self.torch.cuda.synchronize()
+        begun = time.perf_counter()
+        for index in range(calls):
+            self.call_next(index)
+        microseconds = (time.perf_counter() - begun) * 1e6 / calls
+        self.torch.cuda.synchronize()
+        return microseconds
+
+    def call_next(self, index):
+        # Outputs are kept until their set's next turn, so that they too lie at changing addresses.
+        index %= len(self.sets)
+        self.outputs[index] = self.attention(*self.sets[index])
+
+    def capture(self, calls):
+        torch = self.torch
+        self.graph, self.calls = torch.cuda.CUDAGraph(), calls
+        with torch.cuda.graph(self.graph):
+            for index in range(calls):
+                self.call_next(index)
+        self.events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+        self.sample()
+        return {}
+
+    def sample(self):
+        if self.graph is None:
+            raise Refusal("failed", "nothing was captured before the sample")
+        start, end = self.events
+        start.record()
+        self.graph.replay()
+        end.record()
+        end.synchronize()
+        return {"us": start.elapsed_time(end) * 1e3 / self.calls}
+
+
+class Contender:
+    """Answers requests."""
+
+    def __init__(self):
+        self.prepared = {}
+        self.torch = None
+
+    def hello(self):
+        torch = self.torch = import_torch()
+        torch.set_grad_enabled(False)
+        q = torch.zeros(1, 1, 128, HEAD_DIM, dtype=torch.float16, device="cuda")
+        versions = {"python": sys.version.split()[0], "torch": torch.__version__, "cuda": torch.version.cuda}
+        if torch.backends.cudnn.is_available():
+            versions["cudnn"] = str(torch.backends.cudnn.version())
+        try:
+            import triton
+
+            versions["triton"] = triton.__version__
+        except ImportError:
+            pass
+        backends = {name: self.refusal(name, versions, q) for name in BACKENDS}
+        device = torch.cuda.get_device_properties(0)
+        return {
+            "protocol": PROTOCOL,
+            "versions": versions,
+            "device": device.name,
+            "architecture": device.major * 10 + device.minor,
+            "backends": backends,
+        }
+
+    def refusal(self, name, versions, q):
+        """Why a backend cannot be used here; None when it can."""
+        if name == "flex":
+            # Compiling it takes seconds, which only those should wait for who ask for it.
+            return None if "triton" in versions else "FlexAttention is compiled with Triton, which is not installed"
+        try:
+            call(BACKENDS[name](self.torch, q.shape[2], False, 0.125), q, q, q)
+        except Exception as error:
+            return str(error)
+        return None
+
+    def answer_to(self, request):
+        command = request.pop("command", None)
+        if command == "hello":
+            return self.hello()
+        if self.torch is None:
+            raise Refusal("failed", "the first request must be hello")
+        identifier = request.pop("id")
+        if command == "prepare":
+            self.prepared[identifier] = Prepared(self.torch, request)
+            return {}
+        if command == "release":
+            self.prepared.pop(identifier, None)
+            self.torch.cuda.empty_cache()
+            return {}
+        if command not in ("answer", "warm_up", "capture", "sample"):
+            raise Refusal("failed", f"there is no command {command}")
+        return getattr(self.prepared[identifier], command)(**request)
+
+
+def reply(contender, line):
+    """The answer to one line, whatever happens."""
+    try:
+        return {"ok": True, **contender.answer_to(json.loads(line))}
+    except Refusal as refusal:
+        return {"ok": False, "kind": refusal.kind, "error": str(refusal)}
+    except Exception as error:
+        traceback.print_exc()
+        text = " ".join(str(error).split())
+        return {"ok": False, "kind": "failed", "error": f"{type(error).__name__}: {text[:500]}"}
+
+
+def main():
+    # Answers go where standard output was; whatever else is printed joins standard error.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    contender = Contender()
+    for line in sys.stdin:
+        print(json.dumps(reply(contender, line)), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
