@@ -17,6 +17,7 @@
 //! To compare a kernel with it: choose an entry of a [`ptx_folder::PtxFolder`] with [`variant::choose`], run it with
 //! [`forward::Forward`] on an executor from [`executor::open`], and give the outputs to [`check::check()`].
 
+pub mod bench;
 pub mod check;
 pub mod compute_sanitizer;
 pub mod contender;

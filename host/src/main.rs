@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{Verdict, doctor, fuzz, run, sanitize};
+use commands::{Verdict, bench, doctor, fuzz, run, sanitize};
 
 /// Runs, checks and times FlashAttention forward kernels written in Rust, on a GPU or in the PTX simulator.
 #[derive(Parser)]
@@ -21,6 +21,7 @@ enum Command {
     Run(Box<run::Options>),
     Sanitize(sanitize::Options),
     Fuzz(fuzz::Options),
+    Bench(Box<bench::Options>),
     Doctor(doctor::Options),
 }
 
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         Command::Run(options) => run::run(&options),
         Command::Sanitize(options) => sanitize::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
+        Command::Bench(options) => bench::run(&options),
         Command::Doctor(options) => doctor::run(&options),
     };
     match verdict {

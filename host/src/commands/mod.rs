@@ -1,5 +1,6 @@
 //! The program's commands: one file each, and what they share.
 
+pub mod bench;
 pub mod doctor;
 pub mod fuzz;
 mod interrupt;

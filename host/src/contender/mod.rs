@@ -5,6 +5,7 @@
 //! → [`Sampler`], which is timed.
 
 pub mod ptx;
+pub mod spec;
 pub mod torch;
 
 use std::num::NonZeroU32;

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::inputs::Distribution;
 use crate::problem::{Layout, Shape, mask_name};
-use crate::statistics::Interval;
+use crate::statistics::{Bootstrap, Interval};
 use crate::timing::Protocol;
 use kernel_gpu::config::Mask;
 
@@ -142,6 +142,21 @@ pub struct Pair {
     pub ratio: f64,
     /// Its 95 % bootstrap interval over turns.
     pub ratio_interval: Interval,
+}
+
+impl Pair {
+    /// Compares `first` with `second`, rows of one case and run; `None` unless both were measured.
+    pub fn new(first: &Row, second: &Row, bootstrap: &Bootstrap) -> Option<Self> {
+        let samples = [first.measurement()?, second.measurement()?].map(|measurement| &measurement.samples_us);
+        let [first_us, second_us] = samples;
+        Some(Self {
+            case: first.case,
+            first: first.contender.clone(),
+            second: second.contender.clone(),
+            ratio: first_us.median() / second_us.median(),
+            ratio_interval: bootstrap.paired_ratio_of_medians(first_us, second_us),
+        })
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The library and the program with the PTX of this build.
 
+mod bench;
 mod command_line;
 mod counters;
 mod fuzz;

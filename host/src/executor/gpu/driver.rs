@@ -9,6 +9,7 @@ use std::ptr;
 
 use cust::device::Device;
 use cust::function::Function;
+use cust::stream::Stream;
 
 /// A `CUresult`. A number, since cust's enum has no place for the codes that came after CUDA 11.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +104,15 @@ pub fn uuid(device: Device) -> Result<String, Code> {
     Ok(format!("GPU-{}", groups.join("-")))
 }
 
+/// Puts a copy of `bytes` from one place in device memory to another on `stream`.
+///
+/// # Safety
+/// Both places must be allocated and stay so until the stream has got there; they must not overlap.
+pub unsafe fn copy_on_device(destination: u64, source: u64, bytes: usize, stream: &Stream) -> Result<(), Code> {
+    // SAFETY: passed on to the caller; the stream is alive, as `stream` holds a borrow.
+    unsafe { raw::cuMemcpyDtoDAsync_v2(destination, source, bytes, stream.as_inner().cast()) }.ok()
+}
+
 /// Lets blocks of `function` have `bytes` of dynamic shared memory; without this, 48 KiB are the limit.
 pub fn allow_dynamic_shared(function: &Function, bytes: u32) -> Result<(), Code> {
     const MAX_DYNAMIC_SHARED_SIZE_BYTES: c_int = 8;
@@ -174,6 +184,7 @@ mod raw {
             options: *const c_uint,
             values: *mut *mut c_void,
         ) -> Code;
+        pub fn cuMemcpyDtoDAsync_v2(destination: u64, source: u64, bytes: usize, stream: *mut c_void) -> Code;
         pub fn cuModuleUnload(module: *mut c_void) -> Code;
         pub fn cuFuncGetParamInfo(function: *mut c_void, index: usize, offset: *mut usize, size: *mut usize) -> Code;
         pub fn cuFuncSetAttribute(function: *mut c_void, attribute: c_int, value: c_int) -> Code;

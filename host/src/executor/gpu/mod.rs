@@ -1,5 +1,6 @@
 //! The GPU executor: cust for context, modules, functions, stream, events and memory, and `driver` for what cust lacks.
 
+mod ceilings;
 mod discovery;
 mod driver;
 mod failure;

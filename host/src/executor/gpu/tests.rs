@@ -268,6 +268,13 @@ mod on_device {
     }
 
     #[test]
+    fn copying_has_a_rate() {
+        let Some(mut gpu) = open() else { return };
+        let rate = gpu.copy_terabytes_per_second().unwrap();
+        assert!(rate > 0.0 && rate.is_finite(), "{rate} TB/s");
+    }
+
+    #[test]
     fn an_executor_works_on_the_thread_that_it_is_moved_to() {
         let Some(mut gpu) = open() else { return };
         std::thread::spawn(move || {

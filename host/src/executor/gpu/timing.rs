@@ -56,18 +56,19 @@ impl TimedGraph {
 }
 
 /// Two events.
-struct Stopwatch {
+pub struct Stopwatch {
     start: Event,
     stop: Event,
 }
 
 impl Stopwatch {
-    fn new() -> Result<Self, Code> {
+    /// Events of the current context.
+    pub fn new() -> Result<Self, Code> {
         Ok(Self { start: Event::new(EventFlags::DEFAULT)?, stop: Event::new(EventFlags::DEFAULT)? })
     }
 
     /// µs that the device takes for what `submit` puts on `stream`.
-    fn time(&self, stream: &Stream, submit: impl FnOnce() -> Result<(), Code>) -> Result<f64, Code> {
+    pub fn time(&self, stream: &Stream, submit: impl FnOnce() -> Result<(), Code>) -> Result<f64, Code> {
         self.start.record(stream)?;
         submit()?;
         self.stop.record(stream)?;

@@ -1,0 +1,211 @@
+//! `fa512 bench`: contenders against each other on a GPU.
+
+mod contenders;
+mod table;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use fa512::bench::{Bench, Observer};
+use fa512::contender::spec::Spec;
+use fa512::error::{Error, Result};
+use fa512::executor::Executor;
+use fa512::executor::gpu::GpuExecutor;
+use fa512::files;
+use fa512::inputs::Distribution;
+use fa512::problem::{Layout, Shape};
+use fa512::ptx_folder::PtxFolder;
+use fa512::record::{BenchRecord, Case, Ceilings, Environment, Outcome, Pair, Row, RunProtocol};
+use fa512::statistics::Bootstrap;
+use fa512::telemetry::Monitor;
+use fa512::timing::Protocol;
+use kernel_gpu::config::{HEAD_DIM, Mask};
+
+use super::interrupt::stop_on_interrupt;
+use super::progress::Progress;
+use super::{Verdict, mask_parser, output};
+
+/// Shapes that are measured unless others are given.
+const DEFAULT_SHAPES: [&str; 3] = ["4x8x512", "32x8x512", "64x16x512"];
+
+/// Measure kernels against each other and against libraries on a GPU: checked first, then timed in turns.
+#[derive(clap::Args)]
+#[command(after_help = "Contenders: fa512 (of our kernels the one that is preferred for the case), variant:NAME, \
+                        codegen:NAME (by another code generator, from the folder ptx-NAME beside ours), twin (the CUDA C++ \
+                        twin, codegen:cuda), ptx:FOLDER[:VARIANT].\n\nExit codes: 0 measured, 1 a contender computed \
+                        something wrong (and was not timed), 2 could not run.")]
+pub struct Options {
+    /// Shapes as BxHxS, separated by commas
+    #[arg(long, value_name = "BxHxS", value_delimiter = ',', value_parser = shape, default_values = DEFAULT_SHAPES)]
+    shapes: Vec<Shape>,
+    /// Which keys a query attends to
+    #[arg(long, value_delimiter = ',', value_parser = mask_parser(), default_values = ["full", "causal"])]
+    masks: Vec<Mask>,
+    /// Who is measured; may be repeated [default: fa512]
+    #[arg(long = "contender", value_name = "CONTENDER")]
+    contenders: Vec<Spec>,
+    /// Compare two contenders turn by turn: the ratio of their medians with its interval
+    #[arg(long, num_args = 2, value_names = ["A", "B"])]
+    paired: Vec<Spec>,
+    /// Order of dimensions of all tensors
+    #[arg(long, value_enum, default_value_t = Layout::Bhsd)]
+    layout: Layout,
+    /// How inputs are filled
+    #[arg(long, value_enum, default_value_t = Distribution::Normal)]
+    distribution: Distribution,
+    /// Seed of the inputs, of the order within turns and of the intervals
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+
+    /// Samples of each contender
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    samples: u32,
+    /// Time calls that find their inputs in L2, instead of calls on sets of inputs that together are larger
+    #[arg(long)]
+    warm_l2: bool,
+    /// Heads of each case that are compared with the f64 reference: the first, the last, others at random
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
+    check_heads: u32,
+    /// Folder of PTX files and their manifest [default: FA512_PTX_DIR, else ptx near the program]
+    #[arg(long, value_name = "FOLDER")]
+    ptx: Option<PathBuf>,
+    /// Also write everything, samples included, to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+fn shape(text: &str) -> std::result::Result<Shape, String> {
+    let numbers: Option<Vec<u32>> = text.split('x').map(|number| number.parse().ok()).collect();
+    match numbers.as_deref() {
+        Some(&[batch, heads, sequence]) => Ok(Shape { batch, heads, sequence }),
+        _ => Err("expected three numbers as in 32x8x512: batch, heads, sequence".into()),
+    }
+}
+
+impl Options {
+    /// Every case, shape by shape.
+    fn cases(&self) -> Vec<Case> {
+        let case = |&shape, &mask| Case { shape, head_dim: HEAD_DIM, mask, layout: self.layout };
+        self.shapes.iter().flat_map(|shape| self.masks.iter().map(move |mask| case(shape, mask))).collect()
+    }
+
+    /// Everybody who is measured, each once.
+    fn specs(&self) -> Vec<Spec> {
+        let mut specs = Vec::new();
+        for spec in self.contenders.iter().chain(&self.paired) {
+            if !specs.contains(spec) {
+                specs.push(spec.clone());
+            }
+        }
+        if specs.is_empty() { vec![Spec::Preferred] } else { specs }
+    }
+
+    fn protocol(&self, gpu: &GpuExecutor) -> RunProtocol {
+        RunProtocol {
+            timing: Protocol::on(gpu.device(), self.warm_l2),
+            samples: self.samples as usize,
+            order_seed: self.seed,
+            distribution: self.distribution,
+            input_seed: self.seed,
+        }
+    }
+}
+
+/// Carries out the command.
+pub fn run(options: &Options) -> Result<Verdict> {
+    options.json.iter().try_for_each(|path| files::check_target(path))?;
+    let folder = Arc::new(PtxFolder::find(options.ptx.as_deref())?);
+    let mut gpu = GpuExecutor::open().map_err(|error| match error {
+        Error::Unavailable(reason) => {
+            Error::Unavailable(format!("times mean nothing in the simulator, and there is {reason}"))
+        }
+        other => other,
+    })?;
+    let mut contenders = contenders::open(&options.specs(), &folder)?;
+    let monitor = Monitor::new(gpu.device());
+    let started_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let ceilings = Ceilings { copy_terabytes_per_second: Some(gpu.copy_terabytes_per_second()?), tensor: Vec::new() };
+    let stop = stop_on_interrupt()?;
+    let bench = Bench {
+        protocol: options.protocol(&gpu),
+        heads_checked: options.check_heads as usize,
+        ceilings: &ceilings,
+        monitor: &monitor,
+        stop: &stop,
+    };
+    let cases = options.cases();
+    let mut shown = Shown(Progress::new("measuring", (cases.len() * bench.turns()) as u64));
+    let mut rows = Vec::new();
+    for case in &cases {
+        rows.extend(bench.run(case, &mut contenders, &mut shown)?);
+    }
+    drop(shown);
+    let record = BenchRecord {
+        command: std::env::args().collect(),
+        started_at,
+        environment: environment(&gpu, &monitor),
+        protocol: bench.protocol.clone(),
+        pairs: pairs(&options.paired, &rows, options.seed),
+        rows,
+        ceilings,
+    };
+    if let Some(path) = &options.json {
+        record.save(path)?;
+    }
+    output::print(&table::render(&record))?;
+    let wrong = record.rows.iter().any(|row| matches!(row.outcome, Outcome::Wrong { .. }));
+    let measured = record.rows.iter().any(|row| row.measurement().is_some());
+    Ok(match (wrong, measured) {
+        (true, _) => Verdict::Fail,
+        (false, true) => Verdict::Pass,
+        (false, false) => Verdict::CannotRun,
+    })
+}
+
+/// The bench's progress on a terminal.
+struct Shown(Progress);
+
+impl Observer for Shown {
+    fn checking(&mut self, _: &Case, _: &str) {
+        self.0.advance(0);
+    }
+
+    fn turned(&mut self, _: &Case) {
+        self.0.advance(1);
+    }
+}
+
+fn environment(gpu: &GpuExecutor, monitor: &Monitor) -> Environment {
+    Environment {
+        device: gpu.device().clone(),
+        telemetry: monitor.describe(),
+        program_version: env!("CARGO_PKG_VERSION").into(),
+        platform: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        processor_threads: std::thread::available_parallelism().map_or(1, usize::from),
+    }
+}
+
+/// The two contenders of `paired` in every case in which both were measured.
+fn pairs(paired: &[Spec], rows: &[Row], seed: u64) -> Vec<Pair> {
+    let [first, second] = paired else { return Vec::new() };
+    let names = [first.to_string(), second.to_string()];
+    let of = |name: &str| rows.iter().filter(move |row| row.contender == name).collect::<Vec<_>>();
+    let [first, second] = names.each_ref().map(|name| of(name));
+    let bootstrap = Bootstrap::new(seed);
+    let same_case = |first: &Row| second.iter().find(|row| row.case == first.case).copied();
+    first.iter().filter_map(|first| Pair::new(first, same_case(first)?, &bootstrap)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_are_three_numbers() {
+        assert_eq!(shape("4x8x512"), Ok(Shape { batch: 4, heads: 8, sequence: 512 }));
+        for text in ["4x8", "4x8x512x64", "4,8,512", "axbxc", ""] {
+            assert!(shape(text).unwrap_err().contains("32x8x512"), "{text}");
+        }
+    }
+}
