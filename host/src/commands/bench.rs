@@ -4,7 +4,6 @@ mod contenders;
 mod table;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fa512::bench::{Bench, Observer};
@@ -25,6 +24,7 @@ use kernel_gpu::config::{HEAD_DIM, Mask};
 use super::interrupt::stop_on_interrupt;
 use super::progress::Progress;
 use super::{Verdict, mask_parser, output};
+use contenders::{Sources, Wanted};
 
 /// Shapes that are measured unless others are given.
 const DEFAULT_SHAPES: [&str; 3] = ["4x8x512", "32x8x512", "64x16x512"];
@@ -33,7 +33,8 @@ const DEFAULT_SHAPES: [&str; 3] = ["4x8x512", "32x8x512", "64x16x512"];
 #[derive(clap::Args)]
 #[command(after_help = "Contenders: fa512 (of our kernels the one that is preferred for the case), variant:NAME, \
                         codegen:NAME (by another code generator, from the folder ptx-NAME beside ours), twin (the CUDA C++ \
-                        twin, codegen:cuda), ptx:FOLDER[:VARIANT].\n\nExit codes: 0 measured, 1 a contender computed \
+                        twin, codegen:cuda), ptx:FOLDER[:VARIANT], torch:flash, torch:cudnn, torch:efficient, torch:flex, \
+                        or all, for fa512, twin and torch's as far as they are here.\n\nExit codes: 0 measured, 1 a contender computed \
                         something wrong (and was not timed), 2 could not run.")]
 pub struct Options {
     /// Shapes as BxHxS, separated by commas
@@ -44,7 +45,7 @@ pub struct Options {
     masks: Vec<Mask>,
     /// Who is measured; may be repeated [default: fa512]
     #[arg(long = "contender", value_name = "CONTENDER")]
-    contenders: Vec<Spec>,
+    contenders: Vec<Wanted>,
     /// Compare two contenders turn by turn: the ratio of their medians with its interval
     #[arg(long, num_args = 2, value_names = ["A", "B"])]
     paired: Vec<Spec>,
@@ -70,6 +71,9 @@ pub struct Options {
     /// Folder of PTX files and their manifest [default: FA512_PTX_DIR, else ptx near the program]
     #[arg(long, value_name = "FOLDER")]
     ptx: Option<PathBuf>,
+    /// Python to run PyTorch with [default: python3 or python in PATH]
+    #[arg(long, value_name = "FILE")]
+    python: Option<PathBuf>,
     /// Also write everything, samples included, to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -90,15 +94,11 @@ impl Options {
         self.shapes.iter().flat_map(|shape| self.masks.iter().map(move |mask| case(shape, mask))).collect()
     }
 
-    /// Everybody who is measured, each once.
-    fn specs(&self) -> Vec<Spec> {
-        let mut specs = Vec::new();
-        for spec in self.contenders.iter().chain(&self.paired) {
-            if !specs.contains(spec) {
-                specs.push(spec.clone());
-            }
-        }
-        if specs.is_empty() { vec![Spec::Preferred] } else { specs }
+    /// Everybody who is measured.
+    fn wanted(&self) -> Vec<Wanted> {
+        let paired = self.paired.iter().cloned().map(Wanted::One);
+        let wanted: Vec<_> = self.contenders.iter().cloned().chain(paired).collect();
+        if wanted.is_empty() { vec![Wanted::One(Spec::Preferred)] } else { wanted }
     }
 
     fn protocol(&self, gpu: &GpuExecutor) -> RunProtocol {
@@ -115,14 +115,14 @@ impl Options {
 /// Carries out the command.
 pub fn run(options: &Options) -> Result<Verdict> {
     options.json.iter().try_for_each(|path| files::check_target(path))?;
-    let folder = Arc::new(PtxFolder::find(options.ptx.as_deref())?);
+    let folder = PtxFolder::find(options.ptx.as_deref())?;
     let mut gpu = GpuExecutor::open().map_err(|error| match error {
         Error::Unavailable(reason) => {
             Error::Unavailable(format!("times mean nothing in the simulator, and there is {reason}"))
         }
         other => other,
     })?;
-    let mut contenders = contenders::open(&options.specs(), &folder)?;
+    let mut contenders = Sources::new(folder, options.python.clone()).open(&options.wanted())?;
     let monitor = Monitor::new(gpu.device());
     let started_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let ceilings = Ceilings { copy_terabytes_per_second: Some(gpu.copy_terabytes_per_second()?), tensor: Vec::new() };

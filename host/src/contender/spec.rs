@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use super::torch::Backend;
 use crate::error::{Error, Result};
 
 /// Which contender is meant.
@@ -17,13 +18,21 @@ pub enum Spec {
     CodeGenerator(String),
     /// `ptx:FOLDER` or `ptx:FOLDER:NAME`: the preferred entry of another PTX folder, or the one of this name.
     Folder(PathBuf, Option<String>),
+    /// `torch:BACKEND`: PyTorch's attention.
+    Torch(Backend),
 }
 
 impl Spec {
     /// What a specification may be, for messages.
-    pub const FORMS: &str = "fa512, variant:NAME, twin (the CUDA C++ twin), codegen:NAME, ptx:FOLDER[:VARIANT]";
+    pub const FORMS: &str = "fa512, variant:NAME, twin (the CUDA C++ twin), codegen:NAME, ptx:FOLDER[:VARIANT], \
+                             torch:flash, torch:cudnn, torch:efficient, torch:flex";
     /// The code generator of the twins.
     const TWIN: &str = "cuda";
+
+    /// The CUDA C++ twin of the preferred entry.
+    pub fn twin() -> Self {
+        Self::CodeGenerator(Self::TWIN.into())
+    }
 }
 
 impl FromStr for Spec {
@@ -34,10 +43,11 @@ impl FromStr for Spec {
         let (kind, name) = text.split_once(':').unwrap_or((text, ""));
         match (kind, name) {
             ("fa512", "") if text == "fa512" => Ok(Self::Preferred),
-            ("twin", "") if text == "twin" => Ok(Self::CodeGenerator(Self::TWIN.into())),
+            ("twin", "") if text == "twin" => Ok(Self::twin()),
             (_, "") => Err(refuse()),
             ("variant", name) => Ok(Self::Variant(name.into())),
             ("codegen", name) if !name.contains(std::path::is_separator) => Ok(Self::CodeGenerator(name.into())),
+            ("torch", backend) => Backend::from_name(backend).map(Self::Torch).ok_or_else(refuse),
             ("ptx", place) => match place.rsplit_once(':') {
                 Some((folder, variant)) if !folder.is_empty() && !variant.contains(std::path::is_separator) => {
                     Ok(Self::Folder(folder.into(), Some(variant.into())))
@@ -56,6 +66,7 @@ impl fmt::Display for Spec {
             Self::Variant(name) => write!(formatter, "variant:{name}"),
             Self::CodeGenerator(name) if name == Self::TWIN => write!(formatter, "twin"),
             Self::CodeGenerator(name) => write!(formatter, "codegen:{name}"),
+            Self::Torch(backend) => write!(formatter, "torch:{}", backend.name()),
             Self::Folder(folder, None) => write!(formatter, "ptx:{}", folder.display()),
             Self::Folder(folder, Some(variant)) => write!(formatter, "ptx:{}:{variant}", folder.display()),
         }
@@ -73,6 +84,7 @@ mod tests {
         assert_eq!(parse("variant:fa512_sm80_any_full_64x64"), Spec::Variant("fa512_sm80_any_full_64x64".into()));
         assert_eq!(parse("twin"), Spec::CodeGenerator("cuda".into()));
         assert_eq!(parse("codegen:rust-cuda"), Spec::CodeGenerator("rust-cuda".into()));
+        assert_eq!(parse("torch:cudnn"), Spec::Torch(Backend::Cudnn));
         assert_eq!(parse("ptx:target/old"), Spec::Folder("target/old".into(), None));
         assert_eq!(parse("ptx:target/old:fa512_x"), Spec::Folder("target/old".into(), Some("fa512_x".into())));
         assert_eq!(parse("ptx:C:/old"), Spec::Folder("C:/old".into(), None), "a folder of Windows");
@@ -80,14 +92,18 @@ mod tests {
 
     #[test]
     fn a_contender_is_named_as_it_was_written() {
-        for text in ["fa512", "variant:x", "twin", "codegen:rust-cuda", "ptx:target/old", "ptx:target/old:x"] {
+        for text in
+            ["fa512", "variant:x", "twin", "codegen:rust-cuda", "ptx:target/old", "ptx:target/old:x", "torch:flex"]
+        {
             assert_eq!(text.parse::<Spec>().unwrap().to_string(), text);
         }
     }
 
     #[test]
     fn anything_else_is_refused_with_what_there_is() {
-        for text in ["", "fa513", "fa512:x", "variant:", "codegen:", "codegen:a/b", "twin:x", "ptx:"] {
+        for text in
+            ["", "fa513", "fa512:x", "variant:", "codegen:", "codegen:a/b", "twin:x", "ptx:", "torch:", "torch:math"]
+        {
             let message = text.parse::<Spec>().unwrap_err().to_string();
             assert!(message.contains("there are: fa512, variant:NAME"), "{text}: {message}");
         }

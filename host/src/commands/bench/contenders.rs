@@ -1,40 +1,114 @@
 //! From specifications to contenders.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use fa512::contender::Contender;
 use fa512::contender::ptx::Ptx;
 use fa512::contender::spec::Spec;
+use fa512::contender::torch::{Backend, Library};
 use fa512::error::{Error, Result};
 use fa512::executor::gpu::GpuExecutor;
 use fa512::ptx_folder::PtxFolder;
 
-/// The contenders that `specs` mean; our own kernels are those of `folder`.
-pub fn open(specs: &[Spec], folder: &Arc<PtxFolder>) -> Result<Vec<Box<dyn Contender>>> {
-    specs.iter().map(|spec| contender(spec, folder)).collect()
+/// Who is to be measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// `all`: our own kernels, their twins, and every backend of PyTorch, as far as they are here.
+    All,
+    /// This one.
+    One(Spec),
 }
 
-fn contender(spec: &Spec, folder: &Arc<PtxFolder>) -> Result<Box<dyn Contender>> {
-    let (folder, variant) = match spec {
-        Spec::Preferred => (folder.clone(), None),
-        Spec::Variant(variant) => (folder.clone(), Some(variant.clone())),
-        Spec::CodeGenerator(name) => (beside(folder, name)?, None),
-        Spec::Folder(path, variant) => (Arc::new(PtxFolder::open(path)?), variant.clone()),
-    };
-    if let Some(variant) = &variant {
-        require(&folder, variant)?;
+impl FromStr for Wanted {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        if text == "all" { Ok(Self::All) } else { text.parse().map(Self::One) }
     }
-    Ok(Box::new(Ptx::new(spec.to_string(), Box::new(GpuExecutor::open()?), folder, variant)))
+}
+
+/// Where contenders come from.
+pub struct Sources {
+    folder: Arc<PtxFolder>,
+    python: Option<PathBuf>,
+    torch: Option<Rc<Library>>,
+}
+
+impl Sources {
+    /// Our own kernels are those of `folder`; PyTorch is that of `python`, or of the one in `PATH`.
+    pub fn new(folder: PtxFolder, python: Option<PathBuf>) -> Self {
+        Self { folder: Arc::new(folder), python, torch: None }
+    }
+
+    /// Opens whom `wanted` means, each once. Says on standard error who of `all` is not here.
+    ///
+    /// # Errors
+    /// When one that was named is not here.
+    pub fn open(&mut self, wanted: &[Wanted]) -> Result<Vec<Box<dyn Contender>>> {
+        let mut contenders: Vec<Box<dyn Contender>> = Vec::new();
+        for wanted in wanted {
+            let (specs, named) = match wanted {
+                Wanted::One(spec) => (vec![spec.clone()], true),
+                Wanted::All => (everybody(), false),
+            };
+            for spec in specs {
+                if contenders.iter().any(|contender| contender.name() == spec.to_string()) {
+                    continue;
+                }
+                match self.contender(&spec) {
+                    Ok(contender) => contenders.push(contender),
+                    Err(error) if named => return Err(error),
+                    Err(error) => eprintln!("not measured: {spec}: {error}"),
+                }
+            }
+        }
+        Ok(contenders)
+    }
+
+    fn contender(&mut self, spec: &Spec) -> Result<Box<dyn Contender>> {
+        let (folder, variant) = match spec {
+            Spec::Preferred => (self.folder.clone(), None),
+            Spec::Variant(variant) => (self.folder.clone(), Some(variant.clone())),
+            Spec::CodeGenerator(name) => (beside(&self.folder, name)?, None),
+            Spec::Folder(path, variant) => (Arc::new(PtxFolder::open(path)?), variant.clone()),
+            Spec::Torch(backend) => return self.torch(*backend),
+        };
+        if let Some(variant) = &variant {
+            require(&folder, variant)?;
+        }
+        Ok(Box::new(Ptx::new(spec.to_string(), Box::new(GpuExecutor::open()?), folder, variant)))
+    }
+
+    fn torch(&mut self, backend: Backend) -> Result<Box<dyn Contender>> {
+        let library = match &self.torch {
+            Some(library) => library.clone(),
+            None => self.torch.insert(Library::start(self.python.as_deref())?).clone(),
+        };
+        match library.refusal(backend) {
+            Some(reason) => Err(Error::Unavailable(format!("torch:{}: {reason}", backend.name()))),
+            None => Ok(Box::new(library.contender(backend))),
+        }
+    }
+}
+
+fn everybody() -> Vec<Spec> {
+    let ours = [Spec::Preferred, Spec::twin()];
+    ours.into_iter().chain(Backend::ALL.map(Spec::Torch)).collect()
 }
 
 /// The folder of the code generator `name`, beside our own.
 fn beside(folder: &PtxFolder, name: &str) -> Result<Arc<PtxFolder>> {
     let parent = folder.path().parent().unwrap_or(Path::new(""));
-    let path = parent.join(format!("ptx-{name}"));
-    let opened = PtxFolder::open(&path)
-        .map_err(|error| Error::Unavailable(format!("codegen:{name}: {error} (the twins: `cargo xtask baselines`)")));
-    opened.map(Arc::new)
+    let opened = PtxFolder::open(&parent.join(format!("ptx-{name}")));
+    opened.map(Arc::new).map_err(|error| {
+        Error::Unavailable(format!(
+            "{}: {error} (the twins: `cargo xtask baselines`)",
+            Spec::CodeGenerator(name.into())
+        ))
+    })
 }
 
 /// Requires that `folder` has an entry called `variant`.
