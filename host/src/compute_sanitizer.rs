@@ -3,7 +3,7 @@
 //!
 //! The tool knows nothing of PTX: its findings name the entry in place of a PTX file, line 0, and no instruction.
 
-use ptx_sim::{Finding, FindingClass, LaneAddress, SourceLocation};
+use ptx_sim::{Finding, FindingClass, LaneAddress, Location, SourceLocation};
 
 use crate::error::{Error, Result};
 
@@ -73,13 +73,7 @@ fn finding(class: FindingClass, line: &str, entry: &str) -> Finding {
         class,
         message: line.to_owned(),
         ptx_file: entry.to_owned(),
-        ptx_line: 0,
-        instruction: String::new(),
-        source,
-        inlined_at: Vec::new(),
-        block: [0; 3],
-        warp: 0,
-        lane: None,
+        at: Location { source, ..Location::default() },
         address: None,
         lanes: Vec::new(),
         other: None,
@@ -90,11 +84,11 @@ fn finding(class: FindingClass, line: &str, entry: &str) -> Finding {
 /// Adds what a line below the first of an error says.
 fn add_detail(finding: &mut Finding, line: &str) {
     if let Some(place) = line.strip_prefix("at ") {
-        finding.source = source(place);
+        finding.at.source = source(place);
     } else if let Some(threads) = line.strip_prefix("by thread ") {
         add_thread(finding, threads);
     } else if let Some(place) = line.strip_prefix("Device Frame:") {
-        finding.inlined_at.extend(source(place));
+        finding.at.inlined_at.extend(source(place));
     } else if let Some(address) = line.strip_prefix("Access to ").or_else(|| line.strip_prefix("Address ")) {
         let (number, state) = address.split_once(' ').unwrap_or((address, ""));
         if state.contains("misaligned") {
@@ -113,7 +107,7 @@ fn add_thread(finding: &mut Finding, text: &str) {
         Some([numbers.next()??, numbers.next()??, numbers.next()??])
     });
     if let (Some([x, _, _]), Some(block)) = (triples.next(), triples.next()) {
-        (finding.warp, finding.lane, finding.block) = (x / 32, Some(x % 32), block);
+        (finding.at.warp, finding.at.lane, finding.at.block) = (x / 32, Some(x % 32), block);
     }
 }
 
@@ -130,16 +124,16 @@ fn source(text: &str) -> Option<SourceLocation> {
 fn merged(reports: Vec<Finding>) -> Vec<Finding> {
     let mut merged: Vec<Finding> = Vec::new();
     for mut report in reports {
-        report.lanes = report.lane.map(|lane| LaneAddress { lane, address: report.address }).into_iter().collect();
+        report.lanes = report.at.lane.map(|lane| LaneAddress { lane, address: report.address }).into_iter().collect();
         let key = |finding: &Finding| {
             // How far an address lies from the nearest allocation differs between threads.
             let message = finding.message.split("; and is ").next().map(str::to_owned);
-            (finding.class, message, finding.source.clone(), finding.inlined_at.clone())
+            (finding.class, message, finding.at.source.clone(), finding.at.inlined_at.clone())
         };
         match merged.iter_mut().find(|known| key(known) == key(&report)) {
             Some(known) => {
                 known.occurrences += 1;
-                if (known.block, known.warp) == (report.block, report.warp) {
+                if (known.at.block, known.at.warp) == (report.at.block, report.at.warp) {
                     known.lanes.extend(report.lanes);
                 }
             }
@@ -187,11 +181,11 @@ mod tests {
         let findings = findings(output, "k").unwrap();
         let [finding] = findings.as_slice() else { panic!("{findings:#?}") };
         assert_eq!((finding.class, finding.occurrences), (FindingClass::Misaligned, 2));
-        assert_eq!((finding.block, finding.warp, finding.address), ([2, 0, 0], 1, Some(0x40c)));
+        assert_eq!((finding.at.block, finding.at.warp, finding.address), ([2, 0, 0], 1, Some(0x40c)));
         assert_eq!(finding.lanes[1], LaneAddress { lane: 3, address: Some(0x424) });
         let place = |file: &str, line| SourceLocation { file: file.into(), line, column: 0 };
-        assert_eq!(finding.source, Some(place("ptx.rs", 96)));
-        assert_eq!(finding.inlined_at, [place("mod.rs", 32), place("planted.rs", 119)]);
+        assert_eq!(finding.at.source, Some(place("ptx.rs", 96)));
+        assert_eq!(finding.at.inlined_at, [place("mod.rs", 32), place("planted.rs", 119)]);
     }
 
     #[test]
@@ -239,7 +233,7 @@ mod tests {
         for (text, summary, class, line) in cases {
             let findings = findings(&format!("{text}========= {summary}\n"), "k").unwrap();
             let [finding] = findings.as_slice() else { panic!("{text}: {findings:#?}") };
-            assert_eq!((finding.class, finding.source.as_ref().map(|source| source.line)), (class, line), "{text}");
+            assert_eq!((finding.class, finding.at.source.as_ref().map(|source| source.line)), (class, line), "{text}");
         }
     }
 

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Origin, Snippet};
-use ptx_sim::{Finding, LaneAddress, OtherAccess, SourceLocation};
+use ptx_sim::{Finding, LaneAddress, Location, OtherAccess, SourceLocation};
 
 use crate::advice::advice;
 use crate::sources::Sources;
@@ -37,40 +37,52 @@ impl Renderer {
     /// `finding` in several lines, without a line break at the end.
     pub fn render(&self, finding: &Finding) -> String {
         let title = format!("{}: {}", finding.class, finding.message);
-        let mut error = Group::with_title(Level::ERROR.primary_title(title));
-        if let Some(source) = &finding.source {
-            error = self.place(error, source, AnnotationKind::Primary);
+        let error = Group::with_title(Level::ERROR.primary_title(title));
+        let error = self.location(error, &finding.ptx_file, &finding.at, AnnotationKind::Primary);
+        let mut groups = vec![error.element(Level::NOTE.message(numbers(finding)))];
+        groups.extend(self.callers(&finding.at));
+        if let Some(other) = &finding.other {
+            groups.push(self.other_access(&finding.ptx_file, other));
+            groups.extend(self.callers(&other.at));
         }
-        // Tools other than the simulator know no PTX line.
-        if finding.ptx_line > 0 {
-            let kind = if finding.source.is_none() { AnnotationKind::Primary } else { AnnotationKind::Context };
-            error = error.element(instruction(&finding.ptx_file, finding.ptx_line, &finding.instruction, kind));
-        }
-        error = error.element(Level::NOTE.message(numbers(finding)));
-        let mut groups = vec![error];
-        for caller in &finding.inlined_at {
-            let note = Group::with_title(Level::NOTE.secondary_title("called from here, and inlined"));
-            groups.push(self.place(note, caller, AnnotationKind::Context));
-        }
-        groups.extend(finding.other.as_ref().map(|other| self.other_access(finding, other)));
         groups.extend(advice(finding.class).map(|text| Group::with_title(Level::HELP.secondary_title(text))));
         self.renderer.render(&groups)
     }
 
     /// The access that the finding's races with.
-    fn other_access<'a>(&self, finding: &'a Finding, other: &'a OtherAccess) -> Group<'a> {
+    fn other_access<'a>(&self, ptx_file: &'a str, other: &'a OtherAccess) -> Group<'a> {
         let access = if other.writes { "write" } else { "read" };
         let agent = if other.by_copy { " by an asynchronous copy" } else { "" };
-        let [x, y, z] = other.block;
-        let title = format!(
-            "the other access, a {access}{agent}: block ({x}, {y}, {z}), warp {}, lane {}",
-            other.warp, other.lane
-        );
-        let mut note = Group::with_title(Level::NOTE.secondary_title(title));
-        if let Some(source) = &other.source {
-            note = self.place(note, source, AnnotationKind::Context);
+        let title = format!("the other access, a {access}{agent}: {}", thread(&other.at));
+        let note = Group::with_title(Level::NOTE.secondary_title(title));
+        self.location(note, ptx_file, &other.at, AnnotationKind::Context)
+    }
+
+    /// Adds the source of an instruction, and the instruction itself.
+    fn location<'a>(
+        &self,
+        mut group: Group<'a>,
+        ptx_file: &'a str,
+        at: &'a Location,
+        mut kind: AnnotationKind,
+    ) -> Group<'a> {
+        if let Some(source) = &at.source {
+            group = self.place(group, source, kind);
+            kind = AnnotationKind::Context;
         }
-        note.element(instruction(&finding.ptx_file, other.ptx_line, &other.instruction, AnnotationKind::Context))
+        // Tools other than the simulator know no PTX line.
+        match at.ptx_line {
+            0 => group,
+            line => group.element(instruction(ptx_file, line, &at.instruction, kind)),
+        }
+    }
+
+    /// The calls that an instruction was inlined through.
+    fn callers<'a>(&self, at: &'a Location) -> impl Iterator<Item = Group<'a>> {
+        at.inlined_at.iter().map(|caller| {
+            let note = Group::with_title(Level::NOTE.secondary_title("called from here, and inlined"));
+            self.place(note, caller, AnnotationKind::Context)
+        })
     }
 
     /// Adds a place in the source, with its line where that can be read.
@@ -104,11 +116,21 @@ fn code_from(line: &str, column: usize) -> std::ops::Range<usize> {
     start.unwrap_or(first.min(end))..end
 }
 
+/// Block and warp.
+fn warp(at: &Location) -> String {
+    let [x, y, z] = at.block;
+    format!("block ({x}, {y}, {z}), warp {}", at.warp)
+}
+
+/// Block, warp and lane.
+fn thread(at: &Location) -> String {
+    at.lane.map_or_else(|| warp(at), |lane| format!("{}, lane {lane}", warp(at)))
+}
+
 /// Block, warp, lanes with their addresses, and how often it happened.
 fn numbers(finding: &Finding) -> String {
-    let [x, y, z] = finding.block;
-    let mut text = format!("block ({x}, {y}, {z}), warp {}", finding.warp);
-    match (finding.lanes.as_slice(), finding.lane) {
+    let mut text = warp(&finding.at);
+    match (finding.lanes.as_slice(), finding.at.lane) {
         ([], None) => {}
         ([], Some(lane)) => {
             text += &format!(", {}", lane_and_address(&LaneAddress { lane, address: finding.address }));

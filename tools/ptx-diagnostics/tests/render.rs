@@ -33,7 +33,7 @@ const PTX: &str = "\
 .section .debug_str { $name: .b8 0 }
 ";
 
-/// Every thread of two warps writes the same word.
+/// Every thread of two warps writes the same word, in a function inlined into `kernel.rs`.
 const RACE: &str = "\
 .version 8.0
 .target sm_80
@@ -43,9 +43,14 @@ const RACE: &str = "\
     .reg .b32 %r<2>;
     .shared .align 4 .b32 word;
     mov.u32 %r0, %tid.x;
+    .loc 2 9 5
+    .loc 1 3 5, function_name $name, inlined_at 2 9 5
     st.shared.u32 [word], %r0;
     ret;
 }
+.file 1 \"src/store.rs\"
+.file 2 \"src/kernel.rs\"
+.section .debug_str { $name: .b8 0 }
 ";
 
 fn race() -> Vec<Finding> {
@@ -146,5 +151,8 @@ fn a_race_shows_both_accesses() {
     let text: String = findings.iter().map(|finding| renderer.render(finding)).collect();
     for expected in ["error: data race: ", "the other access, a write: block (0, 0, 0), warp ", "help: order the two"] {
         assert!(text.contains(expected), "`{expected}` is missing:\n{text}");
+    }
+    for both in ["src/store.rs:3:5", "called from here, and inlined", "src/kernel.rs:9:5"] {
+        assert_eq!(text.matches(both).count(), 2 * findings.len(), "`{both}` is not shown for both accesses:\n{text}");
     }
 }

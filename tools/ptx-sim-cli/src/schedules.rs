@@ -33,7 +33,7 @@ impl Found {
     pub fn add(&mut self, schedule: u64, findings: Vec<Finding>) {
         self.schedules += 1;
         for finding in findings {
-            let key = |finding: &Finding| (finding.class, finding.ptx_line);
+            let key = |finding: &Finding| (finding.class, finding.at.ptx_line);
             match self.findings.iter_mut().find(|known| key(&known.finding) == key(&finding)) {
                 Some(known) => known.schedules.push(schedule),
                 None => self.findings.push(ScheduledFinding { finding, schedules: vec![schedule] }),

@@ -129,6 +129,26 @@ pub struct LaneAddress {
     pub address: Option<u64>,
 }
 
+/// An instruction that somebody executed: where it stands, where it comes from, and who that was.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Location {
+    /// Line of the instruction in the PTX, from 1; 0 when that is not known.
+    pub ptx_line: u32,
+    /// That line of the PTX.
+    pub instruction: String,
+    /// Where the instruction comes from, when the PTX has line information.
+    pub source: Option<SourceLocation>,
+    /// The calls through which [`Location::source`] was inlined, innermost first.
+    pub inlined_at: Vec<SourceLocation>,
+    /// Block (`%ctaid`).
+    pub block: [u32; 3],
+    /// Warp of the block.
+    pub warp: u32,
+    /// First lane concerned, where it concerns lanes.
+    pub lane: Option<u32>,
+}
+
 /// The access that another one races with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -137,18 +157,9 @@ pub struct OtherAccess {
     pub writes: bool,
     /// Whether an asynchronous copy made it.
     pub by_copy: bool,
-    /// Line of the instruction in the PTX, from 1.
-    pub ptx_line: u32,
-    /// That line of the PTX.
-    pub instruction: String,
-    /// Where the instruction comes from, when the PTX has line information.
-    pub source: Option<SourceLocation>,
-    /// Block (`%ctaid`).
-    pub block: [u32; 3],
-    /// Warp of the block.
-    pub warp: u32,
-    /// Lane.
-    pub lane: u32,
+    /// The instruction and who executed it.
+    #[cfg_attr(feature = "serde", serde(flatten))]
+    pub at: Location,
 }
 
 /// Something wrong with a kernel. Occurrences of one class at one PTX line are merged into one finding, which describes
@@ -162,20 +173,9 @@ pub struct Finding {
     pub message: String,
     /// The file name given to [`Module::parse`](crate::Module::parse).
     pub ptx_file: String,
-    /// Line of the instruction in the PTX, from 1.
-    pub ptx_line: u32,
-    /// That line of the PTX.
-    pub instruction: String,
-    /// Where the instruction comes from, when the PTX has line information.
-    pub source: Option<SourceLocation>,
-    /// The calls through which [`Finding::source`] was inlined, innermost first.
-    pub inlined_at: Vec<SourceLocation>,
-    /// Block (`%ctaid`) of the first occurrence.
-    pub block: [u32; 3],
-    /// Warp of the block.
-    pub warp: u32,
-    /// First lane concerned, where it concerns lanes.
-    pub lane: Option<u32>,
+    /// The instruction, and who executed it in the first occurrence.
+    #[cfg_attr(feature = "serde", serde(flatten))]
+    pub at: Location,
     /// The address that lane used, where there is one. Shared, local and param addresses count from the start of the
     /// window.
     pub address: Option<u64>,
@@ -190,18 +190,7 @@ pub struct Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(formatter, "{}: {}", self.class, self.message)?;
-        writeln!(formatter, "  --> {}:{}: {}", self.ptx_file, self.ptx_line, self.instruction.trim())?;
-        if let Some(source) = &self.source {
-            writeln!(formatter, "  from {source}")?;
-        }
-        for caller in &self.inlined_at {
-            writeln!(formatter, "  inlined at {caller}")?;
-        }
-        let [x, y, z] = self.block;
-        write!(formatter, "  block ({x}, {y}, {z}), warp {}", self.warp)?;
-        if let Some(lane) = self.lane {
-            write!(formatter, ", lane {lane}")?;
-        }
+        write!(formatter, "  --> {}:{}", self.ptx_file, self.at)?;
         if let Some(address) = self.address {
             write!(formatter, ", address {address:#x}")?;
         }
@@ -214,12 +203,22 @@ impl fmt::Display for Finding {
 
 impl fmt::Display for OtherAccess {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "  races with line {}: {}", self.ptx_line, self.instruction.trim())?;
+        write!(formatter, "  races with line {}", self.at)
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(formatter, "{}: {}", self.ptx_line, self.instruction.trim())?;
         if let Some(source) = &self.source {
-            write!(formatter, "\n  from {source}")?;
+            writeln!(formatter, "  from {source}")?;
+        }
+        for caller in &self.inlined_at {
+            writeln!(formatter, "  inlined at {caller}")?;
         }
         let [x, y, z] = self.block;
-        write!(formatter, "\n  block ({x}, {y}, {z}), warp {}, lane {}", self.warp, self.lane)
+        write!(formatter, "  block ({x}, {y}, {z}), warp {}", self.warp)?;
+        self.lane.map_or(Ok(()), |lane| write!(formatter, ", lane {lane}"))
     }
 }
 
@@ -245,7 +244,7 @@ impl Findings {
     /// Adds the findings of a later block.
     pub fn merge(&mut self, later: Findings) {
         for finding in later.list {
-            self.add(finding.class, finding.ptx_line, finding.occurrences, || finding.clone());
+            self.add(finding.class, finding.at.ptx_line, finding.occurrences, || finding.clone());
         }
     }
 

@@ -147,7 +147,7 @@ mod parse;
 mod race;
 
 pub use counters::Counters;
-pub use finding::{Finding, FindingClass, LaneAddress, OtherAccess, SourceLocation};
+pub use finding::{Finding, FindingClass, LaneAddress, Location, OtherAccess, SourceLocation};
 pub use launch::{Launch, LaunchError, Options, Report};
 pub use memory::{GlobalMemory, MemoryError, Swizzle, TensorElement, TensorMap};
 pub use module::{Module, Parameter, run};

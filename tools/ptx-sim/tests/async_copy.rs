@@ -55,7 +55,7 @@ fn reading_before_waiting() {
     let text = format!("{SETUP}{body}{STORE} cp.async.wait_all;");
     let finding = Kernel::new(&text).with_input(bytes(&[7; 128])).with_output_bytes(512);
     let finding = finding.run_faulty(FindingClass::AsyncCopyNotWaited);
-    assert!(finding.instruction.contains("ld.shared.v4"), "{finding}");
+    assert!(finding.at.instruction.contains("ld.shared.v4"), "{finding}");
     assert_eq!(finding.occurrences, 32);
 }
 
@@ -71,7 +71,7 @@ fn waiting_for_one_group_too_few() {
 fn a_copy_nobody_waits_for() {
     let body = format!("{SETUP} cp.async.cg.shared.global [%r1], [%rd1], 16;");
     let finding = Kernel::new(&body).with_input(bytes(&[7; 128])).run_faulty(FindingClass::AsyncCopyNotWaited);
-    assert!(finding.instruction.contains("cp.async"), "{finding}");
+    assert!(finding.at.instruction.contains("cp.async"), "{finding}");
     assert!(finding.message.contains("ends without having waited"), "{finding}");
 }
 
@@ -93,7 +93,7 @@ fn a_body_that_ends_without_ret_is_checked_too() {
         architecture: 80,
     };
     let report = ptx_sim::run(&module, &mut memory, &launch, &ptx_sim::Options::default()).expect("running");
-    let lines: Vec<u32> = report.findings.iter().map(|finding| finding.ptx_line).collect();
+    let lines: Vec<u32> = report.findings.iter().map(|finding| finding.at.ptx_line).collect();
     assert_eq!(lines, [11], "{:?}", report.findings);
 }
 

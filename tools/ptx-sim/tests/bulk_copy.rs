@@ -39,14 +39,14 @@ fn reading_before_waiting() {
     let findings = kernel(&[EXPECT, LOAD, "bar.sync 0;", COPY_OUT, WAIT]).run().report.findings;
     let finding = &findings[0];
     assert_eq!(finding.class, FindingClass::AsyncCopyNotWaited, "{finding}");
-    assert!(finding.instruction.contains("ld.shared.v4"), "{finding}");
+    assert!(finding.at.instruction.contains("ld.shared.v4"), "{finding}");
 }
 
 #[test]
 fn a_load_nobody_waits_for() {
     let finding = kernel(&[EXPECT, LOAD]).run_faulty(FindingClass::AsyncCopyNotWaited);
     assert!(finding.message.contains("without anybody having waited for phase 0 of the mbarrier"), "{finding}");
-    assert!(finding.instruction.contains("cp.async.bulk"), "{finding}");
+    assert!(finding.at.instruction.contains("cp.async.bulk"), "{finding}");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_store_after_a_fence() {
 #[test]
 fn a_store_without_a_fence() {
     let finding = kernel(&[FILL, STORE, WAIT_GROUP]).run_faulty(FindingClass::MissingProxyFence);
-    assert!(finding.instruction.contains("cp.async.bulk.global"), "{finding}");
+    assert!(finding.at.instruction.contains("cp.async.bulk.global"), "{finding}");
     assert!(finding.message.contains("of warp 0"), "{finding}");
     // The second warp's writes are not covered by a fence that the first one executes before they synchronise.
     let half = "@%leader fence.proxy.async;";

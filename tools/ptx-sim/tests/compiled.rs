@@ -84,6 +84,6 @@ fn rustc() {
 
     let short = Launch { dynamic_shared_bytes: 128, ..launch };
     let report = run(&module, &mut memory, &short, &Options::default()).expect("running");
-    let source = report.findings[0].source.as_ref().expect("the PTX has line information");
+    let source = report.findings[0].at.source.as_ref().expect("the PTX has line information");
     assert_eq!((source.file.as_str(), source.line), ("rustc.rs", 43), "{}", report.findings[0]);
 }

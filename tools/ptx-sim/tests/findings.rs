@@ -25,7 +25,7 @@ fn one_row_too_many() {
     let body = "shl.b32 %r0, %lane, 4; mul.wide.u32 %rd0, %lane, 128; add.u64 %rd0, %rd0, %input;\n\
         ld.global.v4.u32 {%r0,%r1,%r2,%r3}, [%rd0];";
     let finding = Kernel::new(body).with_input(vec![0; 31 * 128]).run_faulty(FindingClass::OutOfBounds);
-    assert_eq!((finding.lane, finding.occurrences), (Some(31), 1));
+    assert_eq!((finding.at.lane, finding.occurrences), (Some(31), 1));
     assert!(finding.message.contains("0 bytes past the end of buffer `input` (3968 bytes)"), "{finding}");
 }
 
@@ -40,7 +40,7 @@ fn an_address_cut_to_32_bits() {
 fn shared_memory_beyond_the_launch() {
     let body = "mov.u32 %r0, dynamic; add.u32 %r0, %r0, 1020; shl.b32 %r1, %lane, 2; add.u32 %r0, %r0, %r1; st.shared.u32 [%r0], 1;";
     let finding = Kernel::new(body).with_dynamic_shared(1024).run_faulty(FindingClass::OutOfBounds);
-    assert_eq!((finding.lane, finding.address, finding.occurrences), (Some(1), Some(1024), 31));
+    assert_eq!((finding.at.lane, finding.address, finding.occurrences), (Some(1), Some(1024), 31));
     assert!(finding.message.contains("its 1024 bytes, offset 1024 of `dynamic`"), "{finding}");
 }
 
@@ -97,7 +97,7 @@ fn a_barrier_some_lanes_skip() {
     let body = "setp.lt.u32 %p0, %lane, 48; @!%p0 bra out; bar.sync 0;\nout: bar.sync 1;";
     let findings = Kernel::new(body).with_threads(64).run().report.findings;
     let finding = &findings[0];
-    assert_eq!((finding.class, finding.warp, finding.ptx_line), (FindingClass::BarrierDivergence, 1, 16));
+    assert_eq!((finding.class, finding.at.warp, finding.at.ptx_line), (FindingClass::BarrierDivergence, 1, 16));
     assert!(finding.message.contains("lanes 16-31 took another path (line 17)"), "{finding}");
 }
 
@@ -153,7 +153,7 @@ fn traps_and_endless_loops_end_the_run() {
     let finding = Kernel::new("setp.eq.u32 %p0, %lane, 3; @%p0 trap;").run_faulty(FindingClass::Trap);
     assert!(finding.message.contains("lane 3 executed trap"), "{finding}");
     let finding = Kernel::new("loop: bra loop;").run_faulty(FindingClass::InstructionLimit);
-    assert!(finding.instruction.contains("bra loop"), "{finding}");
+    assert!(finding.at.instruction.contains("bra loop"), "{finding}");
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn findings_are_merged_by_line_and_limited() {
     let kernel = || Kernel::new(body).with_blocks(10);
     let findings = kernel().run().report.findings;
     assert_eq!(findings.len(), 2);
-    assert_eq!((findings[0].occurrences, findings[0].block), (320, [0, 0, 0]));
+    assert_eq!((findings[0].occurrences, findings[0].at.block), (320, [0, 0, 0]));
     let limited = kernel().with_options(Options { max_findings: 1, ..Options::default() }).run().report.findings;
     assert_eq!(limited.len(), 1);
 }

@@ -201,7 +201,7 @@ fn a_phase_that_never_ends_is_a_deadlock() {
     let said =
         "warp 1 lanes 0-31 waits at the mbarrier at 0x0 (phase 0, parity 0: 1 of 2 arrivals and 96 bytes pending)";
     assert!(finding.message.contains(said), "{finding}");
-    assert!(finding.instruction.contains("try_wait"), "{finding}");
+    assert!(finding.at.instruction.contains("try_wait"), "{finding}");
 }
 
 #[test]

@@ -35,9 +35,9 @@ fn a_missing_barrier_between_write_and_read_of_two_warps() {
     let body = "st.shared.u32 [%r1], %lane;\nbar.warp.sync -1;\nld.shared.u32 %r5, [%r2];";
     let finding = race_unless(body, "bar.warp.sync -1", "bar.sync 0");
     // Warp 0 is executed first: it has read when warp 1 writes.
-    assert_eq!((finding.warp, finding.ptx_line), (1, 19), "{finding}");
+    assert_eq!((finding.at.warp, finding.at.ptx_line), (1, 19), "{finding}");
     let other = finding.other.as_ref().expect("a race has two sides");
-    assert_eq!((other.writes, other.warp, other.lane, other.ptx_line), (false, 0, 0, 21), "{finding}");
+    assert_eq!((other.writes, other.at.warp, other.at.lane, other.at.ptx_line), (false, 0, Some(0), 21), "{finding}");
     assert!(finding.message.contains("4-byte write to shared memory, offset 128 of `tile`"), "{finding}");
     assert!(finding.message.contains("read in line 21 by warp 0, lane 0"), "{finding}");
     assert!(finding.message.contains("both warps have to pass a barrier"), "{finding}");
@@ -90,7 +90,7 @@ fn a_stage_reused_before_its_readers_are_done() {
     race_unless(&body, "/* here */", "bar.sync 0;");
     let overwriting = races(&body).into_iter().find(|finding| finding.message.contains("write to"));
     let overwriting = overwriting.expect("the copy writes what was read");
-    assert!(overwriting.instruction.contains("cp.async"), "{overwriting}");
+    assert!(overwriting.at.instruction.contains("cp.async"), "{overwriting}");
     assert!(overwriting.message.contains("between the access and the issue of the copy"), "{overwriting}");
 }
 
@@ -231,7 +231,7 @@ fn blocks(body: &str) -> Kernel {
 fn two_blocks_that_write_one_address() {
     let finding = blocks("st.global.u32 [%output], %r4;").with_threads(1).run_faulty(FindingClass::Race);
     let other = finding.other.as_ref().expect("a race has two sides");
-    assert_eq!((finding.block, other.block, other.writes), ([1, 0, 0], [0, 0, 0], true), "{finding}");
+    assert_eq!((finding.at.block, other.at.block, other.writes), ([1, 0, 0], [0, 0, 0], true), "{finding}");
     assert!(finding.message.contains("offset 0 of buffer `output`"), "{finding}");
     assert!(finding.message.contains("block (0, 0, 0)"), "{finding}");
     assert_eq!(finding.occurrences, 3);
@@ -245,8 +245,11 @@ fn two_blocks_that_write_one_address() {
 fn a_block_that_reads_what_another_writes() {
     let body = "setp.eq.u32 %p0, %r4, 2; @%p0 st.global.u32 [%input+64], 1;\n@!%p0 ld.global.u32 %r5, [%input+64];";
     let findings = blocks(body).with_threads(1).run().report.findings;
-    let sides: Vec<([u32; 3], bool)> =
-        findings.iter().filter_map(|finding| finding.other.as_ref()).map(|other| (other.block, other.writes)).collect();
+    let sides: Vec<([u32; 3], bool)> = findings
+        .iter()
+        .filter_map(|finding| finding.other.as_ref())
+        .map(|other| (other.at.block, other.writes))
+        .collect();
     assert_eq!(sides, [([0, 0, 0], false), ([2, 0, 0], true)], "{findings:#?}");
     blocks(&body.replace("ld.global.u32 %r5, [%input+64]", "ld.global.u32 %r5, [%input+68]")).run_clean();
 }

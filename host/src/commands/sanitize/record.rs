@@ -92,7 +92,7 @@ impl VariantRecord {
         for (schedule, finding) in
             (0..).zip(findings).flat_map(|(schedule, list)| list.into_iter().map(move |finding| (schedule, finding)))
         {
-            let key = |finding: &Finding| (finding.class, finding.ptx_line, finding.source.clone());
+            let key = |finding: &Finding| (finding.class, finding.at.ptx_line, finding.at.source.clone());
             let known = self.findings.iter().position(|found| key(&found.finding) == key(&finding));
             let index = known.unwrap_or(self.findings.len());
             if known.is_none() {

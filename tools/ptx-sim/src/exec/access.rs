@@ -475,12 +475,7 @@ impl Context<'_> {
         let other = OtherAccess {
             writes,
             by_copy: other.copies,
-            ptx_line: instruction.line,
-            instruction: self.machine.module.line(instruction.line).trim().to_owned(),
-            source: self.machine.module.source(instruction.location).0,
-            block: self.block.position,
-            warp: other.warp,
-            lane: other.lane,
+            at: self.machine.location(instruction, self.block.position, other.warp, Some(other.lane)),
         };
         (cause, Some(other))
     }

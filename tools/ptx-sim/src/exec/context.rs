@@ -112,19 +112,12 @@ impl Context<'_> {
         let occurrences = which.len().max(1) as u64;
         let (block, warp, machine) = (self.block.position, self.warp.index, self.machine);
         self.block.findings.add(class, instruction.line, occurrences, || {
-            let (source, inlined_at) = machine.module.source(instruction.location);
             let first = which.first().copied();
             Finding {
                 class,
                 message: message(),
                 ptx_file: machine.module.file().to_owned(),
-                ptx_line: instruction.line,
-                instruction: machine.module.line(instruction.line).trim().to_owned(),
-                source,
-                inlined_at,
-                block,
-                warp,
-                lane: first.map(|first| first.lane),
+                at: machine.location(instruction, block, warp, first.map(|first| first.lane)),
                 address: first.and_then(|first| first.address),
                 lanes: which,
                 other,

@@ -7,12 +7,12 @@ use rayon::prelude::*;
 use super::block::{Block, Outcome};
 use super::schedule::Schedule;
 use crate::counters::Counters;
-use crate::decode::Program;
-use crate::finding::{Finding, FindingClass, Findings, LaneAddress, OtherAccess};
+use crate::decode::{Instruction, Program};
+use crate::finding::{Finding, FindingClass, Findings, LaneAddress, Location, OtherAccess};
 use crate::launch::{Launch, LaunchError, Options, Report};
 use crate::memory::GlobalMemory;
 use crate::module::Module;
-use crate::race::{BlockAccess, BlockConflict, GridRaces};
+use crate::race::{Agent, BlockAccess, BlockConflict, GridRaces};
 
 /// What all blocks of a launch share.
 pub(crate) struct Machine<'a> {
@@ -67,11 +67,16 @@ impl<'a> Machine<'a> {
         [(index % x) as u32, (index / x % y) as u32, (index / (x * y)) as u32]
     }
 
+    /// An instruction and who executed it.
+    pub fn location(&self, instruction: &Instruction, block: [u32; 3], warp: u32, lane: Option<u32>) -> Location {
+        let (source, inlined_at) = self.module.source(instruction.location);
+        let text = self.module.line(instruction.line).trim().to_owned();
+        Location { ptx_line: instruction.line, instruction: text, source, inlined_at, block, warp, lane }
+    }
+
     fn race_of_blocks(&self, conflict: &BlockConflict) -> Finding {
         let BlockConflict { later, earlier, address } = *conflict;
         let instruction = |access: BlockAccess| &self.program.instructions[access.pc as usize];
-        let text = |line: u32| self.module.line(line).trim().to_owned();
-        let (mine, theirs) = (instruction(later), instruction(earlier));
         let ([x, y, z], effect) = (self.position(earlier.block), |writes: bool| if writes { "write" } else { "read" });
         let message = format!(
             "a {} in global memory, {}, races with the {} in line {} by block ({x}, {y}, {z}), warp {}, lane {}: nothing \
@@ -79,34 +84,22 @@ impl<'a> Machine<'a> {
             effect(later.writes),
             self.memory.describe(address, 1),
             effect(earlier.writes),
-            theirs.line,
+            instruction(earlier).line,
             earlier.agent.warp,
             earlier.agent.lane
         );
-        let (source, inlined_at) = self.module.source(mine.location);
+        let location = |access: BlockAccess| {
+            let Agent { warp, lane, .. } = access.agent;
+            self.location(instruction(access), self.position(access.block), warp, Some(lane))
+        };
         Finding {
             class: FindingClass::Race,
             message,
             ptx_file: self.module.file().to_owned(),
-            ptx_line: mine.line,
-            instruction: text(mine.line),
-            source,
-            inlined_at,
-            block: self.position(later.block),
-            warp: later.agent.warp,
-            lane: Some(later.agent.lane),
+            at: location(later),
             address: Some(address),
             lanes: vec![LaneAddress { lane: later.agent.lane, address: Some(address) }],
-            other: Some(OtherAccess {
-                writes: earlier.writes,
-                by_copy: earlier.agent.copies,
-                ptx_line: theirs.line,
-                instruction: text(theirs.line),
-                source: self.module.source(theirs.location).0,
-                block: self.position(earlier.block),
-                warp: earlier.agent.warp,
-                lane: earlier.agent.lane,
-            }),
+            other: Some(OtherAccess { writes: earlier.writes, by_copy: earlier.agent.copies, at: location(earlier) }),
             occurrences: 1,
         }
     }
