@@ -30,6 +30,8 @@ import warnings
 
 PROTOCOL = 1
 HEAD_DIM = 64
+# Shapes, layouts and masks of one process that FlexAttention is compiled for.
+MAXIMUM_SHAPES = 4096
 
 
 class Refusal(Exception):
@@ -80,7 +82,9 @@ def flex(torch, sequence, causal, scale):
     mask = None
     if causal:
         mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, sequence, sequence, device="cuda")
-    compiled = torch.compile(flex_attention, dynamic=False)
+    # fullgraph: beyond its limit of shapes, the compiler must not fall back to slow code without a word.
+    torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = MAXIMUM_SHAPES
+    compiled = torch.compile(flex_attention, dynamic=False, fullgraph=True)
     return lambda q, k, v: compiled(q, k, v, block_mask=mask, scale=scale)
 
 
@@ -245,6 +249,8 @@ class Contender:
             return {}
         if command not in ("answer", "warm_up", "capture", "sample"):
             raise Refusal("failed", f"there is no command {command}")
+        if identifier not in self.prepared:
+            raise Refusal("failed", f"nothing is prepared under id {identifier}")
         return getattr(self.prepared[identifier], command)(**request)
 
 
