@@ -98,6 +98,11 @@ impl Workspace {
         self.root.join("target/ptx")
     }
 
+    /// Where distribution archives go unless told otherwise.
+    pub fn dist(&self) -> PathBuf {
+        self.root.join("target/dist")
+    }
+
     /// Where the PTX of the CUDA C++ twins goes unless told otherwise.
     pub fn twins_ptx(&self) -> PathBuf {
         self.root.join("target/ptx-cuda")

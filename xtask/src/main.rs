@@ -1,9 +1,12 @@
 //! Build tasks: `cargo xtask --help`.
 
+mod archive;
+mod cargo_build;
 mod codegen;
 mod commands;
 mod cuda_tool;
 mod device_compiler;
+mod elf;
 mod environment;
 mod files;
 mod instruction_mix;
@@ -17,12 +20,13 @@ mod ptx_folder;
 mod ptxas;
 mod shared_library;
 mod twins;
+mod zigbuild;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use commands::{baselines, bless, ci, doctor, mutate, ptx, run, test, toolchain};
+use commands::{baselines, bless, ci, dist, doctor, mutate, ptx, run, test, toolchain};
 use environment::{Environment, Workspace};
 
 /// Builds and tests everything in this workspace.
@@ -36,6 +40,7 @@ enum Task {
     Baselines(baselines::Arguments),
     Bless(bless::Arguments),
     Mutate(mutate::Arguments),
+    Dist(dist::Arguments),
     Toolchain(toolchain::Arguments),
     Doctor(doctor::Arguments),
 }
@@ -58,6 +63,7 @@ fn main() -> ExitCode {
         Task::Ci(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Baselines(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Bless(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
+        Task::Dist(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Mutate(arguments) => arguments.run(&environment, &workspace),
         Task::Ptx(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Toolchain(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),

@@ -41,10 +41,10 @@ impl Arguments {
     /// Builds the twins, prints what they cost, and compares and tests them as asked.
     pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<()> {
         let nvcc = provision::nvcc(environment, workspace)?;
-        let ptxas = ptxas(environment, workspace, &nvcc)?;
         let out = std::path::absolute(self.out.unwrap_or_else(|| workspace.twins_ptx()))?;
-        let twins = build(workspace, &nvcc, ptxas.as_ref(), &out)?;
+        let twins = build(environment, workspace, &nvcc, &out)?;
         if self.compare {
+            let ptxas = ptxas(environment, workspace, &nvcc)?;
             let rust = ptx::build_with(environment, workspace, ptxas.as_ref(), &workspace.ptx())?;
             let nvdisasm = nvcc::nvdisasm(&nvcc, environment, workspace);
             if ptxas.is_none() || nvdisasm.is_none() {
@@ -72,10 +72,11 @@ fn ptxas(environment: &Environment, workspace: &Workspace, nvcc: &Nvcc) -> Resul
 }
 
 /// Builds the PTX folder of the twins at `out`.
-fn build(workspace: &Workspace, nvcc: &Nvcc, ptxas: Option<&Ptxas>, out: &Path) -> Result<PtxFolder> {
+pub fn build(environment: &Environment, workspace: &Workspace, nvcc: &Nvcc, out: &Path) -> Result<PtxFolder> {
     let generator = CudaCpp::new(nvcc.clone(), workspace.clone());
+    let ptxas = ptxas(environment, workspace, nvcc)?;
     let targets = FAMILY_TARGETS.iter().filter(|target| target.family == FAMILY);
-    let folder = ptx_folder::build(workspace, &generator, targets, ptxas, out)?;
+    let folder = ptx_folder::build(workspace, &generator, targets, ptxas.as_ref(), out)?;
     ptx::announce(&folder);
     Ok(folder)
 }

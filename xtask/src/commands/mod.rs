@@ -3,6 +3,7 @@
 pub mod baselines;
 pub mod bless;
 pub mod ci;
+pub mod dist;
 pub mod doctor;
 pub mod mutate;
 pub mod ptx;

@@ -1,14 +1,13 @@
 //! `cargo xtask run`: from a clone to a checked result.
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result, bail};
-use serde_json::Value;
+use anyhow::{Context, Result};
 
 use super::ptx;
+use crate::cargo_build;
 use crate::environment::{Environment, Workspace};
 use crate::process;
 
@@ -41,25 +40,6 @@ impl Arguments {
 fn build_fa512(environment: &Environment, workspace: &Workspace) -> Result<PathBuf> {
     eprintln!("xtask: building fa512");
     let mut cargo = Command::new(environment.cargo());
-    cargo
-        .current_dir(workspace.root())
-        .args(["build", "--release", "--package", "fa512", "--bin", "fa512"])
-        .arg("--message-format=json-render-diagnostics")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped());
-    let mut child = cargo.spawn().with_context(|| format!("could not start `{}`", process::command_line(&cargo)))?;
-    let output = child.stdout.take().context("cargo has no standard output")?;
-    let mut program = None;
-    for line in BufReader::new(output).lines() {
-        let message: Value = serde_json::from_str(&line?).unwrap_or_default();
-        if message["target"]["name"] == "fa512"
-            && let Some(path) = message["executable"].as_str()
-        {
-            program = Some(PathBuf::from(path));
-        }
-    }
-    if !child.wait()?.success() {
-        bail!("fa512 does not build");
-    }
-    program.context("cargo built no fa512 program")
+    cargo.current_dir(workspace.root()).args(["build", "--release", "--package", "fa512", "--bin", "fa512"]);
+    cargo_build::executables(cargo)?.remove("fa512").context("cargo built no fa512 program")
 }

@@ -18,6 +18,7 @@ use crate::environment::{Environment, Workspace};
 use crate::files;
 use crate::nvcc::{self, Nvcc};
 use crate::ptxas::{self, Ptxas};
+use crate::zigbuild::{self, Zigbuild};
 
 /// The device compiler of this machine; provisioned from Debian packages when there is none.
 pub fn device_compiler(environment: &Environment, workspace: &Workspace) -> Result<DeviceCompiler> {
@@ -108,6 +109,22 @@ pub fn nvcc(environment: &Environment, workspace: &Workspace) -> Result<Nvcc> {
             nvcc::VARIABLE
         )
     })
+}
+
+/// cargo-zigbuild of this machine; provisioned from Python wheels when there is none.
+pub fn zigbuild(environment: &Environment, workspace: &Workspace) -> Result<Zigbuild> {
+    if let Some(zigbuild) = zigbuild::find(environment, workspace) {
+        return Ok(zigbuild);
+    }
+    let folder = ToolchainFolder::lock(workspace)?;
+    // Another process may have provisioned it while this one waited for the lock.
+    if let Some(zigbuild) = zigbuild::find(environment, workspace) {
+        return Ok(zigbuild);
+    }
+    eprintln!("xtask: no cargo-zigbuild and zig on this machine; getting their Python wheels, about 95 MB");
+    wheel::unpack_zigbuild(environment, &folder)
+        .and_then(|()| zigbuild::find(environment, workspace).context("the wheels do not hold what they should"))
+        .context("no cargo-zigbuild and zig in PATH, and none could be brought into .toolchain")
 }
 
 /// The `.toolchain` folder while this process alone may change it.

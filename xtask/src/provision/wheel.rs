@@ -1,4 +1,4 @@
-//! NVIDIA's tools from its Python wheels.
+//! Tools from Python wheels.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use crate::environment::Environment;
 use crate::files;
 use crate::process::{capture, run};
 use crate::progress::Step;
-use crate::{nvcc, ptxas};
+use crate::{nvcc, ptxas, zigbuild};
 
 /// A wheel, pinned: it decides what is compiled, and which register counts and spills a check sees.
 #[derive(Clone, Copy, Debug)]
@@ -34,9 +34,17 @@ const COMPILER_PARTS: [Wheel; 4] = [
     Wheel { requirement: "nvidia-cuda-runtime==13.0.88", file: "nvidia_cuda_runtime-13.0.88-" },
     Wheel { requirement: "nvidia-cuda-nvdisasm==13.2.51", file: "nvidia_cuda_nvdisasm-13.2.51-" },
 ];
-/// Where the wheels keep what a CUDA installation has.
+/// cargo-zigbuild and the linker it drives.
+const ZIGBUILD: [Wheel; 2] = [
+    Wheel { requirement: "cargo-zigbuild==0.24.0", file: "cargo_zigbuild-0.24.0-" },
+    Wheel { requirement: "ziglang==0.15.2", file: "ziglang-0.15.2-" },
+];
+/// Where the wheel of cargo-zigbuild keeps its program.
+const ZIGBUILD_IN_WHEEL: &str = "cargo_zigbuild-0.24.0.data/scripts/cargo-zigbuild";
+
+/// Where NVIDIA's wheels keep what a CUDA installation has.
 const INSTALLATION_IN_WHEEL: &str = "nvidia/cu13";
-/// Folders of programs in an installation; a wheel does not mark them as such.
+/// Folders of programs in an installation.
 const PROGRAM_FOLDERS: [&str; 2] = ["bin", "nvvm/bin"];
 
 /// What pip is made of on Debian.
@@ -46,9 +54,10 @@ const PIP_FOLDER: &str = "pip";
 
 /// Downloads the compiler's wheel and puts its ptxas into the toolchain folder.
 pub fn unpack_ptxas(environment: &Environment, folder: &ToolchainFolder) -> Result<()> {
-    install(environment, folder, ptxas::PROVISIONED_FOLDER, &[COMPILER], |installation, unfinished| {
+    install(environment, folder, ptxas::PROVISIONED_FOLDER, &[COMPILER], |contents, unfinished| {
         let ptxas = unfinished.join("ptxas");
-        fs::rename(installation.join("bin/ptxas"), &ptxas).context("the wheel has no ptxas")?;
+        fs::rename(contents.join(INSTALLATION_IN_WHEEL).join("bin/ptxas"), &ptxas).context("the wheel has no ptxas")?;
+        mark_as_program(&ptxas)?;
         eprintln!("xtask: ptxas {} is ready", ptxas::probe(&ptxas)?.version);
         Ok(())
     })
@@ -57,17 +66,31 @@ pub fn unpack_ptxas(environment: &Environment, folder: &ToolchainFolder) -> Resu
 /// Downloads the wheels that make up nvcc and puts them together in the toolchain folder.
 pub fn unpack_nvcc(environment: &Environment, folder: &ToolchainFolder) -> Result<()> {
     let wheels: Vec<Wheel> = [COMPILER].into_iter().chain(COMPILER_PARTS).collect();
-    install(environment, folder, nvcc::PROVISIONED_FOLDER, &wheels, |installation, unfinished| {
-        for part in fs::read_dir(installation)?.flatten() {
+    install(environment, folder, nvcc::PROVISIONED_FOLDER, &wheels, |contents, unfinished| {
+        for part in fs::read_dir(contents.join(INSTALLATION_IN_WHEEL))?.flatten() {
             fs::rename(part.path(), unfinished.join(part.file_name()))?;
+        }
+        for folder in PROGRAM_FOLDERS {
+            fs::read_dir(unfinished.join(folder))?.flatten().try_for_each(|file| mark_as_program(&file.path()))?;
         }
         eprintln!("xtask: nvcc {} is ready", nvcc::probe(&unfinished.join("bin/nvcc"))?.version);
         Ok(())
     })
 }
 
+/// Downloads cargo-zigbuild and zig and puts them into the toolchain folder.
+pub fn unpack_zigbuild(environment: &Environment, folder: &ToolchainFolder) -> Result<()> {
+    install(environment, folder, zigbuild::PROVISIONED_FOLDER, &ZIGBUILD, |contents, unfinished| {
+        let program = unfinished.join("cargo-zigbuild");
+        fs::rename(contents.join(ZIGBUILD_IN_WHEEL), &program).context("the wheel has no cargo-zigbuild")?;
+        fs::rename(contents.join("ziglang"), unfinished.join("zig")).context("the wheel has no zig")?;
+        mark_as_program(&program)?;
+        mark_as_program(&unfinished.join("zig/zig"))
+    })
+}
+
 /// Downloads `wheels`, unpacks them over each other, and lets `assemble` fill the folder `name` of the toolchain folder
-/// from the CUDA installation in them.
+/// from what they hold.
 fn install(
     environment: &Environment,
     folder: &ToolchainFolder,
@@ -82,20 +105,16 @@ fn install(
         for wheel in &files {
             capture(Command::new(&python).args(["-m", "zipfile", "-e"]).arg(wheel).arg(&contents))?;
         }
-        let installation = contents.join(INSTALLATION_IN_WHEEL);
-        PROGRAM_FOLDERS.iter().try_for_each(|folder| mark_as_programs(&installation.join(folder)))?;
-        assemble(&installation, unfinished)?;
+        assemble(&contents, unfinished)?;
         Ok(files::remove(&contents)?)
     })?;
     files.iter().try_for_each(|wheel| Ok(files::remove(wheel)?))
 }
 
-/// Makes the files of `folder` executable; a folder that does not exist has none.
-fn mark_as_programs(folder: &Path) -> Result<()> {
-    for file in fs::read_dir(folder).into_iter().flatten().flatten() {
-        fs::set_permissions(file.path(), fs::Permissions::from_mode(0o755))?;
-    }
-    Ok(())
+/// Makes a file executable, which a wheel does not say of its programs.
+fn mark_as_program(file: &Path) -> Result<()> {
+    let mark = fs::set_permissions(file, fs::Permissions::from_mode(0o755));
+    mark.with_context(|| format!("could not make {} executable", file.display()))
 }
 
 fn download(
