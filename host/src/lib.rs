@@ -19,6 +19,7 @@
 
 pub mod bench;
 pub mod check;
+pub mod compare;
 pub mod compute_sanitizer;
 pub mod contender;
 pub mod error;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{Verdict, bench, doctor, fuzz, run, sanitize};
+use commands::{Verdict, bench, compare, doctor, fuzz, run, sanitize};
 
 /// Runs, checks and times FlashAttention forward kernels written in Rust, on a GPU or in the PTX simulator.
 #[derive(Parser)]
@@ -22,15 +22,21 @@ enum Command {
     Sanitize(sanitize::Options),
     Fuzz(fuzz::Options),
     Bench(Box<bench::Options>),
+    Compare(compare::Options),
     Doctor(doctor::Options),
 }
 
 fn main() -> ExitCode {
-    let verdict = match Cli::parse().command {
+    let command = match Cli::try_parse() {
+        Ok(Cli { command }) => command,
+        Err(error) => return explain(&error),
+    };
+    let verdict = match command {
         Command::Run(options) => run::run(&options),
         Command::Sanitize(options) => sanitize::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::Compare(options) => return compare::run(&options),
         Command::Doctor(options) => doctor::run(&options),
     };
     match verdict {
@@ -41,5 +47,17 @@ fn main() -> ExitCode {
             eprintln!("error: {error}");
             ExitCode::from(2)
         }
+    }
+}
+
+/// Says what is wrong with the arguments, or the help that they ask for.
+fn explain(error: &clap::Error) -> ExitCode {
+    // Nothing can be done about an error stream that is closed.
+    let _ = error.print();
+    let comparing = std::env::args_os().nth(1).is_some_and(|command| command == "compare");
+    match error.exit_code() {
+        0 => ExitCode::SUCCESS,
+        _ if comparing => ExitCode::from(compare::COULD_NOT_COMPARE),
+        _ => ExitCode::from(2),
     }
 }

@@ -1,6 +1,7 @@
 //! The program's commands: one file each, and what they share.
 
 pub mod bench;
+pub mod compare;
 pub mod doctor;
 pub mod fuzz;
 mod interrupt;

@@ -2,6 +2,7 @@
 
 mod bench;
 mod command_line;
+mod compare;
 mod counters;
 mod fuzz;
 mod kernels;
