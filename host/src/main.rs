@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{Verdict, bench, compare, doctor, fuzz, run, sanitize};
+use commands::{Verdict, bench, compare, diagnose, doctor, fuzz, profile, run, sanitize};
 
 /// Runs, checks and times FlashAttention forward kernels written in Rust, on a GPU or in the PTX simulator.
 #[derive(Parser)]
@@ -23,6 +23,8 @@ enum Command {
     Fuzz(fuzz::Options),
     Bench(Box<bench::Options>),
     Compare(compare::Options),
+    Profile(profile::Options),
+    Diagnose(diagnose::Options),
     Doctor(doctor::Options),
 }
 
@@ -37,6 +39,8 @@ fn main() -> ExitCode {
         Command::Fuzz(options) => fuzz::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Compare(options) => return compare::run(&options),
+        Command::Profile(options) => profile::run(&options),
+        Command::Diagnose(options) => diagnose::run(&options),
         Command::Doctor(options) => doctor::run(&options),
     };
     match verdict {

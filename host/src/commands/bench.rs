@@ -79,7 +79,8 @@ pub struct Options {
     json: Option<PathBuf>,
 }
 
-fn shape(text: &str) -> std::result::Result<Shape, String> {
+/// Reads B, H and S as in `32x8x512`.
+pub(super) fn shape(text: &str) -> std::result::Result<Shape, String> {
     let numbers: Option<Vec<u32>> = text.split('x').map(|number| number.parse().ok()).collect();
     match numbers.as_deref() {
         Some(&[batch, heads, sequence]) => Ok(Shape { batch, heads, sequence }),

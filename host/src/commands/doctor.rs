@@ -118,7 +118,7 @@ fn gpu() -> State {
 /// A program that prints its version when called with `arguments`.
 fn tool(name: &str, arguments: &[&str], cost: &'static str) -> State {
     let Some(location) = find_program(name) else {
-        return State::Missing { reason: format!("no {name} in PATH, CUDA_HOME or CUDA_PATH"), cost };
+        return State::Missing { reason: format!("no {name} in PATH, CUDA_HOME, CUDA_PATH or /usr/local/cuda*"), cost };
     };
     let output = Command::new(&location).args(arguments).stdin(Stdio::null()).output();
     match output {

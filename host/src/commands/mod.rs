@@ -2,15 +2,17 @@
 
 pub mod bench;
 pub mod compare;
+pub mod diagnose;
 pub mod doctor;
 pub mod fuzz;
 mod interrupt;
 mod output;
+pub mod profile;
 mod progress;
 pub mod run;
 pub mod sanitize;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use fa512::problem::mask_name;
@@ -34,13 +36,23 @@ fn mask_parser() -> impl TypedValueParser<Value = Mask> {
         .map(|name| MASKS.into_iter().find(|&mask| mask_name(mask) == name).expect("clap accepts only these names"))
 }
 
-/// A program in `PATH` or in the CUDA toolkit.
+/// A program in `PATH` or in the CUDA toolkit: `CUDA_HOME`, `CUDA_PATH`, else the newest of `/usr/local/cuda*`.
 fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let cuda =
-        ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os).map(|root| Path::new(&root).join("bin"));
+    let named = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
+    let cuda = named.chain(installed_toolkits()).map(|root| root.join("bin"));
     let folders = std::env::split_paths(&path).chain(cuda);
     folders
         .map(|folder| folder.join(format!("{name}{}", std::env::consts::EXE_SUFFIX)))
         .find(|program| program.is_file())
+}
+
+/// `/usr/local/cuda*`, the last in order of their names first.
+fn installed_toolkits() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir("/usr/local").into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_toolkit = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("cuda"));
+    let mut toolkits: Vec<_> = entries.filter(is_toolkit).collect();
+    toolkits.sort();
+    toolkits.reverse();
+    toolkits
 }

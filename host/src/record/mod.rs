@@ -22,10 +22,10 @@ use kernel_gpu::config::Mask;
 pub use ceilings::{Ceilings, TensorCeiling};
 pub use correctness::Correctness;
 pub use environment::{Environment, GpuState, Telemetry};
-pub use file::{KIND, VERSION};
+pub use file::FORMAT;
 pub use implementation::Implementation;
 pub use measurement::Measurement;
-pub use warning::Warning;
+pub use warning::{LARGEST_VARIATION, LAUNCH_BOUND_US, Warning};
 
 /// One run of the bench.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -26,7 +26,7 @@ impl ComputeSanitizer {
     pub fn find(ptx_folder: &Path) -> Result<Self> {
         let tool = find_program("compute-sanitizer").ok_or_else(|| {
             Error::Unavailable(
-                "no compute-sanitizer in PATH, CUDA_HOME or CUDA_PATH; it comes with the CUDA toolkit. --device sim needs \
+                "no compute-sanitizer in PATH, CUDA_HOME, CUDA_PATH or /usr/local/cuda*; it comes with the CUDA toolkit. --device sim needs \
                  neither it nor a GPU"
                     .into(),
             )

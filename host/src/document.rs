@@ -1,0 +1,95 @@
+//! JSON files that say what they are: a kind and a version, then the content.
+
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::files;
+
+/// A kind of file.
+#[derive(Clone, Copy, Debug)]
+pub struct Format {
+    /// What a file says that it is.
+    pub kind: &'static str,
+    /// Version of its form; a reader refuses any other.
+    pub version: u32,
+    /// What it is, for people, as in `bench record`.
+    pub name: &'static str,
+    /// What writes it, as in `fa512 bench --json FILE`.
+    pub source: &'static str,
+}
+
+/// What every file begins with.
+#[derive(Serialize, Deserialize)]
+struct Header {
+    kind: String,
+    version: u32,
+}
+
+/// Content with what it is, as a file holds it.
+#[derive(Serialize)]
+pub struct Document<'a, T> {
+    #[serde(flatten)]
+    header: Header,
+    #[serde(flatten)]
+    content: &'a T,
+}
+
+/// What the file at `path` says that it is.
+///
+/// # Errors
+/// [`Error::File`] when it cannot be read; [`Error::Invalid`] when it does not say.
+pub fn kind(path: &Path) -> Result<String> {
+    let text = std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
+    let header: std::result::Result<Header, _> = serde_json::from_str(&text);
+    header.map(|header| header.kind).map_err(|error| {
+        Error::Invalid(format!("{}: {error}; expected a JSON document with a kind and a version", path.display()))
+    })
+}
+
+impl Format {
+    /// Reads the file at `path`.
+    ///
+    /// # Errors
+    /// [`Error::File`] when it cannot be read; [`Error::Invalid`] when it is not of this kind and version.
+    pub fn load<T: DeserializeOwned>(&self, path: &Path) -> Result<T> {
+        let text = std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
+        self.parse(&text).map_err(|reason| Error::Invalid(format!("{}: {reason}", path.display())))
+    }
+
+    /// `content` as a file holds it.
+    pub fn document<'a, T: Serialize>(&self, content: &'a T) -> Document<'a, T> {
+        Document { header: Header { kind: self.kind.into(), version: self.version }, content }
+    }
+
+    /// Writes `content` to `path`, which is replaced in one step.
+    ///
+    /// # Errors
+    /// As [`files::replace`].
+    pub fn save<T: Serialize>(&self, path: &Path, content: &T) -> Result<()> {
+        let document = self.document(content);
+        files::replace(path, |file| {
+            serde_json::to_writer_pretty(&mut *file, &document)?;
+            file.write_all(b"\n")
+        })
+    }
+
+    /// Reads the text of a file; what is wrong with it otherwise.
+    pub fn parse<T: DeserializeOwned>(&self, text: &str) -> std::result::Result<T, String> {
+        let Self { kind, version, name, source } = self;
+        let foreign = |error: serde_json::Error| format!("not a {name} ({error}); expected what `{source}` writes");
+        let header: Header = serde_json::from_str(text).map_err(foreign)?;
+        if header.kind != *kind {
+            return Err(format!("holds a {}, not a {name} ({kind})", header.kind));
+        }
+        if header.version != *version {
+            return Err(format!(
+                "is a {name} of version {}; this program reads {version}: make it anew",
+                header.version
+            ));
+        }
+        serde_json::from_str(text).map_err(|error| format!("a damaged {name}: {error}"))
+    }
+}
