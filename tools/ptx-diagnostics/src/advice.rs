@@ -36,7 +36,7 @@ const ADVICE: [(FindingClass, &str); 15] = [
     (
         FindingClass::MissingProxyFence,
         "execute fence.proxy.async in every thread that wrote the bytes, then a barrier, before the asynchronous copy or wgmma \
-         that reads them is started",
+         that uses them is started; after mbarrier.init, fence.mbarrier_init in the thread that initialised",
     ),
     (
         FindingClass::WgmmaNotWaited,
@@ -61,7 +61,8 @@ const ADVICE: [(FindingClass, &str); 15] = [
     (
         FindingClass::Deadlock,
         "look for a barrier that counts more threads than arrive, or whose number some threads confuse; with mbarriers, for a \
-         wait on the wrong phase parity, or a phase that fewer arrivals or bytes than expected never complete",
+         wait on the wrong phase parity, or a phase that fewer arrivals or bytes than expected never complete; with setmaxnreg, \
+         for warps that do not give up the registers that others ask for",
     ),
     (FindingClass::InvalidOperand, "see the instruction's section in the PTX ISA for the values this operand may have"),
     (FindingClass::Trap, "an assertion or a panic of the kernel failed: follow the branch that led here"),

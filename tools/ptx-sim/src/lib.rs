@@ -68,13 +68,16 @@
 //!   `cp.async.bulk` by somebody at its mbarrier; bytes changed that a bulk copy still reads; copies never waited for;
 //! - registers used by a `wgmma.mma_async` that are touched before it is waited for, or written since the last
 //!   `wgmma.fence`; its operands in shared memory overwritten while it is in flight;
-//! - ordinary writes to shared memory that the async proxy reads without a `fence.proxy.async`;
+//! - ordinary writes to shared memory that the async proxy reads or overwrites without a `fence.proxy.async`, and mbarriers
+//!   at which it counts without a fence after they were initialised;
 //! - data races in shared and global memory (see below);
 //! - barriers that some lanes or warps do not reach, or reach with contradicting thread counts; deadlocks;
 //! - warp-collective instructions with lanes missing, those of warpgroups (`setmaxnreg`, `wgmma`) with warps missing, shuffles
 //!   that read lanes that take no part;
-//! - mbarriers that are not initialised, accessed like ordinary memory, or whose counts become impossible; waits for a
-//!   phase that never ends are deadlocks, with the arrivals and bytes each phase still waits for;
+//! - mbarriers that are not initialised, accessed like ordinary memory, or whose counts become impossible, and those whose
+//!   beginning or end races with their other uses; waits for a phase that never ends are deadlocks, with the arrivals and
+//!   bytes each phase still waits for;
+//! - warps that keep more registers, after `setmaxnreg`, than a multiprocessor has;
 //! - operands without a meaning, traps, endless loops (a limit on instructions, see [`Options`]).
 //!
 //! After a finding the run goes on: a faulty load gives zeros, a faulty store is dropped, a collective instruction
@@ -88,7 +91,7 @@
 //! - Memory ordering: one schedule is executed, in which warps take turns and see each other's writes at once. Values that
 //!   only a weaker order could give are never seen; the race that allows them is.
 //! - Accesses within the right buffer but to the wrong element.
-//! - Missing proxy fences other than those between ordinary writes to shared memory and reads of it by the async proxy;
+//! - Missing proxy fences other than those between ordinary writes to shared memory and what the async proxy does there;
 //!   of those, the ones where another warp wrote and anything synchronised the block between that write and a fence. A
 //!   block that synchronises by polling ordinary memory only needs its fence before that.
 //! - Registers read, not written, between `wgmma.fence` and a `wgmma` that accumulates into them; registers beyond what

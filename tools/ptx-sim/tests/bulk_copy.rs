@@ -112,6 +112,30 @@ fn a_store_without_a_fence() {
 }
 
 #[test]
+fn a_load_over_ordinary_writes() {
+    assert_eq!(words(&kernel(&[FILL, FENCE, "bar.sync 0;", EXPECT, LOAD, WAIT, COPY_OUT]).run_clean()), input());
+    let kernel = kernel(&[FILL, "bar.sync 0;", EXPECT, LOAD, WAIT, COPY_OUT]);
+    let finding = kernel.run_faulty(FindingClass::MissingProxyFence);
+    assert!(finding.message.contains("is overwritten by the async proxy"), "{finding}");
+}
+
+#[test]
+fn mbarriers_of_loads_have_to_be_fenced() {
+    let kernel = |fence: &str| {
+        let body =
+            SETUP.replace("fence.mbarrier_init.release.cluster;", fence) + PLACES + EXPECT + LOAD + WAIT + COPY_OUT;
+        Kernel::new(&body).on_hopper().with_threads(64).with_input(bytes(&input())).with_output_bytes(1024)
+    };
+    assert_eq!(words(&kernel(FENCE).run_clean()), input());
+    let finding = kernel("").run_faulty(FindingClass::MissingProxyFence);
+    assert!(finding.message.contains("offset 0 of `gate`, which warp 0 initialised"), "{finding}");
+    // Whoever synchronised with the thread that initialised may execute the fence as well.
+    let late = SETUP.replace("fence.mbarrier_init.release.cluster; bar.sync 0;", "bar.sync 0; fence.proxy.async;");
+    let body = late + PLACES + EXPECT + LOAD + WAIT + COPY_OUT;
+    Kernel::new(&body).on_hopper().with_threads(64).with_input(bytes(&input())).with_output_bytes(1024).run_clean();
+}
+
+#[test]
 fn writing_over_what_a_store_reads() {
     let finding =
         kernel(&[FILL, FENCE, STORE, "bar.sync 0;", FILL, WAIT_GROUP]).run_faulty(FindingClass::AsyncCopyNotWaited);

@@ -91,3 +91,14 @@ fn registers_of_warpgroups() {
         assert!(error.to_string().contains("multiple of 8 from 24 to 256"), "{error}");
     }
 }
+
+#[test]
+fn registers_of_all_warpgroups_together() {
+    let run = |registers: u32| {
+        let body = format!("setmaxnreg.inc.sync.aligned.u32 {registers}; mov.u32 %r0, 1;\n{STORE}");
+        Kernel::new(&body).on_hopper().with_threads(512).with_output_bytes(2048)
+    };
+    assert_eq!(words(&run(128).run_clean()), [1; 512]);
+    let finding = run(136).run_faulty(FindingClass::Deadlock);
+    assert!(finding.message.contains("ask for 69632 registers together and keep them, of 65536"), "{finding}");
+}

@@ -165,6 +165,19 @@ fn mbarriers_have_to_be_initialised() {
 }
 
 #[test]
+fn beginnings_and_ends_race_with_other_uses() {
+    let unordered = gate(64).replace("bar.sync 0;", "") + "mbarrier.arrive.shared.b64 _, [%r1];";
+    let findings = kernel(&unordered).run_faults_of(FindingClass::Race);
+    assert!(findings[0].message.contains("offset 0 of `gate` races with"), "{}", findings[0]);
+    // The second warp may still wait when the first one ends the mbarrier.
+    let used = format!("{}@%leader mbarrier.arrive.shared.b64 _, [%r1];\n{}", gate(1), wait("wait", 0));
+    let end = "@%leader mbarrier.inval.shared.b64 [%r1];";
+    kernel(&format!("{used}bar.sync 0; {end}")).run_clean();
+    let finding = kernel(&format!("{used}{end}")).run().report.findings.remove(0);
+    assert_eq!(finding.class, FindingClass::Race, "{finding}");
+}
+
+#[test]
 fn ordinary_accesses_to_mbarriers() {
     misuse(&format!("{}@%leader st.shared.u32 [%r1+4], 0;", gate(1)), "a 4-byte write touches the mbarrier");
     misuse(

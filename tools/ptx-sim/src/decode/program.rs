@@ -132,8 +132,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Whether the async proxy reads shared memory.
-    pub fn reads_by_async_proxy(&self) -> bool {
-        self.instructions.iter().any(|instruction| instruction.operation.reads_by_async_proxy())
+    /// Whether the async proxy accesses shared memory.
+    pub fn uses_async_proxy(&self) -> bool {
+        self.instructions.iter().any(|instruction| instruction.operation.uses_async_proxy())
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Context;
 use super::bulk::Reader;
+use super::mbarriers::{MBARRIER_BYTES, Mbarrier};
 use crate::finding::{FindingClass, LaneAddress, OtherAccess};
 use crate::memory::{OutOfBounds, resolve};
 use crate::parse::Space;
@@ -39,6 +40,8 @@ impl Faults {
     ) {
         let access = LaneAddress { lane: lane as u32, address: Some(address) };
         match self.kinds.iter_mut().find(|fault| fault.class == class) {
+            // An instruction may access several places in one lane, of which the first is enough.
+            Some(fault) if fault.which.iter().any(|known| known.lane == access.lane) => {}
             Some(fault) => fault.which.push(access),
             None => {
                 let (cause, other) = describe();
@@ -153,17 +156,32 @@ impl Context<'_> {
         }
     }
 
-    /// A fault when the async proxy reads what an ordinary write, without a fence, wrote.
-    pub fn check_proxy(&mut self, faults: &mut Faults, lane: usize, address: u64, bytes: usize) {
+    /// A fault when the async proxy reads or overwrites what an ordinary write, without a fence, wrote; `does` says
+    /// which.
+    pub fn check_proxy(&mut self, faults: &mut Faults, lane: usize, address: u64, bytes: usize, does: &str) {
         if let Some(warp) = self.block.proxies.unfenced(address, bytes) {
             let cause = || {
                 let variable = self.variable(Space::Shared, address);
                 format!(
-                    "shared memory that ordinary instructions of warp {warp} wrote is read by the async proxy without a \
+                    "shared memory that ordinary instructions of warp {warp} wrote is {does} by the async proxy without a \
                      fence.proxy.async in between{variable}"
                 )
             };
             faults.add(FindingClass::MissingProxyFence, lane, address, cause);
+        }
+    }
+
+    /// A fault when the async proxy counts at an mbarrier that it may not see.
+    pub fn check_mbarrier_proxy(&self, faults: &mut Faults, lane: usize, mbarrier: u64) {
+        if let Some(warp) = self.block.mbarriers.get(mbarrier).and_then(Mbarrier::unfenced) {
+            let cause = || {
+                let variable = self.variable(Space::Shared, mbarrier);
+                format!(
+                    "the async proxy counts bytes at the mbarrier{variable}, which warp {warp} initialised, without a \
+                     fence.mbarrier_init or fence.proxy.async in between"
+                )
+            };
+            faults.add(FindingClass::MissingProxyFence, lane, mbarrier, cause);
         }
     }
 
@@ -437,6 +455,24 @@ impl Context<'_> {
             }
         }
         if let Some(conflict) = conflict {
+            faults.add_pair(FindingClass::Race, lane, address, || {
+                self.describe_race(agent, space, address, data.len(), effect, conflict)
+            });
+        }
+    }
+
+    /// A fault when an mbarrier begins or ends without order to its other uses.
+    pub fn check_mbarrier_races(&mut self, faults: &mut Faults, lane: usize, address: u64, writes: bool) {
+        let Some(races) = &mut self.block.races else { return };
+        let (space, semantics) = (Space::Shared, self.instruction.operation.semantics());
+        let agent = Agent { warp: self.warp.index, lane: lane as u32, copies: false };
+        let data = &[0; MBARRIER_BYTES as usize];
+        if let Some(conflict) = races.access(&Access { agent, semantics, pc: self.pc, space, address, data, writes }) {
+            let effect = match (semantics.strength, writes) {
+                (_, false) => Effect::Read,
+                (Strength::Weak, true) => Effect::Write,
+                (Strength::Strong, true) => Effect::Update,
+            };
             faults.add_pair(FindingClass::Race, lane, address, || {
                 self.describe_race(agent, space, address, data.len(), effect, conflict)
             });

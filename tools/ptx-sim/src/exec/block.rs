@@ -95,7 +95,7 @@ impl<'a> Block<'a> {
                 mbarriers: Mbarriers::default(),
                 races: machine.races.then(|| Races::new(warps as usize, BARRIERS, machine.shared_bytes)),
                 bulk_reads: BulkReads::default(),
-                proxies: Proxies::new(if machine.program.reads_by_async_proxy() { machine.shared_bytes } else { 0 }),
+                proxies: Proxies::new(if machine.program.uses_async_proxy() { machine.shared_bytes } else { 0 }),
                 warpgroups: Warpgroups::default(),
                 findings: Findings::default(),
                 counters: Counters::default(),
@@ -128,6 +128,7 @@ impl<'a> Block<'a> {
                 self.report_unobserved_landings();
                 self.report_forgotten_bulk_reads();
                 self.report_split_warpgroups();
+                self.report_registers_beyond_the_pool();
                 return self.finish();
             }
             if !progress && !self.resolve() {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::block::{Block, BlockState};
+use super::proxies::OrdinaryWrite;
 use crate::finding::{FindingClass, LaneAddress};
 
 /// Bytes of an mbarrier, and its alignment.
@@ -40,6 +41,8 @@ pub(crate) struct Mbarrier {
     /// Phases that completed.
     pub phase: u64,
     landings: Vec<Landing>,
+    /// How it was initialised, while no fence lets the async proxy see it.
+    initialised: Option<OrdinaryWrite>,
 }
 
 /// What an asynchronous copy wrote. Nobody may touch the bytes before the phase it belongs to was waited for.
@@ -101,13 +104,14 @@ impl Mbarriers {
         self.all.range(from..address.saturating_add(bytes as u64)).next().map(|(found, _)| *found)
     }
 
-    /// Makes an mbarrier that waits for `count` arrivals.
-    pub fn init(&mut self, address: u64, count: u64) -> Result<(), Misuse> {
+    /// Makes an mbarrier that waits for `count` arrivals; `write` says who, and when.
+    pub fn init(&mut self, address: u64, count: u64, write: OrdinaryWrite) -> Result<(), Misuse> {
         let overlapped = self.overlapping(address, MBARRIER_BYTES as usize);
         if let Some(other) = overlapped {
             self.all.remove(&other);
         }
-        let new = Mbarrier { expected: count, pending: count, bytes: 0, phase: 0, landings: Vec::new() };
+        let (landings, initialised) = (Vec::new(), Some(write));
+        let new = Mbarrier { expected: count, pending: count, bytes: 0, phase: 0, landings, initialised };
         self.all.insert(address, new);
         self.activity += 1;
         if overlapped.is_some() {
@@ -117,6 +121,13 @@ impl Mbarriers {
             return Err(format!("it is initialised for {count} arrivals; 1 to {LARGEST_COUNT} are possible"));
         }
         Ok(())
+    }
+
+    /// A warp executes a fence that lets the async proxy see the mbarriers it covers.
+    pub fn fence(&mut self, warp: u32, epoch: u64) {
+        for barrier in self.all.values_mut() {
+            barrier.initialised = barrier.initialised.filter(|write| !write.is_covered_by(warp, epoch));
+        }
     }
 
     /// Ends an mbarrier.
@@ -215,6 +226,11 @@ fn missing() -> Misuse {
 }
 
 impl Mbarrier {
+    /// The warp that initialised it, when the async proxy may not see that.
+    pub fn unfenced(&self) -> Option<u32> {
+        self.initialised.map(|write| write.warp)
+    }
+
     /// Changes what the phase waits for; how many phases that completes.
     fn add_bytes(&mut self, bytes: i64) -> Result<u64, Misuse> {
         let sum = self.bytes.saturating_add(bytes);

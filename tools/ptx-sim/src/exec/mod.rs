@@ -22,6 +22,7 @@ pub(crate) use bulk::Reader;
 pub(crate) use context::{Context, Flow, lane_list, without_addresses};
 pub(crate) use grid::{Machine, run_grid};
 pub(crate) use mbarriers::{Landing, MBARRIER_BYTES, PhaseState, Wait};
+pub(crate) use proxies::OrdinaryWrite;
 pub(crate) use traffic::{Direction, Traffic};
 pub(crate) use warp::PendingCopy;
 

@@ -4,21 +4,28 @@
 //! of one that synchronised with it. Kept for every 16 bytes: the warp that wrote last, and when. A fence covers what its
 //! own warp wrote, and what other warps wrote before the block synchronised last, whoever took part in that.
 
-/// Bytes of which one write is remembered; the async proxy reads no less.
+/// Bytes of which one write is remembered; the async proxy accesses no less.
 const GRANULE: u64 = 16;
 
-/// The last ordinary write to a granule, if no fence covers it.
+/// An ordinary write to shared memory.
 #[derive(Clone, Copy, Debug)]
-struct Write {
-    warp: u32,
+pub(crate) struct OrdinaryWrite {
+    pub warp: u32,
     /// How often the block had synchronised.
-    epoch: u64,
+    pub epoch: u64,
+}
+
+impl OrdinaryWrite {
+    /// Whether a fence that a warp executes covers it.
+    pub fn is_covered_by(self, warp: u32, epoch: u64) -> bool {
+        self.warp == warp || self.epoch < epoch
+    }
 }
 
 /// The writes to the shared memory of a block that no fence covers.
 #[derive(Debug)]
 pub(crate) struct Proxies {
-    writes: Vec<Option<Write>>,
+    writes: Vec<Option<OrdinaryWrite>>,
 }
 
 impl Proxies {
@@ -37,7 +44,7 @@ impl Proxies {
         self.writes.fill(None);
     }
 
-    fn granules(&mut self, address: u64, bytes: usize) -> &mut [Option<Write>] {
+    fn granules(&mut self, address: u64, bytes: usize) -> &mut [Option<OrdinaryWrite>] {
         let last = self.writes.len();
         let end = address.saturating_add(bytes as u64).div_ceil(GRANULE) as usize;
         &mut self.writes[((address / GRANULE) as usize).min(last)..end.min(last)]
@@ -45,7 +52,7 @@ impl Proxies {
 
     /// An ordinary write inside shared memory.
     pub fn write(&mut self, address: u64, bytes: usize, warp: u32, epoch: u64) {
-        self.granules(address, bytes).fill(Some(Write { warp, epoch }));
+        self.granules(address, bytes).fill(Some(OrdinaryWrite { warp, epoch }));
     }
 
     /// The async proxy writes.
@@ -55,8 +62,7 @@ impl Proxies {
 
     /// `fence.proxy.async` by a warp.
     pub fn fence(&mut self, warp: u32, epoch: u64) {
-        let covered = |write: &Write| write.warp == warp || write.epoch < epoch;
-        self.writes.iter_mut().for_each(|write| *write = write.filter(|write| !covered(write)));
+        self.writes.iter_mut().for_each(|write| *write = write.filter(|write| !write.is_covered_by(warp, epoch)));
     }
 
     /// The warp that wrote some of the bytes last without a fence that covers it.

@@ -35,6 +35,8 @@ pub(crate) enum Operation {
     Fence,
     /// `fence.proxy.async` for shared memory.
     ProxyFence,
+    /// `fence.mbarrier_init`.
+    MbarrierInitFence,
 }
 
 /// `bar.sync`, `bar.arrive`, `bar.red` and their `barrier` twins.
@@ -67,12 +69,11 @@ fn fence(form: &mut Form<'_>) -> Decode<Operation> {
         let is_global = form.take(Space::parse) == Some(Space::Global);
         return Ok(if is_global { Operation::Fence } else { Operation::ProxyFence });
     }
-    const MODIFIERS: &[&str] =
-        &["sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "gl", "sys", "level", "mbarrier_init"];
+    const MODIFIERS: &[&str] = &["sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "gl", "sys", "level"];
     for modifier in MODIFIERS {
         form.flag(modifier);
     }
-    Ok(Operation::Fence)
+    Ok(if form.flag("mbarrier_init") { Operation::MbarrierInitFence } else { Operation::Fence })
 }
 
 fn barrier(form: &mut Form<'_>) -> Decode<Operation> {
@@ -115,7 +116,9 @@ impl Operation {
         match self {
             Operation::Block(barrier) if barrier.aligned => Collective::Barrier,
             Operation::Warp { mask } => Collective::Mask(*mask),
-            Operation::Block(_) | Operation::Fence | Operation::ProxyFence => Collective::No,
+            Operation::Block(_) | Operation::Fence | Operation::ProxyFence | Operation::MbarrierInitFence => {
+                Collective::No
+            }
         }
     }
 
@@ -138,7 +141,13 @@ impl Operation {
             Operation::ProxyFence => {
                 let epoch = context.block.epoch();
                 context.block.proxies.fence(context.warp.index, epoch);
+                context.block.mbarriers.fence(context.warp.index, epoch);
                 Flow::Next
+            }
+            Operation::MbarrierInitFence => {
+                let epoch = context.block.epoch();
+                context.block.mbarriers.fence(context.warp.index, epoch);
+                Operation::Fence.execute(context)
             }
         }
     }

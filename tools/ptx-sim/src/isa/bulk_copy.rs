@@ -129,9 +129,9 @@ impl Operation {
         }
     }
 
-    /// Whether the async proxy reads shared memory for it.
-    pub fn reads_shared(&self) -> bool {
-        matches!(self, Operation::Store { .. })
+    /// Whether the async proxy accesses shared memory for it.
+    pub fn uses_shared(&self) -> bool {
+        matches!(self, Operation::Load { .. } | Operation::Store { .. })
     }
 
     /// Executes it in the active lanes.
@@ -276,6 +276,7 @@ fn load(context: &mut Context<'_>, faults: &mut Faults, lane: usize, to: Address
     let bytes = data.len();
     let what = || format!("the destination of a {bytes}-byte bulk copy");
     if context.begin_copy(faults, lane, (target, alignment), bytes, what) {
+        context.check_proxy(faults, lane, target, bytes, "overwritten");
         context.block.proxies.overwrite(target, bytes);
         let landing = Landing::new(context.pc, context.warp.index, lane, target, data);
         if let Err(misuse) = context.block.mbarriers.add_landing(mbarrier, landing) {
@@ -283,6 +284,7 @@ fn load(context: &mut Context<'_>, faults: &mut Faults, lane: usize, to: Address
             return;
         }
     }
+    context.check_mbarrier_proxy(faults, lane, mbarrier);
     // Whoever waits for the phase comes after the copy.
     let agent = Agent { warp: context.warp.index, lane: lane as u32, copies: false };
     if let (Some(races), Some(state)) = (&mut context.block.races, context.block.mbarriers.get(mbarrier)) {
@@ -326,7 +328,7 @@ fn read_shared(
     data: &mut [u8],
 ) {
     context.load_aligned(faults, lane, Space::Shared, address, alignment, data);
-    context.check_proxy(faults, lane, address, data.len());
+    context.check_proxy(faults, lane, address, data.len(), "read");
     let thread = Reader::Copies { warp: context.warp.index, lane: lane as u32 };
     context.block.bulk_reads.begin(thread, context.pc, address, data.len() as u64);
 }

@@ -6,10 +6,10 @@
 
 use super::memory::Address;
 use crate::decode::{Decode, Destination, Form, Slot};
-use crate::exec::{Context, Faults, Flow, Landing, MBARRIER_BYTES, PhaseState, Wait, lanes};
+use crate::exec::{Context, Faults, Flow, Landing, MBARRIER_BYTES, OrdinaryWrite, PhaseState, Wait, lanes};
 use crate::finding::FindingClass;
 use crate::parse::{Space, Type};
-use crate::race::Agent;
+use crate::race::{Agent, Semantics};
 
 /// A decoded operation on an mbarrier.
 pub(crate) enum Operation {
@@ -112,6 +112,14 @@ fn arrival(form: &mut Form<'_>, space: Option<Space>, drops: bool) -> Decode<Ope
 }
 
 impl Operation {
+    /// How it accesses the mbarrier: beginning and ending one are ordinary writes, everything else is atomic.
+    pub fn semantics(&self) -> Semantics {
+        match self {
+            Operation::At { action: Action::Init { .. } | Action::Invalidate, .. } => Semantics::WEAK,
+            _ => Semantics::STRONG,
+        }
+    }
+
     /// Executes it in the active lanes.
     pub fn execute(&self, context: &mut Context<'_>) -> Flow {
         match self {
@@ -151,6 +159,13 @@ impl Action {
         for lane in lanes(context.active) {
             places[lane] = context.mbarrier_address(&mut faults, lane, space, address.of(context, lane));
         }
+        let mut races = Faults::default();
+        for lane in lanes(context.active) {
+            if let Some(place) = places[lane] {
+                context.check_mbarrier_races(&mut races, lane, place, !matches!(self, Action::Wait { .. }));
+            }
+        }
+        context.report_faults(races);
         if let Action::Wait { parity, operand, to } = *self {
             return wait(context, faults, &places, parity, operand, to);
         }
@@ -175,8 +190,8 @@ impl Action {
         }
         match self {
             Action::Init { count } => {
-                let count = value(*count);
-                context.block.mbarriers.init(place, count)
+                let (count, epoch) = (value(*count), context.block.epoch());
+                context.block.mbarriers.init(place, count, OrdinaryWrite { warp: context.warp.index, epoch })
             }
             Action::Invalidate => context.block.mbarriers.invalidate(place),
             Action::ExpectBytes { bytes } => context.block.mbarriers.expect_bytes(place, value(*bytes)),

@@ -190,6 +190,7 @@ impl Operation {
             Operation::Atomic(operation) => operation.semantics(),
             Operation::AsyncCopy(_) => Semantics::COPY,
             Operation::BulkCopy(operation) => operation.semantics(),
+            Operation::Mbarrier(operation) => operation.semantics(),
             _ => Semantics::WEAK,
         }
     }
@@ -219,11 +220,11 @@ impl Operation {
         Flow::Next
     }
 
-    /// Whether the async proxy reads shared memory for it.
-    pub fn reads_by_async_proxy(&self) -> bool {
+    /// Whether the async proxy accesses shared memory for it.
+    pub fn uses_async_proxy(&self) -> bool {
         match self {
-            Operation::BulkCopy(operation) => operation.reads_shared(),
-            Operation::Wgmma(operation) => operation.reads_shared(),
+            Operation::BulkCopy(operation) => operation.uses_shared(),
+            Operation::Wgmma(operation) => operation.uses_shared(),
             _ => false,
         }
     }

@@ -1,13 +1,16 @@
 //! Registers of a warpgroup (PTX ISA, "setmaxnreg").
 //!
-//! What is checked is that every warp of a warpgroup executes it. The register file itself is not modelled: how many
-//! registers a kernel starts with is decided by the assembler, not by PTX.
+//! What is checked is that every warp of a warpgroup executes it, and that what the warps of the block asked for last
+//! exists. The register file itself is not modelled: how many registers a kernel starts with is decided by the assembler,
+//! not by PTX.
 
 use crate::decode::{Decode, Form, invalid};
 use crate::exec::Context;
 
 /// `setmaxnreg`.
-pub(crate) struct SetMaximum;
+pub(crate) struct SetMaximum {
+    registers: u32,
+}
 
 /// Fewest and most registers of a thread that `setmaxnreg` can ask for.
 const RANGE: std::ops::RangeInclusive<u64> = 24..=256;
@@ -32,12 +35,13 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<SetMaximum>> {
             RANGE.end()
         ));
     }
-    Ok(Some(SetMaximum))
+    Ok(Some(SetMaximum { registers: registers as u32 }))
 }
 
 impl SetMaximum {
     /// Executes it.
     pub fn execute(&self, context: &mut Context<'_>) {
         context.block.warpgroups.executed(context.pc, context.warp.index);
+        context.block.warpgroups.set_registers(context.pc, context.warp.index, self.registers);
     }
 }

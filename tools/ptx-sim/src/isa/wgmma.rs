@@ -120,8 +120,8 @@ fn sign(form: &mut Form<'_>) -> Decode<f64> {
 }
 
 impl Operation {
-    /// Whether the async proxy reads shared memory for it.
-    pub fn reads_shared(&self) -> bool {
+    /// Whether the async proxy accesses shared memory for it.
+    pub fn uses_shared(&self) -> bool {
         matches!(self, Operation::Multiply(_))
     }
 
@@ -335,7 +335,7 @@ impl Multiply {
         let mut data = [0; CHUNK as usize];
         let lane = context.active.trailing_zeros() as usize;
         context.load_aligned(faults, lane, Space::Shared, address, CHUNK, &mut data);
-        context.check_proxy(faults, lane, address, data.len());
+        context.check_proxy(faults, lane, address, data.len(), "read");
         let reader = Reader::Matrix { warp: context.warp.index };
         context.block.bulk_reads.begin(reader, context.pc, address, CHUNK);
         let mut elements = [0.0; CHUNK_ELEMENTS];

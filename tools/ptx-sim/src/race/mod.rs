@@ -67,6 +67,8 @@ impl Semantics {
     /// A plain access.
     pub const WEAK: Semantics =
         Semantics { strength: Strength::Weak, acquires: false, releases: false, by_copy: false };
+    /// An atomic access that orders nothing.
+    pub const STRONG: Semantics = Semantics { strength: Strength::Strong, ..Semantics::WEAK };
     /// An access of an asynchronous copy.
     pub const COPY: Semantics = Semantics { by_copy: true, ..Semantics::WEAK };
 }
