@@ -11,14 +11,16 @@ pub struct Arguments {
     pub input: u64,
     /// Address of a buffer that nothing has written; 0 for a buffer of 0 bytes.
     pub output: u64,
+    /// Address of the tensor map of the input; 0 for a case without one.
+    pub tensor_map: u64,
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
 impl Arguments {
     /// The bytes of the parameter.
-    pub fn bytes(self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        for (target, field) in bytes.chunks_exact_mut(8).zip([self.input, self.output]) {
+    pub fn bytes(self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        for (target, field) in bytes.chunks_exact_mut(8).zip([self.input, self.output, self.tensor_map]) {
             target.copy_from_slice(&field.to_le_bytes());
         }
         bytes
@@ -50,6 +52,46 @@ pub enum Class {
     RaceShared,
     /// Accesses to global memory that nothing orders.
     RaceGlobal,
+    /// An mbarrier that is not there, or whose counts become impossible.
+    Mbarrier,
+    /// Ordinary writes that the async proxy may not see.
+    ProxyFence,
+    /// Registers of a `wgmma` in flight that are touched, or not fenced before it.
+    Wgmma,
+    /// Nothing undefined, but not what the clean twin computes.
+    WrongResult,
+}
+
+/// A tensor of 32-bit words over [`Arguments::input`], its rows packed, and the box of it that one copy moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorMap {
+    /// Rows of the tensor.
+    pub rows: u32,
+    /// Words of a row, a multiple of 4.
+    pub columns: u32,
+    /// Rows of the box.
+    pub box_rows: u32,
+    /// Words of a row of the box: a multiple of 4, or 32 with the swizzle.
+    pub box_columns: u32,
+    /// How the box lies in shared memory.
+    pub swizzle: Swizzle,
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl TensorMap {
+    /// Bytes from one row of the tensor to the next.
+    pub fn pitch(self) -> u64 {
+        u64::from(self.columns) * 4
+    }
+}
+
+/// Whether the 16-byte chunks of a box are permuted in shared memory (PTX ISA, "Swizzling Modes").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Swizzle {
+    /// Not at all.
+    None,
+    /// Within rows of 128 bytes.
+    Bytes128,
 }
 
 /// What a kernel is compiled for.
@@ -107,6 +149,8 @@ pub struct Case {
     pub input_bytes: u64,
     /// Size of [`Arguments::output`] in bytes.
     pub output_bytes: u64,
+    /// What [`Arguments::tensor_map`] describes.
+    pub tensor_map: Option<TensorMap>,
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
@@ -117,10 +161,27 @@ impl Case {
     }
 }
 
+/// The tensor map of a case, or none.
+macro_rules! tensor_map {
+    () => {
+        None
+    };
+    ($rows:literal $columns:literal $box_rows:literal $box_columns:literal $swizzle:ident) => {
+        Some(TensorMap {
+            rows: $rows,
+            columns: $columns,
+            box_rows: $box_rows,
+            box_columns: $box_columns,
+            swizzle: Swizzle::$swizzle,
+        })
+    };
+}
+
 /// Declares planted bugs: the list for every target, and on the device the two entries of each.
 macro_rules! planted {
     ($($feature:literal $architecture:ident $entries:ident { $($folder:ident $class:ident {
-        $($kernel:ident: $blocks:literal x $threads:literal threads, $shared:literal shared, $input:literal in, $output:literal out;)*
+        $($kernel:ident: $blocks:literal x $threads:literal threads, $shared:literal shared, $input:literal in, $output:literal out
+            $(, $rows:literal x $columns:literal words in boxes of $box_rows:literal x $box_columns:literal, swizzle $swizzle:ident)?;)*
     })* })*) => {
         /// Every planted bug.
         pub const CASES: &[Case] = &[$($($(Case {
@@ -135,6 +196,7 @@ macro_rules! planted {
             shared_bytes: $shared,
             input_bytes: $input,
             output_bytes: $output,
+            tensor_map: tensor_map!($($rows $columns $box_rows $box_columns $swizzle)?),
         },)*)*)*];
 
         $(#[cfg(all(target_arch = "nvptx64", feature = $feature))]
@@ -273,6 +335,116 @@ planted! {
             read_of_the_other_blocks_rows: 2 x 32 threads, 0 shared, 256 in, 256 out;
             workspace_without_a_barrier: 1 x 64 threads, 0 shared, 256 in, 256 out;
             all_lanes_write_one_word: 1 x 32 threads, 0 shared, 0 in, 4 out;
+        }
+    }
+    "planted_sm_90a" Sm90a sm_90a {
+        misaligned Misaligned {
+            mbarrier_at_an_odd_word: 1 x 32 threads, 16 shared, 0 in, 0 out;
+            bulk_copy_to_8_bytes_off: 1 x 32 threads, 1552 shared, 512 in, 0 out;
+            bulk_copy_from_8_bytes_off: 1 x 32 threads, 1536 shared, 528 in, 0 out;
+            bulk_store_to_8_bytes_off: 1 x 32 threads, 1536 shared, 0 in, 528 out;
+            box_at_64_bytes: 1 x 32 threads, 1664 shared, 512 in, 0 out, 4 x 32 words in boxes of 4 x 32, swizzle None;
+            matrix_store_to_rows_of_24_bytes: 1 x 32 threads, 1024 shared, 0 in, 0 out;
+        }
+        out_of_bounds OutOfBounds {
+            mbarrier_beyond_the_launch: 1 x 32 threads, 32 shared, 0 in, 0 out;
+            bulk_copy_past_the_end: 1 x 32 threads, 1536 shared, 320 in, 0 out;
+            bulk_copy_beyond_the_last_stage: 1 x 32 threads, 1536 shared, 512 in, 0 out;
+            bulk_store_past_the_end: 1 x 32 threads, 1536 shared, 0 in, 320 out;
+            box_larger_than_the_stage: 1 x 32 threads, 2048 shared, 1024 in, 0 out, 8 x 32 words in boxes of 8 x 32, swizzle None;
+            operand_beyond_the_last_tile: 1 x 128 threads, 11264 shared, 10240 in, 2048 out;
+        }
+        uninitialised Uninitialised {
+            box_smaller_than_its_tile: 1 x 64 threads, 2048 shared, 1024 in, 1024 out, 8 x 32 words in boxes of 4 x 32, swizzle None;
+            operand_loaded_in_part: 1 x 128 threads, 11264 shared, 10240 in, 2048 out;
+        }
+        async_copy AsyncCopy {
+            bulk_copy_read_before_the_wait: 1 x 32 threads, 1536 shared, 512 in, 512 out;
+            barrier_instead_of_an_mbarrier: 1 x 32 threads, 1536 shared, 512 in, 512 out;
+            box_read_before_the_wait: 1 x 32 threads, 1536 shared, 512 in, 512 out, 4 x 32 words in boxes of 4 x 32, swizzle None;
+            mbarrier_of_the_other_stage: 1 x 32 threads, 2048 shared, 1024 in, 512 out;
+            stage_refilled_without_an_empty_mbarrier: 1 x 64 threads, 1536 shared, 1024 in, 1024 out;
+            bulk_copy_never_waited_for: 1 x 32 threads, 1536 shared, 512 in, 0 out;
+            bulk_copy_over_a_copy_in_flight: 1 x 32 threads, 2048 shared, 1024 in, 0 out;
+            store_to_a_bulk_copy_in_flight: 1 x 32 threads, 1536 shared, 512 in, 0 out;
+            bulk_store_never_waited_for: 1 x 32 threads, 1536 shared, 0 in, 512 out;
+            source_of_a_bulk_store_overwritten: 1 x 32 threads, 1536 shared, 0 in, 512 out;
+            one_store_group_too_few: 1 x 32 threads, 2048 shared, 0 in, 1024 out;
+            store_committed_after_the_wait: 1 x 32 threads, 1536 shared, 0 in, 512 out;
+            operand_overwritten_in_flight: 1 x 128 threads, 11264 shared, 10240 in, 2048 out;
+            stage_released_before_the_product_is_done: 1 x 160 threads, 11264 shared, 10240 in, 2048 out;
+        }
+        deadlock Deadlock {
+            arrivals_of_too_many_threads: 1 x 64 threads, 8 shared, 0 in, 0 out;
+            arrivals_of_lanes_that_returned: 1 x 32 threads, 8 shared, 0 in, 0 out;
+            wait_before_the_arrival: 1 x 32 threads, 8 shared, 0 in, 0 out;
+            more_bytes_expected_than_copied: 1 x 32 threads, 1536 shared, 512 in, 0 out;
+            fewer_bytes_expected_than_copied: 1 x 32 threads, 1536 shared, 512 in, 0 out;
+            first_wait_for_an_empty_stage: 1 x 64 threads, 1536 shared, 512 in, 512 out;
+            parity_that_is_not_flipped: 1 x 32 threads, 1536 shared, 1024 in, 1024 out;
+            two_phases_for_one_wait: 1 x 32 threads, 8 shared, 0 in, 0 out;
+            registers_beyond_the_pool: 1 x 384 threads, 0 shared, 0 in, 0 out;
+        }
+        invalid_operand InvalidOperand {
+            bulk_copy_of_24_bytes: 1 x 32 threads, 1536 shared, 512 in, 0 out;
+            tensor_in_place_of_its_map: 1 x 32 threads, 1536 shared, 512 in, 0 out, 4 x 32 words in boxes of 4 x 32, swizzle None;
+            one_coordinate_too_many: 1 x 32 threads, 1536 shared, 512 in, 0 out, 4 x 32 words in boxes of 4 x 32, swizzle None;
+            block_outside_the_cluster: 1 x 32 threads, 128 shared, 0 in, 128 out;
+            wait_for_the_cluster_without_arriving: 1 x 32 threads, 0 shared, 0 in, 0 out;
+        }
+        collective Collective {
+            product_by_three_warps: 1 x 128 threads, 11264 shared, 10240 in, 2048 out;
+            registers_given_up_by_two_warps: 1 x 128 threads, 0 shared, 0 in, 0 out;
+            election_in_a_branch: 1 x 32 threads, 0 shared, 0 in, 128 out;
+            matrix_store_by_eight_lanes: 1 x 32 threads, 512 shared, 0 in, 512 out;
+        }
+        race_shared RaceShared {
+            one_lane_releases_for_its_warp: 1 x 64 threads, 2048 shared, 2048 in, 2048 out;
+            empty_mbarrier_of_the_other_stage: 1 x 64 threads, 2048 shared, 2048 in, 2048 out;
+            arrival_before_the_write: 1 x 64 threads, 1536 shared, 0 in, 128 out;
+            mbarrier_initialised_without_a_barrier: 1 x 64 threads, 8 shared, 0 in, 0 out;
+            mbarrier_reused_before_its_waiters_are_done: 1 x 64 threads, 1536 shared, 512 in, 0 out;
+        }
+        race_global RaceGlobal {
+            bulk_stores_of_two_blocks_to_one_row: 2 x 32 threads, 1536 shared, 0 in, 1024 out;
+            boxes_of_two_blocks_that_overlap: 2 x 32 threads, 1536 shared, 1024 in, 0 out, 8 x 32 words in boxes of 4 x 32, swizzle None;
+        }
+        mbarrier Mbarrier {
+            never_initialised: 1 x 32 threads, 8 shared, 0 in, 0 out;
+            initialised_for_every_tile: 1 x 32 threads, 1536 shared, 1024 in, 0 out;
+            invalidated_before_the_last_wait: 1 x 32 threads, 8 shared, 0 in, 0 out;
+            tile_over_an_mbarrier: 1 x 32 threads, 1152 shared, 0 in, 0 out;
+            more_arrivals_than_expected: 1 x 32 threads, 8 shared, 0 in, 0 out;
+            no_arrivals_expected: 1 x 32 threads, 8 shared, 0 in, 0 out;
+            copy_signals_another_address: 1 x 32 threads, 1536 shared, 512 in, 0 out;
+            round_in_place_of_its_parity: 1 x 32 threads, 8 shared, 0 in, 0 out;
+            bytes_beyond_the_count: 1 x 32 threads, 1536 shared, 512 in, 0 out;
+        }
+        proxy_fence ProxyFence {
+            bulk_store_without_a_fence: 1 x 32 threads, 1536 shared, 0 in, 512 out;
+            box_store_without_a_fence: 1 x 32 threads, 1536 shared, 512 in, 0 out, 4 x 32 words in boxes of 4 x 32, swizzle None;
+            fence_before_the_writes: 1 x 32 threads, 1536 shared, 0 in, 512 out;
+            fence_of_one_warp_before_the_barrier: 1 x 64 threads, 2048 shared, 0 in, 1024 out;
+            matrix_store_without_a_fence: 1 x 32 threads, 1536 shared, 0 in, 512 out;
+            operands_without_a_fence: 1 x 128 threads, 11264 shared, 0 in, 2048 out;
+            copy_over_what_was_written: 1 x 32 threads, 1536 shared, 512 in, 0 out;
+            mbarrier_without_a_fence: 1 x 32 threads, 1536 shared, 512 in, 0 out;
+        }
+        wgmma Wgmma {
+            accumulator_read_before_the_wait: 1 x 128 threads, 11264 shared, 10240 in, 2048 out;
+            one_group_too_few: 1 x 128 threads, 11264 shared, 10240 in, 2048 out;
+            wait_before_the_commit: 1 x 128 threads, 11264 shared, 10240 in, 2048 out;
+            never_waited_for: 1 x 128 threads, 11264 shared, 10240 in, 2048 out;
+            accumulator_cleared_after_the_fence: 1 x 128 threads, 11264 shared, 10240 in, 2048 out;
+            no_fence: 1 x 128 threads, 11264 shared, 10240 in, 2048 out;
+            fragment_changed_in_flight: 1 x 128 threads, 11264 shared, 10240 in, 2048 out;
+        }
+        wrong_result WrongResult {
+            swizzle_of_the_map_is_not_the_readers: 1 x 64 threads, 2048 shared, 1024 in, 1024 out, 8 x 32 words in boxes of 8 x 32, swizzle Bytes128;
+            coordinates_exchanged: 1 x 32 threads, 1536 shared, 2304 in, 512 out, 16 x 36 words in boxes of 4 x 32, swizzle None;
+            stage_that_does_not_advance: 1 x 32 threads, 2048 shared, 1024 in, 1024 out;
+            step_of_one_operand_only: 1 x 128 threads, 11264 shared, 10240 in, 2048 out;
+            transposition_forgotten: 1 x 128 threads, 11264 shared, 10240 in, 2048 out;
         }
     }
 }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use kernel_gpu::planted::{Architecture, CASES, Case, Class};
 use libtest_mimic::{Arguments, Failed, Trial};
 use ptx_sim::{FindingClass, Module};
+use simulate::Outcome;
 
 /// Names the folder with the PTX of the planted bugs.
 const PTX_VARIABLE: &str = "FA512_PLANTED_PTX";
@@ -56,16 +57,21 @@ fn trials_of(case: &'static Case, module: &Arc<Module>) -> [Trial; 2] {
     ]
 }
 
-/// Requires findings of the right class, and the report on record.
+/// Requires what the class of the bug says, and the report on record.
 fn check_planted(module: &Module, case: &Case) -> Result<(), String> {
-    let findings = simulate::run(module, case, case.planted)?;
-    let actual = report::text(&findings);
+    let Outcome { findings, output } = simulate::run(module, case, case.planted)?;
+    let mut actual = report::text(&findings);
     let expected_classes = finding_classes(case.class);
     match findings.first() {
-        None => return Err(format!("the bug of {} is not found", case.planted)),
         Some(first) if !expected_classes.contains(&first.class) => {
             return Err(format!("the first finding should be one of {expected_classes:?}:\n{actual}"));
         }
+        None if case.class == Class::WrongResult => {
+            let clean = simulate::run(module, case, case.clean)?.output;
+            let difference = report::difference(&output, &clean);
+            actual = difference.ok_or_else(|| format!("the output of {} is that of its clean twin", case.planted))?;
+        }
+        None => return Err(format!("the bug of {} is not found", case.planted)),
         Some(_) => {}
     }
     let path = report_path(case);
@@ -84,7 +90,7 @@ fn check_planted(module: &Module, case: &Case) -> Result<(), String> {
 
 /// Requires that nothing is found.
 fn check_clean(module: &Module, case: &Case) -> Result<(), String> {
-    let findings = simulate::run(module, case, case.clean)?;
+    let findings = simulate::run(module, case, case.clean)?.findings;
     if findings.is_empty() {
         return Ok(());
     }
@@ -104,6 +110,10 @@ fn finding_classes(class: Class) -> &'static [FindingClass] {
         Class::Collective => &[FindingClass::CollectiveLanesMissing],
         Class::Termination => &[FindingClass::Trap, FindingClass::InstructionLimit],
         Class::RaceShared | Class::RaceGlobal => &[FindingClass::Race],
+        Class::Mbarrier => &[FindingClass::MbarrierMisuse],
+        Class::ProxyFence => &[FindingClass::MissingProxyFence],
+        Class::Wgmma => &[FindingClass::WgmmaNotWaited, FindingClass::MissingWgmmaFence],
+        Class::WrongResult => &[],
     }
 }
 

@@ -17,11 +17,25 @@ static LIST_PLACE: LazyLock<Regex> = LazyLock::new(|| regex("\n *inlined at kern
 static LIBRARY_PLACE: LazyLock<Regex> = LazyLock::new(|| regex("from [^\n]*library/[^\n]*\n *inlined at"));
 /// Places in Rust sources.
 static RUST_PLACE: LazyLock<Regex> = LazyLock::new(|| regex("([a-z0-9_/-]+\\.rs):([0-9]+):[0-9]+"));
-/// Sources of planted kernels: one for each class.
-static KERNEL: LazyLock<Regex> = LazyLock::new(|| regex("/planted/[a-z_]+/mod\\.rs$"));
+/// Sources of planted kernels: in the folder of their class.
+static KERNEL: LazyLock<Regex> = LazyLock::new(|| regex("/planted/[a-z_]+/(mod|hopper)\\.rs$"));
 
 fn regex(pattern: &str) -> Regex {
     Regex::new(pattern).expect("the pattern is constant")
+}
+
+/// Where an output is not that of the clean twin.
+pub fn difference(output: &[u8], clean: &[u8]) -> Option<String> {
+    let words = |bytes: &[u8]| -> Vec<u32> {
+        bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect()
+    };
+    let (output, clean) = (words(output), words(clean));
+    let mut pairs = output.iter().zip(&clean).enumerate().filter(|(_, (output, clean))| output != clean);
+    let (index, (found, expected)) = pairs.next()?;
+    let others = pairs.count();
+    Some(format!(
+        "wrong result: word {index} of the output is {found:#x}, of the clean twin {expected:#x}; {others} more differ\n"
+    ))
 }
 
 /// All findings: without the compiler's own library, without the numbers of registers, labels and PTX lines; lines of the kernels are quoted instead of

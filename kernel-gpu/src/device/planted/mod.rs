@@ -3,7 +3,8 @@
 //! Every kernel is generic over `PLANTED`: with `true` it has the bug, with `false` it is its clean twin, and the places
 //! where `PLANTED` is read are the whole difference. What the simulator says about the first is stored beside the
 //! source, as `<class>/<kernel>.report`; about the second it says nothing. Which kernels there are, and how each is
-//! launched, is listed in [`crate::planted`].
+//! launched, is listed in [`crate::planted`]. Kernels that need Hopper are in the file `hopper` of their class, or alone in
+//! theirs.
 #![allow(unsafe_op_in_unsafe_fn, reason = "an unsafe block around every body would show nothing")]
 
 pub mod async_copy;
@@ -11,13 +12,19 @@ pub mod barrier;
 pub mod collective;
 pub mod deadlock;
 pub mod invalid_operand;
+mod matrices;
+pub mod mbarrier;
 pub mod misaligned;
 pub mod out_of_bounds;
+pub mod proxy_fence;
 mod ptx;
 pub mod race_global;
 pub mod race_shared;
+mod stages;
 pub mod termination;
 pub mod uninitialised;
+pub mod wgmma;
+pub mod wrong_result;
 
 use crate::config::WARP_SIZE;
 use crate::device::codegen::thread::thread_idx_x;

@@ -2,6 +2,8 @@
 
 use core::arch::asm;
 
+use crate::device::ptx::mma::FragmentC;
+
 macro_rules! loads {
     ($($(#[$doc:meta])* $name:ident($address:ident, $address_class:ident) = $instruction:literal;)*) => {$(
         $(#[$doc])*
@@ -20,6 +22,8 @@ macro_rules! loads {
 loads! {
     /// `ld.shared.b32`
     load_shared_4(u32, reg32) = "ld.shared.b32";
+    /// `ld.shared::cluster.b32`
+    load_cluster_4(u32, reg32) = "ld.shared::cluster.b32";
     /// `ld.global.b32`
     load_global_4(u64, reg64) = "ld.global.b32";
     /// `ld.global.u16`, zero-extended
@@ -182,4 +186,60 @@ pub unsafe fn increment_if_written(value: u32, written: bool) -> u32 {
 pub unsafe fn trap() {
     // SAFETY: ends the kernel.
     unsafe { asm!("trap;", options(nostack)) };
+}
+
+macro_rules! without_operands {
+    ($($(#[$doc:meta])* $name:ident = $instruction:literal;)*) => {$(
+        $(#[$doc])*
+        #[inline(always)]
+        pub unsafe fn $name() {
+            // SAFETY: passed on to the caller.
+            unsafe { asm!(concat!($instruction, ";"), options(nostack)) };
+        }
+    )*};
+}
+
+without_operands! {
+    /// `barrier.cluster.arrive`
+    arrive_at_cluster = "barrier.cluster.arrive.aligned";
+    /// `barrier.cluster.wait`
+    wait_for_cluster = "barrier.cluster.wait.aligned";
+}
+
+/// `mbarrier.inval`: ends an mbarrier
+#[inline(always)]
+pub unsafe fn invalidate(barrier: u32) {
+    // SAFETY: passed on to the caller.
+    unsafe { asm!("mbarrier.inval.shared::cta.b64 [{}];", in(reg32) barrier, options(nostack)) };
+}
+
+/// `mbarrier.arrive` with a count
+#[inline(always)]
+pub unsafe fn arrive_for(barrier: u32, arrivals: u32) {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        asm!("mbarrier.arrive.shared::cta.b64 _, [{}], {};", in(reg32) barrier, in(reg32) arrivals, options(nostack));
+    }
+}
+
+/// Cleared accumulators, in registers that are written here
+#[inline(always)]
+pub fn zeros() -> [FragmentC; 1] {
+    let (a, b, c, d);
+    // SAFETY: registers only. Volatile, so that it keeps its place among the instructions around it.
+    unsafe {
+        asm!(
+            "mov.f32 {}, 0f00000000;", "mov.f32 {}, 0f00000000;", "mov.f32 {}, 0f00000000;", "mov.f32 {}, 0f00000000;",
+            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d,
+            options(nomem, nostack)
+        );
+    }
+    [[a, b, c, d]]
+}
+
+/// Adds 1 to a register where it is
+#[inline(always)]
+pub fn increment(value: &mut u32) {
+    // SAFETY: registers only. Volatile, so that it keeps its place among the instructions around it.
+    unsafe { asm!("add.u32 {0}, {0}, 1;", inout(reg32) * value, options(nomem, nostack)) };
 }

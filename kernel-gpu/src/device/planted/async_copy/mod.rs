@@ -1,5 +1,9 @@
 //! `cp.async` without the right wait.
 
+mod hopper;
+
+pub use hopper::*;
+
 use super::{element, lane, ptx, warp};
 use crate::device::codegen::shared::dynamic_shared_mem;
 use crate::device::ptx::{cp_async, ldmatrix, memory, sync};

@@ -1,5 +1,9 @@
 //! Warp-collective instructions that some of their lanes do not execute.
 
+mod hopper;
+
+pub use hopper::*;
+
 use super::{element, lane, ptx};
 use crate::device::codegen::shared::dynamic_shared_mem;
 use crate::device::ptx::{ldmatrix, memory, mma, shuffle, sync};

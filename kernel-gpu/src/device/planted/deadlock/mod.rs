@@ -1,5 +1,9 @@
 //! Warps that wait for each other.
 
+mod hopper;
+
+pub use hopper::*;
+
 use super::{ptx, warp};
 use crate::planted::Arguments;
 

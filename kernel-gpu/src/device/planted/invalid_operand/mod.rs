@@ -1,5 +1,9 @@
 //! Operands that the PTX ISA gives no meaning.
 
+mod hopper;
+
+pub use hopper::*;
+
 use super::{lane, ptx};
 use crate::planted::Arguments;
 

@@ -1,5 +1,9 @@
 //! Addresses that are not a multiple of what the access needs.
 
+mod hopper;
+
+pub use hopper::*;
+
 use super::{element, lane, ptx};
 use crate::device::codegen::shared::dynamic_shared_mem;
 use crate::device::ptx::{cp_async, ldmatrix, memory, sync};

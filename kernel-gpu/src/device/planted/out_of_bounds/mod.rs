@@ -1,5 +1,9 @@
 //! Accesses outside every buffer or beyond the launch's shared memory.
 
+mod hopper;
+
+pub use hopper::*;
+
 use super::{element, lane, ptx};
 use crate::device::codegen::shared::dynamic_shared_mem;
 use crate::device::codegen::thread::{block_idx_x, thread_idx_x};

@@ -1,5 +1,9 @@
 //! Accesses to global memory that nothing orders.
 
+mod hopper;
+
+pub use hopper::*;
+
 use super::{element, lane, ptx, warp};
 use crate::device::codegen::thread::{block_idx_x, thread_idx_x};
 use crate::device::ptx::sync;

@@ -1,6 +1,10 @@
 //! Accesses to shared memory that nothing orders. In the order in which the simulator executes warps every value is the
 //! right one.
 
+mod hopper;
+
+pub use hopper::*;
+
 use super::{element, lane, ptx, warp};
 use crate::device::codegen::shared::dynamic_shared_mem;
 use crate::device::codegen::thread::thread_idx_x;

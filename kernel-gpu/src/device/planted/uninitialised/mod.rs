@@ -1,5 +1,9 @@
 //! Reads of registers and bytes that nothing has written.
 
+mod hopper;
+
+pub use hopper::*;
+
 use super::{element, lane, ptx};
 use crate::device::codegen::shared::dynamic_shared_mem;
 use crate::device::ptx::{cp_async, ldmatrix, memory, sync};

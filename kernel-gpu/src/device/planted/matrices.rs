@@ -1,0 +1,67 @@
+//! Operands of `wgmma` in the stages, and what becomes of accumulators. Kernels of one warpgroup.
+
+use super::element;
+use super::stages::{gate, initialise, is_leader, stage};
+use crate::device::codegen::thread::thread_idx_x;
+use crate::device::ptx::mma::FragmentC;
+use crate::device::ptx::wgmma::{self, Accumulators, Descriptor, KMajor, Major, Registers};
+use crate::device::ptx::{bulk_copy, mbarrier, memory};
+use crate::planted::Arguments;
+
+/// Bytes of operand A: 64 rows of 64 halves.
+pub const A_BYTES: u32 = 64 * 128;
+/// Bytes of operand B: 16 rows of 64 halves, of which a product takes 8 columns.
+pub const B_BYTES: u32 = 16 * 128;
+
+/// The accumulators of a 64×8 tile.
+pub type Tile = [FragmentC; 1];
+
+/// Copies both operands from the input to the stages and waits for them.
+#[inline(always)]
+pub unsafe fn load(arguments: Arguments) {
+    load_bytes(arguments, A_BYTES + B_BYTES);
+}
+
+/// The first `bytes` bytes of the operands.
+#[inline(always)]
+pub unsafe fn load_bytes(arguments: Arguments, bytes: u32) {
+    initialise([1]);
+    if is_leader() {
+        mbarrier::arrive_and_expect(gate(0), bytes);
+        bulk_copy::load(stage(0), arguments.input, bytes, gate(0));
+    }
+    mbarrier::wait(gate(0), 0);
+}
+
+/// The operand that begins so many bytes behind the beginning of the stages.
+#[inline(always)]
+pub fn operand<M: Major>(offset: u32) -> Descriptor<M> {
+    Descriptor::new(stage(0) + offset)
+}
+
+/// Starts D = A·B.
+#[inline(always)]
+pub unsafe fn multiply<B: Major>(a: Descriptor<KMajor>, b: Descriptor<B>) -> Tile {
+    Tile::multiply(a, b)
+}
+
+/// Starts the product of the operands that [`load`] brought.
+#[inline(always)]
+pub unsafe fn multiply_loaded() -> Tile {
+    multiply(operand(0), operand::<KMajor>(A_BYTES))
+}
+
+/// Writes accumulators to the output.
+#[inline(always)]
+pub unsafe fn write_out(arguments: Arguments, mut d: Tile) {
+    d.pin();
+    let target = element(arguments.output, thread_idx_x(), 16);
+    memory::store_global_16(target, d[0].map(f32::to_bits));
+}
+
+/// Waits for all groups and writes accumulators to the output.
+#[inline(always)]
+pub unsafe fn wait_and_write_out(arguments: Arguments, d: Tile) {
+    wgmma::wait_group::<0>();
+    write_out(arguments, d);
+}
