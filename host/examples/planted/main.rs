@@ -3,11 +3,13 @@
 //! ```text
 //! export FA512_PLANTED_PTX=target/ptx-planted     # `cargo xtask test` makes it
 //! planted run planted_misaligned_async_copy_to_rows_of_130_bytes
-//! planted compare planted > planted.md
+//! planted compare planted --architecture sm_90a > planted.md
 //! ```
 
 mod compare;
 mod launch;
+mod one_entry;
+mod tensor_map;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -47,7 +49,5 @@ fn run(entry: &str) -> Result<(), String> {
     let case = case.ok_or_else(|| format!("no entry {entry}; kernel_gpu::planted lists what there is"))?;
     let folder = std::env::var("FA512_PLANTED_PTX")
         .map_err(|_| "FA512_PLANTED_PTX is not set; it names the folder that `cargo xtask test` makes".to_owned())?;
-    let path = Path::new(&folder).join(case.architecture.file());
-    let ptx = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    launch::run(&ptx, case, entry).map_err(|error| format!("{entry}: {error}"))
+    launch::run(Path::new(&folder), case, entry).map_err(|error| format!("{entry}: {error}"))
 }
