@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use kernel_gpu::manifest::{Entry, FILE_NAME, FORMAT, Manifest};
+use kernel_gpu::probe::Probe;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
@@ -82,6 +83,19 @@ impl PtxFolder {
     /// Its manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
+    }
+
+    /// The PTX of `probe`; `None` when the folder has none, as one of another code generator.
+    ///
+    /// # Errors
+    /// [`Error::File`] when it is there but cannot be read.
+    pub fn probe(&self, probe: &Probe) -> Result<Option<PtxModule>> {
+        let path = self.path.join(probe.file);
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(PtxModule { file: probe.file.into(), text })),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(Error::File { path, source }),
+        }
     }
 
     /// All entries with the modules they are in, in order of preference.

@@ -37,7 +37,7 @@ macro_rules! variants {
             mask: Mask::$mask,
         }),*];
 
-        #[cfg(all(target_arch = "nvptx64", not(feature = "planted")))]
+        #[cfg(all(target_arch = "nvptx64", not(any(feature = "planted", feature = "probe"))))]
         mod entries {
             use crate::args::ForwardArgs;
             use crate::config::TileConfig;

@@ -13,6 +13,7 @@ mod instruction_mix;
 mod nvcc;
 mod planted;
 mod postprocess;
+mod probes;
 mod process;
 mod progress;
 mod provision;

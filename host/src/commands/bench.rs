@@ -15,7 +15,7 @@ use fa512::files;
 use fa512::inputs::Distribution;
 use fa512::problem::{Layout, Shape};
 use fa512::ptx_folder::PtxFolder;
-use fa512::record::{BenchRecord, Case, Ceilings, Environment, Outcome, Pair, Row, RunProtocol};
+use fa512::record::{BenchRecord, Case, Environment, Outcome, Pair, Row, RunProtocol};
 use fa512::statistics::Bootstrap;
 use fa512::telemetry::Monitor;
 use fa512::timing::Protocol;
@@ -123,10 +123,10 @@ pub fn run(options: &Options) -> Result<Verdict> {
         }
         other => other,
     })?;
-    let mut contenders = Sources::new(folder, options.python.clone()).open(&options.wanted())?;
+    let mut contenders = Sources::new(folder.clone(), options.python.clone()).open(&options.wanted())?;
     let monitor = Monitor::new(gpu.device());
     let started_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let ceilings = Ceilings { copy_terabytes_per_second: Some(gpu.copy_terabytes_per_second()?), tensor: Vec::new() };
+    let ceilings = gpu.ceilings(&folder)?;
     let stop = stop_on_interrupt()?;
     let bench = Bench {
         protocol: options.protocol(&gpu),

@@ -7,6 +7,7 @@ mod counters;
 mod diagnose;
 mod fuzz;
 mod kernels;
+mod probes;
 mod profile;
 mod races;
 mod sanitize;

@@ -9,6 +9,7 @@ use kernel_gpu::manifest::Entry;
 
 use crate::codegen::{self, FAMILY_TARGETS};
 use crate::environment::{Environment, Workspace};
+use crate::probes;
 use crate::ptx_folder::{self, PtxFolder};
 use crate::ptxas::{self, Ptxas};
 
@@ -48,6 +49,7 @@ pub fn build_with(
 ) -> Result<PtxFolder> {
     let code_generator = codegen::choose(environment, workspace)?;
     let folder = ptx_folder::build(workspace, code_generator.as_ref(), &FAMILY_TARGETS, ptxas, out)?;
+    probes::build(code_generator.as_ref(), out)?;
     announce(&folder);
     Ok(folder)
 }

@@ -1,18 +1,80 @@
 //! What the GPU reaches at most.
 
+use cust::context::CurrentContext;
+use cust::device::DeviceAttribute;
 use cust::memory::mem_get_info;
+use kernel_gpu::probe::{PROBES, Probe, ProbeArgs, THREADS};
 
+use super::failure::Doing;
+use super::kernel::{Argument, Kernel};
 use super::timing::Stopwatch;
 use super::{Executor, GpuExecutor, driver};
 use crate::error::Result;
+use crate::executor::PtxModule;
+use crate::ptx_folder::PtxFolder;
+use crate::record::{Ceilings, TensorCeiling};
 use crate::statistics::Samples;
+use crate::timing::{L2, Protocol};
 
 /// Bytes of a copy: many times any L2.
 const COPY_BYTES: u64 = 1 << 30;
 /// Copies that are timed, after one that is not.
 const COPIES: usize = 20;
 
+/// Blocks of a probe on each multiprocessor, enough to hide the wait of one behind the products of others.
+const PROBE_BLOCKS: u32 = 4;
+/// Iterations of a probe, some milliseconds on an H200.
+const PROBE_ITERATIONS: u64 = 8192;
+/// Samples of a probe.
+const PROBE_SAMPLES: usize = 20;
+
 impl GpuExecutor {
+    /// What the GPU reaches at most: copies, and the probes of `folder` that run on it.
+    ///
+    /// # Errors
+    /// When the driver refuses memory, a copy or a probe.
+    pub fn ceilings(&mut self, folder: &PtxFolder) -> Result<Ceilings> {
+        let mut tensor = Vec::new();
+        for probe in &PROBES {
+            let runs = probe.only_architecture.is_none_or(|only| only == self.device.architecture);
+            if let (true, Some(module)) = (runs, folder.probe(probe)?) {
+                let teraflops = self.teraflops(probe, &module)?;
+                tensor.push(TensorCeiling { instruction: probe.instruction.into(), teraflops });
+            }
+        }
+        Ok(Ceilings { copy_terabytes_per_second: Some(self.copy_terabytes_per_second()?), tensor })
+    }
+
+    /// 10¹² floating-point operations per second of `probe`: the median of 20 launches after a warm-up.
+    fn teraflops(&mut self, probe: &Probe, module: &PtxModule) -> Result<f64> {
+        self.load(module)?;
+        let multiprocessors = CurrentContext::get_device()
+            .and_then(|device| device.get_attribute(DeviceAttribute::MultiprocessorCount))
+            .doing(|| "counting the multiprocessors".to_owned())?;
+        let blocks = PROBE_BLOCKS * u32::try_from(multiprocessors).unwrap_or(1);
+        let sink = self.allocate("probe sink", u64::from(blocks) * u64::from(THREADS) * size_of::<f32>() as u64)?;
+        let arguments = ProbeArgs { sink: sink.address, iterations: PROBE_ITERATIONS };
+        let arguments = [Argument::of(&arguments)];
+        let kernel = Kernel {
+            entry: probe.entry,
+            blocks,
+            threads: THREADS,
+            dynamic_shared_bytes: probe.dynamic_shared_bytes,
+            arguments: &arguments,
+        };
+        // SAFETY: a probe takes one `ProbeArgs`, and its sink has an f32 for every thread.
+        let prepared = unsafe { self.timed(&[kernel], &Protocol::new(L2::Warm)) };
+        let times = prepared.and_then(|(timed, _)| {
+            let sample = |_| timed.graph.sample(&self.stream);
+            let times = (0..PROBE_SAMPLES).map(sample).collect::<std::result::Result<Vec<f64>, _>>();
+            times.map_err(|code| self.failed(timed.action.clone(), code, ""))
+        });
+        self.free(sink)?;
+        let seconds = Samples::new(times?)?.median() * 1e-6;
+        let operations = f64::from(blocks) * probe.operations as f64 * PROBE_ITERATIONS as f64;
+        Ok(operations / seconds / 1e12)
+    }
+
     /// 10¹² bytes a second of copies within device memory, counting bytes read and bytes written: the median of 20 copies
     /// of 1 GiB, or of a quarter of the free memory.
     ///

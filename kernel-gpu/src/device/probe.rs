@@ -1,0 +1,98 @@
+//! The kernels of [`crate::probe`].
+
+use crate::config::WARP_SIZE;
+use crate::device::codegen::kernel;
+use crate::device::codegen::thread::{block_idx_x, thread_idx_x};
+use crate::device::ptx::memory;
+#[cfg(feature = "probe_sm_80")]
+use crate::device::ptx::mma;
+#[cfg(feature = "probe_sm_80")]
+use crate::device::unroll;
+use crate::probe::{ProbeArgs, THREADS};
+
+/// Two fp16 numbers from 0.5 to 1 that depend on `index`: products of zeros would take less power, and reach more.
+#[inline(always)]
+fn operand(index: u32) -> u32 {
+    0x3800_3800 | (index.wrapping_mul(0x9e37_79b9) & 0x03ff_03ff)
+}
+
+/// Writes the sum of what a thread accumulated, so that no product can be left out.
+///
+/// # Safety
+/// `sink` holds an f32 for every thread of the grid.
+#[inline(always)]
+unsafe fn keep<const N: usize>(sink: u64, accumulators: &[[f32; 4]; N]) {
+    let mut sum = 0.0;
+    for fragment in accumulators {
+        for value in fragment {
+            sum += value;
+        }
+    }
+    let thread = block_idx_x() as u64 * THREADS as u64 + thread_idx_x() as u64;
+    // SAFETY: passed on to the caller.
+    unsafe { memory::store_global_f32(sink + thread * 4, sum) };
+}
+
+#[cfg(feature = "probe_sm_80")]
+kernel! {
+    fn fa512_probe_mma(args: ProbeArgs) {
+        let lane = thread_idx_x() % WARP_SIZE;
+        let a = [operand(lane), operand(lane + 1), operand(lane + 2), operand(lane + 3)];
+        let b = [operand(lane + 4), operand(lane + 5)];
+        let mut accumulators = [[0.0; 4]; crate::probe::MMA_CHAINS];
+        let mut iteration = 0;
+        while iteration < args.iterations {
+            unroll!(at most 8; for chain in crate::probe::MMA_CHAINS => {
+                // SAFETY: the loop's bound is the same for all lanes.
+                unsafe { mma::multiply_accumulate(&mut accumulators[chain], a, b) };
+            });
+            iteration += 1;
+        }
+        // SAFETY: what the host promises of the launch.
+        unsafe { keep(args.sink, &accumulators) };
+    }
+}
+
+#[cfg(feature = "probe_sm_90a")]
+kernel! {
+    fn fa512_probe_wgmma(args: ProbeArgs) {
+        use crate::device::codegen::shared::dynamic_shared_mem;
+        use crate::device::codegen::thread::sync_threads;
+        use crate::device::ptx::proxy::fence_async_shared;
+        use crate::device::ptx::wgmma::{self, Accumulators, Descriptor, KMajor, Registers};
+        use crate::probe::{PROBES, WGMMA_DEPTH, WGMMA_M};
+
+        let shared = dynamic_shared_mem();
+        let mut offset = 4 * thread_idx_x();
+        while offset < PROBES[1].dynamic_shared_bytes {
+            // SAFETY: each thread writes words of its own in the block's dynamic shared memory.
+            unsafe { memory::store_shared_4(shared + offset, operand(offset)) };
+            offset += 4 * THREADS;
+        }
+        fence_async_shared();
+        // SAFETY: all threads of the block come here.
+        unsafe { sync_threads() };
+        let a = Descriptor::<KMajor>::new(shared);
+        let b = Descriptor::<KMajor>::new(shared + WGMMA_M * 2 * WGMMA_DEPTH);
+        let mut accumulators = [[0.0f32; 4]; crate::probe::WGMMA_N as usize / 8];
+        let mut iteration = 0;
+        while iteration < args.iterations {
+            accumulators.pin();
+            // SAFETY: the whole warpgroup comes here, with operands that were written before the barrier; nothing touches
+            // the accumulators between the fence and the wait.
+            unsafe {
+                wgmma::fence();
+                accumulators.multiply_accumulate(a, b);
+                accumulators.multiply_accumulate(a.step(1), b.step(1));
+                accumulators.multiply_accumulate(a.step(2), b.step(2));
+                accumulators.multiply_accumulate(a.step(3), b.step(3));
+                wgmma::commit_group();
+                wgmma::wait_group::<0>();
+            }
+            accumulators.pin();
+            iteration += 1;
+        }
+        // SAFETY: what the host promises of the launch.
+        unsafe { keep(args.sink, &accumulators) };
+    }
+}
