@@ -29,15 +29,16 @@ __device__ __forceinline__ void start_copy(Tile<ROWS> tile, HeadRows rows, uint3
                                            Lane lane) {
     constexpr uint32_t CHUNKS = Tile<ROWS>::CHUNKS_PER_ROW;
     const uint32_t row = lane.thread / CHUNKS, chunk = lane.thread % CHUNKS;
-    for (uint32_t pass = 0; pass < ROWS; pass += THREADS / CHUNKS) {
-        const uint32_t pass_row = row + pass;
+    constexpr uint32_t ROWS_PER_PASS = THREADS / CHUNKS;
+    uint64_t global = rows.chunk(first_row + row, chunk);
+    for (uint32_t pass_row = row; pass_row < row + ROWS; pass_row += ROWS_PER_PASS) {
         const uint32_t shared = tile.chunk(pass_row, chunk);
-        const uint64_t global = rows.chunk(first_row + pass_row, chunk);
         if constexpr (Sequence::HAS_TAIL) {
             ptx::copy_16_or_zeros(shared, global, first_row + pass_row < length);
         } else {
             ptx::copy_16(shared, global);
         }
+        global += ROWS_PER_PASS * rows.pitch;
     }
 }
 

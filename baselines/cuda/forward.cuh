@@ -83,7 +83,7 @@ __device__ __forceinline__ void forward(const ForwardArgs& args) {
         Scores<M_TILES, N_TILES> scores = {};
         multiply_keys<M_TILES, N_TILES>(scores, queries, memory.keys(stage), lane);
         if (Mask::template touches<Sequence>(first_row, step * BLOCK_N, BLOCK_N, length)) {
-            apply_mask<Sequence, Mask, M_TILES, N_TILES>(scores, first_row + warp_row, step * BLOCK_N, length, lane);
+            apply_mask<Mask, M_TILES, N_TILES>(scores, first_row + warp_row, step * BLOCK_N, length, lane);
         }
         softmax.template update<N_TILES>(scores, output, args.scale_log2);
         accumulate_output<M_TILES, N_TILES>(output, scores, memory.values(stage), lane);

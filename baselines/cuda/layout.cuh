@@ -64,6 +64,11 @@ struct Tile {
     __device__ __forceinline__ uint32_t chunk(uint32_t row, uint32_t chunk) const {
         return base + row * PITCH + (chunk ^ (row & 7)) * CHUNK_BYTES;
     }
+
+    /// Address of the chunk `rows` rows (a multiple of 8) below the one at `chunk`, with the same index.
+    static __device__ __forceinline__ uint32_t below(uint32_t chunk, uint32_t rows) {
+        return chunk + rows * PITCH;
+    }
 };
 
 /// The part of the problem that one block computes.

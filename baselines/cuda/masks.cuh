@@ -28,7 +28,8 @@ struct Any {
 
 /// Every key.
 struct Full {
-    /// Keys that any of the rows before `rows_end` attends to, out of `length`.
+    /// End of the keys that any of the rows before `rows_end` attends to, out of `length`. With `row + 1` that is the end
+    /// of what `row` itself attends to, since no row attends to fewer keys than those before it.
     static __device__ __forceinline__ uint32_t keys_end(uint32_t, uint32_t length) {
         return length;
     }
@@ -37,12 +38,6 @@ struct Full {
     template <typename Sequence>
     static __device__ __forceinline__ bool touches(uint32_t, uint32_t keys_start, uint32_t keys, uint32_t length) {
         return Sequence::HAS_TAIL && keys_start + keys > length;
-    }
-
-    /// Whether query `row` attends to key `key`.
-    template <typename Sequence>
-    static __device__ __forceinline__ bool attends(uint32_t, uint32_t key, uint32_t length) {
-        return !Sequence::HAS_TAIL || key < length;
     }
 };
 
@@ -56,11 +51,6 @@ struct Causal {
     static __device__ __forceinline__ bool touches(uint32_t rows_start, uint32_t keys_start, uint32_t keys,
                                                    uint32_t length) {
         return keys_start + keys > rows_start + 1 || Full::touches<Sequence>(rows_start, keys_start, keys, length);
-    }
-
-    template <typename Sequence>
-    static __device__ __forceinline__ bool attends(uint32_t row, uint32_t key, uint32_t length) {
-        return key <= row && Full::attends<Sequence>(row, key, length);
     }
 };
 

@@ -42,9 +42,10 @@ __device__ __forceinline__ void multiply_keys(Scores<M_TILES, N_TILES>& scores, 
     const uint32_t row = lane.index / 16 * 8 + lane.index % 8, chunk = lane.index / 8 % 2;
 #pragma unroll
     for (int k = 0; k < HEAD_K_STEPS; ++k) {
+        const uint32_t first_keys = keys.chunk(row, k * CHUNKS_PER_K_STEP + chunk);
 #pragma unroll
         for (int pair = 0; pair < N_TILES / 2; ++pair) {
-            const auto b = ptx::load_matrices(keys.chunk(row + pair * 16, k * CHUNKS_PER_K_STEP + chunk));
+            const auto b = ptx::load_matrices(Tile<ROWS>::below(first_keys, pair * 16));
 #pragma unroll
             for (int m = 0; m < M_TILES; ++m) {
                 ptx::multiply_accumulate(scores[m][2 * pair], queries[m][k], b.pair[0], b.pair[1]);
@@ -72,7 +73,8 @@ __device__ __forceinline__ void accumulate_output(Output<M_TILES>& output, const
         }
 #pragma unroll
         for (int pair = 0; pair < HEAD_N_TILES / 2; ++pair) {
-            const auto b = ptx::load_matrices_transposed(values.chunk(row + k * MMA_K, pair * 2 + chunk));
+            const uint32_t first_keys = values.chunk(row, pair * 2 + chunk);
+            const auto b = ptx::load_matrices_transposed(Tile<ROWS>::below(first_keys, k * MMA_K));
 #pragma unroll
             for (int m = 0; m < M_TILES; ++m) {
                 ptx::multiply_accumulate(output[m][2 * pair], p[m], b.pair[0], b.pair[1]);

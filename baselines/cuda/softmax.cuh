@@ -99,20 +99,20 @@ struct RunningSoftmax {
 };
 
 /// Sets the scores that the mask excludes to −∞.
-template <typename Sequence, typename Mask, int M_TILES, int N_TILES>
+template <typename Mask, int M_TILES, int N_TILES>
 __device__ __forceinline__ void apply_mask(Scores<M_TILES, N_TILES>& scores, uint32_t first_row, uint32_t first_key,
                                            uint32_t length, Lane lane) {
 #pragma unroll
     for (int m = 0; m < M_TILES; ++m) {
 #pragma unroll
         for (int r = 0; r < ROWS_PER_LANE; ++r) {
-            const uint32_t row = lane.row(first_row, m, r);
+            const uint32_t end = Mask::keys_end(lane.row(first_row, m, r) + 1, length);
 #pragma unroll
             for (int n = 0; n < N_TILES; ++n) {
 #pragma unroll
                 for (int column = 0; column < 2; ++column) {
                     const uint32_t key = first_key + n * MMA_N + lane.pair_column() + column;
-                    if (!Mask::template attends<Sequence>(row, key, length)) {
+                    if (key >= end) {
                         scores[m][n].element[2 * r + column] = -INFINITY;
                     }
                 }

@@ -134,6 +134,16 @@ impl<E: Element, const ROWS: u32, const COLUMNS: u32, S: Swizzle> SharedTile<E, 
     pub const fn chunk(self, row: u32, chunk: u32) -> u32 {
         self.base + Self::offset(row, chunk)
     }
+
+    /// Address of the chunk `ROWS_BELOW` rows below the one at `chunk`, with the same index: a constant away, since the
+    /// swizzle repeats after so many rows.
+    #[inline(always)]
+    pub const fn below<const ROWS_BELOW: u32>(chunk: u32) -> u32 {
+        const {
+            assert!(ROWS_BELOW.is_multiple_of(S::ROW_MASK + 1), "the swizzle does not repeat after so many rows");
+        }
+        chunk + ROWS_BELOW * Self::PITCH
+    }
 }
 
 #[cfg(test)]
@@ -163,6 +173,14 @@ mod tests {
                     (first_row..first_row + 8).map(|row| tile.chunk(row, chunk) / CHUNK_BYTES % BANK_GROUPS).collect();
                 assert_eq!(groups.len(), 8, "rows {first_row}.. of chunk {chunk} share bank groups");
             }
+        }
+    }
+
+    #[test]
+    fn what_lies_below_a_chunk_has_its_index() {
+        let tile = Tile::at(1024);
+        for (row, chunk) in (0..8).flat_map(|row| (0..8).map(move |chunk| (row, chunk))) {
+            assert_eq!(Tile::below::<16>(tile.chunk(row, chunk)), tile.chunk(row + 16, chunk));
         }
     }
 

@@ -29,7 +29,9 @@ for ptx in ptx ptx-cuda; do
     step env FA512_TEST_DEVICE="$device" FA512_PTX_DIR="$PWD/$ptx" tests/kernels --quiet $tests
     step ./fa512 sanitize --ptx "$ptx" --seq 1,65,512
 done
+step ./fa512 fuzz --device "$device" --cases 50
 step ./ptx-sim ptx/sm_80.ptx --list
+[ "$device" = sim ] || step ./fa512 bench --shapes 32x8x512 --contender all --samples 30
 
 printf '\n== PyTorch, to compare with\n'
 if python=$(command -v python3 || command -v python); then

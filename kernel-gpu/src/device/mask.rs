@@ -4,14 +4,12 @@ use crate::device::sequence::Sequence;
 
 /// A mask, applied to tiles of scores.
 pub trait Mask {
-    /// Keys that any of the rows before `rows_end` attends to, out of `length`.
+    /// End of the keys that any of the rows before `rows_end` attends to, out of `length`. With `row + 1` that is the end
+    /// of what `row` itself attends to, since no row attends to fewer keys than those before it.
     fn keys_end(rows_end: u32, length: u32) -> u32;
 
     /// Whether a tile of keys `[keys_start, keys_start + keys)` has anything to mask for rows from `rows_start` on.
     fn touches<S: Sequence>(rows_start: u32, keys_start: u32, keys: u32, length: u32) -> bool;
-
-    /// Whether query `row` attends to key `key`, both at or after 0, with `key` possibly beyond the end.
-    fn attends<S: Sequence>(row: u32, key: u32, length: u32) -> bool;
 }
 
 /// Every key.
@@ -27,11 +25,6 @@ impl Mask for Full {
     fn touches<S: Sequence>(_rows_start: u32, keys_start: u32, keys: u32, length: u32) -> bool {
         S::HAS_TAIL && keys_start + keys > length
     }
-
-    #[inline(always)]
-    fn attends<S: Sequence>(_row: u32, key: u32, length: u32) -> bool {
-        !S::HAS_TAIL || key < length
-    }
 }
 
 /// Keys at or before the row's own position (top-left aligned).
@@ -46,10 +39,5 @@ impl Mask for Causal {
     #[inline(always)]
     fn touches<S: Sequence>(rows_start: u32, keys_start: u32, keys: u32, length: u32) -> bool {
         keys_start + keys > rows_start + 1 || Full::touches::<S>(rows_start, keys_start, keys, length)
-    }
-
-    #[inline(always)]
-    fn attends<S: Sequence>(row: u32, key: u32, length: u32) -> bool {
-        key <= row && Full::attends::<S>(row, key, length)
     }
 }

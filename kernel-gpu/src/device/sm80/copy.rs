@@ -49,9 +49,9 @@ pub unsafe fn start_copy<const ROWS: u32, S: Sequence>(
     let chunks_per_row = Tile::<ROWS>::CHUNKS_PER_ROW;
     let rows_per_pass = threads / chunks_per_row;
     let (row, chunk) = (lane.thread / chunks_per_row, lane.thread % chunks_per_row);
-    let mut pass_row = row;
+    let (mut pass_row, mut global) = (row, rows.chunk(first_row + row, chunk));
     while pass_row < row + ROWS {
-        let (shared, global) = (tile.chunk(pass_row, chunk), rows.chunk(first_row + pass_row, chunk));
+        let shared = tile.chunk(pass_row, chunk);
         // SAFETY: both chunks are 16-byte aligned by the tile's layout and the launch's checks; rows beyond the end are
         // not read.
         unsafe {
@@ -62,5 +62,6 @@ pub unsafe fn start_copy<const ROWS: u32, S: Sequence>(
             }
         }
         pass_row += rows_per_pass;
+        global += rows_per_pass as u64 * rows.pitch;
     }
 }

@@ -115,7 +115,7 @@ pub fn forward<
         // SAFETY: the warp is together; the step's K is complete and visible.
         let mut scores = unsafe { products::scores::<BLOCK_N, M_TILES, N_TILES>(&queries, memory.keys(stage), lane) };
         if M::touches::<S>(first_row, step * BLOCK_N, BLOCK_N, length) {
-            apply_mask::<M_TILES, N_TILES, S, M>(&mut scores, first_row + warp_row, step * BLOCK_N, length, lane);
+            apply_mask::<M_TILES, N_TILES, M>(&mut scores, first_row + warp_row, step * BLOCK_N, length, lane);
         }
         // SAFETY: the warp is together.
         unsafe { softmax.update(&mut scores, &mut output, args.scale_log2) };

@@ -45,8 +45,9 @@ pub unsafe fn scores<const BLOCK_N: u32, const M_TILES: usize, const N_TILES: us
     // K's rows are the columns of B: two n-tiles of 8 keys at a time, left and right half of the k-step.
     let (row, chunk) = (lane.index / 16 * 8 + lane.index % 8, lane.index / 8 % 2);
     unroll!(at most 4; for k in HEAD_K_STEPS => {
+        let first_keys = keys.chunk(row, k as u32 * CHUNKS_PER_K_STEP + chunk);
         unroll!(at most 8; for pair in N_TILES / 2 => {
-            let address = keys.chunk(row + pair as u32 * 16, k as u32 * CHUNKS_PER_K_STEP + chunk);
+            let address = Tile::<BLOCK_N>::below::<{ pair as u32 * 16 }>(first_keys);
             // SAFETY: a chunk of the tile; the caller has the warp together.
             let [b0, b1, b2, b3] = unsafe { ldmatrix::load_4(address) };
             unroll!(at most 4; for m in M_TILES => {
@@ -87,7 +88,8 @@ pub unsafe fn accumulate_output<const BLOCK_N: u32, const M_TILES: usize, const 
             ];
         });
         unroll!(at most 4; for pair in HEAD_N_TILES / 2 => {
-            let address = values.chunk(row + k as u32 * MMA_K, pair as u32 * 2 + chunk);
+            let first_keys = values.chunk(row, pair as u32 * 2 + chunk);
+            let address = Tile::<BLOCK_N>::below::<{ k as u32 * MMA_K }>(first_keys);
             // SAFETY: a chunk of the tile; the caller has the warp together.
             let [b0, b1, b2, b3] = unsafe { ldmatrix::load_4_transposed(address) };
             unroll!(at most 4; for m in M_TILES => {

@@ -7,7 +7,6 @@ use super::{HEAD_N_TILES, Lane, Output, ROWS_PER_LANE, Scores};
 use crate::config::MMA_N;
 use crate::device::mask::Mask;
 use crate::device::ptx::{math, shuffle};
-use crate::device::sequence::Sequence;
 use crate::device::unroll;
 
 /// Running shift and sum of the rows of one warp, as far as this lane holds them.
@@ -87,7 +86,7 @@ impl<const M_TILES: usize> RunningSoftmax<M_TILES> {
 /// Sets the scores that the mask excludes to −∞. `first_row` is the warp's first query row, `first_key` the tile's
 /// first key.
 #[inline(always)]
-pub fn apply_mask<const M_TILES: usize, const N_TILES: usize, S: Sequence, M: Mask>(
+pub fn apply_mask<const M_TILES: usize, const N_TILES: usize, M: Mask>(
     scores: &mut Scores<M_TILES, N_TILES>,
     first_row: u32,
     first_key: u32,
@@ -96,11 +95,11 @@ pub fn apply_mask<const M_TILES: usize, const N_TILES: usize, S: Sequence, M: Ma
 ) {
     unroll!(at most 4; for m in M_TILES => {
         unroll!(at most 2; for r in ROWS_PER_LANE => {
-            let row = lane.row(first_row, m, r);
+            let end = M::keys_end(lane.row(first_row, m, r) + 1, length);
             unroll!(at most 16; for n in N_TILES => {
                 unroll!(at most 2; for column in 2 => {
                     let key = first_key + n as u32 * MMA_N + lane.pair_column() + column as u32;
-                    if !M::attends::<S>(row, key, length) {
+                    if key >= end {
                         scores[m][n][2 * r + column] = f32::NEG_INFINITY;
                     }
                 });
