@@ -49,6 +49,10 @@ impl Arguments {
     /// Whether every survivor is explained.
     fn run(&self) -> Result<bool> {
         let folder = PtxFolder::find(self.ptx.as_deref())?;
+        if let Some(out) = &self.out {
+            // Now: the run takes minutes, whose result must not be lost for want of a folder.
+            std::fs::create_dir_all(out).with_context(|| out.display().to_string())?;
+        }
         let review = Review::load()?;
         let selection = self.sample.map_or(Selection::PerRule(self.per_rule), Selection::Sample);
         let campaign = Campaign::prepare(&folder, selection, self.seed)?;

@@ -10,7 +10,7 @@ use crate::device_compiler::{self, DeviceLibrary, TARGET};
 use crate::environment::{Environment, Workspace};
 use crate::process::capture;
 use crate::shared_library;
-use crate::{provision, ptxas};
+use crate::{nvcc, provision, ptxas};
 
 /// Shows which tools are here, which version, where from, and what a missing one costs.
 ///
@@ -65,14 +65,14 @@ fn examine(environment: &Environment, workspace: &Workspace) -> Vec<Finding> {
     ];
     findings.extend(device_compiler_findings(environment, workspace));
     findings.push(ptxas_finding(environment, workspace));
+    findings.push(nvcc_finding(environment, workspace));
     findings.push(driver_finding());
-    let optional: [(&'static str, &[&str], &str); 4] = [
+    let optional: [(&'static str, &[&str], &str); 3] = [
         (
             "nvidia-smi",
             &["--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader"],
             "comes with the NVIDIA driver",
         ),
-        ("nvcc", &["--version"], "no CUDA C++ twins to compare with; install the CUDA toolkit"),
         ("ncu", &["--version"], "no hardware counters; install Nsight Compute"),
         (
             "compute-sanitizer",
@@ -156,6 +156,16 @@ fn ptxas_finding(environment: &Environment, workspace: &Workspace) -> Finding {
         Err(error) => State::Fatal { cost: format!("{error:#}") },
     };
     Finding { what: "ptxas", state }
+}
+
+fn nvcc_finding(environment: &Environment, workspace: &Workspace) -> Finding {
+    const COST: &str = "no CUDA C++ twins to compare with";
+    let state = match nvcc::find(environment, workspace) {
+        Ok(Some(nvcc)) => State::Found { version: nvcc.version, place: nvcc.path.display().to_string() },
+        Ok(None) => State::Missing { cost: format!("{COST}; `cargo xtask baselines` gets it") },
+        Err(error) => State::Missing { cost: format!("{COST}: {error:#}") },
+    };
+    Finding { what: "nvcc", state }
 }
 
 fn driver_finding() -> Finding {
