@@ -36,7 +36,7 @@ impl Rustc {
             .stdin(Stdio::null())
             .args([subcommand, "--package", "kernel-gpu", "--lib", "--profile", "device"])
             .args(["--features", target.cargo_feature, "--target", TARGET, "--target-dir"])
-            .arg(self.workspace.device_target())
+            .arg(self.target_folder(target))
             .args(["--message-format", if stderr().is_terminal() { "json-diagnostic-rendered-ansi" } else { "json" }])
             .env("RUSTC", &self.compiler.rustc)
             // The target's ABI and inline assembly are unstable; this lets a stable compiler accept them.
@@ -67,12 +67,18 @@ impl Rustc {
         flags
     }
 
+    /// Cargo's target folder: one for each GPU, since cargo keeps what it built for one set of flags only, and `core` takes
+    /// long to build.
+    fn target_folder(&self, target: &Target) -> PathBuf {
+        self.workspace.device_target().join(target.cpu)
+    }
+
     /// Where the compiler writes its PTX: one file for each way of compiling, since cargo, which remembers each of
     /// them as up to date, does not look at this file.
     fn assembly_path(&self, target: &Target) -> PathBuf {
         let way = format!("{:?} {:?}", self.compiler, self.rustflags(target));
         let name = format!("{}-{}.s", target.cargo_feature, &files::sha256(way.as_bytes())[..16]);
-        self.workspace.device_target().join(TARGET).join(name)
+        self.target_folder(target).join(TARGET).join(name)
     }
 }
 
@@ -87,8 +93,8 @@ impl CodeGenerator for Rustc {
         cargo.arg("--").arg(format!("--emit=asm={}", assembly.display()));
         let warnings = run_showing_diagnostics(cargo)?;
         let ptx = fs::read_to_string(&assembly).with_context(|| {
-            let target = self.workspace.device_target();
-            format!("the compiler left no PTX at {}; remove {} and try again", assembly.display(), target.display())
+            let folder = self.target_folder(target);
+            format!("the compiler left no PTX at {}; remove {} and try again", assembly.display(), folder.display())
         })?;
         Ok(Compiled { ptx: call_chains::from_comments(&ptx), warnings })
     }
