@@ -40,11 +40,11 @@ pub enum Class {
     AsyncCopy,
     /// A barrier that some threads do not reach, or reach with contradicting counts.
     Barrier,
-    /// Warps that wait for each other.
+    /// Warps that wait for each other, or for what nobody brings.
     Deadlock,
     /// An operand without a meaning.
     InvalidOperand,
-    /// A warp-collective instruction with lanes missing.
+    /// A warp-collective instruction with lanes missing, or one of a warpgroup with warps missing.
     Collective,
     /// A kernel that traps or does not end.
     Termination,

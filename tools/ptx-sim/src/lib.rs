@@ -94,6 +94,8 @@
 //! - Missing proxy fences other than those between ordinary writes to shared memory and what the async proxy does there;
 //!   of those, the ones where another warp wrote and anything synchronised the block between that write and a fence. A
 //!   block that synchronises by polling ordinary memory only needs its fence before that.
+//! - Reads of global memory that a bulk store of the same thread may not have written yet: `wait_group.read` counts as
+//!   `wait_group`.
 //! - Registers read, not written, between `wgmma.fence` and a `wgmma` that accumulates into them; registers beyond what
 //!   `setmaxnreg` left.
 //! - Matrix descriptors with a base offset other than 0, which no test on hardware covers: they are findings.

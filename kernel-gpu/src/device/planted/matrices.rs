@@ -1,11 +1,11 @@
 //! Operands of `wgmma` in the stages, and what becomes of accumulators. Kernels of one warpgroup.
 
 use super::element;
-use super::stages::{gate, initialise, is_leader, stage};
+use super::stages::{load_bytes_and_wait, stage};
 use crate::device::codegen::thread::thread_idx_x;
+use crate::device::ptx::memory;
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::wgmma::{self, Accumulators, Descriptor, KMajor, Major, Registers};
-use crate::device::ptx::{bulk_copy, mbarrier, memory};
 use crate::planted::Arguments;
 
 /// Bytes of operand A: 64 rows of 64 halves.
@@ -19,18 +19,13 @@ pub type Tile = [FragmentC; 1];
 /// Copies both operands from the input to the stages and waits for them.
 #[inline(always)]
 pub unsafe fn load(arguments: Arguments) {
-    load_bytes(arguments, A_BYTES + B_BYTES);
+    load_part(arguments, A_BYTES + B_BYTES);
 }
 
 /// The first `bytes` bytes of the operands.
 #[inline(always)]
-pub unsafe fn load_bytes(arguments: Arguments, bytes: u32) {
-    initialise([1]);
-    if is_leader() {
-        mbarrier::arrive_and_expect(gate(0), bytes);
-        bulk_copy::load(stage(0), arguments.input, bytes, gate(0));
-    }
-    mbarrier::wait(gate(0), 0);
+pub unsafe fn load_part(arguments: Arguments, bytes: u32) {
+    load_bytes_and_wait(stage(0), arguments.input, bytes);
 }
 
 /// The operand that begins so many bytes behind the beginning of the stages.

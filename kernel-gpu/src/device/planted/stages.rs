@@ -49,11 +49,44 @@ pub unsafe fn initialise<const GATES: usize>(arrivals: [u32; GATES]) {
     sync::block();
 }
 
-/// Starts copying a tile of the input to a stage; the phase of the mbarrier waits for its bytes. For one thread.
+/// Starts a copy to shared memory; the phase of the mbarrier waits for its bytes. For one thread.
+#[inline(always)]
+pub unsafe fn load_bytes(to: u32, from: u64, bytes: u32, gate: u32) {
+    mbarrier::arrive_and_expect(gate, bytes);
+    bulk_copy::load(to, from, bytes, gate);
+}
+
+/// Starts copying a tile of the input to a stage, as [`load_bytes`] does.
 #[inline(always)]
 pub unsafe fn load(arguments: Arguments, to: u32, tile: u32, gate: u32) {
-    mbarrier::arrive_and_expect(gate, STAGE_BYTES);
-    bulk_copy::load(stage(to), arguments.input + (tile * STAGE_BYTES) as u64, STAGE_BYTES, gate);
+    load_bytes(stage(to), arguments.input + (tile * STAGE_BYTES) as u64, STAGE_BYTES, gate);
+}
+
+/// Starts copying the box of `bytes` bytes at `(column, row)`; the phase of the mbarrier waits for it. For one thread.
+#[inline(always)]
+pub unsafe fn load_box(map: u64, to: u32, (column, row): (i32, i32), bytes: u32, gate: u32) {
+    mbarrier::arrive_and_expect(gate, bytes);
+    bulk_copy::load_box_2d(to, map, [column, row], gate);
+}
+
+/// Copies to shared memory with the first mbarrier, which it initialises, and waits for the copy.
+#[inline(always)]
+pub unsafe fn load_bytes_and_wait(to: u32, from: u64, bytes: u32) {
+    initialise([1]);
+    if is_leader() {
+        load_bytes(to, from, bytes, gate(0));
+    }
+    mbarrier::wait(gate(0), 0);
+}
+
+/// Copies a box as [`load_bytes_and_wait`] copies bytes.
+#[inline(always)]
+pub unsafe fn load_box_and_wait(map: u64, to: u32, place: (i32, i32), bytes: u32) {
+    initialise([1]);
+    if is_leader() {
+        load_box(map, to, place, bytes, gate(0));
+    }
+    mbarrier::wait(gate(0), 0);
 }
 
 /// Starts copying a stage to the beginning of the output, as a group of its own. For one thread.
@@ -61,6 +94,15 @@ pub unsafe fn load(arguments: Arguments, to: u32, tile: u32, gate: u32) {
 pub unsafe fn store(arguments: Arguments, from: u32) {
     bulk_copy::store(arguments.output, stage(from), STAGE_BYTES);
     bulk_copy::commit_group();
+}
+
+/// The leader copies a stage to the beginning of the output and waits until it was read.
+#[inline(always)]
+pub unsafe fn store_and_wait(arguments: Arguments, from: u32) {
+    if is_leader() {
+        store(arguments, from);
+        bulk_copy::wait_for_reads::<0>();
+    }
 }
 
 /// Every lane writes its 16 bytes of a stage.

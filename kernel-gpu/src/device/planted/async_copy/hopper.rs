@@ -3,7 +3,7 @@
 use crate::device::codegen::thread::thread_idx_x;
 use crate::device::planted::matrices::{self, A_BYTES, B_BYTES};
 use crate::device::planted::stages::{
-    STAGE_BYTES, fill, fill_and_fence, gate, initialise, is_leader, load, stage, store, write_out,
+    STAGE_BYTES, fill, fill_and_fence, gate, initialise, is_leader, load, load_box, load_bytes, stage, store, write_out,
 };
 use crate::device::planted::{lane, warp};
 use crate::device::ptx::{bulk_copy, mbarrier, memory, sync, wgmma};
@@ -45,8 +45,7 @@ pub unsafe fn barrier_instead_of_an_mbarrier<const PLANTED: bool>(arguments: Arg
 pub unsafe fn box_read_before_the_wait<const PLANTED: bool>(arguments: Arguments) {
     initialise([1]);
     if is_leader() {
-        mbarrier::arrive_and_expect(gate(0), STAGE_BYTES);
-        bulk_copy::load_box_2d(stage(0), arguments.tensor_map, [0, 0], gate(0));
+        load_box(arguments.tensor_map, stage(0), (0, 0), STAGE_BYTES, gate(0));
     }
     if !PLANTED {
         mbarrier::wait(gate(0), 0);
@@ -209,11 +208,9 @@ pub unsafe fn stage_released_before_the_product_is_done<const PLANTED: bool>(arg
     let (full, empty) = (gate(0), gate(1));
     if warp() == CONSUMERS / 32 {
         if lane() == 0 {
-            mbarrier::arrive_and_expect(full, A_BYTES + B_BYTES);
-            bulk_copy::load(stage(0), arguments.input, A_BYTES + B_BYTES, full);
+            load_bytes(stage(0), arguments.input, A_BYTES + B_BYTES, full);
             mbarrier::wait(empty, 0);
-            mbarrier::arrive_and_expect(full, B_BYTES);
-            bulk_copy::load(stage(0) + A_BYTES, arguments.input, B_BYTES, full);
+            load_bytes(stage(0) + A_BYTES, arguments.input, B_BYTES, full);
         }
     } else {
         mbarrier::wait(full, 0);

@@ -1,7 +1,9 @@
 //! Bulk copies, tensor maps and clusters.
 
 use crate::device::codegen::shared::dynamic_shared_mem;
-use crate::device::planted::stages::{STAGE_BYTES, gate, initialise, is_leader, stage};
+use crate::device::planted::stages::{
+    STAGE_BYTES, gate, initialise, is_leader, load_box_and_wait, load_bytes_and_wait, stage,
+};
 use crate::device::planted::{element, lane, ptx};
 use crate::device::ptx::{bulk_copy, cluster, mbarrier, memory, sync};
 use crate::planted::Arguments;
@@ -10,24 +12,14 @@ use crate::planted::Arguments;
 #[inline(always)]
 pub unsafe fn bulk_copy_of_24_bytes<const PLANTED: bool>(arguments: Arguments) {
     let bytes = if PLANTED { 24 } else { 32 };
-    initialise([1]);
-    if is_leader() {
-        mbarrier::arrive_and_expect(gate(0), bytes);
-        bulk_copy::load(stage(0), arguments.input, bytes, gate(0));
-        mbarrier::wait(gate(0), 0);
-    }
+    load_bytes_and_wait(stage(0), arguments.input, bytes);
 }
 
 /// The tensor itself in place of its map.
 #[inline(always)]
 pub unsafe fn tensor_in_place_of_its_map<const PLANTED: bool>(arguments: Arguments) {
     let map = if PLANTED { arguments.input } else { arguments.tensor_map };
-    initialise([1]);
-    if is_leader() {
-        mbarrier::arrive_and_expect(gate(0), STAGE_BYTES);
-        bulk_copy::load_box_2d(stage(0), map, [0, 0], gate(0));
-        mbarrier::wait(gate(0), 0);
-    }
+    load_box_and_wait(map, stage(0), (0, 0), STAGE_BYTES);
 }
 
 /// Three coordinates for a map of two dimensions.

@@ -2,7 +2,9 @@
 
 use crate::device::codegen::shared::dynamic_shared_mem;
 use crate::device::planted::lane;
-use crate::device::planted::stages::{STAGE_BYTES, fill_and_fence, gate, initialise, is_leader, stage};
+use crate::device::planted::stages::{
+    STAGE_BYTES, fill_and_fence, is_leader, load_box_and_wait, load_bytes_and_wait, stage,
+};
 use crate::device::ptx::{bulk_copy, mbarrier, stmatrix};
 use crate::planted::Arguments;
 
@@ -21,24 +23,14 @@ pub unsafe fn mbarrier_at_an_odd_word<const PLANTED: bool>(_: Arguments) {
 #[inline(always)]
 pub unsafe fn bulk_copy_to_8_bytes_off<const PLANTED: bool>(arguments: Arguments) {
     let header = if PLANTED { 8 } else { 16 };
-    initialise([1]);
-    if is_leader() {
-        mbarrier::arrive_and_expect(gate(0), STAGE_BYTES);
-        bulk_copy::load(stage(0) + header, arguments.input, STAGE_BYTES, gate(0));
-    }
-    mbarrier::wait(gate(0), 0);
+    load_bytes_and_wait(stage(0) + header, arguments.input, STAGE_BYTES);
 }
 
 /// A tensor whose first element lies 8 bytes off.
 #[inline(always)]
 pub unsafe fn bulk_copy_from_8_bytes_off<const PLANTED: bool>(arguments: Arguments) {
     let first = if PLANTED { 8 } else { 16 };
-    initialise([1]);
-    if is_leader() {
-        mbarrier::arrive_and_expect(gate(0), STAGE_BYTES);
-        bulk_copy::load(stage(0), arguments.input + first, STAGE_BYTES, gate(0));
-    }
-    mbarrier::wait(gate(0), 0);
+    load_bytes_and_wait(stage(0), arguments.input + first, STAGE_BYTES);
 }
 
 /// A row of the output that begins 8 bytes off.
@@ -57,12 +49,7 @@ pub unsafe fn bulk_store_to_8_bytes_off<const PLANTED: bool>(arguments: Argument
 #[inline(always)]
 pub unsafe fn box_at_64_bytes<const PLANTED: bool>(arguments: Arguments) {
     let first = if PLANTED { 64 } else { 128 };
-    initialise([1]);
-    if is_leader() {
-        mbarrier::arrive_and_expect(gate(0), STAGE_BYTES);
-        bulk_copy::load_box_2d(stage(0) + first, arguments.tensor_map, [0, 0], gate(0));
-    }
-    mbarrier::wait(gate(0), 0);
+    load_box_and_wait(arguments.tensor_map, stage(0) + first, (0, 0), STAGE_BYTES);
 }
 
 /// Matrix rows 24 bytes apart: every other one is misaligned.

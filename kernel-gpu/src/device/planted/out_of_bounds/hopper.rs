@@ -2,7 +2,9 @@
 
 use crate::device::planted::lane;
 use crate::device::planted::matrices::{self, A_BYTES, B_BYTES};
-use crate::device::planted::stages::{STAGE_BYTES, fill_and_fence, gate, initialise, is_leader, stage};
+use crate::device::planted::stages::{
+    STAGE_BYTES, fill_and_fence, gate, is_leader, load_box_and_wait, load_bytes_and_wait, stage,
+};
 use crate::device::ptx::wgmma::{self, KMajor};
 use crate::device::ptx::{bulk_copy, mbarrier};
 use crate::planted::Arguments;
@@ -22,24 +24,14 @@ pub unsafe fn mbarrier_beyond_the_launch<const PLANTED: bool>(_: Arguments) {
 #[inline(always)]
 pub unsafe fn bulk_copy_past_the_end<const PLANTED: bool>(arguments: Arguments) {
     let bytes = if PLANTED { STAGE_BYTES } else { STAGE_BYTES - 192 };
-    initialise([1]);
-    if is_leader() {
-        mbarrier::arrive_and_expect(gate(0), bytes);
-        bulk_copy::load(stage(0), arguments.input, bytes, gate(0));
-    }
-    mbarrier::wait(gate(0), 0);
+    load_bytes_and_wait(stage(0), arguments.input, bytes);
 }
 
 /// Stages counted from 1.
 #[inline(always)]
 pub unsafe fn bulk_copy_beyond_the_last_stage<const PLANTED: bool>(arguments: Arguments) {
     let index = u32::from(PLANTED);
-    initialise([1]);
-    if is_leader() {
-        mbarrier::arrive_and_expect(gate(0), STAGE_BYTES);
-        bulk_copy::load(stage(index), arguments.input, STAGE_BYTES, gate(0));
-    }
-    mbarrier::wait(gate(0), 0);
+    load_bytes_and_wait(stage(index), arguments.input, STAGE_BYTES);
 }
 
 /// A whole tile is written where the output ends earlier.
@@ -58,12 +50,7 @@ pub unsafe fn bulk_store_past_the_end<const PLANTED: bool>(arguments: Arguments)
 #[inline(always)]
 pub unsafe fn box_larger_than_the_stage<const PLANTED: bool>(arguments: Arguments) {
     let index = u32::from(PLANTED);
-    initialise([1]);
-    if is_leader() {
-        mbarrier::arrive_and_expect(gate(0), 2 * STAGE_BYTES);
-        bulk_copy::load_box_2d(stage(index), arguments.tensor_map, [0, 0], gate(0));
-    }
-    mbarrier::wait(gate(0), 0);
+    load_box_and_wait(arguments.tensor_map, stage(index), (0, 0), 2 * STAGE_BYTES);
 }
 
 /// Operand B of a tile that is not there.

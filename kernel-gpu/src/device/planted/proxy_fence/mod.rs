@@ -1,7 +1,7 @@
 //! Ordinary writes to shared memory that the async proxy may not see.
 
 use super::matrices::{self, A_BYTES, B_BYTES};
-use super::stages::{STAGE_BYTES, chunk, fill, gate, initialise, is_leader, stage, store};
+use super::stages::{STAGE_BYTES, chunk, fill, gate, initialise, is_leader, load, stage, store_and_wait};
 use super::{lane, ptx, warp};
 use crate::device::codegen::thread::thread_idx_x;
 use crate::device::ptx::{bulk_copy, mbarrier, proxy, stmatrix, sync, wgmma};
@@ -15,10 +15,7 @@ pub unsafe fn bulk_store_without_a_fence<const PLANTED: bool>(arguments: Argumen
         proxy::fence_async_shared();
     }
     sync::block();
-    if is_leader() {
-        store(arguments, 0);
-        bulk_copy::wait_for_reads::<0>();
-    }
+    store_and_wait(arguments, 0);
 }
 
 /// The same for a box.
@@ -47,10 +44,7 @@ pub unsafe fn fence_before_the_writes<const PLANTED: bool>(arguments: Arguments)
         proxy::fence_async_shared();
     }
     sync::block();
-    if is_leader() {
-        store(arguments, 0);
-        bulk_copy::wait_for_reads::<0>();
-    }
+    store_and_wait(arguments, 0);
 }
 
 /// Two warps write, the one that stores fences before it knows of the other's writes.
@@ -76,10 +70,7 @@ pub unsafe fn matrix_store_without_a_fence<const PLANTED: bool>(arguments: Argum
         proxy::fence_async_shared();
     }
     sync::block();
-    if is_leader() {
-        store(arguments, 0);
-        bulk_copy::wait_for_reads::<0>();
-    }
+    store_and_wait(arguments, 0);
 }
 
 /// Operands of a product written by ordinary stores.
@@ -110,7 +101,7 @@ pub unsafe fn copy_over_what_was_written<const PLANTED: bool>(arguments: Argumen
     }
     sync::block();
     if is_leader() {
-        super::stages::load(arguments, 0, 0, gate(0));
+        load(arguments, 0, 0, gate(0));
     }
     mbarrier::wait(gate(0), 0);
 }
@@ -126,7 +117,7 @@ pub unsafe fn mbarrier_without_a_fence<const PLANTED: bool>(arguments: Arguments
     }
     sync::block();
     if is_leader() {
-        super::stages::load(arguments, 0, 0, gate(0));
+        load(arguments, 0, 0, gate(0));
     }
     mbarrier::wait(gate(0), 0);
 }

@@ -25,7 +25,7 @@ pub unsafe fn box_smaller_than_its_tile<const PLANTED: bool>(arguments: Argument
 /// A copy that ends before the last rows of operand B.
 #[inline(always)]
 pub unsafe fn operand_loaded_in_part<const PLANTED: bool>(arguments: Arguments) {
-    matrices::load_bytes(arguments, A_BYTES + if PLANTED { B_BYTES / 4 } else { B_BYTES });
+    matrices::load_part(arguments, A_BYTES + if PLANTED { B_BYTES / 4 } else { B_BYTES });
     wgmma::fence();
     let d = matrices::multiply_loaded();
     wgmma::commit_group();

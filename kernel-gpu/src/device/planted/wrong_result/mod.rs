@@ -1,22 +1,17 @@
 //! Kernels that do nothing undefined and compute something else than their clean twins.
 
+use super::element;
 use super::matrices::{self, A_BYTES};
-use super::stages::{STAGE_BYTES, gate, initialise, is_leader, load, stage, write_out};
-use super::{element, lane};
+use super::stages::{STAGE_BYTES, gate, initialise, is_leader, load, load_box_and_wait, stage, write_out};
 use crate::device::codegen::thread::thread_idx_x;
 use crate::device::ptx::wgmma::{self, Accumulators, KMajor, NMajor};
-use crate::device::ptx::{bulk_copy, mbarrier, memory};
+use crate::device::ptx::{mbarrier, memory};
 use crate::planted::Arguments;
 
 /// The map permutes the chunks of a row, the reader takes them as they lie.
 #[inline(always)]
 pub unsafe fn swizzle_of_the_map_is_not_the_readers<const PLANTED: bool>(arguments: Arguments) {
-    initialise([1]);
-    if is_leader() {
-        mbarrier::arrive_and_expect(gate(0), 2 * STAGE_BYTES);
-        bulk_copy::load_box_2d(stage(0), arguments.tensor_map, [0, 0], gate(0));
-    }
-    mbarrier::wait(gate(0), 0);
+    load_box_and_wait(arguments.tensor_map, stage(0), (0, 0), 2 * STAGE_BYTES);
     let (row, chunk) = (thread_idx_x() / 8, thread_idx_x() % 8);
     let place = if PLANTED { chunk } else { chunk ^ (row % 8) };
     let value = memory::load_shared_16(stage(0) + row * 128 + place * 16);
@@ -27,12 +22,7 @@ pub unsafe fn swizzle_of_the_map_is_not_the_readers<const PLANTED: bool>(argumen
 #[inline(always)]
 pub unsafe fn coordinates_exchanged<const PLANTED: bool>(arguments: Arguments) {
     let (column, row) = if PLANTED { (4, 0) } else { (0, 4) };
-    initialise([1]);
-    if is_leader() {
-        mbarrier::arrive_and_expect(gate(0), STAGE_BYTES);
-        bulk_copy::load_box_2d(stage(0), arguments.tensor_map, [column, row], gate(0));
-    }
-    mbarrier::wait(gate(0), 0);
+    load_box_and_wait(arguments.tensor_map, stage(0), (column, row), STAGE_BYTES);
     write_out(arguments, 0, 0);
 }
 
