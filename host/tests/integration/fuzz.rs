@@ -13,7 +13,7 @@ const VARIANT: &str = "fa512_sm80_any_full_64x64";
 /// `fa512 fuzz` of one variant in the simulator, on problems that take milliseconds.
 fn fuzz(arguments: &[&str]) -> Command {
     let mut command =
-        fa512(&["fuzz", "--device", "sim", "--variant", VARIANT, "--max-seq", "70", "--max-pairs", "10000"]);
+        fa512(&["fuzz", "--device", "sim", "--variant", VARIANT, "--max-seq", "70", "--max-pairs", "5000"]);
     command.args(arguments);
     command
 }
@@ -24,9 +24,9 @@ fn json(bytes: &[u8]) -> serde_json::Value {
 
 #[test]
 fn sound_kernels_pass() {
-    let output = output(&mut fuzz(&["--cases", "40"]), 0);
+    let output = output(&mut fuzz(&["--cases", "20"]), 0);
     let table = text(&output.stdout);
-    for expected in ["ptx-sim", "seed 0, sequences up to 70", "normal", "PASS: 67 of 67 cases passed (100.00 %)"] {
+    for expected in ["ptx-sim", "seed 0, sequences up to 70", "normal", "PASS: 47 of 47 cases passed (100.00 %)"] {
         assert!(table.contains(expected), "{expected} is missing:\n{table}");
     }
     assert_eq!(text(&output.stderr), "");
@@ -35,13 +35,14 @@ fn sound_kernels_pass() {
 #[test]
 fn a_seed_gives_the_same_campaign_again() {
     let record = |seed| {
-        let mut record = json(&output(&mut fuzz(&["--cases", "10", "--json", "--seed", seed]), 0).stdout);
+        let mut record = json(&output(&mut fuzz(&["--cases", "3", "--json", "--seed", seed]), 0).stdout);
         record.as_object_mut().expect("a record").remove("seconds");
         record
     };
-    assert_eq!(record("1"), record("1"));
-    assert_ne!(record("1")["distributions"], record("2")["distributions"]);
-    assert_eq!((&record("1")["passed"], &record("1")["planned_cases"]), (&true.into(), &37.into()));
+    let one = record("1");
+    assert_eq!((&one["passed"], &one["planned_cases"]), (&true.into(), &30.into()));
+    assert_eq!(one, record("1"));
+    assert_ne!(one["distributions"], record("2")["distributions"]);
 }
 
 #[test]
