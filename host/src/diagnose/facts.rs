@@ -37,7 +37,9 @@ pub enum Fact {
     Occupancy,
     /// Warps on a multiprocessor of those that the launch allows.
     OccupancyOfAllowed,
-    /// Share of the multiprocessors' time that whole waves of blocks fill.
+    /// How often the blocks of the launch fill all multiprocessors.
+    Waves,
+    /// That, of the next whole number.
     WaveEfficiency,
     /// Shared-memory wavefronts that only bank conflicts need.
     BankConflicts,
@@ -114,7 +116,8 @@ impl Fact {
             Fact::L2 => "L2",
             Fact::Occupancy => "occupancy",
             Fact::OccupancyOfAllowed => "occupancy of what the launch allows",
-            Fact::WaveEfficiency => "filled waves",
+            Fact::Waves => "waves of blocks",
+            Fact::WaveEfficiency => "filled part of the waves",
             Fact::BankConflicts => "bank conflicts",
             Fact::LocalAccesses => "local-memory accesses",
             Fact::GlobalMemoryStalls => "stalls on global memory",
@@ -132,7 +135,7 @@ impl Fact {
         match self {
             Fact::WrongElements | Fact::LocalAccesses => Quantity::Count,
             Fact::MedianTime => Quantity::Microseconds,
-            Fact::TimeOverBest => Quantity::Ratio,
+            Fact::TimeOverBest | Fact::Waves => Quantity::Ratio,
             _ => Quantity::Fraction,
         }
     }
@@ -196,6 +199,7 @@ impl Facts {
             occupancy.achieved.zip(allowed).map(|(achieved, allowed)| achieved / allowed),
         );
         let waves = occupancy.waves.filter(|&waves| waves > 0.0);
+        self.set(Fact::Waves, waves);
         self.set(Fact::WaveEfficiency, waves.map(|waves| waves / waves.ceil()));
         self.set(Fact::BankConflicts, profile.bank_conflicts.share());
         self.set(Fact::LocalAccesses, profile.local_accesses);

@@ -164,8 +164,16 @@ pub const RULES: &[Rule] = &[
         source: "Nsight Compute Profiling Guide, \"Scheduler Statistics\"",
     },
     Rule {
+        name: "GPU not filled",
+        conditions: &[below(Fact::Waves, 0.8)],
+        bottleneck: "the launch has fewer blocks than the GPU can hold at once",
+        experiment: "smaller query tiles, so that there are more blocks, or more heads in a call; with a block on every \
+                     multiprocessor already, more warps per block",
+        source: "CUDA C++ Best Practices Guide, \"Thread and Block Heuristics\"",
+    },
+    Rule {
         name: "partial wave",
-        conditions: &[below(Fact::WaveEfficiency, 0.8)],
+        conditions: &[above(Fact::Waves, 1.0), below(Fact::WaveEfficiency, 0.8)],
         bottleneck: "the last wave of blocks leaves multiprocessors idle",
         experiment: "another block_m or number of blocks per multiprocessor, so that the blocks divide evenly, or a \
                      persistent grid; longest blocks first",
@@ -231,7 +239,7 @@ pub const RULES: &[Rule] = &[
             below(Fact::Occupancy, 0.5),
             above(Fact::FixedLatencyStalls, 0.2),
         ],
-        bottleneck: "too few warps to hide the latency of dependent instructions",
+        bottleneck: "instructions wait for those before them, and there are not enough warps to hide that",
         experiment: "independent work within each warp (two accumulator tiles in turn), or smaller tiles so that more warps \
                      fit; the profile names what limits the blocks",
         source: "CUDA C++ Best Practices Guide, \"Occupancy\"; Volkov, \"Better Performance at Lower Occupancy\", GTC 2010",

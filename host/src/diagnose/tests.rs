@@ -72,7 +72,8 @@ fn made_up_kernels_get_their_bottleneck() {
     assert_eq!(with(&[(Fact::GlobalMemoryStalls, 0.4)]), ["waiting for global memory"]);
     assert_eq!(with(&[(Fact::BarrierStalls, 0.3)]), ["waiting at barriers"]);
     assert_eq!(with(&[(Fact::WarpgroupProductStalls, 0.5)]), ["waiting for warpgroup products"]);
-    assert_eq!(with(&[(Fact::WaveEfficiency, 0.51)]), ["partial wave"]);
+    assert_eq!(with(&[(Fact::Waves, 1.02), (Fact::WaveEfficiency, 0.51)]), ["partial wave"]);
+    assert_eq!(with(&[(Fact::Waves, 0.48), (Fact::WaveEfficiency, 0.48)]), ["GPU not filled"]);
     assert_eq!(fired(&facts(&[(Fact::TensorCores, 0.85), (Fact::BarrierStalls, 0.3)])), ["tensor-bound"]);
     assert_eq!(fired(&facts(&[(Fact::Dram, 0.85), (Fact::GlobalMemoryStalls, 0.5)])), ["memory-bound"]);
 }

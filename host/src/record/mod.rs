@@ -25,7 +25,7 @@ pub use environment::{Environment, GpuState, Telemetry};
 pub use file::FORMAT;
 pub use implementation::Implementation;
 pub use measurement::Measurement;
-pub use warning::{LARGEST_VARIATION, LAUNCH_BOUND_US, Warning};
+pub use warning::{HIGHEST_TEMPERATURE, LARGEST_VARIATION, LAUNCH_BOUND_US, Warning};
 
 /// One run of the bench.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
