@@ -251,7 +251,10 @@ mod tests {
             command(0),
             "run --variant Any --mask full --batch 1 --heads 1 --seq 137 --distribution normal --seed 642051"
         );
-        assert_eq!(command(1000), "");
+        assert_eq!(
+            command(1000),
+            "run --variant Exact(512) --mask full --batch 5 --heads 3 --seq 512 --distribution growing-maxima --seed 722945 --no-lse"
+        );
     }
 
     #[test]
