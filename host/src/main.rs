@@ -65,3 +65,21 @@ fn explain(error: &clap::Error) -> ExitCode {
         _ => ExitCode::from(2),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use doc_lint::Tree;
+    use doc_lint::commands::{self, Form};
+
+    use super::Cli;
+
+    #[test]
+    fn the_commands_that_the_documents_show_are_accepted() {
+        let forms = [
+            Form { words: &["fa512"], arguments: &[] },
+            Form { words: &["cargo", "xtask", "run", "--"], arguments: &["run"] },
+        ];
+        let documents = Tree::read(doc_lint::workspace_root()).and_then(|tree| tree.documents());
+        doc_lint::assert_none(&commands::check::<Cli>(&documents.expect("the documents"), &forms));
+    }
+}

@@ -75,3 +75,18 @@ fn main() -> ExitCode {
         ExitCode::from(failure)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use doc_lint::Tree;
+    use doc_lint::commands::{self, Form};
+
+    use super::Task;
+
+    #[test]
+    fn the_tasks_that_the_documents_show_are_accepted() {
+        let forms = [Form { words: &["cargo", "xtask"], arguments: &[] }];
+        let documents = Tree::read(doc_lint::workspace_root()).and_then(|tree| tree.documents());
+        doc_lint::assert_none(&commands::check::<Task>(&documents.expect("the documents"), &forms));
+    }
+}

@@ -225,3 +225,19 @@ fn hint(error: &ptx_sim::LaunchError, module: &Module, entry: &str) -> String {
         _ => String::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use doc_lint::Tree;
+    use doc_lint::commands::{self, Form};
+
+    #[test]
+    fn the_commands_that_the_documents_show_are_accepted() {
+        let forms = [
+            Form { words: &["ptx-sim"], arguments: &[] },
+            Form { words: &["cargo", "run", "--release", "-p", "ptx-sim-cli", "--"], arguments: &[] },
+        ];
+        let documents = Tree::read(doc_lint::workspace_root()).and_then(|tree| tree.documents());
+        doc_lint::assert_none(&commands::check::<super::Arguments>(&documents.expect("the documents"), &forms));
+    }
+}
