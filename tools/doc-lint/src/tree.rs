@@ -6,7 +6,9 @@ use std::{fs, io};
 
 use crate::Document;
 
-/// File that cargo puts into folders of build outputs.
+/// cargo's folder of build outputs, unless it is told another.
+const BUILD_OUTPUTS: &str = "target";
+/// File that cargo puts into folders of build outputs that it made itself.
 const BUILD_OUTPUT_TAG: &str = "CACHEDIR.TAG";
 
 /// Every file and folder below a root, without hidden ones and build outputs.
@@ -32,7 +34,8 @@ impl Tree {
         for entry in fs::read_dir(self.root.join(&folder))? {
             let entry = entry?;
             let path = folder.join(entry.file_name());
-            if entry.file_name().to_string_lossy().starts_with('.') || entry.path().join(BUILD_OUTPUT_TAG).exists() {
+            let hidden = entry.file_name().to_string_lossy().starts_with('.');
+            if hidden || path == Path::new(BUILD_OUTPUTS) || entry.path().join(BUILD_OUTPUT_TAG).exists() {
                 continue;
             }
             if entry.file_type()?.is_dir() {

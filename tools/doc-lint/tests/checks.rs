@@ -39,6 +39,18 @@ fn the_files_that_the_documents_of_this_workspace_name_exist() {
 }
 
 #[test]
+fn build_outputs_and_hidden_folders_are_not_looked_at() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for output in ["target/dist", ".toolchain", "elsewhere"] {
+        fs::create_dir_all(folder.path().join(output)).expect("a folder");
+        fs::write(folder.path().join(output).join("page.md"), "[a](gone.md)").expect("a file");
+    }
+    fs::write(folder.path().join("elsewhere/CACHEDIR.TAG"), "").expect("a file");
+    let documents = Tree::read(folder.path()).and_then(|tree| tree.documents()).expect("documents");
+    assert!(documents.is_empty(), "{documents:?}");
+}
+
+#[test]
 fn a_link_must_lead_to_a_file_and_a_heading() {
     let good =
         "[a](other.md) [b](../host/src) [c](other.md#how-fast-f16-s512) [d](https://example.org) [e](#top)\n# Top\n";
