@@ -7,8 +7,6 @@ use crate::parse::{Kind, Type};
 pub(crate) enum Rounding {
     /// `.rn`: to nearest, ties to even.
     Nearest,
-    /// `.rna`: to nearest, ties away from zero.
-    NearestAway,
     /// `.rz`: towards zero.
     Zero,
     /// `.rm`: towards −∞.
@@ -101,7 +99,7 @@ impl Exact {
             return Format::F64.nan();
         }
         let wanted = match rounding {
-            Rounding::Nearest | Rounding::NearestAway => self.head,
+            Rounding::Nearest => self.head,
             Rounding::Zero if (self.rest < 0.0) == (self.head > 0.0) && self.rest != 0.0 => {
                 f64::from_bits(self.head.to_bits() - 1)
             }
@@ -140,8 +138,27 @@ impl Format {
         }
     }
 
-    fn bias(self) -> i32 {
+    /// Bits of the fraction.
+    pub fn fraction_bits(self) -> u32 {
+        self.mantissa_bits
+    }
+
+    /// Bits of the exponent field.
+    pub fn exponent_field_bits(self) -> u32 {
+        self.exponent_bits
+    }
+
+    /// What the exponent field has added to it.
+    pub fn bias(self) -> i32 {
         (1 << (self.exponent_bits - 1)) - 1
+    }
+
+    /// The smallest positive number that is not subnormal.
+    pub fn smallest_normal(self) -> f64 {
+        match self {
+            Format::F64 => f64::MIN_POSITIVE,
+            _ => self.magnitude(1, 0),
+        }
     }
 
     /// The bits of +∞.
@@ -219,7 +236,6 @@ impl Format {
         let half = if dropped == 0 { 0 } else { 1_u64 << (dropped - 1) };
         let up = match rounding {
             Rounding::Nearest => rest > half || rest == half && rest != 0 && kept & 1 == 1,
-            Rounding::NearestAway => rest != 0 && rest >= half,
             Rounding::Zero => false,
             Rounding::Down => rest != 0 && negative,
             Rounding::Up => rest != 0 && !negative,
@@ -233,7 +249,7 @@ impl Format {
             return result;
         }
         let to_infinity = match rounding {
-            Rounding::Nearest | Rounding::NearestAway => true,
+            Rounding::Nearest => true,
             Rounding::Zero => false,
             Rounding::Down => negative,
             Rounding::Up => !negative,

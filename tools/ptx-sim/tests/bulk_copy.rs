@@ -216,7 +216,7 @@ fn tensor_kernel(map: TensorMap, body: &str) -> Kernel {
 #[test]
 fn boxes_of_tensors() {
     for swizzle in [Swizzle::None, Swizzle::Bytes32, Swizzle::Bytes64, Swizzle::Bytes128] {
-        for (column, row) in [(0, 0), (16, 8), (40, 12), (-5, -3)] {
+        for (column, row) in [(0, 0), (16, 8), (40, 12), (-8, -3)] {
             let map = map(swizzle);
             let box_bytes = map.box_sizes.iter().product::<u32>() * 2;
             let body = format!(
@@ -262,10 +262,14 @@ fn stores_of_boxes() {
     for row in 0..16 {
         for column in 0..64 {
             let offset = (row * 64 + column) * 2;
-            let copied = (8..15).contains(&row) && column < 60;
-            let source = if copied { row - 8 } else { row };
+            let expected = match ((8..15).contains(&row), column < 60) {
+                (false, _) => row * 64 + column + 1,
+                (true, true) => (row - 8) * 64 + column + 1,
+                // The last of the chunks of 16 bytes that a row is written in reaches beyond its 60 columns.
+                (true, false) => 0,
+            };
             let got = u16::from_le_bytes([output[offset], output[offset + 1]]);
-            assert_eq!(usize::from(got), source * 64 + column + 1, "row {row}, column {column}");
+            assert_eq!(usize::from(got), expected, "row {row}, column {column}");
         }
     }
 }
@@ -279,6 +283,11 @@ fn wrong_uses_of_tensor_maps() {
     assert!(finding.message.contains("multiple of 128"), "{finding}");
     let finding = run(&load.replace("2d", "1d").replace("{0, 0}", "{0}"), FindingClass::InvalidOperand);
     assert!(finding.message.contains("the tensor map has 2 dimensions, not 1"), "{finding}");
+    let finding = run(&format!("{}{WAIT}", load.replace("{0, 0}", "{4, 0}")), FindingClass::Misaligned);
+    assert!(finding.message.contains("a box at 4 in the first dimension of a tensor, which are 8 bytes"), "{finding}");
+    let store = "@%leader cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%map, {0, -1}], [%r2];\n";
+    let finding = run(store, FindingClass::InvalidOperand);
+    assert!(finding.message.contains("only loads may begin before the tensor"), "{finding}");
     let finding = run(&load.replace("%map", "%input"), FindingClass::InvalidOperand);
     assert!(finding.message.contains("no tensor map"), "{finding}");
 }

@@ -45,6 +45,11 @@ impl<'a> Form<'a> {
 
     // Modifiers
 
+    /// Whether every modifier was taken.
+    pub fn is_taken(&self) -> bool {
+        self.modifiers.is_empty()
+    }
+
     /// Takes `modifier` if it is there.
     pub fn flag(&mut self, modifier: &str) -> bool {
         let found = self.modifiers.iter().position(|candidate| *candidate == modifier);

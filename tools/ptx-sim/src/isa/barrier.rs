@@ -69,7 +69,7 @@ fn fence(form: &mut Form<'_>) -> Decode<Operation> {
         let is_global = form.take(Space::parse) == Some(Space::Global);
         return Ok(if is_global { Operation::Fence } else { Operation::ProxyFence });
     }
-    const MODIFIERS: &[&str] = &["sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "gl", "sys", "level"];
+    const MODIFIERS: &[&str] = &["sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "gl", "sys"];
     for modifier in MODIFIERS {
         form.flag(modifier);
     }

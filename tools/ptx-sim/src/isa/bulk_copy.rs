@@ -19,6 +19,8 @@ const ALIGNMENT: u64 = 16;
 const BOX_ALIGNMENT: u64 = 128;
 /// Bytes after which every swizzle repeats.
 const SWIZZLE_PERIOD: u64 = 1024;
+/// Bytes that boxes are stored in, and whose multiple their first coordinate has to be.
+const CHUNK_BYTES: u64 = 16;
 /// Bytes of a sector of global memory.
 const SECTOR_BYTES: u64 = 32;
 
@@ -175,12 +177,12 @@ struct Row {
 }
 
 impl Tile<'_> {
-    /// The rows of the box that are not all outside the tensor.
-    fn rows(&self) -> Vec<Row> {
+    /// The rows of the box that are not all outside the tensor, whose own rows end after `row_end` elements.
+    fn rows_until(&self, row_end: u64) -> Vec<Row> {
         let TensorMap { element, address, sizes, strides, element_strides, .. } = self.map;
         let extent = self.map.extent();
         let width = element.bytes();
-        let (first, end) = (self.origin[0].max(0), (self.origin[0] + extent[0] as i64).min(sizes[0] as i64));
+        let (first, end) = (self.origin[0].max(0), (self.origin[0] + extent[0] as i64).min(row_end as i64));
         let count: u64 = extent[1..].iter().product();
         let mut rows = Vec::new();
         for row in 0..count {
@@ -199,6 +201,18 @@ impl Tile<'_> {
             }
         }
         rows
+    }
+
+    /// The rows that a load reads; what lies outside the tensor becomes zeros.
+    fn rows_to_load(&self) -> Vec<Row> {
+        self.rows_until(self.map.sizes[0])
+    }
+
+    /// The rows that a store writes: in whole chunks of 16 bytes, of which the last can reach beyond the tensor, as an
+    /// H200 does.
+    fn rows_to_store(&self) -> Vec<Row> {
+        let width = self.map.element.bytes();
+        self.rows_until((self.map.sizes[0] * width).next_multiple_of(CHUNK_BYTES) / width)
     }
 
     /// Where a byte of the box, which begins at `target`, lies relative to that. A misaligned target, which is reported
@@ -231,7 +245,17 @@ fn tile<'a>(
         faults.add(FindingClass::InvalidOperand, lane, address, || cause);
         return None;
     };
-    let origin = coordinates.iter().map(|slot| i64::from(context.value(*slot, lane) as u32 as i32)).collect();
+    let origin: Vec<i64> = coordinates.iter().map(|slot| i64::from(context.value(*slot, lane) as u32 as i32)).collect();
+    let offset = origin[0] * found.element.bytes() as i64;
+    if offset % CHUNK_BYTES as i64 != 0 {
+        faults.add(FindingClass::Misaligned, lane, address, || {
+            format!(
+                "a box at {} in the first dimension of a tensor, which are {offset} bytes; they must be a multiple of \
+                 {CHUNK_BYTES}",
+                origin[0]
+            )
+        });
+    }
     Some(Tile { map: found, origin })
 }
 
@@ -263,7 +287,7 @@ fn load(context: &mut Context<'_>, faults: &mut Faults, lane: usize, to: Address
             let Some(tile) = tile(context, faults, lane, *map, coordinates) else { return };
             let mut data = vec![0; tile.map.box_bytes() as usize];
             let mut row_data = vec![0; tile.map.row_bytes() as usize];
-            for row in tile.rows() {
+            for row in tile.rows_to_load() {
                 let part = &mut row_data[..row.bytes as usize];
                 read(context, faults, lane, (row.address, 1), part);
                 for (byte, offset) in part.iter().zip(row.offset..) {
@@ -308,9 +332,14 @@ fn store(context: &mut Context<'_>, faults: &mut Faults, lane: usize, from: Addr
         }
         Source::Box { map, coordinates } => {
             let Some(tile) = tile(context, faults, lane, *map, coordinates) else { return };
+            if let Some(outside) = tile.origin.iter().find(|coordinate| **coordinate < 0) {
+                let cause = || format!("a box stored at coordinate {outside}; only loads may begin before the tensor");
+                faults.add(FindingClass::InvalidOperand, lane, source, cause);
+                return;
+            }
             let mut data = vec![0; tile.map.box_bytes() as usize];
             read_shared(context, faults, lane, (source, BOX_ALIGNMENT), &mut data);
-            for row in tile.rows() {
+            for row in tile.rows_to_store() {
                 let offsets = row.offset..row.offset + row.bytes;
                 let row_data: Vec<u8> = offsets.map(|offset| data[tile.place(source, offset)]).collect();
                 write(context, faults, lane, (row.address, 1), &row_data);

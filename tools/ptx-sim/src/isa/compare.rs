@@ -78,7 +78,7 @@ fn test(form: &mut Form<'_>) -> Decode<Test> {
 fn order(kind: Type, flush: bool) -> impl Fn(u64, u64) -> Option<std::cmp::Ordering> + Send + Sync {
     let value = move |bits: u64| {
         let value = Format::of(kind).value(bits);
-        let flushes = flush && value.abs() < f64::from(f32::MIN_POSITIVE);
+        let flushes = flush && value.abs() < Format::of(kind).smallest_normal();
         if flushes { 0.0 } else { value }
     };
     move |a, b| {

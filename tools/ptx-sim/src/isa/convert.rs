@@ -6,13 +6,8 @@ use crate::memory::{generic_address, space_address};
 use crate::numeric::{Exact, Format, Rounding, integer, sign_extend, zero_extend};
 use crate::parse::{Kind, Space, Type};
 
-const ROUNDINGS: [(&str, Rounding); 5] = [
-    ("rn", Rounding::Nearest),
-    ("rna", Rounding::NearestAway),
-    ("rz", Rounding::Zero),
-    ("rm", Rounding::Down),
-    ("rp", Rounding::Up),
-];
+const ROUNDINGS: [(&str, Rounding); 4] =
+    [("rn", Rounding::Nearest), ("rz", Rounding::Zero), ("rm", Rounding::Down), ("rp", Rounding::Up)];
 
 const INTEGER_ROUNDINGS: [(&str, Rounding); 4] =
     [("rni", Rounding::Nearest), ("rzi", Rounding::Zero), ("rmi", Rounding::Down), ("rpi", Rounding::Up)];
@@ -111,8 +106,16 @@ impl Conversion {
         if flushes { 0.0_f64.copysign(value) } else { value }
     }
 
+    /// Whether `.f32` stays as it is, which makes this a plain copy.
+    fn is_copy(self) -> bool {
+        self.to == Type::F32 && self.from == Type::F32 && self.integral.is_none() && !self.flush && !self.saturate
+    }
+
     fn float_to_float(self, bits: u64) -> u64 {
         let mut value = self.operand(bits);
+        if self.is_copy() {
+            return bits;
+        }
         if value.is_nan() && !self.saturate {
             return self.nan(bits);
         }
@@ -122,11 +125,14 @@ impl Conversion {
         self.finish(Exact::from(value).round(Format::of(self.to), self.rounding))
     }
 
-    /// PTX leaves open which NaN a NaN becomes; this is what hardware was seen to do: conversions from or to `.f64` and
-    /// from `.bf16` keep the payload, others and `.ftz` give the canonical NaN.
+    /// PTX leaves open which NaN a NaN becomes; this is what hardware was seen to do: `.bf16` becomes `.f32` by a shift,
+    /// other conversions from or to `.f64` keep the payload, others and `.ftz` give the canonical NaN.
     fn nan(self, bits: u64) -> u64 {
         let (to, from) = (Format::of(self.to), Format::of(self.from));
-        let keeps_payload = to == Format::F64 || from == Format::F64 || from == Format::BF16;
+        if (to, from) == (Format::F32, Format::BF16) {
+            return zero_extend(bits, from.bits()) << (to.bits() - from.bits());
+        }
+        let keeps_payload = to == Format::F64 || from == Format::F64;
         match (keeps_payload, self.flush && from == Format::F32) {
             (false, _) => to.nan(),
             (true, true) => to.nan_of(from.nan(), from),
@@ -157,7 +163,6 @@ impl Conversion {
 fn integral(value: f64, rounding: Rounding) -> f64 {
     match rounding {
         Rounding::Nearest => value.round_ties_even(),
-        Rounding::NearestAway => value.round(),
         Rounding::Zero => value.trunc(),
         Rounding::Down => value.floor(),
         Rounding::Up => value.ceil(),

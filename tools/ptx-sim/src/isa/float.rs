@@ -47,15 +47,8 @@ impl Treatment {
     /// An operand as a number.
     fn operand(self, bits: u64) -> f64 {
         let value = self.format.value(bits);
-        let flushes = self.flush && value != 0.0 && value.abs() < self.smallest_normal();
+        let flushes = self.flush && value != 0.0 && value.abs() < self.format.smallest_normal();
         if flushes { 0.0_f64.copysign(value) } else { value }
-    }
-
-    fn smallest_normal(self) -> f64 {
-        match self.format {
-            Format::F16 => 2.0_f64.powi(-14),
-            _ => f64::from(f32::MIN_POSITIVE),
-        }
     }
 
     /// A result as bits.
@@ -75,7 +68,7 @@ impl Treatment {
         if self.relu && value <= 0.0 {
             return 0;
         }
-        if self.flush && value != 0.0 && value.abs() < self.smallest_normal() {
+        if self.flush && value != 0.0 && value.abs() < self.format.smallest_normal() {
             return bits & 1 << (self.format.bits() - 1);
         }
         bits
@@ -177,9 +170,6 @@ fn double_arithmetic(form: &mut Form<'_>, rounding: Rounding, sources: &[Type]) 
 fn extremum(form: &mut Form<'_>) -> Decode<Lanewise> {
     let kind = float_kind(form)?;
     let propagate_nan = form.flag("NaN");
-    if form.has("xorsign") {
-        return form.refuse();
-    }
     let treatment = treatment(form, kind);
     let maximum = form.opcode() == "max";
     let operands = form.remaining().saturating_sub(1);

@@ -34,7 +34,6 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Lanewise>> {
         "shl" | "shr" => shift(form)?,
         "shf" => funnel_shift(form)?,
         "popc" | "clz" | "brev" | "bfind" => count(form)?,
-        "fns" => return form.refuse(),
         "bfe" => extract(form)?,
         "bfi" => insert(form)?,
         "bmsk" => mask(form)?,

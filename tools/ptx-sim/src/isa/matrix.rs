@@ -3,7 +3,8 @@
 use super::memory::Address;
 use crate::decode::{Decode, Destination, Form, Slot};
 use crate::exec::{Context, Direction, Faults, Traffic, lanes};
-use crate::numeric::{Exact, Format, Rounding, canonical};
+use crate::fused_sum::{Factor, fused_sum};
+use crate::numeric::Format;
 use crate::parse::{Space, Type};
 
 /// Rows of an `mma` tile.
@@ -32,9 +33,7 @@ pub(crate) struct Multiply {
     depth: usize,
     /// Format of A and B.
     input: Format,
-    /// Format of C.
-    addend: Format,
-    /// Format of D.
+    /// Format of C and D.
     result: Format,
     a: Vec<Slot>,
     b: Vec<Slot>,
@@ -57,25 +56,19 @@ fn multiply(form: &mut Form<'_>) -> Decode<Operation> {
     let layout = form.flag("row") && form.flag("col");
     let (Some(depth), true, true) = (depth, collective, layout) else { return form.refuse() };
     let (d, a, b, c) = (form.kind()?, form.kind()?, form.kind()?, form.kind()?);
-    let is_supported = match a {
-        Type::F16 => [c, d].iter().all(|kind| matches!(*kind, Type::F16 | Type::F32)),
-        Type::BF16 => c == Type::F32 && d == Type::F32,
-        _ => false,
-    };
-    if a != b || !is_supported {
+    let is_supported = matches!((a, d), (Type::F16, Type::F16 | Type::F32) | (Type::BF16, Type::F32));
+    if a != b || c != d || !is_supported {
         return form.refuse();
     }
     // Two halves share a register, f32 accumulators have one each.
-    let registers = |kind: Type| if kind == Type::F32 { (4, Type::F32) } else { (2, Type::B32) };
-    let ((d_count, d_register), (c_count, c_register)) = (registers(d), registers(c));
-    let d_registers = form.destination_vector(d_count, d_register)?;
+    let (count, register) = if d == Type::F32 { (4, Type::F32) } else { (2, Type::B32) };
+    let d_registers = form.destination_vector(count, register)?;
     let a_registers = form.source_vector(depth / 4, Type::B32)?;
     let b_registers = form.source_vector(depth / 8, Type::B32)?;
-    let c_registers = form.source_vector(c_count, c_register)?;
+    let c_registers = form.source_vector(count, register)?;
     Ok(Operation::Multiply(Multiply {
         depth,
         input: Format::of(a),
-        addend: Format::of(c),
         result: Format::of(d),
         a: a_registers,
         b: b_registers,
@@ -123,80 +116,60 @@ impl Multiply {
             context.require(slots);
         }
         let (a, b) = (self.gather_a(context), self.gather_b(context));
-        let mut sums = self.gather_c(context);
-        for (row, sums) in a.iter().zip(&mut sums) {
-            for (a, b) in row[..self.depth].iter().zip(&b) {
-                for (sum, b) in sums.iter_mut().zip(b) {
-                    *sum += a * b;
-                }
+        for lane in lanes(context.active) {
+            let sum = |index: usize| {
+                let (row, column) = element(lane, index);
+                let addend = Factor::new(self.result, self.addend(context, lane, index));
+                fused_sum(self.input, &a[row][..self.depth], &b[column][..self.depth], self.result, addend)
+            };
+            let sums = [sum(0), sum(1), sum(2), sum(3)];
+            for (register, destination) in self.d.iter().enumerate() {
+                let value = match self.result == Format::F32 {
+                    true => sums[register],
+                    false => sums[2 * register] | sums[2 * register + 1] << 16,
+                };
+                context.set(*destination, lane, value);
             }
         }
-        self.scatter(context, &sums);
         context.block.counters.mma += 1;
         context.block.counters.mma_multiply_accumulates += (M * N * self.depth) as u64;
     }
 
-    fn gather_a(&self, context: &Context<'_>) -> [[f64; DEEPEST]; M] {
-        let mut a = [[0.0; DEEPEST]; M];
+    /// The rows of A.
+    fn gather_a(&self, context: &Context<'_>) -> [[Factor; DEEPEST]; M] {
+        let mut a = [[Factor::default(); DEEPEST]; M];
         for lane in lanes(context.active) {
             for (register, slot) in self.a.iter().enumerate() {
                 let pair = context.value(*slot, lane);
                 for half in 0..2 {
                     let (row, column) = element(lane, 2 * register + half);
-                    a[row][column] = self.input.value(pair >> (16 * half) & 0xffff);
+                    a[row][column] = Factor::new(self.input, pair >> (16 * half) & 0xffff);
                 }
             }
         }
         a
     }
 
-    fn gather_b(&self, context: &Context<'_>) -> [[f64; N]; DEEPEST] {
-        let mut b = [[0.0; N]; DEEPEST];
+    /// The columns of B.
+    fn gather_b(&self, context: &Context<'_>) -> [[Factor; DEEPEST]; N] {
+        let mut b = [[Factor::default(); DEEPEST]; N];
         for lane in lanes(context.active) {
             for (register, slot) in self.b.iter().enumerate() {
                 let pair = context.value(*slot, lane);
                 for half in 0..2 {
                     let row = lane % 4 * 2 + half + 8 * register;
-                    b[row][lane / 4] = self.input.value(pair >> (16 * half) & 0xffff);
+                    b[lane / 4][row] = Factor::new(self.input, pair >> (16 * half) & 0xffff);
                 }
             }
         }
         b
     }
 
-    fn gather_c(&self, context: &Context<'_>) -> [[f64; N]; M] {
-        let mut c = [[0.0; N]; M];
-        let is_packed = self.addend == Format::F16;
-        for lane in lanes(context.active) {
-            for index in 0..4 {
-                let (row, column) = element(lane, index);
-                c[row][column] = match is_packed {
-                    true => self.addend.value(context.value(self.c[index / 2], lane) >> (16 * (index % 2)) & 0xffff),
-                    false => self.addend.value(context.value(self.c[index], lane)),
-                };
-            }
-        }
-        c
-    }
-
-    /// Each sum is rounded once.
-    fn scatter(&self, context: &mut Context<'_>, sums: &[[f64; N]; M]) {
-        let sum = |lane: usize, index: usize| {
-            let (row, column) = element(lane, index);
-            sums[row][column]
-        };
-        for lane in lanes(context.active) {
-            if self.result == Format::F32 {
-                for (index, destination) in self.d.iter().enumerate() {
-                    context.set(*destination, lane, u64::from(canonical(sum(lane, index) as f32)));
-                }
-                continue;
-            }
-            for (register, destination) in self.d.iter().enumerate() {
-                let half =
-                    |index: usize| Exact::from(sum(lane, 2 * register + index)).round(Format::F16, Rounding::Nearest);
-                context.set(*destination, lane, half(0) | half(1) << 16);
-            }
+    /// The bits of the `index`-th element that a lane holds of C.
+    fn addend(&self, context: &Context<'_>, lane: usize, index: usize) -> u64 {
+        match self.result == Format::F32 {
+            true => context.value(self.c[index], lane),
+            false => context.value(self.c[index / 2], lane) >> (16 * (index % 2)) & 0xffff,
         }
     }
 }

@@ -11,6 +11,7 @@ mod control;
 mod convert;
 mod float;
 mod integer;
+mod known;
 mod lanewise;
 mod matrix;
 mod mbarrier;
@@ -20,6 +21,7 @@ mod warp;
 mod warpgroup;
 mod wgmma;
 
+pub use known::{expand_forms, lanewise_forms};
 pub(crate) use lanewise::Lanewise;
 pub(crate) use memory::Address;
 
@@ -112,22 +114,17 @@ impl Class {
 
 /// Decodes an instruction: asks every family whether it is one of its own.
 pub(crate) fn decode(form: &mut Form<'_>) -> Decode<(Class, Operation)> {
-    let is_float = form.peek_kind().is_some_and(|kind| kind.is_float());
-    if is_float && let Some(lanewise) = float::decode(form)? {
+    let elements = form.peek_kind().map_or(1, |kind| kind.packed);
+    if let Some((class, lanewise)) = decode_lanewise(form)? {
+        // What nobody took is refused by its own name later.
+        if form.is_taken() && form.opcode() != "cvta" && !known::is_known(&form.name()) {
+            return form.refuse();
+        }
         let operation = match form.opcode() {
-            "ex2" => Operation::Exponential(lanewise, if form.name().ends_with("x2") { 2 } else { 1 }),
+            "ex2" => Operation::Exponential(lanewise, elements),
             _ => Operation::Lanewise(lanewise),
         };
-        return Ok((Class::Float, operation));
-    }
-    if !is_float && let Some(lanewise) = integer::decode(form)? {
-        return Ok((Class::Integer, Operation::Lanewise(lanewise)));
-    }
-    if let Some(lanewise) = convert::decode(form)? {
-        return Ok((Class::Convert, Operation::Lanewise(lanewise)));
-    }
-    if let Some(lanewise) = compare::decode(form)? {
-        return Ok((Class::Compare, Operation::Lanewise(lanewise)));
+        return Ok((class, operation));
     }
     if let Some(operation) = moves::decode(form)? {
         return Ok((Class::Move, Operation::Move(operation)));
@@ -169,6 +166,21 @@ pub(crate) fn decode(form: &mut Form<'_>) -> Decode<(Class, Operation)> {
         return Ok((Class::Control, Operation::Control(operation)));
     }
     form.refuse()
+}
+
+/// Decodes an instruction that computes each lane's result from that lane's operands alone; `None` when it is another.
+fn decode_lanewise(form: &mut Form<'_>) -> Decode<Option<(Class, Lanewise)>> {
+    let is_float = form.peek_kind().is_some_and(|kind| kind.is_float());
+    if is_float && let Some(lanewise) = float::decode(form)? {
+        return Ok(Some((Class::Float, lanewise)));
+    }
+    if !is_float && let Some(lanewise) = integer::decode(form)? {
+        return Ok(Some((Class::Integer, lanewise)));
+    }
+    if let Some(lanewise) = convert::decode(form)? {
+        return Ok(Some((Class::Convert, lanewise)));
+    }
+    Ok(compare::decode(form)?.map(|lanewise| (Class::Compare, lanewise)))
 }
 
 impl Operation {

@@ -23,6 +23,9 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
         return Ok(None);
     }
     let kind = form.kind()?;
+    if kind.bits > 64 {
+        return form.refuse();
+    }
     let to_operand = form.operand()?;
     if let Some(Operand::Name(name)) = form.peek_operand()
         && let Some(shift) = clock(name)
@@ -32,9 +35,7 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
         return Ok(Some(Operation::Clock { to, shift }));
     }
     let from_operand = form.operand()?;
-    if let (Operand::Name(_), Operand::Name(_) | Operand::Offset { .. }) = (to_operand, from_operand)
-        && kind.bits <= 64
-    {
+    if let (Operand::Name(_), Operand::Name(_) | Operand::Offset { .. }) = (to_operand, from_operand) {
         let to = form.destination_of(to_operand, kind, false)?;
         return Ok(Some(Operation::Copy { from: form.source_of(from_operand, kind, false)?, to }));
     }
@@ -102,12 +103,9 @@ fn repack(context: &mut Context<'_>, (from, from_bits): (&[Slot], u32), (to, to_
     let registers = &mut context.warp.registers;
     for lane in lanes(active) {
         let parts = from.iter().zip((0..).step_by(from_bits as usize));
-        let whole = parts.fold(0_u128, |whole, (slot, shift)| {
-            let part = u128::from(registers.values[*slot as usize][lane]);
-            whole | part << shift
-        });
+        let whole = parts.fold(0, |whole, (slot, shift)| whole | registers.values[*slot as usize][lane] << shift);
         for (destination, shift) in to.iter().zip((0..).step_by(to_bits as usize)) {
-            let low = (whole >> shift) as u64 & (u64::MAX >> (64 - to_bits.min(64)));
+            let low = whole >> shift & (u64::MAX >> (64 - to_bits.min(64)));
             registers.values[destination.slot as usize][lane] = low & destination.mask;
         }
     }

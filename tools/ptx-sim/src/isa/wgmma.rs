@@ -1,15 +1,15 @@
 //! Matrix products of a warpgroup (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions").
 //!
-//! Each warp computes its 16 rows when it executes the instruction: products are exact, summed in f64 in order of k with
-//! the accumulator, and rounded once per instruction, which is every 16 products. Operands in shared memory are read at
-//! once; results are written to the registers when they are waited for.
+//! Each warp computes its 16 rows when it executes the instruction, to the bit what an H200 does ([`fused_sum`]). Operands
+//! in shared memory are read at once; results are written to the registers when they are waited for.
 
 use super::matrix::element;
 use crate::decode::{Decode, Destination, Form, Slot, invalid};
 use crate::exec::{Context, Faults, Reader, lanes};
 use crate::finding::FindingClass;
+use crate::fused_sum::{Factor, fused_sum};
 use crate::memory::Swizzle;
-use crate::numeric::{Exact, Format, Rounding, canonical};
+use crate::numeric::Format;
 use crate::parse::{Operand, Space, Type};
 
 /// Rows of a tile that one warp computes.
@@ -54,7 +54,8 @@ pub(crate) struct Multiply {
     b_transposed: bool,
     /// Whether D is added, and whether the predicate is negated.
     scale_d: (Slot, bool),
-    sign: f64,
+    /// Whether the products are subtracted.
+    negated: bool,
 }
 
 /// Decodes a `wgmma`; `None` when the opcode is another.
@@ -100,7 +101,7 @@ fn multiply(form: &mut Form<'_>) -> Decode<Multiply> {
     let descriptor = if fragments.is_none() { Some(form.source(Type::B64)?) } else { None };
     let b = form.source(Type::B64)?;
     let scale_d = form.predicate()?;
-    let sign = sign(form)? * self::sign(form)?;
+    let negated = is_negated(form)? != is_negated(form)?;
     let operand_a = match (fragments, descriptor) {
         (Some(fragments), _) => OperandA::Registers(fragments),
         (None, Some(descriptor)) => OperandA::Shared { descriptor, transposed: form.literal()? != 0 },
@@ -108,13 +109,14 @@ fn multiply(form: &mut Form<'_>) -> Decode<Multiply> {
     };
     let b_transposed = form.literal()? != 0;
     let (input, result) = (Format::of(a), Format::of(d));
-    Ok(Multiply { columns, input, result, d: accumulators, a: operand_a, b, b_transposed, scale_d, sign })
+    Ok(Multiply { columns, input, result, d: accumulators, a: operand_a, b, b_transposed, scale_d, negated })
 }
 
-fn sign(form: &mut Form<'_>) -> Decode<f64> {
+/// Takes a factor of an operand: 1, or −1, which negates it.
+fn is_negated(form: &mut Form<'_>) -> Decode<bool> {
     match form.literal()? as i64 {
-        1 => Ok(1.0),
-        -1 => Ok(-1.0),
+        1 => Ok(false),
+        -1 => Ok(true),
         other => invalid(format!("`{}` scales by {other}; 1 and -1 are possible", form.name())),
     }
 }
@@ -196,7 +198,7 @@ impl Descriptor {
 }
 
 /// Rows or columns of an operand, `DEPTH` elements each.
-type Rows = Vec<[f64; DEPTH]>;
+type Rows = Vec<[Factor; DEPTH]>;
 
 impl Multiply {
     fn execute(&self, context: &mut Context<'_>) {
@@ -209,13 +211,13 @@ impl Multiply {
                 self.shared(context, &mut faults, *descriptor, *transposed, first..first + WARP_ROWS)
             }
         };
-        let b = self.shared(context, &mut faults, self.b, self.b_transposed, 0..self.columns);
+        let mut b = self.shared(context, &mut faults, self.b, self.b_transposed, 0..self.columns);
+        if self.negated {
+            b.iter_mut().flatten().for_each(|element| *element = -*element);
+        }
         context.report_faults(faults);
         context.require(&[self.scale_d.0]);
         let adds = (context.uniform(self.scale_d.0, "scale-d") != 0) != self.scale_d.1;
-        let sum = |row: usize, column: usize, addend: f64| {
-            a[row].iter().zip(&b[column]).fold(addend, |sum, (a, b)| sum + self.sign * a * b)
-        };
         let halves = if self.result == Format::F32 { 1 } else { 2 };
         for (register, destination) in self.d.iter().enumerate() {
             let old = self.accumulator(context, destination.slot, adds);
@@ -223,8 +225,9 @@ impl Multiply {
             for (lane, value) in values.iter_mut().enumerate() {
                 for half in 0..halves {
                     let (row, column) = element(lane, halves * register + half);
-                    let addend = if adds { self.result.value(old[lane] >> (16 * half) & self.mask()) } else { 0.0 };
-                    *value |= self.round(sum(row, column, addend)) << (16 * half);
+                    let addend = if adds { old[lane] >> (16 * half) & self.mask() } else { 0 };
+                    let addend = Factor::new(self.result, addend);
+                    *value |= fused_sum(self.input, &a[row], &b[column], self.result, addend) << (16 * half);
                 }
             }
             context.warp.matrix.set_result(destination.slot, values);
@@ -236,13 +239,6 @@ impl Multiply {
     /// The bits of one element of the result.
     fn mask(&self) -> u64 {
         u64::MAX >> (64 - self.result.bits())
-    }
-
-    fn round(&self, sum: f64) -> u64 {
-        match self.result == Format::F32 {
-            true => u64::from(canonical(sum as f32)),
-            false => Exact::from(sum).round(Format::F16, Rounding::Nearest),
-        }
     }
 
     /// The old value of an accumulator, which an earlier `wgmma` may still have in flight.
@@ -274,13 +270,13 @@ impl Multiply {
 
     fn fragments(&self, context: &mut Context<'_>, slots: &[Slot]) -> Rows {
         context.require(slots);
-        let mut rows = vec![[0.0; DEPTH]; WARP_ROWS];
+        let mut rows = vec![[Factor::default(); DEPTH]; WARP_ROWS];
         for lane in lanes(context.active) {
             for (register, slot) in slots.iter().enumerate() {
                 let pair = context.value(*slot, lane);
                 for half in 0..2 {
                     let (row, column) = element(lane, 2 * register + half);
-                    rows[row][column] = self.input.value(pair >> (16 * half) & 0xffff);
+                    rows[row][column] = Factor::new(self.input, pair >> (16 * half) & 0xffff);
                 }
             }
         }
@@ -308,7 +304,7 @@ impl Multiply {
                 )
             });
         }
-        let mut rows = vec![[0.0; DEPTH]; range.len()];
+        let mut rows = vec![[Factor::default(); DEPTH]; range.len()];
         let chunk = CHUNK_ELEMENTS;
         match transposed {
             false => {
@@ -331,16 +327,16 @@ impl Multiply {
         rows
     }
 
-    fn chunk(&self, context: &mut Context<'_>, faults: &mut Faults, address: u64) -> [f64; CHUNK_ELEMENTS] {
+    fn chunk(&self, context: &mut Context<'_>, faults: &mut Faults, address: u64) -> [Factor; CHUNK_ELEMENTS] {
         let mut data = [0; CHUNK as usize];
         let lane = context.active.trailing_zeros() as usize;
         context.load_aligned(faults, lane, Space::Shared, address, CHUNK, &mut data);
         context.check_proxy(faults, lane, address, data.len(), "read");
         let reader = Reader::Matrix { warp: context.warp.index };
         context.block.bulk_reads.begin(reader, context.pc, address, CHUNK);
-        let mut elements = [0.0; CHUNK_ELEMENTS];
+        let mut elements = [Factor::default(); CHUNK_ELEMENTS];
         for (element, bytes) in elements.iter_mut().zip(data.chunks_exact(2)) {
-            *element = self.input.value(u64::from(u16::from_le_bytes([bytes[0], bytes[1]])));
+            *element = Factor::new(self.input, u64::from(u16::from_le_bytes([bytes[0], bytes[1]])));
         }
         elements
     }

@@ -1,7 +1,4 @@
 //! Kernels for tests, run through the public interface.
-//!
-//! With `PTX_SIM_DUMP` set to a folder, every kernel in which nothing is found is also written there with its input and
-//! output: `replay_on_gpu.py` beside this file then compares them with a GPU.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
@@ -163,10 +160,6 @@ impl Kernel {
         let outcome = self.run();
         let findings: Vec<String> = outcome.report.findings.iter().map(Finding::to_string).collect();
         assert!(findings.is_empty(), "{}\n{}", findings.join("\n"), self.text());
-        // A tensor map of the simulator means nothing to a GPU.
-        if self.tensor_map.is_none() {
-            dump(self, &outcome.output);
-        }
         outcome.output
     }
 
@@ -188,21 +181,6 @@ impl Kernel {
         assert!(as_expected, "expected findings of class {class:?}, got {findings:#?}\n{}", self.text());
         findings
     }
-}
-
-/// Writes a kernel, its launch, and what the simulator made of it.
-fn dump(kernel: &Kernel, output: &[u8]) {
-    use std::hash::{DefaultHasher, Hash, Hasher};
-    let Some(folder) = std::env::var_os("PTX_SIM_DUMP") else { return };
-    let Kernel { threads, blocks, dynamic_shared, input, .. } = kernel;
-    let text = kernel.text();
-    let mut hasher = DefaultHasher::new();
-    (&text, input).hash(&mut hasher);
-    let path = std::path::Path::new(&folder).join(format!("{:016x}.ptx", hasher.finish()));
-    let hexadecimal = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let case = format!("{threads} {blocks} {dynamic_shared} {} {}\n", hexadecimal(input), hexadecimal(output));
-    let written = std::fs::write(&path, text).and_then(|()| std::fs::write(path.with_extension("case"), case));
-    written.expect("writing to the folder named by PTX_SIM_DUMP");
 }
 
 /// Output as little-endian words.

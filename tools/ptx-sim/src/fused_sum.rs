@@ -1,0 +1,114 @@
+//! Sums of products as tensor cores compute them.
+//!
+//! PTX leaves open how `mma` and `wgmma` accumulate floating-point numbers. What an H200 does is reproduced to the bit, and
+//! is what has been published of Hopper (Xie, Wang, Yang, Yang, "MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and
+//! Matrix Cores", 2025; Khattak, Mikaitis, "Accurate Models of NVIDIA Tensor Cores", 2025): up to 16 exact products and the
+//! addend are aligned to the largest exponent among them, cut off 25 places below it, and summed exactly; the sum is
+//! rounded once, towards zero to `.f32`, to nearest to `.f16`. Older GPUs keep fewer places and sum fewer products at once.
+
+use crate::numeric::{Exact, Format, Rounding};
+
+/// Most products of one sum.
+const PRODUCTS: usize = 16;
+/// Places that a term keeps below the largest exponent.
+const PLACES: u32 = 25;
+/// 2^128, the first number beyond those of `.f32`.
+const OVERFLOW: f64 = 2.0 * (1_u128 << 127) as f64;
+
+/// A number split for alignment, not normalised.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Factor {
+    /// In units of the format's last place. Of infinities the sign, of NaN 0.
+    significand: i32,
+    /// Of the place before the binary point; that of the smallest normal number for subnormals and zero.
+    exponent: i32,
+}
+
+impl Factor {
+    /// The exponent of infinities and NaN.
+    const SPECIAL: i32 = 1 << 16;
+
+    /// Splits the number `bits` of a format.
+    pub fn new(format: Format, bits: u64) -> Factor {
+        let fraction = bits as i32 & ((1 << format.fraction_bits()) - 1);
+        let field = (bits >> format.fraction_bits()) as i32 & ((1 << format.exponent_field_bits()) - 1);
+        let sign = if bits >> (format.bits() - 1) & 1 == 0 { 1 } else { -1 };
+        if field == (1 << format.exponent_field_bits()) - 1 {
+            return Factor { significand: if fraction == 0 { sign } else { 0 }, exponent: Self::SPECIAL };
+        }
+        let hidden = i32::from(field != 0) << format.fraction_bits();
+        Factor { significand: sign * (fraction | hidden), exponent: field.max(1) - format.bias() }
+    }
+
+    fn is_special(self) -> bool {
+        self.exponent == Self::SPECIAL
+    }
+
+    /// A number with the same sign that is zero, infinite or NaN where this one is.
+    fn kind(self) -> f64 {
+        match (self.is_special(), self.significand) {
+            (false, significand) => f64::from(significand),
+            (true, 0) => f64::NAN,
+            (true, sign) => f64::from(sign) * f64::INFINITY,
+        }
+    }
+}
+
+impl std::ops::Neg for Factor {
+    type Output = Factor;
+
+    fn neg(self) -> Factor {
+        Factor { significand: -self.significand, ..self }
+    }
+}
+
+/// A term of a sum: `significand` · 2^(`exponent` − [`PLACES`]).
+#[derive(Clone, Copy, Debug, Default)]
+struct Term {
+    significand: i64,
+    exponent: i32,
+}
+
+impl Term {
+    fn new(significand: i64, exponent: i32, fraction_bits: u32) -> Term {
+        // Zero must not decide the largest exponent.
+        let exponent = if significand == 0 { i32::MIN / 2 } else { exponent };
+        Term { significand: significand << (PLACES - fraction_bits), exponent }
+    }
+
+    /// The significand with the exponent raised to `exponent`; what falls off is lost.
+    fn aligned(self, exponent: i32) -> i64 {
+        let places = exponent.saturating_sub(self.exponent).min(63);
+        let magnitude = self.significand.abs() >> places;
+        if self.significand < 0 { -magnitude } else { magnitude }
+    }
+}
+
+/// `addend` + Σ `a`·`b`, of at most 16 products. The addend is of the format `result`, in which the bits of the sum are.
+pub(crate) fn fused_sum(input: Format, a: &[Factor], b: &[Factor], result: Format, addend: Factor) -> u64 {
+    if a.iter().chain(b).chain([&addend]).any(|factor| factor.is_special()) {
+        let sum = a.iter().zip(b).fold(addend.kind(), |sum, (a, b)| sum + a.kind() * b.kind());
+        return Exact::from(sum).round(result, Rounding::Nearest);
+    }
+    let mut terms = [Term::default(); PRODUCTS + 1];
+    for (term, (a, b)) in terms.iter_mut().zip(a.iter().zip(b)) {
+        let significand = i64::from(a.significand) * i64::from(b.significand);
+        *term = Term::new(significand, a.exponent + b.exponent, 2 * input.fraction_bits());
+    }
+    let terms = &mut terms[..=a.len().min(PRODUCTS)];
+    terms[a.len().min(PRODUCTS)] = Term::new(i64::from(addend.significand), addend.exponent, result.fraction_bits());
+    let largest = terms.iter().map(|term| term.exponent).max().unwrap_or(0);
+    let sum: i64 = terms.iter().map(|term| term.aligned(largest)).sum();
+    if sum == 0 {
+        return 0;
+    }
+    let sum = sum as f64 * power_of_two(largest - PLACES as i32);
+    // Overflow gives infinity, although rounding is towards zero.
+    let rounding = if result == Format::F32 && sum.abs() < OVERFLOW { Rounding::Zero } else { Rounding::Nearest };
+    Exact::from(sum).round(result, rounding)
+}
+
+/// 2^`exponent`, which an `f64` has as a normal number.
+fn power_of_two(exponent: i32) -> f64 {
+    f64::from_bits(((exponent + 1023) as u64) << 52)
+}
