@@ -1,0 +1,44 @@
+//! The forms, by class.
+
+mod async_copy;
+mod barrier;
+mod bulk_copy;
+mod lanewise;
+mod matrix;
+mod memory;
+mod moves;
+mod warp;
+mod wgmma;
+
+use crate::case::Case;
+
+/// Forms of one class, whose vectors share a file.
+pub struct Class {
+    /// Its name, which is that of the file.
+    pub name: &'static str,
+    /// Every case of the class.
+    pub cases: fn() -> Vec<Case>,
+}
+
+impl Class {
+    /// Every case of the class.
+    pub fn cases(&self) -> Vec<Case> {
+        (self.cases)()
+    }
+}
+
+/// Every class.
+pub const CLASSES: &[Class] = &[
+    Class { name: "integer", cases: lanewise::integer },
+    Class { name: "float", cases: lanewise::float },
+    Class { name: "convert", cases: lanewise::convert },
+    Class { name: "compare", cases: lanewise::compare },
+    Class { name: "moves", cases: moves::cases },
+    Class { name: "memory", cases: memory::cases },
+    Class { name: "warp", cases: warp::cases },
+    Class { name: "barrier", cases: barrier::cases },
+    Class { name: "matrix", cases: matrix::cases },
+    Class { name: "wgmma", cases: wgmma::cases },
+    Class { name: "async_copy", cases: async_copy::cases },
+    Class { name: "bulk_copy", cases: bulk_copy::cases },
+];
