@@ -10,8 +10,19 @@ use fa512::timing::L2;
 
 use crate::commands::output;
 
-const HEADER: [&str; 10] =
-    ["case", "contender", "median µs", "95 % interval", "p95", "p99", "CV %", "TFLOP/s", "% tensor", "% copy"];
+const HEADER: [&str; 11] = [
+    "case",
+    "contender",
+    "median µs",
+    "95 % interval",
+    "p95",
+    "p99",
+    "CV %",
+    "TFLOP/s",
+    "% tensor",
+    "% copy",
+    "launch µs",
+];
 
 /// What was measured: circumstances first, then warnings, then the table.
 pub fn render(record: &BenchRecord) -> String {
@@ -47,6 +58,7 @@ fn cells(row: &Row) -> Vec<Cell> {
                 format!("{:.0}", measurement.teraflops),
                 percent(measurement.tensor_utilisation),
                 percent(measurement.bandwidth_utilisation),
+                measurement.batch.host_launch_us.map_or("-".to_owned(), |launch| format!("{launch:.1}")),
             ];
             cells.extend(numbers.map(Cell::new));
         }

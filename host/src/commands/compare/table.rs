@@ -81,8 +81,7 @@ fn remarks(comparison: &Comparison, bullet: &str) -> String {
 
 fn whole(comparison: &Comparison) -> String {
     let count = |change| comparison.rows.iter().filter(|row| row.change == change).count();
-    let counted = [Change::Improved, Change::Regressed, Change::None]
-        .map(|change| format!("{} {}", count(change), change.name()));
+    let counted = [Change::Improved, Change::Regressed].map(|change| format!("{} {}", count(change), change.name()));
     format!(
         "{}: of {} rows {} (improved: at least {:.0} % faster, regressed: at least {:.0} % slower)",
         comparison.overall.name(),
