@@ -38,6 +38,7 @@ pub mod problem;
 pub mod ptx_folder;
 pub mod record;
 pub mod reference;
+pub mod report;
 pub mod sampled_check;
 pub mod statistics;
 pub mod telemetry;

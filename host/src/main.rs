@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{Verdict, bench, compare, diagnose, doctor, fuzz, profile, run, sanitize};
+use commands::{Verdict, bench, compare, diagnose, doctor, fuzz, profile, report, run, sanitize};
 
 /// Runs, checks and times FlashAttention forward kernels written in Rust, on a GPU or in the PTX simulator.
 #[derive(Parser)]
@@ -25,6 +25,7 @@ enum Command {
     Compare(compare::Options),
     Profile(profile::Options),
     Diagnose(diagnose::Options),
+    Report(report::Options),
     Doctor(doctor::Options),
 }
 
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Command::Compare(options) => return compare::run(&options),
         Command::Profile(options) => profile::run(&options),
         Command::Diagnose(options) => diagnose::run(&options),
+        Command::Report(options) => report::run(&options),
         Command::Doctor(options) => doctor::run(&options),
     };
     match verdict {

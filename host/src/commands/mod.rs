@@ -9,6 +9,7 @@ mod interrupt;
 mod output;
 pub mod profile;
 mod progress;
+pub mod report;
 pub mod run;
 pub mod sanitize;
 

@@ -9,6 +9,7 @@ mod environment;
 mod file;
 mod implementation;
 mod measurement;
+mod remarks;
 mod warning;
 
 use serde::{Deserialize, Serialize};

@@ -10,6 +10,7 @@ mod kernels;
 mod probes;
 mod profile;
 mod races;
+mod report;
 mod sanitize;
 mod support;
 mod variants;

@@ -7,7 +7,7 @@ macro_rules! counters {
         /// What the hardware would have done. Instructions are counted once per warp that issues them with at least one
         /// active lane; counters of several launches add up with `+=`.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         pub struct Counters {
             $($(#[$doc])* pub $field: u64,)*
         }

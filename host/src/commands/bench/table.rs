@@ -1,6 +1,5 @@
 //! A bench for people.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use comfy_table::{Cell, CellAlignment};
@@ -99,23 +98,8 @@ fn circumstances(record: &BenchRecord) -> String {
 
 /// What must be known besides the numbers: how much was checked, why somebody is missing, warnings.
 fn remarks(record: &BenchRecord) -> String {
-    let mut remarks: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let mut remark = |what: String, row: &Row| {
-        remarks.entry(what).or_default().push(format!("{} {}", row.case, row.contender));
-    };
-    for row in &record.rows {
-        match &row.outcome {
-            Outcome::Measured(measurement) => {
-                for warning in &measurement.warnings {
-                    remark(format!("warning: {warning}"), row);
-                }
-            }
-            Outcome::Wrong { correctness } => remark(format!("WRONG, not timed: {correctness}"), row),
-            Outcome::NotRun { reason } => remark(format!("not run: {reason}"), row),
-        }
-    }
     let mut text = checked(record);
-    for (what, rows) in remarks {
+    for (what, rows) in record.remarks() {
         let _ = writeln!(text, "{what}\n    {}", rows.join("; "));
     }
     text

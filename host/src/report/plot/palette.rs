@@ -1,0 +1,107 @@
+//! Colours and markers.
+
+use plotters::style::RGBColor;
+
+/// A colour of the plots: the page's style replaces its key by what suits its background.
+pub struct Tone {
+    /// Name of the style variable.
+    pub name: &'static str,
+    /// The colour in the SVG.
+    pub key: &'static str,
+    rgb: RGBColor,
+    /// On a light background.
+    pub light: &'static str,
+    /// On a dark background.
+    pub dark: &'static str,
+}
+
+const fn tone(name: &'static str, key: &'static str, rgb: RGBColor, light: &'static str, dark: &'static str) -> Tone {
+    Tone { name, key, rgb, light, dark }
+}
+
+/// Tones of axes and texts, then those of contenders: the hues of Okabe & Ito's palette, which people with any colour
+/// vision tell apart, at a contrast of at least 3:1 to either background.
+pub const PALETTE: [Tone; 10] = [
+    tone("plot-ink", "#010000", RGBColor(1, 0, 0), "#1b1f24", "#e6e9ed"),
+    tone("plot-axis", "#020000", RGBColor(2, 0, 0), "#6b7480", "#8b95a1"),
+    tone("plot-grid", "#030000", RGBColor(3, 0, 0), "#d9dee4", "#333b45"),
+    tone("plot-blue", "#0072B2", RGBColor(0x00, 0x72, 0xB2), "#0072b2", "#5bb8f5"),
+    tone("plot-vermillion", "#D55E00", RGBColor(0xD5, 0x5E, 0x00), "#cf5a00", "#ff8a4c"),
+    tone("plot-green", "#009E73", RGBColor(0x00, 0x9E, 0x73), "#008761", "#3ccfa0"),
+    tone("plot-purple", "#CC79A7", RGBColor(0xCC, 0x79, 0xA7), "#a8447f", "#e39ac6"),
+    tone("plot-ochre", "#E69F00", RGBColor(0xE6, 0x9F, 0x00), "#9a6a00", "#f0b840"),
+    tone("plot-grey", "#808080", RGBColor(0x80, 0x80, 0x80), "#5f5f5f", "#bdbdbd"),
+    tone("plot-sky", "#56B4E9", RGBColor(0x56, 0xB4, 0xE9), "#2f8cc4", "#a5dcff"),
+];
+
+/// Texts.
+pub const INK: RGBColor = PALETTE[0].rgb;
+/// Axes and limits.
+pub const AXIS: RGBColor = PALETTE[1].rgb;
+/// Grid lines.
+pub const GRID: RGBColor = PALETTE[2].rgb;
+/// The first tone of a contender.
+const CONTENDERS: usize = 3;
+
+/// Outlines of markers around (0, 0), within 10 units of it.
+const MARKERS: [&[(i32, i32)]; 8] = [
+    &[(0, -9), (5, -8), (8, -5), (9, 0), (8, 5), (5, 8), (0, 9), (-5, 8), (-8, 5), (-9, 0), (-8, -5), (-5, -8)],
+    &[(-8, -8), (8, -8), (8, 8), (-8, 8)],
+    &[(0, -10), (10, 8), (-10, 8)],
+    &[(0, -11), (11, 0), (0, 11), (-11, 0)],
+    &[
+        (-3, -10),
+        (3, -10),
+        (3, -3),
+        (10, -3),
+        (10, 3),
+        (3, 3),
+        (3, 10),
+        (-3, 10),
+        (-3, 3),
+        (-10, 3),
+        (-10, -3),
+        (-3, -3),
+    ],
+    &[(0, -4), (5, -9), (9, -5), (4, 0), (9, 5), (5, 9), (0, 4), (-5, 9), (-9, 5), (-4, 0), (-9, -5), (-5, -9)],
+    &[(0, 10), (10, -8), (-10, -8)],
+    &[(-10, -4), (10, -4), (10, 4), (-10, 4)],
+];
+
+/// How something is drawn.
+#[derive(Clone, Copy)]
+pub struct Style {
+    /// Its colour.
+    pub colour: RGBColor,
+    /// Outline of its marker, in units of the plot.
+    pub marker: &'static [(i32, i32)],
+}
+
+impl Style {
+    /// The style of the contender with this index; colour and marker together repeat after 56.
+    pub fn nth(index: usize) -> Self {
+        let tones = &PALETTE[CONTENDERS..];
+        Self { colour: tones[index % tones.len()].rgb, marker: MARKERS[index % MARKERS.len()] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_the_colours_that_the_backend_writes() {
+        for Tone { name, key, rgb: RGBColor(red, green, blue), .. } in &PALETTE {
+            assert_eq!(*key, format!("#{red:02X}{green:02X}{blue:02X}"), "{name}");
+        }
+    }
+
+    #[test]
+    fn no_two_of_many_contenders_look_alike() {
+        let styles: std::collections::HashSet<_> = (0..56)
+            .map(|index| (Style::nth(index).marker, Style::nth(index).colour))
+            .map(|(marker, RGBColor(red, green, blue))| (marker, red, green, blue))
+            .collect();
+        assert_eq!(styles.len(), 56);
+    }
+}

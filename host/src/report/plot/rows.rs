@@ -1,0 +1,48 @@
+//! Plots of one row for each of several things: its name and its number above what is drawn for it, so that long names
+//! need no room beside it.
+
+use plotters::element::Text;
+use plotters::style::text_anchor::HPos;
+
+use super::axis::Axis;
+use super::canvas::{AXIS_HEIGHT, Chart, Drawn, chart, svg, text};
+use crate::error::Result;
+use crate::report::number::shortened;
+
+/// Height of a row.
+const ROW: u32 = 84;
+/// Room for drawing within a row, as parts of its height from above.
+pub const TOP: f64 = 0.52;
+/// Its lower end.
+pub const BOTTOM: f64 = 0.94;
+/// Its middle.
+pub const MIDDLE: f64 = (TOP + BOTTOM) / 2.0;
+/// Characters that fit above a row.
+const CHARACTERS: usize = 42;
+
+/// What stands above a row.
+pub struct Label {
+    /// At the left.
+    pub name: String,
+    /// At the right.
+    pub value: String,
+}
+
+/// The SVG of rows with these labels over the axis `x`; `paint` draws into the chart, in which row i extends from i to
+/// i + 1 downwards.
+pub fn rows(labels: &[Label], x: &Axis, paint: impl FnOnce(&mut Chart) -> Drawn) -> Result<String> {
+    let count = labels.len().max(1);
+    let height = ROW * count as u32 + AXIS_HEIGHT + 12;
+    let y = Axis::of_rows(count);
+    svg(height, |area| {
+        let mut chart = chart(area, x, &y)?;
+        paint(&mut chart)?;
+        for (row, Label { name, value }) in labels.iter().enumerate() {
+            let above = row as f64 + 0.04;
+            let name = shortened(name, CHARACTERS.saturating_sub(value.chars().count() + 1).max(8));
+            chart.draw_series([Text::new(name, (x.ends.0, above), text(HPos::Left))])?;
+            chart.draw_series([Text::new(value.clone(), (x.ends.1, above), text(HPos::Right))])?;
+        }
+        Ok(())
+    })
+}
