@@ -1,4 +1,4 @@
-// Online softmax in base 2 (kernel-gpu/src/device/sm80/softmax.rs; Milakov & Gimelshein, arXiv 1805.02867).
+// Online softmax in base 2 (kernel-gpu/src/device/attention/softmax.rs; Milakov & Gimelshein, arXiv 1805.02867).
 //
 // With c = scale · log₂e and m the running row maximum of the unscaled scores s: p = 2^(c·s − shift), shift = c·m.
 #pragma once

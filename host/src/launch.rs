@@ -158,10 +158,13 @@ pub fn check_accepts(entry: &Entry, problem: &Problem) -> Result<()> {
 /// # Errors
 /// [`Error::Invalid`] with what the entry needs and the device has.
 pub fn check_fits(entry: &Entry, device: &Device) -> Result<()> {
-    if device.architecture < entry.minimum_architecture {
+    if !entry.family.runs_on(device.architecture) {
         return Err(Error::Invalid(format!(
-            "{} needs sm_{} or later; {} is sm_{}",
-            entry.name, entry.minimum_architecture, device.name, device.architecture
+            "{} needs {}; {} is sm_{}",
+            entry.name,
+            entry.family.requirement(),
+            device.name,
+            device.architecture
         )));
     }
     if device.shared_bytes_per_block < entry.dynamic_shared_bytes {
@@ -287,8 +290,18 @@ mod tests {
 
     #[test]
     fn a_device_that_is_too_old_or_too_small_is_refused() {
-        let old = Device { architecture: 75, ..device() };
-        assert!(refusal(&problem(1, 8), &any(), ADDRESSES, &old).contains("needs sm_80"));
+        for variant in VARIANTS.iter().filter(|variant| variant.mask == Mask::Full) {
+            let entry = Entry::from(variant);
+            let problem = problem(1, 512);
+            for architecture in [75, 80, 89, 90, 100] {
+                let device = Device { architecture, ..device() };
+                let fits = check_fits(&entry, &device);
+                assert_eq!(fits.is_ok(), variant.family.runs_on(architecture), "{} on sm_{architecture}", entry.name);
+            }
+            let old = Device { architecture: 75, ..device() };
+            let message = refusal(&problem, &entry, ADDRESSES, &old);
+            assert!(message.contains(&format!("needs {}", variant.family.requirement())), "{message}");
+        }
         let small = Device { shared_bytes_per_block: 16, ..device() };
         assert!(refusal(&problem(1, 8), &any(), ADDRESSES, &small).contains("shared memory"));
     }

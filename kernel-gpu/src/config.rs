@@ -14,6 +14,10 @@ pub const MMA_M: u32 = 16;
 pub const MMA_N: u32 = 8;
 /// Depth of an `mma.m16n8k16` tile.
 pub const MMA_K: u32 = 16;
+/// Warps of a warpgroup, which executes `wgmma` together.
+pub const WARPGROUP_WARPS: u32 = 4;
+/// Rows of a `wgmma.m64nNk16` tile: 16 for each warp.
+pub const WARPGROUP_ROWS: u32 = WARPGROUP_WARPS * MMA_M;
 
 /// A kernel family: the instructions it is built from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,13 +26,24 @@ pub const MMA_K: u32 = 16;
 pub enum Family {
     /// `cp.async`, `ldmatrix`, `mma.sync`: compute capability 8.0 and every later GPU.
     Sm80,
+    /// `cp.async`, `wgmma`: compute capability 9.0 alone, since no other GPU has these instructions.
+    Sm90a,
 }
 
 impl Family {
-    /// The lowest architecture the family runs on, as in `sm_80`.
-    pub const fn minimum_architecture(self) -> u32 {
+    /// Whether the family runs on `architecture`, as in 80 for `sm_80`.
+    pub const fn runs_on(self, architecture: u32) -> bool {
         match self {
-            Family::Sm80 => 80,
+            Family::Sm80 => architecture >= 80,
+            Family::Sm90a => architecture == 90,
+        }
+    }
+
+    /// The architectures the family runs on, for people.
+    pub const fn requirement(self) -> &'static str {
+        match self {
+            Family::Sm80 => "sm_80 or later",
+            Family::Sm90a => "sm_90, as H100, H200 and GH200 have it",
         }
     }
 }
@@ -65,7 +80,7 @@ impl Sequence {
     }
 }
 
-/// Shape of the work of one thread block of the sm_80 family.
+/// Shape of the work of one thread block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
 pub struct TileConfig {
@@ -73,7 +88,8 @@ pub struct TileConfig {
     pub block_m: u32,
     /// Keys of one step of the K/V loop.
     pub block_n: u32,
-    /// Warps of one block; each owns `block_m / warps` query rows.
+    /// Warps of one block; each owns `block_m / warps` query rows: 16 in the sm_90a family, where four warps are a
+    /// warpgroup.
     pub warps: u32,
     /// K/V blocks in shared memory at once (copied ahead by `stages - 1` steps).
     pub stages: u32,
@@ -121,13 +137,17 @@ pub enum Rejection {
     QueryRowsPerWarp,
     /// `block_n` is not a positive multiple of 16 keys (the depth of the second matrix product).
     KeysPerStep,
+    /// The warps are not whole warpgroups of 64 rows.
+    Warpgroups,
+    /// `block_n` is not a width that the warpgroup's matrix products are written for.
+    WarpgroupKeysPerStep,
     /// `warps` or `min_blocks` is zero, or the threads exceed a block or, at `min_blocks` blocks, a multiprocessor.
     Threads,
     /// Fewer than two stages: the next K/V block could not be copied while this one is used.
     Stages,
     /// The 16-byte chunks of a K/V block do not divide evenly among the threads.
     CopyChunks,
-    /// Accumulators and Q fragments alone exceed the registers of a thread at `min_blocks` blocks.
+    /// Accumulators and fragments alone exceed the registers of a thread at `min_blocks` blocks.
     Registers,
     /// The tiles exceed the shared memory of a block, or of a multiprocessor at `min_blocks` blocks.
     SharedMemory,
@@ -141,12 +161,14 @@ impl fmt::Display for Rejection {
         formatter.write_str(match self {
             Rejection::QueryRowsPerWarp => "block_m must be a positive multiple of 16 * warps",
             Rejection::KeysPerStep => "block_n must be a positive multiple of 16",
+            Rejection::Warpgroups => "warps must be a multiple of 4, and block_m 16 times as many",
+            Rejection::WarpgroupKeysPerStep => "block_n must be 64 or 128",
             Rejection::Threads => {
                 "warps must be between 1 and 32, and min_blocks blocks of them must fit on a multiprocessor"
             }
             Rejection::Stages => "stages must be at least 2",
             Rejection::CopyChunks => "the 16-byte chunks of a Q or K/V tile must divide evenly among the threads",
-            Rejection::Registers => "accumulators and Q fragments need more registers than a thread has at min_blocks",
+            Rejection::Registers => "accumulators and fragments need more registers than a thread has at min_blocks",
             Rejection::SharedMemory => "the tiles need more shared memory than a block can have at min_blocks",
             Rejection::SequenceDivisibility => "the exact sequence length must be a multiple of block_m and block_n",
         })
@@ -179,10 +201,19 @@ impl TileConfig {
         (self.block_m + 2 * self.stages * self.block_n) * ROW_BYTES
     }
 
-    /// Registers that hold Q fragments and the score and output accumulators of one thread; a lower bound.
-    pub const fn accumulator_registers(self) -> u32 {
-        let tiles = self.m_tiles() as u32;
-        tiles * (HEAD_DIM / MMA_K * 4 + self.block_n / MMA_N * 4 + HEAD_DIM / MMA_N * 4)
+    /// 16-key steps of one K/V step.
+    pub const fn k_steps(self) -> usize {
+        (self.block_n / MMA_K) as usize
+    }
+
+    /// Registers that hold the score and output accumulators of one thread, and the fragments that are alive with
+    /// them: of Q in the sm_80 family, of P in the sm_90a family; a lower bound.
+    pub const fn accumulator_registers(self, family: Family) -> u32 {
+        let fragments = match family {
+            Family::Sm80 => HEAD_DIM / MMA_K,
+            Family::Sm90a => self.block_n / MMA_K,
+        };
+        self.m_tiles() as u32 * 4 * (fragments + self.block_n / MMA_N + HEAD_DIM / MMA_N)
     }
 
     /// Blocks that fit on one multiprocessor when a thread uses `registers`.
@@ -195,10 +226,10 @@ impl TileConfig {
         minimum(minimum(by_registers, by_threads), by_shared)
     }
 
-    /// Checks the configuration for `sequence` on an architecture; the tuner and the kernels' const assertions both
-    /// call this.
+    /// Checks the configuration of a kernel of `family` for `sequence` on an architecture; the tuner and the kernels'
+    /// const assertions both call this.
     #[inline]
-    pub const fn check(self, sequence: Sequence, limits: ArchitectureLimits) -> Result<(), Rejection> {
+    pub const fn check(self, family: Family, sequence: Sequence, limits: ArchitectureLimits) -> Result<(), Rejection> {
         if self.warps == 0
             || self.min_blocks == 0
             || self.threads() > THREADS_PER_BLOCK
@@ -212,6 +243,14 @@ impl TileConfig {
         if self.block_n == 0 || !self.block_n.is_multiple_of(MMA_K) {
             return Err(Rejection::KeysPerStep);
         }
+        if let Family::Sm90a = family {
+            if !self.warps.is_multiple_of(WARPGROUP_WARPS) || self.rows_per_warp() != MMA_M {
+                return Err(Rejection::Warpgroups);
+            }
+            if !matches!(self.block_n, 64 | 128) {
+                return Err(Rejection::WarpgroupKeysPerStep);
+            }
+        }
         if self.stages < 2 {
             return Err(Rejection::Stages);
         }
@@ -220,7 +259,7 @@ impl TileConfig {
             return Err(Rejection::CopyChunks);
         }
         let registers = REGISTERS_PER_MULTIPROCESSOR / (self.threads() * self.min_blocks);
-        if self.accumulator_registers() > minimum(registers, REGISTERS_PER_THREAD) {
+        if self.accumulator_registers(family) > minimum(registers, REGISTERS_PER_THREAD) {
             return Err(Rejection::Registers);
         }
         let resident_bytes = (self.shared_bytes() + SYSTEM_SHARED_BYTES_PER_BLOCK) * self.min_blocks;
@@ -254,11 +293,12 @@ mod tests {
     const GOOD: TileConfig = TileConfig { block_m: 64, block_n: 64, warps: 4, stages: 2, min_blocks: 2 };
     const SM_80: ArchitectureLimits = ARCHITECTURES[0];
     const SM_86: ArchitectureLimits = ARCHITECTURES[1];
+    const SM_90: ArchitectureLimits = ARCHITECTURES[3];
 
     #[test]
     fn a_sound_configuration_passes_every_gate() {
         for limits in ARCHITECTURES {
-            assert_eq!(GOOD.check(Sequence::Exact(512), limits), Ok(()), "sm_{}", limits.architecture);
+            assert_eq!(GOOD.check(Family::Sm80, Sequence::Exact(512), limits), Ok(()), "sm_{}", limits.architecture);
         }
     }
 
@@ -281,15 +321,39 @@ mod tests {
             (GOOD, Sequence::Exact(500), Rejection::SequenceDivisibility),
         ];
         for (config, sequence, expected) in cases {
-            assert_eq!(config.check(sequence, SM_80), Err(expected), "{config:?} for {sequence:?}");
+            assert_eq!(config.check(Family::Sm80, sequence, SM_80), Err(expected), "{config:?} for {sequence:?}");
         }
+    }
+
+    #[test]
+    fn warpgroups_have_gates_of_their_own() {
+        let exact = Sequence::Exact(512);
+        let cases = [
+            (GOOD, Ok(())),
+            (TileConfig { block_m: 128, warps: 8, block_n: 128, min_blocks: 1, ..GOOD }, Ok(())),
+            (TileConfig { block_m: 128, ..GOOD }, Err(Rejection::Warpgroups)),
+            (TileConfig { block_m: 32, warps: 2, ..GOOD }, Err(Rejection::Warpgroups)),
+            (TileConfig { block_n: 32, ..GOOD }, Err(Rejection::WarpgroupKeysPerStep)),
+            (TileConfig { block_n: 128, min_blocks: 4, ..GOOD }, Err(Rejection::Registers)),
+        ];
+        for (config, expected) in cases {
+            assert_eq!(config.check(Family::Sm90a, exact, SM_90), expected, "{config:?}");
+        }
+    }
+
+    #[test]
+    fn a_family_runs_where_its_instructions_are() {
+        let runs_on = |family: Family| ARCHITECTURES.map(|limits| family.runs_on(limits.architecture));
+        assert_eq!(runs_on(Family::Sm80), [true; 4]);
+        assert_eq!(runs_on(Family::Sm90a), [false, false, false, true]);
+        assert!(Family::Sm80.runs_on(100) && !Family::Sm90a.runs_on(100), "sm_90a code does not run on later GPUs");
     }
 
     #[test]
     fn shared_memory_is_judged_by_architecture() {
         let config = TileConfig { stages: 6, min_blocks: 1, ..GOOD };
-        assert_eq!(config.check(Sequence::Any, SM_80), Ok(()));
-        assert_eq!(config.check(Sequence::Any, SM_86), Err(Rejection::SharedMemory));
+        assert_eq!(config.check(Family::Sm80, Sequence::Any, SM_80), Ok(()));
+        assert_eq!(config.check(Family::Sm80, Sequence::Any, SM_86), Err(Rejection::SharedMemory));
     }
 
     #[test]

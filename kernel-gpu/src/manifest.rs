@@ -14,7 +14,7 @@ use crate::config::{Family, Mask, Sequence, TileConfig};
 use crate::variants::Variant;
 
 /// Version of this format; a reader refuses any other.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 /// File name of the manifest beside the PTX files.
 pub const FILE_NAME: &str = "manifest.json";
 
@@ -74,8 +74,6 @@ pub struct Entry {
     pub threads: u32,
     /// Dynamic shared memory of a block, bytes.
     pub dynamic_shared_bytes: u32,
-    /// Lowest architecture that runs the entry, as in 80 for `sm_80`.
-    pub minimum_architecture: u32,
     /// Layout of the entry's single argument.
     pub arguments: ArgumentLayout,
     /// What ptxas reported, one for each architecture it was asked about; empty when there was no ptxas.
@@ -143,7 +141,6 @@ impl From<&Variant> for Entry {
             mask: variant.mask,
             threads: variant.config.threads(),
             dynamic_shared_bytes: variant.config.shared_bytes(),
-            minimum_architecture: variant.family.minimum_architecture(),
             arguments: ArgumentLayout::forward(),
             resources: Vec::new(),
         }

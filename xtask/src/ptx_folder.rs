@@ -14,7 +14,7 @@ use crate::environment::Workspace;
 use crate::files::{self, write_atomically};
 use crate::postprocess::postprocess;
 use crate::progress::Step;
-use crate::ptxas::{Assembly, Ptxas};
+use crate::ptxas::{Assembly, Ptxas, serialises_products};
 
 /// A PTX folder, and what ptxas refused.
 #[derive(Debug)]
@@ -57,8 +57,11 @@ pub fn build<'a>(
         warnings += compiled.warnings;
         let mut module = write_module(&compiled.ptx, target, folder)?;
         if let Some(ptxas) = ptxas {
-            let assemblies = assemble(workspace, &code_generator.identity().name, ptxas, &module, folder)?;
+            let assemblies = assemble(workspace, &code_generator.identity().name, ptxas, target, &module, folder)?;
             rejections.extend(add_resources(&mut module, assemblies));
+            if let Some(Rejection { messages, .. }) = rejections.iter().find(|one| serialises_products(&one.messages)) {
+                bail!("in {} matrix products wait for each other that must not:\n{messages}", module.file);
+            }
         }
         modules.push(module);
     }
@@ -111,6 +114,7 @@ fn assemble(
     workspace: &Workspace,
     code_generator: &str,
     ptxas: &Ptxas,
+    target: &FamilyTarget,
     module: &Module,
     folder: &Path,
 ) -> Result<Vec<Assembly>> {
@@ -120,7 +124,7 @@ fn assemble(
         return Ok(assemblies);
     }
     let step = Step::begin(format!("asking ptxas {} about {}", ptxas.version, module.file));
-    let assemblies = ptxas.assemble_for_all(&folder.join(&module.file));
+    let assemblies = ptxas.assemble_for_all(target.family, &folder.join(&module.file));
     step.done();
     write_cache(&cache, &key, &assemblies)?;
     Ok(assemblies)
@@ -171,10 +175,10 @@ mod tests {
     use tempfile::TempDir;
 
     use super::{PtxFolder, build};
-    use crate::codegen::{CodeGenerator, Compiled, FAMILY_TARGETS, Target};
+    use crate::codegen::{CodeGenerator, Compiled, FAMILY_TARGETS, FamilyTarget, Target};
     use crate::environment::Workspace;
     use crate::files::sha256;
-    use crate::ptxas::{self, Ptxas};
+    use crate::ptxas::{self, Ptxas, checked_architectures};
 
     /// A code generator that writes an empty body for every variant, and one line of its own.
     struct Stub(&'static str);
@@ -184,9 +188,11 @@ mod tests {
             manifest::CodeGenerator { name: "stub".into(), version: "1".into() }
         }
 
-        fn compile(&self, _: &Target) -> Result<Compiled> {
-            let mut ptx = format!(".version 8.0\n.target sm_80\n.address_size 64\n{}\n", self.0);
-            for variant in VARIANTS {
+        fn compile(&self, target: &Target) -> Result<Compiled> {
+            let mut ptx = format!(".version 8.0\n.target {}\n.address_size 64\n{}\n", target.cpu, self.0);
+            let is_compiled = |one: &&FamilyTarget| one.target.file == target.file;
+            let family = FAMILY_TARGETS.iter().find(is_compiled).expect("a family's target").family;
+            for variant in VARIANTS.iter().filter(|variant| variant.family == family) {
                 write!(ptx, ".visible .entry {}(\n)\n{{\n\tret;\n}}\n", variant.entry)?;
             }
             Ok(Compiled { ptx, warnings: 0 })
@@ -232,9 +238,12 @@ mod tests {
         let text = fs::read(folder.path().join("ptx").join(FILE_NAME)).unwrap();
         let manifest: Manifest = serde_json::from_slice(&text).unwrap();
         assert_eq!(manifest, built.manifest);
-        let [module] = &manifest.modules[..] else { panic!("one module is expected: {manifest:?}") };
-        assert_eq!(module.sha256, sha256(&fs::read(folder.path().join("ptx").join(&module.file)).unwrap()));
-        assert_eq!(module.entries, VARIANTS.iter().map(Entry::from).collect::<Vec<_>>());
+        for module in &manifest.modules {
+            assert_eq!(module.sha256, sha256(&fs::read(folder.path().join("ptx").join(&module.file)).unwrap()));
+            assert!(module.entries.iter().all(|entry| entry.family == module.entries[0].family), "{module:?}");
+        }
+        let entries: Vec<&Entry> = manifest.modules.iter().flat_map(|module| &module.entries).collect();
+        assert_eq!(entries, VARIANTS.iter().map(Entry::from).collect::<Vec<_>>().iter().collect::<Vec<_>>());
     }
 
     #[test]
@@ -242,13 +251,16 @@ mod tests {
         let folder = TempDir::new().unwrap();
         let ptxas = pretended_ptxas(folder.path(), &report(), 0);
         let first = build_in(folder.path(), Stub(""), Some(&ptxas)).unwrap();
-        let entries = &first.manifest.modules[0].entries;
-        assert!(entries.iter().all(|entry| entry.resources.iter().map(|one| one.registers).eq([96; 4])), "{entries:?}");
-        assert_eq!(calls(folder.path()), 4, "once for each architecture");
+        for entry in first.manifest.modules.iter().flat_map(|module| &module.entries) {
+            let architectures: Vec<u32> = entry.resources.iter().map(|one| one.architecture).collect();
+            assert_eq!(architectures, checked_architectures(entry.family).collect::<Vec<_>>(), "{}", entry.name);
+            assert!(entry.resources.iter().all(|one| one.registers == 96), "{entry:?}");
+        }
+        assert_eq!(calls(folder.path()), 5, "once for each family and architecture");
         assert_eq!(build_in(folder.path(), Stub(""), Some(&ptxas)).unwrap().manifest, first.manifest);
-        assert_eq!(calls(folder.path()), 4, "nothing changed");
+        assert_eq!(calls(folder.path()), 5, "nothing changed");
         build_in(folder.path(), Stub("// edited"), Some(&ptxas)).unwrap();
-        assert_eq!(calls(folder.path()), 8, "the PTX changed");
+        assert_eq!(calls(folder.path()), 10, "the PTX changed");
     }
 
     #[test]
@@ -257,19 +269,28 @@ mod tests {
         let ptxas = pretended_ptxas(folder.path(), "ptxas fatal   : Unsupported .version 99.0", 255);
         let built = build_in(folder.path(), Stub(""), Some(&ptxas)).unwrap();
         let rejected: Vec<u32> = built.rejections.iter().map(|rejection| rejection.architecture).collect();
-        assert_eq!(rejected, [80, 86, 89, 90]);
+        assert_eq!(rejected, [90, 80, 86, 89, 90]);
         assert!(built.rejections[0].messages.contains("Unsupported .version"));
+    }
+
+    #[test]
+    fn products_that_ptxas_serialises_fail_the_build() {
+        let folder = TempDir::new().unwrap();
+        let warning = "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized";
+        let ptxas = pretended_ptxas(folder.path(), &format!("{warning}\n{}", report()), 0);
+        let error = build_in(folder.path(), Stub(""), Some(&ptxas)).unwrap_err().to_string();
+        assert!(error.contains("sm_90a.ptx") && error.contains("(C7510)"), "{error}");
     }
 
     #[test]
     fn refused_ptx_does_not_replace_what_was_there() {
         let folder = TempDir::new().unwrap();
         build_in(folder.path(), Stub(""), None).unwrap();
-        let before = fs::read(folder.path().join("ptx/sm_80.ptx")).unwrap();
+        let before = fs::read(folder.path().join("ptx/sm_90a.ptx")).unwrap();
         let error = build_in(folder.path(), Stub(".visible .entry stranger(\n)\n{\n\tret;\n}"), None).unwrap_err();
         assert!(error.to_string().contains("entry stranger, PTX line 4"), "{error}");
-        assert_eq!(fs::read(folder.path().join("ptx/sm_80.ptx")).unwrap(), before);
-        let refused = folder.path().join("ptx/sm_80.ptx.refused");
+        assert_eq!(fs::read(folder.path().join("ptx/sm_90a.ptx")).unwrap(), before);
+        let refused = folder.path().join("ptx/sm_90a.ptx.refused");
         assert!(
             fs::read_to_string(&refused).unwrap().contains("stranger"),
             "the author needs the text that was refused"

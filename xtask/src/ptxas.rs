@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use anyhow::{Context, Result};
-use kernel_gpu::config::ARCHITECTURES;
+use kernel_gpu::config::{ARCHITECTURES, Family};
 use kernel_gpu::manifest::Resources;
 
 use crate::cuda_tool;
@@ -65,10 +65,12 @@ pub struct Assembly {
 }
 
 impl Ptxas {
-    /// Assembles `ptx` for every architecture the kernels are checked for, all at once.
-    pub fn assemble_for_all(&self, ptx: &Path) -> Vec<Assembly> {
+    /// Assembles the `ptx` of a family for every architecture the family runs on, all at once.
+    pub fn assemble_for_all(&self, family: Family, ptx: &Path) -> Vec<Assembly> {
         thread::scope(|scope| {
-            let assemblies = ARCHITECTURES.map(|limits| scope.spawn(move || self.assemble(ptx, limits.architecture)));
+            let assemblies: Vec<_> = checked_architectures(family)
+                .map(|architecture| scope.spawn(move || self.assemble(family, ptx, architecture)))
+                .collect();
             assemblies.into_iter().filter_map(|assembly| assembly.join().ok()).collect()
         })
     }
@@ -80,10 +82,13 @@ impl Ptxas {
         capture(&mut ptxas).map(drop)
     }
 
-    fn assemble(&self, ptx: &Path, architecture: u32) -> Assembly {
+    fn assemble(&self, family: Family, ptx: &Path, architecture: u32) -> Assembly {
         let outcome = (|| {
             let mut ptxas = Command::new(&self.path);
-            ptxas.arg(format!("--gpu-name=sm_{architecture}")).args(["--verbose", "--output-file=/dev/null"]).arg(ptx);
+            ptxas
+                .arg(format!("--gpu-name={}", gpu_name(family, architecture)))
+                .args(["--verbose", "--output-file=/dev/null"])
+                .arg(ptx);
             let output = ptxas.stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
             let said =
                 format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -96,10 +101,34 @@ impl Ptxas {
     }
 }
 
+/// The architectures the entries of a family are checked for.
+pub fn checked_architectures(family: Family) -> impl Iterator<Item = u32> {
+    ARCHITECTURES.iter().map(|limits| limits.architecture).filter(move |architecture| family.runs_on(*architecture))
+}
+
+/// What ptxas calls an architecture with the features a family needs.
+fn gpu_name(family: Family, architecture: u32) -> String {
+    match family {
+        Family::Sm80 => format!("sm_{architecture}"),
+        Family::Sm90a => format!("sm_{architecture}a"),
+    }
+}
+
+/// Whether ptxas says that it has taken the asynchrony from `wgmma` instructions, as it does where registers in flight are
+/// touched or too few: messages C7510 and the like.
+pub fn serialises_products(messages: &str) -> bool {
+    messages.contains("(C75")
+}
+
 /// Reads what `ptxas --verbose` prints: for every entry its name, then its stack and spills, then its registers.
 ///
-/// A report that lacks one of them is an error: silence must not pass for zero.
+/// A report that lacks one of them is an error: silence must not pass for zero. So is one that says that `wgmma`
+/// instructions wait for each other, where they were meant to run ahead.
 pub fn parse_report(report: &str, architecture: u32) -> Result<BTreeMap<String, Resources>, String> {
+    if serialises_products(report) {
+        let serialised: Vec<&str> = report.lines().filter(|line| serialises_products(line)).collect();
+        return Err(serialised.join("\n"));
+    }
     let mut entries: BTreeMap<String, Resources> = BTreeMap::new();
     let mut name: Option<String> = None;
     let mut frame = None;
@@ -165,9 +194,10 @@ impl fmt::Display for Waste<'_> {
 
 #[cfg(test)]
 mod tests {
+    use kernel_gpu::config::Family;
     use kernel_gpu::manifest::Resources;
 
-    use super::{Waste, parse_report};
+    use super::{Waste, checked_architectures, gpu_name, parse_report};
 
     const CLEAN: Resources =
         Resources { architecture: 80, registers: 8, spill_stores: 0, spill_loads: 0, stack: 0, static_shared: 1024 };
@@ -210,6 +240,22 @@ ptxas info    : Compile time = 207.052 ms
             let error = parse_report(&report.join("\n"), 80).unwrap_err();
             assert!(error.contains("ptxas said nothing about") && error.contains("shared_user"), "{error}");
         }
+    }
+
+    #[test]
+    fn products_that_ptxas_serialised_are_refused() {
+        let warning = "ptxas info    : (C7511) Potential Performance Loss: wgmma.mma_async instructions are serialized due \
+                       to insufficient register resources for the wgmma pipeline in the function 'wasteful'\n";
+        assert_eq!(parse_report(&format!("{warning}{REPORT}"), 90), Err(warning.trim_end().to_owned()));
+    }
+
+    #[test]
+    fn each_family_is_assembled_for_the_architectures_it_runs_on() {
+        let names = |family: Family| -> Vec<String> {
+            checked_architectures(family).map(|architecture| gpu_name(family, architecture)).collect()
+        };
+        assert_eq!(names(Family::Sm80), ["sm_80", "sm_86", "sm_89", "sm_90"]);
+        assert_eq!(names(Family::Sm90a), ["sm_90a"]);
     }
 
     #[test]

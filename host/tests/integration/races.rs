@@ -34,8 +34,11 @@ fn a_kernel_without_one_of_its_barriers_has_a_race() {
         // The shortest sequence it accepts that takes two steps of the pipeline.
         let problem =
             |sequence: u32| Problem::new(Shape { batch: 1, heads: 1, sequence }, entry.mask, Layout::Bhsd).unwrap();
-        let accepted = [128, 512].into_iter().map(problem).find(|problem| check_accepts(entry, problem).is_ok());
-        let problem = accepted.unwrap_or_else(|| panic!("{} accepts neither 128 nor 512 rows", entry.name));
+        let accepted = [2 * entry.config.block_n, 512]
+            .into_iter()
+            .map(problem)
+            .find(|problem| check_accepts(entry, problem).is_ok());
+        let problem = accepted.unwrap_or_else(|| panic!("{} accepts neither two steps nor 512 rows", entry.name));
         let inputs = Inputs::generate(problem, Distribution::Normal, 1).unwrap();
         let barriers = barriers(&module.text, &entry.name);
         let line_of = |line: usize| module.text.lines().nth(line).unwrap_or_default().trim();

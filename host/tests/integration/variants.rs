@@ -3,7 +3,7 @@
 use fa512::executor::{Device, DeviceKind};
 use fa512::problem::{Layout, Problem, Shape};
 use fa512::variant::choose;
-use kernel_gpu::config::{Mask, Sequence};
+use kernel_gpu::config::{Family, Mask, Sequence};
 
 use crate::support::ptx;
 
@@ -33,6 +33,29 @@ fn a_specialised_entry_is_preferred_to_a_general_one() {
             assert!(choice.reason.contains(&sequence.to_string()), "{}", choice.reason);
         }
     }
+}
+
+#[test]
+fn a_family_made_for_the_device_is_preferred_to_one_that_runs_everywhere() {
+    for (architecture, expected) in
+        [(80, Family::Sm80), (86, Family::Sm80), (89, Family::Sm80), (90, Family::Sm90a), (100, Family::Sm80)]
+    {
+        for (sequence, mask) in [(512, Mask::Full), (512, Mask::Causal), (77, Mask::Full), (77, Mask::Causal)] {
+            let choice = choose(ptx(), &problem(sequence, mask), &device(architecture, 99 * 1024), None).unwrap();
+            assert_eq!(choice.entry.family, expected, "sm_{architecture}, sequence {sequence}");
+            assert!(choice.reason.contains(&format!("sm_{architecture}")), "{}", choice.reason);
+        }
+    }
+}
+
+#[test]
+fn an_entry_for_another_architecture_is_refused_by_name() {
+    let hopper = ptx().entries().find(|(entry, _)| entry.family == Family::Sm90a).expect("there is one").0;
+    let message = choose(ptx(), &problem(512, hopper.mask), &device(89, 99 * 1024), Some(&hopper.name)).unwrap_err();
+    assert!(message.to_string().contains("needs sm_90, as H100"), "{message}");
+    let portable = "fa512_sm80_any_full_64x64";
+    let choice = choose(ptx(), &problem(512, Mask::Full), &device(90, 227 * 1024), Some(portable)).unwrap();
+    assert_eq!((choice.entry.name.as_str(), choice.reason.as_str()), (portable, "asked for by name"));
 }
 
 #[test]

@@ -9,15 +9,17 @@
     )
 )]
 
+pub mod attention;
 pub mod codegen;
-pub mod mask;
 #[cfg(feature = "planted")]
 pub mod planted;
 #[cfg(feature = "probe")]
 pub mod probe;
 pub mod ptx;
-pub mod sequence;
+#[cfg(feature = "sm_80")]
 pub mod sm80;
+#[cfg(feature = "sm_90a")]
+pub mod sm90;
 mod unroll;
 
 pub(crate) use unroll::unroll;

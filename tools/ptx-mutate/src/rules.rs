@@ -28,8 +28,10 @@ enum Condition {
     Literal(usize, i64),
     /// The text of an operand is this.
     Text(usize, &'static str),
+    /// The literal at operand 2 has the fields of a matrix descriptor: one with the 128-byte swizzle.
+    Descriptor,
 }
-use Condition::{Any, Literal, Multiple, Text};
+use Condition::{Any, Descriptor, Literal, Multiple, Text};
 
 impl Rule {
     const fn new(name: &'static str, mistake: &'static str, opcode: &'static str, change: Change) -> Self {
@@ -49,6 +51,7 @@ impl Rule {
                 instruction.literal(operand).is_some_and(|value| value != 0 && value % divisor == 0)
             }
             Literal(operand, expected) => instruction.literal(operand) == Some(expected),
+            Descriptor => instruction.literal(2).is_some_and(|value| value >> 62 == 1),
             Text(operand, expected) => instruction.operands.get(operand).is_some_and(|text| text == expected),
         };
         let matches = instruction.opcode.starts_with(self.opcode) && holds;
@@ -75,6 +78,16 @@ pub const RULES: &[Rule] = &[
         AddToLiteral { operand: 0, amount: 1 },
     ),
     Rule::new("drop commit_group", "copies join the next group", "cp.async.commit_group", Drop),
+    Rule::new("drop proxy fence", "products do not see what was copied", "fence.proxy.async", Drop),
+    Rule::new("drop wgmma fence", "registers are not ready for the product", "wgmma.fence", Drop),
+    Rule::new("drop wgmma commit_group", "products join the next group", "wgmma.commit_group", Drop),
+    Rule::new("drop wgmma wait_group", "accumulators are used before they are complete", "wgmma.wait_group", Drop),
+    Rule::new(
+        "weaken wgmma wait_group",
+        "one group fewer is waited for",
+        "wgmma.wait_group",
+        AddToLiteral { operand: 0, amount: 1 },
+    ),
     // Copies from global to shared memory.
     Rule::new("drop cp.async", "part of a tile is not copied", "cp.async.cg", Drop),
     Rule::new(
@@ -111,6 +124,8 @@ pub const RULES: &[Rule] = &[
     Rule::new("zero-fill always", "rows are zeros", "cp.async.cg", Operand { operand: 3, to: "0" }),
     Rule::new("exchange stages", "the other stage", "shl.b32", Rewrite("xor.b32 %m, {1}, 1; {opcode} {0}, %m, {2};"))
         .when(Literal(2, 14)),
+    Rule::new("exchange stages", "the other stage", "shl.b32", Rewrite("xor.b32 %m, {1}, 1; {opcode} {0}, %m, {2};"))
+        .when(Literal(2, 15)),
     Rule::new("exchange stages", "the stage stays", "xor.b32", AddToLiteral { operand: 2, amount: -1 })
         .when(Literal(2, 1)),
     Rule::new("exchange tiles", "V for K, or a tile too far", "add.s32", AddToLiteral { operand: 2, amount: 8192 })
@@ -167,6 +182,38 @@ pub const RULES: &[Rule] = &[
     Rule::new("exchange mma B", "wrong fragment", "mma", SwapElements { operand: 2, elements: [0, 1] }),
     Rule::new("exchange mma C", "wrong accumulator", "mma", SwapElements { operand: 3, elements: [0, 1] }),
     Rule::new("exchange mma D", "wrong accumulator", "mma", SwapElements { operand: 0, elements: [0, 2] }),
+    Rule::new("drop wgmma", "a product is not accumulated", "wgmma.mma_async", Drop),
+    Rule::new(
+        "exchange wgmma D",
+        "wrong accumulator",
+        "wgmma.mma_async",
+        SwapElements { operand: 0, elements: [0, 2] },
+    ),
+    Rule::new("exchange wgmma A", "wrong fragment", "wgmma.mma_async", SwapElements { operand: 1, elements: [0, 1] }),
+    Rule::new("exchange wgmma A", "wrong fragment", "wgmma.mma_async", SwapElements { operand: 1, elements: [1, 2] }),
+    Rule::new("exchange wgmma operands", "Q for K", "wgmma.mma_async", SwapOperands(1, 2)),
+    Rule::new("negate wgmma A", "a wrong sign", "wgmma.mma_async", Operand { operand: 4, to: "-1" }),
+    Rule::new(
+        "transpose wgmma B",
+        "plain for transposed",
+        "wgmma.mma_async.sync.aligned.m64n64k16",
+        FlipLiteral { operand: 6, bits: 1 },
+    )
+    .when(Literal(6, 1)),
+    Rule::new("transpose wgmma B", "transposed for plain", "wgmma.mma_async", FlipLiteral { operand: 7, bits: 1 }),
+    Rule::new("transpose wgmma A", "transposed for plain", "wgmma.mma_async", FlipLiteral { operand: 6, bits: 1 })
+        .when(Literal(6, 0)),
+    Rule::new("shift descriptor by 16", "wrong shared address", "add.s64", AddToLiteral { operand: 2, amount: 1 })
+        .when(Descriptor),
+    Rule::new("shift descriptor by 32", "another step along K", "add.s64", AddToLiteral { operand: 2, amount: 2 })
+        .when(Descriptor),
+    Rule::new("shift descriptor by 16", "wrong shared address", "or.b64", AddToLiteral { operand: 2, amount: 1 })
+        .when(Descriptor),
+    Rule::new("wrong descriptor stride", "half as far", "or.b64", FlipLiteral { operand: 2, bits: 96 << 32 })
+        .when(Descriptor),
+    Rule::new("wrong descriptor swizzle", "64 bytes", "or.b64", FlipLiteral { operand: 2, bits: (-1) << 62 })
+        .when(Descriptor),
+    Rule::new("wrong descriptor swizzle", "none", "or.b64", FlipLiteral { operand: 2, bits: 1 << 62 }).when(Descriptor),
     // Softmax.
     Rule::new("wrong shuffle mask", "lanes missing", "shfl", Operand { operand: 4, to: "0x7fffffff" }),
     Rule::new("wrong shuffle distance", "the wrong neighbour", "shfl", FlipLiteral { operand: 2, bits: 3 }),

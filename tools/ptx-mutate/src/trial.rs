@@ -20,6 +20,11 @@ use serde::Serialize;
 
 /// How much longer than the kernel itself a mutant may run before it is taken to be endless.
 const PATIENCE: u64 = 4;
+/// A directive that every module has.
+const ADDRESS_SIZE: &str = ".address_size 64";
+/// Added to the module, so that dynamic shared memory does not begin at address 0, where a base that is not added to an
+/// offset would not be missed.
+const STATIC_SHARED: &str = ".shared .align 1024 .b8 before_the_dynamic_part[1024];";
 /// Seed of the inputs.
 const INPUT_SEED: u64 = 512;
 
@@ -124,7 +129,8 @@ impl Trial {
     fn execute(&self, ptx: &str, case: &Case) -> Result<Outcome, Error> {
         let options = Options { threads: 1, instructions_per_warp: self.instructions_per_warp, ..Options::default() };
         let mut simulator = SimExecutor::with_options(DEFAULT_ARCHITECTURE, options)?;
-        let module = PtxModule { file: self.file.clone(), text: ptx.to_owned() };
+        let text = ptx.replacen(ADDRESS_SIZE, &format!("{ADDRESS_SIZE} {STATIC_SHARED}"), 1);
+        let module = PtxModule { file: self.file.clone(), text };
         Forward::prepare(&mut simulator, &module, &self.entry, &case.inputs, case.lse)?.execute()
     }
 }
@@ -143,7 +149,8 @@ fn cases(entry: &Entry) -> Result<Vec<Case>> {
     let mask = entry.mask;
     let (first, second) = match entry.sequence {
         Sequence::Exact(length) => (shape(1, 1, length), shape(2, 2, length)),
-        Sequence::Any => (shape(1, 1, 65), shape(2, 2, 130)),
+        // One and two keys beyond a step, so that every family comes to its second and third.
+        Sequence::Any => (shape(1, 1, entry.config.block_n + 1), shape(2, 2, 2 * entry.config.block_n + 2)),
     };
     let mut cases = vec![
         Case::generate(contiguous(first, mask)?, Distribution::Normal)?,
@@ -155,8 +162,11 @@ fn cases(entry: &Entry) -> Result<Vec<Case>> {
         Case { lse: false, ..Case::generate(contiguous(first, mask)?, Distribution::Normal)? },
     ];
     if entry.sequence == Sequence::Any {
-        // The end at every place of a tile.
-        for length in 1..=entry.config.block_n {
+        // Whole tiles in every stage of the pipeline, even where the first steps are not part of the loop.
+        let stages = shape(1, 1, (entry.config.stages + 1) * entry.config.block_n + 2);
+        cases.push(Case::generate(contiguous(stages, mask)?, Distribution::Normal)?);
+        // The end at every place of a tile, of the first one and of one in the loop.
+        for length in 1..=2 * entry.config.block_n {
             cases.push(Case::generate(contiguous(shape(1, 1, length), mask)?, Distribution::Uniform)?);
         }
     }

@@ -20,7 +20,7 @@ use crate::provision;
 pub struct Target {
     /// Cargo feature of kernel-gpu that compiles its entries.
     pub cargo_feature: &'static str,
-    /// Lowest GPU, as in `sm_80`; becomes the PTX's `.target`.
+    /// Lowest or only GPU, as in `sm_80` or `sm_90a`; becomes the PTX's `.target`.
     pub cpu: &'static str,
     /// PTX ISA version, as in `ptx80`; becomes the PTX's `.version`.
     pub ptx_feature: &'static str,
@@ -37,11 +37,18 @@ pub struct FamilyTarget {
     pub target: Target,
 }
 
-/// Every family. PTX 8.0 is the oldest version that knows sm_89 and sm_90, so that the oldest drivers accept it.
-pub const FAMILY_TARGETS: [FamilyTarget; 1] = [FamilyTarget {
-    family: Family::Sm80,
-    target: Target { cargo_feature: "sm_80", cpu: "sm_80", ptx_feature: "ptx80", file: "sm_80.ptx" },
-}];
+/// Every family, those for one architecture first: the manifest has their entries in this order, which is the order of
+/// preference. PTX 8.0 is the oldest version that knows sm_89 and sm_90a, so that the oldest drivers accept it.
+pub const FAMILY_TARGETS: [FamilyTarget; 2] = [
+    FamilyTarget {
+        family: Family::Sm90a,
+        target: Target { cargo_feature: "sm_90a", cpu: "sm_90a", ptx_feature: "ptx80", file: "sm_90a.ptx" },
+    },
+    FamilyTarget {
+        family: Family::Sm80,
+        target: Target { cargo_feature: "sm_80", cpu: "sm_80", ptx_feature: "ptx80", file: "sm_80.ptx" },
+    },
+];
 
 /// What a code generator made of one target.
 #[derive(Clone, Debug, PartialEq, Eq)]

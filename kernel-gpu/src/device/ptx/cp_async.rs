@@ -48,3 +48,11 @@ pub fn wait_for_oldest<const STAGES: u32>() {
     // SAFETY: only waits.
     unsafe { asm!("cp.async.wait_group {};", const STAGES - 2, options(nostack)) };
 }
+
+/// `cp.async.wait_group`: waits until fewer than `LIMIT` groups of the calling thread are in flight. What other threads
+/// copied is visible only after a barrier that follows their own wait.
+#[inline(always)]
+pub fn wait_until_fewer_than<const LIMIT: u32>() {
+    // SAFETY: only waits.
+    unsafe { asm!("cp.async.wait_group {};", const LIMIT - 1, options(nostack)) };
+}

@@ -207,6 +207,21 @@ macro_rules! registers {
 
 registers!(FragmentA, FragmentC);
 
+impl<R: Registers> Registers for [R; 1] {
+    #[inline(always)]
+    fn pin(&mut self) {
+        self[0].pin();
+    }
+}
+
+impl<A: Registers, B: Registers> Registers for (A, B) {
+    #[inline(always)]
+    fn pin(&mut self) {
+        self.0.pin();
+        self.1.pin();
+    }
+}
+
 /// `wgmma.fence.sync.aligned`: the warpgroup's earlier accesses to registers come before the products that follow.
 ///
 /// # Safety

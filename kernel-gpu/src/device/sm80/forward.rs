@@ -1,50 +1,16 @@
 //! The forward kernel.
 
-use super::copy::{HeadRows, start_copy};
-use super::softmax::{RunningSoftmax, apply_mask};
-use super::{HEAD_N_TILES, Lane, Tile, epilogue, products};
+use super::products;
 use crate::args::ForwardArgs;
 use crate::config::{MMA_K, MMA_M, MMA_N, WARP_SIZE};
-use crate::device::codegen::{shared, thread};
-use crate::device::mask::Mask;
+use crate::device::attention::block::Block;
+use crate::device::attention::copy::start_copy;
+use crate::device::attention::mask::Mask;
+use crate::device::attention::sequence::Sequence;
+use crate::device::attention::shared_memory::SharedMemory;
+use crate::device::attention::softmax::{RunningSoftmax, apply_mask, rescale_row};
+use crate::device::attention::{HEAD_N_TILES, Lane, epilogue};
 use crate::device::ptx::{cp_async, sync};
-use crate::device::sequence::Sequence;
-
-/// The block's dynamic shared memory: the Q tile, which later holds O, then K and V of each stage.
-struct SharedMemory<const BLOCK_M: u32, const BLOCK_N: u32> {
-    base: u32,
-}
-
-impl<const BLOCK_M: u32, const BLOCK_N: u32> SharedMemory<BLOCK_M, BLOCK_N> {
-    const STAGE_BYTES: u32 = 2 * Tile::<BLOCK_N>::BYTES;
-
-    /// Every tile begins at a multiple of its alignment.
-    const TILES_ARE_ALIGNED: () = assert!(
-        Tile::<BLOCK_M>::BYTES.is_multiple_of(Tile::<BLOCK_N>::ALIGNMENT)
-            && Tile::<BLOCK_N>::BYTES.is_multiple_of(Tile::<BLOCK_N>::ALIGNMENT)
-    );
-
-    #[inline(always)]
-    fn new() -> Self {
-        const { Self::TILES_ARE_ALIGNED };
-        Self { base: shared::dynamic_shared_mem() }
-    }
-
-    #[inline(always)]
-    fn queries(&self) -> Tile<BLOCK_M> {
-        Tile::at(self.base)
-    }
-
-    #[inline(always)]
-    fn keys(&self, stage: u32) -> Tile<BLOCK_N> {
-        Tile::at(self.base + Tile::<BLOCK_M>::BYTES + stage * Self::STAGE_BYTES)
-    }
-
-    #[inline(always)]
-    fn values(&self, stage: u32) -> Tile<BLOCK_N> {
-        Tile::at(self.base + Tile::<BLOCK_M>::BYTES + stage * Self::STAGE_BYTES + Tile::<BLOCK_N>::BYTES)
-    }
-}
 
 /// O and LSE of one block's query rows.
 ///
@@ -65,25 +31,20 @@ pub fn forward<
     let rows_per_warp = const { M_TILES as u32 * MMA_M };
     let threads = const { BLOCK_M / (M_TILES as u32 * MMA_M) * WARP_SIZE };
 
-    let length = S::length(args);
+    let block = Block::<S>::current(args, BLOCK_M, threads);
     let lane = Lane::current();
-    let work = args.block_work(thread::block_idx_x());
-    let first_row = work.query_tile * BLOCK_M;
     let warp_row = lane.warp * rows_per_warp;
-
     let memory = SharedMemory::<BLOCK_M, BLOCK_N>::new();
-    let queries = HeadRows::new(args.q, &args.q_strides, work);
-    let keys = HeadRows::new(args.k, &args.k_strides, work);
-    let values = HeadRows::new(args.v, &args.v_strides, work);
-    let steps = M::keys_end(first_row + BLOCK_M, length).div_ceil(BLOCK_N);
+    let (queries, keys, values) = (block.queries(), block.keys(), block.values());
+    let steps = block.steps::<M>(BLOCK_N);
 
     // One commit group a step, empty beyond the last, so that the count of pending groups says which steps are complete.
     let start_step = |step: u32, stage: u32| {
         if step < steps {
             // SAFETY: all threads are here; the stage's readers have passed the barrier that ends their step.
             unsafe {
-                start_copy::<BLOCK_N, S>(memory.keys(stage), keys, step * BLOCK_N, length, lane, threads);
-                start_copy::<BLOCK_N, S>(memory.values(stage), values, step * BLOCK_N, length, lane, threads);
+                start_copy(memory.keys(stage), keys, step * BLOCK_N, &block, lane);
+                start_copy(memory.values(stage), values, step * BLOCK_N, &block, lane);
             }
         }
         cp_async::commit_group();
@@ -95,7 +56,7 @@ pub fn forward<
     };
 
     // SAFETY: all threads are here; the rows of Q below `length` are accessible.
-    unsafe { start_copy::<BLOCK_M, S>(memory.queries(), queries, first_row, length, lane, threads) };
+    unsafe { start_copy(memory.queries(), queries, block.first_row, &block, lane) };
     let mut step = 0;
     while step < STAGES - 1 {
         start_step(step, step);
@@ -114,11 +75,11 @@ pub fn forward<
 
         // SAFETY: the warp is together; the step's K is complete and visible.
         let mut scores = unsafe { products::scores::<BLOCK_N, M_TILES, N_TILES>(&queries, memory.keys(stage), lane) };
-        if M::touches::<S>(first_row, step * BLOCK_N, BLOCK_N, length) {
-            apply_mask::<M_TILES, N_TILES, M>(&mut scores, first_row + warp_row, step * BLOCK_N, length, lane);
-        }
+        apply_mask::<M, S, M_TILES, N_TILES>(&mut scores, warp_row, step * BLOCK_N, &block, lane);
         // SAFETY: the warp is together.
-        unsafe { softmax.update(&mut scores, &mut output, args.scale_log2) };
+        unsafe {
+            softmax.update(&mut scores, args.scale_log2, |m, r, factor| rescale_row(&mut output[m], r, factor));
+        }
         // SAFETY: the warp is together; the step's V is complete and visible.
         unsafe { products::accumulate_output(&mut output, &scores, memory.values(stage), lane) };
 
@@ -128,17 +89,7 @@ pub fn forward<
         step += 1;
     }
 
-    // SAFETY: the warp is together.
-    unsafe { softmax.complete_sums() };
-    epilogue::normalise(&mut output, &softmax);
-    let (tile, rows) = (memory.queries(), HeadRows::new(args.o, &args.o_strides, work));
-    // SAFETY: the warp is together and alone touches its rows of O and of the Q tile, which it read before the first
-    // step; each step ends with a barrier.
-    unsafe { epilogue::store_output::<BLOCK_M, M_TILES, S>(&output, tile, rows, first_row, warp_row, length, lane) };
-    if args.lse != 0 {
-        let head = (work.batch as u64 * args.heads.get() as u64 + work.head as u64) * length as u64;
-        let lse = args.lse + head * size_of::<f32>() as u64;
-        // SAFETY: the head has `length` elements of LSE; the warp alone writes those of its rows.
-        unsafe { epilogue::store_lse::<M_TILES, S>(&softmax, lse, first_row + warp_row, length, lane) };
-    }
+    // SAFETY: the warp is together and alone touches its rows of the Q tile, which it read before the first step; each
+    // step ends with a barrier.
+    unsafe { epilogue::finish(output, softmax, memory.queries(), warp_row, &block, lane) };
 }

@@ -1,12 +1,16 @@
 //! The two matrix products: S = Q·Kᵀ and O += P·V.
 
-use super::{HEAD_K_STEPS, HEAD_N_TILES, Lane, Output, QueryFragments, Scores, Tile};
 use crate::config::{MMA_K, MMA_M};
-use crate::device::ptx::{ldmatrix, math, mma};
+use crate::device::attention::{HEAD_K_STEPS, HEAD_N_TILES, Lane, Output, Scores, Tile, pack_probabilities};
+use crate::device::ptx::mma::FragmentA;
+use crate::device::ptx::{ldmatrix, mma};
 use crate::device::unroll;
 
 /// Chunks (8 halves) in the depth of one mma.
 const CHUNKS_PER_K_STEP: u32 = 2;
+
+/// Q of one warp: for each strip of 16 rows, the head dimension in steps of 16.
+pub type QueryFragments<const M_TILES: usize> = [[FragmentA; HEAD_K_STEPS]; M_TILES];
 
 /// Loads the warp's Q rows from shared memory to A fragments.
 ///
@@ -62,8 +66,7 @@ pub unsafe fn scores<const BLOCK_N: u32, const M_TILES: usize, const N_TILES: us
     scores
 }
 
-/// O += P·V for the warp's rows and the tile's keys. An accumulator tile of S has the layout of half an A fragment, so P
-/// needs no exchange between lanes.
+/// O += P·V for the warp's rows and the tile's keys.
 ///
 /// # Safety
 /// The whole warp calls this together, after the tile was copied and a barrier.
@@ -79,13 +82,7 @@ pub unsafe fn accumulate_output<const BLOCK_N: u32, const M_TILES: usize, const 
     unroll!(at most 8; for k in N_TILES / 2 => {
         let mut p = [[0; 4]; M_TILES];
         unroll!(at most 4; for m in M_TILES => {
-            let (left, right) = (probabilities[m][2 * k], probabilities[m][2 * k + 1]);
-            p[m] = [
-                math::pack_f16(left[0], left[1]),
-                math::pack_f16(left[2], left[3]),
-                math::pack_f16(right[0], right[1]),
-                math::pack_f16(right[2], right[3]),
-            ];
+            p[m] = pack_probabilities(probabilities[m][2 * k], probabilities[m][2 * k + 1]);
         });
         unroll!(at most 4; for pair in HEAD_N_TILES / 2 => {
             let first_keys = values.chunk(row, pair as u32 * 2 + chunk);

@@ -1,19 +1,46 @@
 //! Normalisation and the stores of O and LSE.
 
-use super::copy::HeadRows;
+use super::block::Block;
+use super::sequence::Sequence;
 use super::softmax::RunningSoftmax;
 use super::{HEAD_N_TILES, Lane, Output, ROWS_PER_LANE, Tile};
 use crate::config::{MMA_M, WARP_SIZE};
 use crate::device::ptx::{math, memory, sync};
-use crate::device::sequence::Sequence;
 use crate::device::unroll;
 
 /// log 2, which turns base-2 logarithms to natural ones.
 const LN_2: f32 = core::f32::consts::LN_2;
 
+/// Completes the row sums, normalises O and stores it, and LSE where it is wanted.
+///
+/// # Safety
+/// The whole warp calls this together, for its rows of the block from `warp_row` on; nobody else accesses these rows of
+/// `tile`, and a barrier lies behind the last reads of what was there.
+#[inline(always)]
+pub unsafe fn finish<const BLOCK_M: u32, const M_TILES: usize, S: Sequence>(
+    mut output: Output<M_TILES>,
+    mut softmax: RunningSoftmax<M_TILES>,
+    tile: Tile<BLOCK_M>,
+    warp_row: u32,
+    block: &Block<'_, S>,
+    lane: Lane,
+) {
+    // SAFETY: the caller has the warp together; the launch's O has the block's rows before the end, and the warp alone
+    // writes its own.
+    unsafe {
+        softmax.complete_sums();
+        normalise(&mut output, &softmax);
+        store_output(&output, tile, warp_row, block, lane);
+    }
+    if let Some(lse) = block.lse() {
+        // SAFETY: the head has an element of LSE for each row before the end; the warp alone writes those of its rows.
+        unsafe { store_lse(&softmax, lse, warp_row, block, lane) };
+    }
+}
+
 /// Divides O by the row sums; rows that attended to nothing become 0.
 #[inline(always)]
-pub fn normalise<const M_TILES: usize>(output: &mut Output<M_TILES>, softmax: &RunningSoftmax<M_TILES>) {
+fn normalise<const M_TILES: usize>(output: &mut Output<M_TILES>, softmax: &RunningSoftmax<M_TILES>) {
     unroll!(at most 4; for m in M_TILES => {
         unroll!(at most 2; for r in ROWS_PER_LANE => {
             let sum = softmax.sum[m][r];
@@ -29,16 +56,13 @@ pub fn normalise<const M_TILES: usize>(output: &mut Output<M_TILES>, softmax: &R
 /// Stores O as fp16 in 16-byte pieces: through the warp's own rows of `tile`, where the accumulator layout becomes rows.
 ///
 /// # Safety
-/// The whole warp calls this together; nobody else accesses the warp's rows of `tile`, and a barrier lies behind the
-/// warp's last reads of what was there; `rows` has `length` writable rows, of which this warp alone writes its own.
+/// As for [`finish`].
 #[inline(always)]
-pub unsafe fn store_output<const ROWS: u32, const M_TILES: usize, S: Sequence>(
+unsafe fn store_output<const BLOCK_M: u32, const M_TILES: usize, S: Sequence>(
     output: &Output<M_TILES>,
-    tile: Tile<ROWS>,
-    rows: HeadRows,
-    first_row: u32,
+    tile: Tile<BLOCK_M>,
     warp_row: u32,
-    length: u32,
+    block: &Block<'_, S>,
     lane: Lane,
 ) {
     unroll!(at most 4; for m in M_TILES => {
@@ -56,30 +80,31 @@ pub unsafe fn store_output<const ROWS: u32, const M_TILES: usize, S: Sequence>(
     unsafe { sync::warp() };
 
     // Each lane has a chunk, so the warp stores several whole rows at once.
-    let chunk = lane.index % Tile::<ROWS>::CHUNKS_PER_ROW;
-    let mut strip_row = lane.index / Tile::<ROWS>::CHUNKS_PER_ROW;
+    let rows = block.output();
+    let chunk = lane.index % Tile::<BLOCK_M>::CHUNKS_PER_ROW;
+    let mut strip_row = lane.index / Tile::<BLOCK_M>::CHUNKS_PER_ROW;
     while strip_row < M_TILES as u32 * MMA_M {
-        let row = first_row + warp_row + strip_row;
+        let row = block.first_row + warp_row + strip_row;
         // SAFETY: a chunk of the warp's own rows, written before the barrier above.
         let value = unsafe { memory::load_shared_16(tile.chunk(warp_row + strip_row, chunk)) };
-        if !S::HAS_TAIL || row < length {
+        if !S::HAS_TAIL || row < block.length {
             // SAFETY: a chunk of a row before the end, 16-byte aligned by the launch's checks.
             unsafe { memory::store_global_16(rows.chunk(row, chunk), value) };
         }
-        strip_row += WARP_SIZE / Tile::<ROWS>::CHUNKS_PER_ROW;
+        strip_row += WARP_SIZE / Tile::<BLOCK_M>::CHUNKS_PER_ROW;
     }
 }
 
 /// Stores LSE = ln Σ exp(scale·s) = ln 2 · (shift + log₂ l) for the warp's rows; `lse` is the address of the head's row 0.
 ///
 /// # Safety
-/// `lse` has `length` writable elements, of which this warp alone writes its own rows.
+/// As for [`finish`].
 #[inline(always)]
-pub unsafe fn store_lse<const M_TILES: usize, S: Sequence>(
+unsafe fn store_lse<const M_TILES: usize, S: Sequence>(
     softmax: &RunningSoftmax<M_TILES>,
     lse: u64,
-    first_row: u32,
-    length: u32,
+    warp_row: u32,
+    block: &Block<'_, S>,
     lane: Lane,
 ) {
     // The four lanes of a quad hold the same rows; the first one stores.
@@ -88,8 +113,8 @@ pub unsafe fn store_lse<const M_TILES: usize, S: Sequence>(
     }
     unroll!(at most 4; for m in M_TILES => {
         unroll!(at most 2; for r in ROWS_PER_LANE => {
-            let row = lane.row(first_row, m, r);
-            if !S::HAS_TAIL || row < length {
+            let row = lane.row(block.first_row + warp_row, m, r);
+            if !S::HAS_TAIL || row < block.length {
                 let value = LN_2 * (softmax.shift[m][r] + math::log2(softmax.sum[m][r]));
                 // SAFETY: an element before the end, 4-byte aligned by the launch's checks.
                 unsafe { memory::store_global_f32(lse + row as u64 * 4, value) };

@@ -3,9 +3,12 @@
 //! With c = scale · log₂e and m the running row maximum of the unscaled scores s: p = 2^(c·s − shift), shift = c·m.
 //! The shift is kept as it was rounded, so that its rounding error is a common factor of all p of a row and cancels.
 
-use super::{HEAD_N_TILES, Lane, Output, ROWS_PER_LANE, Scores};
+use super::block::Block;
+use super::mask::Mask;
+use super::sequence::Sequence;
+use super::{HEAD_N_TILES, Lane, ROWS_PER_LANE, Scores};
 use crate::config::MMA_N;
-use crate::device::mask::Mask;
+use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::{math, shuffle};
 use crate::device::unroll;
 
@@ -24,8 +27,9 @@ impl<const M_TILES: usize> RunningSoftmax<M_TILES> {
         Self { shift: [[f32::NEG_INFINITY; ROWS_PER_LANE]; M_TILES], sum: [[0.0; ROWS_PER_LANE]; M_TILES] }
     }
 
-    /// Takes in a tile of scores: turns it into probabilities under the new shift, to which the sums and the output
-    /// accumulated so far are rescaled.
+    /// Takes in a tile of scores: turns it into probabilities under the new shift, to which the sums are rescaled. For
+    /// each strip `m` and part `r`, `rescale(m, r, factor)` is told by what the row of the output accumulated so far must
+    /// be multiplied ([`rescale_row`]) before V times these probabilities is added to it.
     ///
     /// # Safety
     /// The whole warp calls this together.
@@ -33,8 +37,8 @@ impl<const M_TILES: usize> RunningSoftmax<M_TILES> {
     pub unsafe fn update<const N_TILES: usize>(
         &mut self,
         scores: &mut Scores<M_TILES, N_TILES>,
-        output: &mut Output<M_TILES>,
         scale_log2: f32,
+        mut rescale: impl FnMut(usize, usize, f32),
     ) {
         unroll!(at most 4; for m in M_TILES => {
             unroll!(at most 2; for r in ROWS_PER_LANE => {
@@ -48,9 +52,9 @@ impl<const M_TILES: usize> RunningSoftmax<M_TILES> {
                 let previous = self.shift[m][r];
                 self.shift[m][r] = math::max(previous, maximum * scale_log2);
                 let shift = finite_or_zero(self.shift[m][r]);
-                let rescale = math::exp2(previous - shift);
+                let factor = math::exp2(previous - shift);
 
-                let mut sum = self.sum[m][r] * rescale;
+                let mut sum = self.sum[m][r] * factor;
                 unroll!(at most 16; for n in N_TILES => {
                     unroll!(at most 2; for column in 2 => {
                         let p = math::exp2(math::fma(scores[m][n][2 * r + column], scale_log2, -shift));
@@ -59,11 +63,7 @@ impl<const M_TILES: usize> RunningSoftmax<M_TILES> {
                     });
                 });
                 self.sum[m][r] = sum;
-
-                unroll!(at most 8; for n in HEAD_N_TILES => {
-                    output[m][n][2 * r] *= rescale;
-                    output[m][n][2 * r + 1] *= rescale;
-                });
+                rescale(m, r, factor);
             });
         });
     }
@@ -83,19 +83,32 @@ impl<const M_TILES: usize> RunningSoftmax<M_TILES> {
     }
 }
 
-/// Sets the scores that the mask excludes to −∞. `first_row` is the warp's first query row, `first_key` the tile's
-/// first key.
+/// Multiplies part `r` (row g or g + 8) of a strip of O by `factor`.
 #[inline(always)]
-pub fn apply_mask<const M_TILES: usize, const N_TILES: usize, M: Mask>(
+pub fn rescale_row(strip: &mut [FragmentC; HEAD_N_TILES], r: usize, factor: f32) {
+    unroll!(at most 8; for n in HEAD_N_TILES => {
+        strip[n][2 * r] *= factor;
+        strip[n][2 * r + 1] *= factor;
+    });
+}
+
+/// Sets the scores that the mask excludes to −∞: of the warp's rows, which begin at row `warp_row` of the block, and the
+/// keys from `first_key` on.
+#[inline(always)]
+pub fn apply_mask<M: Mask, S: Sequence, const M_TILES: usize, const N_TILES: usize>(
     scores: &mut Scores<M_TILES, N_TILES>,
-    first_row: u32,
+    warp_row: u32,
     first_key: u32,
-    length: u32,
+    block: &Block<'_, S>,
     lane: Lane,
 ) {
+    // The same decision for the whole block.
+    if !M::touches::<S>(block.first_row, first_key, const { N_TILES as u32 * MMA_N }, block.length) {
+        return;
+    }
     unroll!(at most 4; for m in M_TILES => {
         unroll!(at most 2; for r in ROWS_PER_LANE => {
-            let end = M::keys_end(lane.row(first_row, m, r) + 1, length);
+            let end = M::keys_end(lane.row(block.first_row + warp_row, m, r) + 1, block.length);
             unroll!(at most 16; for n in N_TILES => {
                 unroll!(at most 2; for column in 2 => {
                     let key = first_key + n as u32 * MMA_N + lane.pair_column() + column as u32;

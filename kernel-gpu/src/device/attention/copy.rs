@@ -1,9 +1,10 @@
 //! Copies of tiles from global to shared memory by all threads of a block, 16 bytes each at a time.
 
+use super::block::Block;
+use super::sequence::Sequence;
 use super::{Lane, Tile};
 use crate::args::Strides;
 use crate::device::ptx::cp_async;
-use crate::device::sequence::Sequence;
 use crate::geometry::BlockWork;
 use crate::shared_tile::{CHUNK_BYTES, Element, F16};
 
@@ -32,22 +33,21 @@ impl HeadRows {
 }
 
 /// Starts copying rows `[first_row, first_row + ROWS)` to `tile`, with neighbouring threads on neighbouring chunks; rows
-/// from `length` on become zeros.
+/// beyond the end become zeros.
 ///
 /// # Safety
-/// All `threads` threads of the block call this together; `rows` has `length` accessible rows; `tile` is not accessed
+/// All threads of the block call this together; `rows` are those of one of its tensors; `tile` is not accessed
 /// until a wait for the copies and a barrier.
 #[inline(always)]
 pub unsafe fn start_copy<const ROWS: u32, S: Sequence>(
     tile: Tile<ROWS>,
     rows: HeadRows,
     first_row: u32,
-    length: u32,
+    block: &Block<'_, S>,
     lane: Lane,
-    threads: u32,
 ) {
     let chunks_per_row = Tile::<ROWS>::CHUNKS_PER_ROW;
-    let rows_per_pass = threads / chunks_per_row;
+    let rows_per_pass = block.threads / chunks_per_row;
     let (row, chunk) = (lane.thread / chunks_per_row, lane.thread % chunks_per_row);
     let (mut pass_row, mut global) = (row, rows.chunk(first_row + row, chunk));
     while pass_row < row + ROWS {
@@ -56,7 +56,7 @@ pub unsafe fn start_copy<const ROWS: u32, S: Sequence>(
         // not read.
         unsafe {
             if S::HAS_TAIL {
-                cp_async::copy_16_or_zeros(shared, global, first_row + pass_row < length);
+                cp_async::copy_16_or_zeros(shared, global, first_row + pass_row < block.length);
             } else {
                 cp_async::copy_16(shared, global);
             }

@@ -1,6 +1,6 @@
 //! Masks as types: which keys a query row attends to.
 
-use crate::device::sequence::Sequence;
+use super::sequence::Sequence;
 
 /// A mask, applied to tiles of scores.
 pub trait Mask {

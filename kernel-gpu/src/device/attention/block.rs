@@ -1,0 +1,75 @@
+//! What the calling thread's block computes.
+
+use core::marker::PhantomData;
+
+use super::copy::HeadRows;
+use super::mask::Mask;
+use super::sequence::Sequence;
+use crate::args::ForwardArgs;
+use crate::device::codegen::thread;
+use crate::geometry::BlockWork;
+
+/// `rows` query rows of one head of a sequence of length `S`.
+pub struct Block<'a, S> {
+    /// The arguments of the launch.
+    pub args: &'a ForwardArgs,
+    /// The head and query tile.
+    work: BlockWork,
+    /// The length of the sequence.
+    pub length: u32,
+    /// First query row of the block.
+    pub first_row: u32,
+    /// Query rows of the block; those at or beyond `length` are not there.
+    rows: u32,
+    /// Threads of the block.
+    pub threads: u32,
+    _sequence: PhantomData<S>,
+}
+
+impl<'a, S: Sequence> Block<'a, S> {
+    /// The calling thread's block, of `rows` rows and `threads` threads.
+    #[inline(always)]
+    pub fn current(args: &'a ForwardArgs, rows: u32, threads: u32) -> Self {
+        let work = args.block_work(thread::block_idx_x());
+        let (length, first_row) = (S::length(args), work.query_tile * rows);
+        Self { args, work, length, first_row, rows, threads, _sequence: PhantomData }
+    }
+
+    /// Steps of `keys` keys until none is left that any of the block's rows attends to.
+    #[inline(always)]
+    pub fn steps<M: Mask>(&self, keys: u32) -> u32 {
+        M::keys_end(self.first_row + self.rows, self.length).div_ceil(keys)
+    }
+
+    /// Q of the head.
+    #[inline(always)]
+    pub fn queries(&self) -> HeadRows {
+        HeadRows::new(self.args.q, &self.args.q_strides, self.work)
+    }
+
+    /// K of the head.
+    #[inline(always)]
+    pub fn keys(&self) -> HeadRows {
+        HeadRows::new(self.args.k, &self.args.k_strides, self.work)
+    }
+
+    /// V of the head.
+    #[inline(always)]
+    pub fn values(&self) -> HeadRows {
+        HeadRows::new(self.args.v, &self.args.v_strides, self.work)
+    }
+
+    /// O of the head.
+    #[inline(always)]
+    pub fn output(&self) -> HeadRows {
+        HeadRows::new(self.args.o, &self.args.o_strides, self.work)
+    }
+
+    /// Address of the LSE of the head's row 0; `None` when it is not wanted.
+    #[inline(always)]
+    pub fn lse(&self) -> Option<u64> {
+        let head = self.work.batch as u64 * self.args.heads.get() as u64 + self.work.head as u64;
+        let elements = head * self.length as u64;
+        (self.args.lse != 0).then(|| self.args.lse + elements * size_of::<f32>() as u64)
+    }
+}

@@ -1,0 +1,84 @@
+//! What the kernel families share: everything but the matrix products and the pipeline that feeds them.
+//!
+//! The accumulators of `mma.sync` and `wgmma` have the same layout: of each 16×8 tile, lane 4g + t of a warp holds rows g
+//! and g + 8, columns 2t and 2t + 1. Mask, softmax and epilogue work on that layout alone.
+
+pub mod block;
+pub mod copy;
+pub mod epilogue;
+pub mod mask;
+pub mod sequence;
+pub mod shared_memory;
+pub mod softmax;
+
+use crate::config::{HEAD_DIM, MMA_K, MMA_M, MMA_N, WARP_SIZE};
+use crate::device::codegen::thread;
+use crate::device::ptx::math;
+use crate::device::ptx::mma::{FragmentA, FragmentC};
+use crate::shared_tile::{F16, SharedTile, Swizzle128};
+
+/// A tile of `ROWS` rows of Q, K, V or O in shared memory.
+pub type Tile<const ROWS: u32> = SharedTile<F16, ROWS, HEAD_DIM, Swizzle128>;
+
+/// 16-column steps of the head dimension: the depth of Q·Kᵀ.
+pub const HEAD_K_STEPS: usize = (HEAD_DIM / MMA_K) as usize;
+/// 8-column tiles of the head dimension: the width of O.
+pub const HEAD_N_TILES: usize = (HEAD_DIM / MMA_N) as usize;
+
+/// Scores, then probabilities, of one warp: for each strip of 16 rows, tiles of 8 keys.
+pub type Scores<const M_TILES: usize, const N_TILES: usize> = [[FragmentC; N_TILES]; M_TILES];
+/// Unnormalised O of one warp: for each strip of 16 rows, tiles of 8 columns.
+pub type Output<const M_TILES: usize> = [[FragmentC; HEAD_N_TILES]; M_TILES];
+
+/// Rows of a `FragmentC` that one lane holds parts of: g and g + 8.
+pub const ROWS_PER_LANE: usize = 2;
+
+/// P of a strip for 16 keys, rounded to fp16, from its two tiles of 8 keys: they hold exactly the elements that an A
+/// fragment needs in the same lane.
+#[inline(always)]
+pub fn pack_probabilities(left: FragmentC, right: FragmentC) -> FragmentA {
+    [
+        math::pack_f16(left[0], left[1]),
+        math::pack_f16(left[2], left[3]),
+        math::pack_f16(right[0], right[1]),
+        math::pack_f16(right[2], right[3]),
+    ]
+}
+
+/// Where a lane stands in its warp and block.
+#[derive(Clone, Copy)]
+pub struct Lane {
+    /// `threadIdx.x`
+    pub thread: u32,
+    /// Warp of the block.
+    pub warp: u32,
+    /// Lane of the warp.
+    pub index: u32,
+}
+
+impl Lane {
+    /// The calling thread's.
+    #[inline(always)]
+    pub fn current() -> Self {
+        let thread = thread::thread_idx_x();
+        Self { thread, warp: thread / WARP_SIZE, index: thread % WARP_SIZE }
+    }
+
+    /// g: the row of an accumulator tile that this lane holds, besides g + 8.
+    #[inline(always)]
+    fn group(self) -> u32 {
+        self.index / 4
+    }
+
+    /// The row of part `r` (g or g + 8) of strip `m`, counted like the warp's `first_row`.
+    #[inline(always)]
+    pub fn row(self, first_row: u32, m: usize, r: usize) -> u32 {
+        first_row + m as u32 * MMA_M + r as u32 * 8 + self.group()
+    }
+
+    /// 2t: the first of the two columns of an accumulator tile that this lane holds.
+    #[inline(always)]
+    pub fn pair_column(self) -> u32 {
+        self.index % 4 * 2
+    }
+}

@@ -1,0 +1,85 @@
+//! The forward kernel.
+
+use super::pipeline::Pipeline;
+use super::products;
+use crate::args::ForwardArgs;
+use crate::config::{MMA_M, MMA_N, WARP_SIZE, WARPGROUP_ROWS, WARPGROUP_WARPS};
+use crate::device::attention::block::Block;
+use crate::device::attention::mask::Mask;
+use crate::device::attention::sequence::Sequence;
+use crate::device::attention::softmax::{RunningSoftmax, apply_mask, rescale_row};
+use crate::device::attention::{HEAD_N_TILES, Lane, ROWS_PER_LANE, epilogue};
+use crate::device::ptx::mma::FragmentC;
+use crate::device::ptx::wgmma::Accumulators;
+use crate::device::unroll;
+
+/// O and LSE of one block's query rows.
+///
+/// `BLOCK_M` rows, 64 for each warpgroup, by `BLOCK_N` keys; a step has `N_TILES` tiles of 8 keys, or `K_STEPS` of 16.
+///
+/// The tensor cores work on the scores of the next step and then on the output of this one while the warps turn those
+/// scores into probabilities:
+///
+/// ```text
+/// tensor cores   S₀        │ S₁ │ O₀ += P₀ V₀ │ S₂ │ O₁ += P₁ V₁ │ …
+/// warps             P₀     │      P₁          │      P₂          │ …
+/// ```
+#[inline(always)]
+pub fn forward<
+    const BLOCK_M: u32,
+    const BLOCK_N: u32,
+    const N_TILES: usize,
+    const K_STEPS: usize,
+    const STAGES: u32,
+    S: Sequence,
+    M: Mask,
+>(
+    args: &ForwardArgs,
+) where
+    [FragmentC; N_TILES]: Accumulators,
+{
+    const {
+        assert!(BLOCK_M.is_multiple_of(WARPGROUP_ROWS) && BLOCK_N == N_TILES as u32 * MMA_N);
+        assert!(N_TILES == 2 * K_STEPS && STAGES >= 2);
+    }
+    let block = Block::<S>::current(args, BLOCK_M, const { BLOCK_M / MMA_M * WARP_SIZE });
+    let lane = Lane::current();
+    let warp_row = lane.warp * MMA_M;
+    let warpgroup_row = lane.warp / WARPGROUP_WARPS * WARPGROUP_ROWS;
+    let steps = block.steps::<M>(BLOCK_N);
+
+    let mut softmax = RunningSoftmax::<1>::new();
+    let mut output = [[[0.0; 4]; HEAD_N_TILES]; 1];
+    // SAFETY: all threads are here: trip counts depend on the block alone. Copies and products keep to the order that the
+    // pipeline asks for: the products with K of a step and V of the step before are waited for before the next step.
+    unsafe {
+        let pipeline = Pipeline::<BLOCK_M, BLOCK_N, STAGES, S>::start(&block, steps, lane);
+        let queries = pipeline.queries();
+        pipeline.wait_for_first();
+        let mut scores = products::start_scores(queries, warpgroup_row, pipeline.keys(0)).wait::<0>();
+        apply_mask::<M, S, 1, N_TILES>(&mut scores, warp_row, 0, &block, lane);
+        softmax.update(&mut scores, args.scale_log2, |_, _, _| ());
+        let mut probabilities = products::pack::<N_TILES, K_STEPS>(&scores);
+
+        let mut step = 0;
+        while step + 1 < steps {
+            pipeline.wait_for_next();
+            pipeline.start_group(step + STAGES);
+            let scores_in_flight = products::start_scores(queries, warpgroup_row, pipeline.keys(step + 1));
+            let output_in_flight = products::start_output(output, probabilities, pipeline.values(step));
+            scores = scores_in_flight.wait::<1>();
+            apply_mask::<M, S, 1, N_TILES>(&mut scores, warp_row, (step + 1) * BLOCK_N, &block, lane);
+            let mut factors = [0.0; ROWS_PER_LANE];
+            softmax.update(&mut scores, args.scale_log2, |_, r, factor| factors[r] = factor);
+            (output, _) = output_in_flight.wait::<0>();
+            unroll!(at most 2; for r in ROWS_PER_LANE => { rescale_row(&mut output[0], r, factors[r]) });
+            probabilities = products::pack(&scores);
+            step += 1;
+        }
+
+        pipeline.wait_for_next();
+        (output, _) = products::start_output(output, probabilities, pipeline.values(step)).wait::<0>();
+        // The warp alone touches its rows of the Q tile from here on: the last products with Q came before the barrier.
+        epilogue::finish(output, softmax, queries, warp_row, &block, lane);
+    }
+}

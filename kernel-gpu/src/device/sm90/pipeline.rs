@@ -1,0 +1,117 @@
+//! How K and V get to shared memory: `cp.async` by all threads of the block, some steps ahead.
+//!
+//! V is needed one step later than K: the scores of step j + 1 are computed together with the output of step j. So group
+//! i of the copies is K of step i and V of step i − 1 (Q and the first K in group 0), and `STAGES` groups, possibly
+//! empty, are in flight or just complete at any time.
+
+use crate::device::attention::block::Block;
+use crate::device::attention::copy::{HeadRows, start_copy};
+use crate::device::attention::sequence::Sequence;
+use crate::device::attention::shared_memory::SharedMemory;
+use crate::device::attention::{Lane, Tile};
+use crate::device::ptx::{cp_async, proxy, sync};
+
+/// The copies of one block.
+pub struct Pipeline<'a, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32, S> {
+    block: &'a Block<'a, S>,
+    memory: SharedMemory<BLOCK_M, BLOCK_N>,
+    keys: HeadRows,
+    values: HeadRows,
+    steps: u32,
+    lane: Lane,
+}
+
+impl<'a, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32, S: Sequence>
+    Pipeline<'a, BLOCK_M, BLOCK_N, STAGES, S>
+{
+    /// Starts the first `STAGES` groups of a block with `steps` steps, at least one.
+    ///
+    /// # Safety
+    /// All threads of the block call this together, once, and before any other access to shared memory.
+    #[inline(always)]
+    pub unsafe fn start(block: &'a Block<'a, S>, steps: u32, lane: Lane) -> Self {
+        let memory = SharedMemory::new();
+        let pipeline = Self { block, memory, keys: block.keys(), values: block.values(), steps, lane };
+        // SAFETY: all threads are here; nothing was copied yet.
+        unsafe {
+            start_copy(pipeline.queries(), block.queries(), block.first_row, block, lane);
+            let mut group = 0;
+            while group < STAGES {
+                pipeline.start_group(group);
+                group += 1;
+            }
+        }
+        pipeline
+    }
+
+    /// Q, from the first wait to the end; later O.
+    #[inline(always)]
+    pub fn queries(&self) -> Tile<BLOCK_M> {
+        self.memory.queries()
+    }
+
+    /// K of a step.
+    #[inline(always)]
+    pub fn keys(&self, step: u32) -> Tile<BLOCK_N> {
+        self.memory.keys(step % STAGES)
+    }
+
+    /// V of a step.
+    #[inline(always)]
+    pub fn values(&self, step: u32) -> Tile<BLOCK_N> {
+        self.memory.values(step % STAGES)
+    }
+
+    /// Waits for group 0: Q and K of step 0 are then complete.
+    ///
+    /// # Safety
+    /// All threads of the block call this together, first of all waits.
+    #[inline(always)]
+    pub unsafe fn wait_for_first(&self) {
+        cp_async::wait_until_fewer_than::<STAGES>();
+        // SAFETY: passed on to the caller.
+        unsafe { self.publish() };
+    }
+
+    /// Waits for the group after those waited for: V of a step, and K of the next step if there is one, are then complete.
+    ///
+    /// # Safety
+    /// All threads of the block call this together, once for each step, with [`Pipeline::start_group`] between two calls.
+    #[inline(always)]
+    pub unsafe fn wait_for_next(&self) {
+        cp_async::wait_for_oldest::<STAGES>();
+        // SAFETY: passed on to the caller.
+        unsafe { self.publish() };
+    }
+
+    /// Makes what all threads' complete copies wrote visible to everyone's products.
+    ///
+    /// # Safety
+    /// All threads of the block call this together.
+    #[inline(always)]
+    unsafe fn publish(&self) {
+        proxy::fence_async_shared();
+        // SAFETY: passed on to the caller.
+        unsafe { sync::block() };
+    }
+
+    /// Starts K of step `group` and V of the step before, as far as there are such steps.
+    ///
+    /// # Safety
+    /// All threads of the block call this together, group by group, after a barrier that follows the last products with
+    /// what these tiles replace: K of step `group - STAGES` and V of the step before that.
+    #[inline(always)]
+    pub unsafe fn start_group(&self, group: u32) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            if group < self.steps {
+                start_copy(self.keys(group), self.keys, group * BLOCK_N, self.block, self.lane);
+            }
+            if group >= 1 && group <= self.steps {
+                let step = group - 1;
+                start_copy(self.values(step), self.values, step * BLOCK_N, self.block, self.lane);
+            }
+        }
+        cp_async::commit_group();
+    }
+}

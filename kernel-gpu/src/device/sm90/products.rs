@@ -1,0 +1,92 @@
+//! The two matrix products of a warpgroup, S = Q·Kᵀ and O += P·V, which run while the warps do something else.
+
+use crate::device::attention::{HEAD_K_STEPS, Output, Scores, Tile, pack_probabilities};
+use crate::device::ptx::mma::{FragmentA, FragmentC};
+use crate::device::ptx::wgmma::{self, Accumulators, Descriptor, KMajor, NMajor, Registers};
+use crate::device::unroll;
+
+/// P of one warp, rounded to fp16: a fragment for every 16 keys.
+pub type Probabilities<const K_STEPS: usize> = [FragmentA; K_STEPS];
+
+/// Registers that a group of products in flight reads or writes; nobody else gets at them until it is done.
+#[must_use]
+pub struct InFlight<R>(R);
+
+impl<R: Registers> InFlight<R> {
+    /// Waits until at most `LATER` groups are in flight, and takes the registers back.
+    ///
+    /// # Safety
+    /// All warps of the warpgroup call this together; at most `LATER` groups were started after the one of these registers.
+    #[inline(always)]
+    pub unsafe fn wait<const LATER: u32>(mut self) -> R {
+        // SAFETY: passed on to the caller.
+        unsafe { wgmma::wait_group::<LATER>() };
+        self.0.pin();
+        self.0
+    }
+}
+
+/// Starts S = Q·Kᵀ for the 64 rows of Q from `first_row` on, a multiple of 64, and the tile's keys.
+///
+/// # Safety
+/// All warps of the warpgroup call this together; both tiles are complete and visible to the async proxy, and are not
+/// written before the wait.
+#[inline(always)]
+pub unsafe fn start_scores<const ROWS: u32, const BLOCK_N: u32, const N_TILES: usize>(
+    queries: Tile<ROWS>,
+    first_row: u32,
+    keys: Tile<BLOCK_N>,
+) -> InFlight<Scores<1, N_TILES>>
+where
+    [FragmentC; N_TILES]: Accumulators,
+{
+    let queries = Descriptor::<KMajor>::new(queries.chunk(first_row, 0));
+    let keys = Descriptor::<KMajor>::new(keys.chunk(0, 0));
+    // SAFETY: passed on to the caller; the accumulators are new.
+    unsafe {
+        wgmma::fence();
+        let mut scores = <[FragmentC; N_TILES]>::multiply(queries, keys);
+        unroll!(at most 4; for k in HEAD_K_STEPS => {
+            if k > 0 {
+                scores.multiply_accumulate(queries.step(k), keys.step(k));
+            }
+        });
+        wgmma::commit_group();
+        InFlight([scores])
+    }
+}
+
+/// P as fragments of A.
+#[inline(always)]
+pub fn pack<const N_TILES: usize, const K_STEPS: usize>(scores: &Scores<1, N_TILES>) -> Probabilities<K_STEPS> {
+    const { assert!(2 * K_STEPS == N_TILES) };
+    let mut probabilities = [[0; 4]; K_STEPS];
+    unroll!(at most 8; for k in K_STEPS => {
+        probabilities[k] = pack_probabilities(scores[0][2 * k], scores[0][2 * k + 1]);
+    });
+    probabilities
+}
+
+/// Starts O += P·V for the warpgroup's rows and the tile's keys.
+///
+/// # Safety
+/// As for [`start_scores`].
+#[inline(always)]
+pub unsafe fn start_output<const BLOCK_N: u32, const K_STEPS: usize>(
+    mut output: Output<1>,
+    mut probabilities: Probabilities<K_STEPS>,
+    values: Tile<BLOCK_N>,
+) -> InFlight<(Output<1>, Probabilities<K_STEPS>)> {
+    let values = Descriptor::<NMajor>::new(values.chunk(0, 0));
+    output.pin();
+    probabilities.pin();
+    // SAFETY: passed on to the caller; the registers were not touched since they were pinned.
+    unsafe {
+        wgmma::fence();
+        unroll!(at most 8; for k in K_STEPS => {
+            output[0].multiply_fragment_accumulate(probabilities[k], values.step(k));
+        });
+        wgmma::commit_group();
+    }
+    InFlight((output, probabilities))
+}
