@@ -334,7 +334,7 @@ mod tests {
             (TileConfig { block_m: 128, ..GOOD }, Err(Rejection::Warpgroups)),
             (TileConfig { block_m: 32, warps: 2, ..GOOD }, Err(Rejection::Warpgroups)),
             (TileConfig { block_n: 32, ..GOOD }, Err(Rejection::WarpgroupKeysPerStep)),
-            (TileConfig { block_n: 128, min_blocks: 4, ..GOOD }, Err(Rejection::Registers)),
+            (TileConfig { block_n: 128, min_blocks: 5, ..GOOD }, Err(Rejection::Registers)),
         ];
         for (config, expected) in cases {
             assert_eq!(config.check(Family::Sm90a, exact, SM_90), expected, "{config:?}");

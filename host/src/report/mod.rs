@@ -2,7 +2,7 @@
 //! the machine, as plots with a table beside each.
 //!
 //! The page stands alone: no scripts, nothing fetched, plots as inline SVG. [`Report`] holds the sources, the files in
-//! `section/` turn them into the [`page`] model, those in `plot/` draw.
+//! `section/` turn them into the page model of `page.rs`, those in `plot/` draw.
 
 mod contenders;
 mod number;

@@ -47,7 +47,7 @@ where
         wgmma::fence();
         let mut scores = <[FragmentC; N_TILES]>::multiply(queries, keys);
         unroll!(at most 4; for k in HEAD_K_STEPS => {
-            if k > 0 {
+            if k != 0 {
                 scores.multiply_accumulate(queries.step(k), keys.step(k));
             }
         });
