@@ -17,6 +17,23 @@ pub fn places(environment: &Environment, program: &str) -> Vec<PathBuf> {
     installed.chain(environment.find_program(program)).collect()
 }
 
+/// Looks for a tool that `probe` accepts: the one the environment's `variable` names, else the first of `places`.
+///
+/// An error is a `variable` that names something unusable.
+pub fn find<T>(
+    environment: &Environment,
+    variable: &str,
+    places: &[PathBuf],
+    probe: impl Fn(&Path) -> Result<T>,
+) -> Result<Option<T>> {
+    let Some(path) = environment.path(variable) else {
+        return Ok(places.iter().find_map(|path| probe(path).ok()));
+    };
+    let path = std::path::absolute(&path).unwrap_or(path);
+    let found = probe(&path);
+    found.map(Some).with_context(|| format!("{variable} names {}, which is not usable", path.display()))
+}
+
 /// Runs the tool at `path` and reads its release, as in `13.0, V13.0.88`.
 pub fn release(path: &Path) -> Result<String> {
     if !path.is_file() {

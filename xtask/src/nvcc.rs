@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::cuda_tool;
 use crate::environment::{Environment, Workspace};
@@ -25,12 +25,7 @@ pub struct Nvcc {
 ///
 /// An error is a [`VARIABLE`] that names something unusable.
 pub fn find(environment: &Environment, workspace: &Workspace) -> Result<Option<Nvcc>> {
-    if let Some(path) = environment.path(VARIABLE) {
-        let path = std::path::absolute(&path).unwrap_or(path);
-        let found = probe(&path);
-        return found.map(Some).with_context(|| format!("{VARIABLE} names {}, which is not usable", path.display()));
-    }
-    Ok(places(environment, workspace).iter().find_map(|path| probe(path).ok()))
+    cuda_tool::find(environment, VARIABLE, &places(environment, workspace), probe)
 }
 
 /// Where [`find`] looks when [`VARIABLE`] is not set, in order.

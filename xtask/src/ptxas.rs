@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use kernel_gpu::config::{ARCHITECTURES, Family};
 use kernel_gpu::manifest::Resources;
 
@@ -32,12 +32,7 @@ pub struct Ptxas {
 ///
 /// An error is a [`VARIABLE`] that names something unusable.
 pub fn find(environment: &Environment, workspace: &Workspace) -> Result<Option<Ptxas>> {
-    if let Some(path) = environment.path(VARIABLE) {
-        let path = std::path::absolute(&path).unwrap_or(path);
-        let found = probe(&path);
-        return found.map(Some).with_context(|| format!("{VARIABLE} names {}, which is not usable", path.display()));
-    }
-    Ok(places(environment, workspace).iter().find_map(|path| probe(path).ok()))
+    cuda_tool::find(environment, VARIABLE, &places(environment, workspace), probe)
 }
 
 /// Where [`find`] looks when [`VARIABLE`] is not set, in order.
