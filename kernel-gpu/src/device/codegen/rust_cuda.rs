@@ -1,0 +1,27 @@
+//! Rust-CUDA's backend, through `cuda_std` (docs/rust-cuda.md).
+
+/// Declares an entry point of the PTX module: `cuda_std`'s `#[kernel]`.
+macro_rules! kernel {
+    (fn $name:ident($args:ident: $type:ty) $body:block) => {
+        /// # Safety
+        /// The launch must be one that the host planned: the addresses and strides of the argument describe memory
+        /// of the launching context, and the grid and block are those of the entry's variant.
+        #[cuda_std::kernel]
+        pub unsafe fn $name($args: $type) $body
+    };
+}
+pub(crate) use kernel;
+
+/// Indices of the calling thread.
+pub mod thread {
+    pub use cuda_std::thread::{block_idx_x, thread_idx_x};
+
+    /// `bar.sync 0`, by an intrinsic that the compiler knows as convergent.
+    ///
+    /// # Safety
+    /// Every thread of the block executes this together.
+    #[inline(always)]
+    pub unsafe fn sync_threads() {
+        cuda_std::thread::sync_threads();
+    }
+}

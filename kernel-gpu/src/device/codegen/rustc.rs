@@ -1,0 +1,51 @@
+//! rustc's own nvptx64 backend.
+
+/// Declares an entry point of the PTX module, as `cuda_std`'s `#[kernel]` does.
+macro_rules! kernel {
+    (fn $name:ident($args:ident: $type:ty) $body:block) => {
+        /// # Safety
+        /// The launch must be one that the host planned: the addresses and strides of the argument describe memory
+        /// of the launching context, and the grid and block are those of the entry's variant.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "ptx-kernel" fn $name($args: $type) $body
+    };
+}
+pub(crate) use kernel;
+
+/// Indices of the calling thread.
+pub mod thread {
+    macro_rules! special_register {
+        ($name:literal) => {{
+            let value: u32;
+            // SAFETY: reading a special register has no effect.
+            unsafe {
+                core::arch::asm!(concat!("mov.u32 {}, %", $name, ";"), out(reg32) value, options(pure, nomem, nostack))
+            };
+            value
+        }};
+    }
+
+    /// `%tid.x`
+    #[inline(always)]
+    pub fn thread_idx_x() -> u32 {
+        special_register!("tid.x")
+    }
+
+    /// `%ctaid.x`
+    #[inline(always)]
+    pub fn block_idx_x() -> u32 {
+        special_register!("ctaid.x")
+    }
+
+    /// `bar.sync 0`. The intrinsic, unlike inline assembly, is known to the compiler as convergent: it will not be
+    /// duplicated into the arms of a branch on which the threads of a block part, where each half would wait for the
+    /// other.
+    ///
+    /// # Safety
+    /// Every thread of the block executes this together.
+    #[inline(always)]
+    pub unsafe fn sync_threads() {
+        // SAFETY: passed on to the caller.
+        unsafe { core::arch::nvptx::_syncthreads() };
+    }
+}
