@@ -21,6 +21,9 @@ typedef struct ForwardArgs {
     uint64_t v;
     uint64_t o;
     uint64_t lse; /* f32, [B,H,S] contiguous, natural logarithm; 0 when it is not wanted */
+    uint64_t q_map; /* tensor maps, for kernels that load through them; the twins do not */
+    uint64_t k_map;
+    uint64_t v_map;
     Strides q_strides;
     Strides k_strides;
     Strides v_strides;
@@ -28,7 +31,9 @@ typedef struct ForwardArgs {
     float scale_log2;     /* scale * log2(e): the kernels work in base 2 with the scale folded in */
     uint32_t sequence;    /* S */
     uint32_t heads;       /* H */
-    uint32_t query_tiles; /* blocks per head: ceil(S / BLOCK_M) */
+    uint32_t query_tiles; /* query tiles of a head: ceil(S / BLOCK_M) */
+    uint32_t work_items;  /* query tiles of all heads: B * H * query_tiles */
+    uint32_t reserved;    /* 0 */
 } ForwardArgs;
 
 #endif

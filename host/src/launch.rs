@@ -4,16 +4,19 @@ use std::num::NonZero;
 use std::ops::Range;
 
 use kernel_gpu::args::{ForwardArgs, Strides};
-use kernel_gpu::config::Sequence;
-use kernel_gpu::geometry::{MAXIMUM_BLOCKS, blocks, query_tiles};
+use kernel_gpu::config::{Loads, Sequence};
+use kernel_gpu::geometry::{MAXIMUM_WORK_ITEMS, blocks, query_tiles, work_items};
 use kernel_gpu::manifest::{ArgumentLayout, Entry};
 
 use crate::error::{Error, Result};
 use crate::executor::Device;
 use crate::problem::{Problem, mask_name};
+use crate::tensor_map;
 
 /// Alignment of every tensor in device memory, bytes.
 pub const TENSOR_ALIGNMENT: u64 = 16;
+/// Alignment of every tensor map in device memory, bytes.
+pub const TENSOR_MAP_ALIGNMENT: u64 = 64;
 
 /// One kernel launch. Only planned and validated launches can be made, so an executor can trust its fields.
 #[derive(Clone, Debug)]
@@ -38,28 +41,31 @@ pub struct Addresses {
     pub o: u64,
     /// LSE, f32, `[B,H,S]` contiguous; `None` when it is not wanted.
     pub lse: Option<u64>,
+    /// Tensor maps of Q, K and V; `None` for an entry that does not load through them.
+    pub tensor_maps: Option<[u64; 3]>,
 }
 
 impl Launch {
     /// Plans the launch of `entry` for `problem` on `device`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the entry does not accept the problem or does not fit the device, when one grid cannot
-    /// hold the blocks, or when a tensor is null, misaligned, beyond the 64-bit address space, or an output overlaps
-    /// another tensor.
+    /// [`Error::Invalid`] when the entry does not accept the problem or does not fit the device, when there are more work
+    /// items than one launch can have, or when a tensor or tensor map is null, misaligned, beyond the 64-bit address space,
+    /// or an output overlaps another tensor.
     pub fn plan(problem: &Problem, entry: &Entry, addresses: Addresses, device: &Device) -> Result<Self> {
         check_accepts(entry, problem)?;
         check_fits(entry, device)?;
         check_addresses(problem, addresses)?;
         let shape = problem.shape();
         let query_tiles = query_tiles(shape.sequence, entry.config.block_m);
-        let blocks = blocks(shape.batch, shape.heads, query_tiles).ok_or_else(|| {
+        let work_items = work_items(shape.batch, shape.heads, query_tiles).ok_or_else(|| {
             Error::Invalid(format!(
-                "batch {} × heads {} × {query_tiles} query tiles are more blocks than one grid holds ({MAXIMUM_BLOCKS}); \
-                 split the batch",
+                "batch {} × heads {} × {query_tiles} query tiles are more than one launch computes \
+                 ({MAXIMUM_WORK_ITEMS}); split the batch",
                 shape.batch, shape.heads
             ))
         })?;
+        let [q_map, k_map, v_map] = check_tensor_maps(entry, addresses.tensor_maps)?;
         let strides = problem.strides();
         let args = ForwardArgs {
             q: addresses.q,
@@ -67,6 +73,9 @@ impl Launch {
             v: addresses.v,
             o: addresses.o,
             lse: addresses.lse.unwrap_or(0),
+            q_map,
+            k_map,
+            v_map,
             q_strides: strides.q,
             k_strides: strides.k,
             v_strides: strides.v,
@@ -75,10 +84,12 @@ impl Launch {
             sequence: shape.sequence,
             heads: positive(shape.heads),
             query_tiles: positive(query_tiles),
+            work_items: positive(work_items),
+            reserved: 0,
         };
         Ok(Self {
             entry: entry.name.clone(),
-            blocks,
+            blocks: blocks(entry.config.grid, work_items, device.multiprocessors, entry.config.min_blocks),
             threads: entry.threads,
             dynamic_shared_bytes: entry.dynamic_shared_bytes,
             args,
@@ -150,7 +161,10 @@ pub fn check_accepts(entry: &Entry, problem: &Problem) -> Result<()> {
             mask_name(problem.mask())
         )));
     }
-    Ok(())
+    match entry.config.loads {
+        Loads::CpAsync => Ok(()),
+        Loads::Tma => tensor_map::check(name, problem),
+    }
 }
 
 /// Requires that `device` can run `entry`.
@@ -191,6 +205,22 @@ fn check_addresses(problem: &Problem, addresses: Addresses) -> Result<()> {
     check_apart("LSE", &lse, ["Q", "K", "V", "O"].into_iter().zip(inputs.iter().chain([&output])))
 }
 
+/// The tensor maps as the arguments of `entry` have them.
+fn check_tensor_maps(entry: &Entry, maps: Option<[u64; 3]>) -> Result<[u64; 3]> {
+    let maps = match entry.config.loads {
+        Loads::CpAsync => return Ok([0; 3]),
+        Loads::Tma => maps.unwrap_or_default(),
+    };
+    match maps.iter().find(|&&address| address == 0 || !address.is_multiple_of(TENSOR_MAP_ALIGNMENT)) {
+        None => Ok(maps),
+        Some(address) => Err(Error::Invalid(format!(
+            "a tensor map is at address {address:#x}; {} needs those of Q, K and V, each at a non-zero multiple of \
+             {TENSOR_MAP_ALIGNMENT}",
+            entry.name
+        ))),
+    }
+}
+
 fn tensor_range(name: &str, address: u64, bytes: u128) -> Result<Range<u64>> {
     if address == 0 || !address.is_multiple_of(TENSOR_ALIGNMENT) {
         return Err(Error::Invalid(format!(
@@ -223,10 +253,11 @@ mod tests {
     use super::*;
     use crate::executor::DeviceKind;
     use crate::problem::{Layout, Shape};
-    use kernel_gpu::config::Mask;
-    use kernel_gpu::variants::VARIANTS;
+    use kernel_gpu::config::{Family, Grid, Mask, TileConfig};
+    use kernel_gpu::variants::{VARIANTS, Variant};
 
-    const ADDRESSES: Addresses = Addresses { q: 1 << 20, k: 2 << 20, v: 3 << 20, o: 4 << 20, lse: Some(5 << 20) };
+    const ADDRESSES: Addresses =
+        Addresses { q: 1 << 20, k: 2 << 20, v: 3 << 20, o: 4 << 20, lse: Some(5 << 20), tensor_maps: None };
 
     fn device() -> Device {
         Device {
@@ -234,6 +265,7 @@ mod tests {
             name: "test device".into(),
             architecture: 90,
             shared_bytes_per_block: 227 * 1024,
+            multiprocessors: 132,
             l2_bytes: None,
             driver: None,
             uuid: None,
@@ -256,6 +288,22 @@ mod tests {
         entry(Sequence::Any)
     }
 
+    /// An entry with two chains in each of two warpgroups, whose tiles come through tensor maps.
+    fn tma() -> Entry {
+        let config = TileConfig {
+            block_m: 256,
+            block_n: 64,
+            warps: 8,
+            stages: 8,
+            chains: 2,
+            grid: Grid::Persistent,
+            ..TileConfig::SM_90A_TMA
+        };
+        let variant =
+            Variant { entry: "tma", family: Family::Sm90a, config, sequence: Sequence::Any, mask: Mask::Full };
+        Entry::from(&variant)
+    }
+
     fn refusal(problem: &Problem, entry: &Entry, addresses: Addresses, device: &Device) -> String {
         Launch::plan(problem, entry, addresses, device).unwrap_err().to_string()
     }
@@ -268,10 +316,39 @@ mod tests {
         assert_eq!(launch.blocks(), 3 * 2 * query_tiles);
         assert_eq!(launch.threads(), entry.config.threads());
         assert_eq!(launch.args().query_tiles.get(), query_tiles);
+        assert_eq!(launch.args().work_items.get(), launch.blocks(), "a block for each");
+        assert_eq!((launch.args().q_map, launch.args().k_map, launch.args().v_map), (0, 0, 0));
         assert_eq!(launch.args().lse, 5 << 20);
         assert_eq!(launch.args().scale_log2, (0.125 * std::f64::consts::LOG2_E) as f32);
         let without = Launch::plan(&problem(3, 130), &entry, Addresses { lse: None, ..ADDRESSES }, &device()).unwrap();
         assert_eq!(without.args().lse, 0);
+    }
+
+    #[test]
+    fn a_persistent_grid_has_the_blocks_that_the_device_has_room_for() {
+        let with_maps = Addresses { tensor_maps: Some([64, 128, 192]), ..ADDRESSES };
+        for (batch, sequence, items, expected) in [(100, 8, 200, 132), (3, 500, 12, 12)] {
+            let launch = Launch::plan(&problem(batch, sequence), &tma(), with_maps, &device()).unwrap();
+            assert_eq!(launch.blocks(), expected, "batch {batch}");
+            assert_eq!(launch.args().work_items.get(), items);
+            assert_eq!(launch.threads(), (8 + 4) * 32);
+            assert_eq!([launch.args().q_map, launch.args().k_map, launch.args().v_map], [64, 128, 192]);
+        }
+    }
+
+    #[test]
+    fn an_entry_that_loads_through_tensor_maps_needs_them() {
+        let refused = |tensor_maps, problem: &Problem| {
+            refusal(problem, &tma(), Addresses { tensor_maps, ..ADDRESSES }, &device())
+        };
+        let message = refused(None, &problem(1, 8));
+        assert!(message.contains("tma needs those of Q, K and V"), "{message}");
+        assert!(refused(Some([64, 128, 200]), &problem(1, 8)).contains("a tensor map is at address 0xc8"));
+        let broadcast = problem(4, 8);
+        let k = Strides { batch: 0, ..broadcast.strides().k };
+        let broadcast = broadcast.with_strides(crate::problem::TensorStrides { k, ..*broadcast.strides() }).unwrap();
+        let message = refused(Some([64, 128, 192]), &broadcast);
+        assert!(message.contains("tma loads K through a tensor map"), "{message}");
     }
 
     #[test]
@@ -307,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grid_holds_no_more_than_its_maximum_of_blocks() {
+    fn a_launch_has_no_more_than_the_maximum_of_work_items() {
         let broadcast = Strides { batch: 0, head: 0, row: 64 };
         let shape = Shape { batch: 1 << 30, heads: 2, sequence: 1 };
         let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap();

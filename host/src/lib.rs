@@ -42,5 +42,6 @@ pub mod report;
 pub mod sampled_check;
 pub mod statistics;
 pub mod telemetry;
+pub mod tensor_map;
 pub mod timing;
 pub mod variant;

@@ -133,6 +133,7 @@ mod tests {
             name: "an old GPU".into(),
             architecture: 80,
             shared_bytes_per_block: 0,
+            multiprocessors: 132,
             l2_bytes: None,
             driver: None,
             uuid: None,

@@ -32,6 +32,12 @@ pub struct ForwardArgs {
     pub o: u64,
     /// Log-sum-exp, f32, `[B,H,S]` contiguous, natural logarithm; 0 when it is not wanted.
     pub lse: u64,
+    /// Tensor map of Q ([`TENSOR_MAP_BYTES`] in global memory); 0 for a kernel that does not load through it.
+    pub q_map: u64,
+    /// Tensor map of K, as that of Q.
+    pub k_map: u64,
+    /// Tensor map of V, as that of Q.
+    pub v_map: u64,
     /// Strides of Q.
     pub q_strides: Strides,
     /// Strides of K.
@@ -46,14 +52,24 @@ pub struct ForwardArgs {
     pub sequence: u32,
     /// H, number of heads.
     pub heads: NonZeroU32,
-    /// Blocks per head: `ceil(S / block_m)`.
+    /// Query tiles of a head: `ceil(S / block_m)`.
     pub query_tiles: NonZeroU32,
+    /// Query tiles of all heads, `B · H · query_tiles`: what the blocks of the launch share out among them.
+    pub work_items: NonZeroU32,
+    /// 0; there so that no byte of the struct is padding.
+    pub reserved: u32,
 }
+
+/// Bytes of a tensor map.
+pub const TENSOR_MAP_BYTES: u64 = 128;
+/// Rows of the box that one copy through a tensor map of Q, K or V moves to shared memory; a tile of more rows takes
+/// several copies.
+pub const TENSOR_MAP_ROWS: u32 = 64;
 
 /// Size and alignment of [`ForwardArgs`] in the `.param` space.
 pub const FORWARD_ARGS_LAYOUT: core::alloc::Layout = core::alloc::Layout::new::<ForwardArgs>();
 
-const _: () = assert!(FORWARD_ARGS_LAYOUT.size() == 5 * 8 + 4 * 24 + 16 && FORWARD_ARGS_LAYOUT.align() == 8);
+const _: () = assert!(FORWARD_ARGS_LAYOUT.size() == 8 * 8 + 4 * 24 + 6 * 4 && FORWARD_ARGS_LAYOUT.align() == 8);
 
 /// Name, offset and size in bytes of one field of [`ForwardArgs`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,5 +97,23 @@ const fn size_of_field<T>(_: fn(&ForwardArgs) -> &T) -> usize {
 }
 
 /// The fields of [`ForwardArgs`] in order, for the manifest.
-pub const FORWARD_ARGS_FIELDS: &[Field] =
-    fields!(q, k, v, o, lse, q_strides, k_strides, v_strides, o_strides, scale_log2, sequence, heads, query_tiles);
+pub const FORWARD_ARGS_FIELDS: &[Field] = fields!(
+    q,
+    k,
+    v,
+    o,
+    lse,
+    q_map,
+    k_map,
+    v_map,
+    q_strides,
+    k_strides,
+    v_strides,
+    o_strides,
+    scale_log2,
+    sequence,
+    heads,
+    query_tiles,
+    work_items,
+    reserved
+);

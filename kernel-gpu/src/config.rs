@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use crate::args::TENSOR_MAP_ROWS;
+
 /// Columns of Q, K, V and O.
 pub const HEAD_DIM: u32 = 64;
 /// Bytes of one fp16 row of [`HEAD_DIM`] elements.
@@ -80,21 +82,78 @@ impl Sequence {
     }
 }
 
+/// How Q, K and V get to shared memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
+pub enum Loads {
+    /// `cp.async`: every thread copies its 16-byte chunks.
+    #[default]
+    CpAsync,
+    /// `cp.async.bulk.tensor`: one thread of a producer warpgroup, which computes nothing, starts copies of whole tiles
+    /// through tensor maps.
+    Tma,
+}
+
+/// How work items are spread over thread blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
+pub enum Grid {
+    /// A block for each.
+    #[default]
+    OneShot,
+    /// As many blocks as fit on the device at once; each computes one after the other.
+    Persistent,
+}
+
+/// Where the product with K reads Q.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
+pub enum Queries {
+    /// From registers, in which its fragments stay.
+    #[default]
+    Registers,
+    /// From shared memory, in every step anew; `wgmma` always does.
+    Shared,
+}
+
 /// Shape of the work of one thread block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
 pub struct TileConfig {
-    /// Query rows of one block.
+    /// Query rows of one work item.
     pub block_m: u32,
     /// Keys of one step of the K/V loop.
     pub block_n: u32,
-    /// Warps of one block; each owns `block_m / warps` query rows: 16 in the sm_90a family, where four warps are a
-    /// warpgroup.
+    /// Warps of one block that compute; each owns `block_m / warps` query rows: 16 for each chain in the sm_90a family,
+    /// where four warps are a warpgroup.
     pub warps: u32,
     /// K/V blocks in shared memory at once (copied ahead by `stages - 1` steps).
     pub stages: u32,
-    /// Blocks that must fit on one multiprocessor (`.minnctapersm`): bounds the registers of a thread.
+    /// Blocks that must fit on one multiprocessor (`.minnctapersm`): bounds the registers of a thread. A persistent grid
+    /// has so many on each.
     pub min_blocks: u32,
+    /// Independent strips of 64 rows that a warpgroup alternates between, so that the tensor cores work on one while the
+    /// warps do the softmax of another; 1 outside the sm_90a family.
+    #[cfg_attr(feature = "manifest", serde(default = "one"))]
+    pub chains: u32,
+    /// How tiles get to shared memory.
+    #[cfg_attr(feature = "manifest", serde(default))]
+    pub loads: Loads,
+    /// How work items are spread over blocks.
+    #[cfg_attr(feature = "manifest", serde(default))]
+    pub grid: Grid,
+    /// Where Q is read.
+    #[cfg_attr(feature = "manifest", serde(default))]
+    pub queries: Queries,
+}
+
+/// Chains of a kernel in a record that does not say: it was made before there was a choice, as with the other defaults.
+#[cfg(feature = "manifest")]
+fn one() -> u32 {
+    1
 }
 
 /// What an architecture gives one thread block.
@@ -137,17 +196,19 @@ pub enum Rejection {
     QueryRowsPerWarp,
     /// `block_n` is not a positive multiple of 16 keys (the depth of the second matrix product).
     KeysPerStep,
-    /// The warps are not whole warpgroups of 64 rows.
+    /// The family has no such loads, chains or place for Q.
+    Feature,
+    /// The warps are not whole warpgroups with 64 rows in each chain.
     Warpgroups,
     /// `block_n` is not a width that the warpgroup's matrix products are written for.
     WarpgroupKeysPerStep,
-    /// `warps` or `min_blocks` is zero, or the threads exceed a block or, at `min_blocks` blocks, a multiprocessor.
+    /// `warps`, `chains` or `min_blocks` is zero, or the threads exceed a block or, at `min_blocks` blocks, a multiprocessor.
     Threads,
     /// Fewer than two stages: the next K/V block could not be copied while this one is used.
     Stages,
     /// The 16-byte chunks of a K/V block do not divide evenly among the threads.
     CopyChunks,
-    /// Accumulators and fragments alone exceed the registers of a thread at `min_blocks` blocks.
+    /// Accumulators and fragments alone exceed the registers of a thread that computes, at `min_blocks` blocks.
     Registers,
     /// The tiles exceed the shared memory of a block, or of a multiprocessor at `min_blocks` blocks.
     SharedMemory,
@@ -161,10 +222,13 @@ impl fmt::Display for Rejection {
         formatter.write_str(match self {
             Rejection::QueryRowsPerWarp => "block_m must be a positive multiple of 16 * warps",
             Rejection::KeysPerStep => "block_n must be a positive multiple of 16",
-            Rejection::Warpgroups => "warps must be a multiple of 4, and block_m 16 times as many",
+            Rejection::Warpgroups => "warps must be a multiple of 4, and block_m 16 * warps * chains",
+            Rejection::Feature => {
+                "loads by TMA are for sm_90a, which reads Q from shared memory; several chains are for those loads"
+            }
             Rejection::WarpgroupKeysPerStep => "block_n must be 64 or 128",
             Rejection::Threads => {
-                "warps must be between 1 and 32, and min_blocks blocks of them must fit on a multiprocessor"
+                "a block must have 1 to 32 warps, its producers included, and min_blocks blocks must fit on a multiprocessor"
             }
             Rejection::Stages => "stages must be at least 2",
             Rejection::CopyChunks => "the 16-byte chunks of a Q or K/V tile must divide evenly among the threads",
@@ -176,9 +240,34 @@ impl fmt::Display for Rejection {
 }
 
 impl TileConfig {
+    /// What a kernel of the sm_80 family has unless its variant says otherwise; the tile itself is empty.
+    pub const SM_80: Self = Self {
+        block_m: 0,
+        block_n: 0,
+        warps: 0,
+        stages: 0,
+        min_blocks: 1,
+        chains: 1,
+        loads: Loads::CpAsync,
+        grid: Grid::OneShot,
+        queries: Queries::Registers,
+    };
+    /// What a kernel of the sm_90a family has.
+    pub const SM_90A: Self = Self { queries: Queries::Shared, ..Self::SM_80 };
+    /// What a kernel of the sm_90a family has whose tiles come through tensor maps.
+    pub const SM_90A_TMA: Self = Self { loads: Loads::Tma, ..Self::SM_90A };
+
+    /// Warps of a block that copy and do not compute.
+    pub const fn producer_warps(self) -> u32 {
+        match self.loads {
+            Loads::CpAsync => 0,
+            Loads::Tma => WARPGROUP_WARPS,
+        }
+    }
+
     /// Threads of a block.
     pub const fn threads(self) -> u32 {
-        self.warps * WARP_SIZE
+        (self.warps + self.producer_warps()) * WARP_SIZE
     }
 
     /// Query rows of one warp.
@@ -196,24 +285,57 @@ impl TileConfig {
         (self.block_n / MMA_N) as usize
     }
 
-    /// Dynamic shared memory of a block in bytes: the Q tile, then `stages` pairs of a K and a V tile.
-    pub const fn shared_bytes(self) -> u32 {
-        (self.block_m + 2 * self.stages * self.block_n) * ROW_BYTES
-    }
-
     /// 16-key steps of one K/V step.
     pub const fn k_steps(self) -> usize {
         (self.block_n / MMA_K) as usize
     }
 
+    /// Mbarriers of a block: Q full and empty, and K and V of each stage full and empty.
+    pub const fn mbarriers(self) -> u32 {
+        match self.loads {
+            Loads::CpAsync => 0,
+            Loads::Tma => 2 + 4 * self.stages,
+        }
+    }
+
+    /// Bytes of the tiles of a block: of Q, then of `stages` pairs of K and V.
+    pub const fn tile_bytes(self) -> u32 {
+        (self.block_m + 2 * self.stages * self.block_n) * ROW_BYTES
+    }
+
+    /// Dynamic shared memory of a block in bytes: its tiles, then its mbarriers.
+    pub const fn shared_bytes(self) -> u32 {
+        self.tile_bytes() + self.mbarriers() * MBARRIER_BYTES
+    }
+
+    /// Registers allocated to a thread at the launch: what `min_blocks` blocks leave each other.
+    pub const fn launch_registers(self) -> u32 {
+        let registers = REGISTERS_PER_MULTIPROCESSOR / (self.threads() * self.min_blocks);
+        minimum(registers / REGISTER_ALLOCATION_UNIT * REGISTER_ALLOCATION_UNIT, LARGEST_REGISTER_COUNT)
+    }
+
+    /// Registers that a producer keeps (`setmaxnreg.dec`).
+    pub const fn producer_registers(self) -> u32 {
+        SMALLEST_REGISTER_COUNT
+    }
+
+    /// Registers allocated to a thread that computes: those of the launch, and its share of what the producers give up
+    /// (`setmaxnreg.inc`).
+    pub const fn consumer_registers(self) -> u32 {
+        let given_up = self.launch_registers().saturating_sub(self.producer_registers()) * self.producer_warps();
+        let registers = self.launch_registers() + given_up / self.warps;
+        minimum(registers / REGISTER_ALLOCATION_UNIT * REGISTER_ALLOCATION_UNIT, LARGEST_REGISTER_COUNT)
+    }
+
     /// Registers that hold the score and output accumulators of one thread, and the fragments that are alive with
-    /// them: of Q in the sm_80 family, of P in the sm_90a family; a lower bound.
+    /// them: of Q in the sm_80 family where it stays in registers, of P of one chain in the sm_90a family; a lower bound.
     pub const fn accumulator_registers(self, family: Family) -> u32 {
-        let fragments = match family {
-            Family::Sm80 => HEAD_DIM / MMA_K,
-            Family::Sm90a => self.block_n / MMA_K,
+        let fragments = match (family, self.queries) {
+            (Family::Sm80, Queries::Registers) => self.m_tiles() as u32 * HEAD_DIM / MMA_K,
+            (Family::Sm80, Queries::Shared) => 1,
+            (Family::Sm90a, _) => self.block_n / MMA_K,
         };
-        self.m_tiles() as u32 * 4 * (fragments + self.block_n / MMA_N + HEAD_DIM / MMA_N)
+        4 * (fragments + self.m_tiles() as u32 * (self.block_n / MMA_N + HEAD_DIM / MMA_N))
     }
 
     /// Blocks that fit on one multiprocessor when a thread uses `registers`.
@@ -231,11 +353,15 @@ impl TileConfig {
     #[inline]
     pub const fn check(self, family: Family, sequence: Sequence, limits: ArchitectureLimits) -> Result<(), Rejection> {
         if self.warps == 0
+            || self.chains == 0
             || self.min_blocks == 0
             || self.threads() > THREADS_PER_BLOCK
             || self.threads() * self.min_blocks > limits.threads_per_multiprocessor
         {
             return Err(Rejection::Threads);
+        }
+        if !self.has_features_of(family) {
+            return Err(Rejection::Feature);
         }
         if self.block_m == 0 || !self.block_m.is_multiple_of(MMA_M * self.warps) {
             return Err(Rejection::QueryRowsPerWarp);
@@ -244,7 +370,7 @@ impl TileConfig {
             return Err(Rejection::KeysPerStep);
         }
         if let Family::Sm90a = family {
-            if !self.warps.is_multiple_of(WARPGROUP_WARPS) || self.rows_per_warp() != MMA_M {
+            if !self.warps.is_multiple_of(WARPGROUP_WARPS) || self.rows_per_warp() != MMA_M * self.chains {
                 return Err(Rejection::Warpgroups);
             }
             if !matches!(self.block_n, 64 | 128) {
@@ -254,12 +380,10 @@ impl TileConfig {
         if self.stages < 2 {
             return Err(Rejection::Stages);
         }
-        let rows_per_copy = self.threads() * 16 / ROW_BYTES;
-        if !self.block_n.is_multiple_of(rows_per_copy) || !self.block_m.is_multiple_of(rows_per_copy) {
+        if !self.copies_divide_evenly() {
             return Err(Rejection::CopyChunks);
         }
-        let registers = REGISTERS_PER_MULTIPROCESSOR / (self.threads() * self.min_blocks);
-        if self.accumulator_registers(family) > minimum(registers, REGISTERS_PER_THREAD) {
+        if self.accumulator_registers(family) > minimum(self.consumer_registers(), REGISTERS_PER_THREAD) {
             return Err(Rejection::Registers);
         }
         let resident_bytes = (self.shared_bytes() + SYSTEM_SHARED_BYTES_PER_BLOCK) * self.min_blocks;
@@ -275,8 +399,31 @@ impl TileConfig {
         }
         Ok(())
     }
+
+    const fn has_features_of(self, family: Family) -> bool {
+        match (family, self.loads, self.queries) {
+            (Family::Sm80, Loads::CpAsync, _) | (Family::Sm90a, Loads::CpAsync, Queries::Shared) => self.chains == 1,
+            (Family::Sm90a, Loads::Tma, Queries::Shared) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether tiles consist of whole copies: of a chunk by each thread, or of the box of a tensor map.
+    const fn copies_divide_evenly(self) -> bool {
+        let rows = match self.loads {
+            Loads::CpAsync => self.threads() * 16 / ROW_BYTES,
+            Loads::Tma => TENSOR_MAP_ROWS,
+        };
+        self.block_n.is_multiple_of(rows) && self.block_m.is_multiple_of(rows)
+    }
 }
 
+/// Bytes of an mbarrier.
+pub const MBARRIER_BYTES: u32 = 8;
+/// Fewest registers that `setmaxnreg` leaves a thread.
+const SMALLEST_REGISTER_COUNT: u32 = 24;
+/// Most registers that are allocated to a thread.
+const LARGEST_REGISTER_COUNT: u32 = 256;
 /// Shared memory that the system takes from each resident block (CUDA C++ Programming Guide, "Shared Memory").
 const SYSTEM_SHARED_BYTES_PER_BLOCK: u32 = 1024;
 /// Registers of a thread are allocated in multiples of this.
@@ -290,7 +437,13 @@ const fn minimum(a: u32, b: u32) -> u32 {
 mod tests {
     use super::*;
 
-    const GOOD: TileConfig = TileConfig { block_m: 64, block_n: 64, warps: 4, stages: 2, min_blocks: 2 };
+    const GOOD: TileConfig =
+        TileConfig { block_m: 64, block_n: 64, warps: 4, stages: 2, min_blocks: 2, ..TileConfig::SM_80 };
+    /// A good one of the sm_90a family.
+    const HOPPER: TileConfig = TileConfig { queries: Queries::Shared, ..GOOD };
+    /// One whose tiles come through tensor maps: two warpgroups with two chains each.
+    const TMA: TileConfig =
+        TileConfig { block_m: 256, block_n: 64, warps: 8, stages: 8, chains: 2, ..TileConfig::SM_90A_TMA };
     const SM_80: ArchitectureLimits = ARCHITECTURES[0];
     const SM_86: ArchitectureLimits = ARCHITECTURES[1];
     const SM_90: ArchitectureLimits = ARCHITECTURES[3];
@@ -329,16 +482,75 @@ mod tests {
     fn warpgroups_have_gates_of_their_own() {
         let exact = Sequence::Exact(512);
         let cases = [
-            (GOOD, Ok(())),
-            (TileConfig { block_m: 128, warps: 8, block_n: 128, min_blocks: 1, ..GOOD }, Ok(())),
-            (TileConfig { block_m: 128, ..GOOD }, Err(Rejection::Warpgroups)),
-            (TileConfig { block_m: 32, warps: 2, ..GOOD }, Err(Rejection::Warpgroups)),
-            (TileConfig { block_n: 32, ..GOOD }, Err(Rejection::WarpgroupKeysPerStep)),
-            (TileConfig { block_n: 128, min_blocks: 5, ..GOOD }, Err(Rejection::Registers)),
+            (HOPPER, Ok(())),
+            (TileConfig { block_m: 128, warps: 8, block_n: 128, min_blocks: 1, ..HOPPER }, Ok(())),
+            (TileConfig { block_m: 128, ..HOPPER }, Err(Rejection::Warpgroups)),
+            (TileConfig { block_m: 32, warps: 2, ..HOPPER }, Err(Rejection::Warpgroups)),
+            (TileConfig { block_n: 32, ..HOPPER }, Err(Rejection::WarpgroupKeysPerStep)),
+            (TileConfig { block_n: 128, min_blocks: 5, ..HOPPER }, Err(Rejection::Registers)),
         ];
         for (config, expected) in cases {
             assert_eq!(config.check(Family::Sm90a, exact, SM_90), expected, "{config:?}");
         }
+    }
+
+    #[test]
+    fn producers_and_chains_have_gates_of_their_own() {
+        let exact = Sequence::Exact(512);
+        let cases = [
+            (TMA, Ok(())),
+            (TileConfig { block_n: 128, stages: 2, ..TMA }, Ok(())),
+            (TileConfig { block_m: 128, chains: 1, ..TMA }, Ok(())),
+            (TileConfig { warps: 16, ..TMA }, Err(Rejection::Warpgroups)),
+            (TileConfig { chains: 0, ..TMA }, Err(Rejection::Threads)),
+            (TileConfig { warps: 32, block_m: 512, chains: 1, ..TMA }, Err(Rejection::Threads)),
+            (TileConfig { warps: 16, block_m: 512, ..TMA }, Err(Rejection::Registers)),
+            (TileConfig { min_blocks: 2, ..TMA }, Err(Rejection::Registers)),
+            (TileConfig { stages: 13, ..TMA }, Err(Rejection::SharedMemory)),
+        ];
+        for (config, expected) in cases {
+            assert_eq!(config.check(Family::Sm90a, exact, SM_90), expected, "{config:?}");
+        }
+    }
+
+    #[test]
+    fn a_family_has_only_what_its_kernels_know() {
+        let cases = [
+            (Family::Sm80, GOOD, true),
+            (Family::Sm80, TileConfig { queries: Queries::Shared, ..GOOD }, true),
+            (Family::Sm80, TileConfig { grid: Grid::Persistent, ..GOOD }, true),
+            (Family::Sm80, TileConfig { chains: 2, ..GOOD }, false),
+            (Family::Sm80, TMA, false),
+            (Family::Sm90a, HOPPER, true),
+            (Family::Sm90a, TileConfig { queries: Queries::Registers, ..TMA }, false),
+            (Family::Sm90a, TileConfig { block_m: 128, chains: 2, ..HOPPER }, false),
+        ];
+        for (family, config, known) in cases {
+            let refused = config.check(family, Sequence::Any, SM_90) == Err(Rejection::Feature);
+            assert_eq!(refused, !known, "{family:?} {config:?}");
+        }
+    }
+
+    #[test]
+    fn registers_move_from_producers_to_consumers() {
+        for (warps, chains, min_blocks, expected) in
+            [(8, 2, 1, (168, 240)), (12, 1, 1, (128, 160)), (16, 1, 1, (96, 112)), (4, 2, 2, (128, 232))]
+        {
+            let config = TileConfig { warps, chains, min_blocks, block_m: 16 * warps * chains, ..TMA };
+            assert_eq!((config.launch_registers(), config.consumer_registers()), expected, "{config:?}");
+            let needed = WARPGROUP_WARPS * config.producer_registers() + warps * config.consumer_registers();
+            let launched = (warps + WARPGROUP_WARPS) * config.launch_registers();
+            assert!(needed <= launched, "the last to ask would wait for ever: {config:?}");
+            assert!(launched * WARP_SIZE * min_blocks <= REGISTERS_PER_MULTIPROCESSOR, "{config:?}");
+        }
+        assert_eq!(GOOD.consumer_registers(), GOOD.launch_registers(), "nobody gives registers up without producers");
+    }
+
+    #[test]
+    fn a_block_has_room_for_tiles_and_mbarriers() {
+        assert_eq!(GOOD.shared_bytes(), (64 + 2 * 2 * 64) * 128);
+        assert_eq!(TMA.threads(), 12 * 32, "two warpgroups that compute and one that copies");
+        assert_eq!(TMA.shared_bytes(), (256 + 2 * 8 * 64) * 128 + (2 + 4 * 8) * 8);
     }
 
     #[test]

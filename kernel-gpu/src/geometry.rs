@@ -1,13 +1,15 @@
-//! Launch geometry: how many blocks a launch has and which query tile each of them computes.
+//! Launch geometry: how many blocks a launch has and which query tiles each of them computes.
 
 use core::num::NonZeroU32;
 
 use crate::args::ForwardArgs;
+use crate::config::Grid;
 
-/// Largest number of blocks in the x dimension of a grid (CUDA C++ Programming Guide, "Technical Specifications").
-pub const MAXIMUM_BLOCKS: u64 = (1 << 31) - 1;
+/// Largest number of work items of a launch: of blocks in the x dimension of a grid (CUDA C++ Programming Guide,
+/// "Technical Specifications").
+pub const MAXIMUM_WORK_ITEMS: u64 = (1 << 31) - 1;
 
-/// The part of the problem that one thread block computes.
+/// A work item: the part of the problem that a thread block computes at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockWork {
     /// Batch index.
@@ -23,29 +25,62 @@ pub const fn query_tiles(sequence: u32, block_m: u32) -> u32 {
     sequence.div_ceil(block_m)
 }
 
-/// Blocks of a launch, or `None` when one grid cannot hold them.
-pub const fn blocks(batch: u32, heads: u32, query_tiles: u32) -> Option<u32> {
+/// Work items of a launch, or `None` when they are too many for one.
+pub const fn work_items(batch: u32, heads: u32, query_tiles: u32) -> Option<u32> {
     let Some(heads) = (batch as u64).checked_mul(heads as u64) else { return None };
     match heads.checked_mul(query_tiles as u64) {
-        Some(blocks) if blocks <= MAXIMUM_BLOCKS => Some(blocks as u32),
+        Some(items) if items <= MAXIMUM_WORK_ITEMS => Some(items as u32),
         _ => None,
     }
 }
 
-/// The work of block `block`: tiles of one head are neighbours, so that they share its K and V in L2, and the last
-/// tile comes first, since under a causal mask it is the longest.
+/// Blocks of a launch on a device of `multiprocessors`, each of which has room for `resident` of them.
+pub const fn blocks(grid: Grid, work_items: u32, multiprocessors: u32, resident: u32) -> u32 {
+    let room = multiprocessors.saturating_mul(resident);
+    match grid {
+        Grid::Persistent if room > 0 && room < work_items => room,
+        _ => work_items,
+    }
+}
+
+/// The work item of block `block` of `blocks` in its `round`, counted from 0; `None` when it has done all of its own.
+///
+/// Every other round is dealt out backwards. Under a causal mask, where the length of an item depends on its tile, a
+/// block that had the longest tile of a head in one round thus gets the shortest in the next: two rounds take all blocks
+/// equally long where the tiles of a head divide twice the number of blocks.
 #[inline(always)]
-pub fn block_work(block: u32, query_tiles: NonZeroU32, heads: NonZeroU32) -> BlockWork {
-    let batch_head = block / query_tiles;
-    let tile = block % query_tiles;
+pub const fn work_item(round: u32, block: u32, blocks: u32, work_items: u32) -> Option<u32> {
+    let begin = round * blocks;
+    if begin + block >= work_items {
+        return None;
+    }
+    if round.is_multiple_of(2) {
+        return Some(begin + block);
+    }
+    let end = if work_items - begin < blocks { work_items } else { begin + blocks };
+    Some(end - 1 - block)
+}
+
+/// Work item `item`: tiles of one head are neighbours, so that they share its K and V in L2, and the last tile comes
+/// first, since under a causal mask it is the longest.
+#[inline(always)]
+pub fn block_work(item: u32, query_tiles: NonZeroU32, heads: NonZeroU32) -> BlockWork {
+    let batch_head = item / query_tiles;
+    let tile = item % query_tiles;
     BlockWork { batch: batch_head / heads, head: batch_head % heads, query_tile: query_tiles.get() - 1 - tile }
 }
 
 impl ForwardArgs {
     /// [`block_work`] for a launch with these arguments.
     #[inline(always)]
-    pub fn block_work(&self, block: u32) -> BlockWork {
-        block_work(block, self.query_tiles, self.heads)
+    pub fn block_work(&self, item: u32) -> BlockWork {
+        block_work(item, self.query_tiles, self.heads)
+    }
+
+    /// [`work_item`] for a launch with these arguments.
+    #[inline(always)]
+    pub fn work_item(&self, round: u32, block: u32, blocks: u32) -> Option<u32> {
+        work_item(round, block, blocks, self.work_items.get())
     }
 }
 
@@ -55,13 +90,14 @@ mod tests {
 
     use super::*;
     use std::collections::BTreeSet;
+    use std::vec::Vec;
 
     #[test]
     fn every_tile_of_every_head_is_computed_once() {
         let (batch, heads, tiles) = (3, 5, 7);
-        let count = blocks(batch, heads, tiles).expect("a small grid");
+        let count = work_items(batch, heads, tiles).expect("a small grid");
         let work: BTreeSet<_> = (0..count)
-            .map(|block| block_work(block, NonZeroU32::new(tiles).unwrap(), NonZeroU32::new(heads).unwrap()))
+            .map(|item| block_work(item, NonZeroU32::new(tiles).unwrap(), NonZeroU32::new(heads).unwrap()))
             .map(|work| (work.batch, work.head, work.query_tile))
             .collect();
         let expected: BTreeSet<_> =
@@ -70,10 +106,57 @@ mod tests {
     }
 
     #[test]
-    fn a_grid_holds_just_under_two_to_the_31_blocks() {
-        assert_eq!(blocks(1, (1 << 31) - 1, 1), Some((1 << 31) - 1));
-        assert_eq!(blocks(2, 1 << 30, 1), None, "2^31 blocks are one too many");
-        assert_eq!(blocks(u32::MAX, u32::MAX, u32::MAX), None, "and the product must not wrap");
+    fn a_launch_has_just_under_two_to_the_31_work_items() {
+        assert_eq!(work_items(1, (1 << 31) - 1, 1), Some((1 << 31) - 1));
+        assert_eq!(work_items(2, 1 << 30, 1), None, "2^31 are one too many");
+        assert_eq!(work_items(u32::MAX, u32::MAX, u32::MAX), None, "and the product must not wrap");
+    }
+
+    #[test]
+    fn a_persistent_grid_fills_the_device_and_has_no_idle_block() {
+        assert_eq!(blocks(Grid::OneShot, 1000, 132, 2), 1000);
+        assert_eq!(blocks(Grid::Persistent, 1000, 132, 2), 264);
+        assert_eq!(blocks(Grid::Persistent, 100, 132, 1), 100);
+    }
+
+    /// The items of every block, in order.
+    fn dealt(blocks: u32, items: u32) -> Vec<Vec<u32>> {
+        let of_block = |block| (0..).map_while(move |round| work_item(round, block, blocks, items)).collect();
+        (0..blocks).map(of_block).collect()
+    }
+
+    #[test]
+    fn every_item_is_dealt_once_whatever_the_grid() {
+        for blocks in 1..=9 {
+            for items in blocks..=4 * blocks {
+                let dealt = dealt(blocks, items);
+                let all: BTreeSet<u32> = dealt.iter().flatten().copied().collect();
+                assert_eq!(all, (0..items).collect(), "{items} items among {blocks} blocks: {dealt:?}");
+                assert_eq!(dealt.iter().map(Vec::len).sum::<usize>(), items as usize, "{dealt:?}");
+            }
+        }
+        let last = work_item(1, 0, (1 << 31) - 2, (1 << 31) - 1);
+        assert_eq!(last, Some((1 << 31) - 2), "the largest launch must not wrap");
+        assert_eq!(work_item(1, (1 << 31) - 3, (1 << 31) - 2, (1 << 31) - 1), None);
+    }
+
+    #[test]
+    fn causal_tiles_of_different_length_are_dealt_out_evenly() {
+        // Keys of a tile in units of block_m: one for the first tile of a head, as many as there are tiles for the last.
+        let length = |item: u32, tiles: u32| tiles - item % tiles;
+        for (blocks, tiles, heads) in
+            [(132, 4, 66), (132, 2, 256), (132, 4, 264), (132, 8, 33), (114, 4, 57), (4, 4, 6)]
+        {
+            let items = heads * tiles;
+            let loads: Vec<u32> =
+                dealt(blocks, items).iter().map(|own| own.iter().map(|&item| length(item, tiles)).sum()).collect();
+            let longest = *loads.iter().max().unwrap();
+            let even = (items * (tiles + 1)).div_ceil(2 * blocks);
+            assert!(longest < even + tiles, "{heads} heads of {tiles} tiles on {blocks} blocks: {longest} of {even}");
+            if items.is_multiple_of(2 * blocks) {
+                assert!(loads.iter().all(|&load| load == even), "{heads} heads of {tiles} tiles: {loads:?}");
+            }
+        }
     }
 
     #[test]

@@ -17,22 +17,62 @@ pub struct Variant {
     pub mask: Mask,
 }
 
+/// What the kind of a variant stands for: its family, and the configuration that its line begins with.
+macro_rules! kind {
+    (family Sm80) => {
+        Family::Sm80
+    };
+    (family Sm90a) => {
+        Family::Sm90a
+    };
+    (family Sm90aTma) => {
+        Family::Sm90a
+    };
+    (config Sm80) => {
+        TileConfig::SM_80
+    };
+    (config Sm90a) => {
+        TileConfig::SM_90A
+    };
+    (config Sm90aTma) => {
+        TileConfig::SM_90A_TMA
+    };
+}
+
+/// The configuration of a variant: `config!(Kind, 64 x 128, 4 warps, 2 stages, …)`. What is not said is as `Kind` has it.
+macro_rules! config {
+    ($kind:ident, $block_m:literal x $block_n:literal, $warps:literal warps, $stages:literal stages $($rest:tt)*) => {
+        config!(@ {
+            block_m: $block_m,
+            block_n: $block_n,
+            warps: $warps,
+            stages: $stages,
+            ..kind!(config $kind)
+        } $($rest)*)
+    };
+    (@ $config:tt) => { TileConfig $config };
+    (@ $config:tt, $blocks:literal blocks $($rest:tt)*) => {
+        config!(@ { min_blocks: $blocks, ..TileConfig $config } $($rest)*)
+    };
+    (@ $config:tt, $chains:literal chains $($rest:tt)*) => {
+        config!(@ { chains: $chains, ..TileConfig $config } $($rest)*)
+    };
+    (@ $config:tt, persistent $($rest:tt)*) => {
+        config!(@ { grid: Grid::Persistent, ..TileConfig $config } $($rest)*)
+    };
+    (@ $config:tt, shared queries $($rest:tt)*) => {
+        config!(@ { queries: Queries::Shared, ..TileConfig $config } $($rest)*)
+    };
+}
+
 /// Declares variants: the list for every target, and on the device the entries themselves.
 macro_rules! variants {
-    ($($entry:ident:
-        $family:ident { $block_m:literal x $block_n:literal, $warps:literal warps, $stages:literal stages, $min_blocks:literal blocks },
-        $sequence:ident $(($length:literal))?, $mask:ident;)*) => {
+    ($($entry:ident: $kind:ident { $($config:tt)* }, $sequence:ident $(($length:literal))?, $mask:ident;)*) => {
         /// The variants of this build, in order of preference among those that accept a problem and run on a device.
         pub const VARIANTS: &[Variant] = &[$(Variant {
             entry: stringify!($entry),
-            family: Family::$family,
-            config: TileConfig {
-                block_m: $block_m,
-                block_n: $block_n,
-                warps: $warps,
-                stages: $stages,
-                min_blocks: $min_blocks,
-            },
+            family: kind!(family $kind),
+            config: config!($kind, $($config)*),
             sequence: Sequence::$sequence $(($length))?,
             mask: Mask::$mask,
         }),*];
@@ -40,24 +80,19 @@ macro_rules! variants {
         #[cfg(all(target_arch = "nvptx64", not(any(feature = "planted", feature = "probe"))))]
         mod entries {
             use crate::args::ForwardArgs;
-            use crate::config::TileConfig;
+            #[allow(unused_imports, reason = "what no variant of this list asks for")]
+            use crate::config::{Grid, Queries, TileConfig};
             use crate::device::attention::{mask, sequence};
             use crate::device::codegen::kernel;
 
             $(entry! {
-                $family $entry, sequence::$sequence $(<$length>)?, mask::$mask, TileConfig {
-                    block_m: $block_m,
-                    block_n: $block_n,
-                    warps: $warps,
-                    stages: $stages,
-                    min_blocks: $min_blocks,
-                }
+                $kind $entry, sequence::$sequence $(<$length>)?, mask::$mask, config!($kind, $($config)*)
             })*
         }
     };
 }
 
-/// Declares the entry of one variant, where its family is compiled.
+/// Declares the entry of one variant, by its kind, where its family is compiled.
 #[cfg(all(target_arch = "nvptx64", not(any(feature = "planted", feature = "probe"))))]
 macro_rules! entry {
     (Sm80 $entry:ident, $sequence:ty, $mask:ty, $config:expr) => {
@@ -96,6 +131,8 @@ macro_rules! entry {
     };
 }
 
+// A new variant is a line here: `entry: Kind { tile, what differs from the kind's defaults }, sequence, mask;`, where the
+// kind is a word of `kind!` and what may differ are the arms of `config!`.
 variants! {
     fa512_sm90a_s512_full_64x128: Sm90a { 64 x 128, 4 warps, 2 stages, 3 blocks }, Exact(512), Full;
     fa512_sm90a_s512_causal_64x64: Sm90a { 64 x 64, 4 warps, 2 stages, 4 blocks }, Exact(512), Causal;
@@ -121,3 +158,31 @@ const _: () = {
         index += 1;
     }
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Grid, Queries};
+
+    #[test]
+    fn what_a_line_does_not_say_is_as_its_kind_has_it() {
+        let tile = TileConfig { block_m: 128, block_n: 64, warps: 4, stages: 2, ..TileConfig::SM_80 };
+        assert_eq!(config!(Sm80, 128 x 64, 4 warps, 2 stages), tile);
+        assert_eq!(
+            config!(Sm80, 128 x 64, 4 warps, 2 stages, 3 blocks, shared queries),
+            TileConfig { min_blocks: 3, queries: Queries::Shared, ..tile }
+        );
+        assert_eq!(
+            config!(Sm90aTma, 256 x 64, 8 warps, 8 stages, 2 chains, persistent),
+            TileConfig {
+                block_m: 256,
+                block_n: 64,
+                warps: 8,
+                stages: 8,
+                chains: 2,
+                grid: Grid::Persistent,
+                ..TileConfig::SM_90A_TMA
+            }
+        );
+    }
+}

@@ -102,6 +102,7 @@ fn monitor() -> Monitor {
         name: "none".into(),
         architecture: 80,
         shared_bytes_per_block: 0,
+        multiprocessors: 132,
         l2_bytes: None,
         driver: None,
         uuid: None,

@@ -3,6 +3,8 @@
 pub mod gpu;
 pub mod sim;
 
+use ptx_sim::{TENSOR_MAP_BYTES, TensorMap};
+
 use crate::error::{Error, Result};
 use crate::launch::Launch;
 use crate::timing::{Batch, Protocol};
@@ -28,6 +30,9 @@ pub struct Device {
     pub architecture: u32,
     /// Largest dynamic shared memory of a block, bytes.
     pub shared_bytes_per_block: u32,
+    /// Multiprocessors, which a persistent grid fills; 0 in a record that does not say.
+    #[serde(default)]
+    pub multiprocessors: u32,
     /// Size of the L2 cache, bytes; absent where it is not known.
     pub l2_bytes: Option<u64>,
     /// Driver version, as in `13.0`; absent for the simulator.
@@ -106,6 +111,10 @@ pub trait Executor {
 
     /// Copies the start of `buffer` to `data`; `data` must not be longer than the buffer.
     fn read(&mut self, buffer: Buffer, data: &mut [u8]) -> Result<()>;
+
+    /// The bytes of a tensor map, for a kernel of this executor to find in device memory, at a multiple of 64. `name`
+    /// appears in messages.
+    fn encode_tensor_map(&mut self, name: &str, map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES]>;
 
     /// Runs a kernel and waits for it. A kernel that faults is an error on a GPU and a finding in the simulator.
     fn launch(&mut self, launch: &Launch) -> Result<Execution>;

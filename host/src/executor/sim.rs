@@ -1,7 +1,7 @@
 //! The simulator as an executor.
 
 use kernel_gpu::config::ARCHITECTURES;
-use ptx_sim::{GlobalMemory, LaunchError, MemoryError, Module, Options};
+use ptx_sim::{GlobalMemory, LaunchError, MemoryError, Module, Options, TENSOR_MAP_BYTES, TensorMap};
 
 use super::{Buffer, Device, DeviceKind, Execution, Executor, GuardDamage, PtxModule, Sample};
 use crate::error::{Error, Result};
@@ -10,6 +10,10 @@ use crate::timing::Protocol;
 
 /// The architecture a simulator stands for unless told otherwise.
 pub const DEFAULT_ARCHITECTURE: u32 = 90;
+
+/// Multiprocessors of a simulated GPU: few, so that the blocks of a persistent grid have several work items each even
+/// where the problem is small, but more than one.
+const MULTIPROCESSORS: u32 = 2;
 
 /// Runs PTX on the CPU with ptx-sim.
 pub struct SimExecutor {
@@ -53,6 +57,7 @@ impl SimExecutor {
             name: format!("ptx-sim ({} threads)", options.threads),
             architecture,
             shared_bytes_per_block: limits.shared_bytes_per_block,
+            multiprocessors: MULTIPROCESSORS,
             l2_bytes: None,
             driver: None,
             uuid: None,
@@ -93,6 +98,10 @@ impl Executor for SimExecutor {
 
     fn read(&mut self, buffer: Buffer, data: &mut [u8]) -> Result<()> {
         self.memory.read(buffer.address, data).map_err(memory_error)
+    }
+
+    fn encode_tensor_map(&mut self, name: &str, map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES]> {
+        self.memory.encode_tensor_map(name, map.clone()).map_err(memory_error)
     }
 
     fn launch(&mut self, launch: &Launch) -> Result<Execution> {
@@ -165,7 +174,7 @@ mod tests {
     fn launch(simulator: &SimExecutor) -> Launch {
         let entry = Entry::from(&VARIANTS[0]);
         let problem = Problem::new(Shape { batch: 1, heads: 1, sequence: 512 }, Mask::Full, Layout::Bhsd).unwrap();
-        let addresses = Addresses { q: 1 << 20, k: 2 << 20, v: 3 << 20, o: 4 << 20, lse: None };
+        let addresses = Addresses { q: 1 << 20, k: 2 << 20, v: 3 << 20, o: 4 << 20, lse: None, tensor_maps: None };
         Launch::plan(&problem, &entry, addresses, simulator.device()).unwrap()
     }
 

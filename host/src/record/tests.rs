@@ -25,6 +25,7 @@ pub fn record(samples_us: Vec<f64>) -> BenchRecord {
                 name: "NVIDIA H200".into(),
                 architecture: 90,
                 shared_bytes_per_block: 227 << 10,
+                multiprocessors: 132,
                 l2_bytes: Some(60 << 20),
                 driver: Some("13.0".into()),
                 uuid: Some("GPU-0".into()),

@@ -13,4 +13,5 @@ mod races;
 mod report;
 mod sanitize;
 mod support;
+mod tensor_maps;
 mod variants;

@@ -13,6 +13,7 @@ fn device(architecture: u32, shared_bytes_per_block: u32) -> Device {
         name: "test device".into(),
         architecture,
         shared_bytes_per_block,
+        multiprocessors: 132,
         l2_bytes: None,
         driver: None,
         uuid: None,

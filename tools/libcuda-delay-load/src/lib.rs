@@ -5,10 +5,13 @@
 //! the real `libcuda.so.1`; before that, and where there is none, they return [`CUDA_ERROR_STUB_LIBRARY`]. A function
 //! that the installed driver is too old to have returns [`CUDA_ERROR_NOT_SUPPORTED`].
 //!
+//! What the bindings lack and several programs call has a wrapper here: [`tensor_map`].
+//!
 //! The bindings must not link to libcuda themselves; `find_cuda_helper`, beside this crate, sees to that for cust.
 
 mod entry_points;
 mod functions;
+pub mod tensor_map;
 
 pub use entry_points::{CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_STUB_LIBRARY};
 

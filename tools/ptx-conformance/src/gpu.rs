@@ -1,15 +1,16 @@
 //! Runs cases on a GPU.
 
-use std::ffi::{CString, c_int, c_uint, c_void};
+use std::ffi::{CString, c_void};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use cust::CudaApiVersion;
 use cust::context::Context;
 use cust::device::{Device, DeviceAttribute};
 use cust::memory::{CopyDestination, DeviceBuffer};
 use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
-use ptx_sim::{Swizzle, TensorElement, TensorMap};
+use libcuda_delay_load::tensor_map::{self, Tiled};
+use ptx_sim::TensorMap;
 
 use crate::case::{ARCHITECTURE, Case, ENTRY, MapPlace};
 
@@ -93,73 +94,16 @@ fn run(stream: &Stream, case: &Case) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A tensor map as the hardware has it.
-#[repr(C, align(64))]
-struct Encoded([u8; 128]);
-
 /// Makes the tensor map of a tensor whose address counts from `base`.
-fn encode(map: &TensorMap, base: u64) -> Result<Encoded> {
-    let element = match map.element {
-        TensorElement::U8 => 0,
-        TensorElement::U16 => 1,
-        TensorElement::U32 => 2,
-        TensorElement::S32 => 3,
-        TensorElement::U64 => 4,
-        TensorElement::S64 => 5,
-        TensorElement::F16 => 6,
-        TensorElement::F32 => 7,
-        TensorElement::F64 => 8,
-        TensorElement::Bf16 => 9,
+fn encode(map: &TensorMap, base: u64) -> Result<tensor_map::TensorMap> {
+    let tiled = Tiled {
+        element: map.element as u32,
+        address: base + map.address,
+        sizes: &map.sizes,
+        strides: &map.strides,
+        box_sizes: &map.box_sizes,
+        element_strides: &map.element_strides,
+        swizzle: map.swizzle as u32,
     };
-    let swizzle = match map.swizzle {
-        Swizzle::None => 0,
-        Swizzle::Bytes32 => 1,
-        Swizzle::Bytes64 => 2,
-        Swizzle::Bytes128 => 3,
-    };
-    let mut encoded = Encoded([0; 128]);
-    // SAFETY: every array has as many elements as the tensor has dimensions (strides one less), which `map` promises to
-    // whoever made it and the simulator checks; the result goes to 128 bytes with the alignment they need.
-    let status = unsafe {
-        raw::cuTensorMapEncodeTiled(
-            (&raw mut encoded).cast(),
-            element,
-            map.sizes.len() as c_uint,
-            base + map.address,
-            map.sizes.as_ptr(),
-            map.strides.as_ptr(),
-            map.box_sizes.as_ptr(),
-            map.element_strides.as_ptr(),
-            0,
-            swizzle,
-            0,
-            0,
-        )
-    };
-    if status != 0 {
-        bail!("the driver refuses the tensor map: CUDA error {status}");
-    }
-    Ok(encoded)
-}
-
-/// What cust lacks of the driver API (`cuda.h`).
-mod raw {
-    use super::{c_int, c_uint, c_void};
-
-    unsafe extern "C" {
-        pub fn cuTensorMapEncodeTiled(
-            map: *mut c_void,
-            element: c_int,
-            rank: c_uint,
-            address: u64,
-            sizes: *const u64,
-            strides: *const u64,
-            box_sizes: *const u32,
-            element_strides: *const u32,
-            interleave: c_int,
-            swizzle: c_int,
-            promotion: c_int,
-            fill: c_int,
-        ) -> c_uint;
-    }
+    tiled.encode().map_err(|code| anyhow!("the driver refuses the tensor map: CUDA error {code}"))
 }

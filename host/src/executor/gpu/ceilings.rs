@@ -1,11 +1,8 @@
 //! What the GPU reaches at most.
 
-use cust::context::CurrentContext;
-use cust::device::DeviceAttribute;
 use cust::memory::mem_get_info;
 use kernel_gpu::probe::{PROBES, Probe, ProbeArgs, THREADS};
 
-use super::failure::Doing;
 use super::kernel::{Argument, Kernel};
 use super::timing::Stopwatch;
 use super::{Executor, GpuExecutor, driver};
@@ -48,10 +45,7 @@ impl GpuExecutor {
     /// 10¹² floating-point operations per second of `probe`: the median of 20 launches after a warm-up.
     fn teraflops(&mut self, probe: &Probe, module: &PtxModule) -> Result<f64> {
         self.load(module)?;
-        let multiprocessors = CurrentContext::get_device()
-            .and_then(|device| device.get_attribute(DeviceAttribute::MultiprocessorCount))
-            .doing(|| "counting the multiprocessors".to_owned())?;
-        let blocks = PROBE_BLOCKS * u32::try_from(multiprocessors).unwrap_or(1);
+        let blocks = PROBE_BLOCKS * self.device.multiprocessors;
         let sink = self.allocate("probe sink", u64::from(blocks) * u64::from(THREADS) * size_of::<f32>() as u64)?;
         let arguments = ProbeArgs { sink: sink.address, iterations: PROBE_ITERATIONS };
         let arguments = [Argument::of(&arguments)];

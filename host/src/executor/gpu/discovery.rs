@@ -38,6 +38,7 @@ pub fn describe(device: CudaDevice) -> std::result::Result<Device, Code> {
         architecture: 10 * attribute(DeviceAttribute::ComputeCapabilityMajor)?
             + attribute(DeviceAttribute::ComputeCapabilityMinor)?,
         shared_bytes_per_block: driver::shared_bytes_per_block(device)?,
+        multiprocessors: attribute(DeviceAttribute::MultiprocessorCount)?,
         l2_bytes: Some(attribute(DeviceAttribute::L2CacheSize)?.into()).filter(|&bytes| bytes > 0),
         driver: Some(format!("{}.{}", version.major(), version.minor())),
         uuid: driver::uuid(device).ok(),

@@ -22,6 +22,8 @@ use cust::function::{Function, FunctionAttribute};
 use cust::memory::mem_get_info;
 use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
+use libcuda_delay_load::tensor_map::Tiled;
+use ptx_sim::{TENSOR_MAP_BYTES, TensorMap};
 
 use self::driver::Code;
 use self::failure::{Doing, Fault, cuda_error};
@@ -289,6 +291,17 @@ impl Executor for GpuExecutor {
         allocation.read(data).map_err(|error| {
             let action = format!("copying {} bytes from {}", data.len(), allocation.name());
             self.failed(action, error, "")
+        })
+    }
+
+    fn encode_tensor_map(&mut self, name: &str, map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES]> {
+        self.enter()?;
+        let TensorMap { element, address, sizes, strides, box_sizes, element_strides, swizzle } = map;
+        let (element, swizzle) = (*element as u32, *swizzle as u32);
+        let tiled = Tiled { element, address: *address, sizes, strides, box_sizes, element_strides, swizzle };
+        tiled.encode().map(|encoded| encoded.0).map_err(|code| {
+            let detail = format!("; {sizes:?} elements from {address:#x} on with strides of {strides:?} bytes");
+            self.failed(format!("making the tensor map of {name}"), Code(code), &detail)
         })
     }
 

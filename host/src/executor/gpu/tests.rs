@@ -8,9 +8,13 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use ptx_sim::TensorMap;
+
 use super::{Argument, GpuExecutor, Kernel, driver};
 use crate::error::{Error, Result};
 use crate::executor::{Executor, PtxModule, Sample};
+use crate::problem::{Layout, Shape};
+use crate::tensor_map;
 use crate::timing::{Batch, L2, Protocol};
 
 /// Set to anything, it makes a missing GPU a failure.
@@ -81,7 +85,7 @@ mod on_device {
         let Some(gpu) = open() else { return };
         let device = gpu.device();
         assert!(device.architecture >= 50 && !device.name.is_empty(), "{device:?}");
-        assert!(device.shared_bytes_per_block >= 48 << 10, "{device:?}");
+        assert!(device.shared_bytes_per_block >= 48 << 10 && device.multiprocessors > 0, "{device:?}");
         let version = device.driver.as_deref().and_then(|version| version.split_once('.'));
         let (major, minor) = version.expect("two numbers");
         assert!(major.parse::<u32>().unwrap() >= 11 && minor.parse::<u32>().is_ok(), "{device:?}");
@@ -265,6 +269,23 @@ mod on_device {
             assert!(message.contains("sample 0 was freed"), "{message}");
         }
         assert!(invalid(gpu.prepare_sample(&[], &Protocol::new(L2::Warm))).contains("0 launches"));
+    }
+
+    #[test]
+    fn a_tensor_map_is_made_by_the_driver() {
+        let Some(mut gpu) = open().filter(|gpu| gpu.device().architecture >= 90) else { return };
+        let shape = Shape { batch: 2, heads: 3, sequence: 100 };
+        let buffer = gpu.allocate("K", 2 * 3 * 100 * 128).unwrap();
+        let map = tensor_map::describe(shape, Layout::Bhsd.strides(shape).unwrap(), buffer.address);
+        let encoded = gpu.encode_tensor_map("K", &map).unwrap();
+        if gpu.device().name == STAND_IN {
+            let words: Vec<_> = encoded.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+            assert_eq!(words[..8], [buffer.address, 6, 4, 3, 64, 100, 3, 2], "f16, four dimensions, 128-byte swizzle");
+        }
+        let misaligned = TensorMap { address: buffer.address + 8, ..map };
+        let (code, action, detail) = cuda(gpu.encode_tensor_map("K", &misaligned));
+        assert_eq!((code.as_str(), action.as_str()), ("CUDA_ERROR_INVALID_VALUE", "making the tensor map of K"));
+        assert!(detail.contains("[64, 100, 3, 2] elements from"), "{detail}");
     }
 
     #[test]

@@ -6,8 +6,8 @@ mod tensor_map;
 
 pub(crate) use bytes::Bytes;
 pub use global::{GlobalMemory, MemoryError};
-pub use tensor_map::{Swizzle, TensorElement, TensorMap};
-pub(crate) use tensor_map::{TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES};
+pub(crate) use tensor_map::TENSOR_MAP_ALIGNMENT;
+pub use tensor_map::{Swizzle, TENSOR_MAP_BYTES, TensorElement, TensorMap};
 
 use crate::parse::Space;
 

@@ -3,7 +3,7 @@
 use super::{GlobalMemory, MemoryError};
 
 /// Bytes of a tensor map in memory.
-pub(crate) const TENSOR_MAP_BYTES: usize = 128;
+pub const TENSOR_MAP_BYTES: usize = 128;
 /// Alignment of a tensor map in memory.
 pub(crate) const TENSOR_MAP_ALIGNMENT: u64 = 64;
 /// Bytes of the largest box: the shared memory of a block.
@@ -11,20 +11,21 @@ const LARGEST_BOX: u64 = 227 << 10;
 /// What the bytes of a tensor map begin with; its number follows.
 const MARK: &[u8; 16] = b"ptx-sim tensor m";
 
-/// The type of a tensor's elements.
+/// The type of a tensor's elements, numbered as in `CUtensorMapDataType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum TensorElement {
-    U8,
-    U16,
-    U32,
-    S32,
-    U64,
-    S64,
-    F16,
-    Bf16,
-    F32,
-    F64,
+    U8 = 0,
+    U16 = 1,
+    U32 = 2,
+    S32 = 3,
+    U64 = 4,
+    S64 = 5,
+    F16 = 6,
+    F32 = 7,
+    F64 = 8,
+    Bf16 = 9,
 }
 
 impl TensorElement {
@@ -39,18 +40,20 @@ impl TensorElement {
     }
 }
 
-/// How the 16-byte chunks of a box are permuted in shared memory (PTX ISA, "Swizzling Modes").
+/// How the 16-byte chunks of a box are permuted in shared memory (PTX ISA, "Swizzling Modes"), numbered as in
+/// `CUtensorMapSwizzle`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
 pub enum Swizzle {
     /// Not at all.
     #[default]
-    None,
+    None = 0,
     /// Within rows of 32 bytes; the pattern repeats after 256.
-    Bytes32,
+    Bytes32 = 1,
     /// Within rows of 64 bytes; the pattern repeats after 512.
-    Bytes64,
+    Bytes64 = 2,
     /// Within rows of 128 bytes; the pattern repeats after 1024.
-    Bytes128,
+    Bytes128 = 3,
 }
 
 impl Swizzle {
@@ -151,20 +154,29 @@ impl TensorMap {
 }
 
 impl GlobalMemory {
-    /// Allocates a tensor map and returns its address. Its 128 bytes are this simulator's own, and stand for the map
-    /// wherever they are copied, as to a parameter of a kernel.
+    /// The bytes of a tensor map. They are this simulator's own, and stand for the map wherever they are copied: to a
+    /// buffer, or to a parameter of a kernel. `name` appears in messages.
     ///
     /// # Errors
-    /// When there is no memory, or the map is not one that `cuTensorMapEncodeTiled` would accept. Rows shorter than those
-    /// of the swizzle are refused too, since how they are padded is not known.
-    pub fn allocate_tensor_map(&mut self, name: &str, map: TensorMap) -> Result<u64, MemoryError> {
+    /// When the map is not one that `cuTensorMapEncodeTiled` would accept. Rows shorter than those of the swizzle are
+    /// refused too, since how they are padded is not known.
+    pub fn encode_tensor_map(&mut self, name: &str, map: TensorMap) -> Result<[u8; TENSOR_MAP_BYTES], MemoryError> {
         map.check().map_err(|what| MemoryError::TensorMap { name: name.to_owned(), what })?;
-        let address = self.allocate(name, TENSOR_MAP_BYTES as u64)?;
         let mut bytes = [0; TENSOR_MAP_BYTES];
         bytes[..MARK.len()].copy_from_slice(MARK);
         bytes[MARK.len()..MARK.len() + 8].copy_from_slice(&(self.tensor_maps.len() as u64).to_le_bytes());
-        self.write(address, &bytes)?;
         self.tensor_maps.push(map);
+        Ok(bytes)
+    }
+
+    /// Allocates a tensor map and returns its address.
+    ///
+    /// # Errors
+    /// As [`Self::encode_tensor_map`], or when there is no memory.
+    pub fn allocate_tensor_map(&mut self, name: &str, map: TensorMap) -> Result<u64, MemoryError> {
+        let bytes = self.encode_tensor_map(name, map)?;
+        let address = self.allocate(name, TENSOR_MAP_BYTES as u64)?;
+        self.write(address, &bytes)?;
         Ok(address)
     }
 

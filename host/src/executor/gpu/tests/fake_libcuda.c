@@ -129,6 +129,7 @@ Code cuDeviceGetName(char *name, int length, int device) {
 Code cuDeviceGetAttribute(int *value, int attribute, int device) {
     (void)device;
     switch (attribute) {
+    case 16: *value = 132; return SUCCESS;
     case 38: *value = 60 << 20; return SUCCESS;
     case 75: *value = 9; return SUCCESS;
     case 76: *value = 0; return SUCCESS;
@@ -211,6 +212,20 @@ Code cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t bytes) {
 Code cuMemcpyDtoH_v2(void *to, uint64_t from, size_t bytes) {
     if (state() == SUCCESS) memcpy(to, (const void *)(uintptr_t)from, bytes);
     return state();
+}
+
+// A map that names the tensor: address, element, rank, swizzle, then sizes.
+Code cuTensorMapEncodeTiled(uint64_t *map, uint32_t element, uint32_t rank, uint64_t address, const uint64_t *sizes,
+                            const uint64_t *strides, const uint32_t *box_sizes, const uint32_t *element_strides,
+                            uint32_t interleave, uint32_t swizzle, uint32_t promotion, uint32_t fill) {
+    (void)box_sizes, (void)element_strides, (void)promotion;
+    if ((uintptr_t)map % 64 || address % 16 || rank < 1 || rank > 5 || interleave || fill) return INVALID_VALUE;
+    for (uint32_t i = 0; i + 1 < rank; i++)
+        if (strides[i] % 16) return INVALID_VALUE;
+    memset(map, 0, 128);
+    map[0] = address, map[1] = element, map[2] = rank, map[3] = swizzle;
+    memcpy(map + 4, sizes, rank * sizeof *sizes);
+    return SUCCESS;
 }
 
 // Modules and functions
