@@ -109,16 +109,19 @@ impl Context<'_> {
         aligned
     }
 
-    /// Whether an ordinary access touches an mbarrier, which is a fault.
-    fn is_opaque(
+    /// Whether an ordinary access may be where it is: aligned, and away from mbarriers; a fault otherwise.
+    fn check_place(
         &self,
         faults: &mut Faults,
         lane: usize,
         space: Space,
-        address: u64,
+        (address, alignment): (u64, u64),
         bytes: usize,
         what: impl Fn() -> String,
     ) -> bool {
+        if !self.check_alignment(faults, lane, space, address, alignment, &what) {
+            return false;
+        }
         let found = match space {
             Space::Shared => self.block.mbarriers.overlapping(address, bytes),
             _ => None,
@@ -127,7 +130,7 @@ impl Context<'_> {
             let cause = || format!("{} touches the mbarrier at {mbarrier:#x}, which only mbarrier may access", what());
             faults.add(FindingClass::MbarrierMisuse, lane, address, cause);
         }
-        found.is_some()
+        found.is_none()
     }
 
     /// A fault when a write changes what a bulk copy, not yet waited for, reads.
@@ -226,11 +229,7 @@ impl Context<'_> {
         data: &mut [u8],
     ) -> bool {
         let bytes = data.len();
-        if !self.check_alignment(faults, lane, space, address, alignment, || read_of(bytes)) {
-            data.fill(0);
-            return false;
-        }
-        if self.is_opaque(faults, lane, space, address, bytes, || read_of(bytes)) {
+        if !self.check_place(faults, lane, space, (address, alignment), bytes, || read_of(bytes)) {
             data.fill(0);
             return false;
         }
@@ -342,10 +341,7 @@ impl Context<'_> {
         data: &[u8],
     ) -> bool {
         let what = || format!("a {}-byte write", data.len());
-        if !self.check_alignment(faults, lane, space, address, alignment, what) {
-            return false;
-        }
-        if self.is_opaque(faults, lane, space, address, data.len(), what) {
+        if !self.check_place(faults, lane, space, (address, alignment), data.len(), what) {
             return false;
         }
         let result = match space {
@@ -525,10 +521,7 @@ impl Context<'_> {
         bytes: usize,
         what: impl Fn() -> String,
     ) -> bool {
-        if !self.check_alignment(faults, lane, Space::Shared, address, alignment, &what) {
-            return false;
-        }
-        if self.is_opaque(faults, lane, Space::Shared, address, bytes, &what) {
+        if !self.check_place(faults, lane, Space::Shared, (address, alignment), bytes, &what) {
             return false;
         }
         self.check_bulk_reads(faults, lane, address, bytes, &what);
