@@ -11,6 +11,7 @@ mod environment;
 mod files;
 mod instruction_mix;
 mod nvcc;
+mod output;
 mod planted;
 mod postprocess;
 mod probes;

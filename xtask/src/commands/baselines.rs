@@ -9,6 +9,7 @@ use crate::codegen::FAMILY_TARGETS;
 use crate::codegen::nvcc::{CudaCpp, FAMILY};
 use crate::environment::{Environment, Workspace};
 use crate::nvcc::{self, Nvcc};
+use crate::output::print_line;
 use crate::provision;
 use crate::ptx_folder::{self, PtxFolder};
 use crate::ptxas::{self, Ptxas};
@@ -52,9 +53,10 @@ impl Arguments {
             }
             let disassembler =
                 ptxas.zip(nvdisasm).map(|(ptxas, nvdisasm)| Disassembler { ptxas, nvdisasm, architecture: self.arch });
-            print!("{}", twins::compare(&rust, &twins, disassembler.as_ref(), &workspace.device_target())?);
+            let comparison = twins::compare(&rust, &twins, disassembler.as_ref(), &workspace.device_target())?;
+            print_line(comparison.trim_end())?;
         } else {
-            println!("{}", ptx::entry_table(&twins));
+            print_line(ptx::entry_table(&twins))?;
         }
         if self.test {
             let out = out.to_str().context("the folder's path is not UTF-8")?;

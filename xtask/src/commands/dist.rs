@@ -13,6 +13,7 @@ use crate::elf::{self, GlibcVersion};
 use crate::environment::{Environment, Workspace};
 use crate::files::{self, sha256};
 use crate::nvcc;
+use crate::output::print_line;
 use crate::progress::Step;
 use crate::provision;
 use crate::zigbuild::Zigbuild;
@@ -84,9 +85,9 @@ impl Arguments {
         archive::pack(&folder, &archive)?;
         step.done();
         let bytes = fs::read(&archive)?;
-        println!("{}\n{:.1} MB, SHA-256 {}", archive.display(), bytes.len() as f64 / 1e6, sha256(&bytes));
-        println!("There: tar xf {}.tar.gz && {0}/smoke.sh", folder.file_name().unwrap_or_default().display());
-        Ok(())
+        let (megabytes, name) = (bytes.len() as f64 / 1e6, folder.file_name().unwrap_or_default().display());
+        print_line(format_args!("{}\n{megabytes:.1} MB, SHA-256 {}", archive.display(), sha256(&bytes)))?;
+        print_line(format_args!("There: tar xf {name}.tar.gz && {name}/smoke.sh"))
     }
 }
 

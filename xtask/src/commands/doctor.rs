@@ -8,6 +8,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 
 use crate::device_compiler::{self, DeviceLibrary, TARGET};
 use crate::environment::{Environment, Workspace};
+use crate::output::print_line;
 use crate::process::capture;
 use crate::shared_library;
 use crate::{nvcc, provision, ptxas};
@@ -22,14 +23,14 @@ impl Arguments {
     /// Prints the table.
     pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<ExitCode> {
         let findings = examine(environment, workspace);
-        println!("{}", table(&findings));
+        print_line(table(&findings))?;
         let fatal: Vec<&str> =
             findings.iter().filter(|finding| finding.is_fatal()).map(|finding| finding.what).collect();
         if fatal.is_empty() {
-            println!("cargo xtask run works on this machine.");
+            print_line("cargo xtask run works on this machine.")?;
             return Ok(ExitCode::SUCCESS);
         }
-        println!("cargo xtask run cannot work on this machine without: {}.", fatal.join(", "));
+        print_line(format_args!("cargo xtask run cannot work on this machine without: {}.", fatal.join(", ")))?;
         Ok(ExitCode::from(2))
     }
 }

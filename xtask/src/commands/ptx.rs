@@ -9,6 +9,7 @@ use kernel_gpu::manifest::Entry;
 
 use crate::codegen::{self, FAMILY_TARGETS};
 use crate::environment::{Environment, Workspace};
+use crate::output::print_line;
 use crate::probes;
 use crate::ptx_folder::{self, PtxFolder};
 use crate::ptxas::{self, Ptxas};
@@ -29,8 +30,7 @@ impl Arguments {
     pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<()> {
         let out = self.out.unwrap_or_else(|| workspace.ptx());
         let folder = build(environment, workspace, &out)?;
-        println!("{}", entry_table(&folder));
-        Ok(())
+        print_line(entry_table(&folder))
     }
 }
 

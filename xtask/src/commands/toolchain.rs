@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use crate::environment::{Environment, Workspace};
+use crate::output::print_line;
 use crate::provision;
 
 /// Provisions the device compiler, unless this machine has one.
@@ -19,10 +20,10 @@ impl Arguments {
     /// Finds or provisions the tools and prints where they are.
     pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<()> {
         let compiler = provision::device_compiler(environment, workspace)?;
-        println!("{} ({}): {}", compiler.version_line, compiler.origin, compiler.rustc.display());
+        print_line(format_args!("{} ({}): {}", compiler.version_line, compiler.origin, compiler.rustc.display()))?;
         if self.all {
             let ptxas = provision::ptxas(environment, workspace)?;
-            println!("ptxas {}: {}", ptxas.version, ptxas.path.display());
+            print_line(format_args!("ptxas {}: {}", ptxas.version, ptxas.path.display()))?;
         }
         Ok(())
     }
