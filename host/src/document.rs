@@ -21,6 +21,15 @@ pub struct Format {
     pub source: &'static str,
 }
 
+/// What `fa512 run` prints.
+pub const RUN: Format = Format { kind: "fa512-run", version: 1, name: "record of a run", source: "fa512 run --json" };
+/// What `fa512 fuzz` prints.
+pub const FUZZ: Format =
+    Format { kind: "fa512-fuzz", version: 1, name: "record of a campaign", source: "fa512 fuzz --json" };
+/// What `fa512 sanitize` prints.
+pub const SANITIZE: Format =
+    Format { kind: "fa512-sanitize", version: 1, name: "record of a sweep", source: "fa512 sanitize --json" };
+
 /// What every file begins with.
 #[derive(Serialize, Deserialize)]
 struct Header {

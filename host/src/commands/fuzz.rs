@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use fa512::document;
 use fa512::error::{Error, Result};
 use fa512::executor::{Device, DeviceChoice, DeviceKind, Executor, PtxModule, open, sim};
 use fa512::fuzz::campaign::{Campaign, GRID_CASES, Limits};
@@ -121,7 +122,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
         seconds: start.elapsed().as_secs_f64(),
     };
     match options.json {
-        true => output::print_json(&record.with_verdict())?,
+        true => output::print_json(&document::FUZZ.document(&record.with_verdict()))?,
         false => output::print(&table::render(&record))?,
     }
     Ok(record.verdict())

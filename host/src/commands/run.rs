@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fa512::check::{self, UnitScaleBounds};
+use fa512::document;
 use fa512::error::Result;
 use fa512::executor::{DeviceChoice, DeviceKind, Opened, open, sim};
 use fa512::files;
@@ -131,7 +132,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
     let (record, outputs) = execute(options, &mut opened, &folder, &inputs, source)?;
     tensors::write_outputs(options, inputs.problem(), &outputs, record.passed)?;
     match options.json {
-        true => output::print_json(&record)?,
+        true => output::print_json(&document::RUN.document(&record))?,
         false => output::print(&table::render(&record, &output::findings(options.source.as_deref())))?,
     }
     Ok(if record.passed { Verdict::Pass } else { Verdict::Fail })

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use fa512::document;
 use fa512::error::{Error, Result};
 use fa512::executor::sim::{self, SimExecutor};
 use fa512::executor::{DeviceChoice, open};
@@ -139,7 +140,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
         variants,
     };
     match options.json {
-        true => output::print_json(&record.with_verdict())?,
+        true => output::print_json(&document::SANITIZE.document(&record.with_verdict()))?,
         false => output::print(&table::render(&record, &output::findings(options.source.as_deref())))?,
     }
     Ok(record.verdict())

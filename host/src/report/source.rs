@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use serde::Deserialize;
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::{Error as _, IgnoredAny};
+use serde::{Deserialize, Deserializer};
 
-use crate::error::{Error, Result};
+use crate::document;
+use crate::error::Result;
 use crate::executor::Device;
 use crate::inputs::Distribution;
 use crate::record::Case;
@@ -31,6 +32,7 @@ pub struct Simulation {
     /// What it computed.
     pub problem: Case,
     /// What the simulator counted.
+    #[serde(deserialize_with = "counted")]
     pub counters: ptx_sim::Counters,
     /// What it found.
     pub findings: Vec<IgnoredAny>,
@@ -103,9 +105,9 @@ impl Simulation {
     /// Reads what `fa512 run --device sim --json` printed.
     ///
     /// # Errors
-    /// [`Error::File`] when the file cannot be read; [`Error::Invalid`] when it is something else.
+    /// As [`document::Format::load`], and when it was not the simulator that ran.
     pub fn load(path: &Path) -> Result<Self> {
-        load(path, "fa512 run --device sim --json")
+        document::RUN.load(path)
     }
 }
 
@@ -113,14 +115,14 @@ impl Campaign {
     /// Reads what `fa512 fuzz --json` printed.
     ///
     /// # Errors
-    /// As [`Simulation::load`].
+    /// As [`document::Format::load`].
     pub fn load(path: &Path) -> Result<Self> {
-        load(path, "fa512 fuzz --json")
+        document::FUZZ.load(path)
     }
 }
 
-fn load<T: DeserializeOwned>(path: &Path, source: &str) -> Result<T> {
-    let text = std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
-    serde_json::from_str(&text)
-        .map_err(|error| Error::Invalid(format!("{}: {error}; expected what `{source}` prints", path.display())))
+/// Counters, which a run on a GPU does not have.
+fn counted<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<ptx_sim::Counters, D::Error> {
+    Option::deserialize(deserializer)?
+        .ok_or_else(|| D::Error::custom("nothing was counted; expected what `fa512 run --device sim --json` prints"))
 }

@@ -68,6 +68,7 @@ fn run_prints_what_was_checked() {
 fn run_prints_one_json_document() {
     let output = output(small_run(&SMALL).args(["--json", "--layout", "bshd"]), 0);
     let record: serde_json::Value = serde_json::from_slice(&output.stdout).expect("standard output is JSON");
+    assert_eq!((&record["kind"], &record["version"]), (&"fa512-run".into(), &1.into()));
     assert_eq!(record["passed"], true);
     assert_eq!(record["problem"]["sequence"], 33);
     assert_eq!(record["problem"]["layout"], "bshd");

@@ -40,6 +40,7 @@ fn a_seed_gives_the_same_campaign_again() {
         record
     };
     let one = record("1");
+    assert_eq!((&one["kind"], &one["version"]), (&"fa512-fuzz".into(), &1.into()));
     assert_eq!((&one["passed"], &one["planned_cases"]), (&true.into(), &30.into()));
     assert_eq!(one, record("1"));
     assert_ne!(one["distributions"], record("2")["distributions"]);

@@ -223,12 +223,14 @@ fn profiles_simulations_and_campaigns_have_their_sections() {
     Format::save(&ncu::FORMAT, &path, &profile).unwrap();
     let counters: Value = serde_json::from_str(include_str!("../counters.json")).unwrap();
     let simulated = json!({
+        "kind": "fa512-run", "version": 1,
         "passed": true, "variant": "fa512_sm80_any_causal_64x64", "findings": [],
         "ptx": {"file": "sm_80.ptx", "sha256": "abc", "git_commit": null},
         "problem": {"batch": 1, "heads": 1, "sequence": 512, "head_dim": 64, "mask": "causal", "layout": "bhsd", "scale": 0.125},
         "counters": counters["counters"]["fa512_sm80_any_causal_64x64"]["B=1 H=1 S=512"],
     });
     let campaign = json!({
+        "kind": "fa512-fuzz", "version": 1,
         "passed": false, "seed": 5, "device": record()["environment"]["device"], "git_commit": "0123abc",
         "cases": 127, "passed_cases": 126, "failed": [{"command": "fa512 run --seed 7"}],
         "distributions": [{"distribution": "normal", "cases": 127, "passed": 126,
@@ -266,11 +268,18 @@ fn a_source_that_cannot_be_read_is_named_and_nothing_is_written() {
     );
     for option in ["--profile", "--simulated", "--fuzz"] {
         let refusal = sources.refusal(&[option, good.to_str().unwrap()], &[&good]);
-        assert!(
-            refusal.contains("good.json") && refusal.contains("expected") || refusal.contains("holds a"),
-            "{refusal}"
-        );
+        assert!(refusal.contains("good.json: holds a fa512-bench, not a"), "{option}: {refusal}");
     }
+    let on_a_gpu = sources.write(
+        "gpu.json",
+        &json!({
+            "kind": "fa512-run", "version": 1, "passed": true, "variant": "v", "findings": [], "counters": null,
+            "ptx": {"file": "sm_80.ptx", "sha256": "abc", "git_commit": null},
+            "problem": {"batch": 1, "heads": 1, "sequence": 512, "head_dim": 64, "mask": "causal", "layout": "bhsd"},
+        }),
+    );
+    let refusal = sources.refusal(&["--simulated", on_a_gpu.to_str().unwrap()], &[&good]);
+    assert!(refusal.contains("gpu.json") && refusal.contains("nothing was counted"), "{refusal}");
     assert!(sources.refusal(&[], &[]).contains("required"));
 }
 

@@ -33,6 +33,7 @@ fn what_is_found_is_shown_once_with_the_first_case() {
     let mut command = sanitize(&["--lse", "true", "--json"]);
     let output = output(command.arg("--ptx").arg(folder.path()), 1);
     let record: serde_json::Value = serde_json::from_slice(&output.stdout).expect("standard output is JSON");
+    assert_eq!((&record["kind"], &record["version"]), (&"fa512-sanitize".into(), &1.into()));
     assert_eq!((&record["passed"], &record["interrupted"]), (&false.into(), &false.into()));
     let found = &record["variants"][0]["findings"][0];
     assert_eq!((&found["finding"]["class"], &found["first_case"]["with_lse"]), (&"misaligned".into(), &true.into()));
