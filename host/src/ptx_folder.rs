@@ -33,22 +33,40 @@ impl PtxFolder {
     /// # Errors
     /// [`Error::Unavailable`] when there is none, otherwise as [`Self::open`].
     pub fn find(explicit: Option<&Path>) -> Result<Self> {
+        Self::find_by(explicit, None)
+    }
+
+    /// As [`Self::find`], but of the folders the one of `code_generator` beside it, if that is given.
+    ///
+    /// # Errors
+    /// As for [`Self::find`].
+    pub fn find_by(explicit: Option<&Path>, code_generator: Option<&str>) -> Result<Self> {
+        let wanted = |path: &Path| code_generator.map_or_else(|| path.to_owned(), |name| of_code_generator(path, name));
         let named = explicit.map(Path::to_owned).or_else(|| std::env::var_os(ENVIRONMENT_VARIABLE).map(PathBuf::from));
         if let Some(path) = named {
-            return Self::open(&path);
+            return Self::open(&wanted(&path));
         }
-        let candidates = beside_program();
+        let candidates: Vec<_> = beside_program().iter().map(|path| wanted(path)).collect();
         match candidates.iter().find(|path| path.join(FILE_NAME).is_file()) {
             Some(path) => Self::open(path),
             None => {
                 let tried: Vec<_> = candidates.iter().map(|path| path.display().to_string()).collect();
                 Err(Error::Unavailable(format!(
                     "no PTX: neither --ptx nor {ENVIRONMENT_VARIABLE} is given, and there is no {FILE_NAME} in {}; \
-                     `cargo xtask ptx` makes it",
-                    tried.join(" or ")
+                     {} makes it",
+                    tried.join(" or "),
+                    command_that_makes(&candidates[0])
                 )))
             }
         }
+    }
+
+    /// Reads the folder of another code generator: `ptx-NAME` beside this one, or `ptx` for rustc.
+    ///
+    /// # Errors
+    /// As for [`Self::open`].
+    pub fn by(&self, code_generator: &str) -> Result<Self> {
+        Self::open(&of_code_generator(&self.path, code_generator))
     }
 
     /// Reads the folder at `path`.
@@ -108,6 +126,21 @@ impl PtxFolder {
     }
 }
 
+/// The folder of a code generator beside `folder`, which is that of another.
+fn of_code_generator(folder: &Path, name: &str) -> PathBuf {
+    let beside = folder.parent().unwrap_or(Path::new(""));
+    beside.join(if name == "rustc" { "ptx".into() } else { format!("ptx-{name}") })
+}
+
+/// The command that makes the PTX folder `folder`.
+fn command_that_makes(folder: &Path) -> &'static str {
+    match folder.file_name().and_then(|name| name.to_str()) {
+        Some("ptx-rust-cuda") => "`cargo xtask ptx --codegen rust-cuda`",
+        Some("ptx-cuda") => "`cargo xtask baselines`",
+        _ => "`cargo xtask ptx`",
+    }
+}
+
 /// `ptx` beside the program (a distribution) and beside its folder (`target/release/fa512` and `target/ptx`).
 fn beside_program() -> Vec<PathBuf> {
     let program = std::env::current_exe().and_then(std::fs::canonicalize).unwrap_or_default();
@@ -117,7 +150,8 @@ fn beside_program() -> Vec<PathBuf> {
 fn read_text(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {
-            Error::Unavailable(format!("{} does not exist; `cargo xtask ptx` makes it", path.display()))
+            let command = command_that_makes(path.parent().unwrap_or(path));
+            Error::Unavailable(format!("{} does not exist; {command} makes it", path.display()))
         }
         _ => Error::File { path: path.to_owned(), source: error },
     })
@@ -182,6 +216,33 @@ mod tests {
     #[test]
     fn a_missing_folder_says_how_to_make_it() {
         assert!(refusal(Path::new("no/such/folder")).contains("`cargo xtask ptx` makes it"));
+    }
+
+    #[test]
+    fn each_code_generator_has_a_folder_beside_the_others() {
+        for (folder, name, expected) in [
+            ("target/ptx", "rust-cuda", "target/ptx-rust-cuda"),
+            ("target/ptx-rust-cuda", "rustc", "target/ptx"),
+            ("target/ptx-rust-cuda", "cuda", "target/ptx-cuda"),
+            ("ptx", "cuda", "ptx-cuda"),
+        ] {
+            assert_eq!(of_code_generator(Path::new(folder), name), Path::new(expected), "{name} beside {folder}");
+        }
+    }
+
+    #[test]
+    fn the_ptx_of_another_code_generator_is_found_beside_the_one_that_is_named() {
+        let other = folder(|manifest| manifest.code_generator.name = "rust-cuda".into());
+        let parent = tempfile::tempdir().unwrap();
+        std::fs::rename(other.keep(), parent.path().join("ptx-rust-cuda")).unwrap();
+        let named = parent.path().join("ptx");
+        let found = PtxFolder::find_by(Some(&named), Some("rust-cuda")).unwrap();
+        assert_eq!(found.manifest().code_generator.name, "rust-cuda");
+        assert_eq!(found.by("rust-cuda").unwrap().path(), found.path());
+        let message = found.by("cuda").unwrap_err().to_string();
+        assert!(message.contains("ptx-cuda") && message.contains("`cargo xtask baselines` makes it"), "{message}");
+        let message = PtxFolder::find_by(Some(&named), None).unwrap_err().to_string();
+        assert!(message.contains("`cargo xtask ptx` makes it"), "{message}");
     }
 
     #[test]

@@ -8,7 +8,8 @@
 //! What an entry computes: `O = softmax(scale · Q Kᵀ + mask) · V` for every batch and head, and optionally
 //! `LSE = ln Σ exp(scale · q·k)`, after Dao et al., *FlashAttention-2* (arXiv 2307.08691).
 #![no_std]
-#![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch, stdarch_nvptx))]
+#![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch))]
+#![cfg_attr(all(target_arch = "nvptx64", not(feature = "rust_cuda")), feature(abi_ptx, stdarch_nvptx))]
 
 pub mod args;
 pub mod config;

@@ -21,7 +21,7 @@ else
     printf 'No GPU is used, everything runs in the simulator:\n%s\n' "$reason"
 fi
 
-for ptx in ptx ptx-cuda; do
+for ptx in ptx ptx-cuda ptx-rust-cuda; do
     [ -d "$ptx" ] || continue
     step ./fa512 run --device "$device" --ptx "$ptx"
     step ./fa512 run --device "$device" --ptx "$ptx" --mask causal --seq 700 --layout bshd

@@ -27,6 +27,12 @@ impl Environment {
         Self { variables: variables.into(), system_root: system_root.to_owned() }
     }
 
+    /// Sets the variable `name` in a pretended environment.
+    #[cfg(test)]
+    pub fn set(&mut self, name: &str, value: &Path) {
+        self.variables.insert(name.to_owned(), value.as_os_str().to_owned());
+    }
+
     /// The value of the variable `name` as a path; unset and empty are the same.
     pub fn path(&self, name: &str) -> Option<PathBuf> {
         self.variables.get(name).filter(|value| !value.is_empty()).map(PathBuf::from)
@@ -106,6 +112,11 @@ impl Workspace {
     /// Where the PTX of the CUDA C++ twins goes unless told otherwise.
     pub fn twins_ptx(&self) -> PathBuf {
         self.root.join("target/ptx-cuda")
+    }
+
+    /// Where the PTX that Rust-CUDA writes goes unless told otherwise.
+    pub fn rust_cuda_ptx(&self) -> PathBuf {
+        self.root.join("target/ptx-rust-cuda")
     }
 
     /// The folder of the PTX of the planted bugs.

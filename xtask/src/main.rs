@@ -20,6 +20,7 @@ mod progress;
 mod provision;
 mod ptx_folder;
 mod ptxas;
+mod rust_cuda;
 mod shared_library;
 mod twins;
 mod zigbuild;
@@ -49,8 +50,8 @@ enum Task {
 
 /// Exit code of a task whose check failed.
 const FAILED: u8 = 1;
-/// Exit code of `run` and `mutate` when there is nothing to hand over to (any other code is that of the program), and of
-/// `baselines` when there is no nvcc.
+/// Exit code of `run` and `mutate` when there is nothing to hand over to (any other code is that of the program), of
+/// `baselines` when there is no nvcc, and of every task when there is no Rust-CUDA that it was asked to use.
 const COULD_NOT_RUN: u8 = 2;
 
 fn main() -> ExitCode {
@@ -73,7 +74,7 @@ fn main() -> ExitCode {
     };
     done.unwrap_or_else(|error| {
         eprintln!("xtask: error: {error:#}");
-        ExitCode::from(failure)
+        ExitCode::from(if codegen::is_not_installed(&error) { COULD_NOT_RUN } else { failure })
     })
 }
 

@@ -14,7 +14,6 @@ use fa512::executor::gpu::GpuExecutor;
 use fa512::files;
 use fa512::inputs::Distribution;
 use fa512::problem::{Layout, Shape};
-use fa512::ptx_folder::PtxFolder;
 use fa512::record::{BenchRecord, Case, Environment, Outcome, Pair, Row, RunProtocol};
 use fa512::statistics::Bootstrap;
 use fa512::telemetry::Monitor;
@@ -23,6 +22,7 @@ use kernel_gpu::config::{HEAD_DIM, Mask};
 
 use super::interrupt::stop_on_interrupt;
 use super::progress::Progress;
+use super::ptx_options::PtxOptions;
 use super::{Verdict, mask_parser, output};
 use contenders::{Sources, Wanted};
 
@@ -33,7 +33,7 @@ const DEFAULT_SHAPES: [&str; 3] = ["4x8x512", "32x8x512", "64x16x512"];
 #[derive(clap::Args)]
 #[command(after_help = "Contenders: fa512 (of our kernels the one that is preferred for the case), variant:NAME, \
                         codegen:NAME (by another code generator, from the folder ptx-NAME beside ours), twin (the CUDA C++ \
-                        twin, codegen:cuda), ptx:FOLDER[:VARIANT], torch:flash, torch:cudnn, torch:efficient, torch:flex, \
+                        twin, codegen:cuda), both beside fa512 when nobody else is named, ptx:FOLDER[:VARIANT], torch:flash, torch:cudnn, torch:efficient, torch:flex, \
                         or all, for fa512, twin and torch's as far as they are here.\n\nExit codes: 0 measured, 1 a contender computed \
                         something wrong (and was not timed), 2 could not run.")]
 pub struct Options {
@@ -68,9 +68,8 @@ pub struct Options {
     /// Heads of each case that are compared with the f64 reference: the first, the last, others at random
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
     check_heads: u32,
-    /// Folder of PTX files and their manifest [default: FA512_PTX_DIR, else ptx near the program]
-    #[arg(long, value_name = "FOLDER")]
-    ptx: Option<PathBuf>,
+    #[command(flatten)]
+    ptx: PtxOptions,
     /// Python to run PyTorch with [default: python3 or python in PATH]
     #[arg(long, value_name = "FILE")]
     python: Option<PathBuf>,
@@ -95,9 +94,17 @@ impl Options {
         self.shapes.iter().flat_map(|shape| self.masks.iter().map(move |mask| case(shape, mask))).collect()
     }
 
+    /// The two whose ratio is shown: those of `--paired`; of a code generator alone, its kernel and ours.
+    fn paired(&self) -> Vec<Spec> {
+        match (self.paired.as_slice(), self.contenders.as_slice()) {
+            ([], [Wanted::One(other @ Spec::CodeGenerator(_))]) => vec![other.clone(), Spec::Preferred],
+            _ => self.paired.clone(),
+        }
+    }
+
     /// Everybody who is measured.
     fn wanted(&self) -> Vec<Wanted> {
-        let paired = self.paired.iter().cloned().map(Wanted::One);
+        let paired = self.paired().into_iter().map(Wanted::One);
         let wanted: Vec<_> = self.contenders.iter().cloned().chain(paired).collect();
         if wanted.is_empty() { vec![Wanted::One(Spec::Preferred)] } else { wanted }
     }
@@ -116,7 +123,7 @@ impl Options {
 /// Carries out the command.
 pub fn run(options: &Options) -> Result<Verdict> {
     options.json.iter().try_for_each(|path| files::check_target(path))?;
-    let folder = PtxFolder::find(options.ptx.as_deref())?;
+    let folder = options.ptx.find()?;
     let mut gpu = GpuExecutor::open().map_err(|error| match error {
         Error::Unavailable(reason) => {
             Error::Unavailable(format!("times mean nothing in the simulator, and there is {reason}"))
@@ -147,7 +154,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
         started_at,
         environment: environment(&gpu, &monitor),
         protocol: bench.protocol.clone(),
-        pairs: pairs(&options.paired, &rows, options.seed),
+        pairs: pairs(&options.paired(), &rows, options.seed),
         rows,
         ceilings,
     };
@@ -200,7 +207,33 @@ fn pairs(paired: &[Spec], rows: &[Row], seed: u64) -> Vec<Pair> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    #[test]
+    fn a_code_generator_alone_is_paired_with_our_own_kernel() {
+        let people = |arguments: &[&str]| {
+            let Line { options } = Line::parse_from(["bench"].iter().chain(arguments));
+            let wanted = options.wanted().into_iter().map(|wanted| match wanted {
+                Wanted::One(spec) => spec.to_string(),
+                Wanted::All => "all".into(),
+            });
+            (wanted.collect::<Vec<_>>().join(" "), options.paired().len())
+        };
+        let rust_cuda = ["--contender", "codegen:rust-cuda"];
+        assert_eq!(people(&rust_cuda), ("codegen:rust-cuda codegen:rust-cuda fa512".into(), 2));
+        let with_another = [rust_cuda, ["--contender", "torch:flash"]].concat();
+        assert_eq!(people(&with_another), ("codegen:rust-cuda torch:flash".into(), 0));
+        assert_eq!(people(&["--contender", "torch:flash"]), ("torch:flash".into(), 0));
+        assert_eq!(people(&[]), ("fa512".into(), 0));
+    }
 
     #[test]
     fn shapes_are_three_numbers() {

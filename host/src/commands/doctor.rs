@@ -1,23 +1,22 @@
 //! `fa512 doctor`: what this program needs, and what of it is there.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use comfy_table::Cell;
 use fa512::error::Result;
 use fa512::executor::{DeviceChoice, open};
-use fa512::ptx_folder::PtxFolder;
 use kernel_gpu::config::ARCHITECTURES;
 use serde::Serialize;
 
+use super::ptx_options::PtxOptions;
 use super::{Verdict, find_program, output};
 
 /// Show what the program found, what is missing and what that costs.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Folder of PTX files and their manifest [default: FA512_PTX_DIR, else ptx near the program]
-    #[arg(long, value_name = "FOLDER")]
-    ptx: Option<PathBuf>,
+    #[command(flatten)]
+    ptx: PtxOptions,
     /// Print one JSON document instead of a table
     #[arg(long)]
     json: bool,
@@ -58,7 +57,7 @@ enum State {
 
 /// Carries out the command.
 pub fn run(options: &Options) -> Result<Verdict> {
-    let ptx = ptx(options.ptx.as_deref());
+    let ptx = ptx(&options.ptx);
     let ready = matches!(ptx, State::Found { .. });
     let component = |name, state| Component { name, state };
     let components = vec![
@@ -84,8 +83,8 @@ pub fn run(options: &Options) -> Result<Verdict> {
 /// Reads the version from the package's metadata: importing torch takes seconds.
 const TORCH_VERSION: &str = "from importlib.metadata import version; print(version('torch'))";
 
-fn ptx(explicit: Option<&Path>) -> State {
-    match PtxFolder::find(explicit) {
+fn ptx(options: &PtxOptions) -> State {
+    match options.find() {
         Ok(folder) => {
             let manifest = folder.manifest();
             let commit = manifest.git_commit.as_deref().unwrap_or("no commit");

@@ -5,7 +5,6 @@ mod repeat;
 mod table;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -23,6 +22,7 @@ use kernel_gpu::manifest::Entry;
 
 use super::interrupt::stop_on_interrupt;
 use super::progress::Progress;
+use super::ptx_options::PtxOptions;
 use super::{Verdict, output};
 use record::{FailedCase, Plan, Record, SimplestCase};
 use repeat::Repeat;
@@ -68,9 +68,8 @@ pub struct Options {
     /// Architecture the simulator stands for, as in 80 for sm_80
     #[arg(long, value_name = "NN", default_value_t = sim::DEFAULT_ARCHITECTURE, help_heading = "Device")]
     arch: u32,
-    /// Folder of PTX files and their manifest [default: FA512_PTX_DIR, else ptx near the program]
-    #[arg(long, value_name = "FOLDER", help_heading = "Device")]
-    ptx: Option<PathBuf>,
+    #[command(flatten)]
+    ptx: PtxOptions,
 
     /// Print one JSON document instead of a table
     #[arg(long)]
@@ -87,7 +86,7 @@ fn minutes(text: &str) -> std::result::Result<Duration, String> {
 
 /// Carries out the command.
 pub fn run(options: &Options) -> Result<Verdict> {
-    let folder = PtxFolder::find(options.ptx.as_deref())?;
+    let folder = options.ptx.find()?;
     let mut opened = open(options.device, options.arch)?;
     let device = opened.executor.device().clone();
     let (kernels, unfit) = kernels(&folder, &device, &options.variant)?;
@@ -98,7 +97,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
     let mut fuzzer = Fuzzer {
         executor: opened.executor.as_mut(),
         kernels,
-        repeat: Repeat::new(&device, options.ptx.clone())?,
+        repeat: Repeat::new(&device, options.ptx.is_given().then(|| folder.path()))?,
         shrink_budget: options.shrink,
         summary: Summary::default(),
         failed: Vec::new(),

@@ -9,6 +9,7 @@ mod interrupt;
 mod output;
 pub mod profile;
 mod progress;
+mod ptx_options;
 pub mod report;
 pub mod run;
 pub mod sanitize;

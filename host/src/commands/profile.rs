@@ -10,17 +10,17 @@ use fa512::executor::{DeviceChoice, open, sim};
 use fa512::files;
 use fa512::ncu::{self, CacheControl, ClockControl, Invocation, Profile, RawPage};
 use fa512::problem::{Layout, Problem, Shape, mask_name};
-use fa512::ptx_folder::PtxFolder;
 use fa512::record::Case;
 use fa512::variant;
 use kernel_gpu::config::{HEAD_DIM, Mask};
 
 use super::bench::shape;
+use super::ptx_options::PtxOptions;
 use super::{Verdict, find_program, mask_parser, output};
 
 /// Options that say what is launched and how; meaningless for a stored profile.
-const LAUNCH_OPTIONS: [&str; 8] =
-    ["variant", "shape", "mask", "layout", "ptx", "out", "clock_control", "cache_control"];
+const LAUNCH_OPTIONS: [&str; 9] =
+    ["variant", "shape", "mask", "layout", "ptx", "codegen", "out", "clock_control", "cache_control"];
 
 /// Profile one launch with Nsight Compute and show the six numbers that matter.
 #[derive(clap::Args)]
@@ -39,9 +39,8 @@ pub struct Options {
     /// Order of dimensions of all tensors
     #[arg(long, value_enum, default_value_t = Layout::Bhsd)]
     layout: Layout,
-    /// Folder of PTX files and their manifest [default: FA512_PTX_DIR, else ptx near the program]
-    #[arg(long, value_name = "FOLDER")]
-    ptx: Option<PathBuf>,
+    #[command(flatten)]
+    ptx: PtxOptions,
 
     /// Whether ncu locks the clocks
     #[arg(long, value_enum, default_value_t = ClockControl::Base, help_heading = "Nsight Compute")]
@@ -132,7 +131,7 @@ impl Session {
         })?;
         let shape = options.shape;
         let problem = Problem::new(shape, options.mask, options.layout)?;
-        let folder = PtxFolder::find(options.ptx.as_deref())?;
+        let folder = options.ptx.find()?;
         // Only to ask what it is: the launch happens in a process of its own.
         let device = open(DeviceChoice::Gpu, sim::DEFAULT_ARCHITECTURE)?.executor.device().clone();
         let kernel = variant::choose(&folder, &problem, &device, options.variant.as_deref())?.entry.name.clone();

@@ -23,6 +23,7 @@ use fa512::variant;
 use kernel_gpu::config::Mask;
 
 use super::progress::{self, Progress};
+use super::ptx_options::PtxOptions;
 use super::{Verdict, mask_parser, output};
 use record::{Record, Source, Timing};
 use views::{TensorOffset, TensorStride};
@@ -101,9 +102,8 @@ pub struct Options {
     /// Run this entry instead of the preferred one
     #[arg(long, value_name = "NAME", help_heading = "Device")]
     variant: Option<String>,
-    /// Folder of PTX files and their manifest [default: FA512_PTX_DIR, else ptx near the program]
-    #[arg(long, value_name = "FOLDER", help_heading = "Device")]
-    ptx: Option<PathBuf>,
+    #[command(flatten)]
+    ptx: PtxOptions,
 
     /// Folder of the kernels' sources, to show the lines of findings [default: the current one and its parents]
     #[arg(long, value_name = "FOLDER", help_heading = "Device")]
@@ -127,7 +127,7 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<Verdict> {
     options.out.iter().chain(&options.lse).try_for_each(|path| files::check_target(path))?;
     let (inputs, source) = tensors::inputs(options)?;
-    let folder = PtxFolder::find(options.ptx.as_deref())?;
+    let folder = options.ptx.find()?;
     let mut opened = open(options.device, options.arch)?;
     let (record, outputs) = execute(options, &mut opened, &folder, &inputs, source)?;
     tensors::write_outputs(options, inputs.problem(), &outputs, record.passed)?;

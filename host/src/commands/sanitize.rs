@@ -17,11 +17,11 @@ use fa512::executor::{DeviceChoice, open};
 use fa512::forward::Forward;
 use fa512::inputs::{Distribution, Inputs};
 use fa512::problem::Layout;
-use fa512::ptx_folder::PtxFolder;
 use kernel_gpu::config::Mask;
 
 use super::interrupt::stop_on_interrupt;
 use super::progress::Progress;
+use super::ptx_options::PtxOptions;
 use super::{Verdict, mask_parser, output};
 use record::{Record, VariantRecord};
 use sweep::{Case, Selection, Sweep};
@@ -65,9 +65,8 @@ pub struct Options {
     /// their indices, the others are seeded shuffles [default: 1]
     #[arg(long, value_name = "N", help_heading = "Device")]
     schedules: Option<NonZeroU64>,
-    /// Folder of PTX files and their manifest [default: FA512_PTX_DIR, else ptx near the program]
-    #[arg(long, value_name = "FOLDER", help_heading = "Device")]
-    ptx: Option<PathBuf>,
+    #[command(flatten)]
+    ptx: PtxOptions,
     /// Folder of the kernels' sources, to show the lines of findings [default: the current one and its parents]
     #[arg(long, value_name = "FOLDER", help_heading = "Device")]
     source: Option<PathBuf>,
@@ -103,7 +102,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
         ));
     }
     let schedules = options.schedules.map_or(1, NonZeroU64::get);
-    let folder = PtxFolder::find(options.ptx.as_deref())?;
+    let folder = options.ptx.find()?;
     let (checker, choice) = match options.device {
         Device::Sim => (Checker::Simulator { architecture: options.arch, schedules }, DeviceChoice::Sim),
         Device::Gpu => (Checker::ComputeSanitizer(gpu::ComputeSanitizer::find(folder.path())?), DeviceChoice::Gpu),

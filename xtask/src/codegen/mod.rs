@@ -1,12 +1,17 @@
 //! From kernel source to PTX text.
 //!
 //! A code generator is a compiler that accepts kernel-gpu and writes PTX; everything after the PTX (launch bounds,
-//! checks, manifest) is the same for all of them. To add another, such as Rust-CUDA's libNVVM backend, implement
-//! [`CodeGenerator`] in a file of its own and choose it in [`choose`].
+//! checks, manifest) is the same for all of them. To add another, implement [`CodeGenerator`] in a file of its own and
+//! name it in [`Name`].
 
 mod call_chains;
+mod dwarf;
+mod messages;
 pub mod nvcc;
+mod rust_cuda;
 mod rustc;
+
+use std::path::PathBuf;
 
 use anyhow::Result;
 use kernel_gpu::config::Family;
@@ -14,6 +19,7 @@ use kernel_gpu::manifest;
 
 use crate::environment::{Environment, Workspace};
 use crate::provision;
+use crate::rust_cuda::{NotInstalled, examine};
 
 /// What is compiled to one PTX file, and for which GPUs.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +77,64 @@ pub trait CodeGenerator {
     fn lint(&self, target: &Target) -> Result<Option<usize>>;
 }
 
-/// The code generator of this machine; its compiler is provisioned when there is none.
+/// The code generators that compile the kernels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Name {
+    /// rustc's own nvptx64 backend
+    #[default]
+    Rustc,
+    /// Rust-CUDA's backend for rustc, through NVIDIA's libNVVM (docs/rust-cuda.md)
+    RustCuda,
+}
+
+/// Which code generator a command uses.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Choice {
+    /// Code generator that writes the PTX; that of rust-cuda goes into a folder of its own, target/ptx-rust-cuda
+    #[arg(long, value_enum, value_name = "NAME", default_value_t)]
+    codegen: Name,
+    /// Checkout of Rust-CUDA's repository, for --codegen rust-cuda [default: FA512_RUST_CUDA]
+    #[arg(long, value_name = "DIR")]
+    rust_cuda: Option<PathBuf>,
+}
+
+impl Choice {
+    /// Rust-CUDA, with the checkout that the environment names.
+    pub fn rust_cuda() -> Self {
+        Self { codegen: Name::RustCuda, rust_cuda: None }
+    }
+
+    /// Which one it is.
+    pub fn name(&self) -> Name {
+        self.codegen
+    }
+
+    /// Where its PTX goes unless told otherwise.
+    pub fn folder(&self, workspace: &Workspace) -> PathBuf {
+        match self.codegen {
+            Name::Rustc => workspace.ptx(),
+            Name::RustCuda => workspace.rust_cuda_ptx(),
+        }
+    }
+
+    /// The code generator: rustc is provisioned when this machine has none, Rust-CUDA is here or [`NotInstalled`].
+    pub fn open(&self, environment: &Environment, workspace: &Workspace) -> Result<Box<dyn CodeGenerator>> {
+        match self.codegen {
+            Name::Rustc => choose(environment, workspace),
+            Name::RustCuda => {
+                let installation = examine(environment, self.rust_cuda.as_deref()).installation()?;
+                Ok(Box::new(rust_cuda::RustCuda::new(installation, environment.cargo(), workspace.clone())))
+            }
+        }
+    }
+}
+
+/// Whether `error` says that the code generator that was asked for is not on this machine.
+pub fn is_not_installed(error: &anyhow::Error) -> bool {
+    error.is::<NotInstalled>()
+}
+
+/// The default code generator; its compiler is provisioned when there is none.
 pub fn choose(environment: &Environment, workspace: &Workspace) -> Result<Box<dyn CodeGenerator>> {
     let compiler = provision::device_compiler(environment, workspace)?;
     Ok(Box::new(rustc::Rustc::new(compiler, environment.cargo(), workspace.clone())))

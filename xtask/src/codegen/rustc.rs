@@ -1,15 +1,13 @@
 //! rustc's own nvptx64 backend.
 
 use std::fs;
-use std::io::{BufRead, BufReader, IsTerminal, stderr};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use kernel_gpu::manifest;
-use serde_json::Value;
 
-use super::{CodeGenerator, Compiled, Target, call_chains};
+use super::{CodeGenerator, Compiled, Target, call_chains, messages};
 use crate::device_compiler::{DeviceCompiler, DeviceLibrary, TARGET, use_shared_libraries};
 use crate::environment::Workspace;
 use crate::files;
@@ -33,11 +31,10 @@ impl Rustc {
         let mut cargo = Command::new(&self.cargo);
         cargo
             .current_dir(self.workspace.root())
-            .stdin(Stdio::null())
             .args([subcommand, "--package", "kernel-gpu", "--lib", "--profile", "device"])
             .args(["--features", target.cargo_feature, "--target", TARGET, "--target-dir"])
             .arg(self.target_folder(target))
-            .args(["--message-format", if stderr().is_terminal() { "json-diagnostic-rendered-ansi" } else { "json" }])
+            .args(["--message-format", messages::format()])
             .env("RUSTC", &self.compiler.rustc)
             // The target's ABI and inline assembly are unstable; this lets a stable compiler accept them.
             .env("RUSTC_BOOTSTRAP", "1")
@@ -91,7 +88,7 @@ impl CodeGenerator for Rustc {
         let assembly = self.assembly_path(target);
         let mut cargo = self.cargo("rustc", target);
         cargo.arg("--").arg(format!("--emit=asm={}", assembly.display()));
-        let warnings = run_showing_diagnostics(cargo)?;
+        let warnings = messages::run(cargo)?.diagnostics;
         let ptx = fs::read_to_string(&assembly).with_context(|| {
             let folder = self.target_folder(target);
             format!("the compiler left no PTX at {}; remove {} and try again", assembly.display(), folder.display())
@@ -106,50 +103,15 @@ impl CodeGenerator for Rustc {
         }
         let mut cargo = self.cargo("check", target);
         cargo.env("RUSTC_WORKSPACE_WRAPPER", clippy);
-        run_showing_diagnostics(cargo).map(Some)
+        Ok(Some(messages::run(cargo)?.diagnostics))
     }
-}
-
-/// Runs a cargo command that writes JSON messages, shows its diagnostics and returns how many there were.
-fn run_showing_diagnostics(mut cargo: Command) -> Result<usize> {
-    let mut child = cargo
-        .stdout(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("could not start {}", cargo.get_program().display()))?;
-    let output = child.stdout.take().context("cargo has no standard output")?;
-    let mut shown = 0;
-    for line in BufReader::new(output).lines() {
-        if let Some(diagnostic) = diagnostic(&line?) {
-            eprint!("{diagnostic}");
-            shown += 1;
-        }
-    }
-    if !child.wait()?.success() {
-        bail!("kernel-gpu does not compile for {TARGET}");
-    }
-    Ok(shown)
-}
-
-/// The rendered diagnostic in one line of cargo's JSON, unless it is about our own flags.
-fn diagnostic(line: &str) -> Option<String> {
-    let message: Value = serde_json::from_str(line).ok()?;
-    if message["reason"] != "compiler-message" {
-        return None;
-    }
-    let message = &message["message"];
-    let text = message["message"].as_str()?;
-    // rustc warns about every PTX version feature and has no way to allow it.
-    if text.starts_with("unstable feature specified for `-Ctarget-feature`") || text.ends_with("warning emitted") {
-        return None;
-    }
-    message["rendered"].as_str().map(str::to_owned)
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::{Path, PathBuf};
 
-    use super::{Rustc, diagnostic};
+    use super::Rustc;
     use crate::codegen::FAMILY_TARGETS;
     use crate::device_compiler::{DeviceCompiler, DeviceLibrary, Origin, Version};
     use crate::environment::Workspace;
@@ -174,17 +136,5 @@ mod tests {
         };
         assert_eq!(remapped("/usr/lib/rust"), ["/home/me/fa512=", "/usr/lib/rust=rust"]);
         assert_eq!(remapped("/home/me/fa512/.toolchain/rust"), ["/home/me/fa512=", ".toolchain/rust=rust"]);
-    }
-
-    #[test]
-    fn only_diagnostics_about_the_source_are_shown() {
-        let message = |text: &str| {
-            serde_json::json!({"reason": "compiler-message", "message": {"message": text, "rendered": "shown"}})
-                .to_string()
-        };
-        assert_eq!(diagnostic(&message("unused variable: `x`")).as_deref(), Some("shown"));
-        assert_eq!(diagnostic(&message("unstable feature specified for `-Ctarget-feature`: `ptx80`")), None);
-        assert_eq!(diagnostic(r#"{"reason":"build-finished","success":true}"#), None);
-        assert_eq!(diagnostic("not JSON"), None);
     }
 }

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::{ptx, run, test};
-use crate::codegen::FAMILY_TARGETS;
 use crate::codegen::nvcc::{CudaCpp, FAMILY};
+use crate::codegen::{Choice, FAMILY_TARGETS};
 use crate::environment::{Environment, Workspace};
 use crate::nvcc::{self, Nvcc};
 use crate::output::print_line;
@@ -46,7 +46,8 @@ impl Arguments {
         let twins = build(environment, workspace, &nvcc, &out)?;
         if self.compare {
             let ptxas = ptxas(environment, workspace, &nvcc)?;
-            let rust = ptx::build_with(environment, workspace, ptxas.as_ref(), &workspace.ptx())?;
+            let rustc = Choice::default();
+            let rust = ptx::build_with(&rustc, environment, workspace, ptxas.as_ref(), &workspace.ptx())?;
             let nvdisasm = nvcc::nvdisasm(&nvcc, environment, workspace);
             if ptxas.is_none() || nvdisasm.is_none() {
                 eprintln!("xtask: no SASS is shown: that needs ptxas and nvdisasm, and one of them is missing");
@@ -59,9 +60,8 @@ impl Arguments {
             print_line(ptx::entry_table(&twins))?;
         }
         if self.test {
-            let out = out.to_str().context("the folder's path is not UTF-8")?;
             let arguments = KERNEL_TESTS.map(str::to_owned);
-            test::run_tests_with(environment, workspace, &arguments, &[(run::PTX_VARIABLE, out)])?;
+            test::run_tests_with(environment, workspace, &arguments, &[(run::PTX_VARIABLE, out.as_os_str())])?;
         }
         Ok(())
     }

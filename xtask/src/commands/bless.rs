@@ -29,7 +29,7 @@ impl Arguments {
         ptx::build(environment, workspace, &workspace.ptx())?;
         for test in TESTS {
             let arguments: Vec<String> = test.iter().map(|&argument| argument.to_owned()).collect();
-            test::run_tests_with(environment, workspace, &arguments, &[(BLESS_VARIABLE, "1")])?;
+            test::run_tests_with(environment, workspace, &arguments, &[(BLESS_VARIABLE, "1".as_ref())])?;
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use super::{baselines, ptx};
 use crate::archive;
 use crate::cargo_build;
+use crate::codegen::{self, Choice};
 use crate::elf::{self, GlibcVersion};
 use crate::environment::{Environment, Workspace};
 use crate::files::{self, sha256};
@@ -57,7 +58,7 @@ const FILES: [(&str, &str); 7] = [
 ///
 /// The programs are linked by cargo-zigbuild, found in PATH or brought into .toolchain from Python wheels, and run with
 /// the GNU C library 2.31 and later; an archive whose programs need a newer one is refused. The CUDA C++ twins are
-/// packed where there is an nvcc.
+/// packed where there is an nvcc, and the PTX of Rust-CUDA where FA512_RUST_CUDA names a usable installation.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// Folder for the archive [default: target/dist]
@@ -73,6 +74,7 @@ impl Arguments {
         let archive = folder.with_added_extension("tar.gz");
         files::remove(&folder)?;
         ptx::build(environment, workspace, &folder.join("ptx"))?;
+        add_rust_cuda(environment, workspace, &folder)?;
         match nvcc::find(environment, workspace)? {
             Some(nvcc) => drop(baselines::build(environment, workspace, &nvcc, &folder.join("ptx-cuda"))?),
             None => eprintln!("xtask: no nvcc, so no CUDA C++ twins are packed; `cargo xtask baselines` gets one"),
@@ -88,6 +90,14 @@ impl Arguments {
         let (megabytes, name) = (bytes.len() as f64 / 1e6, folder.file_name().unwrap_or_default().display());
         print_line(format_args!("{}\n{megabytes:.1} MB, SHA-256 {}", archive.display(), sha256(&bytes)))?;
         print_line(format_args!("There: tar xf {name}.tar.gz && {name}/smoke.sh"))
+    }
+}
+
+/// Builds the PTX of Rust-CUDA into `folder`, where it is installed.
+fn add_rust_cuda(environment: &Environment, workspace: &Workspace, folder: &Path) -> Result<()> {
+    match ptx::build_by(&Choice::rust_cuda(), environment, workspace, &folder.join("ptx-rust-cuda")) {
+        Err(error) if codegen::is_not_installed(&error) => Ok(()),
+        built => built.map(drop),
     }
 }
 

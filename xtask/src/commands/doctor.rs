@@ -10,6 +10,7 @@ use crate::device_compiler::{self, DeviceLibrary, TARGET};
 use crate::environment::{Environment, Workspace};
 use crate::output::print_line;
 use crate::process::capture;
+use crate::rust_cuda::{self, Examination};
 use crate::shared_library;
 use crate::{nvcc, provision, ptxas};
 
@@ -17,13 +18,20 @@ use crate::{nvcc, provision, ptxas};
 ///
 /// Changes nothing. Exits with 2 when `cargo xtask run` cannot work on this machine.
 #[derive(clap::Args, Debug)]
-pub struct Arguments {}
+pub struct Arguments {
+    /// Checkout of Rust-CUDA's repository to examine [default: FA512_RUST_CUDA]
+    #[arg(long, value_name = "DIR")]
+    rust_cuda: Option<PathBuf>,
+}
 
 impl Arguments {
     /// Prints the table.
     pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<ExitCode> {
-        let findings = examine(environment, workspace);
+        let mut findings = examine(environment, workspace);
+        let rust_cuda = rust_cuda::examine(environment, self.rust_cuda.as_deref());
+        findings.extend(rust_cuda_findings(&rust_cuda));
         print_line(table(&findings))?;
+        print_line(rust_cuda_verdict(&rust_cuda))?;
         let fatal: Vec<&str> =
             findings.iter().filter(|finding| finding.is_fatal()).map(|finding| finding.what).collect();
         if fatal.is_empty() {
@@ -167,6 +175,24 @@ fn nvcc_finding(environment: &Environment, workspace: &Workspace) -> Finding {
         Err(error) => State::Missing { cost: format!("{COST}: {error:#}") },
     };
     Finding { what: "nvcc", state }
+}
+
+/// One finding for each piece of a Rust-CUDA installation.
+fn rust_cuda_findings(examination: &Examination) -> impl Iterator<Item = Finding> {
+    examination.pieces().into_iter().map(|(what, piece)| Finding {
+        what,
+        state: match piece {
+            Ok((version, place)) => State::Found { version, place: place.display().to_string() },
+            Err(reason) => State::Missing { cost: format!("no kernels by Rust-CUDA: {reason}") },
+        },
+    })
+}
+
+fn rust_cuda_verdict(examination: &Examination) -> &'static str {
+    match examination.pieces().iter().all(|(_, piece)| piece.is_ok()) {
+        true => "cargo xtask ptx --codegen rust-cuda works on this machine.",
+        false => "cargo xtask ptx --codegen rust-cuda does not work on this machine; nothing else needs it.",
+    }
 }
 
 fn driver_finding() -> Finding {

@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use super::ptx;
 use super::run::PTX_VARIABLE;
+use crate::codegen::Choice;
 use crate::environment::{Environment, Workspace};
 use crate::process;
 
@@ -15,6 +16,8 @@ use crate::process;
 /// The whole run takes a few minutes on two cores. With `--out docs/results` it becomes the record there.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
+    #[command(flatten)]
+    code_generator: Choice,
     /// Arguments for ptx-mutate; see `cargo xtask mutate -- --help`
     #[arg(last = true)]
     arguments: Vec<OsString>,
@@ -23,10 +26,11 @@ pub struct Arguments {
 impl Arguments {
     /// Builds the PTX and ptx-mutate and hands over to it; its exit code becomes this command's.
     pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<ExitCode> {
-        ptx::build(environment, workspace, &workspace.ptx())?;
+        let folder = self.code_generator.folder(workspace);
+        ptx::build_by(&self.code_generator, environment, workspace, &folder)?;
         let mut cargo = Command::new(environment.cargo());
         cargo.args(["run", "--release", "--package", "ptx-mutate", "--"]).args(self.arguments);
-        cargo.current_dir(workspace.root()).env(PTX_VARIABLE, workspace.ptx());
+        cargo.current_dir(workspace.root()).env(PTX_VARIABLE, folder);
         process::hand_over(&mut cargo)
     }
 }

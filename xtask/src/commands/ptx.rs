@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use kernel_gpu::config::ARCHITECTURES;
 use kernel_gpu::manifest::Entry;
 
-use crate::codegen::{self, FAMILY_TARGETS};
+use crate::codegen::{Choice, FAMILY_TARGETS, Name};
 use crate::environment::{Environment, Workspace};
 use crate::output::print_line;
 use crate::probes;
@@ -20,36 +20,52 @@ use crate::ptxas::{self, Ptxas};
 /// not in the variant list. Prints what ptxas says about registers and spills where there is a ptxas.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
-    /// Folder for the PTX files and manifest.json [default: target/ptx]
+    /// Folder for the PTX files and manifest.json [default: target/ptx, or target/ptx-rust-cuda]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    code_generator: Choice,
 }
 
 impl Arguments {
     /// Builds the folder and prints its entries.
     pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<()> {
-        let out = self.out.unwrap_or_else(|| workspace.ptx());
-        let folder = build(environment, workspace, &out)?;
+        let out = self.out.unwrap_or_else(|| self.code_generator.folder(workspace));
+        let folder = build_by(&self.code_generator, environment, workspace, &out)?;
         print_line(entry_table(&folder))
     }
 }
 
-/// Builds the PTX folder at `out` with the device compiler of this machine, and with its ptxas if there is one.
+/// Builds the PTX folder at `out` with the default code generator, and with the ptxas of this machine if there is one.
 pub fn build(environment: &Environment, workspace: &Workspace, out: &Path) -> Result<PtxFolder> {
-    let ptxas = ptxas::find(environment, workspace)?;
-    build_with(environment, workspace, ptxas.as_ref(), out)
+    build_by(&Choice::default(), environment, workspace, out)
 }
 
-/// [`build`] with the given ptxas.
+/// [`build`] with a code generator of choice.
+pub fn build_by(
+    code_generator: &Choice,
+    environment: &Environment,
+    workspace: &Workspace,
+    out: &Path,
+) -> Result<PtxFolder> {
+    let ptxas = ptxas::find(environment, workspace)?;
+    build_with(code_generator, environment, workspace, ptxas.as_ref(), out)
+}
+
+/// [`build_by`] with the given ptxas.
 pub fn build_with(
+    choice: &Choice,
     environment: &Environment,
     workspace: &Workspace,
     ptxas: Option<&Ptxas>,
     out: &Path,
 ) -> Result<PtxFolder> {
-    let code_generator = codegen::choose(environment, workspace)?;
+    let code_generator = choice.open(environment, workspace)?;
     let folder = ptx_folder::build(workspace, code_generator.as_ref(), &FAMILY_TARGETS, ptxas, out)?;
-    probes::build(code_generator.as_ref(), out)?;
+    // What a GPU reaches at most is no question of the code generator.
+    if choice.name() == Name::Rustc {
+        probes::build(code_generator.as_ref(), out)?;
+    }
     announce(&folder);
     Ok(folder)
 }

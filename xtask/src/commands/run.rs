@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 
 use super::ptx;
 use crate::cargo_build;
+use crate::codegen::Choice;
 use crate::environment::{Environment, Workspace};
 use crate::process;
 
@@ -20,6 +21,8 @@ pub const PTX_VARIABLE: &str = "FA512_PTX_DIR";
 /// exit code becomes this command's.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
+    #[command(flatten)]
+    code_generator: Choice,
     /// Arguments for `fa512 run`; see `cargo xtask run -- --help`
     #[arg(last = true)]
     arguments: Vec<OsString>,
@@ -28,8 +31,8 @@ pub struct Arguments {
 impl Arguments {
     /// Builds everything and hands over to `fa512 run`.
     pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<ExitCode> {
-        let folder = workspace.ptx();
-        ptx::build(environment, workspace, &folder)?;
+        let folder = self.code_generator.folder(workspace);
+        ptx::build_by(&self.code_generator, environment, workspace, &folder)?;
         let program = build_fa512(environment, workspace)?;
         let mut fa512 = Command::new(&program);
         process::hand_over(fa512.arg("run").args(self.arguments).env(PTX_VARIABLE, &folder))

@@ -1,11 +1,13 @@
 //! `cargo xtask test`: the whole test suite.
 
+use std::ffi::OsStr;
 use std::process::Command;
 
 use anyhow::Result;
 
 use super::ptx;
 use super::run::PTX_VARIABLE;
+use crate::codegen::Choice;
 use crate::environment::{Environment, Workspace};
 use crate::planted;
 use crate::process;
@@ -15,6 +17,8 @@ use crate::process;
 /// The tests are optimised, because most of their time goes into executing kernels in the simulator.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
+    #[command(flatten)]
+    code_generator: Choice,
     /// Arguments for `cargo test`, such as `-p fa512` or the name of a test
     #[arg(last = true)]
     arguments: Vec<String>,
@@ -23,9 +27,9 @@ pub struct Arguments {
 impl Arguments {
     /// Builds the PTX and runs the tests.
     pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<()> {
-        let folder = workspace.ptx();
-        ptx::build(environment, workspace, &folder)?;
-        run_tests(environment, workspace, &self.arguments)
+        let folder = self.code_generator.folder(workspace);
+        ptx::build_by(&self.code_generator, environment, workspace, &folder)?;
+        run_tests_with(environment, workspace, &self.arguments, &[(PTX_VARIABLE, folder.as_os_str())])
     }
 }
 
@@ -39,7 +43,7 @@ pub fn run_tests_with(
     environment: &Environment,
     workspace: &Workspace,
     arguments: &[String],
-    variables: &[(&str, &str)],
+    variables: &[(&str, &OsStr)],
 ) -> Result<()> {
     let planted = planted::build(environment, workspace)?;
     let mut cargo = Command::new(environment.cargo());

@@ -1,6 +1,6 @@
 //! From specifications to contenders.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl Sources {
         let (folder, variant) = match spec {
             Spec::Preferred => (self.folder.clone(), None),
             Spec::Variant(variant) => (self.folder.clone(), Some(variant.clone())),
-            Spec::CodeGenerator(name) => (beside(&self.folder, name)?, None),
+            Spec::CodeGenerator(name) => (Arc::new(self.of_code_generator(spec, name)?), None),
             Spec::Folder(path, variant) => (Arc::new(PtxFolder::open(path)?), variant.clone()),
             Spec::Torch(backend) => return self.torch(*backend),
         };
@@ -80,6 +80,11 @@ impl Sources {
             require(&folder, variant)?;
         }
         Ok(Box::new(Ptx::new(spec.to_string(), Box::new(GpuExecutor::open()?), folder, variant)))
+    }
+
+    /// The folder of the code generator `name`, beside our own.
+    fn of_code_generator(&self, spec: &Spec, name: &str) -> Result<PtxFolder> {
+        self.folder.by(name).map_err(|error| Error::Unavailable(format!("{spec}: {error}")))
     }
 
     fn torch(&mut self, backend: Backend) -> Result<Box<dyn Contender>> {
@@ -97,18 +102,6 @@ impl Sources {
 fn everybody() -> Vec<Spec> {
     let ours = [Spec::Preferred, Spec::twin()];
     ours.into_iter().chain(Backend::ALL.map(Spec::Torch)).collect()
-}
-
-/// The folder of the code generator `name`, beside our own.
-fn beside(folder: &PtxFolder, name: &str) -> Result<Arc<PtxFolder>> {
-    let parent = folder.path().parent().unwrap_or(Path::new(""));
-    let opened = PtxFolder::open(&parent.join(format!("ptx-{name}")));
-    opened.map(Arc::new).map_err(|error| {
-        Error::Unavailable(format!(
-            "{}: {error} (the twins: `cargo xtask baselines`)",
-            Spec::CodeGenerator(name.into())
-        ))
-    })
 }
 
 /// Requires that `folder` has an entry called `variant`.

@@ -1,6 +1,6 @@
 //! The `fa512 run` command that repeats a case.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use fa512::error::{Error, Result};
@@ -18,7 +18,7 @@ impl Repeat {
     ///
     /// # Errors
     /// [`Error::File`] when the system does not say which program this is.
-    pub fn new(device: &Device, ptx: Option<PathBuf>) -> Result<Self> {
+    pub fn new(device: &Device, ptx: Option<&Path>) -> Result<Self> {
         let program = std::env::current_exe().map_err(|source| Error::File { path: "this program".into(), source })?;
         let mut place = vec!["--device".to_owned()];
         match device.kind {
