@@ -19,6 +19,8 @@ pub mod shared_tile;
 pub mod variants;
 
 #[cfg(feature = "manifest")]
+pub mod candidates;
+#[cfg(feature = "manifest")]
 pub mod manifest;
 
 #[cfg(feature = "planted")]

@@ -131,18 +131,25 @@ impl ArgumentLayout {
     }
 }
 
-impl From<&Variant> for Entry {
-    fn from(variant: &Variant) -> Self {
+impl Entry {
+    /// The entry of a variant, without resources.
+    pub fn new(name: &str, family: Family, config: TileConfig, sequence: Sequence, mask: Mask) -> Self {
         Self {
-            name: variant.entry.to_string(),
-            family: variant.family,
-            config: variant.config,
-            sequence: variant.sequence,
-            mask: variant.mask,
-            threads: variant.config.threads(),
-            dynamic_shared_bytes: variant.config.shared_bytes(),
+            name: name.to_string(),
+            family,
+            config,
+            sequence,
+            mask,
+            threads: config.threads(),
+            dynamic_shared_bytes: config.shared_bytes(),
             arguments: ArgumentLayout::forward(),
             resources: Vec::new(),
         }
+    }
+}
+
+impl From<&Variant> for Entry {
+    fn from(variant: &Variant) -> Self {
+        Self::new(variant.entry, variant.family, variant.config, variant.sequence, variant.mask)
     }
 }

@@ -77,7 +77,10 @@ macro_rules! variants {
             mask: Mask::$mask,
         }),*];
 
-        #[cfg(all(target_arch = "nvptx64", not(any(feature = "planted", feature = "probe"))))]
+        #[cfg(all(
+            target_arch = "nvptx64",
+            not(any(feature = "planted", feature = "probe", feature = "candidates"))
+        ))]
         mod entries {
             use crate::args::ForwardArgs;
             #[allow(unused_imports, reason = "what no variant of this list asks for")]
@@ -129,6 +132,18 @@ macro_rules! entry {
             }
         }
     };
+}
+
+/// The entries of a tuning run in the place of the variants': `cargo xtask ptx --variants` writes their declarations.
+#[cfg(all(target_arch = "nvptx64", feature = "candidates"))]
+mod candidates {
+    use crate::args::ForwardArgs;
+    #[allow(unused_imports, reason = "what no candidate of this list asks for")]
+    use crate::config::{Grid::*, Loads::*, Queries::*, TileConfig};
+    use crate::device::attention::{mask, sequence};
+    use crate::device::codegen::kernel;
+
+    include!(env!("FA512_CANDIDATES"));
 }
 
 // A new variant is a line here: `entry: Kind { tile, what differs from the kind's defaults }, sequence, mask;`, where the

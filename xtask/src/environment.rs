@@ -119,6 +119,11 @@ impl Workspace {
         self.root.join("target/ptx-rust-cuda")
     }
 
+    /// Where the PTX of a tuning run's candidates goes unless told otherwise.
+    pub fn candidates_ptx(&self) -> PathBuf {
+        self.root.join("target/ptx-candidates")
+    }
+
     /// The folder of the PTX of the planted bugs.
     pub fn planted_ptx(&self) -> PathBuf {
         self.root.join("target/ptx-planted")

@@ -76,10 +76,19 @@ impl fmt::Display for Refusal {
 ///
 /// Returns every reason to refuse the PTX, not only the first.
 pub fn postprocess(ptx: &str, variants: &[&Variant]) -> Result<Postprocessed, Vec<Refusal>> {
-    let configs: BTreeMap<&str, TileConfig> = variants.iter().map(|variant| (variant.entry, variant.config)).collect();
-    let mut scan = Scan { source_files: source_files(ptx), ..Scan::default() };
+    let configs = variants.iter().map(|variant| (variant.entry, variant.config)).collect();
+    scan(ptx, &configs, Scan::default())
+}
+
+/// [`postprocess`] of the entry `name` alone: others are left out.
+pub fn postprocess_alone(ptx: &str, name: &str, config: TileConfig) -> Result<Postprocessed, Vec<Refusal>> {
+    scan(ptx, &BTreeMap::from([(name, config)]), Scan { leaves_others_out: true, ..Scan::default() })
+}
+
+fn scan(ptx: &str, configs: &BTreeMap<&str, TileConfig>, scan: Scan) -> Result<Postprocessed, Vec<Refusal>> {
+    let mut scan = Scan { source_files: source_files(ptx), ..scan };
     for (index, line) in ptx.lines().enumerate() {
-        scan.line(index + 1, line, &configs);
+        scan.line(index + 1, line, configs);
     }
     for name in configs.keys().filter(|name| !scan.entries.contains(**name)) {
         scan.refusals.push(Refusal::MissingEntry((*name).to_owned()));
@@ -103,8 +112,8 @@ enum Within {
     Module,
     /// An `.entry`, before (`body` false) or inside its braces.
     Entry { name: String, body: bool },
-    /// A `.func`, which is left out.
-    Function { body: bool },
+    /// A `.func`, or an entry that is not wanted, which is left out.
+    LeftOut { body: bool },
 }
 
 #[derive(Default)]
@@ -118,6 +127,8 @@ struct Scan {
     entries: BTreeSet<String>,
     refusals: Vec<Refusal>,
     text: String,
+    /// Whether an entry without a configuration is left out and not refused.
+    leaves_others_out: bool,
 }
 
 impl Scan {
@@ -148,6 +159,10 @@ impl Scan {
 
     fn begin_item(&mut self, number: usize, code: &str, configs: &BTreeMap<&str, TileConfig>) {
         if let Some(name) = entry_of_line(code) {
+            if self.leaves_others_out && !configs.contains_key(name) {
+                self.within = Within::LeftOut { body: false };
+                return;
+            }
             if !configs.contains_key(name) {
                 self.refusals.push(Refusal::UnlistedEntry(name.to_owned(), number));
             }
@@ -155,7 +170,7 @@ impl Scan {
             self.source = None;
             self.within = Within::Entry { name: name.to_owned(), body: false };
         } else if words(code).any(|word| word == ".func") {
-            self.within = Within::Function { body: false };
+            self.within = Within::LeftOut { body: false };
         }
     }
 
@@ -180,10 +195,10 @@ impl Scan {
         self.refusals.extend(refusals);
     }
 
-    /// Functions, of which no entry that is accepted calls any, and empty debug sections, which not every consumer of
+    /// Functions, of which no entry that is accepted calls any, entries that are not wanted, and empty debug sections, which not every consumer of
     /// PTX knows.
     fn is_left_out(&self, code: &str) -> bool {
-        matches!(self.within, Within::Function { .. })
+        matches!(self.within, Within::LeftOut { .. })
             || code.split_whitespace().take(2).eq([".section", ".debug_macinfo"])
     }
 
@@ -196,8 +211,8 @@ impl Scan {
         let closed = self.depth == 0;
         match &mut self.within {
             Within::Module => {}
-            Within::Entry { body, .. } | Within::Function { body } if !closed => *body = true,
-            Within::Entry { body, .. } | Within::Function { body } => {
+            Within::Entry { body, .. } | Within::LeftOut { body } if !closed => *body = true,
+            Within::Entry { body, .. } | Within::LeftOut { body } => {
                 if *body || code.ends_with('}') || declaration_ends {
                     self.within = Within::Module;
                 }

@@ -77,7 +77,8 @@ impl Ptxas {
         capture(&mut ptxas).map(drop)
     }
 
-    fn assemble(&self, family: Family, ptx: &Path, architecture: u32) -> Assembly {
+    /// Assembles the `ptx` of a family for one architecture.
+    pub fn assemble(&self, family: Family, ptx: &Path, architecture: u32) -> Assembly {
         let outcome = (|| {
             let mut ptxas = Command::new(&self.path);
             ptxas

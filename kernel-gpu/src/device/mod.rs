@@ -1,11 +1,11 @@
 //! The device half: instruction wrappers and kernels, built only for `nvptx64`.
 #![cfg_attr(
-    any(feature = "planted", feature = "probe"),
+    any(feature = "planted", feature = "probe", feature = "candidates"),
     allow(
         dead_code,
         unused_imports,
         unused_macros,
-        reason = "planted bugs and probes are compiled without the kernels"
+        reason = "planted bugs and probes are compiled without the kernels, candidates without some of their parts"
     )
 )]
 

@@ -11,7 +11,7 @@ pub mod nvcc;
 mod rust_cuda;
 mod rustc;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use kernel_gpu::config::Family;
@@ -66,12 +66,19 @@ pub struct Compiled {
 }
 
 /// A compiler that turns kernel-gpu into PTX.
-pub trait CodeGenerator {
+pub trait CodeGenerator: Sync {
     /// Name and version for the manifest.
     fn identity(&self) -> manifest::CodeGenerator;
 
     /// Compiles the entries of one target; what the compiler has to say about the source goes to the user.
     fn compile(&self, target: &Target) -> Result<Compiled>;
+
+    /// The same compiler for the candidates that the Rust file `list` declares, in place of the variants. Each `worker` has a
+    /// target folder of its own, so that several compile at the same time. `None` where it does not know how.
+    fn for_candidates(&self, list: &Path, worker: usize) -> Option<Box<dyn CodeGenerator>> {
+        let _ = (list, worker);
+        None
+    }
 
     /// Shows what clippy says about the device half and returns how many warnings that were; `None` without clippy.
     fn lint(&self, target: &Target) -> Result<Option<usize>>;

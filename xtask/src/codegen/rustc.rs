@@ -1,7 +1,7 @@
 //! rustc's own nvptx64 backend.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -13,17 +13,31 @@ use crate::environment::Workspace;
 use crate::files;
 
 /// Compiles with a rustc that knows the target, driven by cargo.
+#[derive(Clone)]
 pub struct Rustc {
     compiler: DeviceCompiler,
     cargo: PathBuf,
     workspace: Workspace,
+    candidates: Option<Candidates>,
 }
+
+/// Candidates that are compiled in place of the variants.
+#[derive(Clone, Debug)]
+struct Candidates {
+    /// The Rust file that declares them.
+    list: PathBuf,
+    /// Which of the target folders is used.
+    worker: usize,
+}
+
+/// Tells kernel-gpu where [`Candidates::list`] is.
+const CANDIDATES_VARIABLE: &str = "FA512_CANDIDATES";
 
 impl Rustc {
     /// `cargo` drives the compiler unless it comes with its own.
     pub fn new(compiler: DeviceCompiler, cargo: PathBuf, workspace: Workspace) -> Self {
         let cargo = compiler.own_cargo().unwrap_or(cargo);
-        Self { compiler, cargo, workspace }
+        Self { compiler, cargo, workspace, candidates: None }
     }
 
     /// `cargo <subcommand>` for the device half of kernel-gpu, with diagnostics as JSON.
@@ -32,20 +46,30 @@ impl Rustc {
         cargo
             .current_dir(self.workspace.root())
             .args([subcommand, "--package", "kernel-gpu", "--lib", "--profile", "device"])
-            .args(["--features", target.cargo_feature, "--target", TARGET, "--target-dir"])
+            .args(["--features", &self.features(target), "--target", TARGET, "--target-dir"])
             .arg(self.target_folder(target))
             .args(["--message-format", messages::format()])
             .env("RUSTC", &self.compiler.rustc)
             // The target's ABI and inline assembly are unstable; this lets a stable compiler accept them.
             .env("RUSTC_BOOTSTRAP", "1")
+            // It would divide the crate into several units, between which nothing is inlined.
+            .env("CARGO_INCREMENTAL", "0")
             .env("CARGO_ENCODED_RUSTFLAGS", self.rustflags(target).join("\x1f"))
             .env_remove("RUSTC_WRAPPER")
             .env_remove("RUSTC_WORKSPACE_WRAPPER");
+        if let Some(candidates) = &self.candidates {
+            cargo.env(CANDIDATES_VARIABLE, &candidates.list).arg("--quiet");
+        }
         use_shared_libraries(&mut cargo, self.compiler.shared_libraries.as_deref());
         if let DeviceLibrary::Source(_) = self.compiler.library {
             cargo.arg("-Zbuild-std=core");
         }
         cargo
+    }
+
+    fn features(&self, target: &Target) -> String {
+        let candidates = if self.candidates.is_some() { ",candidates" } else { "" };
+        format!("{}{candidates}", target.cargo_feature)
     }
 
     fn rustflags(&self, target: &Target) -> Vec<String> {
@@ -67,13 +91,17 @@ impl Rustc {
     /// Cargo's target folder: one for each GPU, since cargo keeps what it built for one set of flags only, and `core` takes
     /// long to build.
     fn target_folder(&self, target: &Target) -> PathBuf {
-        self.workspace.device_target().join(target.cpu)
+        let folder = self.workspace.device_target();
+        match &self.candidates {
+            Some(candidates) => folder.join(format!("candidates-{}", candidates.worker)).join(target.cpu),
+            None => folder.join(target.cpu),
+        }
     }
 
     /// Where the compiler writes its PTX: one file for each way of compiling, since cargo, which remembers each of
     /// them as up to date, does not look at this file.
     fn assembly_path(&self, target: &Target) -> PathBuf {
-        let way = format!("{:?} {:?}", self.compiler, self.rustflags(target));
+        let way = format!("{:?} {:?} {:?}", self.compiler, self.rustflags(target), self.candidates);
         let name = format!("{}-{}.s", target.cargo_feature, &files::sha256(way.as_bytes())[..16]);
         self.target_folder(target).join(TARGET).join(name)
     }
@@ -94,6 +122,11 @@ impl CodeGenerator for Rustc {
             format!("the compiler left no PTX at {}; remove {} and try again", assembly.display(), folder.display())
         })?;
         Ok(Compiled { ptx: call_chains::from_comments(&ptx), warnings })
+    }
+
+    fn for_candidates(&self, list: &Path, worker: usize) -> Option<Box<dyn CodeGenerator>> {
+        let candidates = Some(Candidates { list: list.to_owned(), worker });
+        Some(Box::new(Self { candidates, ..self.clone() }))
     }
 
     fn lint(&self, target: &Target) -> Result<Option<usize>> {

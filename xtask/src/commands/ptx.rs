@@ -7,6 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use kernel_gpu::config::ARCHITECTURES;
 use kernel_gpu::manifest::Entry;
 
+use crate::candidates;
 use crate::codegen::{Choice, FAMILY_TARGETS, Name};
 use crate::environment::{Environment, Workspace};
 use crate::output::print_line;
@@ -25,11 +26,19 @@ pub struct Arguments {
     out: Option<PathBuf>,
     #[command(flatten)]
     code_generator: Choice,
+    /// Compile the candidates of this plan (fa512 tune plan --out FILE) instead of the variants, each to a file of its own,
+    /// for the plan's architecture [default for --out: target/ptx-candidates]
+    #[arg(long, value_name = "FILE")]
+    variants: Option<PathBuf>,
 }
 
 impl Arguments {
     /// Builds the folder and prints its entries.
     pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<()> {
+        if let Some(plan) = &self.variants {
+            let out = self.out.unwrap_or_else(|| workspace.candidates_ptx());
+            return build_candidates(&self.code_generator, environment, workspace, plan, &out);
+        }
         let out = self.out.unwrap_or_else(|| self.code_generator.folder(workspace));
         let folder = build_by(&self.code_generator, environment, workspace, &out)?;
         print_line(entry_table(&folder))
@@ -68,6 +77,26 @@ pub fn build_with(
     }
     announce(&folder);
     Ok(folder)
+}
+
+/// Builds the candidates of `plan` into `out`, and says who was dropped and why.
+fn build_candidates(
+    choice: &Choice,
+    environment: &Environment,
+    workspace: &Workspace,
+    plan: &Path,
+    out: &Path,
+) -> Result<()> {
+    let pool = candidates::read(plan)?;
+    let ptxas = ptxas::find(environment, workspace)?;
+    if ptxas.is_none() {
+        eprintln!(
+            "xtask: warning: there is no ptxas to find candidates that spill; `cargo xtask toolchain --all` gets one"
+        );
+    }
+    let code_generator = choice.open(environment, workspace)?;
+    let built = candidates::build(workspace, code_generator.as_ref(), ptxas.as_ref(), &pool, out)?;
+    print_line(built.summary())
 }
 
 /// Says what was built, and what ptxas refuses of it.
