@@ -44,4 +44,5 @@ pub mod statistics;
 pub mod telemetry;
 pub mod tensor_map;
 pub mod timing;
+pub mod tune;
 pub mod variant;

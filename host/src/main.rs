@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{Verdict, bench, compare, diagnose, doctor, fuzz, profile, report, run, sanitize};
+use commands::{Verdict, bench, compare, diagnose, doctor, fuzz, profile, report, run, sanitize, tune};
 
 /// Runs, checks and times FlashAttention forward kernels written in Rust, on a GPU or in the PTX simulator.
 #[derive(Parser)]
@@ -23,6 +23,7 @@ enum Command {
     Fuzz(fuzz::Options),
     Bench(Box<bench::Options>),
     Compare(compare::Options),
+    Tune(tune::Options),
     Profile(profile::Options),
     Diagnose(diagnose::Options),
     Report(report::Options),
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Command::Fuzz(options) => fuzz::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Compare(options) => return compare::run(&options),
+        Command::Tune(options) => tune::run(&options),
         Command::Profile(options) => profile::run(&options),
         Command::Diagnose(options) => diagnose::run(&options),
         Command::Report(options) => report::run(&options),

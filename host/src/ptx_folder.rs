@@ -8,16 +8,18 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
 use crate::executor::PtxModule;
+use crate::tune::table::Table;
 
 /// Environment variable that names the folder.
 pub const ENVIRONMENT_VARIABLE: &str = "FA512_PTX_DIR";
 
-/// A PTX folder whose files are what its manifest says.
+/// A PTX folder whose files are what its manifest says, and what is known about which of its entries is the fastest.
 #[derive(Clone, Debug)]
 pub struct PtxFolder {
     path: PathBuf,
     manifest: Manifest,
     modules: Vec<PtxModule>,
+    tuned: Table,
 }
 
 /// The part of every manifest that does not change with the format.
@@ -90,7 +92,17 @@ impl PtxFolder {
             Ok(PtxModule { file: module.file.clone(), text })
         });
         let modules = modules.collect::<Result<_>>()?;
-        Ok(Self { path: path.to_owned(), manifest, modules })
+        Ok(Self { path: path.to_owned(), manifest, modules, tuned: Table::built_in()? })
+    }
+
+    /// The same folder with another tuned table than the built-in one.
+    pub fn with_tuned(self, tuned: Table) -> Self {
+        Self { tuned, ..self }
+    }
+
+    /// Which of the entries is the fastest on which GPU.
+    pub fn tuned(&self) -> &Table {
+        &self.tuned
     }
 
     /// Where the folder is.

@@ -31,12 +31,28 @@ pub struct Bench<'a> {
     pub protocol: RunProtocol,
     /// Heads of each case that are compared with the f64 reference.
     pub heads_checked: usize,
+    /// Resamples of each interval; [`RESAMPLES`](crate::statistics::RESAMPLES) for a number that is reported.
+    pub resamples: usize,
     /// What the GPU reaches at most.
     pub ceilings: &'a Ceilings,
     /// Reads the GPU's clocks and temperature.
     pub monitor: &'a Monitor,
     /// Ends the bench when it is set.
     pub stop: &'a AtomicBool,
+}
+
+/// A case whose inputs and reference are there.
+pub struct PreparedCase {
+    case: Case,
+    workload: Workload,
+    check: SampledCheck,
+}
+
+impl PreparedCase {
+    /// The case.
+    pub fn case(&self) -> &Case {
+        &self.case
+    }
 }
 
 /// Told how far a case is.
@@ -56,25 +72,45 @@ impl Bench<'_> {
     /// Checks and measures `contenders` in `case`: one row for each. What goes wrong with a contender is in its row.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the case is not acceptable or does not fit host memory; [`Error::Unavailable`] when the
-    /// bench was stopped.
+    /// As [`Bench::prepare`] and [`Bench::measure`].
     pub fn run(
         &self,
         case: &Case,
         contenders: &mut [Box<dyn Contender>],
         observer: &mut dyn Observer,
     ) -> Result<Vec<Row>> {
+        self.measure(&self.prepare(case)?, contenders, observer)
+    }
+
+    /// Fills the inputs of `case` and computes their reference.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the case is not acceptable or does not fit host memory.
+    pub fn prepare(&self, case: &Case) -> Result<PreparedCase> {
         let problem = Problem::new(case.shape, case.mask, case.layout)?;
         host_memory::check(&problem)?;
-        let RunProtocol { distribution, input_seed, .. } = self.protocol;
+        let RunProtocol { distribution, input_seed, timing, .. } = self.protocol;
         let inputs = Inputs::generate(problem, distribution, input_seed)?;
         let check = SampledCheck::new(&inputs, distribution, self.heads_checked, input_seed)?;
-        let workload = Workload { inputs, protocol: self.protocol.timing };
+        Ok(PreparedCase { case: *case, workload: Workload { inputs, protocol: timing }, check })
+    }
+
+    /// Checks and measures `contenders` in the case that was `prepared`.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the bench was stopped.
+    pub fn measure(
+        &self,
+        prepared: &PreparedCase,
+        contenders: &mut [Box<dyn Contender>],
+        observer: &mut dyn Observer,
+    ) -> Result<Vec<Row>> {
+        let PreparedCase { case, workload, check } = prepared;
         let mut entrants = Vec::with_capacity(contenders.len());
         for contender in contenders {
             self.go_on()?;
             observer.checking(case, contender.name());
-            entrants.push(Entrant::enter(contender.as_mut(), &workload, &check));
+            entrants.push(Entrant::enter(contender.as_mut(), workload, check));
         }
         let mut readings = Vec::new();
         let mut random = ChaCha8Rng::seed_from_u64(self.protocol.order_seed);
@@ -89,7 +125,7 @@ impl Bench<'_> {
             observer.turned(case);
         }
         let gpu = summarise(&readings);
-        let bootstrap = Bootstrap::new(random.random());
+        let bootstrap = Bootstrap::new(random.random()).with_resamples(self.resamples);
         Ok(entrants.into_iter().map(|entrant| entrant.row(case, gpu.clone(), self.ceilings, &bootstrap)).collect())
     }
 
@@ -102,4 +138,4 @@ impl Bench<'_> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -14,14 +14,16 @@ use crate::reference::Reference;
 use crate::timing::{Batch, L2, Protocol, Sampler};
 
 /// A contender on the CPU: computes the reference and says how long it took.
-struct Stub {
-    name: &'static str,
-    behaviour: Behaviour,
+pub struct Stub {
+    pub name: String,
+    pub behaviour: Behaviour,
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Behaviour {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Behaviour {
     Right,
+    /// Right, and every sample takes this long.
+    Takes(f64),
     Wrong,
     Refuses,
     FailsWhenTimed,
@@ -35,7 +37,7 @@ struct Running<'a> {
 
 impl Contender for Stub {
     fn name(&self) -> &str {
-        self.name
+        &self.name
     }
 
     fn prepare<'a>(&'a mut self, workload: &'a Workload) -> Result<Box<dyn Prepared<'a> + 'a>> {
@@ -73,6 +75,7 @@ impl Sampler for Running<'_> {
     fn sample(&mut self) -> Result<f64> {
         self.samples += 1.0;
         match self.behaviour {
+            Behaviour::Takes(time) => Ok(time),
             Behaviour::FailsWhenTimed if self.samples > 3.0 => Err(Error::Unavailable("the process died".into())),
             _ => Ok(self.samples),
         }
@@ -96,7 +99,7 @@ impl Observer for Counter {
     }
 }
 
-fn monitor() -> Monitor {
+pub fn monitor() -> Monitor {
     Monitor::new(&Device {
         kind: DeviceKind::Simulator,
         name: "none".into(),
@@ -110,8 +113,9 @@ fn monitor() -> Monitor {
 }
 
 fn run(contenders: &[(&'static str, Behaviour)], stop: bool) -> (Result<Vec<Row>>, Counter) {
+    let stub = |&(name, behaviour): &(&str, Behaviour)| Stub { name: name.to_owned(), behaviour };
     let mut contenders: Vec<Box<dyn Contender>> =
-        contenders.iter().map(|&(name, behaviour)| Box::new(Stub { name, behaviour }) as Box<dyn Contender>).collect();
+        contenders.iter().map(|one| Box::new(stub(one)) as Box<dyn Contender>).collect();
     let protocol = RunProtocol {
         timing: Protocol::new(L2::Warm),
         samples: 5,
@@ -120,7 +124,8 @@ fn run(contenders: &[(&'static str, Behaviour)], stop: bool) -> (Result<Vec<Row>
         input_seed: 1,
     };
     let (ceilings, monitor, stop) = (Ceilings::default(), monitor(), AtomicBool::new(stop));
-    let bench = Bench { protocol, heads_checked: 2, ceilings: &ceilings, monitor: &monitor, stop: &stop };
+    let bench =
+        Bench { protocol, heads_checked: 2, resamples: 100, ceilings: &ceilings, monitor: &monitor, stop: &stop };
     let shape = Shape { batch: 1, heads: 3, sequence: 16 };
     let case = Case { shape, head_dim: HEAD_DIM, mask: Mask::Causal, layout: Layout::Bhsd };
     let mut counter = Counter::default();

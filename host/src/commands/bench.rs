@@ -8,14 +8,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use fa512::bench::{Bench, Observer};
 use fa512::contender::spec::Spec;
-use fa512::error::{Error, Result};
+use fa512::error::Result;
 use fa512::executor::Executor;
 use fa512::executor::gpu::GpuExecutor;
 use fa512::files;
 use fa512::inputs::Distribution;
 use fa512::problem::{Layout, Shape};
 use fa512::record::{BenchRecord, Case, Environment, Outcome, Pair, Row, RunProtocol};
-use fa512::statistics::Bootstrap;
+use fa512::statistics::{Bootstrap, RESAMPLES};
 use fa512::telemetry::Monitor;
 use fa512::timing::Protocol;
 use kernel_gpu::config::{HEAD_DIM, Mask};
@@ -23,7 +23,8 @@ use kernel_gpu::config::{HEAD_DIM, Mask};
 use super::interrupt::stop_on_interrupt;
 use super::progress::Progress;
 use super::ptx_options::PtxOptions;
-use super::{Verdict, mask_parser, output};
+use super::tuned_option::TunedOption;
+use super::{Verdict, gpu_for_times, mask_parser, output};
 use contenders::{Sources, Wanted};
 
 /// Shapes that are measured unless others are given.
@@ -70,6 +71,8 @@ pub struct Options {
     check_heads: u32,
     #[command(flatten)]
     ptx: PtxOptions,
+    #[command(flatten)]
+    tuned: TunedOption,
     /// Python to run PyTorch with [default: python3 or python in PATH]
     #[arg(long, value_name = "FILE")]
     python: Option<PathBuf>,
@@ -123,13 +126,8 @@ impl Options {
 /// Carries out the command.
 pub fn run(options: &Options) -> Result<Verdict> {
     options.json.iter().try_for_each(|path| files::check_target(path))?;
-    let folder = options.ptx.find()?;
-    let mut gpu = GpuExecutor::open().map_err(|error| match error {
-        Error::Unavailable(reason) => {
-            Error::Unavailable(format!("times mean nothing in the simulator, and there is {reason}"))
-        }
-        other => other,
-    })?;
+    let folder = options.tuned.apply(options.ptx.find()?)?;
+    let mut gpu = gpu_for_times()?;
     let mut contenders = Sources::new(folder.clone(), options.python.clone()).open(&options.wanted())?;
     let monitor = Monitor::new(gpu.device());
     let started_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
@@ -138,6 +136,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
     let bench = Bench {
         protocol: options.protocol(&gpu),
         heads_checked: options.check_heads as usize,
+        resamples: RESAMPLES,
         ceilings: &ceilings,
         monitor: &monitor,
         stop: &stop,
@@ -184,7 +183,7 @@ impl Observer for Shown {
     }
 }
 
-fn environment(gpu: &GpuExecutor, monitor: &Monitor) -> Environment {
+pub(super) fn environment(gpu: &GpuExecutor, monitor: &Monitor) -> Environment {
     Environment {
         device: gpu.device().clone(),
         telemetry: monitor.describe(),

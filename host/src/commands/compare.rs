@@ -51,7 +51,7 @@ pub struct Options {
     json: bool,
 }
 
-fn percent(text: &str) -> std::result::Result<f64, String> {
+pub(super) fn percent(text: &str) -> std::result::Result<f64, String> {
     number(text, 100.0)
 }
 

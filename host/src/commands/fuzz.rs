@@ -76,7 +76,8 @@ pub struct Options {
     json: bool,
 }
 
-fn minutes(text: &str) -> std::result::Result<Duration, String> {
+/// Reads a positive number of minutes.
+pub(super) fn minutes(text: &str) -> std::result::Result<Duration, String> {
     let minutes: f64 = text.parse().map_err(|error| format!("{error}"))?;
     match Duration::try_from_secs_f64(minutes * 60.0) {
         Ok(duration) if !duration.is_zero() => Ok(duration),

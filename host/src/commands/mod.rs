@@ -13,10 +13,14 @@ mod ptx_options;
 pub mod report;
 pub mod run;
 pub mod sanitize;
+pub mod tune;
+mod tuned_option;
 
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use fa512::error::{Error, Result};
+use fa512::executor::gpu::GpuExecutor;
 use fa512::problem::mask_name;
 use kernel_gpu::config::Mask;
 
@@ -29,6 +33,16 @@ pub enum Verdict {
     Fail,
     /// Something that is needed is missing, and the command has said what.
     CannotRun,
+}
+
+/// A GPU to measure times on.
+fn gpu_for_times() -> Result<GpuExecutor> {
+    GpuExecutor::open().map_err(|error| match error {
+        Error::Unavailable(reason) => {
+            Error::Unavailable(format!("times mean nothing in the simulator, and there is {reason}"))
+        }
+        other => other,
+    })
 }
 
 /// Accepts the name of a mask.

@@ -16,11 +16,12 @@ use kernel_gpu::config::{HEAD_DIM, Mask};
 
 use super::bench::shape;
 use super::ptx_options::PtxOptions;
+use super::tuned_option::TunedOption;
 use super::{Verdict, find_program, mask_parser, output};
 
 /// Options that say what is launched and how; meaningless for a stored profile.
-const LAUNCH_OPTIONS: [&str; 9] =
-    ["variant", "shape", "mask", "layout", "ptx", "codegen", "out", "clock_control", "cache_control"];
+const LAUNCH_OPTIONS: [&str; 10] =
+    ["variant", "shape", "mask", "layout", "ptx", "codegen", "tuned", "out", "clock_control", "cache_control"];
 
 /// Profile one launch with Nsight Compute and show the six numbers that matter.
 #[derive(clap::Args)]
@@ -41,6 +42,8 @@ pub struct Options {
     layout: Layout,
     #[command(flatten)]
     ptx: PtxOptions,
+    #[command(flatten)]
+    tuned: TunedOption,
 
     /// Whether ncu locks the clocks
     #[arg(long, value_enum, default_value_t = ClockControl::Base, help_heading = "Nsight Compute")]
@@ -131,7 +134,7 @@ impl Session {
         })?;
         let shape = options.shape;
         let problem = Problem::new(shape, options.mask, options.layout)?;
-        let folder = options.ptx.find()?;
+        let folder = options.tuned.apply(options.ptx.find()?)?;
         // Only to ask what it is: the launch happens in a process of its own.
         let device = open(DeviceChoice::Gpu, sim::DEFAULT_ARCHITECTURE)?.executor.device().clone();
         let kernel = variant::choose(&folder, &problem, &device, options.variant.as_deref())?.entry.name.clone();

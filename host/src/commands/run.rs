@@ -24,6 +24,7 @@ use kernel_gpu::config::Mask;
 
 use super::progress::{self, Progress};
 use super::ptx_options::PtxOptions;
+use super::tuned_option::TunedOption;
 use super::{Verdict, mask_parser, output};
 use record::{Record, Source, Timing};
 use views::{TensorOffset, TensorStride};
@@ -104,6 +105,8 @@ pub struct Options {
     variant: Option<String>,
     #[command(flatten)]
     ptx: PtxOptions,
+    #[command(flatten)]
+    tuned: TunedOption,
 
     /// Folder of the kernels' sources, to show the lines of findings [default: the current one and its parents]
     #[arg(long, value_name = "FOLDER", help_heading = "Device")]
@@ -127,7 +130,7 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<Verdict> {
     options.out.iter().chain(&options.lse).try_for_each(|path| files::check_target(path))?;
     let (inputs, source) = tensors::inputs(options)?;
-    let folder = options.ptx.find()?;
+    let folder = options.tuned.apply(options.ptx.find()?)?;
     let mut opened = open(options.device, options.arch)?;
     let (record, outputs) = execute(options, &mut opened, &folder, &inputs, source)?;
     tensors::write_outputs(options, inputs.problem(), &outputs, record.passed)?;

@@ -14,4 +14,5 @@ mod report;
 mod sanitize;
 mod support;
 mod tensor_maps;
+mod tune;
 mod variants;
