@@ -151,22 +151,26 @@ macro_rules! tile {
         impl Accumulators for [FragmentC; $columns / 8] {
             #[inline(always)]
             unsafe fn multiply<B: Major>(a: Descriptor<KMajor>, b: Descriptor<B>) -> Self {
-                let mut d = [[0.0; 4]; $columns / 8];
+                let mut d = [[0; 4]; $columns / 8];
                 multiply!($columns, out d, scale-d 0, "{}" from reg64 a.bits; b, "0, " B; $($fragment)+);
-                d
+                from_bits(d)
             }
 
             #[inline(always)]
             unsafe fn multiply_accumulate<B: Major>(&mut self, a: Descriptor<KMajor>, b: Descriptor<B>) {
-                multiply!($columns, inout self, scale-d 1, "{}" from reg64 a.bits; b, "0, " B; $($fragment)+);
+                let mut d = to_bits(*self);
+                multiply!($columns, inout d, scale-d 1, "{}" from reg64 a.bits; b, "0, " B; $($fragment)+);
+                *self = from_bits(d);
             }
 
             #[inline(always)]
             unsafe fn multiply_fragment_accumulate<B: Major>(&mut self, a: FragmentA, b: Descriptor<B>) {
+                let mut d = to_bits(*self);
                 multiply!(
-                    $columns, inout self, scale-d 1,
+                    $columns, inout d, scale-d 1,
                     "{{{}, {}, {}, {}}}" from reg32 a[0], reg32 a[1], reg32 a[2], reg32 a[3]; b, "" B; $($fragment)+
                 );
+                *self = from_bits(d);
             }
         }
     };
@@ -184,28 +188,55 @@ pub trait Registers {
     fn pin(&mut self);
 }
 
-macro_rules! registers {
-    ($($fragment:ty),*) => {$(
-        impl<const FRAGMENTS: usize> Registers for [$fragment; FRAGMENTS] {
-            #[inline(always)]
-            fn pin(&mut self) {
-                unroll!(at most 16; for n in FRAGMENTS => {
-                    let [a, b, c, d] = &mut self[n];
-                    // SAFETY: a comment. Volatile, so that it keeps its place among the instructions around it.
-                    unsafe {
-                        asm!(
-                            "// pinned: {}, {}, {}, {}",
-                            inout(reg32) *a, inout(reg32) *b, inout(reg32) *c, inout(reg32) *d,
-                            options(nomem, nostack, preserves_flags)
-                        );
-                    }
-                });
+impl<const FRAGMENTS: usize> Registers for [FragmentA; FRAGMENTS] {
+    #[inline(always)]
+    fn pin(&mut self) {
+        unroll!(at most 16; for n in FRAGMENTS => {
+            let [a, b, c, d] = &mut self[n];
+            // SAFETY: a comment. Volatile, so that it keeps its place among the instructions around it.
+            unsafe {
+                asm!(
+                    "// pinned: {}, {}, {}, {}",
+                    inout(reg32) *a, inout(reg32) *b, inout(reg32) *c, inout(reg32) *d,
+                    options(nomem, nostack, preserves_flags)
+                );
             }
-        }
-    )*};
+        });
+    }
 }
 
-registers!(FragmentA, FragmentC);
+impl<const FRAGMENTS: usize> Registers for [FragmentC; FRAGMENTS] {
+    #[inline(always)]
+    fn pin(&mut self) {
+        let mut bits = to_bits(*self);
+        bits.pin();
+        *self = from_bits(bits);
+    }
+}
+
+/// The bits of accumulators. All assembly here takes bits: an `f32` would come from and go to a register of another type
+/// under a code generator that has such (libNVVM), by moves that touch accumulators in flight. Between two pieces of
+/// assembly that take bits there is nothing to move.
+#[inline(always)]
+fn to_bits<const FRAGMENTS: usize>(fragments: [FragmentC; FRAGMENTS]) -> [[u32; 4]; FRAGMENTS] {
+    let mut bits = [[0; 4]; FRAGMENTS];
+    unroll!(at most 16; for n in FRAGMENTS => {
+        let [a, b, c, d] = fragments[n];
+        bits[n] = [a.to_bits(), b.to_bits(), c.to_bits(), d.to_bits()];
+    });
+    bits
+}
+
+/// The accumulators of [`to_bits`].
+#[inline(always)]
+fn from_bits<const FRAGMENTS: usize>(bits: [[u32; 4]; FRAGMENTS]) -> [FragmentC; FRAGMENTS] {
+    let mut fragments = [[0.0; 4]; FRAGMENTS];
+    unroll!(at most 16; for n in FRAGMENTS => {
+        let [a, b, c, d] = bits[n];
+        fragments[n] = [f32::from_bits(a), f32::from_bits(b), f32::from_bits(c), f32::from_bits(d)];
+    });
+    fragments
+}
 
 impl<R: Registers> Registers for [R; 1] {
     #[inline(always)]
