@@ -8,7 +8,7 @@ use std::ffi::c_void;
 pub struct TensorMap(pub [u8; 128]);
 
 /// A tensor in device memory and the box of it that one copy moves, without interleaving; what lies outside the tensor
-/// reads as zeros. Dimensions are in order of their strides, the contiguous one first.
+/// reads as zeros. The contiguous dimension is the first.
 #[derive(Clone, Copy, Debug)]
 pub struct Tiled<'a> {
     /// Type of the elements, a `CUtensorMapDataType`.

@@ -64,14 +64,17 @@ impl Tile {
     }
 
     fn describe(&self) -> String {
-        let TensorMap { element, sizes, box_sizes, element_strides, swizzle, .. } = &self.map;
+        let TensorMap { element, sizes, strides, box_sizes, element_strides, swizzle, .. } = &self.map;
+        let row = sizes[0] * element.bytes();
+        let in_order = strides.is_sorted() && strides.iter().all(|stride| *stride >= row);
+        let strides = if in_order { String::new() } else { format!(" strides {strides:?}") };
         let steps = if element_strides.iter().all(|stride| *stride == 1) {
             String::new()
         } else {
             format!(" steps {element_strides:?}")
         };
         format!(
-            "{element:?} tensor {sizes:?} box {box_sizes:?}{steps} {swizzle:?} at {:?} to {}",
+            "{element:?} tensor {sizes:?}{strides} box {box_sizes:?}{steps} {swizzle:?} at {:?} to {}",
             self.origin, self.offset
         )
     }
@@ -166,6 +169,28 @@ fn tiles() -> Vec<Tile> {
     tiles
 }
 
+/// Tiles of tensors whose dimensions are not in the order of their strides, that repeat along a dimension, or whose rows
+/// overlap.
+fn strided_tiles() -> Vec<Tile> {
+    let all_strides = [
+        [3 * 128, 128, 3 * 1024],
+        [128, 0, 1024],
+        [128, 1024, 0],
+        [0, 128, 512],
+        [0, 0, 0],
+        [16, 256, 1024],
+        [128, 1024, 16],
+    ];
+    all_strides
+        .map(|strides| {
+            let mut strided = tile(&[64, 8, 3, 2], &[64, 16, 1, 1], &[0, 3, 1, 1]);
+            strided.map.strides = strides.to_vec();
+            strided.map.swizzle = Swizzle::Bytes128;
+            strided
+        })
+        .into()
+}
+
 /// The cases of this class.
 pub fn cases() -> Vec<Case> {
     let form = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes";
@@ -179,6 +204,9 @@ pub fn cases() -> Vec<Case> {
         if tile.origin.iter().all(|coordinate| *coordinate >= 0) {
             cases.push(with_map(store_tile(&tile, MapPlace::Global), &tile, MapPlace::Global));
         }
+    }
+    for tile in strided_tiles() {
+        cases.push(with_map(load_tile(&tile, MapPlace::Global), &tile, MapPlace::Global));
     }
     cases
 }

@@ -75,7 +75,7 @@ impl Swizzle {
 }
 
 /// A tensor in global memory and the box of it that one copy moves, in tiled mode, without interleaving; what lies
-/// outside the tensor reads as zeros. Dimensions are in order of their strides, the contiguous one first.
+/// outside the tensor reads as zeros. The contiguous dimension is the first; the others may have any strides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorMap {
     /// Type of the elements.
@@ -84,7 +84,7 @@ pub struct TensorMap {
     pub address: u64,
     /// Elements in each of 1 to 5 dimensions.
     pub sizes: Vec<u64>,
-    /// Bytes between neighbours in each dimension but the first; multiples of 16.
+    /// Bytes between neighbours in each dimension but the first; multiples of 16, 0 where a dimension repeats.
     pub strides: Vec<u64>,
     /// Elements a box spans in each dimension, 1 to 256; those of the first are a multiple of 16 bytes, and as many bytes
     /// as a row of the swizzle.
