@@ -1,6 +1,6 @@
 //! The tensor maps that a launch hands to a kernel are those of its Q, K and V.
 
-use fa512::executor::PtxModule;
+use fa512::executor::{Executor, PtxModule};
 use fa512::forward::Forward;
 use fa512::inputs::{Distribution, Inputs};
 use fa512::launch::check_fits;
@@ -28,23 +28,17 @@ fn swizzled(row: usize, chunk: usize) -> usize {
     row * 64 + (chunk ^ (row % 8)) * 8
 }
 
-#[test]
-fn boxes_hold_the_rows_of_their_tensor_and_zeros_beyond() {
+/// Requires that the boxes of Q, K and V hold their rows where K has these strides.
+fn check_boxes(executor: &mut dyn Executor, k: Strides) {
     let problem = Problem::new(SHAPE, Mask::Full, Layout::Bshd).unwrap();
-    let k = Strides { batch: 2 * 80 * 48, head: 80 * 48, row: 80 };
     let problem = problem.with_strides(TensorStrides { k, ..*problem.strides() }).unwrap();
     let inputs = Inputs::generate(problem, Distribution::Normal, 1).unwrap().with_offsets([0, 8, 640]).unwrap();
     let module =
         PtxModule { file: "copy_boxes.ptx".into(), text: include_str!("../tensor_maps/copy_boxes.ptx").into() };
+    let outcome = Forward::prepare(executor, &module, &entry(), &inputs, false).unwrap().execute().unwrap();
 
-    let mut executor = executor();
-    if check_fits(&entry(), executor.device()).is_err() {
-        return; // a GPU other than Hopper
-    }
-    let outcome = Forward::prepare(&mut *executor, &module, &entry(), &inputs, false).unwrap().execute().unwrap();
-
-    assert!(outcome.execution.findings.is_empty(), "{:?}", outcome.execution.findings);
-    assert!(outcome.changed_inputs.is_empty() && outcome.damaged_guards.is_empty());
+    assert!(outcome.execution.findings.is_empty(), "{k:?}: {:?}", outcome.execution.findings);
+    assert!(outcome.changed_inputs.is_empty() && outcome.damaged_guards.is_empty(), "{k:?}");
     let boxes = outcome.outputs.o.chunks(TENSOR_MAP_ROWS as usize * 64);
     let rows = [Inputs::q_row, Inputs::k_row, Inputs::v_row];
     for ((name, row_of), copied) in ["Q", "K", "V"].into_iter().zip(rows).zip(boxes) {
@@ -53,8 +47,23 @@ fn boxes_hold_the_rows_of_their_tensor_and_zeros_beyond() {
             let expected = if within { *row_of(&inputs, 1, 1, row) } else { [f16::ZERO; 64] };
             for (chunk, expected) in expected.chunks(8).enumerate() {
                 let place = swizzled(row as usize, chunk);
-                assert_eq!(copied[place..place + 8], *expected, "{name}, row {row}, chunk {chunk}");
+                assert_eq!(copied[place..place + 8], *expected, "{name} with {k:?}, row {row}, chunk {chunk}");
             }
         }
+    }
+}
+
+#[test]
+fn boxes_hold_the_rows_of_their_tensor_and_zeros_beyond() {
+    let mut executor = executor();
+    if check_fits(&entry(), executor.device()).is_err() {
+        return; // a GPU other than Hopper
+    }
+    for k in [
+        Strides { batch: 2 * 80 * 48, head: 80 * 48, row: 80 },
+        Strides { batch: 80 * 48, head: 0, row: 80 },
+        Strides { batch: 0, head: 64, row: 0 },
+    ] {
+        check_boxes(&mut *executor, k);
     }
 }
