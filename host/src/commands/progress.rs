@@ -35,6 +35,11 @@ impl Progress {
         Self { bar, start: Instant::now() }
     }
 
+    /// Writes a line to standard error, above the bar.
+    pub fn say(&self, text: &str) {
+        self.bar.suspend(|| eprintln!("{text}"));
+    }
+
     /// Counts finished steps.
     pub fn advance(&self, steps: u64) {
         self.bar.inc(steps);

@@ -25,6 +25,8 @@ pub type Open<'a> = dyn Fn(&str) -> Result<Box<dyn Contender>> + 'a;
 
 /// What an experiment tells while it goes on.
 pub trait Listener: Observer {
+    /// A case begins, with so many candidates.
+    fn case(&mut self, case: &Case, incumbent: &str, candidates: usize);
     /// These are about to be prepared, checked and timed beside the incumbent; none when nobody new is.
     fn begins(&mut self, case: &Case, samples: usize, candidates: &[&str]);
     /// They are done.

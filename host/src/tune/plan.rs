@@ -142,10 +142,12 @@ impl Plan {
 
     /// Adds a candidate unless it is there, as one that is shipped.
     fn add_candidate(&mut self, family: Family, sequence: Sequence, mask: Mask, config: TileConfig) {
-        let candidate = Candidate { name: name(family, sequence, mask, &config), family, config, sequence, mask };
-        let same = |other: &Candidate| Candidate { name: candidate.name.clone(), ..other.clone() } == candidate;
+        let same = |other: &Candidate| {
+            (other.family, other.sequence, other.mask, other.config) == (family, sequence, mask, config)
+        };
         if !self.pool.candidates.iter().any(same) {
-            self.pool.candidates.push(candidate);
+            let name = name(family, sequence, mask, &config);
+            self.pool.candidates.push(Candidate { name, family, config, sequence, mask });
         }
     }
 

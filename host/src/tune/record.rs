@@ -1,7 +1,7 @@
 //! The record of a tuning run: one JSON object a line. The first line says what was run where, every other is a trial or a
 //! decision, appended when it was made, so that whatever ends a run, all that it measured is there to go on from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use kernel_gpu::manifest::CodeGenerator;
 use serde::{Deserialize, Serialize};
 
 use super::search::Strategy;
+use crate::document::Format;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::record::{Case, Environment, Pair, Row, RunProtocol};
 
-/// What the first line of a record says that it is.
-const KIND: &str = "fa512-tuning-record";
-/// Version of its form; a reader refuses any other.
-const VERSION: u32 = 1;
+/// Files that begin with a [`Header`].
+pub const FORMAT: Format =
+    Format { kind: "fa512-tuning-record", version: 1, name: "tuning record", source: "fa512 tune run --out FILE" };
 
 /// What was run, and where.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -155,14 +155,6 @@ enum Line {
     Decision(Box<Decision>),
 }
 
-#[derive(Serialize, Deserialize)]
-struct FirstLine {
-    kind: String,
-    version: u32,
-    #[serde(flatten)]
-    header: Header,
-}
-
 /// What a record holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
@@ -188,7 +180,7 @@ impl Record {
         let complete = text.rfind('\n').map_or("", |end| &text[..end]);
         let mut lines = complete.lines().enumerate();
         let first = lines.next().map_or("", |(_, line)| line);
-        let mut record = Self { header: parse_header(first)?, trials: Vec::new(), decisions: Vec::new() };
+        let mut record = Self { header: FORMAT.parse(first)?, trials: Vec::new(), decisions: Vec::new() };
         for (index, line) in lines {
             match serde_json::from_str(line).map_err(|error| format!("line {}: {error}", index + 1))? {
                 Line::Trial(trial) => record.trials.push(trial),
@@ -213,13 +205,8 @@ impl Record {
             merged.trials.extend(record.trials);
             merged.decisions.extend(record.decisions);
         }
-        let mut seen = Vec::new();
-        merged.trials.retain(|trial| {
-            let key = (trial.case, trial.candidate.clone(), trial.samples);
-            let new = !seen.contains(&key);
-            seen.push(key);
-            new
-        });
+        let mut seen = HashSet::new();
+        merged.trials.retain(|trial| seen.insert((trial.case.to_string(), trial.candidate.clone(), trial.samples)));
         Ok(merged)
     }
 
@@ -253,29 +240,8 @@ impl Record {
     }
 }
 
-fn parse_header(line: &str) -> std::result::Result<Header, String> {
-    #[derive(Deserialize)]
-    struct Identity {
-        kind: String,
-        version: u32,
-    }
-    let foreign = |error: serde_json::Error| {
-        format!("not a tuning record ({error}); expected what `fa512 tune run --out FILE` writes")
-    };
-    let Identity { kind, version } = serde_json::from_str(line).map_err(foreign)?;
-    if kind != KIND {
-        return Err(format!("holds a {kind}, not a tuning record ({KIND})"));
-    }
-    if version != VERSION {
-        return Err(format!("is a tuning record of version {version}; this program reads {VERSION}: make it anew"));
-    }
-    let FirstLine { header, .. } =
-        serde_json::from_str(line).map_err(|error| format!("line 1: a damaged tuning record: {error}"))?;
-    Ok(header)
-}
-
 fn first_line(header: &Header) -> Vec<u8> {
-    to_line(&FirstLine { kind: KIND.into(), version: VERSION, header: header.clone() })
+    to_line(&FORMAT.document(header))
 }
 
 fn to_line(value: &impl Serialize) -> Vec<u8> {

@@ -144,6 +144,7 @@ impl Session<'_> {
     ) -> Result<End> {
         let names: Vec<String> = task.participants.iter().map(|participant| participant.name.clone()).collect();
         let configs: Vec<TileConfig> = task.participants.iter().map(|participant| participant.config).collect();
+        listener.case(&task.case, &task.incumbent, names.len());
         let prepared = self.bench.prepare(&task.case)?;
         let mut experiment = Experiment {
             bench: self.bench,
@@ -304,6 +305,7 @@ mod tests {
     }
 
     impl Listener for Silent {
+        fn case(&mut self, _: &Case, _: &str, _: usize) {}
         fn begins(&mut self, _: &Case, _: usize, _: &[&str]) {}
         fn ends(&mut self, _: &[&str]) {}
     }

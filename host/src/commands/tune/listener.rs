@@ -21,6 +21,10 @@ impl Shown {
 }
 
 impl Listener for Shown {
+    fn case(&mut self, case: &Case, incumbent: &str, candidates: usize) {
+        self.progress.say(&format!("{case}: {candidates} candidates, incumbent {incumbent}"));
+    }
+
     fn begins(&mut self, case: &Case, samples: usize, candidates: &[&str]) {
         self.watchdog.watch(case, samples, candidates);
     }
