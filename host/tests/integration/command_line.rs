@@ -153,6 +153,25 @@ fn ptx_that_the_simulator_cannot_run_is_an_error() {
 }
 
 #[test]
+fn every_command_takes_the_ptx_of_the_code_generator_that_is_named() {
+    let folders = tempfile::tempdir().unwrap();
+    let named = folders.path().join("ptx");
+    let with_codegen = |command: &str| {
+        let mut command = fa512(&[command, "--codegen", "rust-cuda"]);
+        command.env("FA512_PTX_DIR", &named);
+        command
+    };
+    for command in ["run", "sanitize", "fuzz", "bench"] {
+        let message = refusal(&mut with_codegen(command));
+        assert!(message.contains("`cargo xtask ptx --codegen rust-cuda` makes it"), "{command}: {message}");
+    }
+    let folder = folders.path().join("ptx-rust-cuda");
+    std::os::unix::fs::symlink(support::ptx().path().canonicalize().unwrap(), &folder).unwrap();
+    let table = text(&output(&mut with_codegen("doctor"), 0).stdout);
+    assert!(table.contains(folder.to_str().unwrap()), "{table}");
+}
+
+#[test]
 fn unacceptable_problems_are_refused() {
     let refused = |arguments: &[&str]| refusal(&mut small_run(arguments));
     assert!(refused(&["--seq", "0"]).contains("sequence is 0; it must be at least 1"));
