@@ -55,7 +55,9 @@ pub fn build<'a>(
     for target in targets {
         let compiled = compile(code_generator, &target.target)?;
         warnings += compiled.warnings;
-        let mut module = write_module(&compiled.ptx, target, folder)?;
+        let of_family = VARIANTS.iter().filter(|variant| variant.family == target.family);
+        let variants: Vec<&Variant> = of_family.filter(|variant| code_generator.has(variant)).collect();
+        let mut module = write_module(&compiled.ptx, &variants, &target.target, folder)?;
         if let Some(ptxas) = ptxas {
             let assemblies = assemble(workspace, &code_generator.identity().name, ptxas, target, &module, folder)?;
             rejections.extend(add_resources(&mut module, assemblies));
@@ -85,12 +87,11 @@ fn compile(code_generator: &dyn CodeGenerator, target: &Target) -> Result<Compil
     Ok(compiled)
 }
 
-/// Post-processes the PTX of one family and writes it to `folder`; PTX that is refused goes to a file beside it.
-fn write_module(ptx: &str, family: &FamilyTarget, folder: &Path) -> Result<Module> {
-    let FamilyTarget { family, target } = family;
-    let variants: Vec<&Variant> = VARIANTS.iter().filter(|variant| variant.family == *family).collect();
+/// Post-processes the PTX of one family, which has the entries of `variants`, and writes it to `folder`; PTX that is
+/// refused goes to a file beside it.
+fn write_module(ptx: &str, variants: &[&Variant], target: &Target, folder: &Path) -> Result<Module> {
     let refused = folder.join(format!("{}.refused", target.file));
-    let ptx = match postprocess(ptx, &variants) {
+    let ptx = match postprocess(ptx, variants) {
         Ok(ptx) => ptx,
         Err(refusals) => {
             write_atomically(&refused, ptx.as_bytes())?;
@@ -105,7 +106,7 @@ fn write_module(ptx: &str, family: &FamilyTarget, folder: &Path) -> Result<Modul
         sha256: files::sha256(ptx.text.as_bytes()),
         ptx_version: ptx.ptx_version,
         target: ptx.target,
-        entries: variants.into_iter().map(Entry::from).collect(),
+        entries: variants.iter().copied().map(Entry::from).collect(),
     })
 }
 
@@ -171,7 +172,7 @@ mod tests {
 
     use anyhow::Result;
     use kernel_gpu::manifest::{self, Entry, FILE_NAME, Manifest};
-    use kernel_gpu::variants::VARIANTS;
+    use kernel_gpu::variants::{VARIANTS, Variant};
     use tempfile::TempDir;
 
     use super::{PtxFolder, build};
@@ -183,7 +184,14 @@ mod tests {
     /// A code generator that writes an empty body for every variant, and one line of its own.
     struct Stub(&'static str);
 
+    /// The line of a [`Stub`] that has no entry for the first variant.
+    const WITHOUT_FIRST: &str = "// without the first";
+
     impl CodeGenerator for Stub {
+        fn has(&self, variant: &Variant) -> bool {
+            self.0 != WITHOUT_FIRST || *variant != VARIANTS[0]
+        }
+
         fn identity(&self) -> manifest::CodeGenerator {
             manifest::CodeGenerator { name: "stub".into(), version: "1".into() }
         }
@@ -192,7 +200,7 @@ mod tests {
             let mut ptx = format!(".version 8.0\n.target {}\n.address_size 64\n{}\n", target.cpu, self.0);
             let is_compiled = |one: &&FamilyTarget| one.target.file == target.file;
             let family = FAMILY_TARGETS.iter().find(is_compiled).expect("a family's target").family;
-            for variant in VARIANTS.iter().filter(|variant| variant.family == family) {
+            for variant in VARIANTS.iter().filter(|variant| variant.family == family && self.has(variant)) {
                 write!(ptx, ".visible .entry {}(\n)\n{{\n\tret;\n}}\n", variant.entry)?;
             }
             Ok(Compiled { ptx, warnings: 0 })
@@ -244,6 +252,14 @@ mod tests {
         }
         let entries: Vec<&Entry> = manifest.modules.iter().flat_map(|module| &module.entries).collect();
         assert_eq!(entries, VARIANTS.iter().map(Entry::from).collect::<Vec<_>>().iter().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_code_generator_may_lack_entries() {
+        let folder = TempDir::new().unwrap();
+        let built = build_in(folder.path(), Stub(WITHOUT_FIRST), None).unwrap();
+        let entries = built.manifest.modules.iter().flat_map(|module| &module.entries);
+        assert!(entries.map(|entry| &entry.name).eq(VARIANTS[1..].iter().map(|variant| variant.entry)));
     }
 
     #[test]

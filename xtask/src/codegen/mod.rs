@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use kernel_gpu::config::Family;
 use kernel_gpu::manifest;
+use kernel_gpu::variants::Variant;
 
 use crate::environment::{Environment, Workspace};
 use crate::provision;
@@ -69,6 +70,12 @@ pub struct Compiled {
 pub trait CodeGenerator: Sync {
     /// Name and version for the manifest.
     fn identity(&self) -> manifest::CodeGenerator;
+
+    /// Whether it makes an entry of `variant`.
+    fn has(&self, variant: &Variant) -> bool {
+        let _ = variant;
+        true
+    }
 
     /// Compiles the entries of one target; what the compiler has to say about the source goes to the user.
     fn compile(&self, target: &Target) -> Result<Compiled>;

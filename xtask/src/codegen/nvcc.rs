@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use kernel_gpu::args::{FORWARD_ARGS_FIELDS, FORWARD_ARGS_LAYOUT};
-use kernel_gpu::config::{Family, Mask, Sequence};
+use kernel_gpu::config::{Family, Mask, Sequence, TileConfig};
 use kernel_gpu::manifest;
 use kernel_gpu::variants::{VARIANTS, Variant};
 
@@ -19,6 +19,26 @@ use crate::process::capture;
 
 /// The family that has twins.
 pub const FAMILY: Family = Family::Sm80;
+
+/// Whether `variant` has a twin: its family has, and it differs from the family's defaults in nothing but the tile, the
+/// warps, the stages and the blocks of a multiprocessor.
+pub fn has_twin(variant: &Variant) -> bool {
+    let TileConfig { block_m, block_n, warps, stages, min_blocks, .. } = variant.config;
+    let config = TileConfig { block_m, block_n, warps, stages, min_blocks, ..TileConfig::SM_80 };
+    variant.family == FAMILY && variant.config == config
+}
+
+/// What to say about the variants of [`FAMILY`] that have no twin; `None` when all have one.
+pub fn without_twin(variants: &[Variant]) -> Option<String> {
+    let lacking = variants.iter().filter(|variant| variant.family == FAMILY && !has_twin(variant));
+    let names: Vec<&str> = lacking.map(|variant| variant.entry).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "no twin of {}: the CUDA C++ kernels have no options but tile, warps, stages and blocks",
+            names.join(", ")
+        )
+    })
+}
 
 /// nvcc's options. Products and sums stay apart, as rustc leaves them; line directives go into the PTX.
 const OPTIONS: [&str; 5] = ["--ptx", "--std=c++17", "--fmad=false", "--generate-line-info", "--Werror=all-warnings"];
@@ -39,6 +59,10 @@ impl CudaCpp {
 impl CodeGenerator for CudaCpp {
     fn identity(&self) -> manifest::CodeGenerator {
         manifest::CodeGenerator { name: "nvcc".into(), version: self.nvcc.version.clone() }
+    }
+
+    fn has(&self, variant: &Variant) -> bool {
+        has_twin(variant)
     }
 
     fn compile(&self, target: &Target) -> Result<Compiled> {
@@ -78,13 +102,12 @@ pub fn source_folder(workspace: &Workspace) -> PathBuf {
     workspace.root().join("baselines/cuda")
 }
 
-/// A translation unit with a twin of every variant of [`FAMILY`], and the proof that both sides of a launch agree on the
-/// argument.
+/// A translation unit with the twins, and the proof that both sides of a launch agree on the argument.
 fn entries() -> String {
     let mut text = String::from("// Written by `cargo xtask baselines` from kernel-gpu/src/variants.rs.\n");
     text.push_str("#include \"forward.cuh\"\n\n");
     text.push_str(&argument_assertions());
-    for variant in VARIANTS.iter().filter(|variant| variant.family == FAMILY) {
+    for variant in VARIANTS.iter().filter(|variant| has_twin(variant)) {
         text.push_str(&entry(variant));
     }
     text
@@ -130,10 +153,11 @@ mod tests {
     use std::process::Command;
 
     use anyhow::Result;
-    use kernel_gpu::variants::VARIANTS;
+    use kernel_gpu::config::{Family, Grid, Mask, Queries, Sequence, TileConfig};
+    use kernel_gpu::variants::{VARIANTS, Variant};
     use tempfile::TempDir;
 
-    use super::{CudaCpp, FAMILY, argument_assertions, entries, source_folder};
+    use super::{CudaCpp, argument_assertions, entries, has_twin, source_folder, without_twin};
     use crate::environment::Workspace;
     use crate::nvcc::Nvcc;
     use crate::process::capture;
@@ -174,13 +198,30 @@ mod tests {
     }
 
     #[test]
-    fn every_variant_has_a_twin_of_its_name_and_tiles() {
+    fn a_twin_has_the_name_and_tile_of_its_variant() {
         let text = entries();
-        for variant in VARIANTS.iter().filter(|variant| variant.family == FAMILY) {
+        for variant in VARIANTS {
             let config = variant.config;
             let begin = format!("FA512_ENTRY({}, {}, {}, ", variant.entry, config.block_m, config.block_n);
-            assert_eq!(text.matches(&begin).count(), 1, "{begin} in\n{text}");
+            assert_eq!(text.matches(&begin).count(), usize::from(has_twin(variant)), "{begin} in\n{text}");
         }
+    }
+
+    #[test]
+    fn a_variant_with_options_that_the_twins_lack_has_none() {
+        let tile = TileConfig { block_m: 128, block_n: 32, warps: 8, stages: 3, min_blocks: 2, ..TileConfig::SM_80 };
+        let variant =
+            |entry, family, config| Variant { entry, family, config, sequence: Sequence::Any, mask: Mask::Full };
+        let plain = variant("plain", Family::Sm80, tile);
+        let others = [
+            variant("persistent", Family::Sm80, TileConfig { grid: Grid::Persistent, ..tile }),
+            variant("shared", Family::Sm80, TileConfig { queries: Queries::Shared, ..tile }),
+        ];
+        let hopper = variant("hopper", Family::Sm90a, TileConfig { queries: Queries::Shared, ..tile });
+        assert!(has_twin(&plain) && !others.iter().any(has_twin) && !has_twin(&hopper));
+        assert_eq!(without_twin(&[plain, hopper]), None);
+        let said = without_twin(&[others[0], plain, others[1], hopper]).unwrap();
+        assert!(said.starts_with("no twin of persistent, shared: "), "{said}");
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use kernel_gpu::variants::VARIANTS;
 
 use super::{ptx, run, test};
-use crate::codegen::nvcc::{CudaCpp, FAMILY};
+use crate::codegen::nvcc::{CudaCpp, FAMILY, without_twin};
 use crate::codegen::{Choice, FAMILY_TARGETS};
 use crate::environment::{Environment, Workspace};
 use crate::nvcc::{self, Nvcc};
@@ -20,7 +21,8 @@ const KERNEL_TESTS: [&str; 7] = ["-p", "fa512", "--test", "integration", "--", "
 
 /// Compiles the CUDA C++ twins of the kernels, which every command of fa512 takes as `--ptx target/ptx-cuda`.
 ///
-/// The twins have the names, tiles, arguments and launch bounds of the Rust kernels. nvcc is found on the machine or
+/// The twins have the names, tiles, arguments and launch bounds of the Rust kernels; a variant with options that the CUDA
+/// C++ lacks has no twin, which is said. nvcc is found on the machine or
 /// brought into .toolchain from NVIDIA's Python wheels; the exit code is 2 where neither works.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
@@ -80,5 +82,8 @@ pub fn build(environment: &Environment, workspace: &Workspace, nvcc: &Nvcc, out:
     let targets = FAMILY_TARGETS.iter().filter(|target| target.family == FAMILY);
     let folder = ptx_folder::build(workspace, &generator, targets, ptxas.as_ref(), out)?;
     ptx::announce(&folder);
+    if let Some(message) = without_twin(VARIANTS) {
+        eprintln!("xtask: {message}");
+    }
     Ok(folder)
 }
