@@ -5,6 +5,7 @@ use super::sequence::Sequence;
 use super::{Lane, Tile};
 use crate::args::Strides;
 use crate::device::ptx::cp_async;
+use crate::device::unroll;
 use crate::geometry::BlockWork;
 use crate::shared_tile::{CHUNK_BYTES, Element, F16};
 
@@ -50,7 +51,7 @@ pub unsafe fn start_copy<const ROWS: u32, S: Sequence>(
     let rows_per_pass = block.threads / chunks_per_row;
     let (row, chunk) = (lane.thread / chunks_per_row, lane.thread % chunks_per_row);
     let (mut pass_row, mut global) = (row, rows.chunk(first_row + row, chunk));
-    while pass_row < row + ROWS {
+    let mut copy_pass = || {
         let shared = tile.chunk(pass_row, chunk);
         // SAFETY: both chunks are 16-byte aligned by the tile's layout and the launch's checks; rows beyond the end are
         // not read.
@@ -63,5 +64,14 @@ pub unsafe fn start_copy<const ROWS: u32, S: Sequence>(
         }
         pass_row += rows_per_pass;
         global += rows_per_pass as u64 * rows.pitch;
+    };
+    // As many passes as are worth unrolling: every condition is a constant, as is the number of passes that are left.
+    unroll!(at most 16; for pass in 16 => {
+        if pass as u32 * rows_per_pass < ROWS {
+            copy_pass();
+        }
+    });
+    for _ in 16..ROWS.div_ceil(rows_per_pass) {
+        copy_pass();
     }
 }
