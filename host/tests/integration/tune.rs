@@ -58,3 +58,18 @@ fn an_unknown_family_architecture_or_space_is_refused() {
     let message = refusal(fa512(&["tune", "plan", "--family", "sm80", "--space"]).arg(&space));
     assert!(message.contains("space.toml: [sm80]: missing field"), "{message}");
 }
+
+#[test]
+fn a_recorded_sweep_is_shown_and_makes_a_table() {
+    let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/results/tuning/record.jsonl");
+    let shown = text(&output(fa512(&["tune", "show", "--top", "2"]).arg(&record), 0).stdout);
+    for expected in ["NVIDIA H200, 177 trials, searched by exhaustive", "4x8x512 causal", " new: ", " stays: "] {
+        assert!(shown.contains(expected), "{expected:?} is missing in:\n{shown}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let table = folder.path().join("tuned.json");
+    let shown = text(&output(fa512(&["tune", "table", "--out"]).arg(&table).arg(&record), 0).stdout);
+    assert!(shown.contains("sequence 512, causal mask, up to 0.25 heads a multiprocessor"), "{shown}");
+    let again = text(&output(fa512(&["tune", "table", "--tuned"]).arg(&table), 0).stdout);
+    assert_eq!(again, shown, "the table is read as it was written");
+}

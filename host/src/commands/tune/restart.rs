@@ -2,7 +2,7 @@
 //! this process waiting. Both are answered by a process in place of this one that goes on from the record, first with one
 //! candidate at a time, to learn which it was.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -79,7 +79,8 @@ fn replace_process(command: &mut Command) -> std::io::Error {
 }
 
 /// Who is being measured, and until when that should have ended.
-struct Watched {
+#[derive(Clone, Debug, PartialEq)]
+pub struct Watched {
     deadline: Instant,
     case: Case,
     samples: usize,
@@ -92,15 +93,21 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// A watchdog over a run whose record is at `record`.
+    /// A watchdog over a run whose record is at `record`: it ends this process, which waits for a kernel that does not end,
+    /// and the next one goes on without it, or learns which it is.
     pub fn new(record: PathBuf, restart: Restart) -> Self {
+        Self::calling(move |late| end(late, &record, &restart))
+    }
+
+    /// A watchdog that tells `bark` of those who are late.
+    fn calling(bark: impl Fn(&Watched) + Send + 'static) -> Self {
         let watched: Arc<Mutex<Option<Watched>>> = Arc::default();
         let looked_at = Arc::downgrade(&watched);
         thread::spawn(move || {
             while let Some(watched) = looked_at.upgrade() {
                 let mut watched = watched.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(late) = watched.take_if(|watched| Instant::now() > watched.deadline) {
-                    end(&late, &record, &restart);
+                    bark(&late);
                 }
                 drop(watched);
                 thread::sleep(INTERVAL);
@@ -111,7 +118,10 @@ impl Watchdog {
 
     /// From now on `candidates` are measured.
     pub fn watch(&self, case: &Case, samples: usize, candidates: &[&str]) {
-        let patience = PATIENCE + PATIENCE_PER_CANDIDATE * candidates.len() as u32;
+        self.watch_for(PATIENCE + PATIENCE_PER_CANDIDATE * candidates.len() as u32, case, samples, candidates);
+    }
+
+    fn watch_for(&self, patience: Duration, case: &Case, samples: usize, candidates: &[&str]) {
         self.set(Some(Watched {
             deadline: Instant::now() + patience,
             case: *case,
@@ -130,8 +140,7 @@ impl Watchdog {
     }
 }
 
-/// Ends this process, which waits for a kernel that does not end: the next one goes on without it, or learns which it is.
-fn end(late: &Watched, record: &std::path::Path, restart: &Restart) {
+fn end(late: &Watched, record: &Path, restart: &Restart) {
     let error = match late.candidates.as_slice() {
         [] => Error::Unavailable(format!("the incumbent or the fastest candidate of {} does not end", late.case)),
         [candidate] => {
@@ -146,4 +155,40 @@ fn end(late: &Watched, record: &std::path::Path, restart: &Restart) {
     };
     eprintln!("error: {error}");
     std::process::exit(2);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use fa512::problem::{Layout, Shape};
+    use kernel_gpu::config::{HEAD_DIM, Mask};
+
+    const CASE: Case = Case {
+        shape: Shape { batch: 1, heads: 1, sequence: 512 },
+        head_dim: HEAD_DIM,
+        mask: Mask::Full,
+        layout: Layout::Bhsd,
+    };
+
+    #[test]
+    fn those_who_are_late_are_named_once_and_those_who_are_done_never() {
+        let (sender, barked) = mpsc::channel();
+        let watchdog = Watchdog::calling(move |late| sender.send(late.clone()).unwrap());
+        watchdog.watch_for(Duration::from_secs(3600), &CASE, 3, &["in time"]);
+        watchdog.watch_for(Duration::ZERO, &CASE, 3, &["done"]);
+        watchdog.rest();
+        watchdog.watch_for(Duration::ZERO, &CASE, 9, &["late"]);
+        let late = barked.recv_timeout(Duration::from_secs(30)).expect("the watchdog barks");
+        assert_eq!((late.samples, late.candidates), (9, vec!["late".to_owned()]));
+        assert_eq!(barked.recv_timeout(3 * INTERVAL).ok(), None, "once is enough");
+    }
+
+    #[test]
+    fn the_time_that_is_left_goes_down() {
+        let restart = Restart::new(Some(Duration::from_secs(60)));
+        assert!(restart.time().is_some_and(|left| left <= Duration::from_secs(60) && left > Duration::from_secs(50)));
+        assert_eq!(Restart::new(None).time(), None);
+    }
 }

@@ -147,22 +147,24 @@ impl Options {
 
 /// Who takes part in each case, and who is the incumbent.
 fn tasks(plan: &Plan, folder: &PtxFolder, device: &Device, shard: Shard) -> Result<Vec<Task>> {
-    let mut tasks = Vec::new();
-    let mut absent = 0;
-    for case in &plan.cases {
-        let planned = plan.candidates(case);
-        let entry = |name: &str| folder.entries().map(|(entry, _)| entry).find(|entry| entry.name == name);
-        let there: Vec<&Entry> = planned.iter().filter_map(|candidate| entry(&candidate.name)).collect();
-        absent += planned.len() - there.len();
-        let participant = |entry: &&Entry| Participant { name: entry.name.clone(), config: entry.config };
-        let participants = there.iter().map(participant).collect();
-        let incumbent = incumbent(plan, folder, device, case)?;
-        tasks.push(Task { case: *case, participants, incumbent }.part(shard));
-    }
+    let absent = plan.pool.candidates.iter().filter(|candidate| entry(folder, &candidate.name).is_none()).count();
     if absent > 0 {
         eprintln!("{absent} candidates of the plan are not in {}", folder.path().display());
     }
+    let mut tasks = Vec::new();
+    for case in &plan.cases {
+        let there = plan.candidates(case).into_iter().filter_map(|candidate| entry(folder, &candidate.name));
+        let participant = |entry: &Entry| Participant { name: entry.name.clone(), config: entry.config };
+        let participants = there.map(participant).collect();
+        let incumbent = incumbent(plan, folder, device, case)?;
+        tasks.push(Task { case: *case, participants, incumbent }.part(shard));
+    }
     Ok(tasks)
+}
+
+/// The entry called `name`.
+fn entry<'a>(folder: &'a PtxFolder, name: &str) -> Option<&'a Entry> {
+    folder.entries().map(|(entry, _)| entry).find(|entry| entry.name == name)
 }
 
 /// The shipped variant that is launched for `case` until now.
