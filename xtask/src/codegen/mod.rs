@@ -5,6 +5,7 @@
 //! name it in [`Name`].
 
 mod call_chains;
+mod candidate_list;
 mod dwarf;
 mod messages;
 pub mod nvcc;

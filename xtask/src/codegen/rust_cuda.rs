@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use kernel_gpu::manifest;
 use toml::{Table, Value};
 
+use super::candidate_list::CandidateList;
 use super::{CodeGenerator, Compiled, Target, dwarf, messages};
 use crate::device_compiler::TARGET;
 use crate::environment::Workspace;
@@ -36,10 +37,12 @@ const RUSTFLAGS: [&str; 7] = [
 const NVVM_OPTIONS: &str = "-fma=0 -generate-line-info";
 
 /// Compiles with a Rust-CUDA installation.
+#[derive(Clone)]
 pub struct RustCuda {
     installation: Installation,
     cargo: PathBuf,
     workspace: Workspace,
+    candidates: Option<CandidateList>,
 }
 
 impl RustCuda {
@@ -47,7 +50,7 @@ impl RustCuda {
     pub fn new(installation: Installation, cargo: PathBuf, workspace: Workspace) -> Self {
         let own = installation.rustc.path.with_file_name("cargo");
         let cargo = if own.is_file() { own } else { cargo };
-        Self { installation, cargo, workspace }
+        Self { installation, cargo, workspace, candidates: None }
     }
 
     /// `cargo rustc` for the package in `package`.
@@ -59,18 +62,28 @@ impl RustCuda {
             .arg(package.join("Cargo.toml"))
             .args(["--features", &format!("{FEATURE},{}", target.cargo_feature)])
             .args(["-Zbuild-std=core,alloc", "--target", TARGET, "--target-dir"])
-            // One for each GPU, since cargo keeps what it built for one set of flags only.
-            .arg(package.join("target").join(target.cpu))
+            .arg(self.target_folder(package, target))
             .args(["--message-format", messages::format()])
             .env("RUSTC", &self.installation.rustc.path)
             .env("RUSTC_BOOTSTRAP", "1")
+            // It would divide the crate into several units, between which nothing is inlined.
+            .env("CARGO_INCREMENTAL", "0")
             // LLVM 7 knows neither type, and compiler_builtins has a switch for that.
             .env("CARGO_FEATURE_NO_F16_F128", "1")
             .env("CARGO_ENCODED_RUSTFLAGS", self.rustflags(target).join("\x1f"))
             .env("LD_LIBRARY_PATH", library_path(&self.installation))
             .env_remove("RUSTC_WRAPPER")
             .env_remove("RUSTC_WORKSPACE_WRAPPER");
+        if let Some(candidates) = &self.candidates {
+            candidates.add_to(&mut cargo);
+        }
         cargo
+    }
+
+    /// Cargo's target folder: one for each GPU, since cargo keeps what it built for one set of flags only.
+    fn target_folder(&self, package: &Path, target: &Target) -> PathBuf {
+        let folder = self.candidates.as_ref().map_or_else(|| "target".to_owned(), CandidateList::folder);
+        package.join(folder).join(target.cpu)
     }
 
     fn rustflags(&self, target: &Target) -> Vec<String> {
@@ -169,6 +182,11 @@ impl CodeGenerator for RustCuda {
         Ok(Compiled { ptx: dwarf::without(&text), warnings: built.diagnostics })
     }
 
+    fn for_candidates(&self, list: &Path, worker: usize) -> Option<Box<dyn CodeGenerator>> {
+        let candidates = Some(CandidateList::new(list, worker));
+        Some(Box::new(Self { candidates, ..self.clone() }))
+    }
+
     fn lint(&self, _: &Target) -> Result<Option<usize>> {
         Ok(None)
     }
@@ -196,18 +214,22 @@ mod tests {
         include_str!("../../../kernel-gpu/Cargo.toml")
     }
 
-    /// Compiles with a cargo that only says how it was called: the PTX, the arguments, and the environment.
-    fn compile(pretended: &Pretended, cpu: &str) -> (String, Vec<String>, Vec<String>) {
-        let workspace = pretended.path("workspace");
-        fs::create_dir_all(workspace.join("kernel-gpu")).unwrap();
-        fs::write(workspace.join("kernel-gpu/Cargo.toml"), kernel_gpu_manifest()).unwrap();
-        let generator = RustCuda::new(pretended.installation(), "cargo".into(), Workspace::new(workspace));
-        let ptx = generator.compile(&target(cpu)).unwrap().ptx;
+    /// The arguments and the environment that cargo was called with.
+    fn called(pretended: &Pretended) -> (Vec<String>, Vec<String>) {
         let lines = |name: &str| {
             let text = fs::read_to_string(pretended.path(TOOLCHAIN).join("bin").join(name)).unwrap();
             text.lines().map(str::to_owned).collect()
         };
-        (ptx, lines("cargo.arguments"), lines("cargo.environment"))
+        (lines("cargo.arguments"), lines("cargo.environment"))
+    }
+
+    /// Compiles with a cargo that only says how it was called: the PTX, the arguments, and the environment.
+    fn compile(pretended: &Pretended, cpu: &str) -> (String, Vec<String>, Vec<String>) {
+        let workspace = pretended.workspace(kernel_gpu_manifest());
+        let generator = RustCuda::new(pretended.installation(), "cargo".into(), workspace);
+        let ptx = generator.compile(&target(cpu)).unwrap().ptx;
+        let (arguments, environment) = called(pretended);
+        (ptx, arguments, environment)
     }
 
     fn variable<'a>(environment: &'a [String], name: &str) -> Option<&'a str> {
@@ -246,10 +268,23 @@ mod tests {
         let place = |path: &str| pretended.path(path).display().to_string();
         assert_eq!(variable(&environment, "RUSTC"), Some(place(&format!("{TOOLCHAIN}/bin/rustc")).as_str()));
         assert_eq!(variable(&environment, "RUSTC_BOOTSTRAP"), Some("1"));
+        assert_eq!(variable(&environment, "CARGO_INCREMENTAL"), Some("0"));
         assert_eq!(variable(&environment, "CARGO_FEATURE_NO_F16_F128"), Some("1"));
         assert_eq!(variable(&environment, "RUSTC_WRAPPER"), None);
         let libraries = ["checkout/target/release", &format!("{TOOLCHAIN}/lib"), "root/usr/local/cuda/nvvm/lib64"];
         assert_eq!(variable(&environment, "LD_LIBRARY_PATH"), Some(libraries.map(place).join(":").as_str()));
+    }
+
+    #[test]
+    fn candidates_are_compiled_in_a_target_folder_of_their_own() {
+        let pretended = Pretended::new();
+        let workspace = pretended.workspace(kernel_gpu_manifest());
+        let generator = RustCuda::new(pretended.installation(), "cargo".into(), workspace);
+        generator.for_candidates(Path::new("/list.rs"), 1).unwrap().compile(&target("sm_80")).unwrap();
+        let (arguments, environment) = called(&pretended);
+        assert_eq!(variable(&environment, "FA512_CANDIDATES"), Some("/list.rs"));
+        assert!(arguments.windows(2).any(|two| two == ["--features", "candidates"]), "{arguments:?}");
+        assert!(arguments.iter().any(|argument| argument.ends_with("candidates-1/sm_80")), "{arguments:?}");
     }
 
     #[test]

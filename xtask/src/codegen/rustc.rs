@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use kernel_gpu::manifest;
 
+use super::candidate_list::CandidateList;
 use super::{CodeGenerator, Compiled, Target, call_chains, messages};
 use crate::device_compiler::{DeviceCompiler, DeviceLibrary, TARGET, use_shared_libraries};
 use crate::environment::Workspace;
@@ -18,20 +19,8 @@ pub struct Rustc {
     compiler: DeviceCompiler,
     cargo: PathBuf,
     workspace: Workspace,
-    candidates: Option<Candidates>,
+    candidates: Option<CandidateList>,
 }
-
-/// Candidates that are compiled in place of the variants.
-#[derive(Clone, Debug)]
-struct Candidates {
-    /// The Rust file that declares them.
-    list: PathBuf,
-    /// Which of the target folders is used.
-    worker: usize,
-}
-
-/// Tells kernel-gpu where [`Candidates::list`] is.
-const CANDIDATES_VARIABLE: &str = "FA512_CANDIDATES";
 
 impl Rustc {
     /// `cargo` drives the compiler unless it comes with its own.
@@ -46,7 +35,7 @@ impl Rustc {
         cargo
             .current_dir(self.workspace.root())
             .args([subcommand, "--package", "kernel-gpu", "--lib", "--profile", "device"])
-            .args(["--features", &self.features(target), "--target", TARGET, "--target-dir"])
+            .args(["--features", target.cargo_feature, "--target", TARGET, "--target-dir"])
             .arg(self.target_folder(target))
             .args(["--message-format", messages::format()])
             .env("RUSTC", &self.compiler.rustc)
@@ -58,18 +47,13 @@ impl Rustc {
             .env_remove("RUSTC_WRAPPER")
             .env_remove("RUSTC_WORKSPACE_WRAPPER");
         if let Some(candidates) = &self.candidates {
-            cargo.env(CANDIDATES_VARIABLE, &candidates.list).arg("--quiet");
+            candidates.add_to(&mut cargo);
         }
         use_shared_libraries(&mut cargo, self.compiler.shared_libraries.as_deref());
         if let DeviceLibrary::Source(_) = self.compiler.library {
             cargo.arg("-Zbuild-std=core");
         }
         cargo
-    }
-
-    fn features(&self, target: &Target) -> String {
-        let candidates = if self.candidates.is_some() { ",candidates" } else { "" };
-        format!("{}{candidates}", target.cargo_feature)
     }
 
     fn rustflags(&self, target: &Target) -> Vec<String> {
@@ -93,7 +77,7 @@ impl Rustc {
     fn target_folder(&self, target: &Target) -> PathBuf {
         let folder = self.workspace.device_target();
         match &self.candidates {
-            Some(candidates) => folder.join(format!("candidates-{}", candidates.worker)).join(target.cpu),
+            Some(candidates) => folder.join(candidates.folder()).join(target.cpu),
             None => folder.join(target.cpu),
         }
     }
@@ -125,7 +109,7 @@ impl CodeGenerator for Rustc {
     }
 
     fn for_candidates(&self, list: &Path, worker: usize) -> Option<Box<dyn CodeGenerator>> {
-        let candidates = Some(Candidates { list: list.to_owned(), worker });
+        let candidates = Some(CandidateList::new(list, worker));
         Some(Box::new(Self { candidates, ..self.clone() }))
     }
 

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::{
     BACKEND_VARIABLE, CHECKOUT_VARIABLE, Examination, Installation, LIBNVVM_VARIABLE, RUSTC_VARIABLE, examine,
 };
-use crate::environment::Environment;
+use crate::environment::{Environment, Workspace};
 
 /// A complete installation in a folder of its own: the checkout, rustup's toolchain, and CUDA in the system.
 pub struct Pretended {
@@ -80,6 +80,12 @@ impl Pretended {
 
     fn examine<const N: usize>(&self, variables: [(&str, &str); N]) -> Examination {
         examine(&self.environment(variables), Some(&self.path("checkout")))
+    }
+
+    /// A workspace whose kernel-gpu has the manifest `kernel_gpu`.
+    pub fn workspace(&self, kernel_gpu: &str) -> Workspace {
+        self.write("workspace/kernel-gpu/Cargo.toml", kernel_gpu);
+        Workspace::new(self.path("workspace"))
     }
 
     /// The installation.
