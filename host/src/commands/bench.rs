@@ -47,7 +47,7 @@ pub struct Options {
     /// Who is measured; may be repeated [default: fa512]
     #[arg(long = "contender", value_name = "CONTENDER")]
     contenders: Vec<Wanted>,
-    /// Compare two contenders turn by turn: the ratio of their medians with its interval
+    /// Compare two contenders turn by turn: the ratio of their medians with its interval; may be repeated
     #[arg(long, num_args = 2, value_names = ["A", "B"])]
     paired: Vec<Spec>,
     /// Order of dimensions of all tensors
@@ -97,7 +97,7 @@ impl Options {
         self.shapes.iter().flat_map(|shape| self.masks.iter().map(move |mask| case(shape, mask))).collect()
     }
 
-    /// The two whose ratio is shown: those of `--paired`; of a code generator alone, its kernel and ours.
+    /// Those whose ratios are shown, two after two: those of `--paired`; of a code generator alone, its kernel and ours.
     fn paired(&self) -> Vec<Spec> {
         match (self.paired.as_slice(), self.contenders.as_slice()) {
             ([], [Wanted::One(other @ Spec::CodeGenerator(_))]) => vec![other.clone(), Spec::Preferred],
@@ -193,15 +193,15 @@ pub(super) fn environment(gpu: &GpuExecutor, monitor: &Monitor) -> Environment {
     }
 }
 
-/// The two contenders of `paired` in every case in which both were measured.
+/// Every two contenders of `paired` in every case in which both were measured.
 fn pairs(paired: &[Spec], rows: &[Row], seed: u64) -> Vec<Pair> {
-    let [first, second] = paired else { return Vec::new() };
-    let names = [first.to_string(), second.to_string()];
-    let of = |name: &str| rows.iter().filter(move |row| row.contender == name).collect::<Vec<_>>();
-    let [first, second] = names.each_ref().map(|name| of(name));
     let bootstrap = Bootstrap::new(seed);
-    let same_case = |first: &Row| second.iter().find(|row| row.case == first.case).copied();
-    first.iter().filter_map(|first| Pair::new(first, same_case(first)?, &bootstrap)).collect()
+    let of = |name: String| rows.iter().filter(move |row| row.contender == name);
+    let ratio = |first: &Row, second: &Spec| {
+        let second = of(second.to_string()).find(|row| row.case == first.case)?;
+        Pair::new(first, second, &bootstrap)
+    };
+    paired.chunks_exact(2).flat_map(|two| of(two[0].to_string()).filter_map(|first| ratio(first, &two[1]))).collect()
 }
 
 #[cfg(test)]
@@ -232,6 +232,18 @@ mod tests {
         assert_eq!(people(&with_another), ("codegen:rust-cuda torch:flash".into(), 0));
         assert_eq!(people(&["--contender", "torch:flash"]), ("torch:flash".into(), 0));
         assert_eq!(people(&[]), ("fa512".into(), 0));
+    }
+
+    #[test]
+    fn any_number_of_pairs_may_be_named() {
+        let arguments = ["bench", "--paired", "fa512", "torch:flash", "--paired", "fa512", "torch:cudnn"];
+        let paired: Vec<_> = Line::parse_from(arguments)
+            .options
+            .paired()
+            .chunks(2)
+            .map(|two| format!("{} {}", two[0], two[1]))
+            .collect();
+        assert_eq!(paired, ["fa512 torch:flash", "fa512 torch:cudnn"]);
     }
 
     #[test]
