@@ -236,7 +236,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::problem::{Layout, Shape};
     use kernel_gpu::config::HEAD_DIM;
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeSet, HashSet};
 
     pub fn case(batch: u32, heads: u32, sequence: u32, mask: Mask) -> Case {
         Case { shape: Shape { batch, heads, sequence }, head_dim: HEAD_DIM, mask, layout: Layout::Bhsd }
@@ -263,9 +263,13 @@ pub(crate) mod tests {
             assert_eq!(space.chosen, space.survivors);
         }
         let survivors: usize = plan.spaces.iter().map(|space| space.survivors).sum();
-        assert_eq!(plan.pool.candidates.len(), survivors, "the incumbents are in the space");
+        let candidates = plan.pool.candidates.len();
+        assert!((survivors..=survivors + plan.incumbents.len()).contains(&candidates), "{candidates} of {survivors}");
         let names: BTreeSet<_> = plan.pool.candidates.iter().map(|candidate| &candidate.name).collect();
-        assert_eq!(names.len(), survivors, "two candidates have one name");
+        assert_eq!(names.len(), candidates, "two candidates have one name");
+        let different: HashSet<_> =
+            plan.pool.candidates.iter().map(|candidate| (candidate.config, candidate.mask)).collect();
+        assert_eq!(different.len(), candidates, "an incumbent is there twice");
         assert!(plan.incumbents.iter().all(|name| names.contains(name)));
         assert_eq!(plan.candidates(&plan.cases[0]), plan.candidates(&plan.cases[1]));
         assert!(plan.candidates(&plan.cases[2]).iter().all(|candidate| candidate.mask == Mask::Causal));
