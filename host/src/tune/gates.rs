@@ -191,7 +191,11 @@ mod tests {
             let shipped =
                 VARIANTS.iter().filter(|variant| variant.family == family && variant.sequence == Sequence::Exact(512));
             for variant in shipped {
-                assert!(survivors.contains(&variant.config), "{} is not in space.toml: give it its values", variant.entry);
+                assert!(
+                    survivors.contains(&variant.config),
+                    "{} is not in space.toml: give it its values",
+                    variant.entry
+                );
             }
         }
     }
