@@ -112,7 +112,7 @@ pub fn of_ptx(text: &str) -> BTreeMap<String, Mix> {
 pub struct Sass {
     /// Of the whole entry.
     pub all: Mix,
-    /// Of the main loop: the smallest loop with matrix products.
+    /// Of the main loop: the smallest loop with matrix products, and with exponentials unless no loop has both.
     pub main_loop: Mix,
 }
 
@@ -164,7 +164,8 @@ impl<'a> SassText<'a> {
         };
         let loops = self.loops.iter().map(|&(begin, end)| &self.opcodes[begin..=end]);
         let with_products = loops.map(mix).filter(|mix| mix.contains_key(&MATRIX_PRODUCTS));
-        let main_loop = with_products.min_by_key(|mix| mix.values().sum::<usize>());
+        let exponentials = Class::of("MUFU", |members| members.sass);
+        let main_loop = with_products.min_by_key(|mix| (!mix.contains_key(&exponentials), mix.values().sum::<usize>()));
         Sass { all: mix(&self.opcodes), main_loop: main_loop.unwrap_or_default() }
     }
 }
@@ -261,6 +262,13 @@ $L__BB0_1: @%p1 bra 	$L__BB0_1;
     fn the_main_loop_is_the_smallest_with_matrix_products() {
         let expected = [("matrix products", 1), ("integers and addresses", 1), ("control flow", 1)];
         assert_eq!(named(&of_sass(LISTING)["one"].main_loop), expected);
+    }
+
+    #[test]
+    fn a_smaller_loop_without_exponentials_is_not_the_main_loop() {
+        let listing = LISTING.replace("IMAD.MOV.U32 R2, RZ, RZ, RZ", "MUFU.EX2 R2, R2");
+        let main_loop = &of_sass(&listing)["one"].main_loop;
+        assert_eq!(named(main_loop)[1], ("exponentials, logarithms, reciprocals", 1));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use kernel_gpu::config::ARCHITECTURES;
 use kernel_gpu::manifest::{Entry, Module};
 
+use crate::codegen::nvcc::FAMILY;
 use crate::instruction_mix::{self, Class, Mix, Sass};
 use crate::process::capture;
 use crate::ptx_folder::PtxFolder;
@@ -47,7 +48,9 @@ impl Side {
     /// Reads the instructions of `folder`; those of the SASS where there is a disassembler.
     fn read(folder: &PtxFolder, disassembler: Option<&Disassembler>, scratch: &Path) -> Result<Self> {
         let mut side = Self { entries: Vec::new(), ptx: BTreeMap::new(), sass: BTreeMap::new() };
-        for Module { file, entries, .. } in &folder.manifest.modules {
+        // The other modules have no twins, nor SASS of every architecture that these have.
+        let is_family = |module: &&Module| module.entries.iter().any(|entry| entry.family == FAMILY);
+        for Module { file, entries, .. } in folder.manifest.modules.iter().filter(is_family) {
             let path = folder.path.join(file);
             let text = fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))?;
             side.ptx.extend(instruction_mix::of_ptx(&text));
