@@ -2,7 +2,7 @@
 #pragma once
 
 #include "copy.cuh"
-#include "softmax.cuh"
+#include "shifts.cuh"
 
 namespace fa512 {
 
@@ -11,12 +11,12 @@ constexpr float LN_2 = 0.693147180559945309417232121458f;
 
 /// Divides O by the row sums; rows that attended to nothing become 0.
 template <int M_TILES>
-__device__ __forceinline__ void normalise(Output<M_TILES>& output, const RunningSoftmax<M_TILES>& softmax) {
+__device__ __forceinline__ void normalise(Output<M_TILES>& output, const RowSums<M_TILES>& sums) {
 #pragma unroll
     for (int m = 0; m < M_TILES; ++m) {
 #pragma unroll
         for (int r = 0; r < ROWS_PER_LANE; ++r) {
-            const float sum = softmax.sum[m][r];
+            const float sum = sums.tile[m].element[2 * r];
             const float factor = sum == 0.0f ? 0.0f : ptx::reciprocal(sum);
 #pragma unroll
             for (int n = 0; n < HEAD_N_TILES; ++n) {
@@ -61,8 +61,8 @@ __device__ __forceinline__ void store_output(const Output<M_TILES>& output, Tile
 
 /// Stores LSE = ln Σ exp(scale·s) = ln 2 · (shift + log₂ l) for the warp's rows; `lse` is the address of the head's row 0.
 template <typename Sequence, int M_TILES>
-__device__ __forceinline__ void store_lse(const RunningSoftmax<M_TILES>& softmax, uint64_t lse, uint32_t first_row,
-                                          uint32_t length, Lane lane) {
+__device__ __forceinline__ void store_lse(const Shifts<M_TILES>& shifts, const RowSums<M_TILES>& sums, uint64_t lse,
+                                          uint32_t first_row, uint32_t length, Lane lane) {
     // The four lanes of a quad hold the same rows; the first one stores.
     if (lane.pair_column() != 0) {
         return;
@@ -73,7 +73,7 @@ __device__ __forceinline__ void store_lse(const RunningSoftmax<M_TILES>& softmax
         for (int r = 0; r < ROWS_PER_LANE; ++r) {
             const uint32_t row = lane.row(first_row, m, r);
             if (!Sequence::HAS_TAIL || row < length) {
-                const float value = LN_2 * (softmax.shift[m][r] + ptx::log2(softmax.sum[m][r]));
+                const float value = LN_2 * (shifts.row[m][r] + ptx::log2(sums.tile[m].element[2 * r]));
                 ptx::store_global_f32(lse + row * uint64_t{sizeof(float)}, value);
             }
         }

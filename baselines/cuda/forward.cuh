@@ -8,7 +8,7 @@
 #include "epilogue.cuh"
 #include "masks.cuh"
 #include "products.cuh"
-#include "softmax.cuh"
+#include "shifts.cuh"
 
 namespace fa512 {
 
@@ -32,13 +32,123 @@ struct SharedMemory {
     }
 };
 
-/// O and LSE of one block's query rows.
+/// The copies of one block: K and V of `steps` steps, STAGES - 1 of them ahead.
+template <uint32_t BLOCK_M, uint32_t BLOCK_N, uint32_t STAGES, uint32_t THREADS, typename Sequence>
+struct Pipeline {
+    SharedMemory<BLOCK_M, BLOCK_N> memory;
+    HeadRows key_rows, value_rows;
+    uint32_t steps, length;
+    Lane lane;
+
+    /// A step, and where its tiles are.
+    struct Step {
+        uint32_t number, stage, free_stage;
+    };
+
+    /// Starts the first steps and waits for the first of them.
+    __device__ __forceinline__ Step begin() const {
+#pragma unroll
+        for (uint32_t number = 0; number < STAGES - 1; ++number) {
+            start_copies(number, number);
+        }
+        wait();
+        return {0, 0, STAGES - 1};
+    }
+
+    /// Starts the copies of the step STAGES - 1 further than `step`, which was waited for.
+    __device__ __forceinline__ void start_ahead(const Step& step) const {
+        start_copies(step.number + STAGES - 1, step.free_stage);
+    }
+
+    /// Ends a step: waits for the next one, and until everyone has done with this one.
+    __device__ __forceinline__ void finish(Step& step) const {
+        wait();
+        step.free_stage = step.stage;
+        step.stage = step.stage + 1 == STAGES ? 0 : step.stage + 1;
+        ++step.number;
+    }
+
+    /// One commit group a step, empty beyond the last, so that the count of pending groups says which steps are complete.
+    __device__ __forceinline__ void start_copies(uint32_t step, uint32_t stage) const {
+        if (step < steps) {
+            start_copy<Sequence, THREADS>(memory.keys(stage), key_rows, step * BLOCK_N, length, lane);
+            start_copy<Sequence, THREADS>(memory.values(stage), value_rows, step * BLOCK_N, length, lane);
+        }
+        ptx::commit_group();
+    }
+
+    __device__ __forceinline__ void wait() const {
+        ptx::wait_for_oldest<STAGES>();
+        __syncthreads();
+    }
+};
+
+/// What a warp knows of its rows, and what it accumulates.
+template <int M_TILES>
+struct Warp {
+    QueryFragments<M_TILES> queries;
+    Shifts<M_TILES> shifts;
+    Output<M_TILES> output;
+    RowSums<M_TILES> sums;
+    uint32_t first_row, length;
+    float scale_log2;
+    Lane lane;
+
+    /// Scores of 16 keys from `first_key` on, masked if asked.
+    template <typename Mask, bool MASKED>
+    __device__ __forceinline__ void multiply(Scores<M_TILES, 2>& scores, Tile<MMA_K> keys, uint32_t first_key) const {
+        multiply_keys<M_TILES>(scores, queries, keys, lane);
+        if constexpr (MASKED) {
+            mask_scores<Mask, M_TILES, 2>(scores, first_row, first_key, length, lane);
+        }
+    }
+
+    /// Shifts from the first 16 keys.
+    template <typename Mask, typename Sequence>
+    __device__ __forceinline__ void guess_shifts(Tile<MMA_K> keys) {
+        Scores<M_TILES, 2> scores = {};
+        multiply_keys<M_TILES>(scores, queries, keys, lane);
+        if (Mask::template touches<Sequence>(first_row, 0, MMA_K, length)) {
+            mask_scores<Mask, M_TILES, 2>(scores, first_row, 0, length, lane);
+        }
+        RowMaxima<M_TILES> maxima;
+        maxima.take_in(scores);
+        shifts = maxima.shifts(scale_log2);
+    }
+
+    /// Adds a step to the output and the sums, 16 keys after another.
+    template <typename Mask, bool MASKED, uint32_t BLOCK_N>
+    __device__ __forceinline__ void attend(Tile<BLOCK_N> keys, Tile<BLOCK_N> values, uint32_t first_key) {
+#pragma unroll
+        for (uint32_t k = 0; k < BLOCK_N / MMA_K; ++k) {
+            Scores<M_TILES, 2> scores = {};
+            multiply<Mask, MASKED>(scores, keys.template part<MMA_K>(k), first_key + k * MMA_K);
+            Probabilities<M_TILES> probabilities;
+            shifts.probabilities(probabilities, scores, scale_log2);
+            sums.accumulate(probabilities);
+            accumulate_output<M_TILES>(output, probabilities, values.template part<MMA_K>(k), lane);
+        }
+    }
+
+    /// Takes the scores of a step into the maxima. Not unrolled: this is rare.
+    template <typename Mask, uint32_t BLOCK_N>
+    __device__ __forceinline__ void take_maxima(RowMaxima<M_TILES>& maxima, Tile<BLOCK_N> keys, uint32_t first_key) const {
+#pragma unroll 1
+        for (uint32_t k = 0; k < BLOCK_N / MMA_K; ++k) {
+            Scores<M_TILES, 2> scores = {};
+            multiply<Mask, true>(scores, keys.template part<MMA_K>(k), first_key + k * MMA_K);
+            maxima.take_in(scores);
+        }
+    }
+};
+
+/// O and LSE of one block's query rows. The shifts of the softmax are guessed from the first 16 keys; a block in which a
+/// probability overflows under them, or is not a number, begins again with the true maxima.
 template <uint32_t BLOCK_M, uint32_t BLOCK_N, uint32_t WARPS, uint32_t STAGES, typename Sequence, typename Mask>
 __device__ __forceinline__ void forward(const ForwardArgs& args) {
     constexpr uint32_t THREADS = WARPS * WARP_SIZE;
     constexpr uint32_t ROWS_PER_WARP = BLOCK_M / WARPS;
     constexpr int M_TILES = ROWS_PER_WARP / MMA_M;
-    constexpr int N_TILES = BLOCK_N / MMA_N;
     static_assert(BLOCK_M == M_TILES * MMA_M * WARPS && BLOCK_N % MMA_K == 0 && STAGES >= 2);
 
     const uint32_t length = Sequence::length(args);
@@ -46,60 +156,67 @@ __device__ __forceinline__ void forward(const ForwardArgs& args) {
     const BlockWork work = BlockWork::of(blockIdx.x, args);
     const uint32_t first_row = work.query_tile * BLOCK_M;
     const uint32_t warp_row = lane.warp * ROWS_PER_WARP;
-
-    const SharedMemory<BLOCK_M, BLOCK_N> memory;
-    const auto query_rows = HeadRows::of(args.q, args.q_strides, work);
-    const auto key_rows = HeadRows::of(args.k, args.k_strides, work);
-    const auto value_rows = HeadRows::of(args.v, args.v_strides, work);
     const uint32_t steps = (Mask::keys_end(first_row + BLOCK_M, length) + BLOCK_N - 1) / BLOCK_N;
 
-    // One commit group a step, empty beyond the last, so that the count of pending groups says which steps are complete.
-    const auto start_step = [&](uint32_t step, uint32_t stage) {
-        if (step < steps) {
-            start_copy<Sequence, THREADS>(memory.keys(stage), key_rows, step * BLOCK_N, length, lane);
-            start_copy<Sequence, THREADS>(memory.values(stage), value_rows, step * BLOCK_N, length, lane);
-        }
-        ptx::commit_group();
-    };
-    const auto wait_for_next_step = [] {
-        ptx::wait_for_oldest<STAGES>();
-        __syncthreads();
-    };
-
+    const Pipeline<BLOCK_M, BLOCK_N, STAGES, THREADS, Sequence> pipeline = {
+        {}, HeadRows::of(args.k, args.k_strides, work), HeadRows::of(args.v, args.v_strides, work), steps, length, lane};
+    const auto& memory = pipeline.memory;
+    const auto query_rows = HeadRows::of(args.q, args.q_strides, work);
     start_copy<Sequence, THREADS>(memory.queries(), query_rows, first_row, length, lane);
-    for (uint32_t step = 0; step < STAGES - 1; ++step) {
-        start_step(step, step);
-    }
-    wait_for_next_step();
-    QueryFragments<M_TILES> queries;
-    load_queries<M_TILES>(queries, memory.queries(), warp_row, lane);
+    auto step = pipeline.begin();
 
-    RunningSoftmax<M_TILES> softmax;
-    Output<M_TILES> output = {};
-    uint32_t stage = 0, free_stage = STAGES - 1;
-    for (uint32_t step = 0; step < steps; ++step) {
-        start_step(step + STAGES - 1, free_stage);
-
-        Scores<M_TILES, N_TILES> scores = {};
-        multiply_keys<M_TILES, N_TILES>(scores, queries, memory.keys(stage), lane);
-        if (Mask::template touches<Sequence>(first_row, step * BLOCK_N, BLOCK_N, length)) {
-            apply_mask<Mask, M_TILES, N_TILES>(scores, first_row + warp_row, step * BLOCK_N, length, lane);
+    Warp<M_TILES> warp;
+    warp.first_row = first_row + warp_row;
+    warp.length = length;
+    warp.scale_log2 = args.scale_log2;
+    warp.lane = lane;
+    load_queries<M_TILES>(warp.queries, memory.queries(), warp_row, lane);
+    warp.template guess_shifts<Mask, Sequence>(memory.keys(0).template part<MMA_K>(0));
+    for (bool exact = false;; exact = true) {
+        warp.sums = {};
+#pragma unroll
+        for (int m = 0; m < M_TILES; ++m) {
+#pragma unroll
+            for (int n = 0; n < HEAD_N_TILES; ++n) {
+                warp.output[m][n] = {};
+            }
         }
-        softmax.template update<N_TILES>(scores, output, args.scale_log2);
-        accumulate_output<M_TILES, N_TILES>(output, scores, memory.values(stage), lane);
+#pragma unroll 1
+        while (step.number < steps) {
+            pipeline.start_ahead(step);
+            const auto keys = memory.keys(step.stage), values = memory.values(step.stage);
+            const uint32_t first_key = step.number * BLOCK_N;
+            if (!Mask::template touches<Sequence>(warp.first_row, first_key, BLOCK_N, length)) {
+                warp.template attend<Mask, false>(keys, values, first_key);
+            } else if (first_key < Mask::keys_end(warp.first_row + ROWS_PER_WARP, length)) {
+                warp.template attend<Mask, true>(keys, values, first_key);
+            }
+            pipeline.finish(step);
+        }
+        if (exact || !__syncthreads_or(!warp.sums.are_finite())) {
+            break;
+        }
 
-        wait_for_next_step();
-        free_stage = stage;
-        stage = stage + 1 == STAGES ? 0 : stage + 1;
+        RowMaxima<M_TILES> maxima;
+        step = pipeline.begin();
+#pragma unroll 1
+        while (step.number < steps) {
+            pipeline.start_ahead(step);
+            warp.template take_maxima<Mask>(maxima, memory.keys(step.stage), step.number * BLOCK_N);
+            pipeline.finish(step);
+        }
+        warp.shifts = maxima.shifts(args.scale_log2);
+        warp.shifts.or_zero();
+        step = pipeline.begin();
     }
 
-    softmax.complete_sums();
-    normalise<M_TILES>(output, softmax);
+    normalise<M_TILES>(warp.output, warp.sums);
     const auto output_rows = HeadRows::of(args.o, args.o_strides, work);
-    store_output<Sequence, M_TILES>(output, memory.queries(), output_rows, first_row, warp_row, length, lane);
+    store_output<Sequence, M_TILES>(warp.output, memory.queries(), output_rows, first_row, warp_row, length, lane);
     if (args.lse != 0) {
         const uint64_t head = (uint64_t{work.batch} * args.heads + work.head) * length;
-        store_lse<Sequence, M_TILES>(softmax, args.lse + head * sizeof(float), first_row + warp_row, length, lane);
+        store_lse<Sequence, M_TILES>(warp.shifts, warp.sums, args.lse + head * sizeof(float), warp.first_row, length,
+                                     lane);
     }
 }
 

@@ -65,9 +65,11 @@ struct Tile {
         return base + row * PITCH + (chunk ^ (row & 7)) * CHUNK_BYTES;
     }
 
-    /// Address of the chunk `rows` rows (a multiple of 8) below the one at `chunk`, with the same index.
-    static __device__ __forceinline__ uint32_t below(uint32_t chunk, uint32_t rows) {
-        return chunk + rows * PITCH;
+    /// Part `index` of the tile's parts of COUNT rows (a multiple of 8), a tile of its own.
+    template <uint32_t COUNT>
+    __device__ __forceinline__ Tile<COUNT> part(uint32_t index) const {
+        static_assert(COUNT % 8 == 0 && ROWS % COUNT == 0);
+        return {base + index * Tile<COUNT>::BYTES};
     }
 };
 

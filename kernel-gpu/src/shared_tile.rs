@@ -135,14 +135,14 @@ impl<E: Element, const ROWS: u32, const COLUMNS: u32, S: Swizzle> SharedTile<E, 
         self.base + Self::offset(row, chunk)
     }
 
-    /// Address of the chunk `ROWS_BELOW` rows below the one at `chunk`, with the same index: a constant away, since the
-    /// swizzle repeats after so many rows.
+    /// Part `index` of the tile's parts of `COUNT` rows, a tile of its own: the swizzle repeats after so many rows.
     #[inline(always)]
-    pub const fn below<const ROWS_BELOW: u32>(chunk: u32) -> u32 {
+    pub const fn part<const COUNT: u32>(self, index: u32) -> SharedTile<E, COUNT, COLUMNS, S> {
         const {
-            assert!(ROWS_BELOW.is_multiple_of(S::ROW_MASK + 1), "the swizzle does not repeat after so many rows");
+            assert!(COUNT.is_multiple_of(S::ROW_MASK + 1), "the swizzle does not repeat after so many rows");
+            assert!(ROWS.is_multiple_of(COUNT), "the tile does not consist of such parts");
         }
-        chunk + ROWS_BELOW * Self::PITCH
+        SharedTile::at(self.base + index * SharedTile::<E, COUNT, COLUMNS, S>::BYTES)
     }
 }
 
@@ -177,10 +177,11 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_below_a_chunk_has_its_index() {
+    fn a_part_has_the_addresses_of_its_rows() {
         let tile = Tile::at(1024);
-        for (row, chunk) in (0..8).flat_map(|row| (0..8).map(move |chunk| (row, chunk))) {
-            assert_eq!(Tile::below::<16>(tile.chunk(row, chunk)), tile.chunk(row + 16, chunk));
+        let part = tile.part::<16>(3);
+        for (row, chunk) in (0..16).flat_map(|row| (0..8).map(move |chunk| (row, chunk))) {
+            assert_eq!(part.chunk(row, chunk), tile.chunk(48 + row, chunk));
         }
     }
 

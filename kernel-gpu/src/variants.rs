@@ -107,7 +107,7 @@ macro_rules! entry {
                     { CONFIG.block_m },
                     { CONFIG.block_n },
                     { CONFIG.m_tiles() },
-                    { CONFIG.n_tiles() },
+                    { CONFIG.k_steps() },
                     { CONFIG.stages },
                     $sequence,
                     $mask,
@@ -155,9 +155,9 @@ variants! {
     fa512_sm90a_any_causal_64x64: Sm90a { 64 x 64, 4 warps, 2 stages, 4 blocks }, Any, Causal;
 
     fa512_sm80_s512_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, Exact(512), Full;
-    fa512_sm80_s512_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 2 blocks }, Exact(512), Causal;
-    fa512_sm80_any_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 2 blocks }, Any, Full;
-    fa512_sm80_any_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 2 blocks }, Any, Causal;
+    fa512_sm80_s512_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, Exact(512), Causal;
+    fa512_sm80_any_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, Any, Full;
+    fa512_sm80_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, Any, Causal;
 }
 
 /// Every variant fits every architecture that its family runs on.

@@ -81,7 +81,7 @@ mod tests {
     fn every_form_is_understood() {
         let parse = |text: &str| text.parse::<Spec>().unwrap();
         assert_eq!(parse("fa512"), Spec::Preferred);
-        assert_eq!(parse("variant:fa512_sm80_any_full_64x64"), Spec::Variant("fa512_sm80_any_full_64x64".into()));
+        assert_eq!(parse("variant:fa512_sm80_any_full_128x64"), Spec::Variant("fa512_sm80_any_full_128x64".into()));
         assert_eq!(parse("twin"), Spec::CodeGenerator("cuda".into()));
         assert_eq!(parse("codegen:rust-cuda"), Spec::CodeGenerator("rust-cuda".into()));
         assert_eq!(parse("torch:cudnn"), Spec::Torch(Backend::Cudnn));

@@ -211,11 +211,11 @@ fn lse_is_optional() {
 #[test]
 fn variants_can_be_asked_for_by_name() {
     let table = |arguments| text(&output(&mut small_run(arguments), 0).stdout);
-    assert!(table(&["--seq", "64", "--variant", "fa512_sm80_any_full_64x64"]).contains("asked for by name"));
+    assert!(table(&["--seq", "64", "--variant", "fa512_sm80_any_full_128x64"]).contains("asked for by name"));
     let refused = |arguments: &[&str]| refusal(&mut small_run(arguments));
     let unknown = refused(&["--variant", "fastest"]);
     assert!(unknown.contains("no variant fastest; there are: fa512_sm"), "{unknown}");
-    let wrong_mask = refused(&["--variant", "fa512_sm80_any_causal_64x64"]);
+    let wrong_mask = refused(&["--variant", "fa512_sm80_any_causal_128x32"]);
     assert!(wrong_mask.contains("computes a causal mask, not a full one"), "{wrong_mask}");
 }
 

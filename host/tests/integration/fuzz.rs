@@ -8,7 +8,7 @@ use kernel_gpu::args::{ForwardArgs, Strides};
 
 use crate::command_line::{edited_ptx, fa512, misaligned_lse, output, refusal, text};
 
-const VARIANT: &str = "fa512_sm80_any_full_64x64";
+const VARIANT: &str = "fa512_sm80_any_full_128x64";
 
 /// `fa512 fuzz` of one variant in the simulator, on problems that take milliseconds.
 fn fuzz(arguments: &[&str]) -> Command {

@@ -72,6 +72,7 @@ macro_rules! distributions {
 distributions! {
     uniform_inputs: Uniform, 130;
     large_logits: LargeLogits, 130;
+    large_logits_at_512: LargeLogits, 512;
     constant_inputs: Constant, 130;
     inputs_made_against_the_online_softmax: Adversarial, 200;
     inputs_made_against_the_online_softmax_at_512: Adversarial, 512;
@@ -91,6 +92,22 @@ fn scales_from_zero_to_the_largest() {
             let problem = problem(1, 2, 70, mask, Layout::Bhsd).with_scale(scale).unwrap();
             Case::generate(problem, Distribution::Normal).assert_right(true);
         }
+    }
+}
+
+/// Scores of −∞ for the first 16 keys, from which some kernels guess where the maximum of a row is, and of −128 for the
+/// others, far below any guess that is made of nothing. Under a causal mask the first rows attend to −∞ alone.
+#[test]
+fn first_keys_may_have_no_weight() {
+    for (sequence, mask) in [(70, Mask::Full), (70, Mask::Causal), (512, Mask::Full), (512, Mask::Causal)] {
+        let problem = problem(1, 1, sequence, mask, Layout::Bhsd);
+        let normal = Inputs::generate(problem, Distribution::Normal, 7).unwrap();
+        let [_, _, v] = normal.operands();
+        let filled = |value: f32| vec![f16::from_f32(value); sequence as usize * COLUMNS];
+        let mut keys = filled(-4.0);
+        keys[..16 * COLUMNS].iter_mut().step_by(COLUMNS).for_each(|first| *first = f16::NEG_INFINITY);
+        let inputs = Inputs::new(problem, Operand::new(filled(4.0)), Operand::new(keys), v.clone()).unwrap();
+        Case::new(inputs, Distribution::MinusInfinityScores).assert_right(true);
     }
 }
 

@@ -224,10 +224,10 @@ fn profiles_simulations_and_campaigns_have_their_sections() {
     let counters: Value = serde_json::from_str(include_str!("../counters.json")).unwrap();
     let simulated = json!({
         "kind": "fa512-run", "version": 1,
-        "passed": true, "variant": "fa512_sm80_any_causal_64x64", "findings": [],
+        "passed": true, "variant": "fa512_sm80_any_causal_128x32", "findings": [],
         "ptx": {"file": "sm_80.ptx", "sha256": "abc", "git_commit": null},
         "problem": {"batch": 1, "heads": 1, "sequence": 512, "head_dim": 64, "mask": "causal", "layout": "bhsd", "scale": 0.125},
-        "counters": counters["counters"]["fa512_sm80_any_causal_64x64"]["B=1 H=1 S=512"],
+        "counters": counters["counters"]["fa512_sm80_any_causal_128x32"]["B=1 H=1 S=512"],
     });
     let campaign = json!({
         "kind": "fa512-fuzz", "version": 1,
@@ -251,7 +251,7 @@ fn profiles_simulations_and_campaigns_have_their_sections() {
     has("shared-memory wavefronts", profile.bank_conflicts.wavefronts.unwrap());
     has(
         "shared wavefronts",
-        counters["counters"]["fa512_sm80_any_causal_64x64"]["B=1 H=1 S=512"]["shared_wavefronts"].as_f64().unwrap(),
+        counters["counters"]["fa512_sm80_any_causal_128x32"]["B=1 H=1 S=512"]["shared_wavefronts"].as_f64().unwrap(),
     );
     has("normal", 126.0);
     assert!(page.contains("Instructions by class") && page.contains("fa512 run --seed 7"));

@@ -2,7 +2,7 @@
 
 use crate::command_line::{edited_ptx, fa512, misaligned_lse, output, refusal, text};
 
-const VARIANT: &str = "fa512_sm80_any_full_64x64";
+const VARIANT: &str = "fa512_sm80_any_full_128x64";
 
 /// `fa512 sanitize` of one variant on short sequences.
 fn sanitize(arguments: &[&str]) -> std::process::Command {

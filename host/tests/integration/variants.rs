@@ -54,7 +54,7 @@ fn an_entry_for_another_architecture_is_refused_by_name() {
     let hopper = ptx().entries().find(|(entry, _)| entry.family == Family::Sm90a).expect("there is one").0;
     let message = choose(ptx(), &problem(512, hopper.mask), &device(89, 99 * 1024), Some(&hopper.name)).unwrap_err();
     assert!(message.to_string().contains("needs sm_90, as H100"), "{message}");
-    let portable = "fa512_sm80_any_full_64x64";
+    let portable = "fa512_sm80_any_full_128x64";
     let choice = choose(ptx(), &problem(512, Mask::Full), &device(90, 227 * 1024), Some(portable)).unwrap();
     assert_eq!((choice.entry.name.as_str(), choice.reason.as_str()), (portable, "asked for by name"));
 }

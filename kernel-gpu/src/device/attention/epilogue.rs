@@ -18,8 +18,28 @@ const LN_2: f32 = core::f32::consts::LN_2;
 /// `tile`, and a barrier lies behind the last reads of what was there.
 #[inline(always)]
 pub unsafe fn finish<const BLOCK_M: u32, const M_TILES: usize, S: Sequence>(
-    mut output: Output<M_TILES>,
+    output: Output<M_TILES>,
     mut softmax: RunningSoftmax<M_TILES>,
+    tile: Tile<BLOCK_M>,
+    warp_row: u32,
+    block: &Block<'_, S>,
+    lane: Lane,
+) {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        softmax.complete_sums();
+        store(output, &softmax, tile, warp_row, block, lane);
+    }
+}
+
+/// [`finish`] with sums of whole rows.
+///
+/// # Safety
+/// As for [`finish`].
+#[inline(always)]
+pub unsafe fn store<const BLOCK_M: u32, const M_TILES: usize, S: Sequence>(
+    mut output: Output<M_TILES>,
+    softmax: &RunningSoftmax<M_TILES>,
     tile: Tile<BLOCK_M>,
     warp_row: u32,
     block: &Block<'_, S>,
@@ -28,13 +48,12 @@ pub unsafe fn finish<const BLOCK_M: u32, const M_TILES: usize, S: Sequence>(
     // SAFETY: the caller has the warp together; the launch's O has the block's rows before the end, and the warp alone
     // writes its own.
     unsafe {
-        softmax.complete_sums();
-        normalise(&mut output, &softmax);
+        normalise(&mut output, softmax);
         store_output(&output, tile, warp_row, block, lane);
     }
     if let Some(lse) = block.lse() {
         // SAFETY: the head has an element of LSE for each row before the end; the warp alone writes those of its rows.
-        unsafe { store_lse(&softmax, lse, warp_row, block, lane) };
+        unsafe { store_lse(softmax, lse, warp_row, block, lane) };
     }
 }
 

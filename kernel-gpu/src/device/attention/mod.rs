@@ -3,12 +3,15 @@
 //! The accumulators of `mma.sync` and `wgmma` have the same layout: of each 16×8 tile, lane 4g + t of a warp holds rows g
 //! and g + 8, columns 2t and 2t + 1. Mask, softmax and epilogue work on that layout alone.
 
+#![allow(dead_code, reason = "each kernel family is compiled alone and uses a part of this")]
+
 pub mod block;
 pub mod copy;
 pub mod epilogue;
 pub mod mask;
 pub mod sequence;
 pub mod shared_memory;
+pub mod shifts;
 pub mod softmax;
 
 use crate::config::{HEAD_DIM, MMA_K, MMA_M, MMA_N, WARP_SIZE};

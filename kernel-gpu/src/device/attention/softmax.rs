@@ -103,12 +103,23 @@ pub fn apply_mask<M: Mask, S: Sequence, const M_TILES: usize, const N_TILES: usi
     lane: Lane,
 ) {
     // The same decision for the whole block.
-    if !M::touches::<S>(block.first_row, first_key, const { N_TILES as u32 * MMA_N }, block.length) {
-        return;
+    if M::touches::<S>(block.first_row, first_key, const { N_TILES as u32 * MMA_N }, block.length) {
+        mask_scores::<M, M_TILES, N_TILES>(scores, block.first_row + warp_row, first_key, block.length, lane);
     }
+}
+
+/// [`apply_mask`] where the mask does exclude something, for rows from `first_row` on.
+#[inline(always)]
+pub fn mask_scores<M: Mask, const M_TILES: usize, const N_TILES: usize>(
+    scores: &mut Scores<M_TILES, N_TILES>,
+    first_row: u32,
+    first_key: u32,
+    length: u32,
+    lane: Lane,
+) {
     unroll!(at most 4; for m in M_TILES => {
         unroll!(at most 2; for r in ROWS_PER_LANE => {
-            let end = M::keys_end(lane.row(block.first_row + warp_row, m, r) + 1, block.length);
+            let end = M::keys_end(lane.row(first_row, m, r) + 1, length);
             unroll!(at most 16; for n in N_TILES => {
                 unroll!(at most 2; for column in 2 => {
                     let key = first_key + n as u32 * MMA_N + lane.pair_column() + column as u32;
@@ -132,7 +143,7 @@ fn finite_or_zero(shift: f32) -> f32 {
 /// # Safety
 /// The whole warp calls this together.
 #[inline(always)]
-unsafe fn across_quad(value: f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
+pub unsafe fn across_quad(value: f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
     // SAFETY: the caller has the warp together.
     unsafe {
         let value = combine(value, shuffle::exchange::<1>(value));

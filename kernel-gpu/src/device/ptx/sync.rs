@@ -14,6 +14,24 @@ pub unsafe fn block() {
     unsafe { thread::sync_threads() };
 }
 
+/// `bar.red.or.pred` over barrier 0: as [`block`], and whether `condition` holds for any thread.
+///
+/// # Safety
+/// Every thread of the block executes this together.
+#[inline(always)]
+pub unsafe fn block_any(condition: bool) -> bool {
+    let any: u32;
+    // SAFETY: passed on to the caller.
+    unsafe {
+        asm!(
+            "{{ .reg .pred %mine, %any; setp.ne.u32 %mine, {}, 0; bar.red.or.pred %any, 0, %mine; selp.b32 {}, 1, 0, %any; }}",
+            in(reg32) condition as u32, out(reg32) any,
+            options(nostack)
+        );
+    }
+    any != 0
+}
+
 /// `bar.warp.sync`: waits for all lanes of the warp; their earlier memory accesses are visible to each other.
 ///
 /// # Safety

@@ -1,95 +1,229 @@
 //! The forward kernel.
 
-use super::products;
+use super::pipeline::Pipeline;
+use super::products::{self, QueryFragments, RowSums};
 use crate::args::ForwardArgs;
-use crate::config::{MMA_K, MMA_M, MMA_N, WARP_SIZE};
+use crate::config::{MMA_K, MMA_M, WARP_SIZE};
 use crate::device::attention::block::Block;
-use crate::device::attention::copy::start_copy;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::sequence::Sequence;
-use crate::device::attention::shared_memory::SharedMemory;
-use crate::device::attention::softmax::{RunningSoftmax, apply_mask, rescale_row};
-use crate::device::attention::{HEAD_N_TILES, Lane, epilogue};
-use crate::device::ptx::{cp_async, sync};
+use crate::device::attention::shifts::{RowMaxima, Shifts};
+use crate::device::attention::softmax::{RunningSoftmax, mask_scores};
+use crate::device::attention::{HEAD_N_TILES, Lane, Output, Scores, Tile, epilogue};
+use crate::device::ptx::sync;
+use crate::device::unroll;
+use crate::device::unroll::not_unrolled;
 
 /// O and LSE of one block's query rows.
 ///
-/// `BLOCK_M` rows by `BLOCK_N` keys; each warp has `M_TILES` strips of 16 rows, a step has `N_TILES` tiles of 8 keys.
+/// `BLOCK_M` rows by `BLOCK_N` keys; each warp has `M_TILES` strips of 16 rows, a step has `K_STEPS` times 16 keys.
+///
+/// The shifts of the softmax are guessed from the first 16 keys. A block in which a probability overflows under them, or is
+/// not a number, begins again with the true maxima.
 #[inline(always)]
 pub fn forward<
     const BLOCK_M: u32,
     const BLOCK_N: u32,
     const M_TILES: usize,
-    const N_TILES: usize,
+    const K_STEPS: usize,
     const STAGES: u32,
     S: Sequence,
     M: Mask,
 >(
     args: &ForwardArgs,
 ) {
-    const { assert!(BLOCK_N == N_TILES as u32 * MMA_N && BLOCK_N.is_multiple_of(MMA_K) && STAGES >= 2) };
+    const { assert!(BLOCK_N == K_STEPS as u32 * MMA_K) };
     let rows_per_warp = const { M_TILES as u32 * MMA_M };
-    let threads = const { BLOCK_M / (M_TILES as u32 * MMA_M) * WARP_SIZE };
 
-    let block = Block::<S>::current(args, BLOCK_M, threads);
+    let block = Block::<S>::current(args, BLOCK_M, const { BLOCK_M / (M_TILES as u32 * MMA_M) * WARP_SIZE });
     let lane = Lane::current();
     let warp_row = lane.warp * rows_per_warp;
-    let memory = SharedMemory::<BLOCK_M, BLOCK_N>::new();
-    let (queries, keys, values) = (block.queries(), block.keys(), block.values());
-    let steps = block.steps::<M>(BLOCK_N);
+    // The loop over the steps is long enough, and the one that looks for maxima needs no more than it has.
+    let steps = not_unrolled(block.steps::<M>(BLOCK_N));
+    let pipeline = Pipeline::<BLOCK_M, BLOCK_N, STAGES, S>::new(&block, steps, lane);
 
-    // One commit group a step, empty beyond the last, so that the count of pending groups says which steps are complete.
-    let start_step = |step: u32, stage: u32| {
-        if step < steps {
-            // SAFETY: all threads are here; the stage's readers have passed the barrier that ends their step.
-            unsafe {
-                start_copy(memory.keys(stage), keys, step * BLOCK_N, &block, lane);
-                start_copy(memory.values(stage), values, step * BLOCK_N, &block, lane);
+    // SAFETY: all threads are here, and each warp is together: trip counts depend on the block alone, and whether to begin
+    // again is decided by the block.
+    let (output, softmax) = unsafe {
+        pipeline.start_queries();
+        let mut step = pipeline.begin();
+        let queries = products::load_queries::<BLOCK_M, M_TILES>(pipeline.queries(), warp_row, lane);
+        let warp =
+            Warp::<M_TILES> { queries, first_row: block.first_row + warp_row, scale_log2: args.scale_log2, lane };
+        let mut shifts = warp.guess_shifts::<BLOCK_N, S, M>(pipeline.first_keys(), block.length);
+        let mut exact = false;
+        loop {
+            let mut accumulators = Accumulators::new();
+            while step.number < pipeline.steps {
+                let (keys, values) = pipeline.tiles(&step);
+                let first_key = step.number * BLOCK_N;
+                match warp.attention::<S, M>(first_key, BLOCK_N, block.length) {
+                    Attention::All => {
+                        let attend = Warp::attend::<BLOCK_N, K_STEPS, M, false>;
+                        attend(&warp, &mut accumulators, &shifts, keys, values, first_key, block.length);
+                    }
+                    Attention::Some => {
+                        let attend = Warp::attend::<BLOCK_N, K_STEPS, M, true>;
+                        attend(&warp, &mut accumulators, &shifts, keys, values, first_key, block.length);
+                    }
+                    Attention::None => (),
+                }
+                pipeline.finish(&mut step);
             }
+            if exact || !sync::block_any(!accumulators.sums.are_finite()) {
+                let softmax = RunningSoftmax { shift: shifts.0, sum: accumulators.sums.rows() };
+                break (accumulators.output, softmax);
+            }
+
+            let mut maxima = RowMaxima::new();
+            step = pipeline.begin();
+            while step.number < pipeline.steps {
+                let (keys, _) = pipeline.tiles(&step);
+                warp.take_maxima::<BLOCK_N, K_STEPS, M>(&mut maxima, keys, step.number * BLOCK_N, block.length);
+                pipeline.finish(&mut step);
+            }
+            shifts = maxima.shifts(args.scale_log2).or_zero();
+            exact = true;
+            step = pipeline.begin();
         }
-        cp_async::commit_group();
     };
-    let wait_for_next_step = || {
-        cp_async::wait_for_oldest::<STAGES>();
-        // SAFETY: all threads are here: trip counts depend on the block alone.
-        unsafe { sync::block() };
-    };
-
-    // SAFETY: all threads are here; the rows of Q below `length` are accessible.
-    unsafe { start_copy(memory.queries(), queries, block.first_row, &block, lane) };
-    let mut step = 0;
-    while step < STAGES - 1 {
-        start_step(step, step);
-        step += 1;
-    }
-    wait_for_next_step();
-    // SAFETY: the warp is together; Q was in the first group, now complete and visible.
-    let queries = unsafe { products::load_queries::<BLOCK_M, M_TILES>(memory.queries(), warp_row, lane) };
-
-    let mut softmax = RunningSoftmax::<M_TILES>::new();
-    let mut output = [[[0.0; 4]; HEAD_N_TILES]; M_TILES];
-    let (mut stage, mut free_stage) = (0, STAGES - 1);
-    let mut step = 0;
-    while step < steps {
-        start_step(step + STAGES - 1, free_stage);
-
-        // SAFETY: the warp is together; the step's K is complete and visible.
-        let mut scores = unsafe { products::scores::<BLOCK_N, M_TILES, N_TILES>(&queries, memory.keys(stage), lane) };
-        apply_mask::<M, S, M_TILES, N_TILES>(&mut scores, warp_row, step * BLOCK_N, &block, lane);
-        // SAFETY: the warp is together.
-        unsafe {
-            softmax.update(&mut scores, args.scale_log2, |m, r, factor| rescale_row(&mut output[m], r, factor));
-        }
-        // SAFETY: the warp is together; the step's V is complete and visible.
-        unsafe { products::accumulate_output(&mut output, &scores, memory.values(stage), lane) };
-
-        wait_for_next_step();
-        free_stage = stage;
-        stage = if stage + 1 == STAGES { 0 } else { stage + 1 };
-        step += 1;
-    }
 
     // SAFETY: the warp is together and alone touches its rows of the Q tile, which it read before the first step; each
     // step ends with a barrier.
-    unsafe { epilogue::finish(output, softmax, memory.queries(), warp_row, &block, lane) };
+    unsafe { epilogue::store(output, &softmax, pipeline.queries(), warp_row, &block, lane) };
+}
+
+/// How many of the keys of a step the rows of a warp attend to.
+enum Attention {
+    /// All rows to all keys.
+    All,
+    /// It has to be masked.
+    Some,
+    /// No row to any key.
+    None,
+}
+
+/// What a warp accumulates.
+struct Accumulators<const M_TILES: usize> {
+    output: Output<M_TILES>,
+    sums: RowSums<M_TILES>,
+}
+
+impl<const M_TILES: usize> Accumulators<M_TILES> {
+    /// Of no keys at all.
+    #[inline(always)]
+    fn new() -> Self {
+        Self { output: [[[0.0; 4]; HEAD_N_TILES]; M_TILES], sums: RowSums::new() }
+    }
+}
+
+/// What a warp knows of its rows.
+struct Warp<const M_TILES: usize> {
+    queries: QueryFragments<M_TILES>,
+    first_row: u32,
+    scale_log2: f32,
+    lane: Lane,
+}
+
+impl<const M_TILES: usize> Warp<M_TILES> {
+    /// The attention of the rows to the `keys` keys from `first_key` on.
+    #[inline(always)]
+    fn attention<S: Sequence, M: Mask>(&self, first_key: u32, keys: u32, length: u32) -> Attention {
+        if !M::touches::<S>(self.first_row, first_key, keys, length) {
+            Attention::All
+        } else if first_key < M::keys_end(self.first_row + const { M_TILES as u32 * MMA_M }, length) {
+            Attention::Some
+        } else {
+            Attention::None
+        }
+    }
+
+    /// Shifts from the first 16 keys.
+    ///
+    /// # Safety
+    /// The whole warp calls this together; `keys` is complete and visible.
+    #[inline(always)]
+    unsafe fn guess_shifts<const BLOCK_N: u32, S: Sequence, M: Mask>(
+        &self,
+        keys: Tile<BLOCK_N>,
+        length: u32,
+    ) -> Shifts<M_TILES> {
+        // SAFETY: passed on to the caller.
+        let mut scores = unsafe { products::scores(&self.queries, keys.part(0), self.lane) };
+        if M::touches::<S>(self.first_row, 0, MMA_K, length) {
+            mask_scores::<M, M_TILES, 2>(&mut scores, self.first_row, 0, length, self.lane);
+        }
+        let mut maxima = RowMaxima::new();
+        maxima.take_in(&scores);
+        // SAFETY: passed on to the caller.
+        unsafe { maxima.shifts(self.scale_log2) }
+    }
+
+    /// Scores of 16 keys from `first_key` on, masked if asked.
+    ///
+    /// # Safety
+    /// The whole warp calls this together; `keys` is complete and visible.
+    #[inline(always)]
+    unsafe fn scores<M: Mask, const MASKED: bool>(
+        &self,
+        keys: Tile<MMA_K>,
+        first_key: u32,
+        length: u32,
+    ) -> Scores<M_TILES, 2> {
+        // SAFETY: passed on to the caller.
+        let mut scores = unsafe { products::scores(&self.queries, keys, self.lane) };
+        if MASKED {
+            mask_scores::<M, M_TILES, 2>(&mut scores, self.first_row, first_key, length, self.lane);
+        }
+        scores
+    }
+
+    /// Adds a step to the output and the sums, 16 keys after another: while the tensor cores multiply, other exponentials
+    /// can be computed, since no step of the loop waits for the maximum of a row.
+    ///
+    /// # Safety
+    /// The whole warp calls this together; `keys` and `values` are complete and visible.
+    #[inline(always)]
+    unsafe fn attend<const BLOCK_N: u32, const K_STEPS: usize, M: Mask, const MASKED: bool>(
+        &self,
+        accumulators: &mut Accumulators<M_TILES>,
+        shifts: &Shifts<M_TILES>,
+        keys: Tile<BLOCK_N>,
+        values: Tile<BLOCK_N>,
+        first_key: u32,
+        length: u32,
+    ) {
+        unroll!(at most 8; for k in K_STEPS => {
+            let (keys, values) = (keys.part(k as u32), values.part(k as u32));
+            // SAFETY: passed on to the caller.
+            unsafe {
+                let scores = self.scores::<M, MASKED>(keys, first_key + k as u32 * MMA_K, length);
+                let probabilities = shifts.probabilities(&scores, self.scale_log2);
+                accumulators.sums.accumulate(&probabilities);
+                products::accumulate_output(&mut accumulators.output, &probabilities, values, self.lane);
+            }
+        });
+    }
+
+    /// Takes the scores of a step into the maxima.
+    ///
+    /// # Safety
+    /// The whole warp calls this together; `keys` is complete and visible.
+    #[inline(always)]
+    unsafe fn take_maxima<const BLOCK_N: u32, const K_STEPS: usize, M: Mask>(
+        &self,
+        maxima: &mut RowMaxima<M_TILES>,
+        keys: Tile<BLOCK_N>,
+        first_key: u32,
+        length: u32,
+    ) {
+        // Not unrolled: this is rare, and scores of 16 keys need few registers.
+        let (mut k, k_steps) = (0, not_unrolled(K_STEPS as u32));
+        while k < k_steps {
+            // SAFETY: passed on to the caller.
+            let scores = unsafe { self.scores::<M, true>(keys.part(k), first_key + k * MMA_K, length) };
+            maxima.take_in(&scores);
+            k += 1;
+        }
+    }
 }

@@ -1,13 +1,15 @@
-//! The two matrix products: S = Q·Kᵀ and O += P·V.
+//! The matrix products of one warp with 16 keys at a time: S = Q·Kᵀ, O += P·V, and l += P·1.
 
 use crate::config::{MMA_K, MMA_M};
-use crate::device::attention::{HEAD_K_STEPS, HEAD_N_TILES, Lane, Output, Scores, Tile, pack_probabilities};
-use crate::device::ptx::mma::FragmentA;
+use crate::device::attention::{HEAD_K_STEPS, HEAD_N_TILES, Lane, Output, ROWS_PER_LANE, Scores, Tile};
+use crate::device::ptx::mma::{FragmentA, FragmentC};
 use crate::device::ptx::{ldmatrix, mma};
 use crate::device::unroll;
 
 /// Chunks (8 halves) in the depth of one mma.
 const CHUNKS_PER_K_STEP: u32 = 2;
+/// A fragment of B whose 16 × 8 elements are 1, as packed fp16.
+const ONES: [u32; 2] = [0x3c00_3c00; 2];
 
 /// Q of one warp: for each strip of 16 rows, the head dimension in steps of 16.
 pub type QueryFragments<const M_TILES: usize> = [[FragmentA; HEAD_K_STEPS]; M_TILES];
@@ -35,67 +37,97 @@ pub unsafe fn load_queries<const ROWS: u32, const M_TILES: usize>(
     queries
 }
 
-/// S = Q·Kᵀ for the warp's rows and the tile's keys.
+/// S = Q·Kᵀ for the warp's rows and 16 keys.
 ///
 /// # Safety
 /// The whole warp calls this together, after the tile was copied and a barrier.
 #[inline(always)]
-pub unsafe fn scores<const BLOCK_N: u32, const M_TILES: usize, const N_TILES: usize>(
+pub unsafe fn scores<const M_TILES: usize>(
     queries: &QueryFragments<M_TILES>,
-    keys: Tile<BLOCK_N>,
+    keys: Tile<MMA_K>,
     lane: Lane,
-) -> Scores<M_TILES, N_TILES> {
-    let mut scores = [[[0.0; 4]; N_TILES]; M_TILES];
-    // K's rows are the columns of B: two n-tiles of 8 keys at a time, left and right half of the k-step.
+) -> Scores<M_TILES, 2> {
+    let mut scores = [[[0.0; 4]; 2]; M_TILES];
+    // K's rows are the columns of B: two n-tiles of 8 keys, left and right half of the k-step.
     let (row, chunk) = (lane.index / 16 * 8 + lane.index % 8, lane.index / 8 % 2);
     unroll!(at most 4; for k in HEAD_K_STEPS => {
-        let first_keys = keys.chunk(row, k as u32 * CHUNKS_PER_K_STEP + chunk);
-        unroll!(at most 8; for pair in N_TILES / 2 => {
-            let address = Tile::<BLOCK_N>::below::<{ pair as u32 * 16 }>(first_keys);
-            // SAFETY: a chunk of the tile; the caller has the warp together.
-            let [b0, b1, b2, b3] = unsafe { ldmatrix::load_4(address) };
-            unroll!(at most 4; for m in M_TILES => {
-                // SAFETY: the caller has the warp together.
-                unsafe {
-                    mma::multiply_accumulate(&mut scores[m][2 * pair], queries[m][k], [b0, b1]);
-                    mma::multiply_accumulate(&mut scores[m][2 * pair + 1], queries[m][k], [b2, b3]);
-                }
-            });
+        let address = keys.chunk(row, k as u32 * CHUNKS_PER_K_STEP + chunk);
+        // SAFETY: a chunk of the tile; the caller has the warp together.
+        let [b0, b1, b2, b3] = unsafe { ldmatrix::load_4(address) };
+        unroll!(at most 4; for m in M_TILES => {
+            // SAFETY: the caller has the warp together.
+            unsafe {
+                mma::multiply_accumulate(&mut scores[m][0], queries[m][k], [b0, b1]);
+                mma::multiply_accumulate(&mut scores[m][1], queries[m][k], [b2, b3]);
+            }
         });
     });
     scores
 }
 
-/// O += P·V for the warp's rows and the tile's keys.
+/// O += P·V for the warp's rows and 16 keys.
 ///
 /// # Safety
 /// The whole warp calls this together, after the tile was copied and a barrier.
 #[inline(always)]
-pub unsafe fn accumulate_output<const BLOCK_N: u32, const M_TILES: usize, const N_TILES: usize>(
+pub unsafe fn accumulate_output<const M_TILES: usize>(
     output: &mut Output<M_TILES>,
-    probabilities: &Scores<M_TILES, N_TILES>,
-    values: Tile<BLOCK_N>,
+    probabilities: &[FragmentA; M_TILES],
+    values: Tile<MMA_K>,
     lane: Lane,
 ) {
     // V's rows are the depth: transposed on load, two n-tiles of 8 columns at a time.
     let (row, chunk) = (lane.index % 16, lane.index / 16);
-    unroll!(at most 8; for k in N_TILES / 2 => {
-        let mut p = [[0; 4]; M_TILES];
+    unroll!(at most 4; for pair in HEAD_N_TILES / 2 => {
+        let address = values.chunk(row, pair as u32 * 2 + chunk);
+        // SAFETY: a chunk of the tile; the caller has the warp together.
+        let [b0, b1, b2, b3] = unsafe { ldmatrix::load_4_transposed(address) };
         unroll!(at most 4; for m in M_TILES => {
-            p[m] = pack_probabilities(probabilities[m][2 * k], probabilities[m][2 * k + 1]);
-        });
-        unroll!(at most 4; for pair in HEAD_N_TILES / 2 => {
-            let first_keys = values.chunk(row, pair as u32 * 2 + chunk);
-            let address = Tile::<BLOCK_N>::below::<{ k as u32 * MMA_K }>(first_keys);
-            // SAFETY: a chunk of the tile; the caller has the warp together.
-            let [b0, b1, b2, b3] = unsafe { ldmatrix::load_4_transposed(address) };
-            unroll!(at most 4; for m in M_TILES => {
-                // SAFETY: the caller has the warp together.
-                unsafe {
-                    mma::multiply_accumulate(&mut output[m][2 * pair], p[m], [b0, b1]);
-                    mma::multiply_accumulate(&mut output[m][2 * pair + 1], p[m], [b2, b3]);
-                }
-            });
+            // SAFETY: the caller has the warp together.
+            unsafe {
+                mma::multiply_accumulate(&mut output[m][2 * pair], probabilities[m], [b0, b1]);
+                mma::multiply_accumulate(&mut output[m][2 * pair + 1], probabilities[m], [b2, b3]);
+            }
         });
     });
+}
+
+/// l of one warp's rows: the sums of P as it is multiplied with V, rounded to fp16. All columns of a tile are the same.
+pub struct RowSums<const M_TILES: usize>([FragmentC; M_TILES]);
+
+impl<const M_TILES: usize> RowSums<M_TILES> {
+    /// Of no probabilities at all.
+    #[inline(always)]
+    pub fn new() -> Self {
+        Self([[0.0; 4]; M_TILES])
+    }
+
+    /// l += P·1: no additions and no exchange between lanes, which the tensor cores have less of to do than the warps.
+    ///
+    /// # Safety
+    /// The whole warp calls this together.
+    #[inline(always)]
+    pub unsafe fn accumulate(&mut self, probabilities: &[FragmentA; M_TILES]) {
+        unroll!(at most 4; for m in M_TILES => {
+            // SAFETY: the caller has the warp together.
+            unsafe { mma::multiply_accumulate(&mut self.0[m], probabilities[m], ONES) };
+        });
+    }
+
+    /// Whether every sum is a finite number: no p overflowed fp16, none was NaN.
+    #[inline(always)]
+    pub fn are_finite(&self) -> bool {
+        let mut total = 0.0;
+        unroll!(at most 4; for m in M_TILES => { total += self.0[m][0] + self.0[m][2] });
+        // False for NaN too.
+        total < f32::INFINITY
+    }
+
+    /// The sums of the rows, as far as this lane holds them.
+    #[inline(always)]
+    pub fn rows(&self) -> [[f32; ROWS_PER_LANE]; M_TILES] {
+        let mut rows = [[0.0; ROWS_PER_LANE]; M_TILES];
+        unroll!(at most 4; for m in M_TILES => { rows[m] = [self.0[m][0], self.0[m][2]] });
+        rows
+    }
 }

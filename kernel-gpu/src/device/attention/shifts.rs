@@ -1,0 +1,89 @@
+//! Softmax under shifts that are chosen before the first probability.
+//!
+//! O and LSE are the same under any shift: p = 2^(c·s − shift) with c = scale · log₂e has a factor 2^(−shift) that all
+//! p of a row share. A shift must only be no larger than c times the row's maximum, so that the largest p do not vanish, and
+//! not so much smaller that a p overflows fp16. The maximum of a few scores nearly always is such a shift; where it is not,
+//! an infinite sum tells.
+
+use super::softmax::across_quad;
+use super::{ROWS_PER_LANE, Scores, pack_probabilities};
+use crate::device::ptx::math;
+use crate::device::ptx::mma::FragmentA;
+use crate::device::unroll;
+
+/// Keys of the scores that become one fragment of P: two tiles of 8.
+const N_TILES: usize = 2;
+
+/// Maxima of the rows of one warp over the scores taken in, as far as this lane holds them.
+pub struct RowMaxima<const M_TILES: usize>([[f32; ROWS_PER_LANE]; M_TILES]);
+
+impl<const M_TILES: usize> RowMaxima<M_TILES> {
+    /// Of no scores at all: −∞.
+    #[inline(always)]
+    pub fn new() -> Self {
+        Self([[f32::NEG_INFINITY; ROWS_PER_LANE]; M_TILES])
+    }
+
+    /// Takes in the scores of 16 keys.
+    #[inline(always)]
+    pub fn take_in(&mut self, scores: &Scores<M_TILES, N_TILES>) {
+        unroll!(at most 4; for m in M_TILES => {
+            unroll!(at most 2; for r in ROWS_PER_LANE => {
+                unroll!(at most 2; for n in N_TILES => {
+                    let larger = math::max(scores[m][n][2 * r], scores[m][n][2 * r + 1]);
+                    self.0[m][r] = math::max(self.0[m][r], larger);
+                });
+            });
+        });
+    }
+
+    /// c times the maxima of the whole rows. Where that is −∞, p will be +∞ or NaN: the sum is not finite.
+    ///
+    /// # Safety
+    /// The whole warp calls this together.
+    #[inline(always)]
+    pub unsafe fn shifts(self, scale_log2: f32) -> Shifts<M_TILES> {
+        let mut shifts = self.0;
+        unroll!(at most 4; for m in M_TILES => {
+            unroll!(at most 2; for r in ROWS_PER_LANE => {
+                // SAFETY: the caller has the warp together.
+                shifts[m][r] = unsafe { across_quad(shifts[m][r], math::max) } * scale_log2;
+            });
+        });
+        Shifts(shifts)
+    }
+}
+
+/// Shifts of the rows of one warp, as far as this lane holds them.
+pub struct Shifts<const M_TILES: usize>(pub [[f32; ROWS_PER_LANE]; M_TILES]);
+
+impl<const M_TILES: usize> Shifts<M_TILES> {
+    /// 0 in place of −∞: of rows that attend to nothing, whose p are then 2^(−∞) = 0 and not NaN.
+    #[inline(always)]
+    pub fn or_zero(mut self) -> Self {
+        unroll!(at most 4; for m in M_TILES => {
+            unroll!(at most 2; for r in ROWS_PER_LANE => {
+                if self.0[m][r] == f32::NEG_INFINITY {
+                    self.0[m][r] = 0.0;
+                }
+            });
+        });
+        self
+    }
+
+    /// P of 16 keys, a fragment for each strip.
+    #[inline(always)]
+    pub fn probabilities(&self, scores: &Scores<M_TILES, N_TILES>, scale_log2: f32) -> [FragmentA; M_TILES] {
+        let mut probabilities = [[0; 4]; M_TILES];
+        unroll!(at most 4; for m in M_TILES => {
+            let mut p = scores[m];
+            unroll!(at most 2; for n in N_TILES => {
+                unroll!(at most 4; for element in 4 => {
+                    p[n][element] = math::exp2(math::fma(p[n][element], scale_log2, -self.0[m][element / 2]));
+                });
+            });
+            probabilities[m] = pack_probabilities(p[0], p[1]);
+        });
+        probabilities
+    }
+}

@@ -1,0 +1,130 @@
+//! How K and V get to shared memory: `cp.async` by all threads of the block, `STAGES - 1` steps ahead.
+
+use crate::device::attention::block::Block;
+use crate::device::attention::copy::{HeadRows, start_copy};
+use crate::device::attention::sequence::Sequence;
+use crate::device::attention::shared_memory::SharedMemory;
+use crate::device::attention::{Lane, Tile};
+use crate::device::ptx::{cp_async, sync};
+
+/// The copies of one block.
+pub struct Pipeline<'a, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32, S> {
+    block: &'a Block<'a, S>,
+    memory: SharedMemory<BLOCK_M, BLOCK_N>,
+    keys: HeadRows,
+    values: HeadRows,
+    /// Steps of the block.
+    pub steps: u32,
+    lane: Lane,
+}
+
+/// A step, and where its tiles are.
+pub struct Step {
+    /// From 0.
+    pub number: u32,
+    stage: u32,
+    /// The stage of the step before.
+    free_stage: u32,
+}
+
+impl<'a, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32, S: Sequence>
+    Pipeline<'a, BLOCK_M, BLOCK_N, STAGES, S>
+{
+    /// Of a block with `steps` steps, at least one.
+    #[inline(always)]
+    pub fn new(block: &'a Block<'a, S>, steps: u32, lane: Lane) -> Self {
+        const { assert!(STAGES >= 2) };
+        Self { block, memory: SharedMemory::new(), keys: block.keys(), values: block.values(), steps, lane }
+    }
+
+    /// Q, from the first [`Pipeline::begin`] on; later O.
+    #[inline(always)]
+    pub fn queries(&self) -> Tile<BLOCK_M> {
+        self.memory.queries()
+    }
+
+    /// K of the first step, until that ends.
+    #[inline(always)]
+    pub fn first_keys(&self) -> Tile<BLOCK_N> {
+        self.memory.keys(0)
+    }
+
+    /// Starts copying Q, which the next [`Pipeline::begin`] waits for.
+    ///
+    /// # Safety
+    /// All threads of the block call this together, before any other access to shared memory.
+    #[inline(always)]
+    pub unsafe fn start_queries(&self) {
+        // SAFETY: all threads are here; the rows of Q before the end are accessible.
+        unsafe { start_copy(self.queries(), self.block.queries(), self.block.first_row, self.block, self.lane) };
+    }
+
+    /// Starts the first steps and waits for the first of them. `while step.number < pipeline.steps` then goes through all.
+    ///
+    /// # Safety
+    /// All threads of the block call this together, at the beginning or after [`Pipeline::finish`] of the last step.
+    #[inline(always)]
+    pub unsafe fn begin(&self) -> Step {
+        let mut number = 0;
+        while number < STAGES - 1 {
+            // SAFETY: all threads are here; nobody reads a stage before its step, or after the last barrier of all steps.
+            unsafe { self.start_copies(number, number) };
+            number += 1;
+        }
+        // SAFETY: passed on to the caller.
+        unsafe { self.wait() };
+        Step { number: 0, stage: 0, free_stage: STAGES - 1 }
+    }
+
+    /// K and V of a step that was waited for; starts the copies of the step `STAGES - 1` further.
+    ///
+    /// # Safety
+    /// All threads of the block call this together, once a step.
+    #[inline(always)]
+    pub unsafe fn tiles(&self, step: &Step) -> (Tile<BLOCK_N>, Tile<BLOCK_N>) {
+        // SAFETY: all threads are here; the stage's readers have passed the barrier that ended their step.
+        unsafe { self.start_copies(step.number + STAGES - 1, step.free_stage) };
+        (self.memory.keys(step.stage), self.memory.values(step.stage))
+    }
+
+    /// Ends a step: waits for the next one, if there is one, and until everyone has done with this one.
+    ///
+    /// # Safety
+    /// All threads of the block call this together, after [`Pipeline::tiles`].
+    #[inline(always)]
+    pub unsafe fn finish(&self, step: &mut Step) {
+        // SAFETY: passed on to the caller.
+        unsafe { self.wait() };
+        step.free_stage = step.stage;
+        step.stage = if step.stage + 1 == STAGES { 0 } else { step.stage + 1 };
+        step.number += 1;
+    }
+
+    /// Starts the copies of a step, if there is one. One commit group a step, empty beyond the last, so that the count of
+    /// pending groups says which steps are complete.
+    ///
+    /// # Safety
+    /// All threads of the block call this together; nobody reads the stage until the step is waited for.
+    #[inline(always)]
+    unsafe fn start_copies(&self, step: u32, stage: u32) {
+        if step < self.steps {
+            // SAFETY: passed on to the caller; the rows of K and V before the end are accessible.
+            unsafe {
+                start_copy(self.memory.keys(stage), self.keys, step * BLOCK_N, self.block, self.lane);
+                start_copy(self.memory.values(stage), self.values, step * BLOCK_N, self.block, self.lane);
+            }
+        }
+        cp_async::commit_group();
+    }
+
+    /// Waits until the oldest step in flight is complete and visible to all, and everyone has done with the step before.
+    ///
+    /// # Safety
+    /// All threads of the block call this together.
+    #[inline(always)]
+    unsafe fn wait(&self) {
+        cp_async::wait_for_oldest::<STAGES>();
+        // SAFETY: passed on to the caller.
+        unsafe { sync::block() };
+    }
+}
