@@ -77,6 +77,12 @@ impl Candidate {
         if self.family == Family::Sm80 && config.queries == Queries::Shared {
             tile += ", shared queries";
         }
+        if config.fma_exponentials > 0 {
+            tile += &format!(", {} of 8 exponentials", config.fma_exponentials);
+        }
+        if config.unroll > 0 {
+            tile += &format!(", unroll {}", config.unroll);
+        }
         format!("{name}: {} {{ {tile} }}, {sequence:?}, {mask:?};", self.kind())
     }
 }
@@ -131,8 +137,10 @@ mod tests {
     fn a_listing_is_a_line_of_the_variant_list() {
         let line = "x: Sm90aTma { 256 x 64, 8 warps, 8 stages, 1 blocks, 2 chains, persistent }, Exact(512), Full;";
         assert_eq!(candidate().listing(), line);
-        let config = TileConfig { block_m: 64, queries: Queries::Shared, ..TileConfig::SM_80 };
-        let sm80 = Candidate { family: Family::Sm80, config, ..candidate() };
-        assert!(sm80.listing().starts_with("x: Sm80 { 64 x 0,") && sm80.listing().contains(", shared queries }"));
+        let queries = Queries::Shared;
+        let config = TileConfig { block_m: 64, queries, fma_exponentials: 2, unroll: 1, ..TileConfig::SM_80 };
+        let line = Candidate { family: Family::Sm80, config, ..candidate() }.listing();
+        assert!(line.starts_with("x: Sm80 { 64 x 0,"), "{line}");
+        assert!(line.contains(", shared queries, 2 of 8 exponentials, unroll 1 }"), "{line}");
     }
 }

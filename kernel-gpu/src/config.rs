@@ -148,7 +148,18 @@ pub struct TileConfig {
     /// Where Q is read.
     #[cfg_attr(feature = "manifest", serde(default))]
     pub queries: Queries,
+    /// Of every [`EXPONENTIALS`], how many the FMA pipe computes, by a polynomial, instead of the special-function unit.
+    #[cfg_attr(feature = "manifest", serde(default))]
+    pub fma_exponentials: u32,
+    /// Of the 16-key steps of a K/V block, how many follow each other in the code of the sm_80 family's loop; 0 for all.
+    #[cfg_attr(feature = "manifest", serde(default))]
+    pub unroll: u32,
 }
+
+/// What [`TileConfig::fma_exponentials`] is a part of: the exponentials of a lane for 16 rows and 16 keys.
+pub const EXPONENTIALS: u32 = 8;
+/// Most 16-key steps that follow each other in the code.
+const LONGEST_UNROLL: u32 = 8;
 
 /// Chains of a kernel in a record that does not say: it was made before there was a choice, as with the other defaults.
 #[cfg(feature = "manifest")]
@@ -206,6 +217,8 @@ pub enum Rejection {
     Threads,
     /// Fewer than two stages: the next K/V block could not be copied while this one is used.
     Stages,
+    /// The 16-key steps of a K/V block are no multiple of those that are unrolled, or those are too many.
+    Unroll,
     /// The 16-byte chunks of a K/V block do not divide evenly among the threads.
     CopyChunks,
     /// Accumulators and fragments alone exceed the registers of a thread that computes, at `min_blocks` blocks.
@@ -224,13 +237,15 @@ impl fmt::Display for Rejection {
             Rejection::KeysPerStep => "block_n must be a positive multiple of 16",
             Rejection::Warpgroups => "warps must be a multiple of 4, and block_m 16 * warps * chains",
             Rejection::Feature => {
-                "loads by TMA are for sm_90a, which reads Q from shared memory; several chains are for those loads"
+                "loads by TMA are for sm_90a, which reads Q from shared memory; several chains are for those loads; unroll and \
+                 fma_exponentials, at most 8, are for sm_80"
             }
             Rejection::WarpgroupKeysPerStep => "block_n must be 64 or 128",
             Rejection::Threads => {
                 "a block must have 1 to 32 warps, its producers included, and min_blocks blocks must fit on a multiprocessor"
             }
             Rejection::Stages => "stages must be at least 2",
+            Rejection::Unroll => "unroll must divide the 16-key steps of block_n, and be at most 8",
             Rejection::CopyChunks => "the 16-byte chunks of a Q or K/V tile must divide evenly among the threads",
             Rejection::Registers => "accumulators and fragments need more registers than a thread has at min_blocks",
             Rejection::SharedMemory => "the tiles need more shared memory than a block can have at min_blocks",
@@ -251,6 +266,8 @@ impl TileConfig {
         loads: Loads::CpAsync,
         grid: Grid::OneShot,
         queries: Queries::Registers,
+        fma_exponentials: 0,
+        unroll: 0,
     };
     /// What a kernel of the sm_90a family has.
     pub const SM_90A: Self = Self { queries: Queries::Shared, ..Self::SM_80 };
@@ -327,15 +344,15 @@ impl TileConfig {
         minimum(registers / REGISTER_ALLOCATION_UNIT * REGISTER_ALLOCATION_UNIT, LARGEST_REGISTER_COUNT)
     }
 
-    /// Registers that hold the score and output accumulators of one thread, and the fragments that are alive with
-    /// them: of Q in the sm_80 family where it stays in registers, of P of one chain in the sm_90a family; a lower bound.
+    /// Registers that hold the accumulators of scores, row sums and output of one thread, and the fragments that are alive
+    /// with them: of Q in the sm_80 family where it stays in registers, of P of one chain in the sm_90a family; a lower bound.
     pub const fn accumulator_registers(self, family: Family) -> u32 {
-        let fragments = match (family, self.queries) {
-            (Family::Sm80, Queries::Registers) => self.m_tiles() as u32 * HEAD_DIM / MMA_K,
-            (Family::Sm80, Queries::Shared) => 1,
-            (Family::Sm90a, _) => self.block_n / MMA_K,
+        let (fragments, accumulators) = match (family, self.queries) {
+            (Family::Sm80, Queries::Registers) => (self.m_tiles() as u32 * HEAD_DIM / MMA_K, MMA_K / MMA_N + 1),
+            (Family::Sm80, Queries::Shared) => (1, MMA_K / MMA_N + 1),
+            (Family::Sm90a, _) => (self.block_n / MMA_K, self.block_n / MMA_N),
         };
-        4 * (fragments + self.m_tiles() as u32 * (self.block_n / MMA_N + HEAD_DIM / MMA_N))
+        4 * (fragments + self.m_tiles() as u32 * (accumulators + HEAD_DIM / MMA_N))
     }
 
     /// Blocks that fit on one multiprocessor when a thread uses `registers`.
@@ -380,6 +397,11 @@ impl TileConfig {
         if self.stages < 2 {
             return Err(Rejection::Stages);
         }
+        if let Family::Sm80 = family
+            && (self.unrolled() > LONGEST_UNROLL || !(self.block_n / MMA_K).is_multiple_of(self.unrolled()))
+        {
+            return Err(Rejection::Unroll);
+        }
         if !self.copies_divide_evenly() {
             return Err(Rejection::CopyChunks);
         }
@@ -400,7 +422,20 @@ impl TileConfig {
         Ok(())
     }
 
+    /// 16-key steps that follow each other in the code.
+    pub const fn unrolled(self) -> u32 {
+        if self.unroll == 0 { self.block_n / MMA_K } else { self.unroll }
+    }
+
     const fn has_features_of(self, family: Family) -> bool {
+        if self.fma_exponentials > EXPONENTIALS {
+            return false;
+        }
+        if let Family::Sm90a = family
+            && (self.fma_exponentials > 0 || self.unroll > 0)
+        {
+            return false;
+        }
         match (family, self.loads, self.queries) {
             (Family::Sm80, Loads::CpAsync, _) | (Family::Sm90a, Loads::CpAsync, Queries::Shared) => self.chains == 1,
             (Family::Sm90a, Loads::Tma, Queries::Shared) => true,
@@ -468,8 +503,11 @@ mod tests {
             (TileConfig { block_n: 24, ..GOOD }, exact, Rejection::KeysPerStep),
             (TileConfig { stages: 1, ..GOOD }, exact, Rejection::Stages),
             (TileConfig { block_m: 128, warps: 8, block_n: 16, ..GOOD }, exact, Rejection::CopyChunks),
-            (TileConfig { block_m: 128, warps: 2, ..GOOD }, exact, Rejection::Registers),
-            (TileConfig { block_m: 128, min_blocks: 4, ..GOOD }, exact, Rejection::Registers),
+            (TileConfig { block_m: 256, warps: 2, ..GOOD }, exact, Rejection::Registers),
+            (TileConfig { block_m: 128, min_blocks: 5, ..GOOD }, exact, Rejection::Registers),
+            (TileConfig { unroll: 3, ..GOOD }, exact, Rejection::Unroll),
+            (TileConfig { block_n: 256, ..GOOD }, exact, Rejection::Unroll),
+            (TileConfig { fma_exponentials: 9, ..GOOD }, exact, Rejection::Feature),
             (TileConfig { stages: 12, min_blocks: 1, ..GOOD }, exact, Rejection::SharedMemory),
             (GOOD, Sequence::Exact(500), Rejection::SequenceDivisibility),
         ];

@@ -57,6 +57,12 @@ macro_rules! config {
     (@ $config:tt, $chains:literal chains $($rest:tt)*) => {
         config!(@ { chains: $chains, ..TileConfig $config } $($rest)*)
     };
+    (@ $config:tt, $exponentials:literal of 8 exponentials $($rest:tt)*) => {
+        config!(@ { fma_exponentials: $exponentials, ..TileConfig $config } $($rest)*)
+    };
+    (@ $config:tt, unroll $steps:literal $($rest:tt)*) => {
+        config!(@ { unroll: $steps, ..TileConfig $config } $($rest)*)
+    };
     (@ $config:tt, persistent $($rest:tt)*) => {
         config!(@ { grid: Grid::Persistent, ..TileConfig $config } $($rest)*)
     };
@@ -109,6 +115,9 @@ macro_rules! entry {
                     { CONFIG.m_tiles() },
                     { CONFIG.k_steps() },
                     { CONFIG.stages },
+                    { CONFIG.unrolled() as usize },
+                    { CONFIG.fma_exponentials },
+                    { matches!(CONFIG.queries, crate::config::Queries::Shared) },
                     $sequence,
                     $mask,
                 >(&args);
@@ -186,6 +195,10 @@ mod tests {
         assert_eq!(
             config!(Sm80, 128 x 64, 4 warps, 2 stages, 3 blocks, shared queries),
             TileConfig { min_blocks: 3, queries: Queries::Shared, ..tile }
+        );
+        assert_eq!(
+            config!(Sm80, 128 x 64, 4 warps, 2 stages, 2 of 8 exponentials, unroll 1),
+            TileConfig { fma_exponentials: 2, unroll: 1, ..tile }
         );
         assert_eq!(
             config!(Sm90aTma, 256 x 64, 8 warps, 8 stages, 2 chains, persistent),

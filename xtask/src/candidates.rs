@@ -45,6 +45,9 @@ pub struct Dropped {
     pub detail: String,
 }
 
+/// Why a candidate is dropped that does not compile.
+const REFUSED: &str = "the compiler refuses it";
+
 /// Reads the candidates of the plan at `path`.
 pub fn read(path: &Path) -> Result<Pool> {
     let text = fs::read(path).with_context(|| format!("could not read {}", path.display()))?;
@@ -83,6 +86,10 @@ pub fn build(
                 Worker { code_generator, index, lists: &lists, folder, ptxas, architecture: pool.architecture };
             while let Some((family, batch)) = lock(&waiting).pop() {
                 let outcomes = worker.build(&family, &batch)?;
+                let is_refused = |(_, outcome): &Outcome| matches!(outcome, Err(one) if one.reason == REFUSED);
+                if batch.len() > 1 && outcomes.iter().all(is_refused) {
+                    bail!("the compiler refuses all of {} candidates: the source does not compile", batch.len());
+                }
                 let mut compiled = lock(&compiled);
                 compiled.extend(outcomes);
                 eprintln!("xtask: {} of {} candidates", compiled.len(), pool.candidates.len());
@@ -137,7 +144,7 @@ impl Worker<'_> {
             Ok(ptx) => ptx,
             Err(detail) => {
                 return match batch {
-                    [candidate] => Ok(vec![dropped(candidate, "the compiler refuses it", detail)]),
+                    [candidate] => Ok(vec![dropped(candidate, REFUSED, detail)]),
                     _ => {
                         let (first, second) = batch.split_at(batch.len() / 2);
                         let mut outcomes = self.build(family, first)?;
@@ -319,6 +326,15 @@ mod tests {
         let summary = built.summary();
         assert!(summary.contains("2 dropped: the compiler refuses it, as broken_1: error: broken"), "{summary}");
         assert!(summary.contains("1 dropped: its PTX is refused, as calls_1"), "{summary}");
+    }
+
+    #[test]
+    fn a_source_that_does_not_compile_ends_the_build() {
+        let folder = TempDir::new().unwrap();
+        let names: Vec<String> = (0..100).map(|index| format!("broken_{index}")).collect();
+        let workspace = Workspace::new(folder.path().join("workspace"));
+        let message = build(&workspace, &Stub(None), None, &pool(&names), &folder.path().join("out")).unwrap_err();
+        assert!(message.to_string().contains("the source does not compile"), "{message}");
     }
 
     #[test]

@@ -118,6 +118,7 @@ fn matrix_wavefronts(swizzle: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::space::tests::small;
     use super::*;
     use kernel_gpu::config::ARCHITECTURES;
     use kernel_gpu::variants::VARIANTS;
@@ -179,7 +180,7 @@ mod tests {
 
     #[test]
     fn less_shared_memory_leaves_fewer_survivors() {
-        let space = Space::built_in(Family::Sm80).unwrap();
+        let space = small();
         let survivors = |architecture| gates(Family::Sm80, architecture).sift(&space).survivors.len();
         assert!(survivors(89) < survivors(80), "{} on sm_89, {} on sm_80", survivors(89), survivors(80));
     }

@@ -233,6 +233,7 @@ fn limits(architecture: u32) -> Result<ArchitectureLimits> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use super::super::space::tests::small;
     use super::*;
     use crate::problem::{Layout, Shape};
     use kernel_gpu::config::HEAD_DIM;
@@ -244,7 +245,7 @@ pub(crate) mod tests {
 
     pub fn request(candidates: Option<usize>) -> Request {
         Request {
-            spaces: vec![(Family::Sm80, Space::built_in(Family::Sm80).unwrap())],
+            spaces: vec![(Family::Sm80, small())],
             architecture: 90,
             cases: vec![case(4, 8, 512, Mask::Full), case(32, 8, 512, Mask::Full), case(4, 8, 512, Mask::Causal)],
             strategy: Strategy::Exhaustive,

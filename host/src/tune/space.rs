@@ -125,8 +125,27 @@ pub fn family_name(family: Family) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// A part of the built-in space of the sm_80 family, with what is shipped of it and points for every gate.
+    pub fn small() -> Space {
+        let mut space = Space::built_in(Family::Sm80).unwrap();
+        for (name, values) in &mut space.fields {
+            let kept: &[u64] = match name.as_str() {
+                "block_m" => &[32, 64, 96, 128],
+                "block_n" => &[24, 32, 64],
+                "warps" => &[4, 8, 16],
+                "stages" => &[1, 2, 4, 8],
+                "min_blocks" => &[1, 2, 3],
+                "fma_exponentials" => &[0, 2],
+                "unroll" => &[0, 1],
+                _ => continue,
+            };
+            *values = kept.iter().map(|&value| value.into()).collect();
+        }
+        space
+    }
 
     #[test]
     fn the_built_in_spaces_have_thousands_of_points() {

@@ -7,6 +7,7 @@
 
 use super::softmax::across_quad;
 use super::{ROWS_PER_LANE, Scores, pack_probabilities};
+use crate::config::EXPONENTIALS;
 use crate::device::ptx::math;
 use crate::device::ptx::mma::FragmentA;
 use crate::device::unroll;
@@ -71,15 +72,21 @@ impl<const M_TILES: usize> Shifts<M_TILES> {
         self
     }
 
-    /// P of 16 keys, a fragment for each strip.
+    /// P of 16 keys, a fragment for each strip; of every [`EXPONENTIALS`] the FMA pipe computes `BY_FMA`, evenly spread.
     #[inline(always)]
-    pub fn probabilities(&self, scores: &Scores<M_TILES, N_TILES>, scale_log2: f32) -> [FragmentA; M_TILES] {
+    pub fn probabilities<const BY_FMA: u32>(
+        &self,
+        scores: &Scores<M_TILES, N_TILES>,
+        scale_log2: f32,
+    ) -> [FragmentA; M_TILES] {
         let mut probabilities = [[0; 4]; M_TILES];
         unroll!(at most 4; for m in M_TILES => {
             let mut p = scores[m];
             unroll!(at most 2; for n in N_TILES => {
                 unroll!(at most 4; for element in 4 => {
-                    p[n][element] = math::exp2(math::fma(p[n][element], scale_log2, -self.0[m][element / 2]));
+                    let exponent = math::fma(p[n][element], scale_log2, -self.0[m][element / 2]);
+                    let by_fma = (n as u32 * 4 + element as u32) * BY_FMA % EXPONENTIALS < BY_FMA;
+                    p[n][element] = if by_fma { math::exp2_polynomial(exponent) } else { math::exp2(exponent) };
                 });
             });
             probabilities[m] = pack_probabilities(p[0], p[1]);

@@ -16,7 +16,9 @@ use crate::device::unroll::not_unrolled;
 
 /// O and LSE of one block's query rows.
 ///
-/// `BLOCK_M` rows by `BLOCK_N` keys; each warp has `M_TILES` strips of 16 rows, a step has `K_STEPS` times 16 keys.
+/// `BLOCK_M` rows by `BLOCK_N` keys; each warp has `M_TILES` strips of 16 rows, a step has `K_STEPS` times 16 keys, of which
+/// `UNROLL` follow each other in the code. Of every 8 exponentials the FMA pipe computes `BY_FMA`. With `SHARED_QUERIES`, Q is
+/// read from shared memory for every 16 keys and not kept in registers.
 ///
 /// The shifts of the softmax are guessed from the first 16 keys. A block in which a probability overflows under them, or is
 /// not a number, begins again with the true maxima.
@@ -27,12 +29,15 @@ pub fn forward<
     const M_TILES: usize,
     const K_STEPS: usize,
     const STAGES: u32,
+    const UNROLL: usize,
+    const BY_FMA: u32,
+    const SHARED_QUERIES: bool,
     S: Sequence,
     M: Mask,
 >(
     args: &ForwardArgs,
 ) {
-    const { assert!(BLOCK_N == K_STEPS as u32 * MMA_K) };
+    const { assert!(BLOCK_N == K_STEPS as u32 * MMA_K && K_STEPS.is_multiple_of(UNROLL)) };
     let rows_per_warp = const { M_TILES as u32 * MMA_M };
 
     let block = Block::<S>::current(args, BLOCK_M, const { BLOCK_M / (M_TILES as u32 * MMA_M) * WARP_SIZE });
@@ -47,9 +52,8 @@ pub fn forward<
     let (output, softmax) = unsafe {
         pipeline.start_queries();
         let mut step = pipeline.begin();
-        let queries = products::load_queries::<BLOCK_M, M_TILES>(pipeline.queries(), warp_row, lane);
-        let warp =
-            Warp::<M_TILES> { queries, first_row: block.first_row + warp_row, scale_log2: args.scale_log2, lane };
+        let queries = Queries::<BLOCK_M, M_TILES, SHARED_QUERIES>::load(pipeline.queries(), warp_row, lane);
+        let warp = Warp { queries, first_row: block.first_row + warp_row, scale_log2: args.scale_log2, lane };
         let mut shifts = warp.guess_shifts::<BLOCK_N, S, M>(pipeline.first_keys(), block.length);
         let mut exact = false;
         loop {
@@ -59,11 +63,11 @@ pub fn forward<
                 let first_key = step.number * BLOCK_N;
                 match warp.attention::<S, M>(first_key, BLOCK_N, block.length) {
                     Attention::All => {
-                        let attend = Warp::attend::<BLOCK_N, K_STEPS, M, false>;
+                        let attend = Warp::attend::<BLOCK_N, K_STEPS, UNROLL, BY_FMA, M, false>;
                         attend(&warp, &mut accumulators, &shifts, keys, values, first_key, block.length);
                     }
                     Attention::Some => {
-                        let attend = Warp::attend::<BLOCK_N, K_STEPS, M, true>;
+                        let attend = Warp::attend::<BLOCK_N, K_STEPS, UNROLL, BY_FMA, M, true>;
                         attend(&warp, &mut accumulators, &shifts, keys, values, first_key, block.length);
                     }
                     Attention::None => (),
@@ -117,15 +121,48 @@ impl<const M_TILES: usize> Accumulators<M_TILES> {
     }
 }
 
+/// Q of a warp, in registers or `SHARED`.
+struct Queries<const BLOCK_M: u32, const M_TILES: usize, const SHARED: bool> {
+    fragments: QueryFragments<M_TILES>,
+    tile: Tile<BLOCK_M>,
+    warp_row: u32,
+    lane: Lane,
+}
+
+impl<const BLOCK_M: u32, const M_TILES: usize, const SHARED: bool> Queries<BLOCK_M, M_TILES, SHARED> {
+    /// Q of the rows from `warp_row` on.
+    ///
+    /// # Safety
+    /// The whole warp calls this together, after the tile was copied and a barrier.
+    #[inline(always)]
+    unsafe fn load(tile: Tile<BLOCK_M>, warp_row: u32, lane: Lane) -> Self {
+        // SAFETY: passed on to the caller.
+        Self { fragments: unsafe { products::load_queries(tile, warp_row, lane) }, tile, warp_row, lane }
+    }
+
+    /// Its fragments.
+    ///
+    /// # Safety
+    /// The whole warp calls this together.
+    #[inline(always)]
+    unsafe fn fragments(&self) -> QueryFragments<M_TILES> {
+        match SHARED {
+            // SAFETY: `load` was called, so the tile is there; passed on to the caller.
+            true => unsafe { products::load_queries(self.tile, self.warp_row, self.lane) },
+            false => self.fragments,
+        }
+    }
+}
+
 /// What a warp knows of its rows.
-struct Warp<const M_TILES: usize> {
-    queries: QueryFragments<M_TILES>,
+struct Warp<const BLOCK_M: u32, const M_TILES: usize, const SHARED_QUERIES: bool> {
+    queries: Queries<BLOCK_M, M_TILES, SHARED_QUERIES>,
     first_row: u32,
     scale_log2: f32,
     lane: Lane,
 }
 
-impl<const M_TILES: usize> Warp<M_TILES> {
+impl<const BLOCK_M: u32, const M_TILES: usize, const SHARED_QUERIES: bool> Warp<BLOCK_M, M_TILES, SHARED_QUERIES> {
     /// The attention of the rows to the `keys` keys from `first_key` on.
     #[inline(always)]
     fn attention<S: Sequence, M: Mask>(&self, first_key: u32, keys: u32, length: u32) -> Attention {
@@ -149,7 +186,7 @@ impl<const M_TILES: usize> Warp<M_TILES> {
         length: u32,
     ) -> Shifts<M_TILES> {
         // SAFETY: passed on to the caller.
-        let mut scores = unsafe { products::scores(&self.queries, keys.part(0), self.lane) };
+        let mut scores = unsafe { products::scores(&self.queries.fragments(), keys.part(0), self.lane) };
         if M::touches::<S>(self.first_row, 0, MMA_K, length) {
             mask_scores::<M, M_TILES, 2>(&mut scores, self.first_row, 0, length, self.lane);
         }
@@ -171,7 +208,7 @@ impl<const M_TILES: usize> Warp<M_TILES> {
         length: u32,
     ) -> Scores<M_TILES, 2> {
         // SAFETY: passed on to the caller.
-        let mut scores = unsafe { products::scores(&self.queries, keys, self.lane) };
+        let mut scores = unsafe { products::scores(&self.queries.fragments(), keys, self.lane) };
         if MASKED {
             mask_scores::<M, M_TILES, 2>(&mut scores, self.first_row, first_key, length, self.lane);
         }
@@ -184,7 +221,14 @@ impl<const M_TILES: usize> Warp<M_TILES> {
     /// # Safety
     /// The whole warp calls this together; `keys` and `values` are complete and visible.
     #[inline(always)]
-    unsafe fn attend<const BLOCK_N: u32, const K_STEPS: usize, M: Mask, const MASKED: bool>(
+    unsafe fn attend<
+        const BLOCK_N: u32,
+        const K_STEPS: usize,
+        const UNROLL: usize,
+        const BY_FMA: u32,
+        M: Mask,
+        const MASKED: bool,
+    >(
         &self,
         accumulators: &mut Accumulators<M_TILES>,
         shifts: &Shifts<M_TILES>,
@@ -193,16 +237,22 @@ impl<const M_TILES: usize> Warp<M_TILES> {
         first_key: u32,
         length: u32,
     ) {
-        unroll!(at most 8; for k in K_STEPS => {
-            let (keys, values) = (keys.part(k as u32), values.part(k as u32));
-            // SAFETY: passed on to the caller.
-            unsafe {
-                let scores = self.scores::<M, MASKED>(keys, first_key + k as u32 * MMA_K, length);
-                let probabilities = shifts.probabilities(&scores, self.scale_log2);
-                accumulators.sums.accumulate(&probabilities);
-                products::accumulate_output(&mut accumulators.output, &probabilities, values, self.lane);
-            }
-        });
+        let mut first = 0;
+        let k_steps = if UNROLL == K_STEPS { K_STEPS as u32 } else { not_unrolled(K_STEPS as u32) };
+        while first < k_steps {
+            unroll!(at most 8; for k in UNROLL => {
+                let part = first + k as u32;
+                let (keys, values) = (keys.part(part), values.part(part));
+                // SAFETY: passed on to the caller.
+                unsafe {
+                    let scores = self.scores::<M, MASKED>(keys, first_key + part * MMA_K, length);
+                    let probabilities = shifts.probabilities::<BY_FMA>(&scores, self.scale_log2);
+                    accumulators.sums.accumulate(&probabilities);
+                    products::accumulate_output(&mut accumulators.output, &probabilities, values, self.lane);
+                }
+            });
+            first += UNROLL as u32;
+        }
     }
 
     /// Takes the scores of a step into the maxima.
