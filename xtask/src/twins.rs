@@ -164,18 +164,24 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
+    use kernel_gpu::config::Family;
     use kernel_gpu::manifest::{CodeGenerator, Entry, FORMAT, Manifest, Module, Resources};
-    use kernel_gpu::variants::VARIANTS;
+    use kernel_gpu::variants::{VARIANTS, Variant};
     use tempfile::TempDir;
 
     use super::compare;
     use crate::ptx_folder::PtxFolder;
 
+    /// A variant that has a twin.
+    fn variant() -> &'static Variant {
+        VARIANTS.iter().find(|variant| variant.family == Family::Sm80).expect("the sm_80 family has variants")
+    }
+
     /// A folder with one entry, whose body is `body`, that needs `registers` on sm_90.
     fn folder(path: &Path, name: &str, body: &str, registers: u32) -> PtxFolder {
         let path = path.join(name);
         fs::create_dir_all(&path).unwrap();
-        let mut entry = Entry::from(&VARIANTS[0]);
+        let mut entry = Entry::from(variant());
         fs::write(path.join("a.ptx"), format!(".visible .entry {}()\n{{\n{body}\n}}\n", entry.name)).unwrap();
         entry.resources = vec![Resources {
             architecture: 90,
@@ -212,7 +218,7 @@ mod tests {
         assert!(text.starts_with("Rust by rustc (1), CUDA C++ by nvcc (1).\n"), "{text}");
         assert_eq!(row("| barriers"), ["barriers", "2", "1", "–", "–", "–", "–"]);
         assert_eq!(row("| all"), ["all", "3", "2", "–", "–", "–", "–"]);
-        let resources = row(&format!("| `{}`", VARIANTS[0].entry));
+        let resources = row(&format!("| `{}`", variant().entry));
         assert_eq!(resources[resources.len() - 2..], ["96 + 12 B", "88 + 12 B"]);
     }
 }
