@@ -68,9 +68,9 @@ impl Candidate {
     /// The line of the variant list in `variants.rs` that ships it.
     pub fn listing(&self) -> String {
         let Self { name, config, sequence, mask, .. } = self;
-        let TileConfig { block_m, block_n, warps, stages, min_blocks, chains, .. } = config;
+        let TileConfig { block_m, block_n, warps, stages, min_blocks, passes, .. } = config;
         let mut tile =
-            format!("{block_m} x {block_n}, {warps} warps, {stages} stages, {min_blocks} blocks, {chains} chains");
+            format!("{block_m} x {block_n}, {warps} warps, {stages} stages, {min_blocks} blocks, {passes} passes");
         if config.grid == Grid::Persistent {
             tile += ", persistent";
         }
@@ -115,7 +115,7 @@ mod tests {
             block_n: 64,
             warps: 8,
             stages: 8,
-            chains: 2,
+            passes: 2,
             grid: Grid::Persistent,
             ..TileConfig::SM_90A_TMA
         };
@@ -128,14 +128,14 @@ mod tests {
         assert!(
             source.starts_with("entry! { Sm90aTma x, sequence::Exact<512>, mask::Full, TileConfig { block_m: 256, ")
         );
-        assert!(source.contains("chains: 2") && source.contains("grid: Persistent"), "{source}");
+        assert!(source.contains("passes: 2") && source.contains("grid: Persistent"), "{source}");
         let any = Candidate { sequence: Sequence::Any, mask: Mask::Causal, ..candidate() };
         assert!(any.declaration().contains("sequence::Any, mask::Causal"), "{}", any.declaration());
     }
 
     #[test]
     fn a_listing_is_a_line_of_the_variant_list() {
-        let line = "x: Sm90aTma { 256 x 64, 8 warps, 8 stages, 1 blocks, 2 chains, persistent }, Exact(512), Full;";
+        let line = "x: Sm90aTma { 256 x 64, 8 warps, 8 stages, 1 blocks, 2 passes, persistent }, Exact(512), Full;";
         assert_eq!(candidate().listing(), line);
         let queries = Queries::Shared;
         let config = TileConfig { block_m: 64, queries, fma_exponentials: 2, unroll: 1, ..TileConfig::SM_80 };

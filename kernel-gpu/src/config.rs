@@ -127,7 +127,7 @@ pub struct TileConfig {
     pub block_m: u32,
     /// Keys of one step of the K/V loop.
     pub block_n: u32,
-    /// Warps of one block that compute; each owns `block_m / warps` query rows: 16 for each chain in the sm_90a family,
+    /// Warps of one block that compute; each owns `block_m / warps` query rows: 16 for each pass in the sm_90a family,
     /// where four warps are a warpgroup.
     pub warps: u32,
     /// K/V blocks in shared memory at once (copied ahead by `stages - 1` steps).
@@ -135,10 +135,10 @@ pub struct TileConfig {
     /// Blocks that must fit on one multiprocessor (`.minnctapersm`): bounds the registers of a thread. A persistent grid
     /// has so many on each.
     pub min_blocks: u32,
-    /// Independent strips of 64 rows that a warpgroup alternates between, so that the tensor cores work on one while the
-    /// warps do the softmax of another; 1 outside the sm_90a family.
+    /// How often each warpgroup goes through K and V of a work item, with another strip of 64 query rows each time: with 2,
+    /// the item is a whole head, whose K and V stay in shared memory meanwhile; 1 for kernels without a producer.
     #[cfg_attr(feature = "manifest", serde(default = "one"))]
-    pub chains: u32,
+    pub passes: u32,
     /// How tiles get to shared memory.
     #[cfg_attr(feature = "manifest", serde(default))]
     pub loads: Loads,
@@ -161,7 +161,7 @@ pub const EXPONENTIALS: u32 = 8;
 /// Most 16-key steps that follow each other in the code.
 const LONGEST_UNROLL: u32 = 8;
 
-/// Chains of a kernel in a record that does not say: it was made before there was a choice, as with the other defaults.
+/// Passes of a kernel in a record that does not say: it was made before there was a choice, as with the other defaults.
 #[cfg(feature = "manifest")]
 fn one() -> u32 {
     1
@@ -207,15 +207,16 @@ pub enum Rejection {
     QueryRowsPerWarp,
     /// `block_n` is not a positive multiple of 16 keys (the depth of the second matrix product).
     KeysPerStep,
-    /// The family has no such loads, chains or place for Q.
+    /// The family has no such loads, passes, keys of a step or place for Q.
     Feature,
-    /// The warps are not whole warpgroups with 64 rows in each chain.
+    /// The warps are not whole warpgroups with 64 rows in each pass.
     Warpgroups,
     /// `block_n` is not a width that the warpgroup's matrix products are written for.
     WarpgroupKeysPerStep,
-    /// `warps`, `chains` or `min_blocks` is zero, or the threads exceed a block or, at `min_blocks` blocks, a multiprocessor.
+    /// `warps`, `passes` or `min_blocks` is zero, or the threads exceed a block or, at `min_blocks` blocks, a multiprocessor.
     Threads,
-    /// Fewer than two stages: the next K/V block could not be copied while this one is used.
+    /// Fewer than two stages: the next K/V block could not be copied while this one is used; or, where an item is a whole
+    /// head, not one for each block of it.
     Stages,
     /// The 16-key steps of a K/V block are no multiple of those that are unrolled, or those are too many.
     Unroll,
@@ -235,16 +236,18 @@ impl fmt::Display for Rejection {
         formatter.write_str(match self {
             Rejection::QueryRowsPerWarp => "block_m must be a positive multiple of 16 * warps",
             Rejection::KeysPerStep => "block_n must be a positive multiple of 16",
-            Rejection::Warpgroups => "warps must be a multiple of 4, and block_m 16 * warps * chains",
+            Rejection::Warpgroups => "warps must be a multiple of 4, and block_m 16 * warps * passes",
             Rejection::Feature => {
-                "loads by TMA are for sm_90a, which reads Q from shared memory; several chains are for those loads; unroll and \
-                 fma_exponentials, at most 8, are for sm_80"
+                "loads by TMA are for sm_90a, which reads Q from shared memory, with block_n 64; several passes are for those loads, \
+                 and in sm_90a a persistent grid; unroll and fma_exponentials, at most 8, are for sm_80"
             }
             Rejection::WarpgroupKeysPerStep => "block_n must be 64 or 128",
             Rejection::Threads => {
                 "a block must have 1 to 32 warps, its producers included, and min_blocks blocks must fit on a multiprocessor"
             }
-            Rejection::Stages => "stages must be at least 2",
+            Rejection::Stages => {
+                "stages must be at least 2; with 2 passes block_m and stages * block_n must be the exact sequence length"
+            }
             Rejection::Unroll => "unroll must divide the 16-key steps of block_n, and be at most 8",
             Rejection::CopyChunks => "the 16-byte chunks of a Q or K/V tile must divide evenly among the threads",
             Rejection::Registers => "accumulators and fragments need more registers than a thread has at min_blocks",
@@ -262,7 +265,7 @@ impl TileConfig {
         warps: 0,
         stages: 0,
         min_blocks: 1,
-        chains: 1,
+        passes: 1,
         loads: Loads::CpAsync,
         grid: Grid::OneShot,
         queries: Queries::Registers,
@@ -280,6 +283,11 @@ impl TileConfig {
             Loads::CpAsync => 0,
             Loads::Tma => WARPGROUP_WARPS,
         }
+    }
+
+    /// Warpgroups of one block that compute.
+    pub const fn warpgroups(self) -> u32 {
+        self.warps / WARPGROUP_WARPS
     }
 
     /// Threads of a block.
@@ -307,17 +315,26 @@ impl TileConfig {
         (self.block_n / MMA_K) as usize
     }
 
-    /// Mbarriers of a block: Q full and empty, and K and V of each stage full and empty.
+    /// Query rows that a block has room for in shared memory: those of a work item; where each warpgroup has only one
+    /// strip of it and a producer, those of the next one too, which arrive meanwhile.
+    pub const fn query_rows(self) -> u32 {
+        match self.loads {
+            Loads::Tma if self.passes == 1 => 2 * self.block_m,
+            _ => self.block_m,
+        }
+    }
+
+    /// Mbarriers of a block: full and empty, for each strip of Q and for K and V of each stage.
     pub const fn mbarriers(self) -> u32 {
         match self.loads {
             Loads::CpAsync => 0,
-            Loads::Tma => 2 + 4 * self.stages,
+            Loads::Tma => 2 * (self.query_rows() / TENSOR_MAP_ROWS + self.stages),
         }
     }
 
     /// Bytes of the tiles of a block: of Q, then of `stages` pairs of K and V.
     pub const fn tile_bytes(self) -> u32 {
-        (self.block_m + 2 * self.stages * self.block_n) * ROW_BYTES
+        (self.query_rows() + 2 * self.stages * self.block_n) * ROW_BYTES
     }
 
     /// Dynamic shared memory of a block in bytes: its tiles, then its mbarriers.
@@ -345,14 +362,16 @@ impl TileConfig {
     }
 
     /// Registers that hold the accumulators of scores, row sums and output of one thread, and the fragments that are alive
-    /// with them: of Q in the sm_80 family where it stays in registers, of P of one chain in the sm_90a family; a lower bound.
+    /// with them: of Q in the sm_80 family where it stays in registers, of P in the sm_90a family, which computes one strip
+    /// at a time; a lower bound.
     pub const fn accumulator_registers(self, family: Family) -> u32 {
         let (fragments, accumulators) = match (family, self.queries) {
             (Family::Sm80, Queries::Registers) => (self.m_tiles() as u32 * HEAD_DIM / MMA_K, MMA_K / MMA_N + 1),
             (Family::Sm80, Queries::Shared) => (1, MMA_K / MMA_N + 1),
             (Family::Sm90a, _) => (self.block_n / MMA_K, self.block_n / MMA_N),
         };
-        4 * (fragments + self.m_tiles() as u32 * (accumulators + HEAD_DIM / MMA_N))
+        let m_tiles = self.m_tiles() as u32 / self.passes;
+        4 * (fragments + m_tiles * (accumulators + HEAD_DIM / MMA_N))
     }
 
     /// Blocks that fit on one multiprocessor when a thread uses `registers`.
@@ -370,7 +389,7 @@ impl TileConfig {
     #[inline]
     pub const fn check(self, family: Family, sequence: Sequence, limits: ArchitectureLimits) -> Result<(), Rejection> {
         if self.warps == 0
-            || self.chains == 0
+            || self.passes == 0
             || self.min_blocks == 0
             || self.threads() > THREADS_PER_BLOCK
             || self.threads() * self.min_blocks > limits.threads_per_multiprocessor
@@ -387,14 +406,14 @@ impl TileConfig {
             return Err(Rejection::KeysPerStep);
         }
         if let Family::Sm90a = family {
-            if !self.warps.is_multiple_of(WARPGROUP_WARPS) || self.rows_per_warp() != MMA_M * self.chains {
+            if !self.warps.is_multiple_of(WARPGROUP_WARPS) || self.rows_per_warp() != MMA_M * self.passes {
                 return Err(Rejection::Warpgroups);
             }
             if !matches!(self.block_n, 64 | 128) {
                 return Err(Rejection::WarpgroupKeysPerStep);
             }
         }
-        if self.stages < 2 {
+        if self.stages < 2 || !self.holds_whole_heads(sequence) {
             return Err(Rejection::Stages);
         }
         if let Family::Sm80 = family
@@ -427,6 +446,15 @@ impl TileConfig {
         if self.unroll == 0 { self.block_n / MMA_K } else { self.unroll }
     }
 
+    /// Whether a kernel of two passes has a stage for every tile of a head, and an item is a head.
+    const fn holds_whole_heads(self, sequence: Sequence) -> bool {
+        match (self.passes, sequence) {
+            (1, _) => true,
+            (2, Sequence::Exact(length)) => self.block_m == length && self.stages * self.block_n == length,
+            _ => false,
+        }
+    }
+
     const fn has_features_of(self, family: Family) -> bool {
         if self.fma_exponentials > EXPONENTIALS {
             return false;
@@ -437,8 +465,9 @@ impl TileConfig {
             return false;
         }
         match (family, self.loads, self.queries) {
-            (Family::Sm80, Loads::CpAsync, _) | (Family::Sm90a, Loads::CpAsync, Queries::Shared) => self.chains == 1,
-            (Family::Sm90a, Loads::Tma, Queries::Shared) => true,
+            (Family::Sm80, Loads::CpAsync, _) => self.passes == 1,
+            (Family::Sm90a, Loads::CpAsync, Queries::Shared) => self.passes == 1 && matches!(self.grid, Grid::OneShot),
+            (Family::Sm90a, Loads::Tma, Queries::Shared) => self.block_n == TENSOR_MAP_ROWS,
             _ => false,
         }
     }
@@ -476,9 +505,9 @@ mod tests {
         TileConfig { block_m: 64, block_n: 64, warps: 4, stages: 2, min_blocks: 2, ..TileConfig::SM_80 };
     /// A good one of the sm_90a family.
     const HOPPER: TileConfig = TileConfig { queries: Queries::Shared, ..GOOD };
-    /// One whose tiles come through tensor maps: two warpgroups with two chains each.
+    /// One whose tiles come through tensor maps: four warpgroups that go through a whole head twice.
     const TMA: TileConfig =
-        TileConfig { block_m: 256, block_n: 64, warps: 8, stages: 8, chains: 2, ..TileConfig::SM_90A_TMA };
+        TileConfig { block_m: 512, block_n: 64, warps: 16, stages: 8, passes: 2, ..TileConfig::SM_90A_TMA };
     const SM_80: ArchitectureLimits = ARCHITECTURES[0];
     const SM_86: ArchitectureLimits = ARCHITECTURES[1];
     const SM_90: ArchitectureLimits = ARCHITECTURES[3];
@@ -533,21 +562,25 @@ mod tests {
     }
 
     #[test]
-    fn producers_and_chains_have_gates_of_their_own() {
+    fn producers_and_passes_have_gates_of_their_own() {
         let exact = Sequence::Exact(512);
+        let small = TileConfig { block_m: 128, warps: 8, passes: 1, ..TMA };
         let cases = [
-            (TMA, Ok(())),
-            (TileConfig { block_n: 128, stages: 2, ..TMA }, Ok(())),
-            (TileConfig { block_m: 128, chains: 1, ..TMA }, Ok(())),
-            (TileConfig { warps: 16, ..TMA }, Err(Rejection::Warpgroups)),
-            (TileConfig { chains: 0, ..TMA }, Err(Rejection::Threads)),
-            (TileConfig { warps: 32, block_m: 512, chains: 1, ..TMA }, Err(Rejection::Threads)),
-            (TileConfig { warps: 16, block_m: 512, ..TMA }, Err(Rejection::Registers)),
-            (TileConfig { min_blocks: 2, ..TMA }, Err(Rejection::Registers)),
-            (TileConfig { stages: 13, ..TMA }, Err(Rejection::SharedMemory)),
+            (TMA, exact, Ok(())),
+            (small, exact, Ok(())),
+            (TileConfig { block_m: 256, passes: 1, ..TMA }, Sequence::Any, Ok(())),
+            (TileConfig { block_n: 128, stages: 4, ..TMA }, exact, Err(Rejection::Feature)),
+            (TileConfig { warps: 8, ..TMA }, exact, Err(Rejection::Warpgroups)),
+            (TileConfig { passes: 0, ..TMA }, exact, Err(Rejection::Threads)),
+            (TileConfig { warps: 32, passes: 1, ..TMA }, exact, Err(Rejection::Threads)),
+            (TMA, Sequence::Any, Err(Rejection::Stages)),
+            (TMA, Sequence::Exact(1024), Err(Rejection::Stages)),
+            (TileConfig { stages: 7, ..TMA }, exact, Err(Rejection::Stages)),
+            (TileConfig { min_blocks: 2, ..TMA }, exact, Err(Rejection::Registers)),
+            (TileConfig { stages: 13, ..small }, exact, Err(Rejection::SharedMemory)),
         ];
-        for (config, expected) in cases {
-            assert_eq!(config.check(Family::Sm90a, exact, SM_90), expected, "{config:?}");
+        for (config, sequence, expected) in cases {
+            assert_eq!(config.check(Family::Sm90a, sequence, SM_90), expected, "{config:?} for {sequence:?}");
         }
     }
 
@@ -557,11 +590,12 @@ mod tests {
             (Family::Sm80, GOOD, true),
             (Family::Sm80, TileConfig { queries: Queries::Shared, ..GOOD }, true),
             (Family::Sm80, TileConfig { grid: Grid::Persistent, ..GOOD }, true),
-            (Family::Sm80, TileConfig { chains: 2, ..GOOD }, false),
+            (Family::Sm80, TileConfig { passes: 2, ..GOOD }, false),
             (Family::Sm80, TMA, false),
             (Family::Sm90a, HOPPER, true),
+            (Family::Sm90a, TileConfig { grid: Grid::Persistent, ..HOPPER }, false),
             (Family::Sm90a, TileConfig { queries: Queries::Registers, ..TMA }, false),
-            (Family::Sm90a, TileConfig { block_m: 128, chains: 2, ..HOPPER }, false),
+            (Family::Sm90a, TileConfig { block_m: 128, passes: 2, ..HOPPER }, false),
         ];
         for (family, config, known) in cases {
             let refused = config.check(family, Sequence::Any, SM_90) == Err(Rejection::Feature);
@@ -571,10 +605,10 @@ mod tests {
 
     #[test]
     fn registers_move_from_producers_to_consumers() {
-        for (warps, chains, min_blocks, expected) in
+        for (warps, passes, min_blocks, expected) in
             [(8, 2, 1, (168, 240)), (12, 1, 1, (128, 160)), (16, 1, 1, (96, 112)), (4, 2, 2, (128, 232))]
         {
-            let config = TileConfig { warps, chains, min_blocks, block_m: 16 * warps * chains, ..TMA };
+            let config = TileConfig { warps, passes, min_blocks, block_m: 16 * warps * passes, ..TMA };
             assert_eq!((config.launch_registers(), config.consumer_registers()), expected, "{config:?}");
             let needed = WARPGROUP_WARPS * config.producer_registers() + warps * config.consumer_registers();
             let launched = (warps + WARPGROUP_WARPS) * config.launch_registers();
@@ -587,8 +621,10 @@ mod tests {
     #[test]
     fn a_block_has_room_for_tiles_and_mbarriers() {
         assert_eq!(GOOD.shared_bytes(), (64 + 2 * 2 * 64) * 128);
-        assert_eq!(TMA.threads(), 12 * 32, "two warpgroups that compute and one that copies");
-        assert_eq!(TMA.shared_bytes(), (256 + 2 * 8 * 64) * 128 + (2 + 4 * 8) * 8);
+        assert_eq!(TMA.threads(), 20 * 32, "four warpgroups that compute and one that copies");
+        assert_eq!(TMA.shared_bytes(), (512 + 2 * 8 * 64) * 128 + 2 * (8 + 8) * 8);
+        let streamed = TileConfig { block_m: 256, passes: 1, ..TMA };
+        assert_eq!(streamed.shared_bytes(), TMA.shared_bytes(), "Q of the next item has a place too");
     }
 
     #[test]

@@ -54,8 +54,8 @@ macro_rules! config {
     (@ $config:tt, $blocks:literal blocks $($rest:tt)*) => {
         config!(@ { min_blocks: $blocks, ..TileConfig $config } $($rest)*)
     };
-    (@ $config:tt, $chains:literal chains $($rest:tt)*) => {
-        config!(@ { chains: $chains, ..TileConfig $config } $($rest)*)
+    (@ $config:tt, $passes:literal passes $($rest:tt)*) => {
+        config!(@ { passes: $passes, ..TileConfig $config } $($rest)*)
     };
     (@ $config:tt, $exponentials:literal of 8 exponentials $($rest:tt)*) => {
         config!(@ { fma_exponentials: $exponentials, ..TileConfig $config } $($rest)*)
@@ -64,10 +64,10 @@ macro_rules! config {
         config!(@ { unroll: $steps, ..TileConfig $config } $($rest)*)
     };
     (@ $config:tt, persistent $($rest:tt)*) => {
-        config!(@ { grid: Grid::Persistent, ..TileConfig $config } $($rest)*)
+        config!(@ { grid: crate::config::Grid::Persistent, ..TileConfig $config } $($rest)*)
     };
     (@ $config:tt, shared queries $($rest:tt)*) => {
-        config!(@ { queries: Queries::Shared, ..TileConfig $config } $($rest)*)
+        config!(@ { queries: crate::config::Queries::Shared, ..TileConfig $config } $($rest)*)
     };
 }
 
@@ -141,6 +141,23 @@ macro_rules! entry {
             }
         }
     };
+    (Sm90aTma $entry:ident, $sequence:ty, $mask:ty, $config:expr) => {
+        #[cfg(feature = "sm_90a")]
+        kernel! {
+            fn $entry(args: ForwardArgs) {
+                const CONFIG: TileConfig = $config;
+                crate::device::sm90::tma::forward::<
+                    { CONFIG.warpgroups() },
+                    { CONFIG.stages },
+                    { CONFIG.consumer_registers() },
+                    { CONFIG.producer_registers() },
+                    $sequence,
+                    $mask,
+                    <crate::device::sm90::tma::Passes<{ CONFIG.passes }> as crate::device::sm90::tma::InOrder>::Order,
+                >(&args);
+            }
+        }
+    };
 }
 
 /// The entries of a tuning run in the place of the variants': `cargo xtask ptx --variants` writes their declarations.
@@ -158,6 +175,13 @@ mod candidates {
 // A new variant is a line here: `entry: Kind { tile, what differs from the kind's defaults }, sequence, mask;`, where the
 // kind is a word of `kind!` and what may differ are the arms of `config!`.
 variants! {
+    fa512_sm90a_tma_s512_full_512x64: Sm90aTma { 512 x 64, 16 warps, 8 stages, 2 passes, persistent }, Exact(512), Full;
+    fa512_sm90a_tma_s512_causal_512x64: Sm90aTma { 512 x 64, 16 warps, 8 stages, 2 passes, persistent }, Exact(512), Causal;
+    fa512_sm90a_tma_s512_full_128x64: Sm90aTma { 128 x 64, 8 warps, 8 stages }, Exact(512), Full;
+    fa512_sm90a_tma_s512_causal_128x64: Sm90aTma { 128 x 64, 8 warps, 8 stages }, Exact(512), Causal;
+    fa512_sm90a_tma_any_full_256x64: Sm90aTma { 256 x 64, 16 warps, 8 stages, persistent }, Any, Full;
+    fa512_sm90a_tma_any_causal_256x64: Sm90aTma { 256 x 64, 16 warps, 8 stages, persistent }, Any, Causal;
+
     fa512_sm90a_s512_full_64x128: Sm90a { 64 x 128, 4 warps, 2 stages, 3 blocks }, Exact(512), Full;
     fa512_sm90a_s512_causal_64x64: Sm90a { 64 x 64, 4 warps, 2 stages, 4 blocks }, Exact(512), Causal;
     fa512_sm90a_any_full_64x128: Sm90a { 64 x 128, 4 warps, 2 stages, 3 blocks }, Any, Full;
@@ -201,13 +225,13 @@ mod tests {
             TileConfig { fma_exponentials: 2, unroll: 1, ..tile }
         );
         assert_eq!(
-            config!(Sm90aTma, 256 x 64, 8 warps, 8 stages, 2 chains, persistent),
+            config!(Sm90aTma, 256 x 64, 8 warps, 8 stages, 2 passes, persistent),
             TileConfig {
                 block_m: 256,
                 block_n: 64,
                 warps: 8,
                 stages: 8,
-                chains: 2,
+                passes: 2,
                 grid: Grid::Persistent,
                 ..TileConfig::SM_90A_TMA
             }

@@ -320,7 +320,8 @@ mod tests {
     fn a_body_that_begins_on_the_header_line_gets_them_too() {
         let ptx = module("").replace(")\n{\n", ") {\n");
         let done = postprocess(&ptx, &[variant()]).unwrap();
-        assert!(done.text.contains(") .reqntid 128, 1, 1\n"), "{}", done.text);
+        let bound = format!(") .reqntid {}, 1, 1\n", variant().config.threads());
+        assert!(done.text.contains(&bound), "{}", done.text);
         assert!(refusals(&module("\tcall.uni f, ();\n").replace(")\n{\n", ") {\n")).len() == 1);
     }
 

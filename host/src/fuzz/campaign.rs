@@ -102,11 +102,14 @@ impl Campaign {
         let batch = random.random_range(1..=most / heads);
         let shape = Shape { batch: batch as u32, heads: heads as u32, sequence };
         let distributions = <Distribution as clap::ValueEnum>::value_variants();
+        let scale = draw_scale(random);
+        let mut views = draw_views(random);
+        views.iter_mut().for_each(|view| view.shared_heads &= target.shared_heads);
         Case {
             target,
             shape,
-            scale: draw_scale(random),
-            views: draw_views(random),
+            scale,
+            views,
             lse: random.random_bool(0.75),
             distribution: *distributions.choose(random).expect("there are distributions"),
             seed: random.random_range(0..1_000_000),
@@ -214,7 +217,8 @@ mod tests {
     }
 
     fn sequence_targets() -> Vec<Target> {
-        let target = |sequence| Target { variant: format!("{sequence:?}"), sequence, mask: Mask::Full };
+        let target =
+            |sequence| Target { variant: format!("{sequence:?}"), sequence, mask: Mask::Full, shared_heads: true };
         vec![target(Sequence::Any), target(Sequence::Exact(512))]
     }
 

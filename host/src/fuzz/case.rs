@@ -1,7 +1,7 @@
 //! One problem with everything that decides its outcome, and the command that repeats it.
 
 use kernel_gpu::args::Strides;
-use kernel_gpu::config::{HEAD_DIM, Mask, Sequence};
+use kernel_gpu::config::{HEAD_DIM, Loads, Mask, Sequence};
 use kernel_gpu::manifest::Entry;
 
 use crate::error::Result;
@@ -82,11 +82,14 @@ pub struct Target {
     pub sequence: Sequence,
     /// Mask it applies.
     pub mask: Mask,
+    /// Whether heads may share their rows, which no tensor map describes.
+    pub shared_heads: bool,
 }
 
 impl From<&Entry> for Target {
     fn from(entry: &Entry) -> Self {
-        Self { variant: entry.name.clone(), sequence: entry.sequence, mask: entry.mask }
+        let shared_heads = entry.config.loads == Loads::CpAsync;
+        Self { variant: entry.name.clone(), sequence: entry.sequence, mask: entry.mask, shared_heads }
     }
 }
 
@@ -190,7 +193,8 @@ mod tests {
     const SHAPE: Shape = Shape { batch: 2, heads: 3, sequence: 5 };
 
     fn case(views: [View; 4]) -> Case {
-        let target = Target { variant: "kernel".into(), sequence: Sequence::Any, mask: Mask::Causal };
+        let target =
+            Target { variant: "kernel".into(), sequence: Sequence::Any, mask: Mask::Causal, shared_heads: true };
         Case { target, shape: SHAPE, scale: None, views, lse: true, distribution: Distribution::Normal, seed: 7 }
     }
 

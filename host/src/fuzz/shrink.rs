@@ -104,7 +104,7 @@ mod tests {
 
     /// Random cases of a kernel that accepts `sequence`.
     fn cases(sequence: Sequence) -> impl Iterator<Item = Case> {
-        let target = Target { variant: "kernel".into(), sequence, mask: Mask::Full };
+        let target = Target { variant: "kernel".into(), sequence, mask: Mask::Full, shared_heads: true };
         let campaign = Campaign::new(vec![target], Limits::GPU, 9).unwrap();
         (GRID_CASES..).map(move |index| campaign.case(index))
     }

@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn cases_are_added_up_by_distribution() {
-        let target = Target { variant: "kernel".into(), sequence: Sequence::Any, mask: Mask::Full };
+        let target = Target { variant: "kernel".into(), sequence: Sequence::Any, mask: Mask::Full, shared_heads: true };
         let case = Campaign::new(vec![target], Limits::GPU, 0).unwrap().case(0);
         let other = Case { distribution: Distribution::OneHot, ..case.clone() };
         let trial = |failures: Vec<Failure>, severity| Trial { failures, severity, severities: Severities::default() };

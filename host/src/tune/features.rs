@@ -141,8 +141,8 @@ mod tests {
         }
         let config = TileConfig { block_m: 64, block_n: 128, warps: 4, stages: 2, ..TileConfig::SM_80 };
         assert_eq!(label(Family::Sm80, &config), "64x128_2s_4w");
-        let config = TileConfig { grid: Grid::Persistent, chains: 2, min_blocks: 3, ..config };
-        assert_eq!(label(Family::Sm80, &config), "64x128_2c_persistent_3mb_2s_4w");
-        assert_eq!(label(Family::Sm90a, &config), "64x128_2c_persistent_3mb_registers_2s_4w");
+        let config = TileConfig { grid: Grid::Persistent, passes: 2, min_blocks: 3, ..config };
+        assert_eq!(label(Family::Sm80, &config), "64x128_persistent_3mb_2p_2s_4w");
+        assert_eq!(label(Family::Sm90a, &config), "64x128_persistent_3mb_2p_registers_2s_4w");
     }
 }

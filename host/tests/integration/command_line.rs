@@ -56,7 +56,8 @@ pub fn refusal(command: &mut Command) -> String {
 fn run_prints_what_was_checked() {
     let output = output(small_run(&SMALL).args(["--causal", "--seed", "3"]), 0);
     let table = text(&output.stdout);
-    for expected in ["ptx-sim", "asked for", "fa512_sm90a_any_causal", "B=1 H=2 S=33", "seed 3", "no findings", "PASS"]
+    for expected in
+        ["ptx-sim", "asked for", "fa512_sm90a_tma_any_causal", "B=1 H=2 S=33", "seed 3", "no findings", "PASS"]
     {
         assert!(table.contains(expected), "{expected} is missing:\n{table}");
     }

@@ -31,8 +31,13 @@ impl<'a, S: Sequence> Block<'a, S> {
     #[inline(always)]
     pub fn current(args: &'a ForwardArgs, rows: u32, threads: u32) -> Self {
         let work = args.block_work(thread::block_idx_x());
-        let (length, first_row) = (S::length(args), work.query_tile * rows);
-        Self { args, work, length, first_row, rows, threads, _sequence: PhantomData }
+        Self::of(args, work, work.query_tile * rows, rows, threads)
+    }
+
+    /// The `rows` rows from `first_row` on of the head that `work` names.
+    #[inline(always)]
+    pub fn of(args: &'a ForwardArgs, work: BlockWork, first_row: u32, rows: u32, threads: u32) -> Self {
+        Self { args, work, length: S::length(args), first_row, rows, threads, _sequence: PhantomData }
     }
 
     /// Steps of `keys` keys until none is left that any of the block's rows attends to.

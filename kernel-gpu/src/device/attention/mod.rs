@@ -67,6 +67,17 @@ impl Lane {
         Self { thread, warp: thread / WARP_SIZE, index: thread % WARP_SIZE }
     }
 
+    /// The same lane, as if it were not known before: what follows from it is computed where it is used, rarely, and is not
+    /// kept in registers all through a loop.
+    #[cfg_attr(not(feature = "sm_90a"), allow(dead_code, reason = "what the other family has no use for"))]
+    #[inline(always)]
+    pub fn again(self) -> Self {
+        let mut index = self.index;
+        // SAFETY: a comment.
+        unsafe { core::arch::asm!("// again: {}", inout(reg32) index, options(nomem, nostack, preserves_flags)) };
+        Self { index, ..self }
+    }
+
     /// g: the row of an accumulator tile that this lane holds, besides g + 8.
     #[inline(always)]
     fn group(self) -> u32 {

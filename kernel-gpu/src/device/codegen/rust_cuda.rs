@@ -14,7 +14,7 @@ pub(crate) use kernel;
 
 /// Indices of the calling thread.
 pub mod thread {
-    pub use cuda_std::thread::{block_idx_x, thread_idx_x};
+    pub use cuda_std::thread::{block_idx_x, grid_dim_x, thread_idx_x};
 
     /// `bar.sync 0`, by an intrinsic that the compiler knows as convergent.
     ///

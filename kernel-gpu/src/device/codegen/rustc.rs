@@ -37,6 +37,13 @@ pub mod thread {
         special_register!("ctaid.x")
     }
 
+    /// `%nctaid.x`
+    #[cfg_attr(not(feature = "sm_90a"), allow(dead_code, reason = "the other family's grids are not persistent"))]
+    #[inline(always)]
+    pub fn grid_dim_x() -> u32 {
+        special_register!("nctaid.x")
+    }
+
     /// `bar.sync 0`. The intrinsic, unlike inline assembly, is known to the compiler as convergent: it will not be
     /// duplicated into the arms of a branch on which the threads of a block part, where each half would wait for the
     /// other.

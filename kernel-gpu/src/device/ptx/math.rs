@@ -75,7 +75,6 @@ pub fn max(a: f32, b: f32) -> f32 {
 }
 
 /// `min.f32`: the smaller; a NaN loses against a number.
-#[allow(dead_code, reason = "not every kernel family asks for it")]
 #[inline(always)]
 pub fn min(a: f32, b: f32) -> f32 {
     let c;

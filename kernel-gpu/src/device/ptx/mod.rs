@@ -15,5 +15,6 @@ pub mod proxy;
 pub mod shuffle;
 pub mod stmatrix;
 pub mod sync;
+pub mod vote;
 pub mod warpgroup;
 pub mod wgmma;

@@ -19,3 +19,22 @@ pub unsafe fn exchange<const LANE_MASK: u32>(value: f32) -> f32 {
     }
     other
 }
+
+/// `shfl.sync.idx.b32` over the whole warp: the value of lane 0. ptxas knows that it is the same in all lanes, and keeps
+/// what is computed from it alone in uniform registers.
+///
+/// # Safety
+/// Every lane of the warp executes this together.
+#[inline(always)]
+pub unsafe fn first(value: u32) -> u32 {
+    let first;
+    // SAFETY: registers only; convergence is the caller's promise.
+    unsafe {
+        asm!(
+            "shfl.sync.idx.b32 {}, {}, 0, 0x1f, 0xffffffff;",
+            out(reg32) first, in(reg32) value,
+            options(nomem, nostack)
+        );
+    }
+    first
+}

@@ -74,6 +74,16 @@ impl<M: Major> Descriptor<M> {
         // Stays inside the address field: shared memory ends below 2¹⁸.
         Self { bits: self.bits + encoded(M::STEP_BYTES) as u64 * steps as u64, ..self }
     }
+
+    /// An operand of the same shape `bytes` further on, in whatever role. The compiler does not learn how it came to be: it
+    /// would compute the descriptors of all steps anew, where each is one addition away from this.
+    #[inline(always)]
+    pub fn after<N: Major>(self, bytes: u32) -> Descriptor<N> {
+        let mut bits = self.bits + encoded(bytes) as u64;
+        // SAFETY: a comment.
+        unsafe { asm!("// a descriptor: {}", inout(reg64) bits, options(pure, nomem, nostack, preserves_flags)) };
+        Descriptor { bits, _major: PhantomData }
+    }
 }
 
 /// The encoding of an address or offset in a descriptor.

@@ -7,5 +7,6 @@
 mod forward;
 mod pipeline;
 mod products;
+pub mod tma;
 
 pub use forward::forward;

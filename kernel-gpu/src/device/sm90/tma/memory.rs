@@ -1,0 +1,100 @@
+//! Where the tiles and mbarriers of a block lie in shared memory.
+//!
+//! Two strips of Q for each warpgroup, then K and V of each stage, then the mbarriers: for every strip and every stage one
+//! that says that it is full (its bytes have arrived) and one that says that it is empty (its users have left it).
+
+use super::Rows;
+use crate::config::{WARP_SIZE, WARPGROUP_WARPS};
+use crate::device::codegen::shared;
+use crate::device::ptx::mbarrier;
+
+/// The block's dynamic shared memory.
+#[derive(Clone, Copy)]
+pub struct Memory<const WARPGROUPS: u32, const STAGES: u32> {
+    base: u32,
+}
+
+impl<const WARPGROUPS: u32, const STAGES: u32> Memory<WARPGROUPS, STAGES> {
+    /// Strips of Q: while a warpgroup computes one, its next one arrives.
+    pub const STRIPS: u32 = 2 * WARPGROUPS;
+    /// Bytes from one stage to the next.
+    pub const STAGE_BYTES: u32 = 2 * Rows::BYTES;
+
+    const STAGES_BEGIN: u32 = Self::STRIPS * Rows::BYTES;
+    const STRIP_FULL: u32 = Self::STAGES_BEGIN + STAGES * Self::STAGE_BYTES;
+    const STRIP_EMPTY: u32 = Self::STRIP_FULL + Self::STRIPS * mbarrier::BYTES;
+    const STAGE_FULL: u32 = Self::STRIP_EMPTY + Self::STRIPS * mbarrier::BYTES;
+    const STAGE_EMPTY: u32 = Self::STAGE_FULL + STAGES * mbarrier::BYTES;
+
+    /// That of the calling thread's block.
+    #[inline(always)]
+    pub fn new() -> Self {
+        Self { base: shared::dynamic_shared_mem() }
+    }
+
+    /// A strip of Q, later of O.
+    #[inline(always)]
+    pub fn strip(self, strip: u32) -> Rows {
+        Rows::at(self.base + strip * Rows::BYTES)
+    }
+
+    /// K of a stage.
+    #[inline(always)]
+    pub fn keys(self, stage: u32) -> Rows {
+        Rows::at(self.base + Self::STAGES_BEGIN + stage * Self::STAGE_BYTES)
+    }
+
+    /// V of a stage.
+    #[inline(always)]
+    pub fn values(self, stage: u32) -> Rows {
+        Rows::at(self.base + Self::STAGES_BEGIN + stage * Self::STAGE_BYTES + Rows::BYTES)
+    }
+
+    /// The mbarrier that a strip of Q has arrived.
+    #[inline(always)]
+    pub fn strip_full(self, strip: u32) -> u32 {
+        self.base + Self::STRIP_FULL + strip * mbarrier::BYTES
+    }
+
+    /// The mbarrier that a strip of Q may be overwritten.
+    #[inline(always)]
+    pub fn strip_empty(self, strip: u32) -> u32 {
+        self.base + Self::STRIP_EMPTY + strip * mbarrier::BYTES
+    }
+
+    /// The mbarrier that K and V of a stage have arrived.
+    #[inline(always)]
+    pub fn stage_full(self, stage: u32) -> u32 {
+        self.base + Self::STAGE_FULL + stage * mbarrier::BYTES
+    }
+
+    /// The mbarrier that K and V of a stage may be overwritten.
+    #[inline(always)]
+    pub fn stage_empty(self, stage: u32) -> u32 {
+        self.base + Self::STAGE_EMPTY + stage * mbarrier::BYTES
+    }
+
+    /// Initialises the mbarriers. A strip is emptied by the threads of its warpgroup, a stage by `users(stage)` warps.
+    ///
+    /// # Safety
+    /// One thread calls this once, before a barrier of the block that precedes all other use.
+    #[inline(always)]
+    pub unsafe fn initialise_mbarriers(self, users: impl Fn(u32) -> u32) {
+        // SAFETY: addresses of mbarriers, each initialised once.
+        unsafe {
+            let mut strip = 0;
+            while strip < Self::STRIPS {
+                mbarrier::init(self.strip_full(strip), 1);
+                mbarrier::init(self.strip_empty(strip), WARPGROUP_WARPS * WARP_SIZE);
+                strip += 1;
+            }
+            let mut stage = 0;
+            while stage < STAGES {
+                mbarrier::init(self.stage_full(stage), 1);
+                mbarrier::init(self.stage_empty(stage), users(stage));
+                stage += 1;
+            }
+            mbarrier::fence_init();
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Kernels with a producer: one thread copies Q, K and V to shared memory by TMA, ahead of warpgroups that only compute.
+//!
+//! A persistent grid; each block computes work items one after the other, and while it computes one the tiles of the next
+//! arrive. A warpgroup computes strips of 64 query rows, each in steps of 64 keys. It starts the product of one step with V
+//! together with that of the next with K, across strips and items too, and does not overlap its softmax with its own
+//! products: the four warps that share a scheduler, each of another warpgroup, do that for each other.
+//!
+//! [`memory`] says where tiles and mbarriers lie, [`order`] which strips and tiles a warpgroup goes through, [`producer`]
+//! who copies them, [`strip`] what is computed of them, [`softmax`] how without a row maximum.
+
+mod consumer;
+mod epilogue;
+mod memory;
+mod order;
+mod producer;
+mod softmax;
+mod strip;
+
+pub use order::{Order, Streamed, WholeHead};
+
+use crate::args::ForwardArgs;
+use crate::config::{HEAD_DIM, WARP_SIZE, WARPGROUP_ROWS, WARPGROUP_WARPS};
+use crate::device::attention::mask::Mask;
+use crate::device::attention::sequence::Sequence;
+use crate::device::attention::{Lane, Tile};
+use crate::device::ptx::{shuffle, sync, warpgroup};
+use memory::Memory;
+use producer::Loader;
+
+/// Rows of a strip, and of the box that a tensor map copies.
+const ROWS: u32 = WARPGROUP_ROWS;
+/// Keys of a step.
+const KEYS: u32 = 64;
+/// 8-key tiles of a step.
+const N_TILES: usize = 8;
+/// 16-key steps of a step.
+const K_STEPS: usize = 4;
+
+/// 64 rows of Q, K, V or O.
+type Rows = Tile<ROWS>;
+
+const _: () = assert!(KEYS == ROWS && HEAD_DIM == 64, "K and V come in boxes of as many rows as Q");
+
+/// How often a warpgroup goes through K and V of a work item (`TileConfig::passes`).
+pub struct Passes<const COUNT: u32>;
+
+/// What has an order.
+pub trait InOrder {
+    /// The order.
+    type Order;
+}
+
+impl InOrder for Passes<1> {
+    type Order = Streamed;
+}
+
+impl InOrder for Passes<2> {
+    type Order = WholeHead;
+}
+
+/// What a launch and its block are, for every thread of the block.
+pub struct Context<'a, const WARPGROUPS: u32, const STAGES: u32> {
+    /// The arguments of the launch.
+    args: &'a ForwardArgs,
+    /// The block's shared memory.
+    memory: Memory<WARPGROUPS, STAGES>,
+    /// The length of the sequence.
+    length: u32,
+}
+
+/// O and LSE of the block's work items, in the order `O`.
+///
+/// `WARPGROUPS` warpgroups compute, with `CONSUMER_REGISTERS` registers each thread; one more copies.
+#[inline(always)]
+pub fn forward<
+    const WARPGROUPS: u32,
+    const STAGES: u32,
+    const CONSUMER_REGISTERS: u32,
+    const PRODUCER_REGISTERS: u32,
+    S: Sequence,
+    M: Mask,
+    O: Order<M>,
+>(
+    args: &ForwardArgs,
+) {
+    let context = Context::<WARPGROUPS, STAGES> { args, memory: Memory::new(), length: S::length(args) };
+    let lane = Lane::current();
+    // SAFETY: all threads of the block are here; whole warps and warpgroups take each branch. The registers are those that
+    // the launch gave the block.
+    unsafe {
+        // Known to be the same in all lanes, so that all that follows from it is computed once for the warp.
+        let warp = shuffle::first(lane.thread / WARP_SIZE);
+        let produces = warp == WARPGROUPS * WARPGROUP_WARPS && warpgroup::elect();
+        let loader = Loader::new(&context);
+        if produces {
+            context.memory.initialise_mbarriers(|stage| O::users(stage, WARPGROUPS) * WARPGROUP_WARPS);
+            loader.load_first();
+        }
+        sync::block();
+        if warp >= WARPGROUPS * WARPGROUP_WARPS {
+            warpgroup::decrease_registers::<PRODUCER_REGISTERS>();
+            if produces {
+                O::load(&loader);
+            }
+        } else {
+            warpgroup::increase_registers::<CONSUMER_REGISTERS>();
+            consumer::consume::<WARPGROUPS, STAGES, S, M, O>(&context, Lane { warp, ..lane });
+        }
+    }
+}

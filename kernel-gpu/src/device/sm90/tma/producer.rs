@@ -1,0 +1,88 @@
+//! The thread that copies.
+
+use super::memory::Memory;
+use super::order::work_item;
+use super::{Context, ROWS, Rows};
+use crate::device::ptx::{bulk_copy, mbarrier};
+use crate::geometry::BlockWork;
+
+/// Copies to the block's shared memory.
+pub struct Loader<'a, const WARPGROUPS: u32, const STAGES: u32> {
+    /// What the block computes.
+    pub context: &'a Context<'a, WARPGROUPS, STAGES>,
+    memory: Memory<WARPGROUPS, STAGES>,
+}
+
+impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES> {
+    /// That of the block.
+    #[inline(always)]
+    pub fn new(context: &'a Context<'a, WARPGROUPS, STAGES>) -> Self {
+        Self { context, memory: context.memory }
+    }
+
+    /// What every order begins with: of the first work item a strip of Q for each warpgroup, with the first tile of K and V
+    /// behind the first of them.
+    ///
+    /// # Safety
+    /// As for [`Self::load_strip`], before all else.
+    #[inline(always)]
+    pub unsafe fn load_first(&self) {
+        let Some(item) = work_item(self.context, 0) else { return };
+        let work = self.context.args.block_work(item);
+        let first_row = work.query_tile * WARPGROUPS * ROWS;
+        let mut strip = 0;
+        while strip < WARPGROUPS {
+            // SAFETY: passed on to the caller.
+            unsafe {
+                self.load_strip(strip, 0, work, first_row + strip * ROWS);
+                if strip == 0 {
+                    self.load_stage(0, 0, work, 0);
+                }
+            }
+            strip += 1;
+        }
+    }
+
+    /// Copies 64 rows of Q from `row` on to a strip, when it is empty; `parity` is that of the phase that will say that it
+    /// is full. Rows beyond the end become zeros.
+    ///
+    /// # Safety
+    /// One thread loads, every strip with alternating parities, 0 first.
+    #[inline(always)]
+    pub unsafe fn load_strip(&self, strip: u32, parity: u32, work: BlockWork, row: u32) {
+        let full = self.memory.strip_full(strip);
+        // SAFETY: the strip's warps left it before the wait returned; the map is one of Q.
+        unsafe {
+            mbarrier::wait(self.memory.strip_empty(strip), parity ^ 1);
+            mbarrier::arrive_and_expect(full, Rows::BYTES);
+            load_rows(self.memory.strip(strip), self.context.args.q_map, work, row, full);
+        }
+    }
+
+    /// Copies 64 rows of K and V from `row` on to a stage, as [`Self::load_strip`].
+    ///
+    /// # Safety
+    /// As for [`Self::load_strip`].
+    #[inline(always)]
+    pub unsafe fn load_stage(&self, stage: u32, parity: u32, work: BlockWork, row: u32) {
+        let full = self.memory.stage_full(stage);
+        // SAFETY: as above, with maps of K and V.
+        unsafe {
+            mbarrier::wait(self.memory.stage_empty(stage), parity ^ 1);
+            mbarrier::arrive_and_expect(full, 2 * Rows::BYTES);
+            load_rows(self.memory.keys(stage), self.context.args.k_map, work, row, full);
+            load_rows(self.memory.values(stage), self.context.args.v_map, work, row, full);
+        }
+    }
+}
+
+/// Starts copying 64 rows of a head to `tile`, and tells the mbarrier `full`.
+///
+/// # Safety
+/// As for [`bulk_copy::load_box_4d`] with a map of the host's shape.
+#[inline(always)]
+unsafe fn load_rows(tile: Rows, map: u64, work: BlockWork, row: u32, full: u32) {
+    let coordinates = [0, row as i32, work.head as i32, work.batch as i32];
+    // SAFETY: passed on to the caller.
+    unsafe { bulk_copy::load_box_4d(tile.chunk(0, 0), map, coordinates, full) };
+}

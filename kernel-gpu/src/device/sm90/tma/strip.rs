@@ -1,0 +1,130 @@
+//! A strip of 64 query rows: what a warpgroup computes of it, 16 rows in each warp.
+
+use super::order::Step;
+use super::softmax::{self, Probabilities};
+use super::{K_STEPS, KEYS, N_TILES, Rows, epilogue};
+use crate::device::attention::block::Block;
+use crate::device::attention::mask::Mask;
+use crate::device::attention::sequence::Sequence;
+use crate::device::attention::softmax::{RunningSoftmax, apply_mask};
+use crate::device::attention::{HEAD_K_STEPS, HEAD_N_TILES, Lane, Output, Scores};
+use crate::device::ptx::mma::FragmentC;
+use crate::device::ptx::wgmma::{self, Accumulators, Registers};
+use crate::device::unroll;
+
+/// The registers of a strip.
+pub struct Strip {
+    scores: Scores<1, N_TILES>,
+    probabilities: Probabilities,
+    output: Output<1>,
+    softmax: RunningSoftmax<1>,
+    scale_log2: f32,
+}
+
+impl Strip {
+    /// One that has attended to nothing.
+    #[inline(always)]
+    pub fn new(scale_log2: f32) -> Self {
+        Self {
+            scores: [[[0.0; 4]; N_TILES]],
+            probabilities: [[0; 4]; K_STEPS],
+            output: [[[0.0; 4]; HEAD_N_TILES]],
+            softmax: softmax::begin(),
+            scale_log2,
+        }
+    }
+
+    /// Starts S = Q·Kᵀ of a step.
+    ///
+    /// # Safety
+    /// All warps of the warpgroup call this together, with no product in flight; the step's tiles have arrived and are not
+    /// written before [`Self::wait`].
+    #[inline(always)]
+    pub unsafe fn start_scores(&mut self, step: Step) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            wgmma::fence();
+            self.multiply_scores(step);
+            wgmma::commit_group();
+        }
+    }
+
+    /// Starts O += P·V of a step, and S = Q·Kᵀ of the next.
+    ///
+    /// # Safety
+    /// As for [`Self::start_scores`].
+    #[inline(always)]
+    pub unsafe fn start_step(&mut self, step: Step, next: Step) {
+        let values = step.values();
+        self.output.pin();
+        self.probabilities.pin();
+        // SAFETY: passed on to the caller; the registers were not touched since they were pinned.
+        unsafe {
+            wgmma::fence();
+            unroll!(at most 4; for k in K_STEPS => {
+                self.output[0].multiply_fragment_accumulate(self.probabilities[k], values.step(k));
+            });
+            self.multiply_scores(next);
+            wgmma::commit_group();
+        }
+    }
+
+    /// S = Q·Kᵀ, as part of a group.
+    ///
+    /// # Safety
+    /// As for [`Self::start_scores`], after the fence.
+    #[inline(always)]
+    unsafe fn multiply_scores(&mut self, step: Step) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            self.scores = [<[FragmentC; N_TILES]>::multiply(step.queries, step.keys)];
+            unroll!(at most 4; for k in HEAD_K_STEPS => {
+                if k != 0 {
+                    self.scores[0].multiply_accumulate(step.queries.step(k), step.keys.step(k));
+                }
+            });
+        }
+    }
+
+    /// Waits for the products that were started.
+    ///
+    /// # Safety
+    /// All warps of the warpgroup call this together.
+    #[inline(always)]
+    pub unsafe fn wait(&mut self) {
+        // SAFETY: passed on to the caller.
+        unsafe { wgmma::wait_group::<0>() };
+        self.scores.pin();
+        self.output.pin();
+        self.probabilities.pin();
+    }
+
+    /// Turns the scores of a step into its probabilities; `block` is the strip.
+    ///
+    /// # Safety
+    /// All lanes of the warp call this together, with no product in flight.
+    #[inline(always)]
+    pub unsafe fn take<M: Mask, S: Sequence>(&mut self, step: Step, block: &Block<'_, S>, lane: Lane) {
+        apply_mask::<M, S, 1, N_TILES>(&mut self.scores, epilogue::warp_row(lane), step.tile * KEYS, block, lane);
+        // SAFETY: passed on to the caller.
+        self.probabilities = unsafe {
+            softmax::take(&mut self.softmax, &mut self.scores, &mut self.output, self.scale_log2, step.is_first())
+        };
+    }
+
+    /// Stores O and LSE of the strip `block`, by way of its Q in shared memory, and begins anew; gives Q back through the
+    /// mbarrier `empty`.
+    ///
+    /// # Safety
+    /// All lanes of the warp call this together behind the last step of the strip, with no product in flight.
+    #[inline(always)]
+    pub unsafe fn finish<S: Sequence>(&mut self, queries: Rows, empty: u32, block: &Block<'_, S>, lane: Lane) {
+        // SAFETY: passed on to the caller; no product reads Q any more.
+        unsafe {
+            self.softmax.complete_sums();
+            epilogue::store(&self.output[0], &self.softmax, queries, empty, block, lane);
+        }
+        self.output = [[[0.0; 4]; HEAD_N_TILES]];
+        self.softmax = softmax::begin();
+    }
+}
