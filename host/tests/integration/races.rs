@@ -39,14 +39,16 @@ fn a_kernel_without_one_of_its_barriers_has_a_race() {
             .map(problem)
             .find(|problem| check_accepts(entry, problem).is_ok());
         let problem = accepted.unwrap_or_else(|| panic!("{} accepts neither two steps nor 512 rows", entry.name));
-        let inputs = Inputs::generate(problem, Distribution::Normal, 1).unwrap();
+        // Ordinary scores, and such that the softmax has to begin again.
+        let inputs = [Distribution::Normal, Distribution::LargeLogits]
+            .map(|distribution| Inputs::generate(problem, distribution, 1).unwrap());
         let barriers = barriers(&module.text, &entry.name);
         let line_of = |line: usize| module.text.lines().nth(line).unwrap_or_default().trim();
         assert!(barriers.len() >= 3, "{} has the barriers {barriers:?}", entry.name);
         for line in barriers {
-            let found = findings_without(line, entry, module, &inputs);
-            let what = format!("{} without `{}` in line {}: {found:?}", entry.name, line_of(line), line + 1);
-            assert!(found.contains(&FindingClass::Race), "{what}");
+            let shows_race = |inputs| findings_without(line, entry, module, inputs).contains(&FindingClass::Race);
+            let what = format!("{} without `{}` in line {}", entry.name, line_of(line), line + 1);
+            assert!(inputs.iter().any(shows_race), "{what} has no race");
         }
     }
 }

@@ -47,7 +47,8 @@ pub unsafe fn consume<const WARPGROUPS: u32, const STAGES: u32, S: Sequence, M: 
             strip.wait();
             O::leave(context, step, lane);
             if step.is_last() {
-                strip.finish(memory.strip(step.strip), memory.strip_empty(step.strip), &block, lane.again());
+                let empty = memory.strip_empty(step.strip);
+                strip.finish(memory.strip(step.strip), empty, &block, lane.again());
             }
             let Some(next) = next else { return };
             step = next;
