@@ -142,7 +142,8 @@ macro_rules! entry {
         }
     };
     (Sm90aTma $entry:ident, $sequence:ty, $mask:ty, $config:expr) => {
-        #[cfg(feature = "sm_90a")]
+        // Rust-CUDA's LLVM 7 takes `setmaxnreg` into both arms of the branch behind it, and lanes miss each other there.
+        #[cfg(all(feature = "sm_90a", not(feature = "rust_cuda")))]
         kernel! {
             fn $entry(args: ForwardArgs) {
                 const CONFIG: TileConfig = $config;

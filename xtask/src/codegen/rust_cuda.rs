@@ -9,7 +9,9 @@ use std::process::Command;
 use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, Result};
+use kernel_gpu::config::Loads;
 use kernel_gpu::manifest;
+use kernel_gpu::variants::Variant;
 use toml::{Table, Value};
 
 use super::candidate_list::CandidateList;
@@ -172,6 +174,11 @@ fn text(path: &Path) -> Value {
 impl CodeGenerator for RustCuda {
     fn identity(&self) -> manifest::CodeGenerator {
         manifest::CodeGenerator { name: "rust-cuda".into(), version: self.installation.version() }
+    }
+
+    /// All but the kernels with a producer, which `kernel_gpu::variants` does not declare for this compiler either.
+    fn has(&self, variant: &Variant) -> bool {
+        variant.config.loads != Loads::Tma
     }
 
     fn compile(&self, target: &Target) -> Result<Compiled> {
