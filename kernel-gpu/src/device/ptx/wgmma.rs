@@ -48,41 +48,59 @@ impl Major for NMajor {
 const SWIZZLE_BYTES: u32 = 128;
 
 /// Describes an operand in shared memory (PTX ISA, "Matrix Descriptor").
+///
+/// The two halves are kept apart, as only the low one differs between operands: an operand that lies further on is one
+/// 32-bit addition away, without a carry.
 #[derive(Clone, Copy)]
 pub struct Descriptor<M> {
-    bits: u64,
+    low: u32,
     _major: PhantomData<M>,
 }
 
 impl<M: Major> Descriptor<M> {
-    /// Leading byte offset, which operands as wide as the swizzle have no use for.
-    const LEADING: u64 = 1 << 16;
-    /// Stride byte offset: from 8 rows to the next 8.
-    const STRIDE: u64 = (encoded(8 * SWIZZLE_BYTES) as u64) << 32;
-    /// The 128-byte swizzle.
-    const SWIZZLE: u64 = 1 << 62;
+    /// Leading byte offset, in the low half, which operands as wide as the swizzle have no use for.
+    const LEADING: u32 = 1 << 16;
+    /// Stride byte offset, in the high half: from 8 rows to the next 8.
+    const STRIDE: u32 = encoded(8 * SWIZZLE_BYTES);
+    /// The 128-byte swizzle, in the high half.
+    const SWIZZLE: u32 = 1 << 30;
 
     /// The operand whose rows begin at `address`, a multiple of 1024: the swizzle is one of address bits.
     #[inline(always)]
     pub fn new(address: u32) -> Self {
-        Self { bits: encoded(address) as u64 | Self::LEADING | Self::STRIDE | Self::SWIZZLE, _major: PhantomData }
+        Self { low: encoded(address) | Self::LEADING, _major: PhantomData }
     }
 
     /// The same `steps` steps of 16 further along K.
     #[inline(always)]
     pub fn step(self, steps: usize) -> Self {
         // Stays inside the address field: shared memory ends below 2¹⁸.
-        Self { bits: self.bits + encoded(M::STEP_BYTES) as u64 * steps as u64, ..self }
+        Self { low: self.low + encoded(M::STEP_BYTES) * steps as u32, ..self }
     }
 
     /// An operand of the same shape `bytes` further on, in whatever role. The compiler does not learn how it came to be: it
     /// would compute the descriptors of all steps anew, where each is one addition away from this.
     #[inline(always)]
     pub fn after<N: Major>(self, bytes: u32) -> Descriptor<N> {
-        let mut bits = self.bits + encoded(bytes) as u64;
+        let mut low = self.low + encoded(bytes);
         // SAFETY: a comment.
-        unsafe { asm!("// a descriptor: {}", inout(reg64) bits, options(pure, nomem, nostack, preserves_flags)) };
-        Descriptor { bits, _major: PhantomData }
+        unsafe { asm!("// a descriptor: {}", inout(reg32) low, options(pure, nomem, nostack, preserves_flags)) };
+        Descriptor { low, _major: PhantomData }
+    }
+
+    /// Both halves.
+    #[inline(always)]
+    fn bits(self) -> u64 {
+        let bits;
+        // SAFETY: registers only.
+        unsafe {
+            asm!(
+                "mov.b64 {}, {{{}, {}}};",
+                out(reg64) bits, in(reg32) self.low, const Self::STRIDE | Self::SWIZZLE,
+                options(pure, nomem, nostack)
+            );
+        }
+        bits
     }
 }
 
@@ -106,18 +124,19 @@ pub trait Accumulators: Sized {
     /// As for [`Accumulators::multiply`]; `self` was not touched since the fence.
     unsafe fn multiply_accumulate<B: Major>(&mut self, a: Descriptor<KMajor>, b: Descriptor<B>);
 
-    /// `wgmma.mma_async` with A in registers: D += A·B.
+    /// `wgmma.mma_async` with A in registers: D += A·B, or D = A·B where it does not `accumulate`.
     ///
     /// # Safety
-    /// As for [`Accumulators::multiply_accumulate`]; `a` was not written since the fence, and is not before the wait.
-    unsafe fn multiply_fragment_accumulate<B: Major>(&mut self, a: FragmentA, b: Descriptor<B>);
+    /// As for [`Accumulators::multiply_accumulate`]; `a` was not written since the fence, and is not before the wait;
+    /// `accumulate` is the same in all lanes.
+    unsafe fn multiply_fragment<B: Major>(&mut self, a: FragmentA, b: Descriptor<B>, accumulate: bool);
 }
 
 /// One `wgmma.mma_async` with `$columns` columns: `$mode` is how it uses the accumulators `$d`, `$a` the template of
 /// operand A, whose values are `$value`, and `$transposed` what stands before the transposition of B.
 macro_rules! multiply {
     (
-        $columns:literal, $mode:ident $d:ident, scale-d $scale_d:literal,
+        $columns:literal, $mode:ident $d:ident, scale-d $scale_d:expr,
         $a:literal from $($class:ident $value:expr),+; $b:ident, $transposed:literal $major:ident;
         $first:literal $($rest:literal)*
     ) => {
@@ -126,13 +145,14 @@ macro_rules! multiply {
             asm!(
                 "{{",
                 "\t.reg .pred %adds;",
-                concat!("\tsetp.ne.b32 %adds, ", $scale_d, ", 0;"),
+                "\tsetp.ne.b32 %adds, {}, 0;",
                 concat!(
                     "\twgmma.mma_async.sync.aligned.m64n", $columns, "k16.f32.f16.f16 {{{}, {}, {}, {}",
                     $(four_more!($rest),)* "}}, ", $a, ", {}, %adds, 1, 1, ", $transposed, "{};"
                 ),
                 // Not at the beginning of its line, where the brace that ends an entry stands.
                 "\t}}",
+                in(reg32) u32::from($scale_d),
                 $mode(reg32) $d[$first][0], $mode(reg32) $d[$first][1],
                 $mode(reg32) $d[$first][2], $mode(reg32) $d[$first][3],
                 $(
@@ -140,7 +160,7 @@ macro_rules! multiply {
                     $mode(reg32) $d[$rest][2], $mode(reg32) $d[$rest][3],
                 )*
                 $(in($class) $value,)+
-                in(reg64) $b.bits,
+                in(reg64) $b.bits(),
                 const $major::TRANSPOSED,
                 options(nostack)
             );
@@ -162,22 +182,22 @@ macro_rules! tile {
             #[inline(always)]
             unsafe fn multiply<B: Major>(a: Descriptor<KMajor>, b: Descriptor<B>) -> Self {
                 let mut d = [[0; 4]; $columns / 8];
-                multiply!($columns, out d, scale-d 0, "{}" from reg64 a.bits; b, "0, " B; $($fragment)+);
+                multiply!($columns, out d, scale-d false, "{}" from reg64 a.bits(); b, "0, " B; $($fragment)+);
                 from_bits(d)
             }
 
             #[inline(always)]
             unsafe fn multiply_accumulate<B: Major>(&mut self, a: Descriptor<KMajor>, b: Descriptor<B>) {
                 let mut d = to_bits(*self);
-                multiply!($columns, inout d, scale-d 1, "{}" from reg64 a.bits; b, "0, " B; $($fragment)+);
+                multiply!($columns, inout d, scale-d true, "{}" from reg64 a.bits(); b, "0, " B; $($fragment)+);
                 *self = from_bits(d);
             }
 
             #[inline(always)]
-            unsafe fn multiply_fragment_accumulate<B: Major>(&mut self, a: FragmentA, b: Descriptor<B>) {
+            unsafe fn multiply_fragment<B: Major>(&mut self, a: FragmentA, b: Descriptor<B>, accumulate: bool) {
                 let mut d = to_bits(*self);
                 multiply!(
-                    $columns, inout d, scale-d 1,
+                    $columns, inout d, scale-d accumulate,
                     "{{{}, {}, {}, {}}}" from reg32 a[0], reg32 a[1], reg32 a[2], reg32 a[3]; b, "" B; $($fragment)+
                 );
                 *self = from_bits(d);

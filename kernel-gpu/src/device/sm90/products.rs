@@ -84,7 +84,7 @@ pub unsafe fn start_output<const BLOCK_N: u32, const K_STEPS: usize>(
     unsafe {
         wgmma::fence();
         unroll!(at most 8; for k in K_STEPS => {
-            output[0].multiply_fragment_accumulate(probabilities[k], values.step(k));
+            output[0].multiply_fragment(probabilities[k], values.step(k), true);
         });
         wgmma::commit_group();
     }
