@@ -10,12 +10,20 @@ use ptx_sim::FindingClass;
 
 use crate::support::ptx;
 
-/// The lines of an entry's body that hold a barrier.
+/// Whether a line of PTX is a barrier that orders memory. Those that name their number and their threads are turns on the
+/// tensor cores, without which nothing is wrong but the time.
+fn orders_memory(line: &str) -> bool {
+    let line = line.trim_start();
+    let is_turn = line.starts_with("bar.arrive") || line.starts_with("bar.sync") && line.contains(',');
+    line.starts_with("bar") && !is_turn
+}
+
+/// The lines of an entry's body that hold a barrier that orders memory.
 fn barriers(text: &str, entry: &str) -> Vec<usize> {
     let begins = |line: &str| line.contains(".entry") && line.contains(&format!("{entry}("));
     let lines = text.lines().enumerate();
     let body = lines.skip_while(|(_, line)| !begins(line)).take_while(|(_, line)| !line.starts_with('}'));
-    body.filter(|(_, line)| line.trim_start().starts_with("bar")).map(|(number, _)| number).collect()
+    body.filter(|(_, line)| orders_memory(line)).map(|(number, _)| number).collect()
 }
 
 /// The classes of what is found when `entry` runs without one line of its PTX.

@@ -4,6 +4,9 @@ use super::sequence::Sequence;
 
 /// A mask, applied to tiles of scores.
 pub trait Mask {
+    /// Whether every row attends to all keys.
+    const ALL_KEYS: bool;
+
     /// End of the keys that any of the rows before `rows_end` attends to, out of `length`. With `row + 1` that is the end
     /// of what `row` itself attends to, since no row attends to fewer keys than those before it.
     fn keys_end(rows_end: u32, length: u32) -> u32;
@@ -16,6 +19,8 @@ pub trait Mask {
 pub struct Full;
 
 impl Mask for Full {
+    const ALL_KEYS: bool = true;
+
     #[inline(always)]
     fn keys_end(_rows_end: u32, length: u32) -> u32 {
         length
@@ -31,6 +36,8 @@ impl Mask for Full {
 pub struct Causal;
 
 impl Mask for Causal {
+    const ALL_KEYS: bool = false;
+
     #[inline(always)]
     fn keys_end(rows_end: u32, length: u32) -> u32 {
         rows_end.min(length)

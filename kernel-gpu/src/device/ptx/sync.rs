@@ -41,3 +41,26 @@ pub unsafe fn warp() {
     // SAFETY: passed on to the caller.
     unsafe { asm!("bar.warp.sync 0xffffffff;", options(nostack)) };
 }
+
+/// `bar.sync barrier, THREADS`: waits until `THREADS` threads, these among them, have come to the barrier or
+/// [arrived](arrive) there; what those did to shared memory before is done and visible.
+///
+/// # Safety
+/// Whole warps execute this together, with the same `barrier` of 1 to 15, which so many threads use each time.
+#[cfg_attr(not(feature = "sm_90a"), allow(dead_code, reason = "the other family's blocks have only barrier 0"))]
+#[inline(always)]
+pub unsafe fn some<const THREADS: u32>(barrier: u32) {
+    // SAFETY: passed on to the caller.
+    unsafe { asm!("bar.sync {}, {};", in(reg32) barrier, const THREADS, options(nostack)) };
+}
+
+/// `bar.arrive barrier, THREADS`: takes part in a [`some`] without waiting for it.
+///
+/// # Safety
+/// As for [`some`].
+#[cfg_attr(not(feature = "sm_90a"), allow(dead_code, reason = "the other family's blocks have only barrier 0"))]
+#[inline(always)]
+pub unsafe fn arrive<const THREADS: u32>(barrier: u32) {
+    // SAFETY: passed on to the caller.
+    unsafe { asm!("bar.arrive {}, {};", in(reg32) barrier, const THREADS, options(nostack)) };
+}

@@ -2,6 +2,7 @@
 
 use super::order::{Order, Step};
 use super::strip::Strip;
+use super::turns::Turns;
 use super::{Context, ROWS};
 use crate::config::WARPGROUP_WARPS;
 use crate::device::attention::Lane;
@@ -14,8 +15,9 @@ use crate::device::ptx::mbarrier;
 ///
 /// ```text
 /// S = Q K₀ᵀ
-/// for each step: P from S; O += P V together with S = Q Kᵀ of the next step, be it of another strip or item;
-///     behind the last step of a strip: store O
+/// for each strip:
+///     for each step: P from S; O += P V together with S = Q Kᵀ of the next step, be it of another strip or item
+///     store O
 /// ```
 ///
 /// # Safety
@@ -26,50 +28,84 @@ pub unsafe fn consume<const WARPGROUPS: u32, const STAGES: u32, S: Sequence, M: 
     lane: Lane,
 ) {
     let memory = context.memory;
-    let Some(mut step) = O::first(context, lane.warp / WARPGROUP_WARPS) else { return };
+    let warpgroup = lane.warp / WARPGROUP_WARPS;
+    let Some(mut step) = O::first(context, warpgroup) else { return };
     // SAFETY: the warpgroup is together: all that decides is the same for it. Tiles are read between the wait for them and
     // the arrival that gives them back.
     unsafe {
+        let turns = Turns::begin(O::TAKES_TURNS, warpgroup, WARPGROUPS);
         let mut strip = Strip::new(context.args.scale_log2);
-        wait_for_tiles(context, step);
+        wait_for_strip(context, step);
         strip.start_scores(step);
         strip.wait();
         loop {
-            let block = Block::<S>::of(context.args, context.args.block_work(step.item), step.first_row, ROWS, 0);
-            strip.take::<M, S>(step, &block, lane.again());
-            let next =
-                if step.is_last() { O::next_strip(context, step) } else { Some(O::next_tile(context.memory, step)) };
-            if let Some(next) = next {
-                wait_for_tiles(context, next);
+            let block = block::<_, _, S>(context, step);
+            // The steps but the last have a loop of their own: what follows from being the last one would cost each of
+            // them tests and copies.
+            while !step.is_last() {
+                strip.take::<M, S>(step, &block, lane.again());
+                let next = O::next_tile(memory, step);
+                wait_for_tile(context, next);
+                strip.start_step(step, next, turns);
+                strip.wait();
+                O::leave(context, step, lane);
+                step = next;
             }
-            // Behind the last step its scores are computed once more, which nobody reads.
-            strip.start_step(step, next.unwrap_or(step));
+            strip.take::<M, S>(step, &block, lane.again());
+            let next = O::next_strip(context, step);
+            if let Some(next) = next {
+                wait_for_strip(context, next);
+            }
+            // Behind the last step of all, its scores are computed once more, which nobody reads.
+            let (is_last, next) = (next.is_none(), next.unwrap_or(step));
+            strip.start_step(step, next, turns);
+            let block = self::block::<_, _, S>(context, step.again());
             strip.wait();
             O::leave(context, step, lane);
-            if step.is_last() {
-                let empty = memory.strip_empty(step.strip);
-                strip.finish(memory.strip(step.strip), empty, &block, lane.again());
+            strip.finish(memory.strip(step.strip), memory.strip_empty(step.strip), &block, lane.again());
+            if is_last {
+                break;
             }
-            let Some(next) = next else { return };
             step = next;
         }
+        turns.end();
     }
 }
 
-/// Waits until K and V of the step, and Q at the beginning of a strip, have arrived.
+/// The strip of a step.
+#[inline(always)]
+fn block<'a, const WARPGROUPS: u32, const STAGES: u32, S: Sequence>(
+    context: &Context<'a, WARPGROUPS, STAGES>,
+    step: Step,
+) -> Block<'a, S> {
+    Block::of(context.args, context.args.block_work(step.item), step.first_row, ROWS, 0)
+}
+
+/// Waits until K and V of the step have arrived.
 ///
 /// # Safety
 /// All warps of the warpgroup call this together, for the steps in order.
 #[inline(always)]
-unsafe fn wait_for_tiles<const WARPGROUPS: u32, const STAGES: u32>(
+unsafe fn wait_for_tile<const WARPGROUPS: u32, const STAGES: u32>(
+    context: &Context<'_, WARPGROUPS, STAGES>,
+    step: Step,
+) {
+    // SAFETY: an initialised mbarrier; passed on to the caller.
+    unsafe { mbarrier::wait(context.memory.stage_full(step.stage), step.stage_parity) };
+}
+
+/// Waits until K and V of the step, the first of a strip, and its Q have arrived.
+///
+/// # Safety
+/// As for [`wait_for_tile`].
+#[inline(always)]
+unsafe fn wait_for_strip<const WARPGROUPS: u32, const STAGES: u32>(
     context: &Context<'_, WARPGROUPS, STAGES>,
     step: Step,
 ) {
     // SAFETY: initialised mbarriers; passed on to the caller.
     unsafe {
-        mbarrier::wait(context.memory.stage_full(step.stage), step.stage_parity);
-        if step.is_first() {
-            mbarrier::wait(context.memory.strip_full(step.strip), step.strip_parity);
-        }
+        wait_for_tile(context, step);
+        mbarrier::wait(context.memory.strip_full(step.strip), step.strip_parity);
     }
 }

@@ -3,7 +3,8 @@
 //! A persistent grid; each block computes work items one after the other, and while it computes one the tiles of the next
 //! arrive. A warpgroup computes strips of 64 query rows, each in steps of 64 keys. It starts the product of one step with V
 //! together with that of the next with K, across strips and items too, and does not overlap its softmax with its own
-//! products: the four warps that share a scheduler, each of another warpgroup, do that for each other.
+//! products: the four warps that share a scheduler, each of another warpgroup, do that for each other, by [`turns`] where
+//! all warpgroups have the same steps.
 //!
 //! [`memory`] says where tiles and mbarriers lie, [`order`] which strips and tiles a warpgroup goes through, [`producer`]
 //! who copies them, [`strip`] what is computed of them, [`softmax`] how without a row maximum.
@@ -15,6 +16,7 @@ mod order;
 mod producer;
 mod softmax;
 mod strip;
+mod turns;
 
 pub use order::{Order, Streamed, WholeHead};
 

@@ -1,5 +1,7 @@
 //! In which order warpgroups go through strips of queries and tiles of keys.
 
+use core::arch::asm;
+
 use super::memory::Memory;
 use super::producer::Loader;
 use super::{Context, KEYS, ROWS, Rows};
@@ -51,6 +53,16 @@ impl Step {
         self.tile == self.last_tile
     }
 
+    /// The same step, as if its item were not known before: what follows from it is computed where it is used, at the end of
+    /// a strip, and not kept all through it.
+    #[inline(always)]
+    pub fn again(self) -> Self {
+        let mut item = self.item;
+        // SAFETY: a comment.
+        unsafe { asm!("// again: {}", inout(reg32) item, options(nomem, nostack, preserves_flags)) };
+        Self { item, ..self }
+    }
+
     /// V of the tile.
     #[inline(always)]
     pub fn values(self) -> Descriptor<NMajor> {
@@ -60,6 +72,10 @@ impl Step {
 
 /// An order of strips and tiles under a mask.
 pub trait Order<M: Mask> {
+    /// Whether the warpgroups take turns on the tensor cores ([`super::turns`]). Under a mask that leaves some of them work
+    /// between their products that others do not have, they would wait for each other.
+    const TAKES_TURNS: bool = M::ALL_KEYS;
+
     /// The first step of a warpgroup; `None` where the block has no work item.
     fn first<const WARPGROUPS: u32, const STAGES: u32>(
         context: &Context<'_, WARPGROUPS, STAGES>,

@@ -21,7 +21,7 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
     }
 
     /// What every order begins with: of the first work item a strip of Q for each warpgroup, with the first tile of K and V
-    /// behind the first of them.
+    /// behind the first of them. They are empty as yet.
     ///
     /// # Safety
     /// As for [`Self::load_strip`], before all else.
@@ -34,9 +34,9 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
         while strip < WARPGROUPS {
             // SAFETY: passed on to the caller.
             unsafe {
-                self.load_strip(strip, 0, work, first_row + strip * ROWS);
+                self.start_strip(strip, work, first_row + strip * ROWS);
                 if strip == 0 {
-                    self.load_stage(0, 0, work, 0);
+                    self.start_stage(0, work, 0);
                 }
             }
             strip += 1;
@@ -50,10 +50,22 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
     /// One thread loads, every strip with alternating parities, 0 first.
     #[inline(always)]
     pub unsafe fn load_strip(&self, strip: u32, parity: u32, work: BlockWork, row: u32) {
-        let full = self.memory.strip_full(strip);
-        // SAFETY: the strip's warps left it before the wait returned; the map is one of Q.
+        // SAFETY: the strip's warps left it before the wait returned.
         unsafe {
             mbarrier::wait(self.memory.strip_empty(strip), parity ^ 1);
+            self.start_strip(strip, work, row);
+        }
+    }
+
+    /// [`Self::load_strip`] of one that is empty.
+    ///
+    /// # Safety
+    /// As for that.
+    #[inline(always)]
+    unsafe fn start_strip(&self, strip: u32, work: BlockWork, row: u32) {
+        let full = self.memory.strip_full(strip);
+        // SAFETY: passed on to the caller; the map is one of Q.
+        unsafe {
             mbarrier::arrive_and_expect(full, Rows::BYTES);
             load_rows(self.memory.strip(strip), self.context.args.q_map, work, row, full);
         }
@@ -65,10 +77,22 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
     /// As for [`Self::load_strip`].
     #[inline(always)]
     pub unsafe fn load_stage(&self, stage: u32, parity: u32, work: BlockWork, row: u32) {
+        // SAFETY: as above.
+        unsafe {
+            mbarrier::wait(self.memory.stage_empty(stage), parity ^ 1);
+            self.start_stage(stage, work, row);
+        }
+    }
+
+    /// [`Self::load_stage`] of one that is empty.
+    ///
+    /// # Safety
+    /// As for that.
+    #[inline(always)]
+    unsafe fn start_stage(&self, stage: u32, work: BlockWork, row: u32) {
         let full = self.memory.stage_full(stage);
         // SAFETY: as above, with maps of K and V.
         unsafe {
-            mbarrier::wait(self.memory.stage_empty(stage), parity ^ 1);
             mbarrier::arrive_and_expect(full, 2 * Rows::BYTES);
             load_rows(self.memory.keys(stage), self.context.args.k_map, work, row, full);
             load_rows(self.memory.values(stage), self.context.args.v_map, work, row, full);

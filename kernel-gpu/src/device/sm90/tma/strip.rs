@@ -2,6 +2,7 @@
 
 use super::order::Step;
 use super::softmax::{self, Probabilities};
+use super::turns::Turns;
 use super::{K_STEPS, KEYS, N_TILES, Rows, epilogue};
 use crate::device::attention::block::Block;
 use crate::device::attention::mask::Mask;
@@ -49,12 +50,14 @@ impl Strip {
         }
     }
 
-    /// Starts O += P·V of a step, and S = Q·Kᵀ of the next.
+    /// Starts O += P·V of a step, and S = Q·Kᵀ of the next, in the warpgroup's turn.
     ///
     /// # Safety
-    /// As for [`Self::start_scores`].
+    /// As for [`Self::start_scores`], and for [`Turns::wait`].
     #[inline(always)]
-    pub unsafe fn start_step(&mut self, step: Step, next: Step) {
+    pub unsafe fn start_step(&mut self, step: Step, next: Step, turns: Turns) {
+        // SAFETY: passed on to the caller.
+        unsafe { turns.wait() };
         let values = step.values();
         self.output.pin();
         self.probabilities.pin();
@@ -62,8 +65,11 @@ impl Strip {
         unsafe {
             wgmma::fence();
             unroll!(at most 4; for k in K_STEPS => {
-                self.output[0].multiply_fragment_accumulate(self.probabilities[k], values.step(k));
+                // What O holds at the beginning of a strip is of the one before.
+                let accumulate = k != 0 || !step.is_first();
+                self.output[0].multiply_fragment(self.probabilities[k], values.step(k), accumulate);
             });
+            turns.pass();
             self.multiply_scores(next);
             wgmma::commit_group();
         }
@@ -124,7 +130,6 @@ impl Strip {
             self.softmax.complete_sums();
             epilogue::store(&self.output[0], &self.softmax, queries, empty, block, lane);
         }
-        self.output = [[[0.0; 4]; HEAD_N_TILES]];
         self.softmax = softmax::begin();
     }
 }

@@ -1,0 +1,76 @@
+//! Turns on the tensor cores.
+//!
+//! Warpgroups that start products whenever they are ready share the tensor cores evenly, so that all of them wait long for
+//! their products, come back at about the same time, and then compute exponentials at the same time, while the tensor cores
+//! rest. Taking turns spreads them out: a warpgroup has the tensor cores for its O += P·V and passes the turn on before
+//! its Q·Kᵀ, which thus overlaps with the other's P·V: the one reads twice as much shared memory as the other.
+
+use crate::config::{WARP_SIZE, WARPGROUP_WARPS};
+use crate::device::ptx::sync;
+
+/// Those of two warpgroups: one that waits and one that passes the turn on.
+const THREADS: u32 = 2 * WARPGROUP_WARPS * WARP_SIZE;
+
+/// The turns of a warpgroup, which come round in the order of the warpgroups.
+#[derive(Clone, Copy)]
+pub struct Turns {
+    /// Whether turns are taken at all; known when the kernel is compiled.
+    taken: bool,
+    /// The named barrier at which this warpgroup waits; 0 is the block's.
+    own: u32,
+    /// That of the next one.
+    next: u32,
+}
+
+impl Turns {
+    /// Those of one warpgroup of several, which all call this once; every one of them then takes equally many turns.
+    ///
+    /// # Safety
+    /// All warps of the warpgroup call this together.
+    #[inline(always)]
+    pub unsafe fn begin(taken: bool, warpgroup: u32, warpgroups: u32) -> Self {
+        let next = if warpgroup + 1 == warpgroups { 0 } else { warpgroup + 1 };
+        let turns = Self { taken, own: 1 + warpgroup, next: 1 + next };
+        if next == 0 {
+            // SAFETY: passed on to the caller.
+            unsafe { turns.pass() };
+        }
+        turns
+    }
+
+    /// Waits for the warpgroup's turn.
+    ///
+    /// # Safety
+    /// All warps of the warpgroup call this together, alternately with [`Self::pass`].
+    #[inline(always)]
+    pub unsafe fn wait(self) {
+        if self.taken {
+            // SAFETY: the warpgroup's own barrier, at which only the one before it arrives.
+            unsafe { sync::some::<THREADS>(self.own) };
+        }
+    }
+
+    /// Ends the turn.
+    ///
+    /// # Safety
+    /// As for [`Self::wait`].
+    #[inline(always)]
+    pub unsafe fn pass(self) {
+        if self.taken {
+            // SAFETY: the barrier of the next warpgroup, which waits there once for each call.
+            unsafe { sync::arrive::<THREADS>(self.next) };
+        }
+    }
+
+    /// Takes the first warpgroup's turn that nobody needs, so that no barrier is left half full.
+    ///
+    /// # Safety
+    /// As for [`Self::wait`], once, after the last [`Self::pass`].
+    #[inline(always)]
+    pub unsafe fn end(self) {
+        if self.own == 1 {
+            // SAFETY: passed on to the caller.
+            unsafe { self.wait() };
+        }
+    }
+}
