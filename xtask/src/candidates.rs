@@ -11,13 +11,14 @@ use std::thread;
 
 use anyhow::{Context, Result, bail};
 use kernel_gpu::candidates::{Candidate, KIND, Pool, VERSION};
-use kernel_gpu::manifest::{Entry, FILE_NAME, FORMAT, Manifest, Module, Resources};
+use kernel_gpu::manifest::{Entry, Manifest, Module, Resources};
 
 use crate::codegen::{CodeGenerator, FAMILY_TARGETS, FamilyTarget, Target};
 use crate::environment::Workspace;
 use crate::files::{self, write_atomically};
 use crate::postprocess::postprocess_alone;
 use crate::progress::Step;
+use crate::ptx_folder::write_manifest;
 use crate::ptxas::{Ptxas, Waste};
 
 /// Entries that one compiler call compiles: enough that its start does not matter, few enough that all workers end together.
@@ -108,14 +109,7 @@ pub fn build(
             Err(one) => dropped.push(one),
         }
     }
-    let manifest = Manifest {
-        format: FORMAT,
-        code_generator: code_generator.identity(),
-        git_commit: workspace.git_commit(),
-        ptxas: ptxas.map(|ptxas| ptxas.version.clone()),
-        modules,
-    };
-    write_atomically(&folder.join(FILE_NAME), (serde_json::to_string_pretty(&manifest)? + "\n").as_bytes())?;
+    let manifest = write_manifest(workspace, code_generator, ptxas, modules, folder)?;
     Ok(Built { path: folder.to_owned(), manifest, dropped })
 }
 
@@ -242,6 +236,7 @@ impl Built {
 mod tests {
     use kernel_gpu::config::{Family, Mask, Sequence, TileConfig};
     use kernel_gpu::manifest;
+    use kernel_gpu::manifest::FILE_NAME;
     use kernel_gpu::variants::VARIANTS;
     use tempfile::TempDir;
 

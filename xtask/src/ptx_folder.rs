@@ -67,6 +67,18 @@ pub fn build<'a>(
         }
         modules.push(module);
     }
+    let manifest = write_manifest(workspace, code_generator, ptxas, modules, folder)?;
+    Ok(PtxFolder { path: folder.to_owned(), manifest, rejections, warnings })
+}
+
+/// Writes the manifest of `modules`, which `folder` has, to it.
+pub fn write_manifest(
+    workspace: &Workspace,
+    code_generator: &dyn CodeGenerator,
+    ptxas: Option<&Ptxas>,
+    modules: Vec<Module>,
+    folder: &Path,
+) -> Result<Manifest> {
     let manifest = Manifest {
         format: FORMAT,
         code_generator: code_generator.identity(),
@@ -77,7 +89,7 @@ pub fn build<'a>(
     let mut text = serde_json::to_string_pretty(&manifest)?;
     text.push('\n');
     write_atomically(&folder.join(FILE_NAME), text.as_bytes())?;
-    Ok(PtxFolder { path: folder.to_owned(), manifest, rejections, warnings })
+    Ok(manifest)
 }
 
 fn compile(code_generator: &dyn CodeGenerator, target: &Target) -> Result<Compiled> {

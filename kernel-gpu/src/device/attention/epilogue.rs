@@ -57,19 +57,24 @@ pub unsafe fn store<const BLOCK_M: u32, const M_TILES: usize, S: Sequence>(
     }
 }
 
-/// Divides O by the row sums; rows that attended to nothing become 0.
+/// Divides O by the row sums.
 #[inline(always)]
 fn normalise<const M_TILES: usize>(output: &mut Output<M_TILES>, softmax: &RunningSoftmax<M_TILES>) {
     unroll!(at most 4; for m in M_TILES => {
         unroll!(at most 2; for r in ROWS_PER_LANE => {
-            let sum = softmax.sum[m][r];
-            let factor = if sum == 0.0 { 0.0 } else { math::reciprocal(sum) };
+            let factor = normaliser(softmax.sum[m][r]);
             unroll!(at most 8; for n in HEAD_N_TILES => {
                 output[m][n][2 * r] *= factor;
                 output[m][n][2 * r + 1] *= factor;
             });
         });
     });
+}
+
+/// What a row of O with the sum l is multiplied by: 1/l, or 0 of a row that attended to nothing.
+#[inline(always)]
+pub fn normaliser(sum: f32) -> f32 {
+    if sum == 0.0 { 0.0 } else { math::reciprocal(sum) }
 }
 
 /// Stores O as fp16 in 16-byte pieces: through the warp's own rows of `tile`, where the accumulator layout becomes rows.
@@ -119,7 +124,7 @@ unsafe fn store_output<const BLOCK_M: u32, const M_TILES: usize, S: Sequence>(
 /// # Safety
 /// As for [`finish`].
 #[inline(always)]
-unsafe fn store_lse<const M_TILES: usize, S: Sequence>(
+pub unsafe fn store_lse<const M_TILES: usize, S: Sequence>(
     softmax: &RunningSoftmax<M_TILES>,
     lse: u64,
     warp_row: u32,

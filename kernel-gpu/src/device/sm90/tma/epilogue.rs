@@ -3,6 +3,7 @@
 use super::Rows;
 use crate::config::{MMA_M, WARPGROUP_WARPS};
 use crate::device::attention::block::Block;
+use crate::device::attention::epilogue::{normaliser, store_lse};
 use crate::device::attention::sequence::Sequence;
 use crate::device::attention::softmax::RunningSoftmax;
 use crate::device::attention::{HEAD_N_TILES, Lane, ROWS_PER_LANE};
@@ -59,7 +60,7 @@ pub unsafe fn store<S: Sequence>(
     }
     if let Some(lse) = block.lse() {
         // SAFETY: the head has an element of LSE for each row before the end.
-        unsafe { store_lse(softmax, lse, block, lane) };
+        unsafe { store_lse(softmax, lse, warp_row(lane), block, lane) };
     }
 }
 
@@ -71,8 +72,7 @@ pub unsafe fn store<S: Sequence>(
 unsafe fn normalise_to(tile: Rows, output: &[FragmentC; HEAD_N_TILES], softmax: &RunningSoftmax<1>, lane: Lane) {
     let mut factors = [0.0; ROWS_PER_LANE];
     unroll!(at most 2; for r in ROWS_PER_LANE => {
-        let sum = softmax.sum[0][r];
-        factors[r] = if sum == 0.0 { 0.0 } else { math::reciprocal(sum) };
+        factors[r] = normaliser(softmax.sum[0][r]);
     });
     // Lane l gives the address of row l mod 16 of the 8 columns l / 16.
     let (row, half) = (warp_row(lane) + lane.index % MMA_M, lane.index / MMA_M);
@@ -86,25 +86,5 @@ unsafe fn normalise_to(tile: Rows, output: &[FragmentC; HEAD_N_TILES], softmax: 
         });
         // SAFETY: chunks of the warp's own rows, by the whole warp.
         unsafe { stmatrix::store_4(tile.chunk(row, 2 * pair as u32 + half), matrices) };
-    });
-}
-
-/// Stores LSE = ln 2 · (shift + log₂ l) of the warp's rows; `lse` is the address of the head's row 0.
-///
-/// # Safety
-/// As for [`store`].
-#[inline(always)]
-unsafe fn store_lse<S: Sequence>(softmax: &RunningSoftmax<1>, lse: u64, block: &Block<'_, S>, lane: Lane) {
-    // The four lanes of a quad hold the same rows; the first one stores.
-    if lane.pair_column() != 0 {
-        return;
-    }
-    unroll!(at most 2; for r in ROWS_PER_LANE => {
-        let row = lane.row(block.first_row + warp_row(lane), 0, r);
-        if !S::HAS_TAIL || row < block.length {
-            let value = core::f32::consts::LN_2 * (softmax.shift[0][r] + math::log2(softmax.sum[0][r]));
-            // SAFETY: an element before the end, 4-byte aligned by the launch's checks.
-            unsafe { memory::store_global_f32(lse + row as u64 * 4, value) };
-        }
     });
 }

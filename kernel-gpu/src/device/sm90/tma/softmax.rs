@@ -15,13 +15,13 @@
 use super::{K_STEPS, N_TILES};
 use crate::device::attention::softmax::{RunningSoftmax, rescale_row};
 use crate::device::attention::{Output, ROWS_PER_LANE, Scores, pack_probabilities};
-use crate::device::ptx::mma::FragmentA;
 use crate::device::ptx::wgmma::Registers;
 use crate::device::ptx::{math, vote};
+use crate::device::sm90::products;
 use crate::device::unroll;
 
 /// P of a step, rounded to fp16: a fragment for every 16 keys.
-pub type Probabilities = [FragmentA; K_STEPS];
+pub type Probabilities = products::Probabilities<K_STEPS>;
 
 /// The largest sum of a lane's p of both its rows that proves that fp16 holds each; it ends at 65504.
 const LARGEST_SUM: f32 = 16_384.0;
@@ -62,11 +62,7 @@ pub unsafe fn take(
         }
         softmax.update(scores, scale_log2, |m, r, factor| rescale_row(&mut output[m], r, factor));
     }
-    let mut probabilities = [[0; 4]; K_STEPS];
-    unroll!(at most 4; for k in K_STEPS => {
-        probabilities[k] = pack_probabilities(scores[0][2 * k], scores[0][2 * k + 1]);
-    });
-    probabilities
+    products::pack(scores)
 }
 
 /// The probabilities under a shift, and their sums over this lane's columns before they were rounded.
