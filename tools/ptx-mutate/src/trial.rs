@@ -13,7 +13,7 @@ use fa512::problem::{Layout, Problem, Shape, TensorStrides};
 use fa512::reference::Reference;
 use half::f16;
 use kernel_gpu::args::Strides;
-use kernel_gpu::config::{Mask, Sequence};
+use kernel_gpu::config::{HEAD_DIM, Mask, Sequence};
 use kernel_gpu::manifest::Entry;
 use ptx_sim::{FindingClass, Options};
 use serde::Serialize;
@@ -63,6 +63,22 @@ impl Case {
         let [q, _, v] = values.operands();
         let filled = |value| Operand::new(vec![f16::from_f32_const(value); q.storage.len()]);
         Ok(Self::new(Inputs::new(problem, filled(-4.0), filled(4.0), v.clone())?, None))
+    }
+
+    /// Rows of large and of small scores, eight at a time in turns: a shift that comes of another row is far off. All scores
+    /// of a row are about the same, so that large rows find their shift in any of them and none overflows.
+    fn uneven_rows(problem: Problem) -> Result<Self> {
+        let normal = Inputs::generate(problem, Distribution::Normal, INPUT_SEED)?;
+        let [q, k, v] = normal.operands();
+        let in_every_eighth_column = |operand: &Operand, value: f32, all_rows: bool| {
+            let elements = operand.storage.iter().enumerate().map(|(index, &element)| {
+                let is_large = all_rows || (index / HEAD_DIM as usize / 8).is_multiple_of(2);
+                if index % 8 == 0 && is_large { f16::from_f32(value) } else { element }
+            });
+            Operand::new(elements.collect::<Vec<_>>())
+        };
+        let (queries, keys) = (in_every_eighth_column(q, 40.0, false), in_every_eighth_column(k, 4.0, true));
+        Ok(Self::new(Inputs::new(problem, queries, keys, v.clone())?, None))
     }
 
     fn new(inputs: Inputs, bounds: Option<UnitScaleBounds>) -> Self {
@@ -159,9 +175,15 @@ fn cases(entry: &Entry) -> Result<Vec<Case>> {
         Case::generate(contiguous(second, mask)?, Distribution::LargeLogits)?,
         Case::generate(contiguous(second, mask)?, Distribution::NonFinite)?,
         Case::low_scores(contiguous(first, mask)?)?,
+        Case::uneven_rows(contiguous(second, mask)?)?,
         Case { lse: false, ..Case::generate(contiguous(first, mask)?, Distribution::Normal)? },
     ];
     if entry.sequence == Sequence::Any {
+        // Fewer keys than the first shifts are taken from.
+        cases.push(Case::low_scores(contiguous(shape(1, 1, 5), mask)?)?);
+        // Maxima that grow in a last tile that is whole.
+        cases
+            .push(Case::generate(contiguous(shape(1, 3, 2 * entry.config.block_n), mask)?, Distribution::Adversarial)?);
         // Whole tiles in every stage of the pipeline, even where the first steps are not part of the loop.
         let stages = shape(1, 1, (entry.config.stages + 1) * entry.config.block_n + 2);
         cases.push(Case::generate(contiguous(stages, mask)?, Distribution::Normal)?);
