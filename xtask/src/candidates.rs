@@ -236,7 +236,6 @@ impl Built {
 mod tests {
     use kernel_gpu::config::{Family, Mask, Sequence, TileConfig};
     use kernel_gpu::manifest;
-    use kernel_gpu::manifest::FILE_NAME;
     use kernel_gpu::variants::VARIANTS;
     use tempfile::TempDir;
 
@@ -307,7 +306,7 @@ mod tests {
             assert!(text.contains(".reqntid"), "{text}");
         }
         let read: Manifest =
-            serde_json::from_slice(&fs::read(folder.path().join("out").join(FILE_NAME)).unwrap()).unwrap();
+            serde_json::from_slice(&fs::read(folder.path().join("out").join(manifest::FILE_NAME)).unwrap()).unwrap();
         assert_eq!(read, built.manifest);
     }
 

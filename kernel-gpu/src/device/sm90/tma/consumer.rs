@@ -33,7 +33,9 @@ pub unsafe fn consume<const WARPGROUPS: u32, const STAGES: u32, S: Sequence, M: 
     // SAFETY: the warpgroup is together: all that decides is the same for it. Tiles are read between the wait for them and
     // the arrival that gives them back.
     unsafe {
-        let turns = Turns::begin(O::TAKES_TURNS, warpgroup, WARPGROUPS);
+        // Under a mask that leaves some of them work between their products that others do not have, warpgroups would wait
+        // for each other.
+        let turns = Turns::begin(M::ALL_KEYS, warpgroup, WARPGROUPS);
         let mut strip = Strip::new(context.args.scale_log2);
         wait_for_strip(context, step);
         strip.start_scores(step);

@@ -72,10 +72,6 @@ impl Step {
 
 /// An order of strips and tiles under a mask.
 pub trait Order<M: Mask> {
-    /// Whether the warpgroups take turns on the tensor cores ([`super::turns`]). Under a mask that leaves some of them work
-    /// between their products that others do not have, they would wait for each other.
-    const TAKES_TURNS: bool = M::ALL_KEYS;
-
     /// The first step of a warpgroup; `None` where the block has no work item.
     fn first<const WARPGROUPS: u32, const STAGES: u32>(
         context: &Context<'_, WARPGROUPS, STAGES>,
