@@ -214,7 +214,7 @@ __device__ __forceinline__ void forward(const ForwardArgs& args) {
     const auto output_rows = HeadRows::of(args.o, args.o_strides, work);
     store_output<Sequence, M_TILES>(warp.output, memory.queries(), output_rows, first_row, warp_row, length, lane);
     if (args.lse != 0) {
-        const uint64_t head = (uint64_t{work.batch} * args.heads + work.head) * length;
+        const uint64_t head = (uint64_t{work.batch} * args.heads.value + work.head) * length;
         store_lse<Sequence, M_TILES>(warp.shifts, warp.sums, args.lse + head * sizeof(float), warp.first_row, length,
                                      lane);
     }

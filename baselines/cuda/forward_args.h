@@ -14,6 +14,13 @@ typedef struct Strides {
     uint64_t row;
 } Strides;
 
+/* A divisor d of numbers below 2^31: n / d is (2n * multiplier >> 32) >> shift. The twins divide by the operator. */
+typedef struct Divisor {
+    uint32_t value;
+    uint32_t multiplier;
+    uint32_t shift;
+} Divisor;
+
 /* Arguments of a forward entry, passed by value; q, k, v, o and lse are device addresses. */
 typedef struct ForwardArgs {
     uint64_t q;   /* fp16, [B,H,S,64] by q_strides, 16-byte aligned; k, v and o likewise */
@@ -30,8 +37,8 @@ typedef struct ForwardArgs {
     Strides o_strides;
     float scale_log2;     /* scale * log2(e): the kernels work in base 2 with the scale folded in */
     uint32_t sequence;    /* S */
-    uint32_t heads;       /* H */
-    uint32_t query_tiles; /* query tiles of a head: ceil(S / BLOCK_M) */
+    Divisor heads;        /* H */
+    Divisor query_tiles;  /* query tiles of a head: ceil(S / BLOCK_M) */
     uint32_t work_items;  /* query tiles of all heads: B * H * query_tiles */
     uint32_t reserved;    /* 0 */
 } ForwardArgs;

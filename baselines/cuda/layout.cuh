@@ -81,9 +81,9 @@ struct BlockWork {
 
     /// Tiles of one head are neighbours, so that they share its K and V in L2; the last tile comes first.
     static __device__ __forceinline__ BlockWork of(uint32_t block, const ForwardArgs& args) {
-        uint32_t batch_head = block / args.query_tiles;
-        uint32_t tile = block % args.query_tiles;
-        return {batch_head / args.heads, batch_head % args.heads, args.query_tiles - 1 - tile};
+        const uint32_t tiles = args.query_tiles.value, heads = args.heads.value;
+        const uint32_t batch_head = block / tiles;
+        return {batch_head / heads, batch_head % heads, tiles - 1 - block % tiles};
     }
 };
 

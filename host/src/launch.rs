@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use kernel_gpu::args::{ForwardArgs, Strides};
 use kernel_gpu::config::{Loads, Sequence};
+use kernel_gpu::divisor::Divisor;
 use kernel_gpu::geometry::{MAXIMUM_WORK_ITEMS, blocks, query_tiles, work_items};
 use kernel_gpu::manifest::{ArgumentLayout, Entry};
 
@@ -82,8 +83,8 @@ impl Launch {
             o_strides: strides.o,
             scale_log2: problem.scale_log2(),
             sequence: shape.sequence,
-            heads: positive(shape.heads),
-            query_tiles: positive(query_tiles),
+            heads: Divisor::new(positive(shape.heads)),
+            query_tiles: Divisor::new(positive(query_tiles)),
             work_items: positive(work_items),
             reserved: 0,
         };
@@ -314,7 +315,7 @@ mod tests {
         let query_tiles = 130u32.div_ceil(entry.config.block_m);
         assert_eq!(launch.blocks(), 3 * 2 * query_tiles);
         assert_eq!(launch.threads(), entry.config.threads());
-        assert_eq!(launch.args().query_tiles.get(), query_tiles);
+        assert_eq!(launch.args().query_tiles.get().get(), query_tiles);
         assert_eq!(launch.args().work_items.get(), launch.blocks(), "a block for each");
         assert_eq!((launch.args().q_map, launch.args().k_map, launch.args().v_map), (0, 0, 0));
         assert_eq!(launch.args().lse, 5 << 20);

@@ -2,6 +2,8 @@
 
 use core::num::NonZeroU32;
 
+use crate::divisor::Divisor;
+
 /// Strides of a `[batch, head, sequence, head_dim]` view, in elements; the last dimension is contiguous.
 ///
 /// `[B,H,S,D]` and `[B,S,H,D]` tensors are both such views. A stride may be 0 for an input (broadcast).
@@ -51,9 +53,9 @@ pub struct ForwardArgs {
     /// S; entries specialised for one sequence length require exactly that.
     pub sequence: u32,
     /// H, number of heads.
-    pub heads: NonZeroU32,
+    pub heads: Divisor,
     /// Query tiles of a head: `ceil(S / block_m)`.
-    pub query_tiles: NonZeroU32,
+    pub query_tiles: Divisor,
     /// Query tiles of all heads, `B · H · query_tiles`: what the blocks of the launch share out among them.
     pub work_items: NonZeroU32,
     /// 0; there so that no byte of the struct is padding.
@@ -69,7 +71,8 @@ pub const TENSOR_MAP_ROWS: u32 = 64;
 /// Size and alignment of [`ForwardArgs`] in the `.param` space.
 pub const FORWARD_ARGS_LAYOUT: core::alloc::Layout = core::alloc::Layout::new::<ForwardArgs>();
 
-const _: () = assert!(FORWARD_ARGS_LAYOUT.size() == 8 * 8 + 4 * 24 + 6 * 4 && FORWARD_ARGS_LAYOUT.align() == 8);
+const _: () =
+    assert!(FORWARD_ARGS_LAYOUT.size() == 8 * 8 + 4 * 24 + 2 * 4 + 2 * 12 + 2 * 4 && FORWARD_ARGS_LAYOUT.align() == 8);
 
 /// Name, offset and size in bytes of one field of [`ForwardArgs`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,8 @@
 //! Launch geometry: how many blocks a launch has and which query tiles each of them computes.
 
-use core::num::NonZeroU32;
-
 use crate::args::ForwardArgs;
 use crate::config::Grid;
+use crate::divisor::Divisor;
 
 /// Largest number of work items of a launch: of blocks in the x dimension of a grid (CUDA C++ Programming Guide,
 /// "Technical Specifications").
@@ -64,10 +63,21 @@ pub const fn work_item(round: u32, block: u32, blocks: u32, work_items: u32) -> 
 /// Work item `item`: tiles of one head are neighbours, so that they share its K and V in L2, and the last tile comes
 /// first, since under a causal mask it is the longest.
 #[inline(always)]
-pub fn block_work(item: u32, query_tiles: NonZeroU32, heads: NonZeroU32) -> BlockWork {
-    let batch_head = item / query_tiles;
-    let tile = item % query_tiles;
-    BlockWork { batch: batch_head / heads, head: batch_head % heads, query_tile: query_tiles.get() - 1 - tile }
+pub fn block_work(item: u32, query_tiles: Divisor, heads: Divisor) -> BlockWork {
+    block_work_by(item, query_tiles, heads, |number, divisor| divisor.divide(number))
+}
+
+/// [`block_work`] with a division that gives quotient and remainder.
+#[inline(always)]
+fn block_work_by(
+    item: u32,
+    query_tiles: Divisor,
+    heads: Divisor,
+    divide: impl Fn(u32, Divisor) -> (u32, u32),
+) -> BlockWork {
+    let (batch_head, tile) = divide(item, query_tiles);
+    let (batch, head) = divide(batch_head, heads);
+    BlockWork { batch, head, query_tile: query_tiles.get().get() - 1 - tile }
 }
 
 impl ForwardArgs {
@@ -75,6 +85,14 @@ impl ForwardArgs {
     #[inline(always)]
     pub fn block_work(&self, item: u32) -> BlockWork {
         block_work(item, self.query_tiles, self.heads)
+    }
+
+    /// [`Self::block_work`] for a block that has no other item: it divides once, before all else, when registers are free,
+    /// and by the operator, as the multipliers would take some for good.
+    #[inline(always)]
+    pub fn only_block_work(&self, item: u32) -> BlockWork {
+        let by_operator = |number, divisor: Divisor| (number / divisor.get(), number % divisor.get());
+        block_work_by(item, self.query_tiles, self.heads, by_operator)
     }
 
     /// [`work_item`] for a launch with these arguments.
@@ -89,15 +107,17 @@ mod tests {
     extern crate std;
 
     use super::*;
+    use core::num::NonZeroU32;
     use std::collections::BTreeSet;
     use std::vec::Vec;
 
     #[test]
     fn every_tile_of_every_head_is_computed_once() {
         let (batch, heads, tiles) = (3, 5, 7);
+        let divisor = |value| Divisor::new(NonZeroU32::new(value).expect("a divisor"));
         let count = work_items(batch, heads, tiles).expect("a small grid");
         let work: BTreeSet<_> = (0..count)
-            .map(|item| block_work(item, NonZeroU32::new(tiles).unwrap(), NonZeroU32::new(heads).unwrap()))
+            .map(|item| block_work(item, divisor(tiles), divisor(heads)))
             .map(|work| (work.batch, work.head, work.query_tile))
             .collect();
         let expected: BTreeSet<_> =

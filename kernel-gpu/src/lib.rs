@@ -13,6 +13,7 @@
 
 pub mod args;
 pub mod config;
+pub mod divisor;
 pub mod geometry;
 pub mod probe;
 pub mod shared_tile;

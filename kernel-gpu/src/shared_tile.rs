@@ -135,6 +135,16 @@ impl<E: Element, const ROWS: u32, const COLUMNS: u32, S: Swizzle> SharedTile<E, 
         self.base + Self::offset(row, chunk)
     }
 
+    /// Shared-memory address of a chunk, from the `address` of another: `rows` rows below it and in the column whose index
+    /// differs from its own by the bits of `chunks`. One exclusive or, where [`Self::chunk`] begins anew.
+    ///
+    /// Neither is a carry: the bits of `rows` are clear in the row of `address`, and those of `chunks` are below 8.
+    #[inline(always)]
+    pub const fn relative_chunk(address: u32, rows: u32, chunks: u32) -> u32 {
+        const { assert!(Self::PITCH.is_multiple_of(Self::ALIGNMENT), "chunks of a row differ in other bits, too") };
+        (address ^ ((chunks ^ (rows & S::ROW_MASK)) * CHUNK_BYTES)) + rows * Self::PITCH
+    }
+
     /// Part `index` of the tile's parts of `COUNT` rows, a tile of its own: the swizzle repeats after so many rows.
     #[inline(always)]
     pub const fn part<const COUNT: u32>(self, index: u32) -> SharedTile<E, COUNT, COLUMNS, S> {
@@ -172,6 +182,18 @@ mod tests {
                 let groups: BTreeSet<u32> =
                     (first_row..first_row + 8).map(|row| tile.chunk(row, chunk) / CHUNK_BYTES % BANK_GROUPS).collect();
                 assert_eq!(groups.len(), 8, "rows {first_row}.. of chunk {chunk} share bank groups");
+            }
+        }
+    }
+
+    #[test]
+    fn a_chunk_is_found_from_any_other() {
+        let tile = Tile::at(1024 + 128);
+        let rows = (0..64).flat_map(|row| (0..64).filter(move |rows| row & rows == 0).map(move |rows| (row, rows)));
+        for (row, rows) in rows {
+            for (chunk, chunks) in (0..8).flat_map(|chunk| (0..8).map(move |chunks| (chunk, chunks))) {
+                let found = Tile::relative_chunk(tile.chunk(row, chunk), rows, chunks);
+                assert_eq!(found, tile.chunk(row + rows, chunk ^ chunks), "{row} + {rows}, {chunk} ^ {chunks}");
             }
         }
     }

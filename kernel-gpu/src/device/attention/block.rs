@@ -30,7 +30,7 @@ impl<'a, S: Sequence> Block<'a, S> {
     /// The calling thread's block, of `rows` rows and `threads` threads.
     #[inline(always)]
     pub fn current(args: &'a ForwardArgs, rows: u32, threads: u32) -> Self {
-        let work = args.block_work(thread::block_idx_x());
+        let work = args.only_block_work(thread::block_idx_x());
         Self::of(args, work, work.query_tile * rows, rows, threads)
     }
 
@@ -73,7 +73,7 @@ impl<'a, S: Sequence> Block<'a, S> {
     /// Address of the LSE of the head's row 0; `None` when it is not wanted.
     #[inline(always)]
     pub fn lse(&self) -> Option<u64> {
-        let head = self.work.batch as u64 * self.args.heads.get() as u64 + self.work.head as u64;
+        let head = self.work.batch as u64 * self.args.heads.get().get() as u64 + self.work.head as u64;
         let elements = head * self.length as u64;
         (self.args.lse != 0).then(|| self.args.lse + elements * size_of::<f32>() as u64)
     }

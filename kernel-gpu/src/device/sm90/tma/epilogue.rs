@@ -39,6 +39,7 @@ pub unsafe fn store<S: Sequence>(
 ) {
     let (row, chunk) = (warp_row(lane) + lane.index / Rows::CHUNKS_PER_ROW, lane.index % Rows::CHUNKS_PER_ROW);
     let rows = block.output();
+    let (first, step) = (rows.chunk(block.first_row + row, chunk), ROWS_AT_A_TIME as u64 * rows.pitch());
     // SAFETY: chunks of the warp's own rows; the barriers order them between its lanes, the fence and each lane's arrival
     // before whatever the producer copies there. Rows of O before the end, each chunk by one lane.
     unsafe {
@@ -46,15 +47,15 @@ pub unsafe fn store<S: Sequence>(
         normalise_to(tile, output, softmax, lane);
         sync::warp();
         let mut values = [[0; 4]; TIMES];
+        let first_chunk = tile.chunk(row, chunk);
         unroll!(at most 4; for i in TIMES => {
-            values[i] = memory::load_shared_16(tile.chunk(row + i as u32 * ROWS_AT_A_TIME, chunk));
+            values[i] = memory::load_shared_16(Rows::relative_chunk(first_chunk, i as u32 * ROWS_AT_A_TIME, 0));
         });
         proxy::fence_async_shared();
         mbarrier::arrive(empty);
         unroll!(at most 4; for i in TIMES => {
-            let row = block.first_row + row + i as u32 * ROWS_AT_A_TIME;
-            if !S::HAS_TAIL || row < block.length {
-                memory::store_global_16(rows.chunk(row, chunk), values[i]);
+            if !S::HAS_TAIL || block.first_row + row + i as u32 * ROWS_AT_A_TIME < block.length {
+                memory::store_global_16(first + i as u64 * step, values[i]);
             }
         });
     }
@@ -75,7 +76,7 @@ unsafe fn normalise_to(tile: Rows, output: &[FragmentC; HEAD_N_TILES], softmax: 
         factors[r] = normaliser(softmax.sum[0][r]);
     });
     // Lane l gives the address of row l mod 16 of the 8 columns l / 16.
-    let (row, half) = (warp_row(lane) + lane.index % MMA_M, lane.index / MMA_M);
+    let first_chunk = tile.chunk(warp_row(lane) + lane.index % MMA_M, lane.index / MMA_M);
     unroll!(at most 4; for pair in const { HEAD_N_TILES / 2 } => {
         let mut matrices = [0; 4];
         unroll!(at most 2; for n in 2 => {
@@ -85,6 +86,6 @@ unsafe fn normalise_to(tile: Rows, output: &[FragmentC; HEAD_N_TILES], softmax: 
             });
         });
         // SAFETY: chunks of the warp's own rows, by the whole warp.
-        unsafe { stmatrix::store_4(tile.chunk(row, 2 * pair as u32 + half), matrices) };
+        unsafe { stmatrix::store_4(Rows::relative_chunk(first_chunk, 0, 2 * pair as u32), matrices) };
     });
 }

@@ -95,6 +95,7 @@ pub fn forward<
         let produces = warp == WARPGROUPS * WARPGROUP_WARPS && warpgroup::elect();
         let loader = Loader::new(&context);
         if produces {
+            loader.prefetch_maps();
             context.memory.initialise_mbarriers(|stage| O::users(stage, WARPGROUPS) * WARPGROUP_WARPS);
             loader.load_first();
         }

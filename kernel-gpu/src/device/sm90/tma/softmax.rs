@@ -29,47 +29,61 @@ const LARGEST_SUM: f32 = 16_384.0;
 /// exact to 2⁻²⁴.
 const SMALLEST_FIRST_SUM: f32 = 1.0 / 64.0;
 
-/// The softmax of a strip that has taken in nothing.
-#[inline(always)]
-pub fn begin() -> RunningSoftmax<1> {
-    RunningSoftmax { shift: [[0.0; ROWS_PER_LANE]], sum: [[0.0; ROWS_PER_LANE]] }
+/// The softmax of a strip.
+pub struct StripSoftmax {
+    /// Shift and sums so far.
+    pub running: RunningSoftmax<1>,
+    /// −shift, what the exponents are made with, so that it is not negated in every step.
+    minus_shift: [f32; ROWS_PER_LANE],
 }
 
-/// Takes in a step: its probabilities, under the shift that `softmax` and `output` have afterwards.
-///
-/// # Safety
-/// The whole warp calls this together; `first` is the same in all lanes.
-#[inline(always)]
-pub unsafe fn take(
-    softmax: &mut RunningSoftmax<1>,
-    scores: &mut Scores<1, N_TILES>,
-    output: &mut Output<1>,
-    scale_log2: f32,
-    first: bool,
-) -> Probabilities {
-    let (probabilities, sums) = under_shift(scores, softmax.shift[0], scale_log2);
-    let smallest = if first { SMALLEST_FIRST_SUM } else { 0.0 };
-    // The sum of both is NaN if one is, and no comparison with NaN holds.
-    let sound = (sums[0] + sums[1] <= LARGEST_SUM) & (math::min(sums[0], sums[1]) >= smallest);
-    // SAFETY: the caller has the warp together.
-    unsafe {
-        if vote::all(sound) {
-            unroll!(at most 2; for r in ROWS_PER_LANE => { softmax.sum[0][r] += sums[r] });
-            return probabilities;
+impl StripSoftmax {
+    /// That of a strip that has taken in nothing.
+    #[inline(always)]
+    pub fn begin() -> Self {
+        Self {
+            running: RunningSoftmax { shift: [[0.0; ROWS_PER_LANE]], sum: [[0.0; ROWS_PER_LANE]] },
+            minus_shift: [0.0; ROWS_PER_LANE],
         }
-        if first {
-            softmax.shift = [[f32::NEG_INFINITY; ROWS_PER_LANE]];
-        }
-        softmax.update(scores, scale_log2, |m, r, factor| rescale_row(&mut output[m], r, factor));
     }
-    products::pack(scores)
+
+    /// Takes in a step: its probabilities, under the shift that this and `output` have afterwards.
+    ///
+    /// # Safety
+    /// The whole warp calls this together; `first` is the same in all lanes.
+    #[inline(always)]
+    pub unsafe fn take(
+        &mut self,
+        scores: &mut Scores<1, N_TILES>,
+        output: &mut Output<1>,
+        scale_log2: f32,
+        first: bool,
+    ) -> Probabilities {
+        let (probabilities, sums) = under_shift(scores, self.minus_shift, scale_log2);
+        // The sum of both is NaN if one is, and no comparison with NaN holds.
+        let no_overflow = sums[0] + sums[1] <= LARGEST_SUM;
+        let sound = no_overflow & (!first | (math::min(sums[0], sums[1]) >= SMALLEST_FIRST_SUM));
+        // SAFETY: the caller has the warp together.
+        unsafe {
+            if vote::all(sound) {
+                unroll!(at most 2; for r in ROWS_PER_LANE => { self.running.sum[0][r] += sums[r] });
+                return probabilities;
+            }
+            if first {
+                self.running.shift = [[f32::NEG_INFINITY; ROWS_PER_LANE]];
+            }
+            self.running.update(scores, scale_log2, |m, r, factor| rescale_row(&mut output[m], r, factor));
+        }
+        unroll!(at most 2; for r in ROWS_PER_LANE => { self.minus_shift[r] = -self.running.shift[0][r] });
+        products::pack(scores)
+    }
 }
 
-/// The probabilities under a shift, and their sums over this lane's columns before they were rounded.
+/// The probabilities under the shift −`minus_shift`, and their sums over this lane's columns before they were rounded.
 #[inline(always)]
 fn under_shift(
     scores: &Scores<1, N_TILES>,
-    shift: [f32; ROWS_PER_LANE],
+    minus_shift: [f32; ROWS_PER_LANE],
     scale_log2: f32,
 ) -> (Probabilities, [f32; ROWS_PER_LANE]) {
     let mut probabilities = [[0; 4]; K_STEPS];
@@ -80,7 +94,7 @@ fn under_shift(
         unroll!(at most 2; for n in 2 => {
             unroll!(at most 4; for i in 4 => {
                 let r = i / 2;
-                p[n][i] = math::exp2(math::fma(p[n][i], scale_log2, -shift[r]));
+                p[n][i] = math::exp2(math::fma(p[n][i], scale_log2, minus_shift[r]));
                 sums[r] += p[n][i];
             });
         });

@@ -1,13 +1,13 @@
 //! A strip of 64 query rows: what a warpgroup computes of it, 16 rows in each warp.
 
 use super::order::Step;
-use super::softmax::{self, Probabilities};
+use super::softmax::{Probabilities, StripSoftmax};
 use super::turns::Turns;
 use super::{K_STEPS, KEYS, N_TILES, Rows, epilogue};
 use crate::device::attention::block::Block;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::sequence::Sequence;
-use crate::device::attention::softmax::{RunningSoftmax, apply_mask};
+use crate::device::attention::softmax::apply_mask;
 use crate::device::attention::{HEAD_K_STEPS, HEAD_N_TILES, Lane, Output, Scores};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::wgmma::{self, Accumulators, Registers};
@@ -18,7 +18,7 @@ pub struct Strip {
     scores: Scores<1, N_TILES>,
     probabilities: Probabilities,
     output: Output<1>,
-    softmax: RunningSoftmax<1>,
+    softmax: StripSoftmax,
     scale_log2: f32,
 }
 
@@ -30,7 +30,7 @@ impl Strip {
             scores: [[[0.0; 4]; N_TILES]],
             probabilities: [[0; 4]; K_STEPS],
             output: [[[0.0; 4]; HEAD_N_TILES]],
-            softmax: softmax::begin(),
+            softmax: StripSoftmax::begin(),
             scale_log2,
         }
     }
@@ -113,9 +113,8 @@ impl Strip {
     pub unsafe fn take<M: Mask, S: Sequence>(&mut self, step: Step, block: &Block<'_, S>, lane: Lane) {
         apply_mask::<M, S, 1, N_TILES>(&mut self.scores, epilogue::warp_row(lane), step.tile * KEYS, block, lane);
         // SAFETY: passed on to the caller.
-        self.probabilities = unsafe {
-            softmax::take(&mut self.softmax, &mut self.scores, &mut self.output, self.scale_log2, step.is_first())
-        };
+        self.probabilities =
+            unsafe { self.softmax.take(&mut self.scores, &mut self.output, self.scale_log2, step.is_first()) };
     }
 
     /// Stores O and LSE of the strip `block`, by way of its Q in shared memory, and begins anew; gives Q back through the
@@ -127,9 +126,9 @@ impl Strip {
     pub unsafe fn finish<S: Sequence>(&mut self, queries: Rows, empty: u32, block: &Block<'_, S>, lane: Lane) {
         // SAFETY: passed on to the caller; no product reads Q any more.
         unsafe {
-            self.softmax.complete_sums();
-            epilogue::store(&self.output[0], &self.softmax, queries, empty, block, lane);
+            self.softmax.running.complete_sums();
+            epilogue::store(&self.output[0], &self.softmax.running, queries, empty, block, lane);
         }
-        self.softmax = softmax::begin();
+        self.softmax = StripSoftmax::begin();
     }
 }
