@@ -61,8 +61,7 @@ impl Case {
     fn low_scores(problem: Problem) -> Result<Self> {
         let values = Inputs::generate(problem, Distribution::Normal, INPUT_SEED)?;
         let [q, _, v] = values.operands();
-        let filled = |value| Operand::new(vec![f16::from_f32_const(value); q.storage.len()]);
-        Ok(Self::new(Inputs::new(problem, filled(-4.0), filled(4.0), v.clone())?, None))
+        Ok(Self::new(Inputs::new(problem, filled(q, -4.0), filled(q, 4.0), v.clone())?, None))
     }
 
     /// Rows of large and of small scores, eight at a time in turns: a shift that comes of another row is far off. All scores
@@ -81,10 +80,30 @@ impl Case {
         Ok(Self::new(Inputs::new(problem, queries, keys, v.clone())?, None))
     }
 
+    /// The same scores for all keys but the second 64, which are larger by 9 in base 2: p of 2⁹ under a shift that comes of the
+    /// first ones, just too many for the softmax that keeps it. What the first keys add to O then matters as long as it is
+    /// rescaled by 2⁻⁹, no more and no less.
+    fn late_rise(problem: Problem) -> Result<Self> {
+        let values = Inputs::generate(problem, Distribution::Normal, INPUT_SEED)?;
+        let [q, k, _] = values.operands();
+        let sequence = problem.shape().sequence as usize;
+        let keys = (0..k.storage.len()).map(|index| {
+            let rises = (64..128).contains(&(index / HEAD_DIM as usize % sequence));
+            f16::from_f32(if rises { 0.785_156_25 } else { 0.0 })
+        });
+        let keys = Operand::new(keys.collect::<Vec<_>>());
+        Ok(Self::new(Inputs::new(problem, filled(q, 1.0), keys, filled(q, 64.0))?, None))
+    }
+
     fn new(inputs: Inputs, bounds: Option<UnitScaleBounds>) -> Self {
         let reference = Reference::compute(&inputs, |_| ());
         Self { inputs, reference, bounds, lse: true }
     }
+}
+
+/// An operand as large as `like`, with all elements the same.
+fn filled(like: &Operand, value: f32) -> Operand {
+    Operand::new(vec![f16::from_f32(value); like.storage.len()])
 }
 
 /// The checks of one entry.
@@ -168,6 +187,8 @@ fn cases(entry: &Entry) -> Result<Vec<Case>> {
         // One and two keys beyond a step, so that every family comes to its second and third.
         Sequence::Any => (shape(1, 1, entry.config.block_n + 1), shape(2, 2, 2 * entry.config.block_n + 2)),
     };
+    // The smaller one of two steps.
+    let risen = if entry.sequence == Sequence::Any { second } else { first };
     let mut cases = vec![
         Case::generate(contiguous(first, mask)?, Distribution::Normal)?,
         Case::generate(apart(second, mask)?, Distribution::Normal)?,
@@ -176,6 +197,7 @@ fn cases(entry: &Entry) -> Result<Vec<Case>> {
         Case::generate(contiguous(second, mask)?, Distribution::NonFinite)?,
         Case::low_scores(contiguous(first, mask)?)?,
         Case::uneven_rows(contiguous(second, mask)?)?,
+        Case::late_rise(contiguous(risen, mask)?)?,
         Case { lse: false, ..Case::generate(contiguous(first, mask)?, Distribution::Normal)? },
     ];
     if entry.sequence == Sequence::Any {
