@@ -59,6 +59,8 @@ const F32_TRUNCATION: f64 = 1.0 / (1 << 23) as f64;
 const SCORE_ERROR: f64 = 8.0 * F32_TRUNCATION;
 /// Keys that one `mma` adds to an accumulator.
 const KEYS_PER_STEP: f64 = 16.0;
+/// Rows that a thread compares at a time.
+const ROWS_PER_TASK: usize = 64;
 /// Beyond this an fp16 result rounds to ±∞.
 const F16_OVERFLOW: f64 = 65_520.0;
 
@@ -254,8 +256,8 @@ pub fn check(
         [head / heads, head % heads, (row % sequence as usize) as u32]
     };
     let rows = (0..reference.rows.len()).into_par_iter();
-    let (output, lse) = rows
-        .fold(<(Comparison, Comparison)>::default, |(mut output, mut lse), row| {
+    let parts: Vec<_> = rows
+        .fold_chunks(ROWS_PER_TASK, <(Comparison, Comparison)>::default, |(mut output, mut lse), row| {
             let index = row_index(row);
             let [batch, head, query] = index;
             let expected = &reference.rows[row];
@@ -266,7 +268,11 @@ pub fn check(
             }
             (output, lse)
         })
-        .reduce(Default::default, |(output, lse), later| (output.merge(later.0), lse.merge(later.1)));
+        .collect();
+    // In order, so that sums are rounded alike whichever thread took which part.
+    let (output, lse) = parts.into_iter().fold(<(Comparison, Comparison)>::default(), |(output, lse), later| {
+        (output.merge(later.0), lse.merge(later.1))
+    });
     Report {
         output_frobenius: output.relative_frobenius(),
         overwritten_gaps: overwritten_gaps(problem, &outputs.o),
@@ -394,6 +400,17 @@ mod tests {
         fn check(&self) -> Report {
             check(&self.inputs, &self.reference, &self.outputs, self.bounds)
         }
+    }
+
+    #[test]
+    fn a_report_does_not_depend_on_the_threads_that_make_it() {
+        let case = Case::normal();
+        let error = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| case.check().output_frobenius)
+        };
+        let alone = error(1);
+        (2..=8).for_each(|threads| assert_eq!(error(threads), alone, "{threads} threads"));
     }
 
     #[test]
