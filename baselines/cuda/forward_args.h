@@ -31,6 +31,7 @@ typedef struct ForwardArgs {
     uint64_t q_map; /* tensor maps, for kernels that load through them; the twins do not */
     uint64_t k_map;
     uint64_t v_map;
+    uint64_t o_map;
     Strides q_strides;
     Strides k_strides;
     Strides v_strides;

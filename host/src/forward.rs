@@ -148,14 +148,14 @@ impl Tensors {
             let buffer = memory.copy(&mut storages, name, &operand.storage)?;
             *address = buffer.address + bytes_of::<f16>(operand.offset);
         }
-        let tensor_maps = match entry.config.loads {
-            Loads::CpAsync => None,
-            Loads::Tma => Some(memory.tensor_maps(entry, problem, addresses)?),
-        };
         let o = memory.allocate("O", bytes_of::<f16>(o_elements(problem)))?;
         let lse = lse.then(|| memory.allocate("LSE", bytes_of::<f32>(lse_elements(problem)))).transpose()?;
         let [q, k, v] = addresses;
         let o_address = o.address + bytes_of::<f16>(problem.output_offset() as usize);
+        let tensor_maps = match entry.config.loads {
+            Loads::CpAsync => None,
+            Loads::Tma => Some(memory.tensor_maps(entry, problem, [q, k, v, o_address])?),
+        };
         let addresses = Addresses { q, k, v, o: o_address, lse: lse.map(|buffer| buffer.address), tensor_maps };
         let launch = Launch::plan(problem, entry, addresses, memory.executor.device())?;
         Ok(Self { storages, o, lse, launch })
@@ -184,18 +184,18 @@ impl DeviceMemory<'_> {
         Ok(buffer)
     }
 
-    /// Addresses of new tensor maps of Q, K and V, which are at `addresses`.
-    fn tensor_maps(&mut self, entry: &Entry, problem: &Problem, addresses: [u64; 3]) -> Result<[u64; 3]> {
+    /// Addresses of new tensor maps of Q, K, V and O, which are at `addresses`.
+    fn tensor_maps(&mut self, entry: &Entry, problem: &Problem, addresses: [u64; 4]) -> Result<[u64; 4]> {
         tensor_map::check(&entry.name, problem)?;
-        let TensorStrides { q, k, v, .. } = *problem.strides();
+        let TensorStrides { q, k, v, o } = *problem.strides();
         let mut maps = Vec::new();
-        for ((name, strides), address) in [("Q", q), ("K", k), ("V", v)].into_iter().zip(addresses) {
+        for ((name, strides), address) in [("Q", q), ("K", k), ("V", v), ("O", o)].into_iter().zip(addresses) {
             let map = tensor_map::describe(problem.shape(), strides, address);
             maps.extend(self.executor.encode_tensor_map(name, &map)?);
         }
         let buffer = self.allocate("tensor maps", maps.len() as u64)?;
         self.executor.write(buffer, &maps)?;
-        Ok([0, 1, 2].map(|index| buffer.address + index * TENSOR_MAP_BYTES))
+        Ok([0, 1, 2, 3].map(|index| buffer.address + index * TENSOR_MAP_BYTES))
     }
 
     /// The buffer that holds `elements`: one of `storages` when it was copied before, else a new one.

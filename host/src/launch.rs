@@ -42,8 +42,8 @@ pub struct Addresses {
     pub o: u64,
     /// LSE, f32, `[B,H,S]` contiguous; `None` when it is not wanted.
     pub lse: Option<u64>,
-    /// Tensor maps of Q, K and V; `None` for an entry that does not load through them.
-    pub tensor_maps: Option<[u64; 3]>,
+    /// Tensor maps of Q, K, V and O; `None` for an entry that does not copy through them.
+    pub tensor_maps: Option<[u64; 4]>,
 }
 
 impl Launch {
@@ -66,7 +66,7 @@ impl Launch {
                 shape.batch, shape.heads
             ))
         })?;
-        let [q_map, k_map, v_map] = check_tensor_maps(entry, addresses.tensor_maps)?;
+        let [q_map, k_map, v_map, o_map] = check_tensor_maps(entry, addresses.tensor_maps)?;
         let strides = problem.strides();
         let args = ForwardArgs {
             q: addresses.q,
@@ -77,6 +77,7 @@ impl Launch {
             q_map,
             k_map,
             v_map,
+            o_map,
             q_strides: strides.q,
             k_strides: strides.k,
             v_strides: strides.v,
@@ -207,15 +208,15 @@ fn check_addresses(problem: &Problem, addresses: Addresses) -> Result<()> {
 }
 
 /// The tensor maps as the arguments of `entry` have them.
-fn check_tensor_maps(entry: &Entry, maps: Option<[u64; 3]>) -> Result<[u64; 3]> {
+fn check_tensor_maps(entry: &Entry, maps: Option<[u64; 4]>) -> Result<[u64; 4]> {
     let maps = match entry.config.loads {
-        Loads::CpAsync => return Ok([0; 3]),
+        Loads::CpAsync => return Ok([0; 4]),
         Loads::Tma => maps.unwrap_or_default(),
     };
     match maps.iter().find(|&&address| address == 0 || !address.is_multiple_of(TENSOR_MAP_ALIGNMENT)) {
         None => Ok(maps),
         Some(address) => Err(Error::Invalid(format!(
-            "a tensor map is at address {address:#x}; {} needs those of Q, K and V, each at a non-zero multiple of \
+            "a tensor map is at address {address:#x}; {} needs those of Q, K, V and O, each at a non-zero multiple of \
              {TENSOR_MAP_ALIGNMENT}",
             entry.name
         ))),
@@ -259,6 +260,12 @@ mod tests {
 
     const ADDRESSES: Addresses =
         Addresses { q: 1 << 20, k: 2 << 20, v: 3 << 20, o: 4 << 20, lse: Some(5 << 20), tensor_maps: None };
+
+    const MAPS: [u64; 4] = [64, 128, 192, 256];
+
+    fn maps(args: &ForwardArgs) -> [u64; 4] {
+        [args.q_map, args.k_map, args.v_map, args.o_map]
+    }
 
     fn device() -> Device {
         Device {
@@ -317,7 +324,7 @@ mod tests {
         assert_eq!(launch.threads(), entry.config.threads());
         assert_eq!(launch.args().query_tiles.get().get(), query_tiles);
         assert_eq!(launch.args().work_items.get(), launch.blocks(), "a block for each");
-        assert_eq!((launch.args().q_map, launch.args().k_map, launch.args().v_map), (0, 0, 0));
+        assert_eq!(maps(launch.args()), [0; 4]);
         assert_eq!(launch.args().lse, 5 << 20);
         assert_eq!(launch.args().scale_log2, (0.125 * std::f64::consts::LOG2_E) as f32);
         let without = Launch::plan(&problem(3, 130), &entry, Addresses { lse: None, ..ADDRESSES }, &device()).unwrap();
@@ -326,13 +333,13 @@ mod tests {
 
     #[test]
     fn a_persistent_grid_has_the_blocks_that_the_device_has_room_for() {
-        let with_maps = Addresses { tensor_maps: Some([64, 128, 192]), ..ADDRESSES };
+        let with_maps = Addresses { tensor_maps: Some(MAPS), ..ADDRESSES };
         for (batch, sequence, items, expected) in [(100, 8, 200, 132), (3, 500, 12, 12)] {
             let launch = Launch::plan(&problem(batch, sequence), &tma(), with_maps, &device()).unwrap();
             assert_eq!(launch.blocks(), expected, "batch {batch}");
             assert_eq!(launch.args().work_items.get(), items);
             assert_eq!(launch.threads(), (16 + 4) * 32);
-            assert_eq!([launch.args().q_map, launch.args().k_map, launch.args().v_map], [64, 128, 192]);
+            assert_eq!(maps(launch.args()), MAPS);
         }
     }
 
@@ -342,13 +349,13 @@ mod tests {
             refusal(problem, &tma(), Addresses { tensor_maps, ..ADDRESSES }, &device())
         };
         let message = refused(None, &problem(1, 8));
-        assert!(message.contains("tma needs those of Q, K and V"), "{message}");
-        assert!(refused(Some([64, 128, 200]), &problem(1, 8)).contains("a tensor map is at address 0xc8"));
+        assert!(message.contains("tma needs those of Q, K, V and O"), "{message}");
+        assert!(refused(Some([64, 128, 192, 200]), &problem(1, 8)).contains("a tensor map is at address 0xc8"));
         let apart = problem(4, 8);
         let k = Strides { batch: 1 << 39, ..apart.strides().k };
         let apart = apart.with_strides(crate::problem::TensorStrides { k, ..*apart.strides() }).unwrap();
-        let message = refused(Some([64, 128, 192]), &apart);
-        assert!(message.contains("tma loads K through a tensor map"), "{message}");
+        let message = refused(Some(MAPS), &apart);
+        assert!(message.contains("tma copies K through a tensor map"), "{message}");
     }
 
     #[test]

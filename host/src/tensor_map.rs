@@ -1,8 +1,9 @@
-//! Tensor maps of Q, K and V, through which kernels with [`Loads::Tma`](kernel_gpu::config::Loads::Tma) load them.
+//! Tensor maps of Q, K, V and O, through which kernels with [`Loads::Tma`](kernel_gpu::config::Loads::Tma) load and store
+//! them.
 //!
 //! Every map has four dimensions, `[batch, head, row, column]` with the column innermost, and a box of
 //! [`TENSOR_MAP_ROWS`] whole rows with the 128-byte swizzle of the kernels' shared tiles. Rows beyond the sequence read
-//! as zeros.
+//! as zeros and are not written.
 
 use half::f16;
 use kernel_gpu::args::{Strides, TENSOR_MAP_ROWS};
@@ -30,17 +31,17 @@ pub fn describe(shape: Shape, strides: Strides, address: u64) -> TensorMap {
     }
 }
 
-/// Requires that tensor maps can describe Q, K and V of `problem`.
+/// Requires that tensor maps can describe the tensors of `problem`.
 ///
 /// # Errors
-/// [`Error::Invalid`] with the stride that cannot be described; `kernel` is the one that loads through maps.
+/// [`Error::Invalid`] with the stride that cannot be described; `kernel` is the one that copies through maps.
 pub fn check(kernel: &str, problem: &Problem) -> Result<()> {
     let strides = problem.strides();
-    for (name, strides) in [("Q", strides.q), ("K", strides.k), ("V", strides.v)] {
+    for (name, strides) in [("Q", strides.q), ("K", strides.k), ("V", strides.v), ("O", strides.o)] {
         for (dimension, size, bytes) in dimensions(problem.shape(), strides) {
             if size > 1 && bytes >= STRIDE_LIMIT {
                 return Err(Error::Invalid(format!(
-                    "{kernel} loads {name} through a tensor map, which cannot describe its {dimension} stride of \
+                    "{kernel} copies {name} through a tensor map, which cannot describe its {dimension} stride of \
                      {bytes} bytes; it must be below {STRIDE_LIMIT}"
                 )));
             }

@@ -40,6 +40,8 @@ pub struct ForwardArgs {
     pub k_map: u64,
     /// Tensor map of V, as that of Q.
     pub v_map: u64,
+    /// Tensor map of O, through which such a kernel stores.
+    pub o_map: u64,
     /// Strides of Q.
     pub q_strides: Strides,
     /// Strides of K.
@@ -64,15 +66,15 @@ pub struct ForwardArgs {
 
 /// Bytes of a tensor map.
 pub const TENSOR_MAP_BYTES: u64 = 128;
-/// Rows of the box that one copy through a tensor map of Q, K or V moves to shared memory; a tile of more rows takes
-/// several copies.
+/// Rows of the box that one copy through a tensor map moves to or from shared memory; a tile of more rows takes several
+/// copies.
 pub const TENSOR_MAP_ROWS: u32 = 64;
 
 /// Size and alignment of [`ForwardArgs`] in the `.param` space.
 pub const FORWARD_ARGS_LAYOUT: core::alloc::Layout = core::alloc::Layout::new::<ForwardArgs>();
 
 const _: () =
-    assert!(FORWARD_ARGS_LAYOUT.size() == 8 * 8 + 4 * 24 + 2 * 4 + 2 * 12 + 2 * 4 && FORWARD_ARGS_LAYOUT.align() == 8);
+    assert!(FORWARD_ARGS_LAYOUT.size() == 9 * 8 + 4 * 24 + 2 * 4 + 2 * 12 + 2 * 4 && FORWARD_ARGS_LAYOUT.align() == 8);
 
 /// Name, offset and size in bytes of one field of [`ForwardArgs`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +111,7 @@ pub const FORWARD_ARGS_FIELDS: &[Field] = fields!(
     q_map,
     k_map,
     v_map,
+    o_map,
     q_strides,
     k_strides,
     v_strides,

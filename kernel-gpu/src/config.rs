@@ -324,11 +324,19 @@ impl TileConfig {
         }
     }
 
-    /// Mbarriers of a block: full and empty, for each strip of Q and for K and V of each stage.
+    /// Mbarriers of a block: full, computed and empty for each strip of Q, full and empty for K and V of each stage.
     pub const fn mbarriers(self) -> u32 {
         match self.loads {
             Loads::CpAsync => 0,
-            Loads::Tma => 2 * (self.query_rows() / TENSOR_MAP_ROWS + self.stages),
+            Loads::Tma => 3 * self.query_rows() / TENSOR_MAP_ROWS + 2 * self.stages,
+        }
+    }
+
+    /// Bytes of the statistics of a block's rows, which those who compute O leave to those who store LSE.
+    pub const fn statistics_bytes(self) -> u32 {
+        match self.loads {
+            Loads::CpAsync => 0,
+            Loads::Tma => self.query_rows() * ROW_STATISTICS_BYTES,
         }
     }
 
@@ -337,9 +345,9 @@ impl TileConfig {
         (self.query_rows() + 2 * self.stages * self.block_n) * ROW_BYTES
     }
 
-    /// Dynamic shared memory of a block in bytes: its tiles, then its mbarriers.
+    /// Dynamic shared memory of a block in bytes: its tiles, the statistics of its rows, then its mbarriers.
     pub const fn shared_bytes(self) -> u32 {
-        self.tile_bytes() + self.mbarriers() * MBARRIER_BYTES
+        self.tile_bytes() + self.statistics_bytes() + self.mbarriers() * MBARRIER_BYTES
     }
 
     /// Registers allocated to a thread at the launch: what `min_blocks` blocks leave each other.
@@ -482,6 +490,8 @@ impl TileConfig {
     }
 }
 
+/// Bytes of the statistics of a row: its shift and its sum, in f32.
+pub const ROW_STATISTICS_BYTES: u32 = 8;
 /// Bytes of an mbarrier.
 pub const MBARRIER_BYTES: u32 = 8;
 /// Fewest registers that `setmaxnreg` leaves a thread.
@@ -619,10 +629,10 @@ mod tests {
     }
 
     #[test]
-    fn a_block_has_room_for_tiles_and_mbarriers() {
+    fn a_block_has_room_for_tiles_statistics_and_mbarriers() {
         assert_eq!(GOOD.shared_bytes(), (64 + 2 * 2 * 64) * 128);
         assert_eq!(TMA.threads(), 20 * 32, "four warpgroups that compute and one that copies");
-        assert_eq!(TMA.shared_bytes(), (512 + 2 * 8 * 64) * 128 + 2 * (8 + 8) * 8);
+        assert_eq!(TMA.shared_bytes(), (512 + 2 * 8 * 64) * 128 + 512 * 8 + (3 * 8 + 2 * 8) * 8);
         let streamed = TileConfig { block_m: 256, passes: 1, ..TMA };
         assert_eq!(streamed.shared_bytes(), TMA.shared_bytes(), "Q of the next item has a place too");
     }

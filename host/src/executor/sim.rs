@@ -174,7 +174,7 @@ mod tests {
     fn launch(simulator: &SimExecutor) -> Launch {
         let entry = Entry::from(&VARIANTS[0]);
         let problem = Problem::new(Shape { batch: 1, heads: 1, sequence: 512 }, Mask::Full, Layout::Bhsd).unwrap();
-        let tensor_maps = Some([64, 128, 192]);
+        let tensor_maps = Some([64, 128, 192, 256]);
         let addresses = Addresses { q: 1 << 20, k: 2 << 20, v: 3 << 20, o: 4 << 20, lse: None, tensor_maps };
         Launch::plan(&problem, &entry, addresses, simulator.device()).unwrap()
     }

@@ -119,7 +119,13 @@ unsafe fn store_output<const BLOCK_M: u32, const M_TILES: usize, S: Sequence>(
     }
 }
 
-/// Stores LSE = ln Σ exp(scale·s) = ln 2 · (shift + log₂ l) for the warp's rows; `lse` is the address of the head's row 0.
+/// LSE = ln Σ exp(scale·s) = ln 2 · (shift + log₂ l) of a row.
+#[inline(always)]
+pub fn log_sum_exp(shift: f32, sum: f32) -> f32 {
+    LN_2 * (shift + math::log2(sum))
+}
+
+/// Stores LSE for the warp's rows; `lse` is the address of the head's row 0.
 ///
 /// # Safety
 /// As for [`finish`].
@@ -139,7 +145,7 @@ pub unsafe fn store_lse<const M_TILES: usize, S: Sequence>(
         unroll!(at most 2; for r in ROWS_PER_LANE => {
             let row = lane.row(block.first_row + warp_row, m, r);
             if !S::HAS_TAIL || row < block.length {
-                let value = LN_2 * (softmax.shift[m][r] + math::log2(softmax.sum[m][r]));
+                let value = log_sum_exp(softmax.shift[m][r], softmax.sum[m][r]);
                 // SAFETY: an element before the end, 4-byte aligned by the launch's checks.
                 unsafe { memory::store_global_f32(lse + row as u64 * 4, value) };
             }

@@ -3,7 +3,6 @@
 //! With c = scale · log₂e and m the running row maximum of the unscaled scores s: p = 2^(c·s − shift), shift = c·m.
 //! The shift is kept as it was rounded, so that its rounding error is a common factor of all p of a row and cancels.
 
-use super::block::Block;
 use super::mask::Mask;
 use super::sequence::Sequence;
 use super::{HEAD_N_TILES, Lane, ROWS_PER_LANE, Scores};
@@ -92,19 +91,19 @@ pub fn rescale_row(strip: &mut [FragmentC; HEAD_N_TILES], r: usize, factor: f32)
     });
 }
 
-/// Sets the scores that the mask excludes to −∞: of the warp's rows, which begin at row `warp_row` of the block, and the
-/// keys from `first_key` on.
+/// Sets the scores that the mask excludes to −∞, in a sequence of `length`: of the warp's rows, which begin `warp_row` rows
+/// behind `first_row`, the first of those that come to the same decision, and the keys from `first_key` on.
 #[inline(always)]
 pub fn apply_mask<M: Mask, S: Sequence, const M_TILES: usize, const N_TILES: usize>(
     scores: &mut Scores<M_TILES, N_TILES>,
+    first_row: u32,
     warp_row: u32,
     first_key: u32,
-    block: &Block<'_, S>,
+    length: u32,
     lane: Lane,
 ) {
-    // The same decision for the whole block.
-    if M::touches::<S>(block.first_row, first_key, const { N_TILES as u32 * MMA_N }, block.length) {
-        mask_scores::<M, M_TILES, N_TILES>(scores, block.first_row + warp_row, first_key, block.length, lane);
+    if M::touches::<S>(first_row, first_key, const { N_TILES as u32 * MMA_N }, length) {
+        mask_scores::<M, M_TILES, N_TILES>(scores, first_row + warp_row, first_key, length, lane);
     }
 }
 

@@ -12,6 +12,40 @@ pub unsafe fn store_shared_4(address: u32, value: u32) {
     unsafe { asm!("st.shared.b32 [{}], {};", in(reg32) address, in(reg32) value, options(nostack)) };
 }
 
+/// `st.shared.v2.f32`.
+///
+/// # Safety
+/// `address` is an 8-byte aligned shared-memory address of 8 bytes that nothing else accesses until a barrier.
+#[inline(always)]
+pub unsafe fn store_shared_pair(address: u32, values: [f32; 2]) {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        asm!(
+            "st.shared.v2.f32 [{}], {{{}, {}}};",
+            in(reg32) address, in(reg32) values[0], in(reg32) values[1],
+            options(nostack)
+        );
+    }
+}
+
+/// `ld.shared.v2.f32`.
+///
+/// # Safety
+/// `address` is an 8-byte aligned shared-memory address of 8 initialised bytes.
+#[inline(always)]
+pub unsafe fn load_shared_pair(address: u32) -> [f32; 2] {
+    let (a, b);
+    // SAFETY: passed on to the caller.
+    unsafe {
+        asm!(
+            "ld.shared.v2.f32 {{{}, {}}}, [{}];",
+            out(reg32) a, out(reg32) b, in(reg32) address,
+            options(nostack, readonly)
+        );
+    }
+    [a, b]
+}
+
 /// `ld.shared.v4.b32`.
 ///
 /// # Safety

@@ -57,7 +57,7 @@ pub fn forward<
         let queries = pipeline.queries();
         pipeline.wait_for_first();
         let mut scores = products::start_scores(queries, warpgroup_row, pipeline.keys(0)).wait::<0>();
-        apply_mask::<M, S, 1, N_TILES>(&mut scores, warp_row, 0, &block, lane);
+        apply_mask::<M, S, 1, N_TILES>(&mut scores, block.first_row, warp_row, 0, block.length, lane);
         softmax.update(&mut scores, args.scale_log2, |_, _, _| ());
         let mut probabilities = products::pack::<N_TILES, K_STEPS>(&scores);
 
@@ -68,7 +68,8 @@ pub fn forward<
             let scores_in_flight = products::start_scores(queries, warpgroup_row, pipeline.keys(step + 1));
             let output_in_flight = products::start_output(output, probabilities, pipeline.values(step));
             scores = scores_in_flight.wait::<1>();
-            apply_mask::<M, S, 1, N_TILES>(&mut scores, warp_row, (step + 1) * BLOCK_N, &block, lane);
+            let key = (step + 1) * BLOCK_N;
+            apply_mask::<M, S, 1, N_TILES>(&mut scores, block.first_row, warp_row, key, block.length, lane);
             let mut factors = [0.0; ROWS_PER_LANE];
             softmax.update(&mut scores, args.scale_log2, |_, r, factor| factors[r] = factor);
             (output, _) = output_in_flight.wait::<0>();

@@ -1,12 +1,11 @@
 //! What a warpgroup that computes does.
 
+use super::Context;
 use super::order::{Order, Step};
 use super::strip::Strip;
 use super::turns::Turns;
-use super::{Context, ROWS};
 use crate::config::WARPGROUP_WARPS;
 use crate::device::attention::Lane;
-use crate::device::attention::block::Block;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::sequence::Sequence;
 use crate::device::ptx::mbarrier;
@@ -17,7 +16,7 @@ use crate::device::ptx::mbarrier;
 /// S = Q K₀ᵀ
 /// for each strip:
 ///     for each step: P from S; O += P V together with S = Q Kᵀ of the next step, be it of another strip or item
-///     store O
+///     leave O to the warp that stores it
 /// ```
 ///
 /// # Safety
@@ -41,11 +40,10 @@ pub unsafe fn consume<const WARPGROUPS: u32, const STAGES: u32, S: Sequence, M: 
         strip.start_scores(step);
         strip.wait();
         loop {
-            let block = block::<_, _, S>(context, step);
             // The steps but the last have a loop of their own: what follows from being the last one would cost each of
             // them tests and copies.
             while !step.is_last() {
-                strip.take::<M, S>(step, &block, lane.again());
+                strip.take::<M, S>(step, context.length, lane.again());
                 let next = O::next_tile(memory, step);
                 wait_for_tile(context, next);
                 strip.start_step(step, next, turns);
@@ -53,18 +51,19 @@ pub unsafe fn consume<const WARPGROUPS: u32, const STAGES: u32, S: Sequence, M: 
                 O::leave(context, step, lane);
                 step = next;
             }
-            strip.take::<M, S>(step, &block, lane.again());
+            strip.take::<M, S>(step, context.length, lane.again());
+            let normalisers = strip.complete(memory, step, lane.again());
             let next = O::next_strip(context, step);
             if let Some(next) = next {
                 wait_for_strip(context, next);
             }
-            // Behind the last step of all, its scores are computed once more, which nobody reads.
-            let (is_last, next) = (next.is_none(), next.unwrap_or(step));
-            strip.start_step(step, next, turns);
-            let block = self::block::<_, _, S>(context, step.again());
-            strip.wait();
+            // Behind the last step of all, scores are computed that nobody reads: of K, as O takes the place of Q meanwhile.
+            let (is_last, next) = (next.is_none(), next.unwrap_or(Step { queries: step.keys, ..step }));
+            strip.start_last_step(step, next, turns);
+            strip.wait_for_output();
             O::leave(context, step, lane);
-            strip.finish(memory.strip(step.strip), memory.strip_empty(step.strip), &block, lane.again());
+            strip.finish(memory, step, normalisers, lane.again());
+            strip.wait_for_scores();
             if is_last {
                 break;
             }
@@ -72,15 +71,6 @@ pub unsafe fn consume<const WARPGROUPS: u32, const STAGES: u32, S: Sequence, M: 
         }
         turns.end();
     }
-}
-
-/// The strip of a step.
-#[inline(always)]
-fn block<'a, const WARPGROUPS: u32, const STAGES: u32, S: Sequence>(
-    context: &Context<'a, WARPGROUPS, STAGES>,
-    step: Step,
-) -> Block<'a, S> {
-    Block::of(context.args, context.args.block_work(step.item), step.first_row, ROWS, 0)
 }
 
 /// Waits until K and V of the step have arrived.

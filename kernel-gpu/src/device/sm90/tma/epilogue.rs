@@ -1,20 +1,15 @@
-//! Normalisation and the stores of O and LSE, a warp's 16 rows at a time.
+//! The end of a strip: O is normalised and left in shared memory, with what LSE is computed from. [`super::storer`] stores
+//! them while the warpgroup goes on with its next strip.
 
 use super::Rows;
+use super::memory::Memory;
 use crate::config::{MMA_M, WARPGROUP_WARPS};
-use crate::device::attention::block::Block;
-use crate::device::attention::epilogue::{normaliser, store_lse};
-use crate::device::attention::sequence::Sequence;
+use crate::device::attention::epilogue::normaliser;
 use crate::device::attention::softmax::RunningSoftmax;
 use crate::device::attention::{HEAD_N_TILES, Lane, ROWS_PER_LANE};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::{math, mbarrier, memory, proxy, stmatrix, sync};
 use crate::device::unroll;
-
-/// Rows that a warp stores at a time: a 16-byte chunk by each lane.
-const ROWS_AT_A_TIME: u32 = 4;
-/// Times that it does.
-const TIMES: usize = (MMA_M / ROWS_AT_A_TIME) as usize;
 
 /// First row of the warp within its strip.
 #[inline(always)]
@@ -22,59 +17,61 @@ pub fn warp_row(lane: Lane) -> u32 {
     lane.warp % WARPGROUP_WARPS * MMA_M
 }
 
-/// Stores the strip `block` by way of `tile`: there the accumulator layout becomes rows, which leave in 16-byte pieces. The
-/// tile is given back through the mbarrier `empty` before they have left.
+/// What O of a lane's rows is multiplied by.
+pub type Normalisers = [f32; ROWS_PER_LANE];
+
+/// Leaves O of the warp's rows of strip `strip` where its Q was to those who store it, with the statistics that are there.
 ///
 /// # Safety
-/// All lanes of the warp call this together, with complete sums; nobody else touches the warp's rows of the tile, and no
-/// product reads it.
+/// All lanes of the warp call this together; nobody else touches the warp's rows of the strip, and no product reads them.
 #[inline(always)]
-pub unsafe fn store<S: Sequence>(
+pub unsafe fn leave_output<const WARPGROUPS: u32, const STAGES: u32>(
     output: &[FragmentC; HEAD_N_TILES],
-    softmax: &RunningSoftmax<1>,
-    tile: Rows,
-    empty: u32,
-    block: &Block<'_, S>,
+    normalisers: Normalisers,
+    memory: Memory<WARPGROUPS, STAGES>,
+    strip: u32,
     lane: Lane,
 ) {
-    let (row, chunk) = (warp_row(lane) + lane.index / Rows::CHUNKS_PER_ROW, lane.index % Rows::CHUNKS_PER_ROW);
-    let rows = block.output();
-    let (first, step) = (rows.chunk(block.first_row + row, chunk), ROWS_AT_A_TIME as u64 * rows.pitch());
-    // SAFETY: chunks of the warp's own rows; the barriers order them between its lanes, the fence and each lane's arrival
-    // before whatever the producer copies there. Rows of O before the end, each chunk by one lane.
+    // SAFETY: the warp's own rows; the fence and the barrier of the warp, then its arrival, order them before the copy.
     unsafe {
         sync::warp();
-        normalise_to(tile, output, softmax, lane);
-        sync::warp();
-        let mut values = [[0; 4]; TIMES];
-        let first_chunk = tile.chunk(row, chunk);
-        unroll!(at most 4; for i in TIMES => {
-            values[i] = memory::load_shared_16(Rows::relative_chunk(first_chunk, i as u32 * ROWS_AT_A_TIME, 0));
-        });
+        normalise_to(memory.strip(strip), output, normalisers, lane);
         proxy::fence_async_shared();
-        mbarrier::arrive(empty);
-        unroll!(at most 4; for i in TIMES => {
-            if !S::HAS_TAIL || block.first_row + row + i as u32 * ROWS_AT_A_TIME < block.length {
-                memory::store_global_16(first + i as u64 * step, values[i]);
-            }
+        sync::warp();
+        if lane.index == 0 {
+            mbarrier::arrive(memory.strip_computed(strip));
+        }
+    }
+}
+
+/// Leaves shift and sum of the warp's rows, which are complete, to those who store LSE; what O is multiplied by.
+///
+/// # Safety
+/// All lanes of the warp call this together, before [`leave_output`] of the strip and after its Q has arrived.
+#[inline(always)]
+pub unsafe fn leave_statistics<const WARPGROUPS: u32, const STAGES: u32>(
+    softmax: &RunningSoftmax<1>,
+    memory: Memory<WARPGROUPS, STAGES>,
+    strip: u32,
+    lane: Lane,
+) -> Normalisers {
+    // The four lanes of a quad hold the same rows; the first one writes.
+    if lane.pair_column() == 0 {
+        unroll!(at most 2; for r in ROWS_PER_LANE => {
+            let row = lane.row(warp_row(lane), 0, r);
+            // SAFETY: the row's own 8 bytes.
+            unsafe { memory::store_shared_pair(memory.statistics(strip, row), [softmax.shift[0][r], softmax.sum[0][r]]) };
         });
     }
-    if let Some(lse) = block.lse() {
-        // SAFETY: the head has an element of LSE for each row before the end.
-        unsafe { store_lse(softmax, lse, warp_row(lane), block, lane) };
-    }
+    softmax.sum[0].map(normaliser)
 }
 
 /// Writes O / l to the warp's rows of the tile, rounded to fp16; rows that attended to nothing become 0.
 ///
 /// # Safety
-/// As for [`store`].
+/// As for [`leave_output`].
 #[inline(always)]
-unsafe fn normalise_to(tile: Rows, output: &[FragmentC; HEAD_N_TILES], softmax: &RunningSoftmax<1>, lane: Lane) {
-    let mut factors = [0.0; ROWS_PER_LANE];
-    unroll!(at most 2; for r in ROWS_PER_LANE => {
-        factors[r] = normaliser(softmax.sum[0][r]);
-    });
+unsafe fn normalise_to(tile: Rows, output: &[FragmentC; HEAD_N_TILES], normalisers: Normalisers, lane: Lane) {
     // Lane l gives the address of row l mod 16 of the 8 columns l / 16.
     let first_chunk = tile.chunk(warp_row(lane) + lane.index % MMA_M, lane.index / MMA_M);
     unroll!(at most 4; for pair in const { HEAD_N_TILES / 2 } => {
@@ -82,7 +79,7 @@ unsafe fn normalise_to(tile: Rows, output: &[FragmentC; HEAD_N_TILES], softmax: 
         unroll!(at most 2; for n in 2 => {
             unroll!(at most 2; for r in ROWS_PER_LANE => {
                 let [left, right] = [output[2 * pair + n][2 * r], output[2 * pair + n][2 * r + 1]];
-                matrices[2 * n + r] = math::pack_f16(left * factors[r], right * factors[r]);
+                matrices[2 * n + r] = math::pack_f16(left * normalisers[r], right * normalisers[r]);
             });
         });
         // SAFETY: chunks of the warp's own rows, by the whole warp.

@@ -1,10 +1,11 @@
 //! Where the tiles and mbarriers of a block lie in shared memory.
 //!
-//! Two strips of Q for each warpgroup, then K and V of each stage, then the mbarriers: for every strip and every stage one
-//! that says that it is full (its bytes have arrived) and one that says that it is empty (its users have left it).
+//! Two strips of Q for each warpgroup, then K and V of each stage, the statistics of the rows of each strip, then the
+//! mbarriers: for every strip and every stage one that says that it is full (its bytes have arrived) and one that says that
+//! it is empty (its users have left it); for every strip also one that says that it is computed (O has taken Q's place).
 
-use super::Rows;
-use crate::config::{WARP_SIZE, WARPGROUP_WARPS};
+use super::{ROWS, Rows};
+use crate::config::{ROW_STATISTICS_BYTES, WARPGROUP_WARPS};
 use crate::device::codegen::shared;
 use crate::device::ptx::mbarrier;
 
@@ -21,8 +22,10 @@ impl<const WARPGROUPS: u32, const STAGES: u32> Memory<WARPGROUPS, STAGES> {
     pub const STAGE_BYTES: u32 = 2 * Rows::BYTES;
 
     const STAGES_BEGIN: u32 = Self::STRIPS * Rows::BYTES;
-    const STRIP_FULL: u32 = Self::STAGES_BEGIN + STAGES * Self::STAGE_BYTES;
-    const STRIP_EMPTY: u32 = Self::STRIP_FULL + Self::STRIPS * mbarrier::BYTES;
+    const STATISTICS: u32 = Self::STAGES_BEGIN + STAGES * Self::STAGE_BYTES;
+    const STRIP_FULL: u32 = Self::STATISTICS + Self::STRIPS * ROWS * ROW_STATISTICS_BYTES;
+    const STRIP_COMPUTED: u32 = Self::STRIP_FULL + Self::STRIPS * mbarrier::BYTES;
+    const STRIP_EMPTY: u32 = Self::STRIP_COMPUTED + Self::STRIPS * mbarrier::BYTES;
     const STAGE_FULL: u32 = Self::STRIP_EMPTY + Self::STRIPS * mbarrier::BYTES;
     const STAGE_EMPTY: u32 = Self::STAGE_FULL + STAGES * mbarrier::BYTES;
 
@@ -50,10 +53,22 @@ impl<const WARPGROUPS: u32, const STAGES: u32> Memory<WARPGROUPS, STAGES> {
         Rows::at(self.base + Self::STAGES_BEGIN + stage * Self::STAGE_BYTES + Rows::BYTES)
     }
 
+    /// Shift and sum of row `row` of a strip.
+    #[inline(always)]
+    pub fn statistics(self, strip: u32, row: u32) -> u32 {
+        self.base + Self::STATISTICS + (strip * ROWS + row) * ROW_STATISTICS_BYTES
+    }
+
     /// The mbarrier that a strip of Q has arrived.
     #[inline(always)]
     pub fn strip_full(self, strip: u32) -> u32 {
         self.base + Self::STRIP_FULL + strip * mbarrier::BYTES
+    }
+
+    /// The mbarrier that O of a strip lies where its Q was.
+    #[inline(always)]
+    pub fn strip_computed(self, strip: u32) -> u32 {
+        self.base + Self::STRIP_COMPUTED + strip * mbarrier::BYTES
     }
 
     /// The mbarrier that a strip of Q may be overwritten.
@@ -74,7 +89,8 @@ impl<const WARPGROUPS: u32, const STAGES: u32> Memory<WARPGROUPS, STAGES> {
         self.base + Self::STAGE_EMPTY + stage * mbarrier::BYTES
     }
 
-    /// Initialises the mbarriers. A strip is emptied by the threads of its warpgroup, a stage by `users(stage)` warps.
+    /// Initialises the mbarriers. A strip is computed by the warps of its warpgroup and emptied by the one thread that stores
+    /// it, a stage is emptied by `users(stage)` warps.
     ///
     /// # Safety
     /// One thread calls this once, before a barrier of the block that precedes all other use.
@@ -85,7 +101,8 @@ impl<const WARPGROUPS: u32, const STAGES: u32> Memory<WARPGROUPS, STAGES> {
             let mut strip = 0;
             while strip < Self::STRIPS {
                 mbarrier::init(self.strip_full(strip), 1);
-                mbarrier::init(self.strip_empty(strip), WARPGROUP_WARPS * WARP_SIZE);
+                mbarrier::init(self.strip_computed(strip), WARPGROUP_WARPS);
+                mbarrier::init(self.strip_empty(strip), 1);
                 strip += 1;
             }
             let mut stage = 0;

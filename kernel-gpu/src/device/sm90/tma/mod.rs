@@ -15,6 +15,7 @@ mod memory;
 mod order;
 mod producer;
 mod softmax;
+mod storer;
 mod strip;
 mod turns;
 
@@ -28,6 +29,7 @@ use crate::device::attention::{Lane, Tile};
 use crate::device::ptx::{shuffle, sync, warpgroup};
 use memory::Memory;
 use producer::Loader;
+use storer::Storer;
 
 /// Rows of a strip, and of the box that a tensor map copies.
 const ROWS: u32 = WARPGROUP_ROWS;
@@ -92,7 +94,8 @@ pub fn forward<
     unsafe {
         // Known to be the same in all lanes, so that all that follows from it is computed once for the warp.
         let warp = shuffle::first(lane.thread / WARP_SIZE);
-        let produces = warp == WARPGROUPS * WARPGROUP_WARPS && warpgroup::elect();
+        let (producer, storer) = (WARPGROUPS * WARPGROUP_WARPS, WARPGROUPS * WARPGROUP_WARPS + 1);
+        let produces = warp == producer && warpgroup::elect();
         let loader = Loader::new(&context);
         if produces {
             loader.prefetch_maps();
@@ -100,10 +103,12 @@ pub fn forward<
             loader.load_first();
         }
         sync::block();
-        if warp >= WARPGROUPS * WARPGROUP_WARPS {
+        if warp >= producer {
             warpgroup::decrease_registers::<PRODUCER_REGISTERS>();
             if produces {
                 O::load(&loader);
+            } else if warp == storer {
+                O::store(&Storer::new(&context, lane, warpgroup::elect()));
             }
         } else {
             warpgroup::increase_registers::<CONSUMER_REGISTERS>();

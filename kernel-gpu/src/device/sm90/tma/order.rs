@@ -1,9 +1,8 @@
 //! In which order warpgroups go through strips of queries and tiles of keys.
 
-use core::arch::asm;
-
 use super::memory::Memory;
 use super::producer::Loader;
+use super::storer::Storer;
 use super::{Context, KEYS, ROWS, Rows};
 use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
@@ -14,9 +13,7 @@ use crate::device::ptx::wgmma::{Descriptor, KMajor, NMajor};
 /// A step of a warpgroup: a strip of query rows against a tile of keys.
 #[derive(Clone, Copy)]
 pub struct Step {
-    /// The work item.
-    pub item: u32,
-    /// Items that the block has done before it.
+    /// Work items that the block has done before.
     pub round: u32,
     /// First query row of the strip.
     pub first_row: u32,
@@ -51,16 +48,6 @@ impl Step {
     #[inline(always)]
     pub fn is_last(self) -> bool {
         self.tile == self.last_tile
-    }
-
-    /// The same step, as if its item were not known before: what follows from it is computed where it is used, at the end of
-    /// a strip, and not kept all through it.
-    #[inline(always)]
-    pub fn again(self) -> Self {
-        let mut item = self.item;
-        // SAFETY: a comment.
-        unsafe { asm!("// again: {}", inout(reg32) item, options(nomem, nostack, preserves_flags)) };
-        Self { item, ..self }
     }
 
     /// V of the tile.
@@ -105,6 +92,12 @@ pub trait Order<M: Mask> {
     /// # Safety
     /// One thread of the block calls this once, after that.
     unsafe fn load<const WARPGROUPS: u32, const STAGES: u32>(loader: &Loader<'_, WARPGROUPS, STAGES>);
+
+    /// Stores every strip of the block, in the order in which they are computed.
+    ///
+    /// # Safety
+    /// One warp of the block calls this together, once.
+    unsafe fn store<const WARPGROUPS: u32, const STAGES: u32>(storer: &Storer<'_, WARPGROUPS, STAGES>);
 }
 
 /// The work item of the block in a round.
@@ -136,16 +129,14 @@ impl WholeHead {
         M::keys_end((strip + 1) * ROWS, 2 * warpgroups * ROWS).div_ceil(KEYS)
     }
 
-    /// The first step of a strip of the head `item`.
+    /// The first step of a strip of the head of a round.
     #[inline(always)]
     fn start<M: Mask, const WARPGROUPS: u32, const STAGES: u32>(
         memory: Memory<WARPGROUPS, STAGES>,
-        item: u32,
         round: u32,
         strip: u32,
     ) -> Step {
         Step {
-            item,
             round,
             first_row: strip * ROWS,
             strip,
@@ -168,7 +159,7 @@ impl<M: Mask> Order<M> for WholeHead {
         warpgroup: u32,
     ) -> Option<Step> {
         const { assert!(STAGES == 2 * WARPGROUPS, "a stage for each tile of a head") };
-        work_item(context, 0).map(|item| Self::start::<M, _, _>(context.memory, item, 0, warpgroup))
+        work_item(context, 0).map(|_| Self::start::<M, _, _>(context.memory, 0, warpgroup))
     }
 
     #[inline(always)]
@@ -178,10 +169,10 @@ impl<M: Mask> Order<M> for WholeHead {
     ) -> Option<Step> {
         let strip = Self::other(step.strip, WARPGROUPS);
         if strip >= WARPGROUPS {
-            return Some(Self::start::<M, _, _>(context.memory, step.item, step.round, strip));
+            return Some(Self::start::<M, _, _>(context.memory, step.round, strip));
         }
         let round = step.round + 1;
-        work_item(context, round).map(|item| Self::start::<M, _, _>(context.memory, item, round, strip))
+        work_item(context, round).map(|_| Self::start::<M, _, _>(context.memory, round, strip))
     }
 
     #[inline(always)]
@@ -239,6 +230,23 @@ impl<M: Mask> Order<M> for WholeHead {
             round += 1;
         }
     }
+
+    #[inline(always)]
+    unsafe fn store<const WARPGROUPS: u32, const STAGES: u32>(storer: &Storer<'_, WARPGROUPS, STAGES>) {
+        let mut round = 0;
+        while let Some(item) = work_item(storer.context, round) {
+            let work = storer.context.args.block_work(item);
+            let mut number = 0;
+            while number < 2 * WARPGROUPS {
+                let is_first = number < WARPGROUPS;
+                let strip = if is_first { number } else { Self::other(number - WARPGROUPS, WARPGROUPS) };
+                // SAFETY: passed on to the caller; every strip is computed once in a round.
+                unsafe { storer.store_strip(strip, round % 2, work, strip * ROWS) };
+                number += 1;
+            }
+            round += 1;
+        }
+    }
 }
 
 /// A work item is as many strips as there are warpgroups, and its tiles of K and V stream through the stages in a ring. The
@@ -284,7 +292,6 @@ impl Streamed {
         let tiles = Self::tiles::<M>(first_row + ROWS, context.length);
         let strip = round % 2 * WARPGROUPS + warpgroup;
         Step {
-            item,
             round,
             first_row,
             strip,
@@ -394,6 +401,24 @@ impl<M: Mask> Order<M> for Streamed {
                     _ => tile(load - WARPGROUPS),
                 }
                 load += 1;
+            }
+            round += 1;
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store<const WARPGROUPS: u32, const STAGES: u32>(storer: &Storer<'_, WARPGROUPS, STAGES>) {
+        let mut round = 0;
+        while let Some(item) = work_item(storer.context, round) {
+            let work = storer.context.args.block_work(item);
+            let first_row = Self::first_row(storer.context, item);
+            let mut place = 0;
+            while place < WARPGROUPS {
+                // The order of the warpgroups is its own inverse.
+                let strip = round % 2 * WARPGROUPS + Self::place(place, WARPGROUPS, round);
+                // SAFETY: passed on to the caller; strips are computed in turn.
+                unsafe { storer.store_strip(strip, round / 2 % 2, work, first_row + place * ROWS) };
+                place += 1;
             }
             round += 1;
         }

@@ -1,10 +1,11 @@
 //! A strip of 64 query rows: what a warpgroup computes of it, 16 rows in each warp.
 
+use super::epilogue::Normalisers;
+use super::memory::Memory;
 use super::order::Step;
 use super::softmax::{Probabilities, StripSoftmax};
 use super::turns::Turns;
-use super::{K_STEPS, KEYS, N_TILES, Rows, epilogue};
-use crate::device::attention::block::Block;
+use super::{K_STEPS, KEYS, N_TILES, epilogue};
 use crate::device::attention::mask::Mask;
 use crate::device::attention::sequence::Sequence;
 use crate::device::attention::softmax::apply_mask;
@@ -57,7 +58,38 @@ impl Strip {
     #[inline(always)]
     pub unsafe fn start_step(&mut self, step: Step, next: Step, turns: Turns) {
         // SAFETY: passed on to the caller.
-        unsafe { turns.wait() };
+        unsafe {
+            turns.wait();
+            self.multiply_output(step);
+            turns.pass();
+            self.multiply_scores(next);
+            wgmma::commit_group();
+        }
+    }
+
+    /// [`Self::start_step`] of the last step of a strip, in two groups, so that O may be waited for alone.
+    ///
+    /// # Safety
+    /// As for [`Self::start_step`].
+    #[inline(always)]
+    pub unsafe fn start_last_step(&mut self, step: Step, next: Step, turns: Turns) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            turns.wait();
+            self.multiply_output(step);
+            wgmma::commit_group();
+            turns.pass();
+            self.multiply_scores(next);
+            wgmma::commit_group();
+        }
+    }
+
+    /// O += P·V, as part of a group.
+    ///
+    /// # Safety
+    /// As for [`Self::start_scores`].
+    #[inline(always)]
+    unsafe fn multiply_output(&mut self, step: Step) {
         let values = step.values();
         self.output.pin();
         self.probabilities.pin();
@@ -69,9 +101,6 @@ impl Strip {
                 let accumulate = k != 0 || !step.is_first();
                 self.output[0].multiply_fragment(self.probabilities[k], values.step(k), accumulate);
             });
-            turns.pass();
-            self.multiply_scores(next);
-            wgmma::commit_group();
         }
     }
 
@@ -105,30 +134,76 @@ impl Strip {
         self.probabilities.pin();
     }
 
-    /// Turns the scores of a step into its probabilities; `block` is the strip.
+    /// Waits for O of [`Self::start_last_step`], while the scores may still be in flight.
+    ///
+    /// # Safety
+    /// All warps of the warpgroup call this together.
+    #[inline(always)]
+    pub unsafe fn wait_for_output(&mut self) {
+        // SAFETY: passed on to the caller.
+        unsafe { wgmma::wait_group::<1>() };
+        self.output.pin();
+        self.probabilities.pin();
+    }
+
+    /// Waits for the scores that were started.
+    ///
+    /// # Safety
+    /// All warps of the warpgroup call this together.
+    #[inline(always)]
+    pub unsafe fn wait_for_scores(&mut self) {
+        // SAFETY: passed on to the caller.
+        unsafe { wgmma::wait_group::<0>() };
+        self.scores.pin();
+    }
+
+    /// Turns the scores of a step into its probabilities, in a sequence of `length`.
     ///
     /// # Safety
     /// All lanes of the warp call this together, with no product in flight.
     #[inline(always)]
-    pub unsafe fn take<M: Mask, S: Sequence>(&mut self, step: Step, block: &Block<'_, S>, lane: Lane) {
-        apply_mask::<M, S, 1, N_TILES>(&mut self.scores, epilogue::warp_row(lane), step.tile * KEYS, block, lane);
+    pub unsafe fn take<M: Mask, S: Sequence>(&mut self, step: Step, length: u32, lane: Lane) {
+        let (warp_row, key) = (epilogue::warp_row(lane), step.tile * KEYS);
+        apply_mask::<M, S, 1, N_TILES>(&mut self.scores, step.first_row, warp_row, key, length, lane);
         // SAFETY: passed on to the caller.
         self.probabilities =
             unsafe { self.softmax.take(&mut self.scores, &mut self.output, self.scale_log2, step.is_first()) };
     }
 
-    /// Stores O and LSE of the strip `block`, by way of its Q in shared memory, and begins anew; gives Q back through the
-    /// mbarrier `empty`.
+    /// Leaves the statistics of the strip, which is `step`'s, to those who store LSE, when all of its keys are taken in; what
+    /// its O is to be multiplied by. The softmax begins anew.
     ///
     /// # Safety
-    /// All lanes of the warp call this together behind the last step of the strip, with no product in flight.
+    /// All lanes of the warp call this together.
     #[inline(always)]
-    pub unsafe fn finish<S: Sequence>(&mut self, queries: Rows, empty: u32, block: &Block<'_, S>, lane: Lane) {
-        // SAFETY: passed on to the caller; no product reads Q any more.
-        unsafe {
+    pub unsafe fn complete<const WARPGROUPS: u32, const STAGES: u32>(
+        &mut self,
+        memory: Memory<WARPGROUPS, STAGES>,
+        step: Step,
+        lane: Lane,
+    ) -> Normalisers {
+        // SAFETY: passed on to the caller.
+        let normalisers = unsafe {
             self.softmax.running.complete_sums();
-            epilogue::store(&self.output[0], &self.softmax.running, queries, empty, block, lane);
-        }
+            epilogue::leave_statistics(&self.softmax.running, memory, step.strip, lane)
+        };
         self.softmax = StripSoftmax::begin();
+        normalisers
+    }
+
+    /// Leaves O of the strip, which is `step`'s, to those who store it.
+    ///
+    /// # Safety
+    /// All lanes of the warp call this together behind the last product with V of the strip.
+    #[inline(always)]
+    pub unsafe fn finish<const WARPGROUPS: u32, const STAGES: u32>(
+        &mut self,
+        memory: Memory<WARPGROUPS, STAGES>,
+        step: Step,
+        normalisers: Normalisers,
+        lane: Lane,
+    ) {
+        // SAFETY: passed on to the caller; no product reads Q any more.
+        unsafe { epilogue::leave_output(&self.output[0], normalisers, memory, step.strip, lane) };
     }
 }

@@ -1,0 +1,79 @@
+//! The warp that stores O and LSE, so that those who compute go on with their next strip meanwhile.
+
+use super::memory::Memory;
+use super::{Context, ROWS};
+use crate::config::WARP_SIZE;
+use crate::device::attention::Lane;
+use crate::device::attention::epilogue::log_sum_exp;
+use crate::device::ptx::{bulk_copy, mbarrier, memory, sync};
+use crate::geometry::BlockWork;
+
+/// Stores from the block's shared memory.
+pub struct Storer<'a, const WARPGROUPS: u32, const STAGES: u32> {
+    /// What the block computes.
+    pub context: &'a Context<'a, WARPGROUPS, STAGES>,
+    memory: Memory<WARPGROUPS, STAGES>,
+    lane: Lane,
+    /// Whether this lane is the one that starts the copies.
+    copies: bool,
+}
+
+impl<'a, const WARPGROUPS: u32, const STAGES: u32> Storer<'a, WARPGROUPS, STAGES> {
+    /// That of the block; `copies` holds for one lane of the warp.
+    #[inline(always)]
+    pub fn new(context: &'a Context<'a, WARPGROUPS, STAGES>, lane: Lane, copies: bool) -> Self {
+        Self { context, memory: context.memory, lane, copies }
+    }
+
+    /// Stores O and LSE of a strip, the rows of a head from `first_row` on, when it is computed, and gives its place back;
+    /// `parity` is that of the phase that says that it is computed. Rows beyond the end are left out.
+    ///
+    /// # Safety
+    /// The whole warp calls this together, for every strip with alternating parities, 0 first.
+    #[inline(always)]
+    pub unsafe fn store_strip(&self, strip: u32, parity: u32, work: BlockWork, first_row: u32) {
+        // SAFETY: initialised mbarriers and a map of O. The strip's warps fenced what they wrote before they arrived; the
+        // place is given back when the copy has read it and all lanes have read the statistics.
+        unsafe {
+            mbarrier::wait(self.memory.strip_computed(strip), parity);
+            if self.copies {
+                let coordinates = [0, first_row as i32, work.head as i32, work.batch as i32];
+                let tile = self.memory.strip(strip).chunk(0, 0);
+                bulk_copy::store_box_4d(self.context.args.o_map, coordinates, tile);
+                bulk_copy::commit_group();
+            }
+            self.store_lse(strip, work, first_row);
+            sync::warp();
+            if self.copies {
+                bulk_copy::wait_for_reads::<0>();
+                mbarrier::arrive(self.memory.strip_empty(strip));
+            }
+        }
+    }
+
+    /// Stores LSE of a strip where it is wanted, of several rows by each lane.
+    ///
+    /// # Safety
+    /// As for [`Self::store_strip`], when the strip is computed.
+    #[inline(always)]
+    unsafe fn store_lse(&self, strip: u32, work: BlockWork, first_row: u32) {
+        let Context { args, length, .. } = *self.context;
+        if args.lse == 0 {
+            return;
+        }
+        let head = work.batch as u64 * args.heads.get().get() as u64 + work.head as u64;
+        let mut row = self.lane.index;
+        while row < ROWS {
+            if first_row + row < length {
+                // SAFETY: statistics that the strip's warps wrote before they arrived; the head has an element of LSE for
+                // each row before the end.
+                unsafe {
+                    let [shift, sum] = memory::load_shared_pair(self.memory.statistics(strip, row));
+                    let element = head * length as u64 + (first_row + row) as u64;
+                    memory::store_global_f32(args.lse + element * size_of::<f32>() as u64, log_sum_exp(shift, sum));
+                }
+            }
+            row += WARP_SIZE;
+        }
+    }
+}
