@@ -118,5 +118,10 @@ mod tests {
             let message = check("kernel", &problem(SHAPE, k)).unwrap_err().to_string();
             assert!(message.contains(expected), "{message}");
         }
+        let apart = problem(SHAPE, contiguous);
+        let o = Strides { batch: 1 << 40, ..contiguous };
+        let apart = apart.with_strides(TensorStrides { o, ..*apart.strides() }).unwrap();
+        let message = check("kernel", &apart).unwrap_err().to_string();
+        assert!(message.contains("kernel copies O through a tensor map"), "{message}");
     }
 }

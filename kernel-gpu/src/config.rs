@@ -91,7 +91,7 @@ pub enum Loads {
     #[default]
     CpAsync,
     /// `cp.async.bulk.tensor`: one thread of a producer warpgroup, which computes nothing, starts copies of whole tiles
-    /// through tensor maps.
+    /// through tensor maps; O leaves in the same way.
     Tma,
 }
 

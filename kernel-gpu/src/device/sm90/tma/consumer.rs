@@ -59,7 +59,8 @@ pub unsafe fn consume<const WARPGROUPS: u32, const STAGES: u32, S: Sequence, M: 
             }
             // Behind the last step of all, scores are computed that nobody reads: of K, as O takes the place of Q meanwhile.
             let (is_last, next) = (next.is_none(), next.unwrap_or(Step { queries: step.keys, ..step }));
-            strip.start_last_step(step, next, turns);
+            strip.start_last_output(step, turns);
+            strip.start_next_scores(next);
             strip.wait_for_output();
             O::leave(context, step, lane);
             strip.finish(memory, step, normalisers, lane.again());

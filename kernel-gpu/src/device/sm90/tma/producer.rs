@@ -27,7 +27,7 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
     #[inline(always)]
     pub unsafe fn prefetch_maps(&self) {
         let args = self.context.args;
-        for map in [args.q_map, args.k_map, args.v_map] {
+        for map in [args.q_map, args.k_map, args.v_map, args.o_map] {
             // SAFETY: passed on to the caller.
             unsafe { bulk_copy::prefetch_map(map) };
         }

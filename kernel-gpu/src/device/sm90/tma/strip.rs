@@ -67,18 +67,29 @@ impl Strip {
         }
     }
 
-    /// [`Self::start_step`] of the last step of a strip, in two groups, so that O may be waited for alone.
+    /// Starts O += P·V of the last step of a strip, in the warpgroup's turn: a group of its own.
     ///
     /// # Safety
     /// As for [`Self::start_step`].
     #[inline(always)]
-    pub unsafe fn start_last_step(&mut self, step: Step, next: Step, turns: Turns) {
+    pub unsafe fn start_last_output(&mut self, step: Step, turns: Turns) {
         // SAFETY: passed on to the caller.
         unsafe {
             turns.wait();
             self.multiply_output(step);
             wgmma::commit_group();
             turns.pass();
+        }
+    }
+
+    /// Starts S = Q·Kᵀ of the first step of the next strip behind [`Self::start_last_output`].
+    ///
+    /// # Safety
+    /// As for [`Self::start_scores`], but that O is in flight.
+    #[inline(always)]
+    pub unsafe fn start_next_scores(&mut self, next: Step) {
+        // SAFETY: passed on to the caller; the fence before O was for these, too.
+        unsafe {
             self.multiply_scores(next);
             wgmma::commit_group();
         }
@@ -134,7 +145,7 @@ impl Strip {
         self.probabilities.pin();
     }
 
-    /// Waits for O of [`Self::start_last_step`], while the scores may still be in flight.
+    /// Waits for O of [`Self::start_last_output`], while the scores may still be in flight.
     ///
     /// # Safety
     /// All warps of the warpgroup call this together.
