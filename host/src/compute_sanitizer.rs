@@ -13,6 +13,16 @@ pub const TOOLS: [&str; 4] = ["memcheck", "racecheck", "initcheck", "synccheck"]
 /// What begins every line that is the tool's and not the program's.
 const PREFIX: &str = "=========";
 
+/// The options with which `tool` checks a kernel whose blocks have `mbarriers` mbarriers.
+pub fn options(tool: &str, mbarriers: u32) -> Vec<String> {
+    let mut options = ["--tool", tool, "--print-limit", "1000"].map(str::to_owned).to_vec();
+    // It knows the mbarriers of a block from what nvcc adds to a program; without them, it takes what they order for races.
+    if tool == "racecheck" && mbarriers > 0 {
+        options.push(format!("--num-cuda-barriers={mbarriers}"));
+    }
+    options
+}
+
 /// The findings in the output of one tool for a kernel called `entry`; errors that differ in nothing but thread and
 /// address become one.
 ///
@@ -155,6 +165,14 @@ mod tests {
     use super::*;
 
     // The texts are compute-sanitizer 2025.3.1's on an H200, of planted bugs, without most threads and host frames.
+
+    #[test]
+    fn racecheck_is_told_of_the_mbarriers_that_there_are() {
+        assert!(options("racecheck", 40).contains(&"--num-cuda-barriers=40".to_owned()));
+        for (tool, mbarriers) in [("racecheck", 0), ("memcheck", 40)] {
+            assert_eq!(options(tool, mbarriers), ["--tool", tool, "--print-limit", "1000"]);
+        }
+    }
 
     #[test]
     fn misaligned_writes_of_one_line_become_one_finding() {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use fa512::compute_sanitizer::{TOOLS, findings};
+use fa512::compute_sanitizer::{TOOLS, findings, options};
 use fa512::error::{Error, Result};
 use fa512::problem::mask_name;
 use ptx_sim::Finding;
@@ -48,7 +48,7 @@ impl ComputeSanitizer {
     fn output(&self, tool: &str, variant: &VariantCases<'_>, case: &Case) -> Result<String> {
         let shape = case.problem.shape();
         let mut command = Command::new(&self.tool);
-        command.args(["--tool", tool, "--print-limit", "1000"]).arg(&self.program);
+        command.args(options(tool, variant.entry.config.mbarriers())).arg(&self.program);
         command.args(["run", "--device", "gpu", "--no-check", "--samples", "0", "--json"]);
         command.arg("--ptx").arg(&self.ptx_folder).args(["--variant", &variant.entry.name]);
         command.args(["--mask", mask_name(case.problem.mask()), "--layout", case.layout.name()]);

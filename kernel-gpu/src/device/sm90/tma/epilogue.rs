@@ -17,6 +17,12 @@ pub fn warp_row(lane: Lane) -> u32 {
     lane.warp % WARPGROUP_WARPS * MMA_M
 }
 
+/// Whether this one of the four lanes that hold the same rows leaves their statistics.
+#[inline(always)]
+fn leaves_statistics(lane: Lane) -> bool {
+    lane.pair_column() == 0
+}
+
 /// What O of a lane's rows is multiplied by.
 pub type Normalisers = [f32; ROWS_PER_LANE];
 
@@ -38,7 +44,8 @@ pub unsafe fn leave_output<const WARPGROUPS: u32, const STAGES: u32>(
         normalise_to(memory.strip(strip), output, normalisers, lane);
         proxy::fence_async_shared();
         sync::warp();
-        if lane.index == 0 {
+        // Those that wrote statistics, each for itself: racecheck sees no order through the warp's barrier.
+        if leaves_statistics(lane) {
             mbarrier::arrive(memory.strip_computed(strip));
         }
     }
@@ -55,8 +62,7 @@ pub unsafe fn leave_statistics<const WARPGROUPS: u32, const STAGES: u32>(
     strip: u32,
     lane: Lane,
 ) -> Normalisers {
-    // The four lanes of a quad hold the same rows; the first one writes.
-    if lane.pair_column() == 0 {
+    if leaves_statistics(lane) {
         unroll!(at most 2; for r in ROWS_PER_LANE => {
             let row = lane.row(warp_row(lane), 0, r);
             // SAFETY: the row's own 8 bytes.

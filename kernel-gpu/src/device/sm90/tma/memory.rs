@@ -5,7 +5,8 @@
 //! it is empty (its users have left it); for every strip also one that says that it is computed (O has taken Q's place).
 
 use super::{ROWS, Rows};
-use crate::config::{ROW_STATISTICS_BYTES, WARPGROUP_WARPS};
+use crate::config::{ROW_STATISTICS_BYTES, WARP_SIZE};
+use crate::device::attention::ROWS_PER_LANE;
 use crate::device::codegen::shared;
 use crate::device::ptx::mbarrier;
 
@@ -89,8 +90,8 @@ impl<const WARPGROUPS: u32, const STAGES: u32> Memory<WARPGROUPS, STAGES> {
         self.base + Self::STAGE_EMPTY + stage * mbarrier::BYTES
     }
 
-    /// Initialises the mbarriers. A strip is computed by the warps of its warpgroup and emptied by the one thread that stores
-    /// it, a stage is emptied by `users(stage)` warps.
+    /// Initialises the mbarriers of the copies to shared memory. A strip is emptied by the lanes of the warp that stores it, a
+    /// stage by `users(stage)` warps.
     ///
     /// # Safety
     /// One thread calls this once, before a barrier of the block that precedes all other use.
@@ -101,8 +102,7 @@ impl<const WARPGROUPS: u32, const STAGES: u32> Memory<WARPGROUPS, STAGES> {
             let mut strip = 0;
             while strip < Self::STRIPS {
                 mbarrier::init(self.strip_full(strip), 1);
-                mbarrier::init(self.strip_computed(strip), WARPGROUP_WARPS);
-                mbarrier::init(self.strip_empty(strip), 1);
+                mbarrier::init(self.strip_empty(strip), WARP_SIZE);
                 strip += 1;
             }
             let mut stage = 0;
@@ -112,6 +112,20 @@ impl<const WARPGROUPS: u32, const STAGES: u32> Memory<WARPGROUPS, STAGES> {
                 stage += 1;
             }
             mbarrier::fence_init();
+        }
+    }
+
+    /// Initialises the mbarriers of computed strips: by the lanes of a warpgroup that [leave statistics](Self::statistics).
+    ///
+    /// # Safety
+    /// As for [`Self::initialise_mbarriers`].
+    #[inline(always)]
+    pub unsafe fn initialise_computed(self) {
+        let mut strip = 0;
+        while strip < Self::STRIPS {
+            // SAFETY: as above.
+            unsafe { mbarrier::init(self.strip_computed(strip), ROWS / ROWS_PER_LANE as u32) };
+            strip += 1;
         }
     }
 }

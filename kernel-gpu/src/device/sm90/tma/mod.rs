@@ -96,11 +96,14 @@ pub fn forward<
         let warp = shuffle::first(lane.thread / WARP_SIZE);
         let (producer, storer) = (WARPGROUPS * WARPGROUP_WARPS, WARPGROUPS * WARPGROUP_WARPS + 1);
         let produces = warp == producer && warpgroup::elect();
+        let stores = warp == storer && warpgroup::elect();
         let loader = Loader::new(&context);
         if produces {
             loader.prefetch_maps();
             context.memory.initialise_mbarriers(|stage| O::users(stage, WARPGROUPS) * WARPGROUP_WARPS);
             loader.load_first();
+        } else if stores {
+            context.memory.initialise_computed();
         }
         sync::block();
         if warp >= producer {
@@ -108,7 +111,9 @@ pub fn forward<
             if produces {
                 O::load(&loader);
             } else if warp == storer {
-                O::store(&Storer::new(&context, lane, warpgroup::elect()));
+                let storer = Storer::new(&context, lane, stores);
+                storer.prefetch_map();
+                O::store(&storer);
             }
         } else {
             warpgroup::increase_registers::<CONSUMER_REGISTERS>();

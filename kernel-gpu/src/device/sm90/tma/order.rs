@@ -204,7 +204,8 @@ impl<M: Mask> Order<M> for WholeHead {
     }
 
     /// For each head what [`Loader::load_first`] loads of the first one, as many tiles more as there are warpgroups, the
-    /// second strips, which the warpgroup with the shortest first strip needs soonest, and the other tiles.
+    /// second strips, which the warpgroup with the shortest first strip needs soonest, and the other tiles; where all strips
+    /// are as long, all tiles first, as no warpgroup needs a second strip before it has been through them.
     #[inline(always)]
     unsafe fn load<const WARPGROUPS: u32, const STAGES: u32>(loader: &Loader<'_, WARPGROUPS, STAGES>) {
         let mut round = 0;
@@ -222,6 +223,8 @@ impl<M: Mask> Order<M> for WholeHead {
                     1 => tile(0),
                     _ if load <= WARPGROUPS => strip(load - 1),
                     _ if load <= 2 * WARPGROUPS => tile(load - WARPGROUPS),
+                    _ if M::ALL_KEYS && load < STAGES + WARPGROUPS => tile(load - WARPGROUPS),
+                    _ if M::ALL_KEYS => strip(Self::other(load - STAGES - WARPGROUPS, WARPGROUPS)),
                     _ if load <= 3 * WARPGROUPS => strip(Self::other(load - 2 * WARPGROUPS - 1, WARPGROUPS)),
                     _ => tile(load - 2 * WARPGROUPS),
                 }

@@ -20,14 +20,14 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
         Self { context, memory: context.memory }
     }
 
-    /// Fetches the tensor maps, which takes as long as the first copies do: before anything else.
+    /// Fetches the tensor maps of Q, K and V, which takes as long as the first copies do: before anything else.
     ///
     /// # Safety
     /// One thread calls this; the launch has tensor maps.
     #[inline(always)]
     pub unsafe fn prefetch_maps(&self) {
         let args = self.context.args;
-        for map in [args.q_map, args.k_map, args.v_map, args.o_map] {
+        for map in [args.q_map, args.k_map, args.v_map] {
             // SAFETY: passed on to the caller.
             unsafe { bulk_copy::prefetch_map(map) };
         }

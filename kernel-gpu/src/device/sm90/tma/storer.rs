@@ -5,7 +5,7 @@ use super::{Context, ROWS};
 use crate::config::WARP_SIZE;
 use crate::device::attention::Lane;
 use crate::device::attention::epilogue::log_sum_exp;
-use crate::device::ptx::{bulk_copy, mbarrier, memory, sync};
+use crate::device::ptx::{bulk_copy, mbarrier, memory};
 use crate::geometry::BlockWork;
 
 /// Stores from the block's shared memory.
@@ -25,6 +25,18 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Storer<'a, WARPGROUPS, STAGES
         Self { context, memory: context.memory, lane, copies }
     }
 
+    /// Fetches the tensor map of O, long before it is used.
+    ///
+    /// # Safety
+    /// The launch has tensor maps.
+    #[inline(always)]
+    pub unsafe fn prefetch_map(&self) {
+        if self.copies {
+            // SAFETY: passed on to the caller.
+            unsafe { bulk_copy::prefetch_map(self.context.args.o_map) };
+        }
+    }
+
     /// Stores O and LSE of a strip, the rows of a head from `first_row` on, when it is computed, and gives its place back;
     /// `parity` is that of the phase that says that it is computed. Rows beyond the end are left out.
     ///
@@ -33,7 +45,7 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Storer<'a, WARPGROUPS, STAGES
     #[inline(always)]
     pub unsafe fn store_strip(&self, strip: u32, parity: u32, work: BlockWork, first_row: u32) {
         // SAFETY: initialised mbarriers and a map of O. The strip's warps fenced what they wrote before they arrived; the
-        // place is given back when the copy has read it and all lanes have read the statistics.
+        // place is given back when the copy has read it and each lane its statistics.
         unsafe {
             mbarrier::wait(self.memory.strip_computed(strip), parity);
             if self.copies {
@@ -43,11 +55,10 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Storer<'a, WARPGROUPS, STAGES
                 bulk_copy::commit_group();
             }
             self.store_lse(strip, work, first_row);
-            sync::warp();
             if self.copies {
                 bulk_copy::wait_for_reads::<0>();
-                mbarrier::arrive(self.memory.strip_empty(strip));
             }
+            mbarrier::arrive(self.memory.strip_empty(strip));
         }
     }
 
