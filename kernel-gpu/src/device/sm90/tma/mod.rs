@@ -1,4 +1,5 @@
-//! Kernels with a producer: one thread copies Q, K and V to shared memory by TMA, ahead of warpgroups that only compute.
+//! Kernels with a producer: one thread copies Q, K and V to shared memory by TMA, ahead of warpgroups that only compute, and one
+//! warp stores O and LSE behind them.
 //!
 //! A persistent grid; each block computes work items one after the other, and while it computes one the tiles of the next
 //! arrive. A warpgroup computes strips of 64 query rows, each in steps of 64 keys. It starts the product of one step with V
@@ -7,7 +8,7 @@
 //! all warpgroups have the same steps.
 //!
 //! [`memory`] says where tiles and mbarriers lie, [`order`] which strips and tiles a warpgroup goes through, [`producer`]
-//! who copies them, [`strip`] what is computed of them, [`softmax`] how without a row maximum.
+//! who copies them, [`strip`] what is computed of them, [`softmax`] how without a row maximum, [`storer`] who stores it.
 
 mod consumer;
 mod epilogue;
