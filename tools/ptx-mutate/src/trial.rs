@@ -13,7 +13,7 @@ use fa512::problem::{Layout, Problem, Shape, TensorStrides};
 use fa512::reference::Reference;
 use half::f16;
 use kernel_gpu::args::Strides;
-use kernel_gpu::config::{HEAD_DIM, Mask, Sequence};
+use kernel_gpu::config::{HEAD_DIM, MMA_K, Mask, Sequence};
 use kernel_gpu::manifest::Entry;
 use ptx_sim::{FindingClass, Options};
 use serde::Serialize;
@@ -93,6 +93,32 @@ impl Case {
         });
         let keys = Operand::new(keys.collect::<Vec<_>>());
         Ok(Self::new(Inputs::new(problem, filled(q, 1.0), keys, filled(q, 64.0))?, None))
+    }
+
+    /// The same low score for all keys, −384, to which every product of two elements adds as much: one that meets the wrong
+    /// element adds the opposite. A maximum of scores of which a sixteenth is wrong is so large that no p is left.
+    fn opposed_columns(problem: Problem) -> Result<Self> {
+        let values = Inputs::generate(problem, Distribution::Normal, INPUT_SEED)?;
+        let [q, _, v] = values.operands();
+        let alternating = |value: f32| {
+            let sign = |index: usize| if index % MMA_K as usize / 8 == 0 { 1.0 } else { -1.0 };
+            Operand::new((0..q.storage.len()).map(|index| f16::from_f32(sign(index) * value)).collect::<Vec<_>>())
+        };
+        Ok(Self::new(Inputs::new(problem, alternating(4.0), alternating(-12.0), v.clone())?, None))
+    }
+
+    /// Rows of large and of small scores, eight at a time in turns, whose first 64 scores are all 0: a shift that comes of
+    /// those will not do for the large ones, and one that comes of all of them, but of another row, will do for neither.
+    fn late_uneven_rise(problem: Problem) -> Result<Self> {
+        let values = Inputs::generate(problem, Distribution::Normal, INPUT_SEED)?;
+        let [q, k, v] = values.operands();
+        let sequence = problem.shape().sequence as usize;
+        let queries = (0..q.storage.len()).map(|index| (index / HEAD_DIM as usize / 8).is_multiple_of(2));
+        let keys = (0..k.storage.len()).map(|index| index / HEAD_DIM as usize % sequence >= 64);
+        let either = |flag: bool, value: f32| f16::from_f32(if flag { value } else { 0.0 });
+        let queries = Operand::new(queries.map(|is_large| either(is_large, 4.0)).collect::<Vec<_>>());
+        let keys = Operand::new(keys.map(|is_late| either(is_late, 12.0)).collect::<Vec<_>>());
+        Ok(Self::new(Inputs::new(problem, queries, keys, v.clone())?, None))
     }
 
     fn new(inputs: Inputs, bounds: Option<UnitScaleBounds>) -> Self {
@@ -198,6 +224,8 @@ fn cases(entry: &Entry) -> Result<Vec<Case>> {
         Case::low_scores(contiguous(first, mask)?)?,
         Case::uneven_rows(contiguous(second, mask)?)?,
         Case::late_rise(contiguous(risen, mask)?)?,
+        Case::opposed_columns(contiguous(first, mask)?)?,
+        Case::late_uneven_rise(contiguous(risen, mask)?)?,
         Case { lse: false, ..Case::generate(contiguous(first, mask)?, Distribution::Normal)? },
     ];
     if entry.sequence == Sequence::Any {

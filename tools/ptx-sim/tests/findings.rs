@@ -13,11 +13,11 @@ fn rows_130_bytes_apart_misalign_async_copies() {
     let kernel = Kernel::new(body).with_dynamic_shared(65 * 130).with_input(vec![0; 4096]);
     let finding = kernel.run_faulty(FindingClass::Misaligned);
     let first: Vec<(u32, Option<u64>)> = finding.lanes.iter().take(3).map(|lane| (lane.lane, lane.address)).collect();
-    assert_eq!(first, [(1, Some(0x82)), (2, Some(0x104)), (3, Some(0x186))]);
+    assert_eq!(first, [(1, Some(0x482)), (2, Some(0x504)), (3, Some(0x586))]);
     // Every eighth row is aligned.
     assert_eq!(finding.lanes.len(), 28);
     assert!(finding.message.contains("16-byte cp.async"), "{finding}");
-    assert!(finding.message.contains("lane 1 at 0x82, lane 2 at 0x104, lane 3 at 0x186"), "{finding}");
+    assert!(finding.message.contains("lane 1 at 0x482, lane 2 at 0x504, lane 3 at 0x586"), "{finding}");
 }
 
 #[test]
@@ -40,8 +40,17 @@ fn an_address_cut_to_32_bits() {
 fn shared_memory_beyond_the_launch() {
     let body = "mov.u32 %r0, dynamic; add.u32 %r0, %r0, 1020; shl.b32 %r1, %lane, 2; add.u32 %r0, %r0, %r1; st.shared.u32 [%r0], 1;";
     let finding = Kernel::new(body).with_dynamic_shared(1024).run_faulty(FindingClass::OutOfBounds);
-    assert_eq!((finding.at.lane, finding.address, finding.occurrences), (Some(1), Some(1024), 31));
+    assert_eq!((finding.at.lane, finding.address, finding.occurrences), (Some(1), Some(2048), 31));
     assert!(finding.message.contains("its 1024 bytes, offset 1024 of `dynamic`"), "{finding}");
+}
+
+#[test]
+fn a_shared_address_without_its_base() {
+    let finding = Kernel::new("shl.b32 %r0, %lane, 2; st.shared.u32 [%r0], 1;")
+        .with_dynamic_shared(4096)
+        .run_faulty(FindingClass::OutOfBounds);
+    assert_eq!((finding.at.lane, finding.address, finding.occurrences), (Some(0), Some(0), 32));
+    assert!(finding.message.contains("1024 bytes before the first of its 4096 bytes"), "{finding}");
 }
 
 #[test]

@@ -212,7 +212,7 @@ fn a_phase_that_never_ends_is_a_deadlock() {
     let body = format!("{}@%leader mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 96;\n{}", gate(2), wait("wait", 0));
     let finding = kernel(&body).run_faulty(FindingClass::Deadlock);
     let said =
-        "warp 1 lanes 0-31 waits at the mbarrier at 0x0 (phase 0, parity 0: 1 of 2 arrivals and 96 bytes pending)";
+        "warp 1 lanes 0-31 waits at the mbarrier at 0x400 (phase 0, parity 0: 1 of 2 arrivals and 96 bytes pending)";
     assert!(finding.message.contains(said), "{finding}");
     assert!(finding.at.instruction.contains("try_wait"), "{finding}");
 }

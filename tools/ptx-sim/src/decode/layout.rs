@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::memory::{GlobalMemory, MemoryError};
+use crate::memory::{GlobalMemory, MemoryError, SYSTEM_SHARED_BYTES};
 use crate::parse::{Base, Entry, Initialiser, Operand, Space, Statement, Syntax, Variable};
 
 /// Where a variable lies.
@@ -73,17 +73,21 @@ impl Layout {
             let Some(bytes) = variable.bytes else { continue };
             let address = self.static_shared_bytes.next_multiple_of(variable.alignment);
             self.static_shared_bytes = address + bytes;
-            self.places.insert(variable.name.clone(), Place { space: Space::Shared, address, bytes });
-            self.shared_names.push((variable.name.clone(), address));
+            self.place_shared_variable(variable, address, bytes);
         }
         let dynamic = variables.iter().filter(|variable| variable.bytes.is_none());
         let alignment = dynamic.clone().map(|variable| variable.alignment).max().unwrap_or(1);
         self.static_shared_bytes = self.static_shared_bytes.next_multiple_of(alignment);
         for variable in dynamic {
-            let place = Place { space: Space::Shared, address: self.static_shared_bytes, bytes: 0 };
-            self.places.insert(variable.name.clone(), place);
-            self.shared_names.push((variable.name.clone(), place.address));
+            self.place_shared_variable(variable, self.static_shared_bytes, 0);
         }
+    }
+
+    /// Places a variable `offset` bytes into the block's shared memory.
+    fn place_shared_variable(&mut self, variable: &Variable, offset: u64, bytes: u64) {
+        let address = SYSTEM_SHARED_BYTES + offset;
+        self.places.insert(variable.name.clone(), Place { space: Space::Shared, address, bytes });
+        self.shared_names.push((variable.name.clone(), address));
     }
 
     /// Two steps, since initialisers hold addresses of other variables.

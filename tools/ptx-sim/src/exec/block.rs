@@ -15,7 +15,7 @@ use crate::counters::Counters;
 use crate::decode::Guard;
 use crate::finding::{FindingClass, Findings, LaneAddress};
 use crate::isa::Collective;
-use crate::memory::Bytes;
+use crate::memory::{Bytes, SYSTEM_SHARED_BYTES};
 use crate::race::{Races, Trace};
 
 /// What the warps of a block share.
@@ -90,12 +90,12 @@ impl<'a> Block<'a> {
             state: BlockState {
                 position: [0; 3],
                 threads: warps * super::warp::LANES as u32,
-                shared: Bytes::new(machine.shared_bytes),
+                shared: Bytes::new(SYSTEM_SHARED_BYTES, machine.shared_bytes),
                 barriers: [Barrier::default(); BARRIERS],
                 mbarriers: Mbarriers::default(),
-                races: machine.races.then(|| Races::new(warps as usize, BARRIERS, machine.shared_bytes)),
+                races: machine.races.then(|| Races::new(warps as usize, BARRIERS, machine.shared_end())),
                 bulk_reads: BulkReads::default(),
-                proxies: Proxies::new(if machine.program.uses_async_proxy() { machine.shared_bytes } else { 0 }),
+                proxies: Proxies::new(if machine.program.uses_async_proxy() { machine.shared_end() } else { 0 }),
                 warpgroups: Warpgroups::default(),
                 findings: Findings::default(),
                 counters: Counters::default(),

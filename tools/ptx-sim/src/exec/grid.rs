@@ -10,7 +10,7 @@ use crate::counters::Counters;
 use crate::decode::{Instruction, Program};
 use crate::finding::{Finding, FindingClass, Findings, LaneAddress, Location, OtherAccess};
 use crate::launch::{Launch, LaunchError, Options, Report};
-use crate::memory::GlobalMemory;
+use crate::memory::{GlobalMemory, SYSTEM_SHARED_BYTES};
 use crate::module::Module;
 use crate::race::{Agent, BlockAccess, BlockConflict, GridRaces};
 
@@ -22,7 +22,7 @@ pub(crate) struct Machine<'a> {
     pub memory: &'a GlobalMemory,
     /// The parameter space.
     pub parameters: Vec<u8>,
-    /// Shared memory of a block.
+    /// Size of a block's shared memory.
     pub shared_bytes: usize,
     pub instructions_per_warp: u64,
     /// Whether data races are looked for.
@@ -59,6 +59,11 @@ impl<'a> Machine<'a> {
             schedule: options.schedule,
             stopped: AtomicBool::new(false),
         }
+    }
+
+    /// The end of a block's shared memory.
+    pub fn shared_end(&self) -> usize {
+        SYSTEM_SHARED_BYTES as usize + self.shared_bytes
     }
 
     /// `%ctaid` of a block.

@@ -98,7 +98,7 @@ impl Warp {
             exited: 0,
             groups: Vec::new(),
             registers: Registers { values: vec![[0; LANES]; count], initialised: vec![0; count] },
-            local: if local_bytes > 0 { vec![Bytes::new(local_bytes); LANES] } else { Vec::new() },
+            local: if local_bytes > 0 { vec![Bytes::new(0, local_bytes); LANES] } else { Vec::new() },
             copies: vec![AsyncCopies::default(); LANES],
             cluster_phase: None,
             matrix: AsyncMatrix::default(),

@@ -17,14 +17,16 @@ pub(crate) struct State {
 /// A memory of fixed size.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bytes {
+    /// Its first address.
+    start: u64,
     data: Vec<u8>,
     state: Vec<u8>,
 }
 
 impl Bytes {
-    /// `bytes` uninitialised bytes.
-    pub fn new(bytes: usize) -> Bytes {
-        Bytes { data: vec![0; bytes], state: vec![0; bytes] }
+    /// `bytes` uninitialised bytes from the address `start` on.
+    pub fn new(start: u64, bytes: usize) -> Bytes {
+        Bytes { start, data: vec![0; bytes], state: vec![0; bytes] }
     }
 
     /// Forgets everything that was written.
@@ -73,6 +75,9 @@ impl Bytes {
 
     fn range(&self, address: u64, bytes: usize) -> Result<std::ops::Range<usize>, OutOfBounds> {
         let size = self.data.len() as u64;
+        let Some(address) = address.checked_sub(self.start) else {
+            return Err(OutOfBounds(format!("{} bytes before the first of its {size} bytes", self.start - address)));
+        };
         let end = address.checked_add(bytes as u64).filter(|end| *end <= size);
         match end {
             Some(end) => Ok(address as usize..end as usize),

@@ -11,6 +11,11 @@ pub use tensor_map::{Swizzle, TENSOR_MAP_BYTES, TensorElement, TensorMap};
 
 use crate::parse::Space;
 
+/// Shared memory that belongs to the system, before the block's own: its variables begin behind it, as on a GPU, where an
+/// address that lacks its base is no address of theirs (CUDA C++ Programming Guide, "Compute Capabilities": 1 KiB is reserved
+/// for each block since 8.0; an H200 places a block's shared memory from there on).
+pub(crate) const SYSTEM_SHARED_BYTES: u64 = 1024;
+
 /// Why an access cannot be done: a description of where the address lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OutOfBounds(pub String);

@@ -10,7 +10,7 @@ use crate::device::ptx::{cp_async, ldmatrix, memory, sync};
 use crate::planted::Arguments;
 
 /// The bug this project began with: rows of 65 halves, padded against bank conflicts, so that the 16-byte copies of most
-/// rows go to addresses such as 0x82, 0x104, 0x186.
+/// rows go to addresses such as 0x482, 0x504, 0x586.
 #[inline(always)]
 pub unsafe fn async_copy_to_rows_of_130_bytes<const PLANTED: bool>(arguments: Arguments) {
     let pitch = if PLANTED { 130 } else { 144 };
