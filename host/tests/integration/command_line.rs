@@ -133,7 +133,7 @@ fn what_the_simulator_finds_is_shown_in_full() {
         "findings (below)",
         "error: misaligned access: ",
         "st.global.f32",
-        "warp 0",
+        "block (0, 0, 0), warp ",
         "called from here",
         "help: ",
     ] {

@@ -52,7 +52,7 @@ fn a_kernel_without_one_of_its_barriers_has_a_race() {
             .map(|distribution| Inputs::generate(problem, distribution, 1).unwrap());
         let barriers = barriers(&module.text, &entry.name);
         let line_of = |line: usize| module.text.lines().nth(line).unwrap_or_default().trim();
-        assert!(barriers.len() >= 3, "{} has the barriers {barriers:?}", entry.name);
+        assert!(barriers.len() >= 2, "{} has the barriers {barriers:?}", entry.name);
         for line in barriers {
             let shows_race = |inputs| findings_without(line, entry, module, inputs).contains(&FindingClass::Race);
             let what = format!("{} without `{}` in line {}", entry.name, line_of(line), line + 1);

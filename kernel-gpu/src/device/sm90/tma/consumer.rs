@@ -63,6 +63,7 @@ pub unsafe fn consume<const WARPGROUPS: u32, const STAGES: u32, S: Sequence, M: 
             strip.start_next_scores(next);
             strip.wait_for_output();
             O::leave(context, step, lane);
+            turns.order_lanes();
             strip.finish(memory, step, normalisers, lane.again());
             strip.wait_for_scores();
             if is_last {

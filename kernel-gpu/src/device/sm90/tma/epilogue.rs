@@ -29,7 +29,8 @@ pub type Normalisers = [f32; ROWS_PER_LANE];
 /// Leaves O of the warp's rows of strip `strip` where its Q was to those who store it, with the statistics that are there.
 ///
 /// # Safety
-/// All lanes of the warp call this together; nobody else touches the warp's rows of the strip, and no product reads them.
+/// All lanes of the warp call this together; nobody else touches the warp's rows of the strip, and no product reads them: those
+/// that did come before what any lane does now.
 #[inline(always)]
 pub unsafe fn leave_output<const WARPGROUPS: u32, const STAGES: u32>(
     output: &[FragmentC; HEAD_N_TILES],
@@ -40,7 +41,6 @@ pub unsafe fn leave_output<const WARPGROUPS: u32, const STAGES: u32>(
 ) {
     // SAFETY: the warp's own rows; the fence and the barrier of the warp, then its arrival, order them before the copy.
     unsafe {
-        sync::warp();
         normalise_to(memory.strip(strip), output, normalisers, lane);
         proxy::fence_async_shared();
         sync::warp();

@@ -112,7 +112,8 @@ pub fn forward<
             if produces {
                 O::load(&loader);
             } else if warp == storer {
-                let storer = Storer::new(&context, lane, stores);
+                // Chosen anew: kept since the beginning, it would cost a register.
+                let storer = Storer::new(&context, lane, warpgroup::elect());
                 storer.prefetch_map();
                 O::store(&storer);
             }
