@@ -109,7 +109,7 @@ fn the_source_its_caller_the_instruction_the_numbers_and_advice_are_shown() {
         "2 |     asm!(\"cp.async\");",
         "::: copy.ptx:17:1",
         "17 | cp.async.cg.shared.global [%r1], [%rd1], 16;",
-        "block (0, 0, 0), warp 0, lane 1 at 0x82, lane 2 at 0x104, lane 3 at 0x186,",
+        "block (0, 0, 0), warp 0, lane 1 at 0x482, lane 2 at 0x504, lane 3 at 0x586,",
         "and 20 more lanes; 28 occurrences in the launch",
         "note: called from here, and inlined",
         "src/kernel.rs:3:5",

@@ -6,7 +6,7 @@ use ptx_mutate::report::{Origin, Report};
 use ptx_mutate::review::Review;
 
 /// Mutants to run.
-const SAMPLE: usize = 64;
+const SAMPLE: usize = 40;
 /// Survivors without a reason that are accepted: which mutants are drawn changes with the PTX, and one may be equivalent
 /// in a way nobody has looked at yet. The whole run must explain all of them.
 const UNEXPLAINED: usize = 2;
