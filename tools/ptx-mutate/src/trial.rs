@@ -87,11 +87,8 @@ impl Case {
         let values = Inputs::generate(problem, Distribution::Normal, INPUT_SEED)?;
         let [q, k, _] = values.operands();
         let sequence = problem.shape().sequence as usize;
-        let keys = (0..k.storage.len()).map(|index| {
-            let rises = (64..128).contains(&(index / HEAD_DIM as usize % sequence));
-            f16::from_f32(if rises { 0.785_156_25 } else { 0.0 })
-        });
-        let keys = Operand::new(keys.collect::<Vec<_>>());
+        let rises = |index: usize| (64..128).contains(&(index / HEAD_DIM as usize % sequence));
+        let keys = elementwise(k, |index| if rises(index) { 0.785_156_25 } else { 0.0 });
         Ok(Self::new(Inputs::new(problem, filled(q, 1.0), keys, filled(q, 64.0))?, None))
     }
 
@@ -100,10 +97,8 @@ impl Case {
     fn opposed_columns(problem: Problem) -> Result<Self> {
         let values = Inputs::generate(problem, Distribution::Normal, INPUT_SEED)?;
         let [q, _, v] = values.operands();
-        let alternating = |value: f32| {
-            let sign = |index: usize| if index % MMA_K as usize / 8 == 0 { 1.0 } else { -1.0 };
-            Operand::new((0..q.storage.len()).map(|index| f16::from_f32(sign(index) * value)).collect::<Vec<_>>())
-        };
+        let alternating =
+            |value: f32| elementwise(q, |index| if index % MMA_K as usize / 8 == 0 { value } else { -value });
         Ok(Self::new(Inputs::new(problem, alternating(4.0), alternating(-12.0), v.clone())?, None))
     }
 
@@ -113,11 +108,9 @@ impl Case {
         let values = Inputs::generate(problem, Distribution::Normal, INPUT_SEED)?;
         let [q, k, v] = values.operands();
         let sequence = problem.shape().sequence as usize;
-        let queries = (0..q.storage.len()).map(|index| (index / HEAD_DIM as usize / 8).is_multiple_of(2));
-        let keys = (0..k.storage.len()).map(|index| index / HEAD_DIM as usize % sequence >= 64);
-        let either = |flag: bool, value: f32| f16::from_f32(if flag { value } else { 0.0 });
-        let queries = Operand::new(queries.map(|is_large| either(is_large, 4.0)).collect::<Vec<_>>());
-        let keys = Operand::new(keys.map(|is_late| either(is_late, 12.0)).collect::<Vec<_>>());
+        let row = |index: usize| index / HEAD_DIM as usize;
+        let queries = elementwise(q, |index| if (row(index) / 8).is_multiple_of(2) { 4.0 } else { 0.0 });
+        let keys = elementwise(k, |index| if row(index) % sequence >= 64 { 12.0 } else { 0.0 });
         Ok(Self::new(Inputs::new(problem, queries, keys, v.clone())?, None))
     }
 
@@ -129,7 +122,12 @@ impl Case {
 
 /// An operand as large as `like`, with all elements the same.
 fn filled(like: &Operand, value: f32) -> Operand {
-    Operand::new(vec![f16::from_f32(value); like.storage.len()])
+    elementwise(like, |_| value)
+}
+
+/// An operand as large as `like`, with elements by their indices.
+fn elementwise(like: &Operand, value: impl Fn(usize) -> f32) -> Operand {
+    Operand::new((0..like.storage.len()).map(|index| f16::from_f32(value(index))).collect::<Vec<_>>())
 }
 
 /// The checks of one entry.

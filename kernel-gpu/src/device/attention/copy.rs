@@ -26,12 +26,6 @@ impl HeadRows {
         Self { base: tensor + elements * F16::BYTES as u64, pitch: strides.row * F16::BYTES as u64 }
     }
 
-    /// Bytes from one row to the next.
-    #[inline(always)]
-    pub fn pitch(self) -> u64 {
-        self.pitch
-    }
-
     /// Address of chunk `chunk` of row `row`.
     #[inline(always)]
     pub fn chunk(self, row: u32, chunk: u32) -> u64 {

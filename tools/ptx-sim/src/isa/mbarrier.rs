@@ -8,7 +8,6 @@ use super::memory::Address;
 use crate::decode::{Decode, Destination, Form, Slot};
 use crate::exec::{Context, Faults, Flow, Landing, MBARRIER_BYTES, OrdinaryWrite, PhaseState, Wait, lanes};
 use crate::finding::FindingClass;
-use crate::memory::SYSTEM_SHARED_BYTES;
 use crate::parse::{Space, Type};
 use crate::race::{Agent, Semantics};
 
@@ -282,9 +281,8 @@ impl Context<'_> {
         address: u64,
     ) -> Option<u64> {
         let (space, address) = space.map_or_else(|| crate::memory::resolve(address), |space| (space, address));
-        let (bytes, end) = (self.machine.shared_bytes, self.machine.shared_end() as u64);
-        let inside = address >= SYSTEM_SHARED_BYTES && address.saturating_add(MBARRIER_BYTES) <= end;
-        if space != Space::Shared || !inside {
+        if space != Space::Shared || !self.block.shared.contains(address, MBARRIER_BYTES as usize) {
+            let bytes = self.machine.shared_bytes;
             let cause = || format!("an mbarrier at {address:#x} of {space} memory, outside the {bytes} bytes shared");
             faults.add(FindingClass::OutOfBounds, lane, address, cause);
             return None;

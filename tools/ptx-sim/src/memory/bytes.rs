@@ -29,6 +29,11 @@ impl Bytes {
         Bytes { start, data: vec![0; bytes], state: vec![0; bytes] }
     }
 
+    /// Whether `bytes` bytes at `address` are all its own.
+    pub fn contains(&self, address: u64, bytes: usize) -> bool {
+        self.range(address, bytes).is_ok()
+    }
+
     /// Forgets everything that was written.
     pub fn clear(&mut self) {
         self.state.fill(0);
