@@ -4,9 +4,10 @@ use std::num::NonZero;
 use std::ops::Range;
 
 use kernel_gpu::args::{ForwardArgs, Strides};
-use kernel_gpu::config::{Loads, Sequence};
+use kernel_gpu::config::{Loads, Mask, Sequence};
 use kernel_gpu::divisor::Divisor;
 use kernel_gpu::geometry::{MAXIMUM_WORK_ITEMS, blocks, query_tiles, work_items};
+use kernel_gpu::last_round::LastRound;
 use kernel_gpu::manifest::{ArgumentLayout, Entry};
 
 use crate::error::{Error, Result};
@@ -27,6 +28,16 @@ pub struct Launch {
     threads: u32,
     dynamic_shared_bytes: u32,
     args: ForwardArgs,
+}
+
+/// How the heads of the last of several rounds are dealt out: in strips where an item of `entry` is a whole head with strips
+/// of one length.
+fn last_round(entry: &Entry, work_items: u32, blocks: u32) -> LastRound {
+    if entry.config.passes > 1 && entry.mask == Mask::Full {
+        LastRound::in_strips(work_items, blocks)
+    } else {
+        LastRound::whole(work_items, blocks)
+    }
 }
 
 /// Device addresses of the tensors of a launch: of their first elements.
@@ -68,6 +79,8 @@ impl Launch {
         })?;
         let [q_map, k_map, v_map, o_map] = check_tensor_maps(entry, addresses.tensor_maps)?;
         let strides = problem.strides();
+        let blocks = blocks(entry.config.grid, work_items, device.multiprocessors, entry.config.min_blocks);
+        let last_round = last_round(entry, work_items, blocks);
         let args = ForwardArgs {
             q: addresses.q,
             k: addresses.k,
@@ -87,11 +100,11 @@ impl Launch {
             heads: Divisor::new(positive(shape.heads)),
             query_tiles: Divisor::new(positive(query_tiles)),
             work_items: positive(work_items),
-            reserved: 0,
+            last_round,
         };
         Ok(Self {
             entry: entry.name.clone(),
-            blocks: blocks(entry.config.grid, work_items, device.multiprocessors, entry.config.min_blocks),
+            blocks,
             threads: entry.threads,
             dynamic_shared_bytes: entry.dynamic_shared_bytes,
             args,

@@ -3,6 +3,7 @@
 use core::num::NonZeroU32;
 
 use crate::divisor::Divisor;
+use crate::last_round::LastRound;
 
 /// Strides of a `[batch, head, sequence, head_dim]` view, in elements; the last dimension is contiguous.
 ///
@@ -60,8 +61,8 @@ pub struct ForwardArgs {
     pub query_tiles: Divisor,
     /// Query tiles of all heads, `B · H · query_tiles`: what the blocks of the launch share out among them.
     pub work_items: NonZeroU32,
-    /// 0; there so that no byte of the struct is padding.
-    pub reserved: u32,
+    /// How the last round of whole heads is dealt out.
+    pub last_round: LastRound,
 }
 
 /// Bytes of a tensor map.
@@ -74,7 +75,7 @@ pub const TENSOR_MAP_ROWS: u32 = 64;
 pub const FORWARD_ARGS_LAYOUT: core::alloc::Layout = core::alloc::Layout::new::<ForwardArgs>();
 
 const _: () =
-    assert!(FORWARD_ARGS_LAYOUT.size() == 9 * 8 + 4 * 24 + 2 * 4 + 2 * 12 + 2 * 4 && FORWARD_ARGS_LAYOUT.align() == 8);
+    assert!(FORWARD_ARGS_LAYOUT.size() == 9 * 8 + 4 * 24 + 2 * 4 + 2 * 12 + 4 + 20 && FORWARD_ARGS_LAYOUT.align() == 8);
 
 /// Name, offset and size in bytes of one field of [`ForwardArgs`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,5 +122,5 @@ pub const FORWARD_ARGS_FIELDS: &[Field] = fields!(
     heads,
     query_tiles,
     work_items,
-    reserved
+    last_round
 );

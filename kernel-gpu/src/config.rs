@@ -356,15 +356,22 @@ impl TileConfig {
         minimum(registers / REGISTER_ALLOCATION_UNIT * REGISTER_ALLOCATION_UNIT, LARGEST_REGISTER_COUNT)
     }
 
-    /// Registers that a producer keeps (`setmaxnreg.dec`).
+    /// Registers that a producer keeps (`setmaxnreg.dec`): what those who compute cannot take.
+    #[inline]
     pub const fn producer_registers(self) -> u32 {
-        SMALLEST_REGISTER_COUNT
+        if self.producer_warps() == 0 {
+            return 0;
+        }
+        let taken = (self.consumer_registers() - self.launch_registers()) * self.warps;
+        let registers = self.launch_registers().saturating_sub(taken.div_ceil(self.producer_warps()));
+        registers / REGISTER_ALLOCATION_UNIT * REGISTER_ALLOCATION_UNIT
     }
 
-    /// Registers allocated to a thread that computes: those of the launch, and its share of what the producers give up
+    /// Registers allocated to a thread that computes: those of the launch, and its share of what the producers can give up
     /// (`setmaxnreg.inc`).
+    #[inline]
     pub const fn consumer_registers(self) -> u32 {
-        let given_up = self.launch_registers().saturating_sub(self.producer_registers()) * self.producer_warps();
+        let given_up = self.launch_registers().saturating_sub(SMALLEST_REGISTER_COUNT) * self.producer_warps();
         let registers = self.launch_registers() + given_up / self.warps;
         minimum(registers / REGISTER_ALLOCATION_UNIT * REGISTER_ALLOCATION_UNIT, LARGEST_REGISTER_COUNT)
     }

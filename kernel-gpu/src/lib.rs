@@ -15,6 +15,7 @@ pub mod args;
 pub mod config;
 pub mod divisor;
 pub mod geometry;
+pub mod last_round;
 pub mod probe;
 pub mod shared_tile;
 pub mod variants;

@@ -13,7 +13,7 @@ pub const DEFAULT_ARCHITECTURE: u32 = 90;
 
 /// Multiprocessors of a simulated GPU: few, so that the blocks of a persistent grid have several work items each even
 /// where the problem is small, but more than one.
-const MULTIPROCESSORS: u32 = 2;
+const MULTIPROCESSORS: u32 = 4;
 
 /// Runs PTX on the CPU with ptx-sim.
 pub struct SimExecutor {

@@ -43,7 +43,7 @@ pub unsafe fn consume<const WARPGROUPS: u32, const STAGES: u32, S: Sequence, M: 
             // The steps but the last have a loop of their own: what follows from being the last one would cost each of
             // them tests and copies.
             while !step.is_last() {
-                strip.take::<M, S>(step, context.length, lane.again());
+                strip.take(step);
                 let next = O::next_tile(memory, step);
                 wait_for_tile(context, next);
                 strip.start_step(step, next, turns);
@@ -51,27 +51,30 @@ pub unsafe fn consume<const WARPGROUPS: u32, const STAGES: u32, S: Sequence, M: 
                 O::leave(context, step, lane);
                 step = next;
             }
-            strip.take::<M, S>(step, context.length, lane.again());
+            strip.take_last::<M, S>(step, context.length, lane.again());
             let normalisers = strip.complete(memory, step, lane.again());
+            // Behind the last step of all, scores are computed that nobody reads: of K, as O takes the place of Q meanwhile.
             let next = O::next_strip(context, step);
             if let Some(next) = next {
                 wait_for_strip(context, next);
             }
-            // Behind the last step of all, scores are computed that nobody reads: of K, as O takes the place of Q meanwhile.
             let (is_last, next) = (next.is_none(), next.unwrap_or(Step { queries: step.keys, ..step }));
             strip.start_last_output(step, turns);
             strip.start_next_scores(next);
             strip.wait_for_output();
-            O::leave(context, step, lane);
+            if !is_last {
+                O::leave(context, step, lane);
+            }
             turns.order_lanes();
             strip.finish(memory, step, normalisers, lane.again());
             strip.wait_for_scores();
             if is_last {
+                O::leave(context, step, lane);
                 break;
             }
             step = next;
         }
-        turns.end();
+        turns.end(O::idle_steps(context, warpgroup));
     }
 }
 

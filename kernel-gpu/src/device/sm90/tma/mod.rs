@@ -110,12 +110,12 @@ pub fn forward<
         if warp >= producer {
             warpgroup::decrease_registers::<PRODUCER_REGISTERS>();
             if produces {
-                O::load(&loader);
+                O::for_each_load(&context, |copy| loader.load_strip(copy), |copy| loader.load_tile(copy));
             } else if warp == storer {
                 // Chosen anew: kept since the beginning, it would cost a register.
                 let storer = Storer::new(&context, lane, warpgroup::elect());
                 storer.prefetch_map();
-                O::store(&storer);
+                O::for_each_strip(&context, |copy| storer.store_strip(copy));
             }
         } else {
             warpgroup::increase_registers::<CONSUMER_REGISTERS>();

@@ -1,15 +1,14 @@
-//! The thread that copies.
+//! The thread that copies to shared memory.
 
 use super::memory::Memory;
-use super::order::work_item;
+use super::order::{StripCopy, TileCopy, work_item};
 use super::{Context, ROWS, Rows};
 use crate::device::ptx::{bulk_copy, mbarrier};
 use crate::geometry::BlockWork;
 
 /// Copies to the block's shared memory.
 pub struct Loader<'a, const WARPGROUPS: u32, const STAGES: u32> {
-    /// What the block computes.
-    pub context: &'a Context<'a, WARPGROUPS, STAGES>,
+    context: &'a Context<'a, WARPGROUPS, STAGES>,
     memory: Memory<WARPGROUPS, STAGES>,
 }
 
@@ -37,7 +36,7 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
     /// behind the first of them. They are empty as yet.
     ///
     /// # Safety
-    /// As for [`Self::load_strip`], before all else.
+    /// One thread calls this, before all other loads.
     #[inline(always)]
     pub unsafe fn load_first(&self) {
         let Some(item) = work_item(self.context, 0) else { return };
@@ -56,17 +55,16 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
         }
     }
 
-    /// Copies 64 rows of Q from `row` on to a strip, when it is empty; `parity` is that of the phase that will say that it
-    /// is full. Rows beyond the end become zeros.
+    /// Copies Q of a strip, when its place is empty. Rows beyond the end become zeros.
     ///
     /// # Safety
-    /// One thread loads, every strip with alternating parities, 0 first.
+    /// One thread loads, strips and tiles in their order.
     #[inline(always)]
-    pub unsafe fn load_strip(&self, strip: u32, parity: u32, work: BlockWork, row: u32) {
-        // SAFETY: the strip's warps left it before the wait returned.
+    pub unsafe fn load_strip(&self, copy: StripCopy) {
+        // SAFETY: those who store what was there left it before the wait returned.
         unsafe {
-            mbarrier::wait(self.memory.strip_empty(strip), parity ^ 1);
-            self.start_strip(strip, work, row);
+            mbarrier::wait(self.memory.strip_empty(copy.strip), copy.parity ^ 1);
+            self.start_strip(copy.strip, copy.work, copy.first_row);
         }
     }
 
@@ -84,20 +82,20 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
         }
     }
 
-    /// Copies 64 rows of K and V from `row` on to a stage, as [`Self::load_strip`].
+    /// Copies a tile of K and V, when its stage is empty. Rows beyond the end become zeros.
     ///
     /// # Safety
     /// As for [`Self::load_strip`].
     #[inline(always)]
-    pub unsafe fn load_stage(&self, stage: u32, parity: u32, work: BlockWork, row: u32) {
-        // SAFETY: as above.
+    pub unsafe fn load_tile(&self, copy: TileCopy) {
+        // SAFETY: its users left the stage before the wait returned.
         unsafe {
-            mbarrier::wait(self.memory.stage_empty(stage), parity ^ 1);
-            self.start_stage(stage, work, row);
+            mbarrier::wait(self.memory.stage_empty(copy.stage), copy.parity ^ 1);
+            self.start_stage(copy.stage, copy.work, copy.first_key);
         }
     }
 
-    /// [`Self::load_stage`] of one that is empty.
+    /// [`Self::load_tile`] of one that is empty.
     ///
     /// # Safety
     /// As for that.

@@ -1,17 +1,17 @@
 //! The warp that stores O and LSE, so that those who compute go on with their next strip meanwhile.
 
 use super::memory::Memory;
+use super::order::StripCopy;
 use super::{Context, ROWS};
 use crate::config::WARP_SIZE;
 use crate::device::attention::Lane;
 use crate::device::attention::epilogue::log_sum_exp;
-use crate::device::ptx::{bulk_copy, mbarrier, memory};
-use crate::geometry::BlockWork;
+use crate::device::ptx::{bulk_copy, mbarrier, memory, sync};
+use crate::device::unroll;
 
 /// Stores from the block's shared memory.
 pub struct Storer<'a, const WARPGROUPS: u32, const STAGES: u32> {
-    /// What the block computes.
-    pub context: &'a Context<'a, WARPGROUPS, STAGES>,
+    context: &'a Context<'a, WARPGROUPS, STAGES>,
     memory: Memory<WARPGROUPS, STAGES>,
     lane: Lane,
     /// Whether this lane is the one that starts the copies.
@@ -37,13 +37,13 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Storer<'a, WARPGROUPS, STAGES
         }
     }
 
-    /// Stores O and LSE of a strip, the rows of a head from `first_row` on, when it is computed, and gives its place back;
-    /// `parity` is that of the phase that says that it is computed. Rows beyond the end are left out.
+    /// Stores O and LSE of a strip when it is computed, and gives its place back. Rows beyond the end are left out.
     ///
     /// # Safety
-    /// The whole warp calls this together, for every strip with alternating parities, 0 first.
+    /// The whole warp calls this together, for the strips in their order.
     #[inline(always)]
-    pub unsafe fn store_strip(&self, strip: u32, parity: u32, work: BlockWork, first_row: u32) {
+    pub unsafe fn store_strip(&self, copy: StripCopy) {
+        let StripCopy { strip, parity, work, first_row } = copy;
         // SAFETY: initialised mbarriers and a map of O. The strip's warps fenced what they wrote before they arrived; the
         // place is given back when the copy has read it and each lane its statistics.
         unsafe {
@@ -54,7 +54,9 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Storer<'a, WARPGROUPS, STAGES
                 bulk_copy::store_box_4d(self.context.args.o_map, coordinates, tile);
                 bulk_copy::commit_group();
             }
-            self.store_lse(strip, work, first_row);
+            // Together again, or LSE would be computed twice: by the lane that copies, and by the others.
+            sync::warp();
+            self.store_lse(copy);
             if self.copies {
                 bulk_copy::wait_for_reads::<0>();
             }
@@ -67,14 +69,14 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Storer<'a, WARPGROUPS, STAGES
     /// # Safety
     /// As for [`Self::store_strip`], when the strip is computed.
     #[inline(always)]
-    unsafe fn store_lse(&self, strip: u32, work: BlockWork, first_row: u32) {
+    unsafe fn store_lse(&self, StripCopy { strip, work, first_row, .. }: StripCopy) {
         let Context { args, length, .. } = *self.context;
         if args.lse == 0 {
             return;
         }
         let head = work.batch as u64 * args.heads.get().get() as u64 + work.head as u64;
-        let mut row = self.lane.index;
-        while row < ROWS {
+        unroll!(at most 2; for part in const { (ROWS / WARP_SIZE) as usize } => {
+            let row = self.lane.index + part as u32 * WARP_SIZE;
             if first_row + row < length {
                 // SAFETY: statistics that the strip's warps wrote before they arrived; the head has an element of LSE for
                 // each row before the end.
@@ -84,7 +86,6 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Storer<'a, WARPGROUPS, STAGES
                     memory::store_global_f32(args.lse + element * size_of::<f32>() as u64, log_sum_exp(shift, sum));
                 }
             }
-            row += WARP_SIZE;
-        }
+        });
     }
 }

@@ -168,14 +168,25 @@ impl Strip {
         self.scores.pin();
     }
 
-    /// Turns the scores of a step into its probabilities, in a sequence of `length`.
+    /// Turns the scores of the last step of a strip into its probabilities, in a sequence of `length`: a tile has as many keys
+    /// as a strip has rows, so that masks exclude none of the tiles before.
+    ///
+    /// # Safety
+    /// As for [`Self::take`].
+    #[inline(always)]
+    pub unsafe fn take_last<M: Mask, S: Sequence>(&mut self, step: Step, length: u32, lane: Lane) {
+        let (warp_row, key) = (epilogue::warp_row(lane), step.tile * KEYS);
+        apply_mask::<M, S, 1, N_TILES>(&mut self.scores, step.first_row, warp_row, key, length, lane);
+        // SAFETY: passed on to the caller.
+        unsafe { self.take(step) };
+    }
+
+    /// Turns the scores of a step into its probabilities.
     ///
     /// # Safety
     /// All lanes of the warp call this together, with no product in flight.
     #[inline(always)]
-    pub unsafe fn take<M: Mask, S: Sequence>(&mut self, step: Step, length: u32, lane: Lane) {
-        let (warp_row, key) = (epilogue::warp_row(lane), step.tile * KEYS);
-        apply_mask::<M, S, 1, N_TILES>(&mut self.scores, step.first_row, warp_row, key, length, lane);
+    pub unsafe fn take(&mut self, step: Step) {
         // SAFETY: passed on to the caller.
         self.probabilities =
             unsafe { self.softmax.take(&mut self.scores, &mut self.output, self.scale_log2, step.is_first()) };

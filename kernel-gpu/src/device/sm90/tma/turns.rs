@@ -75,12 +75,21 @@ impl Turns {
         }
     }
 
-    /// Takes the first warpgroup's turn that nobody needs, so that no barrier is left half full.
+    /// Lets pass the `idle` turns that others still need, and takes the first warpgroup's turn that nobody needs, so that no
+    /// barrier is left half full.
     ///
     /// # Safety
-    /// As for [`Self::wait`], once, after the last [`Self::pass`].
+    /// As for [`Self::wait`], once, after the last [`Self::pass`]; with those that are idle, all warpgroups have as many turns.
     #[inline(always)]
-    pub unsafe fn end(self) {
+    pub unsafe fn end(self, mut idle: u32) {
+        while idle > 0 {
+            // SAFETY: passed on to the caller.
+            unsafe {
+                self.wait();
+                self.pass();
+            }
+            idle -= 1;
+        }
         if self.own == 1 {
             // SAFETY: passed on to the caller.
             unsafe { self.wait() };

@@ -1,0 +1,152 @@
+//! In which order warpgroups go through strips of queries and tiles of keys.
+
+mod streamed;
+mod whole_head;
+
+use super::memory::Memory;
+use super::{Context, Rows};
+use crate::device::attention::Lane;
+use crate::device::attention::mask::Mask;
+use crate::device::codegen::thread;
+use crate::device::ptx::wgmma::{Descriptor, KMajor, NMajor};
+use crate::geometry::BlockWork;
+
+pub use streamed::Streamed;
+pub use whole_head::WholeHead;
+
+/// A step of a warpgroup: a strip of query rows against a tile of keys.
+#[derive(Clone, Copy)]
+pub struct Step {
+    /// Strips that the warpgroup has done before.
+    pub number: u32,
+    /// Strips of the warpgroup, where they are counted beforehand.
+    pub strips: u32,
+    /// First query row of the strip, where the mask asks for it.
+    pub first_row: u32,
+    /// Where Q of the strip is in shared memory.
+    pub strip: u32,
+    /// Q of the strip.
+    pub queries: Descriptor<KMajor>,
+    /// The tile of keys.
+    pub tile: u32,
+    /// The last tile of the strip.
+    pub last_tile: u32,
+    /// Tiles of the item behind that one, of which this strip has no use.
+    pub idle_tiles: u32,
+    /// Where K and V of the tile are in shared memory.
+    pub stage: u32,
+    /// K of the tile.
+    pub keys: Descriptor<KMajor>,
+    /// Parity of the phase that says that the stage is full.
+    pub stage_parity: u32,
+    /// Parity of the phase that says that the strip is full.
+    pub strip_parity: u32,
+    /// Whether the warpgroup gives the stages back: it does not come back to K and V of the head.
+    pub gives_back: bool,
+}
+
+impl Step {
+    /// Whether it is the first of its strip.
+    #[inline(always)]
+    pub fn is_first(self) -> bool {
+        self.tile == 0
+    }
+
+    /// Whether it is the last of its strip.
+    #[inline(always)]
+    pub fn is_last(self) -> bool {
+        self.tile == self.last_tile
+    }
+
+    /// V of the tile.
+    #[inline(always)]
+    pub fn values(self) -> Descriptor<NMajor> {
+        self.keys.after(Rows::BYTES)
+    }
+}
+
+/// An order of strips and tiles under a mask.
+pub trait Order<M: Mask> {
+    /// The first step of a warpgroup; `None` where the block has no work item.
+    fn first<const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+        warpgroup: u32,
+    ) -> Option<Step>;
+
+    /// The step after `step`, the last of its strip.
+    fn next_strip<const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+        step: Step,
+    ) -> Option<Step>;
+
+    /// The step after `step`, which is not the last of its strip.
+    fn next_tile<const WARPGROUPS: u32, const STAGES: u32>(memory: Memory<WARPGROUPS, STAGES>, step: Step) -> Step;
+
+    /// Gives back the stages that the warpgroup does not need after the step.
+    ///
+    /// # Safety
+    /// All lanes of the warp call this together when the products of the step are complete, once for each step in order.
+    unsafe fn leave<const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+        step: Step,
+        lane: Lane,
+    );
+
+    /// Steps that a warpgroup has fewer than others of its block.
+    fn idle_steps<const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+        warpgroup: u32,
+    ) -> u32;
+
+    /// Warpgroups that use a stage before it is refilled.
+    fn users(stage: u32, warpgroups: u32) -> u32;
+
+    /// What is done for every strip of the block, in the order in which they are computed.
+    fn for_each_strip<const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+        action: impl FnMut(StripCopy),
+    );
+
+    /// What is done for every strip and every tile of K and V of the block behind those of
+    /// [`Loader::load_first`](super::producer::Loader::load_first), in the order in which they are needed.
+    fn for_each_load<const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+        strip: impl FnMut(StripCopy),
+        tile: impl FnMut(TileCopy),
+    );
+}
+
+/// A strip of a head, to or from shared memory.
+#[derive(Clone, Copy)]
+pub struct StripCopy {
+    /// Where it is in shared memory.
+    pub strip: u32,
+    /// Parity of the phases that say that it is full, and then computed.
+    pub parity: u32,
+    /// The head.
+    pub work: BlockWork,
+    /// The first of its rows.
+    pub first_row: u32,
+}
+
+/// A tile of K and V of a head, to shared memory.
+#[derive(Clone, Copy)]
+pub struct TileCopy {
+    /// Where it is in shared memory.
+    pub stage: u32,
+    /// Parity of the phase that says that it is full.
+    pub parity: u32,
+    /// The head.
+    pub work: BlockWork,
+    /// The first of its keys.
+    pub first_key: u32,
+}
+
+/// The work item of the block in a round.
+#[inline(always)]
+pub fn work_item<const WARPGROUPS: u32, const STAGES: u32>(
+    context: &Context<'_, WARPGROUPS, STAGES>,
+    round: u32,
+) -> Option<u32> {
+    context.args.work_item(round, thread::block_idx_x(), thread::grid_dim_x())
+}

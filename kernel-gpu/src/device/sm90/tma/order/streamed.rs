@@ -1,0 +1,199 @@
+//! Strips of neighbouring rows, past which the tiles of K and V stream.
+
+use super::{Order, Step, StripCopy, TileCopy, work_item};
+use crate::device::attention::Lane;
+use crate::device::attention::mask::Mask;
+use crate::device::ptx::mbarrier;
+use crate::device::ptx::wgmma::{Descriptor, KMajor};
+use crate::device::sm90::tma::memory::Memory;
+use crate::device::sm90::tma::{Context, KEYS, ROWS};
+
+/// A work item is as many strips as there are warpgroups, and its tiles of K and V stream through the stages in a ring. The
+/// next strip of Q arrives in the other half of the strips.
+///
+/// A warpgroup computes only the tiles that its own strip attends to, and lets the others of the item pass. Under a causal
+/// mask the strips of an item differ in length, so in every other round they are dealt out in the opposite order.
+pub struct Streamed;
+
+impl Streamed {
+    /// First row of an item.
+    #[inline(always)]
+    fn first_row<const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+        item: u32,
+    ) -> u32 {
+        context.args.block_work(item).query_tile * WARPGROUPS * ROWS
+    }
+
+    /// Which strip of an item a warpgroup computes.
+    #[inline(always)]
+    fn place(warpgroup: u32, warpgroups: u32, round: u32) -> u32 {
+        if round.is_multiple_of(2) { warpgroup } else { warpgroups - 1 - warpgroup }
+    }
+
+    /// Tiles that the rows before a row attend to.
+    #[inline(always)]
+    fn tiles<M: Mask>(rows_end: u32, length: u32) -> u32 {
+        M::keys_end(rows_end, length).div_ceil(KEYS)
+    }
+
+    /// The first step of a warpgroup's strip of `item`, with its first tile at a stage.
+    #[inline(always)]
+    fn start<M: Mask, const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+        item: u32,
+        round: u32,
+        warpgroup: u32,
+        (stage, stage_parity): (u32, u32),
+    ) -> Step {
+        let item_row = Self::first_row(context, item);
+        let first_row = item_row + Self::place(warpgroup, WARPGROUPS, round) * ROWS;
+        let tiles = Self::tiles::<M>(first_row + ROWS, context.length);
+        let strip = round % 2 * WARPGROUPS + warpgroup;
+        Step {
+            number: round,
+            strips: 0,
+            first_row,
+            strip,
+            queries: Descriptor::new(context.memory.strip(strip).chunk(0, 0)),
+            tile: 0,
+            last_tile: tiles - 1,
+            idle_tiles: Self::tiles::<M>(item_row + WARPGROUPS * ROWS, context.length) - tiles,
+            stage,
+            keys: Descriptor::new(context.memory.keys(stage).chunk(0, 0)),
+            stage_parity,
+            strip_parity: round / 2 % 2,
+            gives_back: true,
+        }
+    }
+
+    /// Strip `place` of an item.
+    #[inline(always)]
+    fn strip<const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+        item: u32,
+        round: u32,
+        place: u32,
+    ) -> StripCopy {
+        StripCopy {
+            // The order of the warpgroups is its own inverse.
+            strip: round % 2 * WARPGROUPS + Self::place(place, WARPGROUPS, round),
+            parity: round / 2 % 2,
+            work: context.args.block_work(item),
+            first_row: Self::first_row(context, item) + place * ROWS,
+        }
+    }
+
+    /// The stage and parity `tiles` tiles on, at most once around the ring.
+    #[inline(always)]
+    fn advance<const STAGES: u32>((stage, parity): (u32, u32), tiles: u32) -> (u32, u32) {
+        let stage = stage + tiles;
+        if stage >= STAGES { (stage - STAGES, parity ^ 1) } else { (stage, parity) }
+    }
+}
+
+impl<M: Mask> Order<M> for Streamed {
+    #[inline(always)]
+    fn first<const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+        warpgroup: u32,
+    ) -> Option<Step> {
+        const { assert!(WARPGROUPS <= STAGES, "an idle warpgroup would let more than a ring pass") };
+        work_item(context, 0).map(|item| Self::start::<M, WARPGROUPS, STAGES>(context, item, 0, warpgroup, (0, 0)))
+    }
+
+    #[inline(always)]
+    fn next_strip<const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+        step: Step,
+    ) -> Option<Step> {
+        let (round, warpgroup) = (step.number + 1, step.strip % WARPGROUPS);
+        let next = Self::advance::<STAGES>((step.stage, step.stage_parity), step.idle_tiles + 1);
+        work_item(context, round)
+            .map(|item| Self::start::<M, WARPGROUPS, STAGES>(context, item, round, warpgroup, next))
+    }
+
+    #[inline(always)]
+    fn next_tile<const WARPGROUPS: u32, const STAGES: u32>(memory: Memory<WARPGROUPS, STAGES>, step: Step) -> Step {
+        let (stage, stage_parity) = Self::advance::<STAGES>((step.stage, step.stage_parity), 1);
+        let keys = Descriptor::<KMajor>::new(memory.keys(stage).chunk(0, 0)).after(0);
+        Step { tile: step.tile + 1, stage, stage_parity, keys, ..step }
+    }
+
+    #[inline(always)]
+    unsafe fn leave<const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+        step: Step,
+        lane: Lane,
+    ) {
+        let memory = context.memory;
+        let mut place = (step.stage, step.stage_parity);
+        let mut idle = if step.is_last() { step.idle_tiles } else { 0 };
+        // SAFETY: the warp's one arrival for each stage, which it does not read again. Where it has not read it at all it
+        // waits first: until the tile has arrived, the mbarrier may still count those who leave the one before.
+        unsafe {
+            if lane.index == 0 {
+                mbarrier::arrive(memory.stage_empty(place.0));
+            }
+            while idle > 0 {
+                place = Self::advance::<STAGES>(place, 1);
+                mbarrier::wait(memory.stage_full(place.0), place.1);
+                if lane.index == 0 {
+                    mbarrier::arrive(memory.stage_empty(place.0));
+                }
+                idle -= 1;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn idle_steps<const WARPGROUPS: u32, const STAGES: u32>(_: &Context<'_, WARPGROUPS, STAGES>, _: u32) -> u32 {
+        0
+    }
+
+    #[inline(always)]
+    fn users(_stage: u32, warpgroups: u32) -> u32 {
+        warpgroups
+    }
+
+    #[inline(always)]
+    fn for_each_strip<const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+        mut action: impl FnMut(StripCopy),
+    ) {
+        let mut round = 0;
+        while let Some(item) = work_item(context, round) {
+            let mut place = 0;
+            while place < WARPGROUPS {
+                action(Self::strip(context, item, round, place));
+                place += 1;
+            }
+            round += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn for_each_load<const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+        mut load_strip: impl FnMut(StripCopy),
+        mut load_tile: impl FnMut(TileCopy),
+    ) {
+        let (mut round, mut place, mut tile) = (0, WARPGROUPS, 1);
+        let mut stage = Self::advance::<STAGES>((0, 0), 1);
+        while let Some(item) = work_item(context, round) {
+            while place < WARPGROUPS {
+                load_strip(Self::strip(context, item, round, place));
+                place += 1;
+            }
+            let tiles = Self::tiles::<M>(Self::first_row(context, item) + WARPGROUPS * ROWS, context.length);
+            while tile < tiles {
+                let work = context.args.block_work(item);
+                load_tile(TileCopy { stage: stage.0, parity: stage.1, work, first_key: tile * KEYS });
+                stage = Self::advance::<STAGES>(stage, 1);
+                tile += 1;
+            }
+            (place, tile) = (0, 0);
+            round += 1;
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! The last round of a persistent grid whose work items are whole heads, dealt out in strips of query rows.
+//!
+//! Heads are rarely a multiple of the blocks. In the last round some blocks then compute a head while others have nothing
+//! to do. Dealt out in strips, the heads that are left take all blocks about equally long: first half of a head each, as
+//! far as they suffice for that, then a part of one of the others, whose strips fewer warpgroups compute side by side.
+
+use core::num::NonZeroU32;
+
+use crate::args::ForwardArgs;
+use crate::divisor::Divisor;
+
+/// Strips of a head, computed in two passes of half of them.
+const STRIPS: u32 = 8;
+
+/// How the heads of a launch are dealt out to its blocks, where an item is a whole head.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastRound {
+    /// The round: those before it are of whole heads, one for each block.
+    round: u32,
+    /// The first of its heads that is split in parts, behind those that are split in halves; [`u32::MAX`] where the heads of
+    /// the round are whole, too, one for each of the first blocks.
+    first_split: u32,
+    /// Parts of such a head.
+    parts: Divisor,
+}
+
+/// Strips of a head that a block computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The head, as a work item.
+    pub item: u32,
+    /// The first strip.
+    pub first: u32,
+    /// How many they are, at most half of the head's; 0 where the block has none.
+    pub strips: u32,
+}
+
+impl Share {
+    /// Nothing.
+    // No `Option`: what it leaves undefined without a share would be read by a selection that does not use it.
+    pub const NONE: Self = Self { item: 0, first: 0, strips: 0 };
+}
+
+impl LastRound {
+    /// That of `heads` heads on `blocks` blocks, at most as many, in whole heads.
+    #[inline]
+    pub const fn whole(heads: u32, blocks: u32) -> Self {
+        Self { round: heads / blocks, first_split: u32::MAX, parts: Divisor::new(NonZeroU32::MIN) }
+    }
+
+    /// That of `heads` heads on `blocks` blocks, at most as many, in strips; in [whole heads](Self::whole) where strips would
+    /// take as long.
+    // Without a body of its own in PTX, as only the host calls it.
+    #[inline]
+    pub const fn in_strips(heads: u32, blocks: u32) -> Self {
+        let whole = Self::whole(heads, blocks);
+        let (left, half) = (heads % blocks, blocks / 2);
+        let halves = left > half;
+        let split = if halves { left - half } else { left };
+        if split == 0 || halves && !blocks.is_multiple_of(2) {
+            return whole;
+        }
+        let most = blocks / split;
+        let Some(parts) = NonZeroU32::new(if most < STRIPS { most } else { STRIPS }) else { return whole };
+        // Behind a half, another would be as much as a whole head.
+        if halves && parts.get() <= 2 {
+            return whole;
+        }
+        Self { first_split: heads - split, parts: Divisor::new(parts), ..whole }
+    }
+
+    /// Whether the round is dealt out in strips.
+    #[inline(always)]
+    pub const fn is_split(self) -> bool {
+        self.first_split != u32::MAX
+    }
+
+    /// The round, where it is dealt out in strips; otherwise one that never comes.
+    #[inline(always)]
+    pub const fn split_round(self) -> u32 {
+        if self.is_split() { self.round } else { u32::MAX / 2 }
+    }
+}
+
+impl ForwardArgs {
+    /// What block `block` of `blocks` computes of the last round in pass 0 and in pass 1, where it is dealt out in strips.
+    #[inline(always)]
+    pub fn last_share(&self, pass: u32, block: u32, blocks: u32) -> Share {
+        let LastRound { round, first_split, parts } = self.last_round;
+        let begin = round * blocks;
+        let halves = first_split > begin;
+        if halves && pass == 0 {
+            return Share { item: begin + block / 2, first: block % 2 * (STRIPS / 2), strips: STRIPS / 2 };
+        }
+        let (head, part) = parts.divide(block);
+        let item = first_split + head;
+        if pass > u32::from(halves) || item >= self.work_items.get() {
+            return Share::NONE;
+        }
+        let first = parts.divide(STRIPS * part).0;
+        Share { item, first, strips: parts.divide(STRIPS * (part + 1)).0 - first }
+    }
+
+    /// Passes through whole heads of block `block` of `blocks`, two for each of its heads.
+    #[inline(always)]
+    pub fn whole_passes(&self, block: u32, blocks: u32) -> u32 {
+        let LastRound { round, .. } = self.last_round;
+        let is_in_last = !self.last_round.is_split() && round * blocks + block < self.work_items.get();
+        2 * (round + u32::from(is_in_last))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use crate::args::Strides;
+    use crate::geometry::work_item;
+    use std::collections::BTreeSet;
+    use std::vec::Vec;
+
+    /// The arguments of a launch of so many heads whose last round is `last_round`, as far as they say who computes what.
+    fn args(heads: u32, last_round: LastRound) -> ForwardArgs {
+        let strides = Strides { batch: 0, head: 0, row: 0 };
+        ForwardArgs {
+            q: 0,
+            k: 0,
+            v: 0,
+            o: 0,
+            lse: 0,
+            q_map: 0,
+            k_map: 0,
+            v_map: 0,
+            o_map: 0,
+            q_strides: strides,
+            k_strides: strides,
+            v_strides: strides,
+            o_strides: strides,
+            scale_log2: 1.0,
+            sequence: 512,
+            heads: Divisor::new(NonZeroU32::MIN),
+            query_tiles: Divisor::new(NonZeroU32::MIN),
+            work_items: NonZeroU32::new(heads).expect("heads"),
+            last_round,
+        }
+    }
+
+    /// The strips that a block computes of the last round, where it is dealt out in strips.
+    fn shares(args: &ForwardArgs, block: u32, blocks: u32) -> Vec<Share> {
+        let share = |pass| args.last_share(pass, block, blocks);
+        let passes = if args.last_round.is_split() { 0..u32::MAX } else { 0..0 };
+        passes.map(share).take_while(|share| share.strips > 0).collect()
+    }
+
+    /// Heads and blocks of small launches, and of some on an H200 and an H100 PCIe.
+    fn launches() -> impl Iterator<Item = (u32, u32)> {
+        let small = (1..=12).flat_map(|blocks| (blocks..=4 * blocks).map(move |heads| (heads, blocks)));
+        let large = [132, 114].into_iter().flat_map(|blocks| (blocks..3 * blocks).map(move |heads| (heads, blocks)));
+        small.chain(large).chain([(1024, 132)])
+    }
+
+    #[test]
+    fn every_strip_of_every_head_is_dealt_out_once() {
+        for (heads, blocks) in launches() {
+            let args = args(heads, LastRound::in_strips(heads, blocks));
+            let mut strips = BTreeSet::new();
+            let mut take = |item, strip| {
+                assert!(item < heads && strip < STRIPS, "{heads} heads, {blocks} blocks: strip {strip} of head {item}");
+                assert!(strips.insert((item, strip)), "{heads} heads, {blocks} blocks: strip {strip} of {item} twice");
+            };
+            for block in 0..blocks {
+                for round in 0..args.whole_passes(block, blocks) / 2 {
+                    let item = work_item(round, block, blocks, heads).expect("a head in each of its rounds");
+                    (0..STRIPS).for_each(|strip| take(item, strip));
+                }
+                for Share { item, first, strips } in shares(&args, block, blocks) {
+                    (first..first + strips).for_each(|strip| take(item, strip));
+                }
+            }
+            assert_eq!(strips.len(), (heads * STRIPS) as usize, "{heads} heads on {blocks} blocks");
+        }
+    }
+
+    #[test]
+    fn a_round_in_strips_is_shorter_than_a_whole_head_for_every_block() {
+        let mut split = 0;
+        for (heads, blocks) in launches() {
+            let args = args(heads, LastRound::in_strips(heads, blocks));
+            split += u32::from(args.last_round.is_split());
+            for block in 0..blocks {
+                let strips: Vec<u32> = shares(&args, block, blocks).iter().map(|share| share.strips).collect();
+                assert!(strips.iter().all(|&strips| strips <= STRIPS / 2), "a strip for each warpgroup: {strips:?}");
+                assert!(strips.iter().sum::<u32>() < STRIPS, "{heads} heads on {blocks} blocks: {strips:?}");
+            }
+        }
+        assert!(split > 100, "only {split} of the launches are dealt out in strips");
+    }
+
+    #[test]
+    fn the_heads_of_the_benchmark_take_an_h200_seven_whole_rounds_and_half_a_head_and_at_most_three_strips() {
+        let args = args(1024, LastRound::in_strips(1024, 132));
+        assert_eq!(args.last_round.split_round(), 7);
+        for block in 0..132 {
+            let strips: Vec<u32> = shares(&args, block, 132).iter().map(|share| share.strips).collect();
+            assert!(matches!(strips[..], [4] | [4, 2 | 3]), "block {block}: {strips:?}");
+        }
+    }
+
+    #[test]
+    fn heads_that_strips_would_not_finish_sooner_are_computed_whole() {
+        for (heads, blocks) in [(132, 132), (264, 132), (256, 132), (8, 3), (5, 5)] {
+            assert_eq!(LastRound::in_strips(heads, blocks), LastRound::whole(heads, blocks), "{heads} on {blocks}");
+        }
+    }
+}
