@@ -21,6 +21,14 @@ typedef struct Divisor {
     uint32_t shift;
 } Divisor;
 
+/* How whole heads are dealt out to the blocks of a persistent grid: kernel-gpu/src/last_round.rs. The twins have no such
+ * grid. */
+typedef struct LastRound {
+    uint32_t round;
+    uint32_t first_split;
+    Divisor parts;
+} LastRound;
+
 /* Arguments of a forward entry, passed by value; q, k, v, o and lse are device addresses. */
 typedef struct ForwardArgs {
     uint64_t q;   /* fp16, [B,H,S,64] by q_strides, 16-byte aligned; k, v and o likewise */
@@ -41,7 +49,7 @@ typedef struct ForwardArgs {
     Divisor heads;        /* H */
     Divisor query_tiles;  /* query tiles of a head: ceil(S / BLOCK_M) */
     uint32_t work_items;  /* query tiles of all heads: B * H * query_tiles */
-    uint32_t reserved;    /* 0 */
+    LastRound last_round;
 } ForwardArgs;
 
 #endif
