@@ -345,6 +345,26 @@ mod tests {
     }
 
     #[test]
+    fn only_whole_heads_with_strips_of_one_length_are_dealt_out_in_strips() {
+        let entry = |passes, mask| {
+            let config = TileConfig { block_m: 256 * passes, passes, ..tma().config };
+            Entry::from(&Variant { entry: "tma", family: Family::Sm90a, config, sequence: Sequence::Exact(512), mask })
+        };
+        let apart = |tensor: u64| tensor << 30;
+        let [q, k, v, o] = [1, 2, 3, 4].map(apart);
+        let with_maps = Addresses { q, k, v, o, lse: None, tensor_maps: Some(MAPS) };
+        // 200 heads, and as many items or twice that.
+        let last_round = |passes, mask| {
+            let problem = Problem::new(Shape { batch: 100, heads: 2, sequence: 512 }, mask, Layout::Bhsd).unwrap();
+            Launch::plan(&problem, &entry(passes, mask), with_maps, &device()).unwrap().args().last_round
+        };
+        assert_eq!(last_round(2, Mask::Full), LastRound::in_strips(200, 132));
+        assert!(last_round(2, Mask::Full).is_split());
+        assert_eq!(last_round(2, Mask::Causal), LastRound::whole(200, 132));
+        assert_eq!(last_round(1, Mask::Full), LastRound::whole(400, 132));
+    }
+
+    #[test]
     fn a_persistent_grid_has_the_blocks_that_the_device_has_room_for() {
         let with_maps = Addresses { tensor_maps: Some(MAPS), ..ADDRESSES };
         for (batch, sequence, items, expected) in [(100, 8, 200, 132), (3, 500, 12, 12)] {

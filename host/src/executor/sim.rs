@@ -12,7 +12,7 @@ use crate::timing::Protocol;
 pub const DEFAULT_ARCHITECTURE: u32 = 90;
 
 /// Multiprocessors of a simulated GPU: few, so that the blocks of a persistent grid have several work items each even
-/// where the problem is small, but more than one.
+/// where the problem is small, but as many as it takes to deal out a last round in halves of heads and parts of others.
 const MULTIPROCESSORS: u32 = 4;
 
 /// Runs PTX on the CPU with ptx-sim.

@@ -85,6 +85,16 @@ distributions! {
     inputs_that_are_not_finite_at_512: NonFinite, 512;
 }
 
+/// On the four multiprocessors of a simulated GPU one, two or three heads are left behind the whole rounds: the first two
+/// times they are dealt out in parts, the last time in halves and parts.
+#[test]
+fn heads_that_are_left_behind_whole_rounds_are_dealt_out_in_strips() {
+    for heads in [5, 6, 7, 11] {
+        let case = Case::generate(problem(1, heads, 512, Mask::Full, Layout::Bshd), Distribution::Normal);
+        case.assert_right_in(true, |entry| entry.config.passes > 1);
+    }
+}
+
 #[test]
 fn scales_from_zero_to_the_largest() {
     for scale in [0.0, 1e-40, 1.0, 30.0, 1e4, fa512::problem::MAXIMUM_SCALE] {

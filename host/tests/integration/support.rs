@@ -69,7 +69,14 @@ impl Case {
     /// Runs every entry that accepts the problem, with LSE if `lse`, and panics with what was found if anything is wrong
     /// with its outputs, its inputs, its guards, or its execution.
     pub fn assert_right(&self, lse: bool) {
-        for (entry, module) in entries(self.inputs.problem()) {
+        self.assert_right_in(lse, |_| true);
+    }
+
+    /// [`Self::assert_right`] for the entries that are wanted, one at least.
+    pub fn assert_right_in(&self, lse: bool, is_wanted: impl Fn(&Entry) -> bool) {
+        let wanted: Vec<_> = entries(self.inputs.problem()).into_iter().filter(|(entry, _)| is_wanted(entry)).collect();
+        assert!(!wanted.is_empty(), "no entry that is wanted accepts {:?}", self.inputs.problem());
+        for (entry, module) in wanted {
             self.assert_entry_right(entry, module, lse);
         }
     }

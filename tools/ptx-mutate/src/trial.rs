@@ -13,7 +13,7 @@ use fa512::problem::{Layout, Problem, Shape, TensorStrides};
 use fa512::reference::Reference;
 use half::f16;
 use kernel_gpu::args::Strides;
-use kernel_gpu::config::{HEAD_DIM, MMA_K, Mask, Sequence};
+use kernel_gpu::config::{Grid, HEAD_DIM, MMA_K, Mask, Sequence};
 use kernel_gpu::manifest::Entry;
 use ptx_sim::{FindingClass, Options};
 use serde::Serialize;
@@ -211,12 +211,14 @@ fn cases(entry: &Entry) -> Result<Vec<Case>> {
         // One and two keys beyond a step, so that every family comes to its second and third.
         Sequence::Any => (shape(1, 1, entry.config.block_n + 1), shape(2, 2, 2 * entry.config.block_n + 2)),
     };
+    // Two whole rounds of a persistent grid, and on four multiprocessors three heads that are left.
+    let many = Shape { batch: 1, heads: if entry.config.grid == Grid::Persistent { 11 } else { 6 }, ..second };
     // The smaller one of two steps.
     let risen = if entry.sequence == Sequence::Any { second } else { first };
     let mut cases = vec![
         Case::generate(contiguous(first, mask)?, Distribution::Normal)?,
         Case::generate(apart(second, mask)?, Distribution::Normal)?,
-        Case::generate(contiguous(Shape { batch: 1, heads: 6, ..second }, mask)?, Distribution::Adversarial)?,
+        Case::generate(contiguous(many, mask)?, Distribution::Adversarial)?,
         Case::generate(contiguous(second, mask)?, Distribution::LargeLogits)?,
         Case::generate(contiguous(second, mask)?, Distribution::NonFinite)?,
         Case::low_scores(contiguous(first, mask)?)?,

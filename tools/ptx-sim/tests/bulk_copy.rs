@@ -145,6 +145,19 @@ fn writing_over_what_a_store_reads() {
 }
 
 #[test]
+fn others_may_write_over_what_a_store_reads_when_they_know_of_its_wait() {
+    // The second warp writes long after the first one has waited; but only a barrier says so.
+    let late = format!(
+        "mov.u32 %r9, 0; spin: add.u32 %r9, %r9, 1; setp.lt.u32 %p2, %r9, 5000; @%p2 bra spin;\n\
+         setp.lt.u32 %p3, %lane, 32; @%p3 bra out;\n{FILL}out:\n"
+    );
+    let wait = WAIT_GROUP.replace("bar.sync 0;", "");
+    let finding = kernel(&[FILL, FENCE, STORE, "bar.sync 0;", &wait, &late]).run_faulty(FindingClass::Race);
+    assert!(finding.message.contains("races with the read by a bulk copy"), "{finding}");
+    kernel(&[FILL, FENCE, STORE, "bar.sync 0;", WAIT_GROUP, &late]).run_clean();
+}
+
+#[test]
 fn everybody_has_to_wait_for_a_load() {
     // The first warp waits, the second one does not.
     let only_first = format!("setp.ge.u32 %p2, %lane, 32; @%p2 bra out;\n{WAIT}out: {COPY_OUT}");

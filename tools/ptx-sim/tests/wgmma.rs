@@ -283,6 +283,17 @@ fn operands_have_to_be_fenced_and_left_alone() {
 }
 
 #[test]
+fn operands_may_be_overwritten_when_the_wait_of_all_who_read_them_is_known() {
+    // Thread 32 writes long after every warp has waited; but only a barrier says so.
+    let late = "setp.eq.u32 %p4, %lane, 32; mov.u32 %r9, 0; mov.u32 %r10, tile;\n\
+                spin: add.u32 %r9, %r9, 1; setp.lt.u32 %p5, %r9, 5000; @%p5 bra spin;\n\
+                @%p4 st.shared.u32 [%r10], 0;\n";
+    let findings = faulty(FENCE, "bar.sync 0;\n", late).run_faults_of(FindingClass::Race);
+    assert!(findings[0].message.contains("races with the read by wgmma"), "{}", findings[0]);
+    faulty(FENCE, "bar.sync 0;\n", &format!("bar.sync 0;\n{late}")).run_clean();
+}
+
+#[test]
 fn all_four_warps_take_part() {
     let split = format!("setp.ge.u32 %p5, %lane, 96; @%p5 exit;\n{FENCE}");
     let findings = faulty(&split, "", "").run_faults_of(FindingClass::CollectiveLanesMissing);

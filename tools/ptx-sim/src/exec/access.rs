@@ -6,7 +6,7 @@ use super::mbarriers::{MBARRIER_BYTES, Mbarrier};
 use crate::finding::{FindingClass, LaneAddress, OtherAccess};
 use crate::memory::{OutOfBounds, resolve};
 use crate::parse::Space;
-use crate::race::{Access, Agent, Conflict, Strength};
+use crate::race::{Access, Agent, Conflict, Engine, Strength};
 
 /// What is wrong with the accesses of one instruction, gathered over its lanes.
 #[derive(Debug, Default)]
@@ -25,6 +25,12 @@ struct Fault {
 }
 
 impl Faults {
+    /// Whether the lane's access was found to meet something asynchronous that was not waited for.
+    fn has_not_waited(&self, lane: usize) -> bool {
+        let not_waited = self.kinds.iter().filter(|fault| fault.class == FindingClass::AsyncCopyNotWaited);
+        not_waited.flat_map(|fault| &fault.which).any(|access| access.lane == lane as u32)
+    }
+
     #[cold]
     pub fn add(&mut self, class: FindingClass, lane: usize, address: u64, cause: impl FnOnce() -> String) {
         self.add_pair(class, lane, address, || (cause(), None));
@@ -439,8 +445,13 @@ impl Context<'_> {
             return;
         };
         let semantics = self.instruction.operation.semantics();
-        let agent = Agent { warp: self.warp.index, lane: lane as u32, copies: semantics.by_copy };
         let writes = effect != Effect::Read;
+        let engine = match (semantics.engine, space) {
+            // What a bulk copy writes to global memory is taken as the thread's.
+            (Engine::BulkReads, Space::Global) => Engine::Thread,
+            (engine, _) => engine,
+        };
+        let agent = Agent::new(self.warp.index, lane, engine);
         let conflict = races.access(&Access { agent, semantics, pc: self.pc, space, address, data, writes });
         if semantics.strength == Strength::Strong {
             if effect != Effect::Write {
@@ -450,7 +461,9 @@ impl Context<'_> {
                 races.announce(agent, semantics, space, address, effect == Effect::Update);
             }
         }
-        if let Some(conflict) = conflict {
+        // Where a write meets a read in flight that was found before, to say so again would not help.
+        let is_known = |conflict: &Conflict| conflict.agent.engine.reads_shared() && faults.has_not_waited(lane);
+        if let Some(conflict) = conflict.filter(|conflict| !is_known(conflict)) {
             faults.add_pair(FindingClass::Race, lane, address, || {
                 self.describe_race(agent, space, address, data.len(), effect, conflict)
             });
@@ -461,7 +474,7 @@ impl Context<'_> {
     pub fn check_mbarrier_races(&mut self, faults: &mut Faults, lane: usize, address: u64, writes: bool) {
         let Some(races) = &mut self.block.races else { return };
         let (space, semantics) = (Space::Shared, self.instruction.operation.semantics());
-        let agent = Agent { warp: self.warp.index, lane: lane as u32, copies: false };
+        let agent = Agent::new(self.warp.index, lane, Engine::Thread);
         let data = &[0; MBARRIER_BYTES as usize];
         if let Some(conflict) = races.access(&Access { agent, semantics, pc: self.pc, space, address, data, writes }) {
             let effect = match (semantics.strength, writes) {
@@ -491,7 +504,12 @@ impl Context<'_> {
             Effect::Update => "atomic operation on",
         };
         let instruction = &self.machine.program.instructions[pc as usize];
-        let by = |agent: Agent| if agent.copies { " by an asynchronous copy" } else { "" };
+        let by = |agent: Agent| match agent.engine {
+            Engine::Thread => "",
+            Engine::Copies => " by an asynchronous copy",
+            Engine::BulkReads => " by a bulk copy",
+            Engine::Matrix => " by wgmma",
+        };
         let cause = format!(
             "a {bytes}-byte {what} {space} memory{}{} races with the {}{} in line {} by warp {}, lane {}: nothing \
              orders the two, {}",
@@ -506,7 +524,7 @@ impl Context<'_> {
         );
         let other = OtherAccess {
             writes,
-            by_copy: other.copies,
+            by_copy: other.engine.is_asynchronous(),
             at: self.machine.location(instruction, self.block.position, other.warp, Some(other.lane)),
         };
         (cause, Some(other))
@@ -548,12 +566,20 @@ impl Context<'_> {
 
 /// What has to lie between two accesses that race.
 fn missing_order(agent: Agent, other: Agent) -> &'static str {
-    match (agent.copies, other.copies) {
-        (_, true) if (agent.warp, agent.lane) == (other.warp, other.lane) => {
+    match (agent.engine, other.engine) {
+        (_, Engine::Matrix) => {
+            "the warpgroup has to wait for its wgmma before it lets others overwrite what that reads"
+        }
+        (_, Engine::BulkReads) => "the thread has to wait for its copy before it lets others overwrite what that reads",
+        (_, Engine::Copies) if (agent.warp, agent.lane) == (other.warp, other.lane) => {
             "the thread has to wait for its copy in between"
         }
-        (_, true) => "the thread that issued the copy has to wait for it, and then both have to pass a barrier",
-        (true, false) => "a barrier has to lie between the access and the issue of the copy",
+        (_, Engine::Copies) => {
+            "the thread that issued the copy has to wait for it, and then both have to pass a barrier"
+        }
+        (Engine::Copies | Engine::BulkReads, Engine::Thread) => {
+            "a barrier has to lie between the access and the issue of the copy"
+        }
         _ if agent.warp == other.warp => "lanes of a warp are ordered by bar.warp.sync or a barrier only",
         _ => "both warps have to pass a barrier in between",
     }

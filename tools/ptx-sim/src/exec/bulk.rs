@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use super::block::Block;
+use super::context::Context;
 use crate::finding::{FindingClass, LaneAddress};
+use crate::race::{Agent, Engine};
 
 /// Who reads shared memory asynchronously.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,6 +15,16 @@ pub(crate) enum Reader {
     Copies { warp: u32, lane: u32 },
     /// The `wgmma` instructions of a warp.
     Matrix { warp: u32 },
+}
+
+impl Reader {
+    /// Who that is to the detection of races.
+    fn agent(self) -> Agent {
+        match self {
+            Reader::Copies { warp, lane } => Agent::new(warp, lane as usize, Engine::BulkReads),
+            Reader::Matrix { warp } => Agent::new(warp, 0, Engine::Matrix),
+        }
+    }
 }
 
 /// A read of shared memory that was not waited for.
@@ -26,6 +38,8 @@ pub(crate) struct BulkRead {
     /// Shared address.
     pub address: u64,
     pub bytes: u64,
+    /// When it began, for the detection of races.
+    time: u32,
 }
 
 /// The asynchronous reads of a block's shared memory.
@@ -48,26 +62,57 @@ impl BulkReads {
     }
 
     /// A reader begins.
-    pub fn begin(&mut self, reader: Reader, pc: u32, address: u64, bytes: u64) {
+    fn begin(&mut self, reader: Reader, pc: u32, address: u64, bytes: u64, time: u32) {
         let group = self.committed(reader);
-        self.pending.push(BulkRead { reader, group, pc, address, bytes });
+        self.pending.push(BulkRead { reader, group, pc, address, bytes, time });
     }
 
     /// A reader ends the group it is filling.
-    pub fn commit(&mut self, reader: Reader) {
+    fn commit(&mut self, reader: Reader) {
         *self.committed.entry(reader).or_insert(0) += 1;
     }
 
-    /// A reader's thread waits for all but its latest `allowed` groups.
-    pub fn wait(&mut self, reader: Reader, allowed: u64) {
+    /// A reader's thread waits for all but its latest `allowed` groups; when the last that it waited for began.
+    fn wait(&mut self, reader: Reader, allowed: u64) -> u32 {
         let end = self.committed(reader).saturating_sub(allowed);
-        self.pending.retain(|read| read.reader != reader || read.group >= end);
+        let mut last = 0;
+        self.pending.retain(|read| {
+            let is_over = read.reader == reader && read.group < end;
+            last = last.max(if is_over { read.time } else { 0 });
+            !is_over
+        });
+        last
     }
 
     /// A read of some of the bytes.
     pub fn overlapping(&self, address: u64, bytes: usize) -> Option<&BulkRead> {
         let end = address.saturating_add(bytes as u64);
         self.pending.iter().find(|read| read.address < end && address < read.address.saturating_add(read.bytes))
+    }
+}
+
+impl Context<'_> {
+    /// A reader of the warp begins to read shared memory.
+    pub fn begin_read(&mut self, reader: Reader, address: u64, bytes: u64) {
+        let time = self.block.races.as_ref().map_or(0, |races| races.time(reader.agent()));
+        self.block.bulk_reads.begin(reader, self.pc, address, bytes, time);
+    }
+
+    /// A reader of the warp ends the group it is filling.
+    pub fn commit_reads(&mut self, reader: Reader) {
+        self.block.bulk_reads.commit(reader);
+        if let Some(races) = &mut self.block.races {
+            let Agent { warp, engine, .. } = reader.agent();
+            races.commit(warp, engine);
+        }
+    }
+
+    /// The warp waits for all but the latest `allowed` groups of a reader.
+    pub fn wait_for_reads(&mut self, reader: Reader, allowed: u64) {
+        let last = self.block.bulk_reads.wait(reader, allowed);
+        if let Some(races) = &mut self.block.races {
+            races.finish(reader.agent(), last);
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use crate::decode::{Decode, Form, Slot, invalid};
 use crate::exec::{Context, Direction, Faults, PendingCopy, Traffic, lanes, without_addresses};
 use crate::finding::FindingClass;
 use crate::parse::{Space, Type};
+use crate::race::{Agent, Engine};
 
 /// A decoded `cp.async`.
 pub(crate) enum Operation {
@@ -92,7 +93,7 @@ fn commit(context: &mut Context<'_>) {
         context.warp.copies[lane].committed += 1;
     }
     if let Some(races) = &mut context.block.races {
-        races.commit_copies(context.warp.index);
+        races.commit(context.warp.index, Engine::Copies);
     }
 }
 
@@ -129,7 +130,11 @@ fn issue(context: &mut Context<'_>, to: Address, from: Address, bytes: usize, li
         written.add(lane, Space::Shared, target);
         let what = || format!("the destination of a {bytes}-byte cp.async");
         if context.begin_copy(&mut faults, lane, (target, bytes as u64), bytes, what) {
-            let time = context.block.races.as_ref().map_or(0, |races| races.copy_time(context.warp.index, lane));
+            let time = context
+                .block
+                .races
+                .as_ref()
+                .map_or(0, |races| races.time(Agent::new(context.warp.index, lane, Engine::Copies)));
             let copies = &mut context.warp.copies[lane];
             let group = copies.committed;
             let copy =
@@ -158,7 +163,7 @@ fn wait(context: &mut Context<'_>, end: impl Fn(u32) -> u32) {
                 context.block.ordinary_write(context.warp.index, copy.address, copy.bytes as usize);
             }
             if let Some(races) = &mut context.block.races {
-                races.finish_copies(context.warp.index, lane, copy.time);
+                races.finish(Agent::new(context.warp.index, lane, Engine::Copies), copy.time);
             }
             copies.pending.pop_front();
         }

@@ -11,7 +11,7 @@ use crate::exec::{Context, Faults, Landing, Reader, lanes};
 use crate::finding::FindingClass;
 use crate::memory::{TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES, TensorMap, resolve};
 use crate::parse::{Space, Type};
-use crate::race::{Agent, Semantics};
+use crate::race::{Agent, Engine, Semantics};
 
 /// Alignment of both sides of a bulk copy, and what its size is a multiple of.
 const ALIGNMENT: u64 = 16;
@@ -126,7 +126,7 @@ impl Operation {
     pub fn semantics(&self) -> Semantics {
         match self {
             Operation::Load { .. } => Semantics::COPY,
-            // What reads shared memory is kept apart until its thread waited for it.
+            Operation::Store { .. } => Semantics::BULK_STORE,
             _ => Semantics::WEAK,
         }
     }
@@ -151,8 +151,8 @@ impl Operation {
                     context.require(&[from.base]);
                     store(context, &mut faults, lane, *from, target);
                 }
-                Operation::Commit => context.block.bulk_reads.commit(thread),
-                Operation::Wait(allowed) => context.block.bulk_reads.wait(thread, *allowed),
+                Operation::Commit => context.commit_reads(thread),
+                Operation::Wait(allowed) => context.wait_for_reads(thread, *allowed),
                 Operation::Prefetch => {}
             }
         }
@@ -310,7 +310,7 @@ fn load(context: &mut Context<'_>, faults: &mut Faults, lane: usize, to: Address
     }
     context.check_mbarrier_proxy(faults, lane, mbarrier);
     // Whoever waits for the phase comes after the copy.
-    let agent = Agent { warp: context.warp.index, lane: lane as u32, copies: false };
+    let agent = Agent::new(context.warp.index, lane, Engine::Thread);
     if let (Some(races), Some(state)) = (&mut context.block.races, context.block.mbarriers.get(mbarrier)) {
         races.arrive_at_mbarrier(mbarrier, state.phase, agent, true);
     }
@@ -359,7 +359,7 @@ fn read_shared(
     context.load_aligned(faults, lane, Space::Shared, address, alignment, data);
     context.check_proxy(faults, lane, address, data.len(), "read");
     let thread = Reader::Copies { warp: context.warp.index, lane: lane as u32 };
-    context.block.bulk_reads.begin(thread, context.pc, address, data.len() as u64);
+    context.begin_read(thread, address, data.len() as u64);
 }
 
 fn read(

@@ -9,7 +9,7 @@ use crate::decode::{Decode, Destination, Form, Slot};
 use crate::exec::{Context, Faults, Flow, Landing, MBARRIER_BYTES, OrdinaryWrite, PhaseState, Wait, lanes};
 use crate::finding::FindingClass;
 use crate::parse::{Space, Type};
-use crate::race::{Agent, Semantics};
+use crate::race::{Agent, Engine, Semantics};
 
 /// A decoded operation on an mbarrier.
 pub(crate) enum Operation {
@@ -181,7 +181,7 @@ impl Action {
 
     fn apply(&self, context: &mut Context<'_>, lane: usize, place: u64) -> Result<(), String> {
         let value = |slot: Slot| context.warp.value(slot, lane);
-        let agent = Agent { warp: context.warp.index, lane: lane as u32, copies: false };
+        let agent = Agent::new(context.warp.index, lane, Engine::Thread);
         let with_copies = matches!(self, Action::ArriveAfterCopies { .. });
         if let (Action::Arrive { .. } | Action::ArriveAfterCopies { .. }, Some(races), Some(mbarrier)) =
             (self, &mut context.block.races, context.block.mbarriers.get(place))
@@ -259,7 +259,7 @@ fn wait(
     for lane in lanes(context.active) {
         context.set(to, lane, u64::from(over[lane]));
         if let Some(place) = places[lane].filter(|_| over[lane]) {
-            let agent = Agent { warp: context.warp.index, lane: lane as u32, copies: false };
+            let agent = Agent::new(context.warp.index, lane, Engine::Thread);
             let phase = context.block.mbarriers.get(place).map_or(0, |mbarrier| mbarrier.phase);
             if let Some(races) = &mut context.block.races {
                 races.pass_mbarrier(place, phase, agent);

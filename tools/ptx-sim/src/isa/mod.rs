@@ -202,6 +202,7 @@ impl Operation {
             Operation::Atomic(operation) => operation.semantics(),
             Operation::AsyncCopy(_) => Semantics::COPY,
             Operation::BulkCopy(operation) => operation.semantics(),
+            Operation::Wgmma(_) => Semantics::MATRIX,
             Operation::Mbarrier(operation) => operation.semantics(),
             _ => Semantics::WEAK,
         }

@@ -135,11 +135,11 @@ impl Operation {
             Operation::Fence => context.warp.matrix.fence(),
             Operation::Commit => {
                 context.warp.matrix.commit();
-                context.block.bulk_reads.commit(reader);
+                context.commit_reads(reader);
             }
             Operation::Wait(allowed) => {
                 context.land_results(*allowed);
-                context.block.bulk_reads.wait(reader, *allowed);
+                context.wait_for_reads(reader, *allowed);
             }
             Operation::Multiply(multiply) => multiply.execute(context),
         }
@@ -329,11 +329,12 @@ impl Multiply {
 
     fn chunk(&self, context: &mut Context<'_>, faults: &mut Faults, address: u64) -> [Factor; CHUNK_ELEMENTS] {
         let mut data = [0; CHUNK as usize];
-        let lane = context.active.trailing_zeros() as usize;
+        // Lane 0 stands for the warp, all of which is active.
+        let lane = 0;
         context.load_aligned(faults, lane, Space::Shared, address, CHUNK, &mut data);
         context.check_proxy(faults, lane, address, data.len(), "read");
         let reader = Reader::Matrix { warp: context.warp.index };
-        context.block.bulk_reads.begin(reader, context.pc, address, CHUNK);
+        context.begin_read(reader, address, CHUNK);
         let mut elements = [Factor::default(); CHUNK_ELEMENTS];
         for (element, bytes) in elements.iter_mut().zip(data.chunks_exact(2)) {
             *element = Factor::new(self.input, u64::from(u16::from_le_bytes([bytes[0], bytes[1]])));

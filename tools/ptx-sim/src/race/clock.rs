@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::Agent;
+use super::{Agent, Engine};
 
 /// Lanes of a warp.
 const LANES: usize = 32;
 
 /// Up to which time each agent's accesses have happened before something. Agents are the threads of a block and, after
-/// them, the asynchronous copies of each thread.
+/// them, what works for them asynchronously, engine by engine.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clock {
     times: Vec<u32>,
@@ -34,6 +34,9 @@ impl Clock {
     }
 
     fn advance(&mut self, agent: usize, time: u32) {
+        if time == 0 {
+            return;
+        }
         if self.times.len() <= agent {
             self.times.resize(agent + 1, 0);
         }
@@ -53,12 +56,12 @@ struct Fences {
 #[derive(Debug)]
 pub(crate) struct Clocks {
     warps: usize,
-    /// The current time of each warp's threads, then of each warp's asynchronous copies.
+    /// The current time of each warp's threads, then of each other engine of theirs.
     now: Vec<u32>,
     /// What each thread knows of the others. Threads that passed a barrier together share one clock.
     known: Vec<Arc<Clock>>,
-    /// Up to which time each thread has waited for its own copies.
-    copied: Vec<u32>,
+    /// Up to which time each thread has waited for its engines, engine by engine.
+    finished: Vec<u32>,
     fences: Vec<Fences>,
 }
 
@@ -68,21 +71,21 @@ impl Clocks {
         let nothing = Arc::new(Clock::default());
         Clocks {
             warps,
-            now: vec![1; 2 * warps],
+            now: vec![1; Engine::ALL.len() * warps],
             known: vec![nothing; LANES * warps],
-            copied: vec![0; LANES * warps],
+            finished: vec![0; Engine::ALL.len() * LANES * warps],
             fences: vec![Fences::default(); LANES * warps],
         }
     }
 
     /// The number of the group of 32 agents that `agent` belongs to.
     pub fn group(&self, agent: Agent) -> usize {
-        agent.warp as usize + if agent.copies { self.warps } else { 0 }
+        agent.warp as usize + agent.engine as usize * self.warps
     }
 
     /// The agent that is lane `lane` of a group.
     pub fn agent(&self, group: usize, lane: u32) -> Agent {
-        Agent { warp: (group % self.warps) as u32, lane, copies: group >= self.warps }
+        Agent { warp: (group % self.warps) as u32, lane, engine: Engine::ALL[group / self.warps] }
     }
 
     /// The current time of an agent.
@@ -93,9 +96,13 @@ impl Clocks {
     /// The lanes of `group` whose accesses at `time` did not all happen before what the thread of `agent` does now.
     pub fn concurrent(&self, agent: Agent, group: usize, lanes: u32, time: u32) -> u32 {
         let thread = agent.thread();
-        let is_own = group == agent.warp as usize;
-        let was_waited_for = group == agent.warp as usize + self.warps && time <= self.copied[thread];
-        let rest = if is_own || was_waited_for { lanes & !(1 << agent.lane) } else { lanes };
+        let other = self.agent(group, agent.lane);
+        let own_lane = if other.engine == Engine::Matrix { 0 } else { agent.lane };
+        let is_over = match other.engine {
+            Engine::Thread => true,
+            _ => time <= self.finished[group * LANES + own_lane as usize],
+        };
+        let rest = if other.warp == agent.warp && is_over { lanes & !(1 << own_lane) } else { lanes };
         let known = &self.known[thread];
         crate::exec::lanes(rest)
             .filter(|lane| known.time(group * LANES + lane) < time)
@@ -115,14 +122,19 @@ impl Clocks {
             }
             last = Some(known);
             clock.advance(thread, self.now[warp]);
-            clock.advance((self.warps + warp) * LANES + lane, self.copied[thread]);
+            for engine in [Engine::Copies, Engine::BulkReads] {
+                let index = (engine as usize * self.warps + warp) * LANES + lane;
+                clock.advance(index, self.finished[index]);
+            }
         }
+        let matrix = (Engine::Matrix as usize * self.warps + warp) * LANES;
+        clock.advance(matrix, self.finished[matrix]);
         self.now[warp] += 1;
     }
 
     /// Adds the copies that a thread issued to `clock`.
     pub fn release_copies(&mut self, agent: Agent, clock: &mut Clock) {
-        let group = self.warps + agent.warp as usize;
+        let group = Engine::Copies as usize * self.warps + agent.warp as usize;
         clock.advance(group * LANES + agent.lane as usize, self.now[group]);
         self.now[group] += 1;
     }
@@ -145,15 +157,15 @@ impl Clocks {
         }
     }
 
-    /// Begins a new group of asynchronous copies in a warp: waiting for earlier ones does not wait for later ones.
-    pub fn commit_copies(&mut self, warp: u32) {
-        self.now[self.warps + warp as usize] += 1;
+    /// Begins a new group of what an engine does for a warp: waiting for what came before does not wait for later ones.
+    pub fn commit(&mut self, warp: u32, engine: Engine) {
+        self.now[engine as usize * self.warps + warp as usize] += 1;
     }
 
-    /// The thread of `agent` has waited for its copies up to `time`.
-    pub fn finish_copies(&mut self, agent: Agent, time: u32) {
-        let copied = &mut self.copied[agent.thread()];
-        *copied = (*copied).max(time);
+    /// The thread of `agent` has waited for what that did up to `time`.
+    pub fn finish(&mut self, agent: Agent, time: u32) {
+        let index = self.group(agent) * LANES + agent.lane as usize;
+        self.finished[index] = self.finished[index].max(time);
     }
 
     /// What another thread comes after that sees a strong write of this thread: all so far if the write releases, else

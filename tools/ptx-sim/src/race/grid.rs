@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use smallvec::SmallVec;
 
 use super::shadow::{CELL_BYTES, Record};
-use super::{Agent, PAGE_CELLS};
+use super::{Agent, Engine, PAGE_CELLS};
 
 /// What a block did in global memory.
 #[derive(Debug, Default)]
@@ -103,11 +103,8 @@ impl Entry {
 
     fn access(&self, warps: usize) -> BlockAccess {
         let Record { group, lanes, pc, writes, .. } = self.record;
-        let agent = Agent {
-            warp: u32::from(group) % warps as u32,
-            lane: lanes.trailing_zeros(),
-            copies: usize::from(group) >= warps,
-        };
+        let (warp, engine) = (u32::from(group) % warps as u32, Engine::ALL[usize::from(group) / warps]);
+        let agent = Agent { warp, lane: lanes.trailing_zeros(), engine };
         BlockAccess { block: self.block, agent, pc, writes }
     }
 }

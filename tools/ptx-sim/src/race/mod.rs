@@ -4,8 +4,9 @@
 //! thread, or a chain of releases and acquires. Barriers, `bar.warp.sync` and strong accesses with fences release and
 //! acquire; whether the accesses met in the schedule that was executed does not matter.
 //!
-//! An asynchronous copy is made by an agent of its own for each thread. It comes after what its thread did before
-//! issuing it, and what the thread does after waiting for it comes after the copy.
+//! An asynchronous copy is made by an agent of its own for each thread, and so are the reads of shared memory by bulk
+//! copies and `wgmma`. It comes after what its thread did before issuing it, and what the thread does after waiting for it,
+//! and whoever that releases, comes after the copy.
 //!
 //! A mechanism that orders threads needs two calls: [`Races::release`] where a thread arrives, into a [`Clock`] that the
 //! mechanism keeps, and [`Races::acquire`] where a thread has waited.
@@ -28,16 +29,48 @@ use crate::parse::Space;
 /// Cells of a page of global memory.
 const PAGE_CELLS: u64 = 1024;
 
-/// Who accesses memory: a thread, or the asynchronous copies of a thread.
+/// What accesses memory for a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Engine {
+    /// The thread itself.
+    Thread,
+    /// Its asynchronous copies to shared memory.
+    Copies,
+    /// Its bulk copies from shared memory, which read there until they are waited for.
+    BulkReads,
+    /// The `wgmma` instructions of its warp, which read shared memory until they are waited for. Lane 0 stands for the warp.
+    Matrix,
+}
+
+impl Engine {
+    /// All of them, in the order in which agents are numbered.
+    const ALL: [Engine; 4] = [Engine::Thread, Engine::Copies, Engine::BulkReads, Engine::Matrix];
+
+    /// Whether it reads shared memory until its thread waits for it.
+    pub fn reads_shared(self) -> bool {
+        matches!(self, Engine::BulkReads | Engine::Matrix)
+    }
+
+    /// Whether it accesses memory until its thread waits for it.
+    pub fn is_asynchronous(self) -> bool {
+        self != Engine::Thread
+    }
+}
+
+/// Who accesses memory: a thread, or what works for it asynchronously.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Agent {
     pub warp: u32,
     pub lane: u32,
-    /// It is the thread's asynchronous copies.
-    pub copies: bool,
+    pub engine: Engine,
 }
 
 impl Agent {
+    /// What works for lane `lane` of a warp.
+    pub fn new(warp: u32, lane: usize, engine: Engine) -> Agent {
+        Agent { warp, lane: lane as u32, engine }
+    }
+
     /// Index of the thread in its block.
     fn thread(self) -> usize {
         self.warp as usize * 32 + self.lane as usize
@@ -59,18 +92,22 @@ pub(crate) struct Semantics {
     pub strength: Strength,
     pub acquires: bool,
     pub releases: bool,
-    /// It is made by the asynchronous copies of the thread.
-    pub by_copy: bool,
+    /// What makes it for the thread.
+    pub engine: Engine,
 }
 
 impl Semantics {
     /// A plain access.
     pub const WEAK: Semantics =
-        Semantics { strength: Strength::Weak, acquires: false, releases: false, by_copy: false };
+        Semantics { strength: Strength::Weak, acquires: false, releases: false, engine: Engine::Thread };
     /// An atomic access that orders nothing.
     pub const STRONG: Semantics = Semantics { strength: Strength::Strong, ..Semantics::WEAK };
     /// An access of an asynchronous copy.
-    pub const COPY: Semantics = Semantics { by_copy: true, ..Semantics::WEAK };
+    pub const COPY: Semantics = Semantics { engine: Engine::Copies, ..Semantics::WEAK };
+    /// An access of a bulk copy from shared memory.
+    pub const BULK_STORE: Semantics = Semantics { engine: Engine::BulkReads, ..Semantics::WEAK };
+    /// An access of `wgmma`.
+    pub const MATRIX: Semantics = Semantics { engine: Engine::Matrix, ..Semantics::WEAK };
 }
 
 /// What an access does.
@@ -216,25 +253,25 @@ impl Races {
         }
     }
 
-    /// The time of copies that a thread issues now, for [`Races::finish_copies`].
-    pub fn copy_time(&self, warp: u32, lane: usize) -> u32 {
-        self.clocks.now(Agent { warp, lane: lane as u32, copies: true })
+    /// The time of what an asynchronous agent is told to do now, for [`Races::finish`].
+    pub fn time(&self, agent: Agent) -> u32 {
+        self.clocks.now(agent)
     }
 
-    /// Begins a new group of asynchronous copies.
-    pub fn commit_copies(&mut self, warp: u32) {
-        self.clocks.commit_copies(warp);
+    /// Begins a new group of what an engine of a warp's threads does.
+    pub fn commit(&mut self, warp: u32, engine: Engine) {
+        self.clocks.commit(warp, engine);
     }
 
-    /// A thread has waited for its copies up to that time.
-    pub fn finish_copies(&mut self, warp: u32, lane: usize, time: u32) {
-        self.clocks.finish_copies(Agent { warp, lane: lane as u32, copies: true }, time);
+    /// The agent's thread has waited for what it did up to that time.
+    pub fn finish(&mut self, agent: Agent, time: u32) {
+        self.clocks.finish(agent, time);
     }
 
     /// Lanes execute a fence.
     pub fn fence(&mut self, warp: u32, lanes: u32) {
         for lane in crate::exec::lanes(lanes) {
-            self.clocks.fence(Agent { warp, lane: lane as u32, copies: false });
+            self.clocks.fence(Agent::new(warp, lane, Engine::Thread));
         }
     }
 

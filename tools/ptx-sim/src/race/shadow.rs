@@ -73,7 +73,8 @@ impl Cell {
                 return true;
             }
             let concurrent = clocks.concurrent(agent, old.group as usize, old.lanes, old.time);
-            let is_copy = agent.copies || clocks.agent(old.group as usize, 0).copies;
+            let other = clocks.agent(old.group as usize, 0);
+            let is_copy = agent.engine.is_asynchronous() || other.engine.is_asynchronous();
             if concurrent != 0 && conflict.is_none() && old.conflicts(&new, is_copy) {
                 conflict = Some((*old, concurrent.trailing_zeros()));
             }
