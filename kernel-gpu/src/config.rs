@@ -629,6 +629,7 @@ mod tests {
             assert_eq!((config.launch_registers(), config.consumer_registers()), expected, "{config:?}");
             let needed = WARPGROUP_WARPS * config.producer_registers() + warps * config.consumer_registers();
             let launched = (warps + WARPGROUP_WARPS) * config.launch_registers();
+            assert!(config.producer_registers() >= SMALLEST_REGISTER_COUNT, "setmaxnreg takes no fewer: {config:?}");
             assert!(needed <= launched, "the last to ask would wait for ever: {config:?}");
             assert!(launched * WARP_SIZE * min_blocks <= REGISTERS_PER_MULTIPROCESSOR, "{config:?}");
         }

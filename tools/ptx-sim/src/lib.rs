@@ -63,9 +63,11 @@
 //! - reads of registers, and of bytes of shared, local and global memory, that nothing wrote (copying an unwritten
 //!   register is no read);
 //! - bytes read or written while a `cp.async` to them has not been waited for by the thread that issued it, or a
-//!   `cp.async.bulk` by somebody at its mbarrier; bytes changed that a bulk copy still reads; copies never waited for;
+//!   `cp.async.bulk` by somebody at its mbarrier; bytes changed that a bulk copy still reads, or may still read
+//!   as far as whoever changes them knows; copies never waited for;
 //! - registers used by a `wgmma.mma_async` that are touched before it is waited for, or written since the last
-//!   `wgmma.fence`; its operands in shared memory overwritten while it is in flight;
+//!   `wgmma.fence`; its operands in shared memory overwritten while it is in flight, or by somebody
+//!   whom no wait for it reaches;
 //! - ordinary writes to shared memory that the async proxy reads or overwrites without a `fence.proxy.async`, and mbarriers
 //!   at which it counts without a fence after they were initialised;
 //! - data races in shared and global memory (see below);

@@ -34,9 +34,9 @@ impl WholeHead {
         M::keys_end((strip + 1) * ROWS, 2 * warpgroups * ROWS).div_ceil(KEYS)
     }
 
-    /// Whether the round is dealt out in strips.
+    /// Whether a round is the one that is dealt out in strips.
     #[inline(always)]
-    fn is_dealt<M: Mask, const WARPGROUPS: u32, const STAGES: u32>(
+    fn is_split<M: Mask, const WARPGROUPS: u32, const STAGES: u32>(
         context: &Context<'_, WARPGROUPS, STAGES>,
         round: u32,
     ) -> bool {
@@ -59,7 +59,7 @@ impl WholeHead {
         round: u32,
         pass: u32,
     ) -> Share {
-        if Self::is_dealt::<M, _, _>(context, round) {
+        if Self::is_split::<M, _, _>(context, round) {
             return Self::last_share(context, pass);
         }
         match work_item(context, round) {
@@ -254,7 +254,7 @@ impl<M: Mask> Order<M> for WholeHead {
                 tile += 1;
             }
             warpgroup = 0;
-            if pass == 1 || Self::is_dealt::<M, _, _>(context, round) {
+            if pass == 1 || Self::is_split::<M, _, _>(context, round) {
                 tile = 0;
                 head += 1;
             }
