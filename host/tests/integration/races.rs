@@ -10,12 +10,12 @@ use ptx_sim::FindingClass;
 
 use crate::support::ptx;
 
-/// Whether a line of PTX is a barrier that orders memory. Those that name their number and their threads are turns on the
-/// tensor cores, without which nothing is wrong but the time.
+/// Whether a line of PTX is a barrier that orders memory. Without the others nothing is wrong but the time: those that name
+/// their number and their threads are turns on the tensor cores, and one says that it only brings lanes together.
 fn orders_memory(line: &str) -> bool {
     let line = line.trim_start();
     let is_turn = line.starts_with("bar.arrive") || line.starts_with("bar.sync") && line.contains(',');
-    line.starts_with("bar") && !is_turn
+    line.starts_with("bar") && !is_turn && !line.ends_with("// converge")
 }
 
 /// The lines of an entry's body that hold a barrier that orders memory.

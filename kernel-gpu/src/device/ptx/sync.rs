@@ -42,6 +42,17 @@ pub unsafe fn warp() {
     unsafe { asm!("bar.warp.sync 0xffffffff;", options(nostack)) };
 }
 
+/// `bar.warp.sync` where memory needs no order: lanes that took different ways go on together, and not one way after the
+/// other.
+///
+/// # Safety
+/// Every lane of the warp executes this together.
+#[inline(always)]
+pub unsafe fn converge_warp() {
+    // SAFETY: passed on to the caller.
+    unsafe { asm!("bar.warp.sync 0xffffffff; // converge", options(nostack)) };
+}
+
 /// `bar.sync barrier, THREADS`: waits until `THREADS` threads, these among them, have come to the barrier or
 /// [arrived](arrive) there; what those did to shared memory before is done and visible.
 ///

@@ -65,7 +65,6 @@ pub unsafe fn consume<const WARPGROUPS: u32, const STAGES: u32, S: Sequence, M: 
             if !is_last {
                 O::leave(context, step, lane);
             }
-            turns.order_lanes();
             strip.finish(memory, step, normalisers, lane.again());
             strip.wait_for_scores();
             if is_last {

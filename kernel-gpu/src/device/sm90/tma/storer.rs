@@ -55,7 +55,7 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Storer<'a, WARPGROUPS, STAGES
                 bulk_copy::commit_group();
             }
             // Together again, or LSE would be computed twice: by the lane that copies, and by the others.
-            sync::warp();
+            sync::converge_warp();
             self.store_lse(copy);
             if self.copies {
                 bulk_copy::wait_for_reads::<0>();

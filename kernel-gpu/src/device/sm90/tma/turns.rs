@@ -62,19 +62,6 @@ impl Turns {
         }
     }
 
-    /// Orders the lanes of a warp: what they did before its last turn comes before what any of them does now. Where turns are
-    /// taken, their barriers have seen to that.
-    ///
-    /// # Safety
-    /// The whole warp calls this together.
-    #[inline(always)]
-    pub unsafe fn order_lanes(self) {
-        if !self.taken {
-            // SAFETY: passed on to the caller.
-            unsafe { sync::warp() };
-        }
-    }
-
     /// Lets pass the `idle` turns that others still need, and takes the first warpgroup's turn that nobody needs, so that no
     /// barrier is left half full.
     ///
