@@ -213,13 +213,15 @@ fn cases(entry: &Entry) -> Result<Vec<Case>> {
     };
     // Two whole rounds of a persistent grid, and on four multiprocessors three heads that are left.
     let many = Shape { batch: 1, heads: if entry.config.grid == Grid::Persistent { 11 } else { 6 }, ..second };
+    // One whole round, and a head that is left.
+    let one_left = Shape { batch: 1, heads: 5, ..second };
     // The smaller one of two steps.
     let risen = if entry.sequence == Sequence::Any { second } else { first };
     let mut cases = vec![
         Case::generate(contiguous(first, mask)?, Distribution::Normal)?,
         Case::generate(apart(second, mask)?, Distribution::Normal)?,
         Case::generate(contiguous(many, mask)?, Distribution::Adversarial)?,
-        Case::generate(contiguous(second, mask)?, Distribution::LargeLogits)?,
+        Case::generate(contiguous(one_left, mask)?, Distribution::LargeLogits)?,
         Case::generate(contiguous(second, mask)?, Distribution::NonFinite)?,
         Case::low_scores(contiguous(first, mask)?)?,
         Case::uneven_rows(contiguous(second, mask)?)?,
