@@ -52,8 +52,7 @@ impl Renderer {
     /// The access that the finding's races with.
     fn other_access<'a>(&self, ptx_file: &'a str, other: &'a OtherAccess) -> Group<'a> {
         let access = if other.writes { "write" } else { "read" };
-        let agent = if other.by_copy { " by an asynchronous copy" } else { "" };
-        let title = format!("the other access, a {access}{agent}: {}", thread(&other.at));
+        let title = format!("the other access, a {access}{}: {}", other.engine.by(), thread(&other.at));
         let note = Group::with_title(Level::NOTE.secondary_title(title));
         self.location(note, ptx_file, &other.at, AnnotationKind::Context)
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use ptx_diagnostics::{Renderer, Sources};
-use ptx_sim::{Finding, GlobalMemory, Launch, Module, Options, run};
+use ptx_sim::{Engine, Finding, GlobalMemory, Launch, Module, Options, run};
 
 /// 16-byte copies into shared rows of 130 bytes, inlined from `kernel.rs`.
 const PTX: &str = "\
@@ -154,5 +154,18 @@ fn a_race_shows_both_accesses() {
     }
     for both in ["src/store.rs:3:5", "called from here, and inlined", "src/kernel.rs:9:5"] {
         assert_eq!(text.matches(both).count(), 2 * findings.len(), "`{both}` is not shown for both accesses:\n{text}");
+    }
+}
+
+#[test]
+fn a_race_says_what_made_the_other_access() {
+    let renderer = Renderer::new(Sources::below(Path::new("")), false);
+    let mut finding = race().swap_remove(0);
+    for (engine, expected) in
+        [(Engine::Matrix, "a write by wgmma: block"), (Engine::BulkReads, "a write by a bulk copy: ")]
+    {
+        finding.other.as_mut().expect("a race has two accesses").engine = engine;
+        let text = renderer.render(&finding);
+        assert!(text.contains(&format!("the other access, {expected}")), "`{expected}` is missing:\n{text}");
     }
 }

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use crate::race::Engine;
+
 /// The kind of error a [`Finding`] reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
@@ -155,8 +157,8 @@ pub struct Location {
 pub struct OtherAccess {
     /// Whether it writes.
     pub writes: bool,
-    /// Whether an asynchronous copy made it.
-    pub by_copy: bool,
+    /// What made it for the thread.
+    pub engine: Engine,
     /// The instruction and who executed it.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub at: Location,

@@ -159,3 +159,4 @@ pub use launch::{Launch, LaunchError, Options, Report};
 pub use memory::{GlobalMemory, MemoryError, Swizzle, TENSOR_MAP_BYTES, TensorElement, TensorMap};
 pub use module::{Module, Parameter, run};
 pub use parse::ParseError;
+pub use race::Engine;

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Kernel, bytes, words};
-use ptx_sim::{Finding, FindingClass, Options};
+use ptx_sim::{Engine, Finding, FindingClass, Options};
 
 /// `%r1` = the thread's word of `tile`, `%r2` = that of the thread in the next warp, `%r3` = that of the next lane.
 const SETUP: &str = ".shared .align 16 .b8 tile[4096]; mov.u32 %r0, tile; shl.b32 %r1, %lane, 2; add.u32 %r1, %r1, %r0;\n\
@@ -99,7 +99,7 @@ fn a_copy_that_only_its_own_thread_has_waited_for() {
     let body = "mul.wide.u32 %rd0, %lane, 4; add.u64 %rd0, %rd0, %input;\n\
         cp.async.ca.shared.global [%r1], [%rd0], 4; cp.async.wait_all;\n/* here */ ld.shared.u32 %r5, [%r3];";
     let finding = race_unless(body, "/* here */", "bar.sync 0;");
-    assert!(finding.other.as_ref().is_some_and(|other| other.by_copy), "{finding}");
+    assert!(finding.other.as_ref().is_some_and(|other| other.engine == Engine::Copies), "{finding}");
     assert!(finding.message.contains("has to wait for it, and then both"), "{finding}");
     // Before the wait, a barrier orders nothing.
     race_unless(

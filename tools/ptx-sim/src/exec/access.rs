@@ -1,7 +1,6 @@
 //! Every access to memory that an instruction makes, and every check of one.
 
 use super::Context;
-use super::bulk::Reader;
 use super::mbarriers::{MBARRIER_BYTES, Mbarrier};
 use crate::finding::{FindingClass, LaneAddress, OtherAccess};
 use crate::memory::{OutOfBounds, resolve};
@@ -155,9 +154,10 @@ impl Context<'_> {
                     "{} changes what the {} has not waited for",
                     what(),
                     match read.reader {
-                        Reader::Copies { warp, lane } =>
+                        Agent { warp, engine: Engine::Matrix, .. } =>
+                            format!("wgmma in line {line} reads, which warp {warp}"),
+                        Agent { warp, lane, .. } =>
                             format!("bulk copy in line {line} reads, which warp {warp} lane {lane}"),
-                        Reader::Matrix { warp } => format!("wgmma in line {line} reads, which warp {warp}"),
                     }
                 )
             };
@@ -504,19 +504,13 @@ impl Context<'_> {
             Effect::Update => "atomic operation on",
         };
         let instruction = &self.machine.program.instructions[pc as usize];
-        let by = |agent: Agent| match agent.engine {
-            Engine::Thread => "",
-            Engine::Copies => " by an asynchronous copy",
-            Engine::BulkReads => " by a bulk copy",
-            Engine::Matrix => " by wgmma",
-        };
         let cause = format!(
             "a {bytes}-byte {what} {space} memory{}{} races with the {}{} in line {} by warp {}, lane {}: nothing \
              orders the two, {}",
-            by(agent),
+            agent.engine.by(),
             self.location(space, address, bytes),
             if writes { "write" } else { "read" },
-            by(other),
+            other.engine.by(),
             instruction.line,
             other.warp,
             other.lane,
@@ -524,7 +518,7 @@ impl Context<'_> {
         );
         let other = OtherAccess {
             writes,
-            by_copy: other.engine.is_asynchronous(),
+            engine: other.engine,
             at: self.machine.location(instruction, self.block.position, other.warp, Some(other.lane)),
         };
         (cause, Some(other))

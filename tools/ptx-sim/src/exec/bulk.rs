@@ -8,29 +8,10 @@ use super::context::Context;
 use crate::finding::{FindingClass, LaneAddress};
 use crate::race::{Agent, Engine};
 
-/// Who reads shared memory asynchronously.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Reader {
-    /// The bulk copies of a thread.
-    Copies { warp: u32, lane: u32 },
-    /// The `wgmma` instructions of a warp.
-    Matrix { warp: u32 },
-}
-
-impl Reader {
-    /// Who that is to the detection of races.
-    fn agent(self) -> Agent {
-        match self {
-            Reader::Copies { warp, lane } => Agent::new(warp, lane as usize, Engine::BulkReads),
-            Reader::Matrix { warp } => Agent::new(warp, 0, Engine::Matrix),
-        }
-    }
-}
-
 /// A read of shared memory that was not waited for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BulkRead {
-    pub reader: Reader,
+    pub reader: Agent,
     /// Number of the group of its reader that it belongs to.
     group: u64,
     /// Index of the instruction.
@@ -47,7 +28,7 @@ pub(crate) struct BulkRead {
 pub(crate) struct BulkReads {
     pending: Vec<BulkRead>,
     /// Groups committed so far, by reader.
-    committed: BTreeMap<Reader, u64>,
+    committed: BTreeMap<Agent, u64>,
 }
 
 impl BulkReads {
@@ -57,23 +38,23 @@ impl BulkReads {
         self.committed.clear();
     }
 
-    fn committed(&self, reader: Reader) -> u64 {
+    fn committed(&self, reader: Agent) -> u64 {
         self.committed.get(&reader).copied().unwrap_or(0)
     }
 
     /// A reader begins.
-    fn begin(&mut self, reader: Reader, pc: u32, address: u64, bytes: u64, time: u32) {
+    fn begin(&mut self, reader: Agent, pc: u32, address: u64, bytes: u64, time: u32) {
         let group = self.committed(reader);
         self.pending.push(BulkRead { reader, group, pc, address, bytes, time });
     }
 
     /// A reader ends the group it is filling.
-    fn commit(&mut self, reader: Reader) {
+    fn commit(&mut self, reader: Agent) {
         *self.committed.entry(reader).or_insert(0) += 1;
     }
 
     /// A reader's thread waits for all but its latest `allowed` groups; when the last that it waited for began.
-    fn wait(&mut self, reader: Reader, allowed: u64) -> u32 {
+    fn wait(&mut self, reader: Agent, allowed: u64) -> u32 {
         let end = self.committed(reader).saturating_sub(allowed);
         let mut last = 0;
         self.pending.retain(|read| {
@@ -93,25 +74,24 @@ impl BulkReads {
 
 impl Context<'_> {
     /// A reader of the warp begins to read shared memory.
-    pub fn begin_read(&mut self, reader: Reader, address: u64, bytes: u64) {
-        let time = self.block.races.as_ref().map_or(0, |races| races.time(reader.agent()));
+    pub fn begin_read(&mut self, reader: Agent, address: u64, bytes: u64) {
+        let time = self.block.races.as_ref().map_or(0, |races| races.time(reader));
         self.block.bulk_reads.begin(reader, self.pc, address, bytes, time);
     }
 
     /// A reader of the warp ends the group it is filling.
-    pub fn commit_reads(&mut self, reader: Reader) {
+    pub fn commit_reads(&mut self, reader: Agent) {
         self.block.bulk_reads.commit(reader);
         if let Some(races) = &mut self.block.races {
-            let Agent { warp, engine, .. } = reader.agent();
-            races.commit(warp, engine);
+            races.commit(reader.warp, reader.engine);
         }
     }
 
     /// The warp waits for all but the latest `allowed` groups of a reader.
-    pub fn wait_for_reads(&mut self, reader: Reader, allowed: u64) {
+    pub fn wait_for_reads(&mut self, reader: Agent, allowed: u64) {
         let last = self.block.bulk_reads.wait(reader, allowed);
         if let Some(races) = &mut self.block.races {
-            races.finish(reader.agent(), last);
+            races.finish(reader, last);
         }
     }
 }
@@ -120,7 +100,7 @@ impl Block<'_> {
     /// Reports bulk copies that nobody waited for before the block ended.
     pub(super) fn report_forgotten_bulk_reads(&mut self) {
         for read in std::mem::take(&mut self.state.bulk_reads.pending) {
-            let Reader::Copies { warp, lane } = read.reader else { continue };
+            let Agent { warp, lane, engine: Engine::BulkReads } = read.reader else { continue };
             self.with_instruction(warp as usize, read.pc, |context| {
                 let which = vec![LaneAddress { lane, address: Some(read.address) }];
                 context.report(FindingClass::AsyncCopyNotWaited, which, || {

@@ -104,11 +104,7 @@ impl<'a> Machine<'a> {
             at: location(later),
             address: Some(address),
             lanes: vec![LaneAddress { lane: later.agent.lane, address: Some(address) }],
-            other: Some(OtherAccess {
-                writes: earlier.writes,
-                by_copy: earlier.agent.engine.is_asynchronous(),
-                at: location(earlier),
-            }),
+            other: Some(OtherAccess { writes: earlier.writes, engine: earlier.agent.engine, at: location(earlier) }),
             occurrences: 1,
         }
     }

@@ -18,7 +18,6 @@ mod wgmma;
 
 pub(crate) use access::Faults;
 pub(crate) use barriers::{CLUSTER_BARRIER, NAMED_BARRIERS, Reduction};
-pub(crate) use bulk::Reader;
 pub(crate) use context::{Context, Flow, lane_list, without_addresses};
 pub(crate) use grid::{Machine, run_grid};
 pub(crate) use mbarriers::{Landing, MBARRIER_BYTES, PhaseState, Wait};

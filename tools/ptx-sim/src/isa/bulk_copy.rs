@@ -7,7 +7,7 @@
 
 use super::memory::Address;
 use crate::decode::{Decode, Form, Slot, invalid};
-use crate::exec::{Context, Faults, Landing, Reader, lanes};
+use crate::exec::{Context, Faults, Landing, lanes};
 use crate::finding::FindingClass;
 use crate::memory::{TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES, TensorMap, resolve};
 use crate::parse::{Space, Type};
@@ -141,7 +141,7 @@ impl Operation {
         let warp = context.warp.index;
         let mut faults = Faults::default();
         for lane in lanes(context.active) {
-            let thread = Reader::Copies { warp, lane: lane as u32 };
+            let thread = Agent::new(warp, lane, Engine::BulkReads);
             match self {
                 Operation::Load { to, source, mbarrier } => {
                     context.require(&[to.base, mbarrier.base]);
@@ -358,7 +358,7 @@ fn read_shared(
 ) {
     context.load_aligned(faults, lane, Space::Shared, address, alignment, data);
     context.check_proxy(faults, lane, address, data.len(), "read");
-    let thread = Reader::Copies { warp: context.warp.index, lane: lane as u32 };
+    let thread = Agent::new(context.warp.index, lane, Engine::BulkReads);
     context.begin_read(thread, address, data.len() as u64);
 }
 

@@ -5,12 +5,13 @@
 
 use super::matrix::element;
 use crate::decode::{Decode, Destination, Form, Slot, invalid};
-use crate::exec::{Context, Faults, Reader, lanes};
+use crate::exec::{Context, Faults, lanes};
 use crate::finding::FindingClass;
 use crate::fused_sum::{Factor, fused_sum};
 use crate::memory::Swizzle;
 use crate::numeric::Format;
 use crate::parse::{Operand, Space, Type};
+use crate::race::Agent;
 
 /// Rows of a tile that one warp computes.
 const WARP_ROWS: usize = 16;
@@ -130,7 +131,7 @@ impl Operation {
     /// Executes it.
     pub fn execute(&self, context: &mut Context<'_>) {
         context.block.warpgroups.executed(context.pc, context.warp.index);
-        let reader = Reader::Matrix { warp: context.warp.index };
+        let reader = Agent::matrix(context.warp.index);
         match self {
             Operation::Fence => context.warp.matrix.fence(),
             Operation::Commit => {
@@ -333,7 +334,7 @@ impl Multiply {
         let lane = 0;
         context.load_aligned(faults, lane, Space::Shared, address, CHUNK, &mut data);
         context.check_proxy(faults, lane, address, data.len(), "read");
-        let reader = Reader::Matrix { warp: context.warp.index };
+        let reader = Agent::matrix(context.warp.index);
         context.begin_read(reader, address, CHUNK);
         let mut elements = [Factor::default(); CHUNK_ELEMENTS];
         for (element, bytes) in elements.iter_mut().zip(data.chunks_exact(2)) {

@@ -30,15 +30,17 @@ use crate::parse::Space;
 const PAGE_CELLS: u64 = 1024;
 
 /// What accesses memory for a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Engine {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum Engine {
     /// The thread itself.
     Thread,
     /// Its asynchronous copies to shared memory.
     Copies,
     /// Its bulk copies from shared memory, which read there until they are waited for.
     BulkReads,
-    /// The `wgmma` instructions of its warp, which read shared memory until they are waited for. Lane 0 stands for the warp.
+    /// The `wgmma` instructions of its warp, which read shared memory until they are waited for.
     Matrix,
 }
 
@@ -46,19 +48,29 @@ impl Engine {
     /// All of them, in the order in which agents are numbered.
     const ALL: [Engine; 4] = [Engine::Thread, Engine::Copies, Engine::BulkReads, Engine::Matrix];
 
+    /// What is added to the name of an access to say that it made it: nothing for the thread itself.
+    pub fn by(self) -> &'static str {
+        match self {
+            Engine::Thread => "",
+            Engine::Copies => " by an asynchronous copy",
+            Engine::BulkReads => " by a bulk copy",
+            Engine::Matrix => " by wgmma",
+        }
+    }
+
     /// Whether it reads shared memory until its thread waits for it.
-    pub fn reads_shared(self) -> bool {
+    pub(crate) fn reads_shared(self) -> bool {
         matches!(self, Engine::BulkReads | Engine::Matrix)
     }
 
     /// Whether it accesses memory until its thread waits for it.
-    pub fn is_asynchronous(self) -> bool {
+    fn is_asynchronous(self) -> bool {
         self != Engine::Thread
     }
 }
 
 /// Who accesses memory: a thread, or what works for it asynchronously.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Agent {
     pub warp: u32,
     pub lane: u32,
@@ -69,6 +81,11 @@ impl Agent {
     /// What works for lane `lane` of a warp.
     pub fn new(warp: u32, lane: usize, engine: Engine) -> Agent {
         Agent { warp, lane: lane as u32, engine }
+    }
+
+    /// The matrix engine of a warp, for which lane 0 stands.
+    pub fn matrix(warp: u32) -> Agent {
+        Agent::new(warp, 0, Engine::Matrix)
     }
 
     /// Index of the thread in its block.

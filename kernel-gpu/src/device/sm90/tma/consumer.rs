@@ -67,6 +67,7 @@ pub unsafe fn consume<const WARPGROUPS: u32, const STAGES: u32, S: Sequence, M: 
             }
             strip.finish(memory, step, normalisers, lane.again());
             strip.wait_for_scores();
+            // Those scores have read K only now.
             if is_last {
                 O::leave(context, step, lane);
                 break;

@@ -7,6 +7,7 @@ use crate::device::ptx::mbarrier;
 use crate::device::ptx::wgmma::{Descriptor, KMajor};
 use crate::device::sm90::tma::memory::Memory;
 use crate::device::sm90::tma::{Context, KEYS, ROWS};
+use crate::geometry::BlockWork;
 
 /// A work item is as many strips as there are warpgroups, and its tiles of K and V stream through the stages in a ring. The
 /// next strip of Q arrives in the other half of the strips.
@@ -18,11 +19,8 @@ pub struct Streamed;
 impl Streamed {
     /// First row of an item.
     #[inline(always)]
-    fn first_row<const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
-        item: u32,
-    ) -> u32 {
-        context.args.block_work(item).query_tile * WARPGROUPS * ROWS
+    fn first_row(work: BlockWork, warpgroups: u32) -> u32 {
+        work.query_tile * warpgroups * ROWS
     }
 
     /// Which strip of an item a warpgroup computes.
@@ -46,7 +44,7 @@ impl Streamed {
         warpgroup: u32,
         (stage, stage_parity): (u32, u32),
     ) -> Step {
-        let item_row = Self::first_row(context, item);
+        let item_row = Self::first_row(context.args.block_work(item), WARPGROUPS);
         let first_row = item_row + Self::place(warpgroup, WARPGROUPS, round) * ROWS;
         let tiles = Self::tiles::<M>(first_row + ROWS, context.length);
         let strip = round % 2 * WARPGROUPS + warpgroup;
@@ -69,18 +67,13 @@ impl Streamed {
 
     /// Strip `place` of an item.
     #[inline(always)]
-    fn strip<const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
-        item: u32,
-        round: u32,
-        place: u32,
-    ) -> StripCopy {
+    fn strip_of(work: BlockWork, round: u32, place: u32, warpgroups: u32) -> StripCopy {
         StripCopy {
             // The order of the warpgroups is its own inverse.
-            strip: round % 2 * WARPGROUPS + Self::place(place, WARPGROUPS, round),
+            strip: round % 2 * warpgroups + Self::place(place, warpgroups, round),
             parity: round / 2 % 2,
-            work: context.args.block_work(item),
-            first_row: Self::first_row(context, item) + place * ROWS,
+            work,
+            first_row: Self::first_row(work, warpgroups) + place * ROWS,
         }
     }
 
@@ -163,9 +156,10 @@ impl<M: Mask> Order<M> for Streamed {
     ) {
         let mut round = 0;
         while let Some(item) = work_item(context, round) {
+            let work = context.args.block_work(item);
             let mut place = 0;
             while place < WARPGROUPS {
-                action(Self::strip(context, item, round, place));
+                action(Self::strip_of(work, round, place, WARPGROUPS));
                 place += 1;
             }
             round += 1;
@@ -181,13 +175,13 @@ impl<M: Mask> Order<M> for Streamed {
         let (mut round, mut place, mut tile) = (0, WARPGROUPS, 1);
         let mut stage = Self::advance::<STAGES>((0, 0), 1);
         while let Some(item) = work_item(context, round) {
+            let work = context.args.block_work(item);
             while place < WARPGROUPS {
-                load_strip(Self::strip(context, item, round, place));
+                load_strip(Self::strip_of(work, round, place, WARPGROUPS));
                 place += 1;
             }
-            let tiles = Self::tiles::<M>(Self::first_row(context, item) + WARPGROUPS * ROWS, context.length);
+            let tiles = Self::tiles::<M>(Self::first_row(work, WARPGROUPS) + WARPGROUPS * ROWS, context.length);
             while tile < tiles {
-                let work = context.args.block_work(item);
                 load_tile(TileCopy { stage: stage.0, parity: stage.1, work, first_key: tile * KEYS });
                 stage = Self::advance::<STAGES>(stage, 1);
                 tile += 1;
