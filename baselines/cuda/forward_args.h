@@ -26,7 +26,9 @@ typedef struct Divisor {
 typedef struct LastRound {
     uint32_t round;
     uint32_t first_split;
+    uint32_t first_finer;
     Divisor parts;
+    Divisor finer_parts;
 } LastRound;
 
 /* Arguments of a forward entry, passed by value; q, k, v, o and lse are device addresses. */

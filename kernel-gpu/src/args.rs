@@ -75,7 +75,7 @@ pub const TENSOR_MAP_ROWS: u32 = 64;
 pub const FORWARD_ARGS_LAYOUT: core::alloc::Layout = core::alloc::Layout::new::<ForwardArgs>();
 
 const _: () =
-    assert!(FORWARD_ARGS_LAYOUT.size() == 9 * 8 + 4 * 24 + 2 * 4 + 2 * 12 + 4 + 20 && FORWARD_ARGS_LAYOUT.align() == 8);
+    assert!(FORWARD_ARGS_LAYOUT.size() == 9 * 8 + 4 * 24 + 2 * 4 + 2 * 12 + 4 + 36 && FORWARD_ARGS_LAYOUT.align() == 8);
 
 /// Name, offset and size in bytes of one field of [`ForwardArgs`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

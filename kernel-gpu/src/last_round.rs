@@ -21,8 +21,12 @@ pub struct LastRound {
     /// The first of its heads that is split in parts, behind those that are split in halves; [`u32::MAX`] where the heads of
     /// the round are whole, too, one for each of the first blocks.
     first_split: u32,
-    /// Parts of such a head.
+    /// The first of those that is split in one part more.
+    first_finer: u32,
+    /// Parts of the heads before that one.
     parts: Divisor,
+    /// Parts of the others.
+    finer_parts: Divisor,
 }
 
 /// Strips of a head that a block computes.
@@ -46,7 +50,8 @@ impl LastRound {
     /// That of `heads` heads on `blocks` blocks, at most as many, in whole heads.
     #[inline]
     pub const fn whole(heads: u32, blocks: u32) -> Self {
-        Self { round: heads / blocks, first_split: u32::MAX, parts: Divisor::new(NonZeroU32::MIN) }
+        let one = Divisor::new(NonZeroU32::MIN);
+        Self { round: heads / blocks, first_split: u32::MAX, first_finer: u32::MAX, parts: one, finer_parts: one }
     }
 
     /// That of `heads` heads on `blocks` blocks, at most as many, in strips; in [whole heads](Self::whole) where strips would
@@ -62,18 +67,36 @@ impl LastRound {
             return whole;
         }
         let most = blocks / split;
-        let Some(parts) = NonZeroU32::new(if most < STRIPS { most } else { STRIPS }) else { return whole };
+        // The blocks that are left over take a part each.
+        let (parts, finer) = if most < STRIPS { (most, blocks % split) } else { (STRIPS, 0) };
+        let Some(parts) = NonZeroU32::new(parts) else { return whole };
         // Behind a half, another would be as much as a whole head.
         if halves && parts.get() <= 2 {
             return whole;
         }
-        Self { first_split: heads - split, parts: Divisor::new(parts), ..whole }
+        let (parts, finer_parts) = (Divisor::new(parts), Divisor::new(parts.saturating_add(1)));
+        Self { first_split: heads - split, first_finer: heads - finer, parts, finer_parts, ..whole }
     }
 
     /// Whether the round is dealt out in strips.
     #[inline(always)]
     pub const fn is_split(self) -> bool {
         self.first_split != u32::MAX
+    }
+
+    /// Which head that is split in parts block `block` computes a part of, which part, and of how many: the heads of fewer
+    /// parts are those of the first blocks, which begin first.
+    #[inline(always)]
+    fn part(self, block: u32) -> (u32, u32, Divisor) {
+        let Self { first_split, first_finer, parts, finer_parts, .. } = self;
+        let finer_block = (first_finer - first_split) * parts.get().get();
+        let (first, block, parts) = if block < finer_block {
+            (first_split, block, parts)
+        } else {
+            (first_finer, block - finer_block, finer_parts)
+        };
+        let (head, part) = parts.divide(block);
+        (first + head, part, parts)
     }
 
     /// The round, where it is dealt out in strips; otherwise one that never comes.
@@ -87,14 +110,13 @@ impl ForwardArgs {
     /// What block `block` of `blocks` computes of the last round in pass 0 and in pass 1, where it is dealt out in strips.
     #[inline(always)]
     pub fn last_share(&self, pass: u32, block: u32, blocks: u32) -> Share {
-        let LastRound { round, first_split, parts } = self.last_round;
+        let LastRound { round, first_split, .. } = self.last_round;
         let begin = round * blocks;
         let halves = first_split > begin;
         if halves && pass == 0 {
             return Share { item: begin + block / 2, first: block % 2 * (STRIPS / 2), strips: STRIPS / 2 };
         }
-        let (head, part) = parts.divide(block);
-        let item = first_split + head;
+        let (item, part, parts) = self.last_round.part(block);
         if pass > u32::from(halves) || item >= self.work_items.get() {
             return Share::NONE;
         }
@@ -202,10 +224,13 @@ mod tests {
     fn the_heads_of_the_benchmark_take_an_h200_seven_whole_rounds_and_half_a_head_and_at_most_three_strips() {
         let args = args(1024, LastRound::in_strips(1024, 132));
         assert_eq!(args.last_round.split_round(), 7);
+        let mut longest = 0;
         for block in 0..132 {
             let strips: Vec<u32> = shares(&args, block, 132).iter().map(|share| share.strips).collect();
-            assert!(matches!(strips[..], [4] | [4, 2 | 3]), "block {block}: {strips:?}");
+            assert!(matches!(strips[..], [4, 2 | 3]), "block {block}: {strips:?}");
+            longest += strips[1] - 2;
         }
+        assert_eq!(longest, 1024 * STRIPS - 132 * (7 * STRIPS + 6), "no more blocks than need be have a third strip");
     }
 
     #[test]

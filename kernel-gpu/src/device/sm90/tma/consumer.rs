@@ -34,7 +34,8 @@ pub unsafe fn consume<const WARPGROUPS: u32, const STAGES: u32, S: Sequence, M: 
     unsafe {
         // Under a mask that leaves some of them work between their products that others do not have, warpgroups would wait
         // for each other.
-        let turns = Turns::begin(M::ALL_KEYS, warpgroup, WARPGROUPS);
+        let mut turns = Turns::begin(M::ALL_KEYS, warpgroup, WARPGROUPS);
+        let last_in_turn_from = O::last_in_turn_from(context, warpgroup);
         let mut strip = Strip::new(context.args.scale_log2);
         wait_for_strip(context, step);
         strip.start_scores(step);
@@ -60,6 +61,9 @@ pub unsafe fn consume<const WARPGROUPS: u32, const STAGES: u32, S: Sequence, M: 
             }
             let (is_last, next) = (next.is_none(), next.unwrap_or(Step { queries: step.keys, ..step }));
             strip.start_last_output(step, turns);
+            if next.number == last_in_turn_from {
+                turns.pass_to_first();
+            }
             strip.start_next_scores(next);
             strip.wait_for_output();
             if !is_last {
@@ -74,7 +78,7 @@ pub unsafe fn consume<const WARPGROUPS: u32, const STAGES: u32, S: Sequence, M: 
             }
             step = next;
         }
-        turns.end(O::idle_steps(context, warpgroup));
+        turns.end();
     }
 }
 

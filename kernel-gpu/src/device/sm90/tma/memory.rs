@@ -90,42 +90,48 @@ impl<const WARPGROUPS: u32, const STAGES: u32> Memory<WARPGROUPS, STAGES> {
         self.base + Self::STAGE_EMPTY + stage * mbarrier::BYTES
     }
 
-    /// Initialises the mbarriers of the copies to shared memory. A strip is emptied by the lanes of the warp that stores it, a
-    /// stage by `users(stage)` warps.
+    /// Initialises the mbarriers at which copies to shared memory count: all that the first copies need.
     ///
     /// # Safety
-    /// One thread calls this once, before a barrier of the block that precedes all other use.
+    /// One thread calls this once, before its first copy, and before a barrier of the block that precedes all other use.
     #[inline(always)]
-    pub unsafe fn initialise_mbarriers(self, users: impl Fn(u32) -> u32) {
+    pub unsafe fn initialise_full(self) {
         // SAFETY: addresses of mbarriers, each initialised once.
         unsafe {
             let mut strip = 0;
             while strip < Self::STRIPS {
                 mbarrier::init(self.strip_full(strip), 1);
-                mbarrier::init(self.strip_empty(strip), WARP_SIZE);
                 strip += 1;
             }
             let mut stage = 0;
             while stage < STAGES {
                 mbarrier::init(self.stage_full(stage), 1);
-                mbarrier::init(self.stage_empty(stage), users(stage));
                 stage += 1;
             }
             mbarrier::fence_init();
         }
     }
 
-    /// Initialises the mbarriers of computed strips: by the lanes of a warpgroup that [leave statistics](Self::statistics).
+    /// Initialises the other mbarriers. A strip is computed by the lanes of a warpgroup that [leave
+    /// statistics](Self::statistics) and emptied by the lanes of the warp that stores it, a stage by `users(stage)` warps.
     ///
     /// # Safety
-    /// As for [`Self::initialise_mbarriers`].
+    /// One thread calls this once, before a barrier of the block that precedes all use.
     #[inline(always)]
-    pub unsafe fn initialise_computed(self) {
-        let mut strip = 0;
-        while strip < Self::STRIPS {
-            // SAFETY: as above.
-            unsafe { mbarrier::init(self.strip_computed(strip), ROWS / ROWS_PER_LANE as u32) };
-            strip += 1;
+    pub unsafe fn initialise_others(self, users: impl Fn(u32) -> u32) {
+        // SAFETY: as above.
+        unsafe {
+            let mut strip = 0;
+            while strip < Self::STRIPS {
+                mbarrier::init(self.strip_computed(strip), ROWS / ROWS_PER_LANE as u32);
+                mbarrier::init(self.strip_empty(strip), WARP_SIZE);
+                strip += 1;
+            }
+            let mut stage = 0;
+            while stage < STAGES {
+                mbarrier::init(self.stage_empty(stage), users(stage));
+                stage += 1;
+            }
         }
     }
 }

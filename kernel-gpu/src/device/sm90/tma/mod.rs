@@ -101,10 +101,10 @@ pub fn forward<
         let loader = Loader::new(&context);
         if produces {
             loader.prefetch_maps();
-            context.memory.initialise_mbarriers(|stage| O::users(stage, WARPGROUPS) * WARPGROUP_WARPS);
+            context.memory.initialise_full();
             loader.load_first();
         } else if stores {
-            context.memory.initialise_computed();
+            context.memory.initialise_others(|stage| O::users(stage, WARPGROUPS) * WARPGROUP_WARPS);
         }
         sync::block();
         if warp >= producer {

@@ -6,6 +6,9 @@ use super::{Context, ROWS, Rows};
 use crate::device::ptx::{bulk_copy, mbarrier};
 use crate::geometry::BlockWork;
 
+/// Tiles of K and V that are on their way at once at first.
+const FIRST_TILES: u32 = 2;
+
 /// Copies to the block's shared memory.
 pub struct Loader<'a, const WARPGROUPS: u32, const STAGES: u32> {
     context: &'a Context<'a, WARPGROUPS, STAGES>,
@@ -84,12 +87,18 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
 
     /// Copies a tile of K and V, when its stage is empty. Rows beyond the end become zeros.
     ///
+    /// The first tiles are asked for a few at a time, each when the one [`FIRST_TILES`] before it has arrived: all blocks begin
+    /// at once, and what they need at first would wait behind what they need later.
+    ///
     /// # Safety
     /// As for [`Self::load_strip`].
     #[inline(always)]
     pub unsafe fn load_tile(&self, copy: TileCopy) {
         // SAFETY: its users left the stage before the wait returned.
         unsafe {
+            if copy.is_first && copy.stage >= FIRST_TILES {
+                mbarrier::wait(self.memory.stage_full(copy.stage - FIRST_TILES), 0);
+            }
             mbarrier::wait(self.memory.stage_empty(copy.stage), copy.parity ^ 1);
             self.start_stage(copy.stage, copy.work, copy.first_key);
         }

@@ -23,7 +23,8 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Those of one warpgroup of several, which all call this once; every one of them then takes equally many turns.
+    /// Those of one warpgroup of several, which all call this once; every one of them then takes equally many turns, but for
+    /// those that [`Self::pass_to_first`] leaves out.
     ///
     /// # Safety
     /// All warps of the warpgroup call this together.
@@ -45,7 +46,7 @@ impl Turns {
     #[inline(always)]
     pub unsafe fn wait(self) {
         if self.taken {
-            // SAFETY: the warpgroup's own barrier, at which only the one before it arrives.
+            // SAFETY: the warpgroup's own barrier, at which only the one whose turn is before arrives.
             unsafe { sync::some::<THREADS>(self.own) };
         }
     }
@@ -62,21 +63,18 @@ impl Turns {
         }
     }
 
-    /// Lets pass the `idle` turns that others still need, and takes the first warpgroup's turn that nobody needs, so that no
-    /// barrier is left half full.
+    /// From now on the next turn is the first warpgroup's, as those behind this one have taken their last.
+    #[inline(always)]
+    pub fn pass_to_first(&mut self) {
+        self.next = 1;
+    }
+
+    /// Takes the first warpgroup's turn that nobody needs, so that no barrier is left half full.
     ///
     /// # Safety
-    /// As for [`Self::wait`], once, after the last [`Self::pass`]; with those that are idle, all warpgroups have as many turns.
+    /// As for [`Self::wait`], once, after the last [`Self::pass`].
     #[inline(always)]
-    pub unsafe fn end(self, mut idle: u32) {
-        while idle > 0 {
-            // SAFETY: passed on to the caller.
-            unsafe {
-                self.wait();
-                self.pass();
-            }
-            idle -= 1;
-        }
+    pub unsafe fn end(self) {
         if self.own == 1 {
             // SAFETY: passed on to the caller.
             unsafe { self.wait() };

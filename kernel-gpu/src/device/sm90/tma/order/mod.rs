@@ -92,8 +92,9 @@ pub trait Order<M: Mask> {
         lane: Lane,
     );
 
-    /// Steps that a warpgroup has fewer than others of its block.
-    fn idle_steps<const WARPGROUPS: u32, const STAGES: u32>(
+    /// From which of its strips on a warpgroup passes its turns to the first one, as those behind it have nothing to do any
+    /// more; one that does not come where that is not so.
+    fn last_in_turn_from<const WARPGROUPS: u32, const STAGES: u32>(
         context: &Context<'_, WARPGROUPS, STAGES>,
         warpgroup: u32,
     ) -> u32;
@@ -136,6 +137,8 @@ pub struct TileCopy {
     pub stage: u32,
     /// Parity of the phase that says that it is full.
     pub parity: u32,
+    /// Whether it is the stage's first tile.
+    pub is_first: bool,
     /// The head.
     pub work: BlockWork,
     /// The first of its keys.

@@ -140,8 +140,8 @@ impl<M: Mask> Order<M> for Streamed {
     }
 
     #[inline(always)]
-    fn idle_steps<const WARPGROUPS: u32, const STAGES: u32>(_: &Context<'_, WARPGROUPS, STAGES>, _: u32) -> u32 {
-        0
+    fn last_in_turn_from<const WARPGROUPS: u32, const STAGES: u32>(_: &Context<'_, WARPGROUPS, STAGES>, _: u32) -> u32 {
+        u32::MAX
     }
 
     #[inline(always)]
@@ -173,7 +173,7 @@ impl<M: Mask> Order<M> for Streamed {
         mut load_tile: impl FnMut(TileCopy),
     ) {
         let (mut round, mut place, mut tile) = (0, WARPGROUPS, 1);
-        let mut stage = Self::advance::<STAGES>((0, 0), 1);
+        let (mut stage, mut is_first) = (Self::advance::<STAGES>((0, 0), 1), true);
         while let Some(item) = work_item(context, round) {
             let work = context.args.block_work(item);
             while place < WARPGROUPS {
@@ -182,8 +182,9 @@ impl<M: Mask> Order<M> for Streamed {
             }
             let tiles = Self::tiles::<M>(Self::first_row(work, WARPGROUPS) + WARPGROUPS * ROWS, context.length);
             while tile < tiles {
-                load_tile(TileCopy { stage: stage.0, parity: stage.1, work, first_key: tile * KEYS });
+                load_tile(TileCopy { stage: stage.0, parity: stage.1, is_first, work, first_key: tile * KEYS });
                 stage = Self::advance::<STAGES>(stage, 1);
+                is_first &= stage.0 != 0;
                 tile += 1;
             }
             (place, tile) = (0, 0);

@@ -188,15 +188,12 @@ impl<M: Mask> Order<M> for WholeHead {
     }
 
     #[inline(always)]
-    fn idle_steps<const WARPGROUPS: u32, const STAGES: u32>(
+    fn last_in_turn_from<const WARPGROUPS: u32, const STAGES: u32>(
         context: &Context<'_, WARPGROUPS, STAGES>,
         warpgroup: u32,
     ) -> u32 {
-        if !M::ALL_KEYS {
-            return 0;
-        }
         let strips = |warpgroup| Self::strips::<M, _, _>(context, warpgroup);
-        (strips(0) - strips(warpgroup)) * STAGES
+        if M::ALL_KEYS && strips(warpgroup + 1) < strips(warpgroup) { strips(0) - 1 } else { u32::MAX }
     }
 
     #[inline(always)]
@@ -250,7 +247,8 @@ impl<M: Mask> Order<M> for WholeHead {
                 warpgroup += 1;
             }
             while tile < Self::tiles_end::<M, WARPGROUPS, STAGES>(pass) {
-                load_tile(TileCopy { stage: tile, parity: head % 2, work, first_key: tile * KEYS });
+                let (parity, is_first) = (head % 2, head == 0);
+                load_tile(TileCopy { stage: tile, parity, is_first, work, first_key: tile * KEYS });
                 tile += 1;
             }
             warpgroup = 0;
