@@ -73,9 +73,14 @@ impl BulkReads {
 }
 
 impl Context<'_> {
+    /// When what `agent` is told to do now begins, for the detection of races.
+    pub fn race_time(&self, agent: Agent) -> u32 {
+        self.block.races.as_ref().map_or(0, |races| races.time(agent))
+    }
+
     /// A reader of the warp begins to read shared memory.
     pub fn begin_read(&mut self, reader: Agent, address: u64, bytes: u64) {
-        let time = self.block.races.as_ref().map_or(0, |races| races.time(reader));
+        let time = self.race_time(reader);
         self.block.bulk_reads.begin(reader, self.pc, address, bytes, time);
     }
 

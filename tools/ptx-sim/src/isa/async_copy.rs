@@ -130,11 +130,7 @@ fn issue(context: &mut Context<'_>, to: Address, from: Address, bytes: usize, li
         written.add(lane, Space::Shared, target);
         let what = || format!("the destination of a {bytes}-byte cp.async");
         if context.begin_copy(&mut faults, lane, (target, bytes as u64), bytes, what) {
-            let time = context
-                .block
-                .races
-                .as_ref()
-                .map_or(0, |races| races.time(Agent::new(context.warp.index, lane, Engine::Copies)));
+            let time = context.race_time(Agent::new(context.warp.index, lane, Engine::Copies));
             let copies = &mut context.warp.copies[lane];
             let group = copies.committed;
             let copy =

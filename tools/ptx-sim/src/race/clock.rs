@@ -80,12 +80,17 @@ impl Clocks {
 
     /// The number of the group of 32 agents that `agent` belongs to.
     pub fn group(&self, agent: Agent) -> usize {
-        agent.warp as usize + agent.engine as usize * self.warps
+        agent.group(self.warps)
+    }
+
+    /// The index of `agent` among all agents.
+    fn index(&self, agent: Agent) -> usize {
+        self.group(agent) * LANES + agent.lane as usize
     }
 
     /// The agent that is lane `lane` of a group.
     pub fn agent(&self, group: usize, lane: u32) -> Agent {
-        Agent { warp: (group % self.warps) as u32, lane, engine: Engine::ALL[group / self.warps] }
+        Agent::of_group(group, lane, self.warps)
     }
 
     /// The current time of an agent.
@@ -112,31 +117,30 @@ impl Clocks {
     /// Adds all that happened before this point of some lanes of a warp to `clock`. Whoever acquires that clock comes
     /// after.
     pub fn release(&mut self, warp: u32, lanes: u32, clock: &mut Clock) {
-        let warp = warp as usize;
         let mut last: Option<&Arc<Clock>> = None;
         for lane in crate::exec::lanes(lanes) {
-            let thread = warp * LANES + lane;
+            let thread = self.index(Agent::new(warp, lane, Engine::Thread));
             let known = &self.known[thread];
             if !last.is_some_and(|last| Arc::ptr_eq(last, known)) {
                 clock.join(known);
             }
             last = Some(known);
-            clock.advance(thread, self.now[warp]);
+            clock.advance(thread, self.now[warp as usize]);
             for engine in [Engine::Copies, Engine::BulkReads] {
-                let index = (engine as usize * self.warps + warp) * LANES + lane;
+                let index = self.index(Agent::new(warp, lane, engine));
                 clock.advance(index, self.finished[index]);
             }
         }
-        let matrix = (Engine::Matrix as usize * self.warps + warp) * LANES;
+        let matrix = self.index(Agent::matrix(warp));
         clock.advance(matrix, self.finished[matrix]);
-        self.now[warp] += 1;
+        self.now[warp as usize] += 1;
     }
 
     /// Adds the copies that a thread issued to `clock`.
     pub fn release_copies(&mut self, agent: Agent, clock: &mut Clock) {
-        let group = Engine::Copies as usize * self.warps + agent.warp as usize;
-        clock.advance(group * LANES + agent.lane as usize, self.now[group]);
-        self.now[group] += 1;
+        let copies = Agent { engine: Engine::Copies, ..agent };
+        clock.advance(self.index(copies), self.now(copies));
+        self.commit(copies.warp, copies.engine);
     }
 
     /// Makes what lanes of a warp do from now on come after `clock`.
@@ -159,12 +163,13 @@ impl Clocks {
 
     /// Begins a new group of what an engine does for a warp: waiting for what came before does not wait for later ones.
     pub fn commit(&mut self, warp: u32, engine: Engine) {
-        self.now[engine as usize * self.warps + warp as usize] += 1;
+        let group = self.group(Agent::new(warp, 0, engine));
+        self.now[group] += 1;
     }
 
     /// The thread of `agent` has waited for what that did up to `time`.
     pub fn finish(&mut self, agent: Agent, time: u32) {
-        let index = self.group(agent) * LANES + agent.lane as usize;
+        let index = self.index(agent);
         self.finished[index] = self.finished[index].max(time);
     }
 

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use smallvec::SmallVec;
 
 use super::shadow::{CELL_BYTES, Record};
-use super::{Agent, Engine, PAGE_CELLS};
+use super::{Agent, PAGE_CELLS};
 
 /// What a block did in global memory.
 #[derive(Debug, Default)]
@@ -87,7 +87,7 @@ impl GridRaces {
 
 impl Entry {
     fn races_with(&self, new: &Entry, warps: usize) -> bool {
-        let is_copy = [self, new].iter().any(|entry| usize::from(entry.record.group) >= warps);
+        let is_copy = [self, new].iter().any(|entry| entry.agent(warps).engine.is_asynchronous());
         self.block != new.block
             && !(self.may_synchronise && new.may_synchronise)
             && self.record.conflicts(&new.record, is_copy)
@@ -102,10 +102,13 @@ impl Entry {
     }
 
     fn access(&self, warps: usize) -> BlockAccess {
-        let Record { group, lanes, pc, writes, .. } = self.record;
-        let (warp, engine) = (u32::from(group) % warps as u32, Engine::ALL[usize::from(group) / warps]);
-        let agent = Agent { warp, lane: lanes.trailing_zeros(), engine };
-        BlockAccess { block: self.block, agent, pc, writes }
+        let Record { pc, writes, .. } = self.record;
+        BlockAccess { block: self.block, agent: self.agent(warps), pc, writes }
+    }
+
+    /// The first of those who made it.
+    fn agent(&self, warps: usize) -> Agent {
+        Agent::of_group(self.record.group.into(), self.record.lanes.trailing_zeros(), warps)
     }
 }
 

@@ -88,6 +88,16 @@ impl Agent {
         Agent::new(warp, 0, Engine::Matrix)
     }
 
+    /// The agent that is lane `lane` of a group, in a block of `warps` warps.
+    fn of_group(group: usize, lane: u32, warps: usize) -> Agent {
+        Agent { warp: (group % warps) as u32, lane, engine: Engine::ALL[group / warps] }
+    }
+
+    /// The number of the group of 32 agents that it belongs to: engine by engine, those of each warp.
+    fn group(self, warps: usize) -> usize {
+        self.engine as usize * warps + self.warp as usize
+    }
+
     /// Index of the thread in its block.
     fn thread(self) -> usize {
         self.warp as usize * 32 + self.lane as usize
