@@ -216,7 +216,7 @@ pub enum Rejection {
     /// `warps`, `passes` or `min_blocks` is zero, or the threads exceed a block or, at `min_blocks` blocks, a multiprocessor.
     Threads,
     /// Fewer than two stages: the next K/V block could not be copied while this one is used; or, where an item is a whole
-    /// head, not one for each block of it.
+    /// head, not one for each block of it; or, where a producer fills them, fewer than warpgroups that take turns with them.
     Stages,
     /// The 16-key steps of a K/V block are no multiple of those that are unrolled, or those are too many.
     Unroll,
@@ -246,7 +246,8 @@ impl fmt::Display for Rejection {
                 "a block must have 1 to 32 warps, its producers included, and min_blocks blocks must fit on a multiprocessor"
             }
             Rejection::Stages => {
-                "stages must be at least 2; with 2 passes block_m and stages * block_n must be the exact sequence length"
+                "stages must be at least 2, with a producer as many as warpgroups; with 2 passes block_m and stages * block_n must \
+                 be the exact sequence length"
             }
             Rejection::Unroll => "unroll must divide the 16-key steps of block_n, and be at most 8",
             Rejection::CopyChunks => "the 16-byte chunks of a Q or K/V tile must divide evenly among the threads",
@@ -428,7 +429,7 @@ impl TileConfig {
                 return Err(Rejection::WarpgroupKeysPerStep);
             }
         }
-        if self.stages < 2 || !self.holds_whole_heads(sequence) {
+        if self.stages < 2 || !self.has_stages_for_turns() || !self.holds_whole_heads(sequence) {
             return Err(Rejection::Stages);
         }
         if let Family::Sm80 = family
@@ -459,6 +460,11 @@ impl TileConfig {
     /// 16-key steps that follow each other in the code.
     pub const fn unrolled(self) -> u32 {
         if self.unroll == 0 { self.block_n / MMA_K } else { self.unroll }
+    }
+
+    /// Whether no warpgroup that has nothing to do lets the others pass more turns than there are stages.
+    const fn has_stages_for_turns(self) -> bool {
+        matches!(self.loads, Loads::CpAsync) || self.warpgroups() <= self.stages
     }
 
     /// Whether a kernel of two passes has a stage for every tile of a head, and an item is a head.
@@ -593,6 +599,7 @@ mod tests {
             (TMA, Sequence::Any, Err(Rejection::Stages)),
             (TMA, Sequence::Exact(1024), Err(Rejection::Stages)),
             (TileConfig { stages: 7, ..TMA }, exact, Err(Rejection::Stages)),
+            (TileConfig { stages: 3, block_m: 256, passes: 1, ..TMA }, exact, Err(Rejection::Stages)),
             (TileConfig { min_blocks: 2, ..TMA }, exact, Err(Rejection::Registers)),
             (TileConfig { stages: 13, ..small }, exact, Err(Rejection::SharedMemory)),
         ];
