@@ -94,8 +94,12 @@ macro_rules! variants {
             use crate::device::attention::{mask, sequence};
             use crate::device::codegen::kernel;
 
-            $(entry! {
-                $kind $entry, sequence::$sequence $(<$length>)?, mask::$mask, config!($kind, $($config)*)
+            // A module for each, so that each is a codegen unit of its own, and an edit compiles those again that it touches.
+            $(mod $entry {
+                #[allow(unused_imports, reason = "the entries of the other families are left out")]
+                use super::*;
+
+                entry! { $kind $entry, sequence::$sequence $(<$length>)?, mask::$mask, config!($kind, $($config)*) }
             })*
         }
     };

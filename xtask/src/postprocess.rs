@@ -262,11 +262,14 @@ fn callee(operands: &str) -> String {
 
 /// The file table: number to path.
 fn source_files(ptx: &str) -> BTreeMap<String, String> {
-    let files = ptx.lines().filter_map(|line| {
-        let (number, path) = line.trim().strip_prefix(".file")?.trim().split_once(char::is_whitespace)?;
-        Some((number.to_owned(), path.split('"').nth(1)?.to_owned()))
-    });
-    files.collect()
+    let files = ptx.lines().filter_map(source_file);
+    files.map(|(number, path)| (number.to_owned(), path.to_owned())).collect()
+}
+
+/// Number and path that a `.file` directive names.
+pub fn source_file(line: &str) -> Option<(&str, &str)> {
+    let (number, path) = line.trim().strip_prefix(".file")?.trim().split_once(char::is_whitespace)?;
+    Some((number, path.split('"').nth(1)?))
 }
 
 /// The first operand of a module directive.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use anyhow::{Result, bail};
 use kernel_gpu::manifest::{Entry, FILE_NAME, FORMAT, Manifest, Module, Resources};
@@ -40,7 +41,7 @@ pub struct Rejection {
     pub messages: String,
 }
 
-/// Compiles the kernel families `targets` into `folder`, complete with manifest; without `ptxas` the manifest has no
+/// Compiles the kernel families `targets` into `folder`, side by side, complete with manifest; without `ptxas` the manifest has no
 /// resources.
 pub fn build<'a>(
     workspace: &Workspace,
@@ -49,26 +50,50 @@ pub fn build<'a>(
     ptxas: Option<&Ptxas>,
     folder: &Path,
 ) -> Result<PtxFolder> {
-    let mut modules = Vec::new();
-    let mut rejections = Vec::new();
-    let mut warnings = 0;
-    for target in targets {
-        let compiled = compile(code_generator, &target.target)?;
-        warnings += compiled.warnings;
-        let of_family = VARIANTS.iter().filter(|variant| variant.family == target.family);
-        let variants: Vec<&Variant> = of_family.filter(|variant| code_generator.has(variant)).collect();
-        let mut module = write_module(&compiled.ptx, &variants, &target.target, folder)?;
-        if let Some(ptxas) = ptxas {
-            let assemblies = assemble(workspace, &code_generator.identity().name, ptxas, target, &module, folder)?;
-            rejections.extend(add_resources(&mut module, assemblies));
-            if let Some(Rejection { messages, .. }) = rejections.iter().find(|one| serialises_products(&one.messages)) {
-                bail!("in {} matrix products wait for each other that must not:\n{messages}", module.file);
-            }
-        }
-        modules.push(module);
+    let build = |target| build_module(workspace, code_generator, target, ptxas, folder);
+    let built: Vec<Result<Built>> = thread::scope(|scope| {
+        let targets: Vec<_> = targets.into_iter().map(|target| scope.spawn(move || build(target))).collect();
+        targets.into_iter().map(|target| target.join().expect("building a module does not panic")).collect()
+    });
+    let (mut modules, mut rejections, mut warnings) = (Vec::new(), Vec::new(), 0);
+    for one in built {
+        let one = one?;
+        modules.push(one.module);
+        rejections.extend(one.rejections);
+        warnings += one.warnings;
     }
     let manifest = write_manifest(workspace, code_generator, ptxas, modules, folder)?;
     Ok(PtxFolder { path: folder.to_owned(), manifest, rejections, warnings })
+}
+
+/// A kernel family's module, and what the compiler and ptxas had to say about it.
+struct Built {
+    module: Module,
+    rejections: Vec<Rejection>,
+    warnings: usize,
+}
+
+/// Compiles one family into `folder`.
+fn build_module(
+    workspace: &Workspace,
+    code_generator: &dyn CodeGenerator,
+    target: &FamilyTarget,
+    ptxas: Option<&Ptxas>,
+    folder: &Path,
+) -> Result<Built> {
+    let compiled = compile(code_generator, &target.target)?;
+    let of_family = VARIANTS.iter().filter(|variant| variant.family == target.family);
+    let variants: Vec<&Variant> = of_family.filter(|variant| code_generator.has(variant)).collect();
+    let mut module = write_module(&compiled.ptx, &variants, &target.target, folder)?;
+    let assemblies = match ptxas {
+        Some(ptxas) => assemble(workspace, &code_generator.identity().name, ptxas, target, &module, folder)?,
+        None => Vec::new(),
+    };
+    let rejections = add_resources(&mut module, assemblies);
+    if let Some(Rejection { messages, .. }) = rejections.iter().find(|one| serialises_products(&one.messages)) {
+        bail!("in {} matrix products wait for each other that must not:\n{messages}", module.file);
+    }
+    Ok(Built { module, rejections, warnings: compiled.warnings })
 }
 
 /// Writes the manifest of `modules`, which `folder` has, to it.

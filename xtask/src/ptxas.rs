@@ -84,6 +84,7 @@ impl Ptxas {
             ptxas
                 .arg(format!("--gpu-name={}", gpu_name(family, architecture)))
                 .args(["--verbose", "--output-file=/dev/null"])
+                .args(self.splits().then_some("--split-compile=0"))
                 .arg(ptx);
             let output = ptxas.stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
             let said =
@@ -94,6 +95,12 @@ impl Ptxas {
             parse_report(&said, architecture)
         })();
         Assembly { architecture, outcome }
+    }
+
+    /// Whether it is known to compile the entries of a file side by side when asked to.
+    fn splits(&self) -> bool {
+        const SINCE: u32 = 13;
+        self.version.split('.').next().and_then(|major| major.parse().ok()).is_some_and(|major: u32| major >= SINCE)
     }
 }
 

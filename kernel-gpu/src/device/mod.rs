@@ -9,6 +9,7 @@
     )
 )]
 
+#[cfg(not(any(feature = "planted", feature = "probe")))]
 pub mod attention;
 pub mod codegen;
 #[cfg(feature = "planted")]

@@ -14,6 +14,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 use std::path::Path;
 
+use crate::postprocess::source_file;
+
 /// A place in the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Place {
@@ -128,11 +130,9 @@ struct FileTable {
 impl FileTable {
     /// The `.file` directives of `ptx`.
     fn read(ptx: &str) -> Self {
-        let files = ptx.lines().filter_map(|line| {
-            let (number, path) = line.trim().strip_prefix(".file")?.trim().split_once(char::is_whitespace)?;
-            Some((path.split('"').nth(1)?.to_owned(), number.parse().ok()?))
-        });
-        Self { numbers: files.collect(), named: BTreeSet::new() }
+        let files = ptx.lines().filter_map(source_file);
+        let numbers = files.filter_map(|(number, path)| Some((path.to_owned(), number.parse().ok()?)));
+        Self { numbers: numbers.collect(), named: BTreeSet::new() }
     }
 
     /// The place that `path:line` or `path:line:column` names.
@@ -148,8 +148,12 @@ impl FileTable {
 
     /// The number of a file, a new one if it has none.
     fn number(&mut self, path: &str) -> u32 {
+        if let Some(number) = self.numbers.get(path) {
+            return *number;
+        }
         let next = self.numbers.values().max().map_or(1, |largest| largest + 1);
-        *self.numbers.entry(path.to_owned()).or_insert(next)
+        self.numbers.insert(path.to_owned(), next);
+        next
     }
 }
 

@@ -23,7 +23,7 @@ impl CandidateList {
 
     /// Tells a cargo command of them.
     pub fn add_to(&self, cargo: &mut Command) {
-        cargo.env(VARIABLE, &self.list).arg("--quiet").args(["--features", FEATURE]);
+        cargo.env(VARIABLE, &self.list).args(["--features", FEATURE]);
     }
 
     /// Name of a target folder of its own.

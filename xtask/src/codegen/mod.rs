@@ -11,6 +11,7 @@ mod messages;
 pub mod nvcc;
 mod rust_cuda;
 mod rustc;
+mod units;
 
 use std::path::{Path, PathBuf};
 

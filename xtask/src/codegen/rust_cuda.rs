@@ -78,6 +78,8 @@ impl RustCuda {
             .env_remove("RUSTC_WORKSPACE_WRAPPER");
         if let Some(candidates) = &self.candidates {
             candidates.add_to(&mut cargo);
+            // Several compile at the same time.
+            cargo.arg("--quiet");
         }
         cargo
     }

@@ -1,6 +1,5 @@
 //! rustc's own nvptx64 backend.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -8,10 +7,24 @@ use anyhow::{Context, Result};
 use kernel_gpu::manifest;
 
 use super::candidate_list::CandidateList;
+use super::units;
 use super::{CodeGenerator, Compiled, Target, call_chains, messages};
 use crate::device_compiler::{DeviceCompiler, DeviceLibrary, TARGET, use_shared_libraries};
 use crate::environment::Workspace;
 use crate::files;
+
+/// How kernel-gpu is divided: each entry, which is in a module of its own, is a codegen unit with a copy of everything
+/// that it reaches. The units are compiled side by side, and after an edit only those that it touches; with these flags
+/// each becomes the same instructions as in one unit with the others.
+const UNITS: [&str; 4] = [
+    "-Ccodegen-units=256",
+    // Nothing is left to optimise between units, and the passes for that would make other code of each.
+    "-Clto=off",
+    // What a unit reaches is inlined into it as if it were marked so, …
+    "-Zcross-crate-inline-threshold=always",
+    // … and as without incremental compilation, which would leave out the passes that inline before LLVM does.
+    "-Zinline-mir=yes",
+];
 
 /// Compiles with a rustc that knows the target, driven by cargo.
 #[derive(Clone)]
@@ -34,14 +47,15 @@ impl Rustc {
         let mut cargo = Command::new(&self.cargo);
         cargo
             .current_dir(self.workspace.root())
-            .args([subcommand, "--package", "kernel-gpu", "--lib", "--profile", "device"])
+            // Quiet, as several compile at the same time.
+            .args([subcommand, "--quiet", "--package", "kernel-gpu", "--lib", "--profile", "device"])
             .args(["--features", target.cargo_feature, "--target", TARGET, "--target-dir"])
             .arg(self.target_folder(target))
             .args(["--message-format", messages::format()])
             .env("RUSTC", &self.compiler.rustc)
             // The target's ABI and inline assembly are unstable; this lets a stable compiler accept them.
             .env("RUSTC_BOOTSTRAP", "1")
-            // It would divide the crate into several units, between which nothing is inlined.
+            // The kernels' own incremental compilation is asked for where their PTX is.
             .env("CARGO_INCREMENTAL", "0")
             .env("CARGO_ENCODED_RUSTFLAGS", self.rustflags(target).join("\x1f"))
             .env_remove("RUSTC_WRAPPER")
@@ -82,12 +96,25 @@ impl Rustc {
         }
     }
 
-    /// Where the compiler writes its PTX: one file for each way of compiling, since cargo, which remembers each of
-    /// them as up to date, does not look at this file.
-    fn assembly_path(&self, target: &Target) -> PathBuf {
-        let way = format!("{:?} {:?} {:?}", self.compiler, self.rustflags(target), self.candidates);
-        let name = format!("{}-{}.s", target.cargo_feature, &files::sha256(way.as_bytes())[..16]);
-        self.target_folder(target).join(TARGET).join(name)
+    /// Where the compiler keeps what it knows from the last time, and the PTX of every unit: one folder for each way of
+    /// compiling, since cargo, which remembers each of them as up to date, does not look into it.
+    fn units_folder(&self, target: &Target) -> PathBuf {
+        let way = format!("{:?} {:?} {UNITS:?} {:?}", self.compiler, self.rustflags(target), self.candidates);
+        let name = format!("{}-{}", target.cargo_feature, &files::sha256(way.as_bytes())[..16]);
+        self.target_folder(target).join("units").join(name)
+    }
+
+    /// The PTX of all units of the build that `folder` remembers.
+    fn units(&self, target: &Target, folder: &Path) -> Result<String> {
+        let units = units::read(folder)?.with_context(|| {
+            let target_folder = self.target_folder(target);
+            format!(
+                "the compiler left no PTX in {}; remove {} and try again",
+                folder.display(),
+                target_folder.display()
+            )
+        })?;
+        units::join(&units).with_context(|| format!("the PTX in {} is not understood", folder.display()))
     }
 }
 
@@ -97,15 +124,16 @@ impl CodeGenerator for Rustc {
     }
 
     fn compile(&self, target: &Target) -> Result<Compiled> {
-        let assembly = self.assembly_path(target);
+        let folder = self.units_folder(target);
+        if let (false, DeviceLibrary::Source(_)) = (self.target_folder(target).exists(), &self.compiler.library) {
+            eprintln!("xtask: compiling Rust's core for {} first, which takes half a minute", target.cpu);
+        }
         let mut cargo = self.cargo("rustc", target);
-        cargo.arg("--").arg(format!("--emit=asm={}", assembly.display()));
-        let warnings = messages::run(cargo)?.diagnostics;
-        let ptx = fs::read_to_string(&assembly).with_context(|| {
-            let folder = self.target_folder(target);
-            format!("the compiler left no PTX at {}; remove {} and try again", assembly.display(), folder.display())
-        })?;
-        Ok(Compiled { ptx: call_chains::from_comments(&ptx), warnings })
+        cargo.args(["--", "--emit=asm"]).arg(format!("-Cincremental={}", folder.display())).args(UNITS);
+        let built = messages::run(cargo)?;
+        units::remove_copies(&built.files)?;
+        let ptx = self.units(target, &folder)?;
+        Ok(Compiled { ptx: call_chains::from_comments(&ptx), warnings: built.diagnostics })
     }
 
     fn for_candidates(&self, list: &Path, worker: usize) -> Option<Box<dyn CodeGenerator>> {

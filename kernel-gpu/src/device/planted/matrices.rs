@@ -51,7 +51,8 @@ pub unsafe fn multiply_loaded() -> Tile {
 pub unsafe fn write_out(arguments: Arguments, mut d: Tile) {
     d.pin();
     let target = element(arguments.output, thread_idx_x(), 16);
-    memory::store_global_16(target, d[0].map(f32::to_bits));
+    let [a, b, c, d] = d[0];
+    memory::store_global_16(target, [a.to_bits(), b.to_bits(), c.to_bits(), d.to_bits()]);
 }
 
 /// Waits for all groups and writes accumulators to the output.
