@@ -418,6 +418,7 @@ planted! {
             no_arrivals_expected: 1 x 32 threads, 8 shared, 0 in, 0 out;
             copy_signals_another_address: 1 x 32 threads, 1536 shared, 512 in, 0 out;
             round_in_place_of_its_parity: 1 x 32 threads, 8 shared, 0 in, 0 out;
+            second_phase_without_the_first: 1 x 64 threads, 1536 shared, 1024 in, 1024 out;
             bytes_beyond_the_count: 1 x 32 threads, 1536 shared, 512 in, 0 out;
         }
         proxy_fence ProxyFence {

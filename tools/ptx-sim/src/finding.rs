@@ -34,8 +34,8 @@ pub enum FindingClass {
     WgmmaNotWaited,
     /// Registers used by a `wgmma.mma_async` that were written since the last `wgmma.fence`.
     MissingWgmmaFence,
-    /// An `mbarrier` that was not initialised, is used after its end, accessed like ordinary memory, or whose counts of
-    /// arrivals or bytes become impossible.
+    /// An `mbarrier` that was not initialised, is used after its end, accessed like ordinary memory, whose counts of
+    /// arrivals or bytes become impossible, or whose phase is waited for by a parity that may be that of an earlier one.
     MbarrierMisuse,
     /// Two accesses to the same bytes of shared or global memory, at least one of them a write, that nothing orders: in
     /// another schedule they may happen the other way round. [`Finding::other`] is the second one.

@@ -198,6 +198,30 @@ fn impossible_counts() {
     misuse(&format!("{}mov.u32 %r0, 2; mbarrier.try_wait.parity.shared.b64 %p1, [%r1], %r0;", gate(1)), "parity of 2");
 }
 
+/// The second warp ends two phases, of which the first warp waits for the second; between the two, `between`.
+fn second_phase_alone(between: &str) -> Kernel {
+    kernel(&format!(
+        "{}mov.u32 %r0, 0; setp.eq.u32 %p2, %lane, 32; setp.lt.u32 %p3, %lane, 32;\n\
+         @%p2 mbarrier.arrive.shared::cta.b64 _, [%r1];\n\
+         @%p3 bra between;\n{}between: {between}\n\
+         @%p2 mbarrier.arrive.shared::cta.b64 _, [%r1];\n@!%p3 bra done;\n{}done: {STORE}",
+        gate(1),
+        wait("first", 0),
+        wait("second", 1)
+    ))
+}
+
+#[test]
+fn a_phase_is_waited_for_by_those_who_know_the_end_of_the_one_before() {
+    second_phase_alone("bar.sync 0;").run_clean();
+}
+
+#[test]
+fn a_parity_that_may_be_of_an_earlier_phase() {
+    let finding = second_phase_alone("").run_faulty(FindingClass::MbarrierMisuse);
+    assert!(finding.message.contains("nothing says that phase 0 has ended"), "{finding}");
+}
+
 #[test]
 fn misaligned_and_outside() {
     let finding =

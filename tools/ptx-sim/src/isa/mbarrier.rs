@@ -191,6 +191,9 @@ impl Action {
         match self {
             Action::Init { count } => {
                 let (count, epoch) = (value(*count), context.block.epoch());
+                if let Some(races) = &mut context.block.races {
+                    races.begin_mbarrier(place);
+                }
                 context.block.mbarriers.init(place, count, OrdinaryWrite { warp: context.warp.index, epoch })
             }
             Action::Invalidate => context.block.mbarriers.invalidate(place),
@@ -261,14 +264,28 @@ fn wait(
         if let Some(place) = places[lane].filter(|_| over[lane]) {
             let agent = Agent::new(context.warp.index, lane, Engine::Thread);
             let phase = context.block.mbarriers.get(place).map_or(0, |mbarrier| mbarrier.phase);
-            if let Some(races) = &mut context.block.races {
-                races.pass_mbarrier(place, phase, agent);
+            let known = context.block.races.as_mut().map(|races| races.pass_mbarrier(place, phase, agent));
+            if let Some(misuse) = known.filter(|_| parity).and_then(|known| ambiguity(phase, known)) {
+                context.misuse(&mut faults, lane, place, &misuse);
             }
             context.block.land(place);
         }
     }
     context.report_faults(faults);
     Flow::Next
+}
+
+/// What is wrong with a wait by parity that saw the end of the phase before `phase`, when its thread knew the end of the
+/// first `known` phases: where the last but one had not ended, the parity would have been that of the one before it.
+fn ambiguity(phase: u64, known: u64) -> Option<String> {
+    let (seen, before) = (phase.checked_sub(1)?, phase.checked_sub(2)?);
+    (known < seen).then(|| {
+        format!(
+            "parity {} waits for the end of phase {seen}, but nothing says that phase {before} has ended: until it has, \
+             the wait passes at once",
+            seen % 2
+        )
+    })
 }
 
 impl Context<'_> {

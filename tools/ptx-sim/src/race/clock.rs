@@ -7,26 +7,47 @@ use super::{Agent, Engine};
 /// Lanes of a warp.
 const LANES: usize = 32;
 
-/// Up to which time each agent's accesses have happened before something. Agents are the threads of a block and, after
-/// them, what works for them asynchronously, engine by engine.
+/// Up to which time each agent's accesses have happened before something, and how many phases of each mbarrier have ended.
+/// Agents are the threads of a block and, after them, what works for them asynchronously, engine by engine.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clock {
     times: Vec<u32>,
+    /// By the number of the mbarrier.
+    phases: Vec<u64>,
+}
+
+/// Makes each of `mine` at least as large as its counterpart.
+fn join<T: Copy + Default + Ord>(mine: &mut Vec<T>, theirs: &[T]) {
+    if mine.len() < theirs.len() {
+        mine.resize(theirs.len(), T::default());
+    }
+    for (mine, theirs) in mine.iter_mut().zip(theirs) {
+        *mine = (*mine).max(*theirs);
+    }
+}
+
+/// Whether each of `mine` is at least as large as its counterpart; what is not there counts as nothing.
+fn includes<T: Copy + Default + Ord>(mine: &[T], theirs: &[T]) -> bool {
+    theirs.iter().enumerate().all(|(index, theirs)| mine.get(index).copied().unwrap_or_default() >= *theirs)
 }
 
 impl Clock {
     /// Everything that happened before either.
     pub fn join(&mut self, other: &Clock) {
-        if self.times.len() < other.times.len() {
-            self.times.resize(other.times.len(), 0);
+        join(&mut self.times, &other.times);
+        join(&mut self.phases, &other.phases);
+    }
+
+    /// `ended` phases of an mbarrier have ended.
+    pub fn end_phases(&mut self, mbarrier: usize, ended: u64) {
+        if self.phases.len() <= mbarrier {
+            self.phases.resize(mbarrier + 1, 0);
         }
-        for (mine, theirs) in self.times.iter_mut().zip(&other.times) {
-            *mine = (*mine).max(*theirs);
-        }
+        self.phases[mbarrier] = self.phases[mbarrier].max(ended);
     }
 
     fn includes(&self, other: &Clock) -> bool {
-        other.times.iter().enumerate().all(|(agent, time)| self.time(agent) >= *time)
+        includes(&self.times, &other.times) && includes(&self.phases, &other.phases)
     }
 
     fn time(&self, agent: usize) -> u32 {
@@ -159,6 +180,11 @@ impl Clocks {
             };
             last = Some((std::mem::replace(known, joined.clone()), joined));
         }
+    }
+
+    /// How many phases of an mbarrier have ended before what the thread of `agent` does now, in every schedule.
+    pub fn ended_phases(&self, agent: Agent, mbarrier: usize) -> u64 {
+        self.known[agent.thread()].phases.get(mbarrier).copied().unwrap_or(0)
     }
 
     /// Begins a new group of what an engine does for a warp: waiting for what came before does not wait for later ones.

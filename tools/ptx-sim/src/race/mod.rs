@@ -166,6 +166,14 @@ struct Phase {
     clock: Arc<Clock>,
 }
 
+/// What the arrivals at an mbarrier and in its phases up to now released: of its even and its odd phases.
+#[derive(Debug)]
+struct Mbarrier {
+    /// Which of the block's mbarriers it is, in the order of their first arrivals.
+    number: usize,
+    phases: [Phase; 2],
+}
+
 /// The race detection of one block.
 #[derive(Debug)]
 pub(crate) struct Races {
@@ -173,8 +181,10 @@ pub(crate) struct Races {
     clocks: Clocks,
     /// Of each barrier, its even and its odd phases.
     barriers: Vec<[Phase; 2]>,
-    /// What the arrivals at an mbarrier and in its phases up to now released, by address.
-    mbarriers: HashMap<u64, [Phase; 2]>,
+    /// Those with arrivals, by address.
+    mbarriers: HashMap<u64, Mbarrier>,
+    /// How many there ever were.
+    mbarrier_count: usize,
     /// What strong writes announced, by where they wrote.
     announced: HashMap<(Space, u64), Arc<Clock>>,
     shared: Vec<Cell>,
@@ -192,6 +202,7 @@ impl Races {
             clocks: Clocks::new(warps),
             barriers: (0..barriers).map(|_| Default::default()).collect(),
             mbarriers: HashMap::new(),
+            mbarrier_count: 0,
             announced: HashMap::new(),
             shared: vec![Cell::default(); shared_bytes.div_ceil(CELL_BYTES as usize)],
             global: HashMap::new(),
@@ -204,6 +215,7 @@ impl Races {
         self.clocks = Clocks::new(self.warps);
         self.barriers.iter_mut().for_each(|phases| *phases = Default::default());
         self.mbarriers.clear();
+        self.mbarrier_count = 0;
         self.announced.clear();
         self.shared.iter_mut().for_each(Cell::clear);
         self.global.clear();
@@ -255,29 +267,43 @@ impl Races {
         self.clocks.acquire(warp, lanes, &clock);
     }
 
+    /// An mbarrier begins, in its phase 0.
+    pub fn begin_mbarrier(&mut self, address: u64) {
+        self.mbarriers.remove(&address);
+    }
+
     /// A thread arrives in a phase of an mbarrier; `with_copies` when its asynchronous copies so far are complete once the
     /// phase is.
     pub fn arrive_at_mbarrier(&mut self, address: u64, phase: u64, agent: Agent, with_copies: bool) {
-        let phases = self.mbarriers.entry(address).or_default();
+        let Mbarrier { number, phases } = self.mbarriers.entry(address).or_insert_with(|| {
+            self.mbarrier_count += 1;
+            Mbarrier { number: self.mbarrier_count - 1, phases: Default::default() }
+        });
         let before = phases[((phase + 1) % 2) as usize].clock.clone();
-        let Phase { number, clock } = &mut phases[(phase % 2) as usize];
-        if *number != phase {
+        let current = &mut phases[(phase % 2) as usize];
+        if current.number != phase {
             // Whoever sees the end of a phase comes after the ends of those before.
-            (*number, *clock) = (phase, before);
+            (current.number, current.clock) = (phase, before);
         }
-        let clock = Arc::make_mut(clock);
+        let clock = Arc::make_mut(&mut current.clock);
+        // What a clock of a phase says holds for whoever sees its end.
+        clock.end_phases(*number, phase + 1);
         self.clocks.release(agent.warp, 1 << agent.lane, clock);
         if with_copies {
             self.clocks.release_copies(agent, clock);
         }
     }
 
-    /// A thread has seen the end of the phase before `phase`.
-    pub fn pass_mbarrier(&mut self, address: u64, phase: u64, agent: Agent) {
-        if let (Some(phases), Some(ended)) = (self.mbarriers.get(&address), phase.checked_sub(1)) {
-            let clock = phases[(ended % 2) as usize].clock.clone();
-            self.clocks.acquire(agent.warp, 1 << agent.lane, &clock);
-        }
+    /// A thread has seen the end of the phase before `phase`; how many phases it knew the end of, in every schedule.
+    pub fn pass_mbarrier(&mut self, address: u64, phase: u64, agent: Agent) -> u64 {
+        let (Some(Mbarrier { number, phases }), Some(ended)) = (self.mbarriers.get(&address), phase.checked_sub(1))
+        else {
+            return 0;
+        };
+        let known = self.clocks.ended_phases(agent, *number);
+        let clock = phases[(ended % 2) as usize].clock.clone();
+        self.clocks.acquire(agent.warp, 1 << agent.lane, &clock);
+        known
     }
 
     /// The time of what an asynchronous agent is told to do now, for [`Races::finish`].

@@ -1,7 +1,7 @@
 //! Mbarriers that are not there, or whose counts become impossible.
 
-use super::stages::{STAGE_BYTES, gate, initialise, is_leader, load, stage};
-use super::{lane, ptx};
+use super::stages::{STAGE_BYTES, gate, initialise, is_leader, load, stage, write_out};
+use super::{lane, ptx, warp};
 use crate::device::ptx::{bulk_copy, mbarrier, memory, sync};
 use crate::planted::Arguments;
 
@@ -93,6 +93,33 @@ pub unsafe fn round_in_place_of_its_parity<const PLANTED: bool>(_: Arguments) {
             mbarrier::arrive(gate(0));
             mbarrier::wait(gate(0), if PLANTED { round } else { round % 2 });
         }
+    }
+}
+
+/// Two warps take the tiles of a stage in turns. The second gives the first tile back unseen, and waits for its own: where
+/// the first one is not there yet, the parity of the second phase is that of the phase before the first.
+#[inline(always)]
+pub unsafe fn second_phase_without_the_first<const PLANTED: bool>(arguments: Arguments) {
+    initialise([1, 32]);
+    let (full, empty) = (gate(0), gate(1));
+    if warp() == 1 {
+        if lane() == 0 {
+            load(arguments, 0, 0, full);
+        }
+        mbarrier::wait(full, 0);
+        write_out(arguments, 0, 0);
+        mbarrier::wait(empty, 0);
+        sync::warp();
+        if lane() == 0 {
+            load(arguments, 0, 1, full);
+        }
+    } else {
+        if !PLANTED {
+            mbarrier::wait(full, 0);
+        }
+        mbarrier::arrive(empty);
+        mbarrier::wait(full, 1);
+        write_out(arguments, 0, 1);
     }
 }
 
