@@ -27,6 +27,7 @@ pub struct Launch {
     blocks: u32,
     threads: u32,
     dynamic_shared_bytes: u32,
+    overlaps_previous: bool,
     args: ForwardArgs,
 }
 
@@ -107,6 +108,7 @@ impl Launch {
             blocks,
             threads: entry.threads,
             dynamic_shared_bytes: entry.dynamic_shared_bytes,
+            overlaps_previous: entry.waits_for_previous_grid,
             args,
         })
     }
@@ -129,6 +131,11 @@ impl Launch {
     /// Dynamic shared memory of a block, bytes.
     pub fn dynamic_shared_bytes(&self) -> u32 {
         self.dynamic_shared_bytes
+    }
+
+    /// Whether it may begin while the launch before it on the stream ends: the kernel waits for that one by itself.
+    pub fn overlaps_previous(&self) -> bool {
+        self.overlaps_previous
     }
 
     /// The kernel's only argument.

@@ -26,6 +26,10 @@ pub struct Protocol {
     pub sample_us: f64,
     /// What a call finds in L2.
     pub l2: L2,
+    /// Whether a kernel of ours that waits for the one before it by itself may begin while that one ends. Records in which this is
+    /// absent are of kernels that do not.
+    #[serde(default)]
+    pub overlap: bool,
 }
 
 /// What a call finds in L2.
@@ -44,7 +48,7 @@ pub enum L2 {
 impl Protocol {
     /// The usual protocol.
     pub fn new(l2: L2) -> Self {
-        Self { warm_up_ms: WARM_UP_MS, sample_us: SAMPLE_US, l2 }
+        Self { warm_up_ms: WARM_UP_MS, sample_us: SAMPLE_US, l2, overlap: true }
     }
 
     /// The usual protocol on `device`: cold, unless `warm_l2` or where the size of L2 is not known.

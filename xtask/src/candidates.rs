@@ -261,7 +261,7 @@ mod tests {
             let mut ptx = format!(".version 8.0\n.target {}\n.address_size 64\n", target.cpu);
             for name in list.lines().filter_map(|line| line.split([' ', ',']).nth(3)) {
                 let call = if name.contains("calls") { "call.uni panic;" } else { "" };
-                write!(ptx, ".visible .entry {name}(\n)\n{{\n\t{call}\n\tret;\n}}\n")?;
+                write!(ptx, ".visible .entry {name}(\n)\n{{\n\tgriddepcontrol.wait;\n\t{call}\n\tret;\n}}\n")?;
             }
             Ok(Compiled { ptx, warnings: 0 })
         }

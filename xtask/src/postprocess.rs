@@ -50,6 +50,8 @@ pub enum Refusal {
     MissingEntry(String),
     /// The PTX has an entry that the variant list has not.
     UnlistedEntry(String, usize),
+    /// An entry that may begin while the launch before it still runs has no instruction that waits for it.
+    MissingWait(String),
     /// The text lacks a `.version` or `.target` line.
     MissingDirective(&'static str),
 }
@@ -62,6 +64,9 @@ impl fmt::Display for Refusal {
             Refusal::MissingEntry(name) => write!(formatter, "entry {name} is in the variant list but not in the PTX"),
             Refusal::UnlistedEntry(name, line) => {
                 write!(formatter, "entry {name}, PTX line {line}: is not in the variant list")
+            }
+            Refusal::MissingWait(name) => {
+                write!(formatter, "entry {name} may begin while the launch before it runs, and has no {GRID_WAIT}")
             }
             Refusal::MissingDirective(directive) => write!(formatter, "the PTX has no {directive} line"),
         }
@@ -90,8 +95,12 @@ fn scan(ptx: &str, configs: &BTreeMap<&str, TileConfig>, scan: Scan) -> Result<P
     for (index, line) in ptx.lines().enumerate() {
         scan.line(index + 1, line, configs);
     }
-    for name in configs.keys().filter(|name| !scan.entries.contains(**name)) {
-        scan.refusals.push(Refusal::MissingEntry((*name).to_owned()));
+    for (name, config) in configs {
+        if !scan.entries.contains(*name) {
+            scan.refusals.push(Refusal::MissingEntry((*name).to_owned()));
+        } else if config.waits_for_previous_grid() && !scan.waiting.contains(*name) {
+            scan.refusals.push(Refusal::MissingWait((*name).to_owned()));
+        }
     }
     let ptx_version = directive(ptx, ".version");
     let target = directive(ptx, ".target");
@@ -103,6 +112,9 @@ fn scan(ptx: &str, configs: &BTreeMap<&str, TileConfig>, scan: Scan) -> Result<P
     };
     Ok(Postprocessed { text: scan.text, ptx_version: ptx_version.clone(), target: target.clone() })
 }
+
+/// Waits for the grids before this one.
+const GRID_WAIT: &str = "griddepcontrol.wait";
 
 /// What the current line belongs to.
 #[derive(Default)]
@@ -125,6 +137,8 @@ struct Scan {
     source: Option<String>,
     source_files: BTreeMap<String, String>,
     entries: BTreeSet<String>,
+    /// Those that wait for the grids before them.
+    waiting: BTreeSet<String>,
     refusals: Vec<Refusal>,
     text: String,
     /// Whether an entry without a configuration is left out and not refused.
@@ -180,6 +194,9 @@ impl Scan {
             let file = words.next().and_then(|file| self.source_files.get(file));
             self.source = file.zip(words.next()).map(|(file, line)| format!("{file}:{line}"));
             return;
+        }
+        if code.trim_end_matches(';') == GRID_WAIT {
+            self.waiting.insert(entry.to_owned());
         }
         let location = || Location { entry: entry.to_owned(), line: number, source: self.source.clone() };
         let refusals = code.split([';', '{', '}']).filter_map(|statement| {
@@ -295,8 +312,9 @@ mod tests {
         )
     }
 
+    /// A variant that need not wait for the grids before it.
     fn variant() -> &'static Variant {
-        &VARIANTS[0]
+        VARIANTS.iter().find(|variant| !variant.config.waits_for_previous_grid()).expect("the others copy by cp.async")
     }
 
     fn refusals(ptx: &str) -> Vec<Refusal> {
@@ -394,6 +412,15 @@ mod tests {
         let missing = postprocess(&ptx, &[variant(), &VARIANTS[1]]).expect_err("must be refused");
         assert_eq!(missing, [Refusal::MissingEntry(VARIANTS[1].entry.into())]);
         assert_eq!(postprocess(&ptx, &[]), Err(vec![Refusal::UnlistedEntry(variant().entry.into(), 12)]));
+    }
+
+    #[test]
+    fn an_entry_that_begins_early_waits_for_the_launch_before() {
+        let early = VARIANTS.iter().find(|variant| variant.config.waits_for_previous_grid()).expect("those with TMA");
+        let ptx = |body| module(body).replace(variant().entry, early.entry);
+        let refusals = postprocess(&ptx("\t// griddepcontrol.wait;\n"), &[early]).expect_err("must be refused");
+        assert_eq!(refusals, [Refusal::MissingWait(early.entry.into())]);
+        assert!(postprocess(&ptx("\tgriddepcontrol.wait;\n"), &[early]).is_ok());
     }
 
     #[test]

@@ -238,7 +238,7 @@ mod tests {
             let is_compiled = |one: &&FamilyTarget| one.target.file == target.file;
             let family = FAMILY_TARGETS.iter().find(is_compiled).expect("a family's target").family;
             for variant in VARIANTS.iter().filter(|variant| variant.family == family && self.has(variant)) {
-                write!(ptx, ".visible .entry {}(\n)\n{{\n\tret;\n}}\n", variant.entry)?;
+                write!(ptx, ".visible .entry {}(\n)\n{{\n\tgriddepcontrol.wait;\n\tret;\n}}\n", variant.entry)?;
             }
             Ok(Compiled { ptx, warnings: 0 })
         }

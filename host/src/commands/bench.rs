@@ -66,6 +66,10 @@ pub struct Options {
     /// Time calls that find their inputs in L2, instead of calls on sets of inputs that together are larger
     #[arg(long)]
     warm_l2: bool,
+    /// Begin every call when the one before is complete, also where a kernel could begin while that one ends and wait by
+    /// itself
+    #[arg(long)]
+    no_overlap: bool,
     /// Heads of each case that are compared with the f64 reference: the first, the last, others at random
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
     check_heads: u32,
@@ -114,7 +118,7 @@ impl Options {
 
     fn protocol(&self, gpu: &GpuExecutor) -> RunProtocol {
         RunProtocol {
-            timing: Protocol::on(gpu.device(), self.warm_l2),
+            timing: Protocol { overlap: !self.no_overlap, ..Protocol::on(gpu.device(), self.warm_l2) },
             samples: self.samples as usize,
             order_seed: self.seed,
             distribution: self.distribution,

@@ -362,6 +362,7 @@ macro_rules! for_every_function {
 
             // What came later, as far as it is used.
             cuFuncGetParamInfo
+            cuLaunchKernelEx
             cuTensorMapEncodeTiled
         }
     };

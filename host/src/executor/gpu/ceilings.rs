@@ -54,6 +54,7 @@ impl GpuExecutor {
             blocks,
             threads: THREADS,
             dynamic_shared_bytes: probe.dynamic_shared_bytes,
+            overlaps_previous: false,
             arguments: &arguments,
         };
         // SAFETY: a probe takes one `ProbeArgs`, and its sink has an f32 for every thread.

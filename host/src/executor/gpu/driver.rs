@@ -121,6 +121,40 @@ pub fn allow_dynamic_shared(function: &Function, bytes: u32) -> Result<(), Code>
     unsafe { raw::cuFuncSetAttribute(function.to_raw().cast(), MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes) }.ok()
 }
 
+/// Puts a launch of `[blocks, threads, dynamic shared bytes]` on `stream` that may begin while the one before it ends
+/// ("Programmatic Dependent Launch and Synchronization" of the CUDA Programming Guide). [`Code::NOT_SUPPORTED`] where the
+/// driver is older than CUDA 12.3, before which graphs cannot hold such launches.
+///
+/// # Safety
+/// `arguments` must be as many and as large as the parameters of `function`, and the kernel wait for the one before it until
+/// it accesses anything that this one may write or read.
+pub unsafe fn launch_overlapping(
+    function: &Function,
+    [blocks, threads, shared_bytes]: [u32; 3],
+    arguments: &mut [*mut c_void],
+    stream: &Stream,
+) -> Result<(), Code> {
+    const SINCE: c_int = 12_030;
+    let mut version = 0;
+    // SAFETY: `version` is where the function puts its result.
+    unsafe { raw::cuDriverGetVersion(&mut version) }.ok()?;
+    if version < SINCE {
+        return Err(Code::NOT_SUPPORTED);
+    }
+    let mut attributes = [raw::LaunchAttribute::programmatic_stream_serialization()];
+    let config = raw::LaunchConfig {
+        grid: [blocks, 1, 1],
+        block: [threads, 1, 1],
+        shared_bytes,
+        stream: stream.as_inner().cast(),
+        attributes: attributes.as_mut_ptr(),
+        attribute_count: 1,
+    };
+    // SAFETY: the function belongs to a loaded module, to which `function` holds a borrow, and the stream is alive; the
+    // arguments are the caller's promise.
+    unsafe { raw::cuLaunchKernelEx(&config, function.to_raw().cast(), arguments.as_mut_ptr(), ptr::null_mut()) }.ok()
+}
+
 /// Sizes in bytes of the first `count` parameters of `function`, fewer when it has fewer, or `None` when the driver is
 /// older than CUDA 12.4 and cannot tell.
 ///
@@ -168,7 +202,42 @@ pub fn jit_log(ptx: &CStr) -> (Result<(), Code>, String) {
 mod raw {
     use super::{Code, c_char, c_int, c_uint, c_void};
 
+    /// `CUlaunchAttribute`: its value is a union of 64 bytes.
+    #[repr(C, align(8))]
+    pub struct LaunchAttribute {
+        id: c_uint,
+        padding: c_uint,
+        value: [c_int; 16],
+    }
+
+    impl LaunchAttribute {
+        /// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`, allowed.
+        pub fn programmatic_stream_serialization() -> Self {
+            let mut value = [0; 16];
+            value[0] = 1;
+            Self { id: 6, padding: 0, value }
+        }
+    }
+
+    /// `CUlaunchConfig`.
+    #[repr(C)]
+    pub struct LaunchConfig {
+        pub grid: [c_uint; 3],
+        pub block: [c_uint; 3],
+        pub shared_bytes: c_uint,
+        pub stream: *mut c_void,
+        pub attributes: *mut LaunchAttribute,
+        pub attribute_count: c_uint,
+    }
+
     unsafe extern "C" {
+        pub fn cuDriverGetVersion(version: *mut c_int) -> Code;
+        pub fn cuLaunchKernelEx(
+            config: *const LaunchConfig,
+            function: *mut c_void,
+            arguments: *mut *mut c_void,
+            extra: *mut *mut c_void,
+        ) -> Code;
         pub fn cuInit(flags: c_uint) -> Code;
         pub fn cuGetErrorName(code: Code, text: *mut *const c_char) -> Code;
         pub fn cuGetErrorString(code: Code, text: *mut *const c_char) -> Code;

@@ -4,11 +4,10 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ptr;
 
-use cust::error::CudaResult;
 use cust::function::Function;
 use cust::stream::Stream;
 
-use super::driver;
+use super::driver::{self, Code};
 use super::failure::cuda_error;
 use crate::error::{Error, Result};
 use crate::launch::Launch;
@@ -23,6 +22,8 @@ pub struct Kernel<'a> {
     pub threads: u32,
     /// Dynamic shared memory of a block in bytes.
     pub dynamic_shared_bytes: u32,
+    /// Whether the kernel may begin while the one before it on the stream ends: it waits for it by itself.
+    pub overlaps_previous: bool,
     /// One argument for each parameter.
     pub arguments: &'a [Argument<'a>],
 }
@@ -50,6 +51,7 @@ impl<'a> Kernel<'a> {
             blocks: launch.blocks(),
             threads: launch.threads(),
             dynamic_shared_bytes: launch.dynamic_shared_bytes(),
+            overlaps_previous: launch.overlaps_previous(),
             arguments,
         }
     }
@@ -77,10 +79,20 @@ impl<'a> Kernel<'a> {
     ///
     /// # Safety
     /// The arguments must be as many and as large as the parameters of `function`.
-    pub unsafe fn submit(&self, function: &Function, stream: &Stream) -> CudaResult<()> {
-        let addresses: Vec<_> = self.arguments.iter().map(|argument| argument.address).collect();
+    pub unsafe fn submit(&self, function: &Function, stream: &Stream) -> std::result::Result<(), Code> {
+        let mut addresses: Vec<_> = self.arguments.iter().map(|argument| argument.address).collect();
+        if self.overlaps_previous {
+            let shape = [self.blocks, self.threads, self.dynamic_shared_bytes];
+            // SAFETY: the caller's promise.
+            let launched = unsafe { driver::launch_overlapping(function, shape, &mut addresses, stream) };
+            if launched != Err(Code::NOT_SUPPORTED) {
+                return launched;
+            }
+        }
         // SAFETY: the caller's promise; this is what cust's `launch!` expands to.
-        unsafe { stream.launch(function, self.blocks, self.threads, self.dynamic_shared_bytes, &addresses) }
+        let launched =
+            unsafe { stream.launch(function, self.blocks, self.threads, self.dynamic_shared_bytes, &addresses) };
+        Ok(launched?)
     }
 
     /// The action for messages.

@@ -177,7 +177,8 @@ impl GpuExecutor {
         let function = self.prepare(kernel)?;
         // SAFETY: the caller's promise.
         let launched = unsafe { kernel.submit(&function, &self.stream) };
-        launched.and_then(|()| self.stream.synchronize()).map_err(|error| self.failed(kernel.running(), error, ""))
+        let done = launched.and_then(|()| self.stream.synchronize().map_err(Code::from));
+        done.map_err(|code| self.failed(kernel.running(), code, ""))
     }
 
     /// Makes `kernels`, one for each set of inputs, ready to be timed.
@@ -193,8 +194,7 @@ impl GpuExecutor {
         let sets = NonZeroU32::new(sets).expect("there is a first");
         let submit = |set: u32| {
             // SAFETY: the caller's promise.
-            let submitted = unsafe { kernels[set as usize].submit(&functions[set as usize], &self.stream) };
-            submitted.map_err(Code::from)
+            unsafe { kernels[set as usize].submit(&functions[set as usize], &self.stream) }
         };
         let action = first.running();
         match TimedGraph::prepare(&self.stream, protocol, sets, submit) {
@@ -314,8 +314,14 @@ impl Executor for GpuExecutor {
 
     fn prepare_sample(&mut self, launches: &[Launch], protocol: &Protocol) -> Result<Option<Sample>> {
         let arguments: Vec<_> = launches.iter().map(|launch| [Argument::of(launch.args())]).collect();
-        let kernels: Vec<_> =
-            launches.iter().zip(&arguments).map(|(launch, arguments)| Kernel::of(launch, arguments)).collect();
+        let kernels: Vec<_> = launches
+            .iter()
+            .zip(&arguments)
+            .map(|(launch, arguments)| {
+                let kernel = Kernel::of(launch, arguments);
+                Kernel { overlaps_previous: kernel.overlaps_previous && protocol.overlap, ..kernel }
+            })
+            .collect();
         // SAFETY: a planned launch is one of an entry that takes exactly a `ForwardArgs`.
         let (timed, batch) = unsafe { self.timed(&kernels, protocol) }?;
         self.timed.push(Some(timed));

@@ -58,10 +58,27 @@ fn probe() -> PtxModule {
 /// `store_byte` of probe.ptx, with `shared` bytes of dynamic shared memory that it does not use.
 fn store_byte(gpu: &GpuExecutor, address: u64, value: u32, shared: u32) -> Result<()> {
     let arguments = [Argument::of(&address), Argument::of(&value)];
-    let kernel =
-        Kernel { entry: "store_byte", blocks: 1, threads: 32, dynamic_shared_bytes: shared, arguments: &arguments };
+    let kernel = Kernel { dynamic_shared_bytes: shared, ..store_byte_of(&arguments) };
     // SAFETY: the parameters of store_byte are a u64 and a u32.
     unsafe { gpu.run(&kernel) }
+}
+
+/// The launch of `store_byte` with these arguments.
+fn store_byte_of<'a>(arguments: &'a [Argument<'a>]) -> Kernel<'a> {
+    Kernel { entry: "store_byte", blocks: 1, threads: 32, dynamic_shared_bytes: 0, overlaps_previous: false, arguments }
+}
+
+/// Runs `store_byte` as a kernel that may begin while the one before it ends, which here is none.
+fn store_byte_early(gpu: &mut GpuExecutor) {
+    gpu.load(&probe()).unwrap();
+    let buffer = gpu.allocate("buffer", 1).unwrap();
+    let arguments = (buffer.address, 7u32);
+    let arguments = [Argument::of(&arguments.0), Argument::of(&arguments.1)];
+    // SAFETY: the parameters of store_byte are a u64 and a u32, and nothing runs before it.
+    unsafe { gpu.run(&Kernel { overlaps_previous: true, ..store_byte_of(&arguments) }) }.unwrap();
+    let mut byte = [0];
+    gpu.read(buffer, &mut byte).unwrap();
+    assert_eq!(byte, [7]);
 }
 
 /// What holds on any device.
@@ -220,7 +237,7 @@ mod on_device {
         }
         let (address, value, wide) = (Argument::of(&address), Argument::of(&value), Argument::of(&0u64));
         for arguments in [[address, wide].as_slice(), &[value, value], &[address, value, value]] {
-            let kernel = Kernel { entry: "store_byte", blocks: 1, threads: 32, dynamic_shared_bytes: 0, arguments };
+            let kernel = store_byte_of(arguments);
             // SAFETY: the driver knows the parameters' sizes, so these arguments, none too few, are not passed to it.
             let message = invalid(unsafe { gpu.run(&kernel) });
             assert!(message.contains("store_byte takes parameters of [8, 4] bytes"), "{message}");
@@ -234,14 +251,10 @@ mod on_device {
         let buffer = gpu.allocate("byte", 1).unwrap();
         let address = buffer.address;
         let arguments = [Argument::of(&address), Argument::of(&0u32)];
-        let kernel =
-            Kernel { entry: "store_byte", blocks: 1, threads: 32, dynamic_shared_bytes: 0, arguments: &arguments };
+        let kernel = store_byte_of(&arguments);
         let second = Argument::of(&1u32);
         let arguments = [arguments[0], second];
-        let kernels = [
-            kernel,
-            Kernel { entry: "store_byte", blocks: 1, threads: 32, dynamic_shared_bytes: 0, arguments: &arguments },
-        ];
+        let kernels = [kernel, store_byte_of(&arguments)];
         let protocol = Protocol { warm_up_ms: 1.0, ..Protocol::new(L2::Warm) };
         // SAFETY: the parameters of store_byte are a u64 and a u32.
         let (timed, batch) = unsafe { gpu.timed(&kernels, &protocol) }.unwrap();
@@ -258,6 +271,12 @@ mod on_device {
         let mut byte = [9];
         gpu.read(buffer, &mut byte).unwrap();
         assert_eq!(byte, [1], "the last call of a sample is on the last set");
+    }
+
+    #[test]
+    fn a_kernel_may_begin_before_the_one_before_it_ends() {
+        let Some(mut gpu) = open() else { return };
+        store_byte_early(&mut gpu);
     }
 
     #[test]
@@ -427,6 +446,17 @@ mod without_gpu {
     fn open_another_device() {
         let message = unavailable(GpuExecutor::open_device(1));
         assert_eq!(message, "no GPU 1: the driver shows 1, counted from 0; CUDA_VISIBLE_DEVICES is \"0\"");
+    }
+
+    #[test]
+    fn kernels_follow_each_other_under_a_driver_without_programmatic_launches_in_graphs() {
+        run_on_fake("without_gpu::run_under_an_old_driver", &["--exact", "--ignored"], &[("FAKE_OLD_DRIVER", "1")]);
+    }
+
+    #[test]
+    #[ignore = "run by kernels_follow_each_other_under_a_driver_without_programmatic_launches_in_graphs"]
+    fn run_under_an_old_driver() {
+        store_byte_early(&mut GpuExecutor::open().unwrap());
     }
 
     #[test]

@@ -45,11 +45,19 @@ fn facts(record: &BenchRecord) -> Vec<(&'static str, String)> {
             "A sample",
             format!("at least {:.0} µs of calls, after {:.0} ms of warm-up", timing.sample_us, timing.warm_up_ms),
         ),
+        ("Kernels of ours", overlap(timing.overlap).into()),
         ("L2 cache", l2(timing.l2)),
         ("Inputs", format!("{}, seed {}", record.protocol.distribution.name(), record.protocol.input_seed)),
         ("Order seed", record.protocol.order_seed.to_string()),
     ]);
     facts
+}
+
+fn overlap(overlap: bool) -> &'static str {
+    match overlap {
+        true => "begin while the one before ends, where they wait by themselves for what it leaves",
+        false => "begin when the one before is complete",
+    }
 }
 
 fn l2(l2: L2) -> String {

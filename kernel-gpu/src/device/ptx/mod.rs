@@ -6,6 +6,7 @@
 pub mod bulk_copy;
 pub mod cluster;
 pub mod cp_async;
+pub mod grid;
 pub mod ldmatrix;
 pub mod math;
 pub mod mbarrier;

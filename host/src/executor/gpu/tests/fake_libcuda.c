@@ -104,7 +104,7 @@ Code cuInit(uint32_t flags) {
 }
 
 Code cuDriverGetVersion(int *version) {
-    *version = 13000;
+    *version = getenv("FAKE_OLD_DRIVER") ? 12020 : 13000;
     return SUCCESS;
 }
 
@@ -351,6 +351,29 @@ Code cuLaunchKernel(struct Function *function, uint32_t grid_x, uint32_t grid_y,
     *stream->captured->end = kept;
     stream->captured->end = &kept->next;
     return SUCCESS;
+}
+
+struct LaunchAttribute {
+    uint32_t id;
+    uint32_t padding;
+    int32_t value[16];
+};
+
+struct LaunchConfig {
+    uint32_t grid[3];
+    uint32_t block[3];
+    uint32_t shared_bytes;
+    struct Counter *stream;
+    const struct LaunchAttribute *attributes;
+    uint32_t attribute_count;
+};
+
+Code cuLaunchKernelEx(const struct LaunchConfig *config, struct Function *function, void **params, void **extra) {
+    const uint32_t *grid = config->grid, *block = config->block;
+    int serialises = config->attribute_count == 1 && config->attributes[0].id == 6 && config->attributes[0].value[0] == 1;
+    if (!serialises || getenv("FAKE_OLD_DRIVER")) return INVALID_VALUE;
+    return cuLaunchKernel(function, grid[0], grid[1], grid[2], block[0], block[1], block[2], config->shared_bytes,
+                          config->stream, params, extra);
 }
 
 // Graphs

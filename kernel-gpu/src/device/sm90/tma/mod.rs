@@ -27,7 +27,7 @@ use crate::config::{HEAD_DIM, WARP_SIZE, WARPGROUP_ROWS, WARPGROUP_WARPS};
 use crate::device::attention::mask::Mask;
 use crate::device::attention::sequence::Sequence;
 use crate::device::attention::{Lane, Tile};
-use crate::device::ptx::{shuffle, sync, warpgroup};
+use crate::device::ptx::{grid, shuffle, sync, warpgroup};
 use memory::Memory;
 use producer::Loader;
 use storer::Storer;
@@ -102,7 +102,11 @@ pub fn forward<
         if produces {
             loader.prefetch_maps();
             context.memory.initialise_full();
+            // Up to here the launch before may still run, whose blocks leave the multiprocessors one by one. Whatever this one
+            // reads and writes of the tensors comes after these copies.
+            grid::wait_for_previous();
             loader.load_first();
+            grid::let_next_begin();
         } else if stores {
             context.memory.initialise_others(|stage| O::users(stage, WARPGROUPS) * WARPGROUP_WARPS);
         }
