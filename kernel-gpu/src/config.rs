@@ -351,12 +351,6 @@ impl TileConfig {
         self.tile_bytes() + self.statistics_bytes() + self.mbarriers() * MBARRIER_BYTES
     }
 
-    /// Whether the kernel waits by itself for the grids before it until it accesses global memory, as those with a producer
-    /// do, of which only one thread has to.
-    pub const fn waits_for_previous_grid(self) -> bool {
-        matches!(self.loads, Loads::Tma)
-    }
-
     /// Registers allocated to a thread at the launch: what `min_blocks` blocks leave each other.
     pub const fn launch_registers(self) -> u32 {
         let registers = REGISTERS_PER_MULTIPROCESSOR / (self.threads() * self.min_blocks);

@@ -74,8 +74,8 @@ pub struct Entry {
     pub threads: u32,
     /// Dynamic shared memory of a block, bytes.
     pub dynamic_shared_bytes: u32,
-    /// Whether it waits by itself for the grids before it (`griddepcontrol.wait`) until it accesses global memory, so that its
-    /// launch may let it begin while they end. Absent in manifests of entries that do not.
+    /// Whether it waits by itself for the grids before it until it accesses the tensors, so that its launch may let it begin while
+    /// they end: whether its PTX has a `griddepcontrol.wait`. Absent in manifests of entries that do not.
     #[serde(default)]
     pub waits_for_previous_grid: bool,
     /// Layout of the entry's single argument.
@@ -146,7 +146,7 @@ impl Entry {
             mask,
             threads: config.threads(),
             dynamic_shared_bytes: config.shared_bytes(),
-            waits_for_previous_grid: config.waits_for_previous_grid(),
+            waits_for_previous_grid: false,
             arguments: ArgumentLayout::forward(),
             resources: Vec::new(),
         }

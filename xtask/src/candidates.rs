@@ -177,7 +177,8 @@ impl Worker<'_> {
         let file = format!("{}.ptx", candidate.name);
         let path = self.folder.join(&file);
         write_atomically(&path, ptx.text.as_bytes())?;
-        let mut entry = Entry::from(candidate);
+        let waits_for_previous_grid = ptx.waiting.contains(&candidate.name);
+        let mut entry = Entry { waits_for_previous_grid, ..Entry::from(candidate) };
         if let Some(ptxas) = self.ptxas {
             match resources(ptxas, family, candidate, &path, self.architecture) {
                 Ok(resources) => entry.resources.push(resources),
@@ -261,7 +262,7 @@ mod tests {
             let mut ptx = format!(".version 8.0\n.target {}\n.address_size 64\n", target.cpu);
             for name in list.lines().filter_map(|line| line.split([' ', ',']).nth(3)) {
                 let call = if name.contains("calls") { "call.uni panic;" } else { "" };
-                write!(ptx, ".visible .entry {name}(\n)\n{{\n\tgriddepcontrol.wait;\n\t{call}\n\tret;\n}}\n")?;
+                write!(ptx, ".visible .entry {name}(\n)\n{{\n\t{call}\n\tret;\n}}\n")?;
             }
             Ok(Compiled { ptx, warnings: 0 })
         }

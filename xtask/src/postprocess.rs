@@ -19,6 +19,8 @@ pub struct Postprocessed {
     pub ptx_version: String,
     /// Its `.target`, as in `sm_80`.
     pub target: String,
+    /// The entries that wait by themselves for the grids before them.
+    pub waiting: BTreeSet<String>,
 }
 
 /// Where in the PTX, and in the Rust source, something is.
@@ -50,8 +52,6 @@ pub enum Refusal {
     MissingEntry(String),
     /// The PTX has an entry that the variant list has not.
     UnlistedEntry(String, usize),
-    /// An entry that may begin while the launch before it still runs has no instruction that waits for it.
-    MissingWait(String),
     /// The text lacks a `.version` or `.target` line.
     MissingDirective(&'static str),
 }
@@ -64,9 +64,6 @@ impl fmt::Display for Refusal {
             Refusal::MissingEntry(name) => write!(formatter, "entry {name} is in the variant list but not in the PTX"),
             Refusal::UnlistedEntry(name, line) => {
                 write!(formatter, "entry {name}, PTX line {line}: is not in the variant list")
-            }
-            Refusal::MissingWait(name) => {
-                write!(formatter, "entry {name} may begin while the launch before it runs, and has no {GRID_WAIT}")
             }
             Refusal::MissingDirective(directive) => write!(formatter, "the PTX has no {directive} line"),
         }
@@ -95,12 +92,8 @@ fn scan(ptx: &str, configs: &BTreeMap<&str, TileConfig>, scan: Scan) -> Result<P
     for (index, line) in ptx.lines().enumerate() {
         scan.line(index + 1, line, configs);
     }
-    for (name, config) in configs {
-        if !scan.entries.contains(*name) {
-            scan.refusals.push(Refusal::MissingEntry((*name).to_owned()));
-        } else if config.waits_for_previous_grid() && !scan.waiting.contains(*name) {
-            scan.refusals.push(Refusal::MissingWait((*name).to_owned()));
-        }
+    for name in configs.keys().filter(|name| !scan.entries.contains(**name)) {
+        scan.refusals.push(Refusal::MissingEntry((*name).to_owned()));
     }
     let ptx_version = directive(ptx, ".version");
     let target = directive(ptx, ".target");
@@ -110,7 +103,12 @@ fn scan(ptx: &str, configs: &BTreeMap<&str, TileConfig>, scan: Scan) -> Result<P
         scan.refusals.extend(missing.map(|(name, _)| Refusal::MissingDirective(name)));
         return Err(scan.refusals);
     };
-    Ok(Postprocessed { text: scan.text, ptx_version: ptx_version.clone(), target: target.clone() })
+    Ok(Postprocessed {
+        text: scan.text,
+        ptx_version: ptx_version.clone(),
+        target: target.clone(),
+        waiting: scan.waiting,
+    })
 }
 
 /// Waits for the grids before this one.
@@ -137,7 +135,6 @@ struct Scan {
     source: Option<String>,
     source_files: BTreeMap<String, String>,
     entries: BTreeSet<String>,
-    /// Those that wait for the grids before them.
     waiting: BTreeSet<String>,
     refusals: Vec<Refusal>,
     text: String,
@@ -312,9 +309,8 @@ mod tests {
         )
     }
 
-    /// A variant that need not wait for the grids before it.
     fn variant() -> &'static Variant {
-        VARIANTS.iter().find(|variant| !variant.config.waits_for_previous_grid()).expect("the others copy by cp.async")
+        &VARIANTS[0]
     }
 
     fn refusals(ptx: &str) -> Vec<Refusal> {
@@ -415,12 +411,10 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_begins_early_waits_for_the_launch_before() {
-        let early = VARIANTS.iter().find(|variant| variant.config.waits_for_previous_grid()).expect("those with TMA");
-        let ptx = |body| module(body).replace(variant().entry, early.entry);
-        let refusals = postprocess(&ptx("\t// griddepcontrol.wait;\n"), &[early]).expect_err("must be refused");
-        assert_eq!(refusals, [Refusal::MissingWait(early.entry.into())]);
-        assert!(postprocess(&ptx("\tgriddepcontrol.wait;\n"), &[early]).is_ok());
+    fn entries_that_wait_for_the_grids_before_them_are_named() {
+        let waiting = |body| postprocess(&module(body), &[variant()]).expect("nothing to refuse").waiting;
+        assert!(waiting("\t// griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;\n").is_empty());
+        assert!(waiting("\tgriddepcontrol.wait;\n").iter().eq([variant().entry]));
     }
 
     #[test]

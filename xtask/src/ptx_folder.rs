@@ -138,12 +138,16 @@ fn write_module(ptx: &str, variants: &[&Variant], target: &Target, folder: &Path
     };
     files::remove(&refused)?;
     write_atomically(&folder.join(target.file), ptx.text.as_bytes())?;
+    let entries = variants.iter().map(|variant| {
+        let waits_for_previous_grid = ptx.waiting.contains(variant.entry);
+        Entry { waits_for_previous_grid, ..Entry::from(*variant) }
+    });
     Ok(Module {
         file: target.file.to_owned(),
         sha256: files::sha256(ptx.text.as_bytes()),
         ptx_version: ptx.ptx_version,
         target: ptx.target,
-        entries: variants.iter().copied().map(Entry::from).collect(),
+        entries: entries.collect(),
     })
 }
 
@@ -238,7 +242,7 @@ mod tests {
             let is_compiled = |one: &&FamilyTarget| one.target.file == target.file;
             let family = FAMILY_TARGETS.iter().find(is_compiled).expect("a family's target").family;
             for variant in VARIANTS.iter().filter(|variant| variant.family == family && self.has(variant)) {
-                write!(ptx, ".visible .entry {}(\n)\n{{\n\tgriddepcontrol.wait;\n\tret;\n}}\n", variant.entry)?;
+                write!(ptx, ".visible .entry {}(\n)\n{{\n\tret;\n}}\n", variant.entry)?;
             }
             Ok(Compiled { ptx, warnings: 0 })
         }

@@ -111,6 +111,25 @@ pub unsafe fn prefetch_map(map: u64) {
     unsafe { asm!("prefetch.tensormap [{}];", in(reg64) map, options(nostack)) };
 }
 
+/// `cp.async.bulk.prefetch.tensor.4d.L2.global.tile`: brings a box to L2. Nothing is read by that: what is written to the box
+/// later, by whomever, is what a load reads.
+///
+/// # Safety
+/// `map` is the 64-byte aligned address of a tensor map of that rank.
+#[inline(always)]
+pub unsafe fn prefetch_box_4d(map: u64, coordinates: [i32; 4]) {
+    let [a, b, c, d] = coordinates;
+    // SAFETY: passed on to the caller.
+    unsafe {
+        asm!(
+            "cp.async.bulk.prefetch.tensor.4d.L2.global.tile [{map}, {{{}, {}, {}, {}}}];",
+            in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d,
+            map = in(reg64) map,
+            options(nostack)
+        );
+    }
+}
+
 /// `cp.async.bulk.commit_group`: the calling thread's stores since the last commit become one group, possibly empty.
 #[inline(always)]
 pub fn commit_group() {

@@ -101,6 +101,7 @@ pub fn forward<
         let loader = Loader::new(&context);
         if produces {
             loader.prefetch_maps();
+            loader.prefetch_first();
             context.memory.initialise_full();
             // Up to here the launch before may still run, whose blocks leave the multiprocessors one by one. Whatever this one
             // reads and writes of the tensors comes after these copies.

@@ -2,7 +2,7 @@
 
 use super::memory::Memory;
 use super::order::{StripCopy, TileCopy, work_item};
-use super::{Context, ROWS, Rows};
+use super::{Context, KEYS, ROWS, Rows};
 use crate::device::ptx::{bulk_copy, mbarrier};
 use crate::geometry::BlockWork;
 
@@ -32,6 +32,34 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
         for map in [args.q_map, args.k_map, args.v_map] {
             // SAFETY: passed on to the caller.
             unsafe { bulk_copy::prefetch_map(map) };
+        }
+    }
+
+    /// Brings what [`Self::load_first`] loads, and the tiles that follow it, to L2. They may be written yet: L2 is where others
+    /// write.
+    ///
+    /// # Safety
+    /// One thread calls this; the launch has tensor maps.
+    #[inline(always)]
+    pub unsafe fn prefetch_first(&self) {
+        let Some(item) = work_item(self.context, 0) else { return };
+        let args = self.context.args;
+        let work = args.block_work(item);
+        let first_row = work.query_tile * WARPGROUPS * ROWS;
+        let mut strip = 0;
+        while strip < WARPGROUPS {
+            // SAFETY: passed on to the caller.
+            unsafe { prefetch_rows(args.q_map, work, first_row + strip * ROWS) };
+            strip += 1;
+        }
+        let mut tile = 0;
+        while tile < FIRST_TILES {
+            // SAFETY: passed on to the caller.
+            unsafe {
+                prefetch_rows(args.k_map, work, tile * KEYS);
+                prefetch_rows(args.v_map, work, tile * KEYS);
+            }
+            tile += 1;
         }
     }
 
@@ -118,6 +146,16 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
             load_rows(self.memory.values(stage), self.context.args.v_map, work, row, full);
         }
     }
+}
+
+/// Brings 64 rows of a head to L2.
+///
+/// # Safety
+/// As for [`bulk_copy::prefetch_box_4d`] with a map of the host's shape.
+#[inline(always)]
+unsafe fn prefetch_rows(map: u64, work: BlockWork, row: u32) {
+    // SAFETY: passed on to the caller.
+    unsafe { bulk_copy::prefetch_box_4d(map, [0, row as i32, work.head as i32, work.batch as i32]) };
 }
 
 /// Starts copying 64 rows of a head to `tile`, and tells the mbarrier `full`.
