@@ -7,8 +7,7 @@ use anyhow::{Context, Result};
 use kernel_gpu::manifest;
 
 use super::candidate_list::CandidateList;
-use super::units;
-use super::{CodeGenerator, Compiled, Target, call_chains, messages};
+use super::{CodeGenerator, Compiled, Target, call_chains, messages, units};
 use crate::device_compiler::{DeviceCompiler, DeviceLibrary, TARGET, use_shared_libraries};
 use crate::environment::Workspace;
 use crate::files;

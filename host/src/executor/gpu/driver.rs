@@ -6,7 +6,9 @@
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr;
+use std::sync::LazyLock;
 
+use cust::CudaApiVersion;
 use cust::device::Device;
 use cust::function::Function;
 use cust::stream::Stream;
@@ -134,11 +136,10 @@ pub unsafe fn launch_overlapping(
     arguments: &mut [*mut c_void],
     stream: &Stream,
 ) -> Result<(), Code> {
-    const SINCE: c_int = 12_030;
-    let mut version = 0;
-    // SAFETY: `version` is where the function puts its result.
-    unsafe { raw::cuDriverGetVersion(&mut version) }.ok()?;
-    if version < SINCE {
+    /// Asked once: the driver of a process stays the same, and what a launch costs is measured.
+    static IS_SUPPORTED: LazyLock<bool> =
+        LazyLock::new(|| CudaApiVersion::get().is_ok_and(|version| (version.major(), version.minor()) >= (12, 3)));
+    if !*IS_SUPPORTED {
         return Err(Code::NOT_SUPPORTED);
     }
     let mut attributes = [raw::LaunchAttribute::programmatic_stream_serialization()];
@@ -231,7 +232,6 @@ mod raw {
     }
 
     unsafe extern "C" {
-        pub fn cuDriverGetVersion(version: *mut c_int) -> Code;
         pub fn cuLaunchKernelEx(
             config: *const LaunchConfig,
             function: *mut c_void,

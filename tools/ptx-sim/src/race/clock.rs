@@ -26,6 +26,17 @@ fn join<T: Copy + Default + Ord>(mine: &mut Vec<T>, theirs: &[T]) {
     }
 }
 
+/// Makes the one of `mine` at `index` at least `value`; what is not there counts as nothing.
+fn raise<T: Copy + Default + Ord>(mine: &mut Vec<T>, index: usize, value: T) {
+    if value == T::default() {
+        return;
+    }
+    if mine.len() <= index {
+        mine.resize(index + 1, T::default());
+    }
+    mine[index] = mine[index].max(value);
+}
+
 /// Whether each of `mine` is at least as large as its counterpart; what is not there counts as nothing.
 fn includes<T: Copy + Default + Ord>(mine: &[T], theirs: &[T]) -> bool {
     theirs.iter().enumerate().all(|(index, theirs)| mine.get(index).copied().unwrap_or_default() >= *theirs)
@@ -40,10 +51,7 @@ impl Clock {
 
     /// `ended` phases of an mbarrier have ended.
     pub fn end_phases(&mut self, mbarrier: usize, ended: u64) {
-        if self.phases.len() <= mbarrier {
-            self.phases.resize(mbarrier + 1, 0);
-        }
-        self.phases[mbarrier] = self.phases[mbarrier].max(ended);
+        raise(&mut self.phases, mbarrier, ended);
     }
 
     fn includes(&self, other: &Clock) -> bool {
@@ -55,13 +63,7 @@ impl Clock {
     }
 
     fn advance(&mut self, agent: usize, time: u32) {
-        if time == 0 {
-            return;
-        }
-        if self.times.len() <= agent {
-            self.times.resize(agent + 1, 0);
-        }
-        self.times[agent] = self.times[agent].max(time);
+        raise(&mut self.times, agent, time);
     }
 }
 
