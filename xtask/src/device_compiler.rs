@@ -192,6 +192,14 @@ pub fn probe(rustc: &Path, origin: Origin) -> Result<DeviceCompiler> {
         use_shared_libraries(&mut command, shared_libraries.as_deref());
         capture(&mut command)
     };
+    // Only of a compiler that somebody named is it not known how it was installed, and running one takes a tenth of a second.
+    let sysroot = match origin {
+        Origin::Variable => ask(&["--print", "sysroot"]).context("does not say its sysroot")?.trim().into(),
+        Origin::Rustup | Origin::Debian | Origin::Provisioned => installed_prefix(rustc),
+    };
+    let Some(library) = device_library(&sysroot) else {
+        bail!("has neither the target {TARGET} nor library source (rust-src)");
+    };
     let version_text = ask(&["--version"]).context("does not run")?;
     let version_line = version_text.trim().to_owned();
     let version = version_line
@@ -201,11 +209,12 @@ pub fn probe(rustc: &Path, origin: Origin) -> Result<DeviceCompiler> {
     if version < Version::minimum() {
         bail!("{version_line} is older than {}", Version::minimum());
     }
-    let sysroot = ask(&["--print", "sysroot"]).context("does not say its sysroot")?;
-    let Some(library) = device_library(Path::new(sysroot.trim())) else {
-        bail!("{version_line} has neither the target {TARGET} nor library source (rust-src)");
-    };
     Ok(DeviceCompiler { rustc: rustc.to_owned(), origin, version_line, version, library, shared_libraries })
+}
+
+/// The folder in whose `bin` a program is.
+fn installed_prefix(program: &Path) -> PathBuf {
+    program.ancestors().nth(2).unwrap_or(program).to_owned()
 }
 
 /// Points the dynamic linker at `folder` and at nothing else: the libraries of the toolchain that built this program
@@ -219,7 +228,7 @@ pub fn use_shared_libraries(command: &mut Command, folder: Option<&Path>) {
 
 /// The library folder of a Debian package tree unpacked somewhere else than in `/`.
 fn unpacked_shared_libraries(rustc: &Path) -> Option<PathBuf> {
-    let prefix = rustc.parent()?.parent()?;
+    let prefix = installed_prefix(rustc);
     if prefix == Path::new("/usr") {
         return None;
     }
@@ -338,7 +347,7 @@ mod tests {
         let message = machine.find().unwrap_err().to_string();
         for part in [
             "FA512_DEVICE_RUSTC: not set",
-            "bare: rustc 1.97.0 has neither the target nvptx64-nvidia-cuda nor library source (rust-src)",
+            "bare: has neither the target nvptx64-nvidia-cuda nor library source (rust-src)",
             "old: rustc 1.90.0 is older than",
             "root/usr/bin/rustc): does not run",
             ".toolchain/rustc-web/usr/bin/rustc): not there",

@@ -87,7 +87,7 @@ pub fn postprocess_alone(ptx: &str, name: &str, config: TileConfig) -> Result<Po
     scan(ptx, &BTreeMap::from([(name, config)]), Scan { leaves_others_out: true, ..Scan::default() })
 }
 
-fn scan(ptx: &str, configs: &BTreeMap<&str, TileConfig>, scan: Scan) -> Result<Postprocessed, Vec<Refusal>> {
+fn scan<'a>(ptx: &'a str, configs: &BTreeMap<&str, TileConfig>, scan: Scan<'a>) -> Result<Postprocessed, Vec<Refusal>> {
     let mut scan = Scan { source_files: source_files(ptx), ..scan };
     for (index, line) in ptx.lines().enumerate() {
         scan.line(index + 1, line, configs);
@@ -127,12 +127,12 @@ enum Within {
 }
 
 #[derive(Default)]
-struct Scan {
+struct Scan<'a> {
     within: Within,
     /// Open braces.
     depth: usize,
-    /// File and line of the last `.loc`.
-    source: Option<String>,
+    /// The operands of the last `.loc`.
+    loc: Option<&'a str>,
     source_files: BTreeMap<String, String>,
     entries: BTreeSet<String>,
     waiting: BTreeSet<String>,
@@ -142,8 +142,16 @@ struct Scan {
     leaves_others_out: bool,
 }
 
-impl Scan {
-    fn line(&mut self, number: usize, line: &str, configs: &BTreeMap<&str, TileConfig>) {
+impl<'a> Scan<'a> {
+    fn line(&mut self, number: usize, line: &'a str, configs: &BTreeMap<&str, TileConfig>) {
+        // Most lines are these, and nothing else is to be done about them.
+        if let Within::Entry { body: true, .. } = self.within
+            && let Some(operands) = location(line)
+        {
+            self.loc = Some(operands);
+            self.keep(line);
+            return;
+        }
         let code = line.split("//").next().unwrap_or_default().trim();
         if let Within::Module = self.within {
             self.begin_item(number, code, configs);
@@ -157,15 +165,18 @@ impl Scan {
             self.text.push_str(&launch_bounds(config));
             line = body;
         }
-        if let Within::Entry { name, body: true } = &self.within {
-            let name = name.clone();
-            self.body_line(number, code, &name);
+        if let Within::Entry { body: true, .. } = self.within {
+            self.body_line(number, code);
         }
         if !self.is_left_out(code) {
-            self.text.push_str(line);
-            self.text.push('\n');
+            self.keep(line);
         }
         self.end_of_line(code);
+    }
+
+    fn keep(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.text.push('\n');
     }
 
     fn begin_item(&mut self, number: usize, code: &str, configs: &BTreeMap<&str, TileConfig>) {
@@ -178,42 +189,44 @@ impl Scan {
                 self.refusals.push(Refusal::UnlistedEntry(name.to_owned(), number));
             }
             self.entries.insert(name.to_owned());
-            self.source = None;
+            self.loc = None;
             self.within = Within::Entry { name: name.to_owned(), body: false };
         } else if words(code).any(|word| word == ".func") {
             self.within = Within::LeftOut { body: false };
         }
     }
 
-    fn body_line(&mut self, number: usize, code: &str, entry: &str) {
-        let mut words = code.split_whitespace();
-        if words.next() == Some(".loc") {
-            let file = words.next().and_then(|file| self.source_files.get(file));
-            self.source = file.zip(words.next()).map(|(file, line)| format!("{file}:{line}"));
-            return;
-        }
+    fn body_line(&mut self, number: usize, code: &str) {
+        let Within::Entry { name: entry, .. } = &self.within else { return };
         if code.trim_end_matches(';') == GRID_WAIT {
-            self.waiting.insert(entry.to_owned());
+            self.waiting.insert(entry.clone());
         }
-        let location = || Location { entry: entry.to_owned(), line: number, source: self.source.clone() };
+        let place = || Location { entry: entry.clone(), line: number, source: self.source() };
         let refusals = code.split([';', '{', '}']).filter_map(|statement| {
             let (opcode, operands) = instruction(statement)?;
             let mut modifiers = opcode.split('.');
             match modifiers.next() {
-                Some("call") => Some(Refusal::Call(location(), callee(operands))),
-                Some("alloca") => Some(Refusal::LocalMemory(location())),
-                _ => modifiers.any(|part| part == "local").then(|| Refusal::LocalMemory(location())),
+                Some("call") => Some(Refusal::Call(place(), callee(operands))),
+                Some("alloca") => Some(Refusal::LocalMemory(place())),
+                _ => modifiers.any(|part| part == "local").then(|| Refusal::LocalMemory(place())),
             }
         });
         let refusals: Vec<Refusal> = refusals.collect();
         self.refusals.extend(refusals);
     }
 
+    /// File and line of the source that the current line comes from.
+    fn source(&self) -> Option<String> {
+        let mut operands = self.loc?.split_whitespace();
+        let file = self.source_files.get(operands.next()?)?;
+        Some(format!("{file}:{}", operands.next()?))
+    }
+
     /// Functions, of which no entry that is accepted calls any, entries that are not wanted, and empty debug sections, which not every consumer of
     /// PTX knows.
     fn is_left_out(&self, code: &str) -> bool {
         matches!(self.within, Within::LeftOut { .. })
-            || code.split_whitespace().take(2).eq([".section", ".debug_macinfo"])
+            || code.strip_prefix(".section").is_some_and(|section| section.trim_start().starts_with(".debug_macinfo"))
     }
 
     fn end_of_line(&mut self, code: &str) {
@@ -272,6 +285,12 @@ fn callee(operands: &str) -> String {
     };
     let name = rest.trim_start_matches([',', ' ', '\t']).split([',', ' ']).next().unwrap_or_default();
     name.to_owned()
+}
+
+/// What a `.loc` directive says, its comment included.
+pub fn location(line: &str) -> Option<&str> {
+    // Not `.local`.
+    line.trim_start().strip_prefix(".loc").filter(|operands| operands.starts_with(char::is_whitespace))
 }
 
 /// The file table: number to path.

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::codegen::{CodeGenerator, Compiled, FamilyTarget, Target};
 use crate::environment::Workspace;
 use crate::files::{self, write_atomically};
-use crate::postprocess::postprocess;
+use crate::postprocess::{location, postprocess};
 use crate::progress::Step;
 use crate::ptxas::{Assembly, Ptxas, serialises_products};
 
@@ -151,7 +151,8 @@ fn write_module(ptx: &str, variants: &[&Variant], target: &Target, folder: &Path
     })
 }
 
-/// What ptxas says about a module; asked again only when the PTX or ptxas changed since the last time.
+/// What ptxas says about a module; asked again only when its instructions or ptxas changed since the last time. Where in the
+/// source they come from is nothing to ptxas, and changes with every line of a comment.
 fn assemble(
     workspace: &Workspace,
     code_generator: &str,
@@ -160,16 +161,31 @@ fn assemble(
     module: &Module,
     folder: &Path,
 ) -> Result<Vec<Assembly>> {
-    let cache = workspace.device_target().join("ptxas").join(format!("{code_generator}-{}.json", module.file));
-    let key = format!("{} {}", module.sha256, ptxas.version);
+    let ptx = without_locations(&fs::read_to_string(folder.join(&module.file))?);
+    let asked = workspace.device_target().join("ptxas").join(format!("{code_generator}-{}", module.file));
+    let cache = asked.with_extension("json");
+    let key = format!("{} {}", files::sha256(ptx.as_bytes()), ptxas.version);
     if let Some(assemblies) = read_cache(&cache, &key) {
         return Ok(assemblies);
     }
     let step = Step::begin(format!("asking ptxas {} about {}", ptxas.version, module.file));
-    let assemblies = ptxas.assemble_for_all(target.family, &folder.join(&module.file));
+    write_atomically(&asked, ptx.as_bytes())?;
+    let assemblies = ptxas.assemble_for_all(target.family, &asked);
     step.done();
     write_cache(&cache, &key, &assemblies)?;
     Ok(assemblies)
+}
+
+/// `ptx` with its `.loc` lines empty: what ptxas says of a line number holds for both.
+fn without_locations(ptx: &str) -> String {
+    let mut text = String::with_capacity(ptx.len());
+    for line in ptx.lines() {
+        if location(line).is_none() {
+            text.push_str(line);
+        }
+        text.push('\n');
+    }
+    text
 }
 
 type CachedAssemblies = Vec<(u32, Result<BTreeMap<String, Resources>, String>)>;
@@ -316,6 +332,8 @@ mod tests {
         assert_eq!(calls(folder.path()), 5, "once for each family and architecture");
         assert_eq!(build_in(folder.path(), Stub(""), Some(&ptxas)).unwrap().manifest, first.manifest);
         assert_eq!(calls(folder.path()), 5, "nothing changed");
+        build_in(folder.path(), Stub("\t.loc\t1 2 3"), Some(&ptxas)).unwrap();
+        assert_eq!(calls(folder.path()), 5, "only the source moved");
         build_in(folder.path(), Stub("// edited"), Some(&ptxas)).unwrap();
         assert_eq!(calls(folder.path()), 10, "the PTX changed");
     }

@@ -13,8 +13,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 use std::path::Path;
+use std::rc::Rc;
 
-use crate::postprocess::source_file;
+use crate::postprocess::{location, source_file};
 
 /// A place in the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,7 +31,8 @@ struct Place {
 /// Replaces the call chains in the comments of `.loc` directives by `inlined_at`. PTX without such comments stays as it
 /// is.
 pub fn from_comments(ptx: &str) -> String {
-    let mut writer = Writer { files: FileTable::read(ptx), known: HashMap::new(), text: String::new() };
+    let mut writer =
+        Writer { files: FileTable::read(ptx), chains: HashMap::new(), known: HashMap::new(), text: String::new() };
     let known_files = writer.files.numbers.len();
     for line in ptx.lines() {
         writer.line(line);
@@ -39,36 +41,46 @@ pub fn from_comments(ptx: &str) -> String {
     writer.text
 }
 
-struct Writer {
+/// A place, and the callers through which it was inlined, innermost first.
+type Chain = (Place, Rc<[Place]>);
+
+struct Writer<'a> {
     files: FileTable,
+    /// What each `.loc` says, by its text: what is unrolled comes from the same place often.
+    chains: HashMap<&'a str, Option<Chain>>,
     /// The callers of the latest `.loc` at a place, which an `inlined_at` refers to.
     known: HashMap<Place, Vec<Place>>,
     text: String,
 }
 
-impl Writer {
-    fn line(&mut self, line: &str) {
-        // Functions are removed later, and what their `.loc` said with them.
-        if line.contains(".entry") || line.contains(".func") {
+impl<'a> Writer<'a> {
+    fn line(&mut self, line: &'a str) {
+        if let Some(loc) = location(line) {
+            let known = self.chains.get(loc).cloned();
+            let chain = known.unwrap_or_else(|| {
+                let chain = self.chain(loc);
+                self.chains.insert(loc, chain.clone());
+                chain
+            });
+            if let Some((place, callers)) = chain {
+                return self.locations(place, &callers);
+            }
+        } else if line.contains(".entry") || line.contains(".func") {
+            // Functions are removed later, and what their `.loc` said with them.
             self.known.clear();
         }
-        match self.chain(line) {
-            Some((place, callers)) => self.locations(place, &callers),
-            None => {
-                self.text.push_str(line);
-                self.text.push('\n');
-            }
-        }
+        self.text.push_str(line);
+        self.text.push('\n');
     }
 
-    /// The place a `.loc` names, and its callers, innermost first; `None` when the line has no callers.
-    fn chain(&mut self, line: &str) -> Option<(Place, Vec<Place>)> {
-        let (directive, comment) = line.trim().strip_prefix(".loc")?.split_once("//")?;
+    /// The place a `.loc` names, and its callers, innermost first; `None` when it has no callers.
+    fn chain(&mut self, loc: &str) -> Option<Chain> {
+        let (directive, comment) = loc.split_once("//")?;
         let mut numbers = directive.split_whitespace().map(str::parse);
         let mut number = || numbers.next()?.ok();
         let place = Place { file: number()?, line: number()?, column: number()? };
         let callers = comment.trim_end_matches([' ', ']']).split(" @[ ").skip(1).map(|caller| self.files.place(caller));
-        let callers = callers.collect::<Option<Vec<_>>>()?;
+        let callers = callers.collect::<Option<Rc<[_]>>>()?;
         (!callers.is_empty()).then_some((place, callers))
     }
 

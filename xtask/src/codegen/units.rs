@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use crate::files;
-use crate::postprocess::{entry_of_line, source_file};
+use crate::postprocess::{entry_of_line, location, source_file};
 
 /// File extension of a unit's PTX.
 const EXTENSION: &str = "s";
@@ -131,8 +131,7 @@ impl<'a> Joined<'a> {
 
 /// A line of an entry, with the module's number of the source file that it names.
 fn add_line(text: &mut String, line: &str, numbers: &HashMap<&str, usize>) -> Result<()> {
-    let directive = line.trim_start().strip_prefix(".loc").and_then(|rest| rest.strip_prefix(char::is_whitespace));
-    match directive.and_then(|rest| rest.trim_start().split_once(' ')) {
+    match location(line).and_then(|operands| operands.trim_start().split_once(' ')) {
         Some((number, place)) => {
             let number = numbers.get(number).with_context(|| format!("no .file has the number of `{line}`"))?;
             writeln!(text, "\t.loc\t{number} {place}")?;

@@ -1,6 +1,7 @@
 //! `cargo xtask ptx`: kernel-gpu to PTX.
 
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets};
@@ -70,11 +71,15 @@ pub fn build_with(
     out: &Path,
 ) -> Result<PtxFolder> {
     let code_generator = choice.open(environment, workspace)?;
-    let folder = ptx_folder::build(workspace, code_generator.as_ref(), &FAMILY_TARGETS, ptxas, out)?;
-    // What a GPU reaches at most is no question of the code generator.
-    if choice.name() == Name::Rustc {
-        probes::build(code_generator.as_ref(), out)?;
-    }
+    let code_generator = code_generator.as_ref();
+    let (folder, probes) = thread::scope(|scope| {
+        // What a GPU reaches at most is no question of the code generator.
+        let probes = (choice.name() == Name::Rustc).then(|| scope.spawn(|| probes::build(code_generator, out)));
+        let folder = ptx_folder::build(workspace, code_generator, &FAMILY_TARGETS, ptxas, out);
+        (folder, probes.map(|probes| probes.join().expect("building the probes does not panic")))
+    });
+    let folder = folder?;
+    probes.transpose()?;
     announce(&folder);
     Ok(folder)
 }
