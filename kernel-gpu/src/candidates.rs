@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Family, Grid, Loads, Mask, Queries, Sequence, TileConfig};
+use crate::config::{Epilogue, Family, Grid, Loads, Mask, Queries, Sequence, TileConfig};
 use crate::manifest::Entry;
 use crate::variants::Variant;
 
@@ -83,6 +83,12 @@ impl Candidate {
         if config.unroll > 0 {
             tile += &format!(", unroll {}", config.unroll);
         }
+        if config.rescale_threshold != TileConfig::usual(self.family, config.loads).rescale_threshold {
+            tile += &format!(", rescale threshold {}", config.rescale_threshold);
+        }
+        if config.epilogue == Epilogue::Exchange {
+            tile += ", exchange epilogue";
+        }
         format!("{name}: {} {{ {tile} }}, {sequence:?}, {mask:?};", self.kind())
     }
 }
@@ -142,5 +148,8 @@ mod tests {
         let line = Candidate { family: Family::Sm80, config, ..candidate() }.listing();
         assert!(line.starts_with("x: Sm80 { 64 x 0,"), "{line}");
         assert!(line.contains(", shared queries, 2 of 8 exponentials, unroll 1 }"), "{line}");
+        let config = TileConfig { rescale_threshold: 0, epilogue: Epilogue::Exchange, ..candidate().config };
+        let line = Candidate { config, ..candidate() }.listing();
+        assert!(line.contains(", persistent, rescale threshold 0, exchange epilogue }"), "{line}");
     }
 }

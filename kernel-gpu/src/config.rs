@@ -119,6 +119,18 @@ pub enum Queries {
     Shared,
 }
 
+/// How O gets from the accumulators to global memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
+pub enum Epilogue {
+    /// Through shared memory, where its rows become whole: then by 16-byte stores, with [`Loads::Tma`] by bulk copies.
+    #[default]
+    SharedMemory,
+    /// By 16-byte stores of registers, when the lanes that hold parts of the same 16 bytes have exchanged them.
+    Exchange,
+}
+
 /// Shape of the work of one thread block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
@@ -154,7 +166,19 @@ pub struct TileConfig {
     /// Of the 16-key steps of a K/V block, how many follow each other in the code of the sm_80 family's loop; 0 for all.
     #[cfg_attr(feature = "manifest", serde(default))]
     pub unroll: u32,
+    /// To which power of two the probabilities under the shift of a row may add up in one lane and step before O and the
+    /// sums are rescaled to a new shift: 0 for the row's maximum in every step, [`RESCALE_ON_OVERFLOW`] for as seldom as fp16
+    /// allows.
+    #[cfg_attr(feature = "manifest", serde(default = "rescale_on_overflow"))]
+    pub rescale_threshold: u32,
+    /// How O is stored.
+    #[cfg_attr(feature = "manifest", serde(default))]
+    pub epilogue: Epilogue,
 }
+
+/// [`TileConfig::rescale_threshold`] of kernels that keep a shift as long as fp16, which ends below 2¹⁶, holds the
+/// probabilities under it.
+pub const RESCALE_ON_OVERFLOW: u32 = 14;
 
 /// What [`TileConfig::fma_exponentials`] is a part of: the exponentials of a lane for 16 rows and 16 keys.
 pub const EXPONENTIALS: u32 = 8;
@@ -165,6 +189,12 @@ const LONGEST_UNROLL: u32 = 8;
 #[cfg(feature = "manifest")]
 fn one() -> u32 {
     1
+}
+
+/// As [`one`].
+#[cfg(feature = "manifest")]
+fn rescale_on_overflow() -> u32 {
+    RESCALE_ON_OVERFLOW
 }
 
 /// What an architecture gives one thread block.
@@ -209,6 +239,8 @@ pub enum Rejection {
     KeysPerStep,
     /// The family has no such loads, passes, keys of a step or place for Q.
     Feature,
+    /// The family has no softmax with such a threshold.
+    RescaleThreshold,
     /// The warps are not whole warpgroups with 64 rows in each pass.
     Warpgroups,
     /// `block_n` is not a width that the warpgroup's matrix products are written for.
@@ -241,6 +273,9 @@ impl fmt::Display for Rejection {
                 "loads by TMA are for sm_90a, which reads Q from shared memory, with block_n 64; several passes are for those loads, \
                  and in sm_90a a persistent grid; unroll and fma_exponentials, at most 8, are for sm_80"
             }
+            Rejection::RescaleThreshold => {
+                "rescale_threshold must be at most 14, and in sm_80 either that or 0 without fma_exponentials"
+            }
             Rejection::WarpgroupKeysPerStep => "block_n must be 64 or 128",
             Rejection::Threads => {
                 "a block must have 1 to 32 warps, its producers included, and min_blocks blocks must fit on a multiprocessor"
@@ -272,11 +307,22 @@ impl TileConfig {
         queries: Queries::Registers,
         fma_exponentials: 0,
         unroll: 0,
+        rescale_threshold: RESCALE_ON_OVERFLOW,
+        epilogue: Epilogue::SharedMemory,
     };
     /// What a kernel of the sm_90a family has.
-    pub const SM_90A: Self = Self { queries: Queries::Shared, ..Self::SM_80 };
+    pub const SM_90A: Self = Self { queries: Queries::Shared, rescale_threshold: 0, ..Self::SM_80 };
     /// What a kernel of the sm_90a family has whose tiles come through tensor maps.
-    pub const SM_90A_TMA: Self = Self { loads: Loads::Tma, ..Self::SM_90A };
+    pub const SM_90A_TMA: Self = Self { loads: Loads::Tma, rescale_threshold: RESCALE_ON_OVERFLOW, ..Self::SM_90A };
+
+    /// What a kernel of `family` has, with such loads, unless its variant says otherwise.
+    pub const fn usual(family: Family, loads: Loads) -> Self {
+        match (family, loads) {
+            (Family::Sm80, _) => Self::SM_80,
+            (Family::Sm90a, Loads::CpAsync) => Self::SM_90A,
+            (Family::Sm90a, Loads::Tma) => Self::SM_90A_TMA,
+        }
+    }
 
     /// Warps of a block that copy and do not compute.
     pub const fn producer_warps(self) -> u32 {
@@ -415,6 +461,9 @@ impl TileConfig {
         if !self.has_features_of(family) {
             return Err(Rejection::Feature);
         }
+        if !self.has_softmax_of(family) {
+            return Err(Rejection::RescaleThreshold);
+        }
         if self.block_m == 0 || !self.block_m.is_multiple_of(MMA_M * self.warps) {
             return Err(Rejection::QueryRowsPerWarp);
         }
@@ -490,6 +539,15 @@ impl TileConfig {
             (Family::Sm90a, Loads::CpAsync, Queries::Shared) => self.passes == 1 && matches!(self.grid, Grid::OneShot),
             (Family::Sm90a, Loads::Tma, Queries::Shared) => self.block_n == TENSOR_MAP_ROWS,
             _ => false,
+        }
+    }
+
+    /// The sm_80 family guesses shifts, which hold or do not, or has the maximum of each step.
+    const fn has_softmax_of(self, family: Family) -> bool {
+        match (family, self.rescale_threshold) {
+            (Family::Sm80, 0) => self.fma_exponentials == 0,
+            (Family::Sm80, threshold) => threshold == RESCALE_ON_OVERFLOW,
+            (Family::Sm90a, threshold) => threshold <= RESCALE_ON_OVERFLOW,
         }
     }
 
@@ -620,10 +678,31 @@ mod tests {
             (Family::Sm90a, TileConfig { grid: Grid::Persistent, ..HOPPER }, false),
             (Family::Sm90a, TileConfig { queries: Queries::Registers, ..TMA }, false),
             (Family::Sm90a, TileConfig { block_m: 128, passes: 2, ..HOPPER }, false),
+            (Family::Sm80, TileConfig { epilogue: Epilogue::Exchange, ..GOOD }, true),
+            (Family::Sm90a, TileConfig { epilogue: Epilogue::Exchange, passes: 1, block_m: 256, ..TMA }, true),
         ];
         for (family, config, known) in cases {
             let refused = config.check(family, Sequence::Any, SM_90) == Err(Rejection::Feature);
             assert_eq!(refused, !known, "{family:?} {config:?}");
+        }
+    }
+
+    #[test]
+    fn a_family_has_only_the_softmax_that_its_kernels_know() {
+        let cases = [
+            (Family::Sm80, GOOD, Ok(())),
+            (Family::Sm80, TileConfig { rescale_threshold: 0, ..GOOD }, Ok(())),
+            (Family::Sm80, TileConfig { rescale_threshold: 8, ..GOOD }, Err(Rejection::RescaleThreshold)),
+            (
+                Family::Sm80,
+                TileConfig { rescale_threshold: 0, fma_exponentials: 1, ..GOOD },
+                Err(Rejection::RescaleThreshold),
+            ),
+            (Family::Sm90a, TileConfig { rescale_threshold: 8, ..HOPPER }, Ok(())),
+            (Family::Sm90a, TileConfig { rescale_threshold: 15, ..HOPPER }, Err(Rejection::RescaleThreshold)),
+        ];
+        for (family, config, expected) in cases {
+            assert_eq!(config.check(family, Sequence::Exact(512), SM_90), expected, "{family:?} {config:?}");
         }
     }
 

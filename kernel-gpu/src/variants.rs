@@ -63,6 +63,12 @@ macro_rules! config {
     (@ $config:tt, unroll $steps:literal $($rest:tt)*) => {
         config!(@ { unroll: $steps, ..TileConfig $config } $($rest)*)
     };
+    (@ $config:tt, rescale threshold $threshold:literal $($rest:tt)*) => {
+        config!(@ { rescale_threshold: $threshold, ..TileConfig $config } $($rest)*)
+    };
+    (@ $config:tt, exchange epilogue $($rest:tt)*) => {
+        config!(@ { epilogue: crate::config::Epilogue::Exchange, ..TileConfig $config } $($rest)*)
+    };
     (@ $config:tt, persistent $($rest:tt)*) => {
         config!(@ { grid: crate::config::Grid::Persistent, ..TileConfig $config } $($rest)*)
     };
@@ -90,7 +96,7 @@ macro_rules! variants {
         mod entries {
             use crate::args::ForwardArgs;
             #[allow(unused_imports, reason = "what no variant of this list asks for")]
-            use crate::config::{Grid, Queries, TileConfig};
+            use crate::config::{Epilogue, Grid, Queries, TileConfig};
             use crate::device::attention::{mask, sequence};
             use crate::device::codegen::kernel;
 
@@ -122,6 +128,8 @@ macro_rules! entry {
                     { CONFIG.unrolled() as usize },
                     { CONFIG.fma_exponentials },
                     { matches!(CONFIG.queries, crate::config::Queries::Shared) },
+                    { CONFIG.rescale_threshold },
+                    { matches!(CONFIG.epilogue, crate::config::Epilogue::Exchange) },
                     $sequence,
                     $mask,
                 >(&args);
@@ -139,6 +147,8 @@ macro_rules! entry {
                     { CONFIG.n_tiles() },
                     { CONFIG.k_steps() },
                     { CONFIG.stages },
+                    { CONFIG.rescale_threshold },
+                    { matches!(CONFIG.epilogue, crate::config::Epilogue::Exchange) },
                     $sequence,
                     $mask,
                 >(&args);
@@ -156,6 +166,8 @@ macro_rules! entry {
                     { CONFIG.stages },
                     { CONFIG.consumer_registers() },
                     { CONFIG.producer_registers() },
+                    { CONFIG.rescale_threshold },
+                    { matches!(CONFIG.epilogue, crate::config::Epilogue::Exchange) },
                     $sequence,
                     $mask,
                     <crate::device::sm90::tma::Passes<{ CONFIG.passes }> as crate::device::sm90::tma::InOrder>::Order,
@@ -170,7 +182,7 @@ macro_rules! entry {
 mod candidates {
     use crate::args::ForwardArgs;
     #[allow(unused_imports, reason = "what no candidate of this list asks for")]
-    use crate::config::{Grid::*, Loads::*, Queries::*, TileConfig};
+    use crate::config::{Epilogue::*, Grid::*, Loads::*, Queries::*, TileConfig};
     use crate::device::attention::{mask, sequence};
     use crate::device::codegen::kernel;
 
@@ -182,15 +194,15 @@ mod candidates {
 variants! {
     fa512_sm90a_tma_s512_full_512x64: Sm90aTma { 512 x 64, 16 warps, 8 stages, 2 passes, persistent }, Exact(512), Full;
     fa512_sm90a_tma_s512_causal_512x64: Sm90aTma { 512 x 64, 16 warps, 8 stages, 2 passes, persistent }, Exact(512), Causal;
-    fa512_sm90a_tma_s512_full_128x64: Sm90aTma { 128 x 64, 8 warps, 8 stages }, Exact(512), Full;
-    fa512_sm90a_tma_s512_causal_128x64: Sm90aTma { 128 x 64, 8 warps, 8 stages }, Exact(512), Causal;
+    fa512_sm90a_tma_s512_full_64x64: Sm90aTma { 64 x 64, 4 warps, 4 stages }, Exact(512), Full;
+    fa512_sm90a_tma_s512_causal_64x64: Sm90aTma { 64 x 64, 4 warps, 4 stages }, Exact(512), Causal;
     fa512_sm90a_tma_any_full_256x64: Sm90aTma { 256 x 64, 16 warps, 8 stages, persistent }, Any, Full;
     fa512_sm90a_tma_any_causal_256x64: Sm90aTma { 256 x 64, 16 warps, 8 stages, persistent }, Any, Causal;
+    fa512_sm90a_tma_any_full_64x64: Sm90aTma { 64 x 64, 4 warps, 4 stages }, Any, Full;
+    fa512_sm90a_tma_any_causal_64x64: Sm90aTma { 64 x 64, 4 warps, 4 stages }, Any, Causal;
 
-    fa512_sm90a_s512_full_64x128: Sm90a { 64 x 128, 4 warps, 2 stages, 3 blocks }, Exact(512), Full;
-    fa512_sm90a_s512_causal_64x64: Sm90a { 64 x 64, 4 warps, 2 stages, 4 blocks }, Exact(512), Causal;
-    fa512_sm90a_any_full_64x128: Sm90a { 64 x 128, 4 warps, 2 stages, 3 blocks }, Any, Full;
-    fa512_sm90a_any_causal_64x64: Sm90a { 64 x 64, 4 warps, 2 stages, 4 blocks }, Any, Causal;
+    fa512_sm90a_s512_full_64x64: Sm90a { 64 x 64, 4 warps, 2 stages, 4 blocks, rescale threshold 14 }, Exact(512), Full;
+    fa512_sm90a_s512_causal_64x64: Sm90a { 64 x 64, 4 warps, 2 stages, 4 blocks, rescale threshold 14 }, Exact(512), Causal;
 
     fa512_sm80_s512_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, Exact(512), Full;
     fa512_sm80_s512_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, Exact(512), Causal;
@@ -215,7 +227,7 @@ const _: () = {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Grid, Queries};
+    use crate::config::{Epilogue, Grid, Queries};
 
     #[test]
     fn what_a_line_does_not_say_is_as_its_kind_has_it() {
@@ -228,6 +240,10 @@ mod tests {
         assert_eq!(
             config!(Sm80, 128 x 64, 4 warps, 2 stages, 2 of 8 exponentials, unroll 1),
             TileConfig { fma_exponentials: 2, unroll: 1, ..tile }
+        );
+        assert_eq!(
+            config!(Sm80, 128 x 64, 4 warps, 2 stages, rescale threshold 0, exchange epilogue),
+            TileConfig { rescale_threshold: 0, epilogue: Epilogue::Exchange, ..tile }
         );
         assert_eq!(
             config!(Sm90aTma, 256 x 64, 8 warps, 8 stages, 2 passes, persistent),

@@ -72,15 +72,18 @@ pub fn build(
     folder: &Path,
 ) -> Result<Built> {
     let mut batches: Vec<(FamilyTarget, Vec<&Candidate>)> = Vec::new();
+    let mut most_batches = 0;
     for family in FAMILY_TARGETS {
         let of_family: Vec<_> = pool.candidates.iter().filter(|candidate| candidate.family == family.family).collect();
         batches.extend(of_family.chunks(BATCH).map(|batch| (family, batch.to_vec())));
+        most_batches = most_batches.max(of_family.chunks(BATCH).len());
     }
     let compiled = Mutex::new(BTreeMap::new());
     let waiting = Mutex::new(batches.into_iter().rev().collect::<Vec<_>>());
     let lists = workspace.device_target().join("candidates");
     let step = Step::begin(format!("compiling {} candidates", pool.candidates.len()));
-    let workers = thread::available_parallelism().map_or(1, usize::from);
+    // No more than there are batches of one family: each has target folders of its own, where Rust's `core` is compiled first.
+    let workers = thread::available_parallelism().map_or(1, usize::from).min(most_batches);
     thread::scope(|scope| {
         let work = |index| {
             let worker =

@@ -1,6 +1,7 @@
 //! Build tasks: `cargo xtask --help`.
 
 mod archive;
+mod axes;
 mod candidates;
 mod cargo_build;
 mod codegen;

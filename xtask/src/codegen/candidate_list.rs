@@ -26,8 +26,8 @@ impl CandidateList {
         cargo.env(VARIABLE, &self.list).args(["--features", FEATURE]);
     }
 
-    /// Name of a target folder of its own.
-    pub fn folder(&self) -> String {
-        format!("candidates-{}", self.worker)
+    /// Name of a target folder of its own; the first build shares that of the variants, where Rust's `core` is compiled.
+    pub fn folder(&self) -> Option<String> {
+        (self.worker > 0).then(|| format!("candidates-{}", self.worker))
     }
 }

@@ -86,7 +86,7 @@ impl RustCuda {
 
     /// Cargo's target folder: one for each GPU, since cargo keeps what it built for one set of flags only.
     fn target_folder(&self, package: &Path, target: &Target) -> PathBuf {
-        let folder = self.candidates.as_ref().map_or_else(|| "target".to_owned(), CandidateList::folder);
+        let folder = self.candidates.as_ref().and_then(CandidateList::folder).unwrap_or_else(|| "target".to_owned());
         package.join(folder).join(target.cpu)
     }
 

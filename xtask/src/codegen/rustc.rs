@@ -89,10 +89,8 @@ impl Rustc {
     /// long to build.
     fn target_folder(&self, target: &Target) -> PathBuf {
         let folder = self.workspace.device_target();
-        match &self.candidates {
-            Some(candidates) => folder.join(candidates.folder()).join(target.cpu),
-            None => folder.join(target.cpu),
-        }
+        let own = self.candidates.as_ref().and_then(CandidateList::folder);
+        own.map_or(folder.clone(), |own| folder.join(own)).join(target.cpu)
     }
 
     /// Where the compiler keeps what it knows from the last time, and the PTX of every unit: one folder for each way of

@@ -7,6 +7,7 @@ use kernel_gpu::manifest::{Entry, Manifest};
 use kernel_gpu::probe::PROBES;
 
 use super::{ptx, test};
+use crate::axes;
 use crate::codegen::{self, FAMILY_TARGETS};
 use crate::environment::{Environment, Workspace};
 use crate::probes;
@@ -16,7 +17,8 @@ use crate::provision;
 use crate::ptx_folder::PtxFolder;
 use crate::ptxas::{Waste, checked_architectures};
 
-/// Checks formatting, lints, documentation, tests, and that ptxas accepts every entry without spills.
+/// Checks formatting, lints, documentation, tests, that ptxas accepts every entry without spills, and that kernels with other
+/// values on the tuner's axes are right.
 ///
 /// Provisions what it needs: the device compiler and ptxas. Every check runs, whatever the others found.
 #[derive(clap::Args, Debug)]
@@ -34,12 +36,13 @@ impl Arguments {
         };
         let clippy = ["clippy", "--workspace", "--all-targets", "--release", "--", "--deny", "warnings"];
         let doc = ["doc", "--workspace", "--no-deps", "--document-private-items", "--release"];
-        let checks: [(&str, Check<'_>); 6] = [
+        let checks: [(&str, Check<'_>); 7] = [
             ("formatting", Box::new(|| process::run(&mut cargo(&["fmt", "--all", "--check"])))),
             ("ptxas", Box::new(|| check_resources(&folder.manifest))),
             ("device half", Box::new(|| lint_device_half(environment, workspace, &folder))),
             ("clippy", Box::new(|| process::run(&mut cargo(&clippy)))),
             ("documentation", Box::new(|| process::run(cargo(&doc).env("RUSTDOCFLAGS", "--deny warnings")))),
+            ("the tuner's axes", Box::new(|| axes::check(environment, workspace))),
             ("tests", Box::new(|| test::run_tests(environment, workspace, &[]))),
         ];
         let failed: Vec<&str> = checks.into_iter().filter_map(|(name, check)| fails(name, check)).collect();

@@ -40,6 +40,17 @@ impl<'a, S: Sequence> Block<'a, S> {
         Self { args, work, length: S::length(args), first_row, rows, threads, _sequence: PhantomData }
     }
 
+    /// The same block, as if its work were not known before: batch and head are computed where they are used again, rarely, and
+    /// are not kept in registers all through a loop.
+    #[inline(always)]
+    pub fn again(&self) -> Self {
+        let mut index = thread::block_idx_x();
+        // SAFETY: a comment.
+        unsafe { core::arch::asm!("// again: {}", inout(reg32) index, options(nomem, nostack, preserves_flags)) };
+        let work = self.args.block_work(index);
+        Self::of(self.args, work, work.query_tile * self.rows, self.rows, self.threads)
+    }
+
     /// Steps of `keys` keys until none is left that any of the block's rows attends to.
     #[inline(always)]
     pub fn steps<M: Mask>(&self, keys: u32) -> u32 {

@@ -1,11 +1,13 @@
 //! Normalisation and the stores of O and LSE.
 
 use super::block::Block;
+use super::copy::HeadRows;
 use super::sequence::Sequence;
-use super::softmax::RunningSoftmax;
+use super::softmax::{RunningSoftmax, rescale_row};
 use super::{HEAD_N_TILES, Lane, Output, ROWS_PER_LANE, Tile};
 use crate::config::{MMA_M, WARP_SIZE};
-use crate::device::ptx::{math, memory, sync};
+use crate::device::ptx::mma::FragmentC;
+use crate::device::ptx::{math, memory, shuffle, sync};
 use crate::device::unroll;
 
 /// log 2, which turns base-2 logarithms to natural ones.
@@ -17,7 +19,7 @@ const LN_2: f32 = core::f32::consts::LN_2;
 /// The whole warp calls this together, for its rows of the block from `warp_row` on; nobody else accesses these rows of
 /// `tile`, and a barrier lies behind the last reads of what was there.
 #[inline(always)]
-pub unsafe fn finish<const BLOCK_M: u32, const M_TILES: usize, S: Sequence>(
+pub unsafe fn finish<const BLOCK_M: u32, const M_TILES: usize, const EXCHANGE: bool, S: Sequence>(
     output: Output<M_TILES>,
     mut softmax: RunningSoftmax<M_TILES>,
     tile: Tile<BLOCK_M>,
@@ -28,16 +30,16 @@ pub unsafe fn finish<const BLOCK_M: u32, const M_TILES: usize, S: Sequence>(
     // SAFETY: passed on to the caller.
     unsafe {
         softmax.complete_sums();
-        store(output, &softmax, tile, warp_row, block, lane);
+        store::<BLOCK_M, M_TILES, EXCHANGE, S>(output, &softmax, tile, warp_row, block, lane);
     }
 }
 
-/// [`finish`] with sums of whole rows.
+/// [`finish`] with sums of whole rows. With `EXCHANGE`, O does not go through the tile ([`crate::config::Epilogue`]).
 ///
 /// # Safety
 /// As for [`finish`].
 #[inline(always)]
-pub unsafe fn store<const BLOCK_M: u32, const M_TILES: usize, S: Sequence>(
+pub unsafe fn store<const BLOCK_M: u32, const M_TILES: usize, const EXCHANGE: bool, S: Sequence>(
     mut output: Output<M_TILES>,
     softmax: &RunningSoftmax<M_TILES>,
     tile: Tile<BLOCK_M>,
@@ -49,7 +51,11 @@ pub unsafe fn store<const BLOCK_M: u32, const M_TILES: usize, S: Sequence>(
     // writes its own.
     unsafe {
         normalise(&mut output, softmax);
-        store_output(&output, tile, warp_row, block, lane);
+        if EXCHANGE {
+            exchange_output(&output, warp_row, block, lane);
+        } else {
+            store_output(&output, tile, warp_row, block, lane);
+        }
     }
     if let Some(lse) = block.lse() {
         // SAFETY: the head has an element of LSE for each row before the end; the warp alone writes those of its rows.
@@ -62,11 +68,7 @@ pub unsafe fn store<const BLOCK_M: u32, const M_TILES: usize, S: Sequence>(
 fn normalise<const M_TILES: usize>(output: &mut Output<M_TILES>, softmax: &RunningSoftmax<M_TILES>) {
     unroll!(at most 4; for m in M_TILES => {
         unroll!(at most 2; for r in ROWS_PER_LANE => {
-            let factor = normaliser(softmax.sum[m][r]);
-            unroll!(at most 8; for n in HEAD_N_TILES => {
-                output[m][n][2 * r] *= factor;
-                output[m][n][2 * r + 1] *= factor;
-            });
+            rescale_row(&mut output[m], r, normaliser(softmax.sum[m][r]));
         });
     });
 }
@@ -91,13 +93,8 @@ unsafe fn store_output<const BLOCK_M: u32, const M_TILES: usize, S: Sequence>(
 ) {
     unroll!(at most 4; for m in M_TILES => {
         unroll!(at most 2; for r in ROWS_PER_LANE => {
-            let row = lane.row(warp_row, m, r);
-            unroll!(at most 8; for n in HEAD_N_TILES => {
-                let address = tile.chunk(row, n as u32) + lane.pair_column() * 2;
-                let pair = math::pack_f16(output[m][n][2 * r], output[m][n][2 * r + 1]);
-                // SAFETY: two elements of a chunk of the warp's own rows, 4-byte aligned.
-                unsafe { memory::store_shared_4(address, pair) };
-            });
+            // SAFETY: a row of the warp's own.
+            unsafe { write_row(&output[m], r, tile, lane.row(warp_row, m, r), lane) };
         });
     });
     // SAFETY: the caller has the warp together.
@@ -117,6 +114,108 @@ unsafe fn store_output<const BLOCK_M: u32, const M_TILES: usize, S: Sequence>(
         }
         strip_row += WARP_SIZE / Tile::<BLOCK_M>::CHUNKS_PER_ROW;
     }
+}
+
+/// Stores O as fp16 in 16-byte pieces, from registers.
+///
+/// # Safety
+/// As for [`finish`].
+#[inline(always)]
+unsafe fn exchange_output<const M_TILES: usize, S: Sequence>(
+    output: &Output<M_TILES>,
+    warp_row: u32,
+    block: &Block<'_, S>,
+    lane: Lane,
+) {
+    unroll!(at most 4; for m in M_TILES => {
+        // SAFETY: the warp's own rows.
+        unsafe { exchange_strip::<S>(&output[m], block.output(), block.first_row + warp_row + m as u32 * MMA_M, block.length, lane) };
+    });
+}
+
+/// Stores the 16 rows from `first_row` on of a head whose O is at `rows`, rounded to fp16; rows from `length` on are left out.
+///
+/// # Safety
+/// The whole warp calls this together; nobody else writes these rows.
+#[inline(always)]
+pub unsafe fn exchange_strip<S: Sequence>(
+    strip: &[FragmentC; HEAD_N_TILES],
+    rows: HeadRows,
+    first_row: u32,
+    length: u32,
+    lane: Lane,
+) {
+    unroll!(at most 2; for r in ROWS_PER_LANE => {
+        let row = lane.row(first_row, 0, r);
+        unroll!(at most 2; for half in 2 => {
+            // SAFETY: passed on to the caller; a chunk of a row before the end, 16-byte aligned by the launch's checks.
+            unsafe {
+                let (chunk, first) = (lane.index % QUAD, half * QUAD as usize);
+                let value = transpose(packed_row(&strip, first, r), lane);
+                if !S::HAS_TAIL || row < length {
+                    memory::store_global_16(rows.chunk(row, first as u32 + chunk), value);
+                }
+            }
+        });
+    });
+}
+
+/// Lanes that hold parts of the same rows.
+const QUAD: u32 = 4;
+
+/// What a lane has in part `r` of the 8-column tiles from `first` on, as fp16.
+#[inline(always)]
+fn packed_row(strip: &[FragmentC; HEAD_N_TILES], first: usize, r: usize) -> [u32; QUAD as usize] {
+    let pack = |n: usize| math::pack_f16(strip[first + n][2 * r], strip[first + n][2 * r + 1]);
+    [pack(0), pack(1), pack(2), pack(3)]
+}
+
+/// Of four values of each lane of a quad, the i-th of all four to lane i.
+///
+/// # Safety
+/// The whole warp calls this together.
+#[inline(always)]
+unsafe fn transpose([a, b, c, d]: [u32; QUAD as usize], lane: Lane) -> [u32; QUAD as usize] {
+    let (odd, upper) = (lane.index & 1 != 0, lane.index & 2 != 0);
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let [a, b] = swap::<1>([a, b], odd);
+        let [c, d] = swap::<1>([c, d], odd);
+        let [a, c] = swap::<2>([a, c], upper);
+        let [b, d] = swap::<2>([b, d], upper);
+        [a, b, c, d]
+    }
+}
+
+/// Gives the lane at a distance its own kind of value, the second of one that is not `second`, for one of the other kind.
+///
+/// # Safety
+/// As for [`transpose`].
+#[inline(always)]
+unsafe fn swap<const LANE_MASK: u32>([first, second]: [u32; 2], is_second: bool) -> [u32; 2] {
+    // SAFETY: passed on to the caller.
+    let other = unsafe { shuffle::exchange_bits::<LANE_MASK>(if is_second { first } else { second }) };
+    if is_second { [other, second] } else { [first, other] }
+}
+
+/// Writes what the lane has of part `r` of a strip, rounded to fp16, to row `row` of `tile`.
+///
+/// # Safety
+/// Nobody else accesses these elements of the row.
+#[inline(always)]
+unsafe fn write_row<const BLOCK_M: u32>(
+    strip: &[FragmentC; HEAD_N_TILES],
+    r: usize,
+    tile: Tile<BLOCK_M>,
+    row: u32,
+    lane: Lane,
+) {
+    unroll!(at most 8; for n in HEAD_N_TILES => {
+        let address = tile.chunk(row, n as u32) + lane.pair_column() * 2;
+        let pair = math::pack_f16(strip[n][2 * r], strip[n][2 * r + 1]);
+        // SAFETY: two elements of a chunk, 4-byte aligned; passed on to the caller.
+        unsafe { memory::store_shared_4(address, pair) };
+    });
 }
 
 /// LSE = ln Σ exp(scale·s) = ln 2 · (shift + log₂ l) of a row.

@@ -5,11 +5,11 @@
 //! not so much smaller that a p overflows fp16. The maximum of a few scores nearly always is such a shift; where it is not,
 //! an infinite sum tells.
 
-use super::softmax::across_quad;
+use super::softmax::{across_quad, row_maximum};
 use super::{ROWS_PER_LANE, Scores, pack_probabilities};
 use crate::config::EXPONENTIALS;
 use crate::device::ptx::math;
-use crate::device::ptx::mma::FragmentA;
+use crate::device::ptx::mma::{FragmentA, FragmentC};
 use crate::device::unroll;
 
 /// Keys of the scores that become one fragment of P: two tiles of 8.
@@ -30,10 +30,7 @@ impl<const M_TILES: usize> RowMaxima<M_TILES> {
     pub fn take_in(&mut self, scores: &Scores<M_TILES, N_TILES>) {
         unroll!(at most 4; for m in M_TILES => {
             unroll!(at most 2; for r in ROWS_PER_LANE => {
-                unroll!(at most 2; for n in N_TILES => {
-                    let larger = math::max(scores[m][n][2 * r], scores[m][n][2 * r + 1]);
-                    self.0[m][r] = math::max(self.0[m][r], larger);
-                });
+                self.0[m][r] = row_maximum(self.0[m][r], &scores[m], r);
             });
         });
     }
@@ -81,16 +78,26 @@ impl<const M_TILES: usize> Shifts<M_TILES> {
     ) -> [FragmentA; M_TILES] {
         let mut probabilities = [[0; 4]; M_TILES];
         unroll!(at most 4; for m in M_TILES => {
-            let mut p = scores[m];
-            unroll!(at most 2; for n in N_TILES => {
-                unroll!(at most 4; for element in 4 => {
-                    let exponent = math::fma(p[n][element], scale_log2, -self.0[m][element / 2]);
-                    let by_fma = (n as u32 * 4 + element as u32) * BY_FMA % EXPONENTIALS < BY_FMA;
-                    p[n][element] = if by_fma { math::exp2_polynomial(exponent) } else { math::exp2(exponent) };
-                });
-            });
-            probabilities[m] = pack_probabilities(p[0], p[1]);
+            probabilities[m] = strip_probabilities::<BY_FMA>(&scores[m], &self.0[m], scale_log2);
         });
         probabilities
     }
+}
+
+/// P of a strip and 16 keys.
+#[inline(always)]
+fn strip_probabilities<const BY_FMA: u32>(
+    scores: &[FragmentC; N_TILES],
+    shifts: &[f32; ROWS_PER_LANE],
+    scale_log2: f32,
+) -> FragmentA {
+    let mut p = *scores;
+    unroll!(at most 2; for n in N_TILES => {
+        unroll!(at most 4; for element in 4 => {
+            let exponent = math::fma(p[n][element], scale_log2, -shifts[element / 2]);
+            let by_fma = (n as u32 * 4 + element as u32) * BY_FMA % EXPONENTIALS < BY_FMA;
+            p[n][element] = if by_fma { math::exp2_polynomial(exponent) } else { math::exp2(exponent) };
+        });
+    });
+    pack_probabilities(p[0], p[1])
 }

@@ -41,27 +41,15 @@ impl<const M_TILES: usize> RunningSoftmax<M_TILES> {
     ) {
         unroll!(at most 4; for m in M_TILES => {
             unroll!(at most 2; for r in ROWS_PER_LANE => {
-                let mut maximum = f32::NEG_INFINITY;
-                unroll!(at most 16; for n in N_TILES => {
-                    maximum = math::max(maximum, math::max(scores[m][n][2 * r], scores[m][n][2 * r + 1]));
-                });
                 // SAFETY: the caller has the warp together.
-                maximum = unsafe { across_quad(maximum, math::max) };
+                let maximum = unsafe { across_quad(row_maximum(f32::NEG_INFINITY, &scores[m], r), math::max) };
 
                 let previous = self.shift[m][r];
                 self.shift[m][r] = math::max(previous, maximum * scale_log2);
                 let shift = finite_or_zero(self.shift[m][r]);
                 let factor = math::exp2(previous - shift);
 
-                let mut sum = self.sum[m][r] * factor;
-                unroll!(at most 16; for n in N_TILES => {
-                    unroll!(at most 2; for column in 2 => {
-                        let p = math::exp2(math::fma(scores[m][n][2 * r + column], scale_log2, -shift));
-                        scores[m][n][2 * r + column] = p;
-                        sum += p;
-                    });
-                });
-                self.sum[m][r] = sum;
+                self.sum[m][r] = add_probabilities(self.sum[m][r] * factor, &mut scores[m], r, scale_log2, shift);
                 rescale(m, r, factor);
             });
         });
@@ -80,6 +68,39 @@ impl<const M_TILES: usize> RunningSoftmax<M_TILES> {
             });
         });
     }
+}
+
+/// The larger of `maximum` and this lane's scores in part `r` (row g or g + 8) of a strip.
+#[inline(always)]
+pub fn row_maximum<const N_TILES: usize>(mut maximum: f32, strip: &[FragmentC; N_TILES], r: usize) -> f32 {
+    unroll!(at most 16; for n in N_TILES => {
+        maximum = math::max(maximum, math::max(strip[n][2 * r], strip[n][2 * r + 1]));
+    });
+    maximum
+}
+
+/// p = 2^(c·s − shift) of the score s.
+#[inline(always)]
+fn probability(score: f32, scale_log2: f32, shift: f32) -> f32 {
+    math::exp2(math::fma(score, scale_log2, -shift))
+}
+
+/// Turns this lane's scores in part `r` of a strip into probabilities, one after the other, and returns `sum` with them.
+#[inline(always)]
+fn add_probabilities<const N_TILES: usize>(
+    mut sum: f32,
+    strip: &mut [FragmentC; N_TILES],
+    r: usize,
+    scale_log2: f32,
+    shift: f32,
+) -> f32 {
+    unroll!(at most 16; for n in N_TILES => {
+        let left = probability(strip[n][2 * r], scale_log2, shift);
+        let right = probability(strip[n][2 * r + 1], scale_log2, shift);
+        [strip[n][2 * r], strip[n][2 * r + 1]] = [left, right];
+        sum = sum + left + right;
+    });
+    sum
 }
 
 /// Multiplies part `r` (row g or g + 8) of a strip of O by `factor`.
@@ -119,15 +140,22 @@ pub fn mask_scores<M: Mask, const M_TILES: usize, const N_TILES: usize>(
     unroll!(at most 4; for m in M_TILES => {
         unroll!(at most 2; for r in ROWS_PER_LANE => {
             let end = M::keys_end(lane.row(first_row, m, r) + 1, length);
-            unroll!(at most 16; for n in N_TILES => {
-                unroll!(at most 2; for column in 2 => {
-                    let key = first_key + n as u32 * MMA_N + lane.pair_column() + column as u32;
-                    if key >= end {
-                        scores[m][n][2 * r + column] = f32::NEG_INFINITY;
-                    }
-                });
-            });
+            mask_row(&mut scores[m], r, first_key + lane.pair_column(), end);
         });
+    });
+}
+
+/// Sets the scores from key `end` on in part `r` of a strip to −∞; this lane's first one belongs to `first_key`.
+#[inline(always)]
+fn mask_row<const N_TILES: usize>(strip: &mut [FragmentC; N_TILES], r: usize, first_key: u32, end: u32) {
+    unroll!(at most 16; for n in N_TILES => {
+        let key = first_key + n as u32 * MMA_N;
+        if key >= end {
+            strip[n][2 * r] = f32::NEG_INFINITY;
+        }
+        if key + 1 >= end {
+            strip[n][2 * r + 1] = f32::NEG_INFINITY;
+        }
     });
 }
 

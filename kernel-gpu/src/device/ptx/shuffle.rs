@@ -2,22 +2,35 @@
 
 use core::arch::asm;
 
-/// `shfl.sync.bfly.b32` over the whole warp: the value of lane `lane ^ LANE_MASK`.
-///
-/// # Safety
-/// Every lane of the warp executes this together.
-#[inline(always)]
-pub unsafe fn exchange<const LANE_MASK: u32>(value: f32) -> f32 {
-    let other;
-    // SAFETY: registers only; convergence is the caller's promise.
-    unsafe {
-        asm!(
-            "shfl.sync.bfly.b32 {}, {}, {}, 0x1f, 0xffffffff;",
-            out(reg32) other, in(reg32) value, const LANE_MASK,
-            options(nomem, nostack)
-        );
-    }
-    other
+macro_rules! exchange {
+    ($(#[$doc:meta])* $name:ident, $type:ty) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// Every lane of the warp executes this together.
+        #[inline(always)]
+        pub unsafe fn $name<const LANE_MASK: u32>(value: $type) -> $type {
+            let other;
+            // SAFETY: registers only; convergence is the caller's promise.
+            unsafe {
+                asm!(
+                    "shfl.sync.bfly.b32 {}, {}, {}, 0x1f, 0xffffffff;",
+                    out(reg32) other, in(reg32) value, const LANE_MASK,
+                    options(nomem, nostack)
+                );
+            }
+            other
+        }
+    };
+}
+
+exchange! {
+    /// `shfl.sync.bfly.b32` over the whole warp: the value of lane `lane ^ LANE_MASK`.
+    exchange, f32
+}
+exchange! {
+    /// [`exchange`] of bits.
+    exchange_bits, u32
 }
 
 /// `shfl.sync.idx.b32` over the whole warp: the value of lane 0. ptxas knows that it is the same in all lanes, and keeps

@@ -181,26 +181,25 @@ macro_rules! tile {
         impl Accumulators for [FragmentC; $columns / 8] {
             #[inline(always)]
             unsafe fn multiply<B: Major>(a: Descriptor<KMajor>, b: Descriptor<B>) -> Self {
-                let mut d = [[0; 4]; $columns / 8];
+                let mut accumulators = [[0.0; 4]; $columns / 8];
+                let d = bits_of(&mut accumulators);
                 multiply!($columns, out d, scale-d false, "{}" from reg64 a.bits(); b, "0, " B; $($fragment)+);
-                from_bits(d)
+                accumulators
             }
 
             #[inline(always)]
             unsafe fn multiply_accumulate<B: Major>(&mut self, a: Descriptor<KMajor>, b: Descriptor<B>) {
-                let mut d = to_bits(*self);
+                let d = bits_of(self);
                 multiply!($columns, inout d, scale-d true, "{}" from reg64 a.bits(); b, "0, " B; $($fragment)+);
-                *self = from_bits(d);
             }
 
             #[inline(always)]
             unsafe fn multiply_fragment<B: Major>(&mut self, a: FragmentA, b: Descriptor<B>, accumulate: bool) {
-                let mut d = to_bits(*self);
+                let d = bits_of(self);
                 multiply!(
                     $columns, inout d, scale-d accumulate,
                     "{{{}, {}, {}, {}}}" from reg32 a[0], reg32 a[1], reg32 a[2], reg32 a[3]; b, "" B; $($fragment)+
                 );
-                *self = from_bits(d);
             }
         }
     };
@@ -238,9 +237,7 @@ impl<const FRAGMENTS: usize> Registers for [FragmentA; FRAGMENTS] {
 impl<const FRAGMENTS: usize> Registers for [FragmentC; FRAGMENTS] {
     #[inline(always)]
     fn pin(&mut self) {
-        let mut bits = to_bits(*self);
-        bits.pin();
-        *self = from_bits(bits);
+        bits_of(self).pin();
     }
 }
 
@@ -248,24 +245,9 @@ impl<const FRAGMENTS: usize> Registers for [FragmentC; FRAGMENTS] {
 /// under a code generator that has such (libNVVM), by moves that touch accumulators in flight. Between two pieces of
 /// assembly that take bits there is nothing to move.
 #[inline(always)]
-fn to_bits<const FRAGMENTS: usize>(fragments: [FragmentC; FRAGMENTS]) -> [[u32; 4]; FRAGMENTS] {
-    let mut bits = [[0; 4]; FRAGMENTS];
-    unroll!(at most 16; for n in FRAGMENTS => {
-        let [a, b, c, d] = fragments[n];
-        bits[n] = [a.to_bits(), b.to_bits(), c.to_bits(), d.to_bits()];
-    });
-    bits
-}
-
-/// The accumulators of [`to_bits`].
-#[inline(always)]
-fn from_bits<const FRAGMENTS: usize>(bits: [[u32; 4]; FRAGMENTS]) -> [FragmentC; FRAGMENTS] {
-    let mut fragments = [[0.0; 4]; FRAGMENTS];
-    unroll!(at most 16; for n in FRAGMENTS => {
-        let [a, b, c, d] = bits[n];
-        fragments[n] = [f32::from_bits(a), f32::from_bits(b), f32::from_bits(c), f32::from_bits(d)];
-    });
-    fragments
+fn bits_of<const FRAGMENTS: usize>(fragments: &mut [FragmentC; FRAGMENTS]) -> &mut [[u32; 4]; FRAGMENTS] {
+    // SAFETY: f32 and u32 have the same size and alignment, and every value of each is one of the other.
+    unsafe { &mut *(&raw mut *fragments).cast() }
 }
 
 impl<R: Registers> Registers for [R; 1] {

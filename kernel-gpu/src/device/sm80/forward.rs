@@ -1,6 +1,6 @@
 //! The forward kernel.
 
-use super::pipeline::Pipeline;
+use super::pipeline::{Pipeline, Step};
 use super::products::{self, QueryFragments, RowSums};
 use crate::args::ForwardArgs;
 use crate::config::{MMA_K, MMA_M, WARP_SIZE};
@@ -8,8 +8,8 @@ use crate::device::attention::block::Block;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::sequence::Sequence;
 use crate::device::attention::shifts::{RowMaxima, Shifts};
-use crate::device::attention::softmax::{RunningSoftmax, mask_scores};
-use crate::device::attention::{HEAD_N_TILES, Lane, Output, Scores, Tile, epilogue};
+use crate::device::attention::softmax::{RunningSoftmax, apply_mask, mask_scores, rescale_row};
+use crate::device::attention::{HEAD_N_TILES, Lane, Output, Scores, Tile, epilogue, pack_probabilities};
 use crate::device::ptx::sync;
 use crate::device::unroll;
 use crate::device::unroll::not_unrolled;
@@ -18,10 +18,11 @@ use crate::device::unroll::not_unrolled;
 ///
 /// `BLOCK_M` rows by `BLOCK_N` keys; each warp has `M_TILES` strips of 16 rows, a step has `K_STEPS` times 16 keys, of which
 /// `UNROLL` follow each other in the code. Of every 8 exponentials the FMA pipe computes `BY_FMA`. With `SHARED_QUERIES`, Q is
-/// read from shared memory for every 16 keys and not kept in registers.
+/// read from shared memory for every 16 keys and not kept in registers, with `EXCHANGE` O does not go through shared memory.
 ///
 /// The shifts of the softmax are guessed from the first 16 keys. A block in which a probability overflows under them, or is
-/// not a number, begins again with the true maxima.
+/// not a number, begins again with the true maxima. With a `RESCALE_THRESHOLD` of 0, the shifts are the maxima so far
+/// ([`crate::config::TileConfig::rescale_threshold`]).
 #[inline(always)]
 pub fn forward<
     const BLOCK_M: u32,
@@ -32,6 +33,8 @@ pub fn forward<
     const UNROLL: usize,
     const BY_FMA: u32,
     const SHARED_QUERIES: bool,
+    const RESCALE_THRESHOLD: u32,
+    const EXCHANGE: bool,
     S: Sequence,
     M: Mask,
 >(
@@ -57,6 +60,9 @@ pub fn forward<
         let mut shifts = warp.guess_shifts::<BLOCK_N, S, M>(pipeline.first_keys(), block.length);
         let mut exact = false;
         loop {
+            if const { RESCALE_THRESHOLD == 0 } {
+                break warp.follow_maxima::<BLOCK_N, K_STEPS, STAGES, UNROLL, S, M>(&pipeline, step, block.length);
+            }
             let mut accumulators = Accumulators::new();
             while step.number < pipeline.steps {
                 let (keys, values) = pipeline.tiles(&step);
@@ -94,7 +100,16 @@ pub fn forward<
 
     // SAFETY: the warp is together and alone touches its rows of the Q tile, which it read before the first step; each
     // step ends with a barrier.
-    unsafe { epilogue::store(output, &softmax, pipeline.queries(), warp_row, &block, lane) };
+    unsafe {
+        epilogue::store::<BLOCK_M, M_TILES, EXCHANGE, S>(
+            output,
+            &softmax,
+            pipeline.queries(),
+            warp_row,
+            &block.again(),
+            lane,
+        )
+    };
 }
 
 /// How many of the keys of a step the rows of a warp attend to.
@@ -172,6 +187,74 @@ impl<const BLOCK_M: u32, const M_TILES: usize, const SHARED_QUERIES: bool> Warp<
             Attention::Some
         } else {
             Attention::None
+        }
+    }
+
+    /// O and softmax under the maxima of the scores so far: classic online softmax, a step of which is 16 keys. Masks decide
+    /// about every score.
+    ///
+    /// # Safety
+    /// All threads of the block call this together; `step` is the pipeline's first.
+    #[inline(always)]
+    unsafe fn follow_maxima<
+        const BLOCK_N: u32,
+        const K_STEPS: usize,
+        const STAGES: u32,
+        const UNROLL: usize,
+        S: Sequence,
+        M: Mask,
+    >(
+        &self,
+        pipeline: &Pipeline<BLOCK_M, BLOCK_N, STAGES, S>,
+        mut step: Step,
+        length: u32,
+    ) -> (Output<M_TILES>, RunningSoftmax<M_TILES>) {
+        let mut softmax = RunningSoftmax::new();
+        let mut output = [[[0.0; 4]; HEAD_N_TILES]; M_TILES];
+        // SAFETY: passed on to the caller.
+        unsafe {
+            while step.number < pipeline.steps {
+                let (keys, values) = pipeline.tiles(&step);
+                let mut first = 0;
+                while first < not_unrolled(K_STEPS as u32) {
+                    unroll!(at most 8; for k in UNROLL => {
+                        let part = first + k as u32;
+                        let first_key = step.number * BLOCK_N + part * MMA_K;
+                        self.follow::<S, M>(&mut softmax, &mut output, keys.part(part), values.part(part), first_key, length);
+                    });
+                    first += UNROLL as u32;
+                }
+                pipeline.finish(&mut step);
+            }
+            softmax.complete_sums();
+        }
+        (output, softmax)
+    }
+
+    /// Adds 16 keys from `first_key` on to the output and the sums, both under the new maxima.
+    ///
+    /// # Safety
+    /// The whole warp calls this together; `keys` and `values` are complete and visible.
+    #[inline(always)]
+    unsafe fn follow<S: Sequence, M: Mask>(
+        &self,
+        softmax: &mut RunningSoftmax<M_TILES>,
+        output: &mut Output<M_TILES>,
+        keys: Tile<MMA_K>,
+        values: Tile<MMA_K>,
+        first_key: u32,
+        length: u32,
+    ) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            let mut scores = products::scores(&self.queries.fragments(), keys, self.lane);
+            apply_mask::<M, S, M_TILES, 2>(&mut scores, self.first_row, 0, first_key, length, self.lane);
+            softmax.update(&mut scores, self.scale_log2, |m, r, factor| rescale_row(&mut output[m], r, factor));
+            let mut probabilities = [[0; 4]; M_TILES];
+            unroll!(at most 4; for m in M_TILES => {
+                probabilities[m] = pack_probabilities(scores[m][0], scores[m][1]);
+            });
+            products::accumulate_output(output, &probabilities, values, self.lane);
         }
     }
 

@@ -2,12 +2,13 @@
 
 use super::pipeline::Pipeline;
 use super::products;
+use super::softmax::StripSoftmax;
 use crate::args::ForwardArgs;
 use crate::config::{MMA_M, MMA_N, WARP_SIZE, WARPGROUP_ROWS, WARPGROUP_WARPS};
 use crate::device::attention::block::Block;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::sequence::Sequence;
-use crate::device::attention::softmax::{RunningSoftmax, apply_mask, rescale_row};
+use crate::device::attention::softmax::{apply_mask, rescale_row};
 use crate::device::attention::{HEAD_N_TILES, Lane, ROWS_PER_LANE, epilogue};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::wgmma::Accumulators;
@@ -15,7 +16,8 @@ use crate::device::unroll;
 
 /// O and LSE of one block's query rows.
 ///
-/// `BLOCK_M` rows, 64 for each warpgroup, by `BLOCK_N` keys; a step has `N_TILES` tiles of 8 keys, or `K_STEPS` of 16.
+/// `BLOCK_M` rows, 64 for each warpgroup, by `BLOCK_N` keys; a step has `N_TILES` tiles of 8 keys, or `K_STEPS` of 16. How
+/// `RESCALE_THRESHOLD` and `EXCHANGE` change softmax and epilogue is told at [`crate::config::TileConfig`].
 ///
 /// The tensor cores work on the scores of the next step and then on the output of this one while the warps turn those
 /// scores into probabilities:
@@ -31,6 +33,8 @@ pub fn forward<
     const N_TILES: usize,
     const K_STEPS: usize,
     const STAGES: u32,
+    const RESCALE_THRESHOLD: u32,
+    const EXCHANGE: bool,
     S: Sequence,
     M: Mask,
 >(
@@ -48,7 +52,7 @@ pub fn forward<
     let warpgroup_row = lane.warp / WARPGROUP_WARPS * WARPGROUP_ROWS;
     let steps = block.steps::<M>(BLOCK_N);
 
-    let mut softmax = RunningSoftmax::<1>::new();
+    let mut softmax = StripSoftmax::<RESCALE_THRESHOLD>::begin();
     let mut output = [[[0.0; 4]; HEAD_N_TILES]; 1];
     // SAFETY: all threads are here: trip counts depend on the block alone. Copies and products keep to the order that the
     // pipeline asks for: the products with K of a step and V of the step before are waited for before the next step.
@@ -58,8 +62,7 @@ pub fn forward<
         pipeline.wait_for_first();
         let mut scores = products::start_scores(queries, warpgroup_row, pipeline.keys(0)).wait::<0>();
         apply_mask::<M, S, 1, N_TILES>(&mut scores, block.first_row, warp_row, 0, block.length, lane);
-        softmax.update(&mut scores, args.scale_log2, |_, _, _| ());
-        let mut probabilities = products::pack::<N_TILES, K_STEPS>(&scores);
+        let mut probabilities = softmax.take::<N_TILES, K_STEPS>(&mut scores, args.scale_log2, true, |_, _, _| ());
 
         let mut step = 0;
         while step + 1 < steps {
@@ -70,17 +73,20 @@ pub fn forward<
             scores = scores_in_flight.wait::<1>();
             let key = (step + 1) * BLOCK_N;
             apply_mask::<M, S, 1, N_TILES>(&mut scores, block.first_row, warp_row, key, block.length, lane);
-            let mut factors = [0.0; ROWS_PER_LANE];
-            softmax.update(&mut scores, args.scale_log2, |_, r, factor| factors[r] = factor);
+            let (mut factors, mut is_rescaled) = ([1.0; ROWS_PER_LANE], false);
+            probabilities = softmax.take(&mut scores, args.scale_log2, false, |_, r, factor| {
+                (factors[r], is_rescaled) = (factor, true);
+            });
             (output, _) = output_in_flight.wait::<0>();
-            unroll!(at most 2; for r in ROWS_PER_LANE => { rescale_row(&mut output[0], r, factors[r]) });
-            probabilities = products::pack(&scores);
+            if is_rescaled {
+                unroll!(at most 2; for r in ROWS_PER_LANE => { rescale_row(&mut output[0], r, factors[r]) });
+            }
             step += 1;
         }
 
         pipeline.wait_for_next();
         (output, _) = products::start_output(output, probabilities, pipeline.values(step)).wait::<0>();
         // The warp alone touches its rows of the Q tile from here on: the last products with Q came before the barrier.
-        epilogue::finish(output, softmax, queries, warp_row, &block, lane);
+        epilogue::finish::<BLOCK_M, 1, EXCHANGE, S>(output, softmax.running, queries, warp_row, &block, lane);
     }
 }

@@ -7,6 +7,7 @@
 mod forward;
 mod pipeline;
 mod products;
+mod softmax;
 pub mod tma;
 
 pub use forward::forward;

@@ -22,7 +22,15 @@ use crate::device::ptx::mbarrier;
 /// # Safety
 /// All warps of the warpgroup call this together, once; `lane.warp` is the same in all lanes.
 #[inline(always)]
-pub unsafe fn consume<const WARPGROUPS: u32, const STAGES: u32, S: Sequence, M: Mask, O: Order<M>>(
+pub unsafe fn consume<
+    const WARPGROUPS: u32,
+    const STAGES: u32,
+    const RESCALE_THRESHOLD: u32,
+    const EXCHANGE: bool,
+    S: Sequence,
+    M: Mask,
+    O: Order<M>,
+>(
     context: &Context<'_, WARPGROUPS, STAGES>,
     lane: Lane,
 ) {
@@ -34,9 +42,9 @@ pub unsafe fn consume<const WARPGROUPS: u32, const STAGES: u32, S: Sequence, M: 
     unsafe {
         // Under a mask that leaves some of them work between their products that others do not have, warpgroups would wait
         // for each other.
-        let mut turns = Turns::begin(M::ALL_KEYS, warpgroup, WARPGROUPS);
+        let mut turns = Turns::begin(const { WARPGROUPS > 1 && M::ALL_KEYS }, warpgroup, WARPGROUPS);
         let last_in_turn_from = O::last_in_turn_from(context, warpgroup);
-        let mut strip = Strip::new(context.args.scale_log2);
+        let mut strip = Strip::<RESCALE_THRESHOLD>::new(context.args.scale_log2);
         wait_for_strip(context, step);
         strip.start_scores(step);
         strip.wait();
@@ -69,7 +77,11 @@ pub unsafe fn consume<const WARPGROUPS: u32, const STAGES: u32, S: Sequence, M: 
             if !is_last {
                 O::leave(context, step, lane);
             }
-            strip.finish(memory, step, normalisers, lane.again());
+            if EXCHANGE {
+                strip.store::<WARPGROUPS, STAGES, S>(context, O::copy_of(context, step), normalisers, lane.again());
+            } else {
+                strip.finish(memory, step, normalisers, lane.again());
+            }
             strip.wait_for_scores();
             // Those scores have read K only now.
             if is_last {

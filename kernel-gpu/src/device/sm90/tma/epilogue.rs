@@ -1,11 +1,14 @@
 //! The end of a strip: O is normalised and left in shared memory, with what LSE is computed from. [`super::storer`] stores
 //! them while the warpgroup goes on with its next strip.
 
-use super::Rows;
 use super::memory::Memory;
+use super::order::StripCopy;
+use super::{Context, Rows};
 use crate::config::{MMA_M, WARPGROUP_WARPS};
-use crate::device::attention::epilogue::normaliser;
-use crate::device::attention::softmax::RunningSoftmax;
+use crate::device::attention::copy::HeadRows;
+use crate::device::attention::epilogue::{exchange_strip, normaliser};
+use crate::device::attention::sequence::Sequence;
+use crate::device::attention::softmax::{RunningSoftmax, rescale_row};
 use crate::device::attention::{HEAD_N_TILES, Lane, ROWS_PER_LANE};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::{math, mbarrier, memory, proxy, stmatrix, sync};
@@ -51,6 +54,30 @@ pub unsafe fn leave_output<const WARPGROUPS: u32, const STAGES: u32>(
     }
 }
 
+/// Stores O of the warp's rows of a strip from registers, then gives its place to those who store LSE.
+///
+/// # Safety
+/// All lanes of the warp call this together; nobody else writes these rows of O, and no product reads Q of the strip: those that
+/// did come before what any lane does now.
+#[inline(always)]
+pub unsafe fn store_output<const WARPGROUPS: u32, const STAGES: u32, S: Sequence>(
+    output: &mut [FragmentC; HEAD_N_TILES],
+    normalisers: Normalisers,
+    context: &Context<'_, WARPGROUPS, STAGES>,
+    copy: StripCopy,
+    lane: Lane,
+) {
+    unroll!(at most 2; for r in ROWS_PER_LANE => { rescale_row(output, r, normalisers[r]) });
+    let rows = HeadRows::new(context.args.o, &context.args.o_strides, copy.work);
+    // SAFETY: passed on to the caller.
+    unsafe {
+        exchange_strip::<S>(output, rows, copy.first_row + warp_row(lane), context.length, lane);
+        if leaves_statistics(lane) {
+            mbarrier::arrive(context.memory.strip_computed(copy.strip));
+        }
+    }
+}
+
 /// Leaves shift and sum of the warp's rows, which are complete, to those who store LSE; what O is multiplied by.
 ///
 /// # Safety
@@ -83,14 +110,16 @@ unsafe fn normalise_to(tile: Rows, output: &[FragmentC; HEAD_N_TILES], normalise
     // Lane l gives the address of row l mod 16 of the 8 columns l / 16.
     let first_chunk = tile.chunk(warp_row(lane) + lane.index % MMA_M, lane.index / MMA_M);
     unroll!(at most 4; for pair in const { HEAD_N_TILES / 2 } => {
-        let mut matrices = [0; 4];
-        unroll!(at most 2; for n in 2 => {
-            unroll!(at most 2; for r in ROWS_PER_LANE => {
-                let [left, right] = [output[2 * pair + n][2 * r], output[2 * pair + n][2 * r + 1]];
-                matrices[2 * n + r] = math::pack_f16(left * normalisers[r], right * normalisers[r]);
-            });
-        });
+        let [upper_left, lower_left] = normalised(output[2 * pair], normalisers);
+        let [upper_right, lower_right] = normalised(output[2 * pair + 1], normalisers);
+        let matrices = [upper_left, lower_left, upper_right, lower_right];
         // SAFETY: chunks of the warp's own rows, by the whole warp.
         unsafe { stmatrix::store_4(Rows::relative_chunk(first_chunk, 0, 2 * pair as u32), matrices) };
     });
+}
+
+/// What this lane has of an 8-column tile of O / l in its upper and in its lower row, rounded to fp16.
+#[inline(always)]
+fn normalised(output: FragmentC, [upper, lower]: Normalisers) -> [u32; ROWS_PER_LANE] {
+    [math::pack_f16(output[0] * upper, output[1] * upper), math::pack_f16(output[2] * lower, output[3] * lower)]
 }

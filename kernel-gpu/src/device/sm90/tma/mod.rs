@@ -8,14 +8,13 @@
 //! all warpgroups have the same steps.
 //!
 //! [`memory`] says where tiles and mbarriers lie, [`order`] which strips and tiles a warpgroup goes through, [`producer`]
-//! who copies them, [`strip`] what is computed of them, [`softmax`] how without a row maximum, [`storer`] who stores it.
+//! who copies them, [`strip`] what is computed of them, [`super::softmax`] how without row maxima, [`storer`] who stores it.
 
 mod consumer;
 mod epilogue;
 mod memory;
 mod order;
 mod producer;
-mod softmax;
 mod storer;
 mod strip;
 mod turns;
@@ -75,13 +74,17 @@ pub struct Context<'a, const WARPGROUPS: u32, const STAGES: u32> {
 
 /// O and LSE of the block's work items, in the order `O`.
 ///
-/// `WARPGROUPS` warpgroups compute, with `CONSUMER_REGISTERS` registers each thread; one more copies.
+/// `WARPGROUPS` warpgroups compute, with `CONSUMER_REGISTERS` registers each thread; one more copies, with
+/// `PRODUCER_REGISTERS`. Where these are as many, each has all that a thread can have, and `setmaxnreg` would be illegal. How `RESCALE_THRESHOLD`
+/// and `EXCHANGE` change softmax and epilogue is told at [`crate::config::TileConfig`].
 #[inline(always)]
 pub fn forward<
     const WARPGROUPS: u32,
     const STAGES: u32,
     const CONSUMER_REGISTERS: u32,
     const PRODUCER_REGISTERS: u32,
+    const RESCALE_THRESHOLD: u32,
+    const EXCHANGE: bool,
     S: Sequence,
     M: Mask,
     O: Order<M>,
@@ -113,18 +116,25 @@ pub fn forward<
         }
         sync::block();
         if warp >= producer {
-            warpgroup::decrease_registers::<PRODUCER_REGISTERS>();
+            if const { CONSUMER_REGISTERS > PRODUCER_REGISTERS } {
+                warpgroup::decrease_registers::<PRODUCER_REGISTERS>();
+            }
             if produces {
                 O::for_each_load(&context, |copy| loader.load_strip(copy), |copy| loader.load_tile(copy));
             } else if warp == storer {
                 // Chosen anew: kept since the beginning, it would cost a register.
                 let storer = Storer::new(&context, lane, warpgroup::elect());
                 storer.prefetch_map();
-                O::for_each_strip(&context, |copy| storer.store_strip(copy));
+                O::for_each_strip(&context, |copy| storer.store_strip::<EXCHANGE>(copy));
             }
         } else {
-            warpgroup::increase_registers::<CONSUMER_REGISTERS>();
-            consumer::consume::<WARPGROUPS, STAGES, S, M, O>(&context, Lane { warp, ..lane });
+            if const { CONSUMER_REGISTERS > PRODUCER_REGISTERS } {
+                warpgroup::increase_registers::<CONSUMER_REGISTERS>();
+            }
+            consumer::consume::<WARPGROUPS, STAGES, RESCALE_THRESHOLD, EXCHANGE, S, M, O>(
+                &context,
+                Lane { warp, ..lane },
+            );
         }
     }
 }

@@ -42,10 +42,8 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
     /// One thread calls this; the launch has tensor maps.
     #[inline(always)]
     pub unsafe fn prefetch_first(&self) {
-        let Some(item) = work_item(self.context, 0) else { return };
+        let Some((work, first_row)) = self.first_item() else { return };
         let args = self.context.args;
-        let work = args.block_work(item);
-        let first_row = work.query_tile * WARPGROUPS * ROWS;
         let mut strip = 0;
         while strip < WARPGROUPS {
             // SAFETY: passed on to the caller.
@@ -70,9 +68,7 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
     /// One thread calls this, before all other loads.
     #[inline(always)]
     pub unsafe fn load_first(&self) {
-        let Some(item) = work_item(self.context, 0) else { return };
-        let work = self.context.args.block_work(item);
-        let first_row = work.query_tile * WARPGROUPS * ROWS;
+        let Some((work, first_row)) = self.first_item() else { return };
         let mut strip = 0;
         while strip < WARPGROUPS {
             // SAFETY: passed on to the caller.
@@ -84,6 +80,13 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
             }
             strip += 1;
         }
+    }
+
+    /// The head of the block's first work item and the first of the item's rows.
+    #[inline(always)]
+    fn first_item(&self) -> Option<(BlockWork, u32)> {
+        let work = self.context.args.block_work(work_item(self.context, 0)?);
+        Some((work, work.query_tile * WARPGROUPS * ROWS))
     }
 
     /// Copies Q of a strip, when its place is empty. Rows beyond the end become zeros.

@@ -1,106 +1,253 @@
-//! Softmax without a row maximum in the loop.
-//!
-//! Online softmax needs a shift that keeps p = 2^(c·s − shift) within the range of fp16; that it is the row maximum is
-//! only the surest way. Here a strip begins with the shift 0, and every step uses the shift as it is, which saves the
-//! maxima, their exchange between lanes and the rescaling of O. Whether that was sound is seen afterwards in the sums,
-//! which are needed anyway:
-//!
-//! * a lane's sum over a step bounds each of its p from above, so that none exceeds the largest fp16;
-//! * in the first step of a strip, every lane's sum says that the row has a p that is not small, so that no p that matters
-//!   is lost below the smallest fp16.
-//!
-//! Where a lane of the warp finds otherwise, the step is done again with the row maximum ([`RunningSoftmax::update`]).
-//! Inputs whose scores are far apart take that way once or twice in each strip.
+//! Normalisation and the stores of O and LSE.
 
-use super::{K_STEPS, N_TILES};
-use crate::device::attention::softmax::{RunningSoftmax, rescale_row};
-use crate::device::attention::{Output, ROWS_PER_LANE, Scores, pack_probabilities};
-use crate::device::ptx::wgmma::Registers;
-use crate::device::ptx::{math, vote};
-use crate::device::sm90::products;
+use super::block::Block;
+use super::copy::HeadRows;
+use super::sequence::Sequence;
+use super::softmax::{RunningSoftmax, rescale_row};
+use super::{HEAD_N_TILES, Lane, Output, ROWS_PER_LANE, Tile};
+use crate::config::{MMA_M, WARP_SIZE};
+use crate::device::ptx::mma::FragmentC;
+use crate::device::ptx::{math, memory, shuffle, sync};
 use crate::device::unroll;
 
-/// P of a step, rounded to fp16: a fragment for every 16 keys.
-pub type Probabilities = products::Probabilities<K_STEPS>;
+/// log 2, which turns base-2 logarithms to natural ones.
+const LN_2: f32 = core::f32::consts::LN_2;
 
-/// The largest sum of a lane's p of both its rows that proves that fp16 holds each; it ends at 65504.
-const LARGEST_SUM: f32 = 16_384.0;
-/// The smallest sum of a lane's p of a row, in the first step, that proves that the row has a p of 2⁻¹⁰ at least; fp16 is
-/// exact to 2⁻²⁴.
-const SMALLEST_FIRST_SUM: f32 = 1.0 / 64.0;
-
-/// The softmax of a strip.
-pub struct StripSoftmax {
-    /// Shift and sums so far.
-    pub running: RunningSoftmax<1>,
-    /// −shift, what the exponents are made with, so that it is not negated in every step.
-    minus_shift: [f32; ROWS_PER_LANE],
-}
-
-impl StripSoftmax {
-    /// That of a strip that has taken in nothing.
-    #[inline(always)]
-    pub fn begin() -> Self {
-        Self {
-            running: RunningSoftmax { shift: [[0.0; ROWS_PER_LANE]], sum: [[0.0; ROWS_PER_LANE]] },
-            minus_shift: [0.0; ROWS_PER_LANE],
-        }
-    }
-
-    /// Takes in a step: its probabilities, under the shift that this and `output` have afterwards.
-    ///
-    /// # Safety
-    /// The whole warp calls this together; `first` is the same in all lanes.
-    #[inline(always)]
-    pub unsafe fn take(
-        &mut self,
-        scores: &mut Scores<1, N_TILES>,
-        output: &mut Output<1>,
-        scale_log2: f32,
-        first: bool,
-    ) -> Probabilities {
-        let (probabilities, sums) = under_shift(scores, self.minus_shift, scale_log2);
-        // The sum of both is NaN if one is, and no comparison with NaN holds.
-        let no_overflow = sums[0] + sums[1] <= LARGEST_SUM;
-        let sound = no_overflow & (!first | (math::min(sums[0], sums[1]) >= SMALLEST_FIRST_SUM));
-        // SAFETY: the caller has the warp together.
-        unsafe {
-            if vote::all(sound) {
-                unroll!(at most 2; for r in ROWS_PER_LANE => { self.running.sum[0][r] += sums[r] });
-                return probabilities;
-            }
-            if first {
-                self.running.shift = [[f32::NEG_INFINITY; ROWS_PER_LANE]];
-            }
-            self.running.update(scores, scale_log2, |m, r, factor| rescale_row(&mut output[m], r, factor));
-        }
-        unroll!(at most 2; for r in ROWS_PER_LANE => { self.minus_shift[r] = -self.running.shift[0][r] });
-        products::pack(scores)
-    }
-}
-
-/// The probabilities under the shift −`minus_shift`, and their sums over this lane's columns before they were rounded.
+/// Completes the row sums, normalises O and stores it, and LSE where it is wanted.
+///
+/// # Safety
+/// The whole warp calls this together, for its rows of the block from `warp_row` on; nobody else accesses these rows of
+/// `tile`, and a barrier lies behind the last reads of what was there.
 #[inline(always)]
-fn under_shift(
-    scores: &Scores<1, N_TILES>,
-    minus_shift: [f32; ROWS_PER_LANE],
-    scale_log2: f32,
-) -> (Probabilities, [f32; ROWS_PER_LANE]) {
-    let mut probabilities = [[0; 4]; K_STEPS];
-    // The neutral element of addition: with +0 the first addition would not be left out.
-    let mut sums = [-0.0; ROWS_PER_LANE];
-    unroll!(at most 4; for k in K_STEPS => {
-        let mut p = [scores[0][2 * k], scores[0][2 * k + 1]];
-        unroll!(at most 2; for n in 2 => {
-            unroll!(at most 4; for i in 4 => {
-                let r = i / 2;
-                p[n][i] = math::exp2(math::fma(p[n][i], scale_log2, minus_shift[r]));
-                sums[r] += p[n][i];
-            });
+pub unsafe fn finish<const BLOCK_M: u32, const M_TILES: usize, const EXCHANGE: bool, S: Sequence>(
+    output: Output<M_TILES>,
+    mut softmax: RunningSoftmax<M_TILES>,
+    tile: Tile<BLOCK_M>,
+    warp_row: u32,
+    block: &Block<'_, S>,
+    lane: Lane,
+) {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        softmax.complete_sums();
+        store::<BLOCK_M, M_TILES, EXCHANGE, S>(output, &softmax, tile, warp_row, block, lane);
+    }
+}
+
+/// [`finish`] with sums of whole rows. With `EXCHANGE`, O does not go through the tile ([`crate::config::Epilogue`]).
+///
+/// # Safety
+/// As for [`finish`].
+#[inline(always)]
+pub unsafe fn store<const BLOCK_M: u32, const M_TILES: usize, const EXCHANGE: bool, S: Sequence>(
+    mut output: Output<M_TILES>,
+    softmax: &RunningSoftmax<M_TILES>,
+    tile: Tile<BLOCK_M>,
+    warp_row: u32,
+    block: &Block<'_, S>,
+    lane: Lane,
+) {
+    // SAFETY: the caller has the warp together; the launch's O has the block's rows before the end, and the warp alone
+    // writes its own.
+    unsafe {
+        normalise(&mut output, softmax);
+        if EXCHANGE {
+            exchange_output(&output, warp_row, block, lane);
+        } else {
+            store_output(&output, tile, warp_row, block, lane);
+        }
+    }
+    if let Some(lse) = block.lse() {
+        // SAFETY: the head has an element of LSE for each row before the end; the warp alone writes those of its rows.
+        unsafe { store_lse(softmax, lse, warp_row, block, lane) };
+    }
+}
+
+/// Divides O by the row sums.
+#[inline(always)]
+fn normalise<const M_TILES: usize>(output: &mut Output<M_TILES>, softmax: &RunningSoftmax<M_TILES>) {
+    unroll!(at most 4; for m in M_TILES => {
+        unroll!(at most 2; for r in ROWS_PER_LANE => {
+            rescale_row(&mut output[m], r, normaliser(softmax.sum[m][r]));
         });
-        probabilities[k] = pack_probabilities(p[0], p[1]);
     });
-    // Packed here, between exponentials, and not behind the vote that decides whether they are used.
-    probabilities.pin();
-    (probabilities, sums)
+}
+
+/// What a row of O with the sum l is multiplied by: 1/l, or 0 of a row that attended to nothing.
+#[inline(always)]
+pub fn normaliser(sum: f32) -> f32 {
+    if sum == 0.0 { 0.0 } else { math::reciprocal(sum) }
+}
+
+/// Stores O as fp16 in 16-byte pieces: through the warp's own rows of `tile`, where the accumulator layout becomes rows.
+///
+/// # Safety
+/// As for [`finish`].
+#[inline(always)]
+unsafe fn store_output<const BLOCK_M: u32, const M_TILES: usize, S: Sequence>(
+    output: &Output<M_TILES>,
+    tile: Tile<BLOCK_M>,
+    warp_row: u32,
+    block: &Block<'_, S>,
+    lane: Lane,
+) {
+    unroll!(at most 4; for m in M_TILES => {
+        unroll!(at most 2; for r in ROWS_PER_LANE => {
+            // SAFETY: a row of the warp's own.
+            unsafe { write_row(&output[m], r, tile, lane.row(warp_row, m, r), lane) };
+        });
+    });
+    // SAFETY: the caller has the warp together.
+    unsafe { sync::warp() };
+
+    // Each lane has a chunk, so the warp stores several whole rows at once.
+    let rows = block.output();
+    let chunk = lane.index % Tile::<BLOCK_M>::CHUNKS_PER_ROW;
+    let mut strip_row = lane.index / Tile::<BLOCK_M>::CHUNKS_PER_ROW;
+    while strip_row < M_TILES as u32 * MMA_M {
+        let row = block.first_row + warp_row + strip_row;
+        // SAFETY: a chunk of the warp's own rows, written before the barrier above.
+        let value = unsafe { memory::load_shared_16(tile.chunk(warp_row + strip_row, chunk)) };
+        if !S::HAS_TAIL || row < block.length {
+            // SAFETY: a chunk of a row before the end, 16-byte aligned by the launch's checks.
+            unsafe { memory::store_global_16(rows.chunk(row, chunk), value) };
+        }
+        strip_row += WARP_SIZE / Tile::<BLOCK_M>::CHUNKS_PER_ROW;
+    }
+}
+
+/// Stores O as fp16 in 16-byte pieces, from registers.
+///
+/// # Safety
+/// As for [`finish`].
+#[inline(always)]
+unsafe fn exchange_output<const M_TILES: usize, S: Sequence>(
+    output: &Output<M_TILES>,
+    warp_row: u32,
+    block: &Block<'_, S>,
+    lane: Lane,
+) {
+    unroll!(at most 4; for m in M_TILES => {
+        // SAFETY: the warp's own rows.
+        unsafe { exchange_strip::<S>(&output[m], block.output(), block.first_row + warp_row + m as u32 * MMA_M, block.length, lane) };
+    });
+}
+
+/// Stores the 16 rows from `first_row` on of a head whose O is at `rows`, rounded to fp16; rows from `length` on are left out.
+///
+/// # Safety
+/// The whole warp calls this together; nobody else writes these rows.
+#[inline(always)]
+pub unsafe fn exchange_strip<S: Sequence>(
+    strip: &[FragmentC; HEAD_N_TILES],
+    rows: HeadRows,
+    first_row: u32,
+    length: u32,
+    lane: Lane,
+) {
+    unroll!(at most 2; for r in ROWS_PER_LANE => {
+        let row = lane.row(first_row, 0, r);
+        unroll!(at most 2; for half in 2 => {
+            // SAFETY: passed on to the caller; a chunk of a row before the end, 16-byte aligned by the launch's checks.
+            unsafe {
+                let (chunk, first) = (lane.index % QUAD, half * QUAD as usize);
+                let value = transpose(packed_row(&strip, first, r), lane);
+                if !S::HAS_TAIL || row < length {
+                    memory::store_global_16(rows.chunk(row, first as u32 + chunk), value);
+                }
+            }
+        });
+    });
+}
+
+/// Lanes that hold parts of the same rows.
+const QUAD: u32 = 4;
+
+/// What a lane has in part `r` of the 8-column tiles from `first` on, as fp16.
+#[inline(always)]
+fn packed_row(strip: &[FragmentC; HEAD_N_TILES], first: usize, r: usize) -> [u32; QUAD as usize] {
+    let pack = |n: usize| math::pack_f16(strip[first + n][2 * r], strip[first + n][2 * r + 1]);
+    [pack(0), pack(1), pack(2), pack(3)]
+}
+
+/// Of four values of each lane of a quad, the i-th of all four to lane i.
+///
+/// # Safety
+/// The whole warp calls this together.
+#[inline(always)]
+unsafe fn transpose([a, b, c, d]: [u32; QUAD as usize], lane: Lane) -> [u32; QUAD as usize] {
+    let (odd, upper) = (lane.index & 1 != 0, lane.index & 2 != 0);
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let [a, b] = swap::<1>([a, b], odd);
+        let [c, d] = swap::<1>([c, d], odd);
+        let [a, c] = swap::<2>([a, c], upper);
+        let [b, d] = swap::<2>([b, d], upper);
+        [a, b, c, d]
+    }
+}
+
+/// Gives the lane at a distance its own kind of value, the second of one that is not `second`, for one of the other kind.
+///
+/// # Safety
+/// As for [`transpose`].
+#[inline(always)]
+unsafe fn swap<const LANE_MASK: u32>([first, second]: [u32; 2], is_second: bool) -> [u32; 2] {
+    // SAFETY: passed on to the caller.
+    let other = unsafe { shuffle::exchange_bits::<LANE_MASK>(if is_second { first } else { second }) };
+    if is_second { [other, second] } else { [first, other] }
+}
+
+/// Writes what the lane has of part `r` of a strip, rounded to fp16, to row `row` of `tile`.
+///
+/// # Safety
+/// Nobody else accesses these elements of the row.
+#[inline(always)]
+unsafe fn write_row<const BLOCK_M: u32>(
+    strip: &[FragmentC; HEAD_N_TILES],
+    r: usize,
+    tile: Tile<BLOCK_M>,
+    row: u32,
+    lane: Lane,
+) {
+    unroll!(at most 8; for n in HEAD_N_TILES => {
+        let address = tile.chunk(row, n as u32) + lane.pair_column() * 2;
+        let pair = math::pack_f16(strip[n][2 * r], strip[n][2 * r + 1]);
+        // SAFETY: two elements of a chunk, 4-byte aligned; passed on to the caller.
+        unsafe { memory::store_shared_4(address, pair) };
+    });
+}
+
+/// LSE = ln Σ exp(scale·s) = ln 2 · (shift + log₂ l) of a row.
+#[inline(always)]
+pub fn log_sum_exp(shift: f32, sum: f32) -> f32 {
+    LN_2 * (shift + math::log2(sum))
+}
+
+/// Stores LSE for the warp's rows; `lse` is the address of the head's row 0.
+///
+/// # Safety
+/// As for [`finish`].
+#[inline(always)]
+pub unsafe fn store_lse<const M_TILES: usize, S: Sequence>(
+    softmax: &RunningSoftmax<M_TILES>,
+    lse: u64,
+    warp_row: u32,
+    block: &Block<'_, S>,
+    lane: Lane,
+) {
+    // The four lanes of a quad hold the same rows; the first one stores.
+    if lane.pair_column() != 0 {
+        return;
+    }
+    unroll!(at most 4; for m in M_TILES => {
+        unroll!(at most 2; for r in ROWS_PER_LANE => {
+            let row = lane.row(block.first_row + warp_row, m, r);
+            if !S::HAS_TAIL || row < block.length {
+                let value = log_sum_exp(softmax.shift[m][r], softmax.sum[m][r]);
+                // SAFETY: an element before the end, 4-byte aligned by the launch's checks.
+                unsafe { memory::store_global_f32(lse + row as u64 * 4, value) };
+            }
+        });
+    });
 }

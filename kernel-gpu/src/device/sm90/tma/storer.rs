@@ -37,18 +37,19 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Storer<'a, WARPGROUPS, STAGES
         }
     }
 
-    /// Stores O and LSE of a strip when it is computed, and gives its place back. Rows beyond the end are left out.
+    /// Stores O and LSE of a strip when it is computed, and gives its place back. Rows beyond the end are left out. With
+    /// `EXCHANGE`, those who computed O have stored it.
     ///
     /// # Safety
     /// The whole warp calls this together, for the strips in their order.
     #[inline(always)]
-    pub unsafe fn store_strip(&self, copy: StripCopy) {
+    pub unsafe fn store_strip<const EXCHANGE: bool>(&self, copy: StripCopy) {
         let StripCopy { strip, parity, work, first_row } = copy;
         // SAFETY: initialised mbarriers and a map of O. The strip's warps fenced what they wrote before they arrived; the
         // place is given back when the copy has read it and each lane its statistics.
         unsafe {
             mbarrier::wait(self.memory.strip_computed(strip), parity);
-            if self.copies {
+            if self.copies && !EXCHANGE {
                 let coordinates = [0, first_row as i32, work.head as i32, work.batch as i32];
                 let tile = self.memory.strip(strip).chunk(0, 0);
                 bulk_copy::store_box_4d(self.context.args.o_map, coordinates, tile);
@@ -57,7 +58,7 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Storer<'a, WARPGROUPS, STAGES
             // Together again, or LSE would be computed twice: by the lane that copies, and by the others.
             sync::converge_warp();
             self.store_lse(copy);
-            if self.copies {
+            if self.copies && !EXCHANGE {
                 bulk_copy::wait_for_reads::<0>();
             }
             mbarrier::arrive(self.memory.strip_empty(strip));

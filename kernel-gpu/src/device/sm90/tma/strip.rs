@@ -2,28 +2,29 @@
 
 use super::epilogue::Normalisers;
 use super::memory::Memory;
-use super::order::Step;
-use super::softmax::{Probabilities, StripSoftmax};
+use super::order::{Step, StripCopy};
 use super::turns::Turns;
-use super::{K_STEPS, KEYS, N_TILES, epilogue};
+use super::{Context, K_STEPS, KEYS, N_TILES, epilogue};
 use crate::device::attention::mask::Mask;
 use crate::device::attention::sequence::Sequence;
-use crate::device::attention::softmax::apply_mask;
+use crate::device::attention::softmax::{apply_mask, rescale_row};
 use crate::device::attention::{HEAD_K_STEPS, HEAD_N_TILES, Lane, Output, Scores};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::wgmma::{self, Accumulators, Registers};
+use crate::device::sm90::products::Probabilities;
+use crate::device::sm90::softmax::StripSoftmax;
 use crate::device::unroll;
 
 /// The registers of a strip.
-pub struct Strip {
+pub struct Strip<const RESCALE_THRESHOLD: u32> {
     scores: Scores<1, N_TILES>,
-    probabilities: Probabilities,
+    probabilities: Probabilities<K_STEPS>,
     output: Output<1>,
-    softmax: StripSoftmax,
+    softmax: StripSoftmax<RESCALE_THRESHOLD>,
     scale_log2: f32,
 }
 
-impl Strip {
+impl<const RESCALE_THRESHOLD: u32> Strip<RESCALE_THRESHOLD> {
     /// One that has attended to nothing.
     #[inline(always)]
     pub fn new(scale_log2: f32) -> Self {
@@ -187,9 +188,9 @@ impl Strip {
     /// All lanes of the warp call this together, with no product in flight.
     #[inline(always)]
     pub unsafe fn take(&mut self, step: Step) {
+        let rescale = |m: usize, r, factor| rescale_row(&mut self.output[m], r, factor);
         // SAFETY: passed on to the caller.
-        self.probabilities =
-            unsafe { self.softmax.take(&mut self.scores, &mut self.output, self.scale_log2, step.is_first()) };
+        self.probabilities = unsafe { self.softmax.take(&mut self.scores, self.scale_log2, step.is_first(), rescale) };
     }
 
     /// Leaves the statistics of the strip, which is `step`'s, to those who store LSE, when all of its keys are taken in; what
@@ -227,5 +228,21 @@ impl Strip {
     ) {
         // SAFETY: passed on to the caller; no product reads Q any more.
         unsafe { epilogue::leave_output(&self.output[0], normalisers, memory, step.strip, lane) };
+    }
+
+    /// [`Self::finish`] that stores O of the strip from registers, and leaves nothing but its place.
+    ///
+    /// # Safety
+    /// As for that.
+    #[inline(always)]
+    pub unsafe fn store<const WARPGROUPS: u32, const STAGES: u32, S: Sequence>(
+        &mut self,
+        context: &Context<'_, WARPGROUPS, STAGES>,
+        copy: StripCopy,
+        normalisers: Normalisers,
+        lane: Lane,
+    ) {
+        // SAFETY: passed on to the caller.
+        unsafe { epilogue::store_output::<_, _, S>(&mut self.output[0], normalisers, context, copy, lane) };
     }
 }

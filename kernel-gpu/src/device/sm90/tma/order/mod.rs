@@ -73,6 +73,12 @@ pub trait Order<M: Mask> {
         warpgroup: u32,
     ) -> Option<Step>;
 
+    /// The strip of a step, as those see it who copy it.
+    fn copy_of<const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+        step: Step,
+    ) -> StripCopy;
+
     /// The step after `step`, the last of its strip.
     fn next_strip<const WARPGROUPS: u32, const STAGES: u32>(
         context: &Context<'_, WARPGROUPS, STAGES>,

@@ -96,6 +96,17 @@ impl<M: Mask> Order<M> for Streamed {
     }
 
     #[inline(always)]
+    fn copy_of<const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+        step: Step,
+    ) -> StripCopy {
+        // The step is of an item that is there.
+        let item = work_item(context, step.number).unwrap_or_default();
+        let place = Self::place(step.strip % WARPGROUPS, WARPGROUPS, step.number);
+        Self::strip_of(context.args.block_work(item), step.number, place, WARPGROUPS)
+    }
+
+    #[inline(always)]
     fn next_strip<const WARPGROUPS: u32, const STAGES: u32>(
         context: &Context<'_, WARPGROUPS, STAGES>,
         step: Step,

@@ -157,6 +157,17 @@ impl<M: Mask> Order<M> for WholeHead {
     }
 
     #[inline(always)]
+    fn copy_of<const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+        step: Step,
+    ) -> StripCopy {
+        let (round, pass) = (step.number / 2, step.number % 2);
+        let warpgroup = if pass == 0 { step.strip } else { Self::other(step.strip, WARPGROUPS) };
+        let share = Self::share::<M, _, _>(context, round, pass);
+        Self::strip_of(share, context.args.block_work(share.item), (round, pass), warpgroup, WARPGROUPS)
+    }
+
+    #[inline(always)]
     fn next_strip<const WARPGROUPS: u32, const STAGES: u32>(
         context: &Context<'_, WARPGROUPS, STAGES>,
         step: Step,

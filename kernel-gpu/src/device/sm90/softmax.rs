@@ -1,0 +1,122 @@
+//! Softmax with few row maxima.
+//!
+//! Online softmax needs a shift that keeps p = 2^(c·s − shift) within the range of fp16; that it is the row maximum is
+//! only the surest way. Here a strip begins with the shift 0, and every step uses the shift as it is, which saves the
+//! maxima, their exchange between lanes and the rescaling of O. Whether that was sound is seen afterwards in the sums,
+//! which are needed anyway:
+//!
+//! * a lane's sum over a step bounds each of its p from above, so that none exceeds the largest fp16;
+//! * in the first step of a strip, every lane's sum says that the row has a p that is not small, so that no p that matters
+//!   is lost below the smallest fp16.
+//!
+//! Where a lane of the warp finds otherwise, the step is done again with the row maximum ([`RunningSoftmax::update`]).
+//! Inputs whose scores are far apart take that way once or twice in each strip.
+//!
+//! The bound of the sums is a threshold; with the threshold 0 it is classic online softmax, with a row maximum in every step.
+
+use super::products::{self, Probabilities};
+use crate::config::RESCALE_ON_OVERFLOW;
+use crate::device::attention::softmax::RunningSoftmax;
+use crate::device::attention::{ROWS_PER_LANE, Scores, pack_probabilities};
+use crate::device::ptx::mma::FragmentC;
+use crate::device::ptx::wgmma::Registers;
+use crate::device::ptx::{math, vote};
+use crate::device::unroll;
+
+// The sum of a lane's p of both its rows bounds each; fp16 ends at 65504.
+const _: () = assert!(1 << RESCALE_ON_OVERFLOW < 65_504);
+/// The smallest sum of a lane's p of a row, in the first step, that proves that the row has a p of 2⁻¹⁰ at least; fp16 is
+/// exact to 2⁻²⁴.
+const SMALLEST_FIRST_SUM: f32 = 1.0 / 64.0;
+
+/// The softmax of a strip, rescaled where a lane's p of a step add up to more than 2 to the power of `THRESHOLD`
+/// ([`crate::config::TileConfig::rescale_threshold`]).
+pub struct StripSoftmax<const THRESHOLD: u32> {
+    /// Shift and sums so far.
+    pub running: RunningSoftmax<1>,
+    /// −shift, what the exponents are made with, so that it is not negated in every step.
+    minus_shift: [f32; ROWS_PER_LANE],
+}
+
+impl<const THRESHOLD: u32> StripSoftmax<THRESHOLD> {
+    /// That of a strip that has taken in nothing.
+    #[inline(always)]
+    pub fn begin() -> Self {
+        Self {
+            running: RunningSoftmax { shift: [[0.0; ROWS_PER_LANE]], sum: [[0.0; ROWS_PER_LANE]] },
+            minus_shift: [0.0; ROWS_PER_LANE],
+        }
+    }
+
+    /// Takes in a step: its probabilities, under the shift that this has afterwards. Where it changes, `rescale` is told as by
+    /// [`RunningSoftmax::update`].
+    ///
+    /// # Safety
+    /// The whole warp calls this together; `first` is the same in all lanes.
+    #[inline(always)]
+    pub unsafe fn take<const N_TILES: usize, const K_STEPS: usize>(
+        &mut self,
+        scores: &mut Scores<1, N_TILES>,
+        scale_log2: f32,
+        first: bool,
+        rescale: impl FnMut(usize, usize, f32),
+    ) -> Probabilities<K_STEPS> {
+        // SAFETY: the caller has the warp together.
+        unsafe {
+            if const { THRESHOLD > 0 } {
+                let (probabilities, sums) = under_shift(scores, self.minus_shift, scale_log2);
+                // The sum of both is NaN if one is, and no comparison with NaN holds.
+                let no_overflow = sums[0] + sums[1] <= const { (1u32 << THRESHOLD) as f32 };
+                let sound = no_overflow & (!first | (math::min(sums[0], sums[1]) >= SMALLEST_FIRST_SUM));
+                if vote::all(sound) {
+                    unroll!(at most 2; for r in ROWS_PER_LANE => { self.running.sum[0][r] += sums[r] });
+                    return probabilities;
+                }
+            }
+            if first {
+                self.running.shift = [[f32::NEG_INFINITY; ROWS_PER_LANE]];
+            }
+            self.running.update(scores, scale_log2, rescale);
+        }
+        unroll!(at most 2; for r in ROWS_PER_LANE => { self.minus_shift[r] = -self.running.shift[0][r] });
+        products::pack(scores)
+    }
+}
+
+/// The probabilities under the shift −`minus_shift`, and their sums over this lane's columns before they were rounded.
+#[inline(always)]
+fn under_shift<const N_TILES: usize, const K_STEPS: usize>(
+    scores: &Scores<1, N_TILES>,
+    minus_shift: [f32; ROWS_PER_LANE],
+    scale_log2: f32,
+) -> (Probabilities<K_STEPS>, [f32; ROWS_PER_LANE]) {
+    const { assert!(2 * K_STEPS == N_TILES) };
+    let mut probabilities = [[0; 4]; K_STEPS];
+    // The neutral element of addition: with +0 the first addition would not be left out.
+    let mut sums = [-0.0; ROWS_PER_LANE];
+    unroll!(at most 8; for k in K_STEPS => {
+        let left = add_probabilities(&mut sums, scores[0][2 * k], minus_shift, scale_log2);
+        let right = add_probabilities(&mut sums, scores[0][2 * k + 1], minus_shift, scale_log2);
+        probabilities[k] = pack_probabilities(left, right);
+    });
+    // Packed here, between exponentials, and not behind the vote that decides whether they are used.
+    probabilities.pin();
+    (probabilities, sums)
+}
+
+/// The probabilities of 8 keys, which are added to the sums one after the other.
+#[inline(always)]
+fn add_probabilities(
+    sums: &mut [f32; ROWS_PER_LANE],
+    scores: FragmentC,
+    minus_shift: [f32; ROWS_PER_LANE],
+    scale_log2: f32,
+) -> FragmentC {
+    let mut p = scores;
+    unroll!(at most 4; for i in 4 => {
+        let r = i / 2;
+        p[i] = math::exp2(math::fma(p[i], scale_log2, minus_shift[r]));
+        sums[r] += p[i];
+    });
+    p
+}

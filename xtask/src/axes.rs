@@ -1,0 +1,96 @@
+//! Kernels that nobody ships and the tuner may find: each variant with other values on the axes of its search space.
+
+use anyhow::{Result, bail};
+use kernel_gpu::candidates::{Candidate, Pool};
+use kernel_gpu::config::{Epilogue, Family, Loads, Queries, TileConfig};
+use kernel_gpu::variants::{VARIANTS, Variant};
+
+use crate::candidates;
+use crate::codegen;
+use crate::environment::{Environment, Workspace};
+use crate::process;
+
+/// Architecture that all kernels run on.
+const ARCHITECTURE: u32 = 90;
+/// Random cases of the comparison with the reference, after those of its grid.
+const CASES: &str = "12";
+
+/// Compiles the kernels, and compares them with the reference in the simulator, under all of its checks.
+///
+/// # Errors
+/// One that does not compile, or that fails.
+pub fn check(environment: &Environment, workspace: &Workspace) -> Result<()> {
+    let folder = workspace.axes_ptx();
+    let code_generator = codegen::choose(environment, workspace)?;
+    let pool = Pool { architecture: ARCHITECTURE, candidates: kernels() };
+    // Whether one spills is a question of its speed.
+    let built = candidates::build(workspace, code_generator.as_ref(), None, &pool, &folder)?;
+    if let Some(dropped) = built.dropped.first() {
+        bail!("{} does not compile: {}: {}", dropped.name, dropped.reason, dropped.detail);
+    }
+    let mut cargo = std::process::Command::new(environment.cargo());
+    cargo.current_dir(workspace.root()).args(["run", "--quiet", "--release", "--package", "fa512", "--"]);
+    cargo.args(["fuzz", "--device", "sim", "--cases", CASES, "--ptx"]).arg(&folder);
+    process::run(&mut cargo)
+}
+
+fn kernels() -> Vec<Candidate> {
+    let changed = VARIANTS.iter().enumerate().map(|(index, variant)| changed(index, variant));
+    changed.chain(of_sm_80()).collect()
+}
+
+/// A variant with the other epilogue, and with a softmax that rescales in every step or, every second one that can, more
+/// often than it must.
+fn changed(index: usize, variant: &Variant) -> Candidate {
+    let every_step = match (variant.family, variant.config.loads) {
+        (Family::Sm80, _) => true,
+        (Family::Sm90a, Loads::CpAsync) => false,
+        (Family::Sm90a, Loads::Tma) => index.is_multiple_of(2),
+    };
+    let rescale_threshold = if every_step { 0 } else { 4 };
+    candidate(variant, "changed", TileConfig { epilogue: Epilogue::Exchange, rescale_threshold, ..variant.config })
+}
+
+/// What else the sm_80 family has axes for.
+fn of_sm_80() -> impl Iterator<Item = Candidate> {
+    let variant = VARIANTS.iter().rfind(|variant| variant.family == Family::Sm80).expect("there is one");
+    let config = variant.config;
+    [
+        candidate(variant, "shared_queries", TileConfig { queries: Queries::Shared, ..config }),
+        candidate(variant, "fma_exponentials", TileConfig { fma_exponentials: 2, unroll: 1, ..config }),
+    ]
+    .into_iter()
+}
+
+fn candidate(variant: &Variant, change: &str, config: TileConfig) -> Candidate {
+    Candidate { name: format!("{}_{change}", variant.entry), config, ..Candidate::from(variant) }
+}
+
+#[cfg(test)]
+mod tests {
+    use kernel_gpu::config::{ARCHITECTURES, Sequence};
+
+    use super::*;
+
+    #[test]
+    fn the_kernels_can_work_and_are_not_shipped() {
+        let limits = ARCHITECTURES.into_iter().find(|limits| limits.architecture == ARCHITECTURE).expect("it is known");
+        for candidate in kernels() {
+            let Candidate { name, family, config, sequence, .. } = &candidate;
+            assert_eq!(config.check(*family, *sequence, limits), Ok(()), "{name}");
+            assert!(VARIANTS.iter().all(|variant| variant.config != *config), "{name} is shipped");
+        }
+    }
+
+    #[test]
+    fn every_softmax_meets_every_kind_of_sequence() {
+        for exact in [true, false] {
+            let of_kind = |candidate: &Candidate| matches!(candidate.sequence, Sequence::Exact(_)) == exact;
+            let mut thresholds: Vec<u32> =
+                kernels().iter().filter(|one| of_kind(one)).map(|one| one.config.rescale_threshold).collect();
+            thresholds.sort_unstable();
+            thresholds.dedup();
+            assert!(thresholds.starts_with(&[0, 4]), "{thresholds:?}");
+        }
+    }
+}
