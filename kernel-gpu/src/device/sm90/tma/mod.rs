@@ -99,10 +99,8 @@ pub fn forward<
         // Known to be the same in all lanes, so that all that follows from it is computed once for the warp.
         let warp = shuffle::first(lane.thread / WARP_SIZE);
         let (producer, storer) = (WARPGROUPS * WARPGROUP_WARPS, WARPGROUPS * WARPGROUP_WARPS + 1);
-        let produces = warp == producer && warpgroup::elect();
-        let stores = warp == storer && warpgroup::elect();
         let loader = Loader::new(&context);
-        if produces {
+        if warp == producer && warpgroup::elect() {
             loader.prefetch_maps();
             loader.prefetch_first();
             context.memory.initialise_full();
@@ -111,7 +109,7 @@ pub fn forward<
             grid::wait_for_previous();
             loader.load_first();
             grid::let_next_begin();
-        } else if stores {
+        } else if warp == storer && warpgroup::elect() {
             context.memory.initialise_others(|stage| O::users(stage, WARPGROUPS) * WARPGROUP_WARPS);
         }
         sync::block();
@@ -119,10 +117,11 @@ pub fn forward<
             if const { CONSUMER_REGISTERS > PRODUCER_REGISTERS } {
                 warpgroup::decrease_registers::<PRODUCER_REGISTERS>();
             }
-            if produces {
+            // Chosen anew, which gives the same lane: kept since the beginning it would cost a register, and ptxas would not know
+            // that it is one lane.
+            if warp == producer && warpgroup::elect() {
                 O::for_each_load(&context, |copy| loader.load_strip(copy), |copy| loader.load_tile(copy));
             } else if warp == storer {
-                // Chosen anew: kept since the beginning, it would cost a register.
                 let storer = Storer::new(&context, lane, warpgroup::elect());
                 storer.prefetch_map();
                 O::for_each_strip(&context, |copy| storer.store_strip::<EXCHANGE>(copy));
