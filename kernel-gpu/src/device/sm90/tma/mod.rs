@@ -100,15 +100,17 @@ pub fn forward<
         let warp = shuffle::first(lane.thread / WARP_SIZE);
         let (producer, storer) = (WARPGROUPS * WARPGROUP_WARPS, WARPGROUPS * WARPGROUP_WARPS + 1);
         let loader = Loader::new(&context);
-        if warp == producer && warpgroup::elect() {
-            loader.prefetch_maps();
-            loader.prefetch_first();
-            context.memory.initialise_full();
-            // Up to here the launch before may still run, whose blocks leave the multiprocessors one by one. Whatever this one
-            // reads and writes of the tensors comes after these copies.
-            grid::wait_for_previous();
-            loader.load_first();
-            grid::let_next_begin();
+        if warp == producer {
+            if warpgroup::elect() {
+                loader.prefetch_maps();
+                loader.prefetch_first();
+                context.memory.initialise_full();
+                // Up to here the launch before may still run, whose blocks leave the multiprocessors one by one. Whatever this one
+                // reads and writes of the tensors comes after these copies.
+                grid::wait_for_previous();
+                loader.load_first();
+                grid::let_next_begin();
+            }
         } else if warp == storer && warpgroup::elect() {
             context.memory.initialise_others(|stage| O::users(stage, WARPGROUPS) * WARPGROUP_WARPS);
         }
@@ -119,8 +121,10 @@ pub fn forward<
             }
             // Chosen anew, which gives the same lane: kept since the beginning it would cost a register, and ptxas would not know
             // that it is one lane.
-            if warp == producer && warpgroup::elect() {
-                O::for_each_load(&context, |copy| loader.load_strip(copy), |copy| loader.load_tile(copy));
+            if warp == producer {
+                if warpgroup::elect() {
+                    O::for_each_load(&context, |copy| loader.load_strip(copy), |copy| loader.load_tile(copy));
+                }
             } else if warp == storer {
                 let storer = Storer::new(&context, lane, warpgroup::elect());
                 storer.prefetch_map();
