@@ -151,7 +151,7 @@ pub unsafe fn exchange_strip<S: Sequence>(
             // SAFETY: passed on to the caller; a chunk of a row before the end, 16-byte aligned by the launch's checks.
             unsafe {
                 let (chunk, first) = (lane.index % QUAD, half * QUAD as usize);
-                let value = transpose(packed_row(&strip, first, r), lane);
+                let value = transpose(packed_row(strip, first, r), lane);
                 if !S::HAS_TAIL || row < length {
                     memory::store_global_16(rows.chunk(row, first as u32 + chunk), value);
                 }
