@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Epilogue, Family, Grid, Loads, Mask, Queries, Sequence, TileConfig};
+use crate::config::{Epilogue, Family, Grid, Loads, Mask, Queries, RESCALE_ON_OVERFLOW, Sequence, TileConfig};
 use crate::manifest::Entry;
 use crate::variants::Variant;
 
@@ -83,7 +83,7 @@ impl Candidate {
         if config.unroll > 0 {
             tile += &format!(", unroll {}", config.unroll);
         }
-        if config.rescale_threshold != TileConfig::usual(self.family, config.loads).rescale_threshold {
+        if config.rescale_threshold != RESCALE_ON_OVERFLOW {
             tile += &format!(", rescale threshold {}", config.rescale_threshold);
         }
         if config.epilogue == Epilogue::Exchange {

@@ -311,18 +311,9 @@ impl TileConfig {
         epilogue: Epilogue::SharedMemory,
     };
     /// What a kernel of the sm_90a family has.
-    pub const SM_90A: Self = Self { queries: Queries::Shared, rescale_threshold: 0, ..Self::SM_80 };
+    pub const SM_90A: Self = Self { queries: Queries::Shared, ..Self::SM_80 };
     /// What a kernel of the sm_90a family has whose tiles come through tensor maps.
-    pub const SM_90A_TMA: Self = Self { loads: Loads::Tma, rescale_threshold: RESCALE_ON_OVERFLOW, ..Self::SM_90A };
-
-    /// What a kernel of `family` has, with such loads, unless its variant says otherwise.
-    pub const fn usual(family: Family, loads: Loads) -> Self {
-        match (family, loads) {
-            (Family::Sm80, _) => Self::SM_80,
-            (Family::Sm90a, Loads::CpAsync) => Self::SM_90A,
-            (Family::Sm90a, Loads::Tma) => Self::SM_90A_TMA,
-        }
-    }
+    pub const SM_90A_TMA: Self = Self { loads: Loads::Tma, ..Self::SM_90A };
 
     /// Warps of a block that copy and do not compute.
     pub const fn producer_warps(self) -> u32 {

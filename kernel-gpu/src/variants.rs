@@ -201,8 +201,8 @@ variants! {
     fa512_sm90a_tma_any_full_64x64: Sm90aTma { 64 x 64, 4 warps, 4 stages }, Any, Full;
     fa512_sm90a_tma_any_causal_64x64: Sm90aTma { 64 x 64, 4 warps, 4 stages }, Any, Causal;
 
-    fa512_sm90a_s512_full_64x64: Sm90a { 64 x 64, 4 warps, 2 stages, 4 blocks, rescale threshold 14 }, Exact(512), Full;
-    fa512_sm90a_s512_causal_64x64: Sm90a { 64 x 64, 4 warps, 2 stages, 4 blocks, rescale threshold 14 }, Exact(512), Causal;
+    fa512_sm90a_s512_full_64x64: Sm90a { 64 x 64, 4 warps, 2 stages, 4 blocks }, Exact(512), Full;
+    fa512_sm90a_s512_causal_64x64: Sm90a { 64 x 64, 4 warps, 2 stages, 4 blocks }, Exact(512), Causal;
 
     fa512_sm80_s512_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, Exact(512), Full;
     fa512_sm80_s512_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, Exact(512), Causal;

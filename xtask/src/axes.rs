@@ -1,11 +1,14 @@
 //! Kernels that nobody ships and the tuner may find: each variant with other values on the axes of its search space.
 
+use std::process::Command;
+
 use anyhow::{Result, bail};
 use kernel_gpu::candidates::{Candidate, Pool};
 use kernel_gpu::config::{Epilogue, Family, Loads, Queries, TileConfig};
 use kernel_gpu::variants::{VARIANTS, Variant};
 
 use crate::candidates;
+use crate::cargo_build;
 use crate::codegen;
 use crate::environment::{Environment, Workspace};
 use crate::process;
@@ -28,10 +31,8 @@ pub fn check(environment: &Environment, workspace: &Workspace) -> Result<()> {
     if let Some(dropped) = built.dropped.first() {
         bail!("{} does not compile: {}: {}", dropped.name, dropped.reason, dropped.detail);
     }
-    let mut cargo = std::process::Command::new(environment.cargo());
-    cargo.current_dir(workspace.root()).args(["run", "--quiet", "--release", "--package", "fa512", "--"]);
-    cargo.args(["fuzz", "--device", "sim", "--cases", CASES, "--ptx"]).arg(&folder);
-    process::run(&mut cargo)
+    let mut fa512 = Command::new(cargo_build::fa512(environment, workspace)?);
+    process::run(fa512.args(["fuzz", "--device", "sim", "--cases", CASES, "--ptx"]).arg(&folder))
 }
 
 fn kernels() -> Vec<Candidate> {

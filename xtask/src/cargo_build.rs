@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use crate::environment::{Environment, Workspace};
 use crate::process;
 
 /// Runs a `cargo build` command and returns the programs it built, by the name of their target.
@@ -24,6 +25,14 @@ pub fn executables(mut cargo: Command) -> Result<BTreeMap<String, PathBuf>> {
         bail!("`{line}` failed");
     }
     Ok(executables)
+}
+
+/// Builds the fa512 program and returns where it is.
+pub fn fa512(environment: &Environment, workspace: &Workspace) -> Result<PathBuf> {
+    eprintln!("xtask: building fa512");
+    let mut cargo = Command::new(environment.cargo());
+    cargo.current_dir(workspace.root()).args(["build", "--release", "--package", "fa512", "--bin", "fa512"]);
+    executables(cargo)?.remove("fa512").context("cargo built no fa512 program")
 }
 
 /// Name and path of the program that one of cargo's messages is about.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use kernel_gpu::config::{Family, Loads, TileConfig};
+use kernel_gpu::config::{Family, TileConfig};
 use serde_json::Value;
 
 /// The fields in which a set of configurations differ, and each configuration's place along them.
@@ -65,7 +65,10 @@ impl Features {
 /// A configuration in a few words, for the name of an entry: its tile, then what differs from what its family has
 /// otherwise, numbers with the initials of their fields and names as they are.
 pub fn label(family: Family, config: &TileConfig) -> String {
-    let usual = fields(&TileConfig { loads: Loads::CpAsync, ..TileConfig::usual(family, config.loads) });
+    let usual = fields(match family {
+        Family::Sm80 => &TileConfig::SM_80,
+        Family::Sm90a => &TileConfig::SM_90A,
+    });
     let words = fields(config).into_iter().filter(|(name, value)| !is_tile(name) && usual[name] != *value);
     let words = words.map(|(name, value)| match value {
         Value::String(value) => format!("_{value}"),
@@ -140,8 +143,9 @@ mod tests {
         assert_eq!(label(Family::Sm80, &config), "64x128_2s_4w");
         let config = TileConfig { grid: Grid::Persistent, passes: 2, min_blocks: 3, ..config };
         assert_eq!(label(Family::Sm80, &config), "64x128_persistent_3mb_2p_2s_4w");
-        assert_eq!(label(Family::Sm90a, &config), "64x128_persistent_3mb_2p_registers_14rt_2s_4w");
-        let config = TileConfig { epilogue: Epilogue::Exchange, block_m: 64, ..TileConfig::SM_90A_TMA };
-        assert_eq!(label(Family::Sm90a, &config), "64x0_exchange_tma");
+        assert_eq!(label(Family::Sm90a, &config), "64x128_persistent_3mb_2p_registers_2s_4w");
+        let config =
+            TileConfig { epilogue: Epilogue::Exchange, rescale_threshold: 0, block_m: 64, ..TileConfig::SM_90A_TMA };
+        assert_eq!(label(Family::Sm90a, &config), "64x0_exchange_tma_0rt");
     }
 }

@@ -1,10 +1,9 @@
 //! `cargo xtask run`: from a clone to a checked result.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::ptx;
 use crate::cargo_build;
@@ -33,16 +32,8 @@ impl Arguments {
     pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<ExitCode> {
         let folder = self.code_generator.folder(workspace);
         ptx::build_by(&self.code_generator, environment, workspace, &folder)?;
-        let program = build_fa512(environment, workspace)?;
+        let program = cargo_build::fa512(environment, workspace)?;
         let mut fa512 = Command::new(&program);
         process::hand_over(fa512.arg("run").args(self.arguments).env(PTX_VARIABLE, &folder))
     }
-}
-
-/// Builds the fa512 program and returns where it is.
-fn build_fa512(environment: &Environment, workspace: &Workspace) -> Result<PathBuf> {
-    eprintln!("xtask: building fa512");
-    let mut cargo = Command::new(environment.cargo());
-    cargo.current_dir(workspace.root()).args(["build", "--release", "--package", "fa512", "--bin", "fa512"]);
-    cargo_build::executables(cargo)?.remove("fa512").context("cargo built no fa512 program")
 }

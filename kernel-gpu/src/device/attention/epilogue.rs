@@ -128,8 +128,9 @@ unsafe fn exchange_output<const M_TILES: usize, S: Sequence>(
     lane: Lane,
 ) {
     unroll!(at most 4; for m in M_TILES => {
+        let first_row = block.first_row + warp_row + m as u32 * MMA_M;
         // SAFETY: the warp's own rows.
-        unsafe { exchange_strip::<S>(&output[m], block.output(), block.first_row + warp_row + m as u32 * MMA_M, block.length, lane) };
+        unsafe { exchange_strip::<S>(&output[m], block.output(), first_row, block.length, lane) };
     });
 }
 
@@ -187,7 +188,7 @@ unsafe fn transpose([a, b, c, d]: [u32; QUAD as usize], lane: Lane) -> [u32; QUA
     }
 }
 
-/// Gives the lane at a distance its own kind of value, the second of one that is not `second`, for one of the other kind.
+/// Exchanges a value with the lane at `LANE_MASK`: the one that `is_second` gives its first, the other its second.
 ///
 /// # Safety
 /// As for [`transpose`].
