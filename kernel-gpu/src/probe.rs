@@ -1,6 +1,9 @@
 //! The probes: kernels that compute nothing but show what a GPU's tensor cores reach at most.
 //!
-//! They are compiled into PTX files of their own beside that of the kernels; `device/probe.rs` holds them.
+//! They are compiled with a family's kernels and shipped in PTX files of their own beside theirs, so that a GPU loads no kernel
+//! to run a probe; `device/probe.rs` holds them.
+
+use crate::config::Family;
 
 /// What every probe is given.
 #[repr(C)]
@@ -21,12 +24,8 @@ pub struct Probe {
     pub instruction: &'static str,
     /// File name of the PTX.
     pub file: &'static str,
-    /// Cargo feature of this crate that compiles it.
-    pub cargo_feature: &'static str,
-    /// What it is compiled for, as in `sm_80`.
-    pub target: &'static str,
-    /// The only architecture that runs it, or `None` for every later one too.
-    pub only_architecture: Option<u32>,
+    /// The family whose instruction it is, and with whose kernels it is compiled.
+    pub family: Family,
     /// Dynamic shared memory of a block, bytes.
     pub dynamic_shared_bytes: u32,
     /// Floating-point operations of a block in one iteration.
@@ -35,6 +34,8 @@ pub struct Probe {
 
 /// Threads of a block: four warps, which are one warpgroup.
 pub const THREADS: u32 = 128;
+/// Blocks that a multiprocessor holds at a time, enough to hide the wait of one behind the products of others.
+pub const BLOCKS: u32 = 4;
 /// Independent accumulators of a warp in the `mma.sync` probe, enough to hide the latency of each.
 pub const MMA_CHAINS: usize = 8;
 /// Rows of A in the `wgmma` probe.
@@ -50,9 +51,7 @@ pub const PROBES: [Probe; 2] = [
         entry: "fa512_probe_mma",
         instruction: "mma.sync.m16n8k16 f16",
         file: "probe_sm_80.ptx",
-        cargo_feature: "probe_sm_80",
-        target: "sm_80",
-        only_architecture: None,
+        family: Family::Sm80,
         dynamic_shared_bytes: 0,
         operations: 4 * MMA_CHAINS as u64 * 2 * 16 * 8 * 16,
     },
@@ -60,9 +59,7 @@ pub const PROBES: [Probe; 2] = [
         entry: "fa512_probe_wgmma",
         instruction: "wgmma.m64n128k16 f16",
         file: "probe_sm_90a.ptx",
-        cargo_feature: "probe_sm_90a",
-        target: "sm_90a",
-        only_architecture: Some(90),
+        family: Family::Sm90a,
         dynamic_shared_bytes: 2 * (WGMMA_M + WGMMA_N) * WGMMA_DEPTH,
         operations: 2 * (WGMMA_M * WGMMA_N * WGMMA_DEPTH) as u64,
     },

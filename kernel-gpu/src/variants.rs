@@ -91,7 +91,7 @@ macro_rules! variants {
 
         #[cfg(all(
             target_arch = "nvptx64",
-            not(any(feature = "planted", feature = "probe", feature = "candidates"))
+            not(any(feature = "planted", feature = "candidates"))
         ))]
         mod entries {
             use crate::args::ForwardArgs;
@@ -112,7 +112,7 @@ macro_rules! variants {
 }
 
 /// Declares the entry of one variant, by its kind, where its family is compiled.
-#[cfg(all(target_arch = "nvptx64", not(any(feature = "planted", feature = "probe"))))]
+#[cfg(all(target_arch = "nvptx64", not(feature = "planted")))]
 macro_rules! entry {
     (Sm80 $entry:ident, $sequence:ty, $mask:ty, $config:expr) => {
         #[cfg(feature = "sm_80")]

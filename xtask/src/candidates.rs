@@ -14,6 +14,7 @@ use kernel_gpu::candidates::{Candidate, KIND, Pool, VERSION};
 use kernel_gpu::manifest::{Entry, Manifest, Module, Resources};
 
 use crate::codegen::{CodeGenerator, FAMILY_TARGETS, FamilyTarget, Target};
+use crate::cores;
 use crate::environment::Workspace;
 use crate::files::{self, write_atomically};
 use crate::postprocess::postprocess_alone;
@@ -83,7 +84,7 @@ pub fn build(
     let lists = workspace.device_target().join("candidates");
     let step = Step::begin(format!("compiling {} candidates", pool.candidates.len()));
     // No more than there are batches of one family: each has target folders of its own, where Rust's `core` is compiled first.
-    let workers = thread::available_parallelism().map_or(1, usize::from).min(most_batches);
+    let workers = cores::count().min(most_batches);
     thread::scope(|scope| {
         let work = |index| {
             let worker =
@@ -170,7 +171,7 @@ impl Worker<'_> {
 
     /// Takes a candidate out of the PTX of its batch, writes it, and asks ptxas.
     fn finish(&self, family: &FamilyTarget, candidate: &Candidate, ptx: &str) -> Result<Outcome> {
-        let ptx = match postprocess_alone(ptx, &candidate.name, candidate.config) {
+        let ptx = match postprocess_alone(ptx, &candidate.name, candidate.config.into()) {
             Ok(ptx) => ptx,
             Err(refusals) => {
                 let refusals: Vec<_> = refusals.iter().map(ToString::to_string).collect();
@@ -210,7 +211,7 @@ fn resources(
     architecture: u32,
 ) -> Result<Resources, Dropped> {
     let refuse = |reason, detail| Dropped { name: candidate.name.clone(), reason, detail };
-    let report = ptxas.assemble(family.family, ptx, architecture).outcome;
+    let report = ptxas.assemble(family.family, ptx, architecture, 1).outcome;
     let mut reported = report.map_err(|messages| refuse("ptxas refuses it", messages))?;
     let resources = reported.remove(&candidate.name);
     let resources = resources.ok_or_else(|| refuse("ptxas says nothing of it", String::new()))?;

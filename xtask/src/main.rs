@@ -6,6 +6,7 @@ mod candidates;
 mod cargo_build;
 mod codegen;
 mod commands;
+mod cores;
 mod cuda_tool;
 mod device_compiler;
 mod elf;

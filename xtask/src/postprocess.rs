@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use kernel_gpu::config::TileConfig;
+use kernel_gpu::probe::PROBES;
 use kernel_gpu::variants::Variant;
 
 /// PTX that is ready to be shipped.
@@ -70,29 +71,47 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Adds launch bounds to every entry and removes functions that no entry calls.
+/// How an entry is launched, which ptxas and the driver are told.
+#[derive(Clone, Copy, Debug)]
+pub struct LaunchBounds {
+    /// Threads of a block, no more and no fewer.
+    pub threads: u32,
+    /// Blocks that a multiprocessor must be able to hold at a time.
+    pub min_blocks: u32,
+}
+
+impl From<TileConfig> for LaunchBounds {
+    fn from(config: TileConfig) -> Self {
+        Self { threads: config.threads(), min_blocks: config.min_blocks }
+    }
+}
+
+/// Adds launch bounds to every entry, and removes functions that no entry calls and the probes.
 ///
 /// The bound on threads is `.reqntid`, not `.maxntid`: the entries are compiled for exactly that many threads, and
-/// the driver then refuses a launch with any other number instead of computing something else. `.minnctapersm` is the
-/// tile configuration's `min_blocks`.
+/// the driver then refuses a launch with any other number instead of computing something else.
 ///
 /// Returns every reason to refuse the PTX, not only the first.
 pub fn postprocess(ptx: &str, variants: &[&Variant]) -> Result<Postprocessed, Vec<Refusal>> {
-    let configs = variants.iter().map(|variant| (variant.entry, variant.config)).collect();
-    scan(ptx, &configs, Scan::default())
+    let bounds = variants.iter().map(|variant| (variant.entry, variant.config.into())).collect();
+    scan(ptx, &bounds, Scan::default())
 }
 
 /// [`postprocess`] of the entry `name` alone: others are left out.
-pub fn postprocess_alone(ptx: &str, name: &str, config: TileConfig) -> Result<Postprocessed, Vec<Refusal>> {
-    scan(ptx, &BTreeMap::from([(name, config)]), Scan { leaves_others_out: true, ..Scan::default() })
+pub fn postprocess_alone(ptx: &str, name: &str, bounds: LaunchBounds) -> Result<Postprocessed, Vec<Refusal>> {
+    scan(ptx, &BTreeMap::from([(name, bounds)]), Scan { leaves_others_out: true, ..Scan::default() })
 }
 
-fn scan<'a>(ptx: &'a str, configs: &BTreeMap<&str, TileConfig>, scan: Scan<'a>) -> Result<Postprocessed, Vec<Refusal>> {
+fn scan<'a>(
+    ptx: &'a str,
+    bounds: &BTreeMap<&str, LaunchBounds>,
+    scan: Scan<'a>,
+) -> Result<Postprocessed, Vec<Refusal>> {
     let mut scan = Scan { source_files: source_files(ptx), ..scan };
     for (index, line) in ptx.lines().enumerate() {
-        scan.line(index + 1, line, configs);
+        scan.line(index + 1, line, bounds);
     }
-    for name in configs.keys().filter(|name| !scan.entries.contains(**name)) {
+    for name in bounds.keys().filter(|name| !scan.entries.contains(**name)) {
         scan.refusals.push(Refusal::MissingEntry((*name).to_owned()));
     }
     let ptx_version = directive(ptx, ".version");
@@ -143,7 +162,7 @@ struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    fn line(&mut self, number: usize, line: &'a str, configs: &BTreeMap<&str, TileConfig>) {
+    fn line(&mut self, number: usize, line: &'a str, bounds: &BTreeMap<&str, LaunchBounds>) {
         // Most lines are these, and nothing else is to be done about them.
         if let Within::Entry { body: true, .. } = self.within
             && let Some(operands) = location(line)
@@ -154,15 +173,15 @@ impl<'a> Scan<'a> {
         }
         let code = line.split("//").next().unwrap_or_default().trim();
         if let Within::Module = self.within {
-            self.begin_item(number, code, configs);
+            self.begin_item(number, code, bounds);
         }
         let mut line = line;
         if let Within::Entry { name, body: false } = &self.within
             && let Some((header, body)) = line.find('{').map(|brace| line.split_at(brace))
-            && let Some(config) = configs.get(name.as_str())
+            && let Some(bounds) = bounds.get(name.as_str())
         {
             self.text.push_str(header);
-            self.text.push_str(&launch_bounds(config));
+            self.text.push_str(&directives(bounds));
             line = body;
         }
         if let Within::Entry { body: true, .. } = self.within {
@@ -179,13 +198,13 @@ impl<'a> Scan<'a> {
         self.text.push('\n');
     }
 
-    fn begin_item(&mut self, number: usize, code: &str, configs: &BTreeMap<&str, TileConfig>) {
+    fn begin_item(&mut self, number: usize, code: &str, bounds: &BTreeMap<&str, LaunchBounds>) {
         if let Some(name) = entry_of_line(code) {
-            if self.leaves_others_out && !configs.contains_key(name) {
+            if !bounds.contains_key(name) && (self.leaves_others_out || is_probe(name)) {
                 self.within = Within::LeftOut { body: false };
                 return;
             }
-            if !configs.contains_key(name) {
+            if !bounds.contains_key(name) {
                 self.refusals.push(Refusal::UnlistedEntry(name.to_owned(), number));
             }
             self.entries.insert(name.to_owned());
@@ -248,8 +267,13 @@ impl<'a> Scan<'a> {
     }
 }
 
-fn launch_bounds(config: &TileConfig) -> String {
-    format!(".reqntid {}, 1, 1\n.minnctapersm {}\n", config.threads(), config.min_blocks)
+fn directives(bounds: &LaunchBounds) -> String {
+    format!(".reqntid {}, 1, 1\n.minnctapersm {}\n", bounds.threads, bounds.min_blocks)
+}
+
+/// Whether the entry `name` goes to a file of its own.
+fn is_probe(name: &str) -> bool {
+    PROBES.iter().any(|probe| probe.entry == name)
 }
 
 fn words(code: &str) -> impl Iterator<Item = &str> {

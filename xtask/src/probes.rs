@@ -1,36 +1,26 @@
 //! The PTX of the probes, beside that of the kernels.
 
 use std::path::Path;
-use std::thread;
 
 use anyhow::{Result, bail};
-use kernel_gpu::probe::{PROBES, Probe};
+use kernel_gpu::config::Family;
+use kernel_gpu::probe::{BLOCKS, PROBES, Probe, THREADS};
 
-use crate::codegen::{CodeGenerator, Target};
 use crate::files::write_atomically;
+use crate::postprocess::{LaunchBounds, postprocess_alone};
 
-/// How a probe is compiled.
-pub fn target(probe: &Probe) -> Target {
-    Target { cargo_feature: probe.cargo_feature, cpu: probe.target, ptx_feature: "ptx80", file: probe.file }
+/// Writes the probes of `family`, which are in its PTX as the compiler wrote it, to `folder`. One that calls functions or keeps
+/// its accumulators in local memory would measure something else, and is refused.
+pub fn write(ptx: &str, family: Family, folder: &Path) -> Result<()> {
+    PROBES.iter().filter(|probe| probe.family == family).try_for_each(|probe| write_one(ptx, probe, folder))
 }
 
-/// Compiles every probe into `folder`, side by side. One that calls functions or keeps its accumulators in local memory
-/// would measure something else, and is refused.
-pub fn build(code_generator: &dyn CodeGenerator, folder: &Path) -> Result<()> {
-    thread::scope(|scope| {
-        let probes: Vec<_> =
-            PROBES.iter().map(|probe| scope.spawn(|| build_one(code_generator, probe, folder))).collect();
-        probes.into_iter().try_for_each(|probe| probe.join().expect("building a probe does not panic"))
-    })
-}
-
-fn build_one(code_generator: &dyn CodeGenerator, probe: &Probe, folder: &Path) -> Result<()> {
-    let target = target(probe);
-    let ptx = code_generator.compile(&target)?.ptx;
-    for forbidden in [".local", "call.uni", ".extern .func"] {
-        if ptx.contains(forbidden) {
-            bail!("{} is refused: its PTX has {forbidden}", probe.entry);
+fn write_one(ptx: &str, probe: &Probe, folder: &Path) -> Result<()> {
+    match postprocess_alone(ptx, probe.entry, LaunchBounds { threads: THREADS, min_blocks: BLOCKS }) {
+        Ok(ptx) => write_atomically(&folder.join(probe.file), ptx.text.as_bytes()),
+        Err(refusals) => {
+            let reasons: Vec<String> = refusals.iter().map(|refusal| format!("\n  {refusal}")).collect();
+            bail!("the probe for {} is refused:{}", probe.file, reasons.concat());
         }
     }
-    write_atomically(&folder.join(target.file), ptx.as_bytes())
 }

@@ -14,6 +14,7 @@ use crate::codegen::{CodeGenerator, Compiled, FamilyTarget, Target};
 use crate::environment::Workspace;
 use crate::files::{self, write_atomically};
 use crate::postprocess::{location, postprocess};
+use crate::probes;
 use crate::progress::Step;
 use crate::ptxas::{Assembly, Ptxas, serialises_products};
 
@@ -85,6 +86,9 @@ fn build_module(
     let of_family = VARIANTS.iter().filter(|variant| variant.family == target.family);
     let variants: Vec<&Variant> = of_family.filter(|variant| code_generator.has(variant)).collect();
     let mut module = write_module(&compiled.ptx, &variants, &target.target, folder)?;
+    if code_generator.has_probes() {
+        probes::write(&compiled.ptx, target.family, folder)?;
+    }
     let assemblies = match ptxas {
         Some(ptxas) => assemble(workspace, &code_generator.identity().name, ptxas, target, &module, folder)?,
         None => Vec::new(),
@@ -229,6 +233,7 @@ mod tests {
 
     use anyhow::Result;
     use kernel_gpu::manifest::{self, Entry, FILE_NAME, Manifest};
+    use kernel_gpu::probe::{BLOCKS, PROBES, THREADS};
     use kernel_gpu::variants::{VARIANTS, Variant};
     use tempfile::TempDir;
 
@@ -249,6 +254,10 @@ mod tests {
             self.0 != WITHOUT_FIRST || *variant != VARIANTS[0]
         }
 
+        fn has_probes(&self) -> bool {
+            true
+        }
+
         fn identity(&self) -> manifest::CodeGenerator {
             manifest::CodeGenerator { name: "stub".into(), version: "1".into() }
         }
@@ -257,8 +266,10 @@ mod tests {
             let mut ptx = format!(".version 8.0\n.target {}\n.address_size 64\n{}\n", target.cpu, self.0);
             let is_compiled = |one: &&FamilyTarget| one.target.file == target.file;
             let family = FAMILY_TARGETS.iter().find(is_compiled).expect("a family's target").family;
-            for variant in VARIANTS.iter().filter(|variant| variant.family == family && self.has(variant)) {
-                write!(ptx, ".visible .entry {}(\n)\n{{\n\tret;\n}}\n", variant.entry)?;
+            let variants = VARIANTS.iter().filter(|variant| variant.family == family && self.has(variant));
+            let probes = PROBES.iter().filter(|probe| probe.family == family);
+            for entry in variants.map(|variant| variant.entry).chain(probes.map(|probe| probe.entry)) {
+                write!(ptx, ".visible .entry {entry}(\n)\n{{\n\tret;\n}}\n")?;
             }
             Ok(Compiled { ptx, warnings: 0 })
         }
@@ -317,6 +328,21 @@ mod tests {
         let built = build_in(folder.path(), Stub(WITHOUT_FIRST), None).unwrap();
         let entries = built.manifest.modules.iter().flat_map(|module| &module.entries);
         assert!(entries.map(|entry| &entry.name).eq(VARIANTS[1..].iter().map(|variant| variant.entry)));
+    }
+
+    #[test]
+    fn a_probe_has_a_file_of_its_own_and_its_launch_bounds() {
+        let folder = TempDir::new().unwrap();
+        build_in(folder.path(), Stub(""), None).unwrap();
+        let bounds = format!(".reqntid {THREADS}, 1, 1\n.minnctapersm {BLOCKS}\n");
+        for probe in &PROBES {
+            let text = fs::read_to_string(folder.path().join("ptx").join(probe.file)).unwrap();
+            assert!(text.contains(probe.entry) && text.contains(&bounds), "{text}");
+            assert_eq!(text.matches(".entry").count(), 1, "no kernel is in it: {text}");
+            let family = FAMILY_TARGETS.iter().find(|one| one.family == probe.family).unwrap();
+            let kernels = fs::read_to_string(folder.path().join("ptx").join(family.target.file)).unwrap();
+            assert!(!kernels.contains(probe.entry), "{kernels}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use anyhow::Result;
 use kernel_gpu::config::{ARCHITECTURES, Family};
 use kernel_gpu::manifest::Resources;
 
+use crate::cores;
 use crate::cuda_tool;
 use crate::environment::{Environment, Workspace};
 use crate::process::capture;
@@ -60,11 +61,12 @@ pub struct Assembly {
 }
 
 impl Ptxas {
-    /// Assembles the `ptx` of a family for every architecture the family runs on, all at once.
+    /// Assembles the `ptx` of a family for every architecture the family runs on, side by side.
     pub fn assemble_for_all(&self, family: Family, ptx: &Path) -> Vec<Assembly> {
+        let threads = (cores::count() / checked_architectures(family).count()).max(1);
         thread::scope(|scope| {
             let assemblies: Vec<_> = checked_architectures(family)
-                .map(|architecture| scope.spawn(move || self.assemble(family, ptx, architecture)))
+                .map(|architecture| scope.spawn(move || self.assemble(family, ptx, architecture, threads)))
                 .collect();
             assemblies.into_iter().filter_map(|assembly| assembly.join().ok()).collect()
         })
@@ -77,14 +79,16 @@ impl Ptxas {
         capture(&mut ptxas).map(drop)
     }
 
-    /// Assembles the `ptx` of a family for one architecture.
-    pub fn assemble(&self, family: Family, ptx: &Path, architecture: u32) -> Assembly {
+    /// Assembles the `ptx` of a family for one architecture, as soon as a core is free; with several `threads`, its entries side
+    /// by side.
+    pub fn assemble(&self, family: Family, ptx: &Path, architecture: u32, threads: usize) -> Assembly {
         let outcome = (|| {
+            let _core = cores::acquire().map_err(|error| error.to_string())?;
             let mut ptxas = Command::new(&self.path);
             ptxas
                 .arg(format!("--gpu-name={}", gpu_name(family, architecture)))
                 .args(["--verbose", "--output-file=/dev/null"])
-                .args(self.splits().then_some("--split-compile=0"))
+                .args((threads > 1 && self.splits()).then(|| format!("--split-compile={threads}")))
                 .arg(ptx);
             let output = ptxas.stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
             let said =

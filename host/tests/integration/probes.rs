@@ -1,5 +1,6 @@
 //! The probes of tensor-core throughput, in the simulator: clean, and of as many products as their rate is computed from.
 
+use kernel_gpu::config::Family;
 use kernel_gpu::probe::{PROBES, Probe, ProbeArgs, THREADS};
 use ptx_sim::{GlobalMemory, Launch, Module, Options, Report};
 
@@ -22,7 +23,10 @@ fn run(probe: &Probe, iterations: u64) -> (Report, Vec<f32>) {
         block: [THREADS, 1, 1],
         dynamic_shared_bytes: probe.dynamic_shared_bytes,
         params: &[&params],
-        architecture: probe.only_architecture.unwrap_or(80),
+        architecture: match probe.family {
+            Family::Sm80 => 80,
+            Family::Sm90a => 90,
+        },
     };
     let report =
         ptx_sim::run(&module, &mut memory, &launch, &Options::default()).unwrap_or_else(|error| panic!("{error}"));
@@ -44,7 +48,7 @@ fn probes_are_clean_and_their_sums_grow_with_the_iterations() {
 
 #[test]
 fn a_probe_makes_as_many_products_as_it_says() {
-    for probe in PROBES.iter().filter(|probe| probe.only_architecture.is_none()) {
+    for probe in PROBES.iter().filter(|probe| probe.family == Family::Sm80) {
         let (one, two) = (run(probe, 1).0.counters, run(probe, 2).0.counters);
         let operations = (two.mma - one.mma) * 2 * 16 * 8 * 16;
         assert_eq!(operations, u64::from(BLOCKS) * probe.operations, "{}", probe.entry);

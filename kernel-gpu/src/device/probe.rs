@@ -4,9 +4,9 @@ use crate::config::WARP_SIZE;
 use crate::device::codegen::kernel;
 use crate::device::codegen::thread::{block_idx_x, thread_idx_x};
 use crate::device::ptx::memory;
-#[cfg(feature = "probe_sm_80")]
+#[cfg(feature = "sm_80")]
 use crate::device::ptx::mma;
-#[cfg(feature = "probe_sm_80")]
+#[cfg(feature = "sm_80")]
 use crate::device::unroll;
 use crate::probe::{ProbeArgs, THREADS};
 
@@ -33,7 +33,7 @@ unsafe fn keep<const N: usize>(sink: u64, accumulators: &[[f32; 4]; N]) {
     unsafe { memory::store_global_f32(sink + thread * 4, sum) };
 }
 
-#[cfg(feature = "probe_sm_80")]
+#[cfg(feature = "sm_80")]
 kernel! {
     fn fa512_probe_mma(args: ProbeArgs) {
         let lane = thread_idx_x() % WARP_SIZE;
@@ -53,7 +53,7 @@ kernel! {
     }
 }
 
-#[cfg(feature = "probe_sm_90a")]
+#[cfg(feature = "sm_90a")]
 kernel! {
     fn fa512_probe_wgmma(args: ProbeArgs) {
         use crate::device::codegen::shared::dynamic_shared_mem;

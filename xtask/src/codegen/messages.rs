@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use crate::cores;
 use crate::device_compiler::TARGET;
 
 /// What came of a build.
@@ -23,8 +24,10 @@ pub fn format() -> &'static str {
     if stderr().is_terminal() { "json-diagnostic-rendered-ansi" } else { "json" }
 }
 
-/// Runs a cargo command that writes JSON messages and shows its diagnostics.
+/// Runs a cargo command that writes JSON messages, on cores that are free, and shows its diagnostics.
 pub fn run(mut cargo: Command) -> Result<Built> {
+    let _core = cores::acquire()?;
+    cores::share_with(&mut cargo);
     let mut child = cargo
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

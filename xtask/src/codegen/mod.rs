@@ -79,6 +79,11 @@ pub trait CodeGenerator: Sync {
         true
     }
 
+    /// Whether it compiles a family's probes with its kernels.
+    fn has_probes(&self) -> bool {
+        false
+    }
+
     /// Compiles the entries of one target; what the compiler has to say about the source goes to the user.
     fn compile(&self, target: &Target) -> Result<Compiled>;
 
@@ -118,11 +123,6 @@ impl Choice {
     /// Rust-CUDA, with the checkout that the environment names.
     pub fn rust_cuda() -> Self {
         Self { codegen: Name::RustCuda, rust_cuda: None }
-    }
-
-    /// Which one it is.
-    pub fn name(&self) -> Name {
-        self.codegen
     }
 
     /// Where its PTX goes unless told otherwise.

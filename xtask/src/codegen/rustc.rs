@@ -120,6 +120,10 @@ impl CodeGenerator for Rustc {
         manifest::CodeGenerator { name: "rustc".into(), version: self.compiler.version_line.clone() }
     }
 
+    fn has_probes(&self) -> bool {
+        true
+    }
+
     fn compile(&self, target: &Target) -> Result<Compiled> {
         let folder = self.units_folder(target);
         if let (false, DeviceLibrary::Source(_)) = (self.target_folder(target).exists(), &self.compiler.library) {

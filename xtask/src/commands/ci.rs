@@ -4,13 +4,11 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 use kernel_gpu::manifest::{Entry, Manifest};
-use kernel_gpu::probe::PROBES;
 
 use super::{ptx, test};
 use crate::axes;
 use crate::codegen::{self, FAMILY_TARGETS};
 use crate::environment::{Environment, Workspace};
-use crate::probes;
 use crate::process;
 use crate::progress::Step;
 use crate::provision;
@@ -73,9 +71,8 @@ fn lint_device_half(environment: &Environment, workspace: &Workspace, folder: &P
         bail!("the compiler has {} warnings about the device half of kernel-gpu", folder.warnings);
     }
     let code_generator = codegen::choose(environment, workspace)?;
-    let families = FAMILY_TARGETS.iter().map(|family| family.target);
-    for target in families.chain(PROBES.iter().map(probes::target)) {
-        match code_generator.lint(&target)? {
+    for family in &FAMILY_TARGETS {
+        match code_generator.lint(&family.target)? {
             Some(0) => {}
             Some(warnings) => bail!("clippy has {warnings} warnings about the device half of kernel-gpu"),
             None => eprintln!("xtask: warning: the device compiler has no clippy; only its own warnings are checked"),

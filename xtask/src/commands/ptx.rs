@@ -1,7 +1,6 @@
 //! `cargo xtask ptx`: kernel-gpu to PTX.
 
 use std::path::{Path, PathBuf};
-use std::thread;
 
 use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets};
@@ -9,10 +8,9 @@ use kernel_gpu::config::ARCHITECTURES;
 use kernel_gpu::manifest::Entry;
 
 use crate::candidates;
-use crate::codegen::{Choice, FAMILY_TARGETS, Name};
+use crate::codegen::{Choice, FAMILY_TARGETS};
 use crate::environment::{Environment, Workspace};
 use crate::output::print_line;
-use crate::probes;
 use crate::ptx_folder::{self, PtxFolder};
 use crate::ptxas::{self, Ptxas};
 
@@ -71,15 +69,7 @@ pub fn build_with(
     out: &Path,
 ) -> Result<PtxFolder> {
     let code_generator = choice.open(environment, workspace)?;
-    let code_generator = code_generator.as_ref();
-    let (folder, probes) = thread::scope(|scope| {
-        // What a GPU reaches at most is no question of the code generator.
-        let probes = (choice.name() == Name::Rustc).then(|| scope.spawn(|| probes::build(code_generator, out)));
-        let folder = ptx_folder::build(workspace, code_generator, &FAMILY_TARGETS, ptxas, out);
-        (folder, probes.map(|probes| probes.join().expect("building the probes does not panic")))
-    });
-    let folder = folder?;
-    probes.transpose()?;
+    let folder = ptx_folder::build(workspace, code_generator.as_ref(), &FAMILY_TARGETS, ptxas, out)?;
     announce(&folder);
     Ok(folder)
 }

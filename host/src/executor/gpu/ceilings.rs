@@ -1,7 +1,7 @@
 //! What the GPU reaches at most.
 
 use cust::memory::mem_get_info;
-use kernel_gpu::probe::{PROBES, Probe, ProbeArgs, THREADS};
+use kernel_gpu::probe::{BLOCKS, PROBES, Probe, ProbeArgs, THREADS};
 
 use super::kernel::{Argument, Kernel};
 use super::timing::Stopwatch;
@@ -18,8 +18,6 @@ const COPY_BYTES: u64 = 1 << 30;
 /// Copies that are timed, after one that is not.
 const COPIES: usize = 20;
 
-/// Blocks of a probe on each multiprocessor, enough to hide the wait of one behind the products of others.
-const PROBE_BLOCKS: u32 = 4;
 /// Iterations of a probe, some milliseconds on an H200.
 const PROBE_ITERATIONS: u64 = 8192;
 /// Samples of a probe.
@@ -33,7 +31,7 @@ impl GpuExecutor {
     pub fn ceilings(&mut self, folder: &PtxFolder) -> Result<Ceilings> {
         let mut tensor = Vec::new();
         for probe in &PROBES {
-            let runs = probe.only_architecture.is_none_or(|only| only == self.device.architecture);
+            let runs = probe.family.runs_on(self.device.architecture);
             if let (true, Some(module)) = (runs, folder.probe(probe)?) {
                 let teraflops = self.teraflops(probe, &module)?;
                 tensor.push(TensorCeiling { instruction: probe.instruction.into(), teraflops });
@@ -45,7 +43,7 @@ impl GpuExecutor {
     /// 10¹² floating-point operations per second of `probe`: the median of 20 launches after a warm-up.
     fn teraflops(&mut self, probe: &Probe, module: &PtxModule) -> Result<f64> {
         self.load(module)?;
-        let blocks = PROBE_BLOCKS * self.device.multiprocessors;
+        let blocks = BLOCKS * self.device.multiprocessors;
         let sink = self.allocate("probe sink", u64::from(blocks) * u64::from(THREADS) * size_of::<f32>() as u64)?;
         let arguments = ProbeArgs { sink: sink.address, iterations: PROBE_ITERATIONS };
         let arguments = [Argument::of(&arguments)];
