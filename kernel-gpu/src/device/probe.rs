@@ -1,5 +1,6 @@
 //! The kernels of [`crate::probe`].
 
+#[cfg(feature = "sm_80")]
 use crate::config::WARP_SIZE;
 use crate::device::codegen::kernel;
 use crate::device::codegen::thread::{block_idx_x, thread_idx_x};
