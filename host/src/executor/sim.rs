@@ -106,6 +106,7 @@ impl Executor for SimExecutor {
 
     fn launch(&mut self, launch: &Launch) -> Result<Execution> {
         let module = module_with_entry(&self.modules, launch.entry())?;
+        let options = Options { overlaps_previous: launch.overlaps_previous(), ..self.options.clone() };
         let launch = ptx_sim::Launch {
             entry: launch.entry(),
             grid: [launch.blocks(), 1, 1],
@@ -114,7 +115,7 @@ impl Executor for SimExecutor {
             params: &[launch.argument_bytes()],
             architecture: self.device.architecture,
         };
-        let report = ptx_sim::run(module, &mut self.memory, &launch, &self.options).map_err(launch_error)?;
+        let report = ptx_sim::run(module, &mut self.memory, &launch, &options).map_err(launch_error)?;
         Ok(Execution { findings: report.findings, counters: Some(report.counters) })
     }
 

@@ -3,7 +3,7 @@
 use ptx_sim::FindingClass;
 
 /// One line of advice for each class.
-const ADVICE: [(FindingClass, &str); 15] = [
+const ADVICE: [(FindingClass, &str); 16] = [
     (
         FindingClass::Misaligned,
         "make the row pitch and every offset added to the base a multiple of the access size; a pitch of 130 bytes, for \
@@ -57,6 +57,11 @@ const ADVICE: [(FindingClass, &str); 15] = [
         FindingClass::Race,
         "order the two accesses: a barrier that both threads pass in between, or within a warp bar.warp.sync; when a buffer is \
          used again, the barrier belongs between its last reader and its next writer",
+    ),
+    (
+        FindingClass::PreviousGridNotWaited,
+        "let the thread execute griddepcontrol.wait before, or wait for a thread that has: at a barrier, or at the mbarrier of \
+         a copy which that thread issued behind its wait",
     ),
     (
         FindingClass::Deadlock,

@@ -70,6 +70,7 @@ pub const RULES: &[Rule] = &[
         Rewrite("bar.warp.sync 0xffffffff;"),
     ),
     Rule::new("drop bar.warp.sync", "a missing __syncwarp", "bar.warp.sync", Drop),
+    Rule::new("drop griddepcontrol.wait", "the grid before may still run", "griddepcontrol.wait", Drop),
     Rule::new("drop wait_group", "copies are used before they are complete", "cp.async.wait_group", Drop),
     Rule::new(
         "weaken wait_group",

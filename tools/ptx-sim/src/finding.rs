@@ -40,6 +40,9 @@ pub enum FindingClass {
     /// Two accesses to the same bytes of shared or global memory, at least one of them a write, that nothing orders: in
     /// another schedule they may happen the other way round. [`Finding::other`] is the second one.
     Race,
+    /// Global memory that a grid accesses behind no `griddepcontrol.wait`, although it may begin while the grid in front of it
+    /// still uses it ([`Options::overlaps_previous`](crate::Options)).
+    PreviousGridNotWaited,
     /// No warp of a block can go on.
     Deadlock,
     /// An operand outside the values the PTX ISA gives a meaning to.
@@ -74,6 +77,7 @@ impl FindingClass {
         MissingWgmmaFence,
         MbarrierMisuse,
         Race,
+        PreviousGridNotWaited,
         Deadlock,
         InvalidOperand,
         Trap,
@@ -95,6 +99,7 @@ impl fmt::Display for FindingClass {
             FindingClass::MissingWgmmaFence => "missing wgmma fence",
             FindingClass::MbarrierMisuse => "mbarrier misuse",
             FindingClass::Race => "data race",
+            FindingClass::PreviousGridNotWaited => "previous grid not waited for",
             FindingClass::Deadlock => "deadlock",
             FindingClass::InvalidOperand => "invalid operand",
             FindingClass::Trap => "trap",

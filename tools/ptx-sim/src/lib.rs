@@ -71,6 +71,8 @@
 //! - ordinary writes to shared memory that the async proxy reads or overwrites without a `fence.proxy.async`, and mbarriers
 //!   at which it counts without a fence after they were initialised;
 //! - data races in shared and global memory (see below);
+//! - accesses to global memory, by threads and by their copies, that no `griddepcontrol.wait` comes before, in grids that may
+//!   begin before the one in front of them has ended;
 //! - barriers that some lanes or warps do not reach, or reach with contradicting thread counts; deadlocks;
 //! - warp-collective instructions with lanes missing, those of warpgroups (`setmaxnreg`, `wgmma`) with warps missing, shuffles
 //!   that read lanes that take no part;

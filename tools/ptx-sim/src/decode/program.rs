@@ -136,4 +136,9 @@ impl Program {
     pub fn uses_async_proxy(&self) -> bool {
         self.instructions.iter().any(|instruction| instruction.operation.uses_async_proxy())
     }
+
+    /// Whether there is a `griddepcontrol.wait`.
+    pub fn waits_for_previous_grid(&self) -> bool {
+        self.instructions.iter().any(|instruction| instruction.operation.waits_for_previous_grid())
+    }
 }

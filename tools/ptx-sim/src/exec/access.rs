@@ -65,6 +65,17 @@ enum Effect {
     Update,
 }
 
+impl Effect {
+    /// What it is, before the name of the memory.
+    fn of(self) -> &'static str {
+        match self {
+            Effect::Read => "read of",
+            Effect::Write => "write to",
+            Effect::Update => "atomic operation on",
+        }
+    }
+}
+
 /// `lane 1 at 0x82, lane 2 at 0x104, …`
 fn addresses(which: &[LaneAddress]) -> String {
     const SHOWN: usize = 4;
@@ -452,6 +463,7 @@ impl Context<'_> {
             (engine, _) => engine,
         };
         let agent = Agent::new(self.warp.index, lane, engine);
+        let meets_previous_grid = space == Space::Global && races.meets_previous_grid(agent);
         let conflict = races.access(&Access { agent, semantics, pc: self.pc, space, address, data, writes });
         if semantics.strength == Strength::Strong {
             if effect != Effect::Write {
@@ -460,6 +472,19 @@ impl Context<'_> {
             if writes {
                 races.announce(agent, semantics, space, address, effect == Effect::Update);
             }
+        }
+        if meets_previous_grid {
+            faults.add(FindingClass::PreviousGridNotWaited, lane, address, || {
+                format!(
+                    "a {}-byte {} global memory{}{} comes behind no griddepcontrol.wait: the grid before this one may still \
+                     {} it",
+                    data.len(),
+                    effect.of(),
+                    agent.engine.by(),
+                    self.location(space, address, data.len()),
+                    if writes { "use" } else { "write" },
+                )
+            });
         }
         // Where a write meets a read in flight that was found before, to say so again would not help.
         let is_known = |conflict: &Conflict| conflict.agent.engine.reads_shared() && faults.has_not_waited(lane);
@@ -498,15 +523,11 @@ impl Context<'_> {
         conflict: Conflict,
     ) -> (String, Option<OtherAccess>) {
         let Conflict { agent: other, pc, writes } = conflict;
-        let what = match effect {
-            Effect::Read => "read of",
-            Effect::Write => "write to",
-            Effect::Update => "atomic operation on",
-        };
         let instruction = &self.machine.program.instructions[pc as usize];
         let cause = format!(
-            "a {bytes}-byte {what} {space} memory{}{} races with the {}{} in line {} by warp {}, lane {}: nothing \
+            "a {bytes}-byte {} {space} memory{}{} races with the {}{} in line {} by warp {}, lane {}: nothing \
              orders the two, {}",
+            effect.of(),
             agent.engine.by(),
             self.location(space, address, bytes),
             if writes { "write" } else { "read" },

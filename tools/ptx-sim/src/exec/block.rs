@@ -93,7 +93,9 @@ impl<'a> Block<'a> {
                 shared: Bytes::new(SYSTEM_SHARED_BYTES, machine.shared_bytes),
                 barriers: [Barrier::default(); BARRIERS],
                 mbarriers: Mbarriers::default(),
-                races: machine.races.then(|| Races::new(warps as usize, BARRIERS, machine.shared_end())),
+                races: machine
+                    .races
+                    .then(|| Races::new(warps as usize, BARRIERS, machine.shared_end(), machine.overlaps_previous)),
                 bulk_reads: BulkReads::default(),
                 proxies: Proxies::new(if machine.program.uses_async_proxy() { machine.shared_end() } else { 0 }),
                 warpgroups: Warpgroups::default(),

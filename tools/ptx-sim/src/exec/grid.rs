@@ -29,6 +29,8 @@ pub(crate) struct Machine<'a> {
     pub races: bool,
     /// [`Options::schedule`].
     pub schedule: u64,
+    /// Whether the grid may begin before the one in front of it has ended.
+    pub overlaps_previous: bool,
     stopped: AtomicBool,
 }
 
@@ -57,6 +59,7 @@ impl<'a> Machine<'a> {
             instructions_per_warp: options.instructions_per_warp,
             races: options.races,
             schedule: options.schedule,
+            overlaps_previous: options.overlaps_previous || program.waits_for_previous_grid(),
             stopped: AtomicBool::new(false),
         }
     }

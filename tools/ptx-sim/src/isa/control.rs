@@ -16,7 +16,9 @@ pub(crate) enum Operation {
     Exit,
     /// `trap`.
     Trap,
-    /// `nanosleep`, and `griddepcontrol` in a grid that depends on no other: nothing to do.
+    /// `griddepcontrol.wait`.
+    WaitForPreviousGrid,
+    /// `nanosleep`, and `griddepcontrol.launch_dependents`, as no grid depends on this one: nothing to do.
     Nothing,
 }
 
@@ -37,8 +39,9 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
             Operation::Exit
         }
         "trap" => Operation::Trap,
-        "griddepcontrol" => match form.choice(&[("launch_dependents", ()), ("wait", ())]) {
-            Some(()) => Operation::Nothing,
+        "griddepcontrol" => match form.choice(&[("launch_dependents", false), ("wait", true)]) {
+            Some(true) => Operation::WaitForPreviousGrid,
+            Some(false) => Operation::Nothing,
             None => return form.refuse(),
         },
         "nanosleep" => {
@@ -73,6 +76,12 @@ impl Operation {
                     format!("{} executed trap", lane_list(active))
                 });
                 Flow::Stop
+            }
+            Operation::WaitForPreviousGrid => {
+                if let Some(races) = &mut context.block.races {
+                    races.wait_for_previous_grid(context.warp.index, context.active);
+                }
+                Flow::Next
             }
             Operation::Nothing => Flow::Next,
         }

@@ -242,6 +242,11 @@ impl Operation {
         }
     }
 
+    /// Whether it waits for the grid before its own.
+    pub fn waits_for_previous_grid(&self) -> bool {
+        matches!(self, Operation::Control(control::Operation::WaitForPreviousGrid))
+    }
+
     /// Whether it is a `wgmma`.
     pub fn is_wgmma(&self) -> bool {
         matches!(self, Operation::Wgmma(_))

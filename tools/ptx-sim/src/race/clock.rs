@@ -14,6 +14,8 @@ pub(crate) struct Clock {
     times: Vec<u32>,
     /// By the number of the mbarrier.
     phases: Vec<u64>,
+    /// Whether a wait for the grid before this one has happened before it.
+    after_previous_grid: bool,
 }
 
 /// Makes each of `mine` at least as large as its counterpart.
@@ -47,6 +49,7 @@ impl Clock {
     pub fn join(&mut self, other: &Clock) {
         join(&mut self.times, &other.times);
         join(&mut self.phases, &other.phases);
+        self.after_previous_grid |= other.after_previous_grid;
     }
 
     /// `ended` phases of an mbarrier have ended.
@@ -55,7 +58,9 @@ impl Clock {
     }
 
     fn includes(&self, other: &Clock) -> bool {
-        includes(&self.times, &other.times) && includes(&self.phases, &other.phases)
+        includes(&self.times, &other.times)
+            && includes(&self.phases, &other.phases)
+            && self.after_previous_grid >= other.after_previous_grid
     }
 
     fn time(&self, agent: usize) -> u32 {
@@ -182,6 +187,16 @@ impl Clocks {
             };
             last = Some((std::mem::replace(known, joined.clone()), joined));
         }
+    }
+
+    /// Makes what lanes of a warp do from now on come after the grid before this one.
+    pub fn wait_for_previous_grid(&mut self, warp: u32, lanes: u32) {
+        self.acquire(warp, lanes, &Arc::new(Clock { after_previous_grid: true, ..Clock::default() }));
+    }
+
+    /// Whether what the thread of `agent` does now comes after the grid before this one, in every schedule.
+    pub fn is_after_previous_grid(&self, agent: Agent) -> bool {
+        self.known[agent.thread()].after_previous_grid
     }
 
     /// How many phases of an mbarrier have ended before what the thread of `agent` does now, in every schedule.

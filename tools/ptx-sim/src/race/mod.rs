@@ -8,6 +8,9 @@
 //! copies and `wgmma`. It comes after what its thread did before issuing it, and what the thread does after waiting for it,
 //! and whoever that releases, comes after the copy.
 //!
+//! A grid that may begin while the one before it runs waits for its end with `griddepcontrol.wait`: what nothing orders behind
+//! such a wait may meet that grid.
+//!
 //! A mechanism that orders threads needs two calls: [`Races::release`] where a thread arrives, into a [`Clock`] that the
 //! mechanism keeps, and [`Races::acquire`] where a thread has waited.
 
@@ -192,11 +195,14 @@ pub(crate) struct Races {
     global: HashMap<u64, Vec<Cell>>,
     /// The block made strong accesses to global memory.
     may_synchronise: bool,
+    /// The grid may begin before the one in front of it has ended.
+    overlaps_previous: bool,
 }
 
 impl Races {
-    /// Detection for blocks with that many warps, barriers and bytes of shared memory.
-    pub fn new(warps: usize, barriers: usize, shared_bytes: usize) -> Races {
+    /// Detection for blocks with that many warps, barriers and bytes of shared memory, in a grid that may begin before the one
+    /// in front of it has ended or not.
+    pub fn new(warps: usize, barriers: usize, shared_bytes: usize, overlaps_previous: bool) -> Races {
         Races {
             warps,
             clocks: Clocks::new(warps),
@@ -207,6 +213,7 @@ impl Races {
             shared: vec![Cell::default(); shared_bytes.div_ceil(CELL_BYTES as usize)],
             global: HashMap::new(),
             may_synchronise: false,
+            overlaps_previous,
         }
     }
 
@@ -326,6 +333,16 @@ impl Races {
         for lane in crate::exec::lanes(lanes) {
             self.clocks.fence(Agent::new(warp, lane, Engine::Thread));
         }
+    }
+
+    /// Lanes have waited for the grid before this one.
+    pub fn wait_for_previous_grid(&mut self, warp: u32, lanes: u32) {
+        self.clocks.wait_for_previous_grid(warp, lanes);
+    }
+
+    /// Whether the grid before this one may still run when `agent` accesses global memory.
+    pub fn meets_previous_grid(&self, agent: Agent) -> bool {
+        self.overlaps_previous && !self.clocks.is_after_previous_grid(agent)
     }
 
     /// Adds an access to shared or global memory; the first one it races with.
