@@ -79,7 +79,7 @@
 //! - mbarriers that are not initialised, accessed like ordinary memory, or whose counts become impossible, and those whose
 //!   beginning or end races with their other uses; waits for a phase that never ends are deadlocks, with the arrivals and
 //!   bytes each phase still waits for;
-//! - warps that keep more registers, after `setmaxnreg`, than a multiprocessor has;
+//! - warps that keep more registers, after `setmaxnreg`, than their block can have begun with (`.minnctapersm`, `.maxnreg`);
 //! - operands without a meaning, traps, endless loops (a limit on instructions, see [`Options`]).
 //!
 //! After a finding the run goes on: a faulty load gives zeros, a faulty store is dropped, a collective instruction

@@ -102,3 +102,21 @@ fn registers_of_all_warpgroups_together() {
     let finding = run(136).run_faulty(FindingClass::Deadlock);
     assert!(finding.message.contains("ask for 69632 registers together and keep them, of 65536"), "{finding}");
 }
+
+#[test]
+fn registers_that_leave_room_for_other_blocks() {
+    let run = |directives: &str, taken: u32| {
+        let body = format!(
+            "mov.u32 %r0, 1; setp.lt.u32 %p0, %lane, 128; @%p0 bra takers; setmaxnreg.dec.sync.aligned.u32 24; bra all;\n\
+             takers: setmaxnreg.inc.sync.aligned.u32 {taken};\nall: {STORE}"
+        );
+        Kernel::new(&body).on_hopper().with_threads(256).with_output_bytes(1024).with_directives(directives)
+    };
+    for (directives, most) in [("", 256), (".minnctapersm 2", 232), (".minnctapersm 3", 136), (".maxnreg 100", 168)] {
+        assert_eq!(words(&run(directives, most).run_clean()), [1; 256]);
+        if most < 256 {
+            let finding = run(directives, most + 8).run_faulty(FindingClass::Deadlock);
+            assert!(finding.message.contains("setmaxnreg.inc waits for ever"), "{directives}: {finding}");
+        }
+    }
+}

@@ -60,6 +60,8 @@ pub(crate) fn decode(entry: &Entry, layout: Layout) -> Result<Program, (Position
         registers: decoder.registers,
         register_names: decoder.register_names,
         layout: decoder.layout,
+        minimum_blocks: entry.minimum_blocks,
+        maximum_registers: entry.maximum_registers,
     })
 }
 

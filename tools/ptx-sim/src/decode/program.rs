@@ -127,6 +127,10 @@ pub(crate) struct Program {
     /// Names for messages; empty for registers that hold literals.
     pub register_names: Vec<String>,
     pub layout: super::Layout,
+    /// How many blocks a multiprocessor has to hold at a time (`.minnctapersm`).
+    pub minimum_blocks: Option<u32>,
+    /// The most registers of a thread when it starts (`.maxnreg`).
+    pub maximum_registers: Option<u32>,
     /// Whether there is a `wgmma`.
     pub uses_wgmma: bool,
 }

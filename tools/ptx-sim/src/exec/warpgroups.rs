@@ -13,8 +13,12 @@ use crate::finding::FindingClass;
 pub(crate) const WARPS: usize = 4;
 /// Most warps of a block.
 const BLOCK_WARPS: usize = 32;
-/// Registers of a multiprocessor, for warps of 32 lanes.
-const POOL_REGISTERS: u32 = 65_536 / 32;
+/// Registers of a multiprocessor.
+const MULTIPROCESSOR_REGISTERS: u32 = 65_536;
+/// A thread has registers in multiples of this.
+const REGISTERS_MULTIPLE: u32 = 8;
+/// Most registers of a thread.
+const THREAD_REGISTERS: u32 = 256;
 
 /// How often each warp of a block executed each instruction of warpgroups, by index of the instruction.
 #[derive(Debug, Default)]
@@ -67,20 +71,29 @@ impl Block<'_> {
         }
     }
 
-    /// Reports warps that together keep more registers than there are: the last of them waits for ever.
+    /// The registers that the block begins with at most, which `setmaxnreg` then moves between its warps: a thread has no more
+    /// than `.maxnreg`, and than leave room for `.minnctapersm` blocks on a multiprocessor.
+    fn pool_registers(&self) -> u32 {
+        let program = self.machine.program;
+        let blocks = program.minimum_blocks.unwrap_or(1).max(1);
+        let room = MULTIPROCESSOR_REGISTERS / self.state.threads.saturating_mul(blocks);
+        let of_thread = room.min(program.maximum_registers.unwrap_or(THREAD_REGISTERS)).min(THREAD_REGISTERS);
+        of_thread / REGISTERS_MULTIPLE * REGISTERS_MULTIPLE * self.state.threads
+    }
+
+    /// Reports warps that together keep more registers than the block has: the last of them waits for ever.
     pub(super) fn report_registers_beyond_the_pool(&mut self) {
         let registers = std::mem::take(&mut self.state.warpgroups.registers);
-        let total: u32 = registers.values().map(|(registers, _)| registers).sum();
+        let pool = self.pool_registers();
+        let total = 32 * registers.values().map(|(registers, _)| registers).sum::<u32>();
         let greediest = registers.iter().max_by_key(|(_, (registers, _))| *registers);
-        let Some((warp, (_, pc))) = greediest.filter(|_| total > POOL_REGISTERS) else { return };
+        let Some((warp, (_, pc))) = greediest.filter(|_| total > pool) else { return };
         self.with_instruction(*warp as usize, *pc, |context| {
             context.report(FindingClass::Deadlock, Vec::new(), || {
                 format!(
-                    "{} warps of the block ask for {} registers together and keep them, of {} that a multiprocessor has: \
-                     setmaxnreg.inc waits for ever",
+                    "{} warps of the block ask for {total} registers together and keep them, of {pool} that it begins with \
+                     at most: setmaxnreg.inc waits for ever",
                     registers.len(),
-                    total * 32,
-                    POOL_REGISTERS * 32
                 )
             });
         });

@@ -1,8 +1,8 @@
 //! Registers of a warpgroup (PTX ISA, "setmaxnreg").
 //!
-//! What is checked is that every warp of a warpgroup executes it, and that what the warps of the block asked for last
-//! exists. The register file itself is not modelled: how many registers a kernel starts with is decided by the assembler,
-//! not by PTX.
+//! What is checked is that every warp of a warpgroup executes it, and that the block has what its warps asked for last. The
+//! register file itself is not modelled: how many registers a kernel starts with is decided by the assembler, and PTX says
+//! only how many it may be.
 
 use crate::decode::{Decode, Form, invalid};
 use crate::exec::Context;

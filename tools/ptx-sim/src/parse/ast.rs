@@ -57,6 +57,10 @@ pub(crate) struct Entry {
     pub maximum_threads: Option<[u32; 3]>,
     /// `.reqntid`: exactly the threads in each dimension.
     pub required_threads: Option<[u32; 3]>,
+    /// `.minnctapersm`: how many blocks a multiprocessor has to hold at a time.
+    pub minimum_blocks: Option<u32>,
+    /// `.maxnreg`: the most registers of a thread.
+    pub maximum_registers: Option<u32>,
     /// `.reqnctapercluster`: exactly the blocks of a cluster in each dimension.
     pub cluster: Option<[u32; 3]>,
     pub body: Vec<Statement>,

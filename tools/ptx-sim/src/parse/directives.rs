@@ -112,7 +112,16 @@ impl<'a> Parser<'a> {
         }
         let parameters = if self.peek() == TokenKind::Symbol('(') { self.parameters()? } else { Vec::new() };
         let body = Vec::new();
-        let mut entry = Entry { name, parameters, maximum_threads: None, required_threads: None, cluster: None, body };
+        let mut entry = Entry {
+            name,
+            parameters,
+            maximum_threads: None,
+            required_threads: None,
+            minimum_blocks: None,
+            maximum_registers: None,
+            cluster: None,
+            body,
+        };
         self.performance_directives(&mut entry)?;
         if self.eat(';') {
             return Ok(());
@@ -150,7 +159,9 @@ impl<'a> Parser<'a> {
                 "maxntid" => entry.maximum_threads = Some(self.extent()?),
                 "reqntid" => entry.required_threads = Some(self.extent()?),
                 "reqnctapercluster" => entry.cluster = Some(self.extent()?),
-                "minnctapersm" | "maxnctapersm" | "maxnreg" | "maxclusterrank" => drop(self.integer("a number")?),
+                "minnctapersm" => entry.minimum_blocks = Some(self.small_integer("a number of blocks")?),
+                "maxnreg" => entry.maximum_registers = Some(self.small_integer("a number of registers")?),
+                "maxnctapersm" | "maxclusterrank" => drop(self.integer("a number")?),
                 "noreturn" | "explicitcluster" => {}
                 "pragma" => self.skip_statement()?,
                 _ => {

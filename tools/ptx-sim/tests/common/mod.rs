@@ -9,6 +9,7 @@ use ptx_sim::{Finding, FindingClass, GlobalMemory, Launch, LaunchError, Module, 
 pub struct Kernel {
     body: String,
     module_variables: String,
+    directives: String,
     threads: u32,
     blocks: u32,
     dynamic_shared: u32,
@@ -33,6 +34,7 @@ impl Kernel {
         Kernel {
             body: body.to_owned(),
             module_variables: String::new(),
+            directives: String::new(),
             threads: 32,
             blocks: 1,
             dynamic_shared: 0,
@@ -47,6 +49,12 @@ impl Kernel {
     /// Declarations outside the entry.
     pub fn with_variables(mut self, declarations: &str) -> Kernel {
         self.module_variables = declarations.to_owned();
+        self
+    }
+
+    /// Directives between the parameters and the body.
+    pub fn with_directives(mut self, directives: &str) -> Kernel {
+        self.directives = directives.to_owned();
         self
     }
 
@@ -101,7 +109,7 @@ impl Kernel {
 
     /// The whole PTX. The body begins in line 16 of kernels without module variables.
     pub fn text(&self) -> String {
-        let Kernel { body, module_variables, .. } = self;
+        let Kernel { body, module_variables, directives, .. } = self;
         let target = if self.architecture == 90 { "sm_90a" } else { "sm_80" };
         let header = format!(".version 8.0\n.target {target}\n.address_size 64\n");
         let registers =
@@ -113,7 +121,7 @@ impl Kernel {
             }
         };
         format!(
-            "{header}{module_variables}.visible .entry test(.param .u64 output, .param .u64 input{parameter})\n{{\n{registers}\n\
+            "{header}{module_variables}.visible .entry test(.param .u64 output, .param .u64 input{parameter}){directives}\n{{\n{registers}\n\
              .reg .b64 %output, %input;\n.reg .b32 %lane;\nld.param.u64 %output, [output];\n\
              ld.param.u64 %input, [input];\nmov.u32 %lane, %tid.x;\n{map}{body}\nret;\n}}\n"
         )
