@@ -181,8 +181,7 @@ impl Worker<'_> {
         let file = format!("{}.ptx", candidate.name);
         let path = self.folder.join(&file);
         write_atomically(&path, ptx.text.as_bytes())?;
-        let waits_for_previous_grid = ptx.waiting.contains(&candidate.name);
-        let mut entry = Entry { waits_for_previous_grid, ..Entry::from(candidate) };
+        let mut entry = ptx.describe(Entry::from(candidate));
         if let Some(ptxas) = self.ptxas {
             match resources(ptxas, family, candidate, &path, self.architecture) {
                 Ok(resources) => entry.resources.push(resources),

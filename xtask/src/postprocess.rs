@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use kernel_gpu::config::TileConfig;
+use kernel_gpu::manifest::Entry;
 use kernel_gpu::probe::PROBES;
 use kernel_gpu::variants::Variant;
 
@@ -22,6 +23,13 @@ pub struct Postprocessed {
     pub target: String,
     /// The entries that wait by themselves for the grids before them.
     pub waiting: BTreeSet<String>,
+}
+
+impl Postprocessed {
+    /// `entry`, one of this PTX, with what its text says of it.
+    pub fn describe(&self, entry: Entry) -> Entry {
+        Entry { waits_for_previous_grid: self.waiting.contains(&entry.name), ..entry }
+    }
 }
 
 /// Where in the PTX, and in the Rust source, something is.

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::codegen::{CodeGenerator, Compiled, FamilyTarget, Target};
 use crate::environment::Workspace;
 use crate::files::{self, write_atomically};
-use crate::postprocess::{location, postprocess};
+use crate::postprocess::{Postprocessed, location, postprocess};
 use crate::probes;
 use crate::progress::Step;
 use crate::ptxas::{Assembly, Ptxas, serialises_products};
@@ -85,12 +85,13 @@ fn build_module(
     let compiled = compile(code_generator, &target.target)?;
     let of_family = VARIANTS.iter().filter(|variant| variant.family == target.family);
     let variants: Vec<&Variant> = of_family.filter(|variant| code_generator.has(variant)).collect();
-    let mut module = write_module(&compiled.ptx, &variants, &target.target, folder)?;
+    let ptx = accept(&compiled.ptx, &variants, &target.target, folder)?;
+    let mut module = write_module(&ptx, &variants, &target.target, folder)?;
     if code_generator.has_probes() {
         probes::write(&compiled.ptx, target.family, folder)?;
     }
     let assemblies = match ptxas {
-        Some(ptxas) => assemble(workspace, &code_generator.identity().name, ptxas, target, &module, folder)?,
+        Some(ptxas) => assemble(workspace, &code_generator.identity().name, ptxas, target, &ptx.text)?,
         None => Vec::new(),
     };
     let rejections = add_resources(&mut module, assemblies);
@@ -128,51 +129,52 @@ fn compile(code_generator: &dyn CodeGenerator, target: &Target) -> Result<Compil
     Ok(compiled)
 }
 
-/// Post-processes the PTX of one family, which has the entries of `variants`, and writes it to `folder`; PTX that is
-/// refused goes to a file beside it.
-fn write_module(ptx: &str, variants: &[&Variant], target: &Target, folder: &Path) -> Result<Module> {
+/// Post-processes the PTX of one family, which has the entries of `variants`; PTX that is refused goes to a file in `folder`.
+fn accept(ptx: &str, variants: &[&Variant], target: &Target, folder: &Path) -> Result<Postprocessed> {
     let refused = folder.join(format!("{}.refused", target.file));
-    let ptx = match postprocess(ptx, variants) {
-        Ok(ptx) => ptx,
+    match postprocess(ptx, variants) {
+        Ok(ptx) => {
+            files::remove(&refused)?;
+            Ok(ptx)
+        }
         Err(refusals) => {
             write_atomically(&refused, ptx.as_bytes())?;
             let reasons: Vec<String> = refusals.iter().map(|refusal| format!("\n  {refusal}")).collect();
             bail!("the PTX for {} is refused (it is kept as {}):{}", target.cpu, refused.display(), reasons.concat());
         }
-    };
-    files::remove(&refused)?;
+    }
+}
+
+/// Writes the PTX of one family, which has the entries of `variants`, to `folder`.
+fn write_module(ptx: &Postprocessed, variants: &[&Variant], target: &Target, folder: &Path) -> Result<Module> {
     write_atomically(&folder.join(target.file), ptx.text.as_bytes())?;
-    let entries = variants.iter().map(|variant| {
-        let waits_for_previous_grid = ptx.waiting.contains(variant.entry);
-        Entry { waits_for_previous_grid, ..Entry::from(*variant) }
-    });
     Ok(Module {
         file: target.file.to_owned(),
         sha256: files::sha256(ptx.text.as_bytes()),
-        ptx_version: ptx.ptx_version,
-        target: ptx.target,
-        entries: entries.collect(),
+        ptx_version: ptx.ptx_version.clone(),
+        target: ptx.target.clone(),
+        entries: variants.iter().map(|variant| ptx.describe(Entry::from(*variant))).collect(),
     })
 }
 
-/// What ptxas says about a module; asked again only when its instructions or ptxas changed since the last time. Where in the
+/// What ptxas says about the PTX of a family; asked again only when its instructions or ptxas changed since the last time. Where in the
 /// source they come from is nothing to ptxas, and changes with every line of a comment.
 fn assemble(
     workspace: &Workspace,
     code_generator: &str,
     ptxas: &Ptxas,
     target: &FamilyTarget,
-    module: &Module,
-    folder: &Path,
+    ptx: &str,
 ) -> Result<Vec<Assembly>> {
-    let ptx = without_locations(&fs::read_to_string(folder.join(&module.file))?);
-    let asked = workspace.device_target().join("ptxas").join(format!("{code_generator}-{}", module.file));
+    let ptx = without_locations(ptx);
+    let file = target.target.file;
+    let asked = workspace.device_target().join("ptxas").join(format!("{code_generator}-{file}"));
     let cache = asked.with_extension("json");
     let key = format!("{} {}", files::sha256(ptx.as_bytes()), ptxas.version);
     if let Some(assemblies) = read_cache(&cache, &key) {
         return Ok(assemblies);
     }
-    let step = Step::begin(format!("asking ptxas {} about {}", ptxas.version, module.file));
+    let step = Step::begin(format!("asking ptxas {} about {file}", ptxas.version));
     write_atomically(&asked, ptx.as_bytes())?;
     let assemblies = ptxas.assemble_for_all(target.family, &asked);
     step.done();
