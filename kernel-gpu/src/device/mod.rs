@@ -12,6 +12,7 @@
 #[cfg(not(feature = "planted"))]
 pub mod attention;
 pub mod codegen;
+mod hidden;
 #[cfg(feature = "planted")]
 pub mod planted;
 // What a GPU reaches at most is no question of the code generator.

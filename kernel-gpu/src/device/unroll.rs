@@ -28,13 +28,3 @@ macro_rules! unroll {
     }};
 }
 pub(crate) use unroll;
-
-/// `count`, hidden from the compiler: loops of so many steps are not unrolled.
-#[allow(dead_code, reason = "not every kernel family has such loops")]
-#[inline(always)]
-pub fn not_unrolled(count: u32) -> u32 {
-    let hidden;
-    // SAFETY: registers only. Not `pure`, so that one result does not become known from another.
-    unsafe { core::arch::asm!("mov.u32 {}, {};", out(reg32) hidden, in(reg32) count, options(nomem, nostack)) };
-    hidden
-}

@@ -7,6 +7,7 @@ use super::mask::Mask;
 use super::sequence::Sequence;
 use crate::args::ForwardArgs;
 use crate::device::codegen::thread;
+use crate::device::hidden;
 use crate::geometry::BlockWork;
 
 /// `rows` query rows of one head of a sequence of length `S`.
@@ -40,14 +41,10 @@ impl<'a, S: Sequence> Block<'a, S> {
         Self { args, work, length: S::length(args), first_row, rows, threads, _sequence: PhantomData }
     }
 
-    /// The same block, as if its work were not known before: batch and head are computed where they are used again, rarely, and
-    /// are not kept in registers all through a loop.
+    /// The same block, whose work is computed again ([`hidden::again`]).
     #[inline(always)]
     pub fn again(&self) -> Self {
-        let mut index = thread::block_idx_x();
-        // SAFETY: a comment.
-        unsafe { core::arch::asm!("// again: {}", inout(reg32) index, options(nomem, nostack, preserves_flags)) };
-        let work = self.args.block_work(index);
+        let work = self.args.block_work(hidden::again(thread::block_idx_x()));
         Self::of(self.args, work, work.query_tile * self.rows, self.rows, self.threads)
     }
 

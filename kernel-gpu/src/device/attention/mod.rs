@@ -16,6 +16,7 @@ pub mod softmax;
 
 use crate::config::{HEAD_DIM, MMA_K, MMA_M, MMA_N, WARP_SIZE};
 use crate::device::codegen::thread;
+use crate::device::hidden;
 use crate::device::ptx::math;
 use crate::device::ptx::mma::{FragmentA, FragmentC};
 use crate::shared_tile::{F16, SharedTile, Swizzle128};
@@ -67,15 +68,11 @@ impl Lane {
         Self { thread, warp: thread / WARP_SIZE, index: thread % WARP_SIZE }
     }
 
-    /// The same lane, as if it were not known before: what follows from it is computed where it is used, rarely, and is not
-    /// kept in registers all through a loop.
+    /// The same lane, from whose index all is computed again ([`hidden::again`]).
     #[cfg_attr(not(feature = "sm_90a"), allow(dead_code, reason = "what the other family has no use for"))]
     #[inline(always)]
     pub fn again(self) -> Self {
-        let mut index = self.index;
-        // SAFETY: a comment.
-        unsafe { core::arch::asm!("// again: {}", inout(reg32) index, options(nomem, nostack, preserves_flags)) };
-        Self { index, ..self }
+        Self { index: hidden::again(self.index), ..self }
     }
 
     /// g: the row of an accumulator tile that this lane holds, besides g + 8.

@@ -10,9 +10,9 @@ use crate::device::attention::sequence::Sequence;
 use crate::device::attention::shifts::{RowMaxima, Shifts};
 use crate::device::attention::softmax::{RunningSoftmax, apply_mask, mask_scores, rescale_row};
 use crate::device::attention::{HEAD_N_TILES, Lane, Output, Scores, Tile, epilogue, pack_probabilities};
+use crate::device::hidden::not_unrolled;
 use crate::device::ptx::sync;
 use crate::device::unroll;
-use crate::device::unroll::not_unrolled;
 
 /// O and LSE of one block's query rows.
 ///
