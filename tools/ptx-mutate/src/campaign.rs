@@ -100,7 +100,13 @@ impl Campaign {
 
 impl Subject {
     fn try_mutant(&self, mutant: &Mutant) -> Result<Verdict> {
-        let verdict = self.trial.run(&self.text.text(mutant));
-        verdict.with_context(|| format!("{} at line {}: {}", mutant.entry, mutant.line, mutant.after))
+        let run = |text: &str| {
+            let verdict = self.trial.run(text);
+            verdict.with_context(|| format!("{} at line {}: {}", mutant.entry, mutant.line, mutant.after))
+        };
+        match run(&self.text.text(mutant))? {
+            Verdict::Survived if run(&self.text.trap(mutant))? == Verdict::Survived => Ok(Verdict::NotExecuted),
+            verdict => Ok(verdict),
+        }
     }
 }

@@ -84,9 +84,19 @@ impl EntryText {
 
     /// The PTX of a mutant.
     pub fn text(&self, mutant: &Mutant) -> String {
+        self.with(mutant.line, &mutant.after)
+    }
+
+    /// The PTX with a trap in the place of the mutated instruction, which everybody notices who comes to it.
+    pub fn trap(&self, mutant: &Mutant) -> String {
+        self.with(mutant.line, "trap;")
+    }
+
+    /// The PTX with another text in a line.
+    fn with(&self, number: usize, replacement: &str) -> String {
         let mut text = String::with_capacity(self.lines.iter().map(|line| line.len() + 1).sum());
         for (index, line) in self.lines.iter().enumerate() {
-            text.push_str(if index + 1 == mutant.line { &mutant.after } else { line });
+            text.push_str(if index + 1 == number { replacement } else { line });
             text.push('\n');
         }
         text
@@ -154,6 +164,7 @@ mod tests {
         let original = text.original();
         let differing: Vec<_> = weakened.lines().zip(original.lines()).filter(|(a, b)| a != b).collect();
         assert_eq!(differing, [("cp.async.wait_group 1;", "\tcp.async.wait_group 0;")]);
+        assert_eq!(text.trap(&mutants[3]), weakened.replace("cp.async.wait_group 1;", "trap;"));
         assert!(!original.contains("first"), "the other entry is left out");
         assert_eq!(original.lines().count(), PTX.lines().count(), "line numbers stay");
     }

@@ -22,6 +22,9 @@ pub struct Tally {
     pub refused: usize,
     /// Not noticed, and known to be no worse than the kernel.
     pub equivalent: usize,
+    /// Not noticed, as nothing comes to the instruction: of the copies of a piece of code that the compiler makes, some are for
+    /// what the simulator or small inputs never do.
+    pub not_executed: usize,
     /// Not noticed.
     pub survived: usize,
 }
@@ -36,6 +39,8 @@ pub struct Survivor {
     pub code: String,
     /// Why it is as right as the kernel; absent when nobody has said so.
     pub reason: Option<String>,
+    /// Whether anything comes to the instruction.
+    pub executed: bool,
 }
 
 /// What a run came to.
@@ -68,30 +73,34 @@ impl Tally {
             Verdict::Finding(_) => &mut self.finding,
             Verdict::WrongResult => &mut self.wrong_result,
             Verdict::Refused => &mut self.refused,
-            Verdict::Survived if equivalent => &mut self.equivalent,
+            Verdict::Survived | Verdict::NotExecuted if equivalent => &mut self.equivalent,
+            Verdict::NotExecuted => &mut self.not_executed,
             Verdict::Survived => &mut self.survived,
         } += 1;
     }
 
-    /// Percentage of the mutants that are not known to be equivalent which were noticed; 100 when there are none.
+    /// Percentage of the mutants that something comes to, and that are not known to be equivalent, which were noticed; 100 when
+    /// there are none.
     pub fn noticed_percent(&self) -> f64 {
-        match self.mutants - self.equivalent {
+        match self.mutants - self.equivalent - self.not_executed {
             0 => 100.0,
             worse => 100.0 * (worse - self.survived) as f64 / worse as f64,
         }
     }
 
-    fn row(&self) -> [String; 7] {
-        let Self { mutants, finding, wrong_result, refused, equivalent, survived } = self;
-        let counts = [mutants, finding, wrong_result, refused, equivalent, survived].map(usize::to_string);
-        let [mutants, finding, wrong_result, refused, equivalent, survived] = counts;
+    fn row(&self) -> [String; 8] {
+        let Self { mutants, finding, wrong_result, refused, equivalent, not_executed, survived } = self;
+        let counts =
+            [mutants, finding, wrong_result, refused, equivalent, not_executed, survived].map(usize::to_string);
+        let [mutants, finding, wrong_result, refused, equivalent, not_executed, survived] = counts;
         let percent = format!("{:.1} %", self.noticed_percent());
-        [mutants, finding, wrong_result, refused, equivalent, survived, percent]
+        [mutants, finding, wrong_result, refused, equivalent, not_executed, survived, percent]
     }
 }
 
 /// Head of the columns that [`Tally::row`] fills.
-const COLUMNS: [&str; 7] = ["mutants", "finding", "wrong result", "refused", "equivalent", "survived", "noticed"];
+const COLUMNS: [&str; 8] =
+    ["mutants", "finding", "wrong result", "refused", "equivalent", "not executed", "survived", "noticed"];
 
 /// Which PTX was mutated, and how.
 #[derive(Clone, Debug)]
@@ -132,14 +141,17 @@ impl Report {
         }
         match verdict {
             Verdict::Finding(class) => *self.findings.entry(class.to_string()).or_default() += 1,
-            Verdict::Survived => self.survivors.push(Survivor::new(mutant, reason, review)),
+            Verdict::Survived | Verdict::NotExecuted => {
+                let executed = verdict == Verdict::Survived;
+                self.survivors.push(Survivor { executed, ..Survivor::new(mutant, reason, review) });
+            }
             Verdict::WrongResult | Verdict::Refused => {}
         }
     }
 
-    /// The survivors nobody has given a reason for.
+    /// The survivors that something comes to, and nobody has given a reason for.
     pub fn unexplained(&self) -> impl Iterator<Item = &Survivor> {
-        self.survivors.iter().filter(|survivor| survivor.reason.is_none())
+        self.survivors.iter().filter(|survivor| survivor.executed && survivor.reason.is_none())
     }
 
     /// The report as Markdown.
@@ -158,8 +170,8 @@ impl Report {
         )?;
         writeln!(
             out,
-            "{} of {} possible mutants were run in the simulator; {:.2} % of those that are not equivalent to the kernel \
-             were noticed.\n",
+            "{} of {} possible mutants were run in the simulator; {:.2} % of those that are executed and not equivalent to the \
+             kernel were noticed.\n",
             self.total.mutants,
             self.possible,
             self.total.noticed_percent()
@@ -185,15 +197,17 @@ impl Survivor {
             mutant: mutant.clone(),
             code: lines.into_iter().find(|line| !line.is_empty()).unwrap_or_default(),
             reason: reason.map(str::to_owned),
+            executed: true,
         }
     }
 
     fn write_markdown(&self, out: &mut String) -> std::fmt::Result {
-        let Self { mutant: Mutant { entry, rule, line, before, after, sources }, code, reason } = self;
+        let Self { mutant: Mutant { entry, rule, line, before, after, sources }, code, reason, executed } = self;
         let after = if after.is_empty() { "nothing" } else { after };
         writeln!(out, "* **{}**, {entry}, PTX line {line}: `{before}` → `{after}`", rule.name)?;
         let places: Vec<String> = sources.iter().map(|source| format!("{}:{}", source.file, source.line)).collect();
         writeln!(out, "  * `{code}` ({})", places.join(" ← "))?;
-        writeln!(out, "  * {}", reason.as_deref().unwrap_or("**not reviewed**"))
+        let unexplained = if *executed { "**not reviewed**" } else { "not executed" };
+        writeln!(out, "  * {}", reason.as_deref().unwrap_or(unexplained))
     }
 }

@@ -25,6 +25,9 @@ struct Equivalence {
     entry: String,
     /// Part of the Rust line with the one after it, or of one of the lines it was inlined at.
     code: String,
+    /// The same of another of these lines.
+    #[serde(default)]
+    within: String,
     /// Why.
     reason: String,
 }
@@ -58,7 +61,7 @@ impl Review {
                 && mutant.before.starts_with(&known.before)
                 && mutant.after.contains(&known.after)
                 && mutant.entry.contains(&known.entry)
-                && code.iter().any(|line| line.contains(&known.code))
+                && [&known.code, &known.within].iter().all(|part| code.iter().any(|line| line.contains(*part)))
         });
         found.map(|known| known.reason.as_str())
     }

@@ -13,7 +13,7 @@ use fa512::problem::{Layout, Problem, Shape, TensorStrides};
 use fa512::reference::Reference;
 use half::f16;
 use kernel_gpu::args::Strides;
-use kernel_gpu::config::{Grid, HEAD_DIM, MMA_K, Mask, Sequence};
+use kernel_gpu::config::{Grid, HEAD_DIM, Mask, Sequence};
 use kernel_gpu::manifest::Entry;
 use ptx_sim::{FindingClass, Options};
 use serde::Serialize;
@@ -38,6 +38,8 @@ pub enum Verdict {
     WrongResult,
     /// The simulator or the host refused it before it ran.
     Refused,
+    /// Nothing noticed, as nothing comes to the instruction.
+    NotExecuted,
     /// Nothing noticed.
     Survived,
 }
@@ -48,6 +50,8 @@ struct Case {
     reference: Reference,
     bounds: Option<UnitScaleBounds>,
     lse: bool,
+    /// [`Options::schedule`].
+    schedule: u64,
 }
 
 impl Case {
@@ -92,14 +96,40 @@ impl Case {
         Ok(Self::new(Inputs::new(problem, filled(q, 1.0), keys, filled(q, 64.0))?, None))
     }
 
-    /// The same low score for all keys, −384, to which every product of two elements adds as much: one that meets the wrong
-    /// element adds the opposite. A maximum of scores of which a sixteenth is wrong is so large that no p is left.
-    fn opposed_columns(problem: Problem) -> Result<Self> {
+    /// The same low score for all keys, −384, to which every product of two elements adds as much: one that meets an element
+    /// `width` columns off adds the opposite. A maximum of scores of which a sixteenth is wrong is so large that no p is left.
+    fn opposed_columns(problem: Problem, width: usize) -> Result<Self> {
         let values = Inputs::generate(problem, Distribution::Normal, INPUT_SEED)?;
         let [q, _, v] = values.operands();
-        let alternating =
-            |value: f32| elementwise(q, |index| if index % MMA_K as usize / 8 == 0 { value } else { -value });
+        let alternating = |value: f32| elementwise(q, |index| if index % (2 * width) < width { value } else { -value });
         Ok(Self::new(Inputs::new(problem, alternating(4.0), alternating(-12.0), v.clone())?, None))
+    }
+
+    /// One row of each head has large scores of its last keys, another one in each: a shift that comes of the first keys will not
+    /// do for it, and nothing else says so.
+    fn lone_rise(problem: Problem) -> Result<Self> {
+        let values = Inputs::generate(problem, Distribution::Normal, INPUT_SEED)?;
+        let [q, k, v] = values.operands();
+        let sequence = problem.shape().sequence as usize;
+        let (row, head) =
+            (|index: usize| index / HEAD_DIM as usize % sequence, |index| index / HEAD_DIM as usize / sequence);
+        let is_large = |index: usize| row(index) == sequence - 1 - 8 * head(index);
+        let queries = elementwise(q, |index| if is_large(index) { 4.0 } else { 0.0 });
+        let keys = elementwise(k, |index| if row(index) >= 64.min(sequence - 33) { 12.0 } else { 0.0 });
+        Ok(Self::new(Inputs::new(problem, queries, keys, v.clone())?, None))
+    }
+
+    /// Scores that rise by 24 from key to key up to the 16th: under a causal mask, one too many for a row makes all others
+    /// vanish.
+    fn steep_start(problem: Problem) -> Result<Self> {
+        let values = Inputs::generate(problem, Distribution::Normal, INPUT_SEED)?;
+        let [q, k, v] = values.operands();
+        let sequence = problem.shape().sequence as usize;
+        let height = |index: usize| (index / HEAD_DIM as usize % sequence).min(15) as f32;
+        Ok(Self::new(
+            Inputs::new(problem, filled(q, 4.0), elementwise(k, |index| 0.75 * height(index)), v.clone())?,
+            None,
+        ))
     }
 
     /// Rows of large and of small scores, eight at a time in turns, whose first 64 scores are all 0: a shift that comes of
@@ -116,7 +146,7 @@ impl Case {
 
     fn new(inputs: Inputs, bounds: Option<UnitScaleBounds>) -> Self {
         let reference = Reference::compute(&inputs, |_| ());
-        Self { inputs, reference, bounds, lse: true }
+        Self { inputs, reference, bounds, lse: true, schedule: 0 }
     }
 }
 
@@ -186,7 +216,12 @@ impl Trial {
     }
 
     fn execute(&self, ptx: &str, case: &Case) -> Result<Outcome, Error> {
-        let options = Options { threads: 1, instructions_per_warp: self.instructions_per_warp, ..Options::default() };
+        let options = Options {
+            threads: 1,
+            instructions_per_warp: self.instructions_per_warp,
+            schedule: case.schedule,
+            ..Options::default()
+        };
         let mut simulator = SimExecutor::with_options(DEFAULT_ARCHITECTURE, options)?;
         let text = ptx.replacen(ADDRESS_SIZE, &format!("{ADDRESS_SIZE} {STATIC_SHARED}"), 1);
         let module = PtxModule { file: self.file.clone(), text };
@@ -215,6 +250,8 @@ fn cases(entry: &Entry) -> Result<Vec<Case>> {
     let many = Shape { batch: 1, heads: if entry.config.grid == Grid::Persistent { 11 } else { 6 }, ..second };
     // One whole round, and a head that is left.
     let one_left = Shape { batch: 1, heads: 5, ..second };
+    // Long enough for rows of two strips of 16, and keys behind those that the first shift is taken from.
+    let lone = shape(1, 4, if entry.sequence == Sequence::Any { 2 * entry.config.block_n + 2 } else { first.sequence });
     // The smaller one of two steps.
     let risen = if entry.sequence == Sequence::Any { second } else { first };
     let mut cases = vec![
@@ -226,19 +263,47 @@ fn cases(entry: &Entry) -> Result<Vec<Case>> {
         Case::low_scores(contiguous(first, mask)?)?,
         Case::uneven_rows(contiguous(second, mask)?)?,
         Case::late_rise(contiguous(risen, mask)?)?,
-        Case::opposed_columns(contiguous(first, mask)?)?,
+        Case::opposed_columns(contiguous(first, mask)?, 8)?,
+        Case::opposed_columns(contiguous(first, mask)?, 1)?,
+        // A head for each place of a row in what a warp of the sm_80 family computes.
+        Case::lone_rise(contiguous(lone, mask)?)?,
+        Case::steep_start(contiguous(first, mask)?)?,
         Case::late_uneven_rise(contiguous(risen, mask)?)?,
         Case { lse: false, ..Case::generate(contiguous(first, mask)?, Distribution::Normal)? },
     ];
+    if entry.config.grid == Grid::Persistent {
+        // Warps that come to each other's barriers in other orders; where keys go through the stages in a ring, in so many rounds
+        // that a strip before the last ends where the ring does.
+        let rounds = Shape { heads: if entry.sequence == Sequence::Any { 15 } else { many.heads }, ..many };
+        for schedule in 1..=2 {
+            let case = Case::generate(contiguous(rounds, mask)?, Distribution::Normal)?;
+            cases.push(Case { schedule, ..case });
+        }
+    }
     if entry.sequence == Sequence::Any {
         // Fewer keys than the first shifts are taken from.
         cases.push(Case::low_scores(contiguous(shape(1, 1, 5), mask)?)?);
         // Maxima that grow in a last tile that is whole.
         cases
             .push(Case::generate(contiguous(shape(1, 3, 2 * entry.config.block_n), mask)?, Distribution::Adversarial)?);
-        // Whole tiles in every stage of the pipeline, even where the first steps are not part of the loop.
-        let stages = shape(1, 1, (entry.config.stages + 1) * entry.config.block_n + 2);
-        cases.push(Case::generate(contiguous(stages, mask)?, Distribution::Normal)?);
+        // Fewer keys than a tile, of which the first 16 are not enough.
+        let short = shape(1, 3, entry.config.block_n - 3);
+        cases.push(Case::generate(contiguous(short, mask)?, Distribution::LargeLogits)?);
+        // The end behind each 16 rows of what a block computes.
+        for length in (2 * entry.config.block_n..=entry.config.block_m).step_by(16) {
+            cases.push(Case::generate(contiguous(shape(1, 1, length), mask)?, Distribution::Uniform)?);
+        }
+        // Two work items whose tiles together fill all stages, and a third.
+        let half_a_ring = Shape { heads: many.heads, ..shape(1, 1, entry.config.stages / 2 * entry.config.block_n) };
+        if entry.config.grid == Grid::Persistent {
+            cases.push(Case::generate(contiguous(half_a_ring, mask)?, Distribution::Normal)?);
+        }
+        // Whole tiles in every stage of the pipeline, even where the first steps are not part of the loop, and stages that are
+        // filled again.
+        for tiles in entry.config.stages + 1..=entry.config.stages + 3 {
+            let problem = contiguous(shape(1, 1, tiles * entry.config.block_n + 2), mask)?;
+            cases.push(Case::generate(problem, Distribution::Normal)?);
+        }
         // The end at every place of a tile, of the first one and of one in the loop.
         for length in 1..=2 * entry.config.block_n {
             cases.push(Case::generate(contiguous(shape(1, 1, length), mask)?, Distribution::Uniform)?);
