@@ -106,7 +106,7 @@ impl Executor for SimExecutor {
 
     fn launch(&mut self, launch: &Launch) -> Result<Execution> {
         let module = module_with_entry(&self.modules, launch.entry())?;
-        let options = Options { overlaps_previous: launch.overlaps_previous(), ..self.options.clone() };
+        let options = Options { overlaps_previous: Some(launch.overlaps_previous()), ..self.options.clone() };
         let launch = ptx_sim::Launch {
             entry: launch.entry(),
             grid: [launch.blocks(), 1, 1],

@@ -38,7 +38,13 @@ pub fn output(case: &Case) -> Result<Vec<u8>> {
         params: &params,
         architecture: ARCHITECTURE,
     };
-    let options = Options { threads: 1, instructions_per_warp: 1_000_000, ..Options::default() };
+    let options = Options {
+        threads: 1,
+        instructions_per_warp: 1_000_000,
+        // As when its result was recorded.
+        overlaps_previous: Some(false),
+        ..Options::default()
+    };
     let report = run(&module, &mut memory, &launch, &options)?;
     if let Some(finding) = report.findings.first() {
         bail!("the simulator finds something wrong:\n{finding}");

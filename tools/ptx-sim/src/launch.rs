@@ -34,9 +34,9 @@ pub struct Options {
     /// The order in which warps and blocks take turns: 0 for that of their indices, every other number for a shuffled one
     /// that is the same for the same number.
     pub schedule: u64,
-    /// Whether the grid may begin before the one in front of it has ended (CUDA's programmatic stream serialisation). An entry
-    /// with a `griddepcontrol.wait` is taken to be launched so in any case.
-    pub overlaps_previous: bool,
+    /// Whether the grid may begin before the one in front of it has ended (CUDA's programmatic stream serialisation); `None` where
+    /// that is not known: an entry with a `griddepcontrol.wait` is then taken to be launched so.
+    pub overlaps_previous: Option<bool>,
 }
 
 impl Default for Options {
@@ -47,7 +47,7 @@ impl Default for Options {
             instructions_per_warp: 100_000_000,
             races: true,
             schedule: 0,
-            overlaps_previous: false,
+            overlaps_previous: None,
         }
     }
 }

@@ -48,10 +48,12 @@ fn a_grid_that_never_waits_begins_when_the_one_before_has_ended() {
 
 #[test]
 fn a_launch_that_lets_it_begin_earlier_needs_a_wait() {
-    let options = Options { overlaps_previous: true, ..Options::default() };
+    let options = Options { overlaps_previous: Some(true), ..Options::default() };
     kernel(&[WAIT, COPY]).with_options(options.clone()).run_clean();
     let found = kernel(&[COPY]).with_options(options).run_faults_of(FindingClass::PreviousGridNotWaited);
     assert_eq!(found.len(), 2, "the read and the write: {found:?}");
+    let alone = Options { overlaps_previous: Some(false), ..Options::default() };
+    kernel(&[COPY, WAIT]).with_options(alone).run_clean();
 }
 
 #[test]

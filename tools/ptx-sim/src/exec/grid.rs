@@ -59,7 +59,7 @@ impl<'a> Machine<'a> {
             instructions_per_warp: options.instructions_per_warp,
             races: options.races,
             schedule: options.schedule,
-            overlaps_previous: options.overlaps_previous || program.waits_for_previous_grid(),
+            overlaps_previous: options.overlaps_previous.unwrap_or_else(|| program.waits_for_previous_grid()),
             stopped: AtomicBool::new(false),
         }
     }
