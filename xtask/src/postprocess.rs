@@ -79,6 +79,11 @@ impl fmt::Display for Refusal {
     }
 }
 
+/// One line for each of `refusals`, indented, behind a line that says what is refused.
+pub fn list(refusals: &[Refusal]) -> String {
+    refusals.iter().map(|refusal| format!("\n  {refusal}")).collect()
+}
+
 /// How an entry is launched, which ptxas and the driver are told.
 #[derive(Clone, Copy, Debug)]
 pub struct LaunchBounds {
@@ -208,11 +213,11 @@ impl<'a> Scan<'a> {
 
     fn begin_item(&mut self, number: usize, code: &str, bounds: &BTreeMap<&str, LaunchBounds>) {
         if let Some(name) = entry_of_line(code) {
-            if !bounds.contains_key(name) && (self.leaves_others_out || is_probe(name)) {
-                self.within = Within::LeftOut { body: false };
-                return;
-            }
             if !bounds.contains_key(name) {
+                if self.leaves_others_out || is_probe(name) {
+                    self.within = Within::LeftOut { body: false };
+                    return;
+                }
                 self.refusals.push(Refusal::UnlistedEntry(name.to_owned(), number));
             }
             self.entries.insert(name.to_owned());

@@ -7,7 +7,7 @@ use kernel_gpu::config::Family;
 use kernel_gpu::probe::{BLOCKS, PROBES, Probe, THREADS};
 
 use crate::files::write_atomically;
-use crate::postprocess::{LaunchBounds, postprocess_alone};
+use crate::postprocess::{LaunchBounds, list, postprocess_alone};
 
 /// Writes the probes of `family`, which are in its PTX as the compiler wrote it, to `folder`. One that calls functions or keeps
 /// its accumulators in local memory would measure something else, and is refused.
@@ -18,9 +18,6 @@ pub fn write(ptx: &str, family: Family, folder: &Path) -> Result<()> {
 fn write_one(ptx: &str, probe: &Probe, folder: &Path) -> Result<()> {
     match postprocess_alone(ptx, probe.entry, LaunchBounds { threads: THREADS, min_blocks: BLOCKS }) {
         Ok(ptx) => write_atomically(&folder.join(probe.file), ptx.text.as_bytes()),
-        Err(refusals) => {
-            let reasons: Vec<String> = refusals.iter().map(|refusal| format!("\n  {refusal}")).collect();
-            bail!("the probe for {} is refused:{}", probe.file, reasons.concat());
-        }
+        Err(refusals) => bail!("the probe for {} is refused:{}", probe.file, list(&refusals)),
     }
 }

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::codegen::{CodeGenerator, Compiled, FamilyTarget, Target};
 use crate::environment::Workspace;
 use crate::files::{self, write_atomically};
-use crate::postprocess::{Postprocessed, location, postprocess};
+use crate::postprocess::{Postprocessed, list, location, postprocess};
 use crate::probes;
 use crate::progress::Step;
 use crate::ptxas::{Assembly, Ptxas, serialises_products};
@@ -139,8 +139,7 @@ fn accept(ptx: &str, variants: &[&Variant], target: &Target, folder: &Path) -> R
         }
         Err(refusals) => {
             write_atomically(&refused, ptx.as_bytes())?;
-            let reasons: Vec<String> = refusals.iter().map(|refusal| format!("\n  {refusal}")).collect();
-            bail!("the PTX for {} is refused (it is kept as {}):{}", target.cpu, refused.display(), reasons.concat());
+            bail!("the PTX for {} is refused (it is kept as {}):{}", target.cpu, refused.display(), list(&refusals));
         }
     }
 }

@@ -142,8 +142,7 @@ impl Report {
         match verdict {
             Verdict::Finding(class) => *self.findings.entry(class.to_string()).or_default() += 1,
             Verdict::Survived | Verdict::NotExecuted => {
-                let executed = verdict == Verdict::Survived;
-                self.survivors.push(Survivor { executed, ..Survivor::new(mutant, reason, review) });
+                self.survivors.push(Survivor::new(mutant, verdict == Verdict::Survived, reason, review));
             }
             Verdict::WrongResult | Verdict::Refused => {}
         }
@@ -191,13 +190,13 @@ impl Report {
 }
 
 impl Survivor {
-    fn new(mutant: &Mutant, reason: Option<&str>, review: &Review) -> Self {
+    fn new(mutant: &Mutant, executed: bool, reason: Option<&str>, review: &Review) -> Self {
         let lines = mutant.sources.iter().map(|source| review.line(source));
         Self {
             mutant: mutant.clone(),
             code: lines.into_iter().find(|line| !line.is_empty()).unwrap_or_default(),
             reason: reason.map(str::to_owned),
-            executed: true,
+            executed,
         }
     }
 

@@ -23,7 +23,8 @@ struct Equivalence {
     /// Part of the name of the entry.
     #[serde(default)]
     entry: String,
-    /// Part of the Rust line with the one after it, or of one of the lines it was inlined at.
+    /// Part of the Rust line with the one after it, or of one of the lines it was inlined at; empty where none of them is a line
+    /// of this repository.
     code: String,
     /// The same of another of these lines.
     #[serde(default)]
@@ -56,12 +57,15 @@ impl Review {
     /// Why `mutant` is as right as the kernel; `None` when nobody has said so.
     pub fn reason(&self, mutant: &Mutant) -> Option<&str> {
         let code: Vec<String> = mutant.sources.iter().map(|source| self.lines(source, 2)).collect();
+        let has = |part: &str| code.iter().any(|line| line.contains(part));
         let found = self.equivalences.iter().find(|known| {
             known.rule == mutant.rule.name
                 && mutant.before.starts_with(&known.before)
                 && mutant.after.contains(&known.after)
                 && mutant.entry.contains(&known.entry)
-                && [&known.code, &known.within].iter().all(|part| code.iter().any(|line| line.contains(*part)))
+                && has(&known.code)
+                && has(&known.within)
+                && (!known.code.is_empty() || code.iter().all(String::is_empty))
         });
         found.map(|known| known.reason.as_str())
     }
