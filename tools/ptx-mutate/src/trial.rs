@@ -3,20 +3,20 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use anyhow::{Context, Result, bail};
-use fa512::check::{self, UnitScaleBounds};
-use fa512::error::Error;
-use fa512::executor::PtxModule;
-use fa512::executor::sim::{DEFAULT_ARCHITECTURE, SimExecutor};
-use fa512::forward::{Forward, Outcome};
-use fa512::inputs::{Distribution, Inputs, Operand};
-use fa512::problem::{Layout, Problem, Shape, TensorStrides};
-use fa512::reference::Reference;
+use contract::args::Strides;
+use contract::config::{Grid, HEAD_DIM, Mask, Sequence};
+use contract::manifest::Entry;
 use half::f16;
-use kernel_gpu::args::Strides;
-use kernel_gpu::config::{Grid, HEAD_DIM, Mask, Sequence};
-use kernel_gpu::manifest::Entry;
 use ptx_sim::{FindingClass, Options};
 use serde::Serialize;
+use workshop::check::{self, UnitScaleBounds};
+use workshop::error::Error;
+use workshop::executor::PtxModule;
+use workshop::executor::sim::{DEFAULT_ARCHITECTURE, SimExecutor};
+use workshop::forward::{Forward, Outcome};
+use workshop::inputs::{Distribution, Inputs, Operand};
+use workshop::problem::{Layout, Problem, Shape, TensorStrides};
+use workshop::reference::Reference;
 
 /// How much longer than the kernel itself a mutant may run before it is taken to be endless.
 const PATIENCE: u64 = 4;

@@ -54,7 +54,7 @@ fn diagnostic(message: &Value) -> Option<String> {
     if message["reason"] != "compiler-message" {
         return None;
     }
-    let is_ours = message["target"]["name"] == "kernel_gpu";
+    let is_ours = ["kernel_gpu", "contract"].iter().any(|name| message["target"]["name"] == *name);
     let message = &message["message"];
     if !is_ours && message["level"] != "error" {
         return None;

@@ -16,9 +16,9 @@ mod units;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use kernel_gpu::config::Family;
-use kernel_gpu::manifest;
-use kernel_gpu::variants::Variant;
+use contract::config::Family;
+use contract::manifest;
+use contract::variants::Variant;
 
 use crate::environment::{Environment, Workspace};
 use crate::provision;

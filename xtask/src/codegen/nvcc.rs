@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use kernel_gpu::args::{FORWARD_ARGS_FIELDS, FORWARD_ARGS_LAYOUT};
-use kernel_gpu::config::{Family, Mask, Sequence, TileConfig};
-use kernel_gpu::manifest;
-use kernel_gpu::variants::{VARIANTS, Variant};
+use contract::args::{FORWARD_ARGS_FIELDS, FORWARD_ARGS_LAYOUT};
+use contract::config::{Family, Mask, Sequence, TileConfig};
+use contract::manifest;
+use contract::variants::{VARIANTS, Variant};
 
 use super::{CodeGenerator, Compiled, Target};
 use crate::environment::Workspace;
@@ -104,7 +104,7 @@ pub fn source_folder(workspace: &Workspace) -> PathBuf {
 
 /// A translation unit with the twins, and the proof that both sides of a launch agree on the argument.
 fn entries() -> String {
-    let mut text = String::from("// Written by `cargo xtask baselines` from kernel-gpu/src/variants.rs.\n");
+    let mut text = String::from("// Written by `cargo xtask baselines` from kernel-gpu/contract/src/variants.rs.\n");
     text.push_str("#include \"forward.cuh\"\n\n");
     text.push_str(&argument_assertions());
     for variant in VARIANTS.iter().filter(|variant| has_twin(variant)) {
@@ -153,8 +153,8 @@ mod tests {
     use std::process::Command;
 
     use anyhow::Result;
-    use kernel_gpu::config::{Family, Grid, Mask, Queries, Sequence, TileConfig};
-    use kernel_gpu::variants::{VARIANTS, Variant};
+    use contract::config::{Family, Grid, Mask, Queries, Sequence, TileConfig};
+    use contract::variants::{VARIANTS, Variant};
     use tempfile::TempDir;
 
     use super::{CudaCpp, argument_assertions, entries, has_twin, source_folder, without_twin};

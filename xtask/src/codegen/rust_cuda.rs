@@ -9,9 +9,9 @@ use std::process::Command;
 use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, Result};
-use kernel_gpu::config::Loads;
-use kernel_gpu::manifest;
-use kernel_gpu::variants::Variant;
+use contract::config::Loads;
+use contract::manifest;
+use contract::variants::Variant;
 use toml::{Table, Value};
 
 use super::candidate_list::CandidateList;
@@ -132,12 +132,7 @@ fn modified(path: &Path) -> Option<u128> {
 fn package_manifest(kernel_gpu: &str, workspace: &Workspace, cuda_std: &Path) -> Result<String> {
     let theirs: Table = kernel_gpu.parse()?;
     let features = theirs.get("features").and_then(Value::as_table).context("it has no [features]")?;
-    // Crates that features of the host depend on are not among the dependencies.
-    let without_crates = |needs: &Value| match needs.to_string().contains("dep:") {
-        true => Value::Array(Vec::new()),
-        false => needs.clone(),
-    };
-    let mut features: Table = features.iter().map(|(name, needs)| (name.clone(), without_crates(needs))).collect();
+    let mut features = features.clone();
     features.insert(FEATURE.into(), Value::try_from(["dep:cuda_std"])?);
     let package = toml::toml! {
         name = "kernel-gpu"
@@ -147,7 +142,11 @@ fn package_manifest(kernel_gpu: &str, workspace: &Workspace, cuda_std: &Path) ->
     };
     let library = Table::from_iter([("path".into(), text(&workspace.root().join("kernel-gpu/src/lib.rs")))]);
     let cuda_std = Table::from_iter([("path".into(), text(cuda_std)), ("optional".into(), true.into())]);
-    let dependencies = Table::from_iter([("cuda_std".into(), cuda_std.into())]);
+    let contract = Table::from_iter([
+        ("package".into(), "fa512-contract".into()),
+        ("path".into(), text(&workspace.root().join("kernel-gpu/contract"))),
+    ]);
+    let dependencies = Table::from_iter([("contract".into(), contract.into()), ("cuda_std".into(), cuda_std.into())]);
     let profile = toml::toml! {
         [release]
         codegen-units = 1
@@ -178,7 +177,7 @@ impl CodeGenerator for RustCuda {
         manifest::CodeGenerator { name: "rust-cuda".into(), version: self.installation.version() }
     }
 
-    /// All but the kernels with a producer, which `kernel_gpu::variants` does not declare for this compiler either.
+    /// All but the kernels with a producer, which `contract::variants` does not declare for this compiler either.
     fn has(&self, variant: &Variant) -> bool {
         variant.config.loads != Loads::Tma
     }
@@ -335,7 +334,7 @@ mod tests {
         for target in FAMILY_TARGETS.map(|family| family.target) {
             assert!(features.contains_key(target.cargo_feature), "{}", target.cargo_feature);
         }
-        assert_eq!(features["manifest"].to_string(), "[]", "it would need a crate that is not there");
+        assert_eq!(manifest["dependencies"]["contract"]["path"].as_str(), Some("/fa512/kernel-gpu/contract"));
         assert!(manifest.contains_key("workspace"), "it lies below another one");
     }
 

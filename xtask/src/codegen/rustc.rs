@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use kernel_gpu::manifest;
+use contract::manifest;
 
 use super::candidate_list::CandidateList;
 use super::{CodeGenerator, Compiled, Target, call_chains, messages, units};

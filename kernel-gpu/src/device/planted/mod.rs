@@ -26,8 +26,8 @@ pub mod uninitialised;
 pub mod wgmma;
 pub mod wrong_result;
 
-use crate::config::WARP_SIZE;
 use crate::device::codegen::thread::thread_idx_x;
+use contract::config::WARP_SIZE;
 
 /// Lane of the calling thread in its warp.
 #[inline(always)]

@@ -13,8 +13,8 @@ use core::arch::asm;
 use core::marker::PhantomData;
 
 use super::mma::{FragmentA, FragmentC};
-use crate::config::MMA_K;
 use crate::device::unroll;
+use contract::config::MMA_K;
 
 /// Which dimension of an operand is contiguous in shared memory. All operands are rows of 128 bytes, [`Swizzle128`]d.
 ///

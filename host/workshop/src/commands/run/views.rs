@@ -1,0 +1,126 @@
+//! Strides and offsets of single tensors, as given on the command line.
+
+use std::str::FromStr;
+
+use contract::args::Strides;
+use workshop::error::Result;
+use workshop::problem::{Problem, TensorStrides};
+
+/// One of the four tensors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tensor {
+    Q,
+    K,
+    V,
+    O,
+}
+
+impl FromStr for Tensor {
+    type Err = String;
+
+    fn from_str(name: &str) -> std::result::Result<Self, String> {
+        match name {
+            "Q" | "q" => Ok(Tensor::Q),
+            "K" | "k" => Ok(Tensor::K),
+            "V" | "v" => Ok(Tensor::V),
+            "O" | "o" => Ok(Tensor::O),
+            _ => Err(format!("{name:?} is no tensor; there are Q, K, V and O")),
+        }
+    }
+}
+
+/// The strides of a tensor, `TENSOR=BATCH,HEAD,ROW`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorStride {
+    tensor: Tensor,
+    strides: Strides,
+}
+
+/// The offset of a tensor, `TENSOR=ELEMENTS`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorOffset {
+    tensor: Tensor,
+    elements: u64,
+}
+
+impl FromStr for TensorStride {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let (tensor, strides) = assignment(text)?;
+        let numbers: Vec<u64> = strides.split(',').map(number).collect::<std::result::Result<_, _>>()?;
+        let [batch, head, row] = numbers[..] else {
+            return Err(format!("{strides:?} has {} strides; there are three: batch,head,row", numbers.len()));
+        };
+        Ok(Self { tensor, strides: Strides { batch, head, row } })
+    }
+}
+
+impl FromStr for TensorOffset {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let (tensor, elements) = assignment(text)?;
+        Ok(Self { tensor, elements: number(elements)? })
+    }
+}
+
+fn assignment(text: &str) -> std::result::Result<(Tensor, &str), String> {
+    let (tensor, value) = text.split_once('=').ok_or_else(|| format!("{text:?} has no ="))?;
+    Ok((tensor.parse()?, value))
+}
+
+fn number(text: &str) -> std::result::Result<u64, String> {
+    text.trim().parse().map_err(|error| format!("{text:?} is no number of elements: {error}"))
+}
+
+/// `problem` with the strides and the offset of O that were asked for.
+pub fn apply(problem: Problem, strides: &[TensorStride], offsets: &[TensorOffset]) -> Result<Problem> {
+    let mut all: TensorStrides = *problem.strides();
+    for TensorStride { tensor, strides } in strides {
+        *match tensor {
+            Tensor::Q => &mut all.q,
+            Tensor::K => &mut all.k,
+            Tensor::V => &mut all.v,
+            Tensor::O => &mut all.o,
+        } = *strides;
+    }
+    problem.with_strides(all)?.with_output_offset(offset_of(Tensor::O, offsets))
+}
+
+/// The offsets of Q, K and V.
+pub fn input_offsets(offsets: &[TensorOffset]) -> [u64; 3] {
+    [Tensor::Q, Tensor::K, Tensor::V].map(|tensor| offset_of(tensor, offsets))
+}
+
+fn offset_of(tensor: Tensor, offsets: &[TensorOffset]) -> u64 {
+    offsets.iter().rev().find(|offset| offset.tensor == tensor).map_or(0, |offset| offset.elements)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::config::Mask;
+    use workshop::problem::{Layout, Shape};
+
+    #[test]
+    fn strides_and_offsets_go_to_their_tensor() {
+        let problem = Problem::new(Shape { batch: 1, heads: 2, sequence: 3 }, Mask::Full, Layout::Bhsd).unwrap();
+        let strides = ["k=900,400,72", "O=0,512,64"].map(|text| text.parse().unwrap());
+        let offsets = ["O=16", "V=8"].map(|text| text.parse().unwrap());
+        let applied = apply(problem, &strides, &offsets).unwrap();
+        assert_eq!(applied.strides().k, Strides { batch: 900, head: 400, row: 72 });
+        assert_eq!(applied.strides().o.head, 512);
+        assert_eq!(applied.strides().q, problem.strides().q);
+        assert_eq!((applied.output_offset(), input_offsets(&offsets)), (16, [0, 0, 8]));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let stride = |text: &str| text.parse::<TensorStride>().unwrap_err();
+        assert_eq!(stride("Q"), "\"Q\" has no =");
+        assert_eq!(stride("X=1,2,3"), "\"X\" is no tensor; there are Q, K, V and O");
+        assert_eq!(stride("Q=1,2"), "\"1,2\" has 2 strides; there are three: batch,head,row");
+        assert!(stride("Q=1,2,-3").starts_with("\"-3\" is no number of elements"));
+    }
+}

@@ -1,0 +1,242 @@
+//! One forward call on an executor: its tensors in device memory, its launch, its outputs.
+
+use std::sync::Arc;
+
+use contract::args::TENSOR_MAP_BYTES;
+use contract::config::Loads;
+use contract::manifest::Entry;
+use half::f16;
+
+use crate::check::{LSE_POISON, O_POISON, Outputs};
+use crate::error::Result;
+use crate::executor::{Buffer, Execution, Executor, GuardDamage, PtxModule, Sample};
+use crate::inputs::Inputs;
+use crate::launch::{Addresses, Launch};
+use crate::problem::{Problem, TensorStrides};
+use crate::tensor_map;
+use crate::timing::{Batch, Protocol, Sampler};
+
+/// A forward call whose inputs are in device memory. Its buffers are freed when it is dropped.
+pub struct Forward<'a> {
+    memory: DeviceMemory<'a>,
+    entry: Entry,
+    inputs: Inputs,
+    tensors: Tensors,
+}
+
+/// What one execution did and left.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What the executor observed.
+    pub execution: Execution,
+    /// O and LSE.
+    pub outputs: Outputs,
+    /// Names of the inputs that are no longer what they were.
+    pub changed_inputs: Vec<String>,
+    /// Guards behind buffers that were written to.
+    pub damaged_guards: Vec<GuardDamage>,
+}
+
+impl<'a> Forward<'a> {
+    /// Loads `module`, copies `inputs` to device memory, one buffer for each storage, and plans the launch of `entry`;
+    /// with `lse`, LSE is asked for.
+    ///
+    /// # Errors
+    /// When the executor cannot load or allocate, or the entry does not accept the problem.
+    pub fn prepare(
+        executor: &'a mut dyn Executor,
+        module: &PtxModule,
+        entry: &Entry,
+        inputs: &Inputs,
+        lse: bool,
+    ) -> Result<Self> {
+        executor.load(module)?;
+        let mut memory = DeviceMemory { executor, buffers: Vec::new() };
+        let tensors = Tensors::new(&mut memory, entry, inputs, lse)?;
+        Ok(Self { memory, entry: entry.clone(), inputs: inputs.clone(), tensors })
+    }
+
+    /// The launch.
+    pub fn launch(&self) -> &Launch {
+        &self.tensors.launch
+    }
+
+    /// Fills the outputs with poison, launches once, and reads back everything.
+    ///
+    /// # Errors
+    /// When the launch or a copy fails.
+    pub fn execute(&mut self) -> Result<Outcome> {
+        let executor = &mut *self.memory.executor;
+        let Tensors { storages, o: o_buffer, lse: lse_buffer, launch } = &self.tensors;
+        let mut o = vec![O_POISON; o_elements(self.inputs.problem())];
+        executor.write(*o_buffer, bytemuck::cast_slice(&o))?;
+        let mut lse =
+            lse_buffer.map(|buffer| (buffer, vec![f32::from_bits(LSE_POISON); lse_elements(self.inputs.problem())]));
+        if let Some((buffer, lse)) = &lse {
+            executor.write(*buffer, bytemuck::cast_slice(lse))?;
+        }
+        let execution = executor.launch(launch)?;
+        executor.read(*o_buffer, bytemuck::cast_slice_mut(&mut o))?;
+        if let Some((buffer, lse)) = &mut lse {
+            executor.read(*buffer, bytemuck::cast_slice_mut(lse))?;
+        }
+        let mut changed_inputs = Vec::new();
+        for storage in storages {
+            if storage.changed(executor)? {
+                changed_inputs.push(storage.name.clone());
+            }
+        }
+        let damaged_guards = executor.damaged_guards()?;
+        let outputs = Outputs { o, lse: lse.map(|(_, lse)| lse) };
+        Ok(Outcome { execution, outputs, changed_inputs, damaged_guards })
+    }
+
+    /// Makes the launch ready to be timed: copies the inputs to as many further sets of tensors as `protocol` wants, and
+    /// warms up; `None` where times mean nothing (the simulator).
+    ///
+    /// # Errors
+    /// When the executor cannot allocate or a launch fails.
+    pub fn into_sampler(mut self, protocol: &Protocol) -> Result<Option<ForwardSampler<'a>>> {
+        let sets = protocol.input_sets(self.inputs.problem().shape().bytes() as u64).get();
+        let mut launches = vec![self.tensors.launch.clone()];
+        for _ in 1..sets {
+            let lse = self.tensors.lse.is_some();
+            launches.push(Tensors::new(&mut self.memory, &self.entry, &self.inputs, lse)?.launch);
+        }
+        let sample = self.memory.executor.prepare_sample(&launches, protocol)?;
+        Ok(sample.map(|sample| ForwardSampler { memory: self.memory, sample }))
+    }
+}
+
+/// A forward call that is ready to be timed. What it holds on the device is freed when it is dropped.
+pub struct ForwardSampler<'a> {
+    memory: DeviceMemory<'a>,
+    sample: Sample,
+}
+
+impl Sampler for ForwardSampler<'_> {
+    fn batch(&self) -> Batch {
+        self.sample.batch
+    }
+
+    fn sample(&mut self) -> Result<f64> {
+        self.memory.executor.take_sample(self.sample)
+    }
+}
+
+impl Drop for ForwardSampler<'_> {
+    fn drop(&mut self) {
+        // As when buffers are freed.
+        let _ = self.memory.executor.free_sample(self.sample);
+    }
+}
+
+/// One set of the tensors of a call in device memory, and the call on them.
+struct Tensors {
+    storages: Vec<Storage>,
+    o: Buffer,
+    lse: Option<Buffer>,
+    launch: Launch,
+}
+
+impl Tensors {
+    fn new(memory: &mut DeviceMemory, entry: &Entry, inputs: &Inputs, lse: bool) -> Result<Self> {
+        let problem = inputs.problem();
+        let mut storages = Vec::new();
+        let mut addresses = [0; 3];
+        for ((operand, name), address) in inputs.operands().into_iter().zip(["Q", "K", "V"]).zip(&mut addresses) {
+            let buffer = memory.copy(&mut storages, name, &operand.storage)?;
+            *address = buffer.address + bytes_of::<f16>(operand.offset);
+        }
+        let o = memory.allocate("O", bytes_of::<f16>(o_elements(problem)))?;
+        let lse = lse.then(|| memory.allocate("LSE", bytes_of::<f32>(lse_elements(problem)))).transpose()?;
+        let [q, k, v] = addresses;
+        let o_address = o.address + bytes_of::<f16>(problem.output_offset() as usize);
+        let tensor_maps = match entry.config.loads {
+            Loads::CpAsync => None,
+            Loads::Tma => Some(memory.tensor_maps(entry, problem, [q, k, v, o_address])?),
+        };
+        let addresses = Addresses { q, k, v, o: o_address, lse: lse.map(|buffer| buffer.address), tensor_maps };
+        let launch = Launch::plan(problem, entry, addresses, memory.executor.device())?;
+        Ok(Self { storages, o, lse, launch })
+    }
+}
+
+/// Elements of O's storage.
+fn o_elements(problem: &Problem) -> usize {
+    (problem.output_offset() + problem.extent(problem.strides().o)) as usize
+}
+
+fn lse_elements(problem: &Problem) -> usize {
+    problem.shape().rows() as usize
+}
+
+/// Buffers of one executor that are freed when this is dropped.
+struct DeviceMemory<'a> {
+    executor: &'a mut dyn Executor,
+    buffers: Vec<Buffer>,
+}
+
+impl DeviceMemory<'_> {
+    fn allocate(&mut self, name: &str, bytes: u64) -> Result<Buffer> {
+        let buffer = self.executor.allocate(name, bytes)?;
+        self.buffers.push(buffer);
+        Ok(buffer)
+    }
+
+    /// Addresses of new tensor maps of Q, K, V and O, which are at `addresses`.
+    fn tensor_maps(&mut self, entry: &Entry, problem: &Problem, addresses: [u64; 4]) -> Result<[u64; 4]> {
+        tensor_map::check(&entry.name, problem)?;
+        let TensorStrides { q, k, v, o } = *problem.strides();
+        let mut maps = Vec::new();
+        for ((name, strides), address) in [("Q", q), ("K", k), ("V", v), ("O", o)].into_iter().zip(addresses) {
+            let map = tensor_map::describe(problem.shape(), strides, address);
+            maps.extend(self.executor.encode_tensor_map(name, &map)?);
+        }
+        let buffer = self.allocate("tensor maps", maps.len() as u64)?;
+        self.executor.write(buffer, &maps)?;
+        Ok([0, 1, 2, 3].map(|index| buffer.address + index * TENSOR_MAP_BYTES))
+    }
+
+    /// The buffer that holds `elements`: one of `storages` when it was copied before, else a new one.
+    fn copy(&mut self, storages: &mut Vec<Storage>, name: &str, elements: &Arc<[f16]>) -> Result<Buffer> {
+        if let Some(storage) = storages.iter_mut().find(|storage| Arc::ptr_eq(&storage.elements, elements)) {
+            storage.name.push_str(name);
+            return Ok(storage.buffer);
+        }
+        let buffer = self.allocate(name, bytes_of::<f16>(elements.len()))?;
+        self.executor.write(buffer, bytemuck::cast_slice(elements))?;
+        storages.push(Storage { name: name.to_owned(), elements: elements.clone(), buffer });
+        Ok(buffer)
+    }
+}
+
+impl Drop for DeviceMemory<'_> {
+    fn drop(&mut self) {
+        for buffer in self.buffers.drain(..) {
+            // A failure to free follows a lost device, which the call before it has reported.
+            let _ = self.executor.free(buffer);
+        }
+    }
+}
+
+/// A storage of [`Inputs`], named after the operands in it, and its copy in device memory.
+struct Storage {
+    name: String,
+    elements: Arc<[f16]>,
+    buffer: Buffer,
+}
+
+impl Storage {
+    /// Whether the copy differs from the original.
+    fn changed(&self, executor: &mut dyn Executor) -> Result<bool> {
+        let expected: &[u8] = bytemuck::cast_slice(&self.elements);
+        let mut actual = vec![0; expected.len()];
+        executor.read(self.buffer, &mut actual)?;
+        Ok(actual != expected)
+    }
+}
+
+fn bytes_of<T>(elements: usize) -> u64 {
+    (elements * size_of::<T>()) as u64
+}
