@@ -365,7 +365,7 @@ mod tests {
         )
     }
 
-    fn variant() -> &'static Variant {
+    fn variant() -> &'static Variant<'static> {
         &VARIANTS[0]
     }
 

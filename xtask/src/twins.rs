@@ -173,7 +173,7 @@ mod tests {
     use crate::ptx_folder::PtxFolder;
 
     /// A variant that has a twin.
-    fn variant() -> &'static Variant {
+    fn variant() -> &'static Variant<'static> {
         VARIANTS.iter().find(|variant| variant.family == Family::Sm80).expect("the sm_80 family has variants")
     }
 

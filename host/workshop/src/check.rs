@@ -6,8 +6,8 @@ use half::f16;
 use rayon::prelude::*;
 
 use crate::inputs::{COLUMNS, Distribution, Inputs, row_of, row_start};
-use crate::problem::{Problem, Shape};
 use crate::reference::{Element, Reference, RowReference, Rule};
+use contract::problem::{Problem, Shape};
 
 pub use severity::Severities;
 
@@ -95,7 +95,7 @@ pub fn lse_tolerance(row: &RowReference) -> f64 {
 /// O and LSE as a kernel left them.
 #[derive(Clone, Debug)]
 pub struct Outputs {
-    /// O by the problem's strides and output offset, filled with [`O_POISON`] before the launch, gaps included.
+    /// O by the problem's view, filled with [`O_POISON`] before the launch, gaps included.
     pub o: Vec<f16>,
     /// LSE `[B,H,S]`, filled with [`LSE_POISON`] before the launch; `None` when it was not asked for.
     pub lse: Option<Vec<f32>>,
@@ -250,7 +250,7 @@ pub fn check(
 ) -> Report {
     let problem = inputs.problem();
     let Shape { heads, sequence, .. } = problem.shape();
-    let strides = problem.strides().o;
+    let view = problem.views().o;
     let row_index = |row: usize| {
         let head = (row / sequence as usize) as u32;
         [head / heads, head % heads, (row % sequence as usize) as u32]
@@ -261,7 +261,7 @@ pub fn check(
             let index = row_index(row);
             let [batch, head, query] = index;
             let expected = &reference.rows[row];
-            let actual = row_of(&outputs.o[problem.output_offset() as usize..], strides, batch, head, query);
+            let actual = row_of(&outputs.o, view, batch, head, query);
             compare_row(&mut output, problem, index, (&reference.elements[row], expected), actual, unit_scale_bounds);
             if let Some(values) = &outputs.lse {
                 compare_lse(&mut lse, index, expected, values[row], unit_scale_bounds);
@@ -343,7 +343,7 @@ fn overwritten_gaps(problem: &Problem, storage: &[f16]) -> u64 {
     let mut in_row = vec![false; storage.len()];
     for (batch, head) in (0..batch).flat_map(|batch| (0..heads).map(move |head| (batch, head))) {
         for row in 0..sequence {
-            let start = problem.output_offset() as usize + row_start(problem.strides().o, batch, head, row);
+            let start = row_start(problem.views().o, batch, head, row);
             in_row[start..start + COLUMNS].fill(true);
         }
     }
@@ -354,9 +354,9 @@ fn overwritten_gaps(problem: &Problem, storage: &[f16]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::{Layout, TensorStrides};
     use contract::args::Strides;
     use contract::config::Mask;
+    use contract::view::{Layout, View, Views};
 
     const SHAPE: Shape = Shape { batch: 2, heads: 2, sequence: 40 };
 
@@ -373,7 +373,8 @@ mod tests {
             let problem = Problem::new(SHAPE, Mask::Causal, Layout::Bhsd).unwrap();
             let head = u64::from(SHAPE.sequence) * row_stride;
             let o = Strides { batch: u64::from(SHAPE.heads) * head, head, row: row_stride };
-            let problem = problem.with_strides(TensorStrides { o, ..*problem.strides() }).unwrap();
+            let o = View::new(o);
+            let problem = problem.with_views(Views { o, ..*problem.views() }).unwrap();
             let inputs = Inputs::generate(problem, distribution, 3).unwrap();
             let reference = Reference::compute(&inputs, |_| ());
             let mut storage = vec![O_POISON; problem.extent(o) as usize];
@@ -518,8 +519,10 @@ mod tests {
     #[test]
     fn writes_before_the_first_row_fail() {
         let mut case = Case::normal();
-        let problem = case.inputs.problem().with_output_offset(16).unwrap();
-        let [q, k, v] = case.inputs.operands().map(Clone::clone);
+        let views = *case.inputs.problem().views();
+        let o = View { offset: 16, ..views.o };
+        let problem = case.inputs.problem().with_views(Views { o, ..views }).unwrap();
+        let [q, k, v] = case.inputs.storages().map(Clone::clone);
         case.inputs = Inputs::new(problem, q, k, v).unwrap();
         case.outputs.o.splice(..0, [O_POISON; 16]);
         assert!(case.check().passed());

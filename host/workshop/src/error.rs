@@ -34,5 +34,11 @@ pub enum Error {
     },
 }
 
+impl From<contract::refusal::Refusal> for Error {
+    fn from(refusal: contract::refusal::Refusal) -> Self {
+        Error::Invalid(refusal.to_string())
+    }
+}
+
 /// Result of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use contract::args::TENSOR_MAP_BYTES;
-use contract::config::Loads;
 use contract::manifest::Entry;
 use half::f16;
 
@@ -11,17 +10,17 @@ use crate::check::{LSE_POISON, O_POISON, Outputs};
 use crate::error::Result;
 use crate::executor::{Buffer, Execution, Executor, GuardDamage, PtxModule, Sample};
 use crate::inputs::Inputs;
-use crate::launch::{Addresses, Launch};
-use crate::problem::{Problem, TensorStrides};
-use crate::tensor_map;
+use crate::launch;
 use crate::timing::{Batch, Protocol, Sampler};
+use contract::plan::{Addresses, Launch, Plan};
+use contract::problem::Problem;
 
 /// A forward call whose inputs are in device memory. Its buffers are freed when it is dropped.
 pub struct Forward<'a> {
     memory: DeviceMemory<'a>,
-    entry: Entry,
+    plan: Plan<'a>,
     inputs: Inputs,
-    tensors: Tensors,
+    tensors: Tensors<'a>,
 }
 
 /// What one execution did and left.
@@ -38,26 +37,27 @@ pub struct Outcome {
 }
 
 impl<'a> Forward<'a> {
-    /// Loads `module`, copies `inputs` to device memory, one buffer for each storage, and plans the launch of `entry`;
-    /// with `lse`, LSE is asked for.
+    /// Plans the launch of `entry`, loads `module` and copies `inputs` to device memory, one buffer for each storage; with
+    /// `lse`, LSE is asked for.
     ///
     /// # Errors
     /// When the executor cannot load or allocate, or the entry does not accept the problem.
     pub fn prepare(
         executor: &'a mut dyn Executor,
         module: &PtxModule,
-        entry: &Entry,
+        entry: &'a Entry,
         inputs: &Inputs,
         lse: bool,
     ) -> Result<Self> {
+        let plan = launch::plan(entry, inputs.problem(), executor.device())?;
         executor.load(module)?;
         let mut memory = DeviceMemory { executor, buffers: Vec::new() };
-        let tensors = Tensors::new(&mut memory, entry, inputs, lse)?;
-        Ok(Self { memory, entry: entry.clone(), inputs: inputs.clone(), tensors })
+        let tensors = Tensors::new(&mut memory, &plan, inputs, lse)?;
+        Ok(Self { memory, plan, inputs: inputs.clone(), tensors })
     }
 
     /// The launch.
-    pub fn launch(&self) -> &Launch {
+    pub fn launch(&self) -> &Launch<'a> {
         &self.tensors.launch
     }
 
@@ -98,10 +98,10 @@ impl<'a> Forward<'a> {
     /// When the executor cannot allocate or a launch fails.
     pub fn into_sampler(mut self, protocol: &Protocol) -> Result<Option<ForwardSampler<'a>>> {
         let sets = protocol.input_sets(self.inputs.problem().shape().bytes() as u64).get();
-        let mut launches = vec![self.tensors.launch.clone()];
+        let mut launches = vec![self.tensors.launch];
         for _ in 1..sets {
             let lse = self.tensors.lse.is_some();
-            launches.push(Tensors::new(&mut self.memory, &self.entry, &self.inputs, lse)?.launch);
+            launches.push(Tensors::new(&mut self.memory, &self.plan, &self.inputs, lse)?.launch);
         }
         let sample = self.memory.executor.prepare_sample(&launches, protocol)?;
         Ok(sample.map(|sample| ForwardSampler { memory: self.memory, sample }))
@@ -132,39 +132,33 @@ impl Drop for ForwardSampler<'_> {
 }
 
 /// One set of the tensors of a call in device memory, and the call on them.
-struct Tensors {
+struct Tensors<'a> {
     storages: Vec<Storage>,
     o: Buffer,
     lse: Option<Buffer>,
-    launch: Launch,
+    launch: Launch<'a>,
 }
 
-impl Tensors {
-    fn new(memory: &mut DeviceMemory, entry: &Entry, inputs: &Inputs, lse: bool) -> Result<Self> {
+impl<'a> Tensors<'a> {
+    fn new(memory: &mut DeviceMemory, plan: &Plan<'a>, inputs: &Inputs, lse: bool) -> Result<Self> {
         let problem = inputs.problem();
         let mut storages = Vec::new();
         let mut addresses = [0; 3];
-        for ((operand, name), address) in inputs.operands().into_iter().zip(["Q", "K", "V"]).zip(&mut addresses) {
-            let buffer = memory.copy(&mut storages, name, &operand.storage)?;
-            *address = buffer.address + bytes_of::<f16>(operand.offset);
+        for ((storage, name), address) in inputs.storages().into_iter().zip(["Q", "K", "V"]).zip(&mut addresses) {
+            *address = memory.copy(&mut storages, name, storage)?.address;
         }
         let o = memory.allocate("O", bytes_of::<f16>(o_elements(problem)))?;
         let lse = lse.then(|| memory.allocate("LSE", bytes_of::<f32>(lse_elements(problem)))).transpose()?;
         let [q, k, v] = addresses;
-        let o_address = o.address + bytes_of::<f16>(problem.output_offset() as usize);
-        let tensor_maps = match entry.config.loads {
-            Loads::CpAsync => None,
-            Loads::Tma => Some(memory.tensor_maps(entry, problem, [q, k, v, o_address])?),
-        };
-        let addresses = Addresses { q, k, v, o: o_address, lse: lse.map(|buffer| buffer.address), tensor_maps };
-        let launch = Launch::plan(problem, entry, addresses, memory.executor.device())?;
+        let mut launch = plan.bind(Addresses { q, k, v, o: o.address, lse: lse.map(|buffer| buffer.address) })?;
+        memory.set_tensor_maps(&mut launch)?;
         Ok(Self { storages, o, lse, launch })
     }
 }
 
 /// Elements of O's storage.
 fn o_elements(problem: &Problem) -> usize {
-    (problem.output_offset() + problem.extent(problem.strides().o)) as usize
+    (problem.views().o.offset + problem.extent(problem.views().o)) as usize
 }
 
 fn lse_elements(problem: &Problem) -> usize {
@@ -184,18 +178,17 @@ impl DeviceMemory<'_> {
         Ok(buffer)
     }
 
-    /// Addresses of new tensor maps of Q, K, V and O, which are at `addresses`.
-    fn tensor_maps(&mut self, entry: &Entry, problem: &Problem, addresses: [u64; 4]) -> Result<[u64; 4]> {
-        tensor_map::check(&entry.name, problem)?;
-        let TensorStrides { q, k, v, o } = *problem.strides();
-        let mut maps = Vec::new();
-        for ((name, strides), address) in [("Q", q), ("K", k), ("V", v), ("O", o)].into_iter().zip(addresses) {
-            let map = tensor_map::describe(problem.shape(), strides, address);
-            maps.extend(self.executor.encode_tensor_map(name, &map)?);
+    /// Encodes the tensor maps that `launch` needs into device memory and tells it where they are.
+    fn set_tensor_maps(&mut self, launch: &mut Launch) -> Result<()> {
+        let Some(maps) = launch.tensor_maps() else { return Ok(()) };
+        let mut encoded = Vec::new();
+        for (name, map) in ["Q", "K", "V", "O"].into_iter().zip(maps) {
+            encoded.extend(self.executor.encode_tensor_map(name, map)?);
         }
-        let buffer = self.allocate("tensor maps", maps.len() as u64)?;
-        self.executor.write(buffer, &maps)?;
-        Ok([0, 1, 2, 3].map(|index| buffer.address + index * TENSOR_MAP_BYTES))
+        let buffer = self.allocate("tensor maps", encoded.len() as u64)?;
+        self.executor.write(buffer, &encoded)?;
+        launch.set_tensor_maps([0, 1, 2, 3].map(|index| buffer.address + index * TENSOR_MAP_BYTES));
+        Ok(())
     }
 
     /// The buffer that holds `elements`: one of `storages` when it was copied before, else a new one.

@@ -1,8 +1,8 @@
 //! Whether a problem fits the memory of this machine.
 
 use crate::error::{Error, Result};
-use crate::problem::Problem;
 use crate::reference::Reference;
+use contract::problem::Problem;
 
 /// Times that each of Q, K, V and O is held at once: an input, laid out from generated values, and its copy in simulated
 /// memory with its record of what was written; O, its copy and a copy to compare with.
@@ -21,9 +21,8 @@ pub fn check(problem: &Problem) -> Result<()> {
 
 /// Bytes of host memory that a run of `problem` takes at most.
 fn needed(problem: &Problem) -> u128 {
-    let strides = problem.strides();
-    let extents = [strides.q, strides.k, strides.v, strides.o].map(|strides| u128::from(problem.extent(strides)));
-    let elements = extents.iter().sum::<u128>() + u128::from(problem.output_offset());
+    let spans = problem.views().named().map(|(_, view)| u128::from(view.offset) + u128::from(problem.extent(view)));
+    let elements = spans.iter().sum::<u128>();
     let tensors = elements * COPIES * size_of::<half::f16>() as u128;
     tensors + problem.shape().rows() * Reference::BYTES_PER_ROW as u128
 }
@@ -53,9 +52,10 @@ fn available() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::{Layout, Shape, TensorStrides};
     use contract::args::Strides;
     use contract::config::Mask;
+    use contract::problem::Shape;
+    use contract::view::{Layout, View, Views};
 
     fn problem(batch: u32) -> Problem {
         Problem::new(Shape { batch, heads: 8, sequence: 512 }, Mask::Full, Layout::Bhsd).unwrap()
@@ -69,11 +69,14 @@ mod tests {
     }
 
     #[test]
-    fn gaps_between_rows_take_memory_too() {
-        let contiguous = *problem(1).strides();
-        let far = Strides { head: 1 << 32, ..contiguous.k };
-        let problem = problem(1).with_strides(TensorStrides { k: far, ..contiguous }).unwrap();
-        assert!(check_against(&problem, 8 << 30).unwrap_err().to_string().contains("GB of host memory"));
+    fn gaps_before_and_between_rows_take_memory_too() {
+        let contiguous = *problem(1).views();
+        let far = View::new(Strides { head: 1 << 32, ..contiguous.k.strides });
+        let behind = View { offset: 1 << 40, ..contiguous.q };
+        for views in [Views { k: far, ..contiguous }, Views { q: behind, ..contiguous }] {
+            let problem = problem(1).with_views(views).unwrap();
+            assert!(check_against(&problem, 8 << 30).unwrap_err().to_string().contains("GB of host memory"));
+        }
     }
 
     #[cfg(target_os = "linux")]

@@ -4,13 +4,13 @@ mod distribution;
 
 use std::sync::Arc;
 
-use contract::args::Strides;
 use contract::config::HEAD_DIM;
 use half::f16;
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::problem::{Problem, Shape};
+use contract::problem::{Problem, Shape};
+use contract::view::View;
 
 pub use distribution::Distribution;
 use distribution::Head;
@@ -20,90 +20,54 @@ pub const COLUMNS: usize = HEAD_DIM as usize;
 /// One row of a tensor.
 pub type Row = [f16; COLUMNS];
 
-/// An fp16 tensor in host memory: where it starts in a storage that several tensors may share.
-#[derive(Clone, Debug)]
-pub struct Operand {
-    /// The elements.
-    pub storage: Arc<[f16]>,
-    /// Index of the tensor's first element.
-    pub offset: usize,
-}
-
-impl Operand {
-    /// The operand that starts at the beginning of its own storage.
-    pub fn new(storage: impl Into<Arc<[f16]>>) -> Self {
-        Self { storage: storage.into(), offset: 0 }
-    }
-}
-
-/// A problem with its Q, K and V: every row that the problem's strides lead to lies inside the storage.
+/// A problem with its Q, K and V, each in a storage in which the problem's view says where it lies; several may share one.
 #[derive(Clone, Debug)]
 pub struct Inputs {
     problem: Problem,
-    q: Operand,
-    k: Operand,
-    v: Operand,
+    q: Arc<[f16]>,
+    k: Arc<[f16]>,
+    v: Arc<[f16]>,
 }
 
 impl Inputs {
-    /// Joins a problem and its operands.
+    /// Joins a problem and the storages of Q, K and V.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when an operand is shorter than its strides need, or does not start on a 16-byte chunk.
-    pub fn new(problem: Problem, q: Operand, k: Operand, v: Operand) -> Result<Self> {
-        let strides = problem.strides();
-        for (name, operand, strides) in [("Q", &q, strides.q), ("K", &k, strides.k), ("V", &v, strides.v)] {
-            let needed = operand.offset as u128 + u128::from(problem.extent(strides));
-            if needed > operand.storage.len() as u128 {
+    /// [`Error::Invalid`] when a storage is shorter than its tensor's view needs.
+    pub fn new(
+        problem: Problem,
+        q: impl Into<Arc<[f16]>>,
+        k: impl Into<Arc<[f16]>>,
+        v: impl Into<Arc<[f16]>>,
+    ) -> Result<Self> {
+        let inputs = Self { problem, q: q.into(), k: k.into(), v: v.into() };
+        for ((tensor, view), storage) in problem.views().named().into_iter().zip(inputs.storages()) {
+            let needed = u128::from(view.offset) + u128::from(problem.extent(view));
+            if needed > storage.len() as u128 {
                 return Err(Error::Invalid(format!(
-                    "{name} has {} elements; its offset, shape and strides need {needed}",
-                    operand.storage.len()
-                )));
-            }
-            if !(operand.offset as u64).is_multiple_of(crate::problem::ROW_ALIGNMENT) {
-                return Err(Error::Invalid(format!(
-                    "{name} starts at element {}; it must start at a multiple of {}",
-                    operand.offset,
-                    crate::problem::ROW_ALIGNMENT
+                    "{tensor} has {} elements; its offset, shape and strides need {needed}",
+                    storage.len()
                 )));
             }
         }
-        Ok(Self { problem, q, k, v })
+        Ok(inputs)
     }
 
-    /// Inputs of `problem` filled by `distribution`, each in a storage of its own. Gaps between rows hold NaN, so that
-    /// reading one shows.
+    /// Inputs of `problem` filled by `distribution`, each in a storage of its own. What lies before the first element and
+    /// between rows holds NaN, so that reading it shows.
     ///
     /// # Errors
-    /// As [`Self::new`], when a tensor is larger than host memory can address.
+    /// [`Error::Invalid`] when a tensor is larger than host memory can address.
     pub fn generate(problem: Problem, distribution: Distribution, seed: u64) -> Result<Self> {
         let shape = problem.shape();
-        let strides = problem.strides();
+        let views = *problem.views();
         let heads = (0..u64::from(shape.batch) * u64::from(shape.heads)).into_par_iter();
         let heads: Vec<_> = heads.map(|head| Head::generate(distribution, seed, head, shape.sequence)).collect();
-        let operand = |strides, rows: fn(&Head) -> &[Row]| -> Result<Operand> {
-            Ok(Operand::new(scatter(&problem, strides, heads.iter().map(rows))?))
-        };
-        let q = operand(strides.q, |head| &head.q)?;
-        let k = operand(strides.k, |head| &head.k)?;
-        let v = operand(strides.v, |head| &head.v)?;
+        let storage = |view, rows: fn(&Head) -> &[Row]| scatter(&problem, view, heads.iter().map(rows));
+        let q = storage(views.q, |head| &head.q)?;
+        let k = storage(views.k, |head| &head.k)?;
+        let v = storage(views.v, |head| &head.v)?;
         Self::new(problem, q, k, v)
-    }
-
-    /// The same values, with so many NaN elements before Q, K and V in their storages.
-    ///
-    /// # Errors
-    /// As [`Self::new`], when an offset is not a multiple of a 16-byte chunk.
-    pub fn with_offsets(self, [q, k, v]: [usize; 3]) -> Result<Self> {
-        let shifted = |operand: Operand, offset: usize| match offset {
-            0 => operand,
-            _ => {
-                let before = std::iter::repeat_n(f16::NAN, offset);
-                let storage = before.chain(operand.storage[operand.offset..].iter().copied()).collect();
-                Operand { storage, offset }
-            }
-        };
-        Self::new(self.problem, shifted(self.q, q), shifted(self.k, k), shifted(self.v, v))
     }
 
     /// The problem.
@@ -111,49 +75,47 @@ impl Inputs {
         &self.problem
     }
 
-    /// Q, K and V.
-    pub fn operands(&self) -> [&Operand; 3] {
+    /// The storages of Q, K and V.
+    pub fn storages(&self) -> [&Arc<[f16]>; 3] {
         [&self.q, &self.k, &self.v]
     }
 
     /// Row `row` of Q.
     pub fn q_row(&self, batch: u32, head: u32, row: u32) -> &Row {
-        operand_row(&self.q, self.problem.strides().q, batch, head, row)
+        row_of(&self.q, self.problem.views().q, batch, head, row)
     }
 
     /// Row `row` of K.
     pub fn k_row(&self, batch: u32, head: u32, row: u32) -> &Row {
-        operand_row(&self.k, self.problem.strides().k, batch, head, row)
+        row_of(&self.k, self.problem.views().k, batch, head, row)
     }
 
     /// Row `row` of V.
     pub fn v_row(&self, batch: u32, head: u32, row: u32) -> &Row {
-        operand_row(&self.v, self.problem.strides().v, batch, head, row)
+        row_of(&self.v, self.problem.views().v, batch, head, row)
     }
 }
 
-fn operand_row(operand: &Operand, strides: Strides, batch: u32, head: u32, row: u32) -> &Row {
-    row_of(&operand.storage[operand.offset..], strides, batch, head, row)
-}
-
-/// The row of a strided tensor that starts at the beginning of `storage`.
+/// A row of the tensor that lies in `storage` by `view`.
 ///
 /// # Panics
 /// When the row lies beyond the storage.
-pub fn row_of(storage: &[f16], strides: Strides, batch: u32, head: u32, row: u32) -> &Row {
-    let start = row_start(strides, batch, head, row);
+pub fn row_of(storage: &[f16], view: View, batch: u32, head: u32, row: u32) -> &Row {
+    let start = row_start(view, batch, head, row);
     storage[start..].first_chunk().expect("the storage was checked to hold every row")
 }
 
 /// Index of the first element of a row.
-pub fn row_start(strides: Strides, batch: u32, head: u32, row: u32) -> usize {
-    (u64::from(batch) * strides.batch + u64::from(head) * strides.head + u64::from(row) * strides.row) as usize
+pub fn row_start(View { offset, strides }: View, batch: u32, head: u32, row: u32) -> usize {
+    let [batch, head, row] = [batch, head, row].map(u64::from);
+    (offset + batch * strides.batch + head * strides.head + row * strides.row) as usize
 }
 
-/// Lays `[B·H][S]` rows out by `strides`; gaps hold NaN.
-fn scatter<'a>(problem: &Problem, strides: Strides, heads: impl Iterator<Item = &'a [Row]>) -> Result<Vec<f16>> {
+/// Lays `[B·H][S]` rows out by `view`; the rest holds NaN.
+fn scatter<'a>(problem: &Problem, view: View, heads: impl Iterator<Item = &'a [Row]>) -> Result<Vec<f16>> {
     let Shape { heads: heads_per_batch, .. } = problem.shape();
-    let elements = problem.extent(strides);
+    // Their sum was checked to fit 64 bits with the view.
+    let elements = view.offset + problem.extent(view);
     let mut storage = Vec::new();
     usize::try_from(elements).ok().and_then(|elements| storage.try_reserve_exact(elements).ok()).ok_or_else(|| {
         Error::Invalid(format!(
@@ -164,7 +126,7 @@ fn scatter<'a>(problem: &Problem, strides: Strides, heads: impl Iterator<Item = 
     for (index, rows) in heads.enumerate() {
         let (batch, head) = (index as u32 / heads_per_batch, index as u32 % heads_per_batch);
         for (row, values) in rows.iter().enumerate() {
-            let start = row_start(strides, batch, head, row as u32);
+            let start = row_start(view, batch, head, row as u32);
             storage[start..start + COLUMNS].copy_from_slice(values);
         }
     }
@@ -174,8 +136,9 @@ fn scatter<'a>(problem: &Problem, strides: Strides, heads: impl Iterator<Item = 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::Layout;
+    use contract::args::Strides;
     use contract::config::Mask;
+    use contract::view::{Layout, Views};
     use sha2::{Digest, Sha256};
 
     const SHAPE: Shape = Shape { batch: 2, heads: 3, sequence: 21 };
@@ -236,8 +199,8 @@ mod tests {
     #[test]
     fn normal_values_have_mean_zero_and_variance_one() {
         let inputs = generate(Shape { batch: 1, heads: 4, sequence: 256 }, Layout::Bhsd, Distribution::Normal);
-        for operand in inputs.operands() {
-            let values: Vec<f64> = operand.storage.iter().map(|value| value.to_f64()).collect();
+        for storage in inputs.storages() {
+            let values: Vec<f64> = storage.iter().map(|value| value.to_f64()).collect();
             let mean = values.iter().sum::<f64>() / values.len() as f64;
             let variance = values.iter().map(|value| value * value).sum::<f64>() / values.len() as f64;
             assert!(mean.abs() < 0.02 && (variance - 1.0).abs() < 0.02, "mean {mean}, variance {variance}");
@@ -248,7 +211,7 @@ mod tests {
     fn only_non_finite_inputs_hold_nan_or_infinity() {
         for distribution in all() {
             let inputs = generate(SHAPE, Layout::Bhsd, distribution);
-            let finite = inputs.operands().iter().all(|operand| operand.storage.iter().all(|value| value.is_finite()));
+            let finite = inputs.storages().iter().all(|storage| storage.iter().all(|value| value.is_finite()));
             assert_eq!(finite, distribution.is_finite(), "{distribution:?}");
         }
     }
@@ -256,35 +219,36 @@ mod tests {
     #[test]
     fn gaps_between_rows_hold_nan() {
         let problem = Problem::new(SHAPE, Mask::Full, Layout::Bhsd).unwrap();
-        let padded = Strides { batch: 3 * 21 * 72, head: 21 * 72, row: 72 };
-        let strides = crate::problem::TensorStrides { k: padded, ..*problem.strides() };
-        let inputs = Inputs::generate(problem.with_strides(strides).unwrap(), Distribution::Normal, 42).unwrap();
-        let [_, k, _] = inputs.operands();
-        assert!(k.storage[64..72].iter().all(|value| value.is_nan()));
+        let k = View::new(Strides { batch: 3 * 21 * 72, head: 21 * 72, row: 72 });
+        let problem = problem.with_views(Views { k, ..*problem.views() }).unwrap();
+        let inputs = Inputs::generate(problem, Distribution::Normal, 42).unwrap();
+        let [_, k, _] = inputs.storages();
+        assert!(k[64..72].iter().all(|value| value.is_nan()));
         assert_eq!(rows(&inputs), rows(&generate(SHAPE, Layout::Bhsd, Distribution::Normal)));
     }
 
     #[test]
     fn an_offset_puts_nan_before_the_same_values() {
-        let inputs = generate(SHAPE, Layout::Bhsd, Distribution::Normal);
-        let shifted = inputs.clone().with_offsets([0, 8, 64]).unwrap();
-        assert_eq!(rows(&shifted), rows(&inputs));
-        let [_, k, v] = shifted.operands();
-        assert!(k.storage[..8].iter().chain(&v.storage[..64]).all(|value| value.is_nan()));
-        let message = inputs.with_offsets([0, 0, 4]).unwrap_err().to_string();
-        assert!(message.contains("V starts at element 4"), "{message}");
+        let problem = Problem::new(SHAPE, Mask::Full, Layout::Bhsd).unwrap();
+        let Views { q, k, v, o } = *problem.views();
+        let shifted = Views { q, k: View { offset: 8, ..k }, v: View { offset: 64, ..v }, o };
+        let shifted = Inputs::generate(problem.with_views(shifted).unwrap(), Distribution::Normal, 42).unwrap();
+        assert_eq!(rows(&shifted), rows(&generate(SHAPE, Layout::Bhsd, Distribution::Normal)));
+        let [_, k, v] = shifted.storages();
+        assert!(k[..8].iter().chain(&v[..64]).all(|value| value.is_nan()));
     }
 
     #[test]
-    fn operands_must_hold_every_row() {
+    fn storages_must_hold_every_row() {
         let problem = Problem::new(SHAPE, Mask::Full, Layout::Bhsd).unwrap();
         let elements = SHAPE.rows() as usize * COLUMNS;
-        let full = || Operand::new(vec![f16::ZERO; elements]);
-        let short = Operand::new(vec![f16::ZERO; elements - 1]);
-        let message = Inputs::new(problem, full(), short, full()).unwrap_err().to_string();
+        let zeros = |count| vec![f16::ZERO; count];
+        let message =
+            Inputs::new(problem, zeros(elements), zeros(elements - 1), zeros(elements)).unwrap_err().to_string();
         assert!(message.contains("K has 8063 elements") && message.contains("need 8064"), "{message}");
-        let misaligned = Operand { storage: vec![f16::ZERO; elements + 8].into(), offset: 4 };
-        let message = Inputs::new(problem, full(), full(), misaligned).unwrap_err().to_string();
-        assert!(message.contains("V starts at element 4"), "{message}");
+        let v = View { offset: 8, ..problem.views().v };
+        let problem = problem.with_views(Views { v, ..*problem.views() }).unwrap();
+        let message = Inputs::new(problem, zeros(elements), zeros(elements), zeros(elements)).unwrap_err().to_string();
+        assert!(message.contains("V has 8064 elements") && message.contains("need 8072"), "{message}");
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! ```
 //! use workshop::inputs::{Distribution, Inputs};
-//! use workshop::problem::{Layout, Problem, Shape};
+//! use contract::problem::{Layout, Problem, Shape};
 //! use workshop::reference::Reference;
 //! use contract::config::Mask;
 //!
@@ -22,6 +22,7 @@ pub mod check;
 pub mod compare;
 pub mod compute_sanitizer;
 pub mod contender;
+pub mod device;
 pub mod diagnose;
 pub mod document;
 pub mod error;
@@ -34,7 +35,6 @@ pub mod inputs;
 pub mod launch;
 pub mod ncu;
 pub mod npy;
-pub mod problem;
 pub mod ptx_folder;
 pub mod record;
 pub mod reference;
@@ -42,7 +42,6 @@ pub mod report;
 pub mod sampled_check;
 pub mod statistics;
 pub mod telemetry;
-pub mod tensor_map;
 pub mod timing;
 pub mod tune;
 pub mod variant;

@@ -9,7 +9,8 @@ use npyz::{AutoSerialize, DType, NpyFile, NpyHeader, Order, Serialize, WriterBui
 
 use crate::error::{Error, Result};
 use crate::files;
-use crate::problem::{Layout, Shape};
+use contract::problem::Shape;
+use contract::view::Layout;
 
 /// Element types that a file may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

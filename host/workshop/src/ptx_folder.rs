@@ -129,7 +129,7 @@ impl PtxFolder {
     }
 
     /// All entries with the modules they are in, in order of preference.
-    pub fn entries(&self) -> impl Iterator<Item = (&Entry, &PtxModule)> {
+    pub fn entries(&self) -> impl Iterator<Item = (&Entry, &PtxModule)> + Clone {
         self.manifest
             .modules
             .iter()

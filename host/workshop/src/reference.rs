@@ -16,7 +16,7 @@ use half::f16;
 use rayon::prelude::*;
 
 use crate::inputs::{COLUMNS, Inputs, Row};
-use crate::problem::Shape;
+use contract::problem::Shape;
 
 /// Query rows that one task computes.
 const ROWS_PER_TASK: usize = 64;
@@ -242,21 +242,22 @@ fn norm(row: &WideRow) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inputs::{Distribution, Operand};
-    use crate::problem::{Layout, Problem};
+    use crate::inputs::Distribution;
     use contract::config::Mask;
+    use contract::problem::Problem;
+    use contract::view::Layout;
 
     fn problem(sequence: u32, mask: Mask) -> Problem {
         Problem::new(Shape { batch: 1, heads: 1, sequence }, mask, Layout::Bhsd).unwrap()
     }
 
     /// One row per entry, whose first two columns are given and whose others are 0.
-    fn tensor(rows: &[[f32; 2]]) -> Operand {
+    fn tensor(rows: &[[f32; 2]]) -> Vec<f16> {
         let wide = |row: &[f32; 2]| {
             let row = *row;
             (0..COLUMNS).map(move |column| f16::from_f32(*row.get(column).unwrap_or(&0.0)))
         };
-        Operand::new(rows.iter().flat_map(wide).collect::<Vec<_>>())
+        rows.iter().flat_map(wide).collect()
     }
 
     fn reference(mask: Mask, q: &[[f32; 2]], k: &[[f32; 2]], v: &[[f32; 2]]) -> Reference {

@@ -13,10 +13,11 @@ use rayon::prelude::*;
 use crate::check::{self, Comparison, LSE_POISON, O_POISON, Outputs, UnitScaleBounds};
 use crate::contender::Answer;
 use crate::error::Result;
-use crate::inputs::{COLUMNS, Distribution, Inputs, Operand, Row, row_of};
-use crate::problem::{Layout, Problem, Shape};
+use crate::inputs::{COLUMNS, Distribution, Inputs, Row, row_of};
 use crate::record::Correctness;
 use crate::reference::Reference;
+use contract::problem::{Problem, Shape};
+use contract::view::Layout;
 
 /// A sample of the heads of a problem, and their reference.
 pub struct SampledCheck {
@@ -49,7 +50,7 @@ impl SampledCheck {
         let gather = |row: fn(&Inputs, u32, u32, u32) -> &Row| {
             let rows =
                 heads.iter().flat_map(|at| (0..shape.sequence).map(|index| row(inputs, at.batch, at.head, index)));
-            Operand::new(rows.flatten().copied().collect::<Vec<f16>>())
+            rows.flatten().copied().collect::<Vec<f16>>()
         };
         let [q, k, v] = [gather(Inputs::q_row), gather(Inputs::k_row), gather(Inputs::v_row)];
         let inputs = Inputs::new(sampled, q, k, v)?;
@@ -94,8 +95,7 @@ impl SampledCheck {
     }
 
     fn o_row<'a>(&self, outputs: &'a Outputs, batch: u32, head: u32, index: u32) -> &'a [f16; COLUMNS] {
-        let start = self.problem.output_offset() as usize;
-        row_of(&outputs.o[start..], self.problem.strides().o, batch, head, index)
+        row_of(&outputs.o, self.problem.views().o, batch, head, index)
     }
 
     /// Elements of O and LSE that still hold the poison.
@@ -146,11 +146,10 @@ mod tests {
         let problem = Problem::new(SHAPE, Mask::Causal, layout).unwrap();
         let inputs = Inputs::generate(problem, Distribution::Normal, 3).unwrap();
         let reference = Reference::compute(&inputs, |_| ());
-        let mut o = vec![f16::ZERO; problem.extent(problem.strides().o) as usize];
+        let mut o = vec![f16::ZERO; problem.extent(problem.views().o) as usize];
         for (index, row) in reference.elements.iter().enumerate() {
             let (head, query) = (index as u32 / SHAPE.sequence, index as u32 % SHAPE.sequence);
-            let strides = problem.strides().o;
-            let start = crate::inputs::row_start(strides, head / SHAPE.heads, head % SHAPE.heads, query);
+            let start = crate::inputs::row_start(problem.views().o, head / SHAPE.heads, head % SHAPE.heads, query);
             o[start..start + COLUMNS].copy_from_slice(&row.map(|element| f16::from_f64(element.value)));
         }
         let lse = reference.rows.iter().map(|row| row.lse as f32).collect();

@@ -8,7 +8,7 @@ use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use nvml_wrapper::error::NvmlError;
 
-use crate::executor::Device;
+use crate::device::Device;
 use crate::record::{GpuState, Telemetry};
 use crate::statistics::Interval;
 
@@ -105,7 +105,7 @@ fn watts(milliwatts: u32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::executor::DeviceKind;
+    use crate::device::DeviceKind;
 
     #[test]
     fn readings_become_ranges_and_reasons_that_matter() {

@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
 
+use crate::device::Device;
 use crate::error::Result;
-use crate::executor::Device;
 
 /// What one sample should take, µs: 2,000 times the resolution of an event (CUDA Driver API, `cuEventElapsedTime`).
 pub const SAMPLE_US: f64 = 1000.0;

@@ -93,8 +93,8 @@ impl Candidate {
     }
 }
 
-impl From<&Variant> for Candidate {
-    fn from(variant: &Variant) -> Self {
+impl From<&Variant<'_>> for Candidate {
+    fn from(variant: &Variant<'_>) -> Self {
         Self {
             name: variant.entry.to_string(),
             family: variant.family,

@@ -61,6 +61,16 @@ pub enum Mask {
     Causal,
 }
 
+impl Mask {
+    /// The name, as on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mask::Full => "full",
+            Mask::Causal => "causal",
+        }
+    }
+}
+
 /// Which sequence lengths an entry accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]

@@ -136,6 +136,19 @@ impl ArgumentLayout {
 }
 
 impl Entry {
+    /// The variant that it is an entry of.
+    pub fn variant(&self) -> Variant<'_> {
+        let Self { name, family, config, sequence, mask, waits_for_previous_grid, .. } = self;
+        Variant {
+            entry: name,
+            family: *family,
+            config: *config,
+            sequence: *sequence,
+            mask: *mask,
+            waits_for_previous_grid: *waits_for_previous_grid,
+        }
+    }
+
     /// The entry of a variant, without resources.
     pub fn new(name: &str, family: Family, config: TileConfig, sequence: Sequence, mask: Mask) -> Self {
         Self {
@@ -153,8 +166,10 @@ impl Entry {
     }
 }
 
-impl From<&Variant> for Entry {
-    fn from(variant: &Variant) -> Self {
-        Self::new(variant.entry, variant.family, variant.config, variant.sequence, variant.mask)
+impl From<&Variant<'_>> for Entry {
+    fn from(variant: &Variant<'_>) -> Self {
+        let waits_for_previous_grid = variant.waits_for_previous_grid;
+        let entry = Self::new(variant.entry, variant.family, variant.config, variant.sequence, variant.mask);
+        Self { waits_for_previous_grid, ..entry }
     }
 }

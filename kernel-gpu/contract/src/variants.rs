@@ -4,9 +4,9 @@ use crate::config::{ARCHITECTURES, Family, Mask, Sequence, TileConfig};
 
 /// One entry of the PTX: a kernel monomorphised for a tile configuration, a sequence length and a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Variant {
+pub struct Variant<'a> {
     /// Name of the `.entry`.
-    pub entry: &'static str,
+    pub entry: &'a str,
     /// Instruction family.
     pub family: Family,
     /// Tile configuration.
@@ -15,6 +15,9 @@ pub struct Variant {
     pub sequence: Sequence,
     /// Mask the entry applies.
     pub mask: Mask,
+    /// Whether it waits by itself for the grids before it until it accesses the tensors, so that its launch may let it begin
+    /// while they end (`griddepcontrol.wait`).
+    pub waits_for_previous_grid: bool,
 }
 
 /// What the kind of a variant stands for: its family, and the configuration that its line begins with.
@@ -27,6 +30,12 @@ macro_rules! kind {
     };
     (family Sm90aTma) => {
         Family::Sm90a
+    };
+    (waits Sm90aTma) => {
+        true
+    };
+    (waits $other:ident) => {
+        false
     };
     (config Sm80) => {
         TileConfig::SM_80
@@ -110,12 +119,13 @@ macro_rules! for_every_variant {
 macro_rules! list {
     ($($entry:ident: $kind:ident { $($config:tt)* }, $sequence:ident $(($length:literal))?, $mask:ident;)*) => {
         /// The variants of this build, in order of preference among those that accept a problem and run on a device.
-        pub const VARIANTS: &[Variant] = &[$(Variant {
+        pub const VARIANTS: &[Variant<'static>] = &[$(Variant {
             entry: stringify!($entry),
             family: kind!(family $kind),
             config: config!($kind, $($config)*),
             sequence: Sequence::$sequence $(($length))?,
             mask: Mask::$mask,
+            waits_for_previous_grid: kind!(waits $kind),
         }),*];
     };
 }

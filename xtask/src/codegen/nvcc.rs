@@ -210,8 +210,10 @@ mod tests {
     #[test]
     fn a_variant_with_options_that_the_twins_lack_has_none() {
         let tile = TileConfig { block_m: 128, block_n: 32, warps: 8, stages: 3, min_blocks: 2, ..TileConfig::SM_80 };
-        let variant =
-            |entry, family, config| Variant { entry, family, config, sequence: Sequence::Any, mask: Mask::Full };
+        let variant = |entry, family, config| {
+            let (sequence, mask, waits_for_previous_grid) = (Sequence::Any, Mask::Full, false);
+            Variant { entry, family, config, sequence, mask, waits_for_previous_grid }
+        };
         let plain = variant("plain", Family::Sm80, tile);
         let others = [
             variant("persistent", Family::Sm80, TileConfig { grid: Grid::Persistent, ..tile }),

@@ -15,11 +15,11 @@ use crate::contender::{Contender, Workload};
 use crate::error::{Error, Result};
 use crate::host_memory;
 use crate::inputs::Inputs;
-use crate::problem::Problem;
 use crate::record::{Case, Ceilings, Row, RunProtocol};
 use crate::sampled_check::SampledCheck;
 use crate::statistics::Bootstrap;
 use crate::telemetry::{Monitor, summarise};
+use contract::problem::Problem;
 use entrant::Entrant;
 
 /// Turns whose samples are thrown away: the first one finds the caches and clocks that preparing the others left.

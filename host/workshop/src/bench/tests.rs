@@ -6,12 +6,13 @@ use half::f16;
 use super::*;
 use crate::check::Outputs;
 use crate::contender::{Answer, Prepared};
-use crate::executor::{Device, DeviceKind};
+use crate::device::{Device, DeviceKind};
 use crate::inputs::Distribution;
-use crate::problem::{Layout, Shape};
 use crate::record::{Implementation, Outcome};
 use crate::reference::Reference;
 use crate::timing::{Batch, L2, Protocol, Sampler};
+use contract::problem::Shape;
+use contract::view::Layout;
 
 /// A contender on the CPU: computes the reference and says how long it took.
 pub struct Stub {

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use contract::config::{HEAD_DIM, Mask};
+use contract::problem::Shape;
+use contract::view::Layout;
 use workshop::bench::{Bench, Observer};
 use workshop::contender::spec::Spec;
 use workshop::error::Result;
@@ -14,7 +16,6 @@ use workshop::executor::Executor;
 use workshop::executor::gpu::GpuExecutor;
 use workshop::files;
 use workshop::inputs::Distribution;
-use workshop::problem::{Layout, Shape};
 use workshop::record::{BenchRecord, Case, Environment, Outcome, Pair, Row, RunProtocol};
 use workshop::statistics::{Bootstrap, RESAMPLES};
 use workshop::telemetry::Monitor;
@@ -24,7 +25,7 @@ use super::interrupt::stop_on_interrupt;
 use super::progress::Progress;
 use super::ptx_options::PtxOptions;
 use super::tuned_option::TunedOption;
-use super::{Verdict, gpu_for_times, mask_parser, output};
+use super::{Verdict, gpu_for_times, layout_parser, mask_parser, output};
 use contenders::{Sources, Wanted};
 
 /// Shapes that are measured unless others are given.
@@ -51,7 +52,7 @@ pub struct Options {
     #[arg(long, num_args = 2, value_names = ["A", "B"])]
     paired: Vec<Spec>,
     /// Order of dimensions of all tensors
-    #[arg(long, value_enum, default_value_t = Layout::Bhsd)]
+    #[arg(long, value_parser = layout_parser(), default_value = Layout::Bhsd.name())]
     layout: Layout,
     /// How inputs are filled
     #[arg(long, value_enum, default_value_t = Distribution::Normal)]

@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use contract::manifest::Entry;
+use workshop::device::{Device, DeviceKind};
 use workshop::document;
 use workshop::error::{Error, Result};
-use workshop::executor::{Device, DeviceChoice, DeviceKind, Executor, PtxModule, open, sim};
+use workshop::executor::{DeviceChoice, Executor, PtxModule, open, sim};
 use workshop::fuzz::campaign::{Campaign, GRID_CASES, Limits};
 use workshop::fuzz::case::{Case, Target};
 use workshop::fuzz::shrink::shrink;

@@ -20,9 +20,9 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use contract::config::Mask;
+use contract::view::Layout;
 use workshop::error::{Error, Result};
 use workshop::executor::gpu::GpuExecutor;
-use workshop::problem::mask_name;
 
 /// How a command that could be carried out ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,8 +48,15 @@ fn gpu_for_times() -> Result<GpuExecutor> {
 /// Accepts the name of a mask.
 fn mask_parser() -> impl TypedValueParser<Value = Mask> {
     const MASKS: [Mask; 2] = [Mask::Full, Mask::Causal];
-    PossibleValuesParser::new(MASKS.map(mask_name))
-        .map(|name| MASKS.into_iter().find(|&mask| mask_name(mask) == name).expect("clap accepts only these names"))
+    PossibleValuesParser::new(MASKS.map(Mask::name))
+        .map(|name| MASKS.into_iter().find(|&mask| mask.name() == name).expect("clap accepts only these names"))
+}
+
+/// Accepts the name of an order of dimensions.
+fn layout_parser() -> impl TypedValueParser<Value = Layout> {
+    PossibleValuesParser::new(Layout::ALL.map(Layout::name)).map(|name| {
+        Layout::ALL.into_iter().find(|layout| layout.name() == name).expect("clap accepts only these names")
+    })
 }
 
 /// A program in `PATH` or in the CUDA toolkit: `CUDA_HOME`, `CUDA_PATH`, else the newest of `/usr/local/cuda*`.

@@ -6,18 +6,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use contract::config::{HEAD_DIM, Mask};
+use contract::problem::{Problem, Shape};
+use contract::view::Layout;
 use workshop::error::{Error, Result};
 use workshop::executor::{DeviceChoice, open, sim};
 use workshop::files;
 use workshop::ncu::{self, CacheControl, ClockControl, Invocation, Profile, RawPage};
-use workshop::problem::{Layout, Problem, Shape, mask_name};
 use workshop::record::Case;
 use workshop::variant;
 
 use super::bench::shape;
 use super::ptx_options::PtxOptions;
 use super::tuned_option::TunedOption;
-use super::{Verdict, find_program, mask_parser, output};
+use super::{Verdict, find_program, layout_parser, mask_parser, output};
 
 /// Options that say what is launched and how; meaningless for a stored profile.
 const LAUNCH_OPTIONS: [&str; 10] =
@@ -38,7 +39,7 @@ pub struct Options {
     #[arg(long, default_value = "full", value_parser = mask_parser())]
     mask: Mask,
     /// Order of dimensions of all tensors
-    #[arg(long, value_enum, default_value_t = Layout::Bhsd)]
+    #[arg(long, value_parser = layout_parser(), default_value = Layout::Bhsd.name())]
     layout: Layout,
     #[command(flatten)]
     ptx: PtxOptions,
@@ -189,7 +190,7 @@ impl Session {
         command.args(invocation.arguments()).arg(&self.program);
         command.args(["run", "--device", "gpu", "--no-check", "--samples", "0", "--json", "--variant", &self.kernel]);
         command.arg("--ptx").arg(&self.ptx_folder);
-        command.args(["--mask", mask_name(self.case.mask), "--layout", self.case.layout.name()]);
+        command.args(["--mask", self.case.mask.name(), "--layout", self.case.layout.name()]);
         for (option, size) in [("--batch", batch), ("--heads", heads), ("--seq", sequence)] {
             command.arg(option).arg(size.to_string());
         }

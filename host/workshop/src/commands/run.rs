@@ -9,14 +9,16 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use contract::config::Mask;
+use contract::problem::Problem;
+use contract::view::Layout;
 use workshop::check::{self, UnitScaleBounds};
+use workshop::device::DeviceKind;
 use workshop::document;
 use workshop::error::Result;
-use workshop::executor::{DeviceChoice, DeviceKind, Opened, open, sim};
+use workshop::executor::{DeviceChoice, Opened, open, sim};
 use workshop::files;
 use workshop::forward::Forward;
 use workshop::inputs::{Distribution, Inputs};
-use workshop::problem::{Layout, Problem};
 use workshop::ptx_folder::PtxFolder;
 use workshop::reference::Reference;
 use workshop::timing::Protocol;
@@ -25,7 +27,7 @@ use workshop::variant;
 use super::progress::{self, Progress};
 use super::ptx_options::PtxOptions;
 use super::tuned_option::TunedOption;
-use super::{Verdict, mask_parser, output};
+use super::{Verdict, layout_parser, mask_parser, output};
 use record::{Record, Source, Timing};
 use views::{TensorOffset, TensorStride};
 
@@ -56,7 +58,7 @@ pub struct Options {
     #[arg(long, allow_negative_numbers = true)]
     scale: Option<f64>,
     /// Order of dimensions of all tensors
-    #[arg(long, value_enum, default_value_t = Layout::Bhsd)]
+    #[arg(long, value_parser = layout_parser(), default_value = Layout::Bhsd.name())]
     layout: Layout,
     /// Strides of one tensor in elements, as in Q=32768,4096,64: from one batch entry, head and row to the next; may be
     /// given for each of Q, K, V and O [default: contiguous in --layout]

@@ -11,18 +11,18 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use contract::config::Mask;
+use contract::view::Layout;
 use workshop::document;
 use workshop::error::{Error, Result};
 use workshop::executor::sim::{self, SimExecutor};
 use workshop::executor::{DeviceChoice, open};
 use workshop::forward::Forward;
 use workshop::inputs::{Distribution, Inputs};
-use workshop::problem::Layout;
 
 use super::interrupt::stop_on_interrupt;
 use super::progress::Progress;
 use super::ptx_options::PtxOptions;
-use super::{Verdict, mask_parser, output};
+use super::{Verdict, layout_parser, mask_parser, output};
 use record::{Record, VariantRecord};
 use sweep::{Case, Selection, Sweep};
 
@@ -42,7 +42,7 @@ pub struct Options {
     #[arg(long, value_parser = mask_parser())]
     mask: Option<Mask>,
     /// Only this order of dimensions [default: both]
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = layout_parser())]
     layout: Option<Layout>,
     /// Only with (true) or without (false) LSE [default: both]
     #[arg(long, value_name = "BOOL")]

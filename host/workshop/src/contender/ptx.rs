@@ -97,9 +97,10 @@ mod tests {
     use super::*;
     use crate::executor::sim::SimExecutor;
     use crate::inputs::{Distribution, Inputs};
-    use crate::problem::{Layout, Problem, Shape};
     use crate::timing::L2;
     use contract::config::Mask;
+    use contract::problem::{Problem, Shape};
+    use contract::view::Layout;
 
     #[test]
     fn an_entry_of_the_folder_is_prepared_checked_and_refused_a_time_by_the_simulator() {

@@ -21,9 +21,9 @@ use crate::check::Outputs;
 use crate::error::{Error, Result};
 use crate::inputs::Inputs;
 use crate::npy;
-use crate::problem::{Layout, TensorStrides, mask_name};
 use crate::record::Implementation;
 use crate::timing::{Batch, Sampler};
+use contract::view::{Layout, View, Views};
 use process::Process;
 
 /// The program that the process runs.
@@ -174,7 +174,7 @@ impl Contender for Torch {
         let [q, k, v] = prepared.write_inputs()?;
         prepared.ask::<Done>(json!({
             "command": "prepare", "backend": prepared.contender.backend.name(), "q": q, "k": k, "v": v,
-            "layout": layout.name(), "mask": mask_name(problem.mask()), "scale": problem.scale(),
+            "layout": layout.name(), "mask": problem.mask().name(), "scale": problem.scale(),
         }))?;
         Ok(Box::new(prepared))
     }
@@ -198,8 +198,8 @@ impl PreparedTorch<'_> {
         let dimensions = self.layout.dimensions(inputs.problem().shape());
         let elements = dimensions.iter().product::<u64>() as usize;
         let paths = ["q", "k", "v"].map(|name| self.path(name));
-        for (path, operand) in paths.iter().zip(inputs.operands()) {
-            npy::write(path, &dimensions, &operand.storage[operand.offset..][..elements])?;
+        for (path, storage) in paths.iter().zip(inputs.storages()) {
+            npy::write(path, &dimensions, &storage[..elements])?;
         }
         Ok(paths)
     }
@@ -315,12 +315,9 @@ fn named(name: &str, error: Error) -> Error {
 fn contiguous_layout(inputs: &Inputs) -> Result<Layout> {
     let problem = inputs.problem();
     let is_contiguous = |layout: &Layout| {
-        layout
-            .strides(problem.shape())
-            .is_ok_and(|strides| *problem.strides() == TensorStrides { q: strides, k: strides, v: strides, o: strides })
+        layout.strides(problem.shape()).is_ok_and(|strides| *problem.views() == Views::all(View::new(strides)))
     };
-    let layout = [Layout::Bhsd, Layout::Bshd].into_iter().find(is_contiguous);
-    layout.filter(|_| problem.output_offset() == 0).ok_or_else(|| {
+    Layout::ALL.into_iter().find(is_contiguous).ok_or_else(|| {
         Error::Invalid(
             "PyTorch is given contiguous tensors only, [B,H,S,64] or [B,S,H,64]; these have other strides".into(),
         )

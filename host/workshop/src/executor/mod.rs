@@ -3,43 +3,13 @@
 pub mod gpu;
 pub mod sim;
 
-use ptx_sim::{TENSOR_MAP_BYTES, TensorMap};
+use contract::plan::Launch;
+use contract::tensor_map::TensorMap;
+use ptx_sim::TENSOR_MAP_BYTES;
 
+use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::launch::Launch;
 use crate::timing::{Batch, Protocol};
-
-/// What a [`Device`] is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DeviceKind {
-    /// A GPU driven through libcuda.
-    Gpu,
-    /// ptx-sim on the CPU.
-    Simulator,
-}
-
-/// The device behind an executor.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Device {
-    /// GPU or simulator.
-    pub kind: DeviceKind,
-    /// Name for people, as in `NVIDIA H200` or `ptx-sim (2 threads)`.
-    pub name: String,
-    /// Compute capability as in 90 for `sm_90`; for the simulator the architecture it stands for.
-    pub architecture: u32,
-    /// Largest dynamic shared memory of a block, bytes.
-    pub shared_bytes_per_block: u32,
-    /// Multiprocessors, which a persistent grid fills; 0 in a record that does not say.
-    #[serde(default)]
-    pub multiprocessors: u32,
-    /// Size of the L2 cache, bytes; absent where it is not known.
-    pub l2_bytes: Option<u64>,
-    /// Driver version, as in `13.0`; absent for the simulator.
-    pub driver: Option<String>,
-    /// The GPU's identifier, as in `GPU-…`; absent for the simulator and where the driver does not tell.
-    pub uuid: Option<String>,
-}
 
 /// Device memory owned by an executor. Behind every buffer lies a guard that [`Executor::damaged_guards`] checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,11 +87,11 @@ pub trait Executor {
     fn encode_tensor_map(&mut self, name: &str, map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES]>;
 
     /// Runs a kernel and waits for it. A kernel that faults is an error on a GPU and a finding in the simulator.
-    fn launch(&mut self, launch: &Launch) -> Result<Execution>;
+    fn launch(&mut self, launch: &Launch<'_>) -> Result<Execution>;
 
     /// Makes `launches`, one for each set of inputs, ready to be timed by `protocol`, after a warm-up; `None` where times
     /// mean nothing (the simulator).
-    fn prepare_sample(&mut self, launches: &[Launch], protocol: &Protocol) -> Result<Option<Sample>>;
+    fn prepare_sample(&mut self, launches: &[Launch<'_>], protocol: &Protocol) -> Result<Option<Sample>>;
 
     /// Takes a sample: µs per call.
     fn take_sample(&mut self, sample: Sample) -> Result<f64>;

@@ -1,11 +1,13 @@
 //! The simulator as an executor.
 
 use contract::config::ARCHITECTURES;
-use ptx_sim::{GlobalMemory, LaunchError, MemoryError, Module, Options, TENSOR_MAP_BYTES, TensorMap};
+use contract::plan::Launch;
+use contract::tensor_map::{self, TensorMap};
+use ptx_sim::{GlobalMemory, LaunchError, MemoryError, Module, Options, Swizzle, TENSOR_MAP_BYTES, TensorElement};
 
-use super::{Buffer, Device, DeviceKind, Execution, Executor, GuardDamage, PtxModule, Sample};
+use super::{Buffer, Execution, Executor, GuardDamage, PtxModule, Sample};
+use crate::device::{Device, DeviceKind};
 use crate::error::{Error, Result};
-use crate::launch::Launch;
 use crate::timing::Protocol;
 
 /// The architecture a simulator stands for unless told otherwise.
@@ -101,10 +103,19 @@ impl Executor for SimExecutor {
     }
 
     fn encode_tensor_map(&mut self, name: &str, map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES]> {
-        self.memory.encode_tensor_map(name, map.clone()).map_err(memory_error)
+        let map = ptx_sim::TensorMap {
+            element: TensorElement::F16,
+            address: map.address,
+            sizes: map.sizes.to_vec(),
+            strides: map.strides.to_vec(),
+            box_sizes: tensor_map::BOX_SIZES.to_vec(),
+            element_strides: tensor_map::ELEMENT_STRIDES.to_vec(),
+            swizzle: Swizzle::Bytes128,
+        };
+        self.memory.encode_tensor_map(name, map).map_err(memory_error)
     }
 
-    fn launch(&mut self, launch: &Launch) -> Result<Execution> {
+    fn launch(&mut self, launch: &Launch<'_>) -> Result<Execution> {
         let module = module_with_entry(&self.modules, launch.entry())?;
         let options = Options { overlaps_previous: Some(launch.overlaps_previous()), ..self.options.clone() };
         let launch = ptx_sim::Launch {
@@ -119,7 +130,7 @@ impl Executor for SimExecutor {
         Ok(Execution { findings: report.findings, counters: Some(report.counters) })
     }
 
-    fn prepare_sample(&mut self, _: &[Launch], _: &Protocol) -> Result<Option<Sample>> {
+    fn prepare_sample(&mut self, _: &[Launch<'_>], _: &Protocol) -> Result<Option<Sample>> {
         Ok(None)
     }
 
@@ -156,12 +167,12 @@ fn memory_error(error: MemoryError) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::Addresses;
-    use crate::problem::{Layout, Problem, Shape};
     use crate::timing::L2;
     use contract::config::Mask;
-    use contract::manifest::Entry;
+    use contract::plan::{Addresses, Plan};
+    use contract::problem::{Problem, Shape};
     use contract::variants::VARIANTS;
+    use contract::view::Layout;
 
     fn simulator() -> SimExecutor {
         SimExecutor::new(DEFAULT_ARCHITECTURE).unwrap()
@@ -172,12 +183,10 @@ mod tests {
     }
 
     /// A launch of the first variant, with addresses that nothing lies at.
-    fn launch(simulator: &SimExecutor) -> Launch {
-        let entry = Entry::from(&VARIANTS[0]);
+    fn launch(simulator: &SimExecutor) -> Launch<'static> {
         let problem = Problem::new(Shape { batch: 1, heads: 1, sequence: 512 }, Mask::Full, Layout::Bhsd).unwrap();
-        let tensor_maps = Some([64, 128, 192, 256]);
-        let addresses = Addresses { q: 1 << 20, k: 2 << 20, v: 3 << 20, o: 4 << 20, lse: None, tensor_maps };
-        Launch::plan(&problem, &entry, addresses, simulator.device()).unwrap()
+        let plan = Plan::new(&problem, VARIANTS[0], &simulator.device().gpu()).unwrap();
+        plan.bind(Addresses { q: 1 << 20, k: 2 << 20, v: 3 << 20, o: 4 << 20, lse: None }).unwrap()
     }
 
     #[test]

@@ -8,7 +8,8 @@ use rand::{RngExt, SeedableRng};
 use super::case::{Case, Dimension, Target, View};
 use crate::error::{Error, Result};
 use crate::inputs::Distribution;
-use crate::problem::{Layout, MAXIMUM_SCALE, Shape};
+use contract::problem::{MAXIMUM_SCALE, Shape};
+use contract::view::Layout;
 
 /// Cases that every campaign begins with: three sequence lengths × three batch sizes × three numbers of heads.
 pub const GRID_CASES: u64 = 27;

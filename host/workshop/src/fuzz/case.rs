@@ -7,7 +7,8 @@ use contract::manifest::Entry;
 use crate::error::Result;
 use crate::host_memory;
 use crate::inputs::{Distribution, Inputs};
-use crate::problem::{Layout, Problem, Shape, TensorStrides, mask_name};
+use contract::problem::{Problem, Shape};
+use contract::view::{Layout, Views};
 
 /// A dimension of a tensor other than the columns of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,8 +121,10 @@ impl Case {
     pub fn problem(&self) -> Result<Problem> {
         let problem = Problem::new(self.shape, self.target.mask, Layout::Bhsd)?;
         let problem = self.scale.map_or(Ok(problem), |scale| problem.with_scale(scale))?;
-        let [q, k, v, o] = self.views.map(|view| view.strides(self.shape));
-        problem.with_strides(TensorStrides { q, k, v, o })?.with_output_offset(self.views[3].offset)
+        let shape = self.shape;
+        let [q, k, v, o] =
+            self.views.map(|view| contract::view::View { offset: view.offset, strides: view.strides(shape) });
+        Ok(problem.with_views(Views { q, k, v, o })?)
     }
 
     /// Q, K and V.
@@ -131,8 +134,7 @@ impl Case {
     pub fn inputs(&self) -> Result<Inputs> {
         let problem = self.problem()?;
         host_memory::check(&problem)?;
-        let [q, k, v, _] = self.views.map(|view| view.offset as usize);
-        Inputs::generate(problem, self.distribution, self.seed)?.with_offsets([q, k, v])
+        Inputs::generate(problem, self.distribution, self.seed)
     }
 
     /// The arguments of the `fa512` command that repeats the case; where it runs and on which PTX is up to the caller.
@@ -141,7 +143,7 @@ impl Case {
         let mut option = |name: &str, value: String| arguments.extend([format!("--{name}"), value]);
         let Shape { batch, heads, sequence } = self.shape;
         option("variant", self.target.variant.clone());
-        option("mask", mask_name(self.target.mask).to_owned());
+        option("mask", self.target.mask.name().to_owned());
         option("batch", batch.to_string());
         option("heads", heads.to_string());
         option("seq", sequence.to_string());

@@ -4,7 +4,8 @@ use contract::config::Sequence;
 
 use super::case::{Case, View};
 use crate::inputs::Distribution;
-use crate::problem::{Layout, Shape};
+use contract::problem::Shape;
+use contract::view::Layout;
 
 /// A case that could not be made simpler.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::executor::Device;
+use crate::device::Device;
 use crate::statistics::Interval;
 
 /// Where a bench ran.

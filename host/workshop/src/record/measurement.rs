@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Ceilings, Correctness, GpuState, Warning};
-use crate::problem::Shape;
 use crate::statistics::{Bootstrap, Samples, Summary};
 use crate::timing::Batch;
 use contract::config::Mask;
+use contract::problem::Shape;
 
 /// Times of one contender in one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -15,10 +15,11 @@ mod warning;
 use serde::{Deserialize, Serialize};
 
 use crate::inputs::Distribution;
-use crate::problem::{Layout, Shape, mask_name};
 use crate::statistics::{Bootstrap, Interval};
 use crate::timing::Protocol;
 use contract::config::Mask;
+use contract::problem::Shape;
+use contract::view::Layout;
 
 pub use ceilings::{Ceilings, TensorCeiling};
 pub use correctness::Correctness;
@@ -79,7 +80,7 @@ pub struct Case {
 impl std::fmt::Display for Case {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Shape { batch, heads, sequence } = self.shape;
-        write!(formatter, "{batch}x{heads}x{sequence} {}", mask_name(self.mask))?;
+        write!(formatter, "{batch}x{heads}x{sequence} {}", self.mask.name())?;
         match self.layout {
             Layout::Bhsd => Ok(()),
             Layout::Bshd => write!(formatter, " {}", self.layout.name()),

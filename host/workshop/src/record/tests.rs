@@ -5,7 +5,7 @@ use contract::manifest::CodeGenerator;
 use contract::variants::VARIANTS;
 
 use super::*;
-use crate::executor::{Device, DeviceKind};
+use crate::device::{Device, DeviceKind};
 use crate::statistics::{Bootstrap, Samples};
 use crate::timing::{Batch, L2, Protocol};
 

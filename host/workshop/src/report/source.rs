@@ -5,9 +5,9 @@ use std::path::Path;
 use serde::de::{Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 
+use crate::device::Device;
 use crate::document;
 use crate::error::Result;
-use crate::executor::Device;
 use crate::inputs::Distribution;
 use crate::record::Case;
 

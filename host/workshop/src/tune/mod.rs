@@ -4,7 +4,6 @@
 //! --variants` compiles it, and on the GPU a [`search`] measures it against the incumbent, group by group ([`lab`]). What
 //! was measured is in a [`record`] that a later run goes on from, and the winners are in a [`table`] that selection reads.
 
-pub mod class;
 pub mod features;
 pub mod gates;
 pub mod lab;

@@ -14,7 +14,6 @@ use super::search::Strategy;
 use super::space::{Space, family_name};
 use crate::document::Format;
 use crate::error::{Error, Result};
-use crate::problem::mask_name;
 use crate::record::Case;
 
 /// Files that hold a [`Plan`].
@@ -199,7 +198,7 @@ fn name(family: Family, sequence: Sequence, mask: Mask, config: &TileConfig) -> 
         Sequence::Exact(length) => format!("s{length}"),
         Sequence::Any => "any".into(),
     };
-    format!("fa512_{}_{sequence}_{}_{}", family_name(family), mask_name(mask), label(family, config))
+    format!("fa512_{}_{sequence}_{}_{}", family_name(family), mask.name(), label(family, config))
 }
 
 /// The sequence lengths that a kernel for sequences of `length` accepts: that of the specialised entries, or any.
@@ -235,8 +234,9 @@ fn limits(architecture: u32) -> Result<ArchitectureLimits> {
 pub(crate) mod tests {
     use super::super::space::tests::small;
     use super::*;
-    use crate::problem::{Layout, Shape};
     use contract::config::HEAD_DIM;
+    use contract::problem::Shape;
+    use contract::view::Layout;
     use std::collections::{BTreeSet, HashSet};
 
     pub fn case(batch: u32, heads: u32, sequence: u32, mask: Mask) -> Case {

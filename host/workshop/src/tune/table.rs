@@ -5,13 +5,13 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::class::{SequenceClass, ShapeClass};
 use super::record::{Decision, Record};
 use crate::document::Format;
 use crate::error::{Error, Result};
-use crate::executor::Device;
 use crate::record::Case;
 use crate::statistics::Interval;
+use contract::class::ShapeClass;
+use contract::tuned::Row;
 
 /// Files that hold a [`Table`].
 pub const FORMAT: Format =
@@ -67,15 +67,6 @@ pub struct Against {
     pub interval: Interval,
 }
 
-/// What a table says about a problem.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Hit<'a> {
-    /// The GPU it was measured on.
-    pub gpu: &'a TunedGpu,
-    /// The class that is the problem's, or the nearest.
-    pub class: &'a TunedClass,
-}
-
 impl Table {
     /// The built-in table.
     ///
@@ -101,12 +92,16 @@ impl Table {
         FORMAT.save(path, self)
     }
 
-    /// What is known about problems of `class` on `device`: from the same GPU model, else from one of the same
-    /// architecture; of the class itself, else of the one with the same sequences and mask whose number of heads is nearest.
-    pub fn find(&self, device: &Device, class: &ShapeClass) -> Option<Hit<'_>> {
-        let same_model = self.gpus.iter().filter(|gpu| gpu.name == device.name);
-        let same_architecture = self.gpus.iter().filter(|gpu| gpu.architecture == device.architecture);
-        same_model.chain(same_architecture).find_map(|gpu| Some(Hit { gpu, class: gpu.nearest(class)? }))
+    /// The rows, as selection reads them.
+    pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+        self.gpus.iter().flat_map(|gpu| {
+            gpu.classes.iter().map(|tuned| Row {
+                gpu: &gpu.name,
+                architecture: gpu.architecture,
+                class: tuned.class,
+                variant: &tuned.variant,
+            })
+        })
     }
 
     /// Puts the decisions of `record` in the place of what the table has for their classes.
@@ -124,26 +119,6 @@ impl Table {
             gpu.classes.retain(|other| other.class != tuned.class);
             gpu.classes.push(tuned);
         }
-    }
-}
-
-impl TunedGpu {
-    fn nearest(&self, class: &ShapeClass) -> Option<&TunedClass> {
-        let alike = |tuned: &&TunedClass| {
-            tuned.class.mask == class.mask && sequences_are_alike(tuned.class.sequence, class.sequence)
-        };
-        self.classes.iter().filter(alike).min_by_key(|tuned| {
-            let exact = tuned.class.sequence == class.sequence;
-            (!exact, tuned.class.heads.distance(class.heads))
-        })
-    }
-}
-
-/// Whether what is the fastest for one is likely to be so for the other: kernels for any length are.
-fn sequences_are_alike(one: SequenceClass, other: SequenceClass) -> bool {
-    match (one, other) {
-        (SequenceClass::UpTo(_), SequenceClass::UpTo(_)) => true,
-        _ => one == other,
     }
 }
 
@@ -181,7 +156,7 @@ mod tests {
     use super::*;
     use crate::record::Pair;
     use contract::config::Mask;
-    use contract::variants::VARIANTS;
+    use contract::tuned;
 
     const H200: u32 = 132;
 
@@ -206,38 +181,47 @@ mod tests {
         table
     }
 
-    fn device(name: &str, architecture: u32) -> Device {
-        Device { name: name.into(), architecture, ..header().environment.device }
-    }
-
-    fn found(table: &Table, device: &Device, batch: u32, sequence: u32) -> Option<String> {
+    fn found(table: &Table, batch: u32, sequence: u32) -> Option<&str> {
         let case = case(batch, 8, sequence, Mask::Full);
         let class = ShapeClass::new(case.shape, case.mask, H200);
-        table.find(device, &class).map(|hit| hit.class.variant.clone())
+        let device = header().environment.device;
+        tuned::find(table.rows(), &device.gpu(), &class).map(|row| row.variant)
+    }
+
+    /// The source of the rows that the library ships, as `cargo xtask bless` writes it.
+    fn shipped_source(table: &Table) -> String {
+        let template = include_str!("../../../../kernel-gpu/contract/src/tuned/shipped.rs");
+        let (head, rest) = template.split_once("= &[\n").expect("the list begins");
+        let (_, tail) = rest.split_once("];\n").expect("the list ends");
+        let rows = table.rows().map(|Row { gpu, architecture, class, variant }| {
+            let ShapeClass { sequence, mask, heads } = class;
+            format!("    row({gpu:?}, {architecture}, {sequence:?}, {mask:?}, {:?}, {variant:?}),\n", heads.end())
+        });
+        format!("{head}= &[\n{}];\n{tail}", rows.collect::<String>())
     }
 
     #[test]
-    fn the_built_in_table_names_variants_that_are_shipped() {
+    fn the_library_ships_the_rows_of_the_built_in_table() {
         let table = Table::built_in().unwrap();
-        for tuned in table.gpus.iter().flat_map(|gpu| &gpu.classes) {
-            let shipped = VARIANTS.iter().find(|variant| variant.entry == tuned.variant);
-            let variant =
-                shipped.unwrap_or_else(|| panic!("{} is not in kernel-gpu/contract/src/variants.rs", tuned.variant));
-            assert_eq!(variant.mask, tuned.class.mask, "{}", tuned.variant);
-            assert!(variant.sequence.accepts(tuned.case.shape.sequence), "{} for {}", tuned.variant, tuned.case);
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernel-gpu/contract/src/tuned/shipped.rs");
+        let source = shipped_source(&table);
+        if std::env::var("FA512_BLESS").is_ok_and(|value| value == "1") {
+            std::fs::write(path, &source).unwrap();
         }
+        assert_eq!(
+            std::fs::read_to_string(path).unwrap(),
+            source,
+            "tuned.json has other rows than kernel-gpu/contract/src/tuned/shipped.rs: `cargo xtask bless` writes them"
+        );
     }
 
     #[test]
-    fn the_nearest_class_of_the_same_model_is_found_else_of_the_same_architecture() {
+    fn what_was_measured_is_found_by_selection() {
         let table = table(vec![decision(4, Some(challenge(true))), decision(64, None)]);
-        let h200 = device("NVIDIA H200", 90);
-        assert_eq!(found(&table, &h200, 4, 512).as_deref(), Some("small"));
-        assert_eq!(found(&table, &h200, 8, 512).as_deref(), Some("small"), "0.5 heads are nearer to 0.25 than to 4");
-        assert_eq!(found(&table, &h200, 1024, 512).as_deref(), Some("large"));
-        assert_eq!(found(&table, &device("NVIDIA H100", 90), 4, 512).as_deref(), Some("small"));
-        assert_eq!(found(&table, &device("NVIDIA L4", 89), 4, 512), None);
-        assert_eq!(found(&table, &h200, 4, 1024), None, "another kind of kernel");
+        assert_eq!(found(&table, 4, 512), Some("small"));
+        assert_eq!(found(&table, 8, 512), Some("small"), "0.5 heads are nearer to 0.25 than to 4");
+        assert_eq!(found(&table, 1024, 512), Some("large"));
+        assert_eq!(found(&table, 4, 1024), None, "another kind of kernel");
     }
 
     #[test]

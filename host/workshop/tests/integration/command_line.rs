@@ -5,11 +5,12 @@ use std::process::{Command, Output, Stdio};
 
 use contract::config::Mask;
 use contract::manifest::{FILE_NAME, Manifest};
+use contract::problem::{Problem, Shape};
+use contract::view::Layout;
 use half::f16;
 use sha2::{Digest, Sha256};
 use workshop::inputs::{Distribution, Inputs};
 use workshop::npy::{self, Accept};
-use workshop::problem::{Layout, Problem, Shape};
 
 use crate::support;
 
@@ -269,8 +270,8 @@ impl Files {
         let problem = Problem::new(SHAPE, Mask::Full, layout).unwrap();
         let inputs = Inputs::generate(problem, Distribution::Normal, 11).unwrap();
         let files = Self { folder: tempfile::tempdir().unwrap(), inputs };
-        for (name, operand) in ["q.npy", "k.npy", "v.npy"].into_iter().zip(files.inputs.operands()) {
-            npy::write(&files.path(name), &layout.dimensions(SHAPE), &operand.storage).unwrap();
+        for (name, storage) in ["q.npy", "k.npy", "v.npy"].into_iter().zip(files.inputs.storages()) {
+            npy::write(&files.path(name), &layout.dimensions(SHAPE), storage).unwrap();
         }
         files
     }
@@ -303,8 +304,8 @@ fn tensors_come_from_files_and_go_to_files() {
         let written = read(&out, layout);
         assert_eq!(written.shape, SHAPE);
         let reference = workshop::reference::Reference::compute(&files.inputs, |_| ());
-        let strides = layout.strides(SHAPE).unwrap();
-        let last = workshop::inputs::row_of(&written.elements, strides, 1, 2, 19)[63];
+        let view = contract::view::View::new(layout.strides(SHAPE).unwrap());
+        let last = workshop::inputs::row_of(&written.elements, view, 1, 2, 19)[63];
         let expected = reference.elements.last().unwrap()[63].value;
         assert!((last.to_f64() - expected).abs() < 2e-3, "{layout:?}: {last} is not {expected}");
         let lse = npyz::NpyFile::new(std::fs::File::open(&lse).unwrap()).unwrap();

@@ -9,11 +9,12 @@ use std::path::PathBuf;
 use comfy_table::{Table, presets};
 use contract::config::Sequence;
 use contract::manifest::Entry;
+use contract::problem::{Problem, Shape};
+use contract::view::Layout;
 use workshop::executor::PtxModule;
 use workshop::executor::sim::{DEFAULT_ARCHITECTURE, SimExecutor};
 use workshop::forward::Forward;
 use workshop::inputs::{Distribution, Inputs};
-use workshop::problem::{Layout, Problem, Shape};
 
 use crate::support::ptx;
 use record::{Case, Change, Comparison, Record};

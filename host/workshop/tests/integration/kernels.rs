@@ -2,9 +2,10 @@
 
 use contract::args::Strides;
 use contract::config::Mask;
+use contract::problem::{Problem, Shape};
+use contract::view::{Layout, View, Views};
 use half::f16;
-use workshop::inputs::{COLUMNS, Distribution, Inputs, Operand};
-use workshop::problem::{Layout, Problem, Shape, TensorStrides};
+use workshop::inputs::{COLUMNS, Distribution, Inputs};
 
 use crate::support::{Case, ptx};
 
@@ -101,7 +102,7 @@ fn heads_that_are_left_behind_whole_rounds_are_dealt_out_in_strips() {
 
 #[test]
 fn scales_from_zero_to_the_largest() {
-    for scale in [0.0, 1e-40, 1.0, 30.0, 1e4, workshop::problem::MAXIMUM_SCALE] {
+    for scale in [0.0, 1e-40, 1.0, 30.0, 1e4, contract::problem::MAXIMUM_SCALE] {
         for mask in MASKS {
             let problem = problem(1, 2, 70, mask, Layout::Bhsd).with_scale(scale).unwrap();
             Case::generate(problem, Distribution::Normal).assert_right(true);
@@ -116,11 +117,11 @@ fn first_keys_may_have_no_weight() {
     for (sequence, mask) in [(70, Mask::Full), (70, Mask::Causal), (512, Mask::Full), (512, Mask::Causal)] {
         let problem = problem(1, 1, sequence, mask, Layout::Bhsd);
         let normal = Inputs::generate(problem, Distribution::Normal, 7).unwrap();
-        let [_, _, v] = normal.operands();
+        let [_, _, v] = normal.storages();
         let filled = |value: f32| vec![f16::from_f32(value); sequence as usize * COLUMNS];
         let mut keys = filled(-4.0);
         keys[..16 * COLUMNS].iter_mut().step_by(COLUMNS).for_each(|first| *first = f16::NEG_INFINITY);
-        let inputs = Inputs::new(problem, Operand::new(filled(4.0)), Operand::new(keys), v.clone()).unwrap();
+        let inputs = Inputs::new(problem, filled(4.0), keys, v.clone()).unwrap();
         Case::new(inputs, Distribution::MinusInfinityScores).assert_right(true);
     }
 }
@@ -136,11 +137,11 @@ fn lse_may_be_absent() {
 fn rows_may_be_padded_differently_in_every_tensor() {
     let padded = |row: u64| {
         let head = 70 * row + 8;
-        Strides { batch: 2 * head + 16, head, row }
+        View::new(Strides { batch: 2 * head + 16, head, row })
     };
-    let strides = TensorStrides { q: padded(72), k: padded(80), v: padded(128), o: padded(96) };
+    let views = Views { q: padded(72), k: padded(80), v: padded(128), o: padded(96) };
     for mask in MASKS {
-        let problem = problem(2, 2, 70, mask, Layout::Bhsd).with_strides(strides).unwrap();
+        let problem = problem(2, 2, 70, mask, Layout::Bhsd).with_views(views).unwrap();
         Case::generate(problem, Distribution::Normal).assert_right(true);
     }
 }
@@ -148,9 +149,9 @@ fn rows_may_be_padded_differently_in_every_tensor() {
 #[test]
 fn keys_and_values_may_be_shared_by_heads() {
     let contiguous = problem(2, 4, 70, Mask::Causal, Layout::Bhsd);
-    let shared = Strides { head: 0, batch: 70 * 64, row: 64 };
-    let strides = TensorStrides { k: shared, v: shared, ..*contiguous.strides() };
-    Case::generate(contiguous.with_strides(strides).unwrap(), Distribution::Normal).assert_right(true);
+    let shared = View::new(Strides { head: 0, batch: 70 * 64, row: 64 });
+    let views = Views { k: shared, v: shared, ..*contiguous.views() };
+    Case::generate(contiguous.with_views(views).unwrap(), Distribution::Normal).assert_right(true);
 }
 
 #[test]
@@ -170,11 +171,11 @@ fn q_k_and_v_may_be_interleaved_in_one_storage() {
             storage.extend(q.chain(k).chain(v).flatten());
         }
         let storage: std::sync::Arc<[f16]> = storage.into();
-        let operand = |index| Operand { storage: storage.clone(), offset: index * HEADS as usize * COLUMNS };
-        let interleaved = Strides { batch: 0, head: 64, row: 3 * u64::from(HEADS) * 64 };
-        let strides = TensorStrides { q: interleaved, k: interleaved, v: interleaved, ..*separate.strides() };
-        let problem = separate.with_strides(strides).unwrap();
-        let inputs = Inputs::new(problem, operand(0), operand(1), operand(2)).unwrap();
+        let row = u64::from(HEADS) * 64;
+        let interleaved = |index| View { offset: index * row, strides: Strides { batch: 0, head: 64, row: 3 * row } };
+        let views = Views { q: interleaved(0), k: interleaved(1), v: interleaved(2), ..*separate.views() };
+        let problem = separate.with_views(views).unwrap();
+        let inputs = Inputs::new(problem, storage.clone(), storage.clone(), storage).unwrap();
         Case::new(inputs, Distribution::Normal).assert_right(true);
     }
 }
@@ -184,14 +185,11 @@ fn q_k_and_v_may_be_interleaved_in_one_storage() {
 #[ignore = "needs 14 GiB of memory and minutes"]
 fn offsets_may_exceed_32_bits() {
     let contiguous = problem(2, 1, 70, Mask::Causal, Layout::Bhsd);
-    let near = *contiguous.strides();
-    let far = Strides { batch: (1 << 31) + 64, ..near.q };
-    for strides in [
-        TensorStrides { q: far, ..near },
-        TensorStrides { k: far, ..near },
-        TensorStrides { v: far, ..near },
-        TensorStrides { o: far, ..near },
-    ] {
-        Case::generate(contiguous.with_strides(strides).unwrap(), Distribution::Normal).assert_right(true);
+    let near = *contiguous.views();
+    let far = View::new(Strides { batch: (1 << 31) + 64, ..near.q.strides });
+    for views in
+        [Views { q: far, ..near }, Views { k: far, ..near }, Views { v: far, ..near }, Views { o: far, ..near }]
+    {
+        Case::generate(contiguous.with_views(views).unwrap(), Distribution::Normal).assert_right(true);
     }
 }

@@ -1,12 +1,13 @@
 //! What the simulator says of the kernels without one of their barriers.
 
 use contract::manifest::Entry;
+use contract::problem::{Problem, Shape};
+use contract::view::Layout;
 use ptx_sim::FindingClass;
 use workshop::executor::{DeviceChoice, PtxModule, open, sim};
 use workshop::forward::Forward;
 use workshop::inputs::{Distribution, Inputs};
 use workshop::launch::check_accepts;
-use workshop::problem::{Layout, Problem, Shape};
 
 use crate::support::ptx;
 

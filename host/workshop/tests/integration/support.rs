@@ -3,12 +3,12 @@
 use std::sync::OnceLock;
 
 use contract::manifest::Entry;
+use contract::problem::Problem;
 use workshop::check::{self, UnitScaleBounds};
 use workshop::executor::{DeviceChoice, Executor, PtxModule, open, sim};
 use workshop::forward::Forward;
 use workshop::inputs::{Distribution, Inputs};
 use workshop::launch::check_accepts;
-use workshop::problem::Problem;
 use workshop::ptx_folder::{ENVIRONMENT_VARIABLE, PtxFolder};
 use workshop::reference::Reference;
 

@@ -3,13 +3,14 @@
 use contract::args::{Strides, TENSOR_MAP_ROWS};
 use contract::config::{Family, Mask, Sequence, TileConfig};
 use contract::manifest::Entry;
+use contract::problem::{Problem, Shape};
 use contract::variants::Variant;
+use contract::view::{Layout, View, Views};
 use half::f16;
 use workshop::executor::{Executor, PtxModule};
 use workshop::forward::Forward;
 use workshop::inputs::{Distribution, Inputs};
 use workshop::launch::check_fits;
-use workshop::problem::{Layout, Problem, Shape, TensorStrides};
 
 use crate::support::executor;
 
@@ -20,7 +21,14 @@ const SHAPE: Shape = Shape { batch: 2, heads: 2, sequence: 48 };
 fn entry() -> Entry {
     let tile = TileConfig { block_m: 128, block_n: 64, warps: 8, stages: 2, ..TileConfig::SM_90A_TMA };
     let (sequence, mask) = (Sequence::Any, Mask::Full);
-    Entry::from(&Variant { entry: "copy_boxes", family: Family::Sm90a, config: tile, sequence, mask })
+    Entry::from(&Variant {
+        entry: "copy_boxes",
+        family: Family::Sm90a,
+        config: tile,
+        sequence,
+        mask,
+        waits_for_previous_grid: false,
+    })
 }
 
 /// Where chunk `chunk` of row `row` of a box lies with the 128-byte swizzle, in elements.
@@ -31,11 +39,14 @@ fn swizzled(row: usize, chunk: usize) -> usize {
 /// Requires that the boxes of Q, K and V hold their rows where K has these strides.
 fn check_boxes(executor: &mut dyn Executor, k: Strides) {
     let problem = Problem::new(SHAPE, Mask::Full, Layout::Bshd).unwrap();
-    let problem = problem.with_strides(TensorStrides { k, ..*problem.strides() }).unwrap();
-    let inputs = Inputs::generate(problem, Distribution::Normal, 1).unwrap().with_offsets([0, 8, 640]).unwrap();
+    let contiguous = *problem.views();
+    let (shifted, v) = (View { offset: 8, strides: k }, View { offset: 640, ..contiguous.v });
+    let problem = problem.with_views(Views { k: shifted, v, ..contiguous }).unwrap();
+    let inputs = Inputs::generate(problem, Distribution::Normal, 1).unwrap();
     let module =
         PtxModule { file: "copy_boxes.ptx".into(), text: include_str!("../tensor_maps/copy_boxes.ptx").into() };
-    let outcome = Forward::prepare(executor, &module, &entry(), &inputs, false).unwrap().execute().unwrap();
+    let entry = entry();
+    let outcome = Forward::prepare(executor, &module, &entry, &inputs, false).unwrap().execute().unwrap();
 
     assert!(outcome.execution.findings.is_empty(), "{k:?}: {:?}", outcome.execution.findings);
     assert!(outcome.changed_inputs.is_empty() && outcome.damaged_guards.is_empty(), "{k:?}");

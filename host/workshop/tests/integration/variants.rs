@@ -1,8 +1,9 @@
 //! Which entry is chosen for a problem and a device.
 
 use contract::config::{Family, Mask, Sequence};
-use workshop::executor::{Device, DeviceKind};
-use workshop::problem::{Layout, Problem, Shape};
+use contract::problem::{Problem, Shape};
+use contract::view::Layout;
+use workshop::device::{Device, DeviceKind};
 use workshop::variant::choose;
 
 use crate::support::ptx;

@@ -102,7 +102,7 @@ fn profile_command(diagnosis: &Diagnosis) -> String {
         shape.batch,
         shape.heads,
         shape.sequence,
-        workshop::problem::mask_name(case.mask),
+        case.mask.name(),
         case.layout.name()
     )
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
-use workshop::executor::Device;
+use workshop::device::Device;
 use workshop::fuzz::campaign::Limits;
 use workshop::fuzz::case::Case;
 use workshop::fuzz::summary::DistributionSummary;

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use workshop::device::{Device, DeviceKind};
 use workshop::error::{Error, Result};
-use workshop::executor::{Device, DeviceKind};
 use workshop::fuzz::case::Case;
 
 /// Where cases are repeated: on which device, and on which PTX.

@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use contract::args::Strides;
 use contract::config::{HEAD_DIM, Mask};
 use contract::manifest::CodeGenerator;
+use contract::problem::Shape;
+use contract::view::Layout;
 use serde::Serialize;
 use workshop::check;
+use workshop::device::Device;
 use workshop::error::Result;
-use workshop::executor::{Device, GuardDamage, PtxModule};
+use workshop::executor::{GuardDamage, PtxModule};
 use workshop::inputs::{Distribution, Inputs};
-use workshop::problem::{self, Layout, Shape};
 use workshop::ptx_folder::PtxFolder;
 use workshop::statistics::{Bootstrap, Samples, Summary};
 use workshop::timing::{Batch, Protocol, Sampler};
@@ -129,18 +131,11 @@ impl Problem {
     /// Describes the problem of `inputs`, whose tensors are contiguous in `layout` unless they are views.
     pub fn new(inputs: &Inputs, layout: Layout) -> Self {
         let problem = inputs.problem();
-        let strides = problem.strides();
-        let [q, k, v] = inputs.operands().map(|operand| operand.offset as u64);
         let contiguous = layout.strides(problem.shape()).ok();
-        let tensors =
-            [("Q", q, strides.q), ("K", k, strides.k), ("V", v, strides.v), ("O", problem.output_offset(), strides.o)];
-        let views = tensors.into_iter().filter(|&(_, offset, strides)| offset > 0 || Some(strides) != contiguous);
-        let views = views.map(|(tensor, offset, Strides { batch, head, row })| View {
-            tensor,
-            offset,
-            batch_stride: batch,
-            head_stride: head,
-            row_stride: row,
+        let is_contiguous = |view: &contract::view::View| view.offset == 0 && Some(view.strides) == contiguous;
+        let views = problem.views().named().into_iter().filter(|(_, view)| !is_contiguous(view));
+        let views = views.map(|(tensor, contract::view::View { offset, strides: Strides { batch, head, row } })| {
+            View { tensor: tensor.name(), offset, batch_stride: batch, head_stride: head, row_stride: row }
         });
         Self {
             shape: problem.shape(),
@@ -188,7 +183,7 @@ pub struct Launch {
 
 impl Launch {
     /// The geometry of `launch`.
-    pub fn new(launch: &workshop::launch::Launch) -> Self {
+    pub fn new(launch: &contract::plan::Launch<'_>) -> Self {
         Self { blocks: launch.blocks(), threads: launch.threads(), dynamic_shared_bytes: launch.dynamic_shared_bytes() }
     }
 }
@@ -217,7 +212,7 @@ impl Timing {
         sampler: &mut dyn Sampler,
         count: usize,
         protocol: Protocol,
-        problem: &problem::Problem,
+        problem: &contract::problem::Problem,
     ) -> Result<Self> {
         let samples_us: Vec<f64> = (0..count).map(|_| sampler.sample()).collect::<Result<_>>()?;
         let samples_us = Samples::new(samples_us)?;
@@ -246,7 +241,8 @@ mod tests {
     }
 
     fn timing(samples: &[f64], mask: Mask) -> Timing {
-        let problem = problem::Problem::new(Shape { batch: 32, heads: 8, sequence: 512 }, mask, Layout::Bhsd).unwrap();
+        let problem =
+            contract::problem::Problem::new(Shape { batch: 32, heads: 8, sequence: 512 }, mask, Layout::Bhsd).unwrap();
         let mut sampler = Stub(samples.iter());
         Timing::take(&mut sampler, samples.len(), Protocol::new(L2::Warm), &problem).unwrap()
     }

@@ -2,8 +2,7 @@
 
 use comfy_table::Cell;
 use workshop::check::{Comparison, Report};
-use workshop::executor::DeviceKind;
-use workshop::problem::mask_name;
+use workshop::device::DeviceKind;
 use workshop::statistics::Summary;
 use workshop::timing::L2;
 
@@ -59,7 +58,7 @@ fn problem(record: &Record) -> String {
         problem.shape.heads,
         problem.shape.sequence,
         problem.head_dim,
-        mask_name(problem.mask),
+        problem.mask.name(),
         problem.scale,
         problem.layout.name()
     )

@@ -3,12 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use contract::config::Mask;
+use contract::problem::{Problem, Shape};
+use contract::view::Layout;
+use half::f16;
 use workshop::check;
 use workshop::error::{Error, Result};
 use workshop::host_memory;
-use workshop::inputs::{Inputs, Operand};
+use workshop::inputs::Inputs;
 use workshop::npy::{self, Accept};
-use workshop::problem::{Layout, Problem, Shape};
 
 use super::record::Source;
 use super::{Options, views};
@@ -25,18 +27,17 @@ pub fn inputs(options: &Options) -> Result<(Inputs, Source)> {
     };
     if let (Some(q), Some(k), Some(v)) = (&options.q, &options.k, &options.v) {
         let accept = if options.allow_f32 { Accept::F16OrF32 } else { Accept::F16 };
-        let (shape, [q_operand, k_operand, v_operand]) = read_operands([q, k, v], options.layout, accept)?;
-        let inputs = Inputs::new(problem(shape)?, q_operand, k_operand, v_operand)?;
+        let (shape, [q_storage, k_storage, v_storage]) = read_storages([q, k, v], options.layout, accept)?;
+        let inputs = Inputs::new(problem(shape)?, q_storage, k_storage, v_storage)?;
         return Ok((inputs, Source::Files { q: q.clone(), k: k.clone(), v: v.clone() }));
     }
     let shape = Shape { batch: options.batch, heads: options.heads, sequence: options.seq };
     let inputs = Inputs::generate(problem(shape)?, options.distribution, options.seed)?;
-    let inputs = inputs.with_offsets(views::input_offsets(&options.offset).map(|offset| offset as usize))?;
     Ok((inputs, Source::Generated { distribution: options.distribution, seed: options.seed }))
 }
 
 /// Reads Q, K and V, which must have one shape.
-fn read_operands(paths: [&PathBuf; 3], layout: Layout, accept: Accept) -> Result<(Shape, [Operand; 3])> {
+fn read_storages(paths: [&PathBuf; 3], layout: Layout, accept: Accept) -> Result<(Shape, [Vec<f16>; 3])> {
     let [q, k, v] = paths.map(|path| npy::read(path, layout, accept));
     let arrays = [q?, k?, v?];
     let shape = arrays[0].shape;
@@ -50,7 +51,7 @@ fn read_operands(paths: [&PathBuf; 3], layout: Layout, accept: Accept) -> Result
             )));
         }
     }
-    Ok((shape, arrays.map(|array| Operand::new(array.elements))))
+    Ok((shape, arrays.map(|array| array.elements)))
 }
 
 /// Writes O and LSE where that was asked for. Outputs that are known to be wrong are not written.

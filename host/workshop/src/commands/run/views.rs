@@ -3,8 +3,9 @@
 use std::str::FromStr;
 
 use contract::args::Strides;
+use contract::problem::Problem;
+use contract::view::{View, Views};
 use workshop::error::Result;
-use workshop::problem::{Problem, TensorStrides};
 
 /// One of the four tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +14,17 @@ enum Tensor {
     K,
     V,
     O,
+}
+
+impl Tensor {
+    fn view(self, views: &mut Views) -> &mut View {
+        match self {
+            Tensor::Q => &mut views.q,
+            Tensor::K => &mut views.k,
+            Tensor::V => &mut views.v,
+            Tensor::O => &mut views.o,
+        }
+    }
 }
 
 impl FromStr for Tensor {
@@ -74,34 +86,24 @@ fn number(text: &str) -> std::result::Result<u64, String> {
     text.trim().parse().map_err(|error| format!("{text:?} is no number of elements: {error}"))
 }
 
-/// `problem` with the strides and the offset of O that were asked for.
+/// `problem` with the strides and offsets that were asked for.
 pub fn apply(problem: Problem, strides: &[TensorStride], offsets: &[TensorOffset]) -> Result<Problem> {
-    let mut all: TensorStrides = *problem.strides();
+    let mut views = *problem.views();
     for TensorStride { tensor, strides } in strides {
-        *match tensor {
-            Tensor::Q => &mut all.q,
-            Tensor::K => &mut all.k,
-            Tensor::V => &mut all.v,
-            Tensor::O => &mut all.o,
-        } = *strides;
+        tensor.view(&mut views).strides = *strides;
     }
-    problem.with_strides(all)?.with_output_offset(offset_of(Tensor::O, offsets))
-}
-
-/// The offsets of Q, K and V.
-pub fn input_offsets(offsets: &[TensorOffset]) -> [u64; 3] {
-    [Tensor::Q, Tensor::K, Tensor::V].map(|tensor| offset_of(tensor, offsets))
-}
-
-fn offset_of(tensor: Tensor, offsets: &[TensorOffset]) -> u64 {
-    offsets.iter().rev().find(|offset| offset.tensor == tensor).map_or(0, |offset| offset.elements)
+    for TensorOffset { tensor, elements } in offsets {
+        tensor.view(&mut views).offset = *elements;
+    }
+    Ok(problem.with_views(views)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use contract::config::Mask;
-    use workshop::problem::{Layout, Shape};
+    use contract::problem::Shape;
+    use contract::view::Layout;
 
     #[test]
     fn strides_and_offsets_go_to_their_tensor() {
@@ -109,10 +111,10 @@ mod tests {
         let strides = ["k=900,400,72", "O=0,512,64"].map(|text| text.parse().unwrap());
         let offsets = ["O=16", "V=8"].map(|text| text.parse().unwrap());
         let applied = apply(problem, &strides, &offsets).unwrap();
-        assert_eq!(applied.strides().k, Strides { batch: 900, head: 400, row: 72 });
-        assert_eq!(applied.strides().o.head, 512);
-        assert_eq!(applied.strides().q, problem.strides().q);
-        assert_eq!((applied.output_offset(), input_offsets(&offsets)), (16, [0, 0, 8]));
+        assert_eq!(applied.views().k.strides, Strides { batch: 900, head: 400, row: 72 });
+        assert_eq!(applied.views().o.strides.head, 512);
+        assert_eq!(applied.views().q.strides, problem.views().q.strides);
+        assert_eq!(applied.views().named().map(|(_, view)| view.offset), [0, 0, 8, 16]);
     }
 
     #[test]

@@ -6,7 +6,6 @@ use std::process::{Command, Stdio};
 use ptx_sim::Finding;
 use workshop::compute_sanitizer::{TOOLS, findings, options};
 use workshop::error::{Error, Result};
-use workshop::problem::mask_name;
 
 use super::sweep::{Case, VariantCases};
 use crate::commands::find_program;
@@ -51,7 +50,7 @@ impl ComputeSanitizer {
         command.args(options(tool, variant.entry.config.mbarriers())).arg(&self.program);
         command.args(["run", "--device", "gpu", "--no-check", "--samples", "0", "--json"]);
         command.arg("--ptx").arg(&self.ptx_folder).args(["--variant", &variant.entry.name]);
-        command.args(["--mask", mask_name(case.problem.mask()), "--layout", case.layout.name()]);
+        command.args(["--mask", case.problem.mask().name(), "--layout", case.layout.name()]);
         for (option, size) in [("--batch", shape.batch), ("--heads", shape.heads), ("--seq", shape.sequence)] {
             command.arg(option).arg(size.to_string());
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use ptx_sim::Finding;
 use serde::Serialize;
-use workshop::executor::Device;
+use workshop::device::Device;
 
 use super::sweep::{Case, CaseRecord, VariantCases};
 use crate::commands::Verdict;

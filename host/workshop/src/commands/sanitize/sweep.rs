@@ -5,12 +5,14 @@ use std::fmt;
 
 use contract::config::{Mask, Sequence};
 use contract::manifest::Entry;
+use contract::problem::{Problem, Shape};
+use contract::view::Layout;
 use serde::Serialize;
+use workshop::device::Device;
 use workshop::error::{Error, Result};
-use workshop::executor::{Device, PtxModule};
+use workshop::executor::PtxModule;
 use workshop::host_memory;
 use workshop::launch::{check_accepts, check_fits};
-use workshop::problem::{Layout, Problem, Shape, mask_name};
 use workshop::ptx_folder::PtxFolder;
 
 /// What the user wants to see run.
@@ -130,7 +132,7 @@ impl<'a> Sweep<'a> {
 }
 
 fn describe(selection: &Selection<'_>) -> String {
-    let mask = selection.mask.map_or("any mask".to_owned(), |mask| format!("a {} mask", mask_name(mask)));
+    let mask = selection.mask.map_or("any mask".to_owned(), |mask| format!("a {} mask", mask.name()));
     match selection.sequences {
         [] => mask,
         lengths => format!("{mask} and sequence {}", lengths.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")),

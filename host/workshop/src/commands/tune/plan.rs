@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use contract::config::{Family, HEAD_DIM, Mask};
+use contract::problem::Shape;
+use contract::view::Layout;
 use workshop::error::Result;
 use workshop::executor::sim;
 use workshop::files;
-use workshop::problem::{Layout, Shape};
 use workshop::record::Case;
 use workshop::tune::plan::{Plan, Request};
 use workshop::tune::search::Strategy;

@@ -163,7 +163,8 @@ mod tests {
 
     use super::*;
     use contract::config::{HEAD_DIM, Mask};
-    use workshop::problem::{Layout, Shape};
+    use contract::problem::Shape;
+    use contract::view::Layout;
 
     const CASE: Case = Case {
         shape: Shape { batch: 1, heads: 1, sequence: 512 },

@@ -5,17 +5,19 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use contract::manifest::Entry;
+use contract::problem::Problem;
+use contract::selection;
 use contract::variants::VARIANTS;
 use sha2::{Digest, Sha256};
 use workshop::bench::Bench;
 use workshop::compare::Thresholds;
 use workshop::contender::Contender;
 use workshop::contender::ptx::Ptx;
+use workshop::device::Device;
 use workshop::error::{Error, Result};
+use workshop::executor::Executor;
 use workshop::executor::gpu::GpuExecutor;
-use workshop::executor::{Device, Executor};
 use workshop::inputs::Distribution;
-use workshop::problem::Problem;
 use workshop::ptx_folder::PtxFolder;
 use workshop::record::{Case, Ceilings, RunProtocol};
 use workshop::statistics::RESAMPLES;
@@ -25,7 +27,6 @@ use workshop::tune::lab::GROUP;
 use workshop::tune::plan::Plan;
 use workshop::tune::record::{Header, Journal, Record};
 use workshop::tune::session::{End, Participant, Session, Shard, Task};
-use workshop::variant;
 
 use super::listener::Shown;
 use super::restart::{Restart, Watchdog};
@@ -170,14 +171,15 @@ fn entry<'a>(folder: &'a PtxFolder, name: &str) -> Option<&'a Entry> {
 /// The shipped variant that is launched for `case` until now.
 fn incumbent(plan: &Plan, folder: &PtxFolder, device: &Device, case: &Case) -> Result<String> {
     let problem = Problem::new(case.shape, case.mask, case.layout)?;
-    let shipped = folder.entries().filter(|(entry, _)| plan.incumbents.contains(&entry.name)).collect();
-    let choice = variant::choose_among(shipped, folder.tuned(), &problem, device, None).map_err(|error| {
+    let entries = folder.entries().map(|(entry, _)| entry);
+    let shipped = entries.filter(|entry| plan.incumbents.contains(&entry.name)).map(Entry::variant);
+    let choice = selection::choose(shipped, folder.tuned().rows(), &problem, &device.gpu()).map_err(|error| {
         Error::Invalid(format!(
             "{case} has no incumbent in {}: {error}\n(cargo xtask ptx --variants of this plan compiles the shipped variants, too)",
             folder.path().display()
         ))
     })?;
-    Ok(choice.entry.name.clone())
+    Ok(choice.plan.variant().entry.to_owned())
 }
 
 fn header(plan: &Plan, folder: &PtxFolder, gpu: &GpuExecutor, monitor: &Monitor, protocol: RunProtocol) -> Header {

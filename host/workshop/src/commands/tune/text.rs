@@ -175,7 +175,8 @@ pub fn table(table: &Table) -> String {
 mod tests {
     use super::*;
     use contract::config::{Family, HEAD_DIM, Mask};
-    use workshop::problem::{Layout, Shape};
+    use contract::problem::Shape;
+    use contract::view::Layout;
     use workshop::tune::plan::Request;
     use workshop::tune::search::Strategy;
     use workshop::tune::space::Space;

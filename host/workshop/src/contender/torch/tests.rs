@@ -8,8 +8,8 @@ use contract::config::Mask;
 
 use super::*;
 use crate::inputs::Distribution;
-use crate::problem::{Problem, Shape};
 use crate::timing::{L2, Protocol};
+use contract::problem::{Problem, Shape};
 
 const HELLO: &str = r#"{"ok": true, "protocol": 1, "versions": {"torch": "2.11"}, "device": "stand-in",
     "backends": {"flash": null, "cudnn": null, "efficient": "no kernel for this GPU"}}"#;
@@ -71,7 +71,7 @@ fn a_contender_answers_and_is_timed() {
         let Implementation::Library { versions, .. } = prepared.implementation() else { panic!("it is a library") };
         assert_eq!(versions["torch"], "2.11");
         let answer = prepared.answer().unwrap();
-        assert_eq!(answer.outputs.o[..], workload.inputs.operands()[0].storage[..], "the stand-in gives Q");
+        assert_eq!(answer.outputs.o[..], workload.inputs.storages()[0][..], "the stand-in gives Q");
         let mut sampler = prepared.into_sampler().unwrap();
         let batch = sampler.batch();
         assert_eq!((batch.calls, batch.input_sets, batch.host_launch_us), (34, 1, Some(12.5)), "1 ms of 30 µs calls");
@@ -155,9 +155,8 @@ fn strides_that_pytorch_is_not_given_are_refused() {
     let stand_in = StandIn::new(HELLO, GOOD);
     let library = stand_in.start().unwrap();
     let contiguous = *workload(Layout::Bhsd).inputs.problem();
-    let shared =
-        TensorStrides { k: contract::args::Strides { head: 0, ..contiguous.strides().k }, ..*contiguous.strides() };
-    let problem = contiguous.with_strides(shared).unwrap();
+    let k = View::new(contract::args::Strides { head: 0, ..contiguous.views().k.strides });
+    let problem = contiguous.with_views(Views { k, ..*contiguous.views() }).unwrap();
     let inputs = Inputs::generate(problem, Distribution::Normal, 1).unwrap();
     let workload = Workload { inputs, protocol: Protocol::new(L2::Warm) };
     assert!(message(library.contender(Backend::Flash).prepare(&workload)).contains("contiguous tensors only"));

@@ -5,8 +5,8 @@ use cust::device::{Device as CudaDevice, DeviceAttribute};
 
 use super::driver::{self, Code};
 use super::failure::Doing;
+use crate::device::{Device, DeviceKind};
 use crate::error::{Error, Result};
-use crate::executor::{Device, DeviceKind};
 
 /// Loads and initialises the driver and returns GPU `index`.
 ///

@@ -10,7 +10,7 @@ use cust::stream::Stream;
 use super::driver::{self, Code};
 use super::failure::cuda_error;
 use crate::error::{Error, Result};
-use crate::launch::Launch;
+use contract::plan::Launch;
 
 /// A kernel with its grid and arguments; grid and block have one dimension.
 pub struct Kernel<'a> {
@@ -45,7 +45,7 @@ impl<'a> Argument<'a> {
 
 impl<'a> Kernel<'a> {
     /// The kernel of `launch`, whose only argument is in `arguments`.
-    pub fn of(launch: &'a Launch, arguments: &'a [Argument<'a>]) -> Self {
+    pub fn of(launch: &'a Launch<'_>, arguments: &'a [Argument<'a>]) -> Self {
         Self {
             entry: launch.entry(),
             blocks: launch.blocks(),

@@ -23,17 +23,19 @@ use cust::memory::mem_get_info;
 use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
 use libcuda_delay_load::tensor_map::Tiled;
-use ptx_sim::{TENSOR_MAP_BYTES, TensorMap};
+use ptx_sim::TENSOR_MAP_BYTES;
 
 use self::driver::Code;
 use self::failure::{Doing, Fault, cuda_error};
 use self::kernel::{Argument, Kernel};
 use self::memory::{Allocation, mebibytes};
 use self::timing::TimedGraph;
-use super::{Buffer, Device, Execution, Executor, GuardDamage, PtxModule, Sample};
+use super::{Buffer, Execution, Executor, GuardDamage, PtxModule, Sample};
+use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::launch::Launch;
 use crate::timing::{Batch, Protocol};
+use contract::plan::Launch;
+use contract::tensor_map::{self, TensorMap};
 
 /// Runs kernels on an NVIDIA GPU.
 ///
@@ -113,7 +115,7 @@ impl GpuExecutor {
         let function = self.function(entry)?;
         let attribute = |attribute| {
             let value = function.get_attribute(attribute).doing(|| format!("asking for the resources of {entry}"))?;
-            Ok(u32::try_from(value).unwrap_or(0))
+            Ok::<_, Error>(u32::try_from(value).unwrap_or(0))
         };
         Ok(KernelResources {
             registers: attribute(FunctionAttribute::NumRegisters)?,
@@ -296,23 +298,30 @@ impl Executor for GpuExecutor {
 
     fn encode_tensor_map(&mut self, name: &str, map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES]> {
         self.enter()?;
-        let TensorMap { element, address, sizes, strides, box_sizes, element_strides, swizzle } = map;
-        let (element, swizzle) = (*element as u32, *swizzle as u32);
-        let tiled = Tiled { element, address: *address, sizes, strides, box_sizes, element_strides, swizzle };
+        let TensorMap { address, sizes, strides } = map;
+        let tiled = Tiled {
+            element: tensor_map::ELEMENT_TYPE,
+            address: *address,
+            sizes,
+            strides,
+            box_sizes: &tensor_map::BOX_SIZES,
+            element_strides: &tensor_map::ELEMENT_STRIDES,
+            swizzle: tensor_map::SWIZZLE,
+        };
         tiled.encode().map(|encoded| encoded.0).map_err(|code| {
             let detail = format!("; {sizes:?} elements from {address:#x} on with strides of {strides:?} bytes");
             self.failed(format!("making the tensor map of {name}"), Code(code), &detail)
         })
     }
 
-    fn launch(&mut self, launch: &Launch) -> Result<Execution> {
+    fn launch(&mut self, launch: &Launch<'_>) -> Result<Execution> {
         let arguments = [Argument::of(launch.args())];
         // SAFETY: a planned launch is one of an entry that takes exactly a `ForwardArgs`.
         unsafe { self.run(&Kernel::of(launch, &arguments)) }?;
         Ok(Execution::default())
     }
 
-    fn prepare_sample(&mut self, launches: &[Launch], protocol: &Protocol) -> Result<Option<Sample>> {
+    fn prepare_sample(&mut self, launches: &[Launch<'_>], protocol: &Protocol) -> Result<Option<Sample>> {
         let arguments: Vec<_> = launches.iter().map(|launch| [Argument::of(launch.args())]).collect();
         let kernels: Vec<_> = launches
             .iter()

@@ -8,14 +8,13 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use ptx_sim::TensorMap;
-
 use super::{Argument, GpuExecutor, Kernel, driver};
 use crate::error::{Error, Result};
 use crate::executor::{Executor, PtxModule, Sample};
-use crate::problem::{Layout, Shape};
-use crate::tensor_map;
 use crate::timing::{Batch, L2, Protocol};
+use contract::problem::Shape;
+use contract::tensor_map::TensorMap;
+use contract::view::{Layout, View};
 
 /// Set to anything, it makes a missing GPU a failure.
 const REQUIRE_GPU: &str = "FA512_REQUIRE_GPU";
@@ -295,7 +294,7 @@ mod on_device {
         let Some(mut gpu) = open().filter(|gpu| gpu.device().architecture >= 90) else { return };
         let shape = Shape { batch: 2, heads: 3, sequence: 100 };
         let buffer = gpu.allocate("K", 2 * 3 * 100 * 128).unwrap();
-        let map = tensor_map::describe(shape, Layout::Bhsd.strides(shape).unwrap(), buffer.address);
+        let map = TensorMap::new(shape, View::new(Layout::Bhsd.strides(shape).unwrap()), buffer.address);
         let encoded = gpu.encode_tensor_map("K", &map).unwrap();
         if gpu.device().name == STAND_IN {
             let words: Vec<_> = encoded.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();

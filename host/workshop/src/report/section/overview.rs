@@ -2,12 +2,12 @@
 
 use super::record::distinct_cases;
 use crate::error::Result;
-use crate::problem::{Shape, mask_name};
 use crate::record::{BenchRecord, Case, Outcome, Row};
 use crate::report::contenders::Contenders;
 use crate::report::number::{date, microseconds};
 use crate::report::page::{Block, Cell, Table};
 use crate::report::plot::{Line, Plot, lines};
+use contract::problem::Shape;
 
 /// What was measured, warnings, medians; then the plots against S, where there is more than one S.
 pub fn blocks(record: &BenchRecord, contenders: &Contenders) -> Result<Vec<Block>> {
@@ -116,7 +116,7 @@ fn time_plot(record: &BenchRecord, group: Case, contenders: &Contenders) -> Resu
     }
     contender_lines.iter_mut().for_each(|line| line.points.sort_by(|a, b| a.0.total_cmp(&b.0)));
     let Shape { batch, heads, .. } = group.shape;
-    let what = format!("B={batch} H={heads}, {} mask, {}", mask_name(group.mask), group.layout.name());
+    let what = format!("B={batch} H={heads}, {} mask, {}", group.mask.name(), group.layout.name());
     Ok(Some(Plot {
         description: format!("Median time against sequence length for {what}: a line for each of {}", names.join(", ")),
         caption: format!("{what}: median time in µs"),

@@ -1,15 +1,14 @@
 //! Classes of problems: those for which one variant is the best on a GPU.
 
-use std::fmt;
+use core::fmt;
 
-use contract::config::{Mask, Sequence};
-use contract::variants::VARIANTS;
-use serde::{Deserialize, Serialize};
-
-use crate::problem::{Shape, mask_name};
+use crate::config::{Mask, Sequence};
+use crate::problem::Shape;
+use crate::variants::VARIANTS;
 
 /// Problems that are launched with one variant.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
 pub struct ShapeClass {
     /// Their sequence lengths.
     pub sequence: SequenceClass,
@@ -20,8 +19,9 @@ pub struct ShapeClass {
 }
 
 /// Sequence lengths that resemble each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
 pub enum SequenceClass {
     /// The length that kernels are specialised for.
     Exactly(u32),
@@ -31,22 +31,54 @@ pub enum SequenceClass {
 
 /// B·H over the number of multiprocessors: from over half of this up to it, the last class without an end. A GPU of few
 /// heads is not filled by large tiles; one of many profits from them.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct HeadsClass(f64);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "manifest", serde(into = "f64", try_from = "f64"))]
+pub struct HeadsClass(u8);
 
 impl HeadsClass {
     /// The ends of the classes.
     const ENDS: [f64; 6] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
 
     fn new(heads: f64) -> Self {
-        let last = Self::ENDS[Self::ENDS.len() - 1];
-        Self(Self::ENDS.into_iter().find(|&end| heads <= end).unwrap_or(last))
+        let index = Self::ENDS.iter().position(|&end| heads <= end);
+        Self(index.unwrap_or(Self::ENDS.len() - 1) as u8)
+    }
+
+    /// The class that ends at `end`, if there is one.
+    pub const fn ending_at(end: f64) -> Option<Self> {
+        let mut index = 0;
+        while index < Self::ENDS.len() {
+            if Self::ENDS[index] == end {
+                return Some(Self(index as u8));
+            }
+            index += 1;
+        }
+        None
+    }
+
+    /// Where it ends, in heads a multiprocessor.
+    pub const fn end(self) -> f64 {
+        Self::ENDS[self.0 as usize]
     }
 
     /// How many classes lie between the two.
-    pub fn distance(self, other: Self) -> u32 {
-        (self.0 / other.0).log2().abs().round() as u32
+    pub const fn distance(self, other: Self) -> u8 {
+        self.0.abs_diff(other.0)
+    }
+}
+
+impl From<HeadsClass> for f64 {
+    fn from(class: HeadsClass) -> f64 {
+        class.end()
+    }
+}
+
+impl TryFrom<f64> for HeadsClass {
+    type Error = &'static str;
+
+    fn try_from(end: f64) -> Result<Self, Self::Error> {
+        Self::ending_at(end).ok_or("no class of heads ends there; they end at 0.25, 0.5, 1, 2, 4 and 8")
     }
 }
 
@@ -69,22 +101,25 @@ impl fmt::Display for ShapeClass {
             SequenceClass::Exactly(length) => write!(formatter, "sequence {length}")?,
             SequenceClass::UpTo(length) => write!(formatter, "sequences up to {length}")?,
         }
-        write!(formatter, ", {} mask, {}", mask_name(self.mask), self.heads)
+        write!(formatter, ", {} mask, {}", self.mask.name(), self.heads)
     }
 }
 
 impl fmt::Display for HeadsClass {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 == Self::ENDS[Self::ENDS.len() - 1] {
-            true => write!(formatter, "over {} heads a multiprocessor", self.0 / 2.0),
-            false => write!(formatter, "up to {} heads a multiprocessor", self.0),
+        match usize::from(self.0) == Self::ENDS.len() - 1 {
+            true => write!(formatter, "over {} heads a multiprocessor", self.end() / 2.0),
+            false => write!(formatter, "up to {} heads a multiprocessor", self.end()),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
     use super::*;
+    use std::string::ToString;
 
     fn class(batch: u32, heads: u32, sequence: u32) -> ShapeClass {
         ShapeClass::new(Shape { batch, heads, sequence }, Mask::Full, 132)
