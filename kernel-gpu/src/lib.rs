@@ -9,7 +9,11 @@
 //! `LSE = ln Σ exp(scale · q·k)`, after Dao et al., *FlashAttention-2* (arXiv 2307.08691).
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch))]
-#![cfg_attr(all(target_arch = "nvptx64", not(feature = "rust_cuda")), feature(abi_ptx, stdarch_nvptx))]
+#![cfg_attr(all(target_arch = "nvptx64", not(feature = "rust_cuda")), feature(stdarch_nvptx))]
+#![cfg_attr(
+    all(target_arch = "nvptx64", any(feature = "sm_80", feature = "sm_90a"), not(feature = "rust_cuda")),
+    feature(abi_ptx)
+)]
 
 pub mod args;
 pub mod config;
@@ -25,8 +29,9 @@ pub mod candidates;
 #[cfg(feature = "manifest")]
 pub mod manifest;
 
-#[cfg(feature = "planted")]
-pub mod planted;
-
 #[cfg(target_arch = "nvptx64")]
 mod device;
+/// What the kernels of other crates are written with.
+#[cfg(target_arch = "nvptx64")]
+#[doc(hidden)]
+pub use device::{codegen, ptx};

@@ -91,7 +91,8 @@ macro_rules! variants {
 
         #[cfg(all(
             target_arch = "nvptx64",
-            not(any(feature = "planted", feature = "candidates"))
+            any(feature = "sm_80", feature = "sm_90a"),
+            not(feature = "candidates")
         ))]
         mod entries {
             use crate::args::ForwardArgs;
@@ -112,7 +113,7 @@ macro_rules! variants {
 }
 
 /// Declares the entry of one variant, by its kind, where its family is compiled.
-#[cfg(all(target_arch = "nvptx64", not(feature = "planted")))]
+#[cfg(all(target_arch = "nvptx64", any(feature = "sm_80", feature = "sm_90a")))]
 macro_rules! entry {
     (Sm80 $entry:ident, $sequence:ty, $mask:ty, $config:expr) => {
         #[cfg(feature = "sm_80")]
