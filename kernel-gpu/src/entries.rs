@@ -66,7 +66,7 @@ macro_rules! entry {
 }
 
 /// Declares the entries of the variants.
-#[cfg(not(any(feature = "planted", feature = "candidates")))]
+#[cfg(not(feature = "candidates"))]
 macro_rules! entries {
     ($($entry:ident: $kind:ident { $($config:tt)* }, $sequence:ident $(($length:literal))?, $mask:ident;)*) => {
         // A module for each, so that each is a codegen unit of its own, and an edit compiles those again that it touches.
@@ -81,11 +81,11 @@ macro_rules! entries {
         })*
     };
 }
-#[cfg(not(any(feature = "planted", feature = "candidates")))]
+#[cfg(not(feature = "candidates"))]
 contract::for_every_variant!(entries);
 
 /// What the declarations of the variants' entries name.
-#[cfg(not(any(feature = "planted", feature = "candidates")))]
+#[cfg(not(feature = "candidates"))]
 mod shipped {
     pub use contract::args::ForwardArgs;
     pub use contract::config::TileConfig;

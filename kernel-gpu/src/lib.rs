@@ -8,14 +8,20 @@
 //! [`shared_tile`] also builds on the host, where its proofs are tested.
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch))]
-#![cfg_attr(all(target_arch = "nvptx64", not(feature = "rust_cuda")), feature(abi_ptx, stdarch_nvptx))]
+#![cfg_attr(all(target_arch = "nvptx64", not(feature = "rust_cuda")), feature(stdarch_nvptx))]
+#![cfg_attr(
+    all(target_arch = "nvptx64", any(feature = "sm_80", feature = "sm_90a"), not(feature = "rust_cuda")),
+    feature(abi_ptx)
+)]
 
 pub mod shared_tile;
 
-#[cfg(feature = "planted")]
-pub mod planted;
-
 #[cfg(target_arch = "nvptx64")]
 mod device;
-#[cfg(all(target_arch = "nvptx64", not(feature = "planted")))]
+#[cfg(all(target_arch = "nvptx64", any(feature = "sm_80", feature = "sm_90a")))]
 mod entries;
+
+/// What the kernels of other crates are written with.
+#[cfg(target_arch = "nvptx64")]
+#[doc(hidden)]
+pub use device::{codegen, ptx};

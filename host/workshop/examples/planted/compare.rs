@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use clap::ValueEnum;
-use kernel_gpu::planted::{Architecture, CASES, Case, Class};
+use planted::{Architecture, CASES, Case, Class};
 use rayon::prelude::*;
 
 /// compute-sanitizer's tools.

@@ -7,7 +7,7 @@ use std::path::Path;
 use cust::memory::{CopyDestination, DeviceBuffer};
 use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
-use kernel_gpu::planted::{Arguments, Case};
+use planted::{Arguments, Case};
 
 use crate::{one_entry, tensor_map};
 

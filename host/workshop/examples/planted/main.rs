@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
-use kernel_gpu::planted::CASES;
+use planted::CASES;
 
 /// Run planted bugs on a GPU.
 #[derive(Parser)]
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
 
 fn run(entry: &str) -> Result<(), String> {
     let case = CASES.iter().find(|case| case.planted == entry || case.clean == entry);
-    let case = case.ok_or_else(|| format!("no entry {entry}; kernel_gpu::planted lists what there is"))?;
+    let case = case.ok_or_else(|| format!("no entry {entry}; planted::CASES lists what there is"))?;
     let folder = std::env::var("FA512_PLANTED_PTX")
         .map_err(|_| "FA512_PLANTED_PTX is not set; it names the folder that `cargo xtask test` makes".to_owned())?;
     launch::run(Path::new(&folder), case, entry).map_err(|error| format!("{entry}: {error}"))

@@ -1,7 +1,7 @@
 //! Tensor maps of planted kernels.
 
-use kernel_gpu::planted::{Swizzle, TensorMap};
 use libcuda_delay_load::tensor_map::{self, Tiled};
+use planted::{Swizzle, TensorMap};
 
 /// `CU_TENSOR_MAP_DATA_TYPE_UINT32`.
 const WORDS: u32 = 2;

@@ -1,6 +1,6 @@
 //! Every planted bug is found and reported as on record; its clean twin has no finding.
 //!
-//! The kernels are listed in `kernel_gpu::planted`; the reports lie beside their sources. `cargo xtask bless` writes them
+//! The kernels are listed in `planted::CASES`; the reports lie beside their sources. `cargo xtask bless` writes them
 //! anew.
 
 mod report;
@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use kernel_gpu::planted::{Architecture, CASES, Case, Class};
 use libtest_mimic::{Arguments, Failed, Trial};
+use planted::{Architecture, CASES, Case, Class};
 use ptx_sim::{FindingClass, Module};
 use simulate::Outcome;
 
@@ -119,7 +119,7 @@ fn finding_classes(class: Class) -> &'static [FindingClass] {
 
 /// The folder of the kernels' sources and reports.
 fn sources() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernel-gpu/src/device/planted")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernel-gpu/planted/src/device")
 }
 
 /// Where the report of a case is on record.
@@ -134,7 +134,7 @@ fn no_stray_reports() -> Result<(), String> {
     let files = folders.flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten().flatten());
     let reports = files.map(|file| file.path()).filter(|path| path.extension().is_some_and(|name| name == "report"));
     match reports.into_iter().find(|path| !known.contains(path)) {
-        Some(path) => Err(format!("{} belongs to no case of kernel_gpu::planted", path.display())),
+        Some(path) => Err(format!("{} belongs to no case of planted::CASES", path.display())),
         None => Ok(()),
     }
 }

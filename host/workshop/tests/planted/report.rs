@@ -12,13 +12,13 @@ static COMPILER_NUMBER: LazyLock<Regex> = LazyLock::new(|| regex("(%[a-z]+|\\$L_
 /// Lines of the PTX, in the place of a finding and in its words.
 static PTX_LINE: LazyLock<Regex> = LazyLock::new(|| regex("(planted\\.ptx:|\\bline )[0-9]+"));
 /// The line with the entry in the list of planted bugs, from which every kernel is inlined.
-static LIST_PLACE: LazyLock<Regex> = LazyLock::new(|| regex("\n *inlined at kernel-gpu/src/planted\\.rs:[0-9:]+"));
+static LIST_PLACE: LazyLock<Regex> = LazyLock::new(|| regex("\n *inlined at kernel-gpu/planted/src/lib\\.rs:[0-9:]+"));
 /// A place in the compiler's own library, whose path depends on the compiler, before the place that called it.
 static LIBRARY_PLACE: LazyLock<Regex> = LazyLock::new(|| regex("from [^\n]*library/[^\n]*\n *inlined at"));
 /// Places in Rust sources.
 static RUST_PLACE: LazyLock<Regex> = LazyLock::new(|| regex("([a-z0-9_/-]+\\.rs):([0-9]+):[0-9]+"));
 /// Sources of planted kernels: in the folder of their class.
-static KERNEL: LazyLock<Regex> = LazyLock::new(|| regex("/planted/[a-z_]+/(mod|hopper)\\.rs$"));
+static KERNEL: LazyLock<Regex> = LazyLock::new(|| regex("/planted/src/device/[a-z_]+/(mod|hopper)\\.rs$"));
 
 fn regex(pattern: &str) -> Regex {
     Regex::new(pattern).expect("the pattern is constant")

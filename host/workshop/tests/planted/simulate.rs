@@ -1,6 +1,6 @@
 //! Running a planted kernel in the simulator.
 
-use kernel_gpu::planted::{Arguments, Case, Swizzle, TensorMap};
+use planted::{Arguments, Case, Swizzle, TensorMap};
 use ptx_sim::{Finding, GlobalMemory, Launch, MemoryError, Module, Options, TensorElement, run as simulate};
 
 /// More than any kernel but an endless one executes.

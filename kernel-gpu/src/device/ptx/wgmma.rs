@@ -205,7 +205,6 @@ macro_rules! tile {
     };
 }
 
-#[cfg(feature = "planted")]
 tile!(8 columns: 0);
 tile!(64 columns: 0 1 2 3 4 5 6 7);
 tile!(128 columns: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
