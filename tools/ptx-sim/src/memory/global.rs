@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
-use super::{OutOfBounds, TensorMap};
+use super::OutOfBounds;
 
 /// Addresses of buffers are multiples of this.
 const ALIGNMENT: u64 = 256;
@@ -110,8 +110,6 @@ pub struct GlobalMemory {
     buffers: Vec<Buffer>,
     /// Addresses of the global variables of modules that were run: module identity, name, address.
     variables: Vec<(u64, String, u64)>,
-    /// Tensor maps, by the number that their bytes hold.
-    pub(super) tensor_maps: Vec<TensorMap>,
 }
 
 impl std::fmt::Debug for GlobalMemory {
