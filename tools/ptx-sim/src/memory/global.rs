@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
-use super::OutOfBounds;
+use super::{OutOfBounds, resolve};
+use crate::parse::Space;
 
 /// Addresses of buffers are multiples of this.
 const ALIGNMENT: u64 = 256;
@@ -276,6 +277,10 @@ impl GlobalMemory {
     pub(crate) fn describe(&self, address: u64, bytes: u64) -> String {
         if address == 0 {
             return "a null pointer".to_owned();
+        }
+        let (space, _) = resolve(address);
+        if space != Space::Global {
+            return format!("a generic address of {space} memory");
         }
         if address < 1 << 32 && self.buffers.iter().any(|buffer| buffer.address as u32 == address as u32) {
             return "a buffer address cut to 32 bits".to_owned();

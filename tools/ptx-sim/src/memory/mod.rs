@@ -2,11 +2,13 @@
 
 mod bytes;
 mod global;
+mod parameters;
 mod tensor_map;
 mod tensor_map_bytes;
 
 pub(crate) use bytes::Bytes;
 pub use global::{GlobalMemory, MemoryError};
+pub(crate) use parameters::{Parameters, parameter_address};
 pub(crate) use tensor_map::TENSOR_MAP_ALIGNMENT;
 pub use tensor_map::{Swizzle, TensorElement, TensorMap};
 pub use tensor_map_bytes::TENSOR_MAP_BYTES;
