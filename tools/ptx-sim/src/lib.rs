@@ -159,7 +159,7 @@ pub use counters::Counters;
 pub use finding::{Finding, FindingClass, LaneAddress, Location, OtherAccess, SourceLocation};
 pub use isa::{expand_forms, lanewise_forms};
 pub use launch::{Launch, LaunchError, Options, Report};
-pub use memory::{GlobalMemory, MemoryError, Swizzle, TENSOR_MAP_BYTES, TensorElement, TensorMap};
+pub use memory::{Allocation, GlobalMemory, MemoryError, Swizzle, TENSOR_MAP_BYTES, TensorElement, TensorMap};
 pub use module::{Module, Parameter, run};
 pub use parse::ParseError;
 pub use race::Engine;

@@ -196,3 +196,28 @@ fn any_generic_address_is_survived() {
         assert_eq!(words(&outcome.output), [1], "{address:#x}: the run does not go on");
     }
 }
+
+#[test]
+fn parameters_by_value() {
+    let text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry test(.param .align 8 .b8 args[24])\n{\n\
+        .reg .b64 %rd<3>; .reg .b32 %r<2>; ld.param.b64 %rd0, [args]; ld.param.v2.u32 {%r0, %r1}, [args+8];\n\
+        st.global.v2.u32 [%rd0], {%r1, %r0}; ret;\n}\n";
+    let module = Module::parse(text, "test.ptx").expect("parsing");
+    let mut memory = GlobalMemory::new();
+    let output = memory.allocate("output", 8).expect("allocating");
+    let mut args = output.to_le_bytes().to_vec();
+    args.extend(common::bytes(&[1, 2, 3, 4]));
+    let launch = Launch {
+        entry: "test",
+        grid: [1; 3],
+        block: [1; 3],
+        dynamic_shared_bytes: 0,
+        params: &[&args],
+        architecture: 90,
+    };
+    let report = run(&module, &mut memory, &launch, &Options::default()).expect("running");
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    let mut data = [0; 8];
+    memory.read(output, &mut data).expect("reading");
+    assert_eq!(words(&data), [2, 1]);
+}

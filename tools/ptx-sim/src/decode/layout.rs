@@ -105,7 +105,7 @@ impl Layout {
         for (variable, address, bytes) in new {
             let contents = self.contents(variable);
             memory.write(address, &contents)?;
-            memory.zero(address + contents.len() as u64, bytes - contents.len() as u64)?;
+            memory.set_8(address + contents.len() as u64, 0, bytes - contents.len() as u64)?;
         }
         Ok(())
     }
