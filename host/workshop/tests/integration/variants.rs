@@ -71,13 +71,13 @@ fn an_entry_that_does_not_fit_the_device_is_passed_over() {
     let choice = choose(ptx(), &problem, &small, None).unwrap();
     assert_ne!(choice.entry.name, preferred.name);
     let message = choose(ptx(), &problem, &small, Some(&preferred.name)).unwrap_err().to_string();
-    assert!(message.contains("bytes of shared memory per block; test device has"), "{message}");
+    assert!(message.contains("bytes of shared memory per block; this GPU has"), "{message}");
 }
 
 #[test]
 fn a_device_that_runs_no_entry_is_told_why_for_each() {
     let message = choose(ptx(), &problem(512, Mask::Full), &device(75, 64 * 1024), None).unwrap_err().to_string();
-    assert!(message.starts_with("no variant runs this problem on test device:"), "{message}");
-    assert!(message.contains("needs sm_80 or later; test device is sm_75"), "{message}");
+    assert!(message.starts_with("no variant runs this problem on sm_75:"), "{message}");
+    assert!(message.contains("needs sm_80 or later; this GPU is sm_75"), "{message}");
     assert_eq!(message.lines().count(), 1 + ptx().entries().count(), "{message}");
 }
