@@ -1,9 +1,12 @@
-//! The simulator as an executor.
+//! The simulator as an executor: a context on a simulated GPU.
+
+use std::sync::Arc;
 
 use contract::config::ARCHITECTURES;
 use contract::plan::Launch;
 use contract::tensor_map::{self, TensorMap};
-use ptx_sim::{GlobalMemory, LaunchError, MemoryError, Module, Options, Swizzle, TENSOR_MAP_BYTES, TensorElement};
+use ptx_sim::{Options, Swizzle, TENSOR_MAP_BYTES, TensorElement};
+use sim_device::{Architecture, Call, Code, Config, Context, Machine, Messages, Module};
 
 use super::{Buffer, Execution, Executor, GuardDamage, PtxModule, Sample};
 use crate::device::{Device, DeviceKind};
@@ -16,11 +19,13 @@ pub const DEFAULT_ARCHITECTURE: u32 = 90;
 /// Multiprocessors of a simulated GPU: few, so that the blocks of a persistent grid have several work items each even
 /// where the problem is small, but as many as it takes to deal out a last round in halves of heads and parts of others.
 const MULTIPROCESSORS: u32 = 4;
+/// Memory of a simulated GPU, bytes: the machine's own is the limit.
+const MEMORY_BYTES: u64 = 256 << 30;
 
-/// Runs PTX on the CPU with ptx-sim.
+/// Runs PTX on the CPU with ptx-sim. What it finds comes back as values.
 pub struct SimExecutor {
     device: Device,
-    memory: GlobalMemory,
+    context: Arc<Context>,
     modules: Vec<LoadedModule>,
     next_id: usize,
     options: Options,
@@ -28,7 +33,7 @@ pub struct SimExecutor {
 
 struct LoadedModule {
     source: PtxModule,
-    parsed: Module,
+    module: Arc<Module>,
 }
 
 impl SimExecutor {
@@ -54,6 +59,13 @@ impl SimExecutor {
             let known: Vec<_> = ARCHITECTURES.iter().map(|limits| limits.architecture.to_string()).collect();
             Error::Invalid(format!("the simulator does not know sm_{architecture}, only {}", known.join(", ")))
         })?;
+        let config = Config {
+            architecture: Architecture::find(architecture).map_err(Error::Invalid)?,
+            multiprocessors: MULTIPROCESSORS,
+            memory_bytes: MEMORY_BYTES,
+            messages: Messages::Quiet,
+            ..Config::default()
+        };
         let device = Device {
             kind: DeviceKind::Simulator,
             name: format!("ptx-sim ({} threads)", options.threads),
@@ -64,7 +76,15 @@ impl SimExecutor {
             driver: None,
             uuid: None,
         };
-        Ok(Self { device, memory: GlobalMemory::new(), modules: Vec::new(), next_id: 0, options })
+        let context = Machine::new(config).create_context(0, 0).map_err(simulated)?;
+        Ok(Self { device, context, modules: Vec::new(), next_id: 0, options })
+    }
+
+    /// The module that has `entry`, the newest first.
+    fn module(&self, entry: &str) -> Result<&Arc<Module>> {
+        let modules = self.modules.iter().rev().map(|loaded| &loaded.module);
+        let found = modules.into_iter().find(|module| module.entries().any(|name| name == entry));
+        found.ok_or_else(|| Error::Invalid(format!("no loaded module has an entry {entry}")))
     }
 }
 
@@ -77,29 +97,29 @@ impl Executor for SimExecutor {
         if self.modules.iter().any(|loaded| loaded.source == *module) {
             return Ok(());
         }
-        let parsed = Module::parse(&module.text, &module.file).map_err(|error| Error::Invalid(error.to_string()))?;
+        let loaded = self.context.load(&module.text, Some(&module.file)).map_err(simulated)?;
         self.modules.retain(|loaded| loaded.source.file != module.file);
-        self.modules.push(LoadedModule { source: module.clone(), parsed });
+        self.modules.push(LoadedModule { source: module.clone(), module: loaded });
         Ok(())
     }
 
     fn allocate(&mut self, name: &str, bytes: u64) -> Result<Buffer> {
-        let address = self.memory.allocate(name, bytes).map_err(memory_error)?;
+        let address = self.context.allocate_as(name, bytes).map_err(simulated)?;
         let id = self.next_id;
         self.next_id += 1;
         Ok(Buffer { id, address, bytes })
     }
 
     fn free(&mut self, buffer: Buffer) -> Result<()> {
-        self.memory.free(buffer.address).map_err(memory_error)
+        self.context.free(buffer.address, Call::Synchronous).map_err(simulated)
     }
 
     fn write(&mut self, buffer: Buffer, data: &[u8]) -> Result<()> {
-        self.memory.write(buffer.address, data).map_err(memory_error)
+        self.context.write(buffer.address, data).map_err(simulated)
     }
 
     fn read(&mut self, buffer: Buffer, data: &mut [u8]) -> Result<()> {
-        self.memory.read(buffer.address, data).map_err(memory_error)
+        self.context.read(buffer.address, data).map_err(simulated)
     }
 
     fn encode_tensor_map(&mut self, name: &str, map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES]> {
@@ -112,23 +132,22 @@ impl Executor for SimExecutor {
             element_strides: tensor_map::ELEMENT_STRIDES.to_vec(),
             swizzle: Swizzle::Bytes128,
         };
-        self.memory.encode_tensor_map(name, map).map_err(memory_error)
+        map.encode(name).map_err(|error| Error::Invalid(format!("simulated memory: {error}")))
     }
 
     fn launch(&mut self, launch: &Launch<'_>) -> Result<Execution> {
-        let module = module_with_entry(&self.modules, launch.entry())?;
-        let options = Options { overlaps_previous: Some(launch.overlaps_previous()), ..self.options.clone() };
-        let maps = launch.encoded_tensor_maps().map(|maps| maps.0.as_flattened());
-        let params: Vec<&[u8]> = std::iter::once(launch.argument_bytes()).chain(maps).collect();
-        let launch = ptx_sim::Launch {
-            entry: launch.entry(),
+        let function = self.module(launch.entry())?.function(launch.entry()).map_err(simulated)?;
+        function.allow_dynamic_shared(launch.dynamic_shared_bytes()).map_err(simulated)?;
+        let maps = launch.encoded_tensor_maps().map(|maps| maps.0.as_flattened().to_vec());
+        let launch = sim_device::Launch {
+            function,
             grid: [launch.blocks(), 1, 1],
             block: [launch.threads(), 1, 1],
             dynamic_shared_bytes: launch.dynamic_shared_bytes(),
-            params: &params,
-            architecture: self.device.architecture,
+            overlaps_previous: launch.overlaps_previous(),
+            parameters: std::iter::once(launch.argument_bytes().to_vec()).chain(maps).collect(),
         };
-        let report = ptx_sim::run(module, &mut self.memory, &launch, &options).map_err(launch_error)?;
+        let report = self.context.run(&launch, &self.options).map_err(simulated)?;
         Ok(Execution { findings: report.findings, counters: Some(report.counters) })
     }
 
@@ -149,21 +168,11 @@ impl Executor for SimExecutor {
     }
 }
 
-fn module_with_entry<'a>(modules: &'a [LoadedModule], entry: &str) -> Result<&'a Module> {
-    let has_entry = |module: &&Module| module.entries().any(|name| name == entry);
-    let found = modules.iter().map(|loaded| &loaded.parsed).find(has_entry);
-    found.ok_or_else(|| Error::Invalid(format!("no loaded module has an entry {entry}")))
-}
-
-fn launch_error(error: LaunchError) -> Error {
-    match error {
-        LaunchError::Unsupported { .. } => Error::Unsupported(error.to_string()),
-        _ => Error::Invalid(format!("the simulator refuses the launch: {error}")),
-    }
-}
-
-fn memory_error(error: MemoryError) -> Error {
-    Error::Invalid(format!("simulated memory: {error}"))
+/// An error of the simulated GPU, in its words: the code that a driver would return says less.
+fn simulated(error: sim_device::Error) -> Error {
+    let sim_device::Error { code, message } = error;
+    let words = message.unwrap_or_else(|| code.to_string());
+    if code == Code::NOT_SUPPORTED { Error::Unsupported(words) } else { Error::Invalid(words) }
 }
 
 #[cfg(test)]
@@ -173,7 +182,7 @@ mod tests {
     use contract::config::Mask;
     use contract::plan::{Addresses, Plan};
     use contract::problem::{Problem, Shape};
-    use contract::variants::VARIANTS;
+    use contract::variants::{VARIANTS, Variant};
     use contract::view::Layout;
 
     fn simulator() -> SimExecutor {
@@ -184,10 +193,16 @@ mod tests {
         PtxModule { file: "test.ptx".into(), text: text.into() }
     }
 
-    /// A launch of the first variant, with addresses that nothing lies at.
+    /// A variant without tensor maps.
+    fn variant() -> Variant<'static> {
+        let is_plain = |variant: &&Variant<'_>| !variant.waits_for_previous_grid && variant.mask == Mask::Full;
+        *VARIANTS.iter().find(is_plain).expect("there is one")
+    }
+
+    /// Its launch, with addresses that nothing lies at.
     fn launch(simulator: &SimExecutor) -> Launch<'static> {
         let problem = Problem::new(Shape { batch: 1, heads: 1, sequence: 512 }, Mask::Full, Layout::Bhsd).unwrap();
-        let plan = Plan::new(&problem, VARIANTS[0], &simulator.device().gpu()).unwrap();
+        let plan = Plan::new(&problem, variant(), &simulator.device().gpu()).unwrap();
         plan.bind(Addresses { q: 1 << 20, k: 2 << 20, v: 3 << 20, o: 4 << 20, lse: None }).unwrap()
     }
 
@@ -221,7 +236,7 @@ mod tests {
         let mut simulator = simulator();
         let launch = launch(&simulator);
         let message = simulator.launch(&launch).unwrap_err().to_string();
-        assert!(message.contains(VARIANTS[0].entry), "{message}");
+        assert!(message.contains(variant().entry), "{message}");
     }
 
     #[test]
@@ -229,7 +244,7 @@ mod tests {
         let ptx = |body: &str| {
             module(&format!(
                 ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry {}(.param .align 8 .b8 args[{}]) {{\n{body}\n}}\n",
-                VARIANTS[0].entry,
+                variant().entry,
                 size_of::<contract::args::ForwardArgs>()
             ))
         };
