@@ -60,7 +60,9 @@ fn find(out: &Path) -> Result<Option<PathBuf>, String> {
     }
     if !files.iter().any(|file| file.is_file()) {
         return match env::var_os(PTX_FOLDER) {
-            Some(_) => Err(format!("{PTX_FOLDER} names {}, where there is no {}", loose.display(), PTX_FILES.join(" or "))),
+            Some(_) => {
+                Err(format!("{PTX_FOLDER} names {}, where there is no {}", loose.display(), PTX_FILES.join(" or ")))
+            }
             None => Ok(None),
         };
     }

@@ -80,9 +80,7 @@ pub fn read(folder: &Path) -> Result<Vec<Indexed>, String> {
     if lines.next() != Some(HEADER) {
         return Err(format!("{}: its first line is not `{HEADER}`", path.display()));
     }
-    lines
-        .map(|line| parse(line).ok_or_else(|| format!("{}: not understood: `{line}`", path.display())))
-        .collect()
+    lines.map(|line| parse(line).ok_or_else(|| format!("{}: not understood: `{line}`", path.display()))).collect()
 }
 
 fn parse(line: &str) -> Option<Indexed> {

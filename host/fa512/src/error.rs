@@ -49,8 +49,8 @@ pub enum Error {
     Memory {
         /// The tensor.
         tensor: Tensor,
-        /// Its address.
-        address: u64,
+        /// Its address; `None` where it was passed as a slice.
+        address: Option<u64>,
         /// What is wrong.
         why: MemoryProblem,
     },
@@ -193,13 +193,19 @@ impl fmt::Display for Error {
             Error::NoContext => formatter.write_str(
                 "the calling thread has no current CUDA context; make one current (cuCtxSetCurrent, cudaSetDevice)",
             ),
-            Error::Memory { tensor, address, why } => write!(formatter, "{tensor} at {address:#x}: {why}"),
+            Error::Memory { tensor, address: Some(address), why } => {
+                write!(formatter, "{tensor} at {address:#x}: {why}")
+            }
+            Error::Memory { tensor, address: None, why } => write!(formatter, "{tensor}: {why}"),
             Error::OtherStream => formatter.write_str(
                 "the stream belongs to another context than the calling thread's current one; make that of the stream \
                  current (cuCtxSetCurrent, cudaSetDevice)",
             ),
             Error::OtherGpu { planned: Some(planned) } => {
-                write!(formatter, "the plan is for GPU {planned}, which is not that of the calling thread's current context")
+                write!(
+                    formatter,
+                    "the plan is for GPU {planned}, which is not that of the calling thread's current context"
+                )
             }
             Error::OtherGpu { planned: None } => {
                 formatter.write_str("the plan is for a GPU that was only described; plan with Gpu::current()")

@@ -106,8 +106,7 @@ impl Kernel {
         let bytes = c_int::try_from(variant.config.shared_bytes()).unwrap_or(c_int::MAX);
         let device = c_int::try_from(gpu).unwrap_or(c_int::MAX);
         // SAFETY: the kernel's library is never unloaded.
-        let code =
-            unsafe { (driver.call.kernel_set_attribute)(MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes, kernel, device) };
+        let code = unsafe { (driver.call.kernel_set_attribute)(MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes, kernel, device) };
         driver.check(code, || format!("giving {} {bytes} bytes of shared memory on GPU {gpu}", variant.entry))?;
         if let Some(prepared) = prepared.get(gpu) {
             prepared.store(true, Ordering::Release);

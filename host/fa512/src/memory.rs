@@ -48,7 +48,7 @@ pub fn check(driver: &Driver, place: Place, tensor: Tensor, address: u64, bytes:
             if reaches { Ok(()) } else { Err(MemoryProblem::TooShort { bytes: available, needed: bytes }) }
         }
     };
-    checked.map_err(|why| Error::Memory { tensor, address, why })
+    checked.map_err(|why| Error::Memory { tensor, address: Some(address), why })
 }
 
 #[derive(Debug, PartialEq, Eq)]

@@ -143,9 +143,8 @@ impl RawProblem {
             scale if scale == 0.0 || scale.is_nan() => problem,
             scale => problem.with_scale(scale)?,
         };
-        let options = Options::default()
-            .overlap(flags & NO_OVERLAP == 0)
-            .check_pointers(flags & NO_POINTER_CHECKS == 0);
+        let options =
+            Options::default().overlap(flags & NO_OVERLAP == 0).check_pointers(flags & NO_POINTER_CHECKS == 0);
         Ok(Some(Call { problem, options }))
     }
 }
