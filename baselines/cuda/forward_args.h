@@ -1,4 +1,4 @@
-/* The one argument of every forward entry: kernel-gpu/src/args.rs, field by field. C and C++.
+/* The one argument of every forward entry: kernel-gpu/contract/src/args.rs, field by field. C and C++.
  *
  * `cargo xtask baselines` compiles the entries with one assertion for each field's offset and size, and the tests of
  * xtask give this file to the C compiler with the same assertions, so that the two definitions cannot drift apart. */
@@ -21,7 +21,7 @@ typedef struct Divisor {
     uint32_t shift;
 } Divisor;
 
-/* How whole heads are dealt out to the blocks of a persistent grid: kernel-gpu/src/last_round.rs. The twins have no such
+/* How whole heads are dealt out to the blocks of a persistent grid: kernel-gpu/contract/src/last_round.rs. The twins have no such
  * grid. */
 typedef struct LastRound {
     uint32_t round;

@@ -3,9 +3,9 @@
 use std::process::Command;
 
 use anyhow::{Result, bail};
-use kernel_gpu::candidates::{Candidate, Pool};
-use kernel_gpu::config::{Epilogue, Family, Loads, Queries, TileConfig};
-use kernel_gpu::variants::{VARIANTS, Variant};
+use contract::candidates::{Candidate, Pool};
+use contract::config::{Epilogue, Family, Loads, Queries, TileConfig};
+use contract::variants::{VARIANTS, Variant};
 
 use crate::candidates;
 use crate::cargo_build;
@@ -69,7 +69,7 @@ fn candidate(variant: &Variant, change: &str, config: TileConfig) -> Candidate {
 
 #[cfg(test)]
 mod tests {
-    use kernel_gpu::config::{ARCHITECTURES, Sequence};
+    use contract::config::{ARCHITECTURES, Sequence};
 
     use super::*;
 

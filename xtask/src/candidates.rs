@@ -10,8 +10,8 @@ use std::sync::PoisonError;
 use std::thread;
 
 use anyhow::{Context, Result, bail};
-use kernel_gpu::candidates::{Candidate, KIND, Pool, VERSION};
-use kernel_gpu::manifest::{Entry, Manifest, Module, Resources};
+use contract::candidates::{Candidate, KIND, Pool, VERSION};
+use contract::manifest::{Entry, Manifest, Module, Resources};
 
 use crate::codegen::{CodeGenerator, FAMILY_TARGETS, FamilyTarget, Target};
 use crate::cores;
@@ -238,9 +238,9 @@ impl Built {
 
 #[cfg(test)]
 mod tests {
-    use kernel_gpu::config::{Family, Mask, Sequence, TileConfig};
-    use kernel_gpu::manifest;
-    use kernel_gpu::variants::VARIANTS;
+    use contract::config::{Family, Mask, Sequence, TileConfig};
+    use contract::manifest;
+    use contract::variants::VARIANTS;
     use tempfile::TempDir;
 
     use super::*;

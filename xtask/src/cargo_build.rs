@@ -31,7 +31,7 @@ pub fn executables(mut cargo: Command) -> Result<BTreeMap<String, PathBuf>> {
 pub fn fa512(environment: &Environment, workspace: &Workspace) -> Result<PathBuf> {
     eprintln!("xtask: building fa512");
     let mut cargo = Command::new(environment.cargo());
-    cargo.current_dir(workspace.root()).args(["build", "--release", "--package", "fa512", "--bin", "fa512"]);
+    cargo.current_dir(workspace.root()).args(["build", "--release", "--package", "fa512-workshop", "--bin", "fa512"]);
     executables(cargo)?.remove("fa512").context("cargo built no fa512 program")
 }
 

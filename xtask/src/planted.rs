@@ -2,22 +2,22 @@
 
 use std::path::PathBuf;
 
+use ::planted::Architecture;
 use anyhow::Result;
-use kernel_gpu::planted::Architecture;
 
-use crate::codegen::{self, Target};
+use crate::codegen::{self, Package, Target};
 use crate::environment::{Environment, Workspace};
 use crate::files::write_atomically;
 
 /// Tells the tests in which folder the PTX is.
 pub const PTX_VARIABLE: &str = "FA512_PLANTED_PTX";
 
+/// The package with the planted bugs; it has a feature for each architecture.
+const PACKAGE: Package = Package { name: "planted", folder: "kernel-gpu/planted" };
+
 fn target(architecture: Architecture) -> Target {
-    let cargo_feature = match architecture {
-        Architecture::Sm80 => "planted_sm_80",
-        Architecture::Sm90a => "planted_sm_90a",
-    };
-    Target { cargo_feature, cpu: architecture.name(), ptx_feature: "ptx80", file: architecture.file() }
+    let name = architecture.name();
+    Target { package: PACKAGE, cargo_feature: name, cpu: name, ptx_feature: "ptx80", file: architecture.file() }
 }
 
 /// Compiles the planted bugs and returns the folder of their PTX. Launch bounds and the refusal of what makes an entry

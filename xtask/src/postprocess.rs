@@ -7,10 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use kernel_gpu::config::TileConfig;
-use kernel_gpu::manifest::Entry;
-use kernel_gpu::probe::PROBES;
-use kernel_gpu::variants::Variant;
+use contract::config::TileConfig;
+use contract::manifest::Entry;
+use contract::probe::PROBES;
+use contract::variants::Variant;
 
 /// PTX that is ready to be shipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -350,7 +350,7 @@ fn directive(ptx: &str, name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use kernel_gpu::variants::{VARIANTS, Variant};
+    use contract::variants::{VARIANTS, Variant};
 
     use super::{Location, Refusal, postprocess};
 
@@ -365,7 +365,7 @@ mod tests {
         )
     }
 
-    fn variant() -> &'static Variant {
+    fn variant() -> &'static Variant<'static> {
         &VARIANTS[0]
     }
 

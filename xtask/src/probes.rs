@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use kernel_gpu::config::Family;
-use kernel_gpu::probe::{BLOCKS, PROBES, Probe, THREADS};
+use contract::config::Family;
+use contract::probe::{BLOCKS, PROBES, Probe, THREADS};
 
 use crate::files::write_atomically;
 use crate::postprocess::{LaunchBounds, list, postprocess_alone};

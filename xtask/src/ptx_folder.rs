@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use anyhow::{Result, bail};
-use kernel_gpu::manifest::{Entry, FILE_NAME, FORMAT, Manifest, Module, Resources};
-use kernel_gpu::variants::{VARIANTS, Variant};
+use contract::manifest::{Entry, FILE_NAME, FORMAT, Manifest, Module, Resources};
+use contract::variants::{VARIANTS, Variant};
 use serde_json::json;
 
 use crate::codegen::{CodeGenerator, Compiled, FamilyTarget, Target};
@@ -233,9 +233,9 @@ mod tests {
     use std::path::Path;
 
     use anyhow::Result;
-    use kernel_gpu::manifest::{self, Entry, FILE_NAME, Manifest};
-    use kernel_gpu::probe::{BLOCKS, PROBES, THREADS};
-    use kernel_gpu::variants::{VARIANTS, Variant};
+    use contract::manifest::{self, Entry, FILE_NAME, Manifest};
+    use contract::probe::{BLOCKS, PROBES, THREADS};
+    use contract::variants::{VARIANTS, Variant};
     use tempfile::TempDir;
 
     use super::{PtxFolder, build};

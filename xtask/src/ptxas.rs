@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use anyhow::Result;
-use kernel_gpu::config::{ARCHITECTURES, Family};
-use kernel_gpu::manifest::Resources;
+use contract::config::{ARCHITECTURES, Family};
+use contract::manifest::Resources;
 
 use crate::cores;
 use crate::cuda_tool;
@@ -201,8 +201,8 @@ impl fmt::Display for Waste<'_> {
 
 #[cfg(test)]
 mod tests {
-    use kernel_gpu::config::Family;
-    use kernel_gpu::manifest::Resources;
+    use contract::config::Family;
+    use contract::manifest::Resources;
 
     use super::{Waste, checked_architectures, gpu_name, parse_report};
 

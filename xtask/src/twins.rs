@@ -8,8 +8,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table, presets};
-use kernel_gpu::config::ARCHITECTURES;
-use kernel_gpu::manifest::{Entry, Module};
+use contract::config::ARCHITECTURES;
+use contract::manifest::{Entry, Module};
 
 use crate::codegen::nvcc::FAMILY;
 use crate::instruction_mix::{self, Class, Mix, Sass};
@@ -164,16 +164,16 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use kernel_gpu::config::Family;
-    use kernel_gpu::manifest::{CodeGenerator, Entry, FORMAT, Manifest, Module, Resources};
-    use kernel_gpu::variants::{VARIANTS, Variant};
+    use contract::config::Family;
+    use contract::manifest::{CodeGenerator, Entry, FORMAT, Manifest, Module, Resources};
+    use contract::variants::{VARIANTS, Variant};
     use tempfile::TempDir;
 
     use super::compare;
     use crate::ptx_folder::PtxFolder;
 
     /// A variant that has a twin.
-    fn variant() -> &'static Variant {
+    fn variant() -> &'static Variant<'static> {
         VARIANTS.iter().find(|variant| variant.family == Family::Sm80).expect("the sm_80 family has variants")
     }
 

@@ -19,13 +19,22 @@ pub(crate) use rustc::kernel;
 
 /// Dynamic shared memory. That of `cuda_std` is aligned to 16 bytes only, less than swizzled tiles need.
 pub mod shared {
-    core::arch::global_asm!(".extern .shared .align 1024 .b8 fa512_dynamic_shared[];");
+    /// Declares dynamic shared memory, in every crate with kernels once: what its PTX refers to it has to declare.
+    #[doc(hidden)]
+    #[macro_export]
+    macro_rules! dynamic_shared_memory {
+        () => {
+            ::core::arch::global_asm!(".extern .shared .align 1024 .b8 fa512_dynamic_shared[];");
+        };
+    }
+
+    dynamic_shared_memory!();
 
     /// Shared-memory address of the first byte of the block's dynamic shared memory; a multiple of 1024.
     #[inline(always)]
     pub fn dynamic_shared_mem() -> u32 {
         let address: u32;
-        // SAFETY: taking an address has no effect; the symbol is declared above.
+        // SAFETY: taking an address has no effect; the symbol is declared by `dynamic_shared_memory!`.
         unsafe {
             core::arch::asm!("mov.u32 {}, fa512_dynamic_shared;", out(reg32) address, options(pure, nomem, nostack))
         };

@@ -1,22 +1,20 @@
 //! The device half: instruction wrappers and kernels, built only for `nvptx64`.
 #![cfg_attr(
-    any(feature = "planted", feature = "candidates"),
+    any(feature = "candidates", not(any(feature = "sm_80", feature = "sm_90a"))),
     allow(
         dead_code,
         unused_imports,
         unused_macros,
-        reason = "planted bugs are compiled without the kernels, candidates without some of their parts"
+        reason = "candidates are compiled without some parts of the kernels, other crates without the kernels"
     )
 )]
 
-#[cfg(not(feature = "planted"))]
+#[cfg(any(feature = "sm_80", feature = "sm_90a"))]
 pub mod attention;
 pub mod codegen;
 mod hidden;
-#[cfg(feature = "planted")]
-pub mod planted;
 // What a GPU reaches at most is no question of the code generator.
-#[cfg(not(any(feature = "planted", feature = "candidates", feature = "rust_cuda")))]
+#[cfg(all(any(feature = "sm_80", feature = "sm_90a"), not(any(feature = "candidates", feature = "rust_cuda"))))]
 pub mod probe;
 pub mod ptx;
 #[cfg(feature = "sm_80")]

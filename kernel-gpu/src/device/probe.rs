@@ -1,7 +1,5 @@
-//! The kernels of [`crate::probe`].
+//! The kernels of [`contract::probe`].
 
-#[cfg(feature = "sm_80")]
-use crate::config::WARP_SIZE;
 use crate::device::codegen::kernel;
 use crate::device::codegen::thread::{block_idx_x, thread_idx_x};
 use crate::device::ptx::memory;
@@ -9,7 +7,9 @@ use crate::device::ptx::memory;
 use crate::device::ptx::mma;
 #[cfg(feature = "sm_80")]
 use crate::device::unroll;
-use crate::probe::{ProbeArgs, THREADS};
+#[cfg(feature = "sm_80")]
+use contract::config::WARP_SIZE;
+use contract::probe::{ProbeArgs, THREADS};
 
 /// Two fp16 numbers from 0.5 to 1 that depend on `index`: products of zeros would take less power, and reach more.
 #[inline(always)]
@@ -40,10 +40,10 @@ kernel! {
         let lane = thread_idx_x() % WARP_SIZE;
         let a = [operand(lane), operand(lane + 1), operand(lane + 2), operand(lane + 3)];
         let b = [operand(lane + 4), operand(lane + 5)];
-        let mut accumulators = [[0.0; 4]; crate::probe::MMA_CHAINS];
+        let mut accumulators = [[0.0; 4]; contract::probe::MMA_CHAINS];
         let mut iteration = 0;
         while iteration < args.iterations {
-            unroll!(at most 8; for chain in crate::probe::MMA_CHAINS => {
+            unroll!(at most 8; for chain in contract::probe::MMA_CHAINS => {
                 // SAFETY: the loop's bound is the same for all lanes.
                 unsafe { mma::multiply_accumulate(&mut accumulators[chain], a, b) };
             });
@@ -61,7 +61,7 @@ kernel! {
         use crate::device::codegen::thread::sync_threads;
         use crate::device::ptx::proxy::fence_async_shared;
         use crate::device::ptx::wgmma::{self, Accumulators, Descriptor, KMajor, Registers};
-        use crate::probe::{PROBES, WGMMA_DEPTH, WGMMA_M};
+        use contract::probe::{PROBES, WGMMA_DEPTH, WGMMA_M};
 
         let shared = dynamic_shared_mem();
         let mut offset = 4 * thread_idx_x();
@@ -75,7 +75,7 @@ kernel! {
         unsafe { sync_threads() };
         let a = Descriptor::<KMajor>::new(shared);
         let b = Descriptor::<KMajor>::new(shared + WGMMA_M * 2 * WGMMA_DEPTH);
-        let mut accumulators = [[0.0f32; 4]; crate::probe::WGMMA_N as usize / 8];
+        let mut accumulators = [[0.0f32; 4]; contract::probe::WGMMA_N as usize / 8];
         let mut iteration = 0;
         while iteration < args.iterations {
             accumulators.pin();

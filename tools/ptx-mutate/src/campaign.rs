@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
 use anyhow::{Context, Result};
-use fa512::ptx_folder::PtxFolder;
+use workshop::ptx_folder::PtxFolder;
 
 use crate::mutant::{EntryText, Mutant, sample, sample_by_rule};
 use crate::trial::{Trial, Verdict};

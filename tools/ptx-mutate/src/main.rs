@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use fa512::ptx_folder::PtxFolder;
 use indicatif::{ProgressBar, ProgressStyle};
 use ptx_mutate::campaign::{Campaign, Selection};
 use ptx_mutate::report::{Origin, Report};
 use ptx_mutate::review::Review;
+use workshop::ptx_folder::PtxFolder;
 
 /// Breaks the kernels' PTX in small ways and counts which of the broken kernels the checks notice.
 ///

@@ -108,7 +108,7 @@ pub struct Origin {
     /// The command that makes the report.
     pub command: String,
     /// Manifest of the PTX.
-    pub manifest: kernel_gpu::manifest::Manifest,
+    pub manifest: contract::manifest::Manifest,
     /// Mutants that the rules make.
     pub possible: usize,
 }

@@ -3,20 +3,21 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use anyhow::{Context, Result, bail};
-use fa512::check::{self, UnitScaleBounds};
-use fa512::error::Error;
-use fa512::executor::PtxModule;
-use fa512::executor::sim::{DEFAULT_ARCHITECTURE, SimExecutor};
-use fa512::forward::{Forward, Outcome};
-use fa512::inputs::{Distribution, Inputs, Operand};
-use fa512::problem::{Layout, Problem, Shape, TensorStrides};
-use fa512::reference::Reference;
+use contract::args::Strides;
+use contract::config::{Grid, HEAD_DIM, Mask, Sequence};
+use contract::manifest::Entry;
+use contract::problem::{Problem, Shape};
+use contract::view::{Layout, View, Views};
 use half::f16;
-use kernel_gpu::args::Strides;
-use kernel_gpu::config::{Grid, HEAD_DIM, Mask, Sequence};
-use kernel_gpu::manifest::Entry;
 use ptx_sim::{FindingClass, Options};
 use serde::Serialize;
+use workshop::check::{self, UnitScaleBounds};
+use workshop::error::Error;
+use workshop::executor::PtxModule;
+use workshop::executor::sim::{DEFAULT_ARCHITECTURE, SimExecutor};
+use workshop::forward::{Forward, Outcome};
+use workshop::inputs::{Distribution, Inputs};
+use workshop::reference::Reference;
 
 /// How much longer than the kernel itself a mutant may run before it is taken to be endless.
 const PATIENCE: u64 = 4;
@@ -64,7 +65,7 @@ impl Case {
     /// Every score is −128: far below the start of a maximum that wrongly begins at 0.
     fn low_scores(problem: Problem) -> Result<Self> {
         let values = Inputs::generate(problem, Distribution::Normal, INPUT_SEED)?;
-        let [q, _, v] = values.operands();
+        let [q, _, v] = values.storages();
         Ok(Self::new(Inputs::new(problem, filled(q, -4.0), filled(q, 4.0), v.clone())?, None))
     }
 
@@ -72,13 +73,13 @@ impl Case {
     /// of a row are about the same, so that large rows find their shift in any of them and none overflows.
     fn uneven_rows(problem: Problem) -> Result<Self> {
         let normal = Inputs::generate(problem, Distribution::Normal, INPUT_SEED)?;
-        let [q, k, v] = normal.operands();
-        let in_every_eighth_column = |operand: &Operand, value: f32, all_rows: bool| {
-            let elements = operand.storage.iter().enumerate().map(|(index, &element)| {
+        let [q, k, v] = normal.storages();
+        let in_every_eighth_column = |storage: &[f16], value: f32, all_rows: bool| {
+            let elements = storage.iter().enumerate().map(|(index, &element)| {
                 let is_large = all_rows || (index / HEAD_DIM as usize / 8).is_multiple_of(2);
                 if index % 8 == 0 && is_large { f16::from_f32(value) } else { element }
             });
-            Operand::new(elements.collect::<Vec<_>>())
+            elements.collect::<Vec<_>>()
         };
         let (queries, keys) = (in_every_eighth_column(q, 40.0, false), in_every_eighth_column(k, 4.0, true));
         Ok(Self::new(Inputs::new(problem, queries, keys, v.clone())?, None))
@@ -89,7 +90,7 @@ impl Case {
     /// rescaled by 2⁻⁹, no more and no less.
     fn late_rise(problem: Problem) -> Result<Self> {
         let values = Inputs::generate(problem, Distribution::Normal, INPUT_SEED)?;
-        let [q, k, _] = values.operands();
+        let [q, k, _] = values.storages();
         let sequence = problem.shape().sequence as usize;
         let rises = |index: usize| (64..128).contains(&(index / HEAD_DIM as usize % sequence));
         let keys = elementwise(k, |index| if rises(index) { 0.785_156_25 } else { 0.0 });
@@ -100,7 +101,7 @@ impl Case {
     /// `width` columns off adds the opposite. A maximum of scores of which a sixteenth is wrong is so large that no p is left.
     fn opposed_columns(problem: Problem, width: usize) -> Result<Self> {
         let values = Inputs::generate(problem, Distribution::Normal, INPUT_SEED)?;
-        let [q, _, v] = values.operands();
+        let [q, _, v] = values.storages();
         let alternating = |value: f32| elementwise(q, |index| if index % (2 * width) < width { value } else { -value });
         Ok(Self::new(Inputs::new(problem, alternating(4.0), alternating(-12.0), v.clone())?, None))
     }
@@ -109,7 +110,7 @@ impl Case {
     /// do for it, and nothing else says so.
     fn lone_rise(problem: Problem) -> Result<Self> {
         let values = Inputs::generate(problem, Distribution::Normal, INPUT_SEED)?;
-        let [q, k, v] = values.operands();
+        let [q, k, v] = values.storages();
         let sequence = problem.shape().sequence as usize;
         let (row, head) =
             (|index: usize| index / HEAD_DIM as usize % sequence, |index| index / HEAD_DIM as usize / sequence);
@@ -123,7 +124,7 @@ impl Case {
     /// vanish.
     fn steep_start(problem: Problem) -> Result<Self> {
         let values = Inputs::generate(problem, Distribution::Normal, INPUT_SEED)?;
-        let [q, k, v] = values.operands();
+        let [q, k, v] = values.storages();
         let sequence = problem.shape().sequence as usize;
         let height = |index: usize| (index / HEAD_DIM as usize % sequence).min(15) as f32;
         Ok(Self::new(
@@ -136,7 +137,7 @@ impl Case {
     /// those will not do for the large ones, and one that comes of all of them, but of another row, will do for neither.
     fn late_uneven_rise(problem: Problem) -> Result<Self> {
         let values = Inputs::generate(problem, Distribution::Normal, INPUT_SEED)?;
-        let [q, k, v] = values.operands();
+        let [q, k, v] = values.storages();
         let sequence = problem.shape().sequence as usize;
         let row = |index: usize| index / HEAD_DIM as usize;
         let queries = elementwise(q, |index| if (row(index) / 8).is_multiple_of(2) { 4.0 } else { 0.0 });
@@ -150,14 +151,14 @@ impl Case {
     }
 }
 
-/// An operand as large as `like`, with all elements the same.
-fn filled(like: &Operand, value: f32) -> Operand {
+/// A storage as large as `like`, with all elements the same.
+fn filled(like: &[f16], value: f32) -> Vec<f16> {
     elementwise(like, |_| value)
 }
 
-/// An operand as large as `like`, with elements by their indices.
-fn elementwise(like: &Operand, value: impl Fn(usize) -> f32) -> Operand {
-    Operand::new((0..like.storage.len()).map(|index| f16::from_f32(value(index))).collect::<Vec<_>>())
+/// A storage as large as `like`, with elements by their indices.
+fn elementwise(like: &[f16], value: impl Fn(usize) -> f32) -> Vec<f16> {
+    (0..like.len()).map(|index| f16::from_f32(value(index))).collect()
 }
 
 /// The checks of one entry.
@@ -326,6 +327,6 @@ fn apart(shape: Shape, mask: Mask) -> Result<Problem> {
         let head = row * u64::from(shape.sequence) + 8 * row;
         Strides { batch: head * u64::from(shape.heads) + 24 * row, head, row }
     };
-    let strides = TensorStrides { q: strides(72), k: strides(80), v: strides(88), o: strides(96) };
-    Ok(contiguous(shape, mask)?.with_strides(strides)?)
+    let [q, k, v, o] = [72, 80, 88, 96].map(strides).map(View::new);
+    Ok(contiguous(shape, mask)?.with_views(Views { q, k, v, o })?)
 }

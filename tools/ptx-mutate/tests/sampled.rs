@@ -1,9 +1,9 @@
 //! A sample of the mutants, small enough for every test run.
 
-use fa512::ptx_folder::{ENVIRONMENT_VARIABLE, PtxFolder};
 use ptx_mutate::campaign::{Campaign, Selection};
 use ptx_mutate::report::{Origin, Report};
 use ptx_mutate::review::Review;
+use workshop::ptx_folder::{ENVIRONMENT_VARIABLE, PtxFolder};
 
 /// Mutants to run.
 const SAMPLE: usize = 40;

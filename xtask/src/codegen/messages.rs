@@ -10,6 +10,9 @@ use serde_json::Value;
 use crate::cores;
 use crate::device_compiler::TARGET;
 
+/// The crates whose warnings are shown.
+const OURS: [&str; 3] = ["kernel_gpu", "contract", "planted"];
+
 /// What came of a build.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Built {
@@ -24,8 +27,8 @@ pub fn format() -> &'static str {
     if stderr().is_terminal() { "json-diagnostic-rendered-ansi" } else { "json" }
 }
 
-/// Runs a cargo command that writes JSON messages, on cores that are free, and shows its diagnostics.
-pub fn run(mut cargo: Command) -> Result<Built> {
+/// Runs a cargo command that compiles `package` and writes JSON messages, on cores that are free, and shows its diagnostics.
+pub fn run(mut cargo: Command, package: &str) -> Result<Built> {
     let _core = cores::acquire()?;
     cores::share_with(&mut cargo);
     let mut child = cargo
@@ -44,7 +47,7 @@ pub fn run(mut cargo: Command) -> Result<Built> {
         built.files = files(&message).unwrap_or(built.files);
     }
     if !child.wait()?.success() {
-        bail!("kernel-gpu does not compile for {TARGET}");
+        bail!("{package} does not compile for {TARGET}");
     }
     Ok(built)
 }
@@ -54,7 +57,7 @@ fn diagnostic(message: &Value) -> Option<String> {
     if message["reason"] != "compiler-message" {
         return None;
     }
-    let is_ours = message["target"]["name"] == "kernel_gpu";
+    let is_ours = OURS.iter().any(|ours| message["target"]["name"] == *ours);
     let message = &message["message"];
     if !is_ours && message["level"] != "error" {
         return None;
@@ -89,6 +92,7 @@ mod tests {
         };
         let shown = |library, level, text| diagnostic(&message(library, level, text)).is_some();
         assert!(shown("kernel_gpu", "warning", "unused variable: `x`"));
+        assert!(shown("planted", "warning", "unused variable: `x`"));
         assert!(!shown("kernel_gpu", "warning", "unstable feature specified for `-Ctarget-feature`: `ptx80`"));
         assert!(!shown("cuda_std", "warning", "unused variable: `x`"));
         assert!(shown("cuda_std", "error", "cannot find macro"), "it says why nothing was compiled");

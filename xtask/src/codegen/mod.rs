@@ -1,6 +1,6 @@
 //! From kernel source to PTX text.
 //!
-//! A code generator is a compiler that accepts kernel-gpu and writes PTX; everything after the PTX (launch bounds,
+//! A code generator is a compiler that accepts a package with kernels and writes PTX; everything after the PTX (launch bounds,
 //! checks, manifest) is the same for all of them. To add another, implement [`CodeGenerator`] in a file of its own and
 //! name it in [`Name`].
 
@@ -16,18 +16,29 @@ mod units;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use kernel_gpu::config::Family;
-use kernel_gpu::manifest;
-use kernel_gpu::variants::Variant;
+use contract::config::Family;
+use contract::manifest;
+use contract::variants::Variant;
 
 use crate::environment::{Environment, Workspace};
 use crate::provision;
 use crate::rust_cuda::{NotInstalled, examine};
 
+/// A package with entries.
+#[derive(Clone, Copy, Debug)]
+pub struct Package {
+    /// Its name.
+    pub name: &'static str,
+    /// Its folder in the workspace.
+    pub folder: &'static str,
+}
+
 /// What is compiled to one PTX file, and for which GPUs.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Cargo feature of kernel-gpu that compiles its entries.
+    /// The package.
+    pub package: Package,
+    /// Its cargo feature that compiles the entries.
     pub cargo_feature: &'static str,
     /// Lowest or only GPU, as in `sm_80` or `sm_90a`; becomes the PTX's `.target`.
     pub cpu: &'static str,
@@ -36,6 +47,9 @@ pub struct Target {
     /// Name of the PTX file.
     pub file: &'static str,
 }
+
+/// The package with the kernels.
+const KERNELS: Package = Package { name: "kernel-gpu", folder: "kernel-gpu" };
 
 /// A kernel family, in a PTX file of its own.
 #[derive(Clone, Copy, Debug)]
@@ -51,11 +65,23 @@ pub struct FamilyTarget {
 pub const FAMILY_TARGETS: [FamilyTarget; 2] = [
     FamilyTarget {
         family: Family::Sm90a,
-        target: Target { cargo_feature: "sm_90a", cpu: "sm_90a", ptx_feature: "ptx80", file: "sm_90a.ptx" },
+        target: Target {
+            package: KERNELS,
+            cargo_feature: "sm_90a",
+            cpu: "sm_90a",
+            ptx_feature: "ptx80",
+            file: "sm_90a.ptx",
+        },
     },
     FamilyTarget {
         family: Family::Sm80,
-        target: Target { cargo_feature: "sm_80", cpu: "sm_80", ptx_feature: "ptx80", file: "sm_80.ptx" },
+        target: Target {
+            package: KERNELS,
+            cargo_feature: "sm_80",
+            cpu: "sm_80",
+            ptx_feature: "ptx80",
+            file: "sm_80.ptx",
+        },
     },
 ];
 
@@ -68,7 +94,7 @@ pub struct Compiled {
     pub warnings: usize,
 }
 
-/// A compiler that turns kernel-gpu into PTX.
+/// A compiler that turns a package into PTX.
 pub trait CodeGenerator: Sync {
     /// Name and version for the manifest.
     fn identity(&self) -> manifest::CodeGenerator;

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use kernel_gpu::args::{FORWARD_ARGS_FIELDS, FORWARD_ARGS_LAYOUT};
-use kernel_gpu::config::{Family, Mask, Sequence, TileConfig};
-use kernel_gpu::manifest;
-use kernel_gpu::variants::{VARIANTS, Variant};
+use contract::args::{FORWARD_ARGS_FIELDS, FORWARD_ARGS_LAYOUT};
+use contract::config::{Family, Mask, Sequence, TileConfig};
+use contract::manifest;
+use contract::variants::{VARIANTS, Variant};
 
 use super::{CodeGenerator, Compiled, Target};
 use crate::environment::Workspace;
@@ -104,7 +104,7 @@ pub fn source_folder(workspace: &Workspace) -> PathBuf {
 
 /// A translation unit with the twins, and the proof that both sides of a launch agree on the argument.
 fn entries() -> String {
-    let mut text = String::from("// Written by `cargo xtask baselines` from kernel-gpu/src/variants.rs.\n");
+    let mut text = String::from("// Written by `cargo xtask baselines` from kernel-gpu/contract/src/variants.rs.\n");
     text.push_str("#include \"forward.cuh\"\n\n");
     text.push_str(&argument_assertions());
     for variant in VARIANTS.iter().filter(|variant| has_twin(variant)) {
@@ -153,8 +153,8 @@ mod tests {
     use std::process::Command;
 
     use anyhow::Result;
-    use kernel_gpu::config::{Family, Grid, Mask, Queries, Sequence, TileConfig};
-    use kernel_gpu::variants::{VARIANTS, Variant};
+    use contract::config::{Family, Grid, Mask, Queries, Sequence, TileConfig};
+    use contract::variants::{VARIANTS, Variant};
     use tempfile::TempDir;
 
     use super::{CudaCpp, argument_assertions, entries, has_twin, source_folder, without_twin};
@@ -210,8 +210,10 @@ mod tests {
     #[test]
     fn a_variant_with_options_that_the_twins_lack_has_none() {
         let tile = TileConfig { block_m: 128, block_n: 32, warps: 8, stages: 3, min_blocks: 2, ..TileConfig::SM_80 };
-        let variant =
-            |entry, family, config| Variant { entry, family, config, sequence: Sequence::Any, mask: Mask::Full };
+        let variant = |entry, family, config| {
+            let (sequence, mask, waits_for_previous_grid) = (Sequence::Any, Mask::Full, false);
+            Variant { entry, family, config, sequence, mask, waits_for_previous_grid }
+        };
         let plain = variant("plain", Family::Sm80, tile);
         let others = [
             variant("persistent", Family::Sm80, TileConfig { grid: Grid::Persistent, ..tile }),

@@ -1,7 +1,7 @@
 //! Rust-CUDA: its rustc backend, which compiles through LLVM 7 and NVIDIA's libNVVM.
 //!
-//! The crate is the same source as for rustc, in a package written here: kernel-gpu's own manifest must not name
-//! `cuda_std`, or everybody would resolve and download it.
+//! The crate is the same source as for rustc, in a package written here: its own manifest must not name `cuda_std`, or
+//! everybody would resolve and download it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,19 +9,19 @@ use std::process::Command;
 use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, Result};
-use kernel_gpu::config::Loads;
-use kernel_gpu::manifest;
-use kernel_gpu::variants::Variant;
+use contract::config::Loads;
+use contract::manifest;
+use contract::variants::Variant;
 use toml::{Table, Value};
 
 use super::candidate_list::CandidateList;
-use super::{CodeGenerator, Compiled, Target, dwarf, messages};
+use super::{CodeGenerator, Compiled, Package, Target, dwarf, messages};
 use crate::device_compiler::TARGET;
 use crate::environment::Workspace;
 use crate::files::{self, write_atomically};
 use crate::rust_cuda::{Installation, library_path};
 
-/// Cargo feature of kernel-gpu that makes it use `cuda_std`.
+/// Cargo feature of a package that makes it use `cuda_std`.
 const FEATURE: &str = "rust_cuda";
 
 /// What the backend expects of every crate, as Rust-CUDA's own builder passes it, and no warning that our crate says so
@@ -105,10 +105,10 @@ impl RustCuda {
 
     /// Writes the package and returns its folder: one for each way of compiling, since cargo does not look at the
     /// backend when it decides what is up to date.
-    fn package(&self) -> Result<PathBuf> {
-        let path = self.workspace.root().join("kernel-gpu/Cargo.toml");
+    fn package(&self, package: Package) -> Result<PathBuf> {
+        let path = self.workspace.root().join(package.folder).join("Cargo.toml");
         let text = fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))?;
-        let manifest = package_manifest(&text, &self.workspace, &self.installation.checkout.cuda_std())
+        let manifest = package_manifest(package, &text, &self.workspace, &self.installation.checkout.cuda_std())
             .with_context(|| format!("{} is not understood", path.display()))?;
         let way = format!("{manifest} {:?} {:?}", self.installation, modified(&self.installation.backend));
         let way = &files::sha256(way.as_bytes())[..16];
@@ -128,26 +128,26 @@ fn modified(path: &Path) -> Option<u128> {
     Some(fs::metadata(path).ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok()?.as_nanos())
 }
 
-/// The manifest of kernel-gpu as a package of its own, with `cuda_std` as an optional dependency.
-fn package_manifest(kernel_gpu: &str, workspace: &Workspace, cuda_std: &Path) -> Result<String> {
-    let theirs: Table = kernel_gpu.parse()?;
+/// The manifest `text` of a package as that of one of its own, with `cuda_std` as an optional dependency.
+fn package_manifest(package: Package, text: &str, workspace: &Workspace, cuda_std: &Path) -> Result<String> {
+    let theirs: Table = text.parse()?;
     let features = theirs.get("features").and_then(Value::as_table).context("it has no [features]")?;
-    // Crates that features of the host depend on are not among the dependencies.
-    let without_crates = |needs: &Value| match needs.to_string().contains("dep:") {
-        true => Value::Array(Vec::new()),
-        false => needs.clone(),
-    };
-    let mut features: Table = features.iter().map(|(name, needs)| (name.clone(), without_crates(needs))).collect();
+    let mut features = features.clone();
     features.insert(FEATURE.into(), Value::try_from(["dep:cuda_std"])?);
-    let package = toml::toml! {
-        name = "kernel-gpu"
+    let source = workspace.root().join(package.folder).join("src/lib.rs");
+    let mut header = toml::toml! {
         version = "0.0.0"
         edition = "2024"
         publish = false
     };
-    let library = Table::from_iter([("path".into(), text(&workspace.root().join("kernel-gpu/src/lib.rs")))]);
-    let cuda_std = Table::from_iter([("path".into(), text(cuda_std)), ("optional".into(), true.into())]);
-    let dependencies = Table::from_iter([("cuda_std".into(), cuda_std.into())]);
+    header.insert("name".into(), package.name.into());
+    let library = Table::from_iter([("path".into(), value(&source))]);
+    let cuda_std = Table::from_iter([("path".into(), value(cuda_std)), ("optional".into(), true.into())]);
+    let contract = Table::from_iter([
+        ("package".into(), "fa512-contract".into()),
+        ("path".into(), value(&workspace.root().join("kernel-gpu/contract"))),
+    ]);
+    let dependencies = Table::from_iter([("contract".into(), contract.into()), ("cuda_std".into(), cuda_std.into())]);
     let profile = toml::toml! {
         [release]
         codegen-units = 1
@@ -158,7 +158,7 @@ fn package_manifest(kernel_gpu: &str, workspace: &Workspace, cuda_std: &Path) ->
         debug = false
     };
     let manifest = Table::from_iter([
-        ("package".into(), package.into()),
+        ("package".into(), header.into()),
         ("lib".into(), library.into()),
         ("features".into(), features.into()),
         ("dependencies".into(), dependencies.into()),
@@ -169,7 +169,7 @@ fn package_manifest(kernel_gpu: &str, workspace: &Workspace, cuda_std: &Path) ->
     Ok(toml::to_string(&manifest)?)
 }
 
-fn text(path: &Path) -> Value {
+fn value(path: &Path) -> Value {
     path.display().to_string().into()
 }
 
@@ -178,13 +178,13 @@ impl CodeGenerator for RustCuda {
         manifest::CodeGenerator { name: "rust-cuda".into(), version: self.installation.version() }
     }
 
-    /// All but the kernels with a producer, which `kernel_gpu::variants` does not declare for this compiler either.
+    /// All but the kernels with a producer, which `contract::variants` does not declare for this compiler either.
     fn has(&self, variant: &Variant) -> bool {
         variant.config.loads != Loads::Tma
     }
 
     fn compile(&self, target: &Target) -> Result<Compiled> {
-        let built = messages::run(self.command(&self.package()?, target))?;
+        let built = messages::run(self.command(&self.package(target.package)?, target), target.package.name)?;
         let ptx = built.files.iter().find(|file| file.extension().is_some_and(|extension| extension == "ptx"));
         let ptx = ptx.context("the backend left no PTX among the files that cargo names")?;
         let text = fs::read_to_string(ptx).with_context(|| format!("could not read {}", ptx.display()))?;
@@ -209,7 +209,7 @@ mod tests {
     use toml::Table;
 
     use super::{RustCuda, package_manifest};
-    use crate::codegen::{CodeGenerator, FAMILY_TARGETS, Target};
+    use crate::codegen::{CodeGenerator, FAMILY_TARGETS, KERNELS, Target};
     use crate::environment::Workspace;
     use crate::rust_cuda::tests::Pretended;
 
@@ -324,8 +324,10 @@ mod tests {
     #[test]
     fn the_package_is_kernel_gpus_source_with_cuda_std_from_the_checkout() {
         let workspace = Workspace::new("/fa512".into());
-        let text = package_manifest(kernel_gpu_manifest(), &workspace, Path::new("/checkout/crates/cuda_std")).unwrap();
+        let cuda_std = Path::new("/checkout/crates/cuda_std");
+        let text = package_manifest(KERNELS, kernel_gpu_manifest(), &workspace, cuda_std).unwrap();
         let manifest: Table = text.parse().unwrap();
+        assert_eq!(manifest["package"]["name"].as_str(), Some("kernel-gpu"));
         assert_eq!(manifest["lib"]["path"].as_str(), Some("/fa512/kernel-gpu/src/lib.rs"));
         let cuda_std = &manifest["dependencies"]["cuda_std"];
         assert_eq!(cuda_std["path"].as_str(), Some("/checkout/crates/cuda_std"));
@@ -335,7 +337,7 @@ mod tests {
         for target in FAMILY_TARGETS.map(|family| family.target) {
             assert!(features.contains_key(target.cargo_feature), "{}", target.cargo_feature);
         }
-        assert_eq!(features["manifest"].to_string(), "[]", "it would need a crate that is not there");
+        assert_eq!(manifest["dependencies"]["contract"]["path"].as_str(), Some("/fa512/kernel-gpu/contract"));
         assert!(manifest.contains_key("workspace"), "it lies below another one");
     }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use kernel_gpu::manifest;
+use contract::manifest;
 
 use super::candidate_list::CandidateList;
 use super::{CodeGenerator, Compiled, Target, call_chains, messages, units};
@@ -12,7 +12,7 @@ use crate::device_compiler::{DeviceCompiler, DeviceLibrary, TARGET, use_shared_l
 use crate::environment::Workspace;
 use crate::files;
 
-/// How kernel-gpu is divided: each entry, which is in a module of its own, is a codegen unit with a copy of everything
+/// How a package is divided: each entry, which is in a module of its own, is a codegen unit with a copy of everything
 /// that it reaches. The units are compiled side by side, and after an edit only those that it touches; with these flags
 /// each becomes the same instructions as in one unit with the others.
 const UNITS: [&str; 4] = [
@@ -41,13 +41,13 @@ impl Rustc {
         Self { compiler, cargo, workspace, candidates: None }
     }
 
-    /// `cargo <subcommand>` for the device half of kernel-gpu, with diagnostics as JSON.
+    /// `cargo <subcommand>` for the device half of the package, with diagnostics as JSON.
     fn cargo(&self, subcommand: &str, target: &Target) -> Command {
         let mut cargo = Command::new(&self.cargo);
         cargo
             .current_dir(self.workspace.root())
             // Quiet, as several compile at the same time.
-            .args([subcommand, "--quiet", "--package", "kernel-gpu", "--lib", "--profile", "device"])
+            .args([subcommand, "--quiet", "--package", target.package.name, "--lib", "--profile", "device"])
             .args(["--features", target.cargo_feature, "--target", TARGET, "--target-dir"])
             .arg(self.target_folder(target))
             .args(["--message-format", messages::format()])
@@ -97,7 +97,8 @@ impl Rustc {
     /// compiling, since cargo, which remembers each of them as up to date, does not look into it.
     fn units_folder(&self, target: &Target) -> PathBuf {
         let way = format!("{:?} {:?} {UNITS:?} {:?}", self.compiler, self.rustflags(target), self.candidates);
-        let name = format!("{}-{}", target.cargo_feature, &files::sha256(way.as_bytes())[..16]);
+        let hash = &files::sha256(way.as_bytes())[..16];
+        let name = format!("{}-{}-{hash}", target.package.name, target.cargo_feature);
         self.target_folder(target).join("units").join(name)
     }
 
@@ -131,7 +132,7 @@ impl CodeGenerator for Rustc {
         }
         let mut cargo = self.cargo("rustc", target);
         cargo.args(["--", "--emit=asm"]).arg(format!("-Cincremental={}", folder.display())).args(UNITS);
-        let built = messages::run(cargo)?;
+        let built = messages::run(cargo, target.package.name)?;
         units::remove_copies(&built.files)?;
         let ptx = self.units(target, &folder)?;
         Ok(Compiled { ptx: call_chains::from_comments(&ptx), warnings: built.diagnostics })
@@ -149,7 +150,7 @@ impl CodeGenerator for Rustc {
         }
         let mut cargo = self.cargo("check", target);
         cargo.env("RUSTC_WORKSPACE_WRAPPER", clippy);
-        Ok(Some(messages::run(cargo)?.diagnostics))
+        Ok(Some(messages::run(cargo, target.package.name)?.diagnostics))
     }
 }
 

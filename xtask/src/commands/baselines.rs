@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use kernel_gpu::variants::VARIANTS;
+use contract::variants::VARIANTS;
 
 use super::{ptx, run, test};
 use crate::codegen::nvcc::{CudaCpp, FAMILY, without_twin};
@@ -17,7 +17,7 @@ use crate::ptxas::{self, Ptxas};
 use crate::twins::{self, Disassembler};
 
 /// The tests of package fa512 that try every entry of a PTX folder.
-const KERNEL_TESTS: [&str; 7] = ["-p", "fa512", "--test", "integration", "--", "kernels::", "races::"];
+const KERNEL_TESTS: [&str; 7] = ["-p", "fa512-workshop", "--test", "integration", "--", "kernels::", "races::"];
 
 /// Compiles the CUDA C++ twins of the kernels, which every command of fa512 takes as `--ptx target/ptx-cuda`.
 ///

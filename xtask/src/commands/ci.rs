@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use anyhow::{Result, bail};
-use kernel_gpu::manifest::{Entry, Manifest};
+use contract::manifest::{Entry, Manifest};
 
 use super::{ptx, test};
 use crate::axes;
@@ -102,9 +102,9 @@ fn resource_problem(entry: &Entry, architecture: u32) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use kernel_gpu::config::Family;
-    use kernel_gpu::manifest::{Entry, Resources};
-    use kernel_gpu::variants::VARIANTS;
+    use contract::config::Family;
+    use contract::manifest::{Entry, Resources};
+    use contract::variants::VARIANTS;
 
     use super::{checked_architectures, resource_problem};
 

@@ -41,10 +41,10 @@ const PROGRAMS: [Program; 3] = [
     Program { target: "integration", path: "tests/kernels" },
 ];
 /// What cargo is asked for to get them.
-const PROGRAM_ARGUMENTS: [&str; 7] = ["-p", "fa512", "-p", "ptx-sim-cli", "--bins", "--test", "integration"];
+const PROGRAM_ARGUMENTS: [&str; 7] = ["-p", "fa512-workshop", "-p", "ptx-sim-cli", "--bins", "--test", "integration"];
 
 /// Files and folders of the checkout, with their paths in the archive. The sources are shown beside findings.
-const FILES: [(&str, &str); 7] = [
+const FILES: [(&str, &str); 8] = [
     ("xtask/dist/smoke.sh", "smoke.sh"),
     ("README.md", "README.md"),
     ("LICENSE-MIT", "LICENSE-MIT"),
@@ -52,6 +52,7 @@ const FILES: [(&str, &str); 7] = [
     ("docs", "docs"),
     ("baselines", "baselines"),
     ("kernel-gpu/src", "kernel-gpu/src"),
+    ("kernel-gpu/contract/src", "kernel-gpu/contract/src"),
 ];
 
 /// Packs an archive for x86-64 Linux machines without Rust: programs, PTX, baselines, tests, documents and `smoke.sh`.

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets};
-use kernel_gpu::config::ARCHITECTURES;
-use kernel_gpu::manifest::Entry;
+use contract::config::ARCHITECTURES;
+use contract::manifest::Entry;
 
 use crate::candidates;
 use crate::codegen::{Choice, FAMILY_TARGETS};

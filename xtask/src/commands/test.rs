@@ -19,7 +19,7 @@ use crate::process;
 pub struct Arguments {
     #[command(flatten)]
     code_generator: Choice,
-    /// Arguments for `cargo test`, such as `-p fa512` or the name of a test
+    /// Arguments for `cargo test`, such as `-p fa512-workshop` or the name of a test
     #[arg(last = true)]
     arguments: Vec<String>,
 }

@@ -5,10 +5,10 @@ use core::marker::PhantomData;
 use super::copy::HeadRows;
 use super::mask::Mask;
 use super::sequence::Sequence;
-use crate::args::ForwardArgs;
 use crate::device::codegen::thread;
 use crate::device::hidden;
-use crate::geometry::BlockWork;
+use contract::args::ForwardArgs;
+use contract::geometry::BlockWork;
 
 /// `rows` query rows of one head of a sequence of length `S`.
 pub struct Block<'a, S> {

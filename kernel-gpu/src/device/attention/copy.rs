@@ -3,11 +3,11 @@
 use super::block::Block;
 use super::sequence::Sequence;
 use super::{Lane, Tile};
-use crate::args::Strides;
 use crate::device::ptx::cp_async;
 use crate::device::unroll;
-use crate::geometry::BlockWork;
 use crate::shared_tile::{CHUNK_BYTES, Element, F16};
+use contract::args::Strides;
+use contract::geometry::BlockWork;
 
 /// The rows of one head of a tensor in global memory.
 #[derive(Clone, Copy)]

@@ -5,10 +5,10 @@ use super::copy::HeadRows;
 use super::sequence::Sequence;
 use super::softmax::{RunningSoftmax, rescale_row};
 use super::{HEAD_N_TILES, Lane, Output, ROWS_PER_LANE, Tile};
-use crate::config::{MMA_M, WARP_SIZE};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::{math, memory, shuffle, sync};
 use crate::device::unroll;
+use contract::config::{MMA_M, WARP_SIZE};
 
 /// log 2, which turns base-2 logarithms to natural ones.
 const LN_2: f32 = core::f32::consts::LN_2;
@@ -34,7 +34,7 @@ pub unsafe fn finish<const BLOCK_M: u32, const M_TILES: usize, const EXCHANGE: b
     }
 }
 
-/// [`finish`] with sums of whole rows. With `EXCHANGE`, O does not go through the tile ([`crate::config::Epilogue`]).
+/// [`finish`] with sums of whole rows. With `EXCHANGE`, O does not go through the tile ([`contract::config::Epilogue`]).
 ///
 /// # Safety
 /// As for [`finish`].

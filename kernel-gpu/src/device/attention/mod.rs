@@ -14,12 +14,12 @@ pub mod shared_memory;
 pub mod shifts;
 pub mod softmax;
 
-use crate::config::{HEAD_DIM, MMA_K, MMA_M, MMA_N, WARP_SIZE};
 use crate::device::codegen::thread;
 use crate::device::hidden;
 use crate::device::ptx::math;
 use crate::device::ptx::mma::{FragmentA, FragmentC};
 use crate::shared_tile::{F16, SharedTile, Swizzle128};
+use contract::config::{HEAD_DIM, MMA_K, MMA_M, MMA_N, WARP_SIZE};
 
 /// A tile of `ROWS` rows of Q, K, V or O in shared memory.
 pub type Tile<const ROWS: u32> = SharedTile<F16, ROWS, HEAD_DIM, Swizzle128>;

@@ -1,6 +1,6 @@
 //! Sequence lengths as types: a compile-time constant, or the launch's argument with masked tails.
 
-use crate::args::ForwardArgs;
+use contract::args::ForwardArgs;
 
 /// The sequence length of a kernel.
 pub trait Sequence {

@@ -7,10 +7,10 @@
 
 use super::softmax::{across_quad, row_maximum};
 use super::{ROWS_PER_LANE, Scores, pack_probabilities};
-use crate::config::EXPONENTIALS;
 use crate::device::ptx::math;
 use crate::device::ptx::mma::{FragmentA, FragmentC};
 use crate::device::unroll;
+use contract::config::EXPONENTIALS;
 
 /// Keys of the scores that become one fragment of P: two tiles of 8.
 const N_TILES: usize = 2;

@@ -6,10 +6,10 @@
 use super::mask::Mask;
 use super::sequence::Sequence;
 use super::{HEAD_N_TILES, Lane, ROWS_PER_LANE, Scores};
-use crate::config::MMA_N;
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::{math, shuffle};
 use crate::device::unroll;
+use contract::config::MMA_N;
 
 /// Running shift and sum of the rows of one warp, as far as this lane holds them.
 pub struct RunningSoftmax<const M_TILES: usize> {

@@ -38,7 +38,6 @@ pub mod thread {
     }
 
     /// `%nctaid.x`
-    #[cfg_attr(not(feature = "sm_90a"), allow(dead_code, reason = "the other family's grids are not persistent"))]
     #[inline(always)]
     pub fn grid_dim_x() -> u32 {
         special_register!("nctaid.x")

@@ -1,7 +1,6 @@
 //! One file per PTX instruction family: a wrapper per instruction, with the section of the PTX ISA it comes from, the
 //! layout of its operands across lanes, and the alignment it needs. All shared-memory addresses are 32-bit addresses of
 //! the `.shared` window.
-#![allow(dead_code, reason = "each kernel family is compiled alone and uses a part of the instructions")]
 
 pub mod bulk_copy;
 pub mod cluster;

@@ -13,8 +13,8 @@ use core::arch::asm;
 use core::marker::PhantomData;
 
 use super::mma::{FragmentA, FragmentC};
-use crate::config::MMA_K;
 use crate::device::unroll;
+use contract::config::MMA_K;
 
 /// Which dimension of an operand is contiguous in shared memory. All operands are rows of 128 bytes, [`Swizzle128`]d.
 ///
@@ -205,7 +205,6 @@ macro_rules! tile {
     };
 }
 
-#[cfg(feature = "planted")]
 tile!(8 columns: 0);
 tile!(64 columns: 0 1 2 3 4 5 6 7);
 tile!(128 columns: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);

@@ -2,8 +2,6 @@
 
 use super::pipeline::{Pipeline, Step};
 use super::products::{self, QueryFragments, RowSums};
-use crate::args::ForwardArgs;
-use crate::config::{MMA_K, MMA_M, WARP_SIZE};
 use crate::device::attention::block::Block;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::sequence::Sequence;
@@ -13,6 +11,8 @@ use crate::device::attention::{HEAD_N_TILES, Lane, Output, Scores, Tile, epilogu
 use crate::device::hidden::not_unrolled;
 use crate::device::ptx::sync;
 use crate::device::unroll;
+use contract::args::ForwardArgs;
+use contract::config::{MMA_K, MMA_M, WARP_SIZE};
 
 /// O and LSE of one block's query rows.
 ///
@@ -22,7 +22,7 @@ use crate::device::unroll;
 ///
 /// The shifts of the softmax are guessed from the first 16 keys. A block in which a probability overflows under them, or is
 /// not a number, begins again with the true maxima. With a `RESCALE_THRESHOLD` of 0, the shifts are the maxima so far
-/// ([`crate::config::TileConfig::rescale_threshold`]).
+/// ([`contract::config::TileConfig::rescale_threshold`]).
 #[inline(always)]
 pub fn forward<
     const BLOCK_M: u32,

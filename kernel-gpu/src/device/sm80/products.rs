@@ -1,10 +1,10 @@
 //! The matrix products of one warp with 16 keys at a time: S = Q·Kᵀ, O += P·V, and l += P·1.
 
-use crate::config::{MMA_K, MMA_M};
 use crate::device::attention::{HEAD_K_STEPS, HEAD_N_TILES, Lane, Output, ROWS_PER_LANE, Scores, Tile};
 use crate::device::ptx::mma::{FragmentA, FragmentC};
 use crate::device::ptx::{ldmatrix, mma};
 use crate::device::unroll;
+use contract::config::{MMA_K, MMA_M};
 
 /// Chunks (8 halves) in the depth of one mma.
 const CHUNKS_PER_K_STEP: u32 = 2;

@@ -3,8 +3,6 @@
 use super::pipeline::Pipeline;
 use super::products;
 use super::softmax::StripSoftmax;
-use crate::args::ForwardArgs;
-use crate::config::{MMA_M, MMA_N, WARP_SIZE, WARPGROUP_ROWS, WARPGROUP_WARPS};
 use crate::device::attention::block::Block;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::sequence::Sequence;
@@ -13,11 +11,13 @@ use crate::device::attention::{HEAD_N_TILES, Lane, ROWS_PER_LANE, epilogue};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::wgmma::Accumulators;
 use crate::device::unroll;
+use contract::args::ForwardArgs;
+use contract::config::{MMA_M, MMA_N, WARP_SIZE, WARPGROUP_ROWS, WARPGROUP_WARPS};
 
 /// O and LSE of one block's query rows.
 ///
 /// `BLOCK_M` rows, 64 for each warpgroup, by `BLOCK_N` keys; a step has `N_TILES` tiles of 8 keys, or `K_STEPS` of 16. How
-/// `RESCALE_THRESHOLD` and `EXCHANGE` change softmax and epilogue is told at [`crate::config::TileConfig`].
+/// `RESCALE_THRESHOLD` and `EXCHANGE` change softmax and epilogue is told at [`contract::config::TileConfig`].
 ///
 /// The tensor cores work on the scores of the next step and then on the output of this one while the warps turn those
 /// scores into probabilities:

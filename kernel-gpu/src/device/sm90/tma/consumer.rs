@@ -4,11 +4,11 @@ use super::Context;
 use super::order::{Order, Step};
 use super::strip::Strip;
 use super::turns::Turns;
-use crate::config::WARPGROUP_WARPS;
 use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::sequence::Sequence;
 use crate::device::ptx::mbarrier;
+use contract::config::WARPGROUP_WARPS;
 
 /// Computes the warpgroup's strips of all work items of the block.
 ///

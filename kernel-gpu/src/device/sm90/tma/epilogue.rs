@@ -4,7 +4,6 @@
 use super::memory::Memory;
 use super::order::StripCopy;
 use super::{Context, Rows};
-use crate::config::{MMA_M, WARPGROUP_WARPS};
 use crate::device::attention::copy::HeadRows;
 use crate::device::attention::epilogue::{exchange_strip, normaliser};
 use crate::device::attention::sequence::Sequence;
@@ -13,6 +12,7 @@ use crate::device::attention::{HEAD_N_TILES, Lane, ROWS_PER_LANE};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::{math, mbarrier, memory, proxy, stmatrix, sync};
 use crate::device::unroll;
+use contract::config::{MMA_M, WARPGROUP_WARPS};
 
 /// First row of the warp within its strip.
 #[inline(always)]

@@ -5,10 +5,10 @@
 //! it is empty (its users have left it); for every strip also one that says that it is computed (O has taken Q's place).
 
 use super::{ROWS, Rows};
-use crate::config::{ROW_STATISTICS_BYTES, WARP_SIZE};
 use crate::device::attention::ROWS_PER_LANE;
 use crate::device::codegen::shared;
 use crate::device::ptx::mbarrier;
+use contract::config::{ROW_STATISTICS_BYTES, WARP_SIZE};
 
 /// The block's dynamic shared memory.
 #[derive(Clone, Copy)]

@@ -21,12 +21,12 @@ mod turns;
 
 pub use order::{Order, Streamed, WholeHead};
 
-use crate::args::ForwardArgs;
-use crate::config::{HEAD_DIM, WARP_SIZE, WARPGROUP_ROWS, WARPGROUP_WARPS};
 use crate::device::attention::mask::Mask;
 use crate::device::attention::sequence::Sequence;
 use crate::device::attention::{Lane, Tile};
 use crate::device::ptx::{grid, shuffle, sync, warpgroup};
+use contract::args::ForwardArgs;
+use contract::config::{HEAD_DIM, WARP_SIZE, WARPGROUP_ROWS, WARPGROUP_WARPS};
 use memory::Memory;
 use producer::Loader;
 use storer::Storer;
@@ -76,7 +76,7 @@ pub struct Context<'a, const WARPGROUPS: u32, const STAGES: u32> {
 ///
 /// `WARPGROUPS` warpgroups compute, with `CONSUMER_REGISTERS` registers each thread; one more copies, with
 /// `PRODUCER_REGISTERS`. Where these are as many, each has all that a thread can have, and `setmaxnreg` would be illegal. How `RESCALE_THRESHOLD`
-/// and `EXCHANGE` change softmax and epilogue is told at [`crate::config::TileConfig`].
+/// and `EXCHANGE` change softmax and epilogue is told at [`contract::config::TileConfig`].
 #[inline(always)]
 pub fn forward<
     const WARPGROUPS: u32,

@@ -4,7 +4,7 @@ use super::memory::Memory;
 use super::order::{StripCopy, TileCopy, work_item};
 use super::{Context, KEYS, ROWS, Rows};
 use crate::device::ptx::{bulk_copy, mbarrier};
-use crate::geometry::BlockWork;
+use contract::geometry::BlockWork;
 
 /// Tiles of K and V that are on their way at once at first.
 const FIRST_TILES: u32 = 2;

@@ -3,11 +3,11 @@
 use super::memory::Memory;
 use super::order::StripCopy;
 use super::{Context, ROWS};
-use crate::config::WARP_SIZE;
 use crate::device::attention::Lane;
 use crate::device::attention::epilogue::log_sum_exp;
 use crate::device::ptx::{bulk_copy, mbarrier, memory, sync};
 use crate::device::unroll;
+use contract::config::WARP_SIZE;
 
 /// Stores from the block's shared memory.
 pub struct Storer<'a, const WARPGROUPS: u32, const STAGES: u32> {

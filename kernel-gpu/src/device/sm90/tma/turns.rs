@@ -5,8 +5,8 @@
 //! rest. Taking turns spreads them out: a warpgroup has the tensor cores for its O += P·V and passes the turn on before
 //! its Q·Kᵀ, which thus overlaps with the other's P·V: the one reads twice as much shared memory as the other.
 
-use crate::config::{WARP_SIZE, WARPGROUP_WARPS};
 use crate::device::ptx::sync;
+use contract::config::{WARP_SIZE, WARPGROUP_WARPS};
 
 /// Those of two warpgroups: one that waits and one that passes the turn on.
 const THREADS: u32 = 2 * WARPGROUP_WARPS * WARP_SIZE;

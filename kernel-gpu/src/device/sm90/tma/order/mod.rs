@@ -9,7 +9,7 @@ use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
 use crate::device::codegen::thread;
 use crate::device::ptx::wgmma::{Descriptor, KMajor, NMajor};
-use crate::geometry::BlockWork;
+use contract::geometry::BlockWork;
 
 pub use streamed::Streamed;
 pub use whole_head::WholeHead;

@@ -7,7 +7,7 @@ use crate::device::ptx::mbarrier;
 use crate::device::ptx::wgmma::{Descriptor, KMajor};
 use crate::device::sm90::tma::memory::Memory;
 use crate::device::sm90::tma::{Context, KEYS, ROWS};
-use crate::geometry::BlockWork;
+use contract::geometry::BlockWork;
 
 /// A work item is as many strips as there are warpgroups, and its tiles of K and V stream through the stages in a ring. The
 /// next strip of Q arrives in the other half of the strips.

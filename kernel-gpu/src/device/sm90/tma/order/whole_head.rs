@@ -8,8 +8,8 @@ use crate::device::ptx::mbarrier;
 use crate::device::ptx::wgmma::Descriptor;
 use crate::device::sm90::tma::memory::Memory;
 use crate::device::sm90::tma::{Context, KEYS, ROWS};
-use crate::geometry::BlockWork;
-use crate::last_round::Share;
+use contract::geometry::BlockWork;
+use contract::last_round::Share;
 
 /// A work item is a whole head, with two strips for each warpgroup and a stage for each tile of its K and V, through which
 /// a warpgroup goes once for each strip. Warpgroup w computes strip w and then the w-th from the end: under a causal mask
@@ -17,7 +17,7 @@ use crate::last_round::Share;
 ///
 /// A stage is refilled for the next head as soon as the second strips have left it, long before it is needed.
 ///
-/// Where all strips are as long, a block may have parts of two heads in the last round ([`crate::last_round`]): its first
+/// Where all strips are as long, a block may have parts of two heads in the last round ([`contract::last_round`]): its first
 /// strips are of the one and its second strips, of which there may be fewer, of the other.
 pub struct WholeHead;
 

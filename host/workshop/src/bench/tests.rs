@@ -1,0 +1,176 @@
+use std::collections::BTreeMap;
+
+use contract::config::{HEAD_DIM, Mask};
+use half::f16;
+
+use super::*;
+use crate::check::Outputs;
+use crate::contender::{Answer, Prepared};
+use crate::device::{Device, DeviceKind};
+use crate::inputs::Distribution;
+use crate::record::{Implementation, Outcome};
+use crate::reference::Reference;
+use crate::timing::{Batch, L2, Protocol, Sampler};
+use contract::problem::Shape;
+use contract::view::Layout;
+
+/// A contender on the CPU: computes the reference and says how long it took.
+pub struct Stub {
+    pub name: String,
+    pub behaviour: Behaviour,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Behaviour {
+    Right,
+    /// Right, and every sample takes this long.
+    Takes(f64),
+    Wrong,
+    Refuses,
+    FailsWhenTimed,
+}
+
+struct Running<'a> {
+    inputs: &'a Inputs,
+    behaviour: Behaviour,
+    samples: f64,
+}
+
+impl Contender for Stub {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn prepare<'a>(&'a mut self, workload: &'a Workload) -> Result<Box<dyn Prepared<'a> + 'a>> {
+        match self.behaviour {
+            Behaviour::Refuses => Err(Error::Invalid("not this one".into())),
+            behaviour => Ok(Box::new(Running { inputs: &workload.inputs, behaviour, samples: 0.0 })),
+        }
+    }
+}
+
+impl<'a> Prepared<'a> for Running<'a> {
+    fn implementation(&self) -> Implementation {
+        Implementation::Library { function: "stub".into(), versions: BTreeMap::new() }
+    }
+
+    fn answer(&mut self) -> Result<Answer> {
+        let reference = Reference::compute(self.inputs, |_| ());
+        let mut o: Vec<_> = reference.elements.iter().flatten().map(|element| f16::from_f64(element.value)).collect();
+        if self.behaviour == Behaviour::Wrong {
+            o[0] += f16::ONE;
+        }
+        Ok(Answer { outputs: Outputs { o, lse: None }, violations: vec![] })
+    }
+
+    fn into_sampler(self: Box<Self>) -> Result<Box<dyn Sampler + 'a>> {
+        Ok(self)
+    }
+}
+
+impl Sampler for Running<'_> {
+    fn batch(&self) -> Batch {
+        Batch { calls: 1, input_sets: 1, cuda_graph: false, host_launch_us: None }
+    }
+
+    fn sample(&mut self) -> Result<f64> {
+        self.samples += 1.0;
+        match self.behaviour {
+            Behaviour::Takes(time) => Ok(time),
+            Behaviour::FailsWhenTimed if self.samples > 3.0 => Err(Error::Unavailable("the process died".into())),
+            _ => Ok(self.samples),
+        }
+    }
+}
+
+/// Counts what it is told.
+#[derive(Default)]
+struct Counter {
+    checked: Vec<String>,
+    turns: usize,
+}
+
+impl Observer for Counter {
+    fn checking(&mut self, _: &Case, contender: &str) {
+        self.checked.push(contender.to_owned());
+    }
+
+    fn turned(&mut self, _: &Case) {
+        self.turns += 1;
+    }
+}
+
+pub fn monitor() -> Monitor {
+    Monitor::new(&Device {
+        kind: DeviceKind::Simulator,
+        name: "none".into(),
+        architecture: 80,
+        shared_bytes_per_block: 0,
+        multiprocessors: 132,
+        l2_bytes: None,
+        driver: None,
+        uuid: None,
+    })
+}
+
+fn run(contenders: &[(&'static str, Behaviour)], stop: bool) -> (Result<Vec<Row>>, Counter) {
+    let stub = |&(name, behaviour): &(&str, Behaviour)| Stub { name: name.to_owned(), behaviour };
+    let mut contenders: Vec<Box<dyn Contender>> =
+        contenders.iter().map(|one| Box::new(stub(one)) as Box<dyn Contender>).collect();
+    let protocol = RunProtocol {
+        timing: Protocol::new(L2::Warm),
+        samples: 5,
+        order_seed: 1,
+        distribution: Distribution::Normal,
+        input_seed: 1,
+    };
+    let (ceilings, monitor, stop) = (Ceilings::default(), monitor(), AtomicBool::new(stop));
+    let bench =
+        Bench { protocol, heads_checked: 2, resamples: 100, ceilings: &ceilings, monitor: &monitor, stop: &stop };
+    let shape = Shape { batch: 1, heads: 3, sequence: 16 };
+    let case = Case { shape, head_dim: HEAD_DIM, mask: Mask::Causal, layout: Layout::Bhsd };
+    let mut counter = Counter::default();
+    let rows = bench.run(&case, &mut contenders, &mut counter);
+    (rows, counter)
+}
+
+#[test]
+fn every_contender_takes_one_sample_in_every_turn() {
+    let (rows, counter) = run(&[("a", Behaviour::Right), ("b", Behaviour::Right)], false);
+    let rows = rows.unwrap();
+    assert_eq!(rows.iter().map(|row| row.contender.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    for row in &rows {
+        let measurement = row.measurement().expect("it was measured");
+        assert_eq!(measurement.samples_us.in_order(), [3.0, 4.0, 5.0, 6.0, 7.0], "two turns are thrown away");
+        assert_eq!(measurement.correctness.heads_checked, 2);
+    }
+    assert_eq!((counter.checked, counter.turns), (vec!["a".into(), "b".into()], 7));
+}
+
+#[test]
+fn what_is_wrong_is_never_timed_and_the_others_go_on() {
+    let entered = [
+        ("wrong", Behaviour::Wrong),
+        ("refuses", Behaviour::Refuses),
+        ("dies", Behaviour::FailsWhenTimed),
+        ("right", Behaviour::Right),
+    ];
+    let rows = run(&entered, false).0.unwrap();
+    let Outcome::Wrong { correctness } = &rows[0].outcome else { panic!("{:?}", rows[0]) };
+    assert_eq!(correctness.wrong_elements, 1);
+    let reason = |row: &Row| match &row.outcome {
+        Outcome::NotRun { reason } => reason.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(reason(&rows[1]), "not this one");
+    assert_eq!(reason(&rows[2]), "the process died");
+    assert!(rows[1].implementation.is_none() && rows[2].implementation.is_some());
+    assert!(rows[3].measurement().is_some());
+}
+
+#[test]
+fn a_stopped_bench_is_an_error() {
+    let (rows, counter) = run(&[("a", Behaviour::Right)], true);
+    assert!(rows.unwrap_err().to_string().contains("interrupted"));
+    assert_eq!(counter.turns, 0);
+}

@@ -1,0 +1,261 @@
+//! `fa512 bench`: contenders against each other on a GPU.
+
+mod contenders;
+mod table;
+
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use contract::config::{HEAD_DIM, Mask};
+use contract::problem::Shape;
+use contract::view::Layout;
+use workshop::bench::{Bench, Observer};
+use workshop::contender::spec::Spec;
+use workshop::error::Result;
+use workshop::executor::Executor;
+use workshop::executor::gpu::GpuExecutor;
+use workshop::files;
+use workshop::inputs::Distribution;
+use workshop::record::{BenchRecord, Case, Environment, Outcome, Pair, Row, RunProtocol};
+use workshop::statistics::{Bootstrap, RESAMPLES};
+use workshop::telemetry::Monitor;
+use workshop::timing::Protocol;
+
+use super::interrupt::stop_on_interrupt;
+use super::progress::Progress;
+use super::ptx_options::PtxOptions;
+use super::tuned_option::TunedOption;
+use super::{Verdict, gpu_for_times, layout_parser, mask_parser, output};
+use contenders::{Sources, Wanted};
+
+/// Shapes that are measured unless others are given.
+const DEFAULT_SHAPES: [&str; 3] = ["4x8x512", "32x8x512", "64x16x512"];
+
+/// Measure kernels against each other and against libraries on a GPU: checked first, then timed in turns.
+#[derive(clap::Args)]
+#[command(after_help = "Contenders: fa512 (of our kernels the one that is preferred for the case), variant:NAME, \
+                        codegen:NAME (by another code generator, from the folder ptx-NAME beside ours), twin (the CUDA C++ \
+                        twin, codegen:cuda), both beside fa512 when nobody else is named, ptx:FOLDER[:VARIANT], torch:flash, torch:cudnn, torch:efficient, torch:flex, \
+                        or all, for fa512, twin and torch's as far as they are here.\n\nExit codes: 0 measured, 1 a contender computed \
+                        something wrong (and was not timed), 2 could not run.")]
+pub struct Options {
+    /// Shapes as BxHxS, separated by commas
+    #[arg(long, value_name = "BxHxS", value_delimiter = ',', value_parser = shape, default_values = DEFAULT_SHAPES)]
+    shapes: Vec<Shape>,
+    /// Which keys a query attends to
+    #[arg(long, value_delimiter = ',', value_parser = mask_parser(), default_values = ["full", "causal"])]
+    masks: Vec<Mask>,
+    /// Who is measured; may be repeated [default: fa512]
+    #[arg(long = "contender", value_name = "CONTENDER")]
+    contenders: Vec<Wanted>,
+    /// Compare two contenders turn by turn: the ratio of their medians with its interval; may be repeated
+    #[arg(long, num_args = 2, value_names = ["A", "B"])]
+    paired: Vec<Spec>,
+    /// Order of dimensions of all tensors
+    #[arg(long, value_parser = layout_parser(), default_value = Layout::Bhsd.name())]
+    layout: Layout,
+    /// How inputs are filled
+    #[arg(long, value_enum, default_value_t = Distribution::Normal)]
+    distribution: Distribution,
+    /// Seed of the inputs, of the order within turns and of the intervals
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+
+    /// Samples of each contender
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    samples: u32,
+    /// Time calls that find their inputs in L2, instead of calls on sets of inputs that together are larger
+    #[arg(long)]
+    warm_l2: bool,
+    /// Begin every call when the one before is complete, also where a kernel could begin while that one ends and wait by
+    /// itself
+    #[arg(long)]
+    no_overlap: bool,
+    /// Heads of each case that are compared with the f64 reference: the first, the last, others at random
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
+    check_heads: u32,
+    #[command(flatten)]
+    ptx: PtxOptions,
+    #[command(flatten)]
+    tuned: TunedOption,
+    /// Python to run PyTorch with [default: python3 or python in PATH]
+    #[arg(long, value_name = "FILE")]
+    python: Option<PathBuf>,
+    /// Also write everything, samples included, to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Reads B, H and S as in `32x8x512`.
+pub(super) fn shape(text: &str) -> std::result::Result<Shape, String> {
+    let numbers: Option<Vec<u32>> = text.split('x').map(|number| number.parse().ok()).collect();
+    match numbers.as_deref() {
+        Some(&[batch, heads, sequence]) => Ok(Shape { batch, heads, sequence }),
+        _ => Err("expected three numbers as in 32x8x512: batch, heads, sequence".into()),
+    }
+}
+
+impl Options {
+    /// Every case, shape by shape.
+    fn cases(&self) -> Vec<Case> {
+        let case = |&shape, &mask| Case { shape, head_dim: HEAD_DIM, mask, layout: self.layout };
+        self.shapes.iter().flat_map(|shape| self.masks.iter().map(move |mask| case(shape, mask))).collect()
+    }
+
+    /// Those whose ratios are shown, two after two: those of `--paired`; of a code generator alone, its kernel and ours.
+    fn paired(&self) -> Vec<Spec> {
+        match (self.paired.as_slice(), self.contenders.as_slice()) {
+            ([], [Wanted::One(other @ Spec::CodeGenerator(_))]) => vec![other.clone(), Spec::Preferred],
+            _ => self.paired.clone(),
+        }
+    }
+
+    /// Everybody who is measured.
+    fn wanted(&self) -> Vec<Wanted> {
+        let paired = self.paired().into_iter().map(Wanted::One);
+        let wanted: Vec<_> = self.contenders.iter().cloned().chain(paired).collect();
+        if wanted.is_empty() { vec![Wanted::One(Spec::Preferred)] } else { wanted }
+    }
+
+    fn protocol(&self, gpu: &GpuExecutor) -> RunProtocol {
+        RunProtocol {
+            timing: Protocol { overlap: !self.no_overlap, ..Protocol::on(gpu.device(), self.warm_l2) },
+            samples: self.samples as usize,
+            order_seed: self.seed,
+            distribution: self.distribution,
+            input_seed: self.seed,
+        }
+    }
+}
+
+/// Carries out the command.
+pub fn run(options: &Options) -> Result<Verdict> {
+    options.json.iter().try_for_each(|path| files::check_target(path))?;
+    let folder = options.tuned.apply(options.ptx.find()?)?;
+    let mut gpu = gpu_for_times()?;
+    let mut contenders = Sources::new(folder.clone(), options.python.clone()).open(&options.wanted())?;
+    let monitor = Monitor::new(gpu.device());
+    let started_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let ceilings = gpu.ceilings(&folder)?;
+    let stop = stop_on_interrupt()?;
+    let bench = Bench {
+        protocol: options.protocol(&gpu),
+        heads_checked: options.check_heads as usize,
+        resamples: RESAMPLES,
+        ceilings: &ceilings,
+        monitor: &monitor,
+        stop: &stop,
+    };
+    let cases = options.cases();
+    let mut shown = Shown(Progress::new("measuring", (cases.len() * bench.turns()) as u64));
+    let mut rows = Vec::new();
+    for case in &cases {
+        rows.extend(bench.run(case, &mut contenders, &mut shown)?);
+    }
+    drop(shown);
+    let record = BenchRecord {
+        command: std::env::args().collect(),
+        started_at,
+        environment: environment(&gpu, &monitor),
+        protocol: bench.protocol.clone(),
+        pairs: pairs(&options.paired(), &rows, options.seed),
+        rows,
+        ceilings,
+    };
+    if let Some(path) = &options.json {
+        record.save(path)?;
+    }
+    output::print(&table::render(&record))?;
+    let wrong = record.rows.iter().any(|row| matches!(row.outcome, Outcome::Wrong { .. }));
+    let measured = record.rows.iter().any(|row| row.measurement().is_some());
+    Ok(match (wrong, measured) {
+        (true, _) => Verdict::Fail,
+        (false, true) => Verdict::Pass,
+        (false, false) => Verdict::CannotRun,
+    })
+}
+
+/// The bench's progress on a terminal.
+struct Shown(Progress);
+
+impl Observer for Shown {
+    fn checking(&mut self, _: &Case, _: &str) {
+        self.0.advance(0);
+    }
+
+    fn turned(&mut self, _: &Case) {
+        self.0.advance(1);
+    }
+}
+
+pub(super) fn environment(gpu: &GpuExecutor, monitor: &Monitor) -> Environment {
+    Environment {
+        device: gpu.device().clone(),
+        telemetry: monitor.describe(),
+        program_version: env!("CARGO_PKG_VERSION").into(),
+        platform: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        processor_threads: std::thread::available_parallelism().map_or(1, usize::from),
+    }
+}
+
+/// Every two contenders of `paired` in every case in which both were measured.
+fn pairs(paired: &[Spec], rows: &[Row], seed: u64) -> Vec<Pair> {
+    let bootstrap = Bootstrap::new(seed);
+    let of = |name: String| rows.iter().filter(move |row| row.contender == name);
+    let ratio = |first: &Row, second: &Spec| {
+        let second = of(second.to_string()).find(|row| row.case == first.case)?;
+        Pair::new(first, second, &bootstrap)
+    };
+    paired.chunks_exact(2).flat_map(|two| of(two[0].to_string()).filter_map(|first| ratio(first, &two[1]))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    #[test]
+    fn a_code_generator_alone_is_paired_with_our_own_kernel() {
+        let people = |arguments: &[&str]| {
+            let Line { options } = Line::parse_from(["bench"].iter().chain(arguments));
+            let wanted = options.wanted().into_iter().map(|wanted| match wanted {
+                Wanted::One(spec) => spec.to_string(),
+                Wanted::All => "all".into(),
+            });
+            (wanted.collect::<Vec<_>>().join(" "), options.paired().len())
+        };
+        let rust_cuda = ["--contender", "codegen:rust-cuda"];
+        assert_eq!(people(&rust_cuda), ("codegen:rust-cuda codegen:rust-cuda fa512".into(), 2));
+        let with_another = [rust_cuda, ["--contender", "torch:flash"]].concat();
+        assert_eq!(people(&with_another), ("codegen:rust-cuda torch:flash".into(), 0));
+        assert_eq!(people(&["--contender", "torch:flash"]), ("torch:flash".into(), 0));
+        assert_eq!(people(&[]), ("fa512".into(), 0));
+    }
+
+    #[test]
+    fn any_number_of_pairs_may_be_named() {
+        let arguments = ["bench", "--paired", "fa512", "torch:flash", "--paired", "fa512", "torch:cudnn"];
+        let paired: Vec<_> = Line::parse_from(arguments)
+            .options
+            .paired()
+            .chunks(2)
+            .map(|two| format!("{} {}", two[0], two[1]))
+            .collect();
+        assert_eq!(paired, ["fa512 torch:flash", "fa512 torch:cudnn"]);
+    }
+
+    #[test]
+    fn shapes_are_three_numbers() {
+        assert_eq!(shape("4x8x512"), Ok(Shape { batch: 4, heads: 8, sequence: 512 }));
+        for text in ["4x8", "4x8x512x64", "4,8,512", "axbxc", ""] {
+            assert!(shape(text).unwrap_err().contains("32x8x512"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! From specifications to contenders.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use workshop::contender::Contender;
+use workshop::contender::ptx::Ptx;
+use workshop::contender::spec::Spec;
+use workshop::contender::torch::{Backend, Library};
+use workshop::error::{Error, Result};
+use workshop::executor::gpu::GpuExecutor;
+use workshop::ptx_folder::PtxFolder;
+
+/// Who is to be measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// `all`: our own kernels, their twins, and every backend of PyTorch, as far as they are here.
+    All,
+    /// This one.
+    One(Spec),
+}
+
+impl FromStr for Wanted {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        if text == "all" { Ok(Self::All) } else { text.parse().map(Self::One) }
+    }
+}
+
+/// Where contenders come from.
+pub struct Sources {
+    folder: Arc<PtxFolder>,
+    python: Option<PathBuf>,
+    torch: Option<Rc<Library>>,
+}
+
+impl Sources {
+    /// Our own kernels are those of `folder`; PyTorch is that of `python`, or of the one in `PATH`.
+    pub fn new(folder: PtxFolder, python: Option<PathBuf>) -> Self {
+        Self { folder: Arc::new(folder), python, torch: None }
+    }
+
+    /// Opens whom `wanted` means, each once. Says on standard error who of `all` is not here.
+    ///
+    /// # Errors
+    /// When one that was named is not here.
+    pub fn open(&mut self, wanted: &[Wanted]) -> Result<Vec<Box<dyn Contender>>> {
+        let mut contenders: Vec<Box<dyn Contender>> = Vec::new();
+        for wanted in wanted {
+            let (specs, named) = match wanted {
+                Wanted::One(spec) => (vec![spec.clone()], true),
+                Wanted::All => (everybody(), false),
+            };
+            for spec in specs {
+                if contenders.iter().any(|contender| contender.name() == spec.to_string()) {
+                    continue;
+                }
+                match self.contender(&spec) {
+                    Ok(contender) => contenders.push(contender),
+                    Err(error) if named => return Err(error),
+                    Err(error) => eprintln!("not measured: {spec}: {error}"),
+                }
+            }
+        }
+        Ok(contenders)
+    }
+
+    fn contender(&mut self, spec: &Spec) -> Result<Box<dyn Contender>> {
+        let (folder, variant) = match spec {
+            Spec::Preferred => (self.folder.clone(), None),
+            Spec::Variant(variant) => (self.folder.clone(), Some(variant.clone())),
+            Spec::CodeGenerator(name) => (Arc::new(self.of_code_generator(spec, name)?), None),
+            Spec::Folder(path, variant) => (Arc::new(PtxFolder::open(path)?), variant.clone()),
+            Spec::Torch(backend) => return self.torch(*backend),
+        };
+        if let Some(variant) = &variant {
+            require(&folder, variant)?;
+        }
+        Ok(Box::new(Ptx::new(spec.to_string(), Box::new(GpuExecutor::open()?), folder, variant)))
+    }
+
+    /// The folder of the code generator `name`, beside our own.
+    fn of_code_generator(&self, spec: &Spec, name: &str) -> Result<PtxFolder> {
+        self.folder.by(name).map_err(|error| Error::Unavailable(format!("{spec}: {error}")))
+    }
+
+    fn torch(&mut self, backend: Backend) -> Result<Box<dyn Contender>> {
+        let library = match &self.torch {
+            Some(library) => library.clone(),
+            None => self.torch.insert(Library::start(self.python.as_deref())?).clone(),
+        };
+        match library.refusal(backend) {
+            Some(reason) => Err(Error::Unavailable(format!("torch:{}: {reason}", backend.name()))),
+            None => Ok(Box::new(library.contender(backend))),
+        }
+    }
+}
+
+fn everybody() -> Vec<Spec> {
+    let ours = [Spec::Preferred, Spec::twin()];
+    ours.into_iter().chain(Backend::ALL.map(Spec::Torch)).collect()
+}
+
+/// Requires that `folder` has an entry called `variant`.
+fn require(folder: &PtxFolder, variant: &str) -> Result<()> {
+    let names: Vec<_> = folder.entries().map(|(entry, _)| entry.name.as_str()).collect();
+    match names.contains(&variant) {
+        true => Ok(()),
+        false => Err(Error::Invalid(format!(
+            "there is no variant {variant} in {}; there are: {}",
+            folder.path().display(),
+            names.join(", ")
+        ))),
+    }
+}

@@ -1,0 +1,101 @@
+//! `fa512 compare`: is the new record faster than the old one?
+
+mod table;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use workshop::compare::{Change, Comparison, Thresholds};
+use workshop::error::Result;
+use workshop::record::BenchRecord;
+use workshop::statistics::Bootstrap;
+
+use super::output;
+
+/// Exit code for what could not be compared, wrong arguments included.
+pub const COULD_NOT_COMPARE: u8 = 3;
+
+/// Compare two records of `fa512 bench --json`: row by row and as a whole.
+#[derive(clap::Args)]
+#[command(
+    after_help = "A change needs all of: a ratio of medians that reaches the threshold within its 95 % bootstrap \
+                        interval, intervals of the medians that are apart, |Cliff's δ| ≥ 0.3, and p < 0.05 \
+                        (Mann-Whitney).\n\nExit codes: 0 improved, 1 regressed, 2 no significant difference, 3 could not \
+                        compare."
+)]
+pub struct Options {
+    /// The new record
+    new: PathBuf,
+    /// The old one
+    old: PathBuf,
+    /// Only this contender; may be repeated [default: all]
+    #[arg(long = "contender", value_name = "CONTENDER")]
+    contenders: Vec<String>,
+    /// Per cent that an improvement takes less time
+    #[arg(long, value_name = "PERCENT", default_value_t = 100.0 * Thresholds::default().improvement, value_parser = percent)]
+    improvement: f64,
+    /// Per cent that a regression takes more time
+    #[arg(long, value_name = "PERCENT", default_value_t = 100.0 * Thresholds::default().regression, value_parser = percent)]
+    regression: f64,
+    /// Smallest |Cliff's δ|
+    #[arg(long, value_name = "DELTA", default_value_t = Thresholds::default().effect, value_parser = fraction)]
+    effect: f64,
+    /// Largest p-value, exclusive
+    #[arg(long, value_name = "P", default_value_t = Thresholds::default().significance, value_parser = fraction)]
+    significance: f64,
+    /// Print markdown, fit for a pull request
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn percent(text: &str) -> std::result::Result<f64, String> {
+    number(text, 100.0)
+}
+
+fn fraction(text: &str) -> std::result::Result<f64, String> {
+    number(text, 1.0)
+}
+
+fn number(text: &str, most: f64) -> std::result::Result<f64, String> {
+    let number: f64 = text.parse().map_err(|error| format!("{error}"))?;
+    if (0.0..=most).contains(&number) { Ok(number) } else { Err(format!("must be from 0 to {most}")) }
+}
+
+impl Options {
+    fn thresholds(&self) -> Thresholds {
+        Thresholds {
+            improvement: self.improvement / 100.0,
+            regression: self.regression / 100.0,
+            effect: self.effect,
+            significance: self.significance,
+        }
+    }
+}
+
+/// Carries out the command.
+pub fn run(options: &Options) -> ExitCode {
+    match compare(options) {
+        Ok(Change::Improved) => ExitCode::from(0),
+        Ok(Change::Regressed) => ExitCode::from(1),
+        Ok(Change::None) => ExitCode::from(2),
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(COULD_NOT_COMPARE)
+        }
+    }
+}
+
+fn compare(options: &Options) -> Result<Change> {
+    let (new, old) = (BenchRecord::load(&options.new)?, BenchRecord::load(&options.old)?);
+    let bootstrap = Bootstrap::new(new.protocol.order_seed);
+    let comparison = Comparison::new(&new, &old, &options.contenders, options.thresholds(), &bootstrap)?;
+    match (options.json, options.markdown) {
+        (true, _) => output::print_json(&comparison)?,
+        (_, true) => output::print(&table::markdown(&comparison, &new))?,
+        _ => output::print(&table::text(&comparison))?,
+    }
+    Ok(comparison.overall)
+}

@@ -1,0 +1,108 @@
+//! Diagnoses for people.
+
+use workshop::diagnose::facts::{Fact, Source};
+use workshop::diagnose::{Evidence, Judgment, Verdict};
+
+use super::Diagnosis;
+
+/// Undecided rules shown by name unless all are.
+const UNDECIDED_SHOWN: usize = 4;
+
+/// One paragraph for each diagnosis; with `all`, every rule.
+pub fn render(diagnoses: &[Diagnosis], all: bool) -> String {
+    let paragraphs: Vec<_> = diagnoses.iter().map(|diagnosis| paragraph(diagnosis, all)).collect();
+    paragraphs.join("\n")
+}
+
+fn paragraph(diagnosis: &Diagnosis, all: bool) -> String {
+    let mut text = heading(diagnosis);
+    let fired: Vec<_> = diagnosis.judgments.iter().filter_map(fired).collect();
+    match fired.split_first() {
+        Some(((first, evidence), others)) => {
+            text += &format!(" bottleneck  {}: {}\n", first.rule.name, first.rule.bottleneck);
+            text += &format!(" evidence    {}\n", list(evidence));
+            text += &format!(" next        {}\n", first.rule.experiment);
+            text += &format!(" source      {}\n", first.rule.source);
+            for (judgment, evidence) in others {
+                text += &format!(" also        {}: {}\n", judgment.rule.name, list(evidence));
+            }
+        }
+        None => text += " bottleneck  not found: no rule that can be decided fires\n",
+    }
+    text += &undecided(diagnosis, if all { usize::MAX } else { UNDECIDED_SHOWN });
+    if all {
+        let not_fired = diagnosis.judgments.iter().filter_map(|judgment| match &judgment.verdict {
+            Verdict::DoesNotFire { evidence } => Some(format!(
+                " not fired   {}: {} is {}, not {}\n",
+                judgment.rule.name,
+                evidence.condition.fact.name(),
+                evidence.condition.fact.quantity().show(evidence.value),
+                evidence.condition
+            )),
+            _ => None,
+        });
+        text.extend(not_fired);
+    }
+    text
+}
+
+fn heading(diagnosis: &Diagnosis) -> String {
+    let case = diagnosis.case.map_or("an unknown case".to_owned(), |case| case.to_string());
+    let names: Vec<_> = diagnosis.contender.iter().chain(&diagnosis.kernel).map(String::as_str).collect();
+    format!("{case}: {}\n", names.join(", "))
+}
+
+fn fired(judgment: &Judgment) -> Option<(&Judgment, &[Evidence])> {
+    match &judgment.verdict {
+        Verdict::Fires { evidence } => Some((judgment, evidence)),
+        _ => None,
+    }
+}
+
+fn list(evidence: &[Evidence]) -> String {
+    evidence.iter().map(Evidence::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// The rules that could not be decided, by what would decide them; `most` by name.
+fn undecided(diagnosis: &Diagnosis, most: usize) -> String {
+    let sources = [
+        (Source::Bench, "a bench record: fa512 bench --json FILE".to_owned()),
+        (Source::BenchAgainstOthers, "a bench record with other contenders: fa512 bench --contender all".to_owned()),
+        (Source::Ceilings, "a bench record with the GPU's measured ceilings".to_owned()),
+        (Source::Profile, profile_command(diagnosis)),
+    ];
+    let mut text = String::new();
+    for (source, what) in sources {
+        let needs = |missing: &[Fact]| missing.iter().any(|fact| fact.source() == source);
+        let rules: Vec<_> = diagnosis
+            .judgments
+            .iter()
+            .filter(|judgment| matches!(&judgment.verdict, Verdict::Undecided { missing } if needs(missing)))
+            .map(|judgment| judgment.rule.name)
+            .collect();
+        let shown = rules.len().min(most);
+        let more = match rules.len() - shown {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        if !rules.is_empty() {
+            text += &format!(" undecided   {}{more} (needs {what})\n", rules[..shown].join(", "));
+        }
+    }
+    text
+}
+
+fn profile_command(diagnosis: &Diagnosis) -> String {
+    let (Some(kernel), Some(case)) = (&diagnosis.kernel, diagnosis.case) else {
+        return "a profile: fa512 profile".into();
+    };
+    let shape = case.shape;
+    format!(
+        "a profile: fa512 profile --variant {kernel} --shape {}x{}x{} --mask {} --layout {}",
+        shape.batch,
+        shape.heads,
+        shape.sequence,
+        case.mask.name(),
+        case.layout.name()
+    )
+}

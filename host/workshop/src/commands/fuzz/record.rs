@@ -1,0 +1,110 @@
+//! What a campaign found, as data.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+use workshop::device::Device;
+use workshop::fuzz::campaign::Limits;
+use workshop::fuzz::case::Case;
+use workshop::fuzz::summary::DistributionSummary;
+use workshop::fuzz::trial::Failure;
+
+use crate::commands::Verdict;
+
+/// What a campaign found.
+#[derive(Serialize)]
+pub struct Record {
+    /// What was to be run.
+    #[serde(flatten)]
+    pub plan: Plan,
+    /// Where it ran.
+    pub device: Device,
+    /// Why there.
+    pub device_reason: String,
+    /// Folder of the PTX.
+    pub folder: PathBuf,
+    /// Commit of its source.
+    pub git_commit: Option<String>,
+    /// Why variants were left out.
+    pub unfit: Vec<String>,
+    /// Cases run.
+    pub cases: u64,
+    /// Cases in which nothing was wrong.
+    pub passed_cases: u64,
+    /// Results by distribution of the inputs.
+    pub distributions: Vec<DistributionSummary>,
+    /// The cases that failed.
+    pub failed: Vec<FailedCase>,
+    /// Why the campaign ended before its time.
+    pub cannot_run: Option<String>,
+    /// Whether it was ended by Ctrl-C.
+    pub interrupted: bool,
+    /// Wall-clock seconds.
+    pub seconds: f64,
+}
+
+/// What was to be run.
+#[derive(Serialize)]
+pub struct Plan {
+    /// Seed of the cases.
+    pub seed: u64,
+    /// Number of cases; `None` for as many as the time allows.
+    #[serde(rename = "planned_cases")]
+    pub cases: Option<u64>,
+    /// How large problems were.
+    pub limits: Limits,
+}
+
+/// A case in which something was wrong.
+#[derive(Serialize)]
+pub struct FailedCase {
+    /// Its number.
+    pub index: u64,
+    /// The case.
+    #[serde(skip)]
+    pub case: Case,
+    /// What repeats it.
+    pub command: String,
+    /// What was wrong.
+    pub failures: Vec<Failure>,
+    /// The simplest case that fails alike, for the first case of each kind.
+    pub simplest: Option<SimplestCase>,
+}
+
+/// What shrinking came to.
+#[derive(Serialize)]
+pub struct SimplestCase {
+    /// What repeats it.
+    pub command: String,
+    /// How many simpler cases were tried.
+    pub tried: usize,
+    /// What was wrong with it.
+    pub failures: Vec<Failure>,
+}
+
+/// A [`Record`] and what follows from it.
+#[derive(Serialize)]
+pub struct JudgedRecord<'a> {
+    /// Whether everything that was planned was run, and passed.
+    passed: bool,
+    #[serde(flatten)]
+    record: &'a Record,
+}
+
+impl Record {
+    /// How the command ends: a failure outweighs cases that could not be run.
+    pub fn verdict(&self) -> Verdict {
+        if !self.failed.is_empty() {
+            Verdict::Fail
+        } else if self.interrupted || self.cannot_run.is_some() {
+            Verdict::CannotRun
+        } else {
+            Verdict::Pass
+        }
+    }
+
+    /// The record for programs.
+    pub fn with_verdict(&self) -> JudgedRecord<'_> {
+        JudgedRecord { passed: self.verdict() == Verdict::Pass, record: self }
+    }
+}

@@ -1,0 +1,21 @@
+//! Ctrl-C in commands that show what they have so far.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use workshop::error::{Error, Result};
+
+/// A flag that the first Ctrl-C sets, so that what was found so far can be shown; the second ends the program.
+pub fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
+    const INTERRUPTED: i32 = 130;
+    let flag = Arc::new(AtomicBool::new(false));
+    let set = flag.clone();
+    let handler = move || {
+        if set.swap(true, Relaxed) {
+            std::process::exit(INTERRUPTED);
+        }
+    };
+    ctrlc::set_handler(handler)
+        .map_err(|error| Error::Unavailable(format!("Ctrl-C cannot be listened for: {error}")))?;
+    Ok(flag)
+}

@@ -1,0 +1,81 @@
+//! The program's commands: one file each, and what they share.
+
+pub mod bench;
+pub mod compare;
+pub mod diagnose;
+pub mod doctor;
+pub mod fuzz;
+mod interrupt;
+mod output;
+pub mod profile;
+mod progress;
+mod ptx_options;
+pub mod report;
+pub mod run;
+pub mod sanitize;
+pub mod tune;
+mod tuned_option;
+
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use contract::config::Mask;
+use contract::view::Layout;
+use workshop::error::{Error, Result};
+use workshop::executor::gpu::GpuExecutor;
+
+/// How a command that could be carried out ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// All is well.
+    Pass,
+    /// A check failed.
+    Fail,
+    /// Something that is needed is missing, and the command has said what.
+    CannotRun,
+}
+
+/// A GPU to measure times on.
+fn gpu_for_times() -> Result<GpuExecutor> {
+    GpuExecutor::open().map_err(|error| match error {
+        Error::Unavailable(reason) => {
+            Error::Unavailable(format!("times mean nothing in the simulator, and there is {reason}"))
+        }
+        other => other,
+    })
+}
+
+/// Accepts the name of a mask.
+fn mask_parser() -> impl TypedValueParser<Value = Mask> {
+    const MASKS: [Mask; 2] = [Mask::Full, Mask::Causal];
+    PossibleValuesParser::new(MASKS.map(Mask::name))
+        .map(|name| MASKS.into_iter().find(|&mask| mask.name() == name).expect("clap accepts only these names"))
+}
+
+/// Accepts the name of an order of dimensions.
+fn layout_parser() -> impl TypedValueParser<Value = Layout> {
+    PossibleValuesParser::new(Layout::ALL.map(Layout::name)).map(|name| {
+        Layout::ALL.into_iter().find(|layout| layout.name() == name).expect("clap accepts only these names")
+    })
+}
+
+/// A program in `PATH` or in the CUDA toolkit: `CUDA_HOME`, `CUDA_PATH`, else the newest of `/usr/local/cuda*`.
+fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let named = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
+    let cuda = named.chain(installed_toolkits()).map(|root| root.join("bin"));
+    let folders = std::env::split_paths(&path).chain(cuda);
+    folders
+        .map(|folder| folder.join(format!("{name}{}", std::env::consts::EXE_SUFFIX)))
+        .find(|program| program.is_file())
+}
+
+/// `/usr/local/cuda*`, the last in order of their names first.
+fn installed_toolkits() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir("/usr/local").into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_toolkit = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("cuda"));
+    let mut toolkits: Vec<_> = entries.filter(is_toolkit).collect();
+    toolkits.sort();
+    toolkits.reverse();
+    toolkits
+}

@@ -1,0 +1,43 @@
+//! Writing to standard output.
+
+use std::io::Write;
+use std::path::Path;
+
+use comfy_table::{Cell, Color, ContentArrangement, Table, presets};
+use ptx_diagnostics::{Renderer, Sources};
+use workshop::error::{Error, Result};
+
+/// Writes `text` to standard output. A reader that has gone away, as in `fa512 … | head`, is not an error.
+pub fn print(text: &str) -> Result<()> {
+    let mut output = std::io::stdout().lock();
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Error::File { path: "standard output".into(), source: error })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes one JSON document to standard output.
+pub fn print_json(document: &impl serde::Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(document)
+        .map_err(|error| Error::Invalid(format!("the result cannot be written as JSON: {error}")))?;
+    print(&(text + "\n"))
+}
+
+/// An empty table without borders that fits the terminal.
+pub fn table() -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    table
+}
+
+/// A cell that is green when all is well and red when not, on a terminal.
+pub fn verdict_cell(text: impl ToString, good: bool) -> Cell {
+    Cell::new(text).fg(if good { Color::Green } else { Color::Red })
+}
+
+/// What shows findings on standard output, in colour on a terminal, with the lines of sources below `folder`.
+pub fn findings(folder: Option<&Path>) -> Renderer {
+    Renderer::for_standard_output(Sources::below_or_nearby(folder))
+}

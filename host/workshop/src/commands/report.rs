@@ -1,0 +1,91 @@
+//! `fa512 report`: one HTML page from what other commands recorded.
+
+use std::path::{Path, PathBuf};
+
+use workshop::compare::{Comparison, Thresholds};
+use workshop::error::{Error, Result};
+use workshop::files;
+use workshop::ncu::{self, Profile};
+use workshop::record::BenchRecord;
+use workshop::report::{Campaign, Named, Report, Simulation};
+use workshop::statistics::Bootstrap;
+
+use super::Verdict;
+
+/// Put what other commands recorded on one HTML page: times, distributions, roofline, verdicts, counters, environment
+#[derive(clap::Args)]
+#[command(
+    after_help = "The page stands alone: plots are inline SVG, nothing is fetched, no script runs. It follows the \
+                  reader's light or dark mode. No GPU is needed.",
+    group = clap::ArgGroup::new("sources").required(true).multiple(true)
+        .args(["records", "profiles", "simulated", "fuzz", "compare"])
+)]
+pub struct Options {
+    /// Records of `fa512 bench --json FILE`
+    #[arg(value_name = "RECORD")]
+    records: Vec<PathBuf>,
+    /// Profiles of `fa512 profile`; may be repeated
+    #[arg(long = "profile", value_name = "JSON")]
+    profiles: Vec<PathBuf>,
+    /// What `fa512 run --device sim --json` printed: instruction mix and bank conflicts; may be repeated
+    #[arg(long, value_name = "JSON")]
+    simulated: Vec<PathBuf>,
+    /// What `fa512 fuzz --json` printed; may be repeated
+    #[arg(long, value_name = "JSON")]
+    fuzz: Vec<PathBuf>,
+    /// Two records to compare as `fa512 compare` does
+    #[arg(long, num_args = 2, value_names = ["NEW", "OLD"])]
+    compare: Vec<PathBuf>,
+    /// Where to write the page
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+}
+
+/// Carries out the command.
+pub fn run(options: &Options) -> Result<Verdict> {
+    files::check_target(&options.output)?;
+    require_other_files(options)?;
+    let html = report(options)?.html()?;
+    files::replace(&options.output, |file| file.write_all(html.as_bytes()))?;
+    eprintln!("wrote {}", options.output.display());
+    Ok(Verdict::Pass)
+}
+
+/// A page that takes the place of one of its sources would destroy it.
+fn require_other_files(options: &Options) -> Result<()> {
+    let Options { records, profiles, simulated, fuzz, compare, output } = options;
+    let Ok(target) = std::fs::canonicalize(output) else { return Ok(()) };
+    let mut sources = [records, profiles, simulated, fuzz, compare].into_iter().flatten();
+    match sources.find(|source| std::fs::canonicalize(source).is_ok_and(|source| source == target)) {
+        Some(source) => Err(Error::Invalid(format!(
+            "{} is to be read and --output would replace it; expected another file",
+            source.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn report(options: &Options) -> Result<Report> {
+    Ok(Report {
+        records: named(&options.records, BenchRecord::load)?,
+        profiles: named(&options.profiles, |path| ncu::FORMAT.load::<Profile>(path))?,
+        simulations: named(&options.simulated, Simulation::load)?,
+        campaigns: named(&options.fuzz, Campaign::load)?,
+        comparisons: options.compare.chunks_exact(2).map(|pair| compare(&pair[0], &pair[1])).collect::<Result<_>>()?,
+    })
+}
+
+fn named<T>(paths: &[PathBuf], load: impl Fn(&Path) -> Result<T>) -> Result<Vec<Named<T>>> {
+    paths.iter().map(|path| Ok(Named { name: name(path), content: load(path)? })).collect()
+}
+
+fn compare(new: &Path, old: &Path) -> Result<Named<Comparison>> {
+    let records = (BenchRecord::load(new)?, BenchRecord::load(old)?);
+    let bootstrap = Bootstrap::new(records.0.protocol.order_seed);
+    let content = Comparison::new(&records.0, &records.1, &[], Thresholds::default(), &bootstrap)?;
+    Ok(Named { name: format!("{} against {}", name(new), name(old)), content })
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}

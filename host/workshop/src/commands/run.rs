@@ -1,0 +1,220 @@
+//! `fa512 run`: compute, check, time, print.
+
+mod record;
+mod table;
+mod tensors;
+mod views;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use contract::config::Mask;
+use contract::problem::Problem;
+use contract::view::Layout;
+use workshop::check::{self, UnitScaleBounds};
+use workshop::device::DeviceKind;
+use workshop::document;
+use workshop::error::Result;
+use workshop::executor::{DeviceChoice, Opened, open, sim};
+use workshop::files;
+use workshop::forward::Forward;
+use workshop::inputs::{Distribution, Inputs};
+use workshop::ptx_folder::PtxFolder;
+use workshop::reference::Reference;
+use workshop::timing::Protocol;
+use workshop::variant;
+
+use super::progress::{self, Progress};
+use super::ptx_options::PtxOptions;
+use super::tuned_option::TunedOption;
+use super::{Verdict, layout_parser, mask_parser, output};
+use record::{Record, Source, Timing};
+use views::{TensorOffset, TensorStride};
+
+/// Operations per second of the simulator on one core, roughly, to say beforehand how long a run will take.
+const SIMULATED_OPERATIONS_PER_SECOND: f64 = 400e6;
+/// A simulation expected to take longer is announced.
+const LONG_SIMULATION: Duration = Duration::from_secs(60);
+
+/// Compute attention, check O and LSE against the f64 reference, and time it (on a GPU).
+#[derive(clap::Args)]
+pub struct Options {
+    /// Batch size B
+    #[arg(long, default_value_t = 1, conflicts_with = "q")]
+    batch: u32,
+    /// Number of heads H
+    #[arg(long, default_value_t = 2, conflicts_with = "q")]
+    heads: u32,
+    /// Sequence length S
+    #[arg(long, visible_alias = "sequence", default_value_t = 512, conflicts_with = "q")]
+    seq: u32,
+    /// Which keys a query attends to
+    #[arg(long, default_value = "full", value_parser = mask_parser())]
+    mask: Mask,
+    /// Short for --mask causal
+    #[arg(long, conflicts_with = "mask")]
+    causal: bool,
+    /// Factor on the scores [default: 1/√64]
+    #[arg(long, allow_negative_numbers = true)]
+    scale: Option<f64>,
+    /// Order of dimensions of all tensors
+    #[arg(long, value_parser = layout_parser(), default_value = Layout::Bhsd.name())]
+    layout: Layout,
+    /// Strides of one tensor in elements, as in Q=32768,4096,64: from one batch entry, head and row to the next; may be
+    /// given for each of Q, K, V and O [default: contiguous in --layout]
+    #[arg(long, value_name = "TENSOR=BATCH,HEAD,ROW", conflicts_with_all = ["q", "out"])]
+    strides: Vec<TensorStride>,
+    /// Elements before the first one of a tensor in its buffer, as in K=64; may be given for each of Q, K, V and O
+    #[arg(long, value_name = "TENSOR=ELEMENTS", conflicts_with_all = ["q", "out"])]
+    offset: Vec<TensorOffset>,
+    /// Do not ask the kernel for LSE
+    #[arg(long, conflicts_with = "lse")]
+    no_lse: bool,
+    /// Seed of the inputs
+    #[arg(long, default_value_t = 0, conflicts_with = "q")]
+    seed: u64,
+    /// How inputs are filled
+    #[arg(long, value_enum, default_value_t = Distribution::Normal, conflicts_with = "q")]
+    distribution: Distribution,
+
+    /// Read Q from a .npy file (fp16, C order, [B,H,S,64] or [B,S,H,64] by --layout); the shape is the file's
+    #[arg(long, value_name = "FILE", requires_all = ["k", "v"], help_heading = "Files")]
+    q: Option<PathBuf>,
+    /// Read K likewise
+    #[arg(long, value_name = "FILE", requires = "q", help_heading = "Files")]
+    k: Option<PathBuf>,
+    /// Read V likewise
+    #[arg(long, value_name = "FILE", requires = "q", help_heading = "Files")]
+    v: Option<PathBuf>,
+    /// Accept f32 files and round them to fp16
+    #[arg(long, requires = "q", help_heading = "Files")]
+    allow_f32: bool,
+    /// Write O to a .npy file (fp16, in the inputs' layout)
+    #[arg(long, value_name = "FILE", help_heading = "Files")]
+    out: Option<PathBuf>,
+    /// Write LSE to a .npy file (f32, [B,H,S])
+    #[arg(long, value_name = "FILE", help_heading = "Files")]
+    lse: Option<PathBuf>,
+
+    /// Where to run
+    #[arg(long, value_enum, default_value_t = DeviceChoice::Auto, help_heading = "Device")]
+    device: DeviceChoice,
+    /// Architecture the simulator stands for, as in 80 for sm_80
+    #[arg(long, value_name = "NN", default_value_t = sim::DEFAULT_ARCHITECTURE, help_heading = "Device")]
+    arch: u32,
+    /// Run this entry instead of the preferred one
+    #[arg(long, value_name = "NAME", help_heading = "Device")]
+    variant: Option<String>,
+    #[command(flatten)]
+    ptx: PtxOptions,
+    #[command(flatten)]
+    tuned: TunedOption,
+
+    /// Folder of the kernels' sources, to show the lines of findings [default: the current one and its parents]
+    #[arg(long, value_name = "FOLDER", help_heading = "Device")]
+    source: Option<PathBuf>,
+
+    /// Do not compare with the reference (and do not time)
+    #[arg(long)]
+    no_check: bool,
+    /// Samples of the time on a GPU; 0 for none
+    #[arg(long, default_value_t = 100)]
+    samples: usize,
+    /// Time calls that find their inputs in L2, instead of calls on sets of inputs that together are larger
+    #[arg(long)]
+    warm_l2: bool,
+    /// Print one JSON document instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Carries out the command.
+pub fn run(options: &Options) -> Result<Verdict> {
+    options.out.iter().chain(&options.lse).try_for_each(|path| files::check_target(path))?;
+    let (inputs, source) = tensors::inputs(options)?;
+    let folder = options.tuned.apply(options.ptx.find()?)?;
+    let mut opened = open(options.device, options.arch)?;
+    let (record, outputs) = execute(options, &mut opened, &folder, &inputs, source)?;
+    tensors::write_outputs(options, inputs.problem(), &outputs, record.passed)?;
+    match options.json {
+        true => output::print_json(&document::RUN.document(&record))?,
+        false => output::print(&table::render(&record, &output::findings(options.source.as_deref())))?,
+    }
+    Ok(if record.passed { Verdict::Pass } else { Verdict::Fail })
+}
+
+/// Launches once and checks what that did; times it when nothing is wrong.
+fn execute(
+    options: &Options,
+    opened: &mut Opened,
+    folder: &PtxFolder,
+    inputs: &Inputs,
+    source: Source,
+) -> Result<(Record, check::Outputs)> {
+    let problem = inputs.problem();
+    let device = opened.executor.device().clone();
+    let choice = variant::choose(folder, problem, &device, options.variant.as_deref())?;
+    let expected = expected_time(problem, device.kind);
+    let mut forward = Forward::prepare(opened.executor.as_mut(), choice.module, choice.entry, inputs, !options.no_lse)?;
+    let start = Instant::now();
+    let outcome = progress::with_clock(format!("running {}", choice.entry.name), expected, || forward.execute())?;
+    let mut record = Record {
+        passed: false,
+        execution_seconds: start.elapsed().as_secs_f64(),
+        device,
+        device_reason: opened.reason.clone(),
+        variant: choice.entry.name.clone(),
+        variant_reason: choice.reason,
+        ptx: record::Ptx::new(folder, choice.module),
+        problem: record::Problem::new(inputs, options.layout),
+        launch: record::Launch::new(forward.launch()),
+        check: (!options.no_check).then(|| compare(inputs, &outcome.outputs, &source)),
+        source,
+        changed_inputs: outcome.changed_inputs,
+        damaged_guards: outcome.damaged_guards,
+        findings: outcome.execution.findings,
+        counters: outcome.execution.counters,
+        timing: None,
+    };
+    record.passed = record.everything_passed();
+    if record.passed && record.check.is_some() && options.samples > 0 {
+        let protocol = Protocol::on(&record.device, options.warm_l2);
+        if let Some(mut sampler) = forward.into_sampler(&protocol)? {
+            record.timing = Some(Timing::take(&mut sampler, options.samples, protocol, problem)?);
+        }
+    }
+    Ok((record, outcome.outputs))
+}
+
+/// How long a run may take; says so when that is long.
+fn expected_time(problem: &Problem, device: DeviceKind) -> Duration {
+    if device == DeviceKind::Gpu {
+        return Duration::ZERO;
+    }
+    let shape = problem.shape();
+    let cores = rayon::current_num_threads() as f64;
+    let seconds = shape.operations(problem.mask()) / (SIMULATED_OPERATIONS_PER_SECOND * cores);
+    let expected = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+    if expected > LONG_SIMULATION {
+        eprintln!(
+            "warning: simulating {} heads of sequence {} will take about {:.0} minutes; smaller --batch, --heads or --seq \
+             are quicker",
+            u64::from(shape.batch) * u64::from(shape.heads),
+            shape.sequence,
+            seconds / 60.0
+        );
+    }
+    expected
+}
+
+/// Compares `outputs` with the reference.
+fn compare(inputs: &Inputs, outputs: &check::Outputs, source: &Source) -> check::Report {
+    let progress = Progress::new("computing the reference", inputs.problem().shape().rows() as u64);
+    let reference = Reference::compute(inputs, |rows| progress.advance(rows));
+    let distribution = match source {
+        Source::Generated { distribution, .. } => Some(*distribution),
+        Source::Files { .. } => None,
+    };
+    let bounds = UnitScaleBounds::applicable(distribution, inputs.problem());
+    check::check(inputs, &reference, outputs, bounds)
+}

@@ -1,0 +1,259 @@
+//! What a run found, as data.
+
+use std::path::PathBuf;
+
+use contract::args::Strides;
+use contract::config::{HEAD_DIM, Mask};
+use contract::manifest::CodeGenerator;
+use contract::problem::Shape;
+use contract::view::Layout;
+use serde::Serialize;
+use workshop::check;
+use workshop::device::Device;
+use workshop::error::Result;
+use workshop::executor::{GuardDamage, PtxModule};
+use workshop::inputs::{Distribution, Inputs};
+use workshop::ptx_folder::PtxFolder;
+use workshop::statistics::{Bootstrap, Samples, Summary};
+use workshop::timing::{Batch, Protocol, Sampler};
+
+/// Everything a run found, and what is needed to repeat it.
+#[derive(Serialize)]
+pub struct Record {
+    /// Whether nothing is wrong.
+    pub passed: bool,
+    /// Where it ran.
+    pub device: Device,
+    /// Why there.
+    pub device_reason: String,
+    /// Name of the entry.
+    pub variant: String,
+    /// Why it was chosen.
+    pub variant_reason: String,
+    /// The PTX.
+    pub ptx: Ptx,
+    /// What was computed.
+    pub problem: Problem,
+    /// Where the inputs came from.
+    pub source: Source,
+    /// Launch geometry.
+    pub launch: Launch,
+    /// Comparison with the reference; absent with --no-check.
+    pub check: Option<check::Report>,
+    /// Inputs that the kernel changed.
+    pub changed_inputs: Vec<String>,
+    /// Guards that the kernel wrote to.
+    pub damaged_guards: Vec<GuardDamage>,
+    /// What the simulator found.
+    pub findings: Vec<ptx_sim::Finding>,
+    /// What the simulator counted.
+    pub counters: Option<ptx_sim::Counters>,
+    /// Wall-clock seconds of the launch with its copies.
+    pub execution_seconds: f64,
+    /// Device times; absent in the simulator and when a check failed.
+    pub timing: Option<Timing>,
+}
+
+impl Record {
+    /// Whether no check failed and nothing was found.
+    pub fn everything_passed(&self) -> bool {
+        self.check.as_ref().is_none_or(check::Report::passed)
+            && self.changed_inputs.is_empty()
+            && self.damaged_guards.is_empty()
+            && self.findings.is_empty()
+    }
+}
+
+/// Where the PTX came from.
+#[derive(Serialize)]
+pub struct Ptx {
+    /// Folder.
+    pub folder: PathBuf,
+    /// File in it.
+    pub file: String,
+    /// SHA-256 of the file.
+    pub sha256: String,
+    /// The compiler.
+    pub code_generator: CodeGenerator,
+    /// Commit of its source.
+    pub git_commit: Option<String>,
+}
+
+impl Ptx {
+    /// Describes `module` of `folder`.
+    pub fn new(folder: &PtxFolder, module: &PtxModule) -> Self {
+        let manifest = folder.manifest();
+        let sha256 = manifest.modules.iter().find(|listed| listed.file == module.file).map(|listed| &listed.sha256);
+        Self {
+            folder: folder.path().to_owned(),
+            file: module.file.clone(),
+            sha256: sha256.cloned().unwrap_or_default(),
+            code_generator: manifest.code_generator.clone(),
+            git_commit: manifest.git_commit.clone(),
+        }
+    }
+}
+
+/// What was computed.
+#[derive(Serialize)]
+pub struct Problem {
+    /// `[B,H,S]`.
+    #[serde(flatten)]
+    pub shape: Shape,
+    /// D.
+    pub head_dim: u32,
+    /// Mask.
+    pub mask: Mask,
+    /// Factor on the scores.
+    pub scale: f64,
+    /// Order of the dimensions of tensors that are not among the views.
+    pub layout: Layout,
+    /// Tensors that are not contiguous from the beginning of their buffers.
+    pub views: Vec<View>,
+}
+
+/// Where the rows of a tensor lie in its buffer, in elements.
+#[derive(Serialize)]
+pub struct View {
+    /// `Q`, `K`, `V` or `O`.
+    pub tensor: &'static str,
+    /// From the beginning of the buffer to the first row.
+    pub offset: u64,
+    /// From one batch entry to the next.
+    pub batch_stride: u64,
+    /// From one head to the next.
+    pub head_stride: u64,
+    /// From one row to the next.
+    pub row_stride: u64,
+}
+
+impl Problem {
+    /// Describes the problem of `inputs`, whose tensors are contiguous in `layout` unless they are views.
+    pub fn new(inputs: &Inputs, layout: Layout) -> Self {
+        let problem = inputs.problem();
+        let contiguous = layout.strides(problem.shape()).ok();
+        let is_contiguous = |view: &contract::view::View| view.offset == 0 && Some(view.strides) == contiguous;
+        let views = problem.views().named().into_iter().filter(|(_, view)| !is_contiguous(view));
+        let views = views.map(|(tensor, contract::view::View { offset, strides: Strides { batch, head, row } })| {
+            View { tensor: tensor.name(), offset, batch_stride: batch, head_stride: head, row_stride: row }
+        });
+        Self {
+            shape: problem.shape(),
+            head_dim: HEAD_DIM,
+            mask: problem.mask(),
+            scale: problem.scale(),
+            layout,
+            views: views.collect(),
+        }
+    }
+}
+
+/// Where the inputs came from.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// They were generated.
+    Generated {
+        /// How.
+        distribution: Distribution,
+        /// From which seed.
+        seed: u64,
+    },
+    /// They were read from files.
+    Files {
+        /// Q.
+        q: PathBuf,
+        /// K.
+        k: PathBuf,
+        /// V.
+        v: PathBuf,
+    },
+}
+
+/// Geometry of the launch.
+#[derive(Serialize)]
+pub struct Launch {
+    /// Blocks of the grid.
+    pub blocks: u32,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Dynamic shared memory of a block, bytes.
+    pub dynamic_shared_bytes: u32,
+}
+
+impl Launch {
+    /// The geometry of `launch`.
+    pub fn new(launch: &contract::plan::Launch<'_>) -> Self {
+        Self { blocks: launch.blocks(), threads: launch.threads(), dynamic_shared_bytes: launch.dynamic_shared_bytes() }
+    }
+}
+
+/// Device times.
+#[derive(Serialize)]
+pub struct Timing {
+    /// How samples were taken.
+    pub protocol: Protocol,
+    /// What a sample is.
+    pub batch: Batch,
+    /// The samples in a few numbers, µs.
+    pub summary_us: Summary,
+    /// 10¹² floating-point operations per second at the median, counted as 4·B·H·S²·D, halved for a causal mask.
+    pub teraflops: f64,
+    /// All samples in the order they were taken, µs.
+    pub samples_us: Samples,
+}
+
+impl Timing {
+    /// Takes `count` samples of a call of `problem`.
+    ///
+    /// # Errors
+    /// When a launch fails.
+    pub fn take(
+        sampler: &mut dyn Sampler,
+        count: usize,
+        protocol: Protocol,
+        problem: &contract::problem::Problem,
+    ) -> Result<Self> {
+        let samples_us: Vec<f64> = (0..count).map(|_| sampler.sample()).collect::<Result<_>>()?;
+        let samples_us = Samples::new(samples_us)?;
+        let summary_us = Summary::new(&samples_us, &Bootstrap::new(0));
+        let teraflops = problem.shape().operations(problem.mask()) / (summary_us.median * 1e-6) / 1e12;
+        Ok(Self { protocol, batch: sampler.batch(), summary_us, teraflops, samples_us })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use workshop::timing::L2;
+
+    /// Takes these samples.
+    struct Stub<'a>(std::slice::Iter<'a, f64>);
+
+    impl Sampler for Stub<'_> {
+        fn batch(&self) -> Batch {
+            Batch { calls: 1, input_sets: 1, cuda_graph: true, host_launch_us: None }
+        }
+
+        fn sample(&mut self) -> Result<f64> {
+            Ok(*self.0.next().expect("as many samples as there are"))
+        }
+    }
+
+    fn timing(samples: &[f64], mask: Mask) -> Timing {
+        let problem =
+            contract::problem::Problem::new(Shape { batch: 32, heads: 8, sequence: 512 }, mask, Layout::Bhsd).unwrap();
+        let mut sampler = Stub(samples.iter());
+        Timing::take(&mut sampler, samples.len(), Protocol::new(L2::Warm), &problem).unwrap()
+    }
+
+    #[test]
+    fn times_are_summarised_by_order_and_throughput() {
+        let times = timing(&[50.0, 48.0, 60.0, 49.0], Mask::Full);
+        assert_eq!((times.summary_us.minimum, times.summary_us.median), (48.0, 49.5));
+        assert_eq!(times.samples_us.in_order(), [50.0, 48.0, 60.0, 49.0]);
+        let full = timing(&[48.0], Mask::Full).teraflops;
+        assert!((full - 358.0).abs() < 0.5, "{full}");
+        assert_eq!(timing(&[48.0], Mask::Causal).teraflops * 2.0, full);
+    }
+}

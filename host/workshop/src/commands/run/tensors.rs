@@ -1,0 +1,76 @@
+//! Where the tensors of a run come from and go to.
+
+use std::path::{Path, PathBuf};
+
+use contract::config::Mask;
+use contract::problem::{Problem, Shape};
+use contract::view::Layout;
+use half::f16;
+use workshop::check;
+use workshop::error::{Error, Result};
+use workshop::host_memory;
+use workshop::inputs::Inputs;
+use workshop::npy::{self, Accept};
+
+use super::record::Source;
+use super::{Options, views};
+
+/// Q, K and V, from files when they are named, else generated.
+pub fn inputs(options: &Options) -> Result<(Inputs, Source)> {
+    let mask = if options.causal { Mask::Causal } else { options.mask };
+    let problem = |shape: Shape| {
+        let problem = Problem::new(shape, mask, options.layout)?;
+        let problem = options.scale.map_or(Ok(problem), |scale| problem.with_scale(scale))?;
+        let problem = views::apply(problem, &options.strides, &options.offset)?;
+        host_memory::check(&problem)?;
+        Ok::<_, Error>(problem)
+    };
+    if let (Some(q), Some(k), Some(v)) = (&options.q, &options.k, &options.v) {
+        let accept = if options.allow_f32 { Accept::F16OrF32 } else { Accept::F16 };
+        let (shape, [q_storage, k_storage, v_storage]) = read_storages([q, k, v], options.layout, accept)?;
+        let inputs = Inputs::new(problem(shape)?, q_storage, k_storage, v_storage)?;
+        return Ok((inputs, Source::Files { q: q.clone(), k: k.clone(), v: v.clone() }));
+    }
+    let shape = Shape { batch: options.batch, heads: options.heads, sequence: options.seq };
+    let inputs = Inputs::generate(problem(shape)?, options.distribution, options.seed)?;
+    Ok((inputs, Source::Generated { distribution: options.distribution, seed: options.seed }))
+}
+
+/// Reads Q, K and V, which must have one shape.
+fn read_storages(paths: [&PathBuf; 3], layout: Layout, accept: Accept) -> Result<(Shape, [Vec<f16>; 3])> {
+    let [q, k, v] = paths.map(|path| npy::read(path, layout, accept));
+    let arrays = [q?, k?, v?];
+    let shape = arrays[0].shape;
+    for (path, array) in paths.iter().zip(&arrays) {
+        if array.shape != shape {
+            return Err(Error::Invalid(format!(
+                "{}: has {}, but {} has {shape}; Q, K and V must have the same shape",
+                path.display(),
+                array.shape,
+                paths[0].display()
+            )));
+        }
+    }
+    Ok((shape, arrays.map(|array| array.elements)))
+}
+
+/// Writes O and LSE where that was asked for. Outputs that are known to be wrong are not written.
+pub fn write_outputs(options: &Options, problem: &Problem, outputs: &check::Outputs, passed: bool) -> Result<()> {
+    let wanted: Vec<&Path> = options.out.iter().chain(&options.lse).map(PathBuf::as_path).collect();
+    if !passed && !wanted.is_empty() {
+        let names: Vec<_> = wanted.iter().map(|path| path.display().to_string()).collect();
+        eprintln!(
+            "warning: {} not written, since a check failed (--no-check writes all the same)",
+            names.join(" and ")
+        );
+        return Ok(());
+    }
+    let shape = problem.shape();
+    if let Some(path) = &options.out {
+        npy::write(path, &options.layout.dimensions(shape), &outputs.o)?;
+    }
+    if let (Some(path), Some(lse)) = (&options.lse, &outputs.lse) {
+        npy::write(path, &[shape.batch, shape.heads, shape.sequence].map(u64::from), lse)?;
+    }
+    Ok(())
+}

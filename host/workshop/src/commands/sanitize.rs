@@ -1,0 +1,189 @@
+//! `fa512 sanitize`: every variant over shapes at the edges of its tiles, under a memory checker.
+
+mod gpu;
+mod record;
+mod sweep;
+mod table;
+
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use contract::config::Mask;
+use contract::view::Layout;
+use workshop::document;
+use workshop::error::{Error, Result};
+use workshop::executor::sim::{self, SimExecutor};
+use workshop::executor::{DeviceChoice, open};
+use workshop::forward::Forward;
+use workshop::inputs::{Distribution, Inputs};
+
+use super::interrupt::stop_on_interrupt;
+use super::progress::Progress;
+use super::ptx_options::PtxOptions;
+use super::{Verdict, layout_parser, mask_parser, output};
+use record::{Record, VariantRecord};
+use sweep::{Case, Selection, Sweep};
+
+/// Search every variant for memory errors, races and misuse of barriers, over shapes at the edges of its tiles.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Exit codes: 0 nothing found, 1 something found, 2 could not run (or interrupted before the end)."
+)]
+pub struct Options {
+    /// Only this entry; several separated by commas [default: all of the manifest]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    variant: Vec<String>,
+    /// Only these sequence lengths [default: the edges of each variant's tiles]
+    #[arg(long, visible_alias = "sequence", value_name = "S", value_delimiter = ',')]
+    seq: Vec<u32>,
+    /// Only variants with this mask
+    #[arg(long, value_parser = mask_parser())]
+    mask: Option<Mask>,
+    /// Only this order of dimensions [default: both]
+    #[arg(long, value_parser = layout_parser())]
+    layout: Option<Layout>,
+    /// Only with (true) or without (false) LSE [default: both]
+    #[arg(long, value_name = "BOOL")]
+    lse: Option<bool>,
+    /// Batch size B
+    #[arg(long, default_value_t = 1)]
+    batch: u32,
+    /// Number of heads H
+    #[arg(long, default_value_t = 2)]
+    heads: u32,
+
+    /// Where to run: our simulator, or a GPU under compute-sanitizer's memcheck, racecheck, initcheck and synccheck (which
+    /// run with LSE only)
+    #[arg(long, value_enum, default_value_t = Device::Sim, help_heading = "Device")]
+    device: Device,
+    /// Architecture the simulator stands for, as in 80 for sm_80
+    #[arg(long, value_name = "NN", default_value_t = sim::DEFAULT_ARCHITECTURE, help_heading = "Device")]
+    arch: u32,
+    /// Run every case under this many orders in which the simulator's warps and blocks take turns: order 0 is that of
+    /// their indices, the others are seeded shuffles [default: 1]
+    #[arg(long, value_name = "N", help_heading = "Device")]
+    schedules: Option<NonZeroU64>,
+    #[command(flatten)]
+    ptx: PtxOptions,
+    /// Folder of the kernels' sources, to show the lines of findings [default: the current one and its parents]
+    #[arg(long, value_name = "FOLDER", help_heading = "Device")]
+    source: Option<PathBuf>,
+
+    /// Print one JSON document instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Where to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Device {
+    /// ptx-sim on the CPU
+    Sim,
+    /// A GPU, under compute-sanitizer
+    Gpu,
+}
+
+/// What runs a case and says what is wrong.
+enum Checker {
+    Simulator { architecture: u32, schedules: u64 },
+    ComputeSanitizer(gpu::ComputeSanitizer),
+}
+
+/// Carries out the command.
+pub fn run(options: &Options) -> Result<Verdict> {
+    if (options.device, options.lse) == (Device::Gpu, Some(false)) {
+        return Err(Error::Invalid("--device gpu runs with LSE only; leave --lse false to --device sim".into()));
+    }
+    if options.device == Device::Gpu && options.schedules.is_some() {
+        return Err(Error::Invalid(
+            "--schedules is for --device sim only; a GPU's warps take turns as the hardware decides".into(),
+        ));
+    }
+    let schedules = options.schedules.map_or(1, NonZeroU64::get);
+    let folder = options.ptx.find()?;
+    let (checker, choice) = match options.device {
+        Device::Sim => (Checker::Simulator { architecture: options.arch, schedules }, DeviceChoice::Sim),
+        Device::Gpu => (Checker::ComputeSanitizer(gpu::ComputeSanitizer::find(folder.path())?), DeviceChoice::Gpu),
+    };
+    let device = open(choice, options.arch)?.executor.device().clone();
+    let sweep = Sweep::plan(&folder, &device, &options.selection())?;
+    let interrupted = stop_on_interrupt()?;
+    let progress = Progress::new("sanitizing", sweep.cases() as u64);
+    let mut variants = Vec::new();
+    for variant in &sweep.variants {
+        let mut record = VariantRecord::new(variant);
+        let start = Instant::now();
+        for case in variant.cases.iter().take_while(|_| !interrupted.load(Relaxed)) {
+            match checker.execute(variant, case) {
+                Ok(findings) => record.add(case, findings),
+                // Ctrl-C ends a child as well, whose output then has no end.
+                Err(_) if interrupted.load(Relaxed) => break,
+                Err(error) => {
+                    record.cannot_run = Some(format!("{case}: {error}"));
+                    break;
+                }
+            }
+            progress.advance(1);
+        }
+        record.seconds = start.elapsed().as_secs_f64();
+        variants.push(record);
+    }
+    drop(progress);
+    let record = Record {
+        device,
+        folder: folder.path().to_owned(),
+        schedules: (options.device == Device::Sim).then_some(schedules),
+        interrupted: interrupted.load(Relaxed),
+        variants,
+    };
+    match options.json {
+        true => output::print_json(&document::SANITIZE.document(&record.with_verdict()))?,
+        false => output::print(&table::render(&record, &output::findings(options.source.as_deref())))?,
+    }
+    Ok(record.verdict())
+}
+
+impl Options {
+    fn selection(&self) -> Selection<'_> {
+        Selection {
+            variants: &self.variant,
+            sequences: &self.seq,
+            mask: self.mask,
+            layouts: self.layout.map_or(vec![Layout::Bhsd, Layout::Bshd], |layout| vec![layout]),
+            lse: match (self.device, self.lse) {
+                (_, Some(lse)) => vec![lse],
+                (Device::Sim, None) => vec![true, false],
+                (Device::Gpu, None) => vec![true],
+            },
+            batch: self.batch,
+            heads: self.heads,
+        }
+    }
+}
+
+impl Checker {
+    /// What is found when a variant computes a case, a list for each schedule. Every run has memory of its own.
+    fn execute(&self, variant: &sweep::VariantCases<'_>, case: &Case) -> Result<Vec<Vec<ptx_sim::Finding>>> {
+        match self {
+            Checker::Simulator { architecture, schedules } => {
+                (0..*schedules).map(|schedule| simulate(variant, case, *architecture, schedule)).collect()
+            }
+            Checker::ComputeSanitizer(tool) => Ok(vec![tool.execute(variant, case)?]),
+        }
+    }
+}
+
+fn simulate(
+    variant: &sweep::VariantCases<'_>,
+    case: &Case,
+    architecture: u32,
+    schedule: u64,
+) -> Result<Vec<ptx_sim::Finding>> {
+    let options = ptx_sim::Options { schedule, ..SimExecutor::default_options() };
+    let mut executor = SimExecutor::with_options(architecture, options)?;
+    let inputs = Inputs::generate(case.problem, Distribution::Normal, 0)?;
+    let mut forward = Forward::prepare(&mut executor, variant.module, variant.entry, &inputs, case.with_lse)?;
+    Ok(forward.execute()?.execution.findings)
+}

@@ -1,0 +1,62 @@
+//! The GPU as a place to sanitize: compute-sanitizer runs this very program.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use ptx_sim::Finding;
+use workshop::compute_sanitizer::{TOOLS, findings, options};
+use workshop::error::{Error, Result};
+
+use super::sweep::{Case, VariantCases};
+use crate::commands::find_program;
+
+/// compute-sanitizer, and what it runs.
+pub struct ComputeSanitizer {
+    tool: PathBuf,
+    program: PathBuf,
+    ptx_folder: PathBuf,
+}
+
+impl ComputeSanitizer {
+    /// Finds the tool.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when it is not there, with what to do.
+    pub fn find(ptx_folder: &Path) -> Result<Self> {
+        let tool = find_program("compute-sanitizer").ok_or_else(|| {
+            Error::Unavailable(
+                "no compute-sanitizer in PATH, CUDA_HOME, CUDA_PATH or /usr/local/cuda*; it comes with the CUDA toolkit. --device sim needs \
+                 neither it nor a GPU"
+                    .into(),
+            )
+        })?;
+        let program = std::env::current_exe().map_err(|source| Error::File { path: "this program".into(), source })?;
+        Ok(Self { tool, program, ptx_folder: ptx_folder.to_owned() })
+    }
+
+    /// What all tools find in one case.
+    pub fn execute(&self, variant: &VariantCases<'_>, case: &Case) -> Result<Vec<Finding>> {
+        let mut found = Vec::new();
+        for tool in TOOLS {
+            found.extend(findings(&self.output(tool, variant, case)?, &variant.entry.name)?);
+        }
+        Ok(found)
+    }
+
+    /// What one tool prints about `fa512 run`, whose own exit code says nothing of the tool's findings.
+    fn output(&self, tool: &str, variant: &VariantCases<'_>, case: &Case) -> Result<String> {
+        let shape = case.problem.shape();
+        let mut command = Command::new(&self.tool);
+        command.args(options(tool, variant.entry.config.mbarriers())).arg(&self.program);
+        command.args(["run", "--device", "gpu", "--no-check", "--samples", "0", "--json"]);
+        command.arg("--ptx").arg(&self.ptx_folder).args(["--variant", &variant.entry.name]);
+        command.args(["--mask", case.problem.mask().name(), "--layout", case.layout.name()]);
+        for (option, size) in [("--batch", shape.batch), ("--heads", shape.heads), ("--seq", shape.sequence)] {
+            command.arg(option).arg(size.to_string());
+        }
+        let output = command.stdin(Stdio::null()).output();
+        let output = output.map_err(|source| Error::File { path: self.tool.clone(), source })?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok(text(&output.stdout) + &text(&output.stderr))
+    }
+}

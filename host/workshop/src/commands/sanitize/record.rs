@@ -1,0 +1,130 @@
+//! What a sweep found, as data.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use ptx_sim::Finding;
+use serde::Serialize;
+use workshop::device::Device;
+
+use super::sweep::{Case, CaseRecord, VariantCases};
+use crate::commands::Verdict;
+
+/// What a sweep found.
+#[derive(Serialize)]
+pub struct Record {
+    /// Where it ran.
+    pub device: Device,
+    /// Folder of the PTX.
+    pub folder: PathBuf,
+    /// Schedules of the simulator that every case ran under; `None` on a GPU.
+    pub schedules: Option<u64>,
+    /// Whether it was ended before all cases had run.
+    pub interrupted: bool,
+    /// The variants.
+    pub variants: Vec<VariantRecord>,
+}
+
+/// A [`Record`] and what follows from it.
+#[derive(Serialize)]
+pub struct JudgedRecord<'a> {
+    /// Whether every case ran and nothing was found.
+    passed: bool,
+    #[serde(flatten)]
+    record: &'a Record,
+}
+
+/// What was found in one variant.
+#[derive(Serialize)]
+pub struct VariantRecord {
+    /// Name of the entry.
+    pub variant: String,
+    /// Cases planned.
+    pub planned_cases: usize,
+    /// Cases run.
+    pub cases: usize,
+    /// What was found, one for each class and place.
+    pub findings: Vec<Found>,
+    /// Why the device does not run the variant at all.
+    pub unfit: Option<String>,
+    /// Why a case could not be run; those after it were not.
+    pub cannot_run: Option<String>,
+    /// Wall-clock seconds.
+    pub seconds: f64,
+}
+
+/// A finding and where it was made.
+#[derive(Serialize)]
+pub struct Found {
+    /// The finding, as first made.
+    pub finding: Finding,
+    /// The first case it was made in.
+    pub first_case: CaseRecord,
+    /// That case, for people.
+    #[serde(skip)]
+    pub first_case_text: String,
+    /// The schedule it was first made under; 0 on a GPU.
+    pub first_schedule: u64,
+    /// Number of cases it was made in.
+    pub cases: usize,
+    /// The schedules it was made under, in any case.
+    pub schedules: BTreeSet<u64>,
+}
+
+impl VariantRecord {
+    /// A variant of which nothing has been run.
+    pub fn new(variant: &VariantCases<'_>) -> Self {
+        Self {
+            variant: variant.entry.name.clone(),
+            planned_cases: variant.cases.len(),
+            cases: 0,
+            findings: Vec::new(),
+            unfit: variant.unfit.clone(),
+            cannot_run: None,
+            seconds: 0.0,
+        }
+    }
+
+    /// Adds what one case found, a list for each schedule.
+    pub fn add(&mut self, case: &Case, findings: Vec<Vec<Finding>>) {
+        self.cases += 1;
+        let mut seen = BTreeSet::new();
+        for (schedule, finding) in
+            (0..).zip(findings).flat_map(|(schedule, list)| list.into_iter().map(move |finding| (schedule, finding)))
+        {
+            let key = |finding: &Finding| (finding.class, finding.at.ptx_line, finding.at.source.clone());
+            let known = self.findings.iter().position(|found| key(&found.finding) == key(&finding));
+            let index = known.unwrap_or(self.findings.len());
+            if known.is_none() {
+                self.findings.push(Found {
+                    finding,
+                    first_case: case.into(),
+                    first_case_text: case.to_string(),
+                    first_schedule: schedule,
+                    cases: 0,
+                    schedules: BTreeSet::new(),
+                });
+            }
+            self.findings[index].cases += usize::from(seen.insert(index));
+            self.findings[index].schedules.insert(schedule);
+        }
+    }
+}
+
+impl Record {
+    /// How the command ends: a finding outweighs a case that could not be run.
+    pub fn verdict(&self) -> Verdict {
+        if self.variants.iter().any(|variant| !variant.findings.is_empty()) {
+            Verdict::Fail
+        } else if self.interrupted || self.variants.iter().any(|variant| variant.cannot_run.is_some()) {
+            Verdict::CannotRun
+        } else {
+            Verdict::Pass
+        }
+    }
+
+    /// The record for programs.
+    pub fn with_verdict(&self) -> JudgedRecord<'_> {
+        JudgedRecord { passed: self.verdict() == Verdict::Pass, record: self }
+    }
+}

@@ -1,0 +1,193 @@
+//! Which variants are run on which problems.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use contract::config::{Mask, Sequence};
+use contract::manifest::Entry;
+use contract::problem::{Problem, Shape};
+use contract::view::Layout;
+use serde::Serialize;
+use workshop::device::Device;
+use workshop::error::{Error, Result};
+use workshop::executor::PtxModule;
+use workshop::host_memory;
+use workshop::launch::{check_accepts, check_fits};
+use workshop::ptx_folder::PtxFolder;
+
+/// What the user wants to see run.
+#[derive(Clone, Debug)]
+pub struct Selection<'a> {
+    /// Names of entries; empty for all.
+    pub variants: &'a [String],
+    /// Sequence lengths; empty for the edges of each variant's tiles.
+    pub sequences: &'a [u32],
+    /// Mask; `None` for all.
+    pub mask: Option<Mask>,
+    /// Orders of dimensions.
+    pub layouts: Vec<Layout>,
+    /// With LSE, without, or both.
+    pub lse: Vec<bool>,
+    /// Batch size.
+    pub batch: u32,
+    /// Number of heads.
+    pub heads: u32,
+}
+
+/// One problem.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// What is computed.
+    pub problem: Problem,
+    /// Order of the dimensions.
+    pub layout: Layout,
+    /// Whether LSE is asked for.
+    pub with_lse: bool,
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lse = if self.with_lse { "with LSE" } else { "without LSE" };
+        write!(formatter, "{}, {}, {lse}", self.problem.shape(), self.layout.name())
+    }
+}
+
+/// The case as data.
+#[derive(Clone, Debug, Serialize)]
+pub struct CaseRecord {
+    /// B, H and S.
+    pub shape: Shape,
+    /// Order of the dimensions.
+    pub layout: Layout,
+    /// Whether LSE is asked for.
+    pub with_lse: bool,
+}
+
+impl From<&Case> for CaseRecord {
+    fn from(case: &Case) -> Self {
+        Self { shape: case.problem.shape(), layout: case.layout, with_lse: case.with_lse }
+    }
+}
+
+/// A variant and what it is run on.
+#[derive(Clone, Debug)]
+pub struct VariantCases<'a> {
+    /// The entry.
+    pub entry: &'a Entry,
+    /// The module it is in.
+    pub module: &'a PtxModule,
+    /// Its problems.
+    pub cases: Vec<Case>,
+    /// Why the device cannot run it; it has no cases then.
+    pub unfit: Option<String>,
+}
+
+/// Everything that is run.
+#[derive(Clone, Debug)]
+pub struct Sweep<'a> {
+    /// The selected variants that accept any of the problems, in the manifest's order.
+    pub variants: Vec<VariantCases<'a>>,
+}
+
+impl<'a> Sweep<'a> {
+    /// The cases of `selection` on `device`.
+    ///
+    /// # Errors
+    /// When a variant does not exist, a problem is not acceptable, or nothing is left to run.
+    pub fn plan(folder: &'a PtxFolder, device: &Device, selection: &Selection<'_>) -> Result<Self> {
+        let names: Vec<&str> = folder.entries().map(|(entry, _)| entry.name.as_str()).collect();
+        if let Some(unknown) = selection.variants.iter().find(|name| !names.contains(&name.as_str())) {
+            let message = format!("there is no variant {unknown}; there are: {}", names.join(", "));
+            return Err(Error::Invalid(message));
+        }
+        let selected = |entry: &Entry| {
+            (selection.variants.is_empty() || selection.variants.contains(&entry.name))
+                && selection.mask.is_none_or(|mask| mask == entry.mask)
+        };
+        let mut variants = Vec::new();
+        for (entry, module) in folder.entries().filter(|(entry, _)| selected(entry)) {
+            let unfit = check_fits(entry, device).err().map(|error| error.to_string());
+            let cases = if unfit.is_none() { cases(entry, selection)? } else { Vec::new() };
+            if unfit.is_some() || !cases.is_empty() {
+                variants.push(VariantCases { entry, module, cases, unfit });
+            }
+        }
+        let sweep = Self { variants };
+        if sweep.cases() == 0 {
+            let passed_over = sweep.variants.iter().filter_map(|variant| variant.unfit.as_deref());
+            let reasons: String = passed_over.map(|reason| format!("\n  {reason}")).collect();
+            return Err(Error::Invalid(format!(
+                "no variant of {} is left to run with {}; widen --variant, --mask or --seq{reasons}",
+                folder.path().display(),
+                describe(selection)
+            )));
+        }
+        Ok(sweep)
+    }
+
+    /// Number of cases.
+    pub fn cases(&self) -> usize {
+        self.variants.iter().map(|variant| variant.cases.len()).sum()
+    }
+}
+
+fn describe(selection: &Selection<'_>) -> String {
+    let mask = selection.mask.map_or("any mask".to_owned(), |mask| format!("a {} mask", mask.name()));
+    match selection.sequences {
+        [] => mask,
+        lengths => format!("{mask} and sequence {}", lengths.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// The problems of `selection` that `entry` accepts.
+fn cases(entry: &Entry, selection: &Selection<'_>) -> Result<Vec<Case>> {
+    let sequences = match selection.sequences {
+        [] => tile_edges(entry),
+        lengths => lengths.iter().copied().collect(),
+    };
+    let mut cases = Vec::new();
+    for sequence in sequences {
+        let shape = Shape { batch: selection.batch, heads: selection.heads, sequence };
+        for &layout in &selection.layouts {
+            let problem = Problem::new(shape, entry.mask, layout)?;
+            host_memory::check(&problem)?;
+            if check_accepts(entry, &problem).is_ok() {
+                let case = |&with_lse| Case { problem, layout, with_lse };
+                cases.extend(selection.lse.iter().map(case));
+            }
+        }
+    }
+    Ok(cases)
+}
+
+/// Lengths at which a kernel may go wrong: one row, one less and one more than a tile of queries or keys, and just enough
+/// steps for the pipeline to come back to its first stage.
+fn tile_edges(entry: &Entry) -> BTreeSet<u32> {
+    let config = entry.config;
+    match entry.sequence {
+        Sequence::Exact(length) => BTreeSet::from([length]),
+        Sequence::Any => {
+            let around = |length: u32| [length - 1, length, length + 1];
+            let tiles = [config.block_m, config.block_n].into_iter().flat_map(around);
+            tiles.chain([1, config.block_n * config.stages + 1]).filter(|length| *length > 0).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::variants::VARIANTS;
+
+    #[test]
+    fn lengths_surround_every_tile_and_fill_the_pipeline() {
+        let variant = VARIANTS.iter().find(|variant| variant.sequence == Sequence::Any).expect("there is one");
+        let edges = tile_edges(&variant.into());
+        let config = variant.config;
+        for length in [1, config.block_m - 1, config.block_m, config.block_n + 1, config.stages * config.block_n + 1] {
+            assert!(edges.contains(&length), "{length} is missing: {edges:?}");
+        }
+        let exact = Entry { sequence: Sequence::Exact(512), ..variant.into() };
+        assert_eq!(tile_edges(&exact), BTreeSet::from([512]));
+    }
+}

@@ -1,0 +1,87 @@
+//! `fa512 tune`: finds the fastest tile configurations for a GPU.
+
+mod listener;
+mod plan;
+mod restart;
+mod run;
+mod table;
+mod text;
+
+use std::path::PathBuf;
+
+use workshop::error::Result;
+use workshop::files;
+use workshop::tune::record::Record;
+
+use super::{Verdict, output};
+
+/// Find the tile configurations that are fastest on a GPU: plan, compile (cargo xtask ptx --variants), run, keep.
+#[derive(clap::Args)]
+#[command(after_help = "The whole way, on two machines:\n\n  fa512 tune plan --out plan.json                        \
+                        anywhere: choose the candidates\n  cargo xtask ptx --variants plan.json --out candidates   \
+                        where there is Rust: compile them\n  fa512 tune run --plan plan.json --ptx candidates \\\n      \
+                        --out record.jsonl --minutes 30               on the GPU: check, measure, decide\n  fa512 tune \
+                        table record.jsonl --out host/workshop/tuned.json       keep the winners\n\nExit codes: 0 done, 2 could \
+                        not run (or interrupted; the same command goes on).")]
+pub struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Plan(plan::Options),
+    Run(Box<run::Options>),
+    Merge(MergeOptions),
+    Show(ShowOptions),
+    Table(table::Options),
+}
+
+/// Put the records of parts (--shard) into one, from which `fa512 tune run` without --shard goes on
+#[derive(clap::Args)]
+struct MergeOptions {
+    /// The records
+    #[arg(required = true, value_name = "RECORD")]
+    records: Vec<PathBuf>,
+    /// Write the merged record to this file
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+/// Show the results of a record
+#[derive(clap::Args)]
+struct ShowOptions {
+    /// The record
+    record: PathBuf,
+    /// Candidates of each case
+    #[arg(long, value_name = "N", default_value_t = text::SHOWN)]
+    top: usize,
+}
+
+/// Carries out the command.
+pub fn run(options: &Options) -> Result<Verdict> {
+    match &options.command {
+        Command::Plan(options) => plan::run(options),
+        Command::Run(options) => run::run(options),
+        Command::Merge(options) => merge(options),
+        Command::Show(options) => {
+            output::print(&text::results(&Record::load(&options.record)?, options.top))?;
+            Ok(Verdict::Pass)
+        }
+        Command::Table(options) => table::run(options),
+    }
+}
+
+fn merge(options: &MergeOptions) -> Result<Verdict> {
+    files::check_target(&options.out)?;
+    let records = options.records.iter().map(|path| Ok((path.clone(), Record::load(path)?)));
+    let merged = Record::merge(records.collect::<Result<_>>()?)?;
+    merged.save(&options.out)?;
+    output::print(&format!(
+        "{}: {} trials of {} records; `fa512 tune run` with this --out and without --shard goes on from it\n",
+        options.out.display(),
+        merged.trials.len(),
+        options.records.len()
+    ))?;
+    Ok(Verdict::Pass)
+}

@@ -1,0 +1,44 @@
+//! What a tuning run shows while it goes on.
+
+use workshop::bench::Observer;
+use workshop::record::Case;
+use workshop::tune::lab::Listener;
+
+use super::restart::Watchdog;
+use crate::commands::progress::Progress;
+
+/// Shows how many candidates were measured, and keeps an eye on those that are.
+pub struct Shown {
+    progress: Progress,
+    watchdog: Watchdog,
+}
+
+impl Shown {
+    /// Nothing was measured yet; `watchdog` waits for candidates that never end.
+    pub fn new(watchdog: Watchdog) -> Self {
+        Self { progress: Progress::with_rate("tuning: measurements", None), watchdog }
+    }
+}
+
+impl Listener for Shown {
+    fn case(&mut self, case: &Case, incumbent: &str, candidates: usize) {
+        self.progress.say(&format!("{case}: {candidates} candidates, incumbent {incumbent}"));
+    }
+
+    fn begins(&mut self, case: &Case, samples: usize, candidates: &[&str]) {
+        self.watchdog.watch(case, samples, candidates);
+    }
+
+    fn ends(&mut self, candidates: &[&str]) {
+        self.watchdog.rest();
+        self.progress.advance(candidates.len() as u64);
+    }
+}
+
+impl Observer for Shown {
+    fn checking(&mut self, _: &Case, _: &str) {
+        self.progress.advance(0);
+    }
+
+    fn turned(&mut self, _: &Case) {}
+}

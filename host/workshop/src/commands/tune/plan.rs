@@ -1,0 +1,99 @@
+//! `fa512 tune plan`: the search space behind the gates.
+
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use contract::config::{Family, HEAD_DIM, Mask};
+use contract::problem::Shape;
+use contract::view::Layout;
+use workshop::error::Result;
+use workshop::executor::sim;
+use workshop::files;
+use workshop::record::Case;
+use workshop::tune::plan::{Plan, Request};
+use workshop::tune::search::Strategy;
+use workshop::tune::space::{Space, family_name};
+
+use super::text;
+use crate::commands::bench::shape;
+use crate::commands::{Verdict, mask_parser, output};
+
+/// Choose the candidates: points of the search space that pass the gates, all of them or a sample
+#[derive(clap::Args)]
+pub struct Options {
+    /// Kernel families, separated by commas [default: those that run on --arch]
+    #[arg(long, value_name = "FAMILY", value_delimiter = ',', value_parser = family_parser())]
+    family: Vec<Family>,
+    /// Architecture of the GPU to tune for, as in 80 for sm_80
+    #[arg(long, value_name = "NN", default_value_t = sim::DEFAULT_ARCHITECTURE)]
+    arch: u32,
+    /// Shapes to tune for, as BxHxS, separated by commas
+    #[arg(long, value_name = "BxHxS", value_delimiter = ',', value_parser = shape, default_values = ["4x8x512", "32x8x512", "64x16x512"])]
+    shapes: Vec<Shape>,
+    /// Which keys a query attends to
+    #[arg(long, value_delimiter = ',', value_parser = mask_parser(), default_values = ["full", "causal"])]
+    masks: Vec<Mask>,
+    /// How `fa512 tune run` searches
+    #[arg(long, value_enum, default_value_t = Strategy::Exhaustive)]
+    strategy: Strategy,
+    /// Most candidates of each family, sequence and mask, a Latin hypercube sample; 0 for the shipped variants alone
+    /// [default: every point that passes with exhaustive, else 256]
+    #[arg(long, value_name = "N")]
+    candidates: Option<usize>,
+    /// Search space to use instead of the built-in one (TOML)
+    #[arg(long, value_name = "FILE")]
+    space: Option<PathBuf>,
+    /// Seed of everything random
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Write the plan to this file [default: only show it]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// Candidates of a strategy that does not measure all.
+const SAMPLED_CANDIDATES: usize = 256;
+
+/// Carries out the command.
+pub fn run(options: &Options) -> Result<Verdict> {
+    options.out.iter().try_for_each(|path| files::check_target(path))?;
+    let plan = Plan::new(&options.request()?)?;
+    if let Some(path) = &options.out {
+        plan.save(path)?;
+    }
+    output::print(&text::plan(&plan, options.out.as_deref()))?;
+    Ok(Verdict::Pass)
+}
+
+impl Options {
+    fn request(&self) -> Result<Request> {
+        let families = match self.family.as_slice() {
+            [] => FAMILIES.into_iter().filter(|family| family.runs_on(self.arch)).collect(),
+            named => named.to_vec(),
+        };
+        let spaces = families.into_iter().map(|family| {
+            let space = match &self.space {
+                Some(path) => Space::load(path, family)?,
+                None => Space::built_in(family)?,
+            };
+            Ok((family, space))
+        });
+        let case = |&shape, &mask| Case { shape, head_dim: HEAD_DIM, mask, layout: Layout::Bhsd };
+        let sampled = (self.strategy != Strategy::Exhaustive).then_some(SAMPLED_CANDIDATES);
+        Ok(Request {
+            spaces: spaces.collect::<Result<_>>()?,
+            architecture: self.arch,
+            cases: self.shapes.iter().flat_map(|shape| self.masks.iter().map(move |mask| case(shape, mask))).collect(),
+            strategy: self.strategy,
+            candidates: self.candidates.or(sampled),
+            seed: self.seed,
+        })
+    }
+}
+
+const FAMILIES: [Family; 2] = [Family::Sm90a, Family::Sm80];
+
+fn family_parser() -> impl TypedValueParser<Value = Family> {
+    PossibleValuesParser::new(FAMILIES.map(family_name))
+        .map(|name| FAMILIES.into_iter().find(|&family| family_name(family) == name).expect("clap accepts only these"))
+}

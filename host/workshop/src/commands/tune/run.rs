@@ -1,0 +1,229 @@
+//! `fa512 tune run`: checks and measures the compiled candidates on a GPU, and decides.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use contract::manifest::Entry;
+use contract::problem::Problem;
+use contract::selection;
+use contract::variants::VARIANTS;
+use sha2::{Digest, Sha256};
+use workshop::bench::Bench;
+use workshop::compare::Thresholds;
+use workshop::contender::Contender;
+use workshop::contender::ptx::Ptx;
+use workshop::device::Device;
+use workshop::error::{Error, Result};
+use workshop::executor::Executor;
+use workshop::executor::gpu::GpuExecutor;
+use workshop::inputs::Distribution;
+use workshop::ptx_folder::PtxFolder;
+use workshop::record::{Case, Ceilings, RunProtocol};
+use workshop::statistics::RESAMPLES;
+use workshop::telemetry::Monitor;
+use workshop::timing::Protocol;
+use workshop::tune::lab::GROUP;
+use workshop::tune::plan::Plan;
+use workshop::tune::record::{Header, Journal, Record};
+use workshop::tune::session::{End, Participant, Session, Shard, Task};
+
+use super::listener::Shown;
+use super::restart::{Restart, Watchdog};
+use super::text;
+use crate::commands::bench::environment;
+use crate::commands::compare::percent;
+use crate::commands::fuzz::minutes;
+use crate::commands::interrupt::stop_on_interrupt;
+use crate::commands::tuned_option::TunedOption;
+use crate::commands::{Verdict, gpu_for_times, output};
+
+/// Check and measure the compiled candidates on a GPU; the fastest has to beat the incumbent
+///
+/// The record is written as trials are made. The same command goes on from it, whatever ended the run before.
+#[derive(clap::Args)]
+#[command(
+    after_help = "A candidate is compared with the f64 reference before it is timed, and timed in the same turns \
+                        as the incumbent, the shipped variant that is launched until now. The fastest meets it once more \
+                        by the protocol of `fa512 bench`, and takes its place by the rules of `fa512 compare`.\n\nExit \
+                        codes: 0 done, or the time was over, 2 could not run (or interrupted)."
+)]
+pub struct Options {
+    /// What `fa512 tune plan --out` wrote
+    #[arg(long, value_name = "FILE")]
+    plan: PathBuf,
+    /// Folder that `cargo xtask ptx --variants` wrote
+    #[arg(long, value_name = "FOLDER")]
+    ptx: PathBuf,
+    /// The record, one JSON object a line; one that is there is gone on from
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Stop searching after this many minutes, shared out among the cases; the final comparisons are made in any case
+    #[arg(long, value_name = "MINUTES", value_parser = minutes)]
+    minutes: Option<Duration>,
+    /// Candidates of a case that tpe and latin-hypercube measure [default: a third of them, 24 at least]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    trials: Option<u32>,
+    /// Only a part of the candidates, as 1/4 for the first of four, without final comparisons; `fa512 tune merge` puts
+    /// the records together
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Shard>,
+    /// Per cent that a candidate must take less time than the incumbent
+    #[arg(long, value_name = "PERCENT", default_value_t = 100.0 * Thresholds::default().improvement, value_parser = percent)]
+    improvement: f64,
+    /// Samples of each in the final comparison
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    samples: u32,
+    /// Time calls that find their inputs in L2, instead of calls on sets of inputs that together are larger
+    #[arg(long)]
+    warm_l2: bool,
+    /// Heads of each case that are compared with the f64 reference: the first, the last, others at random
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
+    check_heads: u32,
+    #[command(flatten)]
+    tuned: TunedOption,
+}
+
+/// Carries out the command.
+pub fn run(options: &Options) -> Result<Verdict> {
+    let plan = Plan::load(&options.plan)?;
+    let folder = options.tuned.apply(PtxFolder::open(&options.ptx)?)?;
+    let gpu = gpu_for_times()?;
+    let tasks = tasks(&plan, &folder, gpu.device(), options.shard.unwrap_or(Shard::WHOLE))?;
+    let monitor = Monitor::new(gpu.device());
+    let protocol = options.protocol(gpu.device(), &plan);
+    let header = header(&plan, &folder, &gpu, &monitor, protocol.clone());
+    let mut journal = Journal::open(&options.out, header)?;
+    let stop = stop_on_interrupt()?;
+    let restart = Restart::new(options.minutes);
+    let ceilings = Ceilings::default();
+    let bench = Bench {
+        protocol,
+        heads_checked: options.check_heads as usize,
+        resamples: RESAMPLES,
+        ceilings: &ceilings,
+        monitor: &monitor,
+        stop: &stop,
+    };
+    let folder = Arc::new(folder);
+    let open = |name: &str| -> Result<Box<dyn Contender>> {
+        Ok(Box::new(Ptx::new(name, Box::new(GpuExecutor::open()?), folder.clone(), Some(name.to_owned()))))
+    };
+    let session = Session {
+        bench: &bench,
+        open: &open,
+        strategy: plan.strategy,
+        trials: options.trials.map(|trials| trials as usize),
+        seed: plan.seed,
+        group: if restart.alone { 1 } else { GROUP },
+        time: restart.time(),
+        thresholds: options.thresholds(),
+    };
+    let mut shown = Shown::new(Watchdog::new(options.out.clone(), restart.clone()));
+    let end = session.run(&tasks, &mut journal, &mut shown)?;
+    drop(shown);
+    match end {
+        End::LostDevice => Err(restart.again(!restart.alone)),
+        End::Done | End::Interrupted => report(options, &plan, journal.record(), end),
+    }
+}
+
+impl Options {
+    fn protocol(&self, device: &Device, plan: &Plan) -> RunProtocol {
+        RunProtocol {
+            timing: Protocol::on(device, self.warm_l2),
+            samples: self.samples as usize,
+            order_seed: plan.seed,
+            distribution: Distribution::Normal,
+            input_seed: plan.seed,
+        }
+    }
+
+    /// What a challenger must reach; a part of the candidates has none.
+    fn thresholds(&self) -> Option<Thresholds> {
+        let thresholds = Thresholds { improvement: self.improvement / 100.0, ..Thresholds::default() };
+        self.shard.is_none().then_some(thresholds)
+    }
+}
+
+/// Who takes part in each case, and who is the incumbent.
+fn tasks(plan: &Plan, folder: &PtxFolder, device: &Device, shard: Shard) -> Result<Vec<Task>> {
+    let absent = plan.pool.candidates.iter().filter(|candidate| entry(folder, &candidate.name).is_none()).count();
+    if absent > 0 {
+        eprintln!("{absent} candidates of the plan are not in {}", folder.path().display());
+    }
+    let mut tasks = Vec::new();
+    for case in &plan.cases {
+        let there = plan.candidates(case).into_iter().filter_map(|candidate| entry(folder, &candidate.name));
+        let participant = |entry: &Entry| Participant { name: entry.name.clone(), config: entry.config };
+        let participants = there.map(participant).collect();
+        let incumbent = incumbent(plan, folder, device, case)?;
+        tasks.push(Task { case: *case, participants, incumbent }.part(shard));
+    }
+    Ok(tasks)
+}
+
+/// The entry called `name`.
+fn entry<'a>(folder: &'a PtxFolder, name: &str) -> Option<&'a Entry> {
+    folder.entries().map(|(entry, _)| entry).find(|entry| entry.name == name)
+}
+
+/// The shipped variant that is launched for `case` until now.
+fn incumbent(plan: &Plan, folder: &PtxFolder, device: &Device, case: &Case) -> Result<String> {
+    let problem = Problem::new(case.shape, case.mask, case.layout)?;
+    let entries = folder.entries().map(|(entry, _)| entry);
+    let shipped = entries.filter(|entry| plan.incumbents.contains(&entry.name)).map(Entry::variant);
+    let choice = selection::choose(shipped, folder.tuned().rows(), &problem, &device.gpu()).map_err(|error| {
+        Error::Invalid(format!(
+            "{case} has no incumbent in {}: {error}\n(cargo xtask ptx --variants of this plan compiles the shipped variants, too)",
+            folder.path().display()
+        ))
+    })?;
+    Ok(choice.plan.variant().entry.to_owned())
+}
+
+fn header(plan: &Plan, folder: &PtxFolder, gpu: &GpuExecutor, monitor: &Monitor, protocol: RunProtocol) -> Header {
+    let manifest = folder.manifest();
+    let modules: String = manifest.modules.iter().map(|module| module.sha256.as_str()).collect();
+    Header {
+        command: std::env::args().collect(),
+        started_at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+        plan: plan.digest(),
+        ptx: Sha256::digest(modules).iter().map(|byte| format!("{byte:02x}")).collect(),
+        code_generator: manifest.code_generator.clone(),
+        git_commit: manifest.git_commit.clone(),
+        strategy: plan.strategy,
+        protocol,
+        environment: environment(gpu, monitor),
+    }
+}
+
+fn report(options: &Options, plan: &Plan, record: &Record, end: End) -> Result<Verdict> {
+    let mut shown = text::results(record, text::SHOWN);
+    let path = options.out.display();
+    match (end, options.shard) {
+        (End::Interrupted, _) => shown += &format!("\ninterrupted; the same command goes on from {path}\n"),
+        (_, Some(_)) => shown += "\nnext: fa512 tune merge, with the records of the other parts\n",
+        (_, None) => {
+            shown += &new_variants(plan, record);
+            shown += &format!("\nnext: fa512 tune table {path} --out host/workshop/tuned.json\n");
+        }
+    }
+    output::print(&shown)?;
+    Ok(if end == End::Done { Verdict::Pass } else { Verdict::CannotRun })
+}
+
+/// The lines of the variant list that winners need which are not shipped.
+fn new_variants(plan: &Plan, record: &Record) -> String {
+    let decisions = record.last_decisions();
+    let is_new = |name: &str| {
+        let won = decisions.iter().any(|decision| decision.winner() == name);
+        won && VARIANTS.iter().all(|variant| variant.entry != name)
+    };
+    let new = plan.pool.candidates.iter().filter(|candidate| is_new(&candidate.name));
+    let lines: String = new.map(|candidate| format!("    {}\n", candidate.listing())).collect();
+    match lines.is_empty() {
+        true => lines,
+        false => format!("\nto ship, lines of kernel-gpu/contract/src/variants.rs:\n{lines}"),
+    }
+}

@@ -1,0 +1,42 @@
+//! `fa512 tune table`: the tuned table, and the decisions of records into it.
+
+use std::path::PathBuf;
+
+use workshop::error::Result;
+use workshop::files;
+use workshop::tune::record::Record;
+use workshop::tune::table::Table;
+
+use super::text;
+use crate::commands::{Verdict, output};
+
+/// Show the tuned table, or put the decisions of records into it
+///
+/// The built-in table is host/workshop/tuned.json; what is written there is used by the next build.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Records whose decisions take the place of what the table has for their GPU and class
+    #[arg(value_name = "RECORD")]
+    records: Vec<PathBuf>,
+    /// The table to begin with [default: --out if it is there, else the built-in one]
+    #[arg(long, value_name = "FILE")]
+    tuned: Option<PathBuf>,
+    /// Write the table to this file
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// Carries out the command.
+pub fn run(options: &Options) -> Result<Verdict> {
+    options.out.iter().try_for_each(|path| files::check_target(path))?;
+    let begin = options.tuned.as_ref().or(options.out.as_ref().filter(|path| path.is_file()));
+    let mut table = Table::open(begin.map(PathBuf::as_path))?;
+    for path in &options.records {
+        table.adopt(&Record::load(path)?);
+    }
+    if let Some(path) = &options.out {
+        table.save(path)?;
+    }
+    output::print(&text::table(&table))?;
+    Ok(Verdict::Pass)
+}

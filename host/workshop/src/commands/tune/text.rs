@@ -1,0 +1,209 @@
+//! Plans, results and tables for people.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use comfy_table::CellAlignment;
+use contract::config::Sequence;
+use workshop::record::Case;
+use workshop::statistics::Interval;
+use workshop::tune::plan::{Plan, SiftedSpace};
+use workshop::tune::record::{Decision, Outcome, Record, Trial};
+use workshop::tune::space::family_name;
+use workshop::tune::table::Table;
+
+use crate::commands::output;
+
+/// Candidates of a case that are shown.
+pub const SHOWN: usize = 5;
+
+/// What became of the points of each space, and what is next.
+pub fn plan(plan: &Plan, path: Option<&Path>) -> String {
+    let mut text = String::new();
+    for spaces in plan.spaces.chunk_by(|a, b| (a.family, a.sequence) == (b.family, b.sequence)) {
+        text += &sifted(&spaces[0], plan.pool.architecture);
+    }
+    let entries = plan.pool.candidates.len();
+    let _ = writeln!(
+        text,
+        "{entries} entries for {} cases, {} of them shipped, searched by {}",
+        plan.cases.len(),
+        plan.incumbents.len(),
+        plan.strategy.name()
+    );
+    if let Some(path) = path {
+        let _ = writeln!(text, "next: cargo xtask ptx --variants {} --out FOLDER", path.display());
+    }
+    text
+}
+
+fn sifted(space: &SiftedSpace, architecture: u32) -> String {
+    let sequence = match space.sequence {
+        Sequence::Exact(length) => format!("S = {length}"),
+        Sequence::Any => "any S".into(),
+    };
+    let mut table = output::table();
+    table.set_header(["points", &format!("{}, {sequence}, on sm_{architecture}", family_name(space.family))]);
+    table.add_row([space.points.to_string(), "in the search space".into()]);
+    for rejected in &space.rejected {
+        table.add_row([format!("- {}", rejected.points), format!("rejected: {}", rejected.reason)]);
+    }
+    table.add_row([format!("= {}", space.survivors), "pass every gate".into()]);
+    if space.chosen < space.survivors {
+        table.add_row([space.chosen.to_string(), "are compiled, a Latin hypercube sample".into()]);
+    }
+    table.column_mut(0).into_iter().for_each(|column| {
+        column.set_cell_alignment(CellAlignment::Right);
+    });
+    format!("{}\n\n", table.trim_fmt())
+}
+
+/// Of every case the fastest candidates and the decision, then what failed.
+pub fn results(record: &Record, top: usize) -> String {
+    let header = &record.header;
+    let mut text = format!(
+        "{}, {} trials, searched by {}\n",
+        header.environment.device.name,
+        record.trials.len(),
+        header.strategy.name()
+    );
+    for case in cases(record) {
+        text += &case_table(record, &case, top);
+    }
+    text += &failures(record);
+    text
+}
+
+/// The cases in order of their first trial.
+fn cases(record: &Record) -> Vec<Case> {
+    let mut cases = Vec::new();
+    let tried = record.trials.iter().map(|trial| trial.case);
+    for case in tried.chain(record.decisions.iter().map(|decision| decision.case)) {
+        if !cases.contains(&case) {
+            cases.push(case);
+        }
+    }
+    cases
+}
+
+fn case_table(record: &Record, case: &Case, top: usize) -> String {
+    let mut table = output::table();
+    table.set_header(["/ incumbent", "µs", "samples", &case.to_string()]);
+    for trial in fastest(record, case).into_iter().take(top) {
+        if let (Outcome::Measured { median_us, .. }, Some(ratio)) = (&trial.outcome, trial.outcome.ratio()) {
+            let numbers = [format!("{ratio:.3}"), format!("{median_us:.2}"), trial.samples.to_string()];
+            table.add_row(numbers.into_iter().chain([trial.candidate.clone()]));
+        }
+    }
+    table.column_iter_mut().take(3).for_each(|column| {
+        column.set_cell_alignment(CellAlignment::Right);
+    });
+    let mut text = format!("\n{}\n", table.trim_fmt());
+    let decision = record.last_decisions().into_iter().find(|decision| decision.case == *case);
+    text += &decision.map_or(" not decided yet\n".to_owned(), decided);
+    text
+}
+
+/// The trial of each candidate with most samples: those with more samples first, then the fastest.
+fn fastest<'a>(record: &'a Record, case: &Case) -> Vec<&'a Trial> {
+    let of_case: Vec<&Trial> = record.trials.iter().filter(|trial| trial.case == *case).collect();
+    let has_more =
+        |trial: &Trial| of_case.iter().any(|other| other.candidate == trial.candidate && other.samples > trial.samples);
+    let mut last: Vec<&Trial> =
+        of_case.iter().copied().filter(|trial| trial.outcome.ratio().is_some() && !has_more(trial)).collect();
+    last.sort_by(|a, b| {
+        let ratio = |trial: &Trial| trial.outcome.ratio().unwrap_or(f64::INFINITY);
+        b.samples.cmp(&a.samples).then(ratio(a).total_cmp(&ratio(b)))
+    });
+    last
+}
+
+fn decided(decision: &Decision) -> String {
+    let Some(challenge) = &decision.challenge else {
+        return format!(" stays: {} is the fastest\n", decision.incumbent);
+    };
+    let Interval { low, high } = challenge.pair.ratio_interval;
+    let ratio = format!("{:.3} (95 %: {low:.3} to {high:.3})", challenge.pair.ratio);
+    match challenge.improved {
+        true => format!(" new: {} takes {ratio} of the time of {}\n", challenge.candidate, decision.incumbent),
+        false => format!(
+            " stays: {}; {} takes {ratio} of its time, which is not enough\n",
+            decision.incumbent, challenge.candidate
+        ),
+    }
+}
+
+fn failures(record: &Record) -> String {
+    let failed = record.trials.iter().filter_map(|trial| match &trial.outcome {
+        Outcome::Measured { .. } => None,
+        Outcome::Wrong { reason } => Some(format!(" WRONG: {} in {}: {reason}\n", trial.candidate, trial.case)),
+        Outcome::NotRun { reason } => Some(format!(" not run: {} in {}: {reason}\n", trial.candidate, trial.case)),
+    });
+    let failed: String = failed.collect();
+    if failed.is_empty() { failed } else { format!("\n{failed}") }
+}
+
+/// The tuned table.
+pub fn table(table: &Table) -> String {
+    if table.gpus.is_empty() {
+        return "no GPU was tuned for: variants are chosen in order of preference\n".into();
+    }
+    let mut text = String::new();
+    for gpu in &table.gpus {
+        let mut rows = output::table();
+        rows.set_header(["class", "variant", "measured with", "against"]);
+        for tuned in &gpu.classes {
+            let against = tuned.against.as_ref().map_or("-".to_owned(), |against| {
+                let Interval { low, high } = against.interval;
+                format!("{:.3} ({low:.3} to {high:.3}) of {}", against.ratio, against.variant)
+            });
+            rows.add_row([tuned.class.to_string(), tuned.variant.clone(), tuned.case.to_string(), against]);
+        }
+        let _ = writeln!(
+            text,
+            "{}, sm_{}, {} multiprocessors\n{}",
+            gpu.name,
+            gpu.architecture,
+            gpu.multiprocessors,
+            rows.trim_fmt()
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::config::{Family, HEAD_DIM, Mask};
+    use contract::problem::Shape;
+    use contract::view::Layout;
+    use workshop::tune::plan::Request;
+    use workshop::tune::search::Strategy;
+    use workshop::tune::space::Space;
+
+    #[test]
+    fn a_plan_shows_how_many_points_each_gate_rejected() {
+        let shape = Shape { batch: 4, heads: 8, sequence: 512 };
+        let request = Request {
+            spaces: vec![(Family::Sm90a, Space::built_in(Family::Sm90a).unwrap())],
+            architecture: 90,
+            cases: vec![Case { shape, head_dim: HEAD_DIM, mask: Mask::Full, layout: Layout::Bhsd }],
+            strategy: Strategy::Tpe,
+            candidates: Some(5),
+            seed: 0,
+        };
+        let shown = plan(&Plan::new(&request).unwrap(), Some(Path::new("plan.json")));
+        for expected in [
+            "sm90a, S = 512, on sm_90",
+            "in the search space",
+            "rejected: bank conflicts: 8 rows of a tile take 8 wavefronts",
+            "pass every gate",
+            "5 are compiled, a Latin hypercube sample",
+            "searched by tpe",
+            "next: cargo xtask ptx --variants plan.json",
+        ] {
+            let squeezed = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(squeezed.contains(expected), "{expected:?} is missing in:\n{shown}");
+        }
+    }
+}

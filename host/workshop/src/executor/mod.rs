@@ -1,0 +1,146 @@
+//! Somewhere to run a kernel: a GPU through the CUDA driver, or the simulator. Nothing above this trait knows which.
+
+pub mod gpu;
+pub mod sim;
+
+use contract::plan::Launch;
+use contract::tensor_map::TensorMap;
+use ptx_sim::TENSOR_MAP_BYTES;
+
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::timing::{Batch, Protocol};
+
+/// Device memory owned by an executor. Behind every buffer lies a guard that [`Executor::damaged_guards`] checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    /// Index in the executor that made it.
+    pub id: usize,
+    /// Device address, at least 256-byte aligned.
+    pub address: u64,
+    /// Usable size in bytes, without the guard.
+    pub bytes: u64,
+}
+
+/// A PTX module to load.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PtxModule {
+    /// File name, for messages.
+    pub file: String,
+    /// The PTX text.
+    pub text: String,
+}
+
+/// What one launch did, beyond writing its outputs.
+#[derive(Debug, Default)]
+pub struct Execution {
+    /// What the simulator found wrong; always empty on a GPU.
+    pub findings: Vec<ptx_sim::Finding>,
+    /// What the simulator counted; absent on a GPU.
+    pub counters: Option<ptx_sim::Counters>,
+}
+
+/// A guard behind a buffer that a kernel wrote to.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct GuardDamage {
+    /// Name given to [`Executor::allocate`].
+    pub buffer: String,
+    /// First damaged byte, counted from the end of the buffer.
+    pub first: u64,
+    /// Number of damaged bytes.
+    pub bytes: u64,
+}
+
+/// Launches that are ready to be timed, owned by an executor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// Index in the executor that made it.
+    pub id: usize,
+    /// What it consists of.
+    pub batch: Batch,
+}
+
+/// Somewhere to run a kernel.
+pub trait Executor {
+    /// The device.
+    fn device(&self) -> &Device;
+
+    /// Makes the entries of `module` available to [`Executor::launch`]; a module of the same file name is replaced,
+    /// and nothing is done when that one has the same text.
+    fn load(&mut self, module: &PtxModule) -> Result<()>;
+
+    /// Allocates `bytes` of device memory with a guard behind it; `name` appears in messages. The contents are
+    /// undefined until written, and the simulator reports reads of them.
+    fn allocate(&mut self, name: &str, bytes: u64) -> Result<Buffer>;
+
+    /// Frees a buffer.
+    fn free(&mut self, buffer: Buffer) -> Result<()>;
+
+    /// Copies `data` to the start of `buffer`; `data` must not be longer than the buffer.
+    fn write(&mut self, buffer: Buffer, data: &[u8]) -> Result<()>;
+
+    /// Copies the start of `buffer` to `data`; `data` must not be longer than the buffer.
+    fn read(&mut self, buffer: Buffer, data: &mut [u8]) -> Result<()>;
+
+    /// The bytes of a tensor map, for a kernel of this executor to find in device memory, at a multiple of 64. `name`
+    /// appears in messages.
+    fn encode_tensor_map(&mut self, name: &str, map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES]>;
+
+    /// Runs a kernel and waits for it. A kernel that faults is an error on a GPU and a finding in the simulator.
+    fn launch(&mut self, launch: &Launch<'_>) -> Result<Execution>;
+
+    /// Makes `launches`, one for each set of inputs, ready to be timed by `protocol`, after a warm-up; `None` where times
+    /// mean nothing (the simulator).
+    fn prepare_sample(&mut self, launches: &[Launch<'_>], protocol: &Protocol) -> Result<Option<Sample>>;
+
+    /// Takes a sample: µs per call.
+    fn take_sample(&mut self, sample: Sample) -> Result<f64>;
+
+    /// Frees what [`Executor::prepare_sample`] made.
+    fn free_sample(&mut self, sample: Sample) -> Result<()>;
+
+    /// The guards that a kernel has written to. The simulator reports such writes as findings instead.
+    fn damaged_guards(&mut self) -> Result<Vec<GuardDamage>>;
+}
+
+/// Which kind of device to open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum DeviceChoice {
+    /// A GPU when the driver answers, else the simulator.
+    Auto,
+    /// A GPU, or failure.
+    Gpu,
+    /// The simulator.
+    Sim,
+}
+
+/// An executor, and why it is this one.
+pub struct Opened {
+    /// The executor.
+    pub executor: Box<dyn Executor>,
+    /// Why, for people.
+    pub reason: String,
+}
+
+/// Opens a device. A simulator stands for `simulated_architecture`, as in 90 for `sm_90`.
+///
+/// # Errors
+/// [`Error::Unavailable`] when a GPU was demanded and there is none, and whatever the driver reports of one that is there
+/// but does not work: that is never hidden by taking the simulator instead.
+pub fn open(choice: DeviceChoice, simulated_architecture: u32) -> Result<Opened> {
+    let simulator = |reason: String| {
+        let executor = Box::new(sim::SimExecutor::new(simulated_architecture)?);
+        Ok(Opened { executor, reason })
+    };
+    if choice == DeviceChoice::Sim {
+        return simulator("asked for".into());
+    }
+    match gpu::GpuExecutor::open() {
+        Ok(executor) => {
+            let reason = if choice == DeviceChoice::Gpu { "asked for" } else { "the CUDA driver answers" };
+            Ok(Opened { executor: Box::new(executor), reason: reason.into() })
+        }
+        Err(Error::Unavailable(reason)) if choice == DeviceChoice::Auto => simulator(reason),
+        Err(error) => Err(error),
+    }
+}

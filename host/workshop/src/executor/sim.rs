@@ -1,0 +1,243 @@
+//! The simulator as an executor.
+
+use contract::config::ARCHITECTURES;
+use contract::plan::Launch;
+use contract::tensor_map::{self, TensorMap};
+use ptx_sim::{GlobalMemory, LaunchError, MemoryError, Module, Options, Swizzle, TENSOR_MAP_BYTES, TensorElement};
+
+use super::{Buffer, Execution, Executor, GuardDamage, PtxModule, Sample};
+use crate::device::{Device, DeviceKind};
+use crate::error::{Error, Result};
+use crate::timing::Protocol;
+
+/// The architecture a simulator stands for unless told otherwise.
+pub const DEFAULT_ARCHITECTURE: u32 = 90;
+
+/// Multiprocessors of a simulated GPU: few, so that the blocks of a persistent grid have several work items each even
+/// where the problem is small, but as many as it takes to deal out a last round in halves of heads and parts of others.
+const MULTIPROCESSORS: u32 = 4;
+
+/// Runs PTX on the CPU with ptx-sim.
+pub struct SimExecutor {
+    device: Device,
+    memory: GlobalMemory,
+    modules: Vec<LoadedModule>,
+    next_id: usize,
+    options: Options,
+}
+
+struct LoadedModule {
+    source: PtxModule,
+    parsed: Module,
+}
+
+impl SimExecutor {
+    /// A simulator that stands for a GPU of `architecture`, as in 90 for `sm_90`, and runs blocks on all cores.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the limits of the architecture are not known.
+    pub fn new(architecture: u32) -> Result<Self> {
+        Self::with_options(architecture, Self::default_options())
+    }
+
+    /// What [`Self::new`] runs with: blocks on all cores, and otherwise the simulator's defaults.
+    pub fn default_options() -> Options {
+        Options { threads: rayon::current_num_threads(), ..Options::default() }
+    }
+
+    /// A simulator with other limits, or on other cores.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_options(architecture: u32, options: Options) -> Result<Self> {
+        let limits = ARCHITECTURES.iter().find(|limits| limits.architecture == architecture).ok_or_else(|| {
+            let known: Vec<_> = ARCHITECTURES.iter().map(|limits| limits.architecture.to_string()).collect();
+            Error::Invalid(format!("the simulator does not know sm_{architecture}, only {}", known.join(", ")))
+        })?;
+        let device = Device {
+            kind: DeviceKind::Simulator,
+            name: format!("ptx-sim ({} threads)", options.threads),
+            architecture,
+            shared_bytes_per_block: limits.shared_bytes_per_block,
+            multiprocessors: MULTIPROCESSORS,
+            l2_bytes: None,
+            driver: None,
+            uuid: None,
+        };
+        Ok(Self { device, memory: GlobalMemory::new(), modules: Vec::new(), next_id: 0, options })
+    }
+}
+
+impl Executor for SimExecutor {
+    fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn load(&mut self, module: &PtxModule) -> Result<()> {
+        if self.modules.iter().any(|loaded| loaded.source == *module) {
+            return Ok(());
+        }
+        let parsed = Module::parse(&module.text, &module.file).map_err(|error| Error::Invalid(error.to_string()))?;
+        self.modules.retain(|loaded| loaded.source.file != module.file);
+        self.modules.push(LoadedModule { source: module.clone(), parsed });
+        Ok(())
+    }
+
+    fn allocate(&mut self, name: &str, bytes: u64) -> Result<Buffer> {
+        let address = self.memory.allocate(name, bytes).map_err(memory_error)?;
+        let id = self.next_id;
+        self.next_id += 1;
+        Ok(Buffer { id, address, bytes })
+    }
+
+    fn free(&mut self, buffer: Buffer) -> Result<()> {
+        self.memory.free(buffer.address).map_err(memory_error)
+    }
+
+    fn write(&mut self, buffer: Buffer, data: &[u8]) -> Result<()> {
+        self.memory.write(buffer.address, data).map_err(memory_error)
+    }
+
+    fn read(&mut self, buffer: Buffer, data: &mut [u8]) -> Result<()> {
+        self.memory.read(buffer.address, data).map_err(memory_error)
+    }
+
+    fn encode_tensor_map(&mut self, name: &str, map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES]> {
+        let map = ptx_sim::TensorMap {
+            element: TensorElement::F16,
+            address: map.address,
+            sizes: map.sizes.to_vec(),
+            strides: map.strides.to_vec(),
+            box_sizes: tensor_map::BOX_SIZES.to_vec(),
+            element_strides: tensor_map::ELEMENT_STRIDES.to_vec(),
+            swizzle: Swizzle::Bytes128,
+        };
+        self.memory.encode_tensor_map(name, map).map_err(memory_error)
+    }
+
+    fn launch(&mut self, launch: &Launch<'_>) -> Result<Execution> {
+        let module = module_with_entry(&self.modules, launch.entry())?;
+        let options = Options { overlaps_previous: Some(launch.overlaps_previous()), ..self.options.clone() };
+        let launch = ptx_sim::Launch {
+            entry: launch.entry(),
+            grid: [launch.blocks(), 1, 1],
+            block: [launch.threads(), 1, 1],
+            dynamic_shared_bytes: launch.dynamic_shared_bytes(),
+            params: &[launch.argument_bytes()],
+            architecture: self.device.architecture,
+        };
+        let report = ptx_sim::run(module, &mut self.memory, &launch, &options).map_err(launch_error)?;
+        Ok(Execution { findings: report.findings, counters: Some(report.counters) })
+    }
+
+    fn prepare_sample(&mut self, _: &[Launch<'_>], _: &Protocol) -> Result<Option<Sample>> {
+        Ok(None)
+    }
+
+    fn take_sample(&mut self, _: Sample) -> Result<f64> {
+        Err(Error::Invalid("the simulator takes no samples of time".into()))
+    }
+
+    fn free_sample(&mut self, _: Sample) -> Result<()> {
+        Ok(())
+    }
+
+    fn damaged_guards(&mut self) -> Result<Vec<GuardDamage>> {
+        Ok(Vec::new())
+    }
+}
+
+fn module_with_entry<'a>(modules: &'a [LoadedModule], entry: &str) -> Result<&'a Module> {
+    let has_entry = |module: &&Module| module.entries().any(|name| name == entry);
+    let found = modules.iter().map(|loaded| &loaded.parsed).find(has_entry);
+    found.ok_or_else(|| Error::Invalid(format!("no loaded module has an entry {entry}")))
+}
+
+fn launch_error(error: LaunchError) -> Error {
+    match error {
+        LaunchError::Unsupported { .. } => Error::Unsupported(error.to_string()),
+        _ => Error::Invalid(format!("the simulator refuses the launch: {error}")),
+    }
+}
+
+fn memory_error(error: MemoryError) -> Error {
+    Error::Invalid(format!("simulated memory: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timing::L2;
+    use contract::config::Mask;
+    use contract::plan::{Addresses, Plan};
+    use contract::problem::{Problem, Shape};
+    use contract::variants::VARIANTS;
+    use contract::view::Layout;
+
+    fn simulator() -> SimExecutor {
+        SimExecutor::new(DEFAULT_ARCHITECTURE).unwrap()
+    }
+
+    fn module(text: &str) -> PtxModule {
+        PtxModule { file: "test.ptx".into(), text: text.into() }
+    }
+
+    /// A launch of the first variant, with addresses that nothing lies at.
+    fn launch(simulator: &SimExecutor) -> Launch<'static> {
+        let problem = Problem::new(Shape { batch: 1, heads: 1, sequence: 512 }, Mask::Full, Layout::Bhsd).unwrap();
+        let plan = Plan::new(&problem, VARIANTS[0], &simulator.device().gpu()).unwrap();
+        plan.bind(Addresses { q: 1 << 20, k: 2 << 20, v: 3 << 20, o: 4 << 20, lse: None }).unwrap()
+    }
+
+    #[test]
+    fn buffers_are_written_read_and_freed() {
+        let mut simulator = simulator();
+        let buffer = simulator.allocate("Q", 4).unwrap();
+        simulator.write(buffer, &[1, 2, 3, 4]).unwrap();
+        let mut data = [0; 3];
+        simulator.read(buffer, &mut data).unwrap();
+        assert_eq!(data, [1, 2, 3]);
+        assert!(simulator.write(buffer, &[0; 5]).is_err(), "longer than the buffer");
+        simulator.free(buffer).unwrap();
+        assert!(simulator.read(buffer, &mut data).is_err(), "freed");
+    }
+
+    #[test]
+    fn an_architecture_without_known_limits_is_refused() {
+        let message = SimExecutor::new(75).err().expect("sm_75 is too old").to_string();
+        assert!(message.contains("sm_75, only 80, 86, 89, 90"), "{message}");
+    }
+
+    #[test]
+    fn ptx_that_does_not_parse_is_refused_with_its_position() {
+        let message = simulator().load(&module("this is not PTX")).unwrap_err().to_string();
+        assert!(message.contains("test.ptx:1:"), "{message}");
+    }
+
+    #[test]
+    fn an_entry_that_is_not_loaded_is_named() {
+        let mut simulator = simulator();
+        let launch = launch(&simulator);
+        let message = simulator.launch(&launch).unwrap_err().to_string();
+        assert!(message.contains(VARIANTS[0].entry), "{message}");
+    }
+
+    #[test]
+    fn a_module_of_the_same_name_replaces_the_one_before() {
+        let ptx = |body: &str| {
+            module(&format!(
+                ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry {}(.param .align 8 .b8 args[{}]) {{\n{body}\n}}\n",
+                VARIANTS[0].entry,
+                size_of::<contract::args::ForwardArgs>()
+            ))
+        };
+        let mut simulator = simulator();
+        let launch = launch(&simulator);
+        simulator.load(&ptx("trap;")).unwrap();
+        assert!(!simulator.launch(&launch).unwrap().findings.is_empty(), "a trap is a finding");
+        simulator.load(&ptx("ret;")).unwrap();
+        assert!(simulator.launch(&launch).unwrap().findings.is_empty());
+        let sample = simulator.prepare_sample(&[launch], &Protocol::new(L2::Warm)).unwrap();
+        assert_eq!(sample, None, "simulated time means nothing");
+    }
+}

@@ -1,0 +1,235 @@
+//! One forward call on an executor: its tensors in device memory, its launch, its outputs.
+
+use std::sync::Arc;
+
+use contract::args::TENSOR_MAP_BYTES;
+use contract::manifest::Entry;
+use half::f16;
+
+use crate::check::{LSE_POISON, O_POISON, Outputs};
+use crate::error::Result;
+use crate::executor::{Buffer, Execution, Executor, GuardDamage, PtxModule, Sample};
+use crate::inputs::Inputs;
+use crate::launch;
+use crate::timing::{Batch, Protocol, Sampler};
+use contract::plan::{Addresses, Launch, Plan};
+use contract::problem::Problem;
+
+/// A forward call whose inputs are in device memory. Its buffers are freed when it is dropped.
+pub struct Forward<'a> {
+    memory: DeviceMemory<'a>,
+    plan: Plan<'a>,
+    inputs: Inputs,
+    tensors: Tensors<'a>,
+}
+
+/// What one execution did and left.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What the executor observed.
+    pub execution: Execution,
+    /// O and LSE.
+    pub outputs: Outputs,
+    /// Names of the inputs that are no longer what they were.
+    pub changed_inputs: Vec<String>,
+    /// Guards behind buffers that were written to.
+    pub damaged_guards: Vec<GuardDamage>,
+}
+
+impl<'a> Forward<'a> {
+    /// Plans the launch of `entry`, loads `module` and copies `inputs` to device memory, one buffer for each storage; with
+    /// `lse`, LSE is asked for.
+    ///
+    /// # Errors
+    /// When the executor cannot load or allocate, or the entry does not accept the problem.
+    pub fn prepare(
+        executor: &'a mut dyn Executor,
+        module: &PtxModule,
+        entry: &'a Entry,
+        inputs: &Inputs,
+        lse: bool,
+    ) -> Result<Self> {
+        let plan = launch::plan(entry, inputs.problem(), executor.device())?;
+        executor.load(module)?;
+        let mut memory = DeviceMemory { executor, buffers: Vec::new() };
+        let tensors = Tensors::new(&mut memory, &plan, inputs, lse)?;
+        Ok(Self { memory, plan, inputs: inputs.clone(), tensors })
+    }
+
+    /// The launch.
+    pub fn launch(&self) -> &Launch<'a> {
+        &self.tensors.launch
+    }
+
+    /// Fills the outputs with poison, launches once, and reads back everything.
+    ///
+    /// # Errors
+    /// When the launch or a copy fails.
+    pub fn execute(&mut self) -> Result<Outcome> {
+        let executor = &mut *self.memory.executor;
+        let Tensors { storages, o: o_buffer, lse: lse_buffer, launch } = &self.tensors;
+        let mut o = vec![O_POISON; o_elements(self.inputs.problem())];
+        executor.write(*o_buffer, bytemuck::cast_slice(&o))?;
+        let mut lse =
+            lse_buffer.map(|buffer| (buffer, vec![f32::from_bits(LSE_POISON); lse_elements(self.inputs.problem())]));
+        if let Some((buffer, lse)) = &lse {
+            executor.write(*buffer, bytemuck::cast_slice(lse))?;
+        }
+        let execution = executor.launch(launch)?;
+        executor.read(*o_buffer, bytemuck::cast_slice_mut(&mut o))?;
+        if let Some((buffer, lse)) = &mut lse {
+            executor.read(*buffer, bytemuck::cast_slice_mut(lse))?;
+        }
+        let mut changed_inputs = Vec::new();
+        for storage in storages {
+            if storage.changed(executor)? {
+                changed_inputs.push(storage.name.clone());
+            }
+        }
+        let damaged_guards = executor.damaged_guards()?;
+        let outputs = Outputs { o, lse: lse.map(|(_, lse)| lse) };
+        Ok(Outcome { execution, outputs, changed_inputs, damaged_guards })
+    }
+
+    /// Makes the launch ready to be timed: copies the inputs to as many further sets of tensors as `protocol` wants, and
+    /// warms up; `None` where times mean nothing (the simulator).
+    ///
+    /// # Errors
+    /// When the executor cannot allocate or a launch fails.
+    pub fn into_sampler(mut self, protocol: &Protocol) -> Result<Option<ForwardSampler<'a>>> {
+        let sets = protocol.input_sets(self.inputs.problem().shape().bytes() as u64).get();
+        let mut launches = vec![self.tensors.launch];
+        for _ in 1..sets {
+            let lse = self.tensors.lse.is_some();
+            launches.push(Tensors::new(&mut self.memory, &self.plan, &self.inputs, lse)?.launch);
+        }
+        let sample = self.memory.executor.prepare_sample(&launches, protocol)?;
+        Ok(sample.map(|sample| ForwardSampler { memory: self.memory, sample }))
+    }
+}
+
+/// A forward call that is ready to be timed. What it holds on the device is freed when it is dropped.
+pub struct ForwardSampler<'a> {
+    memory: DeviceMemory<'a>,
+    sample: Sample,
+}
+
+impl Sampler for ForwardSampler<'_> {
+    fn batch(&self) -> Batch {
+        self.sample.batch
+    }
+
+    fn sample(&mut self) -> Result<f64> {
+        self.memory.executor.take_sample(self.sample)
+    }
+}
+
+impl Drop for ForwardSampler<'_> {
+    fn drop(&mut self) {
+        // As when buffers are freed.
+        let _ = self.memory.executor.free_sample(self.sample);
+    }
+}
+
+/// One set of the tensors of a call in device memory, and the call on them.
+struct Tensors<'a> {
+    storages: Vec<Storage>,
+    o: Buffer,
+    lse: Option<Buffer>,
+    launch: Launch<'a>,
+}
+
+impl<'a> Tensors<'a> {
+    fn new(memory: &mut DeviceMemory, plan: &Plan<'a>, inputs: &Inputs, lse: bool) -> Result<Self> {
+        let problem = inputs.problem();
+        let mut storages = Vec::new();
+        let mut addresses = [0; 3];
+        for ((storage, name), address) in inputs.storages().into_iter().zip(["Q", "K", "V"]).zip(&mut addresses) {
+            *address = memory.copy(&mut storages, name, storage)?.address;
+        }
+        let o = memory.allocate("O", bytes_of::<f16>(o_elements(problem)))?;
+        let lse = lse.then(|| memory.allocate("LSE", bytes_of::<f32>(lse_elements(problem)))).transpose()?;
+        let [q, k, v] = addresses;
+        let mut launch = plan.bind(Addresses { q, k, v, o: o.address, lse: lse.map(|buffer| buffer.address) })?;
+        memory.set_tensor_maps(&mut launch)?;
+        Ok(Self { storages, o, lse, launch })
+    }
+}
+
+/// Elements of O's storage.
+fn o_elements(problem: &Problem) -> usize {
+    (problem.views().o.offset + problem.extent(problem.views().o)) as usize
+}
+
+fn lse_elements(problem: &Problem) -> usize {
+    problem.shape().rows() as usize
+}
+
+/// Buffers of one executor that are freed when this is dropped.
+struct DeviceMemory<'a> {
+    executor: &'a mut dyn Executor,
+    buffers: Vec<Buffer>,
+}
+
+impl DeviceMemory<'_> {
+    fn allocate(&mut self, name: &str, bytes: u64) -> Result<Buffer> {
+        let buffer = self.executor.allocate(name, bytes)?;
+        self.buffers.push(buffer);
+        Ok(buffer)
+    }
+
+    /// Encodes the tensor maps that `launch` needs into device memory and tells it where they are.
+    fn set_tensor_maps(&mut self, launch: &mut Launch) -> Result<()> {
+        let Some(maps) = launch.tensor_maps() else { return Ok(()) };
+        let mut encoded = Vec::new();
+        for (name, map) in ["Q", "K", "V", "O"].into_iter().zip(maps) {
+            encoded.extend(self.executor.encode_tensor_map(name, map)?);
+        }
+        let buffer = self.allocate("tensor maps", encoded.len() as u64)?;
+        self.executor.write(buffer, &encoded)?;
+        launch.set_tensor_maps([0, 1, 2, 3].map(|index| buffer.address + index * TENSOR_MAP_BYTES));
+        Ok(())
+    }
+
+    /// The buffer that holds `elements`: one of `storages` when it was copied before, else a new one.
+    fn copy(&mut self, storages: &mut Vec<Storage>, name: &str, elements: &Arc<[f16]>) -> Result<Buffer> {
+        if let Some(storage) = storages.iter_mut().find(|storage| Arc::ptr_eq(&storage.elements, elements)) {
+            storage.name.push_str(name);
+            return Ok(storage.buffer);
+        }
+        let buffer = self.allocate(name, bytes_of::<f16>(elements.len()))?;
+        self.executor.write(buffer, bytemuck::cast_slice(elements))?;
+        storages.push(Storage { name: name.to_owned(), elements: elements.clone(), buffer });
+        Ok(buffer)
+    }
+}
+
+impl Drop for DeviceMemory<'_> {
+    fn drop(&mut self) {
+        for buffer in self.buffers.drain(..) {
+            // A failure to free follows a lost device, which the call before it has reported.
+            let _ = self.executor.free(buffer);
+        }
+    }
+}
+
+/// A storage of [`Inputs`], named after the operands in it, and its copy in device memory.
+struct Storage {
+    name: String,
+    elements: Arc<[f16]>,
+    buffer: Buffer,
+}
+
+impl Storage {
+    /// Whether the copy differs from the original.
+    fn changed(&self, executor: &mut dyn Executor) -> Result<bool> {
+        let expected: &[u8] = bytemuck::cast_slice(&self.elements);
+        let mut actual = vec![0; expected.len()];
+        executor.read(self.buffer, &mut actual)?;
+        Ok(actual != expected)
+    }
+}
+
+fn bytes_of<T>(elements: usize) -> u64 {
+    (elements * size_of::<T>()) as u64
+}

@@ -1,0 +1,306 @@
+//! Draws cases from a seed. Case `i` of a seed depends on nothing but the seed, the limits and the list of targets.
+
+use contract::config::Sequence;
+use rand::rngs::ChaCha8Rng;
+use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
+
+use super::case::{Case, Dimension, Target, View};
+use crate::error::{Error, Result};
+use crate::inputs::Distribution;
+use contract::problem::{MAXIMUM_SCALE, Shape};
+use contract::view::Layout;
+
+/// Cases that every campaign begins with: three sequence lengths × three batch sizes × three numbers of heads.
+pub const GRID_CASES: u64 = 27;
+
+/// How large problems may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Limits {
+    /// Longest sequence.
+    pub sequence: u32,
+    /// Most pairs of a query and a key, B·H·S². A kernel for one length is run with at least one head of it all the same.
+    pub pairs: u64,
+    /// Sequence lengths, batch sizes and numbers of heads of the grid.
+    grid: [[u32; 3]; 3],
+}
+
+impl Limits {
+    /// For a GPU, where the f64 reference is what takes the time: up to 128 heads of 512 rows or 8 of 2048.
+    pub const GPU: Self = Self { sequence: 2048, pairs: 1 << 25, grid: [[128, 512, 1024], [1, 2, 4], [1, 4, 8]] };
+    /// For the simulator, where a case should take well under a second: up to two heads of 512 rows.
+    pub const SIMULATOR: Self = Self { sequence: 640, pairs: 1 << 19, grid: [[32, 64, 130], [1, 2, 3], [1, 2, 4]] };
+
+    /// These limits, with other values where they are given.
+    pub fn with(self, sequence: Option<u32>, pairs: Option<u64>) -> Self {
+        Self { sequence: sequence.unwrap_or(self.sequence), pairs: pairs.unwrap_or(self.pairs), ..self }
+    }
+}
+
+/// Everything that decides which cases are drawn.
+#[derive(Clone, Debug)]
+pub struct Campaign {
+    targets: Vec<Target>,
+    limits: Limits,
+    seed: u64,
+}
+
+impl Campaign {
+    /// A campaign over `targets`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when there are none.
+    pub fn new(targets: Vec<Target>, limits: Limits, seed: u64) -> Result<Self> {
+        if targets.is_empty() {
+            return Err(Error::Invalid("there is no variant to run".into()));
+        }
+        Ok(Self { targets, limits, seed })
+    }
+
+    /// Case `index`: the first [`GRID_CASES`] are the grid, with standard normal inputs and jittered sizes, all others
+    /// random in everything.
+    pub fn case(&self, index: u64) -> Case {
+        let mut random = ChaCha8Rng::seed_from_u64(self.seed);
+        random.set_stream(index);
+        if index < GRID_CASES { self.grid_case(&mut random, index as usize) } else { self.random_case(&mut random) }
+    }
+
+    fn grid_case(&self, random: &mut ChaCha8Rng, index: usize) -> Case {
+        let [sequences, batches, heads] = self.limits.grid;
+        let batch = jittered(random, batches[index / 3 % 3]);
+        let heads = jittered(random, heads[index % 3]);
+        let sequence = jittered(random, sequences[index / 9]).min(self.limits.sequence);
+        let accepting: Vec<_> = self.targets.iter().filter(|target| target.sequence.accepts(sequence)).collect();
+        let target = accepting.choose(random).copied().or_else(|| self.targets.choose(random));
+        let target = target.expect("a campaign has targets").clone();
+        let sequence = match target.sequence {
+            Sequence::Exact(length) => length,
+            Sequence::Any => sequence,
+        };
+        let most = self.heads_within(sequence);
+        let heads = heads.min(most);
+        let shape = Shape { batch: batch.min(most / heads), heads, sequence };
+        let layout = *[Layout::Bhsd, Layout::Bshd].choose(random).expect("two layouts");
+        Case {
+            target,
+            shape,
+            scale: None,
+            views: [View::contiguous(layout); 4],
+            lse: random.random(),
+            distribution: Distribution::Normal,
+            seed: random.random_range(0..1_000_000),
+        }
+    }
+
+    fn random_case(&self, random: &mut ChaCha8Rng) -> Case {
+        let target = self.targets.choose(random).expect("a campaign has targets").clone();
+        let sequence = match target.sequence {
+            Sequence::Exact(length) => length,
+            Sequence::Any => draw_sequence(random, self.limits.sequence),
+        };
+        let most = draw_log(random, 1, u64::from(self.heads_within(sequence)));
+        let heads = draw_log(random, 1, most);
+        let batch = random.random_range(1..=most / heads);
+        let shape = Shape { batch: batch as u32, heads: heads as u32, sequence };
+        let distributions = <Distribution as clap::ValueEnum>::value_variants();
+        let scale = draw_scale(random);
+        let mut views = draw_views(random);
+        views.iter_mut().for_each(|view| view.shared_heads &= target.shared_heads);
+        Case {
+            target,
+            shape,
+            scale,
+            views,
+            lse: random.random_bool(0.75),
+            distribution: *distributions.choose(random).expect("there are distributions"),
+            seed: random.random_range(0..1_000_000),
+        }
+    }
+
+    /// How many heads of that length the limits allow, at least one.
+    fn heads_within(&self, sequence: u32) -> u32 {
+        const MOST: u64 = 1024;
+        (self.limits.pairs / u64::from(sequence).pow(2)).clamp(1, MOST) as u32
+    }
+}
+
+/// `size`, unchanged once in four times, else up to an eighth larger or smaller, and at least 1.
+fn jittered(random: &mut ChaCha8Rng, size: u32) -> u32 {
+    let jitter = (size / 8).max(1);
+    let drawn = random.random_range(size.saturating_sub(jitter).max(1)..=size + jitter);
+    if random.random_range(0..4) == 0 { size } else { drawn }
+}
+
+/// A number from `low` to `high` whose logarithm is uniform.
+fn draw_log(random: &mut ChaCha8Rng, low: u64, high: u64) -> u64 {
+    // Powers of two with a uniform number below each: no logarithm, whose last bit may differ between machines.
+    let (bits_low, bits_high) = (low.ilog2(), high.ilog2());
+    let bits = random.random_range(bits_low..=bits_high);
+    random.random_range((1 << bits).max(low)..=((2 << bits) - 1).min(high))
+}
+
+/// Lengths at the edges of tiles are drawn more often than others, and long ones more rarely.
+fn draw_sequence(random: &mut ChaCha8Rng, most: u32) -> u32 {
+    const TILES: [u32; 5] = [16, 32, 64, 128, 512];
+    let sequence = match random.random_range(0..4) {
+        0 => {
+            let tile = TILES[random.random_range(0..TILES.len())];
+            let tiles = random.random_range(1..=(most / tile).clamp(1, 4));
+            (tile * tiles + random.random_range(0..=2)).saturating_sub(1)
+        }
+        1 => random.random_range(1..=most.min(80)),
+        _ => draw_log(random, 1, u64::from(most)) as u32,
+    };
+    sequence.clamp(1, most)
+}
+
+/// The default half of the time; else 0, tiny, small, ordinary, large or the largest.
+fn draw_scale(random: &mut ChaCha8Rng) -> Option<f64> {
+    let mantissa = f64::from(random.random_range(1..=1000)) / 1000.0;
+    match random.random_range(0..12) {
+        0..6 => None,
+        6 => Some(0.0),
+        7 => Some(mantissa * 1e-39),
+        8 => Some(mantissa * 1e-3),
+        9 => Some(mantissa),
+        10 => Some(mantissa * 100.0),
+        _ => Some(*[1e4, 1e10, MAXIMUM_SCALE].choose(random).expect("three scales")),
+    }
+}
+
+/// Contiguous in one layout a third of the time; else every tensor in an order, with gaps and at an offset of its own.
+fn draw_views(random: &mut ChaCha8Rng) -> [View; 4] {
+    if random.random_range(0..3) == 0 {
+        let layout = *[Layout::Bhsd, Layout::Bshd].choose(random).expect("two layouts");
+        return [View::contiguous(layout); 4];
+    }
+    let mut views = [(); 4].map(|()| draw_view(random));
+    for input in &mut views[1..3] {
+        input.shared_heads = random.random_range(0..6) == 0;
+    }
+    views
+}
+
+fn draw_view(random: &mut ChaCha8Rng) -> View {
+    const ORDERS: [[Dimension; 3]; 6] = {
+        use Dimension::{Batch, Head, Row};
+        [
+            [Row, Head, Batch],
+            [Head, Row, Batch],
+            [Row, Batch, Head],
+            [Batch, Row, Head],
+            [Head, Batch, Row],
+            [Batch, Head, Row],
+        ]
+    };
+    let mut chunks = |most: u64| if random.random() { 8 * random.random_range(0..=most) } else { 0 };
+    let padding = [chunks(16), chunks(16), chunks(16)];
+    let offset = chunks(32);
+    // The two usual layouts are drawn as often as the other four orders together.
+    let order = if random.random() { ORDERS[random.random_range(0..2)] } else { ORDERS[random.random_range(0..6)] };
+    View { order, padding, offset, shared_heads: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launch::check_accepts;
+    use contract::config::Mask;
+    use contract::manifest::Entry;
+    use contract::variants::VARIANTS;
+
+    fn entries() -> Vec<Entry> {
+        VARIANTS.iter().map(Entry::from).collect()
+    }
+
+    fn campaign(limits: Limits, seed: u64) -> Campaign {
+        Campaign::new(entries().iter().map(Target::from).collect(), limits, seed).unwrap()
+    }
+
+    fn sequence_targets() -> Vec<Target> {
+        let target =
+            |sequence| Target { variant: format!("{sequence:?}"), sequence, mask: Mask::Full, shared_heads: true };
+        vec![target(Sequence::Any), target(Sequence::Exact(512))]
+    }
+
+    #[test]
+    fn every_case_is_acceptable_and_within_its_limits() {
+        for limits in [Limits::GPU, Limits::SIMULATOR, Limits::SIMULATOR.with(Some(512), Some(512 * 512))] {
+            let campaign = campaign(limits, 3);
+            for index in 0..2000 {
+                let case = campaign.case(index);
+                let problem = case.problem().unwrap_or_else(|error| panic!("case {index}: {error}"));
+                let entry = entries().into_iter().find(|entry| entry.name == case.target.variant).unwrap();
+                check_accepts(&entry, &problem).unwrap_or_else(|error| panic!("case {index}: {error}"));
+                let Shape { batch, heads, sequence } = case.shape;
+                let pairs = u64::from(batch) * u64::from(heads) * u64::from(sequence).pow(2);
+                assert!(pairs <= limits.pairs, "case {index}: {}", case.shape);
+                assert!(sequence <= limits.sequence, "case {index}: {}", case.shape);
+            }
+        }
+    }
+
+    #[test]
+    fn cases_depend_on_seed_and_index_alone() {
+        let (one, two) = (campaign(Limits::GPU, 1), campaign(Limits::GPU, 2));
+        assert_eq!(one.case(100), campaign(Limits::GPU, 1).case(100));
+        assert_ne!(one.case(100), two.case(100));
+        assert_ne!(one.case(100), one.case(101));
+    }
+
+    #[test]
+    fn a_case_is_the_same_on_every_machine() {
+        let campaign = Campaign::new(sequence_targets(), Limits::GPU, 42).unwrap();
+        let command = |index| campaign.case(index).run_arguments().join(" ");
+        assert_eq!(
+            command(0),
+            "run --variant Any --mask full --batch 1 --heads 1 --seq 137 --distribution normal --seed 642051"
+        );
+        assert_eq!(
+            command(1000),
+            "run --variant Exact(512) --mask full --batch 5 --heads 3 --seq 512 --distribution growing-maxima --seed 722945 --no-lse"
+        );
+    }
+
+    #[test]
+    fn the_grid_has_three_jittered_sizes_of_each_kind() {
+        let campaign = Campaign::new(sequence_targets()[..1].to_vec(), Limits::GPU, 5).unwrap();
+        let cases: Vec<_> = (0..GRID_CASES).map(|index| campaign.case(index)).collect();
+        for (index, case) in cases.iter().enumerate() {
+            let near = |size: u32, of: u32| size.abs_diff(of) <= (of / 8).max(1);
+            let Shape { batch, heads, sequence } = case.shape;
+            let [sequences, batches, head_counts] = Limits::GPU.grid;
+            assert!(near(sequence, sequences[index / 9]), "{index}: {}", case.shape);
+            let unlimited = batch * heads < campaign.heads_within(sequence) / 2;
+            assert!(!unlimited || near(batch, batches[index / 3 % 3]), "{index}: {}", case.shape);
+            assert!(!unlimited || near(heads, head_counts[index % 3]), "{index}: {}", case.shape);
+            assert_eq!((case.distribution, case.scale), (Distribution::Normal, None));
+        }
+        assert!(cases.iter().any(|case| case.shape.sequence % 16 != 0), "sizes are jittered");
+    }
+
+    #[test]
+    fn random_cases_cover_every_distribution_target_order_and_kind_of_scale() {
+        let campaign = Campaign::new(sequence_targets(), Limits::GPU, 0).unwrap();
+        let cases: Vec<_> = (GRID_CASES..GRID_CASES + 1000).map(|index| campaign.case(index)).collect();
+        let any = |what: &str, predicate: &dyn Fn(&Case) -> bool| {
+            assert!(cases.iter().any(predicate), "no case {what}");
+        };
+        for &distribution in <Distribution as clap::ValueEnum>::value_variants() {
+            any(distribution.name(), &|case| case.distribution == distribution);
+        }
+        for target in sequence_targets() {
+            any(&target.variant, &|case| case.target == target);
+        }
+        any("of one row", &|case| case.shape.sequence == 1);
+        any("of the longest sequences", &|case| case.shape.sequence > 1500);
+        any("with many heads", &|case| case.shape.heads > 100);
+        any("with a large batch", &|case| case.shape.batch > 100);
+        any("with scale 0", &|case| case.scale == Some(0.0));
+        any("with the largest scale", &|case| case.scale == Some(MAXIMUM_SCALE));
+        any("with shared heads", &|case| case.views[1].shared_heads && case.shape.heads > 1);
+        any("with an offset of O", &|case| case.views[3].offset > 0);
+        any("with rows of O outermost", &|case| case.views[3].order[2] == Dimension::Row);
+        any("without LSE", &|case| !case.lse);
+    }
+}

@@ -1,0 +1,243 @@
+//! One problem with everything that decides its outcome, and the command that repeats it.
+
+use contract::args::Strides;
+use contract::config::{HEAD_DIM, Loads, Mask, Sequence};
+use contract::manifest::Entry;
+
+use crate::error::Result;
+use crate::host_memory;
+use crate::inputs::{Distribution, Inputs};
+use contract::problem::{Problem, Shape};
+use contract::view::{Layout, Views};
+
+/// A dimension of a tensor other than the columns of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dimension {
+    /// B.
+    Batch,
+    /// H.
+    Head,
+    /// S.
+    Row,
+}
+
+impl Dimension {
+    fn size(self, shape: Shape) -> u64 {
+        u64::from(match self {
+            Dimension::Batch => shape.batch,
+            Dimension::Head => shape.heads,
+            Dimension::Row => shape.sequence,
+        })
+    }
+}
+
+/// How a tensor lies in its buffer, for any shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    /// Dimensions from the smallest stride to the largest.
+    pub order: [Dimension; 3],
+    /// Unused elements behind each entry of each dimension, in the same order; multiples of 8.
+    pub padding: [u64; 3],
+    /// Unused elements before the first; a multiple of 8.
+    pub offset: u64,
+    /// Whether all heads of a batch entry are the same rows (inputs only).
+    pub shared_heads: bool,
+}
+
+impl View {
+    /// No gaps, in the order of `layout`.
+    pub const fn contiguous(layout: Layout) -> Self {
+        let order = match layout {
+            Layout::Bhsd => [Dimension::Row, Dimension::Head, Dimension::Batch],
+            Layout::Bshd => [Dimension::Head, Dimension::Row, Dimension::Batch],
+        };
+        Self { order, padding: [0; 3], offset: 0, shared_heads: false }
+    }
+
+    /// The strides of a tensor of `shape`.
+    pub fn strides(&self, shape: Shape) -> Strides {
+        let mut strides = Strides { batch: 0, head: 0, row: 0 };
+        let mut covered = u64::from(HEAD_DIM);
+        for (dimension, padding) in self.order.into_iter().zip(self.padding) {
+            if self.shared_heads && dimension == Dimension::Head {
+                continue;
+            }
+            let stride = covered + padding;
+            *match dimension {
+                Dimension::Batch => &mut strides.batch,
+                Dimension::Head => &mut strides.head,
+                Dimension::Row => &mut strides.row,
+            } = stride;
+            covered = stride * dimension.size(shape);
+        }
+        strides
+    }
+}
+
+/// Which kernel is run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Name of the entry.
+    pub variant: String,
+    /// Sequence lengths it accepts.
+    pub sequence: Sequence,
+    /// Mask it applies.
+    pub mask: Mask,
+    /// Whether heads may share their rows, which no tensor map describes.
+    pub shared_heads: bool,
+}
+
+impl From<&Entry> for Target {
+    fn from(entry: &Entry) -> Self {
+        let shared_heads = entry.config.loads == Loads::CpAsync;
+        Self { variant: entry.name.clone(), sequence: entry.sequence, mask: entry.mask, shared_heads }
+    }
+}
+
+/// A problem with its inputs and the kernel to run it on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// The kernel.
+    pub target: Target,
+    /// B, H and S.
+    pub shape: Shape,
+    /// Factor on the scores; `None` for the default.
+    pub scale: Option<f64>,
+    /// Q, K, V and O.
+    pub views: [View; 4],
+    /// Whether LSE is asked for.
+    pub lse: bool,
+    /// How Q, K and V are filled.
+    pub distribution: Distribution,
+    /// Seed of the inputs.
+    pub seed: u64,
+}
+
+impl Case {
+    /// The problem.
+    ///
+    /// # Errors
+    /// When no kernel could accept it; a drawn or shrunk case is always acceptable.
+    pub fn problem(&self) -> Result<Problem> {
+        let problem = Problem::new(self.shape, self.target.mask, Layout::Bhsd)?;
+        let problem = self.scale.map_or(Ok(problem), |scale| problem.with_scale(scale))?;
+        let shape = self.shape;
+        let [q, k, v, o] =
+            self.views.map(|view| contract::view::View { offset: view.offset, strides: view.strides(shape) });
+        Ok(problem.with_views(Views { q, k, v, o })?)
+    }
+
+    /// Q, K and V.
+    ///
+    /// # Errors
+    /// As [`Self::problem`], and when they do not fit the memory of this machine.
+    pub fn inputs(&self) -> Result<Inputs> {
+        let problem = self.problem()?;
+        host_memory::check(&problem)?;
+        Inputs::generate(problem, self.distribution, self.seed)
+    }
+
+    /// The arguments of the `fa512` command that repeats the case; where it runs and on which PTX is up to the caller.
+    pub fn run_arguments(&self) -> Vec<String> {
+        let mut arguments = vec!["run".to_owned()];
+        let mut option = |name: &str, value: String| arguments.extend([format!("--{name}"), value]);
+        let Shape { batch, heads, sequence } = self.shape;
+        option("variant", self.target.variant.clone());
+        option("mask", self.target.mask.name().to_owned());
+        option("batch", batch.to_string());
+        option("heads", heads.to_string());
+        option("seq", sequence.to_string());
+        option("distribution", self.distribution.name().to_owned());
+        option("seed", self.seed.to_string());
+        if let Some(scale) = self.scale {
+            option("scale", format!("{scale:e}"));
+        }
+        let layout = self.base_layout();
+        if layout == Layout::Bshd {
+            option("layout", layout.name().to_owned());
+        }
+        for (name, view) in ["Q", "K", "V", "O"].into_iter().zip(&self.views) {
+            let Strides { batch, head, row } = view.strides(self.shape);
+            if !self.is_contiguous(view, layout) {
+                option("strides", format!("{name}={batch},{head},{row}"));
+            }
+            if view.offset > 0 {
+                option("offset", format!("{name}={}", view.offset));
+            }
+        }
+        if !self.lse {
+            arguments.push("--no-lse".to_owned());
+        }
+        arguments
+    }
+
+    /// The layout in which most tensors are contiguous.
+    fn base_layout(&self) -> Layout {
+        let contiguous = |layout| self.views.iter().filter(|view| self.is_contiguous(view, layout)).count();
+        if contiguous(Layout::Bshd) > contiguous(Layout::Bhsd) { Layout::Bshd } else { Layout::Bhsd }
+    }
+
+    /// Whether `view` has the strides of `layout`, in the dimensions that have more than one entry.
+    fn is_contiguous(&self, view: &View, layout: Layout) -> bool {
+        let strides = |view: &View| {
+            let Strides { batch, head, row } = view.strides(self.shape);
+            let matters = |dimension: Dimension, stride| if dimension.size(self.shape) > 1 { stride } else { 0 };
+            [(Dimension::Batch, batch), (Dimension::Head, head), (Dimension::Row, row)].map(|(d, s)| matters(d, s))
+        };
+        strides(view) == strides(&View::contiguous(layout))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape = Shape { batch: 2, heads: 3, sequence: 5 };
+
+    fn case(views: [View; 4]) -> Case {
+        let target =
+            Target { variant: "kernel".into(), sequence: Sequence::Any, mask: Mask::Causal, shared_heads: true };
+        Case { target, shape: SHAPE, scale: None, views, lse: true, distribution: Distribution::Normal, seed: 7 }
+    }
+
+    fn command(case: &Case) -> String {
+        case.run_arguments().join(" ")
+    }
+
+    #[test]
+    fn contiguous_views_have_the_strides_of_their_layout() {
+        for layout in [Layout::Bhsd, Layout::Bshd] {
+            assert_eq!(View::contiguous(layout).strides(SHAPE), layout.strides(SHAPE).unwrap(), "{layout:?}");
+        }
+    }
+
+    #[test]
+    fn padding_and_order_decide_the_strides() {
+        let order = [Dimension::Batch, Dimension::Row, Dimension::Head];
+        let view = View { order, padding: [8, 16, 24], offset: 0, shared_heads: false };
+        assert_eq!(view.strides(SHAPE), Strides { batch: 72, row: 72 * 2 + 16, head: 160 * 5 + 24 });
+        let shared = View { shared_heads: true, ..View::contiguous(Layout::Bshd) };
+        assert_eq!(shared.strides(SHAPE), Strides { batch: 5 * 64, head: 0, row: 64 });
+    }
+
+    #[test]
+    fn the_command_says_only_what_differs_from_the_defaults() {
+        let plain = case([View::contiguous(Layout::Bhsd); 4]);
+        let expected = "run --variant kernel --mask causal --batch 2 --heads 3 --seq 5 --distribution normal --seed 7";
+        assert_eq!(command(&plain), expected);
+        let mut other = case([View::contiguous(Layout::Bshd); 4]);
+        other.views[1].padding[0] = 8;
+        other.views[3].offset = 16;
+        (other.lse, other.scale) = (false, Some(1e-40));
+        let rest = "--scale 1e-40 --layout bshd --strides K=1080,72,216 --offset O=16 --no-lse";
+        assert_eq!(command(&other), format!("{expected} {rest}"));
+    }
+
+    #[test]
+    fn strides_of_single_entries_are_not_mentioned() {
+        let mut single = case([View::contiguous(Layout::Bhsd); 4]);
+        single.shape = Shape { batch: 1, heads: 1, sequence: 5 };
+        single.views[0].padding = [0, 8, 8];
+        assert!(!command(&single).contains("--strides"), "{}", command(&single));
+    }
+}

@@ -1,0 +1,159 @@
+//! Looks for the simplest case that still fails.
+
+use contract::config::Sequence;
+
+use super::case::{Case, View};
+use crate::inputs::Distribution;
+use contract::problem::Shape;
+use contract::view::Layout;
+
+/// A case that could not be made simpler.
+#[derive(Clone, Debug)]
+pub struct Shrunk {
+    /// The case.
+    pub case: Case,
+    /// How many simpler ones were tried.
+    pub tried: usize,
+}
+
+/// Takes the first simpler case that still fails, again and again, until none does or `budget` were tried.
+pub fn shrink(case: &Case, budget: usize, mut fails: impl FnMut(&Case) -> bool) -> Shrunk {
+    let mut simplest = case.clone();
+    let mut passed: Vec<Case> = Vec::new();
+    let mut tried = 0;
+    'simpler: loop {
+        for candidate in simpler(&simplest) {
+            if candidate == simplest || passed.contains(&candidate) {
+                continue;
+            }
+            if tried == budget {
+                break 'simpler;
+            }
+            tried += 1;
+            if fails(&candidate) {
+                simplest = candidate;
+                continue 'simpler;
+            }
+            passed.push(candidate);
+        }
+        break;
+    }
+    Shrunk { case: simplest, tried }
+}
+
+/// Simpler cases for the same kernel, the greatest steps first.
+fn simpler(case: &Case) -> Vec<Case> {
+    let mut candidates = Vec::new();
+    let mut add = |change: &dyn Fn(&mut Case)| {
+        let mut candidate = case.clone();
+        change(&mut candidate);
+        candidates.push(candidate);
+    };
+    let contiguous = View::contiguous(Layout::Bhsd);
+    add(&|case| case.views = [contiguous; 4]);
+    for batch in smaller(case.shape.batch) {
+        add(&|case| case.shape = Shape { batch, ..case.shape });
+    }
+    for heads in smaller(case.shape.heads) {
+        add(&|case| case.shape = Shape { heads, ..case.shape });
+    }
+    if case.target.sequence == Sequence::Any {
+        for sequence in smaller(case.shape.sequence) {
+            add(&|case| case.shape = Shape { sequence, ..case.shape });
+        }
+    }
+    for distribution in simpler_distributions(case.distribution) {
+        add(&|case| case.distribution = distribution);
+    }
+    add(&|case| case.scale = None);
+    add(&|case| case.lse = true);
+    add(&|case| case.seed = 0);
+    for tensor in 0..case.views.len() {
+        add(&|case| case.views[tensor] = contiguous);
+        add(&|case| case.views[tensor].offset = 0);
+        add(&|case| case.views[tensor].shared_heads = false);
+        add(&|case| case.views[tensor].order = contiguous.order);
+        for dimension in 0..3 {
+            add(&|case| case.views[tensor].padding[dimension] = 0);
+        }
+    }
+    candidates
+}
+
+/// 1, and `size` less a half, a quarter … of it, down to one less.
+fn smaller(size: u32) -> Vec<u32> {
+    let steps = std::iter::successors(Some(size / 2), |step| Some(step / 2)).take_while(|step| *step > 0);
+    let mut sizes: Vec<u32> = std::iter::once(1).chain(steps.map(|step| size - step)).collect();
+    sizes.retain(|candidate| *candidate < size);
+    sizes.dedup();
+    sizes
+}
+
+fn simpler_distributions(distribution: Distribution) -> Vec<Distribution> {
+    match distribution {
+        Distribution::Normal => Vec::new(),
+        _ => [Distribution::Normal].iter().chain(distribution.parts()).copied().collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::campaign::{Campaign, GRID_CASES, Limits};
+    use super::super::case::Target;
+    use super::*;
+    use contract::config::Mask;
+
+    /// Random cases of a kernel that accepts `sequence`.
+    fn cases(sequence: Sequence) -> impl Iterator<Item = Case> {
+        let target = Target { variant: "kernel".into(), sequence, mask: Mask::Full, shared_heads: true };
+        let campaign = Campaign::new(vec![target], Limits::GPU, 9).unwrap();
+        (GRID_CASES..).map(move |index| campaign.case(index))
+    }
+
+    #[test]
+    fn what_always_fails_shrinks_to_the_plainest_case() {
+        for case in cases(Sequence::Any).take(20) {
+            let shrunk = shrink(&case, 1000, |_| true);
+            let command = shrunk.case.run_arguments().join(" ");
+            let plainest =
+                "run --variant kernel --mask full --batch 1 --heads 1 --seq 1 --distribution normal --seed 0";
+            assert_eq!(command, plainest, "from {case:?}");
+        }
+    }
+
+    #[test]
+    fn the_smallest_failing_size_is_found() {
+        let fails = |case: &Case| case.shape.sequence >= 65 && case.shape.heads >= 3;
+        for case in cases(Sequence::Any).filter(fails).take(20) {
+            let shrunk = shrink(&case, 1000, fails);
+            assert_eq!(shrunk.case.shape, Shape { batch: 1, heads: 3, sequence: 65 });
+        }
+    }
+
+    #[test]
+    fn what_the_failure_needs_is_kept() {
+        let needs = |case: &Case| {
+            case.views[1].padding[0] > 0 && case.distribution == Distribution::OneHot && case.scale == Some(0.0)
+        };
+        let case = cases(Sequence::Exact(512)).find(needs).expect("such a case is drawn sooner or later");
+        let shrunk = shrink(&case, 1000, needs).case;
+        let contiguous = View::contiguous(Layout::Bhsd);
+        assert_eq!(shrunk.shape, Shape { batch: 1, heads: 1, sequence: 512 }, "the kernel accepts no other length");
+        assert_eq!((shrunk.views[0], shrunk.views[1].offset), (contiguous, 0));
+        assert!(needs(&shrunk));
+    }
+
+    #[test]
+    fn the_budget_is_kept() {
+        let case = cases(Sequence::Any).next().expect("there are cases");
+        let shrunk = shrink(&case, 3, |_| false);
+        assert_eq!((shrunk.tried, shrunk.case), (3, case));
+    }
+
+    #[test]
+    fn sizes_come_down_in_halving_steps() {
+        assert_eq!(smaller(10), [1, 5, 8, 9]);
+        assert_eq!(smaller(2), [1]);
+        assert!(smaller(1).is_empty());
+    }
+}

@@ -1,0 +1,87 @@
+//! Whether a problem fits the memory of this machine.
+
+use crate::error::{Error, Result};
+use crate::reference::Reference;
+use contract::problem::Problem;
+
+/// Times that each of Q, K, V and O is held at once: an input, laid out from generated values, and its copy in simulated
+/// memory with its record of what was written; O, its copy and a copy to compare with.
+const COPIES: u128 = 3;
+
+/// Requires that a run of `problem` fits the memory that is available, where the system says how much that is.
+///
+/// # Errors
+/// [`Error::Invalid`] with both sizes.
+pub fn check(problem: &Problem) -> Result<()> {
+    match available() {
+        Some(available) => check_against(problem, available),
+        None => Ok(()),
+    }
+}
+
+/// Bytes of host memory that a run of `problem` takes at most.
+fn needed(problem: &Problem) -> u128 {
+    let spans = problem.views().named().map(|(_, view)| u128::from(view.offset) + u128::from(problem.extent(view)));
+    let elements = spans.iter().sum::<u128>();
+    let tensors = elements * COPIES * size_of::<half::f16>() as u128;
+    tensors + problem.shape().rows() * Reference::BYTES_PER_ROW as u128
+}
+
+fn check_against(problem: &Problem, available: u64) -> Result<()> {
+    let needed = needed(problem);
+    if needed <= u128::from(available) {
+        return Ok(());
+    }
+    let gigabytes = |bytes: f64| bytes / 1e9;
+    let shape = problem.shape();
+    Err(Error::Invalid(format!(
+        "{shape}: takes {:.1} GB of host memory with its reference; {:.1} GB are available",
+        gigabytes(needed as f64),
+        gigabytes(available as f64)
+    )))
+}
+
+/// What Linux estimates to be available without swapping (`MemAvailable` of /proc/meminfo), bytes.
+fn available() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::args::Strides;
+    use contract::config::Mask;
+    use contract::problem::Shape;
+    use contract::view::{Layout, View, Views};
+
+    fn problem(batch: u32) -> Problem {
+        Problem::new(Shape { batch, heads: 8, sequence: 512 }, Mask::Full, Layout::Bhsd).unwrap()
+    }
+
+    #[test]
+    fn a_problem_larger_than_memory_is_refused_with_both_sizes() {
+        assert!(check_against(&problem(32), 8 << 30).is_ok());
+        let message = check_against(&problem(1_000_000), 8 << 30).unwrap_err().to_string();
+        assert!(message.contains("GB of host memory") && message.contains("8.6 GB are available"), "{message}");
+    }
+
+    #[test]
+    fn gaps_before_and_between_rows_take_memory_too() {
+        let contiguous = *problem(1).views();
+        let far = View::new(Strides { head: 1 << 32, ..contiguous.k.strides });
+        let behind = View { offset: 1 << 40, ..contiguous.q };
+        for views in [Views { k: far, ..contiguous }, Views { q: behind, ..contiguous }] {
+            let problem = problem(1).with_views(views).unwrap();
+            assert!(check_against(&problem, 8 << 30).unwrap_err().to_string().contains("GB of host memory"));
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn linux_says_how_much_memory_is_available() {
+        assert!(available().is_some_and(|bytes| bytes > 1 << 20));
+    }
+}

@@ -1,0 +1,254 @@
+//! Q, K and V in host memory, and seeded ways to fill them.
+
+mod distribution;
+
+use std::sync::Arc;
+
+use contract::config::HEAD_DIM;
+use half::f16;
+use rayon::prelude::*;
+
+use crate::error::{Error, Result};
+use contract::problem::{Problem, Shape};
+use contract::view::View;
+
+pub use distribution::Distribution;
+use distribution::Head;
+
+/// Columns of a row.
+pub const COLUMNS: usize = HEAD_DIM as usize;
+/// One row of a tensor.
+pub type Row = [f16; COLUMNS];
+
+/// A problem with its Q, K and V, each in a storage in which the problem's view says where it lies; several may share one.
+#[derive(Clone, Debug)]
+pub struct Inputs {
+    problem: Problem,
+    q: Arc<[f16]>,
+    k: Arc<[f16]>,
+    v: Arc<[f16]>,
+}
+
+impl Inputs {
+    /// Joins a problem and the storages of Q, K and V.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when a storage is shorter than its tensor's view needs.
+    pub fn new(
+        problem: Problem,
+        q: impl Into<Arc<[f16]>>,
+        k: impl Into<Arc<[f16]>>,
+        v: impl Into<Arc<[f16]>>,
+    ) -> Result<Self> {
+        let inputs = Self { problem, q: q.into(), k: k.into(), v: v.into() };
+        for ((tensor, view), storage) in problem.views().named().into_iter().zip(inputs.storages()) {
+            let needed = u128::from(view.offset) + u128::from(problem.extent(view));
+            if needed > storage.len() as u128 {
+                return Err(Error::Invalid(format!(
+                    "{tensor} has {} elements; its offset, shape and strides need {needed}",
+                    storage.len()
+                )));
+            }
+        }
+        Ok(inputs)
+    }
+
+    /// Inputs of `problem` filled by `distribution`, each in a storage of its own. What lies before the first element and
+    /// between rows holds NaN, so that reading it shows.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when a tensor is larger than host memory can address.
+    pub fn generate(problem: Problem, distribution: Distribution, seed: u64) -> Result<Self> {
+        let shape = problem.shape();
+        let views = *problem.views();
+        let heads = (0..u64::from(shape.batch) * u64::from(shape.heads)).into_par_iter();
+        let heads: Vec<_> = heads.map(|head| Head::generate(distribution, seed, head, shape.sequence)).collect();
+        let storage = |view, rows: fn(&Head) -> &[Row]| scatter(&problem, view, heads.iter().map(rows));
+        let q = storage(views.q, |head| &head.q)?;
+        let k = storage(views.k, |head| &head.k)?;
+        let v = storage(views.v, |head| &head.v)?;
+        Self::new(problem, q, k, v)
+    }
+
+    /// The problem.
+    pub fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    /// The storages of Q, K and V.
+    pub fn storages(&self) -> [&Arc<[f16]>; 3] {
+        [&self.q, &self.k, &self.v]
+    }
+
+    /// Row `row` of Q.
+    pub fn q_row(&self, batch: u32, head: u32, row: u32) -> &Row {
+        row_of(&self.q, self.problem.views().q, batch, head, row)
+    }
+
+    /// Row `row` of K.
+    pub fn k_row(&self, batch: u32, head: u32, row: u32) -> &Row {
+        row_of(&self.k, self.problem.views().k, batch, head, row)
+    }
+
+    /// Row `row` of V.
+    pub fn v_row(&self, batch: u32, head: u32, row: u32) -> &Row {
+        row_of(&self.v, self.problem.views().v, batch, head, row)
+    }
+}
+
+/// A row of the tensor that lies in `storage` by `view`.
+///
+/// # Panics
+/// When the row lies beyond the storage.
+pub fn row_of(storage: &[f16], view: View, batch: u32, head: u32, row: u32) -> &Row {
+    let start = row_start(view, batch, head, row);
+    storage[start..].first_chunk().expect("the storage was checked to hold every row")
+}
+
+/// Index of the first element of a row.
+pub fn row_start(View { offset, strides }: View, batch: u32, head: u32, row: u32) -> usize {
+    let [batch, head, row] = [batch, head, row].map(u64::from);
+    (offset + batch * strides.batch + head * strides.head + row * strides.row) as usize
+}
+
+/// Lays `[B·H][S]` rows out by `view`; the rest holds NaN.
+fn scatter<'a>(problem: &Problem, view: View, heads: impl Iterator<Item = &'a [Row]>) -> Result<Vec<f16>> {
+    let Shape { heads: heads_per_batch, .. } = problem.shape();
+    // Their sum was checked to fit 64 bits with the view.
+    let elements = view.offset + problem.extent(view);
+    let mut storage = Vec::new();
+    usize::try_from(elements).ok().and_then(|elements| storage.try_reserve_exact(elements).ok()).ok_or_else(|| {
+        Error::Invalid(format!(
+            "{elements} fp16 elements do not fit the memory of this machine; make the problem smaller"
+        ))
+    })?;
+    storage.resize(elements as usize, f16::NAN);
+    for (index, rows) in heads.enumerate() {
+        let (batch, head) = (index as u32 / heads_per_batch, index as u32 % heads_per_batch);
+        for (row, values) in rows.iter().enumerate() {
+            let start = row_start(view, batch, head, row as u32);
+            storage[start..start + COLUMNS].copy_from_slice(values);
+        }
+    }
+    Ok(storage)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::args::Strides;
+    use contract::config::Mask;
+    use contract::view::{Layout, Views};
+    use sha2::{Digest, Sha256};
+
+    const SHAPE: Shape = Shape { batch: 2, heads: 3, sequence: 21 };
+
+    fn generate(shape: Shape, layout: Layout, distribution: Distribution) -> Inputs {
+        Inputs::generate(Problem::new(shape, Mask::Full, layout).unwrap(), distribution, 42).unwrap()
+    }
+
+    fn all() -> impl Iterator<Item = Distribution> {
+        <Distribution as clap::ValueEnum>::value_variants().iter().copied()
+    }
+
+    /// The rows of Q, K and V in `[B,H,S]` order.
+    fn rows(inputs: &Inputs) -> Vec<[[u16; COLUMNS]; 3]> {
+        let Shape { batch, heads, sequence } = inputs.problem().shape();
+        let indices = (0..batch).flat_map(|b| (0..heads).flat_map(move |h| (0..sequence).map(move |s| (b, h, s))));
+        let row = |(b, h, s)| [inputs.q_row(b, h, s), inputs.k_row(b, h, s), inputs.v_row(b, h, s)];
+        indices.map(|index| row(index).map(|row| row.map(f16::to_bits))).collect()
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_bits_everywhere() {
+        let hash = |distribution| {
+            let mut hash = Sha256::new();
+            rows(&generate(SHAPE, Layout::Bhsd, distribution)).iter().flatten().flatten().for_each(|bits| {
+                hash.update(bits.to_le_bytes());
+            });
+            hash.finalize()[..4].iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+        };
+        let hashes: Vec<_> = all().map(hash).collect();
+        let golden = [
+            "5fed86fe", "c915c420", "e5658427", "dbb5475e", "de896742", "006f061c", "1b68ca47", "c3a404f2", "b0d17c91",
+            "467eb132", "8528a9e8", "46687176", "2341b42b", "7748075c", "c0cc2d83", "e02827b6", "7ef79b43",
+        ];
+        assert_eq!(hashes, golden, "seeded inputs changed: recorded results can no longer be repeated");
+    }
+
+    #[test]
+    fn values_do_not_depend_on_layout_or_batch() {
+        for distribution in all() {
+            let bhsd = rows(&generate(SHAPE, Layout::Bhsd, distribution));
+            assert_eq!(bhsd, rows(&generate(SHAPE, Layout::Bshd, distribution)), "{distribution:?}");
+            let one = rows(&generate(Shape { batch: 1, ..SHAPE }, Layout::Bhsd, distribution));
+            assert_eq!(bhsd[..one.len()], one, "{distribution:?}");
+        }
+    }
+
+    #[test]
+    fn seeds_and_heads_differ() {
+        let inputs = |seed| {
+            let problem = Problem::new(SHAPE, Mask::Full, Layout::Bhsd).unwrap();
+            rows(&Inputs::generate(problem, Distribution::Normal, seed).unwrap())
+        };
+        assert_ne!(inputs(1), inputs(2));
+        assert_ne!(inputs(1)[0], inputs(1)[21], "rows 0 of heads 0 and 1");
+    }
+
+    #[test]
+    fn normal_values_have_mean_zero_and_variance_one() {
+        let inputs = generate(Shape { batch: 1, heads: 4, sequence: 256 }, Layout::Bhsd, Distribution::Normal);
+        for storage in inputs.storages() {
+            let values: Vec<f64> = storage.iter().map(|value| value.to_f64()).collect();
+            let mean = values.iter().sum::<f64>() / values.len() as f64;
+            let variance = values.iter().map(|value| value * value).sum::<f64>() / values.len() as f64;
+            assert!(mean.abs() < 0.02 && (variance - 1.0).abs() < 0.02, "mean {mean}, variance {variance}");
+        }
+    }
+
+    #[test]
+    fn only_non_finite_inputs_hold_nan_or_infinity() {
+        for distribution in all() {
+            let inputs = generate(SHAPE, Layout::Bhsd, distribution);
+            let finite = inputs.storages().iter().all(|storage| storage.iter().all(|value| value.is_finite()));
+            assert_eq!(finite, distribution.is_finite(), "{distribution:?}");
+        }
+    }
+
+    #[test]
+    fn gaps_between_rows_hold_nan() {
+        let problem = Problem::new(SHAPE, Mask::Full, Layout::Bhsd).unwrap();
+        let k = View::new(Strides { batch: 3 * 21 * 72, head: 21 * 72, row: 72 });
+        let problem = problem.with_views(Views { k, ..*problem.views() }).unwrap();
+        let inputs = Inputs::generate(problem, Distribution::Normal, 42).unwrap();
+        let [_, k, _] = inputs.storages();
+        assert!(k[64..72].iter().all(|value| value.is_nan()));
+        assert_eq!(rows(&inputs), rows(&generate(SHAPE, Layout::Bhsd, Distribution::Normal)));
+    }
+
+    #[test]
+    fn an_offset_puts_nan_before_the_same_values() {
+        let problem = Problem::new(SHAPE, Mask::Full, Layout::Bhsd).unwrap();
+        let Views { q, k, v, o } = *problem.views();
+        let shifted = Views { q, k: View { offset: 8, ..k }, v: View { offset: 64, ..v }, o };
+        let shifted = Inputs::generate(problem.with_views(shifted).unwrap(), Distribution::Normal, 42).unwrap();
+        assert_eq!(rows(&shifted), rows(&generate(SHAPE, Layout::Bhsd, Distribution::Normal)));
+        let [_, k, v] = shifted.storages();
+        assert!(k[..8].iter().chain(&v[..64]).all(|value| value.is_nan()));
+    }
+
+    #[test]
+    fn storages_must_hold_every_row() {
+        let problem = Problem::new(SHAPE, Mask::Full, Layout::Bhsd).unwrap();
+        let elements = SHAPE.rows() as usize * COLUMNS;
+        let zeros = |count| vec![f16::ZERO; count];
+        let message =
+            Inputs::new(problem, zeros(elements), zeros(elements - 1), zeros(elements)).unwrap_err().to_string();
+        assert!(message.contains("K has 8063 elements") && message.contains("need 8064"), "{message}");
+        let v = View { offset: 8, ..problem.views().v };
+        let problem = problem.with_views(Views { v, ..*problem.views() }).unwrap();
+        let message = Inputs::new(problem, zeros(elements), zeros(elements), zeros(elements)).unwrap_err().to_string();
+        assert!(message.contains("V has 8064 elements") && message.contains("need 8072"), "{message}");
+    }
+}

@@ -1,0 +1,47 @@
+//! The workshop around the kernel-gpu attention kernels: problems and inputs, an f64 reference, executors (GPU and
+//! simulator) behind one trait, and the checks that compare them.
+//!
+//! ```
+//! use workshop::inputs::{Distribution, Inputs};
+//! use contract::problem::{Layout, Problem, Shape};
+//! use workshop::reference::Reference;
+//! use contract::config::Mask;
+//!
+//! let problem = Problem::new(Shape { batch: 1, heads: 2, sequence: 512 }, Mask::Causal, Layout::Bhsd)?;
+//! let inputs = Inputs::generate(problem, Distribution::Constant, 0)?;
+//! let reference = Reference::compute(&inputs, |_rows| ());
+//! assert!((reference.elements[300][7].value - 0.75).abs() < 1e-12);
+//! # Ok::<(), workshop::error::Error>(())
+//! ```
+//!
+//! To compare a kernel with it: choose an entry of a [`ptx_folder::PtxFolder`] with [`variant::choose`], run it with
+//! [`forward::Forward`] on an executor from [`executor::open`], and give the outputs to [`check::check()`].
+
+pub mod bench;
+pub mod check;
+pub mod compare;
+pub mod compute_sanitizer;
+pub mod contender;
+pub mod device;
+pub mod diagnose;
+pub mod document;
+pub mod error;
+pub mod executor;
+pub mod files;
+pub mod forward;
+pub mod fuzz;
+pub mod host_memory;
+pub mod inputs;
+pub mod launch;
+pub mod ncu;
+pub mod npy;
+pub mod ptx_folder;
+pub mod record;
+pub mod reference;
+pub mod report;
+pub mod sampled_check;
+pub mod statistics;
+pub mod telemetry;
+pub mod timing;
+pub mod tune;
+pub mod variant;

@@ -1,0 +1,281 @@
+//! The folder that `cargo xtask ptx` writes: PTX files and the manifest that describes them.
+
+use std::path::{Path, PathBuf};
+
+use contract::manifest::{Entry, FILE_NAME, FORMAT, Manifest};
+use contract::probe::Probe;
+use sha2::{Digest, Sha256};
+
+use crate::error::{Error, Result};
+use crate::executor::PtxModule;
+use crate::tune::table::Table;
+
+/// Environment variable that names the folder.
+pub const ENVIRONMENT_VARIABLE: &str = "FA512_PTX_DIR";
+
+/// A PTX folder whose files are what its manifest says, and what is known about which of its entries is the fastest.
+#[derive(Clone, Debug)]
+pub struct PtxFolder {
+    path: PathBuf,
+    manifest: Manifest,
+    modules: Vec<PtxModule>,
+    tuned: Table,
+}
+
+/// The part of every manifest that does not change with the format.
+#[derive(serde::Deserialize)]
+struct FormatOnly {
+    format: u32,
+}
+
+impl PtxFolder {
+    /// Finds and reads the folder: `explicit`, else the one that [`ENVIRONMENT_VARIABLE`] names, else `ptx` beside the
+    /// program or beside the program's folder.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when there is none, otherwise as [`Self::open`].
+    pub fn find(explicit: Option<&Path>) -> Result<Self> {
+        Self::find_by(explicit, None)
+    }
+
+    /// As [`Self::find`], but of the folders the one of `code_generator` beside it, if that is given.
+    ///
+    /// # Errors
+    /// As for [`Self::find`].
+    pub fn find_by(explicit: Option<&Path>, code_generator: Option<&str>) -> Result<Self> {
+        let wanted = |path: &Path| code_generator.map_or_else(|| path.to_owned(), |name| of_code_generator(path, name));
+        let named = explicit.map(Path::to_owned).or_else(|| std::env::var_os(ENVIRONMENT_VARIABLE).map(PathBuf::from));
+        if let Some(path) = named {
+            return Self::open(&wanted(&path));
+        }
+        let candidates: Vec<_> = beside_program().iter().map(|path| wanted(path)).collect();
+        match candidates.iter().find(|path| path.join(FILE_NAME).is_file()) {
+            Some(path) => Self::open(path),
+            None => {
+                let tried: Vec<_> = candidates.iter().map(|path| path.display().to_string()).collect();
+                Err(Error::Unavailable(format!(
+                    "no PTX: neither --ptx nor {ENVIRONMENT_VARIABLE} is given, and there is no {FILE_NAME} in {}; \
+                     {} makes it",
+                    tried.join(" or "),
+                    command_that_makes(&candidates[0])
+                )))
+            }
+        }
+    }
+
+    /// Reads the folder of another code generator: `ptx-NAME` beside this one, or `ptx` for rustc.
+    ///
+    /// # Errors
+    /// As for [`Self::open`].
+    pub fn by(&self, code_generator: &str) -> Result<Self> {
+        Self::open(&of_code_generator(&self.path, code_generator))
+    }
+
+    /// Reads the folder at `path`.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the manifest or a file is missing, the manifest has another format, or a file is not
+    /// the one the manifest was written for.
+    pub fn open(path: &Path) -> Result<Self> {
+        let manifest = read_manifest(&path.join(FILE_NAME))?;
+        let modules = manifest.modules.iter().map(|module| {
+            let file = path.join(&module.file);
+            let text = read_text(&file)?;
+            let sha256: String = Sha256::digest(&text).iter().map(|byte| format!("{byte:02x}")).collect();
+            if sha256 != module.sha256 {
+                return Err(Error::Unavailable(format!(
+                    "{}: SHA-256 is {sha256}, the manifest says {}; `cargo xtask ptx` makes a matching pair",
+                    file.display(),
+                    module.sha256
+                )));
+            }
+            Ok(PtxModule { file: module.file.clone(), text })
+        });
+        let modules = modules.collect::<Result<_>>()?;
+        Ok(Self { path: path.to_owned(), manifest, modules, tuned: Table::built_in()? })
+    }
+
+    /// The same folder with another tuned table than the built-in one.
+    pub fn with_tuned(self, tuned: Table) -> Self {
+        Self { tuned, ..self }
+    }
+
+    /// Which of the entries is the fastest on which GPU.
+    pub fn tuned(&self) -> &Table {
+        &self.tuned
+    }
+
+    /// Where the folder is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its manifest.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The PTX of `probe`; `None` when the folder has none, as one of another code generator.
+    ///
+    /// # Errors
+    /// [`Error::File`] when it is there but cannot be read.
+    pub fn probe(&self, probe: &Probe) -> Result<Option<PtxModule>> {
+        let path = self.path.join(probe.file);
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(PtxModule { file: probe.file.into(), text })),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(Error::File { path, source }),
+        }
+    }
+
+    /// All entries with the modules they are in, in order of preference.
+    pub fn entries(&self) -> impl Iterator<Item = (&Entry, &PtxModule)> + Clone {
+        self.manifest
+            .modules
+            .iter()
+            .zip(&self.modules)
+            .flat_map(|(module, ptx)| module.entries.iter().map(move |entry| (entry, ptx)))
+    }
+}
+
+/// The folder of a code generator beside `folder`, which is that of another.
+fn of_code_generator(folder: &Path, name: &str) -> PathBuf {
+    let beside = folder.parent().unwrap_or(Path::new(""));
+    beside.join(if name == "rustc" { "ptx".into() } else { format!("ptx-{name}") })
+}
+
+/// The command that makes the PTX folder `folder`.
+fn command_that_makes(folder: &Path) -> &'static str {
+    match folder.file_name().and_then(|name| name.to_str()) {
+        Some("ptx-rust-cuda") => "`cargo xtask ptx --codegen rust-cuda`",
+        Some("ptx-cuda") => "`cargo xtask baselines`",
+        _ => "`cargo xtask ptx`",
+    }
+}
+
+/// `ptx` beside the program (a distribution) and beside its folder (`target/release/fa512` and `target/ptx`).
+fn beside_program() -> Vec<PathBuf> {
+    let program = std::env::current_exe().and_then(std::fs::canonicalize).unwrap_or_default();
+    program.ancestors().skip(1).take(2).map(|folder| folder.join("ptx")).collect()
+}
+
+fn read_text(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            let command = command_that_makes(path.parent().unwrap_or(path));
+            Error::Unavailable(format!("{} does not exist; {command} makes it", path.display()))
+        }
+        _ => Error::File { path: path.to_owned(), source: error },
+    })
+}
+
+fn read_manifest(path: &Path) -> Result<Manifest> {
+    let text = read_text(path)?;
+    let unreadable = |error: serde_json::Error| {
+        Error::Unavailable(format!("{}: {error}; `cargo xtask ptx` writes it anew", path.display()))
+    };
+    let FormatOnly { format } = serde_json::from_str(&text).map_err(unreadable)?;
+    if format != FORMAT {
+        return Err(Error::Unavailable(format!(
+            "{} has format {format}, this program reads {FORMAT}; `cargo xtask ptx` writes it anew",
+            path.display()
+        )));
+    }
+    serde_json::from_str(&text).map_err(unreadable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::manifest::{CodeGenerator, Module};
+    use contract::variants::VARIANTS;
+
+    fn folder(change: impl FnOnce(&mut Manifest)) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "// PTX";
+        let mut manifest = Manifest {
+            format: FORMAT,
+            code_generator: CodeGenerator { name: "rustc".into(), version: "1".into() },
+            git_commit: None,
+            ptxas: None,
+            modules: vec![Module {
+                file: "a.ptx".into(),
+                sha256: Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect(),
+                ptx_version: "8.0".into(),
+                target: "sm_80".into(),
+                entries: VARIANTS.iter().map(Entry::from).collect(),
+            }],
+        };
+        change(&mut manifest);
+        std::fs::write(folder.path().join("a.ptx"), text).unwrap();
+        std::fs::write(folder.path().join(FILE_NAME), serde_json::to_string(&manifest).unwrap()).unwrap();
+        folder
+    }
+
+    fn refusal(path: &Path) -> String {
+        PtxFolder::open(path).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn entries_come_in_manifest_order_with_their_module() {
+        let folder = folder(|_| ());
+        let ptx = PtxFolder::open(folder.path()).unwrap();
+        let names: Vec<_> = ptx.entries().map(|(entry, module)| (entry.name.as_str(), module.file.as_str())).collect();
+        let expected: Vec<_> = VARIANTS.iter().map(|variant| (variant.entry, "a.ptx")).collect();
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn a_missing_folder_says_how_to_make_it() {
+        assert!(refusal(Path::new("no/such/folder")).contains("`cargo xtask ptx` makes it"));
+    }
+
+    #[test]
+    fn each_code_generator_has_a_folder_beside_the_others() {
+        for (folder, name, expected) in [
+            ("target/ptx", "rust-cuda", "target/ptx-rust-cuda"),
+            ("target/ptx-rust-cuda", "rustc", "target/ptx"),
+            ("target/ptx-rust-cuda", "cuda", "target/ptx-cuda"),
+            ("ptx", "cuda", "ptx-cuda"),
+        ] {
+            assert_eq!(of_code_generator(Path::new(folder), name), Path::new(expected), "{name} beside {folder}");
+        }
+    }
+
+    #[test]
+    fn the_ptx_of_another_code_generator_is_found_beside_the_one_that_is_named() {
+        let other = folder(|manifest| manifest.code_generator.name = "rust-cuda".into());
+        let parent = tempfile::tempdir().unwrap();
+        std::fs::rename(other.keep(), parent.path().join("ptx-rust-cuda")).unwrap();
+        let named = parent.path().join("ptx");
+        let found = PtxFolder::find_by(Some(&named), Some("rust-cuda")).unwrap();
+        assert_eq!(found.manifest().code_generator.name, "rust-cuda");
+        assert_eq!(found.by("rust-cuda").unwrap().path(), found.path());
+        let message = found.by("cuda").unwrap_err().to_string();
+        assert!(message.contains("ptx-cuda") && message.contains("`cargo xtask baselines` makes it"), "{message}");
+        let message = PtxFolder::find_by(Some(&named), None).unwrap_err().to_string();
+        assert!(message.contains("`cargo xtask ptx` makes it"), "{message}");
+    }
+
+    #[test]
+    fn another_format_is_refused() {
+        let folder = folder(|manifest| manifest.format = 99);
+        assert!(refusal(folder.path()).contains("has format 99"));
+    }
+
+    #[test]
+    fn a_damaged_manifest_is_refused() {
+        let folder = folder(|_| ());
+        std::fs::write(folder.path().join(FILE_NAME), "{").unwrap();
+        assert!(refusal(folder.path()).contains("manifest.json: EOF"));
+    }
+
+    #[test]
+    fn a_module_other_than_the_manifests_is_refused() {
+        let folder = folder(|_| ());
+        std::fs::write(folder.path().join("a.ptx"), "// edited").unwrap();
+        assert!(refusal(folder.path()).contains("a.ptx: SHA-256 is"));
+        std::fs::remove_file(folder.path().join("a.ptx")).unwrap();
+        assert!(refusal(folder.path()).contains("a.ptx does not exist"));
+    }
+}

@@ -1,0 +1,61 @@
+//! The samples of a contender in a case, and what they say.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Ceilings, Correctness, GpuState, Warning};
+use crate::statistics::{Bootstrap, Samples, Summary};
+use crate::timing::Batch;
+use contract::config::Mask;
+use contract::problem::Shape;
+
+/// Times of one contender in one case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// What checking its outputs gave.
+    pub correctness: Correctness,
+    /// What one sample is.
+    pub batch: Batch,
+    /// Times in µs per call; sample i was taken in turn i.
+    pub samples_us: Samples,
+    /// The samples in a few numbers, µs.
+    pub summary_us: Summary,
+    /// 10¹² floating-point operations per second at the median, counted as 4·B·H·S²·D, halved for a causal mask.
+    pub teraflops: f64,
+    /// That over the highest measured rate of matrix products.
+    pub tensor_utilisation: Option<f64>,
+    /// Bytes of Q, K, V, O and LSE, each moved once, over the time and over the measured copy bandwidth.
+    pub bandwidth_utilisation: Option<f64>,
+    /// What the GPU did meanwhile.
+    pub gpu: Option<GpuState>,
+    /// What a reader must know before believing the numbers.
+    pub warnings: Vec<Warning>,
+}
+
+impl Measurement {
+    /// Sums up the samples of a contender that passed its check.
+    pub fn new(
+        (shape, mask): (Shape, Mask),
+        correctness: Correctness,
+        batch: Batch,
+        samples_us: Samples,
+        gpu: Option<GpuState>,
+        ceilings: &Ceilings,
+        bootstrap: &Bootstrap,
+    ) -> Self {
+        let summary_us = Summary::new(&samples_us, bootstrap);
+        let seconds = summary_us.median * 1e-6;
+        let teraflops = shape.operations(mask) / seconds / 1e12;
+        let terabytes_per_second = shape.bytes() / seconds / 1e12;
+        Self {
+            warnings: Warning::all(&summary_us, &batch, gpu.as_ref()),
+            tensor_utilisation: ceilings.teraflops().map(|ceiling| teraflops / ceiling),
+            bandwidth_utilisation: ceilings.copy_terabytes_per_second.map(|ceiling| terabytes_per_second / ceiling),
+            correctness,
+            batch,
+            samples_us,
+            summary_us,
+            teraflops,
+            gpu,
+        }
+    }
+}

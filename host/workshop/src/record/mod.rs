@@ -1,0 +1,165 @@
+//! The bench record: what was measured, and everything needed to repeat and to judge it.
+//!
+//! [`BenchRecord`] is what `fa512 bench --json FILE` writes and what comparing, diagnosing and reporting read. Times are
+//! in µs per call.
+
+mod ceilings;
+mod correctness;
+mod environment;
+mod file;
+mod implementation;
+mod measurement;
+mod remarks;
+mod warning;
+
+use serde::{Deserialize, Serialize};
+
+use crate::inputs::Distribution;
+use crate::statistics::{Bootstrap, Interval};
+use crate::timing::Protocol;
+use contract::config::Mask;
+use contract::problem::Shape;
+use contract::view::Layout;
+
+pub use ceilings::{Ceilings, TensorCeiling};
+pub use correctness::Correctness;
+pub use environment::{Environment, GpuState, Telemetry};
+pub use file::FORMAT;
+pub use implementation::Implementation;
+pub use measurement::Measurement;
+pub use warning::{HIGHEST_TEMPERATURE, LARGEST_VARIATION, LAUNCH_BOUND_US, Warning};
+
+/// One run of the bench.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BenchRecord {
+    /// The command line that made it, program first.
+    pub command: Vec<String>,
+    /// When it began, in seconds since 1970-01-01 UTC.
+    pub started_at: u64,
+    /// Where it ran.
+    pub environment: Environment,
+    /// What this GPU reached in the same run.
+    pub ceilings: Ceilings,
+    /// How it was measured.
+    pub protocol: RunProtocol,
+    /// One row for each case and contender.
+    pub rows: Vec<Row>,
+    /// Contenders compared sample by sample, where that was asked for.
+    pub pairs: Vec<Pair>,
+}
+
+/// How all rows of a record were measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunProtocol {
+    /// How one contender takes one sample.
+    pub timing: Protocol,
+    /// Samples of each contender. In every turn each contender of a case takes one, in random order.
+    pub samples: usize,
+    /// Seed of the order within turns, and of the bootstrap.
+    pub order_seed: u64,
+    /// How Q, K and V were filled.
+    pub distribution: Distribution,
+    /// Seed of Q, K and V.
+    pub input_seed: u64,
+}
+
+/// What was computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Case {
+    /// `[B,H,S]`.
+    #[serde(flatten)]
+    pub shape: Shape,
+    /// D.
+    pub head_dim: u32,
+    /// Which keys a query attends to.
+    pub mask: Mask,
+    /// Order of the tensors' dimensions.
+    pub layout: Layout,
+}
+
+impl std::fmt::Display for Case {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Shape { batch, heads, sequence } = self.shape;
+        write!(formatter, "{batch}x{heads}x{sequence} {}", self.mask.name())?;
+        match self.layout {
+            Layout::Bhsd => Ok(()),
+            Layout::Bshd => write!(formatter, " {}", self.layout.name()),
+        }
+    }
+}
+
+/// What one contender did in one case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The case.
+    #[serde(flatten)]
+    pub case: Case,
+    /// The contender, as on the command line.
+    pub contender: String,
+    /// What ran under that name; absent where it could not be prepared.
+    pub implementation: Option<Implementation>,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+impl Row {
+    /// The measurement, where there is one.
+    pub fn measurement(&self) -> Option<&Measurement> {
+        match &self.outcome {
+            Outcome::Measured(measurement) => Some(measurement),
+            _ => None,
+        }
+    }
+}
+
+/// What came of a contender in a case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "result", rename_all = "snake_case")]
+pub enum Outcome {
+    /// It was right and was timed.
+    Measured(Box<Measurement>),
+    /// It was wrong and therefore not timed.
+    Wrong {
+        /// How wrong.
+        correctness: Correctness,
+    },
+    /// It could not run this case here.
+    NotRun {
+        /// Why, for people.
+        reason: String,
+    },
+}
+
+/// Two contenders of one case whose samples were taken in the same turns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pair {
+    /// The case.
+    #[serde(flatten)]
+    pub case: Case,
+    /// Name of the first.
+    pub first: String,
+    /// Name of the second.
+    pub second: String,
+    /// median(first) / median(second); below 1 when the first is faster.
+    pub ratio: f64,
+    /// Its 95 % bootstrap interval over turns.
+    pub ratio_interval: Interval,
+}
+
+impl Pair {
+    /// Compares `first` with `second`, rows of one case and run; `None` unless both were measured.
+    pub fn new(first: &Row, second: &Row, bootstrap: &Bootstrap) -> Option<Self> {
+        let samples = [first.measurement()?, second.measurement()?].map(|measurement| &measurement.samples_us);
+        let [first_us, second_us] = samples;
+        Some(Self {
+            case: first.case,
+            first: first.contender.clone(),
+            second: second.contender.clone(),
+            ratio: first_us.median() / second_us.median(),
+            ratio_interval: bootstrap.paired_ratio_of_medians(first_us, second_us),
+        })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

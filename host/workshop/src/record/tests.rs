@@ -1,0 +1,159 @@
+use std::num::NonZeroU32;
+
+use contract::config::HEAD_DIM;
+use contract::manifest::CodeGenerator;
+use contract::variants::VARIANTS;
+
+use super::*;
+use crate::device::{Device, DeviceKind};
+use crate::statistics::{Bootstrap, Samples};
+use crate::timing::{Batch, L2, Protocol};
+
+/// A record of one case and one contender with `samples_us`.
+pub fn record(samples_us: Vec<f64>) -> BenchRecord {
+    let protocol = Protocol::new(L2::Cold { bytes: 60 << 20 });
+    let ceilings = Ceilings {
+        copy_terabytes_per_second: Some(4.0),
+        tensor: vec![TensorCeiling { instruction: "mma".into(), teraflops: 500.0 }],
+    };
+    BenchRecord {
+        command: vec!["fa512".into(), "bench".into()],
+        started_at: 1_790_000_000,
+        environment: Environment {
+            device: Device {
+                kind: DeviceKind::Gpu,
+                name: "NVIDIA H200".into(),
+                architecture: 90,
+                shared_bytes_per_block: 227 << 10,
+                multiprocessors: 132,
+                l2_bytes: Some(60 << 20),
+                driver: Some("13.0".into()),
+                uuid: Some("GPU-0".into()),
+            },
+            telemetry: Telemetry::Absent { reason: "there is no NVML".into() },
+            program_version: "0.1.0".into(),
+            platform: "linux x86_64".into(),
+            processor_threads: 16,
+        },
+        protocol: RunProtocol {
+            timing: protocol,
+            samples: samples_us.len(),
+            order_seed: 0,
+            distribution: Distribution::Normal,
+            input_seed: 0,
+        },
+        rows: vec![row(samples_us, &ceilings)],
+        pairs: vec![],
+        ceilings,
+    }
+}
+
+fn row(samples_us: Vec<f64>, ceilings: &Ceilings) -> Row {
+    let shape = Shape { batch: 32, heads: 8, sequence: 512 };
+    let variant = &VARIANTS[0];
+    let implementation = Implementation::Ptx {
+        entry: variant.entry.into(),
+        config: variant.config,
+        blocks: 1024,
+        threads: variant.config.threads(),
+        dynamic_shared_bytes: variant.config.shared_bytes(),
+        file: "sm_80.ptx".into(),
+        sha256: "0".repeat(64),
+        code_generator: CodeGenerator { name: "rustc".into(), version: "1.96".into() },
+        git_commit: None,
+    };
+    let correctness = Correctness {
+        heads_checked: 16,
+        heads: 256,
+        wrong_elements: 0,
+        unwritten_elements: 0,
+        largest_output_error: Some(2e-4),
+        output_frobenius: Some(2e-4),
+        largest_lse_error: Some(1e-6),
+        violations: vec![],
+    };
+    let batch = Batch { calls: 20, input_sets: NonZeroU32::MIN.get(), cuda_graph: true, host_launch_us: Some(2.5) };
+    let samples_us = Samples::new(samples_us).unwrap();
+    let measured = (shape, Mask::Full);
+    let measurement = Measurement::new(measured, correctness, batch, samples_us, None, ceilings, &Bootstrap::new(0));
+    Row {
+        case: Case { shape, head_dim: HEAD_DIM, mask: Mask::Full, layout: Layout::Bhsd },
+        contender: "fa512".into(),
+        implementation: Some(implementation),
+        outcome: Outcome::Measured(Box::new(measurement)),
+    }
+}
+
+/// The only measurement of `record`.
+fn measurement(record: &BenchRecord) -> &Measurement {
+    record.rows[0].measurement().expect("it was measured")
+}
+
+#[test]
+fn what_is_saved_is_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("record.json");
+    let record = record(vec![48.5, 48.0, 49.25]);
+    record.save(&path).unwrap();
+    assert_eq!(BenchRecord::load(&path).unwrap(), record);
+}
+
+#[test]
+fn other_files_are_refused_with_what_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("record.json");
+    let refusal = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        let message = BenchRecord::load(&path).unwrap_err().to_string();
+        assert!(message.contains("record.json: "), "the file is not named: {message}");
+        message
+    };
+    assert!(refusal("").contains("not a bench record"));
+    assert!(refusal("{\"rows\": []}").contains("not a bench record"));
+    assert!(refusal("{\"kind\": \"fa512-tune\", \"version\": 1}").contains("holds a fa512-tune"));
+    assert!(refusal("{\"kind\": \"fa512-bench\", \"version\": 0}").contains("of version 0; this program reads 1"));
+    assert!(refusal("{\"kind\": \"fa512-bench\", \"version\": 1}").contains("damaged bench record: missing field"));
+    std::fs::remove_file(&path).unwrap();
+    assert!(matches!(BenchRecord::load(&path), Err(crate::error::Error::File { .. })));
+}
+
+#[test]
+fn throughput_is_of_the_median_and_against_the_ceilings() {
+    let record = record(vec![48.0; 5]);
+    let measurement = measurement(&record);
+    // 4·32·8·512²·64 = 17.18 GFLOP; 4·32·8·512·64·2 + 32·8·512·4 = 67.6 MB
+    assert!((measurement.teraflops - 357.9).abs() < 0.1, "{}", measurement.teraflops);
+    assert!((measurement.tensor_utilisation.unwrap() - 0.7158).abs() < 1e-3);
+    assert!((measurement.bandwidth_utilisation.unwrap() - 0.3522).abs() < 1e-3);
+    assert_eq!(measurement.warnings, []);
+}
+
+#[test]
+fn warnings_say_what_to_do() {
+    let words = |samples: Vec<f64>| {
+        let record = record(samples);
+        measurement(&record).warnings.iter().map(Warning::to_string).collect::<Vec<_>>().join("\n")
+    };
+    assert!(words(vec![40.0, 50.0, 60.0]).contains("samples vary by 20 %, over 12 %"));
+    let short = words(vec![5.0; 3]);
+    assert!(short.contains("launch-bound: 5.0 µs are under 10 µs") && short.contains("2.5 µs a call"), "{short}");
+}
+
+#[test]
+fn a_hot_or_throttled_gpu_is_warned_about() {
+    let steady = |value| crate::statistics::Interval { low: value, high: value };
+    let state = GpuState {
+        readings: 1,
+        sm_clock_mhz: steady(1200.0),
+        memory_clock_mhz: steady(3201.0),
+        power_watts: steady(700.0),
+        temperature_celsius: steady(84.0),
+        throttle_reasons: vec!["SW_POWER_CAP".into()],
+    };
+    let record = record(vec![48.0]);
+    let Measurement { summary_us, batch, .. } = measurement(&record);
+    let words: Vec<_> = Warning::all(summary_us, batch, Some(&state)).iter().map(Warning::to_string).collect();
+    assert!(words[0].contains("84 °C, over 80 °C") && words[1].contains("(SW_POWER_CAP)"), "{words:?}");
+    let cool = GpuState { temperature_celsius: steady(60.0), throttle_reasons: vec![], ..state };
+    assert_eq!(Warning::all(summary_us, batch, Some(&cool)), []);
+}

@@ -1,0 +1,423 @@
+//! The forward pass in f64: what a kernel's outputs are compared with.
+//!
+//! Contract for inputs that are not finite, which is what the kernels' arithmetic gives without extra work:
+//! - A row with a score of NaN or +∞ among its attended keys has NaN in all of O and in LSE.
+//! - Otherwise a row whose attended scores are all −∞ has zeros in O (or NaN where a column of V is not finite) and −∞ in
+//!   LSE.
+//! - Otherwise an attended NaN in V, or attended infinities of both signs, make the element of O in their column NaN.
+//! - Otherwise attended infinities of one sign make it that infinity; or NaN, where the weight of one of them is so small
+//!   that fp16 may round it to 0, since 0 · ∞ is NaN.
+//! - Finite scores of more than about 4·10⁷ in magnitude are beyond what f32 tells apart: such a row is written, but what
+//!   it holds is not said.
+//! - A masked element of V that is not finite may make it NaN or leave it alone: a tile's masked probabilities are 0.
+//!   Masked elements of K never matter.
+
+use half::f16;
+use rayon::prelude::*;
+
+use crate::inputs::{COLUMNS, Inputs, Row};
+use contract::problem::Shape;
+
+/// Query rows that one task computes.
+const ROWS_PER_TASK: usize = 64;
+/// Sums kept apart in a dot product, so that it can be computed with vector instructions.
+const LANES: usize = 8;
+
+/// A weight from here on is not 0 in fp16 (2⁻²⁵ and less may be), whatever f32 makes of a resolvable score.
+const SMALLEST_CERTAIN_WEIGHT: f64 = 1.0 / (1 << 14) as f64;
+/// Scores up to this magnitude are known to about 0.1, so that a weight of [`SMALLEST_CERTAIN_WEIGHT`] is what it seems.
+const LARGEST_CERTAIN_SCORE: f64 = 1e5;
+
+/// What an element of O may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Close to the value; exactly it if that is infinite.
+    Close,
+    /// The same, or NaN.
+    CloseOrNan,
+    /// NaN.
+    Nan,
+    /// Anything that was written.
+    Anything,
+}
+
+/// One element of O as it should be.
+#[derive(Clone, Copy, Debug)]
+pub struct Element {
+    /// Σ p·v / Σ p, which may be infinite; meaningful under [`Rule::Close`] and [`Rule::CloseOrNan`].
+    pub value: f64,
+    /// Σ p·|v| / Σ p: what rounding errors of p are proportional to.
+    pub magnitude: f32,
+    /// What the element may be.
+    pub rule: Rule,
+}
+
+/// What concerns a whole row.
+#[derive(Clone, Copy, Debug)]
+pub struct RowReference {
+    /// ln Σ exp(score); NaN and −∞ stand for exactly these.
+    pub lse: f64,
+    /// An upper bound of scale · Σ|q·k| over the finite keys: what rounding errors of the scores are proportional to. 0
+    /// for a query that is not finite, which has no finite score.
+    pub score_magnitude: f64,
+    /// Largest finite |v| of the head.
+    pub value_magnitude: f64,
+}
+
+/// O and LSE in f64 with what is needed to judge how close is close enough.
+#[derive(Debug)]
+pub struct Reference {
+    /// `[B,H,S,64]` contiguous.
+    pub elements: Vec<[Element; COLUMNS]>,
+    /// `[B,H,S]` contiguous.
+    pub rows: Vec<RowReference>,
+}
+
+impl Reference {
+    /// Bytes of host memory that the reference of a row takes.
+    pub const BYTES_PER_ROW: usize = size_of::<[Element; COLUMNS]>() + size_of::<RowReference>();
+
+    /// Computes O and LSE of `inputs`. `progress` is told how many rows were finished, from several threads.
+    pub fn compute(inputs: &Inputs, progress: impl Fn(u64) + Sync) -> Self {
+        let Shape { heads, sequence, .. } = inputs.problem().shape();
+        let sequence = sequence as usize;
+        let rows = inputs.problem().shape().rows() as usize;
+        let mut reference =
+            Self { elements: vec![[Element::ZERO; COLUMNS]; rows], rows: vec![RowReference::EMPTY; rows] };
+        let head_elements = reference.elements.par_chunks_mut(sequence);
+        let head_rows = reference.rows.par_chunks_mut(sequence);
+        head_elements.zip(head_rows).enumerate().for_each(|(index, (elements, rows))| {
+            let (batch, head) = (index as u32 / heads, index as u32 % heads);
+            let keys = Keys::load(inputs, batch, head);
+            let tasks = elements.par_chunks_mut(ROWS_PER_TASK).zip(rows.par_chunks_mut(ROWS_PER_TASK));
+            tasks.enumerate().for_each(|(task, (elements, rows))| {
+                let mut scores = Vec::with_capacity(sequence);
+                let results = elements.iter_mut().zip(rows.iter_mut());
+                for ((element, row), index) in results.zip((task * ROWS_PER_TASK) as u32..) {
+                    let q = inputs.q_row(batch, head, index).map(f16::to_f64);
+                    let attended = inputs.problem().attended_keys(index) as usize;
+                    (*element, *row) = keys.attend(&q, inputs.problem().scale(), attended, &mut scores);
+                }
+                progress(rows.len() as u64);
+            });
+        });
+        reference
+    }
+}
+
+impl Element {
+    const ZERO: Self = Self { value: 0.0, magnitude: 0.0, rule: Rule::Close };
+    const NAN: Self = Self { value: f64::NAN, magnitude: 0.0, rule: Rule::Nan };
+}
+
+impl RowReference {
+    const EMPTY: Self = Self { lse: f64::NEG_INFINITY, score_magnitude: 0.0, value_magnitude: 0.0 };
+}
+
+type WideRow = [f64; COLUMNS];
+
+/// K and V of one head.
+struct Keys {
+    k: Vec<WideRow>,
+    v: Vec<WideRow>,
+    /// Largest ‖k‖ among the finite ones.
+    key_norm: f64,
+    /// Largest finite |v|.
+    value_magnitude: f64,
+    /// For each column of V, one more than the last key whose element is not finite; 0 when there is none.
+    non_finite_end: [usize; COLUMNS],
+}
+
+impl Keys {
+    fn load(inputs: &Inputs, batch: u32, head: u32) -> Self {
+        let sequence = inputs.problem().shape().sequence;
+        let wide = |row: &Row| row.map(f16::to_f64);
+        let k: Vec<_> = (0..sequence).map(|key| wide(inputs.k_row(batch, head, key))).collect();
+        let v: Vec<_> = (0..sequence).map(|key| wide(inputs.v_row(batch, head, key))).collect();
+        let finite_maximum =
+            |values: &mut dyn Iterator<Item = f64>| values.filter(|value| value.is_finite()).fold(0.0, f64::max);
+        let key_norm = finite_maximum(&mut k.iter().map(norm));
+        let value_magnitude = finite_maximum(&mut v.iter().flatten().map(|value| value.abs()));
+        let mut non_finite_end = [0; COLUMNS];
+        for (key, row) in v.iter().enumerate() {
+            for (end, value) in non_finite_end.iter_mut().zip(row) {
+                if !value.is_finite() {
+                    *end = key + 1;
+                }
+            }
+        }
+        Self { k, v, key_norm, value_magnitude, non_finite_end }
+    }
+
+    /// The row of a query that attends to the first `attended` keys; `scores` is working space.
+    fn attend(
+        &self,
+        q: &WideRow,
+        scale: f64,
+        attended: usize,
+        scores: &mut Vec<f64>,
+    ) -> ([Element; COLUMNS], RowReference) {
+        scores.clear();
+        scores.extend(self.k[..attended].iter().map(|k| scale * dot(q, k)));
+        let mut row = RowReference {
+            lse: f64::NAN,
+            score_magnitude: Some(scale * norm(q) * self.key_norm).filter(|bound| bound.is_finite()).unwrap_or(0.0),
+            value_magnitude: self.value_magnitude,
+        };
+        if scores.iter().any(|&score| score.is_nan() || score == f64::INFINITY) {
+            return ([Element::NAN; COLUMNS], row);
+        }
+        let maximum = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        if maximum == f64::NEG_INFINITY {
+            row.lse = f64::NEG_INFINITY;
+            return (self.nothing_attended(), row);
+        }
+        let mut total = 0.0;
+        let mut output = [0.0; COLUMNS];
+        let mut magnitude = [0.0; COLUMNS];
+        for (score, v) in scores.iter().zip(&self.v) {
+            let weight = (score - maximum).exp();
+            total += weight;
+            for column in 0..COLUMNS {
+                let product = weight * v[column];
+                output[column] += product;
+                magnitude[column] += product.abs();
+            }
+        }
+        row.lse = maximum + total.ln();
+        let certain = row.score_magnitude <= LARGEST_CERTAIN_SCORE;
+        let elements = std::array::from_fn(|column| {
+            let element = if output[column].is_finite() {
+                let (value, magnitude) = (output[column] / total, (magnitude[column] / total) as f32);
+                Element { value, magnitude, rule: Rule::Close }
+            } else {
+                self.non_finite(
+                    column,
+                    scores.iter().map(|score| certain && score - maximum >= SMALLEST_CERTAIN_WEIGHT.ln()),
+                )
+            };
+            match element.rule {
+                Rule::Close if self.non_finite_end[column] > attended => Element { rule: Rule::CloseOrNan, ..element },
+                _ => element,
+            }
+        });
+        (elements, row)
+    }
+
+    /// The element of a column of V that holds attended elements that are not finite; `certain` says for each attended
+    /// key whether its weight is surely not 0.
+    fn non_finite(&self, column: usize, certain: impl Iterator<Item = bool>) -> Element {
+        let spoilt = self.v.iter().map(|v| v[column]).zip(certain).filter(|(value, _)| !value.is_finite());
+        let (sum, all_certain) = spoilt.fold((0.0, true), |(sum, all), (value, certain)| (sum + value, all && certain));
+        match sum.is_nan() {
+            true => Element::NAN,
+            false => Element {
+                value: sum,
+                magnitude: f32::INFINITY,
+                rule: if all_certain { Rule::Close } else { Rule::CloseOrNan },
+            },
+        }
+    }
+
+    fn nothing_attended(&self) -> [Element; COLUMNS] {
+        self.non_finite_end
+            .map(|end| Element { rule: if end > 0 { Rule::CloseOrNan } else { Rule::Close }, ..Element::ZERO })
+    }
+}
+
+fn dot(a: &WideRow, b: &WideRow) -> f64 {
+    let mut sums = [0.0; LANES];
+    for (a, b) in a.as_chunks::<LANES>().0.iter().zip(b.as_chunks::<LANES>().0) {
+        for lane in 0..LANES {
+            sums[lane] += a[lane] * b[lane];
+        }
+    }
+    sums.iter().sum()
+}
+
+fn norm(row: &WideRow) -> f64 {
+    dot(row, row).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inputs::Distribution;
+    use contract::config::Mask;
+    use contract::problem::Problem;
+    use contract::view::Layout;
+
+    fn problem(sequence: u32, mask: Mask) -> Problem {
+        Problem::new(Shape { batch: 1, heads: 1, sequence }, mask, Layout::Bhsd).unwrap()
+    }
+
+    /// One row per entry, whose first two columns are given and whose others are 0.
+    fn tensor(rows: &[[f32; 2]]) -> Vec<f16> {
+        let wide = |row: &[f32; 2]| {
+            let row = *row;
+            (0..COLUMNS).map(move |column| f16::from_f32(*row.get(column).unwrap_or(&0.0)))
+        };
+        rows.iter().flat_map(wide).collect()
+    }
+
+    fn reference(mask: Mask, q: &[[f32; 2]], k: &[[f32; 2]], v: &[[f32; 2]]) -> Reference {
+        let problem = problem(q.len() as u32, mask).with_scale(1.0).unwrap();
+        Reference::compute(&Inputs::new(problem, tensor(q), tensor(k), tensor(v)).unwrap(), |_| ())
+    }
+
+    #[test]
+    fn two_keys_by_hand() {
+        // Query 0 scores 1 and −1, query 1 scores 0 and 0.
+        let (q, k) = ([[1.0, 0.0], [0.0, 3.0]], [[1.0, 0.0], [-1.0, 0.0]]);
+        let reference = reference(Mask::Full, &q, &k, &[[4.0, 1.0], [-2.0, 1.0]]);
+        let (e, inverse) = (1f64.exp(), (-1f64).exp());
+        let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} is not {b}");
+        close(reference.elements[0][0].value, (4.0 * e - 2.0 * inverse) / (e + inverse));
+        close(reference.elements[0][0].magnitude.into(), ((4.0 * e + 2.0 * inverse) / (e + inverse)) as f32 as f64);
+        close(reference.elements[0][1].value, 1.0);
+        close(reference.elements[0][2].value, 0.0);
+        close(reference.rows[0].lse, (e + inverse).ln());
+        close(reference.elements[1][0].value, 1.0);
+        close(reference.rows[1].lse, 2f64.ln());
+    }
+
+    #[test]
+    fn causal_rows_attend_to_themselves_and_what_came_before() {
+        let zeros = [[0.0; 2]; 3];
+        let reference = reference(Mask::Causal, &zeros, &zeros, &[[3.0, 0.0], [6.0, 0.0], [9.0, 0.0]]);
+        let firsts: Vec<_> = reference.elements.iter().map(|row| row[0].value).collect();
+        assert_eq!(firsts, [3.0, 4.5, 6.0]);
+        assert_eq!(reference.rows[0].lse, 0.0);
+    }
+
+    /// exp without subtracting the maximum, textbook loops, straight from the definition.
+    fn naive(inputs: &Inputs, batch: u32, head: u32, query: u32) -> ([f64; COLUMNS], f64) {
+        let keys = inputs.problem().attended_keys(query);
+        let q = inputs.q_row(batch, head, query);
+        let weight = |key| {
+            let k = inputs.k_row(batch, head, key);
+            let mut score = 0.0;
+            for column in 0..COLUMNS {
+                score += q[column].to_f64() * k[column].to_f64();
+            }
+            (score * inputs.problem().scale()).exp()
+        };
+        let weights: Vec<f64> = (0..keys).map(weight).collect();
+        let total: f64 = weights.iter().sum();
+        let output = std::array::from_fn(|column| {
+            let terms = (0..keys).map(|key| weights[key as usize] * inputs.v_row(batch, head, key)[column].to_f64());
+            terms.sum::<f64>() / total
+        });
+        (output, total.ln())
+    }
+
+    #[test]
+    fn agrees_with_the_definition_for_every_mask_and_layout() {
+        for mask in [Mask::Full, Mask::Causal] {
+            for layout in [Layout::Bhsd, Layout::Bshd] {
+                let shape = Shape { batch: 2, heads: 3, sequence: 70 };
+                let problem = Problem::new(shape, mask, layout).unwrap();
+                let inputs = Inputs::generate(problem, Distribution::Normal, 1).unwrap();
+                let reference = Reference::compute(&inputs, |_| ());
+                for (index, (elements, row)) in reference.elements.iter().zip(&reference.rows).enumerate() {
+                    let [head, query] = [index / 70, index % 70].map(|index| index as u32);
+                    let (output, lse) = naive(&inputs, head / 3, head % 3, query);
+                    assert!((row.lse - lse).abs() < 1e-12, "{mask:?} {layout:?} row {index}");
+                    for (element, output) in elements.iter().zip(output) {
+                        assert!((element.value - output).abs() < 1e-12, "{mask:?} {layout:?} row {index}");
+                        assert_eq!(element.rule, Rule::Close);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn large_scores_do_not_overflow() {
+        let reference = reference(Mask::Full, &[[60_000.0, 0.0]; 2], &[[60_000.0, 0.0]; 2], &[[1.0, 0.0], [3.0, 0.0]]);
+        assert_eq!(reference.elements[0][0].value, 2.0);
+        assert_eq!(reference.rows[0].lse, 3.6e9 + 2f64.ln());
+    }
+
+    #[test]
+    fn progress_counts_every_row() {
+        let counted = std::sync::atomic::AtomicU64::new(0);
+        let inputs = Inputs::generate(problem(130, Mask::Full), Distribution::Constant, 0).unwrap();
+        Reference::compute(&inputs, |rows| {
+            counted.fetch_add(rows, std::sync::atomic::Ordering::Relaxed);
+        });
+        assert_eq!(counted.into_inner(), 130);
+    }
+
+    const INFINITY: f32 = f32::INFINITY;
+    const ONES: [[f32; 2]; 2] = [[1.0, 1.0]; 2];
+
+    fn rules(reference: &Reference) -> Vec<[Rule; 2]> {
+        reference.elements.iter().map(|row| [row[0].rule, row[1].rule]).collect()
+    }
+
+    #[test]
+    fn a_nan_or_infinite_score_makes_its_row_nan() {
+        for poison in [f32::NAN, INFINITY] {
+            let reference = reference(Mask::Causal, &ONES, &[[1.0, 1.0], [poison, 1.0]], &ONES);
+            assert_eq!(rules(&reference), [[Rule::Close; 2], [Rule::Nan; 2]], "key 1 is masked for row 0");
+            assert_eq!(reference.rows[0].lse, 2.0);
+            assert!(reference.rows[1].lse.is_nan());
+        }
+    }
+
+    #[test]
+    fn a_key_of_score_minus_infinity_is_ignored() {
+        let reference = reference(Mask::Full, &ONES, &[[-INFINITY, 1.0], [1.0, 1.0]], &[[5.0, 0.0], [7.0, 0.0]]);
+        assert_eq!(reference.elements[0][0].value, 7.0);
+        assert_eq!(reference.rows[0].lse, 2.0);
+    }
+
+    #[test]
+    fn a_row_without_finite_scores_is_zero() {
+        let minus = [[-INFINITY, 1.0]; 2];
+        let reference = reference(Mask::Full, &ONES, &minus, &[[5.0, INFINITY], [7.0, 0.0]]);
+        assert_eq!(rules(&reference), [[Rule::Close, Rule::CloseOrNan]; 2]);
+        assert_eq!(reference.elements[0][0].value, 0.0);
+        assert_eq!(reference.rows[0].lse, f64::NEG_INFINITY);
+    }
+
+    #[test]
+    fn non_finite_values_reach_the_rows_that_attend_to_them() {
+        for (poison, rule) in [(f32::NAN, Rule::Nan), (INFINITY, Rule::Close), (-INFINITY, Rule::Close)] {
+            let reference = reference(Mask::Causal, &ONES, &ONES, &[[5.0, 1.0], [poison, 1.0]]);
+            assert_eq!(rules(&reference), [[Rule::CloseOrNan, Rule::Close], [rule, Rule::Close]]);
+            assert_eq!(reference.elements[0][0].value, 5.0);
+            assert_eq!(reference.elements[1][0].value.to_bits(), f64::from(poison).to_bits(), "{poison}");
+        }
+    }
+
+    #[test]
+    fn infinities_of_both_signs_are_nan() {
+        let reference = reference(Mask::Full, &ONES, &ONES, &[[INFINITY, 1.0], [-INFINITY, 1.0]]);
+        assert_eq!(rules(&reference), [[Rule::Nan, Rule::Close]; 2]);
+    }
+
+    #[test]
+    fn an_infinity_whose_weight_may_round_to_zero_may_be_nan() {
+        let rule_for = |key: f32| {
+            let reference = reference(Mask::Full, &ONES, &[[key, 0.0], [0.0, 0.0]], &[[INFINITY, 1.0], [1.0, 1.0]]);
+            assert_eq!(reference.elements[0][0].value, f64::INFINITY);
+            reference.elements[0][0].rule
+        };
+        assert_eq!(rule_for(-9.0), Rule::Close, "exp(−9) > 2⁻¹⁴");
+        assert_eq!(rule_for(-10.0), Rule::CloseOrNan, "exp(−10) < 2⁻¹⁴");
+        assert_eq!(rule_for(-1000.0), Rule::CloseOrNan, "0 even in f64");
+    }
+
+    #[test]
+    fn a_scale_of_zero_attends_uniformly_and_keeps_infinite_scores() {
+        let problem = problem(2, Mask::Full).with_scale(0.0).unwrap();
+        let compute = |k: &[[f32; 2]]| {
+            let inputs = Inputs::new(problem, tensor(&ONES), tensor(k), tensor(&[[5.0, 1.0], [7.0, 1.0]])).unwrap();
+            Reference::compute(&inputs, |_| ()).elements[0][0].value
+        };
+        assert_eq!(compute(&[[1.0, 3.0], [-2.0, 0.5]]), 6.0);
+        assert_eq!(compute(&[[1.0, 3.0], [-INFINITY, 0.5]]), 5.0);
+    }
+}

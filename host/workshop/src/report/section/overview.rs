@@ -1,0 +1,125 @@
+//! All medians of a record at a glance, and how times grow with the sequence.
+
+use super::record::distinct_cases;
+use crate::error::Result;
+use crate::record::{BenchRecord, Case, Outcome, Row};
+use crate::report::contenders::Contenders;
+use crate::report::number::{date, microseconds};
+use crate::report::page::{Block, Cell, Table};
+use crate::report::plot::{Line, Plot, lines};
+use contract::problem::Shape;
+
+/// What was measured, warnings, medians; then the plots against S, where there is more than one S.
+pub fn blocks(record: &BenchRecord, contenders: &Contenders) -> Result<Vec<Block>> {
+    let legend = contenders.legend(record)?;
+    let what = format!(
+        "{} (sm_{}), {}; {} samples of each contender, in turns in random order.",
+        record.environment.device.name,
+        record.environment.device.architecture,
+        date(record.started_at),
+        record.protocol.samples
+    );
+    if record.rows.is_empty() {
+        let text = vec![what, "The record has no rows.".into()];
+        return Ok(vec![Block { text, ..Block::default() }]);
+    }
+    let plots = time_plots(record, contenders)?;
+    let remarks = record.remarks().into_iter().map(|(what, rows)| format!("{what} – {}", rows.join("; ")));
+    let overview =
+        Block { text: vec![what], warnings: remarks.collect(), tables: vec![medians(record)], ..Block::default() };
+    let times = (!plots.is_empty()).then(|| Block {
+        title: Some("Time against sequence length".into()),
+        text: vec!["Medians with their intervals; the numbers are in the table above.".into()],
+        legend,
+        plots,
+        ..Block::default()
+    });
+    Ok(std::iter::once(overview).chain(times).collect())
+}
+
+/// A row for each case and a column for each contender.
+fn medians(record: &BenchRecord) -> Table {
+    let mut names: Vec<&str> = Vec::new();
+    for row in &record.rows {
+        if !names.contains(&row.contender.as_str()) {
+            names.push(&row.contender);
+        }
+    }
+    let rows = distinct_cases(record).into_iter().map(|case| {
+        let find = |name: &str| record.rows.iter().find(|row| row.case == case && row.contender == name);
+        let fastest = fastest(record, case);
+        let cell = |name: &&str| median_cell(find(name), fastest);
+        std::iter::once(Cell::from(case.to_string())).chain(names.iter().map(cell)).collect()
+    });
+    Table {
+        caption: "Median time in µs, the fastest of each case in bold; a case is B×H×S and the mask".into(),
+        rows: rows.collect(),
+        header: std::iter::once("case").chain(names.iter().copied()).map(str::to_owned).collect(),
+    }
+}
+
+fn median_cell(row: Option<&Row>, fastest: Option<f64>) -> Cell {
+    match row.map(|row| &row.outcome) {
+        Some(Outcome::Measured(measurement)) => {
+            let median = measurement.summary_us.median;
+            Cell { best: fastest == Some(median), ..Cell::number(median, microseconds) }
+        }
+        Some(Outcome::Wrong { .. }) => "wrong".into(),
+        Some(Outcome::NotRun { .. }) => "not run".into(),
+        None => "–".into(),
+    }
+}
+
+/// The smallest median of `case`.
+pub fn fastest(record: &BenchRecord, case: Case) -> Option<f64> {
+    let rows = record.rows.iter().filter(|row| row.case == case);
+    rows.filter_map(|row| Some(row.measurement()?.summary_us.median)).min_by(f64::total_cmp)
+}
+
+/// A plot for each combination of all but S that was measured at more than one S.
+fn time_plots(record: &BenchRecord, contenders: &Contenders) -> Result<Vec<Plot>> {
+    let mut groups: Vec<Case> = Vec::new();
+    for case in distinct_cases(record) {
+        if !groups.iter().any(|&group| same_but_for_sequence(group, case)) {
+            groups.push(case);
+        }
+    }
+    let plots = groups.into_iter().map(|group| time_plot(record, group, contenders));
+    plots.filter_map(Result::transpose).collect()
+}
+
+fn same_but_for_sequence(a: Case, b: Case) -> bool {
+    let at_one = |case: Case| Case { shape: Shape { sequence: 1, ..case.shape }, ..case };
+    at_one(a) == at_one(b)
+}
+
+fn time_plot(record: &BenchRecord, group: Case, contenders: &Contenders) -> Result<Option<Plot>> {
+    let mut names: Vec<&str> = Vec::new();
+    let mut contender_lines: Vec<Line> = Vec::new();
+    let mut sequences = std::collections::BTreeSet::new();
+    for row in record.rows.iter().filter(|row| same_but_for_sequence(row.case, group)) {
+        let Some(summary) = row.measurement().map(|measurement| measurement.summary_us) else { continue };
+        let interval = summary.median_interval;
+        if ![interval.low, summary.median, interval.high].iter().all(|&time| time > 0.0) {
+            continue;
+        }
+        let line = names.iter().position(|&name| name == row.contender).unwrap_or_else(|| {
+            names.push(&row.contender);
+            contender_lines.push(Line { points: Vec::new(), style: contenders.style(&row.contender) });
+            names.len() - 1
+        });
+        sequences.insert(row.case.shape.sequence);
+        contender_lines[line].points.push((f64::from(row.case.shape.sequence), summary.median, interval));
+    }
+    if sequences.len() < 2 {
+        return Ok(None);
+    }
+    contender_lines.iter_mut().for_each(|line| line.points.sort_by(|a, b| a.0.total_cmp(&b.0)));
+    let Shape { batch, heads, .. } = group.shape;
+    let what = format!("B={batch} H={heads}, {} mask, {}", group.mask.name(), group.layout.name());
+    Ok(Some(Plot {
+        description: format!("Median time against sequence length for {what}: a line for each of {}", names.join(", ")),
+        caption: format!("{what}: median time in µs"),
+        svg: lines(&contender_lines)?,
+    }))
+}

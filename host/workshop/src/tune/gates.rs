@@ -1,0 +1,203 @@
+//! The gates: what cannot work, or is another point by a longer way, is rejected before it is compiled.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use contract::config::{self, ArchitectureLimits, Family, ROW_BYTES, Sequence, TileConfig};
+use serde::{Deserialize, Serialize};
+
+use super::space::{Point, Space};
+
+/// Bytes of a chunk, the unit of swizzles and of `ldmatrix` rows.
+const CHUNK_BYTES: u32 = 16;
+/// Bytes that the 32 banks serve at once, in chunks.
+const CHUNKS_PER_WAVEFRONT: u32 = 8;
+/// Rows of the 8×8 matrices that `ldmatrix` and `wgmma` read.
+const MATRIX_ROWS: u32 = 8;
+
+/// Why a point is not compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    /// The tile configuration cannot work.
+    Config(config::Rejection),
+    /// The rows of a matrix lie in the same banks.
+    BankConflicts {
+        /// Wavefronts of a read that should take one.
+        wavefronts: u32,
+    },
+    /// More K/V blocks in shared memory than the sequence has.
+    StagesBeyondSequence,
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(rejection) => rejection.fmt(formatter),
+            Self::BankConflicts { wavefronts } => {
+                write!(formatter, "bank conflicts: 8 rows of a tile take {wavefronts} wavefronts, not 1")
+            }
+            Self::StagesBeyondSequence => formatter.write_str("more stages than the sequence has K/V blocks"),
+        }
+    }
+}
+
+/// What points must pass.
+#[derive(Clone, Copy, Debug)]
+pub struct Gates {
+    /// The family of the kernels.
+    pub family: Family,
+    /// The sequence lengths they accept.
+    pub sequence: Sequence,
+    /// What the GPU gives them.
+    pub limits: ArchitectureLimits,
+}
+
+impl Gates {
+    /// Requires that `point` can work.
+    pub fn check(&self, point: &Point) -> Result<(), Rejection> {
+        point.config.check(self.family, self.sequence, self.limits).map_err(Rejection::Config)?;
+        let wavefronts = matrix_wavefronts(point.swizzle);
+        if wavefronts > 1 {
+            return Err(Rejection::BankConflicts { wavefronts });
+        }
+        match self.sequence {
+            Sequence::Exact(length) if point.config.stages * point.config.block_n > length => {
+                Err(Rejection::StagesBeyondSequence)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Sorts the points of `space` into survivors and reasons.
+    pub fn sift(&self, space: &Space) -> Sifted {
+        let mut survivors = Vec::new();
+        let mut reasons: BTreeMap<String, u64> = BTreeMap::new();
+        for point in space.points() {
+            match self.check(&point) {
+                Ok(()) => survivors.push(point.config),
+                Err(rejection) => *reasons.entry(rejection.to_string()).or_default() += 1,
+            }
+        }
+        let mut rejected: Vec<_> = reasons.into_iter().map(|(reason, points)| Rejected { reason, points }).collect();
+        rejected.sort_by_key(|rejected| std::cmp::Reverse(rejected.points));
+        Sifted { points: space.count(), rejected, survivors }
+    }
+}
+
+/// A space behind the gates.
+#[derive(Clone, Debug)]
+pub struct Sifted {
+    /// Points of the space.
+    pub points: u64,
+    /// Points by the first gate they failed, most first.
+    pub rejected: Vec<Rejected>,
+    /// The others.
+    pub survivors: Vec<TileConfig>,
+}
+
+/// How many points a gate rejected.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rejected {
+    /// What it asks for.
+    pub reason: String,
+    /// How many points do not have it.
+    pub points: u64,
+}
+
+/// Wavefronts in which shared memory serves the same chunk of 8 neighbouring rows when `swizzle` bytes of each row are
+/// permuted as the tensor maps' swizzle modes do: chunk index XOR row, as many bits as the permuted chunks have.
+fn matrix_wavefronts(swizzle: u32) -> u32 {
+    let mask = (swizzle / CHUNK_BYTES).saturating_sub(1);
+    let mut rows_by_banks = [0; CHUNKS_PER_WAVEFRONT as usize];
+    for row in 0..MATRIX_ROWS {
+        let offset = row * ROW_BYTES / CHUNK_BYTES + (row & mask);
+        rows_by_banks[(offset % CHUNKS_PER_WAVEFRONT) as usize] += 1;
+    }
+    rows_by_banks.into_iter().max().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::space::tests::small;
+    use super::*;
+    use contract::config::ARCHITECTURES;
+    use contract::variants::VARIANTS;
+
+    fn gates(family: Family, architecture: u32) -> Gates {
+        let limits = ARCHITECTURES.into_iter().find(|limits| limits.architecture == architecture).unwrap();
+        Gates { family, sequence: Sequence::Exact(512), limits }
+    }
+
+    fn shipped(family: Family) -> TileConfig {
+        let exact = |variant: &&contract::variants::Variant| {
+            variant.family == family && variant.sequence == Sequence::Exact(512)
+        };
+        VARIANTS.iter().find(exact).expect("a variant of the family").config
+    }
+
+    #[test]
+    fn every_gate_rejects_what_it_is_for_and_says_why() {
+        let good = Point { config: shipped(Family::Sm80), swizzle: 128 };
+        let gates = gates(Family::Sm80, 90);
+        assert_eq!(gates.check(&good), Ok(()));
+        let changed = |change: fn(&mut TileConfig)| {
+            let mut point = good;
+            change(&mut point.config);
+            point
+        };
+        let cases = [
+            (changed(|config| config.warps = 33), "1", "warps"),
+            (changed(|config| config.block_m = 24), "16", "block_m"),
+            (changed(|config| config.block_n = 24), "16", "block_n"),
+            (changed(|config| config.stages = 1), "2", "stages"),
+            (changed(|config| config.block_m = 512), "registers", "accumulators"),
+            (changed(|config| (config.block_n, config.stages) = (64, 16)), "shared memory", "tiles"),
+            (changed(|config| (config.block_n, config.stages, config.warps) = (16, 2, 8)), "evenly", "chunks"),
+            (changed(|config| config.block_n = 48), "multiple of block_m and block_n", "sequence"),
+            (changed(|config| (config.block_n, config.stages, config.min_blocks) = (64, 9, 1)), "stages than", "more"),
+            (Point { swizzle: 0, ..good }, "8 wavefronts", "bank conflicts"),
+            (Point { swizzle: 32, ..good }, "4 wavefronts", "bank conflicts"),
+            (Point { swizzle: 64, ..good }, "2 wavefronts", "bank conflicts"),
+        ];
+        for (point, what, whose) in cases {
+            let reason = gates.check(&point).expect_err(&format!("{point:?} passes")).to_string();
+            assert!(reason.contains(what) && reason.contains(whose), "{point:?}: {reason}");
+        }
+    }
+
+    #[test]
+    fn points_are_survivors_or_have_a_reason() {
+        for (family, architecture) in [(Family::Sm80, 80), (Family::Sm80, 89), (Family::Sm80, 90), (Family::Sm90a, 90)]
+        {
+            let sifted = gates(family, architecture).sift(&Space::built_in(family).unwrap());
+            let rejected: u64 = sifted.rejected.iter().map(|rejected| rejected.points).sum();
+            assert_eq!(rejected + sifted.survivors.len() as u64, sifted.points);
+            assert!(sifted.survivors.len() >= 20, "{family:?} on sm_{architecture}: {}", sifted.survivors.len());
+            assert!(sifted.rejected.len() >= 6, "{family:?} on sm_{architecture}: {:?}", sifted.rejected);
+            assert!(sifted.rejected.is_sorted_by_key(|rejected| std::cmp::Reverse(rejected.points)));
+        }
+    }
+
+    #[test]
+    fn less_shared_memory_leaves_fewer_survivors() {
+        let space = small();
+        let survivors = |architecture| gates(Family::Sm80, architecture).sift(&space).survivors.len();
+        assert!(survivors(89) < survivors(80), "{} on sm_89, {} on sm_80", survivors(89), survivors(80));
+    }
+
+    #[test]
+    fn what_is_shipped_is_in_the_space() {
+        for family in [Family::Sm80, Family::Sm90a] {
+            let survivors = gates(family, 90).sift(&Space::built_in(family).unwrap()).survivors;
+            let shipped =
+                VARIANTS.iter().filter(|variant| variant.family == family && variant.sequence == Sequence::Exact(512));
+            for variant in shipped {
+                assert!(
+                    survivors.contains(&variant.config),
+                    "{} is not in space.toml: give it its values",
+                    variant.entry
+                );
+            }
+        }
+    }
+}

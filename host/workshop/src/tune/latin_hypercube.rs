@@ -1,0 +1,80 @@
+//! A Latin hypercube sample (McKay, Beckman & Conover 1979) of a set of points that is not a full product: every axis is
+//! divided into as many strata as there are samples, each stratum is used once, and the nearest point that is left stands
+//! for each sample.
+
+use rand::SeedableRng;
+use rand::rngs::ChaCha8Rng;
+use rand::seq::SliceRandom;
+
+use super::features::Features;
+
+/// The indices of `count` points of `features` that are spread over all axes, or of all points when there are no more.
+pub fn sample(features: &Features, count: usize, seed: u64) -> Vec<usize> {
+    let mut left: Vec<usize> = (0..features.count()).collect();
+    let count = count.min(left.len());
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let strata: Vec<Vec<usize>> = features
+        .axes()
+        .iter()
+        .map(|_| {
+            let mut strata: Vec<usize> = (0..count).collect();
+            strata.shuffle(&mut random);
+            strata
+        })
+        .collect();
+    let position = |level: usize, levels: usize| (level as f64 + 0.5) / levels as f64;
+    let mut chosen = Vec::with_capacity(count);
+    for sample in 0..count {
+        let distance = |index: usize| -> f64 {
+            let axes = features.axes().iter().zip(&strata).zip(features.levels(index));
+            axes.map(|((axis, strata), &level)| {
+                (position(level, axis.levels) - position(strata[sample], count)).powi(2)
+            })
+            .sum()
+        };
+        let nearest = (0..left.len()).min_by(|&a, &b| distance(left[a]).total_cmp(&distance(left[b])));
+        chosen.extend(nearest.map(|nearest| left.swap_remove(nearest)));
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::config::TileConfig;
+    use contract::variants::VARIANTS;
+    use std::collections::BTreeSet;
+
+    /// All of 8 × 8 × 8 configurations.
+    fn cube() -> Features {
+        let mut configs = Vec::new();
+        for block_m in 0..8 {
+            for block_n in 0..8 {
+                configs.extend((0..8).map(|warps| TileConfig { block_m, block_n, warps, ..VARIANTS[0].config }));
+            }
+        }
+        Features::new(&configs)
+    }
+
+    #[test]
+    fn every_level_of_every_axis_is_sampled_about_as_often() {
+        let features = cube();
+        let chosen = sample(&features, 64, 1);
+        assert_eq!(chosen.iter().collect::<BTreeSet<_>>().len(), 64, "a point was chosen twice");
+        for axis in 0..3 {
+            for level in 0..8 {
+                let count = chosen.iter().filter(|&&index| features.levels(index)[axis] == level).count();
+                assert!((5..=11).contains(&count), "level {level} of axis {axis} was chosen {count} times of 64");
+            }
+        }
+    }
+
+    #[test]
+    fn a_sample_depends_on_the_seed_only_and_is_never_larger_than_the_set() {
+        let features = cube();
+        assert_eq!(sample(&features, 20, 3), sample(&features, 20, 3));
+        assert_ne!(sample(&features, 20, 3), sample(&features, 20, 4));
+        assert_eq!(sample(&features, 1000, 3).into_iter().collect::<BTreeSet<_>>(), (0..512).collect());
+        assert_eq!(sample(&Features::new(&[]), 5, 0), Vec::<usize>::new());
+    }
+}

@@ -1,0 +1,321 @@
+//! A plan: which candidates are compiled and measured, for which problems, and why no others.
+
+use std::path::Path;
+
+use contract::candidates::{Candidate, KIND, Pool, VERSION};
+use contract::config::{ARCHITECTURES, ArchitectureLimits, Family, Mask, Sequence, TileConfig};
+use contract::variants::VARIANTS;
+use serde::{Deserialize, Serialize};
+
+use super::features::{Features, label};
+use super::gates::{Gates, Rejected};
+use super::latin_hypercube;
+use super::search::Strategy;
+use super::space::{Space, family_name};
+use crate::document::Format;
+use crate::error::{Error, Result};
+use crate::record::Case;
+
+/// Files that hold a [`Plan`].
+pub const FORMAT: Format =
+    Format { kind: KIND, version: VERSION, name: "tuning plan", source: "fa512 tune plan --out FILE" };
+
+/// What is compiled and measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// How candidates are searched.
+    pub strategy: Strategy,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// The problems that the tuner measures.
+    pub cases: Vec<Case>,
+    /// What became of the points of each space.
+    pub spaces: Vec<SiftedSpace>,
+    /// The shipped variants among the candidates, in order of preference: one of them is the incumbent.
+    pub incumbents: Vec<String>,
+    /// What is compiled, the incumbents first.
+    #[serde(flatten)]
+    pub pool: Pool,
+}
+
+/// What became of the points of a search space.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SiftedSpace {
+    /// The family.
+    pub family: Family,
+    /// The sequence lengths that its kernels accept.
+    pub sequence: Sequence,
+    /// The mask that they apply.
+    pub mask: Mask,
+    /// Points of the space.
+    pub points: u64,
+    /// Those that the gates rejected, by reason.
+    pub rejected: Vec<Rejected>,
+    /// Those that passed.
+    pub survivors: usize,
+    /// Those that are compiled: all, or a sample.
+    pub chosen: usize,
+}
+
+/// What a plan is asked for.
+pub struct Request {
+    /// The families, each with its space.
+    pub spaces: Vec<(Family, Space)>,
+    /// As in 90 for `sm_90`.
+    pub architecture: u32,
+    /// The problems.
+    pub cases: Vec<Case>,
+    /// How candidates are searched.
+    pub strategy: Strategy,
+    /// Most candidates of each family, sequence and mask; `None` for all survivors.
+    pub candidates: Option<usize>,
+    /// Seed of everything random.
+    pub seed: u64,
+}
+
+impl Plan {
+    /// Sifts the spaces of `request` and chooses the candidates.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when a family does not run on the architecture, or nothing is left.
+    pub fn new(request: &Request) -> Result<Self> {
+        let limits = limits(request.architecture)?;
+        if let Some((family, _)) = request.spaces.iter().find(|(family, _)| !family.runs_on(request.architecture)) {
+            return Err(Error::Invalid(format!(
+                "the family {} needs {}, not sm_{}",
+                family_name(*family),
+                family.requirement(),
+                request.architecture
+            )));
+        }
+        let mut plan = Self {
+            strategy: request.strategy,
+            seed: request.seed,
+            cases: request.cases.clone(),
+            spaces: Vec::new(),
+            incumbents: Vec::new(),
+            pool: Pool { architecture: request.architecture, candidates: Vec::new() },
+        };
+        plan.add_incumbents(request, limits);
+        for (family, space) in &request.spaces {
+            plan.add_space(*family, limits, space, request);
+        }
+        if plan.pool.candidates.is_empty() {
+            return Err(Error::Invalid("no candidate is left, and no variant is shipped for these problems".into()));
+        }
+        Ok(plan)
+    }
+
+    /// The shipped variants of the families for any of the problems: they are measured like all others.
+    fn add_incumbents(&mut self, request: &Request, limits: ArchitectureLimits) {
+        let kinds = kinds(&request.cases);
+        let wanted = VARIANTS.iter().filter(|variant| {
+            let family = request.spaces.iter().any(|(family, _)| *family == variant.family);
+            let accepts = |&(sequence, mask): &(Sequence, Mask)| mask == variant.mask && sequence == variant.sequence;
+            let fits = variant.config.check(variant.family, variant.sequence, limits).is_ok();
+            family && fits && kinds.iter().any(accepts)
+        });
+        self.pool.candidates.extend(wanted.map(Candidate::from));
+        self.incumbents = self.pool.candidates.iter().map(|candidate| candidate.name.clone()).collect();
+    }
+
+    fn add_space(&mut self, family: Family, limits: ArchitectureLimits, space: &Space, request: &Request) {
+        for kinds in kinds(&request.cases).chunk_by(|a, b| a.0 == b.0) {
+            let sequence = kinds[0].0;
+            let sifted = Gates { family, sequence, limits }.sift(space);
+            let chosen = choose(&sifted.survivors, request);
+            for &(_, mask) in kinds {
+                self.spaces.push(SiftedSpace {
+                    family,
+                    sequence,
+                    mask,
+                    points: sifted.points,
+                    survivors: sifted.survivors.len(),
+                    chosen: chosen.len(),
+                    rejected: sifted.rejected.clone(),
+                });
+                chosen.iter().for_each(|&config| self.add_candidate(family, sequence, mask, config));
+            }
+        }
+    }
+
+    /// Adds a candidate unless it is there, as one that is shipped.
+    fn add_candidate(&mut self, family: Family, sequence: Sequence, mask: Mask, config: TileConfig) {
+        let same = |other: &Candidate| {
+            (other.family, other.sequence, other.mask, other.config) == (family, sequence, mask, config)
+        };
+        if !self.pool.candidates.iter().any(same) {
+            let name = name(family, sequence, mask, &config);
+            self.pool.candidates.push(Candidate { name, family, config, sequence, mask });
+        }
+    }
+
+    /// The candidates for `case`.
+    pub fn candidates(&self, case: &Case) -> Vec<&Candidate> {
+        let of_case = |candidate: &&Candidate| {
+            candidate.mask == case.mask && candidate.sequence == sequence_of(case.shape.sequence)
+        };
+        self.pool.candidates.iter().filter(of_case).collect()
+    }
+
+    /// Reads the plan at `path`.
+    ///
+    /// # Errors
+    /// As [`Format::load`].
+    pub fn load(path: &Path) -> Result<Self> {
+        FORMAT.load(path)
+    }
+
+    /// Writes the plan to `path`, which is replaced in one step.
+    ///
+    /// # Errors
+    /// As [`Format::save`].
+    pub fn save(&self, path: &Path) -> Result<()> {
+        FORMAT.save(path, self)
+    }
+
+    /// What tells one plan from another.
+    pub fn digest(&self) -> String {
+        use sha2::{Digest, Sha256};
+        let text = serde_json::to_string(self).unwrap_or_default();
+        Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// Which of `survivors` are compiled, in their order.
+fn choose(survivors: &[TileConfig], request: &Request) -> Vec<TileConfig> {
+    let mut chosen = match request.candidates {
+        Some(most) => latin_hypercube::sample(&Features::new(survivors), most, request.seed),
+        None => (0..survivors.len()).collect(),
+    };
+    chosen.sort_unstable();
+    chosen.into_iter().map(|index| survivors[index]).collect()
+}
+
+/// The name of an entry, which says what it is.
+fn name(family: Family, sequence: Sequence, mask: Mask, config: &TileConfig) -> String {
+    let sequence = match sequence {
+        Sequence::Exact(length) => format!("s{length}"),
+        Sequence::Any => "any".into(),
+    };
+    format!("fa512_{}_{sequence}_{}_{}", family_name(family), mask.name(), label(family, config))
+}
+
+/// The sequence lengths that a kernel for sequences of `length` accepts: that of the specialised entries, or any.
+fn sequence_of(length: u32) -> Sequence {
+    let specialised = |sequence: Sequence| matches!(sequence, Sequence::Exact(exact) if exact == length);
+    match VARIANTS.iter().any(|variant| specialised(variant.sequence)) {
+        true => Sequence::Exact(length),
+        false => Sequence::Any,
+    }
+}
+
+/// The kinds of kernels that `cases` need, each once, those of one sequence together.
+fn kinds(cases: &[Case]) -> Vec<(Sequence, Mask)> {
+    let mut kinds = Vec::new();
+    for case in cases {
+        let kind = (sequence_of(case.shape.sequence), case.mask);
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    kinds.sort_by_key(|(sequence, _)| matches!(sequence, Sequence::Any));
+    kinds
+}
+
+fn limits(architecture: u32) -> Result<ArchitectureLimits> {
+    ARCHITECTURES.into_iter().find(|limits| limits.architecture == architecture).ok_or_else(|| {
+        let known = ARCHITECTURES.map(|limits| limits.architecture.to_string());
+        Error::Invalid(format!("the limits of sm_{architecture} are not known; there are: {}", known.join(", ")))
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::super::space::tests::small;
+    use super::*;
+    use contract::config::HEAD_DIM;
+    use contract::problem::Shape;
+    use contract::view::Layout;
+    use std::collections::{BTreeSet, HashSet};
+
+    pub fn case(batch: u32, heads: u32, sequence: u32, mask: Mask) -> Case {
+        Case { shape: Shape { batch, heads, sequence }, head_dim: HEAD_DIM, mask, layout: Layout::Bhsd }
+    }
+
+    pub fn request(candidates: Option<usize>) -> Request {
+        Request {
+            spaces: vec![(Family::Sm80, small())],
+            architecture: 90,
+            cases: vec![case(4, 8, 512, Mask::Full), case(32, 8, 512, Mask::Full), case(4, 8, 512, Mask::Causal)],
+            strategy: Strategy::Exhaustive,
+            candidates,
+            seed: 0,
+        }
+    }
+
+    #[test]
+    fn an_exhaustive_plan_has_every_survivor_and_the_incumbents_once() {
+        let plan = Plan::new(&request(None)).unwrap();
+        assert_eq!(plan.spaces.len(), 2, "one for each mask, not for each shape");
+        for space in &plan.spaces {
+            let rejected: u64 = space.rejected.iter().map(|rejected| rejected.points).sum();
+            assert_eq!(rejected + space.survivors as u64, space.points);
+            assert_eq!(space.chosen, space.survivors);
+        }
+        let survivors: usize = plan.spaces.iter().map(|space| space.survivors).sum();
+        let candidates = plan.pool.candidates.len();
+        assert!((survivors..=survivors + plan.incumbents.len()).contains(&candidates), "{candidates} of {survivors}");
+        let names: BTreeSet<_> = plan.pool.candidates.iter().map(|candidate| &candidate.name).collect();
+        assert_eq!(names.len(), candidates, "two candidates have one name");
+        let different: HashSet<_> =
+            plan.pool.candidates.iter().map(|candidate| (candidate.config, candidate.mask)).collect();
+        assert_eq!(different.len(), candidates, "an incumbent is there twice");
+        assert!(plan.incumbents.iter().all(|name| names.contains(name)));
+        assert_eq!(plan.candidates(&plan.cases[0]), plan.candidates(&plan.cases[1]));
+        assert!(plan.candidates(&plan.cases[2]).iter().all(|candidate| candidate.mask == Mask::Causal));
+    }
+
+    #[test]
+    fn a_plan_is_as_large_as_it_was_asked_to_be() {
+        let plan = Plan::new(&request(Some(24))).unwrap();
+        assert!(plan.spaces.iter().all(|space| space.chosen == 24 && space.survivors > 24));
+        let for_full = plan.candidates(&plan.cases[0]).len();
+        assert!((24..=24 + plan.incumbents.len()).contains(&for_full), "{for_full}");
+        let shipped_only = Plan::new(&request(Some(0))).unwrap();
+        let names: Vec<_> = shipped_only.pool.candidates.iter().map(|candidate| candidate.name.clone()).collect();
+        assert_eq!(names, shipped_only.incumbents, "0 candidates leave what is shipped");
+    }
+
+    #[test]
+    fn sequences_other_than_512_are_for_the_general_entries() {
+        let cases = vec![case(2, 4, 1024, Mask::Full)];
+        let plan = Plan::new(&Request { cases, ..request(Some(5)) }).unwrap();
+        assert!(plan.pool.candidates.iter().all(|candidate| candidate.sequence == Sequence::Any), "{plan:?}");
+    }
+
+    #[test]
+    fn a_plan_is_read_as_it_was_written_and_the_compiler_reads_its_part() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plan.json");
+        let plan = Plan::new(&request(Some(3))).unwrap();
+        plan.save(&path).unwrap();
+        assert_eq!(Plan::load(&path).unwrap(), plan);
+        assert_eq!(Plan::load(&path).unwrap().digest(), plan.digest());
+        let pool: Pool = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        assert_eq!(pool, plan.pool);
+        std::fs::write(&path, "{}").unwrap();
+        let refusal = Plan::load(&path).unwrap_err().to_string();
+        assert!(refusal.contains("not a tuning plan") && refusal.contains("fa512 tune plan --out FILE"), "{refusal}");
+    }
+
+    #[test]
+    fn what_cannot_be_planned_is_refused() {
+        let refusal = |request: Request| Plan::new(&request).unwrap_err().to_string();
+        let unknown = refusal(Request { architecture: 75, ..request(None) });
+        assert!(unknown.contains("sm_75") && unknown.contains("80, 86, 89, 90"), "{unknown}");
+        let spaces = vec![(Family::Sm90a, Space::built_in(Family::Sm90a).unwrap())];
+        let wrong = refusal(Request { spaces, architecture: 89, ..request(None) });
+        assert!(wrong.contains("sm90a needs sm_90"), "{wrong}");
+    }
+}

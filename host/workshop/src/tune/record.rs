@@ -1,0 +1,450 @@
+//! The record of a tuning run: one JSON object a line. The first line says what was run where, every other is a trial or a
+//! decision, appended when it was made, so that whatever ends a run, all that it measured is there to go on from.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use contract::manifest::CodeGenerator;
+use serde::{Deserialize, Serialize};
+
+use super::search::Strategy;
+use crate::document::Format;
+use crate::error::{Error, Result};
+use crate::files;
+use crate::record::{Case, Environment, Pair, Row, RunProtocol};
+
+/// Files that begin with a [`Header`].
+pub const FORMAT: Format =
+    Format { kind: "fa512-tuning-record", version: 1, name: "tuning record", source: "fa512 tune run --out FILE" };
+
+/// What was run, and where.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// The command line that began it, program first.
+    pub command: Vec<String>,
+    /// When it began, in seconds since 1970-01-01 UTC.
+    pub started_at: u64,
+    /// Digest of the plan.
+    pub plan: String,
+    /// Digest of the PTX that was measured.
+    pub ptx: String,
+    /// The compiler that wrote it.
+    pub code_generator: CodeGenerator,
+    /// Commit of its source.
+    pub git_commit: Option<String>,
+    /// How candidates were searched.
+    pub strategy: Strategy,
+    /// How they were measured, but for the number of samples of a trial.
+    pub protocol: RunProtocol,
+    /// Where.
+    pub environment: Environment,
+}
+
+impl Header {
+    /// Requires that trials of `other` may stand beside those of this record.
+    fn require_like(&self, other: &Self) -> std::result::Result<(), String> {
+        let gpu = |header: &Self| header.environment.device.name.clone();
+        let same = [
+            ("plan", self.plan == other.plan, &self.plan, &other.plan),
+            ("PTX", self.ptx == other.ptx, &self.ptx, &other.ptx),
+            ("GPU", gpu(self) == gpu(other), &gpu(self), &gpu(other)),
+        ];
+        match same.into_iter().find(|(_, same, ..)| !same) {
+            Some((what, _, one, other)) => Err(format!("is of another {what}: {one}, not {other}")),
+            None if !self.is_measured_like(other) => Err("was measured by another protocol".into()),
+            None => Ok(()),
+        }
+    }
+
+    fn is_measured_like(&self, other: &Self) -> bool {
+        let one = &self.protocol;
+        RunProtocol { samples: one.samples, order_seed: one.order_seed, ..other.protocol.clone() } == *one
+    }
+}
+
+/// A candidate that was checked and measured beside the incumbent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// The case.
+    #[serde(flatten)]
+    pub case: Case,
+    /// Name of the candidate.
+    pub candidate: String,
+    /// Samples that were taken of it and of the incumbent, in the same turns.
+    pub samples: usize,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of a trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "result", rename_all = "snake_case")]
+pub enum Outcome {
+    /// It was right and was timed.
+    Measured {
+        /// Its median, µs.
+        median_us: f64,
+        /// The incumbent's in the same turns, µs.
+        incumbent_us: f64,
+    },
+    /// It was wrong and therefore not timed.
+    Wrong {
+        /// How wrong.
+        reason: String,
+    },
+    /// It could not run.
+    NotRun {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Outcome {
+    /// Its time over the incumbent's; `None` where there is none.
+    pub fn ratio(&self) -> Option<f64> {
+        match self {
+            Self::Measured { median_us, incumbent_us } => Some(median_us / incumbent_us),
+            Self::Wrong { .. } | Self::NotRun { .. } => None,
+        }
+    }
+}
+
+/// Who is to be launched for the problems of a case from now on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    /// The case.
+    #[serde(flatten)]
+    pub case: Case,
+    /// Who was launched until now.
+    pub incumbent: String,
+    /// Who was fastest in the search and met the incumbent by the full protocol; absent when that was the incumbent
+    /// itself.
+    pub challenge: Option<Challenge>,
+}
+
+/// The fastest candidate against the incumbent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Challenge {
+    /// The candidate.
+    pub candidate: String,
+    /// Whether it takes the incumbent's place.
+    pub improved: bool,
+    /// Its time over the incumbent's, with the interval.
+    pub pair: Pair,
+    /// Both measurements, the candidate's first.
+    pub rows: Vec<Row>,
+}
+
+impl Decision {
+    /// Who is to be launched.
+    pub fn winner(&self) -> &str {
+        match &self.challenge {
+            Some(challenge) if challenge.improved => &challenge.candidate,
+            _ => &self.incumbent,
+        }
+    }
+}
+
+/// A line after the first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "line", rename_all = "snake_case")]
+enum Line {
+    Trial(Trial),
+    Decision(Box<Decision>),
+}
+
+/// What a record holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// What was run, and where.
+    pub header: Header,
+    /// The trials, in order.
+    pub trials: Vec<Trial>,
+    /// The decisions, in order; the last one of a case counts.
+    pub decisions: Vec<Decision>,
+}
+
+impl Record {
+    /// Reads the record at `path`. A last line without its end, as a run leaves that was killed, is passed over.
+    ///
+    /// # Errors
+    /// [`Error::File`] when it cannot be read; [`Error::Invalid`] when it is not a record or a line is damaged.
+    pub fn load(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
+        Self::parse(&text).map_err(|reason| Error::Invalid(format!("{}: {reason}", path.display())))
+    }
+
+    fn parse(text: &str) -> std::result::Result<Self, String> {
+        let complete = text.rfind('\n').map_or("", |end| &text[..end]);
+        let mut lines = complete.lines().enumerate();
+        let first = lines.next().map_or("", |(_, line)| line);
+        let mut record = Self { header: FORMAT.parse(first)?, trials: Vec::new(), decisions: Vec::new() };
+        for (index, line) in lines {
+            match serde_json::from_str(line).map_err(|error| format!("line {}: {error}", index + 1))? {
+                Line::Trial(trial) => record.trials.push(trial),
+                Line::Decision(decision) => record.decisions.push(*decision),
+            }
+        }
+        Ok(record)
+    }
+
+    /// The trials of all `records`, which must be of one plan, PTX and GPU model; one of equals, the first.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when there is none, or one differs; the message names it.
+    pub fn merge(records: Vec<(PathBuf, Self)>) -> Result<Self> {
+        let mut records = records.into_iter();
+        let Some((_, mut merged)) = records.next() else {
+            return Err(Error::Invalid("there are no records to merge".into()));
+        };
+        for (path, record) in records {
+            let like = merged.header.require_like(&record.header);
+            like.map_err(|reason| Error::Invalid(format!("{}: {reason}", path.display())))?;
+            merged.trials.extend(record.trials);
+            merged.decisions.extend(record.decisions);
+        }
+        let mut seen = HashSet::new();
+        merged.trials.retain(|trial| seen.insert((trial.case.to_string(), trial.candidate.clone(), trial.samples)));
+        Ok(merged)
+    }
+
+    /// Writes the record to `path`, which is replaced in one step.
+    ///
+    /// # Errors
+    /// As [`files::replace`].
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let trials = self.trials.iter().cloned().map(Line::Trial);
+        let decisions = self.decisions.iter().cloned().map(Box::new).map(Line::Decision);
+        let lines: Vec<Line> = trials.chain(decisions).collect();
+        files::replace(path, |file| {
+            file.write_all(&first_line(&self.header))?;
+            lines.iter().try_for_each(|line| file.write_all(&to_line(line)))
+        })
+    }
+
+    /// The last decision of each case, in order of the cases.
+    pub fn last_decisions(&self) -> Vec<&Decision> {
+        let mut last: BTreeMap<String, &Decision> = BTreeMap::new();
+        for decision in &self.decisions {
+            last.insert(decision.case.to_string(), decision);
+        }
+        let mut cases: Vec<Case> = Vec::new();
+        for case in self.decisions.iter().map(|decision| decision.case) {
+            if !cases.contains(&case) {
+                cases.push(case);
+            }
+        }
+        cases.iter().filter_map(|case| last.get(&case.to_string()).copied()).collect()
+    }
+}
+
+fn first_line(header: &Header) -> Vec<u8> {
+    to_line(&FORMAT.document(header))
+}
+
+fn to_line(value: &impl Serialize) -> Vec<u8> {
+    let mut line = serde_json::to_vec(value).expect("records have no maps with keys that are not text");
+    line.push(b'\n');
+    line
+}
+
+/// A record that is being written.
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    record: Record,
+}
+
+impl Journal {
+    /// Opens the record at `path` to go on from it, or begins it with `header`.
+    ///
+    /// # Errors
+    /// As [`Record::load`]; [`Error::Invalid`] when it is a record of another plan, PTX or GPU.
+    pub fn open(path: &Path, header: Header) -> Result<Self> {
+        let failed = |source| Error::File { path: path.to_owned(), source };
+        files::check_target(path)?;
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(failed(error)),
+        };
+        let complete = text.rfind('\n').map_or(0, |end| end + 1);
+        let record = match complete {
+            0 if text.is_empty() => Record { header, trials: Vec::new(), decisions: Vec::new() },
+            _ => {
+                let record =
+                    Record::parse(&text).map_err(|reason| Error::Invalid(format!("{}: {reason}", path.display())))?;
+                record.header.require_like(&header).map_err(|reason| {
+                    Error::Invalid(format!("{} {reason}; give --out another name to begin anew", path.display()))
+                })?;
+                record
+            }
+        };
+        let file = OpenOptions::new().append(true).create(true).open(path).map_err(failed)?;
+        file.set_len(complete as u64).map_err(failed)?;
+        let mut journal = Self { path: path.to_owned(), file, record };
+        if complete == 0 {
+            let line = first_line(&journal.record.header);
+            journal.write(&line)?;
+        }
+        Ok(journal)
+    }
+
+    /// What was measured so far.
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// Appends a trial.
+    ///
+    /// # Errors
+    /// [`Error::File`] when it cannot be written.
+    pub fn add_trial(&mut self, trial: Trial) -> Result<()> {
+        self.write(&to_line(&Line::Trial(trial.clone())))?;
+        self.record.trials.push(trial);
+        Ok(())
+    }
+
+    /// Appends a decision.
+    ///
+    /// # Errors
+    /// [`Error::File`] when it cannot be written.
+    pub fn add_decision(&mut self, decision: Decision) -> Result<()> {
+        self.write(&to_line(&Line::Decision(Box::new(decision.clone()))))?;
+        self.record.decisions.push(decision);
+        Ok(())
+    }
+
+    /// A line is written by one call, so that a run that is killed leaves all of it or a line without an end.
+    fn write(&mut self, line: &[u8]) -> Result<()> {
+        let written = self.file.write_all(line).and_then(|()| self.file.sync_data());
+        written.map_err(|source| Error::File { path: self.path.clone(), source })
+    }
+}
+
+/// Appends a trial to the record at `path`, which another thread has open that cannot go on.
+///
+/// # Errors
+/// [`Error::File`] when it cannot be written.
+pub fn append(path: &Path, trial: Trial) -> Result<()> {
+    let line = to_line(&Line::Trial(trial));
+    let appended = OpenOptions::new().append(true).open(path).and_then(|mut file| file.write_all(&line));
+    appended.map_err(|source| Error::File { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::super::plan::tests::case;
+    use super::*;
+    use crate::inputs::Distribution;
+    use crate::timing::{L2, Protocol};
+    use contract::config::Mask;
+
+    pub fn header() -> Header {
+        let mut environment = crate::record::tests::record(vec![1.0]).environment;
+        environment.device.multiprocessors = 132;
+        Header {
+            command: vec!["fa512".into(), "tune".into(), "run".into()],
+            started_at: 1,
+            plan: "p".into(),
+            ptx: "x".into(),
+            code_generator: CodeGenerator { name: "rustc".into(), version: "1".into() },
+            git_commit: None,
+            strategy: Strategy::Exhaustive,
+            protocol: RunProtocol {
+                timing: Protocol::new(L2::Warm),
+                samples: 100,
+                order_seed: 0,
+                distribution: Distribution::Normal,
+                input_seed: 0,
+            },
+            environment,
+        }
+    }
+
+    pub fn trial(candidate: &str, samples: usize, median_us: f64) -> Trial {
+        Trial {
+            case: case(4, 8, 512, Mask::Full),
+            candidate: candidate.into(),
+            samples,
+            outcome: Outcome::Measured { median_us, incumbent_us: 10.0 },
+        }
+    }
+
+    fn decision(incumbent: &str) -> Decision {
+        Decision { case: case(4, 8, 512, Mask::Full), incumbent: incumbent.into(), challenge: None }
+    }
+
+    #[test]
+    fn a_run_that_was_killed_in_the_middle_of_a_line_is_gone_on_from() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("record.jsonl");
+        let mut journal = Journal::open(&path, header()).unwrap();
+        journal.add_trial(trial("a", 3, 9.0)).unwrap();
+        journal.add_trial(trial("b", 3, 8.0)).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, &text[..text.len() - 20]).unwrap();
+        assert_eq!(Record::load(&path).unwrap().trials, [trial("a", 3, 9.0)], "a reader passes the half line over");
+        let mut journal = Journal::open(&path, Header { started_at: 2, ..header() }).unwrap();
+        assert_eq!(journal.record().trials, [trial("a", 3, 9.0)]);
+        assert_eq!(journal.record().header.started_at, 1, "it is the same record");
+        journal.add_trial(trial("b", 3, 7.0)).unwrap();
+        journal.add_decision(decision("a")).unwrap();
+        let record = Record::load(&path).unwrap();
+        assert_eq!(record.trials, [trial("a", 3, 9.0), trial("b", 3, 7.0)]);
+        assert_eq!(record.decisions, [decision("a")]);
+    }
+
+    #[test]
+    fn a_record_of_something_else_is_not_gone_on_from() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("record.jsonl");
+        Journal::open(&path, header()).unwrap();
+        let refusal = |header: Header| Journal::open(&path, header).err().expect("refused").to_string();
+        let other_plan = refusal(Header { plan: "q".into(), ..header() });
+        assert!(other_plan.contains("another plan") && other_plan.contains("--out"), "{other_plan}");
+        assert!(refusal(Header { ptx: "y".into(), ..header() }).contains("another PTX"));
+        let mut other_gpu = header();
+        other_gpu.environment.device.name = "NVIDIA L4".into();
+        assert!(refusal(other_gpu).contains("another GPU"));
+    }
+
+    #[test]
+    fn shards_merge_into_one_record_without_doubles() {
+        let record = |trials: Vec<Trial>| Record { header: header(), trials, decisions: vec![] };
+        let first = record(vec![trial("a", 3, 9.0), trial("b", 3, 8.0)]);
+        let second = record(vec![trial("b", 3, 7.0), trial("b", 9, 7.5), trial("c", 3, 6.0)]);
+        let merged = Record::merge(vec![("one".into(), first), ("two".into(), second)]).unwrap();
+        let kept = [trial("a", 3, 9.0), trial("b", 3, 8.0), trial("b", 9, 7.5), trial("c", 3, 6.0)];
+        assert_eq!(merged.trials, kept);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("merged.jsonl");
+        merged.save(&path).unwrap();
+        assert_eq!(Record::load(&path).unwrap(), merged);
+        let other = Record { header: Header { plan: "q".into(), ..header() }, ..merged.clone() };
+        let refusal = Record::merge(vec![("one".into(), merged), ("two".into(), other)]).unwrap_err().to_string();
+        assert!(refusal.starts_with("two: is of another plan"), "{refusal}");
+    }
+
+    #[test]
+    fn files_that_are_no_records_are_refused_with_what_they_are() {
+        let refusal = |text: &str| Record::parse(text).unwrap_err();
+        assert!(refusal("").contains("not a tuning record"));
+        assert!(refusal("{}\n").contains("fa512 tune run --out FILE"));
+        assert!(refusal("{\"kind\": \"fa512-bench\", \"version\": 1}\n").contains("holds a fa512-bench"));
+        assert!(refusal("{\"kind\": \"fa512-tuning-record\", \"version\": 9}\n").contains("version 9"));
+        assert!(refusal("{\"kind\": \"fa512-tuning-record\", \"version\": 1}\n").contains("damaged"));
+        let mut text = String::from_utf8(first_line(&header())).unwrap();
+        text += "{\"line\": \"trial\"}\n";
+        assert!(refusal(&text).starts_with("line 2: missing field"), "{}", refusal(&text));
+    }
+
+    #[test]
+    fn the_last_decision_of_a_case_counts() {
+        let record = Record { header: header(), trials: vec![], decisions: vec![decision("a"), decision("b")] };
+        let winners: Vec<_> = record.last_decisions().iter().map(|decision| decision.winner()).collect();
+        assert_eq!(winners, ["b"]);
+    }
+}

@@ -1,0 +1,189 @@
+//! The search space: axes and their values, as data.
+
+use std::collections::BTreeMap;
+
+use contract::config::{Family, TileConfig};
+use serde::Deserialize;
+use serde::de::value::MapDeserializer;
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+
+/// The space that is searched unless another is given.
+const BUILT_IN: &str = include_str!("space.toml");
+
+/// A point of a space: one value of every axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// The fields of a tile configuration.
+    pub config: TileConfig,
+    /// Bytes that the swizzle of shared-memory rows permutes; 0 leaves their chunks in order.
+    pub swizzle: u32,
+}
+
+/// The axis that is not a field of a tile configuration: the kernels know one swizzle, the one that the gates let pass.
+const SWIZZLE: &str = "swizzle";
+
+/// The axes of one family's space.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Space {
+    /// Fields of a tile configuration and their values.
+    fields: Vec<(String, Vec<Value>)>,
+    swizzles: Vec<u32>,
+}
+
+impl Space {
+    /// The built-in space of `family`.
+    ///
+    /// # Errors
+    /// None, as a test makes sure.
+    pub fn built_in(family: Family) -> Result<Self> {
+        Self::parse(BUILT_IN, family).map_err(|reason| Error::Invalid(format!("the built-in search space: {reason}")))
+    }
+
+    /// The space of `family` in the file at `path`.
+    ///
+    /// # Errors
+    /// [`Error::File`] when it cannot be read; [`Error::Invalid`] with what is wrong with it.
+    pub fn load(path: &std::path::Path, family: Family) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
+        Self::parse(&text, family).map_err(|reason| Error::Invalid(format!("{}: {reason}", path.display())))
+    }
+
+    /// Reads the table of `family`; what is wrong with it otherwise.
+    fn parse(text: &str, family: Family) -> std::result::Result<Self, String> {
+        let mut families: BTreeMap<String, BTreeMap<String, Vec<Value>>> =
+            toml::from_str(text).map_err(|error| error.to_string())?;
+        let name = family_name(family);
+        let mut axes = families.remove(name).ok_or_else(|| format!("there is no table [{name}]"))?;
+        let swizzles = axes.remove(SWIZZLE).ok_or_else(|| format!("[{name}]: there is no axis {SWIZZLE}"))?;
+        let swizzles = serde_json::from_value(Value::Array(swizzles)).map_err(|error| format!("{SWIZZLE}: {error}"))?;
+        let space = Self { fields: axes.into_iter().collect(), swizzles };
+        space.check().map_err(|reason| format!("[{name}]: {reason}"))?;
+        Ok(space)
+    }
+
+    /// Requires that every point has a [`TileConfig`] and that there is no axis too many.
+    fn check(&self) -> std::result::Result<(), String> {
+        let lengths = self.fields.iter().map(|(name, values)| (name.as_str(), values.len()));
+        if let Some((name, _)) = lengths.chain([(SWIZZLE, self.swizzles.len())]).find(|(_, length)| *length == 0) {
+            return Err(format!("{name} has no values"));
+        }
+        let first: BTreeMap<_, _> = self.fields.iter().map(|(name, values)| (name, &values[0])).collect();
+        let read = |fields: Value| serde_json::from_value::<TileConfig>(fields).map_err(|error| error.to_string());
+        let config = read(serde_json::json!(first))?;
+        let fields = serde_json::to_value(config).map_err(|error| error.to_string())?;
+        if let Some((name, _)) = self.fields.iter().find(|(name, _)| fields.get(name).is_none()) {
+            let known: Vec<_> = fields.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+            return Err(format!("there is no axis {name}; there are: {}, {SWIZZLE}", known.join(", ")));
+        }
+        for (name, values) in &self.fields {
+            for value in values {
+                let mut fields = fields.clone();
+                fields[name] = value.clone();
+                read(fields).map_err(|error| format!("{name} = {value}: {error}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many points there are.
+    pub fn count(&self) -> u64 {
+        self.configs() * self.swizzles.len() as u64
+    }
+
+    fn configs(&self) -> u64 {
+        self.fields.iter().map(|(_, values)| values.len() as u64).product()
+    }
+
+    /// All points, in order.
+    pub fn points(&self) -> impl Iterator<Item = Point> {
+        (0..self.configs()).flat_map(|index| {
+            let config = self.config(index);
+            self.swizzles.iter().map(move |&swizzle| Point { config, swizzle })
+        })
+    }
+
+    fn config(&self, index: u64) -> TileConfig {
+        let mut rest = index;
+        let fields = self.fields.iter().rev().map(|(name, values)| {
+            let value = &values[(rest % values.len() as u64) as usize];
+            rest /= values.len() as u64;
+            (name.as_str(), value)
+        });
+        let read = TileConfig::deserialize(MapDeserializer::<_, serde_json::Error>::new(fields));
+        read.expect("every value of every axis was read once")
+    }
+}
+
+/// The name of a family, as in files and on the command line.
+pub fn family_name(family: Family) -> &'static str {
+    match family {
+        Family::Sm80 => "sm80",
+        Family::Sm90a => "sm90a",
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A part of the built-in space of the sm_80 family, with what is shipped of it and points for every gate.
+    pub fn small() -> Space {
+        let mut space = Space::built_in(Family::Sm80).unwrap();
+        for (name, values) in &mut space.fields {
+            let kept: &[u64] = match name.as_str() {
+                "block_m" => &[32, 64, 96, 128],
+                "block_n" => &[24, 32, 64],
+                "warps" => &[4, 8, 16],
+                "stages" => &[1, 2, 4, 8],
+                "min_blocks" => &[1, 2, 3],
+                "fma_exponentials" => &[0, 2],
+                "unroll" => &[0, 1],
+                _ => continue,
+            };
+            *values = kept.iter().map(|&value| value.into()).collect();
+        }
+        space
+    }
+
+    #[test]
+    fn the_built_in_spaces_have_thousands_of_points() {
+        for family in [Family::Sm80, Family::Sm90a] {
+            let space = Space::built_in(family).unwrap();
+            assert!(space.count() > 5_000, "{family:?}: {}", space.count());
+        }
+    }
+
+    #[test]
+    fn every_point_is_there_once() {
+        let space = Space::built_in(Family::Sm90a).unwrap();
+        let points: Vec<_> = space.points().collect();
+        assert_eq!(points.len() as u64, space.count());
+        let different: std::collections::HashSet<_> =
+            points.iter().map(|point| (point.config, point.swizzle)).collect();
+        assert_eq!(different.len(), points.len());
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_space_is_said() {
+        let good = BUILT_IN.split("[sm90a]").next().unwrap();
+        let refusal = |text: &str, family| Space::parse(text, family).unwrap_err();
+        assert!(refusal(good, Family::Sm90a).contains("no table [sm90a]"));
+        assert!(
+            refusal(&format!("{good}\ncolour = [1]"), Family::Sm80).contains("there is no axis colour; there are:")
+        );
+        assert!(refusal(&good.replace("block_m", "block_x"), Family::Sm80).contains("block_m"));
+        let text = good.replace("warps = [1,", "warps = [\"one\",");
+        assert!(
+            refusal(&text, Family::Sm80).contains("invalid type: string \"one\""),
+            "{}",
+            refusal(&text, Family::Sm80)
+        );
+        let text = good.replace("warps = [1, 2,", "warps = [1, 2.5,");
+        assert!(refusal(&text, Family::Sm80).contains("warps = 2.5"), "{}", refusal(&text, Family::Sm80));
+        assert!(refusal("[sm80]\nwarps = []\nswizzle = [0]", Family::Sm80).contains("warps has no values"));
+        assert!(refusal("[sm80]\nwarps = [1]", Family::Sm80).contains("there is no axis swizzle"));
+        assert!(refusal("[sm80", Family::Sm80).contains("TOML"));
+    }
+}

@@ -1,0 +1,56 @@
+//! Chooses the entry of a PTX folder that computes a problem on a device: the one that was asked for, else as the library
+//! chooses among its own ([`contract::selection`]).
+
+use contract::manifest::Entry;
+use contract::plan::Plan;
+use contract::problem::Problem;
+use contract::selection;
+
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::executor::PtxModule;
+use crate::launch;
+use crate::ptx_folder::PtxFolder;
+
+/// The chosen entry.
+#[derive(Clone, Debug)]
+pub struct Choice<'a> {
+    /// The entry.
+    pub entry: &'a Entry,
+    /// The module that it is in.
+    pub module: &'a PtxModule,
+    /// The plan of its launch.
+    pub plan: Plan<'a>,
+    /// Why it is this one.
+    pub reason: String,
+}
+
+/// The entry `requested`, or the best one for `problem` on `device`.
+///
+/// # Errors
+/// [`Error::Invalid`] when there is no such entry, it does not run the problem, or none does.
+pub fn choose<'a>(
+    folder: &'a PtxFolder,
+    problem: &Problem,
+    device: &Device,
+    requested: Option<&str>,
+) -> Result<Choice<'a>> {
+    if let Some(name) = requested {
+        let (entry, module) = named(folder, name)?;
+        let plan = launch::plan(entry, problem, device)?;
+        return Ok(Choice { entry, module, plan, reason: "asked for by name".into() });
+    }
+    folder.entries().try_for_each(|(entry, _)| launch::check_arguments(entry))?;
+    let variants = folder.entries().map(|(entry, _)| entry.variant());
+    let choice = selection::choose(variants, folder.tuned().rows(), problem, &device.gpu())
+        .map_err(|none| Error::Invalid(none.to_string()))?;
+    let (entry, module) = named(folder, choice.plan.variant().entry)?;
+    Ok(Choice { entry, module, plan: choice.plan, reason: choice.reason.to_string() })
+}
+
+fn named<'a>(folder: &'a PtxFolder, name: &str) -> Result<(&'a Entry, &'a PtxModule)> {
+    folder.entries().find(|(entry, _)| entry.name == name).ok_or_else(|| {
+        let names: Vec<_> = folder.entries().map(|(entry, _)| entry.name.as_str()).collect();
+        Error::Invalid(format!("there is no variant {name}; there are: {}", names.join(", ")))
+    })
+}

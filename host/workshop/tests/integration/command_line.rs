@@ -1,0 +1,358 @@
+//! The fa512 program as a user meets it: what it prints, where, and its exit codes.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use contract::config::Mask;
+use contract::manifest::{FILE_NAME, Manifest};
+use contract::problem::{Problem, Shape};
+use contract::view::Layout;
+use half::f16;
+use sha2::{Digest, Sha256};
+use workshop::inputs::{Distribution, Inputs};
+use workshop::npy::{self, Accept};
+
+use crate::support;
+
+const SHAPE: Shape = Shape { batch: 2, heads: 3, sequence: 20 };
+
+/// The program, with the PTX under test.
+pub fn fa512(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fa512"));
+    command.env("FA512_PTX_DIR", support::ptx_path()).args(arguments);
+    command
+}
+
+/// `fa512 run` in the simulator on a small problem.
+fn small_run(arguments: &[&str]) -> Command {
+    let mut command = fa512(&["run", "--device", "sim"]);
+    command.args(arguments);
+    command
+}
+
+const SMALL: [&str; 6] = ["--batch", "1", "--heads", "2", "--seq", "33"];
+
+/// What the program wrote, as text.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("the program writes UTF-8")
+}
+
+#[track_caller]
+pub fn output(command: &mut Command, exit_code: i32) -> Output {
+    let output = command.output().expect("the program starts");
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(exit_code), "{command:?}\n{stdout}\n{stderr}");
+    output
+}
+
+/// What a command that cannot be carried out says.
+#[track_caller]
+pub fn refusal(command: &mut Command) -> String {
+    let output = output(command, 2);
+    assert!(output.stdout.is_empty(), "a refusal belongs on standard error: {}", text(&output.stdout));
+    text(&output.stderr)
+}
+
+#[test]
+fn run_prints_what_was_checked() {
+    let output = output(small_run(&SMALL).args(["--causal", "--seed", "3"]), 0);
+    let table = text(&output.stdout);
+    for expected in
+        ["ptx-sim", "asked for", "fa512_sm90a_tma_any_causal", "B=1 H=2 S=33", "seed 3", "no findings", "PASS"]
+    {
+        assert!(table.contains(expected), "{expected} is missing:\n{table}");
+    }
+    assert!(!table.contains('\u{1b}'), "colours belong on a terminal only");
+    assert_eq!(text(&output.stderr), "");
+}
+
+#[test]
+fn run_prints_one_json_document() {
+    let output = output(small_run(&SMALL).args(["--json", "--layout", "bshd"]), 0);
+    let record: serde_json::Value = serde_json::from_slice(&output.stdout).expect("standard output is JSON");
+    assert_eq!((&record["kind"], &record["version"]), (&"fa512-run".into(), &1.into()));
+    assert_eq!(record["passed"], true);
+    assert_eq!(record["problem"]["sequence"], 33);
+    assert_eq!(record["problem"]["layout"], "bshd");
+    assert_eq!(record["device"]["kind"], "simulator");
+    assert_eq!(record["check"]["output"]["wrong"], 0);
+    assert_eq!(record["check"]["lse"]["elements"], 2 * 33);
+    assert_eq!(record["timing"], serde_json::Value::Null, "simulated time means nothing");
+}
+
+/// The PTX under test with every module changed by `edit`, and a manifest that matches.
+pub fn edited_ptx(edit: impl Fn(&str) -> String) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let source = support::ptx();
+    let mut manifest: Manifest = source.manifest().clone();
+    for module in &mut manifest.modules {
+        let ptx = std::fs::read_to_string(source.path().join(&module.file)).unwrap();
+        let edited = edit(&ptx);
+        assert_ne!(ptx, edited, "{} has nothing to edit", module.file);
+        module.sha256 = Sha256::digest(&edited).iter().map(|byte| format!("{byte:02x}")).collect();
+        std::fs::write(folder.path().join(&module.file), edited).unwrap();
+    }
+    std::fs::write(folder.path().join(FILE_NAME), serde_json::to_string(&manifest).unwrap()).unwrap();
+    folder
+}
+
+/// The same PTX, but LSE is stored two bytes off.
+pub fn misaligned_lse(ptx: &str) -> String {
+    let misalign = |line: &str| match line.trim_start().starts_with("st.global.f32") {
+        true => line.replacen(']', "+2]", 1) + "\n",
+        false => line.to_owned() + "\n",
+    };
+    ptx.lines().map(misalign).collect()
+}
+
+#[test]
+fn what_is_not_checked_is_not_called_a_pass() {
+    let table = text(&output(small_run(&SMALL).arg("--no-check"), 0).stdout);
+    assert!(table.contains("not checked") && !table.contains("PASS"), "{table}");
+}
+
+#[test]
+fn a_kernel_that_computes_something_else_fails() {
+    // The kernels divide by the sum of weights with the reciprocal.
+    let folder = edited_ptx(|ptx| ptx.replace("rcp.approx.ftz.f32", "sqrt.approx.ftz.f32"));
+    let out = folder.path().join("o.npy");
+    let mut command = small_run(&SMALL);
+    let output = output(command.arg("--ptx").arg(folder.path()).arg("--out").arg(&out), 1);
+    let table = text(&output.stdout);
+    assert!(table.contains("FAIL") && table.contains("elements are wrong"), "{table}");
+    assert!(text(&output.stderr).contains("not written, since a check failed"));
+    assert!(!out.exists(), "a wrong result was written");
+}
+
+#[test]
+fn what_the_simulator_finds_is_shown_in_full() {
+    let folder = edited_ptx(misaligned_lse);
+    let output = output(small_run(&SMALL).arg("--ptx").arg(folder.path()), 1);
+    let table = text(&output.stdout);
+    for expected in [
+        "FAIL",
+        "findings (below)",
+        "error: misaligned access: ",
+        "st.global.f32",
+        "block (0, 0, 0), warp ",
+        "called from here",
+        "help: ",
+    ] {
+        assert!(table.contains(expected), "{expected} is missing:\n{table}");
+    }
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let command = &mut small_run(&SMALL);
+    command.arg("--ptx").arg(folder.path()).arg("--source").arg(sources).current_dir(folder.path());
+    let table = text(&self::output(command, 1).stdout);
+    assert!(table.contains("memory::store_global_f32("), "the line that called the wrapper is shown:\n{table}");
+}
+
+#[test]
+fn ptx_that_the_simulator_cannot_run_is_an_error() {
+    let folder = edited_ptx(|ptx| ptx.replace("rcp.approx.ftz.f32", "frobnicate.f32"));
+    let message = refusal(small_run(&SMALL).arg("--ptx").arg(folder.path()));
+    assert!(message.contains("the simulator cannot run this kernel") && message.contains("frobnicate"), "{message}");
+}
+
+#[test]
+fn every_command_takes_the_ptx_of_the_code_generator_that_is_named() {
+    let folders = tempfile::tempdir().unwrap();
+    let named = folders.path().join("ptx");
+    let with_codegen = |command: &str| {
+        let mut command = fa512(&[command, "--codegen", "rust-cuda"]);
+        command.env("FA512_PTX_DIR", &named);
+        command
+    };
+    for command in ["run", "sanitize", "fuzz", "bench"] {
+        let message = refusal(&mut with_codegen(command));
+        assert!(message.contains("`cargo xtask ptx --codegen rust-cuda` makes it"), "{command}: {message}");
+    }
+    let folder = folders.path().join("ptx-rust-cuda");
+    std::os::unix::fs::symlink(support::ptx().path().canonicalize().unwrap(), &folder).unwrap();
+    let table = text(&output(&mut with_codegen("doctor"), 0).stdout);
+    assert!(table.contains(folder.to_str().unwrap()), "{table}");
+}
+
+#[test]
+fn unacceptable_problems_are_refused() {
+    let refused = |arguments: &[&str]| refusal(&mut small_run(arguments));
+    assert!(refused(&["--seq", "0"]).contains("sequence is 0; it must be at least 1"));
+    assert!(refused(&["--scale", "-0.125"]).contains("negate Q and pass 0.125"));
+    assert!(refused(&["--scale", "nan"]).contains("scale is NaN"));
+    assert!(refused(&["--batch", "100000000"]).contains("host memory"));
+    assert!(refused(&["--arch", "75"]).contains("does not know sm_75, only 80"));
+    assert!(refused(&["--seq", "many"]).contains("--seq"));
+}
+
+#[test]
+fn tensors_may_be_strided_views_into_larger_buffers() {
+    let arguments = ["--strides", "K=9000,4608,136", "--strides", "O=0,64,128", "--offset", "O=24", "--offset", "Q=8"];
+    let table = text(&output(small_run(&SMALL).args(arguments), 0).stdout);
+    for expected in
+        ["Q from element 8", "K from element 0, strides 9000,4608,136", "O from element 24, strides 0,64,128"]
+    {
+        assert!(table.contains(expected), "{expected} is missing:\n{table}");
+    }
+    assert!(!table.contains("V from"), "V is contiguous:\n{table}");
+    let refused = |arguments: &[&str]| refusal(small_run(&SMALL).args(arguments));
+    assert!(refused(&["--strides", "K=1,2"]).contains("has 2 strides"));
+    assert!(
+        refused(&["--strides", "O=0,32,128"]).contains("O has a head stride of 32 elements, so that its rows overlap")
+    );
+    assert!(refused(&["--offset", "V=4"]).contains("V starts at element 4"));
+    assert!(refused(&["--strides", "Q=0,99999999999968,64"]).contains("host memory"));
+}
+
+#[test]
+fn lse_is_optional() {
+    let output = output(small_run(&SMALL).args(["--no-lse", "--json"]), 0);
+    let record: serde_json::Value = serde_json::from_slice(&output.stdout).expect("standard output is JSON");
+    assert_eq!(record["check"]["lse"], serde_json::Value::Null);
+}
+
+#[test]
+fn variants_can_be_asked_for_by_name() {
+    let table = |arguments| text(&output(&mut small_run(arguments), 0).stdout);
+    assert!(table(&["--seq", "64", "--variant", "fa512_sm80_any_full_128x64"]).contains("asked for by name"));
+    let refused = |arguments: &[&str]| refusal(&mut small_run(arguments));
+    let unknown = refused(&["--variant", "fastest"]);
+    assert!(unknown.contains("no variant fastest; there are: fa512_sm"), "{unknown}");
+    let wrong_mask = refused(&["--variant", "fa512_sm80_any_causal_128x32"]);
+    assert!(wrong_mask.contains("computes a causal mask, not a full one"), "{wrong_mask}");
+}
+
+#[test]
+fn the_simulator_stands_for_the_architecture_that_is_asked_for() {
+    for architecture in ["80", "86", "89", "90"] {
+        let table = text(&output(small_run(&SMALL).args(["--arch", architecture]), 0).stdout);
+        assert!(table.contains(&format!("sm_{architecture}: asked for")), "{table}");
+    }
+}
+
+#[test]
+fn a_demanded_gpu_that_is_not_there_is_an_error() {
+    let mut command = fa512(&["run", "--device", "gpu", "--seq", "8"]);
+    let message = refusal(command.env("CUDA_VISIBLE_DEVICES", ""));
+    assert!(message.contains("GPU"), "{message}");
+}
+
+#[test]
+fn auto_takes_the_simulator_where_there_is_no_gpu_and_says_why() {
+    let mut command = fa512(&["run", "--device", "auto", "--seq", "8"]);
+    let table = text(&output(command.env("CUDA_VISIBLE_DEVICES", ""), 0).stdout);
+    assert!(table.contains("ptx-sim") && table.contains("no GPU"), "{table}");
+}
+
+#[test]
+fn missing_ptx_says_how_to_make_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let message = refusal(small_run(&SMALL).env("FA512_PTX_DIR", folder.path()));
+    assert!(message.contains("cargo xtask ptx"), "{message}");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let mut command = small_run(&SMALL);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
+}
+
+/// Files of Q, K and V, and the arguments that name them.
+struct Files {
+    folder: tempfile::TempDir,
+    inputs: Inputs,
+}
+
+impl Files {
+    fn new(layout: Layout) -> Self {
+        let problem = Problem::new(SHAPE, Mask::Full, layout).unwrap();
+        let inputs = Inputs::generate(problem, Distribution::Normal, 11).unwrap();
+        let files = Self { folder: tempfile::tempdir().unwrap(), inputs };
+        for (name, storage) in ["q.npy", "k.npy", "v.npy"].into_iter().zip(files.inputs.storages()) {
+            npy::write(&files.path(name), &layout.dimensions(SHAPE), storage).unwrap();
+        }
+        files
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = small_run(&[]);
+        for (option, name) in [("--q", "q.npy"), ("--k", "k.npy"), ("--v", "v.npy")] {
+            command.arg(option).arg(self.path(name));
+        }
+        command
+    }
+}
+
+fn read(path: &Path, layout: Layout) -> npy::Array {
+    npy::read(path, layout, Accept::F16).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn tensors_come_from_files_and_go_to_files() {
+    for (layout, name) in [(Layout::Bhsd, "bhsd"), (Layout::Bshd, "bshd")] {
+        let files = Files::new(layout);
+        let (out, lse) = (files.path("o.npy"), files.path("lse.npy"));
+        let mut command = files.command();
+        command.args(["--layout", name]).arg("--out").arg(&out).arg("--lse").arg(&lse);
+        output(&mut command, 0);
+        let written = read(&out, layout);
+        assert_eq!(written.shape, SHAPE);
+        let reference = workshop::reference::Reference::compute(&files.inputs, |_| ());
+        let view = contract::view::View::new(layout.strides(SHAPE).unwrap());
+        let last = workshop::inputs::row_of(&written.elements, view, 1, 2, 19)[63];
+        let expected = reference.elements.last().unwrap()[63].value;
+        assert!((last.to_f64() - expected).abs() < 2e-3, "{layout:?}: {last} is not {expected}");
+        let lse = npyz::NpyFile::new(std::fs::File::open(&lse).unwrap()).unwrap();
+        assert_eq!(lse.shape(), [2, 3, 20]);
+        assert_eq!(lse.into_vec::<f32>().unwrap().len(), 2 * 3 * 20);
+    }
+}
+
+#[test]
+fn files_of_another_shape_or_type_are_refused() {
+    let files = Files::new(Layout::Bhsd);
+    let other = Shape { sequence: 21, ..SHAPE };
+    let zeros = |elements: u64| vec![f16::ZERO; elements as usize];
+    npy::write(&files.path("k.npy"), &Layout::Bhsd.dimensions(other), &zeros(2 * 3 * 21 * 64)).unwrap();
+    let message = refusal(&mut files.command());
+    assert!(message.contains("k.npy: has") && message.contains("must have the same shape"), "{message}");
+
+    npy::write(&files.path("k.npy"), &Layout::Bhsd.dimensions(SHAPE), &[0.0f32; 2 * 3 * 20 * 64]).unwrap();
+    let message = refusal(&mut files.command());
+    assert!(message.contains("k.npy: holds f32") && message.contains("--allow-f32"), "{message}");
+    output(files.command().arg("--allow-f32"), 0);
+}
+
+#[test]
+fn the_three_input_files_come_together() {
+    let message = refusal(&mut small_run(&["--q", "q.npy"]));
+    assert!(message.contains("--k") && message.contains("--v"), "{message}");
+    let message = refusal(&mut small_run(&["--q", "q", "--k", "k", "--v", "v", "--seq", "8"]));
+    assert!(message.contains("cannot be used with"), "{message}");
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_named() {
+    let mut command = small_run(&SMALL);
+    let message = text(&output(command.args(["--out", "no/such/folder/o.npy"]), 2).stderr);
+    assert!(message.contains("no/such/folder/o.npy"), "{message}");
+}
+
+#[test]
+fn doctor_lists_what_is_there_and_what_is_missing() {
+    let table = text(&output(&mut fa512(&["doctor"]), 0).stdout);
+    for expected in ["PTX", "simulator", "GPU", "ncu", "compute-sanitizer", "torch", "works here"] {
+        assert!(table.contains(expected), "{expected} is missing:\n{table}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let output = output(fa512(&["doctor", "--json"]).env("FA512_PTX_DIR", folder.path()), 2);
+    let diagnosis: serde_json::Value = serde_json::from_slice(&output.stdout).expect("standard output is JSON");
+    assert_eq!(diagnosis["ready"], false);
+    assert_eq!(diagnosis["components"][0]["state"], "missing");
+}

@@ -1,0 +1,112 @@
+//! What every entry costs, as the simulator counts it and ptxas reports it, stays what `counters.json` says until
+//! `cargo xtask bless` accepts a change.
+
+mod record;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use comfy_table::{Table, presets};
+use contract::config::Sequence;
+use contract::manifest::Entry;
+use contract::problem::{Problem, Shape};
+use contract::view::Layout;
+use workshop::executor::PtxModule;
+use workshop::executor::sim::{DEFAULT_ARCHITECTURE, SimExecutor};
+use workshop::forward::Forward;
+use workshop::inputs::{Distribution, Inputs};
+
+use crate::support::ptx;
+use record::{Case, Change, Comparison, Record};
+
+/// Environment variable that, set to `1`, makes the record be rewritten: `cargo xtask bless`.
+const BLESS_VARIABLE: &str = "FA512_BLESS";
+
+/// Lengths that a general entry is measured at: whole tiles, one row more, many tiles with a tail, and the length that
+/// the specialised entries are for.
+const GENERAL_LENGTHS: [u32; 4] = [64, 65, 512, 700];
+
+#[test]
+fn counters_are_those_on_record() {
+    let measured = Record::new(ptx().manifest(), ptx().entries().flat_map(measure));
+    let stored: Record = match std::fs::read_to_string(path()) {
+        Ok(text) => serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path().display())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Record::default(),
+        Err(error) => panic!("{}: {error}", path().display()),
+    };
+    let comparison = Comparison::new(&stored, &measured);
+    if std::env::var(BLESS_VARIABLE).is_ok_and(|value| value == "1") {
+        return bless(&stored, &measured);
+    }
+    for omission in &comparison.omissions {
+        say(&format!("counters not compared: {omission}"));
+    }
+    assert!(
+        comparison.changes.is_empty(),
+        "counters changed; `cargo xtask bless` accepts that, on purpose:\n{}",
+        table(&comparison.changes)
+    );
+}
+
+/// Rewrites the record and says what changed, whatever it depends on.
+fn bless(stored: &Record, measured: &Record) {
+    let changes = stored.changes_to(measured);
+    let text = serde_json::to_string_pretty(measured).expect("a record is valid JSON") + "\n";
+    std::fs::write(path(), text).unwrap_or_else(|error| panic!("{}: {error}", path().display()));
+    match changes.as_slice() {
+        [] => say("counters are unchanged"),
+        changes => say(&format!("{} counters accepted:\n{}", changes.len(), table(changes))),
+    }
+}
+
+fn path() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/counters.json")
+}
+
+/// Writes to standard error, past the test harness, which keeps what a passing test prints.
+fn say(text: &str) {
+    writeln!(std::io::stderr(), "{text}").expect("standard error takes text");
+}
+
+/// What an entry costs at each of its lengths, and on each architecture that ptxas was asked about.
+fn measure((entry, module): (&Entry, &PtxModule)) -> Vec<Case> {
+    let lengths = match entry.sequence {
+        Sequence::Exact(length) => vec![length],
+        Sequence::Any => GENERAL_LENGTHS.to_vec(),
+    };
+    let executions = lengths.into_iter().map(|length| Case {
+        entry: entry.name.clone(),
+        name: format!("B=1 H=1 S={length}"),
+        counters: count(entry, module, length).entries().map(|(name, value)| (name.to_owned(), value)).collect(),
+    });
+    let resources = entry.resources.iter().map(|resources| Case {
+        entry: entry.name.clone(),
+        name: format!("sm_{}", resources.architecture),
+        counters: record::resource_counters(resources),
+    });
+    executions.chain(resources).collect()
+}
+
+/// Executes an entry in the simulator, with LSE. The counters depend on the shape only: not on addresses, nor on values as
+/// long as no block begins again, which none does for standard normal ones.
+fn count(entry: &Entry, module: &PtxModule, sequence: u32) -> ptx_sim::Counters {
+    let shape = Shape { batch: 1, heads: 1, sequence };
+    let problem = Problem::new(shape, entry.mask, Layout::Bhsd).unwrap_or_else(|error| panic!("{error}"));
+    let inputs = Inputs::generate(problem, Distribution::Normal, 512).unwrap_or_else(|error| panic!("{error}"));
+    let mut simulator = SimExecutor::new(DEFAULT_ARCHITECTURE).unwrap_or_else(|error| panic!("{error}"));
+    let outcome = Forward::prepare(&mut simulator, module, entry, &inputs, true)
+        .and_then(|mut forward| forward.execute())
+        .unwrap_or_else(|error| panic!("{} at S={sequence}: {error}", entry.name));
+    outcome.execution.counters.expect("the simulator counts")
+}
+
+fn table(changes: &[Change]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(["entry", "case", "counter", "on record", "now", "change"]);
+    let value = |value: Option<u64>| value.map_or("–".to_owned(), |value| value.to_string());
+    for change in changes {
+        let Change { key: [entry, case, counter], stored, measured } = change;
+        table.add_row([entry, case, counter, &value(*stored), &value(*measured), &change.percent()]);
+    }
+    table
+}

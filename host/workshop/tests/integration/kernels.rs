@@ -1,0 +1,195 @@
+//! Every entry of the PTX against the f64 reference, in the simulator or, with `FA512_TEST_DEVICE=gpu`, on a GPU.
+
+use contract::args::Strides;
+use contract::config::Mask;
+use contract::problem::{Problem, Shape};
+use contract::view::{Layout, View, Views};
+use half::f16;
+use workshop::inputs::{COLUMNS, Distribution, Inputs};
+
+use crate::support::{Case, ptx};
+
+const MASKS: [Mask; 2] = [Mask::Full, Mask::Causal];
+
+fn problem(batch: u32, heads: u32, sequence: u32, mask: Mask, layout: Layout) -> Problem {
+    Problem::new(Shape { batch, heads, sequence }, mask, layout).unwrap()
+}
+
+/// Runs one sequence length under both masks and in both layouts.
+fn every_mask_and_layout(batch: u32, heads: u32, sequence: u32) {
+    for mask in MASKS {
+        for layout in [Layout::Bhsd, Layout::Bshd] {
+            Case::generate(problem(batch, heads, sequence, mask, layout), Distribution::Normal).assert_right(true);
+        }
+    }
+}
+
+macro_rules! sequences {
+    ($($name:ident: $batch:literal x $heads:literal x $sequence:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            every_mask_and_layout($batch, $heads, $sequence);
+        }
+    )*};
+}
+
+sequences! {
+    sequence_1: 2 x 3 x 1;
+    sequence_4: 2 x 3 x 4;
+    sequence_15: 2 x 2 x 15;
+    sequence_63: 1 x 2 x 63;
+    sequence_64: 1 x 2 x 64;
+    sequence_65: 1 x 2 x 65;
+    sequence_127: 1 x 2 x 127;
+    sequence_128: 1 x 2 x 128;
+    sequence_192: 1 x 2 x 192;
+    sequence_255: 1 x 2 x 255;
+    sequence_257: 1 x 2 x 257;
+    sequence_511: 1 x 2 x 511;
+    sequence_512: 1 x 2 x 512;
+    sequence_513: 1 x 2 x 513;
+    sequence_700: 1 x 2 x 700;
+    sequence_1024: 1 x 2 x 1024;
+}
+
+/// Heads enough for every pattern of every distribution.
+const PATTERNS: u32 = 4;
+
+fn every_mask(distribution: Distribution, sequence: u32) {
+    for mask in MASKS {
+        Case::generate(problem(1, PATTERNS, sequence, mask, Layout::Bshd), distribution).assert_right(true);
+    }
+}
+
+macro_rules! distributions {
+    ($($name:ident: $distribution:ident, $sequence:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            every_mask(Distribution::$distribution, $sequence);
+        }
+    )*};
+}
+
+distributions! {
+    uniform_inputs: Uniform, 130;
+    large_logits: LargeLogits, 130;
+    large_logits_at_512: LargeLogits, 512;
+    constant_inputs: Constant, 130;
+    inputs_made_against_the_online_softmax: Adversarial, 200;
+    inputs_made_against_the_online_softmax_at_512: Adversarial, 512;
+    equal_keys: EqualKeys, 130;
+    values_that_cancel: Cancelling, 130;
+    subnormal_inputs: Subnormal, 130;
+    inputs_that_are_not_finite: NonFinite, 130;
+    rows_that_are_not_finite: NonFiniteRows, 130;
+    rows_that_are_not_finite_at_512: NonFiniteRows, 512;
+    inputs_that_are_not_finite_at_512: NonFinite, 512;
+}
+
+/// On the four multiprocessors of a simulated GPU one, two or three heads are left behind the whole rounds: the first two
+/// times they are dealt out in parts, the last time in halves and parts.
+#[test]
+fn heads_that_are_left_behind_whole_rounds_are_dealt_out_in_strips() {
+    if ptx().manifest().code_generator.name != "rustc" {
+        eprintln!("not tested: only rustc's PTX has the kernels with a producer");
+        return;
+    }
+    for heads in [5, 6, 7, 11] {
+        let case = Case::generate(problem(1, heads, 512, Mask::Full, Layout::Bshd), Distribution::Normal);
+        case.assert_right_in(true, |entry| entry.config.passes > 1);
+    }
+}
+
+#[test]
+fn scales_from_zero_to_the_largest() {
+    for scale in [0.0, 1e-40, 1.0, 30.0, 1e4, contract::problem::MAXIMUM_SCALE] {
+        for mask in MASKS {
+            let problem = problem(1, 2, 70, mask, Layout::Bhsd).with_scale(scale).unwrap();
+            Case::generate(problem, Distribution::Normal).assert_right(true);
+        }
+    }
+}
+
+/// Scores of −∞ for the first 16 keys, from which some kernels guess where the maximum of a row is, and of −128 for the
+/// others, far below any guess that is made of nothing. Under a causal mask the first rows attend to −∞ alone.
+#[test]
+fn first_keys_may_have_no_weight() {
+    for (sequence, mask) in [(70, Mask::Full), (70, Mask::Causal), (512, Mask::Full), (512, Mask::Causal)] {
+        let problem = problem(1, 1, sequence, mask, Layout::Bhsd);
+        let normal = Inputs::generate(problem, Distribution::Normal, 7).unwrap();
+        let [_, _, v] = normal.storages();
+        let filled = |value: f32| vec![f16::from_f32(value); sequence as usize * COLUMNS];
+        let mut keys = filled(-4.0);
+        keys[..16 * COLUMNS].iter_mut().step_by(COLUMNS).for_each(|first| *first = f16::NEG_INFINITY);
+        let inputs = Inputs::new(problem, filled(4.0), keys, v.clone()).unwrap();
+        Case::new(inputs, Distribution::MinusInfinityScores).assert_right(true);
+    }
+}
+
+#[test]
+fn lse_may_be_absent() {
+    for (sequence, mask) in [(65, Mask::Full), (65, Mask::Causal), (512, Mask::Full)] {
+        Case::generate(problem(1, 1, sequence, mask, Layout::Bhsd), Distribution::Normal).assert_right(false);
+    }
+}
+
+#[test]
+fn rows_may_be_padded_differently_in_every_tensor() {
+    let padded = |row: u64| {
+        let head = 70 * row + 8;
+        View::new(Strides { batch: 2 * head + 16, head, row })
+    };
+    let views = Views { q: padded(72), k: padded(80), v: padded(128), o: padded(96) };
+    for mask in MASKS {
+        let problem = problem(2, 2, 70, mask, Layout::Bhsd).with_views(views).unwrap();
+        Case::generate(problem, Distribution::Normal).assert_right(true);
+    }
+}
+
+#[test]
+fn keys_and_values_may_be_shared_by_heads() {
+    let contiguous = problem(2, 4, 70, Mask::Causal, Layout::Bhsd);
+    let shared = View::new(Strides { head: 0, batch: 70 * 64, row: 64 });
+    let views = Views { k: shared, v: shared, ..*contiguous.views() };
+    Case::generate(contiguous.with_views(views).unwrap(), Distribution::Normal).assert_right(true);
+}
+
+#[test]
+fn q_k_and_v_may_be_interleaved_in_one_storage() {
+    const HEADS: u32 = 2;
+    const SEQUENCE: u32 = 130;
+    for mask in MASKS {
+        let separate = problem(1, HEADS, SEQUENCE, mask, Layout::Bshd);
+        let inputs = Inputs::generate(separate, Distribution::Normal, 7).unwrap();
+        // [S, 3, H, 64]
+        let mut storage = Vec::new();
+        for row in 0..SEQUENCE {
+            let heads = || 0..HEADS;
+            let q = heads().map(|head| inputs.q_row(0, head, row));
+            let k = heads().map(|head| inputs.k_row(0, head, row));
+            let v = heads().map(|head| inputs.v_row(0, head, row));
+            storage.extend(q.chain(k).chain(v).flatten());
+        }
+        let storage: std::sync::Arc<[f16]> = storage.into();
+        let row = u64::from(HEADS) * 64;
+        let interleaved = |index| View { offset: index * row, strides: Strides { batch: 0, head: 64, row: 3 * row } };
+        let views = Views { q: interleaved(0), k: interleaved(1), v: interleaved(2), ..*separate.views() };
+        let problem = separate.with_views(views).unwrap();
+        let inputs = Inputs::new(problem, storage.clone(), storage.clone(), storage).unwrap();
+        Case::new(inputs, Distribution::Normal).assert_right(true);
+    }
+}
+
+/// One tensor at a time has its second batch entry more than 4 GiB behind the first, where 32-bit offsets would wrap.
+#[test]
+#[ignore = "needs 14 GiB of memory and minutes"]
+fn offsets_may_exceed_32_bits() {
+    let contiguous = problem(2, 1, 70, Mask::Causal, Layout::Bhsd);
+    let near = *contiguous.views();
+    let far = View::new(Strides { batch: (1 << 31) + 64, ..near.q.strides });
+    for views in
+        [Views { q: far, ..near }, Views { k: far, ..near }, Views { v: far, ..near }, Views { o: far, ..near }]
+    {
+        Case::generate(contiguous.with_views(views).unwrap(), Distribution::Normal).assert_right(true);
+    }
+}

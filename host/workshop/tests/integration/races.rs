@@ -1,0 +1,63 @@
+//! What the simulator says of the kernels without one of their barriers.
+
+use contract::manifest::Entry;
+use contract::problem::{Problem, Shape};
+use contract::view::Layout;
+use ptx_sim::FindingClass;
+use workshop::executor::{DeviceChoice, PtxModule, open, sim};
+use workshop::forward::Forward;
+use workshop::inputs::{Distribution, Inputs};
+use workshop::launch::check_accepts;
+
+use crate::support::ptx;
+
+/// Whether a line of PTX is a barrier that orders memory. Without the others nothing is wrong but the time: those that name
+/// their number and their threads are turns on the tensor cores, and one says that it only brings lanes together.
+fn orders_memory(line: &str) -> bool {
+    let line = line.trim_start();
+    let is_turn = line.starts_with("bar.arrive") || line.starts_with("bar.sync") && line.contains(',');
+    line.starts_with("bar") && !is_turn && !line.ends_with("// converge")
+}
+
+/// The lines of an entry's body that hold a barrier that orders memory.
+fn barriers(text: &str, entry: &str) -> Vec<usize> {
+    let begins = |line: &str| line.contains(".entry") && line.contains(&format!("{entry}("));
+    let lines = text.lines().enumerate();
+    let body = lines.skip_while(|(_, line)| !begins(line)).take_while(|(_, line)| !line.starts_with('}'));
+    body.filter(|(_, line)| orders_memory(line)).map(|(number, _)| number).collect()
+}
+
+/// The classes of what is found when `entry` runs without one line of its PTX.
+fn findings_without(line: usize, entry: &Entry, module: &PtxModule, inputs: &Inputs) -> Vec<FindingClass> {
+    let kept = module.text.lines().enumerate().map(|(number, text)| if number == line { "" } else { text });
+    let text = kept.collect::<Vec<_>>().join("\n");
+    let module = PtxModule { file: module.file.clone(), text };
+    let mut executor = open(DeviceChoice::Sim, sim::DEFAULT_ARCHITECTURE).unwrap().executor;
+    let mut forward = Forward::prepare(executor.as_mut(), &module, entry, inputs, true).unwrap();
+    forward.execute().unwrap().execution.findings.iter().map(|finding| finding.class).collect()
+}
+
+#[test]
+fn a_kernel_without_one_of_its_barriers_has_a_race() {
+    for (entry, module) in ptx().entries() {
+        // The shortest sequence it accepts that takes two steps of the pipeline.
+        let problem =
+            |sequence: u32| Problem::new(Shape { batch: 1, heads: 1, sequence }, entry.mask, Layout::Bhsd).unwrap();
+        let accepted = [2 * entry.config.block_n, 512]
+            .into_iter()
+            .map(problem)
+            .find(|problem| check_accepts(entry, problem).is_ok());
+        let problem = accepted.unwrap_or_else(|| panic!("{} accepts neither two steps nor 512 rows", entry.name));
+        // Ordinary scores, and such that the softmax has to begin again.
+        let inputs = [Distribution::Normal, Distribution::LargeLogits]
+            .map(|distribution| Inputs::generate(problem, distribution, 1).unwrap());
+        let barriers = barriers(&module.text, &entry.name);
+        let line_of = |line: usize| module.text.lines().nth(line).unwrap_or_default().trim();
+        assert!(barriers.len() >= 2, "{} has the barriers {barriers:?}", entry.name);
+        for line in barriers {
+            let shows_race = |inputs| findings_without(line, entry, module, inputs).contains(&FindingClass::Race);
+            let what = format!("{} without `{}` in line {}", entry.name, line_of(line), line + 1);
+            assert!(inputs.iter().any(shows_race), "{what} has no race");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What the integration tests share: the PTX under test, a device to run it on, and one way to judge a result.
+
+use std::sync::OnceLock;
+
+use contract::manifest::Entry;
+use contract::problem::Problem;
+use workshop::check::{self, UnitScaleBounds};
+use workshop::executor::{DeviceChoice, Executor, PtxModule, open, sim};
+use workshop::forward::Forward;
+use workshop::inputs::{Distribution, Inputs};
+use workshop::launch::check_accepts;
+use workshop::ptx_folder::{ENVIRONMENT_VARIABLE, PtxFolder};
+use workshop::reference::Reference;
+
+/// Environment variable that makes the kernels be tested on a GPU instead of in the simulator: `gpu`.
+const DEVICE_VARIABLE: &str = "FA512_TEST_DEVICE";
+
+/// The folder of the PTX under test.
+pub fn ptx_path() -> String {
+    std::env::var(ENVIRONMENT_VARIABLE).unwrap_or_else(|_| {
+        panic!("these tests need the PTX: run `cargo xtask test`, which builds it and sets {ENVIRONMENT_VARIABLE}")
+    })
+}
+
+/// The PTX under test.
+pub fn ptx() -> &'static PtxFolder {
+    static FOLDER: OnceLock<PtxFolder> = OnceLock::new();
+    FOLDER.get_or_init(|| PtxFolder::open(ptx_path().as_ref()).unwrap_or_else(|error| panic!("{error}")))
+}
+
+/// The device to test on.
+pub fn executor() -> Box<dyn Executor> {
+    let choice = match std::env::var(DEVICE_VARIABLE).as_deref() {
+        Ok("gpu") => DeviceChoice::Gpu,
+        Ok("sim") | Err(_) => DeviceChoice::Sim,
+        Ok(other) => panic!("{DEVICE_VARIABLE} is {other}; it must be gpu or sim"),
+    };
+    open(choice, sim::DEFAULT_ARCHITECTURE).unwrap_or_else(|error| panic!("{error}")).executor
+}
+
+/// The entries that accept `problem`, at least one.
+pub fn entries(problem: &Problem) -> Vec<(&'static Entry, &'static PtxModule)> {
+    let entries: Vec<_> = ptx().entries().filter(|(entry, _)| check_accepts(entry, problem).is_ok()).collect();
+    assert!(!entries.is_empty(), "no entry accepts {problem:?}");
+    entries
+}
+
+/// Inputs of `problem`, and the bounds its outputs must keep.
+pub struct Case {
+    inputs: Inputs,
+    bounds: Option<UnitScaleBounds>,
+    reference: Reference,
+}
+
+impl Case {
+    /// Generated inputs.
+    pub fn generate(problem: Problem, distribution: Distribution) -> Self {
+        let inputs = Inputs::generate(problem, distribution, 512).unwrap_or_else(|error| panic!("{error}"));
+        Self::new(inputs, distribution)
+    }
+
+    /// Inputs whose values are of `distribution`.
+    pub fn new(inputs: Inputs, distribution: Distribution) -> Self {
+        let bounds = UnitScaleBounds::applicable(Some(distribution), inputs.problem());
+        let reference = Reference::compute(&inputs, |_| ());
+        Self { inputs, bounds, reference }
+    }
+
+    /// Runs every entry that accepts the problem, with LSE if `lse`, and panics with what was found if anything is wrong
+    /// with its outputs, its inputs, its guards, or its execution.
+    pub fn assert_right(&self, lse: bool) {
+        self.assert_right_in(lse, |_| true);
+    }
+
+    /// [`Self::assert_right`] for the entries that are wanted, one at least.
+    pub fn assert_right_in(&self, lse: bool, is_wanted: impl Fn(&Entry) -> bool) {
+        let wanted: Vec<_> = entries(self.inputs.problem()).into_iter().filter(|(entry, _)| is_wanted(entry)).collect();
+        assert!(!wanted.is_empty(), "no entry that is wanted accepts {:?}", self.inputs.problem());
+        for (entry, module) in wanted {
+            self.assert_entry_right(entry, module, lse);
+        }
+    }
+
+    fn assert_entry_right(&self, entry: &Entry, module: &PtxModule, lse: bool) {
+        let mut executor = executor();
+        let what = format!("{} on {:?}", entry.name, self.inputs.problem());
+        let mut forward = Forward::prepare(executor.as_mut(), module, entry, &self.inputs, lse)
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
+        let outcome = forward.execute().unwrap_or_else(|error| panic!("{what}: {error}"));
+        let findings: String = outcome.execution.findings.iter().map(|finding| format!("{finding}\n")).collect();
+        assert!(findings.is_empty(), "{what}:\n{findings}");
+        let report = check::check(&self.inputs, &self.reference, &outcome.outputs, self.bounds);
+        assert!(report.passed(), "{what}: {report:#?}");
+        assert_eq!(report.lse.is_some(), lse, "{what}: LSE is there exactly when it is asked for");
+        assert!(outcome.changed_inputs.is_empty(), "{what}: changed {:?}", outcome.changed_inputs);
+        assert!(outcome.damaged_guards.is_empty(), "{what}: damaged {:?}", outcome.damaged_guards);
+    }
+}

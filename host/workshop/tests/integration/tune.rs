@@ -1,0 +1,75 @@
+//! `fa512 tune` as far as it goes without a GPU.
+
+use std::path::Path;
+
+use crate::command_line::{fa512, output, refusal, text};
+
+fn plan(folder: &Path) -> String {
+    let path = folder.join("plan.json").display().to_string();
+    let options = ["--family", "sm80", "--arch", "89", "--shapes", "4x8x512", "--candidates", "2", "--out", &path];
+    let shown = text(&output(fa512(&["tune", "plan"]).args(options), 0).stdout);
+    for expected in ["in the search space", "rejected: bank conflicts", "pass every gate", "cargo xtask ptx --variants"]
+    {
+        assert!(shown.contains(expected), "{expected:?} is missing in:\n{shown}");
+    }
+    path
+}
+
+#[test]
+fn a_plan_is_written_and_without_a_gpu_it_is_said_that_times_mean_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(folder.path());
+    let record = folder.path().join("record.jsonl");
+    let run = |plan: &str| {
+        let mut command = fa512(&["tune", "run", "--plan", plan, "--ptx", &crate::support::ptx_path(), "--out"]);
+        // No driver may be found, wherever this test runs.
+        command.arg(&record).env("CUDA_VISIBLE_DEVICES", "");
+        command
+    };
+    let message = refusal(&mut run(&plan));
+    assert!(message.contains("times mean nothing in the simulator"), "{message}");
+    assert!(!record.exists(), "nothing was measured");
+    let message = refusal(&mut run("no/such/plan.json"));
+    assert!(message.contains("no/such/plan.json"), "{message}");
+}
+
+#[test]
+fn files_of_another_kind_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(folder.path());
+    let out = folder.path().join("out").display().to_string();
+    for arguments in [&["merge", plan.as_str(), "--out", out.as_str()] as &[&str], &["show", &plan], &["table", &plan]]
+    {
+        let message = refusal(fa512(&["tune"]).args(arguments));
+        assert!(message.contains("plan.json") && message.contains("not a tuning record"), "{arguments:?}: {message}");
+    }
+    let message = refusal(&mut fa512(&["run", "--device", "sim", "--seq", "17", "--tuned", &plan]));
+    assert!(message.contains("holds a fa512-tuning-plan, not a tuned table"), "{message}");
+}
+
+#[test]
+fn an_unknown_family_architecture_or_space_is_refused() {
+    let message = refusal(&mut fa512(&["tune", "plan", "--family", "sm70"]));
+    assert!(message.contains("sm90a, sm80"), "{message}");
+    assert!(refusal(&mut fa512(&["tune", "plan", "--arch", "75"])).contains("sm_75"));
+    let folder = tempfile::tempdir().unwrap();
+    let space = folder.path().join("space.toml");
+    std::fs::write(&space, "[sm80]\nwarps = [4]\nswizzle = [128]\n").unwrap();
+    let message = refusal(fa512(&["tune", "plan", "--family", "sm80", "--space"]).arg(&space));
+    assert!(message.contains("space.toml: [sm80]: missing field"), "{message}");
+}
+
+#[test]
+fn a_recorded_sweep_is_shown_and_makes_a_table() {
+    let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results/tuning/record.jsonl");
+    let shown = text(&output(fa512(&["tune", "show", "--top", "2"]).arg(&record), 0).stdout);
+    for expected in ["NVIDIA H200, 177 trials, searched by exhaustive", "4x8x512 causal", " new: ", " stays: "] {
+        assert!(shown.contains(expected), "{expected:?} is missing in:\n{shown}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let table = folder.path().join("tuned.json");
+    let shown = text(&output(fa512(&["tune", "table", "--out"]).arg(&table).arg(&record), 0).stdout);
+    assert!(shown.contains("sequence 512, causal mask, up to 0.25 heads a multiprocessor"), "{shown}");
+    let again = text(&output(fa512(&["tune", "table", "--tuned"]).arg(&table), 0).stdout);
+    assert_eq!(again, shown, "the table is read as it was written");
+}

@@ -1,0 +1,146 @@
+//! Classes of problems: those for which one variant is the best on a GPU.
+
+use core::fmt;
+
+use crate::config::{Mask, Sequence};
+use crate::problem::Shape;
+use crate::variants::VARIANTS;
+
+/// Problems that are launched with one variant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
+pub struct ShapeClass {
+    /// Their sequence lengths.
+    pub sequence: SequenceClass,
+    /// Their mask.
+    pub mask: Mask,
+    /// How many heads a multiprocessor has to compute.
+    pub heads: HeadsClass,
+}
+
+/// Sequence lengths that resemble each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
+pub enum SequenceClass {
+    /// The length that kernels are specialised for.
+    Exactly(u32),
+    /// Others from over half of this length up to it.
+    UpTo(u32),
+}
+
+/// B·H over the number of multiprocessors: from over half of this up to it, the last class without an end. A GPU of few
+/// heads is not filled by large tiles; one of many profits from them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "manifest", serde(into = "f64", try_from = "f64"))]
+pub struct HeadsClass(u8);
+
+impl HeadsClass {
+    /// The ends of the classes.
+    const ENDS: [f64; 6] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
+
+    fn new(heads: f64) -> Self {
+        let index = Self::ENDS.iter().position(|&end| heads <= end);
+        Self(index.unwrap_or(Self::ENDS.len() - 1) as u8)
+    }
+
+    /// The class that ends at `end`, if there is one.
+    pub const fn ending_at(end: f64) -> Option<Self> {
+        let mut index = 0;
+        while index < Self::ENDS.len() {
+            if Self::ENDS[index] == end {
+                return Some(Self(index as u8));
+            }
+            index += 1;
+        }
+        None
+    }
+
+    /// Where it ends, in heads a multiprocessor.
+    pub const fn end(self) -> f64 {
+        Self::ENDS[self.0 as usize]
+    }
+
+    /// How many classes lie between the two.
+    pub const fn distance(self, other: Self) -> u8 {
+        self.0.abs_diff(other.0)
+    }
+}
+
+impl From<HeadsClass> for f64 {
+    fn from(class: HeadsClass) -> f64 {
+        class.end()
+    }
+}
+
+impl TryFrom<f64> for HeadsClass {
+    type Error = &'static str;
+
+    fn try_from(end: f64) -> Result<Self, Self::Error> {
+        Self::ending_at(end).ok_or("no class of heads ends there; they end at 0.25, 0.5, 1, 2, 4 and 8")
+    }
+}
+
+impl ShapeClass {
+    /// The class of problems of `shape` and `mask` on a GPU with so many `multiprocessors`.
+    pub fn new(shape: Shape, mask: Mask, multiprocessors: u32) -> Self {
+        let specialised = VARIANTS.iter().any(|variant| variant.sequence == Sequence::Exact(shape.sequence));
+        let sequence = match specialised {
+            true => SequenceClass::Exactly(shape.sequence),
+            false => SequenceClass::UpTo(shape.sequence.next_power_of_two()),
+        };
+        let heads = f64::from(shape.batch) * f64::from(shape.heads) / f64::from(multiprocessors.max(1));
+        Self { sequence, mask, heads: HeadsClass::new(heads) }
+    }
+}
+
+impl fmt::Display for ShapeClass {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.sequence {
+            SequenceClass::Exactly(length) => write!(formatter, "sequence {length}")?,
+            SequenceClass::UpTo(length) => write!(formatter, "sequences up to {length}")?,
+        }
+        write!(formatter, ", {} mask, {}", self.mask.name(), self.heads)
+    }
+}
+
+impl fmt::Display for HeadsClass {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match usize::from(self.0) == Self::ENDS.len() - 1 {
+            true => write!(formatter, "over {} heads a multiprocessor", self.end() / 2.0),
+            false => write!(formatter, "up to {} heads a multiprocessor", self.end()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use std::string::ToString;
+
+    fn class(batch: u32, heads: u32, sequence: u32) -> ShapeClass {
+        ShapeClass::new(Shape { batch, heads, sequence }, Mask::Full, 132)
+    }
+
+    #[test]
+    fn classes_part_small_from_large_problems_of_an_h200() {
+        let heads = |batch, heads| class(batch, heads, 512).heads.to_string();
+        assert_eq!(heads(4, 8), "up to 0.25 heads a multiprocessor");
+        assert_eq!(heads(8, 8), "up to 0.5 heads a multiprocessor");
+        assert_eq!(heads(32, 8), "up to 2 heads a multiprocessor");
+        assert_eq!(heads(64, 16), "over 4 heads a multiprocessor");
+        assert_eq!(heads(1024, 64), "over 4 heads a multiprocessor");
+        assert_eq!(class(4, 8, 512).heads.distance(class(32, 8, 512).heads), 3);
+    }
+
+    #[test]
+    fn the_specialised_length_is_a_class_of_its_own() {
+        assert_eq!(class(1, 1, 512).sequence, SequenceClass::Exactly(512));
+        assert_eq!(class(1, 1, 511).sequence, SequenceClass::UpTo(512));
+        assert_eq!(class(1, 1, 1024).sequence, SequenceClass::UpTo(1024));
+        assert_eq!(class(4, 8, 512).to_string(), "sequence 512, full mask, up to 0.25 heads a multiprocessor");
+    }
+}

@@ -1,0 +1,29 @@
+//! What both sides of a launch agree on: the kernels, the build of their PTX, the library that launches them, and the
+//! workshop around it.
+//!
+//! A [`problem::Problem`] says what is computed. [`selection::choose`] finds the [`variants::Variant`] for it on a
+//! [`gpu::Gpu`], [`plan::Plan::new`] plans the launch, and [`plan::Plan::bind`] gives it the addresses of the tensors. Nothing
+//! here allocates, or asks a driver.
+#![no_std]
+
+pub mod args;
+pub mod class;
+pub mod config;
+pub mod divisor;
+pub mod geometry;
+pub mod gpu;
+pub mod last_round;
+pub mod plan;
+pub mod probe;
+pub mod problem;
+pub mod refusal;
+pub mod selection;
+pub mod tensor_map;
+pub mod tuned;
+pub mod variants;
+pub mod view;
+
+#[cfg(feature = "manifest")]
+pub mod candidates;
+#[cfg(feature = "manifest")]
+pub mod manifest;

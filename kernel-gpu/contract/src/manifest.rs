@@ -1,0 +1,175 @@
+//! The manifest that travels with the PTX: what each entry is, how to launch it, and what it was built by.
+//!
+//! `cargo xtask ptx` writes it, the host program reads it and nothing else to learn about entries.
+
+extern crate alloc;
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::args::{FORWARD_ARGS_FIELDS, FORWARD_ARGS_LAYOUT};
+use crate::config::{Family, Mask, Sequence, TileConfig};
+use crate::variants::Variant;
+
+/// Version of this format; a reader refuses any other.
+pub const FORMAT: u32 = 3;
+/// File name of the manifest beside the PTX files.
+pub const FILE_NAME: &str = "manifest.json";
+
+/// Everything in one PTX folder.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Which compiler wrote the PTX, and its version.
+    pub code_generator: CodeGenerator,
+    /// Commit of the source, with `-dirty` appended when the tree had changes; absent outside a checkout.
+    pub git_commit: Option<String>,
+    /// Version of the ptxas that reported the entries' resources; absent when there was none.
+    pub ptxas: Option<String>,
+    /// The PTX files.
+    pub modules: Vec<Module>,
+}
+
+/// A compiler that turns kernel-gpu into PTX.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CodeGenerator {
+    /// `rustc`, `rust-cuda`, or `nvcc` for the CUDA C++ twins.
+    pub name: String,
+    /// The compiler's own version line.
+    pub version: String,
+}
+
+/// One PTX file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Module {
+    /// File name, relative to the manifest.
+    pub file: String,
+    /// SHA-256 of the file, lower-case hexadecimal.
+    pub sha256: String,
+    /// The file's `.version`, as in `8.0`.
+    pub ptx_version: String,
+    /// The file's `.target`, as in `sm_80`.
+    pub target: String,
+    /// Entries of the file.
+    pub entries: Vec<Entry>,
+}
+
+/// One kernel entry and how to launch it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Name of the `.entry`.
+    pub name: String,
+    /// Instruction family.
+    pub family: Family,
+    /// Tile configuration.
+    pub config: TileConfig,
+    /// Sequence lengths the entry accepts.
+    pub sequence: Sequence,
+    /// Mask the entry applies.
+    pub mask: Mask,
+    /// Threads of a block (x dimension; y and z are 1).
+    pub threads: u32,
+    /// Dynamic shared memory of a block, bytes.
+    pub dynamic_shared_bytes: u32,
+    /// Whether it waits by itself for the grids before it until it accesses the tensors, so that its launch may let it begin while
+    /// they end: whether its PTX has a `griddepcontrol.wait`. Absent in manifests of entries that do not.
+    #[serde(default)]
+    pub waits_for_previous_grid: bool,
+    /// Layout of the entry's single argument.
+    pub arguments: ArgumentLayout,
+    /// What ptxas reported, one for each architecture it was asked about; empty when there was no ptxas.
+    pub resources: Vec<Resources>,
+}
+
+/// Layout of an entry's by-value argument struct.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ArgumentLayout {
+    /// Size in bytes.
+    pub size: usize,
+    /// Alignment in bytes.
+    pub align: usize,
+    /// Fields in order.
+    pub fields: Vec<ArgumentField>,
+}
+
+/// One field of an argument struct.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ArgumentField {
+    /// Field name.
+    pub name: String,
+    /// Offset in bytes.
+    pub offset: usize,
+    /// Size in bytes.
+    pub size: usize,
+}
+
+/// Resources of an entry on one architecture, as ptxas reports them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resources {
+    /// As in 80 for `sm_80`.
+    pub architecture: u32,
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Bytes of spill stores.
+    pub spill_stores: u32,
+    /// Bytes of spill loads.
+    pub spill_loads: u32,
+    /// Bytes of stack frame.
+    pub stack: u32,
+    /// Bytes of static shared memory.
+    pub static_shared: u32,
+}
+
+impl ArgumentLayout {
+    /// The layout of [`crate::args::ForwardArgs`] in this build; a manifest with another one belongs to another build.
+    pub fn forward() -> Self {
+        let fields = FORWARD_ARGS_FIELDS.iter().map(|field| ArgumentField {
+            name: field.name.to_string(),
+            offset: field.offset,
+            size: field.size,
+        });
+        Self { size: FORWARD_ARGS_LAYOUT.size(), align: FORWARD_ARGS_LAYOUT.align(), fields: fields.collect() }
+    }
+}
+
+impl Entry {
+    /// The variant that it is an entry of.
+    pub fn variant(&self) -> Variant<'_> {
+        let Self { name, family, config, sequence, mask, waits_for_previous_grid, .. } = self;
+        Variant {
+            entry: name,
+            family: *family,
+            config: *config,
+            sequence: *sequence,
+            mask: *mask,
+            waits_for_previous_grid: *waits_for_previous_grid,
+        }
+    }
+
+    /// The entry of a variant, without resources.
+    pub fn new(name: &str, family: Family, config: TileConfig, sequence: Sequence, mask: Mask) -> Self {
+        Self {
+            name: name.to_string(),
+            family,
+            config,
+            sequence,
+            mask,
+            threads: config.threads(),
+            dynamic_shared_bytes: config.shared_bytes(),
+            waits_for_previous_grid: false,
+            arguments: ArgumentLayout::forward(),
+            resources: Vec::new(),
+        }
+    }
+}
+
+impl From<&Variant<'_>> for Entry {
+    fn from(variant: &Variant<'_>) -> Self {
+        let waits_for_previous_grid = variant.waits_for_previous_grid;
+        let entry = Self::new(variant.entry, variant.family, variant.config, variant.sequence, variant.mask);
+        Self { waits_for_previous_grid, ..entry }
+    }
+}

@@ -1,0 +1,449 @@
+//! A launch: planned from the problem and the GPU alone, bound to addresses afterwards.
+
+use core::num::NonZeroU32;
+use core::ops::Range;
+
+use crate::args::ForwardArgs;
+use crate::config::{Loads, Mask};
+use crate::divisor::Divisor;
+use crate::geometry::{blocks, query_tiles, work_items};
+use crate::gpu::Gpu;
+use crate::last_round::LastRound;
+use crate::problem::Problem;
+use crate::refusal::{Refusal, Tensor};
+use crate::tensor_map::{self, TensorMap};
+use crate::variants::Variant;
+use crate::view::{ELEMENT_BYTES, View};
+
+/// Alignment of every tensor in device memory, bytes.
+pub const TENSOR_ALIGNMENT: u64 = 16;
+/// Bytes of an element of LSE, which is f32.
+const LSE_ELEMENT_BYTES: u64 = 4;
+
+/// What a launch of a variant for a problem on a GPU consists of, but for the addresses of its tensors.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan<'a> {
+    variant: Variant<'a>,
+    problem: Problem,
+    blocks: u32,
+    args: ForwardArgs,
+}
+
+/// Device addresses of the tensors of a launch, from which their views are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addresses {
+    /// Q, fp16.
+    pub q: u64,
+    /// K, fp16.
+    pub k: u64,
+    /// V, fp16.
+    pub v: u64,
+    /// O, fp16.
+    pub o: u64,
+    /// LSE, f32, `[B,H,S]` contiguous; `None` when it is not wanted.
+    pub lse: Option<u64>,
+}
+
+impl<'a> Plan<'a> {
+    /// Plans the launch of `variant` for `problem` on `gpu`. Nothing is allocated, and the driver is not asked.
+    ///
+    /// # Errors
+    /// When the variant does not compute the problem or does not fit the GPU, or when there are more work items than one
+    /// launch can have.
+    pub fn new(problem: &Problem, variant: Variant<'a>, gpu: &Gpu<'_>) -> Result<Self, Refusal> {
+        variant.check_accepts(problem)?;
+        variant.check_fits(gpu)?;
+        let (shape, config) = (problem.shape(), variant.config);
+        let query_tiles = query_tiles(shape.sequence, config.block_m);
+        let too_many = Refusal::TooManyWorkItems { shape, query_tiles };
+        let work_items = work_items(shape.batch, shape.heads, query_tiles).ok_or(too_many)?;
+        let blocks = blocks(config.grid, work_items, gpu.multiprocessors, config.min_blocks);
+        let views = problem.views();
+        let args = ForwardArgs {
+            q: 0,
+            k: 0,
+            v: 0,
+            o: 0,
+            lse: 0,
+            q_map: 0,
+            k_map: 0,
+            v_map: 0,
+            o_map: 0,
+            q_strides: views.q.strides,
+            k_strides: views.k.strides,
+            v_strides: views.v.strides,
+            o_strides: views.o.strides,
+            scale_log2: problem.scale_log2(),
+            sequence: shape.sequence,
+            heads: Divisor::new(positive(shape.heads)),
+            query_tiles: Divisor::new(positive(query_tiles)),
+            work_items: positive(work_items),
+            last_round: last_round(&variant, work_items, blocks),
+        };
+        Ok(Self { variant, problem: *problem, blocks, args })
+    }
+
+    /// The variant.
+    pub const fn variant(&self) -> Variant<'a> {
+        self.variant
+    }
+
+    /// The problem.
+    pub const fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    /// Blocks of the grid (x dimension; y and z are 1).
+    pub const fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    /// The launch on the tensors at `addresses`.
+    ///
+    /// # Errors
+    /// When a tensor is null, misaligned or beyond the 64-bit address space, or an output overlaps another tensor.
+    pub fn bind(&self, addresses: Addresses) -> Result<Launch<'a>, Refusal> {
+        let FirstElements { q, k, v, o } = self.check(addresses)?;
+        let args = ForwardArgs { q, k, v, o, lse: addresses.lse.unwrap_or(0), ..self.args };
+        let tensor_maps = match self.variant.config.loads {
+            Loads::CpAsync => None,
+            Loads::Tma => {
+                let (shape, views) = (self.problem.shape(), self.problem.views());
+                let map = |view: View, first| TensorMap::new(shape, View { offset: 0, ..view }, first);
+                Some([map(views.q, q), map(views.k, k), map(views.v, v), map(views.o, o)])
+            }
+        };
+        Ok(Launch { variant: self.variant, blocks: self.blocks, args, tensor_maps })
+    }
+
+    /// The addresses of the first elements.
+    fn check(&self, addresses: Addresses) -> Result<FirstElements, Refusal> {
+        let (shape, views) = (self.problem.shape(), self.problem.views());
+        let range = |tensor, address, view| {
+            let bytes = self.problem.extent(view) * ELEMENT_BYTES;
+            tensor_range(tensor, first_element(tensor, address, view)?, bytes)
+        };
+        let inputs = [
+            (Tensor::Q, range(Tensor::Q, addresses.q, views.q)?),
+            (Tensor::K, range(Tensor::K, addresses.k, views.k)?),
+            (Tensor::V, range(Tensor::V, addresses.v, views.v)?),
+        ];
+        let o = (Tensor::O, range(Tensor::O, addresses.o, views.o)?);
+        check_apart(&o, &inputs)?;
+        if let Some(address) = addresses.lse {
+            // A problem's rows fit 64 bits, as its O does.
+            let bytes = (shape.rows() as u64).saturating_mul(LSE_ELEMENT_BYTES);
+            let lse = (Tensor::Lse, tensor_range(Tensor::Lse, address, bytes)?);
+            check_apart(&lse, &inputs)?;
+            check_apart(&lse, core::slice::from_ref(&o))?;
+        }
+        let [q, k, v] = inputs.map(|(_, range)| range.start);
+        Ok(FirstElements { q, k, v, o: o.1.start })
+    }
+}
+
+/// Addresses of the first elements of the four tensors with views.
+struct FirstElements {
+    q: u64,
+    k: u64,
+    v: u64,
+    o: u64,
+}
+
+/// One kernel launch. Only planned and checked launches can be made, so whoever executes it can trust its fields.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch<'a> {
+    variant: Variant<'a>,
+    blocks: u32,
+    args: ForwardArgs,
+    tensor_maps: Option<[TensorMap; 4]>,
+}
+
+impl<'a> Launch<'a> {
+    /// Name of the `.entry`.
+    pub const fn entry(&self) -> &'a str {
+        self.variant.entry
+    }
+
+    /// Blocks of the grid (x dimension; y and z are 1).
+    pub const fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    /// Threads of a block (x dimension; y and z are 1).
+    pub const fn threads(&self) -> u32 {
+        self.variant.config.threads()
+    }
+
+    /// Dynamic shared memory of a block, bytes.
+    pub const fn dynamic_shared_bytes(&self) -> u32 {
+        self.variant.config.shared_bytes()
+    }
+
+    /// Whether it may begin while the launch before it on the stream ends: the kernel waits for that one by itself.
+    pub const fn overlaps_previous(&self) -> bool {
+        self.variant.waits_for_previous_grid
+    }
+
+    /// The maps of Q, K, V and O that the kernel copies through, to be encoded by the driver and given to
+    /// [`Self::set_tensor_maps`]; `None` for one that copies without.
+    pub const fn tensor_maps(&self) -> Option<&[TensorMap; 4]> {
+        self.tensor_maps.as_ref()
+    }
+
+    /// Completes the arguments with the device addresses of the encoded [`Self::tensor_maps`].
+    pub const fn set_tensor_maps(&mut self, [q_map, k_map, v_map, o_map]: [u64; 4]) {
+        self.args = ForwardArgs { q_map, k_map, v_map, o_map, ..self.args };
+    }
+
+    /// The kernel's only argument.
+    pub const fn args(&self) -> &ForwardArgs {
+        &self.args
+    }
+
+    /// The bytes of [`Self::args`], as they go to the `.param` space.
+    pub const fn argument_bytes(&self) -> &[u8] {
+        // SAFETY: ForwardArgs is repr(C) and has no padding (its definition asserts that its size is the sum of its
+        // fields'), so all of its bytes are initialised.
+        unsafe { core::slice::from_raw_parts((&raw const self.args).cast(), size_of::<ForwardArgs>()) }
+    }
+}
+
+impl Variant<'_> {
+    /// Requires that it computes `problem`.
+    ///
+    /// # Errors
+    /// With what it accepts.
+    pub fn check_accepts(&self, problem: &Problem) -> Result<(), Refusal> {
+        let sequence = problem.shape().sequence;
+        if !self.sequence.accepts(sequence) {
+            return Err(Refusal::OtherSequence { sequence, accepted: self.sequence });
+        }
+        if self.mask != problem.mask() {
+            return Err(Refusal::OtherMask { mask: problem.mask(), computed: self.mask });
+        }
+        match self.config.loads {
+            Loads::CpAsync => Ok(()),
+            Loads::Tma => tensor_map::check(problem),
+        }
+    }
+
+    /// Requires that `gpu` can run it.
+    ///
+    /// # Errors
+    /// With what it needs and the GPU has.
+    pub fn check_fits(&self, gpu: &Gpu<'_>) -> Result<(), Refusal> {
+        if !self.family.runs_on(gpu.architecture) {
+            return Err(Refusal::OtherArchitecture { family: self.family, architecture: gpu.architecture });
+        }
+        let (needed, available) = (self.config.shared_bytes(), gpu.shared_bytes_per_block);
+        if available < needed {
+            return Err(Refusal::SharedMemory { needed, available });
+        }
+        Ok(())
+    }
+}
+
+/// How the heads of the last of several rounds are dealt out: in strips where an item of `variant` is a whole head with
+/// strips of one length.
+fn last_round(variant: &Variant<'_>, work_items: u32, blocks: u32) -> LastRound {
+    if variant.config.passes > 1 && variant.mask == Mask::Full {
+        LastRound::in_strips(work_items, blocks)
+    } else {
+        LastRound::whole(work_items, blocks)
+    }
+}
+
+/// A dimension of a [`Problem`], none of which is 0.
+fn positive(dimension: u32) -> NonZeroU32 {
+    NonZeroU32::new(dimension).expect("a problem has no empty dimension")
+}
+
+/// The address of the first element of `view`.
+fn first_element(tensor: Tensor, address: u64, view: View) -> Result<u64, Refusal> {
+    if address == 0 || address % TENSOR_ALIGNMENT != 0 {
+        return Err(Refusal::Address { tensor, address });
+    }
+    let bytes = view.offset * ELEMENT_BYTES;
+    address.checked_add(bytes).ok_or(Refusal::BeyondAddresses { tensor, address, bytes })
+}
+
+fn tensor_range(tensor: Tensor, address: u64, bytes: u64) -> Result<Range<u64>, Refusal> {
+    if address == 0 || address % TENSOR_ALIGNMENT != 0 {
+        return Err(Refusal::Address { tensor, address });
+    }
+    match address.checked_add(bytes) {
+        Some(end) => Ok(address..end),
+        None => Err(Refusal::BeyondAddresses { tensor, address, bytes }),
+    }
+}
+
+fn check_apart((output, at): &(Tensor, Range<u64>), others: &[(Tensor, Range<u64>)]) -> Result<(), Refusal> {
+    for (other, other_at) in others {
+        if at.start < other_at.end && other_at.start < at.end {
+            let (output, other) = (*output, *other);
+            return Err(Refusal::Overlap { output, at: at.clone(), other, other_at: other_at.clone() });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use crate::args::Strides;
+    use crate::config::{Family, Grid, Sequence, TileConfig};
+    use crate::problem::Shape;
+    use crate::variants::VARIANTS;
+    use crate::view::{Layout, Views};
+    use std::string::{String, ToString};
+
+    const ADDRESSES: Addresses = Addresses { q: 1 << 20, k: 2 << 20, v: 3 << 20, o: 4 << 20, lse: Some(5 << 20) };
+    const GPU: Gpu<'_> =
+        Gpu { name: "test device", architecture: 90, multiprocessors: 132, shared_bytes_per_block: 227 * 1024 };
+
+    fn problem(batch: u32, sequence: u32) -> Problem {
+        Problem::new(Shape { batch, heads: 2, sequence }, Mask::Full, Layout::Bhsd).unwrap()
+    }
+
+    fn variant(sequence: Sequence) -> Variant<'static> {
+        let accepts = |variant: &&Variant<'_>| {
+            variant.sequence == sequence && variant.mask == Mask::Full && variant.config.loads == Loads::CpAsync
+        };
+        *VARIANTS.iter().find(accepts).expect("a full-mask variant of that length without tensor maps")
+    }
+
+    fn any() -> Variant<'static> {
+        variant(Sequence::Any)
+    }
+
+    /// One whose tiles come through tensor maps.
+    fn tma() -> Variant<'static> {
+        let config = TileConfig {
+            block_m: 256,
+            block_n: 64,
+            warps: 16,
+            stages: 8,
+            grid: Grid::Persistent,
+            ..TileConfig::SM_90A_TMA
+        };
+        let (family, sequence, mask) = (Family::Sm90a, Sequence::Any, Mask::Full);
+        Variant { entry: "tma", family, config, sequence, mask, waits_for_previous_grid: true }
+    }
+
+    fn launch(problem: &Problem, variant: Variant<'static>, addresses: Addresses) -> Launch<'static> {
+        Plan::new(problem, variant, &GPU).unwrap().bind(addresses).unwrap()
+    }
+
+    fn refusal(problem: &Problem, variant: Variant<'_>, gpu: &Gpu<'_>) -> String {
+        Plan::new(problem, variant, gpu).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_launch_carries_the_geometry_and_arguments_of_the_problem() {
+        let bound = launch(&problem(3, 130), any(), ADDRESSES);
+        let query_tiles = 130u32.div_ceil(any().config.block_m);
+        assert_eq!(bound.blocks(), 3 * 2 * query_tiles);
+        assert_eq!(bound.threads(), any().config.threads());
+        assert_eq!(bound.args().query_tiles.get().get(), query_tiles);
+        assert_eq!(bound.args().work_items.get(), bound.blocks(), "a block for each");
+        assert_eq!(bound.tensor_maps(), None);
+        assert_eq!(bound.args().lse, 5 << 20);
+        assert_eq!(bound.args().scale_log2, (0.125 * std::f64::consts::LOG2_E) as f32);
+        assert_eq!(launch(&problem(3, 130), any(), Addresses { lse: None, ..ADDRESSES }).args().lse, 0);
+    }
+
+    #[test]
+    fn only_whole_heads_with_strips_of_one_length_are_dealt_out_in_strips() {
+        // 200 heads, and as many items or twice that.
+        let last_round = |passes, mask| {
+            let config = TileConfig { block_m: 256 * passes, passes, ..tma().config };
+            let variant = Variant { config, mask, sequence: Sequence::Exact(512), ..tma() };
+            let problem = Problem::new(Shape { batch: 100, heads: 2, sequence: 512 }, mask, Layout::Bhsd).unwrap();
+            Plan::new(&problem, variant, &GPU).unwrap().args.last_round
+        };
+        assert_eq!(last_round(2, Mask::Full), LastRound::in_strips(200, 132));
+        assert!(last_round(2, Mask::Full).is_split());
+        assert_eq!(last_round(2, Mask::Causal), LastRound::whole(200, 132));
+        assert_eq!(last_round(1, Mask::Full), LastRound::whole(400, 132));
+    }
+
+    #[test]
+    fn a_persistent_grid_has_the_blocks_that_the_device_has_room_for() {
+        for (batch, sequence, items, expected) in [(100, 8, 200, 132), (3, 500, 12, 12)] {
+            let bound = launch(&problem(batch, sequence), tma(), ADDRESSES);
+            assert_eq!(bound.blocks(), expected, "batch {batch}");
+            assert_eq!(bound.args().work_items.get(), items);
+            assert_eq!(bound.threads(), (16 + 4) * 32);
+        }
+    }
+
+    #[test]
+    fn a_variant_that_copies_through_tensor_maps_has_those_of_its_tensors() {
+        let problem = problem(3, 8);
+        let o = View { offset: 64, ..problem.views().o };
+        let problem = problem.with_views(Views { o, ..*problem.views() }).unwrap();
+        let mut bound = launch(&problem, tma(), ADDRESSES);
+        let maps = bound.tensor_maps().expect("it copies through them");
+        assert_eq!(maps.map(|map| map.address), [1 << 20, 2 << 20, 3 << 20, (4 << 20) + 128]);
+        assert_eq!(maps[3], TensorMap::new(problem.shape(), o, 4 << 20));
+        bound.set_tensor_maps([64, 128, 192, 256]);
+        let args = bound.args();
+        assert_eq!([args.q_map, args.k_map, args.v_map, args.o_map], [64, 128, 192, 256]);
+        let k = View::new(Strides { batch: 1 << 39, ..problem.views().k.strides });
+        let apart = problem.with_views(Views { k, ..*problem.views() }).unwrap();
+        assert!(refusal(&apart, tma(), &GPU).contains("copies K through a tensor map"));
+    }
+
+    #[test]
+    fn a_variant_refuses_what_it_was_not_compiled_for() {
+        let exact = variant(Sequence::Exact(512));
+        assert!(refusal(&problem(1, 511), exact, &GPU).contains("does not accept sequence 511, only exactly 512"));
+        let causal = Problem::new(problem(1, 8).shape(), Mask::Causal, Layout::Bhsd).unwrap();
+        assert!(refusal(&causal, any(), &GPU).contains("computes a full mask, not a causal one"));
+    }
+
+    #[test]
+    fn a_gpu_that_is_too_old_or_too_small_is_refused() {
+        for &variant in VARIANTS.iter().filter(|variant| variant.mask == Mask::Full) {
+            for architecture in [75, 80, 89, 90, 100] {
+                let fits = variant.check_fits(&Gpu { architecture, ..GPU });
+                assert_eq!(
+                    fits.is_ok(),
+                    variant.family.runs_on(architecture),
+                    "{} on sm_{architecture}",
+                    variant.entry
+                );
+            }
+            let message = refusal(&problem(1, 512), variant, &Gpu { architecture: 75, ..GPU });
+            assert!(message.contains(&std::format!("needs {}", variant.family.requirement())), "{message}");
+        }
+        let small = Gpu { shared_bytes_per_block: 16, ..GPU };
+        assert!(refusal(&problem(1, 8), any(), &small).contains("shared memory"));
+    }
+
+    #[test]
+    fn a_launch_has_no_more_than_the_maximum_of_work_items() {
+        let broadcast = View::new(Strides { batch: 0, head: 0, row: 64 });
+        let shape = Shape { batch: 1 << 30, heads: 2, sequence: 1 };
+        let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap();
+        let views = Views { o: problem.views().o, ..Views::all(broadcast) };
+        let problem = problem.with_views(views).unwrap();
+        assert!(refusal(&problem, any(), &GPU).contains("split the batch"));
+    }
+
+    #[test]
+    fn addresses_are_checked() {
+        let plan = Plan::new(&problem(1, 8), any(), &GPU).unwrap();
+        let refused = |addresses| plan.bind(addresses).unwrap_err().to_string();
+        assert!(refused(Addresses { k: (2 << 20) + 8, ..ADDRESSES }).contains("K is at address 0x200008"));
+        assert!(refused(Addresses { q: 0, ..ADDRESSES }).contains("Q is at address 0x0"));
+        assert!(refused(Addresses { v: u64::MAX - 15, ..ADDRESSES }).contains("beyond 64-bit addresses"));
+        assert!(refused(Addresses { o: ADDRESSES.q, ..ADDRESSES }).contains("O at"));
+        assert!(refused(Addresses { lse: Some(ADDRESSES.o), ..ADDRESSES }).contains("LSE at"));
+        assert!(refused(Addresses { lse: Some(ADDRESSES.v), ..ADDRESSES }).contains("LSE at"));
+        assert!(refused(Addresses { lse: Some(0), ..ADDRESSES }).contains("LSE is at address 0x0"));
+    }
+}

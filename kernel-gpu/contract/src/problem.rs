@@ -1,0 +1,262 @@
+//! An attention problem: shape, mask, scale and views, checked as a whole before anything is allocated.
+
+use crate::config::{HEAD_DIM, Mask};
+use crate::refusal::{Refusal, Tensor};
+use crate::view::{Layout, View, Views};
+
+/// Longest sequence: tile arithmetic in the kernels is 32-bit.
+pub const MAXIMUM_SEQUENCE: u32 = i32::MAX as u32;
+/// Largest scale: up to here no finite fp16 Q and K make a score overflow f32 (64 · 65504² · 1e26 · log2 e < 2¹²⁸).
+pub const MAXIMUM_SCALE: f64 = 1e26;
+/// Smallest scale that is applied as such; one below it (0 included) acts as this one, which makes every finite score 0
+/// to working precision and still keeps −∞ · scale at −∞.
+pub const MINIMUM_SCALE: f64 = f32::MIN_POSITIVE as f64;
+/// The scale unless another is given: 1/√[`HEAD_DIM`].
+pub const DEFAULT_SCALE: f64 = 0.125;
+
+const _: () = assert!(DEFAULT_SCALE * DEFAULT_SCALE * HEAD_DIM as f64 == 1.0);
+
+/// `[batch, heads, sequence]` of a problem; the head dimension is always [`HEAD_DIM`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
+pub struct Shape {
+    /// B.
+    pub batch: u32,
+    /// H.
+    pub heads: u32,
+    /// S.
+    pub sequence: u32,
+}
+
+impl core::fmt::Display for Shape {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(formatter, "batch {}, heads {}, sequence {}", self.batch, self.heads, self.sequence)
+    }
+}
+
+impl Shape {
+    /// Rows of a tensor, B·H·S.
+    pub const fn rows(self) -> u128 {
+        self.batch as u128 * self.heads as u128 * self.sequence as u128
+    }
+
+    /// Floating-point operations of one forward call by the usual count: 4·B·H·S²·D, halved for a causal mask.
+    pub fn operations(self, mask: Mask) -> f64 {
+        let full = 4.0 * self.rows() as f64 * f64::from(self.sequence) * f64::from(HEAD_DIM);
+        match mask {
+            Mask::Full => full,
+            Mask::Causal => full / 2.0,
+        }
+    }
+
+    /// Bytes of Q, K, V and O in fp16 and LSE in f32, without gaps.
+    pub fn bytes(self) -> f64 {
+        self.rows() as f64 * f64::from(4 * HEAD_DIM * 2 + 4)
+    }
+
+    fn check(self) -> Result<(), Refusal> {
+        for (name, value) in [("batch", self.batch), ("heads", self.heads), ("sequence", self.sequence)] {
+            if value == 0 {
+                return Err(Refusal::EmptyDimension { name });
+            }
+        }
+        match self.sequence {
+            ..=MAXIMUM_SEQUENCE => Ok(()),
+            sequence => Err(Refusal::SequenceTooLong { sequence }),
+        }
+    }
+}
+
+/// O = softmax(scale · QKᵀ + mask) · V over fp16 tensors whose shape, scale and views were found acceptable.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Problem {
+    shape: Shape,
+    mask: Mask,
+    scale: f64,
+    views: Views,
+}
+
+impl Problem {
+    /// A problem over four contiguous tensors of one layout with the scale [`DEFAULT_SCALE`].
+    ///
+    /// # Errors
+    /// When a dimension is 0 or too large.
+    pub fn new(shape: Shape, mask: Mask, layout: Layout) -> Result<Self, Refusal> {
+        shape.check()?;
+        let views = Views::all(View::new(layout.strides(shape)?));
+        Self { shape, mask, scale: DEFAULT_SCALE, views }.with_views(views)
+    }
+
+    /// The same problem with another factor on the scores.
+    ///
+    /// # Errors
+    /// When `scale` is negative, not finite, or over [`MAXIMUM_SCALE`].
+    pub fn with_scale(self, scale: f64) -> Result<Self, Refusal> {
+        if scale < 0.0 {
+            return Err(Refusal::NegativeScale { scale });
+        }
+        if !(0.0..=MAXIMUM_SCALE).contains(&scale) {
+            return Err(Refusal::ScaleOutOfRange { scale });
+        }
+        Ok(Self { scale, ..self })
+    }
+
+    /// The same problem over tensors that lie in memory in another way.
+    ///
+    /// # Errors
+    /// When rows would not be 16-byte aligned, a tensor does not fit 64-bit addresses, or two rows of O overlap (inputs
+    /// may overlap themselves).
+    pub fn with_views(self, views: Views) -> Result<Self, Refusal> {
+        for (tensor, view) in views.named() {
+            view.check(tensor, self.shape)?;
+        }
+        views.o.check_rows_apart(Tensor::O, self.shape)?;
+        Ok(Self { views, ..self })
+    }
+
+    /// `[B,H,S]`.
+    pub const fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Which keys a query attends to.
+    pub const fn mask(&self) -> Mask {
+        self.mask
+    }
+
+    /// The factor on the scores, at least [`MINIMUM_SCALE`].
+    pub fn scale(&self) -> f64 {
+        self.scale.max(MINIMUM_SCALE)
+    }
+
+    /// `scale · log2(e)` as the kernels take it, positive and finite.
+    pub fn scale_log2(&self) -> f32 {
+        ((self.scale * core::f64::consts::LOG2_E) as f32).max(f32::MIN_POSITIVE)
+    }
+
+    /// How Q, K, V and O lie in memory.
+    pub const fn views(&self) -> &Views {
+        &self.views
+    }
+
+    /// Elements from the first to just behind the last one of a tensor with `view`, which must be one of [`Self::views`].
+    pub fn extent(&self, view: View) -> u64 {
+        view.span(self.shape).expect("with_views checked every extent")
+    }
+
+    /// Keys that query `row` attends to: this many from the first.
+    pub const fn attended_keys(&self, row: u32) -> u32 {
+        match self.mask {
+            Mask::Full => self.shape.sequence,
+            Mask::Causal => row + 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use crate::args::Strides;
+    use std::string::{String, ToString};
+
+    const SHAPE: Shape = Shape { batch: 2, heads: 3, sequence: 5 };
+
+    fn problem() -> Problem {
+        Problem::new(SHAPE, Mask::Full, Layout::Bhsd).unwrap()
+    }
+
+    fn with_q(strides: Strides) -> Result<Problem, Refusal> {
+        problem().with_views(Views { q: View::new(strides), ..*problem().views() })
+    }
+
+    fn with_o(strides: Strides) -> Result<Problem, Refusal> {
+        problem().with_views(Views { o: View::new(strides), ..*problem().views() })
+    }
+
+    fn message<T: std::fmt::Debug>(result: Result<T, Refusal>) -> String {
+        result.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn both_layouts_span_the_whole_tensor() {
+        for layout in [Layout::Bhsd, Layout::Bshd] {
+            let problem = Problem::new(SHAPE, Mask::Full, layout).unwrap();
+            assert_eq!(problem.extent(problem.views().q), 2 * 3 * 5 * 64, "{layout:?}");
+            assert_eq!(layout.shape(layout.dimensions(SHAPE)), Some(SHAPE), "{layout:?}");
+        }
+    }
+
+    #[test]
+    fn empty_and_oversized_dimensions_are_named() {
+        let shape = |batch, heads, sequence| Problem::new(Shape { batch, heads, sequence }, Mask::Full, Layout::Bhsd);
+        assert!(message(shape(0, 1, 1)).contains("batch is 0"));
+        assert!(message(shape(1, 0, 1)).contains("heads is 0"));
+        assert!(message(shape(1, 1, 0)).contains("sequence is 0"));
+        assert!(message(shape(1, 1, u32::MAX)).contains("sequence is 4294967295"));
+        assert!(message(shape(u32::MAX, u32::MAX, MAXIMUM_SEQUENCE)).contains("64 bits"));
+    }
+
+    #[test]
+    fn the_scale_must_be_finite_and_not_negative() {
+        assert_eq!(problem().scale(), 0.125);
+        assert!(message(problem().with_scale(-0.5)).contains("negate Q and pass 0.5"));
+        for scale in [f64::NAN, f64::INFINITY, 1e27] {
+            assert!(message(problem().with_scale(scale)).contains("must be finite"), "{scale}");
+        }
+        let zero = problem().with_scale(0.0).unwrap();
+        assert!(zero.scale_log2() > 0.0, "−∞ · 0 would be NaN");
+        assert!(problem().with_scale(MAXIMUM_SCALE).unwrap().scale_log2().is_finite());
+    }
+
+    #[test]
+    fn the_largest_scale_keeps_the_largest_score_finite_in_f32() {
+        let largest = 64.0 * 65504.0f64.powi(2) * MAXIMUM_SCALE * std::f64::consts::LOG2_E;
+        assert!((largest as f32).is_finite());
+    }
+
+    #[test]
+    fn rows_must_be_sixteen_byte_aligned() {
+        let strides = problem().views().q.strides;
+        assert!(message(with_q(Strides { row: 65, ..strides })).contains("Q has a row stride of 65"));
+        assert!(message(with_q(Strides { head: 4, ..strides })).contains("Q has a head stride of 4"));
+        with_q(Strides { row: 72, ..strides }).expect("padded rows are accepted");
+        with_q(Strides { batch: 0, head: 0, row: 0 }).expect("an input may be broadcast");
+    }
+
+    #[test]
+    fn the_stride_of_a_dimension_of_size_one_does_not_matter() {
+        let single = Problem::new(Shape { batch: 1, ..SHAPE }, Mask::Full, Layout::Bhsd).unwrap();
+        let odd = View::new(Strides { batch: u64::MAX, ..single.views().q.strides });
+        assert_eq!(single.with_views(Views::all(odd)).unwrap().extent(odd), 3 * 5 * 64);
+    }
+
+    #[test]
+    fn a_tensor_must_fit_64_bit_addresses() {
+        let strides = problem().views().q.strides;
+        assert!(
+            message(with_q(Strides { batch: 1 << 63, ..strides })).contains("Q of batch 2, heads 3, sequence 5 with")
+        );
+    }
+
+    #[test]
+    fn a_tensor_may_start_at_a_16_byte_chunk_of_its_buffer() {
+        let at = |offset| {
+            let o = View { offset, ..problem().views().o };
+            problem().with_views(Views { o, ..*problem().views() })
+        };
+        assert_eq!(at(24).unwrap().views().o.offset, 24);
+        assert!(message(at(12)).contains("O starts at element 12; it must start at a multiple of 8"));
+        assert!(message(at(1 << 63)).contains("does not fit 64-bit addresses"));
+    }
+
+    #[test]
+    fn rows_of_the_output_must_not_overlap() {
+        let strides = problem().views().o.strides;
+        assert!(message(with_o(Strides { head: 0, ..strides })).contains("O has a head stride of 0"));
+        assert!(message(with_o(Strides { row: 56, ..strides })).contains("O has a row stride of 56"));
+        assert!(message(with_o(Strides { head: 256, ..strides })).contains("O has a head stride of 256"));
+        with_o(Strides { batch: 64, head: 128, row: 384 }).expect("interleaved rows do not overlap");
+    }
+}

@@ -1,0 +1,281 @@
+//! Why a problem, a variant or an address is refused.
+
+use core::fmt;
+use core::ops::Range;
+
+use crate::config::{Family, Mask, Sequence};
+use crate::geometry::MAXIMUM_WORK_ITEMS;
+use crate::plan::TENSOR_ALIGNMENT;
+use crate::problem::{MAXIMUM_SCALE, MAXIMUM_SEQUENCE, Shape};
+use crate::tensor_map::STRIDE_LIMIT;
+use crate::view::{ROW_ALIGNMENT, View};
+
+/// A tensor of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tensor {
+    /// Queries.
+    Q,
+    /// Keys.
+    K,
+    /// Values.
+    V,
+    /// Output.
+    O,
+    /// Log-sum-exp.
+    Lse,
+}
+
+/// A dimension of a tensor other than the columns of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dimension {
+    /// B.
+    Batch,
+    /// H.
+    Head,
+    /// S.
+    Row,
+}
+
+/// Why something is refused: what was wrong, what was received, what would be accepted.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Refusal {
+    /// A dimension of the shape is 0.
+    EmptyDimension {
+        /// Its name: `batch`, `heads` or `sequence`.
+        name: &'static str,
+    },
+    /// The sequence is longer than the kernels count.
+    SequenceTooLong {
+        /// S.
+        sequence: u32,
+    },
+    /// A contiguous tensor of the shape has strides that do not fit 64 bits.
+    TensorTooLarge {
+        /// The shape.
+        shape: Shape,
+    },
+    /// The scale is negative.
+    NegativeScale {
+        /// The scale.
+        scale: f64,
+    },
+    /// The scale is not finite or too large.
+    ScaleOutOfRange {
+        /// The scale.
+        scale: f64,
+    },
+    /// Rows would not be 16-byte aligned.
+    MisalignedStride {
+        /// Of this tensor.
+        tensor: Tensor,
+        /// Along this dimension.
+        dimension: Dimension,
+        /// The stride, in elements.
+        stride: u64,
+    },
+    /// The first row would not be 16-byte aligned.
+    MisalignedOffset {
+        /// Of this tensor.
+        tensor: Tensor,
+        /// The offset, in elements.
+        offset: u64,
+    },
+    /// A tensor does not fit 64-bit addresses.
+    ViewTooLarge {
+        /// The tensor.
+        tensor: Tensor,
+        /// Its shape.
+        shape: Shape,
+        /// Its view.
+        view: View,
+    },
+    /// Two rows of an output share memory.
+    RowsOverlap {
+        /// The output.
+        tensor: Tensor,
+        /// The dimension whose entries overlap.
+        dimension: Dimension,
+        /// Its stride, in elements.
+        stride: u64,
+        /// The least that would keep them apart.
+        least: u64,
+    },
+    /// The kernel is for other sequence lengths.
+    OtherSequence {
+        /// S of the problem.
+        sequence: u32,
+        /// What the kernel accepts.
+        accepted: Sequence,
+    },
+    /// The kernel applies another mask.
+    OtherMask {
+        /// Mask of the problem.
+        mask: Mask,
+        /// Mask of the kernel.
+        computed: Mask,
+    },
+    /// The kernel copies through tensor maps, and none describes a tensor.
+    NoTensorMap {
+        /// The tensor.
+        tensor: Tensor,
+        /// The dimension whose stride is too large.
+        dimension: Dimension,
+        /// That stride, in bytes.
+        bytes: u64,
+    },
+    /// The GPU lacks the kernel's instructions.
+    OtherArchitecture {
+        /// Family of the kernel.
+        family: Family,
+        /// Architecture of the GPU, as in 90 for `sm_90`.
+        architecture: u32,
+    },
+    /// The GPU gives a block less shared memory than the kernel needs.
+    SharedMemory {
+        /// Bytes that a block needs.
+        needed: u32,
+        /// Bytes that a block can have.
+        available: u32,
+    },
+    /// There are more work items than one launch can have.
+    TooManyWorkItems {
+        /// The shape.
+        shape: Shape,
+        /// Query tiles of a head.
+        query_tiles: u32,
+    },
+    /// An address is null or misaligned.
+    Address {
+        /// Of this tensor.
+        tensor: Tensor,
+        /// The address of its first element.
+        address: u64,
+    },
+    /// A tensor ends beyond the address space.
+    BeyondAddresses {
+        /// The tensor.
+        tensor: Tensor,
+        /// The address of its first element.
+        address: u64,
+        /// Its size in bytes.
+        bytes: u64,
+    },
+    /// An output shares memory with another tensor.
+    Overlap {
+        /// The output.
+        output: Tensor,
+        /// Its addresses.
+        at: Range<u64>,
+        /// The other tensor.
+        other: Tensor,
+        /// Its addresses.
+        other_at: Range<u64>,
+    },
+}
+
+impl core::error::Error for Refusal {}
+
+impl Tensor {
+    /// Its name, as in a message.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Tensor::Q => "Q",
+            Tensor::K => "K",
+            Tensor::V => "V",
+            Tensor::O => "O",
+            Tensor::Lse => "LSE",
+        }
+    }
+}
+
+impl fmt::Display for Tensor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+impl fmt::Display for Dimension {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Dimension::Batch => "batch",
+            Dimension::Head => "head",
+            Dimension::Row => "row",
+        })
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::EmptyDimension { name } => write!(formatter, "{name} is 0; it must be at least 1"),
+            Refusal::SequenceTooLong { sequence } => {
+                write!(formatter, "sequence is {sequence}; it must be at most {MAXIMUM_SEQUENCE}")
+            }
+            Refusal::TensorTooLarge { shape } => {
+                write!(formatter, "a tensor of {shape} has strides that do not fit 64 bits; make it smaller")
+            }
+            Refusal::NegativeScale { scale } => {
+                write!(formatter, "scale is {scale}; it must not be negative (negate Q and pass {} instead)", -scale)
+            }
+            Refusal::ScaleOutOfRange { scale } => {
+                write!(formatter, "scale is {scale}; it must be finite, at least 0 and at most {MAXIMUM_SCALE:e}")
+            }
+            Refusal::MisalignedStride { tensor, dimension, stride } => write!(
+                formatter,
+                "{tensor} has a {dimension} stride of {stride} elements; it must be a multiple of {ROW_ALIGNMENT}, so that \
+                 rows are 16-byte aligned"
+            ),
+            Refusal::MisalignedOffset { tensor, offset } => {
+                write!(formatter, "{tensor} starts at element {offset}; it must start at a multiple of {ROW_ALIGNMENT}")
+            }
+            Refusal::ViewTooLarge { tensor, shape, view: View { offset, strides } } => {
+                write!(formatter, "{tensor} of {shape} with {strides:?}")?;
+                if *offset > 0 {
+                    write!(formatter, " from element {offset} on")?;
+                }
+                formatter.write_str(" does not fit 64-bit addresses; make its strides smaller")
+            }
+            Refusal::RowsOverlap { tensor, dimension, stride, least } => write!(
+                formatter,
+                "{tensor} has a {dimension} stride of {stride} elements, so that its rows overlap; it must be at least \
+                 {least}"
+            ),
+            Refusal::OtherSequence { sequence, accepted: Sequence::Exact(length) } => {
+                write!(formatter, "does not accept sequence {sequence}, only exactly {length}")
+            }
+            Refusal::OtherSequence { sequence, accepted: Sequence::Any } => {
+                write!(formatter, "does not accept sequence {sequence}, only 1 or more")
+            }
+            Refusal::OtherMask { mask, computed } => {
+                write!(formatter, "computes a {} mask, not a {} one", computed.name(), mask.name())
+            }
+            Refusal::NoTensorMap { tensor, dimension, bytes } => write!(
+                formatter,
+                "copies {tensor} through a tensor map, which cannot describe its {dimension} stride of {bytes} bytes; it \
+                 must be below {STRIDE_LIMIT}"
+            ),
+            Refusal::OtherArchitecture { family, architecture } => {
+                write!(formatter, "needs {}; this GPU is sm_{architecture}", family.requirement())
+            }
+            Refusal::SharedMemory { needed, available } => {
+                write!(formatter, "needs {needed} bytes of shared memory per block; this GPU has {available}")
+            }
+            Refusal::TooManyWorkItems { shape: Shape { batch, heads, .. }, query_tiles } => write!(
+                formatter,
+                "batch {batch} × heads {heads} × {query_tiles} query tiles are more than one launch computes \
+                 ({MAXIMUM_WORK_ITEMS}); split the batch"
+            ),
+            Refusal::Address { tensor, address } => write!(
+                formatter,
+                "{tensor} is at address {address:#x}; it must be a non-zero multiple of {TENSOR_ALIGNMENT}"
+            ),
+            Refusal::BeyondAddresses { tensor, address, bytes } => {
+                write!(formatter, "{tensor} at address {address:#x} with {bytes} bytes ends beyond 64-bit addresses")
+            }
+            Refusal::Overlap { output, at, other, other_at } => write!(
+                formatter,
+                "{output} at {at:#x?} overlaps {other} at {other_at:#x?}; outputs need memory of their own"
+            ),
+        }
+    }
+}

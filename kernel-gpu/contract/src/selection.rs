@@ -1,0 +1,308 @@
+//! Chooses the variant that computes a problem on a GPU: the one that the tuned table names, else by the order of
+//! preference.
+
+use core::cmp::Reverse;
+use core::fmt;
+
+use crate::class::ShapeClass;
+use crate::config::Grid;
+use crate::geometry::query_tiles;
+use crate::gpu::Gpu;
+use crate::plan::Plan;
+use crate::problem::Problem;
+use crate::refusal::Refusal;
+use crate::tuned::{self, Row};
+use crate::variants::Variant;
+
+/// The chosen variant, planned, and why it is this one.
+#[derive(Clone, Debug)]
+pub struct Choice<'a> {
+    /// The plan of its launch.
+    pub plan: Plan<'a>,
+    /// Why.
+    pub reason: Reason<'a>,
+}
+
+/// Why a variant was chosen. `Display` says it in words.
+#[derive(Clone, Debug)]
+pub enum Reason<'a> {
+    /// The tuned table names it.
+    Tuned {
+        /// The row of the table.
+        row: Row<'a>,
+        /// The class of the problem; the row's is the nearest to it.
+        class: ShapeClass,
+        /// Whether the row was measured on the same GPU model, or on another of its architecture.
+        same_model: bool,
+    },
+    /// It comes before the others that accept the problem.
+    First {
+        /// What the tuned table had to say.
+        untuned: Untuned<'a>,
+        /// What the order is for.
+        kind: Kind,
+    },
+    /// The first in order of preference has too few tiles to fill the GPU; this one has more.
+    SmallTiles {
+        /// Tiles of the first.
+        tiles: u64,
+        /// Multiprocessors of the GPU.
+        multiprocessors: u32,
+        /// What the tuned table had to say.
+        untuned: Untuned<'a>,
+        /// What the order is for.
+        kind: Kind,
+    },
+}
+
+/// The problem and GPU that an order of preference is for.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    sequence: u32,
+    mask: &'static str,
+    architecture: u32,
+}
+
+/// Why the tuned table did not decide.
+#[derive(Clone, Debug)]
+pub enum Untuned<'a> {
+    /// It has nothing about such GPUs.
+    NoRow,
+    /// The variant that it names is not among those to choose from.
+    NotThere(&'a str),
+    /// The variant that it names does not compute the problem.
+    Refused(&'a str, Refusal),
+}
+
+/// No variant computes the problem on the GPU. `Display` says of each why not.
+#[derive(Clone, Debug)]
+pub struct NoVariant<V> {
+    variants: V,
+    problem: Problem,
+    architecture: u32,
+    multiprocessors: u32,
+    shared_bytes_per_block: u32,
+}
+
+/// Plans the launch of the best of `variants`, which are in order of preference, for `problem` on `gpu`, by the `tuned`
+/// rows.
+///
+/// # Errors
+/// [`NoVariant`] when none computes the problem there.
+pub fn choose<'a, V, T>(variants: V, tuned: T, problem: &Problem, gpu: &Gpu<'_>) -> Result<Choice<'a>, NoVariant<V>>
+where
+    V: Iterator<Item = Variant<'a>> + Clone,
+    T: Iterator<Item = Row<'a>>,
+{
+    let class = ShapeClass::new(problem.shape(), problem.mask(), gpu.multiprocessors);
+    let untuned = match tuned::find(tuned, gpu, &class) {
+        None => Untuned::NoRow,
+        Some(row) => match variants.clone().find(|variant| variant.entry == row.variant) {
+            None => Untuned::NotThere(row.variant),
+            Some(variant) => match Plan::new(problem, variant, gpu) {
+                Ok(plan) => {
+                    let same_model = row.gpu == gpu.name;
+                    return Ok(Choice { plan, reason: Reason::Tuned { row, class, same_model } });
+                }
+                Err(refusal) => Untuned::Refused(row.variant, refusal),
+            },
+        },
+    };
+    choose_by_preference(variants, problem, gpu, untuned)
+}
+
+/// The first that computes the problem; when it has too few tiles to fill the GPU, the one of its kind that has most.
+fn choose_by_preference<'a, V>(
+    variants: V,
+    problem: &Problem,
+    gpu: &Gpu<'_>,
+    untuned: Untuned<'a>,
+) -> Result<Choice<'a>, NoVariant<V>>
+where
+    V: Iterator<Item = Variant<'a>> + Clone,
+{
+    let plans = || variants.clone().filter_map(|variant| Plan::new(problem, variant, gpu).ok());
+    let Some(first) = plans().next() else {
+        let &Gpu { architecture, multiprocessors, shared_bytes_per_block, .. } = gpu;
+        return Err(NoVariant { variants, problem: *problem, architecture, multiprocessors, shared_bytes_per_block });
+    };
+    let kind = Kind { sequence: problem.shape().sequence, mask: problem.mask().name(), architecture: gpu.architecture };
+    let tiles = |plan: &Plan<'_>| tiles(&plan.variant(), problem);
+    let multiprocessors = gpu.multiprocessors;
+    if tiles(&first) < u64::from(multiprocessors) {
+        let alike = |plan: &Plan<'_>| {
+            let (one, other) = (plan.variant(), first.variant());
+            (one.family, one.sequence) == (other.family, other.sequence) && tiles(plan) > tiles(&first)
+        };
+        let smallest = plans()
+            .filter(alike)
+            .min_by_key(|plan| (Reverse(tiles(plan)), plan.variant().config.grid != Grid::OneShot));
+        if let Some(plan) = smallest {
+            let reason = Reason::SmallTiles { tiles: tiles(&first), multiprocessors, untuned, kind };
+            return Ok(Choice { plan, reason });
+        }
+    }
+    Ok(Choice { plan: first, reason: Reason::First { untuned, kind } })
+}
+
+/// Query tiles of `problem` that a grid of `variant` deals out.
+fn tiles(variant: &Variant<'_>, problem: &Problem) -> u64 {
+    let shape = problem.shape();
+    let of_a_head = query_tiles(shape.sequence, variant.config.block_m);
+    // A planned problem has fewer than 2³¹ tiles.
+    (u64::from(shape.batch) * u64::from(shape.heads)).saturating_mul(of_a_head.into())
+}
+
+impl fmt::Display for Reason<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Tuned { row, class, same_model } => {
+                write!(formatter, "tuned: the fastest for {} on {}", row.class, row.gpu)?;
+                if !same_model {
+                    write!(formatter, ", which is sm_{} too", row.architecture)?;
+                }
+                match row.class == *class {
+                    true => Ok(()),
+                    false => write!(formatter, ", the nearest to {class}"),
+                }
+            }
+            Reason::First { untuned, kind } => write!(formatter, "first in order of preference {kind}{untuned}"),
+            Reason::SmallTiles { tiles, multiprocessors, untuned, kind } => write!(
+                formatter,
+                "small tiles, since the GPU has {multiprocessors} multiprocessors for {tiles} tiles of the first in order of \
+                 preference {kind}{untuned}"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "for sequence {}, {} mask, sm_{}", self.sequence, self.mask, self.architecture)
+    }
+}
+
+impl fmt::Display for Untuned<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Untuned::NoRow => formatter.write_str(", for which nothing was tuned"),
+            Untuned::NotThere(variant) => {
+                write!(formatter, "; the tuned table's choice is passed over: {variant} is not in this PTX")
+            }
+            Untuned::Refused(variant, refusal) => {
+                write!(formatter, "; the tuned table's choice is passed over: {variant} {refusal}")
+            }
+        }
+    }
+}
+
+impl<'a, V: Iterator<Item = Variant<'a>> + Clone> fmt::Display for NoVariant<V> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { architecture, multiprocessors, shared_bytes_per_block, .. } = *self;
+        let gpu = Gpu { name: "", architecture, multiprocessors, shared_bytes_per_block };
+        write!(formatter, "no variant runs this problem on sm_{architecture}:")?;
+        for variant in self.variants.clone() {
+            if let Err(refusal) = Plan::new(&self.problem, variant, &gpu) {
+                write!(formatter, "\n  {} {refusal}", variant.entry)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use crate::config::{Family, Mask, Sequence};
+    use crate::problem::Shape;
+    use crate::variants::VARIANTS;
+    use crate::view::Layout;
+    use std::string::{String, ToString};
+
+    const MULTIPROCESSORS: u32 = 132;
+
+    fn gpu(name: &str, architecture: u32) -> Gpu<'_> {
+        Gpu { name, architecture, multiprocessors: MULTIPROCESSORS, shared_bytes_per_block: 227 * 1024 }
+    }
+
+    /// Three variants of one kind: large tiles first, then small ones of either grid.
+    fn variants() -> [Variant<'static>; 3] {
+        let general = VARIANTS.iter().find(|variant| {
+            (variant.family, variant.mask, variant.sequence) == (Family::Sm80, Mask::Full, Sequence::Any)
+        });
+        let mut small = *general.expect("a general variant");
+        small.entry = "small";
+        small.config.block_m = 64;
+        let (mut large, mut persistent) = (small, small);
+        large.entry = "large";
+        large.config.block_m = 256;
+        persistent.entry = "persistent";
+        persistent.config.grid = Grid::Persistent;
+        [large, persistent, small]
+    }
+
+    fn problem(batch: u32) -> Problem {
+        Problem::new(Shape { batch, heads: 8, sequence: 1024 }, Mask::Full, Layout::Bhsd).unwrap()
+    }
+
+    /// A table that holds `variant` as the fastest of 64 batches on an H200.
+    fn tuned(variant: &str) -> Row<'_> {
+        let class = ShapeClass::new(problem(64).shape(), Mask::Full, MULTIPROCESSORS);
+        Row { gpu: "NVIDIA H200", architecture: 90, class, variant }
+    }
+
+    fn chosen(row: Option<Row<'static>>, gpu: &Gpu<'_>, batch: u32) -> (&'static str, String) {
+        let choice = choose(variants().into_iter(), row.into_iter(), &problem(batch), gpu).ok().expect("a choice");
+        (choice.plan.variant().entry, choice.reason.to_string())
+    }
+
+    #[test]
+    fn the_tuned_table_decides_and_the_reason_says_what_it_rests_on() {
+        let (name, reason) = chosen(Some(tuned("small")), &gpu("NVIDIA H200", 90), 64);
+        assert_eq!(name, "small");
+        assert_eq!(
+            reason,
+            "tuned: the fastest for sequences up to 1024, full mask, up to 4 heads a multiprocessor on NVIDIA H200"
+        );
+        let (name, reason) = chosen(Some(tuned("small")), &gpu("NVIDIA H100", 90), 1);
+        assert_eq!(name, "small");
+        assert!(reason.contains("NVIDIA H200, which is sm_90 too"), "{reason}");
+        assert!(reason.contains("the nearest to sequences up to 1024, full mask, up to 0.25 heads"), "{reason}");
+    }
+
+    #[test]
+    fn a_gpu_that_was_never_tuned_gets_the_first_in_order_of_preference() {
+        let (name, reason) = chosen(Some(tuned("small")), &gpu("NVIDIA L4", 89), 64);
+        assert_eq!(name, "large");
+        let expected = "first in order of preference for sequence 1024, full mask, sm_89, for which nothing was tuned";
+        assert_eq!(reason, expected);
+    }
+
+    #[test]
+    fn without_a_table_few_heads_get_small_tiles_of_a_one_shot_grid() {
+        let (name, reason) = chosen(None, &gpu("NVIDIA L4", 89), 4);
+        assert_eq!(name, "small");
+        assert!(reason.contains("132 multiprocessors for 128 tiles of the first"), "{reason}");
+        assert_eq!(chosen(None, &gpu("NVIDIA L4", 89), 5).0, "large", "160 tiles fill it");
+    }
+
+    #[test]
+    fn a_tuned_variant_that_is_not_there_is_passed_over_with_a_word() {
+        let (name, reason) = chosen(Some(tuned("gone")), &gpu("NVIDIA H200", 90), 64);
+        assert_eq!(name, "large");
+        assert!(reason.contains("the tuned table's choice is passed over: gone is not in this PTX"), "{reason}");
+    }
+
+    #[test]
+    fn where_no_variant_fits_each_says_why_not() {
+        let refused = choose(variants().into_iter(), None.into_iter(), &problem(1), &gpu("NVIDIA T4", 75));
+        let message = refused.err().expect("sm_75 is too old").to_string();
+        assert!(
+            message.starts_with("no variant runs this problem on sm_75:\n  large needs sm_80 or later"),
+            "{message}"
+        );
+        assert_eq!(message.lines().count(), 4, "{message}");
+    }
+}

@@ -1,0 +1,135 @@
+//! Tensor maps of Q, K, V and O, through which kernels with [`Loads::Tma`](crate::config::Loads::Tma) load and store
+//! them.
+//!
+//! Every map has four dimensions, `[batch, head, row, column]` with the column innermost, and a box of
+//! [`TENSOR_MAP_ROWS`] whole rows with the 128-byte swizzle of the kernels' shared tiles. Rows beyond the sequence read
+//! as zeros and are not written.
+
+use crate::args::{Strides, TENSOR_MAP_ROWS};
+use crate::config::{HEAD_DIM, ROW_BYTES};
+use crate::problem::{Problem, Shape};
+use crate::refusal::{Dimension, Refusal};
+use crate::view::{ELEMENT_BYTES, View};
+
+/// Strides of a tensor map, in bytes, are below this (CUDA driver API, `cuTensorMapEncodeTiled`). They may be 0 and in any
+/// order: what an H200 copied through such maps is among the vectors of `tools/ptx-conformance`.
+pub const STRIDE_LIMIT: u64 = 1 << 40;
+
+/// `CU_TENSOR_MAP_DATA_TYPE_FLOAT16`.
+pub const ELEMENT_TYPE: u32 = 6;
+/// `CU_TENSOR_MAP_SWIZZLE_128B`.
+pub const SWIZZLE: u32 = 3;
+/// `CU_TENSOR_MAP_L2_PROMOTION_L2_128B`: L2 fetches 128 bytes for whatever a copy reads of them.
+pub const L2_PROMOTION: u32 = 2;
+/// Elements that a box spans in each dimension, the innermost first.
+pub const BOX_SIZES: [u32; 4] = [HEAD_DIM, TENSOR_MAP_ROWS, 1, 1];
+/// Every element is copied.
+pub const ELEMENT_STRIDES: [u32; 4] = [1; 4];
+
+/// A tensor as `cuTensorMapEncodeTiled` is told about it, without interleaving and with zeros for what lies outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorMap {
+    /// Device address of the first element.
+    pub address: u64,
+    /// Elements in each dimension, the innermost first.
+    pub sizes: [u64; 4],
+    /// Bytes between neighbours in each dimension but the innermost.
+    pub strides: [u64; 3],
+}
+
+impl TensorMap {
+    /// The map of the tensor of `shape` with `view` that is counted from `address`.
+    pub fn new(shape: Shape, view: View, address: u64) -> Self {
+        let [row, head, batch] = dimensions(shape, view.strides);
+        let bytes = |(_, size, bytes)| if size > 1 { bytes } else { ROW_BYTES.into() };
+        Self {
+            address: address.wrapping_add(view.offset.wrapping_mul(ELEMENT_BYTES)),
+            sizes: [HEAD_DIM.into(), row.1, head.1, batch.1],
+            strides: [bytes(row), bytes(head), bytes(batch)],
+        }
+    }
+}
+
+/// Requires that tensor maps can describe the tensors of `problem`.
+///
+/// # Errors
+/// [`Refusal::NoTensorMap`] with the stride that cannot be described.
+pub fn check(problem: &Problem) -> Result<(), Refusal> {
+    for (tensor, view) in problem.views().named() {
+        for (dimension, size, bytes) in dimensions(problem.shape(), view.strides) {
+            if size > 1 && bytes >= STRIDE_LIMIT {
+                return Err(Refusal::NoTensorMap { tensor, dimension, bytes });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Name, size and stride in bytes of the dimensions but for the columns, the innermost first.
+fn dimensions(shape: Shape, strides: Strides) -> [(Dimension, u64, u64); 3] {
+    [
+        (Dimension::Row, shape.sequence, strides.row),
+        (Dimension::Head, shape.heads, strides.head),
+        (Dimension::Batch, shape.batch, strides.batch),
+    ]
+    .map(|(dimension, size, stride)| (dimension, size.into(), stride.saturating_mul(ELEMENT_BYTES)))
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use crate::config::Mask;
+    use crate::view::{Layout, Views};
+    use std::string::ToString;
+
+    const SHAPE: Shape = Shape { batch: 2, heads: 3, sequence: 100 };
+
+    /// What is said about a problem whose K has these strides.
+    fn message(shape: Shape, k: Strides) -> std::string::String {
+        let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap();
+        let problem = problem.with_views(Views { k: View::new(k), ..*problem.views() }).unwrap();
+        check(&problem).map_or_else(|refusal| refusal.to_string(), |()| "accepted".into())
+    }
+
+    #[test]
+    fn dimensions_are_those_of_the_tensor_in_either_layout() {
+        for (layout, expected) in
+            [(Layout::Bhsd, [128, 100 * 128, 300 * 128]), (Layout::Bshd, [3 * 128, 128, 300 * 128])]
+        {
+            let view = View { offset: 8, ..View::new(layout.strides(SHAPE).unwrap()) };
+            let map = TensorMap::new(SHAPE, view, 4096);
+            assert_eq!((map.address, map.sizes), (4096 + 16, [64, 100, 3, 2]), "{layout:?}");
+            assert_eq!(map.strides, expected, "{layout:?}");
+        }
+    }
+
+    #[test]
+    fn a_box_is_a_part_of_a_shared_tile() {
+        assert_eq!(BOX_SIZES.iter().product::<u32>() * 2, TENSOR_MAP_ROWS * ROW_BYTES);
+    }
+
+    #[test]
+    fn a_stride_of_a_dimension_of_size_one_is_not_described() {
+        let one = Shape { batch: 1, heads: 1, sequence: 1 };
+        let strides = Strides { batch: 0, head: 1 << 60, row: 3 };
+        assert_eq!(TensorMap::new(one, View::new(strides), 4096).strides, [128; 3]);
+        assert_eq!(message(one, strides), "accepted");
+    }
+
+    #[test]
+    fn strides_that_no_map_describes_are_refused_with_their_name() {
+        let contiguous = Layout::Bhsd.strides(SHAPE).unwrap();
+        for (k, expected) in [
+            (
+                Strides { head: 1 << 39, ..contiguous },
+                "K through a tensor map, which cannot describe its head stride of 1099511627776 bytes",
+            ),
+            (Strides { batch: 1 << 40, ..contiguous }, "its batch stride of 2199023255552 bytes"),
+            (Strides { batch: 0, head: 0, row: 64 }, "accepted"),
+        ] {
+            assert!(message(SHAPE, k).contains(expected), "{}", message(SHAPE, k));
+        }
+    }
+}

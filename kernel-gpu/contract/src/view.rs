@@ -1,0 +1,173 @@
+//! How a tensor lies in memory.
+
+use crate::args::Strides;
+use crate::config::HEAD_DIM;
+use crate::problem::Shape;
+use crate::refusal::{Dimension, Refusal, Tensor};
+
+/// Elements of a 16-byte chunk: every row must start on a multiple of it.
+pub const ROW_ALIGNMENT: u64 = 8;
+/// Bytes of an element of Q, K, V and O, which are fp16.
+pub const ELEMENT_BYTES: u64 = 2;
+
+/// Order of the dimensions of a contiguous tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
+pub enum Layout {
+    /// `[batch, heads, sequence, head_dim]`, as in PyTorch's scaled_dot_product_attention.
+    Bhsd,
+    /// `[batch, sequence, heads, head_dim]`, as in flash-attn.
+    Bshd,
+}
+
+impl Layout {
+    /// Every layout.
+    pub const ALL: [Layout; 2] = [Layout::Bhsd, Layout::Bshd];
+
+    /// The name, as on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Layout::Bhsd => "bhsd",
+            Layout::Bshd => "bshd",
+        }
+    }
+
+    /// Strides of a contiguous tensor of `shape`.
+    ///
+    /// # Errors
+    /// [`Refusal::TensorTooLarge`] when a stride does not fit 64 bits.
+    pub fn strides(self, shape: Shape) -> Result<Strides, Refusal> {
+        let [head_dim, heads, sequence] = [HEAD_DIM, shape.heads, shape.sequence].map(u64::from);
+        let (head, row) = match self {
+            Layout::Bhsd => (sequence * head_dim, head_dim),
+            Layout::Bshd => (head_dim, heads * head_dim),
+        };
+        let batch = (heads * head_dim).checked_mul(sequence).ok_or(Refusal::TensorTooLarge { shape })?;
+        Ok(Strides { batch, head, row })
+    }
+
+    /// Dimensions of a tensor of `shape` in this order.
+    pub fn dimensions(self, shape: Shape) -> [u64; 4] {
+        let Shape { batch, heads, sequence } = shape;
+        match self {
+            Layout::Bhsd => [batch, heads, sequence, HEAD_DIM],
+            Layout::Bshd => [batch, sequence, heads, HEAD_DIM],
+        }
+        .map(u64::from)
+    }
+
+    /// The shape of a tensor with `dimensions` in this order; `None` when one exceeds 32 bits or D is not
+    /// [`HEAD_DIM`].
+    pub fn shape(self, dimensions: [u64; 4]) -> Option<Shape> {
+        let [batch, second, third, head_dim] = dimensions;
+        let (heads, sequence) = match self {
+            Layout::Bhsd => (second, third),
+            Layout::Bshd => (third, second),
+        };
+        let narrow = |value: u64| u32::try_from(value).ok();
+        (head_dim == u64::from(HEAD_DIM)).then_some(())?;
+        Some(Shape { batch: narrow(batch)?, heads: narrow(heads)?, sequence: narrow(sequence)? })
+    }
+}
+
+/// Where the elements of a `[B,H,S,64]` tensor lie, counted from an address: element `(b, h, s, d)` is
+/// `offset + b·batch + h·head + s·row + d` elements behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    /// Elements before the first one; a multiple of [`ROW_ALIGNMENT`].
+    pub offset: u64,
+    /// Strides, in elements. That of a dimension of size 1 does not matter.
+    pub strides: Strides,
+}
+
+impl View {
+    /// The view that begins with its first element.
+    pub const fn new(strides: Strides) -> Self {
+        Self { offset: 0, strides }
+    }
+
+    /// Requires rows to be 16-byte aligned and the tensor to fit 64-bit addresses.
+    pub(crate) fn check(&self, tensor: Tensor, shape: Shape) -> Result<(), Refusal> {
+        for (dimension, _, stride) in self.dimensions(shape) {
+            if stride % ROW_ALIGNMENT != 0 {
+                return Err(Refusal::MisalignedStride { tensor, dimension, stride });
+            }
+        }
+        if self.offset % ROW_ALIGNMENT != 0 {
+            return Err(Refusal::MisalignedOffset { tensor, offset: self.offset });
+        }
+        let end = self.span(shape).and_then(|elements| elements.checked_add(self.offset));
+        match end.and_then(|elements| elements.checked_mul(ELEMENT_BYTES)) {
+            Some(_) => Ok(()),
+            None => Err(Refusal::ViewTooLarge { tensor, shape, view: *self }),
+        }
+    }
+
+    /// Requires that each dimension, from the smallest stride up, steps over all that lies within one of its entries.
+    pub(crate) fn check_rows_apart(&self, tensor: Tensor, shape: Shape) -> Result<(), Refusal> {
+        let mut dimensions = [(Dimension::Row, 1, 0); 3];
+        let mut count = 0;
+        for one in self.dimensions(shape) {
+            dimensions[count] = one;
+            count += 1;
+        }
+        let dimensions = &mut dimensions[..count];
+        dimensions.sort_unstable_by_key(|&(_, _, stride)| stride);
+        let mut covered = u64::from(HEAD_DIM);
+        for &mut (dimension, size, stride) in dimensions {
+            if stride < covered {
+                return Err(Refusal::RowsOverlap { tensor, dimension, stride, least: covered });
+            }
+            covered += stride * (size - 1);
+        }
+        Ok(())
+    }
+
+    /// Elements from the first to just behind the last, or `None` when they are more than 64 bits count.
+    pub(crate) fn span(&self, shape: Shape) -> Option<u64> {
+        let mut end = u64::from(HEAD_DIM);
+        for (_, size, stride) in self.dimensions(shape) {
+            end = end.checked_add((size - 1).checked_mul(stride)?)?;
+        }
+        Some(end)
+    }
+
+    /// `(dimension, size, stride)` of the dimensions that have more than one entry.
+    fn dimensions(&self, shape: Shape) -> impl Iterator<Item = (Dimension, u64, u64)> {
+        let Strides { batch, head, row } = self.strides;
+        [
+            (Dimension::Batch, shape.batch, batch),
+            (Dimension::Head, shape.heads, head),
+            (Dimension::Row, shape.sequence, row),
+        ]
+        .into_iter()
+        .filter(|&(_, size, _)| size > 1)
+        .map(|(dimension, size, stride)| (dimension, u64::from(size), stride))
+    }
+}
+
+/// The views of the four tensors of a problem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Views {
+    /// Of Q.
+    pub q: View,
+    /// Of K.
+    pub k: View,
+    /// Of V.
+    pub v: View,
+    /// Of O.
+    pub o: View,
+}
+
+impl Views {
+    /// Four views alike.
+    pub const fn all(view: View) -> Self {
+        Self { q: view, k: view, v: view, o: view }
+    }
+
+    /// Each with its name.
+    pub const fn named(&self) -> [(Tensor, View); 4] {
+        [(Tensor::Q, self.q), (Tensor::K, self.k), (Tensor::V, self.v), (Tensor::O, self.o)]
+    }
+}

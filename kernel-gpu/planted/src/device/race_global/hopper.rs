@@ -1,0 +1,31 @@
+//! Bulk copies to global memory.
+
+use kernel_gpu::codegen::thread::block_idx_x;
+use kernel_gpu::ptx::bulk_copy;
+
+use crate::Arguments;
+use crate::device::stages::{STAGE_BYTES, fill_and_fence, is_leader, stage};
+
+/// The block's index is missing from the address.
+#[inline(always)]
+pub unsafe fn bulk_stores_of_two_blocks_to_one_row<const PLANTED: bool>(arguments: Arguments) {
+    let row = if PLANTED { 0 } else { block_idx_x() };
+    fill_and_fence(0, block_idx_x());
+    if is_leader() {
+        bulk_copy::store(arguments.output + (row * STAGE_BYTES) as u64, stage(0), STAGE_BYTES);
+        bulk_copy::commit_group();
+        bulk_copy::wait_for_reads::<0>();
+    }
+}
+
+/// Boxes with one more row than the share of a block.
+#[inline(always)]
+pub unsafe fn boxes_of_two_blocks_that_overlap<const PLANTED: bool>(arguments: Arguments) {
+    let rows = if PLANTED { 3 } else { 4 };
+    fill_and_fence(0, block_idx_x());
+    if is_leader() {
+        bulk_copy::store_box_2d(arguments.tensor_map, [0, (block_idx_x() * rows) as i32], stage(0));
+        bulk_copy::commit_group();
+        bulk_copy::wait_for_reads::<0>();
+    }
+}
