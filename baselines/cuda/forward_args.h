@@ -38,10 +38,6 @@ typedef struct ForwardArgs {
     uint64_t v;
     uint64_t o;
     uint64_t lse; /* f32, [B,H,S] contiguous, natural logarithm; 0 when it is not wanted */
-    uint64_t q_map; /* tensor maps, for kernels that load through them; the twins do not */
-    uint64_t k_map;
-    uint64_t v_map;
-    uint64_t o_map;
     Strides q_strides;
     Strides k_strides;
     Strides v_strides;

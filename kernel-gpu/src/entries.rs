@@ -47,7 +47,7 @@ macro_rules! entry {
         // Rust-CUDA's LLVM 7 takes `setmaxnreg` into both arms of the branch behind it, and lanes miss each other there.
         #[cfg(all(feature = "sm_90a", not(feature = "rust_cuda")))]
         kernel! {
-            fn $entry(args: ForwardArgs) {
+            fn $entry(args: ForwardArgs, maps: TensorMaps) {
                 const CONFIG: TileConfig = $config;
                 crate::device::sm90::tma::forward::<
                     { CONFIG.warpgroups() },
@@ -59,7 +59,7 @@ macro_rules! entry {
                     $sequence,
                     $mask,
                     <crate::device::sm90::tma::Passes<{ CONFIG.passes }> as crate::device::sm90::tma::InOrder>::Order,
-                >(&args);
+                >(&args, maps);
             }
         }
     };

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use contract::args::{TENSOR_MAPS_ALIGNMENT, TENSOR_MAPS_COMPILED_ALIGNMENT, TensorMaps};
 use contract::config::TileConfig;
 use contract::manifest::Entry;
 use contract::probe::PROBES;
@@ -200,8 +201,10 @@ impl<'a> Scan<'a> {
         if let Within::Entry { body: true, .. } = self.within {
             self.body_line(number, code);
         }
-        if !self.is_left_out(code) {
-            self.keep(line);
+        match aligned_tensor_maps(line) {
+            _ if self.is_left_out(code) => {}
+            Some(aligned) if matches!(self.within, Within::Entry { body: false, .. }) => self.keep(&aligned),
+            _ => self.keep(line),
         }
         self.end_of_line(code);
     }
@@ -282,6 +285,13 @@ impl<'a> Scan<'a> {
 
 fn directives(bounds: &LaunchBounds) -> String {
     format!(".reqntid {}, 1, 1\n.minnctapersm {}\n", bounds.threads, bounds.min_blocks)
+}
+
+/// The declaration of a parameter that holds tensor maps, with the alignment that these need and the compiler cannot give.
+fn aligned_tensor_maps(line: &str) -> Option<String> {
+    let declared = format!(".param .align {TENSOR_MAPS_COMPILED_ALIGNMENT} .b8 ");
+    let is_maps = line.contains(&declared) && line.contains(&format!("[{}]", size_of::<TensorMaps>()));
+    is_maps.then(|| line.replace(&declared, &format!(".param .align {TENSOR_MAPS_ALIGNMENT} .b8 ")))
 }
 
 /// Whether the entry `name` goes to a file of its own.
@@ -379,6 +389,15 @@ mod tests {
 
     /// Line of the first line of a body in [`module`].
     const BODY: usize = 17;
+
+    #[test]
+    fn tensor_maps_get_the_alignment_that_the_compiler_cannot_give() {
+        let maps = "\t.param .align 16 .b8 maps[512]";
+        let text = module("\tmov.u32 \t%r1, %tid.x;\n").replace("[184]\n)", &format!("[184],\n{maps}\n)"));
+        let text = postprocess(&text, &[variant()]).expect("it is accepted").text;
+        assert!(text.contains("\t.param .align 64 .b8 maps[512]\n"), "{text}");
+        assert!(text.contains(".param .align 8 .b8"), "other parameters stay as they are: {text}");
+    }
 
     #[test]
     fn every_entry_gets_the_launch_bounds_of_its_variant() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use contract::args::TENSOR_MAP_BYTES;
+use contract::args::TensorMaps;
 use contract::manifest::Entry;
 use half::f16;
 
@@ -178,16 +178,12 @@ impl DeviceMemory<'_> {
         Ok(buffer)
     }
 
-    /// Encodes the tensor maps that `launch` needs into device memory and tells it where they are.
+    /// Encodes the tensor maps that `launch` needs.
     fn set_tensor_maps(&mut self, launch: &mut Launch) -> Result<()> {
-        let Some(maps) = launch.tensor_maps() else { return Ok(()) };
-        let mut encoded = Vec::new();
-        for (name, map) in ["Q", "K", "V", "O"].into_iter().zip(maps) {
-            encoded.extend(self.executor.encode_tensor_map(name, map)?);
-        }
-        let buffer = self.allocate("tensor maps", encoded.len() as u64)?;
-        self.executor.write(buffer, &encoded)?;
-        launch.set_tensor_maps([0, 1, 2, 3].map(|index| buffer.address + index * TENSOR_MAP_BYTES));
+        let Some([q, k, v, o]) = launch.tensor_maps().copied() else { return Ok(()) };
+        let mut encode = |name, map| self.executor.encode_tensor_map(name, &map);
+        let encoded = [encode("Q", q)?, encode("K", k)?, encode("V", v)?, encode("O", o)?];
+        launch.set_tensor_maps(TensorMaps(encoded));
         Ok(())
     }
 

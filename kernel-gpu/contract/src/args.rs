@@ -1,4 +1,5 @@
-//! The one argument of every forward entry.
+//! The arguments of the forward entries: [`ForwardArgs`] of every one, and behind it [`TensorMaps`] of those that copy through
+//! them.
 
 use core::num::NonZeroU32;
 
@@ -35,14 +36,6 @@ pub struct ForwardArgs {
     pub o: u64,
     /// Log-sum-exp, f32, `[B,H,S]` contiguous, natural logarithm; 0 when it is not wanted.
     pub lse: u64,
-    /// Tensor map of Q ([`TENSOR_MAP_BYTES`] in global memory); 0 for a kernel that does not load through it.
-    pub q_map: u64,
-    /// Tensor map of K, as that of Q.
-    pub k_map: u64,
-    /// Tensor map of V, as that of Q.
-    pub v_map: u64,
-    /// Tensor map of O, through which such a kernel stores.
-    pub o_map: u64,
     /// Strides of Q.
     pub q_strides: Strides,
     /// Strides of K.
@@ -67,6 +60,20 @@ pub struct ForwardArgs {
 
 /// Bytes of a tensor map.
 pub const TENSOR_MAP_BYTES: u64 = 128;
+
+/// The tensor maps of Q, K, V and O as the driver encodes them (`CUtensorMap`), passed by value: the kernel takes their
+/// addresses in the `.param` space.
+// A tensor map is aligned to 64 bytes. rustc cannot pass so much by value to an entry, and `cargo xtask ptx` writes it
+// into the PTX instead.
+#[cfg_attr(not(target_arch = "nvptx64"), repr(C, align(64)))]
+#[cfg_attr(target_arch = "nvptx64", repr(C, align(16)))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorMaps(pub [[u8; TENSOR_MAP_BYTES as usize]; 4]);
+
+/// Alignment of [`TensorMaps`], bytes.
+pub const TENSOR_MAPS_ALIGNMENT: u64 = 64;
+/// The alignment that the device compiler gives them, bytes.
+pub const TENSOR_MAPS_COMPILED_ALIGNMENT: u64 = 16;
 /// Rows of the box that one copy through a tensor map moves to or from shared memory; a tile of more rows takes several
 /// copies.
 pub const TENSOR_MAP_ROWS: u32 = 64;
@@ -75,7 +82,7 @@ pub const TENSOR_MAP_ROWS: u32 = 64;
 pub const FORWARD_ARGS_LAYOUT: core::alloc::Layout = core::alloc::Layout::new::<ForwardArgs>();
 
 const _: () =
-    assert!(FORWARD_ARGS_LAYOUT.size() == 9 * 8 + 4 * 24 + 2 * 4 + 2 * 12 + 4 + 36 && FORWARD_ARGS_LAYOUT.align() == 8);
+    assert!(FORWARD_ARGS_LAYOUT.size() == 5 * 8 + 4 * 24 + 2 * 4 + 2 * 12 + 4 + 36 && FORWARD_ARGS_LAYOUT.align() == 8);
 
 /// Name, offset and size in bytes of one field of [`ForwardArgs`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,10 +116,6 @@ pub const FORWARD_ARGS_FIELDS: &[Field] = fields!(
     v,
     o,
     lse,
-    q_map,
-    k_map,
-    v_map,
-    o_map,
     q_strides,
     k_strides,
     v_strides,

@@ -14,7 +14,7 @@ use crate::config::{Family, Mask, Sequence, TileConfig};
 use crate::variants::Variant;
 
 /// Version of this format; a reader refuses any other.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 /// File name of the manifest beside the PTX files.
 pub const FILE_NAME: &str = "manifest.json";
 

@@ -3,7 +3,7 @@
 use core::num::NonZeroU32;
 use core::ops::Range;
 
-use crate::args::ForwardArgs;
+use crate::args::{ForwardArgs, TENSOR_MAP_BYTES, TensorMaps};
 use crate::config::{Loads, Mask};
 use crate::divisor::Divisor;
 use crate::geometry::{blocks, query_tiles, work_items};
@@ -65,10 +65,6 @@ impl<'a> Plan<'a> {
             v: 0,
             o: 0,
             lse: 0,
-            q_map: 0,
-            k_map: 0,
-            v_map: 0,
-            o_map: 0,
             q_strides: views.q.strides,
             k_strides: views.k.strides,
             v_strides: views.v.strides,
@@ -113,7 +109,8 @@ impl<'a> Plan<'a> {
                 Some([map(views.q, q), map(views.k, k), map(views.v, v), map(views.o, o)])
             }
         };
-        Ok(Launch { variant: self.variant, blocks: self.blocks, args, tensor_maps })
+        let encoded = TensorMaps([[0; TENSOR_MAP_BYTES as usize]; 4]);
+        Ok(Launch { variant: self.variant, blocks: self.blocks, args, tensor_maps, encoded })
     }
 
     /// The addresses of the first elements.
@@ -157,6 +154,7 @@ pub struct Launch<'a> {
     blocks: u32,
     args: ForwardArgs,
     tensor_maps: Option<[TensorMap; 4]>,
+    encoded: TensorMaps,
 }
 
 impl<'a> Launch<'a> {
@@ -191,14 +189,22 @@ impl<'a> Launch<'a> {
         self.tensor_maps.as_ref()
     }
 
-    /// Completes the arguments with the device addresses of the encoded [`Self::tensor_maps`].
-    pub const fn set_tensor_maps(&mut self, [q_map, k_map, v_map, o_map]: [u64; 4]) {
-        self.args = ForwardArgs { q_map, k_map, v_map, o_map, ..self.args };
+    /// Completes the arguments with the encoded [`Self::tensor_maps`].
+    pub const fn set_tensor_maps(&mut self, encoded: TensorMaps) {
+        self.encoded = encoded;
     }
 
-    /// The kernel's only argument.
+    /// The kernel's first argument.
     pub const fn args(&self) -> &ForwardArgs {
         &self.args
+    }
+
+    /// The kernel's second argument, for one that copies through tensor maps.
+    pub const fn encoded_tensor_maps(&self) -> Option<&TensorMaps> {
+        match self.tensor_maps {
+            Some(_) => Some(&self.encoded),
+            None => None,
+        }
     }
 
     /// The bytes of [`Self::args`], as they go to the `.param` space.
@@ -389,9 +395,10 @@ mod tests {
         let maps = bound.tensor_maps().expect("it copies through them");
         assert_eq!(maps.map(|map| map.address), [1 << 20, 2 << 20, 3 << 20, (4 << 20) + 128]);
         assert_eq!(maps[3], TensorMap::new(problem.shape(), o, 4 << 20));
-        bound.set_tensor_maps([64, 128, 192, 256]);
-        let args = bound.args();
-        assert_eq!([args.q_map, args.k_map, args.v_map, args.o_map], [64, 128, 192, 256]);
+        let encoded = TensorMaps([1, 2, 3, 4].map(|byte| [byte; TENSOR_MAP_BYTES as usize]));
+        bound.set_tensor_maps(encoded);
+        assert_eq!(bound.encoded_tensor_maps(), Some(&encoded));
+        assert_eq!(launch(&problem, any(), ADDRESSES).encoded_tensor_maps(), None);
         let k = View::new(Strides { batch: 1 << 39, ..problem.views().k.strides });
         let apart = problem.with_views(Views { k, ..*problem.views() }).unwrap();
         assert!(refusal(&apart, tma(), &GPU).contains("copies K through a tensor map"));

@@ -17,6 +17,28 @@ pub(crate) use rust_cuda::kernel;
 #[cfg(not(feature = "rust_cuda"))]
 pub(crate) use rustc::kernel;
 
+/// Where the second argument of the entry `$name` lies, as [`Maps`](crate::device::sm90::tma::Maps).
+///
+/// By assembly: what Rust's reference to an argument by value points to may be a copy in local memory. Both code generators
+/// name the parameter so.
+#[cfg(feature = "sm_90a")]
+macro_rules! tensor_maps {
+    ($name:ident) => {{
+        let address: u64;
+        // SAFETY: taking an address has no effect; the entry has a second parameter, which every thread may read.
+        unsafe {
+            core::arch::asm!(
+                concat!("mov.b64 {0}, ", stringify!($name), "_param_1;\n\tcvta.param.u64 {0}, {0};"),
+                out(reg64) address,
+                options(pure, nomem, nostack)
+            )
+        };
+        $crate::device::sm90::tma::Maps::at(address)
+    }};
+}
+#[cfg(feature = "sm_90a")]
+pub(crate) use tensor_maps;
+
 /// Dynamic shared memory. That of `cuda_std` is aligned to 16 bytes only, less than swizzled tiles need.
 pub mod shared {
     /// Declares dynamic shared memory, in every crate with kernels once: what its PTX refers to it has to declare.

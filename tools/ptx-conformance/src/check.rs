@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::case::{Case, Column};
+use crate::exempt;
 use crate::forms::Class;
 use crate::rule::Rule;
 use crate::simulator;
@@ -39,6 +40,10 @@ pub fn check(class: &Class, folder: &Path) -> Result<Vec<String>> {
 
 fn compare(case: &Case, vectors: &Vectors) -> Result<()> {
     let Some(recorded) = vectors.results.get(&case.name) else {
+        if exempt::waits(&case.name).is_some() {
+            // Nothing must be found even so.
+            return simulator::output(case).map(drop);
+        }
         anyhow::bail!("no result was recorded; `ptx-conformance record` does that on a machine with a GPU");
     };
     anyhow::ensure!(

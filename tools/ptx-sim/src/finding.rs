@@ -13,8 +13,8 @@ pub enum FindingClass {
     /// An address that is not a multiple of what the access needs (access size, vector width, `cp.async` size,
     /// 16 bytes for a row of `ldmatrix`).
     Misaligned,
-    /// An access outside every buffer, beyond the shared memory of the launch, the parameters or the local memory, or
-    /// to a freed buffer.
+    /// An access outside every buffer, beyond the shared memory of the launch, a parameter or the local memory, or to a
+    /// freed buffer; a write to what can only be read.
     OutOfBounds,
     /// A read of a register or a byte of memory that nothing has written.
     Uninitialised,

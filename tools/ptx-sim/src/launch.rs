@@ -97,6 +97,16 @@ pub enum LaunchError {
         /// Size given in bytes.
         given: u64,
     },
+    /// The parameters of the entry are larger than PTX allows.
+    #[error("the parameters of entry `{entry}` take {bytes} bytes; at most {limit} are possible")]
+    ParameterSpace {
+        /// The entry.
+        entry: String,
+        /// Bytes they take, with alignment.
+        bytes: u64,
+        /// The limit in bytes.
+        limit: u64,
+    },
     /// The simulator does not know an instruction, modifier or directive. Found before execution begins.
     #[error("{file}:{line}:{column}: unsupported: {what}")]
     Unsupported {

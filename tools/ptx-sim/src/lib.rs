@@ -58,8 +58,9 @@
 //! # What is found
 //!
 //! - misaligned accesses, by access size, vector width, `cp.async` size and `ldmatrix` row;
-//! - accesses out of bounds: red zones surround every buffer, freed buffers stay forbidden, no buffer lies below 4 GiB, and
-//!   shared variables begin at 1 KiB, as on a GPU, so that addresses that lack their base are nobody's;
+//! - accesses out of bounds: red zones surround every buffer and every parameter, freed buffers stay forbidden, no buffer
+//!   lies below 4 GiB, and shared variables begin at 1 KiB, as on a GPU, so that addresses that lack their base are nobody's;
+//! - writes to parameters;
 //! - reads of registers, and of bytes of shared, local and global memory, that nothing wrote (copying an unwritten
 //!   register is no read);
 //! - bytes read or written while a `cp.async` to them has not been waited for by the thread that issued it, or a
@@ -158,7 +159,7 @@ pub use counters::Counters;
 pub use finding::{Finding, FindingClass, LaneAddress, Location, OtherAccess, SourceLocation};
 pub use isa::{expand_forms, lanewise_forms};
 pub use launch::{Launch, LaunchError, Options, Report};
-pub use memory::{GlobalMemory, MemoryError, Swizzle, TENSOR_MAP_BYTES, TensorElement, TensorMap};
+pub use memory::{Allocation, GlobalMemory, MemoryError, Swizzle, TENSOR_MAP_BYTES, TensorElement, TensorMap};
 pub use module::{Module, Parameter, run};
 pub use parse::ParseError;
 pub use race::Engine;

@@ -16,6 +16,9 @@ const BLOCK_EXTENT: [u32; 3] = [1024, 1024, 64];
 /// Largest grid in each dimension.
 const GRID_EXTENT: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 
+/// Bytes of all parameters of an entry (PTX ISA, "Kernel Function Parameters").
+const PARAMETER_BYTES: u64 = 32_764;
+
 /// Local memory of a thread on every architecture.
 const LOCAL_BYTES_PER_THREAD: u64 = 512 << 10;
 
@@ -175,6 +178,7 @@ pub fn run(
     let entry = module.entry(launch.entry)?;
     module.check_target(launch.architecture)?;
     check_geometry(entry, launch)?;
+    check_parameter_space(entry)?;
     let layout = Layout::new(&module.syntax, module.identity, entry, memory)?;
     check_parameters(&layout, launch)?;
     check_shared(&layout, launch)?;
@@ -213,6 +217,18 @@ fn check_geometry(entry: &Entry, launch: &Launch<'_>) -> Result<(), LaunchError>
         let most: u64 = maximum.iter().map(|size| u64::from(*size)).product();
         if threads > most {
             return error(format!("{threads} threads in a block; .maxntid of `{}` allows {most}", entry.name));
+        }
+    }
+    Ok(())
+}
+
+fn check_parameter_space(entry: &Entry) -> Result<(), LaunchError> {
+    let mut end = 0_u64;
+    for parameter in &entry.parameters {
+        end = end.next_multiple_of(parameter.alignment) + parameter.bytes.unwrap_or(0);
+        if end > PARAMETER_BYTES {
+            let (entry, bytes, limit) = (entry.name.clone(), end, PARAMETER_BYTES);
+            return Err(LaunchError::ParameterSpace { entry, bytes, limit });
         }
     }
     Ok(())

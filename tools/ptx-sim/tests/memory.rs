@@ -3,7 +3,6 @@
 mod common;
 
 use common::{Kernel, bytes, words};
-use ptx_sim::FindingClass;
 
 /// `%rd0` = output + 4·lane.
 const OUTPUT: &str = "mul.wide.u32 %rd0, %lane, 4; add.u64 %rd0, %rd0, %output;";
@@ -124,56 +123,4 @@ fn wide_shared_accesses_take_a_wavefront_for_each_eight_lanes() {
         st.shared.v4.u32 [%r1], {%lane, %lane, %lane, %lane}; st.global.u32 [%rd0], %lane;";
     let counters = kernel(body).run().report.counters;
     assert_eq!((counters.shared_wavefronts, counters.shared_bank_conflicts), (4, 0));
-}
-
-#[test]
-fn buffers_of_the_host() {
-    let mut memory = ptx_sim::GlobalMemory::new();
-    let first = memory.allocate("first", 100).expect("allocating");
-    let second = memory.allocate("second", 1).expect("allocating");
-    assert!(first > u64::from(u32::MAX) && first.is_multiple_of(256) && second.is_multiple_of(256));
-    assert!(second >= first + 100 + 65536, "a red zone lies between buffers");
-    memory.write(first + 3, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]).expect("writing");
-    let mut data = [0; 12];
-    memory.read(first + 2, &mut data).expect("reading");
-    assert_eq!(data, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
-    let error = memory.write(first + 95, &data).expect_err("12 bytes do not fit in the last 5");
-    assert!(error.to_string().contains("the last 7 bytes are past the end of buffer `first` (100 bytes)"), "{error}");
-    memory.free(first).expect("freeing");
-    assert!(memory.free(first).is_err(), "a buffer is freed once");
-    assert!(memory.read(first, &mut data).expect_err("it was freed").to_string().contains("freed"));
-    assert!(memory.allocate("nothing", 0).is_err());
-    assert!(memory.allocate("everything", 1 << 60).is_err());
-}
-
-#[test]
-fn parameters_by_value() {
-    let text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry test(.param .align 8 .b8 args[24])\n{\n\
-        .reg .b64 %rd<3>; .reg .b32 %r<2>; ld.param.b64 %rd0, [args]; ld.param.v2.u32 {%r0, %r1}, [args+8];\n\
-        st.global.v2.u32 [%rd0], {%r1, %r0}; ret;\n}\n";
-    let module = ptx_sim::Module::parse(text, "test.ptx").expect("parsing");
-    let mut memory = ptx_sim::GlobalMemory::new();
-    let output = memory.allocate("output", 8).expect("allocating");
-    let mut args = output.to_le_bytes().to_vec();
-    args.extend(bytes(&[1, 2, 3, 4]));
-    let launch = ptx_sim::Launch {
-        entry: "test",
-        grid: [1; 3],
-        block: [1; 3],
-        dynamic_shared_bytes: 0,
-        params: &[&args],
-        architecture: 90,
-    };
-    let report = ptx_sim::run(&module, &mut memory, &launch, &ptx_sim::Options::default()).expect("running");
-    assert!(report.findings.is_empty(), "{:?}", report.findings);
-    let mut data = [0; 8];
-    memory.read(output, &mut data).expect("reading");
-    assert_eq!(words(&data), [2, 1]);
-}
-
-#[test]
-fn reading_beyond_the_parameters() {
-    let finding =
-        kernel("ld.param.u64 %rd2, [output+16]; st.global.u32 [%rd0], 0;").run_faulty(FindingClass::OutOfBounds);
-    assert!(finding.message.contains("the parameters have 16 bytes"), "{}", finding.message);
 }

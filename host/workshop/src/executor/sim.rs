@@ -118,12 +118,14 @@ impl Executor for SimExecutor {
     fn launch(&mut self, launch: &Launch<'_>) -> Result<Execution> {
         let module = module_with_entry(&self.modules, launch.entry())?;
         let options = Options { overlaps_previous: Some(launch.overlaps_previous()), ..self.options.clone() };
+        let maps = launch.encoded_tensor_maps().map(|maps| maps.0.as_flattened());
+        let params: Vec<&[u8]> = std::iter::once(launch.argument_bytes()).chain(maps).collect();
         let launch = ptx_sim::Launch {
             entry: launch.entry(),
             grid: [launch.blocks(), 1, 1],
             block: [launch.threads(), 1, 1],
             dynamic_shared_bytes: launch.dynamic_shared_bytes(),
-            params: &[launch.argument_bytes()],
+            params: &params,
             architecture: self.device.architecture,
         };
         let report = ptx_sim::run(module, &mut self.memory, &launch, &options).map_err(launch_error)?;

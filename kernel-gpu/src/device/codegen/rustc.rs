@@ -9,6 +9,15 @@ macro_rules! kernel {
         #[unsafe(no_mangle)]
         pub unsafe extern "ptx-kernel" fn $name($args: $type) $body
     };
+    (fn $name:ident($args:ident: $type:ty, $maps:ident: TensorMaps) $body:block) => {
+        /// # Safety
+        /// As for every entry; the second argument holds the encoded tensor maps of the launch.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "ptx-kernel" fn $name($args: $type, _: contract::args::TensorMaps) {
+            let $maps = $crate::device::codegen::tensor_maps!($name);
+            $body
+        }
+    };
 }
 pub(crate) use kernel;
 

@@ -191,6 +191,13 @@ fn strided_tiles() -> Vec<Tile> {
         .into()
 }
 
+/// Tiles that are stored through a tensor map in a parameter.
+fn tiles_stored_by_a_parameter() -> [Tile; 2] {
+    let mut deep = tile(&[72, 6, 5], &[64, 4, 3], &[8, 1, 1]);
+    deep.map.swizzle = Swizzle::Bytes128;
+    [tile(&[60, 15], &[24, 8], &[40, 12]), deep]
+}
+
 /// The cases of this class.
 pub fn cases() -> Vec<Case> {
     let form = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes";
@@ -198,12 +205,16 @@ pub fn cases() -> Vec<Case> {
     cases.push(store("cp.async.bulk.global.shared::cta.bulk_group", "[%input+32], [%r2+16], 1008", ""));
     cases.push(store("cp.async.bulk.global.shared::cta.bulk_group", "[%input+32], [%r2+16], 1008", ".read"));
     cases.extend(prefetches());
+    cases.push(prefetch_of_a_parameter());
     for tile in tiles() {
         cases.push(with_map(load_tile(&tile, MapPlace::Parameter), &tile, MapPlace::Parameter));
         // The hardware refuses to store a tile that begins before the tensor.
         if tile.origin.iter().all(|coordinate| *coordinate >= 0) {
             cases.push(with_map(store_tile(&tile, MapPlace::Global), &tile, MapPlace::Global));
         }
+    }
+    for tile in tiles_stored_by_a_parameter() {
+        cases.push(with_map(store_tile(&tile, MapPlace::Parameter), &tile, MapPlace::Parameter));
     }
     for tile in strided_tiles() {
         cases.push(with_map(load_tile(&tile, MapPlace::Global), &tile, MapPlace::Global));
@@ -295,4 +306,19 @@ fn prefetches() -> Vec<Case> {
         with_map(base(form, body, Reads::Global), &tile(&[60, 15], &[24, 8], &[0, 0]), MapPlace::Global)
     };
     forms.map(case).into()
+}
+
+/// A tensor map in a parameter is prefetched, by both of its addresses, and used.
+fn prefetch_of_a_parameter() -> Case {
+    let tile = tile(&[60, 15], &[24, 8], &[0, 0]);
+    let body = format!(
+        "{}mov.b64 %rd8, map;\n@%p2 prefetch.param.tensormap [%rd8];\n@%p2 prefetch.tensormap [%map];\n\
+         @%p2 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], {};\n\
+         @%p2 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r2], [%map, {}], [%r1];\n{WAIT}{}",
+        setup(),
+        tile.bytes(),
+        tile.coordinates(),
+        copy_out()
+    );
+    with_map(base("prefetch.tensormap of a parameter", body, Reads::Global), &tile, MapPlace::Parameter)
 }

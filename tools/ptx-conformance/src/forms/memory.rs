@@ -78,7 +78,7 @@ pub fn cases() -> Vec<Case> {
     for form in expand_forms("atom.{acquire,acq_rel}.{cta,gpu}.global.add.u32") {
         cases.push(atomic(&form, ".global"));
     }
-    cases.extend([addresses(), contended(), prefetches(), initialised_variables()]);
+    cases.extend([addresses(), addresses_of_parameters(), contended(), prefetches(), initialised_variables()]);
     cases
 }
 
@@ -227,6 +227,19 @@ fn addresses() -> Case {
         .variables(".global .align 4 .u32 numbers[2] = {5, 6};\n.const .align 4 .u32 fixed[2] = {7, 8};\n")
         .input(Values::of("cvta").bytes(PER_THREAD * THREADS))
         .finish()
+}
+
+/// Addresses of parameters of an entry: their contents by the address in the param space and by the generic one.
+fn addresses_of_parameters() -> Case {
+    let same = "setp.eq.u64 %p1, %rd5, %input;\nselp.u32 %r2, 1, 0, %p1;\nst.global.u32";
+    let body = format!(
+        "{PARTS}mov.b64 %rd3, input;\nld.param.u64 %rd5, [%rd3];\n{same} [%rd2], %r2;\n\
+         cvta.param.u64 %rd4, %rd3;\nld.u64 %rd5, [%rd4];\n{same} [%rd2+4], %r2;\n\
+         ld.b8 %r3, [%rd4+4];\nshr.u64 %rd6, %input, 32;\ncvt.u32.u8 %r4, %rd6;\nsub.u32 %r3, %r3, %r4;\n\
+         st.global.u32 [%rd2+8], %r3;\ncvta.to.param.u64 %rd7, %rd4;\nsetp.eq.u64 %p1, %rd3, %rd7;\n\
+         selp.u32 %r2, 1, 0, %p1;\nst.global.u32 [%rd2+12], %r2;\nld.param.u64 %rd5, [%rd7];\n{same} [%rd2+16], %r2;\n"
+    );
+    kernel("cvta.param", body).input(Values::of("cvta.param").bytes(PER_THREAD * THREADS)).finish()
 }
 
 /// All threads add to the same word.

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::memory::{GlobalMemory, MemoryError, SYSTEM_SHARED_BYTES};
+use crate::memory::{GlobalMemory, MemoryError, SYSTEM_SHARED_BYTES, parameter_address};
 use crate::parse::{Base, Entry, Initialiser, Operand, Space, Statement, Syntax, Variable};
 
 /// Where a variable lies.
@@ -14,9 +14,11 @@ pub(crate) struct Place {
 }
 
 /// A parameter of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Parameter {
-    pub offset: u64,
+    pub name: String,
+    /// In the param space.
+    pub address: u64,
     pub bytes: u64,
 }
 
@@ -24,7 +26,6 @@ pub(crate) struct Parameter {
 #[derive(Debug, Default)]
 pub(crate) struct Layout {
     pub parameters: Vec<Parameter>,
-    pub parameter_bytes: u64,
     /// Static shared memory including what precedes the dynamic part for its alignment.
     pub static_shared_bytes: u64,
     /// Local memory of a thread.
@@ -58,13 +59,13 @@ impl Layout {
     }
 
     fn place_parameters(&mut self, entry: &Entry) {
+        let mut end = 0;
         for parameter in &entry.parameters {
-            let bytes = parameter.bytes.unwrap_or(0);
-            let offset = self.parameter_bytes.next_multiple_of(parameter.alignment);
-            self.parameter_bytes = offset + bytes;
-            self.parameters.push(Parameter { offset, bytes });
-            let place = Place { space: Space::Parameter, address: offset, bytes };
-            self.places.insert(parameter.name.clone(), place);
+            let (name, bytes) = (parameter.name.clone(), parameter.bytes.unwrap_or(0));
+            let address = parameter_address(end, parameter.alignment);
+            end = if bytes == 0 { end } else { address + bytes };
+            self.places.insert(name.clone(), Place { space: Space::Parameter, address, bytes });
+            self.parameters.push(Parameter { name, address, bytes });
         }
     }
 
@@ -104,7 +105,7 @@ impl Layout {
         for (variable, address, bytes) in new {
             let contents = self.contents(variable);
             memory.write(address, &contents)?;
-            memory.zero(address + contents.len() as u64, bytes - contents.len() as u64)?;
+            memory.set_8(address + contents.len() as u64, 0, bytes - contents.len() as u64)?;
         }
         Ok(())
     }

@@ -254,7 +254,7 @@ impl Context<'_> {
             Space::Global | Space::Constant => {
                 self.machine.memory.load(address, data).map(|initialised| (!initialised, false))
             }
-            Space::Parameter => self.load_parameter(address, data),
+            Space::Parameter => self.machine.parameters.load(address, data).map(|()| (false, false)),
             Space::Shared => self.block.shared.load(address, data).map(|state| (state.uninitialised, state.in_flight)),
             Space::Local => match self.warp.local.get(lane) {
                 Some(local) => local.load(address, data).map(|state| (state.uninitialised, false)),
@@ -289,11 +289,38 @@ impl Context<'_> {
         }
     }
 
+    /// Whether `bytes` bytes of memory lie at `address` and are aligned; a fault otherwise. Nothing is read.
+    pub fn check_reachable(
+        &mut self,
+        faults: &mut Faults,
+        lane: usize,
+        space: Option<Space>,
+        address: u64,
+        (bytes, alignment): (usize, u64),
+        what: impl Fn() -> String,
+    ) {
+        let (space, address) = Self::place(space, address);
+        if !self.check_alignment(faults, lane, space, address, alignment, &what) {
+            return;
+        }
+        let mut data = vec![0; bytes];
+        let found = match space {
+            Space::Global | Space::Constant => self.machine.memory.load(address, &mut data).map(drop),
+            Space::Parameter => self.machine.parameters.load(address, &mut data),
+            Space::Shared | Space::Local => Err(OutOfBounds("where none can be".to_owned())),
+        };
+        if let Err(OutOfBounds(location)) = found {
+            let cause = || format!("{} in {space} memory out of bounds, {location}", what());
+            faults.add(FindingClass::OutOfBounds, lane, address, cause);
+        }
+    }
+
     /// Where an address lies, for messages.
     fn location(&self, space: Space, address: u64, bytes: usize) -> String {
         match space {
             Space::Global | Space::Constant => format!(", {}", self.machine.memory.describe(address, bytes as u64)),
-            Space::Shared | Space::Local | Space::Parameter => self.variable(space, address),
+            Space::Parameter => format!(", {}", self.machine.parameters.describe(address, bytes as u64)),
+            Space::Shared | Space::Local => self.variable(space, address),
         }
     }
 
@@ -303,18 +330,6 @@ impl Context<'_> {
         let below = names.iter().filter(|(_, first)| space == Space::Shared && *first <= address);
         let nearest = below.max_by_key(|(_, first)| *first);
         nearest.map_or(String::new(), |(name, first)| format!(", offset {} of `{name}`", address - first))
-    }
-
-    fn load_parameter(&self, address: u64, data: &mut [u8]) -> Result<(bool, bool), OutOfBounds> {
-        let bytes = &self.machine.parameters;
-        let end = address.checked_add(data.len() as u64).filter(|end| *end <= bytes.len() as u64);
-        match end {
-            Some(end) => {
-                data.copy_from_slice(&bytes[address as usize..end as usize]);
-                Ok((false, false))
-            }
-            None => Err(OutOfBounds(format!("the parameters have {} bytes", bytes.len()))),
-        }
     }
 
     /// Writes `data`, which has to be naturally aligned. A faulty access writes nothing. Returns the space.
@@ -375,7 +390,14 @@ impl Context<'_> {
                 Some(local) => local.store(address, data),
                 None => Err(OutOfBounds("the entry has no local memory".to_owned())),
             },
-            Space::Parameter | Space::Constant => Err(OutOfBounds("it cannot be written".to_owned())),
+            Space::Parameter | Space::Constant => {
+                let cause = || {
+                    let location = self.location(space, address, data.len());
+                    format!("{} to {space} memory, which can only be read{location}", what())
+                };
+                faults.add(FindingClass::OutOfBounds, lane, address, cause);
+                return false;
+            }
         };
         match result {
             Err(OutOfBounds(location)) => {

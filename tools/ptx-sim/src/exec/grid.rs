@@ -10,7 +10,7 @@ use crate::counters::Counters;
 use crate::decode::{Instruction, Program};
 use crate::finding::{Finding, FindingClass, Findings, LaneAddress, Location, OtherAccess};
 use crate::launch::{Launch, LaunchError, Options, Report};
-use crate::memory::{GlobalMemory, SYSTEM_SHARED_BYTES};
+use crate::memory::{GlobalMemory, Parameters, SYSTEM_SHARED_BYTES};
 use crate::module::Module;
 use crate::race::{Agent, BlockAccess, BlockConflict, GridRaces};
 
@@ -20,8 +20,8 @@ pub(crate) struct Machine<'a> {
     pub program: &'a Program,
     pub launch: Launch<'a>,
     pub memory: &'a GlobalMemory,
-    /// The parameter space.
-    pub parameters: Vec<u8>,
+    /// The param space.
+    pub parameters: Parameters,
     /// Size of a block's shared memory.
     pub shared_bytes: usize,
     pub instructions_per_warp: u64,
@@ -44,10 +44,9 @@ impl<'a> Machine<'a> {
         options: &Options,
     ) -> Machine<'a> {
         let layout = &program.layout;
-        let mut parameters = vec![0; layout.parameter_bytes as usize];
+        let mut parameters = Parameters::default();
         for (parameter, bytes) in layout.parameters.iter().zip(launch.params) {
-            let start = parameter.offset as usize;
-            parameters[start..start + bytes.len()].copy_from_slice(bytes);
+            parameters.add(&parameter.name, parameter.address, bytes);
         }
         Machine {
             module,

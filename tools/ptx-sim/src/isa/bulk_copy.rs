@@ -161,8 +161,8 @@ impl Operation {
 }
 
 /// A box of a tensor, for one copy.
-struct Tile<'a> {
-    map: &'a TensorMap,
+struct Tile {
+    map: TensorMap,
     /// Of its first element.
     origin: Vec<i64>,
 }
@@ -176,10 +176,10 @@ struct Row {
     bytes: u64,
 }
 
-impl Tile<'_> {
+impl Tile {
     /// The rows of the box that are not all outside the tensor, whose own rows end after `row_end` elements.
     fn rows_until(&self, row_end: u64) -> Vec<Row> {
-        let TensorMap { element, address, sizes, strides, element_strides, .. } = self.map;
+        let TensorMap { element, address, sizes, strides, element_strides, .. } = &self.map;
         let extent = self.map.extent();
         let width = element.bytes();
         let (first, end) = (self.origin[0].max(0), (self.origin[0] + extent[0] as i64).min(row_end as i64));
@@ -224,29 +224,32 @@ impl Tile<'_> {
 }
 
 /// The box that a lane copies; `None` when there is none, which is a fault.
-fn tile<'a>(
-    context: &mut Context<'a>,
+fn tile(
+    context: &mut Context<'_>,
     faults: &mut Faults,
     lane: usize,
     map: Address,
     coordinates: &[Slot],
-) -> Option<Tile<'a>> {
+) -> Option<Tile> {
     context.require(&[map.base]);
     context.require(coordinates);
     let (space, address) = resolve(map.of(context, lane));
     let mut bytes = [0; TENSOR_MAP_BYTES];
     context.load_aligned(faults, lane, space, address, TENSOR_MAP_ALIGNMENT, &mut bytes);
-    let found = context.machine.memory.tensor_map(&bytes);
-    let Some(found) = found.filter(|found| found.sizes.len() == coordinates.len()) else {
-        let cause = match found {
-            Some(found) => format!("the tensor map has {} dimensions, not {}", found.sizes.len(), coordinates.len()),
-            None => "there is no tensor map at the address".to_owned(),
-        };
-        faults.add(FindingClass::InvalidOperand, lane, address, || cause);
-        return None;
+    let found = TensorMap::decode(&bytes).ok_or_else(|| "there is no tensor map at the address".to_owned());
+    let found = found.and_then(|map| match map.sizes.len() {
+        rank if rank == coordinates.len() => Ok(map),
+        rank => Err(format!("the tensor map has {rank} dimensions, not {}", coordinates.len())),
+    });
+    let map = match found {
+        Ok(map) => map,
+        Err(cause) => {
+            faults.add(FindingClass::InvalidOperand, lane, address, || cause);
+            return None;
+        }
     };
     let origin: Vec<i64> = coordinates.iter().map(|slot| i64::from(context.value(*slot, lane) as u32 as i32)).collect();
-    let offset = origin[0] * found.element.bytes() as i64;
+    let offset = origin[0] * map.element.bytes() as i64;
     if offset % CHUNK_BYTES as i64 != 0 {
         faults.add(FindingClass::Misaligned, lane, address, || {
             format!(
@@ -256,7 +259,7 @@ fn tile<'a>(
             )
         });
     }
-    Some(Tile { map: found, origin })
+    Some(Tile { map, origin })
 }
 
 /// The size of a plain copy; `None` when it cannot be, which is a fault.

@@ -2,6 +2,7 @@
 
 use crate::decode::{Decode, Destination, Form, Slot, invalid, unsupported};
 use crate::exec::{Context, Direction, Faults, Traffic, lanes};
+use crate::memory::{TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES};
 use crate::numeric::sign_extend;
 use crate::parse::{Space, Type};
 use crate::race::{Semantics, Strength};
@@ -31,6 +32,8 @@ pub(crate) enum Operation {
     Store { space: Option<Space>, address: Address, kind: Type, from: Vec<Slot>, semantics: Semantics },
     /// `prefetch`: has no effect on results.
     Prefetch,
+    /// `prefetch.tensormap`: neither, but there has to be one.
+    PrefetchTensorMap { space: Option<Space>, address: Address },
 }
 
 /// Modifiers that say how an access is cached, which does not change what it does here.
@@ -125,7 +128,15 @@ fn store(form: &mut Form<'_>) -> Decode<Operation> {
 fn prefetch(form: &mut Form<'_>) -> Decode<Operation> {
     take_hints(form);
     let space = form.take(Space::parse);
-    if form.choice(&[("L1", ()), ("L2", ()), ("tensormap", ())]).is_none() {
+    if form.flag("tensormap") {
+        return match space {
+            None | Some(Space::Constant | Space::Parameter) => {
+                Ok(Operation::PrefetchTensorMap { space, address: form.address(space)? })
+            }
+            _ => form.refuse(),
+        };
+    }
+    if form.choice(&[("L1", ()), ("L2", ())]).is_none() {
         return form.refuse();
     }
     form.address(space)?;
@@ -137,7 +148,7 @@ impl Operation {
     pub fn semantics(&self) -> Semantics {
         match self {
             Operation::Load { semantics, .. } | Operation::Store { semantics, .. } => *semantics,
-            Operation::Prefetch => Semantics::WEAK,
+            Operation::Prefetch | Operation::PrefetchTensorMap { .. } => Semantics::WEAK,
         }
     }
 
@@ -149,8 +160,21 @@ impl Operation {
                 execute_store(context, *space, *address, *kind, from);
             }
             Operation::Prefetch => {}
+            Operation::PrefetchTensorMap { space, address } => prefetch_tensor_map(context, *space, *address),
         }
     }
+}
+
+/// What lies there is looked at by the copy that uses it.
+fn prefetch_tensor_map(context: &mut Context<'_>, space: Option<Space>, address: Address) {
+    context.require(&[address.base]);
+    let mut faults = Faults::default();
+    for lane in lanes(context.active) {
+        let address = address.of(context, lane);
+        let size = (TENSOR_MAP_BYTES, TENSOR_MAP_ALIGNMENT);
+        context.check_reachable(&mut faults, lane, space, address, size, || "a tensor map".to_owned());
+    }
+    context.report_faults(faults);
 }
 
 fn execute_load(context: &mut Context<'_>, space: Option<Space>, address: Address, kind: Type, to: &[Destination]) {

@@ -1,13 +1,22 @@
 //! The memories of a GPU, each with a record of which bytes were written.
 
+mod buffer;
 mod bytes;
+mod error;
 mod global;
+mod host;
+mod parameters;
 mod tensor_map;
+mod tensor_map_bytes;
 
 pub(crate) use bytes::Bytes;
-pub use global::{GlobalMemory, MemoryError};
+pub use error::MemoryError;
+pub(crate) use error::OutOfBounds;
+pub use global::{Allocation, GlobalMemory};
+pub(crate) use parameters::{Parameters, parameter_address};
 pub(crate) use tensor_map::TENSOR_MAP_ALIGNMENT;
-pub use tensor_map::{Swizzle, TENSOR_MAP_BYTES, TensorElement, TensorMap};
+pub use tensor_map::{Swizzle, TensorElement, TensorMap};
+pub use tensor_map_bytes::TENSOR_MAP_BYTES;
 
 use crate::parse::Space;
 
@@ -15,10 +24,6 @@ use crate::parse::Space;
 /// address that lacks its base is no address of theirs (CUDA C++ Programming Guide, "Compute Capabilities": 1 KiB is reserved
 /// for each block since 8.0; an H200 places a block's shared memory from there on).
 pub(crate) const SYSTEM_SHARED_BYTES: u64 = 1024;
-
-/// Why an access cannot be done: a description of where the address lies.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct OutOfBounds(pub String);
 
 /// Size of the window of generic addresses that each space other than the global one has.
 const WINDOW: u64 = 1 << 32;

@@ -1,15 +1,11 @@
 //! Tensor maps: what `cp.async.bulk.tensor` copies from or to (CUDA driver API, `cuTensorMapEncodeTiled`).
 
-use super::{GlobalMemory, MemoryError};
+use super::{GlobalMemory, MemoryError, TENSOR_MAP_BYTES};
 
-/// Bytes of a tensor map in memory.
-pub const TENSOR_MAP_BYTES: usize = 128;
 /// Alignment of a tensor map in memory.
 pub(crate) const TENSOR_MAP_ALIGNMENT: u64 = 64;
 /// Bytes of the largest box: the shared memory of a block.
 const LARGEST_BOX: u64 = 227 << 10;
-/// What the bytes of a tensor map begin with; its number follows.
-const MARK: &[u8; 16] = b"ptx-sim tensor m";
 
 /// The type of a tensor's elements, numbered as in `CUtensorMapDataType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +25,20 @@ pub enum TensorElement {
 }
 
 impl TensorElement {
+    /// Every type, by its number.
+    pub(super) const ALL: [TensorElement; 10] = [
+        TensorElement::U8,
+        TensorElement::U16,
+        TensorElement::U32,
+        TensorElement::S32,
+        TensorElement::U64,
+        TensorElement::S64,
+        TensorElement::F16,
+        TensorElement::F32,
+        TensorElement::F64,
+        TensorElement::Bf16,
+    ];
+
     /// Bytes of an element.
     pub fn bytes(self) -> u64 {
         match self {
@@ -57,6 +67,9 @@ pub enum Swizzle {
 }
 
 impl Swizzle {
+    /// Every one, by its number.
+    pub(super) const ALL: [Swizzle; 4] = [Swizzle::None, Swizzle::Bytes32, Swizzle::Bytes64, Swizzle::Bytes128];
+
     /// Bytes of a row within which chunks are permuted; 0 for none.
     pub fn row_bytes(self) -> u64 {
         match self {
@@ -113,7 +126,7 @@ impl TensorMap {
     }
 
     /// What is wrong with it.
-    fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), String> {
         let rank = self.sizes.len();
         let counts = [self.strides.len() + 1, self.box_sizes.len(), self.element_strides.len()];
         if !(1..=5).contains(&rank) || counts != [rank; 3] {
@@ -154,39 +167,23 @@ impl TensorMap {
 }
 
 impl GlobalMemory {
-    /// The bytes of a tensor map. They are this simulator's own, and stand for the map wherever they are copied: to a
-    /// buffer, or to a parameter of a kernel. `name` appears in messages.
+    /// [`TensorMap::encode`]. The bytes are good in every memory that the map's address lies in.
     ///
     /// # Errors
-    /// When the map is not one that `cuTensorMapEncodeTiled` would accept. Rows shorter than those of the swizzle are
-    /// refused too, since how they are padded is not known.
-    pub fn encode_tensor_map(&mut self, name: &str, map: TensorMap) -> Result<[u8; TENSOR_MAP_BYTES], MemoryError> {
-        map.check().map_err(|what| MemoryError::TensorMap { name: name.to_owned(), what })?;
-        let mut bytes = [0; TENSOR_MAP_BYTES];
-        bytes[..MARK.len()].copy_from_slice(MARK);
-        bytes[MARK.len()..MARK.len() + 8].copy_from_slice(&(self.tensor_maps.len() as u64).to_le_bytes());
-        self.tensor_maps.push(map);
-        Ok(bytes)
+    /// As [`TensorMap::encode`].
+    pub fn encode_tensor_map(&self, name: &str, map: TensorMap) -> Result<[u8; TENSOR_MAP_BYTES], MemoryError> {
+        map.encode(name)
     }
 
     /// Allocates a tensor map and returns its address.
     ///
     /// # Errors
-    /// As [`Self::encode_tensor_map`], or when there is no memory.
+    /// As [`TensorMap::encode`], or when there is no memory.
     pub fn allocate_tensor_map(&mut self, name: &str, map: TensorMap) -> Result<u64, MemoryError> {
-        let bytes = self.encode_tensor_map(name, map)?;
+        let bytes = map.encode(name)?;
         let address = self.allocate(name, TENSOR_MAP_BYTES as u64)?;
         self.write(address, &bytes)?;
         Ok(address)
-    }
-
-    /// The tensor map that some bytes stand for.
-    pub(crate) fn tensor_map(&self, bytes: &[u8; TENSOR_MAP_BYTES]) -> Option<&TensorMap> {
-        let (mark, rest) = bytes.split_first_chunk::<16>()?;
-        let (number, rest) = rest.split_first_chunk::<8>()?;
-        let is_map = mark == MARK && rest.iter().all(|byte| *byte == 0);
-        let index = usize::try_from(u64::from_le_bytes(*number)).ok()?;
-        self.tensor_maps.get(index).filter(|_| is_map)
     }
 }
 

@@ -44,7 +44,13 @@ impl<'a> Argument<'a> {
 }
 
 impl<'a> Kernel<'a> {
-    /// The kernel of `launch`, whose only argument is in `arguments`.
+    /// The arguments of `launch`.
+    pub fn arguments_of(launch: &'a Launch<'_>) -> Vec<Argument<'a>> {
+        let maps = launch.encoded_tensor_maps().map(Argument::of);
+        std::iter::once(Argument::of(launch.args())).chain(maps).collect()
+    }
+
+    /// The kernel of `launch`, whose [arguments](Self::arguments_of) are `arguments`.
     pub fn of(launch: &'a Launch<'_>, arguments: &'a [Argument<'a>]) -> Self {
         Self {
             entry: launch.entry(),

@@ -27,7 +27,7 @@ use ptx_sim::TENSOR_MAP_BYTES;
 
 use self::driver::Code;
 use self::failure::{Doing, Fault, cuda_error};
-use self::kernel::{Argument, Kernel};
+use self::kernel::Kernel;
 use self::memory::{Allocation, mebibytes};
 use self::timing::TimedGraph;
 use super::{Buffer, Execution, Executor, GuardDamage, PtxModule, Sample};
@@ -315,14 +315,14 @@ impl Executor for GpuExecutor {
     }
 
     fn launch(&mut self, launch: &Launch<'_>) -> Result<Execution> {
-        let arguments = [Argument::of(launch.args())];
-        // SAFETY: a planned launch is one of an entry that takes exactly a `ForwardArgs`.
+        let arguments = Kernel::arguments_of(launch);
+        // SAFETY: a planned launch is one of an entry that takes exactly these arguments.
         unsafe { self.run(&Kernel::of(launch, &arguments)) }?;
         Ok(Execution::default())
     }
 
     fn prepare_sample(&mut self, launches: &[Launch<'_>], protocol: &Protocol) -> Result<Option<Sample>> {
-        let arguments: Vec<_> = launches.iter().map(|launch| [Argument::of(launch.args())]).collect();
+        let arguments: Vec<_> = launches.iter().map(Kernel::arguments_of).collect();
         let kernels: Vec<_> = launches
             .iter()
             .zip(&arguments)
@@ -331,7 +331,7 @@ impl Executor for GpuExecutor {
                 Kernel { overlaps_previous: kernel.overlaps_previous && protocol.overlap, ..kernel }
             })
             .collect();
-        // SAFETY: a planned launch is one of an entry that takes exactly a `ForwardArgs`.
+        // SAFETY: as for `launch`.
         let (timed, batch) = unsafe { self.timed(&kernels, protocol) }?;
         self.timed.push(Some(timed));
         Ok(Some(Sample { id: self.timed.len() - 1, batch }))

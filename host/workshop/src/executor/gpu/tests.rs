@@ -8,7 +8,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::{Argument, GpuExecutor, Kernel, driver};
+use super::kernel::Argument;
+use super::{GpuExecutor, Kernel, driver};
 use crate::error::{Error, Result};
 use crate::executor::{Executor, PtxModule, Sample};
 use crate::timing::{Batch, L2, Protocol};

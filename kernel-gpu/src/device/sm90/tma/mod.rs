@@ -25,7 +25,7 @@ use crate::device::attention::mask::Mask;
 use crate::device::attention::sequence::Sequence;
 use crate::device::attention::{Lane, Tile};
 use crate::device::ptx::{grid, shuffle, sync, warpgroup};
-use contract::args::ForwardArgs;
+use contract::args::{ForwardArgs, TENSOR_MAP_BYTES};
 use contract::config::{HEAD_DIM, WARP_SIZE, WARPGROUP_ROWS, WARPGROUP_WARPS};
 use memory::Memory;
 use producer::Loader;
@@ -62,10 +62,50 @@ impl InOrder for Passes<2> {
     type Order = WholeHead;
 }
 
+/// Addresses of the tensor maps, one behind the other in the `.param` space.
+#[derive(Clone, Copy)]
+pub struct Maps {
+    first: u64,
+}
+
+impl Maps {
+    /// Those of a [`contract::args::TensorMaps`] at `address`.
+    #[inline(always)]
+    pub fn at(address: u64) -> Self {
+        Self { first: address }
+    }
+
+    /// The map of Q.
+    #[inline(always)]
+    fn q(self) -> u64 {
+        self.first
+    }
+
+    /// The map of K.
+    #[inline(always)]
+    fn k(self) -> u64 {
+        self.first + TENSOR_MAP_BYTES
+    }
+
+    /// The map of V.
+    #[inline(always)]
+    fn v(self) -> u64 {
+        self.first + 2 * TENSOR_MAP_BYTES
+    }
+
+    /// The map of O.
+    #[inline(always)]
+    fn o(self) -> u64 {
+        self.first + 3 * TENSOR_MAP_BYTES
+    }
+}
+
 /// What a launch and its block are, for every thread of the block.
 pub struct Context<'a, const WARPGROUPS: u32, const STAGES: u32> {
     /// The arguments of the launch.
     args: &'a ForwardArgs,
+    /// Its tensor maps.
+    maps: Maps,
     /// The block's shared memory.
     memory: Memory<WARPGROUPS, STAGES>,
     /// The length of the sequence.
@@ -90,8 +130,9 @@ pub fn forward<
     O: Order<M>,
 >(
     args: &ForwardArgs,
+    maps: Maps,
 ) {
-    let context = Context::<WARPGROUPS, STAGES> { args, memory: Memory::new(), length: S::length(args) };
+    let context = Context::<WARPGROUPS, STAGES> { args, maps, memory: Memory::new(), length: S::length(args) };
     let lane = Lane::current();
     // SAFETY: all threads of the block are here; whole warps and warpgroups take each branch. The registers are those that
     // the launch gave the block.

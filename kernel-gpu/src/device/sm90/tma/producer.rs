@@ -28,8 +28,8 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
     /// One thread calls this; the launch has tensor maps.
     #[inline(always)]
     pub unsafe fn prefetch_maps(&self) {
-        let args = self.context.args;
-        for map in [args.q_map, args.k_map, args.v_map] {
+        let maps = self.context.maps;
+        for map in [maps.q(), maps.k(), maps.v()] {
             // SAFETY: passed on to the caller.
             unsafe { bulk_copy::prefetch_map(map) };
         }
@@ -43,19 +43,19 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
     #[inline(always)]
     pub unsafe fn prefetch_first(&self) {
         let Some((work, first_row)) = self.first_item() else { return };
-        let args = self.context.args;
+        let maps = self.context.maps;
         let mut strip = 0;
         while strip < WARPGROUPS {
             // SAFETY: passed on to the caller.
-            unsafe { prefetch_rows(args.q_map, work, first_row + strip * ROWS) };
+            unsafe { prefetch_rows(maps.q(), work, first_row + strip * ROWS) };
             strip += 1;
         }
         let mut tile = 0;
         while tile < FIRST_TILES {
             // SAFETY: passed on to the caller.
             unsafe {
-                prefetch_rows(args.k_map, work, tile * KEYS);
-                prefetch_rows(args.v_map, work, tile * KEYS);
+                prefetch_rows(maps.k(), work, tile * KEYS);
+                prefetch_rows(maps.v(), work, tile * KEYS);
             }
             tile += 1;
         }
@@ -112,7 +112,7 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
         // SAFETY: passed on to the caller; the map is one of Q.
         unsafe {
             mbarrier::arrive_and_expect(full, Rows::BYTES);
-            load_rows(self.memory.strip(strip), self.context.args.q_map, work, row, full);
+            load_rows(self.memory.strip(strip), self.context.maps.q(), work, row, full);
         }
     }
 
@@ -145,8 +145,8 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
         // SAFETY: as above, with maps of K and V.
         unsafe {
             mbarrier::arrive_and_expect(full, 2 * Rows::BYTES);
-            load_rows(self.memory.keys(stage), self.context.args.k_map, work, row, full);
-            load_rows(self.memory.values(stage), self.context.args.v_map, work, row, full);
+            load_rows(self.memory.keys(stage), self.context.maps.k(), work, row, full);
+            load_rows(self.memory.values(stage), self.context.maps.v(), work, row, full);
         }
     }
 }

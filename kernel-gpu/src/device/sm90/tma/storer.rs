@@ -33,7 +33,7 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Storer<'a, WARPGROUPS, STAGES
     pub unsafe fn prefetch_map(&self) {
         if self.copies {
             // SAFETY: passed on to the caller.
-            unsafe { bulk_copy::prefetch_map(self.context.args.o_map) };
+            unsafe { bulk_copy::prefetch_map(self.context.maps.o()) };
         }
     }
 
@@ -52,7 +52,7 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Storer<'a, WARPGROUPS, STAGES
             if self.copies && !EXCHANGE {
                 let coordinates = [0, first_row as i32, work.head as i32, work.batch as i32];
                 let tile = self.memory.strip(strip).chunk(0, 0);
-                bulk_copy::store_box_4d(self.context.args.o_map, coordinates, tile);
+                bulk_copy::store_box_4d(self.context.maps.o(), coordinates, tile);
                 bulk_copy::commit_group();
             }
             // Together again, or LSE would be computed twice: by the lane that copies, and by the others.

@@ -1,0 +1,97 @@
+//! Copies and fills of global memory by the host.
+
+use super::{GlobalMemory, MemoryError, OutOfBounds};
+
+/// Bytes that a fill writes at once.
+const STEP: usize = 1 << 16;
+
+impl GlobalMemory {
+    /// Copies `data` to `address`, anywhere inside one buffer.
+    ///
+    /// # Errors
+    /// When the bytes do not lie inside one live buffer.
+    pub fn write(&mut self, address: u64, data: &[u8]) -> Result<(), MemoryError> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        self.store(address, data).map_err(|error| copy_error(address, data.len() as u64, error))
+    }
+
+    /// Copies the bytes at `address`, anywhere inside one buffer, to `data`. Bytes never written read as 0.
+    ///
+    /// # Errors
+    /// When the bytes do not lie inside one live buffer.
+    pub fn read(&self, address: u64, data: &mut [u8]) -> Result<(), MemoryError> {
+        self.read_checked(address, data).map(drop)
+    }
+
+    /// As [`Self::read`]; true when all of the bytes were written before.
+    ///
+    /// # Errors
+    /// When the bytes do not lie inside one live buffer.
+    pub fn read_checked(&self, address: u64, data: &mut [u8]) -> Result<bool, MemoryError> {
+        if data.is_empty() {
+            return Ok(true);
+        }
+        let bytes = data.len() as u64;
+        self.load(address, data).map_err(|error| copy_error(address, bytes, error))
+    }
+
+    /// The address of the first of `bytes` bytes at `address` that was never written.
+    ///
+    /// # Errors
+    /// When the bytes do not lie inside one live buffer.
+    pub fn first_unwritten(&self, address: u64, bytes: u64) -> Result<Option<u64>, MemoryError> {
+        if bytes == 0 {
+            return Ok(None);
+        }
+        self.unwritten(address, bytes).map_err(|error| copy_error(address, bytes, error))
+    }
+
+    /// Writes `count` times `value` from `address` on (`cuMemsetD8`).
+    ///
+    /// # Errors
+    /// When the bytes do not lie inside one live buffer; nothing is written then.
+    pub fn set_8(&mut self, address: u64, value: u8, count: u64) -> Result<(), MemoryError> {
+        self.fill(address, [value], count)
+    }
+
+    /// Writes `count` times `value` from `address`, a multiple of 2, on (`cuMemsetD16`).
+    ///
+    /// # Errors
+    /// When the address is not aligned, or the bytes do not lie inside one live buffer; nothing is written then.
+    pub fn set_16(&mut self, address: u64, value: u16, count: u64) -> Result<(), MemoryError> {
+        self.fill(address, value.to_le_bytes(), count)
+    }
+
+    /// Writes `count` times `value` from `address`, a multiple of 4, on (`cuMemsetD32`).
+    ///
+    /// # Errors
+    /// When the address is not aligned, or the bytes do not lie inside one live buffer; nothing is written then.
+    pub fn set_32(&mut self, address: u64, value: u32, count: u64) -> Result<(), MemoryError> {
+        self.fill(address, value.to_le_bytes(), count)
+    }
+
+    fn fill<const WIDTH: usize>(&mut self, address: u64, value: [u8; WIDTH], count: u64) -> Result<(), MemoryError> {
+        let alignment = WIDTH as u64;
+        if !address.is_multiple_of(alignment) {
+            return Err(MemoryError::Misaligned { address, alignment });
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        // As many as no buffer has, when there are too many to count.
+        let bytes = count.saturating_mul(alignment);
+        let buffer = self.locate(address, bytes).map_err(|error| copy_error(address, bytes, error))?;
+        let step = value.repeat((STEP / WIDTH).min(count as usize));
+        let end = address - buffer.address + bytes;
+        for offset in (address - buffer.address..end).step_by(STEP) {
+            buffer.store(offset, &step[..(end - offset).min(STEP as u64) as usize]);
+        }
+        Ok(())
+    }
+}
+
+fn copy_error(address: u64, bytes: u64, error: OutOfBounds) -> MemoryError {
+    MemoryError::OutOfBounds { address, bytes, location: error.0 }
+}
