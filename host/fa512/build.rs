@@ -81,11 +81,11 @@ fn table(folder: &Path) -> Result<String, String> {
     let mut table = "&[\n".to_owned();
     for kernel in package::read(folder)? {
         let file = folder.join(kernel.file());
-        let package::Indexed { name, ptx_version, target, argument_bytes, text_bytes } = kernel;
+        let package::Indexed { name, ptx_version, target, text_bytes, parameter_bytes } = kernel;
         writeln!(
             table,
-            "Embedded {{ entry: {name:?}, ptx_version: {ptx_version:?}, target: {target:?}, argument_bytes: \
-             {argument_bytes}, text_bytes: {text_bytes}, zlib: include_bytes!({file:?}) }},"
+            "Embedded {{ entry: {name:?}, ptx_version: {ptx_version:?}, target: {target:?}, text_bytes: {text_bytes}, \
+             parameter_bytes: &{parameter_bytes:?}, zlib: include_bytes!({file:?}) }},"
         )
         .expect("a String takes everything");
     }

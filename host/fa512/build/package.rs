@@ -10,7 +10,7 @@ use crate::split::Entry;
 /// File name of the index.
 pub const INDEX: &str = "index.txt";
 /// First line of an index; a reader refuses any other.
-const HEADER: &str = "fa512 kernels, format 1: entry, PTX version, target, bytes of the argument, bytes of the text";
+const HEADER: &str = "fa512 kernels, format 1: entry, PTX version, target, bytes of the text, bytes of each parameter";
 
 /// A line of the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,10 +21,10 @@ pub struct Indexed {
     pub ptx_version: String,
     /// `.target`, as in `sm_90a`.
     pub target: String,
-    /// Bytes of its only parameter.
-    pub argument_bytes: usize,
     /// Bytes of the PTX before compression.
     pub text_bytes: usize,
+    /// Bytes of its parameters, in order.
+    pub parameter_bytes: Vec<usize>,
 }
 
 impl Indexed {
@@ -36,8 +36,9 @@ impl Indexed {
 
 impl fmt::Display for Indexed {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, ptx_version, target, argument_bytes, text_bytes } = self;
-        write!(formatter, "{name} {ptx_version} {target} {argument_bytes} {text_bytes}")
+        let Self { name, ptx_version, target, text_bytes, parameter_bytes } = self;
+        write!(formatter, "{name} {ptx_version} {target} {text_bytes}")?;
+        parameter_bytes.iter().try_for_each(|bytes| write!(formatter, " {bytes}"))
     }
 }
 
@@ -57,8 +58,8 @@ pub fn write(folder: &Path, entries: &[Entry]) -> Result<(), String> {
             name: entry.name.clone(),
             ptx_version: entry.ptx_version.clone(),
             target: entry.target.clone(),
-            argument_bytes: entry.argument_bytes,
             text_bytes: entry.text.len(),
+            parameter_bytes: entry.parameter_bytes.clone(),
         };
         let path = folder.join(line.file());
         let bytes = miniz_oxide::deflate::compress_to_vec_zlib(entry.text.as_bytes(), 9);
@@ -85,14 +86,14 @@ pub fn read(folder: &Path) -> Result<Vec<Indexed>, String> {
 
 fn parse(line: &str) -> Option<Indexed> {
     let words: Vec<&str> = line.split(' ').collect();
-    let &[name, ptx_version, target, argument_bytes, text_bytes] = words.as_slice() else { return None };
+    let [name, ptx_version, target, text_bytes, parameter_bytes @ ..] = words.as_slice() else { return None };
     let is_identifier = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     is_identifier.then_some(())?;
     Some(Indexed {
-        name: name.to_owned(),
-        ptx_version: ptx_version.to_owned(),
-        target: target.to_owned(),
-        argument_bytes: argument_bytes.parse().ok()?,
+        name: (*name).to_owned(),
+        ptx_version: (*ptx_version).to_owned(),
+        target: (*target).to_owned(),
         text_bytes: text_bytes.parse().ok()?,
+        parameter_bytes: parameter_bytes.iter().map(|bytes| bytes.parse().ok()).collect::<Option<_>>()?,
     })
 }

@@ -16,8 +16,8 @@ pub struct Entry {
     pub ptx_version: String,
     /// `.target` of the module, as in `sm_90a`.
     pub target: String,
-    /// Bytes of its only parameter.
-    pub argument_bytes: usize,
+    /// Bytes of its parameters, in order.
+    pub parameter_bytes: Vec<usize>,
     /// The PTX.
     pub text: String,
 }
@@ -68,7 +68,7 @@ enum Place {
 /// An entry that has begun.
 struct Open {
     name: String,
-    argument_bytes: Option<usize>,
+    parameter_bytes: Vec<usize>,
     text: String,
     depth: usize,
 }
@@ -117,7 +117,7 @@ impl Module {
                 let name = name.strip_suffix('(').ok_or_else(|| not_understood(code))?;
                 self.place = Place::Entry(Open {
                     name: name.to_owned(),
-                    argument_bytes: None,
+                    parameter_bytes: Vec::new(),
                     text: format!("{}\n", code.trim()),
                     depth: 0,
                 });
@@ -137,10 +137,7 @@ impl Module {
                 return Ok(());
             }
             ".param" if was_outside => {
-                let bytes = parameter_bytes(code).ok_or_else(|| not_understood(code))?;
-                if open.argument_bytes.replace(bytes).is_some() {
-                    return Err(format!("{} has a second parameter", open.name));
-                }
+                open.parameter_bytes.push(parameter_bytes(code).ok_or_else(|| not_understood(code))?);
             }
             ".pragma" => {}
             ")" | ".reqntid" | ".minnctapersm" | "{" if was_outside => {}
@@ -169,14 +166,13 @@ impl Module {
         let missing = |directive: &str| format!("entry {} ends, and there was no {directive}", open.name);
         let ptx_version = self.ptx_version.clone().ok_or_else(|| missing(".version"))?;
         let target = self.target.clone().ok_or_else(|| missing(".target"))?;
-        let argument_bytes = open.argument_bytes.ok_or_else(|| missing(".param"))?;
         let mut text = format!(".version {ptx_version}\n.target {target}\n.address_size 64\n");
         for (_, declaration) in self.shared.iter().filter(|(name, _)| open.text.contains(name.as_str())) {
             text.push_str(declaration);
             text.push('\n');
         }
         text.push_str(&open.text);
-        self.entries.push(Entry { name: open.name, ptx_version, target, argument_bytes, text });
+        self.entries.push(Entry { name: open.name, ptx_version, target, parameter_bytes: open.parameter_bytes, text });
         Ok(())
     }
 }
@@ -192,11 +188,11 @@ fn without_comment(line: &str) -> Result<&str, String> {
     Ok(line.split("//").next().unwrap_or(line))
 }
 
-/// N of `.param .align A .b8 name[N]`.
+/// N of `.param .align A .b8 name[N]`, with a comma behind it where another parameter follows.
 fn parameter_bytes(code: &str) -> Option<usize> {
     let words: Vec<&str> = code.split_whitespace().collect();
     let [".param", ".align", _, ".b8", array] = words.as_slice() else { return None };
-    array.split_once('[')?.1.strip_suffix(']')?.parse().ok()
+    array.trim_end_matches(',').split_once('[')?.1.strip_suffix(']')?.parse().ok()
 }
 
 fn not_understood(code: &str) -> String {

@@ -1,6 +1,8 @@
 //! The kernels' PTX, which `build.rs` put into this library.
 
-use contract::args::ForwardArgs;
+use contract::args::{ForwardArgs, TensorMaps};
+use contract::config::Loads;
+use contract::variants::Variant;
 
 use crate::error::Error;
 
@@ -12,8 +14,8 @@ pub struct Embedded {
     pub ptx_version: &'static str,
     /// `.target`, as in `sm_90a`.
     pub target: &'static str,
-    argument_bytes: usize,
     text_bytes: usize,
+    parameter_bytes: &'static [usize],
     zlib: &'static [u8],
 }
 
@@ -21,19 +23,23 @@ pub struct Embedded {
 pub static KERNELS: &[Embedded] = include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
 impl Embedded {
-    /// The kernel `entry`.
+    /// The kernel of `variant`.
     ///
     /// # Errors
-    /// When the library was built without it, or with one that takes another argument.
-    pub fn find(entry: &'static str) -> Result<&'static Self, Error> {
+    /// When the library was built without it, or with one that takes other arguments.
+    pub fn find(variant: &Variant<'static>) -> Result<&'static Self, Error> {
+        let entry = variant.entry;
         let kernel = KERNELS.iter().find(|kernel| kernel.entry == entry).ok_or(Error::NoKernel { entry })?;
-        match (kernel.argument_bytes, size_of::<ForwardArgs>()) {
-            (taken, passed) if taken == passed => Ok(kernel),
-            (taken, passed) => {
-                let why = format!("it takes an argument of {taken} bytes, not {passed}");
-                Err(Error::OtherKernel { entry, why })
-            }
+        let passed: &[usize] = match variant.config.loads {
+            Loads::CpAsync => &[size_of::<ForwardArgs>()],
+            Loads::Tma => &[size_of::<ForwardArgs>(), size_of::<TensorMaps>()],
+        };
+        if kernel.parameter_bytes != passed {
+            let taken = kernel.parameter_bytes;
+            let why = format!("it takes arguments of {taken:?} bytes, not of {passed:?}");
+            return Err(Error::OtherKernel { entry, why });
         }
+        Ok(kernel)
     }
 
     /// The PTX as the driver takes it, ending in NUL.
@@ -66,18 +72,21 @@ mod tests {
     }
 
     #[test]
-    fn every_variant_is_embedded_or_none_is() {
+    fn every_variant_is_embedded_with_the_arguments_it_is_passed_or_none_is() {
         if KERNELS.is_empty() {
             return;
         }
         for variant in VARIANTS {
-            assert!(KERNELS.iter().any(|kernel| kernel.entry == variant.entry), "{} is missing", variant.entry);
+            if let Err(error) = Embedded::find(variant) {
+                panic!("{error}");
+            }
         }
     }
 
     #[test]
     fn a_kernel_that_is_not_there_is_named_with_what_makes_it() {
-        let error = Embedded::find("fa512_none").err().expect("there is none").to_string();
+        let variant = Variant { entry: "fa512_none", ..VARIANTS[0] };
+        let error = Embedded::find(&variant).err().expect("there is none").to_string();
         assert!(error.contains("without the kernel fa512_none") && error.contains("cargo xtask ptx"), "{error}");
     }
 }

@@ -98,7 +98,7 @@ impl Kernel {
         let Loaded(kernel) = match slot.loaded.get() {
             Some(loaded) => *loaded,
             None => {
-                let loaded = load(driver, variant.entry)?;
+                let loaded = load(driver, variant)?;
                 *slot.loaded.get_or_init(|| loaded)
             }
         };
@@ -115,11 +115,12 @@ impl Kernel {
     }
 }
 
-/// Loads the library of `entry` (`cuLibraryLoadData`), which no context owns.
-fn load(driver: &Driver, entry: &'static str) -> Result<Loaded, Error> {
+/// Loads the library of `variant` (`cuLibraryLoadData`), which no context owns.
+fn load(driver: &Driver, variant: &Variant<'static>) -> Result<Loaded, Error> {
     const ERROR_LOG_BUFFER: c_uint = 5;
     const ERROR_LOG_BUFFER_SIZE_BYTES: c_uint = 6;
-    let kernel = Embedded::find(entry)?;
+    let entry = variant.entry;
+    let kernel = Embedded::find(variant)?;
     let ptx = kernel.ptx()?;
     let mut log = vec![0u8; LOG_BYTES];
     let options = [ERROR_LOG_BUFFER, ERROR_LOG_BUFFER_SIZE_BYTES];

@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 use std::ptr;
 
+use contract::args::TensorMaps;
 use contract::plan::{self, Addresses};
 use contract::problem::Problem;
 use contract::refusal::Tensor;
@@ -72,7 +73,7 @@ impl Plan {
         let mut launch = self.plan.bind(addresses)?;
         if let Some(maps) = launch.tensor_maps() {
             let maps = encode(Driver::get()?, maps)?;
-            let _ = maps; // launch.set_tensor_maps(maps.map(|map| map.0));
+            launch.set_tensor_maps(maps);
         }
         Ok(Launch { gpu: self.gpu, kernel: self.kernel, launch, overlap: true })
     }
@@ -141,16 +142,18 @@ impl Launch {
             attributes: attributes.as_mut_ptr(),
             attribute_count: overlaps.into(),
         };
-        let arguments = [ptr::from_ref(self.launch.args()).cast::<c_void>()];
-        // SAFETY: the kernel takes one argument, of the size that `embedded` compared; the stream and what the argument
-        // points to are the caller's promise. The driver copies the argument before it returns.
+        let maps = self.launch.encoded_tensor_maps().map_or(ptr::null(), ptr::from_ref);
+        let arguments = [ptr::from_ref(self.launch.args()).cast::<c_void>(), maps.cast()];
+        // SAFETY: the kernel takes the first argument, and the second where it copies through tensor maps, of the sizes that
+        // `embedded` compared; the stream and what the arguments point to are the caller's promise. The driver copies them
+        // before it returns.
         let code = unsafe { (driver.call.launch_kernel)(&config, kernel, arguments.as_ptr(), ptr::null()) };
         driver.check(code, || format!("launching {}", self.launch.entry()))
     }
 }
 
 /// The maps of Q, K, V and O as the kernel takes them.
-fn encode(driver: &Driver, maps: &[tensor_map::TensorMap; 4]) -> Result<[TensorMap; 4], Error> {
+fn encode(driver: &Driver, maps: &[tensor_map::TensorMap; 4]) -> Result<TensorMaps, Error> {
     const NO_INTERLEAVE: u32 = 0;
     const ZEROS_OUTSIDE: u32 = 0;
     let mut encoded = [TensorMap([0; 128]); 4];
@@ -175,5 +178,5 @@ fn encode(driver: &Driver, maps: &[tensor_map::TensorMap; 4]) -> Result<[TensorM
         };
         driver.check(code, || format!("describing the tensor at {:#x} by a tensor map", map.address))?;
     }
-    Ok(encoded)
+    Ok(TensorMaps(encoded.map(|map| map.0)))
 }

@@ -29,7 +29,8 @@ fn message(result: Result<(), Error>) -> String {
 fn results_are_right_whatever_the_length_mask_and_strides() {
     let Some(()) = machine() else { return };
     let stream = gpu(0);
-    let contiguous = |sequence, mask, layout| Problem::new(Shape { batch: 2, heads: 2, sequence }, mask, layout).unwrap();
+    let contiguous =
+        |sequence, mask, layout| Problem::new(Shape { batch: 2, heads: 2, sequence }, mask, layout).unwrap();
     let padded = {
         let problem = problem(2, 2, 40, Mask::Full);
         let view = View { offset: 8, ..View::new(Strides { batch: 8192, head: 4000, row: 72 }) };
@@ -207,12 +208,8 @@ fn the_driver_is_not_asked_about_pointers_where_that_is_switched_off() {
 #[test]
 fn what_runs_on_a_gpu_can_be_asked_without_one() {
     let support = |architecture| {
-        let facts = fa512::GpuFacts {
-            name: "some GPU",
-            architecture,
-            multiprocessors: 100,
-            shared_bytes_per_block: 99 << 10,
-        };
+        let facts =
+            fa512::GpuFacts { name: "some GPU", architecture, multiprocessors: 100, shared_bytes_per_block: 99 << 10 };
         fa512::supports(&problem(8, 8, 300, Mask::Full), &Gpu::described(facts))
     };
     assert!(support(86).unwrap().entry.starts_with("fa512_sm80_any_full"));

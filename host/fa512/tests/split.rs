@@ -39,7 +39,7 @@ fn each_entry_becomes_a_module_without_line_tables_and_comments() {
     );
     assert!(!entries[1].text.contains("shared"), "what an entry does not mention is left out");
     assert_eq!((entries[1].ptx_version.as_str(), entries[1].target.as_str()), ("8.0", "sm_80"));
-    assert_eq!(entries[1].argument_bytes, 240);
+    assert_eq!((&entries[0].parameter_bytes, &entries[1].parameter_bytes), (&vec![240], &vec![240]));
 }
 
 #[test]
@@ -51,8 +51,16 @@ fn what_is_not_understood_is_refused_by_its_line() {
     assert_eq!(with(".address_size 32"), "line 6: not understood: `.address_size 32`");
     let body = |body: &str| refusal(&[HEAD, &entry("one", body)].concat());
     assert_eq!(body("\t.ascii \"//\";\n"), "line 12: a text within an entry: `.ascii \"`");
-    let two = entry("one", "").replace(")\n", "\t.param .align 8 .b8 p[8]\n)\n");
-    assert_eq!(refusal(&[HEAD, &two].concat()), "line 8: one has a second parameter");
+    let pointer = entry("one", "").replace(".param .align 8 .b8 one_param_0[240]", ".param .u64 one_param_0");
+    assert_eq!(refusal(&[HEAD, &pointer].concat()), "line 7: not understood: `.param .u64 one_param_0`");
+}
+
+#[test]
+fn parameters_are_counted_by_their_bytes() {
+    let two = entry("one", "").replace("[240]\n", "[240],\n\t.param .align 64 .b8 one_param_1[512]\n");
+    let entries = split(&[HEAD, &two].concat()).unwrap();
+    assert_eq!(entries[0].parameter_bytes, [240, 512]);
+    assert!(entries[0].text.contains("one_param_0[240],\n.param .align 64 .b8 one_param_1[512]\n)\n"));
 }
 
 #[test]
@@ -73,7 +81,7 @@ fn a_package_is_read_as_it_was_written() {
     let index = package::read(&folder).unwrap();
     assert_eq!(index.len(), 2);
     for (indexed, entry) in index.iter().zip(&entries) {
-        assert_eq!((&indexed.name, indexed.argument_bytes), (&entry.name, 240));
+        assert_eq!((&indexed.name, &indexed.parameter_bytes), (&entry.name, &entry.parameter_bytes));
         let zlib = std::fs::read(folder.join(indexed.file())).unwrap();
         assert_eq!(miniz_oxide::inflate::decompress_to_vec_zlib(&zlib).unwrap(), entry.text.as_bytes());
     }

@@ -14,7 +14,13 @@ fn libraries() -> &'static Path {
         let folder = test.ancestors().nth(2).expect("target/PROFILE/deps/TEST").to_owned();
         // cargo builds no shared library for an integration test.
         let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--lib", "--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")]);
+        build.args([
+            "build",
+            "--quiet",
+            "--lib",
+            "--manifest-path",
+            concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"),
+        ]);
         build.arg("--target-dir").arg(folder.parent().expect("target"));
         if folder.ends_with("release") {
             build.arg("--release");
