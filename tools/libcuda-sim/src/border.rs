@@ -1,0 +1,85 @@
+//! What happens between a C caller and safe code.
+
+use std::any::Any;
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+
+use sim_device::{Code, Error, Result};
+
+use crate::driver;
+
+/// Calls `body` for the function `name`: errors become codes and are told, panics too.
+pub fn border(name: &str, body: impl FnOnce() -> Result<()>) -> u32 {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => Code::SUCCESS.0,
+        Ok(Err(error)) => {
+            tell(name, &error);
+            error.code.0
+        }
+        Err(panic) => {
+            let text = format!("a fault of the simulated driver, please report it: {}", panic_text(&*panic));
+            tell(name, &Error::new(Code::UNKNOWN, text));
+            Code::UNKNOWN.0
+        }
+    }
+}
+
+fn tell(name: &str, error: &Error) {
+    // Programs ask for names that a module may not have.
+    if let Some(message) = error.message.as_ref().filter(|_| error.code != Code::NOT_FOUND) {
+        driver::message(&format!("{}: {name}: {message}", error.code));
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no reason given")
+}
+
+/// What a function returns that is not simulated; told once for each.
+pub fn not_simulated(name: &'static str) -> u32 {
+    static TOLD: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
+    if let Ok(mut told) = TOLD.lock()
+        && told.get_or_insert_default().insert(name)
+    {
+        driver::message(&format!("{}: {name} is not simulated", Code::NOT_SUPPORTED));
+    }
+    Code::NOT_SUPPORTED.0
+}
+
+/// The address of a function, for `cuGetProcAddress`.
+pub struct Address(pub *const ());
+
+// SAFETY: the address of a function is the same for every thread.
+unsafe impl Sync for Address {}
+
+/// Defines functions of the driver API. `per_thread NAME(stream)` defines another one that takes no stream to be the thread's
+/// default stream.
+macro_rules! driver_api {
+    ($(fn $name:ident $arguments:tt $(per_thread $twin:ident($stream:ident))? $body:block)*) => {
+        $(
+            $crate::border::driver_function! { $name $arguments $body }
+            $($crate::border::driver_function! { $twin $arguments { let $stream = $stream.per_thread(); $body } })?
+        )*
+
+        /// The functions of this file.
+        pub static FUNCTIONS: &[(&str, $crate::border::Address)] = &[$(
+            (stringify!($name), $crate::border::Address($name as *const ())),
+            $((stringify!($twin), $crate::border::Address($twin as *const ())),)?
+        )*];
+    };
+}
+
+macro_rules! driver_function {
+    ($name:ident ($($argument:ident: $type:ty),* $(,)?) $body:block) => {
+        #[doc = concat!("`", stringify!($name), "` of the CUDA driver API.")]
+        #[unsafe(no_mangle)]
+        #[allow(non_snake_case, clippy::too_many_arguments)]
+        unsafe extern "C" fn $name($($argument: $type),*) -> u32 {
+            $crate::border::border(stringify!($name), move || $body)
+        }
+    };
+}
+
+pub(crate) use {driver_api, driver_function};

@@ -1,0 +1,273 @@
+//! Copies and fills.
+
+use std::sync::Arc;
+
+use sim_device::{Call, Copy, Error, Fill, Operation, Place, Result};
+
+use crate::border::driver_api;
+use crate::driver::{self, context, current, machine};
+use crate::types::{DevicePointer, Handle, Host, In};
+
+/// Addresses below are the simulated GPUs'; the host's are above.
+const DEVICE_ADDRESSES: std::ops::Range<u64> = 0x0007_0000_0000..1 << 46;
+
+fn device(address: DevicePointer) -> Place {
+    Place::Device(address)
+}
+
+/// Host memory that is there: not null, and no address of a GPU's, which the host cannot reach.
+fn host(memory: Host, bytes: usize) -> Result<Place> {
+    memory.require(bytes as u64)?;
+    let address = memory.address();
+    if bytes > 0 && DEVICE_ADDRESSES.contains(&address) && machine()?.host_range(address).is_none() {
+        return Err(Error::invalid(format!("{address:#x} is given as host memory, but is an address of a GPU")));
+    }
+    Ok(Place::Host(Arc::new(memory)))
+}
+
+/// Memory of the host or of a GPU, by its address.
+fn any(address: DevicePointer, bytes: usize) -> Result<Place> {
+    match DEVICE_ADDRESSES.contains(&address) || address == 0 {
+        true => Ok(device(address)),
+        false => host(Host(address as *mut _), bytes),
+    }
+}
+
+/// A copy that is done when the call returns.
+fn copy(destination: Place, source: Place, bytes: usize, stream: Handle) -> Result<()> {
+    current()?.check(Call::Synchronous)?;
+    let stream = driver::stream(stream)?;
+    if stream.capture().is_some() {
+        return stream.synchronize();
+    }
+    let copy = Copy { destination, source, bytes: bytes as u64 };
+    // The legacy stream's own check comes first: it says more.
+    stream.submit(Operation::Copy(copy))?;
+    machine()?.check_unsafe_call()?;
+    stream.context().check(Call::Synchronous)
+}
+
+/// A copy behind what a stream was given before.
+fn copy_async(destination: Place, source: Place, bytes: usize, stream: Handle) -> Result<()> {
+    let copy = Copy { destination, source, bytes: bytes as u64 };
+    driver::stream(stream)?.submit(Operation::Copy(copy))
+}
+
+fn fill(address: DevicePointer, value: &[u8], [width, height, pitch]: [usize; 3], stream: Handle) -> Result<()> {
+    let value = value.to_vec();
+    let fill = Fill { address, value, width: width as u64, height: height as u64, pitch: pitch as u64 };
+    driver::stream(stream)?.submit(Operation::Fill(fill))
+}
+
+/// Requires that both contexts of a copy between GPUs are there, and that the memory is theirs.
+fn check_peers(ends: [(DevicePointer, Handle); 2], bytes: usize) -> Result<()> {
+    for (address, handle) in ends {
+        context(handle)?.check_range(address, bytes as u64)?;
+    }
+    Ok(())
+}
+
+/// `CUDA_MEMCPY2D`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Copy2d {
+    source: End2d,
+    destination: End2d,
+    width: usize,
+    height: usize,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct End2d {
+    x: usize,
+    y: usize,
+    kind: u32,
+    host: Host,
+    device: DevicePointer,
+    array: Handle,
+    pitch: usize,
+}
+
+impl End2d {
+    /// The first byte of a row.
+    fn row(&self, row: usize, width: usize) -> Result<Place> {
+        let pitch = if self.pitch == 0 { width } else { self.pitch };
+        let offset = (self.y + row).saturating_mul(pitch).saturating_add(self.x);
+        if self.x + width > pitch {
+            return Err(Error::invalid(format!(
+                "rows of {width} bytes from byte {} on lie {pitch} bytes apart",
+                self.x
+            )));
+        }
+        match self.kind {
+            1 => host(Host(self.host.0.wrapping_byte_add(offset)), width),
+            2 => Ok(device(self.device + offset as u64)),
+            4 => any(self.device + offset as u64, width),
+            kind => Err(Error::unsupported(format!("memory of type {kind}; arrays are not simulated"))),
+        }
+    }
+}
+
+fn copy_2d(copy: In<Copy2d>, stream: Handle, one: fn(Place, Place, usize, Handle) -> Result<()>) -> Result<()> {
+    let copy = copy.get()?;
+    for row in 0..copy.height {
+        one(copy.destination.row(row, copy.width)?, copy.source.row(row, copy.width)?, copy.width, stream)?;
+    }
+    Ok(())
+}
+
+driver_api! {
+    fn cuMemcpy(to: DevicePointer, from: DevicePointer, bytes: usize) {
+        copy(any(to, bytes)?, any(from, bytes)?, bytes, Handle::NULL)
+    }
+
+    fn cuMemcpy_ptds(to: DevicePointer, from: DevicePointer, bytes: usize) {
+        copy(any(to, bytes)?, any(from, bytes)?, bytes, Handle::PER_THREAD)
+    }
+
+    fn cuMemcpyAsync(to: DevicePointer, from: DevicePointer, bytes: usize, stream: Handle) per_thread cuMemcpyAsync_ptsz(stream) {
+        copy_async(any(to, bytes)?, any(from, bytes)?, bytes, stream)
+    }
+
+    fn cuMemcpyHtoD_v2(to: DevicePointer, from: Host, bytes: usize) {
+        copy(device(to), host(from, bytes)?, bytes, Handle::NULL)
+    }
+
+    fn cuMemcpyHtoD_v2_ptds(to: DevicePointer, from: Host, bytes: usize) {
+        copy(device(to), host(from, bytes)?, bytes, Handle::PER_THREAD)
+    }
+
+    fn cuMemcpyHtoDAsync_v2(to: DevicePointer, from: Host, bytes: usize, stream: Handle)
+        per_thread cuMemcpyHtoDAsync_v2_ptsz(stream)
+    {
+        copy_async(device(to), host(from, bytes)?, bytes, stream)
+    }
+
+    fn cuMemcpyDtoH_v2(to: Host, from: DevicePointer, bytes: usize) {
+        copy(host(to, bytes)?, device(from), bytes, Handle::NULL)
+    }
+
+    fn cuMemcpyDtoH_v2_ptds(to: Host, from: DevicePointer, bytes: usize) {
+        copy(host(to, bytes)?, device(from), bytes, Handle::PER_THREAD)
+    }
+
+    fn cuMemcpyDtoHAsync_v2(to: Host, from: DevicePointer, bytes: usize, stream: Handle)
+        per_thread cuMemcpyDtoHAsync_v2_ptsz(stream)
+    {
+        copy_async(host(to, bytes)?, device(from), bytes, stream)
+    }
+
+    fn cuMemcpyDtoD_v2(to: DevicePointer, from: DevicePointer, bytes: usize) {
+        copy(device(to), device(from), bytes, Handle::NULL)
+    }
+
+    fn cuMemcpyDtoD_v2_ptds(to: DevicePointer, from: DevicePointer, bytes: usize) {
+        copy(device(to), device(from), bytes, Handle::PER_THREAD)
+    }
+
+    fn cuMemcpyDtoDAsync_v2(to: DevicePointer, from: DevicePointer, bytes: usize, stream: Handle)
+        per_thread cuMemcpyDtoDAsync_v2_ptsz(stream)
+    {
+        copy_async(device(to), device(from), bytes, stream)
+    }
+
+    fn cuMemcpyPeer(to: DevicePointer, to_context: Handle, from: DevicePointer, from_context: Handle, bytes: usize) {
+        check_peers([(to, to_context), (from, from_context)], bytes)?;
+        copy(device(to), device(from), bytes, Handle::NULL)
+    }
+
+    fn cuMemcpyPeerAsync(
+        to: DevicePointer,
+        to_context: Handle,
+        from: DevicePointer,
+        from_context: Handle,
+        bytes: usize,
+        stream: Handle,
+    ) per_thread cuMemcpyPeerAsync_ptsz(stream) {
+        check_peers([(to, to_context), (from, from_context)], bytes)?;
+        copy_async(device(to), device(from), bytes, stream)
+    }
+
+    fn cuMemcpy2D_v2(arguments: In<Copy2d>) {
+        copy_2d(arguments, Handle::NULL, copy)
+    }
+
+    fn cuMemcpy2DUnaligned_v2(arguments: In<Copy2d>) {
+        copy_2d(arguments, Handle::NULL, copy)
+    }
+
+    fn cuMemcpy2DAsync_v2(arguments: In<Copy2d>, stream: Handle) per_thread cuMemcpy2DAsync_v2_ptsz(stream) {
+        copy_2d(arguments, stream, copy_async)
+    }
+
+    fn cuMemsetD8_v2(address: DevicePointer, value: u8, count: usize) {
+        fill(address, &[value], [count, 1, 0], Handle::NULL)
+    }
+
+    fn cuMemsetD8_v2_ptds(address: DevicePointer, value: u8, count: usize) {
+        fill(address, &[value], [count, 1, 0], Handle::PER_THREAD)
+    }
+
+    fn cuMemsetD16_v2(address: DevicePointer, value: u16, count: usize) {
+        fill(address, &value.to_le_bytes(), [count, 1, 0], Handle::NULL)
+    }
+
+    fn cuMemsetD16_v2_ptds(address: DevicePointer, value: u16, count: usize) {
+        fill(address, &value.to_le_bytes(), [count, 1, 0], Handle::PER_THREAD)
+    }
+
+    fn cuMemsetD32_v2(address: DevicePointer, value: u32, count: usize) {
+        fill(address, &value.to_le_bytes(), [count, 1, 0], Handle::NULL)
+    }
+
+    fn cuMemsetD32_v2_ptds(address: DevicePointer, value: u32, count: usize) {
+        fill(address, &value.to_le_bytes(), [count, 1, 0], Handle::PER_THREAD)
+    }
+
+    fn cuMemsetD8Async(address: DevicePointer, value: u8, count: usize, stream: Handle) per_thread cuMemsetD8Async_ptsz(stream) {
+        fill(address, &[value], [count, 1, 0], stream)
+    }
+
+    fn cuMemsetD16Async(address: DevicePointer, value: u16, count: usize, stream: Handle)
+        per_thread cuMemsetD16Async_ptsz(stream)
+    {
+        fill(address, &value.to_le_bytes(), [count, 1, 0], stream)
+    }
+
+    fn cuMemsetD32Async(address: DevicePointer, value: u32, count: usize, stream: Handle)
+        per_thread cuMemsetD32Async_ptsz(stream)
+    {
+        fill(address, &value.to_le_bytes(), [count, 1, 0], stream)
+    }
+
+    fn cuMemsetD2D8_v2(address: DevicePointer, pitch: usize, value: u8, width: usize, height: usize) {
+        fill(address, &[value], [width, height, pitch], Handle::NULL)
+    }
+
+    fn cuMemsetD2D16_v2(address: DevicePointer, pitch: usize, value: u16, width: usize, height: usize) {
+        fill(address, &value.to_le_bytes(), [width, height, pitch], Handle::NULL)
+    }
+
+    fn cuMemsetD2D32_v2(address: DevicePointer, pitch: usize, value: u32, width: usize, height: usize) {
+        fill(address, &value.to_le_bytes(), [width, height, pitch], Handle::NULL)
+    }
+
+    fn cuMemsetD2D8Async(address: DevicePointer, pitch: usize, value: u8, width: usize, height: usize, stream: Handle)
+        per_thread cuMemsetD2D8Async_ptsz(stream)
+    {
+        fill(address, &[value], [width, height, pitch], stream)
+    }
+
+    fn cuMemsetD2D16Async(address: DevicePointer, pitch: usize, value: u16, width: usize, height: usize, stream: Handle)
+        per_thread cuMemsetD2D16Async_ptsz(stream)
+    {
+        fill(address, &value.to_le_bytes(), [width, height, pitch], stream)
+    }
+
+    fn cuMemsetD2D32Async(address: DevicePointer, pitch: usize, value: u32, width: usize, height: usize, stream: Handle)
+        per_thread cuMemsetD2D32Async_ptsz(stream)
+    {
+        fill(address, &value.to_le_bytes(), [width, height, pitch], stream)
+    }
+}

@@ -1,0 +1,225 @@
+//! The state of the process: the machine, the handles given out, and what each thread has current.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use sim_device::{Code, Config, Context, Error, Kind, Machine, Result, Stream, StreamKind};
+
+use crate::types::Handle;
+
+static MACHINE: OnceLock<Result<Arc<Machine>>> = OnceLock::new();
+static HANDLES: Mutex<Option<Handles>> = Mutex::new(None);
+
+/// Makes the machine (`cuInit`).
+pub fn init() -> Result<()> {
+    let machine = MACHINE.get_or_init(|| {
+        let config = Config::from_environment().inspect_err(|error| eprintln!("libcuda-sim: {error}"))?;
+        Ok(Machine::new(config))
+    });
+    match machine {
+        Ok(machine) if machine.gpus().is_empty() => Err(Code::NO_DEVICE.into()),
+        Ok(_) => Ok(()),
+        // Told when it was found.
+        Err(error) => Err(error.code.into()),
+    }
+}
+
+/// The machine.
+pub fn machine() -> Result<&'static Arc<Machine>> {
+    MACHINE.get().and_then(|machine| machine.as_ref().ok()).ok_or_else(|| Code::NOT_INITIALIZED.into())
+}
+
+/// Writes a line where messages go.
+pub fn message(text: &str) {
+    match machine() {
+        Ok(machine) => machine.message(text),
+        Err(_) if std::env::var_os("PTX_SIM_QUIET").is_some_and(|value| value == "1") => {}
+        Err(_) => eprintln!("libcuda-sim: {text}"),
+    }
+}
+
+/// Something that a handle stands for.
+type Object = Arc<dyn Any + Send + Sync>;
+
+/// The handles that were given out.
+#[derive(Default)]
+struct Handles {
+    objects: HashMap<Handle, Entry>,
+    /// The handles of objects, by their address.
+    known: HashMap<usize, Handle>,
+    /// Those of primary contexts, which stay the same when the context is made again, by GPU.
+    primary: HashMap<u32, Handle>,
+    given: usize,
+}
+
+struct Entry {
+    object: Object,
+    /// The context that it goes with.
+    context: Option<u64>,
+}
+
+fn handles() -> MutexGuard<'static, Option<Handles>> {
+    HANDLES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Handles {
+    /// A number that is no address of anything.
+    fn next(&mut self) -> Handle {
+        self.given += 1;
+        Handle(0x51_0000_0000 + 64 * self.given)
+    }
+}
+
+/// The handle of `object`, the same each time; `context` is the one that it goes with.
+pub fn handle<T: Any + Send + Sync>(object: &Arc<T>, context: Option<&Context>) -> Handle {
+    let mut handles = handles();
+    let handles = handles.get_or_insert_default();
+    let address = Arc::as_ptr(object) as usize;
+    if let Some(known) = handles.known.get(&address) {
+        return *known;
+    }
+    let handle = handles.next();
+    handles.known.insert(address, handle);
+    handles.objects.insert(handle, Entry { object: object.clone(), context: context.map(Context::id) });
+    handle
+}
+
+/// The object that `handle` stands for, if it is a `T`.
+pub fn find<T: Any + Send + Sync>(handle: Handle) -> Option<Arc<T>> {
+    let object = handles().as_ref()?.objects.get(&handle)?.object.clone();
+    object.downcast().ok()
+}
+
+/// As [`find`].
+///
+/// # Errors
+/// [`Code::INVALID_HANDLE`], named `what`.
+pub fn lookup<T: Any + Send + Sync>(handle: Handle, what: &str) -> Result<Arc<T>> {
+    machine()?;
+    find(handle).ok_or_else(|| Error::new(Code::INVALID_HANDLE, format!("{:#x} is no {what}", handle.0)))
+}
+
+/// As [`lookup`]; the handle stands for nothing any more.
+pub fn remove<T: Any + Send + Sync>(handle: Handle, what: &str) -> Result<Arc<T>> {
+    let object = lookup::<T>(handle, what)?;
+    let mut handles = handles();
+    if let Some(handles) = handles.as_mut() {
+        handles.objects.remove(&handle);
+        handles.known.remove(&(Arc::as_ptr(&object) as usize));
+    }
+    Ok(object)
+}
+
+/// Forgets the handles that `forgets` says of an object and its context.
+pub fn forget(forgets: impl Fn(&(dyn Any + Send + Sync), Option<u64>) -> bool) {
+    let mut handles = handles();
+    let Some(handles) = handles.as_mut() else { return };
+    let gone: Vec<Handle> = handles
+        .objects
+        .iter()
+        .filter(|(_, entry)| forgets(&*entry.object, entry.context))
+        .map(|(handle, _)| *handle)
+        .collect();
+    for handle in gone {
+        handles.objects.remove(&handle);
+        handles.known.retain(|_, known| *known != handle);
+    }
+}
+
+/// The handle of the first object that `is_it` says of.
+pub fn first<T: Any + Send + Sync>(is_it: impl Fn(&T) -> bool) -> Option<Handle> {
+    let handles = handles();
+    let mut entries = handles.as_ref()?.objects.iter();
+    entries.find(|(_, entry)| entry.object.downcast_ref::<T>().is_some_and(&is_it)).map(|(handle, _)| *handle)
+}
+
+/// The handle of a context.
+pub fn context_handle(context: &Arc<Context>) -> Handle {
+    if context.kind() == Kind::Own {
+        return handle(context, None);
+    }
+    let mut handles = handles();
+    let handles = handles.get_or_insert_default();
+    let handle = match handles.primary.get(&context.gpu()) {
+        Some(handle) => *handle,
+        None => {
+            let handle = handles.next();
+            handles.primary.insert(context.gpu(), handle);
+            handle
+        }
+    };
+    handles.objects.insert(handle, Entry { object: context.clone(), context: None });
+    handle
+}
+
+/// The context that `handle` stands for.
+///
+/// # Errors
+/// [`Code::INVALID_CONTEXT`], or [`Code::CONTEXT_IS_DESTROYED`].
+pub fn context(handle: Handle) -> Result<Arc<Context>> {
+    machine()?;
+    let context: Arc<Context> = find(handle).ok_or(Code::INVALID_CONTEXT)?;
+    if context.is_alive() { Ok(context) } else { Err(Code::CONTEXT_IS_DESTROYED.into()) }
+}
+
+thread_local! {
+    /// Contexts of this thread; the last one is current.
+    static STACK: RefCell<Vec<Handle>> = const { RefCell::new(Vec::new()) };
+    /// The default streams of this thread, by context.
+    static STREAMS: RefCell<HashMap<u64, Arc<Stream>>> = RefCell::new(HashMap::new());
+}
+
+/// Does something with the contexts of this thread; the last one is current.
+pub fn with_stack<T>(action: impl FnOnce(&mut Vec<Handle>) -> T) -> T {
+    STACK.with_borrow_mut(action)
+}
+
+/// The handle of the current context.
+pub fn current_handle() -> Handle {
+    with_stack(|stack| stack.last().copied().unwrap_or(Handle::NULL))
+}
+
+/// The current context.
+///
+/// # Errors
+/// [`Code::INVALID_CONTEXT`] when there is none, [`Code::CONTEXT_IS_DESTROYED`].
+pub fn current() -> Result<Arc<Context>> {
+    machine()?;
+    match current_handle() {
+        Handle::NULL => Err(Code::INVALID_CONTEXT.into()),
+        handle => context(handle),
+    }
+}
+
+/// The stream that `handle` stands for, default streams included.
+///
+/// # Errors
+/// [`Code::INVALID_HANDLE`]; for default streams as [`current`].
+pub fn stream(handle: Handle) -> Result<Arc<Stream>> {
+    match handle {
+        Handle::NULL | Handle::LEGACY => Stream::new(&current()?, StreamKind::Legacy, true, 0),
+        Handle::PER_THREAD => {
+            let context = current()?;
+            STREAMS.with_borrow_mut(|streams| match streams.get(&context.id()) {
+                Some(stream) => Ok(stream.clone()),
+                None => {
+                    let stream = Stream::new(&context, StreamKind::PerThread, true, 0)?;
+                    streams.insert(context.id(), stream.clone());
+                    Ok(stream)
+                }
+            })
+        }
+        _ => {
+            current()?;
+            lookup(handle, "stream")
+        }
+    }
+}
+
+/// Forgets what was in a context that is gone.
+pub fn forget_context(id: u64) {
+    forget(|_, context| context == Some(id));
+    STREAMS.with_borrow_mut(|streams| streams.remove(&id));
+}

@@ -1,0 +1,78 @@
+//! `libcuda.so.1` for machines without a GPU: programs that call the CUDA driver run unchanged, their launches executed by
+//! ptx-sim with all its checks.
+//!
+//! Every function of the driver API is exported. Those that are simulated do what the CUDA driver API says, on the machine
+//! that [`sim_device`] simulates; the others return `CUDA_ERROR_NOT_SUPPORTED`. A kernel with an error fails as on a GPU: the
+//! error becomes the context's, and is printed like a compiler's, with the line of the source, the lanes and the allocation.
+//!
+//! # Use
+//!
+//! Put the library into a folder as `libcuda.so.1` (and `libcuda.so`, which some programs ask for), and name that folder in
+//! `LD_LIBRARY_PATH`:
+//!
+//! ```sh
+//! cargo build --release -p libcuda-sim
+//! mkdir -p target/simulated
+//! ln -sf ../release/liblibcuda_sim.so target/simulated/libcuda.so.1
+//! ln -sf libcuda.so.1 target/simulated/libcuda.so
+//! LD_LIBRARY_PATH=target/simulated your-program
+//! ```
+//!
+//! # Environment
+//!
+//! | variable | meaning | default |
+//! |---|---|---|
+//! | `PTX_SIM_GPUS` | number of GPUs | 1 |
+//! | `PTX_SIM_ARCH` | their architecture, as in 90 for `sm_90` | 90 |
+//! | `PTX_SIM_MULTIPROCESSORS` | multiprocessors of each | 4 |
+//! | `PTX_SIM_MEMORY` | memory of each, bytes, or with K, M or G | 16G |
+//! | `PTX_SIM_RACES` | 0: data races are not looked for, which is faster | 1 |
+//! | `PTX_SIM_THREADS` | threads that execute blocks | all cores |
+//! | `PTX_SIM_REPORT` | file that messages are appended to | standard error |
+//! | `PTX_SIM_QUIET` | 1: no messages | 0 |
+//! | `CUDA_VISIBLE_DEVICES` | the GPUs that the program sees, by number, in its order | all |
+//!
+//! A value that means nothing is told and makes `cuInit` return `CUDA_ERROR_INVALID_VALUE`.
+//!
+//! # What is different from a GPU
+//!
+//! - Modules are made from PTX text only: cubins and fat binaries are refused (`CUDA_ERROR_NO_BINARY_FOR_GPU`), and with them
+//!   programs that use the CUDA runtime with kernels that nvcc compiled into them.
+//! - Work is done when it is queued. An error of a kernel is returned by the next call that waits, and by every later one.
+//! - Host pointers are the program's own, and are followed as the driver follows them; everything else is looked up.
+
+// Thin shims: whatever needs no pointer is in `sim_device`, which has no unsafe code.
+mod border;
+mod contexts;
+mod copies;
+mod devices;
+mod driver;
+mod graphs;
+mod launches;
+mod memory;
+mod modules;
+mod pointers;
+mod procs;
+mod streams;
+mod tensor_maps;
+mod types;
+mod unsupported;
+
+/// The functions of every file.
+fn functions() -> impl Iterator<Item = &'static [(&'static str, border::Address)]> {
+    [
+        contexts::FUNCTIONS,
+        copies::FUNCTIONS,
+        devices::FUNCTIONS,
+        graphs::FUNCTIONS,
+        launches::FUNCTIONS,
+        memory::FUNCTIONS,
+        modules::FUNCTIONS,
+        pointers::FUNCTIONS,
+        procs::FUNCTIONS,
+        streams::FUNCTIONS,
+        tensor_maps::FUNCTIONS,
+        unsupported::FUNCTIONS,
+    ]
+    .into_iter()
+}

@@ -1,0 +1,301 @@
+//! The types of the interface: pointers that know what the caller promised about them.
+//!
+//! Values of these types come from C callers only. What the interface says of its pointers, that they are null or point to as
+//! many values as the function says for as long as it says, is what makes the accesses here sound; null is an error.
+
+use std::ffi::{CStr, c_char, c_void};
+
+use sim_device::{Code, Error, HostMemory, Result};
+
+/// A `CUdeviceptr`.
+pub type DevicePointer = u64;
+
+/// A handle (`CUcontext`, `CUstream` …): a number to be looked up, never followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct Handle(pub usize);
+
+impl Handle {
+    /// No handle; as a stream, the default one.
+    pub const NULL: Handle = Handle(0);
+    /// `CU_STREAM_LEGACY`.
+    pub const LEGACY: Handle = Handle(1);
+    /// `CU_STREAM_PER_THREAD`.
+    pub const PER_THREAD: Handle = Handle(2);
+
+    /// The stream that a function for per-thread default streams means.
+    pub fn per_thread(self) -> Handle {
+        if self == Self::NULL { Self::PER_THREAD } else { self }
+    }
+}
+
+/// Where a result goes.
+#[repr(transparent)]
+pub struct Out<T>(*mut T);
+
+impl<T> Clone for Out<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Out<T> {}
+
+impl<T> Out<T> {
+    /// A result that nobody wants.
+    pub fn nowhere() -> Self {
+        Self(std::ptr::null_mut())
+    }
+
+    /// Whether the caller wants the result.
+    pub fn is_wanted(self) -> bool {
+        !self.0.is_null()
+    }
+
+    /// Requires a place for the result.
+    pub fn require(self) -> Result<()> {
+        if self.0.is_null() { Err(Error::invalid("a pointer to a result is null")) } else { Ok(()) }
+    }
+
+    /// Writes the result.
+    pub fn set(self, value: T) -> Result<()> {
+        self.require()?;
+        // SAFETY: not null, so that the caller points to room for a value.
+        unsafe { self.0.write_unaligned(value) };
+        Ok(())
+    }
+
+    /// Writes the result where it is wanted.
+    pub fn set_if_wanted(self, value: T) {
+        if !self.0.is_null() {
+            // SAFETY: as above.
+            unsafe { self.0.write_unaligned(value) };
+        }
+    }
+
+    /// Writes `values` one behind the other; the caller said that there is room for as many.
+    pub fn set_all(self, values: impl Iterator<Item = T>) -> Result<()> {
+        self.require()?;
+        for (index, value) in values.enumerate() {
+            // SAFETY: not null, and the caller points to room for all of them.
+            unsafe { self.0.add(index).write_unaligned(value) };
+        }
+        Ok(())
+    }
+}
+
+impl<T: Copy> Out<T> {
+    /// What is there.
+    pub fn get(self) -> Result<T> {
+        In(self.0.cast_const()).get()
+    }
+}
+
+/// Where an argument is.
+#[repr(transparent)]
+pub struct In<T>(*const T);
+
+impl<T> Clone for In<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for In<T> {}
+
+impl<T: Copy> In<T> {
+    /// Whether there is one.
+    pub fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// The argument.
+    pub fn get(self) -> Result<T> {
+        self.at(0)
+    }
+
+    /// The argument at `index`; the caller said that there are more.
+    pub fn at(self, index: usize) -> Result<T> {
+        if self.0.is_null() {
+            return Err(Error::invalid("a pointer to an argument is null"));
+        }
+        // SAFETY: not null, so that the caller points to so many values.
+        Ok(unsafe { self.0.add(index).read_unaligned() })
+    }
+
+    /// `count` arguments.
+    pub fn all(self, count: usize) -> Result<Vec<T>> {
+        (0..count).map(|index| self.at(index)).collect()
+    }
+}
+
+/// Text that ends in NUL.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct Text(*const c_char);
+
+impl Text {
+    /// The text.
+    pub fn get(self) -> Result<String> {
+        if self.0.is_null() {
+            return Err(Error::invalid("a text is null"));
+        }
+        // SAFETY: not null, so that the caller points to a text that ends in NUL.
+        Ok(unsafe { CStr::from_ptr(self.0) }.to_string_lossy().into_owned())
+    }
+}
+
+/// Memory of the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Host(pub *mut c_void);
+
+// SAFETY: an address may be told to other threads; the caller promised that the memory may be used until the copy is done.
+unsafe impl Send for Host {}
+// SAFETY: as above.
+unsafe impl Sync for Host {}
+
+impl Host {
+    /// Its address as a number.
+    pub fn address(self) -> u64 {
+        self.0 as u64
+    }
+
+    /// Requires that it is not null where `bytes` are to be copied.
+    pub fn require(self, bytes: u64) -> Result<()> {
+        match self.0.is_null() && bytes > 0 {
+            true => Err(Error::invalid("the pointer to host memory is null")),
+            false => Ok(()),
+        }
+    }
+
+    /// The first `bytes` bytes.
+    pub fn bytes(self, bytes: usize) -> Result<Vec<u8>> {
+        self.require(bytes as u64)?;
+        let mut data = vec![0; bytes];
+        self.read(0, &mut data);
+        Ok(data)
+    }
+
+    /// Writes `text` and a NUL to `bytes` bytes, cut to what fits; returns the bytes of the text that were written.
+    pub fn set_text(self, text: &str, bytes: usize) -> usize {
+        let Some(room) = bytes.checked_sub(1).filter(|_| !self.0.is_null()) else { return 0 };
+        let text = &text.as_bytes()[..text.len().min(room)];
+        self.write(0, text);
+        self.write(text.len() as u64, &[0]);
+        text.len()
+    }
+}
+
+impl HostMemory for Host {
+    fn read(&self, offset: u64, data: &mut [u8]) {
+        // SAFETY: the caller points to as many bytes as it said are to be copied; `data` is memory of ours.
+        unsafe { std::ptr::copy(self.0.cast::<u8>().add(offset as usize), data.as_mut_ptr(), data.len()) };
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) {
+        // SAFETY: as above.
+        unsafe { std::ptr::copy(data.as_ptr(), self.0.cast::<u8>().add(offset as usize), data.len()) };
+    }
+}
+
+/// PTX, or something else, that a module is to be made from.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct ImageData(*const u8);
+
+impl ImageData {
+    /// The PTX.
+    pub fn ptx(self) -> Result<String> {
+        if self.0.is_null() {
+            return Err(Error::invalid("the image is null"));
+        }
+        // SAFETY: every image has a first byte, and none of those that the next ones depend on is a NUL.
+        let begins_with = |magic: &[u8]| magic.iter().enumerate().all(|(at, byte)| unsafe { *self.0.add(at) } == *byte);
+        for (magic, what) in
+            [(b"\x7fELF", "a cubin"), (b"\x50\xed\x55\xba", "a fat binary"), (b"\xbc\xb1\x43\x46", "a fat binary")]
+        {
+            if begins_with(magic) {
+                return Err(Error::new(
+                    Code::NO_BINARY_FOR_GPU,
+                    format!("the image is {what}; the simulator executes PTX text only"),
+                ));
+            }
+        }
+        Text(self.0.cast()).get()
+    }
+}
+
+impl<T> Out<T> {
+    /// The same place, for a value that is not larger.
+    pub fn narrow<U>(self) -> Out<U> {
+        const { assert!(size_of::<U>() <= size_of::<T>()) };
+        Out(self.0.cast())
+    }
+}
+
+impl<T: Copy> Out<T> {
+    /// The value at `index`; the caller said that there are more.
+    pub fn at(self, index: usize) -> Result<T> {
+        In(self.0.cast_const()).at(index)
+    }
+
+    /// The place of the value at `index`.
+    pub fn element(self, index: usize) -> Self {
+        Self(self.0.wrapping_add(index))
+    }
+}
+
+impl<T: Copy> In<T> {
+    /// No argument.
+    pub fn nowhere() -> Self {
+        Self(std::ptr::null())
+    }
+
+    /// An argument whose address another argument says.
+    pub fn at_address(address: usize) -> Self {
+        Self(address as *const T)
+    }
+}
+
+impl ImageData {
+    /// Data of ours, which ends in NUL.
+    pub fn of(data: &[u8]) -> Self {
+        debug_assert!(data.ends_with(&[0]));
+        Self(data.as_ptr())
+    }
+}
+
+/// A `CUhostFn`.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct HostFunction(Option<unsafe extern "C" fn(Host)>);
+
+impl HostFunction {
+    /// The function called with `data`.
+    pub fn with(self, data: Host) -> Result<impl Fn() + Send + Sync> {
+        let function = self.0.ok_or_else(|| Error::invalid("the function is null"))?;
+        // SAFETY: the caller said that the function may be called with the data, from any thread.
+        Ok(move || unsafe { function(data) })
+    }
+}
+
+/// A `CUoccupancyB2DSize`.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct SharedBytes(Option<unsafe extern "C" fn(i32) -> usize>);
+
+impl SharedBytes {
+    /// The dynamic shared memory of a block of `threads` threads, where there is a function that tells.
+    pub fn of(self, threads: u32) -> Option<u64> {
+        // SAFETY: the caller said that the function may be called with a number of threads.
+        self.0.map(|function| unsafe { function(threads as i32) } as u64)
+    }
+}
+
+impl<T> Out<T> {
+    /// Whether the place is a multiple of `bytes`.
+    pub fn is_aligned(self, bytes: usize) -> bool {
+        (self.0 as usize).is_multiple_of(bytes)
+    }
+}

@@ -1,0 +1,66 @@
+//! What `cuDeviceGetAttribute` tells of a simulated GPU.
+
+use crate::architecture::{
+    BLOCK_EXTENT, CONSTANT_BYTES, DEFAULT_SHARED_BYTES, GRID_EXTENT, REGISTERS, RESERVED_SHARED_BYTES,
+    THREADS_PER_BLOCK, WARP,
+};
+use crate::config::Config;
+
+/// Size of the second-level cache, bytes.
+const L2_BYTES: i32 = 50 << 20;
+/// Attributes that `cuda.h` of CUDA 13.0 has.
+const KNOWN: std::ops::RangeInclusive<u32> = 1..=147;
+
+/// The value of an attribute (`CUdevice_attribute`) of GPU `index`; `None` for a number that is none. What the simulator does
+/// not have, such as textures, managed memory and mapped host memory, is 0.
+pub fn device_attribute(config: &Config, index: u32, attribute: u32) -> Option<i32> {
+    let architecture = &config.architecture;
+    let (major, minor) = architecture.compute_capability();
+    let is_hopper = architecture.number >= 90;
+    let number = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
+    Some(match attribute {
+        1 => number(THREADS_PER_BLOCK),
+        2..=4 => number(BLOCK_EXTENT[attribute as usize - 2]),
+        5..=7 => number(GRID_EXTENT[attribute as usize - 5]),
+        8 => number(DEFAULT_SHARED_BYTES),
+        9 => number(CONSTANT_BYTES),
+        10 => number(WARP),
+        // Pitch at most; registers of a block; kHz.
+        11 => i32::MAX,
+        12 | 82 => number(REGISTERS),
+        13 => 1_000_000,
+        // Alignment of textures, of their pitch, of surfaces.
+        14 | 30 => 512,
+        51 => 32,
+        // Copies beside kernels, kernels beside each other, priorities.
+        15 | 31 | 40 | 78 => 1,
+        16 => number(config.multiprocessors),
+        // PCI bus, device, domain.
+        33 => number(index + 1),
+        34 | 50 => 0,
+        36 => 1_000_000,
+        // Bits of the memory's bus.
+        37 => 5120,
+        38 => L2_BYTES,
+        39 => number(architecture.threads),
+        // Unified addressing.
+        41 => 1,
+        75 => number(major),
+        76 => number(minor),
+        // Caches of global and local memory.
+        79 | 80 => 1,
+        81 => number(architecture.shared_bytes),
+        // Single precision is this many times as fast as double.
+        87 => 2,
+        97 => number(architecture.shared_bytes_per_block),
+        106 => number(architecture.blocks),
+        111 => number(RESERVED_SHARED_BYTES),
+        // Memory pools (stream-ordered allocation).
+        115 => 1,
+        127 => i32::from(is_hopper),
+        // No node of the host's memory.
+        131 | 134 => -1,
+        _ if KNOWN.contains(&attribute) => 0,
+        _ => return None,
+    })
+}

@@ -1,0 +1,192 @@
+//! What is simulated, and what the environment says about it.
+
+use std::path::PathBuf;
+
+use ptx_sim::Options;
+
+use crate::architecture::Architecture;
+use crate::code::Code;
+use crate::error::{Error, Result};
+
+/// Most GPUs of a machine.
+const MOST_GPUS: u32 = 64;
+/// Most memory of a GPU, bytes: what the addresses of a context have room for, twice over.
+const MOST_MEMORY: u64 = 256 << 30;
+
+/// Where messages for people go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Messages {
+    /// To standard error.
+    #[default]
+    StandardError,
+    /// To the end of a file, which is made where there is none.
+    File(PathBuf),
+    /// Nowhere.
+    Quiet,
+}
+
+/// A machine to simulate.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Number of GPUs.
+    pub gpus: u32,
+    /// Their architecture.
+    pub architecture: Architecture,
+    /// Multiprocessors of each. Few, so that the blocks of a persistent grid have several work items each.
+    pub multiprocessors: u32,
+    /// Memory of each, bytes.
+    pub memory_bytes: u64,
+    /// The GPUs that a program sees, by index, in its order (`CUDA_VISIBLE_DEVICES`); `None` for all.
+    pub visible: Option<Vec<u32>>,
+    /// How launches are executed.
+    pub options: Options,
+    /// Where messages go.
+    pub messages: Messages,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            gpus: 1,
+            architecture: Architecture::find(90).expect("a row of the table"),
+            multiprocessors: 4,
+            memory_bytes: 16 << 30,
+            visible: None,
+            options: Options { threads: rayon::current_num_threads(), ..Options::default() },
+            messages: Messages::default(),
+        }
+    }
+}
+
+impl Config {
+    /// The machine that the environment describes: `PTX_SIM_GPUS`, `PTX_SIM_ARCH`, `PTX_SIM_MULTIPROCESSORS`,
+    /// `PTX_SIM_MEMORY` (bytes, or with K, M or G), `PTX_SIM_RACES` (0 or 1), `PTX_SIM_THREADS`, `PTX_SIM_REPORT` (a file),
+    /// `PTX_SIM_QUIET` (0 or 1), `CUDA_VISIBLE_DEVICES`.
+    ///
+    /// # Errors
+    /// [`Code::INVALID_VALUE`] with the variable, its value and what would be accepted.
+    pub fn from_environment() -> Result<Self> {
+        Self::from_variables(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+    }
+
+    /// As [`Config::from_environment`], of variables that `value` gives.
+    ///
+    /// # Errors
+    /// As [`Config::from_environment`].
+    pub fn from_variables(value: impl Fn(&str) -> Option<String>) -> Result<Self> {
+        let mut config = Self::default();
+        let number = |name: &str, default: u64, least: u64, most: u64| match value(name) {
+            None => Ok(default),
+            Some(text) => parse_number(&text)
+                .filter(|number| (least..=most).contains(number))
+                .ok_or_else(|| wrong(name, &text, &format!("a number from {least} to {most}"))),
+        };
+        let switch = |name: &str, default: bool| match value(name).as_deref() {
+            None => Ok(default),
+            Some("0" | "") => Ok(false),
+            Some("1") => Ok(true),
+            Some(text) => Err(wrong(name, text, "0 or 1")),
+        };
+        config.gpus = number("PTX_SIM_GPUS", config.gpus.into(), 0, MOST_GPUS.into())? as u32;
+        let architecture = number("PTX_SIM_ARCH", config.architecture.number.into(), 0, u32::MAX.into())? as u32;
+        config.architecture = Architecture::find(architecture).map_err(|what| {
+            wrong("PTX_SIM_ARCH", &architecture.to_string(), &format!("a known architecture; {what}"))
+        })?;
+        let multiprocessors = number("PTX_SIM_MULTIPROCESSORS", config.multiprocessors.into(), 1, 1024)?;
+        config.multiprocessors = multiprocessors as u32;
+        config.memory_bytes = number("PTX_SIM_MEMORY", config.memory_bytes, 1 << 20, MOST_MEMORY)?;
+        config.options.threads = number("PTX_SIM_THREADS", config.options.threads as u64, 1, 1024)? as usize;
+        config.options.races = switch("PTX_SIM_RACES", config.options.races)?;
+        if let Some(file) = value("PTX_SIM_REPORT").filter(|file| !file.is_empty()) {
+            config.messages = Messages::File(file.into());
+        } else if switch("PTX_SIM_QUIET", false)? {
+            config.messages = Messages::Quiet;
+        }
+        config.visible = value("CUDA_VISIBLE_DEVICES").map(|list| visible(&list, config.gpus));
+        Ok(config)
+    }
+}
+
+fn wrong(name: &str, value: &str, expected: &str) -> Error {
+    Error::new(Code::INVALID_VALUE, format!("{name} is {value:?}; it has to be {expected}"))
+}
+
+/// A number, with a suffix for binary multiples.
+fn parse_number(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// The GPUs of a list such as `1,0`. The driver ends the list at the first entry that names no GPU, and shows none at all
+/// when one is named twice.
+fn visible(list: &str, gpus: u32) -> Vec<u32> {
+    let indices = list.split(',').map_while(|index| index.trim().parse().ok().filter(|index| *index < gpus));
+    let mut seen = Vec::new();
+    for index in indices {
+        if seen.contains(&index) {
+            return Vec::new();
+        }
+        seen.push(index);
+    }
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(variables: &[(&str, &str)]) -> Result<Config> {
+        let find =
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        Config::from_variables(find)
+    }
+
+    #[test]
+    fn variables_describe_the_machine() {
+        let described = config(&[
+            ("PTX_SIM_GPUS", "2"),
+            ("PTX_SIM_ARCH", "80"),
+            ("PTX_SIM_MEMORY", "64M"),
+            ("PTX_SIM_RACES", "0"),
+            ("PTX_SIM_REPORT", "findings.txt"),
+        ])
+        .unwrap();
+        assert_eq!((described.gpus, described.architecture.number, described.memory_bytes), (2, 80, 64 << 20));
+        assert!(!described.options.races);
+        assert_eq!(described.messages, Messages::File("findings.txt".into()));
+    }
+
+    #[test]
+    fn a_value_that_means_nothing_is_an_error_that_names_it() {
+        for (name, value, expected) in [
+            ("PTX_SIM_GPUS", "two", "PTX_SIM_GPUS is \"two\"; it has to be a number from 0 to 64"),
+            ("PTX_SIM_ARCH", "42", "PTX_SIM_ARCH is \"42\""),
+            ("PTX_SIM_MEMORY", "9X", "PTX_SIM_MEMORY is \"9X\""),
+            ("PTX_SIM_RACES", "no", "PTX_SIM_RACES is \"no\"; it has to be 0 or 1"),
+            ("PTX_SIM_THREADS", "0", "PTX_SIM_THREADS is \"0\""),
+        ] {
+            let error = config(&[(name, value)]).unwrap_err();
+            assert_eq!(error.code, Code::INVALID_VALUE);
+            let message = error.message.unwrap();
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+
+    #[test]
+    fn visible_devices_are_those_before_the_first_that_is_none() {
+        for (list, expected) in
+            [("", vec![]), ("1,0", vec![1, 0]), ("0,7,1", vec![0]), ("-1", vec![]), ("1,1", vec![]), ("GPU-1", vec![])]
+        {
+            let visible = config(&[("PTX_SIM_GPUS", "2"), ("CUDA_VISIBLE_DEVICES", list)]).unwrap().visible;
+            assert_eq!(visible, Some(expected), "{list}");
+        }
+    }
+}

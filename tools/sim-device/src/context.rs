@@ -1,0 +1,283 @@
+//! A context: memory, what was loaded to it, and the error that a kernel left.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use ptx_sim::GlobalMemory;
+
+use crate::code::Code;
+use crate::error::{Error, Result};
+use crate::machine::{FIRST_ADDRESS, Machine, SPAN};
+use crate::memory::{Allocation, Memory, grouped};
+use crate::module::Module;
+use crate::sync::lock;
+
+/// Whose a context is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The GPU's own, shared by everybody who retains it.
+    Primary,
+    /// Made by the program.
+    Own,
+}
+
+/// What a call does about an error that a kernel left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// Waits for the GPU: returns the error.
+    Synchronous,
+    /// Only queues something, which a context with an error ignores; returns the error once a synchronous call has.
+    Asynchronous,
+}
+
+/// The error that a kernel left.
+#[derive(Clone, Copy)]
+struct Fault {
+    code: Code,
+    /// Whether a synchronous call has returned it.
+    was_returned: bool,
+}
+
+/// What is behind the lock of a context.
+pub(crate) struct State {
+    pub memory: Memory,
+    fault: Option<Fault>,
+}
+
+impl State {
+    /// Whether a kernel has left an error: nothing is executed any more.
+    pub fn has_fault(&self) -> bool {
+        self.fault.is_some()
+    }
+
+    /// Leaves an error; the first one stays.
+    pub fn fail(&mut self, code: Code) {
+        self.fault.get_or_insert(Fault { code, was_returned: false });
+    }
+}
+
+/// A context on a GPU (`CUcontext`).
+pub struct Context {
+    machine: Arc<Machine>,
+    id: u64,
+    gpu: u32,
+    flags: AtomicU32,
+    kind: Kind,
+    span: u64,
+    /// `None` once destroyed.
+    state: Mutex<Option<State>>,
+}
+
+impl Context {
+    pub(crate) fn new(machine: Arc<Machine>, id: u64, gpu: u32, flags: u32, kind: Kind, span: u64) -> Arc<Self> {
+        let first = FIRST_ADDRESS + span * SPAN;
+        let global = GlobalMemory::within(first..first + SPAN).expect("the spans lie where memory can lie");
+        let state = State { memory: Memory::new(global), fault: None };
+        Arc::new(Self { machine, id, gpu, flags: AtomicU32::new(flags), kind, span, state: Mutex::new(Some(state)) })
+    }
+
+    /// The machine that it belongs to.
+    pub fn machine(&self) -> &Arc<Machine> {
+        &self.machine
+    }
+
+    /// Tells contexts of a machine apart, those of the past too.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The GPU, as the program counts.
+    pub fn gpu(&self) -> u32 {
+        self.gpu
+    }
+
+    /// The flags that it was made with, or that were set later.
+    pub fn flags(&self) -> u32 {
+        self.flags.load(Relaxed)
+    }
+
+    /// Sets the flags (`cuCtxSetFlags`).
+    pub fn set_flags(&self, flags: u32) {
+        self.flags.store(flags, Relaxed);
+    }
+
+    /// Whose it is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Whether it has not been destroyed.
+    pub fn is_alive(&self) -> bool {
+        lock(&self.state).is_some()
+    }
+
+    /// What messages call it.
+    pub fn describe(&self) -> String {
+        let kind = if self.kind == Kind::Primary { "the primary context" } else { "a context" };
+        format!("{kind} of GPU {} (context {})", self.gpu, self.id)
+    }
+
+    /// Destroys it with everything in it (`cuCtxDestroy`); its error goes with it.
+    ///
+    /// # Errors
+    /// [`Code::CONTEXT_IS_DESTROYED`] when it was destroyed before.
+    pub fn destroy(&self) -> Result<()> {
+        let state = lock(&self.state).take().ok_or(Code::CONTEXT_IS_DESTROYED)?;
+        if let Ok(gpu) = self.machine.gpu(self.gpu) {
+            gpu.release(state.memory.live_bytes());
+        }
+        self.machine.captures.forget_context(self.id);
+        self.machine.release_span(self.span);
+        Ok(())
+    }
+
+    /// What is behind the lock, for a call of some kind.
+    pub(crate) fn state(&self, call: Call) -> Result<StateGuard<'_>> {
+        let mut guard = lock(&self.state);
+        let state = guard.as_mut().ok_or(Code::CONTEXT_IS_DESTROYED)?;
+        if let Some(fault) = &mut state.fault
+            && (fault.was_returned || call == Call::Synchronous)
+        {
+            fault.was_returned = true;
+            return Err(fault.code.into());
+        }
+        Ok(StateGuard(guard))
+    }
+
+    /// Whether calls of this kind may be made.
+    ///
+    /// # Errors
+    /// [`Code::CONTEXT_IS_DESTROYED`], or the error that a kernel left.
+    pub fn check(&self, call: Call) -> Result<()> {
+        self.state(call).map(drop)
+    }
+
+    /// Waits for everything (`cuCtxSynchronize`).
+    ///
+    /// # Errors
+    /// As [`Context::check`]; [`Code::STREAM_CAPTURE_UNSUPPORTED`] while a stream of the context captures, which
+    /// invalidates the capture.
+    pub fn synchronize(&self) -> Result<()> {
+        self.machine.captures.check_context_synchronized(self.id)?;
+        self.check(Call::Synchronous)
+    }
+
+    /// Allocates memory for `owner`, as in `cuMemAlloc_v2`, and returns its address.
+    ///
+    /// # Errors
+    /// [`Code::OUT_OF_MEMORY`]; [`Code::INVALID_VALUE`] for no bytes; as [`Context::check`].
+    pub fn allocate(&self, owner: &str, bytes: u64) -> Result<u64> {
+        let number = self.machine.next_allocation();
+        self.allocate_named(number, format!("allocation {number} of {} bytes, by {owner}", grouped(bytes)), bytes)
+    }
+
+    /// Allocates memory that messages call `name`.
+    ///
+    /// # Errors
+    /// As [`Context::allocate`].
+    pub fn allocate_as(&self, name: &str, bytes: u64) -> Result<u64> {
+        self.allocate_named(self.machine.next_allocation(), name.to_owned(), bytes)
+    }
+
+    fn allocate_named(&self, number: u64, name: String, bytes: u64) -> Result<u64> {
+        if bytes == 0 {
+            return Err(Error::invalid("an allocation of 0 bytes"));
+        }
+        let mut state = self.state(Call::Asynchronous)?;
+        let gpu = self.machine.gpu(self.gpu)?;
+        gpu.reserve(bytes, self.machine.config().memory_bytes)?;
+        state.memory.allocate(number, name, bytes).inspect_err(|_| gpu.release(bytes))
+    }
+
+    /// Frees what begins at `address`.
+    ///
+    /// # Errors
+    /// [`Code::INVALID_VALUE`] when no live allocation begins there, with what lies there; as [`Context::check`].
+    pub fn free(&self, address: u64, call: Call) -> Result<()> {
+        let mut state = self.state(call)?;
+        let bytes = state.memory.free(address)?;
+        self.machine.gpu(self.gpu)?.release(bytes);
+        Ok(())
+    }
+
+    /// Writes `data` to `address`.
+    ///
+    /// # Errors
+    /// [`Code::INVALID_VALUE`] when the bytes do not lie in one allocation; as [`Context::check`].
+    pub fn write(&self, address: u64, data: &[u8]) -> Result<()> {
+        self.state(Call::Synchronous)?.write(address, data)
+    }
+
+    /// Reads from `address`; bytes that nothing wrote are 0.
+    ///
+    /// # Errors
+    /// As [`Context::write`].
+    pub fn read(&self, address: u64, data: &mut [u8]) -> Result<()> {
+        self.state(Call::Synchronous)?.read(address, data)
+    }
+
+    /// Requires `bytes` bytes at `address` to lie in one allocation of the context.
+    ///
+    /// # Errors
+    /// [`Code::INVALID_VALUE`] with what lies there; as [`Context::check`].
+    pub fn check_range(&self, address: u64, bytes: u64) -> Result<()> {
+        self.state(Call::Asynchronous)?.memory.check(address, bytes)
+    }
+
+    /// The live allocation that `address` lies in.
+    pub fn allocation_at(&self, address: u64) -> Option<Allocation> {
+        lock(&self.state).as_ref()?.memory.find(address).cloned()
+    }
+
+    /// What lies at `address`, in words, freed memory too.
+    pub fn describe_address(&self, address: u64) -> Option<String> {
+        lock(&self.state).as_ref()?.memory.describe(address)
+    }
+
+    /// Loads PTX (`cuModuleLoadData`). `file` appears in messages.
+    ///
+    /// # Errors
+    /// [`Code::INVALID_PTX`] with line and column; [`Code::NO_BINARY_FOR_GPU`] when it is for another architecture; as
+    /// [`Context::check`].
+    pub fn load(self: &Arc<Self>, text: &str, file: Option<&str>) -> Result<Arc<Module>> {
+        self.check(Call::Asynchronous)?;
+        Module::new(self, self.machine.parse(text, file, Some(self.id))?)
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        let _ = self.destroy();
+    }
+}
+
+/// The state of a context that has not been destroyed.
+pub(crate) struct StateGuard<'a>(MutexGuard<'a, Option<State>>);
+
+impl std::ops::Deref for StateGuard<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        self.0.as_ref().expect("a guard is made only where there is a state")
+    }
+}
+
+impl std::ops::DerefMut for StateGuard<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        self.0.as_mut().expect("a guard is made only where there is a state")
+    }
+}
+
+impl State {
+    /// Writes `data` to `address`.
+    pub fn write(&mut self, address: u64, data: &[u8]) -> Result<()> {
+        self.memory.check(address, data.len() as u64)?;
+        self.memory.global.write(address, data).map_err(crate::memory::memory_error)
+    }
+
+    /// Reads from `address`.
+    pub fn read(&self, address: u64, data: &mut [u8]) -> Result<()> {
+        self.memory.check(address, data.len() as u64)?;
+        self.memory.global.read(address, data).map_err(crate::memory::memory_error)
+    }
+}

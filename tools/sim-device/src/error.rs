@@ -1,0 +1,47 @@
+//! Why a call failed.
+
+use crate::code::Code;
+
+/// A result code, and where there is more to say, a message for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// What the driver returns.
+    pub code: Code,
+    /// What was wrong, where, and what to do; `None` where the code says it all.
+    pub message: Option<String>,
+}
+
+/// What most functions of this crate return.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// An error with a message.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: Some(message.into()) }
+    }
+
+    /// [`Code::INVALID_VALUE`] with a message.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(Code::INVALID_VALUE, message)
+    }
+
+    /// [`Code::NOT_SUPPORTED`] with a message.
+    pub fn unsupported(message: impl Into<String>) -> Self {
+        Self::new(Code::NOT_SUPPORTED, message)
+    }
+}
+
+impl From<Code> for Error {
+    fn from(code: Code) -> Self {
+        Self { code, message: None }
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}", self.code)?;
+        self.message.as_ref().map_or(Ok(()), |message| write!(formatter, ": {message}"))
+    }
+}
+
+impl std::error::Error for Error {}

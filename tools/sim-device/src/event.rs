@@ -1,0 +1,90 @@
+//! Events.
+
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use crate::capture::Point;
+use crate::code::Code;
+use crate::context::{Call, Context};
+use crate::error::{Error, Result};
+use crate::sync::lock;
+
+/// What an event stands for.
+#[derive(Clone, Default)]
+pub(crate) enum Recorded {
+    /// Nothing yet: waiting for it is no wait.
+    #[default]
+    Never,
+    /// Work that is done.
+    At(Instant),
+    /// A place in a capture.
+    Captured(Point),
+}
+
+/// An event (`CUevent`).
+pub struct Event {
+    context: Arc<Context>,
+    is_timed: bool,
+    recorded: Mutex<Recorded>,
+}
+
+impl Event {
+    /// An event of `context`, with a time if it is to be measured with (`cuEventCreate`).
+    ///
+    /// # Errors
+    /// As [`Context::check`].
+    pub fn new(context: &Arc<Context>, is_timed: bool) -> Result<Arc<Self>> {
+        context.check(Call::Asynchronous)?;
+        Ok(Arc::new(Self { context: context.clone(), is_timed, recorded: Mutex::default() }))
+    }
+
+    /// The context that it belongs to.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    pub(crate) fn recorded(&self) -> Recorded {
+        lock(&self.recorded).clone()
+    }
+
+    pub(crate) fn record(&self, recorded: Recorded) {
+        *lock(&self.recorded) = recorded;
+    }
+
+    /// Waits until the work before it is done (`cuEventSynchronize`, `cuEventQuery`).
+    ///
+    /// # Errors
+    /// As [`Context::check`]; [`Code::CAPTURED_EVENT`] when it was last recorded in a capture, which is invalidated.
+    pub fn synchronize(&self) -> Result<()> {
+        if let Recorded::Captured(point) = self.recorded() {
+            point.capture().invalidate();
+            return Err(Code::CAPTURED_EVENT.into());
+        }
+        self.context.check(Call::Synchronous)
+    }
+
+    /// Milliseconds from `start` to this event (`cuEventElapsedTime`).
+    ///
+    /// # Errors
+    /// [`Code::INVALID_HANDLE`] when one of them was never recorded or has no time, or they belong to different contexts; as
+    /// [`Event::synchronize`].
+    pub fn milliseconds_since(&self, start: &Event) -> Result<f32> {
+        let refused = |what: &str| Err(Error::new(Code::INVALID_HANDLE, what));
+        if self.context.id() != start.context.id() {
+            return refused("the time between events of different contexts");
+        }
+        if !self.is_timed || !start.is_timed {
+            return refused("the time between events, one of which was created with CU_EVENT_DISABLE_TIMING");
+        }
+        start.synchronize()?;
+        self.synchronize()?;
+        match (start.recorded(), self.recorded()) {
+            (Recorded::At(start), Recorded::At(end)) => {
+                let sign = if end < start { -1.0 } else { 1.0 };
+                let between = if end < start { start - end } else { end - start };
+                Ok(sign * (between.as_secs_f64() * 1e3) as f32)
+            }
+            _ => refused("the time between events, one of which was never recorded"),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Graphs: operations that follow each other without the program's help.
+
+use std::sync::{Arc, Mutex};
+
+use crate::code::Code;
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::operation::{Operation, Place};
+use crate::sync::lock;
+
+/// A node of a graph.
+#[derive(Clone)]
+pub struct Node {
+    /// What it does.
+    pub operation: Operation,
+    /// The nodes that it comes after; all come before it in the graph.
+    pub dependencies: Vec<usize>,
+}
+
+impl Node {
+    /// The number of its kind (`CUgraphNodeType`).
+    pub fn kind(&self) -> u32 {
+        match self.operation {
+            Operation::Launch(_) => 0,
+            Operation::Copy(_) => 1,
+            Operation::Fill(_) => 2,
+            Operation::Call(_) => 3,
+            Operation::Graph(_) => 4,
+            Operation::Empty => 5,
+            Operation::Record(_) => 7,
+        }
+    }
+
+    /// Whether it copies from or to memory of the program.
+    pub fn uses_host_memory(&self) -> bool {
+        let is_host = |place: &Place| matches!(place, Place::Host(_));
+        matches!(&self.operation, Operation::Copy(copy) if is_host(&copy.source) || is_host(&copy.destination))
+    }
+}
+
+/// A graph (`CUgraph`).
+#[derive(Default)]
+pub struct Graph {
+    nodes: Mutex<Vec<Node>>,
+}
+
+impl Graph {
+    /// A graph without nodes (`cuGraphCreate`).
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Adds a node and returns its index.
+    ///
+    /// # Errors
+    /// [`Code::INVALID_VALUE`] when it comes after a node that is not there.
+    pub fn add(&self, node: Node) -> Result<usize> {
+        let mut nodes = lock(&self.nodes);
+        if let Some(missing) = node.dependencies.iter().find(|dependency| **dependency >= nodes.len()) {
+            return Err(Error::invalid(format!("node {missing} is none of the graph's {}", nodes.len())));
+        }
+        nodes.push(node);
+        Ok(nodes.len() - 1)
+    }
+
+    /// The nodes, each after those that it depends on.
+    pub fn nodes(&self) -> Vec<Node> {
+        lock(&self.nodes).clone()
+    }
+
+    /// Number of nodes.
+    pub fn len(&self) -> usize {
+        lock(&self.nodes).len()
+    }
+
+    /// Whether there are no nodes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A copy (`cuGraphClone`).
+    pub fn duplicate(&self) -> Arc<Self> {
+        Arc::new(Self { nodes: Mutex::new(self.nodes()) })
+    }
+
+    /// The graph, ready to be launched (`cuGraphInstantiate`).
+    pub fn instantiate(&self) -> Arc<GraphExec> {
+        Arc::new(GraphExec { nodes: self.nodes() })
+    }
+}
+
+/// A graph that can be launched (`CUgraphExec`).
+pub struct GraphExec {
+    nodes: Vec<Node>,
+}
+
+impl GraphExec {
+    /// The nodes, each after those that it depends on.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    pub(crate) fn execute(&self, context: &Context) -> Result<()> {
+        for node in &self.nodes {
+            node.operation.execute(context).map_err(|error| match error.code {
+                // The pointers were good when they were captured.
+                Code::INVALID_VALUE => Error { code: Code::ILLEGAL_ADDRESS, ..error },
+                _ => error,
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,157 @@
+//! Launches: their checks, their execution by ptx-sim, and what becomes of findings.
+
+use std::sync::Arc;
+
+use ptx_sim::{Finding, FindingClass, LaunchError, Options, Report};
+
+use crate::architecture::{BLOCK_EXTENT, GRID_EXTENT};
+use crate::code::Code;
+use crate::context::{Call, Context};
+use crate::error::{Error, Result};
+use crate::module::Function;
+
+/// How a function is launched.
+#[derive(Clone)]
+pub struct Launch {
+    /// What is launched.
+    pub function: Arc<Function>,
+    /// Blocks in x, y and z.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y and z.
+    pub block: [u32; 3],
+    /// Dynamic shared memory of a block, bytes.
+    pub dynamic_shared_bytes: u32,
+    /// Whether the grid may begin before the one in front of it has ended
+    /// (`CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`).
+    pub overlaps_previous: bool,
+    /// The bytes of each parameter, in order.
+    pub parameters: Vec<Vec<u8>>,
+}
+
+impl Launch {
+    /// Whether a driver would accept it.
+    ///
+    /// # Errors
+    /// [`Code::INVALID_VALUE`] with what is wrong.
+    pub fn check(&self) -> Result<()> {
+        let function = &self.function;
+        let refused = |what: String| Err(Error::invalid(format!("launch of {}: {what}", function.name())));
+        for (what, extent, limits) in [("grid", self.grid, GRID_EXTENT), ("block", self.block, BLOCK_EXTENT)] {
+            if extent.contains(&0) || extent.iter().zip(limits).any(|(size, limit)| *size > limit) {
+                return refused(format!("a {what} of {extent:?}; each size must be between 1 and {limits:?}"));
+            }
+        }
+        let threads: u64 = self.block.iter().map(|size| u64::from(*size)).product();
+        if threads > u64::from(function.max_threads()) {
+            return refused(format!("{threads} threads in a block; at most {} are possible", function.max_threads()));
+        }
+        let (bytes, allowed) = (self.dynamic_shared_bytes, function.max_dynamic_shared_bytes());
+        if bytes > allowed {
+            return refused(format!(
+                "{bytes} bytes of dynamic shared memory; {allowed} are allowed, more have to be asked for by setting \
+                 CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"
+            ));
+        }
+        let sizes: Vec<_> = self.parameters.iter().map(|bytes| bytes.len() as u64).collect();
+        let expected: Vec<_> = function.parameters().iter().map(|parameter| parameter.bytes).collect();
+        if sizes != expected {
+            return refused(format!("parameters of {sizes:?} bytes; it takes {expected:?}"));
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        let extent = |[x, y, z]: [u32; 3]| format!("({x}, {y}, {z})");
+        format!("{} with a grid of {} and blocks of {}", self.function.name(), extent(self.grid), extent(self.block))
+    }
+}
+
+impl Context {
+    /// Executes `launch` with options of the caller's and returns what was found and counted, as values: nothing is printed
+    /// and the context stays usable.
+    ///
+    /// # Errors
+    /// As [`Launch::check`] and [`Context::check`]; [`Code::NOT_SUPPORTED`] with position and instruction for what ptx-sim
+    /// does not execute; [`Code::INVALID_HANDLE`] for a function of another context.
+    pub fn run(&self, launch: &Launch, options: &Options) -> Result<Report> {
+        launch.check()?;
+        if launch.function.context().id() != self.id() {
+            return Err(Error::new(Code::INVALID_HANDLE, "the function belongs to another context"));
+        }
+        let options = Options { overlaps_previous: Some(launch.overlaps_previous), ..options.clone() };
+        let parameters: Vec<&[u8]> = launch.parameters.iter().map(Vec::as_slice).collect();
+        let simulated = ptx_sim::Launch {
+            entry: launch.function.name(),
+            grid: launch.grid,
+            block: launch.block,
+            dynamic_shared_bytes: launch.dynamic_shared_bytes,
+            params: &parameters,
+            architecture: self.machine().config().architecture.number,
+        };
+        let mut state = self.state(Call::Asynchronous)?;
+        let module = &launch.function.image.module;
+        ptx_sim::run(module, &mut state.memory.global, &simulated, &options).map_err(launch_error)
+    }
+
+    /// Executes `launch` as a GPU does: findings are printed and become the context's error.
+    pub(crate) fn execute(&self, launch: &Launch) -> Result<()> {
+        if self.state(Call::Asynchronous)?.has_fault() {
+            return Ok(());
+        }
+        let mut report = self.run(launch, &self.machine().config().options)?;
+        let Some(first) = report.findings.first() else { return Ok(()) };
+        let code = fault_code(first.class);
+        for finding in &mut report.findings {
+            self.name_foreign_memory(finding);
+        }
+        let place = self.describe();
+        let consequence = format!("{code}: launch of {} fails; {place} is lost by it", launch.describe());
+        self.machine().reporter.findings(&report.findings, &consequence);
+        self.state(Call::Asynchronous)?.fail(code);
+        Ok(())
+    }
+
+    /// Says whose memory a kernel has used that is not of its context.
+    fn name_foreign_memory(&self, finding: &mut Finding) {
+        let Some(address) = finding.address.filter(|_| finding.class == FindingClass::OutOfBounds) else { return };
+        let machine = self.machine();
+        let foreign = match machine.context_at(address) {
+            Some(owner) if owner.id() != self.id() => {
+                owner.describe_address(address).map(|what| format!("{what} of {}", owner.describe()))
+            }
+            Some(_) => None,
+            None => machine.host_range(address).map(|range| {
+                format!(
+                    "{} bytes of page-locked host memory at {:#x}, which kernels do not reach here",
+                    range.bytes, range.address
+                )
+            }),
+        };
+        if let Some(foreign) = foreign {
+            finding.message = format!("{}; the address is that of {foreign}", finding.message);
+        }
+    }
+}
+
+/// What a GPU returns for a kernel with such a finding.
+fn fault_code(class: FindingClass) -> Code {
+    match class {
+        FindingClass::OutOfBounds => Code::ILLEGAL_ADDRESS,
+        FindingClass::Misaligned => Code::MISALIGNED_ADDRESS,
+        // On a GPU neither ends.
+        FindingClass::InstructionLimit | FindingClass::Deadlock => Code::LAUNCH_TIMEOUT,
+        _ => Code::LAUNCH_FAILED,
+    }
+}
+
+fn launch_error(error: LaunchError) -> Error {
+    let code = match error {
+        LaunchError::Unsupported { .. } => Code::NOT_SUPPORTED,
+        LaunchError::Invalid { .. } => Code::INVALID_PTX,
+        LaunchError::Target { .. } | LaunchError::UnknownArchitecture { .. } => Code::NO_BINARY_FOR_GPU,
+        LaunchError::Memory(_) => Code::OUT_OF_MEMORY,
+        LaunchError::Threads(_) => Code::OPERATING_SYSTEM,
+        _ => Code::INVALID_VALUE,
+    };
+    Error::new(code, format!("ptx-sim refuses the launch: {error}"))
+}

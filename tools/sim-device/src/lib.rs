@@ -1,0 +1,90 @@
+//! Simulated GPUs as a driver sees them.
+//!
+//! A [`Machine`] has GPUs; a [`Context`] on one of them has memory, modules, streams and events as those of the CUDA driver
+//! API. Launches are executed by [`ptx_sim`] on the CPU, with all its checks. Nothing here is unsafe: handles are values, and
+//! device addresses are looked up.
+//!
+//! Two ways to launch:
+//! - [`Context::run`] returns findings and counters as values, and the context stays usable;
+//! - [`Stream::submit`] does what a GPU does: findings are printed like a compiler's errors, and become the error of the
+//!   context, which the next call that waits returns, and from then on every call.
+//!
+//! ```
+//! use sim_device::{Config, Launch, Machine};
+//!
+//! let machine = Machine::new(Config::default());
+//! let context = machine.create_context(0, 0)?;
+//! let ptx = ".version 8.0
+//! .target sm_80
+//! .address_size 64
+//! .visible .entry store(.param .u64 to) {
+//!     .reg .b64 %rd<2>;
+//!     ld.param.u64 %rd0, [to];
+//!     st.global.u32 [%rd0], 7;
+//!     ret;
+//! }";
+//! let function = context.load(ptx, None)?.function("store")?;
+//! let buffer = context.allocate_as("result", 4)?;
+//! let launch = |address: u64| Launch {
+//!     function: function.clone(),
+//!     grid: [1; 3],
+//!     block: [1; 3],
+//!     dynamic_shared_bytes: 0,
+//!     overlaps_previous: false,
+//!     parameters: vec![address.to_le_bytes().to_vec()],
+//! };
+//! assert!(context.run(&launch(buffer), &machine.config().options)?.findings.is_empty());
+//! let mut result = [0; 4];
+//! context.read(buffer, &mut result)?;
+//! assert_eq!(result, [7, 0, 0, 0]);
+//! // Four bytes further on there is nothing.
+//! assert_eq!(context.run(&launch(buffer + 4), &machine.config().options)?.findings.len(), 1);
+//! # Ok::<(), sim_device::Error>(())
+//! ```
+//!
+//! # What is simulated, and what is not
+//!
+//! - A stream executes what it is given at once, on the thread that gives it. That is an order that a GPU could have taken;
+//!   races between streams are not looked for.
+//! - The contexts of a process have different addresses, and each only reaches its own memory, as on a GPU. There is no
+//!   access between GPUs but copies.
+//! - Not there: managed memory, memory of the host in kernels, textures, surfaces, arrays, cooperative launches, clusters of
+//!   several blocks, graph nodes other than those that capture makes.
+
+#![forbid(unsafe_code)]
+
+mod architecture;
+mod attributes;
+mod capture;
+mod code;
+mod config;
+mod context;
+mod declarations;
+mod error;
+mod event;
+mod graph;
+mod launch;
+mod machine;
+mod memory;
+mod module;
+mod occupancy;
+mod operation;
+mod report;
+mod stream;
+mod sync;
+
+pub use architecture::Architecture;
+pub use attributes::device_attribute;
+pub use capture::{Capture, Mode, exchange_thread_mode};
+pub use code::Code;
+pub use config::{Config, Messages};
+pub use context::{Call, Context, Kind};
+pub use error::{Error, Result};
+pub use event::Event;
+pub use graph::{Graph, GraphExec, Node};
+pub use launch::Launch;
+pub use machine::{Gpu, HostRange, Machine};
+pub use memory::Allocation;
+pub use module::{Function, Kernel, Library, Module, Parameter};
+pub use operation::{Copy, Fill, HostMemory, Operation, Place};
+pub use stream::{PRIORITIES, Stream, StreamKind};

@@ -1,0 +1,311 @@
+//! A machine with simulated GPUs.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, Weak};
+
+use crate::capture::Captures;
+use crate::code::Code;
+use crate::config::Config;
+use crate::context::{Context, Kind};
+use crate::error::{Error, Result};
+use crate::module::{Image, Images, Library, next_module_number};
+use crate::report::Reporter;
+use crate::sync::lock;
+
+/// Addresses of a context, bytes; they are never used twice while it lives.
+pub(crate) const SPAN: u64 = 1 << 39;
+/// Where the addresses of the first context begin: above 4 GiB, so that an address cut to 32 bits is nobody's.
+pub(crate) const FIRST_ADDRESS: u64 = 0x0007_0000_0000;
+/// Contexts that have addresses at a time.
+const SPANS: u64 = (1 << 46) / SPAN - 1;
+
+/// Simulated GPUs and everything on them. Each context has its memory to itself, as on a GPU, at addresses that no other
+/// context uses.
+pub struct Machine {
+    config: Config,
+    gpus: Vec<Gpu>,
+    pub(crate) reporter: Reporter,
+    pub(crate) images: Images,
+    pub(crate) captures: Captures,
+    /// By the number of their span of addresses.
+    contexts: Mutex<BTreeMap<u64, Weak<Context>>>,
+    free_spans: Mutex<VecDeque<u64>>,
+    host: Mutex<BTreeMap<u64, HostRange>>,
+    next_context: AtomicU64,
+    next_allocation: AtomicU64,
+}
+
+/// A GPU.
+pub struct Gpu {
+    /// Among all GPUs of the machine, whether or not the program sees them.
+    index: u32,
+    memory_used: Mutex<u64>,
+    primary: Mutex<Primary>,
+}
+
+#[derive(Default)]
+struct Primary {
+    context: Option<Arc<Context>>,
+    retained: u32,
+    flags: u32,
+}
+
+/// Host memory that the driver allocated or was told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostRange {
+    /// First address.
+    pub address: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Flags it was allocated with.
+    pub flags: u32,
+    /// The context that it was allocated in.
+    pub context: u64,
+    /// Whether it was the program's, and only registered.
+    pub is_registered: bool,
+}
+
+impl Machine {
+    /// A machine as `config` says.
+    pub fn new(config: Config) -> Arc<Self> {
+        let visible = config.visible.clone().unwrap_or_else(|| (0..config.gpus).collect());
+        Arc::new(Self {
+            gpus: visible.into_iter().map(Gpu::new).collect(),
+            reporter: Reporter::new(config.messages.clone()),
+            config,
+            images: Images::default(),
+            captures: Captures::default(),
+            contexts: Mutex::default(),
+            free_spans: Mutex::new((0..SPANS).collect()),
+            host: Mutex::default(),
+            next_context: AtomicU64::new(1),
+            next_allocation: AtomicU64::new(1),
+        })
+    }
+
+    /// What it was made from.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The GPUs that the program sees, in its order.
+    pub fn gpus(&self) -> &[Gpu] {
+        &self.gpus
+    }
+
+    /// The GPU that the program counts as `ordinal`.
+    ///
+    /// # Errors
+    /// [`Code::INVALID_DEVICE`] when there are fewer.
+    pub fn gpu(&self, ordinal: u32) -> Result<&Gpu> {
+        self.gpus.get(ordinal as usize).ok_or_else(|| {
+            let text = format!("there is no GPU {ordinal}: the machine shows {}, counted from 0", self.gpus.len());
+            Error::new(Code::INVALID_DEVICE, text)
+        })
+    }
+
+    /// Makes a context on a GPU (`cuCtxCreate`).
+    ///
+    /// # Errors
+    /// [`Code::INVALID_DEVICE`], or [`Code::OUT_OF_MEMORY`] when there are too many contexts.
+    pub fn create_context(self: &Arc<Self>, gpu: u32, flags: u32) -> Result<Arc<Context>> {
+        self.new_context(gpu, flags, Kind::Own)
+    }
+
+    fn new_context(self: &Arc<Self>, gpu: u32, flags: u32, kind: Kind) -> Result<Arc<Context>> {
+        self.gpu(gpu)?;
+        let span = lock(&self.free_spans).pop_front().ok_or_else(|| {
+            Error::new(Code::OUT_OF_MEMORY, format!("there are {SPANS} contexts, more than have addresses"))
+        })?;
+        let id = self.next_context.fetch_add(1, Relaxed);
+        let context = Context::new(self.clone(), id, gpu, flags, kind, span);
+        lock(&self.contexts).insert(span, Arc::downgrade(&context));
+        Ok(context)
+    }
+
+    /// Takes back the addresses of a context that is gone; they are given out again after all others.
+    pub(crate) fn release_span(&self, span: u64) {
+        lock(&self.contexts).remove(&span);
+        lock(&self.free_spans).push_back(span);
+    }
+
+    /// Retains the primary context of a GPU, made now if nobody has it (`cuDevicePrimaryCtxRetain`).
+    ///
+    /// # Errors
+    /// As [`Machine::create_context`].
+    pub fn retain_primary(self: &Arc<Self>, gpu: u32) -> Result<Arc<Context>> {
+        let mut primary = lock(&self.gpu(gpu)?.primary);
+        let context = match &primary.context {
+            Some(context) => context.clone(),
+            None => self.new_context(gpu, primary.flags, Kind::Primary)?,
+        };
+        primary.context = Some(context.clone());
+        primary.retained += 1;
+        Ok(context)
+    }
+
+    /// Releases the primary context of a GPU, and destroys it when nobody else has it (`cuDevicePrimaryCtxRelease`).
+    ///
+    /// # Errors
+    /// [`Code::INVALID_CONTEXT`] when nobody has it.
+    pub fn release_primary(&self, gpu: u32) -> Result<()> {
+        let mut primary = lock(&self.gpu(gpu)?.primary);
+        if primary.retained == 0 {
+            return Err(Code::INVALID_CONTEXT.into());
+        }
+        primary.retained -= 1;
+        let last = if primary.retained == 0 { primary.context.take() } else { None };
+        drop(primary);
+        last.map_or(Ok(()), |context| context.destroy())
+    }
+
+    /// Destroys the primary context of a GPU, whoever has it (`cuDevicePrimaryCtxReset`).
+    ///
+    /// # Errors
+    /// [`Code::INVALID_DEVICE`].
+    pub fn reset_primary(&self, gpu: u32) -> Result<()> {
+        let mut primary = lock(&self.gpu(gpu)?.primary);
+        primary.retained = 0;
+        let context = primary.context.take();
+        drop(primary);
+        context.map_or(Ok(()), |context| context.destroy())
+    }
+
+    /// The primary context of a GPU, while somebody has it.
+    ///
+    /// # Errors
+    /// [`Code::INVALID_DEVICE`].
+    pub fn primary(&self, gpu: u32) -> Result<Option<Arc<Context>>> {
+        Ok(lock(&self.gpu(gpu)?.primary).context.clone())
+    }
+
+    /// The flags of the primary context (`cuDevicePrimaryCtxGetState`).
+    ///
+    /// # Errors
+    /// [`Code::INVALID_DEVICE`].
+    pub fn primary_flags(&self, gpu: u32) -> Result<u32> {
+        Ok(lock(&self.gpu(gpu)?.primary).flags)
+    }
+
+    /// Sets the flags of the primary context (`cuDevicePrimaryCtxSetFlags`).
+    ///
+    /// # Errors
+    /// [`Code::INVALID_DEVICE`].
+    pub fn set_primary_flags(&self, gpu: u32, flags: u32) -> Result<()> {
+        lock(&self.gpu(gpu)?.primary).flags = flags;
+        Ok(())
+    }
+
+    /// Loads PTX for every context (`cuLibraryLoadData`). `file` appears in messages.
+    ///
+    /// # Errors
+    /// [`Code::INVALID_PTX`] with line and column.
+    pub fn load_library(&self, text: &str, file: Option<&str>) -> Result<Arc<Library>> {
+        self.captures.check_unsafe_call()?;
+        Ok(Library::new(text, self.parse(text, file, None)?))
+    }
+
+    pub(crate) fn parse(&self, text: &str, file: Option<&str>, context: Option<u64>) -> Result<Arc<Image>> {
+        match file {
+            Some(file) => self.images.load(text, file, context),
+            // Text that was loaded before keeps its name, and is not parsed again.
+            None => self.images.load_nameless(text, context, || format!("module-{}.ptx", next_module_number())),
+        }
+    }
+
+    /// The context whose memory `address` belongs to, or belonged to.
+    pub fn context_at(&self, address: u64) -> Option<Arc<Context>> {
+        let span = address.checked_sub(FIRST_ADDRESS)? / SPAN;
+        lock(&self.contexts).get(&span)?.upgrade()
+    }
+
+    /// Remembers host memory, so that its addresses are known.
+    ///
+    /// # Errors
+    /// [`Code::HOST_MEMORY_ALREADY_REGISTERED`] when some of it is known already.
+    pub fn add_host_range(&self, range: HostRange) -> Result<()> {
+        let mut host = lock(&self.host);
+        let below = host.range(..range.address + range.bytes).next_back();
+        if below.is_some_and(|(_, below)| below.address + below.bytes > range.address) {
+            return Err(Code::HOST_MEMORY_ALREADY_REGISTERED.into());
+        }
+        host.insert(range.address, range);
+        Ok(())
+    }
+
+    /// Forgets host memory that begins at `address`; `None` when none does.
+    pub fn remove_host_range(&self, address: u64) -> Option<HostRange> {
+        lock(&self.host).remove(&address)
+    }
+
+    /// The host memory that `address` lies in, where the driver knows it.
+    pub fn host_range(&self, address: u64) -> Option<HostRange> {
+        let host = lock(&self.host);
+        let (_, range) = host.range(..=address).next_back()?;
+        (address < range.address + range.bytes).then_some(*range)
+    }
+
+    /// Whether calls that are not safe while streams capture may be made by this thread now; the captures that forbid them
+    /// are invalidated.
+    ///
+    /// # Errors
+    /// [`Code::STREAM_CAPTURE_UNSUPPORTED`].
+    pub fn check_unsafe_call(&self) -> Result<()> {
+        self.captures.check_unsafe_call()
+    }
+
+    /// Writes a line where messages go.
+    pub fn message(&self, text: &str) {
+        self.reporter.message(text);
+    }
+
+    pub(crate) fn next_allocation(&self) -> u64 {
+        self.next_allocation.fetch_add(1, Relaxed)
+    }
+}
+
+impl Gpu {
+    fn new(index: u32) -> Self {
+        Self { index, memory_used: Mutex::new(0), primary: Mutex::default() }
+    }
+
+    /// Its name.
+    pub fn name(&self, config: &Config) -> String {
+        format!("ptx-sim GPU {} (sm_{})", self.index, config.architecture.number)
+    }
+
+    /// Its identifier, the same in every process.
+    pub fn uuid(&self) -> [u8; 16] {
+        let mut uuid = *b"ptx-sim gpu \0\0\0\0";
+        uuid[12..].copy_from_slice(&self.index.to_be_bytes());
+        uuid
+    }
+
+    /// Its position among the GPUs of the machine, whether or not the program sees them all.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Bytes allocated by all contexts.
+    pub fn memory_used(&self) -> u64 {
+        *lock(&self.memory_used)
+    }
+
+    /// Takes `bytes` of `total`.
+    pub(crate) fn reserve(&self, bytes: u64, total: u64) -> Result<()> {
+        let mut used = lock(&self.memory_used);
+        if bytes > total - *used {
+            let free = total - *used;
+            let text = format!("{bytes} bytes asked for, {free} of {total} are free; PTX_SIM_MEMORY gives a GPU more");
+            return Err(Error::new(Code::OUT_OF_MEMORY, text));
+        }
+        *used += bytes;
+        Ok(())
+    }
+
+    pub(crate) fn release(&self, bytes: u64) {
+        let mut used = lock(&self.memory_used);
+        *used = used.saturating_sub(bytes);
+    }
+}

@@ -1,0 +1,54 @@
+//! How many blocks of a function a multiprocessor holds at a time.
+
+use crate::architecture::{REGISTERS, RESERVED_SHARED_BYTES, THREADS_PER_BLOCK, WARP};
+use crate::module::Function;
+
+/// Shared memory is given out in pieces of this many bytes.
+const SHARED_GRANULE: u64 = 128;
+/// Registers of a warp are given out in pieces of this many.
+const REGISTER_GRANULE: u32 = 256;
+
+impl Function {
+    /// Blocks of `threads` threads and `dynamic_shared_bytes` of dynamic shared memory that a multiprocessor holds at a time
+    /// (`cuOccupancyMaxActiveBlocksPerMultiprocessor`); 0 when it does not hold one.
+    pub fn active_blocks(&self, threads: u32, dynamic_shared_bytes: u64) -> u32 {
+        if threads == 0 || threads > self.max_threads() {
+            return 0;
+        }
+        let architecture = &self.context().machine().config().architecture;
+        let warps = threads.div_ceil(WARP);
+        let by_threads = architecture.threads / (warps * WARP);
+        let by_registers = REGISTERS / (warps * (self.registers() * WARP).next_multiple_of(REGISTER_GRANULE));
+        let wanted = self.shared_bytes().saturating_add(dynamic_shared_bytes);
+        if wanted > u64::from(architecture.shared_bytes_per_block) {
+            return 0;
+        }
+        let block = (wanted + u64::from(RESERVED_SHARED_BYTES)).next_multiple_of(SHARED_GRANULE);
+        let by_shared = (u64::from(architecture.shared_bytes) / block) as u32;
+        architecture.blocks.min(by_threads).min(by_registers).min(by_shared)
+    }
+
+    /// The threads of a block that fill a multiprocessor best, and the blocks that fill the GPU
+    /// (`cuOccupancyMaxPotentialBlockSize`); `shared` tells the dynamic shared memory of a block of so many threads.
+    pub fn best_block(&self, shared: impl Fn(u32) -> u64, limit: u32) -> (u32, u32) {
+        let most = if limit == 0 { THREADS_PER_BLOCK } else { limit }.min(self.max_threads());
+        let sizes = (1..=most / WARP).rev().map(|warps| warps * WARP).chain((most < WARP).then_some(most));
+        let filled = sizes.map(|threads| (threads, self.active_blocks(threads, shared(threads))));
+        // Of equals the first, which is the largest.
+        let best = filled.reduce(|best, next| if next.0 * next.1 > best.0 * best.1 { next } else { best });
+        let (threads, blocks) = best.unwrap_or((0, 0));
+        (threads, blocks * self.context().machine().config().multiprocessors)
+    }
+
+    /// Dynamic shared memory, in bytes, that each of `blocks` blocks of `threads` threads on a multiprocessor can have
+    /// (`cuOccupancyAvailableDynamicSMemPerBlock`).
+    pub fn available_dynamic_shared(&self, blocks: u32, threads: u32) -> u64 {
+        if blocks == 0 || self.active_blocks(threads, 0) < blocks {
+            return 0;
+        }
+        let architecture = &self.context().machine().config().architecture;
+        let each = u64::from(architecture.shared_bytes / blocks) / SHARED_GRANULE * SHARED_GRANULE;
+        let block = each.saturating_sub(RESERVED_SHARED_BYTES.into()).min(architecture.shared_bytes_per_block.into());
+        block.saturating_sub(self.shared_bytes())
+    }
+}

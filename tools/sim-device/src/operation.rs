@@ -1,0 +1,208 @@
+//! What streams execute and graphs hold.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::context::{Call, Context};
+use crate::error::{Error, Result};
+use crate::event::{Event, Recorded};
+use crate::graph::GraphExec;
+use crate::launch::Launch;
+use crate::machine::Machine;
+
+/// Bytes copied at a time.
+const CHUNK: u64 = 1 << 20;
+
+/// Memory of the program, for copies that are done when a graph is launched.
+pub trait HostMemory: Send + Sync {
+    /// Copies the bytes from `offset` on to `data`.
+    fn read(&self, offset: u64, data: &mut [u8]);
+    /// Copies `data` to the bytes from `offset` on.
+    fn write(&self, offset: u64, data: &[u8]);
+}
+
+/// One end of a copy.
+#[derive(Clone)]
+pub enum Place {
+    /// Memory of a context.
+    Device(u64),
+    /// Memory of the program.
+    Host(Arc<dyn HostMemory>),
+}
+
+/// A copy.
+#[derive(Clone)]
+pub struct Copy {
+    /// Where to.
+    pub destination: Place,
+    /// Where from.
+    pub source: Place,
+    /// How much.
+    pub bytes: u64,
+}
+
+/// Memory filled with one value.
+#[derive(Clone)]
+pub struct Fill {
+    /// First address.
+    pub address: u64,
+    /// The value: 1, 2 or 4 bytes.
+    pub value: Vec<u8>,
+    /// Values in a row.
+    pub width: u64,
+    /// Rows.
+    pub height: u64,
+    /// Bytes from row to row.
+    pub pitch: u64,
+}
+
+/// Something that a stream executes.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum Operation {
+    /// A kernel.
+    Launch(Launch),
+    /// A copy.
+    Copy(Copy),
+    /// A fill.
+    Fill(Fill),
+    /// An event is recorded.
+    Record(Arc<Event>),
+    /// A function of the program is called.
+    Call(Arc<dyn Fn() + Send + Sync>),
+    /// Another graph.
+    Graph(Arc<GraphExec>),
+    /// Nothing: what comes after it waits for what comes before.
+    Empty,
+}
+
+impl Operation {
+    /// What can be said against it before it is executed.
+    pub(crate) fn check(&self, context: &Context) -> Result<()> {
+        match self {
+            Operation::Launch(launch) => launch.check(),
+            Operation::Copy(copy) => copy.check(context),
+            Operation::Fill(fill) => fill.check(context),
+            _ => Ok(()),
+        }
+    }
+
+    /// Executes it for a stream of `context`. Where a kernel has left an error nothing happens.
+    pub(crate) fn execute(&self, context: &Context) -> Result<()> {
+        if context.state(Call::Asynchronous)?.has_fault() {
+            return Ok(());
+        }
+        match self {
+            Operation::Launch(launch) => launch.function.context().execute(launch),
+            Operation::Copy(copy) => copy.execute(context),
+            Operation::Fill(fill) => fill.execute(context),
+            Operation::Record(event) => {
+                event.record(Recorded::At(Instant::now()));
+                Ok(())
+            }
+            Operation::Call(function) => {
+                function();
+                Ok(())
+            }
+            Operation::Graph(graph) => graph.execute(context),
+            Operation::Empty => Ok(()),
+        }
+    }
+}
+
+/// The context whose memory `address` is.
+fn owner(machine: &Machine, address: u64, what: &str) -> Result<Arc<Context>> {
+    machine.context_at(address).ok_or_else(|| {
+        let where_from =
+            if address == 0 { "a null pointer".to_owned() } else { format!("{address:#x}, which is no device memory") };
+        Error::invalid(format!("{what} {where_from}"))
+    })
+}
+
+impl Copy {
+    /// Requires both ends to lie in allocations.
+    pub fn check(&self, context: &Context) -> Result<()> {
+        for (place, what) in [(&self.destination, "a copy to"), (&self.source, "a copy from")] {
+            if let Place::Device(address) = place
+                && self.bytes > 0
+            {
+                let owner = owner(context.machine(), *address, what)?;
+                owner.check_range(*address, self.bytes).map_err(|error| prefixed(error, what, &owner, context))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn execute(&self, context: &Context) -> Result<()> {
+        self.check(context)?;
+        let machine = context.machine();
+        let mut chunk = vec![0; self.bytes.min(CHUNK) as usize];
+        for offset in (0..self.bytes).step_by(CHUNK as usize) {
+            let data = &mut chunk[..(self.bytes - offset).min(CHUNK) as usize];
+            match &self.source {
+                Place::Host(memory) => memory.read(offset, data),
+                Place::Device(address) => {
+                    owner(machine, *address, "a copy from")?.state(Call::Asynchronous)?.read(address + offset, data)?;
+                }
+            }
+            match &self.destination {
+                Place::Host(memory) => memory.write(offset, data),
+                Place::Device(address) => {
+                    owner(machine, *address, "a copy to")?.state(Call::Asynchronous)?.write(address + offset, data)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Fill {
+    fn row_bytes(&self) -> u64 {
+        self.width.saturating_mul(self.value.len() as u64)
+    }
+
+    /// Requires every row to lie in an allocation, and the address to be a multiple of the value's size.
+    pub fn check(&self, context: &Context) -> Result<()> {
+        let what = "a fill of";
+        let (row, size) = (self.row_bytes(), self.value.len() as u64);
+        if row == 0 || self.height == 0 {
+            return Ok(());
+        }
+        if !self.address.is_multiple_of(size) || (self.height > 1 && !self.pitch.is_multiple_of(size)) {
+            return Err(Error::invalid(format!(
+                "{what} {size}-byte values at {:#x}, which is no multiple of {size}",
+                self.address
+            )));
+        }
+        if self.height > 1 && self.pitch < row {
+            return Err(Error::invalid(format!("{what} rows of {row} bytes that lie {} bytes apart", self.pitch)));
+        }
+        let bytes = (self.height - 1).saturating_mul(self.pitch).saturating_add(row);
+        let owner = owner(context.machine(), self.address, what)?;
+        owner.check_range(self.address, bytes).map_err(|error| prefixed(error, what, &owner, context))
+    }
+
+    fn execute(&self, context: &Context) -> Result<()> {
+        self.check(context)?;
+        let row = self.row_bytes();
+        let values = (CHUNK / self.value.len() as u64).min(self.width.max(1)) as usize;
+        let chunk = self.value.repeat(values);
+        for line in 0..self.height {
+            for offset in (0..row).step_by(chunk.len()) {
+                let address = self.address + line * self.pitch + offset;
+                let data = &chunk[..(row - offset).min(chunk.len() as u64) as usize];
+                owner(context.machine(), address, "a fill of")?.state(Call::Asynchronous)?.write(address, data)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Says what was tried, and where another context's memory is meant, whose.
+fn prefixed(error: Error, what: &str, owner: &Context, context: &Context) -> Error {
+    let whose = if owner.id() == context.id() { String::new() } else { format!(", of {}", owner.describe()) };
+    match error.message {
+        Some(message) => Error::new(error.code, format!("{what} {message}{whose}")),
+        None => error,
+    }
+}

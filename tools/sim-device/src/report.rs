@@ -1,0 +1,61 @@
+//! Messages for people: findings as a compiler shows its errors, and misuse of the driver in a line.
+
+use std::fs::OpenOptions;
+use std::io::{IsTerminal, Write};
+use std::sync::Mutex;
+
+use ptx_diagnostics::{Renderer, Sources};
+use ptx_sim::Finding;
+
+use crate::config::Messages;
+use crate::sync::lock;
+
+/// Writes messages, one at a time.
+pub(crate) struct Reporter {
+    target: Messages,
+    renderer: Mutex<Option<Renderer>>,
+}
+
+impl Reporter {
+    pub fn new(target: Messages) -> Self {
+        Self { target, renderer: Mutex::new(None) }
+    }
+
+    /// Writes the findings of a launch and what follows from them.
+    pub fn findings(&self, findings: &[Finding], consequence: &str) {
+        if self.target == Messages::Quiet {
+            return;
+        }
+        let mut renderer = lock(&self.renderer);
+        let renderer = renderer.get_or_insert_with(|| Renderer::new(Sources::nearby(), self.wants_colours()));
+        let mut text = String::new();
+        for finding in findings {
+            text += &renderer.render(finding);
+            text += "\n\n";
+        }
+        text += &format!("libcuda-sim: {consequence}\n");
+        self.write(&text);
+    }
+
+    /// Writes a line.
+    pub fn message(&self, text: &str) {
+        self.write(&format!("libcuda-sim: {text}\n"));
+    }
+
+    fn wants_colours(&self) -> bool {
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        self.target == Messages::StandardError && std::io::stderr().is_terminal() && !refused
+    }
+
+    /// What cannot be written is lost: there is nobody to tell.
+    fn write(&self, text: &str) {
+        match &self.target {
+            Messages::Quiet => {}
+            Messages::StandardError => drop(std::io::stderr().lock().write_all(text.as_bytes())),
+            Messages::File(path) => {
+                let file = OpenOptions::new().create(true).append(true).open(path);
+                drop(file.and_then(|mut file| file.write_all(text.as_bytes())));
+            }
+        }
+    }
+}

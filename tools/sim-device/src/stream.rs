@@ -1,0 +1,191 @@
+//! Streams. What a stream is given is executed at once: an order that every GPU could have taken.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+use crate::capture::{Capture, Mode, StreamKey};
+use crate::code::Code;
+use crate::context::{Call, Context};
+use crate::error::{Error, Result};
+use crate::event::{Event, Recorded};
+use crate::graph::Graph;
+use crate::operation::Operation;
+
+/// What kind of stream it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamKind {
+    /// The legacy default stream.
+    Legacy,
+    /// The default stream of a thread.
+    PerThread,
+    /// Made by the program.
+    Created,
+}
+
+/// A stream (`CUstream`).
+pub struct Stream {
+    context: Arc<Context>,
+    id: u64,
+    kind: StreamKind,
+    is_blocking: bool,
+    priority: i32,
+}
+
+/// Least and greatest priority of a stream.
+pub const PRIORITIES: (i32, i32) = (0, -5);
+
+impl Stream {
+    /// A stream of `context`. One that is blocking waits for the legacy default stream and the other way round
+    /// (`cuStreamCreateWithPriority`).
+    ///
+    /// # Errors
+    /// As [`Context::check`].
+    pub fn new(context: &Arc<Context>, kind: StreamKind, is_blocking: bool, priority: i32) -> Result<Arc<Self>> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        context.check(Call::Asynchronous)?;
+        let priority = priority.clamp(PRIORITIES.1, PRIORITIES.0);
+        let id = NEXT.fetch_add(1, Relaxed);
+        Ok(Arc::new(Self { context: context.clone(), id, kind, is_blocking, priority }))
+    }
+
+    /// The context that it belongs to.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// Tells streams of the process apart.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// What kind it is.
+    pub fn kind(&self) -> StreamKind {
+        self.kind
+    }
+
+    /// Whether it waits for the legacy default stream and the other way round.
+    pub fn is_blocking(&self) -> bool {
+        self.is_blocking
+    }
+
+    /// Its priority.
+    pub fn priority(&self) -> i32 {
+        self.priority
+    }
+
+    fn key(&self) -> StreamKey {
+        StreamKey { stream: self.id, context: self.context.id(), is_blocking: self.is_blocking }
+    }
+
+    /// The capture that it takes part in.
+    pub fn capture(&self) -> Option<Arc<Capture>> {
+        self.context.machine().captures.of(self.id)
+    }
+
+    /// The legacy default stream cannot be used while a stream captures that waits for it.
+    fn check_legacy(&self) -> Result<()> {
+        match self.kind {
+            StreamKind::Legacy => self.context.machine().captures.check_legacy_stream(self.context.id()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Executes `operation`, or adds it to the graph that is captured.
+    ///
+    /// # Errors
+    /// What is wrong with it, before it is executed; as [`Context::check`] for asynchronous calls;
+    /// [`Code::STREAM_CAPTURE_INVALIDATED`] or [`Code::STREAM_CAPTURE_IMPLICIT`].
+    pub fn submit(&self, operation: Operation) -> Result<()> {
+        self.context.check(Call::Asynchronous)?;
+        operation.check(&self.context)?;
+        match self.capture() {
+            Some(capture) => capture.add(self.id, operation),
+            None => {
+                self.check_legacy()?;
+                operation.execute(&self.context)
+            }
+        }
+    }
+
+    /// Records `event` behind everything so far (`cuEventRecord`).
+    ///
+    /// # Errors
+    /// [`Code::INVALID_HANDLE`] for an event of another context; as [`Stream::submit`].
+    pub fn record(&self, event: &Arc<Event>) -> Result<()> {
+        if event.context().id() != self.context.id() {
+            return Err(Error::new(Code::INVALID_HANDLE, "event and stream belong to different contexts"));
+        }
+        self.context.check(Call::Asynchronous)?;
+        match self.capture() {
+            Some(capture) => event.record(Recorded::Captured(capture.point(self.id)?)),
+            None => {
+                self.check_legacy()?;
+                event.record(Recorded::At(Instant::now()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets what comes wait for `event` (`cuStreamWaitEvent`).
+    ///
+    /// # Errors
+    /// Those of captures: [`Code::STREAM_CAPTURE_ISOLATION`], [`Code::STREAM_CAPTURE_MERGE`], [`Code::CAPTURED_EVENT`],
+    /// [`Code::STREAM_CAPTURE_IMPLICIT`]; as [`Context::check`].
+    pub fn wait(&self, event: &Event) -> Result<()> {
+        self.context.check(Call::Asynchronous)?;
+        match (event.recorded(), self.capture()) {
+            (Recorded::Captured(point), _) if self.kind == StreamKind::Legacy => {
+                point.capture().invalidate();
+                Err(Code::STREAM_CAPTURE_IMPLICIT.into())
+            }
+            (Recorded::Captured(point), _) => self.context.machine().captures.wait(self.key(), &point),
+            (Recorded::At(_), Some(capture)) => {
+                capture.invalidate();
+                Err(Code::STREAM_CAPTURE_ISOLATION.into())
+            }
+            _ => self.check_legacy(),
+        }
+    }
+
+    /// Waits until everything is done (`cuStreamSynchronize`, `cuStreamQuery`).
+    ///
+    /// # Errors
+    /// As [`Context::check`] for synchronous calls; [`Code::STREAM_CAPTURE_UNSUPPORTED`] while it captures, which invalidates
+    /// the capture.
+    pub fn synchronize(&self) -> Result<()> {
+        if let Some(capture) = self.capture() {
+            capture.invalidate();
+            return Err(Code::STREAM_CAPTURE_UNSUPPORTED.into());
+        }
+        self.check_legacy()?;
+        self.context.check(Call::Synchronous)
+    }
+
+    /// Begins to capture (`cuStreamBeginCapture`).
+    ///
+    /// # Errors
+    /// [`Code::STREAM_CAPTURE_UNSUPPORTED`] for the legacy default stream; [`Code::ILLEGAL_STATE`] when it captures already;
+    /// as [`Context::check`].
+    pub fn begin_capture(&self, mode: Mode) -> Result<()> {
+        self.context.check(Call::Asynchronous)?;
+        if self.kind == StreamKind::Legacy {
+            return Err(Error::new(Code::STREAM_CAPTURE_UNSUPPORTED, "the legacy default stream cannot capture"));
+        }
+        self.context.machine().captures.begin(self.key(), mode)
+    }
+
+    /// Ends the capture and returns its graph (`cuStreamEndCapture`).
+    ///
+    /// # Errors
+    /// [`Code::ILLEGAL_STATE`] when it does not capture; those of captures.
+    pub fn end_capture(&self) -> Result<Arc<Graph>> {
+        self.context.check(Call::Asynchronous)?;
+        self.context.machine().captures.end(self.key())
+    }
+
+    /// Ends the stream; a capture that it takes part in is invalidated (`cuStreamDestroy`).
+    pub fn destroy(&self) {
+        self.context.machine().captures.forget_stream(self.id);
+    }
+}

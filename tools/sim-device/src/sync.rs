@@ -1,0 +1,8 @@
+//! Locks that outlive a panic: the state behind them is changed only when nothing can fail any more.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The guard of `mutex`, whether or not somebody panicked with it.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
