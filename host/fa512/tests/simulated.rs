@@ -51,6 +51,8 @@ fn results_are_right_whatever_the_length_mask_and_strides() {
         forward(&case, Addresses { lse: None, ..case.addresses() }).unwrap();
         case.check(false);
     }
+    let entry = |problem| Plan::new(problem, &Gpu::current().unwrap()).unwrap().entry();
+    assert!(entry(&problem(2, 2, 100, Mask::Causal)).contains("_tma_"), "tensor maps are among what was tried");
     assert_eq!(findings(), "");
 }
 
@@ -167,8 +169,10 @@ fn a_thread_without_a_context_is_told_so() {
     let Some(()) = machine() else { return };
     let stream = gpu(0);
     let case = Case::new(problem(1, 1, 64, Mask::Full), &stream);
+    // Here, since cudarc makes its context current wherever it is asked for an address.
+    let addresses = case.addresses();
     std::thread::scope(|scope| {
-        let thread = scope.spawn(|| forward(&case, case.addresses()));
+        let thread = scope.spawn(|| forward(&case, addresses));
         assert_eq!(thread.join().unwrap(), Err(Error::NoContext));
     });
     assert_eq!(Gpu::of_device(0).unwrap().ordinal(), Some(0));
@@ -206,6 +210,18 @@ fn the_driver_is_not_asked_about_pointers_where_that_is_switched_off() {
 }
 
 #[test]
+fn every_type_goes_to_other_threads() {
+    fn goes<T: Send + Sync + Copy + 'static>() {}
+    goes::<Problem>();
+    goes::<Gpu>();
+    goes::<Plan>();
+    goes::<fa512::Launch>();
+    goes::<Stream>();
+    fn is_an_error<T: std::error::Error + Send + Sync + Clone + 'static>() {}
+    is_an_error::<Error>();
+}
+
+#[test]
 fn what_runs_on_a_gpu_can_be_asked_without_one() {
     let support = |architecture| {
         let facts =
@@ -214,6 +230,18 @@ fn what_runs_on_a_gpu_can_be_asked_without_one() {
     };
     assert!(support(86).unwrap().entry.starts_with("fa512_sm80_any_full"));
     assert!(support(86).unwrap().reason.contains("nothing was tuned"));
+    let h200 = fa512::GpuFacts {
+        name: "NVIDIA H200",
+        architecture: 90,
+        multiprocessors: 132,
+        shared_bytes_per_block: 227 << 10,
+    };
+    let near = problem(8, 8, 300, Mask::Full);
+    assert!(fa512::supports(&near, &Gpu::described(h200)).unwrap().entry.contains("_tma_"));
+    let k = View::new(Strides { batch: 1 << 40, ..near.views().k.strides });
+    let far = near.with_views(Views { k, ..*near.views() }).unwrap();
+    let entry = fa512::supports(&far, &Gpu::described(h200)).unwrap().entry;
+    assert!(!entry.contains("_tma_"), "no tensor map describes such strides: {entry}");
     let error = support(75).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("needs sm_80 or later"), "{error}");

@@ -62,6 +62,34 @@ fn soname_folder() -> PathBuf {
     FOLDER.get_or_init(make).clone()
 }
 
+/// The folder of the simulated driver, under the name that programs ask for.
+fn driver() -> PathBuf {
+    let test = env::current_exe().expect("a test has a path");
+    let folder = libraries().join("libcuda-soname");
+    std::fs::create_dir_all(&folder).unwrap();
+    // Two tests may come here at once: a file appears whole.
+    let (new, driver) = (folder.join(format!("new-{:?}", std::thread::current().id())), folder.join("libcuda.so.1"));
+    std::fs::copy(test.with_file_name("liblibcuda_sim.so"), &new).unwrap();
+    std::fs::rename(new, driver).unwrap();
+    folder
+}
+
+/// Compiles an example against the simulated driver and runs it. `None`, with a word to stderr, where libfa512 was built
+/// without kernels that could run there.
+fn example(compiler: &[&str], source: &str, program: &str) -> Option<String> {
+    if attention::kernels().next().is_none() {
+        eprintln!("not tested: fa512 was built without kernels; `cargo xtask ptx` makes them");
+        return None;
+    }
+    let driver = driver();
+    let library = driver.join("libcuda.so.1");
+    let program = compile(compiler, source, program, &["-x", "none", library.to_str().expect("UTF-8")]);
+    let libraries = env::join_paths([soname_folder(), driver]).expect("no colons");
+    let mut command = Command::new(program);
+    command.env("LD_LIBRARY_PATH", libraries).env("PTX_SIM_ARCH", "90").env("PTX_SIM_THREADS", "1");
+    Some(String::from_utf8(succeed(&mut command, "running").stdout).expect("UTF-8"))
+}
+
 const C: &[&str] = &["cc", "-std=c99"];
 const CPP: &[&str] = &["c++", "-std=c++11", "-x", "c++"];
 
@@ -72,6 +100,19 @@ fn wrong_arguments_are_refused_by_name_in_c_and_cpp() {
         let output = succeed(Command::new(program).env("LD_LIBRARY_PATH", soname_folder()), "running");
         assert_eq!(String::from_utf8_lossy(&output.stdout), "as declared\n");
     }
+}
+
+#[test]
+fn the_c_example_computes_attention() {
+    let Some(output) = example(C, "examples/forward.c", "example-c") else { return };
+    assert!(output.starts_with("fa512 0.") && output.contains("causal"), "{output}");
+    assert!(output.ends_with("O is right\n"), "{output}");
+}
+
+#[test]
+fn the_cpp_example_computes_attention() {
+    let Some(output) = example(CPP, "examples/forward.cpp", "example-cpp") else { return };
+    assert_eq!(output, "O and LSE are right\n");
 }
 
 #[test]

@@ -18,7 +18,13 @@ unsafe extern "C" {
 /// Where the simulator reports what it finds.
 fn report() -> &'static PathBuf {
     static REPORT: OnceLock<PathBuf> = OnceLock::new();
-    REPORT.get_or_init(|| std::env::temp_dir().join(format!("fa512-findings-{}.txt", std::process::id())))
+    REPORT.get_or_init(|| {
+        let report =
+            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-findings.txt", env!("CARGO_CRATE_NAME")));
+        // The simulator writes to the end of what is there.
+        let _ = std::fs::remove_file(&report);
+        report
+    })
 }
 
 /// Makes the machine, once a process. `None`, with a word to stderr, where the library has no kernels to test.

@@ -1,4 +1,4 @@
-/* What the C interface does with arguments that are none, on a machine without a GPU. C99 and C++. */
+/* What the C interface does with arguments that are none, without a context. C99 and C++. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +44,7 @@ int main(void) {
     fa512_problem problem = acceptable();
     later_problem later;
     char text[8];
+    int32_t status;
 
     EXPECT(sizeof(fa512_problem) == 144);
     EXPECT(fa512_abi_version() == FA512_ABI_VERSION);
@@ -98,10 +99,12 @@ int main(void) {
     later.field = 1;
     EXPECT(fa512_warm_up(&later.known, 1) == FA512_ERROR_UNSUPPORTED && said("does not know"));
 
-    /* NaN is the default scale: what is left to complain about is the driver. */
+    /* NaN is the default scale: what is left to complain about is that there is no context, or no driver. */
     problem = acceptable(), problem.scale = NAN;
-    EXPECT(supported(problem) == FA512_ERROR_DRIVER && said("no CUDA driver: libcuda.so.1"));
-    EXPECT(forward(acceptable()) == FA512_ERROR_DRIVER && said("LD_LIBRARY_PATH"));
+    status = supported(problem);
+    EXPECT(status == FA512_ERROR_DRIVER || status == FA512_ERROR_CONTEXT || status == FA512_ERROR_NO_GPU);
+    EXPECT(forward(acceptable()) == status);
+    EXPECT(status != FA512_ERROR_DRIVER || (said("no CUDA driver: libcuda.so.1") && said("LD_LIBRARY_PATH")));
     EXPECT(fa512_supports(&problem, -7, NULL, 0) == FA512_ERROR_INVALID && said("device is -7"));
     puts("as declared");
     return 0;
