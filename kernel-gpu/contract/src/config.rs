@@ -490,7 +490,7 @@ impl TileConfig {
         if self.stages < 2 || !self.has_stages_for_turns() || !self.holds_whole_heads(sequence) {
             return Err(Rejection::Stages);
         }
-        if let Family::Sm80 = family
+        if matches!(family, Family::Sm80)
             && (self.unrolled() > LONGEST_UNROLL || !is_multiple(self.block_n / MMA_K, self.unrolled()))
         {
             return Err(Rejection::Unroll);
@@ -507,10 +507,10 @@ impl TileConfig {
         {
             return Err(Rejection::SharedMemory);
         }
-        if let Sequence::Exact(length) = sequence
-            && !(is_multiple(length, self.block_m) && is_multiple(length, self.block_n))
-        {
-            return Err(Rejection::SequenceDivisibility);
+        if let Sequence::Exact(length) = sequence {
+            if !(is_multiple(length, self.block_m) && is_multiple(length, self.block_n)) {
+                return Err(Rejection::SequenceDivisibility);
+            }
         }
         Ok(())
     }
@@ -538,9 +538,7 @@ impl TileConfig {
         if self.fma_exponentials > EXPONENTIALS {
             return false;
         }
-        if let Family::Sm90a = family
-            && (self.fma_exponentials > 0 || self.unroll > 0)
-        {
+        if matches!(family, Family::Sm90a) && (self.fma_exponentials > 0 || self.unroll > 0) {
             return false;
         }
         match (family, self.loads, self.queries) {
