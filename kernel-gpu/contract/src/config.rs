@@ -231,6 +231,14 @@ pub const REGISTERS_PER_THREAD: u32 = 255;
 /// Threads of the largest block.
 pub const THREADS_PER_BLOCK: u32 = 1024;
 
+/// `u32::is_multiple_of`, which is newer than the oldest compiler of this crate.
+const fn is_multiple(number: u32, of: u32) -> bool {
+    match of {
+        0 => number == 0,
+        of => number % of == 0,
+    }
+}
+
 const fn limits(architecture: u32, block_kib: u32, multiprocessor_kib: u32, threads: u32) -> ArchitectureLimits {
     ArchitectureLimits {
         architecture,
@@ -465,14 +473,14 @@ impl TileConfig {
         if !self.has_softmax_of(family) {
             return Err(Rejection::RescaleThreshold);
         }
-        if self.block_m == 0 || !self.block_m.is_multiple_of(MMA_M * self.warps) {
+        if self.block_m == 0 || !is_multiple(self.block_m, MMA_M * self.warps) {
             return Err(Rejection::QueryRowsPerWarp);
         }
-        if self.block_n == 0 || !self.block_n.is_multiple_of(MMA_K) {
+        if self.block_n == 0 || !is_multiple(self.block_n, MMA_K) {
             return Err(Rejection::KeysPerStep);
         }
         if let Family::Sm90a = family {
-            if !self.warps.is_multiple_of(WARPGROUP_WARPS) || self.rows_per_warp() != MMA_M * self.passes {
+            if !is_multiple(self.warps, WARPGROUP_WARPS) || self.rows_per_warp() != MMA_M * self.passes {
                 return Err(Rejection::Warpgroups);
             }
             if !matches!(self.block_n, 64 | 128) {
@@ -482,8 +490,8 @@ impl TileConfig {
         if self.stages < 2 || !self.has_stages_for_turns() || !self.holds_whole_heads(sequence) {
             return Err(Rejection::Stages);
         }
-        if let Family::Sm80 = family
-            && (self.unrolled() > LONGEST_UNROLL || !(self.block_n / MMA_K).is_multiple_of(self.unrolled()))
+        if matches!(family, Family::Sm80)
+            && (self.unrolled() > LONGEST_UNROLL || !is_multiple(self.block_n / MMA_K, self.unrolled()))
         {
             return Err(Rejection::Unroll);
         }
@@ -499,10 +507,10 @@ impl TileConfig {
         {
             return Err(Rejection::SharedMemory);
         }
-        if let Sequence::Exact(length) = sequence
-            && !(length.is_multiple_of(self.block_m) && length.is_multiple_of(self.block_n))
-        {
-            return Err(Rejection::SequenceDivisibility);
+        if let Sequence::Exact(length) = sequence {
+            if !(is_multiple(length, self.block_m) && is_multiple(length, self.block_n)) {
+                return Err(Rejection::SequenceDivisibility);
+            }
         }
         Ok(())
     }
@@ -530,9 +538,7 @@ impl TileConfig {
         if self.fma_exponentials > EXPONENTIALS {
             return false;
         }
-        if let Family::Sm90a = family
-            && (self.fma_exponentials > 0 || self.unroll > 0)
-        {
+        if matches!(family, Family::Sm90a) && (self.fma_exponentials > 0 || self.unroll > 0) {
             return false;
         }
         match (family, self.loads, self.queries) {
@@ -558,7 +564,7 @@ impl TileConfig {
             Loads::CpAsync => self.threads() * 16 / ROW_BYTES,
             Loads::Tma => TENSOR_MAP_ROWS,
         };
-        self.block_n.is_multiple_of(rows) && self.block_m.is_multiple_of(rows)
+        is_multiple(self.block_n, rows) && is_multiple(self.block_m, rows)
     }
 }
 

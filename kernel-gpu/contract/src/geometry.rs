@@ -53,7 +53,7 @@ pub const fn work_item(round: u32, block: u32, blocks: u32, work_items: u32) -> 
     if begin + block >= work_items {
         return None;
     }
-    if round.is_multiple_of(2) {
+    if round % 2 == 0 {
         return Some(begin + block);
     }
     let end = if work_items - begin < blocks { work_items } else { begin + blocks };

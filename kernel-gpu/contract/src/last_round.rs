@@ -63,7 +63,7 @@ impl LastRound {
         let (left, half) = (heads % blocks, blocks / 2);
         let halves = left > half;
         let split = if halves { left - half } else { left };
-        if split == 0 || halves && !blocks.is_multiple_of(2) {
+        if split == 0 || halves && blocks % 2 != 0 {
             return whole;
         }
         let most = blocks / split;

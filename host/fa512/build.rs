@@ -1,0 +1,94 @@
+//! Puts the kernels' PTX into the library, compressed, one stream for each entry.
+
+use std::env;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[path = "build/package.rs"]
+mod package;
+#[path = "build/split.rs"]
+mod split;
+
+/// Names a folder that `cargo xtask ptx` has written.
+const PTX_FOLDER: &str = "FA512_PTX_DIR";
+/// The PTX files of such a folder that hold kernels; what else lies there (probes) is not shipped.
+const PTX_FILES: [&str; 2] = ["sm_90a.ptx", "sm_80.ptx"];
+
+fn main() {
+    println!("cargo::rerun-if-env-changed={PTX_FOLDER}");
+    println!("cargo::rerun-if-changed=build");
+    println!("cargo::rerun-if-changed=build.rs");
+    let out = PathBuf::from(variable("OUT_DIR"));
+    let table = match find(&out) {
+        Ok(Some(folder)) => table(&folder),
+        Ok(None) => {
+            println!(
+                "cargo::warning=fa512 is built without kernels, and its calls will say so: there is no PTX. `cargo xtask ptx` \
+                 makes it; {PTX_FOLDER} names a folder that has it"
+            );
+            Ok("&[]".to_owned())
+        }
+        Err(error) => Err(error),
+    };
+    match table {
+        Ok(table) => fs::write(out.join("embedded.rs"), table).expect("OUT_DIR is written to"),
+        Err(error) => println!("cargo::error={error}"),
+    }
+}
+
+fn variable(name: &str) -> String {
+    env::var(name).unwrap_or_else(|_| panic!("cargo sets {name} for build scripts"))
+}
+
+/// The folder of compressed kernels: that in the crate, else one made in `out` of the PTX folder that is named or lies in the
+/// checkout's `target`. `None` where there is no PTX.
+fn find(out: &Path) -> Result<Option<PathBuf>, String> {
+    let package = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
+    let packaged = package.join("kernels");
+    if packaged.join(package::INDEX).is_file() {
+        println!("cargo::rerun-if-changed={}", packaged.display());
+        return Ok(Some(packaged));
+    }
+    let loose = match env::var_os(PTX_FOLDER) {
+        Some(folder) => PathBuf::from(folder),
+        None => package.join("../../target/ptx"),
+    };
+    let files = PTX_FILES.map(|file| loose.join(file));
+    for file in &files {
+        println!("cargo::rerun-if-changed={}", file.display());
+    }
+    if !files.iter().any(|file| file.is_file()) {
+        return match env::var_os(PTX_FOLDER) {
+            Some(_) => {
+                Err(format!("{PTX_FOLDER} names {}, where there is no {}", loose.display(), PTX_FILES.join(" or ")))
+            }
+            None => Ok(None),
+        };
+    }
+    let mut entries = Vec::new();
+    for file in files.iter().filter(|file| file.is_file()) {
+        let ptx = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        entries.extend(split::split(&ptx).map_err(|refusal| format!("{}: {refusal}", file.display()))?);
+    }
+    let folder = out.join("kernels");
+    package::write(&folder, &entries)?;
+    Ok(Some(folder))
+}
+
+/// The source of a slice of `Embedded`, an element for each kernel in `folder`.
+fn table(folder: &Path) -> Result<String, String> {
+    let mut table = "&[\n".to_owned();
+    for kernel in package::read(folder)? {
+        let file = folder.join(kernel.file());
+        let package::Indexed { name, ptx_version, target, text_bytes, parameter_bytes } = kernel;
+        writeln!(
+            table,
+            "Embedded {{ entry: {name:?}, ptx_version: {ptx_version:?}, target: {target:?}, text_bytes: {text_bytes}, \
+             parameter_bytes: &{parameter_bytes:?}, zlib: include_bytes!({file:?}) }},"
+        )
+        .expect("a String takes everything");
+    }
+    table.push(']');
+    Ok(table)
+}

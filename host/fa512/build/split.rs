@@ -1,0 +1,200 @@
+//! From a PTX module to one text for each of its entries: without line tables and comments, which the driver's compiler
+//! would only read past.
+//!
+//! `build.rs` and `cargo xtask package` share this file. It knows the PTX that `cargo xtask ptx` writes and refuses
+//! everything else by its line, since a text that is half understood would be shipped half. Labels stay, even those that
+//! nothing refers to: ptxas orders instructions differently without them, and what is measured has them.
+
+use std::fmt;
+
+/// One entry as a module of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Name of the `.entry`.
+    pub name: String,
+    /// `.version` of the module, as in `8.0`.
+    pub ptx_version: String,
+    /// `.target` of the module, as in `sm_90a`.
+    pub target: String,
+    /// Bytes of its parameters, in order.
+    pub parameter_bytes: Vec<usize>,
+    /// The PTX.
+    pub text: String,
+}
+
+/// Why a PTX text is not split.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "line {}: {}", self.line, self.why)
+    }
+}
+
+/// Splits the PTX module `ptx`.
+///
+/// # Errors
+/// With the first line that is not of the form that `cargo xtask ptx` writes.
+pub fn split(ptx: &str) -> Result<Vec<Entry>, Refusal> {
+    let mut module = Module::default();
+    for (index, line) in ptx.lines().enumerate() {
+        module.line(line).map_err(|why| Refusal { line: index + 1, why })?;
+    }
+    let end = ptx.lines().count();
+    match (module.place, module.entries.is_empty()) {
+        (Place::Module, false) => Ok(module.entries),
+        (Place::Module, true) => Err(Refusal { line: end, why: "the module ends without an entry".into() }),
+        _ => Err(Refusal { line: end, why: "the module ends within an entry or a section".into() }),
+    }
+}
+
+/// What the next line belongs to.
+#[derive(Default)]
+enum Place {
+    #[default]
+    Module,
+    /// Between a `.section` line and the brace that ends the section.
+    Section { open: bool },
+    /// From the line behind `.entry name(` on.
+    Entry(Open),
+}
+
+/// An entry that has begun.
+struct Open {
+    name: String,
+    parameter_bytes: Vec<usize>,
+    text: String,
+    depth: usize,
+}
+
+#[derive(Default)]
+struct Module {
+    ptx_version: Option<String>,
+    target: Option<String>,
+    /// Names and declarations of external shared arrays.
+    shared: Vec<(String, String)>,
+    place: Place,
+    entries: Vec<Entry>,
+}
+
+impl Module {
+    fn line(&mut self, line: &str) -> Result<(), String> {
+        let code = without_comment(line)?;
+        match std::mem::take(&mut self.place) {
+            Place::Module => self.module_line(code),
+            Place::Section { open } => {
+                self.place = match (open, code.trim()) {
+                    (false, "{") => Place::Section { open: true },
+                    (true, "}") => Place::Module,
+                    (true, _) => Place::Section { open },
+                    (false, other) => return Err(format!("expected the `{{` of a section, found `{other}`")),
+                };
+                Ok(())
+            }
+            Place::Entry(open) => self.entry_line(open, code),
+        }
+    }
+
+    fn module_line(&mut self, code: &str) -> Result<(), String> {
+        let words: Vec<&str> = code.split_whitespace().collect();
+        match words.as_slice() {
+            [] | [".file", ..] => {}
+            [".section", _] => self.place = Place::Section { open: false },
+            [".version", version] => self.ptx_version = Some((*version).to_owned()),
+            [".target", target] => self.target = Some((*target).to_owned()),
+            [".address_size", "64"] => {}
+            [".extern", ".shared", .., array] => {
+                let name = array.strip_suffix("[];").ok_or_else(|| not_understood(code))?;
+                self.shared.push((name.to_owned(), code.trim().to_owned()));
+            }
+            [".visible", ".entry", name] => {
+                let name = name.strip_suffix('(').ok_or_else(|| not_understood(code))?;
+                self.place = Place::Entry(Open {
+                    name: name.to_owned(),
+                    parameter_bytes: Vec::new(),
+                    text: format!("{}\n", code.trim()),
+                    depth: 0,
+                });
+            }
+            _ => return Err(not_understood(code)),
+        }
+        Ok(())
+    }
+
+    fn entry_line(&mut self, mut open: Open, code: &str) -> Result<(), String> {
+        let word = code.split_whitespace().next().unwrap_or("");
+        let was_outside = open.depth == 0;
+        match word {
+            // A line number belongs to no instruction once it is left out, and blank lines to nothing.
+            "" | ".loc" => {
+                self.place = Place::Entry(open);
+                return Ok(());
+            }
+            ".param" if was_outside => {
+                open.parameter_bytes.push(parameter_bytes(code).ok_or_else(|| not_understood(code))?);
+            }
+            ".pragma" => {}
+            ")" | ".reqntid" | ".minnctapersm" | "{" if was_outside => {}
+            _ if was_outside => return Err(not_understood(code)),
+            _ if code.contains('"') => return Err(format!("a text within an entry: `{}`", code.trim())),
+            _ => {}
+        }
+        open.text.push_str(code.trim());
+        open.text.push('\n');
+        for brace in code.chars() {
+            match brace {
+                '{' => open.depth += 1,
+                '}' => open.depth = open.depth.checked_sub(1).ok_or_else(|| not_understood(code))?,
+                _ => {}
+            }
+        }
+        if was_outside || open.depth > 0 {
+            self.place = Place::Entry(open);
+            return Ok(());
+        }
+        self.close(open)
+    }
+
+    /// Puts what of the module the entry needs in front of it.
+    fn close(&mut self, open: Open) -> Result<(), String> {
+        let missing = |directive: &str| format!("entry {} ends, and there was no {directive}", open.name);
+        let ptx_version = self.ptx_version.clone().ok_or_else(|| missing(".version"))?;
+        let target = self.target.clone().ok_or_else(|| missing(".target"))?;
+        let mut text = format!(".version {ptx_version}\n.target {target}\n.address_size 64\n");
+        for (_, declaration) in self.shared.iter().filter(|(name, _)| open.text.contains(name.as_str())) {
+            text.push_str(declaration);
+            text.push('\n');
+        }
+        text.push_str(&open.text);
+        self.entries.push(Entry { name: open.name, ptx_version, target, parameter_bytes: open.parameter_bytes, text });
+        Ok(())
+    }
+}
+
+/// The line up to a `//`; comments of several lines are not among what is understood.
+fn without_comment(line: &str) -> Result<&str, String> {
+    if line.trim_start().starts_with(".file") {
+        return Ok(line);
+    }
+    if line.contains("/*") || line.contains("*/") {
+        return Err("a comment in `/* */`".into());
+    }
+    Ok(line.split("//").next().unwrap_or(line))
+}
+
+/// N of `.param .align A .b8 name[N]`, with a comma behind it where another parameter follows.
+fn parameter_bytes(code: &str) -> Option<usize> {
+    let words: Vec<&str> = code.split_whitespace().collect();
+    let [".param", ".align", _, ".b8", array] = words.as_slice() else { return None };
+    array.trim_end_matches(',').split_once('[')?.1.strip_suffix(']')?.parse().ok()
+}
+
+fn not_understood(code: &str) -> String {
+    format!("not understood: `{}`", code.trim())
+}

@@ -1,0 +1,8 @@
+//! Names the shared library by its interface's version, so that a program finds one that fits.
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
+        println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libfa512.so.0");
+    }
+}

@@ -1,0 +1,150 @@
+//! `fa512_problem`, checked and turned into a problem.
+
+use attention::{Layout, Mask, Options, Problem, Shape, Strides, View, Views};
+
+use crate::status::Failure;
+
+/// Columns of the tensors.
+const HEAD_DIM: u32 = 64;
+/// Elements of `fa512_dtype`: this one.
+const FLOAT16: u32 = 0;
+/// `FA512_NO_OVERLAP`.
+const NO_OVERLAP: u32 = 1;
+/// `FA512_NO_POINTER_CHECKS`.
+const NO_POINTER_CHECKS: u32 = 2;
+/// Bytes of the first version of the struct: no program has a smaller one.
+const FIRST_SIZE: usize = 144;
+/// Larger than the struct will ever be: what claims to be so is no such struct.
+const LARGEST_SIZE: usize = 4096;
+
+/// `fa512_strides`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RawStrides {
+    batch: u64,
+    head: u64,
+    row: u64,
+}
+
+/// `fa512_problem`: numbers of which every value can be read.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RawProblem {
+    size: usize,
+    batch: u32,
+    heads: u32,
+    sequence: u32,
+    head_dim: u32,
+    dtype: u32,
+    mask: u32,
+    flags: u32,
+    reserved: u32,
+    scale: f64,
+    q: RawStrides,
+    k: RawStrides,
+    v: RawStrides,
+    o: RawStrides,
+}
+
+const _: () = assert!(size_of::<RawProblem>() >= FIRST_SIZE && size_of::<RawProblem>() <= LARGEST_SIZE);
+
+/// What `fa512_problem` asks for.
+pub struct Call {
+    /// What to compute.
+    pub problem: Problem,
+    /// How.
+    pub options: Options,
+}
+
+/// Bytes of the struct that the caller knows.
+///
+/// # Errors
+/// When `problem` is null or misaligned, or says a size that no version has.
+///
+/// # Safety
+/// `problem` is null or points to a `size_t`.
+pub unsafe fn size(problem: *const RawProblem) -> Result<usize, Failure> {
+    if problem.is_null() {
+        return Err(Failure::Invalid("problem is NULL".into()));
+    }
+    if !problem.is_aligned() {
+        return Err(Failure::Invalid(format!("problem is at {problem:p}, where no struct can be")));
+    }
+    // SAFETY: it is aligned, and the caller's promise.
+    let size = unsafe { (&raw const (*problem).size).read() };
+    if !(FIRST_SIZE..=LARGEST_SIZE).contains(&size) || size % align_of::<RawProblem>() != 0 {
+        return Err(Failure::Invalid(format!("size is {size}; it must be sizeof(fa512_problem)")));
+    }
+    Ok(size)
+}
+
+/// The problem at `problem`; `None` where a dimension is 0, so that there is nothing to compute.
+///
+/// # Errors
+/// When it is not one, with the field.
+///
+/// # Safety
+/// `problem` is null or points to as many bytes as its `size` says.
+pub unsafe fn read(problem: *const RawProblem) -> Result<Option<Call>, Failure> {
+    // SAFETY: passed on to the caller.
+    let size = unsafe { size(problem) }?;
+    // SAFETY: passed on to the caller.
+    let bytes = unsafe { std::slice::from_raw_parts(problem.cast::<u8>(), size) };
+    let known = size.min(size_of::<RawProblem>());
+    if bytes[known..].iter().any(|&byte| byte != 0) {
+        return Err(Failure::Unsupported("problem has fields that this version of the library does not know".into()));
+    }
+    let mut raw = RawProblem::default();
+    // SAFETY: both are at least so many bytes, and every value of them is one of the struct's numbers.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), (&raw mut raw).cast(), known) };
+    raw.check()
+}
+
+impl RawProblem {
+    fn check(self) -> Result<Option<Call>, Failure> {
+        let Self { batch, heads, sequence, head_dim, dtype, flags, reserved, .. } = self;
+        if head_dim != HEAD_DIM {
+            return Err(Failure::Unsupported(format!("head_dim is {head_dim}; the kernels compute {HEAD_DIM}")));
+        }
+        if dtype != FLOAT16 {
+            return Err(Failure::Invalid(format!("dtype is {dtype}; it must be FA512_FLOAT16 ({FLOAT16})")));
+        }
+        let mask = match self.mask {
+            0 => Mask::Full,
+            1 => Mask::Causal,
+            mask => {
+                let accepted = "FA512_MASK_FULL (0) or FA512_MASK_CAUSAL (1)";
+                return Err(Failure::Invalid(format!("mask is {mask}; it must be {accepted}")));
+            }
+        };
+        if flags & !(NO_OVERLAP | NO_POINTER_CHECKS) != 0 {
+            return Err(Failure::Invalid(format!("flags are {flags:#x}, of which this version knows 0x1 and 0x2")));
+        }
+        if reserved != 0 {
+            return Err(Failure::Invalid(format!("reserved is {reserved}; it must be 0")));
+        }
+        if batch == 0 || heads == 0 || sequence == 0 {
+            return Ok(None);
+        }
+        let shape = Shape { batch, heads, sequence };
+        let contiguous = Problem::new(shape, mask, Layout::Bhsd)?;
+        let views = *contiguous.views();
+        let view = |strides: RawStrides, otherwise: View| match strides {
+            RawStrides { batch: 0, head: 0, row: 0 } => otherwise,
+            RawStrides { batch, head, row } => View::new(Strides { batch, head, row }),
+        };
+        let problem = contiguous.with_views(Views {
+            q: view(self.q, views.q),
+            k: view(self.k, views.k),
+            v: view(self.v, views.v),
+            o: view(self.o, views.o),
+        })?;
+        let problem = match self.scale {
+            scale if scale == 0.0 || scale.is_nan() => problem,
+            scale => problem.with_scale(scale)?,
+        };
+        let options =
+            Options::default().overlap(flags & NO_OVERLAP == 0).check_pointers(flags & NO_POINTER_CHECKS == 0);
+        Ok(Some(Call { problem, options }))
+    }
+}

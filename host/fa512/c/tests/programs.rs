@@ -1,0 +1,133 @@
+//! The C interface from C and C++: `programs/` and `../examples/`, compiled by the machine's compilers against the header and
+//! the shared library.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+/// The folder of the built libraries.
+fn libraries() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let test = env::current_exe().expect("a test has a path");
+        let folder = test.ancestors().nth(2).expect("target/PROFILE/deps/TEST").to_owned();
+        // cargo builds no shared library for an integration test.
+        let mut build = Command::new(env!("CARGO"));
+        build.args([
+            "build",
+            "--quiet",
+            "--lib",
+            "--manifest-path",
+            concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"),
+        ]);
+        build.arg("--target-dir").arg(folder.parent().expect("target"));
+        if folder.ends_with("release") {
+            build.arg("--release");
+        }
+        succeed(&mut build, "building libfa512");
+        folder
+    })
+}
+
+fn succeed(command: &mut Command, action: &str) -> Output {
+    let output = command.output().unwrap_or_else(|error| panic!("{action}: {command:?}: {error}"));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{action}: {command:?}: {}\n{out}{err}", output.status);
+    output
+}
+
+/// Compiles `source` by `compiler` against libfa512 and `libraries_too`.
+fn compile(compiler: &[&str], source: &str, program: &str, libraries_too: &[&str]) -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = libraries().join("deps").join(program);
+    let mut command = Command::new(compiler[0]);
+    command.args(&compiler[1..]).args(["-Wall", "-Wextra", "-Werror", "-pedantic"]);
+    command.arg("-I").arg(package.join("../include")).arg(package.join(source)).arg("-o").arg(&program);
+    command.arg("-L").arg(libraries()).args(libraries_too).args(["-lfa512", "-lm"]);
+    succeed(&mut command, "compiling");
+    program
+}
+
+/// A copy of the library under the name that programs ask for.
+fn soname_folder() -> PathBuf {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    let make = || {
+        let folder = libraries().join("libfa512-soname");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::copy(libraries().join("libfa512.so"), folder.join("libfa512.so.0")).unwrap();
+        folder
+    };
+    FOLDER.get_or_init(make).clone()
+}
+
+/// The folder of the simulated driver, under the name that programs ask for.
+fn driver() -> PathBuf {
+    let test = env::current_exe().expect("a test has a path");
+    let folder = libraries().join("libcuda-soname");
+    std::fs::create_dir_all(&folder).unwrap();
+    // Two tests may come here at once: a file appears whole.
+    let (new, driver) = (folder.join(format!("new-{:?}", std::thread::current().id())), folder.join("libcuda.so.1"));
+    std::fs::copy(test.with_file_name("liblibcuda_sim.so"), &new).unwrap();
+    std::fs::rename(new, driver).unwrap();
+    folder
+}
+
+/// Compiles an example against the simulated driver and runs it. `None`, with a word to stderr, where libfa512 was built
+/// without kernels that could run there.
+fn example(compiler: &[&str], source: &str, program: &str) -> Option<String> {
+    if attention::kernels().next().is_none() {
+        eprintln!("not tested: fa512 was built without kernels; `cargo xtask ptx` makes them");
+        return None;
+    }
+    let driver = driver();
+    let library = driver.join("libcuda.so.1");
+    let program = compile(compiler, source, program, &["-x", "none", library.to_str().expect("UTF-8")]);
+    let libraries = env::join_paths([soname_folder(), driver]).expect("no colons");
+    let mut command = Command::new(program);
+    command.env("LD_LIBRARY_PATH", libraries).env("PTX_SIM_ARCH", "90").env("PTX_SIM_THREADS", "1");
+    Some(String::from_utf8(succeed(&mut command, "running").stdout).expect("UTF-8"))
+}
+
+const C: &[&str] = &["cc", "-std=c99"];
+const CPP: &[&str] = &["c++", "-std=c++11", "-x", "c++"];
+
+#[test]
+fn wrong_arguments_are_refused_by_name_in_c_and_cpp() {
+    for (compiler, program) in [(C, "border-c"), (CPP, "border-cpp")] {
+        let program = compile(compiler, "tests/programs/border.c", program, &[]);
+        let output = succeed(Command::new(program).env("LD_LIBRARY_PATH", soname_folder()), "running");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "as declared\n");
+    }
+}
+
+#[test]
+fn the_c_example_computes_attention() {
+    let Some(output) = example(C, "examples/forward.c", "example-c") else { return };
+    assert!(output.starts_with("fa512 0.") && output.contains("causal"), "{output}");
+    assert!(output.ends_with("O is right\n"), "{output}");
+}
+
+#[test]
+fn the_cpp_example_computes_attention() {
+    let Some(output) = example(CPP, "examples/forward.cpp", "example-cpp") else { return };
+    assert_eq!(output, "O and LSE are right\n");
+}
+
+#[test]
+fn the_shared_library_exports_what_the_header_declares_and_nothing_else() {
+    let header = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../include/fa512.h")).unwrap();
+    let mut declared: Vec<&str> = header
+        .lines()
+        .filter(|line| !line.starts_with("static") && !line.starts_with('#') && !line.starts_with([' ', '/']))
+        .filter_map(|line| line.split_once('(')?.0.split([' ', '*']).next_back())
+        .filter(|name| name.starts_with("fa512_"))
+        .collect();
+    declared.sort_unstable();
+    let nm = succeed(Command::new("nm").args(["-D", "--defined-only"]).arg(libraries().join("libfa512.so")), "nm");
+    let symbols = String::from_utf8(nm.stdout).unwrap();
+    let mut exported: Vec<&str> = symbols.lines().filter_map(|line| line.split(' ').next_back()).collect();
+    exported.sort_unstable();
+    assert_eq!(exported, declared);
+}

@@ -1,0 +1,111 @@
+/* What the C interface does with arguments that are none, without a context. C99 and C++. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fa512.h"
+
+#define EXPECT(condition)                                                                                              \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "line %d: not so: %s; the last message is: %s\n", __LINE__, #condition,                    \
+                    fa512_last_error_message());                                                                       \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+static int said(const char *words) { return strstr(fa512_last_error_message(), words) != NULL; }
+
+static fa512_problem acceptable(void) {
+    fa512_problem problem;
+    memset(&problem, 0, sizeof problem);
+    problem.size = sizeof problem;
+    problem.batch = 1;
+    problem.heads = 1;
+    problem.sequence = 64;
+    problem.head_dim = 64;
+    return problem;
+}
+
+static int32_t forward(fa512_problem problem) {
+    return fa512_forward(&problem, (void *)64, (void *)64, (void *)64, (void *)64, NULL, NULL);
+}
+
+static int32_t supported(fa512_problem problem) { return fa512_supports(&problem, -1, NULL, 0); }
+
+/* A struct of a later version, with a field more. */
+typedef struct later_problem {
+    fa512_problem known;
+    uint64_t field;
+} later_problem;
+
+int main(void) {
+    fa512_problem problem = acceptable();
+    later_problem later;
+    char text[8];
+    int32_t status;
+
+    EXPECT(sizeof(fa512_problem) == 144);
+    EXPECT(fa512_abi_version() == FA512_ABI_VERSION);
+    EXPECT(strcmp(fa512_error_name(FA512_OK), "FA512_OK") == 0);
+    EXPECT(strcmp(fa512_error_name(FA512_ERROR_MEMORY), "FA512_ERROR_MEMORY") == 0);
+    EXPECT(strcmp(fa512_error_name(FA512_ERROR_INTERNAL), "FA512_ERROR_INTERNAL") == 0);
+    EXPECT(strcmp(fa512_error_name(-1), "unknown status of fa512") == 0);
+    EXPECT(strcmp(fa512_last_error_message(), "") == 0);
+
+    EXPECT(fa512_forward(NULL, NULL, NULL, NULL, NULL, NULL, NULL) == FA512_ERROR_INVALID && said("problem is NULL"));
+    EXPECT(fa512_supports(NULL, 0, NULL, 0) == FA512_ERROR_INVALID && said("problem is NULL"));
+    EXPECT(fa512_warm_up(NULL, 1) == FA512_ERROR_INVALID && said("problem is NULL"));
+    EXPECT(fa512_warm_up(NULL, 0) == FA512_OK);
+    EXPECT(fa512_warm_up((fa512_problem *)3, 1) == FA512_ERROR_INVALID && said("where no struct can be"));
+
+    problem.size = 0;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("size is 0; it must be sizeof(fa512_problem)"));
+    problem.size = (size_t)-1;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("size is 18446744073709551615"));
+    problem = acceptable(), problem.head_dim = 80;
+    EXPECT(forward(problem) == FA512_ERROR_UNSUPPORTED && said("head_dim is 80; the kernels compute 64"));
+    problem = acceptable(), problem.dtype = 7;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("dtype is 7"));
+    problem = acceptable(), problem.mask = 2;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("mask is 2"));
+    problem = acceptable(), problem.flags = 4;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("flags are 0x4"));
+    problem = acceptable(), problem.reserved = 1;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("reserved is 1"));
+    problem = acceptable(), problem.scale = -2.0;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("scale is -2"));
+    problem = acceptable(), problem.scale = INFINITY;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("must be finite"));
+    problem = acceptable(), problem.k.row = 65;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("K has a row stride of 65"));
+    problem = acceptable(), problem.o.row = 8;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("its rows overlap"));
+    problem = acceptable(), problem.sequence = 0xffffffff;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("sequence is 4294967295"));
+
+    /* Nothing to compute needs nothing. */
+    problem = acceptable(), problem.batch = 0;
+    EXPECT(fa512_forward(&problem, NULL, NULL, NULL, NULL, NULL, NULL) == FA512_OK);
+    problem = acceptable(), problem.sequence = 0;
+    EXPECT(fa512_supports(&problem, -1, text, sizeof text) == FA512_OK && strcmp(text, "nothing") == 0);
+
+    later.known = acceptable();
+    later.known.size = sizeof later;
+    later.known.batch = 0;
+    later.field = 0;
+    EXPECT(fa512_warm_up(&later.known, 1) == FA512_OK);
+    later.field = 1;
+    EXPECT(fa512_warm_up(&later.known, 1) == FA512_ERROR_UNSUPPORTED && said("does not know"));
+
+    /* NaN is the default scale: what is left to complain about is that there is no context, or no driver. */
+    problem = acceptable(), problem.scale = NAN;
+    status = supported(problem);
+    EXPECT(status == FA512_ERROR_DRIVER || status == FA512_ERROR_CONTEXT || status == FA512_ERROR_NO_GPU);
+    EXPECT(forward(acceptable()) == status);
+    EXPECT(status != FA512_ERROR_DRIVER || (said("no CUDA driver: libcuda.so.1") && said("LD_LIBRARY_PATH")));
+    EXPECT(fa512_supports(&problem, -7, NULL, 0) == FA512_ERROR_INVALID && said("device is -7"));
+    puts("as declared");
+    return 0;
+}

@@ -1,0 +1,114 @@
+//! A safe front for those who hold their tensors in slices of [cudarc](::cudarc).
+
+use std::sync::Arc;
+
+use ::cudarc::driver::{CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtr, DevicePtrMut, DeviceSlice};
+use contract::plan::Addresses;
+use contract::problem::Problem;
+use contract::refusal::Tensor;
+use contract::view::View;
+use half::f16;
+
+use crate::driver::Driver;
+use crate::error::{Error, MemoryProblem};
+use crate::forward::{Options, forward_with};
+
+/// cudarc's own slices. Others may implement its traits, too, and nothing says of those that their addresses are true.
+pub trait Slice: sealed::Sealed {}
+
+impl<T: sealed::Sealed> Slice for T {}
+
+mod sealed {
+    pub trait Sealed {}
+
+    impl<T> Sealed for super::CudaSlice<T> {}
+    impl<T> Sealed for super::CudaView<'_, T> {}
+    impl<T> Sealed for super::CudaViewMut<'_, T> {}
+}
+
+/// Puts `O = softmax(scale · QKᵀ + mask) · V` and, where it is wanted, LSE (`[B,H,S]`) of `problem` on `stream`, whose
+/// context becomes the calling thread's current one, as in every call of cudarc.
+///
+/// Views of the problem count from the beginning of each slice. Where cudarc follows the use of slices by events, it does so
+/// here, too.
+///
+/// # Errors
+/// When a slice is shorter than its tensor or of another context than the stream, and as for [`forward`](crate::forward).
+pub fn forward(
+    problem: &Problem,
+    q: &(impl DevicePtr<f16> + Slice),
+    k: &(impl DevicePtr<f16> + Slice),
+    v: &(impl DevicePtr<f16> + Slice),
+    o: &mut (impl DevicePtrMut<f16> + Slice),
+    lse: Option<&mut CudaSlice<f32>>,
+    stream: &Arc<CudaStream>,
+) -> Result<(), Error> {
+    forward_with_options(problem, q, k, v, o, lse, stream, Options::default())
+}
+
+/// [`forward`] with other options. Pointers need no check by the driver: that a slice is device memory of its length is what
+/// its type says.
+///
+/// # Errors
+/// As for [`forward`].
+#[allow(clippy::too_many_arguments, reason = "five tensors, and each may be of another type")]
+pub fn forward_with_options(
+    problem: &Problem,
+    q: &(impl DevicePtr<f16> + Slice),
+    k: &(impl DevicePtr<f16> + Slice),
+    v: &(impl DevicePtr<f16> + Slice),
+    o: &mut (impl DevicePtrMut<f16> + Slice),
+    lse: Option<&mut CudaSlice<f32>>,
+    stream: &Arc<CudaStream>,
+    options: Options,
+) -> Result<(), Error> {
+    let views = problem.views();
+    let elements = |view: View| problem.extent(view).saturating_add(view.offset);
+    check(Tensor::Q, q, elements(views.q), stream)?;
+    check(Tensor::K, k, elements(views.k), stream)?;
+    check(Tensor::V, v, elements(views.v), stream)?;
+    check(Tensor::O, o, elements(views.o), stream)?;
+    if let Some(lse) = &lse {
+        check(Tensor::Lse, *lse, problem.shape().rows() as u64, stream)?;
+    }
+    bind(stream)?;
+    // What comes with each address records, when it is dropped, that the stream uses the slice.
+    let (q, _q) = q.device_ptr(stream);
+    let (k, _k) = k.device_ptr(stream);
+    let (v, _v) = v.device_ptr(stream);
+    let (o, _o) = o.device_ptr_mut(stream);
+    let lse = lse.map(|lse| lse.device_ptr_mut(stream));
+    let addresses = Addresses { q, k, v, o, lse: lse.as_ref().map(|(address, _)| *address) };
+    // SAFETY: the slices are device memory of the stream's context, which is current, as long as the problem's views say:
+    // all that was checked. cudarc frees a slice when the work on it is done, and the exclusive borrows of O and LSE keep
+    // other users behind this launch.
+    unsafe {
+        forward_with(
+            problem,
+            addresses,
+            crate::Stream::from_raw(stream.cu_stream().cast()),
+            options.check_pointers(false),
+        )
+    }
+}
+
+/// Makes the context of `stream` the calling thread's current one.
+fn bind(stream: &CudaStream) -> Result<(), Error> {
+    let bound = stream.context().bind_to_thread();
+    bound.or_else(|error| {
+        Driver::get()?.check(crate::driver::Code(error.0 as u32), || "making the stream's context current")
+    })
+}
+
+/// Requires `slice` to hold `elements`, in the context of `stream`.
+fn check<T>(tensor: Tensor, slice: &impl DeviceSlice<T>, elements: u64, stream: &Arc<CudaStream>) -> Result<(), Error> {
+    let bytes = |elements: u64| elements.saturating_mul(size_of::<T>() as u64);
+    let problem = if slice.stream().context() != stream.context() {
+        MemoryProblem::OtherContext
+    } else if (slice.len() as u64) < elements {
+        MemoryProblem::TooShort { bytes: bytes(slice.len() as u64), needed: bytes(elements) }
+    } else {
+        return Ok(());
+    };
+    Err(Error::Memory { tensor, address: None, why: problem })
+}

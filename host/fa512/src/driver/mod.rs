@@ -1,0 +1,130 @@
+//! The CUDA driver, opened at run time: the library, a table of the functions that are called, and what holds for the whole
+//! process (version, number of GPUs).
+//!
+//! Nothing is linked and no symbol is exported, so that the library lives in one process with cust, cudarc, PyTorch and
+//! whatever else has its own way to the driver.
+
+mod code;
+mod functions;
+mod library;
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::sync::OnceLock;
+
+pub use functions::{
+    CAPTURE_MODE_RELAXED, Code, Functions, Handle, LaunchAttribute, LaunchConfig, MAX_DYNAMIC_SHARED_SIZE_BYTES,
+    MEMORY_TYPE_HOST, TensorMap, device_attribute, pointer_attribute,
+};
+use library::Library;
+
+use crate::error::Error;
+
+/// Oldest driver, as the CUDA version that it supports: the first with tensor maps and context-independent loading.
+pub const NEEDED: Version = Version { major: 12, minor: 0 };
+/// Oldest driver whose graphs hold launches that begin before the one in front of them ends.
+const OVERLAP_NEEDED: Version = Version { major: 12, minor: 3 };
+
+/// A CUDA version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    /// As 12 in 12.3.
+    pub major: u32,
+    /// As 3 in 12.3.
+    pub minor: u32,
+}
+
+impl std::fmt::Display for Version {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// The driver of this process.
+pub struct Driver {
+    /// The functions that are called.
+    pub call: Functions,
+    /// Whether launches may begin before the one in front of them ends (programmatic dependent launch).
+    pub overlaps: bool,
+    /// GPUs that the driver shows, counted from 0.
+    pub gpus: usize,
+    library: Library,
+}
+
+impl Driver {
+    /// The driver, opened and initialised by the first call.
+    ///
+    /// # Errors
+    /// When there is none, when it is too old, when it does not start, and when it shows no GPU: the same in every call.
+    pub fn get() -> Result<&'static Self, Error> {
+        static DRIVER: OnceLock<Result<Driver, Error>> = OnceLock::new();
+        DRIVER.get_or_init(Self::open).as_ref().map_err(Clone::clone)
+    }
+
+    fn open() -> Result<Self, Error> {
+        let library = Library::open().map_err(|why| Error::NoDriver { why })?;
+        let version = version(library)?;
+        if version < NEEDED {
+            return Err(Error::DriverTooOld { found: version, needed: NEEDED });
+        }
+        let call = Functions::of(library).map_err(|name| Error::NoDriver {
+            why: format!("the CUDA {version} driver has no {}", name.to_string_lossy()),
+        })?;
+        start(library)?;
+        let mut driver = Self { call, overlaps: version >= OVERLAP_NEEDED, gpus: 0, library };
+        let mut gpus = 0;
+        // SAFETY: `gpus` is where the function puts its result.
+        driver.check(unsafe { (driver.call.device_get_count)(&mut gpus) }, || "counting the GPUs")?;
+        driver.gpus = usize::try_from(gpus).unwrap_or(0);
+        match driver.gpus {
+            0 => Err(Error::NoGpu { why: "the driver shows none".into() }),
+            _ => Ok(driver),
+        }
+    }
+
+    /// Turns a code of the driver into an error that says what was being done.
+    ///
+    /// # Errors
+    /// When the code is not that of success.
+    pub fn check<T: Into<String>>(&self, code: Code, action: impl FnOnce() -> T) -> Result<(), Error> {
+        if code == Code::SUCCESS { Ok(()) } else { Err(failure(self.library, code, action())) }
+    }
+}
+
+fn failure(library: Library, code: Code, action: impl Into<String>) -> Error {
+    let (name, words) = code::describe(library, code);
+    Error::Cuda { action: action.into(), code: code.0, name, words, log: String::new() }
+}
+
+/// Asks before anything else of the driver is used: an old one lacks some of the functions.
+fn version(library: Library) -> Result<Version, Error> {
+    type Function = unsafe extern "C" fn(*mut c_int) -> Code;
+    let address = library.function(c"cuDriverGetVersion");
+    let address = address.ok_or_else(|| Error::NoDriver { why: "the driver has no cuDriverGetVersion".into() })?;
+    // SAFETY: the driver's function of that name has this signature (cuda.h).
+    let function = unsafe { std::mem::transmute::<*mut c_void, Function>(address) };
+    let mut version = 0;
+    // SAFETY: `version` is where the function puts its result; it may be called before `cuInit`.
+    let code = unsafe { function(&mut version) };
+    match (code, u32::try_from(version)) {
+        (Code::SUCCESS, Ok(version)) => Ok(Version { major: version / 1000, minor: version % 1000 / 10 }),
+        _ => Err(failure(library, code, "asking the driver for its version")),
+    }
+}
+
+/// `cuInit`, which does nothing where the caller has called it.
+fn start(library: Library) -> Result<(), Error> {
+    type Function = unsafe extern "C" fn(c_uint) -> Code;
+    let address = library.function(c"cuInit");
+    let address = address.ok_or_else(|| Error::NoDriver { why: "the driver has no cuInit".into() })?;
+    // SAFETY: the driver's function of that name has this signature (cuda.h).
+    let function = unsafe { std::mem::transmute::<*mut c_void, Function>(address) };
+    // SAFETY: 0 is the only value that the flags may have.
+    match unsafe { function(0) } {
+        Code::SUCCESS => Ok(()),
+        code @ Code::NO_DEVICE => {
+            let (name, words) = code::describe(library, code);
+            Err(Error::NoGpu { why: format!("the driver shows none ({name}: {words})") })
+        }
+        code => Err(failure(library, code, "starting the driver (cuInit)")),
+    }
+}

@@ -1,0 +1,92 @@
+//! The kernels' PTX, which `build.rs` put into this library.
+
+use contract::args::{ForwardArgs, TensorMaps};
+use contract::config::Loads;
+use contract::variants::Variant;
+
+use crate::error::Error;
+
+/// The PTX of an entry, compressed.
+pub struct Embedded {
+    /// Name of the `.entry`.
+    pub entry: &'static str,
+    /// `.version`, as in `8.0`, which says how new the driver must be.
+    pub ptx_version: &'static str,
+    /// `.target`, as in `sm_90a`.
+    pub target: &'static str,
+    text_bytes: usize,
+    parameter_bytes: &'static [usize],
+    zlib: &'static [u8],
+}
+
+/// All there are; empty where the library was built without PTX.
+pub static KERNELS: &[Embedded] = include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
+
+impl Embedded {
+    /// The kernel of `variant`.
+    ///
+    /// # Errors
+    /// When the library was built without it, or with one that takes other arguments.
+    pub fn find(variant: &Variant<'static>) -> Result<&'static Self, Error> {
+        let entry = variant.entry;
+        let kernel = KERNELS.iter().find(|kernel| kernel.entry == entry).ok_or(Error::NoKernel { entry })?;
+        let passed: &[usize] = match variant.config.loads {
+            Loads::CpAsync => &[size_of::<ForwardArgs>()],
+            Loads::Tma => &[size_of::<ForwardArgs>(), size_of::<TensorMaps>()],
+        };
+        if kernel.parameter_bytes != passed {
+            let taken = kernel.parameter_bytes;
+            let why = format!("it takes arguments of {taken:?} bytes, not of {passed:?}");
+            return Err(Error::OtherKernel { entry, why });
+        }
+        Ok(kernel)
+    }
+
+    /// The PTX as the driver takes it, ending in NUL.
+    ///
+    /// # Errors
+    /// When it is damaged.
+    pub fn ptx(&self) -> Result<Vec<u8>, Error> {
+        let text = miniz_oxide::inflate::decompress_to_vec_zlib_with_limit(self.zlib, self.text_bytes);
+        let mut text = text.map_err(|error| Error::OtherKernel { entry: self.entry, why: error.to_string() })?;
+        text.push(0);
+        Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::variants::VARIANTS;
+
+    #[test]
+    fn every_embedded_kernel_is_whole_and_holds_its_entry_alone() {
+        for kernel in KERNELS {
+            let ptx = kernel.ptx().unwrap();
+            let text = std::str::from_utf8(&ptx).unwrap();
+            assert_eq!(text.len(), kernel.text_bytes + 1, "{}", kernel.entry);
+            assert_eq!(text.matches(".entry").count(), 1, "{}", kernel.entry);
+            assert!(text.contains(&format!(".entry {}(", kernel.entry)), "{}", kernel.entry);
+            assert!(text.starts_with(&format!(".version {}\n.target {}\n", kernel.ptx_version, kernel.target)));
+        }
+    }
+
+    #[test]
+    fn every_variant_is_embedded_with_the_arguments_it_is_passed_or_none_is() {
+        if KERNELS.is_empty() {
+            return;
+        }
+        for variant in VARIANTS {
+            if let Err(error) = Embedded::find(variant) {
+                panic!("{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_is_not_there_is_named_with_what_makes_it() {
+        let variant = Variant { entry: "fa512_none", ..VARIANTS[0] };
+        let error = Embedded::find(&variant).err().expect("there is none").to_string();
+        assert!(error.contains("without the kernel fa512_none") && error.contains("cargo xtask ptx"), "{error}");
+    }
+}

@@ -1,0 +1,55 @@
+//! A call whose kernel is loaded allocates nothing.
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout as MemoryLayout, System};
+use std::cell::Cell;
+
+use fa512::{Layout, Mask, Problem, Shape};
+
+use common::attention::Case;
+use common::{gpu, machine, raw};
+
+/// The system's allocator, which counts what each thread asks for. (The simulated driver has one of its own.)
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u32> = const { Cell::new(0) };
+}
+
+// SAFETY: all is passed on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: MemoryLayout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: MemoryLayout) {
+        // SAFETY: passed on.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+#[test]
+fn a_call_allocates_nothing_once_its_kernel_is_loaded() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    for sequence in [60, 512] {
+        let shape = Shape { batch: 1, heads: 1, sequence };
+        let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap();
+        let case = Case::new(problem, &stream);
+        fa512::warm_up(&[problem]).unwrap();
+        let (addresses, stream) = (case.addresses(), raw(&stream));
+        let before = ALLOCATIONS.get();
+        // SAFETY: the tensors live until the check has synchronised.
+        let launched = unsafe { fa512::forward(&problem, addresses, stream) };
+        let allocations = ALLOCATIONS.get() - before;
+        launched.unwrap();
+        case.check(true);
+        assert_eq!(allocations, 0, "S = {sequence}");
+    }
+}

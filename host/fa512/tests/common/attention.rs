@@ -1,0 +1,141 @@
+//! Problems with random inputs on a GPU, and what comes out of them in f64.
+
+use cudarc::driver::{CudaSlice, CudaStream};
+use fa512::{Addresses, Mask, Problem, Strides, View};
+use half::f16;
+use std::sync::Arc;
+
+use super::address;
+
+/// Columns of the tensors.
+const HEAD_DIM: usize = 64;
+/// What outputs hold before: no attention is this.
+const UNTOUCHED: u16 = 0x7e01;
+
+/// A problem with its tensors on a GPU.
+pub struct Case {
+    pub problem: Problem,
+    pub stream: Arc<CudaStream>,
+    pub q: CudaSlice<u16>,
+    pub k: CudaSlice<u16>,
+    pub v: CudaSlice<u16>,
+    pub o: CudaSlice<u16>,
+    pub lse: CudaSlice<f32>,
+    inputs: [Vec<u16>; 3],
+}
+
+/// Elements of a buffer that a tensor with `view` takes.
+fn elements(problem: &Problem, view: View) -> usize {
+    (problem.extent(view) + view.offset) as usize
+}
+
+/// Numbers between -1 and 1, the same for the same seed.
+fn random(count: usize, seed: u64) -> Vec<u16> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        f16::from_f64((state >> 11) as f64 / (1u64 << 52) as f64 - 1.0).to_bits()
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+impl Case {
+    /// The tensors of `problem` in memory of the stream's GPU.
+    pub fn new(problem: Problem, stream: &Arc<CudaStream>) -> Self {
+        let views = problem.views();
+        let input = |view, seed| random(elements(&problem, view), seed);
+        let inputs = [input(views.q, 1), input(views.k, 2), input(views.v, 3)];
+        let [q, k, v] = [&inputs[0], &inputs[1], &inputs[2]].map(|values| stream.clone_htod(values).expect("memory"));
+        let o = stream.clone_htod(&vec![UNTOUCHED; elements(&problem, views.o)]).expect("memory");
+        let lse = stream.clone_htod(&vec![f32::NAN; problem.shape().rows() as usize]).expect("memory");
+        stream.synchronize().expect("copied");
+        Self { problem, stream: stream.clone(), q, k, v, o, lse, inputs }
+    }
+
+    /// Where the tensors are.
+    pub fn addresses(&self) -> Addresses {
+        let stream = &self.stream;
+        let [q, k, v, o] = [&self.q, &self.k, &self.v, &self.o].map(|slice| address(slice, stream));
+        Addresses { q, k, v, o, lse: Some(address(&self.lse, stream)) }
+    }
+
+    /// Forgets what outputs hold.
+    pub fn clear(&mut self) {
+        let (o, lse) = (vec![UNTOUCHED; self.o.len()], vec![f32::NAN; self.lse.len()]);
+        self.stream.memcpy_htod(&o, &mut self.o).expect("copied");
+        self.stream.memcpy_htod(&lse, &mut self.lse).expect("copied");
+        self.stream.synchronize().expect("copied");
+    }
+
+    /// Whether O and LSE hold what they held before.
+    pub fn is_untouched(&self) -> bool {
+        self.stream.synchronize().expect("synchronized");
+        self.stream.clone_dtoh(&self.o).expect("copied").iter().all(|&bits| bits == UNTOUCHED)
+            && self.stream.clone_dtoh(&self.lse).expect("copied").iter().all(|value| value.is_nan())
+    }
+
+    /// Requires O and LSE to be those of the problem, to the accuracy of fp16.
+    pub fn check(&self, with_lse: bool) {
+        self.stream.synchronize().expect("the kernel ran");
+        let o = self.stream.clone_dtoh(&self.o).expect("copied");
+        let lse = self.stream.clone_dtoh(&self.lse).expect("copied");
+        let (shape, views) = (self.problem.shape(), self.problem.views());
+        let mut row = 0;
+        for batch in 0..shape.batch {
+            for head in 0..shape.heads {
+                for query in 0..shape.sequence {
+                    let (expected, expected_lse) = self.reference(batch, head, query);
+                    for (column, expected) in expected.iter().enumerate() {
+                        let got = f16::from_bits(o[index(views.o, batch, head, query) + column]).to_f64();
+                        assert!(
+                            (got - expected).abs() < 2e-3,
+                            "O[{batch}, {head}, {query}, {column}] is {got}, not {expected}: {:?}",
+                            self.problem
+                        );
+                    }
+                    if with_lse {
+                        let got = f64::from(lse[row]);
+                        assert!((got - expected_lse).abs() < 1e-3, "LSE {row} is {got}, not {expected_lse}");
+                    } else {
+                        assert!(lse[row].is_nan(), "LSE {row} was written");
+                    }
+                    row += 1;
+                }
+            }
+        }
+    }
+
+    /// A row of O and its LSE.
+    fn reference(&self, batch: u32, head: u32, query: u32) -> ([f64; HEAD_DIM], f64) {
+        let (views, [q, k, v]) = (self.problem.views(), &self.inputs);
+        let row = |values: &[u16], view, row| -> [f64; HEAD_DIM] {
+            let first = index(view, batch, head, row);
+            std::array::from_fn(|column| f16::from_bits(values[first + column]).to_f64())
+        };
+        let q = row(q, views.q, query);
+        let keys = match self.problem.mask() {
+            Mask::Full => self.problem.shape().sequence,
+            Mask::Causal => query + 1,
+        };
+        let dot = |key: [f64; HEAD_DIM]| -> f64 { q.iter().zip(key).map(|(q, k)| q * k).sum() };
+        let scores: Vec<f64> = (0..keys).map(|key| self.problem.scale() * dot(row(k, views.k, key))).collect();
+        let maximum = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = scores.iter().map(|score| (score - maximum).exp()).sum();
+        let mut o = [0.0; HEAD_DIM];
+        for (key, score) in scores.iter().enumerate() {
+            let p = (score - maximum).exp() / sum;
+            for (o, v) in o.iter_mut().zip(row(v, views.v, key as u32)) {
+                *o += p * v;
+            }
+        }
+        (o, maximum + sum.ln())
+    }
+}
+
+/// The first element of a row.
+fn index(view: View, batch: u32, head: u32, row: u32) -> usize {
+    let Strides { batch: of_batch, head: of_head, row: of_row } = view.strides;
+    (view.offset + u64::from(batch) * of_batch + u64::from(head) * of_head + u64::from(row) * of_row) as usize
+}

@@ -1,0 +1,86 @@
+//! A machine with two simulated GPUs of two multiprocessors (or the real ones, with `FA512_TEST_GPU=1`), reached through
+//! cudarc, which shares the driver with the library under test as any other library would.
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+pub mod attention;
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr};
+
+unsafe extern "C" {
+    fn dlopen(file: *const c_char, flags: c_int) -> *mut c_void;
+    fn dlerror() -> *const c_char;
+}
+
+/// Where the simulator reports what it finds.
+fn report() -> &'static PathBuf {
+    static REPORT: OnceLock<PathBuf> = OnceLock::new();
+    REPORT.get_or_init(|| {
+        let report =
+            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-findings.txt", env!("CARGO_CRATE_NAME")));
+        // The simulator writes to the end of what is there.
+        let _ = std::fs::remove_file(&report);
+        report
+    })
+}
+
+/// Makes the machine, once a process. `None`, with a word to stderr, where the library has no kernels to test.
+pub fn machine() -> Option<()> {
+    static MACHINE: OnceLock<()> = OnceLock::new();
+    if fa512::kernels().next().is_none() {
+        eprintln!("not tested: fa512 was built without kernels; `cargo xtask ptx` makes them");
+        return None;
+    }
+    MACHINE.get_or_init(|| {
+        if std::env::var_os("FA512_TEST_GPU").is_none() {
+            simulate();
+        }
+    });
+    Some(())
+}
+
+/// Loads the simulated driver under the name that everybody asks for.
+fn simulate() {
+    for (name, value) in
+        [("PTX_SIM_GPUS", "2"), ("PTX_SIM_ARCH", "90"), ("PTX_SIM_MULTIPROCESSORS", "2"), ("PTX_SIM_THREADS", "1")]
+    {
+        // SAFETY: the first test to come here is the only one to go on; nothing else reads the environment meanwhile.
+        unsafe { std::env::set_var(name, value) };
+    }
+    // SAFETY: as above.
+    unsafe { std::env::set_var("PTX_SIM_REPORT", report()) };
+    let test = std::env::current_exe().expect("a test has a path");
+    let library = test.with_file_name("liblibcuda_sim.so");
+    let name = CString::new(library.to_str().expect("UTF-8")).expect("no NUL");
+    const RTLD_NOW: c_int = 2;
+    // SAFETY: the name ends in NUL. The library's soname is libcuda.so.1, so that who opens that gets this one.
+    if unsafe { dlopen(name.as_ptr(), RTLD_NOW) }.is_null() {
+        // SAFETY: the call before failed, so that there is a text.
+        panic!("{}: {}", library.display(), unsafe { CStr::from_ptr(dlerror()) }.to_string_lossy());
+    }
+}
+
+/// What the simulator has found so far.
+pub fn findings() -> String {
+    std::fs::read_to_string(report()).unwrap_or_default()
+}
+
+/// A context of GPU `gpu` with a stream, current on the calling thread.
+pub fn gpu(gpu: usize) -> Arc<CudaStream> {
+    let context = CudaContext::new(gpu).expect("a GPU");
+    context.bind_to_thread().expect("a context");
+    context.new_stream().expect("a stream")
+}
+
+/// The stream as the library takes it.
+pub fn raw(stream: &CudaStream) -> fa512::Stream {
+    fa512::Stream::from_raw(stream.cu_stream().cast())
+}
+
+/// The device address of a slice.
+pub fn address<T>(slice: &CudaSlice<T>, stream: &CudaStream) -> u64 {
+    slice.device_ptr(stream).0
+}
