@@ -46,7 +46,9 @@ fn variable(name: &str) -> String {
 fn find(out: &Path) -> Result<Option<PathBuf>, String> {
     let package = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
     let packaged = package.join("kernels");
-    if packaged.join(package::INDEX).is_file() {
+    // Cargo leaves the manifest that it was made from in every packed crate, and nowhere else.
+    let is_packed = package.join("Cargo.toml.orig").is_file();
+    if is_packed && packaged.join(package::INDEX).is_file() {
         println!("cargo::rerun-if-changed={}", packaged.display());
         return Ok(Some(packaged));
     }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use flate2::Compression;
@@ -18,13 +18,21 @@ pub fn pack(folder: &Path, archive: &Path) -> Result<()> {
     let unfinished = files::temporary_sibling(archive);
     let file = File::create(&unfinished).with_context(|| format!("could not create {}", unfinished.display()))?;
     let mut builder = tar::Builder::new(GzEncoder::new(file, Compression::best()));
-    for path in files_below(folder)? {
+    for path in files::below(folder)? {
+        let within = Path::new(name).join(path.strip_prefix(folder)?);
+        if path.is_symlink() {
+            let mut header = Header::new_gnu();
+            header.set_entry_type(EntryType::Symlink);
+            header.set_size(0);
+            header.set_mode(0o777);
+            builder.append_link(&mut header, within, fs::read_link(&path)?)?;
+            continue;
+        }
         let contents = fs::read(&path).with_context(|| format!("could not read {}", path.display()))?;
         let mut header = Header::new_gnu();
         header.set_entry_type(EntryType::Regular);
         header.set_size(contents.len() as u64);
         header.set_mode(if is_program(&path)? { 0o755 } else { 0o644 });
-        let within = Path::new(name).join(path.strip_prefix(folder)?);
         builder.append_data(&mut header, within, contents.as_slice())?;
     }
     builder.into_inner()?.finish()?.flush()?;
@@ -34,22 +42,6 @@ pub fn pack(folder: &Path, archive: &Path) -> Result<()> {
 fn is_program(path: &Path) -> Result<bool> {
     use std::os::unix::fs::PermissionsExt;
     Ok(fs::metadata(path)?.permissions().mode() & 0o100 != 0)
-}
-
-/// Every file below `folder`, sorted.
-pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    let context = || format!("could not read {}", folder.display());
-    for entry in fs::read_dir(folder).with_context(context)? {
-        let entry = entry.with_context(context)?;
-        if entry.file_type().with_context(context)?.is_dir() {
-            found.extend(files_below(&entry.path())?);
-        } else {
-            found.push(entry.path());
-        }
-    }
-    found.sort();
-    Ok(found)
 }
 
 #[cfg(test)]

@@ -109,6 +109,16 @@ impl Workspace {
         self.root.join("target/dist")
     }
 
+    /// Where the library's packages go unless told otherwise.
+    pub fn packages(&self) -> PathBuf {
+        self.root.join("target/packages")
+    }
+
+    /// The folder of the library's crate.
+    pub fn library(&self) -> PathBuf {
+        self.root.join("host/fa512")
+    }
+
     /// Where the PTX of the CUDA C++ twins goes unless told otherwise.
     pub fn twins_ptx(&self) -> PathBuf {
         self.root.join("target/ptx-cuda")

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
@@ -22,11 +23,13 @@ pub fn write_atomically(path: &Path, contents: &[u8]) -> Result<()> {
     fs::write(&temporary, contents).and_then(|()| fs::rename(&temporary, path)).with_context(context)
 }
 
-/// A name beside `path` that no other process uses, for something that will be renamed to `path`.
+/// A name beside `path` that nobody else uses, for something that will be renamed to `path`.
 pub fn temporary_sibling(path: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(TEMPORARY_PREFIX);
     name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".{}", std::process::id()));
+    // Threads of this process write at the same time, too.
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    name.push(format!(".{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
     path.with_file_name(name)
 }
 
@@ -60,4 +63,62 @@ pub fn sha256(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+/// Every file below `folder`, sorted.
+pub fn below(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let context = || format!("could not read {}", folder.display());
+    for entry in fs::read_dir(folder).with_context(context)? {
+        let entry = entry.with_context(context)?;
+        if entry.file_type().with_context(context)?.is_dir() {
+            found.extend(below(&entry.path())?);
+        } else {
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Copies a file, with its permissions, or a folder with everything in it.
+pub fn copy(from: &Path, to: &Path) -> Result<()> {
+    if from.is_dir() {
+        for file in below(from)? {
+            copy(&file, &to.join(file.strip_prefix(from)?))?;
+        }
+        return Ok(());
+    }
+    let context = || format!("could not copy {} to {}", from.display(), to.display());
+    fs::create_dir_all(to.parent().unwrap_or(to)).with_context(context)?;
+    fs::copy(from, to).with_context(context)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::thread;
+
+    use super::{temporary_sibling, write_atomically};
+
+    #[test]
+    fn a_temporary_name_is_given_once() {
+        let path = Path::new("folder/file");
+        assert_ne!(temporary_sibling(path), temporary_sibling(path));
+    }
+
+    #[test]
+    fn several_threads_may_write_one_file() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("file");
+        thread::scope(|scope| {
+            for text in ["one", "another", "a third"] {
+                let path = &path;
+                scope.spawn(move || (0..50).for_each(|_| write_atomically(path, text.as_bytes()).unwrap()));
+            }
+        });
+        let left = folder.path().read_dir().unwrap().count();
+        assert_eq!(left, 1, "temporary files are left");
+    }
 }

@@ -13,9 +13,11 @@ mod elf;
 mod environment;
 mod files;
 mod instruction_mix;
+mod kernels;
 mod nvcc;
 mod output;
 mod planted;
+mod portable;
 mod postprocess;
 mod probes;
 mod process;
@@ -32,7 +34,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use commands::{baselines, bless, ci, dist, doctor, mutate, ptx, run, test, toolchain};
+use commands::{baselines, bless, ci, dist, doctor, mutate, package, ptx, run, test, toolchain};
 use environment::{Environment, Workspace};
 
 /// Builds and tests everything in this workspace.
@@ -47,6 +49,7 @@ enum Task {
     Bless(bless::Arguments),
     Mutate(mutate::Arguments),
     Dist(dist::Arguments),
+    Package(package::Arguments),
     Toolchain(toolchain::Arguments),
     Doctor(doctor::Arguments),
 }
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Task::Baselines(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Bless(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Dist(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
+        Task::Package(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Mutate(arguments) => arguments.run(&environment, &workspace),
         Task::Ptx(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Toolchain(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),

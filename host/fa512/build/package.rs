@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
-use crate::split::Entry;
+use super::split::Entry;
 
 /// File name of the index.
 pub const INDEX: &str = "index.txt";

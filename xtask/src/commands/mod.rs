@@ -6,6 +6,7 @@ pub mod ci;
 pub mod dist;
 pub mod doctor;
 pub mod mutate;
+pub mod package;
 pub mod ptx;
 pub mod run;
 pub mod test;

@@ -1,0 +1,141 @@
+//! `cargo xtask package`: the library as its users get it.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, anyhow};
+
+use super::ptx;
+use crate::archive;
+use crate::environment::{Environment, Workspace};
+use crate::files;
+use crate::kernels::{self, split};
+use crate::output::print_line;
+use crate::portable;
+use crate::process;
+use crate::progress::Step;
+use crate::provision;
+
+/// The crates that are published, each behind those that it needs.
+const CRATES: [&str; 2] = ["fa512-contract", "fa512"];
+
+/// Packs the library: the crates as they are published, with PTX inside, and an archive of its C interface.
+///
+/// The crates are built once from what was packed, as `cargo publish --dry-run` does. The C library is linked by
+/// cargo-zigbuild for the GNU C library 2.31 and later.
+#[derive(clap::Args, Debug)]
+pub struct Arguments {
+    /// Folder for the packages [default: target/packages]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Only the crates, without the archive of the C interface
+    #[arg(long)]
+    crates_only: bool,
+}
+
+impl Arguments {
+    /// Builds the PTX, and packs crates and archive.
+    pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<()> {
+        let out = self.out.unwrap_or_else(|| workspace.packages());
+        let out = std::path::absolute(out)?;
+        ptx::build(environment, workspace, &workspace.ptx())?;
+        let crates = pack_crates(environment, workspace, &out)?;
+        for file in crates {
+            announce(&file)?;
+        }
+        if !self.crates_only {
+            announce(&pack_c(environment, workspace, &out)?)?;
+        }
+        Ok(())
+    }
+}
+
+fn announce(file: &Path) -> Result<()> {
+    let bytes = fs::read(file).with_context(|| format!("could not read {}", file.display()))?;
+    print_line(format_args!(
+        "{}  {:.2} MB, SHA-256 {}",
+        file.display(),
+        bytes.len() as f64 / 1e6,
+        files::sha256(&bytes)
+    ))
+}
+
+/// The crates, verified by cargo, in `out`.
+fn pack_crates(environment: &Environment, workspace: &Workspace, out: &Path) -> Result<Vec<PathBuf>> {
+    let kernels = Kernels::put(workspace)?;
+    let step = Step::begin("packing and verifying the crates");
+    let target = workspace.root().join("target/package-build");
+    let mut cargo = Command::new(environment.cargo());
+    cargo.current_dir(workspace.root()).args(["package", "--allow-dirty", "--target-dir"]).arg(&target);
+    for name in CRATES {
+        cargo.args(["--package", name]);
+    }
+    process::run(&mut cargo)?;
+    step.done();
+    drop(kernels);
+    fs::create_dir_all(out).with_context(|| format!("could not make {}", out.display()))?;
+    let packed = CRATES.map(|name| format!("{name}-{}.crate", env!("CARGO_PKG_VERSION")));
+    let copy = |name: String| {
+        let to = out.join(&name);
+        files::copy(&target.join("package").join(&name), &to).map(|()| to)
+    };
+    packed.into_iter().map(copy).collect()
+}
+
+/// The compressed kernels in the folder of the crate that is packed, from which they are removed again: a checkout is
+/// built with the PTX in `target`.
+struct Kernels(PathBuf);
+
+impl Kernels {
+    fn put(workspace: &Workspace) -> Result<Self> {
+        let folder = workspace.library().join("kernels");
+        let mut entries = Vec::new();
+        for file in kernels::PTX_FILES {
+            let path = workspace.ptx().join(file);
+            let text = fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))?;
+            let found = split::split(&text).map_err(|refusal| anyhow!("{}: {refusal}", path.display()))?;
+            entries.extend(found);
+        }
+        kernels::package::write(&folder, &entries).map_err(|why| anyhow!(why))?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Kernels {
+    fn drop(&mut self) {
+        // What stays is ignored by git, and by builds of a checkout.
+        let _ = files::remove(&self.0);
+    }
+}
+
+/// The archive of header, libraries and examples, in `out`.
+fn pack_c(environment: &Environment, workspace: &Workspace, out: &Path) -> Result<PathBuf> {
+    let version = env!("CARGO_PKG_VERSION");
+    let folder = out.join(format!("fa512-c-{version}-x86_64-linux"));
+    files::remove(&folder)?;
+    let zigbuild = provision::zigbuild(environment, workspace)?;
+    let step = Step::begin(format!("building the C library for glibc {}", portable::GLIBC));
+    process::run(&mut portable::build(&zigbuild, workspace, &["--package", "fa512-c"]))?;
+    step.done();
+    let built = workspace.root().join("target").join(portable::TARGET).join("release");
+    let shared = built.join("libfa512.so");
+    portable::check_needs(&fs::read(&shared)?).context("libfa512.so is not packed")?;
+    files::copy(&shared, &folder.join("lib/libfa512.so.0"))?;
+    symlink("libfa512.so.0", folder.join("lib/libfa512.so"))?;
+    files::copy(&built.join("libfa512.a"), &folder.join("lib/libfa512.a"))?;
+    let library = workspace.library();
+    files::copy(&library.join("include"), &folder.join("include"))?;
+    files::copy(&library.join("c/examples"), &folder.join("examples"))?;
+    for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
+        files::copy(&workspace.root().join(licence), &folder.join(licence))?;
+    }
+    let template = fs::read_to_string(library.join("c/fa512.pc.in"))?;
+    // Found from where the file lies, so that the folder may be unpacked anywhere.
+    let described = template.replace("@prefix@", "${pcfiledir}/../..").replace("@version@", version);
+    files::write_atomically(&folder.join("lib/pkgconfig/fa512.pc"), described.as_bytes())?;
+    let archive = folder.with_added_extension("tar.gz");
+    archive::pack(&folder, &archive)?;
+    Ok(archive)
+}

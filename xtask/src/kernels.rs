@@ -1,0 +1,12 @@
+//! The library's own way from a PTX folder to compressed kernels, which its build script goes, too.
+
+/// A folder of compressed kernels.
+#[path = "../../host/fa512/build/package.rs"]
+#[allow(dead_code, reason = "only the build script reads what is written here")]
+pub mod package;
+/// One text for each entry of a module.
+#[path = "../../host/fa512/build/split.rs"]
+pub mod split;
+
+/// The PTX files of a folder that hold kernels which are shipped.
+pub const PTX_FILES: [&str; 2] = ["sm_90a.ptx", "sm_80.ptx"];
