@@ -95,8 +95,12 @@ const CPP: &[&str] = &["c++", "-std=c++11", "-x", "c++"];
 
 #[test]
 fn wrong_arguments_are_refused_by_name_in_c_and_cpp() {
-    for (compiler, program) in [(C, "border-c"), (CPP, "border-cpp")] {
-        let program = compile(compiler, "tests/programs/border.c", program, &[]);
+    // The linker takes the shared library where there are both.
+    let archive = ["-Wl,-Bstatic", "-lfa512", "-Wl,-Bdynamic", "-lpthread", "-ldl"];
+    for (compiler, program, linked) in
+        [(C, "border-c", &[][..]), (CPP, "border-cpp", &[]), (C, "border-static", &archive)]
+    {
+        let program = compile(compiler, "tests/programs/border.c", program, linked);
         let output = succeed(Command::new(program).env("LD_LIBRARY_PATH", soname_folder()), "running");
         assert_eq!(String::from_utf8_lossy(&output.stdout), "as declared\n");
     }
