@@ -1,4 +1,4 @@
-//! A safe front for those who hold their tensors in slices of [cudarc](::cudarc).
+//! A safe front for those who hold their tensors in slices of cudarc.
 
 use std::sync::Arc;
 

@@ -56,8 +56,9 @@ pub fn supports(problem: &Problem, gpu: &Gpu) -> Result<Support, Error> {
     Ok(Support { entry: choice.plan.variant().entry, reason: choice.reason.to_string() })
 }
 
-/// Loads the kernels of `problems` for the GPU of the calling thread's current context. Without it, each is loaded by the
-/// first call that takes it, which waits while the driver compiles; and a call on a stream that captures cannot wait.
+/// Loads the kernels of `problems` for the GPU of the calling thread's current context, and into that context. Without it,
+/// each is loaded by the first call that takes it, which waits while the driver compiles; and a call on a stream that
+/// captures cannot wait.
 ///
 /// # Errors
 /// When there is no current context, a problem is not supported, or the driver does not load a kernel.

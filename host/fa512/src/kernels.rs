@@ -3,6 +3,7 @@
 //! A launch whose kernel is ready takes two atomic loads and no lock.
 
 use std::ffi::{CString, c_int, c_uint};
+use std::fmt;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -52,6 +53,12 @@ impl Slot {
 
 static SLOTS: [Slot; VARIANTS.len()] =
     [const { Slot { loaded: OnceLock::new(), prepared: OnceLock::new(), loading: Mutex::new(()) } }; VARIANTS.len()];
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.variant.entry)
+    }
+}
 
 impl Kernel {
     /// The kernel of the variant with this entry.

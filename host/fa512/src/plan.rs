@@ -23,7 +23,7 @@ const LSE_ELEMENT_BYTES: u64 = 4;
 
 /// What a launch for a problem on a GPU consists of, but for the addresses of its tensors. Plans are values: keep them,
 /// copy them, use them from many threads.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Plan {
     gpu: Gpu,
     kernel: Kernel,
@@ -97,7 +97,7 @@ impl Plan {
 }
 
 /// A launch on tensors, which may be put on streams any number of times.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Launch {
     gpu: Gpu,
     kernel: Kernel,

@@ -95,8 +95,12 @@ const CPP: &[&str] = &["c++", "-std=c++11", "-x", "c++"];
 
 #[test]
 fn wrong_arguments_are_refused_by_name_in_c_and_cpp() {
-    for (compiler, program) in [(C, "border-c"), (CPP, "border-cpp")] {
-        let program = compile(compiler, "tests/programs/border.c", program, &[]);
+    // The linker takes the shared library where there are both.
+    let archive = ["-Wl,-Bstatic", "-lfa512", "-Wl,-Bdynamic", "-lpthread", "-ldl"];
+    for (compiler, program, linked) in
+        [(C, "border-c", &[][..]), (CPP, "border-cpp", &[]), (C, "border-static", &archive)]
+    {
+        let program = compile(compiler, "tests/programs/border.c", program, linked);
         let output = succeed(Command::new(program).env("LD_LIBRARY_PATH", soname_folder()), "running");
         assert_eq!(String::from_utf8_lossy(&output.stdout), "as declared\n");
     }
@@ -113,6 +117,53 @@ fn the_c_example_computes_attention() {
 fn the_cpp_example_computes_attention() {
     let Some(output) = example(CPP, "examples/forward.cpp", "example-cpp") else { return };
     assert_eq!(output, "O and LSE are right\n");
+}
+
+/// What `fa512_supports` answers on GPU 0 with the driver in `driver`, and `variables` set.
+fn answer(driver: &Path, variables: &[(&str, &str)]) -> String {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    let program = PROGRAM.get_or_init(|| compile(C, "tests/programs/answer.c", "answer", &[]));
+    let libraries = env::join_paths([&soname_folder(), driver]).expect("no colons");
+    let mut command = Command::new(program);
+    command.env("LD_LIBRARY_PATH", libraries).envs(variables.iter().copied());
+    String::from_utf8(succeed(&mut command, "running").stdout).expect("UTF-8")
+}
+
+/// A driver made of `tests/programs/other_driver.c`, of a CUDA version as `cuDriverGetVersion` counts it.
+fn other_driver(version: u32) -> PathBuf {
+    let folder = libraries().join(format!("libcuda-{version}"));
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]).arg(format!("-DVERSION={version}"));
+    compiler.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/other_driver.c"));
+    succeed(compiler.arg("-o").arg(folder.join("libcuda.so.1")), "compiling a driver");
+    folder
+}
+
+#[test]
+fn a_driver_or_gpu_that_will_not_do_is_named() {
+    let simulated = |variables| answer(&driver(), variables);
+    let old = answer(&other_driver(11080), &[]);
+    assert_eq!(
+        old,
+        "FA512_ERROR_DRIVER: the NVIDIA driver supports CUDA 11.8; this library needs one for CUDA 12.0 or later\n"
+    );
+    let other = answer(&other_driver(12040), &[]);
+    assert_eq!(
+        other.split(". ").next(),
+        Some("FA512_ERROR_DRIVER: no CUDA driver: the CUDA 12.4 driver has no cuCtxGetCurrent")
+    );
+    let none = simulated(&[("PTX_SIM_GPUS", "0")]);
+    assert!(none.starts_with("FA512_ERROR_NO_GPU: no GPU: the driver shows none (CUDA_ERROR_NO_DEVICE"), "{none}");
+    let one = simulated(&[("PTX_SIM_GPUS", "1"), ("ANSWER_GPU", "1")]);
+    assert!(one.starts_with("FA512_ERROR_NO_GPU: no GPU: there is no GPU 1: the driver shows 1"), "{one}");
+    let old = simulated(&[("PTX_SIM_ARCH", "75")]);
+    assert!(
+        old.starts_with("FA512_ERROR_UNSUPPORTED:") && old.contains("is sm_75; the kernels need sm_80 or later"),
+        "{old}"
+    );
+    let right = simulated(&[("PTX_SIM_ARCH", "80")]);
+    assert!(right.starts_with("FA512_OK: fa512_sm80_any_full"), "{right}");
 }
 
 #[test]

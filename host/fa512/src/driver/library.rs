@@ -3,7 +3,8 @@
 use std::ffi::{CStr, c_void};
 
 /// File name of the CUDA driver's library.
-pub const FILE_NAME: &CStr = c"libcuda.so.1";
+#[cfg(unix)]
+const FILE_NAME: &CStr = c"libcuda.so.1";
 
 /// The CUDA driver's library, opened for as long as the process lives.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +53,7 @@ impl Library {
     /// Says that there is no such library here.
     #[cfg(not(unix))]
     pub fn open() -> Result<Self, String> {
-        Err("this library opens the CUDA driver on Linux only".into())
+        Err("fa512 opens the CUDA driver on Linux only".into())
     }
 
     /// The address of the function `name`; `None` where the library has none.
