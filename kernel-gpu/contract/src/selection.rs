@@ -76,12 +76,10 @@ pub enum Untuned<'a> {
 
 /// No variant computes the problem on the GPU. `Display` says of each why not.
 #[derive(Clone, Debug)]
-pub struct NoVariant<V> {
+pub struct NoVariant<'p, V> {
     variants: V,
-    problem: Problem,
-    architecture: u32,
-    multiprocessors: u32,
-    shared_bytes_per_block: u32,
+    problem: &'p Problem,
+    gpu: Gpu<'p>,
 }
 
 /// Plans the launch of the best of `variants`, which are in order of preference, for `problem` on `gpu`, by the `tuned`
@@ -89,7 +87,12 @@ pub struct NoVariant<V> {
 ///
 /// # Errors
 /// [`NoVariant`] when none computes the problem there.
-pub fn choose<'a, V, T>(variants: V, tuned: T, problem: &Problem, gpu: &Gpu<'_>) -> Result<Choice<'a>, NoVariant<V>>
+pub fn choose<'a, 'p, V, T>(
+    variants: V,
+    tuned: T,
+    problem: &'p Problem,
+    gpu: &Gpu<'p>,
+) -> Result<Choice<'a>, NoVariant<'p, V>>
 where
     V: Iterator<Item = Variant<'a>> + Clone,
     T: Iterator<Item = Row<'a>>,
@@ -112,19 +115,18 @@ where
 }
 
 /// The first that computes the problem; when it has too few tiles to fill the GPU, the one of its kind that has most.
-fn choose_by_preference<'a, V>(
+fn choose_by_preference<'a, 'p, V>(
     variants: V,
-    problem: &Problem,
-    gpu: &Gpu<'_>,
+    problem: &'p Problem,
+    gpu: &Gpu<'p>,
     untuned: Untuned<'a>,
-) -> Result<Choice<'a>, NoVariant<V>>
+) -> Result<Choice<'a>, NoVariant<'p, V>>
 where
     V: Iterator<Item = Variant<'a>> + Clone,
 {
     let plans = || variants.clone().filter_map(|variant| Plan::new(problem, variant, gpu).ok());
     let Some(first) = plans().next() else {
-        let &Gpu { architecture, multiprocessors, shared_bytes_per_block, .. } = gpu;
-        return Err(NoVariant { variants, problem: *problem, architecture, multiprocessors, shared_bytes_per_block });
+        return Err(NoVariant { variants, problem, gpu: *gpu });
     };
     let kind = Kind { sequence: problem.shape().sequence, mask: problem.mask().name(), architecture: gpu.architecture };
     let tiles = |plan: &Plan<'_>| tiles(&plan.variant(), problem);
@@ -196,13 +198,11 @@ impl fmt::Display for Untuned<'_> {
     }
 }
 
-impl<'a, V: Iterator<Item = Variant<'a>> + Clone> fmt::Display for NoVariant<V> {
+impl<'a, V: Iterator<Item = Variant<'a>> + Clone> fmt::Display for NoVariant<'_, V> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { architecture, multiprocessors, shared_bytes_per_block, .. } = *self;
-        let gpu = Gpu { name: "", architecture, multiprocessors, shared_bytes_per_block };
-        write!(formatter, "no variant runs this problem on sm_{architecture}:")?;
+        write!(formatter, "no variant runs this problem on sm_{}:", self.gpu.architecture)?;
         for variant in self.variants.clone() {
-            if let Err(refusal) = Plan::new(&self.problem, variant, &gpu) {
+            if let Err(refusal) = Plan::new(self.problem, variant, &self.gpu) {
                 write!(formatter, "\n  {} {refusal}", variant.entry)?;
             }
         }
@@ -254,7 +254,9 @@ mod tests {
     }
 
     fn chosen(row: Option<Row<'static>>, gpu: &Gpu<'_>, batch: u32) -> (&'static str, String) {
-        let choice = choose(variants().into_iter(), row.into_iter(), &problem(batch), gpu).ok().expect("a choice");
+        let problem = problem(batch);
+        let choice = choose(variants().into_iter(), row.into_iter(), &problem, gpu);
+        let choice = choice.unwrap_or_else(|none| panic!("{none}"));
         (choice.plan.variant().entry, choice.reason.to_string())
     }
 
@@ -297,8 +299,11 @@ mod tests {
 
     #[test]
     fn where_no_variant_fits_each_says_why_not() {
-        let refused = choose(variants().into_iter(), None.into_iter(), &problem(1), &gpu("NVIDIA T4", 75));
-        let message = refused.err().expect("sm_75 is too old").to_string();
+        let (problem, gpu) = (problem(1), gpu("NVIDIA T4", 75));
+        let message = match choose(variants().into_iter(), None.into_iter(), &problem, &gpu) {
+            Err(none) => none.to_string(),
+            Ok(choice) => panic!("sm_75 is too old for {}", choice.plan.variant().entry),
+        };
         assert!(
             message.starts_with("no variant runs this problem on sm_75:\n  large needs sm_80 or later"),
             "{message}"
