@@ -5,106 +5,76 @@ use std::fmt;
 
 use crate::race::Engine;
 
-/// The kind of error a [`Finding`] reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
-#[non_exhaustive]
-pub enum FindingClass {
-    /// An address that is not a multiple of what the access needs (access size, vector width, `cp.async` size,
-    /// 16 bytes for a row of `ldmatrix`).
-    Misaligned,
-    /// An access outside every buffer, beyond the shared memory of the launch, a parameter or the local memory, or to a
-    /// freed buffer; a write to what can only be read.
-    OutOfBounds,
-    /// A read of a register or a byte of memory that nothing has written.
-    Uninitialised,
-    /// A barrier that some threads of a warp or block do not reach, or reach with contradicting thread counts.
-    BarrierDivergence,
-    /// A warp-collective instruction (`mma`, `ldmatrix`, `shfl`, `vote` …) without all the lanes it needs, or whose lanes
-    /// disagree about operands that must be the same in all of them.
-    CollectiveLanesMissing,
-    /// Bytes written by `cp.async` that were read or overwritten before the copy was waited for, or copies never waited
-    /// for.
-    AsyncCopyNotWaited,
-    /// Bytes of shared memory that ordinary instructions wrote and an asynchronous copy or `wgmma` reads, without a
-    /// `fence.proxy.async` in between.
-    MissingProxyFence,
-    /// Registers that a `wgmma.mma_async` in flight uses and that were read or written before it was waited for, or one
-    /// never waited for.
-    WgmmaNotWaited,
-    /// Registers used by a `wgmma.mma_async` that were written since the last `wgmma.fence`.
-    MissingWgmmaFence,
-    /// An `mbarrier` that was not initialised, is used after its end, accessed like ordinary memory, whose counts of
-    /// arrivals or bytes become impossible, or whose phase is waited for by a parity that may be that of an earlier one.
-    MbarrierMisuse,
-    /// Two accesses to the same bytes of shared or global memory, at least one of them a write, that nothing orders: in
-    /// another schedule they may happen the other way round. [`Finding::other`] is the second one.
-    Race,
-    /// Global memory that a grid accesses behind no `griddepcontrol.wait`, although it may begin while the grid in front of it
-    /// still uses it ([`Options::overlaps_previous`](crate::Options)).
-    PreviousGridNotWaited,
-    /// No warp of a block can go on.
-    Deadlock,
-    /// An operand outside the values the PTX ISA gives a meaning to.
-    InvalidOperand,
-    /// The kernel executed `trap`.
-    Trap,
-    /// A warp executed more instructions than [`Options::instructions_per_warp`](crate::Options).
-    InstructionLimit,
+/// Declares the classes of findings: the enumeration, the list of all of them, and what each is called in messages.
+macro_rules! finding_classes {
+    ($(#[$attribute:meta])* { $($(#[$doc:meta])* $class:ident = $name:literal,)* }) => {
+        $(#[$attribute])*
+        pub enum FindingClass {
+            $($(#[$doc])* $class,)*
+        }
+
+        impl FindingClass {
+            /// Every class, in the order of their declaration.
+            pub const ALL: &'static [FindingClass] = &[$(FindingClass::$class),*];
+        }
+
+        impl fmt::Display for FindingClass {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str(match self {
+                    $(FindingClass::$class => $name,)*
+                })
+            }
+        }
+    };
 }
 
-/// A slice of the classes named, which does not compile when one is left out.
-macro_rules! every_class {
-    ($($class:ident),* $(,)?) => {{
-        const _: fn(FindingClass) = |class| match class {
-            $(FindingClass::$class => (),)*
-        };
-        &[$(FindingClass::$class),*]
-    }};
-}
-
-impl FindingClass {
-    /// Every class, in the order of their declaration.
-    pub const ALL: &'static [FindingClass] = every_class![
-        Misaligned,
-        OutOfBounds,
-        Uninitialised,
-        BarrierDivergence,
-        CollectiveLanesMissing,
-        AsyncCopyNotWaited,
-        MissingProxyFence,
-        WgmmaNotWaited,
-        MissingWgmmaFence,
-        MbarrierMisuse,
-        Race,
-        PreviousGridNotWaited,
-        Deadlock,
-        InvalidOperand,
-        Trap,
-        InstructionLimit,
-    ];
-}
-
-impl fmt::Display for FindingClass {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            FindingClass::Misaligned => "misaligned access",
-            FindingClass::OutOfBounds => "out-of-bounds access",
-            FindingClass::Uninitialised => "uninitialised read",
-            FindingClass::BarrierDivergence => "barrier divergence",
-            FindingClass::CollectiveLanesMissing => "collective instruction with lanes missing",
-            FindingClass::AsyncCopyNotWaited => "asynchronous copy not waited for",
-            FindingClass::MissingProxyFence => "missing proxy fence",
-            FindingClass::WgmmaNotWaited => "wgmma not waited for",
-            FindingClass::MissingWgmmaFence => "missing wgmma fence",
-            FindingClass::MbarrierMisuse => "mbarrier misuse",
-            FindingClass::Race => "data race",
-            FindingClass::PreviousGridNotWaited => "previous grid not waited for",
-            FindingClass::Deadlock => "deadlock",
-            FindingClass::InvalidOperand => "invalid operand",
-            FindingClass::Trap => "trap",
-            FindingClass::InstructionLimit => "instruction limit exceeded",
-        })
+finding_classes! {
+    /// The kind of error a [`Finding`] reports.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+    #[non_exhaustive]
+    {
+        /// An address that is not a multiple of what the access needs (access size, vector width, `cp.async` size,
+        /// 16 bytes for a row of `ldmatrix`).
+        Misaligned = "misaligned access",
+        /// An access outside every buffer, beyond the shared memory of the launch, a parameter or the local memory, or to a
+        /// freed buffer; a write to what can only be read.
+        OutOfBounds = "out-of-bounds access",
+        /// A read of a register or a byte of memory that nothing has written.
+        Uninitialised = "uninitialised read",
+        /// A barrier that some threads of a warp or block do not reach, or reach with contradicting thread counts.
+        BarrierDivergence = "barrier divergence",
+        /// A warp-collective instruction (`mma`, `ldmatrix`, `shfl`, `vote` …) without all the lanes it needs, or whose lanes
+        /// disagree about operands that must be the same in all of them.
+        CollectiveLanesMissing = "collective instruction with lanes missing",
+        /// Bytes written by `cp.async` that were read or overwritten before the copy was waited for, or copies never waited
+        /// for.
+        AsyncCopyNotWaited = "asynchronous copy not waited for",
+        /// Bytes of shared memory that ordinary instructions wrote and an asynchronous copy or `wgmma` reads, without a
+        /// `fence.proxy.async` in between.
+        MissingProxyFence = "missing proxy fence",
+        /// Registers that a `wgmma.mma_async` in flight uses and that were read or written before it was waited for, or one
+        /// never waited for.
+        WgmmaNotWaited = "wgmma not waited for",
+        /// Registers used by a `wgmma.mma_async` that were written since the last `wgmma.fence`.
+        MissingWgmmaFence = "missing wgmma fence",
+        /// An `mbarrier` that was not initialised, is used after its end, accessed like ordinary memory, whose counts of
+        /// arrivals or bytes become impossible, or whose phase is waited for by a parity that may be that of an earlier one.
+        MbarrierMisuse = "mbarrier misuse",
+        /// Two accesses to the same bytes of shared or global memory, at least one of them a write, that nothing orders: in
+        /// another schedule they may happen the other way round. [`Finding::other`] is the second one.
+        Race = "data race",
+        /// Global memory that a grid accesses behind no `griddepcontrol.wait`, although it may begin while the grid in front of it
+        /// still uses it ([`Options::overlaps_previous`](crate::Options)).
+        PreviousGridNotWaited = "previous grid not waited for",
+        /// No warp of a block can go on.
+        Deadlock = "deadlock",
+        /// An operand outside the values the PTX ISA gives a meaning to.
+        InvalidOperand = "invalid operand",
+        /// The kernel executed `trap`.
+        Trap = "trap",
+        /// A warp executed more instructions than [`Options::instructions_per_warp`](crate::Options).
+        InstructionLimit = "instruction limit exceeded",
     }
 }
 

@@ -134,32 +134,46 @@
 //!
 //! # Where things are
 //!
-//! `parse` turns text into a syntax tree that knows no instruction; `decode` turns an entry of the tree into a program of
-//! typed instructions on register slots; `isa` has one file per instruction family with its types, decoding and
-//! execution; `exec` runs programs: `grid`, `block` (whose turn it is), `warp`, `convergence` (lanes that part and meet,
-//! and collective instructions), `barriers`, `stall` (deadlocks), and in `access` every check of a memory access;
-//! `memory` holds the state spaces; `race` has the vector clocks and what is remembered of accesses; `numeric` rounds.
+//! From the bottom up, each knowing only those before it:
+//! - `parse` turns text into a syntax tree that knows no instruction; `numeric` and `fused_sum` round; `lanes` are those of a
+//!   warp;
+//! - `memory` holds the state spaces; `race` has the vector clocks and what is remembered of accesses;
+//! - `program` is an entry on register slots, but for what its instructions do; `decode` takes an instruction's modifiers and
+//!   operands apart;
+//! - `machine` is what a kernel runs on: the launch, its blocks, warps, barriers, mbarriers, and what is in flight;
+//! - `context` is what an instruction sees of it, with every check of what it does there (`access`, `asynchronous`, `races`);
+//! - `isa` has one file for each instruction family, with its types, decoding and execution; `operation` is one of any family,
+//!   `entry` decodes all of an entry;
+//! - `exec` runs programs: `grid`, `turns` (whose turn it is), `block` (one instruction), `convergence` (lanes that part and
+//!   meet, and collective instructions), `stall` (deadlocks), `leftovers` (what nobody waited for);
+//! - `run` checks a launch and starts it.
 
 #![forbid(unsafe_code)]
 
+mod context;
 mod counters;
 mod decode;
 mod exec;
 mod finding;
 mod fused_sum;
 mod isa;
+mod lanes;
 mod launch;
+mod machine;
 mod memory;
 mod module;
 mod numeric;
 mod parse;
+mod program;
 mod race;
+mod run;
 
 pub use counters::Counters;
 pub use finding::{Finding, FindingClass, LaneAddress, Location, OtherAccess, SourceLocation};
 pub use isa::{expand_forms, lanewise_forms};
 pub use launch::{Launch, LaunchError, Options, Report};
 pub use memory::{Allocation, GlobalMemory, MemoryError, Swizzle, TENSOR_MAP_BYTES, TensorElement, TensorMap};
-pub use module::{Module, Parameter, run};
+pub use module::{Module, Parameter};
 pub use parse::ParseError;
 pub use race::Engine;
+pub use run::run;

@@ -1,8 +1,10 @@
 //! One instruction while it is decoded: takes modifiers and operands, and notices what nobody took.
 
-use super::{Decode, Decoder, Destination, Initial, Slot, Special, invalid, unsupported};
-use crate::isa::{Address, Lanewise};
+use super::names::Decoder;
+use super::refusal::{Decode, invalid, unsupported};
+use crate::memory::generic_address;
 use crate::parse::{Base, Instruction, Kind, Operand, Space, Type};
+use crate::program::{Address, Destination, Initial, Slot, Special};
 
 /// An instruction being decoded.
 pub(crate) struct Form<'a> {
@@ -17,7 +19,8 @@ pub(crate) struct Form<'a> {
 }
 
 impl<'a> Form<'a> {
-    pub(super) fn new(decoder: &'a mut Decoder, instruction: &'a Instruction) -> Self {
+    /// Nothing of `instruction` is taken yet.
+    pub fn new(decoder: &'a mut Decoder, instruction: &'a Instruction) -> Self {
         let modifiers = instruction.modifiers.iter().map(String::as_str).collect();
         Form { decoder, instruction, modifiers, taken: 0, registers: Default::default() }
     }
@@ -33,7 +36,7 @@ impl<'a> Form<'a> {
     }
 
     /// Refuses an instruction of which something was not understood; the registers it reads and those it writes.
-    pub(super) fn finish(self) -> Decode<(Vec<Slot>, Vec<Slot>)> {
+    pub fn finish(self) -> Decode<(Vec<Slot>, Vec<Slot>)> {
         if let Some(modifier) = self.modifiers.first() {
             return unsupported(format!("`.{modifier}` in `{}`", self.name()));
         }
@@ -289,7 +292,7 @@ impl<'a> Form<'a> {
             return invalid(format!("`{name}` lies in the {} space", place.space));
         }
         let address = match space {
-            None => crate::memory::generic_address(place.space, place.address),
+            None => generic_address(place.space, place.address),
             Some(_) => place.address,
         };
         Ok((Address { base: self.constant(address), offset: *offset }, coordinates))
@@ -339,18 +342,6 @@ impl<'a> Form<'a> {
     /// The register of the carry flag.
     pub fn carry(&mut self) -> Slot {
         self.decoder.carry()
-    }
-
-    /// Takes a destination and a source for each of `sources`, joined by `function`.
-    pub fn lanewise(
-        &mut self,
-        destination: Type,
-        sources: &[Type],
-        function: impl Fn(&[u64; 4]) -> u64 + Send + Sync + 'static,
-    ) -> Decode<Lanewise> {
-        let destination = self.destination(destination)?;
-        let sources = sources.iter().map(|kind| self.source(*kind)).collect::<Decode<Vec<_>>>()?;
-        Ok(Lanewise::new(destination, &sources, function))
     }
 }
 

@@ -1,10 +1,10 @@
 //! Lanes of a warp that go different ways and meet again, and instructions that need them together.
 
-use super::block::BlockState;
-use super::context::{Context, lane_list, without_addresses};
-use super::warp::{Group, Progress, Warp};
+use crate::context::{Context, without_addresses};
 use crate::finding::FindingClass;
-use crate::isa::Collective;
+use crate::lanes::lane_list;
+use crate::machine::{BlockState, Group, Progress, Warp};
+use crate::program::Collective;
 
 impl Warp {
     /// The group whose turn it is: of those that can go on, the one at the lowest instruction, so that lanes which went

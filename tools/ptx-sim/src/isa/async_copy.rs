@@ -4,11 +4,13 @@
 //! The source is read when the copy is issued; the destination is written when the copy is waited for, and nobody may
 //! read or write it in between.
 
-use super::memory::Address;
-use crate::decode::{Decode, Form, Slot, invalid};
-use crate::exec::{Context, Direction, Faults, PendingCopy, Traffic, lanes, without_addresses};
+use crate::context::{Context, Direction, Faults, Place, Traffic, without_addresses};
+use crate::decode::{Decode, Form, invalid};
 use crate::finding::FindingClass;
+use crate::lanes::lanes;
+use crate::machine::PendingCopy;
 use crate::parse::{Space, Type};
+use crate::program::{Address, Slot};
 use crate::race::{Agent, Engine};
 
 /// A decoded `cp.async`.
@@ -122,14 +124,15 @@ fn issue(context: &mut Context<'_>, to: Address, from: Address, bytes: usize, li
         }
         let wanted = wanted.min(bytes as u64) as usize;
         let mut data = [0; 16];
-        let (source, target) = (from.of(context, lane), to.of(context, lane));
+        let (source, target) = (context.address(from, lane), context.address(to, lane));
         if wanted > 0 {
-            context.load_aligned(&mut faults, lane, Space::Global, source, bytes as u64, &mut data[..wanted]);
+            let place = Place::global(lane, source, bytes as u64);
+            context.read(&mut faults, place, &mut data[..wanted]);
             read.add(lane, Space::Global, source);
         }
         written.add(lane, Space::Shared, target);
         let what = || format!("the destination of a {bytes}-byte cp.async");
-        if context.begin_copy(&mut faults, lane, (target, bytes as u64), bytes, what) {
+        if context.begin_copy(&mut faults, Place::shared(lane, target, bytes as u64), bytes, what) {
             let time = context.race_time(Agent::new(context.warp.index, lane, Engine::Copies));
             let copies = &mut context.warp.copies[lane];
             let group = copies.committed;

@@ -1,10 +1,12 @@
 //! Atomic operations on memory (PTX ISA, "atom", "red"). The lanes of a warp take effect in lane order.
 
-use super::memory::{Address, take_hints};
-use crate::decode::{Decode, Destination, Form, Slot};
-use crate::exec::{Context, Direction, Faults, Traffic, lanes};
+use super::memory::take_hints;
+use crate::context::{Context, Direction, Faults, Traffic};
+use crate::decode::{Decode, Form};
+use crate::lanes::lanes;
 use crate::numeric::{canonical, flush, integer};
 use crate::parse::{Space, Type};
+use crate::program::{Address, Destination, Slot};
 use crate::race::{Semantics, Strength};
 
 /// The new value from the old one, two operands, the type, and whether subnormals are flushed.
@@ -90,7 +92,7 @@ impl Operation {
         let mut faults = Faults::default();
         let mut traffic = Traffic::new(bytes);
         for lane in lanes(context.active) {
-            let address = self.address.of(context, lane);
+            let address = context.address(self.address, lane);
             let b = context.value(self.operands[0], lane);
             let c = self.operands.get(1).map_or(0, |slot| context.value(*slot, lane));
             // Sums in global memory flush subnormals, those in shared memory do not.

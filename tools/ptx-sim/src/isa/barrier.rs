@@ -3,11 +3,13 @@
 //! Warps are executed in turns and see each other's writes at once: barriers and fences order memory only for the
 //! detection of races.
 
-use super::Collective;
-use crate::decode::{Decode, Destination, Form, Slot};
-use crate::exec::{Context, Flow, NAMED_BARRIERS, Reduction, lanes};
+use crate::context::{Context, Flow};
+use crate::decode::{Decode, Form};
 use crate::finding::FindingClass;
+use crate::lanes::lanes;
+use crate::machine::{NAMED_BARRIERS, Reduction};
 use crate::parse::{Space, Type};
+use crate::program::{Collective, Destination, Slot};
 
 /// What a thread does at a barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,12 +5,14 @@
 //! out of bounds for everybody until somebody waited for the phase of the mbarrier; what it reads from there may not be
 //! overwritten until its thread waited for its group.
 
-use super::memory::Address;
-use crate::decode::{Decode, Form, Slot, invalid};
-use crate::exec::{Context, Faults, Landing, lanes};
+use crate::context::{Context, Faults, Place};
+use crate::decode::{Decode, Form, invalid};
 use crate::finding::FindingClass;
-use crate::memory::{TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES, TensorMap, resolve};
+use crate::lanes::lanes;
+use crate::machine::Landing;
+use crate::memory::{TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES, TensorMap};
 use crate::parse::{Space, Type};
+use crate::program::{Address, Slot};
 use crate::race::{Agent, Engine, Semantics};
 
 /// Alignment of both sides of a bulk copy, and what its size is a multiple of.
@@ -233,9 +235,9 @@ fn tile(
 ) -> Option<Tile> {
     context.require(&[map.base]);
     context.require(coordinates);
-    let (space, address) = resolve(map.of(context, lane));
+    let place = Place::new(lane, None, context.address(map, lane), TENSOR_MAP_ALIGNMENT);
     let mut bytes = [0; TENSOR_MAP_BYTES];
-    context.load_aligned(faults, lane, space, address, TENSOR_MAP_ALIGNMENT, &mut bytes);
+    context.read(faults, place, &mut bytes);
     let found = TensorMap::decode(&bytes).ok_or_else(|| "there is no tensor map at the address".to_owned());
     let found = found.and_then(|map| match map.sizes.len() {
         rank if rank == coordinates.len() => Ok(map),
@@ -244,14 +246,14 @@ fn tile(
     let map = match found {
         Ok(map) => map,
         Err(cause) => {
-            faults.add(FindingClass::InvalidOperand, lane, address, || cause);
+            faults.add(FindingClass::InvalidOperand, lane, place.address, || cause);
             return None;
         }
     };
     let origin: Vec<i64> = coordinates.iter().map(|slot| i64::from(context.value(*slot, lane) as u32 as i32)).collect();
     let offset = origin[0] * map.element.bytes() as i64;
     if offset % CHUNK_BYTES as i64 != 0 {
-        faults.add(FindingClass::Misaligned, lane, address, || {
+        faults.add(FindingClass::Misaligned, lane, place.address, || {
             format!(
                 "a box at {} in the first dimension of a tensor, which are {offset} bytes; they must be a multiple of \
                  {CHUNK_BYTES}",
@@ -276,14 +278,14 @@ fn size(context: &mut Context<'_>, faults: &mut Faults, lane: usize, bytes: Slot
 }
 
 fn load(context: &mut Context<'_>, faults: &mut Faults, lane: usize, to: Address, source: &Source, mbarrier: Address) {
-    let (target, mbarrier) = (to.of(context, lane), mbarrier.of(context, lane));
+    let (target, mbarrier) = (context.address(to, lane), context.address(mbarrier, lane));
     let Some(mbarrier) = context.mbarrier_address(faults, lane, Some(Space::Shared), mbarrier) else { return };
     let (data, alignment) = match source {
         Source::Bytes { address, bytes } => {
             context.require(&[address.base]);
             let Some(bytes) = size(context, faults, lane, *bytes) else { return };
             let mut data = vec![0; bytes as usize];
-            read(context, faults, lane, (address.of(context, lane), ALIGNMENT), &mut data);
+            read(context, faults, lane, (context.address(*address, lane), ALIGNMENT), &mut data);
             (data, ALIGNMENT)
         }
         Source::Box { map, coordinates } => {
@@ -302,7 +304,7 @@ fn load(context: &mut Context<'_>, faults: &mut Faults, lane: usize, to: Address
     };
     let bytes = data.len();
     let what = || format!("the destination of a {bytes}-byte bulk copy");
-    if context.begin_copy(faults, lane, (target, alignment), bytes, what) {
+    if context.begin_copy(faults, Place::shared(lane, target, alignment), bytes, what) {
         context.check_proxy(faults, lane, target, bytes, "overwritten");
         context.block.proxies.overwrite(target, bytes);
         let landing = Landing::new(context.pc, context.warp.index, lane, target, data);
@@ -324,14 +326,14 @@ fn load(context: &mut Context<'_>, faults: &mut Faults, lane: usize, to: Address
 }
 
 fn store(context: &mut Context<'_>, faults: &mut Faults, lane: usize, from: Address, target: &Source) {
-    let source = from.of(context, lane);
+    let source = context.address(from, lane);
     match target {
         Source::Bytes { address, bytes } => {
             context.require(&[address.base]);
             let Some(bytes) = size(context, faults, lane, *bytes) else { return };
             let mut data = vec![0; bytes as usize];
             read_shared(context, faults, lane, (source, ALIGNMENT), &mut data);
-            write(context, faults, lane, (address.of(context, lane), ALIGNMENT), &data);
+            write(context, faults, lane, (context.address(*address, lane), ALIGNMENT), &data);
         }
         Source::Box { map, coordinates } => {
             let Some(tile) = tile(context, faults, lane, *map, coordinates) else { return };
@@ -359,7 +361,7 @@ fn read_shared(
     (address, alignment): (u64, u64),
     data: &mut [u8],
 ) {
-    context.load_aligned(faults, lane, Space::Shared, address, alignment, data);
+    context.read(faults, Place::shared(lane, address, alignment), data);
     context.check_proxy(faults, lane, address, data.len(), "read");
     let thread = Agent::new(context.warp.index, lane, Engine::BulkReads);
     context.begin_read(thread, address, data.len() as u64);
@@ -372,13 +374,13 @@ fn read(
     (address, alignment): (u64, u64),
     data: &mut [u8],
 ) {
-    context.load_aligned(faults, lane, Space::Global, address, alignment, data);
+    context.read(faults, Place::global(lane, address, alignment), data);
     context.block.counters.global_bytes_read += data.len() as u64;
     context.block.counters.global_sectors += sectors(address, data.len());
 }
 
 fn write(context: &mut Context<'_>, faults: &mut Faults, lane: usize, (address, alignment): (u64, u64), data: &[u8]) {
-    context.store_aligned(faults, lane, Space::Global, address, alignment, data);
+    context.write(faults, Place::global(lane, address, alignment), data);
     context.block.counters.global_bytes_written += data.len() as u64;
     context.block.counters.global_sectors += sectors(address, data.len());
 }

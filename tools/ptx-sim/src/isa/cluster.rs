@@ -1,12 +1,14 @@
 //! Thread block clusters (PTX ISA, "mapa", "barrier.cluster", "getctarank"). Every block is a cluster of its own, so that
 //! its shared memory is all that a cluster has, and the barrier of the cluster is one of the block.
 
-use super::Collective;
 use super::barrier::arriving_threads;
-use crate::decode::{Decode, Destination, Form, Slot};
-use crate::exec::{CLUSTER_BARRIER, Context, Flow, lanes, without_addresses};
+use crate::context::{Context, Flow, without_addresses};
+use crate::decode::{Decode, Form};
 use crate::finding::FindingClass;
+use crate::lanes::lanes;
+use crate::machine::CLUSTER_BARRIER;
 use crate::parse::{Space, Type};
+use crate::program::{Collective, Destination, Slot};
 
 /// A decoded instruction of clusters.
 pub(crate) enum Operation {

@@ -1,6 +1,6 @@
 //! Comparison and selection (PTX ISA, "Comparison and Selection Instructions").
 
-use super::Lanewise;
+use super::lanewise::Lanewise;
 use crate::decode::{Decode, Form, invalid};
 use crate::numeric::{Format, integer, sign_extend};
 use crate::parse::Type;
@@ -125,7 +125,7 @@ fn set(form: &mut Form<'_>) -> Decode<Lanewise> {
         false => u64::MAX,
     };
     let order = order(from, test.flush);
-    form.lanewise(to, &[from; 2], move |v| if test.comparison.holds(order(v[0], v[1])) { yes } else { 0 })
+    Lanewise::take(form, to, &[from; 2], move |v| if test.comparison.holds(order(v[0], v[1])) { yes } else { 0 })
 }
 
 fn select(form: &mut Form<'_>) -> Decode<Lanewise> {
@@ -142,7 +142,7 @@ fn select_by_sign(form: &mut Form<'_>) -> Decode<Lanewise> {
     if by.bits != 32 {
         return invalid(format!("`{}` selects by .s32 or .f32", form.name()));
     }
-    form.lanewise(kind, &[kind, kind, by], move |v| {
+    Lanewise::take(form, kind, &[kind, kind, by], move |v| {
         let is_positive = match by.is_float() {
             true => {
                 let value = f32::from_bits(v[2] as u32);

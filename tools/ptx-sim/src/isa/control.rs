@@ -1,10 +1,12 @@
 //! Branches and the end of threads (PTX ISA, "Control Flow Instructions", "trap", "nanosleep",
 //! "griddepcontrol").
 
-use crate::decode::{Decode, Form, Slot};
-use crate::exec::{Context, Flow, lane_list, lanes, without_addresses};
+use crate::context::{Context, Flow, without_addresses};
+use crate::decode::{Decode, Form};
 use crate::finding::FindingClass;
+use crate::lanes::{lane_list, lanes};
 use crate::parse::Type;
+use crate::program::Slot;
 
 /// A decoded control instruction.
 pub(crate) enum Operation {

@@ -1,6 +1,6 @@
 //! Conversions between types (PTX ISA, "cvt", "cvta") and between state spaces.
 
-use super::Lanewise;
+use super::lanewise::Lanewise;
 use crate::decode::{Decode, Form};
 use crate::memory::{generic_address, space_address};
 use crate::numeric::{Exact, Format, Rounding, integer, sign_extend, zero_extend};
@@ -50,7 +50,7 @@ fn convert(form: &mut Form<'_>) -> Decode<Lanewise> {
             return form.refuse();
         }
         // The first operand goes to the upper half.
-        return form.lanewise(to, &[from; 2], move |v| conversion.apply(v[0]) << 16 | conversion.apply(v[1]));
+        return Lanewise::take(form, to, &[from; 2], move |v| conversion.apply(v[0]) << 16 | conversion.apply(v[1]));
     }
     let destination = form.wide_destination(to)?;
     let source = form.wide_source(from)?;
@@ -177,7 +177,7 @@ fn convert_address(form: &mut Form<'_>) -> Decode<Lanewise> {
         return form.refuse();
     }
     match to_space {
-        true => form.lanewise(kind, &[kind], move |v| space_address(space, v[0])),
-        false => form.lanewise(kind, &[kind], move |v| generic_address(space, v[0])),
+        true => Lanewise::take(form, kind, &[kind], move |v| space_address(space, v[0])),
+        false => Lanewise::take(form, kind, &[kind], move |v| generic_address(space, v[0])),
     }
 }

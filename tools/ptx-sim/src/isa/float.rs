@@ -3,7 +3,7 @@
 //! Results that PTX defines are exact to the bit. Approximations (`.approx`, `.full`, `ex2`, `lg2`, `sin`, `cos`, `tanh`)
 //! are computed in f64 and rounded once, which is closer to the true value than the hardware is.
 
-use super::Lanewise;
+use super::lanewise::Lanewise;
 use crate::decode::{Decode, Form, invalid};
 use crate::numeric::{Exact, Format, Rounding, canonical, flush};
 use crate::parse::{Kind, Type};
@@ -124,7 +124,8 @@ fn arithmetic(form: &mut Form<'_>, operands: usize) -> Decode<Lanewise> {
         "mul" => |v: [f64; 3], _| Exact::from(v[0] * v[1]),
         _ => |v: [f64; 3], rounding| Exact::sum(v[0] * v[1], v[2], rounding),
     };
-    form.lanewise(
+    Lanewise::take(
+        form,
         kind,
         sources,
         packed(kind, move |v| {
@@ -142,7 +143,7 @@ fn single_arithmetic(form: &mut Form<'_>, treatment: Treatment, sources: &[Type]
         "mul" => |a, b, _| a * b,
         _ => f32::mul_add,
     };
-    form.lanewise(Type::F32, sources, move |v| {
+    Lanewise::take(form, Type::F32, sources, move |v| {
         let mut values = [v[0], v[1], v[2]].map(|bits| f32::from_bits(bits as u32));
         if treatment.flush {
             values = values.map(flush);
@@ -162,7 +163,7 @@ fn double_arithmetic(form: &mut Form<'_>, rounding: Rounding, sources: &[Type]) 
         "mul" => |a, b, _| a * b,
         _ => f64::mul_add,
     };
-    form.lanewise(Type::F64, sources, move |v| {
+    Lanewise::take(form, Type::F64, sources, move |v| {
         operation(f64::from_bits(v[0]), f64::from_bits(v[1]), f64::from_bits(v[2])).to_bits()
     })
 }
@@ -201,7 +202,8 @@ fn extremum(form: &mut Form<'_>) -> Decode<Lanewise> {
         };
         Exact::from(result).round(treatment.format, Rounding::Nearest)
     };
-    form.lanewise(
+    Lanewise::take(
+        form,
         kind,
         &[kind; 3][..operands],
         packed(kind, move |v| {
@@ -223,7 +225,8 @@ fn sign(form: &mut Form<'_>) -> Decode<Lanewise> {
     };
     let sign = 1_u64 << (kind.element().bits - 1);
     let negate = form.opcode() == "neg";
-    form.lanewise(
+    Lanewise::take(
+        form,
         kind,
         &[kind],
         packed(kind, move |v| {
@@ -250,7 +253,7 @@ fn divide_or_root(form: &mut Form<'_>) -> Decode<Lanewise> {
         if treatment.rounding != Rounding::Nearest || approximate || full {
             return form.refuse();
         }
-        return form.lanewise(kind, sources, move |v| {
+        return Lanewise::take(form, kind, sources, move |v| {
             let (a, b) = (f64::from_bits(v[0]), f64::from_bits(v[1]));
             let result = match inverse {
                 Inverse::Quotient => a / b,
@@ -263,7 +266,7 @@ fn divide_or_root(form: &mut Form<'_>) -> Decode<Lanewise> {
     if kind != Type::F32 {
         return form.refuse();
     }
-    form.lanewise(kind, sources, move |v| {
+    Lanewise::take(form, kind, sources, move |v| {
         let (a, b) = (treatment.operand(v[0]), treatment.operand(v[1]));
         treatment.result(match inverse {
             // The reciprocal of such a divisor is subnormal and is flushed.
@@ -300,7 +303,8 @@ fn approximate(form: &mut Form<'_>) -> Decode<Lanewise> {
         ("tanh", 16 | 32) => f64::tanh,
         _ => return form.refuse(),
     };
-    form.lanewise(
+    Lanewise::take(
+        form,
         kind,
         &[kind],
         packed(kind, move |v| treatment.result(Exact::from(function(treatment.operand(v[0]))))),
@@ -310,7 +314,7 @@ fn approximate(form: &mut Form<'_>) -> Decode<Lanewise> {
 fn copy_sign(form: &mut Form<'_>) -> Decode<Lanewise> {
     let kind = float_kind(form)?;
     let sign = 1_u64 << (kind.bits - 1);
-    form.lanewise(kind, &[kind; 2], move |v| v[1] & !sign | v[0] & sign)
+    Lanewise::take(form, kind, &[kind; 2], move |v| v[1] & !sign | v[0] & sign)
 }
 
 fn test(form: &mut Form<'_>) -> Decode<Lanewise> {
@@ -327,7 +331,7 @@ fn test(form: &mut Form<'_>) -> Decode<Lanewise> {
     let property = form.choice(&properties);
     let kind = float_kind(form)?;
     let Some(property) = property.filter(|_| kind.kind == Kind::Float && kind.bits >= 32) else { return form.refuse() };
-    form.lanewise(Type::PREDICATE, &[kind], move |v| {
+    Lanewise::take(form, Type::PREDICATE, &[kind], move |v| {
         let subnormal = match kind.bits {
             32 => f32::from_bits(v[0] as u32).is_subnormal(),
             _ => f64::from_bits(v[0]).is_subnormal(),

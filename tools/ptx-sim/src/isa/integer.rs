@@ -1,10 +1,11 @@
 //! Integer arithmetic, logic and shifts (PTX ISA, "Integer Arithmetic Instructions", "Extended-Precision Integer
 //! Arithmetic Instructions", "Logic and Shift Instructions").
 
-use super::Lanewise;
+use super::lanewise::Lanewise;
 use crate::decode::{Decode, Form, invalid};
 use crate::numeric::{integer, sign_extend, zero_extend};
 use crate::parse::{Kind, Type};
+use crate::program::Destination;
 
 /// Which half of a product is wanted.
 #[derive(Clone, Copy)]
@@ -65,12 +66,12 @@ fn add_like(form: &mut Form<'_>) -> Decode<Lanewise> {
     };
     if !saturate {
         match (form.opcode(), kind.bits) {
-            ("add", _) => return form.lanewise(kind, &[kind; 2], |v| v[0].wrapping_add(v[1])),
-            ("sub", _) => return form.lanewise(kind, &[kind; 2], |v| v[0].wrapping_sub(v[1])),
+            ("add", _) => return Lanewise::take(form, kind, &[kind; 2], |v| v[0].wrapping_add(v[1])),
+            ("sub", _) => return Lanewise::take(form, kind, &[kind; 2], |v| v[0].wrapping_sub(v[1])),
             _ => {}
         }
     }
-    form.lanewise(kind, &[kind; 2], move |v| {
+    Lanewise::take(form, kind, &[kind; 2], move |v| {
         let result = operation(integer(v[0], kind), integer(v[1], kind));
         (if saturate { result.clamp(least, most) } else { result }) as u64
     })
@@ -92,7 +93,7 @@ fn add_with_carry(form: &mut Form<'_>, takes_carry: bool) -> Decode<Lanewise> {
     let sources = [a, b, carry];
     let sources = if takes_carry { &sources[..] } else { &sources[..2] };
     if gives_carry {
-        let flag = crate::decode::Destination { slot: carry, mask: 1 };
+        let flag = Destination { slot: carry, mask: 1 };
         return Ok(Lanewise::with_two_results(destination, flag, sources, compute));
     }
     Ok(Lanewise::new(destination, sources, move |v| compute(v)[0]))
@@ -131,7 +132,7 @@ fn part(form: &mut Form<'_>) -> Decode<Part> {
 fn multiply(form: &mut Form<'_>) -> Decode<Lanewise> {
     let (part, kind) = (part(form)?, integer_kind(form)?);
     let result = product_kind(form, kind, part)?;
-    form.lanewise(result, &[kind; 2], move |v| product(v[0], v[1], kind, part))
+    Lanewise::take(form, result, &[kind; 2], move |v| product(v[0], v[1], kind, part))
 }
 
 fn multiply_add(form: &mut Form<'_>) -> Decode<Lanewise> {
@@ -142,13 +143,13 @@ fn multiply_add(form: &mut Form<'_>) -> Decode<Lanewise> {
     let saturate = form.flag("sat");
     let result = product_kind(form, kind, part)?;
     if saturate {
-        return form.lanewise(result, &[kind, kind, result], move |v| {
+        return Lanewise::take(form, result, &[kind, kind, result], move |v| {
             let high = sign_extend(product(v[0], v[1], kind, part), kind.bits);
             let sum = i128::from(high) + integer(v[2], kind);
             sum.clamp(-(1 << (kind.bits - 1)), (1 << (kind.bits - 1)) - 1) as u64
         });
     }
-    form.lanewise(result, &[kind, kind, result], move |v| product(v[0], v[1], kind, part).wrapping_add(v[2]))
+    Lanewise::take(form, result, &[kind, kind, result], move |v| product(v[0], v[1], kind, part).wrapping_add(v[2]))
 }
 
 fn multiply_add_with_carry(form: &mut Form<'_>) -> Decode<Lanewise> {
@@ -169,7 +170,7 @@ fn multiply_add_with_carry(form: &mut Form<'_>) -> Decode<Lanewise> {
         [sum as u64, (sum >> kind.bits) as u64 & 1]
     };
     if gives_carry {
-        let flag = crate::decode::Destination { slot: carry, mask: 1 };
+        let flag = Destination { slot: carry, mask: 1 };
         return Ok(Lanewise::with_two_results(destination, flag, sources, compute));
     }
     Ok(Lanewise::new(destination, sources, move |v| compute(v)[0]))
@@ -188,7 +189,7 @@ fn multiply_24(form: &mut Form<'_>) -> Decode<Lanewise> {
     let narrow = Type { bits: 24, ..kind };
     let add = form.opcode() == "mad24";
     let sources = if add { &[kind; 3][..] } else { &[kind; 2][..] };
-    form.lanewise(kind, sources, move |v| {
+    Lanewise::take(form, kind, sources, move |v| {
         let product = ((integer(v[0], narrow) * integer(v[1], narrow)) >> shift) as u64;
         if add { product.wrapping_add(v[2]) } else { product }
     })
@@ -198,7 +199,7 @@ fn multiply_24(form: &mut Form<'_>) -> Decode<Lanewise> {
 fn divide(form: &mut Form<'_>) -> Decode<Lanewise> {
     let kind = integer_kind(form)?;
     let remainder = form.opcode() == "rem";
-    form.lanewise(kind, &[kind; 2], move |v| {
+    Lanewise::take(form, kind, &[kind; 2], move |v| {
         let (a, b) = (integer(v[0], kind), integer(v[1], kind));
         match (b, remainder) {
             (0, false) => u64::MAX,
@@ -212,14 +213,14 @@ fn divide(form: &mut Form<'_>) -> Decode<Lanewise> {
 fn sign(form: &mut Form<'_>) -> Decode<Lanewise> {
     let kind = integer_kind(form)?;
     if form.opcode() == "neg" {
-        return form.lanewise(kind, &[kind], |v| v[0].wrapping_neg());
+        return Lanewise::take(form, kind, &[kind], |v| v[0].wrapping_neg());
     }
-    form.lanewise(kind, &[kind], move |v| sign_extend(v[0], kind.bits).unsigned_abs())
+    Lanewise::take(form, kind, &[kind], move |v| sign_extend(v[0], kind.bits).unsigned_abs())
 }
 
 fn absolute_difference(form: &mut Form<'_>) -> Decode<Lanewise> {
     let kind = integer_kind(form)?;
-    form.lanewise(kind, &[kind; 3], move |v| {
+    Lanewise::take(form, kind, &[kind; 3], move |v| {
         let difference = (integer(v[0], kind) - integer(v[1], kind)).unsigned_abs() as u64;
         difference.wrapping_add(v[2])
     })
@@ -229,10 +230,10 @@ fn logic(form: &mut Form<'_>) -> Decode<Lanewise> {
     let kind = form.kind()?;
     if kind.kind == Kind::Predicate {
         return match form.opcode() {
-            "and" => form.lanewise(kind, &[kind; 2], |v| v[0] & v[1]),
-            "or" => form.lanewise(kind, &[kind; 2], |v| v[0] | v[1]),
-            "xor" => form.lanewise(kind, &[kind; 2], |v| v[0] ^ v[1]),
-            "not" => form.lanewise(kind, &[kind], |v| v[0] ^ 1),
+            "and" => Lanewise::take(form, kind, &[kind; 2], |v| v[0] & v[1]),
+            "or" => Lanewise::take(form, kind, &[kind; 2], |v| v[0] | v[1]),
+            "xor" => Lanewise::take(form, kind, &[kind; 2], |v| v[0] ^ v[1]),
+            "not" => Lanewise::take(form, kind, &[kind], |v| v[0] ^ 1),
             _ => form.refuse(),
         };
     }
@@ -240,11 +241,11 @@ fn logic(form: &mut Form<'_>) -> Decode<Lanewise> {
         return form.refuse();
     }
     match form.opcode() {
-        "and" => form.lanewise(kind, &[kind; 2], |v| v[0] & v[1]),
-        "or" => form.lanewise(kind, &[kind; 2], |v| v[0] | v[1]),
-        "xor" => form.lanewise(kind, &[kind; 2], |v| v[0] ^ v[1]),
-        "not" => form.lanewise(kind, &[kind], |v| !v[0]),
-        _ => form.lanewise(kind, &[kind], |v| u64::from(v[0] == 0)),
+        "and" => Lanewise::take(form, kind, &[kind; 2], |v| v[0] & v[1]),
+        "or" => Lanewise::take(form, kind, &[kind; 2], |v| v[0] | v[1]),
+        "xor" => Lanewise::take(form, kind, &[kind; 2], |v| v[0] ^ v[1]),
+        "not" => Lanewise::take(form, kind, &[kind], |v| !v[0]),
+        _ => Lanewise::take(form, kind, &[kind], |v| u64::from(v[0] == 0)),
     }
 }
 
@@ -270,9 +271,11 @@ fn shift(form: &mut Form<'_>) -> Decode<Lanewise> {
     let kind = integer_kind(form)?;
     let sources = [kind, Type::U32];
     match (form.opcode(), kind.is_signed()) {
-        ("shl", _) => form.lanewise(kind, &sources, |v| v[0].checked_shl(v[1] as u32).unwrap_or(0)),
-        (_, false) => form.lanewise(kind, &sources, |v| v[0].checked_shr(v[1] as u32).unwrap_or(0)),
-        (_, true) => form.lanewise(kind, &sources, move |v| (sign_extend(v[0], kind.bits) >> v[1].min(63)) as u64),
+        ("shl", _) => Lanewise::take(form, kind, &sources, |v| v[0].checked_shl(v[1] as u32).unwrap_or(0)),
+        (_, false) => Lanewise::take(form, kind, &sources, |v| v[0].checked_shr(v[1] as u32).unwrap_or(0)),
+        (_, true) => {
+            Lanewise::take(form, kind, &sources, move |v| (sign_extend(v[0], kind.bits) >> v[1].min(63)) as u64)
+        }
     }
 }
 
@@ -284,7 +287,7 @@ fn funnel_shift(form: &mut Form<'_>) -> Decode<Lanewise> {
     if kind != Type::B32 {
         return form.refuse();
     }
-    form.lanewise(kind, &[kind; 3], move |v| {
+    Lanewise::take(form, kind, &[kind; 3], move |v| {
         let pair = v[1] << 32 | v[0];
         let amount = if clamp { v[2].min(32) } else { v[2] & 31 };
         if left { (u128::from(pair) << amount >> 32) as u64 } else { pair >> amount }
@@ -296,10 +299,10 @@ fn count(form: &mut Form<'_>) -> Decode<Lanewise> {
     let kind = integer_kind(form)?;
     let bits = kind.bits;
     match form.opcode() {
-        "popc" => form.lanewise(Type::U32, &[kind], |v| u64::from(v[0].count_ones())),
-        "clz" => form.lanewise(Type::U32, &[kind], move |v| u64::from(v[0].leading_zeros() - (64 - bits))),
-        "brev" => form.lanewise(kind, &[kind], move |v| v[0].reverse_bits() >> (64 - bits)),
-        _ => form.lanewise(Type::U32, &[kind], move |v| {
+        "popc" => Lanewise::take(form, Type::U32, &[kind], |v| u64::from(v[0].count_ones())),
+        "clz" => Lanewise::take(form, Type::U32, &[kind], move |v| u64::from(v[0].leading_zeros() - (64 - bits))),
+        "brev" => Lanewise::take(form, kind, &[kind], move |v| v[0].reverse_bits() >> (64 - bits)),
+        _ => Lanewise::take(form, Type::U32, &[kind], move |v| {
             let value = integer(v[0], kind);
             let significant = if value < 0 { !value } else { value } as u64;
             match significant {
@@ -313,7 +316,7 @@ fn count(form: &mut Form<'_>) -> Decode<Lanewise> {
 
 fn extract(form: &mut Form<'_>) -> Decode<Lanewise> {
     let kind = integer_kind(form)?;
-    form.lanewise(kind, &[kind, Type::U32, Type::U32], move |v| {
+    Lanewise::take(form, kind, &[kind, Type::U32, Type::U32], move |v| {
         let (start, length) = ((v[1] & 0xff) as u32, (v[2] & 0xff) as u32);
         let value = integer(v[0], kind);
         if length == 0 {
@@ -335,7 +338,7 @@ fn insert(form: &mut Form<'_>) -> Decode<Lanewise> {
     if kind != Type::B32 && kind != Type::B64 {
         return form.refuse();
     }
-    form.lanewise(kind, &[kind, kind, Type::U32, Type::U32], move |v| {
+    Lanewise::take(form, kind, &[kind, kind, Type::U32, Type::U32], move |v| {
         let (start, length) = ((v[2] & 0xff) as u32, (v[3] & 0xff) as u32);
         let ones = if length == 0 { 0 } else { zero_extend(u64::MAX, length) };
         let mask = ones.checked_shl(start).unwrap_or(0);
@@ -347,7 +350,7 @@ fn mask(form: &mut Form<'_>) -> Decode<Lanewise> {
     let clamp = form.choice(&[("clamp", true), ("wrap", false)]);
     let kind = form.kind()?;
     let Some(clamp) = clamp.filter(|_| kind == Type::B32) else { return form.refuse() };
-    form.lanewise(kind, &[Type::U32; 2], move |v| {
+    Lanewise::take(form, kind, &[Type::U32; 2], move |v| {
         let limit = |value: u64| if clamp { value.min(32) } else { value & 31 };
         let (start, length) = (limit(v[0]), limit(v[1]));
         (((1_u64 << length) - 1) << start) & u64::from(u32::MAX)
@@ -369,7 +372,7 @@ fn permute(form: &mut Form<'_>) -> Decode<Lanewise> {
         ("rc16", |select, byte| (select & 1) * 2 + (byte & 1)),
     ];
     let mode = form.choice(&modes);
-    form.lanewise(kind, &[kind; 3], move |v| {
+    Lanewise::take(form, kind, &[kind; 3], move |v| {
         let bytes = (v[1] << 32 | v[0]).to_le_bytes();
         let byte = |index: u64| match mode {
             Some(select) => u64::from(bytes[select(v[2] & 3, index) as usize & 7]),
@@ -395,7 +398,7 @@ fn dot_product(form: &mut Form<'_>) -> Decode<Lanewise> {
     };
     let result = if a_kind.is_signed() || b_kind.is_signed() { Type { kind: Kind::Signed, ..a_kind } } else { a_kind };
     let element = |kind: Type, bits: u32| Type { bits, ..kind };
-    form.lanewise(result, &[a_kind, b_kind, result], move |v| {
+    Lanewise::take(form, result, &[a_kind, b_kind, result], move |v| {
         let a_bits = 32 / elements as u32;
         let sum = (0..elements).fold(0_i128, |sum, index| {
             let a = integer(v[0] >> (a_bits * index as u32), element(a_kind, a_bits));

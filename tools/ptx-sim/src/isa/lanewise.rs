@@ -1,7 +1,10 @@
 //! Instructions that compute each lane's result from that lane's operands alone.
 
-use crate::decode::{Destination, Slot};
-use crate::exec::{Context, lanes};
+use crate::context::Context;
+use crate::decode::{Decode, Form};
+use crate::lanes::{LANES, lanes};
+use crate::parse::Type;
+use crate::program::{Destination, Slot};
 
 type OneResult = Box<dyn Fn(&[u64; 4]) -> u64 + Send + Sync>;
 type TwoResults = Box<dyn Fn(&[u64; 4]) -> [u64; 2] + Send + Sync>;
@@ -38,6 +41,18 @@ impl Lanewise {
         Lanewise::with(sources, Function::Two(first, second, Box::new(function)))
     }
 
+    /// Takes a destination and a source for each of `sources` from `form`, joined by `function`.
+    pub fn take(
+        form: &mut Form<'_>,
+        destination: Type,
+        sources: &[Type],
+        function: impl Fn(&[u64; 4]) -> u64 + Send + Sync + 'static,
+    ) -> Decode<Lanewise> {
+        let destination = form.destination(destination)?;
+        let sources = sources.iter().map(|kind| form.source(*kind)).collect::<Decode<Vec<_>>>()?;
+        Ok(Lanewise::new(destination, &sources, function))
+    }
+
     fn with(sources: &[Slot], function: Function) -> Lanewise {
         let mut slots = [sources.first().copied().unwrap_or(0); 4];
         slots[..sources.len()].copy_from_slice(sources);
@@ -51,7 +66,7 @@ impl Lanewise {
         let registers = &mut context.warp.registers;
         let [a, b, c, d] = self.sources.map(|slot| slot as usize);
         let inputs =
-            |values: &[[u64; 32]], lane: usize| [values[a][lane], values[b][lane], values[c][lane], values[d][lane]];
+            |values: &[[u64; LANES]], lane: usize| [values[a][lane], values[b][lane], values[c][lane], values[d][lane]];
         match &self.function {
             Function::One(destination, function) => {
                 for lane in lanes(active) {

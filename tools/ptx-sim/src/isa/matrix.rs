@@ -1,11 +1,12 @@
 //! Matrix instructions of a warp (PTX ISA, "mma", "ldmatrix", "stmatrix").
 
-use super::memory::Address;
-use crate::decode::{Decode, Destination, Form, Slot};
-use crate::exec::{Context, Direction, Faults, Traffic, lanes};
+use crate::context::{Context, Direction, Faults, Traffic};
+use crate::decode::{Decode, Form};
 use crate::fused_sum::{Factor, fused_sum};
+use crate::lanes::lanes;
 use crate::numeric::Format;
 use crate::parse::{Space, Type};
+use crate::program::{Address, Destination, Slot};
 
 /// Rows of an `mma` tile.
 const M: usize = 16;
@@ -195,7 +196,7 @@ fn load_matrices(context: &mut Context<'_>, address: Address, to: &[Destination]
     let mut faults = Faults::default();
     let mut traffic = Traffic::new(ROW_BYTES);
     for lane in lanes(addressing) {
-        let address = address.of(context, lane);
+        let address = context.address(address, lane);
         context.load(&mut faults, lane, Some(Space::Shared), address, &mut rows[lane]);
         traffic.add(lane, Space::Shared, address);
     }
@@ -229,7 +230,7 @@ fn store_matrices(context: &mut Context<'_>, address: Address, from: &[Slot], tr
     let mut faults = Faults::default();
     let mut traffic = Traffic::new(ROW_BYTES);
     for lane in lanes(addressing) {
-        let address = address.of(context, lane);
+        let address = context.address(address, lane);
         context.store(&mut faults, lane, Some(Space::Shared), address, &rows[lane]);
         traffic.add(lane, Space::Shared, address);
     }

@@ -4,11 +4,12 @@
 //! false, as hardware does after a time; when that changes nothing, it is a deadlock. `test_wait` does the same: a loop
 //! around it costs nothing.
 
-use super::memory::Address;
-use crate::decode::{Decode, Destination, Form, Slot};
-use crate::exec::{Context, Faults, Flow, Landing, MBARRIER_BYTES, OrdinaryWrite, PhaseState, Wait, lanes};
-use crate::finding::FindingClass;
+use crate::context::{Context, Faults, Flow};
+use crate::decode::{Decode, Form};
+use crate::lanes::lanes;
+use crate::machine::{Landing, OrdinaryWrite, PhaseState, Wait};
 use crate::parse::{Space, Type};
+use crate::program::{Address, Destination, Slot};
 use crate::race::{Agent, Engine, Semantics};
 
 /// A decoded operation on an mbarrier.
@@ -157,7 +158,7 @@ impl Action {
         let mut faults = Faults::default();
         let mut places = [None; 32];
         for lane in lanes(context.active) {
-            places[lane] = context.mbarrier_address(&mut faults, lane, space, address.of(context, lane));
+            places[lane] = context.mbarrier_address(&mut faults, lane, space, context.address(address, lane));
         }
         let mut races = Faults::default();
         for lane in lanes(context.active) {
@@ -286,31 +287,4 @@ fn ambiguity(phase: u64, known: u64) -> Option<String> {
             seen % 2
         )
     })
-}
-
-impl Context<'_> {
-    /// The shared address of an mbarrier; `None` when none can be there, which is a fault.
-    pub(super) fn mbarrier_address(
-        &self,
-        faults: &mut Faults,
-        lane: usize,
-        space: Option<Space>,
-        address: u64,
-    ) -> Option<u64> {
-        let (space, address) = space.map_or_else(|| crate::memory::resolve(address), |space| (space, address));
-        if space != Space::Shared || !self.block.shared.contains(address, MBARRIER_BYTES as usize) {
-            let bytes = self.machine.shared_bytes;
-            let cause = || format!("an mbarrier at {address:#x} of {space} memory, outside the {bytes} bytes shared");
-            faults.add(FindingClass::OutOfBounds, lane, address, cause);
-            return None;
-        }
-        let what = || "an mbarrier".to_owned();
-        self.check_alignment(faults, lane, space, address, MBARRIER_BYTES, what).then_some(address)
-    }
-
-    /// A fault about an mbarrier.
-    pub(super) fn misuse(&self, faults: &mut Faults, lane: usize, place: u64, misuse: &str) {
-        let cause = || format!("the mbarrier{}: {misuse}", self.variable(Space::Shared, place));
-        faults.add(FindingClass::MbarrierMisuse, lane, place, cause);
-    }
 }

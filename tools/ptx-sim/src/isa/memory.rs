@@ -1,25 +1,13 @@
 //! Loads, stores and prefetches (PTX ISA, "ld", "ld.global.nc", "ldu", "st", "prefetch").
 
-use crate::decode::{Decode, Destination, Form, Slot, invalid, unsupported};
-use crate::exec::{Context, Direction, Faults, Traffic, lanes};
+use crate::context::{Context, Direction, Faults, Place, Traffic};
+use crate::decode::{Decode, Form, invalid, unsupported};
+use crate::lanes::lanes;
 use crate::memory::{TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES};
 use crate::numeric::sign_extend;
 use crate::parse::{Space, Type};
+use crate::program::{Address, Destination, Slot};
 use crate::race::{Semantics, Strength};
-
-/// `[base + offset]`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Address {
-    pub base: Slot,
-    pub offset: i64,
-}
-
-impl Address {
-    /// The address a lane uses.
-    pub fn of(self, context: &Context<'_>, lane: usize) -> u64 {
-        context.value(self.base, lane).wrapping_add_signed(self.offset)
-    }
-}
 
 /// Bytes of the widest access (`.v8.b32`, `.v4.b64`).
 const WIDEST: usize = 32;
@@ -170,9 +158,8 @@ fn prefetch_tensor_map(context: &mut Context<'_>, space: Option<Space>, address:
     context.require(&[address.base]);
     let mut faults = Faults::default();
     for lane in lanes(context.active) {
-        let address = address.of(context, lane);
-        let size = (TENSOR_MAP_BYTES, TENSOR_MAP_ALIGNMENT);
-        context.check_reachable(&mut faults, lane, space, address, size, || "a tensor map".to_owned());
+        let place = Place::new(lane, space, context.address(address, lane), TENSOR_MAP_ALIGNMENT);
+        context.check_reachable(&mut faults, place, TENSOR_MAP_BYTES, || "a tensor map".to_owned());
     }
     context.report_faults(faults);
 }
@@ -185,7 +172,7 @@ fn execute_load(context: &mut Context<'_>, space: Option<Space>, address: Addres
     let mut traffic = Traffic::new(bytes);
     for lane in lanes(context.active) {
         let mut data = [0; WIDEST];
-        let address = address.of(context, lane);
+        let address = context.address(address, lane);
         let place = context.load(&mut faults, lane, space, address, &mut data[..bytes]);
         traffic.add(lane, place, address);
         for (destination, value) in to.iter().zip(data.chunks_exact(width)) {
@@ -212,7 +199,7 @@ fn execute_store(context: &mut Context<'_>, space: Option<Space>, address: Addre
         for (slot, value) in from.iter().zip(data.chunks_exact_mut(width)) {
             value.copy_from_slice(&context.value(*slot, lane).to_le_bytes()[..width]);
         }
-        let address = address.of(context, lane);
+        let address = context.address(address, lane);
         let place = context.store(&mut faults, lane, space, address, &data[..bytes]);
         traffic.add(lane, place, address);
     }

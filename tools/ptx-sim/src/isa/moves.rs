@@ -3,9 +3,11 @@
 //! A copy of a register that nothing wrote is not an error by itself: the copy counts as unwritten too, and its use is
 //! what gets reported. Compilers copy values that a later select or branch ignores.
 
-use crate::decode::{Decode, Destination, Form, Slot, invalid};
-use crate::exec::{Context, lanes};
+use crate::context::Context;
+use crate::decode::{Decode, Form, invalid};
+use crate::lanes::lanes;
 use crate::parse::{Kind, Operand, Type};
+use crate::program::{Destination, Slot};
 
 /// A decoded `mov`.
 pub(crate) enum Operation {

@@ -1,12 +1,13 @@
 //! Exchange between the lanes of a warp (PTX ISA, "shfl.sync", "vote.sync", "match.sync", "redux.sync", "activemask",
 //! "elect.sync").
 
-use super::Collective;
-use crate::decode::{Decode, Destination, Form, Slot};
-use crate::exec::{Context, lanes, without_addresses};
+use crate::context::{Context, without_addresses};
+use crate::decode::{Decode, Form};
 use crate::finding::FindingClass;
+use crate::lanes::lanes;
 use crate::numeric::integer;
 use crate::parse::Type;
+use crate::program::{Collective, Destination, Slot};
 
 /// Which lane a shuffle reads.
 #[derive(Clone, Copy, Debug)]

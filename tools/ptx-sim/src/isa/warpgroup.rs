@@ -4,8 +4,8 @@
 //! register file itself is not modelled: how many registers a kernel starts with is decided by the assembler, and PTX says
 //! only how many it may be.
 
+use crate::context::Context;
 use crate::decode::{Decode, Form, invalid};
-use crate::exec::Context;
 
 /// `setmaxnreg`.
 pub(crate) struct SetMaximum {

@@ -4,13 +4,15 @@
 //! in shared memory are read at once; results are written to the registers when they are waited for.
 
 use super::matrix::element;
-use crate::decode::{Decode, Destination, Form, Slot, invalid};
-use crate::exec::{Context, Faults, lanes};
+use crate::context::{Context, Faults, Place};
+use crate::decode::{Decode, Form, invalid};
 use crate::finding::FindingClass;
 use crate::fused_sum::{Factor, fused_sum};
+use crate::lanes::lanes;
 use crate::memory::Swizzle;
 use crate::numeric::Format;
-use crate::parse::{Operand, Space, Type};
+use crate::parse::{Operand, Type};
+use crate::program::{Destination, Slot};
 use crate::race::Agent;
 
 /// Rows of a tile that one warp computes.
@@ -332,7 +334,7 @@ impl Multiply {
         let mut data = [0; CHUNK as usize];
         // Lane 0 stands for the warp, all of which is active.
         let lane = 0;
-        context.load_aligned(faults, lane, Space::Shared, address, CHUNK, &mut data);
+        context.read(faults, Place::shared(lane, address, CHUNK), &mut data);
         context.check_proxy(faults, lane, address, data.len(), "read");
         let reader = Agent::matrix(context.warp.index);
         context.begin_read(reader, address, CHUNK);

@@ -1,6 +1,6 @@
 //! Memory of one block or thread: bytes that know whether they were written and whether a copy to them is in flight.
 
-use super::OutOfBounds;
+use super::error::OutOfBounds;
 
 const INITIALISED: u8 = 1;
 const IN_FLIGHT: u8 = 2;

@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use super::buffer::Buffer;
-use super::{MemoryError, OutOfBounds, resolve};
+use super::error::{MemoryError, OutOfBounds};
+use super::spaces::resolve;
 use crate::parse::Space;
 
 /// Addresses of buffers are multiples of this.

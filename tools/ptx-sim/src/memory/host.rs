@@ -1,6 +1,8 @@
-//! Copies and fills of global memory by the host.
+//! What the host does with the contents of global memory: copies, fills, tensor maps.
 
-use super::{GlobalMemory, MemoryError, OutOfBounds};
+use super::error::{MemoryError, OutOfBounds};
+use super::global::GlobalMemory;
+use super::tensor_map::{TENSOR_MAP_BYTES, TensorMap};
 
 /// Bytes that a fill writes at once.
 const STEP: usize = 1 << 16;
@@ -70,6 +72,25 @@ impl GlobalMemory {
     /// When the address is not aligned, or the bytes do not lie inside one live buffer; nothing is written then.
     pub fn set_32(&mut self, address: u64, value: u32, count: u64) -> Result<(), MemoryError> {
         self.fill(address, value.to_le_bytes(), count)
+    }
+
+    /// [`TensorMap::encode`]. The bytes are good in every memory that the map's address lies in.
+    ///
+    /// # Errors
+    /// As [`TensorMap::encode`].
+    pub fn encode_tensor_map(&self, name: &str, map: TensorMap) -> Result<[u8; TENSOR_MAP_BYTES], MemoryError> {
+        map.encode(name)
+    }
+
+    /// Allocates a tensor map and returns its address.
+    ///
+    /// # Errors
+    /// As [`TensorMap::encode`], or when there is no memory.
+    pub fn allocate_tensor_map(&mut self, name: &str, map: TensorMap) -> Result<u64, MemoryError> {
+        let bytes = map.encode(name)?;
+        let address = self.allocate(name, TENSOR_MAP_BYTES as u64)?;
+        self.write(address, &bytes)?;
+        Ok(address)
     }
 
     fn fill<const WIDTH: usize>(&mut self, address: u64, value: [u8; WIDTH], count: u64) -> Result<(), MemoryError> {

@@ -1,6 +1,6 @@
 //! The parameters of an entry in memory: named, far apart, and only to be read (PTX ISA, "Kernel Function Parameters").
 
-use super::OutOfBounds;
+use super::error::OutOfBounds;
 
 /// Distance from the end of a parameter to the next one. PTX promises nothing about how parameters lie to each other, so an
 /// address that leaves its parameter has to meet no other.

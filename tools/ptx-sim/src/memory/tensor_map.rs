@@ -1,7 +1,7 @@
 //! Tensor maps: what `cp.async.bulk.tensor` copies from or to (CUDA driver API, `cuTensorMapEncodeTiled`).
 
-use super::{GlobalMemory, MemoryError, TENSOR_MAP_BYTES};
-
+/// Bytes of a tensor map in memory.
+pub const TENSOR_MAP_BYTES: usize = 128;
 /// Alignment of a tensor map in memory.
 pub(crate) const TENSOR_MAP_ALIGNMENT: u64 = 64;
 /// Bytes of the largest box: the shared memory of a block.
@@ -163,27 +163,6 @@ impl TensorMap {
             ));
         }
         Ok(())
-    }
-}
-
-impl GlobalMemory {
-    /// [`TensorMap::encode`]. The bytes are good in every memory that the map's address lies in.
-    ///
-    /// # Errors
-    /// As [`TensorMap::encode`].
-    pub fn encode_tensor_map(&self, name: &str, map: TensorMap) -> Result<[u8; TENSOR_MAP_BYTES], MemoryError> {
-        map.encode(name)
-    }
-
-    /// Allocates a tensor map and returns its address.
-    ///
-    /// # Errors
-    /// As [`TensorMap::encode`], or when there is no memory.
-    pub fn allocate_tensor_map(&mut self, name: &str, map: TensorMap) -> Result<u64, MemoryError> {
-        let bytes = map.encode(name)?;
-        let address = self.allocate(name, TENSOR_MAP_BYTES as u64)?;
-        self.write(address, &bytes)?;
-        Ok(address)
     }
 }
 

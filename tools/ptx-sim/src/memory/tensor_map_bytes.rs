@@ -1,9 +1,8 @@
 //! The bytes of a tensor map. The driver's are opaque; these are this simulator's own, and hold the whole map.
 
-use super::{MemoryError, Swizzle, TensorElement, TensorMap};
+use super::error::MemoryError;
+use super::tensor_map::{Swizzle, TENSOR_MAP_BYTES, TensorElement, TensorMap};
 
-/// Bytes of a tensor map in memory.
-pub const TENSOR_MAP_BYTES: usize = 128;
 /// What the bytes of a tensor map begin with.
 const MARK: &[u8; 16] = b"ptx-sim tensor m";
 /// The most dimensions.

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Agent, Engine};
-
-/// Lanes of a warp.
-const LANES: usize = 32;
+use super::agent::{Agent, Engine};
+use crate::lanes::LANES;
 
 /// Up to which time each agent's accesses have happened before something, and how many phases of each mbarrier have ended.
 /// Agents are the threads of a block and, after them, what works for them asynchronously, engine by engine.
@@ -137,7 +135,7 @@ impl Clocks {
         };
         let rest = if other.warp == agent.warp && is_over { lanes & !(1 << own_lane) } else { lanes };
         let known = &self.known[thread];
-        crate::exec::lanes(rest)
+        crate::lanes::lanes(rest)
             .filter(|lane| known.time(group * LANES + lane) < time)
             .fold(0, |mask, lane| mask | 1 << lane)
     }
@@ -146,7 +144,7 @@ impl Clocks {
     /// after.
     pub fn release(&mut self, warp: u32, lanes: u32, clock: &mut Clock) {
         let mut last: Option<&Arc<Clock>> = None;
-        for lane in crate::exec::lanes(lanes) {
+        for lane in crate::lanes::lanes(lanes) {
             let thread = self.index(Agent::new(warp, lane, Engine::Thread));
             let known = &self.known[thread];
             if !last.is_some_and(|last| Arc::ptr_eq(last, known)) {
@@ -174,7 +172,7 @@ impl Clocks {
     /// Makes what lanes of a warp do from now on come after `clock`.
     pub fn acquire(&mut self, warp: u32, lanes: u32, clock: &Arc<Clock>) {
         let mut last: Option<(Arc<Clock>, Arc<Clock>)> = None;
-        for lane in crate::exec::lanes(lanes) {
+        for lane in crate::lanes::lanes(lanes) {
             let known = &mut self.known[warp as usize * LANES + lane];
             let joined = match &last {
                 Some((before, after)) if Arc::ptr_eq(before, known) => after.clone(),

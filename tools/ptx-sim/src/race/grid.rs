@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use smallvec::SmallVec;
 
-use super::shadow::{CELL_BYTES, Record};
-use super::{Agent, PAGE_CELLS};
+use super::agent::Agent;
+use super::shadow::{CELL_BYTES, PAGE_CELLS, Record};
 
 /// What a block did in global memory.
 #[derive(Debug, Default)]

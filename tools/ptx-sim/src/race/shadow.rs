@@ -2,11 +2,13 @@
 
 use smallvec::SmallVec;
 
+use super::agent::{Agent, Strength};
 use super::clock::Clocks;
-use super::{Agent, Strength};
 
 /// Bytes of memory that one [`Cell`] stands for.
 pub(crate) const CELL_BYTES: u64 = 4;
+/// Cells of a page of global memory.
+pub(super) const PAGE_CELLS: u64 = 1024;
 
 /// Accesses that lanes of one warp made by one instruction at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What an access costs: shared-memory wavefronts and global sectors.
 
-use super::warp::LANES;
 use crate::counters::Counters;
+use crate::lanes::LANES;
 use crate::parse::Space;
 
 /// Bytes of a shared-memory wavefront: 32 banks of 4 bytes.

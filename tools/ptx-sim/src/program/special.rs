@@ -1,29 +1,4 @@
-//! A decoded entry.
-
-use crate::isa::{Class, Collective, Operation};
-
-/// Index of a register of a warp. Literals, addresses of variables and special registers have registers of their own,
-/// filled when the warp starts, so that executing an instruction never asks what kind of operand it has.
-pub(crate) type Slot = u32;
-
-/// A register an instruction writes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Destination {
-    pub slot: Slot,
-    /// The bits the register has.
-    pub mask: u64,
-}
-
-/// What a register holds when a warp starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Initial {
-    /// Nothing: reading it is an error.
-    Undefined,
-    /// The same value in every lane.
-    Constant(u64),
-    /// A special register.
-    Special(Special),
-}
+//! Special registers.
 
 /// A special register whose value does not change while a thread runs (PTX ISA, "Special Registers").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -90,59 +65,5 @@ impl Special {
             "%cluster_nctaid" => Some(Special::Fixed(1)),
             _ => None,
         }
-    }
-}
-
-/// `@p` or `@!p`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Guard {
-    pub slot: Slot,
-    pub negated: bool,
-}
-
-/// A decoded instruction.
-pub(crate) struct Instruction {
-    pub operation: Operation,
-    pub guard: Option<Guard>,
-    /// How it is counted.
-    pub class: Class,
-    /// Which lanes have to execute it together.
-    pub collective: Collective,
-    pub line: u32,
-    /// Index into the module's locations.
-    pub location: Option<u32>,
-    /// Opcode and modifiers.
-    pub name: String,
-    /// Registers it reads.
-    pub reads: Vec<Slot>,
-    /// Registers it writes.
-    pub writes: Vec<Slot>,
-}
-
-/// A decoded entry.
-pub(crate) struct Program {
-    pub instructions: Vec<Instruction>,
-    /// The registers of a warp.
-    pub registers: Vec<Initial>,
-    /// Names for messages; empty for registers that hold literals.
-    pub register_names: Vec<String>,
-    pub layout: super::Layout,
-    /// How many blocks a multiprocessor has to hold at a time (`.minnctapersm`).
-    pub minimum_blocks: Option<u32>,
-    /// The most registers of a thread when it starts (`.maxnreg`).
-    pub maximum_registers: Option<u32>,
-    /// Whether there is a `wgmma`.
-    pub uses_wgmma: bool,
-}
-
-impl Program {
-    /// Whether the async proxy accesses shared memory.
-    pub fn uses_async_proxy(&self) -> bool {
-        self.instructions.iter().any(|instruction| instruction.operation.uses_async_proxy())
-    }
-
-    /// Whether there is a `griddepcontrol.wait`.
-    pub fn waits_for_previous_grid(&self) -> bool {
-        self.instructions.iter().any(|instruction| instruction.operation.waits_for_previous_grid())
     }
 }

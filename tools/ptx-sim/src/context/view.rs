@@ -1,11 +1,9 @@
 //! What an instruction sees while it executes, and how it reports what is wrong.
 
-use super::block::BlockState;
-use super::grid::Machine;
-use super::lanes;
-use super::warp::Warp;
-use crate::decode::{Destination, Instruction, Slot};
 use crate::finding::{Finding, FindingClass, LaneAddress, OtherAccess};
+use crate::lanes::{lane_list, lanes};
+use crate::machine::{BlockState, Machine, Warp};
+use crate::program::{Address, Destination, Instruction, Slot};
 
 /// Where the lanes of an instruction go next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +40,11 @@ impl Context<'_> {
     /// The value of a register in a lane.
     pub fn value(&self, slot: Slot, lane: usize) -> u64 {
         self.warp.value(slot, lane)
+    }
+
+    /// The address that an operand stands for in a lane.
+    pub fn address(&self, address: Address, lane: usize) -> u64 {
+        self.value(address.base, lane).wrapping_add_signed(address.offset)
     }
 
     /// Writes a register in a lane.
@@ -130,18 +133,4 @@ impl Context<'_> {
 /// Lanes of a mask, for a finding.
 pub(crate) fn without_addresses(mask: u32) -> Vec<LaneAddress> {
     lanes(mask).map(|lane| LaneAddress { lane: lane as u32, address: None }).collect()
-}
-
-/// Lanes of a mask in words: `lanes 0-3, 7`.
-pub(crate) fn lane_list(mask: u32) -> String {
-    let mut parts = Vec::new();
-    let mut rest = mask;
-    while rest != 0 {
-        let first = rest.trailing_zeros();
-        let length = (rest >> first).trailing_ones();
-        parts.push(if length == 1 { first.to_string() } else { format!("{first}-{}", first + length - 1) });
-        rest &= u32::MAX.checked_shl(first + length).unwrap_or(0);
-    }
-    let noun = if mask.is_power_of_two() { "lane" } else { "lanes" };
-    format!("{noun} {}", parts.join(", "))
 }

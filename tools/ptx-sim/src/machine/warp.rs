@@ -2,14 +2,11 @@
 
 use std::collections::VecDeque;
 
-use super::lanes;
-use super::wgmma::AsyncMatrix;
-use crate::decode::{Initial, Program, Slot, Special};
+use super::async_matrix::AsyncMatrix;
+use crate::lanes::{LANES, lanes};
 use crate::launch::Launch;
 use crate::memory::Bytes;
-
-/// Lanes of a warp.
-pub(crate) const LANES: usize = 32;
+use crate::program::{Guard, Initial, Program, Slot, Special};
 
 /// Registers of a warp, by slot and lane.
 pub(crate) struct Registers {
@@ -144,13 +141,22 @@ impl Warp {
         self.existing & !self.exited
     }
 
+    /// The first copy of each of some lanes that only its thread can wait for, and did not.
+    pub fn forgotten_copies(&self, among: u32) -> Vec<(u32, PendingCopy)> {
+        let first_of = |lane: usize| {
+            let forgotten = self.copies[lane].pending.iter().find(|copy| copy.tracked.is_none());
+            forgotten.map(|copy| (lane as u32, *copy))
+        };
+        lanes(among).filter_map(first_of).collect()
+    }
+
     /// The value of a register in a lane.
     pub fn value(&self, slot: Slot, lane: usize) -> u64 {
         self.registers.values[slot as usize][lane]
     }
 
     /// The lanes for which a guard holds.
-    pub fn guarded(&self, guard: crate::decode::Guard, among: u32) -> u32 {
+    pub fn guarded(&self, guard: Guard, among: u32) -> u32 {
         let values = &self.registers.values[guard.slot as usize];
         lanes(among).filter(|lane| (values[*lane] != 0) != guard.negated).fold(0, |mask, lane| mask | 1 << lane)
     }

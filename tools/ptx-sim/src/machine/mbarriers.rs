@@ -2,9 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::block::{Block, BlockState};
 use super::proxies::OrdinaryWrite;
-use crate::finding::{FindingClass, LaneAddress};
 
 /// Bytes of an mbarrier, and its alignment.
 pub(crate) const MBARRIER_BYTES: u64 = 8;
@@ -49,7 +47,7 @@ pub(crate) struct Mbarrier {
 #[derive(Debug)]
 pub(crate) struct Landing {
     /// The phase of the mbarrier during which it completed.
-    phase: u64,
+    pub phase: u64,
     /// Index of the instruction.
     pub pc: u32,
     /// The warp and lane that issued it.
@@ -59,7 +57,7 @@ pub(crate) struct Landing {
     pub address: u64,
     pub data: Vec<u8>,
     /// Set for a `cp.async`, which its thread may wait for as well.
-    tracked: Option<u64>,
+    pub tracked: Option<u64>,
 }
 
 /// What a wait waits for.
@@ -82,7 +80,7 @@ pub(crate) struct Mbarriers {
     next_tracked: u64,
     /// Phases that completed, of all mbarriers there ever were.
     pub completed: u64,
-    /// What [`Block::let_waits_time_out`] saw last, and how often in a row.
+    /// What [`Mbarriers::is_stuck`] saw last, and how often in a row.
     stalled: ([u64; 4], u32),
 }
 
@@ -219,6 +217,29 @@ impl Mbarriers {
         let phase = barrier.phase;
         barrier.landings.extract_if(.., |landing| landing.phase < phase).collect()
     }
+
+    /// Ends all of them; the copies that nobody saw land, each with the address of its mbarrier.
+    pub fn take_unobserved(&mut self) -> Vec<(u64, Landing)> {
+        let all = std::mem::take(&mut self.all).into_iter();
+        let mut landings: Vec<(u64, Landing)> = all
+            .flat_map(|(address, barrier)| barrier.landings.into_iter().map(move |landing| (address, landing)))
+            .collect();
+        landings.retain(|(_, landing)| self.lands(landing.tracked));
+        landings
+    }
+
+    /// Whether letting waits time out was tried often and changed nothing, neither here nor in the `others` of the block's
+    /// state.
+    pub fn is_stuck(&mut self, others: [u64; 3]) -> bool {
+        /// A loop may wait for several mbarriers in turn.
+        const ROUNDS: u32 = 16;
+        let [phases, arrived, exited] = others;
+        let seen = [self.activity, phases, arrived, exited];
+        let (last, rounds) = self.stalled;
+        let rounds = if last == seen { rounds + 1 } else { 0 };
+        self.stalled = (seen, rounds);
+        rounds >= ROUNDS
+    }
 }
 
 fn missing() -> Misuse {
@@ -259,68 +280,6 @@ impl Mbarrier {
         let Mbarrier { expected, pending, bytes, phase, .. } = self;
         let parity = phase % 2;
         format!("phase {phase}, parity {parity}: {pending} of {expected} arrivals and {bytes} bytes pending")
-    }
-}
-
-impl BlockState {
-    /// Makes what the copies of completed phases of an mbarrier wrote visible.
-    pub fn land(&mut self, mbarrier: u64) {
-        for landing in self.mbarriers.take_landings(mbarrier) {
-            if self.mbarriers.lands(landing.tracked) {
-                self.shared.finish_copy(landing.address, &landing.data);
-            }
-        }
-    }
-}
-
-impl Block<'_> {
-    /// Lets the waits of a block in which no warp can go on return false, as they do after a time; false when that
-    /// was tried before and changed nothing.
-    pub(super) fn let_waits_time_out(&mut self) -> bool {
-        /// A loop may wait for several mbarriers in turn.
-        const ROUNDS: u32 = 16;
-        let waits: Vec<(usize, u32)> = self.waiting_at_mbarriers();
-        if waits.is_empty() {
-            return false;
-        }
-        let seen = [
-            self.state.mbarriers.activity,
-            self.state.barriers.iter().map(|barrier| barrier.phase).sum(),
-            self.state.barriers.iter().map(|barrier| u64::from(barrier.arrived)).sum(),
-            self.warps.iter().map(|warp| u64::from(warp.exited.count_ones())).sum(),
-        ];
-        let (last, rounds) = self.state.mbarriers.stalled;
-        let rounds = if last == seen { rounds + 1 } else { 0 };
-        self.state.mbarriers.stalled = (seen, rounds);
-        if rounds >= ROUNDS {
-            return false;
-        }
-        for (index, lanes) in waits {
-            self.time_out(index, lanes);
-        }
-        true
-    }
-
-    /// Reports copies that nobody waited for before the block ended.
-    pub(super) fn report_unobserved_landings(&mut self) {
-        let all = std::mem::take(&mut self.state.mbarriers.all);
-        for (address, barrier) in all {
-            for landing in barrier.landings {
-                if !self.state.mbarriers.lands(landing.tracked) {
-                    continue;
-                }
-                let which = vec![LaneAddress { lane: landing.lane, address: Some(landing.address) }];
-                self.with_instruction(landing.warp as usize, landing.pc, |context| {
-                    context.report(FindingClass::AsyncCopyNotWaited, which, || {
-                        format!(
-                            "the block ends without anybody having waited for phase {} of the mbarrier at {address:#x}, \
-                             which says when this asynchronous copy is done",
-                            landing.phase
-                        )
-                    });
-                });
-            }
-        }
     }
 }
 

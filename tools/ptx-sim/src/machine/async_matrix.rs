@@ -3,10 +3,8 @@
 
 use std::collections::HashMap;
 
-use super::context::Context;
-use super::warp::LANES;
-use crate::decode::{Destination, Slot};
-use crate::finding::FindingClass;
+use crate::lanes::LANES;
+use crate::program::Slot;
 
 /// The value of a register in every lane.
 type Values = [u64; LANES];
@@ -74,46 +72,18 @@ impl AsyncMatrix {
     pub fn is_busy(&self) -> bool {
         !self.results.is_empty()
     }
-}
 
-impl Context<'_> {
-    /// Checks the registers of an instruction other than `wgmma` against those in flight, and notes what it writes.
-    pub(super) fn check_async_matrix(&mut self) {
-        let instruction = self.instruction;
-        for slot in &instruction.writes {
-            self.warp.matrix.written.insert(*slot, self.warp.matrix.fences);
+    /// Notes an instruction other than `wgmma`: a register in flight that it touches, and what that holds.
+    pub fn touch(&mut self, reads: &[Slot], writes: &[Slot]) -> Option<(Slot, &'static str)> {
+        for slot in writes {
+            self.written.insert(*slot, self.fences);
         }
-        if self.warp.matrix.results.is_empty() {
-            return;
+        if self.results.is_empty() {
+            return None;
         }
-        let matrix = &self.warp.matrix;
-        let mut touched = instruction.reads.iter().chain(&instruction.writes);
-        let accumulator = touched.find(|slot| matrix.results.contains_key(slot)).map(|slot| (*slot, "accumulator"));
-        let fragment = instruction.writes.iter().find(|slot| matrix.fragments.contains_key(slot));
-        let found = accumulator.or(fragment.map(|slot| (*slot, "fragment of A")));
-        if let Some((slot, what)) = found {
-            let name = &self.machine.program.register_names[slot as usize];
-            self.report(FindingClass::WgmmaNotWaited, Vec::new(), || {
-                format!("`{name}` is the {what} of a wgmma.mma_async that was not waited for (wgmma.wait_group)")
-            });
-        }
-    }
-
-    /// Reports accumulators that a warp never waited for.
-    pub(super) fn check_matrix_finished(&mut self) {
-        if self.warp.matrix.is_busy() {
-            self.report(FindingClass::WgmmaNotWaited, Vec::new(), || {
-                "the warp ends without having waited for its wgmma.mma_async".to_owned()
-            });
-        }
-    }
-
-    /// Writes the accumulators of completed groups.
-    pub fn land_results(&mut self, allowed: u64) {
-        for (slot, values) in self.warp.matrix.wait(allowed) {
-            for (lane, value) in values.into_iter().enumerate() {
-                self.set(Destination { slot, mask: u64::from(u32::MAX) }, lane, value);
-            }
-        }
+        let mut touched = reads.iter().chain(writes);
+        let accumulator = touched.find(|slot| self.results.contains_key(slot)).map(|slot| (*slot, "accumulator"));
+        let fragment = writes.iter().find(|slot| self.fragments.contains_key(slot));
+        accumulator.or(fragment.map(|slot| (*slot, "fragment of A")))
     }
 }

@@ -1,0 +1,124 @@
+//! Asynchronous copies to and reads of shared memory: how they begin, what may not happen before they are waited for, and their
+//! end.
+
+use super::faults::Faults;
+use super::place::Place;
+use super::races::Effect;
+use super::view::Context;
+use crate::finding::FindingClass;
+use crate::machine::Mbarrier;
+use crate::memory::OutOfBounds;
+use crate::parse::Space;
+use crate::race::{Agent, Engine};
+
+impl Context<'_> {
+    /// Begins an asynchronous copy of `bytes` bytes to a place in shared memory; false when it cannot be done.
+    pub fn begin_copy(&mut self, faults: &mut Faults, place: Place, bytes: usize, what: impl Fn() -> String) -> bool {
+        if !self.check_place(faults, place, bytes, &what) {
+            return false;
+        }
+        let Place { lane, address, .. } = place;
+        self.check_bulk_reads(faults, lane, address, bytes, &what);
+        match self.block.shared.begin_copy(address, bytes) {
+            Ok(false) => {
+                // What is written is not known yet; no write of the same value is forgiven to a copy.
+                self.check_races(faults, place, &vec![0; bytes], Effect::Write);
+                true
+            }
+            Ok(true) => {
+                let cause = || format!("{} overlaps that of another copy not yet waited for", what());
+                faults.add(FindingClass::AsyncCopyNotWaited, lane, address, cause);
+                true
+            }
+            Err(OutOfBounds(location)) => {
+                let variable = self.variable(Space::Shared, address);
+                let cause = || format!("{} in shared memory is out of bounds, {location}{variable}", what());
+                faults.add(FindingClass::OutOfBounds, lane, address, cause);
+                false
+            }
+        }
+    }
+
+    /// When what `agent` is told to do now begins, for the detection of races.
+    pub fn race_time(&self, agent: Agent) -> u32 {
+        self.block.races.as_ref().map_or(0, |races| races.time(agent))
+    }
+
+    /// A reader of the warp begins to read shared memory.
+    pub fn begin_read(&mut self, reader: Agent, address: u64, bytes: u64) {
+        let time = self.race_time(reader);
+        self.block.bulk_reads.begin(reader, self.pc, address, bytes, time);
+    }
+
+    /// A reader of the warp ends the group it is filling.
+    pub fn commit_reads(&mut self, reader: Agent) {
+        self.block.bulk_reads.commit(reader);
+        if let Some(races) = &mut self.block.races {
+            races.commit(reader.warp, reader.engine);
+        }
+    }
+
+    /// The warp waits for all but the latest `allowed` groups of a reader.
+    pub fn wait_for_reads(&mut self, reader: Agent, allowed: u64) {
+        let last = self.block.bulk_reads.wait(reader, allowed);
+        if let Some(races) = &mut self.block.races {
+            races.finish(reader, last);
+        }
+    }
+
+    /// A fault when a write changes what a bulk copy, not yet waited for, reads.
+    pub(super) fn check_bulk_reads(
+        &self,
+        faults: &mut Faults,
+        lane: usize,
+        address: u64,
+        bytes: usize,
+        what: impl Fn() -> String,
+    ) {
+        if let Some(read) = self.block.bulk_reads.overlapping(address, bytes) {
+            let line = self.machine.program.instructions[read.pc as usize].line;
+            let cause = || {
+                format!(
+                    "{} changes what the {} has not waited for",
+                    what(),
+                    match read.reader {
+                        Agent { warp, engine: Engine::Matrix, .. } =>
+                            format!("wgmma in line {line} reads, which warp {warp}"),
+                        Agent { warp, lane, .. } =>
+                            format!("bulk copy in line {line} reads, which warp {warp} lane {lane}"),
+                    }
+                )
+            };
+            faults.add(FindingClass::AsyncCopyNotWaited, lane, address, cause);
+        }
+    }
+
+    /// A fault when the async proxy reads or overwrites what an ordinary write, without a fence, wrote; `does` says
+    /// which.
+    pub fn check_proxy(&mut self, faults: &mut Faults, lane: usize, address: u64, bytes: usize, does: &str) {
+        if let Some(warp) = self.block.proxies.unfenced(address, bytes) {
+            let cause = || {
+                let variable = self.variable(Space::Shared, address);
+                format!(
+                    "shared memory that ordinary instructions of warp {warp} wrote is {does} by the async proxy without a \
+                     fence.proxy.async in between{variable}"
+                )
+            };
+            faults.add(FindingClass::MissingProxyFence, lane, address, cause);
+        }
+    }
+
+    /// A fault when the async proxy counts at an mbarrier that it may not see.
+    pub fn check_mbarrier_proxy(&self, faults: &mut Faults, lane: usize, mbarrier: u64) {
+        if let Some(warp) = self.block.mbarriers.get(mbarrier).and_then(Mbarrier::unfenced) {
+            let cause = || {
+                let variable = self.variable(Space::Shared, mbarrier);
+                format!(
+                    "the async proxy counts bytes at the mbarrier{variable}, which warp {warp} initialised, without a \
+                     fence.mbarrier_init or fence.proxy.async in between"
+                )
+            };
+            faults.add(FindingClass::MissingProxyFence, lane, mbarrier, cause);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What is wrong with the accesses of one instruction, gathered over its lanes.
+
+use super::view::Context;
+use crate::finding::{FindingClass, LaneAddress, OtherAccess};
+
+/// What is wrong with the accesses of one instruction, gathered over its lanes.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    kinds: Vec<Fault>,
+}
+
+#[derive(Debug)]
+struct Fault {
+    class: FindingClass,
+    /// Describes the first lane's access; `{}`-free text.
+    cause: String,
+    which: Vec<LaneAddress>,
+    /// The other access of a race.
+    other: Option<OtherAccess>,
+}
+
+impl Faults {
+    /// Whether nothing is wrong.
+    pub fn is_empty(&self) -> bool {
+        self.kinds.is_empty()
+    }
+
+    /// Whether the lane's access was found to meet something asynchronous that was not waited for.
+    pub fn has_not_waited(&self, lane: usize) -> bool {
+        let not_waited = self.kinds.iter().filter(|fault| fault.class == FindingClass::AsyncCopyNotWaited);
+        not_waited.flat_map(|fault| &fault.which).any(|access| access.lane == lane as u32)
+    }
+
+    /// Adds a lane's access.
+    #[cold]
+    pub fn add(&mut self, class: FindingClass, lane: usize, address: u64, cause: impl FnOnce() -> String) {
+        self.add_pair(class, lane, address, || (cause(), None));
+    }
+
+    /// Adds a lane's access and the one that it races with.
+    #[cold]
+    pub fn add_pair(
+        &mut self,
+        class: FindingClass,
+        lane: usize,
+        address: u64,
+        describe: impl FnOnce() -> (String, Option<OtherAccess>),
+    ) {
+        let access = LaneAddress { lane: lane as u32, address: Some(address) };
+        match self.kinds.iter_mut().find(|fault| fault.class == class) {
+            // An instruction may access several places in one lane, of which the first is enough.
+            Some(fault) if fault.which.iter().any(|known| known.lane == access.lane) => {}
+            Some(fault) => fault.which.push(access),
+            None => {
+                let (cause, other) = describe();
+                self.kinds.push(Fault { class, cause, which: vec![access], other });
+            }
+        }
+    }
+}
+
+/// `lane 1 at 0x82, lane 2 at 0x104, …`
+fn addresses(which: &[LaneAddress]) -> String {
+    const SHOWN: usize = 4;
+    let shown = which.iter().take(SHOWN).map(|access| match access.address {
+        Some(address) => format!("lane {} at {address:#x}", access.lane),
+        None => format!("lane {}", access.lane),
+    });
+    let mut text = shown.collect::<Vec<_>>().join(", ");
+    if which.len() > SHOWN {
+        text.push_str(&format!(" and {} more lanes", which.len() - SHOWN));
+    }
+    text
+}
+
+impl Context<'_> {
+    /// Reports what was gathered.
+    pub fn report_faults(&mut self, faults: Faults) {
+        for Fault { class, cause, which, other } in faults.kinds {
+            let list = addresses(&which);
+            self.report_pair(class, which, other, || format!("{cause}: {list}"));
+        }
+    }
+}

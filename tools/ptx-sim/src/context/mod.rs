@@ -1,0 +1,18 @@
+//! What an instruction does to the machine, with every check: [`Context`] is what it sees, the other files say what it may do
+//! with it.
+
+mod access;
+mod asynchronous;
+mod checks;
+mod faults;
+mod mbarrier;
+mod place;
+mod races;
+mod traffic;
+mod view;
+mod wgmma;
+
+pub(crate) use faults::Faults;
+pub(crate) use place::Place;
+pub(crate) use traffic::{Direction, Traffic};
+pub(crate) use view::{Context, Flow, without_addresses};

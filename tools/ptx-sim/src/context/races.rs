@@ -1,0 +1,146 @@
+//! Races of an access with earlier ones, and with the grid before.
+
+use super::faults::Faults;
+use super::place::Place;
+use super::view::Context;
+use crate::finding::{FindingClass, OtherAccess};
+use crate::machine::MBARRIER_BYTES;
+use crate::parse::Space;
+use crate::race::{Access, Agent, Conflict, Engine, Strength};
+
+/// What an access does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    Read,
+    Write,
+    /// Both, as one atomic operation.
+    Update,
+}
+
+impl Effect {
+    /// An access of so many bytes, before the name of the memory.
+    pub fn of(self, bytes: usize) -> String {
+        let what = match self {
+            Effect::Read => "read of",
+            Effect::Write => "write to",
+            Effect::Update => "atomic operation on",
+        };
+        format!("a {bytes}-byte {what}")
+    }
+}
+
+impl Context<'_> {
+    /// Checks whether an access to shared or global memory races with an earlier one.
+    pub(super) fn check_races(&mut self, faults: &mut Faults, place: Place, data: &[u8], effect: Effect) {
+        let Place { lane, space, address, .. } = place;
+        let Some(races) = self.block.races.as_mut().filter(|_| matches!(space, Space::Shared | Space::Global)) else {
+            return;
+        };
+        let semantics = self.instruction.semantics;
+        let writes = effect != Effect::Read;
+        let engine = match (semantics.engine, space) {
+            // What a bulk copy writes to global memory is taken as the thread's.
+            (Engine::BulkReads, Space::Global) => Engine::Thread,
+            (engine, _) => engine,
+        };
+        let agent = Agent::new(self.warp.index, lane, engine);
+        let meets_previous_grid = space == Space::Global && races.meets_previous_grid(agent);
+        let conflict = races.access(&Access { agent, semantics, pc: self.pc, space, address, data, writes });
+        if semantics.strength == Strength::Strong {
+            if effect != Effect::Write {
+                races.observe(agent, semantics, space, address);
+            }
+            if writes {
+                races.announce(agent, semantics, space, address, effect == Effect::Update);
+            }
+        }
+        if meets_previous_grid {
+            faults.add(FindingClass::PreviousGridNotWaited, lane, address, || {
+                format!(
+                    "{} global memory{}{} comes behind no griddepcontrol.wait: the grid before this one may still {} it",
+                    effect.of(data.len()),
+                    agent.engine.by(),
+                    self.location(space, address, data.len()),
+                    if writes { "use" } else { "write" },
+                )
+            });
+        }
+        // Where a write meets a read in flight that was found before, to say so again would not help.
+        let is_known = |conflict: &Conflict| conflict.agent.engine.reads_shared() && faults.has_not_waited(lane);
+        if let Some(conflict) = conflict.filter(|conflict| !is_known(conflict)) {
+            faults.add_pair(FindingClass::Race, lane, address, || {
+                self.describe_race(agent, space, address, data.len(), effect, conflict)
+            });
+        }
+    }
+
+    /// A fault when an mbarrier begins or ends without order to its other uses.
+    pub fn check_mbarrier_races(&mut self, faults: &mut Faults, lane: usize, address: u64, writes: bool) {
+        let Some(races) = &mut self.block.races else { return };
+        let (space, semantics) = (Space::Shared, self.instruction.semantics);
+        let agent = Agent::new(self.warp.index, lane, Engine::Thread);
+        let data = &[0; MBARRIER_BYTES as usize];
+        if let Some(conflict) = races.access(&Access { agent, semantics, pc: self.pc, space, address, data, writes }) {
+            let effect = match (semantics.strength, writes) {
+                (_, false) => Effect::Read,
+                (Strength::Weak, true) => Effect::Write,
+                (Strength::Strong, true) => Effect::Update,
+            };
+            faults.add_pair(FindingClass::Race, lane, address, || {
+                self.describe_race(agent, space, address, data.len(), effect, conflict)
+            });
+        }
+    }
+
+    fn describe_race(
+        &self,
+        agent: Agent,
+        space: Space,
+        address: u64,
+        bytes: usize,
+        effect: Effect,
+        conflict: Conflict,
+    ) -> (String, Option<OtherAccess>) {
+        let Conflict { agent: other, pc, writes } = conflict;
+        let instruction = &self.machine.program.instructions[pc as usize];
+        let cause = format!(
+            "{} {space} memory{}{} races with the {}{} in line {} by warp {}, lane {}: nothing orders the two, {}",
+            effect.of(bytes),
+            agent.engine.by(),
+            self.location(space, address, bytes),
+            if writes { "write" } else { "read" },
+            other.engine.by(),
+            instruction.line,
+            other.warp,
+            other.lane,
+            missing_order(agent, other)
+        );
+        let other = OtherAccess {
+            writes,
+            engine: other.engine,
+            at: self.machine.location(instruction, self.block.position, other.warp, Some(other.lane)),
+        };
+        (cause, Some(other))
+    }
+}
+
+/// What has to lie between two accesses that race.
+fn missing_order(agent: Agent, other: Agent) -> &'static str {
+    match (agent.engine, other.engine) {
+        (_, Engine::Matrix) => {
+            "the warpgroup has to wait for its wgmma before it lets others overwrite what that reads"
+        }
+        (_, Engine::BulkReads) => "the thread has to wait for its copy before it lets others overwrite what that reads",
+        (_, Engine::Copies) if (agent.warp, agent.lane) == (other.warp, other.lane) => {
+            "the thread has to wait for its copy in between"
+        }
+        (_, Engine::Copies) => {
+            "the thread that issued the copy has to wait for it, and then both have to pass a barrier"
+        }
+        (Engine::Copies | Engine::BulkReads, Engine::Thread) => {
+            "a barrier has to lie between the access and the issue of the copy"
+        }
+        _ if agent.warp == other.warp => "lanes of a warp are ordered by bar.warp.sync or a barrier only",
+        _ => "both warps have to pass a barrier in between",
+    }
+}

@@ -1,0 +1,198 @@
+//! The names that an entry declares, scope by scope, and the registers they stand for.
+
+use std::collections::HashMap;
+
+use super::refusal::{Decode, Refusal, invalid, unsupported};
+use crate::parse::{self, Kind, Position, Space, Statement, Type};
+use crate::program::{Guard, Initial, Layout, Slot};
+
+/// A register of the text.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Register {
+    pub slot: Slot,
+    pub kind: Type,
+}
+
+/// The names declared in one `{ … }`.
+#[derive(Default)]
+pub(super) struct Scope {
+    parent: Option<usize>,
+    registers: HashMap<String, Register>,
+    pub labels: HashMap<String, u32>,
+    /// The labels that each `.branchtargets` lists.
+    pub branch_targets: HashMap<String, Vec<String>>,
+}
+
+/// What is known while an entry is decoded.
+pub(crate) struct Decoder {
+    scopes: Vec<Scope>,
+    /// The scope being decoded.
+    scope: usize,
+    /// Scopes entered so far; they are numbered in the order of their `{`.
+    entered: usize,
+    /// What the registers of a warp hold when it starts.
+    pub registers: Vec<Initial>,
+    /// Their names; empty for those that hold literals.
+    pub register_names: Vec<String>,
+    fixed: HashMap<Initial, Slot>,
+    sink: Option<Slot>,
+    carry: Option<Slot>,
+    /// Where variables lie.
+    pub layout: Layout,
+}
+
+impl Decoder {
+    /// Nothing but variables is known yet.
+    pub fn new(layout: Layout) -> Decoder {
+        Decoder {
+            scopes: vec![Scope::default()],
+            scope: 0,
+            entered: 1,
+            registers: Vec::new(),
+            register_names: Vec::new(),
+            fixed: HashMap::new(),
+            sink: None,
+            carry: None,
+            layout,
+        }
+    }
+
+    /// First pass: collects registers and labels of every scope.
+    pub fn declare(&mut self, body: &[Statement]) -> Result<(), (Position, Refusal)> {
+        let mut next_instruction = 0;
+        for statement in body {
+            match statement {
+                Statement::Open => {
+                    self.scopes.push(Scope { parent: Some(self.scope), ..Scope::default() });
+                    self.open_scope();
+                }
+                Statement::Close => self.close_scope(),
+                Statement::Registers { kind, names } => {
+                    for name in names {
+                        self.declare_registers(*kind, name).map_err(|error| (name.position, error))?;
+                    }
+                }
+                Statement::Label { name, position } => {
+                    if self.scopes[self.scope].labels.insert(name.clone(), next_instruction).is_some() {
+                        return Err((*position, Refusal::Invalid(format!("a second label `{name}`"))));
+                    }
+                }
+                Statement::BranchTargets { name, labels, position } => {
+                    let targets = &mut self.scopes[self.scope].branch_targets;
+                    if targets.insert(name.clone(), labels.clone()).is_some() {
+                        return Err((*position, Refusal::Invalid(format!("a second list of targets `{name}`"))));
+                    }
+                }
+                Statement::Variable(variable) => {
+                    let is_supported =
+                        matches!(variable.space, Space::Shared | Space::Local) && variable.bytes.is_some();
+                    // `.param` variables of a body belong to calls, which are refused where they happen.
+                    if !is_supported && variable.space != Space::Parameter {
+                        let what = format!("the {} variable `{}` in a body", variable.space, variable.name);
+                        return Err((variable.position, Refusal::Unsupported(what)));
+                    }
+                }
+                Statement::Instruction(_) => next_instruction += 1,
+            }
+        }
+        Ok(())
+    }
+
+    fn declare_registers(&mut self, kind: Type, names: &parse::RegisterNames) -> Decode<()> {
+        const MOST: usize = 1 << 17;
+        let count = names.count.unwrap_or(1) as usize;
+        if count > MOST - self.registers.len().min(MOST) {
+            return unsupported(format!("more than {MOST} registers"));
+        }
+        for index in 0..count {
+            let name = match names.count {
+                None => names.name.clone(),
+                Some(_) => format!("{}{index}", names.name),
+            };
+            let slot = self.new_register(Initial::Undefined, &name);
+            if self.scopes[self.scope].registers.insert(name.clone(), Register { slot, kind }).is_some() {
+                return invalid(format!("a second register `{name}`"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins the second pass.
+    pub fn enter_body(&mut self) {
+        self.scope = 0;
+        self.entered = 1;
+    }
+
+    /// `{`.
+    pub fn open_scope(&mut self) {
+        self.scope = self.entered;
+        self.entered += 1;
+    }
+
+    /// `}`.
+    pub fn close_scope(&mut self) {
+        self.scope = self.scopes[self.scope].parent.unwrap_or(0);
+    }
+
+    fn new_register(&mut self, initial: Initial, name: &str) -> Slot {
+        self.registers.push(initial);
+        self.register_names.push(name.to_owned());
+        (self.registers.len() - 1) as Slot
+    }
+
+    /// The register that always holds `initial`.
+    pub(super) fn fixed(&mut self, initial: Initial) -> Slot {
+        if let Some(slot) = self.fixed.get(&initial) {
+            return *slot;
+        }
+        let slot = self.new_register(initial, "");
+        self.fixed.insert(initial, slot);
+        slot
+    }
+
+    /// A register that is written and never read, for `_`.
+    pub(super) fn sink(&mut self) -> Slot {
+        if let Some(slot) = self.sink {
+            return slot;
+        }
+        let slot = self.new_register(Initial::Undefined, "_");
+        self.sink = Some(slot);
+        slot
+    }
+
+    /// The register of the carry flag of `add.cc` and its relatives.
+    pub(super) fn carry(&mut self) -> Slot {
+        if let Some(slot) = self.carry {
+            return slot;
+        }
+        let slot = self.new_register(Initial::Undefined, "the carry flag");
+        self.carry = Some(slot);
+        slot
+    }
+
+    /// Finds something by name in the current scope or those around it.
+    pub(super) fn find<T>(&self, mut get: impl FnMut(&Scope) -> Option<T>) -> Option<T> {
+        let mut scope = Some(self.scope);
+        while let Some(index) = scope {
+            if let Some(found) = get(&self.scopes[index]) {
+                return Some(found);
+            }
+            scope = self.scopes[index].parent;
+        }
+        None
+    }
+
+    /// The register called `name`.
+    pub(super) fn register(&self, name: &str) -> Option<Register> {
+        self.find(|scope| scope.registers.get(name).copied())
+    }
+
+    /// The guard of an instruction.
+    pub fn guard(&self, guard: &parse::Guard) -> Decode<Guard> {
+        match self.register(&guard.register) {
+            Some(Register { slot, kind }) if kind.kind == Kind::Predicate => Ok(Guard { slot, negated: guard.negated }),
+            Some(_) => invalid(format!("guard `{}` is not a predicate register", guard.register)),
+            None => invalid(format!("guard `{}` is not declared", guard.register)),
+        }
+    }
+}

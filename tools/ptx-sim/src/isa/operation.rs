@@ -1,0 +1,193 @@
+//! A typed instruction of any family.
+
+use super::lanewise::Lanewise;
+use super::{
+    async_copy, atomic, barrier, bulk_copy, cluster, compare, control, convert, float, integer, known, matrix,
+    mbarrier, memory, moves, warp, warpgroup, wgmma,
+};
+use crate::context::{Context, Flow};
+use crate::decode::{Decode, Form};
+use crate::program::{Class, Collective};
+use crate::race::Semantics;
+
+/// A typed instruction.
+pub(crate) enum Operation {
+    /// Arithmetic, logic, conversion, comparison.
+    Lanewise(Lanewise),
+    /// An exponential; counted.
+    Exponential(Lanewise, u32),
+    /// `mov`.
+    Move(moves::Operation),
+    /// Loads and stores.
+    Memory(memory::Operation),
+    /// `atom`, `red`.
+    Atomic(atomic::Operation),
+    /// `cp.async`.
+    AsyncCopy(async_copy::Operation),
+    /// `mma`, `ldmatrix`, `stmatrix`.
+    Matrix(matrix::Operation),
+    /// `shfl`, `vote` and their relatives.
+    Warp(warp::Operation),
+    /// Barriers and fences.
+    Barrier(barrier::Operation),
+    /// `mapa` and `barrier.cluster`.
+    Cluster(cluster::Operation),
+    /// `setmaxnreg`.
+    SetMaximum(warpgroup::SetMaximum),
+    /// `wgmma`.
+    Wgmma(wgmma::Operation),
+    /// `cp.async.bulk`.
+    BulkCopy(bulk_copy::Operation),
+    /// `mbarrier`.
+    Mbarrier(mbarrier::Operation),
+    /// Branches and ends.
+    Control(control::Operation),
+}
+
+/// Decodes an instruction: asks every family whether it is one of its own.
+pub(crate) fn decode(form: &mut Form<'_>) -> Decode<(Class, Operation)> {
+    let elements = form.peek_kind().map_or(1, |kind| kind.packed);
+    if let Some((class, lanewise)) = decode_lanewise(form)? {
+        // What nobody took is refused by its own name later.
+        if form.is_taken() && form.opcode() != "cvta" && !known::is_known(&form.name()) {
+            return form.refuse();
+        }
+        let operation = match form.opcode() {
+            "ex2" => Operation::Exponential(lanewise, elements),
+            _ => Operation::Lanewise(lanewise),
+        };
+        return Ok((class, operation));
+    }
+    if let Some(operation) = moves::decode(form)? {
+        return Ok((Class::Move, Operation::Move(operation)));
+    }
+    if let Some(operation) = memory::decode(form)? {
+        return Ok((Class::Memory, Operation::Memory(operation)));
+    }
+    if let Some(operation) = atomic::decode(form)? {
+        return Ok((Class::Memory, Operation::Atomic(operation)));
+    }
+    if let Some(operation) = bulk_copy::decode(form)? {
+        return Ok((Class::AsyncCopy, Operation::BulkCopy(operation)));
+    }
+    if let Some(operation) = mbarrier::decode(form)? {
+        return Ok((Class::Barrier, Operation::Mbarrier(operation)));
+    }
+    if let Some(operation) = async_copy::decode(form)? {
+        return Ok((Class::AsyncCopy, Operation::AsyncCopy(operation)));
+    }
+    if let Some(operation) = matrix::decode(form)? {
+        return Ok((Class::Matrix, Operation::Matrix(operation)));
+    }
+    if let Some(operation) = wgmma::decode(form)? {
+        return Ok((Class::Matrix, Operation::Wgmma(operation)));
+    }
+    if let Some(operation) = warp::decode(form)? {
+        return Ok((Class::Warp, Operation::Warp(operation)));
+    }
+    if let Some(operation) = barrier::decode(form)? {
+        return Ok((Class::Barrier, Operation::Barrier(operation)));
+    }
+    if let Some(operation) = cluster::decode(form)? {
+        return Ok((Class::Barrier, Operation::Cluster(operation)));
+    }
+    if let Some(operation) = warpgroup::decode(form)? {
+        return Ok((Class::Warp, Operation::SetMaximum(operation)));
+    }
+    if let Some(operation) = control::decode(form)? {
+        return Ok((Class::Control, Operation::Control(operation)));
+    }
+    form.refuse()
+}
+
+/// Decodes an instruction that computes each lane's result from that lane's operands alone; `None` when it is another.
+fn decode_lanewise(form: &mut Form<'_>) -> Decode<Option<(Class, Lanewise)>> {
+    let is_float = form.peek_kind().is_some_and(|kind| kind.is_float());
+    if is_float && let Some(lanewise) = float::decode(form)? {
+        return Ok(Some((Class::Float, lanewise)));
+    }
+    if !is_float && let Some(lanewise) = integer::decode(form)? {
+        return Ok(Some((Class::Integer, lanewise)));
+    }
+    if let Some(lanewise) = convert::decode(form)? {
+        return Ok(Some((Class::Convert, lanewise)));
+    }
+    Ok(compare::decode(form)?.map(|lanewise| (Class::Compare, lanewise)))
+}
+
+impl Operation {
+    /// Which lanes have to execute it together.
+    pub fn collective(&self) -> Collective {
+        match self {
+            Operation::Matrix(_) | Operation::SetMaximum(_) | Operation::Wgmma(_) => Collective::Warp,
+            Operation::Cluster(operation) => operation.collective(),
+            Operation::Warp(operation) => operation.collective(),
+            Operation::Barrier(operation) => operation.collective(),
+            _ => Collective::No,
+        }
+    }
+
+    /// How its accesses to memory are ordered.
+    pub fn semantics(&self) -> Semantics {
+        match self {
+            Operation::Memory(operation) => operation.semantics(),
+            Operation::Atomic(operation) => operation.semantics(),
+            Operation::AsyncCopy(_) => Semantics::COPY,
+            Operation::BulkCopy(operation) => operation.semantics(),
+            Operation::Wgmma(_) => Semantics::MATRIX,
+            Operation::Mbarrier(operation) => operation.semantics(),
+            _ => Semantics::WEAK,
+        }
+    }
+
+    /// Executes it in the active lanes, of which there is at least one.
+    pub fn execute(&self, context: &mut Context<'_>) -> Flow {
+        match self {
+            Operation::Lanewise(lanewise) => lanewise.execute(context),
+            Operation::Exponential(lanewise, elements) => {
+                context.block.counters.ex2 += u64::from(context.active.count_ones() * elements);
+                lanewise.execute(context);
+            }
+            Operation::Move(operation) => operation.execute(context),
+            Operation::Memory(operation) => operation.execute(context),
+            Operation::Atomic(operation) => operation.execute(context),
+            Operation::AsyncCopy(operation) => operation.execute(context),
+            Operation::Matrix(operation) => operation.execute(context),
+            Operation::Warp(operation) => operation.execute(context),
+            Operation::Barrier(operation) => return operation.execute(context),
+            Operation::Cluster(operation) => return operation.execute(context),
+            Operation::SetMaximum(operation) => operation.execute(context),
+            Operation::BulkCopy(operation) => operation.execute(context),
+            Operation::Wgmma(operation) => operation.execute(context),
+            Operation::Mbarrier(operation) => return operation.execute(context),
+            Operation::Control(operation) => return operation.execute(context),
+        }
+        Flow::Next
+    }
+
+    /// Whether the async proxy accesses shared memory for it.
+    pub fn uses_async_proxy(&self) -> bool {
+        match self {
+            Operation::BulkCopy(operation) => operation.uses_shared(),
+            Operation::Wgmma(operation) => operation.uses_shared(),
+            _ => false,
+        }
+    }
+
+    /// Whether it waits for the grid before its own.
+    pub fn waits_for_previous_grid(&self) -> bool {
+        matches!(self, Operation::Control(control::Operation::WaitForPreviousGrid))
+    }
+
+    /// Whether it is a `wgmma`.
+    pub fn is_wgmma(&self) -> bool {
+        matches!(self, Operation::Wgmma(_))
+    }
+
+    /// Completes an instruction whose lanes waited at a barrier.
+    pub fn resume(&self, context: &mut Context<'_>) {
+        if let Operation::Barrier(operation) = self {
+            operation.resume(context);
+        }
+    }
+}

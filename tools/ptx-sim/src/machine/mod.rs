@@ -1,0 +1,20 @@
+//! What a kernel runs on: the launch, its blocks and their warps, and what of them is in flight. Nothing here knows an
+//! instruction or reports a finding.
+
+mod async_matrix;
+mod barriers;
+mod block;
+mod bulk_reads;
+mod grid;
+mod mbarriers;
+mod proxies;
+mod warp;
+mod warpgroups;
+
+pub(crate) use barriers::{BARRIERS, Barrier, CLUSTER_BARRIER, NAMED_BARRIERS, Reduction, barrier_name};
+pub(crate) use block::BlockState;
+pub(crate) use grid::Machine;
+pub(crate) use mbarriers::{Landing, MBARRIER_BYTES, Mbarrier, PhaseState, Wait};
+pub(crate) use proxies::OrdinaryWrite;
+pub(crate) use warp::{Group, PendingCopy, Progress, Warp};
+pub(crate) use warpgroups::Warpgroups;

@@ -1,0 +1,48 @@
+//! Where the state spaces lie in generic addresses (PTX ISA, "Generic Addressing").
+
+use crate::parse::Space;
+
+/// Shared memory that belongs to the system, before the block's own: its variables begin behind it, as on a GPU, where an
+/// address that lacks its base is no address of theirs (CUDA C++ Programming Guide, "Compute Capabilities": 1 KiB is reserved
+/// for each block since 8.0; an H200 places a block's shared memory from there on).
+pub(crate) const SYSTEM_SHARED_BYTES: u64 = 1024;
+
+/// Size of the window of generic addresses that each space other than the global one has.
+const WINDOW: u64 = 1 << 32;
+/// First generic address of the parameters.
+const PARAMETER_WINDOW: u64 = 0x7d00_0000_0000;
+/// First generic address of local memory.
+const LOCAL_WINDOW: u64 = 0x7e00_0000_0000;
+/// First generic address of shared memory.
+const SHARED_WINDOW: u64 = 0x7f00_0000_0000;
+
+/// First generic address of a space.
+fn window(space: Space) -> u64 {
+    match space {
+        Space::Global | Space::Constant => 0,
+        Space::Parameter => PARAMETER_WINDOW,
+        Space::Local => LOCAL_WINDOW,
+        Space::Shared => SHARED_WINDOW,
+    }
+}
+
+/// The generic address of an address of `space` (`cvta`).
+pub(crate) fn generic_address(space: Space, address: u64) -> u64 {
+    window(space).wrapping_add(address)
+}
+
+/// The address in `space` of a generic address (`cvta.to`).
+pub(crate) fn space_address(space: Space, generic: u64) -> u64 {
+    generic.wrapping_sub(window(space))
+}
+
+/// The space a generic address lies in, and the address there.
+pub(crate) fn resolve(generic: u64) -> (Space, u64) {
+    for space in [Space::Shared, Space::Local, Space::Parameter] {
+        let address = space_address(space, generic);
+        if address < WINDOW {
+            return (space, address);
+        }
+    }
+    (Space::Global, generic)
+}

@@ -1,0 +1,96 @@
+//! What is known about an instruction and about a whole entry before it runs.
+
+use super::layout::Layout;
+use super::operand::{Guard, Initial, Slot};
+use crate::counters::Counters;
+use crate::race::Semantics;
+
+/// Which lanes have to execute an instruction together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Collective {
+    /// Each lane for itself.
+    No,
+    /// All 32 (`.aligned`).
+    Warp,
+    /// All the warp has, at a barrier of the block.
+    Barrier,
+    /// Those in a mask.
+    Mask(Slot),
+}
+
+/// How an instruction is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    Integer,
+    Float,
+    Convert,
+    Compare,
+    Move,
+    Memory,
+    AsyncCopy,
+    Matrix,
+    Warp,
+    Barrier,
+    Control,
+}
+
+impl Class {
+    /// Counts one instruction.
+    pub fn count(self, counters: &mut Counters) {
+        *match self {
+            Class::Integer => &mut counters.integer_instructions,
+            Class::Float => &mut counters.float_instructions,
+            Class::Convert => &mut counters.convert_instructions,
+            Class::Compare => &mut counters.compare_instructions,
+            Class::Move => &mut counters.move_instructions,
+            Class::Memory => &mut counters.memory_instructions,
+            Class::AsyncCopy => &mut counters.async_copy_instructions,
+            Class::Matrix => &mut counters.matrix_instructions,
+            Class::Warp => &mut counters.warp_instructions,
+            Class::Barrier => &mut counters.barrier_instructions,
+            Class::Control => &mut counters.control_instructions,
+        } += 1;
+    }
+}
+
+/// An instruction, but for what it does.
+pub(crate) struct Instruction {
+    pub guard: Option<Guard>,
+    /// How it is counted.
+    pub class: Class,
+    /// Which lanes have to execute it together.
+    pub collective: Collective,
+    /// How its accesses to memory are ordered.
+    pub semantics: Semantics,
+    /// Whether it is a `wgmma`.
+    pub is_wgmma: bool,
+    pub line: u32,
+    /// Index into the module's locations.
+    pub location: Option<u32>,
+    /// Opcode and modifiers.
+    pub name: String,
+    /// Registers it reads.
+    pub reads: Vec<Slot>,
+    /// Registers it writes.
+    pub writes: Vec<Slot>,
+}
+
+/// A decoded entry, but for what its instructions do.
+pub(crate) struct Program {
+    pub instructions: Vec<Instruction>,
+    /// The registers of a warp.
+    pub registers: Vec<Initial>,
+    /// Names for messages; empty for registers that hold literals.
+    pub register_names: Vec<String>,
+    pub layout: Layout,
+    /// How many blocks a multiprocessor has to hold at a time (`.minnctapersm`).
+    pub minimum_blocks: Option<u32>,
+    /// The most registers of a thread when it starts (`.maxnreg`).
+    pub maximum_registers: Option<u32>,
+    /// Whether there is a `wgmma`.
+    pub uses_wgmma: bool,
+    /// Whether the async proxy accesses shared memory.
+    pub uses_async_proxy: bool,
+    /// Whether there is a `griddepcontrol.wait`.
+    pub waits_for_previous_grid: bool,
+}

@@ -1,0 +1,12 @@
+//! A decoded entry: its registers and variables, and what is known about each of its instructions. What an instruction does is
+//! in `isa`.
+
+mod instruction;
+mod layout;
+mod operand;
+mod special;
+
+pub(crate) use instruction::{Class, Collective, Instruction, Program};
+pub(crate) use layout::Layout;
+pub(crate) use operand::{Address, Destination, Guard, Initial, Slot};
+pub(crate) use special::Special;

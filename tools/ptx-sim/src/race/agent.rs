@@ -1,0 +1,111 @@
+//! Who accesses memory, and how that is ordered.
+
+use crate::lanes::LANES;
+
+/// What accesses memory for a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum Engine {
+    /// The thread itself.
+    Thread,
+    /// Its asynchronous copies to shared memory.
+    Copies,
+    /// Its bulk copies from shared memory, which read there until they are waited for.
+    BulkReads,
+    /// The `wgmma` instructions of its warp, which read shared memory until they are waited for.
+    Matrix,
+}
+
+impl Engine {
+    /// All of them, in the order in which agents are numbered.
+    pub(super) const ALL: [Engine; 4] = [Engine::Thread, Engine::Copies, Engine::BulkReads, Engine::Matrix];
+
+    /// What is added to the name of an access to say that it made it: nothing for the thread itself.
+    pub fn by(self) -> &'static str {
+        match self {
+            Engine::Thread => "",
+            Engine::Copies => " by an asynchronous copy",
+            Engine::BulkReads => " by a bulk copy",
+            Engine::Matrix => " by wgmma",
+        }
+    }
+
+    /// Whether it reads shared memory until its thread waits for it.
+    pub(crate) fn reads_shared(self) -> bool {
+        matches!(self, Engine::BulkReads | Engine::Matrix)
+    }
+
+    /// Whether it accesses memory until its thread waits for it.
+    pub(super) fn is_asynchronous(self) -> bool {
+        self != Engine::Thread
+    }
+}
+
+/// Who accesses memory: a thread, or what works for it asynchronously.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Agent {
+    pub warp: u32,
+    pub lane: u32,
+    pub engine: Engine,
+}
+
+impl Agent {
+    /// What works for lane `lane` of a warp.
+    pub fn new(warp: u32, lane: usize, engine: Engine) -> Agent {
+        Agent { warp, lane: lane as u32, engine }
+    }
+
+    /// The matrix engine of a warp, for which lane 0 stands.
+    pub fn matrix(warp: u32) -> Agent {
+        Agent::new(warp, 0, Engine::Matrix)
+    }
+
+    /// The agent that is lane `lane` of a group, in a block of `warps` warps.
+    pub(super) fn of_group(group: usize, lane: u32, warps: usize) -> Agent {
+        Agent { warp: (group % warps) as u32, lane, engine: Engine::ALL[group / warps] }
+    }
+
+    /// The number of the group of 32 agents that it belongs to: engine by engine, those of each warp.
+    pub(super) fn group(self, warps: usize) -> usize {
+        self.engine as usize * warps + self.warp as usize
+    }
+
+    /// Index of the thread in its block.
+    pub(super) fn thread(self) -> usize {
+        self.warp as usize * LANES + self.lane as usize
+    }
+}
+
+/// Strong accesses do not race with each other (PTX ISA, "Morally strong operations").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Strength {
+    /// A plain access.
+    Weak,
+    /// An atomic, volatile or relaxed access, or stronger.
+    Strong,
+}
+
+/// How an access is ordered (PTX ISA, "Memory Consistency Model").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Semantics {
+    pub strength: Strength,
+    pub acquires: bool,
+    pub releases: bool,
+    /// What makes it for the thread.
+    pub engine: Engine,
+}
+
+impl Semantics {
+    /// A plain access.
+    pub const WEAK: Semantics =
+        Semantics { strength: Strength::Weak, acquires: false, releases: false, engine: Engine::Thread };
+    /// An atomic access that orders nothing.
+    pub const STRONG: Semantics = Semantics { strength: Strength::Strong, ..Semantics::WEAK };
+    /// An access of an asynchronous copy.
+    pub const COPY: Semantics = Semantics { engine: Engine::Copies, ..Semantics::WEAK };
+    /// An access of a bulk copy from shared memory.
+    pub const BULK_STORE: Semantics = Semantics { engine: Engine::BulkReads, ..Semantics::WEAK };
+    /// An access of `wgmma`.
+    pub const MATRIX: Semantics = Semantics { engine: Engine::Matrix, ..Semantics::WEAK };
+}

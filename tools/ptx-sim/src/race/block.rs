@@ -1,0 +1,287 @@
+//! The race detection of one block.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::agent::{Agent, Engine, Semantics, Strength};
+use super::clock::{Clock, Clocks};
+use super::grid::Trace;
+use super::shadow::{CELL_BYTES, Cell, PAGE_CELLS, Record};
+use crate::lanes::lanes;
+use crate::parse::Space;
+
+/// What an access does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Access<'a> {
+    pub agent: Agent,
+    pub semantics: Semantics,
+    /// Index of the instruction.
+    pub pc: u32,
+    pub space: Space,
+    pub address: u64,
+    /// What is written or was read.
+    pub data: &'a [u8],
+    pub writes: bool,
+}
+
+/// The earlier one of two accesses that race.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Conflict {
+    pub agent: Agent,
+    pub pc: u32,
+    pub writes: bool,
+}
+
+/// A barrier's clock in one phase.
+#[derive(Debug, Default)]
+struct Phase {
+    number: u64,
+    clock: Arc<Clock>,
+}
+
+/// What the arrivals at an mbarrier and in its phases up to now released: of its even and its odd phases.
+#[derive(Debug)]
+struct Mbarrier {
+    /// Which of the block's mbarriers it is, in the order of their first arrivals.
+    number: usize,
+    phases: [Phase; 2],
+}
+
+/// The race detection of one block.
+#[derive(Debug)]
+pub(crate) struct Races {
+    warps: usize,
+    clocks: Clocks,
+    /// Of each barrier, its even and its odd phases.
+    barriers: Vec<[Phase; 2]>,
+    /// Those with arrivals, by address.
+    mbarriers: HashMap<u64, Mbarrier>,
+    /// How many there ever were.
+    mbarrier_count: usize,
+    /// What strong writes announced, by where they wrote.
+    announced: HashMap<(Space, u64), Arc<Clock>>,
+    shared: Vec<Cell>,
+    /// Pages of global memory, by number.
+    global: HashMap<u64, Vec<Cell>>,
+    /// The block made strong accesses to global memory.
+    may_synchronise: bool,
+    /// The grid may begin before the one in front of it has ended.
+    overlaps_previous: bool,
+}
+
+impl Races {
+    /// Detection for blocks with that many warps, barriers and bytes of shared memory, in a grid that may begin before the one
+    /// in front of it has ended or not.
+    pub fn new(warps: usize, barriers: usize, shared_bytes: usize, overlaps_previous: bool) -> Races {
+        Races {
+            warps,
+            clocks: Clocks::new(warps),
+            barriers: (0..barriers).map(|_| Default::default()).collect(),
+            mbarriers: HashMap::new(),
+            mbarrier_count: 0,
+            announced: HashMap::new(),
+            shared: vec![Cell::default(); shared_bytes.div_ceil(CELL_BYTES as usize)],
+            global: HashMap::new(),
+            may_synchronise: false,
+            overlaps_previous,
+        }
+    }
+
+    /// Begins a block.
+    pub fn start(&mut self) {
+        self.clocks = Clocks::new(self.warps);
+        self.barriers.iter_mut().for_each(|phases| *phases = Default::default());
+        self.mbarriers.clear();
+        self.mbarrier_count = 0;
+        self.announced.clear();
+        self.shared.iter_mut().for_each(Cell::clear);
+        self.global.clear();
+        self.may_synchronise = false;
+    }
+
+    /// What the block did in global memory; forgets it.
+    pub fn take_trace(&mut self) -> Trace {
+        let mut pages: Vec<(u64, Vec<Cell>)> = self.global.drain().collect();
+        pages.sort_unstable_by_key(|(number, _)| *number);
+        let mut accesses = Vec::new();
+        for (number, cells) in &pages {
+            for (cell, index) in cells.iter().zip(number * PAGE_CELLS..) {
+                accesses.extend(cell.records().iter().map(|record| (index, *record)));
+            }
+        }
+        Trace { accesses, may_synchronise: self.may_synchronise }
+    }
+
+    /// Adds all that happened before this point of some lanes to `clock`.
+    pub fn release(&mut self, warp: u32, lanes: u32, clock: &mut Clock) {
+        self.clocks.release(warp, lanes, clock);
+    }
+
+    /// Makes what lanes do from now on come after `clock`.
+    pub fn acquire(&mut self, warp: u32, lanes: u32, clock: &Arc<Clock>) {
+        self.clocks.acquire(warp, lanes, clock);
+    }
+
+    /// Orders lanes of a warp with each other (`bar.warp.sync`).
+    pub fn synchronise_warp(&mut self, warp: u32, lanes: u32) {
+        let mut clock = Clock::default();
+        self.release(warp, lanes, &mut clock);
+        self.acquire(warp, lanes, &Arc::new(clock));
+    }
+
+    /// Lanes arrive at a phase of a barrier of the block.
+    pub fn arrive(&mut self, barrier: usize, phase: u64, warp: u32, lanes: u32) {
+        let Phase { number, clock } = &mut self.barriers[barrier][(phase % 2) as usize];
+        if *number != phase {
+            (*number, *clock) = (phase, Arc::default());
+        }
+        self.clocks.release(warp, lanes, Arc::make_mut(clock));
+    }
+
+    /// Lanes have waited for a phase of a barrier of the block.
+    pub fn pass(&mut self, barrier: usize, phase: u64, warp: u32, lanes: u32) {
+        let clock = self.barriers[barrier][(phase % 2) as usize].clock.clone();
+        self.clocks.acquire(warp, lanes, &clock);
+    }
+
+    /// An mbarrier begins, in its phase 0.
+    pub fn begin_mbarrier(&mut self, address: u64) {
+        self.mbarriers.remove(&address);
+    }
+
+    /// A thread arrives in a phase of an mbarrier; `with_copies` when its asynchronous copies so far are complete once the
+    /// phase is.
+    pub fn arrive_at_mbarrier(&mut self, address: u64, phase: u64, agent: Agent, with_copies: bool) {
+        let Mbarrier { number, phases } = self.mbarriers.entry(address).or_insert_with(|| {
+            self.mbarrier_count += 1;
+            Mbarrier { number: self.mbarrier_count - 1, phases: Default::default() }
+        });
+        let before = phases[((phase + 1) % 2) as usize].clock.clone();
+        let current = &mut phases[(phase % 2) as usize];
+        if current.number != phase {
+            // Whoever sees the end of a phase comes after the ends of those before.
+            (current.number, current.clock) = (phase, before);
+        }
+        let clock = Arc::make_mut(&mut current.clock);
+        // What a clock of a phase says holds for whoever sees its end.
+        clock.end_phases(*number, phase + 1);
+        self.clocks.release(agent.warp, 1 << agent.lane, clock);
+        if with_copies {
+            self.clocks.release_copies(agent, clock);
+        }
+    }
+
+    /// A thread has seen the end of the phase before `phase`; how many phases it knew the end of, in every schedule.
+    pub fn pass_mbarrier(&mut self, address: u64, phase: u64, agent: Agent) -> u64 {
+        let (Some(Mbarrier { number, phases }), Some(ended)) = (self.mbarriers.get(&address), phase.checked_sub(1))
+        else {
+            return 0;
+        };
+        let known = self.clocks.ended_phases(agent, *number);
+        let clock = phases[(ended % 2) as usize].clock.clone();
+        self.clocks.acquire(agent.warp, 1 << agent.lane, &clock);
+        known
+    }
+
+    /// The time of what an asynchronous agent is told to do now, for [`Races::finish`].
+    pub fn time(&self, agent: Agent) -> u32 {
+        self.clocks.now(agent)
+    }
+
+    /// Begins a new group of what an engine of a warp's threads does.
+    pub fn commit(&mut self, warp: u32, engine: Engine) {
+        self.clocks.commit(warp, engine);
+    }
+
+    /// The agent's thread has waited for what it did up to that time.
+    pub fn finish(&mut self, agent: Agent, time: u32) {
+        self.clocks.finish(agent, time);
+    }
+
+    /// Lanes execute a fence.
+    pub fn fence(&mut self, warp: u32, among: u32) {
+        for lane in lanes(among) {
+            self.clocks.fence(Agent::new(warp, lane, Engine::Thread));
+        }
+    }
+
+    /// Lanes have waited for the grid before this one.
+    pub fn wait_for_previous_grid(&mut self, warp: u32, lanes: u32) {
+        self.clocks.wait_for_previous_grid(warp, lanes);
+    }
+
+    /// Whether the grid before this one may still run when `agent` accesses global memory.
+    pub fn meets_previous_grid(&self, agent: Agent) -> bool {
+        self.overlaps_previous && !self.clocks.is_after_previous_grid(agent)
+    }
+
+    /// Adds an access to shared or global memory; the first one it races with.
+    pub fn access(&mut self, access: &Access<'_>) -> Option<Conflict> {
+        let Access { agent, semantics, pc, space, address, data, writes } = *access;
+        let mut conflict = None;
+        let mut record = Record {
+            group: self.clocks.group(agent) as u16,
+            bytes: 0,
+            writes,
+            strength: semantics.strength,
+            lanes: 1 << agent.lane,
+            time: self.clocks.now(agent),
+            pc,
+            value: 0,
+        };
+        self.may_synchronise |= space == Space::Global && semantics.strength == Strength::Strong;
+        let end = address + data.len() as u64;
+        let mut start = address;
+        while start < end {
+            let cell = start / CELL_BYTES;
+            let (first, next) = ((start % CELL_BYTES) as usize, end.min((cell + 1) * CELL_BYTES));
+            let count = (next - start) as usize;
+            record.bytes = ((1 << count) - 1) << first;
+            if writes {
+                let mut value = [0; CELL_BYTES as usize];
+                let offset = (start - address) as usize;
+                value[first..first + count].copy_from_slice(&data[offset..offset + count]);
+                record.value = u32::from_le_bytes(value);
+            }
+            let found = match space {
+                Space::Shared => self.shared.get_mut(cell as usize),
+                _ => page(&mut self.global, cell / PAGE_CELLS).get_mut((cell % PAGE_CELLS) as usize),
+            };
+            let raced = found.and_then(|found| found.access(&self.clocks, agent, record));
+            if let (None, Some((old, lane))) = (conflict, raced) {
+                let agent = self.clocks.agent(old.group as usize, lane);
+                conflict = Some(Conflict { agent, pc: old.pc, writes: old.writes });
+            }
+            start = next;
+        }
+        conflict
+    }
+
+    /// A strong read has seen the memory as the last strong write left it.
+    pub fn observe(&mut self, agent: Agent, semantics: Semantics, space: Space, address: u64) {
+        if let Some(clock) = self.announced.get(&(space, address)) {
+            self.clocks.see(agent, clock, semantics.acquires);
+        }
+    }
+
+    /// A strong write announces what its thread did before. An atomic operation passes on what the write before it
+    /// announced, a store does not.
+    pub fn announce(&mut self, agent: Agent, semantics: Semantics, space: Space, address: u64, is_atomic: bool) {
+        let key = (space, address);
+        let before = self.announced.remove(&key).filter(|_| is_atomic);
+        let clock = match (before, self.clocks.announced(agent, semantics.releases)) {
+            (Some(mut before), Some(mine)) => {
+                Arc::make_mut(&mut before).join(&mine);
+                Some(before)
+            }
+            (before, mine) => before.or(mine),
+        };
+        if let Some(clock) = clock {
+            self.announced.insert(key, clock);
+        }
+    }
+}
+
+fn page(pages: &mut HashMap<u64, Vec<Cell>>, number: u64) -> &mut [Cell] {
+    pages.entry(number).or_insert_with(|| vec![Cell::default(); PAGE_CELLS as usize])
+}
