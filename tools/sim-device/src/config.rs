@@ -52,7 +52,7 @@ impl Default for Config {
             multiprocessors: 4,
             memory_bytes: 16 << 30,
             visible: None,
-            options: Options { threads: rayon::current_num_threads(), ..Options::default() },
+            options: Options::default(),
             messages: Messages::default(),
         }
     }
@@ -95,7 +95,7 @@ impl Config {
         let multiprocessors = number("PTX_SIM_MULTIPROCESSORS", config.multiprocessors.into(), 1, 1024)?;
         config.multiprocessors = multiprocessors as u32;
         config.memory_bytes = number("PTX_SIM_MEMORY", config.memory_bytes, 1 << 20, MOST_MEMORY)?;
-        config.options.threads = number("PTX_SIM_THREADS", config.options.threads as u64, 1, 1024)? as usize;
+        config.options.threads = number("PTX_SIM_THREADS", config.options.threads as u64, 0, 1024)? as usize;
         config.options.races = switch("PTX_SIM_RACES", config.options.races)?;
         if let Some(file) = value("PTX_SIM_REPORT").filter(|file| !file.is_empty()) {
             config.messages = Messages::File(file.into());
@@ -171,7 +171,7 @@ mod tests {
             ("PTX_SIM_ARCH", "42", "PTX_SIM_ARCH is \"42\""),
             ("PTX_SIM_MEMORY", "9X", "PTX_SIM_MEMORY is \"9X\""),
             ("PTX_SIM_RACES", "no", "PTX_SIM_RACES is \"no\"; it has to be 0 or 1"),
-            ("PTX_SIM_THREADS", "0", "PTX_SIM_THREADS is \"0\""),
+            ("PTX_SIM_THREADS", "-1", "PTX_SIM_THREADS is \"-1\""),
         ] {
             let error = config(&[(name, value)]).unwrap_err();
             assert_eq!(error.code, Code::INVALID_VALUE);

@@ -186,7 +186,7 @@ impl Context {
         let mut state = self.state(Call::Asynchronous)?;
         let gpu = self.machine.gpu(self.gpu)?;
         gpu.reserve(bytes, self.machine.config().memory_bytes)?;
-        state.memory.allocate(number, name, bytes).inspect_err(|_| gpu.release(bytes))
+        state.memory.allocate(number, &name, bytes).inspect_err(|_| gpu.release(bytes))
     }
 
     /// Frees what begins at `address`.
@@ -205,7 +205,7 @@ impl Context {
     /// # Errors
     /// [`Code::INVALID_VALUE`] when the bytes do not lie in one allocation; as [`Context::check`].
     pub fn write(&self, address: u64, data: &[u8]) -> Result<()> {
-        self.state(Call::Synchronous)?.write(address, data)
+        self.state(Call::Synchronous)?.memory.write(address, data)
     }
 
     /// Reads from `address`; bytes that nothing wrote are 0.
@@ -213,7 +213,7 @@ impl Context {
     /// # Errors
     /// As [`Context::write`].
     pub fn read(&self, address: u64, data: &mut [u8]) -> Result<()> {
-        self.state(Call::Synchronous)?.read(address, data)
+        self.state(Call::Synchronous)?.memory.read(address, data)
     }
 
     /// Requires `bytes` bytes at `address` to lie in one allocation of the context.
@@ -226,12 +226,12 @@ impl Context {
 
     /// The live allocation that `address` lies in.
     pub fn allocation_at(&self, address: u64) -> Option<Allocation> {
-        lock(&self.state).as_ref()?.memory.find(address).cloned()
+        lock(&self.state).as_ref()?.memory.find(address)
     }
 
     /// What lies at `address`, in words, freed memory too.
     pub fn describe_address(&self, address: u64) -> Option<String> {
-        lock(&self.state).as_ref()?.memory.describe(address)
+        lock(&self.state).as_ref().map(|state| state.memory.describe(address))
     }
 
     /// Loads PTX (`cuModuleLoadData`). `file` appears in messages.
@@ -241,7 +241,7 @@ impl Context {
     /// [`Context::check`].
     pub fn load(self: &Arc<Self>, text: &str, file: Option<&str>) -> Result<Arc<Module>> {
         self.check(Call::Asynchronous)?;
-        Module::new(self, self.machine.parse(text, file, Some(self.id))?)
+        Module::new(self, self.machine.images.load(text, file, Some(self.id))?)
     }
 }
 
@@ -265,19 +265,5 @@ impl std::ops::Deref for StateGuard<'_> {
 impl std::ops::DerefMut for StateGuard<'_> {
     fn deref_mut(&mut self) -> &mut State {
         self.0.as_mut().expect("a guard is made only where there is a state")
-    }
-}
-
-impl State {
-    /// Writes `data` to `address`.
-    pub fn write(&mut self, address: u64, data: &[u8]) -> Result<()> {
-        self.memory.check(address, data.len() as u64)?;
-        self.memory.global.write(address, data).map_err(crate::memory::memory_error)
-    }
-
-    /// Reads from `address`.
-    pub fn read(&self, address: u64, data: &mut [u8]) -> Result<()> {
-        self.memory.check(address, data.len() as u64)?;
-        self.memory.global.read(address, data).map_err(crate::memory::memory_error)
     }
 }

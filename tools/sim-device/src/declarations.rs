@@ -138,9 +138,8 @@ fn mentions(text: &str, name: &str) -> bool {
 fn variable(statement: &str) -> Option<VariableDeclaration> {
     let declaration = statement.split('=').next().unwrap_or_default();
     let mut words = declaration.split_whitespace().peekable();
-    words.next_if(|word| matches!(*word, ".visible" | ".extern" | ".weak" | ".common"));
-    let space = SPACES.into_iter().find(|space| words.peek() == Some(space))?;
-    words.next();
+    // In front of it stands its linkage, and what ends without a semicolon, such as `.target sm_80`.
+    let space = words.find_map(|word| SPACES.into_iter().find(|space| *space == word))?;
     let (mut alignment, mut element, mut count) = (None, 1, 1);
     while let Some(word) = words.next_if(|word| word.starts_with('.')) {
         match word {

@@ -117,7 +117,7 @@ impl Context {
         let machine = self.machine();
         let foreign = match machine.context_at(address) {
             Some(owner) if owner.id() != self.id() => {
-                owner.describe_address(address).map(|what| format!("{what} of {}", owner.describe()))
+                owner.describe_address(address).map(|what| format!("{what}, memory of {}", owner.describe()))
             }
             Some(_) => None,
             None => machine.host_range(address).map(|range| {

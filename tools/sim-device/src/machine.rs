@@ -9,7 +9,7 @@ use crate::code::Code;
 use crate::config::Config;
 use crate::context::{Context, Kind};
 use crate::error::{Error, Result};
-use crate::module::{Image, Images, Library, next_module_number};
+use crate::module::{Images, Library};
 use crate::report::Reporter;
 use crate::sync::lock;
 
@@ -203,15 +203,7 @@ impl Machine {
     /// [`Code::INVALID_PTX`] with line and column.
     pub fn load_library(&self, text: &str, file: Option<&str>) -> Result<Arc<Library>> {
         self.captures.check_unsafe_call()?;
-        Ok(Library::new(text, self.parse(text, file, None)?))
-    }
-
-    pub(crate) fn parse(&self, text: &str, file: Option<&str>, context: Option<u64>) -> Result<Arc<Image>> {
-        match file {
-            Some(file) => self.images.load(text, file, context),
-            // Text that was loaded before keeps its name, and is not parsed again.
-            None => self.images.load_nameless(text, context, || format!("module-{}.ptx", next_module_number())),
-        }
+        Ok(Library::new(text, file, self.images.load(text, file, None)?))
     }
 
     /// The context whose memory `address` belongs to, or belonged to.

@@ -1,16 +1,19 @@
-//! The memory of a context: what was allocated, by whom, and what of it is still there.
+//! The memory of a context: what was allocated and by whom.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use ptx_sim::{GlobalMemory, MemoryError};
 
 use crate::code::Code;
 use crate::error::{Error, Result};
 
-/// Memory that somebody allocated.
+/// Bytes whose state is asked for at once when memory is copied on a GPU.
+const BLOCK: u64 = 4096;
+
+/// Memory that is allocated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocation {
-    /// Counted from 1 over the machine.
+    /// Counted from 1 over the machine; 0 for a variable of a module.
     pub number: u64,
     /// First address.
     pub address: u64,
@@ -18,90 +21,113 @@ pub struct Allocation {
     pub bytes: u64,
     /// What messages call it, as in `allocation 3 of 4,096 bytes, by cuMemAlloc_v2`.
     pub name: String,
-    /// Whether it has not been freed.
-    pub is_live: bool,
-}
-
-impl Allocation {
-    fn end(&self) -> u64 {
-        self.address + self.bytes
-    }
 }
 
 /// The memory of one context.
 pub(crate) struct Memory {
     pub global: GlobalMemory,
-    /// By address, freed ones too: they are named when somebody still uses them.
-    allocations: BTreeMap<u64, Allocation>,
+    /// By address, of what the program allocated and has not freed.
+    numbers: HashMap<u64, u64>,
 }
 
 impl Memory {
     pub fn new(global: GlobalMemory) -> Self {
-        Self { global, allocations: BTreeMap::new() }
+        Self { global, numbers: HashMap::new() }
     }
 
     /// Allocates; the caller has seen to it that the GPU has room.
-    pub fn allocate(&mut self, number: u64, name: String, bytes: u64) -> Result<u64> {
-        let address = self.global.allocate(&name, bytes).map_err(memory_error)?;
-        self.allocations.insert(address, Allocation { number, address, bytes, name, is_live: true });
+    pub fn allocate(&mut self, number: u64, name: &str, bytes: u64) -> Result<u64> {
+        let address = self.global.allocate(name, bytes).map_err(memory_error)?;
+        self.numbers.insert(address, number);
         Ok(address)
     }
 
     /// Frees the allocation that begins at `address` and returns its size.
     pub fn free(&mut self, address: u64) -> Result<u64> {
-        let refused = |what: String| Err(Error::invalid(format!("{address:#x} cannot be freed: {what}")));
-        match self.allocations.get_mut(&address) {
-            Some(allocation) if allocation.is_live => {
+        let refused = |what: &str| Err(Error::invalid(format!("{address:#x} cannot be freed: {what}")));
+        let found = self.global.allocation_at(address).filter(|found| found.start == address);
+        match found.map(|found| (found.live, found.bytes, found.name)) {
+            Some((true, bytes, _)) if self.numbers.remove(&address).is_some() => {
                 self.global.free(address).map_err(memory_error)?;
-                allocation.is_live = false;
-                Ok(allocation.bytes)
+                Ok(bytes)
             }
-            Some(allocation) => refused(format!("it is {}, which was freed before", allocation.name)),
-            None => refused(self.describe(address).unwrap_or_else(|| "no allocation begins there".to_owned())),
+            Some((false, _, name)) => refused(&format!("it is {name}, which was freed before")),
+            _ => refused(&self.describe(address)),
         }
     }
 
     /// The live allocation that holds `address`.
-    pub fn find(&self, address: u64) -> Option<&Allocation> {
-        self.nearest(address).filter(|allocation| allocation.is_live && address < allocation.end())
+    pub fn find(&self, address: u64) -> Option<Allocation> {
+        let found = self.global.allocation_at(address).filter(|found| found.live)?;
+        let number = self.numbers.get(&found.start).copied().unwrap_or(0);
+        Some(Allocation { number, address: found.start, bytes: found.bytes, name: found.name.to_owned() })
     }
 
     /// Requires `bytes` bytes at `address` to lie in one live allocation.
     pub fn check(&self, address: u64, bytes: u64) -> Result<()> {
-        let what = match self.find(address) {
-            Some(allocation) if bytes <= allocation.end() - address => return Ok(()),
-            Some(allocation) => {
-                let beyond = bytes - (allocation.end() - address);
-                format!("the last {beyond} are past the end of {}", allocation.name)
-            }
-            None => self.describe(address).unwrap_or_else(|| "no memory of the context".to_owned()),
-        };
-        Err(Error::invalid(format!("{bytes} bytes at {address:#x}: {what}")))
-    }
-
-    /// What lies at or before `address`, in words.
-    pub fn describe(&self, address: u64) -> Option<String> {
-        let allocation = self.nearest(address)?;
-        let name = &allocation.name;
-        if address >= allocation.end() {
-            return Some(format!("{} bytes past the end of {name}", address - allocation.end()));
+        let found = self.global.allocation_at(address).filter(|found| found.live);
+        if bytes == 0 || found.is_some_and(|found| bytes <= found.bytes - (address - found.start)) {
+            return Ok(());
         }
-        let freed = if allocation.is_live { "" } else { ", which was freed" };
-        Some(format!("byte {} of {name}{freed}", address - allocation.address))
+        // ptx-sim says where that is.
+        match self.global.first_unwritten(address, bytes) {
+            Err(MemoryError::OutOfBounds { location, .. }) => {
+                Err(Error::invalid(format!("{bytes} bytes at {address:#x}: {location}")))
+            }
+            other => other.map(drop).map_err(memory_error),
+        }
     }
 
-    /// Bytes of everything live.
+    /// What lies at `address`, in words.
+    pub fn describe(&self, address: u64) -> String {
+        match (self.find(address), self.global.first_unwritten(address, 1)) {
+            (Some(found), _) => format!("byte {} of {}", address - found.address, found.name),
+            (None, Err(MemoryError::OutOfBounds { location, .. })) => location,
+            (None, _) => "nothing".to_owned(),
+        }
+    }
+
+    /// Bytes of everything that the program allocated.
     pub fn live_bytes(&self) -> u64 {
-        self.allocations.values().filter(|allocation| allocation.is_live).map(|allocation| allocation.bytes).sum()
+        let live = self.global.allocations().filter(|found| found.live && self.numbers.contains_key(&found.start));
+        live.map(|found| found.bytes).sum()
     }
 
-    fn nearest(&self, address: u64) -> Option<&Allocation> {
-        self.allocations.range(..=address).next_back().map(|(_, allocation)| allocation)
+    pub fn write(&mut self, address: u64, data: &[u8]) -> Result<()> {
+        self.check(address, data.len() as u64)?;
+        self.global.write(address, data).map_err(memory_error)
+    }
+
+    pub fn read(&self, address: u64, data: &mut [u8]) -> Result<()> {
+        self.check(address, data.len() as u64)?;
+        self.global.read(address, data).map_err(memory_error)
+    }
+
+    /// The parts of the `bytes` bytes at `address` that were written, with their offsets: what a copy on the GPU moves, as
+    /// what was never written is still unwritten where it arrives.
+    pub fn written(&self, address: u64, bytes: u64) -> Result<Vec<(u64, Vec<u8>)>> {
+        self.check(address, bytes)?;
+        let mut parts = Vec::new();
+        for offset in (0..bytes).step_by(BLOCK as usize) {
+            let count = BLOCK.min(bytes - offset);
+            let mut data = vec![0; count as usize];
+            if self.global.read_checked(address + offset, &mut data).map_err(memory_error)? {
+                parts.push((offset, data));
+                continue;
+            }
+            for at in offset..offset + count {
+                let mut byte = [0];
+                if self.global.read_checked(address + at, &mut byte).map_err(memory_error)? {
+                    parts.push((at, byte.to_vec()));
+                }
+            }
+        }
+        Ok(parts)
     }
 }
 
 /// The driver's code for what ptx-sim says about memory.
-pub(crate) fn memory_error(error: MemoryError) -> Error {
+fn memory_error(error: MemoryError) -> Error {
     let code = match error {
         MemoryError::Allocation { .. } => Code::OUT_OF_MEMORY,
         _ => Code::INVALID_VALUE,
@@ -128,31 +154,42 @@ mod tests {
 
     fn memory() -> (Memory, u64) {
         let mut memory = Memory::new(GlobalMemory::new());
-        let address = memory.allocate(1, "allocation 1".into(), 100).unwrap();
+        let address = memory.allocate(1, "allocation 1", 100).unwrap();
         (memory, address)
     }
 
-    fn message<T: std::fmt::Debug>(result: Result<T>) -> String {
-        result.unwrap_err().message.unwrap()
+    #[track_caller]
+    fn assert_says<T: std::fmt::Debug>(result: Result<T>, expected: &str) {
+        let message = result.unwrap_err().message.unwrap();
+        assert!(message.contains(expected), "{message}");
     }
 
     #[test]
     fn ranges_have_to_lie_in_one_live_allocation() {
         let (mut memory, address) = memory();
         memory.check(address + 90, 10).unwrap();
-        assert!(message(memory.check(address + 90, 16)).contains("the last 6 are past the end of allocation 1"));
-        assert!(message(memory.check(address + 100, 1)).contains("0 bytes past the end of allocation 1"));
-        assert!(message(memory.check(0, 1)).contains("no memory of the context"));
+        assert_says(memory.check(address + 90, 16), "the last 6 bytes are past the end of buffer `allocation 1`");
+        assert_says(memory.check(address + 100, 1), "0 bytes past the end of buffer `allocation 1`");
+        assert_says(memory.check(0, 1), "a null pointer");
         memory.free(address).unwrap();
-        assert!(message(memory.check(address, 1)).contains("byte 0 of allocation 1, which was freed"));
+        assert_says(memory.check(address, 1), "offset 0 of buffer `allocation 1`, which was freed");
     }
 
     #[test]
     fn what_is_freed_has_to_be_the_start_of_a_live_allocation() {
         let (mut memory, address) = memory();
-        assert!(message(memory.free(address + 4)).contains("byte 4 of allocation 1"));
+        assert_says(memory.free(address + 4), "byte 4 of allocation 1");
         assert_eq!(memory.free(address).unwrap(), 100);
-        assert!(message(memory.free(address)).contains("allocation 1, which was freed before"));
+        assert_says(memory.free(address), "allocation 1, which was freed before");
+    }
+
+    #[test]
+    fn only_what_was_written_is_moved_on_a_gpu() {
+        let (mut memory, address) = memory();
+        memory.write(address + 2, &[1, 2]).unwrap();
+        assert_eq!(memory.written(address, 5).unwrap(), [(2, vec![1]), (3, vec![2])]);
+        memory.write(address, &[7; 100]).unwrap();
+        assert_eq!(memory.written(address + 10, 20).unwrap(), [(0, vec![7; 20])]);
     }
 
     #[test]

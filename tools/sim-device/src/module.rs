@@ -30,20 +30,17 @@ pub(crate) struct Image {
     used_in: Mutex<HashSet<u64>>,
 }
 
-/// PTX that was parsed, by file name and text: parsing megabytes for every context takes long.
+/// PTX that was parsed, by file name, where there is one, and text: parsing megabytes for every context takes long.
 #[derive(Default)]
-pub(crate) struct Images {
-    parsed: Mutex<HashMap<(String, String), Vec<Arc<Image>>>>,
-    /// Names of texts that came without one.
-    nameless: Mutex<HashMap<String, String>>,
-}
+pub(crate) struct Images(Mutex<HashMap<(Option<String>, Arc<str>), Vec<Arc<Image>>>>);
 
 impl Images {
     /// The image of `text` for a context. Modules with variables of their own are parsed again for the second module of a
     /// context, as each module has its own variables.
-    pub fn load(&self, text: &str, file: &str, context: Option<u64>) -> Result<Arc<Image>> {
-        let mut images = lock(&self.parsed);
-        let known = images.entry((file.to_owned(), text.to_owned())).or_default();
+    pub fn load(&self, text: &str, file: Option<&str>, context: Option<u64>) -> Result<Arc<Image>> {
+        let mut images = lock(&self.0);
+        let key = (file.map(str::to_owned), Arc::from(text));
+        let known = images.get(&key).map_or(&[][..], Vec::as_slice);
         let is_free = |image: &&Arc<Image>| {
             let has_variables = image.declarations.variables.iter().any(|variable| variable.has_address());
             !has_variables || context.is_none_or(|context| !lock(&image.used_in).contains(&context))
@@ -51,11 +48,10 @@ impl Images {
         let image = match known.iter().find(is_free) {
             Some(image) => image.clone(),
             None => {
-                let module = ptx_sim::Module::parse(text, file)
-                    .map_err(|error| Error::new(Code::INVALID_PTX, error.to_string()))?;
-                let declarations = Declarations::read(text);
-                let image = Arc::new(Image { module, declarations, used_in: Mutex::default() });
-                known.push(image.clone());
+                let first = known.first().map(|image| image.module.file().to_owned());
+                let name = first.or(file.map(str::to_owned)).unwrap_or_else(next_name);
+                let image = Arc::new(Image::parse(text, &name)?);
+                images.entry(key).or_default().push(image.clone());
                 image
             }
         };
@@ -64,20 +60,19 @@ impl Images {
     }
 }
 
-impl Images {
-    /// As [`Images::load`], of text without a file name: `name` gives one where the text is new.
-    pub fn load_nameless(&self, text: &str, context: Option<u64>, name: impl FnOnce() -> String) -> Result<Arc<Image>> {
-        let known = lock(&self.nameless).get(text).cloned();
-        let file = known.unwrap_or_else(|| {
-            let name = name();
-            lock(&self.nameless).insert(text.to_owned(), name.clone());
-            name
-        });
-        self.load(text, &file, context)
-    }
+/// A name for PTX that came without one.
+fn next_name() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    format!("module-{}.ptx", NEXT.fetch_add(1, Relaxed))
 }
 
 impl Image {
+    fn parse(text: &str, file: &str) -> Result<Self> {
+        let module =
+            ptx_sim::Module::parse(text, file).map_err(|error| Error::new(Code::INVALID_PTX, error.to_string()))?;
+        Ok(Self { module, declarations: Declarations::read(text), used_in: Mutex::default() })
+    }
+
     fn check_target(&self, architecture: &Architecture) -> Result<()> {
         let target = self.module.target();
         if architecture.runs(target) {
@@ -258,13 +253,14 @@ impl Function {
 /// PTX that serves every context (`CUlibrary`).
 pub struct Library {
     text: String,
+    file: Option<String>,
     image: Arc<Image>,
     modules: Mutex<HashMap<u64, Arc<Module>>>,
 }
 
 impl Library {
-    pub(crate) fn new(text: &str, image: Arc<Image>) -> Arc<Self> {
-        Arc::new(Self { text: text.to_owned(), image, modules: Mutex::default() })
+    pub(crate) fn new(text: &str, file: Option<&str>, image: Arc<Image>) -> Arc<Self> {
+        Arc::new(Self { text: text.to_owned(), file: file.map(str::to_owned), image, modules: Mutex::default() })
     }
 
     /// The names of the kernels, in order.
@@ -291,7 +287,7 @@ impl Library {
         if let Some(module) = modules.get(&context.id()) {
             return Ok(module.clone());
         }
-        let image = context.machine().images.load(&self.text, self.image.module.file(), Some(context.id()))?;
+        let image = context.machine().images.load(&self.text, self.file.as_deref(), Some(context.id()))?;
         let module = Module::new(context, image)?;
         modules.insert(context.id(), module.clone());
         Ok(module)
@@ -351,10 +347,4 @@ impl Kernel {
         lock(&self.max_dynamic_shared_bytes).insert(gpu, bytes);
         Ok(())
     }
-}
-
-/// Numbers modules for messages.
-pub(crate) fn next_module_number() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(1, Relaxed)
 }

@@ -136,19 +136,32 @@ impl Copy {
     fn execute(&self, context: &Context) -> Result<()> {
         self.check(context)?;
         let machine = context.machine();
-        let mut chunk = vec![0; self.bytes.min(CHUNK) as usize];
         for offset in (0..self.bytes).step_by(CHUNK as usize) {
-            let data = &mut chunk[..(self.bytes - offset).min(CHUNK) as usize];
-            match &self.source {
-                Place::Host(memory) => memory.read(offset, data),
+            let bytes = CHUNK.min(self.bytes - offset);
+            let parts = match &self.source {
                 Place::Device(address) => {
-                    owner(machine, *address, "a copy from")?.state(Call::Asynchronous)?.read(address + offset, data)?;
+                    let owner = owner(machine, *address, "a copy from")?;
+                    owner.state(Call::Asynchronous)?.memory.written(address + offset, bytes)?
                 }
-            }
+                Place::Host(memory) => {
+                    let mut data = vec![0; bytes as usize];
+                    memory.read(offset, &mut data);
+                    vec![(0, data)]
+                }
+            };
             match &self.destination {
-                Place::Host(memory) => memory.write(offset, data),
                 Place::Device(address) => {
-                    owner(machine, *address, "a copy to")?.state(Call::Asynchronous)?.write(address + offset, data)?;
+                    let owner = owner(machine, *address, "a copy to")?;
+                    let mut state = owner.state(Call::Asynchronous)?;
+                    parts.iter().try_for_each(|(at, data)| state.memory.write(address + offset + at, data))?;
+                }
+                Place::Host(memory) => {
+                    // What was never written arrives as zeros.
+                    let mut data = vec![0; bytes as usize];
+                    parts
+                        .iter()
+                        .for_each(|(at, part)| data[*at as usize..*at as usize + part.len()].copy_from_slice(part));
+                    memory.write(offset, &data);
                 }
             }
         }
@@ -191,7 +204,10 @@ impl Fill {
             for offset in (0..row).step_by(chunk.len()) {
                 let address = self.address + line * self.pitch + offset;
                 let data = &chunk[..(row - offset).min(chunk.len() as u64) as usize];
-                owner(context.machine(), address, "a fill of")?.state(Call::Asynchronous)?.write(address, data)?;
+                owner(context.machine(), address, "a fill of")?
+                    .state(Call::Asynchronous)?
+                    .memory
+                    .write(address, data)?;
             }
         }
         Ok(())
