@@ -71,7 +71,9 @@ fn find(out: &Path) -> Result<Option<PathBuf>, String> {
     let mut entries = Vec::new();
     for file in files.iter().filter(|file| file.is_file()) {
         let ptx = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-        entries.extend(split::split(&ptx).map_err(|refusal| format!("{}: {refusal}", file.display()))?);
+        entries.extend(
+            split::split(&ptx, split::Lines::Kept).map_err(|refusal| format!("{}: {refusal}", file.display()))?,
+        );
     }
     let folder = out.join("kernels");
     package::write(&folder, &entries)?;

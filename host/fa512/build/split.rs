@@ -37,18 +37,29 @@ impl fmt::Display for Refusal {
     }
 }
 
+/// Whether line tables are kept, by which findings and profiles name the Rust line. The machine code is the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(dead_code, reason = "a package has none, and what a checkout builds has them")]
+pub enum Lines {
+    /// Left out: nothing that is shipped reads them, and they are half of the text.
+    #[default]
+    LeftOut,
+    /// Kept.
+    Kept,
+}
+
 /// Splits the PTX module `ptx`.
 ///
 /// # Errors
 /// With the first line that is not of the form that `cargo xtask ptx` writes.
-pub fn split(ptx: &str) -> Result<Vec<Entry>, Refusal> {
-    let mut module = Module::default();
+pub fn split(ptx: &str, lines: Lines) -> Result<Vec<Entry>, Refusal> {
+    let mut module = Module { lines, ..Module::default() };
     for (index, line) in ptx.lines().enumerate() {
         module.line(line).map_err(|why| Refusal { line: index + 1, why })?;
     }
     let end = ptx.lines().count();
-    match (module.place, module.entries.is_empty()) {
-        (Place::Module, false) => Ok(module.entries),
+    match (&module.place, module.entries.is_empty()) {
+        (Place::Module, false) => Ok(module.with_tables()),
         (Place::Module, true) => Err(Refusal { line: end, why: "the module ends without an entry".into() }),
         _ => Err(Refusal { line: end, why: "the module ends within an entry or a section".into() }),
     }
@@ -81,14 +92,31 @@ struct Module {
     shared: Vec<(String, String)>,
     place: Place,
     entries: Vec<Entry>,
+    lines: Lines,
+    /// What `.loc` lines refer to: files, and names in sections.
+    tables: String,
 }
 
 impl Module {
+    /// The entries, each with the tables that its line numbers refer to.
+    fn with_tables(mut self) -> Vec<Entry> {
+        if self.lines == Lines::Kept {
+            self.entries.iter_mut().for_each(|entry| entry.text.push_str(&self.tables));
+        }
+        self.entries
+    }
+
+    fn table_line(&mut self, line: &str) {
+        self.tables.push_str(line);
+        self.tables.push('\n');
+    }
+
     fn line(&mut self, line: &str) -> Result<(), String> {
         let code = without_comment(line)?;
         match std::mem::take(&mut self.place) {
             Place::Module => self.module_line(code),
             Place::Section { open } => {
+                self.table_line(line);
                 self.place = match (open, code.trim()) {
                     (false, "{") => Place::Section { open: true },
                     (true, "}") => Place::Module,
@@ -104,8 +132,12 @@ impl Module {
     fn module_line(&mut self, code: &str) -> Result<(), String> {
         let words: Vec<&str> = code.split_whitespace().collect();
         match words.as_slice() {
-            [] | [".file", ..] => {}
-            [".section", _] => self.place = Place::Section { open: false },
+            [] => {}
+            [".file", ..] => self.table_line(code),
+            [".section", _] => {
+                self.table_line(code);
+                self.place = Place::Section { open: false };
+            }
             [".version", version] => self.ptx_version = Some((*version).to_owned()),
             [".target", target] => self.target = Some((*target).to_owned()),
             [".address_size", "64"] => {}
@@ -131,8 +163,14 @@ impl Module {
         let word = code.split_whitespace().next().unwrap_or("");
         let was_outside = open.depth == 0;
         match word {
-            // A line number belongs to no instruction once it is left out, and blank lines to nothing.
-            "" | ".loc" => {
+            "" => {
+                self.place = Place::Entry(open);
+                return Ok(());
+            }
+            ".loc" => {
+                if self.lines == Lines::Kept {
+                    open.text.push_str(&format!("{}\n", code.trim()));
+                }
                 self.place = Place::Entry(open);
                 return Ok(());
             }

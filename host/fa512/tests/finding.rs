@@ -24,5 +24,7 @@ fn an_output_that_is_too_short_is_found_by_the_simulator_where_nobody_else_looks
     let launched = unsafe { fa512::forward_with(&case.problem, addresses, raw(&stream), options) };
     let finished = stream.synchronize();
     assert!(launched.is_err() || finished.is_err(), "the launch does not fail");
-    assert!(findings().contains("fa512_"), "no report: {}", findings());
+    let report = findings();
+    assert!(report.contains("fa512_") && report.contains("past the end of buffer"), "no report: {report}");
+    assert!(report.contains("kernel-gpu/src/device/") && report.contains(".rs:"), "no line of Rust: {report}");
 }

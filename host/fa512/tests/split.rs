@@ -5,7 +5,7 @@ mod package;
 #[path = "../build/split.rs"]
 mod split;
 
-use split::split;
+use split::{Entry, Lines, Refusal};
 
 const HEAD: &str = ".version 8.0\n.target sm_80\n.address_size 64\n.extern .shared .align 1024 .b8 shared[];\n\n";
 
@@ -19,6 +19,11 @@ fn entry(name: &str, body: &str) -> String {
 const BODY: &str = "\t.reg .b32 \t%r<3>;\n$L__func_begin0:\n\t.loc\t1 10 0   // a.rs:10:0\n// %bb.0:\n\tmov.u32 %r1, shared;\n\
                     \t// begin inline asm\n\t{\n\t.reg .pred p;\n\t}\n$L__tmp0:\n\t.pragma \"nounroll\";\n\tmov.b64 {%r1, %r2}, 0;\n\tret;\n";
 const TAIL: &str = "\t.file\t1 \"a//b.rs\"\n\t.section\t.debug_str\n\t{\n$L__file_name1:\n\t.b8 112\n\t}\n";
+
+/// Without line tables, as a package has them.
+fn split(ptx: &str) -> Result<Vec<Entry>, Refusal> {
+    split::split(ptx, Lines::LeftOut)
+}
 
 fn refusal(ptx: &str) -> String {
     split(ptx).unwrap_err().to_string()
@@ -40,6 +45,18 @@ fn each_entry_becomes_a_module_without_line_tables_and_comments() {
     assert!(!entries[1].text.contains("shared"), "what an entry does not mention is left out");
     assert_eq!((entries[1].ptx_version.as_str(), entries[1].target.as_str()), ("8.0", "sm_80"));
     assert_eq!((&entries[0].parameter_bytes, &entries[1].parameter_bytes), (&vec![240], &vec![240]));
+}
+
+#[test]
+fn line_tables_are_kept_where_that_is_asked_for() {
+    let ptx = [HEAD, &entry("one", BODY), &entry("two", "\tret;\n"), TAIL].concat();
+    let entries = split::split(&ptx, Lines::Kept).unwrap();
+    let tables = ".file\t1 \"a//b.rs\"\n.section\t.debug_str\n\t{\n$L__file_name1:\n\t.b8 112\n\t}\n";
+    assert!(entries[0].text.contains("\n.loc\t1 10 0\n"), "{}", entries[0].text);
+    for entry in &entries {
+        let tail = entry.text.split_once("ret;\n}\n").expect("the end of the entry").1;
+        assert_eq!(tail.replace("\t.", "."), tables.replace("\t.", "."), "{}", entry.name);
+    }
 }
 
 #[test]

@@ -95,7 +95,8 @@ impl Kernels {
         for file in kernels::PTX_FILES {
             let path = workspace.ptx().join(file);
             let text = fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))?;
-            let found = split::split(&text).map_err(|refusal| anyhow!("{}: {refusal}", path.display()))?;
+            let found = split::split(&text, split::Lines::LeftOut)
+                .map_err(|refusal| anyhow!("{}: {refusal}", path.display()))?;
             entries.extend(found);
         }
         kernels::package::write(&folder, &entries).map_err(|why| anyhow!(why))?;

@@ -166,6 +166,39 @@ fn a_driver_or_gpu_that_will_not_do_is_named() {
     assert!(right.starts_with("FA512_OK: fa512_sm80_any_full"), "{right}");
 }
 
+/// The driver that counts calls and passes them on.
+fn counting_driver() -> PathBuf {
+    let folder = libraries().join("libcuda-counting");
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-O1", "-Wl,-soname,libcuda.so.1"]);
+    compiler.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/counting_driver.c"));
+    succeed(compiler.arg("-o").arg(folder.join("libcuda.so.1")).arg("-ldl"), "compiling a driver");
+    folder
+}
+
+#[test]
+fn a_call_asks_the_driver_for_one_launch_and_allocates_copies_and_waits_for_nothing() {
+    if attention::kernels().next().is_none() {
+        eprintln!("not tested: fa512 was built without kernels; `cargo xtask ptx` makes them");
+        return;
+    }
+    let counting = counting_driver();
+    let driver = counting.join("libcuda.so.1");
+    let program = compile(C, "tests/programs/counted.c", "counted", &["-x", "none", driver.to_str().expect("UTF-8")]);
+    let libraries = env::join_paths([soname_folder(), counting]).expect("no colons");
+    let mut command = Command::new(program);
+    command.env("LD_LIBRARY_PATH", libraries).env("COUNTED_DRIVER", self::driver().join("libcuda.so.1"));
+    command.env("PTX_SIM_ARCH", "90").env("PTX_SIM_THREADS", "1");
+    let printed = String::from_utf8(succeed(&mut command, "running").stdout).expect("UTF-8");
+    let context = "1 cuCtxGetCurrent\n1 cuCtxGetDevice\n1 cuStreamGetCtx\n";
+    let launch = "4 cuTensorMapEncodeTiled\n1 cuLaunchKernelEx\n";
+    let expected = format!(
+        "with pointer checks\n{context}5 cuPointerGetAttributes\n{launch}without pointer checks\n{context}{launch}"
+    );
+    assert_eq!(printed, expected);
+}
+
 #[test]
 fn the_shared_library_exports_what_the_header_declares_and_nothing_else() {
     let header = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../include/fa512.h")).unwrap();
