@@ -16,6 +16,7 @@ mod instruction_mix;
 mod kernels;
 mod nvcc;
 mod output;
+mod outside;
 mod planted;
 mod portable;
 mod postprocess;

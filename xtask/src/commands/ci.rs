@@ -9,6 +9,7 @@ use super::{ptx, test};
 use crate::axes;
 use crate::codegen::{self, FAMILY_TARGETS};
 use crate::environment::{Environment, Workspace};
+use crate::outside;
 use crate::process;
 use crate::progress::Step;
 use crate::provision;
@@ -34,13 +35,14 @@ impl Arguments {
         };
         let clippy = ["clippy", "--workspace", "--all-targets", "--release", "--", "--deny", "warnings"];
         let doc = ["doc", "--workspace", "--no-deps", "--document-private-items", "--release"];
-        let checks: [(&str, Check<'_>); 7] = [
+        let checks: [(&str, Check<'_>); 8] = [
             ("formatting", Box::new(|| process::run(&mut cargo(&["fmt", "--all", "--check"])))),
             ("ptxas", Box::new(|| check_resources(&folder.manifest))),
             ("device half", Box::new(|| lint_device_half(environment, workspace, &folder))),
             ("clippy", Box::new(|| process::run(&mut cargo(&clippy)))),
             ("documentation", Box::new(|| process::run(cargo(&doc).env("RUSTDOCFLAGS", "--deny warnings")))),
             ("the tuner's axes", Box::new(|| axes::check(environment, workspace))),
+            ("the packed library", Box::new(|| outside::check(environment, workspace))),
             ("tests", Box::new(|| test::run_tests(environment, workspace, &[]))),
         ];
         let failed: Vec<&str> = checks.into_iter().filter_map(|(name, check)| fails(name, check)).collect();

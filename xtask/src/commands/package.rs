@@ -13,13 +13,14 @@ use crate::environment::{Environment, Workspace};
 use crate::files;
 use crate::kernels::{self, split};
 use crate::output::print_line;
+use crate::outside;
 use crate::portable;
 use crate::process;
 use crate::progress::Step;
 use crate::provision;
 
 /// The crates that are published, each behind those that it needs.
-const CRATES: [&str; 2] = ["fa512-contract", "fa512"];
+pub const CRATES: [&str; 2] = ["fa512-contract", "fa512"];
 
 /// Packs the library: the crates as they are published, with PTX inside, and an archive of its C interface.
 ///
@@ -33,6 +34,10 @@ pub struct Arguments {
     /// Only the crates, without the archive of the C interface
     #[arg(long)]
     crates_only: bool,
+    /// Only check: pack the crates, build a program outside the workspace with them, by Rust 1.85 where rustup has it, and
+    /// run it
+    #[arg(long, conflicts_with_all = ["out", "crates_only"])]
+    check: bool,
 }
 
 impl Arguments {
@@ -41,6 +46,9 @@ impl Arguments {
         let out = self.out.unwrap_or_else(|| workspace.packages());
         let out = std::path::absolute(out)?;
         ptx::build(environment, workspace, &workspace.ptx())?;
+        if self.check {
+            return outside::check(environment, workspace);
+        }
         let crates = pack_crates(environment, workspace, &out)?;
         for file in crates {
             announce(&file)?;
@@ -63,7 +71,7 @@ fn announce(file: &Path) -> Result<()> {
 }
 
 /// The crates, verified by cargo, in `out`.
-fn pack_crates(environment: &Environment, workspace: &Workspace, out: &Path) -> Result<Vec<PathBuf>> {
+pub fn pack_crates(environment: &Environment, workspace: &Workspace, out: &Path) -> Result<Vec<PathBuf>> {
     let kernels = Kernels::put(workspace)?;
     let step = Step::begin("packing and verifying the crates");
     let target = workspace.root().join("target/package-build");
