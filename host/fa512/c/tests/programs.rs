@@ -119,6 +119,26 @@ fn the_cpp_example_computes_attention() {
     assert_eq!(output, "O and LSE are right\n");
 }
 
+#[test]
+fn what_the_documents_show_compiles_in_c_and_cpp() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/use/c.md");
+    let text = std::fs::read_to_string(&page).unwrap();
+    let blocks: Vec<&str> = text.split("```c\n").skip(1).filter_map(|rest| Some(rest.split_once("```")?.0)).collect();
+    assert!(blocks.len() >= 2, "{} has no blocks of C", page.display());
+    for (index, block) in blocks.into_iter().enumerate() {
+        let source = libraries().join("deps").join(format!("documented-{index}.c"));
+        std::fs::write(&source, block).unwrap();
+        for compiler in
+            [&["cc", "-std=c99"][..], &["c++", "-std=c++11", "-x", "c++", "-Wno-missing-field-initializers"]]
+        {
+            let mut command = Command::new(compiler[0]);
+            command.args(&compiler[1..]).args(["-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-I"]);
+            command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../include")).arg(&source);
+            succeed(&mut command, &format!("block {index} of docs/use/c.md"));
+        }
+    }
+}
+
 /// What `fa512_supports` answers on GPU 0 with the driver in `driver`, and `variables` set.
 fn answer(driver: &Path, variables: &[(&str, &str)]) -> String {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
