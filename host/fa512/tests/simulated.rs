@@ -9,7 +9,7 @@ use fa512::{
 };
 
 use common::attention::Case;
-use common::{findings, gpu, machine, raw};
+use common::{findings, gpu, gpus, machine, raw};
 
 fn problem(batch: u32, heads: u32, sequence: u32, mask: Mask) -> Problem {
     Problem::new(Shape { batch, heads, sequence }, mask, Layout::Bhsd).unwrap()
@@ -96,7 +96,7 @@ fn what_an_address_points_to_is_checked() {
         other => panic!("another error: {other}"),
     };
     assert_eq!(
-        memory(Addresses { o: good.o + 16, ..good }),
+        memory(Addresses { o: good.o + 16, lse: None, ..good }),
         (Tensor::O, MemoryProblem::TooShort { bytes: 2 * 64 * 64 * 2 - 16, needed: 2 * 64 * 64 * 2 })
     );
     assert_eq!(
@@ -141,7 +141,10 @@ fn memory_and_streams_of_other_contexts_are_named() {
     let stream = gpu(0);
     let case = Case::new(problem(1, 1, 64, Mask::Full), &stream);
     let good = case.addresses();
-
+    if gpus() < 2 {
+        eprintln!("not tested: memory of another GPU, as this machine has one");
+        return;
+    }
     let other = gpu(1);
     let there = other.alloc_zeros::<u16>(64 * 64).unwrap();
     let q = common::address(&there, &other);
@@ -177,7 +180,7 @@ fn a_thread_without_a_context_is_told_so() {
     });
     assert_eq!(Gpu::of_device(0).unwrap().ordinal(), Some(0));
     let error = Gpu::of_device(99).unwrap_err().to_string();
-    assert!(error.contains("there is no GPU 99: the driver shows 2"), "{error}");
+    assert!(error.contains(&format!("there is no GPU 99: the driver shows {}", gpus())), "{error}");
 }
 
 #[test]
@@ -186,10 +189,10 @@ fn several_threads_use_several_gpus_at_once() {
     std::thread::scope(|scope| {
         for thread in 0..6 {
             scope.spawn(move || {
-                let stream = gpu(thread % 2);
+                let stream = gpu(thread % gpus());
                 let mask = if thread < 3 { Mask::Full } else { Mask::Causal };
                 let case = Case::new(problem(1, 1, 30 + thread as u32, mask), &stream);
-                assert_eq!(Gpu::current().unwrap().ordinal(), Some(thread % 2));
+                assert_eq!(Gpu::current().unwrap().ordinal(), Some(thread % gpus()));
                 forward(&case, case.addresses()).unwrap();
                 case.check(true);
             });
@@ -262,7 +265,7 @@ fn slices_of_cudarc_are_checked_by_their_length_and_context() {
     let mut short = o.slice_mut(..elements - 1);
     let error = fa512::cudarc::forward(problem, &q, &k, &v, &mut short, None, &stream).unwrap_err();
     assert_eq!(error.to_string(), "O: its memory ends after 6398 bytes; the tensor spans 6400");
-    let elsewhere = gpu(1);
+    let elsewhere = CudaContext::new_non_primary(0, 0).unwrap().new_stream().unwrap();
     let error = fa512::cudarc::forward(problem, &q, &k, &v, &mut o, None, &elsewhere).unwrap_err();
     assert!(error.to_string().starts_with("Q: it was allocated in another context"), "{error}");
     fa512::cudarc::forward(problem, &q, &k, &v, &mut o, Some(lse), &stream).unwrap();

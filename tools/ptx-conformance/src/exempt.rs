@@ -15,19 +15,7 @@ const WORDS: &[(&str, &str, &str)] = &[
 ];
 
 /// Name of a case that has no result yet, reason.
-const WAITING: &[(&str, &str)] = &[
-    ("cvta.param", NO_GPU),
-    ("prefetch.tensormap of a parameter", NO_GPU),
-    (
-        "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group F16 tensor [60, 15] box [24, 8] None at [40, 12] to 0 Parameter",
-        NO_GPU,
-    ),
-    (
-        "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group F16 tensor [72, 6, 5] box [64, 4, 3] Bytes128 at [8, 1, 1] to 0 Parameter",
-        NO_GPU,
-    ),
-];
-const NO_GPU: &str = "written where there is no GPU; `ptx-conformance record` records it";
+const WAITING: &[(&str, &str)] = &[];
 
 /// Why a case has no result, if there is a reason.
 pub fn waits(case: &str) -> Option<&'static str> {

@@ -68,6 +68,11 @@ pub fn findings() -> String {
     std::fs::read_to_string(report()).unwrap_or_default()
 }
 
+/// How many GPUs there are.
+pub fn gpus() -> usize {
+    usize::try_from(CudaContext::device_count().expect("a driver")).expect("a number")
+}
+
 /// A context of GPU `gpu` with a stream, current on the calling thread.
 pub fn gpu(gpu: usize) -> Arc<CudaStream> {
     let context = CudaContext::new(gpu).expect("a GPU");
