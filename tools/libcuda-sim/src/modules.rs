@@ -58,7 +58,7 @@ impl JitOptions {
     /// `result`, whose error the caller finds in its log.
     fn logged<T>(self, result: Result<T>) -> Result<T> {
         let message = result.as_ref().err().and_then(|error| error.message.clone());
-        let message = message.map(|message| format!("ptx-sim error   : {message}"));
+        let message = message.map(|message| format!("ptx-sim: {message}"));
         self.log(message.as_deref());
         result
     }

@@ -108,6 +108,18 @@ impl Stream {
         }
     }
 
+    /// Executes `operation` and waits for it, as the calls do that are no `Async`.
+    ///
+    /// # Errors
+    /// As [`Stream::submit`] and [`Stream::synchronize`]; [`Code::STREAM_CAPTURE_UNSUPPORTED`] where a capture forbids calls
+    /// that are not safe, which invalidates it.
+    pub fn submit_and_wait(&self, operation: Operation) -> Result<()> {
+        self.synchronize()?;
+        self.context.machine().check_unsafe_call()?;
+        self.submit(operation)?;
+        self.context.check(Call::Synchronous)
+    }
+
     /// Records `event` behind everything so far (`cuEventRecord`).
     ///
     /// # Errors
