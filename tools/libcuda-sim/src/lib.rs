@@ -48,7 +48,9 @@ mod copies;
 mod devices;
 mod driver;
 mod graphs;
+mod jit;
 mod launches;
+mod libraries;
 mod memory;
 mod modules;
 mod pointers;
@@ -66,6 +68,7 @@ fn functions() -> impl Iterator<Item = &'static [(&'static str, border::Address)
         devices::FUNCTIONS,
         graphs::FUNCTIONS,
         launches::FUNCTIONS,
+        libraries::FUNCTIONS,
         memory::FUNCTIONS,
         modules::FUNCTIONS,
         pointers::FUNCTIONS,
@@ -75,4 +78,54 @@ fn functions() -> impl Iterator<Item = &'static [(&'static str, border::Address)
         unsupported::FUNCTIONS,
     ]
     .into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    /// Calls every function with zeros for arguments.
+    fn call_all() {
+        /// A driver function that takes up to twelve words.
+        type Any = unsafe extern "C" fn(
+            usize,
+            usize,
+            usize,
+            usize,
+            usize,
+            usize,
+            usize,
+            usize,
+            usize,
+            usize,
+            usize,
+            usize,
+        ) -> u32;
+        for (name, border::Address(address)) in functions().flatten() {
+            // SAFETY: every function takes at most twelve words, and with the conventions of C more than it takes do no harm;
+            // it accepts null for every pointer.
+            let code = unsafe { std::mem::transmute::<*const (), Any>(*address)(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) };
+            assert_ne!(code, sim_device::Code::UNKNOWN.0, "{name} panics");
+        }
+    }
+
+    #[test]
+    fn no_function_crashes_when_all_its_arguments_are_null() {
+        call_all();
+        let config = sim_device::Config { messages: sim_device::Messages::Quiet, ..Default::default() };
+        driver::init_with(|| Ok(config)).unwrap();
+        let context = driver::machine().unwrap().retain_primary(0).unwrap();
+        call_all();
+        driver::with_stack(|stack| stack.push(driver::context_handle(&context)));
+        call_all();
+    }
+
+    #[test]
+    fn every_function_has_one_name() {
+        let names: Vec<_> = functions().flatten().map(|(name, _)| *name).collect();
+        let different: HashSet<_> = names.iter().collect();
+        assert_eq!((names.len(), different.len()), (names.len(), names.len()));
+        assert!(names.len() >= 678, "{} functions", names.len());
+    }
 }

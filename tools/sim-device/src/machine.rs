@@ -9,7 +9,8 @@ use crate::code::Code;
 use crate::config::Config;
 use crate::context::{Context, Kind};
 use crate::error::{Error, Result};
-use crate::module::{Images, Library};
+use crate::image::Images;
+use crate::library::Library;
 use crate::report::Reporter;
 use crate::sync::lock;
 

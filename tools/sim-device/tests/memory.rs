@@ -56,7 +56,7 @@ fn copies_move_bytes_between_contexts_and_gpus() {
     let bench = Bench::new(2);
     let (here, there) = (bench.context(0), bench.context(1));
     let (from, to) = (here.allocate("a", 3 << 20).unwrap(), there.allocate("b", 3 << 20).unwrap());
-    let data: Vec<u8> = (0..3 << 20).map(|index: u32| (index * 31 >> 3) as u8).collect();
+    let data: Vec<u8> = (0..3 << 20).map(|index: u32| (index * 31 / 8) as u8).collect();
     here.write(from, &data).unwrap();
     copy(&here, to, from, 3 << 20).unwrap();
     let mut copied = vec![0; 3 << 20];

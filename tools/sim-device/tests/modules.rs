@@ -21,6 +21,23 @@ fn every_module_has_variables_of_its_own() {
 }
 
 #[test]
+fn a_variable_has_an_address_that_kernels_and_copies_share() {
+    let bench = Bench::new(1);
+    let context = bench.context(0);
+    let buffer = context.allocate("sum", 4).unwrap();
+    let module = context.load(PTX, Some("test.ptx")).unwrap();
+    let (address, bytes) = module.variable("counter").unwrap();
+    assert_eq!((bytes, read_u32(&context, address)), (4, 0));
+    context.write(address, &[41, 0, 0, 0]).unwrap();
+    let count = module.function("count").unwrap();
+    stream(&context).submit(Operation::Launch(one_thread(&count, &[buffer]))).unwrap();
+    assert_eq!((read_u32(&context, buffer), read_u32(&context, address)), (42, 42));
+    assert_says(module.variable("dynamic"), Code::NOT_FOUND, "test.ptx has no variable dynamic");
+    assert_says(context.free(address, sim_device::Call::Asynchronous), Code::INVALID_VALUE, "byte 0 of counter");
+    assert!(module.entries().all(|entry| !entry.starts_with('$')), "what finds the address is not shown");
+}
+
+#[test]
 fn text_without_a_name_gets_one_and_keeps_it() {
     let context = Bench::new(1).context(0);
     let message = |text: &str| context.load(text, None).err().unwrap().to_string();

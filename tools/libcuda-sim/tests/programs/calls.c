@@ -143,6 +143,8 @@ static void modules(void)
     const char *name;
     size_t offset, bytes;
     int value, blocks, threads;
+    CUdeviceptr address;
+    unsigned table[2];
     EXPECT(ERROR_INVALID_PTX, cuModuleLoadDataEx(&module, "no PTX", 2, options, values));
     HOLDS(strstr(log, ".ptx:1:1") && strlen(log) == (size_t)values[1]);
     EXPECT(ERROR_NO_BINARY_FOR_GPU, cuModuleLoadData(&module, "\177ELF"));
@@ -161,6 +163,11 @@ static void modules(void)
     HOLDS(value == 48 << 10);
     OK(cuOccupancyMaxPotentialBlockSize(&blocks, &threads, function, NULL, 0, 256));
     HOLDS(threads == 256 && blocks == 8 * 4);
+    OK(cuModuleGetGlobal_v2(&address, &bytes, module, "table"));
+    HOLDS(bytes == 8);
+    OK(cuMemcpyDtoH_v2(table, address, 8));
+    HOLDS(table[0] == 5 && table[1] == 6);
+    EXPECT(ERROR_NOT_FOUND, cuModuleGetGlobal_v2(&address, &bytes, module, "chair"));
     OK(cuModuleUnload(module));
     EXPECT(ERROR_INVALID_HANDLE, launch(function, NULL, 0, 0));
     OK(cuLibraryLoadData(&library, PTX, NULL, NULL, 0, NULL, NULL, 0));

@@ -84,6 +84,7 @@ CUresult cuModuleLoadData(CUmodule *, const void *);
 CUresult cuModuleLoadDataEx(CUmodule *, const void *, unsigned, unsigned *, void **);
 CUresult cuModuleUnload(CUmodule);
 CUresult cuModuleGetFunction(CUfunction *, CUmodule, const char *);
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *, size_t *, CUmodule, const char *);
 CUresult cuLibraryLoadData(CUlibrary *, const void *, unsigned *, void **, unsigned, unsigned *, void **, unsigned);
 CUresult cuLibraryGetKernel(CUkernel *, CUlibrary, const char *);
 CUresult cuLibraryUnload(CUlibrary);
@@ -135,6 +136,7 @@ static const char *name_of(CUresult code)
 static const char PTX[] = ".version 8.0\n"
                           ".target sm_80\n"
                           ".address_size 64\n"
+                          ".const .align 4 .u32 table[2] = {5, 6};\n"
                           ".visible .entry square(.param .u64 values, .param .u32 n)\n"
                           "{\n"
                           "    .reg .pred %p;\n"
