@@ -121,6 +121,10 @@ driver_api! {
         destroy(stream)
     }
 
+    fn cuStreamDestroy(stream: Handle) {
+        destroy(stream)
+    }
+
     fn cuStreamSynchronize(stream: Handle) per_thread cuStreamSynchronize_ptsz(stream) {
         driver::stream(stream)?.synchronize()
     }
@@ -242,6 +246,10 @@ driver_api! {
     }
 
     fn cuEventDestroy_v2(event: Handle) {
+        remove::<Event>(event, "event").map(drop)
+    }
+
+    fn cuEventDestroy(event: Handle) {
         remove::<Event>(event, "event").map(drop)
     }
 

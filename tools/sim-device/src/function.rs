@@ -99,7 +99,7 @@ impl Function {
     /// Allows launches `bytes` of dynamic shared memory (`CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`).
     ///
     /// # Errors
-    /// [`Code::INVALID_VALUE`] when a block cannot have that much beside its static shared memory.
+    /// [`Code::INVALID_VALUE`](crate::Code::INVALID_VALUE) when a block cannot have that much beside its static shared memory.
     pub fn allow_dynamic_shared(&self, bytes: u32) -> Result<()> {
         let limit = self.context.machine().config().architecture.shared_bytes_per_block;
         let fixed = self.shared_bytes();

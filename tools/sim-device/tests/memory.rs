@@ -84,6 +84,7 @@ fn bytes_that_nobody_wrote_stay_unwritten_when_they_are_copied() {
     let (from, to) = (context.allocate("from", 8).unwrap(), context.allocate("to", 8).unwrap());
     context.write(from, &[5, 0, 0, 0]).unwrap();
     copy(&context, to, from, 8).unwrap();
+    assert_eq!(context.first_unwritten(to, 8).unwrap(), Some(to + 4));
     let stream = stream(&context);
     submit(&stream, "add_one", &[to]).unwrap();
     assert_eq!(read_u32(&context, to), 6);
