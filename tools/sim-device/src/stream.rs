@@ -180,7 +180,8 @@ impl Stream {
     /// [`Code::STREAM_CAPTURE_UNSUPPORTED`] for the legacy default stream; [`Code::ILLEGAL_STATE`] when it captures already;
     /// as [`Context::check`].
     pub fn begin_capture(&self, mode: Mode) -> Result<()> {
-        self.context.check(Call::Asynchronous)?;
+        // Held until the capture is known, so that a context that is destroyed meanwhile takes it along.
+        let _alive = self.context.state(Call::Asynchronous)?;
         if self.kind == StreamKind::Legacy {
             return Err(Error::new(Code::STREAM_CAPTURE_UNSUPPORTED, "the legacy default stream cannot capture"));
         }
