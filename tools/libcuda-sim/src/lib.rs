@@ -87,7 +87,7 @@ mod tests {
     use std::path::PathBuf;
     use std::process::Command;
 
-    /// Calls every function with zeros for arguments.
+    /// Calls every function with zeros for arguments, but for `cuInit`, which would make a machine as the environment says.
     fn call_all() {
         /// A driver function that takes up to twelve words.
         type Any = unsafe extern "C" fn(
@@ -104,7 +104,7 @@ mod tests {
             usize,
             usize,
         ) -> u32;
-        for (name, border::Address(address)) in functions().flatten() {
+        for (name, border::Address(address)) in functions().flatten().filter(|(name, _)| *name != "cuInit") {
             // SAFETY: every function takes at most twelve words, and with the conventions of C more than it takes do no harm;
             // it accepts null for every pointer.
             let code = unsafe { std::mem::transmute::<*const (), Any>(*address)(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) };

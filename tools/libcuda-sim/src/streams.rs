@@ -266,7 +266,7 @@ driver_api! {
     }
 
     fn cuEventQuery(event: Handle) {
-        lookup::<Event>(event, "event")?.synchronize()
+        lookup::<Event>(event, "event")?.query()
     }
 
     fn cuEventElapsedTime(milliseconds: Out<f32>, start: Handle, end: Handle) {

@@ -122,6 +122,17 @@ fn a_captured_event_cannot_be_waited_for_by_the_host() {
 }
 
 #[test]
+fn asking_for_an_event_is_not_safe_while_something_captures() {
+    let (_bench, context, main, _) = prepared();
+    let (event, other) = (Event::new(&context, true).unwrap(), stream(&context));
+    other.record(&event).unwrap();
+    event.query().unwrap();
+    main.begin_capture(Mode::Global).unwrap();
+    assert_eq!(code(event.query()), Code::STREAM_CAPTURE_UNSUPPORTED);
+    assert_eq!(code(main.end_capture()), Code::STREAM_CAPTURE_INVALIDATED);
+}
+
+#[test]
 fn waiting_for_what_captures_invalidates_the_capture() {
     let (_bench, context, main, _) = prepared();
     for wait in [&|| main.synchronize(), &|| context.synchronize()] as [&dyn Fn() -> Result<()>; 2] {
