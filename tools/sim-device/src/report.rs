@@ -37,15 +37,15 @@ impl Reporter {
             text += "\n\n";
         }
         if let more @ 1.. = findings.len().saturating_sub(FINDINGS_SHOWN) {
-            text += &format!("libcuda-sim: {more} more findings, which may follow from these\n");
+            text += &format!("ptx-sim: {more} more findings, which may follow from these\n");
         }
-        text += &format!("libcuda-sim: {consequence}\n");
+        text += &format!("ptx-sim: {consequence}\n");
         self.write(&text);
     }
 
     /// Writes a line.
     pub fn message(&self, text: &str) {
-        self.write(&format!("libcuda-sim: {text}\n"));
+        self.write(&format!("ptx-sim: {text}\n"));
     }
 
     fn wants_colours(&self) -> bool {

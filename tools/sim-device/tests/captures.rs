@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use common::{Bench, code, function, one_thread, read_u32, stream, submit};
 use sim_device::{
-    Code, Context, Event, Fill, Graph, Mode, Operation, Result, Stream, StreamKind, exchange_thread_mode,
+    Call, Code, Context, Event, Fill, Graph, Mode, Operation, Result, Stream, StreamKind, exchange_thread_mode,
 };
 
 /// A context with a stream and a zeroed counter.
@@ -58,6 +58,20 @@ fn an_error_in_a_graph_is_the_contexts() {
     let graph = stream.end_capture().unwrap();
     run(&graph, &stream).unwrap();
     assert_eq!(code(stream.synchronize()), Code::ILLEGAL_ADDRESS);
+}
+
+#[test]
+fn memory_that_a_graph_still_uses_is_missed_when_it_is_launched() {
+    let (bench, context, stream, counter) = prepared();
+    stream.begin_capture(Mode::Relaxed).unwrap();
+    let fill = Fill { address: counter, value: vec![1], width: 4, height: 1, pitch: 0 };
+    stream.submit(Operation::Fill(fill)).unwrap();
+    let graph = stream.end_capture().unwrap();
+    context.free(counter, Call::Synchronous).unwrap();
+    run(&graph, &stream).unwrap();
+    assert_eq!(code(stream.synchronize()), Code::ILLEGAL_ADDRESS);
+    let messages = bench.messages();
+    assert!(messages.contains("buffer `allocation 1 of 4 bytes, by counter`, which was freed"), "{messages}");
 }
 
 #[test]
