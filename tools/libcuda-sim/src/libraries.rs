@@ -8,7 +8,9 @@ use crate::border::driver_api;
 use crate::devices::ordinal;
 use crate::driver::{self, current, handle, lookup, machine, remove};
 use crate::jit::JitOptions;
-use crate::modules::{attribute, fill, function_handle, global, lasting, parameter, read_file, set_attribute};
+use crate::modules::{
+    attribute, fill, forget_module, function_handle, global, lasting, parameter, read_file, set_attribute,
+};
 use crate::types::{DevicePointer, Handle, ImageData, In, Out, Text};
 
 driver_api! {
@@ -53,6 +55,9 @@ driver_api! {
     fn cuLibraryUnload(library: Handle) {
         let library = remove::<Library>(library, "library")?;
         driver::forget(|object, _| object.downcast_ref::<Kernel>().is_some_and(|kernel| library.owns(kernel)));
+        for module in library.modules() {
+            forget_module(&module);
+        }
         Ok(())
     }
 

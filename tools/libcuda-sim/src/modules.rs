@@ -109,6 +109,14 @@ pub fn global(module: &Module, address: Out<DevicePointer>, bytes: Out<usize>, n
     Ok(())
 }
 
+/// Forgets the handles of a module that is unloaded, and of its functions.
+pub fn forget_module(gone: &Module) {
+    driver::forget(|object, _| {
+        object.downcast_ref::<Function>().is_some_and(|function| gone.owns(function))
+            || object.downcast_ref::<Module>().is_some_and(|module| std::ptr::eq(module, gone))
+    });
+}
+
 driver_api! {
     fn cuModuleLoad(result: Out<Handle>, path: Text) {
         let path = path.get()?;
@@ -132,10 +140,7 @@ driver_api! {
         current()?;
         let module = remove::<Module>(module, "module")?;
         machine()?.check_unsafe_call()?;
-        for name in module.entries() {
-            let function = module.function(name)?;
-            driver::forget(|object, _| object.downcast_ref::<Function>().is_some_and(|known| std::ptr::eq(known, &*function)));
-        }
+        forget_module(&module);
         Ok(())
     }
 
@@ -183,7 +188,7 @@ driver_api! {
 
     fn cuFuncGetModule(result: Out<Handle>, of: Handle) {
         let function = function(of)?;
-        let module = driver::first(|module: &Module| module.entries().any(|name| module.function(name).is_ok_and(|known| Arc::ptr_eq(&known, &function))));
+        let module = driver::first(|module: &Module| module.owns(&function));
         result.set(module.ok_or(Code::INVALID_HANDLE)?)
     }
 

@@ -56,6 +56,11 @@ impl Library {
         Arc::ptr_eq(&self.loaded, &kernel.loaded)
     }
 
+    /// The modules that it has become in contexts.
+    pub fn modules(&self) -> Vec<Arc<Module>> {
+        lock(&self.loaded.modules).values().cloned().collect()
+    }
+
     /// The library as a module of `context`, loaded there the first time (`cuLibraryGetModule`).
     ///
     /// # Errors

@@ -46,6 +46,11 @@ impl Module {
         Ok(lock(&self.functions).entry(name.to_owned()).or_insert_with(new).clone())
     }
 
+    /// Whether `function` is one of its functions.
+    pub fn owns(&self, function: &Function) -> bool {
+        lock(&self.functions).values().any(|own| std::ptr::eq(&**own, function))
+    }
+
     /// Address and size in bytes of a variable in global or constant memory (`cuModuleGetGlobal`).
     ///
     /// # Errors

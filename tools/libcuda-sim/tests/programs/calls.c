@@ -180,6 +180,7 @@ static void modules(void)
     HOLDS(value == 100 << 10);
     OK(cuLibraryUnload(library));
     EXPECT(ERROR_INVALID_HANDLE, cuKernelGetName(&name, kernel));
+    EXPECT(ERROR_INVALID_HANDLE, cuFuncGetAttribute(&value, 8, function));
 }
 
 static void add_one(void *number)
