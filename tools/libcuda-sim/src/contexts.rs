@@ -32,6 +32,30 @@ fn create(result: Out<Handle>, flags: u32, device: i32) -> Result<()> {
     result.set(handle)
 }
 
+fn destroy(handle: Handle) -> Result<()> {
+    let context = context(handle)?;
+    if context.kind() == Kind::Primary {
+        return Err(Error::new(Code::INVALID_CONTEXT, "a primary context is released, not destroyed"));
+    }
+    context.destroy()?;
+    driver::forget_context(context.id());
+    with_stack(|stack| stack.pop_if(|top| *top == handle));
+    Ok(())
+}
+
+fn push(handle: Handle) -> Result<()> {
+    context(handle)?;
+    with_stack(|stack| stack.push(handle));
+    Ok(())
+}
+
+fn pop(result: Out<Handle>) -> Result<()> {
+    machine()?;
+    let top = with_stack(Vec::pop).ok_or(Code::INVALID_CONTEXT)?;
+    result.set_if_wanted(top);
+    Ok(())
+}
+
 /// The context of a handle, the current one for null.
 fn given_or_current(handle: Handle) -> Result<std::sync::Arc<Context>> {
     if handle == Handle::NULL { current() } else { context(handle) }
@@ -111,15 +135,16 @@ driver_api! {
         create(result, flags, device)
     }
 
+    fn cuCtxCreate(result: Out<Handle>, flags: u32, device: i32) {
+        create(result, flags, device)
+    }
+
     fn cuCtxDestroy_v2(handle: Handle) {
-        let context = context(handle)?;
-        if context.kind() == Kind::Primary {
-            return Err(Error::new(Code::INVALID_CONTEXT, "a primary context is released, not destroyed"));
-        }
-        context.destroy()?;
-        driver::forget_context(context.id());
-        with_stack(|stack| stack.pop_if(|top| *top == handle));
-        Ok(())
+        destroy(handle)
+    }
+
+    fn cuCtxDestroy(handle: Handle) {
+        destroy(handle)
     }
 
     fn cuCtxSetCurrent(handle: Handle) {
@@ -142,16 +167,19 @@ driver_api! {
     }
 
     fn cuCtxPushCurrent_v2(handle: Handle) {
-        context(handle)?;
-        with_stack(|stack| stack.push(handle));
-        Ok(())
+        push(handle)
+    }
+
+    fn cuCtxPushCurrent(handle: Handle) {
+        push(handle)
     }
 
     fn cuCtxPopCurrent_v2(result: Out<Handle>) {
-        machine()?;
-        let top = with_stack(Vec::pop).ok_or(Code::INVALID_CONTEXT)?;
-        result.set_if_wanted(top);
-        Ok(())
+        pop(result)
+    }
+
+    fn cuCtxPopCurrent(result: Out<Handle>) {
+        pop(result)
     }
 
     fn cuCtxAttach(result: Out<Handle>, _flags: u32) {

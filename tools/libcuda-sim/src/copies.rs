@@ -2,14 +2,11 @@
 
 use std::sync::Arc;
 
-use sim_device::{Call, Copy, Error, Fill, Operation, Place, Result};
+use sim_device::{Copy, Error, Fill, Operation, Place, Result, is_device_address};
 
 use crate::border::driver_api;
-use crate::driver::{self, context, current, machine};
+use crate::driver::{self, context, machine};
 use crate::types::{DevicePointer, Handle, Host, In};
-
-/// Addresses below are the simulated GPUs'; the host's are above.
-const DEVICE_ADDRESSES: std::ops::Range<u64> = 0x0007_0000_0000..1 << 46;
 
 fn device(address: DevicePointer) -> Place {
     Place::Device(address)
@@ -19,7 +16,7 @@ fn device(address: DevicePointer) -> Place {
 fn host(memory: Host, bytes: usize) -> Result<Place> {
     memory.require(bytes as u64)?;
     let address = memory.address();
-    if bytes > 0 && DEVICE_ADDRESSES.contains(&address) && machine()?.host_range(address).is_none() {
+    if bytes > 0 && is_device_address(address) && machine()?.host_range(address).is_none() {
         return Err(Error::invalid(format!("{address:#x} is given as host memory, but is an address of a GPU")));
     }
     Ok(Place::Host(Arc::new(memory)))
@@ -27,7 +24,7 @@ fn host(memory: Host, bytes: usize) -> Result<Place> {
 
 /// Memory of the host or of a GPU, by its address.
 fn any(address: DevicePointer, bytes: usize) -> Result<Place> {
-    match DEVICE_ADDRESSES.contains(&address) || address == 0 {
+    match is_device_address(address) || address == 0 {
         true => Ok(device(address)),
         false => host(Host(address as *mut _), bytes),
     }
@@ -35,16 +32,8 @@ fn any(address: DevicePointer, bytes: usize) -> Result<Place> {
 
 /// A copy that is done when the call returns.
 fn copy(destination: Place, source: Place, bytes: usize, stream: Handle) -> Result<()> {
-    current()?.check(Call::Synchronous)?;
-    let stream = driver::stream(stream)?;
-    if stream.capture().is_some() {
-        return stream.synchronize();
-    }
     let copy = Copy { destination, source, bytes: bytes as u64 };
-    // The legacy stream's own check comes first: it says more.
-    stream.submit(Operation::Copy(copy))?;
-    machine()?.check_unsafe_call()?;
-    stream.context().check(Call::Synchronous)
+    driver::stream(stream)?.submit_and_wait(Operation::Copy(copy))
 }
 
 /// A copy behind what a stream was given before.
@@ -93,8 +82,8 @@ impl End2d {
     /// The first byte of a row.
     fn row(&self, row: usize, width: usize) -> Result<Place> {
         let pitch = if self.pitch == 0 { width } else { self.pitch };
-        let offset = (self.y + row).saturating_mul(pitch).saturating_add(self.x);
-        if self.x + width > pitch {
+        let offset = self.y.saturating_add(row).saturating_mul(pitch).saturating_add(self.x);
+        if self.x.saturating_add(width) > pitch {
             return Err(Error::invalid(format!(
                 "rows of {width} bytes from byte {} on lie {pitch} bytes apart",
                 self.x
@@ -102,8 +91,8 @@ impl End2d {
         }
         match self.kind {
             1 => host(Host(self.host.0.wrapping_byte_add(offset)), width),
-            2 => Ok(device(self.device + offset as u64)),
-            4 => any(self.device + offset as u64, width),
+            2 => Ok(device(self.device.wrapping_add(offset as u64))),
+            4 => any(self.device.wrapping_add(offset as u64), width),
             kind => Err(Error::unsupported(format!("memory of type {kind}; arrays are not simulated"))),
         }
     }

@@ -14,8 +14,13 @@ static HANDLES: Mutex<Option<Handles>> = Mutex::new(None);
 
 /// Makes the machine (`cuInit`).
 pub fn init() -> Result<()> {
+    init_with(Config::from_environment)
+}
+
+/// Makes the machine that `config` describes, unless there is one.
+pub fn init_with(config: impl FnOnce() -> Result<Config>) -> Result<()> {
     let machine = MACHINE.get_or_init(|| {
-        let config = Config::from_environment().inspect_err(|error| eprintln!("libcuda-sim: {error}"))?;
+        let config = config().inspect_err(|error| eprintln!("ptx-sim: {error}"))?;
         Ok(Machine::new(config))
     });
     match machine {
@@ -36,7 +41,7 @@ pub fn message(text: &str) {
     match machine() {
         Ok(machine) => machine.message(text),
         Err(_) if std::env::var_os("PTX_SIM_QUIET").is_some_and(|value| value == "1") => {}
-        Err(_) => eprintln!("libcuda-sim: {text}"),
+        Err(_) => eprintln!("ptx-sim: {text}"),
     }
 }
 

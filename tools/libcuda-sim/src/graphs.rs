@@ -19,7 +19,10 @@ pub struct NodeOf {
 }
 
 /// The nodes that were given out, by graph and index, so that a node keeps its handle.
-static NODES: Mutex<Option<HashMap<(usize, usize), Arc<NodeOf>>>> = Mutex::new(None);
+static NODES: Mutex<Option<Nodes>> = Mutex::new(None);
+
+/// Nodes by the address of their graph and their index there.
+type Nodes = HashMap<(usize, usize), Arc<NodeOf>>;
 
 /// The handle of a node.
 pub fn node_handle(graph: &Arc<Graph>, index: usize) -> Handle {

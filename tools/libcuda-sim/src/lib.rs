@@ -48,7 +48,9 @@ mod copies;
 mod devices;
 mod driver;
 mod graphs;
+mod jit;
 mod launches;
+mod libraries;
 mod memory;
 mod modules;
 mod pointers;
@@ -66,6 +68,7 @@ fn functions() -> impl Iterator<Item = &'static [(&'static str, border::Address)
         devices::FUNCTIONS,
         graphs::FUNCTIONS,
         launches::FUNCTIONS,
+        libraries::FUNCTIONS,
         memory::FUNCTIONS,
         modules::FUNCTIONS,
         pointers::FUNCTIONS,
@@ -75,4 +78,94 @@ fn functions() -> impl Iterator<Item = &'static [(&'static str, border::Address)
         unsupported::FUNCTIONS,
     ]
     .into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    use std::path::PathBuf;
+    use std::process::Command;
+
+    /// Calls every function with zeros for arguments, but for `cuInit`, which would make a machine as the environment says.
+    fn call_all() {
+        /// A driver function that takes up to twelve words.
+        type Any = unsafe extern "C" fn(
+            usize,
+            usize,
+            usize,
+            usize,
+            usize,
+            usize,
+            usize,
+            usize,
+            usize,
+            usize,
+            usize,
+            usize,
+        ) -> u32;
+        for (name, border::Address(address)) in functions().flatten().filter(|(name, _)| *name != "cuInit") {
+            // SAFETY: every function takes at most twelve words, and with the conventions of C more than it takes do no harm;
+            // it accepts null for every pointer.
+            let code = unsafe { std::mem::transmute::<*const (), Any>(*address)(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) };
+            assert_ne!(code, sim_device::Code::UNKNOWN.0, "{name} panics");
+        }
+    }
+
+    #[test]
+    fn no_function_crashes_when_all_its_arguments_are_null() {
+        call_all();
+        let config = sim_device::Config { messages: sim_device::Messages::Quiet, ..Default::default() };
+        driver::init_with(|| Ok(config)).unwrap();
+        let context = driver::machine().unwrap().retain_primary(0).unwrap();
+        call_all();
+        driver::with_stack(|stack| stack.push(driver::context_handle(&context)));
+        call_all();
+    }
+
+    /// The folder of a package's manifest.
+    fn package_folder(name: &str) -> PathBuf {
+        let metadata = Command::new(env!("CARGO"))
+            .args(["metadata", "--format-version=1", "--locked"])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output()
+            .expect("cargo runs");
+        assert!(metadata.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&metadata.stderr));
+        let metadata: serde_json::Value = serde_json::from_slice(&metadata.stdout).expect("cargo metadata prints JSON");
+        let packages = metadata["packages"].as_array().expect("a list of packages");
+        let package = packages.iter().find(|package| package["name"] == name).expect("a dependency");
+        let manifest = PathBuf::from(package["manifest_path"].as_str().expect("a path"));
+        manifest.parent().expect("a folder").to_owned()
+    }
+
+    /// The names in `text` that follow `before`.
+    fn names_after(text: &str, before: &str) -> Vec<String> {
+        let names = text
+            .split(before)
+            .skip(1)
+            .map(|rest| rest.split(|letter: char| !letter.is_alphanumeric() && letter != '_'));
+        let names = names.filter_map(|mut words| words.next()).map(str::to_owned);
+        names.filter(|name| name.strip_prefix("cu").is_some_and(|rest| rest.starts_with(char::is_uppercase))).collect()
+    }
+
+    #[test]
+    fn every_function_that_bindings_declare_is_exported() {
+        let cudarc = std::fs::read_to_string(package_folder("cudarc").join("src/driver/sys/mod.rs")).unwrap();
+        let delay_load = include_str!("../../libcuda-delay-load/src/functions.rs");
+        let declared = [names_after(&cudarc, "pub unsafe fn "), names_after(delay_load, "\n            ")];
+        let exported: HashSet<_> = functions().flatten().map(|(name, _)| *name).collect();
+        for (names, least) in declared.iter().zip([500, 350]) {
+            assert!(names.len() >= least, "only {} names found", names.len());
+            let missing: Vec<_> = names.iter().filter(|name| !exported.contains(name.as_str())).collect();
+            assert!(missing.is_empty(), "add these to unsupported.rs: {missing:?}");
+        }
+    }
+
+    #[test]
+    fn every_function_has_one_name() {
+        let names: Vec<_> = functions().flatten().map(|(name, _)| *name).collect();
+        let different: HashSet<_> = names.iter().collect();
+        assert_eq!((names.len(), different.len()), (names.len(), names.len()));
+        assert!(names.len() >= 678, "{} functions", names.len());
+    }
 }

@@ -121,6 +121,10 @@ driver_api! {
         destroy(stream)
     }
 
+    fn cuStreamDestroy(stream: Handle) {
+        destroy(stream)
+    }
+
     fn cuStreamSynchronize(stream: Handle) per_thread cuStreamSynchronize_ptsz(stream) {
         driver::stream(stream)?.synchronize()
     }
@@ -245,6 +249,10 @@ driver_api! {
         remove::<Event>(event, "event").map(drop)
     }
 
+    fn cuEventDestroy(event: Handle) {
+        remove::<Event>(event, "event").map(drop)
+    }
+
     fn cuEventRecord(event: Handle, stream: Handle) per_thread cuEventRecord_ptsz(stream) {
         record(event, stream, 0)
     }
@@ -258,7 +266,7 @@ driver_api! {
     }
 
     fn cuEventQuery(event: Handle) {
-        lookup::<Event>(event, "event")?.synchronize()
+        lookup::<Event>(event, "event")?.query()
     }
 
     fn cuEventElapsedTime(milliseconds: Out<f32>, start: Handle, end: Handle) {

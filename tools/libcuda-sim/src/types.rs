@@ -57,6 +57,11 @@ impl<T> Out<T> {
         if self.0.is_null() { Err(Error::invalid("a pointer to a result is null")) } else { Ok(()) }
     }
 
+    /// Whether the place is a multiple of `bytes`.
+    pub fn is_aligned(self, bytes: usize) -> bool {
+        (self.0 as usize).is_multiple_of(bytes)
+    }
+
     /// Writes the result.
     pub fn set(self, value: T) -> Result<()> {
         self.require()?;
@@ -76,11 +81,18 @@ impl<T> Out<T> {
     /// Writes `values` one behind the other; the caller said that there is room for as many.
     pub fn set_all(self, values: impl Iterator<Item = T>) -> Result<()> {
         self.require()?;
-        for (index, value) in values.enumerate() {
-            // SAFETY: not null, and the caller points to room for all of them.
-            unsafe { self.0.add(index).write_unaligned(value) };
-        }
-        Ok(())
+        values.enumerate().try_for_each(|(index, value)| self.element(index).set(value))
+    }
+
+    /// The place of the value at `index`.
+    pub fn element(self, index: usize) -> Self {
+        Self(self.0.wrapping_add(index))
+    }
+
+    /// The same place, for a value that is not larger.
+    pub fn narrow<U>(self) -> Out<U> {
+        const { assert!(size_of::<U>() <= size_of::<T>()) };
+        Out(self.0.cast())
     }
 }
 
@@ -88,6 +100,11 @@ impl<T: Copy> Out<T> {
     /// What is there.
     pub fn get(self) -> Result<T> {
         In(self.0.cast_const()).get()
+    }
+
+    /// The value at `index`; the caller said that there are more.
+    pub fn at(self, index: usize) -> Result<T> {
+        In(self.0.cast_const()).at(index)
     }
 }
 
@@ -104,7 +121,17 @@ impl<T> Clone for In<T> {
 impl<T> Copy for In<T> {}
 
 impl<T: Copy> In<T> {
-    /// Whether there is one.
+    /// No argument.
+    pub fn nowhere() -> Self {
+        Self(std::ptr::null())
+    }
+
+    /// An argument whose address another argument says.
+    pub fn at_address(address: usize) -> Self {
+        Self(address as *const T)
+    }
+
+    /// Whether there is none.
     pub fn is_null(self) -> bool {
         self.0.is_null()
     }
@@ -205,6 +232,12 @@ impl HostMemory for Host {
 pub struct ImageData(*const u8);
 
 impl ImageData {
+    /// Data of ours, which ends in NUL.
+    pub fn of(data: &[u8]) -> Self {
+        debug_assert!(data.ends_with(&[0]));
+        Self(data.as_ptr())
+    }
+
     /// The PTX.
     pub fn ptx(self) -> Result<String> {
         if self.0.is_null() {
@@ -223,46 +256,6 @@ impl ImageData {
             }
         }
         Text(self.0.cast()).get()
-    }
-}
-
-impl<T> Out<T> {
-    /// The same place, for a value that is not larger.
-    pub fn narrow<U>(self) -> Out<U> {
-        const { assert!(size_of::<U>() <= size_of::<T>()) };
-        Out(self.0.cast())
-    }
-}
-
-impl<T: Copy> Out<T> {
-    /// The value at `index`; the caller said that there are more.
-    pub fn at(self, index: usize) -> Result<T> {
-        In(self.0.cast_const()).at(index)
-    }
-
-    /// The place of the value at `index`.
-    pub fn element(self, index: usize) -> Self {
-        Self(self.0.wrapping_add(index))
-    }
-}
-
-impl<T: Copy> In<T> {
-    /// No argument.
-    pub fn nowhere() -> Self {
-        Self(std::ptr::null())
-    }
-
-    /// An argument whose address another argument says.
-    pub fn at_address(address: usize) -> Self {
-        Self(address as *const T)
-    }
-}
-
-impl ImageData {
-    /// Data of ours, which ends in NUL.
-    pub fn of(data: &[u8]) -> Self {
-        debug_assert!(data.ends_with(&[0]));
-        Self(data.as_ptr())
     }
 }
 
@@ -290,12 +283,5 @@ impl SharedBytes {
     pub fn of(self, threads: u32) -> Option<u64> {
         // SAFETY: the caller said that the function may be called with a number of threads.
         self.0.map(|function| unsafe { function(threads as i32) } as u64)
-    }
-}
-
-impl<T> Out<T> {
-    /// Whether the place is a multiple of `bytes`.
-    pub fn is_aligned(self, bytes: usize) -> bool {
-        (self.0 as usize).is_multiple_of(bytes)
     }
 }

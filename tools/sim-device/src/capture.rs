@@ -204,7 +204,7 @@ impl Captures {
             capture.invalidate();
             return Err(Code::STREAM_CAPTURE_UNMATCHED.into());
         }
-        lock(&self.0).retain(|other| other.id != capture.id);
+        self.remove(|other| other.id == capture.id);
         let mut state = lock(&capture.state);
         state.has_ended = true;
         capture.check(&state)?;
@@ -261,7 +261,7 @@ impl Captures {
 
     /// Ends the captures of a context that is gone.
     pub fn forget_context(&self, context: u64) {
-        lock(&self.0).retain(|capture| capture.context != context);
+        self.remove(|capture| capture.context == context);
     }
 
     /// Ends or invalidates the capture of a stream that is destroyed.
@@ -269,9 +269,15 @@ impl Captures {
         if let Some(capture) = self.of(stream) {
             capture.invalidate();
             if capture.origin == stream {
-                lock(&self.0).retain(|other| other.id != capture.id);
+                self.remove(|other| other.id == capture.id);
             }
         }
+    }
+
+    /// Forgets captures; they are dropped outside the lock, as what they hold may end a context, which comes back here.
+    fn remove(&self, is_gone: impl Fn(&Capture) -> bool) {
+        let gone: Vec<_> = lock(&self.0).extract_if(.., |capture| is_gone(capture)).collect();
+        drop(gone);
     }
 
     fn invalidate_where(&self, offends: impl Fn(&Capture) -> bool, code: Code) -> Result<()> {

@@ -216,6 +216,14 @@ impl Context {
         self.state(Call::Synchronous)?.memory.read(address, data)
     }
 
+    /// The address of the first of `bytes` bytes at `address` that was never written.
+    ///
+    /// # Errors
+    /// As [`Context::write`].
+    pub fn first_unwritten(&self, address: u64, bytes: u64) -> Result<Option<u64>> {
+        self.state(Call::Synchronous)?.memory.first_unwritten(address, bytes)
+    }
+
     /// Requires `bytes` bytes at `address` to lie in one allocation of the context.
     ///
     /// # Errors

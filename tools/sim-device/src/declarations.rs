@@ -56,19 +56,20 @@ impl Declarations {
     /// Reads the declarations of a module that ptx-sim has parsed.
     pub fn read(text: &str) -> Self {
         let mut found = Self::default();
-        let mut rest = text;
+        let code = code(text);
+        let mut rest = code.as_str();
         // Functions begin with a header that ends at a brace; what lies between functions ends at semicolons.
         while let Some(end) = rest.find(['{', ';']) {
-            let head = without_comments(&rest[..end]);
+            let head = &rest[..end];
             if rest.as_bytes()[end] == b'{' && (head.contains(".entry") || head.contains(".func")) {
                 let (body, after) = body(&rest[end..]);
-                if let Some(entry) = entry(&head, body, &found.variables) {
+                if let Some(entry) = entry(head, body, &found.variables) {
                     found.entries.push(entry);
                 }
                 rest = after;
                 continue;
             }
-            found.variables.extend(variable(&head));
+            found.variables.extend(variable(head));
             // An initialiser in braces.
             rest = match rest.as_bytes()[end] {
                 b'{' => body(&rest[end..]).1,
@@ -95,9 +96,25 @@ fn body(text: &str) -> (&str, &str) {
     (text.get(1..).unwrap_or_default(), "")
 }
 
-fn without_comments(text: &str) -> String {
-    let lines = text.lines().map(|line| line.split("//").next().unwrap_or_default());
-    lines.collect::<Vec<_>>().join("\n")
+/// `text` without comments, and without what stands in quotes.
+fn code(text: &str) -> String {
+    let mut code = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(['/', '"']) {
+        code += &rest[..at];
+        rest = &rest[at..];
+        let end = match rest.as_bytes() {
+            [b'/', b'/', ..] => rest.find('\n'),
+            [b'/', b'*', ..] => rest[2..].find("*/").map(|end| end + 4),
+            [b'"', ..] => rest[1..].find('"').map(|end| end + 2),
+            _ => {
+                code.push('/');
+                Some(1)
+            }
+        };
+        rest = &rest[end.unwrap_or(rest.len())..];
+    }
+    code + rest
 }
 
 fn entry(head: &str, body: &str, variables: &[VariableDeclaration]) -> Option<EntryDeclaration> {
@@ -109,7 +126,7 @@ fn entry(head: &str, body: &str, variables: &[VariableDeclaration]) -> Option<En
         let numbers = numbers[..end.unwrap_or(numbers.len())].split(',').map(|number| number.trim().parse::<u32>());
         numbers.collect::<Result<Vec<_>, _>>().ok()?.into_iter().reduce(u32::saturating_mul)
     };
-    let own: Vec<_> = body.split([';', '{', '}']).filter_map(|text| variable(&without_comments(text))).collect();
+    let own: Vec<_> = body.split([';', '{', '}']).filter_map(variable).collect();
     let used: Vec<_> = variables.iter().filter(|variable| mentions(body, &variable.name)).collect();
     let sum = |space: &str| {
         let all = used.iter().copied().chain(&own).filter(|variable| variable.space == space);
@@ -170,11 +187,13 @@ fn element_bytes(word: &str) -> u64 {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "
+    const TEXT: &str = r#"
 .version 8.0
 .target sm_80
 .address_size 64
-.visible .global .align 4 .b8 table[8] = {1, 2, 3, 4}; // .global .b8 no[9]
+.visible .global .align 4 .b8 table[8] = {1, 2, 3, 4}; // .global .b8 no[9]; {
+/* .global .b8 no[9]; { */
+.file 1 "a{.rs"
 .const .f32 factor = 0f3f800000;
 .extern .shared .align 16 .b8 dynamic[];
 .func (.param .b32 r) helper() { ret; }
@@ -193,7 +212,7 @@ mod tests {
     mov.u32 %r1, dynamic;
     ret;
 }
-.entry second() .reqntid 64 .maxnreg 40 { ret; }";
+.entry second() .reqntid 64 .maxnreg 40 { ret; }"#;
 
     #[test]
     fn entries_have_bounds_and_sizes() {

@@ -51,7 +51,17 @@ impl Event {
         *lock(&self.recorded) = recorded;
     }
 
-    /// Waits until the work before it is done (`cuEventSynchronize`, `cuEventQuery`).
+    /// Whether the work before it is done, which it is (`cuEventQuery`).
+    ///
+    /// # Errors
+    /// As [`Event::synchronize`]; [`Code::STREAM_CAPTURE_UNSUPPORTED`] where a capture forbids calls that are not safe, which
+    /// invalidates it.
+    pub fn query(&self) -> Result<()> {
+        self.context.machine().check_unsafe_call()?;
+        self.synchronize()
+    }
+
+    /// Waits until the work before it is done (`cuEventSynchronize`).
     ///
     /// # Errors
     /// As [`Context::check`]; [`Code::CAPTURED_EVENT`] when it was last recorded in a capture, which is invalidated.

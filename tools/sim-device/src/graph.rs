@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use crate::code::Code;
-use crate::context::Context;
+use crate::context::{Call, Context};
 use crate::error::{Error, Result};
 use crate::operation::{Operation, Place};
 use crate::sync::lock;
@@ -100,13 +100,21 @@ impl GraphExec {
         &self.nodes
     }
 
+    /// Executes the nodes. A node that its stream would have refused, as when memory that it copies was freed since it was
+    /// captured, fails on the GPU: the error is the context's.
     pub(crate) fn execute(&self, context: &Context) -> Result<()> {
         for node in &self.nodes {
-            node.operation.execute(context).map_err(|error| match error.code {
-                // The pointers were good when they were captured.
-                Code::INVALID_VALUE => Error { code: Code::ILLEGAL_ADDRESS, ..error },
-                _ => error,
-            })?;
+            match node.operation.execute(context) {
+                Err(Error { code: Code::INVALID_VALUE, message }) => {
+                    let (code, what) = (Code::ILLEGAL_ADDRESS, message.unwrap_or_default());
+                    context
+                        .machine()
+                        .message(&format!("{code}: a node of a graph: {what}; {} is lost by it", context.describe()));
+                    context.state(Call::Asynchronous)?.fail(code);
+                    return Ok(());
+                }
+                outcome => outcome?,
+            }
         }
         Ok(())
     }

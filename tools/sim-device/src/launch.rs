@@ -8,7 +8,7 @@ use crate::architecture::{BLOCK_EXTENT, GRID_EXTENT};
 use crate::code::Code;
 use crate::context::{Call, Context};
 use crate::error::{Error, Result};
-use crate::module::Function;
+use crate::function::Function;
 
 /// How a function is launched.
 #[derive(Clone)]

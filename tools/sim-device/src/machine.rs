@@ -9,16 +9,25 @@ use crate::code::Code;
 use crate::config::Config;
 use crate::context::{Context, Kind};
 use crate::error::{Error, Result};
-use crate::module::{Images, Library};
+use crate::image::Images;
+use crate::library::Library;
 use crate::report::Reporter;
 use crate::sync::lock;
 
 /// Addresses of a context, bytes; they are never used twice while it lives.
 pub(crate) const SPAN: u64 = 1 << 39;
-/// Where the addresses of the first context begin: above 4 GiB, so that an address cut to 32 bits is nobody's.
-pub(crate) const FIRST_ADDRESS: u64 = 0x0007_0000_0000;
+/// Where the addresses of the first context begin: above those at which programs and their languages place memory of the
+/// host, below those at which Linux does, and with low bits that tell an address cut to 32 bits from a null pointer.
+pub(crate) const FIRST_ADDRESS: u64 = 0x2000_1000_0000;
+/// Addresses of simulated memory are below.
+const LAST_ADDRESS: u64 = 1 << 46;
 /// Contexts that have addresses at a time.
-const SPANS: u64 = (1 << 46) / SPAN - 1;
+const SPANS: u64 = (LAST_ADDRESS - FIRST_ADDRESS) / SPAN;
+
+/// Whether `address` is one that simulated GPUs have for their memory, and the host does not.
+pub fn is_device_address(address: u64) -> bool {
+    (FIRST_ADDRESS..LAST_ADDRESS).contains(&address)
+}
 
 /// Simulated GPUs and everything on them. Each context has its memory to itself, as on a GPU, at addresses that no other
 /// context uses.

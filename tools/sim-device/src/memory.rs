@@ -103,6 +103,11 @@ impl Memory {
         self.global.read(address, data).map_err(memory_error)
     }
 
+    pub fn first_unwritten(&self, address: u64, bytes: u64) -> Result<Option<u64>> {
+        self.check(address, bytes)?;
+        self.global.first_unwritten(address, bytes).map_err(memory_error)
+    }
+
     /// The parts of the `bytes` bytes at `address` that were written, with their offsets: what a copy on the GPU moves, as
     /// what was never written is still unwritten where it arrives.
     pub fn written(&self, address: u64, bytes: u64) -> Result<Vec<(u64, Vec<u8>)>> {

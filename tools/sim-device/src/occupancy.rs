@@ -1,7 +1,7 @@
 //! How many blocks of a function a multiprocessor holds at a time.
 
 use crate::architecture::{REGISTERS, RESERVED_SHARED_BYTES, THREADS_PER_BLOCK, WARP};
-use crate::module::Function;
+use crate::function::Function;
 
 /// Shared memory is given out in pieces of this many bytes.
 const SHARED_GRANULE: u64 = 128;

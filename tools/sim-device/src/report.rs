@@ -10,6 +10,9 @@ use ptx_sim::Finding;
 use crate::config::Messages;
 use crate::sync::lock;
 
+/// Findings of a launch that are shown; most of the others follow from the first ones.
+const FINDINGS_SHOWN: usize = 8;
+
 /// Writes messages, one at a time.
 pub(crate) struct Reporter {
     target: Messages,
@@ -29,17 +32,20 @@ impl Reporter {
         let mut renderer = lock(&self.renderer);
         let renderer = renderer.get_or_insert_with(|| Renderer::new(Sources::nearby(), self.wants_colours()));
         let mut text = String::new();
-        for finding in findings {
+        for finding in findings.iter().take(FINDINGS_SHOWN) {
             text += &renderer.render(finding);
             text += "\n\n";
         }
-        text += &format!("libcuda-sim: {consequence}\n");
+        if let more @ 1.. = findings.len().saturating_sub(FINDINGS_SHOWN) {
+            text += &format!("ptx-sim: {more} more findings, which may follow from these\n");
+        }
+        text += &format!("ptx-sim: {consequence}\n");
         self.write(&text);
     }
 
     /// Writes a line.
     pub fn message(&self, text: &str) {
-        self.write(&format!("libcuda-sim: {text}\n"));
+        self.write(&format!("ptx-sim: {text}\n"));
     }
 
     fn wants_colours(&self) -> bool {

@@ -108,6 +108,18 @@ impl Stream {
         }
     }
 
+    /// Executes `operation` and waits for it, as the calls do that are no `Async`.
+    ///
+    /// # Errors
+    /// As [`Stream::submit`] and [`Stream::synchronize`]; [`Code::STREAM_CAPTURE_UNSUPPORTED`] where a capture forbids calls
+    /// that are not safe, which invalidates it.
+    pub fn submit_and_wait(&self, operation: Operation) -> Result<()> {
+        self.synchronize()?;
+        self.context.machine().check_unsafe_call()?;
+        self.submit(operation)?;
+        self.context.check(Call::Synchronous)
+    }
+
     /// Records `event` behind everything so far (`cuEventRecord`).
     ///
     /// # Errors
@@ -168,7 +180,8 @@ impl Stream {
     /// [`Code::STREAM_CAPTURE_UNSUPPORTED`] for the legacy default stream; [`Code::ILLEGAL_STATE`] when it captures already;
     /// as [`Context::check`].
     pub fn begin_capture(&self, mode: Mode) -> Result<()> {
-        self.context.check(Call::Asynchronous)?;
+        // Held until the capture is known, so that a context that is destroyed meanwhile takes it along.
+        let _alive = self.context.state(Call::Asynchronous)?;
         if self.kind == StreamKind::Legacy {
             return Err(Error::new(Code::STREAM_CAPTURE_UNSUPPORTED, "the legacy default stream cannot capture"));
         }

@@ -1,0 +1,126 @@
+//! C programs that link to libcuda, on the simulated driver.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// A C program, and the folder with the driver that it is to find.
+struct Program {
+    folder: TempDir,
+    file: PathBuf,
+}
+
+impl Program {
+    /// Compiles `tests/programs/NAME.c`; `None`, with a message, where there is no C compiler.
+    fn compile(name: &str) -> Option<Self> {
+        let folder = support::library_folder();
+        let file = folder.path().join(name);
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name).with_extension("c");
+        let compiled = Command::new("cc")
+            .args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-o"])
+            .args([&file, &source])
+            .arg("-L")
+            .arg(folder.path())
+            .arg("-lcuda")
+            .output();
+        let Ok(compiled) = compiled else {
+            eprintln!("skipped: there is no C compiler (cc)");
+            return None;
+        };
+        assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+        Some(Self { folder, file })
+    }
+
+    fn run(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+        let mut command = Command::new(&self.file);
+        for variable in ["CUDA_VISIBLE_DEVICES", "PTX_SIM_REPORT", "PTX_SIM_QUIET", "PTX_SIM_ARCH"] {
+            command.env_remove(variable);
+        }
+        command.env("LD_LIBRARY_PATH", support::library_path(self.folder.path())).args(arguments);
+        command.envs(environment.iter().copied()).output().expect("the program starts")
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn every_kind_of_call_does_what_it_should() {
+    let Some(program) = Program::compile("calls") else { return };
+    let output = program.run(&[], &[("PTX_SIM_GPUS", "2"), ("PTX_SIM_MEMORY", "64M")]);
+    let errors = text(&output.stderr);
+    assert!(output.status.success(), "{}\n{errors}", output.status);
+    assert_eq!(text(&output.stdout), "all calls did what they should\n");
+    for expected in [
+        "CUDA_ERROR_INVALID_VALUE: cuMemFree_v2: ",
+        "which was freed before",
+        "CUDA_ERROR_NOT_SUPPORTED: cuMemAllocManaged is not simulated",
+        "the image is a cubin",
+        "clusters of several blocks are not simulated",
+    ] {
+        assert!(errors.contains(expected), "no {expected:?} in\n{errors}");
+    }
+}
+
+#[test]
+fn faults_are_named() {
+    let Some(program) = Program::compile("faults") else { return };
+    for (fault, code, words) in [
+        ("short-buffer", "ILLEGAL_ADDRESS", "past the end of buffer `allocation 2 of 64 bytes, by cuMemAlloc_v2`"),
+        ("freed-buffer", "ILLEGAL_ADDRESS", "`allocation 2 of 64 bytes, by cuMemAlloc_v2`, which was freed"),
+        ("null", "ILLEGAL_ADDRESS", "a null pointer"),
+        ("misaligned", "MISALIGNED_ADDRESS", "misaligned access"),
+        (
+            "other-gpu",
+            "ILLEGAL_ADDRESS",
+            "of allocation 1 of 4,096 bytes, by cuMemAlloc_v2, memory of a context of GPU 1",
+        ),
+        (
+            "other-context",
+            "ILLEGAL_ADDRESS",
+            "of allocation 1 of 4,096 bytes, by cuMemAlloc_v2, memory of a context of GPU 0",
+        ),
+    ] {
+        let output = program.run(&[fault], &[("PTX_SIM_GPUS", "2")]);
+        let errors = text(&output.stderr);
+        assert!(output.status.success(), "{fault}: {errors}");
+        assert_eq!(text(&output.stdout), format!("CUDA_ERROR_{code}\n"), "{fault}");
+        assert!(errors.contains(words), "{fault}: no {words:?} in\n{errors}");
+        assert!(errors.contains("ld.global.u32 %r2, [%rd0];"), "{fault}: the instruction is shown\n{errors}");
+    }
+}
+
+#[test]
+fn messages_go_where_they_are_asked_to() {
+    let Some(program) = Program::compile("faults") else { return };
+    let file = program.folder.path().join("report.txt");
+    let output = program.run(&["null"], &[("PTX_SIM_REPORT", file.to_str().unwrap())]);
+    assert_eq!(text(&output.stderr), "");
+    let report = std::fs::read_to_string(&file).unwrap();
+    assert!(report.contains("a null pointer") && report.contains("CUDA_ERROR_ILLEGAL_ADDRESS"), "{report}");
+    let output = program.run(&["null"], &[("PTX_SIM_QUIET", "1")]);
+    assert_eq!(text(&output.stderr), "");
+    assert_eq!(text(&output.stdout), "CUDA_ERROR_ILLEGAL_ADDRESS\n");
+}
+
+#[test]
+fn the_environment_says_what_is_there() {
+    let Some(program) = Program::compile("faults") else { return };
+    for (variable, value, code, words) in [
+        ("PTX_SIM_GPUS", "many", "INVALID_VALUE", "PTX_SIM_GPUS is \"many\"; it has to be a number from 0 to 64"),
+        ("PTX_SIM_GPUS", "0", "NO_DEVICE", ""),
+        ("CUDA_VISIBLE_DEVICES", "", "NO_DEVICE", ""),
+        ("PTX_SIM_MEMORY", "4 apples", "INVALID_VALUE", "PTX_SIM_MEMORY is \"4 apples\""),
+    ] {
+        let output = program.run(&[], &[(variable, value)]);
+        let errors = text(&output.stderr);
+        assert!(!output.status.success());
+        assert!(errors.contains(&format!("cuInit(0) returns CUDA_ERROR_{code}")), "{variable}={value}: {errors}");
+        assert!(errors.contains(words), "{variable}={value}: {errors}");
+        assert_eq!(errors.matches("PTX_SIM_").count(), usize::from(!words.is_empty()), "it is told once: {errors}");
+    }
+}

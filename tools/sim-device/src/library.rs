@@ -1,0 +1,134 @@
+//! Libraries: PTX that was loaded for every context, and their kernels.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use crate::architecture::Architecture;
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::function::Function;
+use crate::image::{Image, Parameter};
+use crate::module::Module;
+use crate::sync::lock;
+
+/// PTX that serves every context (`CUlibrary`).
+pub struct Library {
+    loaded: Arc<Loaded>,
+    kernels: Mutex<HashMap<String, Arc<Kernel>>>,
+}
+
+/// What a library and its kernels share.
+struct Loaded {
+    text: String,
+    file: Option<String>,
+    image: Arc<Image>,
+    /// The library in each context that has used it.
+    modules: Mutex<HashMap<u64, Arc<Module>>>,
+}
+
+impl Library {
+    pub(crate) fn new(text: &str, file: Option<&str>, image: Arc<Image>) -> Arc<Self> {
+        let (text, file) = (text.to_owned(), file.map(str::to_owned));
+        let loaded = Arc::new(Loaded { text, file, image, modules: Mutex::default() });
+        Arc::new(Self { loaded, kernels: Mutex::default() })
+    }
+
+    /// The names of the kernels, in order.
+    pub fn entries(&self) -> impl Iterator<Item = &str> {
+        self.loaded.image.declarations.entries.iter().map(|entry| entry.name.as_str())
+    }
+
+    /// The kernel called `name` (`cuLibraryGetKernel`); the same one each time.
+    ///
+    /// # Errors
+    /// [`Code::NOT_FOUND`](crate::Code::NOT_FOUND) with the names that there are.
+    pub fn kernel(&self, name: &str) -> Result<Arc<Kernel>> {
+        self.loaded.image.entry(name)?;
+        let new = || {
+            let (loaded, name) = (self.loaded.clone(), name.to_owned());
+            Arc::new(Kernel { loaded, name, max_dynamic_shared_bytes: Mutex::default() })
+        };
+        Ok(lock(&self.kernels).entry(name.to_owned()).or_insert_with(new).clone())
+    }
+
+    /// Whether `kernel` is one of its kernels.
+    pub fn owns(&self, kernel: &Kernel) -> bool {
+        Arc::ptr_eq(&self.loaded, &kernel.loaded)
+    }
+
+    /// The modules that it has become in contexts.
+    pub fn modules(&self) -> Vec<Arc<Module>> {
+        lock(&self.loaded.modules).values().cloned().collect()
+    }
+
+    /// The library as a module of `context`, loaded there the first time (`cuLibraryGetModule`).
+    ///
+    /// # Errors
+    /// As [`Context::load`].
+    pub fn module(&self, context: &Arc<Context>) -> Result<Arc<Module>> {
+        self.loaded.module(context)
+    }
+}
+
+impl Loaded {
+    fn module(&self, context: &Arc<Context>) -> Result<Arc<Module>> {
+        let mut modules = lock(&self.modules);
+        modules.retain(|_, module| module.context().is_alive());
+        if let Some(module) = modules.get(&context.id()) {
+            return Ok(module.clone());
+        }
+        let images = &context.machine().images;
+        let module = Module::new(context, images.load(&self.text, self.file.as_deref(), Some(context.id()))?)?;
+        modules.insert(context.id(), module.clone());
+        Ok(module)
+    }
+}
+
+/// A kernel of a library (`CUkernel`).
+pub struct Kernel {
+    loaded: Arc<Loaded>,
+    name: String,
+    /// What was asked for, by GPU.
+    max_dynamic_shared_bytes: Mutex<HashMap<u32, u32>>,
+}
+
+impl Kernel {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its parameters, in order.
+    pub fn parameters(&self) -> Vec<Parameter> {
+        self.loaded.image.parameters(&self.name)
+    }
+
+    /// The kernel as a function of `context` (`cuKernelGetFunction`).
+    ///
+    /// # Errors
+    /// As [`Context::load`].
+    pub fn function(&self, context: &Arc<Context>) -> Result<Arc<Function>> {
+        let function = self.loaded.module(context)?.function(&self.name)?;
+        if let Some(bytes) = lock(&self.max_dynamic_shared_bytes).get(&context.gpu()) {
+            function.allow_dynamic_shared(*bytes)?;
+        }
+        Ok(function)
+    }
+
+    /// As [`Function::allow_dynamic_shared`], for every context of a GPU.
+    ///
+    /// # Errors
+    /// [`Code::INVALID_VALUE`](crate::Code::INVALID_VALUE) when no block can have that much.
+    pub fn allow_dynamic_shared(&self, gpu: u32, bytes: u32, architecture: &Architecture) -> Result<()> {
+        let fixed = self.loaded.image.entry(&self.name)?.shared_bytes;
+        let limit = architecture.shared_bytes_per_block;
+        if fixed + u64::from(bytes) > u64::from(limit) {
+            let name = &self.name;
+            let text =
+                format!("{name} cannot have {bytes} bytes of dynamic shared memory; a block has at most {limit}");
+            return Err(Error::invalid(text));
+        }
+        lock(&self.max_dynamic_shared_bytes).insert(gpu, bytes);
+        Ok(())
+    }
+}
