@@ -96,8 +96,10 @@ fn costs(call: &Call, problem: &Problem, calls: usize) -> Result {
         let code = unsafe { sys::cuLaunchKernelEx(&config, function, std::ptr::null_mut(), std::ptr::null_mut()) };
         Ok(code.result()?)
     })?;
-    // SAFETY of all: the tensors live as long as `call`, and `time` synchronises.
-    time(call, calls, "fa512::forward", || Ok(unsafe { fa512::forward(problem, addresses, stream) }?))?;
+    time(call, calls, "fa512::forward", || {
+        // SAFETY: the tensors live as long as `call`, and `time` synchronises.
+        Ok(unsafe { fa512::forward(problem, addresses, stream) }?)
+    })?;
     let unchecked = options.check_pointers(false);
     time(call, calls, "fa512::forward, no pointer checks", || {
         // SAFETY: as above.
@@ -108,8 +110,10 @@ fn costs(call: &Call, problem: &Problem, calls: usize) -> Result {
         // SAFETY: as above.
         Ok(unsafe { launch.launch(stream) }?)
     })?;
-    // SAFETY: as above.
-    time(call, calls, "Launch::launch", || Ok(unsafe { launch.launch(stream) }?))
+    time(call, calls, "Launch::launch", || {
+        // SAFETY: as above.
+        Ok(unsafe { launch.launch(stream) }?)
+    })
 }
 
 /// A kernel that does nothing, as the driver knows it.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use contract::refusal::{Refusal, Tensor};
 
-use crate::driver::Version;
+use crate::version::Version;
 
 /// Why a call did nothing.
 #[derive(Clone, Debug, PartialEq)]

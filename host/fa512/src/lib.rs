@@ -2,7 +2,7 @@
 //!
 //! ## In this crate
 //!
-//! [`forward`] is the call; [`Plan::new`], [`Plan::bind`] and [`Launch::launch`] are its two steps and what they lead to.
+//! [`forward()`] is the call; [`Plan::new`], [`Plan::bind`] and [`Launch::launch`] are its two steps and what they lead to.
 //! [`warm_up`] loads kernels, [`supports`] tells which one computes a problem. [`Error`] says what was wrong and what to do.
 
 #[cfg(feature = "cudarc")]
@@ -17,6 +17,7 @@ mod memory;
 mod plan;
 mod select;
 mod stream;
+mod version;
 
 pub use contract::args::Strides;
 pub use contract::config::Mask;
@@ -26,12 +27,12 @@ pub use contract::problem::{Problem, Shape};
 pub use contract::refusal::{Dimension, Refusal, Tensor};
 pub use contract::view::{Layout, View, Views};
 
-pub use driver::Version;
 pub use error::{Error, ErrorKind, MemoryProblem};
 pub use forward::{Options, Support, forward, forward_with, supports, warm_up};
 pub use gpu::Gpu;
 pub use plan::{Launch, Plan};
 pub use stream::Stream;
+pub use version::Version;
 
 /// Names of the kernels in this library; empty where it was built without PTX.
 pub fn kernels() -> impl Iterator<Item = &'static str> {

@@ -18,26 +18,12 @@ pub use functions::{
 use library::Library;
 
 use crate::error::Error;
+use crate::version::Version;
 
 /// Oldest driver, as the CUDA version that it supports: the first with tensor maps and context-independent loading.
 pub const NEEDED: Version = Version { major: 12, minor: 0 };
 /// Oldest driver whose graphs hold launches that begin before the one in front of them ends.
 const OVERLAP_NEEDED: Version = Version { major: 12, minor: 3 };
-
-/// A CUDA version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version {
-    /// As 12 in 12.3.
-    pub major: u32,
-    /// As 3 in 12.3.
-    pub minor: u32,
-}
-
-impl std::fmt::Display for Version {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{}.{}", self.major, self.minor)
-    }
-}
 
 /// The driver of this process.
 pub struct Driver {
