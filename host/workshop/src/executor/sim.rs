@@ -1,6 +1,6 @@
 //! The simulator as an executor.
 
-use contract::config::ARCHITECTURES;
+use contract::architecture::ARCHITECTURES;
 use contract::plan::Launch;
 use contract::tensor_map::{self, TensorMap};
 use ptx_sim::{GlobalMemory, LaunchError, MemoryError, Module, Options, Swizzle, TENSOR_MAP_BYTES, TensorElement};
