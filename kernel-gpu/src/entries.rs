@@ -2,63 +2,63 @@
 
 /// Declares the entry of one variant, by its kind, where its family is compiled.
 macro_rules! entry {
-    (Sm80 $entry:ident, $sequence:ty, $mask:ty, $config:expr) => {
+    (Sm80 $entry:ident, $sequence:ty, $mask:ty, $tile:expr) => {
         #[cfg(feature = "sm_80")]
         kernel! {
             fn $entry(args: ForwardArgs) {
-                const CONFIG: TileConfig = $config;
+                const TILE: Sm80 = $tile;
                 crate::device::sm80::forward::<
-                    { CONFIG.block_m },
-                    { CONFIG.block_n },
-                    { CONFIG.m_tiles() },
-                    { CONFIG.k_steps() },
-                    { CONFIG.stages },
-                    { CONFIG.unrolled() as usize },
-                    { CONFIG.fma_exponentials },
-                    { matches!(CONFIG.queries, contract::config::Queries::Shared) },
-                    { CONFIG.rescale_threshold },
-                    { matches!(CONFIG.epilogue, contract::config::Epilogue::Exchange) },
+                    { TILE.block_m },
+                    { TILE.block_n },
+                    { TILE.m_tiles() },
+                    { TILE.k_steps() },
+                    { TILE.stages },
+                    { TILE.unrolled() as usize },
+                    { TILE.fma_exponentials },
+                    { matches!(TILE.queries, contract::tile::Queries::Shared) },
+                    { TILE.rescale.threshold() },
+                    { matches!(TILE.epilogue, contract::tile::Epilogue::Exchange) },
                     $sequence,
                     $mask,
                 >(&args);
             }
         }
     };
-    (Sm90a $entry:ident, $sequence:ty, $mask:ty, $config:expr) => {
+    (Sm90CpAsync $entry:ident, $sequence:ty, $mask:ty, $tile:expr) => {
         #[cfg(feature = "sm_90a")]
         kernel! {
             fn $entry(args: ForwardArgs) {
-                const CONFIG: TileConfig = $config;
+                const TILE: Sm90CpAsync = $tile;
                 crate::device::sm90::forward::<
-                    { CONFIG.block_m },
-                    { CONFIG.block_n },
-                    { CONFIG.n_tiles() },
-                    { CONFIG.k_steps() },
-                    { CONFIG.stages },
-                    { CONFIG.rescale_threshold },
-                    { matches!(CONFIG.epilogue, contract::config::Epilogue::Exchange) },
+                    { TILE.block_m() },
+                    { TILE.block_n },
+                    { TILE.n_tiles() },
+                    { TILE.k_steps() },
+                    { TILE.stages },
+                    { TILE.rescale_threshold },
+                    { matches!(TILE.epilogue, contract::tile::Epilogue::Exchange) },
                     $sequence,
                     $mask,
                 >(&args);
             }
         }
     };
-    (Sm90aTma $entry:ident, $sequence:ty, $mask:ty, $config:expr) => {
+    (Sm90Tma $entry:ident, $sequence:ty, $mask:ty, $tile:expr) => {
         // Rust-CUDA's LLVM 7 takes `setmaxnreg` into both arms of the branch behind it, and lanes miss each other there.
         #[cfg(all(feature = "sm_90a", not(feature = "rust_cuda")))]
         kernel! {
             fn $entry(args: ForwardArgs, maps: TensorMaps) {
-                const CONFIG: TileConfig = $config;
+                const TILE: Sm90Tma = $tile;
                 crate::device::sm90::tma::forward::<
-                    { CONFIG.warpgroups() },
-                    { CONFIG.stages },
-                    { CONFIG.consumer_registers() },
-                    { CONFIG.producer_registers() },
-                    { CONFIG.rescale_threshold },
-                    { matches!(CONFIG.epilogue, contract::config::Epilogue::Exchange) },
+                    { TILE.warpgroups },
+                    { TILE.stages },
+                    { TILE.consumer_registers() },
+                    { TILE.producer_registers() },
+                    { TILE.rescale_threshold },
+                    { matches!(TILE.epilogue, contract::tile::Epilogue::Exchange) },
                     $sequence,
                     $mask,
-                    <crate::device::sm90::tma::Passes<{ CONFIG.passes }> as crate::device::sm90::tma::InOrder>::Order,
+                    <crate::device::sm90::tma::Passes<{ TILE.passes }> as crate::device::sm90::tma::InOrder>::Order,
                 >(&args, maps);
             }
         }
@@ -76,7 +76,10 @@ macro_rules! entries {
 
             entry! {
                 $kind $entry, sequence::$sequence $(<$length>)?, mask::$mask,
-                contract::variants::config_of(stringify!($entry))
+                match contract::variants::config_of(stringify!($entry)) {
+                    contract::tile::Configuration::$kind(tile) => tile,
+                    _ => panic!("the variant list says another kind"),
+                }
             }
         })*
     };
@@ -88,7 +91,7 @@ contract::for_every_variant!(entries);
 #[cfg(not(feature = "candidates"))]
 mod shipped {
     pub use contract::args::ForwardArgs;
-    pub use contract::config::TileConfig;
+    pub use contract::tile::{Sm80, Sm90CpAsync, Sm90Tma};
 
     pub use crate::device::attention::{mask, sequence};
     pub(crate) use crate::device::codegen::kernel;
@@ -101,7 +104,7 @@ mod candidates {
     use crate::device::codegen::kernel;
     use contract::args::ForwardArgs;
     #[allow(unused_imports, reason = "what no candidate of this list asks for")]
-    use contract::config::{Epilogue::*, Grid::*, Loads::*, Queries::*, TileConfig};
+    use contract::tile::{Epilogue::*, Grid::*, Queries::*, Rescale::*, Sm80, Sm90CpAsync, Sm90Tma};
 
     include!(env!("FA512_CANDIDATES"));
 }

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 use contract::candidates::{Candidate, Pool};
-use contract::config::{Epilogue, Family, Loads, Queries, TileConfig};
+use contract::tile::{Configuration, Epilogue, Queries, Rescale, Sm80, Sm90CpAsync, Sm90Tma};
 use contract::variants::{VARIANTS, Variant};
 
 use crate::candidates;
@@ -43,33 +43,43 @@ fn kernels() -> Vec<Candidate> {
 /// A variant with the other epilogue, and with a softmax that rescales in every step or, every second one that can, more
 /// often than it must.
 fn changed(index: usize, variant: &Variant) -> Candidate {
-    let every_step = match (variant.family, variant.config.loads) {
-        (Family::Sm80, _) => true,
-        (Family::Sm90a, Loads::CpAsync) => false,
-        (Family::Sm90a, Loads::Tma) => index.is_multiple_of(2),
+    let epilogue = Epilogue::Exchange;
+    let config = match variant.config {
+        Configuration::Sm80(tile) => Configuration::Sm80(Sm80 { epilogue, rescale: Rescale::EveryStep, ..tile }),
+        Configuration::Sm90CpAsync(tile) => {
+            Configuration::Sm90CpAsync(Sm90CpAsync { epilogue, rescale_threshold: 4, ..tile })
+        }
+        Configuration::Sm90Tma(tile) => {
+            let rescale_threshold = if index.is_multiple_of(2) { 0 } else { 4 };
+            Configuration::Sm90Tma(Sm90Tma { epilogue, rescale_threshold, ..tile })
+        }
     };
-    let rescale_threshold = if every_step { 0 } else { 4 };
-    candidate(variant, "changed", TileConfig { epilogue: Epilogue::Exchange, rescale_threshold, ..variant.config })
+    candidate(variant, "changed", config)
 }
 
 /// What else the sm_80 family has axes for.
 fn of_sm_80() -> impl Iterator<Item = Candidate> {
-    let variant = VARIANTS.iter().rfind(|variant| variant.family == Family::Sm80).expect("there is one");
-    let config = variant.config;
+    let of_family = |variant: &'static Variant<'static>| match variant.config {
+        Configuration::Sm80(tile) => Some((variant, tile)),
+        Configuration::Sm90CpAsync(_) | Configuration::Sm90Tma(_) => None,
+    };
+    let (variant, tile) = VARIANTS.iter().rev().find_map(of_family).expect("there is one");
     [
-        candidate(variant, "shared_queries", TileConfig { queries: Queries::Shared, ..config }),
-        candidate(variant, "fma_exponentials", TileConfig { fma_exponentials: 2, unroll: 1, ..config }),
+        ("shared_queries", Sm80 { queries: Queries::Shared, ..tile }),
+        ("fma_exponentials", Sm80 { fma_exponentials: 2, unroll: 1, ..tile }),
     ]
     .into_iter()
+    .map(move |(change, tile)| candidate(variant, change, Configuration::Sm80(tile)))
 }
 
-fn candidate(variant: &Variant, change: &str, config: TileConfig) -> Candidate {
+fn candidate(variant: &Variant, change: &str, config: Configuration) -> Candidate {
     Candidate { name: format!("{}_{change}", variant.entry), config, ..Candidate::from(variant) }
 }
 
 #[cfg(test)]
 mod tests {
-    use contract::config::{ARCHITECTURES, Sequence};
+    use contract::architecture::ARCHITECTURES;
+    use contract::config::Sequence;
 
     use super::*;
 
@@ -77,8 +87,8 @@ mod tests {
     fn the_kernels_can_work_and_are_not_shipped() {
         let limits = ARCHITECTURES.into_iter().find(|limits| limits.architecture == ARCHITECTURE).expect("it is known");
         for candidate in kernels() {
-            let Candidate { name, family, config, sequence, .. } = &candidate;
-            assert_eq!(config.check(*family, *sequence, limits), Ok(()), "{name}");
+            let Candidate { name, config, sequence, .. } = &candidate;
+            assert_eq!(config.check(*sequence, limits), Ok(()), "{name}");
             assert!(VARIANTS.iter().all(|variant| variant.config != *config), "{name} is shipped");
         }
     }
@@ -88,7 +98,7 @@ mod tests {
         for exact in [true, false] {
             let of_kind = |candidate: &Candidate| matches!(candidate.sequence, Sequence::Exact(_)) == exact;
             let mut thresholds: Vec<u32> =
-                kernels().iter().filter(|one| of_kind(one)).map(|one| one.config.rescale_threshold).collect();
+                kernels().iter().filter(|one| of_kind(one)).map(|one| one.config.rescale_threshold()).collect();
             thresholds.sort_unstable();
             thresholds.dedup();
             assert!(thresholds.starts_with(&[0, 4]), "{thresholds:?}");

@@ -75,7 +75,8 @@ pub fn build(
     let mut batches: Vec<(FamilyTarget, Vec<&Candidate>)> = Vec::new();
     let mut most_batches = 0;
     for family in FAMILY_TARGETS {
-        let of_family: Vec<_> = pool.candidates.iter().filter(|candidate| candidate.family == family.family).collect();
+        let of_family: Vec<_> =
+            pool.candidates.iter().filter(|candidate| candidate.family() == family.family).collect();
         batches.extend(of_family.chunks(BATCH).map(|batch| (family, batch.to_vec())));
         most_batches = most_batches.max(of_family.chunks(BATCH).len());
     }
@@ -238,9 +239,9 @@ impl Built {
 
 #[cfg(test)]
 mod tests {
-    use contract::config::{Family, Mask, Sequence, TileConfig};
+    use contract::config::{Mask, Sequence};
     use contract::manifest;
-    use contract::variants::VARIANTS;
+    use contract::tile::{Configuration, Sm80, Sm90CpAsync};
     use tempfile::TempDir;
 
     use super::*;
@@ -280,11 +281,10 @@ mod tests {
     }
 
     fn pool(names: &[String]) -> Pool {
-        let config = TileConfig { block_m: 64, ..VARIANTS[0].config };
+        let (portable, hopper) = (Sm80::new(64, 64, 4, 2), Sm90CpAsync::new(1, 64, 2));
         let candidate = |(index, name): (usize, &String)| Candidate {
             name: name.clone(),
-            family: if index % 2 == 0 { Family::Sm80 } else { Family::Sm90a },
-            config,
+            config: if index % 2 == 0 { Configuration::Sm80(portable) } else { Configuration::Sm90CpAsync(hopper) },
             sequence: Sequence::Exact(512),
             mask: Mask::Full,
         };

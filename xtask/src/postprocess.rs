@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use contract::args::{TENSOR_MAPS_ALIGNMENT, TENSOR_MAPS_COMPILED_ALIGNMENT, TensorMaps};
-use contract::config::TileConfig;
 use contract::manifest::Entry;
 use contract::probe::PROBES;
+use contract::tile::Configuration;
 use contract::variants::Variant;
 
 /// PTX that is ready to be shipped.
@@ -94,9 +94,9 @@ pub struct LaunchBounds {
     pub min_blocks: u32,
 }
 
-impl From<TileConfig> for LaunchBounds {
-    fn from(config: TileConfig) -> Self {
-        Self { threads: config.threads(), min_blocks: config.min_blocks }
+impl From<Configuration> for LaunchBounds {
+    fn from(config: Configuration) -> Self {
+        Self { threads: config.threads(), min_blocks: config.min_blocks() }
     }
 }
 
@@ -403,7 +403,7 @@ mod tests {
     fn every_entry_gets_the_launch_bounds_of_its_variant() {
         let done = postprocess(&module("\tmov.u32 \t%r1, %tid.x;\n"), &[variant()]).unwrap();
         let config = variant().config;
-        let bounds = format!(")\n.reqntid {}, 1, 1\n.minnctapersm {}\n{{\n", config.threads(), config.min_blocks);
+        let bounds = format!(")\n.reqntid {}, 1, 1\n.minnctapersm {}\n{{\n", config.threads(), config.min_blocks());
         assert_eq!(done.text.matches(&bounds).count(), 1, "{}", done.text);
         assert_eq!((done.ptx_version.as_str(), done.target.as_str()), ("8.0", "sm_80"));
     }

@@ -83,7 +83,7 @@ fn build_module(
     folder: &Path,
 ) -> Result<Built> {
     let compiled = compile(code_generator, &target.target)?;
-    let of_family = VARIANTS.iter().filter(|variant| variant.family == target.family);
+    let of_family = VARIANTS.iter().filter(|variant| variant.family() == target.family);
     let variants: Vec<&Variant> = of_family.filter(|variant| code_generator.has(variant)).collect();
     let ptx = accept(&compiled.ptx, &variants, &target.target, folder)?;
     let mut module = write_module(&ptx, &variants, &target.target, folder)?;
@@ -267,10 +267,13 @@ mod tests {
             let mut ptx = format!(".version 8.0\n.target {}\n.address_size 64\n{}\n", target.cpu, self.0);
             let is_compiled = |one: &&FamilyTarget| one.target.file == target.file;
             let family = FAMILY_TARGETS.iter().find(is_compiled).expect("a family's target").family;
-            let variants = VARIANTS.iter().filter(|variant| variant.family == family && self.has(variant));
+            let variants = VARIANTS.iter().filter(|variant| variant.family() == family && self.has(variant));
             let probes = PROBES.iter().filter(|probe| probe.family == family);
-            for entry in variants.map(|variant| variant.entry).chain(probes.map(|probe| probe.entry)) {
-                write!(ptx, ".visible .entry {entry}(\n)\n{{\n\tret;\n}}\n")?;
+            let wait =
+                |variant: &Variant| if variant.waits_for_previous_grid { "\tgriddepcontrol.wait;\n" } else { "" };
+            let variants = variants.map(|variant| (variant.entry, wait(variant)));
+            for (entry, wait) in variants.chain(probes.map(|probe| (probe.entry, ""))) {
+                write!(ptx, ".visible .entry {entry}(\n)\n{{\n{wait}\tret;\n}}\n")?;
             }
             Ok(Compiled { ptx, warnings: 0 })
         }
@@ -317,7 +320,7 @@ mod tests {
         assert_eq!(manifest, built.manifest);
         for module in &manifest.modules {
             assert_eq!(module.sha256, sha256(&fs::read(folder.path().join("ptx").join(&module.file)).unwrap()));
-            assert!(module.entries.iter().all(|entry| entry.family == module.entries[0].family), "{module:?}");
+            assert!(module.entries.iter().all(|entry| entry.family() == module.entries[0].family()), "{module:?}");
         }
         let entries: Vec<&Entry> = manifest.modules.iter().flat_map(|module| &module.entries).collect();
         assert_eq!(entries, VARIANTS.iter().map(Entry::from).collect::<Vec<_>>().iter().collect::<Vec<_>>());
@@ -353,7 +356,7 @@ mod tests {
         let first = build_in(folder.path(), Stub(""), Some(&ptxas)).unwrap();
         for entry in first.manifest.modules.iter().flat_map(|module| &module.entries) {
             let architectures: Vec<u32> = entry.resources.iter().map(|one| one.architecture).collect();
-            assert_eq!(architectures, checked_architectures(entry.family).collect::<Vec<_>>(), "{}", entry.name);
+            assert_eq!(architectures, checked_architectures(entry.family()).collect::<Vec<_>>(), "{}", entry.name);
             assert!(entry.resources.iter().all(|one| one.registers == 96), "{entry:?}");
         }
         assert_eq!(calls(folder.path()), 5, "once for each family and architecture");

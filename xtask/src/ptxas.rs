@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use anyhow::Result;
-use contract::config::{ARCHITECTURES, Family};
+use contract::architecture::ARCHITECTURES;
+use contract::config::Family;
 use contract::manifest::Resources;
 
 use crate::cores;

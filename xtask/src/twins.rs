@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table, presets};
-use contract::config::ARCHITECTURES;
+use contract::architecture::ARCHITECTURES;
 use contract::manifest::{Entry, Module};
 
 use crate::codegen::nvcc::FAMILY;
@@ -49,7 +49,7 @@ impl Side {
     fn read(folder: &PtxFolder, disassembler: Option<&Disassembler>, scratch: &Path) -> Result<Self> {
         let mut side = Self { entries: Vec::new(), ptx: BTreeMap::new(), sass: BTreeMap::new() };
         // The other modules have no twins, nor SASS of every architecture that these have.
-        let is_family = |module: &&Module| module.entries.iter().any(|entry| entry.family == FAMILY);
+        let is_family = |module: &&Module| module.entries.iter().any(|entry| entry.family() == FAMILY);
         for Module { file, entries, .. } in folder.manifest.modules.iter().filter(is_family) {
             let path = folder.path.join(file);
             let text = fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))?;
@@ -174,7 +174,7 @@ mod tests {
 
     /// A variant that has a twin.
     fn variant() -> &'static Variant<'static> {
-        VARIANTS.iter().find(|variant| variant.family == Family::Sm80).expect("the sm_80 family has variants")
+        VARIANTS.iter().find(|variant| variant.family() == Family::Sm80).expect("the sm_80 family has variants")
     }
 
     /// A folder with one entry, whose body is `body`, that needs `registers` on sm_90.

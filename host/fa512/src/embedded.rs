@@ -1,7 +1,6 @@
 //! The kernels' PTX, which `build.rs` put into this library.
 
 use contract::args::{ForwardArgs, TensorMaps};
-use contract::config::Loads;
 use contract::variants::Variant;
 
 use crate::error::Error;
@@ -30,9 +29,9 @@ impl Embedded {
     pub fn find(variant: &Variant<'static>) -> Result<&'static Self, Error> {
         let entry = variant.entry;
         let kernel = KERNELS.iter().find(|kernel| kernel.entry == entry).ok_or(Error::NoKernel { entry })?;
-        let passed: &[usize] = match variant.config.loads {
-            Loads::CpAsync => &[size_of::<ForwardArgs>()],
-            Loads::Tma => &[size_of::<ForwardArgs>(), size_of::<TensorMaps>()],
+        let passed: &[usize] = match variant.config.uses_tensor_maps() {
+            false => &[size_of::<ForwardArgs>()],
+            true => &[size_of::<ForwardArgs>(), size_of::<TensorMaps>()],
         };
         if kernel.parameter_bytes != passed {
             let taken = kernel.parameter_bytes;

@@ -13,8 +13,10 @@ use crate::files;
 pub struct Format {
     /// What a file says that it is.
     pub kind: &'static str,
-    /// Version of its form; a reader refuses any other.
+    /// Version of its form.
     pub version: u32,
+    /// The oldest version that is read, too; a reader refuses any other.
+    pub oldest: u32,
     /// What it is, for people, as in `bench record`.
     pub name: &'static str,
     /// What writes it, as in `fa512 bench --json FILE`.
@@ -22,13 +24,19 @@ pub struct Format {
 }
 
 /// What `fa512 run` prints.
-pub const RUN: Format = Format { kind: "fa512-run", version: 1, name: "record of a run", source: "fa512 run --json" };
+pub const RUN: Format =
+    Format { kind: "fa512-run", version: 1, oldest: 1, name: "record of a run", source: "fa512 run --json" };
 /// What `fa512 fuzz` prints.
 pub const FUZZ: Format =
-    Format { kind: "fa512-fuzz", version: 1, name: "record of a campaign", source: "fa512 fuzz --json" };
+    Format { kind: "fa512-fuzz", version: 1, oldest: 1, name: "record of a campaign", source: "fa512 fuzz --json" };
 /// What `fa512 sanitize` prints.
-pub const SANITIZE: Format =
-    Format { kind: "fa512-sanitize", version: 1, name: "record of a sweep", source: "fa512 sanitize --json" };
+pub const SANITIZE: Format = Format {
+    kind: "fa512-sanitize",
+    version: 1,
+    oldest: 1,
+    name: "record of a sweep",
+    source: "fa512 sanitize --json",
+};
 
 /// What every file begins with.
 #[derive(Serialize, Deserialize)]
@@ -87,13 +95,13 @@ impl Format {
 
     /// Reads the text of a file; what is wrong with it otherwise.
     pub fn parse<T: DeserializeOwned>(&self, text: &str) -> std::result::Result<T, String> {
-        let Self { kind, version, name, source } = self;
+        let Self { kind, version, oldest, name, source } = self;
         let foreign = |error: serde_json::Error| format!("not a {name} ({error}); expected what `{source}` writes");
         let header: Header = serde_json::from_str(text).map_err(foreign)?;
         if header.kind != *kind {
             return Err(format!("holds a {}, not a {name} ({kind})", header.kind));
         }
-        if header.version != *version {
+        if !(*oldest..=*version).contains(&header.version) {
             return Err(format!(
                 "is a {name} of version {}; this program reads {version}: make it anew",
                 header.version

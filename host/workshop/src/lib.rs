@@ -3,7 +3,8 @@
 //!
 //! ```
 //! use workshop::inputs::{Distribution, Inputs};
-//! use contract::problem::{Layout, Problem, Shape};
+//! use contract::problem::{Problem, Shape};
+//! use contract::view::Layout;
 //! use workshop::reference::Reference;
 //! use contract::config::Mask;
 //!

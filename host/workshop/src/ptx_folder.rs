@@ -74,8 +74,8 @@ impl PtxFolder {
     /// Reads the folder at `path`.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the manifest or a file is missing, the manifest has another format, or a file is not
-    /// the one the manifest was written for.
+    /// [`Error::Unavailable`] when the manifest or a file is missing, the manifest has another format or an entry that
+    /// cannot work, or a file is not the one the manifest was written for.
     pub fn open(path: &Path) -> Result<Self> {
         let manifest = read_manifest(&path.join(FILE_NAME))?;
         let modules = manifest.modules.iter().map(|module| {
@@ -181,7 +181,17 @@ fn read_manifest(path: &Path) -> Result<Manifest> {
             path.display()
         )));
     }
-    serde_json::from_str(&text).map_err(unreadable)
+    let manifest: Manifest = serde_json::from_str(&text).map_err(unreadable)?;
+    for entry in manifest.modules.iter().flat_map(|module| &module.entries) {
+        entry.check().map_err(|rejection| {
+            let name = &entry.name;
+            Error::Unavailable(format!(
+                "{}: {name} cannot work: {rejection}; `cargo xtask ptx` writes it anew",
+                path.display()
+            ))
+        })?;
+    }
+    Ok(manifest)
 }
 
 #[cfg(test)]
@@ -268,6 +278,33 @@ mod tests {
         let folder = folder(|_| ());
         std::fs::write(folder.path().join(FILE_NAME), "{").unwrap();
         assert!(refusal(folder.path()).contains("manifest.json: EOF"));
+    }
+
+    /// What is said of a folder in whose manifest `from`, which is there, is `to`.
+    fn refusal_with(from: &str, to: &str) -> String {
+        let folder = folder(|_| ());
+        let path = folder.path().join(FILE_NAME);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "there is no {from} in {text}");
+        std::fs::write(path, text.replacen(from, to, 1)).unwrap();
+        refusal(folder.path())
+    }
+
+    #[test]
+    fn a_manifest_with_a_configuration_that_cannot_work_is_refused() {
+        for (from, to, expected) in [
+            ("\"block_m\":128", "\"block_m\":0", "block_m must be a positive multiple of 16 * warps"),
+            ("\"warps\":4", "\"warps\":0", "a block must have 1 to 32 warps"),
+            ("\"warpgroups\":4", "\"warpgroups\":4294967295", "a block must have 1 to 32 warps"),
+            ("\"stages\":8", "\"stages\":4294967295", "with 2 passes"),
+            ("\"unroll\":0", "\"grid\":\"persistent\"", "unknown field `grid`, expected one of `block_m`"),
+            ("\"block_n\":64", "\"block_n\":-1", "expected a number or a name"),
+            ("\"kind\":\"sm80\"", "\"kind\":\"sm70\"", "unknown variant `sm70`, expected one of `sm80`"),
+            ("\"exact\":512", "\"exact\":500", "fa512_sm90a_tma_s512_full_512x64 cannot work: with 2 passes"),
+        ] {
+            let message = refusal_with(from, to);
+            assert!(message.contains(expected) && message.contains("manifest.json"), "{to}: {message}");
+        }
     }
 
     #[test]

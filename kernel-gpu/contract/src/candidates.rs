@@ -10,14 +10,18 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Epilogue, Family, Grid, Loads, Mask, Queries, RESCALE_ON_OVERFLOW, Sequence, TileConfig};
+use crate::architecture::MOST_GENEROUS;
+use crate::config::{Family, Mask, Sequence};
 use crate::manifest::Entry;
+use crate::tile::{
+    Configuration, Epilogue, Grid, Queries, RESCALE_ON_OVERFLOW, Rejection, Rescale, Sm80, Sm90CpAsync, Sm90Tma,
+};
 use crate::variants::Variant;
 
 /// What a file with a [`Pool`] says that it is.
 pub const KIND: &str = "fa512-tuning-plan";
 /// Version of its form; a reader refuses any other.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The part of a tuning plan that the compiler needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,86 +32,123 @@ pub struct Pool {
     pub candidates: Vec<Candidate>,
 }
 
-/// One entry that is to be compiled.
+/// One entry that is to be compiled. One that is read passes its gate on some architecture.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Unchecked")]
 pub struct Candidate {
     /// Name of the `.entry`.
     pub name: String,
-    /// Instruction family.
-    pub family: Family,
     /// Tile configuration.
-    pub config: TileConfig,
+    pub config: Configuration,
     /// Sequence lengths the entry accepts.
     pub sequence: Sequence,
     /// Mask the entry applies.
     pub mask: Mask,
 }
 
+/// A [`Candidate`] as it is read.
+#[derive(Deserialize)]
+struct Unchecked {
+    name: String,
+    config: Configuration,
+    sequence: Sequence,
+    mask: Mask,
+}
+
+impl TryFrom<Unchecked> for Candidate {
+    type Error = Rejection;
+
+    fn try_from(Unchecked { name, config, sequence, mask }: Unchecked) -> Result<Self, Rejection> {
+        config.check(sequence, MOST_GENEROUS)?;
+        Ok(Self { name, config, sequence, mask })
+    }
+}
+
 impl Candidate {
-    /// The word that the variant list has for its family and loads.
-    fn kind(&self) -> &'static str {
-        match (self.family, self.config.loads) {
-            (Family::Sm80, _) => "Sm80",
-            (Family::Sm90a, Loads::CpAsync) => "Sm90a",
-            (Family::Sm90a, Loads::Tma) => "Sm90aTma",
-        }
+    /// Instruction family.
+    pub const fn family(&self) -> Family {
+        self.config.family()
     }
 
-    /// The entry's declaration as `variants.rs` includes it for the device.
+    /// The entry's declaration as kernel-gpu's `entries.rs` includes it for the device.
     ///
-    /// What `Debug` writes of a [`TileConfig`] is the expression that makes it, whatever its fields are.
+    /// What `Debug` writes of a tile is the expression that makes it, whatever its fields are.
     pub fn declaration(&self) -> String {
         let sequence = match self.sequence {
             Sequence::Exact(length) => format!("Exact<{length}>"),
             Sequence::Any => "Any".into(),
         };
-        let Self { name, config, mask, .. } = self;
-        format!("entry! {{ {} {name}, sequence::{sequence}, mask::{mask:?}, {config:?} }}\n", self.kind())
+        let (kind, tile) = match self.config {
+            Configuration::Sm80(tile) => ("Sm80", format!("{tile:?}")),
+            Configuration::Sm90CpAsync(tile) => ("Sm90CpAsync", format!("{tile:?}")),
+            Configuration::Sm90Tma(tile) => ("Sm90Tma", format!("{tile:?}")),
+        };
+        let Self { name, mask, .. } = self;
+        format!("entry! {{ {kind} {name}, sequence::{sequence}, mask::{mask:?}, {tile} }}\n")
     }
 
     /// The line of the variant list in `variants.rs` that ships it.
     pub fn listing(&self) -> String {
-        let Self { name, config, sequence, mask, .. } = self;
-        let TileConfig { block_m, block_n, warps, stages, min_blocks, passes, .. } = config;
-        let mut tile =
-            format!("{block_m} x {block_n}, {warps} warps, {stages} stages, {min_blocks} blocks, {passes} passes");
-        if config.grid == Grid::Persistent {
-            tile += ", persistent";
-        }
-        if self.family == Family::Sm80 && config.queries == Queries::Shared {
-            tile += ", shared queries";
-        }
-        if config.fma_exponentials > 0 {
-            tile += &format!(", {} of 8 exponentials", config.fma_exponentials);
-        }
-        if config.unroll > 0 {
-            tile += &format!(", unroll {}", config.unroll);
-        }
-        if config.rescale_threshold != RESCALE_ON_OVERFLOW {
-            tile += &format!(", rescale threshold {}", config.rescale_threshold);
-        }
-        if config.epilogue == Epilogue::Exchange {
-            tile += ", exchange epilogue";
-        }
-        format!("{name}: {} {{ {tile} }}, {sequence:?}, {mask:?};", self.kind())
+        let Self { name, config, sequence, mask } = self;
+        let tile = match config {
+            Configuration::Sm80(tile) => of_sm80(tile),
+            Configuration::Sm90CpAsync(tile) => of_sm90_cp_async(tile),
+            Configuration::Sm90Tma(tile) => of_sm90_tma(tile),
+        };
+        format!("{name}: {tile}, {sequence:?}, {mask:?};")
     }
+}
+
+fn of_sm80(tile: &Sm80) -> String {
+    let Sm80 { block_m, block_n, warps, stages, min_blocks, queries, fma_exponentials, unroll, rescale, epilogue } =
+        *tile;
+    let options = [
+        option(min_blocks != 1, format!("{min_blocks} blocks")),
+        option(queries == Queries::Shared, "shared queries"),
+        option(fma_exponentials > 0, format!("{fma_exponentials} of 8 exponentials")),
+        option(unroll > 0, format!("unroll {unroll}")),
+        option(rescale == Rescale::EveryStep, "rescale every step"),
+        option(epilogue == Epilogue::Exchange, "exchange epilogue"),
+    ];
+    format!("Sm80 {{ {block_m} x {block_n}, {warps} warps, {stages} stages{} }}", options.concat())
+}
+
+fn of_sm90_cp_async(tile: &Sm90CpAsync) -> String {
+    let Sm90CpAsync { warpgroups, block_n, stages, min_blocks, rescale_threshold, epilogue } = *tile;
+    let options = [
+        option(min_blocks != 1, format!("{min_blocks} blocks")),
+        option(rescale_threshold != RESCALE_ON_OVERFLOW, format!("rescale threshold {rescale_threshold}")),
+        option(epilogue == Epilogue::Exchange, "exchange epilogue"),
+    ];
+    format!("Sm90CpAsync {{ {warpgroups} warpgroups, {block_n} keys, {stages} stages{} }}", options.concat())
+}
+
+fn of_sm90_tma(tile: &Sm90Tma) -> String {
+    let Sm90Tma { warpgroups, stages, min_blocks, passes, grid, rescale_threshold, epilogue } = *tile;
+    let options = [
+        option(min_blocks != 1, format!("{min_blocks} blocks")),
+        option(passes != 1, format!("{passes} passes")),
+        option(grid == Grid::Persistent, "persistent"),
+        option(rescale_threshold != RESCALE_ON_OVERFLOW, format!("rescale threshold {rescale_threshold}")),
+        option(epilogue == Epilogue::Exchange, "exchange epilogue"),
+    ];
+    format!("Sm90Tma {{ {warpgroups} warpgroups, {stages} stages{} }}", options.concat())
+}
+
+/// The words of an option where they differ from what the kind has otherwise.
+fn option(differs: bool, words: impl Into<String>) -> String {
+    if differs { format!(", {}", words.into()) } else { String::new() }
 }
 
 impl From<&Variant<'_>> for Candidate {
     fn from(variant: &Variant<'_>) -> Self {
-        Self {
-            name: variant.entry.to_string(),
-            family: variant.family,
-            config: variant.config,
-            sequence: variant.sequence,
-            mask: variant.mask,
-        }
+        Self { name: variant.entry.to_string(), config: variant.config, sequence: variant.sequence, mask: variant.mask }
     }
 }
 
 impl From<&Candidate> for Entry {
     fn from(candidate: &Candidate) -> Self {
-        Entry::new(&candidate.name, candidate.family, candidate.config, candidate.sequence, candidate.mask)
+        Entry::new(&candidate.name, candidate.config, candidate.sequence, candidate.mask)
     }
 }
 
@@ -115,41 +156,63 @@ impl From<&Candidate> for Entry {
 mod tests {
     use super::*;
 
-    fn candidate() -> Candidate {
-        let config = TileConfig {
-            block_m: 256,
-            block_n: 64,
-            warps: 8,
-            stages: 8,
-            passes: 2,
-            grid: Grid::Persistent,
-            ..TileConfig::SM_90A_TMA
-        };
-        Candidate { name: "x".into(), family: Family::Sm90a, config, sequence: Sequence::Exact(512), mask: Mask::Full }
+    fn candidate(config: Configuration) -> Candidate {
+        Candidate { name: "x".into(), config, sequence: Sequence::Exact(512), mask: Mask::Full }
     }
 
     #[test]
     fn a_declaration_is_the_source_of_an_entry() {
-        let source = candidate().declaration();
+        let tile = Sm90Tma { passes: 2, grid: Grid::Persistent, ..Sm90Tma::new(4, 8) };
+        let tma = candidate(Configuration::Sm90Tma(tile));
+        let source = tma.declaration();
         assert!(
-            source.starts_with("entry! { Sm90aTma x, sequence::Exact<512>, mask::Full, TileConfig { block_m: 256, ")
+            source.starts_with("entry! { Sm90Tma x, sequence::Exact<512>, mask::Full, Sm90Tma { warpgroups: 4, "),
+            "{source}"
         );
         assert!(source.contains("passes: 2") && source.contains("grid: Persistent"), "{source}");
-        let any = Candidate { sequence: Sequence::Any, mask: Mask::Causal, ..candidate() };
+        let any = Candidate { sequence: Sequence::Any, mask: Mask::Causal, ..tma };
         assert!(any.declaration().contains("sequence::Any, mask::Causal"), "{}", any.declaration());
+        let source = candidate(Configuration::Sm90CpAsync(Sm90CpAsync::new(1, 64, 2))).declaration();
+        assert!(source.contains("{ Sm90CpAsync x,") && source.contains("Sm90CpAsync { warpgroups: 1,"), "{source}");
+        let source = candidate(Configuration::Sm80(Sm80::new(64, 64, 4, 2))).declaration();
+        assert!(source.contains("{ Sm80 x,") && source.contains("Sm80 { block_m: 64,"), "{source}");
     }
 
     #[test]
     fn a_listing_is_a_line_of_the_variant_list() {
-        let line = "x: Sm90aTma { 256 x 64, 8 warps, 8 stages, 1 blocks, 2 passes, persistent }, Exact(512), Full;";
-        assert_eq!(candidate().listing(), line);
-        let queries = Queries::Shared;
-        let config = TileConfig { block_m: 64, queries, fma_exponentials: 2, unroll: 1, ..TileConfig::SM_80 };
-        let line = Candidate { family: Family::Sm80, config, ..candidate() }.listing();
-        assert!(line.starts_with("x: Sm80 { 64 x 0,"), "{line}");
-        assert!(line.contains(", shared queries, 2 of 8 exponentials, unroll 1 }"), "{line}");
-        let config = TileConfig { rescale_threshold: 0, epilogue: Epilogue::Exchange, ..candidate().config };
-        let line = Candidate { config, ..candidate() }.listing();
-        assert!(line.contains(", persistent, rescale threshold 0, exchange epilogue }"), "{line}");
+        let cases = [
+            (
+                Configuration::Sm90Tma(Sm90Tma { passes: 2, grid: Grid::Persistent, ..Sm90Tma::new(4, 8) }),
+                "x: Sm90Tma { 4 warpgroups, 8 stages, 2 passes, persistent }, Exact(512), Full;",
+            ),
+            (
+                Configuration::Sm90Tma(Sm90Tma { rescale_threshold: 0, ..Sm90Tma::new(1, 4) }),
+                "x: Sm90Tma { 1 warpgroups, 4 stages, rescale threshold 0 }, Exact(512), Full;",
+            ),
+            (
+                Configuration::Sm90CpAsync(Sm90CpAsync { min_blocks: 4, ..Sm90CpAsync::new(1, 64, 2) }),
+                "x: Sm90CpAsync { 1 warpgroups, 64 keys, 2 stages, 4 blocks }, Exact(512), Full;",
+            ),
+            (
+                Configuration::Sm80(Sm80 {
+                    queries: Queries::Shared,
+                    fma_exponentials: 2,
+                    unroll: 1,
+                    ..Sm80::new(64, 32, 4, 2)
+                }),
+                "x: Sm80 { 64 x 32, 4 warps, 2 stages, shared queries, 2 of 8 exponentials, unroll 1 }, Exact(512), Full;",
+            ),
+            (
+                Configuration::Sm80(Sm80 {
+                    rescale: Rescale::EveryStep,
+                    epilogue: Epilogue::Exchange,
+                    ..Sm80::new(64, 32, 4, 2)
+                }),
+                "x: Sm80 { 64 x 32, 4 warps, 2 stages, rescale every step, exchange epilogue }, Exact(512), Full;",
+            ),
+        ];
+        for (config, line) in cases {
+            assert_eq!(candidate(config).listing(), line);
+        }
     }
 }

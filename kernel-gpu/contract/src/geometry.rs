@@ -1,8 +1,8 @@
 //! Launch geometry: how many blocks a launch has and which query tiles each of them computes.
 
 use crate::args::ForwardArgs;
-use crate::config::Grid;
 use crate::divisor::Divisor;
+use crate::tile::Grid;
 
 /// Largest number of work items of a launch: of blocks in the x dimension of a grid (CUDA C++ Programming Guide,
 /// "Technical Specifications").

@@ -6,6 +6,7 @@
 //! here allocates, or asks a driver.
 #![no_std]
 
+pub mod architecture;
 pub mod args;
 pub mod class;
 pub mod config;
@@ -19,6 +20,7 @@ pub mod problem;
 pub mod refusal;
 pub mod selection;
 pub mod tensor_map;
+pub mod tile;
 pub mod tuned;
 pub mod variants;
 pub mod view;

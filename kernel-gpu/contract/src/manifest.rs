@@ -9,12 +9,14 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::architecture::MOST_GENEROUS;
 use crate::args::{FORWARD_ARGS_FIELDS, FORWARD_ARGS_LAYOUT};
-use crate::config::{Family, Mask, Sequence, TileConfig};
+use crate::config::{Family, Mask, Sequence};
+use crate::tile::{Configuration, Rejection};
 use crate::variants::Variant;
 
 /// Version of this format; a reader refuses any other.
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = 5;
 /// File name of the manifest beside the PTX files.
 pub const FILE_NAME: &str = "manifest.json";
 
@@ -62,10 +64,8 @@ pub struct Module {
 pub struct Entry {
     /// Name of the `.entry`.
     pub name: String,
-    /// Instruction family.
-    pub family: Family,
     /// Tile configuration.
-    pub config: TileConfig,
+    pub config: Configuration,
     /// Sequence lengths the entry accepts.
     pub sequence: Sequence,
     /// Mask the entry applies.
@@ -138,10 +138,9 @@ impl ArgumentLayout {
 impl Entry {
     /// The variant that it is an entry of.
     pub fn variant(&self) -> Variant<'_> {
-        let Self { name, family, config, sequence, mask, waits_for_previous_grid, .. } = self;
+        let Self { name, config, sequence, mask, waits_for_previous_grid, .. } = self;
         Variant {
             entry: name,
-            family: *family,
             config: *config,
             sequence: *sequence,
             mask: *mask,
@@ -149,11 +148,24 @@ impl Entry {
         }
     }
 
+    /// Instruction family.
+    pub const fn family(&self) -> Family {
+        self.config.family()
+    }
+
+    /// Requires that its configuration can work for its sequences, on some architecture: what was read may have been
+    /// written by hand.
+    ///
+    /// # Errors
+    /// With what cannot work.
+    pub const fn check(&self) -> Result<(), Rejection> {
+        self.config.check(self.sequence, MOST_GENEROUS)
+    }
+
     /// The entry of a variant, without resources.
-    pub fn new(name: &str, family: Family, config: TileConfig, sequence: Sequence, mask: Mask) -> Self {
+    pub fn new(name: &str, config: Configuration, sequence: Sequence, mask: Mask) -> Self {
         Self {
             name: name.to_string(),
-            family,
             config,
             sequence,
             mask,
@@ -169,7 +181,7 @@ impl Entry {
 impl From<&Variant<'_>> for Entry {
     fn from(variant: &Variant<'_>) -> Self {
         let waits_for_previous_grid = variant.waits_for_previous_grid;
-        let entry = Self::new(variant.entry, variant.family, variant.config, variant.sequence, variant.mask);
+        let entry = Self::new(variant.entry, variant.config, variant.sequence, variant.mask);
         Self { waits_for_previous_grid, ..entry }
     }
 }

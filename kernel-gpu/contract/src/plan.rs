@@ -4,7 +4,7 @@ use core::num::NonZeroU32;
 use core::ops::Range;
 
 use crate::args::{ForwardArgs, TENSOR_MAP_BYTES, TensorMaps};
-use crate::config::{Loads, Mask};
+use crate::config::Mask;
 use crate::divisor::Divisor;
 use crate::geometry::{blocks, query_tiles, work_items};
 use crate::gpu::Gpu;
@@ -54,10 +54,10 @@ impl<'a> Plan<'a> {
         variant.check_accepts(problem)?;
         variant.check_fits(gpu)?;
         let (shape, config) = (problem.shape(), variant.config);
-        let query_tiles = query_tiles(shape.sequence, config.block_m);
+        let query_tiles = query_tiles(shape.sequence, config.block_m());
         let too_many = Refusal::TooManyWorkItems { shape, query_tiles };
         let work_items = work_items(shape.batch, shape.heads, query_tiles).ok_or(too_many)?;
-        let blocks = blocks(config.grid, work_items, gpu.multiprocessors, config.min_blocks);
+        let blocks = blocks(config.grid(), work_items, gpu.multiprocessors, config.min_blocks());
         let views = problem.views();
         let args = ForwardArgs {
             q: 0,
@@ -101,14 +101,11 @@ impl<'a> Plan<'a> {
     pub fn bind(&self, addresses: Addresses) -> Result<Launch<'a>, Refusal> {
         let FirstElements { q, k, v, o } = self.check(addresses)?;
         let args = ForwardArgs { q, k, v, o, lse: addresses.lse.unwrap_or(0), ..self.args };
-        let tensor_maps = match self.variant.config.loads {
-            Loads::CpAsync => None,
-            Loads::Tma => {
-                let (shape, views) = (self.problem.shape(), self.problem.views());
-                let map = |view: View, first| TensorMap::new(shape, View { offset: 0, ..view }, first);
-                Some([map(views.q, q), map(views.k, k), map(views.v, v), map(views.o, o)])
-            }
-        };
+        let tensor_maps = self.variant.config.uses_tensor_maps().then(|| {
+            let (shape, views) = (self.problem.shape(), self.problem.views());
+            let map = |view: View, first| TensorMap::new(shape, View { offset: 0, ..view }, first);
+            [map(views.q, q), map(views.k, k), map(views.v, v), map(views.o, o)]
+        });
         let encoded = TensorMaps([[0; TENSOR_MAP_BYTES as usize]; 4]);
         Ok(Launch { variant: self.variant, blocks: self.blocks, args, tensor_maps, encoded })
     }
@@ -228,10 +225,7 @@ impl Variant<'_> {
         if self.mask != problem.mask() {
             return Err(Refusal::OtherMask { mask: problem.mask(), computed: self.mask });
         }
-        match self.config.loads {
-            Loads::CpAsync => Ok(()),
-            Loads::Tma => tensor_map::check(problem),
-        }
+        if self.config.uses_tensor_maps() { tensor_map::check(problem) } else { Ok(()) }
     }
 
     /// Requires that `gpu` can run it.
@@ -239,8 +233,8 @@ impl Variant<'_> {
     /// # Errors
     /// With what it needs and the GPU has.
     pub fn check_fits(&self, gpu: &Gpu<'_>) -> Result<(), Refusal> {
-        if !self.family.runs_on(gpu.architecture) {
-            return Err(Refusal::OtherArchitecture { family: self.family, architecture: gpu.architecture });
+        if !self.family().runs_on(gpu.architecture) {
+            return Err(Refusal::OtherArchitecture { family: self.family(), architecture: gpu.architecture });
         }
         let (needed, available) = (self.config.shared_bytes(), gpu.shared_bytes_per_block);
         if available < needed {
@@ -253,7 +247,7 @@ impl Variant<'_> {
 /// How the heads of the last of several rounds are dealt out: in strips where an item of `variant` is a whole head with
 /// strips of one length.
 fn last_round(variant: &Variant<'_>, work_items: u32, blocks: u32) -> LastRound {
-    if variant.config.passes > 1 && variant.mask == Mask::Full {
+    if variant.config.holds_whole_heads() && variant.mask == Mask::Full {
         LastRound::in_strips(work_items, blocks)
     } else {
         LastRound::whole(work_items, blocks)
@@ -300,8 +294,9 @@ mod tests {
 
     use super::*;
     use crate::args::Strides;
-    use crate::config::{Family, Grid, Sequence, TileConfig};
+    use crate::config::Sequence;
     use crate::problem::Shape;
+    use crate::tile::{Configuration, Grid, Sm90Tma};
     use crate::variants::VARIANTS;
     use crate::view::{Layout, Views};
     use std::string::{String, ToString};
@@ -316,7 +311,7 @@ mod tests {
 
     fn variant(sequence: Sequence) -> Variant<'static> {
         let accepts = |variant: &&Variant<'_>| {
-            variant.sequence == sequence && variant.mask == Mask::Full && variant.config.loads == Loads::CpAsync
+            variant.sequence == sequence && variant.mask == Mask::Full && !variant.config.uses_tensor_maps()
         };
         *VARIANTS.iter().find(accepts).expect("a full-mask variant of that length without tensor maps")
     }
@@ -325,18 +320,12 @@ mod tests {
         variant(Sequence::Any)
     }
 
+    const TMA: Sm90Tma = Sm90Tma { grid: Grid::Persistent, ..Sm90Tma::new(4, 8) };
+
     /// One whose tiles come through tensor maps.
     fn tma() -> Variant<'static> {
-        let config = TileConfig {
-            block_m: 256,
-            block_n: 64,
-            warps: 16,
-            stages: 8,
-            grid: Grid::Persistent,
-            ..TileConfig::SM_90A_TMA
-        };
-        let (family, sequence, mask) = (Family::Sm90a, Sequence::Any, Mask::Full);
-        Variant { entry: "tma", family, config, sequence, mask, waits_for_previous_grid: true }
+        let (sequence, mask) = (Sequence::Any, Mask::Full);
+        Variant { entry: "tma", config: Configuration::Sm90Tma(TMA), sequence, mask, waits_for_previous_grid: true }
     }
 
     fn launch(problem: &Problem, variant: Variant<'static>, addresses: Addresses) -> Launch<'static> {
@@ -350,7 +339,7 @@ mod tests {
     #[test]
     fn a_launch_carries_the_geometry_and_arguments_of_the_problem() {
         let bound = launch(&problem(3, 130), any(), ADDRESSES);
-        let query_tiles = 130u32.div_ceil(any().config.block_m);
+        let query_tiles = 130u32.div_ceil(any().config.block_m());
         assert_eq!(bound.blocks(), 3 * 2 * query_tiles);
         assert_eq!(bound.threads(), any().config.threads());
         assert_eq!(bound.args().query_tiles.get().get(), query_tiles);
@@ -365,7 +354,7 @@ mod tests {
     fn only_whole_heads_with_strips_of_one_length_are_dealt_out_in_strips() {
         // 200 heads, and as many items or twice that.
         let last_round = |passes, mask| {
-            let config = TileConfig { block_m: 256 * passes, passes, ..tma().config };
+            let config = Configuration::Sm90Tma(Sm90Tma { passes, ..TMA });
             let variant = Variant { config, mask, sequence: Sequence::Exact(512), ..tma() };
             let problem = Problem::new(Shape { batch: 100, heads: 2, sequence: 512 }, mask, Layout::Bhsd).unwrap();
             Plan::new(&problem, variant, &GPU).unwrap().args.last_round
@@ -419,13 +408,13 @@ mod tests {
                 let fits = variant.check_fits(&Gpu { architecture, ..GPU });
                 assert_eq!(
                     fits.is_ok(),
-                    variant.family.runs_on(architecture),
+                    variant.family().runs_on(architecture),
                     "{} on sm_{architecture}",
                     variant.entry
                 );
             }
             let message = refusal(&problem(1, 512), variant, &Gpu { architecture: 75, ..GPU });
-            assert!(message.contains(&std::format!("needs {}", variant.family.requirement())), "{message}");
+            assert!(message.contains(&std::format!("needs {}", variant.family().requirement())), "{message}");
         }
         let small = Gpu { shared_bytes_per_block: 16, ..GPU };
         assert!(refusal(&problem(1, 8), any(), &small).contains("shared memory"));

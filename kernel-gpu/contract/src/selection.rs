@@ -5,12 +5,12 @@ use core::cmp::Reverse;
 use core::fmt;
 
 use crate::class::ShapeClass;
-use crate::config::Grid;
 use crate::geometry::query_tiles;
 use crate::gpu::Gpu;
 use crate::plan::Plan;
 use crate::problem::Problem;
 use crate::refusal::Refusal;
+use crate::tile::Grid;
 use crate::tuned::{self, Row};
 use crate::variants::Variant;
 
@@ -134,11 +134,11 @@ where
     if tiles(&first) < u64::from(multiprocessors) {
         let alike = |plan: &Plan<'_>| {
             let (one, other) = (plan.variant(), first.variant());
-            (one.family, one.sequence) == (other.family, other.sequence) && tiles(plan) > tiles(&first)
+            (one.family(), one.sequence) == (other.family(), other.sequence) && tiles(plan) > tiles(&first)
         };
         let smallest = plans()
             .filter(alike)
-            .min_by_key(|plan| (Reverse(tiles(plan)), plan.variant().config.grid != Grid::OneShot));
+            .min_by_key(|plan| (Reverse(tiles(plan)), plan.variant().config.grid() != Grid::OneShot));
         if let Some(plan) = smallest {
             let reason = Reason::SmallTiles { tiles: tiles(&first), multiprocessors, untuned, kind };
             return Ok(Choice { plan, reason });
@@ -150,7 +150,7 @@ where
 /// Query tiles of `problem` that a grid of `variant` deals out.
 fn tiles(variant: &Variant<'_>, problem: &Problem) -> u64 {
     let shape = problem.shape();
-    let of_a_head = query_tiles(shape.sequence, variant.config.block_m);
+    let of_a_head = query_tiles(shape.sequence, variant.config.block_m());
     // A planned problem has fewer than 2³¹ tiles.
     (u64::from(shape.batch) * u64::from(shape.heads)).saturating_mul(of_a_head.into())
 }
@@ -215,9 +215,9 @@ mod tests {
     extern crate std;
 
     use super::*;
-    use crate::config::{Family, Mask, Sequence};
+    use crate::config::{Mask, Sequence};
     use crate::problem::Shape;
-    use crate::variants::VARIANTS;
+    use crate::tile::{Configuration, Sm80, Sm90Tma};
     use crate::view::Layout;
     use std::string::{String, ToString};
 
@@ -227,20 +227,24 @@ mod tests {
         Gpu { name, architecture, multiprocessors: MULTIPROCESSORS, shared_bytes_per_block: 227 * 1024 }
     }
 
-    /// Three variants of one kind: large tiles first, then small ones of either grid.
-    fn variants() -> [Variant<'static>; 3] {
-        let general = VARIANTS.iter().find(|variant| {
-            (variant.family, variant.mask, variant.sequence) == (Family::Sm80, Mask::Full, Sequence::Any)
-        });
-        let mut small = *general.expect("a general variant");
-        small.entry = "small";
-        small.config.block_m = 64;
-        let (mut large, mut persistent) = (small, small);
-        large.entry = "large";
-        large.config.block_m = 256;
-        persistent.entry = "persistent";
-        persistent.config.grid = Grid::Persistent;
-        [large, persistent, small]
+    /// Variants of one kind: large tiles first, then small ones.
+    fn variants() -> [Variant<'static>; 2] {
+        let variant = |entry, tile| {
+            let config = Configuration::Sm80(tile);
+            Variant { entry, config, sequence: Sequence::Any, mask: Mask::Full, waits_for_previous_grid: false }
+        };
+        [variant("large", Sm80::new(256, 64, 8, 2)), variant("small", Sm80::new(64, 64, 4, 2))]
+    }
+
+    /// As [`variants`], the small ones of either grid.
+    fn variants_of_either_grid() -> [Variant<'static>; 3] {
+        let variant = |entry, tile| {
+            let config = Configuration::Sm90Tma(tile);
+            Variant { entry, config, sequence: Sequence::Any, mask: Mask::Full, waits_for_previous_grid: true }
+        };
+        let (large, small) = (Sm90Tma::new(4, 8), Sm90Tma::new(1, 4));
+        let persistent = Sm90Tma { grid: Grid::Persistent, ..small };
+        [variant("large", large), variant("persistent", persistent), variant("small", small)]
     }
 
     fn problem(batch: u32) -> Problem {
@@ -283,11 +287,19 @@ mod tests {
     }
 
     #[test]
-    fn without_a_table_few_heads_get_small_tiles_of_a_one_shot_grid() {
+    fn without_a_table_few_heads_get_small_tiles() {
         let (name, reason) = chosen(None, &gpu("NVIDIA L4", 89), 4);
         assert_eq!(name, "small");
         assert!(reason.contains("132 multiprocessors for 128 tiles of the first"), "{reason}");
         assert_eq!(chosen(None, &gpu("NVIDIA L4", 89), 5).0, "large", "160 tiles fill it");
+    }
+
+    #[test]
+    fn among_small_tiles_those_of_a_one_shot_grid_come_first() {
+        let variants = variants_of_either_grid().into_iter();
+        let (problem, gpu) = (problem(4), gpu("NVIDIA H200", 90));
+        let choice = choose(variants, None.into_iter(), &problem, &gpu).unwrap_or_else(|none| panic!("{none}"));
+        assert_eq!(choice.plan.variant().entry, "small");
     }
 
     #[test]
@@ -308,6 +320,6 @@ mod tests {
             message.starts_with("no variant runs this problem on sm_75:\n  large needs sm_80 or later"),
             "{message}"
         );
-        assert_eq!(message.lines().count(), 4, "{message}");
+        assert_eq!(message.lines().count(), 3, "{message}");
     }
 }

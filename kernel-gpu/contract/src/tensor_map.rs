@@ -1,4 +1,4 @@
-//! Tensor maps of Q, K, V and O, through which kernels with [`Loads::Tma`](crate::config::Loads::Tma) load and store
+//! Tensor maps of Q, K, V and O, through which kernels of [`Sm90Tma`](crate::tile::Sm90Tma) load and store
 //! them.
 //!
 //! Every map has four dimensions, `[batch, head, row, column]` with the column innermost, and a box of

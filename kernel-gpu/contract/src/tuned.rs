@@ -88,7 +88,7 @@ mod tests {
                 SequenceClass::Exactly(length) | SequenceClass::UpTo(length) => length,
             };
             assert!(variant.sequence.accepts(length) && variant.mask == row.class.mask, "{row:?}");
-            assert!(variant.family.runs_on(row.architecture), "{row:?}");
+            assert!(variant.family().runs_on(row.architecture), "{row:?}");
         }
     }
 }

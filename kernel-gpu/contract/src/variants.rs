@@ -1,16 +1,15 @@
 //! The list of variants: every entry of the PTX, what it was specialised for, and its name.
 
-use crate::config::{ARCHITECTURES, Family, Mask, Sequence, TileConfig};
+use crate::config::{Family, Mask, Sequence};
+use crate::tile::{Configuration, Sm80, Sm90CpAsync, Sm90Tma};
 
 /// One entry of the PTX: a kernel monomorphised for a tile configuration, a sequence length and a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant<'a> {
     /// Name of the `.entry`.
     pub entry: &'a str,
-    /// Instruction family.
-    pub family: Family,
     /// Tile configuration.
-    pub config: TileConfig,
+    pub config: Configuration,
     /// Sequence lengths the entry accepts.
     pub sequence: Sequence,
     /// Mask the entry applies.
@@ -20,70 +19,53 @@ pub struct Variant<'a> {
     pub waits_for_previous_grid: bool,
 }
 
-/// What the kind of a variant stands for: its family, and the configuration that its line begins with.
-macro_rules! kind {
-    (family Sm80) => {
-        Family::Sm80
+/// The tile configuration of a variant: `tile!(Sm80, 64 x 128, 4 warps, 2 stages, …)`. What is not said is as `new` of the
+/// kind has it; what the kind does not have does not compile.
+macro_rules! tile {
+    (Sm80, $block_m:literal x $block_n:literal, $warps:literal warps, $stages:literal stages $($rest:tt)*) => {
+        tile!(@ Sm80 { ..Sm80::new($block_m, $block_n, $warps, $stages) } $($rest)*)
     };
-    (family Sm90a) => {
-        Family::Sm90a
+    (Sm90CpAsync, $warpgroups:literal warpgroups, $block_n:literal keys, $stages:literal stages $($rest:tt)*) => {
+        tile!(@ Sm90CpAsync { ..Sm90CpAsync::new($warpgroups, $block_n, $stages) } $($rest)*)
     };
-    (family Sm90aTma) => {
-        Family::Sm90a
+    (Sm90Tma, $warpgroups:literal warpgroups, $stages:literal stages $($rest:tt)*) => {
+        tile!(@ Sm90Tma { ..Sm90Tma::new($warpgroups, $stages) } $($rest)*)
     };
-    (waits Sm90aTma) => {
-        true
+    (@ $kind:ident $tile:tt) => { $kind $tile };
+    (@ $kind:ident $tile:tt, $blocks:literal blocks $($rest:tt)*) => {
+        tile!(@ $kind { min_blocks: $blocks, ..$kind $tile } $($rest)*)
     };
-    (waits $other:ident) => {
-        false
+    (@ $kind:ident $tile:tt, $passes:literal passes $($rest:tt)*) => {
+        tile!(@ $kind { passes: $passes, ..$kind $tile } $($rest)*)
     };
-    (config Sm80) => {
-        TileConfig::SM_80
+    (@ $kind:ident $tile:tt, $exponentials:literal of 8 exponentials $($rest:tt)*) => {
+        tile!(@ $kind { fma_exponentials: $exponentials, ..$kind $tile } $($rest)*)
     };
-    (config Sm90a) => {
-        TileConfig::SM_90A
+    (@ $kind:ident $tile:tt, unroll $steps:literal $($rest:tt)*) => {
+        tile!(@ $kind { unroll: $steps, ..$kind $tile } $($rest)*)
     };
-    (config Sm90aTma) => {
-        TileConfig::SM_90A_TMA
+    (@ $kind:ident $tile:tt, rescale every step $($rest:tt)*) => {
+        tile!(@ $kind { rescale: crate::tile::Rescale::EveryStep, ..$kind $tile } $($rest)*)
+    };
+    (@ $kind:ident $tile:tt, rescale threshold $threshold:literal $($rest:tt)*) => {
+        tile!(@ $kind { rescale_threshold: $threshold, ..$kind $tile } $($rest)*)
+    };
+    (@ $kind:ident $tile:tt, exchange epilogue $($rest:tt)*) => {
+        tile!(@ $kind { epilogue: crate::tile::Epilogue::Exchange, ..$kind $tile } $($rest)*)
+    };
+    (@ $kind:ident $tile:tt, persistent $($rest:tt)*) => {
+        tile!(@ $kind { grid: crate::tile::Grid::Persistent, ..$kind $tile } $($rest)*)
+    };
+    (@ $kind:ident $tile:tt, shared queries $($rest:tt)*) => {
+        tile!(@ $kind { queries: crate::tile::Queries::Shared, ..$kind $tile } $($rest)*)
     };
 }
 
-/// The configuration of a variant: `config!(Kind, 64 x 128, 4 warps, 2 stages, …)`. What is not said is as `Kind` has it.
-macro_rules! config {
-    ($kind:ident, $block_m:literal x $block_n:literal, $warps:literal warps, $stages:literal stages $($rest:tt)*) => {
-        config!(@ {
-            block_m: $block_m,
-            block_n: $block_n,
-            warps: $warps,
-            stages: $stages,
-            ..kind!(config $kind)
-        } $($rest)*)
-    };
-    (@ $config:tt) => { TileConfig $config };
-    (@ $config:tt, $blocks:literal blocks $($rest:tt)*) => {
-        config!(@ { min_blocks: $blocks, ..TileConfig $config } $($rest)*)
-    };
-    (@ $config:tt, $passes:literal passes $($rest:tt)*) => {
-        config!(@ { passes: $passes, ..TileConfig $config } $($rest)*)
-    };
-    (@ $config:tt, $exponentials:literal of 8 exponentials $($rest:tt)*) => {
-        config!(@ { fma_exponentials: $exponentials, ..TileConfig $config } $($rest)*)
-    };
-    (@ $config:tt, unroll $steps:literal $($rest:tt)*) => {
-        config!(@ { unroll: $steps, ..TileConfig $config } $($rest)*)
-    };
-    (@ $config:tt, rescale threshold $threshold:literal $($rest:tt)*) => {
-        config!(@ { rescale_threshold: $threshold, ..TileConfig $config } $($rest)*)
-    };
-    (@ $config:tt, exchange epilogue $($rest:tt)*) => {
-        config!(@ { epilogue: crate::config::Epilogue::Exchange, ..TileConfig $config } $($rest)*)
-    };
-    (@ $config:tt, persistent $($rest:tt)*) => {
-        config!(@ { grid: crate::config::Grid::Persistent, ..TileConfig $config } $($rest)*)
-    };
-    (@ $config:tt, shared queries $($rest:tt)*) => {
-        config!(@ { queries: crate::config::Queries::Shared, ..TileConfig $config } $($rest)*)
-    };
+impl Variant<'_> {
+    /// Instruction family.
+    pub const fn family(&self) -> Family {
+        self.config.family()
+    }
 }
 
 /// Calls `$callback!` with every variant, a line each: `entry: Kind { configuration }, sequence, mask;`.
@@ -92,20 +74,20 @@ macro_rules! config {
 #[macro_export]
 macro_rules! for_every_variant {
     // A new variant is a line here: `entry: Kind { tile, what differs from the kind's defaults }, sequence, mask;`, where
-    // the kind is a word of `kind!` and what may differ are the arms of `config!`.
+    // the kind is a type of `crate::tile`, and what its tile says and what may differ are the arms of `tile!`.
     ($callback:ident) => {
         $callback! {
-            fa512_sm90a_tma_s512_full_512x64: Sm90aTma { 512 x 64, 16 warps, 8 stages, 2 passes, persistent }, Exact(512), Full;
-            fa512_sm90a_tma_s512_causal_512x64: Sm90aTma { 512 x 64, 16 warps, 8 stages, 2 passes, persistent }, Exact(512), Causal;
-            fa512_sm90a_tma_s512_full_64x64: Sm90aTma { 64 x 64, 4 warps, 4 stages }, Exact(512), Full;
-            fa512_sm90a_tma_s512_causal_64x64: Sm90aTma { 64 x 64, 4 warps, 4 stages }, Exact(512), Causal;
-            fa512_sm90a_tma_any_full_256x64: Sm90aTma { 256 x 64, 16 warps, 8 stages, persistent }, Any, Full;
-            fa512_sm90a_tma_any_causal_256x64: Sm90aTma { 256 x 64, 16 warps, 8 stages, persistent }, Any, Causal;
-            fa512_sm90a_tma_any_full_64x64: Sm90aTma { 64 x 64, 4 warps, 4 stages }, Any, Full;
-            fa512_sm90a_tma_any_causal_64x64: Sm90aTma { 64 x 64, 4 warps, 4 stages }, Any, Causal;
+            fa512_sm90a_tma_s512_full_512x64: Sm90Tma { 4 warpgroups, 8 stages, 2 passes, persistent }, Exact(512), Full;
+            fa512_sm90a_tma_s512_causal_512x64: Sm90Tma { 4 warpgroups, 8 stages, 2 passes, persistent }, Exact(512), Causal;
+            fa512_sm90a_tma_s512_full_64x64: Sm90Tma { 1 warpgroups, 4 stages }, Exact(512), Full;
+            fa512_sm90a_tma_s512_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages }, Exact(512), Causal;
+            fa512_sm90a_tma_any_full_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, Any, Full;
+            fa512_sm90a_tma_any_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, Any, Causal;
+            fa512_sm90a_tma_any_full_64x64: Sm90Tma { 1 warpgroups, 4 stages }, Any, Full;
+            fa512_sm90a_tma_any_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages }, Any, Causal;
 
-            fa512_sm90a_s512_full_64x64: Sm90a { 64 x 64, 4 warps, 2 stages, 4 blocks }, Exact(512), Full;
-            fa512_sm90a_s512_causal_64x64: Sm90a { 64 x 64, 4 warps, 2 stages, 4 blocks }, Exact(512), Causal;
+            fa512_sm90a_s512_full_64x64: Sm90CpAsync { 1 warpgroups, 64 keys, 2 stages, 4 blocks }, Exact(512), Full;
+            fa512_sm90a_s512_causal_64x64: Sm90CpAsync { 1 warpgroups, 64 keys, 2 stages, 4 blocks }, Exact(512), Causal;
 
             fa512_sm80_s512_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, Exact(512), Full;
             fa512_sm80_s512_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, Exact(512), Causal;
@@ -121,11 +103,10 @@ macro_rules! list {
         /// The variants of this build, in order of preference among those that accept a problem and run on a device.
         pub const VARIANTS: &[Variant<'static>] = &[$(Variant {
             entry: stringify!($entry),
-            family: kind!(family $kind),
-            config: config!($kind, $($config)*),
+            config: Configuration::$kind(tile!($kind, $($config)*)),
             sequence: Sequence::$sequence $(($length))?,
             mask: Mask::$mask,
-            waits_for_previous_grid: kind!(waits $kind),
+            waits_for_previous_grid: Configuration::$kind(tile!($kind, $($config)*)).uses_tensor_maps(),
         }),*];
     };
 }
@@ -135,7 +116,7 @@ for_every_variant!(list);
 ///
 /// # Panics
 /// Where there is none of this name: a compiler's error, as constants are made of it.
-pub const fn config_of(entry: &str) -> TileConfig {
+pub const fn config_of(entry: &str) -> Configuration {
     let mut index = 0;
     while index < VARIANTS.len() {
         if same(VARIANTS[index].entry, entry) {
@@ -161,13 +142,9 @@ const fn same(a: &str, b: &str) -> bool {
 /// Every variant fits every architecture that its family runs on.
 const _: () = {
     let mut index = 0;
-    while index < VARIANTS.len() * ARCHITECTURES.len() {
-        let variant = VARIANTS[index / ARCHITECTURES.len()];
-        let limits = ARCHITECTURES[index % ARCHITECTURES.len()];
-        assert!(
-            !variant.family.runs_on(limits.architecture)
-                || variant.config.check(variant.family, variant.sequence, limits).is_ok()
-        );
+    while index < VARIANTS.len() {
+        let variant = VARIANTS[index];
+        assert!(variant.config.check_everywhere(variant.sequence).is_ok());
         index += 1;
     }
 };
@@ -175,35 +152,31 @@ const _: () = {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Epilogue, Grid, Queries};
+    use crate::tile::{Epilogue, Grid, Queries, Rescale};
 
     #[test]
     fn what_a_line_does_not_say_is_as_its_kind_has_it() {
-        let tile = TileConfig { block_m: 128, block_n: 64, warps: 4, stages: 2, ..TileConfig::SM_80 };
-        assert_eq!(config!(Sm80, 128 x 64, 4 warps, 2 stages), tile);
+        let usual = Sm80::new(128, 64, 4, 2);
+        assert_eq!(tile!(Sm80, 128 x 64, 4 warps, 2 stages), usual);
         assert_eq!(
-            config!(Sm80, 128 x 64, 4 warps, 2 stages, 3 blocks, shared queries),
-            TileConfig { min_blocks: 3, queries: Queries::Shared, ..tile }
+            tile!(Sm80, 128 x 64, 4 warps, 2 stages, 3 blocks, shared queries),
+            Sm80 { min_blocks: 3, queries: Queries::Shared, ..usual }
         );
         assert_eq!(
-            config!(Sm80, 128 x 64, 4 warps, 2 stages, 2 of 8 exponentials, unroll 1),
-            TileConfig { fma_exponentials: 2, unroll: 1, ..tile }
+            tile!(Sm80, 128 x 64, 4 warps, 2 stages, 2 of 8 exponentials, unroll 1),
+            Sm80 { fma_exponentials: 2, unroll: 1, ..usual }
         );
         assert_eq!(
-            config!(Sm80, 128 x 64, 4 warps, 2 stages, rescale threshold 0, exchange epilogue),
-            TileConfig { rescale_threshold: 0, epilogue: Epilogue::Exchange, ..tile }
+            tile!(Sm80, 128 x 64, 4 warps, 2 stages, rescale every step, exchange epilogue),
+            Sm80 { rescale: Rescale::EveryStep, epilogue: Epilogue::Exchange, ..usual }
         );
         assert_eq!(
-            config!(Sm90aTma, 256 x 64, 8 warps, 8 stages, 2 passes, persistent),
-            TileConfig {
-                block_m: 256,
-                block_n: 64,
-                warps: 8,
-                stages: 8,
-                passes: 2,
-                grid: Grid::Persistent,
-                ..TileConfig::SM_90A_TMA
-            }
+            tile!(Sm90CpAsync, 2 warpgroups, 128 keys, 2 stages, rescale threshold 8),
+            Sm90CpAsync { rescale_threshold: 8, ..Sm90CpAsync::new(2, 128, 2) }
+        );
+        assert_eq!(
+            tile!(Sm90Tma, 2 warpgroups, 8 stages, 2 passes, persistent),
+            Sm90Tma { passes: 2, grid: Grid::Persistent, ..Sm90Tma::new(2, 8) }
         );
     }
 }

@@ -4,9 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use anyhow::{Context, Result, bail};
 use contract::args::Strides;
-use contract::config::{Grid, HEAD_DIM, Mask, Sequence};
+use contract::config::{HEAD_DIM, Mask, Sequence};
 use contract::manifest::Entry;
 use contract::problem::{Problem, Shape};
+use contract::tile::Grid;
 use contract::view::{Layout, View, Views};
 use half::f16;
 use ptx_sim::{FindingClass, Options};
@@ -245,14 +246,15 @@ fn cases(entry: &Entry) -> Result<Vec<Case>> {
     let (first, second) = match entry.sequence {
         Sequence::Exact(length) => (shape(1, 1, length), shape(2, 2, length)),
         // One and two keys beyond a step, so that every family comes to its second and third.
-        Sequence::Any => (shape(1, 1, entry.config.block_n + 1), shape(2, 2, 2 * entry.config.block_n + 2)),
+        Sequence::Any => (shape(1, 1, entry.config.block_n() + 1), shape(2, 2, 2 * entry.config.block_n() + 2)),
     };
     // Two whole rounds of a persistent grid, and on four multiprocessors three heads that are left.
-    let many = Shape { batch: 1, heads: if entry.config.grid == Grid::Persistent { 11 } else { 6 }, ..second };
+    let many = Shape { batch: 1, heads: if entry.config.grid() == Grid::Persistent { 11 } else { 6 }, ..second };
     // One whole round, and a head that is left.
     let one_left = Shape { batch: 1, heads: 5, ..second };
     // Long enough for rows of two strips of 16, and keys behind those that the first shift is taken from.
-    let lone = shape(1, 4, if entry.sequence == Sequence::Any { 2 * entry.config.block_n + 2 } else { first.sequence });
+    let lone =
+        shape(1, 4, if entry.sequence == Sequence::Any { 2 * entry.config.block_n() + 2 } else { first.sequence });
     // The smaller one of two steps.
     let risen = if entry.sequence == Sequence::Any { second } else { first };
     let mut cases = vec![
@@ -272,7 +274,7 @@ fn cases(entry: &Entry) -> Result<Vec<Case>> {
         Case::late_uneven_rise(contiguous(risen, mask)?)?,
         Case { lse: false, ..Case::generate(contiguous(first, mask)?, Distribution::Normal)? },
     ];
-    if entry.config.grid == Grid::Persistent {
+    if entry.config.grid() == Grid::Persistent {
         // Warps that come to each other's barriers in other orders; where keys go through the stages in a ring, in so many rounds
         // that a strip before the last ends where the ring does.
         let rounds = Shape { heads: if entry.sequence == Sequence::Any { 15 } else { many.heads }, ..many };
@@ -285,28 +287,31 @@ fn cases(entry: &Entry) -> Result<Vec<Case>> {
         // Fewer keys than the first shifts are taken from.
         cases.push(Case::low_scores(contiguous(shape(1, 1, 5), mask)?)?);
         // Maxima that grow in a last tile that is whole.
-        cases
-            .push(Case::generate(contiguous(shape(1, 3, 2 * entry.config.block_n), mask)?, Distribution::Adversarial)?);
+        cases.push(Case::generate(
+            contiguous(shape(1, 3, 2 * entry.config.block_n()), mask)?,
+            Distribution::Adversarial,
+        )?);
         // Fewer keys than a tile, of which the first 16 are not enough.
-        let short = shape(1, 3, entry.config.block_n - 3);
+        let short = shape(1, 3, entry.config.block_n() - 3);
         cases.push(Case::generate(contiguous(short, mask)?, Distribution::LargeLogits)?);
         // The end behind each 16 rows of what a block computes.
-        for length in (2 * entry.config.block_n..=entry.config.block_m).step_by(16) {
+        for length in (2 * entry.config.block_n()..=entry.config.block_m()).step_by(16) {
             cases.push(Case::generate(contiguous(shape(1, 1, length), mask)?, Distribution::Uniform)?);
         }
         // Two work items whose tiles together fill all stages, and a third.
-        let half_a_ring = Shape { heads: many.heads, ..shape(1, 1, entry.config.stages / 2 * entry.config.block_n) };
-        if entry.config.grid == Grid::Persistent {
+        let half_a_ring =
+            Shape { heads: many.heads, ..shape(1, 1, entry.config.stages() / 2 * entry.config.block_n()) };
+        if entry.config.grid() == Grid::Persistent {
             cases.push(Case::generate(contiguous(half_a_ring, mask)?, Distribution::Normal)?);
         }
         // Whole tiles in every stage of the pipeline, even where the first steps are not part of the loop, and stages that are
         // filled again.
-        for tiles in entry.config.stages + 1..=entry.config.stages + 3 {
-            let problem = contiguous(shape(1, 1, tiles * entry.config.block_n + 2), mask)?;
+        for tiles in entry.config.stages() + 1..=entry.config.stages() + 3 {
+            let problem = contiguous(shape(1, 1, tiles * entry.config.block_n() + 2), mask)?;
             cases.push(Case::generate(problem, Distribution::Normal)?);
         }
         // The end at every place of a tile, of the first one and of one in the loop.
-        for length in 1..=2 * entry.config.block_n {
+        for length in 1..=2 * entry.config.block_n() {
             cases.push(Case::generate(contiguous(shape(1, 1, length), mask)?, Distribution::Uniform)?);
         }
     }

@@ -7,8 +7,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use contract::args::{FORWARD_ARGS_FIELDS, FORWARD_ARGS_LAYOUT};
-use contract::config::{Family, Mask, Sequence, TileConfig};
+use contract::config::{Family, Mask, Sequence};
 use contract::manifest;
+use contract::tile::{Configuration, Sm80};
 use contract::variants::{VARIANTS, Variant};
 
 use super::{CodeGenerator, Compiled, Target};
@@ -20,17 +21,22 @@ use crate::process::capture;
 /// The family that has twins.
 pub const FAMILY: Family = Family::Sm80;
 
-/// Whether `variant` has a twin: its family has, and it differs from the family's defaults in nothing but the tile, the
-/// warps, the stages and the blocks of a multiprocessor.
+/// Whether `variant` has a twin.
 pub fn has_twin(variant: &Variant) -> bool {
-    let TileConfig { block_m, block_n, warps, stages, min_blocks, .. } = variant.config;
-    let config = TileConfig { block_m, block_n, warps, stages, min_blocks, ..TileConfig::SM_80 };
-    variant.family == FAMILY && variant.config == config
+    twin(variant).is_some()
+}
+
+/// The tile of the variant's twin. There is one for the variants of [`FAMILY`] that differ from its defaults in nothing but
+/// the tile, the warps, the stages and the blocks of a multiprocessor.
+fn twin(variant: &Variant) -> Option<Sm80> {
+    let Configuration::Sm80(tile) = variant.config else { return None };
+    let Sm80 { block_m, block_n, warps, stages, min_blocks, .. } = tile;
+    (tile == Sm80 { min_blocks, ..Sm80::new(block_m, block_n, warps, stages) }).then_some(tile)
 }
 
 /// What to say about the variants of [`FAMILY`] that have no twin; `None` when all have one.
 pub fn without_twin(variants: &[Variant]) -> Option<String> {
-    let lacking = variants.iter().filter(|variant| variant.family == FAMILY && !has_twin(variant));
+    let lacking = variants.iter().filter(|variant| variant.family() == FAMILY && !has_twin(variant));
     let names: Vec<&str> = lacking.map(|variant| variant.entry).collect();
     (!names.is_empty()).then(|| {
         format!(
@@ -107,15 +113,14 @@ fn entries() -> String {
     let mut text = String::from("// Written by `cargo xtask baselines` from kernel-gpu/contract/src/variants.rs.\n");
     text.push_str("#include \"forward.cuh\"\n\n");
     text.push_str(&argument_assertions());
-    for variant in VARIANTS.iter().filter(|variant| has_twin(variant)) {
-        text.push_str(&entry(variant));
+    for (variant, tile) in VARIANTS.iter().filter_map(|variant| Some((variant, twin(variant)?))) {
+        text.push_str(&entry(variant, tile));
     }
     text
 }
 
 /// The line of one entry.
-fn entry(variant: &Variant) -> String {
-    let config = variant.config;
+fn entry(variant: &Variant, tile: Sm80) -> String {
     let sequence = match variant.sequence {
         Sequence::Exact(length) => format!("Exact<{length}>"),
         Sequence::Any => "Any".to_owned(),
@@ -126,7 +131,7 @@ fn entry(variant: &Variant) -> String {
     };
     format!(
         "FA512_ENTRY({}, {}, {}, {}, {}, {sequence}, {mask})\n",
-        variant.entry, config.block_m, config.block_n, config.warps, config.stages
+        variant.entry, tile.block_m, tile.block_n, tile.warps, tile.stages
     )
 }
 
@@ -153,7 +158,8 @@ mod tests {
     use std::process::Command;
 
     use anyhow::Result;
-    use contract::config::{Family, Grid, Mask, Queries, Sequence, TileConfig};
+    use contract::config::{Mask, Sequence};
+    use contract::tile::{Configuration, Epilogue, Queries, Sm80, Sm90CpAsync};
     use contract::variants::{VARIANTS, Variant};
     use tempfile::TempDir;
 
@@ -202,28 +208,28 @@ mod tests {
         let text = entries();
         for variant in VARIANTS {
             let config = variant.config;
-            let begin = format!("FA512_ENTRY({}, {}, {}, ", variant.entry, config.block_m, config.block_n);
+            let begin = format!("FA512_ENTRY({}, {}, {}, ", variant.entry, config.block_m(), config.block_n());
             assert_eq!(text.matches(&begin).count(), usize::from(has_twin(variant)), "{begin} in\n{text}");
         }
     }
 
     #[test]
     fn a_variant_with_options_that_the_twins_lack_has_none() {
-        let tile = TileConfig { block_m: 128, block_n: 32, warps: 8, stages: 3, min_blocks: 2, ..TileConfig::SM_80 };
-        let variant = |entry, family, config| {
+        let tile = Sm80 { min_blocks: 2, ..Sm80::new(128, 32, 8, 3) };
+        let variant = |entry, config| {
             let (sequence, mask, waits_for_previous_grid) = (Sequence::Any, Mask::Full, false);
-            Variant { entry, family, config, sequence, mask, waits_for_previous_grid }
+            Variant { entry, config, sequence, mask, waits_for_previous_grid }
         };
-        let plain = variant("plain", Family::Sm80, tile);
+        let plain = variant("plain", Configuration::Sm80(tile));
         let others = [
-            variant("persistent", Family::Sm80, TileConfig { grid: Grid::Persistent, ..tile }),
-            variant("shared", Family::Sm80, TileConfig { queries: Queries::Shared, ..tile }),
+            variant("exchange", Configuration::Sm80(Sm80 { epilogue: Epilogue::Exchange, ..tile })),
+            variant("shared", Configuration::Sm80(Sm80 { queries: Queries::Shared, ..tile })),
         ];
-        let hopper = variant("hopper", Family::Sm90a, TileConfig { queries: Queries::Shared, ..tile });
+        let hopper = variant("hopper", Configuration::Sm90CpAsync(Sm90CpAsync::new(1, 64, 2)));
         assert!(has_twin(&plain) && !others.iter().any(has_twin) && !has_twin(&hopper));
         assert_eq!(without_twin(&[plain, hopper]), None);
         let said = without_twin(&[others[0], plain, others[1], hopper]).unwrap();
-        assert!(said.starts_with("no twin of persistent, shared: "), "{said}");
+        assert!(said.starts_with("no twin of exchange, shared: "), "{said}");
     }
 
     #[test]

@@ -9,7 +9,6 @@ use std::process::Command;
 use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, Result};
-use contract::config::Loads;
 use contract::manifest;
 use contract::variants::Variant;
 use toml::{Table, Value};
@@ -180,7 +179,7 @@ impl CodeGenerator for RustCuda {
 
     /// All but the kernels with a producer, which `contract::variants` does not declare for this compiler either.
     fn has(&self, variant: &Variant) -> bool {
-        variant.config.loads != Loads::Tma
+        !variant.config.uses_tensor_maps()
     }
 
     fn compile(&self, target: &Target) -> Result<Compiled> {

@@ -87,7 +87,7 @@ fn lint_device_half(environment: &Environment, workspace: &Workspace, folder: &P
 fn check_resources(manifest: &Manifest) -> Result<()> {
     let entries = manifest.modules.iter().flat_map(|module| &module.entries);
     let problems: Vec<String> = entries
-        .flat_map(|entry| checked_architectures(entry.family).filter_map(|one| resource_problem(entry, one)))
+        .flat_map(|entry| checked_architectures(entry.family()).filter_map(|one| resource_problem(entry, one)))
         .collect();
     if !problems.is_empty() {
         bail!("the entries are not what they should be:\n  {}", problems.join("\n  "));
@@ -112,9 +112,9 @@ mod tests {
 
     #[test]
     fn an_entry_must_be_assembled_without_spills_for_every_architecture() {
-        let variant = VARIANTS.iter().find(|variant| variant.family == Family::Sm80).expect("there is one");
+        let variant = VARIANTS.iter().find(|variant| variant.family() == Family::Sm80).expect("there is one");
         let mut entry = Entry::from(variant);
-        for architecture in checked_architectures(entry.family) {
+        for architecture in checked_architectures(entry.family()) {
             let problem = resource_problem(&entry, architecture).expect("nothing was assembled yet");
             assert!(problem.contains(&format!("was not assembled for sm_{architecture}")), "{problem}");
             entry.resources.push(Resources {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets};
-use contract::config::ARCHITECTURES;
+use contract::architecture::ARCHITECTURES;
 use contract::manifest::Entry;
 
 use crate::candidates;

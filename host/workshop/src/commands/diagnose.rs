@@ -111,7 +111,7 @@ fn of_record(path: &Path, record: &BenchRecord, contender: &str, profiles: &[Pro
 
 fn of_row(record: &BenchRecord, row: &Row, profiles: &[Profile]) -> Diagnosis {
     let kernel = row.implementation.as_ref().and_then(|implementation| match implementation {
-        Implementation::Ptx { entry, .. } => Some(entry.clone()),
+        Implementation::Ptx { kernel, .. } => Some(kernel.entry.clone()),
         Implementation::Library { .. } => None,
     });
     let same = |profile: &&Profile| profile.case == Some(row.case) && Some(&profile.kernel) == kernel.as_ref();

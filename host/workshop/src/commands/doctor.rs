@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use comfy_table::Cell;
-use contract::config::ARCHITECTURES;
+use contract::architecture::ARCHITECTURES;
 use serde::Serialize;
 use workshop::error::Result;
 use workshop::executor::{DeviceChoice, open};

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::executor::{Executor, PtxModule};
 use crate::forward::Forward;
 use crate::ptx_folder::PtxFolder;
-use crate::record::Implementation;
+use crate::record::{Implementation, Kernel};
 use crate::timing::{Protocol, Sampler};
 use crate::variant;
 
@@ -52,8 +52,7 @@ fn implementation(folder: &PtxFolder, entry: &Entry, module: &PtxModule, blocks:
     let manifest = folder.manifest();
     let listed = manifest.modules.iter().find(|listed| listed.file == module.file);
     Implementation::Ptx {
-        entry: entry.name.clone(),
-        config: entry.config,
+        kernel: Kernel { entry: entry.name.clone(), config: entry.config },
         blocks,
         threads: entry.threads,
         dynamic_shared_bytes: entry.dynamic_shared_bytes,
@@ -115,9 +114,10 @@ mod tests {
         let mut contender = Ptx::new("fa512", executor, Arc::new(folder), None);
         assert_eq!(contender.name(), "fa512");
         let mut prepared = contender.prepare(&workload).unwrap();
-        let Implementation::Ptx { entry, sha256, blocks, .. } = prepared.implementation() else {
+        let Implementation::Ptx { kernel, sha256, blocks, .. } = prepared.implementation() else {
             panic!("not PTX: {:?}", prepared.implementation())
         };
+        let entry = kernel.entry;
         assert!(entry.contains("any_causal") && sha256.len() == 64 && blocks > 0, "{entry} {sha256} {blocks}");
         let answer = prepared.answer().unwrap();
         assert_eq!(answer.violations, Vec::<String>::new());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use contract::config::ARCHITECTURES;
+use contract::architecture::ARCHITECTURES;
 use contract::plan::Launch;
 use contract::tensor_map::{self, TensorMap};
 use ptx_sim::{Options, Swizzle, TENSOR_MAP_BYTES, TensorElement};

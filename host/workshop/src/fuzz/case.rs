@@ -1,7 +1,7 @@
 //! One problem with everything that decides its outcome, and the command that repeats it.
 
 use contract::args::Strides;
-use contract::config::{HEAD_DIM, Loads, Mask, Sequence};
+use contract::config::{HEAD_DIM, Mask, Sequence};
 use contract::manifest::Entry;
 
 use crate::error::Result;
@@ -89,7 +89,7 @@ pub struct Target {
 
 impl From<&Entry> for Target {
     fn from(entry: &Entry) -> Self {
-        let shared_heads = entry.config.loads == Loads::CpAsync;
+        let shared_heads = !entry.config.uses_tensor_maps();
         Self { variant: entry.name.clone(), sequence: entry.sequence, mask: entry.mask, shared_heads }
     }
 }

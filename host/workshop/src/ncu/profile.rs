@@ -9,7 +9,7 @@ use crate::record::Case;
 
 /// Files that hold a [`Profile`].
 pub const FORMAT: Format =
-    Format { kind: "fa512-profile", version: 1, name: "profile", source: "fa512 profile --out NAME" };
+    Format { kind: "fa512-profile", version: 1, oldest: 1, name: "profile", source: "fa512 profile --out NAME" };
 
 /// One launch of one kernel under ncu. Numbers that ncu did not measure are absent. Fractions are of 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -25,7 +25,7 @@ pub use ceilings::{Ceilings, TensorCeiling};
 pub use correctness::Correctness;
 pub use environment::{Environment, GpuState, Telemetry};
 pub use file::FORMAT;
-pub use implementation::Implementation;
+pub use implementation::{Implementation, Kernel};
 pub use measurement::Measurement;
 pub use warning::{HIGHEST_TEMPERATURE, LARGEST_VARIATION, LAUNCH_BOUND_US, Warning};
 

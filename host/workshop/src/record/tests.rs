@@ -52,8 +52,7 @@ fn row(samples_us: Vec<f64>, ceilings: &Ceilings) -> Row {
     let shape = Shape { batch: 32, heads: 8, sequence: 512 };
     let variant = &VARIANTS[0];
     let implementation = Implementation::Ptx {
-        entry: variant.entry.into(),
-        config: variant.config,
+        kernel: Kernel { entry: variant.entry.into(), config: variant.config },
         blocks: 1024,
         threads: variant.config.threads(),
         dynamic_shared_bytes: variant.config.shared_bytes(),
@@ -111,7 +110,7 @@ fn other_files_are_refused_with_what_they_are() {
     assert!(refusal("").contains("not a bench record"));
     assert!(refusal("{\"rows\": []}").contains("not a bench record"));
     assert!(refusal("{\"kind\": \"fa512-tune\", \"version\": 1}").contains("holds a fa512-tune"));
-    assert!(refusal("{\"kind\": \"fa512-bench\", \"version\": 0}").contains("of version 0; this program reads 1"));
+    assert!(refusal("{\"kind\": \"fa512-bench\", \"version\": 0}").contains("of version 0; this program reads 2"));
     assert!(refusal("{\"kind\": \"fa512-bench\", \"version\": 1}").contains("damaged bench record: missing field"));
     std::fs::remove_file(&path).unwrap();
     assert!(matches!(BenchRecord::load(&path), Err(crate::error::Error::File { .. })));

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use contract::config::{Family, TileConfig};
+use contract::tile::{Configuration, Kind, Sm80, Sm90CpAsync, Sm90Tma};
 use serde_json::Value;
 
-/// The fields in which a set of configurations differ, and each configuration's place along them.
+/// The fields in which a set of configurations differ, and each configuration's place along them. Configurations of several
+/// kinds differ in their kind, too, and a field that a kind does not have is there a level of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Features {
     axes: Vec<Axis>,
@@ -19,29 +20,29 @@ pub struct Axis {
     pub name: String,
     /// How many values it has.
     pub levels: usize,
-    /// Whether neighbouring levels resemble each other: numbers do, names do not.
+    /// Whether neighbouring levels resemble each other: numbers do; names do not, nor does the absence of a number.
     pub ordered: bool,
 }
 
 impl Features {
     /// The features of `configs`.
-    pub fn new(configs: &[TileConfig]) -> Self {
+    pub fn new(configs: &[Configuration]) -> Self {
         let fields: Vec<_> = configs.iter().map(fields).collect();
-        let names: Vec<String> = fields.first().into_iter().flat_map(|fields| fields.keys().cloned()).collect();
+        let names: BTreeSet<&String> = fields.iter().flat_map(|fields| fields.keys()).collect();
         let mut axes = Vec::new();
         let mut levels = vec![Vec::new(); configs.len()];
         for name in names {
-            let values: BTreeSet<Level> = fields.iter().map(|fields| Level::from(&fields[&name])).collect();
+            let values: BTreeSet<Level> = fields.iter().map(|fields| Level::of(fields.get(name))).collect();
             if values.len() < 2 {
                 continue;
             }
             let ordered = values.iter().all(|value| matches!(value, Level::Number(_)));
             let values: Vec<_> = values.into_iter().collect();
             for (levels, fields) in levels.iter_mut().zip(&fields) {
-                let level = values.binary_search(&Level::from(&fields[&name])).expect("every value was collected");
+                let level = values.binary_search(&Level::of(fields.get(name))).expect("every value was collected");
                 levels.push(level);
             }
-            axes.push(Axis { name, levels: values.len(), ordered });
+            axes.push(Axis { name: name.clone(), levels: values.len(), ordered });
         }
         Self { axes, levels }
     }
@@ -62,19 +63,20 @@ impl Features {
     }
 }
 
-/// A configuration in a few words, for the name of an entry: its tile, then what differs from what its family has
-/// otherwise, numbers with the initials of their fields and names as they are.
-pub fn label(family: Family, config: &TileConfig) -> String {
-    let usual = fields(match family {
-        Family::Sm80 => &TileConfig::SM_80,
-        Family::Sm90a => &TileConfig::SM_90A,
+/// A configuration in a few words, for the name of an entry: its tile, then its other sizes and what differs from what its
+/// kind has otherwise, numbers with the initials of their fields and names as they are.
+pub fn label(config: &Configuration) -> String {
+    let usual = fields(&match config.kind() {
+        Kind::Sm80 => Configuration::Sm80(Sm80::new(0, 0, 0, 0)),
+        Kind::Sm90CpAsync => Configuration::Sm90CpAsync(Sm90CpAsync::new(0, 0, 0)),
+        Kind::Sm90Tma => Configuration::Sm90Tma(Sm90Tma::new(0, 0)),
     });
     let words = fields(config).into_iter().filter(|(name, value)| !is_tile(name) && usual[name] != *value);
     let words = words.map(|(name, value)| match value {
         Value::String(value) => format!("_{value}"),
         value => format!("_{value}{}", initials(&name)),
     });
-    format!("{}x{}{}", config.block_m, config.block_n, words.collect::<String>())
+    format!("{}x{}{}", config.block_m(), config.block_n(), words.collect::<String>())
 }
 
 fn is_tile(name: &str) -> bool {
@@ -85,7 +87,7 @@ fn initials(name: &str) -> String {
     name.split('_').filter_map(|word| word.chars().next()).collect()
 }
 
-fn fields(config: &TileConfig) -> serde_json::Map<String, Value> {
+fn fields(config: &Configuration) -> serde_json::Map<String, Value> {
     match serde_json::to_value(config) {
         Ok(Value::Object(fields)) => fields,
         other => unreachable!("a tile configuration is a JSON object, not {other:?}"),
@@ -95,12 +97,14 @@ fn fields(config: &TileConfig) -> serde_json::Map<String, Value> {
 /// The value of a field, in an order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
+    Absent,
     Number(i64),
     Name(String),
 }
 
-impl From<&Value> for Level {
-    fn from(value: &Value) -> Self {
+impl Level {
+    fn of(value: Option<&Value>) -> Self {
+        let Some(value) = value else { return Self::Absent };
         match value.as_i64() {
             Some(number) => Self::Number(number),
             None => Self::Name(value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
@@ -111,41 +115,54 @@ impl From<&Value> for Level {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contract::config::{Epilogue, Grid};
-    use contract::variants::VARIANTS;
+    use contract::tile::{Epilogue, Grid, Rescale};
     use std::collections::HashMap;
 
-    fn config(block_m: u32, stages: u32) -> TileConfig {
-        TileConfig { block_m, stages, ..VARIANTS[0].config }
+    fn portable(block_m: u32, stages: u32) -> Configuration {
+        Configuration::Sm80(Sm80::new(block_m, 64, 4, stages))
+    }
+
+    fn axes(features: &Features) -> Vec<(&str, usize, bool)> {
+        features.axes().iter().map(|axis| (axis.name.as_str(), axis.levels, axis.ordered)).collect()
     }
 
     #[test]
     fn only_fields_that_differ_are_axes() {
-        let features = Features::new(&[config(64, 2), config(256, 2), config(128, 4)]);
-        let axes: Vec<_> = features.axes().iter().map(|axis| (axis.name.as_str(), axis.levels, axis.ordered)).collect();
-        assert_eq!(axes, [("block_m", 3, true), ("stages", 2, true)]);
+        let features = Features::new(&[portable(64, 2), portable(256, 2), portable(128, 4)]);
+        assert_eq!(axes(&features), [("block_m", 3, true), ("stages", 2, true)]);
         assert_eq!([0, 1, 2].map(|index| features.levels(index).to_vec()), [vec![0, 0], vec![2, 0], vec![1, 1]]);
         assert_eq!(Features::new(&[]).count(), 0);
     }
 
     #[test]
+    fn a_field_that_one_kind_has_is_an_axis_of_all() {
+        let tma = |passes| Configuration::Sm90Tma(Sm90Tma { passes, ..Sm90Tma::new(1, 2) });
+        let cp_async = Configuration::Sm90CpAsync(Sm90CpAsync::new(1, 64, 2));
+        let features = Features::new(&[tma(1), tma(2), cp_async]);
+        let expected = [("block_n", 2, false), ("grid", 2, false), ("kind", 2, false), ("passes", 3, false)];
+        assert_eq!(axes(&features), expected);
+        assert_eq!([0, 1, 2].map(|index| features.levels(index)[3]), [1, 2, 0]);
+    }
+
+    #[test]
     fn labels_tell_configurations_apart() {
-        let fields = fields(&VARIANTS[0].config);
-        let mut by_initials: HashMap<String, String> = HashMap::new();
-        for (name, value) in fields {
-            if value.is_number()
-                && let Some(other) = by_initials.insert(initials(&name), name.clone())
-            {
-                assert!(is_tile(&name), "{name} and {other} have the same initials");
+        let tile = Sm80::new(64, 128, 4, 2);
+        let tma = Sm90Tma { passes: 2, grid: Grid::Persistent, ..Sm90Tma::new(2, 4) };
+        let cp_async = Sm90CpAsync { min_blocks: 4, rescale_threshold: 8, ..Sm90CpAsync::new(1, 64, 2) };
+        let other = Sm80 { epilogue: Epilogue::Exchange, rescale: Rescale::EveryStep, unroll: 1, ..tile };
+        for (config, expected) in [
+            (Configuration::Sm80(tile), "64x128_2s_4w"),
+            (Configuration::Sm80(other), "64x128_exchange_every_step_2s_1u_4w"),
+            (Configuration::Sm90CpAsync(cp_async), "64x64_4mb_8rt_2s_1w"),
+            (Configuration::Sm90Tma(tma), "256x64_persistent_2p_4s_2w"),
+        ] {
+            assert_eq!(label(&config), expected);
+            let mut by_initials: HashMap<String, String> = HashMap::new();
+            for (name, _) in fields(&config).into_iter().filter(|(name, value)| value.is_number() && !is_tile(name)) {
+                if let Some(other) = by_initials.insert(initials(&name), name.clone()) {
+                    panic!("{name} and {other} of {config:?} have the same initials");
+                }
             }
         }
-        let config = TileConfig { block_m: 64, block_n: 128, warps: 4, stages: 2, ..TileConfig::SM_80 };
-        assert_eq!(label(Family::Sm80, &config), "64x128_2s_4w");
-        let config = TileConfig { grid: Grid::Persistent, passes: 2, min_blocks: 3, ..config };
-        assert_eq!(label(Family::Sm80, &config), "64x128_persistent_3mb_2p_2s_4w");
-        assert_eq!(label(Family::Sm90a, &config), "64x128_persistent_3mb_2p_registers_2s_4w");
-        let config =
-            TileConfig { epilogue: Epilogue::Exchange, rescale_threshold: 0, block_m: 64, ..TileConfig::SM_90A_TMA };
-        assert_eq!(label(Family::Sm90a, &config), "64x0_exchange_tma_0rt");
     }
 }

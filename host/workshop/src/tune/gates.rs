@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use contract::config::{self, ArchitectureLimits, Family, ROW_BYTES, Sequence, TileConfig};
+use contract::architecture::ArchitectureLimits;
+use contract::config::{ROW_BYTES, Sequence};
+use contract::tile::{self, Configuration};
 use serde::{Deserialize, Serialize};
 
 use super::space::{Point, Space};
@@ -19,7 +21,7 @@ const MATRIX_ROWS: u32 = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection {
     /// The tile configuration cannot work.
-    Config(config::Rejection),
+    Config(tile::Rejection),
     /// The rows of a matrix lie in the same banks.
     BankConflicts {
         /// Wavefronts of a read that should take one.
@@ -44,8 +46,6 @@ impl fmt::Display for Rejection {
 /// What points must pass.
 #[derive(Clone, Copy, Debug)]
 pub struct Gates {
-    /// The family of the kernels.
-    pub family: Family,
     /// The sequence lengths they accept.
     pub sequence: Sequence,
     /// What the GPU gives them.
@@ -55,13 +55,13 @@ pub struct Gates {
 impl Gates {
     /// Requires that `point` can work.
     pub fn check(&self, point: &Point) -> Result<(), Rejection> {
-        point.config.check(self.family, self.sequence, self.limits).map_err(Rejection::Config)?;
+        point.config.check(self.sequence, self.limits).map_err(Rejection::Config)?;
         let wavefronts = matrix_wavefronts(point.swizzle);
         if wavefronts > 1 {
             return Err(Rejection::BankConflicts { wavefronts });
         }
         match self.sequence {
-            Sequence::Exact(length) if point.config.stages * point.config.block_n > length => {
+            Sequence::Exact(length) if point.config.stages() * point.config.block_n() > length => {
                 Err(Rejection::StagesBeyondSequence)
             }
             _ => Ok(()),
@@ -92,7 +92,7 @@ pub struct Sifted {
     /// Points by the first gate they failed, most first.
     pub rejected: Vec<Rejected>,
     /// The others.
-    pub survivors: Vec<TileConfig>,
+    pub survivors: Vec<Configuration>,
 }
 
 /// How many points a gate rejected.
@@ -120,41 +120,33 @@ fn matrix_wavefronts(swizzle: u32) -> u32 {
 mod tests {
     use super::super::space::tests::small;
     use super::*;
-    use contract::config::ARCHITECTURES;
+    use contract::architecture::ARCHITECTURES;
+    use contract::config::Family;
+    use contract::tile::Sm80;
     use contract::variants::VARIANTS;
 
-    fn gates(family: Family, architecture: u32) -> Gates {
+    fn gates(architecture: u32) -> Gates {
         let limits = ARCHITECTURES.into_iter().find(|limits| limits.architecture == architecture).unwrap();
-        Gates { family, sequence: Sequence::Exact(512), limits }
-    }
-
-    fn shipped(family: Family) -> TileConfig {
-        let exact = |variant: &&contract::variants::Variant| {
-            variant.family == family && variant.sequence == Sequence::Exact(512)
-        };
-        VARIANTS.iter().find(exact).expect("a variant of the family").config
+        Gates { sequence: Sequence::Exact(512), limits }
     }
 
     #[test]
     fn every_gate_rejects_what_it_is_for_and_says_why() {
-        let good = Point { config: shipped(Family::Sm80), swizzle: 128 };
-        let gates = gates(Family::Sm80, 90);
+        let tile = Sm80 { min_blocks: 2, ..Sm80::new(128, 64, 4, 2) };
+        let point = |tile| Point { config: Configuration::Sm80(tile), swizzle: 128 };
+        let good = point(tile);
+        let gates = gates(90);
         assert_eq!(gates.check(&good), Ok(()));
-        let changed = |change: fn(&mut TileConfig)| {
-            let mut point = good;
-            change(&mut point.config);
-            point
-        };
         let cases = [
-            (changed(|config| config.warps = 33), "1", "warps"),
-            (changed(|config| config.block_m = 24), "16", "block_m"),
-            (changed(|config| config.block_n = 24), "16", "block_n"),
-            (changed(|config| config.stages = 1), "2", "stages"),
-            (changed(|config| config.block_m = 512), "registers", "accumulators"),
-            (changed(|config| (config.block_n, config.stages) = (64, 16)), "shared memory", "tiles"),
-            (changed(|config| (config.block_n, config.stages, config.warps) = (16, 2, 8)), "evenly", "chunks"),
-            (changed(|config| config.block_n = 48), "multiple of block_m and block_n", "sequence"),
-            (changed(|config| (config.block_n, config.stages, config.min_blocks) = (64, 9, 1)), "stages than", "more"),
+            (point(Sm80 { warps: 33, ..tile }), "1", "warps"),
+            (point(Sm80 { block_m: 24, ..tile }), "16", "block_m"),
+            (point(Sm80 { block_n: 24, ..tile }), "16", "block_n"),
+            (point(Sm80 { stages: 1, ..tile }), "2", "stages"),
+            (point(Sm80 { block_m: 512, ..tile }), "registers", "accumulators"),
+            (point(Sm80 { stages: 16, ..tile }), "shared memory", "tiles"),
+            (point(Sm80 { block_n: 16, warps: 8, ..tile }), "evenly", "chunks"),
+            (point(Sm80 { block_n: 48, ..tile }), "multiple of block_m and block_n", "sequence"),
+            (point(Sm80 { stages: 9, min_blocks: 1, ..tile }), "stages than", "more"),
             (Point { swizzle: 0, ..good }, "8 wavefronts", "bank conflicts"),
             (Point { swizzle: 32, ..good }, "4 wavefronts", "bank conflicts"),
             (Point { swizzle: 64, ..good }, "2 wavefronts", "bank conflicts"),
@@ -169,28 +161,31 @@ mod tests {
     fn points_are_survivors_or_have_a_reason() {
         for (family, architecture) in [(Family::Sm80, 80), (Family::Sm80, 89), (Family::Sm80, 90), (Family::Sm90a, 90)]
         {
-            let sifted = gates(family, architecture).sift(&Space::built_in(family).unwrap());
-            let rejected: u64 = sifted.rejected.iter().map(|rejected| rejected.points).sum();
-            assert_eq!(rejected + sifted.survivors.len() as u64, sifted.points);
-            assert!(sifted.survivors.len() >= 20, "{family:?} on sm_{architecture}: {}", sifted.survivors.len());
-            assert!(sifted.rejected.len() >= 6, "{family:?} on sm_{architecture}: {:?}", sifted.rejected);
-            assert!(sifted.rejected.is_sorted_by_key(|rejected| std::cmp::Reverse(rejected.points)));
+            for space in Space::built_in(family).unwrap() {
+                let (kind, sifted) = (space.kind(), gates(architecture).sift(&space));
+                let rejected: u64 = sifted.rejected.iter().map(|rejected| rejected.points).sum();
+                assert_eq!(rejected + sifted.survivors.len() as u64, sifted.points);
+                assert!(sifted.survivors.len() >= 20, "{kind:?} on sm_{architecture}: {}", sifted.survivors.len());
+                assert!(sifted.rejected.len() >= 6, "{kind:?} on sm_{architecture}: {:?}", sifted.rejected);
+                assert!(sifted.rejected.is_sorted_by_key(|rejected| std::cmp::Reverse(rejected.points)));
+            }
         }
     }
 
     #[test]
     fn less_shared_memory_leaves_fewer_survivors() {
         let space = small();
-        let survivors = |architecture| gates(Family::Sm80, architecture).sift(&space).survivors.len();
+        let survivors = |architecture| gates(architecture).sift(&space).survivors.len();
         assert!(survivors(89) < survivors(80), "{} on sm_89, {} on sm_80", survivors(89), survivors(80));
     }
 
     #[test]
     fn what_is_shipped_is_in_the_space() {
-        for family in [Family::Sm80, Family::Sm90a] {
-            let survivors = gates(family, 90).sift(&Space::built_in(family).unwrap()).survivors;
-            let shipped =
-                VARIANTS.iter().filter(|variant| variant.family == family && variant.sequence == Sequence::Exact(512));
+        for space in [Family::Sm80, Family::Sm90a].into_iter().flat_map(|family| Space::built_in(family).unwrap()) {
+            let survivors = gates(90).sift(&space).survivors;
+            let shipped = VARIANTS
+                .iter()
+                .filter(|variant| variant.config.kind() == space.kind() && variant.sequence == Sequence::Exact(512));
             for variant in shipped {
                 assert!(
                     survivors.contains(&variant.config),

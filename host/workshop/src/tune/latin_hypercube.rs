@@ -41,8 +41,7 @@ pub fn sample(features: &Features, count: usize, seed: u64) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contract::config::TileConfig;
-    use contract::variants::VARIANTS;
+    use contract::tile::{Configuration, Sm80};
     use std::collections::BTreeSet;
 
     /// All of 8 × 8 × 8 configurations.
@@ -50,7 +49,7 @@ mod tests {
         let mut configs = Vec::new();
         for block_m in 0..8 {
             for block_n in 0..8 {
-                configs.extend((0..8).map(|warps| TileConfig { block_m, block_n, warps, ..VARIANTS[0].config }));
+                configs.extend((0..8).map(|warps| Configuration::Sm80(Sm80::new(block_m, block_n, warps, 2))));
             }
         }
         Features::new(&configs)

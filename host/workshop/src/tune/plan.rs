@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
+use contract::architecture::{ARCHITECTURES, ArchitectureLimits};
 use contract::candidates::{Candidate, KIND, Pool, VERSION};
-use contract::config::{ARCHITECTURES, ArchitectureLimits, Family, Mask, Sequence, TileConfig};
+use contract::config::{Mask, Sequence};
+use contract::tile::{Configuration, Kind};
 use contract::variants::VARIANTS;
 use serde::{Deserialize, Serialize};
 
@@ -11,14 +13,14 @@ use super::features::{Features, label};
 use super::gates::{Gates, Rejected};
 use super::latin_hypercube;
 use super::search::Strategy;
-use super::space::{Space, family_name};
+use super::space::Space;
 use crate::document::Format;
 use crate::error::{Error, Result};
 use crate::record::Case;
 
 /// Files that hold a [`Plan`].
 pub const FORMAT: Format =
-    Format { kind: KIND, version: VERSION, name: "tuning plan", source: "fa512 tune plan --out FILE" };
+    Format { kind: KIND, version: VERSION, oldest: VERSION, name: "tuning plan", source: "fa512 tune plan --out FILE" };
 
 /// What is compiled and measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,8 +43,8 @@ pub struct Plan {
 /// What became of the points of a search space.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SiftedSpace {
-    /// The family.
-    pub family: Family,
+    /// The kind of the kernels.
+    pub kind: Kind,
     /// The sequence lengths that its kernels accept.
     pub sequence: Sequence,
     /// The mask that they apply.
@@ -59,15 +61,15 @@ pub struct SiftedSpace {
 
 /// What a plan is asked for.
 pub struct Request {
-    /// The families, each with its space.
-    pub spaces: Vec<(Family, Space)>,
+    /// The spaces, each of another kind of kernels.
+    pub spaces: Vec<Space>,
     /// As in 90 for `sm_90`.
     pub architecture: u32,
     /// The problems.
     pub cases: Vec<Case>,
     /// How candidates are searched.
     pub strategy: Strategy,
-    /// Most candidates of each family, sequence and mask; `None` for all survivors.
+    /// Most candidates of each kind, sequence and mask; `None` for all survivors.
     pub candidates: Option<usize>,
     /// Seed of everything random.
     pub seed: u64,
@@ -77,14 +79,15 @@ impl Plan {
     /// Sifts the spaces of `request` and chooses the candidates.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when a family does not run on the architecture, or nothing is left.
+    /// [`Error::Invalid`] when a kind does not run on the architecture, or nothing is left.
     pub fn new(request: &Request) -> Result<Self> {
         let limits = limits(request.architecture)?;
-        if let Some((family, _)) = request.spaces.iter().find(|(family, _)| !family.runs_on(request.architecture)) {
+        let kinds = || request.spaces.iter().map(Space::kind);
+        if let Some(kind) = kinds().find(|kind| !kind.family().runs_on(request.architecture)) {
             return Err(Error::Invalid(format!(
-                "the family {} needs {}, not sm_{}",
-                family_name(*family),
-                family.requirement(),
+                "{} needs {}, not sm_{}",
+                kind.name(),
+                kind.family().requirement(),
                 request.architecture
             )));
         }
@@ -97,8 +100,8 @@ impl Plan {
             pool: Pool { architecture: request.architecture, candidates: Vec::new() },
         };
         plan.add_incumbents(request, limits);
-        for (family, space) in &request.spaces {
-            plan.add_space(*family, limits, space, request);
+        for space in &request.spaces {
+            plan.add_space(limits, space, request);
         }
         if plan.pool.candidates.is_empty() {
             return Err(Error::Invalid("no candidate is left, and no variant is shipped for these problems".into()));
@@ -106,27 +109,27 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The shipped variants of the families for any of the problems: they are measured like all others.
+    /// The shipped variants of the kinds for any of the problems: they are measured like all others.
     fn add_incumbents(&mut self, request: &Request, limits: ArchitectureLimits) {
         let kinds = kinds(&request.cases);
         let wanted = VARIANTS.iter().filter(|variant| {
-            let family = request.spaces.iter().any(|(family, _)| *family == variant.family);
+            let kind = request.spaces.iter().any(|space| space.kind() == variant.config.kind());
             let accepts = |&(sequence, mask): &(Sequence, Mask)| mask == variant.mask && sequence == variant.sequence;
-            let fits = variant.config.check(variant.family, variant.sequence, limits).is_ok();
-            family && fits && kinds.iter().any(accepts)
+            let fits = variant.config.check(variant.sequence, limits).is_ok();
+            kind && fits && kinds.iter().any(accepts)
         });
         self.pool.candidates.extend(wanted.map(Candidate::from));
         self.incumbents = self.pool.candidates.iter().map(|candidate| candidate.name.clone()).collect();
     }
 
-    fn add_space(&mut self, family: Family, limits: ArchitectureLimits, space: &Space, request: &Request) {
+    fn add_space(&mut self, limits: ArchitectureLimits, space: &Space, request: &Request) {
         for kinds in kinds(&request.cases).chunk_by(|a, b| a.0 == b.0) {
             let sequence = kinds[0].0;
-            let sifted = Gates { family, sequence, limits }.sift(space);
+            let sifted = Gates { sequence, limits }.sift(space);
             let chosen = choose(&sifted.survivors, request);
             for &(_, mask) in kinds {
                 self.spaces.push(SiftedSpace {
-                    family,
+                    kind: space.kind(),
                     sequence,
                     mask,
                     points: sifted.points,
@@ -134,19 +137,17 @@ impl Plan {
                     chosen: chosen.len(),
                     rejected: sifted.rejected.clone(),
                 });
-                chosen.iter().for_each(|&config| self.add_candidate(family, sequence, mask, config));
+                chosen.iter().for_each(|&config| self.add_candidate(sequence, mask, config));
             }
         }
     }
 
     /// Adds a candidate unless it is there, as one that is shipped.
-    fn add_candidate(&mut self, family: Family, sequence: Sequence, mask: Mask, config: TileConfig) {
-        let same = |other: &Candidate| {
-            (other.family, other.sequence, other.mask, other.config) == (family, sequence, mask, config)
-        };
+    fn add_candidate(&mut self, sequence: Sequence, mask: Mask, config: Configuration) {
+        let same = |other: &Candidate| (other.sequence, other.mask, other.config) == (sequence, mask, config);
         if !self.pool.candidates.iter().any(same) {
-            let name = name(family, sequence, mask, &config);
-            self.pool.candidates.push(Candidate { name, family, config, sequence, mask });
+            let name = name(sequence, mask, &config);
+            self.pool.candidates.push(Candidate { name, config, sequence, mask });
         }
     }
 
@@ -183,7 +184,7 @@ impl Plan {
 }
 
 /// Which of `survivors` are compiled, in their order.
-fn choose(survivors: &[TileConfig], request: &Request) -> Vec<TileConfig> {
+fn choose(survivors: &[Configuration], request: &Request) -> Vec<Configuration> {
     let mut chosen = match request.candidates {
         Some(most) => latin_hypercube::sample(&Features::new(survivors), most, request.seed),
         None => (0..survivors.len()).collect(),
@@ -193,12 +194,12 @@ fn choose(survivors: &[TileConfig], request: &Request) -> Vec<TileConfig> {
 }
 
 /// The name of an entry, which says what it is.
-fn name(family: Family, sequence: Sequence, mask: Mask, config: &TileConfig) -> String {
+fn name(sequence: Sequence, mask: Mask, config: &Configuration) -> String {
     let sequence = match sequence {
         Sequence::Exact(length) => format!("s{length}"),
         Sequence::Any => "any".into(),
     };
-    format!("fa512_{}_{sequence}_{}_{}", family_name(family), mask.name(), label(family, config))
+    format!("fa512_{}_{sequence}_{}_{}", config.kind().name(), mask.name(), label(config))
 }
 
 /// The sequence lengths that a kernel for sequences of `length` accepts: that of the specialised entries, or any.
@@ -234,7 +235,7 @@ fn limits(architecture: u32) -> Result<ArchitectureLimits> {
 pub(crate) mod tests {
     use super::super::space::tests::small;
     use super::*;
-    use contract::config::HEAD_DIM;
+    use contract::config::{Family, HEAD_DIM};
     use contract::problem::Shape;
     use contract::view::Layout;
     use std::collections::{BTreeSet, HashSet};
@@ -245,7 +246,7 @@ pub(crate) mod tests {
 
     pub fn request(candidates: Option<usize>) -> Request {
         Request {
-            spaces: vec![(Family::Sm80, small())],
+            spaces: vec![small()],
             architecture: 90,
             cases: vec![case(4, 8, 512, Mask::Full), case(32, 8, 512, Mask::Full), case(4, 8, 512, Mask::Causal)],
             strategy: Strategy::Exhaustive,
@@ -314,8 +315,8 @@ pub(crate) mod tests {
         let refusal = |request: Request| Plan::new(&request).unwrap_err().to_string();
         let unknown = refusal(Request { architecture: 75, ..request(None) });
         assert!(unknown.contains("sm_75") && unknown.contains("80, 86, 89, 90"), "{unknown}");
-        let spaces = vec![(Family::Sm90a, Space::built_in(Family::Sm90a).unwrap())];
+        let spaces = Space::built_in(Family::Sm90a).unwrap();
         let wrong = refusal(Request { spaces, architecture: 89, ..request(None) });
-        assert!(wrong.contains("sm90a needs sm_90"), "{wrong}");
+        assert!(wrong.contains("sm90_tma needs sm_90"), "{wrong}");
     }
 }

@@ -16,8 +16,13 @@ use crate::files;
 use crate::record::{Case, Environment, Pair, Row, RunProtocol};
 
 /// Files that begin with a [`Header`].
-pub const FORMAT: Format =
-    Format { kind: "fa512-tuning-record", version: 1, name: "tuning record", source: "fa512 tune run --out FILE" };
+pub const FORMAT: Format = Format {
+    kind: "fa512-tuning-record",
+    version: 2,
+    oldest: 1,
+    name: "tuning record",
+    source: "fa512 tune run --out FILE",
+};
 
 /// What was run, and where.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -435,7 +440,7 @@ pub(crate) mod tests {
         assert!(refusal("{}\n").contains("fa512 tune run --out FILE"));
         assert!(refusal("{\"kind\": \"fa512-bench\", \"version\": 1}\n").contains("holds a fa512-bench"));
         assert!(refusal("{\"kind\": \"fa512-tuning-record\", \"version\": 9}\n").contains("version 9"));
-        assert!(refusal("{\"kind\": \"fa512-tuning-record\", \"version\": 1}\n").contains("damaged"));
+        assert!(refusal("{\"kind\": \"fa512-tuning-record\", \"version\": 2}\n").contains("damaged"));
         let mut text = String::from_utf8(first_line(&header())).unwrap();
         text += "{\"line\": \"trial\"}\n";
         assert!(refusal(&text).starts_with("line 2: missing field"), "{}", refusal(&text));

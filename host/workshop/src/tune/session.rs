@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use contract::config::TileConfig;
+use contract::tile::Configuration;
 use serde::{Deserialize, Serialize};
 
 use super::features::Features;
@@ -52,7 +52,7 @@ pub struct Participant {
     /// Name of its entry.
     pub name: String,
     /// Its tile configuration.
-    pub config: TileConfig,
+    pub config: Configuration,
 }
 
 /// A case, who takes part, and who is to be beaten.
@@ -143,7 +143,7 @@ impl Session<'_> {
         listener: &mut dyn Listener,
     ) -> Result<End> {
         let names: Vec<String> = task.participants.iter().map(|participant| participant.name.clone()).collect();
-        let configs: Vec<TileConfig> = task.participants.iter().map(|participant| participant.config).collect();
+        let configs: Vec<Configuration> = task.participants.iter().map(|participant| participant.config).collect();
         listener.case(&task.case, &task.incumbent, names.len());
         let prepared = self.bench.prepare(&task.case)?;
         let mut experiment = Experiment {
@@ -226,7 +226,7 @@ mod tests {
     use crate::record::{Ceilings, Implementation, RunProtocol};
     use crate::timing::{Batch, L2, Protocol, Sampler};
     use contract::config::Mask;
-    use contract::variants::VARIANTS;
+    use contract::tile::Sm80;
 
     /// A GPU with candidates called `c0`, `c1`, …, of which `c0` is the incumbent.
     struct Machine {
@@ -329,7 +329,7 @@ mod tests {
         }
 
         fn task(&self) -> Task {
-            let configs = (1..).map(|block_m| TileConfig { block_m, ..VARIANTS[0].config });
+            let configs = (1..).map(|block_m| Configuration::Sm80(Sm80::new(block_m, 64, 4, 2)));
             let names = (0..self.behaviours.len()).map(|index| format!("c{index}"));
             let participants = names.zip(configs).map(|(name, config)| Participant { name, config });
             Task { case: case(1, 2, 16, Mask::Full), participants: participants.collect(), incumbent: "c0".into() }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use contract::config::{Family, TileConfig};
-use serde::Deserialize;
+use contract::config::Family;
+use contract::tile::{Configuration, Kind};
 use serde::de::value::MapDeserializer;
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ const BUILT_IN: &str = include_str!("space.toml");
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
     /// The fields of a tile configuration.
-    pub config: TileConfig,
+    pub config: Configuration,
     /// Bytes that the swizzle of shared-memory rows permutes; 0 leaves their chunks in order.
     pub swizzle: u32,
 }
@@ -24,59 +24,53 @@ pub struct Point {
 /// The axis that is not a field of a tile configuration: the kernels know one swizzle, the one that the gates let pass.
 const SWIZZLE: &str = "swizzle";
 
-/// The axes of one family's space.
+/// The space of one kind of kernels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Space {
+    kind: Kind,
     /// Fields of a tile configuration and their values.
     fields: Vec<(String, Vec<Value>)>,
     swizzles: Vec<u32>,
 }
 
 impl Space {
-    /// The built-in space of `family`.
+    /// The built-in spaces of the kinds of `family`.
     ///
     /// # Errors
     /// None, as a test makes sure.
-    pub fn built_in(family: Family) -> Result<Self> {
-        Self::parse(BUILT_IN, family).map_err(|reason| Error::Invalid(format!("the built-in search space: {reason}")))
+    pub fn built_in(family: Family) -> Result<Vec<Self>> {
+        parse(BUILT_IN, family).map_err(|reason| Error::Invalid(format!("the built-in search space: {reason}")))
     }
 
-    /// The space of `family` in the file at `path`.
+    /// The spaces of those kinds of `family` that the file at `path` has a table for.
     ///
     /// # Errors
-    /// [`Error::File`] when it cannot be read; [`Error::Invalid`] with what is wrong with it.
-    pub fn load(path: &std::path::Path, family: Family) -> Result<Self> {
+    /// [`Error::File`] when it cannot be read; [`Error::Invalid`] with what is wrong with it, as when it has none.
+    pub fn load(path: &std::path::Path, family: Family) -> Result<Vec<Self>> {
         let text = std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
-        Self::parse(&text, family).map_err(|reason| Error::Invalid(format!("{}: {reason}", path.display())))
+        parse(&text, family).map_err(|reason| Error::Invalid(format!("{}: {reason}", path.display())))
     }
 
-    /// Reads the table of `family`; what is wrong with it otherwise.
-    fn parse(text: &str, family: Family) -> std::result::Result<Self, String> {
-        let mut families: BTreeMap<String, BTreeMap<String, Vec<Value>>> =
-            toml::from_str(text).map_err(|error| error.to_string())?;
-        let name = family_name(family);
-        let mut axes = families.remove(name).ok_or_else(|| format!("there is no table [{name}]"))?;
+    /// Takes the values of every axis; what is wrong with them otherwise.
+    fn new(kind: Kind, mut axes: Axes) -> std::result::Result<Self, String> {
+        let name = kind.name();
         let swizzles = axes.remove(SWIZZLE).ok_or_else(|| format!("[{name}]: there is no axis {SWIZZLE}"))?;
         let swizzles = serde_json::from_value(Value::Array(swizzles)).map_err(|error| format!("{SWIZZLE}: {error}"))?;
-        let space = Self { fields: axes.into_iter().collect(), swizzles };
+        let space = Self { kind, fields: axes.into_iter().collect(), swizzles };
         space.check().map_err(|reason| format!("[{name}]: {reason}"))?;
         Ok(space)
     }
 
-    /// Requires that every point has a [`TileConfig`] and that there is no axis too many.
+    /// Requires that every point has a [`Configuration`] and that there is no axis too many.
     fn check(&self) -> std::result::Result<(), String> {
         let lengths = self.fields.iter().map(|(name, values)| (name.as_str(), values.len()));
         if let Some((name, _)) = lengths.chain([(SWIZZLE, self.swizzles.len())]).find(|(_, length)| *length == 0) {
             return Err(format!("{name} has no values"));
         }
         let first: BTreeMap<_, _> = self.fields.iter().map(|(name, values)| (name, &values[0])).collect();
-        let read = |fields: Value| serde_json::from_value::<TileConfig>(fields).map_err(|error| error.to_string());
-        let config = read(serde_json::json!(first))?;
-        let fields = serde_json::to_value(config).map_err(|error| error.to_string())?;
-        if let Some((name, _)) = self.fields.iter().find(|(name, _)| fields.get(name).is_none()) {
-            let known: Vec<_> = fields.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
-            return Err(format!("there is no axis {name}; there are: {}, {SWIZZLE}", known.join(", ")));
-        }
+        let read = |fields: Value| self.kind.read(fields).map_err(|error| error.to_string());
+        let fields = serde_json::json!(first);
+        read(fields.clone())?;
         for (name, values) in &self.fields {
             for value in values {
                 let mut fields = fields.clone();
@@ -85,6 +79,11 @@ impl Space {
             }
         }
         Ok(())
+    }
+
+    /// The kind of the kernels.
+    pub fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// How many points there are.
@@ -104,19 +103,37 @@ impl Space {
         })
     }
 
-    fn config(&self, index: u64) -> TileConfig {
+    fn config(&self, index: u64) -> Configuration {
         let mut rest = index;
         let fields = self.fields.iter().rev().map(|(name, values)| {
             let value = &values[(rest % values.len() as u64) as usize];
             rest /= values.len() as u64;
             (name.as_str(), value)
         });
-        let read = TileConfig::deserialize(MapDeserializer::<_, serde_json::Error>::new(fields));
+        let read = self.kind.read(MapDeserializer::<_, serde_json::Error>::new(fields));
         read.expect("every value of every axis was read once")
     }
 }
 
-/// The name of a family, as in files and on the command line.
+/// The values of each axis, by its name.
+type Axes = BTreeMap<String, Vec<Value>>;
+
+/// Reads the tables of the kinds of `family`; what is wrong with them otherwise.
+fn parse(text: &str, family: Family) -> std::result::Result<Vec<Space>, String> {
+    let mut tables: BTreeMap<String, Axes> = toml::from_str(text).map_err(|error| error.to_string())?;
+    let kinds = || Kind::ALL.into_iter().filter(|kind| kind.family() == family);
+    let spaces: std::result::Result<Vec<_>, _> =
+        kinds().filter_map(|kind| Some(Space::new(kind, tables.remove(kind.name())?))).collect();
+    match spaces {
+        Ok(spaces) if spaces.is_empty() => {
+            let tables: Vec<_> = kinds().map(|kind| format!("[{}]", kind.name())).collect();
+            Err(format!("there is no table {}", tables.join(" or ")))
+        }
+        spaces => spaces,
+    }
+}
+
+/// The name of a family, as on the command line.
 pub fn family_name(family: Family) -> &'static str {
     match family {
         Family::Sm80 => "sm80",
@@ -130,7 +147,7 @@ pub(crate) mod tests {
 
     /// A part of the built-in space of the sm_80 family, with what is shipped of it and points for every gate.
     pub fn small() -> Space {
-        let mut space = Space::built_in(Family::Sm80).unwrap();
+        let mut space = Space::built_in(Family::Sm80).unwrap().remove(0);
         for (name, values) in &mut space.fields {
             let kept: &[u64] = match name.as_str() {
                 "block_m" => &[32, 64, 96, 128],
@@ -149,29 +166,33 @@ pub(crate) mod tests {
 
     #[test]
     fn the_built_in_spaces_have_thousands_of_points() {
-        for family in [Family::Sm80, Family::Sm90a] {
-            let space = Space::built_in(family).unwrap();
-            assert!(space.count() > 5_000, "{family:?}: {}", space.count());
+        let families = [Family::Sm80, Family::Sm90a];
+        let spaces: Vec<_> = families.into_iter().flat_map(|family| Space::built_in(family).unwrap()).collect();
+        assert_eq!(spaces.len(), Kind::ALL.len(), "every kind has one");
+        for space in spaces {
+            assert!(space.count() > 3_000, "{:?}: {}", space.kind(), space.count());
         }
     }
 
     #[test]
     fn every_point_is_there_once() {
-        let space = Space::built_in(Family::Sm90a).unwrap();
-        let points: Vec<_> = space.points().collect();
-        assert_eq!(points.len() as u64, space.count());
-        let different: std::collections::HashSet<_> =
-            points.iter().map(|point| (point.config, point.swizzle)).collect();
-        assert_eq!(different.len(), points.len());
+        for space in Space::built_in(Family::Sm90a).unwrap() {
+            let points: Vec<_> = space.points().collect();
+            assert_eq!(points.len() as u64, space.count());
+            let different: std::collections::HashSet<_> =
+                points.iter().map(|point| (point.config, point.swizzle)).collect();
+            assert_eq!(different.len(), points.len());
+        }
     }
 
     #[test]
     fn what_is_wrong_with_a_space_is_said() {
-        let good = BUILT_IN.split("[sm90a]").next().unwrap();
-        let refusal = |text: &str, family| Space::parse(text, family).unwrap_err();
-        assert!(refusal(good, Family::Sm90a).contains("no table [sm90a]"));
+        let good = BUILT_IN.split("[sm90_cp_async]").next().unwrap();
+        let refusal = |text: &str, family| parse(text, family).unwrap_err();
+        assert!(refusal(good, Family::Sm90a).contains("no table [sm90_tma] or [sm90_cp_async]"));
         assert!(
-            refusal(&format!("{good}\ncolour = [1]"), Family::Sm80).contains("there is no axis colour; there are:")
+            refusal(&format!("{good}\ncolour = [1]"), Family::Sm80)
+                .contains("unknown field `colour`, expected one of `block_m`")
         );
         assert!(refusal(&good.replace("block_m", "block_x"), Family::Sm80).contains("block_m"));
         let text = good.replace("warps = [1,", "warps = [\"one\",");

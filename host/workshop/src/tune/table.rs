@@ -14,8 +14,13 @@ use contract::class::ShapeClass;
 use contract::tuned::Row;
 
 /// Files that hold a [`Table`].
-pub const FORMAT: Format =
-    Format { kind: "fa512-tuned", version: 1, name: "tuned table", source: "fa512 tune table RECORD --out FILE" };
+pub const FORMAT: Format = Format {
+    kind: "fa512-tuned",
+    version: 1,
+    oldest: 1,
+    name: "tuned table",
+    source: "fa512 tune table RECORD --out FILE",
+};
 
 /// The table that is used unless another is given.
 const BUILT_IN: &str = include_str!("../../tuned.json");

@@ -89,20 +89,18 @@ fn density(axis: &Axis, group: &[(usize, f64)], level: impl Fn(usize) -> usize) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contract::config::TileConfig;
-    use contract::variants::VARIANTS;
+    use contract::tile::{Configuration, Sm80};
     use rand::SeedableRng;
     use rand::rngs::ChaCha8Rng;
     use rand::seq::SliceRandom;
 
     /// 6 × 5 × 4 × 4 configurations.
-    fn pool() -> Vec<TileConfig> {
+    fn pool() -> Vec<Configuration> {
         let mut pool = Vec::new();
         for block_m in 1..=6 {
             for block_n in 1..=5 {
                 for warps in 1..=4 {
-                    let config = TileConfig { block_m, block_n, warps, ..VARIANTS[0].config };
-                    pool.extend((1..=4).map(|stages| TileConfig { stages, ..config }));
+                    pool.extend((1..=4).map(|stages| Configuration::Sm80(Sm80::new(block_m, block_n, warps, stages))));
                 }
             }
         }
@@ -110,14 +108,14 @@ mod tests {
     }
 
     /// A bowl around one configuration.
-    fn cost(config: &TileConfig) -> f64 {
+    fn cost(config: &Configuration) -> f64 {
         let distance = |value: u32, best: u32| (f64::from(value) - f64::from(best)).powi(2);
-        1.0 + 0.1 * (distance(config.block_m, 5) + distance(config.block_n, 2))
-            + 0.05 * (distance(config.warps, 3) + distance(config.stages, 1))
+        1.0 + 0.1 * (distance(config.block_m(), 5) + distance(config.block_n(), 2))
+            + 0.05 * (distance(config.warps(), 3) + distance(config.stages(), 1))
     }
 
     /// Trials until the optimum was measured.
-    fn trials_of_tpe(pool: &[TileConfig], seed: u64) -> usize {
+    fn trials_of_tpe(pool: &[Configuration], seed: u64) -> usize {
         let mut count = 0;
         let mut found = None;
         let features = Features::new(pool);
@@ -135,7 +133,7 @@ mod tests {
         found.expect("the whole pool was searched")
     }
 
-    fn trials_of_chance(pool: &[TileConfig], seed: u64) -> usize {
+    fn trials_of_chance(pool: &[Configuration], seed: u64) -> usize {
         let mut order: Vec<usize> = (0..pool.len()).collect();
         order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
         1 + order.iter().position(|&index| cost(&pool[index]) == 1.0).expect("the optimum is in the pool")
@@ -144,7 +142,8 @@ mod tests {
     #[test]
     fn a_planted_optimum_is_found_in_far_fewer_trials_than_by_chance() {
         let pool = pool();
-        let sum = |trials: &dyn Fn(&[TileConfig], u64) -> usize| (0..20).map(|seed| trials(&pool, seed)).sum::<usize>();
+        let sum =
+            |trials: &dyn Fn(&[Configuration], u64) -> usize| (0..20).map(|seed| trials(&pool, seed)).sum::<usize>();
         let (tpe, chance) = (sum(&trials_of_tpe), sum(&trials_of_chance));
         assert!(tpe * 2 < chance, "20 searches of {}: {tpe} trials, {chance} by chance", pool.len());
     }

@@ -43,7 +43,7 @@ fn a_kernel_without_one_of_its_barriers_has_a_race() {
         // The shortest sequence it accepts that takes two steps of the pipeline.
         let problem =
             |sequence: u32| Problem::new(Shape { batch: 1, heads: 1, sequence }, entry.mask, Layout::Bhsd).unwrap();
-        let accepted = [2 * entry.config.block_n, 512]
+        let accepted = [2 * entry.config.block_n(), 512]
             .into_iter()
             .map(problem)
             .find(|problem| check_accepts(entry, problem).is_ok());

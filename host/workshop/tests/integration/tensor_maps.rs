@@ -1,9 +1,10 @@
 //! The tensor maps that a launch hands to a kernel are those of its Q, K and V.
 
 use contract::args::{Strides, TENSOR_MAP_ROWS};
-use contract::config::{Family, Mask, Sequence, TileConfig};
+use contract::config::{Mask, Sequence};
 use contract::manifest::Entry;
 use contract::problem::{Problem, Shape};
+use contract::tile::{Configuration, Sm90Tma};
 use contract::variants::Variant;
 use contract::view::{Layout, View, Views};
 use half::f16;
@@ -19,16 +20,9 @@ const SHAPE: Shape = Shape { batch: 2, heads: 2, sequence: 48 };
 
 /// An entry with room for three boxes and an mbarrier.
 fn entry() -> Entry {
-    let tile = TileConfig { block_m: 128, block_n: 64, warps: 8, stages: 2, ..TileConfig::SM_90A_TMA };
+    let config = Configuration::Sm90Tma(Sm90Tma::new(2, 2));
     let (sequence, mask) = (Sequence::Any, Mask::Full);
-    Entry::from(&Variant {
-        entry: "copy_boxes",
-        family: Family::Sm90a,
-        config: tile,
-        sequence,
-        mask,
-        waits_for_previous_grid: false,
-    })
+    Entry::from(&Variant { entry: "copy_boxes", config, sequence, mask, waits_for_previous_grid: false })
 }
 
 /// Where chunk `chunk` of row `row` of a box lies with the 128-byte swizzle, in elements.

@@ -47,7 +47,7 @@ fn a_family_made_for_the_device_is_preferred_to_one_that_runs_everywhere() {
     {
         for (sequence, mask) in [(512, Mask::Full), (512, Mask::Causal), (77, Mask::Full), (77, Mask::Causal)] {
             let choice = choose(ptx(), &problem(sequence, mask), &device(architecture, 99 * 1024), None).unwrap();
-            assert_eq!(choice.entry.family, expected, "sm_{architecture}, sequence {sequence}");
+            assert_eq!(choice.entry.family(), expected, "sm_{architecture}, sequence {sequence}");
             assert!(choice.reason.contains(&format!("sm_{architecture}")), "{}", choice.reason);
         }
     }
@@ -55,7 +55,7 @@ fn a_family_made_for_the_device_is_preferred_to_one_that_runs_everywhere() {
 
 #[test]
 fn an_entry_for_another_architecture_is_refused_by_name() {
-    let hopper = ptx().entries().find(|(entry, _)| entry.family == Family::Sm90a).expect("there is one").0;
+    let hopper = ptx().entries().find(|(entry, _)| entry.family() == Family::Sm90a).expect("there is one").0;
     let message = choose(ptx(), &problem(512, hopper.mask), &device(89, 99 * 1024), Some(&hopper.name)).unwrap_err();
     assert!(message.to_string().contains("needs sm_90, as H100"), "{message}");
     let portable = "fa512_sm80_any_full_128x64";

@@ -34,7 +34,7 @@ pub unsafe fn finish<const BLOCK_M: u32, const M_TILES: usize, const EXCHANGE: b
     }
 }
 
-/// [`finish`] with sums of whole rows. With `EXCHANGE`, O does not go through the tile ([`contract::config::Epilogue`]).
+/// [`finish`] with sums of whole rows. With `EXCHANGE`, O does not go through the tile ([`contract::tile::Epilogue`]).
 ///
 /// # Safety
 /// As for [`finish`].

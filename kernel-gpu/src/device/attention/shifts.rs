@@ -10,7 +10,7 @@ use super::{ROWS_PER_LANE, Scores, pack_probabilities};
 use crate::device::ptx::math;
 use crate::device::ptx::mma::{FragmentA, FragmentC};
 use crate::device::unroll;
-use contract::config::EXPONENTIALS;
+use contract::tile::sm80::EXPONENTIALS;
 
 /// Keys of the scores that become one fragment of P: two tiles of 8.
 const N_TILES: usize = 2;

@@ -22,7 +22,7 @@ use contract::config::{MMA_K, MMA_M, WARP_SIZE};
 ///
 /// The shifts of the softmax are guessed from the first 16 keys. A block in which a probability overflows under them, or is
 /// not a number, begins again with the true maxima. With a `RESCALE_THRESHOLD` of 0, the shifts are the maxima so far
-/// ([`contract::config::TileConfig::rescale_threshold`]).
+/// ([`contract::tile::Rescale`]).
 #[inline(always)]
 pub fn forward<
     const BLOCK_M: u32,

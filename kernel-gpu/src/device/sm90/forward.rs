@@ -17,7 +17,7 @@ use contract::config::{MMA_M, MMA_N, WARP_SIZE, WARPGROUP_ROWS, WARPGROUP_WARPS}
 /// O and LSE of one block's query rows.
 ///
 /// `BLOCK_M` rows, 64 for each warpgroup, by `BLOCK_N` keys; a step has `N_TILES` tiles of 8 keys, or `K_STEPS` of 16. How
-/// `RESCALE_THRESHOLD` and `EXCHANGE` change softmax and epilogue is told at [`contract::config::TileConfig`].
+/// `RESCALE_THRESHOLD` and `EXCHANGE` change softmax and epilogue is told at [`contract::tile::Sm90CpAsync`].
 ///
 /// The tensor cores work on the scores of the next step and then on the output of this one while the warps turn those
 /// scores into probabilities:

@@ -21,7 +21,7 @@ use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::wgmma::Registers;
 use crate::device::ptx::{math, vote};
 use crate::device::unroll;
-use contract::config::RESCALE_ON_OVERFLOW;
+use contract::tile::RESCALE_ON_OVERFLOW;
 
 // The sum of a lane's p of both its rows bounds each; fp16 ends at 65504.
 const _: () = assert!(1 << RESCALE_ON_OVERFLOW < 65_504);
@@ -30,7 +30,7 @@ const _: () = assert!(1 << RESCALE_ON_OVERFLOW < 65_504);
 const SMALLEST_FIRST_SUM: f32 = 1.0 / 64.0;
 
 /// The softmax of a strip, rescaled where a lane's p of a step add up to more than 2 to the power of `THRESHOLD`
-/// ([`contract::config::TileConfig::rescale_threshold`]).
+/// ([`contract::tile::Sm90Tma::rescale_threshold`]).
 pub struct StripSoftmax<const THRESHOLD: u32> {
     /// Shift and sums so far.
     pub running: RunningSoftmax<1>,

@@ -168,8 +168,8 @@ fn tile_edges(entry: &Entry) -> BTreeSet<u32> {
         Sequence::Exact(length) => BTreeSet::from([length]),
         Sequence::Any => {
             let around = |length: u32| [length - 1, length, length + 1];
-            let tiles = [config.block_m, config.block_n].into_iter().flat_map(around);
-            tiles.chain([1, config.block_n * config.stages + 1]).filter(|length| *length > 0).collect()
+            let tiles = [config.block_m(), config.block_n()].into_iter().flat_map(around);
+            tiles.chain([1, config.block_n() * config.stages() + 1]).filter(|length| *length > 0).collect()
         }
     }
 }
@@ -184,7 +184,8 @@ mod tests {
         let variant = VARIANTS.iter().find(|variant| variant.sequence == Sequence::Any).expect("there is one");
         let edges = tile_edges(&variant.into());
         let config = variant.config;
-        for length in [1, config.block_m - 1, config.block_m, config.block_n + 1, config.stages * config.block_n + 1] {
+        let (block_m, block_n) = (config.block_m(), config.block_n());
+        for length in [1, block_m - 1, block_m, block_n + 1, config.stages() * block_n + 1] {
             assert!(edges.contains(&length), "{length} is missing: {edges:?}");
         }
         let exact = Entry { sequence: Sequence::Exact(512), ..variant.into() };

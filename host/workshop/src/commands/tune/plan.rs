@@ -36,7 +36,7 @@ pub struct Options {
     /// How `fa512 tune run` searches
     #[arg(long, value_enum, default_value_t = Strategy::Exhaustive)]
     strategy: Strategy,
-    /// Most candidates of each family, sequence and mask, a Latin hypercube sample; 0 for the shipped variants alone
+    /// Most candidates of each kind, sequence and mask, a Latin hypercube sample; 0 for the shipped variants alone
     /// [default: every point that passes with exhaustive, else 256]
     #[arg(long, value_name = "N")]
     candidates: Option<usize>,
@@ -71,17 +71,14 @@ impl Options {
             [] => FAMILIES.into_iter().filter(|family| family.runs_on(self.arch)).collect(),
             named => named.to_vec(),
         };
-        let spaces = families.into_iter().map(|family| {
-            let space = match &self.space {
-                Some(path) => Space::load(path, family)?,
-                None => Space::built_in(family)?,
-            };
-            Ok((family, space))
+        let spaces = families.into_iter().map(|family| match &self.space {
+            Some(path) => Space::load(path, family),
+            None => Space::built_in(family),
         });
         let case = |&shape, &mask| Case { shape, head_dim: HEAD_DIM, mask, layout: Layout::Bhsd };
         let sampled = (self.strategy != Strategy::Exhaustive).then_some(SAMPLED_CANDIDATES);
         Ok(Request {
-            spaces: spaces.collect::<Result<_>>()?,
+            spaces: spaces.collect::<Result<Vec<_>>>()?.concat(),
             architecture: self.arch,
             cases: self.shapes.iter().flat_map(|shape| self.masks.iter().map(move |mask| case(shape, mask))).collect(),
             strategy: self.strategy,

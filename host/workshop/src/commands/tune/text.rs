@@ -9,7 +9,6 @@ use workshop::record::Case;
 use workshop::statistics::Interval;
 use workshop::tune::plan::{Plan, SiftedSpace};
 use workshop::tune::record::{Decision, Outcome, Record, Trial};
-use workshop::tune::space::family_name;
 use workshop::tune::table::Table;
 
 use crate::commands::output;
@@ -20,7 +19,7 @@ pub const SHOWN: usize = 5;
 /// What became of the points of each space, and what is next.
 pub fn plan(plan: &Plan, path: Option<&Path>) -> String {
     let mut text = String::new();
-    for spaces in plan.spaces.chunk_by(|a, b| (a.family, a.sequence) == (b.family, b.sequence)) {
+    for spaces in plan.spaces.chunk_by(|a, b| (a.kind, a.sequence) == (b.kind, b.sequence)) {
         text += &sifted(&spaces[0], plan.pool.architecture);
     }
     let entries = plan.pool.candidates.len();
@@ -43,7 +42,7 @@ fn sifted(space: &SiftedSpace, architecture: u32) -> String {
         Sequence::Any => "any S".into(),
     };
     let mut table = output::table();
-    table.set_header(["points", &format!("{}, {sequence}, on sm_{architecture}", family_name(space.family))]);
+    table.set_header(["points", &format!("{}, {sequence}, on sm_{architecture}", space.kind.name())]);
     table.add_row([space.points.to_string(), "in the search space".into()]);
     for rejected in &space.rejected {
         table.add_row([format!("- {}", rejected.points), format!("rejected: {}", rejected.reason)]);
@@ -185,7 +184,7 @@ mod tests {
     fn a_plan_shows_how_many_points_each_gate_rejected() {
         let shape = Shape { batch: 4, heads: 8, sequence: 512 };
         let request = Request {
-            spaces: vec![(Family::Sm90a, Space::built_in(Family::Sm90a).unwrap())],
+            spaces: Space::built_in(Family::Sm90a).unwrap(),
             architecture: 90,
             cases: vec![Case { shape, head_dim: HEAD_DIM, mask: Mask::Full, layout: Layout::Bhsd }],
             strategy: Strategy::Tpe,
@@ -194,7 +193,8 @@ mod tests {
         };
         let shown = plan(&Plan::new(&request).unwrap(), Some(Path::new("plan.json")));
         for expected in [
-            "sm90a, S = 512, on sm_90",
+            "sm90_tma, S = 512, on sm_90",
+            "sm90_cp_async, S = 512, on sm_90",
             "in the search space",
             "rejected: bank conflicts: 8 rows of a tile take 8 wavefronts",
             "pass every gate",

@@ -1,6 +1,6 @@
 //! What is needed to repeat a record and to judge it: the machine, the protocol, the code that ran.
 
-use crate::record::{BenchRecord, GpuState, Implementation, Row, Telemetry};
+use crate::record::{BenchRecord, GpuState, Implementation, Kernel, Row, Telemetry};
 use crate::report::number::date;
 use crate::report::page::{Block, Cell, Table};
 use crate::statistics::Interval;
@@ -86,10 +86,13 @@ fn implementations(record: &BenchRecord) -> Table {
 
 fn described(contender: &str, implementation: &Implementation) -> [String; 4] {
     let (code, from, commit) = match implementation {
-        Implementation::Ptx { entry, config, file, sha256, code_generator, git_commit, .. } => (
+        Implementation::Ptx { kernel: Kernel { entry, config }, file, sha256, code_generator, git_commit, .. } => (
             format!(
                 "{entry}: tiles {}×{}, {} warps, {} stages",
-                config.block_m, config.block_n, config.warps, config.stages
+                config.block_m(),
+                config.block_n(),
+                config.warps(),
+                config.stages()
             ),
             format!("{file}, SHA-256 {sha256}, by {} {}", code_generator.name, code_generator.version),
             git_commit.clone().unwrap_or_else(|| "unknown".into()),

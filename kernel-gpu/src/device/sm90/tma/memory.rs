@@ -8,7 +8,8 @@ use super::{ROWS, Rows};
 use crate::device::attention::ROWS_PER_LANE;
 use crate::device::codegen::shared;
 use crate::device::ptx::mbarrier;
-use contract::config::{ROW_STATISTICS_BYTES, WARP_SIZE};
+use contract::config::WARP_SIZE;
+use contract::tile::sm90_tma::ROW_STATISTICS_BYTES;
 
 /// The block's dynamic shared memory.
 #[derive(Clone, Copy)]

@@ -45,7 +45,7 @@ type Rows = Tile<ROWS>;
 
 const _: () = assert!(KEYS == ROWS && HEAD_DIM == 64, "K and V come in boxes of as many rows as Q");
 
-/// How often a warpgroup goes through K and V of a work item (`TileConfig::passes`).
+/// How often a warpgroup goes through K and V of a work item ([`contract::tile::Sm90Tma::passes`]).
 pub struct Passes<const COUNT: u32>;
 
 /// What has an order.
@@ -116,7 +116,7 @@ pub struct Context<'a, const WARPGROUPS: u32, const STAGES: u32> {
 ///
 /// `WARPGROUPS` warpgroups compute, with `CONSUMER_REGISTERS` registers each thread; one more copies, with
 /// `PRODUCER_REGISTERS`. Where these are as many, each has all that a thread can have, and `setmaxnreg` would be illegal. How `RESCALE_THRESHOLD`
-/// and `EXCHANGE` change softmax and epilogue is told at [`contract::config::TileConfig`].
+/// and `EXCHANGE` change softmax and epilogue is told at [`contract::tile::Sm90Tma`].
 #[inline(always)]
 pub fn forward<
     const WARPGROUPS: u32,

@@ -1,0 +1,112 @@
+//! What a thread block takes of a multiprocessor, and what is left for others.
+
+use super::Rejection;
+use crate::architecture::{
+    ArchitectureLimits, LARGEST_REGISTER_COUNT, REGISTER_ALLOCATION_UNIT, REGISTERS_PER_MULTIPROCESSOR,
+    SYSTEM_SHARED_BYTES_PER_BLOCK, THREADS_PER_BLOCK,
+};
+use crate::config::{HEAD_DIM, ROW_BYTES, Sequence, WARP_SIZE};
+
+// What is counted here may come from a file. Sums and products saturate, and are then too large for every gate.
+
+/// What a thread block takes of a multiprocessor.
+#[derive(Clone, Copy)]
+pub(super) struct Block {
+    pub threads: u32,
+    pub shared_bytes: u32,
+    /// Blocks that must fit on a multiprocessor.
+    pub min_blocks: u32,
+}
+
+impl Block {
+    /// Requires that the threads fit a block and `min_blocks` times a multiprocessor.
+    pub const fn check_threads(self, limits: ArchitectureLimits) -> Result<(), Rejection> {
+        if self.threads == 0
+            || self.min_blocks == 0
+            || self.threads > THREADS_PER_BLOCK
+            || self.threads.saturating_mul(self.min_blocks) > limits.threads_per_multiprocessor
+        {
+            return Err(Rejection::Threads);
+        }
+        Ok(())
+    }
+
+    /// Requires that the shared memory fits a block and `min_blocks` times a multiprocessor.
+    pub const fn check_shared_memory(self, limits: ArchitectureLimits) -> Result<(), Rejection> {
+        if self.shared_bytes > limits.shared_bytes_per_block
+            || self.resident_bytes().saturating_mul(self.min_blocks) > limits.shared_bytes_per_multiprocessor
+        {
+            return Err(Rejection::SharedMemory);
+        }
+        Ok(())
+    }
+
+    /// Registers allocated to a thread at the launch: what `min_blocks` blocks leave each other.
+    pub const fn launch_registers(self) -> u32 {
+        let registers = REGISTERS_PER_MULTIPROCESSOR / self.threads.saturating_mul(self.min_blocks);
+        allocated(registers)
+    }
+
+    /// Blocks that fit on one multiprocessor when a thread uses `registers`.
+    pub const fn per_multiprocessor(self, registers: u32, limits: ArchitectureLimits) -> u32 {
+        let registers = registers.next_multiple_of(REGISTER_ALLOCATION_UNIT);
+        let by_registers = REGISTERS_PER_MULTIPROCESSOR / (registers * self.threads);
+        let by_threads = limits.threads_per_multiprocessor / self.threads;
+        let by_shared = limits.shared_bytes_per_multiprocessor / self.resident_bytes();
+        minimum(minimum(by_registers, by_threads), by_shared)
+    }
+
+    /// Shared memory that a resident block takes.
+    const fn resident_bytes(self) -> u32 {
+        self.shared_bytes.saturating_add(SYSTEM_SHARED_BYTES_PER_BLOCK)
+    }
+}
+
+/// The most registers that can be allocated to a thread of `registers`.
+pub(super) const fn allocated(registers: u32) -> u32 {
+    minimum(registers / REGISTER_ALLOCATION_UNIT * REGISTER_ALLOCATION_UNIT, LARGEST_REGISTER_COUNT)
+}
+
+/// Bytes of the tiles of a block: `query_rows` of Q, then `stages` pairs of K and V.
+pub(super) const fn tile_bytes(query_rows: u32, stages: u32, block_n: u32) -> u32 {
+    let keys = stages.saturating_mul(2).saturating_mul(block_n);
+    query_rows.saturating_add(keys).saturating_mul(ROW_BYTES)
+}
+
+/// Registers of the accumulators of scores, or fragments that take their place, and of the output of one thread: 4 for
+/// each tile of 8 columns of `strips` strips of 16 rows, and `fragments` more of 4.
+pub(super) const fn accumulator_registers(fragments: u32, strips: u32, score_tiles: u32) -> u32 {
+    strips.saturating_mul(score_tiles + HEAD_DIM / 8).saturating_add(fragments).saturating_mul(4)
+}
+
+/// Requires that tiles are whole copies of a 16-byte chunk by each of `threads` threads.
+pub(super) const fn check_copies(threads: u32, rows: &[u32]) -> Result<(), Rejection> {
+    let rows_per_copy = threads * 16 / ROW_BYTES;
+    let mut index = 0;
+    while index < rows.len() {
+        if rows[index] % rows_per_copy != 0 {
+            return Err(Rejection::CopyChunks);
+        }
+        index += 1;
+    }
+    Ok(())
+}
+
+/// Requires that tiles of `block_m` query rows and `block_n` keys divide an exact sequence.
+pub(super) const fn check_sequence(sequence: Sequence, block_m: u32, block_n: u32) -> Result<(), Rejection> {
+    match sequence {
+        Sequence::Exact(length) if length % block_m != 0 || length % block_n != 0 => {
+            Err(Rejection::SequenceDivisibility)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Threads of `warps` warps.
+pub(super) const fn threads(warps: u32) -> u32 {
+    warps.saturating_mul(WARP_SIZE)
+}
+
+pub(super) const fn minimum(a: u32, b: u32) -> u32 {
+    if a < b { a } else { b }
+}

@@ -1,0 +1,280 @@
+//! Tile configurations: the work of one thread block, a type for each kind of kernels with what these know and nothing else,
+//! and the gates that decide, before anything is compiled, whether one can work.
+//!
+//! What a kind has in one form only is no field of it, so that nobody writes what its kernels would compute wrongly. A
+//! persistent grid is for kernels with tensor maps:
+//!
+//! ```
+//! use contract::tile::{Grid, Sm90Tma};
+//! let tile = Sm90Tma { grid: Grid::Persistent, ..Sm90Tma::new(2, 8) };
+//! ```
+//!
+//! In the sm_80 family each block computes one item:
+//!
+//! ```compile_fail,E0560
+//! use contract::tile::{Grid, Sm80};
+//! let tile = Sm80 { grid: Grid::Persistent, ..Sm80::new(128, 64, 4, 2) };
+//! ```
+
+mod block;
+mod options;
+mod rejection;
+pub mod sm80;
+mod sm90_cp_async;
+pub mod sm90_tma;
+#[cfg(feature = "manifest")]
+mod written;
+
+use crate::architecture::{ARCHITECTURES, ArchitectureLimits};
+use crate::config::{Family, Sequence, WARPGROUP_WARPS};
+use block::Block;
+
+pub use options::{Epilogue, Grid, Queries, RESCALE_ON_OVERFLOW, Rescale};
+pub use rejection::Rejection;
+pub use sm80::Sm80;
+pub use sm90_cp_async::Sm90CpAsync;
+pub use sm90_tma::Sm90Tma;
+#[cfg(feature = "manifest")]
+pub use written::{Unreadable, Written};
+
+/// Kernels whose configurations have the same fields: those of one family that load in the same way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
+pub enum Kind {
+    /// [`Sm80`].
+    Sm80,
+    /// [`Sm90CpAsync`].
+    Sm90CpAsync,
+    /// [`Sm90Tma`].
+    Sm90Tma,
+}
+
+impl Kind {
+    /// All of them, the newest first.
+    pub const ALL: [Self; 3] = [Kind::Sm90Tma, Kind::Sm90CpAsync, Kind::Sm80];
+
+    /// The family.
+    pub const fn family(self) -> Family {
+        match self {
+            Kind::Sm80 => Family::Sm80,
+            Kind::Sm90CpAsync | Kind::Sm90Tma => Family::Sm90a,
+        }
+    }
+
+    /// The name, as in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Sm80 => "sm80",
+            Kind::Sm90CpAsync => "sm90_cp_async",
+            Kind::Sm90Tma => "sm90_tma",
+        }
+    }
+}
+
+/// The tile configuration of a kernel. In files, a flat object: its `kind`, then the fields that this has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "manifest", serde(tag = "kind", rename_all = "snake_case", try_from = "Written"))]
+pub enum Configuration {
+    /// `cp.async`, `ldmatrix`, `mma.sync`.
+    Sm80(Sm80),
+    /// `cp.async`, `wgmma`.
+    Sm90CpAsync(Sm90CpAsync),
+    /// `cp.async.bulk.tensor`, `wgmma`.
+    Sm90Tma(Sm90Tma),
+}
+
+/// The same expression of the configuration of any kind.
+macro_rules! of_every_kind {
+    ($configuration:expr, $tile:ident => $value:expr) => {
+        match $configuration {
+            Configuration::Sm80($tile) => $value,
+            Configuration::Sm90CpAsync($tile) => $value,
+            Configuration::Sm90Tma($tile) => $value,
+        }
+    };
+}
+
+impl Configuration {
+    /// The kind.
+    pub const fn kind(self) -> Kind {
+        match self {
+            Self::Sm80(_) => Kind::Sm80,
+            Self::Sm90CpAsync(_) => Kind::Sm90CpAsync,
+            Self::Sm90Tma(_) => Kind::Sm90Tma,
+        }
+    }
+
+    /// The family.
+    pub const fn family(self) -> Family {
+        self.kind().family()
+    }
+
+    /// Query rows of one work item.
+    pub const fn block_m(self) -> u32 {
+        match self {
+            Self::Sm80(tile) => tile.block_m,
+            Self::Sm90CpAsync(tile) => tile.block_m(),
+            Self::Sm90Tma(tile) => tile.block_m(),
+        }
+    }
+
+    /// Keys of one step of the K/V loop.
+    pub const fn block_n(self) -> u32 {
+        match self {
+            Self::Sm80(tile) => tile.block_n,
+            Self::Sm90CpAsync(tile) => tile.block_n,
+            Self::Sm90Tma(_) => Sm90Tma::BLOCK_N,
+        }
+    }
+
+    /// Warps of a block that compute.
+    pub const fn warps(self) -> u32 {
+        match self {
+            Self::Sm80(tile) => tile.warps,
+            Self::Sm90CpAsync(Sm90CpAsync { warpgroups, .. }) | Self::Sm90Tma(Sm90Tma { warpgroups, .. }) => {
+                warpgroups.saturating_mul(WARPGROUP_WARPS)
+            }
+        }
+    }
+
+    /// K/V blocks in shared memory at once.
+    pub const fn stages(self) -> u32 {
+        of_every_kind!(self, tile => tile.stages)
+    }
+
+    /// Blocks that must fit on one multiprocessor (`.minnctapersm`).
+    pub const fn min_blocks(self) -> u32 {
+        of_every_kind!(self, tile => tile.min_blocks)
+    }
+
+    /// Threads of a block.
+    pub const fn threads(self) -> u32 {
+        of_every_kind!(self, tile => tile.threads())
+    }
+
+    /// Dynamic shared memory of a block in bytes.
+    pub const fn shared_bytes(self) -> u32 {
+        of_every_kind!(self, tile => tile.shared_bytes())
+    }
+
+    /// How work items are spread over blocks.
+    pub const fn grid(self) -> Grid {
+        match self {
+            Self::Sm80(_) | Self::Sm90CpAsync(_) => Grid::OneShot,
+            Self::Sm90Tma(tile) => tile.grid,
+        }
+    }
+
+    /// Whether the kernel loads and stores through tensor maps, its second argument.
+    pub const fn uses_tensor_maps(self) -> bool {
+        matches!(self, Self::Sm90Tma(_))
+    }
+
+    /// Whether a work item is a whole head, whose K and V stay in shared memory.
+    pub const fn holds_whole_heads(self) -> bool {
+        match self {
+            Self::Sm80(_) | Self::Sm90CpAsync(_) => false,
+            Self::Sm90Tma(tile) => tile.holds_whole_heads(),
+        }
+    }
+
+    /// Mbarriers of a block.
+    pub const fn mbarriers(self) -> u32 {
+        match self {
+            Self::Sm80(_) | Self::Sm90CpAsync(_) => 0,
+            Self::Sm90Tma(tile) => tile.mbarriers(),
+        }
+    }
+
+    /// As a power of two, how large the probabilities under a shift may grow before O is rescaled.
+    pub const fn rescale_threshold(self) -> u32 {
+        match self {
+            Self::Sm80(tile) => tile.rescale.threshold(),
+            Self::Sm90CpAsync(tile) => tile.rescale_threshold,
+            Self::Sm90Tma(tile) => tile.rescale_threshold,
+        }
+    }
+
+    /// How O is stored.
+    pub const fn epilogue(self) -> Epilogue {
+        of_every_kind!(self, tile => tile.epilogue)
+    }
+
+    /// Blocks that fit on one multiprocessor when a thread uses `registers`, of a configuration that passes its gate.
+    #[inline]
+    pub const fn blocks_per_multiprocessor(self, registers: u32, limits: ArchitectureLimits) -> u32 {
+        let block: Block = of_every_kind!(self, tile => tile.block());
+        block.per_multiprocessor(registers, limits)
+    }
+
+    /// The gate, but for what depends on the sequence.
+    ///
+    /// # Errors
+    /// With what cannot work.
+    #[inline]
+    pub const fn check_tile(self, limits: ArchitectureLimits) -> Result<(), Rejection> {
+        of_every_kind!(self, tile => tile.check_tile(limits))
+    }
+
+    /// The gate: checks the configuration of a kernel for `sequence` on an architecture. The tuner and the variant list's
+    /// const assertion both call this.
+    ///
+    /// # Errors
+    /// With what cannot work.
+    #[inline]
+    pub const fn check(self, sequence: Sequence, limits: ArchitectureLimits) -> Result<(), Rejection> {
+        of_every_kind!(self, tile => tile.check(sequence, limits))
+    }
+
+    /// The gate on every architecture of [`ARCHITECTURES`] that the family runs on.
+    ///
+    /// # Errors
+    /// With what cannot work.
+    pub const fn check_everywhere(self, sequence: Sequence) -> Result<(), Rejection> {
+        let mut index = 0;
+        while index < ARCHITECTURES.len() {
+            let limits = ARCHITECTURES[index];
+            if self.family().runs_on(limits.architecture) {
+                if let Err(rejection) = self.check(sequence, limits) {
+                    return Err(rejection);
+                }
+            }
+            index += 1;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn occupancy_is_the_scarcest_resource() {
+        let tile = Configuration::Sm80(Sm80::new(64, 64, 4, 2));
+        let blocks = |registers, index: usize| tile.blocks_per_multiprocessor(registers, ARCHITECTURES[index]);
+        assert_eq!(blocks(168, 0), 3, "168 registers leave room for 3 blocks");
+        assert_eq!(blocks(64, 0), 4, "41 KiB of shared memory leave room for 4 of 164");
+        assert_eq!(blocks(64, 1), 2, "and for 2 of 100");
+    }
+
+    #[test]
+    fn what_a_kind_has_in_one_form_only_is_told_by_methods() {
+        let kinds = [
+            Configuration::Sm80(Sm80::new(128, 64, 4, 2)),
+            Configuration::Sm90CpAsync(Sm90CpAsync::new(2, 64, 2)),
+            Configuration::Sm90Tma(Sm90Tma::new(2, 4)),
+        ];
+        for tile in kinds {
+            assert_eq!((tile.block_m(), tile.block_n(), tile.grid()), (128, 64, Grid::OneShot), "{tile:?}");
+            assert_eq!(tile.warps(), if tile.kind() == Kind::Sm80 { 4 } else { 8 }, "{tile:?}");
+            assert_eq!(tile.uses_tensor_maps(), tile.mbarriers() > 0, "{tile:?}");
+            assert_eq!((tile.holds_whole_heads(), tile.rescale_threshold()), (false, RESCALE_ON_OVERFLOW), "{tile:?}");
+        }
+        let persistent = Sm90Tma { grid: Grid::Persistent, passes: 2, ..Sm90Tma::new(2, 4) };
+        let persistent = Configuration::Sm90Tma(persistent);
+        assert_eq!((persistent.grid(), persistent.holds_whole_heads()), (Grid::Persistent, true));
+    }
+}

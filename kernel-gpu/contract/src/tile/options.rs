@@ -1,0 +1,58 @@
+//! What tile configurations choose from.
+
+/// How work items are spread over thread blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
+pub enum Grid {
+    /// A block for each.
+    OneShot,
+    /// As many blocks as fit on the device at once; each computes one after the other.
+    Persistent,
+}
+
+/// Where the product with K reads Q.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
+pub enum Queries {
+    /// From registers, in which its fragments stay.
+    Registers,
+    /// From shared memory, in every step anew.
+    Shared,
+}
+
+/// How O gets from the accumulators to global memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
+pub enum Epilogue {
+    /// Through shared memory, where its rows become whole: then by 16-byte stores, in kernels with tensor maps by bulk copies.
+    SharedMemory,
+    /// By 16-byte stores of registers, when the lanes that hold parts of the same 16 bytes have exchanged them.
+    Exchange,
+}
+
+/// When the sm_80 kernels rescale O and the sums of its rows to a new shift.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
+pub enum Rescale {
+    /// In every step, whose shifts are the maxima so far.
+    EveryStep,
+    /// Never while a guess of the shifts holds; all steps are done again with the true maxima when fp16 overflows under it.
+    OnOverflow,
+}
+
+impl Rescale {
+    /// As a power of two, how large the probabilities under a shift may grow: 0 for not beyond its row's maximum.
+    pub const fn threshold(self) -> u32 {
+        match self {
+            Rescale::EveryStep => 0,
+            Rescale::OnOverflow => RESCALE_ON_OVERFLOW,
+        }
+    }
+}
+
+/// Rescale threshold of kernels that keep a shift as long as fp16, which ends below 2¹⁶, holds the probabilities under it.
+pub const RESCALE_ON_OVERFLOW: u32 = 14;

@@ -1,0 +1,215 @@
+//! Tiles of the sm_80 family.
+
+use super::block::{Block, accumulator_registers, check_copies, check_sequence, minimum, threads, tile_bytes};
+use super::{Epilogue, Queries, Rejection, Rescale};
+use crate::architecture::{ArchitectureLimits, REGISTERS_PER_THREAD};
+use crate::config::{HEAD_DIM, MMA_K, MMA_M, MMA_N, Sequence};
+
+/// What [`Sm80::fma_exponentials`] is a part of: the exponentials of a lane for 16 rows and 16 keys.
+pub const EXPONENTIALS: u32 = 8;
+/// Most 16-key steps that follow each other in the code.
+const LONGEST_UNROLL: u32 = 8;
+
+/// The work of one thread block of the sm_80 family. Its grid has a block for each work item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "manifest", serde(deny_unknown_fields))]
+pub struct Sm80 {
+    /// Query rows of one work item.
+    pub block_m: u32,
+    /// Keys of one step of the K/V loop.
+    pub block_n: u32,
+    /// Warps of one block; each owns `block_m / warps` query rows.
+    pub warps: u32,
+    /// K/V blocks in shared memory at once (copied ahead by `stages - 1` steps).
+    pub stages: u32,
+    /// Blocks that must fit on one multiprocessor (`.minnctapersm`): bounds the registers of a thread.
+    pub min_blocks: u32,
+    /// Where Q is read.
+    pub queries: Queries,
+    /// Of every [`EXPONENTIALS`], how many the FMA pipe computes, by a polynomial, instead of the special-function unit.
+    pub fma_exponentials: u32,
+    /// Of the 16-key steps of a K/V block, how many follow each other in the loop's code; 0 for all.
+    pub unroll: u32,
+    /// When O and the sums are rescaled.
+    pub rescale: Rescale,
+    /// How O is stored.
+    pub epilogue: Epilogue,
+}
+
+impl Sm80 {
+    /// What kernels are unless their variants say otherwise.
+    pub const fn new(block_m: u32, block_n: u32, warps: u32, stages: u32) -> Self {
+        Self {
+            block_m,
+            block_n,
+            warps,
+            stages,
+            min_blocks: 1,
+            queries: Queries::Registers,
+            fma_exponentials: 0,
+            unroll: 0,
+            rescale: Rescale::OnOverflow,
+            epilogue: Epilogue::SharedMemory,
+        }
+    }
+
+    /// Threads of a block.
+    pub const fn threads(self) -> u32 {
+        threads(self.warps)
+    }
+
+    /// Strips of 16 query rows of one warp.
+    pub const fn m_tiles(self) -> usize {
+        (self.block_m / self.warps / MMA_M) as usize
+    }
+
+    /// 16-key steps of one K/V step.
+    pub const fn k_steps(self) -> usize {
+        (self.block_n / MMA_K) as usize
+    }
+
+    /// 16-key steps that follow each other in the code.
+    pub const fn unrolled(self) -> u32 {
+        if self.unroll == 0 { self.block_n / MMA_K } else { self.unroll }
+    }
+
+    /// Dynamic shared memory of a block in bytes: its tiles.
+    pub const fn shared_bytes(self) -> u32 {
+        tile_bytes(self.block_m, self.stages, self.block_n)
+    }
+
+    /// Registers that hold the accumulators of scores, row sums and output of one thread, and the fragments of Q where they
+    /// stay; a lower bound.
+    pub const fn accumulator_registers(self) -> u32 {
+        let strips = self.m_tiles() as u32;
+        let fragments = match self.queries {
+            Queries::Registers => strips.saturating_mul(HEAD_DIM / MMA_K),
+            Queries::Shared => 1,
+        };
+        accumulator_registers(fragments, strips, MMA_K / MMA_N + 1)
+    }
+
+    /// Checks all that does not depend on the sequence.
+    #[inline]
+    pub const fn check_tile(self, limits: ArchitectureLimits) -> Result<(), Rejection> {
+        if let Err(rejection) = self.block().check_threads(limits) {
+            return Err(rejection);
+        }
+        if self.fma_exponentials > EXPONENTIALS
+            || (matches!(self.rescale, Rescale::EveryStep) && self.fma_exponentials > 0)
+        {
+            return Err(Rejection::FmaExponentials);
+        }
+        if self.block_m == 0 || self.block_m % (MMA_M * self.warps) != 0 {
+            return Err(Rejection::QueryRowsPerWarp);
+        }
+        if self.block_n == 0 || self.block_n % MMA_K != 0 {
+            return Err(Rejection::KeysPerStep);
+        }
+        if self.stages < 2 {
+            return Err(Rejection::Stages);
+        }
+        if self.unrolled() > LONGEST_UNROLL || (self.block_n / MMA_K) % self.unrolled() != 0 {
+            return Err(Rejection::Unroll);
+        }
+        if let Err(rejection) = check_copies(self.threads(), &[self.block_m, self.block_n]) {
+            return Err(rejection);
+        }
+        if self.accumulator_registers() > minimum(self.block().launch_registers(), REGISTERS_PER_THREAD) {
+            return Err(Rejection::Registers);
+        }
+        self.block().check_shared_memory(limits)
+    }
+
+    /// Checks the configuration of a kernel for `sequence` on an architecture.
+    #[inline]
+    pub const fn check(self, sequence: Sequence, limits: ArchitectureLimits) -> Result<(), Rejection> {
+        match self.check_tile(limits) {
+            Ok(()) => check_sequence(sequence, self.block_m, self.block_n),
+            rejected => rejected,
+        }
+    }
+
+    pub(super) const fn block(self) -> Block {
+        Block { threads: self.threads(), shared_bytes: self.shared_bytes(), min_blocks: self.min_blocks }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::architecture::ARCHITECTURES;
+
+    const GOOD: Sm80 = Sm80 { min_blocks: 2, ..Sm80::new(64, 64, 4, 2) };
+    const EXACT: Sequence = Sequence::Exact(512);
+    const SM_80: ArchitectureLimits = ARCHITECTURES[0];
+    const SM_86: ArchitectureLimits = ARCHITECTURES[1];
+
+    #[test]
+    fn a_sound_configuration_passes_every_gate() {
+        let others = [
+            GOOD,
+            Sm80 { queries: Queries::Shared, ..GOOD },
+            Sm80 { rescale: Rescale::EveryStep, ..GOOD },
+            Sm80 { epilogue: Epilogue::Exchange, ..GOOD },
+            Sm80 { fma_exponentials: 2, unroll: 1, ..GOOD },
+        ];
+        for (tile, limits) in others.into_iter().flat_map(|tile| ARCHITECTURES.map(|limits| (tile, limits))) {
+            assert_eq!(tile.check(EXACT, limits), Ok(()), "{tile:?} on sm_{}", limits.architecture);
+        }
+    }
+
+    #[test]
+    fn each_gate_names_its_reason() {
+        let cases = [
+            (Sm80 { warps: 0, ..GOOD }, Rejection::Threads),
+            (Sm80 { warps: 33, ..GOOD }, Rejection::Threads),
+            (Sm80 { min_blocks: 0, ..GOOD }, Rejection::Threads),
+            (Sm80 { min_blocks: 17, ..GOOD }, Rejection::Threads),
+            (Sm80 { block_m: 0, ..GOOD }, Rejection::QueryRowsPerWarp),
+            (Sm80 { block_m: 72, ..GOOD }, Rejection::QueryRowsPerWarp),
+            (Sm80 { block_n: 0, ..GOOD }, Rejection::KeysPerStep),
+            (Sm80 { block_n: 24, ..GOOD }, Rejection::KeysPerStep),
+            (Sm80 { stages: 1, ..GOOD }, Rejection::Stages),
+            (Sm80 { block_m: 128, warps: 8, block_n: 16, ..GOOD }, Rejection::CopyChunks),
+            (Sm80 { block_m: 256, warps: 2, ..GOOD }, Rejection::Registers),
+            (Sm80 { block_m: 128, min_blocks: 5, ..GOOD }, Rejection::Registers),
+            (Sm80 { unroll: 3, ..GOOD }, Rejection::Unroll),
+            (Sm80 { block_n: 256, ..GOOD }, Rejection::Unroll),
+            (Sm80 { fma_exponentials: 9, ..GOOD }, Rejection::FmaExponentials),
+            (Sm80 { fma_exponentials: 1, rescale: Rescale::EveryStep, ..GOOD }, Rejection::FmaExponentials),
+            (Sm80 { stages: 12, min_blocks: 1, ..GOOD }, Rejection::SharedMemory),
+        ];
+        for (tile, expected) in cases {
+            assert_eq!(tile.check(EXACT, SM_80), Err(expected), "{tile:?}");
+        }
+        assert_eq!(GOOD.check(Sequence::Exact(500), SM_80), Err(Rejection::SequenceDivisibility));
+    }
+
+    #[test]
+    fn numbers_of_any_size_are_rejected_and_not_added_up_wrongly() {
+        for large in [1 << 16, 1 << 28, 1 << 31, u32::MAX - 15, u32::MAX] {
+            let cases = [
+                Sm80 { block_m: large, ..GOOD },
+                Sm80 { block_n: large, unroll: 1, ..GOOD },
+                Sm80 { warps: large, ..GOOD },
+                Sm80 { stages: large, ..GOOD },
+                Sm80 { min_blocks: large, ..GOOD },
+                Sm80 { unroll: large, ..GOOD },
+                Sm80 { fma_exponentials: large, ..GOOD },
+            ];
+            for tile in cases {
+                assert!(tile.check(Sequence::Any, SM_80).is_err(), "{tile:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn shared_memory_is_judged_by_architecture() {
+        let tile = Sm80 { stages: 6, min_blocks: 1, ..GOOD };
+        assert_eq!(tile.check(Sequence::Any, SM_80), Ok(()));
+        assert_eq!(tile.check(Sequence::Any, SM_86), Err(Rejection::SharedMemory));
+        assert_eq!(GOOD.shared_bytes(), (64 + 2 * 2 * 64) * 128);
+    }
+}

@@ -1,0 +1,230 @@
+//! Tiles of the sm_90a kernels that load through tensor maps.
+
+use super::block::{Block, accumulator_registers, allocated, check_sequence, minimum, threads, tile_bytes};
+use super::{Epilogue, Grid, RESCALE_ON_OVERFLOW, Rejection};
+use crate::architecture::{ArchitectureLimits, REGISTER_ALLOCATION_UNIT, REGISTERS_PER_THREAD};
+use crate::args::TENSOR_MAP_ROWS;
+use crate::config::{MMA_K, MMA_N, Sequence, WARPGROUP_ROWS, WARPGROUP_WARPS};
+
+/// Bytes of the statistics of a row: its shift and its sum, in f32.
+pub const ROW_STATISTICS_BYTES: u32 = 8;
+/// Bytes of an mbarrier.
+pub const MBARRIER_BYTES: u32 = 8;
+/// Fewest registers that `setmaxnreg` leaves a thread.
+const SMALLEST_REGISTER_COUNT: u32 = 24;
+
+/// The work of one thread block that loads by TMA (`cp.async.bulk.tensor`) and computes by `wgmma`: one thread of a producer
+/// warpgroup, which computes nothing, starts copies of whole tiles through tensor maps; O leaves in the same way. Q is read
+/// from shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "manifest", serde(deny_unknown_fields))]
+pub struct Sm90Tma {
+    /// Warpgroups of one block that compute; each owns 64 query rows in each pass.
+    pub warpgroups: u32,
+    /// K/V blocks in shared memory at once.
+    pub stages: u32,
+    /// Blocks that must fit on one multiprocessor (`.minnctapersm`): bounds the registers of a thread. A persistent grid
+    /// has so many on each.
+    pub min_blocks: u32,
+    /// How often each warpgroup goes through K and V of a work item, with another strip of 64 query rows each time: with 2,
+    /// the item is a whole head, whose K and V stay in shared memory meanwhile.
+    pub passes: u32,
+    /// How work items are spread over blocks.
+    pub grid: Grid,
+    /// To which power of two the probabilities under the shift of a row may add up in one lane and step before O and the
+    /// sums are rescaled to a new shift: 0 for the row's maximum in every step, [`RESCALE_ON_OVERFLOW`] for as seldom as
+    /// fp16 allows.
+    pub rescale_threshold: u32,
+    /// How O is stored.
+    pub epilogue: Epilogue,
+}
+
+impl Sm90Tma {
+    /// Keys of one step of the K/V loop: the rows of a tensor map's box.
+    pub const BLOCK_N: u32 = TENSOR_MAP_ROWS;
+
+    /// What kernels are unless their variants say otherwise.
+    pub const fn new(warpgroups: u32, stages: u32) -> Self {
+        Self {
+            warpgroups,
+            stages,
+            min_blocks: 1,
+            passes: 1,
+            grid: Grid::OneShot,
+            rescale_threshold: RESCALE_ON_OVERFLOW,
+            epilogue: Epilogue::SharedMemory,
+        }
+    }
+
+    /// Query rows of one work item.
+    pub const fn block_m(self) -> u32 {
+        self.warpgroups.saturating_mul(WARPGROUP_ROWS).saturating_mul(self.passes)
+    }
+
+    /// Threads of a block: those of the producer's warpgroup, too.
+    pub const fn threads(self) -> u32 {
+        threads(self.warpgroups.saturating_add(1).saturating_mul(WARPGROUP_WARPS))
+    }
+
+    /// Whether a work item is a whole head.
+    pub const fn holds_whole_heads(self) -> bool {
+        self.passes == 2
+    }
+
+    /// Query rows that a block has room for in shared memory: those of a work item; where each warpgroup has only one
+    /// strip of it, those of the next one too, which arrive meanwhile.
+    pub const fn query_rows(self) -> u32 {
+        if self.passes == 1 { self.block_m().saturating_mul(2) } else { self.block_m() }
+    }
+
+    /// Mbarriers of a block: full, computed and empty for each strip of Q, full and empty for K and V of each stage.
+    pub const fn mbarriers(self) -> u32 {
+        let of_strips = (self.query_rows() / TENSOR_MAP_ROWS).saturating_mul(3);
+        of_strips.saturating_add(self.stages.saturating_mul(2))
+    }
+
+    /// Dynamic shared memory of a block in bytes: its tiles, the statistics of its rows, which those who compute O leave to
+    /// those who store LSE, then its mbarriers.
+    pub const fn shared_bytes(self) -> u32 {
+        let statistics = self.query_rows().saturating_mul(ROW_STATISTICS_BYTES);
+        let mbarriers = self.mbarriers().saturating_mul(MBARRIER_BYTES);
+        tile_bytes(self.query_rows(), self.stages, Self::BLOCK_N).saturating_add(statistics).saturating_add(mbarriers)
+    }
+
+    /// Registers allocated to a thread at the launch: what `min_blocks` blocks leave each other.
+    pub const fn launch_registers(self) -> u32 {
+        self.block().launch_registers()
+    }
+
+    /// Registers that a thread of the producer's warpgroup keeps (`setmaxnreg.dec`): what those who compute cannot take.
+    pub const fn producer_registers(self) -> u32 {
+        let taken = (self.consumer_registers() - self.launch_registers()) * self.warpgroups;
+        self.launch_registers().saturating_sub(taken) / REGISTER_ALLOCATION_UNIT * REGISTER_ALLOCATION_UNIT
+    }
+
+    /// Registers allocated to a thread that computes: those of the launch, and its share of what the producers can give up
+    /// (`setmaxnreg.inc`).
+    pub const fn consumer_registers(self) -> u32 {
+        let given_up = self.launch_registers().saturating_sub(SMALLEST_REGISTER_COUNT);
+        allocated(self.launch_registers() + given_up / self.warpgroups)
+    }
+
+    /// Registers that hold the accumulators of scores and output of one thread, which computes one strip at a time, and the
+    /// fragments of P; a lower bound.
+    pub const fn accumulator_registers(self) -> u32 {
+        accumulator_registers(Self::BLOCK_N / MMA_K, 1, Self::BLOCK_N / MMA_N)
+    }
+
+    /// Checks all that does not depend on the sequence.
+    #[inline]
+    pub const fn check_tile(self, limits: ArchitectureLimits) -> Result<(), Rejection> {
+        // Of no warpgroups that compute, the producer's would be left.
+        if self.warpgroups == 0 {
+            return Err(Rejection::Threads);
+        }
+        if let Err(rejection) = self.block().check_threads(limits) {
+            return Err(rejection);
+        }
+        if self.passes == 0 || self.passes > 2 {
+            return Err(Rejection::Passes);
+        }
+        if self.rescale_threshold > RESCALE_ON_OVERFLOW {
+            return Err(Rejection::RescaleThreshold);
+        }
+        if self.stages < 2 {
+            return Err(Rejection::Stages);
+        }
+        if self.warpgroups > self.stages {
+            return Err(Rejection::StagesForTurns);
+        }
+        if self.holds_whole_heads() && self.block_m() != self.stages.saturating_mul(Self::BLOCK_N) {
+            return Err(Rejection::WholeHead);
+        }
+        if self.accumulator_registers() > minimum(self.consumer_registers(), REGISTERS_PER_THREAD) {
+            return Err(Rejection::Registers);
+        }
+        self.block().check_shared_memory(limits)
+    }
+
+    /// Checks the configuration of a kernel for `sequence` on an architecture.
+    #[inline]
+    pub const fn check(self, sequence: Sequence, limits: ArchitectureLimits) -> Result<(), Rejection> {
+        if let Err(rejection) = self.check_tile(limits) {
+            return Err(rejection);
+        }
+        match sequence {
+            Sequence::Exact(length) if self.holds_whole_heads() && length == self.block_m() => Ok(()),
+            _ if self.holds_whole_heads() => Err(Rejection::WholeHead),
+            _ => check_sequence(sequence, self.block_m(), Self::BLOCK_N),
+        }
+    }
+
+    pub(super) const fn block(self) -> Block {
+        Block { threads: self.threads(), shared_bytes: self.shared_bytes(), min_blocks: self.min_blocks }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::architecture::{MOST_GENEROUS, REGISTERS_PER_MULTIPROCESSOR};
+    use crate::config::WARP_SIZE;
+
+    /// Four warpgroups that go through a whole head twice.
+    const HEAD: Sm90Tma = Sm90Tma { passes: 2, ..Sm90Tma::new(4, 8) };
+
+    #[test]
+    fn each_gate_names_its_reason() {
+        let (exact, small) = (Sequence::Exact(512), Sm90Tma::new(2, 8));
+        let cases = [
+            (HEAD, exact, Ok(())),
+            (small, exact, Ok(())),
+            (Sm90Tma::new(4, 8), Sequence::Any, Ok(())),
+            (Sm90Tma { grid: Grid::Persistent, epilogue: Epilogue::Exchange, ..small }, Sequence::Any, Ok(())),
+            (Sm90Tma { warpgroups: 0, ..small }, exact, Err(Rejection::Threads)),
+            (Sm90Tma { warpgroups: 8, ..small }, exact, Err(Rejection::Threads)),
+            (Sm90Tma { warpgroups: u32::MAX, ..small }, exact, Err(Rejection::Threads)),
+            (Sm90Tma { min_blocks: 0, ..small }, exact, Err(Rejection::Threads)),
+            (Sm90Tma { passes: 0, ..small }, exact, Err(Rejection::Passes)),
+            (Sm90Tma { passes: 3, ..small }, exact, Err(Rejection::Passes)),
+            (Sm90Tma { rescale_threshold: 15, ..small }, exact, Err(Rejection::RescaleThreshold)),
+            (Sm90Tma { stages: 1, ..small }, exact, Err(Rejection::Stages)),
+            (Sm90Tma { stages: 3, ..Sm90Tma::new(4, 8) }, exact, Err(Rejection::StagesForTurns)),
+            (HEAD, Sequence::Any, Err(Rejection::WholeHead)),
+            (HEAD, Sequence::Exact(1024), Err(Rejection::WholeHead)),
+            (Sm90Tma { stages: 7, ..HEAD }, exact, Err(Rejection::WholeHead)),
+            (Sm90Tma { warpgroups: 2, ..HEAD }, exact, Err(Rejection::WholeHead)),
+            (Sm90Tma { min_blocks: 2, ..HEAD }, exact, Err(Rejection::Registers)),
+            (Sm90Tma { stages: 13, ..small }, exact, Err(Rejection::SharedMemory)),
+            (Sm90Tma { stages: u32::MAX, ..small }, exact, Err(Rejection::SharedMemory)),
+            (small, Sequence::Exact(500), Err(Rejection::SequenceDivisibility)),
+        ];
+        for (tile, sequence, expected) in cases {
+            assert_eq!(tile.check(sequence, MOST_GENEROUS), expected, "{tile:?} for {sequence:?}");
+        }
+    }
+
+    #[test]
+    fn registers_move_from_producers_to_consumers() {
+        for (warpgroups, passes, min_blocks, expected) in
+            [(2, 2, 1, (168, 240)), (3, 1, 1, (128, 160)), (4, 1, 1, (96, 112)), (1, 2, 2, (128, 232))]
+        {
+            let tile = Sm90Tma { passes, min_blocks, ..Sm90Tma::new(warpgroups, 8) };
+            assert_eq!((tile.launch_registers(), tile.consumer_registers()), expected, "{tile:?}");
+            let needed = tile.producer_registers() + warpgroups * tile.consumer_registers();
+            let launched = (warpgroups + 1) * tile.launch_registers();
+            assert!(tile.producer_registers() >= SMALLEST_REGISTER_COUNT, "setmaxnreg takes no fewer: {tile:?}");
+            assert!(needed <= launched, "the last to ask would wait for ever: {tile:?}");
+            let of_all = launched * WARPGROUP_WARPS * WARP_SIZE * min_blocks;
+            assert!(of_all <= REGISTERS_PER_MULTIPROCESSOR, "{tile:?}");
+        }
+    }
+
+    #[test]
+    fn a_block_has_room_for_tiles_statistics_and_mbarriers() {
+        assert_eq!(HEAD.threads(), 20 * 32, "four warpgroups that compute and one that copies");
+        assert_eq!(HEAD.shared_bytes(), (512 + 2 * 8 * 64) * 128 + 512 * 8 + (3 * 8 + 2 * 8) * 8);
+        assert_eq!(Sm90Tma::new(4, 8).shared_bytes(), HEAD.shared_bytes(), "Q of the next item has a place too");
+    }
+}
