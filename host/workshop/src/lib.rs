@@ -46,3 +46,8 @@ pub mod telemetry;
 pub mod timing;
 pub mod tune;
 pub mod variant;
+
+/// What docs/use shows is compiled, and run where it needs no GPU.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/use/rust.md")]
+struct CallingFromRust;
