@@ -1,16 +1,17 @@
 //! The packed library as a stranger's program sees it: a crate outside this workspace that depends on what was packed.
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use flate2::read::GzDecoder;
 
-use crate::commands::package::{self, CRATES};
+use crate::commands::package::CRATES;
 use crate::environment::{Environment, Workspace};
 use crate::files;
 use crate::process;
+use crate::progress::Step;
 
 /// The oldest Rust that the library builds with.
 const OLDEST_RUST: &str = "1.85.0";
@@ -33,12 +34,13 @@ fn main() {
 }
 "#;
 
-/// Packs the library, builds a program with the packages, with the oldest Rust where rustup has it, and runs it.
-pub fn check(environment: &Environment, workspace: &Workspace) -> Result<()> {
+/// Builds a program with the crates in `packages`, with the oldest Rust where rustup has it, and runs it.
+pub fn check(environment: &Environment, workspace: &Workspace, packages: &[PathBuf]) -> Result<()> {
+    let step = Step::begin("building a program outside the workspace");
     let folder = workspace.root().join("target/outside");
     files::remove(&folder)?;
-    for file in package::pack_crates(environment, workspace, &folder.join("packages"))? {
-        unpack(&file, &folder)?;
+    for file in packages {
+        unpack(file, &folder)?;
     }
     let program = folder.join("program");
     write_program(&program)?;
@@ -64,6 +66,7 @@ pub fn check(environment: &Environment, workspace: &Workspace) -> Result<()> {
     if !printed.contains("no CUDA driver") && !printed.contains("context") && !printed.contains("no GPU") {
         bail!("the program says {printed:?}, and not what is missing");
     }
+    step.done();
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 use contract::manifest::{Entry, Manifest};
 
-use super::{ptx, test};
+use super::{package, ptx, test};
 use crate::axes;
 use crate::codegen::{self, FAMILY_TARGETS};
 use crate::environment::{Environment, Workspace};
@@ -42,7 +42,7 @@ impl Arguments {
             ("clippy", Box::new(|| process::run(&mut cargo(&clippy)))),
             ("documentation", Box::new(|| process::run(cargo(&doc).env("RUSTDOCFLAGS", "--deny warnings")))),
             ("the tuner's axes", Box::new(|| axes::check(environment, workspace))),
-            ("the packed library", Box::new(|| outside::check(environment, workspace))),
+            ("the packed library", Box::new(|| check_packages(environment, workspace))),
             ("tests", Box::new(|| test::run_tests(environment, workspace, &[]))),
         ];
         let failed: Vec<&str> = checks.into_iter().filter_map(|(name, check)| fails(name, check)).collect();
@@ -64,6 +64,11 @@ fn fails<'a>(name: &'a str, check: Check<'_>) -> Option<&'a str> {
     let error = outcome.err()?;
     eprintln!("xtask: {name}: {error:#}");
     Some(name)
+}
+
+/// The library as it is published, in a program outside the workspace.
+fn check_packages(environment: &Environment, workspace: &Workspace) -> Result<()> {
+    outside::check(environment, workspace, &package::pack_crates(environment, workspace, None)?)
 }
 
 /// The compiler's and clippy's warnings. Clippy comes with the device compiler or not at all: the host's belongs to

@@ -24,7 +24,7 @@ pub const CRATES: [&str; 2] = ["fa512-contract", "fa512"];
 
 /// Packs the library: the crates as they are published, with PTX inside, and an archive of its C interface.
 ///
-/// The crates are built once from what was packed, as `cargo publish --dry-run` does. The C library is linked by
+/// A program outside the workspace is built with the crates and run, by Rust 1.85 where rustup has it. The C library is linked by
 /// cargo-zigbuild for the GNU C library 2.31 and later.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
@@ -34,8 +34,7 @@ pub struct Arguments {
     /// Only the crates, without the archive of the C interface
     #[arg(long)]
     crates_only: bool,
-    /// Only check: pack the crates, build a program outside the workspace with them, by Rust 1.85 where rustup has it, and
-    /// run it
+    /// Only check: leave nothing but what cargo keeps
     #[arg(long, conflicts_with_all = ["out", "crates_only"])]
     check: bool,
 }
@@ -46,10 +45,11 @@ impl Arguments {
         let out = self.out.unwrap_or_else(|| workspace.packages());
         let out = std::path::absolute(out)?;
         ptx::build(environment, workspace, &workspace.ptx())?;
+        let crates = pack_crates(environment, workspace, if self.check { None } else { Some(&out) })?;
+        outside::check(environment, workspace, &crates)?;
         if self.check {
-            return outside::check(environment, workspace);
+            return Ok(());
         }
-        let crates = pack_crates(environment, workspace, &out)?;
         for file in crates {
             announce(&file)?;
         }
@@ -70,26 +70,29 @@ fn announce(file: &Path) -> Result<()> {
     ))
 }
 
-/// The crates, verified by cargo, in `out`.
-pub fn pack_crates(environment: &Environment, workspace: &Workspace, out: &Path) -> Result<Vec<PathBuf>> {
+/// The crates as they are published, in `out`, or where cargo puts them.
+///
+/// Cargo does not build them: it would take a crate that another one needs from its cache of what was packed before with
+/// the same version. [`outside::check`] builds them.
+pub fn pack_crates(environment: &Environment, workspace: &Workspace, out: Option<&Path>) -> Result<Vec<PathBuf>> {
     let kernels = Kernels::put(workspace)?;
-    let step = Step::begin("packing and verifying the crates");
+    let step = Step::begin("packing the crates");
     let target = workspace.root().join("target/package-build");
     let mut cargo = Command::new(environment.cargo());
-    cargo.current_dir(workspace.root()).args(["package", "--allow-dirty", "--target-dir"]).arg(&target);
+    cargo.current_dir(workspace.root()).args(["package", "--allow-dirty", "--no-verify", "--target-dir"]).arg(&target);
     for name in CRATES {
         cargo.args(["--package", name]);
     }
     process::run(&mut cargo)?;
     step.done();
     drop(kernels);
-    fs::create_dir_all(out).with_context(|| format!("could not make {}", out.display()))?;
     let packed = CRATES.map(|name| format!("{name}-{}.crate", env!("CARGO_PKG_VERSION")));
-    let copy = |name: String| {
-        let to = out.join(&name);
-        files::copy(&target.join("package").join(&name), &to).map(|()| to)
+    let place = |name: String| {
+        let built = target.join("package").join(&name);
+        let Some(out) = out else { return Ok(built) };
+        files::copy(&built, &out.join(&name)).map(|()| out.join(name))
     };
-    packed.into_iter().map(copy).collect()
+    packed.into_iter().map(place).collect()
 }
 
 /// The compressed kernels in the folder of the crate that is packed, from which they are removed again: a checkout is

@@ -11,7 +11,7 @@
 //! A grid that may begin while the one before it runs waits for its end with `griddepcontrol.wait`: what nothing orders behind
 //! such a wait may meet that grid.
 //!
-//! A mechanism that orders threads needs two calls: [`Races::release`] where a thread arrives, into a [`Clock`] that the
+//! A mechanism that orders threads needs two calls: [`Races::release`] where a thread arrives, into a [`clock::Clock`] that the
 //! mechanism keeps, and [`Races::acquire`] where a thread has waited.
 
 mod agent;
