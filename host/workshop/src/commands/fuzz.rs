@@ -1,32 +1,25 @@
 //! `fa512 fuzz`: random problems against the f64 reference, and the simplest ones that fail.
 
 mod record;
-mod repeat;
 mod table;
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use contract::manifest::Entry;
 use workshop::device::Device;
 use workshop::document;
-use workshop::error::{Error, Result};
-use workshop::executor::{DeviceChoice, Executor, PtxModule, open, sim};
+use workshop::error::Result;
+use workshop::executor::{DeviceChoice, open, sim};
 use workshop::fuzz::campaign::{Campaign, GRID_CASES, Limits};
-use workshop::fuzz::case::{Case, Target};
-use workshop::fuzz::shrink::shrink;
-use workshop::fuzz::summary::Summary;
-use workshop::fuzz::trial::Trial;
-use workshop::launch::check_fits;
-use workshop::ptx_folder::PtxFolder;
+use workshop::fuzz::fuzzer::Fuzzer;
+use workshop::fuzz::kernels::Kernels;
+use workshop::fuzz::repeat::Repeat;
 
 use super::interrupt::stop_on_interrupt;
 use super::progress::Progress;
 use super::ptx_options::PtxOptions;
 use super::{Verdict, output};
-use record::{FailedCase, Plan, Record, SimplestCase};
-use repeat::Repeat;
+use record::{Plan, Record};
 
 /// Random cases when neither --cases nor --minutes says otherwise.
 const GPU_CASES: u64 = 2000;
@@ -91,22 +84,22 @@ pub fn run(options: &Options) -> Result<Verdict> {
     let folder = options.ptx.find()?;
     let mut opened = open(options.device, options.arch)?;
     let device = opened.executor.device().clone();
-    let (kernels, unfit) = kernels(&folder, &device, &options.variant)?;
+    let (kernels, unfit) = Kernels::select(&folder, &device, &options.variant)?;
     let limits = options.limits(&device);
-    let targets = kernels.values().map(|(entry, _)| Target::from(*entry)).collect();
-    let campaign = Campaign::new(targets, limits, options.seed)?;
+    let campaign = Campaign::new(kernels.targets(), limits, options.seed)?;
     let cases = options.cases(&device).map(|random| GRID_CASES.saturating_add(random));
+    let interrupted = stop_on_interrupt()?;
     let mut fuzzer = Fuzzer {
         executor: opened.executor.as_mut(),
         kernels,
         repeat: Repeat::new(&device, options.ptx.is_given().then(|| folder.path()))?,
         shrink_budget: options.shrink,
-        summary: Summary::default(),
-        failed: Vec::new(),
+        stop: &interrupted,
     };
-    let interrupted = stop_on_interrupt()?;
     let start = Instant::now();
-    let cannot_run = fuzzer.run(&campaign, cases, options.minutes, &interrupted);
+    let progress = Progress::with_rate("fuzzing", cases);
+    let results = fuzzer.run(&campaign, cases, options.minutes, &mut || progress.advance(1));
+    drop(progress);
     let record = Record {
         plan: Plan { seed: options.seed, cases, limits },
         device,
@@ -114,11 +107,11 @@ pub fn run(options: &Options) -> Result<Verdict> {
         folder: folder.path().to_owned(),
         git_commit: folder.manifest().git_commit.clone(),
         unfit,
-        cases: fuzzer.summary.cases(),
-        passed_cases: fuzzer.summary.passed(),
-        distributions: fuzzer.summary.distributions(),
-        failed: fuzzer.failed,
-        cannot_run,
+        cases: results.summary.cases(),
+        passed_cases: results.summary.passed(),
+        distributions: results.summary.distributions(),
+        failed: results.failed,
+        cannot_run: results.cannot_run,
         interrupted: interrupted.load(Relaxed),
         seconds: start.elapsed().as_secs_f64(),
     };
@@ -139,104 +132,5 @@ impl Options {
     fn cases(&self, device: &Device) -> Option<u64> {
         let default = if device.is_simulated() { SIMULATOR_CASES } else { GPU_CASES };
         self.cases.or_else(|| self.minutes.is_none().then_some(default))
-    }
-}
-
-/// Entries by name, with the modules they are in, in order of the names.
-type Kernels<'a> = BTreeMap<String, (&'a Entry, &'a PtxModule)>;
-
-/// The entries that `device` runs, of those called `names` or of all; and why others are left out.
-fn kernels<'a>(folder: &'a PtxFolder, device: &Device, names: &[String]) -> Result<(Kernels<'a>, Vec<String>)> {
-    if let Some(unknown) = names.iter().find(|name| folder.entries().all(|(entry, _)| entry.name != **name)) {
-        let known: Vec<_> = folder.entries().map(|(entry, _)| entry.name.as_str()).collect();
-        return Err(Error::Invalid(format!("there is no variant {unknown}; there are: {}", known.join(", "))));
-    }
-    let selected = folder.entries().filter(|(entry, _)| names.is_empty() || names.contains(&entry.name));
-    let mut kernels = Kernels::new();
-    let mut unfit = Vec::new();
-    for (entry, module) in selected {
-        match check_fits(entry, device) {
-            Ok(()) => drop(kernels.insert(entry.name.clone(), (entry, module))),
-            Err(reason) => unfit.push(reason.to_string()),
-        }
-    }
-    match kernels.is_empty() {
-        true => Err(Error::Invalid(format!("no variant runs on {}: {}", device.name, unfit.join("; ")))),
-        false => Ok((kernels, unfit)),
-    }
-}
-
-/// Runs cases and keeps what came of them.
-struct Fuzzer<'a> {
-    executor: &'a mut dyn Executor,
-    kernels: Kernels<'a>,
-    repeat: Repeat,
-    shrink_budget: usize,
-    summary: Summary,
-    failed: Vec<FailedCase>,
-}
-
-impl Fuzzer<'_> {
-    /// Runs the cases of `campaign`, all or the first `count`, until `time` is over. Says why it ended early, if it did.
-    fn run(
-        &mut self,
-        campaign: &Campaign,
-        count: Option<u64>,
-        time: Option<Duration>,
-        interrupted: &AtomicBool,
-    ) -> Option<String> {
-        let progress = Progress::with_rate("fuzzing", count);
-        let start = Instant::now();
-        let in_time = |_: &u64| time.is_none_or(|time| start.elapsed() < time) && !interrupted.load(Relaxed);
-        for index in (0..count.unwrap_or(u64::MAX)).take_while(in_time) {
-            let case = campaign.case(index);
-            let trial = match self.run_case(&case) {
-                Ok(trial) => trial,
-                Err(error) => return Some(format!("case {index}: {error}\n  {}", self.repeat.command(&case))),
-            };
-            self.summary.add(&case, &trial);
-            let lost = trial.lost_the_device();
-            if !trial.passed() {
-                self.keep(index, &case, trial, interrupted);
-            }
-            if lost {
-                return Some("the fault of a kernel has made the GPU unusable for this process".into());
-            }
-            progress.advance(1);
-        }
-        None
-    }
-
-    fn run_case(&mut self, case: &Case) -> Result<Trial> {
-        let (entry, module) = self.kernels[&case.target.variant];
-        Trial::run(self.executor, module, entry, case)
-    }
-
-    /// Keeps a case that failed, with the simplest one that fails alike if it is the first of its kind.
-    fn keep(&mut self, index: u64, case: &Case, trial: Trial, interrupted: &AtomicBool) {
-        let known = |failed: &FailedCase| failed.case.target == case.target && trial.fails_like(&failed.failures);
-        let simplest = (!self.failed.iter().any(known)).then(|| self.simplest(case, &trial, interrupted));
-        let command = self.repeat.command(case);
-        self.failed.push(FailedCase { index, case: case.clone(), command, failures: trial.failures, simplest });
-    }
-
-    fn simplest(&mut self, case: &Case, trial: &Trial, interrupted: &AtomicBool) -> SimplestCase {
-        let mut failures = trial.failures.clone();
-        let shrunk = shrink(case, self.shrink_budget, |simpler| {
-            if interrupted.load(Relaxed) {
-                return false;
-            }
-            if trial.lost_the_device() {
-                return self.repeat.fails_in_a_process_of_its_own(simpler);
-            }
-            match self.run_case(simpler) {
-                Ok(other) if other.fails_like(&trial.failures) => {
-                    failures = other.failures;
-                    true
-                }
-                _ => false,
-            }
-        });
-        SimplestCase { command: self.repeat.command(&shrunk.case), tried: shrunk.tried, failures }
     }
 }

@@ -1,6 +1,6 @@
 //! The contenders of a page: each looks the same in all its plots.
 
-use super::page::LegendEntry;
+use super::content::LegendEntry;
 use super::plot::{self, Style};
 use super::source::Named;
 use crate::error::Result;

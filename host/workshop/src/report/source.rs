@@ -1,15 +1,32 @@
-//! The parts that a report reads of other commands' JSON.
+//! What a page is made of: the parts that it reads of other commands' JSON.
 
 use std::path::Path;
 
 use serde::de::{Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 
+use crate::compare::Comparison;
 use crate::device::Device;
 use crate::document;
 use crate::error::Result;
 use crate::inputs::Distribution;
-use crate::record::Case;
+use crate::ncu::Profile;
+use crate::record::{BenchRecord, Case};
+
+/// What a page is made of; each part may be empty.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Measurements.
+    pub records: Vec<Named<BenchRecord>>,
+    /// Comparisons of two records.
+    pub comparisons: Vec<Named<Comparison>>,
+    /// Launches under ncu.
+    pub profiles: Vec<Named<Profile>>,
+    /// Launches in the simulator.
+    pub simulations: Vec<Named<Simulation>>,
+    /// Fuzzing campaigns.
+    pub campaigns: Vec<Named<Campaign>>,
+}
 
 /// Something with the name that it has on the page.
 #[derive(Clone, Debug)]

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use serde::Serialize;
 use workshop::device::Device;
 use workshop::fuzz::campaign::Limits;
-use workshop::fuzz::case::Case;
+use workshop::fuzz::fuzzer::FailedCase;
 use workshop::fuzz::summary::DistributionSummary;
-use workshop::fuzz::trial::Failure;
 
 use crate::commands::Verdict;
 
@@ -53,33 +52,6 @@ pub struct Plan {
     pub cases: Option<u64>,
     /// How large problems were.
     pub limits: Limits,
-}
-
-/// A case in which something was wrong.
-#[derive(Serialize)]
-pub struct FailedCase {
-    /// Its number.
-    pub index: u64,
-    /// The case.
-    #[serde(skip)]
-    pub case: Case,
-    /// What repeats it.
-    pub command: String,
-    /// What was wrong.
-    pub failures: Vec<Failure>,
-    /// The simplest case that fails alike, for the first case of each kind.
-    pub simplest: Option<SimplestCase>,
-}
-
-/// What shrinking came to.
-#[derive(Serialize)]
-pub struct SimplestCase {
-    /// What repeats it.
-    pub command: String,
-    /// How many simpler cases were tried.
-    pub tried: usize,
-    /// What was wrong with it.
-    pub failures: Vec<Failure>,
 }
 
 /// A [`Record`] and what follows from it.

@@ -2,9 +2,10 @@
 
 use comfy_table::{Cell, CellAlignment};
 use workshop::check::Severities;
+use workshop::fuzz::fuzzer::FailedCase;
 use workshop::fuzz::trial::Failure;
 
-use super::record::{FailedCase, Record};
+use super::record::Record;
 use crate::commands::{Verdict, output};
 
 /// Failed cases shown in full.

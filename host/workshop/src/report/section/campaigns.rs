@@ -1,6 +1,6 @@
 //! Fuzzing: how many random problems passed, and how close to their tolerances they came.
 
-use crate::report::page::{Block, Cell, Section, Table};
+use crate::report::content::{Block, Cell, Section, Table};
 use crate::report::source::{Campaign, CampaignRow, Named};
 
 /// The section of all campaigns, where there are any.

@@ -4,8 +4,8 @@ use super::overview::fastest;
 use crate::error::Result;
 use crate::record::{BenchRecord, Case, Measurement, Outcome, Row};
 use crate::report::contenders::Contenders;
+use crate::report::content::{Block, Cell, Table};
 use crate::report::number::{microseconds, percent, range, ratio};
-use crate::report::page::{Block, Cell, Table};
 use crate::report::plot::{Bar, Distribution, Label, Plot, bars, histograms};
 
 const HEADER: [&str; 12] = [

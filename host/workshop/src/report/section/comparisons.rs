@@ -2,8 +2,8 @@
 
 use crate::compare::{Change, ComparedRow, Comparison, Evidence, Ground};
 use crate::error::Result;
+use crate::report::content::{Block, Cell, Section, Table};
 use crate::report::number::{microseconds, percent, range, ratio};
-use crate::report::page::{Block, Cell, Section, Table};
 use crate::report::plot::{Label, Plot, Ratio, Style, ratios};
 use crate::report::source::Named;
 

@@ -1,8 +1,8 @@
 //! What is needed to repeat a record and to judge it: the machine, the protocol, the code that ran.
 
 use crate::record::{BenchRecord, GpuState, Implementation, Kernel, Row, Telemetry};
+use crate::report::content::{Block, Cell, Table};
 use crate::report::number::date;
-use crate::report::page::{Block, Cell, Table};
 use crate::statistics::Interval;
 use crate::timing::L2;
 

@@ -1,13 +1,23 @@
 //! All medians of a record at a glance, and how times grow with the sequence.
 
-use super::record::distinct_cases;
 use crate::error::Result;
 use crate::record::{BenchRecord, Case, Outcome, Row};
 use crate::report::contenders::Contenders;
+use crate::report::content::{Block, Cell, Table};
 use crate::report::number::{date, microseconds};
-use crate::report::page::{Block, Cell, Table};
 use crate::report::plot::{Line, Plot, lines};
 use contract::problem::Shape;
+
+/// The cases of `record` in the order of their first rows.
+pub fn distinct_cases(record: &BenchRecord) -> Vec<Case> {
+    let mut cases: Vec<Case> = Vec::new();
+    for row in &record.rows {
+        if !cases.contains(&row.case) {
+            cases.push(row.case);
+        }
+    }
+    cases
+}
 
 /// What was measured, warnings, medians; then the plots against S, where there is more than one S.
 pub fn blocks(record: &BenchRecord, contenders: &Contenders) -> Result<Vec<Block>> {

@@ -2,8 +2,8 @@
 
 use crate::error::Result;
 use crate::record::{BenchRecord, Pair};
+use crate::report::content::{Block, Cell, Table};
 use crate::report::number::{range, ratio};
-use crate::report::page::{Block, Cell, Table};
 use crate::report::plot::{Label, Plot, Ratio, Style, ratios};
 
 /// The ratios of all pairs, where there are any.

@@ -2,9 +2,8 @@
 
 use crate::error::Result;
 use crate::ncu::Profile;
+use crate::report::content::{Block, Cell, Section, Table};
 use crate::report::number::{microseconds, percent, shortened};
-use crate::report::page::{Block, Section};
-use crate::report::page::{Cell, Table};
 use crate::report::plot::{Bar, Label, Plot, Style, bars};
 use crate::report::source::Named;
 

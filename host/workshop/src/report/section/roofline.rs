@@ -1,10 +1,10 @@
 //! How far contenders are from what this GPU can do.
 
-use super::record::distinct_cases;
+use super::overview::distinct_cases;
 use crate::error::Result;
 use crate::record::{BenchRecord, Row};
 use crate::report::contenders::Contenders;
-use crate::report::page::{Block, Cell, Table};
+use crate::report::content::{Block, Cell, Table};
 use crate::report::plot::{Plot, Point, Roofline, roofline};
 
 /// The roofline, where at least one ceiling was measured.

@@ -2,7 +2,7 @@
 
 use super::profiles::share_plot;
 use crate::error::Result;
-use crate::report::page::{Block, Cell, Section, Table};
+use crate::report::content::{Block, Cell, Section, Table};
 use crate::report::source::{Named, Simulation};
 
 /// End of the names of counters that together are all instructions.

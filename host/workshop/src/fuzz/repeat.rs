@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use workshop::device::{Device, DeviceKind};
-use workshop::error::{Error, Result};
-use workshop::fuzz::case::Case;
+use super::case::Case;
+use crate::device::{Device, DeviceKind};
+use crate::error::{Error, Result};
 
-/// Where cases are repeated: on which device, and on which PTX.
+/// Where cases are repeated: on which device, and on which PTX; by this program, which is `fa512`.
 pub struct Repeat {
     program: PathBuf,
     place: Vec<String>,
@@ -37,7 +37,7 @@ impl Repeat {
     pub fn command(&self, case: &Case) -> String {
         let arguments = case.run_arguments();
         let words = std::iter::once("fa512").chain(arguments.iter().chain(&self.place).map(String::as_str));
-        words.map(quoted).collect::<Vec<_>>().join(" ")
+        shlex::try_join(words).expect("no argument of a program holds a null byte")
     }
 
     /// Whether the command does not pass; for kernels that take the GPU away from the process.
@@ -49,24 +49,27 @@ impl Repeat {
     }
 }
 
-/// `word`, in single quotes where a shell would not take it as it is.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=,./:+".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::executor::Executor;
+    use crate::executor::sim::SimExecutor;
+    use crate::fuzz::campaign::{Campaign, Limits};
+    use crate::fuzz::case::Target;
+    use contract::manifest::Entry;
+    use contract::variants::VARIANTS;
 
     #[test]
-    fn words_that_a_shell_would_change_are_quoted() {
-        assert_eq!(quoted("--strides"), "--strides");
-        assert_eq!(quoted("K=1080,72,216"), "K=1080,72,216");
-        assert_eq!(quoted("my folder"), "'my folder'");
-        assert_eq!(quoted("it's"), r"'it'\''s'");
+    fn a_shell_reads_the_words_that_were_meant() {
+        let executor = SimExecutor::new(90).unwrap();
+        let folder = Path::new("it's my folder");
+        let repeat = Repeat::new(executor.device(), Some(folder)).unwrap();
+        let target = Target::from(&Entry::from(&VARIANTS[0]));
+        let case = Campaign::new(vec![target], Limits::SIMULATOR, 1).unwrap().case(30);
+        let mut words = vec!["fa512".to_owned()];
+        words.extend(case.run_arguments());
+        words.extend(["--device", "sim", "--arch", "90", "--ptx", "it's my folder"].map(str::to_owned));
+        let command = repeat.command(&case);
+        assert_eq!(shlex::split(&command).as_deref(), Some(words.as_slice()), "{command}");
     }
 }
