@@ -1,9 +1,11 @@
 //! The kernels' PTX, which `build.rs` put into this library.
 
-use contract::args::{ForwardArgs, TensorMaps};
+use std::ffi::CString;
+
 use contract::variants::Variant;
 
 use crate::error::Error;
+use crate::submit::argument_bytes;
 
 /// The PTX of an entry, compressed.
 pub struct Embedded {
@@ -29,27 +31,22 @@ impl Embedded {
     pub fn find(variant: &Variant<'static>) -> Result<&'static Self, Error> {
         let entry = variant.entry;
         let kernel = KERNELS.iter().find(|kernel| kernel.entry == entry).ok_or(Error::NoKernel { entry })?;
-        let passed: &[usize] = match variant.config.uses_tensor_maps() {
-            false => &[size_of::<ForwardArgs>()],
-            true => &[size_of::<ForwardArgs>(), size_of::<TensorMaps>()],
-        };
-        if kernel.parameter_bytes != passed {
-            let taken = kernel.parameter_bytes;
+        let (taken, passed) = (kernel.parameter_bytes, argument_bytes(variant));
+        if taken != passed {
             let why = format!("it takes arguments of {taken:?} bytes, not of {passed:?}");
             return Err(Error::OtherKernel { entry, why });
         }
         Ok(kernel)
     }
 
-    /// The PTX as the driver takes it, ending in NUL.
+    /// The PTX as the driver takes it.
     ///
     /// # Errors
     /// When it is damaged.
-    pub fn ptx(&self) -> Result<Vec<u8>, Error> {
+    pub fn ptx(&self) -> Result<CString, Error> {
+        let damaged = |why: String| Error::OtherKernel { entry: self.entry, why };
         let text = miniz_oxide::inflate::decompress_to_vec_zlib_with_limit(self.zlib, self.text_bytes);
-        let mut text = text.map_err(|error| Error::OtherKernel { entry: self.entry, why: error.to_string() })?;
-        text.push(0);
-        Ok(text)
+        CString::new(text.map_err(|error| damaged(error.to_string()))?).map_err(|error| damaged(error.to_string()))
     }
 }
 
@@ -62,8 +59,8 @@ mod tests {
     fn every_embedded_kernel_is_whole_and_holds_its_entry_alone() {
         for kernel in KERNELS {
             let ptx = kernel.ptx().unwrap();
-            let text = std::str::from_utf8(&ptx).unwrap();
-            assert_eq!(text.len(), kernel.text_bytes + 1, "{}", kernel.entry);
+            let text = ptx.to_str().unwrap();
+            assert_eq!(text.len(), kernel.text_bytes, "{}", kernel.entry);
             assert_eq!(text.matches(".entry").count(), 1, "{}", kernel.entry);
             assert!(text.contains(&format!(".entry {}(", kernel.entry)), "{}", kernel.entry);
             assert!(text.starts_with(&format!(".version {}\n.target {}\n", kernel.ptx_version, kernel.target)));

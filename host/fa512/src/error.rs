@@ -78,6 +78,18 @@ pub enum Error {
         /// What does not fit.
         why: String,
     },
+    /// The module has no such kernel.
+    NoEntry {
+        /// The kernel.
+        entry: String,
+    },
+    /// The kernel of a module is not the one that a launch is for.
+    OtherEntry {
+        /// The kernel.
+        entry: String,
+        /// What does not fit.
+        why: String,
+    },
     /// The CUDA driver returned an error.
     Cuda {
         /// What was being done.
@@ -138,7 +150,7 @@ pub enum ErrorKind {
     Memory = 6,
     /// A kernel would have to be loaded while the stream captures.
     NotLoaded = 7,
-    /// The library was built without kernels, or with those of another version.
+    /// The library was built without kernels, or with those of another version; or a module has other kernels.
     NoKernels = 8,
     /// The CUDA driver returned an error.
     Cuda = 9,
@@ -159,6 +171,7 @@ impl Error {
             Error::Memory { .. } => ErrorKind::Memory,
             Error::NotLoaded { .. } => ErrorKind::NotLoaded,
             Error::NoKernel { .. } | Error::OtherKernel { .. } => ErrorKind::NoKernels,
+            Error::NoEntry { .. } | Error::OtherEntry { .. } => ErrorKind::NoKernels,
             Error::Cuda { .. } => ErrorKind::Cuda,
         }
     }
@@ -225,6 +238,8 @@ impl fmt::Display for Error {
                 "fa512 was built with {entry} of another version: {why}; `cargo xtask ptx` makes one that fits, then build \
                  again"
             ),
+            Error::NoEntry { entry } => write!(formatter, "the module has no kernel {entry}"),
+            Error::OtherEntry { entry, why } => write!(formatter, "{entry} {why}"),
             Error::Cuda { action, name, words, log, .. } => {
                 write!(formatter, "{action}: {name}: {words}")?;
                 if log.is_empty() { Ok(()) } else { write!(formatter, "\n{log}") }

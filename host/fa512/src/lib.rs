@@ -4,6 +4,9 @@
 //!
 //! [`forward()`] is the call; [`Plan::new`], [`Plan::bind`] and [`Launch::launch`] are its two steps and what they lead to.
 //! [`warm_up`] loads kernels, [`supports`] tells which one computes a problem. [`Error`] says what was wrong and what to do.
+//!
+//! Programs that have PTX of their own (other code generators, tuners) load it as a [`Module`] and plan with [`contract`]; its
+//! kernels are launched by the same code as those of this library.
 
 #[cfg(feature = "cudarc")]
 pub mod cudarc;
@@ -13,11 +16,17 @@ mod error;
 mod forward;
 mod gpu;
 mod kernels;
+mod library;
 mod memory;
+mod module;
 mod plan;
 mod select;
 mod stream;
+mod submit;
 mod version;
+
+#[doc(no_inline)]
+pub use contract;
 
 pub use contract::args::Strides;
 pub use contract::config::Mask;
@@ -30,8 +39,10 @@ pub use contract::view::{Layout, View, Views};
 pub use error::{Error, ErrorKind, MemoryProblem};
 pub use forward::{Options, Support, forward, forward_with, supports, warm_up};
 pub use gpu::Gpu;
+pub use module::{Module, ModuleKernel};
 pub use plan::{Launch, Plan};
 pub use stream::Stream;
+pub use submit::encode_tensor_maps;
 pub use version::Version;
 
 /// Names of the kernels in this library; empty where it was built without PTX.

@@ -1,22 +1,18 @@
 //! From a problem to a launch: which kernel, with what geometry, on which tensors.
 
-use std::ffi::c_void;
-use std::ptr;
-
-use contract::args::TensorMaps;
 use contract::plan::{self, Addresses};
 use contract::problem::Problem;
 use contract::refusal::Tensor;
-use contract::tensor_map;
 use contract::view::{ELEMENT_BYTES, View};
 
-use crate::driver::{Driver, LaunchAttribute, LaunchConfig, TensorMap};
+use crate::driver::Driver;
 use crate::error::Error;
 use crate::gpu::Gpu;
 use crate::kernels::Kernel;
 use crate::memory::{self, Place};
 use crate::select;
 use crate::stream::Stream;
+use crate::submit::{encode_tensor_maps, submit};
 
 /// Bytes of an element of LSE, which is f32.
 const LSE_ELEMENT_BYTES: u64 = 4;
@@ -71,10 +67,7 @@ impl Plan {
     /// When an address is null or misaligned, or an output overlaps another tensor.
     pub fn bind(&self, addresses: Addresses) -> Result<Launch, Error> {
         let mut launch = self.plan.bind(addresses)?;
-        if let Some(maps) = launch.tensor_maps() {
-            let maps = encode(Driver::get()?, maps)?;
-            launch.set_tensor_maps(maps);
-        }
+        encode_tensor_maps(&mut launch)?;
         Ok(Launch { gpu: self.gpu, kernel: self.kernel, launch, overlap: true })
     }
 
@@ -132,51 +125,8 @@ impl Launch {
     pub(crate) unsafe fn put(&self, driver: &Driver, stream: Stream) -> Result<(), Error> {
         let gpu = self.gpu.ordinal().ok_or(Error::OtherGpu { planned: None })?;
         let kernel = self.kernel.get(driver, gpu, stream)?;
-        let mut attributes = [LaunchAttribute::programmatic_stream_serialization()];
-        let overlaps = self.overlap && driver.overlaps && self.launch.overlaps_previous();
-        let config = LaunchConfig {
-            grid: [self.launch.blocks(), 1, 1],
-            block: [self.launch.threads(), 1, 1],
-            shared_bytes: self.launch.dynamic_shared_bytes(),
-            stream: stream.handle(),
-            attributes: attributes.as_mut_ptr(),
-            attribute_count: overlaps.into(),
-        };
-        let maps = self.launch.encoded_tensor_maps().map_or(ptr::null(), ptr::from_ref);
-        let arguments = [ptr::from_ref(self.launch.args()).cast::<c_void>(), maps.cast()];
-        // SAFETY: the kernel takes the first argument, and the second where it copies through tensor maps, of the sizes that
-        // `embedded` compared; the stream and what the arguments point to are the caller's promise. The driver copies them
-        // before it returns.
-        let code = unsafe { (driver.call.launch_kernel)(&config, kernel, arguments.as_ptr(), ptr::null()) };
-        driver.check(code, || format!("launching {}", self.launch.entry()))
+        // SAFETY: `embedded` has compared the kernel's parameters with what its variant is passed, and it is never unloaded; the
+        // rest is passed on to the caller.
+        unsafe { submit(driver, kernel, &self.launch, stream, self.overlap) }
     }
-}
-
-/// The maps of Q, K, V and O as the kernel takes them.
-fn encode(driver: &Driver, maps: &[tensor_map::TensorMap; 4]) -> Result<TensorMaps, Error> {
-    const NO_INTERLEAVE: u32 = 0;
-    const ZEROS_OUTSIDE: u32 = 0;
-    let mut encoded = [TensorMap([0; 128]); 4];
-    for (map, encoded) in maps.iter().zip(&mut encoded) {
-        // SAFETY: the sizes, the strides but for the innermost, the box and its element strides are of four dimensions;
-        // `encoded` is aligned as the function wants it.
-        let code = unsafe {
-            (driver.call.tensor_map_encode_tiled)(
-                encoded,
-                tensor_map::ELEMENT_TYPE,
-                map.sizes.len() as u32,
-                map.address,
-                map.sizes.as_ptr(),
-                map.strides.as_ptr(),
-                tensor_map::BOX_SIZES.as_ptr(),
-                tensor_map::ELEMENT_STRIDES.as_ptr(),
-                NO_INTERLEAVE,
-                tensor_map::SWIZZLE,
-                tensor_map::L2_PROMOTION,
-                ZEROS_OUTSIDE,
-            )
-        };
-        driver.check(code, || format!("describing the tensor at {:#x} by a tensor map", map.address))?;
-    }
-    Ok(TensorMaps(encoded.map(|map| map.0)))
 }

@@ -8,8 +8,6 @@ use crate::error::Error;
 
 /// `CU_STREAM_LEGACY` and `CU_STREAM_PER_THREAD`: no streams of one context but those of the current one.
 const DEFAULT_STREAMS: std::ops::RangeInclusive<usize> = 0..=2;
-/// `CUDA_ERROR_NOT_SUPPORTED`: what `cuStreamGetCtx` answers for a stream of a green context.
-const NOT_SUPPORTED: Code = Code(801);
 
 /// A `CUstream` (or `cudaStream_t`, which is the same) of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +45,8 @@ impl Stream {
         match unsafe { (driver.call.stream_get_context)(self.0, &mut own) } {
             Code::SUCCESS if own == context => Ok(()),
             Code::SUCCESS | Code::INVALID_CONTEXT => Err(Error::OtherStream),
-            NOT_SUPPORTED => Ok(()),
+            // A stream of a green context.
+            Code::NOT_SUPPORTED => Ok(()),
             code => driver.check(code, || "asking for the stream's context"),
         }
     }

@@ -4,8 +4,10 @@ mod common;
 
 use std::alloc::{GlobalAlloc, Layout as MemoryLayout, System};
 use std::cell::Cell;
+use std::ffi::CString;
 
-use fa512::{Layout, Mask, Problem, Shape};
+use fa512::contract::variants::{VARIANTS, Variant};
+use fa512::{GpuFacts, Layout, Mask, Module, Problem, Shape, contract};
 
 use common::attention::Case;
 use common::{gpu, machine, raw};
@@ -52,4 +54,31 @@ fn a_call_allocates_nothing_once_its_kernel_is_loaded() {
         case.check(true);
         assert_eq!(allocations, 0, "S = {sequence}");
     }
+}
+
+#[test]
+fn a_launch_of_a_module_allocates_nothing() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    let problem = Problem::new(Shape { batch: 1, heads: 1, sequence: 60 }, Mask::Full, Layout::Bhsd).unwrap();
+    let case = Case::new(problem, &stream);
+    let plain = |variant: &&Variant<'_>| !variant.waits_for_previous_grid && variant.check_accepts(&problem).is_ok();
+    let variant = VARIANTS.iter().find(plain).expect("there is one");
+    let facts = GpuFacts { name: "", architecture: 90, multiprocessors: 2, shared_bytes_per_block: 227 << 10 };
+    let launch = contract::plan::Plan::new(&problem, *variant, &facts).unwrap().bind(case.addresses()).unwrap();
+    let bytes = size_of::<contract::args::ForwardArgs>();
+    let entry = variant.entry;
+    let ptx = format!(
+        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry {entry}(.param .align 8 .b8 p[{bytes}])\n{{\nret;\n}}\n"
+    );
+    let module = Module::load(&CString::new(ptx).unwrap()).unwrap();
+    let kernel = module.kernel(variant).unwrap();
+    let stream = raw(&stream);
+    // SAFETY: the kernel does nothing.
+    let launch = || unsafe { kernel.launch(&launch, stream, true) };
+    launch().unwrap();
+    let before = ALLOCATIONS.get();
+    let launched = launch();
+    assert_eq!(ALLOCATIONS.get() - before, 0);
+    launched.unwrap();
 }

@@ -155,6 +155,11 @@ pub struct Launch<'a> {
 }
 
 impl<'a> Launch<'a> {
+    /// The variant.
+    pub const fn variant(&self) -> Variant<'a> {
+        self.variant
+    }
+
     /// Name of the `.entry`.
     pub const fn entry(&self) -> &'a str {
         self.variant.entry

@@ -19,6 +19,10 @@ impl Code {
     pub const NO_DEVICE: Self = Self(100);
     /// `CUDA_ERROR_INVALID_CONTEXT`.
     pub const INVALID_CONTEXT: Self = Self(201);
+    /// `CUDA_ERROR_NOT_FOUND`.
+    pub const NOT_FOUND: Self = Self(500);
+    /// `CUDA_ERROR_NOT_SUPPORTED`.
+    pub const NOT_SUPPORTED: Self = Self(801);
     /// `CUDA_ERROR_STREAM_CAPTURE_IMPLICIT`.
     pub const STREAM_CAPTURE_IMPLICIT: Self = Self(906);
 }
@@ -106,6 +110,16 @@ pub const MAX_DYNAMIC_SHARED_SIZE_BYTES: c_int = 8;
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
 pub const CAPTURE_MODE_RELAXED: c_uint = 2;
 
+/// `cuKernelGetParamInfo`, which only drivers for CUDA 12.4 or later have.
+pub type KernelGetParamInfo = unsafe extern "C" fn(Handle, usize, *mut usize, *mut usize) -> Code;
+
+/// Looks [`KernelGetParamInfo`] up.
+pub fn kernel_get_param_info(library: Library) -> Option<KernelGetParamInfo> {
+    let address = library.function(c"cuKernelGetParamInfo")?;
+    // SAFETY: this is the driver's function of that name, which has this signature (cuda.h).
+    Some(unsafe { transmute::<*mut c_void, KernelGetParamInfo>(address) })
+}
+
 macro_rules! functions {
     ($($(#[$doc:meta])* $field:ident = $name:literal: fn($($argument:ty),*);)*) => {
         /// Addresses of the functions, each of which returns a [`Code`].
@@ -148,6 +162,7 @@ functions! {
         *const c_uint, *mut *mut c_void, c_uint
     );
     library_get_kernel = c"cuLibraryGetKernel": fn(*mut Handle, Handle, *const c_char);
+    library_get_module = c"cuLibraryGetModule": fn(*mut Handle, Handle);
     library_unload = c"cuLibraryUnload": fn(Handle);
     kernel_get_function = c"cuKernelGetFunction": fn(*mut Handle, Handle);
     kernel_set_attribute = c"cuKernelSetAttribute": fn(c_int, c_int, Handle, c_int);

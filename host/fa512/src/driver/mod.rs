@@ -12,8 +12,8 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
 pub use functions::{
-    CAPTURE_MODE_RELAXED, Code, Functions, Handle, LaunchAttribute, LaunchConfig, MAX_DYNAMIC_SHARED_SIZE_BYTES,
-    MEMORY_TYPE_HOST, TensorMap, device_attribute, pointer_attribute,
+    CAPTURE_MODE_RELAXED, Code, Functions, Handle, KernelGetParamInfo, LaunchAttribute, LaunchConfig,
+    MAX_DYNAMIC_SHARED_SIZE_BYTES, MEMORY_TYPE_HOST, TensorMap, device_attribute, pointer_attribute,
 };
 use library::Library;
 
@@ -29,6 +29,8 @@ const OVERLAP_NEEDED: Version = Version { major: 12, minor: 3 };
 pub struct Driver {
     /// The functions that are called.
     pub call: Functions,
+    /// Tells the sizes of a kernel's parameters, where the driver can.
+    pub kernel_get_param_info: Option<KernelGetParamInfo>,
     /// Whether launches may begin before the one in front of them ends (programmatic dependent launch).
     pub overlaps: bool,
     /// GPUs that the driver shows, counted from 0.
@@ -56,7 +58,9 @@ impl Driver {
             why: format!("the CUDA {version} driver has no {}", name.to_string_lossy()),
         })?;
         start(library)?;
-        let mut driver = Self { call, overlaps: version >= OVERLAP_NEEDED, gpus: 0, library };
+        let kernel_get_param_info = functions::kernel_get_param_info(library);
+        let overlaps = version >= OVERLAP_NEEDED;
+        let mut driver = Self { call, kernel_get_param_info, overlaps, gpus: 0, library };
         let mut gpus = 0;
         // SAFETY: `gpus` is where the function puts its result.
         driver.check(unsafe { (driver.call.device_get_count)(&mut gpus) }, || "counting the GPUs")?;

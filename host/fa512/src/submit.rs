@@ -1,0 +1,104 @@
+//! A planned launch as the driver takes it: tensor maps, and the one call that puts kernels on streams.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use contract::args::{ForwardArgs, TensorMaps};
+use contract::plan::Launch;
+use contract::refusal::Tensor;
+use contract::tensor_map;
+use contract::variants::Variant;
+
+use crate::driver::{Driver, LaunchAttribute, LaunchConfig, TensorMap};
+use crate::error::Error;
+use crate::library::LoadedKernel;
+use crate::stream::Stream;
+
+/// Sizes in bytes of the arguments that a launch of `variant` passes.
+pub fn argument_bytes(variant: &Variant<'_>) -> &'static [usize] {
+    match variant.config.uses_tensor_maps() {
+        false => &[size_of::<ForwardArgs>()],
+        true => &[size_of::<ForwardArgs>(), size_of::<TensorMaps>()],
+    }
+}
+
+/// Puts `launch` on `stream` (`cuLaunchKernelEx`). It may begin while the launch in front of it ends where `overlap` and the
+/// kernel say so and the driver can do it in graphs too.
+///
+/// # Errors
+/// When the driver refuses the launch.
+///
+/// # Safety
+/// `kernel` is that of the launch's variant, takes the variant's arguments, and its library lives until the stream has
+/// come to the end of the launch. The rest is as for [`crate::Launch::launch`].
+#[inline]
+pub unsafe fn submit(
+    driver: &Driver,
+    kernel: LoadedKernel,
+    launch: &Launch<'_>,
+    stream: Stream,
+    overlap: bool,
+) -> Result<(), Error> {
+    let mut attributes = [LaunchAttribute::programmatic_stream_serialization()];
+    let overlaps = overlap && driver.overlaps && launch.overlaps_previous();
+    let config = LaunchConfig {
+        grid: [launch.blocks(), 1, 1],
+        block: [launch.threads(), 1, 1],
+        shared_bytes: launch.dynamic_shared_bytes(),
+        stream: stream.handle(),
+        attributes: attributes.as_mut_ptr(),
+        attribute_count: overlaps.into(),
+    };
+    let maps = launch.encoded_tensor_maps().map_or(ptr::null(), ptr::from_ref);
+    let arguments = [ptr::from_ref(launch.args()).cast::<c_void>(), maps.cast()];
+    // SAFETY: the kernel takes the first argument, and the second where it copies through tensor maps; the stream and what the
+    // arguments point to are the caller's promise. The driver copies them before it returns.
+    let code = unsafe { (driver.call.launch_kernel)(&config, kernel.handle(), arguments.as_ptr(), ptr::null()) };
+    driver.check(code, || format!("launching {}", launch.entry()))
+}
+
+/// Completes `launch` with the tensor maps of Q, K, V and O, where its kernel copies through them; all on the host
+/// (`cuTensorMapEncodeTiled`). [`crate::Plan::bind`] does this by itself.
+///
+/// # Errors
+/// When there is no driver, or it refuses a map.
+pub fn encode_tensor_maps(launch: &mut Launch<'_>) -> Result<(), Error> {
+    const TENSORS: [Tensor; 4] = [Tensor::Q, Tensor::K, Tensor::V, Tensor::O];
+    let Some(maps) = launch.tensor_maps() else { return Ok(()) };
+    let driver = Driver::get()?;
+    let mut encoded = [TensorMap([0; 128]); 4];
+    for ((map, encoded), tensor) in maps.iter().zip(&mut encoded).zip(TENSORS) {
+        encode(driver, map, encoded, tensor)?;
+    }
+    launch.set_tensor_maps(TensorMaps(encoded.map(|map| map.0)));
+    Ok(())
+}
+
+fn encode(driver: &Driver, map: &tensor_map::TensorMap, encoded: &mut TensorMap, tensor: Tensor) -> Result<(), Error> {
+    const NO_INTERLEAVE: u32 = 0;
+    const ZEROS_OUTSIDE: u32 = 0;
+    let tensor_map::TensorMap { address, sizes, strides } = map;
+    // SAFETY: the sizes, the strides but for the innermost, the box and its element strides are of four dimensions; `encoded` is
+    // aligned as the function wants it.
+    let code = unsafe {
+        (driver.call.tensor_map_encode_tiled)(
+            encoded,
+            tensor_map::ELEMENT_TYPE,
+            sizes.len() as u32,
+            *address,
+            sizes.as_ptr(),
+            strides.as_ptr(),
+            tensor_map::BOX_SIZES.as_ptr(),
+            tensor_map::ELEMENT_STRIDES.as_ptr(),
+            NO_INTERLEAVE,
+            tensor_map::SWIZZLE,
+            tensor_map::L2_PROMOTION,
+            ZEROS_OUTSIDE,
+        )
+    };
+    driver.check(code, || {
+        format!(
+            "making the tensor map of {tensor}, {sizes:?} elements from {address:#x} on with strides of {strides:?} bytes"
+        )
+    })
+}
