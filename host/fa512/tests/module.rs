@@ -92,7 +92,10 @@ fn every_kernel_of_a_module_computes_what_it_was_planned_for() {
     }
     let all = variants(Mask::Full).chain(variants(Mask::Causal)).count();
     assert_eq!(launched, 2 * all, "every variant is in one of {FILES:?}");
-    assert_eq!(findings(), "");
+    // Other tests of this process load what is no PTX.
+    let findings = findings();
+    let of_launches: Vec<_> = findings.lines().filter(|line| !line.contains("cuLibrary")).collect();
+    assert!(of_launches.is_empty(), "{findings}");
 }
 
 #[test]

@@ -5,13 +5,13 @@ use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
-use sim_device::{Code, Error, Result};
+use sim_device::{Code, Error, NEWEST_DRIVER, Result};
 
-use crate::driver;
+use crate::{driver, procs};
 
 /// Calls `body` for the function `name`: errors become codes and are told, panics too.
 pub fn border(name: &str, body: impl FnOnce() -> Result<()>) -> u32 {
-    match catch_unwind(AssertUnwindSafe(body)) {
+    match catch_unwind(AssertUnwindSafe(|| refuse(name).and_then(|()| body()))) {
         Ok(Ok(())) => Code::SUCCESS.0,
         Ok(Err(error)) => {
             tell(name, &error);
@@ -23,6 +23,20 @@ pub fn border(name: &str, body: impl FnOnce() -> Result<()>) -> u32 {
             Code::UNKNOWN.0
         }
     }
+}
+
+/// Refuses functions that the environment wants to fail, or that are newer than the driver that it describes.
+fn refuse(name: &str) -> Result<()> {
+    // What is wrong with the environment is for cuInit to say.
+    let Ok(config) = driver::config() else { return Ok(()) };
+    if let Some((_, code)) = config.failures.iter().find(|(function, _)| function == name) {
+        return Err(Error::new(*code, "PTX_SIM_FAIL asks for it"));
+    }
+    let is_old = config.driver_version < NEWEST_DRIVER;
+    if is_old && procs::since(name).is_some_and(|since| since > config.driver_version as i32) {
+        return Err(Error::unsupported("the function is newer than the driver, as PTX_SIM_DRIVER has it"));
+    }
+    Ok(())
 }
 
 fn tell(name: &str, error: &Error) {

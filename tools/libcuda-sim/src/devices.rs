@@ -9,9 +9,6 @@ use crate::border::driver_api;
 use crate::driver::{init, machine};
 use crate::types::{Host, Out, Text};
 
-/// The CUDA version that the driver says it is of.
-pub const VERSION: i32 = 13_000;
-
 /// The GPU that a `CUdevice` stands for.
 pub fn ordinal(device: i32) -> Result<u32> {
     let ordinal = u32::try_from(device).map_err(|_| Code::INVALID_DEVICE)?;
@@ -53,7 +50,7 @@ driver_api! {
     }
 
     fn cuDriverGetVersion(version: Out<i32>) {
-        version.set(VERSION)
+        version.set(crate::driver::version() as i32)
     }
 
     fn cuGetErrorName(code: u32, text: Out<*const c_char>) {

@@ -5,24 +5,40 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use sim_device::{Code, Config, Context, Error, Kind, Machine, Result, Stream, StreamKind};
+use sim_device::{Code, Config, Context, Error, Kind, Machine, NEWEST_DRIVER, Result, Stream, StreamKind};
 
 use crate::types::Handle;
 
 static MACHINE: OnceLock<Result<Arc<Machine>>> = OnceLock::new();
+static CONFIG: OnceLock<Result<Config>> = OnceLock::new();
 static HANDLES: Mutex<Option<Handles>> = Mutex::new(None);
+
+/// What is simulated; what is wrong with the environment is told once.
+///
+/// # Errors
+/// As [`Config::from_environment`].
+pub fn config() -> Result<&'static Config> {
+    config_by(Config::from_environment)
+}
+
+fn config_by(describe: impl FnOnce() -> Result<Config>) -> Result<&'static Config> {
+    let told = || describe().inspect_err(|error| eprintln!("ptx-sim: {error}"));
+    CONFIG.get_or_init(told).as_ref().map_err(Clone::clone)
+}
+
+/// The CUDA version that the driver is for, as in 13000 for 13.0.
+pub fn version() -> u32 {
+    config().map_or(NEWEST_DRIVER, |config| config.driver_version)
+}
 
 /// Makes the machine (`cuInit`).
 pub fn init() -> Result<()> {
     init_with(Config::from_environment)
 }
 
-/// Makes the machine that `config` describes, unless there is one.
-pub fn init_with(config: impl FnOnce() -> Result<Config>) -> Result<()> {
-    let machine = MACHINE.get_or_init(|| {
-        let config = config().inspect_err(|error| eprintln!("ptx-sim: {error}"))?;
-        Ok(Machine::new(config))
-    });
+/// Makes the machine that `describe` says, unless something else was said before.
+pub fn init_with(describe: impl FnOnce() -> Result<Config>) -> Result<()> {
+    let machine = MACHINE.get_or_init(|| Ok(Machine::new(config_by(describe)?.clone())));
     match machine {
         Ok(machine) if machine.gpus().is_empty() => Err(Code::NO_DEVICE.into()),
         Ok(_) => Ok(()),

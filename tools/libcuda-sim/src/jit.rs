@@ -1,6 +1,8 @@
 //! What a caller tells the compiler, and the logs that it gets.
 
-use sim_device::{Error, Result};
+use std::sync::Arc;
+
+use sim_device::{Error, Library, Result};
 
 use crate::types::{Host, In, Out};
 
@@ -50,6 +52,13 @@ impl JitOptions {
                 let _ = self.values.element(size).set(written);
             }
         }
+    }
+
+    /// A library, with a log of why it does not compile: who wants a kernel of it is told by a code, too.
+    pub fn library(self, library: Result<Arc<Library>>) -> Result<Arc<Library>> {
+        let error = library.as_ref().map_or_else(Some, |library| library.error()).cloned();
+        let _ = self.logged(error.map_or(Ok(()), Err));
+        library
     }
 
     /// `result`, whose error the caller finds in its log.

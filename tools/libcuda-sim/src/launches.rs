@@ -14,6 +14,9 @@ const EXTRA_END: usize = 0;
 const EXTRA_BUFFER: usize = 1;
 const EXTRA_SIZE: usize = 2;
 
+/// The CUDA version whose driver was the first to hold programmatic dependent launches in graphs.
+const OVERLAP_IN_GRAPHS: u32 = 12_030;
+
 /// `CUlaunchConfig`.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -241,6 +244,12 @@ driver_api! {
 
 fn launch_with(config: Config, of: Handle, each: In<Host>, extra: In<usize>) -> Result<()> {
     let overlaps_previous = overlaps_previous(config.attributes, config.attribute_count)?;
+    if overlaps_previous && driver::version() < OVERLAP_IN_GRAPHS && driver::stream(config.stream)?.capture().is_some()
+    {
+        return Err(Error::unsupported(
+            "graphs hold launches that begin before the one in front of them ends since CUDA 12.3",
+        ));
+    }
     let Config { grid, block, shared_bytes, stream, .. } = config;
     launch(of, Shape { grid, block, shared_bytes, overlaps_previous }, stream, each, extra)
 }

@@ -30,6 +30,8 @@
 //! | `PTX_SIM_THREADS` | threads that execute blocks | all cores |
 //! | `PTX_SIM_REPORT` | file that messages are appended to | standard error |
 //! | `PTX_SIM_QUIET` | 1: no messages | 0 |
+//! | `PTX_SIM_DRIVER` | the CUDA version that the driver is for, as in 12.2: what came later is refused | 13.0 |
+//! | `PTX_SIM_FAIL` | functions that fail, as in `cuMemAlloc_v2=CUDA_ERROR_OUT_OF_MEMORY,cuCtxCreate_v2=46` | none |
 //! | `CUDA_VISIBLE_DEVICES` | the GPUs that the program sees, by number, in its order | all |
 //!
 //! A value that means nothing is told and makes `cuInit` return `CUDA_ERROR_INVALID_VALUE`.

@@ -28,8 +28,8 @@ driver_api! {
         result.require()?;
         let options = JitOptions { count, numbers, values };
         options.check()?;
-        let library = options.logged(image.ptx().and_then(|text| machine.load_library(&text, None)))?;
-        result.set(handle(&library, None))
+        let library = image.ptx().and_then(|text| machine.load_library(&text, None));
+        result.set(handle(&options.library(library)?, None))
     }
 
     fn cuLibraryLoadFromFile(
@@ -48,8 +48,8 @@ driver_api! {
         options.check()?;
         let path = path.get()?;
         let data = read_file(&path)?;
-        let library = options.logged(ImageData::of(&data).ptx().and_then(|text| machine.load_library(&text, Some(&path))))?;
-        result.set(handle(&library, None))
+        let library = ImageData::of(&data).ptx().and_then(|text| machine.load_library(&text, Some(&path)));
+        result.set(handle(&options.library(library)?, None))
     }
 
     fn cuLibraryUnload(library: Handle) {

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use sim_device::{Code, Error, Result};
 
 use crate::border::{Address, driver_api};
-use crate::devices::VERSION;
+use crate::driver;
 use crate::types::{In, Out, Text};
 
 /// A symbol, the name that programs ask for it by, and the CUDA version that brought it.
@@ -35,6 +35,11 @@ const FOUND: u32 = 0;
 const NO_SUCH_SYMBOL: u32 = 1;
 const NEEDS_NEWER: u32 = 2;
 
+/// The CUDA version that brought a function, where it is known.
+pub fn since(symbol: &str) -> Option<i32> {
+    SYMBOLS.iter().find(|known| known.symbol == symbol).map(|known| known.version)
+}
+
 /// The address of an exported function.
 fn address(symbol: &str) -> Option<*const ()> {
     let all = crate::functions().flat_map(|functions| functions.iter());
@@ -44,12 +49,13 @@ fn address(symbol: &str) -> Option<*const ()> {
 /// What a driver of this version gives a program of `version` that asks for `name`: the newest function of that name that
 /// the program knows, or the reason why there is none.
 fn resolve(name: &str, version: i32, per_thread: bool) -> Result<*const (), u32> {
+    let newest_known = driver::version() as i32;
     let named = SYMBOLS.iter().filter(|symbol| symbol.base == name);
     let newest =
-        named.clone().filter(|symbol| symbol.version <= version.min(VERSION)).max_by_key(|symbol| symbol.version);
+        named.clone().filter(|symbol| symbol.version <= version.min(newest_known)).max_by_key(|symbol| symbol.version);
     let symbol = match newest {
         Some(newest) => newest.symbol,
-        None if named.clone().any(|symbol| symbol.version <= VERSION) => return Err(NEEDS_NEWER),
+        None if named.clone().any(|symbol| symbol.version <= newest_known) => return Err(NEEDS_NEWER),
         // A name with a version of its own stands for itself.
         None => name,
     };

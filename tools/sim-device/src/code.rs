@@ -35,6 +35,11 @@ impl Code {
         self.entry().map(|(.., text)| *text)
     }
 
+    /// The code called `name`, as in `CUDA_ERROR_OUT_OF_MEMORY`.
+    pub fn named(name: &str) -> Option<Self> {
+        CODES.iter().find(|(_, known, _)| known.to_bytes() == name.as_bytes()).map(|(number, ..)| Code(*number))
+    }
+
     fn entry(self) -> Option<&'static (u32, &'static std::ffi::CStr, &'static std::ffi::CStr)> {
         CODES.iter().find(|(number, ..)| *number == self.0)
     }

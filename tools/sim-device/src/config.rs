@@ -10,6 +10,8 @@ use crate::error::{Error, Result};
 
 /// Most GPUs of a machine.
 const MOST_GPUS: u32 = 64;
+/// The CUDA version that the driver is for unless told otherwise, which is the newest that it knows.
+pub const NEWEST_DRIVER: u32 = 13_000;
 /// Most memory of a GPU, bytes: what the addresses of a context have room for, twice over.
 const MOST_MEMORY: u64 = 256 << 30;
 
@@ -42,6 +44,10 @@ pub struct Config {
     pub options: Options,
     /// Where messages go.
     pub messages: Messages,
+    /// The CUDA version that the driver is for, as in 13000 for 13.0.
+    pub driver_version: u32,
+    /// Functions of the driver that fail, with what they return.
+    pub failures: Vec<(String, Code)>,
 }
 
 impl Default for Config {
@@ -54,6 +60,8 @@ impl Default for Config {
             visible: None,
             options: Options::default(),
             messages: Messages::default(),
+            driver_version: NEWEST_DRIVER,
+            failures: Vec::new(),
         }
     }
 }
@@ -61,7 +69,8 @@ impl Default for Config {
 impl Config {
     /// The machine that the environment describes: `PTX_SIM_GPUS`, `PTX_SIM_ARCH`, `PTX_SIM_MULTIPROCESSORS`,
     /// `PTX_SIM_MEMORY` (bytes, or with K, M or G), `PTX_SIM_RACES` (0 or 1), `PTX_SIM_THREADS`, `PTX_SIM_REPORT` (a file),
-    /// `PTX_SIM_QUIET` (0 or 1), `CUDA_VISIBLE_DEVICES`.
+    /// `PTX_SIM_QUIET` (0 or 1), `PTX_SIM_DRIVER` (a CUDA version), `PTX_SIM_FAIL` (functions and what they return),
+    /// `CUDA_VISIBLE_DEVICES`.
     ///
     /// # Errors
     /// [`Code::INVALID_VALUE`] with the variable, its value and what would be accepted.
@@ -102,6 +111,15 @@ impl Config {
         } else if switch("PTX_SIM_QUIET", false)? {
             config.messages = Messages::Quiet;
         }
+        if let Some(text) = value("PTX_SIM_DRIVER") {
+            let expected = format!("a CUDA version up to {}, as in 12.2", version_text(NEWEST_DRIVER));
+            config.driver_version = parse_version(&text).ok_or_else(|| wrong("PTX_SIM_DRIVER", &text, &expected))?;
+        }
+        if let Some(text) = value("PTX_SIM_FAIL") {
+            let expected =
+                "functions with the codes that they return, as in cuMemAlloc_v2=CUDA_ERROR_OUT_OF_MEMORY,cuInit=999";
+            config.failures = parse_failures(&text).ok_or_else(|| wrong("PTX_SIM_FAIL", &text, expected))?;
+        }
         config.visible = value("CUDA_VISIBLE_DEVICES").map(|list| visible(&list, config.gpus));
         Ok(config)
     }
@@ -123,6 +141,31 @@ fn parse_number(text: &str) -> Option<u64> {
         _ => return None,
     };
     digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// As in 12020 of `12.2`.
+fn parse_version(text: &str) -> Option<u32> {
+    let (major, minor) = text.trim().split_once('.')?;
+    let (major, minor) = (major.parse::<u32>().ok()?, minor.parse::<u32>().ok().filter(|minor| *minor < 100)?);
+    let version = major.checked_mul(1000)? + 10 * minor;
+    (1000..=NEWEST_DRIVER).contains(&version).then_some(version)
+}
+
+/// As in `12.2` of 12020.
+fn version_text(version: u32) -> String {
+    format!("{}.{}", version / 1000, version % 1000 / 10)
+}
+
+/// The functions and codes of a list such as `cuInit=999,cuMemAlloc_v2=CUDA_ERROR_OUT_OF_MEMORY`.
+fn parse_failures(list: &str) -> Option<Vec<(String, Code)>> {
+    let failures = list.split(',').filter(|failure| !failure.trim().is_empty()).map(|failure| {
+        let (function, code) = failure.split_once('=')?;
+        let code = code.trim();
+        let code = code.parse().ok().map(Code).or_else(|| Code::named(code))?;
+        let function = function.trim();
+        (function.starts_with("cu") && code != Code::SUCCESS).then(|| (function.to_owned(), code))
+    });
+    failures.collect()
 }
 
 /// The GPUs of a list such as `1,0`. The driver ends the list at the first entry that names no GPU, and shows none at all
@@ -157,11 +200,16 @@ mod tests {
             ("PTX_SIM_MEMORY", "64M"),
             ("PTX_SIM_RACES", "0"),
             ("PTX_SIM_REPORT", "findings.txt"),
+            ("PTX_SIM_DRIVER", "12.2"),
+            ("PTX_SIM_FAIL", "cuInit=999, cuMemAlloc_v2=CUDA_ERROR_OUT_OF_MEMORY"),
         ])
         .unwrap();
         assert_eq!((described.gpus, described.architecture.number, described.memory_bytes), (2, 80, 64 << 20));
         assert!(!described.options.races);
         assert_eq!(described.messages, Messages::File("findings.txt".into()));
+        assert_eq!(described.driver_version, 12_020);
+        let failures = [("cuInit".to_owned(), Code(999)), ("cuMemAlloc_v2".to_owned(), Code::OUT_OF_MEMORY)];
+        assert_eq!(described.failures, failures);
     }
 
     #[test]
@@ -170,6 +218,14 @@ mod tests {
             ("PTX_SIM_GPUS", "two", "PTX_SIM_GPUS is \"two\"; it has to be a number from 0 to 64"),
             ("PTX_SIM_ARCH", "42", "PTX_SIM_ARCH is \"42\""),
             ("PTX_SIM_MEMORY", "9X", "PTX_SIM_MEMORY is \"9X\""),
+            (
+                "PTX_SIM_DRIVER",
+                "99.1",
+                "PTX_SIM_DRIVER is \"99.1\"; it has to be a CUDA version up to 13.0, as in 12.2",
+            ),
+            ("PTX_SIM_FAIL", "cuInit", "PTX_SIM_FAIL is \"cuInit\"; it has to be functions with the codes"),
+            ("PTX_SIM_FAIL", "cuInit=NO_CODE", "PTX_SIM_FAIL is \"cuInit=NO_CODE\""),
+            ("PTX_SIM_FAIL", "cuInit=0", "PTX_SIM_FAIL is \"cuInit=0\""),
             ("PTX_SIM_RACES", "no", "PTX_SIM_RACES is \"no\"; it has to be 0 or 1"),
             ("PTX_SIM_THREADS", "-1", "PTX_SIM_THREADS is \"-1\""),
         ] {

@@ -21,32 +21,40 @@ pub struct Library {
 struct Loaded {
     text: String,
     file: Option<String>,
-    image: Arc<Image>,
+    /// Or why it does not compile, which is told to whoever wants a kernel.
+    image: Result<Arc<Image>>,
     /// The library in each context that has used it.
     modules: Mutex<HashMap<u64, Arc<Module>>>,
 }
 
 impl Library {
-    pub(crate) fn new(text: &str, file: Option<&str>, image: Arc<Image>) -> Arc<Self> {
+    pub(crate) fn new(text: &str, file: Option<&str>, image: Result<Arc<Image>>) -> Arc<Self> {
         let (text, file) = (text.to_owned(), file.map(str::to_owned));
         let loaded = Arc::new(Loaded { text, file, image, modules: Mutex::default() });
         Arc::new(Self { loaded, kernels: Mutex::default() })
     }
 
-    /// The names of the kernels, in order.
+    /// What is wrong with PTX that does not compile.
+    pub fn error(&self) -> Option<&Error> {
+        self.loaded.image.as_ref().err()
+    }
+
+    /// The names of the kernels, in order; none where the PTX does not compile.
     pub fn entries(&self) -> impl Iterator<Item = &str> {
-        self.loaded.image.declarations.entries.iter().map(|entry| entry.name.as_str())
+        self.loaded.image.iter().flat_map(|image| &image.declarations.entries).map(|entry| entry.name.as_str())
     }
 
     /// The kernel called `name` (`cuLibraryGetKernel`); the same one each time.
     ///
     /// # Errors
-    /// [`Code::NOT_FOUND`](crate::Code::NOT_FOUND) with the names that there are.
+    /// [`Code::NOT_FOUND`](crate::Code::NOT_FOUND) with the names that there are;
+    /// [`Code::INVALID_PTX`](crate::Code::INVALID_PTX) when the PTX does not compile.
     pub fn kernel(&self, name: &str) -> Result<Arc<Kernel>> {
-        self.loaded.image.entry(name)?;
+        let image = self.loaded.image.clone()?;
+        image.entry(name)?;
         let new = || {
             let (loaded, name) = (self.loaded.clone(), name.to_owned());
-            Arc::new(Kernel { loaded, name, max_dynamic_shared_bytes: Mutex::default() })
+            Arc::new(Kernel { loaded, image, name, max_dynamic_shared_bytes: Mutex::default() })
         };
         Ok(lock(&self.kernels).entry(name.to_owned()).or_insert_with(new).clone())
     }
@@ -87,6 +95,7 @@ impl Loaded {
 /// A kernel of a library (`CUkernel`).
 pub struct Kernel {
     loaded: Arc<Loaded>,
+    image: Arc<Image>,
     name: String,
     /// What was asked for, by GPU.
     max_dynamic_shared_bytes: Mutex<HashMap<u32, u32>>,
@@ -100,7 +109,7 @@ impl Kernel {
 
     /// Its parameters, in order.
     pub fn parameters(&self) -> Vec<Parameter> {
-        self.loaded.image.parameters(&self.name)
+        self.image.parameters(&self.name)
     }
 
     /// The kernel as a function of `context` (`cuKernelGetFunction`).
@@ -120,7 +129,7 @@ impl Kernel {
     /// # Errors
     /// [`Code::INVALID_VALUE`](crate::Code::INVALID_VALUE) when no block can have that much.
     pub fn allow_dynamic_shared(&self, gpu: u32, bytes: u32, architecture: &Architecture) -> Result<()> {
-        let fixed = self.loaded.image.entry(&self.name)?.shared_bytes;
+        let fixed = self.image.entry(&self.name)?.shared_bytes;
         let limit = architecture.shared_bytes_per_block;
         if fixed + u64::from(bytes) > u64::from(limit) {
             let name = &self.name;
