@@ -35,6 +35,11 @@ pub struct Device {
 }
 
 impl Device {
+    /// Whether kernels are executed by the simulator, as they also are on a GPU of the simulated driver: their times mean nothing.
+    pub fn is_simulated(&self) -> bool {
+        self.kind == DeviceKind::Simulator || self.name.starts_with(sim_device::NAME)
+    }
+
     /// What a plan needs to know of it.
     pub fn gpu(&self) -> Gpu<'_> {
         let &Self { architecture, multiprocessors, shared_bytes_per_block, .. } = self;

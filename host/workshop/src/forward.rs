@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use contract::args::TensorMaps;
 use contract::manifest::Entry;
 use half::f16;
 
@@ -151,7 +150,7 @@ impl<'a> Tensors<'a> {
         let lse = lse.then(|| memory.allocate("LSE", bytes_of::<f32>(lse_elements(problem)))).transpose()?;
         let [q, k, v] = addresses;
         let mut launch = plan.bind(Addresses { q, k, v, o: o.address, lse: lse.map(|buffer| buffer.address) })?;
-        memory.set_tensor_maps(&mut launch)?;
+        memory.executor.complete(&mut launch)?;
         Ok(Self { storages, o, lse, launch })
     }
 }
@@ -176,15 +175,6 @@ impl DeviceMemory<'_> {
         let buffer = self.executor.allocate(name, bytes)?;
         self.buffers.push(buffer);
         Ok(buffer)
-    }
-
-    /// Encodes the tensor maps that `launch` needs.
-    fn set_tensor_maps(&mut self, launch: &mut Launch) -> Result<()> {
-        let Some([q, k, v, o]) = launch.tensor_maps().copied() else { return Ok(()) };
-        let mut encode = |name, map| self.executor.encode_tensor_map(name, &map);
-        let encoded = [encode("Q", q)?, encode("K", k)?, encode("V", v)?, encode("O", o)?];
-        launch.set_tensor_maps(TensorMaps(encoded));
-        Ok(())
     }
 
     /// The buffer that holds `elements`: one of `storages` when it was copied before, else a new one.

@@ -361,8 +361,6 @@ macro_rules! for_every_function {
             cuWaitExternalSemaphoresAsync
 
             // What came later, as far as it is used.
-            cuFuncGetParamInfo
-            cuLaunchKernelEx
             cuTensorMapEncodeTiled
         }
     };

@@ -90,7 +90,7 @@ pub use graph::{Graph, GraphExec, Node};
 pub use image::Parameter;
 pub use launch::Launch;
 pub use library::{Kernel, Library};
-pub use machine::{Gpu, HostRange, Machine, is_device_address};
+pub use machine::{Gpu, HostRange, Machine, NAME, is_device_address};
 pub use memory::Allocation;
 pub use module::Module;
 pub use operation::{Copy, Fill, HostMemory, Operation, Place};

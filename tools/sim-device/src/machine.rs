@@ -29,6 +29,9 @@ pub fn is_device_address(address: u64) -> bool {
     (FIRST_ADDRESS..LAST_ADDRESS).contains(&address)
 }
 
+/// What the names of simulated GPUs begin with.
+pub const NAME: &str = "ptx-sim GPU";
+
 /// Simulated GPUs and everything on them. Each context has its memory to itself, as on a GPU, at addresses that no other
 /// context uses.
 pub struct Machine {
@@ -274,7 +277,7 @@ impl Gpu {
 
     /// Its name.
     pub fn name(&self, config: &Config) -> String {
-        format!("ptx-sim GPU {} (sm_{})", self.index, config.architecture.number)
+        format!("{NAME} {} (sm_{})", self.index, config.architecture.number)
     }
 
     /// Its identifier, the same in every process.

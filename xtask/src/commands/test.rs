@@ -12,6 +12,9 @@ use crate::environment::{Environment, Workspace};
 use crate::planted;
 use crate::process;
 
+/// The packages that have the kernels' PTX inside.
+const WITH_KERNELS: [&str; 2] = ["fa512", "fa512-c"];
+
 /// Runs every test: host, simulator, kernels in the simulator, build tasks, documentation examples.
 ///
 /// The tests are optimised, because most of their time goes into executing kernels in the simulator.
@@ -46,12 +49,18 @@ pub fn run_tests_with(
     variables: &[(&str, &OsStr)],
 ) -> Result<()> {
     let planted = planted::build(environment, workspace)?;
-    let mut cargo = Command::new(environment.cargo());
-    cargo.current_dir(workspace.root()).env(PTX_VARIABLE, workspace.ptx()).args(["test", "--release"]);
-    cargo.env(planted::PTX_VARIABLE, planted);
-    cargo.envs(variables.iter().copied());
-    if !arguments.iter().any(|argument| argument.starts_with("-p") || argument.starts_with("--package")) {
-        cargo.arg("--workspace");
+    let test = |packages: &[&str]| {
+        let mut cargo = Command::new(environment.cargo());
+        cargo.current_dir(workspace.root()).env(PTX_VARIABLE, workspace.ptx()).args(["test", "--release"]);
+        cargo.env(planted::PTX_VARIABLE, &planted);
+        process::run(cargo.envs(variables.iter().copied()).args(packages).args(arguments))
+    };
+    if arguments.iter().any(|argument| argument.starts_with("-p") || argument.starts_with("--package")) {
+        return test(&[]);
     }
-    process::run(cargo.args(arguments))
+    // Tested together, everything that launches through the library would have the kernels inside, and be built anew for each of
+    // their changes.
+    let excluded = WITH_KERNELS.iter().flat_map(|package| ["--exclude", package]);
+    test(&["--workspace"].into_iter().chain(excluded).collect::<Vec<_>>())?;
+    test(&WITH_KERNELS.iter().flat_map(|package| ["-p", package]).collect::<Vec<_>>())
 }

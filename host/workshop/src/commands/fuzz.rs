@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use contract::manifest::Entry;
-use workshop::device::{Device, DeviceKind};
+use workshop::device::Device;
 use workshop::document;
 use workshop::error::{Error, Result};
 use workshop::executor::{DeviceChoice, Executor, PtxModule, open, sim};
@@ -92,10 +92,10 @@ pub fn run(options: &Options) -> Result<Verdict> {
     let mut opened = open(options.device, options.arch)?;
     let device = opened.executor.device().clone();
     let (kernels, unfit) = kernels(&folder, &device, &options.variant)?;
-    let limits = options.limits(device.kind);
+    let limits = options.limits(&device);
     let targets = kernels.values().map(|(entry, _)| Target::from(*entry)).collect();
     let campaign = Campaign::new(targets, limits, options.seed)?;
-    let cases = options.cases(device.kind).map(|random| GRID_CASES.saturating_add(random));
+    let cases = options.cases(&device).map(|random| GRID_CASES.saturating_add(random));
     let mut fuzzer = Fuzzer {
         executor: opened.executor.as_mut(),
         kernels,
@@ -130,20 +130,14 @@ pub fn run(options: &Options) -> Result<Verdict> {
 }
 
 impl Options {
-    fn limits(&self, device: DeviceKind) -> Limits {
-        let limits = match device {
-            DeviceKind::Gpu => Limits::GPU,
-            DeviceKind::Simulator => Limits::SIMULATOR,
-        };
+    fn limits(&self, device: &Device) -> Limits {
+        let limits = if device.is_simulated() { Limits::SIMULATOR } else { Limits::GPU };
         limits.with(self.max_seq, self.max_pairs)
     }
 
     /// Random cases; `None` for no end.
-    fn cases(&self, device: DeviceKind) -> Option<u64> {
-        let default = match device {
-            DeviceKind::Gpu => GPU_CASES,
-            DeviceKind::Simulator => SIMULATOR_CASES,
-        };
+    fn cases(&self, device: &Device) -> Option<u64> {
+        let default = if device.is_simulated() { SIMULATOR_CASES } else { GPU_CASES };
         self.cases.or_else(|| self.minutes.is_none().then_some(default))
     }
 }

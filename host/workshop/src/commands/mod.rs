@@ -22,6 +22,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use contract::config::Mask;
 use contract::view::Layout;
 use workshop::error::{Error, Result};
+use workshop::executor::Executor;
 use workshop::executor::gpu::GpuExecutor;
 
 /// How a command that could be carried out ended.
@@ -35,14 +36,20 @@ pub enum Verdict {
     CannotRun,
 }
 
-/// A GPU to measure times on.
+/// A GPU to measure times on. One of the simulated driver is refused, not warned of: a record outlives its warnings, and goes into
+/// comparisons, plots and the table of tuned kernels.
 fn gpu_for_times() -> Result<GpuExecutor> {
-    GpuExecutor::open().map_err(|error| match error {
-        Error::Unavailable(reason) => {
-            Error::Unavailable(format!("times mean nothing in the simulator, and there is {reason}"))
+    let meaningless =
+        |reason| Error::Unavailable(format!("times mean nothing in the simulator, and there is {reason}"));
+    match GpuExecutor::open() {
+        Err(Error::Unavailable(reason)) => Err(meaningless(reason)),
+        Ok(gpu) if gpu.device().is_simulated() => {
+            let name = &gpu.device().name;
+            let library = libcuda_delay_load::LIBRARY;
+            Err(meaningless(format!("no GPU but {name}: the {library} found is the simulated driver's")))
         }
-        other => other,
-    })
+        opened => opened,
+    }
 }
 
 /// Accepts the name of a mask.

@@ -12,7 +12,7 @@ use contract::config::Mask;
 use contract::problem::Problem;
 use contract::view::Layout;
 use workshop::check::{self, UnitScaleBounds};
-use workshop::device::DeviceKind;
+use workshop::device::Device;
 use workshop::document;
 use workshop::error::Result;
 use workshop::executor::{DeviceChoice, Opened, open, sim};
@@ -154,7 +154,7 @@ fn execute(
     let problem = inputs.problem();
     let device = opened.executor.device().clone();
     let choice = variant::choose(folder, problem, &device, options.variant.as_deref())?;
-    let expected = expected_time(problem, device.kind);
+    let expected = expected_time(problem, &device);
     let mut forward = Forward::prepare(opened.executor.as_mut(), choice.module, choice.entry, inputs, !options.no_lse)?;
     let start = Instant::now();
     let outcome = progress::with_clock(format!("running {}", choice.entry.name), expected, || forward.execute())?;
@@ -177,7 +177,7 @@ fn execute(
         timing: None,
     };
     record.passed = record.everything_passed();
-    if record.passed && record.check.is_some() && options.samples > 0 {
+    if record.passed && record.check.is_some() && options.samples > 0 && !record.device.is_simulated() {
         let protocol = Protocol::on(&record.device, options.warm_l2);
         if let Some(mut sampler) = forward.into_sampler(&protocol)? {
             record.timing = Some(Timing::take(&mut sampler, options.samples, protocol, problem)?);
@@ -187,8 +187,8 @@ fn execute(
 }
 
 /// How long a run may take; says so when that is long.
-fn expected_time(problem: &Problem, device: DeviceKind) -> Duration {
-    if device == DeviceKind::Gpu {
+fn expected_time(problem: &Problem, device: &Device) -> Duration {
+    if !device.is_simulated() {
         return Duration::ZERO;
     }
     let shape = problem.shape();

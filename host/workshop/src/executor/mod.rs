@@ -4,8 +4,6 @@ pub mod gpu;
 pub mod sim;
 
 use contract::plan::Launch;
-use contract::tensor_map::TensorMap;
-use ptx_sim::TENSOR_MAP_BYTES;
 
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -82,14 +80,13 @@ pub trait Executor {
     /// Copies the start of `buffer` to `data`; `data` must not be longer than the buffer.
     fn read(&mut self, buffer: Buffer, data: &mut [u8]) -> Result<()>;
 
-    /// The bytes of a tensor map, for a kernel of this executor to find in device memory, at a multiple of 64. `name`
-    /// appears in messages.
-    fn encode_tensor_map(&mut self, name: &str, map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES]>;
+    /// Completes a bound launch with the tensor maps that its kernel copies through, if it does.
+    fn complete(&mut self, launch: &mut Launch<'_>) -> Result<()>;
 
-    /// Runs a kernel and waits for it. A kernel that faults is an error on a GPU and a finding in the simulator.
+    /// Runs a [completed](Executor::complete) launch and waits for it. A kernel that faults is an error on a GPU and a finding in the simulator.
     fn launch(&mut self, launch: &Launch<'_>) -> Result<Execution>;
 
-    /// Makes `launches`, one for each set of inputs, ready to be timed by `protocol`, after a warm-up; `None` where times
+    /// Makes completed `launches`, one for each set of inputs, ready to be timed by `protocol`, after a warm-up; `None` where times
     /// mean nothing (the simulator).
     fn prepare_sample(&mut self, launches: &[Launch<'_>], protocol: &Protocol) -> Result<Option<Sample>>;
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use contract::architecture::ARCHITECTURES;
+use contract::args::TensorMaps;
 use contract::plan::Launch;
 use contract::tensor_map::{self, TensorMap};
 use ptx_sim::{Options, Swizzle, TENSOR_MAP_BYTES, TensorElement};
@@ -122,17 +123,11 @@ impl Executor for SimExecutor {
         self.context.read(buffer.address, data).map_err(simulated)
     }
 
-    fn encode_tensor_map(&mut self, name: &str, map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES]> {
-        let map = ptx_sim::TensorMap {
-            element: TensorElement::F16,
-            address: map.address,
-            sizes: map.sizes.to_vec(),
-            strides: map.strides.to_vec(),
-            box_sizes: tensor_map::BOX_SIZES.to_vec(),
-            element_strides: tensor_map::ELEMENT_STRIDES.to_vec(),
-            swizzle: Swizzle::Bytes128,
-        };
-        map.encode(name).map_err(|error| Error::Invalid(format!("simulated memory: {error}")))
+    fn complete(&mut self, launch: &mut Launch<'_>) -> Result<()> {
+        let Some([q, k, v, o]) = launch.tensor_maps() else { return Ok(()) };
+        let encoded = [encode("Q", q)?, encode("K", k)?, encode("V", v)?, encode("O", o)?];
+        launch.set_tensor_maps(TensorMaps(encoded));
+        Ok(())
     }
 
     fn launch(&mut self, launch: &Launch<'_>) -> Result<Execution> {
@@ -166,6 +161,20 @@ impl Executor for SimExecutor {
     fn damaged_guards(&mut self) -> Result<Vec<GuardDamage>> {
         Ok(Vec::new())
     }
+}
+
+/// The bytes of a tensor map; `name` appears in messages.
+fn encode(name: &str, map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES]> {
+    let map = ptx_sim::TensorMap {
+        element: TensorElement::F16,
+        address: map.address,
+        sizes: map.sizes.to_vec(),
+        strides: map.strides.to_vec(),
+        box_sizes: tensor_map::BOX_SIZES.to_vec(),
+        element_strides: tensor_map::ELEMENT_STRIDES.to_vec(),
+        swizzle: Swizzle::Bytes128,
+    };
+    map.encode(name).map_err(|error| Error::Invalid(format!("simulated memory: {error}")))
 }
 
 /// An error of the simulated GPU, in its words: the code that a driver would return says less.

@@ -12,6 +12,7 @@ mod profile;
 mod races;
 mod report;
 mod sanitize;
+mod simulated_driver;
 mod support;
 mod tensor_maps;
 mod tune;

@@ -162,7 +162,7 @@ fn time(record: &Record) -> String {
                 timing.teraflops
             )
         }
-        None if record.device.kind == DeviceKind::Simulator => {
+        None if record.device.is_simulated() => {
             format!("simulated in {:.1} s", record.execution_seconds)
         }
         None => "not timed".into(),

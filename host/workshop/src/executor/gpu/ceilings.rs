@@ -52,15 +52,17 @@ impl GpuExecutor {
             blocks,
             threads: THREADS,
             dynamic_shared_bytes: probe.dynamic_shared_bytes,
-            overlaps_previous: false,
             arguments: &arguments,
         };
-        // SAFETY: a probe takes one `ProbeArgs`, and its sink has an f32 for every thread.
-        let prepared = unsafe { self.timed(&[kernel], &Protocol::new(L2::Warm)) };
+        let prepared = self.prepare(&kernel).and_then(|function| {
+            // SAFETY: a probe takes one `ProbeArgs`, and its sink has an f32 for every thread.
+            let submit = |_| Ok(unsafe { kernel.submit(function, &self.stream) }?);
+            self.timed(1, kernel.running(), &Protocol::new(L2::Warm), submit)
+        });
         let times = prepared.and_then(|(timed, _)| {
             let sample = |_| timed.graph.sample(&self.stream);
             let times = (0..PROBE_SAMPLES).map(sample).collect::<std::result::Result<Vec<f64>, _>>();
-            times.map_err(|code| self.failed(timed.action.clone(), code, ""))
+            times.map_err(|failure| self.failed(timed.action.clone(), failure, ""))
         });
         self.free(sink)?;
         let seconds = Samples::new(times?)?.median() * 1e-6;
@@ -81,13 +83,13 @@ impl GpuExecutor {
         let (source, destination) = (source?, destination?);
         let copy = || {
             // SAFETY: two buffers of this size, which are freed after the last copy was waited for.
-            unsafe { driver::copy_on_device(destination.address, source.address, bytes as usize, &self.stream) }
+            Ok(unsafe { driver::copy_on_device(destination.address, source.address, bytes as usize, &self.stream) }?)
         };
         let times = Stopwatch::new().and_then(|watch| {
             watch.time(&self.stream, copy)?;
             (0..COPIES).map(|_| watch.time(&self.stream, copy)).collect::<std::result::Result<Vec<f64>, _>>()
         });
-        let times = times.map_err(|code| self.failed("copying within device memory".into(), code, ""));
+        let times = times.map_err(|failure| self.failed("copying within device memory".into(), failure, ""));
         self.free(source)?;
         self.free(destination)?;
         let seconds = Samples::new(times?)?.median() * 1e-6;

@@ -4,7 +4,7 @@ use cust::CudaApiVersion;
 use cust::device::{Device as CudaDevice, DeviceAttribute};
 
 use super::driver::{self, Code};
-use super::failure::Doing;
+use super::failure::{Doing, library_error};
 use crate::device::{Device, DeviceKind};
 use crate::error::{Error, Result};
 
@@ -25,6 +25,8 @@ pub fn find(index: u32) -> Result<CudaDevice> {
         let visible = visible_devices();
         return Err(Error::Unavailable(format!("no GPU {index}: the driver shows {count}, counted from 0; {visible}")));
     }
+    // The library needs a newer driver, and its kernels a newer GPU, than a context does.
+    fa512::Gpu::of_device(index as usize).map_err(library_error)?;
     CudaDevice::get_device(index).doing(|| format!("opening GPU {index}"))
 }
 

@@ -1,16 +1,12 @@
-//! What cust 0.3.2 lacks of the CUDA driver API (the functions and constants are those of `cuda.h`).
-//!
-//! A newer part of the API, such as `cuFuncGetParamInfo`, is declared in [`raw`], wrapped here, and listed in
-//! libcuda-delay-load behind the functions that cust_raw declares.
+//! What cust 0.3.2 lacks of the CUDA driver API (the functions and constants are those of `cuda.h`), or does only with kernels
+//! of modules that it has loaded. Modules are the library's; so are launches of our kernels and their tensor maps.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::marker::PhantomData;
 use std::ptr;
-use std::sync::LazyLock;
 
-use cust::CudaApiVersion;
 use cust::device::Device;
-use cust::function::Function;
 use cust::stream::Stream;
 
 /// A `CUresult`. A number, since cust's enum has no place for the codes that came after CUDA 11.4.
@@ -19,12 +15,8 @@ use cust::stream::Stream;
 pub struct Code(pub c_uint);
 
 impl Code {
-    /// `CUDA_ERROR_INVALID_VALUE`.
-    pub const INVALID_VALUE: Self = Self(1);
     /// `CUDA_ERROR_NO_DEVICE`.
     pub const NO_DEVICE: Self = Self(100);
-    /// `CUDA_ERROR_NOT_SUPPORTED`, also for a function that the driver is too old to have.
-    pub const NOT_SUPPORTED: Self = Self(libcuda_delay_load::CUDA_ERROR_NOT_SUPPORTED);
 
     /// The driver's name of the code, as in `CUDA_ERROR_OUT_OF_MEMORY`.
     pub fn name(self) -> Cow<'static, str> {
@@ -115,126 +107,81 @@ pub unsafe fn copy_on_device(destination: u64, source: u64, bytes: usize, stream
     unsafe { raw::cuMemcpyDtoDAsync_v2(destination, source, bytes, stream.as_inner().cast()) }.ok()
 }
 
-/// Lets blocks of `function` have `bytes` of dynamic shared memory; without this, 48 KiB are the limit.
-pub fn allow_dynamic_shared(function: &Function, bytes: u32) -> Result<(), Code> {
-    const MAX_DYNAMIC_SHARED_SIZE_BYTES: c_int = 8;
-    let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
-    // SAFETY: the function belongs to a loaded module, to which `function` holds a borrow.
-    unsafe { raw::cuFuncSetAttribute(function.to_raw().cast(), MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes) }.ok()
+/// A `CUfunction`, with a borrow of the module that it belongs to.
+#[derive(Clone, Copy)]
+pub struct Function<'a>(*mut c_void, PhantomData<&'a fa512::Module>);
+
+impl<'a> Function<'a> {
+    /// The kernel `entry` of `module` in the current context.
+    ///
+    /// # Errors
+    /// What the library says.
+    pub fn of(module: &'a fa512::Module, entry: &str) -> Result<Self, fa512::Error> {
+        Ok(Self(module.function(entry)?, PhantomData))
+    }
+
+    /// Lets blocks have `bytes` of dynamic shared memory; without this, 48 KiB are the limit.
+    pub fn allow_dynamic_shared(self, bytes: u32) -> Result<(), Code> {
+        const MAX_DYNAMIC_SHARED_SIZE_BYTES: c_int = 8;
+        let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
+        // SAFETY: the function belongs to a loaded module, to which `self` holds a borrow.
+        unsafe { raw::cuFuncSetAttribute(self.0, MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes) }.ok()
+    }
+
+    /// 32-bit registers of a thread.
+    pub fn registers(self) -> Result<u32, Code> {
+        const NUM_REGS: c_int = 4;
+        self.attribute(NUM_REGS)
+    }
+
+    /// Local memory of a thread, bytes.
+    pub fn local_bytes(self) -> Result<u32, Code> {
+        const LOCAL_SIZE_BYTES: c_int = 3;
+        self.attribute(LOCAL_SIZE_BYTES)
+    }
+
+    fn attribute(self, attribute: c_int) -> Result<u32, Code> {
+        let mut value = 0;
+        // SAFETY: as above; `value` is where the function puts its result.
+        unsafe { raw::cuFuncGetAttribute(&mut value, attribute, self.0) }.ok()?;
+        Ok(u32::try_from(value).unwrap_or(0))
+    }
 }
 
-/// Puts a launch of `[blocks, threads, dynamic shared bytes]` on `stream` that may begin while the one before it ends
-/// ("Programmatic Dependent Launch and Synchronization" of the CUDA Programming Guide). [`Code::NOT_SUPPORTED`] where the
-/// driver is older than CUDA 12.3, before which graphs cannot hold such launches.
+/// Puts a launch of `[blocks, threads, dynamic shared bytes]` on `stream`.
 ///
 /// # Safety
-/// `arguments` must be as many and as large as the parameters of `function`, and the kernel wait for the one before it until
-/// it accesses anything that this one may write or read.
-pub unsafe fn launch_overlapping(
-    function: &Function,
+/// `arguments` must be as many and as large as the parameters of `function`.
+pub unsafe fn launch(
+    function: Function<'_>,
     [blocks, threads, shared_bytes]: [u32; 3],
     arguments: &mut [*mut c_void],
     stream: &Stream,
 ) -> Result<(), Code> {
-    /// Asked once: the driver of a process stays the same, and what a launch costs is measured.
-    static IS_SUPPORTED: LazyLock<bool> =
-        LazyLock::new(|| CudaApiVersion::get().is_ok_and(|version| (version.major(), version.minor()) >= (12, 3)));
-    if !*IS_SUPPORTED {
-        return Err(Code::NOT_SUPPORTED);
-    }
-    let mut attributes = [raw::LaunchAttribute::programmatic_stream_serialization()];
-    let config = raw::LaunchConfig {
-        grid: [blocks, 1, 1],
-        block: [threads, 1, 1],
-        shared_bytes,
-        stream: stream.as_inner().cast(),
-        attributes: attributes.as_mut_ptr(),
-        attribute_count: 1,
-    };
+    let (arguments, stream) = (arguments.as_mut_ptr(), stream.as_inner().cast());
     // SAFETY: the function belongs to a loaded module, to which `function` holds a borrow, and the stream is alive; the
     // arguments are the caller's promise.
-    unsafe { raw::cuLaunchKernelEx(&config, function.to_raw().cast(), arguments.as_mut_ptr(), ptr::null_mut()) }.ok()
-}
-
-/// Sizes in bytes of the first `count` parameters of `function`, fewer when it has fewer, or `None` when the driver is
-/// older than CUDA 12.4 and cannot tell.
-///
-/// Nothing is asked about parameters beyond `count`: the driver would answer with an error, and compute-sanitizer
-/// reports every error that the driver returns.
-pub fn parameter_sizes(function: &Function, count: usize) -> Result<Option<Vec<usize>>, Code> {
-    let mut sizes = Vec::with_capacity(count);
-    while sizes.len() < count {
-        let (mut offset, mut size) = (0, 0);
-        // SAFETY: the function belongs to a loaded module, and the results go to two live variables.
-        let found =
-            unsafe { raw::cuFuncGetParamInfo(function.to_raw().cast(), sizes.len(), &mut offset, &mut size) }.ok();
-        match found {
-            Ok(()) => sizes.push(size),
-            Err(Code::INVALID_VALUE) => break,
-            Err(Code::NOT_SUPPORTED) => return Ok(None),
-            Err(code) => return Err(code),
-        }
+    unsafe {
+        raw::cuLaunchKernel(function.0, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, arguments, ptr::null_mut())
     }
-    Ok(Some(sizes))
-}
-
-/// Compiles PTX for the sake of what the driver's compiler writes about it: the code and the error log.
-pub fn jit_log(ptx: &CStr) -> (Result<(), Code>, String) {
-    const ERROR_LOG_BUFFER: c_uint = 5;
-    const ERROR_LOG_BUFFER_SIZE_BYTES: c_uint = 6;
-    let mut log = vec![0u8; 16 << 10];
-    let options = [ERROR_LOG_BUFFER, ERROR_LOG_BUFFER_SIZE_BYTES];
-    let values = [log.as_mut_ptr().cast(), ptr::without_provenance_mut::<c_void>(log.len())];
-    let mut module = ptr::null_mut();
-    // SAFETY: `ptx` ends in NUL, there are as many values as options, and the log is as long as its option says.
-    let result = unsafe {
-        raw::cuModuleLoadDataEx(&mut module, ptx.as_ptr().cast(), 2, options.as_ptr(), values.as_ptr().cast_mut())
-    }
-    .ok();
-    if result.is_ok() {
-        // SAFETY: the module was loaded just now and nothing else knows it.
-        unsafe { raw::cuModuleUnload(module) };
-    }
-    let length = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
-    (result, String::from_utf8_lossy(&log[..length]).trim_end().to_owned())
+    .ok()
 }
 
 /// The declarations, without the types that cust_raw gives to handles.
 mod raw {
     use super::{Code, c_char, c_int, c_uint, c_void};
 
-    /// `CUlaunchAttribute`: its value is a union of 64 bytes.
-    #[repr(C, align(8))]
-    pub struct LaunchAttribute {
-        id: c_uint,
-        padding: c_uint,
-        value: [c_int; 16],
-    }
-
-    impl LaunchAttribute {
-        /// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`, allowed.
-        pub fn programmatic_stream_serialization() -> Self {
-            let mut value = [0; 16];
-            value[0] = 1;
-            Self { id: 6, padding: 0, value }
-        }
-    }
-
-    /// `CUlaunchConfig`.
-    #[repr(C)]
-    pub struct LaunchConfig {
-        pub grid: [c_uint; 3],
-        pub block: [c_uint; 3],
-        pub shared_bytes: c_uint,
-        pub stream: *mut c_void,
-        pub attributes: *mut LaunchAttribute,
-        pub attribute_count: c_uint,
-    }
-
     unsafe extern "C" {
-        pub fn cuLaunchKernelEx(
-            config: *const LaunchConfig,
+        pub fn cuLaunchKernel(
             function: *mut c_void,
+            blocks_x: c_uint,
+            blocks_y: c_uint,
+            blocks_z: c_uint,
+            threads_x: c_uint,
+            threads_y: c_uint,
+            threads_z: c_uint,
+            shared_bytes: c_uint,
+            stream: *mut c_void,
             arguments: *mut *mut c_void,
             extra: *mut *mut c_void,
         ) -> Code;
@@ -246,16 +193,8 @@ mod raw {
         pub fn cuDevicePrimaryCtxRetain(context: *mut *mut c_void, device: c_int) -> Code;
         pub fn cuDevicePrimaryCtxRelease_v2(device: c_int) -> Code;
         pub fn cuCtxSynchronize() -> Code;
-        pub fn cuModuleLoadDataEx(
-            module: *mut *mut c_void,
-            image: *const c_void,
-            option_count: c_uint,
-            options: *const c_uint,
-            values: *mut *mut c_void,
-        ) -> Code;
         pub fn cuMemcpyDtoDAsync_v2(destination: u64, source: u64, bytes: usize, stream: *mut c_void) -> Code;
-        pub fn cuModuleUnload(module: *mut c_void) -> Code;
-        pub fn cuFuncGetParamInfo(function: *mut c_void, index: usize, offset: *mut usize, size: *mut usize) -> Code;
+        pub fn cuFuncGetAttribute(value: *mut c_int, attribute: c_int, function: *mut c_void) -> Code;
         pub fn cuFuncSetAttribute(function: *mut c_void, attribute: c_int, value: c_int) -> Code;
     }
 }

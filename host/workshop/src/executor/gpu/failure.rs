@@ -1,6 +1,6 @@
 //! Errors of the driver as errors of this crate.
 
-use cust::error::CudaResult;
+use cust::error::{CudaError, CudaResult};
 
 use super::driver::Code;
 use crate::error::{Error, Result};
@@ -8,6 +8,66 @@ use crate::error::{Error, Result};
 /// What to do about a kernel that faulted.
 const FAULT_ADVICE: &str = "; the CUDA context is lost and this process cannot use the GPU again. Run the same command \
                             under compute-sanitizer to see which access failed";
+
+/// What was answered to a call: by the driver, where this crate or cust called it, or by the library.
+#[derive(Debug)]
+pub enum Failure {
+    /// The driver.
+    Driver(Code),
+    /// The library.
+    Library(fa512::Error),
+}
+
+impl From<Code> for Failure {
+    fn from(code: Code) -> Self {
+        Failure::Driver(code)
+    }
+}
+
+impl From<CudaError> for Failure {
+    fn from(error: CudaError) -> Self {
+        Failure::Driver(error.into())
+    }
+}
+
+impl From<fa512::Error> for Failure {
+    fn from(error: fa512::Error) -> Self {
+        Failure::Library(error)
+    }
+}
+
+impl Failure {
+    /// The driver's code.
+    ///
+    /// # Errors
+    /// The error of the library where the driver was not asked.
+    pub fn code(self) -> Result<Code> {
+        match self {
+            Failure::Driver(code) => Ok(code),
+            Failure::Library(fa512::Error::Cuda { code, .. }) => Ok(Code(code)),
+            Failure::Library(error) => Err(library_error(error)),
+        }
+    }
+}
+
+/// What the library said without asking the driver.
+pub fn library_error(error: fa512::Error) -> Error {
+    match error {
+        fa512::Error::Cuda { action, name, words, log, .. } => {
+            Error::Cuda { action, code: name, description: words, detail: compiler_log(&log) }
+        }
+        error @ (fa512::Error::NoDriver { .. }
+        | fa512::Error::DriverTooOld { .. }
+        | fa512::Error::NoGpu { .. }
+        | fa512::Error::GpuTooOld { .. }) => Error::Unavailable(format!("no GPU that will do: {error}")),
+        error => Error::Invalid(error.to_string()),
+    }
+}
+
+/// What the driver's compiler wrote, as the detail of an error.
+pub fn compiler_log(log: &str) -> String {
+    if log.is_empty() { String::new() } else { format!("; the driver's compiler says:\n{log}") }
+}
 
 /// The error that a context was lost by.
 pub struct Fault {

@@ -6,6 +6,7 @@ use std::ptr;
 use cust::stream::Stream;
 
 use super::driver::Code;
+use super::failure::Failure;
 
 /// Launches that follow each other without the processor's help. Must be dropped in the context that it was made in.
 pub struct Graph {
@@ -17,7 +18,7 @@ unsafe impl Send for Graph {}
 
 impl Graph {
     /// Records what `submit` puts on `stream`, without running it.
-    pub fn capture(stream: &Stream, submit: impl FnOnce() -> Result<(), Code>) -> Result<Self, Code> {
+    pub fn capture(stream: &Stream, submit: impl FnOnce() -> Result<(), Failure>) -> Result<Self, Failure> {
         const THREAD_LOCAL: c_uint = 1;
         let stream = stream.as_inner().cast();
         // SAFETY: the stream is alive, as `stream` holds a borrow.
@@ -29,7 +30,7 @@ impl Graph {
         let mut executable = ptr::null_mut();
         let instantiated = submitted.and_then(|()| {
             // SAFETY: the template was captured just now; 0 means no flags.
-            unsafe { raw::cuGraphInstantiateWithFlags(&mut executable, template, 0) }.ok()
+            Ok(unsafe { raw::cuGraphInstantiateWithFlags(&mut executable, template, 0) }.ok()?)
         });
         // SAFETY: nothing else knows the template, and what was made of it does not need it.
         unsafe { raw::cuGraphDestroy(template) }.ok()?;
@@ -37,9 +38,9 @@ impl Graph {
     }
 
     /// Puts the launches on `stream`.
-    pub fn launch(&self, stream: &Stream) -> Result<(), Code> {
+    pub fn launch(&self, stream: &Stream) -> Result<(), Failure> {
         // SAFETY: the graph lives as long as `self`, the stream as long as its borrow.
-        unsafe { raw::cuGraphLaunch(self.executable, stream.as_inner().cast()) }.ok()
+        Ok(unsafe { raw::cuGraphLaunch(self.executable, stream.as_inner().cast()) }.ok()?)
     }
 }
 

@@ -1,4 +1,5 @@
-//! The GPU executor: cust for context, modules, functions, stream, events and memory, and `driver` for what cust lacks.
+//! The GPU executor: cust for context, stream, events and memory, `driver` for what cust lacks, and the library for PTX, tensor
+//! maps and launches, so that what is checked and timed here is what users of the library call.
 
 mod ceilings;
 mod discovery;
@@ -17,16 +18,13 @@ use std::ffi::CString;
 use std::num::NonZeroU32;
 
 use cust::context::{Context, CurrentContext};
-use cust::error::{CudaError, CudaResult};
-use cust::function::{Function, FunctionAttribute};
+use cust::error::CudaResult;
 use cust::memory::mem_get_info;
-use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
-use libcuda_delay_load::tensor_map::Tiled;
-use ptx_sim::TENSOR_MAP_BYTES;
+use fa512::{Module, ModuleKernel};
 
-use self::driver::Code;
-use self::failure::{Doing, Fault, cuda_error};
+use self::driver::Function;
+use self::failure::{Doing, Failure, Fault, compiler_log, cuda_error};
 use self::kernel::Kernel;
 use self::memory::{Allocation, mebibytes};
 use self::timing::TimedGraph;
@@ -35,7 +33,6 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::timing::{Batch, Protocol};
 use contract::plan::Launch;
-use contract::tensor_map::{self, TensorMap};
 
 /// Runs kernels on an NVIDIA GPU.
 ///
@@ -112,14 +109,11 @@ impl GpuExecutor {
     /// [`Error::Invalid`] when no loaded module has the entry, [`Error::Cuda`] when the driver refuses to tell.
     pub fn resources(&self, entry: &str) -> Result<KernelResources> {
         self.enter()?;
-        let function = self.function(entry)?;
-        let attribute = |attribute| {
-            let value = function.get_attribute(attribute).doing(|| format!("asking for the resources of {entry}"))?;
-            Ok::<_, Error>(u32::try_from(value).unwrap_or(0))
-        };
+        let function = self.find(entry, |module| Function::of(module, entry))?;
+        let asking = |code| self.failed(format!("asking for the resources of {entry}"), code, "");
         Ok(KernelResources {
-            registers: attribute(FunctionAttribute::NumRegisters)?,
-            local_bytes: attribute(FunctionAttribute::LocalSizeBytes)?,
+            registers: function.registers().map_err(asking)?,
+            local_bytes: function.local_bytes().map_err(asking)?,
         })
     }
 
@@ -132,23 +126,42 @@ impl GpuExecutor {
     }
 
     /// The error for what the driver refused. Finds out, and remembers, whether the context is lost by it.
-    fn failed(&self, action: String, code: impl Into<Code>, detail: &str) -> Error {
-        let code = code.into();
+    fn failed(&self, action: String, failure: impl Into<Failure>, detail: &str) -> Error {
+        let code = match failure.into().code() {
+            Ok(code) => code,
+            Err(error) => return error,
+        };
         if driver::synchronize_context().is_ok() {
             return cuda_error(action, code, detail);
         }
         self.fault.get_or_init(|| Fault { action, code }).error()
     }
 
-    /// The entry in the newest module that has it.
-    fn function(&self, entry: &str) -> Result<Function<'_>> {
-        if entry.contains('\0') {
-            return Err(Error::Invalid(format!("{entry:?} cannot be the name of an entry: it holds a NUL")));
+    /// As [`Self::failed`], of the library in its own words.
+    fn refused(&self, error: fa512::Error) -> Error {
+        match error {
+            fa512::Error::Cuda { action, code, log, .. } => {
+                self.failed(action, driver::Code(code), &compiler_log(&log))
+            }
+            error => failure::library_error(error),
         }
+    }
+
+    /// The stream, as the library takes it.
+    fn raw_stream(&self) -> fa512::Stream {
+        fa512::Stream::from_raw(self.stream.as_inner().cast())
+    }
+
+    /// What `take` finds in the newest module that has `entry`.
+    fn find<'a, T>(
+        &'a self,
+        entry: &str,
+        take: impl Fn(&'a Module) -> std::result::Result<T, fa512::Error>,
+    ) -> Result<T> {
         for LoadedModule { module, .. } in self.modules.iter().rev() {
-            match module.get_function(entry) {
-                Err(CudaError::NotFound) => {}
-                answer => return answer.doing(|| format!("looking for entry {entry}")),
+            match take(module) {
+                Err(fa512::Error::NoEntry { .. }) => {}
+                answer => return answer.map_err(|error| self.refused(error)),
             }
         }
         let files: Vec<_> = self.modules.iter().map(|loaded| loaded.source.file.as_str()).collect();
@@ -156,12 +169,22 @@ impl GpuExecutor {
         Err(Error::Invalid(format!("no entry {entry} in the loaded PTX ({loaded})")))
     }
 
-    /// The entry of `kernel`, allowed the shared memory that it is to be launched with.
+    /// The kernel of `launch`.
+    fn forward_kernel<'a>(&'a self, launch: &Launch<'a>) -> Result<ModuleKernel<'a>> {
+        let variant = launch.variant();
+        self.find(variant.entry, |module| module.kernel(&variant))
+    }
+
+    /// The entry of `kernel`, which is none of ours, allowed the shared memory that it is to be launched with.
     fn prepare(&self, kernel: &Kernel) -> Result<Function<'_>> {
-        let function = self.function(kernel.entry)?;
-        kernel.check_arguments(&function)?;
+        self.enter()?;
         let Kernel { entry, dynamic_shared_bytes: bytes, .. } = kernel;
-        driver::allow_dynamic_shared(&function, *bytes).map_err(|code| {
+        let parameters = kernel.argument_bytes();
+        let function = self.find(entry, |module| {
+            module.check_parameters(entry, &parameters)?;
+            Function::of(module, entry)
+        })?;
+        function.allow_dynamic_shared(*bytes).map_err(|code| {
             let action = format!("giving the blocks of {entry} {bytes} bytes of dynamic shared memory");
             let limit = self.device.shared_bytes_per_block;
             self.failed(action, code, &format!("; {} allows {limit} bytes", self.device.name))
@@ -169,39 +192,27 @@ impl GpuExecutor {
         Ok(function)
     }
 
-    /// Runs `kernel` and waits for it.
-    ///
-    /// # Safety
-    /// As for [`Kernel::submit`], but for sizes and surplus arguments where the driver knows the parameters: these are
-    /// errors.
-    unsafe fn run(&self, kernel: &Kernel) -> Result<()> {
-        self.enter()?;
-        let function = self.prepare(kernel)?;
-        // SAFETY: the caller's promise.
-        let launched = unsafe { kernel.submit(&function, &self.stream) };
-        let done = launched.and_then(|()| self.stream.synchronize().map_err(Code::from));
-        done.map_err(|code| self.failed(kernel.running(), code, ""))
+    /// Runs `submit`, which does what `action` says, and waits for it.
+    fn run(&self, action: String, submit: impl FnOnce() -> std::result::Result<(), Failure>) -> Result<()> {
+        let done = submit().and_then(|()| Ok(self.stream.synchronize()?));
+        done.map_err(|failure| self.failed(action, failure, ""))
     }
 
-    /// Makes `kernels`, one for each set of inputs, ready to be timed.
-    ///
-    /// # Safety
-    /// As for [`GpuExecutor::run`].
-    unsafe fn timed(&self, kernels: &[Kernel], protocol: &Protocol) -> Result<(TimedKernels, Batch)> {
-        self.enter()?;
-        let (Some(first), Ok(sets)) = (kernels.first(), u32::try_from(kernels.len())) else {
-            return Err(Error::Invalid(format!("{} launches cannot be timed together", kernels.len())));
-        };
-        let functions: Vec<_> = kernels.iter().map(|kernel| self.prepare(kernel)).collect::<Result<_>>()?;
-        let sets = NonZeroU32::new(sets).expect("there is a first");
-        let submit = |set: u32| {
-            // SAFETY: the caller's promise.
-            unsafe { kernels[set as usize].submit(&functions[set as usize], &self.stream) }
-        };
-        let action = first.running();
-        match TimedGraph::prepare(&self.stream, protocol, sets, submit) {
+    /// Makes launches, one for each of `sets` of inputs, ready to be timed: `submit` puts that of a set on the stream, which
+    /// `action` says in words.
+    fn timed(
+        &self,
+        sets: usize,
+        action: String,
+        protocol: &Protocol,
+        submit: impl Fn(usize) -> std::result::Result<(), Failure>,
+    ) -> Result<(TimedKernels, Batch)> {
+        let sets = u32::try_from(sets).ok().and_then(NonZeroU32::new);
+        let sets =
+            sets.ok_or_else(|| Error::Invalid(format!("{action} cannot be timed with so many sets of inputs")))?;
+        match TimedGraph::prepare(&self.stream, protocol, sets, |set| submit(set as usize)) {
             Ok((graph, batch)) => Ok((TimedKernels { graph, action }, batch)),
-            Err(code) => Err(self.failed(action, code, "")),
+            Err(failure) => Err(self.failed(action, failure, "")),
         }
     }
 
@@ -230,6 +241,11 @@ impl GpuExecutor {
     }
 }
 
+/// The action of `launch`, for messages.
+fn running(launch: &Launch<'_>) -> String {
+    kernel::running(launch.entry(), launch.blocks(), launch.threads())
+}
+
 impl Executor for GpuExecutor {
     fn device(&self) -> &Device {
         &self.device
@@ -245,13 +261,9 @@ impl Executor for GpuExecutor {
         let text = CString::new(text.as_str()).map_err(|error| {
             Error::Invalid(format!("{file}: byte {} is NUL, so it is no PTX", error.nul_position()))
         })?;
-        let module = Module::from_ptx_cstr(&text, &[]).map_err(|error| {
-            let (code, log) = match driver::jit_log(&text) {
-                (Err(code), log) => (code, log),
-                (Ok(()), _) => (error.into(), String::new()),
-            };
-            let detail = if log.is_empty() { log } else { format!("; the driver's compiler says:\n{log}") };
-            self.failed(format!("compiling {file} for {}", self.device.name), code, &detail)
+        let module = Module::load(&text).map_err(|error| {
+            let detail = if let fa512::Error::Cuda { log, .. } = &error { compiler_log(log) } else { String::new() };
+            self.failed(format!("compiling {file} for {}", self.device.name), error, &detail)
         })?;
         self.modules.retain(|loaded| loaded.source.file != *file);
         self.modules.push(LoadedModule { source, module });
@@ -296,43 +308,31 @@ impl Executor for GpuExecutor {
         })
     }
 
-    fn encode_tensor_map(&mut self, name: &str, map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES]> {
+    fn complete(&mut self, launch: &mut Launch<'_>) -> Result<()> {
         self.enter()?;
-        let TensorMap { address, sizes, strides } = map;
-        let tiled = Tiled {
-            element: tensor_map::ELEMENT_TYPE,
-            address: *address,
-            sizes,
-            strides,
-            box_sizes: &tensor_map::BOX_SIZES,
-            element_strides: &tensor_map::ELEMENT_STRIDES,
-            swizzle: tensor_map::SWIZZLE,
-        };
-        tiled.encode().map(|encoded| encoded.0).map_err(|code| {
-            let detail = format!("; {sizes:?} elements from {address:#x} on with strides of {strides:?} bytes");
-            self.failed(format!("making the tensor map of {name}"), Code(code), &detail)
-        })
+        fa512::encode_tensor_maps(launch).map_err(|error| self.refused(error))
     }
 
     fn launch(&mut self, launch: &Launch<'_>) -> Result<Execution> {
-        let arguments = Kernel::arguments_of(launch);
-        // SAFETY: a planned launch is one of an entry that takes exactly these arguments.
-        unsafe { self.run(&Kernel::of(launch, &arguments)) }?;
+        self.enter()?;
+        let (kernel, stream) = (self.forward_kernel(launch)?, self.raw_stream());
+        self.run(running(launch), || {
+            // SAFETY: a planned launch is one of tensors in this context's memory, of an entry that takes exactly what is passed,
+            // as its manifest says; the stream is of this context.
+            Ok(unsafe { kernel.launch(launch, stream, true) }?)
+        })?;
         Ok(Execution::default())
     }
 
     fn prepare_sample(&mut self, launches: &[Launch<'_>], protocol: &Protocol) -> Result<Option<Sample>> {
-        let arguments: Vec<_> = launches.iter().map(Kernel::arguments_of).collect();
-        let kernels: Vec<_> = launches
-            .iter()
-            .zip(&arguments)
-            .map(|(launch, arguments)| {
-                let kernel = Kernel::of(launch, arguments);
-                Kernel { overlaps_previous: kernel.overlaps_previous && protocol.overlap, ..kernel }
-            })
-            .collect();
-        // SAFETY: as for `launch`.
-        let (timed, batch) = unsafe { self.timed(&kernels, protocol) }?;
+        self.enter()?;
+        let first = launches.first().ok_or_else(|| Error::Invalid("0 launches cannot be timed".into()))?;
+        let kernels: Vec<_> = launches.iter().map(|launch| self.forward_kernel(launch)).collect::<Result<_>>()?;
+        let stream = self.raw_stream();
+        let (timed, batch) = self.timed(launches.len(), running(first), protocol, |set| {
+            // SAFETY: as for `launch`.
+            Ok(unsafe { kernels[set].launch(&launches[set], stream, protocol.overlap) }?)
+        })?;
         self.timed.push(Some(timed));
         Ok(Some(Sample { id: self.timed.len() - 1, batch }))
     }
@@ -340,7 +340,7 @@ impl Executor for GpuExecutor {
     fn take_sample(&mut self, sample: Sample) -> Result<f64> {
         self.enter()?;
         let timed = self.timed_kernels(sample)?;
-        timed.graph.sample(&self.stream).map_err(|code| self.failed(timed.action.clone(), code, ""))
+        timed.graph.sample(&self.stream).map_err(|failure| self.failed(timed.action.clone(), failure, ""))
     }
 
     fn free_sample(&mut self, sample: Sample) -> Result<()> {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use cust::event::{Event, EventFlags};
 use cust::stream::Stream;
 
-use super::driver::Code;
+use super::failure::Failure;
 use super::graph::Graph;
 use crate::statistics::Samples;
 use crate::timing::{Batch, Protocol};
@@ -33,8 +33,8 @@ impl TimedGraph {
         stream: &Stream,
         protocol: &Protocol,
         input_sets: NonZeroU32,
-        mut submit: impl FnMut(u32) -> Result<(), Code>,
-    ) -> Result<(Self, Batch), Code> {
+        mut submit: impl FnMut(u32) -> Result<(), Failure>,
+    ) -> Result<(Self, Batch), Failure> {
         let watch = Stopwatch::new()?;
         let mut submit_many = |calls: u32| (0..calls).try_for_each(|call| submit(call % input_sets.get()));
         let call_us = warm_up(&watch, stream, protocol, &mut submit_many)?;
@@ -49,7 +49,7 @@ impl TimedGraph {
     }
 
     /// Runs the graph once: µs per call.
-    pub fn sample(&self, stream: &Stream) -> Result<f64, Code> {
+    pub fn sample(&self, stream: &Stream) -> Result<f64, Failure> {
         let elapsed = self.watch.time(stream, || self.graph.launch(stream))?;
         Ok(elapsed / f64::from(self.calls))
     }
@@ -63,12 +63,12 @@ pub struct Stopwatch {
 
 impl Stopwatch {
     /// Events of the current context.
-    pub fn new() -> Result<Self, Code> {
+    pub fn new() -> Result<Self, Failure> {
         Ok(Self { start: Event::new(EventFlags::DEFAULT)?, stop: Event::new(EventFlags::DEFAULT)? })
     }
 
     /// µs that the device takes for what `submit` puts on `stream`.
-    pub fn time(&self, stream: &Stream, submit: impl FnOnce() -> Result<(), Code>) -> Result<f64, Code> {
+    pub fn time(&self, stream: &Stream, submit: impl FnOnce() -> Result<(), Failure>) -> Result<f64, Failure> {
         self.start.record(stream)?;
         submit()?;
         self.stop.record(stream)?;
@@ -82,8 +82,8 @@ fn warm_up(
     watch: &Stopwatch,
     stream: &Stream,
     protocol: &Protocol,
-    submit_many: &mut impl FnMut(u32) -> Result<(), Code>,
-) -> Result<f64, Code> {
+    submit_many: &mut impl FnMut(u32) -> Result<(), Failure>,
+) -> Result<f64, Failure> {
     let duration = Duration::try_from_secs_f64(protocol.warm_up_ms / 1e3).unwrap_or_default();
     let started = Instant::now();
     let mut calls = 1;
@@ -97,7 +97,10 @@ fn warm_up(
 }
 
 /// µs that the processor takes for submitting one launch to an idle stream: the median over batches.
-fn host_launch_us(stream: &Stream, submit_many: &mut impl FnMut(u32) -> Result<(), Code>) -> Result<Option<f64>, Code> {
+fn host_launch_us(
+    stream: &Stream,
+    submit_many: &mut impl FnMut(u32) -> Result<(), Failure>,
+) -> Result<Option<f64>, Failure> {
     let mut times = Vec::with_capacity(HOST_BATCHES);
     for _ in 0..HOST_BATCHES {
         let started = Instant::now();
