@@ -74,7 +74,7 @@ fn a_kernel_that_faults_is_reported_by_both_sides() {
     let folder = edited_ptx(misaligned_lse);
     let message = refusal(machine.run(&["--ptx"]).arg(folder.path()));
     // The driver says where, as compute-sanitizer would; the program what it did, with the driver's code.
-    for expected in ["libcuda-sim", "misaligned", "running fa512_sm90a_tma_any_full", "CUDA_ERROR_MISALIGNED_ADDRESS"] {
+    for expected in ["ptx-sim: ", "misaligned", "running fa512_sm90a_tma_any_full", "CUDA_ERROR_MISALIGNED_ADDRESS"] {
         assert!(message.contains(expected), "{expected} is missing:\n{message}");
     }
     assert!(message.contains("the CUDA context is lost"), "{message}");

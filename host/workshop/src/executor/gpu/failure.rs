@@ -50,7 +50,7 @@ impl Failure {
     }
 }
 
-/// What the library said without asking the driver.
+/// An error of the library as one of this crate.
 pub fn library_error(error: fa512::Error) -> Error {
     match error {
         fa512::Error::Cuda { action, name, words, log, .. } => {

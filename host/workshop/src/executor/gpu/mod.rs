@@ -80,7 +80,7 @@ impl GpuExecutor {
     /// Opens GPU `index`, counted from 0 in the order of `CUDA_VISIBLE_DEVICES`.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] where there is no driver, no GPU or not that many; [`Error::Cuda`] when the driver refuses
+    /// [`Error::Unavailable`] where there is no driver, no GPU or not that many, or they are too old; [`Error::Cuda`] when the driver refuses
     /// a context on the GPU.
     pub fn open_device(index: u32) -> Result<Self> {
         let found = discovery::find(index)?;
