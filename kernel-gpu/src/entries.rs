@@ -91,6 +91,7 @@ contract::for_every_variant!(entries);
 #[cfg(not(feature = "candidates"))]
 mod shipped {
     pub use contract::args::ForwardArgs;
+    #[allow(unused_imports, reason = "each architecture's entries are of its own kinds")]
     pub use contract::tile::{Sm80, Sm90CpAsync, Sm90Tma};
 
     pub use crate::device::attention::{mask, sequence};
