@@ -6,21 +6,6 @@ use sim_device::{Error, Result};
 use crate::border::driver_api;
 use crate::types::{DevicePointer, In, Out};
 
-/// `CUtensorMapDataType`, by number; what is not here flushes subnormals, rounds to TF32, or has fewer than 8 bits.
-const ELEMENTS: [TensorElement; 10] = [
-    TensorElement::U8,
-    TensorElement::U16,
-    TensorElement::U32,
-    TensorElement::S32,
-    TensorElement::U64,
-    TensorElement::S64,
-    TensorElement::F16,
-    TensorElement::F32,
-    TensorElement::F64,
-    TensorElement::Bf16,
-];
-/// `CUtensorMapSwizzle`, by number.
-const SWIZZLES: [Swizzle; 4] = [Swizzle::None, Swizzle::Bytes32, Swizzle::Bytes64, Swizzle::Bytes128];
 /// Number of `CUtensorMapDataType`s, `CUtensorMapInterleave`s, `CUtensorMapSwizzle`s, `CUtensorMapL2promotion`s and
 /// `CUtensorMapFloatOOBfill`s.
 const NUMBERS: [(&str, u32); 5] =
@@ -70,13 +55,14 @@ driver_api! {
             return Err(Error::unsupported("tensor maps that fill with NaN are not simulated"));
         }
         let map = TensorMap {
-            element: pick(&ELEMENTS, element, "element type")?,
+            // The types beyond flush subnormals, round to TF32, or have fewer than 8 bits.
+            element: pick(&TensorElement::ALL, element, "element type")?,
             address,
             sizes: sizes.all(rank)?,
             strides: strides.all(rank - 1)?,
             box_sizes: box_sizes.all(rank)?,
             element_strides: element_strides.all(rank)?,
-            swizzle: pick(&SWIZZLES, swizzle, "swizzle")?,
+            swizzle: pick(&Swizzle::ALL, swizzle, "swizzle")?,
         };
         let bytes = map.encode("tensor map").map_err(|error| Error::invalid(error.to_string()))?;
         result.set(bytes)

@@ -26,7 +26,7 @@ pub enum TensorElement {
 
 impl TensorElement {
     /// Every type, by its number.
-    pub(super) const ALL: [TensorElement; 10] = [
+    pub const ALL: [TensorElement; 10] = [
         TensorElement::U8,
         TensorElement::U16,
         TensorElement::U32,
@@ -68,7 +68,7 @@ pub enum Swizzle {
 
 impl Swizzle {
     /// Every one, by its number.
-    pub(super) const ALL: [Swizzle; 4] = [Swizzle::None, Swizzle::Bytes32, Swizzle::Bytes64, Swizzle::Bytes128];
+    pub const ALL: [Swizzle; 4] = [Swizzle::None, Swizzle::Bytes32, Swizzle::Bytes64, Swizzle::Bytes128];
 
     /// Bytes of a row within which chunks are permuted; 0 for none.
     pub fn row_bytes(self) -> u64 {
