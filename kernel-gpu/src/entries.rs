@@ -44,8 +44,7 @@ macro_rules! entry {
         }
     };
     (Sm90Tma $entry:ident, $sequence:ty, $mask:ty, $tile:expr) => {
-        // Rust-CUDA's LLVM 7 takes `setmaxnreg` into both arms of the branch behind it, and lanes miss each other there.
-        #[cfg(all(feature = "sm_90a", not(feature = "rust_cuda")))]
+        #[cfg(feature = "sm_90a")]
         kernel! {
             fn $entry(args: ForwardArgs, maps: TensorMaps) {
                 const TILE: Sm90Tma = $tile;

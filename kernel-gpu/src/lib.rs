@@ -7,8 +7,7 @@
 //! each variant. What both sides of a launch agree on is the crate `contract`, in the folder beside this one's source.
 //! [`shared_tile`] also builds on the host, where its proofs are tested.
 #![no_std]
-#![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch))]
-#![cfg_attr(all(target_arch = "nvptx64", not(feature = "rust_cuda")), feature(stdarch_nvptx))]
+#![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, stdarch_nvptx))]
 #![cfg_attr(
     all(target_arch = "nvptx64", any(feature = "sm_80", feature = "sm_90a"), not(feature = "rust_cuda")),
     feature(abi_ptx)

@@ -5,6 +5,8 @@ mod axes;
 mod candidates;
 mod cargo_build;
 mod codegen;
+mod codegen_comparison;
+mod collectives;
 mod commands;
 mod cores;
 mod cuda_tool;
@@ -27,6 +29,7 @@ mod provision;
 mod ptx_folder;
 mod ptxas;
 mod rust_cuda;
+mod sass;
 mod shared_library;
 mod twins;
 mod zigbuild;
@@ -35,7 +38,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use commands::{baselines, bless, ci, dist, doctor, mutate, package, ptx, run, test, toolchain};
+use commands::{baselines, bless, ci, codegens, dist, doctor, mutate, package, ptx, run, test, toolchain};
 use environment::{Environment, Workspace};
 
 /// Builds and tests everything in this workspace.
@@ -47,6 +50,7 @@ enum Task {
     Ci(ci::Arguments),
     Ptx(ptx::Arguments),
     Baselines(baselines::Arguments),
+    Codegens(codegens::Arguments),
     Bless(bless::Arguments),
     Mutate(mutate::Arguments),
     Dist(dist::Arguments),
@@ -72,6 +76,7 @@ fn main() -> ExitCode {
         Task::Test(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Ci(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Baselines(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
+        Task::Codegens(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Bless(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Dist(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Package(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),

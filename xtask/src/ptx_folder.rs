@@ -11,6 +11,7 @@ use contract::variants::{VARIANTS, Variant};
 use serde_json::json;
 
 use crate::codegen::{CodeGenerator, Compiled, FamilyTarget, Target};
+use crate::collectives::Record;
 use crate::environment::Workspace;
 use crate::files::{self, write_atomically};
 use crate::postprocess::{Postprocessed, list, location, postprocess};
@@ -42,16 +43,24 @@ pub struct Rejection {
     pub messages: String,
 }
 
-/// Compiles the kernel families `targets` into `folder`, side by side, complete with manifest; without `ptxas` the manifest has no
-/// resources.
+/// What a build is held against.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Checks<'a> {
+    /// Who says what registers it takes; without, the manifest has no resources.
+    pub ptxas: Option<&'a Ptxas>,
+    /// The collectives of its entries.
+    pub collectives: Option<&'a Record>,
+}
+
+/// Compiles the kernel families `targets` into `folder`, side by side, complete with manifest.
 pub fn build<'a>(
     workspace: &Workspace,
     code_generator: &dyn CodeGenerator,
     targets: impl IntoIterator<Item = &'a FamilyTarget>,
-    ptxas: Option<&Ptxas>,
+    checks: Checks<'_>,
     folder: &Path,
 ) -> Result<PtxFolder> {
-    let build = |target| build_module(workspace, code_generator, target, ptxas, folder);
+    let build = |target| build_module(workspace, code_generator, target, checks, folder);
     let built: Vec<Result<Built>> = thread::scope(|scope| {
         let targets: Vec<_> = targets.into_iter().map(|target| scope.spawn(move || build(target))).collect();
         targets.into_iter().map(|target| target.join().expect("building a module does not panic")).collect()
@@ -63,7 +72,7 @@ pub fn build<'a>(
         rejections.extend(one.rejections);
         warnings += one.warnings;
     }
-    let manifest = write_manifest(workspace, code_generator, ptxas, modules, folder)?;
+    let manifest = write_manifest(workspace, code_generator, checks.ptxas, modules, folder)?;
     Ok(PtxFolder { path: folder.to_owned(), manifest, rejections, warnings })
 }
 
@@ -79,18 +88,21 @@ fn build_module(
     workspace: &Workspace,
     code_generator: &dyn CodeGenerator,
     target: &FamilyTarget,
-    ptxas: Option<&Ptxas>,
+    checks: Checks<'_>,
     folder: &Path,
 ) -> Result<Built> {
     let compiled = compile(code_generator, &target.target)?;
     let of_family = VARIANTS.iter().filter(|variant| variant.family() == target.family);
     let variants: Vec<&Variant> = of_family.filter(|variant| code_generator.has(variant)).collect();
     let ptx = accept(&compiled.ptx, &variants, &target.target, folder)?;
+    if let Some(record) = checks.collectives {
+        record.check(&code_generator.identity(), &ptx.text)?;
+    }
     let mut module = write_module(&ptx, &variants, &target.target, folder)?;
     if code_generator.has_probes() {
         probes::write(&compiled.ptx, target.family, folder)?;
     }
-    let assemblies = match ptxas {
+    let assemblies = match checks.ptxas {
         Some(ptxas) => assemble(workspace, &code_generator.identity().name, ptxas, target, &ptx.text)?,
         None => Vec::new(),
     };
@@ -182,7 +194,7 @@ fn assemble(
 }
 
 /// `ptx` with its `.loc` lines empty: what ptxas says of a line number holds for both.
-fn without_locations(ptx: &str) -> String {
+pub fn without_locations(ptx: &str) -> String {
     let mut text = String::with_capacity(ptx.len());
     for line in ptx.lines() {
         if location(line).is_none() {
@@ -238,7 +250,7 @@ mod tests {
     use contract::variants::{VARIANTS, Variant};
     use tempfile::TempDir;
 
-    use super::{PtxFolder, build};
+    use super::{Checks, PtxFolder, build};
     use crate::codegen::{CodeGenerator, Compiled, FAMILY_TARGETS, FamilyTarget, Target};
     use crate::environment::Workspace;
     use crate::files::sha256;
@@ -284,7 +296,8 @@ mod tests {
     }
 
     fn build_in(folder: &Path, stub: Stub, ptxas: Option<&Ptxas>) -> Result<PtxFolder> {
-        build(&Workspace::new(folder.join("workspace")), &stub, &FAMILY_TARGETS, ptxas, &folder.join("ptx"))
+        let checks = Checks { ptxas, collectives: None };
+        build(&Workspace::new(folder.join("workspace")), &stub, &FAMILY_TARGETS, checks, &folder.join("ptx"))
     }
 
     /// A ptxas that prints `report` and ends with `status`.

@@ -73,10 +73,10 @@ impl Ptxas {
         })
     }
 
-    /// Assembles `ptx` for one architecture into the file `cubin`.
-    pub fn assemble_to(&self, ptx: &Path, architecture: u32, cubin: &Path) -> Result<()> {
+    /// Assembles the `ptx` of a family for one architecture into the file `cubin`.
+    pub fn assemble_to(&self, ptx: &Path, family: Family, architecture: u32, cubin: &Path) -> Result<()> {
         let mut ptxas = Command::new(&self.path);
-        ptxas.arg(format!("--gpu-name=sm_{architecture}")).arg("--output-file").arg(cubin).arg(ptx);
+        ptxas.arg(format!("--gpu-name={}", gpu_name(family, architecture))).arg("--output-file").arg(cubin).arg(ptx);
         capture(&mut ptxas).map(drop)
     }
 

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table, presets};
@@ -13,29 +12,8 @@ use contract::manifest::{Entry, Module};
 
 use crate::codegen::nvcc::FAMILY;
 use crate::instruction_mix::{self, Class, Mix, Sass};
-use crate::process::capture;
 use crate::ptx_folder::PtxFolder;
-use crate::ptxas::Ptxas;
-
-/// What turns PTX into SASS and shows it.
-pub struct Disassembler {
-    /// The assembler.
-    pub ptxas: Ptxas,
-    /// nvdisasm.
-    pub nvdisasm: PathBuf,
-    /// As in 90 for `sm_90`.
-    pub architecture: u32,
-}
-
-impl Disassembler {
-    fn mixes(&self, ptx: &Path, folder: &Path) -> Result<BTreeMap<String, Sass>> {
-        let cubin = folder.join("twins.cubin");
-        self.ptxas.assemble_to(ptx, self.architecture, &cubin)?;
-        let listing = capture(Command::new(&self.nvdisasm).arg("--print-code").arg(&cubin));
-        fs::remove_file(&cubin)?;
-        Ok(instruction_mix::of_sass(&listing?))
-    }
-}
+use crate::sass::Disassembler;
 
 /// One side of the comparison.
 struct Side {
@@ -55,7 +33,7 @@ impl Side {
             let text = fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))?;
             side.ptx.extend(instruction_mix::of_ptx(&text));
             if let Some(disassembler) = disassembler {
-                side.sass.extend(disassembler.mixes(&path, scratch)?);
+                side.sass.extend(disassembler.mixes(&path, FAMILY, scratch)?);
             }
             side.entries.extend(entries.iter().cloned());
         }

@@ -1,5 +1,5 @@
-//! Everything that differs between code generators: how an entry is declared, how a thread learns its indices, where
-//! dynamic shared memory begins. The names are those of `cuda_std` where it has them. An rlib needs no panic handler, and
+//! Everything that differs between code generators: how an entry is declared, how a thread learns its indices, how it
+//! waits for others, where dynamic shared memory begins. The names are those of `cuda_std` where it has them. An rlib needs no panic handler, and
 //! no entry can panic: `cargo xtask ptx` refuses PTX with a call in it.
 
 #[cfg(feature = "rust_cuda")]
@@ -8,9 +8,9 @@ mod rust_cuda;
 mod rustc;
 
 #[cfg(feature = "rust_cuda")]
-pub use rust_cuda::thread;
+pub use rust_cuda::{thread, warp};
 #[cfg(not(feature = "rust_cuda"))]
-pub use rustc::thread;
+pub use rustc::{thread, warp};
 
 #[cfg(feature = "rust_cuda")]
 pub(crate) use rust_cuda::kernel;

@@ -13,8 +13,7 @@
 pub mod attention;
 pub mod codegen;
 mod hidden;
-// What a GPU reaches at most is no question of the code generator.
-#[cfg(all(any(feature = "sm_80", feature = "sm_90a"), not(any(feature = "candidates", feature = "rust_cuda"))))]
+#[cfg(all(any(feature = "sm_80", feature = "sm_90a"), not(feature = "candidates")))]
 pub mod probe;
 pub mod ptx;
 #[cfg(feature = "sm_80")]

@@ -58,8 +58,8 @@ kernel! {
 kernel! {
     fn fa512_probe_wgmma(args: ProbeArgs) {
         use crate::device::codegen::shared::dynamic_shared_mem;
-        use crate::device::codegen::thread::sync_threads;
         use crate::device::ptx::proxy::fence_async_shared;
+        use crate::device::ptx::sync;
         use crate::device::ptx::wgmma::{self, Accumulators, Descriptor, KMajor, Registers};
         use contract::probe::{PROBES, WGMMA_DEPTH, WGMMA_M};
 
@@ -72,7 +72,7 @@ kernel! {
         }
         fence_async_shared();
         // SAFETY: all threads of the block come here.
-        unsafe { sync_threads() };
+        unsafe { sync::block() };
         let a = Descriptor::<KMajor>::new(shared);
         let b = Descriptor::<KMajor>::new(shared + WGMMA_M * 2 * WGMMA_DEPTH);
         let mut accumulators = [[0.0f32; 4]; contract::probe::WGMMA_N as usize / 8];

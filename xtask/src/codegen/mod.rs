@@ -148,7 +148,12 @@ pub struct Choice {
 impl Choice {
     /// Rust-CUDA, with the checkout that the environment names.
     pub fn rust_cuda() -> Self {
-        Self { codegen: Name::RustCuda, rust_cuda: None }
+        Self::rust_cuda_in(None)
+    }
+
+    /// Rust-CUDA, with this checkout, else the one that the environment names.
+    pub fn rust_cuda_in(checkout: Option<PathBuf>) -> Self {
+        Self { codegen: Name::RustCuda, rust_cuda: checkout }
     }
 
     /// Where its PTX goes unless told otherwise.

@@ -10,7 +10,6 @@ use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, Result};
 use contract::manifest;
-use contract::variants::Variant;
 use toml::{Table, Value};
 
 use super::candidate_list::CandidateList;
@@ -177,9 +176,8 @@ impl CodeGenerator for RustCuda {
         manifest::CodeGenerator { name: "rust-cuda".into(), version: self.installation.version() }
     }
 
-    /// All but the kernels with a producer, which `contract::variants` does not declare for this compiler either.
-    fn has(&self, variant: &Variant) -> bool {
-        !variant.config.uses_tensor_maps()
+    fn has_probes(&self) -> bool {
+        true
     }
 
     fn compile(&self, target: &Target) -> Result<Compiled> {

@@ -12,9 +12,10 @@ use crate::environment::{Environment, Workspace};
 use crate::nvcc::{self, Nvcc};
 use crate::output::print_line;
 use crate::provision;
-use crate::ptx_folder::{self, PtxFolder};
+use crate::ptx_folder::{self, Checks, PtxFolder};
 use crate::ptxas::{self, Ptxas};
-use crate::twins::{self, Disassembler};
+use crate::sass::Disassembler;
+use crate::twins;
 
 /// The tests of package fa512 that try every entry of a PTX folder.
 const KERNEL_TESTS: [&str; 7] = ["-p", "fa512-workshop", "--test", "integration", "--", "kernels::", "races::"];
@@ -70,7 +71,7 @@ impl Arguments {
 }
 
 /// ptxas of this machine, else the one beside nvcc.
-fn ptxas(environment: &Environment, workspace: &Workspace, nvcc: &Nvcc) -> Result<Option<Ptxas>> {
+pub fn ptxas(environment: &Environment, workspace: &Workspace, nvcc: &Nvcc) -> Result<Option<Ptxas>> {
     let beside = || ptxas::probe(&nvcc.path.with_file_name("ptxas")).ok();
     Ok(ptxas::find(environment, workspace)?.or_else(beside))
 }
@@ -80,7 +81,8 @@ pub fn build(environment: &Environment, workspace: &Workspace, nvcc: &Nvcc, out:
     let generator = CudaCpp::new(nvcc.clone(), workspace.clone());
     let ptxas = ptxas(environment, workspace, nvcc)?;
     let targets = FAMILY_TARGETS.iter().filter(|target| target.family == FAMILY);
-    let folder = ptx_folder::build(workspace, &generator, targets, ptxas.as_ref(), out)?;
+    let folder =
+        ptx_folder::build(workspace, &generator, targets, Checks { ptxas: ptxas.as_ref(), collectives: None }, out)?;
     ptx::announce(&folder);
     if let Some(message) = without_twin(VARIANTS) {
         eprintln!("xtask: {message}");

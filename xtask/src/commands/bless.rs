@@ -3,6 +3,8 @@
 use anyhow::Result;
 
 use super::{ptx, test};
+use crate::codegen::Choice;
+use crate::codegen_comparison;
 use crate::environment::{Environment, Workspace};
 use crate::provision;
 
@@ -15,8 +17,8 @@ const TESTS: [&[&str]; 3] = [
 /// Tells the tests to rewrite their record.
 const BLESS_VARIABLE: &str = "FA512_BLESS";
 
-/// Rewrites the stored counters (instructions, wavefronts, bank conflicts, registers …), the reports of the planted bugs,
-/// and the rows of the tuned table that the library ships.
+/// Rewrites the stored counters (instructions, wavefronts, bank conflicts, registers …), the collectives of each
+/// entry, the reports of the planted bugs, and the rows of the tuned table that the library ships.
 ///
 /// The tests fail when the counters of a kernel or the report of a bug are not the stored ones. Run this when a change is
 /// meant to move them, and commit the files with it.
@@ -26,8 +28,9 @@ pub struct Arguments {}
 impl Arguments {
     /// Builds the PTX, with registers and spills, and runs the tests that rewrite the records.
     pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<()> {
-        provision::ptxas(environment, workspace)?;
-        ptx::build(environment, workspace, &workspace.ptx())?;
+        let ptxas = provision::ptxas(environment, workspace)?;
+        ptx::build_and_record(&Choice::default(), environment, workspace, Some(&ptxas), &workspace.ptx())?;
+        codegen_comparison::mark_age(workspace, &workspace.ptx())?;
         for test in TESTS {
             let arguments: Vec<String> = test.iter().map(|&argument| argument.to_owned()).collect();
             test::run_tests_with(environment, workspace, &arguments, &[(BLESS_VARIABLE, "1".as_ref())])?;

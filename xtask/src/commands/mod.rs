@@ -3,6 +3,7 @@
 pub mod baselines;
 pub mod bless;
 pub mod ci;
+pub mod codegens;
 pub mod dist;
 pub mod doctor;
 pub mod mutate;

@@ -9,15 +9,16 @@ use contract::manifest::Entry;
 
 use crate::candidates;
 use crate::codegen::{Choice, FAMILY_TARGETS};
+use crate::collectives::Record;
 use crate::environment::{Environment, Workspace};
 use crate::output::print_line;
-use crate::ptx_folder::{self, PtxFolder};
+use crate::ptx_folder::{self, Checks, PtxFolder};
 use crate::ptxas::{self, Ptxas};
 
 /// Compiles the kernels to PTX and writes the manifest the host program reads.
 ///
-/// Every entry gets its launch bound. The build is refused when an entry calls a function, uses local memory, or is
-/// not in the variant list. Prints what ptxas says about registers and spills where there is a ptxas.
+/// Every entry gets its launch bound. The build is refused when an entry calls a function, uses local memory, is not in the
+/// variant list, or has another number of a collective than kernel-gpu/collectives.json. Prints what ptxas says about registers and spills where there is a ptxas.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// Folder for the PTX files and manifest.json [default: target/ptx, or target/ptx-rust-cuda]
@@ -29,6 +30,10 @@ pub struct Arguments {
     /// for the plan's architecture [default for --out: target/ptx-candidates]
     #[arg(long, value_name = "FILE")]
     variants: Option<PathBuf>,
+    /// Write down how many barriers, shuffles and other collectives each entry has (kernel-gpu/collectives.json), in place of
+    /// refusing entries that have not the number on record
+    #[arg(long, conflicts_with = "variants")]
+    record_collectives: bool,
 }
 
 impl Arguments {
@@ -39,9 +44,24 @@ impl Arguments {
             return build_candidates(&self.code_generator, environment, workspace, plan, &out);
         }
         let out = self.out.unwrap_or_else(|| self.code_generator.folder(workspace));
-        let folder = build_by(&self.code_generator, environment, workspace, &out)?;
+        let ptxas = ptxas::find(environment, workspace)?;
+        let build = if self.record_collectives { build_and_record } else { build_with };
+        let folder = build(&self.code_generator, environment, workspace, ptxas.as_ref(), &out)?;
         print_line(entry_table(&folder))
     }
+}
+
+/// [`build_with`], and writes down the collectives of the entries.
+pub fn build_and_record(
+    choice: &Choice,
+    environment: &Environment,
+    workspace: &Workspace,
+    ptxas: Option<&Ptxas>,
+    out: &Path,
+) -> Result<PtxFolder> {
+    let folder = build_checked(choice, environment, workspace, Checks { ptxas, collectives: None }, out)?;
+    Record::update(workspace, &folder)?;
+    Ok(folder)
 }
 
 /// Builds the PTX folder at `out` with the default code generator, and with the ptxas of this machine if there is one.
@@ -68,8 +88,19 @@ pub fn build_with(
     ptxas: Option<&Ptxas>,
     out: &Path,
 ) -> Result<PtxFolder> {
+    let record = Record::read(workspace)?;
+    build_checked(choice, environment, workspace, Checks { ptxas, collectives: Some(&record) }, out)
+}
+
+fn build_checked(
+    choice: &Choice,
+    environment: &Environment,
+    workspace: &Workspace,
+    checks: Checks<'_>,
+    out: &Path,
+) -> Result<PtxFolder> {
     let code_generator = choice.open(environment, workspace)?;
-    let folder = ptx_folder::build(workspace, code_generator.as_ref(), &FAMILY_TARGETS, ptxas, out)?;
+    let folder = ptx_folder::build(workspace, code_generator.as_ref(), &FAMILY_TARGETS, checks, out)?;
     announce(&folder);
     Ok(folder)
 }

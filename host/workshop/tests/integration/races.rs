@@ -11,20 +11,34 @@ use workshop::launch::check_accepts;
 
 use crate::support::ptx;
 
-/// Whether a line of PTX is a barrier that orders memory. Without the others nothing is wrong but the time: those that name
-/// their number and their threads are turns on the tensor cores, and one says that it only brings lanes together.
-fn orders_memory(line: &str) -> bool {
+/// Whether a line of PTX is a barrier of a block or a warp. Those that name their number and their threads are turns on the tensor
+/// cores, and without them nothing is wrong but the time.
+fn is_barrier(line: &str) -> bool {
     let line = line.trim_start();
     let is_turn = line.starts_with("bar.arrive") || line.starts_with("bar.sync") && line.contains(',');
-    line.starts_with("bar") && !is_turn && !line.ends_with("// converge")
+    line.starts_with("bar") && !is_turn
 }
 
-/// The lines of an entry's body that hold a barrier that orders memory.
+/// The lines of an entry's body that hold a barrier that orders memory: not those before which the source remarks that they only
+/// bring lanes together.
 fn barriers(text: &str, entry: &str) -> Vec<usize> {
     let begins = |line: &str| line.contains(".entry") && line.contains(&format!("{entry}("));
     let lines = text.lines().enumerate();
     let body = lines.skip_while(|(_, line)| !begins(line)).take_while(|(_, line)| !line.starts_with('}'));
-    body.filter(|(_, line)| orders_memory(line)).map(|(number, _)| number).collect()
+    let mut only_converges = false;
+    let mut barriers = Vec::new();
+    for (number, line) in body {
+        match line.trim() {
+            "// converge" => only_converges = true,
+            "// barrier" => only_converges = false,
+            line if is_barrier(line) => {
+                barriers.extend((!only_converges).then_some(number));
+                only_converges = false;
+            }
+            _ => {}
+        }
+    }
+    barriers
 }
 
 /// The classes of what is found when `entry` runs without one line of its PTX.

@@ -21,16 +21,31 @@ macro_rules! kernel {
 }
 pub(crate) use kernel;
 
-/// Indices of the calling thread.
+/// Indices of the calling thread, and its block's barrier.
 pub mod thread {
     pub use cuda_std::thread::{block_idx_x, grid_dim_x, thread_idx_x};
 
-    /// `bar.sync 0`, by an intrinsic that the compiler knows as convergent.
+    /// `bar.sync 0`, by the intrinsic, which LLVM knows as convergent. `cuda_std` calls a function that only libNVVM links in:
+    /// to LLVM, which comes before, a call as any other, to be copied into both arms of a branch.
     ///
     /// # Safety
     /// Every thread of the block executes this together.
     #[inline(always)]
     pub unsafe fn sync_threads() {
-        cuda_std::thread::sync_threads();
+        // SAFETY: passed on to the caller.
+        unsafe { core::arch::nvptx::_syncthreads() };
+    }
+}
+
+/// The warp's barrier.
+pub mod warp {
+    /// `bar.warp.sync` for all lanes, by the intrinsic, which LLVM knows as convergent.
+    ///
+    /// # Safety
+    /// Every lane of the warp executes this together.
+    #[inline(always)]
+    pub unsafe fn sync_warp() {
+        // SAFETY: passed on to the caller.
+        unsafe { cuda_std::warp::sync_warp(u32::MAX) };
     }
 }

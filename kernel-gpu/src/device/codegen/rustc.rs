@@ -21,7 +21,7 @@ macro_rules! kernel {
 }
 pub(crate) use kernel;
 
-/// Indices of the calling thread.
+/// Indices of the calling thread, and its block's barrier.
 pub mod thread {
     macro_rules! special_register {
         ($name:literal) => {{
@@ -62,5 +62,18 @@ pub mod thread {
     pub unsafe fn sync_threads() {
         // SAFETY: passed on to the caller.
         unsafe { core::arch::nvptx::_syncthreads() };
+    }
+}
+
+/// The warp's barrier.
+pub mod warp {
+    /// `bar.warp.sync` for all lanes. By assembly: `core` has no intrinsic for it.
+    ///
+    /// # Safety
+    /// Every lane of the warp executes this together.
+    #[inline(always)]
+    pub unsafe fn sync_warp() {
+        // SAFETY: passed on to the caller.
+        unsafe { core::arch::asm!("bar.warp.sync 0xffffffff;", options(nostack)) };
     }
 }

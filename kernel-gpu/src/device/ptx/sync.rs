@@ -2,7 +2,16 @@
 
 use core::arch::asm;
 
-use crate::device::codegen::thread;
+use crate::device::codegen::{thread, warp};
+
+/// Keeps the barrier behind it in one place: rustc's own jump threading copies what stands before a branch into the ways that
+/// lead to its arms, calls of intrinsics too, and stops at assembly. In two places, each would wait for a part of the threads.
+macro_rules! in_one_place {
+    ($remark:literal) => {
+        // SAFETY: a comment.
+        unsafe { asm!(concat!("// ", $remark), options(nomem, nostack, preserves_flags)) }
+    };
+}
 
 /// `bar.sync 0`: waits for all threads of the block; their earlier shared-memory accesses are done and visible.
 ///
@@ -10,6 +19,7 @@ use crate::device::codegen::thread;
 /// Every thread of the block executes this together.
 #[inline(always)]
 pub unsafe fn block() {
+    in_one_place!("barrier");
     // SAFETY: passed on to the caller.
     unsafe { thread::sync_threads() };
 }
@@ -38,8 +48,9 @@ pub unsafe fn block_any(condition: bool) -> bool {
 /// Every lane of the warp executes this together.
 #[inline(always)]
 pub unsafe fn warp() {
+    in_one_place!("barrier");
     // SAFETY: passed on to the caller.
-    unsafe { asm!("bar.warp.sync 0xffffffff;", options(nostack)) };
+    unsafe { warp::sync_warp() };
 }
 
 /// `bar.warp.sync` where memory needs no order: lanes that took different ways go on together, and not one way after the
@@ -49,8 +60,9 @@ pub unsafe fn warp() {
 /// Every lane of the warp executes this together.
 #[inline(always)]
 pub unsafe fn converge_warp() {
+    in_one_place!("converge");
     // SAFETY: passed on to the caller.
-    unsafe { asm!("bar.warp.sync 0xffffffff; // converge", options(nostack)) };
+    unsafe { warp::sync_warp() };
 }
 
 /// `bar.sync barrier, THREADS`: waits until `THREADS` threads, these among them, have come to the barrier or

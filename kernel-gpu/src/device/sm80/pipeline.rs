@@ -96,7 +96,12 @@ impl<'a, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32, S: Sequence>
         // SAFETY: passed on to the caller.
         unsafe { self.wait() };
         step.free_stage = step.stage;
-        step.stage = if step.stage + 1 == STAGES { 0 } else { step.stage + 1 };
+        step.stage = match STAGES {
+            // One instruction; the comparison below is two.
+            2 => step.stage ^ 1,
+            _ if step.stage + 1 == STAGES => 0,
+            _ => step.stage + 1,
+        };
         step.number += 1;
     }
 
