@@ -29,7 +29,7 @@ pub enum SequenceClass {
     UpTo(u32),
 }
 
-/// B·H over the number of multiprocessors: from over half of this up to it, the last class without an end. A GPU of few
+/// B·H over the number of multiprocessors: from over the end of the class before up to this, the last class without an end. A GPU of few
 /// heads is not filled by large tiles; one of many profits from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
@@ -38,7 +38,7 @@ pub struct HeadsClass(u8);
 
 impl HeadsClass {
     /// The ends of the classes.
-    const ENDS: [f64; 6] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
+    const ENDS: [f64; 8] = [0.0625, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0];
 
     fn new(heads: f64) -> Self {
         let index = Self::ENDS.iter().position(|&end| heads <= end);
@@ -78,7 +78,7 @@ impl TryFrom<f64> for HeadsClass {
     type Error = &'static str;
 
     fn try_from(end: f64) -> Result<Self, Self::Error> {
-        Self::ending_at(end).ok_or("no class of heads ends there; they end at 0.25, 0.5, 1, 2, 4 and 8")
+        Self::ending_at(end).ok_or("no class of heads ends there; they end at 0.0625, 0.25, 0.5, 1, 2, 4, 8 and 16")
     }
 }
 
@@ -108,7 +108,7 @@ impl fmt::Display for ShapeClass {
 impl fmt::Display for HeadsClass {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match usize::from(self.0) == Self::ENDS.len() - 1 {
-            true => write!(formatter, "over {} heads a multiprocessor", self.end() / 2.0),
+            true => write!(formatter, "over {} heads a multiprocessor", Self::ENDS[Self::ENDS.len() - 2]),
             false => write!(formatter, "up to {} heads a multiprocessor", self.end()),
         }
     }
@@ -131,8 +131,9 @@ mod tests {
         assert_eq!(heads(4, 8), "up to 0.25 heads a multiprocessor");
         assert_eq!(heads(8, 8), "up to 0.5 heads a multiprocessor");
         assert_eq!(heads(32, 8), "up to 2 heads a multiprocessor");
-        assert_eq!(heads(64, 16), "over 4 heads a multiprocessor");
-        assert_eq!(heads(1024, 64), "over 4 heads a multiprocessor");
+        assert_eq!(heads(1, 8), "up to 0.0625 heads a multiprocessor");
+        assert_eq!(heads(64, 16), "up to 8 heads a multiprocessor");
+        assert_eq!(heads(1024, 64), "over 8 heads a multiprocessor");
         assert_eq!(class(4, 8, 512).heads.distance(class(32, 8, 512).heads), 3);
     }
 

@@ -275,7 +275,7 @@ mod tests {
         let (name, reason) = chosen(Some(tuned("small")), &gpu("NVIDIA H100", 90), 1);
         assert_eq!(name, "small");
         assert!(reason.contains("NVIDIA H200, which is sm_90 too"), "{reason}");
-        assert!(reason.contains("the nearest to sequences up to 1024, full mask, up to 0.25 heads"), "{reason}");
+        assert!(reason.contains("the nearest to sequences up to 1024, full mask, up to 0.0625 heads"), "{reason}");
     }
 
     #[test]

@@ -21,25 +21,24 @@ pub struct Row<'a> {
 }
 
 /// What `rows` know about problems of `class` on `gpu`: from the same GPU model, else from one of the same architecture; of
-/// the class itself, else of the one with the same sequences and mask whose number of heads is nearest.
+/// the class itself, else of the one with the same mask whose sequences are nearest, and of those whose heads are.
 pub fn find<'a>(rows: impl Iterator<Item = Row<'a>>, gpu: &Gpu<'_>, class: &ShapeClass) -> Option<Row<'a>> {
-    let alike = |row: &Row<'_>| {
-        row.architecture == gpu.architecture
-            && row.class.mask == class.mask
-            && sequences_are_alike(row.class.sequence, class.sequence)
-    };
+    let alike = |row: &Row<'_>| row.architecture == gpu.architecture && row.class.mask == class.mask;
     let distance = |row: &Row<'_>| {
-        let other_sequence = row.class.sequence != class.sequence;
-        (row.gpu != gpu.name, other_sequence, row.class.heads.distance(class.heads))
+        let octaves = octaves(row.class.sequence, class.sequence)?;
+        Some((row.gpu != gpu.name, octaves, row.class.heads.distance(class.heads)))
     };
-    rows.filter(alike).min_by_key(distance)
+    let rows = rows.filter(alike).filter_map(|row| Some((distance(&row)?, row)));
+    rows.min_by_key(|(distance, _)| *distance).map(|(_, row)| row)
 }
 
-/// Whether what is the fastest for one is likely to be so for the other: kernels for any length are.
-fn sequences_are_alike(one: SequenceClass, other: SequenceClass) -> bool {
+/// How many times one length is to be doubled to come to the other; `None` where kernels for the one are no hint for the other.
+fn octaves(one: SequenceClass, other: SequenceClass) -> Option<u32> {
     match (one, other) {
-        (SequenceClass::UpTo(_), SequenceClass::UpTo(_)) => true,
-        _ => one == other,
+        (SequenceClass::UpTo(one), SequenceClass::UpTo(other)) => {
+            Some(one.max(1).ilog2().abs_diff(other.max(1).ilog2()))
+        }
+        _ => (one == other).then_some(0),
     }
 }
 
@@ -68,6 +67,14 @@ mod tests {
         assert_eq!(found(&H200), Some("h200"), "though its heads are farther");
         assert_eq!(found(&Gpu { name: "NVIDIA GH200", ..H200 }), Some("h100"));
         assert_eq!(found(&Gpu { architecture: 89, ..H200 }), None);
+    }
+
+    #[test]
+    fn the_nearest_length_decides_before_the_nearest_heads() {
+        let rows = [row("g", 64, 16, "short"), row("g", 1, 4096, "long")];
+        let found = |batch, sequence| find(rows.into_iter(), &H200, &class(batch, sequence)).map(|row| row.variant);
+        assert_eq!(found(64, 8192), Some("long"), "though the short ones have as many heads");
+        assert_eq!(found(1, 64), Some("short"));
     }
 
     #[test]
