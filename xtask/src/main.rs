@@ -26,6 +26,7 @@ mod progress;
 mod provision;
 mod ptx_folder;
 mod ptxas;
+mod python;
 mod rust_cuda;
 mod shared_library;
 mod twins;
@@ -35,7 +36,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use commands::{baselines, bless, ci, dist, doctor, mutate, package, ptx, run, test, toolchain};
+use commands::{baselines, bless, ci, dist, doctor, mutate, package, ptx, python_test, run, test, toolchain};
 use environment::{Environment, Workspace};
 
 /// Builds and tests everything in this workspace.
@@ -51,6 +52,7 @@ enum Task {
     Mutate(mutate::Arguments),
     Dist(dist::Arguments),
     Package(package::Arguments),
+    PythonTest(python_test::Arguments),
     Toolchain(toolchain::Arguments),
     Doctor(doctor::Arguments),
 }
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
         Task::Bless(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Dist(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Package(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
+        Task::PythonTest(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Mutate(arguments) => arguments.run(&environment, &workspace),
         Task::Ptx(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Toolchain(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),

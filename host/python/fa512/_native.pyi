@@ -1,5 +1,7 @@
 from typing import Any, Literal, Optional, TypedDict, TypeVar, Union, overload
 
+__all__ = ["__version__", "attention", "info", "warm_up"]
+
 __version__: str
 
 _Array = TypeVar("_Array")

@@ -2,6 +2,8 @@
 
 import inspect
 import os
+import pathlib
+import re
 import subprocess
 import sys
 import unittest
@@ -37,6 +39,17 @@ except RuntimeError as error:
         if "no CUDA driver" not in done.stdout:
             self.skipTest("this machine has a driver")
         self.assertEqual(done.stdout.count("no CUDA driver: libcuda.so.1"), 2, done.stdout + done.stderr)
+
+    def test_the_snippets_of_the_documents_run(self):
+        """Those that need neither tensors nor another package."""
+        documents = pathlib.Path(__file__).resolve().parents[3] / "docs/use"
+        snippets = re.findall(r"^```python\n(.*?)^```", (documents / "python.md").read_text(), re.M | re.S)
+        runnable = [snippet for snippet in snippets if "(q, k, v" not in snippet]
+        self.assertEqual(len(runnable), 2, "python.md has other snippets")
+        for snippet in runnable:
+            done = run(snippet)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertTrue(done.stdout.strip(), snippet)
 
     def test_everything_has_a_docstring(self):
         for name in fa512.__all__:
