@@ -139,7 +139,7 @@ fn refuse_wrappers(kind: &Bound<'_, PyType>, name: &str) -> PyResult<()> {
 impl Array {
     /// Reads `object`, the argument `name`, for work on `stream`. `keep` keeps alive what was read.
     ///
-    /// A producer that has a stream of its own makes that of the call wait for it, unless it is the same one (`synced`).
+    /// A producer that has a stream of its own makes `stream` wait for it; there is none where the call works on the producer's.
     pub fn read<'py>(
         object: &Bound<'py, PyAny>,
         name: &str,
@@ -163,8 +163,7 @@ impl Array {
         let mut tensor = dlpack::Tensor::empty();
         // SAFETY: the object is of the type that has this table, and `tensor` is where the function puts its result.
         if unsafe { tensor_of(object.as_ptr().cast(), &mut tensor) } != 0 {
-            let error = PyErr::fetch(object.py());
-            return Err(error);
+            return Err(PyErr::fetch(object.py()));
         }
         Self::of_tensor(&tensor, false, name)
     }
@@ -204,6 +203,9 @@ impl Array {
             is_read_only,
             stream: None,
         };
+        if rank > 0 && tensor.shape.is_null() {
+            return Err(PyTypeError::new_err(format!("{name} has {rank} dimensions and says no sizes (DLPack)")));
+        }
         if rank > 0 {
             // SAFETY: the protocol says that there are so many, and they live while they are read.
             array.shape[..rank].copy_from_slice(unsafe { std::slice::from_raw_parts(tensor.shape, rank) });

@@ -13,6 +13,7 @@ pub fn of_refusal(refusal: Refusal) -> PyErr {
 pub fn of_library(error: Error) -> PyErr {
     let words = error.to_string();
     match error.kind() {
+        _ if error == Error::NoContext => PyRuntimeError::new_err(words),
         ErrorKind::Invalid | ErrorKind::Memory | ErrorKind::Context => PyValueError::new_err(words),
         _ => PyRuntimeError::new_err(words),
     }

@@ -37,7 +37,7 @@ pub fn for_lse<'py>(q: &Bound<'py, PyAny>, sizes: [i64; 3], library: Library) ->
 fn make<'py>(q: &Bound<'py, PyAny>, library: Library, shape: &[i64], element: &str) -> PyResult<Bound<'py, PyAny>> {
     let py = q.py();
     match library {
-        // On CuPy's current device, which the caller of this has found to be that of Q.
+        // On CuPy's current device; where Q lies on another, the call will say so.
         Library::Cupy => py.import("cupy")?.call_method1("empty", (shape.to_vec(), element)),
         Library::Jax => {
             let arguments = PyDict::new(py);

@@ -1,5 +1,6 @@
 """Calls of `fa512.attention` through the simulated driver: right results, and errors that say what is wrong."""
 
+import ctypes
 import threading
 import unittest
 
@@ -177,12 +178,16 @@ class Threads(Case):
             thread.join()
         self.assertEqual(failures, [])
 
+    def test_an_array_that_names_no_gpu_needs_a_current_context(self):
+        _, devices, out = self.inputs((1, 1, 16, 64))
+        MACHINE.use_none()
+        with self.assertRaisesRegex(RuntimeError, "no current CUDA context"):
+            fa512.attention(*devices, out=out)
+
     def test_the_callers_context_stays_current(self):
         _, devices, out = self.inputs((1, 1, 16, 64), Exchanged, gpu=1)
         MACHINE.use(0)
         fa512.attention(*devices, out=out)
-        import ctypes
-
         current = ctypes.c_void_p()
         simulated.check(MACHINE.driver.cuCtxGetCurrent(ctypes.byref(current)))
         self.assertEqual(current.value, MACHINE.contexts[0].value)
@@ -311,6 +316,9 @@ class Errors(Case):
             self.refused(TypeError, words, broken, k, v, out=out)
         broken.__class__.__dlpack_device__ = lambda self: 2
         self.refused(TypeError, "no pair of device type and number", broken, k, v, out=out)
+        shape, q.shape, strides, q.strides = q.shape, (), q.strides, ()
+        self.refused(ValueError, "q has 0 dimensions", q, k, v, out=out)
+        q.shape, q.strides = shape, strides
         for kind, words in [(1, "on the CPU"), (3, "pinned"), (10, "DLPack's type 10")]:
             q.device_kind = kind
             self.refused(ValueError, words, q, k, v, out=out)
