@@ -23,6 +23,8 @@ class Run:
         self.out.mkdir(parents=True, exist_ok=True)
         self.end = time.monotonic() + seconds
         self.records = {}
+        # What a section has found so far; it is recorded even if the section fails later.
+        self.found = {}
 
     def left(self):
         return self.end - time.monotonic()
@@ -30,6 +32,7 @@ class Run:
     def section(self, function, needs_gpu=False):
         name = function.__name__
         begun = time.monotonic()
+        self.found = {}
         if self.left() <= 0:
             record = {"outcome": "not run: the time is over"}
         elif needs_gpu and self.dry:
@@ -40,7 +43,8 @@ class Run:
             except BaseException as error:
                 if isinstance(error, KeyboardInterrupt):
                     raise
-                record = {"outcome": "FAILED", "error": f"{type(error).__name__}: {error}"[:2000]}
+                error_text = f"{type(error).__name__}: {error}"[:2000]
+                record = {**self.found, "outcome": "FAILED", "error": error_text}
                 record["traceback"] = traceback.format_exc()[-4000:]
         record["seconds"] = round(time.monotonic() - begun, 2)
         self.records[name] = record
