@@ -119,6 +119,11 @@ impl Workspace {
         self.root.join("host/fa512")
     }
 
+    /// The folder of the Python package.
+    pub fn python(&self) -> PathBuf {
+        self.root.join("host/python")
+    }
+
     /// Where the PTX of the CUDA C++ twins goes unless told otherwise.
     pub fn twins_ptx(&self) -> PathBuf {
         self.root.join("target/ptx-cuda")

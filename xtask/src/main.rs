@@ -28,6 +28,7 @@ mod progress;
 mod provision;
 mod ptx_folder;
 mod ptxas;
+mod python;
 mod rust_cuda;
 mod sass;
 mod shared_library;
@@ -38,7 +39,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use commands::{baselines, bless, ci, codegens, dist, doctor, mutate, package, ptx, run, test, toolchain};
+use commands::{baselines, bless, ci, codegens, dist, doctor, mutate, package, ptx, python_test, run, test, toolchain};
 use environment::{Environment, Workspace};
 
 /// Builds and tests everything in this workspace.
@@ -55,6 +56,7 @@ enum Task {
     Mutate(mutate::Arguments),
     Dist(dist::Arguments),
     Package(package::Arguments),
+    PythonTest(python_test::Arguments),
     Toolchain(toolchain::Arguments),
     Doctor(doctor::Arguments),
 }
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
         Task::Bless(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Dist(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Package(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
+        Task::PythonTest(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Mutate(arguments) => arguments.run(&environment, &workspace),
         Task::Ptx(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Toolchain(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),

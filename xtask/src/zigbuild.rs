@@ -1,6 +1,6 @@
 //! cargo-zigbuild: cargo with a linker that knows the symbols of older C libraries.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::environment::{Environment, Workspace};
@@ -28,6 +28,11 @@ pub fn find(environment: &Environment, workspace: &Workspace) -> Option<Zigbuild
 }
 
 impl Zigbuild {
+    /// The zig, for programs that drive it by themselves.
+    pub fn zig(&self) -> &Path {
+        &self.zig
+    }
+
     /// `cargo zigbuild`, without arguments.
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.program);

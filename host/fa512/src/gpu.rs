@@ -95,12 +95,18 @@ impl Gpu {
     }
 }
 
-/// The calling thread's current context (`cuCtxGetCurrent`).
+/// The calling thread's current context.
 pub(crate) fn current_context(driver: &Driver) -> Result<Handle, Error> {
+    let context = current(driver)?;
+    if context.is_null() { Err(Error::NoContext) } else { Ok(context) }
+}
+
+/// The calling thread's current context, null where there is none (`cuCtxGetCurrent`).
+pub(crate) fn current(driver: &Driver) -> Result<Handle, Error> {
     let mut context = std::ptr::null_mut();
     // SAFETY: `context` is where the function puts its result.
     driver.check(unsafe { (driver.call.context_get_current)(&mut context) }, || "asking for the current context")?;
-    if context.is_null() { Err(Error::NoContext) } else { Ok(context) }
+    Ok(context)
 }
 
 /// Asks the driver about GPU `device`. The name stays for as long as the process does, once for each GPU.

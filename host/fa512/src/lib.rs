@@ -8,6 +8,7 @@
 //! Programs that have PTX of their own (other code generators, tuners) load it as a [`Module`] and plan with [`contract`]; its
 //! kernels are launched by the same code as those of this library.
 
+mod context;
 #[cfg(feature = "cudarc")]
 pub mod cudarc;
 mod driver;
@@ -36,6 +37,7 @@ pub use contract::problem::{Problem, Shape};
 pub use contract::refusal::{Dimension, Refusal, Tensor};
 pub use contract::view::{Layout, View, Views};
 
+pub use context::Entered;
 pub use error::{Error, ErrorKind, MemoryProblem};
 pub use forward::{Options, Support, forward, forward_with, supports, warm_up};
 pub use gpu::Gpu;
@@ -44,6 +46,14 @@ pub use plan::{Launch, Plan};
 pub use stream::Stream;
 pub use submit::encode_tensor_maps;
 pub use version::Version;
+
+/// The CUDA version that the driver of this machine supports.
+///
+/// # Errors
+/// When there is none, it is too old, does not start, or shows no GPU.
+pub fn driver_version() -> Result<Version, Error> {
+    driver::Driver::get().map(|driver| driver.version)
+}
 
 /// Names of the kernels in this library; empty where it was built without PTX.
 pub fn kernels() -> impl Iterator<Item = &'static str> {

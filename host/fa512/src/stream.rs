@@ -31,6 +31,20 @@ impl Stream {
         Self(stream)
     }
 
+    /// Waits until the stream has come to the end of what is on it (`cuStreamSynchronize`): for results that go to somebody who
+    /// knows of no stream. No call of this library does so by itself.
+    ///
+    /// # Errors
+    /// When the stream captures, or something that was on it has failed.
+    ///
+    /// # Safety
+    /// The stream is alive.
+    pub unsafe fn synchronize(self) -> Result<(), Error> {
+        let driver = Driver::get()?;
+        // SAFETY: passed on to the caller.
+        driver.check(unsafe { (driver.call.stream_synchronize)(self.0) }, || "waiting for the stream")
+    }
+
     pub(crate) fn handle(self) -> Handle {
         self.0
     }

@@ -271,3 +271,28 @@ fn slices_of_cudarc_are_checked_by_their_length_and_context() {
     fa512::cudarc::forward(problem, &q, &k, &v, &mut o, Some(lse), &stream).unwrap();
     case.check(true);
 }
+
+#[test]
+fn the_primary_context_of_a_gpu_is_entered_and_left() {
+    let Some(()) = machine() else { return };
+    let _kept = gpu(0);
+    let current = || Gpu::current().map(|gpu| gpu.ordinal());
+    let last = gpus() - 1;
+    {
+        let _entered = Gpu::of_device(last).unwrap().enter().unwrap();
+        assert_eq!(current(), Ok(Some(last)));
+        let _again = Gpu::of_device(last).unwrap().enter().unwrap();
+        assert_eq!(current(), Ok(Some(last)));
+    }
+    assert_eq!(current(), Ok(Some(0)), "the one before is current again");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            drop(Gpu::of_device(0).unwrap().enter().unwrap());
+            assert_eq!(current(), Err(Error::NoContext), "a thread that had none has none");
+        });
+    });
+    let described =
+        fa512::GpuFacts { name: "some GPU", architecture: 90, multiprocessors: 1, shared_bytes_per_block: 1 };
+    assert_eq!(Gpu::described(described).enter().err(), Some(Error::OtherGpu { planned: None }));
+    assert!(fa512::driver_version().unwrap() >= fa512::Version { major: 12, minor: 0 });
+}

@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 use contract::manifest::{Entry, Manifest};
 
-use super::{package, ptx, test};
+use super::{package, ptx, python_test, test};
 use crate::axes;
 use crate::codegen::{self, FAMILY_TARGETS};
 use crate::environment::{Environment, Workspace};
@@ -35,7 +35,7 @@ impl Arguments {
         };
         let clippy = ["clippy", "--workspace", "--all-targets", "--release", "--", "--deny", "warnings"];
         let doc = ["doc", "--workspace", "--no-deps", "--document-private-items", "--release"];
-        let checks: [(&str, Check<'_>); 8] = [
+        let checks: [(&str, Check<'_>); 9] = [
             ("formatting", Box::new(|| process::run(&mut cargo(&["fmt", "--all", "--check"])))),
             ("ptxas", Box::new(|| check_resources(&folder.manifest))),
             ("device half", Box::new(|| lint_device_half(environment, workspace, &folder))),
@@ -43,6 +43,7 @@ impl Arguments {
             ("documentation", Box::new(|| process::run(cargo(&doc).env("RUSTDOCFLAGS", "--deny warnings")))),
             ("the tuner's axes", Box::new(|| axes::check(environment, workspace))),
             ("the packed library", Box::new(|| check_packages(environment, workspace))),
+            ("the Python package", Box::new(|| python_test::check(environment, workspace))),
             ("tests", Box::new(|| test::run_tests(environment, workspace, &[]))),
         ];
         let failed: Vec<&str> = checks.into_iter().filter_map(|(name, check)| fails(name, check)).collect();

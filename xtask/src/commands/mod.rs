@@ -9,6 +9,7 @@ pub mod doctor;
 pub mod mutate;
 pub mod package;
 pub mod ptx;
+pub mod python_test;
 pub mod run;
 pub mod test;
 pub mod toolchain;

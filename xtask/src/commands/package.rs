@@ -18,20 +18,22 @@ use crate::portable;
 use crate::process;
 use crate::progress::Step;
 use crate::provision;
+use crate::python::{Linker, build_wheel};
+use crate::zigbuild::Zigbuild;
 
 /// The crates that are published, each behind those that it needs.
 pub const CRATES: [&str; 2] = ["fa512-contract", "fa512"];
 
-/// Packs the library: the crates as they are published, with PTX inside, and an archive of its C interface.
+/// Packs the library: the crates as they are published, with PTX inside, the Python wheel, and an archive of its C interface.
 ///
-/// A program outside the workspace is built with the crates and run, by Rust 1.85 where rustup has it. The C library is linked by
-/// cargo-zigbuild for the GNU C library 2.31 and later.
+/// A program outside the workspace is built with the crates and run, by Rust 1.85 where rustup has it. The C library and
+/// the wheel are linked with zig for the GNU C library 2.31 and later.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// Folder for the packages [default: target/packages]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Only the crates, without the archive of the C interface
+    /// Only the crates, without the wheel and the archive of the C interface
     #[arg(long)]
     crates_only: bool,
     /// Only check: leave nothing but what cargo keeps
@@ -54,7 +56,9 @@ impl Arguments {
             announce(&file)?;
         }
         if !self.crates_only {
-            announce(&pack_c(environment, workspace, &out)?)?;
+            let zigbuild = provision::zigbuild(environment, workspace)?;
+            announce(&pack_c(workspace, &zigbuild, &out)?)?;
+            announce(&build_wheel(environment, workspace, &out, &Linker::Portable(&zigbuild))?)?;
         }
         Ok(())
     }
@@ -123,13 +127,12 @@ impl Drop for Kernels {
 }
 
 /// The archive of header, libraries and examples, in `out`.
-fn pack_c(environment: &Environment, workspace: &Workspace, out: &Path) -> Result<PathBuf> {
+fn pack_c(workspace: &Workspace, zigbuild: &Zigbuild, out: &Path) -> Result<PathBuf> {
     let version = env!("CARGO_PKG_VERSION");
     let folder = out.join(format!("fa512-c-{version}-x86_64-linux"));
     files::remove(&folder)?;
-    let zigbuild = provision::zigbuild(environment, workspace)?;
     let step = Step::begin(format!("building the C library for glibc {}", portable::GLIBC));
-    process::run(&mut portable::build(&zigbuild, workspace, &["--package", "fa512-c"]))?;
+    process::run(&mut portable::build(zigbuild, workspace, &["--package", "fa512-c"]))?;
     step.done();
     let built = workspace.root().join("target").join(portable::TARGET).join("release");
     let shared = built.join("libfa512.so");

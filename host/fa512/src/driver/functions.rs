@@ -149,11 +149,15 @@ macro_rules! functions {
 functions! {
     context_get_current = c"cuCtxGetCurrent": fn(*mut Handle);
     context_get_device = c"cuCtxGetDevice": fn(*mut c_int);
+    context_push = c"cuCtxPushCurrent_v2": fn(Handle);
+    context_pop = c"cuCtxPopCurrent_v2": fn(*mut Handle);
     device_get_attribute = c"cuDeviceGetAttribute": fn(*mut c_int, c_int, c_int);
     device_get_count = c"cuDeviceGetCount": fn(*mut c_int);
     device_get_name = c"cuDeviceGetName": fn(*mut c_char, c_int, c_int);
+    primary_context_retain = c"cuDevicePrimaryCtxRetain": fn(*mut Handle, c_int);
     stream_get_context = c"cuStreamGetCtx": fn(Handle, *mut Handle);
     stream_is_capturing = c"cuStreamIsCapturing": fn(Handle, *mut c_uint);
+    stream_synchronize = c"cuStreamSynchronize": fn(Handle);
     thread_exchange_stream_capture_mode = c"cuThreadExchangeStreamCaptureMode": fn(*mut c_uint);
     pointer_get_attributes = c"cuPointerGetAttributes": fn(c_uint, *const c_uint, *const *mut c_void, u64);
     library_load_data = c"cuLibraryLoadData": fn(

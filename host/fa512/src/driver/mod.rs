@@ -31,6 +31,8 @@ pub struct Driver {
     pub call: Functions,
     /// Tells the sizes of a kernel's parameters, where the driver can.
     pub kernel_get_param_info: Option<KernelGetParamInfo>,
+    /// The CUDA version that it supports.
+    pub version: Version,
     /// Whether launches may begin before the one in front of them ends (programmatic dependent launch).
     pub overlaps: bool,
     /// GPUs that the driver shows, counted from 0.
@@ -60,7 +62,7 @@ impl Driver {
         start(library)?;
         let kernel_get_param_info = functions::kernel_get_param_info(library);
         let overlaps = version >= OVERLAP_NEEDED;
-        let mut driver = Self { call, kernel_get_param_info, overlaps, gpus: 0, library };
+        let mut driver = Self { call, kernel_get_param_info, version, overlaps, gpus: 0, library };
         let mut gpus = 0;
         // SAFETY: `gpus` is where the function puts its result.
         driver.check(unsafe { (driver.call.device_get_count)(&mut gpus) }, || "counting the GPUs")?;

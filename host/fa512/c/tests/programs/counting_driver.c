@@ -11,6 +11,7 @@
     X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString)                                              \
     X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetAttribute)                                      \
     X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent) X(cuCtxGetCurrent) X(cuCtxGetDevice) X(cuCtxSynchronize)            \
+    X(cuCtxPushCurrent_v2) X(cuCtxPopCurrent_v2)                                                                       \
     X(cuStreamCreate) X(cuStreamSynchronize) X(cuStreamGetCtx) X(cuStreamIsCapturing) X(cuStreamWaitEvent)             \
     X(cuEventRecord) X(cuEventSynchronize) X(cuThreadExchangeStreamCaptureMode) X(cuPointerGetAttributes)              \
     X(cuMemAlloc_v2) X(cuMemAllocAsync) X(cuMemAllocHost_v2) X(cuMemFree_v2) X(cuMemFreeAsync)                         \

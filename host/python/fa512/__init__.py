@@ -1,0 +1,68 @@
+"""FlashAttention forward on NVIDIA GPUs, in one call on tensors that are already there.
+
+`attention` takes tensors of PyTorch and arrays of CuPy, JAX and others; `scaled_dot_product_attention` and `flash_attn_func` have
+the signatures of PyTorch and flash-attn. `info` tells what was found on this machine. `fa512.torch` has the operators that
+`torch.compile`, autograd and DTensor know, `fa512.transformers` registers an attention for transformers.
+
+Importing this needs neither PyTorch nor a GPU.
+"""
+
+from ._native import __version__, attention, info, warm_up
+
+__all__ = ["__version__", "attention", "flash_attn_func", "info", "scaled_dot_product_attention", "warm_up"]
+
+
+def scaled_dot_product_attention(
+    query,
+    key,
+    value,
+    attn_mask=None,
+    dropout_p=0.0,
+    is_causal=False,
+    scale=None,
+    enable_gqa=False,
+):
+    """`torch.nn.functional.scaled_dot_product_attention` on tensors of PyTorch, with its arguments and its gradient.
+
+    What is not computed (a mask, dropout, other numbers of heads or keys, other types than float16) is an error that names the
+    argument. See `fa512.torch.scaled_dot_product_attention`.
+    """
+    from . import torch
+
+    return torch.scaled_dot_product_attention(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+    )
+
+
+def flash_attn_func(
+    q,
+    k,
+    v,
+    dropout_p=0.0,
+    softmax_scale=None,
+    causal=False,
+    window_size=(-1, -1),
+    softcap=0.0,
+    alibi_slopes=None,
+    deterministic=False,
+    return_attn_probs=False,
+):
+    """flash-attn's `flash_attn_func` on tensors [batch, sequence, heads, 64] of PyTorch, with its arguments and a gradient.
+
+    What is not computed is an error that names the argument. See `fa512.torch.flash_attn_func`.
+    """
+    from . import torch
+
+    return torch.flash_attn_func(
+        q,
+        k,
+        v,
+        dropout_p,
+        softmax_scale,
+        causal,
+        window_size,
+        softcap,
+        alibi_slopes,
+        deterministic,
+        return_attn_probs,
+    )

@@ -1,0 +1,35 @@
+from typing import TYPE_CHECKING, Optional
+
+from ._native import __version__ as __version__
+from ._native import attention as attention
+from ._native import info as info
+from ._native import warm_up as warm_up
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["__version__", "attention", "flash_attn_func", "info", "scaled_dot_product_attention", "warm_up"]
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Optional[Tensor] = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: Optional[float] = None,
+    enable_gqa: bool = False,
+) -> Tensor: ...
+def flash_attn_func(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    dropout_p: float = 0.0,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Optional[Tensor] = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Tensor: ...

@@ -1,0 +1,60 @@
+from typing import Any, Literal, Optional, TypedDict, TypeVar, Union, overload
+
+__all__ = ["__version__", "attention", "info", "warm_up"]
+
+__version__: str
+
+_Array = TypeVar("_Array")
+_Layout = Literal["bhsd", "bshd"]
+
+class _Gpu(TypedDict, total=False):
+    name: str
+    architecture: int
+    multiprocessors: int
+    why_not: Optional[str]
+
+class _Info(TypedDict):
+    version: str
+    kernels: int
+    driver: Optional[str]
+    gpus: list[_Gpu]
+    why_not: Optional[str]
+
+@overload
+def attention(
+    q: _Array,
+    k: _Array,
+    v: _Array,
+    *,
+    causal: bool = False,
+    scale: Optional[float] = None,
+    layout: _Layout = "bhsd",
+    out: Optional[_Array] = None,
+    return_lse: Literal[False] = False,
+    lse: None = None,
+    stream: Any = None,
+) -> _Array: ...
+@overload
+def attention(
+    q: _Array,
+    k: _Array,
+    v: _Array,
+    *,
+    causal: bool = False,
+    scale: Optional[float] = None,
+    layout: _Layout = "bhsd",
+    out: Optional[_Array] = None,
+    return_lse: bool = False,
+    lse: Optional[_Array] = None,
+    stream: Any = None,
+) -> Union[_Array, tuple[_Array, _Array]]: ...
+def warm_up(
+    batch: int,
+    heads: int,
+    sequence: int,
+    *,
+    causal: bool = False,
+    layout: _Layout = "bhsd",
+    device: int = 0,
+) -> None: ...
+def info() -> _Info: ...

@@ -1,0 +1,572 @@
+"""Checks and measures fa512 in Python on a machine with an H100 or H200, in under seven minutes:
+
+    python check.py --out FOLDER
+
+Needs fa512 and PyTorch 2.11; transformers, sentence-transformers, CuPy and JAX where they are tested. Prints a line for each section
+and a table last; FOLDER/check.json has everything. `--dry-run` runs what can be run on a machine without a GPU, with PyTorch's
+arithmetic in place of the kernels.
+"""
+
+import pathlib
+import re
+import tempfile
+import threading
+
+import torch
+import torch.nn.functional as functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import fa512
+import fa512.torch
+from common import (
+    device,
+    gpu_milliseconds,
+    host_microseconds,
+    inputs,
+    raises,
+    reference,
+    require,
+    require_close,
+    run_of,
+    synchronize,
+)
+
+OPERATOR = torch.ops.fa512.attention.default
+attention = fa512.attention
+
+
+def simulate():
+    """PyTorch's arithmetic on the CPU in place of the kernels."""
+    global attention
+    import cpu
+
+    cpu.install()
+    fa512.torch.why_not_here = fa512.torch.why_not
+
+    def attention(q, k, v, *, causal=False, scale=None, layout="bhsd", out=None, return_lse=False):
+        if layout == "bshd":
+            q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        made, lse = torch.ops.fa512.attention_with_lse(q, k, v, causal, scale)
+        made = made.transpose(1, 2) if layout == "bshd" else made
+        out = made if out is None else out.copy_(made)
+        return (out, lse) if return_lse else out
+
+
+def machine(run):
+    found = {"fa512": fa512.info(), "torch": torch.__version__}
+    if not run.dry:
+        require(found["fa512"]["why_not"] is None, found["fa512"]["why_not"])
+        found["gpu"] = torch.cuda.get_device_name()
+    for name in ("transformers", "sentence_transformers", "cupy", "jax"):
+        try:
+            found[name] = __import__(name).__version__
+        except Exception as error:
+            found[name] = f"not there: {error}"
+    return found
+
+
+def views(run):
+    """Every way for tensors to lie in memory, against f64."""
+    place, worst = device(run.dry), {}
+    run.found = {"largest_difference": worst}
+    for batch, heads, sequence in [(1, 1, 1), (2, 3, 17), (3, 4, 129), (2, 4, 512)] + ([] if run.dry else [(4, 8, 700)]):
+        for causal in (False, True):
+            cases = {"bhsd": inputs((batch, heads, sequence, 64), place)}
+            cases["bshd"] = [x.transpose(1, 2) for x in inputs((batch, sequence, heads, 64), place)]
+            fused = inputs((batch, sequence, 3, heads, 64), place)[0]
+            cases["fused qkv"] = [fused[:, :, part].transpose(1, 2) for part in range(3)]
+            q, k, v = cases["bhsd"]
+            cases["expanded"] = [q, k[:1].expand_as(q), v[:, :1].expand_as(q)]
+            cases["sliced"] = [x[:, :, 3 : 3 + sequence] for x in inputs((batch, heads, sequence + 9, 64), place)]
+            cases["padded rows"] = [x[..., 8:72] for x in inputs((batch, heads, sequence, 80), place)]
+            for name, tensors in cases.items():
+                what = f"{name}, {batch},{heads},{sequence}, causal {causal}"
+                expected, expected_lse = reference(*tensors, causal)
+                out, lse = attention(*tensors, causal=causal, return_lse=True)
+                require_close(lse, expected_lse, f"LSE of {what}", 1e-3, 0)
+                found = require_close(out, expected, what)
+                worst[name] = max(found, worst.get(name, 0))
+                require_close(OPERATOR(*tensors, causal, None), expected, f"operator, {what}")
+                given = torch.full_like(out, float("nan"))
+                require(attention(*tensors, causal=causal, out=given) is given, "out= comes back")
+                require(torch.equal(given, out), f"out= of {what}")
+                swapped = [x.transpose(1, 2) for x in tensors]
+                require(torch.equal(attention(*swapped, causal=causal, layout="bshd").transpose(1, 2), out), f"layout, {what}")
+                require(torch.equal(fa512.flash_attn_func(*swapped, causal=causal).transpose(1, 2), out), f"flash_attn_func, {what}")
+    scaled = inputs((2, 2, 100, 64), place)
+    require_close(fa512.scaled_dot_product_attention(*scaled, scale=0.3), reference(*scaled, scale=0.3)[0], "scale")
+    return {"largest_difference": worst}
+
+
+def refusals(run):
+    """What is not computed is named. Rows that are misaligned are refused, not copied."""
+    q, k, v = inputs((2, 2, 32, 64), "cuda")
+    odd = inputs((2, 2, 32, 65), "cuda")[0][..., :64]
+    off = inputs((2, 2, 32, 80), "cuda")[0][..., 4:68]
+    with raises(ValueError, "Q has a row stride of 65"):
+        attention(odd, k, v)
+    with raises(ValueError, "Q is at address"):
+        OPERATOR(off, k, v, False, None)
+    with raises(TypeError, "q is bfloat16"):
+        attention(*(x.bfloat16() for x in (q, k, v)))
+    with raises(ValueError, "k is on the CPU"):
+        attention(q, k.cpu(), v)
+    with raises(ValueError, "head size of 32"):
+        attention(*(x[..., :32].contiguous() for x in (q, k, v)))
+    with raises(ValueError, "q requires grad"):
+        attention(q.clone().requires_grad_(), k, v)
+
+
+def threads(run):
+    """Eight threads on streams of their own give bitwise what one gives."""
+    place = device(run.dry)
+    expected = [OPERATOR(*inputs((2, 4, 200 + number, 64), place, number), False, None) for number in range(8)]
+    failures = []
+
+    def work(number):
+        try:
+            stream = None if run.dry else torch.cuda.Stream()
+            with torch.cuda.stream(stream):
+                tensors = inputs((2, 4, 200 + number, 64), place, number)
+                for _ in range(3 if run.dry else 50):
+                    out = attention(*tensors)
+                    again = OPERATOR(*tensors, False, None)
+                if stream is not None:
+                    stream.synchronize()
+            require(torch.equal(out, expected[number]) and torch.equal(again, out), f"thread {number}")
+        except BaseException as error:
+            failures.append(repr(error))
+
+    started = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    synchronize()
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join()
+    require(not failures, failures)
+
+
+def graphs(run):
+    """Captured calls compute anew when they are replayed."""
+    q, k, v = inputs((4, 4, 300, 64), "cuda")
+    out = torch.empty_like(q)
+    fa512.warm_up(4, 4, 300, causal=True)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        OPERATOR(q, k, v, False, None)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        attention(q, k, v, causal=True, out=out)
+        second = OPERATOR(out, k, v, False, None)
+    for seed in (1, 2):
+        for tensor, new in zip((q, k, v), inputs(q.shape, "cuda", seed)):
+            tensor.copy_(new)
+        graph.replay()
+        torch.cuda.synchronize()
+        require(torch.equal(out, attention(q, k, v, causal=True)), "the first call in the graph")
+        require(torch.equal(second, OPERATOR(out, k, v, False, None)), "the second call in the graph")
+
+
+def compiled(run):
+    """torch.compile without a break, and with CUDA graphs."""
+
+    def model(q, k, v):
+        return fa512.scaled_dot_product_attention(q * 2, k, v, is_causal=True).transpose(1, 2).reshape(q.shape[0], -1)
+
+    tensors = inputs((2, 4, 256, 64), device(run.dry))
+    expected = model(*tensors)
+    for mode in ["default"] if run.dry else ["default", "reduce-overhead"]:
+        torch._dynamo.reset()
+        backend = {"backend": "aot_eager"} if run.dry else {"mode": mode}
+        function = torch.compile(model, fullgraph=True, **backend)
+        for _ in range(3):
+            require_close(function(*tensors), expected, mode, 0, 0)
+    tensors = inputs((2, 4, 128, 64), device(run.dry), requires_grad=True)
+    model(*tensors).float().square().sum().backward()
+    eager = [tensor.grad.clone() for tensor in tensors]
+    for tensor in tensors:
+        tensor.grad = None
+    torch._dynamo.reset()
+    backend = {"backend": "aot_eager"} if run.dry else {}
+    torch.compile(model, fullgraph=True, **backend)(*tensors).float().square().sum().backward()
+    for tensor, gradient in zip(tensors, eager):
+        require_close(tensor.grad, gradient, "gradient of the compiled model", 1e-2, 1e-2)
+
+
+def opcheck(run):
+    for requires_grad in (False, True):
+        tensors = inputs((2, 2, 48, 64), device(run.dry), requires_grad=requires_grad)
+        torch.library.opcheck(OPERATOR, (*tensors, True, 0.1))
+        torch.library.opcheck(torch.ops.fa512.attention_with_lse.default, (*tensors, False, None))
+    with torch.no_grad():
+        tensors = inputs((2, 2, 48, 64), device(run.dry))
+        out, lse = torch.ops.fa512.attention_with_lse(*tensors)
+    torch.library.opcheck(
+        torch.ops.fa512.attention_backward.default,
+        (out, *tensors, out, lse, False, None),
+        # PyTorch's backward adds in any order.
+        test_utils=("test_schema", "test_faketensor"),
+    )
+
+
+def autocast(run):
+    tensors = inputs((2, 4, 128, 64), "cuda", dtype=torch.float32)
+    with torch.autocast("cuda", dtype=torch.float16):
+        own = fa512.scaled_dot_product_attention(*tensors)
+        sdpa = functional.scaled_dot_product_attention(*tensors)
+    require(own.dtype == sdpa.dtype == torch.float16, f"{own.dtype}, SDPA {sdpa.dtype}")
+    require_close(own, sdpa, "autocast", 4e-3, 2e-3)
+    with torch.autocast("cuda", dtype=torch.bfloat16), raises(TypeError, "q is bfloat16"):
+        fa512.scaled_dot_product_attention(*tensors)
+
+
+def gradients(run):
+    """Errors against f64 beside those of PyTorch's flash backward on its own forward."""
+    place, found = device(run.dry), {}
+    run.found = {"largest_difference": found}
+    for sequence, causal in [(128, False), (200, True)] + ([] if run.dry else [(512, False), (512, True)]):
+        tensors = inputs((2, 4, sequence, 64), place, requires_grad=True)
+        upstream = inputs((2, 4, sequence, 64), place, 9)[0]
+        exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
+        wanted = torch.autograd.grad(reference(*exact, causal)[0], exact, upstream.double())
+        own = torch.autograd.grad(fa512.torch.attention(*tensors, causal=causal), tensors, upstream)
+        backend = SDPBackend.MATH if run.dry else SDPBackend.FLASH_ATTENTION
+        with sdpa_kernel(backend):
+            sdpa = torch.autograd.grad(functional.scaled_dot_product_attention(*tensors, is_causal=causal), tensors, upstream)
+        for name, gradient, other, right in zip("qkv", own, sdpa, wanted):
+            error = (gradient.double() - right).abs().max().item()
+            limit = (other.double() - right).abs().max().item()
+            found[f"d{name} {sequence} causal {causal}"] = {"fa512": error, "sdpa": limit}
+            require(error <= 2 * limit + 1e-3, f"d{name}, {sequence}, causal {causal}: {error:.3g}; SDPA {limit:.3g}")
+    return {"largest_difference": found}
+
+
+def flash_impl(run):
+    """As PyTorch's flash attention, and restored."""
+    from torch.nn import attention as registry
+    from torch.profiler import ProfilerActivity, profile
+
+    fa512.torch.register_flash_attention_impl()
+    tensors = inputs((2, 4, 256, 64), "cuda", requires_grad=True)
+
+    def call():
+        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+            out = functional.scaled_dot_product_attention(*tensors, is_causal=True)
+            return out, *torch.autograd.grad(out.float().square().sum(), tensors)
+
+    def kernels():
+        with profile(activities=[ProfilerActivity.CUDA]) as seen:
+            call()
+            torch.cuda.synchronize()
+        return " ".join(event.key for event in seen.key_averages())
+
+    before = call()
+    registry.activate_flash_attention_impl("fa512")
+    try:
+        require("fa512" in kernels(), "activated, the kernel is not ours")
+        for own, theirs, what in zip(call(), before, ("O", "dQ", "dK", "dV")):
+            require_close(own, theirs, what, 2e-2, 2e-2)
+        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+            wide = inputs((1, 2, 64, 128), "cuda")
+            functional.scaled_dot_product_attention(*wide)
+            functional.scaled_dot_product_attention(*(x.bfloat16() for x in tensors))
+            torch.compile(functional.scaled_dot_product_attention, fullgraph=True)(*(x.detach() for x in tensors))
+    finally:
+        registry.restore_flash_attention_impl()
+    require("fa512" not in kernels(), "restored, the kernel is still ours")
+
+
+def exported(run):
+    """torch.export keeps the operator, and AOTInductor runs it."""
+
+    class Model(torch.nn.Module):
+        def forward(self, q, k, v):
+            return fa512.torch.attention(q + 1, k, v)
+
+    tensors = tuple(inputs((2, 4, 256, 64), device(run.dry)))
+    with torch.no_grad():
+        program = torch.export.export(Model(), tensors)
+        require("torch.ops.fa512.attention.default" in program.graph_module.code, "the exported program")
+        if run.dry:
+            return {"aot_inductor": "not run: it needs a GPU"}
+        with tempfile.TemporaryDirectory() as folder:
+            package = torch._inductor.aoti_compile_and_package(program, package_path=f"{folder}/model.pt2")
+            loaded = torch._inductor.aoti_load_package(package)
+            require_close(loaded(*tensors), Model()(*tensors), "AOTInductor", 0, 0)
+    return {"aot_inductor": "passed"}
+
+
+def encoder(attention_name, hidden, heads, layers, place, training=False, length=512):
+    from transformers import BertConfig, BertModel
+
+    import fa512.transformers  # noqa: F401
+
+    torch.manual_seed(0)
+    config = BertConfig(
+        hidden_size=hidden,
+        num_attention_heads=heads,
+        num_hidden_layers=layers,
+        intermediate_size=4 * hidden,
+        vocab_size=1000,
+        max_position_embeddings=length,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    dtype = torch.float32 if training else torch.float16
+    model = BertModel._from_config(config, attn_implementation=attention_name, dtype=dtype, add_pooling_layer=False)
+    return model.to(place).train(training)
+
+
+def training_step(run):
+    """Loss and gradients of a small encoder under autocast, beside SDPA's; then a few steps."""
+    place = device(run.dry)
+    ids = torch.randint(0, 1000, (4, 64), device=place)
+
+    def step(model):
+        if run.dry:
+            model = model.half()
+        with torch.autocast(place, dtype=torch.float16, enabled=not run.dry):
+            loss = model(ids).last_hidden_state.float().square().mean()
+        loss.backward()
+        return loss
+
+    models = {name: encoder(name, 128, 2, 2, place, training=True) for name in ("fa512_flash", "sdpa")}
+    losses = {name: step(model).item() for name, model in models.items()}
+    require(abs(losses["fa512_flash"] - losses["sdpa"]) < 1e-2 * abs(losses["sdpa"]), losses)
+    for (name, own), (_, theirs) in zip(models["fa512_flash"].named_parameters(), models["sdpa"].named_parameters()):
+        if own.grad is not None:
+            scale = theirs.grad.float().abs().max().item()
+            require_close(own.grad.float(), theirs.grad.float(), f"gradient of {name}", 5e-2 * scale + 1e-4, 5e-2)
+    optimizer = torch.optim.SGD(models["fa512_flash"].parameters(), lr=1e-3)
+    for _ in range(3):
+        optimizer.step()
+        optimizer.zero_grad()
+        last = step(models["fa512_flash"]).item()
+    return {"losses": losses, "loss_after_three_steps": last}
+
+
+def cupy_arrays(run):
+    import cupy
+
+    rng = cupy.random.default_rng(0)
+    q, k, v = (rng.standard_normal((2, 3, 100, 64), dtype=cupy.float32).astype(cupy.float16) for _ in range(3))
+    expected, _ = reference(*(torch.from_dlpack(x) for x in (q, k, v)))
+    out, lse = fa512.attention(q, k, v, return_lse=True)
+    require(isinstance(out, cupy.ndarray) and isinstance(lse, cupy.ndarray), f"made {type(out)}")
+    require_close(torch.from_dlpack(out), expected, "CuPy")
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        again = fa512.attention(q, k, v, out=cupy.empty_like(q))
+        stream.synchronize()
+    require((again == out).all(), "on a stream of CuPy's")
+
+
+def jax_arrays(run):
+    import os
+
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    import jax
+    import numpy
+
+    require(jax.default_backend() == "gpu", f"JAX computes on {jax.default_backend()}")
+    keys = jax.random.split(jax.random.key(0), 3)
+    q, k, v = (jax.random.normal(key, (2, 3, 100, 64), jax.numpy.float16) for key in keys)
+    expected, _ = reference(*(torch.from_numpy(numpy.array(x)) for x in (q, k, v)))
+    out, lse = fa512.attention(q, k, v, return_lse=True)
+    require(isinstance(out, jax.Array) and lse.shape == (2, 3, 100), f"made {type(out)}")
+    require_close(torch.from_numpy(numpy.array(out)), expected, "JAX")
+    doubled = jax.jit(lambda x: 2 * x)(out)
+    require_close(torch.from_numpy(numpy.array(doubled)), 2 * expected, "JAX goes on with it", 4e-3, 2e-3)
+
+
+def host_time(run):
+    """Host time of a call, µs, medians taken in turns."""
+    found = {}
+    for name, shape in {"1,1,64": (1, 1, 64, 64), "4,8,128": (4, 8, 128, 64)}.items():
+        q, k, v = inputs(shape, device(run.dry))
+        out = torch.empty_like(q)
+        calls = {
+            "SDPA": lambda: functional.scaled_dot_product_attention(q, k, v),
+            "fa512.attention(out=)": lambda: attention(q, k, v, out=out),
+            "fa512.attention": lambda: attention(q, k, v),
+            "operator": lambda: OPERATOR(q, k, v, False, None),
+            "fa512.scaled_dot_product_attention": lambda: fa512.scaled_dot_product_attention(q, k, v),
+            "fa512.flash_attn_func": lambda: fa512.flash_attn_func(q, k, v),
+        }
+        batches, per_batch = (2, 2) if run.dry else (60, 200)
+        with torch.no_grad():
+            found[name] = host_microseconds(calls, batches, per_batch)
+        with torch.inference_mode():
+            found[f"{name}, inference_mode"] = host_microseconds(calls, batches // 2, per_batch)
+    return {"microseconds": found}
+
+
+ATTENTION_KERNEL = re.compile("fa512|flash|fmha|sdpa|attention", re.IGNORECASE)
+
+
+def attention_milliseconds(call):
+    """Time of attention's kernels in one call, and their names."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        call()
+        torch.cuda.synchronize()
+    kernels = [event for event in seen.key_averages() if ATTENTION_KERNEL.search(event.key)]
+    return sum(event.device_time_total for event in kernels) / 1000, sorted({event.key[:80] for event in kernels})
+
+
+BACKENDS = {"sdpa": None, "sdpa flash": SDPBackend.FLASH_ATTENTION, "sdpa cuDNN": SDPBackend.CUDNN_ATTENTION}
+
+
+def measure_models(run, hidden, heads, layers, most_batches, seconds):
+    """Model and attention, ms, for every length and batch: fa512 beside SDPA's backends."""
+    place, rows, wrong = device(run.dry), [], []
+    run.found = {"rows": rows}
+    own, theirs = (encoder(name, hidden, heads, layers, place) for name in ("fa512_flash", "sdpa"))
+    for length in (64,) if run.dry else (512, 128):
+        for batch in (1, 2) if run.dry else [size for size in (1, 4, 16, 64, 256) if size <= most_batches]:
+            if run.left() < 5:
+                break
+            ids = torch.randint(0, 1000, (batch, length), device=place)
+            with torch.inference_mode():
+                outputs = own(ids).last_hidden_state, theirs(ids).last_hidden_state
+                difference = (outputs[0].float() - outputs[1].float()).abs().max().item()
+                if not difference < 6e-2:
+                    wrong.append(f"{batch} × {length}: the outputs differ by {difference:.3g}")
+
+                def call_of(backend):
+                    def call():
+                        if backend is None:
+                            return theirs(ids)
+                        with sdpa_kernel(backend):
+                            return theirs(ids)
+
+                    return call
+
+                calls = {"fa512": lambda: own(ids)}
+                calls.update({name: call_of(None if run.dry else backend) for name, backend in BACKENDS.items()})
+                row = {"length": length, "batch": batch, "difference": difference, "model_ms": {}}
+                rows.append(row)
+                row["model_ms"] = gpu_milliseconds(calls, seconds, run.dry)
+                if not run.dry:
+                    parts = {name: attention_milliseconds(call) for name, call in calls.items()}
+                    row["attention_ms"] = {name: part[0] for name, part in parts.items()}
+                    row["kernels"] = {name: part[1] for name, part in parts.items()}
+                    if "fa512" not in str(row["kernels"]["fa512"]):
+                        wrong.append(f"{batch} × {length}: the kernel is not ours: {row['kernels']['fa512']}")
+    require(not wrong, wrong)
+    return {"rows": rows}
+
+
+def bert_base(run):
+    """12 layers, 12 heads of 64, random weights."""
+    return measure_models(run, 768, 12, 2 if run.dry else 12, 256, 1.0)
+
+
+def minilm_stand_in(run):
+    """6 layers, hidden 384, as MiniLM-L6, but 6 heads of 64: MiniLM's 12 heads of 32 are not computed yet."""
+    return measure_models(run, 384, 6, 6, 256, 0.6)
+
+
+def minilm_falls_back(run):
+    """MiniLM's own heads of 32 go to SDPA, with a warning that says so."""
+    import logging
+
+    import fa512.transformers
+
+    place, said = device(run.dry), []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())
+    logging.getLogger("fa512.transformers").addHandler(handler)
+    ids = torch.randint(0, 1000, (2, 64), device=place)
+    with torch.inference_mode():
+        models = [encoder(name, 384, 12, 2, place) for name in ("fa512_flash", "sdpa")]
+        own, theirs = (model(ids).last_hidden_state for model in models)
+    require(torch.equal(own, theirs), "the outputs differ")
+    require(any("head size of 32" in line for line in said), said)
+    return {"said": said}
+
+
+def sentences(run):
+    """sentence-transformers: texts of equal and of other lengths, against SDPA."""
+    import time
+
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+    from transformers import BertTokenizer
+
+    place, rows = device(run.dry), []
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{number}" for number in range(500))]
+    with tempfile.TemporaryDirectory() as folder:
+        vocabulary = pathlib.Path(folder, "vocab.txt")
+        vocabulary.write_text("\n".join(words))
+        BertTokenizer(str(vocabulary)).save_pretrained(folder)
+        layers = 2 if run.dry else 6
+        encoder("sdpa", 384, 6, layers, "cpu").save_pretrained(folder)
+        made = {}
+        for name in ("fa512_flash", "sdpa"):
+            arguments = {"attn_implementation": name, "dtype": torch.float16}
+            transformer = Transformer(folder, model_kwargs=arguments)
+            pooling = Pooling(transformer.get_embedding_dimension())
+            made[name] = SentenceTransformer(modules=[transformer, pooling], device=place)
+        for kind, lengths in {"equal": [126] * 64, "different": [8 + 7 * (number % 16) for number in range(64)]}.items():
+            lengths = lengths[:4] if run.dry else lengths
+            texts = [" ".join(f"w{(number * 31 + place_) % 500}" for place_ in range(count)) for number, count in enumerate(lengths)]
+            found, times = {}, {name: [] for name in made}
+            for _ in range(2 if run.dry else 12):
+                for name, model in made.items():
+                    begun = time.perf_counter()
+                    found[name] = model.encode(texts, batch_size=64, convert_to_tensor=True)
+                    synchronize()
+                    times[name].append(1000 * (time.perf_counter() - begun))
+            difference = require_close(found["fa512_flash"], found["sdpa"], f"texts of {kind} lengths", 3e-2, 2e-2)
+            medians = {name: sorted(one)[len(one) // 2] for name, one in times.items()}
+            rows.append({"lengths": kind, "texts": len(texts), "milliseconds": medians, "difference": difference})
+    return {"rows": rows}
+
+
+def table(run):
+    print("\nhost time, µs a call")
+    for shape, calls in run.records.get("host_time", {}).get("microseconds", {}).items():
+        sdpa = calls["SDPA"]
+        print(f"  {shape}: " + ", ".join(f"{name} {time:.2f} ({time / sdpa:.2f})" for name, time in calls.items()))
+    for section in ("bert_base", "minilm_stand_in"):
+        print(f"\n{section}: length, batch; model ms and attention ms of " + ", ".join(["fa512", *BACKENDS]))
+        for row in run.records.get(section, {}).get("rows", []):
+            times = " ".join(f"{time:8.3f}" for time in row["model_ms"].values())
+            parts = " ".join(f"{time:8.3f}" for time in row.get("attention_ms", {}).values())
+            print(f"  {row['length']:4} {row['batch']:4}  {times}  |  {parts}")
+    for row in run.records.get("sentences", {}).get("rows", []):
+        print(f"\nsentences of {row['lengths']} lengths: {row['milliseconds']}")
+
+
+def main():
+    run = run_of(__doc__, 390)
+    if run.dry:
+        simulate()
+    for section in (machine, views):
+        run.section(section)
+    run.section(refusals, needs_gpu=True)
+    run.section(threads)
+    run.section(graphs, needs_gpu=True)
+    run.section(host_time)
+    run.section(opcheck)
+    run.section(autocast, needs_gpu=True)
+    run.section(gradients)
+    run.section(flash_impl, needs_gpu=True)
+    run.section(cupy_arrays, needs_gpu=True)
+    run.section(training_step)
+    run.section(minilm_falls_back)
+    run.write("check.json")
+    for section in (bert_base, minilm_stand_in, sentences, compiled, exported):
+        run.section(section)
+        run.write("check.json")
+    run.section(jax_arrays, needs_gpu=True)
+    path = run.write("check.json")
+    table(run)
+    return run.close(path)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,161 @@
+"""What the scripts for GPU machines share: sections that fail alone, records, and a dry run on the CPU."""
+
+import argparse
+import contextlib
+import json
+import pathlib
+import statistics
+import sys
+import time
+import traceback
+import warnings
+
+import torch
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "with_torch"))
+
+
+class Run:
+    """Sections, each with its record; what fails in one does not end the others."""
+
+    def __init__(self, out, seconds, dry):
+        self.out, self.dry = pathlib.Path(out), dry
+        self.out.mkdir(parents=True, exist_ok=True)
+        self.end = time.monotonic() + seconds
+        self.records = {}
+        # What a section has found so far; it is recorded even if the section fails later.
+        self.found = {}
+
+    def left(self):
+        return self.end - time.monotonic()
+
+    def section(self, function, needs_gpu=False):
+        name = function.__name__
+        begun = time.monotonic()
+        self.found = {}
+        if self.left() <= 0:
+            record = {"outcome": "not run: the time is over"}
+        elif needs_gpu and self.dry:
+            record = {"outcome": "not run: it needs a GPU"}
+        else:
+            try:
+                record = {**(function(self) or {}), "outcome": "passed"}
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt):
+                    raise
+                error_text = f"{type(error).__name__}: {error}"[:2000]
+                record = {**self.found, "outcome": "FAILED", "error": error_text}
+                record["traceback"] = traceback.format_exc()[-4000:]
+        record["seconds"] = round(time.monotonic() - begun, 2)
+        self.records[name] = record
+        print(f"{name:28} {record['outcome']:10} {record['seconds']:7.1f} s  {record.get('error', '')[:160]}", flush=True)
+
+    def write(self, name):
+        path = self.out / name
+        path.write_text(json.dumps(self.records, indent=1, default=str))
+        return path
+
+    def close(self, path):
+        """Says how many sections passed; the exit code of the script comes back."""
+        outcomes = [record["outcome"] for record in self.records.values()]
+        passed, failed = outcomes.count("passed"), outcomes.count("FAILED")
+        print(f"\n{path}\n{passed} passed, {failed} failed, {len(outcomes) - passed - failed} skipped")
+        return 1 if failed else 0
+
+
+def run_of(description, seconds):
+    """The run that the command line asks for."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", required=True, help="folder for the records")
+    parser.add_argument("--seconds", type=float, default=seconds, help="no section begins after so many")
+    parser.add_argument("--dry-run", action="store_true", help="on the CPU, without the kernels")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    return Run(options.out, options.seconds, options.dry_run)
+
+
+def synchronize():
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def device(dry):
+    return "cpu" if dry else "cuda"
+
+
+def inputs(shape, device, seed=0, dtype=torch.float16, requires_grad=False):
+    generator = torch.Generator(device=device).manual_seed(seed)
+    return [
+        torch.randn(shape, generator=generator, device=device, dtype=dtype).requires_grad_(requires_grad) for _ in range(3)
+    ]
+
+
+def reference(q, k, v, causal=False, scale=0.125):
+    """Attention and LSE of [B, H, S, 64] in f64."""
+    scores = q.double() @ k.double().transpose(-1, -2) * scale
+    if causal:
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
+        scores = scores.masked_fill(mask, float("-inf"))
+    return scores.softmax(-1) @ v.double(), scores.logsumexp(-1)
+
+
+def require_close(found, expected, what, absolute=2e-3, relative=1e-3):
+    """Requires |found − expected| within absolute + relative·|expected|; the largest difference comes back."""
+    difference = (found.double() - expected.double()).abs()
+    if not bool((difference <= absolute + relative * expected.double().abs()).all()):
+        raise AssertionError(f"{what}: the largest difference is {difference.max().item():.3g}")
+    return difference.max().item()
+
+
+def require(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+@contextlib.contextmanager
+def raises(error, words):
+    """Requires an error of this type with these words."""
+    try:
+        yield
+    except error as raised:
+        require(words in str(raised), f"the error says {str(raised)!r}, not {words!r}")
+    else:
+        raise AssertionError(f"there is no {error.__name__} that says {words!r}")
+
+
+def host_microseconds(calls, batches, per_batch):
+    """Median host time of each of the named calls, in µs, taken in turns."""
+    samples = {name: [] for name in calls}
+    for call in calls.values():
+        for _ in range(20):
+            call()
+    synchronize()
+    for _ in range(batches):
+        for name, call in calls.items():
+            begun = time.perf_counter_ns()
+            for _ in range(per_batch):
+                call()
+            samples[name].append((time.perf_counter_ns() - begun) / per_batch / 1000)
+            synchronize()
+    return {name: statistics.median(times) for name, times in samples.items()}
+
+
+def gpu_milliseconds(calls, seconds, dry):
+    """Median time of each of the named calls on the GPU, in ms, taken in turns for about so many seconds."""
+    if dry:
+        return {name: host_microseconds({name: call}, 1, 1)[name] / 1000 for name, call in calls.items()}
+    samples = {name: [] for name in calls}
+    for call in calls.values():
+        call()
+        call()
+    torch.cuda.synchronize()
+    end = time.monotonic() + seconds
+    while time.monotonic() < end or len(next(iter(samples.values()))) < 5:
+        for name, call in calls.items():
+            begin, finish = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            begin.record()
+            call()
+            finish.record()
+            finish.synchronize()
+            samples[name].append(begin.elapsed_time(finish))
+    return {name: statistics.median(times) for name, times in samples.items()}

@@ -1,0 +1,322 @@
+//! `fa512.attention`.
+
+use attention::{Addresses, Entered, Gpu, Layout, Mask, Options, Problem, Shape, Stream, Strides, View, Views};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use crate::array::{self, Array, HALF, Library, Protocol, SINGLE};
+use crate::dlpack::Element;
+use crate::error::{of_library, of_refusal};
+use crate::output;
+
+/// Columns of the tensors.
+const HEAD_DIM: i64 = 64;
+
+/// The tensors of a call, as Python has them.
+pub struct Tensors<'a, 'py> {
+    /// Queries.
+    pub q: &'a Bound<'py, PyAny>,
+    /// Keys.
+    pub k: &'a Bound<'py, PyAny>,
+    /// Values.
+    pub v: &'a Bound<'py, PyAny>,
+    /// Where O goes, unless it is made.
+    pub out: Option<&'a Bound<'py, PyAny>>,
+    /// Where LSE goes.
+    pub lse: Option<&'a Bound<'py, PyAny>>,
+}
+
+/// What is computed of them.
+pub struct Call<'a, 'py> {
+    /// Causal mask, else none.
+    pub causal: bool,
+    /// The factor on the scores, unless it is 1/√64.
+    pub scale: Option<f64>,
+    /// Order of the dimensions.
+    pub layout: Layout,
+    /// Whether LSE is made where it is not given.
+    pub return_lse: bool,
+    /// The caller's stream, unless it is the current one.
+    pub stream: Option<&'a Bound<'py, PyAny>>,
+}
+
+/// O and, where it was asked for, LSE.
+pub type Results<'py> = (Bound<'py, PyAny>, Option<Bound<'py, PyAny>>);
+
+/// On which stream a call works, and what its producers and consumers know of that.
+struct Order {
+    stream: u64,
+    /// What producers are told to synchronise with; `None` where it is the one that they work on.
+    exported: Option<u64>,
+    /// Whether nobody knows of the stream, so that the results have to be there when the call returns.
+    waits: bool,
+}
+
+/// Computes attention of `tensors`.
+pub fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Results<'py>> {
+    let py = tensors.q.py();
+    let library = Library::of(tensors.q)?;
+    if library == Library::Torch {
+        refuse_gradients(tensors)?;
+    }
+    let protocol = Protocol::of(tensors.q, "q")?;
+    let order = order(py, tensors.q, protocol, library, call.stream)?;
+    let mut keep = Vec::new();
+    let mut read = |object: &Bound<'py, PyAny>, name: &str| Array::read(object, name, order.exported, &mut keep);
+    let (q, k, v) = (read(tensors.q, "q")?, read(tensors.k, "k")?, read(tensors.v, "v")?);
+    let shape = shape(&q, call.layout)?;
+    for (array, name) in [(&k, "k"), (&v, "v")] {
+        require_like(array, name, &q)?;
+    }
+    let sizes = [shape[0], shape[1], shape[2]];
+    let o_object = match tensors.out {
+        Some(out) => out.clone(),
+        None => output::for_o(tensors.q, &q, library)?,
+    };
+    let lse_object = match (tensors.lse, call.return_lse) {
+        (Some(lse), _) => Some(lse.clone()),
+        (None, true) => Some(output::for_lse(tensors.q, sizes, library)?),
+        (None, false) => None,
+    };
+    let o = read(&o_object, "out")?;
+    require_like(&o, "out", &q)?;
+    let lse = lse_object.as_ref().map(|lse| read(lse, "lse")).transpose()?;
+    // What JAX hands out may only be read; what was made here is nobody else's yet.
+    require_writable(&o, "out", tensors.out.is_some())?;
+    if let Some(lse) = &lse {
+        require_lse(lse, sizes, &q)?;
+        require_writable(lse, "lse", tensors.lse.is_some())?;
+    }
+    if sizes.contains(&0) {
+        return Ok((o_object, lse_object));
+    }
+    let arrays = [&q, &k, &v, &o];
+    let problem = problem(arrays, shape, call)?;
+    let addresses =
+        Addresses { q: q.address, k: k.address, v: v.address, o: o.address, lse: lse.as_ref().map(|lse| lse.address) };
+    // PyTorch's tensors are within their memory, and that is on the GPU that they name.
+    let is_trusted = library == Library::Torch && matches!(protocol, Protocol::Exchange(_));
+    let options = Options::default().check_pointers(!is_trusted);
+    let stream = producers_stream(&order, &arrays, call.stream.is_some())?;
+    let gpu = q.gpu;
+    // Others may run while the driver waits for room in the stream's queue or compiles a kernel.
+    py.detach(|| launch(gpu, &problem, addresses, stream, options, order.waits)).map_err(of_library)?;
+    drop(keep);
+    Ok((o_object, lse_object))
+}
+
+fn launch(
+    gpu: Option<usize>,
+    problem: &Problem,
+    addresses: Addresses,
+    stream: u64,
+    options: Options,
+    waits: bool,
+) -> Result<(), attention::Error> {
+    let _context: Option<Entered> = gpu.map(|ordinal| Gpu::of_device(ordinal)?.enter()).transpose()?;
+    let stream = Stream::from_raw(std::ptr::without_provenance_mut(stream as usize));
+    // SAFETY: the stream is the current one of the tensors' library, or the caller's, who says so by naming it. The tensors are
+    // held by the caller's arguments during this call, and afterwards, as with every asynchronous call, by the order of the stream
+    // on which their library frees and writes them; where it has no such stream, this waits. Addresses are of tensors that
+    // PyTorch has described, or checked.
+    unsafe {
+        attention::forward_with(problem, addresses, stream, options)?;
+        if waits { stream.synchronize() } else { Ok(()) }
+    }
+}
+
+/// Refuses tensors whose gradient would be lost: this call records none.
+fn refuse_gradients(tensors: &Tensors<'_, '_>) -> PyResult<()> {
+    let py = tensors.q.py();
+    for (object, name) in [(tensors.q, "q"), (tensors.k, "k"), (tensors.v, "v")] {
+        let Some(requires_grad) = object.getattr_opt(intern!(py, "requires_grad"))? else { continue };
+        if !requires_grad.is_truthy()? || !py.import("torch")?.call_method0("is_grad_enabled")?.is_truthy()? {
+            continue;
+        }
+        return Err(PyValueError::new_err(format!(
+            "{name} requires grad, and fa512.attention records no gradient; fa512.torch.attention does, or call this one under \
+             torch.no_grad()"
+        )));
+    }
+    Ok(())
+}
+
+fn order(
+    py: Python<'_>,
+    q: &Bound<'_, PyAny>,
+    protocol: Protocol,
+    library: Library,
+    explicit: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Order> {
+    if let Some(stream) = explicit {
+        let stream = handle(stream)?;
+        return Ok(Order { stream, exported: Some(stream), waits: false });
+    }
+    let of_library = |stream| Order { stream, exported: None, waits: false };
+    Ok(match (protocol, library) {
+        (Protocol::Exchange(api), _) => {
+            let gpu = Array::read(q, "q", None, &mut Vec::new())?.gpu.unwrap_or(0);
+            of_library(array::current_stream(py, api, gpu)?)
+        }
+        (_, Library::Torch) => {
+            let (_, gpu) = array::device(q, "q")?;
+            let current = py.import("torch.cuda")?.call_method1("current_stream", (gpu,))?;
+            of_library(handle(&current)?)
+        }
+        (_, Library::Cupy) => of_library(handle(&py.import("cupy.cuda")?.call_method0("get_current_stream")?)?),
+        (Protocol::Capsule, _) => Order { stream: 0, exported: Some(0), waits: true },
+        (Protocol::Interface, _) => Order { stream: 0, exported: Some(0), waits: false },
+    })
+}
+
+/// The stream of the call: what `order` says, or that on which the producers of `arrays` say that they work.
+fn producers_stream(order: &Order, arrays: &[&Array; 4], is_explicit: bool) -> PyResult<u64> {
+    let mut named = arrays.iter().filter_map(|array| array.stream);
+    let Some(first) = named.next().filter(|_| !is_explicit) else { return Ok(order.stream) };
+    if named.any(|stream| stream != first) {
+        return Err(PyValueError::new_err(
+            "the arrays are in use on different streams (__cuda_array_interface__); make one wait for the others and pass it as \
+             stream=",
+        ));
+    }
+    Ok(first)
+}
+
+/// The handle of a stream: a number, or an object that has one by the name that CUDA's Python libraries, PyTorch or CuPy use.
+fn handle(stream: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let py = stream.py();
+    if let Ok(number) = stream.extract::<u64>() {
+        return Ok(number);
+    }
+    if let Some(protocol) = stream.getattr_opt(intern!(py, "__cuda_stream__"))? {
+        return Ok(protocol.call0()?.extract::<(i64, u64)>()?.1);
+    }
+    for name in [intern!(py, "cuda_stream"), intern!(py, "ptr")] {
+        if let Some(number) = stream.getattr_opt(name)? {
+            return number.extract();
+        }
+    }
+    Err(PyTypeError::new_err(format!(
+        "stream is a {}; it must be a number (a CUstream), or a stream of PyTorch, CuPy or cuda.core",
+        stream.get_type().name()?
+    )))
+}
+
+/// Sizes of a call: `[B, H, S]`, whatever the order of the dimensions.
+fn shape(q: &Array, layout: Layout) -> PyResult<[i64; 3]> {
+    require_element(q, "q", HALF)?;
+    let &[batch, second, third, head_dim] = q.shape() else {
+        let names = match layout {
+            Layout::Bhsd => "[batch, heads, sequence, 64]",
+            Layout::Bshd => "[batch, sequence, heads, 64]",
+        };
+        return Err(PyValueError::new_err(format!("q has {} dimensions; it must be {names}", q.shape().len())));
+    };
+    if head_dim != HEAD_DIM {
+        return Err(PyValueError::new_err(format!("q has a head size of {head_dim}; the kernels compute {HEAD_DIM}")));
+    }
+    Ok(match layout {
+        Layout::Bhsd => [batch, second, third],
+        Layout::Bshd => [batch, third, second],
+    })
+}
+
+fn require_element(array: &Array, name: &str, element: Element) -> PyResult<()> {
+    if array.element == element {
+        return Ok(());
+    }
+    let (found, wanted) = (array::element_name(array.element), array::element_name(element));
+    Err(PyTypeError::new_err(format!("{name} is {found}; it must be {wanted}")))
+}
+
+/// Requires the shape, type and GPU of Q.
+fn require_like(array: &Array, name: &str, q: &Array) -> PyResult<()> {
+    require_element(array, name, HALF)?;
+    if array.shape() != q.shape() {
+        return Err(PyValueError::new_err(format!(
+            "{name} has the shape {:?} and q {:?}; they must be equal (other numbers of keys or of heads are not supported)",
+            array.shape(),
+            q.shape()
+        )));
+    }
+    require_gpu(array, name, q)
+}
+
+fn require_gpu(array: &Array, name: &str, q: &Array) -> PyResult<()> {
+    match (array.gpu, q.gpu) {
+        (Some(own), Some(other)) if own != other => {
+            Err(PyValueError::new_err(format!("{name} is on GPU {own} and q on GPU {other}; they must be on one")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn require_lse(lse: &Array, sizes: [i64; 3], q: &Array) -> PyResult<()> {
+    require_element(lse, "lse", SINGLE)?;
+    let [_, heads, sequence] = sizes;
+    let strides = [heads * sequence, sequence, 1];
+    let is_contiguous = lse
+        .shape()
+        .iter()
+        .zip(lse.strides())
+        .zip(strides)
+        .all(|((&size, &stride), wanted)| size == 1 || stride == wanted);
+    if lse.shape() != sizes || !(is_contiguous || sizes.contains(&0)) {
+        return Err(PyValueError::new_err(format!(
+            "lse has the shape {:?} and strides {:?}; it must be {sizes:?} (batch, heads, sequence) without gaps",
+            lse.shape(),
+            lse.strides()
+        )));
+    }
+    require_gpu(lse, "lse", q)
+}
+
+fn require_writable(array: &Array, name: &str, is_given: bool) -> PyResult<()> {
+    match array.is_read_only && is_given {
+        true => Err(PyValueError::new_err(format!("{name} may only be read"))),
+        false => Ok(()),
+    }
+}
+
+fn problem([q, k, v, o]: [&Array; 4], sizes: [i64; 3], call: &Call<'_, '_>) -> PyResult<Problem> {
+    let narrow = |size: i64, name: &str| {
+        u32::try_from(size)
+            .map_err(|_| PyValueError::new_err(format!("{name} is {size}, which is more than 32 bits count")))
+    };
+    let shape = Shape {
+        batch: narrow(sizes[0], "batch")?,
+        heads: narrow(sizes[1], "heads")?,
+        sequence: narrow(sizes[2], "sequence")?,
+    };
+    let mask = if call.causal { Mask::Causal } else { Mask::Full };
+    let view = |array, name| view(array, name, call.layout);
+    let views = Views { q: view(q, "q")?, k: view(k, "k")?, v: view(v, "v")?, o: view(o, "out")? };
+    let problem = Problem::new(shape, mask, call.layout).and_then(|problem| problem.with_views(views));
+    let problem = problem.map_err(of_refusal)?;
+    match call.scale {
+        None => Ok(problem),
+        Some(scale) => problem.with_scale(scale).map_err(of_refusal),
+    }
+}
+
+fn view(array: &Array, name: &str, layout: Layout) -> PyResult<View> {
+    let &[batch, second, third, last] = array.strides() else {
+        return Err(PyValueError::new_err(format!("{name} must have four dimensions")));
+    };
+    if last != 1 {
+        return Err(PyValueError::new_err(format!(
+            "{name} has a stride of {last} elements along its last dimension; it must be 1 (rows without gaps)"
+        )));
+    }
+    let positive = |stride: i64| {
+        u64::try_from(stride).map_err(|_| {
+            PyValueError::new_err(format!("{name} has a stride of {stride}; strides must not be negative"))
+        })
+    };
+    let (head, row) = match layout {
+        Layout::Bhsd => (second, third),
+        Layout::Bshd => (third, second),
+    };
+    Ok(View::new(Strides { batch: positive(batch)?, head: positive(head)?, row: positive(row)? }))
+}

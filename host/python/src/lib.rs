@@ -1,0 +1,182 @@
+//! The native half of the Python package `fa512`: `fa512._native`.
+//!
+//! Nothing of it panics on what Python passes; a panic all the same would be Python's `PanicException`, not a crash.
+
+mod array;
+mod call;
+mod dlpack;
+mod error;
+mod output;
+
+use ::attention::{Gpu, Layout, Mask, Problem, Shape};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::call::{Call, Tensors};
+use crate::error::{of_library, of_refusal};
+
+/// Computes softmax(scale · QKᵀ + mask) · V on the GPU, without a gradient.
+///
+/// Parameters
+/// ----------
+/// q, k, v
+///     Tensors of PyTorch, arrays of CuPy or JAX, or any objects with DLPack or `__cuda_array_interface__`: float16 on one
+///     GPU, four dimensions in the order of `layout`, the last one 64. Any strides will do whose rows are without gaps and
+///     start at multiples of 16 bytes; inputs may be broadcast (stride 0).
+/// causal
+///     Whether query i attends to the keys 0 … i only.
+/// scale
+///     Factor on the scores; 1/√64 unless given.
+/// layout
+///     Order of the dimensions: "bhsd" (batch, heads, sequence, 64), as in PyTorch, or "bshd", as in flash-attn.
+/// out
+///     Where the result goes; made by the library of `q` unless given. A tensor that is made has the order of dimensions in
+///     memory that `q` has.
+/// return_lse
+///     Whether the logarithm of the sum of exp(scores) is returned, too: float32 [batch, heads, sequence].
+/// lse
+///     Where that goes; giving it asks for it.
+/// stream
+///     The stream to work on: a number, or a stream of PyTorch, CuPy or cuda.core. Unless given it is the current stream of
+///     PyTorch or CuPy, that of `__cuda_array_interface__`, else the legacy default stream; for JAX, and others that tell no
+///     stream of theirs, the call waits for the result.
+///
+/// Returns
+/// -------
+/// The result, or the result and LSE.
+///
+/// Raises
+/// ------
+/// TypeError
+///     When an argument is no array on a GPU, or of another element type.
+/// ValueError
+///     When a shape, stride, address, device, layout or scale is not acceptable.
+/// RuntimeError
+///     When there is no driver or GPU, or the driver reports an error.
+#[pyfunction]
+#[pyo3(signature = (q, k, v, *, causal=false, scale=None, layout="bhsd", out=None, return_lse=false, lse=None, stream=None))]
+#[allow(clippy::too_many_arguments, reason = "they are Python's keyword arguments")]
+fn attention<'py>(
+    q: &Bound<'py, PyAny>,
+    k: &Bound<'py, PyAny>,
+    v: &Bound<'py, PyAny>,
+    causal: bool,
+    scale: Option<f64>,
+    layout: &str,
+    out: Option<&Bound<'py, PyAny>>,
+    return_lse: bool,
+    lse: Option<&Bound<'py, PyAny>>,
+    stream: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Py<PyAny>> {
+    let py = q.py();
+    let layout = layout_of(layout)?;
+    let tensors = Tensors { q, k, v, out, lse };
+    let (o, lse) = call::run(&tensors, &Call { causal, scale, layout, return_lse, stream })?;
+    match lse {
+        None => Ok(o.unbind()),
+        Some(lse) => Ok((o, lse).into_pyobject(py)?.into_any().unbind()),
+    }
+}
+
+fn layout_of(name: &str) -> PyResult<Layout> {
+    let layout = Layout::ALL.into_iter().find(|layout| layout.name() == name);
+    layout.ok_or_else(|| PyValueError::new_err(format!("layout is {name:?}; it must be \"bhsd\" or \"bshd\"")))
+}
+
+/// Loads the kernel for a shape, so that the first call is as quick as the others, and may be captured into a CUDA graph.
+///
+/// Parameters
+/// ----------
+/// batch, heads, sequence
+///     Sizes of the tensors.
+/// causal
+///     Whether the mask is causal.
+/// layout
+///     Order of the dimensions, as for `attention`.
+/// device
+///     Number of the GPU.
+///
+/// Raises
+/// ------
+/// ValueError
+///     When a size is not acceptable.
+/// RuntimeError
+///     When there is no driver or no such GPU, or the driver reports an error.
+#[pyfunction]
+#[pyo3(signature = (batch, heads, sequence, *, causal=false, layout="bhsd", device=0))]
+fn warm_up(
+    py: Python<'_>,
+    batch: u32,
+    heads: u32,
+    sequence: u32,
+    causal: bool,
+    layout: &str,
+    device: usize,
+) -> PyResult<()> {
+    let mask = if causal { Mask::Causal } else { Mask::Full };
+    let problem = Problem::new(Shape { batch, heads, sequence }, mask, layout_of(layout)?).map_err(of_refusal)?;
+    let warm_up = || {
+        let _context = Gpu::of_device(device)?.enter()?;
+        ::attention::warm_up(&[problem])
+    };
+    py.detach(warm_up).map_err(of_library)
+}
+
+/// Tells what the package finds on this machine.
+///
+/// Returns
+/// -------
+/// A dict: `version`; `kernels`, the number of kernels inside; `driver`, the CUDA version that the driver supports, or None;
+/// `gpus`, a list of dicts with `name`, `architecture`, `multiprocessors` and `why_not`; `why_not`, which says why nothing can
+/// be computed, or None.
+#[pyfunction]
+fn info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let info = PyDict::new(py);
+    let kernels = ::attention::kernels().count();
+    let version = py.detach(::attention::driver_version);
+    let gpus = PyList::empty(py);
+    let mut usable = false;
+    for ordinal in 0.. {
+        let found = py.detach(|| Gpu::of_device(ordinal));
+        let gpu = PyDict::new(py);
+        match found {
+            Ok(found) => {
+                usable = true;
+                gpu.set_item("name", found.name())?;
+                gpu.set_item("architecture", found.architecture())?;
+                gpu.set_item("multiprocessors", found.multiprocessors())?;
+                gpu.set_item("why_not", py.None())?;
+            }
+            Err(error @ ::attention::Error::GpuTooOld { .. }) => gpu.set_item("why_not", error.to_string())?,
+            Err(_) => break,
+        }
+        gpus.append(gpu)?;
+    }
+    let why_not = match &version {
+        Err(error) => Some(error.to_string()),
+        Ok(_) if kernels == 0 => Some("this package was built without kernels".to_owned()),
+        Ok(_) if !usable => Some("no GPU is new enough; the kernels need sm_80 or later".to_owned()),
+        Ok(_) => None,
+    };
+    info.set_item("version", env!("CARGO_PKG_VERSION"))?;
+    info.set_item("kernels", kernels)?;
+    info.set_item("driver", version.ok().map(|version| version.to_string()))?;
+    info.set_item("gpus", gpus)?;
+    info.set_item("why_not", why_not)?;
+    Ok(info)
+}
+
+/// The native half of fa512.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use super::{attention, info, warm_up};
+
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

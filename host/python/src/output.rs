@@ -1,0 +1,64 @@
+//! Memory for O and LSE: that of the library whose tensors Q, K and V are.
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
+
+use crate::array::{Array, Library};
+
+/// A new tensor for O, on the device of `q` and of its shape. Its dimensions lie in memory in the order of Q's, without gaps.
+pub fn for_o<'py>(q: &Bound<'py, PyAny>, described: &Array, library: Library) -> PyResult<Bound<'py, PyAny>> {
+    let py = q.py();
+    let shape: [i64; 4] = described.shape().try_into().expect("a tensor of four dimensions");
+    match library {
+        Library::Torch => {
+            let strides = dense_strides(shape, described.strides());
+            q.call_method1(intern!(py, "new_empty_strided"), (tuple(shape), tuple(strides)))
+        }
+        library => make(q, library, &shape, "float16"),
+    }
+}
+
+/// A new tensor for LSE, f32 without gaps, of sizes `[B, H, S]`.
+pub fn for_lse<'py>(q: &Bound<'py, PyAny>, sizes: [i64; 3], library: Library) -> PyResult<Bound<'py, PyAny>> {
+    static SINGLE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = q.py();
+    if library != Library::Torch {
+        return make(q, library, &sizes, "float32");
+    }
+    let single = SINGLE.get_or_try_init(py, || Ok::<_, PyErr>(py.import("torch")?.getattr("float32")?.unbind()))?;
+    let arguments = PyDict::new(py);
+    arguments.set_item(intern!(py, "dtype"), single)?;
+    q.call_method(intern!(py, "new_empty"), ((sizes[0], sizes[1], sizes[2]),), Some(&arguments))
+}
+
+fn make<'py>(q: &Bound<'py, PyAny>, library: Library, shape: &[i64], element: &str) -> PyResult<Bound<'py, PyAny>> {
+    let py = q.py();
+    match library {
+        // On CuPy's current device; where Q lies on another, the call will say so.
+        Library::Cupy => py.import("cupy")?.call_method1("empty", (shape.to_vec(), element)),
+        Library::Jax => {
+            let arguments = PyDict::new(py);
+            arguments.set_item("device", q.getattr("sharding")?)?;
+            py.import("jax.numpy")?.call_method("empty", (shape.to_vec(), element), Some(&arguments))
+        }
+        Library::Torch | Library::Other => Err(PyTypeError::new_err(format!(
+            "q is a {}, of which fa512 cannot make another for the result; give out= (and lse= where LSE is wanted)",
+            q.get_type().name()?
+        ))),
+    }
+}
+
+fn tuple(sizes: [i64; 4]) -> (i64, i64, i64, i64) {
+    (sizes[0], sizes[1], sizes[2], sizes[3])
+}
+
+/// Strides of a tensor without gaps whose second and third dimensions lie in memory in the order that `like` has.
+pub fn dense_strides([_, second, third, last]: [i64; 4], like: &[i64]) -> [i64; 4] {
+    match like[1] < like[2] {
+        true => [second * third * last, last, second * last, 1],
+        false => [second * third * last, third * last, last, 1],
+    }
+}

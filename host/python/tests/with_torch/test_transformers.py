@@ -1,0 +1,171 @@
+"""The attention for transformers and sentence-transformers, around the operators on the CPU."""
+
+import logging
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+import unittest.mock
+
+import torch
+
+import cpu
+import fa512.torch
+
+
+def setUpModule():
+    global fa512_transformers
+    import fa512.transformers as fa512_transformers
+
+    cpu.install()
+    # On a GPU it asks about strides, too; here it must not ask for a GPU.
+    patch = unittest.mock.patch("fa512.torch.why_not_here", fa512.torch.why_not)
+    patch.start()
+    unittest.addModuleCleanup(patch.stop)
+
+
+def config(heads=2, **more):
+    from transformers import BertConfig
+
+    sizes = {"hidden_size": 128, "num_hidden_layers": 2, "intermediate_size": 64, "vocab_size": 50}
+    return BertConfig(num_attention_heads=heads, **{**sizes, **more})
+
+
+def model(attention, **more):
+    from transformers import BertModel
+
+    torch.manual_seed(0)
+    made = BertModel._from_config(config(**more), attn_implementation=attention, dtype=torch.float16)
+    return made.eval()
+
+
+def tokens(batch=2, length=12):
+    torch.manual_seed(1)
+    return torch.randint(5, 50, (batch, length))
+
+
+class Transformers(unittest.TestCase):
+    def setUp(self):
+        cpu.calls()
+        fa512_transformers._warned.clear()
+
+    def compare(self, mask=None, **more):
+        ids = tokens()
+        with torch.no_grad():
+            own = model("fa512_flash", **more)(ids, attention_mask=mask).last_hidden_state
+            sdpa = model("sdpa", **more)(ids, attention_mask=mask).last_hidden_state
+        keep = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
+        torch.testing.assert_close(own[keep], sdpa[keep], atol=2e-2, rtol=2e-2)
+
+    def test_equal_lengths_are_computed(self):
+        self.compare()
+        self.compare(mask=torch.ones(2, 12, dtype=torch.long))
+        self.assertEqual(cpu.calls(), ["attention"] * 4)
+
+    def test_a_padded_batch_goes_to_sdpa_with_one_warning(self):
+        mask = torch.ones(2, 12, dtype=torch.long)
+        mask[1, 7:] = 0
+        with self.assertLogs("fa512.transformers", logging.WARNING) as logs:
+            self.compare(mask=mask)
+        self.assertEqual(len(logs.output), 1)
+        self.assertIn("padded batches", logs.output[0])
+        self.assertEqual(cpu.calls(), [])
+
+    def test_another_head_size_goes_to_sdpa(self):
+        with self.assertLogs("fa512.transformers", logging.WARNING) as logs:
+            self.compare(heads=4)
+        self.assertEqual(len(logs.output), 1)
+        self.assertIn("head size of 32", logs.output[0])
+
+    def test_strict_makes_it_an_error(self):
+        fa512_transformers.register("fa512_flash_strict", strict=True)
+        with self.assertRaisesRegex(ValueError, "fa512: query has a head size of 32"):
+            model("fa512_flash_strict", heads=4)(tokens())
+        model("fa512_flash_strict")(tokens())
+        with self.assertRaisesRegex(ValueError, "it must hold"):
+            fa512_transformers.register("fa512")
+
+    def test_dropout_in_training_goes_to_sdpa_and_without_it_trains(self):
+        for dropout, expected in [(0.1, 0), (0.0, 2)]:
+            cpu.calls()
+            trained = model("fa512_flash", attention_probs_dropout_prob=dropout).train()
+            trained(tokens()).last_hidden_state.float().sum().backward()
+            self.assertEqual(cpu.calls().count("attention_backward"), expected)
+            self.assertIsNotNone(trained.encoder.layer[0].attention.self.query.weight.grad)
+
+    def test_packed_batches_are_refused(self):
+        lengths = torch.tensor([0, 5, 12], dtype=torch.int32)
+        with self.assertRaisesRegex(ValueError, "packed batches are not supported yet"):
+            model("fa512_flash")(tokens(1), cu_seq_lens_q=lengths, cu_seq_lens_k=lengths, max_length_q=7, max_length_k=7)
+
+    def test_a_model_compiles_in_one_graph(self):
+        compiled = torch.compile(model("fa512_flash"), fullgraph=True, backend="eager")
+        with torch.no_grad():
+            own = compiled(tokens()).last_hidden_state
+        torch.testing.assert_close(own, model("fa512_flash")(tokens()).last_hidden_state, atol=1e-2, rtol=1e-2)
+
+    def test_a_causal_model(self):
+        from transformers import GPT2Config, GPT2LMHeadModel
+
+        def logits(attention):
+            torch.manual_seed(0)
+            sizes = GPT2Config(n_embd=128, n_head=2, n_layer=2, vocab_size=50, n_positions=32)
+            made = GPT2LMHeadModel._from_config(sizes, attn_implementation=attention, dtype=torch.float16).eval()
+            with torch.no_grad():
+                return made(tokens(), use_cache=False).logits
+
+        torch.testing.assert_close(logits("fa512_flash"), logits("sdpa"), atol=2e-2, rtol=2e-2)
+        self.assertEqual(cpu.calls(), ["attention"] * 2)
+
+    def test_other_flash_attentions_are_looked_up_as_before(self):
+        import transformers.modeling_flash_attention_utils as flash
+
+        self.assertEqual(flash.lazy_import_flash_attention("fa512_flash")[0][0], fa512.torch.flash_attn_func)
+        with self.assertRaises(Exception):
+            flash._lazy_imports("flash_attention_nobody_has")
+
+
+class SentenceTransformers(unittest.TestCase):
+    def test_sentences_are_encoded_as_by_sdpa(self):
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+        from transformers import BertTokenizer
+
+        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "short", "text", "and", "another", "one"]
+        with tempfile.TemporaryDirectory() as folder:
+            vocabulary = pathlib.Path(folder, "vocab.txt")
+            vocabulary.write_text("\n".join(words))
+            BertTokenizer(str(vocabulary)).save_pretrained(folder)
+            model("sdpa").save_pretrained(folder)
+
+            def encode(attention, texts):
+                arguments = {"attn_implementation": attention, "dtype": torch.float16}
+                transformer = Transformer(folder, model_kwargs=arguments)
+                pooling = Pooling(transformer.get_embedding_dimension())
+                return SentenceTransformer(modules=[transformer, pooling], device="cpu").encode(texts, convert_to_tensor=True)
+
+            for texts, computed in [(["a short text", "and another one"], 2), (["a", "a short text and another one"], 0)]:
+                cpu.calls()
+                own = encode("fa512_flash", texts)
+                self.assertEqual(len(cpu.calls()), computed)
+                torch.testing.assert_close(own, encode("sdpa", texts), atol=2e-2, rtol=2e-2)
+
+
+class Hub(unittest.TestCase):
+    def test_the_folder_loads_offline(self):
+        hub = os.path.join(os.path.dirname(fa512.__file__), "hub")
+        program = """
+from kernels import get_kernel
+kernel = get_kernel("fa512/attention", version=1)
+import fa512.torch
+assert kernel.flash_attn_func is fa512.torch.flash_attn_func
+try:
+    kernel.flash_attn_varlen_func(None, None, None, None, None, 1, 1, softcap=1.0)
+except ValueError as error:
+    print(error)
+"""
+        environment = {**os.environ, "LOCAL_KERNELS": f"fa512/attention={hub}", "HF_HUB_OFFLINE": "1"}
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+        self.assertIn("softcap is given", done.stdout, done.stderr)

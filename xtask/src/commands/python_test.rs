@@ -1,0 +1,91 @@
+//! `cargo xtask python-test`: the Python package as its users install it.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::Result;
+
+use super::ptx;
+use crate::environment::{Environment, Workspace};
+use crate::files;
+use crate::process;
+use crate::progress::Step;
+use crate::python::{Linker, Venv, build_wheel};
+
+/// What the tests need beside the wheel.
+const REQUIREMENTS: [&str; 2] = ["numpy", "mypy==2.4.1"];
+/// What those of `fa512.torch` and `fa512.transformers` need besides: 3 GB.
+const TORCH_REQUIREMENTS: [&str; 5] =
+    ["torch==2.11.0", "transformers==5.17.0", "sentence-transformers==6.0.1", "kernels==0.17.2", "expecttest"];
+
+/// Builds the wheel, installs it into a fresh virtual environment and tests it there, without a GPU.
+///
+/// Calls go through the simulated driver; the type stubs are compared with the code by mypy's stubtest.
+#[derive(clap::Args, Debug)]
+pub struct Arguments {
+    /// Also test fa512.torch and fa512.transformers, which downloads PyTorch (3 GB, kept in target)
+    #[arg(long)]
+    torch: bool,
+}
+
+impl Arguments {
+    /// Builds the PTX and the wheel, and runs the tests.
+    pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<()> {
+        ptx::build(environment, workspace, &workspace.ptx())?;
+        check(environment, workspace)?;
+        if self.torch { check_torch(environment, workspace) } else { Ok(()) }
+    }
+}
+
+/// Tests the package with the PTX that is there, without PyTorch.
+pub fn check(environment: &Environment, workspace: &Workspace) -> Result<()> {
+    let wheel = build_wheel(environment, workspace, &workspace.packages(), &Linker::Native)?;
+    let step = Step::begin("installing the wheel into a fresh virtual environment");
+    let venv = Venv::new(environment, workspace.root().join("target/python/fresh"))?;
+    venv.install(&[wheel])?;
+    // Before anything else is there that it might take.
+    process::run(venv.python().args(["-c", "import fa512; fa512.info()"]))?;
+    venv.install(&REQUIREMENTS)?;
+    step.done();
+    run_tests(environment, workspace, &venv, "tests")?;
+    let mut stubtest = venv.python();
+    // Not beside the package's sources: what is installed is compared.
+    stubtest.current_dir(workspace.python().join("tests")).args(["-m", "mypy.stubtest", "fa512"]);
+    stubtest.args(["--mypy-config-file", "../pyproject.toml", "--allowlist", "stubtest-allowed.txt"]);
+    process::run(stubtest.env("MYPY_CACHE_DIR", workspace.root().join("target/python/mypy")))
+}
+
+/// Tests what needs PyTorch.
+fn check_torch(environment: &Environment, workspace: &Workspace) -> Result<()> {
+    let wheel = build_wheel(environment, workspace, &workspace.packages(), &Linker::Native)?;
+    let requirements: Vec<&str> = REQUIREMENTS.into_iter().chain(TORCH_REQUIREMENTS).collect();
+    let step = Step::begin("installing PyTorch and transformers");
+    let venv = Venv::with(environment, workspace.root().join("target/python/torch"), &requirements)?;
+    venv.install(&["--force-reinstall".as_ref(), "--no-deps".as_ref(), wheel.as_os_str()])?;
+    step.done();
+    run_tests(environment, workspace, &venv, "tests/with_torch")
+}
+
+fn run_tests(environment: &Environment, workspace: &Workspace, venv: &Venv, folder: &str) -> Result<()> {
+    let driver = simulated_driver(environment, workspace)?;
+    let mut tests = venv.python();
+    tests.current_dir(workspace.python().join(folder)).env("FA512_SIMULATED_DRIVER", driver);
+    process::run(tests.args(["-m", "unittest"]))
+}
+
+/// Builds the simulated driver. Its copy is named as programs ask for it.
+fn simulated_driver(environment: &Environment, workspace: &Workspace) -> Result<PathBuf> {
+    let mut cargo = Command::new(environment.cargo());
+    process::run(cargo.current_dir(workspace.root()).args([
+        "build",
+        "--quiet",
+        "--release",
+        "--package",
+        "libcuda-sim",
+    ]))?;
+    let driver = workspace.root().join("target/python/driver/libcuda.so.1");
+    fs::create_dir_all(driver.parent().expect("a folder"))?;
+    files::copy(&workspace.root().join("target/release/liblibcuda_sim.so"), &driver)?;
+    Ok(driver)
+}

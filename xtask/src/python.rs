@@ -1,0 +1,107 @@
+//! The Python package: virtual environments, and the wheel.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::environment::{Environment, Workspace};
+use crate::files;
+use crate::portable;
+use crate::process;
+use crate::progress::Step;
+use crate::zigbuild::Zigbuild;
+
+/// What builds the wheel.
+const MATURIN: &str = "maturin==1.16.0";
+/// Most bytes of a wheel.
+const MOST_BYTES: u64 = 10_000_000;
+
+/// How the native half is linked.
+pub enum Linker<'a> {
+    /// For this machine.
+    Native,
+    /// For the oldest C library that the C interface runs with, too.
+    Portable(&'a Zigbuild),
+}
+
+/// A virtual environment of Python.
+pub struct Venv(PathBuf);
+
+impl Venv {
+    /// The one in `folder`, with `requirements`, made anew where it has others.
+    pub fn with(environment: &Environment, folder: PathBuf, requirements: &[&str]) -> Result<Self> {
+        let stamp = folder.join("requirements.txt");
+        let wanted = requirements.join("\n");
+        if fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
+            return Ok(Self(folder));
+        }
+        let venv = Self::new(environment, folder)?;
+        venv.install(requirements)?;
+        fs::write(stamp, wanted)?;
+        Ok(venv)
+    }
+
+    /// A new one in `folder`, with nothing but pip.
+    pub fn new(environment: &Environment, folder: PathBuf) -> Result<Self> {
+        let python =
+            environment.find_program("python3").context("there is no python3 to make a virtual environment")?;
+        files::remove(&folder)?;
+        process::run(Command::new(python).args(["-m", "venv"]).arg(&folder))?;
+        Ok(Self(folder))
+    }
+
+    /// Installs packages, by name or from a wheel.
+    pub fn install<T: AsRef<std::ffi::OsStr>>(&self, packages: &[T]) -> Result<()> {
+        let arguments = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:"];
+        process::run(self.python().args(arguments).args(packages))
+    }
+
+    /// Its interpreter.
+    pub fn python(&self) -> Command {
+        let mut python = Command::new(self.0.join("bin/python"));
+        python.env_remove("PYTHONPATH").env("PYTHONDONTWRITEBYTECODE", "1");
+        python
+    }
+
+    /// A program in it.
+    fn program(&self, name: &str) -> Command {
+        Command::new(self.0.join("bin").join(name))
+    }
+}
+
+/// Builds the wheel into `out`, of the PTX that is in `target`.
+pub fn build_wheel(
+    environment: &Environment,
+    workspace: &Workspace,
+    out: &Path,
+    linker: &Linker<'_>,
+) -> Result<PathBuf> {
+    let tools = Venv::with(environment, workspace.root().join("target/python/tools"), &[MATURIN])?;
+    let step = Step::begin("building the Python wheel");
+    // Of its own, so that only one wheel is there afterwards.
+    let fresh = workspace.root().join("target/python/wheel");
+    files::remove(&fresh)?;
+    let mut maturin = tools.program("maturin");
+    maturin.current_dir(workspace.root()).args(["build", "--release", "--quiet", "--manifest-path"]);
+    maturin.arg(workspace.python().join("Cargo.toml")).arg("--out").arg(&fresh);
+    match linker {
+        Linker::Native => maturin.args(["--compatibility", "linux"]),
+        Linker::Portable(zigbuild) => maturin
+            .args(["--zig", "--target", portable::TARGET, "--compatibility"])
+            .arg(format!("manylinux_{}", portable::GLIBC.replace('.', "_")))
+            .env("CARGO_ZIGBUILD_ZIG_PATH", zigbuild.zig()),
+    };
+    process::run(&mut maturin)?;
+    let wheels: Vec<PathBuf> = fs::read_dir(&fresh)?.flatten().map(|entry| entry.path()).collect();
+    let [wheel] = wheels.as_slice() else { bail!("maturin left {} files, not one wheel", wheels.len()) };
+    let bytes = fs::metadata(wheel)?.len();
+    if bytes > MOST_BYTES {
+        bail!("{} has {bytes} bytes, more than {MOST_BYTES}", wheel.display());
+    }
+    let placed = out.join(wheel.file_name().context("a wheel has a name")?);
+    files::copy(wheel, &placed)?;
+    step.done();
+    Ok(placed)
+}
