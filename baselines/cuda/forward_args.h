@@ -31,6 +31,13 @@ typedef struct LastRound {
     Divisor finer_parts;
 } LastRound;
 
+/* The sequences of a packed problem: kernel-gpu/contract/src/packed.rs. The twins compute none. */
+typedef struct PackedArgs {
+    uint64_t cu_seqlens;
+    uint32_t rows;
+    uint32_t sequences;
+} PackedArgs;
+
 /* Arguments of a forward entry, passed by value; q, k, v, o and lse are device addresses. */
 typedef struct ForwardArgs {
     uint64_t q;   /* fp16, [B,H,S,64] by q_strides, 16-byte aligned; k, v and o likewise */
@@ -48,6 +55,7 @@ typedef struct ForwardArgs {
     Divisor query_tiles;  /* query tiles of a head: ceil(S / BLOCK_M) */
     uint32_t work_items;  /* query tiles of all heads: B * H * query_tiles */
     LastRound last_round;
+    PackedArgs packed;
 } ForwardArgs;
 
 #endif

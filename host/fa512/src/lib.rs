@@ -32,6 +32,7 @@ pub use contract;
 pub use contract::args::Strides;
 pub use contract::config::Mask;
 pub use contract::gpu::Gpu as GpuFacts;
+pub use contract::packed::Packing;
 pub use contract::plan::Addresses;
 pub use contract::problem::{Problem, Shape};
 pub use contract::refusal::{Dimension, Refusal, Tensor};

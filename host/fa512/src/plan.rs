@@ -1,6 +1,6 @@
 //! From a problem to a launch: which kernel, with what geometry, on which tensors.
 
-use contract::plan::{self, Addresses};
+use contract::plan::{self, Addresses, lengths_bytes};
 use contract::problem::Problem;
 use contract::refusal::Tensor;
 use contract::view::{ELEMENT_BYTES, View};
@@ -83,6 +83,9 @@ impl Plan {
         check(Tensor::K, addresses.k, views.k)?;
         check(Tensor::V, addresses.v, views.v)?;
         check(Tensor::O, addresses.o, views.o)?;
+        if let Some((packing, lengths)) = problem.packing().zip(addresses.cu_seqlens) {
+            memory::check(driver, place, Tensor::CuSeqlens, lengths, lengths_bytes(packing.sequences))?;
+        }
         let Some(lse) = addresses.lse else { return Ok(()) };
         // A problem's rows fit 64 bits, as its O does.
         memory::check(driver, place, Tensor::Lse, lse, problem.shape().rows() as u64 * LSE_ELEMENT_BYTES)

@@ -93,8 +93,14 @@ pub fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Re
     }
     let arrays = [&q, &k, &v, &o];
     let problem = problem(arrays, shape, call)?;
-    let addresses =
-        Addresses { q: q.address, k: k.address, v: v.address, o: o.address, lse: lse.as_ref().map(|lse| lse.address) };
+    let addresses = Addresses {
+        q: q.address,
+        k: k.address,
+        v: v.address,
+        o: o.address,
+        lse: lse.as_ref().map(|lse| lse.address),
+        cu_seqlens: None,
+    };
     // PyTorch's tensors are within their memory, and that is on the GPU that they name.
     let is_trusted = library == Library::Torch && matches!(protocol, Protocol::Exchange(_));
     let options = Options::default().check_pointers(!is_trusted);

@@ -262,7 +262,7 @@ pub fn check(
             let [batch, head, query] = index;
             let expected = &reference.rows[row];
             let actual = row_of(&outputs.o, view, batch, head, query);
-            compare_row(&mut output, problem, index, (&reference.elements[row], expected), actual, unit_scale_bounds);
+            compare_row(&mut output, inputs, index, (&reference.elements[row], expected), actual, unit_scale_bounds);
             if let Some(values) = &outputs.lse {
                 compare_lse(&mut lse, index, expected, values[row], unit_scale_bounds);
             }
@@ -284,7 +284,7 @@ pub fn check(
 
 fn compare_row(
     comparison: &mut Comparison,
-    problem: &Problem,
+    inputs: &Inputs,
     [batch, head, query]: [u32; 3],
     (elements, row): (&[Element; COLUMNS], &RowReference),
     actual: &[f16; COLUMNS],
@@ -301,7 +301,7 @@ fn compare_row(
         }
         let rule = if unresolvable(row) { Rule::Anything } else { element.rule };
         comparison.add(index, rule, element.value, actual.to_f64(), || {
-            let analysed = output_tolerance(element, row, problem.attended_keys(query));
+            let analysed = output_tolerance(element, row, inputs.attended_keys(query));
             bounds.map_or(analysed, |bounds| {
                 analysed.min(bounds.output_absolute + bounds.output_relative * element.value.abs())
             })

@@ -66,7 +66,7 @@ impl<'a> Forward<'a> {
     /// When the launch or a copy fails.
     pub fn execute(&mut self) -> Result<Outcome> {
         let executor = &mut *self.memory.executor;
-        let Tensors { storages, o: o_buffer, lse: lse_buffer, launch } = &self.tensors;
+        let Tensors { storages, lengths, o: o_buffer, lse: lse_buffer, launch } = &self.tensors;
         let mut o = vec![O_POISON; o_elements(self.inputs.problem())];
         executor.write(*o_buffer, bytemuck::cast_slice(&o))?;
         let mut lse =
@@ -84,6 +84,11 @@ impl<'a> Forward<'a> {
             if storage.changed(executor)? {
                 changed_inputs.push(storage.name.clone());
             }
+        }
+        if let Some(lengths) = lengths
+            && lengths.changed(executor)?
+        {
+            changed_inputs.push("cu_seqlens".to_owned());
         }
         let damaged_guards = executor.damaged_guards()?;
         let outputs = Outputs { o, lse: lse.map(|(_, lse)| lse) };
@@ -133,6 +138,7 @@ impl Drop for ForwardSampler<'_> {
 /// One set of the tensors of a call in device memory, and the call on them.
 struct Tensors<'a> {
     storages: Vec<Storage>,
+    lengths: Option<Lengths>,
     o: Buffer,
     lse: Option<Buffer>,
     launch: Launch<'a>,
@@ -149,9 +155,17 @@ impl<'a> Tensors<'a> {
         let o = memory.allocate("O", bytes_of::<f16>(o_elements(problem)))?;
         let lse = lse.then(|| memory.allocate("LSE", bytes_of::<f32>(lse_elements(problem)))).transpose()?;
         let [q, k, v] = addresses;
-        let mut launch = plan.bind(Addresses { q, k, v, o: o.address, lse: lse.map(|buffer| buffer.address) })?;
+        let lengths = inputs.cu_seqlens().map(|begins| Lengths::copy(memory, begins)).transpose()?;
+        let mut launch = plan.bind(Addresses {
+            q,
+            k,
+            v,
+            o: o.address,
+            lse: lse.map(|buffer| buffer.address),
+            cu_seqlens: lengths.as_ref().map(|lengths| lengths.buffer.address),
+        })?;
         memory.executor.complete(&mut launch)?;
-        Ok(Self { storages, o, lse, launch })
+        Ok(Self { storages, lengths, o, lse, launch })
     }
 }
 
@@ -213,6 +227,27 @@ impl Storage {
         let mut actual = vec![0; expected.len()];
         executor.read(self.buffer, &mut actual)?;
         Ok(actual != expected)
+    }
+}
+
+/// The rows at which packed sequences begin, in device memory.
+struct Lengths {
+    begins: Vec<u32>,
+    buffer: Buffer,
+}
+
+impl Lengths {
+    fn copy(memory: &mut DeviceMemory, begins: &[u32]) -> Result<Self> {
+        let buffer = memory.allocate("cu_seqlens", bytes_of::<u32>(begins.len()))?;
+        memory.executor.write(buffer, bytemuck::cast_slice(begins))?;
+        Ok(Self { begins: begins.to_vec(), buffer })
+    }
+
+    /// Whether they differ from what was copied.
+    fn changed(&self, executor: &mut dyn Executor) -> Result<bool> {
+        let mut actual = vec![0u32; self.begins.len()];
+        executor.read(self.buffer, bytemuck::cast_slice_mut(&mut actual))?;
+        Ok(actual != self.begins)
     }
 }
 

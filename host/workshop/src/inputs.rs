@@ -2,6 +2,7 @@
 
 mod distribution;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use contract::config::HEAD_DIM;
@@ -9,6 +10,7 @@ use half::f16;
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
+use contract::packed::Packing;
 use contract::problem::{Problem, Shape};
 use contract::view::View;
 
@@ -27,6 +29,8 @@ pub struct Inputs {
     q: Arc<[f16]>,
     k: Arc<[f16]>,
     v: Arc<[f16]>,
+    /// Of packed sequences, the rows at which they begin and where the last one ends.
+    cu_seqlens: Option<Arc<[u32]>>,
 }
 
 impl Inputs {
@@ -40,7 +44,7 @@ impl Inputs {
         k: impl Into<Arc<[f16]>>,
         v: impl Into<Arc<[f16]>>,
     ) -> Result<Self> {
-        let inputs = Self { problem, q: q.into(), k: k.into(), v: v.into() };
+        let inputs = Self { problem, q: q.into(), k: k.into(), v: v.into(), cu_seqlens: None };
         for ((tensor, view), storage) in problem.views().named().into_iter().zip(inputs.storages()) {
             let needed = u128::from(view.offset) + u128::from(problem.extent(view));
             if needed > storage.len() as u128 {
@@ -68,6 +72,57 @@ impl Inputs {
         let k = storage(views.k, |head| &head.k)?;
         let v = storage(views.v, |head| &head.v)?;
         Self::new(problem, q, k, v)
+    }
+
+    /// The same rows as packed sequences of these lengths, in which each attends to its own keys.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when there is more than one batch entry, no sequence, or another number of rows.
+    pub fn packed(self, lengths: &[u32]) -> Result<Self> {
+        let rows = self.problem.shape().sequence;
+        let sum: u64 = lengths.iter().map(|&length| u64::from(length)).sum();
+        if sum != u64::from(rows) {
+            return Err(Error::Invalid(format!("the sequences have {sum} rows together, and the tensors {rows}")));
+        }
+        let longest = lengths.iter().copied().max().unwrap_or(0);
+        let problem = self.problem.packed(Packing { sequences: lengths.len() as u32, longest })?;
+        let begins = lengths.iter().scan(0, |end, length| {
+            *end += length;
+            Some(*end)
+        });
+        Ok(Self { problem, cu_seqlens: Some(std::iter::once(0).chain(begins).collect()), ..self })
+    }
+
+    /// Of packed sequences, the rows at which they begin and where the last one ends.
+    pub fn cu_seqlens(&self) -> Option<&[u32]> {
+        self.cu_seqlens.as_deref()
+    }
+
+    /// The rows of each sequence of a batch entry.
+    pub fn sequences(&self) -> Vec<Range<u32>> {
+        match &self.cu_seqlens {
+            None => vec![0..self.problem.shape().sequence],
+            Some(begins) => begins.windows(2).map(|pair| pair[0]..pair[1]).collect(),
+        }
+    }
+
+    /// Floating-point operations by the usual count ([`Shape::operations`]), of each sequence by its own length.
+    pub fn operations(&self) -> f64 {
+        let shape = self.problem.shape();
+        let of = |sequence: Range<u32>| Shape { sequence: sequence.len() as u32, ..shape };
+        self.sequences().into_iter().map(|sequence| of(sequence).operations(self.problem.mask())).sum()
+    }
+
+    /// How many keys query `row` of a batch entry attends to.
+    pub fn attended_keys(&self, row: u32) -> u32 {
+        let (begin, end) = match &self.cu_seqlens {
+            None => (0, self.problem.shape().sequence),
+            Some(begins) => {
+                let next = begins.partition_point(|&begin| begin <= row);
+                (begins[next - 1], begins[next])
+            }
+        };
+        self.problem.attended_keys(row - begin, end - begin)
     }
 
     /// The problem.

@@ -12,6 +12,8 @@
 //! - A masked element of V that is not finite may make it NaN or leave it alone: a tile's masked probabilities are 0.
 //!   Masked elements of K never matter.
 
+use std::ops::Range;
+
 use half::f16;
 use rayon::prelude::*;
 
@@ -88,21 +90,36 @@ impl Reference {
         let head_rows = reference.rows.par_chunks_mut(sequence);
         head_elements.zip(head_rows).enumerate().for_each(|(index, (elements, rows))| {
             let (batch, head) = (index as u32 / heads, index as u32 % heads);
-            let keys = Keys::load(inputs, batch, head);
-            let tasks = elements.par_chunks_mut(ROWS_PER_TASK).zip(rows.par_chunks_mut(ROWS_PER_TASK));
-            tasks.enumerate().for_each(|(task, (elements, rows))| {
-                let mut scores = Vec::with_capacity(sequence);
-                let results = elements.iter_mut().zip(rows.iter_mut());
-                for ((element, row), index) in results.zip((task * ROWS_PER_TASK) as u32..) {
-                    let q = inputs.q_row(batch, head, index).map(f16::to_f64);
-                    let attended = inputs.problem().attended_keys(index) as usize;
-                    (*element, *row) = keys.attend(&q, inputs.problem().scale(), attended, &mut scores);
-                }
-                progress(rows.len() as u64);
-            });
+            for sequence in inputs.sequences() {
+                let own = sequence.start as usize..sequence.end as usize;
+                let results = (&mut elements[own.clone()], &mut rows[own]);
+                attend_in_sequence(inputs, (batch, head), sequence, results, &progress);
+            }
         });
         reference
     }
+}
+
+/// Computes the rows of one sequence of a head.
+fn attend_in_sequence(
+    inputs: &Inputs,
+    (batch, head): (u32, u32),
+    sequence: Range<u32>,
+    (elements, rows): (&mut [[Element; COLUMNS]], &mut [RowReference]),
+    progress: impl Fn(u64) + Sync,
+) {
+    let keys = Keys::load(inputs, (batch, head), sequence.clone());
+    let tasks = elements.par_chunks_mut(ROWS_PER_TASK).zip(rows.par_chunks_mut(ROWS_PER_TASK));
+    tasks.enumerate().for_each(|(task, (elements, rows))| {
+        let mut scores = Vec::with_capacity(sequence.len());
+        let results = elements.iter_mut().zip(rows.iter_mut());
+        for ((element, row), index) in results.zip(sequence.start + (task * ROWS_PER_TASK) as u32..) {
+            let q = inputs.q_row(batch, head, index).map(f16::to_f64);
+            let attended = inputs.attended_keys(index) as usize;
+            (*element, *row) = keys.attend(&q, inputs.problem().scale(), attended, &mut scores);
+        }
+        progress(rows.len() as u64);
+    });
 }
 
 impl Element {
@@ -116,7 +133,7 @@ impl RowReference {
 
 type WideRow = [f64; COLUMNS];
 
-/// K and V of one head.
+/// K and V of one sequence of a head.
 struct Keys {
     k: Vec<WideRow>,
     v: Vec<WideRow>,
@@ -129,11 +146,10 @@ struct Keys {
 }
 
 impl Keys {
-    fn load(inputs: &Inputs, batch: u32, head: u32) -> Self {
-        let sequence = inputs.problem().shape().sequence;
+    fn load(inputs: &Inputs, (batch, head): (u32, u32), sequence: Range<u32>) -> Self {
         let wide = |row: &Row| row.map(f16::to_f64);
-        let k: Vec<_> = (0..sequence).map(|key| wide(inputs.k_row(batch, head, key))).collect();
-        let v: Vec<_> = (0..sequence).map(|key| wide(inputs.v_row(batch, head, key))).collect();
+        let k: Vec<_> = sequence.clone().map(|key| wide(inputs.k_row(batch, head, key))).collect();
+        let v: Vec<_> = sequence.map(|key| wide(inputs.v_row(batch, head, key))).collect();
         let finite_maximum =
             |values: &mut dyn Iterator<Item = f64>| values.filter(|value| value.is_finite()).fold(0.0, f64::max);
         let key_norm = finite_maximum(&mut k.iter().map(norm));
@@ -292,7 +308,7 @@ mod tests {
 
     /// exp without subtracting the maximum, textbook loops, straight from the definition.
     fn naive(inputs: &Inputs, batch: u32, head: u32, query: u32) -> ([f64; COLUMNS], f64) {
-        let keys = inputs.problem().attended_keys(query);
+        let keys = inputs.attended_keys(query);
         let q = inputs.q_row(batch, head, query);
         let weight = |key| {
             let k = inputs.k_row(batch, head, key);

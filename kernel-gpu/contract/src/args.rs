@@ -5,6 +5,7 @@ use core::num::NonZeroU32;
 
 use crate::divisor::Divisor;
 use crate::last_round::LastRound;
+use crate::packed::PackedArgs;
 
 /// Strides of a `[batch, head, sequence, head_dim]` view, in elements; the last dimension is contiguous.
 ///
@@ -50,12 +51,14 @@ pub struct ForwardArgs {
     pub sequence: u32,
     /// H, number of heads.
     pub heads: Divisor,
-    /// Query tiles of a head: `ceil(S / block_m)`.
+    /// Query tiles of a head: `ceil(S / block_m)`, or [slots](crate::packed::slots) for them.
     pub query_tiles: Divisor,
     /// Query tiles of all heads, `B · H · query_tiles`: what the blocks of the launch share out among them.
     pub work_items: NonZeroU32,
     /// How the last round of whole heads is dealt out.
     pub last_round: LastRound,
+    /// The sequences of a packed problem: a tensor then has the shape `[1,H,rows,64]`.
+    pub packed: PackedArgs,
 }
 
 /// Bytes of a tensor map.
@@ -81,8 +84,9 @@ pub const TENSOR_MAP_ROWS: u32 = 64;
 /// Size and alignment of [`ForwardArgs`] in the `.param` space.
 pub const FORWARD_ARGS_LAYOUT: core::alloc::Layout = core::alloc::Layout::new::<ForwardArgs>();
 
-const _: () =
-    assert!(FORWARD_ARGS_LAYOUT.size() == 5 * 8 + 4 * 24 + 2 * 4 + 2 * 12 + 4 + 36 && FORWARD_ARGS_LAYOUT.align() == 8);
+const _: () = assert!(
+    FORWARD_ARGS_LAYOUT.size() == 5 * 8 + 4 * 24 + 2 * 4 + 2 * 12 + 4 + 36 + 16 && FORWARD_ARGS_LAYOUT.align() == 8
+);
 
 /// Name, offset and size in bytes of one field of [`ForwardArgs`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,5 +129,6 @@ pub const FORWARD_ARGS_FIELDS: &[Field] = fields!(
     heads,
     query_tiles,
     work_items,
-    last_round
+    last_round,
+    packed
 );

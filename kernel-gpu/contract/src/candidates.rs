@@ -77,6 +77,7 @@ impl Candidate {
         let sequence = match self.sequence {
             Sequence::Exact(length) => format!("Exact<{length}>"),
             Sequence::Any => "Any".into(),
+            Sequence::Packed => "Packed".into(),
         };
         let (kind, tile) = match self.config {
             Configuration::Sm80(tile) => ("Sm80", format!("{tile:?}")),

@@ -77,14 +77,17 @@ pub enum Sequence {
     Exact(u32),
     /// Any length from 1 up, with masked tails.
     Any,
+    /// Any lengths, of sequences that are packed ([`crate::packed`]).
+    Packed,
 }
 
 impl Sequence {
-    /// Whether an entry for `self` accepts sequences of `length`.
+    /// Whether an entry for `self` accepts sequences that are all of `length`.
     pub const fn accepts(self, length: u32) -> bool {
         match self {
             Sequence::Exact(exact) => exact == length,
             Sequence::Any => length >= 1,
+            Sequence::Packed => false,
         }
     }
 }

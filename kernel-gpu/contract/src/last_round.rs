@@ -162,6 +162,7 @@ mod tests {
             query_tiles: Divisor::new(NonZeroU32::MIN),
             work_items: NonZeroU32::new(heads).expect("heads"),
             last_round,
+            packed: crate::packed::PackedArgs::NONE,
         }
     }
 

@@ -14,6 +14,7 @@ pub mod divisor;
 pub mod geometry;
 pub mod gpu;
 pub mod last_round;
+pub mod packed;
 pub mod plan;
 pub mod probe;
 pub mod problem;

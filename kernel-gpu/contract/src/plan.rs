@@ -4,11 +4,12 @@ use core::num::NonZeroU32;
 use core::ops::Range;
 
 use crate::args::{ForwardArgs, TENSOR_MAP_BYTES, TensorMaps};
-use crate::config::Mask;
+use crate::config::{Mask, Sequence};
 use crate::divisor::Divisor;
 use crate::geometry::{blocks, query_tiles, work_items};
 use crate::gpu::Gpu;
 use crate::last_round::LastRound;
+use crate::packed::{self, PackedArgs};
 use crate::problem::Problem;
 use crate::refusal::{Refusal, Tensor};
 use crate::tensor_map::{self, TensorMap};
@@ -17,6 +18,8 @@ use crate::view::{ELEMENT_BYTES, View};
 
 /// Alignment of every tensor in device memory, bytes.
 pub const TENSOR_ALIGNMENT: u64 = 16;
+/// Alignment of `cu_seqlens`, and bytes of each of its elements.
+pub const LENGTHS_ALIGNMENT: u64 = 4;
 /// Bytes of an element of LSE, which is f32.
 const LSE_ELEMENT_BYTES: u64 = 4;
 
@@ -42,6 +45,9 @@ pub struct Addresses {
     pub o: u64,
     /// LSE, f32, `[B,H,S]` contiguous; `None` when it is not wanted.
     pub lse: Option<u64>,
+    /// The rows at which the sequences of a packed problem begin, and behind them where the last one ends: i32
+    /// `[sequences + 1]`. `None` when all sequences are of one length.
+    pub cu_seqlens: Option<u64>,
 }
 
 impl<'a> Plan<'a> {
@@ -54,7 +60,11 @@ impl<'a> Plan<'a> {
         variant.check_accepts(problem)?;
         variant.check_fits(gpu)?;
         let (shape, config) = (problem.shape(), variant.config);
-        let query_tiles = query_tiles(shape.sequence, config.block_m());
+        let query_tiles = match problem.packing() {
+            None => Some(query_tiles(shape.sequence, config.block_m())),
+            Some(packing) => packed::slots(shape.sequence, packing.sequences, config.block_m()),
+        };
+        let query_tiles = query_tiles.ok_or(Refusal::TooManyWorkItems { shape, query_tiles: u32::MAX })?;
         let too_many = Refusal::TooManyWorkItems { shape, query_tiles };
         let work_items = work_items(shape.batch, shape.heads, query_tiles).ok_or(too_many)?;
         let blocks = blocks(config.grid(), work_items, gpu.multiprocessors, config.min_blocks());
@@ -75,6 +85,11 @@ impl<'a> Plan<'a> {
             query_tiles: Divisor::new(positive(query_tiles)),
             work_items: positive(work_items),
             last_round: last_round(&variant, work_items, blocks),
+            packed: problem.packing().map_or(PackedArgs::NONE, |packing| PackedArgs {
+                cu_seqlens: 0,
+                rows: shape.sequence,
+                sequences: packing.sequences,
+            }),
         };
         Ok(Self { variant, problem: *problem, blocks, args })
     }
@@ -100,7 +115,8 @@ impl<'a> Plan<'a> {
     /// When a tensor is null, misaligned or beyond the 64-bit address space, or an output overlaps another tensor.
     pub fn bind(&self, addresses: Addresses) -> Result<Launch<'a>, Refusal> {
         let FirstElements { q, k, v, o } = self.check(addresses)?;
-        let args = ForwardArgs { q, k, v, o, lse: addresses.lse.unwrap_or(0), ..self.args };
+        let packed = PackedArgs { cu_seqlens: addresses.cu_seqlens.unwrap_or(0), ..self.args.packed };
+        let args = ForwardArgs { q, k, v, o, lse: addresses.lse.unwrap_or(0), packed, ..self.args };
         let tensor_maps = self.variant.config.uses_tensor_maps().then(|| {
             let (shape, views) = (self.problem.shape(), self.problem.views());
             let map = |view: View, first| TensorMap::new(shape, View { offset: 0, ..view }, first);
@@ -124,16 +140,46 @@ impl<'a> Plan<'a> {
         ];
         let o = (Tensor::O, range(Tensor::O, addresses.o, views.o)?);
         check_apart(&o, &inputs)?;
-        if let Some(address) = addresses.lse {
-            // A problem's rows fit 64 bits, as its O does.
-            let bytes = (shape.rows() as u64).saturating_mul(LSE_ELEMENT_BYTES);
-            let lse = (Tensor::Lse, tensor_range(Tensor::Lse, address, bytes)?);
-            check_apart(&lse, &inputs)?;
-            check_apart(&lse, core::slice::from_ref(&o))?;
+        // A problem's rows fit 64 bits, as its O does.
+        let bytes = (shape.rows() as u64).saturating_mul(LSE_ELEMENT_BYTES);
+        let lse = addresses.lse.map(|address| tensor_range(Tensor::Lse, address, bytes)).transpose()?;
+        let lse = lse.map(|range| (Tensor::Lse, range));
+        if let Some(lse) = &lse {
+            check_apart(lse, &inputs)?;
+            check_apart(lse, core::slice::from_ref(&o))?;
+        }
+        if let Some(lengths) = self.lengths_range(addresses.cu_seqlens)? {
+            check_apart(&o, core::slice::from_ref(&lengths))?;
+            if let Some(lse) = lse {
+                check_apart(&lse, core::slice::from_ref(&lengths))?;
+            }
         }
         let [q, k, v] = inputs.map(|(_, range)| range.start);
         Ok(FirstElements { q, k, v, o: o.1.start })
     }
+
+    /// Where the lengths of a packed problem lie.
+    fn lengths_range(&self, address: Option<u64>) -> Result<Option<(Tensor, Range<u64>)>, Refusal> {
+        let (packing, address) = match (self.problem.packing(), address) {
+            (None, None) => return Ok(None),
+            (None, Some(_)) => return Err(Refusal::UnexpectedLengths),
+            (Some(_), None) => return Err(Refusal::NoLengths),
+            (Some(packing), Some(address)) => (packing, address),
+        };
+        if address == 0 || address % LENGTHS_ALIGNMENT != 0 {
+            return Err(Refusal::LengthsAddress { address });
+        }
+        let (tensor, bytes) = (Tensor::CuSeqlens, lengths_bytes(packing.sequences));
+        match address.checked_add(bytes) {
+            Some(end) => Ok(Some((tensor, address..end))),
+            None => Err(Refusal::BeyondAddresses { tensor, address, bytes }),
+        }
+    }
+}
+
+/// Bytes of the `cu_seqlens` of so many sequences.
+pub const fn lengths_bytes(sequences: u32) -> u64 {
+    (sequences as u64 + 1) * LENGTHS_ALIGNMENT
 }
 
 /// Addresses of the first elements of the four tensors with views.
@@ -224,8 +270,12 @@ impl Variant<'_> {
     /// With what it accepts.
     pub fn check_accepts(&self, problem: &Problem) -> Result<(), Refusal> {
         let sequence = problem.shape().sequence;
-        if !self.sequence.accepts(sequence) {
-            return Err(Refusal::OtherSequence { sequence, accepted: self.sequence });
+        match (self.sequence, problem.packing()) {
+            (Sequence::Packed, Some(_)) => {}
+            (Sequence::Packed, None) => return Err(Refusal::NotPacked),
+            (_, Some(_)) => return Err(Refusal::Packed),
+            (accepted, None) if accepted.accepts(sequence) => {}
+            (accepted, None) => return Err(Refusal::OtherSequence { sequence, accepted }),
         }
         if self.mask != problem.mask() {
             return Err(Refusal::OtherMask { mask: problem.mask(), computed: self.mask });
@@ -299,19 +349,25 @@ mod tests {
 
     use super::*;
     use crate::args::Strides;
-    use crate::config::Sequence;
+    use crate::packed::Packing;
     use crate::problem::Shape;
     use crate::tile::{Configuration, Grid, Sm90Tma};
     use crate::variants::VARIANTS;
     use crate::view::{Layout, Views};
     use std::string::{String, ToString};
 
-    const ADDRESSES: Addresses = Addresses { q: 1 << 20, k: 2 << 20, v: 3 << 20, o: 4 << 20, lse: Some(5 << 20) };
+    const ADDRESSES: Addresses =
+        Addresses { q: 1 << 20, k: 2 << 20, v: 3 << 20, o: 4 << 20, lse: Some(5 << 20), cu_seqlens: None };
     const GPU: Gpu<'_> =
         Gpu { name: "test device", architecture: 90, multiprocessors: 132, shared_bytes_per_block: 227 * 1024 };
 
     fn problem(batch: u32, sequence: u32) -> Problem {
         Problem::new(Shape { batch, heads: 2, sequence }, Mask::Full, Layout::Bhsd).unwrap()
+    }
+
+    /// A problem of packed sequences, of so many rows in all.
+    fn packed(sequences: u32, rows: u32) -> Problem {
+        problem(1, rows).packed(Packing { sequences, longest: rows }).unwrap()
     }
 
     fn variant(sequence: Sequence) -> Variant<'static> {
@@ -418,7 +474,11 @@ mod tests {
                     variant.entry
                 );
             }
-            let message = refusal(&problem(1, 512), variant, &Gpu { architecture: 75, ..GPU });
+            let problem = match variant.sequence {
+                Sequence::Packed => packed(3, 512),
+                Sequence::Exact(_) | Sequence::Any => problem(1, 512),
+            };
+            let message = refusal(&problem, variant, &Gpu { architecture: 75, ..GPU });
             assert!(message.contains(&std::format!("needs {}", variant.family().requirement())), "{message}");
         }
         let small = Gpu { shared_bytes_per_block: 16, ..GPU };
@@ -433,6 +493,36 @@ mod tests {
         let views = Views { o: problem.views().o, ..Views::all(broadcast) };
         let problem = problem.with_views(views).unwrap();
         assert!(refusal(&problem, any(), &GPU).contains("split the batch"));
+    }
+
+    #[test]
+    fn packed_sequences_and_a_batch_of_one_length_have_kernels_of_their_own() {
+        let message = refusal(&packed(3, 512), any(), &GPU);
+        assert!(message.contains("one length, not packed"), "{message}");
+        let message = refusal(&problem(1, 512), variant(Sequence::Packed), &GPU);
+        assert!(message.contains("packed sequences, not a batch"), "{message}");
+        let refused =
+            |problem: Problem, sequences| problem.packed(Packing { sequences, longest: 1 }).unwrap_err().to_string();
+        assert!(refused(problem(2, 512), 3).contains("a packed problem has batch 2"));
+        assert!(refused(problem(1, 512), 0).contains("sequences is 0"));
+    }
+
+    #[test]
+    fn a_packed_launch_has_a_slot_for_every_tile_and_the_address_of_the_lengths() {
+        let variant = variant(Sequence::Packed);
+        let plan = Plan::new(&packed(3, 1_000), variant, &GPU).unwrap();
+        assert_eq!(plan.blocks(), 2 * (1_000 / variant.config.block_m() + 3));
+        let bound = plan.bind(Addresses { cu_seqlens: Some(6 << 20), ..ADDRESSES }).unwrap();
+        assert_eq!(bound.args().packed, PackedArgs { cu_seqlens: 6 << 20, rows: 1_000, sequences: 3 });
+        let refused = |cu_seqlens| plan.bind(Addresses { cu_seqlens, ..ADDRESSES }).unwrap_err().to_string();
+        assert!(refused(None).contains("cu_seqlens is missing"));
+        assert!(refused(Some(6 << 20 | 2)).contains("cu_seqlens is at address 0x600002"));
+        assert!(refused(Some(0)).contains("non-zero multiple of 4"));
+        assert!(refused(Some(u64::MAX - 3)).contains("beyond 64-bit addresses"));
+        assert!(refused(Some(ADDRESSES.o + 4)).contains("O at"), "an output must not be written over the lengths");
+        let unexpected = Plan::new(&problem(1, 8), any(), &GPU).unwrap();
+        let unexpected = unexpected.bind(Addresses { cu_seqlens: Some(6 << 20), ..ADDRESSES }).unwrap_err();
+        assert!(unexpected.to_string().contains("the problem is not packed"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! An attention problem: shape, mask, scale and views, checked as a whole before anything is allocated.
 
 use crate::config::{HEAD_DIM, Mask};
+use crate::packed::Packing;
 use crate::refusal::{Refusal, Tensor};
 use crate::view::{Layout, View, Views};
 
@@ -74,6 +75,7 @@ pub struct Problem {
     mask: Mask,
     scale: f64,
     views: Views,
+    packing: Option<Packing>,
 }
 
 impl Problem {
@@ -84,7 +86,22 @@ impl Problem {
     pub fn new(shape: Shape, mask: Mask, layout: Layout) -> Result<Self, Refusal> {
         shape.check()?;
         let views = Views::all(View::new(layout.strides(shape)?));
-        Self { shape, mask, scale: DEFAULT_SCALE, views }.with_views(views)
+        Self { shape, mask, scale: DEFAULT_SCALE, views, packing: None }.with_views(views)
+    }
+
+    /// The same rows as packed sequences ([`crate::packed`]): a problem of one batch entry, whose rows are those of all
+    /// sequences. A row attends to keys of its own sequence only.
+    ///
+    /// # Errors
+    /// When there is more than one batch entry, or no sequence.
+    pub fn packed(self, packing: Packing) -> Result<Self, Refusal> {
+        if self.shape.batch != 1 {
+            return Err(Refusal::PackedBatch { batch: self.shape.batch });
+        }
+        if packing.sequences == 0 {
+            return Err(Refusal::EmptyDimension { name: "sequences" });
+        }
+        Ok(Self { packing: Some(packing), ..self })
     }
 
     /// The same problem with another factor on the scores.
@@ -114,9 +131,14 @@ impl Problem {
         Ok(Self { views, ..self })
     }
 
-    /// `[B,H,S]`.
+    /// `[B,H,S]`; of a packed problem `[1,H,rows]`.
     pub const fn shape(&self) -> Shape {
         self.shape
+    }
+
+    /// How many sequences the rows are, where they are packed.
+    pub const fn packing(&self) -> Option<Packing> {
+        self.packing
     }
 
     /// Which keys a query attends to.
@@ -144,10 +166,10 @@ impl Problem {
         view.span(self.shape).expect("with_views checked every extent")
     }
 
-    /// Keys that query `row` attends to: this many from the first.
-    pub const fn attended_keys(&self, row: u32) -> u32 {
+    /// Keys that query `row` of a sequence of `length` attends to: this many from the sequence's first.
+    pub const fn attended_keys(&self, row: u32, length: u32) -> u32 {
         match self.mask {
-            Mask::Full => self.shape.sequence,
+            Mask::Full => length,
             Mask::Causal => row + 1,
         }
     }

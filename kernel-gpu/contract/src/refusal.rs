@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use crate::config::{Family, Mask, Sequence};
 use crate::geometry::MAXIMUM_WORK_ITEMS;
-use crate::plan::TENSOR_ALIGNMENT;
+use crate::plan::{LENGTHS_ALIGNMENT, TENSOR_ALIGNMENT};
 use crate::problem::{MAXIMUM_SCALE, MAXIMUM_SEQUENCE, Shape};
 use crate::tensor_map::STRIDE_LIMIT;
 use crate::view::{ROW_ALIGNMENT, View};
@@ -23,6 +23,8 @@ pub enum Tensor {
     O,
     /// Log-sum-exp.
     Lse,
+    /// The rows at which packed sequences begin.
+    CuSeqlens,
 }
 
 /// A dimension of a tensor other than the columns of a row.
@@ -53,6 +55,24 @@ pub enum Refusal {
     TensorTooLarge {
         /// The shape.
         shape: Shape,
+    },
+    /// A packed problem has more than one batch entry.
+    PackedBatch {
+        /// B.
+        batch: u32,
+    },
+    /// The problem is packed, and the kernel is for sequences of one length.
+    Packed,
+    /// The kernel is for packed problems.
+    NotPacked,
+    /// A packed problem comes without the address of its lengths.
+    NoLengths,
+    /// The address of lengths comes with a problem whose sequences are of one length.
+    UnexpectedLengths,
+    /// `cu_seqlens` is at an address where no i32 can be.
+    LengthsAddress {
+        /// The address.
+        address: u64,
     },
     /// The scale is negative.
     NegativeScale {
@@ -184,6 +204,7 @@ impl Tensor {
             Tensor::V => "V",
             Tensor::O => "O",
             Tensor::Lse => "LSE",
+            Tensor::CuSeqlens => "cu_seqlens",
         }
     }
 }
@@ -246,6 +267,24 @@ impl fmt::Display for Refusal {
             Refusal::OtherSequence { sequence, accepted: Sequence::Any } => {
                 write!(formatter, "does not accept sequence {sequence}, only 1 or more")
             }
+            Refusal::OtherSequence { sequence, accepted: Sequence::Packed } => {
+                write!(formatter, "does not accept sequence {sequence}, only packed sequences")
+            }
+            Refusal::PackedBatch { batch } => {
+                write!(formatter, "a packed problem has batch {batch}; it must be 1, with the rows of all sequences")
+            }
+            Refusal::Packed => formatter.write_str("computes sequences of one length, not packed ones"),
+            Refusal::NotPacked => formatter.write_str("computes packed sequences, not a batch of one length"),
+            Refusal::NoLengths => formatter.write_str(
+                "cu_seqlens is missing; a packed problem needs the address of the rows at which its sequences begin",
+            ),
+            Refusal::UnexpectedLengths => {
+                formatter.write_str("cu_seqlens is given, but the problem is not packed; make it a packed problem")
+            }
+            Refusal::LengthsAddress { address } => write!(
+                formatter,
+                "cu_seqlens is at address {address:#x}; it must be a non-zero multiple of {LENGTHS_ALIGNMENT}"
+            ),
             Refusal::OtherMask { mask, computed } => {
                 write!(formatter, "computes a {} mask, not a {} one", computed.name(), mask.name())
             }

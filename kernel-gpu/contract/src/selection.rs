@@ -98,7 +98,9 @@ where
     T: Iterator<Item = Row<'a>>,
 {
     let class = ShapeClass::new(problem.shape(), problem.mask(), gpu.multiprocessors);
-    let untuned = match tuned::find(tuned, gpu, &class) {
+    // Rows of the table are of sequences of one length.
+    let row = if problem.packing().is_none() { tuned::find(tuned, gpu, &class) } else { None };
+    let untuned = match row {
         None => Untuned::NoRow,
         Some(row) => match variants.clone().find(|variant| variant.entry == row.variant) {
             None => Untuned::NotThere(row.variant),

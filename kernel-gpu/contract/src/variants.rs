@@ -93,6 +93,10 @@ macro_rules! for_every_variant {
             fa512_sm80_s512_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, Exact(512), Causal;
             fa512_sm80_any_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, Any, Full;
             fa512_sm80_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, Any, Causal;
+            fa512_sm80_packed_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, Packed, Full;
+            fa512_sm80_packed_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, Packed, Causal;
+            fa512_sm80_packed_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 2 blocks }, Packed, Full;
+            fa512_sm80_packed_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 2 blocks }, Packed, Causal;
         }
     };
 }

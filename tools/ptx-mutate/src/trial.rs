@@ -146,6 +146,12 @@ impl Case {
         Ok(Self::new(Inputs::new(problem, queries, keys, v.clone())?, None))
     }
 
+    /// The same rows as packed sequences of these lengths.
+    fn packed(self, lengths: &[u32]) -> Result<Self> {
+        let Self { inputs, bounds, lse, schedule, .. } = self;
+        Ok(Self { lse, schedule, ..Self::new(inputs.packed(lengths)?, bounds) })
+    }
+
     fn new(inputs: Inputs, bounds: Option<UnitScaleBounds>) -> Self {
         let reference = Reference::compute(&inputs, |_| ());
         Self { inputs, reference, bounds, lse: true, schedule: 0 }
@@ -243,20 +249,21 @@ fn judge(case: &Case, outcome: &Outcome) -> Verdict {
 /// What an entry is tried on, the quickest first: most mutants get no further.
 fn cases(entry: &Entry) -> Result<Vec<Case>> {
     let mask = entry.mask;
+    let is_of_any_length = !matches!(entry.sequence, Sequence::Exact(_));
     let (first, second) = match entry.sequence {
         Sequence::Exact(length) => (shape(1, 1, length), shape(2, 2, length)),
         // One and two keys beyond a step, so that every family comes to its second and third.
         Sequence::Any => (shape(1, 1, entry.config.block_n() + 1), shape(2, 2, 2 * entry.config.block_n() + 2)),
+        Sequence::Packed => (shape(1, 1, entry.config.block_n() + 1), shape(1, 4, 2 * entry.config.block_n() + 2)),
     };
     // Two whole rounds of a persistent grid, and on four multiprocessors three heads that are left.
     let many = Shape { batch: 1, heads: if entry.config.grid() == Grid::Persistent { 11 } else { 6 }, ..second };
     // One whole round, and a head that is left.
     let one_left = Shape { batch: 1, heads: 5, ..second };
     // Long enough for rows of two strips of 16, and keys behind those that the first shift is taken from.
-    let lone =
-        shape(1, 4, if entry.sequence == Sequence::Any { 2 * entry.config.block_n() + 2 } else { first.sequence });
+    let lone = shape(1, 4, if is_of_any_length { 2 * entry.config.block_n() + 2 } else { first.sequence });
     // The smaller one of two steps.
-    let risen = if entry.sequence == Sequence::Any { second } else { first };
+    let risen = if is_of_any_length { second } else { first };
     let mut cases = vec![
         Case::generate(contiguous(first, mask)?, Distribution::Normal)?,
         Case::generate(apart(second, mask)?, Distribution::Normal)?,
@@ -277,13 +284,13 @@ fn cases(entry: &Entry) -> Result<Vec<Case>> {
     if entry.config.grid() == Grid::Persistent {
         // Warps that come to each other's barriers in other orders; where keys go through the stages in a ring, in so many rounds
         // that a strip before the last ends where the ring does.
-        let rounds = Shape { heads: if entry.sequence == Sequence::Any { 15 } else { many.heads }, ..many };
+        let rounds = Shape { heads: if is_of_any_length { 15 } else { many.heads }, ..many };
         for schedule in 1..=2 {
             let case = Case::generate(contiguous(rounds, mask)?, Distribution::Normal)?;
             cases.push(Case { schedule, ..case });
         }
     }
-    if entry.sequence == Sequence::Any {
+    if is_of_any_length {
         // Fewer keys than the first shifts are taken from.
         cases.push(Case::low_scores(contiguous(shape(1, 1, 5), mask)?)?);
         // Maxima that grow in a last tile that is whole.
@@ -315,7 +322,33 @@ fn cases(entry: &Entry) -> Result<Vec<Case>> {
             cases.push(Case::generate(contiguous(shape(1, 1, length), mask)?, Distribution::Uniform)?);
         }
     }
+    if entry.sequence == Sequence::Packed {
+        return packed(entry, cases);
+    }
     Ok(cases)
+}
+
+/// Each of `cases` as a single packed sequence, and before all but the first of them several sequences: at the edges of tiles,
+/// empty, of one row, and so many that the search for a block's takes all of its turns.
+fn packed(entry: &Entry, cases: Vec<Case>) -> Result<Vec<Case>> {
+    let (block_m, block_n) = (entry.config.block_m(), entry.config.block_n());
+    let several = [
+        vec![block_n + 1, 0, 1, block_m, block_m - 1, block_n],
+        vec![0, 0, 3 * block_m + 5, 0, 2],
+        (0..37).map(|index| index * 5 % 11).collect(),
+    ];
+    let mut packed = Vec::new();
+    for case in cases {
+        let rows = case.inputs.problem().shape().sequence;
+        packed.push(case.packed(&[rows])?);
+    }
+    for lengths in several.into_iter().rev() {
+        for distribution in [Distribution::NonFiniteValues, Distribution::Normal] {
+            let rows = shape(1, 3, lengths.iter().sum());
+            packed.insert(1, Case::generate(apart(rows, entry.mask)?, distribution)?.packed(&lengths)?);
+        }
+    }
+    Ok(packed)
 }
 
 fn shape(batch: u32, heads: u32, sequence: u32) -> Shape {

@@ -124,6 +124,7 @@ fn entry(variant: &Variant, tile: Sm80) -> String {
     let sequence = match variant.sequence {
         Sequence::Exact(length) => format!("Exact<{length}>"),
         Sequence::Any => "Any".to_owned(),
+        Sequence::Packed => "Packed".to_owned(),
     };
     let mask = match variant.mask {
         Mask::Full => "Full",

@@ -136,7 +136,7 @@ pub unsafe extern "C" fn fa512_forward(
         let Some(Call { problem, options }) = (unsafe { problem::read(problem) })? else { return Ok(()) };
         let [q, k, v, o] = [q, k, v, o.cast_const()].map(|address| address.addr() as u64);
         let lse = (!ptr::eq(lse, ptr::null())).then_some(lse.addr() as u64);
-        let addresses = Addresses { q, k, v, o, lse };
+        let addresses = Addresses { q, k, v, o, lse, cu_seqlens: None };
         // SAFETY: passed on to the caller.
         unsafe { attention::forward_with(&problem, addresses, Stream::from_raw(stream), options) }?;
         Ok(())

@@ -58,7 +58,7 @@ impl Case {
     pub fn addresses(&self) -> Addresses {
         let stream = &self.stream;
         let [q, k, v, o] = [&self.q, &self.k, &self.v, &self.o].map(|slice| address(slice, stream));
-        Addresses { q, k, v, o, lse: Some(address(&self.lse, stream)) }
+        Addresses { q, k, v, o, lse: Some(address(&self.lse, stream)), cu_seqlens: None }
     }
 
     /// Forgets what outputs hold.

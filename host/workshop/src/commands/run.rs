@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use contract::config::Mask;
-use contract::problem::Problem;
 use contract::view::Layout;
 use workshop::check::{self, UnitScaleBounds};
 use workshop::device::Device;
@@ -48,6 +47,9 @@ pub struct Options {
     /// Sequence length S
     #[arg(long, visible_alias = "sequence", default_value_t = 512, conflicts_with = "q")]
     seq: u32,
+    /// Lengths of packed sequences, as in 17,512,3: their rows lie one behind the other, and each attends to its own keys
+    #[arg(long, value_name = "S,S,…", value_delimiter = ',', conflicts_with_all = ["q", "batch", "seq"])]
+    lengths: Option<Vec<u32>>,
     /// Which keys a query attends to
     #[arg(long, default_value = "full", value_parser = mask_parser())]
     mask: Mask,
@@ -154,7 +156,7 @@ fn execute(
     let problem = inputs.problem();
     let device = opened.executor.device().clone();
     let choice = variant::choose(folder, problem, &device, options.variant.as_deref())?;
-    let expected = expected_time(problem, &device);
+    let expected = expected_time(inputs.operations(), &device);
     let mut forward = Forward::prepare(opened.executor.as_mut(), choice.module, choice.entry, inputs, !options.no_lse)?;
     let start = Instant::now();
     let outcome = progress::with_clock(format!("running {}", choice.entry.name), expected, || forward.execute())?;
@@ -180,27 +182,23 @@ fn execute(
     if record.passed && record.check.is_some() && options.samples > 0 && !record.device.is_simulated() {
         let protocol = Protocol::on(&record.device, options.warm_l2);
         if let Some(mut sampler) = forward.into_sampler(&protocol)? {
-            record.timing = Some(Timing::take(&mut sampler, options.samples, protocol, problem)?);
+            record.timing = Some(Timing::take(&mut sampler, options.samples, protocol, inputs.operations())?);
         }
     }
     Ok((record, outcome.outputs))
 }
 
 /// How long a run may take; says so when that is long.
-fn expected_time(problem: &Problem, device: &Device) -> Duration {
+fn expected_time(operations: f64, device: &Device) -> Duration {
     if !device.is_simulated() {
         return Duration::ZERO;
     }
-    let shape = problem.shape();
     let cores = rayon::current_num_threads() as f64;
-    let seconds = shape.operations(problem.mask()) / (SIMULATED_OPERATIONS_PER_SECOND * cores);
+    let seconds = operations / (SIMULATED_OPERATIONS_PER_SECOND * cores);
     let expected = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
     if expected > LONG_SIMULATION {
         eprintln!(
-            "warning: simulating {} heads of sequence {} will take about {:.0} minutes; smaller --batch, --heads or --seq \
-             are quicker",
-            u64::from(shape.batch) * u64::from(shape.heads),
-            shape.sequence,
+            "warning: simulating this will take about {:.0} minutes; smaller --batch, --heads or --seq are quicker",
             seconds / 60.0
         );
     }

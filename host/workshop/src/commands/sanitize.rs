@@ -184,6 +184,7 @@ fn simulate(
     let options = ptx_sim::Options { schedule, ..SimExecutor::default_options() };
     let mut executor = SimExecutor::with_options(architecture, options)?;
     let inputs = Inputs::generate(case.problem, Distribution::Normal, 0)?;
+    let inputs = case.lengths.iter().try_fold(inputs, |inputs, lengths| inputs.packed(lengths))?;
     let mut forward = Forward::prepare(&mut executor, variant.module, variant.entry, &inputs, case.with_lse)?;
     Ok(forward.execute()?.execution.findings)
 }

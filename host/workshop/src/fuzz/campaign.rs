@@ -73,17 +73,16 @@ impl Campaign {
         let accepting: Vec<_> = self.targets.iter().filter(|target| target.sequence.accepts(sequence)).collect();
         let target = accepting.choose(random).copied().or_else(|| self.targets.choose(random));
         let target = target.expect("a campaign has targets").clone();
-        let sequence = match target.sequence {
-            Sequence::Exact(length) => length,
-            Sequence::Any => sequence,
+        let (shape, lengths) = match target.sequence {
+            Sequence::Packed => self.packed(random, heads, batch),
+            Sequence::Exact(length) => (self.batch_of_one_length(length, heads, batch), None),
+            Sequence::Any => (self.batch_of_one_length(sequence, heads, batch), None),
         };
-        let most = self.heads_within(sequence);
-        let heads = heads.min(most);
-        let shape = Shape { batch: batch.min(most / heads), heads, sequence };
         let layout = *[Layout::Bhsd, Layout::Bshd].choose(random).expect("two layouts");
         Case {
             target,
             shape,
+            lengths,
             scale: None,
             views: [View::contiguous(layout); 4],
             lse: random.random(),
@@ -94,14 +93,17 @@ impl Campaign {
 
     fn random_case(&self, random: &mut ChaCha8Rng) -> Case {
         let target = self.targets.choose(random).expect("a campaign has targets").clone();
-        let sequence = match target.sequence {
-            Sequence::Exact(length) => length,
-            Sequence::Any => draw_sequence(random, self.limits.sequence),
+        let (shape, lengths) = match target.sequence {
+            Sequence::Exact(length) => (self.random_batch(random, length), None),
+            Sequence::Any => {
+                let sequence = draw_sequence(random, self.limits.sequence);
+                (self.random_batch(random, sequence), None)
+            }
+            Sequence::Packed => {
+                let (heads, sequences) = (draw_log(random, 1, 8), draw_log(random, 1, 40));
+                self.packed(random, heads as u32, sequences as u32)
+            }
         };
-        let most = draw_log(random, 1, u64::from(self.heads_within(sequence)));
-        let heads = draw_log(random, 1, most);
-        let batch = random.random_range(1..=most / heads);
-        let shape = Shape { batch: batch as u32, heads: heads as u32, sequence };
         let distributions = <Distribution as clap::ValueEnum>::value_variants();
         let scale = draw_scale(random);
         let mut views = draw_views(random);
@@ -109,12 +111,37 @@ impl Campaign {
         Case {
             target,
             shape,
+            lengths,
             scale,
             views,
             lse: random.random_bool(0.75),
             distribution: *distributions.choose(random).expect("there are distributions"),
             seed: random.random_range(0..1_000_000),
         }
+    }
+
+    /// A batch of sequences of one length, with fewer heads and entries where the limits want it.
+    fn batch_of_one_length(&self, sequence: u32, heads: u32, batch: u32) -> Shape {
+        let most = self.heads_within(sequence);
+        let heads = heads.min(most);
+        Shape { batch: batch.min(most / heads), heads, sequence }
+    }
+
+    fn random_batch(&self, random: &mut ChaCha8Rng, sequence: u32) -> Shape {
+        let most = draw_log(random, 1, u64::from(self.heads_within(sequence)));
+        let heads = draw_log(random, 1, most);
+        let batch = random.random_range(1..=most / heads);
+        Shape { batch: batch as u32, heads: heads as u32, sequence }
+    }
+
+    /// Packed sequences of lengths of their own, some of them empty, and their shape.
+    fn packed(&self, random: &mut ChaCha8Rng, heads: u32, sequences: u32) -> (Shape, Option<Vec<u32>>) {
+        let pairs = self.limits.pairs / u64::from(heads) / u64::from(sequences);
+        let longest = (pairs.isqrt() as u32).clamp(1, self.limits.sequence);
+        let mut length = || if random.random_range(0..8) == 0 { 0 } else { draw_sequence(random, longest) };
+        let mut lengths: Vec<u32> = (0..sequences).map(|_| length()).collect();
+        lengths[0] = lengths[0].max(1);
+        (Shape { batch: 1, heads, sequence: lengths.iter().sum() }, Some(lengths))
     }
 
     /// How many heads of that length the limits allow, at least one.
@@ -220,7 +247,7 @@ mod tests {
     fn sequence_targets() -> Vec<Target> {
         let target =
             |sequence| Target { variant: format!("{sequence:?}"), sequence, mask: Mask::Full, shared_heads: true };
-        vec![target(Sequence::Any), target(Sequence::Exact(512))]
+        vec![target(Sequence::Any), target(Sequence::Exact(512)), target(Sequence::Packed)]
     }
 
     #[test]
@@ -233,9 +260,11 @@ mod tests {
                 let entry = entries().into_iter().find(|entry| entry.name == case.target.variant).unwrap();
                 check_accepts(&entry, &problem).unwrap_or_else(|error| panic!("case {index}: {error}"));
                 let Shape { batch, heads, sequence } = case.shape;
-                let pairs = u64::from(batch) * u64::from(heads) * u64::from(sequence).pow(2);
-                assert!(pairs <= limits.pairs, "case {index}: {}", case.shape);
-                assert!(sequence <= limits.sequence, "case {index}: {}", case.shape);
+                let lengths = case.lengths.clone().unwrap_or_else(|| vec![sequence; batch as usize]);
+                let squares: u64 = lengths.iter().map(|&length| u64::from(length).pow(2)).sum();
+                let longest = lengths.iter().max().expect("a sequence");
+                assert!(u64::from(heads) * squares <= limits.pairs, "case {index}: {} {lengths:?}", case.shape);
+                assert!(*longest <= limits.sequence, "case {index}: {} {lengths:?}", case.shape);
             }
         }
     }
@@ -250,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_case_is_the_same_on_every_machine() {
-        let campaign = Campaign::new(sequence_targets(), Limits::GPU, 42).unwrap();
+        let campaign = Campaign::new(sequence_targets()[..2].to_vec(), Limits::GPU, 42).unwrap();
         let command = |index| campaign.case(index).run_arguments().join(" ");
         assert_eq!(
             command(0),
@@ -292,6 +321,9 @@ mod tests {
         for target in sequence_targets() {
             any(&target.variant, &|case| case.target == target);
         }
+        let lengths = |case: &Case| case.lengths.clone().unwrap_or_default();
+        any("with an empty packed sequence", &|case| lengths(case).contains(&0));
+        any("with many packed sequences", &|case| lengths(case).len() > 30);
         any("of one row", &|case| case.shape.sequence == 1);
         any("of the longest sequences", &|case| case.shape.sequence > 1500);
         any("with many heads", &|case| case.shape.heads > 100);

@@ -7,6 +7,7 @@ use contract::manifest::Entry;
 use crate::error::Result;
 use crate::host_memory;
 use crate::inputs::{Distribution, Inputs};
+use contract::packed::Packing;
 use contract::problem::{Problem, Shape};
 use contract::view::{Layout, Views};
 
@@ -99,8 +100,10 @@ impl From<&Entry> for Target {
 pub struct Case {
     /// The kernel.
     pub target: Target,
-    /// B, H and S.
+    /// B, H and S; of packed sequences 1, H and the rows of all.
     pub shape: Shape,
+    /// Lengths of the sequences, where they are packed.
+    pub lengths: Option<Vec<u32>>,
     /// Factor on the scores; `None` for the default.
     pub scale: Option<f64>,
     /// Q, K, V and O.
@@ -124,7 +127,10 @@ impl Case {
         let shape = self.shape;
         let [q, k, v, o] =
             self.views.map(|view| contract::view::View { offset: view.offset, strides: view.strides(shape) });
-        Ok(problem.with_views(Views { q, k, v, o })?)
+        let problem = problem.with_views(Views { q, k, v, o })?;
+        let Some(lengths) = &self.lengths else { return Ok(problem) };
+        let longest = lengths.iter().copied().max().unwrap_or(0);
+        Ok(problem.packed(Packing { sequences: lengths.len() as u32, longest })?)
     }
 
     /// Q, K and V.
@@ -134,7 +140,8 @@ impl Case {
     pub fn inputs(&self) -> Result<Inputs> {
         let problem = self.problem()?;
         host_memory::check(&problem)?;
-        Inputs::generate(problem, self.distribution, self.seed)
+        let inputs = Inputs::generate(problem, self.distribution, self.seed)?;
+        self.lengths.iter().try_fold(inputs, |inputs, lengths| inputs.packed(lengths))
     }
 
     /// The arguments of the `fa512` command that repeats the case; where it runs and on which PTX is up to the caller.
@@ -144,9 +151,17 @@ impl Case {
         let Shape { batch, heads, sequence } = self.shape;
         option("variant", self.target.variant.clone());
         option("mask", self.target.mask.name().to_owned());
-        option("batch", batch.to_string());
-        option("heads", heads.to_string());
-        option("seq", sequence.to_string());
+        match &self.lengths {
+            None => {
+                option("batch", batch.to_string());
+                option("heads", heads.to_string());
+                option("seq", sequence.to_string());
+            }
+            Some(lengths) => {
+                option("heads", heads.to_string());
+                option("lengths", lengths.iter().map(u32::to_string).collect::<Vec<_>>().join(","));
+            }
+        }
         option("distribution", self.distribution.name().to_owned());
         option("seed", self.seed.to_string());
         if let Some(scale) = self.scale {
@@ -197,7 +212,16 @@ mod tests {
     fn case(views: [View; 4]) -> Case {
         let target =
             Target { variant: "kernel".into(), sequence: Sequence::Any, mask: Mask::Causal, shared_heads: true };
-        Case { target, shape: SHAPE, scale: None, views, lse: true, distribution: Distribution::Normal, seed: 7 }
+        Case {
+            target,
+            shape: SHAPE,
+            lengths: None,
+            scale: None,
+            views,
+            lse: true,
+            distribution: Distribution::Normal,
+            seed: 7,
+        }
     }
 
     fn command(case: &Case) -> String {
@@ -231,6 +255,15 @@ mod tests {
         (other.lse, other.scale) = (false, Some(1e-40));
         let rest = "--scale 1e-40 --layout bshd --strides K=1080,72,216 --offset O=16 --no-lse";
         assert_eq!(command(&other), format!("{expected} {rest}"));
+    }
+
+    #[test]
+    fn packed_sequences_are_said_by_their_lengths() {
+        let mut packed = case([View::contiguous(Layout::Bhsd); 4]);
+        packed.shape = Shape { batch: 1, heads: 3, sequence: 9 };
+        packed.lengths = Some(vec![4, 0, 5]);
+        assert!(command(&packed).contains("--heads 3 --lengths 4,0,5 --distribution"), "{}", command(&packed));
+        assert_eq!(packed.inputs().unwrap().cu_seqlens(), Some([0, 4, 4, 9].as_slice()));
     }
 
     #[test]

@@ -51,6 +51,12 @@ fn simpler(case: &Case) -> Vec<Case> {
     };
     let contiguous = View::contiguous(Layout::Bhsd);
     add(&|case| case.views = [contiguous; 4]);
+    for lengths in case.lengths.iter().flat_map(|lengths| simpler_lengths(lengths)) {
+        add(&|case| {
+            case.shape.sequence = lengths.iter().sum();
+            case.lengths = Some(lengths.clone());
+        });
+    }
     for batch in smaller(case.shape.batch) {
         add(&|case| case.shape = Shape { batch, ..case.shape });
     }
@@ -78,6 +84,21 @@ fn simpler(case: &Case) -> Vec<Case> {
         }
     }
     candidates
+}
+
+/// Fewer sequences, then shorter ones, but not none and no empty tensors.
+fn simpler_lengths(lengths: &[u32]) -> Vec<Vec<u32>> {
+    let count = lengths.len();
+    let halves = [&lengths[..count / 2], &lengths[count / 2..]].map(<[u32]>::to_vec);
+    let without = (0..count).map(|index| [&lengths[..index], &lengths[index + 1..]].concat());
+    let shorter = (0..count).flat_map(|index| {
+        smaller(lengths[index]).into_iter().map(move |length| {
+            let mut changed = lengths.to_vec();
+            changed[index] = length;
+            changed
+        })
+    });
+    halves.into_iter().chain(without).chain(shorter).filter(|lengths| lengths.iter().sum::<u32>() > 0).collect()
 }
 
 /// 1, and `size` less a half, a quarter … of it, down to one less.
@@ -108,6 +129,16 @@ mod tests {
         let target = Target { variant: "kernel".into(), sequence, mask: Mask::Full, shared_heads: true };
         let campaign = Campaign::new(vec![target], Limits::GPU, 9).unwrap();
         (GRID_CASES..).map(move |index| campaign.case(index))
+    }
+
+    #[test]
+    fn packed_sequences_shrink_to_the_one_that_fails() {
+        let fails = |case: &Case| case.lengths.iter().flatten().any(|&length| length >= 17);
+        for case in cases(Sequence::Packed).filter(fails).take(20) {
+            let shrunk = shrink(&case, 10_000, fails).case;
+            assert_eq!(shrunk.lengths, Some(vec![17]), "from {:?}", case.lengths);
+            assert_eq!(shrunk.shape, Shape { batch: 1, heads: 1, sequence: 17 });
+        }
     }
 
     #[test]

@@ -198,6 +198,7 @@ fn name(sequence: Sequence, mask: Mask, config: &Configuration) -> String {
     let sequence = match sequence {
         Sequence::Exact(length) => format!("s{length}"),
         Sequence::Any => "any".into(),
+        Sequence::Packed => "packed".into(),
     };
     format!("fa512_{}_{sequence}_{}_{}", config.kind().name(), mask.name(), label(config))
 }

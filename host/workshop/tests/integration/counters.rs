@@ -72,7 +72,7 @@ fn say(text: &str) {
 fn measure((entry, module): (&Entry, &PtxModule)) -> Vec<Case> {
     let lengths = match entry.sequence {
         Sequence::Exact(length) => vec![length],
-        Sequence::Any => GENERAL_LENGTHS.to_vec(),
+        Sequence::Any | Sequence::Packed => GENERAL_LENGTHS.to_vec(),
     };
     let executions = lengths.into_iter().map(|length| Case {
         entry: entry.name.clone(),
@@ -92,7 +92,11 @@ fn measure((entry, module): (&Entry, &PtxModule)) -> Vec<Case> {
 fn count(entry: &Entry, module: &PtxModule, sequence: u32) -> ptx_sim::Counters {
     let shape = Shape { batch: 1, heads: 1, sequence };
     let problem = Problem::new(shape, entry.mask, Layout::Bhsd).unwrap_or_else(|error| panic!("{error}"));
-    let inputs = Inputs::generate(problem, Distribution::Normal, 512).unwrap_or_else(|error| panic!("{error}"));
+    let inputs = Inputs::generate(problem, Distribution::Normal, 512).and_then(|inputs| match entry.sequence {
+        Sequence::Packed => inputs.packed(&[sequence]),
+        Sequence::Exact(_) | Sequence::Any => Ok(inputs),
+    });
+    let inputs = inputs.unwrap_or_else(|error| panic!("{error}"));
     let mut simulator = SimExecutor::new(DEFAULT_ARCHITECTURE).unwrap_or_else(|error| panic!("{error}"));
     let outcome = Forward::prepare(&mut simulator, module, entry, &inputs, true)
         .and_then(|mut forward| forward.execute())

@@ -7,6 +7,7 @@ mod counters;
 mod diagnose;
 mod fuzz;
 mod kernels;
+mod packed;
 mod probes;
 mod profile;
 mod races;

@@ -9,6 +9,7 @@ use crate::device::codegen::thread;
 use crate::device::hidden;
 use contract::args::ForwardArgs;
 use contract::geometry::BlockWork;
+use contract::packed::SequenceTile;
 
 /// `rows` query rows of one head of a sequence of length `S`.
 pub struct Block<'a, S> {
@@ -16,6 +17,8 @@ pub struct Block<'a, S> {
     pub args: &'a ForwardArgs,
     /// The head and query tile.
     work: BlockWork,
+    /// Row of the tensors at which the sequence begins.
+    begin: u32,
     /// The length of the sequence.
     pub length: u32,
     /// First query row of the block.
@@ -28,24 +31,25 @@ pub struct Block<'a, S> {
 }
 
 impl<'a, S: Sequence> Block<'a, S> {
-    /// The calling thread's block, of `rows` rows and `threads` threads.
+    /// The calling thread's block, of `rows` rows and `threads` threads; `None` where it has nothing to compute.
     #[inline(always)]
-    pub fn current(args: &'a ForwardArgs, rows: u32, threads: u32) -> Self {
+    pub fn current(args: &'a ForwardArgs, rows: u32, threads: u32) -> Option<Self> {
         let work = args.only_block_work(thread::block_idx_x());
-        Self::of(args, work, work.query_tile * rows, rows, threads)
+        Self::of(args, work, rows, threads)
     }
 
-    /// The `rows` rows from `first_row` on of the head that `work` names.
+    /// The query tile of `rows` rows that `work` is, if there is one.
     #[inline(always)]
-    pub fn of(args: &'a ForwardArgs, work: BlockWork, first_row: u32, rows: u32, threads: u32) -> Self {
-        Self { args, work, length: S::length(args), first_row, rows, threads, _sequence: PhantomData }
+    fn of(args: &'a ForwardArgs, work: BlockWork, rows: u32, threads: u32) -> Option<Self> {
+        let SequenceTile { begin, length, first_row } = S::tile(args, work, rows)?;
+        Some(Self { args, work, begin, length, first_row, rows, threads, _sequence: PhantomData })
     }
 
     /// The same block, whose work is computed again ([`hidden::again`]).
     #[inline(always)]
-    pub fn again(&self) -> Self {
+    pub fn again(&self) -> Option<Self> {
         let work = self.args.block_work(hidden::again(thread::block_idx_x()));
-        Self::of(self.args, work, work.query_tile * self.rows, self.rows, self.threads)
+        Self::of(self.args, work, self.rows, self.threads)
     }
 
     /// Steps of `keys` keys until none is left that any of the block's rows attends to.
@@ -57,32 +61,32 @@ impl<'a, S: Sequence> Block<'a, S> {
     /// Q of the head.
     #[inline(always)]
     pub fn queries(&self) -> HeadRows {
-        HeadRows::new(self.args.q, &self.args.q_strides, self.work)
+        HeadRows::new(self.args.q, &self.args.q_strides, self.work, self.begin)
     }
 
     /// K of the head.
     #[inline(always)]
     pub fn keys(&self) -> HeadRows {
-        HeadRows::new(self.args.k, &self.args.k_strides, self.work)
+        HeadRows::new(self.args.k, &self.args.k_strides, self.work, self.begin)
     }
 
     /// V of the head.
     #[inline(always)]
     pub fn values(&self) -> HeadRows {
-        HeadRows::new(self.args.v, &self.args.v_strides, self.work)
+        HeadRows::new(self.args.v, &self.args.v_strides, self.work, self.begin)
     }
 
     /// O of the head.
     #[inline(always)]
     pub fn output(&self) -> HeadRows {
-        HeadRows::new(self.args.o, &self.args.o_strides, self.work)
+        HeadRows::new(self.args.o, &self.args.o_strides, self.work, self.begin)
     }
 
     /// Address of the LSE of the head's row 0; `None` when it is not wanted.
     #[inline(always)]
     pub fn lse(&self) -> Option<u64> {
-        let head = self.work.batch as u64 * self.args.heads.get().get() as u64 + self.work.head as u64;
-        let elements = head * self.length as u64;
+        let tile = SequenceTile { begin: self.begin, length: self.length, first_row: self.first_row };
+        let elements = S::lse_row(self.args, self.work, tile);
         (self.args.lse != 0).then(|| self.args.lse + elements * size_of::<f32>() as u64)
     }
 }

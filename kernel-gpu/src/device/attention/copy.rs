@@ -19,10 +19,10 @@ pub struct HeadRows {
 }
 
 impl HeadRows {
-    /// The rows of the head that `work` names, of the tensor at `tensor`. All offsets are 64-bit.
+    /// The rows from `begin` on of the head that `work` names, of the tensor at `tensor`. All offsets are 64-bit.
     #[inline(always)]
-    pub fn new(tensor: u64, strides: &Strides, work: BlockWork) -> Self {
-        let elements = work.batch as u64 * strides.batch + work.head as u64 * strides.head;
+    pub fn new(tensor: u64, strides: &Strides, work: BlockWork, begin: u32) -> Self {
+        let elements = work.batch as u64 * strides.batch + work.head as u64 * strides.head + begin as u64 * strides.row;
         Self { base: tensor + elements * F16::BYTES as u64, pitch: strides.row * F16::BYTES as u64 }
     }
 

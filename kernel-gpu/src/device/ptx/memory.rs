@@ -89,3 +89,15 @@ pub unsafe fn store_global_f32(address: u64, value: f32) {
     // SAFETY: passed on to the caller.
     unsafe { asm!("st.global.f32 [{}], {};", in(reg64) address, in(reg32) value, options(nostack)) };
 }
+
+/// `ld.global.b32`.
+///
+/// # Safety
+/// `address` is a 4-byte aligned global address of 4 initialised bytes that nobody writes while the grid runs.
+#[inline(always)]
+pub unsafe fn load_global_4(address: u64) -> u32 {
+    let value;
+    // SAFETY: passed on to the caller.
+    unsafe { asm!("ld.global.b32 {}, [{}];", out(reg32) value, in(reg64) address, options(nostack, readonly)) };
+    value
+}

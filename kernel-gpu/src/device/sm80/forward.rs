@@ -43,7 +43,8 @@ pub fn forward<
     const { assert!(BLOCK_N == K_STEPS as u32 * MMA_K && K_STEPS.is_multiple_of(UNROLL)) };
     let rows_per_warp = const { M_TILES as u32 * MMA_M };
 
-    let block = Block::<S>::current(args, BLOCK_M, const { BLOCK_M / (M_TILES as u32 * MMA_M) * WARP_SIZE });
+    let threads = const { BLOCK_M / (M_TILES as u32 * MMA_M) * WARP_SIZE };
+    let Some(block) = Block::<S>::current(args, BLOCK_M, threads) else { return };
     let lane = Lane::current();
     let warp_row = lane.warp * rows_per_warp;
     // The loop over the steps is long enough, and the one that looks for maxima needs no more than it has.
@@ -98,17 +99,12 @@ pub fn forward<
         }
     };
 
+    // The block has something to compute, as before.
+    let Some(block) = block.again() else { return };
     // SAFETY: the warp is together and alone touches its rows of the Q tile, which it read before the first step; each
     // step ends with a barrier.
     unsafe {
-        epilogue::store::<BLOCK_M, M_TILES, EXCHANGE, S>(
-            output,
-            &softmax,
-            pipeline.queries(),
-            warp_row,
-            &block.again(),
-            lane,
-        )
+        epilogue::store::<BLOCK_M, M_TILES, EXCHANGE, S>(output, &softmax, pipeline.queries(), warp_row, &block, lane)
     };
 }
 

@@ -46,7 +46,8 @@ pub fn forward<
         assert!(BLOCK_M.is_multiple_of(WARPGROUP_ROWS) && BLOCK_N == N_TILES as u32 * MMA_N);
         assert!(N_TILES == 2 * K_STEPS && STAGES >= 2);
     }
-    let block = Block::<S>::current(args, BLOCK_M, const { BLOCK_M / MMA_M * WARP_SIZE });
+    let threads = const { BLOCK_M / MMA_M * WARP_SIZE };
+    let Some(block) = Block::<S>::current(args, BLOCK_M, threads) else { return };
     let lane = Lane::current();
     let warp_row = lane.warp * MMA_M;
     let warpgroup_row = lane.warp / WARPGROUP_WARPS * WARPGROUP_ROWS;

@@ -97,9 +97,12 @@ impl Ptx {
 /// What was computed.
 #[derive(Serialize)]
 pub struct Problem {
-    /// `[B,H,S]`.
+    /// `[B,H,S]`; of packed sequences `[1,H,rows]`.
     #[serde(flatten)]
     pub shape: Shape,
+    /// The rows at which packed sequences begin, and where the last one ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cu_seqlens: Option<Vec<u32>>,
     /// D.
     pub head_dim: u32,
     /// Mask.
@@ -139,6 +142,7 @@ impl Problem {
         });
         Self {
             shape: problem.shape(),
+            cu_seqlens: inputs.cu_seqlens().map(<[u32]>::to_vec),
             head_dim: HEAD_DIM,
             mask: problem.mask(),
             scale: problem.scale(),
@@ -208,16 +212,11 @@ impl Timing {
     ///
     /// # Errors
     /// When a launch fails.
-    pub fn take(
-        sampler: &mut dyn Sampler,
-        count: usize,
-        protocol: Protocol,
-        problem: &contract::problem::Problem,
-    ) -> Result<Self> {
+    pub fn take(sampler: &mut dyn Sampler, count: usize, protocol: Protocol, operations: f64) -> Result<Self> {
         let samples_us: Vec<f64> = (0..count).map(|_| sampler.sample()).collect::<Result<_>>()?;
         let samples_us = Samples::new(samples_us)?;
         let summary_us = Summary::new(&samples_us, &Bootstrap::new(0));
-        let teraflops = problem.shape().operations(problem.mask()) / (summary_us.median * 1e-6) / 1e12;
+        let teraflops = operations / (summary_us.median * 1e-6) / 1e12;
         Ok(Self { protocol, batch: sampler.batch(), summary_us, teraflops, samples_us })
     }
 }
@@ -244,7 +243,8 @@ mod tests {
         let problem =
             contract::problem::Problem::new(Shape { batch: 32, heads: 8, sequence: 512 }, mask, Layout::Bhsd).unwrap();
         let mut sampler = Stub(samples.iter());
-        Timing::take(&mut sampler, samples.len(), Protocol::new(L2::Warm), &problem).unwrap()
+        Timing::take(&mut sampler, samples.len(), Protocol::new(L2::Warm), problem.shape().operations(problem.mask()))
+            .unwrap()
     }
 
     #[test]

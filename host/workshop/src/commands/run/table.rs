@@ -1,6 +1,7 @@
 //! What a run found, for people.
 
 use comfy_table::Cell;
+use contract::problem::Shape;
 use workshop::check::{Comparison, Report};
 use workshop::device::DeviceKind;
 use workshop::statistics::Summary;
@@ -52,11 +53,16 @@ fn problem(record: &Record) -> String {
         Source::Generated { distribution, seed } => format!("{} inputs, seed {seed}", distribution.name()),
         Source::Files { q, k, v } => format!("Q {}, K {}, V {}", q.display(), k.display(), v.display()),
     };
+    let Shape { batch, heads, sequence } = problem.shape;
+    let sizes = match &problem.cu_seqlens {
+        None => format!("B={batch} H={heads} S={sequence}"),
+        Some(begins) => {
+            let longest = begins.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+            format!("{} packed sequences of {sequence} rows, the longest {longest}, H={heads}", begins.len() - 1)
+        }
+    };
     format!(
-        "B={} H={} S={} D={} fp16, {} mask, scale {}, {}, {source}",
-        problem.shape.batch,
-        problem.shape.heads,
-        problem.shape.sequence,
+        "{sizes} D={} fp16, {} mask, scale {}, {}, {source}",
         problem.head_dim,
         problem.mask.name(),
         problem.scale,

@@ -31,9 +31,19 @@ pub fn inputs(options: &Options) -> Result<(Inputs, Source)> {
         let inputs = Inputs::new(problem(shape)?, q_storage, k_storage, v_storage)?;
         return Ok((inputs, Source::Files { q: q.clone(), k: k.clone(), v: v.clone() }));
     }
-    let shape = Shape { batch: options.batch, heads: options.heads, sequence: options.seq };
+    let shape = match &options.lengths {
+        None => Shape { batch: options.batch, heads: options.heads, sequence: options.seq },
+        Some(lengths) => Shape { batch: 1, heads: options.heads, sequence: rows(lengths)? },
+    };
     let inputs = Inputs::generate(problem(shape)?, options.distribution, options.seed)?;
+    let inputs = options.lengths.iter().try_fold(inputs, |inputs, lengths| inputs.packed(lengths))?;
     Ok((inputs, Source::Generated { distribution: options.distribution, seed: options.seed }))
+}
+
+/// Rows of packed sequences together.
+fn rows(lengths: &[u32]) -> Result<u32> {
+    let sum: u64 = lengths.iter().map(|&length| u64::from(length)).sum();
+    u32::try_from(sum).map_err(|_| Error::Invalid(format!("--lengths has {sum} rows together; make it less than 2^32")))
 }
 
 /// Reads Q, K and V, which must have one shape.

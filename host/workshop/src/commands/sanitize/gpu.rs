@@ -51,9 +51,14 @@ impl ComputeSanitizer {
         command.args(["run", "--device", "gpu", "--no-check", "--samples", "0", "--json"]);
         command.arg("--ptx").arg(&self.ptx_folder).args(["--variant", &variant.entry.name]);
         command.args(["--mask", case.problem.mask().name(), "--layout", case.layout.name()]);
-        for (option, size) in [("--batch", shape.batch), ("--heads", shape.heads), ("--seq", shape.sequence)] {
-            command.arg(option).arg(size.to_string());
-        }
+        command.arg("--heads").arg(shape.heads.to_string());
+        match &case.lengths {
+            None => command.args(["--batch", &shape.batch.to_string(), "--seq", &shape.sequence.to_string()]),
+            Some(lengths) => {
+                let lengths: Vec<_> = lengths.iter().map(u32::to_string).collect();
+                command.args(["--lengths", &lengths.join(",")])
+            }
+        };
         let output = command.stdin(Stdio::null()).output();
         let output = output.map_err(|source| Error::File { path: self.tool.clone(), source })?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

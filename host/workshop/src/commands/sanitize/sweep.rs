@@ -37,8 +37,10 @@ pub struct Selection<'a> {
 /// One problem.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// What is computed.
+    /// What is computed; of packed sequences, on all their rows.
     pub problem: Problem,
+    /// Lengths of the sequences, where they are packed.
+    pub lengths: Option<Vec<u32>>,
     /// Order of the dimensions.
     pub layout: Layout,
     /// Whether LSE is asked for.
@@ -48,15 +50,22 @@ pub struct Case {
 impl fmt::Display for Case {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lse = if self.with_lse { "with LSE" } else { "without LSE" };
-        write!(formatter, "{}, {}, {lse}", self.problem.shape(), self.layout.name())
+        write!(formatter, "{}, {}, {lse}", self.problem.shape(), self.layout.name())?;
+        match &self.lengths {
+            None => Ok(()),
+            Some(lengths) => write!(formatter, ", packed sequences of {lengths:?}"),
+        }
     }
 }
 
 /// The case as data.
 #[derive(Clone, Debug, Serialize)]
 pub struct CaseRecord {
-    /// B, H and S.
+    /// B, H and S; of packed sequences 1, H and the rows of all.
     pub shape: Shape,
+    /// Lengths of the sequences, where they are packed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lengths: Option<Vec<u32>>,
     /// Order of the dimensions.
     pub layout: Layout,
     /// Whether LSE is asked for.
@@ -65,7 +74,8 @@ pub struct CaseRecord {
 
 impl From<&Case> for CaseRecord {
     fn from(case: &Case) -> Self {
-        Self { shape: case.problem.shape(), layout: case.layout, with_lse: case.with_lse }
+        let Case { problem, lengths, layout, with_lse } = case;
+        Self { shape: problem.shape(), lengths: lengths.clone(), layout: *layout, with_lse: *with_lse }
     }
 }
 
@@ -147,17 +157,33 @@ fn cases(entry: &Entry, selection: &Selection<'_>) -> Result<Vec<Case>> {
     };
     let mut cases = Vec::new();
     for sequence in sequences {
-        let shape = Shape { batch: selection.batch, heads: selection.heads, sequence };
+        let (shape, lengths) = rows(entry, selection, sequence);
         for &layout in &selection.layouts {
             let problem = Problem::new(shape, entry.mask, layout)?;
             host_memory::check(&problem)?;
-            if check_accepts(entry, &problem).is_ok() {
-                let case = |&with_lse| Case { problem, layout, with_lse };
+            let accepted = match &lengths {
+                None => check_accepts(entry, &problem).is_ok(),
+                Some(_) => true,
+            };
+            if accepted {
+                let case = |&with_lse| Case { problem, lengths: lengths.clone(), layout, with_lse };
                 cases.extend(selection.lse.iter().map(case));
             }
         }
     }
     Ok(cases)
+}
+
+/// The rows of a case, and the lengths of their sequences where `entry` computes packed ones: `sequence` in each batch entry,
+/// and between them an empty one and one of a single row.
+fn rows(entry: &Entry, selection: &Selection<'_>, sequence: u32) -> (Shape, Option<Vec<u32>>) {
+    let Selection { batch, heads, .. } = *selection;
+    if entry.sequence != Sequence::Packed {
+        return (Shape { batch, heads, sequence }, None);
+    }
+    let mut lengths = vec![sequence, 0, 1];
+    lengths.extend((0..batch).map(|_| sequence));
+    (Shape { batch: 1, heads, sequence: lengths.iter().sum() }, Some(lengths))
 }
 
 /// Lengths at which a kernel may go wrong: one row, one less and one more than a tile of queries or keys, and just enough
@@ -166,7 +192,7 @@ fn tile_edges(entry: &Entry) -> BTreeSet<u32> {
     let config = entry.config;
     match entry.sequence {
         Sequence::Exact(length) => BTreeSet::from([length]),
-        Sequence::Any => {
+        Sequence::Any | Sequence::Packed => {
             let around = |length: u32| [length - 1, length, length + 1];
             let tiles = [config.block_m(), config.block_n()].into_iter().flat_map(around);
             tiles.chain([1, config.block_n() * config.stages() + 1]).filter(|length| *length > 0).collect()

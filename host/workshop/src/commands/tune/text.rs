@@ -40,6 +40,7 @@ fn sifted(space: &SiftedSpace, architecture: u32) -> String {
     let sequence = match space.sequence {
         Sequence::Exact(length) => format!("S = {length}"),
         Sequence::Any => "any S".into(),
+        Sequence::Packed => "packed sequences".into(),
     };
     let mut table = output::table();
     table.set_header(["points", &format!("{}, {sequence}, on sm_{architecture}", space.kind.name())]);

@@ -68,7 +68,7 @@ pub unsafe fn store_output<const WARPGROUPS: u32, const STAGES: u32, S: Sequence
     lane: Lane,
 ) {
     unroll!(at most 2; for r in ROWS_PER_LANE => { rescale_row(output, r, normalisers[r]) });
-    let rows = HeadRows::new(context.args.o, &context.args.o_strides, copy.work);
+    let rows = HeadRows::new(context.args.o, &context.args.o_strides, copy.work, 0);
     // SAFETY: passed on to the caller.
     unsafe {
         exchange_strip::<S>(output, rows, copy.first_row + warp_row(lane), context.length, lane);

@@ -22,7 +22,7 @@ mod turns;
 pub use order::{Order, Streamed, WholeHead};
 
 use crate::device::attention::mask::Mask;
-use crate::device::attention::sequence::Sequence;
+use crate::device::attention::sequence::OfOneLength;
 use crate::device::attention::{Lane, Tile};
 use crate::device::ptx::{grid, shuffle, sync, warpgroup};
 use contract::args::{ForwardArgs, TENSOR_MAP_BYTES};
@@ -125,7 +125,7 @@ pub fn forward<
     const PRODUCER_REGISTERS: u32,
     const RESCALE_THRESHOLD: u32,
     const EXCHANGE: bool,
-    S: Sequence,
+    S: OfOneLength,
     M: Mask,
     O: Order<M>,
 >(
