@@ -57,7 +57,7 @@ macro_rules! entry {
                     { matches!(TILE.epilogue, contract::tile::Epilogue::Exchange) },
                     $sequence,
                     $mask,
-                    <crate::device::sm90::tma::Passes<{ TILE.passes }> as crate::device::sm90::tma::InOrder>::Order,
+                    <crate::device::sm90::tma::Passes<{ TILE.passes }> as crate::device::sm90::tma::InOrder<$sequence>>::Order,
                 >(&args, maps);
             }
         }

@@ -11,7 +11,7 @@ pub const ROW_STATISTICS_BYTES: u32 = 8;
 /// Bytes of an mbarrier.
 pub const MBARRIER_BYTES: u32 = 8;
 /// Fewest registers that `setmaxnreg` leaves a thread.
-const SMALLEST_REGISTER_COUNT: u32 = 24;
+const SMALLEST_REGISTER_COUNT: u32 = 32;
 
 /// The work of one thread block that loads by TMA (`cp.async.bulk.tensor`) and computes by `wgmma`: one thread of a producer
 /// warpgroup, which computes nothing, starts copies of whole tiles through tensor maps; O leaves in the same way. Q is read

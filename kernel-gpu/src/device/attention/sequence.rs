@@ -10,6 +10,11 @@ use contract::packed::{self, PackedArgs, SequenceTile};
 pub trait Sequence {
     /// Whether the last tile of rows or keys may be partly beyond the end.
     const HAS_TAIL: bool;
+    /// Whether the rows beyond the end are those of another sequence.
+    const HAS_NEIGHBOURS: bool;
+
+    /// The length of all sequences; of packed ones, their rows together.
+    fn length(args: &ForwardArgs) -> u32;
 
     /// The query tile of `rows` rows that `work` is; `None` where there is none, which nothing is computed for.
     fn tile(args: &ForwardArgs, work: BlockWork, rows: u32) -> Option<SequenceTile>;
@@ -18,24 +23,17 @@ pub trait Sequence {
     fn lse_row(args: &ForwardArgs, work: BlockWork, tile: SequenceTile) -> u64;
 }
 
-/// Sequences that are all of one length, one behind the other in the batch.
-pub trait OfOneLength: Sequence {
-    /// The length.
-    fn length(args: &ForwardArgs) -> u32;
-}
-
 /// Exactly `LENGTH`, a multiple of every tile: trip counts are constants and nothing is masked at the end.
 pub struct Exact<const LENGTH: u32>;
 
-impl<const LENGTH: u32> OfOneLength for Exact<LENGTH> {
+impl<const LENGTH: u32> Sequence for Exact<LENGTH> {
+    const HAS_TAIL: bool = false;
+    const HAS_NEIGHBOURS: bool = false;
+
     #[inline(always)]
     fn length(_args: &ForwardArgs) -> u32 {
         LENGTH
     }
-}
-
-impl<const LENGTH: u32> Sequence for Exact<LENGTH> {
-    const HAS_TAIL: bool = false;
 
     #[inline(always)]
     fn tile(args: &ForwardArgs, work: BlockWork, rows: u32) -> Option<SequenceTile> {
@@ -51,15 +49,14 @@ impl<const LENGTH: u32> Sequence for Exact<LENGTH> {
 /// Any length from 1 up.
 pub struct Any;
 
-impl OfOneLength for Any {
+impl Sequence for Any {
+    const HAS_TAIL: bool = true;
+    const HAS_NEIGHBOURS: bool = false;
+
     #[inline(always)]
     fn length(args: &ForwardArgs) -> u32 {
         args.sequence
     }
-}
-
-impl Sequence for Any {
-    const HAS_TAIL: bool = true;
 
     #[inline(always)]
     fn tile(args: &ForwardArgs, work: BlockWork, rows: u32) -> Option<SequenceTile> {
@@ -73,12 +70,12 @@ impl Sequence for Any {
 }
 
 #[inline(always)]
-fn tile_of_batch<S: OfOneLength>(args: &ForwardArgs, work: BlockWork, rows: u32) -> Option<SequenceTile> {
+fn tile_of_batch<S: Sequence>(args: &ForwardArgs, work: BlockWork, rows: u32) -> Option<SequenceTile> {
     Some(SequenceTile { begin: 0, length: S::length(args), first_row: work.query_tile * rows })
 }
 
 #[inline(always)]
-fn lse_row_of_batch<S: OfOneLength>(args: &ForwardArgs, work: BlockWork) -> u64 {
+fn lse_row_of_batch<S: Sequence>(args: &ForwardArgs, work: BlockWork) -> u64 {
     let head = work.batch as u64 * args.heads.get().get() as u64 + work.head as u64;
     head * S::length(args) as u64
 }
@@ -88,6 +85,12 @@ pub struct Packed;
 
 impl Sequence for Packed {
     const HAS_TAIL: bool = true;
+    const HAS_NEIGHBOURS: bool = true;
+
+    #[inline(always)]
+    fn length(args: &ForwardArgs) -> u32 {
+        args.packed.rows
+    }
 
     #[inline(always)]
     fn tile(args: &ForwardArgs, work: BlockWork, tile_rows: u32) -> Option<SequenceTile> {

@@ -28,6 +28,16 @@ pub unsafe fn store_shared_pair(address: u32, values: [f32; 2]) {
     }
 }
 
+/// `st.shared.v4.b32` of zeros.
+///
+/// # Safety
+/// `address` is a 16-byte aligned shared-memory address of 16 bytes that nothing else accesses until a barrier.
+#[inline(always)]
+pub unsafe fn clear_shared_16(address: u32) {
+    // SAFETY: passed on to the caller.
+    unsafe { asm!("st.shared.v4.b32 [{0}], {{{1}, {1}, {1}, {1}}};", in(reg32) address, in(reg32) 0, options(nostack)) };
+}
+
 /// `ld.shared.v2.f32`.
 ///
 /// # Safety

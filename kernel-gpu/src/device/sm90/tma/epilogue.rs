@@ -68,10 +68,10 @@ pub unsafe fn store_output<const WARPGROUPS: u32, const STAGES: u32, S: Sequence
     lane: Lane,
 ) {
     unroll!(at most 2; for r in ROWS_PER_LANE => { rescale_row(output, r, normalisers[r]) });
-    let rows = HeadRows::new(context.args.o, &context.args.o_strides, copy.work, 0);
+    let rows = HeadRows::new(context.args.o, &context.args.o_strides, copy.work, copy.tile.begin);
     // SAFETY: passed on to the caller.
     unsafe {
-        exchange_strip::<S>(output, rows, copy.first_row + warp_row(lane), context.length, lane);
+        exchange_strip::<S>(output, rows, copy.tile.first_row + warp_row(lane), copy.tile.length, lane);
         if leaves_statistics(lane) {
             mbarrier::arrive(context.memory.strip_computed(copy.strip));
         }

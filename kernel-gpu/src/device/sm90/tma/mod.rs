@@ -19,10 +19,10 @@ mod storer;
 mod strip;
 mod turns;
 
-pub use order::{Order, Streamed, WholeHead};
+pub use order::{Order, PackedStrips, Streamed, WholeHead};
 
 use crate::device::attention::mask::Mask;
-use crate::device::attention::sequence::OfOneLength;
+use crate::device::attention::sequence::{Any, Exact, Packed, Sequence};
 use crate::device::attention::{Lane, Tile};
 use crate::device::ptx::{grid, shuffle, sync, warpgroup};
 use contract::args::{ForwardArgs, TENSOR_MAP_BYTES};
@@ -48,17 +48,25 @@ const _: () = assert!(KEYS == ROWS && HEAD_DIM == 64, "K and V come in boxes of 
 /// How often a warpgroup goes through K and V of a work item ([`contract::tile::Sm90Tma::passes`]).
 pub struct Passes<const COUNT: u32>;
 
-/// What has an order.
-pub trait InOrder {
+/// What has an order, for sequences `S`.
+pub trait InOrder<S> {
     /// The order.
     type Order;
 }
 
-impl InOrder for Passes<1> {
+impl<const LENGTH: u32> InOrder<Exact<LENGTH>> for Passes<1> {
     type Order = Streamed;
 }
 
-impl InOrder for Passes<2> {
+impl InOrder<Any> for Passes<1> {
+    type Order = Streamed;
+}
+
+impl InOrder<Packed> for Passes<1> {
+    type Order = PackedStrips;
+}
+
+impl<const LENGTH: u32> InOrder<Exact<LENGTH>> for Passes<2> {
     type Order = WholeHead;
 }
 
@@ -108,7 +116,7 @@ pub struct Context<'a, const WARPGROUPS: u32, const STAGES: u32> {
     maps: Maps,
     /// The block's shared memory.
     memory: Memory<WARPGROUPS, STAGES>,
-    /// The length of the sequence.
+    /// The length of all sequences; of packed ones, their rows together.
     length: u32,
 }
 
@@ -125,7 +133,7 @@ pub fn forward<
     const PRODUCER_REGISTERS: u32,
     const RESCALE_THRESHOLD: u32,
     const EXCHANGE: bool,
-    S: OfOneLength,
+    S: Sequence,
     M: Mask,
     O: Order<M>,
 >(
@@ -144,12 +152,14 @@ pub fn forward<
         if warp == producer {
             if warpgroup::elect() {
                 loader.prefetch_maps();
-                loader.prefetch_first();
+                if O::KNOWS_FIRST {
+                    loader.prefetch_first::<M, O>();
+                }
                 context.memory.initialise_full();
                 // Up to here the launch before may still run, whose blocks leave the multiprocessors one by one. Whatever this one
                 // reads and writes of the tensors comes after these copies.
                 grid::wait_for_previous();
-                loader.load_first();
+                loader.load_first::<M, O>();
                 grid::let_next_begin();
             }
         } else if warp == storer && warpgroup::elect() {
@@ -169,7 +179,7 @@ pub fn forward<
             } else if warp == storer {
                 let storer = Storer::new(&context, lane, warpgroup::elect());
                 storer.prefetch_map();
-                O::for_each_strip(&context, |copy| storer.store_strip::<EXCHANGE>(copy));
+                O::for_each_strip(&context, |copy| storer.store_strip::<EXCHANGE, S>(copy));
             }
         } else {
             if const { CONSUMER_REGISTERS > PRODUCER_REGISTERS } {

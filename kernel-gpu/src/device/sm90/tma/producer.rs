@@ -1,8 +1,9 @@
 //! The thread that copies to shared memory.
 
 use super::memory::Memory;
-use super::order::{StripCopy, TileCopy, work_item};
+use super::order::{Order, StripCopy, TileCopy};
 use super::{Context, KEYS, ROWS, Rows};
+use crate::device::attention::mask::Mask;
 use crate::device::ptx::{bulk_copy, mbarrier};
 use contract::geometry::BlockWork;
 
@@ -41,8 +42,8 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
     /// # Safety
     /// One thread calls this; the launch has tensor maps.
     #[inline(always)]
-    pub unsafe fn prefetch_first(&self) {
-        let Some((work, first_row)) = self.first_item() else { return };
+    pub unsafe fn prefetch_first<M: Mask, O: Order<M>>(&self) {
+        let Some((work, first_key, first_row)) = O::first_item(self.context) else { return };
         let maps = self.context.maps;
         let mut strip = 0;
         while strip < WARPGROUPS {
@@ -54,8 +55,8 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
         while tile < FIRST_TILES {
             // SAFETY: passed on to the caller.
             unsafe {
-                prefetch_rows(maps.k(), work, tile * KEYS);
-                prefetch_rows(maps.v(), work, tile * KEYS);
+                prefetch_rows(maps.k(), work, first_key + tile * KEYS);
+                prefetch_rows(maps.v(), work, first_key + tile * KEYS);
             }
             tile += 1;
         }
@@ -67,26 +68,19 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
     /// # Safety
     /// One thread calls this, before all other loads.
     #[inline(always)]
-    pub unsafe fn load_first(&self) {
-        let Some((work, first_row)) = self.first_item() else { return };
+    pub unsafe fn load_first<M: Mask, O: Order<M>>(&self) {
+        let Some((work, first_key, first_row)) = O::first_item(self.context) else { return };
         let mut strip = 0;
         while strip < WARPGROUPS {
             // SAFETY: passed on to the caller.
             unsafe {
                 self.start_strip(strip, work, first_row + strip * ROWS);
                 if strip == 0 {
-                    self.start_stage(0, work, 0);
+                    self.start_stage(0, work, first_key);
                 }
             }
             strip += 1;
         }
-    }
-
-    /// The head of the block's first work item and the first of the item's rows.
-    #[inline(always)]
-    fn first_item(&self) -> Option<(BlockWork, u32)> {
-        let work = self.context.args.block_work(work_item(self.context, 0)?);
-        Some((work, work.query_tile * WARPGROUPS * ROWS))
     }
 
     /// Copies Q of a strip, when its place is empty. Rows beyond the end become zeros.
@@ -98,7 +92,7 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
         // SAFETY: those who store what was there left it before the wait returned.
         unsafe {
             mbarrier::wait(self.memory.strip_empty(copy.strip), copy.parity ^ 1);
-            self.start_strip(copy.strip, copy.work, copy.first_row);
+            self.start_strip(copy.strip, copy.work, copy.tile.begin + copy.tile.first_row);
         }
     }
 

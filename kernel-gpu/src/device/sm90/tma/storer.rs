@@ -5,6 +5,7 @@ use super::order::StripCopy;
 use super::{Context, ROWS};
 use crate::device::attention::Lane;
 use crate::device::attention::epilogue::log_sum_exp;
+use crate::device::attention::sequence::Sequence;
 use crate::device::ptx::{bulk_copy, mbarrier, memory, sync};
 use crate::device::unroll;
 use contract::config::WARP_SIZE;
@@ -43,21 +44,22 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Storer<'a, WARPGROUPS, STAGES
     /// # Safety
     /// The whole warp calls this together, for the strips in their order.
     #[inline(always)]
-    pub unsafe fn store_strip<const EXCHANGE: bool>(&self, copy: StripCopy) {
-        let StripCopy { strip, parity, work, first_row } = copy;
+    pub unsafe fn store_strip<const EXCHANGE: bool, S: Sequence>(&self, copy: StripCopy) {
+        const { assert!(EXCHANGE || !S::HAS_NEIGHBOURS, "a copy of whole strips would write the next sequence") };
+        let StripCopy { strip, parity, work, tile } = copy;
         // SAFETY: initialised mbarriers and a map of O. The strip's warps fenced what they wrote before they arrived; the
         // place is given back when the copy has read it and each lane its statistics.
         unsafe {
             mbarrier::wait(self.memory.strip_computed(strip), parity);
             if self.copies && !EXCHANGE {
-                let coordinates = [0, first_row as i32, work.head as i32, work.batch as i32];
+                let coordinates = [0, tile.first_row as i32, work.head as i32, work.batch as i32];
                 let tile = self.memory.strip(strip).chunk(0, 0);
                 bulk_copy::store_box_4d(self.context.maps.o(), coordinates, tile);
                 bulk_copy::commit_group();
             }
             // Together again, or LSE would be computed twice: by the lane that copies, and by the others.
             sync::converge_warp();
-            self.store_lse(copy);
+            self.store_lse::<S>(copy);
             if self.copies && !EXCHANGE {
                 bulk_copy::wait_for_reads::<0>();
             }
@@ -70,20 +72,20 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Storer<'a, WARPGROUPS, STAGES
     /// # Safety
     /// As for [`Self::store_strip`], when the strip is computed.
     #[inline(always)]
-    unsafe fn store_lse(&self, StripCopy { strip, work, first_row, .. }: StripCopy) {
-        let Context { args, length, .. } = *self.context;
+    unsafe fn store_lse<S: Sequence>(&self, StripCopy { strip, work, tile, .. }: StripCopy) {
+        let args = self.context.args;
         if args.lse == 0 {
             return;
         }
-        let head = work.batch as u64 * args.heads.get().get() as u64 + work.head as u64;
+        let first = S::lse_row(args, work, tile);
         unroll!(at most 2; for part in const { (ROWS / WARP_SIZE) as usize } => {
             let row = self.lane.index + part as u32 * WARP_SIZE;
-            if first_row + row < length {
+            if tile.first_row + row < tile.length {
                 // SAFETY: statistics that the strip's warps wrote before they arrived; the head has an element of LSE for
                 // each row before the end.
                 unsafe {
                     let [shift, sum] = memory::load_shared_pair(self.memory.statistics(strip, row));
-                    let element = head * length as u64 + (first_row + row) as u64;
+                    let element = first + (tile.first_row + row) as u64;
                     memory::store_global_f32(args.lse + element * size_of::<f32>() as u64, log_sum_exp(shift, sum));
                 }
             }

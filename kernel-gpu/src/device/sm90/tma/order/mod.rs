@@ -1,16 +1,19 @@
 //! In which order warpgroups go through strips of queries and tiles of keys.
 
+mod packed_strips;
 mod streamed;
 mod whole_head;
 
 use super::memory::Memory;
-use super::{Context, Rows};
+use super::{Context, ROWS, Rows};
 use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
 use crate::device::codegen::thread;
 use crate::device::ptx::wgmma::{Descriptor, KMajor, NMajor};
 use contract::geometry::BlockWork;
+use contract::packed::SequenceTile;
 
+pub use packed_strips::PackedStrips;
 pub use streamed::Streamed;
 pub use whole_head::WholeHead;
 
@@ -19,6 +22,10 @@ pub use whole_head::WholeHead;
 pub struct Step {
     /// Strips that the warpgroup has done before.
     pub number: u32,
+    /// The round that the strip's item is dealt out in, where that is another number.
+    pub round: u32,
+    /// The length of the strip's sequence.
+    pub length: u32,
     /// Strips of the warpgroup, where they are counted beforehand.
     pub strips: u32,
     /// First query row of the strip, where the mask asks for it.
@@ -67,6 +74,15 @@ impl Step {
 
 /// An order of strips and tiles under a mask.
 pub trait Order<M: Mask> {
+    /// Whether the first item of a block is known before the launch in front has ended.
+    const KNOWS_FIRST: bool;
+
+    /// The first work item of the block that has something to compute: its head, and the rows of the tensors at which its keys
+    /// and its queries begin.
+    fn first_item<const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+    ) -> Option<(BlockWork, u32, u32)>;
+
     /// The first step of a warpgroup; `None` where the block has no work item.
     fn first<const WARPGROUPS: u32, const STAGES: u32>(
         context: &Context<'_, WARPGROUPS, STAGES>,
@@ -132,8 +148,8 @@ pub struct StripCopy {
     pub parity: u32,
     /// The head.
     pub work: BlockWork,
-    /// The first of its rows.
-    pub first_row: u32,
+    /// The strip's first row, and the sequence that it counts from.
+    pub tile: SequenceTile,
 }
 
 /// A tile of K and V of a head, to shared memory.
@@ -147,8 +163,26 @@ pub struct TileCopy {
     pub is_first: bool,
     /// The head.
     pub work: BlockWork,
-    /// The first of its keys.
+    /// Row of the tensors that is the first of its keys.
     pub first_key: u32,
+}
+
+/// The tile from row `first_row` on of a sequence that is all of a head's rows.
+#[inline(always)]
+fn whole<const WARPGROUPS: u32, const STAGES: u32>(
+    context: &Context<'_, WARPGROUPS, STAGES>,
+    first_row: u32,
+) -> SequenceTile {
+    SequenceTile { begin: 0, length: context.length, first_row }
+}
+
+/// The first rows of the block's first item, where the rows of a head are those of a sequence.
+#[inline(always)]
+fn first_of_head<const WARPGROUPS: u32, const STAGES: u32>(
+    context: &Context<'_, WARPGROUPS, STAGES>,
+) -> Option<(BlockWork, u32, u32)> {
+    let work = context.args.block_work(work_item(context, 0)?);
+    Some((work, 0, work.query_tile * WARPGROUPS * ROWS))
 }
 
 /// The work item of the block in a round.

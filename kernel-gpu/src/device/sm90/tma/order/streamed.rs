@@ -1,6 +1,6 @@
 //! Strips of neighbouring rows, past which the tiles of K and V stream.
 
-use super::{Order, Step, StripCopy, TileCopy, work_item};
+use super::{Order, Step, StripCopy, TileCopy, first_of_head, whole, work_item};
 use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
 use crate::device::ptx::mbarrier;
@@ -50,6 +50,8 @@ impl Streamed {
         let strip = round % 2 * WARPGROUPS + warpgroup;
         Step {
             number: round,
+            round,
+            length: context.length,
             strips: 0,
             first_row,
             strip,
@@ -67,13 +69,18 @@ impl Streamed {
 
     /// Strip `place` of an item.
     #[inline(always)]
-    fn strip_of(work: BlockWork, round: u32, place: u32, warpgroups: u32) -> StripCopy {
+    fn strip_of<const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+        work: BlockWork,
+        round: u32,
+        place: u32,
+    ) -> StripCopy {
         StripCopy {
             // The order of the warpgroups is its own inverse.
-            strip: round % 2 * warpgroups + Self::place(place, warpgroups, round),
+            strip: round % 2 * WARPGROUPS + Self::place(place, WARPGROUPS, round),
             parity: round / 2 % 2,
             work,
-            first_row: Self::first_row(work, warpgroups) + place * ROWS,
+            tile: whole(context, Self::first_row(work, WARPGROUPS) + place * ROWS),
         }
     }
 
@@ -86,6 +93,15 @@ impl Streamed {
 }
 
 impl<M: Mask> Order<M> for Streamed {
+    const KNOWS_FIRST: bool = true;
+
+    #[inline(always)]
+    fn first_item<const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+    ) -> Option<(BlockWork, u32, u32)> {
+        first_of_head(context)
+    }
+
     #[inline(always)]
     fn first<const WARPGROUPS: u32, const STAGES: u32>(
         context: &Context<'_, WARPGROUPS, STAGES>,
@@ -103,7 +119,7 @@ impl<M: Mask> Order<M> for Streamed {
         // The step is of an item that is there.
         let item = work_item(context, step.number).unwrap_or_default();
         let place = Self::place(step.strip % WARPGROUPS, WARPGROUPS, step.number);
-        Self::strip_of(context.args.block_work(item), step.number, place, WARPGROUPS)
+        Self::strip_of(context, context.args.block_work(item), step.number, place)
     }
 
     #[inline(always)]
@@ -170,7 +186,7 @@ impl<M: Mask> Order<M> for Streamed {
             let work = context.args.block_work(item);
             let mut place = 0;
             while place < WARPGROUPS {
-                action(Self::strip_of(work, round, place, WARPGROUPS));
+                action(Self::strip_of(context, work, round, place));
                 place += 1;
             }
             round += 1;
@@ -188,7 +204,7 @@ impl<M: Mask> Order<M> for Streamed {
         while let Some(item) = work_item(context, round) {
             let work = context.args.block_work(item);
             while place < WARPGROUPS {
-                load_strip(Self::strip_of(work, round, place, WARPGROUPS));
+                load_strip(Self::strip_of(context, work, round, place));
                 place += 1;
             }
             let tiles = Self::tiles::<M>(Self::first_row(work, WARPGROUPS) + WARPGROUPS * ROWS, context.length);

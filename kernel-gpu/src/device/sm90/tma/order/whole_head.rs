@@ -1,6 +1,6 @@
 //! Whole heads, of which K and V stay in shared memory.
 
-use super::{Order, Step, StripCopy, TileCopy, work_item};
+use super::{Order, Step, StripCopy, TileCopy, first_of_head, whole, work_item};
 use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
 use crate::device::codegen::thread;
@@ -89,18 +89,18 @@ impl WholeHead {
 
     /// The strip of warpgroup `warpgroup` of a share.
     #[inline(always)]
-    fn strip_of(
+    fn strip_of<const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
         share: Share,
         work: BlockWork,
         (round, pass): (u32, u32),
         warpgroup: u32,
-        warpgroups: u32,
     ) -> StripCopy {
         StripCopy {
-            strip: Self::strip(pass, warpgroup, warpgroups),
+            strip: Self::strip(pass, warpgroup, WARPGROUPS),
             parity: round % 2,
             work,
-            first_row: Self::first_row(share, pass, warpgroup),
+            tile: whole(context, Self::first_row(share, pass, warpgroup)),
         }
     }
 
@@ -129,6 +129,8 @@ impl WholeHead {
         let is_split = M::ALL_KEYS && number >= 2 * context.args.last_round.split_round();
         Step {
             number,
+            round: number,
+            length: context.length,
             strips,
             first_row: strip * ROWS,
             strip,
@@ -146,6 +148,15 @@ impl WholeHead {
 }
 
 impl<M: Mask> Order<M> for WholeHead {
+    const KNOWS_FIRST: bool = true;
+
+    #[inline(always)]
+    fn first_item<const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+    ) -> Option<(BlockWork, u32, u32)> {
+        first_of_head(context)
+    }
+
     #[inline(always)]
     fn first<const WARPGROUPS: u32, const STAGES: u32>(
         context: &Context<'_, WARPGROUPS, STAGES>,
@@ -164,7 +175,7 @@ impl<M: Mask> Order<M> for WholeHead {
         let (round, pass) = (step.number / 2, step.number % 2);
         let warpgroup = if pass == 0 { step.strip } else { Self::other(step.strip, WARPGROUPS) };
         let share = Self::share::<M, _, _>(context, round, pass);
-        Self::strip_of(share, context.args.block_work(share.item), (round, pass), warpgroup, WARPGROUPS)
+        Self::strip_of(context, share, context.args.block_work(share.item), (round, pass), warpgroup)
     }
 
     #[inline(always)]
@@ -231,7 +242,7 @@ impl<M: Mask> Order<M> for WholeHead {
             let work = context.args.block_work(share.item);
             let mut warpgroup = 0;
             while warpgroup < share.strips {
-                action(Self::strip_of(share, work, (round, pass), warpgroup, WARPGROUPS));
+                action(Self::strip_of(context, share, work, (round, pass), warpgroup));
                 warpgroup += 1;
             }
             (round, pass) = (round + pass, pass ^ 1);
@@ -254,7 +265,7 @@ impl<M: Mask> Order<M> for WholeHead {
             }
             let work = context.args.block_work(share.item);
             while warpgroup < share.strips {
-                load_strip(Self::strip_of(share, work, (round, pass), warpgroup, WARPGROUPS));
+                load_strip(Self::strip_of(context, share, work, (round, pass), warpgroup));
                 warpgroup += 1;
             }
             while tile < Self::tiles_end::<M, WARPGROUPS, STAGES>(pass) {
