@@ -118,8 +118,8 @@ impl<'a> Plan<'a> {
         let packed = PackedArgs { cu_seqlens: addresses.cu_seqlens.unwrap_or(0), ..self.args.packed };
         let args = ForwardArgs { q, k, v, o, lse: addresses.lse.unwrap_or(0), packed, ..self.args };
         let tensor_maps = self.variant.config.uses_tensor_maps().then(|| {
-            let (shape, views) = (self.problem.shape(), self.problem.views());
-            let map = |view: View, first| TensorMap::new(shape, View { offset: 0, ..view }, first);
+            let views = self.problem.views();
+            let map = |view: View, first| TensorMap::of(&self.problem, View { offset: 0, ..view }, first);
             [map(views.q, q), map(views.k, k), map(views.v, v), map(views.o, o)]
         });
         let encoded = TensorMaps([[0; TENSOR_MAP_BYTES as usize]; 4]);
@@ -444,7 +444,7 @@ mod tests {
         let mut bound = launch(&problem, tma(), ADDRESSES);
         let maps = bound.tensor_maps().expect("it copies through them");
         assert_eq!(maps.map(|map| map.address), [1 << 20, 2 << 20, 3 << 20, (4 << 20) + 128]);
-        assert_eq!(maps[3], TensorMap::new(problem.shape(), o, 4 << 20));
+        assert_eq!(maps[3], TensorMap::of(&problem, o, 4 << 20));
         let encoded = TensorMaps([1, 2, 3, 4].map(|byte| [byte; TENSOR_MAP_BYTES as usize]));
         bound.set_tensor_maps(encoded);
         assert_eq!(bound.encoded_tensor_maps(), Some(&encoded));

@@ -38,8 +38,32 @@ pub struct TensorMap {
 }
 
 impl TensorMap {
+    /// The map of the tensor of `problem` with `view` that is counted from `address`.
+    pub fn of(problem: &Problem, view: View, address: u64) -> Self {
+        let map = Self::new(problem.shape(), view, address);
+        match problem.packing() {
+            None => map,
+            Some(_) => map.of_sequences(),
+        }
+    }
+
+    /// The map through which the rows of any one sequence are copied and none behind its end: rows in two dimensions of one
+    /// stride. At the coordinates (N − n + i, e) of these two, where N is the number of rows, lies row i of the sequence of
+    /// length n that ends before row e: at row e − n + i of the tensor, as the map begins N rows before it. The first
+    /// coordinate is beyond the map for i ≥ n, whatever the tensor holds there.
+    const fn of_sequences(self) -> Self {
+        let [columns, rows, heads, _] = self.sizes;
+        let [row, head, _] = self.strides;
+        Self {
+            // Nothing before the tensor is copied: e ≥ n.
+            address: self.address.wrapping_sub(rows.wrapping_mul(row)),
+            sizes: [columns, rows, heads, rows + 1],
+            strides: [row, head, row],
+        }
+    }
+
     /// The map of the tensor of `shape` with `view` that is counted from `address`.
-    pub fn new(shape: Shape, view: View, address: u64) -> Self {
+    fn new(shape: Shape, view: View, address: u64) -> Self {
         let [row, head, batch] = dimensions(shape, view.strides);
         let bytes = |(_, size, bytes)| if size > 1 { bytes } else { ROW_BYTES.into() };
         Self {

@@ -85,8 +85,8 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_any_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, Any, Causal;
             fa512_sm90a_tma_any_full_64x64: Sm90Tma { 1 warpgroups, 4 stages }, Any, Full;
             fa512_sm90a_tma_any_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages }, Any, Causal;
-            fa512_sm90a_tma_packed_full_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, exchange epilogue }, Packed, Full;
-            fa512_sm90a_tma_packed_causal_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, exchange epilogue }, Packed, Causal;
+            fa512_sm90a_tma_packed_full_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Packed, Full;
+            fa512_sm90a_tma_packed_causal_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Packed, Causal;
 
             fa512_sm90a_s512_full_64x64: Sm90CpAsync { 1 warpgroups, 64 keys, 2 stages, 4 blocks }, Exact(512), Full;
             fa512_sm90a_s512_causal_64x64: Sm90CpAsync { 1 warpgroups, 64 keys, 2 stages, 4 blocks }, Exact(512), Causal;

@@ -8,6 +8,8 @@ use crate::config::{MMA_K, MMA_N, Sequence, WARPGROUP_ROWS, WARPGROUP_WARPS};
 
 /// Bytes of the statistics of a row: its shift and its sum, in f32.
 pub const ROW_STATISTICS_BYTES: u32 = 8;
+/// Bytes of what is said of a strip where its sequence is looked up: its head, and the sequence's tile.
+pub const STRIP_TILE_BYTES: u32 = 16;
 /// Bytes of an mbarrier.
 pub const MBARRIER_BYTES: u32 = 8;
 /// Fewest registers that `setmaxnreg` leaves a thread.
@@ -85,11 +87,13 @@ impl Sm90Tma {
     }
 
     /// Dynamic shared memory of a block in bytes: its tiles, the statistics of its rows, which those who compute O leave to
-    /// those who store LSE, then its mbarriers.
+    /// those who store LSE, its mbarriers, and what is said of its strips.
     pub const fn shared_bytes(self) -> u32 {
         let statistics = self.query_rows().saturating_mul(ROW_STATISTICS_BYTES);
         let mbarriers = self.mbarriers().saturating_mul(MBARRIER_BYTES);
-        tile_bytes(self.query_rows(), self.stages, Self::BLOCK_N).saturating_add(statistics).saturating_add(mbarriers)
+        let strip_tiles = (self.query_rows() / TENSOR_MAP_ROWS).saturating_mul(STRIP_TILE_BYTES);
+        let tiles = tile_bytes(self.query_rows(), self.stages, Self::BLOCK_N);
+        tiles.saturating_add(statistics).saturating_add(mbarriers).saturating_add(strip_tiles)
     }
 
     /// Registers allocated to a thread at the launch: what `min_blocks` blocks leave each other.

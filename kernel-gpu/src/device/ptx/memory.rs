@@ -28,14 +28,20 @@ pub unsafe fn store_shared_pair(address: u32, values: [f32; 2]) {
     }
 }
 
-/// `st.shared.v4.b32` of zeros.
+/// `st.shared.v4.b32`.
 ///
 /// # Safety
 /// `address` is a 16-byte aligned shared-memory address of 16 bytes that nothing else accesses until a barrier.
 #[inline(always)]
-pub unsafe fn clear_shared_16(address: u32) {
+pub unsafe fn store_shared_16(address: u32, [a, b, c, d]: [u32; 4]) {
     // SAFETY: passed on to the caller.
-    unsafe { asm!("st.shared.v4.b32 [{0}], {{{1}, {1}, {1}, {1}}};", in(reg32) address, in(reg32) 0, options(nostack)) };
+    unsafe {
+        asm!(
+            "st.shared.v4.b32 [{}], {{{}, {}, {}, {}}};",
+            in(reg32) address, in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d,
+            options(nostack)
+        );
+    }
 }
 
 /// `ld.shared.v2.f32`.

@@ -54,6 +54,26 @@ pub unsafe fn leave_output<const WARPGROUPS: u32, const STAGES: u32>(
     }
 }
 
+/// Gives the place of a strip without rows to those who store, who find nothing there.
+///
+/// # Safety
+/// All lanes of the warp call this together, once for the strip.
+#[inline(always)]
+pub unsafe fn leave_nothing<const WARPGROUPS: u32, const STAGES: u32>(
+    memory: Memory<WARPGROUPS, STAGES>,
+    strip: u32,
+    lane: Lane,
+) {
+    // SAFETY: an initialised mbarrier; passed on to the caller.
+    unsafe {
+        // All lanes have read which strip it is.
+        sync::warp();
+        if leaves_statistics(lane) {
+            mbarrier::arrive(memory.strip_computed(strip));
+        }
+    }
+}
+
 /// Stores O of the warp's rows of a strip from registers, then gives its place to those who store LSE.
 ///
 /// # Safety
@@ -72,6 +92,10 @@ pub unsafe fn store_output<const WARPGROUPS: u32, const STAGES: u32, S: Sequence
     // SAFETY: passed on to the caller.
     unsafe {
         exchange_strip::<S>(output, rows, copy.tile.first_row + warp_row(lane), copy.tile.length, lane);
+        if S::IS_LOOKED_UP {
+            // All lanes have read which strip it is.
+            sync::warp();
+        }
         if leaves_statistics(lane) {
             mbarrier::arrive(context.memory.strip_computed(copy.strip));
         }

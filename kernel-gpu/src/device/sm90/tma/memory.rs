@@ -2,14 +2,15 @@
 //!
 //! Two strips of Q for each warpgroup, then K and V of each stage, the statistics of the rows of each strip, then the
 //! mbarriers: for every strip and every stage one that says that it is full (its bytes have arrived) and one that says that
-//! it is empty (its users have left it); for every strip also one that says that it is computed (O has taken Q's place).
+//! it is empty (its users have left it); for every strip also one that says that it is computed (O has taken Q's place). Last,
+//! what is said of each strip where sequences are looked up.
 
 use super::{ROWS, Rows};
 use crate::device::attention::ROWS_PER_LANE;
 use crate::device::codegen::shared;
 use crate::device::ptx::mbarrier;
 use contract::config::WARP_SIZE;
-use contract::tile::sm90_tma::ROW_STATISTICS_BYTES;
+use contract::tile::sm90_tma::{ROW_STATISTICS_BYTES, STRIP_TILE_BYTES};
 
 /// The block's dynamic shared memory.
 #[derive(Clone, Copy)]
@@ -30,6 +31,9 @@ impl<const WARPGROUPS: u32, const STAGES: u32> Memory<WARPGROUPS, STAGES> {
     const STRIP_EMPTY: u32 = Self::STRIP_COMPUTED + Self::STRIPS * mbarrier::BYTES;
     const STAGE_FULL: u32 = Self::STRIP_EMPTY + Self::STRIPS * mbarrier::BYTES;
     const STAGE_EMPTY: u32 = Self::STAGE_FULL + STAGES * mbarrier::BYTES;
+    const STRIP_TILE: u32 = Self::STAGE_EMPTY + STAGES * mbarrier::BYTES;
+
+    const STRIP_TILES_ARE_ALIGNED: () = assert!(Self::STRIP_TILE.is_multiple_of(STRIP_TILE_BYTES));
 
     /// That of the calling thread's block.
     #[inline(always)]
@@ -77,6 +81,13 @@ impl<const WARPGROUPS: u32, const STAGES: u32> Memory<WARPGROUPS, STAGES> {
     #[inline(always)]
     pub fn strip_empty(self, strip: u32) -> u32 {
         self.base + Self::STRIP_EMPTY + strip * mbarrier::BYTES
+    }
+
+    /// The head and sequence of a strip, where they are looked up.
+    #[inline(always)]
+    pub fn strip_tile(self, strip: u32) -> u32 {
+        const { Self::STRIP_TILES_ARE_ALIGNED };
+        self.base + Self::STRIP_TILE + strip * STRIP_TILE_BYTES
     }
 
     /// The mbarrier that K and V of a stage have arrived.

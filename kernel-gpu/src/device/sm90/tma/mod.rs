@@ -19,7 +19,7 @@ mod storer;
 mod strip;
 mod turns;
 
-pub use order::{Order, PackedStrips, Streamed, WholeHead};
+pub use order::{Order, PackedStreamed, Streamed, WholeHead};
 
 use crate::device::attention::mask::Mask;
 use crate::device::attention::sequence::{Any, Exact, Packed, Sequence};
@@ -63,7 +63,7 @@ impl InOrder<Any> for Passes<1> {
 }
 
 impl InOrder<Packed> for Passes<1> {
-    type Order = PackedStrips;
+    type Order = PackedStreamed;
 }
 
 impl<const LENGTH: u32> InOrder<Exact<LENGTH>> for Passes<2> {
@@ -152,14 +152,16 @@ pub fn forward<
         if warp == producer {
             if warpgroup::elect() {
                 loader.prefetch_maps();
-                if O::KNOWS_FIRST {
-                    loader.prefetch_first::<M, O>();
+                if !S::IS_LOOKED_UP {
+                    loader.prefetch_first();
                 }
                 context.memory.initialise_full();
                 // Up to here the launch before may still run, whose blocks leave the multiprocessors one by one. Whatever this one
                 // reads and writes of the tensors comes after these copies.
                 grid::wait_for_previous();
-                loader.load_first::<M, O>();
+                if !S::IS_LOOKED_UP {
+                    loader.load_first();
+                }
                 grid::let_next_begin();
             }
         } else if warp == storer && warpgroup::elect() {
@@ -174,7 +176,7 @@ pub fn forward<
             // that it is one lane.
             if warp == producer {
                 if warpgroup::elect() {
-                    O::for_each_load(&context, |copy| loader.load_strip(copy), |copy| loader.load_tile(copy));
+                    O::for_each_load(&context, |copy| loader.load_strip::<S>(copy), |copy| loader.load_tile(copy));
                 }
             } else if warp == storer {
                 let storer = Storer::new(&context, lane, warpgroup::elect());

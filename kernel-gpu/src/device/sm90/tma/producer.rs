@@ -1,11 +1,12 @@
 //! The thread that copies to shared memory.
 
 use super::memory::Memory;
-use super::order::{Order, StripCopy, TileCopy};
+use super::order::{StripCopy, TileCopy, work_item};
 use super::{Context, KEYS, ROWS, Rows};
-use crate::device::attention::mask::Mask;
-use crate::device::ptx::{bulk_copy, mbarrier};
+use crate::device::attention::sequence::{InMaps, Sequence};
+use crate::device::ptx::{bulk_copy, mbarrier, memory};
 use contract::geometry::BlockWork;
+use contract::packed::SequenceTile;
 
 /// Tiles of K and V that are on their way at once at first.
 const FIRST_TILES: u32 = 2;
@@ -42,21 +43,21 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
     /// # Safety
     /// One thread calls this; the launch has tensor maps.
     #[inline(always)]
-    pub unsafe fn prefetch_first<M: Mask, O: Order<M>>(&self) {
-        let Some((work, first_key, first_row)) = O::first_item(self.context) else { return };
+    pub unsafe fn prefetch_first(&self) {
+        let Some((head, first_row)) = self.first_item() else { return };
         let maps = self.context.maps;
         let mut strip = 0;
         while strip < WARPGROUPS {
             // SAFETY: passed on to the caller.
-            unsafe { prefetch_rows(maps.q(), work, first_row + strip * ROWS) };
+            unsafe { prefetch_rows(maps.q(), head.after(first_row + strip * ROWS)) };
             strip += 1;
         }
         let mut tile = 0;
         while tile < FIRST_TILES {
             // SAFETY: passed on to the caller.
             unsafe {
-                prefetch_rows(maps.k(), work, first_key + tile * KEYS);
-                prefetch_rows(maps.v(), work, first_key + tile * KEYS);
+                prefetch_rows(maps.k(), head.after(tile * KEYS));
+                prefetch_rows(maps.v(), head.after(tile * KEYS));
             }
             tile += 1;
         }
@@ -68,31 +69,47 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
     /// # Safety
     /// One thread calls this, before all other loads.
     #[inline(always)]
-    pub unsafe fn load_first<M: Mask, O: Order<M>>(&self) {
-        let Some((work, first_key, first_row)) = O::first_item(self.context) else { return };
+    pub unsafe fn load_first(&self) {
+        let Some((head, first_row)) = self.first_item() else { return };
         let mut strip = 0;
         while strip < WARPGROUPS {
             // SAFETY: passed on to the caller.
             unsafe {
-                self.start_strip(strip, work, first_row + strip * ROWS);
+                self.start_strip(strip, head.after(first_row + strip * ROWS));
                 if strip == 0 {
-                    self.start_stage(0, work, first_key);
+                    self.start_stage(0, head);
                 }
             }
             strip += 1;
         }
     }
 
-    /// Copies Q of a strip, when its place is empty. Rows beyond the end become zeros.
+    /// Row 0 of the head of the block's first work item, and the first of the item's rows; not for sequences that are looked up.
+    #[inline(always)]
+    fn first_item(&self) -> Option<(InMaps, u32)> {
+        let BlockWork { batch, head, query_tile } = self.context.args.block_work(work_item(self.context, 0)?);
+        Some((InMaps { row: 0, head, batch }, query_tile * WARPGROUPS * ROWS))
+    }
+
+    /// Copies Q of a strip, when its place is empty. Rows beyond the end become zeros. Where sequences are looked up, the others
+    /// are told of this one's, and a strip without rows is not copied.
     ///
     /// # Safety
     /// One thread loads, strips and tiles in their order.
     #[inline(always)]
-    pub unsafe fn load_strip(&self, copy: StripCopy) {
+    pub unsafe fn load_strip<S: Sequence>(&self, copy: StripCopy) {
+        let StripCopy { strip, parity, work, tile } = copy;
         // SAFETY: those who store what was there left it before the wait returned.
         unsafe {
-            mbarrier::wait(self.memory.strip_empty(copy.strip), copy.parity ^ 1);
-            self.start_strip(copy.strip, copy.work, copy.tile.begin + copy.tile.first_row);
+            mbarrier::wait(self.memory.strip_empty(strip), parity ^ 1);
+            if S::IS_LOOKED_UP {
+                let SequenceTile { begin, length, first_row } = tile;
+                memory::store_shared_16(self.memory.strip_tile(strip), [work.head, begin, length, first_row]);
+                if !copy.has_rows() {
+                    return mbarrier::arrive(self.memory.strip_full(strip));
+                }
+            }
+            self.start_strip(strip, S::in_maps(self.context.args, work, tile).after(tile.first_row));
         }
     }
 
@@ -101,12 +118,12 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
     /// # Safety
     /// As for that.
     #[inline(always)]
-    unsafe fn start_strip(&self, strip: u32, work: BlockWork, row: u32) {
+    unsafe fn start_strip(&self, strip: u32, first: InMaps) {
         let full = self.memory.strip_full(strip);
         // SAFETY: passed on to the caller; the map is one of Q.
         unsafe {
             mbarrier::arrive_and_expect(full, Rows::BYTES);
-            load_rows(self.memory.strip(strip), self.context.maps.q(), work, row, full);
+            load_rows(self.memory.strip(strip), self.context.maps.q(), first, full);
         }
     }
 
@@ -125,7 +142,7 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
                 mbarrier::wait(self.memory.stage_full(copy.stage - FIRST_TILES), 0);
             }
             mbarrier::wait(self.memory.stage_empty(copy.stage), copy.parity ^ 1);
-            self.start_stage(copy.stage, copy.work, copy.first_key);
+            self.start_stage(copy.stage, copy.first_key);
         }
     }
 
@@ -134,13 +151,13 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
     /// # Safety
     /// As for that.
     #[inline(always)]
-    unsafe fn start_stage(&self, stage: u32, work: BlockWork, row: u32) {
+    unsafe fn start_stage(&self, stage: u32, first: InMaps) {
         let full = self.memory.stage_full(stage);
         // SAFETY: as above, with maps of K and V.
         unsafe {
             mbarrier::arrive_and_expect(full, 2 * Rows::BYTES);
-            load_rows(self.memory.keys(stage), self.context.maps.k(), work, row, full);
-            load_rows(self.memory.values(stage), self.context.maps.v(), work, row, full);
+            load_rows(self.memory.keys(stage), self.context.maps.k(), first, full);
+            load_rows(self.memory.values(stage), self.context.maps.v(), first, full);
         }
     }
 }
@@ -150,9 +167,9 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
 /// # Safety
 /// As for [`bulk_copy::prefetch_box_4d`] with a map of the host's shape.
 #[inline(always)]
-unsafe fn prefetch_rows(map: u64, work: BlockWork, row: u32) {
+unsafe fn prefetch_rows(map: u64, first: InMaps) {
     // SAFETY: passed on to the caller.
-    unsafe { bulk_copy::prefetch_box_4d(map, [0, row as i32, work.head as i32, work.batch as i32]) };
+    unsafe { bulk_copy::prefetch_box_4d(map, first.coordinates()) };
 }
 
 /// Starts copying 64 rows of a head to `tile`, and tells the mbarrier `full`.
@@ -160,8 +177,7 @@ unsafe fn prefetch_rows(map: u64, work: BlockWork, row: u32) {
 /// # Safety
 /// As for [`bulk_copy::load_box_4d`] with a map of the host's shape.
 #[inline(always)]
-unsafe fn load_rows(tile: Rows, map: u64, work: BlockWork, row: u32, full: u32) {
-    let coordinates = [0, row as i32, work.head as i32, work.batch as i32];
+unsafe fn load_rows(tile: Rows, map: u64, first: InMaps, full: u32) {
     // SAFETY: passed on to the caller.
-    unsafe { bulk_copy::load_box_4d(tile.chunk(0, 0), map, coordinates, full) };
+    unsafe { bulk_copy::load_box_4d(tile.chunk(0, 0), map, first.coordinates(), full) };
 }

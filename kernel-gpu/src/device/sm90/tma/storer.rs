@@ -45,16 +45,15 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Storer<'a, WARPGROUPS, STAGES
     /// The whole warp calls this together, for the strips in their order.
     #[inline(always)]
     pub unsafe fn store_strip<const EXCHANGE: bool, S: Sequence>(&self, copy: StripCopy) {
-        const { assert!(EXCHANGE || !S::HAS_NEIGHBOURS, "a copy of whole strips would write the next sequence") };
         let StripCopy { strip, parity, work, tile } = copy;
         // SAFETY: initialised mbarriers and a map of O. The strip's warps fenced what they wrote before they arrived; the
         // place is given back when the copy has read it and each lane its statistics.
         unsafe {
             mbarrier::wait(self.memory.strip_computed(strip), parity);
-            if self.copies && !EXCHANGE {
-                let coordinates = [0, tile.first_row as i32, work.head as i32, work.batch as i32];
+            if self.copies && !EXCHANGE && (!S::IS_LOOKED_UP || copy.has_rows()) {
+                let first = S::in_maps(self.context.args, work, tile).after(tile.first_row);
                 let tile = self.memory.strip(strip).chunk(0, 0);
-                bulk_copy::store_box_4d(self.context.maps.o(), coordinates, tile);
+                bulk_copy::store_box_4d(self.context.maps.o(), first.coordinates(), tile);
                 bulk_copy::commit_group();
             }
             // Together again, or LSE would be computed twice: by the lane that copies, and by the others.

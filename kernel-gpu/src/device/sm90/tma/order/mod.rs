@@ -1,19 +1,20 @@
 //! In which order warpgroups go through strips of queries and tiles of keys.
 
-mod packed_strips;
+mod packed;
 mod streamed;
 mod whole_head;
 
 use super::memory::Memory;
-use super::{Context, ROWS, Rows};
+use super::{Context, Rows};
 use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
 use crate::device::codegen::thread;
 use crate::device::ptx::wgmma::{Descriptor, KMajor, NMajor};
+use crate::device::attention::sequence::InMaps;
 use contract::geometry::BlockWork;
 use contract::packed::SequenceTile;
 
-pub use packed_strips::PackedStrips;
+pub use packed::PackedStreamed;
 pub use streamed::Streamed;
 pub use whole_head::WholeHead;
 
@@ -22,8 +23,6 @@ pub use whole_head::WholeHead;
 pub struct Step {
     /// Strips that the warpgroup has done before.
     pub number: u32,
-    /// The round that the strip's item is dealt out in, where that is another number.
-    pub round: u32,
     /// The length of the strip's sequence.
     pub length: u32,
     /// Strips of the warpgroup, where they are counted beforehand.
@@ -48,8 +47,9 @@ pub struct Step {
     pub stage_parity: u32,
     /// Parity of the phase that says that the strip is full.
     pub strip_parity: u32,
-    /// Whether the warpgroup gives the stages back: it does not come back to K and V of the head.
-    pub gives_back: bool,
+    /// 1 where the warpgroup gives the stages back, as it does not come back to K and V of the head, else 0.
+    // No `bool`, whose unused values an `Option` would use, and leave the rest of what they are in undefined.
+    pub gives_back: u32,
 }
 
 impl Step {
@@ -74,19 +74,13 @@ impl Step {
 
 /// An order of strips and tiles under a mask.
 pub trait Order<M: Mask> {
-    /// Whether the first item of a block is known before the launch in front has ended.
-    const KNOWS_FIRST: bool;
-
-    /// The first work item of the block that has something to compute: its head, and the rows of the tensors at which its keys
-    /// and its queries begin.
-    fn first_item<const WARPGROUPS: u32, const STAGES: u32>(
+    /// The first step of a lane's warpgroup; `None` where the block has no work item.
+    ///
+    /// # Safety
+    /// All warps of the warpgroup call this together, first of all.
+    unsafe fn first<const WARPGROUPS: u32, const STAGES: u32>(
         context: &Context<'_, WARPGROUPS, STAGES>,
-    ) -> Option<(BlockWork, u32, u32)>;
-
-    /// The first step of a warpgroup; `None` where the block has no work item.
-    fn first<const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
-        warpgroup: u32,
+        lane: Lane,
     ) -> Option<Step>;
 
     /// The strip of a step, as those see it who copy it.
@@ -95,10 +89,23 @@ pub trait Order<M: Mask> {
         step: Step,
     ) -> StripCopy;
 
-    /// The step after `step`, the last of its strip.
-    fn next_strip<const WARPGROUPS: u32, const STAGES: u32>(
+    /// The step after `step`, the last of its strip; `None` where there is none, or none of the next item.
+    ///
+    /// # Safety
+    /// All warps of the warpgroup call this together.
+    unsafe fn next_strip<const WARPGROUPS: u32, const STAGES: u32>(
         context: &Context<'_, WARPGROUPS, STAGES>,
         step: Step,
+    ) -> Option<Step>;
+
+    /// The step after `step`, the last of its strip, where [`Self::next_strip`] knew none; `None` where there is none at all.
+    ///
+    /// # Safety
+    /// All warps of the warpgroup call this together, behind [`Self::leave`] of the step.
+    unsafe fn resume<const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+        step: Step,
+        lane: Lane,
     ) -> Option<Step>;
 
     /// The step after `step`, which is not the last of its strip.
@@ -152,6 +159,23 @@ pub struct StripCopy {
     pub tile: SequenceTile,
 }
 
+impl StripCopy {
+    /// What says that no strip follows, where sequences are looked up.
+    pub const END: SequenceTile = SequenceTile { begin: 0, length: 0, first_row: u32::MAX };
+
+    /// Whether it says that no strip follows.
+    #[inline(always)]
+    pub fn is_end(&self) -> bool {
+        self.tile.first_row == Self::END.first_row
+    }
+
+    /// Whether it has a row of its sequence.
+    #[inline(always)]
+    pub fn has_rows(&self) -> bool {
+        self.tile.first_row < self.tile.length
+    }
+}
+
 /// A tile of K and V of a head, to shared memory.
 #[derive(Clone, Copy)]
 pub struct TileCopy {
@@ -161,10 +185,8 @@ pub struct TileCopy {
     pub parity: u32,
     /// Whether it is the stage's first tile.
     pub is_first: bool,
-    /// The head.
-    pub work: BlockWork,
-    /// Row of the tensors that is the first of its keys.
-    pub first_key: u32,
+    /// The first of its keys.
+    pub first_key: InMaps,
 }
 
 /// The tile from row `first_row` on of a sequence that is all of a head's rows.
@@ -174,15 +196,6 @@ fn whole<const WARPGROUPS: u32, const STAGES: u32>(
     first_row: u32,
 ) -> SequenceTile {
     SequenceTile { begin: 0, length: context.length, first_row }
-}
-
-/// The first rows of the block's first item, where the rows of a head are those of a sequence.
-#[inline(always)]
-fn first_of_head<const WARPGROUPS: u32, const STAGES: u32>(
-    context: &Context<'_, WARPGROUPS, STAGES>,
-) -> Option<(BlockWork, u32, u32)> {
-    let work = context.args.block_work(work_item(context, 0)?);
-    Some((work, 0, work.query_tile * WARPGROUPS * ROWS))
 }
 
 /// The work item of the block in a round.

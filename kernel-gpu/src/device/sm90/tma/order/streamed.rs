@@ -1,12 +1,14 @@
 //! Strips of neighbouring rows, past which the tiles of K and V stream.
 
-use super::{Order, Step, StripCopy, TileCopy, first_of_head, whole, work_item};
+use super::{Order, Step, StripCopy, TileCopy, whole, work_item};
 use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
+use crate::device::attention::sequence::InMaps;
 use crate::device::ptx::mbarrier;
 use crate::device::ptx::wgmma::{Descriptor, KMajor};
 use crate::device::sm90::tma::memory::Memory;
 use crate::device::sm90::tma::{Context, KEYS, ROWS};
+use contract::config::WARPGROUP_WARPS;
 use contract::geometry::BlockWork;
 
 /// A work item is as many strips as there are warpgroups, and its tiles of K and V stream through the stages in a ring. The
@@ -25,13 +27,13 @@ impl Streamed {
 
     /// Which strip of an item a warpgroup computes.
     #[inline(always)]
-    fn place(warpgroup: u32, warpgroups: u32, round: u32) -> u32 {
+    pub fn place(warpgroup: u32, warpgroups: u32, round: u32) -> u32 {
         if round.is_multiple_of(2) { warpgroup } else { warpgroups - 1 - warpgroup }
     }
 
     /// Tiles that the rows before a row attend to.
     #[inline(always)]
-    fn tiles<M: Mask>(rows_end: u32, length: u32) -> u32 {
+    pub fn tiles<M: Mask>(rows_end: u32, length: u32) -> u32 {
         M::keys_end(rows_end, length).div_ceil(KEYS)
     }
 
@@ -50,7 +52,6 @@ impl Streamed {
         let strip = round % 2 * WARPGROUPS + warpgroup;
         Step {
             number: round,
-            round,
             length: context.length,
             strips: 0,
             first_row,
@@ -63,7 +64,7 @@ impl Streamed {
             keys: Descriptor::new(context.memory.keys(stage).chunk(0, 0)),
             stage_parity,
             strip_parity: round / 2 % 2,
-            gives_back: true,
+            gives_back: 1,
         }
     }
 
@@ -86,28 +87,20 @@ impl Streamed {
 
     /// The stage and parity `tiles` tiles on, at most once around the ring.
     #[inline(always)]
-    fn advance<const STAGES: u32>((stage, parity): (u32, u32), tiles: u32) -> (u32, u32) {
+    pub fn advance<const STAGES: u32>((stage, parity): (u32, u32), tiles: u32) -> (u32, u32) {
         let stage = stage + tiles;
         if stage >= STAGES { (stage - STAGES, parity ^ 1) } else { (stage, parity) }
     }
 }
 
 impl<M: Mask> Order<M> for Streamed {
-    const KNOWS_FIRST: bool = true;
-
     #[inline(always)]
-    fn first_item<const WARPGROUPS: u32, const STAGES: u32>(
+    unsafe fn first<const WARPGROUPS: u32, const STAGES: u32>(
         context: &Context<'_, WARPGROUPS, STAGES>,
-    ) -> Option<(BlockWork, u32, u32)> {
-        first_of_head(context)
-    }
-
-    #[inline(always)]
-    fn first<const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
-        warpgroup: u32,
+        lane: Lane,
     ) -> Option<Step> {
         const { assert!(WARPGROUPS <= STAGES, "an idle warpgroup would let more than a ring pass") };
+        let warpgroup = lane.warp / WARPGROUP_WARPS;
         work_item(context, 0).map(|item| Self::start::<M, WARPGROUPS, STAGES>(context, item, 0, warpgroup, (0, 0)))
     }
 
@@ -123,7 +116,7 @@ impl<M: Mask> Order<M> for Streamed {
     }
 
     #[inline(always)]
-    fn next_strip<const WARPGROUPS: u32, const STAGES: u32>(
+    unsafe fn next_strip<const WARPGROUPS: u32, const STAGES: u32>(
         context: &Context<'_, WARPGROUPS, STAGES>,
         step: Step,
     ) -> Option<Step> {
@@ -131,6 +124,15 @@ impl<M: Mask> Order<M> for Streamed {
         let next = Self::advance::<STAGES>((step.stage, step.stage_parity), step.idle_tiles + 1);
         work_item(context, round)
             .map(|item| Self::start::<M, WARPGROUPS, STAGES>(context, item, round, warpgroup, next))
+    }
+
+    #[inline(always)]
+    unsafe fn resume<const WARPGROUPS: u32, const STAGES: u32>(
+        _: &Context<'_, WARPGROUPS, STAGES>,
+        _: Step,
+        _: Lane,
+    ) -> Option<Step> {
+        None
     }
 
     #[inline(always)]
@@ -209,7 +211,8 @@ impl<M: Mask> Order<M> for Streamed {
             }
             let tiles = Self::tiles::<M>(Self::first_row(work, WARPGROUPS) + WARPGROUPS * ROWS, context.length);
             while tile < tiles {
-                load_tile(TileCopy { stage: stage.0, parity: stage.1, is_first, work, first_key: tile * KEYS });
+                let first_key = InMaps { row: tile * KEYS, head: work.head, batch: work.batch };
+                load_tile(TileCopy { stage: stage.0, parity: stage.1, is_first, first_key });
                 stage = Self::advance::<STAGES>(stage, 1);
                 is_first &= stage.0 != 0;
                 tile += 1;

@@ -1,6 +1,6 @@
 //! Whole heads, of which K and V stay in shared memory.
 
-use super::{Order, Step, StripCopy, TileCopy, first_of_head, whole, work_item};
+use super::{Order, Step, StripCopy, TileCopy, whole, work_item};
 use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
 use crate::device::codegen::thread;
@@ -8,6 +8,8 @@ use crate::device::ptx::mbarrier;
 use crate::device::ptx::wgmma::Descriptor;
 use crate::device::sm90::tma::memory::Memory;
 use crate::device::sm90::tma::{Context, KEYS, ROWS};
+use crate::device::attention::sequence::InMaps;
+use contract::config::WARPGROUP_WARPS;
 use contract::geometry::BlockWork;
 use contract::last_round::Share;
 
@@ -129,7 +131,6 @@ impl WholeHead {
         let is_split = M::ALL_KEYS && number >= 2 * context.args.last_round.split_round();
         Step {
             number,
-            round: number,
             length: context.length,
             strips,
             first_row: strip * ROWS,
@@ -142,27 +143,19 @@ impl WholeHead {
             keys: Descriptor::new(context.memory.keys(0).chunk(0, 0)),
             stage_parity,
             strip_parity: number / 2 % 2,
-            gives_back: strip >= WARPGROUPS || is_split,
+            gives_back: u32::from(strip >= WARPGROUPS || is_split),
         }
     }
 }
 
 impl<M: Mask> Order<M> for WholeHead {
-    const KNOWS_FIRST: bool = true;
-
     #[inline(always)]
-    fn first_item<const WARPGROUPS: u32, const STAGES: u32>(
+    unsafe fn first<const WARPGROUPS: u32, const STAGES: u32>(
         context: &Context<'_, WARPGROUPS, STAGES>,
-    ) -> Option<(BlockWork, u32, u32)> {
-        first_of_head(context)
-    }
-
-    #[inline(always)]
-    fn first<const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
-        warpgroup: u32,
+        lane: Lane,
     ) -> Option<Step> {
         const { assert!(STAGES == 2 * WARPGROUPS, "a stage for each tile of a head") };
+        let warpgroup = lane.warp / WARPGROUP_WARPS;
         let strips = Self::strips::<M, _, _>(context, warpgroup);
         (strips > 0).then(|| Self::start::<M, _, _>(context, (0, strips), warpgroup, 0))
     }
@@ -179,16 +172,25 @@ impl<M: Mask> Order<M> for WholeHead {
     }
 
     #[inline(always)]
-    fn next_strip<const WARPGROUPS: u32, const STAGES: u32>(
+    unsafe fn next_strip<const WARPGROUPS: u32, const STAGES: u32>(
         context: &Context<'_, WARPGROUPS, STAGES>,
         step: Step,
     ) -> Option<Step> {
         let number = step.number + 1;
         // K and V are of the next head if those of this one were given back.
-        let stage_parity = step.stage_parity ^ u32::from(step.gives_back);
+        let stage_parity = step.stage_parity ^ step.gives_back;
         let strip = Self::other(step.strip, WARPGROUPS);
         let next = Self::start::<M, _, _>(context, (number, step.strips), strip, stage_parity);
         (number < step.strips).then_some(next)
+    }
+
+    #[inline(always)]
+    unsafe fn resume<const WARPGROUPS: u32, const STAGES: u32>(
+        _: &Context<'_, WARPGROUPS, STAGES>,
+        _: Step,
+        _: Lane,
+    ) -> Option<Step> {
+        None
     }
 
     #[inline(always)]
@@ -203,7 +205,7 @@ impl<M: Mask> Order<M> for WholeHead {
         step: Step,
         lane: Lane,
     ) {
-        if step.gives_back && lane.index == 0 {
+        if step.gives_back != 0 && lane.index == 0 {
             // SAFETY: the warp's one arrival for the stage; it does not read it again.
             unsafe { mbarrier::arrive(context.memory.stage_empty(step.stage)) };
         }
@@ -270,7 +272,8 @@ impl<M: Mask> Order<M> for WholeHead {
             }
             while tile < Self::tiles_end::<M, WARPGROUPS, STAGES>(pass) {
                 let (parity, is_first) = (head % 2, head == 0);
-                load_tile(TileCopy { stage: tile, parity, is_first, work, first_key: tile * KEYS });
+                let first_key = InMaps { row: tile * KEYS, head: work.head, batch: work.batch };
+                load_tile(TileCopy { stage: tile, parity, is_first, first_key });
                 tile += 1;
             }
             warpgroup = 0;

@@ -1,0 +1,345 @@
+//! Strips of packed sequences, past which the tiles of K and V stream.
+
+use super::{Order, Step, Streamed, StripCopy, TileCopy, work_item};
+use crate::device::attention::Lane;
+use crate::device::attention::mask::Mask;
+use crate::device::attention::sequence::{Packed, Sequence};
+use crate::device::ptx::wgmma::{Descriptor, KMajor};
+use crate::device::ptx::{mbarrier, memory};
+use crate::device::sm90::tma::memory::Memory;
+use crate::device::sm90::tma::{Context, KEYS, ROWS, epilogue};
+use contract::config::WARPGROUP_WARPS;
+use contract::geometry::BlockWork;
+use contract::packed::SequenceTile;
+
+/// [`Streamed`] over packed sequences: an item is as many neighbouring strips of one sequence as there are warpgroups.
+///
+/// The producer looks the sequences up, and passes over items that are not there. It says of each strip which it is; the others
+/// read that when Q has arrived. A strip behind the end of its sequence is neither copied nor computed, and the warpgroup whose
+/// it would be lets the item's tiles pass.
+pub struct PackedStreamed;
+
+/// A work item that is there.
+#[derive(Clone, Copy)]
+struct Item {
+    /// The round that it is dealt out in.
+    round: u32,
+    work: BlockWork,
+    tile: SequenceTile,
+}
+
+impl PackedStreamed {
+    /// The block's next item from `round` on.
+    #[inline(always)]
+    fn find<const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+        mut round: u32,
+    ) -> Option<Item> {
+        loop {
+            let work = context.args.block_work(work_item(context, round)?);
+            if let Some(tile) = Packed::tile(context.args, work, WARPGROUPS * ROWS) {
+                return Some(Item { round, work, tile });
+            }
+            round += 1;
+        }
+    }
+
+    /// Where the strip of a warpgroup is in shared memory.
+    #[inline(always)]
+    fn slot(warpgroup: u32, warpgroups: u32, number: u32) -> u32 {
+        number % 2 * warpgroups + warpgroup
+    }
+
+    /// Parity of the phases of the strips of an item.
+    #[inline(always)]
+    fn parity(number: u32) -> u32 {
+        number / 2 % 2
+    }
+
+    /// Tiles that the rows of an item attend to.
+    #[inline(always)]
+    fn tiles_of_item<M: Mask, const WARPGROUPS: u32>(SequenceTile { first_row, length, .. }: SequenceTile) -> u32 {
+        Streamed::tiles::<M>(first_row + WARPGROUPS * ROWS, length)
+    }
+
+    /// Strip `place` of item number `number`.
+    #[inline(always)]
+    fn strip_of(work: BlockWork, item: SequenceTile, number: u32, place: u32, warpgroups: u32) -> StripCopy {
+        StripCopy {
+            // The order of the warpgroups is its own inverse.
+            strip: Self::slot(Streamed::place(place, warpgroups, number), warpgroups, number),
+            parity: Self::parity(number),
+            work,
+            tile: SequenceTile { first_row: item.first_row + place * ROWS, ..item },
+        }
+    }
+
+    /// The strip of a warpgroup as the producer has said which it is.
+    ///
+    /// # Safety
+    /// The strip's Q has arrived, and its place is not given back.
+    #[inline(always)]
+    unsafe fn told<const WARPGROUPS: u32, const STAGES: u32>(
+        memory: Memory<WARPGROUPS, STAGES>,
+        warpgroup: u32,
+        number: u32,
+    ) -> StripCopy {
+        let strip = Self::slot(warpgroup, WARPGROUPS, number);
+        // SAFETY: the producer wrote these 16 bytes before it arrived at the mbarrier of Q.
+        let [head, begin, length, first_row] = unsafe { memory::load_shared_16(memory.strip_tile(strip)) };
+        let work = BlockWork { batch: 0, head, query_tile: 0 };
+        StripCopy { strip, parity: Self::parity(number), work, tile: SequenceTile { begin, length, first_row } }
+    }
+
+    /// [`Self::told`], when Q has arrived.
+    ///
+    /// # Safety
+    /// All lanes of the warp call this together; the strip's place is not given back.
+    #[inline(always)]
+    unsafe fn wait_until_told<const WARPGROUPS: u32, const STAGES: u32>(
+        memory: Memory<WARPGROUPS, STAGES>,
+        warpgroup: u32,
+        number: u32,
+    ) -> StripCopy {
+        let strip = Self::slot(warpgroup, WARPGROUPS, number);
+        // SAFETY: an initialised mbarrier; passed on to the caller.
+        unsafe {
+            mbarrier::wait(memory.strip_full(strip), Self::parity(number));
+            Self::told(memory, warpgroup, number)
+        }
+    }
+
+    /// Tiles of the item that `strip` of a warpgroup is of.
+    #[inline(always)]
+    fn tiles_around<M: Mask, const WARPGROUPS: u32>(tile: SequenceTile, warpgroup: u32, number: u32) -> u32 {
+        let item_row = tile.first_row - Streamed::place(warpgroup, WARPGROUPS, number) * ROWS;
+        Streamed::tiles::<M>(item_row + WARPGROUPS * ROWS, tile.length)
+    }
+
+    /// The first step of a strip of item number `number`, with its first tile at a stage.
+    #[inline(always)]
+    fn start<M: Mask, const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+        StripCopy { strip, parity, tile, .. }: StripCopy,
+        number: u32,
+        (stage, stage_parity): (u32, u32),
+    ) -> Step {
+        let tiles = Streamed::tiles::<M>(tile.first_row + ROWS, tile.length);
+        Step {
+            number,
+            length: tile.length,
+            strips: 0,
+            first_row: tile.first_row,
+            strip,
+            queries: Descriptor::new(context.memory.strip(strip).chunk(0, 0)),
+            tile: 0,
+            last_tile: tiles - 1,
+            idle_tiles: Self::tiles_around::<M, WARPGROUPS>(tile, strip % WARPGROUPS, number) - tiles,
+            stage,
+            keys: Descriptor::new(context.memory.keys(stage).chunk(0, 0)),
+            stage_parity,
+            strip_parity: parity,
+            gives_back: 1,
+        }
+    }
+
+    /// The first step from item number `number` on; strips without rows are given back at once, and their tiles let pass.
+    ///
+    /// # Safety
+    /// All warps of the warpgroup call this together; nothing is held of the items before.
+    #[inline(always)]
+    unsafe fn from<M: Mask, const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+        lane: Lane,
+        mut number: u32,
+        mut place: (u32, u32),
+    ) -> Option<Step> {
+        let warpgroup = lane.warp / WARPGROUP_WARPS;
+        // SAFETY: passed on to the caller; nobody computes what has no rows, and its tiles are not read.
+        unsafe {
+            loop {
+                // No `Option`: what it leaves undefined without a strip would be read by a selection that does not use it.
+                let strip = Self::wait_until_told(context.memory, warpgroup, number);
+                if strip.is_end() {
+                    return None;
+                }
+                if strip.has_rows() {
+                    return Some(Self::start::<M, WARPGROUPS, STAGES>(context, strip, number, place));
+                }
+                let mut tiles = Self::tiles_around::<M, WARPGROUPS>(strip.tile, warpgroup, number);
+                epilogue::leave_nothing(context.memory, strip.strip, lane);
+                while tiles > 0 {
+                    Self::let_pass(context.memory, place, lane);
+                    place = Streamed::advance::<STAGES>(place, 1);
+                    tiles -= 1;
+                }
+                number += 1;
+            }
+        }
+    }
+
+    /// Gives back a tile that the warp does not read.
+    ///
+    /// # Safety
+    /// All lanes of the warp call this together, for the stages in order.
+    #[inline(always)]
+    unsafe fn let_pass<const WARPGROUPS: u32, const STAGES: u32>(
+        memory: Memory<WARPGROUPS, STAGES>,
+        (stage, parity): (u32, u32),
+        lane: Lane,
+    ) {
+        // SAFETY: the warp's one arrival for the stage, and before it a wait: until the tile has arrived, the mbarrier may still
+        // count those who leave the one before.
+        unsafe {
+            mbarrier::wait(memory.stage_full(stage), parity);
+            if lane.index == 0 {
+                mbarrier::arrive(memory.stage_empty(stage));
+            }
+        }
+    }
+
+    /// The stage behind the item of a step, the last of its strip.
+    #[inline(always)]
+    fn behind<const STAGES: u32>(step: Step) -> (u32, u32) {
+        Streamed::advance::<STAGES>((step.stage, step.stage_parity), step.idle_tiles + 1)
+    }
+}
+
+impl<M: Mask> Order<M> for PackedStreamed {
+    #[inline(always)]
+    unsafe fn first<const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+        lane: Lane,
+    ) -> Option<Step> {
+        const { assert!(WARPGROUPS <= STAGES, "an idle warpgroup would let more than a ring pass") };
+        // SAFETY: passed on to the caller.
+        unsafe { Self::from::<M, WARPGROUPS, STAGES>(context, lane, 0, (0, 0)) }
+    }
+
+    #[inline(always)]
+    fn copy_of<const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+        step: Step,
+    ) -> StripCopy {
+        // SAFETY: the step's Q has arrived, and its strip is given back behind it.
+        unsafe { Self::told(context.memory, step.strip % WARPGROUPS, step.number) }
+    }
+
+    #[inline(always)]
+    unsafe fn next_strip<const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+        step: Step,
+    ) -> Option<Step> {
+        let (number, warpgroup) = (step.number + 1, step.strip % WARPGROUPS);
+        // SAFETY: passed on to the caller.
+        let strip = unsafe { Self::wait_until_told(context.memory, warpgroup, number) };
+        let start = || Self::start::<M, WARPGROUPS, STAGES>(context, strip, number, Self::behind::<STAGES>(step));
+        strip.has_rows().then(start)
+    }
+
+    #[inline(always)]
+    unsafe fn resume<const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+        step: Step,
+        lane: Lane,
+    ) -> Option<Step> {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            Self::from::<M, WARPGROUPS, STAGES>(context, lane, step.number + 1, Self::behind::<STAGES>(step))
+        }
+    }
+
+    #[inline(always)]
+    fn next_tile<const WARPGROUPS: u32, const STAGES: u32>(memory: Memory<WARPGROUPS, STAGES>, step: Step) -> Step {
+        let (stage, stage_parity) = Streamed::advance::<STAGES>((step.stage, step.stage_parity), 1);
+        let keys = Descriptor::<KMajor>::new(memory.keys(stage).chunk(0, 0)).after(0);
+        Step { tile: step.tile + 1, stage, stage_parity, keys, ..step }
+    }
+
+    #[inline(always)]
+    unsafe fn leave<const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+        step: Step,
+        lane: Lane,
+    ) {
+        let memory = context.memory;
+        let mut place = (step.stage, step.stage_parity);
+        let mut idle = if step.is_last() { step.idle_tiles } else { 0 };
+        // SAFETY: the warp's one arrival for the stage, which it does not read again; the others it has not read at all.
+        unsafe {
+            if lane.index == 0 {
+                mbarrier::arrive(memory.stage_empty(place.0));
+            }
+            while idle > 0 {
+                place = Streamed::advance::<STAGES>(place, 1);
+                Self::let_pass(memory, place, lane);
+                idle -= 1;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn last_in_turn_from<const WARPGROUPS: u32, const STAGES: u32>(_: &Context<'_, WARPGROUPS, STAGES>, _: u32) -> u32 {
+        u32::MAX
+    }
+
+    #[inline(always)]
+    fn users(_stage: u32, warpgroups: u32) -> u32 {
+        warpgroups
+    }
+
+    #[inline(always)]
+    fn for_each_strip<const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+        mut action: impl FnMut(StripCopy),
+    ) {
+        let mut number = 0;
+        loop {
+            let mut place = 0;
+            while place < WARPGROUPS {
+                let warpgroup = Streamed::place(place, WARPGROUPS, number);
+                // SAFETY: the warp that stores is together, and gives the place back in `action`.
+                let strip = unsafe { Self::wait_until_told(context.memory, warpgroup, number) };
+                if strip.is_end() {
+                    return;
+                }
+                action(strip);
+                place += 1;
+            }
+            number += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn for_each_load<const WARPGROUPS: u32, const STAGES: u32>(
+        context: &Context<'_, WARPGROUPS, STAGES>,
+        mut load_strip: impl FnMut(StripCopy),
+        mut load_tile: impl FnMut(TileCopy),
+    ) {
+        let (mut place, mut tile) = (0, 0);
+        let (mut round, mut number) = (0, 0);
+        let (mut stage, mut is_first) = ((0, 0), true);
+        while let Some(item) = Self::find(context, round) {
+            while place < WARPGROUPS {
+                load_strip(Self::strip_of(item.work, item.tile, number, place, WARPGROUPS));
+                place += 1;
+            }
+            let head = Packed::in_maps(context.args, item.work, item.tile);
+            while tile < Self::tiles_of_item::<M, WARPGROUPS>(item.tile) {
+                let first_key = head.after(tile * KEYS);
+                load_tile(TileCopy { stage: stage.0, parity: stage.1, is_first, first_key });
+                stage = Streamed::advance::<STAGES>(stage, 1);
+                is_first &= stage.0 != 0;
+                tile += 1;
+            }
+            (place, tile) = (0, 0);
+            (round, number) = (item.round + 1, number + 1);
+        }
+        let work = BlockWork { batch: 0, head: 0, query_tile: 0 };
+        while place < WARPGROUPS {
+            let strip = Self::strip_of(work, SequenceTile { first_row: 0, ..StripCopy::END }, number, place, WARPGROUPS);
+            load_strip(StripCopy { tile: StripCopy::END, ..strip });
+            place += 1;
+        }
+    }
+}
