@@ -1,7 +1,8 @@
 //! What the kernels cost by both code generators: a record, and the tables of docs/results/rust-cuda.md that are made of it.
 //!
-//! The record names the PTX that it is of by hash, and times are taken only from records of `fa512 bench` on that PTX. A test
-//! compares the page with the record, and the record with the PTX of the checkout.
+//! The record names the PTX that it is of by hash, and times are taken only from records of `fa512 bench` on that PTX, or on
+//! that of the record before it: the page says which. A test compares the page with the record, and the record with the PTX of
+//! the checkout.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -28,6 +29,9 @@ const PAGE: &str = "docs/results/rust-cuda.md";
 const MARKS: [&str; 2] = ["<!-- cargo xtask codegens: -->\n", "<!-- : cargo xtask codegens -->"];
 /// Stands in the page while the kernels are others than those of the record.
 const STALE: &str = "**The kernels have changed since these tables were made.**\n";
+
+/// Stands before the times while they are of kernels that have changed.
+const OLD_TIMES: &str = "**The times are of earlier kernels: these have not been timed.**\n";
 
 /// A PTX file, by its text and by its instructions: line directives change with every line of a comment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,7 +63,7 @@ struct Cost {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Side {
     version: String,
-    files: BTreeMap<String, Hashes>,
+    files: Files,
     entries: BTreeMap<String, Cost>,
 }
 
@@ -89,10 +93,6 @@ impl Side {
         Ok(side)
     }
 
-    fn has_text(&self, hash: &str) -> bool {
-        self.files.values().any(|file| file.text == hash)
-    }
-
     /// Whether the PTX in `folder` has other instructions. One by another compiler does not say.
     fn is_stale(&self, folder: &Path) -> Result<bool> {
         let manifest: Value = serde_json::from_str(&read(&folder.join(contract::manifest::FILE_NAME))?)?;
@@ -114,6 +114,20 @@ pub struct Record {
     ptxas: String,
     architecture: u32,
     sides: [Side; 2],
+    /// The PTX that was timed, where it is older.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    timed: Option<[Files; 2]>,
+}
+
+/// PTX files by their names.
+type Files = BTreeMap<String, Hashes>;
+
+/// The comparisons in a record of `fa512 bench`.
+struct Times {
+    /// Rows of the table.
+    rows: Vec<String>,
+    /// Whether they are of [`Record::timed`].
+    are_old: bool,
 }
 
 /// The names of the code generators, in the order of [`Record::sides`].
@@ -124,7 +138,7 @@ impl Record {
     pub fn measure(folders: [&PtxFolder; 2], disassembler: &Disassembler, scratch: &Path) -> Result<Self> {
         let [rustc, rust_cuda] = folders.map(|folder| Side::measure(folder, disassembler, scratch));
         let Disassembler { ptxas, architecture, .. } = disassembler;
-        Ok(Self { ptxas: ptxas.version.clone(), architecture: *architecture, sides: [rustc?, rust_cuda?] })
+        Ok(Self { ptxas: ptxas.version.clone(), architecture: *architecture, sides: [rustc?, rust_cuda?], timed: None })
     }
 
     fn read(workspace: &Workspace) -> Result<Self> {
@@ -132,9 +146,14 @@ impl Record {
         serde_json::from_str(&read(&path)?).with_context(|| format!("{} is not understood", path.display()))
     }
 
-    /// Writes the record and the tables of the page, and returns the tables.
-    pub fn write(&self, workspace: &Workspace) -> Result<String> {
-        let mut text = serde_json::to_string_pretty(self)?;
+    /// Writes the record and the tables of the page, and returns the tables. Times that are of the record before stay.
+    pub fn write(mut self, workspace: &Workspace) -> Result<String> {
+        let before = Self::read(workspace)?;
+        self.timed = Some(before.timed.unwrap_or_else(|| before.sides.map(|side| side.files)));
+        if !self.times(workspace)?.iter().any(|times| times.are_old) {
+            self.timed = None;
+        }
+        let mut text = serde_json::to_string_pretty(&self)?;
         text.push('\n');
         write_atomically(&workspace.root().join(FOLDER).join(FILE), text.as_bytes())?;
         let tables = self.tables(workspace)?;
@@ -171,47 +190,61 @@ impl Record {
         if times.is_empty() {
             return Ok(text + "\nNo times of this PTX are on record.\n");
         }
+        if times.iter().any(|times| times.are_old) {
+            write!(text, "\n{OLD_TIMES}")?;
+        }
         writeln!(text, "\n| entry | B,H,S | rustc, µs | Rust-CUDA, µs | Rust-CUDA / rustc |\n|---|---|--:|--:|--:|")?;
-        Ok(text + &times.concat())
+        Ok(times.into_iter().flat_map(|times| times.rows).fold(text, |text, row| text + &row))
     }
 
-    /// A row for each comparison in the records of `fa512 bench`.
-    fn times(&self, workspace: &Workspace) -> Result<Vec<String>> {
+    /// What the records of `fa512 bench` say.
+    fn times(&self, workspace: &Workspace) -> Result<Vec<Times>> {
         let folder = workspace.root().join(FOLDER);
         let mut files: Vec<PathBuf> = Vec::new();
         for entry in fs::read_dir(&folder).with_context(|| format!("could not read {}", folder.display()))? {
             files.push(entry?.path());
         }
         files.sort();
-        let mut rows = Vec::new();
+        let mut times = Vec::new();
         for path in files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "json")) {
             if path.file_name().is_some_and(|name| name != FILE) {
                 let bench: Value = serde_json::from_str(&read(path)?)?;
-                rows.extend(self.rows(&bench).with_context(|| format!("{} cannot be used", path.display()))?);
+                times.push(self.times_of(&bench).with_context(|| format!("{} cannot be used", path.display()))?);
             }
         }
-        Ok(rows)
+        Ok(times)
+    }
+
+    /// Whether the file with this text by the code generator `side` is of the kernels that were timed before those of the
+    /// record.
+    fn is_old(&self, side: usize, hash: &str) -> Result<bool> {
+        let has_text = |files: &Files| files.values().any(|file| file.text == hash);
+        if has_text(&self.sides[side].files) {
+            return Ok(false);
+        }
+        ensure!(self.timed.as_ref().is_some_and(|timed| has_text(&timed[side])), "its PTX is not on record");
+        Ok(true)
     }
 
     /// The comparisons of one record.
-    fn rows(&self, bench: &Value) -> Result<Vec<String>> {
+    fn times_of(&self, bench: &Value) -> Result<Times> {
         let list = |key: &str| bench[key].as_array().with_context(|| format!("it has no {key}"));
         let rows = list("rows")?;
-        let mut lines = Vec::new();
+        let mut times = Times { rows: Vec::new(), are_old: false };
         for pair in list("pairs")? {
             let same = |row: &&Value| ["batch", "heads", "sequence", "mask"].iter().all(|key| row[key] == pair[key]);
             let row = |contender: &Value| rows.iter().filter(same).find(|row| row["contender"] == *contender);
             let (Some(theirs), Some(ours)) = (row(&pair["first"]), row(&pair["second"])) else {
                 bail!("a pair has no rows");
             };
-            for (side, row) in self.sides.iter().zip([ours, theirs]) {
+            for (side, row) in [ours, theirs].into_iter().enumerate() {
                 let hash = row["implementation"]["sha256"].as_str().unwrap_or_default();
-                ensure!(side.has_text(hash), "{} is of PTX that is not on record", row["contender"]);
+                times.are_old |= self.is_old(side, hash).with_context(|| row["contender"].to_string())?;
             }
             let median = |row: &Value| row["outcome"]["summary_us"]["median"].as_f64().context("not measured");
             let number = |value: &Value| value.as_f64().context("a pair has no ratio");
             let interval = &pair["ratio_interval"];
-            lines.push(format!(
+            times.rows.push(format!(
                 "| `{}` | {},{},{} | {:.2} | {:.2} | {:.3} ({:.3} to {:.3}) |\n",
                 ours["implementation"]["entry"].as_str().context("a row has no entry")?,
                 pair["batch"],
@@ -224,7 +257,7 @@ impl Record {
                 number(&interval["high"])?,
             ));
         }
-        Ok(lines)
+        Ok(times)
     }
 }
 
@@ -285,7 +318,7 @@ mod tests {
             files: [("sm_80.ptx".to_owned(), Hashes::of(text))].into(),
             entries: [("one".to_owned(), Cost { registers: 1, spills: 0, sass: 2, main_loop: 1 })].into(),
         };
-        Record { ptxas: "13.0".into(), architecture: 90, sides: [side("ours"), side("theirs")] }
+        Record { ptxas: "13.0".into(), architecture: 90, sides: [side("ours"), side("theirs")], timed: None }
     }
 
     #[test]
@@ -306,9 +339,14 @@ mod tests {
                 }],
             })
         };
-        let rows = record().rows(&bench("theirs")).unwrap();
-        assert_eq!(rows, ["| `one` | 4,8,512 | 4.00 | 2.00 | 0.500 (0.400 to 0.600) |\n"]);
-        assert!(record().rows(&bench("older")).unwrap_err().to_string().contains("not on record"));
+        let times = record().times_of(&bench("theirs")).unwrap();
+        assert_eq!(times.rows, ["| `one` | 4,8,512 | 4.00 | 2.00 | 0.500 (0.400 to 0.600) |\n"]);
+        assert!(!times.are_old);
+        let refusal = record().times_of(&bench("older")).err().expect("nobody knows that PTX");
+        assert!(format!("{refusal:#}").contains("not on record"), "{refusal:#}");
+        let older = || [("sm_80.ptx".to_owned(), Hashes::of("older"))].into();
+        let times = Record { timed: Some([older(), older()]), ..record() }.times_of(&bench("older")).unwrap();
+        assert!(times.are_old, "the page has to say so");
     }
 
     #[test]

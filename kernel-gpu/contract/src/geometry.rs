@@ -15,7 +15,7 @@ pub struct BlockWork {
     pub batch: u32,
     /// Head index.
     pub head: u32,
-    /// Query tile index within the head.
+    /// Query tile index within the head; of packed sequences the slot of one ([`crate::packed`]).
     pub query_tile: u32,
 }
 
@@ -93,6 +93,14 @@ impl ForwardArgs {
     pub fn only_block_work(&self, item: u32) -> BlockWork {
         let by_operator = |number, divisor: Divisor| (number / divisor.get(), number % divisor.get());
         block_work_by(item, self.query_tiles, self.heads, by_operator)
+    }
+
+    /// Work item `item` of a launch for packed sequences: heads are neighbours, as their rows are in memory. The slots that no
+    /// tile has are thus not all dealt out to the same blocks.
+    #[inline(always)]
+    pub fn packed_work(&self, item: u32) -> BlockWork {
+        let (slot, head) = self.heads.divide(item);
+        BlockWork { batch: 0, head, query_tile: slot }
     }
 
     /// [`work_item`] for a launch with these arguments.

@@ -42,6 +42,14 @@ pub enum Reason<'a> {
         /// What the order is for.
         kind: Kind,
     },
+    /// The tiles of the first in order of preference are too large for packed sequences of this length; this one has the
+    /// smallest.
+    ShortSequences {
+        /// Rows of a sequence, on the average.
+        average: u32,
+        /// Rows of a tile of the first.
+        tile: u32,
+    },
     /// The first in order of preference has too few tiles to fill the GPU; this one has more.
     SmallTiles {
         /// Tiles of the first.
@@ -131,13 +139,19 @@ where
         return Err(NoVariant { variants, problem, gpu: *gpu });
     };
     let kind = Kind { sequence: problem.shape().sequence, mask: problem.mask().name(), architecture: gpu.architecture };
+    let is_alike = |plan: &Plan<'_>| {
+        let (one, other) = (plan.variant(), first.variant());
+        (one.family(), one.sequence) == (other.family(), other.sequence)
+    };
+    let tile = first.variant().config.block_m();
+    if let Some(average) = average_length(problem).filter(|&average| is_short(average, tile)) {
+        let smallest = plans().filter(is_alike).min_by_key(|plan| plan.variant().config.block_m());
+        return Ok(Choice { plan: smallest.unwrap_or(first), reason: Reason::ShortSequences { average, tile } });
+    }
     let tiles = |plan: &Plan<'_>| tiles(&plan.variant(), problem);
     let multiprocessors = gpu.multiprocessors;
     if tiles(&first) < u64::from(multiprocessors) {
-        let alike = |plan: &Plan<'_>| {
-            let (one, other) = (plan.variant(), first.variant());
-            (one.family(), one.sequence) == (other.family(), other.sequence) && tiles(plan) > tiles(&first)
-        };
+        let alike = |plan: &Plan<'_>| is_alike(plan) && tiles(plan) > tiles(&first);
         let smallest = plans()
             .filter(alike)
             .min_by_key(|plan| (Reverse(tiles(plan)), plan.variant().config.grid() != Grid::OneShot));
@@ -147,6 +161,17 @@ where
         }
     }
     Ok(Choice { plan: first, reason: Reason::First { untuned, kind } })
+}
+
+/// Rows of a packed sequence of `problem`, on the average; `None` where all sequences are of one length.
+fn average_length(problem: &Problem) -> Option<u32> {
+    problem.packing().map(|packing| problem.shape().sequence.div_ceil(packing.sequences))
+}
+
+/// Whether packed sequences of `average` rows leave too much of tiles of `tile` rows empty: on an H200, tiles of 256 rows are
+/// faster than those of 64 from about 400 rows on (docs/results/packed.md).
+const fn is_short(average: u32, tile: u32) -> bool {
+    average as u64 * 2 < tile as u64 * 3
 }
 
 /// Query tiles of `problem` that a grid of `variant` deals out.
@@ -171,6 +196,10 @@ impl fmt::Display for Reason<'_> {
                 }
             }
             Reason::First { untuned, kind } => write!(formatter, "first in order of preference {kind}{untuned}"),
+            Reason::ShortSequences { average, tile } => write!(
+                formatter,
+                "small tiles, since packed sequences of {average} rows on the average fill few of {tile}"
+            ),
             Reason::SmallTiles { tiles, multiprocessors, untuned, kind } => write!(
                 formatter,
                 "small tiles, since the GPU has {multiprocessors} multiprocessors for {tiles} tiles of the first in order of \
@@ -218,6 +247,7 @@ mod tests {
 
     use super::*;
     use crate::config::{Mask, Sequence};
+    use crate::packed::Packing;
     use crate::problem::Shape;
     use crate::tile::{Configuration, Sm80, Sm90Tma};
     use crate::view::Layout;
@@ -302,6 +332,26 @@ mod tests {
         let (problem, gpu) = (problem(4), gpu("NVIDIA H200", 90));
         let choice = choose(variants, None.into_iter(), &problem, &gpu).unwrap_or_else(|none| panic!("{none}"));
         assert_eq!(choice.plan.variant().entry, "small");
+    }
+
+    #[test]
+    fn short_packed_sequences_get_small_tiles() {
+        let packed = variants().map(|variant| Variant { sequence: Sequence::Packed, ..variant });
+        let chosen = |sequences| {
+            let problem =
+                Problem::new(Shape { batch: 1, heads: 8, sequence: 38_400 }, Mask::Full, Layout::Bshd).unwrap();
+            let problem = problem.packed(Packing { sequences, longest: 512 }).unwrap();
+            let choice =
+                choose(packed.into_iter(), Some(tuned("small")).into_iter(), &problem, &gpu("NVIDIA H200", 90));
+            let choice = choice.unwrap_or_else(|none| panic!("{none}"));
+            (choice.plan.variant().entry, choice.reason.to_string())
+        };
+        let (name, reason) = chosen(101);
+        assert_eq!(name, "small");
+        assert_eq!(reason, "small tiles, since packed sequences of 381 rows on the average fill few of 256");
+        let (name, reason) = chosen(100);
+        assert_eq!(name, "large", "384 rows are enough");
+        assert!(reason.contains("for which nothing was tuned"), "rows of the table are of one length: {reason}");
     }
 
     #[test]

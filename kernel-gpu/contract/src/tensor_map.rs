@@ -3,7 +3,8 @@
 //!
 //! Every map has four dimensions, `[batch, head, row, column]` with the column innermost, and a box of
 //! [`TENSOR_MAP_ROWS`] whole rows with the 128-byte swizzle of the kernels' shared tiles. Rows beyond the sequence read
-//! as zeros and are not written.
+//! as zeros and are not written. Maps of packed sequences have the rows in two dimensions, so that the rows behind the one
+//! sequence that a copy is of count as beyond it too.
 
 use crate::args::{Strides, TENSOR_MAP_ROWS};
 use crate::config::{HEAD_DIM, ROW_BYTES};
@@ -105,6 +106,7 @@ mod tests {
 
     use super::*;
     use crate::config::Mask;
+    use crate::packed::Packing;
     use crate::view::{Layout, Views};
     use std::string::ToString;
 
@@ -127,6 +129,23 @@ mod tests {
             assert_eq!((map.address, map.sizes), (4096 + 16, [64, 100, 3, 2]), "{layout:?}");
             assert_eq!(map.strides, expected, "{layout:?}");
         }
+    }
+
+    #[test]
+    fn a_map_of_packed_sequences_ends_where_the_coordinates_say() {
+        let shape = Shape { batch: 1, heads: 3, sequence: 100 };
+        let problem = Problem::new(shape, Mask::Full, Layout::Bshd).unwrap();
+        let problem = problem.packed(Packing { sequences: 7, longest: 20 }).unwrap();
+        let map = TensorMap::of(&problem, problem.views().q, 1 << 20);
+        let [row, head] = [3 * 128, 128];
+        assert_eq!((map.sizes, map.strides), ([64, 100, 3, 101], [row, head, row]));
+        // The last row of the sequence in rows 30 to 49, and the first of the one behind it.
+        let (length, end) = (20, 50);
+        let at = |i: u64| (100 - length + i, map.address + (100 - length + i) * row + end * row);
+        let (last, address) = at(19);
+        assert!(last < map.sizes[1]);
+        assert_eq!(address, (1 << 20) + 49 * row);
+        assert!(at(20).0 >= map.sizes[1], "a neighbour's row would be copied");
     }
 
     #[test]

@@ -85,6 +85,8 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_any_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, Any, Causal;
             fa512_sm90a_tma_any_full_64x64: Sm90Tma { 1 warpgroups, 4 stages }, Any, Full;
             fa512_sm90a_tma_any_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages }, Any, Causal;
+            fa512_sm90a_tma_packed_full_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, Packed, Full;
+            fa512_sm90a_tma_packed_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, Packed, Causal;
             fa512_sm90a_tma_packed_full_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Packed, Full;
             fa512_sm90a_tma_packed_causal_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Packed, Causal;
 
@@ -97,8 +99,8 @@ macro_rules! for_every_variant {
             fa512_sm80_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, Any, Causal;
             fa512_sm80_packed_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, Packed, Full;
             fa512_sm80_packed_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, Packed, Causal;
-            fa512_sm80_packed_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 2 blocks }, Packed, Full;
-            fa512_sm80_packed_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 2 blocks }, Packed, Causal;
+            fa512_sm80_packed_full_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks }, Packed, Full;
+            fa512_sm80_packed_causal_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks }, Packed, Causal;
         }
     };
 }

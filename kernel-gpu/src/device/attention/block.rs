@@ -34,7 +34,7 @@ impl<'a, S: Sequence> Block<'a, S> {
     /// The calling thread's block, of `rows` rows and `threads` threads; `None` where it has nothing to compute.
     #[inline(always)]
     pub fn current(args: &'a ForwardArgs, rows: u32, threads: u32) -> Option<Self> {
-        let work = args.only_block_work(thread::block_idx_x());
+        let work = S::only_work(args, thread::block_idx_x());
         Self::of(args, work, rows, threads)
     }
 
@@ -48,7 +48,7 @@ impl<'a, S: Sequence> Block<'a, S> {
     /// The same block, whose work is computed again ([`hidden::again`]).
     #[inline(always)]
     pub fn again(&self) -> Option<Self> {
-        let work = self.args.block_work(hidden::again(thread::block_idx_x()));
+        let work = S::work(self.args, hidden::again(thread::block_idx_x()));
         Self::of(self.args, work, self.rows, self.threads)
     }
 

@@ -16,6 +16,18 @@ pub trait Sequence {
     /// The length of all sequences; of packed ones, their rows together.
     fn length(args: &ForwardArgs) -> u32;
 
+    /// The work item `item` of the launch.
+    #[inline(always)]
+    fn work(args: &ForwardArgs, item: u32) -> BlockWork {
+        args.block_work(item)
+    }
+
+    /// [`Self::work`] for a block that has no other item ([`ForwardArgs::only_block_work`]).
+    #[inline(always)]
+    fn only_work(args: &ForwardArgs, item: u32) -> BlockWork {
+        args.only_block_work(item)
+    }
+
     /// The query tile of `rows` rows that `work` is; `None` where there is none, which nothing is computed for.
     fn tile(args: &ForwardArgs, work: BlockWork, rows: u32) -> Option<SequenceTile>;
 
@@ -133,6 +145,16 @@ impl Sequence for Packed {
     #[inline(always)]
     fn length(args: &ForwardArgs) -> u32 {
         args.packed.rows
+    }
+
+    #[inline(always)]
+    fn work(args: &ForwardArgs, item: u32) -> BlockWork {
+        args.packed_work(item)
+    }
+
+    #[inline(always)]
+    fn only_work(args: &ForwardArgs, item: u32) -> BlockWork {
+        args.packed_work(item)
     }
 
     #[inline(always)]

@@ -36,14 +36,25 @@ pub unsafe fn consume<
 ) {
     let memory = context.memory;
     let warpgroup = lane.warp / WARPGROUP_WARPS;
-    // SAFETY: passed on to the caller.
-    let Some(mut step) = (unsafe { O::first(context, lane) }) else { return };
     // SAFETY: the warpgroup is together: all that decides is the same for it. Tiles are read between the wait for them and
     // the arrival that gives them back.
     unsafe {
-        // Under a mask that leaves some of them work between their products that others do not have, or with sequences that end
-        // before the strips of some, warpgroups would wait for each other.
-        let mut turns = Turns::begin(const { WARPGROUPS > 1 && M::ALL_KEYS && !S::IS_LOOKED_UP }, warpgroup, WARPGROUPS);
+        // Under a mask that leaves some of them work between their products that others do not have, warpgroups would wait
+        // for each other.
+        let taken = const { WARPGROUPS > 1 && M::ALL_KEYS };
+        let mut turns = Turns::new(taken, warpgroup, WARPGROUPS);
+        if S::IS_LOOKED_UP {
+            turns.begin();
+        }
+        let Some(mut step) = O::first(context, lane, turns) else {
+            if S::IS_LOOKED_UP {
+                turns.end();
+            }
+            return;
+        };
+        if !S::IS_LOOKED_UP {
+            turns.begin();
+        }
         let last_in_turn_from = O::last_in_turn_from(context, warpgroup);
         let mut strip = Strip::<RESCALE_THRESHOLD>::new(context.args.scale_log2);
         wait_for_strip(context, step);
@@ -89,7 +100,7 @@ pub unsafe fn consume<
             // Those scores have read K only now.
             if is_last {
                 O::leave(context, step, lane);
-                let Some(next) = O::resume(context, step, lane) else { break };
+                let Some(next) = O::resume(context, step, lane, turns) else { break };
                 wait_for_strip(context, next);
                 strip.start_scores(next);
                 strip.wait_for_scores();

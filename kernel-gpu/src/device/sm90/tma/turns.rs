@@ -23,20 +23,24 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Those of one warpgroup of several, which all call this once; every one of them then takes equally many turns, but for
-    /// those that [`Self::pass_to_first`] leaves out.
+    /// Those of one warpgroup of several.
+    #[inline(always)]
+    pub fn new(taken: bool, warpgroup: u32, warpgroups: u32) -> Self {
+        let next = if warpgroup + 1 == warpgroups { 0 } else { warpgroup + 1 };
+        Self { taken, own: 1 + warpgroup, next: 1 + next }
+    }
+
+    /// Begins: all of the warpgroups call this once. Every one of them then takes equally many turns, but for those that
+    /// [`Self::pass_to_first`] leaves out.
     ///
     /// # Safety
     /// All warps of the warpgroup call this together.
     #[inline(always)]
-    pub unsafe fn begin(taken: bool, warpgroup: u32, warpgroups: u32) -> Self {
-        let next = if warpgroup + 1 == warpgroups { 0 } else { warpgroup + 1 };
-        let turns = Self { taken, own: 1 + warpgroup, next: 1 + next };
-        if next == 0 {
+    pub unsafe fn begin(self) {
+        if self.next == 1 {
             // SAFETY: passed on to the caller.
-            unsafe { turns.pass() };
+            unsafe { self.pass() };
         }
-        turns
     }
 
     /// Waits for the warpgroup's turn.

@@ -5,12 +5,13 @@ mod streamed;
 mod whole_head;
 
 use super::memory::Memory;
+use super::turns::Turns;
 use super::{Context, Rows};
 use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
+use crate::device::attention::sequence::InMaps;
 use crate::device::codegen::thread;
 use crate::device::ptx::wgmma::{Descriptor, KMajor, NMajor};
-use crate::device::attention::sequence::InMaps;
 use contract::geometry::BlockWork;
 use contract::packed::SequenceTile;
 
@@ -81,6 +82,7 @@ pub trait Order<M: Mask> {
     unsafe fn first<const WARPGROUPS: u32, const STAGES: u32>(
         context: &Context<'_, WARPGROUPS, STAGES>,
         lane: Lane,
+        turns: Turns,
     ) -> Option<Step>;
 
     /// The strip of a step, as those see it who copy it.
@@ -106,6 +108,7 @@ pub trait Order<M: Mask> {
         context: &Context<'_, WARPGROUPS, STAGES>,
         step: Step,
         lane: Lane,
+        turns: Turns,
     ) -> Option<Step>;
 
     /// The step after `step`, which is not the last of its strip.

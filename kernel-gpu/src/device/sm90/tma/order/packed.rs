@@ -7,6 +7,7 @@ use crate::device::attention::sequence::{Packed, Sequence};
 use crate::device::ptx::wgmma::{Descriptor, KMajor};
 use crate::device::ptx::{mbarrier, memory};
 use crate::device::sm90::tma::memory::Memory;
+use crate::device::sm90::tma::turns::Turns;
 use crate::device::sm90::tma::{Context, KEYS, ROWS, epilogue};
 use contract::config::WARPGROUP_WARPS;
 use contract::geometry::BlockWork;
@@ -16,7 +17,7 @@ use contract::packed::SequenceTile;
 ///
 /// The producer looks the sequences up, and passes over items that are not there. It says of each strip which it is; the others
 /// read that when Q has arrived. A strip behind the end of its sequence is neither copied nor computed, and the warpgroup whose
-/// it would be lets the item's tiles pass.
+/// it would be lets the item's tiles and its own turns pass.
 pub struct PackedStreamed;
 
 /// A work item that is there.
@@ -36,7 +37,7 @@ impl PackedStreamed {
         mut round: u32,
     ) -> Option<Item> {
         loop {
-            let work = context.args.block_work(work_item(context, round)?);
+            let work = Packed::work(context.args, work_item(context, round)?);
             if let Some(tile) = Packed::tile(context.args, work, WARPGROUPS * ROWS) {
                 return Some(Item { round, work, tile });
             }
@@ -151,6 +152,7 @@ impl PackedStreamed {
     unsafe fn from<M: Mask, const WARPGROUPS: u32, const STAGES: u32>(
         context: &Context<'_, WARPGROUPS, STAGES>,
         lane: Lane,
+        turns: Turns,
         mut number: u32,
         mut place: (u32, u32),
     ) -> Option<Step> {
@@ -169,6 +171,8 @@ impl PackedStreamed {
                 let mut tiles = Self::tiles_around::<M, WARPGROUPS>(strip.tile, warpgroup, number);
                 epilogue::leave_nothing(context.memory, strip.strip, lane);
                 while tiles > 0 {
+                    turns.wait();
+                    turns.pass();
                     Self::let_pass(context.memory, place, lane);
                     place = Streamed::advance::<STAGES>(place, 1);
                     tiles -= 1;
@@ -210,10 +214,11 @@ impl<M: Mask> Order<M> for PackedStreamed {
     unsafe fn first<const WARPGROUPS: u32, const STAGES: u32>(
         context: &Context<'_, WARPGROUPS, STAGES>,
         lane: Lane,
+        turns: Turns,
     ) -> Option<Step> {
         const { assert!(WARPGROUPS <= STAGES, "an idle warpgroup would let more than a ring pass") };
         // SAFETY: passed on to the caller.
-        unsafe { Self::from::<M, WARPGROUPS, STAGES>(context, lane, 0, (0, 0)) }
+        unsafe { Self::from::<M, WARPGROUPS, STAGES>(context, lane, turns, 0, (0, 0)) }
     }
 
     #[inline(always)]
@@ -242,10 +247,11 @@ impl<M: Mask> Order<M> for PackedStreamed {
         context: &Context<'_, WARPGROUPS, STAGES>,
         step: Step,
         lane: Lane,
+        turns: Turns,
     ) -> Option<Step> {
         // SAFETY: passed on to the caller.
         unsafe {
-            Self::from::<M, WARPGROUPS, STAGES>(context, lane, step.number + 1, Self::behind::<STAGES>(step))
+            Self::from::<M, WARPGROUPS, STAGES>(context, lane, turns, step.number + 1, Self::behind::<STAGES>(step))
         }
     }
 
@@ -337,7 +343,8 @@ impl<M: Mask> Order<M> for PackedStreamed {
         }
         let work = BlockWork { batch: 0, head: 0, query_tile: 0 };
         while place < WARPGROUPS {
-            let strip = Self::strip_of(work, SequenceTile { first_row: 0, ..StripCopy::END }, number, place, WARPGROUPS);
+            let strip =
+                Self::strip_of(work, SequenceTile { first_row: 0, ..StripCopy::END }, number, place, WARPGROUPS);
             load_strip(StripCopy { tile: StripCopy::END, ..strip });
             place += 1;
         }

@@ -7,6 +7,7 @@ use crate::device::attention::sequence::InMaps;
 use crate::device::ptx::mbarrier;
 use crate::device::ptx::wgmma::{Descriptor, KMajor};
 use crate::device::sm90::tma::memory::Memory;
+use crate::device::sm90::tma::turns::Turns;
 use crate::device::sm90::tma::{Context, KEYS, ROWS};
 use contract::config::WARPGROUP_WARPS;
 use contract::geometry::BlockWork;
@@ -98,6 +99,7 @@ impl<M: Mask> Order<M> for Streamed {
     unsafe fn first<const WARPGROUPS: u32, const STAGES: u32>(
         context: &Context<'_, WARPGROUPS, STAGES>,
         lane: Lane,
+        _turns: Turns,
     ) -> Option<Step> {
         const { assert!(WARPGROUPS <= STAGES, "an idle warpgroup would let more than a ring pass") };
         let warpgroup = lane.warp / WARPGROUP_WARPS;
@@ -131,6 +133,7 @@ impl<M: Mask> Order<M> for Streamed {
         _: &Context<'_, WARPGROUPS, STAGES>,
         _: Step,
         _: Lane,
+        _: Turns,
     ) -> Option<Step> {
         None
     }

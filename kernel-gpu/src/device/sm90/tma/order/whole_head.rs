@@ -3,12 +3,13 @@
 use super::{Order, Step, StripCopy, TileCopy, whole, work_item};
 use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
+use crate::device::attention::sequence::InMaps;
 use crate::device::codegen::thread;
 use crate::device::ptx::mbarrier;
 use crate::device::ptx::wgmma::Descriptor;
 use crate::device::sm90::tma::memory::Memory;
+use crate::device::sm90::tma::turns::Turns;
 use crate::device::sm90::tma::{Context, KEYS, ROWS};
-use crate::device::attention::sequence::InMaps;
 use contract::config::WARPGROUP_WARPS;
 use contract::geometry::BlockWork;
 use contract::last_round::Share;
@@ -153,6 +154,7 @@ impl<M: Mask> Order<M> for WholeHead {
     unsafe fn first<const WARPGROUPS: u32, const STAGES: u32>(
         context: &Context<'_, WARPGROUPS, STAGES>,
         lane: Lane,
+        _turns: Turns,
     ) -> Option<Step> {
         const { assert!(STAGES == 2 * WARPGROUPS, "a stage for each tile of a head") };
         let warpgroup = lane.warp / WARPGROUP_WARPS;
@@ -189,6 +191,7 @@ impl<M: Mask> Order<M> for WholeHead {
         _: &Context<'_, WARPGROUPS, STAGES>,
         _: Step,
         _: Lane,
+        _: Turns,
     ) -> Option<Step> {
         None
     }
