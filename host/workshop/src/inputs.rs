@@ -101,7 +101,7 @@ impl Inputs {
     /// The rows of each sequence of a batch entry.
     pub fn sequences(&self) -> Vec<Range<u32>> {
         match &self.cu_seqlens {
-            None => vec![0..self.problem.shape().sequence],
+            None => std::iter::once(0..self.problem.shape().sequence).collect(),
             Some(begins) => begins.windows(2).map(|pair| pair[0]..pair[1]).collect(),
         }
     }

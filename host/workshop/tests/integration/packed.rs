@@ -7,7 +7,7 @@ use contract::plan::Addresses;
 use contract::problem::{Problem, Shape};
 use contract::view::Layout;
 use ptx_sim::FindingClass;
-use workshop::executor::{DeviceChoice, Executor, PtxModule, open, sim};
+use workshop::executor::{DeviceChoice, PtxModule, open, sim};
 use workshop::forward::Forward;
 use workshop::inputs::{Distribution, Inputs};
 use workshop::launch::plan;

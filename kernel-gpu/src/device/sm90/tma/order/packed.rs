@@ -165,7 +165,7 @@ impl PackedStreamed {
                 if strip.is_end() {
                     return None;
                 }
-                if strip.has_rows() {
+                if WARPGROUPS == 1 || strip.has_rows() {
                     return Some(Self::start::<M, WARPGROUPS, STAGES>(context, strip, number, place));
                 }
                 let mut tiles = Self::tiles_around::<M, WARPGROUPS>(strip.tile, warpgroup, number);
