@@ -24,7 +24,7 @@ const PROGRAM: &str = r#"use fa512::{Addresses, Layout, Mask, Problem, Shape, St
 fn main() {
     let shape = Shape { batch: 32, heads: 8, sequence: 512 };
     let problem = Problem::new(shape, Mask::Causal, Layout::Bhsd).expect("a problem");
-    let addresses = Addresses { q: 1 << 20, k: 2 << 20, v: 3 << 20, o: 4 << 20, lse: None, cu_seqlens: None };
+    let addresses = Addresses::new(1 << 20, 2 << 20, 3 << 20, 4 << 20);
     assert_eq!(fa512::kernels().count(), KERNELS);
     // SAFETY: there is no context, so that nothing is launched.
     match unsafe { fa512::forward(&problem, addresses, Stream::LEGACY) } {

@@ -43,7 +43,7 @@ impl Call {
 
     fn addresses(&self) -> Addresses {
         let [q, k, v] = [0, 1, 2].map(|index| self.inputs[index].device_ptr(&self.stream).0);
-        Addresses { q, k, v, o: self.o.device_ptr(&self.stream).0, lse: None, cu_seqlens: None }
+        Addresses::new(q, k, v, self.o.device_ptr(&self.stream).0)
     }
 
     fn raw(&self) -> Stream {

@@ -84,6 +84,8 @@ typedef struct fa512_problem {
     fa512_strides k;
     fa512_strides v;
     fa512_strides o;    /* no two rows may overlap */
+    uint32_t sequences; /* of fa512_forward_varlen: how many sequences the rows are; 0: all are of one length */
+    uint32_t longest;   /* the length of the longest of them, or a bound; it helps to choose a kernel, and may be 0 */
 } fa512_problem;
 
 /* Strides of a tensor [batch, sequence, heads, head_dim] without gaps, as flash-attn has it. */
@@ -122,6 +124,14 @@ int32_t fa512_warm_up(const fa512_problem *problems, size_t count);
  * The memory must stay until the stream has come this far. */
 int32_t fa512_forward(const fa512_problem *problem, const void *q, const void *k, const void *v, void *o, float *lse,
                       struct CUstream_st *stream);
+
+/* fa512_forward for packed sequences: rows cu_seqlens[s] up to cu_seqlens[s + 1] of Q, K, V and O are sequence s, and attend to
+ * their own sequence only. The problem has batch 1, all rows together as `sequence`, and the number of sequences. cu_seqlens is
+ * the device address of int32_t [sequences + 1], which the kernel reads: the host waits for nothing, and knows no length.
+ * Whatever it holds, nothing outside the tensors is read or written, and no sequence reaches another's result. Rows of O and LSE
+ * (float [heads, rows]) that belong to no sequence are not written. */
+int32_t fa512_forward_varlen(const fa512_problem *problem, const void *q, const void *k, const void *v,
+                             const int32_t *cu_seqlens, void *o, float *lse, struct CUstream_st *stream);
 
 #ifdef __cplusplus
 }

@@ -62,6 +62,52 @@ pub fn forward_with_options(
     stream: &Arc<CudaStream>,
     options: Options,
 ) -> Result<(), Error> {
+    // SAFETY: there are no lengths.
+    unsafe { put(problem, q, k, v, o, lse, None, stream, options) }
+}
+
+/// Attention of packed sequences ([`Problem::packed`]): sequence `s` is the rows from `cu_seqlens[s]` up to `cu_seqlens[s + 1]`
+/// of Q, K, V and O. `cu_seqlens` is read by the kernel, and nobody waits for it. Whatever it holds, nothing outside the slices
+/// is read or written; rows that belong to no sequence are not written.
+///
+/// # Errors
+/// As for [`forward`], and when the problem is not packed.
+#[allow(clippy::too_many_arguments, reason = "six tensors, and each may be of another type")]
+pub fn forward_varlen(
+    problem: &Problem,
+    q: &(impl DevicePtr<f16> + Slice),
+    k: &(impl DevicePtr<f16> + Slice),
+    v: &(impl DevicePtr<f16> + Slice),
+    cu_seqlens: &(impl DevicePtr<i32> + Slice),
+    o: &mut (impl DevicePtrMut<f16> + Slice),
+    lse: Option<&mut CudaSlice<f32>>,
+    stream: &Arc<CudaStream>,
+) -> Result<(), Error> {
+    let sequences = problem.packing().map_or(0, |packing| packing.sequences);
+    check(Tensor::CuSeqlens, cu_seqlens, u64::from(sequences) + 1, stream)?;
+    bind(stream)?;
+    let (lengths, _lengths) = cu_seqlens.device_ptr(stream);
+    // SAFETY: the slice holds an element more than there are sequences, and its guard lives until the launch is on the stream.
+    unsafe { put(problem, q, k, v, o, lse, Some(lengths), stream, Options::default()) }
+}
+
+/// Checks the slices and launches.
+///
+/// # Safety
+/// `cu_seqlens` is the address of as many i32 in memory of the stream's context as the problem has sequences and one more, which
+/// the stream may read.
+#[allow(clippy::too_many_arguments, reason = "six tensors, and each may be of another type")]
+unsafe fn put(
+    problem: &Problem,
+    q: &(impl DevicePtr<f16> + Slice),
+    k: &(impl DevicePtr<f16> + Slice),
+    v: &(impl DevicePtr<f16> + Slice),
+    o: &mut (impl DevicePtrMut<f16> + Slice),
+    lse: Option<&mut CudaSlice<f32>>,
+    cu_seqlens: Option<u64>,
+    stream: &Arc<CudaStream>,
+    options: Options,
+) -> Result<(), Error> {
     let views = problem.views();
     let elements = |view: View| problem.extent(view).saturating_add(view.offset);
     check(Tensor::Q, q, elements(views.q), stream)?;
@@ -78,9 +124,9 @@ pub fn forward_with_options(
     let (v, _v) = v.device_ptr(stream);
     let (o, _o) = o.device_ptr_mut(stream);
     let lse = lse.map(|lse| lse.device_ptr_mut(stream));
-    let addresses = Addresses { q, k, v, o, lse: lse.as_ref().map(|(address, _)| *address), cu_seqlens: None };
+    let addresses = Addresses { q, k, v, o, lse: lse.as_ref().map(|(address, _)| *address), cu_seqlens };
     // SAFETY: the slices are device memory of the stream's context, which is current, as long as the problem's views say:
-    // all that was checked. cudarc frees a slice when the work on it is done, and the exclusive borrows of O and LSE keep
+    // all that was checked, and said by the caller of `cu_seqlens`. cudarc frees a slice when the work on it is done, and the exclusive borrows of O and LSE keep
     // other users behind this launch.
     unsafe {
         forward_with(

@@ -57,6 +57,51 @@ fn results_are_right_whatever_the_length_mask_and_strides() {
 }
 
 #[test]
+fn packed_sequences_are_computed_each_for_itself() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    for mask in [Mask::Full, Mask::Causal] {
+        // The first two rows and the last three belong to no sequence, and one is empty.
+        let case = Case::packed(103, &[2, 3, 70, 70, 100], mask, &stream);
+        forward(&case, case.addresses()).unwrap();
+        case.check(true);
+    }
+    assert_eq!(findings(), "");
+}
+
+#[test]
+fn lengths_that_are_none_stay_within_the_tensors() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    let case = Case::packed(40, &[i32::MIN, 90, -7, i32::MAX], Mask::Full, &stream);
+    forward(&case, case.addresses()).unwrap();
+    stream.synchronize().unwrap();
+    assert_eq!(findings(), "");
+}
+
+#[test]
+fn lengths_are_checked_as_every_tensor_is() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    let case = Case::packed(40, &[0, 10, 40], Mask::Full, &stream);
+    let good = case.addresses();
+    let lengths = good.cu_seqlens.unwrap();
+    let refused = |cu_seqlens| message(forward(&case, Addresses { cu_seqlens, ..good }));
+    assert!(refused(None).contains("cu_seqlens"), "{}", refused(None));
+    assert!(refused(Some(lengths + 2)).contains("cu_seqlens"), "{}", refused(Some(lengths + 2)));
+    match forward(&case, Addresses { cu_seqlens: Some(lengths + 4), ..good }) {
+        Err(Error::Memory { tensor: Tensor::CuSeqlens, why, .. }) => {
+            assert_eq!(why, MemoryProblem::TooShort { bytes: 8, needed: 12 });
+        }
+        other => panic!("another result: {other:?}"),
+    }
+    let equal = Case::new(problem(1, 2, 40, Mask::Full), &stream);
+    let unexpected = message(forward(&equal, Addresses { cu_seqlens: good.cu_seqlens, ..equal.addresses() }));
+    assert!(unexpected.contains("cu_seqlens"), "{unexpected}");
+    assert!(case.is_untouched() && equal.is_untouched());
+}
+
+#[test]
 fn a_plan_is_bound_once_and_launched_often() {
     let Some(()) = machine() else { return };
     let stream = gpu(0);
@@ -269,6 +314,26 @@ fn slices_of_cudarc_are_checked_by_their_length_and_context() {
     let error = fa512::cudarc::forward(problem, &q, &k, &v, &mut o, None, &elsewhere).unwrap_err();
     assert!(error.to_string().starts_with("Q: it was allocated in another context"), "{error}");
     fa512::cudarc::forward(problem, &q, &k, &v, &mut o, Some(lse), &stream).unwrap();
+    case.check(true);
+}
+
+#[cfg(feature = "cudarc")]
+#[test]
+fn packed_slices_of_cudarc_are_checked_too() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    let mut case = Case::packed(30, &[0, 9, 30], Mask::Causal, &stream);
+    let Case { problem, q, k, v, o, lse, cu_seqlens, .. } = &mut case;
+    let elements = 30 * 2 * 64;
+    // SAFETY: every 16 bits are an f16.
+    let [q, k, v] = [q, k, v].map(|slice| unsafe { slice.transmute::<half::f16>(elements) }.unwrap());
+    // SAFETY: as above.
+    let mut o = unsafe { o.transmute_mut::<half::f16>(elements) }.unwrap();
+    let lengths = cu_seqlens.as_ref().unwrap();
+    let short = lengths.slice(..2);
+    let error = fa512::cudarc::forward_varlen(problem, &q, &k, &v, &short, &mut o, None, &stream).unwrap_err();
+    assert_eq!(error.to_string(), "cu_seqlens: its memory ends after 8 bytes; the tensor spans 12");
+    fa512::cudarc::forward_varlen(problem, &q, &k, &v, lengths, &mut o, Some(lse), &stream).unwrap();
     case.check(true);
 }
 

@@ -1,15 +1,24 @@
 """FlashAttention forward on NVIDIA GPUs, in one call on tensors that are already there.
 
-`attention` takes tensors of PyTorch and arrays of CuPy, JAX and others; `scaled_dot_product_attention` and `flash_attn_func` have
-the signatures of PyTorch and flash-attn. `info` tells what was found on this machine. `fa512.torch` has the operators that
+`attention` takes tensors of PyTorch and arrays of CuPy, JAX and others, `attention_varlen` packed sequences;
+`scaled_dot_product_attention`, `flash_attn_func` and `flash_attn_varlen_func` have the signatures of PyTorch and flash-attn. `info` tells what was found on this machine. `fa512.torch` has the operators that
 `torch.compile`, autograd and DTensor know, `fa512.transformers` registers an attention for transformers.
 
 Importing this needs neither PyTorch nor a GPU.
 """
 
-from ._native import __version__, attention, info, warm_up
+from ._native import __version__, attention, attention_varlen, info, warm_up
 
-__all__ = ["__version__", "attention", "flash_attn_func", "info", "scaled_dot_product_attention", "warm_up"]
+__all__ = [
+    "__version__",
+    "attention",
+    "attention_varlen",
+    "flash_attn_func",
+    "flash_attn_varlen_func",
+    "info",
+    "scaled_dot_product_attention",
+    "warm_up",
+]
 
 
 def scaled_dot_product_attention(
@@ -65,4 +74,48 @@ def flash_attn_func(
         alibi_slopes,
         deterministic,
         return_attn_probs,
+    )
+
+
+def flash_attn_varlen_func(
+    q,
+    k,
+    v,
+    cu_seqlens_q,
+    cu_seqlens_k,
+    max_seqlen_q,
+    max_seqlen_k,
+    dropout_p=0.0,
+    softmax_scale=None,
+    causal=False,
+    window_size=(-1, -1),
+    softcap=0.0,
+    alibi_slopes=None,
+    deterministic=False,
+    return_attn_probs=False,
+    block_table=None,
+):
+    """flash-attn's `flash_attn_varlen_func` on packed tensors [rows, heads, 64] of PyTorch, with its arguments and a gradient.
+
+    What is not computed is an error that names the argument. See `fa512.torch.flash_attn_varlen_func`.
+    """
+    from . import torch
+
+    return torch.flash_attn_varlen_func(
+        q,
+        k,
+        v,
+        cu_seqlens_q,
+        cu_seqlens_k,
+        max_seqlen_q,
+        max_seqlen_k,
+        dropout_p,
+        softmax_scale,
+        causal,
+        window_size,
+        softcap,
+        alibi_slopes,
+        deterministic,
+        return_attn_probs,
+        block_table,
     )

@@ -2,13 +2,23 @@ from typing import TYPE_CHECKING, Optional
 
 from ._native import __version__ as __version__
 from ._native import attention as attention
+from ._native import attention_varlen as attention_varlen
 from ._native import info as info
 from ._native import warm_up as warm_up
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["__version__", "attention", "flash_attn_func", "info", "scaled_dot_product_attention", "warm_up"]
+__all__ = [
+    "__version__",
+    "attention",
+    "attention_varlen",
+    "flash_attn_func",
+    "flash_attn_varlen_func",
+    "info",
+    "scaled_dot_product_attention",
+    "warm_up",
+]
 
 def scaled_dot_product_attention(
     query: Tensor,
@@ -32,4 +42,22 @@ def flash_attn_func(
     alibi_slopes: Optional[Tensor] = None,
     deterministic: bool = False,
     return_attn_probs: bool = False,
+) -> Tensor: ...
+def flash_attn_varlen_func(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float = 0.0,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Optional[Tensor] = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    block_table: Optional[Tensor] = None,
 ) -> Tensor: ...

@@ -1,6 +1,6 @@
 from typing import Any, Literal, Optional, TypedDict, TypeVar, Union, overload
 
-__all__ = ["__version__", "attention", "info", "warm_up"]
+__all__ = ["__version__", "attention", "attention_varlen", "info", "warm_up"]
 
 __version__: str
 
@@ -48,6 +48,36 @@ def attention(
     lse: Optional[_Array] = None,
     stream: Any = None,
 ) -> Union[_Array, tuple[_Array, _Array]]: ...
+@overload
+def attention_varlen(
+    q: _Array,
+    k: _Array,
+    v: _Array,
+    cu_seqlens: Any,
+    *,
+    max_seqlen: Optional[int] = None,
+    causal: bool = False,
+    scale: Optional[float] = None,
+    out: Optional[_Array] = None,
+    return_lse: Literal[False] = False,
+    lse: None = None,
+    stream: Any = None,
+) -> _Array: ...
+@overload
+def attention_varlen(
+    q: _Array,
+    k: _Array,
+    v: _Array,
+    cu_seqlens: Any,
+    *,
+    max_seqlen: Optional[int] = None,
+    causal: bool = False,
+    scale: Optional[float] = None,
+    out: Optional[_Array] = None,
+    return_lse: bool = False,
+    lse: Optional[_Array] = None,
+    stream: Any = None,
+) -> Union[_Array, tuple[_Array, _Array]]: ...
 def warm_up(
     batch: int,
     heads: int,
@@ -56,5 +86,6 @@ def warm_up(
     causal: bool = False,
     layout: _Layout = "bhsd",
     device: int = 0,
+    sequences: Optional[int] = None,
 ) -> None: ...
 def info() -> _Info: ...

@@ -17,6 +17,10 @@ use crate::dlpack::{self, Element, ExchangeApi};
 pub const MAXIMUM_RANK: usize = 4;
 /// fp16.
 pub const HALF: Element = Element { code: dlpack::FLOAT, bits: 16, lanes: 1 };
+/// i32.
+pub const INT32: Element = Element { code: dlpack::INTEGER, bits: 32, lanes: 1 };
+/// u32.
+pub const UINT32: Element = Element { code: dlpack::UNSIGNED, bits: 32, lanes: 1 };
 /// f32.
 pub const SINGLE: Element = Element { code: dlpack::FLOAT, bits: 32, lanes: 1 };
 

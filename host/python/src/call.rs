@@ -1,11 +1,13 @@
-//! `fa512.attention`.
+//! `fa512.attention` and `fa512.attention_varlen`.
 
-use attention::{Addresses, Entered, Gpu, Layout, Mask, Options, Problem, Shape, Stream, Strides, View, Views};
+use attention::{
+    Addresses, Entered, Gpu, Layout, Mask, Options, Packing, Problem, Shape, Stream, Strides, View, Views,
+};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use crate::array::{self, Array, HALF, Library, Protocol, SINGLE};
+use crate::array::{self, Array, HALF, INT32, Library, Protocol, SINGLE, UINT32};
 use crate::dlpack::Element;
 use crate::error::{of_library, of_refusal};
 use crate::output;
@@ -27,14 +29,37 @@ pub struct Tensors<'a, 'py> {
     pub lse: Option<&'a Bound<'py, PyAny>>,
 }
 
+/// Which sequences the tensors are of, and the order of their dimensions.
+#[derive(Clone, Copy)]
+pub enum Form<'a, 'py> {
+    /// A batch of sequences of one length.
+    Batch(Layout),
+    /// Packed sequences: `[rows, heads, 64]`.
+    Packed {
+        /// The rows at which they begin, and where the last one ends.
+        cu_seqlens: &'a Bound<'py, PyAny>,
+        /// The length of the longest, if it is known.
+        longest: Option<u32>,
+    },
+}
+
+/// Sizes of the problem's dimensions.
+#[derive(Clone, Copy)]
+struct Sizes {
+    batch: i64,
+    heads: i64,
+    /// Of each sequence; of packed ones, of all together.
+    rows: i64,
+}
+
 /// What is computed of them.
 pub struct Call<'a, 'py> {
     /// Causal mask, else none.
     pub causal: bool,
     /// The factor on the scores, unless it is 1/√64.
     pub scale: Option<f64>,
-    /// Order of the dimensions.
-    pub layout: Layout,
+    /// Which sequences they are.
+    pub form: Form<'a, 'py>,
     /// Whether LSE is made where it is not given.
     pub return_lse: bool,
     /// The caller's stream, unless it is the current one.
@@ -65,18 +90,17 @@ pub fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Re
     let mut keep = Vec::new();
     let mut read = |object: &Bound<'py, PyAny>, name: &str| Array::read(object, name, order.exported, &mut keep);
     let (q, k, v) = (read(tensors.q, "q")?, read(tensors.k, "k")?, read(tensors.v, "v")?);
-    let shape = shape(&q, call.layout)?;
+    let sizes = sizes(&q, call.form)?;
     for (array, name) in [(&k, "k"), (&v, "v")] {
         require_like(array, name, &q)?;
     }
-    let sizes = [shape[0], shape[1], shape[2]];
     let o_object = match tensors.out {
         Some(out) => out.clone(),
         None => output::for_o(tensors.q, &q, library)?,
     };
     let lse_object = match (tensors.lse, call.return_lse) {
         (Some(lse), _) => Some(lse.clone()),
-        (None, true) => Some(output::for_lse(tensors.q, sizes, library)?),
+        (None, true) => Some(output::for_lse(tensors.q, &lse_sizes(sizes, call.form), library)?),
         (None, false) => None,
     };
     let o = read(&o_object, "out")?;
@@ -85,26 +109,28 @@ pub fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Re
     // What JAX hands out may only be read; what was made here is nobody else's yet.
     require_writable(&o, "out", tensors.out.is_some())?;
     if let Some(lse) = &lse {
-        require_lse(lse, sizes, &q)?;
+        require_lse(lse, &lse_sizes(sizes, call.form), &q)?;
         require_writable(lse, "lse", tensors.lse.is_some())?;
     }
-    if sizes.contains(&0) {
+    let lengths = match call.form {
+        Form::Batch(_) => None,
+        Form::Packed { cu_seqlens, .. } => Some(read(cu_seqlens, "cu_seqlens")?),
+    };
+    let sequences = lengths.as_ref().map(|lengths| sequences(lengths, &q)).transpose()?;
+    if [sizes.batch, sizes.heads, sizes.rows].contains(&0) || sequences == Some(0) {
         return Ok((o_object, lse_object));
     }
-    let arrays = [&q, &k, &v, &o];
-    let problem = problem(arrays, shape, call)?;
+    let problem = problem([&q, &k, &v, &o], sizes, sequences, call)?;
     let addresses = Addresses {
-        q: q.address,
-        k: k.address,
-        v: v.address,
-        o: o.address,
         lse: lse.as_ref().map(|lse| lse.address),
-        cu_seqlens: None,
+        cu_seqlens: lengths.as_ref().map(|lengths| lengths.address),
+        ..Addresses::new(q.address, k.address, v.address, o.address)
     };
     // PyTorch's tensors are within their memory, and that is on the GPU that they name.
     let is_trusted = library == Library::Torch && matches!(protocol, Protocol::Exchange(_));
     let options = Options::default().check_pointers(!is_trusted);
-    let stream = producers_stream(&order, &arrays, call.stream.is_some())?;
+    let arrays = [Some(&q), Some(&k), Some(&v), Some(&o), lengths.as_ref()];
+    let stream = producers_stream(&order, arrays.into_iter().flatten(), call.stream.is_some())?;
     let gpu = q.gpu;
     // Others may run while the driver waits for room in the stream's queue or compiles a kernel.
     py.detach(|| launch(gpu, &problem, addresses, stream, options, order.waits)).map_err(of_library)?;
@@ -177,8 +203,8 @@ fn order(
 }
 
 /// The stream of the call: what `order` says, or that on which the producers of `arrays` say that they work.
-fn producers_stream(order: &Order, arrays: &[&Array; 4], is_explicit: bool) -> PyResult<u64> {
-    let mut named = arrays.iter().filter_map(|array| array.stream);
+fn producers_stream<'a>(order: &Order, arrays: impl Iterator<Item = &'a Array>, is_explicit: bool) -> PyResult<u64> {
+    let mut named = arrays.filter_map(|array| array.stream);
     let Some(first) = named.next().filter(|_| !is_explicit) else { return Ok(order.stream) };
     if named.any(|stream| stream != first) {
         return Err(PyValueError::new_err(
@@ -209,23 +235,57 @@ fn handle(stream: &Bound<'_, PyAny>) -> PyResult<u64> {
     )))
 }
 
-/// Sizes of a call: `[B, H, S]`, whatever the order of the dimensions.
-fn shape(q: &Array, layout: Layout) -> PyResult<[i64; 3]> {
+/// Sizes of a call, whatever the order of the dimensions.
+fn sizes(q: &Array, form: Form<'_, '_>) -> PyResult<Sizes> {
     require_element(q, "q", HALF)?;
-    let &[batch, second, third, head_dim] = q.shape() else {
-        let names = match layout {
-            Layout::Bhsd => "[batch, heads, sequence, 64]",
-            Layout::Bshd => "[batch, sequence, heads, 64]",
-        };
-        return Err(PyValueError::new_err(format!("q has {} dimensions; it must be {names}", q.shape().len())));
+    let (sizes, head_dim) = match (form, q.shape()) {
+        (Form::Batch(Layout::Bhsd), &[batch, heads, rows, head_dim]) => (Sizes { batch, heads, rows }, head_dim),
+        (Form::Batch(Layout::Bshd), &[batch, rows, heads, head_dim]) => (Sizes { batch, heads, rows }, head_dim),
+        (Form::Packed { .. }, &[rows, heads, head_dim]) => (Sizes { batch: 1, heads, rows }, head_dim),
+        (form, shape) => {
+            let names = match form {
+                Form::Batch(Layout::Bhsd) => "[batch, heads, sequence, 64]",
+                Form::Batch(Layout::Bshd) => "[batch, sequence, heads, 64]",
+                Form::Packed { .. } => "[rows of all sequences, heads, 64]",
+            };
+            return Err(PyValueError::new_err(format!("q has {} dimensions; it must be {names}", shape.len())));
+        }
     };
     if head_dim != HEAD_DIM {
         return Err(PyValueError::new_err(format!("q has a head size of {head_dim}; the kernels compute {HEAD_DIM}")));
     }
-    Ok(match layout {
-        Layout::Bhsd => [batch, second, third],
-        Layout::Bshd => [batch, third, second],
-    })
+    Ok(sizes)
+}
+
+/// Sizes of LSE.
+fn lse_sizes(Sizes { batch, heads, rows }: Sizes, form: Form<'_, '_>) -> Vec<i64> {
+    match form {
+        Form::Batch(_) => vec![batch, heads, rows],
+        Form::Packed { .. } => vec![heads, rows],
+    }
+}
+
+/// How many packed sequences `lengths` tells of.
+fn sequences(lengths: &Array, q: &Array) -> PyResult<u32> {
+    if lengths.element != UINT32 {
+        require_element(lengths, "cu_seqlens", INT32)?;
+    }
+    let (&[elements @ 1..], &[stride]) = (lengths.shape(), lengths.strides()) else {
+        return Err(PyValueError::new_err(format!(
+            "cu_seqlens has the shape {:?}; it must be [sequences + 1]",
+            lengths.shape()
+        )));
+    };
+    if elements > 1 && stride != 1 {
+        return Err(PyValueError::new_err(format!("cu_seqlens has a stride of {stride} elements; it must be 1")));
+    }
+    require_gpu(lengths, "cu_seqlens", q)?;
+    narrow(elements - 1, "the number of sequences")
+}
+
+fn narrow(size: i64, name: &str) -> PyResult<u32> {
+    u32::try_from(size)
+        .map_err(|_| PyValueError::new_err(format!("{name} is {size}, which is more than 32 bits count")))
 }
 
 fn require_element(array: &Array, name: &str, element: Element) -> PyResult<()> {
@@ -258,19 +318,18 @@ fn require_gpu(array: &Array, name: &str, q: &Array) -> PyResult<()> {
     }
 }
 
-fn require_lse(lse: &Array, sizes: [i64; 3], q: &Array) -> PyResult<()> {
+fn require_lse(lse: &Array, sizes: &[i64], q: &Array) -> PyResult<()> {
     require_element(lse, "lse", SINGLE)?;
-    let [_, heads, sequence] = sizes;
-    let strides = [heads * sequence, sequence, 1];
-    let is_contiguous = lse
-        .shape()
-        .iter()
-        .zip(lse.strides())
-        .zip(strides)
-        .all(|((&size, &stride), wanted)| size == 1 || stride == wanted);
+    let mut gap_free = 1;
+    let is_contiguous = lse.shape().iter().zip(lse.strides()).rev().all(|(&size, &stride)| {
+        let is_next = size == 1 || stride == gap_free;
+        gap_free *= size;
+        is_next
+    });
     if lse.shape() != sizes || !(is_contiguous || sizes.contains(&0)) {
+        let names = if sizes.len() == 3 { "batch, heads, sequence" } else { "heads, rows of all sequences" };
         return Err(PyValueError::new_err(format!(
-            "lse has the shape {:?} and strides {:?}; it must be {sizes:?} (batch, heads, sequence) without gaps",
+            "lse has the shape {:?} and strides {:?}; it must be {sizes:?} ({names}) without gaps",
             lse.shape(),
             lse.strides()
         )));
@@ -285,20 +344,23 @@ fn require_writable(array: &Array, name: &str, is_given: bool) -> PyResult<()> {
     }
 }
 
-fn problem([q, k, v, o]: [&Array; 4], sizes: [i64; 3], call: &Call<'_, '_>) -> PyResult<Problem> {
-    let narrow = |size: i64, name: &str| {
-        u32::try_from(size)
-            .map_err(|_| PyValueError::new_err(format!("{name} is {size}, which is more than 32 bits count")))
-    };
+fn problem([q, k, v, o]: [&Array; 4], sizes: Sizes, sequences: Option<u32>, call: &Call<'_, '_>) -> PyResult<Problem> {
     let shape = Shape {
-        batch: narrow(sizes[0], "batch")?,
-        heads: narrow(sizes[1], "heads")?,
-        sequence: narrow(sizes[2], "sequence")?,
+        batch: narrow(sizes.batch, "batch")?,
+        heads: narrow(sizes.heads, "heads")?,
+        sequence: narrow(sizes.rows, "sequence")?,
     };
     let mask = if call.causal { Mask::Causal } else { Mask::Full };
-    let view = |array, name| view(array, name, call.layout);
+    let view = |array, name| view(array, name, call.form);
     let views = Views { q: view(q, "q")?, k: view(k, "k")?, v: view(v, "v")?, o: view(o, "out")? };
-    let problem = Problem::new(shape, mask, call.layout).and_then(|problem| problem.with_views(views));
+    let problem = Problem::new(shape, mask, Layout::Bshd).and_then(|problem| problem.with_views(views));
+    let problem = match (call.form, sequences) {
+        (Form::Packed { longest, .. }, Some(sequences)) => {
+            let packing = Packing { sequences, longest: longest.unwrap_or(shape.sequence) };
+            problem.and_then(|problem| problem.packed(packing))
+        }
+        _ => problem,
+    };
     let problem = problem.map_err(of_refusal)?;
     match call.scale {
         None => Ok(problem),
@@ -306,9 +368,14 @@ fn problem([q, k, v, o]: [&Array; 4], sizes: [i64; 3], call: &Call<'_, '_>) -> P
     }
 }
 
-fn view(array: &Array, name: &str, layout: Layout) -> PyResult<View> {
-    let &[batch, second, third, last] = array.strides() else {
-        return Err(PyValueError::new_err(format!("{name} must have four dimensions")));
+fn view(array: &Array, name: &str, form: Form<'_, '_>) -> PyResult<View> {
+    let (batch, head, row, last) = match (form, array.strides()) {
+        (Form::Batch(Layout::Bhsd), &[batch, head, row, last]) => (batch, head, row, last),
+        (Form::Batch(Layout::Bshd), &[batch, row, head, last]) => (batch, head, row, last),
+        (Form::Packed { .. }, &[row, head, last]) => (0, head, row, last),
+        (_, strides) => {
+            return Err(PyValueError::new_err(format!("{name} has {} dimensions, unlike q", strides.len())));
+        }
     };
     if last != 1 {
         return Err(PyValueError::new_err(format!(
@@ -319,10 +386,6 @@ fn view(array: &Array, name: &str, layout: Layout) -> PyResult<View> {
         u64::try_from(stride).map_err(|_| {
             PyValueError::new_err(format!("{name} has a stride of {stride}; strides must not be negative"))
         })
-    };
-    let (head, row) = match layout {
-        Layout::Bhsd => (second, third),
-        Layout::Bshd => (third, second),
     };
     Ok(View::new(Strides { batch: positive(batch)?, head: positive(head)?, row: positive(row)? }))
 }

@@ -8,12 +8,12 @@ mod dlpack;
 mod error;
 mod output;
 
-use ::attention::{Gpu, Layout, Mask, Problem, Shape};
+use ::attention::{Gpu, Layout, Mask, Packing, Problem, Shape};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::call::{Call, Tensors};
+use crate::call::{Call, Form, Tensors};
 use crate::error::{of_library, of_refusal};
 
 /// Computes softmax(scale · QKᵀ + mask) · V on the GPU, without a gradient.
@@ -69,13 +69,70 @@ fn attention<'py>(
     lse: Option<&Bound<'py, PyAny>>,
     stream: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Py<PyAny>> {
-    let py = q.py();
-    let layout = layout_of(layout)?;
-    let tensors = Tensors { q, k, v, out, lse };
-    let (o, lse) = call::run(&tensors, &Call { causal, scale, layout, return_lse, stream })?;
+    let form = Form::Batch(layout_of(layout)?);
+    run(&Tensors { q, k, v, out, lse }, &Call { causal, scale, form, return_lse, stream })
+}
+
+/// Computes softmax(scale · QKᵀ + mask) · V of packed sequences on the GPU, without a gradient.
+///
+/// Sequence s is the rows from cu_seqlens[s] up to cu_seqlens[s + 1], and attends to itself only. The kernel reads `cu_seqlens`: the
+/// host waits for nothing. Whatever it holds, nothing outside the tensors is read or written, and no sequence reaches another's
+/// result. Rows that belong to no sequence are not written.
+///
+/// Parameters
+/// ----------
+/// q, k, v
+///     As for `attention`, of three dimensions: [rows of all sequences, heads, 64].
+/// cu_seqlens
+///     int32 or uint32 [sequences + 1] on the same GPU: where each sequence begins, and where the last one ends.
+/// max_seqlen
+///     The length of the longest sequence, or a bound. It helps to choose a kernel, and makes no result wrong.
+/// causal
+///     Whether query i of a sequence attends to its keys 0 … i only.
+/// scale
+///     Factor on the scores; 1/√64 unless given.
+/// out
+///     Where the result goes; made by the library of `q` unless given, without gaps.
+/// return_lse
+///     Whether the logarithm of the sum of exp(scores) is returned, too: float32 [heads, rows].
+/// lse
+///     Where that goes; giving it asks for it.
+/// stream
+///     As for `attention`.
+///
+/// Returns
+/// -------
+/// The result, or the result and LSE.
+///
+/// Raises
+/// ------
+/// TypeError, ValueError, RuntimeError
+///     As `attention`.
+#[pyfunction]
+#[pyo3(signature = (q, k, v, cu_seqlens, *, max_seqlen=None, causal=false, scale=None, out=None, return_lse=false, lse=None, stream=None))]
+#[allow(clippy::too_many_arguments, reason = "they are Python's keyword arguments")]
+fn attention_varlen<'py>(
+    q: &Bound<'py, PyAny>,
+    k: &Bound<'py, PyAny>,
+    v: &Bound<'py, PyAny>,
+    cu_seqlens: &Bound<'py, PyAny>,
+    max_seqlen: Option<u32>,
+    causal: bool,
+    scale: Option<f64>,
+    out: Option<&Bound<'py, PyAny>>,
+    return_lse: bool,
+    lse: Option<&Bound<'py, PyAny>>,
+    stream: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Py<PyAny>> {
+    let form = Form::Packed { cu_seqlens, longest: max_seqlen };
+    run(&Tensors { q, k, v, out, lse }, &Call { causal, scale, form, return_lse, stream })
+}
+
+fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Py<PyAny>> {
+    let (o, lse) = call::run(tensors, call)?;
     match lse {
         None => Ok(o.unbind()),
-        Some(lse) => Ok((o, lse).into_pyobject(py)?.into_any().unbind()),
+        Some(lse) => Ok((o, lse).into_pyobject(tensors.q.py())?.into_any().unbind()),
     }
 }
 
@@ -96,6 +153,8 @@ fn layout_of(name: &str) -> PyResult<Layout> {
 ///     Order of the dimensions, as for `attention`.
 /// device
 ///     Number of the GPU.
+/// sequences
+///     Of a packed batch, the number of sequences; `batch` is then 1 and `sequence` the rows of all of them.
 ///
 /// Raises
 /// ------
@@ -104,7 +163,8 @@ fn layout_of(name: &str) -> PyResult<Layout> {
 /// RuntimeError
 ///     When there is no driver or no such GPU, or the driver reports an error.
 #[pyfunction]
-#[pyo3(signature = (batch, heads, sequence, *, causal=false, layout="bhsd", device=0))]
+#[pyo3(signature = (batch, heads, sequence, *, causal=false, layout="bhsd", device=0, sequences=None))]
+#[allow(clippy::too_many_arguments, reason = "they are Python's keyword arguments")]
 fn warm_up(
     py: Python<'_>,
     batch: u32,
@@ -113,9 +173,15 @@ fn warm_up(
     causal: bool,
     layout: &str,
     device: usize,
+    sequences: Option<u32>,
 ) -> PyResult<()> {
     let mask = if causal { Mask::Causal } else { Mask::Full };
-    let problem = Problem::new(Shape { batch, heads, sequence }, mask, layout_of(layout)?).map_err(of_refusal)?;
+    let problem = Problem::new(Shape { batch, heads, sequence }, mask, layout_of(layout)?);
+    let problem = match sequences {
+        None => problem,
+        Some(sequences) => problem.and_then(|problem| problem.packed(Packing { sequences, longest: sequence })),
+    };
+    let problem = problem.map_err(of_refusal)?;
     let warm_up = || {
         let _context = Gpu::of_device(device)?.enter()?;
         ::attention::warm_up(&[problem])
@@ -171,7 +237,7 @@ fn info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use super::{attention, info, warm_up};
+    use super::{attention, attention_varlen, info, warm_up};
 
     use pyo3::prelude::*;
 

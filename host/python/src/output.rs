@@ -4,34 +4,36 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 
 use crate::array::{Array, Library};
 
-/// A new tensor for O, on the device of `q` and of its shape. Its dimensions lie in memory in the order of Q's, without gaps.
+/// A new tensor for O, on the device of `q` and of its shape, without gaps. Of four dimensions, they lie in memory in the order of
+/// Q's; packed rows lie as `[rows, heads, 64]`.
 pub fn for_o<'py>(q: &Bound<'py, PyAny>, described: &Array, library: Library) -> PyResult<Bound<'py, PyAny>> {
     let py = q.py();
-    let shape: [i64; 4] = described.shape().try_into().expect("a tensor of four dimensions");
-    match library {
-        Library::Torch => {
+    let shape = described.shape();
+    match (library, <[i64; 4]>::try_from(shape)) {
+        (Library::Torch, Ok(shape)) => {
             let strides = dense_strides(shape, described.strides());
             q.call_method1(intern!(py, "new_empty_strided"), (tuple(shape), tuple(strides)))
         }
-        library => make(q, library, &shape, "float16"),
+        (Library::Torch, Err(_)) => q.call_method1(intern!(py, "new_empty"), (PyTuple::new(py, shape)?,)),
+        (library, _) => make(q, library, shape, "float16"),
     }
 }
 
-/// A new tensor for LSE, f32 without gaps, of sizes `[B, H, S]`.
-pub fn for_lse<'py>(q: &Bound<'py, PyAny>, sizes: [i64; 3], library: Library) -> PyResult<Bound<'py, PyAny>> {
+/// A new tensor for LSE, f32 without gaps.
+pub fn for_lse<'py>(q: &Bound<'py, PyAny>, sizes: &[i64], library: Library) -> PyResult<Bound<'py, PyAny>> {
     static SINGLE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = q.py();
     if library != Library::Torch {
-        return make(q, library, &sizes, "float32");
+        return make(q, library, sizes, "float32");
     }
     let single = SINGLE.get_or_try_init(py, || Ok::<_, PyErr>(py.import("torch")?.getattr("float32")?.unbind()))?;
     let arguments = PyDict::new(py);
     arguments.set_item(intern!(py, "dtype"), single)?;
-    q.call_method(intern!(py, "new_empty"), ((sizes[0], sizes[1], sizes[2]),), Some(&arguments))
+    q.call_method(intern!(py, "new_empty"), (PyTuple::new(py, sizes)?,), Some(&arguments))
 }
 
 fn make<'py>(q: &Bound<'py, PyAny>, library: Library, shape: &[i64], element: &str) -> PyResult<Bound<'py, PyAny>> {

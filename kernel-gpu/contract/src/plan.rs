@@ -50,6 +50,13 @@ pub struct Addresses {
     pub cu_seqlens: Option<u64>,
 }
 
+impl Addresses {
+    /// Those of Q, K, V and O, without LSE and without lengths.
+    pub const fn new(q: u64, k: u64, v: u64, o: u64) -> Self {
+        Self { q, k, v, o, lse: None, cu_seqlens: None }
+    }
+}
+
 impl<'a> Plan<'a> {
     /// Plans the launch of `variant` for `problem` on `gpu`. Nothing is allocated, and the driver is not asked.
     ///
@@ -356,8 +363,7 @@ mod tests {
     use crate::view::{Layout, Views};
     use std::string::{String, ToString};
 
-    const ADDRESSES: Addresses =
-        Addresses { q: 1 << 20, k: 2 << 20, v: 3 << 20, o: 4 << 20, lse: Some(5 << 20), cu_seqlens: None };
+    const ADDRESSES: Addresses = Addresses { lse: Some(5 << 20), ..Addresses::new(1 << 20, 2 << 20, 3 << 20, 4 << 20) };
     const GPU: Gpu<'_> =
         Gpu { name: "test device", architecture: 90, multiprocessors: 132, shared_bytes_per_block: 227 * 1024 };
 

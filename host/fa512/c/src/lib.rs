@@ -131,12 +131,32 @@ pub unsafe extern "C" fn fa512_forward(
     lse: *mut f32,
     stream: *mut c_void,
 ) -> i32 {
+    // SAFETY: passed on to the caller.
+    unsafe { fa512_forward_varlen(problem, q, k, v, ptr::null(), o, lse, stream) }
+}
+
+/// Puts O and LSE of packed sequences on a stream.
+///
+/// # Safety
+/// As for [`fa512_forward`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fa512_forward_varlen(
+    problem: *const RawProblem,
+    q: *const c_void,
+    k: *const c_void,
+    v: *const c_void,
+    cu_seqlens: *const i32,
+    o: *mut c_void,
+    lse: *mut f32,
+    stream: *mut c_void,
+) -> i32 {
     answer(|| {
         // SAFETY: passed on to the caller.
         let Some(Call { problem, options }) = (unsafe { problem::read(problem) })? else { return Ok(()) };
         let [q, k, v, o] = [q, k, v, o.cast_const()].map(|address| address.addr() as u64);
-        let lse = (!ptr::eq(lse, ptr::null())).then_some(lse.addr() as u64);
-        let addresses = Addresses { q, k, v, o, lse, cu_seqlens: None };
+        let given = |address: usize| (address != 0).then_some(address as u64);
+        let (lse, cu_seqlens) = (given(lse.addr()), given(cu_seqlens.addr()));
+        let addresses = Addresses { lse, cu_seqlens, ..Addresses::new(q, k, v, o) };
         // SAFETY: passed on to the caller.
         unsafe { attention::forward_with(&problem, addresses, Stream::from_raw(stream), options) }?;
         Ok(())

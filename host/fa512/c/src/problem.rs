@@ -1,6 +1,6 @@
 //! `fa512_problem`, checked and turned into a problem.
 
-use attention::{Layout, Mask, Options, Problem, Shape, Strides, View, Views};
+use attention::{Layout, Mask, Options, Packing, Problem, Shape, Strides, View, Views};
 
 use crate::status::Failure;
 
@@ -44,6 +44,8 @@ pub struct RawProblem {
     k: RawStrides,
     v: RawStrides,
     o: RawStrides,
+    sequences: u32,
+    longest: u32,
 }
 
 const _: () = assert!(size_of::<RawProblem>() >= FIRST_SIZE && size_of::<RawProblem>() <= LARGEST_SIZE);
@@ -142,6 +144,14 @@ impl RawProblem {
         let problem = match self.scale {
             scale if scale == 0.0 || scale.is_nan() => problem,
             scale => problem.with_scale(scale)?,
+        };
+        let problem = match (self.sequences, self.longest) {
+            (0, 0) => problem,
+            (0, longest) => {
+                let message = format!("longest is {longest} and sequences 0; both are for packed sequences");
+                return Err(Failure::Invalid(message));
+            }
+            (sequences, longest) => problem.packed(Packing { sequences, longest })?,
         };
         let options =
             Options::default().overlap(flags & NO_OVERLAP == 0).check_pointers(flags & NO_POINTER_CHECKS == 0);

@@ -114,6 +114,12 @@ fn the_c_example_computes_attention() {
 }
 
 #[test]
+fn the_c_example_of_packed_sequences_keeps_them_apart() {
+    let Some(output) = example(C, "examples/varlen.c", "example-varlen") else { return };
+    assert_eq!(output, "O is right\n");
+}
+
+#[test]
 fn the_cpp_example_computes_attention() {
     let Some(output) = example(CPP, "examples/forward.cpp", "example-cpp") else { return };
     assert_eq!(output, "O and LSE are right\n");

@@ -1,8 +1,9 @@
 //! Problems with random inputs on a GPU, and what comes out of them in f64.
 
 use cudarc::driver::{CudaSlice, CudaStream};
-use fa512::{Addresses, Mask, Problem, Strides, View};
+use fa512::{Addresses, Layout, Mask, Packing, Problem, Shape, Strides, View};
 use half::f16;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::address;
@@ -21,7 +22,11 @@ pub struct Case {
     pub v: CudaSlice<u16>,
     pub o: CudaSlice<u16>,
     pub lse: CudaSlice<f32>,
+    /// Of packed sequences.
+    pub cu_seqlens: Option<CudaSlice<i32>>,
     inputs: [Vec<u16>; 3],
+    /// The rows of each sequence of a batch entry.
+    sequences: Vec<Range<u32>>,
 }
 
 /// Elements of a buffer that a tensor with `view` takes.
@@ -51,14 +56,26 @@ impl Case {
         let o = stream.clone_htod(&vec![UNTOUCHED; elements(&problem, views.o)]).expect("memory");
         let lse = stream.clone_htod(&vec![f32::NAN; problem.shape().rows() as usize]).expect("memory");
         stream.synchronize().expect("copied");
-        Self { problem, stream: stream.clone(), q, k, v, o, lse, inputs }
+        let sequences = std::iter::once(0..problem.shape().sequence).collect();
+        Self { problem, stream: stream.clone(), q, k, v, o, lse, cu_seqlens: None, inputs, sequences }
+    }
+
+    /// Packed sequences of two heads: `rows` rows, `cu_seqlens` as it is given.
+    pub fn packed(rows: u32, cu_seqlens: &[i32], mask: Mask, stream: &Arc<CudaStream>) -> Self {
+        let packing = Packing { sequences: cu_seqlens.len() as u32 - 1, longest: rows };
+        let shape = Shape { batch: 1, heads: 2, sequence: rows };
+        let problem = Problem::new(shape, mask, Layout::Bshd).unwrap().packed(packing).unwrap();
+        let sequences = cu_seqlens.windows(2).map(|pair| pair[0] as u32..pair[1] as u32).collect();
+        let lengths = stream.clone_htod(cu_seqlens).expect("memory");
+        Self { cu_seqlens: Some(lengths), sequences, ..Self::new(problem, stream) }
     }
 
     /// Where the tensors are.
     pub fn addresses(&self) -> Addresses {
         let stream = &self.stream;
         let [q, k, v, o] = [&self.q, &self.k, &self.v, &self.o].map(|slice| address(slice, stream));
-        Addresses { q, k, v, o, lse: Some(address(&self.lse, stream)), cu_seqlens: None }
+        let cu_seqlens = self.cu_seqlens.as_ref().map(|lengths| address(lengths, stream));
+        Addresses { lse: Some(address(&self.lse, stream)), cu_seqlens, ..Addresses::new(q, k, v, o) }
     }
 
     /// Forgets what outputs hold.
@@ -76,7 +93,7 @@ impl Case {
             && self.stream.clone_dtoh(&self.lse).expect("copied").iter().all(|value| value.is_nan())
     }
 
-    /// Requires O and LSE to be those of the problem, to the accuracy of fp16.
+    /// Requires O and LSE to be those of the problem, to the accuracy of fp16, and rows of no sequence to be as they were.
     pub fn check(&self, with_lse: bool) {
         self.stream.synchronize().expect("the kernel ran");
         let o = self.stream.clone_dtoh(&self.o).expect("copied");
@@ -86,9 +103,16 @@ impl Case {
         for batch in 0..shape.batch {
             for head in 0..shape.heads {
                 for query in 0..shape.sequence {
-                    let (expected, expected_lse) = self.reference(batch, head, query);
+                    let first = index(views.o, batch, head, query);
+                    let Some(keys) = self.keys(query) else {
+                        assert_eq!(o[first..first + HEAD_DIM], [UNTOUCHED; HEAD_DIM], "row {query} is of no sequence");
+                        assert!(lse[row].is_nan(), "LSE {row} is of no sequence");
+                        row += 1;
+                        continue;
+                    };
+                    let (expected, expected_lse) = self.reference(batch, head, query, keys);
                     for (column, expected) in expected.iter().enumerate() {
-                        let got = f16::from_bits(o[index(views.o, batch, head, query) + column]).to_f64();
+                        let got = f16::from_bits(o[first + column]).to_f64();
                         assert!(
                             (got - expected).abs() < 2e-3,
                             "O[{batch}, {head}, {query}, {column}] is {got}, not {expected}: {:?}",
@@ -107,26 +131,31 @@ impl Case {
         }
     }
 
+    /// The keys that a query attends to; `None` for a row of no sequence.
+    fn keys(&self, query: u32) -> Option<Range<u32>> {
+        let Range { start, end } = self.sequences.iter().find(|sequence| sequence.contains(&query))?.clone();
+        Some(match self.problem.mask() {
+            Mask::Full => start..end,
+            Mask::Causal => start..query + 1,
+        })
+    }
+
     /// A row of O and its LSE.
-    fn reference(&self, batch: u32, head: u32, query: u32) -> ([f64; HEAD_DIM], f64) {
+    fn reference(&self, batch: u32, head: u32, query: u32, keys: Range<u32>) -> ([f64; HEAD_DIM], f64) {
         let (views, [q, k, v]) = (self.problem.views(), &self.inputs);
         let row = |values: &[u16], view, row| -> [f64; HEAD_DIM] {
             let first = index(view, batch, head, row);
             std::array::from_fn(|column| f16::from_bits(values[first + column]).to_f64())
         };
         let q = row(q, views.q, query);
-        let keys = match self.problem.mask() {
-            Mask::Full => self.problem.shape().sequence,
-            Mask::Causal => query + 1,
-        };
         let dot = |key: [f64; HEAD_DIM]| -> f64 { q.iter().zip(key).map(|(q, k)| q * k).sum() };
-        let scores: Vec<f64> = (0..keys).map(|key| self.problem.scale() * dot(row(k, views.k, key))).collect();
+        let scores: Vec<f64> = keys.clone().map(|key| self.problem.scale() * dot(row(k, views.k, key))).collect();
         let maximum = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let sum: f64 = scores.iter().map(|score| (score - maximum).exp()).sum();
         let mut o = [0.0; HEAD_DIM];
-        for (key, score) in scores.iter().enumerate() {
+        for (key, score) in keys.zip(&scores) {
             let p = (score - maximum).exp() / sum;
-            for (o, v) in o.iter_mut().zip(row(v, views.v, key as u32)) {
+            for (o, v) in o.iter_mut().zip(row(v, views.v, key)) {
                 *o += p * v;
             }
         }

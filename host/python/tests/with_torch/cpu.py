@@ -6,6 +6,7 @@ The operators refuse the CPU; `install` replaces that for as long as the process
 import torch
 
 import fa512.torch
+from fa512.torch import _batched
 
 _calls = []
 _library = torch.library.Library("fa512", "IMPL")
@@ -31,7 +32,7 @@ def _with_lse(query, key, value, is_causal=False, scale=None):
     if reason is not None:
         raise ValueError(reason)
     scores = _scores(query, key, is_causal, scale)
-    out = fa512.torch._new_out(query)
+    out = _batched.new_out(query)
     out.copy_(scores.softmax(-1) @ value.double())
     return out, scores.logsumexp(-1).float()
 
@@ -56,7 +57,46 @@ def _backward(grad, query, key, value, out, lse, is_causal=False, scale=None):
     return tuple(like(*pair) for pair in zip(gradients, (query, key, value)))
 
 
+def _each(cu_seqlens, *tensors):
+    """Each packed sequence, as a batch of one."""
+    bounds = cu_seqlens.tolist()
+    for begin, end in zip(bounds, bounds[1:]):
+        yield [tensor[begin:end].transpose(0, 1)[None] for tensor in tensors]
+
+
+def _packed(parts):
+    return torch.cat([part[0].transpose(0, 1) for part in parts]).contiguous()
+
+
+def _varlen_with_lse(query, key, value, cu_seqlens, max_seqlen, is_causal=False, scale=None):
+    reason = fa512.torch.why_not_varlen(query, key, value, cu_seqlens)
+    if reason is not None:
+        raise ValueError(reason)
+    assert max_seqlen >= cu_seqlens.diff().max()
+    results = [_with_lse(*one, is_causal, scale) for one in _each(cu_seqlens, query, key, value)]
+    del _calls[-len(results) :]
+    _calls.append("attention_varlen_with_lse")
+    return _packed(out for out, _ in results), torch.cat([lse[0] for _, lse in results], dim=1)
+
+
+def _varlen(query, key, value, cu_seqlens, max_seqlen, is_causal=False, scale=None):
+    out, _ = _varlen_with_lse(query, key, value, cu_seqlens, max_seqlen, is_causal, scale)
+    _calls[-1] = "attention_varlen"
+    return out
+
+
+def _varlen_backward(grad, query, key, value, out, lse, cu_seqlens, max_seqlen, is_causal=False, scale=None):
+    rows = _each(cu_seqlens, grad, query, key, value, out, lse.transpose(0, 1)[..., None])
+    gradients = [_backward(*tensors, lse[..., 0], is_causal, scale) for *tensors, lse in rows]
+    del _calls[-len(gradients) :]
+    _calls.append("attention_varlen_backward")
+    return tuple(_packed(parts) for parts in zip(*gradients))
+
+
 def install():
+    _library.impl("attention_varlen", _varlen, "CPU", allow_override=True)
+    _library.impl("attention_varlen_with_lse", _varlen_with_lse, "CPU", allow_override=True)
+    _library.impl("attention_varlen_backward", _varlen_backward, "CPU", allow_override=True)
     _library.impl("attention", _forward, "CPU", allow_override=True)
     _library.impl("attention_with_lse", _with_lse, "CPU", allow_override=True)
     _library.impl("attention_backward", _backward, "CPU", allow_override=True)

@@ -16,14 +16,16 @@ import fa512.torch
 
 
 def setUpModule():
-    global fa512_transformers
+    global fa512_transformers, warned
     import fa512.transformers as fa512_transformers
+    from fa512.transformers._attention import _warned as warned
 
     cpu.install()
     # On a GPU it asks about strides, too; here it must not ask for a GPU.
-    patch = unittest.mock.patch("fa512.torch.why_not_here", fa512.torch.why_not)
-    patch.start()
-    unittest.addModuleCleanup(patch.stop)
+    for name in ("why_not", "why_not_varlen"):
+        patch = unittest.mock.patch(f"fa512.torch.{name}_here", getattr(fa512.torch, name))
+        patch.start()
+        unittest.addModuleCleanup(patch.stop)
 
 
 def config(heads=2, **more):
@@ -49,7 +51,7 @@ def tokens(batch=2, length=12):
 class Transformers(unittest.TestCase):
     def setUp(self):
         cpu.calls()
-        fa512_transformers._warned.clear()
+        warned.clear()
 
     def compare(self, mask=None, **more):
         ids = tokens()
@@ -64,14 +66,44 @@ class Transformers(unittest.TestCase):
         self.compare(mask=torch.ones(2, 12, dtype=torch.long))
         self.assertEqual(cpu.calls(), ["attention"] * 4)
 
-    def test_a_padded_batch_goes_to_sdpa_with_one_warning(self):
+    def test_a_padded_batch_is_computed_as_a_packed_one(self):
+        for padding in (slice(7, None), slice(None, 5), slice(3, 4)):
+            mask = torch.ones(2, 12, dtype=torch.long)
+            mask[1, padding] = 0
+            self.compare(mask=mask)
+            self.assertEqual(cpu.calls(), ["attention_varlen"] * 2)
+
+    def test_the_rows_of_a_mask_are_looked_for_once(self):
+        from fa512.transformers._padding import Packing
+
+        mask = torch.tensor([[1, 1, 0], [1, 1, 1]])
+        packing = Packing.of(mask)
+        self.assertIs(Packing.of(mask), packing)
+        self.assertEqual((packing.rows.tolist(), packing.cu_seqlens.tolist()), ([0, 1, 3, 4, 5], [0, 2, 5]))
+        mask[0, 2] = 1
+        self.assertEqual(Packing.of(mask).cu_seqlens.tolist(), [0, 3, 6])
+
+    def test_padding_has_zeros(self):
+        mask = torch.ones(2, 12, dtype=torch.long)
+        mask[1, 7:] = 0
+        attention = model("fa512_flash").encoder.layer[0].attention.self
+        out = attention(torch.randn(2, 12, 128, dtype=torch.float16), mask.bool())[0]
+        self.assertTrue((out[1, 7:] == 0).all() and (out[1, :7] != 0).any())
+
+    def test_a_padded_batch_trains(self):
+        mask = torch.ones(2, 12, dtype=torch.long)
+        mask[1, 7:] = 0
+        trained = model("fa512_flash", attention_probs_dropout_prob=0.0).train()
+        trained(tokens(), attention_mask=mask).last_hidden_state[mask.bool()].float().sum().backward()
+        self.assertEqual(cpu.calls().count("attention_varlen_backward"), 2)
+
+    def test_a_padded_batch_of_another_head_size_goes_to_sdpa(self):
         mask = torch.ones(2, 12, dtype=torch.long)
         mask[1, 7:] = 0
         with self.assertLogs("fa512.transformers", logging.WARNING) as logs:
-            self.compare(mask=mask)
+            self.compare(mask=mask, heads=4)
         self.assertEqual(len(logs.output), 1)
-        self.assertIn("padded batches", logs.output[0])
-        self.assertEqual(cpu.calls(), [])
+        self.assertIn("head size of 32", logs.output[0])
 
     def test_another_head_size_goes_to_sdpa(self):
         with self.assertLogs("fa512.transformers", logging.WARNING) as logs:
@@ -95,10 +127,40 @@ class Transformers(unittest.TestCase):
             self.assertEqual(cpu.calls().count("attention_backward"), expected)
             self.assertIsNotNone(trained.encoder.layer[0].attention.self.query.weight.grad)
 
-    def test_packed_batches_are_refused(self):
+    def packed(self, attention="fa512_flash", **more):
+        """A model on two sequences of 5 and 7 tokens, packed, and on each by itself."""
         lengths = torch.tensor([0, 5, 12], dtype=torch.int32)
-        with self.assertRaisesRegex(ValueError, "packed batches are not supported yet"):
-            model("fa512_flash")(tokens(1), cu_seq_lens_q=lengths, cu_seq_lens_k=lengths, max_length_q=7, max_length_k=7)
+        ids, positions = tokens(1), torch.tensor([[*range(5), *range(7)]])
+        sequences = {"cu_seq_lens_q": lengths, "cu_seq_lens_k": lengths.clone(), "max_length_q": 7, "max_length_k": 7}
+        with torch.no_grad():
+            own = model(attention, **more)(ids, position_ids=positions, **sequences).last_hidden_state
+            apart = [model("sdpa", **more)(part).last_hidden_state for part in (ids[:, :5], ids[:, 5:])]
+        torch.testing.assert_close(own, torch.cat(apart, dim=1), atol=2e-2, rtol=2e-2)
+
+    def test_packed_batches_are_computed(self):
+        self.packed()
+        self.assertEqual(cpu.calls(), ["attention_varlen"] * 2)
+
+    def test_packed_batches_of_another_head_size_go_to_pytorch(self):
+        with self.assertLogs("fa512.transformers", logging.WARNING) as logs:
+            self.packed(heads=4)
+        self.assertEqual(len(logs.output), 1)
+        self.assertIn("head size of 32", logs.output[0])
+        fa512_transformers.register("fa512_flash_strict", strict=True)
+        with self.assertRaisesRegex(ValueError, "fa512: query has a head size of 32"):
+            self.packed("fa512_flash_strict", heads=4)
+
+    def test_windows_of_packed_batches(self):
+        from fa512.transformers import _by_pytorch
+
+        q, k, v = torch.randn(3, 9, 2, 16)
+        for causal in (False, True):
+            out = _by_pytorch.attention_varlen(q, k, v, torch.tensor([0, 4, 9]), 5, causal, None, 2)
+            position = torch.arange(9)
+            back = position[:, None] - position[None, :]
+            seen = (back.abs() < 2) & ((position[:, None] < 4) == (position[None, :] < 4)) & (back >= 0 if causal else True)
+            expected = torch.nn.functional.scaled_dot_product_attention(*(x.transpose(0, 1) for x in (q, k, v)), attn_mask=seen)
+            torch.testing.assert_close(out, expected.transpose(0, 1))
 
     def test_a_model_compiles_in_one_graph(self):
         compiled = torch.compile(model("fa512_flash"), fullgraph=True, backend="eager")
@@ -122,7 +184,8 @@ class Transformers(unittest.TestCase):
     def test_other_flash_attentions_are_looked_up_as_before(self):
         import transformers.modeling_flash_attention_utils as flash
 
-        self.assertEqual(flash.lazy_import_flash_attention("fa512_flash")[0][0], fa512.torch.flash_attn_func)
+        functions = flash.lazy_import_flash_attention("fa512_flash")[0]
+        self.assertEqual(functions[:2], (fa512.torch.flash_attn_func, fa512.torch.flash_attn_varlen_func))
         with self.assertRaises(Exception):
             flash._lazy_imports("flash_attention_nobody_has")
 
@@ -146,10 +209,10 @@ class SentenceTransformers(unittest.TestCase):
                 pooling = Pooling(transformer.get_embedding_dimension())
                 return SentenceTransformer(modules=[transformer, pooling], device="cpu").encode(texts, convert_to_tensor=True)
 
-            for texts, computed in [(["a short text", "and another one"], 2), (["a", "a short text and another one"], 0)]:
+            for texts in (["a short text", "and another one"], ["a", "a short text and another one"]):
                 cpu.calls()
                 own = encode("fa512_flash", texts)
-                self.assertEqual(len(cpu.calls()), computed)
+                self.assertEqual(cpu.calls(), ["attention_varlen"] * 2, "batches are not padded")
                 torch.testing.assert_close(own, encode("sdpa", texts), atol=2e-2, rtol=2e-2)
 
 
@@ -168,4 +231,4 @@ except ValueError as error:
 """
         environment = {**os.environ, "LOCAL_KERNELS": f"fa512/attention={hub}", "HF_HUB_OFFLINE": "1"}
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
-        self.assertIn("softcap is given", done.stdout, done.stderr)
+        self.assertIn("softcap is 1.0", done.stdout, done.stderr)

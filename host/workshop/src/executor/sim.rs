@@ -212,7 +212,7 @@ mod tests {
     fn launch(simulator: &SimExecutor) -> Launch<'static> {
         let problem = Problem::new(Shape { batch: 1, heads: 1, sequence: 512 }, Mask::Full, Layout::Bhsd).unwrap();
         let plan = Plan::new(&problem, variant(), &simulator.device().gpu()).unwrap();
-        plan.bind(Addresses { q: 1 << 20, k: 2 << 20, v: 3 << 20, o: 4 << 20, lse: None, cu_seqlens: None }).unwrap()
+        plan.bind(Addresses::new(1 << 20, 2 << 20, 3 << 20, 4 << 20)).unwrap()
     }
 
     #[test]

@@ -46,7 +46,7 @@ int main(void) {
     char text[8];
     int32_t status;
 
-    EXPECT(sizeof(fa512_problem) == 144);
+    EXPECT(sizeof(fa512_problem) == 152);
     EXPECT(fa512_abi_version() == FA512_ABI_VERSION);
     EXPECT(strcmp(fa512_error_name(FA512_OK), "FA512_OK") == 0);
     EXPECT(strcmp(fa512_error_name(FA512_ERROR_MEMORY), "FA512_ERROR_MEMORY") == 0);
@@ -88,6 +88,14 @@ int main(void) {
     /* Nothing to compute needs nothing. */
     problem = acceptable(), problem.batch = 0;
     EXPECT(fa512_forward(&problem, NULL, NULL, NULL, NULL, NULL, NULL) == FA512_OK);
+    EXPECT(fa512_forward_varlen(&problem, NULL, NULL, NULL, NULL, NULL, NULL, NULL) == FA512_OK);
+
+    problem = acceptable();
+    problem.longest = 3;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("longest is 3 and sequences 0"));
+    problem.sequences = 2;
+    problem.batch = 5;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("batch"));
     problem = acceptable(), problem.sequence = 0;
     EXPECT(fa512_supports(&problem, -1, text, sizeof text) == FA512_OK && strcmp(text, "nothing") == 0);
 

@@ -95,7 +95,7 @@ fn planned(gpu: &mut GpuExecutor, variant: &Variant<'static>) -> Planned {
     let problem = Problem::new(Shape { batch: 1, heads: 1, sequence: 1 }, Mask::Full, Layout::Bhsd).unwrap();
     let plan = Plan::new(&problem, *variant, &gpu.device().gpu()).unwrap();
     let [q, k, v, o] = ["Q", "K", "V", "O"].map(|name| gpu.allocate(name, 128).unwrap());
-    let addresses = Addresses { q: q.address, k: k.address, v: v.address, o: o.address, lse: None, cu_seqlens: None };
+    let addresses = Addresses::new(q.address, k.address, v.address, o.address);
     let mut launch = plan.bind(addresses).unwrap();
     gpu.complete(&mut launch).unwrap();
     Planned { launch, o }

@@ -145,8 +145,7 @@ fn complete_without_tensor_maps() {
     let mut gpu = GpuExecutor::open().unwrap();
     let problem = Problem::new(Shape { batch: 2, heads: 3, sequence: 100 }, Mask::Full, Layout::Bhsd).unwrap();
     let plan = Plan::new(&problem, *variant(true), &gpu.device().gpu()).unwrap();
-    let mut launch =
-        plan.bind(Addresses { q: 1 << 20, k: 2 << 20, v: 3 << 20, o: 4 << 20, lse: None, cu_seqlens: None }).unwrap();
+    let mut launch = plan.bind(Addresses::new(1 << 20, 2 << 20, 3 << 20, 4 << 20)).unwrap();
     let (code, action, _) = cuda(gpu.complete(&mut launch));
     assert_eq!(code, "CUDA_ERROR_INVALID_VALUE");
     let expected = "making the tensor map of Q, [64, 100, 3, 2] elements from 0x100000 on with strides of ";

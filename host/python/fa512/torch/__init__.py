@@ -1,0 +1,25 @@
+"""The operators of fa512 for PyTorch: `torch.ops.fa512.attention`, `attention_varlen`, and functions on top of them.
+
+They are known to autograd, autocast, `torch.compile`, `torch.export` and DTensor. A call works on the current stream of its tensors'
+GPU.
+"""
+
+from ._batched import attention, flash_attn_func, scaled_dot_product_attention, why_not, why_not_here
+from ._flash_impl import register_flash_attention_impl
+from ._library import HEAD_DIM, ROW_ALIGNMENT
+from ._packed import attention_varlen, flash_attn_varlen_func, why_not_varlen, why_not_varlen_here
+
+__all__ = [
+    "HEAD_DIM",
+    "ROW_ALIGNMENT",
+    "attention",
+    "attention_varlen",
+    "flash_attn_func",
+    "flash_attn_varlen_func",
+    "register_flash_attention_impl",
+    "scaled_dot_product_attention",
+    "why_not",
+    "why_not_here",
+    "why_not_varlen",
+    "why_not_varlen_here",
+]

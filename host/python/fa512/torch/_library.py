@@ -1,0 +1,100 @@
+"""What the operators share: the library that they are defined in, its limits, casts, and the words of refusals."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import torch
+from torch import Tensor
+
+LIBRARY = torch.library.Library("fa512", "DEF")
+TAGS = (torch.Tag.pt2_compliant_tag,)
+
+HEAD_DIM = 64
+"""The head size that the kernels compute."""
+ROW_ALIGNMENT = 8
+"""Rows begin at multiples of so many elements."""
+
+BELOW_AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCUDA)
+
+
+def cast(tensor: Tensor) -> Tensor:
+    """To autocast's type, as scaled_dot_product_attention's inputs are."""
+    is_cast = tensor.is_cuda and tensor.is_floating_point() and tensor.dtype != torch.float64
+    return tensor.to(torch.get_autocast_dtype("cuda")) if is_cast else tensor
+
+
+def refuse_cpu(query: Tensor, *_: Any, **__: Any) -> Any:
+    raise ValueError(f"query is on {query.device}; it must be on an NVIDIA GPU")
+
+
+def refuse(name: str, given: Any, instead: str) -> None:
+    raise ValueError(f"{name} is {given!r}, which is not supported; {instead}")
+
+
+def needs_gradient(*tensors: Tensor) -> bool:
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+def version(tensor: Tensor) -> Optional[int]:
+    """Changes when the tensor is written; None for tensors of inference mode, which are not watched."""
+    return None if tensor.is_inference() else tensor._version
+
+
+def why_not_rows(tensors: tuple[tuple[str, Tensor], ...], query: Tensor) -> Optional[str]:
+    """Why rows of these tensors are not computed, by their types, shapes and devices; None where they are."""
+    if query.shape[-1] != HEAD_DIM:
+        return f"query has a head size of {query.shape[-1]}; the kernels compute {HEAD_DIM}"
+    for name, tensor in tensors:
+        if tensor.dtype != torch.float16:
+            return f"{name} is {tensor.dtype}; it must be torch.float16"
+        if tensor.shape != query.shape:
+            return (
+                f"{name} has the shape {list(tensor.shape)} and query {list(query.shape)}; they must be equal (other numbers of"
+                " keys or of heads are not supported)"
+            )
+        if tensor.device != query.device:
+            return f"{name} is on {tensor.device} and query on {query.device}; they must be on one GPU"
+    return None
+
+
+def why_not_strides(tensors: tuple[tuple[str, Tensor], ...]) -> Optional[str]:
+    """Why these tensors are not computed where they lie; None where they are."""
+    for name, tensor in tensors:
+        if not tensor.is_cuda:
+            return f"{name} is on {tensor.device}; it must be on an NVIDIA GPU"
+        others = range(tensor.dim() - 1)
+        if tensor.stride(-1) != 1 or any(tensor.stride(dim) % ROW_ALIGNMENT for dim in others if tensor.shape[dim] > 1):
+            return f"{name} has the strides {tensor.stride()}; rows must be without gaps, at multiples of 16 bytes"
+        if tensor.storage_offset() % ROW_ALIGNMENT:
+            return f"{name} begins at element {tensor.storage_offset()}, which is not at a multiple of 16 bytes"
+    return None
+
+
+def refuse_flash_attn_options(
+    tensors: tuple[Tensor, Tensor, Tensor],
+    dropout_p: float,
+    window_size: tuple[int, int],
+    softcap: float,
+    alibi_slopes: Optional[Tensor],
+    deterministic: bool,
+    return_attn_probs: bool,
+    instead_of_probabilities: str,
+) -> None:
+    """Names the argument of flash-attn's functions that is not computed."""
+    if dropout_p != 0.0:
+        refuse("dropout_p", dropout_p, "it must be 0")
+    if tuple(window_size) != (-1, -1):
+        refuse("window_size", window_size, "it must be (-1, -1)")
+    if softcap != 0.0:
+        refuse("softcap", softcap, "it must be 0")
+    if alibi_slopes is not None:
+        raise ValueError("alibi_slopes are given, which are not supported; leave them out")
+    if return_attn_probs:
+        refuse("return_attn_probs", return_attn_probs, f"{instead_of_probabilities} returns LSE")
+    if deterministic and needs_gradient(*tensors) and not torch.are_deterministic_algorithms_enabled():
+        refuse(
+            "deterministic",
+            deterministic,
+            "the backward is PyTorch's, which torch.use_deterministic_algorithms(True) makes deterministic",
+        )

@@ -1,0 +1,123 @@
+"""The attention that is registered with transformers: which of its calls fa512 computes, and how."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Optional
+
+import torch
+from torch import Tensor
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+from .. import torch as _operators
+from ..torch._packed import have_equal_lengths
+from . import _by_pytorch, _padding
+
+_LOGGER = logging.getLogger("fa512.transformers")
+_warned: set[str] = set()
+# Arguments of transformers that change what is computed, and that the kernels do not know.
+_UNSUPPORTED = ("softcap", "s_aux", "position_bias")
+
+
+@torch.compiler.assume_constant_result
+def _warn(by: str, reason: str) -> bool:
+    """Once for each reason; while a model is compiled, when it is."""
+    if reason not in _warned:
+        _warned.add(reason)
+        _LOGGER.warning("fa512: this attention is computed by %s: %s", by, reason)
+    return True
+
+
+def _cast_by_autocast(tensor: Tensor) -> Tensor:
+    """As it will be: autocast casts in the operator."""
+    if tensor.is_cuda and torch.is_autocast_enabled("cuda"):
+        return tensor.to(torch.get_autocast_dtype("cuda"))
+    return tensor
+
+
+def _why_not_options(dropout: float, longest: int, others: dict[str, Any]) -> Optional[str]:
+    if dropout != 0.0:
+        return f"dropout is {dropout}; it must be 0"
+    for name in _UNSUPPORTED:
+        if others.get(name) is not None:
+            return f"{name} is given"
+    window = others.get("sliding_window")
+    if window is not None and window < longest:
+        return f"sliding_window is {window}, less than the {longest} keys"
+    return None
+
+
+def attention_forward(
+    strict: bool,
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Optional[Tensor],
+    dropout: float = 0.0,
+    scaling: Optional[float] = None,
+    is_causal: Optional[bool] = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """Attention of [batch, heads, sequence, head size] as [batch, sequence, heads, head size], as transformers calls it."""
+    causal = bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
+    if attention_mask is None and _is_packed(others):
+        return _packed(strict, query, key, value, dropout, scaling, causal, others), None
+    tensors = [_cast_by_autocast(tensor) for tensor in (query, key, value)]
+    is_padded = attention_mask is not None and attention_mask.dim() == 2
+    reason = _why_not_options(dropout, key.shape[2], others) or _operators.why_not_here(*tensors)
+    if attention_mask is not None and not is_padded:
+        reason = "a mask is given that is none of padding alone"
+    if reason is None and is_padded:
+        packing = _padding.Packing.of(attention_mask)
+        rows = [packing.pack(tensor) for tensor in tensors]
+        out = torch.ops.fa512.attention_varlen(*rows, packing.cu_seqlens, packing.longest, causal, scaling)
+        return packing.pad(out, query.shape[0]), None
+    if reason is None:
+        out = torch.ops.fa512.attention(*tensors, causal, scaling)
+        return out.transpose(1, 2).contiguous(), None
+    if strict:
+        raise ValueError(f"fa512: {reason}")
+    _warn("scaled_dot_product_attention", reason)
+    mask = _padding.for_sdpa(attention_mask, causal) if is_padded else attention_mask
+    return sdpa_attention_forward(module, query, key, value, mask, dropout, scaling, is_causal, **others)
+
+
+def _is_packed(others: dict[str, Any]) -> bool:
+    """Whether sequences lie one behind the other, without a mask that keeps them apart."""
+    lengths = others.get("cu_seq_lens_q")
+    return lengths is not None and lengths.shape[0] > 2
+
+
+def _packed(
+    strict: bool,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout: float,
+    scale: Optional[float],
+    causal: bool,
+    others: dict[str, Any],
+) -> Tensor:
+    """[1, rows, heads, head size] of packed sequences."""
+    lengths, lengths_k = others["cu_seq_lens_q"], others.get("cu_seq_lens_k")
+    if query.shape[0] != 1:
+        raise ValueError(f"cu_seq_lens_q is given with a batch of {query.shape[0]}; packed sequences are a batch of 1")
+    if lengths_k is not None and not have_equal_lengths(lengths, lengths_k):
+        raise ValueError("cu_seq_lens_q and cu_seq_lens_k differ, which is not supported")
+    longest = int(others.get("max_length_q") or query.shape[2])
+    rows = [_cast_by_autocast(tensor)[0].transpose(0, 1) for tensor in (query, key, value)]
+    reason = _why_not_options(dropout, longest, others) or _operators.why_not_varlen_here(*rows, lengths)
+    if reason is None:
+        return torch.ops.fa512.attention_varlen(*rows, lengths, longest, causal, scale)[None]
+    if strict:
+        raise ValueError(f"fa512: {reason}")
+    for name in _UNSUPPORTED:
+        if others.get(name) is not None:
+            raise ValueError(f"{name} is given, which is not supported for packed sequences")
+    if dropout != 0.0:
+        raise ValueError(f"dropout is {dropout}, which is not supported for packed sequences")
+    _warn("PyTorch's FlashAttention-2", reason)
+    window = others.get("sliding_window")
+    window = window if window is not None and window < longest else None
+    return _by_pytorch.attention_varlen(*rows, lengths, longest, causal, scale, window)[None]

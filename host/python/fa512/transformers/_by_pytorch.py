@@ -1,0 +1,61 @@
+"""Packed sequences that fa512 does not compute, by PyTorch."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import torch
+from torch import Tensor
+
+
+def attention_varlen(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cu_seqlens: Tensor,
+    longest: int,
+    is_causal: bool,
+    scale: Optional[float],
+    window: Optional[int],
+) -> Tensor:
+    """Attention of packed sequences [rows, heads, head size] that may see `window` tokens back (and ahead, without the causal
+    rule): by PyTorch's FlashAttention-2 where that can, else sequence by sequence, which waits for the lengths."""
+    head_dim = query.shape[-1]
+    if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16) and head_dim % 8 == 0 and head_dim <= 256:
+        left = None if window is None else window - 1
+        return torch.ops.aten._flash_attention_forward(
+            query,
+            key,
+            value,
+            cu_seqlens,
+            cu_seqlens,
+            longest,
+            longest,
+            0.0,
+            is_causal,
+            False,
+            scale=scale,
+            window_size_left=left,
+            window_size_right=0 if is_causal and window is not None else left,
+        )[0]
+    sequences = []
+    for begin, end in zip((bounds := cu_seqlens.tolist()), bounds[1:]):
+        q, k, v = (tensor[begin:end].transpose(0, 1)[None] for tensor in (query, key, value))
+        out = torch.nn.functional.scaled_dot_product_attention(
+            q,
+            k,
+            v,
+            attn_mask=None if window is None else _near(end - begin, window, is_causal, query.device),
+            is_causal=is_causal and window is None,
+            scale=scale,
+            enable_gqa=q.shape[1] != k.shape[1],
+        )
+        sequences.append(out[0].transpose(0, 1))
+    return torch.cat(sequences)
+
+
+def _near(length: int, window: int, is_causal: bool, device: torch.device) -> Tensor:
+    """Which keys are within the window of each query."""
+    position = torch.arange(length, device=device)
+    back = position[:, None] - position[None, :]
+    return (back < window) & (back >= 0 if is_causal else back > -window)

@@ -1,0 +1,85 @@
+"""Padded batches as packed sequences: the mask that says which rows are padding, and the way there and back."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Callable, Optional
+
+import torch
+from torch import Tensor
+from transformers.masking_utils import bidirectional_mask_function, causal_mask_function, sdpa_mask
+from transformers.utils.import_utils import is_tracing
+
+from ..torch._library import version
+
+_PLAIN = (bidirectional_mask_function, causal_mask_function)
+
+
+def mask(
+    batch_size: int,
+    q_length: int,
+    kv_length: int,
+    q_offset: int = 0,
+    kv_offset: int = 0,
+    mask_function: Callable = causal_mask_function,
+    attention_mask: Optional[Tensor] = None,
+    **others: Any,
+) -> Optional[Tensor]:
+    """For transformers' `AttentionMaskInterface`: None where nothing is masked but by the causal rule, the padding mask [batch,
+    sequence] where nothing else is, and else the mask that PyTorch's attention takes.
+
+    As there, telling whether anything is padding waits for the GPU, once for a forward pass of the model.
+    """
+    is_padding_alone = (
+        mask_function in _PLAIN
+        and attention_mask is not None
+        and attention_mask.dim() == 2
+        and attention_mask.shape[1] == q_length == kv_length
+        and q_offset == kv_offset == 0
+        and not others.get("use_vmap", False)
+        and not is_tracing(attention_mask)
+    )
+    if is_padding_alone and not attention_mask.all():
+        return attention_mask
+    return sdpa_mask(
+        batch_size, q_length, kv_length, q_offset, kv_offset, mask_function, attention_mask, **others
+    )
+
+
+def for_sdpa(padding: Tensor, is_causal: bool) -> Tensor:
+    """The mask [batch, 1, sequence, sequence] of a padded batch."""
+    length = padding.shape[1]
+    masked = padding.bool()[:, None, None, :].expand(-1, 1, length, length)
+    return masked.tril() if is_causal else masked
+
+
+class Packing:
+    """Which rows of a padded batch are none of its padding."""
+
+    _last: Optional[tuple[weakref.ref, Optional[int], Packing]] = None
+
+    def __init__(self, padding: Tensor) -> None:
+        lengths = padding.sum(dim=1, dtype=torch.int32)
+        self.rows = padding.flatten().nonzero().flatten()
+        self.cu_seqlens = torch.nn.functional.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
+        self.longest = padding.shape[1]
+
+    @classmethod
+    def of(cls, padding: Tensor) -> Packing:
+        """That of a padding mask. All layers of a model have the same mask: `nonzero`, which waits for the GPU, is called once."""
+        if cls._last is not None:
+            last, last_version, packing = cls._last
+            if last() is padding and last_version == version(padding):
+                return packing
+        packing = cls(padding)
+        cls._last = (weakref.ref(padding), version(padding), packing)
+        return packing
+
+    def pack(self, tensor: Tensor) -> Tensor:
+        """[batch, heads, sequence, head size] as [rows, heads, head size]."""
+        return tensor.transpose(1, 2).flatten(0, 1).index_select(0, self.rows)
+
+    def pad(self, packed: Tensor, batch: int) -> Tensor:
+        """[rows, heads, head size] as [batch, sequence, heads, head size], with zeros for padding."""
+        padded = packed.new_zeros((batch * self.longest, *packed.shape[1:]))
+        return padded.index_copy(0, self.rows, packed).unflatten(0, (batch, self.longest))

@@ -1,0 +1,173 @@
+"""The operators of packed sequences: schemas, fakes, autograd, compile, DTensor, on the CPU."""
+
+import unittest
+import unittest.mock
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor, Replicate, Shard, init_device_mesh
+
+import cpu
+import fa512
+import fa512.torch
+from fa512.torch._packed import have_equal_lengths
+
+NUMBERS = [0, 3, 4, 4, 11]
+
+
+def setUpModule():
+    cpu.install()
+    cpu.calls()
+
+
+def lengths(numbers=NUMBERS):
+    return torch.tensor(numbers, dtype=torch.int32)
+
+
+def inputs(rows=11, heads=2, requires_grad=False):
+    torch.manual_seed(0)
+    return [torch.randn(rows, heads, 64, dtype=torch.float16).requires_grad_(requires_grad) for _ in range(3)]
+
+
+def by_sequence(tensors, numbers=NUMBERS, **more):
+    """PyTorch's attention of each sequence."""
+    parts = []
+    for begin, end in zip(numbers, numbers[1:]):
+        one = (tensor[begin:end].float().transpose(0, 1) for tensor in tensors)
+        parts.append(torch.nn.functional.scaled_dot_product_attention(*one, **more).transpose(0, 1))
+    return torch.cat(parts)
+
+
+class Operators(unittest.TestCase):
+    def setUp(self):
+        cpu.calls()
+
+    def test_opcheck_is_clean(self):
+        for requires_grad in (False, True):
+            with self.subTest(requires_grad=requires_grad):
+                arguments = (*inputs(requires_grad=requires_grad), lengths(), 7, True, 0.1)
+                torch.library.opcheck(torch.ops.fa512.attention_varlen.default, arguments)
+                torch.library.opcheck(torch.ops.fa512.attention_varlen_with_lse.default, arguments)
+        tensors = inputs()
+        out, lse = torch.ops.fa512.attention_varlen_with_lse(*tensors, lengths(), 7)
+        arguments = (out, *tensors, out, lse, lengths(), 7, False, None)
+        torch.library.opcheck(torch.ops.fa512.attention_varlen_backward.default, arguments)
+
+    def test_results_of_each_function(self):
+        tensors, one = inputs(), lengths()
+        for causal in (False, True):
+            expected = by_sequence(tensors, is_causal=causal, scale=0.2)
+            out = fa512.torch.attention_varlen(*tensors, one, causal=causal, scale=0.2)
+            torch.testing.assert_close(out.float(), expected, atol=2e-3, rtol=1e-3)
+            out = fa512.flash_attn_varlen_func(*tensors, one, one, 7, 7, softmax_scale=0.2, causal=causal)
+            torch.testing.assert_close(out.float(), expected, atol=2e-3, rtol=1e-3)
+        out, lse = fa512.torch.attention_varlen(*tensors, one, 7, return_lse=True)
+        self.assertEqual((lse.shape, lse.dtype, out.is_contiguous()), ((2, 11), torch.float32, True))
+
+    def test_gradients_are_those_of_each_sequence(self):
+        for causal in (False, True):
+            tensors = inputs(requires_grad=True)
+            cpu.calls()
+            fa512.torch.attention_varlen(*tensors, lengths(), 7, causal=causal).float().square().sum().backward()
+            self.assertEqual(cpu.calls(), ["attention_varlen_with_lse", "attention_varlen_backward"])
+            own = [tensor.grad for tensor in tensors]
+            tensors = [tensor.detach().float().requires_grad_() for tensor in tensors]
+            by_sequence(tensors, is_causal=causal).square().sum().backward()
+            for gradient, tensor in zip(own, tensors):
+                torch.testing.assert_close(gradient.float(), tensor.grad, atol=2e-2, rtol=2e-2)
+
+    def test_compile_keeps_the_operator_in_one_graph(self):
+        def model(q, k, v, cu_seqlens):
+            out = fa512.flash_attn_varlen_func(q, k, v, cu_seqlens, cu_seqlens, 7, 7)
+            return out + fa512.torch.attention_varlen(q, k, v, cu_seqlens, causal=True)
+
+        for dynamic in (False, True):
+            torch._dynamo.reset()
+            tensors = inputs(requires_grad=True)
+            compiled = torch.compile(model, fullgraph=True, backend="aot_eager", dynamic=dynamic)
+            out = compiled(*tensors, lengths())
+            torch.testing.assert_close(out, model(*tensors, lengths()))
+            out.sum().backward()
+            self.assertIsNotNone(tensors[0].grad)
+
+    def test_fakes_refuse_what_the_kernels_do(self):
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        with FakeTensorMode():
+            good = torch.empty(11, 2, 64, dtype=torch.float16, device="cuda")
+            one = torch.empty(5, dtype=torch.int32, device="cuda")
+            self.assertEqual(torch.ops.fa512.attention_varlen(good, good, good, one, 7).device.type, "cuda")
+            for tensors, words in [
+                ((*[good.bfloat16()] * 3, one), "query is torch.bfloat16"),
+                ((*[good[None]] * 3, one), "query has 4 dimensions"),
+                ((*[good] * 3, one.long()), "cu_seqlens is torch.int64"),
+                ((*[good] * 3, one[None]), "cu_seqlens has 2 dimensions"),
+                ((*[good] * 3, one.cpu()), "cu_seqlens is on cpu"),
+            ]:
+                with self.assertRaisesRegex(ValueError, words):
+                    torch.ops.fa512.attention_varlen(*tensors, 7)
+
+
+class Lengths(unittest.TestCase):
+    def test_equal_lengths_in_two_tensors_are_taken(self):
+        first, second = lengths(), lengths()
+        self.assertTrue(have_equal_lengths(first, second))
+        self.assertTrue(have_equal_lengths(first, first[:]))
+        out = fa512.flash_attn_varlen_func(*inputs(), first, second, 7, 7)
+        torch.testing.assert_close(out, fa512.flash_attn_varlen_func(*inputs(), first, first, 7, 7))
+
+    def test_a_comparison_is_remembered_until_a_tensor_is_written(self):
+        first, second = lengths(), lengths()
+        self.assertTrue(have_equal_lengths(first, second))
+        with unittest.mock.patch("torch.equal", side_effect=AssertionError("compared again")):
+            self.assertTrue(have_equal_lengths(first, second))
+        second[1] = 2
+        self.assertFalse(have_equal_lengths(first, second))
+        with torch.inference_mode():
+            self.assertTrue(have_equal_lengths(lengths(), lengths()))
+
+    def test_other_lengths_are_refused(self):
+        tensors = inputs()
+        for other in (lengths([0, 3, 5, 5, 11]), lengths([0, 11])):
+            with self.assertRaisesRegex(ValueError, "cu_seqlens_q and cu_seqlens_k differ"):
+                fa512.flash_attn_varlen_func(*tensors, lengths(), other, 7, 7)
+
+    def test_arguments_of_flash_attn_varlen_func(self):
+        tensors, one = inputs(), lengths()
+        for keywords, words in [
+            ({"dropout_p": 0.1}, "dropout_p is 0.1"),
+            ({"window_size": (4, 4)}, r"window_size is \(4, 4\)"),
+            ({"softcap": 30.0}, "softcap is 30.0"),
+            ({"alibi_slopes": torch.ones(2)}, "alibi_slopes are given"),
+            ({"return_attn_probs": True}, "return_attn_probs is True"),
+            ({"block_table": torch.ones(2)}, "block_table is given"),
+        ]:
+            with self.assertRaisesRegex(ValueError, words):
+                fa512.flash_attn_varlen_func(*tensors, one, one, 7, 7, **keywords)
+
+
+class Sharding(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+
+        dist.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
+        cls.mesh = init_device_mesh("cpu", (2,))
+
+    @classmethod
+    def tearDownClass(cls):
+        dist.destroy_process_group()
+
+    def test_heads_need_no_communication(self):
+        from torch.distributed.tensor.debug import CommDebugMode
+
+        local = inputs(requires_grad=True)
+        tensors = [DTensor.from_local(tensor, self.mesh, [Shard(1)]) for tensor in local]
+        one = DTensor.from_local(lengths(), self.mesh, [Replicate()])
+        with CommDebugMode() as seen:
+            out, lse = fa512.torch.attention_varlen(*tensors, one, 7, return_lse=True)
+            out.to_local().float().sum().backward()
+        self.assertEqual(seen.get_total_counts(), 0)
+        self.assertEqual((out.placements, lse.placements), ((Shard(1),), (Shard(0),)))
+        self.assertEqual((out.shape, lse.shape), ((11, 4, 64), (4, 11)))
+        self.assertIsNotNone(local[0].grad)
