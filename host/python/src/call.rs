@@ -270,12 +270,15 @@ fn sequences(lengths: &Array, q: &Array) -> PyResult<u32> {
     if lengths.element != UINT32 {
         require_element(lengths, "cu_seqlens", INT32)?;
     }
-    let (&[elements @ 1..], &[stride]) = (lengths.shape(), lengths.strides()) else {
+    let (&[elements], &[stride]) = (lengths.shape(), lengths.strides()) else {
         return Err(PyValueError::new_err(format!(
-            "cu_seqlens has the shape {:?}; it must be [sequences + 1]",
-            lengths.shape()
+            "cu_seqlens has {} dimensions; it must be [sequences + 1]",
+            lengths.shape().len()
         )));
     };
+    if elements < 1 {
+        return Err(PyValueError::new_err("cu_seqlens has no element; it must be [sequences + 1]"));
+    }
     if elements > 1 && stride != 1 {
         return Err(PyValueError::new_err(format!("cu_seqlens has a stride of {stride} elements; it must be 1")));
     }

@@ -37,6 +37,8 @@ class Case(unittest.TestCase):
         """Sequences are as each by itself; rows of none are as they were."""
         got, told = out.numpy(), set()
         for begin, end in zip(numbers, numbers[1:]):
+            if begin == end:
+                continue
             told |= set(range(begin, end))
             expected, expected_lse = reference(*(host[None, begin:end].swapaxes(1, 2) for host in hosts), **call)
             expected = expected[0].swapaxes(0, 1)
@@ -101,7 +103,7 @@ class Errors(Case):
         good = self.lengths([0, 5, 20])
         self.refused(TypeError, "cu_seqlens is int64; it must be int32", *devices, self.lengths([0, 20], dtype=numpy.int64), out=out)
         self.refused(TypeError, "cu_seqlens is a list", *devices, [0, 20], out=out)
-        self.refused(ValueError, r"cu_seqlens has the shape \[1, 2\]", *devices, self.lengths([[0, 20]]), out=out)
+        self.refused(ValueError, "cu_seqlens has 2 dimensions", *devices, self.lengths([[0, 20]]), out=out)
         strided = MACHINE.array(numpy.arange(6, dtype=numpy.int32)[::2])
         self.refused(ValueError, "cu_seqlens has a stride of 2", *devices, strided, out=out)
         good.shape = (4,)

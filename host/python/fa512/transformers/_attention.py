@@ -63,23 +63,23 @@ def attention_forward(
     causal = bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
     if attention_mask is None and _is_packed(others):
         return _packed(strict, query, key, value, dropout, scaling, causal, others), None
-    tensors = [_cast_by_autocast(tensor) for tensor in (query, key, value)]
-    is_padded = attention_mask is not None and attention_mask.dim() == 2
-    reason = _why_not_options(dropout, key.shape[2], others) or _operators.why_not_here(*tensors)
-    if attention_mask is not None and not is_padded:
+    q, k, v = _cast_by_autocast(query), _cast_by_autocast(key), _cast_by_autocast(value)
+    padding = attention_mask if attention_mask is not None and attention_mask.dim() == 2 else None
+    reason = _why_not_options(dropout, key.shape[2], others) or _operators.why_not_here(q, k, v)
+    if attention_mask is not None and attention_mask.dim() != 2:
         reason = "a mask is given that is none of padding alone"
-    if reason is None and is_padded:
-        packing = _padding.Packing.of(attention_mask)
-        rows = [packing.pack(tensor) for tensor in tensors]
-        out = torch.ops.fa512.attention_varlen(*rows, packing.cu_seqlens, packing.longest, causal, scaling)
+    if reason is None and padding is not None:
+        packing = _padding.Packing.of(padding)
+        q, k, v = packing.pack(q), packing.pack(k), packing.pack(v)
+        out = torch.ops.fa512.attention_varlen(q, k, v, packing.cu_seqlens, packing.longest, causal, scaling)
         return packing.pad(out, query.shape[0]), None
     if reason is None:
-        out = torch.ops.fa512.attention(*tensors, causal, scaling)
+        out = torch.ops.fa512.attention(q, k, v, causal, scaling)
         return out.transpose(1, 2).contiguous(), None
     if strict:
         raise ValueError(f"fa512: {reason}")
     _warn("scaled_dot_product_attention", reason)
-    mask = _padding.for_sdpa(attention_mask, causal) if is_padded else attention_mask
+    mask = attention_mask if padding is None else _padding.for_sdpa(padding, causal)
     return sdpa_attention_forward(module, query, key, value, mask, dropout, scaling, is_causal, **others)
 
 
@@ -106,10 +106,10 @@ def _packed(
     if lengths_k is not None and not have_equal_lengths(lengths, lengths_k):
         raise ValueError("cu_seq_lens_q and cu_seq_lens_k differ, which is not supported")
     longest = int(others.get("max_length_q") or query.shape[2])
-    rows = [_cast_by_autocast(tensor)[0].transpose(0, 1) for tensor in (query, key, value)]
-    reason = _why_not_options(dropout, longest, others) or _operators.why_not_varlen_here(*rows, lengths)
+    q, k, v = (_cast_by_autocast(tensor)[0].transpose(0, 1) for tensor in (query, key, value))
+    reason = _why_not_options(dropout, longest, others) or _operators.why_not_varlen_here(q, k, v, lengths)
     if reason is None:
-        return torch.ops.fa512.attention_varlen(*rows, lengths, longest, causal, scale)[None]
+        return torch.ops.fa512.attention_varlen(q, k, v, lengths, longest, causal, scale)[None]
     if strict:
         raise ValueError(f"fa512: {reason}")
     for name in _UNSUPPORTED:
@@ -120,4 +120,4 @@ def _packed(
     _warn("PyTorch's FlashAttention-2", reason)
     window = others.get("sliding_window")
     window = window if window is not None and window < longest else None
-    return _by_pytorch.attention_varlen(*rows, lengths, longest, causal, scale, window)[None]
+    return _by_pytorch.attention_varlen(q, k, v, lengths, longest, causal, scale, window)[None]

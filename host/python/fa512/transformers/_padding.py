@@ -30,17 +30,20 @@ def mask(
 
     As there, telling whether anything is padding waits for the GPU, once for a forward pass of the model.
     """
-    is_padding_alone = (
+    is_plain = (
         mask_function in _PLAIN
-        and attention_mask is not None
-        and attention_mask.dim() == 2
-        and attention_mask.shape[1] == q_length == kv_length
+        and q_length == kv_length
         and q_offset == kv_offset == 0
+        and others.get("local_size") is None
         and not others.get("use_vmap", False)
-        and not is_tracing(attention_mask)
     )
-    if is_padding_alone and not attention_mask.all():
-        return attention_mask
+    skip = "allow_is_causal_skip" if mask_function is causal_mask_function else "allow_is_bidirectional_skip"
+    if is_plain and attention_mask is None and others.get(skip, mask_function is causal_mask_function):
+        # Also while a graph is compiled, in which transformers would make a mask.
+        return None
+    if is_plain and attention_mask is not None and attention_mask.dim() == 2 and attention_mask.shape[1] == q_length:
+        if not is_tracing(attention_mask) and not attention_mask.all():
+            return attention_mask
     return sdpa_mask(
         batch_size, q_length, kv_length, q_offset, kv_offset, mask_function, attention_mask, **others
     )

@@ -163,9 +163,16 @@ class Transformers(unittest.TestCase):
             torch.testing.assert_close(out, expected.transpose(0, 1))
 
     def test_a_model_compiles_in_one_graph(self):
-        compiled = torch.compile(model("fa512_flash"), fullgraph=True, backend="eager")
+        graphs = []
+
+        def backend(graph, _):
+            graphs.append(graph)
+            return graph.forward
+
+        compiled = torch.compile(model("fa512_flash"), fullgraph=True, backend=backend)
         with torch.no_grad():
             own = compiled(tokens()).last_hidden_state
+        self.assertEqual([str(graph.graph).count("fa512.attention") for graph in graphs], [2])
         torch.testing.assert_close(own, model("fa512_flash")(tokens()).last_hidden_state, atol=1e-2, rtol=1e-2)
 
     def test_a_causal_model(self):
