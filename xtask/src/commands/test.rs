@@ -52,6 +52,8 @@ pub fn run_tests_with(
     let test = |packages: &[&str]| {
         let mut cargo = Command::new(environment.cargo());
         cargo.current_dir(workspace.root()).env(PTX_VARIABLE, workspace.ptx()).args(["test", "--release"]);
+        // What else fails is seen in the same run.
+        cargo.arg("--no-fail-fast");
         cargo.env(planted::PTX_VARIABLE, &planted);
         process::run(cargo.envs(variables.iter().copied()).args(packages).args(arguments))
     };
