@@ -18,8 +18,18 @@ pub trait Slice: sealed::Sealed {}
 
 impl<T: sealed::Sealed> Slice for T {}
 
+/// Elements of `cu_seqlens`. The kernels take one beyond the rows of the tensors for the last of them, be it negative or large.
+pub trait Length: sealed::Length {}
+
+impl<T: sealed::Length> Length for T {}
+
 mod sealed {
     pub trait Sealed {}
+
+    pub trait Length {}
+
+    impl Length for i32 {}
+    impl Length for u32 {}
 
     impl<T> Sealed for super::CudaSlice<T> {}
     impl<T> Sealed for super::CudaView<'_, T> {}
@@ -73,12 +83,12 @@ pub fn forward_with_options(
 /// # Errors
 /// As for [`forward`], and when the problem is not packed.
 #[allow(clippy::too_many_arguments, reason = "six tensors, and each may be of another type")]
-pub fn forward_varlen(
+pub fn forward_varlen<L: Length>(
     problem: &Problem,
     q: &(impl DevicePtr<f16> + Slice),
     k: &(impl DevicePtr<f16> + Slice),
     v: &(impl DevicePtr<f16> + Slice),
-    cu_seqlens: &(impl DevicePtr<i32> + Slice),
+    cu_seqlens: &(impl DevicePtr<L> + Slice),
     o: &mut (impl DevicePtrMut<f16> + Slice),
     lse: Option<&mut CudaSlice<f32>>,
     stream: &Arc<CudaStream>,
@@ -87,7 +97,7 @@ pub fn forward_varlen(
     check(Tensor::CuSeqlens, cu_seqlens, u64::from(sequences) + 1, stream)?;
     bind(stream)?;
     let (lengths, _lengths) = cu_seqlens.device_ptr(stream);
-    // SAFETY: the slice holds an element more than there are sequences, and its guard lives until the launch is on the stream.
+    // SAFETY: the slice holds an element of 32 bits more than there are sequences, and its guard lives until the launch is on the stream.
     unsafe { put(problem, q, k, v, o, lse, Some(lengths), stream, Options::default()) }
 }
 

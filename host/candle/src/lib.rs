@@ -1,0 +1,193 @@
+#![doc = include_str!("../README.md")]
+
+mod arguments;
+mod operation;
+mod problem;
+
+use candle_core::{Result, Tensor};
+
+use arguments::{Sequences, Window};
+use operation::Attention;
+
+/// Softmax(scale · QKᵀ) · V of f16 tensors `[batch, sequence, heads, 64]` on a GPU; of the same shape.
+///
+/// Q, K and V may be views, such as parts of a fused QKV tensor, whose rows are without gaps and begin at multiples of 16 bytes.
+///
+/// # Errors
+/// With the argument, and what would be accepted: other types, devices, head sizes, numbers of heads or keys.
+pub fn flash_attn(q: &Tensor, k: &Tensor, v: &Tensor, softmax_scale: f32, causal: bool) -> Result<Tensor> {
+    let window = Window::unlimited(causal);
+    q.apply_op3(k, v, Attention::new(softmax_scale, window, Sequences::OneLength))
+}
+
+/// [`flash_attn`] with a window of keys: only those that limit nothing, but for the causal one (`None`, `Some(0)`), are computed.
+///
+/// # Errors
+/// As for [`flash_attn`], and with the window.
+pub fn flash_attn_windowed(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    softmax_scale: f32,
+    window_size_left: Option<usize>,
+    window_size_right: Option<usize>,
+) -> Result<Tensor> {
+    let window = Window { left: window_size_left, right: window_size_right };
+    q.apply_op3(k, v, Attention::new(softmax_scale, window, Sequences::OneLength))
+}
+
+/// candle-flash-attn's `flash_attn_alibi`.
+///
+/// # Errors
+/// Always: slopes are not computed.
+pub fn flash_attn_alibi(
+    _q: &Tensor,
+    _k: &Tensor,
+    _v: &Tensor,
+    _alibi_slopes: &Tensor,
+    _softmax_scale: f32,
+    _causal: bool,
+) -> Result<Tensor> {
+    Err(arguments::no_slopes())
+}
+
+/// candle-flash-attn's `flash_attn_alibi_windowed`.
+///
+/// # Errors
+/// Always: slopes are not computed.
+pub fn flash_attn_alibi_windowed(
+    _q: &Tensor,
+    _k: &Tensor,
+    _v: &Tensor,
+    _alibi_slopes: &Tensor,
+    _softmax_scale: f32,
+    _window_size_left: Option<usize>,
+    _window_size_right: Option<usize>,
+) -> Result<Tensor> {
+    Err(arguments::no_slopes())
+}
+
+/// [`flash_attn_windowed`] with candle-flash-attn's further arguments.
+///
+/// # Errors
+/// As for [`flash_attn_windowed`], and where there are slopes or a softcap that is not 0.
+#[allow(clippy::too_many_arguments, reason = "they are candle-flash-attn's")]
+pub fn flash_attn_alibi_windowed_softcap(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    alibi_slopes: Option<&Tensor>,
+    softmax_scale: f32,
+    window_size_left: Option<usize>,
+    window_size_right: Option<usize>,
+    softcap: f32,
+) -> Result<Tensor> {
+    if alibi_slopes.is_some() {
+        return Err(arguments::no_slopes());
+    }
+    if softcap != 0.0 {
+        candle_core::bail!("softcap is {softcap}, which is not computed; it must be 0");
+    }
+    flash_attn_windowed(q, k, v, softmax_scale, window_size_left, window_size_right)
+}
+
+/// [`flash_attn`] of packed sequences: f16 `[rows of all sequences, heads, 64]`, where `seqlens_q` (u32 `[sequences + 1]`, on the
+/// GPU) holds the row at which each sequence begins, and where the last one ends.
+///
+/// K has the lengths of Q: pass one tensor as both. Two tensors are compared, which waits for the GPU. Whatever the lengths are,
+/// nothing outside the tensors is read or written, and no sequence reaches another's result; rows of no sequence hold anything.
+///
+/// # Errors
+/// As for [`flash_attn`], and when K has other lengths than Q.
+#[allow(clippy::too_many_arguments, reason = "they are candle-flash-attn's")]
+pub fn flash_attn_varlen(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    seqlens_q: &Tensor,
+    seqlens_k: &Tensor,
+    max_seqlen_q: usize,
+    max_seqlen_k: usize,
+    softmax_scale: f32,
+    causal: bool,
+) -> Result<Tensor> {
+    let (left, right) = (None, causal.then_some(0));
+    let lengths = [(seqlens_q, max_seqlen_q), (seqlens_k, max_seqlen_k)];
+    varlen([q, k, v], lengths, softmax_scale, Window { left, right })
+}
+
+/// [`flash_attn_varlen`] with a window of keys, as for [`flash_attn_windowed`].
+///
+/// # Errors
+/// As for [`flash_attn_varlen`], and with the window.
+#[allow(clippy::too_many_arguments, reason = "they are candle-flash-attn's")]
+pub fn flash_attn_varlen_windowed(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    seqlens_q: &Tensor,
+    seqlens_k: &Tensor,
+    max_seqlen_q: usize,
+    max_seqlen_k: usize,
+    softmax_scale: f32,
+    window_size_left: Option<usize>,
+    window_size_right: Option<usize>,
+) -> Result<Tensor> {
+    let window = Window { left: window_size_left, right: window_size_right };
+    varlen([q, k, v], [(seqlens_q, max_seqlen_q), (seqlens_k, max_seqlen_k)], softmax_scale, window)
+}
+
+/// candle-flash-attn's `flash_attn_varlen_alibi`.
+///
+/// # Errors
+/// Always: slopes are not computed.
+#[allow(clippy::too_many_arguments, reason = "they are candle-flash-attn's")]
+pub fn flash_attn_varlen_alibi(
+    _q: &Tensor,
+    _k: &Tensor,
+    _v: &Tensor,
+    _alibi_slopes: &Tensor,
+    _seqlens_q: &Tensor,
+    _seqlens_k: &Tensor,
+    _max_seqlen_q: usize,
+    _max_seqlen_k: usize,
+    _softmax_scale: f32,
+    _causal: bool,
+) -> Result<Tensor> {
+    Err(arguments::no_slopes())
+}
+
+/// candle-flash-attn's `flash_attn_varlen_alibi_windowed`.
+///
+/// # Errors
+/// Always: slopes are not computed.
+#[allow(clippy::too_many_arguments, reason = "they are candle-flash-attn's")]
+pub fn flash_attn_varlen_alibi_windowed(
+    _q: &Tensor,
+    _k: &Tensor,
+    _v: &Tensor,
+    _alibi_slopes: &Tensor,
+    _seqlens_q: &Tensor,
+    _seqlens_k: &Tensor,
+    _max_seqlen_q: usize,
+    _max_seqlen_k: usize,
+    _softmax_scale: f32,
+    _window_size_left: Option<usize>,
+    _window_size_right: Option<usize>,
+) -> Result<Tensor> {
+    Err(arguments::no_slopes())
+}
+
+fn varlen(
+    [q, k, v]: [&Tensor; 3],
+    [(seqlens, longest), (seqlens_k, longest_k)]: [(&Tensor, usize); 2],
+    softmax_scale: f32,
+    window: Window,
+) -> Result<Tensor> {
+    if longest != longest_k {
+        candle_core::bail!("max_seqlen_q is {longest} and max_seqlen_k {longest_k}; K must have the lengths of Q");
+    }
+    arguments::require_equal_lengths(seqlens, seqlens_k)?;
+    let sequences = Sequences::Packed { seqlens: seqlens.clone(), longest };
+    q.apply_op3(k, v, Attention::new(softmax_scale, window, sequences))
+}

@@ -1,0 +1,129 @@
+//! Attention as an operation of candle's.
+
+use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape};
+use fa512::{Packing, Problem};
+
+use crate::arguments::{Sequences, Window};
+use crate::problem;
+
+/// Attention of Q, K and V.
+pub struct Attention {
+    scale: f32,
+    window: Window,
+    sequences: Sequences,
+}
+
+impl Attention {
+    pub fn new(scale: f32, window: Window, sequences: Sequences) -> Self {
+        Self { scale, window, sequences }
+    }
+
+    /// The problem of Q, K and V with these layouts; `None` where there is nothing to compute.
+    fn problem(&self, layouts: [&Layout; 3]) -> Result<Option<Problem>> {
+        let (packing, longest) = match &self.sequences {
+            Sequences::OneLength => (None, layouts[0].dims().get(1).copied().unwrap_or_default()),
+            Sequences::Packed { seqlens, longest } => {
+                let sequences = u32::try_from(seqlens.elem_count() - 1).map_err(candle_core::Error::wrap)?;
+                // A bound that helps to choose a kernel.
+                let bound = u32::try_from(*longest).unwrap_or(u32::MAX);
+                (Some(Packing { sequences, longest: bound }), *longest)
+            }
+        };
+        problem::of(layouts, self.window.mask(longest)?, self.scale, packing)
+    }
+}
+
+impl CustomOp3 for Attention {
+    fn name(&self) -> &'static str {
+        "fa512-attention"
+    }
+
+    fn cpu_fwd(
+        &self,
+        _: &CpuStorage,
+        q: &Layout,
+        _: &CpuStorage,
+        k: &Layout,
+        _: &CpuStorage,
+        v: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        self.problem([q, k, v])?;
+        candle_core::bail!("q is on the CPU; it must be on an NVIDIA GPU")
+    }
+
+    fn metal_fwd(
+        &self,
+        _: &candle_core::MetalStorage,
+        _: &Layout,
+        _: &candle_core::MetalStorage,
+        _: &Layout,
+        _: &candle_core::MetalStorage,
+        _: &Layout,
+    ) -> Result<(candle_core::MetalStorage, Shape)> {
+        candle_core::bail!("q is on a Metal device; it must be on an NVIDIA GPU")
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        q: &candle_core::CudaStorage,
+        q_layout: &Layout,
+        k: &candle_core::CudaStorage,
+        k_layout: &Layout,
+        v: &candle_core::CudaStorage,
+        v_layout: &Layout,
+    ) -> Result<(candle_core::CudaStorage, Shape)> {
+        self.launch([q, k, v], [q_layout, k_layout, v_layout])
+    }
+}
+
+#[cfg(feature = "cuda")]
+mod cuda {
+    use candle_core::backend::BackendStorage;
+    use candle_core::{CudaStorage, DType, Layout, Result, Shape, Storage};
+    use half::f16;
+
+    use super::Attention;
+    use crate::arguments::Sequences;
+
+    impl Attention {
+        /// O, a new tensor of the shape of Q, on the stream of Q's device.
+        pub(super) fn launch(&self, tensors: [&CudaStorage; 3], layouts: [&Layout; 3]) -> Result<(CudaStorage, Shape)> {
+            for (tensor, name) in tensors.into_iter().zip(["q", "k", "v"]) {
+                if tensor.dtype() != DType::F16 {
+                    candle_core::bail!("{name} is {:?}; the kernels compute F16", tensor.dtype());
+                }
+            }
+            let shape = layouts[0].shape().clone();
+            let device = tensors[0].device().clone();
+            let Some(problem) = self.problem(layouts)? else {
+                let empty = device.alloc_zeros::<f16>(shape.elem_count())?;
+                return Ok((CudaStorage::wrap_cuda_slice(empty, device), shape));
+            };
+            let [q, k, v] = [
+                tensors[0].as_cuda_slice::<f16>()?,
+                tensors[1].as_cuda_slice::<f16>()?,
+                tensors[2].as_cuda_slice::<f16>()?,
+            ];
+            // SAFETY: every 16 bits are an f16; the kernel writes all rows but those of no sequence.
+            let mut o = unsafe { device.alloc::<f16>(shape.elem_count()) }?;
+            let stream = device.cuda_stream();
+            match &self.sequences {
+                Sequences::OneLength => fa512::cudarc::forward(&problem, q, k, v, &mut o, None, &stream),
+                Sequences::Packed { seqlens, .. } => {
+                    let (storage, layout) = seqlens.storage_and_layout();
+                    let Storage::Cuda(storage) = &*storage else {
+                        candle_core::bail!("seqlens_q is not on the GPU of q");
+                    };
+                    let Some((begin, end)) = layout.contiguous_offsets() else {
+                        candle_core::bail!("seqlens_q has a stride of {:?}; it must be contiguous", layout.stride());
+                    };
+                    let lengths = storage.as_cuda_slice::<u32>()?.slice(begin..end);
+                    fa512::cudarc::forward_varlen(&problem, q, k, v, &lengths, &mut o, None, &stream)
+                }
+            }
+            .map_err(candle_core::Error::wrap)?;
+            Ok((CudaStorage::wrap_cuda_slice(o, device), shape))
+        }
+    }
+}

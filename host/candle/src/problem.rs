@@ -1,0 +1,160 @@
+//! From candle's layouts to a problem of fa512.
+
+use candle_core::{Layout, Result};
+use fa512::{Mask, Packing, Problem, Shape, Strides, View, Views};
+
+/// Columns of the tensors.
+const HEAD_DIM: usize = 64;
+
+/// Sizes and strides of a tensor of rows: of a batch `[batch, sequence, heads, 64]`, or packed `[rows, heads, 64]`.
+struct Rows {
+    shape: [usize; 3],
+    view: View,
+}
+
+impl Rows {
+    fn of(layout: &Layout, name: &str, is_packed: bool) -> Result<Self> {
+        let (dims, strides) = (layout.dims(), layout.stride());
+        let (shape, [batch, row, head, column]) = match (is_packed, dims, strides) {
+            (false, &[batch, rows, heads, _], &[b, r, h, c]) => ([batch, rows, heads], [b, r, h, c]),
+            (true, &[rows, heads, _], &[r, h, c]) => ([1, rows, heads], [0, r, h, c]),
+            _ => {
+                let wanted = if is_packed { "[rows, heads, 64]" } else { "[batch, sequence, heads, 64]" };
+                candle_core::bail!("{name} has the shape {dims:?}; it must be {wanted}");
+            }
+        };
+        let head_dim = dims[dims.len() - 1];
+        if head_dim != HEAD_DIM {
+            candle_core::bail!("{name} has a head size of {head_dim}; the kernels compute {HEAD_DIM}");
+        }
+        if column != 1 {
+            candle_core::bail!("{name} has a stride of {column} elements along its last dimension; it must be 1");
+        }
+        let strides = Strides { batch: batch as u64, head: head as u64, row: row as u64 };
+        Ok(Self { shape, view: View { offset: layout.start_offset() as u64, strides } })
+    }
+}
+
+/// The problem of Q, K and V with these layouts, whose O lies without gaps in the order of Q's dimensions; `None` where a dimension is
+/// 0, so that there is nothing to compute.
+///
+/// # Errors
+/// With the tensor and what it would have to be.
+pub fn of(layouts: [&Layout; 3], mask: Mask, scale: f32, packing: Option<Packing>) -> Result<Option<Problem>> {
+    let is_packed = packing.is_some();
+    let q = Rows::of(layouts[0], "q", is_packed)?;
+    let k = Rows::of(layouts[1], "k", is_packed)?;
+    let v = Rows::of(layouts[2], "v", is_packed)?;
+    for (rows, name, layout) in [(&k, "k", layouts[1]), (&v, "v", layouts[2])] {
+        if rows.shape != q.shape {
+            candle_core::bail!(
+                "{name} has the shape {:?} and q {:?}; they must be equal (other numbers of keys or of heads are not computed)",
+                layout.dims(),
+                layouts[0].dims()
+            );
+        }
+    }
+    if q.shape.contains(&0) || packing.is_some_and(|packing| packing.sequences == 0) {
+        return Ok(None);
+    }
+    let narrow = |size: usize, name: &str| {
+        u32::try_from(size)
+            .map_err(|_| candle_core::Error::msg(format!("{name} is {size}, which is more than 32 bits count")))
+    };
+    let [batch, rows, heads] = q.shape;
+    let shape = Shape { batch: narrow(batch, "batch")?, heads: narrow(heads, "heads")?, sequence: narrow(rows, "sequence")? };
+    let problem = Problem::new(shape, mask, fa512::Layout::Bshd).and_then(|problem| {
+        let o = problem.views().o;
+        problem.with_views(Views { q: q.view, k: k.view, v: v.view, o })?.with_scale(f64::from(scale))
+    });
+    let problem = match packing {
+        None => problem,
+        Some(packing) => problem.and_then(|problem| problem.packed(packing)),
+    };
+    problem.map(Some).map_err(candle_core::Error::wrap)
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{DType, Device, Tensor};
+
+    use super::*;
+
+    fn tensor(shape: &[usize]) -> Tensor {
+        Tensor::zeros(shape, DType::F16, &Device::Cpu).unwrap()
+    }
+
+    fn problem(q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Option<Problem>> {
+        of([q.layout(), k.layout(), v.layout()], Mask::Full, 0.125, None)
+    }
+
+    fn refused(q: &Tensor, k: &Tensor, v: &Tensor) -> String {
+        problem(q, k, v).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn contiguous_tensors_are_batch_sequence_heads() {
+        let x = tensor(&[2, 100, 3, 64]);
+        let made = problem(&x, &x, &x).unwrap().unwrap();
+        assert_eq!(made.shape(), Shape { batch: 2, heads: 3, sequence: 100 });
+        assert_eq!(made.views().q, View::new(Strides { batch: 19_200, head: 64, row: 192 }));
+        assert_eq!(made.views().o, made.views().q);
+    }
+
+    #[test]
+    fn parts_of_a_fused_tensor_keep_their_offsets_and_strides() {
+        let fused = tensor(&[2, 10, 3, 4, 64]);
+        let part = |index| fused.narrow(2, index, 1).unwrap().squeeze(2).unwrap();
+        let made = problem(&part(0), &part(1), &part(2)).unwrap().unwrap();
+        let strides = Strides { batch: 7_680, head: 64, row: 768 };
+        assert_eq!([made.views().q, made.views().k, made.views().v], [0, 256, 512].map(|offset| View { offset, strides }));
+        assert_eq!(made.views().o, View::new(Strides { batch: 2_560, head: 64, row: 256 }));
+    }
+
+    #[test]
+    fn transposed_and_broadcast_views_are_taken() {
+        let heads_first = tensor(&[2, 3, 100, 64]).transpose(1, 2).unwrap();
+        let shared = tensor(&[2, 100, 1, 64]).broadcast_as((2, 100, 3, 64)).unwrap();
+        let made = problem(&heads_first, &shared, &shared).unwrap().unwrap();
+        assert_eq!(made.views().q.strides, Strides { batch: 19_200, head: 6_400, row: 64 });
+        assert_eq!(made.views().k.strides, Strides { batch: 6_400, head: 0, row: 64 });
+    }
+
+    #[test]
+    fn packed_rows_have_no_batch() {
+        let x = tensor(&[50, 3, 64]);
+        let packing = Packing { sequences: 4, longest: 20 };
+        let made = of([x.layout(); 3], Mask::Causal, 0.5, Some(packing)).unwrap().unwrap();
+        assert_eq!(made.shape(), Shape { batch: 1, heads: 3, sequence: 50 });
+        assert_eq!((made.packing(), made.mask(), made.scale()), (Some(packing), Mask::Causal, 0.5));
+    }
+
+    #[test]
+    fn nothing_to_compute_is_no_problem() {
+        let x = tensor(&[0, 10, 3, 64]);
+        assert_eq!(problem(&x, &x, &x).unwrap(), None);
+        let x = tensor(&[5, 3, 64]);
+        let none = Packing { sequences: 0, longest: 0 };
+        assert_eq!(of([x.layout(); 3], Mask::Full, 1.0, Some(none)).unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_not_computed_is_named() {
+        let x = tensor(&[2, 10, 4, 64]);
+        assert!(refused(&tensor(&[10, 4, 64]), &x, &x).contains("q has the shape [10, 4, 64]"));
+        let narrow = tensor(&[2, 10, 4, 32]);
+        assert!(refused(&narrow, &narrow, &narrow).contains("q has a head size of 32; the kernels compute 64"));
+        let shared = tensor(&[2, 10, 1, 64]);
+        assert!(refused(&x, &shared, &shared).contains("k has the shape [2, 10, 1, 64] and q [2, 10, 4, 64]"));
+        let longer = tensor(&[2, 11, 4, 64]);
+        assert!(refused(&x, &x, &longer).contains("v has the shape [2, 11, 4, 64]"));
+        let columns = tensor(&[2, 10, 64, 4]).transpose(2, 3).unwrap();
+        assert!(refused(&x, &columns, &x).contains("k has a stride of 4 elements along its last dimension"));
+        let odd = tensor(&[2, 10, 4, 65]).narrow(3, 0, 64).unwrap();
+        assert!(refused(&odd, &x, &x).contains("stride of 65"), "{}", refused(&odd, &x, &x));
+        let misaligned = tensor(&[2, 10, 4, 72]).narrow(3, 4, 64).unwrap();
+        assert!(refused(&misaligned, &x, &x).contains("Q starts at element 4"), "{}", refused(&misaligned, &x, &x));
+        let scaled = of([x.layout(); 3], Mask::Full, -1.0, None).unwrap_err().to_string();
+        assert!(scaled.contains("negate Q"), "{scaled}");
+    }
+}

@@ -1,0 +1,50 @@
+//! What is refused without a GPU, through the functions that users call.
+
+use candle_core::{DType, Device, Tensor};
+use fa512_candle as attention;
+
+fn tensor(shape: &[usize]) -> Tensor {
+    Tensor::zeros(shape, DType::F16, &Device::Cpu).unwrap()
+}
+
+fn message<T: std::fmt::Debug>(result: candle_core::Result<T>) -> String {
+    result.unwrap_err().to_string()
+}
+
+#[test]
+fn tensors_on_the_cpu_are_refused_by_name() {
+    let x = tensor(&[1, 8, 2, 64]);
+    assert!(message(attention::flash_attn(&x, &x, &x, 0.125, true)).contains("q is on the CPU"));
+    let (x, lengths) = (tensor(&[8, 2, 64]), Tensor::new(&[0u32, 8], &Device::Cpu).unwrap());
+    let packed = attention::flash_attn_varlen(&x, &x, &x, &lengths, &lengths, 8, 8, 0.125, false);
+    assert!(message(packed).contains("q is on the CPU"));
+}
+
+#[test]
+fn arguments_that_are_not_computed_are_named() {
+    let (x, slopes) = (tensor(&[1, 8, 2, 64]), Tensor::ones(2, DType::F32, &Device::Cpu).unwrap());
+    assert!(message(attention::flash_attn_alibi(&x, &x, &x, &slopes, 0.125, true)).contains("alibi_slopes"));
+    let windowed = attention::flash_attn_alibi_windowed(&x, &x, &x, &slopes, 0.125, None, None);
+    assert!(message(windowed).contains("alibi_slopes"));
+    let softcap = |slopes, softcap| {
+        attention::flash_attn_alibi_windowed_softcap(&x, &x, &x, slopes, 0.125, None, None, softcap)
+    };
+    assert!(message(softcap(Some(&slopes), 0.0)).contains("alibi_slopes"));
+    assert!(message(softcap(None, 30.0)).contains("softcap is 30"));
+    let windowed = attention::flash_attn_windowed(&x, &x, &x, 0.125, Some(2), Some(2));
+    assert!(message(windowed).contains("window_size_left is 2"));
+    let narrow = tensor(&[1, 8, 2, 32]);
+    assert!(message(attention::flash_attn(&narrow, &narrow, &narrow, 0.125, true)).contains("head size of 32"));
+}
+
+#[test]
+fn lengths_of_q_and_k_have_to_be_equal() {
+    let x = tensor(&[8, 2, 64]);
+    let lengths = |numbers: &[u32]| Tensor::new(numbers, &Device::Cpu).unwrap();
+    let packed = |q: &Tensor, k: &Tensor, longest_k| {
+        message(attention::flash_attn_varlen_windowed(&x, &x, &x, q, k, 8, longest_k, 0.125, None, None))
+    };
+    let one = lengths(&[0, 3, 8]);
+    assert!(packed(&one, &one, 9).contains("max_seqlen_q is 8 and max_seqlen_k 9"));
+    assert!(packed(&one, &lengths(&[0, 4, 8]), 8).contains("seqlens_q and seqlens_k differ"));
+}
