@@ -62,7 +62,8 @@ pub fn of(layouts: [&Layout; 3], mask: Mask, scale: f32, packing: Option<Packing
             .map_err(|_| candle_core::Error::msg(format!("{name} is {size}, which is more than 32 bits count")))
     };
     let [batch, rows, heads] = q.shape;
-    let shape = Shape { batch: narrow(batch, "batch")?, heads: narrow(heads, "heads")?, sequence: narrow(rows, "sequence")? };
+    let shape =
+        Shape { batch: narrow(batch, "batch")?, heads: narrow(heads, "heads")?, sequence: narrow(rows, "sequence")? };
     let problem = Problem::new(shape, mask, fa512::Layout::Bshd).and_then(|problem| {
         let o = problem.views().o;
         problem.with_views(Views { q: q.view, k: k.view, v: v.view, o })?.with_scale(f64::from(scale))
@@ -107,7 +108,10 @@ mod tests {
         let part = |index| fused.narrow(2, index, 1).unwrap().squeeze(2).unwrap();
         let made = problem(&part(0), &part(1), &part(2)).unwrap().unwrap();
         let strides = Strides { batch: 7_680, head: 64, row: 768 };
-        assert_eq!([made.views().q, made.views().k, made.views().v], [0, 256, 512].map(|offset| View { offset, strides }));
+        assert_eq!(
+            [made.views().q, made.views().k, made.views().v],
+            [0, 256, 512].map(|offset| View { offset, strides })
+        );
         assert_eq!(made.views().o, View::new(Strides { batch: 2_560, head: 64, row: 256 }));
     }
 

@@ -26,9 +26,8 @@ fn arguments_that_are_not_computed_are_named() {
     assert!(message(attention::flash_attn_alibi(&x, &x, &x, &slopes, 0.125, true)).contains("alibi_slopes"));
     let windowed = attention::flash_attn_alibi_windowed(&x, &x, &x, &slopes, 0.125, None, None);
     assert!(message(windowed).contains("alibi_slopes"));
-    let softcap = |slopes, softcap| {
-        attention::flash_attn_alibi_windowed_softcap(&x, &x, &x, slopes, 0.125, None, None, softcap)
-    };
+    let softcap =
+        |slopes, softcap| attention::flash_attn_alibi_windowed_softcap(&x, &x, &x, slopes, 0.125, None, None, softcap);
     assert!(message(softcap(Some(&slopes), 0.0)).contains("alibi_slopes"));
     assert!(message(softcap(None, 30.0)).contains("softcap is 30"));
     let windowed = attention::flash_attn_windowed(&x, &x, &x, 0.125, Some(2), Some(2));

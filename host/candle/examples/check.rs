@@ -1,0 +1,69 @@
+//! Checks the functions of this crate on GPU 0 against attention computed on the CPU: batches, packed sequences, views, errors.
+
+use candle_core::{D, DType, Device, Result, Tensor, bail};
+
+/// Softmax(scale · QKᵀ) · V of `[batch, sequence, heads, 64]`, in f32 on the CPU.
+fn reference(q: &Tensor, k: &Tensor, v: &Tensor, scale: f64, causal: bool) -> Result<Tensor> {
+    let on_cpu = |tensor: &Tensor| tensor.to_device(&Device::Cpu)?.to_dtype(DType::F32)?.transpose(1, 2)?.contiguous();
+    let (q, k, v) = (on_cpu(q)?, on_cpu(k)?, on_cpu(v)?);
+    let mut scores = (q.matmul(&k.t()?)? * scale)?;
+    if causal {
+        let length = q.dim(2)?;
+        let mask: Vec<f32> =
+            (0..length * length).map(|at| if at % length > at / length { f32::NEG_INFINITY } else { 0.0 }).collect();
+        scores = scores.broadcast_add(&Tensor::from_vec(mask, (length, length), &Device::Cpu)?)?;
+    }
+    candle_nn::ops::softmax(&scores, D::Minus1)?.matmul(&v)?.transpose(1, 2)
+}
+
+fn require_close(found: &Tensor, expected: &Tensor, what: &str) -> Result<()> {
+    let found = found.to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
+    let difference = (found - expected)?.abs()?.flatten_all()?.max(D::Minus1)?.to_scalar::<f32>()?;
+    if difference.is_nan() || difference > 2e-3 {
+        bail!("{what}: the largest difference is {difference}");
+    }
+    println!("{what}: right, largest difference {difference:.1e}");
+    Ok(())
+}
+
+fn random(shape: &[usize], device: &Device) -> Result<Tensor> {
+    Tensor::randn(0f32, 1f32, shape, device)?.to_dtype(DType::F16)
+}
+
+fn main() -> Result<()> {
+    let device = Device::new_cuda(0)?;
+    for (length, causal) in [(1, false), (17, true), (130, false), (512, true)] {
+        let [q, k, v] = [0, 1, 2].map(|_| random(&[2, length, 3, 64], &device));
+        let (q, k, v) = (q?, k?, v?);
+        let out = fa512_candle::flash_attn(&q, &k, &v, 0.2, causal)?;
+        require_close(&out, &reference(&q, &k, &v, 0.2, causal)?, &format!("S = {length}, causal {causal}"))?;
+    }
+    let fused = random(&[2, 100, 3, 4, 64], &device)?;
+    let part = |index| fused.narrow(2, index, 1)?.squeeze(2);
+    let (q, k, v) = (part(0)?, part(1)?, part(2)?);
+    let out = fa512_candle::flash_attn(&q, &k, &v, 0.125, false)?;
+    require_close(&out, &reference(&q, &k, &v, 0.125, false)?, "parts of a fused tensor")?;
+
+    let bounds = [0u32, 17, 18, 90];
+    let lengths = Tensor::new(&bounds, &device)?;
+    let (q, k, v) = (random(&[90, 3, 64], &device)?, random(&[90, 3, 64], &device)?, random(&[90, 3, 64], &device)?);
+    for causal in [false, true] {
+        let out = fa512_candle::flash_attn_varlen(&q, &k, &v, &lengths, &lengths, 72, 72, 0.125, causal)?;
+        for bound in bounds.windows(2) {
+            let rows =
+                |tensor: &Tensor| tensor.narrow(0, bound[0] as usize, (bound[1] - bound[0]) as usize)?.unsqueeze(0);
+            let expected = reference(&rows(&q)?, &rows(&k)?, &rows(&v)?, 0.125, causal)?;
+            require_close(&rows(&out)?, &expected, &format!("packed rows {bound:?}, causal {causal}"))?;
+        }
+    }
+    for (what, result, words) in [
+        ("bf16", fa512_candle::flash_attn(&q.to_dtype(DType::BF16)?, &k, &v, 0.125, false), "q"),
+        ("f32", fa512_candle::flash_attn(&fused.to_dtype(DType::F32)?, &fused, &fused, 0.125, false), "q"),
+    ] {
+        match result {
+            Err(error) if error.to_string().contains(words) => println!("{what}: refused"),
+            other => bail!("{what}: {other:?}"),
+        }
+    }
+    Ok(())
+}
