@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::files;
@@ -60,7 +61,7 @@ pub struct Document<'a, T> {
 /// [`Error::File`] when it cannot be read; [`Error::Invalid`] when it does not say.
 pub fn kind(path: &Path) -> Result<String> {
     let text = std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
-    let header: std::result::Result<Header, _> = serde_json::from_str(&text);
+    let header: std::result::Result<Header, _> = from_json(&text);
     header.map(|header| header.kind).map_err(|error| {
         Error::Invalid(format!("{}: {error}; expected a JSON document with a kind and a version", path.display()))
     })
@@ -97,7 +98,7 @@ impl Format {
     pub fn parse<T: DeserializeOwned>(&self, text: &str) -> std::result::Result<T, String> {
         let Self { kind, version, oldest, name, source } = self;
         let foreign = |error: serde_json::Error| format!("not a {name} ({error}); expected what `{source}` writes");
-        let header: Header = serde_json::from_str(text).map_err(foreign)?;
+        let header: Header = from_json(text).map_err(foreign)?;
         if header.kind != *kind {
             return Err(format!("holds a {}, not a {name} ({kind})", header.kind));
         }
@@ -107,6 +108,64 @@ impl Format {
                 header.version
             ));
         }
-        serde_json::from_str(text).map_err(|error| format!("a damaged {name}: {error}"))
+        from_json(text).map_err(|error| format!("a damaged {name}: {error}"))
+    }
+}
+
+/// Reads JSON that somebody else may have written: control characters in its strings, which a terminal would obey when they are
+/// printed, become U+FFFD. Ends of lines and tabs stay.
+///
+/// # Errors
+/// When it is not of the type.
+pub fn from_json<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
+    let content = serde_json::from_str(text)?;
+    // JSON has them in no other way, and strings with escapes are rare.
+    if !text.contains('\\') {
+        return Ok(content);
+    }
+    let mut value: Value = serde_json::from_str(text)?;
+    replace_control_characters(&mut value);
+    serde_json::from_value(value)
+}
+
+fn replace_control_characters(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if text.contains(is_obeyed) {
+                *text = text.replace(is_obeyed, "\u{fffd}");
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(replace_control_characters),
+        Value::Object(fields) => fields.values_mut().for_each(replace_control_characters),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Whether a terminal does something at this character but to show it, to end a line or to move to a column.
+fn is_obeyed(character: char) -> bool {
+    character.is_control() && !matches!(character, '\n' | '\t')
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_not_read() {
+        let text = r#"{"a": "\u001b[2J\u001b]0;title\u0007", "b": "two\nlines\tand \u009b, \r", "c": "plain"}"#;
+        let read: BTreeMap<String, String> = from_json(text).unwrap();
+        assert_eq!(read["a"], "\u{fffd}[2J\u{fffd}]0;title\u{fffd}");
+        assert_eq!(read["b"], "two\nlines\tand \u{fffd}, \u{fffd}");
+        assert_eq!(read["c"], "plain");
+    }
+
+    #[test]
+    fn numbers_are_read_as_they_are_written_beside_escapes_too() {
+        let numbers = [0.1, 1.0 / 3.0, 5e-324, 123_456_789.123_456_78];
+        let text = serde_json::to_string(&(numbers, "\u{1b}")).unwrap();
+        let (read, _): ([f64; 4], String) = from_json(&text).unwrap();
+        assert_eq!(read, numbers);
     }
 }

@@ -21,6 +21,42 @@ pub fn check_target(path: &Path) -> Result<()> {
     }
 }
 
+/// Requires that files can be put at all of `targets`, each named by its option, without one replacing another or one of
+/// `sources`.
+///
+/// # Errors
+/// [`Error::Invalid`] as [`check_target`], and when two are one file, whatever their names.
+pub fn check_targets(targets: &[(&str, &Path)], sources: &[(&str, &Path)]) -> Result<()> {
+    for (index, &(name, path)) in targets.iter().enumerate() {
+        check_target(path)?;
+        for &(other_name, other) in targets[..index].iter().chain(sources) {
+            if is_same_file(path, other) {
+                return Err(Error::Invalid(format!(
+                    "{name} {} is the file of {other_name}; give it another name",
+                    path.display()
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether both are one file: by what they are where they exist, through links too, else by folder and name.
+fn is_same_file(path: &Path, other: &Path) -> bool {
+    #[cfg(unix)]
+    if let (Ok(one), Ok(two)) = (std::fs::metadata(path), std::fs::metadata(other)) {
+        use std::os::unix::fs::MetadataExt;
+        return (one.dev(), one.ino()) == (two.dev(), two.ino());
+    }
+    let place = |path: &Path| {
+        let whole = std::fs::canonicalize(path);
+        whole.or_else(|_| {
+            Ok::<_, std::io::Error>(std::fs::canonicalize(folder_of(path))?.join(path.file_name().unwrap_or_default()))
+        })
+    };
+    matches!((place(path), place(other)), (Ok(one), Ok(two)) if one == two)
+}
+
 /// Puts what `fill` writes at `path`, in one step: it never holds a part of it. A symbolic link stays, and what it points
 /// to is replaced.
 ///
@@ -59,6 +95,36 @@ mod tests {
 
     fn write(path: &Path, text: &str) -> Result<()> {
         replace(path, |file| file.write_all(text.as_bytes()))
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn one_file_is_not_two_targets_whatever_its_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("there"), "").unwrap();
+        std::fs::create_dir(at("inner")).unwrap();
+        std::fs::hard_link(at("there"), at("hard")).unwrap();
+        std::os::unix::fs::symlink(at("there"), at("soft")).unwrap();
+        let refused = |one: &Path, two: &Path| {
+            let as_target = check_targets(&[("--out", two), ("--lse", one)], &[]);
+            let as_source = check_targets(&[("--lse", one)], &[("--out", two)]);
+            assert_eq!(as_target.is_err(), as_source.is_err());
+            as_source.map_err(|error| error.to_string())
+        };
+        for (one, two) in [
+            (at("new"), at("new")),
+            (at("new"), at("inner/../new")),
+            (at("there"), at("hard")),
+            (at("soft"), at("hard")),
+            (at("there"), at("inner/../soft")),
+        ] {
+            let message = refused(&one, &two).expect_err(&format!("{one:?}, {two:?}"));
+            assert!(message.contains("is the file of --out"), "{message}");
+        }
+        refused(&at("new"), &at("newer")).unwrap();
+        refused(&at("new"), &at("there")).unwrap();
+        refused(&at("new"), &at("inner/new")).unwrap();
     }
 
     #[test]

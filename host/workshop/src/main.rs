@@ -4,16 +4,19 @@ mod commands;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
-use commands::{Verdict, bench, compare, diagnose, doctor, fuzz, profile, report, run, sanitize, tune};
+use commands::gpu_option::GpuOption;
+use commands::{Verdict, bench, compare, diagnose, doctor, fuzz, manual, profile, report, run, sanitize, tune};
 
 /// Runs, checks and times FlashAttention forward kernels written in Rust, on a GPU or in the PTX simulator.
 #[derive(Parser)]
-#[command(version, after_help = "Exit codes: 0 pass, 1 a check failed, 2 could not run.")]
+#[command(name = "fa512", version, after_help = "Exit codes: 0 pass, 1 a check failed, 2 could not run.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    #[command(flatten)]
+    gpu: GpuOption,
 }
 
 #[derive(Subcommand)]
@@ -28,11 +31,19 @@ enum Command {
     Diagnose(diagnose::Options),
     Report(report::Options),
     Doctor(doctor::Options),
+    Completions(manual::CompletionsOptions),
+    Man(manual::ManOptions),
 }
 
 fn main() -> ExitCode {
     let command = match Cli::try_parse() {
-        Ok(Cli { command }) => command,
+        Ok(Cli { command, gpu }) => match gpu.apply() {
+            Ok(()) => command,
+            Err(error) => {
+                eprintln!("error: {error}");
+                return ExitCode::from(2);
+            }
+        },
         Err(error) => return explain(&error),
     };
     let verdict = match command {
@@ -46,6 +57,8 @@ fn main() -> ExitCode {
         Command::Diagnose(options) => diagnose::run(&options),
         Command::Report(options) => report::run(&options),
         Command::Doctor(options) => doctor::run(&options),
+        Command::Completions(options) => manual::completions(&options, Cli::command()),
+        Command::Man(options) => manual::man(&options, Cli::command()),
     };
     match verdict {
         Ok(Verdict::Pass) => ExitCode::SUCCESS,

@@ -17,9 +17,14 @@ use contract::view::Layout;
 pub enum Accept {
     /// fp16 only.
     F16,
-    /// fp16, or f32 that is rounded to fp16 (to nearest, ties to even).
+    /// fp16, or f32 that is rounded to fp16 (to nearest, ties to even). A number beyond fp16 is refused.
     F16OrF32,
+    /// As before, but a number beyond fp16 becomes the largest of its sign.
+    F16OrClampedF32,
 }
+
+/// Smallest number that is rounded to infinity: halfway from the largest one of fp16 to where the next would be.
+const BEYOND_F16: f32 = 65_520.0;
 
 /// A tensor that was read from a file: C order, of [`Layout::dimensions`] in the layout it was read with.
 #[derive(Clone, Debug)]
@@ -44,11 +49,18 @@ impl ElementType {
         }
     }
 
-    fn decode(self, bytes: &[u8]) -> Vec<f16> {
+    /// The elements, and how many of them are finite numbers beyond fp16.
+    fn decode(self, bytes: &[u8]) -> (Vec<f16>, usize) {
         match self {
-            ElementType::F16 => bytes.as_chunks().0.iter().map(|&bytes| f16::from_le_bytes(bytes)).collect(),
+            ElementType::F16 => (bytes.as_chunks().0.iter().map(|&bytes| f16::from_le_bytes(bytes)).collect(), 0),
             ElementType::F32 => {
-                bytes.as_chunks().0.iter().map(|&bytes| f16::from_f32(f32::from_le_bytes(bytes))).collect()
+                let numbers = || bytes.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes));
+                let is_beyond = |number: &f32| number.is_finite() && number.abs() >= BEYOND_F16;
+                let round = |number| match is_beyond(&number) {
+                    true => f16::MAX.copysign(f16::from_f32(number)),
+                    false => f16::from_f32(number),
+                };
+                (numbers().map(round).collect(), numbers().filter(is_beyond).count())
             }
         }
     }
@@ -78,7 +90,16 @@ pub fn read(path: &Path, layout: Layout, accept: Accept) -> Result<Array> {
     // memory is taken.
     file.into_inner().take(bytes + 1).read_to_end(&mut data).map_err(file_error)?;
     match (data.len() as u64).cmp(&bytes) {
-        std::cmp::Ordering::Equal => Ok(Array { shape, elements: element.decode(&data) }),
+        std::cmp::Ordering::Equal => {
+            let (elements, beyond) = element.decode(&data);
+            match accept {
+                Accept::F16 | Accept::F16OrF32 if beyond > 0 => Err(refuse(format!(
+                    "{beyond} of {} numbers are beyond fp16, whose largest is 65504; scale them, or make them ±65504 by --clamp",
+                    elements.len()
+                ))),
+                _ => Ok(Array { shape, elements }),
+            }
+        }
         std::cmp::Ordering::Less => {
             Err(refuse(format!("truncated: {} bytes of elements, expected {bytes}", data.len())))
         }
@@ -105,7 +126,7 @@ fn element_type(header: &NpyHeader, accept: Accept) -> std::result::Result<Eleme
     };
     match (name.as_str(), accept) {
         ("<f2", _) => Ok(ElementType::F16),
-        ("<f4", Accept::F16OrF32) => Ok(ElementType::F32),
+        ("<f4", Accept::F16OrF32 | Accept::F16OrClampedF32) => Ok(ElementType::F32),
         ("<f4", Accept::F16) => Err("holds f32 ('<f4'); expected fp16 ('<f2'), or --allow-f32 to round it".into()),
         (">f2" | ">f4", _) => Err(format!("holds big-endian elements ('{name}'); expected '<f2' (fp16)")),
         _ => Err(format!("holds elements of type '{name}'; expected '<f2' (fp16)")),
@@ -197,6 +218,22 @@ mod tests {
         let array = read(&path, Layout::Bhsd, Accept::F16OrF32).unwrap();
         assert_eq!(array.elements[0], f16::from_f32(f32::from_le_bytes([1; 4])));
         assert_eq!(array.elements.len(), 2 * 3 * 64);
+    }
+
+    #[test]
+    fn f32_beyond_fp16_is_refused_or_clamped() {
+        let folder = Folder::new();
+        let path = folder.file("<f4", "False", "(1, 2, 3, 64)", 0);
+        let mut content = std::fs::read(&path).unwrap();
+        let numbers = [65_519.9, -65_520.0, 1e30, f32::INFINITY, f32::NAN];
+        let rest = std::iter::repeat_n(0.5, 2 * 3 * 64 - numbers.len());
+        content.extend(numbers.into_iter().chain(rest).flat_map(f32::to_le_bytes));
+        let path = folder.raw(&content);
+        let error = read(&path, Layout::Bhsd, Accept::F16OrF32).unwrap_err().to_string();
+        assert!(error.contains("2 of 384 numbers are beyond fp16") && error.contains("--clamp"), "{error}");
+        let elements = read(&path, Layout::Bhsd, Accept::F16OrClampedF32).unwrap().elements;
+        assert_eq!(elements[..4], [f16::MAX, f16::MIN, f16::MAX, f16::INFINITY]);
+        assert!(elements[4].is_nan() && elements[5] == f16::from_f32(0.5));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use contract::manifest::{Entry, FILE_NAME, FORMAT, Manifest};
 use contract::probe::Probe;
 use sha2::{Digest, Sha256};
 
+use crate::document;
 use crate::error::{Error, Result};
 use crate::executor::PtxModule;
 use crate::tune::table::Table;
@@ -181,7 +182,7 @@ fn read_manifest(path: &Path) -> Result<Manifest> {
             path.display()
         )));
     }
-    let manifest: Manifest = serde_json::from_str(&text).map_err(unreadable)?;
+    let manifest: Manifest = document::from_json(&text).map_err(unreadable)?;
     for entry in manifest.modules.iter().flat_map(|module| &module.entries) {
         entry.check().map_err(|rejection| {
             let name = &entry.name;

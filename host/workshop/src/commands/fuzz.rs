@@ -18,7 +18,7 @@ use workshop::fuzz::repeat::Repeat;
 use super::interrupt::stop_on_interrupt;
 use super::progress::Progress;
 use super::ptx_options::PtxOptions;
-use super::{Verdict, output};
+use super::{Verdict, architecture, output};
 use record::{Plan, Record};
 
 /// Random cases when neither --cases nor --minutes says otherwise.
@@ -59,8 +59,8 @@ pub struct Options {
     /// Where to run
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto, help_heading = "Device")]
     device: DeviceChoice,
-    /// Architecture the simulator stands for, as in 80 for sm_80
-    #[arg(long, value_name = "NN", default_value_t = sim::DEFAULT_ARCHITECTURE, help_heading = "Device")]
+    /// Architecture the simulator stands for, as in 80 or sm_80
+    #[arg(long, value_name = "NN", value_parser = architecture, default_value_t = sim::DEFAULT_ARCHITECTURE, help_heading = "Device")]
     arch: u32,
     #[command(flatten)]
     ptx: PtxOptions,

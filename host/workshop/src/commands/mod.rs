@@ -5,7 +5,9 @@ pub mod compare;
 pub mod diagnose;
 pub mod doctor;
 pub mod fuzz;
+pub mod gpu_option;
 mod interrupt;
+pub mod manual;
 mod output;
 pub mod profile;
 mod progress;
@@ -52,6 +54,12 @@ fn gpu_for_times() -> Result<GpuExecutor> {
     }
 }
 
+/// Accepts an architecture: 90, sm_90 or sm_90a.
+fn architecture(text: &str) -> std::result::Result<u32, String> {
+    let number = text.strip_prefix("sm_").map_or(text, |name| name.trim_end_matches('a'));
+    number.parse().map_err(|_| "expected a number or a name, as in 90 or sm_90".to_owned())
+}
+
 /// Accepts the name of a mask.
 fn mask_parser() -> impl TypedValueParser<Value = Mask> {
     const MASKS: [Mask; 2] = [Mask::Full, Mask::Causal];
@@ -85,4 +93,19 @@ fn installed_toolkits() -> Vec<PathBuf> {
     toolkits.sort();
     toolkits.reverse();
     toolkits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::architecture;
+
+    #[test]
+    fn an_architecture_is_a_number_or_a_name() {
+        for text in ["90", "sm_90", "sm_90a"] {
+            assert_eq!(architecture(text), Ok(90), "{text}");
+        }
+        for text in ["", "sm_", "h100", "90a", "sm_-90", "99999999999"] {
+            assert!(architecture(text).is_err(), "{text}");
+        }
+    }
 }

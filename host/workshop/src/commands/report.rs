@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use workshop::compare::{Comparison, Thresholds};
-use workshop::error::{Error, Result};
+use workshop::error::Result;
 use workshop::files;
 use workshop::ncu::{self, Profile};
 use workshop::record::BenchRecord;
@@ -43,26 +43,14 @@ pub struct Options {
 
 /// Carries out the command.
 pub fn run(options: &Options) -> Result<Verdict> {
-    files::check_target(&options.output)?;
-    require_other_files(options)?;
+    let Options { records, profiles, simulated, fuzz, compare, output } = options;
+    let sources = [records, profiles, simulated, fuzz, compare].into_iter().flatten();
+    let sources: Vec<_> = sources.map(|path| ("a source", path.as_path())).collect();
+    files::check_targets(&[("--output", output)], &sources)?;
     let html = report(options)?.html()?;
     files::replace(&options.output, |file| file.write_all(html.as_bytes()))?;
     eprintln!("wrote {}", options.output.display());
     Ok(Verdict::Pass)
-}
-
-/// A page that takes the place of one of its sources would destroy it.
-fn require_other_files(options: &Options) -> Result<()> {
-    let Options { records, profiles, simulated, fuzz, compare, output } = options;
-    let Ok(target) = std::fs::canonicalize(output) else { return Ok(()) };
-    let mut sources = [records, profiles, simulated, fuzz, compare].into_iter().flatten();
-    match sources.find(|source| std::fs::canonicalize(source).is_ok_and(|source| source == target)) {
-        Some(source) => Err(Error::Invalid(format!(
-            "{} is to be read and --output would replace it; expected another file",
-            source.display()
-        ))),
-        None => Ok(()),
-    }
 }
 
 fn report(options: &Options) -> Result<Report> {

@@ -5,7 +5,7 @@ mod table;
 mod tensors;
 mod views;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use contract::config::Mask;
@@ -26,7 +26,7 @@ use workshop::variant;
 use super::progress::{self, Progress};
 use super::ptx_options::PtxOptions;
 use super::tuned_option::TunedOption;
-use super::{Verdict, layout_parser, mask_parser, output};
+use super::{Verdict, architecture, layout_parser, mask_parser, output};
 use record::{Record, Source, Timing};
 use views::{TensorOffset, TensorStride};
 
@@ -91,6 +91,9 @@ pub struct Options {
     /// Accept f32 files and round them to fp16
     #[arg(long, requires = "q", help_heading = "Files")]
     allow_f32: bool,
+    /// Make f32 numbers beyond fp16 its largest one, instead of refusing them
+    #[arg(long, requires = "allow_f32", help_heading = "Files")]
+    clamp: bool,
     /// Write O to a .npy file (fp16, in the inputs' layout)
     #[arg(long, value_name = "FILE", help_heading = "Files")]
     out: Option<PathBuf>,
@@ -101,8 +104,8 @@ pub struct Options {
     /// Where to run
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto, help_heading = "Device")]
     device: DeviceChoice,
-    /// Architecture the simulator stands for, as in 80 for sm_80
-    #[arg(long, value_name = "NN", default_value_t = sim::DEFAULT_ARCHITECTURE, help_heading = "Device")]
+    /// Architecture the simulator stands for, as in 80 or sm_80
+    #[arg(long, value_name = "NN", value_parser = architecture, default_value_t = sim::DEFAULT_ARCHITECTURE, help_heading = "Device")]
     arch: u32,
     /// Run this entry instead of the preferred one
     #[arg(long, value_name = "NAME", help_heading = "Device")]
@@ -130,9 +133,23 @@ pub struct Options {
     json: bool,
 }
 
+/// The files that are written, by the names of their options.
+fn targets(options: &Options) -> Vec<(&'static str, &Path)> {
+    [("--out", &options.out), ("--lse", &options.lse)].into_iter().filter_map(named).collect()
+}
+
+/// The files that are read.
+fn sources(options: &Options) -> Vec<(&'static str, &Path)> {
+    [("--q", &options.q), ("--k", &options.k), ("--v", &options.v)].into_iter().filter_map(named).collect()
+}
+
+fn named<'a>((name, path): (&'static str, &'a Option<PathBuf>)) -> Option<(&'static str, &'a Path)> {
+    path.as_deref().map(|path| (name, path))
+}
+
 /// Carries out the command.
 pub fn run(options: &Options) -> Result<Verdict> {
-    options.out.iter().chain(&options.lse).try_for_each(|path| files::check_target(path))?;
+    files::check_targets(&targets(options), &sources(options))?;
     let (inputs, source) = tensors::inputs(options)?;
     let folder = options.tuned.apply(options.ptx.find()?)?;
     let mut opened = open(options.device, options.arch)?;

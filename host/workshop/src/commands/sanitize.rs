@@ -22,7 +22,7 @@ use workshop::inputs::{Distribution, Inputs};
 use super::interrupt::stop_on_interrupt;
 use super::progress::Progress;
 use super::ptx_options::PtxOptions;
-use super::{Verdict, layout_parser, mask_parser, output};
+use super::{Verdict, architecture, layout_parser, mask_parser, output};
 use record::{Record, VariantRecord};
 use sweep::{Case, Selection, Sweep};
 
@@ -58,8 +58,8 @@ pub struct Options {
     /// run with LSE only)
     #[arg(long, value_enum, default_value_t = Device::Sim, help_heading = "Device")]
     device: Device,
-    /// Architecture the simulator stands for, as in 80 for sm_80
-    #[arg(long, value_name = "NN", default_value_t = sim::DEFAULT_ARCHITECTURE, help_heading = "Device")]
+    /// Architecture the simulator stands for, as in 80 or sm_80
+    #[arg(long, value_name = "NN", value_parser = architecture, default_value_t = sim::DEFAULT_ARCHITECTURE, help_heading = "Device")]
     arch: u32,
     /// Run every case under this many orders in which the simulator's warps and blocks take turns: order 0 is that of
     /// their indices, the others are seeded shuffles [default: 1]

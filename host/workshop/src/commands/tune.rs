@@ -73,7 +73,8 @@ pub fn run(options: &Options) -> Result<Verdict> {
 }
 
 fn merge(options: &MergeOptions) -> Result<Verdict> {
-    files::check_target(&options.out)?;
+    let sources: Vec<_> = options.records.iter().map(|path| ("a record", path.as_path())).collect();
+    files::check_targets(&[("--out", &options.out)], &sources)?;
     let records = options.records.iter().map(|path| Ok((path.clone(), Record::load(path)?)));
     let merged = Record::merge(records.collect::<Result<_>>()?)?;
     merged.save(&options.out)?;

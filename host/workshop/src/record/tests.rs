@@ -156,3 +156,33 @@ fn a_hot_or_throttled_gpu_is_warned_about() {
     let cool = GpuState { temperature_celsius: steady(60.0), throttle_reasons: vec![], ..state };
     assert_eq!(Warning::all(summary_us, batch, Some(&cool)), []);
 }
+
+#[test]
+fn a_summary_that_is_not_of_its_samples_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("record.json");
+    let load = |change: &dyn Fn(&mut Measurement)| {
+        let mut record = record(vec![3.0, 1.0, 2.0, 5.0]);
+        if let Outcome::Measured(measurement) = &mut record.rows[0].outcome {
+            change(measurement);
+        }
+        record.save(&path).unwrap();
+        BenchRecord::load(&path).map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(load(&|_| {}), Ok(()));
+    let refused = |change: &dyn Fn(&mut Measurement), words: &str| {
+        let error = load(change).unwrap_err();
+        assert!(error.contains(words), "{error}");
+    };
+    refused(&|measurement| measurement.summary_us.median = 1.5, "says a median of 1.5, and its samples have 2.5");
+    refused(&|measurement| measurement.summary_us.count = 5, "says a count of 5");
+    refused(&|measurement| measurement.summary_us.p99 *= 1.01, "says a p99");
+    refused(
+        &|measurement| measurement.summary_us.median_interval.low = 2.6,
+        "lower end of the median's interval of 2.6",
+    );
+    refused(
+        &|measurement| measurement.summary_us.median_interval.high = 6.0,
+        "upper end of the median's interval of 6",
+    );
+}

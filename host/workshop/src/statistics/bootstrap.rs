@@ -139,7 +139,16 @@ fn block_starts(random: &mut ChaCha8Rng, count: usize, block: usize) -> impl Ite
 /// The median of as many values as there are, taken from the blocks at `starts`.
 fn resampled_median(values: &[f64], starts: impl Iterator<Item = usize>, block: usize, scratch: &mut Vec<f64>) -> f64 {
     scratch.clear();
-    scratch.extend(starts.flat_map(|start| values.iter().cycle().skip(start).take(block)));
+    for start in starts {
+        let end = start + block;
+        scratch.extend_from_slice(&values[start..end.min(values.len())]);
+        // Blocks wrap around the end, those that are longer than all values more than once.
+        let mut rest = end.saturating_sub(values.len());
+        while rest > 0 {
+            scratch.extend_from_slice(&values[..rest.min(values.len())]);
+            rest = rest.saturating_sub(values.len());
+        }
+    }
     scratch.truncate(values.len());
     let middle = scratch.len() / 2;
     let (below, &mut upper, _) = scratch.select_nth_unstable_by(middle, f64::total_cmp);

@@ -42,6 +42,27 @@ impl Summary {
             coefficient_of_variation: samples.coefficient_of_variation(),
         }
     }
+
+    /// The first number that is not that of `samples`: its name, what it is here, and what it should be. Intervals, which are
+    /// random, need only hold the median.
+    pub fn first_other_than(&self, samples: &Samples) -> Option<(&'static str, f64, f64)> {
+        const ROUNDING: f64 = 1e-9;
+        let Interval { low, high } = self.median_interval;
+        let pairs = [
+            ("count", self.count as f64, samples.count() as f64),
+            ("minimum", self.minimum, samples.minimum()),
+            ("median", self.median, samples.median()),
+            ("p95", self.p95, samples.quantile(0.95)),
+            ("p99", self.p99, samples.quantile(0.99)),
+            ("maximum", self.maximum, samples.maximum()),
+            ("mean", self.mean, samples.mean()),
+            ("coefficient of variation", self.coefficient_of_variation, samples.coefficient_of_variation()),
+            ("lower end of the median's interval", low, low.clamp(samples.minimum(), samples.median())),
+            ("upper end of the median's interval", high, high.clamp(samples.median(), samples.maximum())),
+        ];
+        let agrees = |stored: f64, actual: f64| (stored - actual).abs() <= ROUNDING * actual.abs();
+        pairs.into_iter().find(|&(_, stored, actual)| !agrees(stored, actual))
+    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use contract::manifest::CodeGenerator;
 use serde::{Deserialize, Serialize};
 
 use super::search::Strategy;
-use crate::document::Format;
+use crate::document::{self, Format};
 use crate::error::{Error, Result};
 use crate::files;
 use crate::record::{Case, Environment, Pair, Row, RunProtocol};
@@ -187,7 +187,7 @@ impl Record {
         let first = lines.next().map_or("", |(_, line)| line);
         let mut record = Self { header: FORMAT.parse(first)?, trials: Vec::new(), decisions: Vec::new() };
         for (index, line) in lines {
-            match serde_json::from_str(line).map_err(|error| format!("line {}: {error}", index + 1))? {
+            match document::from_json(line).map_err(|error| format!("line {}: {error}", index + 1))? {
                 Line::Trial(trial) => record.trials.push(trial),
                 Line::Decision(decision) => record.decisions.push(*decision),
             }

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::scale_samples;
+
 /// A record of one contender in one case, whose samples can be multiplied.
 struct Records(tempfile::TempDir);
 
@@ -14,9 +16,7 @@ impl Records {
     /// A record whose times are `factor` times those of the stored one.
     fn with_times(&self, name: &str, factor: f64) -> PathBuf {
         let mut record: serde_json::Value = serde_json::from_str(include_str!("compare/record.json")).unwrap();
-        for sample in record["rows"][0]["outcome"]["samples_us"].as_array_mut().expect("samples") {
-            *sample = (sample.as_f64().unwrap() * factor).into();
-        }
+        scale_samples(&mut record["rows"][0], factor);
         let path = self.0.path().join(name);
         std::fs::write(&path, record.to_string()).unwrap();
         path
@@ -69,4 +69,16 @@ fn markdown_and_json_say_the_same() {
     assert_eq!(columns, [10, 10, 10], "{markdown}");
     let json: serde_json::Value = serde_json::from_str(&compare(&["--json"], [&new, &old], 0)).unwrap();
     assert_eq!((&json["overall"], &json["rows"][0]["change"]), (&"improved".into(), &"improved".into()));
+}
+
+#[test]
+fn a_summary_that_is_not_of_its_samples_is_refused() {
+    let records = Records::new();
+    let old = records.with_times("old.json", 1.0);
+    let mut record: serde_json::Value = serde_json::from_str(include_str!("compare/record.json")).unwrap();
+    record["rows"][0]["outcome"]["summary_us"]["median"] = 1.0.into();
+    let flattered = records.0.path().join("flattered.json");
+    std::fs::write(&flattered, record.to_string()).unwrap();
+    let printed = compare(&[], [&flattered, &old], 3);
+    assert!(printed.contains("says a median of 1, and its samples have"), "{printed}");
 }

@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 use workshop::document::Format;
 use workshop::ncu::{self, Profile, RawPage};
 
+use crate::support::{scale_samples, set_samples};
+
 /// A folder with sources, and the page made of them.
 struct Sources(tempfile::TempDir);
 
@@ -65,26 +67,12 @@ fn sweep(contenders: &[&str], sequences: &[u32]) -> Value {
             let mut row = row.clone();
             row["contender"] = json!(contender);
             row["sequence"] = json!(sequence);
-            scale(&mut row["outcome"]["samples_us"], factor);
-            scale(&mut row["outcome"]["summary_us"], factor);
+            scale_samples(&mut row, factor);
             rows.push(row);
         }
     }
     record["rows"] = Value::Array(rows);
     record
-}
-
-/// Multiplies every number but counts and relative ones by `factor`.
-fn scale(value: &mut Value, factor: f64) {
-    match value {
-        Value::Number(number) => *value = json!(number.as_f64().unwrap() * factor),
-        Value::Array(values) => values.iter_mut().for_each(|value| scale(value, factor)),
-        Value::Object(fields) => {
-            let times = fields.iter_mut().filter(|(name, _)| *name != "count" && *name != "coefficient_of_variation");
-            times.for_each(|(_, value)| scale(value, factor));
-        }
-        _ => {}
-    }
 }
 
 fn parse(page: &str) -> Document<'_> {
@@ -171,14 +159,11 @@ fn hostile_names_are_text() {
 fn unusual_records_make_a_sound_page() {
     let sources = Sources::new();
     let mut single = record();
-    single["rows"][0]["outcome"]["samples_us"] = json!([12.5]);
+    set_samples(&mut single["rows"][0], vec![12.5]);
     let mut unlike = sweep(&["fast", "slow"], &[256, 512]);
-    scale(&mut unlike["rows"][3]["outcome"]["samples_us"], 1e9);
-    scale(&mut unlike["rows"][3]["outcome"]["summary_us"], 1e9);
+    scale_samples(&mut unlike["rows"][3], 1e9);
     unlike["ceilings"] = json!({"copy_terabytes_per_second": null, "tensor": []});
     let mut nonsense = sweep(&["a", "b"], &[256, 512]);
-    scale(&mut nonsense["rows"][0]["outcome"]["summary_us"], -1.0);
-    scale(&mut nonsense["rows"][1]["outcome"]["summary_us"], 0.0);
     nonsense["rows"][2]["outcome"]["teraflops"] = json!(0.0);
     nonsense["rows"][3]["batch"] = json!(0);
     let mut missing = record();
@@ -206,7 +191,7 @@ fn verdicts_are_those_of_compare() {
     let sources = Sources::new();
     let old = sources.write("old.json", &record());
     let mut new = record();
-    scale(&mut new["rows"][0]["outcome"]["samples_us"], 0.8);
+    scale_samples(&mut new["rows"][0], 0.8);
     let new = sources.write("new.json", &new);
     let page = sources.page(&["--compare", new.to_str().unwrap(), old.to_str().unwrap()], &[]);
     assert!(page.contains("Improved: of 1 rows, 1 improved and 0 regressed."), "{page}");

@@ -2,6 +2,9 @@
 
 use std::sync::OnceLock;
 
+use serde_json::{Value, json};
+use workshop::statistics::{Bootstrap, Samples, Summary};
+
 use contract::manifest::Entry;
 use contract::problem::Problem;
 use workshop::check::{self, UnitScaleBounds};
@@ -95,4 +98,17 @@ impl Case {
         assert!(outcome.changed_inputs.is_empty(), "{what}: changed {:?}", outcome.changed_inputs);
         assert!(outcome.damaged_guards.is_empty(), "{what}: damaged {:?}", outcome.damaged_guards);
     }
+}
+
+/// Gives a row of a bench record other samples, and the summary that is of them.
+pub fn set_samples(row: &mut Value, samples: Vec<f64>) {
+    let samples = Samples::new(samples).expect("times");
+    row["outcome"]["summary_us"] = json!(Summary::new(&samples, &Bootstrap::new(0).with_resamples(100)));
+    row["outcome"]["samples_us"] = json!(samples);
+}
+
+/// Multiplies the samples of a row of a bench record.
+pub fn scale_samples(row: &mut Value, factor: f64) {
+    let samples = row["outcome"]["samples_us"].as_array().expect("samples");
+    set_samples(row, samples.iter().map(|sample| sample.as_f64().expect("a time") * factor).collect());
 }

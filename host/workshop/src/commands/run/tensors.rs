@@ -26,7 +26,11 @@ pub fn inputs(options: &Options) -> Result<(Inputs, Source)> {
         Ok::<_, Error>(problem)
     };
     if let (Some(q), Some(k), Some(v)) = (&options.q, &options.k, &options.v) {
-        let accept = if options.allow_f32 { Accept::F16OrF32 } else { Accept::F16 };
+        let accept = match (options.allow_f32, options.clamp) {
+            (false, _) => Accept::F16,
+            (true, false) => Accept::F16OrF32,
+            (true, true) => Accept::F16OrClampedF32,
+        };
         let (shape, [q_storage, k_storage, v_storage]) = read_storages([q, k, v], options.layout, accept)?;
         let inputs = Inputs::new(problem(shape)?, q_storage, k_storage, v_storage)?;
         return Ok((inputs, Source::Files { q: q.clone(), k: k.clone(), v: v.clone() }));

@@ -16,7 +16,7 @@ use workshop::tune::space::{Space, family_name};
 
 use super::text;
 use crate::commands::bench::shape;
-use crate::commands::{Verdict, mask_parser, output};
+use crate::commands::{Verdict, architecture, mask_parser, output};
 
 /// Choose the candidates: points of the search space that pass the gates, all of them or a sample
 #[derive(clap::Args)]
@@ -24,8 +24,8 @@ pub struct Options {
     /// Kernel families, separated by commas [default: those that run on --arch]
     #[arg(long, value_name = "FAMILY", value_delimiter = ',', value_parser = family_parser())]
     family: Vec<Family>,
-    /// Architecture of the GPU to tune for, as in 80 for sm_80
-    #[arg(long, value_name = "NN", default_value_t = sim::DEFAULT_ARCHITECTURE)]
+    /// Architecture of the GPU to tune for, as in 80 or sm_80
+    #[arg(long, value_name = "NN", value_parser = architecture, default_value_t = sim::DEFAULT_ARCHITECTURE)]
     arch: u32,
     /// Shapes to tune for, as BxHxS, separated by commas
     #[arg(long, value_name = "BxHxS", value_delimiter = ',', value_parser = shape, default_values = ["4x8x512", "32x8x512", "64x16x512"])]

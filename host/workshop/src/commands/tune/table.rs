@@ -28,7 +28,9 @@ pub struct Options {
 
 /// Carries out the command.
 pub fn run(options: &Options) -> Result<Verdict> {
-    options.out.iter().try_for_each(|path| files::check_target(path))?;
+    let sources: Vec<_> = options.records.iter().map(|path| ("a record", path.as_path())).collect();
+    let target = options.out.iter().map(|path| ("--out", path.as_path())).collect::<Vec<_>>();
+    files::check_targets(&target, &sources)?;
     let begin = options.tuned.as_ref().or(options.out.as_ref().filter(|path| path.is_file()));
     let mut table = Table::open(begin.map(PathBuf::as_path))?;
     for path in &options.records {

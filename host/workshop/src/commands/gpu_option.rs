@@ -1,0 +1,83 @@
+//! Which of several GPUs a command uses.
+
+use std::ffi::OsString;
+
+use workshop::error::{Error, Result};
+
+/// What the CUDA driver asks for which GPUs a program sees.
+const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+
+/// The option that chooses a GPU.
+#[derive(clap::Args)]
+pub struct GpuOption {
+    /// Use this GPU: its number as nvidia-smi counts, or its UUID (GPU-…), of those in CUDA_VISIBLE_DEVICES where that is set
+    #[arg(long, global = true, value_name = "N|UUID", help_heading = "Device")]
+    gpu: Option<String>,
+}
+
+impl GpuOption {
+    /// Shows the driver, here and in the programs that a command starts, this GPU alone.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when it is neither a number nor a UUID, or not among the GPUs that are visible.
+    pub fn apply(&self) -> Result<()> {
+        let Some(gpu) = &self.gpu else { return Ok(()) };
+        let chosen = choose(gpu, std::env::var_os(VISIBLE))?;
+        // SAFETY: the program has only this thread yet, and the driver is not loaded.
+        unsafe {
+            std::env::set_var(VISIBLE, chosen);
+            // As nvidia-smi counts.
+            std::env::set_var("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+        }
+        Ok(())
+    }
+}
+
+/// What the driver is told for `gpu` where `visible` are the GPUs that it showed before.
+fn choose(gpu: &str, visible: Option<OsString>) -> Result<String> {
+    let refuse = |reason: String| Err(Error::Invalid(format!("--gpu {gpu}: {reason}")));
+    let is_uuid = gpu.starts_with("GPU-") || gpu.starts_with("MIG-");
+    let number = gpu.parse::<usize>().ok();
+    if !is_uuid && number.is_none() {
+        return refuse("expected a number as nvidia-smi counts, or a UUID (GPU-…)".into());
+    }
+    let Some(visible) = visible else { return Ok(gpu.to_owned()) };
+    let visible = visible.to_string_lossy().into_owned();
+    let listed: Vec<&str> = visible.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
+    let found = match number {
+        Some(number) => listed.get(number).copied(),
+        None => listed.iter().copied().find(|name| *name == gpu),
+    };
+    match found {
+        Some(name) => Ok(name.to_owned()),
+        None => refuse(format!("not among those that {VISIBLE} shows: {visible:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::choose;
+
+    fn chosen(gpu: &str, visible: Option<&str>) -> Result<String, String> {
+        choose(gpu, visible.map(Into::into)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_number_counts_those_that_are_visible() {
+        assert_eq!(chosen("3", None).as_deref(), Ok("3"));
+        assert_eq!(chosen("1", Some("4, 6")).as_deref(), Ok("6"));
+        assert_eq!(chosen("0", Some("GPU-a,GPU-b")).as_deref(), Ok("GPU-a"));
+        assert!(chosen("2", Some("4,6")).unwrap_err().contains("not among those that CUDA_VISIBLE_DEVICES shows"));
+        assert!(chosen("0", Some("")).is_err());
+    }
+
+    #[test]
+    fn a_uuid_names_one() {
+        assert_eq!(chosen("GPU-b", None).as_deref(), Ok("GPU-b"));
+        assert_eq!(chosen("GPU-b", Some("GPU-a,GPU-b")).as_deref(), Ok("GPU-b"));
+        assert!(chosen("GPU-c", Some("GPU-a,GPU-b")).is_err());
+        for other in ["first", "-1", "", "H200"] {
+            assert!(chosen(other, None).unwrap_err().contains("expected a number"), "{other}");
+        }
+    }
+}
