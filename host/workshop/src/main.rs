@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::gpu_option::GpuOption;
-use commands::{Verdict, bench, compare, diagnose, doctor, fuzz, manual, profile, report, run, sanitize, tune};
+use commands::{Verdict, bench, compare, diagnose, doctor, fuzz, manual, plot, profile, report, run, sanitize, tune};
 
 /// Runs, checks and times FlashAttention forward kernels written in Rust, on a GPU or in the PTX simulator.
 #[derive(Parser)]
@@ -30,6 +30,7 @@ enum Command {
     Profile(profile::Options),
     Diagnose(diagnose::Options),
     Report(report::Options),
+    Plot(plot::Options),
     Doctor(doctor::Options),
     Completions(manual::CompletionsOptions),
     Man(manual::ManOptions),
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         Command::Profile(options) => profile::run(&options),
         Command::Diagnose(options) => diagnose::run(&options),
         Command::Report(options) => report::run(&options),
+        Command::Plot(options) => plot::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Completions(options) => manual::completions(&options, Cli::command()),
         Command::Man(options) => manual::man(&options, Cli::command()),

@@ -9,6 +9,7 @@ pub mod gpu_option;
 mod interrupt;
 pub mod manual;
 mod output;
+pub mod plot;
 pub mod profile;
 mod progress;
 mod ptx_options;

@@ -12,5 +12,6 @@ mod page;
 mod plot;
 mod section;
 mod source;
+pub mod speed;
 
 pub use source::{Campaign, CampaignFailure, CampaignRow, CampaignWorst, Named, Ptx, Report, Simulation};

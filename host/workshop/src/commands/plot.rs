@@ -1,0 +1,48 @@
+//! `fa512 plot`: times of a record as an image for documents.
+
+use std::path::PathBuf;
+
+use contract::problem::Shape;
+use workshop::error::Result;
+use workshop::files;
+use workshop::record::BenchRecord;
+use workshop::report::speed::{self, Shown};
+
+use super::Verdict;
+use super::bench::shape;
+
+/// Draw the times of a bench record as an SVG image, for light pages and dark ones
+#[derive(clap::Args)]
+pub struct Options {
+    /// Record of `fa512 bench --json FILE`
+    #[arg(value_name = "RECORD")]
+    record: PathBuf,
+    /// Contenders, the first as the measure of the others, each with what it is called if not by its name
+    #[arg(long, value_name = "NAME[=LABEL]", value_delimiter = ',', required = true, value_parser = shown)]
+    contender: Vec<Shown>,
+    /// Shapes to show, as BxHxS, separated by commas [default: all]
+    #[arg(long, value_name = "BxHxS", value_delimiter = ',', value_parser = shape)]
+    shapes: Vec<Shape>,
+    /// Where to write the image
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+}
+
+fn shown(text: &str) -> std::result::Result<Shown, String> {
+    let (contender, label) = text.split_once('=').unwrap_or((text, text));
+    match contender.is_empty() || label.is_empty() {
+        true => Err("expected a name, or NAME=LABEL".into()),
+        false => Ok(Shown { contender: contender.into(), label: label.into() }),
+    }
+}
+
+/// Carries out the command.
+pub fn run(options: &Options) -> Result<Verdict> {
+    files::check_targets(&[("--output", &options.output)], &[("the record", &options.record)])?;
+    let mut record = BenchRecord::load(&options.record)?;
+    record.rows.retain(|row| options.shapes.is_empty() || options.shapes.contains(&row.case.shape));
+    let image = speed::svg(&record, &options.contender)?;
+    files::replace(&options.output, |file| file.write_all(image.as_bytes()))?;
+    eprintln!("wrote {}", options.output.display());
+    Ok(Verdict::Pass)
+}
