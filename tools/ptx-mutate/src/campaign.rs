@@ -55,7 +55,7 @@ impl Campaign {
             campaign.subjects.push(Subject { text, trial });
         }
         if let Selection::Sample(count) = selection {
-            campaign.mutants = sample(campaign.mutants, count, seed);
+            campaign.mutants = sample(campaign.mutants, count, seed, |(_, mutant)| mutant);
         }
         Ok(campaign)
     }

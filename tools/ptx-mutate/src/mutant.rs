@@ -1,11 +1,10 @@
 //! All mutants of an entry, and samples of them.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
-use rand::SeedableRng;
-use rand::rngs::ChaCha8Rng;
-use rand::seq::SliceRandom;
 use serde::{Serialize, Serializer};
+use sha2::{Digest, Sha256};
 
 use crate::instruction::Instruction;
 use crate::rules::{RULES, Rule};
@@ -112,7 +111,7 @@ fn entries<'a>(lines: &[&'a str]) -> impl Iterator<Item = (&'a str, Range<usize>
     })
 }
 
-/// At most `count` mutants of each name of a rule, drawn by `seed`.
+/// At most `count` mutants of each name of a rule, drawn by `seed` as [`sample`] does.
 pub fn sample_by_rule(mutants: Vec<Mutant>, count: usize, seed: u64) -> Vec<Mutant> {
     let mut by_rule: Vec<(&str, Vec<Mutant>)> = Vec::new();
     for mutant in mutants {
@@ -121,16 +120,41 @@ pub fn sample_by_rule(mutants: Vec<Mutant>, count: usize, seed: u64) -> Vec<Muta
             None => by_rule.push((mutant.rule.name, vec![mutant])),
         }
     }
-    by_rule.into_iter().flat_map(|(_, mutants)| sample(mutants, count, seed)).collect()
+    by_rule.into_iter().flat_map(|(_, mutants)| sample(mutants, count, seed, |mutant| mutant)).collect()
 }
 
 /// `count` of `all`, drawn by `seed`, in their order.
-pub fn sample<T: Clone>(all: Vec<T>, count: usize, seed: u64) -> Vec<T> {
-    let mut indices: Vec<usize> = (0..all.len()).collect();
-    indices.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
-    indices.truncate(count);
+///
+/// Each has a rank of its own that nothing else decides: entry, rule, the instruction without its registers' numbers, and how many
+/// like it come before. So an edit of the kernels changes the sample only by what it changes, and not by the numbers of lines and
+/// registers that move with it.
+pub fn sample<T: Clone>(all: Vec<T>, count: usize, seed: u64, mutant: impl Fn(&T) -> &Mutant) -> Vec<T> {
+    let mut alike: HashMap<String, u32> = HashMap::new();
+    let mut ranked: Vec<([u8; 32], usize)> = Vec::new();
+    for (index, mutant) in all.iter().map(mutant).enumerate() {
+        let key = format!("{seed} {} {} {}", mutant.entry, mutant.rule.name, without_register_numbers(&mutant.before));
+        let number = alike.entry(key.clone()).or_default();
+        ranked.push((Sha256::digest(format!("{key} {number}")).into(), index));
+        *number += 1;
+    }
+    ranked.sort_unstable();
+    ranked.truncate(count);
+    let mut indices: Vec<usize> = ranked.into_iter().map(|(_, index)| index).collect();
     indices.sort_unstable();
     indices.into_iter().map(|index| all[index].clone()).collect()
+}
+
+/// `%rd12` as `%rd`: the compiler numbers registers anew with every change.
+fn without_register_numbers(instruction: &str) -> String {
+    let mut text = String::with_capacity(instruction.len());
+    let mut in_register = false;
+    for character in instruction.chars() {
+        in_register = character == '%' || in_register && character.is_alphanumeric();
+        if !(in_register && character.is_ascii_digit()) {
+            text.push(character);
+        }
+    }
+    text
 }
 
 #[cfg(test)]
@@ -173,10 +197,31 @@ mod tests {
     fn samples_depend_on_the_seed_only() {
         let mutants = || EntryText::new(PTX, "second").unwrap().mutants();
         let lines = |mutants: Vec<Mutant>| mutants.iter().map(|mutant| mutant.after.clone()).collect::<Vec<_>>();
-        assert_eq!(lines(sample(mutants(), 2, 7)), lines(sample(mutants(), 2, 7)));
-        assert_eq!(sample(mutants(), 2, 7).len(), 2);
+        assert_eq!(lines(sample(mutants(), 2, 7, |mutant| mutant)), lines(sample(mutants(), 2, 7, |mutant| mutant)));
+        assert_eq!(sample(mutants(), 2, 7, |mutant| mutant).len(), 2);
         assert_eq!(sample_by_rule(mutants(), 0, 7).len(), 0);
         assert_eq!(sample_by_rule(mutants(), 1, 7).len(), 4, "each rule has its share");
+    }
+
+    #[test]
+    fn a_sample_stays_when_registers_and_lines_move() {
+        let body = |first: usize, extra: &str| {
+            let adds: String =
+                (first..first + 60).map(|n| format!("\tadd.s32 \t%r{n}, %r{}, {};\n", n + 1, n - first)).collect();
+            format!(".version 8.0\n.visible .entry one(.param .u64 p)\n{{\n{extra}{adds}\tbar.sync 0;\n}}\n")
+        };
+        let drawn = |ptx: &str| {
+            let mutants = EntryText::new(ptx, "one").unwrap().mutants();
+            let drawn = sample(mutants, 20, 1, |mutant| mutant);
+            drawn.iter().map(|mutant| (mutant.rule.name, without_register_numbers(&mutant.before))).collect::<Vec<_>>()
+        };
+        let before = drawn(&body(1, ""));
+        assert_eq!(drawn(&body(400, "// a comment\n\tmov.u32 \t%r7, %tid.x;\n")), before);
+        assert!(before.len() > 3, "{before:?}");
+        assert_eq!(
+            without_register_numbers("@%p1 ld.shared.v4.b32 {%r12, %r3}, [%rd4+16];"),
+            "@%p ld.shared.v4.b32 {%r, %r}, [%rd+16];"
+        );
     }
 
     #[test]
