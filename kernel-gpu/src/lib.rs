@@ -9,6 +9,11 @@
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, stdarch_nvptx))]
 #![cfg_attr(
+    all(target_arch = "nvptx64", not(feature = "rust_cuda")),
+    feature(link_llvm_intrinsics),
+    allow(internal_features, reason = "`core` has no function for the warp's barrier")
+)]
+#![cfg_attr(
     all(target_arch = "nvptx64", any(feature = "sm_80", feature = "sm_90a"), not(feature = "rust_cuda")),
     feature(abi_ptx)
 )]

@@ -334,6 +334,9 @@ fn callee(operands: &str) -> String {
     name.to_owned()
 }
 
+/// What stands between the place of a `.loc` and that of its caller.
+pub const INLINED_AT: &str = " inlined_at ";
+
 /// What a `.loc` directive says, its comment included.
 pub fn location(line: &str) -> Option<&str> {
     // Not `.local`.

@@ -22,4 +22,4 @@ pub mod sm80;
 pub mod sm90;
 mod unroll;
 
-pub(crate) use unroll::unroll;
+pub(crate) use unroll::unrolled;

@@ -6,7 +6,7 @@ use crate::device::ptx::memory;
 #[cfg(feature = "sm_80")]
 use crate::device::ptx::mma;
 #[cfg(feature = "sm_80")]
-use crate::device::unroll;
+use crate::device::unrolled;
 #[cfg(feature = "sm_80")]
 use contract::config::WARP_SIZE;
 use contract::probe::{ProbeArgs, THREADS};
@@ -43,7 +43,7 @@ kernel! {
         let mut accumulators = [[0.0; 4]; contract::probe::MMA_CHAINS];
         let mut iteration = 0;
         while iteration < args.iterations {
-            unroll!(at most 8; for chain in contract::probe::MMA_CHAINS => {
+            unrolled!(at most 8; for chain in contract::probe::MMA_CHAINS => {
                 // SAFETY: the loop's bound is the same for all lanes.
                 unsafe { mma::multiply_accumulate(&mut accumulators[chain], a, b) };
             });

@@ -1,20 +1,20 @@
 //! Loops that are unrolled in the source, so that arrays indexed by the loop variable stay in registers whatever the
 //! code generator's own unrolling does.
 
-/// `unroll!(at most LIMIT; for I in COUNT => { body })`: the body once for each `I` in `0..COUNT`, with `I` a constant.
+/// `unrolled!(at most LIMIT; for I in COUNT => { body })`: the body once for each `I` in `0..COUNT`, with `I` a constant.
 /// `COUNT` is a constant of at most `LIMIT`, one of 2, 4, 8, 16.
-macro_rules! unroll {
+macro_rules! unrolled {
     (at most 2; for $i:ident in $count:expr => $body:block) => {
-        unroll!(@each 2; $i $count, $body; 0 1)
+        unrolled!(@each 2; $i $count, $body; 0 1)
     };
     (at most 4; for $i:ident in $count:expr => $body:block) => {
-        unroll!(@each 4; $i $count, $body; 0 1 2 3)
+        unrolled!(@each 4; $i $count, $body; 0 1 2 3)
     };
     (at most 8; for $i:ident in $count:expr => $body:block) => {
-        unroll!(@each 8; $i $count, $body; 0 1 2 3 4 5 6 7)
+        unrolled!(@each 8; $i $count, $body; 0 1 2 3 4 5 6 7)
     };
     (at most 16; for $i:ident in $count:expr => $body:block) => {
-        unroll!(@each 16; $i $count, $body; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
+        unrolled!(@each 16; $i $count, $body; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
     };
     (@each $limit:literal; $i:ident $count:expr, $body:block; $($index:literal)*) => {{
         const { assert!($count <= $limit, "the loop has more steps than it is unrolled for") };
@@ -27,4 +27,4 @@ macro_rules! unroll {
         )*
     }};
 }
-pub(crate) use unroll;
+pub(crate) use unrolled;

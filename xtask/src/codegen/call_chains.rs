@@ -9,13 +9,15 @@
 //!
 //! which becomes `inlined_at` (PTX ISA, "Debugging Directives: .loc"): the `.loc` of each caller stands before that of
 //! what was inlined into it. The simulator, profilers and compute-sanitizer then name every caller.
+//!
+//! LLVM 23 writes `inlined_at` itself, with the names of functions in a section that a module of several units has not.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 use std::path::Path;
 use std::rc::Rc;
 
-use crate::postprocess::{location, source_file};
+use crate::postprocess::{INLINED_AT, location, source_file};
 
 /// A place in the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,6 +28,21 @@ struct Place {
     line: u32,
     /// From 1; 0 when the compiler did not say.
     column: u32,
+}
+
+impl Place {
+    /// The three numbers that `operands` begin with.
+    fn parse(operands: &str) -> Option<Self> {
+        let mut numbers = operands.split([' ', '\t', ',']).filter(|word| !word.is_empty()).map(str::parse);
+        let mut number = || numbers.next()?.ok();
+        Some(Self { file: number()?, line: number()?, column: number()? })
+    }
+}
+
+/// The place that a `.loc` names and the one that called it, where the compiler said so itself.
+fn inlined_at(loc: &str) -> Option<(Place, Place)> {
+    let (place, caller) = loc.split("//").next()?.split_once(INLINED_AT)?;
+    Some((Place::parse(place)?, Place::parse(caller)?))
 }
 
 /// Replaces the call chains in the comments of `.loc` directives by `inlined_at`. PTX without such comments stays as it
@@ -56,6 +73,9 @@ struct Writer<'a> {
 impl<'a> Writer<'a> {
     fn line(&mut self, line: &'a str) {
         if let Some(loc) = location(line) {
+            if let Some((place, caller)) = inlined_at(loc) {
+                return self.location(place, &[caller]);
+            }
             let known = self.chains.get(loc).cloned();
             let chain = known.unwrap_or_else(|| {
                 let chain = self.chain(loc);
@@ -76,9 +96,7 @@ impl<'a> Writer<'a> {
     /// The place a `.loc` names, and its callers, innermost first; `None` when it has no callers.
     fn chain(&mut self, loc: &str) -> Option<Chain> {
         let (directive, comment) = loc.split_once("//")?;
-        let mut numbers = directive.split_whitespace().map(str::parse);
-        let mut number = || numbers.next()?.ok();
-        let place = Place { file: number()?, line: number()?, column: number()? };
+        let place = Place::parse(directive)?;
         let callers = comment.trim_end_matches([' ', ']']).split(" @[ ").skip(1).map(|caller| self.files.place(caller));
         let callers = callers.collect::<Option<Rc<[_]>>>()?;
         (!callers.is_empty()).then_some((place, callers))
@@ -220,6 +238,17 @@ mod tests {
         assert!(text.contains("\t.loc\t3 56 21\n") && text.contains("\t.file\t3 \"variants.rs\"\n"), "{text}");
         let name = "$L__file_name1:\n\t.b8 109\n\t.b8 109\n\t.b8 97\n\t.b8 0\n";
         assert!(text.contains(name), "`mma` stands for the function:\n{text}");
+    }
+
+    #[test]
+    fn callers_that_llvm_named_itself_keep_their_places_and_get_names_of_ours() {
+        let ptx = format!(
+            "\t.loc\t2 7 3 // forward.rs:7:3\n\t.loc\t1 9 5, function_name $L__info_string4, inlined_at 2 7 3 // mma\n{FILES}"
+        );
+        let expected = [".loc 2 7 3 // forward.rs:7:3", ".loc 1 9 5, function_name $L__file_name1, inlined_at 2 7 3"];
+        assert_eq!(directives(&ptx), expected);
+        let text = from_comments(&ptx);
+        assert!(text.contains("$L__file_name1:\n") && !text.contains("info_string"), "{text}");
     }
 
     #[test]

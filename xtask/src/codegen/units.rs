@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use crate::files;
-use crate::postprocess::{entry_of_line, location, source_file};
+use crate::postprocess::{INLINED_AT, entry_of_line, location, source_file};
 
 /// File extension of a unit's PTX.
 const EXTENSION: &str = "s";
@@ -129,14 +129,20 @@ impl<'a> Joined<'a> {
     }
 }
 
-/// A line of an entry, with the module's number of the source file that it names.
+/// A line of an entry, with the module's numbers of the source files that it names.
 fn add_line(text: &mut String, line: &str, numbers: &HashMap<&str, usize>) -> Result<()> {
-    match location(line).and_then(|operands| operands.trim_start().split_once(' ')) {
-        Some((number, place)) => {
-            let number = numbers.get(number).with_context(|| format!("no .file has the number of `{line}`"))?;
-            writeln!(text, "\t.loc\t{number} {place}")?;
-        }
-        None => writeln!(text, "{line}")?,
+    let Some(operands) = location(line) else {
+        writeln!(text, "{line}")?;
+        return Ok(());
+    };
+    let renumbered = |operands: &str| -> Result<String> {
+        let (number, rest) = operands.trim_start().split_once(' ').unwrap_or((operands, ""));
+        let number = numbers.get(number).with_context(|| format!("no .file has the number of `{line}`"))?;
+        Ok(format!("{number} {rest}"))
+    };
+    match operands.split_once(INLINED_AT) {
+        Some((place, caller)) => writeln!(text, "\t.loc\t{}{INLINED_AT}{}", renumbered(place)?, renumbered(caller)?)?,
+        None => writeln!(text, "\t.loc\t{}", renumbered(operands)?)?,
     }
     Ok(())
 }
@@ -211,6 +217,16 @@ mod tests {
         let locations: Vec<&str> = text.lines().filter(|line| line.contains(".loc\t")).collect();
         assert_eq!(locations, ["\t.loc\t1 9 5 // a.rs:9:5", "\t.loc\t2 9 5 // a.rs:9:5"]);
         assert!(text.ends_with("\t.file\t1 \"a.rs\"\n\t.file\t2 \"b.rs\"\n"), "{text}");
+    }
+
+    #[test]
+    fn a_caller_is_in_the_same_file_as_in_its_unit() {
+        let files = ["\t.file\t1 \"a.rs\"\n\t.file\t2 \"b.rs\"\n", "\t.file\t1 \"b.rs\"\n\t.file\t2 \"a.rs\"\n"];
+        let inlined = "\t.loc\t1 9 5, function_name $L__info_string0, inlined_at 2 7 3 // b.rs:9:5";
+        let second = unit("second", files[1]).replace("\t.loc\t1 9 5 // a.rs:9:5", inlined);
+        let text = joined(&[unit("first", files[0]), second]);
+        let expected = "\t.loc\t2 9 5, function_name $L__info_string0, inlined_at 1 7 3 // b.rs:9:5\n";
+        assert!(text.contains(expected), "{text}");
     }
 
     #[test]

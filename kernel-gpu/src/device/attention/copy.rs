@@ -4,7 +4,7 @@ use super::block::Block;
 use super::sequence::Sequence;
 use super::{Lane, Tile};
 use crate::device::ptx::cp_async;
-use crate::device::unroll;
+use crate::device::unrolled;
 use crate::shared_tile::{CHUNK_BYTES, Element, F16};
 use contract::args::Strides;
 use contract::geometry::BlockWork;
@@ -66,7 +66,7 @@ pub unsafe fn start_copy<const ROWS: u32, S: Sequence>(
         global += rows_per_pass as u64 * rows.pitch;
     };
     // As many passes as are worth unrolling: every condition is a constant, as is the number of passes that are left.
-    unroll!(at most 16; for pass in 16 => {
+    unrolled!(at most 16; for pass in 16 => {
         if pass as u32 * rows_per_pass < ROWS {
             copy_pass();
         }

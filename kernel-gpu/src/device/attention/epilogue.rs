@@ -7,7 +7,7 @@ use super::softmax::{RunningSoftmax, rescale_row};
 use super::{HEAD_N_TILES, Lane, Output, ROWS_PER_LANE, Tile};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::{math, memory, shuffle, sync};
-use crate::device::unroll;
+use crate::device::unrolled;
 use contract::config::{MMA_M, WARP_SIZE};
 
 /// log 2, which turns base-2 logarithms to natural ones.
@@ -66,8 +66,8 @@ pub unsafe fn store<const BLOCK_M: u32, const M_TILES: usize, const EXCHANGE: bo
 /// Divides O by the row sums.
 #[inline(always)]
 fn normalise<const M_TILES: usize>(output: &mut Output<M_TILES>, softmax: &RunningSoftmax<M_TILES>) {
-    unroll!(at most 4; for m in M_TILES => {
-        unroll!(at most 2; for r in ROWS_PER_LANE => {
+    unrolled!(at most 4; for m in M_TILES => {
+        unrolled!(at most 2; for r in ROWS_PER_LANE => {
             rescale_row(&mut output[m], r, normaliser(softmax.sum[m][r]));
         });
     });
@@ -91,8 +91,8 @@ unsafe fn store_output<const BLOCK_M: u32, const M_TILES: usize, S: Sequence>(
     block: &Block<'_, S>,
     lane: Lane,
 ) {
-    unroll!(at most 4; for m in M_TILES => {
-        unroll!(at most 2; for r in ROWS_PER_LANE => {
+    unrolled!(at most 4; for m in M_TILES => {
+        unrolled!(at most 2; for r in ROWS_PER_LANE => {
             // SAFETY: a row of the warp's own.
             unsafe { write_row(&output[m], r, tile, lane.row(warp_row, m, r), lane) };
         });
@@ -127,7 +127,7 @@ unsafe fn exchange_output<const M_TILES: usize, S: Sequence>(
     block: &Block<'_, S>,
     lane: Lane,
 ) {
-    unroll!(at most 4; for m in M_TILES => {
+    unrolled!(at most 4; for m in M_TILES => {
         let first_row = block.first_row + warp_row + m as u32 * MMA_M;
         // SAFETY: the warp's own rows.
         unsafe { exchange_strip::<S>(&output[m], block.output(), first_row, block.length, lane) };
@@ -146,9 +146,9 @@ pub unsafe fn exchange_strip<S: Sequence>(
     length: u32,
     lane: Lane,
 ) {
-    unroll!(at most 2; for r in ROWS_PER_LANE => {
+    unrolled!(at most 2; for r in ROWS_PER_LANE => {
         let row = lane.row(first_row, 0, r);
-        unroll!(at most 2; for half in 2 => {
+        unrolled!(at most 2; for half in 2 => {
             // SAFETY: passed on to the caller; a chunk of a row before the end, 16-byte aligned by the launch's checks.
             unsafe {
                 let (chunk, first) = (lane.index % QUAD, half * QUAD as usize);
@@ -211,7 +211,7 @@ unsafe fn write_row<const BLOCK_M: u32>(
     row: u32,
     lane: Lane,
 ) {
-    unroll!(at most 8; for n in HEAD_N_TILES => {
+    unrolled!(at most 8; for n in HEAD_N_TILES => {
         let address = tile.chunk(row, n as u32) + lane.pair_column() * 2;
         let pair = math::pack_f16(strip[n][2 * r], strip[n][2 * r + 1]);
         // SAFETY: two elements of a chunk, 4-byte aligned; passed on to the caller.
@@ -241,8 +241,8 @@ pub unsafe fn store_lse<const M_TILES: usize, S: Sequence>(
     if lane.pair_column() != 0 {
         return;
     }
-    unroll!(at most 4; for m in M_TILES => {
-        unroll!(at most 2; for r in ROWS_PER_LANE => {
+    unrolled!(at most 4; for m in M_TILES => {
+        unrolled!(at most 2; for r in ROWS_PER_LANE => {
             let row = lane.row(block.first_row + warp_row, m, r);
             if !S::HAS_TAIL || row < block.length {
                 let value = log_sum_exp(softmax.shift[m][r], softmax.sum[m][r]);

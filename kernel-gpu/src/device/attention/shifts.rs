@@ -9,7 +9,7 @@ use super::softmax::{across_quad, row_maximum};
 use super::{ROWS_PER_LANE, Scores, pack_probabilities};
 use crate::device::ptx::math;
 use crate::device::ptx::mma::{FragmentA, FragmentC};
-use crate::device::unroll;
+use crate::device::unrolled;
 use contract::tile::sm80::EXPONENTIALS;
 
 /// Keys of the scores that become one fragment of P: two tiles of 8.
@@ -28,8 +28,8 @@ impl<const M_TILES: usize> RowMaxima<M_TILES> {
     /// Takes in the scores of 16 keys.
     #[inline(always)]
     pub fn take_in(&mut self, scores: &Scores<M_TILES, N_TILES>) {
-        unroll!(at most 4; for m in M_TILES => {
-            unroll!(at most 2; for r in ROWS_PER_LANE => {
+        unrolled!(at most 4; for m in M_TILES => {
+            unrolled!(at most 2; for r in ROWS_PER_LANE => {
                 self.0[m][r] = row_maximum(self.0[m][r], &scores[m], r);
             });
         });
@@ -42,8 +42,8 @@ impl<const M_TILES: usize> RowMaxima<M_TILES> {
     #[inline(always)]
     pub unsafe fn shifts(self, scale_log2: f32) -> Shifts<M_TILES> {
         let mut shifts = self.0;
-        unroll!(at most 4; for m in M_TILES => {
-            unroll!(at most 2; for r in ROWS_PER_LANE => {
+        unrolled!(at most 4; for m in M_TILES => {
+            unrolled!(at most 2; for r in ROWS_PER_LANE => {
                 // SAFETY: the caller has the warp together.
                 shifts[m][r] = unsafe { across_quad(shifts[m][r], math::max) } * scale_log2;
             });
@@ -59,8 +59,8 @@ impl<const M_TILES: usize> Shifts<M_TILES> {
     /// 0 in place of −∞: of rows that attend to nothing, whose p are then 2^(−∞) = 0 and not NaN.
     #[inline(always)]
     pub fn or_zero(mut self) -> Self {
-        unroll!(at most 4; for m in M_TILES => {
-            unroll!(at most 2; for r in ROWS_PER_LANE => {
+        unrolled!(at most 4; for m in M_TILES => {
+            unrolled!(at most 2; for r in ROWS_PER_LANE => {
                 if self.0[m][r] == f32::NEG_INFINITY {
                     self.0[m][r] = 0.0;
                 }
@@ -77,7 +77,7 @@ impl<const M_TILES: usize> Shifts<M_TILES> {
         scale_log2: f32,
     ) -> [FragmentA; M_TILES] {
         let mut probabilities = [[0; 4]; M_TILES];
-        unroll!(at most 4; for m in M_TILES => {
+        unrolled!(at most 4; for m in M_TILES => {
             probabilities[m] = strip_probabilities::<BY_FMA>(&scores[m], &self.0[m], scale_log2);
         });
         probabilities
@@ -92,8 +92,8 @@ fn strip_probabilities<const BY_FMA: u32>(
     scale_log2: f32,
 ) -> FragmentA {
     let mut p = *scores;
-    unroll!(at most 2; for n in N_TILES => {
-        unroll!(at most 4; for element in 4 => {
+    unrolled!(at most 2; for n in N_TILES => {
+        unrolled!(at most 4; for element in 4 => {
             let exponent = math::fma(p[n][element], scale_log2, -shifts[element / 2]);
             let by_fma = (n as u32 * 4 + element as u32) * BY_FMA % EXPONENTIALS < BY_FMA;
             p[n][element] = if by_fma { math::exp2_polynomial(exponent) } else { math::exp2(exponent) };

@@ -8,7 +8,7 @@ use super::sequence::Sequence;
 use super::{HEAD_N_TILES, Lane, ROWS_PER_LANE, Scores};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::{math, shuffle};
-use crate::device::unroll;
+use crate::device::unrolled;
 use contract::config::MMA_N;
 
 /// Running shift and sum of the rows of one warp, as far as this lane holds them.
@@ -39,8 +39,8 @@ impl<const M_TILES: usize> RunningSoftmax<M_TILES> {
         scale_log2: f32,
         mut rescale: impl FnMut(usize, usize, f32),
     ) {
-        unroll!(at most 4; for m in M_TILES => {
-            unroll!(at most 2; for r in ROWS_PER_LANE => {
+        unrolled!(at most 4; for m in M_TILES => {
+            unrolled!(at most 2; for r in ROWS_PER_LANE => {
                 // SAFETY: the caller has the warp together.
                 let maximum = unsafe { across_quad(row_maximum(f32::NEG_INFINITY, &scores[m], r), math::max) };
 
@@ -61,8 +61,8 @@ impl<const M_TILES: usize> RunningSoftmax<M_TILES> {
     /// The whole warp calls this together.
     #[inline(always)]
     pub unsafe fn complete_sums(&mut self) {
-        unroll!(at most 4; for m in M_TILES => {
-            unroll!(at most 2; for r in ROWS_PER_LANE => {
+        unrolled!(at most 4; for m in M_TILES => {
+            unrolled!(at most 2; for r in ROWS_PER_LANE => {
                 // SAFETY: the caller has the warp together.
                 self.sum[m][r] = unsafe { across_quad(self.sum[m][r], |a, b| a + b) };
             });
@@ -73,7 +73,7 @@ impl<const M_TILES: usize> RunningSoftmax<M_TILES> {
 /// The larger of `maximum` and this lane's scores in part `r` (row g or g + 8) of a strip.
 #[inline(always)]
 pub fn row_maximum<const N_TILES: usize>(mut maximum: f32, strip: &[FragmentC; N_TILES], r: usize) -> f32 {
-    unroll!(at most 16; for n in N_TILES => {
+    unrolled!(at most 16; for n in N_TILES => {
         maximum = math::max(maximum, math::max(strip[n][2 * r], strip[n][2 * r + 1]));
     });
     maximum
@@ -94,7 +94,7 @@ fn add_probabilities<const N_TILES: usize>(
     scale_log2: f32,
     shift: f32,
 ) -> f32 {
-    unroll!(at most 16; for n in N_TILES => {
+    unrolled!(at most 16; for n in N_TILES => {
         let left = probability(strip[n][2 * r], scale_log2, shift);
         let right = probability(strip[n][2 * r + 1], scale_log2, shift);
         [strip[n][2 * r], strip[n][2 * r + 1]] = [left, right];
@@ -106,7 +106,7 @@ fn add_probabilities<const N_TILES: usize>(
 /// Multiplies part `r` (row g or g + 8) of a strip of O by `factor`.
 #[inline(always)]
 pub fn rescale_row(strip: &mut [FragmentC; HEAD_N_TILES], r: usize, factor: f32) {
-    unroll!(at most 8; for n in HEAD_N_TILES => {
+    unrolled!(at most 8; for n in HEAD_N_TILES => {
         strip[n][2 * r] *= factor;
         strip[n][2 * r + 1] *= factor;
     });
@@ -137,8 +137,8 @@ pub fn mask_scores<M: Mask, const M_TILES: usize, const N_TILES: usize>(
     length: u32,
     lane: Lane,
 ) {
-    unroll!(at most 4; for m in M_TILES => {
-        unroll!(at most 2; for r in ROWS_PER_LANE => {
+    unrolled!(at most 4; for m in M_TILES => {
+        unrolled!(at most 2; for r in ROWS_PER_LANE => {
             let end = M::keys_end(lane.row(first_row, m, r) + 1, length);
             mask_row(&mut scores[m], r, first_key + lane.pair_column(), end);
         });
@@ -148,7 +148,7 @@ pub fn mask_scores<M: Mask, const M_TILES: usize, const N_TILES: usize>(
 /// Sets the scores from key `end` on in part `r` of a strip to −∞; this lane's first one belongs to `first_key`.
 #[inline(always)]
 fn mask_row<const N_TILES: usize>(strip: &mut [FragmentC; N_TILES], r: usize, first_key: u32, end: u32) {
-    unroll!(at most 16; for n in N_TILES => {
+    unrolled!(at most 16; for n in N_TILES => {
         let key = first_key + n as u32 * MMA_N;
         if key >= end {
             strip[n][2 * r] = f32::NEG_INFINITY;

@@ -37,8 +37,10 @@ pub mod thread {
     }
 }
 
-/// The warp's barrier.
+/// The warp's barriers.
 pub mod warp {
+    pub use self::sync_warp as converge;
+
     /// `bar.warp.sync` for all lanes, by the intrinsic, which LLVM knows as convergent.
     ///
     /// # Safety

@@ -65,9 +65,15 @@ pub mod thread {
     }
 }
 
-/// The warp's barrier.
+/// The warp's barriers.
 pub mod warp {
-    /// `bar.warp.sync` for all lanes. By assembly: `core` has no intrinsic for it.
+    unsafe extern "C" {
+        /// `core` has no function for this intrinsic of LLVM (`IntrinsicsNVVM.td`).
+        #[link_name = "llvm.nvvm.bar.warp.sync"]
+        fn bar_warp_sync(mask: u32);
+    }
+
+    /// `bar.warp.sync` for all lanes.
     ///
     /// # Safety
     /// Every lane of the warp executes this together.
@@ -75,5 +81,15 @@ pub mod warp {
     pub unsafe fn sync_warp() {
         // SAFETY: passed on to the caller.
         unsafe { core::arch::asm!("bar.warp.sync 0xffffffff;", options(nostack)) };
+    }
+
+    /// The same barrier, by the intrinsic, for the reason that [`sync_threads`](super::thread::sync_threads) is one.
+    ///
+    /// # Safety
+    /// Every lane of the warp executes this together.
+    #[inline(always)]
+    pub unsafe fn converge() {
+        // SAFETY: passed on to the caller.
+        unsafe { bar_warp_sync(u32::MAX) };
     }
 }

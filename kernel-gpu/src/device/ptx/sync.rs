@@ -62,7 +62,7 @@ pub unsafe fn warp() {
 pub unsafe fn converge_warp() {
     in_one_place!("converge");
     // SAFETY: passed on to the caller.
-    unsafe { warp::sync_warp() };
+    unsafe { warp::converge() };
 }
 
 /// `bar.sync barrier, THREADS`: waits until `THREADS` threads, these among them, have come to the barrier or

@@ -13,7 +13,7 @@ use core::arch::asm;
 use core::marker::PhantomData;
 
 use super::mma::{FragmentA, FragmentC};
-use crate::device::unroll;
+use crate::device::unrolled;
 use contract::config::MMA_K;
 
 /// Which dimension of an operand is contiguous in shared memory. All operands are rows of 128 bytes, [`Swizzle128`]d.
@@ -219,7 +219,7 @@ pub trait Registers {
 impl<const FRAGMENTS: usize> Registers for [FragmentA; FRAGMENTS] {
     #[inline(always)]
     fn pin(&mut self) {
-        unroll!(at most 16; for n in FRAGMENTS => {
+        unrolled!(at most 16; for n in FRAGMENTS => {
             let [a, b, c, d] = &mut self[n];
             // SAFETY: a comment. Volatile, so that it keeps its place among the instructions around it.
             unsafe {

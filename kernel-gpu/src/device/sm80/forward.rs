@@ -10,7 +10,7 @@ use crate::device::attention::softmax::{RunningSoftmax, apply_mask, mask_scores,
 use crate::device::attention::{HEAD_N_TILES, Lane, Output, Scores, Tile, epilogue, pack_probabilities};
 use crate::device::hidden::not_unrolled;
 use crate::device::ptx::sync;
-use crate::device::unroll;
+use crate::device::unrolled;
 use contract::args::ForwardArgs;
 use contract::config::{MMA_K, MMA_M, WARP_SIZE};
 
@@ -213,7 +213,7 @@ impl<const BLOCK_M: u32, const M_TILES: usize, const SHARED_QUERIES: bool> Warp<
                 let (keys, values) = pipeline.tiles(&step);
                 let mut first = 0;
                 while first < not_unrolled(K_STEPS as u32) {
-                    unroll!(at most 8; for k in UNROLL => {
+                    unrolled!(at most 8; for k in UNROLL => {
                         let part = first + k as u32;
                         let first_key = step.number * BLOCK_N + part * MMA_K;
                         self.follow::<S, M>(&mut softmax, &mut output, keys.part(part), values.part(part), first_key, length);
@@ -247,7 +247,7 @@ impl<const BLOCK_M: u32, const M_TILES: usize, const SHARED_QUERIES: bool> Warp<
             apply_mask::<M, S, M_TILES, 2>(&mut scores, self.first_row, 0, first_key, length, self.lane);
             softmax.update(&mut scores, self.scale_log2, |m, r, factor| rescale_row(&mut output[m], r, factor));
             let mut probabilities = [[0; 4]; M_TILES];
-            unroll!(at most 4; for m in M_TILES => {
+            unrolled!(at most 4; for m in M_TILES => {
                 probabilities[m] = pack_probabilities(scores[m][0], scores[m][1]);
             });
             products::accumulate_output(output, &probabilities, values, self.lane);
@@ -319,7 +319,7 @@ impl<const BLOCK_M: u32, const M_TILES: usize, const SHARED_QUERIES: bool> Warp<
         let mut first = 0;
         let k_steps = if UNROLL == K_STEPS { K_STEPS as u32 } else { not_unrolled(K_STEPS as u32) };
         while first < k_steps {
-            unroll!(at most 8; for k in UNROLL => {
+            unrolled!(at most 8; for k in UNROLL => {
                 let part = first + k as u32;
                 let (keys, values) = (keys.part(part), values.part(part));
                 // SAFETY: passed on to the caller.

@@ -3,7 +3,7 @@
 use crate::device::attention::{HEAD_K_STEPS, HEAD_N_TILES, Lane, Output, ROWS_PER_LANE, Scores, Tile};
 use crate::device::ptx::mma::{FragmentA, FragmentC};
 use crate::device::ptx::{ldmatrix, mma};
-use crate::device::unroll;
+use crate::device::unrolled;
 use contract::config::{MMA_K, MMA_M};
 
 /// Chunks (8 halves) in the depth of one mma.
@@ -27,8 +27,8 @@ pub unsafe fn load_queries<const ROWS: u32, const M_TILES: usize>(
     let mut queries = [[[0; 4]; HEAD_K_STEPS]; M_TILES];
     // Matrices in the order of A's registers: rows 0-7 and 8-15 of the left half, then of the right half.
     let (row, chunk) = (warp_row + lane.index % 16, lane.index / 16);
-    unroll!(at most 4; for m in M_TILES => {
-        unroll!(at most 4; for k in HEAD_K_STEPS => {
+    unrolled!(at most 4; for m in M_TILES => {
+        unrolled!(at most 4; for k in HEAD_K_STEPS => {
             let address = tile.chunk(row + m as u32 * MMA_M, k as u32 * CHUNKS_PER_K_STEP + chunk);
             // SAFETY: a chunk of the tile; the caller has the warp together.
             queries[m][k] = unsafe { ldmatrix::load_4(address) };
@@ -50,11 +50,11 @@ pub unsafe fn scores<const M_TILES: usize>(
     let mut scores = [[[0.0; 4]; 2]; M_TILES];
     // K's rows are the columns of B: two n-tiles of 8 keys, left and right half of the k-step.
     let (row, chunk) = (lane.index / 16 * 8 + lane.index % 8, lane.index / 8 % 2);
-    unroll!(at most 4; for k in HEAD_K_STEPS => {
+    unrolled!(at most 4; for k in HEAD_K_STEPS => {
         let address = keys.chunk(row, k as u32 * CHUNKS_PER_K_STEP + chunk);
         // SAFETY: a chunk of the tile; the caller has the warp together.
         let [b0, b1, b2, b3] = unsafe { ldmatrix::load_4(address) };
-        unroll!(at most 4; for m in M_TILES => {
+        unrolled!(at most 4; for m in M_TILES => {
             // SAFETY: the caller has the warp together.
             unsafe {
                 mma::multiply_accumulate(&mut scores[m][0], queries[m][k], [b0, b1]);
@@ -78,11 +78,11 @@ pub unsafe fn accumulate_output<const M_TILES: usize>(
 ) {
     // V's rows are the depth: transposed on load, two n-tiles of 8 columns at a time.
     let (row, chunk) = (lane.index % 16, lane.index / 16);
-    unroll!(at most 4; for pair in HEAD_N_TILES / 2 => {
+    unrolled!(at most 4; for pair in HEAD_N_TILES / 2 => {
         let address = values.chunk(row, pair as u32 * 2 + chunk);
         // SAFETY: a chunk of the tile; the caller has the warp together.
         let [b0, b1, b2, b3] = unsafe { ldmatrix::load_4_transposed(address) };
-        unroll!(at most 4; for m in M_TILES => {
+        unrolled!(at most 4; for m in M_TILES => {
             // SAFETY: the caller has the warp together.
             unsafe {
                 mma::multiply_accumulate(&mut output[m][2 * pair], probabilities[m], [b0, b1]);
@@ -108,7 +108,7 @@ impl<const M_TILES: usize> RowSums<M_TILES> {
     /// The whole warp calls this together.
     #[inline(always)]
     pub unsafe fn accumulate(&mut self, probabilities: &[FragmentA; M_TILES]) {
-        unroll!(at most 4; for m in M_TILES => {
+        unrolled!(at most 4; for m in M_TILES => {
             // SAFETY: the caller has the warp together.
             unsafe { mma::multiply_accumulate(&mut self.0[m], probabilities[m], ONES) };
         });
@@ -118,7 +118,7 @@ impl<const M_TILES: usize> RowSums<M_TILES> {
     #[inline(always)]
     pub fn are_finite(&self) -> bool {
         let mut total = 0.0;
-        unroll!(at most 4; for m in M_TILES => { total += self.0[m][0] + self.0[m][2] });
+        unrolled!(at most 4; for m in M_TILES => { total += self.0[m][0] + self.0[m][2] });
         // False for NaN too.
         total < f32::INFINITY
     }
@@ -127,7 +127,7 @@ impl<const M_TILES: usize> RowSums<M_TILES> {
     #[inline(always)]
     pub fn rows(&self) -> [[f32; ROWS_PER_LANE]; M_TILES] {
         let mut rows = [[0.0; ROWS_PER_LANE]; M_TILES];
-        unroll!(at most 4; for m in M_TILES => { rows[m] = [self.0[m][0], self.0[m][2]] });
+        unrolled!(at most 4; for m in M_TILES => { rows[m] = [self.0[m][0], self.0[m][2]] });
         rows
     }
 }

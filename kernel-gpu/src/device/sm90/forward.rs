@@ -10,7 +10,7 @@ use crate::device::attention::softmax::{apply_mask, rescale_row};
 use crate::device::attention::{HEAD_N_TILES, Lane, ROWS_PER_LANE, epilogue};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::wgmma::Accumulators;
-use crate::device::unroll;
+use crate::device::unrolled;
 use contract::args::ForwardArgs;
 use contract::config::{MMA_M, MMA_N, WARP_SIZE, WARPGROUP_ROWS, WARPGROUP_WARPS};
 
@@ -80,7 +80,7 @@ pub fn forward<
             });
             (output, _) = output_in_flight.wait::<0>();
             if is_rescaled {
-                unroll!(at most 2; for r in ROWS_PER_LANE => { rescale_row(&mut output[0], r, factors[r]) });
+                unrolled!(at most 2; for r in ROWS_PER_LANE => { rescale_row(&mut output[0], r, factors[r]) });
             }
             step += 1;
         }

@@ -3,7 +3,7 @@
 use crate::device::attention::{HEAD_K_STEPS, Output, Scores, Tile, pack_probabilities};
 use crate::device::ptx::mma::{FragmentA, FragmentC};
 use crate::device::ptx::wgmma::{self, Accumulators, Descriptor, KMajor, NMajor, Registers};
-use crate::device::unroll;
+use crate::device::unrolled;
 
 /// P of one warp, rounded to fp16: a fragment for every 16 keys.
 pub type Probabilities<const K_STEPS: usize> = [FragmentA; K_STEPS];
@@ -46,7 +46,7 @@ where
     unsafe {
         wgmma::fence();
         let mut scores = <[FragmentC; N_TILES]>::multiply(queries, keys);
-        unroll!(at most 4; for k in HEAD_K_STEPS => {
+        unrolled!(at most 4; for k in HEAD_K_STEPS => {
             if k != 0 {
                 scores.multiply_accumulate(queries.step(k), keys.step(k));
             }
@@ -61,7 +61,7 @@ where
 pub fn pack<const N_TILES: usize, const K_STEPS: usize>(scores: &Scores<1, N_TILES>) -> Probabilities<K_STEPS> {
     const { assert!(2 * K_STEPS == N_TILES) };
     let mut probabilities = [[0; 4]; K_STEPS];
-    unroll!(at most 8; for k in K_STEPS => {
+    unrolled!(at most 8; for k in K_STEPS => {
         probabilities[k] = pack_probabilities(scores[0][2 * k], scores[0][2 * k + 1]);
     });
     probabilities
@@ -83,7 +83,7 @@ pub unsafe fn start_output<const BLOCK_N: u32, const K_STEPS: usize>(
     // SAFETY: passed on to the caller; the registers were not touched since they were pinned.
     unsafe {
         wgmma::fence();
-        unroll!(at most 8; for k in K_STEPS => {
+        unrolled!(at most 8; for k in K_STEPS => {
             output[0].multiply_fragment(probabilities[k], values.step(k), true);
         });
         wgmma::commit_group();

@@ -20,7 +20,7 @@ use crate::device::attention::{ROWS_PER_LANE, Scores, pack_probabilities};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::wgmma::Registers;
 use crate::device::ptx::{math, vote};
-use crate::device::unroll;
+use crate::device::unrolled;
 use contract::tile::RESCALE_ON_OVERFLOW;
 
 // The sum of a lane's p of both its rows bounds each; fp16 ends at 65504.
@@ -69,7 +69,7 @@ impl<const THRESHOLD: u32> StripSoftmax<THRESHOLD> {
                 let no_overflow = sums[0] + sums[1] <= const { (1u32 << THRESHOLD) as f32 };
                 let sound = no_overflow & (!first | (math::min(sums[0], sums[1]) >= SMALLEST_FIRST_SUM));
                 if vote::all(sound) {
-                    unroll!(at most 2; for r in ROWS_PER_LANE => { self.running.sum[0][r] += sums[r] });
+                    unrolled!(at most 2; for r in ROWS_PER_LANE => { self.running.sum[0][r] += sums[r] });
                     return probabilities;
                 }
             }
@@ -78,7 +78,7 @@ impl<const THRESHOLD: u32> StripSoftmax<THRESHOLD> {
             }
             self.running.update(scores, scale_log2, rescale);
         }
-        unroll!(at most 2; for r in ROWS_PER_LANE => { self.minus_shift[r] = -self.running.shift[0][r] });
+        unrolled!(at most 2; for r in ROWS_PER_LANE => { self.minus_shift[r] = -self.running.shift[0][r] });
         products::pack(scores)
     }
 }
@@ -94,7 +94,7 @@ fn under_shift<const N_TILES: usize, const K_STEPS: usize>(
     let mut probabilities = [[0; 4]; K_STEPS];
     // The neutral element of addition: with +0 the first addition would not be left out.
     let mut sums = [-0.0; ROWS_PER_LANE];
-    unroll!(at most 8; for k in K_STEPS => {
+    unrolled!(at most 8; for k in K_STEPS => {
         let left = add_probabilities(&mut sums, scores[0][2 * k], minus_shift, scale_log2);
         let right = add_probabilities(&mut sums, scores[0][2 * k + 1], minus_shift, scale_log2);
         probabilities[k] = pack_probabilities(left, right);
@@ -113,7 +113,7 @@ fn add_probabilities(
     scale_log2: f32,
 ) -> FragmentC {
     let mut p = scores;
-    unroll!(at most 4; for i in 4 => {
+    unrolled!(at most 4; for i in 4 => {
         let r = i / 2;
         p[i] = math::exp2(math::fma(p[i], scale_log2, minus_shift[r]));
         sums[r] += p[i];

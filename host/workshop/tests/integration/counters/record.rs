@@ -77,12 +77,13 @@ pub fn resource_counters(resources: &Resources) -> BTreeMap<String, u64> {
     counters.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect()
 }
 
-/// Local memory is for spills and indexed arrays, which no kernel has, whatever the compiler.
+/// Local memory is for spills and indexed arrays, which no kernel has, whatever the compiler. Wavefronts of shared memory are more
+/// where the compiler has the lanes of a warp read the same word one way after the other; conflicts are not.
 fn determinant(counter: &str) -> Determinant {
     match counter {
         REGISTERS | SPILL_STORES | SPILL_LOADS | STACK => Determinant::Ptxas,
         "local_memory_instructions" => Determinant::Algorithm,
-        "instructions" => Determinant::CodeGenerator,
+        "instructions" | "shared_wavefronts" => Determinant::CodeGenerator,
         name if name.ends_with("_instructions") => Determinant::CodeGenerator,
         _ => Determinant::Algorithm,
     }

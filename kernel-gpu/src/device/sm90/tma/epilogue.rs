@@ -11,7 +11,7 @@ use crate::device::attention::softmax::{RunningSoftmax, rescale_row};
 use crate::device::attention::{HEAD_N_TILES, Lane, ROWS_PER_LANE};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::{math, mbarrier, memory, proxy, stmatrix, sync};
-use crate::device::unroll;
+use crate::device::unrolled;
 use contract::config::{MMA_M, WARPGROUP_WARPS};
 
 /// First row of the warp within its strip.
@@ -87,7 +87,7 @@ pub unsafe fn store_output<const WARPGROUPS: u32, const STAGES: u32, S: Sequence
     copy: StripCopy,
     lane: Lane,
 ) {
-    unroll!(at most 2; for r in ROWS_PER_LANE => { rescale_row(output, r, normalisers[r]) });
+    unrolled!(at most 2; for r in ROWS_PER_LANE => { rescale_row(output, r, normalisers[r]) });
     let rows = HeadRows::new(context.args.o, &context.args.o_strides, copy.work, copy.tile.begin);
     // SAFETY: passed on to the caller.
     unsafe {
@@ -114,7 +114,7 @@ pub unsafe fn leave_statistics<const WARPGROUPS: u32, const STAGES: u32>(
     lane: Lane,
 ) -> Normalisers {
     if leaves_statistics(lane) {
-        unroll!(at most 2; for r in ROWS_PER_LANE => {
+        unrolled!(at most 2; for r in ROWS_PER_LANE => {
             let row = lane.row(warp_row(lane), 0, r);
             // SAFETY: the row's own 8 bytes.
             unsafe { memory::store_shared_pair(memory.statistics(strip, row), [softmax.shift[0][r], softmax.sum[0][r]]) };
@@ -133,7 +133,7 @@ pub unsafe fn leave_statistics<const WARPGROUPS: u32, const STAGES: u32>(
 unsafe fn normalise_to(tile: Rows, output: &[FragmentC; HEAD_N_TILES], normalisers: Normalisers, lane: Lane) {
     // Lane l gives the address of row l mod 16 of the 8 columns l / 16.
     let first_chunk = tile.chunk(warp_row(lane) + lane.index % MMA_M, lane.index / MMA_M);
-    unroll!(at most 4; for pair in const { HEAD_N_TILES / 2 } => {
+    unrolled!(at most 4; for pair in const { HEAD_N_TILES / 2 } => {
         let [upper_left, lower_left] = normalised(output[2 * pair], normalisers);
         let [upper_right, lower_right] = normalised(output[2 * pair + 1], normalisers);
         let matrices = [upper_left, lower_left, upper_right, lower_right];

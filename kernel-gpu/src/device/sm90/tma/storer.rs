@@ -7,7 +7,7 @@ use crate::device::attention::Lane;
 use crate::device::attention::epilogue::log_sum_exp;
 use crate::device::attention::sequence::Sequence;
 use crate::device::ptx::{bulk_copy, mbarrier, memory, sync};
-use crate::device::unroll;
+use crate::device::unrolled;
 use contract::config::WARP_SIZE;
 
 /// Stores from the block's shared memory.
@@ -77,7 +77,7 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Storer<'a, WARPGROUPS, STAGES
             return;
         }
         let first = S::lse_row(args, work, tile);
-        unroll!(at most 2; for part in const { (ROWS / WARP_SIZE) as usize } => {
+        unrolled!(at most 2; for part in const { (ROWS / WARP_SIZE) as usize } => {
             let row = self.lane.index + part as u32 * WARP_SIZE;
             if tile.first_row + row < tile.length {
                 // SAFETY: statistics that the strip's warps wrote before they arrived; the head has an element of LSE for

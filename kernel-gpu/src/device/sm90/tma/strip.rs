@@ -13,7 +13,7 @@ use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::wgmma::{self, Accumulators, Registers};
 use crate::device::sm90::products::Probabilities;
 use crate::device::sm90::softmax::StripSoftmax;
-use crate::device::unroll;
+use crate::device::unrolled;
 
 /// The registers of a strip.
 pub struct Strip<const RESCALE_THRESHOLD: u32> {
@@ -108,7 +108,7 @@ impl<const RESCALE_THRESHOLD: u32> Strip<RESCALE_THRESHOLD> {
         // SAFETY: passed on to the caller; the registers were not touched since they were pinned.
         unsafe {
             wgmma::fence();
-            unroll!(at most 4; for k in K_STEPS => {
+            unrolled!(at most 4; for k in K_STEPS => {
                 // What O holds at the beginning of a strip is of the one before.
                 let accumulate = k != 0 || !step.is_first();
                 self.output[0].multiply_fragment(self.probabilities[k], values.step(k), accumulate);
@@ -125,7 +125,7 @@ impl<const RESCALE_THRESHOLD: u32> Strip<RESCALE_THRESHOLD> {
         // SAFETY: passed on to the caller.
         unsafe {
             self.scores = [<[FragmentC; N_TILES]>::multiply(step.queries, step.keys)];
-            unroll!(at most 4; for k in HEAD_K_STEPS => {
+            unrolled!(at most 4; for k in HEAD_K_STEPS => {
                 if k != 0 {
                     self.scores[0].multiply_accumulate(step.queries.step(k), step.keys.step(k));
                 }

@@ -4,6 +4,7 @@ use super::{Order, Step, Streamed, StripCopy, TileCopy, work_item};
 use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::sequence::{Packed, Sequence};
+use crate::device::hidden;
 use crate::device::ptx::wgmma::{Descriptor, KMajor};
 use crate::device::ptx::{mbarrier, memory};
 use crate::device::sm90::tma::memory::Memory;
@@ -196,7 +197,9 @@ impl PackedStreamed {
         // count those who leave the one before.
         unsafe {
             mbarrier::wait(memory.stage_full(stage), parity);
-            if lane.index == 0 {
+            // A lane known before the loop around this would have the compiler write that twice, for the lane that arrives and
+            // for the others, and each would wait alone at the barriers in it.
+            if hidden::again(lane.index) == 0 {
                 mbarrier::arrive(memory.stage_empty(stage));
             }
         }
