@@ -14,9 +14,12 @@ use crate::files;
 /// Packs `folder`, under its own name, as the gzip-compressed tar archive `archive`. Equal folders give equal archives:
 /// names are sorted, times and owners left out.
 pub fn pack(folder: &Path, archive: &Path) -> Result<()> {
+    files::through_temporary(archive, |unfinished| pack_into(folder, unfinished))
+}
+
+fn pack_into(folder: &Path, archive: &Path) -> Result<()> {
     let name = folder.file_name().context("a folder without a name cannot be packed")?;
-    let unfinished = files::temporary_sibling(archive);
-    let file = File::create(&unfinished).with_context(|| format!("could not create {}", unfinished.display()))?;
+    let file = File::create(archive).with_context(|| format!("could not create {}", archive.display()))?;
     let mut builder = tar::Builder::new(GzEncoder::new(file, Compression::best()));
     for path in files::below(folder)? {
         let within = Path::new(name).join(path.strip_prefix(folder)?);
@@ -35,8 +38,7 @@ pub fn pack(folder: &Path, archive: &Path) -> Result<()> {
         header.set_mode(if is_program(&path)? { 0o755 } else { 0o644 });
         builder.append_data(&mut header, within, contents.as_slice())?;
     }
-    builder.into_inner()?.finish()?.flush()?;
-    fs::rename(&unfinished, archive).with_context(|| format!("could not write {}", archive.display()))
+    Ok(builder.into_inner()?.finish()?.flush()?)
 }
 
 fn is_program(path: &Path) -> Result<bool> {

@@ -19,8 +19,19 @@ pub fn write_atomically(path: &Path, contents: &[u8]) -> Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).with_context(context)?;
     }
+    through_temporary(path, |temporary| fs::write(temporary, contents).with_context(context))
+}
+
+/// Has `fill` make a file beside `path` and moves it there. Where either fails, as on a full disk, nothing of it is left.
+pub fn through_temporary(path: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let temporary = temporary_sibling(path);
-    fs::write(&temporary, contents).and_then(|()| fs::rename(&temporary, path)).with_context(context)
+    let filled = fill(&temporary)
+        .and_then(|()| fs::rename(&temporary, path).with_context(|| format!("could not write {}", path.display())));
+    if filled.is_err() {
+        // What went wrong first is what matters.
+        let _ = remove(&temporary);
+    }
+    filled
 }
 
 /// A name beside `path` that nobody else uses, for something that will be renamed to `path`.
@@ -100,12 +111,29 @@ mod tests {
     use std::path::Path;
     use std::thread;
 
-    use super::{temporary_sibling, write_atomically};
+    use super::{temporary_sibling, through_temporary, write_atomically};
 
     #[test]
     fn a_temporary_name_is_given_once() {
         let path = Path::new("folder/file");
         assert_ne!(temporary_sibling(path), temporary_sibling(path));
+    }
+
+    #[test]
+    fn what_fails_leaves_nothing_behind() {
+        let folder = tempfile::TempDir::new().unwrap();
+        // No file can take the place of a folder.
+        let taken = folder.path().join("taken");
+        std::fs::create_dir(&taken).unwrap();
+        assert!(write_atomically(&taken, b"text").is_err());
+        let half = |temporary: &Path| {
+            std::fs::write(temporary, "half").unwrap();
+            anyhow::bail!("No space left on device")
+        };
+        let error = through_temporary(&folder.path().join("file"), half).unwrap_err();
+        assert_eq!(error.to_string(), "No space left on device");
+        let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["taken"]);
     }
 
     #[test]

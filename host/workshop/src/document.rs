@@ -1,5 +1,6 @@
 //! JSON files that say what they are: a kind and a version, then the content.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
@@ -8,6 +9,7 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::files;
+use crate::printable::printable;
 
 /// A kind of file.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +62,7 @@ pub struct Document<'a, T> {
 /// # Errors
 /// [`Error::File`] when it cannot be read; [`Error::Invalid`] when it does not say.
 pub fn kind(path: &Path) -> Result<String> {
-    let text = std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
+    let text = files::read_text(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
     let header: std::result::Result<Header, _> = from_json(&text);
     header.map(|header| header.kind).map_err(|error| {
         Error::Invalid(format!("{}: {error}; expected a JSON document with a kind and a version", path.display()))
@@ -73,7 +75,7 @@ impl Format {
     /// # Errors
     /// [`Error::File`] when it cannot be read; [`Error::Invalid`] when it is not of this kind and version.
     pub fn load<T: DeserializeOwned>(&self, path: &Path) -> Result<T> {
-        let text = std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
+        let text = files::read_text(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
         self.parse(&text).map_err(|reason| Error::Invalid(format!("{}: {reason}", path.display())))
     }
 
@@ -112,38 +114,37 @@ impl Format {
     }
 }
 
-/// Reads JSON that somebody else may have written: control characters in its strings, which a terminal would obey when they are
-/// printed, become U+FFFD. Ends of lines and tabs stay.
+/// Reads JSON that somebody else may have written: its strings become [`printable`], also where an error names one.
 ///
 /// # Errors
 /// When it is not of the type.
 pub fn from_json<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
-    let content = serde_json::from_str(text)?;
-    // JSON has them in no other way, and strings with escapes are rare.
+    // JSON has control characters in no other way, and strings with escapes are rare.
     if !text.contains('\\') {
-        return Ok(content);
+        return serde_json::from_str(text);
     }
     let mut value: Value = serde_json::from_str(text)?;
-    replace_control_characters(&mut value);
+    make_printable(&mut value);
     serde_json::from_value(value)
 }
 
-fn replace_control_characters(value: &mut Value) {
+fn make_printable(value: &mut Value) {
     match value {
         Value::String(text) => {
-            if text.contains(is_obeyed) {
-                *text = text.replace(is_obeyed, "\u{fffd}");
+            if let Cow::Owned(replaced) = printable(text) {
+                *text = replaced;
             }
         }
-        Value::Array(values) => values.iter_mut().for_each(replace_control_characters),
-        Value::Object(fields) => fields.values_mut().for_each(replace_control_characters),
+        Value::Array(values) => values.iter_mut().for_each(make_printable),
+        Value::Object(fields) => {
+            *fields = std::mem::take(fields)
+                .into_iter()
+                .map(|(name, value)| (printable(&name).into_owned(), value))
+                .collect();
+            fields.values_mut().for_each(make_printable);
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
-}
-
-/// Whether a terminal does something at this character but to show it, to end a line or to move to a column.
-fn is_obeyed(character: char) -> bool {
-    character.is_control() && !matches!(character, '\n' | '\t')
 }
 
 #[cfg(test)]
@@ -154,11 +155,13 @@ mod tests {
 
     #[test]
     fn what_a_terminal_would_obey_is_not_read() {
-        let text = r#"{"a": "\u001b[2J\u001b]0;title\u0007", "b": "two\nlines\tand \u009b, \r", "c": "plain"}"#;
+        let text = r#"{"a": "\u001b[2J\u001b]0;title\u0007", "b": "two\nlines\tand \u009b, \r", "\u001b": "plain"}"#;
         let read: BTreeMap<String, String> = from_json(text).unwrap();
         assert_eq!(read["a"], "\u{fffd}[2J\u{fffd}]0;title\u{fffd}");
         assert_eq!(read["b"], "two\nlines\tand \u{fffd}, \u{fffd}");
-        assert_eq!(read["c"], "plain");
+        assert_eq!(read["\u{fffd}"], "plain");
+        let error = from_json::<bool>(r#""\u001b[2J""#).unwrap_err().to_string();
+        assert!(error.contains("\u{fffd}[2J"), "{error}");
     }
 
     #[test]

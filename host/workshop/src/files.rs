@@ -1,9 +1,30 @@
-//! Writing files so that they are never half-written.
+//! Reading files of which nobody knows how long they are, and writing files so that they are never half-written.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+
+/// Bytes of the largest text that is read: many times any that this program writes.
+const LARGEST_TEXT: u64 = 256 << 20;
+
+/// The text of the file at `path`.
+///
+/// # Errors
+/// Those of the system; [`std::io::ErrorKind::FileTooLarge`] for what does not end before 256 MiB, as a device, and
+/// [`std::io::ErrorKind::InvalidData`] for what is no UTF-8.
+pub fn read_text(path: &Path) -> std::io::Result<String> {
+    use std::io::{Error, ErrorKind};
+
+    let mut bytes = Vec::new();
+    File::open(path)?.take(LARGEST_TEXT + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LARGEST_TEXT {
+        let message = format!("is larger than {} MiB, and no file that this program reads is", LARGEST_TEXT >> 20);
+        return Err(Error::new(ErrorKind::FileTooLarge, message));
+    }
+    String::from_utf8(bytes).map_err(|error| Error::new(ErrorKind::InvalidData, error))
+}
 
 /// Requires that [`replace()`] can put a file at `path`, to be asked before long work whose result goes there.
 ///
@@ -95,6 +116,13 @@ mod tests {
 
     fn write(path: &Path, text: &str) -> Result<()> {
         replace(path, |file| file.write_all(text.as_bytes()))
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_has_no_end_is_refused() {
+        let error = read_text(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(error.contains("larger than 256 MiB"), "{error}");
     }
 
     #[cfg(unix)]

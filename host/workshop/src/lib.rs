@@ -36,6 +36,7 @@ pub mod inputs;
 pub mod launch;
 pub mod ncu;
 pub mod npy;
+pub mod printable;
 pub mod ptx_folder;
 pub mod record;
 pub mod reference;

@@ -7,7 +7,9 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::gpu_option::GpuOption;
-use commands::{Verdict, bench, compare, diagnose, doctor, fuzz, manual, plot, profile, report, run, sanitize, tune};
+use commands::{
+    Verdict, bench, compare, diagnose, doctor, fuzz, manual, plot, print_error, profile, report, run, sanitize, tune,
+};
 
 /// Runs, checks and times FlashAttention forward kernels written in Rust, on a GPU or in the PTX simulator.
 #[derive(Parser)]
@@ -41,7 +43,7 @@ fn main() -> ExitCode {
         Ok(Cli { command, gpu }) => match gpu.apply() {
             Ok(()) => command,
             Err(error) => {
-                eprintln!("error: {error}");
+                print_error(&error);
                 return ExitCode::from(2);
             }
         },
@@ -67,7 +69,7 @@ fn main() -> ExitCode {
         Ok(Verdict::Fail) => ExitCode::from(1),
         Ok(Verdict::CannotRun) => ExitCode::from(2),
         Err(error) => {
-            eprintln!("error: {error}");
+            print_error(&error);
             ExitCode::from(2)
         }
     }

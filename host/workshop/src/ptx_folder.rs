@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::document;
 use crate::error::{Error, Result};
 use crate::executor::PtxModule;
+use crate::files;
 use crate::tune::table::Table;
 
 /// Environment variable that names the folder.
@@ -122,7 +123,7 @@ impl PtxFolder {
     /// [`Error::File`] when it is there but cannot be read.
     pub fn probe(&self, probe: &Probe) -> Result<Option<PtxModule>> {
         let path = self.path.join(probe.file);
-        match std::fs::read_to_string(&path) {
+        match files::read_text(&path) {
             Ok(text) => Ok(Some(PtxModule { file: probe.file.into(), text })),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(Error::File { path, source }),
@@ -161,7 +162,7 @@ fn beside_program() -> Vec<PathBuf> {
 }
 
 fn read_text(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).map_err(|error| match error.kind() {
+    files::read_text(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {
             let command = command_that_makes(path.parent().unwrap_or(path));
             Error::Unavailable(format!("{} does not exist; {command} makes it", path.display()))

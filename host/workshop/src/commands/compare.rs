@@ -10,7 +10,7 @@ use workshop::error::Result;
 use workshop::record::BenchRecord;
 use workshop::statistics::Bootstrap;
 
-use super::output;
+use super::{output, print_error};
 
 /// Exit code for what could not be compared, wrong arguments included.
 pub const COULD_NOT_COMPARE: u8 = 3;
@@ -82,7 +82,7 @@ pub fn run(options: &Options) -> ExitCode {
         Ok(Change::Regressed) => ExitCode::from(1),
         Ok(Change::None) => ExitCode::from(2),
         Err(error) => {
-            eprintln!("error: {error}");
+            print_error(&error);
             ExitCode::from(COULD_NOT_COMPARE)
         }
     }

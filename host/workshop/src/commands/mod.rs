@@ -27,6 +27,7 @@ use contract::view::Layout;
 use workshop::error::{Error, Result};
 use workshop::executor::Executor;
 use workshop::executor::gpu::GpuExecutor;
+use workshop::printable::printable;
 
 /// How a command that could be carried out ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,11 @@ pub enum Verdict {
     Fail,
     /// Something that is needed is missing, and the command has said what.
     CannotRun,
+}
+
+/// Says what is wrong, on standard error. Names of files and what is in them may be anybody's.
+pub fn print_error(error: &Error) {
+    eprintln!("error: {}", printable(&error.to_string()));
 }
 
 /// A GPU to measure times on. One of the simulated driver is refused, not warned of: a record outlives its warnings, and goes into

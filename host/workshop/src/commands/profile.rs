@@ -82,7 +82,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
 }
 
 fn stored(path: &Path) -> Result<Profile> {
-    let text = std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
+    let text = files::read_text(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
     let in_file = |error: Error| Error::Invalid(format!("{}: {error}", path.display()));
     RawPage::parse(&text).and_then(|page| Profile::new(&page)).map_err(in_file)
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::error::{Error, Result};
+use crate::printable::printable;
 
 /// One profiled launch.
 #[derive(Clone, Debug)]
@@ -26,6 +27,7 @@ impl RawPage {
         let invalid = |reason: String| {
             Error::Invalid(format!("{reason}; expected what `ncu --import FILE --page raw --csv` prints"))
         };
+        let text = printable(text);
         // Before the table, ncu's own messages.
         let start = text.find("\"ID\"").ok_or_else(|| invalid("there is no column ID".into()))?;
         let mut reader = csv::ReaderBuilder::new().from_reader(&text.as_bytes()[start..]);

@@ -177,7 +177,7 @@ impl Record {
     /// # Errors
     /// [`Error::File`] when it cannot be read; [`Error::Invalid`] when it is not a record or a line is damaged.
     pub fn load(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
+        let text = files::read_text(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
         Self::parse(&text).map_err(|reason| Error::Invalid(format!("{}: {reason}", path.display())))
     }
 
@@ -270,7 +270,7 @@ impl Journal {
     pub fn open(path: &Path, header: Header) -> Result<Self> {
         let failed = |source| Error::File { path: path.to_owned(), source };
         files::check_target(path)?;
-        let text = match std::fs::read_to_string(path) {
+        let text = match files::read_text(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             Err(error) => return Err(failed(error)),
@@ -389,7 +389,7 @@ pub(crate) mod tests {
         let mut journal = Journal::open(&path, header()).unwrap();
         journal.add_trial(trial("a", 3, 9.0)).unwrap();
         journal.add_trial(trial("b", 3, 8.0)).unwrap();
-        let text = std::fs::read_to_string(&path).unwrap();
+        let text = files::read_text(&path).unwrap();
         std::fs::write(&path, &text[..text.len() - 20]).unwrap();
         assert_eq!(Record::load(&path).unwrap().trials, [trial("a", 3, 9.0)], "a reader passes the half line over");
         let mut journal = Journal::open(&path, Header { started_at: 2, ..header() }).unwrap();

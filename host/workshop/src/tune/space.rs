@@ -8,6 +8,7 @@ use serde::de::value::MapDeserializer;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
+use crate::files;
 
 /// The space that is searched unless another is given.
 const BUILT_IN: &str = include_str!("space.toml");
@@ -33,6 +34,9 @@ pub struct Space {
     swizzles: Vec<u32>,
 }
 
+/// Points of the largest space, all of which the gates are asked about.
+const MOST_POINTS: u64 = 10_000_000;
+
 impl Space {
     /// The built-in spaces of the kinds of `family`.
     ///
@@ -47,7 +51,7 @@ impl Space {
     /// # Errors
     /// [`Error::File`] when it cannot be read; [`Error::Invalid`] with what is wrong with it, as when it has none.
     pub fn load(path: &std::path::Path, family: Family) -> Result<Vec<Self>> {
-        let text = std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
+        let text = files::read_text(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
         parse(&text, family).map_err(|reason| Error::Invalid(format!("{}: {reason}", path.display())))
     }
 
@@ -66,6 +70,12 @@ impl Space {
         let lengths = self.fields.iter().map(|(name, values)| (name.as_str(), values.len()));
         if let Some((name, _)) = lengths.chain([(SWIZZLE, self.swizzles.len())]).find(|(_, length)| *length == 0) {
             return Err(format!("{name} has no values"));
+        }
+        let points = self.fields.iter().try_fold(self.swizzles.len() as u64, |points, (_, values)| {
+            points.checked_mul(values.len() as u64).filter(|points| *points <= MOST_POINTS)
+        });
+        if points.is_none() {
+            return Err(format!("has more than {MOST_POINTS} points"));
         }
         let first: BTreeMap<_, _> = self.fields.iter().map(|(name, values)| (name, &values[0])).collect();
         let read = |fields: Value| self.kind.read(fields).map_err(|error| error.to_string());
@@ -206,5 +216,9 @@ pub(crate) mod tests {
         assert!(refusal("[sm80]\nwarps = []\nswizzle = [0]", Family::Sm80).contains("warps has no values"));
         assert!(refusal("[sm80]\nwarps = [1]", Family::Sm80).contains("there is no axis swizzle"));
         assert!(refusal("[sm80", Family::Sm80).contains("TOML"));
+        let text = ["swizzle = [", "warps = ["]
+            .iter()
+            .fold(good.to_owned(), |text, axis| text.replace(axis, &format!("{axis}{}", "1, ".repeat(4000))));
+        assert!(refusal(&text, Family::Sm80).contains("more than 10000000 points"));
     }
 }

@@ -4,6 +4,7 @@ mod bench;
 mod command_line;
 mod compare;
 mod counters;
+mod damaged_files;
 mod diagnose;
 mod fuzz;
 mod kernels;

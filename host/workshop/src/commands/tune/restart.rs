@@ -12,6 +12,8 @@ use workshop::error::Error;
 use workshop::record::Case;
 use workshop::tune::record::{self, Outcome, Trial};
 
+use crate::commands::print_error;
+
 /// Tells the next process that candidates are measured one at a time.
 const ALONE: &str = "FA512_TUNE_ALONE";
 /// Tells the next process how many seconds of `--minutes` are left.
@@ -153,7 +155,7 @@ fn end(late: &Watched, record: &Path, restart: &Restart) {
         }
         _ => restart.again(true),
     };
-    eprintln!("error: {error}");
+    print_error(&error);
     std::process::exit(2);
 }
 

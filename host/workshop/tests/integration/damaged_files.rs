@@ -1,0 +1,177 @@
+//! Every file that the program reads, damaged in hundreds of ways: it says what is wrong or works with what is there. It does not
+//! panic, does not hang, and does not take memory because a number in a file says so.
+
+mod damage;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use rand::SeedableRng;
+use rand::rngs::ChaCha8Rng;
+use tempfile::TempDir;
+
+use crate::support::ptx;
+use damage::{damaged, damaged_json};
+
+/// Damaged forms of each file.
+const FORMS: u64 = 100;
+/// Address space of the program in KiB. What it reads here is small.
+const MEMORY: &str = "4194304";
+/// The longest that one run may take; a hundred times what it does.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A file of the repository.
+fn of_repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+/// A form of `whole` for each seed: of what it says where it is JSON, else of its bytes.
+fn form(whole: &[u8], seed: u64) -> Vec<u8> {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let json = (!seed.is_multiple_of(4)).then(|| damaged_json(whole, &mut random)).flatten();
+    json.unwrap_or_else(|| damaged(whole, &mut random))
+}
+
+/// Runs the program with `arguments`; how that ended, if not with an exit code of its own and words that a terminal can show.
+fn run(arguments: &[String]) -> Result<(), String> {
+    let folder = TempDir::new().expect("a temporary folder");
+    let said = folder.path().join("said");
+    let output = std::fs::File::create(&said).expect("a file in it");
+    let errors = output.try_clone().expect("another handle of it");
+    let mut program = Command::new("sh");
+    program.args(["-c", "ulimit -v $0; exec \"$@\"", MEMORY, env!("CARGO_BIN_EXE_fa512")]).args(arguments);
+    let mut child = program.stdin(Stdio::null()).stdout(output).stderr(errors).spawn().expect("there is a shell");
+    let started = Instant::now();
+    let status = loop {
+        match child.try_wait().expect("a child process") {
+            Some(status) => break status,
+            None if started.elapsed() > PATIENCE => {
+                child.kill().expect("a child process");
+                return Err(format!("still running after {PATIENCE:?}"));
+            }
+            None => std::thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    let said = String::from_utf8_lossy(&std::fs::read(&said).expect("what it said")).into_owned();
+    match status.code() {
+        Some(0..=3) if said.contains('\u{1b}') => Err(format!("prints what a terminal obeys: {said:?}")),
+        Some(0..=3) => Ok(()),
+        _ => Err(format!("{status}: {said}")),
+    }
+}
+
+/// Runs `command` on every damaged form of the file at `original`, which is at `FILE` in it; `OUT` is a file of its own.
+fn withstands(original: &Path, command: &str) {
+    withstands_beside(original, &[], command);
+}
+
+/// As [`withstands`], with the files at `neighbours` in the same folder, `FOLDER`.
+fn withstands_beside(original: &Path, neighbours: &[PathBuf], command: &str) {
+    let whole = std::fs::read(original).unwrap_or_else(|error| panic!("{}: {error}", original.display()));
+    let folder = TempDir::new().unwrap();
+    let name = original.file_name().unwrap().to_string_lossy();
+    let attempt = |seed: Option<u64>| -> Result<(), String> {
+        let place = folder.path().join(seed.map_or("whole".into(), |seed| seed.to_string()));
+        std::fs::create_dir_all(&place).unwrap();
+        let (file, out) = (place.join(&*name), place.join("out"));
+        for neighbour in neighbours {
+            std::fs::copy(neighbour, place.join(neighbour.file_name().unwrap())).unwrap();
+        }
+        std::fs::write(&file, seed.map_or(whole.clone(), |seed| form(&whole, seed))).unwrap();
+        let words = command.split(' ').map(|word| match word {
+            "FILE" => file.display().to_string(),
+            "OUT" => out.display().to_string(),
+            "FOLDER" => place.display().to_string(),
+            word => word.to_owned(),
+        });
+        let result = run(&words.collect::<Vec<_>>());
+        std::fs::remove_dir_all(&place).unwrap();
+        result
+    };
+    attempt(None).unwrap_or_else(|reason| panic!("undamaged, `fa512 {command}`: {reason}"));
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut failures = Vec::new();
+        loop {
+            let seed = next.fetch_add(1, Relaxed) as u64;
+            if seed >= FORMS {
+                return failures;
+            }
+            if let Err(reason) = attempt(Some(seed)) {
+                failures.push(format!("`fa512 {command}` on {name} damaged by seed {seed}: {reason}"));
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    let failures: Vec<String> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("no panic")).collect()
+    });
+    assert!(
+        failures.is_empty(),
+        "{} of {FORMS} forms:\n{}",
+        failures.len(),
+        failures[..failures.len().min(5)].join("\n")
+    );
+}
+
+#[test]
+fn bench_records() {
+    let record = of_repository("host/workshop/tests/integration/compare/record.json");
+    let path = record.display();
+    withstands(&record, &format!("compare FILE {path}"));
+    withstands(&record, &format!("compare {path} FILE --markdown"));
+    withstands(&record, &format!("report FILE --compare FILE {path} --output OUT"));
+    withstands(&record, "diagnose FILE --all");
+    withstands(&record, "plot FILE --contender fa512 --output OUT");
+}
+
+#[test]
+fn what_other_commands_printed() {
+    withstands(&of_repository("docs/results/fuzz-and-profile/fuzz.json"), "report --fuzz FILE --output OUT");
+    withstands(&of_repository("docs/results/fuzz-and-profile/32x8x512-full.json"), "diagnose FILE");
+    withstands(
+        &of_repository("docs/results/fuzz-and-profile/32x8x512-full.json"),
+        "report --profile FILE --output OUT",
+    );
+    withstands(&of_repository("host/workshop/tests/ncu/full.raw.csv"), "profile --csv FILE");
+}
+
+#[test]
+fn records_and_tables_of_the_tuner() {
+    withstands(&of_repository("docs/results/tuning/record.jsonl"), "tune show FILE");
+    withstands(&of_repository("docs/results/tuning/record.jsonl"), "tune table FILE --out OUT");
+    withstands(&of_repository("host/workshop/tuned.json"), "tune table --tuned FILE");
+    withstands(&of_repository("host/workshop/src/tune/space.toml"), "tune plan --space FILE --candidates 2 --out OUT");
+}
+
+#[test]
+fn manifests() {
+    let mut manifest = ptx().manifest().clone();
+    manifest.modules.retain(|module| module.target == "sm_80");
+    let module = ptx().path().join(&manifest.modules[0].file);
+    // Of one entry, so that the damage is to what is run.
+    let name = "fa512_sm80_any_full_128x64";
+    manifest.modules[0].entries.retain(|entry| entry.name == name);
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("manifest.json");
+    std::fs::write(&path, serde_json::to_string_pretty(&manifest).unwrap()).unwrap();
+    let command = format!("run --device sim --ptx FOLDER --heads 1 --seq 40 --variant {name}");
+    withstands_beside(&path, &[module], &command);
+}
+
+#[test]
+fn tensors() {
+    let folder = TempDir::new().unwrap();
+    let tensor = folder.path().join("tensor.npy");
+    let header = format!("{:<117}\n", "{'descr': '<f2', 'fortran_order': False, 'shape': (1, 1, 32, 64), }");
+    let mut bytes = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
+    bytes.extend(header.as_bytes());
+    bytes.extend([0x00, 0x3c].repeat(32 * 64));
+    std::fs::write(&tensor, bytes).unwrap();
+    let path = tensor.display();
+    let folder = ptx().path().display();
+    withstands(&tensor, &format!("run --device sim --ptx {folder} --q {path} --k FILE --v {path} --out OUT"));
+}
