@@ -55,6 +55,9 @@
 //! - integer division by zero: all ones, and the dividend as remainder;
 //! - atomic operations: lanes take effect in lane order, blocks in any order.
 //!
+//! Lanes that give different masks to one `shfl.sync`, `vote.sync`, `match.sync`, `redux.sync`, `elect.sync` or
+//! `bar.warp.sync` execute it mask by mask, each time with the lanes that give the same one.
+//!
 //! # What is found
 //!
 //! - misaligned accesses, by access size, vector width, `cp.async` size and `ldmatrix` row;

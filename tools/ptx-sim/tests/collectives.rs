@@ -62,6 +62,62 @@ fn collectives_of_a_branch_need_only_their_mask() {
     expect(body, |lane| if lane < 16 { lane ^ 1 } else { 0 });
 }
 
+/// `%r1` = the mask of the lane's tile of 8, as cooperative groups and `cub::WarpReduce` of fewer than 32 lanes give it.
+const TILE_MASK: &str = "and.b32 %r1, %lane, 24; mov.u32 %r2, 0xff; shl.b32 %r1, %r2, %r1;\n";
+
+#[test]
+fn lanes_with_different_masks_execute_by_mask() {
+    let tile = |body: &str, value: fn(u32) -> u32| expect(&format!("{TILE_MASK}{body}"), value);
+    tile("shfl.sync.bfly.b32 %r0, %lane, 3, 31, %r1;", |lane| lane ^ 3);
+    tile("redux.sync.add.u32 %r0, %lane, %r1;", |lane| (0..8).map(|other| lane / 8 * 8 + other).sum());
+    tile("redux.sync.max.u32 %r0, %lane, %r1;", |lane| lane | 7);
+    let test = "setp.lt.u32 %p0, %lane, 12;";
+    tile(&format!("{test} vote.sync.ballot.b32 %r0, %p0, %r1;"), |lane| 0xfff & 0xff << (lane & 24));
+    tile(&format!("{test} vote.sync.all.pred %p1, %p0, %r1; selp.u32 %r0, 1, 0, %p1;"), |lane| u32::from(lane < 8));
+    tile(&format!("{test} vote.sync.uni.pred %p1, %p0, %r1; selp.u32 %r0, 1, 0, %p1;"), |lane| {
+        u32::from(lane / 8 != 1)
+    });
+    tile("and.b32 %r2, %lane, 1; match.any.sync.b32 %r0, %r2, %r1;", |lane| (0x55 << (lane & 1)) << (lane & 24));
+    tile("shr.u32 %r2, %lane, 3; match.all.sync.b32 %r0|%p0, %r2, %r1;", |lane| 0xff << (lane & 24));
+}
+
+#[test]
+fn lanes_with_different_masks_stay_together_afterwards() {
+    let body = format!("{TILE_MASK} bar.warp.sync %r1; activemask.b32 %r0;");
+    expect(&body, |_| u32::MAX);
+}
+
+#[test]
+fn a_labelled_partition_reduces_each_part() {
+    // Lanes with the same remainder by 3 add up their indices.
+    let body = "rem.u32 %r1, %lane, 3; match.any.sync.b32 %r2, %r1, -1; redux.sync.add.u32 %r0, %lane, %r2;";
+    expect(body, |lane| (0..32).filter(|other| other % 3 == lane % 3).sum());
+}
+
+#[test]
+fn tiles_that_diverge_wait_for_their_own_lanes_only() {
+    // Half of each tile takes another way to the same instruction; the last tile never comes.
+    let body = format!(
+        "{TILE_MASK} mov.u32 %r0, 99; setp.ge.u32 %p0, %lane, 24; @%p0 bra out; and.b32 %r3, %lane, 1;\n\
+         setp.eq.u32 %p1, %r3, 0; @%p1 bra meet; add.u32 %r3, %r3, 1;\n\
+         meet: shfl.sync.idx.b32 %r0, %lane, 1, 0x181f, %r1;\nout:"
+    );
+    expect(&body, |lane| if lane < 24 { lane / 8 * 8 + 1 } else { 99 });
+}
+
+#[test]
+fn synchronising_by_mask_orders_the_lanes_of_each_mask() {
+    let body = |mask: &str| {
+        format!(
+            "{TILE_MASK} .shared .align 4 .b8 tile[128]; mov.u32 %r4, tile; shl.b32 %r5, %lane, 2; add.u32 %r5, %r5, %r4;\n\
+             st.shared.u32 [%r5], %lane; bar.warp.sync {mask}; xor.b32 %r6, %r5, 4; ld.shared.u32 %r0, [%r6];"
+        )
+    };
+    expect(&body("%r1"), |lane| lane ^ 1);
+    let alone = format!("mov.u32 %r1, %lanemask_eq; {}", body("%r1").replace(TILE_MASK, ""));
+    Kernel::new(&alone).run_faulty(ptx_sim::FindingClass::Race);
+}
+
 #[test]
 fn guarded_instructions_leave_other_lanes_alone() {
     expect("mov.u32 %r0, 1; setp.gt.u32 %p0, %lane, 29; @%p0 mov.u32 %r0, 2;", |lane| 1 + u32::from(lane > 29));
