@@ -55,6 +55,10 @@
 //! - integer division by zero: all ones, and the dividend as remainder;
 //! - atomic operations: lanes take effect in lane order, blocks in any order.
 //!
+//! Lanes that went different ways run one path at a time, the one at the lowest instruction first, so that they meet again.
+//! When a path has read what others may change (volatile, relaxed, acquire, atomic) 64 times, another one has a turn: a lock
+//! that lanes of one warp take one after the other is passed on, as on every GPU since `sm_70`.
+//!
 //! Lanes that give different masks to one `shfl.sync`, `vote.sync`, `match.sync`, `redux.sync`, `elect.sync` or
 //! `bar.warp.sync` execute it mask by mask, each time with the lanes that give the same one.
 //!

@@ -179,3 +179,51 @@ fn partial_warps_pass_barriers() {
     let body = "bar.sync 0; bar.warp.sync -1; st.global.u32 [%output], 3; bar.sync 0;";
     assert_eq!(words(&Kernel::new(body).with_threads(40).with_output_bytes(4).run_clean()), [3]);
 }
+
+/// Runs a body of one warp with `lock` and `count`, zero, in shared memory; what it leaves in the output's first word.
+fn locked(body: &str) -> Vec<u8> {
+    let text = format!(
+        ".shared .align 4 .u32 lock; .shared .align 4 .u32 count; setp.eq.u32 %p0, %lane, 0;\n\
+         @%p0 st.shared.u32 [lock], 0; @%p0 st.shared.u32 [count], 0; bar.sync 0;\n{body}\n\
+         bar.sync 0; ld.shared.u32 %r9, [count]; st.global.u32 [%output], %r9;"
+    );
+    Kernel::new(&text).with_output_bytes(4).run_clean()
+}
+
+#[test]
+fn a_lock_taken_lane_by_lane() {
+    // The lane that has the lock leaves the loop; the others stay in front of it.
+    let body = "take: atom.acquire.cta.shared.cas.b32 %r0, [lock], 0, 1; setp.ne.u32 %p1, %r0, 0; @%p1 bra take;\n\
+        ld.shared.u32 %r1, [count]; add.u32 %r1, %r1, 1; st.shared.u32 [count], %r1;\n\
+        atom.release.cta.shared.exch.b32 %r2, [lock], 0;";
+    assert_eq!(words(&locked(body)), [32], "each lane counts once while it has the lock");
+}
+
+#[test]
+fn a_lock_with_back_off_and_a_long_critical_section() {
+    let body = "mov.u32 %r3, 8;\ntake: atom.acquire.cta.shared.cas.b32 %r0, [lock], 0, 1; setp.eq.u32 %p1, %r0, 0;\n\
+        @%p1 bra taken; nanosleep.u32 %r3; setp.lt.u32 %p2, %r3, 256; @%p2 shl.b32 %r3, %r3, 1; bra take;\n\
+        taken: mov.u32 %r4, 0;\nwork: add.u32 %r4, %r4, 1; setp.lt.u32 %p3, %r4, 50; @%p3 bra work;\n\
+        ld.shared.u32 %r1, [count]; add.u32 %r1, %r1, 1; st.shared.u32 [count], %r1;\n\
+        st.release.cta.shared.u32 [lock], 0;";
+    assert_eq!(words(&locked(body)), [32], "each lane counts once while it has the lock");
+}
+
+#[test]
+fn lanes_wait_for_a_chain_of_others() {
+    // Each lane waits in a loop of its own kind for the lane above it.
+    let body = "and.b32 %r5, %lane, 1; setp.eq.u32 %p1, %r5, 1; sub.u32 %r6, 31, %lane; @%p1 bra odd;\n\
+        even: ld.acquire.cta.shared.u32 %r0, [lock]; setp.ne.u32 %p2, %r0, %r6; @%p2 bra even; bra turn;\n\
+        odd: ld.acquire.cta.shared.u32 %r0, [lock]; setp.ne.u32 %p2, %r0, %r6; @%p2 bra odd;\n\
+        turn: ld.shared.u32 %r1, [count]; add.u32 %r1, %r1, %r6; st.shared.u32 [count], %r1;\n\
+        add.u32 %r0, %r0, 1; st.release.cta.shared.u32 [lock], %r0;";
+    assert_eq!(words(&locked(body)), [496], "the lanes add up 0 to 31, one after the other");
+}
+
+#[test]
+fn compare_and_swap_loops_stay_converged() {
+    let body = "ld.relaxed.cta.shared.u32 %r0, [count];\n\
+        again: mov.u32 %r1, %r0; add.u32 %r2, %r1, %lane; atom.shared.cas.b32 %r0, [count], %r1, %r2;\n\
+        setp.ne.u32 %p1, %r0, %r1; @%p1 bra again; activemask.b32 %r3; setp.ne.u32 %p2, %r3, -1; @%p2 trap;";
+    assert_eq!(words(&locked(body)), [496], "the lanes add up their indices");
+}

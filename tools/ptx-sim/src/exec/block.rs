@@ -7,6 +7,7 @@ use crate::isa::Operation;
 use crate::lanes::LANES;
 use crate::machine::{BlockState, Group, Machine, PendingCopy, Progress, Warp};
 use crate::program::{Collective, Guard};
+use crate::race::Strength;
 
 /// A block being executed. It is used again for the next one.
 pub(super) struct Block<'a> {
@@ -88,6 +89,9 @@ impl<'a> Block<'a> {
             return Step::Done;
         }
         let mut context = Context { machine, block: &mut self.state, warp, instruction, pc, active, here };
+        if context.warp.groups.len() > 1 && instruction.semantics.strength == Strength::Strong {
+            context.warp.paths.access(instruction.is_strong_read);
+        }
         check_collective(&mut context);
         if machine.program.uses_wgmma && !instruction.is_wgmma {
             context.check_async_matrix();

@@ -8,8 +8,8 @@ use crate::program::{Collective, Slot};
 
 impl Warp {
     /// The group whose turn it is: of those that can go on, the one at the lowest instruction, so that lanes which went
-    /// different ways meet again.
-    pub fn next_group(&self, block: &BlockState) -> Option<usize> {
+    /// different ways meet again, unless another path has its turn.
+    pub fn next_group(&mut self, block: &BlockState) -> Option<usize> {
         let can_go_on = |group: &Group| match group.progress {
             Progress::Ready => true,
             Progress::AtCollective => false,
@@ -22,7 +22,7 @@ impl Warp {
             return can_go_on(group).then_some(0);
         }
         let ready = self.groups.iter().enumerate().filter(|(_, group)| can_go_on(group));
-        ready.min_by_key(|(_, group)| group.pc).map(|(index, _)| index)
+        self.paths.choose(ready, self.steps)
     }
 
     /// Moves lanes to `pc`, where they join those that are there already.
@@ -40,6 +40,9 @@ impl Warp {
             Some(group) => {
                 group.lanes |= lanes;
                 group.progress = Progress::Ready;
+                if self.groups.len() == 1 {
+                    self.paths.join();
+                }
             }
             None => self.groups.push(Group { pc, lanes, progress: Progress::Ready }),
         }

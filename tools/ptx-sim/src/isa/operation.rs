@@ -8,7 +8,7 @@ use super::{
 use crate::context::{Context, Flow};
 use crate::decode::{Decode, Form};
 use crate::program::{Class, Collective};
-use crate::race::Semantics;
+use crate::race::{Semantics, Strength};
 
 /// A typed instruction.
 pub(crate) enum Operation {
@@ -138,6 +138,11 @@ impl Operation {
             Operation::Mbarrier(operation) => operation.semantics(),
             _ => Semantics::WEAK,
         }
+    }
+
+    /// Whether it is a strong access to memory (PTX ISA, "Memory Consistency Model").
+    pub fn is_strong_memory(&self) -> bool {
+        matches!(self, Operation::Memory(_) | Operation::Atomic(_)) && self.semantics().strength == Strength::Strong
     }
 
     /// Executes it in the active lanes, of which there is at least one.
