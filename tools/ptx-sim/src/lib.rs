@@ -133,7 +133,8 @@
 //!
 //! Strong accesses (atomic, volatile, relaxed or stronger) do not race with each other. Two plain writes of the same value
 //! are not reported: whichever is last, the memory holds the same. Bytes of a copy in flight are reported as not waited
-//! for, and not as a race too.
+//! for, and not as a race too. A plain read that races with a compare-and-swap is a race with words of its own: loops of
+//! compare-and-swap are often begun so.
 //!
 //! What cannot be executed is refused by name and line before anything runs ([`LaunchError`]), never guessed, and never
 //! reported as an error of the kernel: calls, textures, clusters of several blocks, `cp.reduce.async.bulk`,

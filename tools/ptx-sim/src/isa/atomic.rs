@@ -84,6 +84,11 @@ impl Operation {
         self.semantics
     }
 
+    /// Whether it is a compare-and-swap, the only one with two operands.
+    pub fn is_compare_and_swap(&self) -> bool {
+        self.operands.len() == 2
+    }
+
     /// Executes it in the active lanes.
     pub fn execute(&self, context: &mut Context<'_>) {
         context.require(&[self.address.base]);

@@ -145,6 +145,11 @@ impl Operation {
         matches!(self, Operation::Memory(_) | Operation::Atomic(_)) && self.semantics().strength == Strength::Strong
     }
 
+    /// Whether it is an `atom.cas`.
+    pub fn is_compare_and_swap(&self) -> bool {
+        matches!(self, Operation::Atomic(operation) if operation.is_compare_and_swap())
+    }
+
     /// Executes it in the active lanes, of which there is at least one.
     pub fn execute(&self, context: &mut Context<'_>) -> Flow {
         match self {

@@ -64,6 +64,8 @@ pub(crate) struct Instruction {
     pub semantics: Semantics,
     /// Whether it gives its thread what others may have written, so that a loop of it may wait for them.
     pub is_strong_read: bool,
+    /// Whether it is an `atom.cas`.
+    pub is_compare_and_swap: bool,
     /// Whether it is a `wgmma`.
     pub is_wgmma: bool,
     pub line: u32,
