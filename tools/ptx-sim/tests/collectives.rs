@@ -133,6 +133,13 @@ fn special_registers() {
 }
 
 #[test]
+fn registers_of_the_place_of_a_block() {
+    expect("mov.u32 %r0, %smid; mov.u32 %r1, %nsmid; setp.lt.u32 %p0, %r0, %r1; selp.u32 %r0, 1, 0, %p0;", |_| 1);
+    expect("mov.u64 %rd0, %gridid; cvt.u32.u64 %r0, %rd0; mov.b32 %r1, %envreg3; or.b32 %r0, %r0, %r1;", |_| 0);
+    Kernel::new("mov.b32 %r0, %envreg32;").try_run().err().expect("there are 32 of them");
+}
+
+#[test]
 fn barrier_orders_warps() {
     let body = ".shared .align 4 .b8 tile[512]; shl.b32 %r0, %lane, 2; mov.u32 %r1, tile; add.u32 %r2, %r1, %r0;\n\
         st.shared.u32 [%r2], %lane; bar.sync 0; xor.b32 %r0, %r0, 256; add.u32 %r2, %r1, %r0; ld.shared.u32 %r0, [%r2];\n\
