@@ -105,8 +105,13 @@ pub(super) fn together(warp: &Warp, collective: Collective, active: u32, force: 
 
 /// The mask that the first of some lanes gives, and those of them that give the same.
 fn same_mask(warp: &Warp, slot: Slot, among: u32) -> (u32, u32) {
-    let mask = warp.value(slot, among.trailing_zeros() as usize);
-    let same = lanes(among).filter(|lane| warp.value(slot, *lane) == mask);
+    let masks = &warp.registers.values[slot as usize];
+    let mask = masks[among.trailing_zeros() as usize];
+    // A literal, nearly always.
+    if masks.iter().all(|other| *other == mask) {
+        return (mask as u32, among);
+    }
+    let same = lanes(among).filter(|lane| masks[*lane] == mask);
     (mask as u32, same.fold(0, |same, lane| same | 1 << lane))
 }
 
