@@ -56,7 +56,8 @@ const ADVICE: [(FindingClass, &str); 16] = [
     (
         FindingClass::Race,
         "order the two accesses: a barrier that both threads pass in between, or within a warp bar.warp.sync; when a buffer is \
-         used again, the barrier belongs between its last reader and its next writer",
+         used again, the barrier belongs between its last reader and its next writer; what atomic operations change is read by \
+         strong reads only (ld.relaxed, a volatile or atomic load)",
     ),
     (
         FindingClass::PreviousGridNotWaited,

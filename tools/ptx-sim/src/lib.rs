@@ -55,6 +55,13 @@
 //! - integer division by zero: all ones, and the dividend as remainder;
 //! - atomic operations: lanes take effect in lane order, blocks in any order.
 //!
+//! Lanes that went different ways run one path at a time, the one at the lowest instruction first, so that they meet again.
+//! When a path has read what others may change (volatile, relaxed, acquire, atomic) 64 times, another one has a turn: a lock
+//! that lanes of one warp take one after the other is passed on, as on every GPU since `sm_70`.
+//!
+//! Lanes that give different masks to one `shfl.sync`, `vote.sync`, `match.sync`, `redux.sync`, `elect.sync` or
+//! `bar.warp.sync` execute it mask by mask, each time with the lanes that give the same one.
+//!
 //! # What is found
 //!
 //! - misaligned accesses, by access size, vector width, `cp.async` size and `ldmatrix` row;
@@ -126,7 +133,8 @@
 //!
 //! Strong accesses (atomic, volatile, relaxed or stronger) do not race with each other. Two plain writes of the same value
 //! are not reported: whichever is last, the memory holds the same. Bytes of a copy in flight are reported as not waited
-//! for, and not as a race too.
+//! for, and not as a race too. A plain read that races with a compare-and-swap is a race with words of its own: loops of
+//! compare-and-swap are often begun so.
 //!
 //! What cannot be executed is refused by name and line before anything runs ([`LaunchError`]), never guessed, and never
 //! reported as an error of the kernel: calls, textures, clusters of several blocks, `cp.reduce.async.bulk`,

@@ -158,11 +158,54 @@ fn collectives_with_lanes_missing() {
 }
 
 #[test]
+fn lanes_that_give_contradicting_masks() {
+    // Lane 1 is named by lane 0, but does not name it: only lane 0 waits in vain.
+    let body = "mov.u32 %r1, %lanemask_eq; setp.eq.u32 %p0, %lane, 0; @%p0 mov.u32 %r1, 3;\n\
+        shfl.sync.idx.b32 %r2, %lane, %lane, 31, %r1;\nbar.warp.sync -1;";
+    let finding = Kernel::new(body).run_faulty(FindingClass::CollectiveLanesMissing);
+    let lanes: Vec<u32> = finding.lanes.iter().map(|lane| lane.lane).collect();
+    assert_eq!(lanes, [1], "{finding}");
+    assert!(finding.message.contains("lane 0 only: lane 1 took another path (line 18)"), "{finding}");
+    // Neither of the two can go on.
+    let finding = Kernel::new(&body.replace("%lanemask_eq", "-1")).run_faulty(FindingClass::CollectiveLanesMissing);
+    assert!(finding.message.contains("lane 0 only: another mask given by lane 1"), "{finding}");
+}
+
+#[test]
+fn a_missing_lane_is_a_finding_of_its_own_tile_only() {
+    let body = "and.b32 %r1, %lane, 16; mov.u32 %r2, 0xffff; shl.b32 %r1, %r2, %r1; setp.eq.u32 %p0, %lane, 20;\n\
+        @%p0 bra out; redux.sync.add.u32 %r0, %lane, %r1; mul.wide.u32 %rd0, %lane, 4; add.u64 %rd0, %rd0, %output;\n\
+        st.global.u32 [%rd0], %r0;\nout: bar.warp.sync -1;";
+    let outcome = Kernel::new(body).run();
+    let [finding] = outcome.report.findings.as_slice() else { panic!("one finding: {:#?}", outcome.report.findings) };
+    assert_eq!(finding.class, FindingClass::CollectiveLanesMissing, "{finding}");
+    assert!(finding.message.contains("lane 20 took another path"), "{finding}");
+    let sums = words(&outcome.output);
+    assert_eq!((sums[0], sums[15], sums[16]), (120, 120, 376 - 20), "each tile adds up the lanes it has");
+}
+
+#[test]
+fn a_lane_outside_its_own_mask() {
+    let body = "mov.u32 %r1, 0xffff; setp.ge.u32 %p0, %lane, 16; @%p0 mov.u32 %r1, 0x7fff0000;\n\
+        vote.sync.any.pred %p1, %p0, %r1;";
+    let finding = Kernel::new(body).run_faulty(FindingClass::CollectiveLanesMissing);
+    assert!(finding.message.contains("lane 31 execute this but are not in its mask 0x7fff0000"), "{finding}");
+}
+
+#[test]
 fn traps_and_endless_loops_end_the_run() {
     let finding = Kernel::new("setp.eq.u32 %p0, %lane, 3; @%p0 trap;").run_faulty(FindingClass::Trap);
     assert!(finding.message.contains("lane 3 executed trap"), "{finding}");
     let finding = Kernel::new("loop: bra loop;").run_faulty(FindingClass::InstructionLimit);
     assert!(finding.at.instruction.contains("bra loop"), "{finding}");
+}
+
+#[test]
+fn a_lock_that_is_never_released() {
+    let body = ".shared .align 4 .u32 lock; setp.eq.u32 %p0, %lane, 0; @%p0 st.shared.u32 [lock], 0; bar.sync 0;\n\
+        take: atom.shared.cas.b32 %r0, [lock], 0, 1; setp.ne.u32 %p1, %r0, 0; @%p1 bra take;\nbar.warp.sync -1;";
+    let finding = Kernel::new(body).run_faulty(FindingClass::InstructionLimit);
+    assert!(finding.message.contains("probably inside an endless loop"), "{finding}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Kernel, bytes, words};
+use ptx_sim::FindingClass;
 
 /// `%rd0` = output + 4·lane.
 const OUTPUT: &str = "mul.wide.u32 %rd0, %lane, 4; add.u64 %rd0, %rd0, %output;";
@@ -123,4 +124,31 @@ fn wide_shared_accesses_take_a_wavefront_for_each_eight_lanes() {
         st.shared.v4.u32 [%r1], {%lane, %lane, %lane, %lane}; st.global.u32 [%rd0], %lane;";
     let counters = kernel(body).run().report.counters;
     assert_eq!((counters.shared_wavefronts, counters.shared_bank_conflicts), (4, 0));
+}
+
+#[test]
+fn spaces_of_generic_addresses() {
+    let body = ".shared .align 4 .u32 word; .local .align 4 .u32 own; mov.u64 %rd0, word; cvta.shared.u64 %rd0, %rd0;\n\
+        mov.u64 %rd1, own; cvta.local.u64 %rd1, %rd1; mov.u32 %r0, 0;\n\
+        isspacep.shared %p0, %rd0; isspacep.global %p1, %rd0; isspacep.local %p2, %rd1; isspacep.shared::cta %p3, %rd1;\n\
+        isspacep.global %p4, %output; isspacep.local %p5, %output;\n\
+        @%p0 or.b32 %r0, %r0, 1; @%p1 or.b32 %r0, %r0, 2; @%p2 or.b32 %r0, %r0, 4; @%p3 or.b32 %r0, %r0, 8;\n\
+        @%p4 or.b32 %r0, %r0, 16; @%p5 or.b32 %r0, %r0, 32; st.global.u32 [%output], %r0;";
+    assert_eq!(words(&Kernel::new(body).run_clean())[0], 1 | 4 | 16, "only the space an address lies in is true");
+    Kernel::new("isspacep.const %p0, %output;").try_run().err().expect("constant addresses are not told apart");
+}
+
+#[test]
+fn cache_policies_change_no_result() {
+    let body = ".shared .align 16 .b8 tile[16]; createpolicy.fractional.L2::evict_last.L2::evict_unchanged.b64 %rd0, 0.5;\n\
+        createpolicy.fractional.L2::evict_first.b64 %rd1; createpolicy.range.global.L2::evict_last.b64 %rd2, [%input], 64, 128;\n\
+        createpolicy.cvt.L2.b64 %rd3, 7; setp.ne.u32 %p0, %lane, 0; @%p0 exit;\n\
+        cp.async.cg.shared.global.L2::cache_hint [tile], [%input], 16, %rd2; cp.async.wait_all;\n\
+        ld.shared.u32 %r0, [tile]; ld.global.L2::cache_hint.u32 %r1, [%input+4], %rd0; add.u32 %r0, %r0, %r1;\n\
+        st.global.L2::cache_hint.u32 [%output], %r0, %rd1;\n\
+        atom.global.L2::cache_hint.add.u32 %r2, [%output], 5, %rd3; red.global.add.L2::cache_hint.u32 [%output], 6, %rd3;\n\
+        applypriority.global.L2::evict_normal [%input], 128; pmevent 7; pmevent.mask 0xff;";
+    let output = Kernel::new(body).with_input(bytes(&[30, 1, 0, 0])).run_clean();
+    assert_eq!(words(&output)[0], 42, "hints leave values as they are");
+    Kernel::new("createpolicy.fractional.L2::evict_last.b64 %rd0, %f0;").run_faulty(FindingClass::Uninitialised);
 }

@@ -161,6 +161,32 @@ fn atomic_operations_do_not_race_with_each_other() {
     races("st.shared.u32 [tile], 0; red.shared.add.u32 [tile], 1;");
 }
 
+#[test]
+fn a_compare_and_swap_loop_that_begins_with_a_plain_read() {
+    let body = "setp.eq.u32 %p0, %lane, 0; @%p0 st.shared.u32 [tile], 0; bar.sync 0;\n\
+        ld.shared.u32 %r5, [tile];\n\
+        again: mov.u32 %r6, %r5; add.u32 %r7, %r6, 1; atom.shared.cas.b32 %r5, [tile], %r6, %r7;\n\
+        setp.ne.u32 %p1, %r5, %r6; @%p1 bra again;";
+    let message = race_unless(body, "ld.shared", "ld.relaxed.cta.shared").message;
+    assert!(
+        message.contains("the value the loop begins with has to be read by a strong read (ld.relaxed"),
+        "{message}"
+    );
+    kernel(&body.replace("ld.shared", "ld.volatile.shared")).run_clean();
+    // The warp that comes second is the one that reads.
+    let reversed = "setp.eq.u32 %p0, %lane, 0; @%p0 st.shared.u32 [tile], 0; bar.sync 0; setp.lt.u32 %p1, %lane, 32;\n\
+        @%p1 atom.shared.cas.b32 %r5, [tile], 0, 1;\n@!%p1 ld.shared.u32 %r5, [tile];";
+    let message = races(reversed).remove(0).message;
+    assert!(message.contains("no part of a compare-and-swap loop"), "{message}");
+    // Other atomic operations, and plain writes, are ordinary races.
+    let sum = reversed.replace("cas.b32 %r5, [tile], 0, 1", "add.u32 %r5, [tile], 1");
+    let write = reversed.replace("ld.shared.u32 %r5, [tile]", "st.shared.u32 [tile], 5");
+    for other in [sum, write] {
+        let message = races(&other).remove(0).message;
+        assert!(message.contains("both warps have to pass a barrier in between"), "{message}");
+    }
+}
+
 /// Warp 0 writes data and then sets a flag; warp 1 waits for the flag and then reads the data.
 fn message_passing(announce: &str, observe: &str) -> String {
     format!(

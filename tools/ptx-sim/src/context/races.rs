@@ -6,7 +6,8 @@ use super::view::Context;
 use crate::finding::{FindingClass, OtherAccess};
 use crate::machine::MBARRIER_BYTES;
 use crate::parse::Space;
-use crate::race::{Access, Agent, Conflict, Engine, Strength};
+use crate::program::Instruction;
+use crate::race::{Access, Agent, Conflict, Engine, Semantics, Strength};
 
 /// What an access does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +114,12 @@ impl Context<'_> {
             instruction.line,
             other.warp,
             other.lane,
-            missing_order(agent, other)
+            if self.is_swap_behind_plain_read(effect, conflict) {
+                "and a plain read is no part of a compare-and-swap loop: although the swap checks it, the value the loop \
+                 begins with has to be read by a strong read (ld.relaxed, ld.volatile)"
+            } else {
+                missing_order(agent, other)
+            }
         );
         let other = OtherAccess {
             writes,
@@ -121,6 +127,19 @@ impl Context<'_> {
             at: self.machine.location(instruction, self.block.position, other.warp, Some(other.lane)),
         };
         (cause, Some(other))
+    }
+}
+
+impl Context<'_> {
+    /// Whether one of two accesses is a plain read and the other a compare-and-swap.
+    fn is_swap_behind_plain_read(&self, effect: Effect, conflict: Conflict) -> bool {
+        let (here, there) = (self.instruction, &self.machine.program.instructions[conflict.pc as usize]);
+        let is_plain = |instruction: &Instruction| instruction.semantics == Semantics::WEAK;
+        match (effect, conflict.writes) {
+            (Effect::Read, true) => is_plain(here) && there.is_compare_and_swap,
+            (Effect::Update, false) => here.is_compare_and_swap && is_plain(there),
+            _ => false,
+        }
     }
 }
 

@@ -1,12 +1,13 @@
 //! A block: its shared state and its warps, and the execution of one instruction of a warp.
 
-use super::convergence::{check_collective, wanted_lanes};
+use super::convergence::{check_collective, together};
 use crate::context::{Context, Flow};
 use crate::finding::{FindingClass, LaneAddress};
 use crate::isa::Operation;
 use crate::lanes::LANES;
 use crate::machine::{BlockState, Group, Machine, PendingCopy, Progress, Warp};
 use crate::program::{Collective, Guard};
+use crate::race::Strength;
 
 /// A block being executed. It is used again for the next one.
 pub(super) struct Block<'a> {
@@ -47,13 +48,13 @@ impl<'a> Block<'a> {
     pub fn step(&mut self, index: usize, group: usize, force: bool) -> Step {
         let machine: &Machine<'a> = self.machine;
         let warp = &mut self.warps[index];
-        let Group { pc, lanes: here, progress } = warp.groups[group];
+        let Group { pc, lanes: mut here, progress } = warp.groups[group];
         let Some(instruction) = machine.program.instructions.get(pc as usize) else {
             // The end of the body ends the thread.
             warp.steps += 1;
             return self.follow(index, pc, here, here, Flow::Exit { lanes: here });
         };
-        let active = instruction.guard.map_or(here, |guard| {
+        let mut active = instruction.guard.map_or(here, |guard| {
             let uninitialised = here & !warp.registers.initialised[guard.slot as usize];
             if uninitialised == 0 {
                 warp.guarded(guard, here)
@@ -75,11 +76,12 @@ impl<'a> Block<'a> {
             return Step::Done;
         }
         if active != 0 && instruction.collective != Collective::No {
-            let wanted = wanted_lanes(warp, instruction.collective, active);
-            if wanted & warp.live() & !active != 0 && !force {
+            let Some(now) = together(warp, instruction.collective, active, force) else {
                 warp.wait_for_lanes(pc, here, active);
                 return Step::Done;
-            }
+            };
+            // The others execute it after them.
+            (here, active) = (here & !active | now, now);
         }
         warp.steps += 1;
         if active == 0 {
@@ -87,6 +89,9 @@ impl<'a> Block<'a> {
             return Step::Done;
         }
         let mut context = Context { machine, block: &mut self.state, warp, instruction, pc, active, here };
+        if context.warp.groups.len() > 1 && instruction.semantics.strength == Strength::Strong {
+            context.warp.paths.access(instruction.is_strong_read);
+        }
         check_collective(&mut context);
         if machine.program.uses_wgmma && !instruction.is_wgmma {
             context.check_async_matrix();

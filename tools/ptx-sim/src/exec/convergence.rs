@@ -2,14 +2,14 @@
 
 use crate::context::{Context, without_addresses};
 use crate::finding::FindingClass;
-use crate::lanes::lane_list;
+use crate::lanes::{lane_list, lanes};
 use crate::machine::{BlockState, Group, Progress, Warp};
-use crate::program::Collective;
+use crate::program::{Collective, Slot};
 
 impl Warp {
     /// The group whose turn it is: of those that can go on, the one at the lowest instruction, so that lanes which went
-    /// different ways meet again.
-    pub fn next_group(&self, block: &BlockState) -> Option<usize> {
+    /// different ways meet again, unless another path has its turn.
+    pub fn next_group(&mut self, block: &BlockState) -> Option<usize> {
         let can_go_on = |group: &Group| match group.progress {
             Progress::Ready => true,
             Progress::AtCollective => false,
@@ -22,7 +22,7 @@ impl Warp {
             return can_go_on(group).then_some(0);
         }
         let ready = self.groups.iter().enumerate().filter(|(_, group)| can_go_on(group));
-        ready.min_by_key(|(_, group)| group.pc).map(|(index, _)| index)
+        self.paths.choose(ready, self.steps)
     }
 
     /// Moves lanes to `pc`, where they join those that are there already.
@@ -40,6 +40,9 @@ impl Warp {
             Some(group) => {
                 group.lanes |= lanes;
                 group.progress = Progress::Ready;
+                if self.groups.len() == 1 {
+                    self.paths.join();
+                }
             }
             None => self.groups.push(Group { pc, lanes, progress: Progress::Ready }),
         }
@@ -76,13 +79,40 @@ impl Warp {
     }
 }
 
-/// Lanes that have to execute a collective instruction together with `active`.
-pub(super) fn wanted_lanes(warp: &Warp, collective: Collective, active: u32) -> u32 {
+/// The lanes of `active` that execute an instruction together now; `None` while each of them waits for others. With `force`,
+/// lanes do not wait.
+///
+/// An instruction with a mask is executed together by the lanes that give the same one (PTX ISA, "shfl.sync", "vote.sync",
+/// "match.sync", "redux.sync", "elect.sync", "bar.warp.sync").
+pub(super) fn together(warp: &Warp, collective: Collective, active: u32, force: bool) -> Option<u32> {
+    let elsewhere = warp.live() & !active;
     match collective {
-        Collective::No => active,
-        Collective::Warp | Collective::Barrier => u32::MAX,
-        Collective::Mask(slot) => warp.value(slot, active.trailing_zeros() as usize) as u32,
+        Collective::No => Some(active),
+        Collective::Warp | Collective::Barrier => (force || elsewhere == 0).then_some(active),
+        Collective::Mask(slot) => {
+            let mut left = active;
+            while left != 0 {
+                let (mask, same) = same_mask(warp, slot, left);
+                if mask & warp.live() & !same == 0 {
+                    return Some(same);
+                }
+                left &= !same;
+            }
+            force.then(|| same_mask(warp, slot, active).1)
+        }
     }
+}
+
+/// The mask that the first of some lanes gives, and those of them that give the same.
+fn same_mask(warp: &Warp, slot: Slot, among: u32) -> (u32, u32) {
+    let masks = &warp.registers.values[slot as usize];
+    let mask = masks[among.trailing_zeros() as usize];
+    // A literal, nearly always.
+    if masks.iter().all(|other| *other == mask) {
+        return (mask as u32, among);
+    }
+    let same = lanes(among).filter(|lane| masks[*lane] == mask);
+    (mask as u32, same.fold(0, |same, lane| same | 1 << lane))
 }
 
 /// Reports lanes that a collective instruction lacks.
@@ -94,7 +124,7 @@ pub(super) fn check_collective(context: &mut Context<'_>) {
         Collective::Barrier => (FindingClass::BarrierDivergence, existing & !active),
         Collective::Mask(slot) => {
             context.require(&[slot]);
-            let mask = wanted_lanes(context.warp, context.instruction.collective, active);
+            let mask = context.value(slot, active.trailing_zeros() as usize) as u32;
             let outside = active & !mask;
             if outside != 0 {
                 context.report(FindingClass::CollectiveLanesMissing, without_addresses(outside), || {
@@ -109,9 +139,12 @@ pub(super) fn check_collective(context: &mut Context<'_>) {
     }
     let name = &context.instruction.name;
     let (exited, absent) = (missing & existing & context.warp.exited, missing & !existing);
-    let elsewhere = missing & context.warp.live();
     let machine = context.machine;
     let groups = &context.warp.groups;
+    let is_here =
+        |group: &&Group| group.pc == context.pc && matches!(context.instruction.collective, Collective::Mask(_));
+    let here = groups.iter().filter(is_here).fold(0, |here, group| here | group.lanes);
+    let (disagree, elsewhere) = (missing & here, missing & context.warp.live() & !here);
     let place = groups.iter().find(|group| group.lanes & elsewhere != 0).map(|group| group.pc);
     let line = place.and_then(|pc| machine.program.instructions.get(pc as usize)).map(|instruction| instruction.line);
     context.report(class, without_addresses(missing), || {
@@ -119,6 +152,9 @@ pub(super) fn check_collective(context: &mut Context<'_>) {
         if elsewhere != 0 {
             let at = line.map_or(String::new(), |line| format!(" (line {line})"));
             reasons.push(format!("{} took another path{at}", lane_list(elsewhere)));
+        }
+        if disagree != 0 {
+            reasons.push(format!("another mask given by {}", lane_list(disagree)));
         }
         if exited != 0 {
             reasons.push(format!("{} exited", lane_list(exited)));

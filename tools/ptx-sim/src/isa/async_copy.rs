@@ -4,6 +4,7 @@
 //! The source is read when the copy is issued; the destination is written when the copy is waited for, and nobody may
 //! read or write it in between.
 
+use super::cache_policy;
 use crate::context::{Context, Direction, Faults, Place, Traffic, without_addresses};
 use crate::decode::{Decode, Form, invalid};
 use crate::finding::FindingClass;
@@ -67,11 +68,13 @@ fn copy(form: &mut Form<'_>) -> Decode<Operation> {
     if !matches!(bytes, 4 | 8 | 16) || bypass && bytes != 16 {
         return invalid(format!("`{}` of {bytes} bytes: .ca copies 4, 8 or 16 bytes, .cg copies 16", form.name()));
     }
+    let policy = usize::from(form.has("L2::cache_hint"));
     let limit = match form.remaining() {
-        0 => Limit::Whole,
+        remaining if remaining <= policy => Limit::Whole,
         _ if form.next_is_predicate() => Limit::Ignore(form.source(Type::PREDICATE)?),
         _ => Limit::Bytes(form.source(Type::U32)?),
     };
+    cache_policy::take(form)?;
     Ok(Operation::Copy { to, from, bytes: bytes as usize, limit })
 }
 

@@ -1,5 +1,6 @@
 //! Atomic operations on memory (PTX ISA, "atom", "red"). The lanes of a warp take effect in lane order.
 
+use super::cache_policy;
 use super::memory::take_hints;
 use crate::context::{Context, Direction, Faults, Traffic};
 use crate::decode::{Decode, Form};
@@ -75,6 +76,7 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
     let address = form.address(space)?;
     let count = if name == "cas" { 2 } else { 1 };
     let operands = (0..count).map(|_| form.source(kind)).collect::<Decode<_>>()?;
+    cache_policy::take(form)?;
     Ok(Some(Operation { space, address, kind, update, operands, to, semantics }))
 }
 
@@ -82,6 +84,11 @@ impl Operation {
     /// How its accesses are ordered.
     pub fn semantics(&self) -> Semantics {
         self.semantics
+    }
+
+    /// Whether it is a compare-and-swap, the only one with two operands.
+    pub fn is_compare_and_swap(&self) -> bool {
+        self.operands.len() == 2
     }
 
     /// Executes it in the active lanes.

@@ -5,6 +5,7 @@
 //! out of bounds for everybody until somebody waited for the phase of the mbarrier; what it reads from there may not be
 //! overwritten until its thread waited for its group.
 
+use super::cache_policy;
 use crate::context::{Context, Faults, Place};
 use crate::decode::{Decode, Form, invalid};
 use crate::finding::FindingClass;
@@ -69,9 +70,7 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
         form.flag("tile");
     }
     let operation = if form.flag("prefetch") { prefetch(form, rank)? } else { copy(form, rank)? };
-    if form.flag("L2::cache_hint") {
-        form.source(Type::B64)?;
-    }
+    cache_policy::take(form)?;
     Ok(Some(operation))
 }
 

@@ -1,4 +1,4 @@
-//! Branches and the end of threads (PTX ISA, "Control Flow Instructions", "trap", "nanosleep",
+//! Branches and the end of threads (PTX ISA, "Control Flow Instructions", "trap", "pmevent", "nanosleep",
 //! "griddepcontrol").
 
 use crate::context::{Context, Flow, without_addresses};
@@ -20,7 +20,7 @@ pub(crate) enum Operation {
     Trap,
     /// `griddepcontrol.wait`.
     WaitForPreviousGrid,
-    /// `nanosleep`, and `griddepcontrol.launch_dependents`, as no grid depends on this one: nothing to do.
+    /// `nanosleep`, `pmevent`, and `griddepcontrol.launch_dependents`, as no grid depends on this one: nothing to do.
     Nothing,
 }
 
@@ -46,6 +46,11 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
             Some(false) => Operation::Nothing,
             None => return form.refuse(),
         },
+        "pmevent" => {
+            form.flag("mask");
+            form.literal()?;
+            Operation::Nothing
+        }
         "nanosleep" => {
             form.kind()?;
             form.source(Type::U32)?;

@@ -1,8 +1,8 @@
-//! Conversions between types (PTX ISA, "cvt", "cvta") and between state spaces.
+//! Conversions between types (PTX ISA, "cvt", "cvta", "isspacep") and between state spaces.
 
 use super::lanewise::Lanewise;
 use crate::decode::{Decode, Form};
-use crate::memory::{generic_address, space_address};
+use crate::memory::{generic_address, resolve, space_address};
 use crate::numeric::{Exact, Format, Rounding, integer, sign_extend, zero_extend};
 use crate::parse::{Kind, Space, Type};
 
@@ -17,6 +17,7 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Lanewise>> {
     match form.opcode() {
         "cvt" => convert(form).map(Some),
         "cvta" => convert_address(form).map(Some),
+        "isspacep" => is_in_space(form).map(Some),
         _ => Ok(None),
     }
 }
@@ -179,5 +180,15 @@ fn convert_address(form: &mut Form<'_>) -> Decode<Lanewise> {
     match to_space {
         true => Lanewise::take(form, kind, &[kind], move |v| space_address(space, v[0])),
         false => Lanewise::take(form, kind, &[kind], move |v| generic_address(space, v[0])),
+    }
+}
+
+/// Constant variables lie among the buffers here, so that a generic address does not tell them apart.
+fn is_in_space(form: &mut Form<'_>) -> Decode<Lanewise> {
+    match form.take(Space::parse) {
+        None | Some(Space::Constant) => form.refuse(),
+        Some(space) => {
+            Lanewise::take(form, Type::PREDICATE, &[Type::B64], move |v| u64::from(resolve(v[0]).0 == space))
+        }
     }
 }

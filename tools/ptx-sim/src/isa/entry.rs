@@ -54,6 +54,8 @@ fn instruction(decoder: &mut Decoder, syntax: &parse::Instruction) -> Decode<(In
         class,
         collective: operation.collective(),
         semantics: operation.semantics(),
+        is_strong_read: operation.is_strong_memory() && !writes.is_empty(),
+        is_compare_and_swap: operation.is_compare_and_swap(),
         is_wgmma: operation.is_wgmma(),
         line: syntax.position.line,
         location: syntax.location,

@@ -1,5 +1,6 @@
-//! Loads, stores and prefetches (PTX ISA, "ld", "ld.global.nc", "ldu", "st", "prefetch").
+//! Loads, stores and prefetches (PTX ISA, "ld", "ld.global.nc", "ldu", "st", "prefetch", "applypriority").
 
+use super::cache_policy;
 use crate::context::{Context, Direction, Faults, Place, Traffic};
 use crate::decode::{Decode, Form, invalid, unsupported};
 use crate::lanes::lanes;
@@ -18,7 +19,7 @@ pub(crate) enum Operation {
     Load { space: Option<Space>, address: Address, kind: Type, to: Vec<Destination>, semantics: Semantics },
     /// `st`.
     Store { space: Option<Space>, address: Address, kind: Type, from: Vec<Slot>, semantics: Semantics },
-    /// `prefetch`: has no effect on results.
+    /// `prefetch`, `applypriority`: have no effect on results.
     Prefetch,
     /// `prefetch.tensormap`: neither, but there has to be one.
     PrefetchTensorMap { space: Option<Space>, address: Address },
@@ -70,6 +71,7 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
         "ld" | "ldu" => load(form).map(Some),
         "st" => store(form).map(Some),
         "prefetch" | "prefetchu" => prefetch(form).map(Some),
+        "applypriority" => apply_priority(form).map(Some),
         _ => Ok(None),
     }
 }
@@ -94,7 +96,9 @@ fn load(form: &mut Form<'_>) -> Decode<Operation> {
         return invalid(format!("`{}` loads {count} values, not {}", form.name(), items.len()));
     }
     let to = items.iter().map(|item| form.destination_of(item, kind, true)).collect::<Decode<_>>()?;
-    Ok(Operation::Load { space, address: form.address(space)?, kind, to, semantics })
+    let address = form.address(space)?;
+    cache_policy::take(form)?;
+    Ok(Operation::Load { space, address, kind, to, semantics })
 }
 
 fn store(form: &mut Form<'_>) -> Decode<Operation> {
@@ -110,6 +114,7 @@ fn store(form: &mut Form<'_>) -> Decode<Operation> {
         return invalid(format!("`{}` stores {count} values, not {}", form.name(), items.len()));
     }
     let from = items.iter().map(|item| form.source_of(item, kind, true)).collect::<Decode<_>>()?;
+    cache_policy::take(form)?;
     Ok(Operation::Store { space, address, kind, from, semantics })
 }
 
@@ -129,6 +134,19 @@ fn prefetch(form: &mut Form<'_>) -> Decode<Operation> {
     }
     form.address(space)?;
     Ok(Operation::Prefetch)
+}
+
+/// `applypriority`: the 128 bytes of an address, which is a multiple of that, may be evicted like others again.
+fn apply_priority(form: &mut Form<'_>) -> Decode<Operation> {
+    let space = form.take(Space::parse);
+    if !form.flag("L2::evict_normal") || !matches!(space, None | Some(Space::Global)) {
+        return form.refuse();
+    }
+    form.address(space)?;
+    match form.literal()? {
+        128 => Ok(Operation::Prefetch),
+        bytes => invalid(format!("`{}` of {bytes} bytes: it takes 128", form.name())),
+    }
 }
 
 impl Operation {

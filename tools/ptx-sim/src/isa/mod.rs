@@ -5,6 +5,7 @@ mod async_copy;
 mod atomic;
 mod barrier;
 mod bulk_copy;
+mod cache_policy;
 mod cluster;
 mod compare;
 mod control;

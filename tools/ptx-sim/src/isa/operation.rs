@@ -2,13 +2,13 @@
 
 use super::lanewise::Lanewise;
 use super::{
-    async_copy, atomic, barrier, bulk_copy, cluster, compare, control, convert, float, integer, known, matrix,
-    mbarrier, memory, moves, warp, warpgroup, wgmma,
+    async_copy, atomic, barrier, bulk_copy, cache_policy, cluster, compare, control, convert, float, integer, known,
+    matrix, mbarrier, memory, moves, warp, warpgroup, wgmma,
 };
 use crate::context::{Context, Flow};
 use crate::decode::{Decode, Form};
 use crate::program::{Class, Collective};
-use crate::race::Semantics;
+use crate::race::{Semantics, Strength};
 
 /// A typed instruction.
 pub(crate) enum Operation {
@@ -20,6 +20,8 @@ pub(crate) enum Operation {
     Move(moves::Operation),
     /// Loads and stores.
     Memory(memory::Operation),
+    /// `createpolicy`.
+    CachePolicy(cache_policy::Operation),
     /// `atom`, `red`.
     Atomic(atomic::Operation),
     /// `cp.async`.
@@ -49,7 +51,7 @@ pub(crate) fn decode(form: &mut Form<'_>) -> Decode<(Class, Operation)> {
     let elements = form.peek_kind().map_or(1, |kind| kind.packed);
     if let Some((class, lanewise)) = decode_lanewise(form)? {
         // What nobody took is refused by its own name later.
-        if form.is_taken() && form.opcode() != "cvta" && !known::is_known(&form.name()) {
+        if form.is_taken() && !matches!(form.opcode(), "cvta" | "isspacep") && !known::is_known(&form.name()) {
             return form.refuse();
         }
         let operation = match form.opcode() {
@@ -60,6 +62,9 @@ pub(crate) fn decode(form: &mut Form<'_>) -> Decode<(Class, Operation)> {
     }
     if let Some(operation) = moves::decode(form)? {
         return Ok((Class::Move, Operation::Move(operation)));
+    }
+    if let Some(operation) = cache_policy::decode(form)? {
+        return Ok((Class::Move, Operation::CachePolicy(operation)));
     }
     if let Some(operation) = memory::decode(form)? {
         return Ok((Class::Memory, Operation::Memory(operation)));
@@ -140,6 +145,16 @@ impl Operation {
         }
     }
 
+    /// Whether it is a strong access to memory (PTX ISA, "Memory Consistency Model").
+    pub fn is_strong_memory(&self) -> bool {
+        matches!(self, Operation::Memory(_) | Operation::Atomic(_)) && self.semantics().strength == Strength::Strong
+    }
+
+    /// Whether it is an `atom.cas`.
+    pub fn is_compare_and_swap(&self) -> bool {
+        matches!(self, Operation::Atomic(operation) if operation.is_compare_and_swap())
+    }
+
     /// Executes it in the active lanes, of which there is at least one.
     pub fn execute(&self, context: &mut Context<'_>) -> Flow {
         match self {
@@ -149,6 +164,7 @@ impl Operation {
                 lanewise.execute(context);
             }
             Operation::Move(operation) => operation.execute(context),
+            Operation::CachePolicy(operation) => operation.execute(context),
             Operation::Memory(operation) => operation.execute(context),
             Operation::Atomic(operation) => operation.execute(context),
             Operation::AsyncCopy(operation) => operation.execute(context),

@@ -7,6 +7,7 @@ mod block;
 mod bulk_reads;
 mod grid;
 mod mbarriers;
+mod paths;
 mod proxies;
 mod warp;
 mod warpgroups;

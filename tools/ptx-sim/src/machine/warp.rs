@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::async_matrix::AsyncMatrix;
+use super::paths::Paths;
 use crate::lanes::{LANES, lanes};
 use crate::launch::Launch;
 use crate::memory::Bytes;
@@ -71,6 +72,8 @@ pub(crate) struct Warp {
     pub exited: u32,
     /// In no order; empty when all lanes have exited.
     pub groups: Vec<Group>,
+    /// Which of the groups has its turn.
+    pub paths: Paths,
     pub registers: Registers,
     /// Of each lane; empty when the entry has none.
     pub local: Vec<Bytes>,
@@ -94,6 +97,7 @@ impl Warp {
             existing: 0,
             exited: 0,
             groups: Vec::new(),
+            paths: Paths::default(),
             registers: Registers { values: vec![[0; LANES]; count], initialised: vec![0; count] },
             local: if local_bytes > 0 { vec![Bytes::new(0, local_bytes); LANES] } else { Vec::new() },
             copies: vec![AsyncCopies::default(); LANES],
@@ -115,6 +119,7 @@ impl Warp {
         self.matrix.clear();
         self.steps = 0;
         self.groups.clear();
+        self.paths.clear();
         self.groups.push(Group { pc: 0, lanes: self.existing, progress: Progress::Ready });
         self.local.iter_mut().for_each(Bytes::clear);
         for copies in &mut self.copies {

@@ -62,6 +62,10 @@ pub(crate) struct Instruction {
     pub collective: Collective,
     /// How its accesses to memory are ordered.
     pub semantics: Semantics,
+    /// Whether it gives its thread what others may have written, so that a loop of it may wait for them.
+    pub is_strong_read: bool,
+    /// Whether it is an `atom.cas`.
+    pub is_compare_and_swap: bool,
     /// Whether it is a `wgmma`.
     pub is_wgmma: bool,
     pub line: u32,

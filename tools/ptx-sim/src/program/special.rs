@@ -50,6 +50,10 @@ impl Special {
             "%dynamic_smem_size" => return Some(Special::DynamicSharedBytes),
             "%total_smem_size" => return Some(Special::TotalSharedBytes),
             "%cluster_ctarank" | "%is_explicit_cluster" => return Some(Special::Fixed(0)),
+            // Blocks run on one multiprocessor, one after the other, in the first grid of a process.
+            "%smid" | "%gridid" => return Some(Special::Fixed(0)),
+            "%nsmid" => return Some(Special::Fixed(1)),
+            _ if is_environment_register(name) => return Some(Special::Fixed(0)),
             "%cluster_nctarank" => return Some(Special::Fixed(1)),
             _ => {}
         }
@@ -66,4 +70,10 @@ impl Special {
             _ => None,
         }
     }
+}
+
+/// `%envreg0` to `%envreg31`, which the driver may set; it does not for kernels of CUDA.
+fn is_environment_register(name: &str) -> bool {
+    let number = name.strip_prefix("%envreg").and_then(|number| number.parse::<u32>().ok());
+    number.is_some_and(|number| number < 32)
 }
