@@ -139,7 +139,7 @@ fn draw_group(body: &mut String, group: &Group, geometry: &Geometry, (left, mut 
 fn number_of(group: &Group, median: f64) -> String {
     let ratio = group.ratio(median);
     let cut = if ratio > LONGEST { "→ " } else { "" };
-    format!("{cut}{ratio:.2}×  {} µs", number::microseconds(median))
+    format!("{cut}{} µs ({ratio:.2}×)", number::microseconds(median))
 }
 
 /// A line of text around the height `y`.
