@@ -148,5 +148,5 @@ fn render(diagnosis: &Diagnosis) -> String {
         table.add_row([Cell::new(name), status, Cell::new(detail)]);
     }
     let verdict = if diagnosis.ready { "`fa512 run` works here" } else { "`fa512 run` does not work here" };
-    format!("{}\n\n{verdict}\n", table.trim_fmt())
+    format!("{}\n\n{verdict}\n", output::fitted(table))
 }

@@ -4,6 +4,7 @@ pub mod bench;
 pub mod compare;
 pub mod diagnose;
 pub mod doctor;
+mod fitted;
 pub mod fuzz;
 pub mod gpu_option;
 mod interrupt;

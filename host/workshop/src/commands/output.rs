@@ -32,6 +32,12 @@ pub fn table() -> Table {
     table
 }
 
+/// `table` as text that fits the terminal.
+pub fn fitted(table: Table) -> String {
+    let width = table.width();
+    super::fitted::fitted(table, width)
+}
+
 /// A cell that is green when all is well and red when not, on a terminal.
 pub fn verdict_cell(text: impl ToString, good: bool) -> Cell {
     Cell::new(text).fg(if good { Color::Green } else { Color::Red })

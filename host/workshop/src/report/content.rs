@@ -17,10 +17,14 @@ pub struct Section {
 pub struct Block {
     /// Heading.
     pub title: Option<String>,
+    /// What all comes down to, in a sentence or two.
+    pub verdict: Option<String>,
+    /// A plot as wide as the page, below the text.
+    pub wide_plot: Option<WidePlot>,
     /// Paragraphs.
     pub text: Vec<String>,
     /// What must be known before believing the rest.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Notice>,
     /// Names and values.
     pub facts: Vec<(&'static str, String)>,
     /// What the markers of the plots mean.
@@ -29,6 +33,35 @@ pub struct Block {
     pub plots: Vec<Plot>,
     /// Tables.
     pub tables: Vec<Table>,
+}
+
+/// Something to know before believing the rest.
+pub struct Notice {
+    /// What it is.
+    pub what: String,
+    /// What to do about it.
+    pub advice: Option<String>,
+    /// What it is about.
+    pub place: Option<String>,
+}
+
+impl Notice {
+    /// One with advice.
+    pub fn new(what: String, advice: &str) -> Self {
+        Self { what, advice: Some(advice.into()), place: None }
+    }
+}
+
+/// A plot that is drawn twice, for wide screens and for narrow ones.
+pub struct WidePlot {
+    /// What it shows.
+    pub caption: String,
+    /// The same for a screen reader.
+    pub description: String,
+    /// SVG.
+    pub wide: String,
+    /// SVG for a phone.
+    pub narrow: String,
 }
 
 /// The marker of a contender.

@@ -5,6 +5,7 @@
 //! `section/` turn them into the content that `content.rs` describes, those in `plot/` draw, and `page.rs` puts all of it
 //! on a page.
 
+mod cases;
 mod contenders;
 mod content;
 mod number;
@@ -13,5 +14,6 @@ mod plot;
 mod section;
 mod source;
 pub mod speed;
+mod verdict;
 
 pub use source::{Campaign, CampaignFailure, CampaignRow, CampaignWorst, Named, Ptx, Report, Simulation};

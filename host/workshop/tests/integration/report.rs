@@ -141,6 +141,19 @@ fn every_measurement_is_on_the_page_as_the_record_has_it() {
 }
 
 #[test]
+fn the_verdict_is_first_then_the_times_then_warnings_then_tables() {
+    let sources = Sources::new();
+    let mut record = sweep(&["fa512", "twin"], &[256, 512]);
+    record["rows"][0]["outcome"]["warnings"] = json!([{"warning": "hot", "celsius": 90.0}]);
+    let page = sources.page(&[], &[&sources.write("a.json", &record)]);
+    assert!(page.contains("fa512 is the fastest in all 2 cases: at least 2.000 times as fast as twin"), "{page}");
+    let body = &page[page.find("<main>").unwrap()..];
+    let parts = ["class=\"verdict\"", "<svg", "What to do: let it cool down", "<table"];
+    let places = parts.map(|part| body.find(part).unwrap_or_else(|| panic!("no {part}")));
+    assert!(places.is_sorted(), "{places:?}");
+}
+
+#[test]
 fn hostile_names_are_text() {
     let sources = Sources::new();
     let name = "<script>alert(\"x & 'y'\")</script>\u{1}\u{202e}";

@@ -33,7 +33,7 @@ pub fn render(record: &BenchRecord) -> String {
     for row in &record.rows {
         table.add_row(cells(row));
     }
-    text += &format!("\n{}\n", table.trim_fmt());
+    text += &format!("\n{}\n", output::fitted(table));
     for pair in &record.pairs {
         let Pair { case, first, second, ratio, ratio_interval } = pair;
         let (low, high) = (ratio_interval.low, ratio_interval.high);

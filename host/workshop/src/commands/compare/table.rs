@@ -27,7 +27,7 @@ pub fn text(comparison: &Comparison) -> String {
         *cells.last_mut().expect("a row has cells") = verdict;
         table.add_row(cells);
     }
-    format!("{}\n\n{}{}\n", table.trim_fmt(), remarks(comparison, ""), whole(comparison))
+    format!("{}\n\n{}{}\n", output::fitted(table), remarks(comparison, ""), whole(comparison))
 }
 
 /// The same in markdown, with what the new record was measured on.

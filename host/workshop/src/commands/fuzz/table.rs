@@ -33,7 +33,7 @@ pub fn render(record: &Record) -> String {
             Cell::new(histogram(&row.elements)),
         ]);
     }
-    text += &format!("{}\n", table.trim_fmt());
+    text += &format!("{}\n", output::fitted(table));
     text += " median, p95, max: largest error of a case, of what is tolerated · elements: errors up to 1/64, 1/32, … 1, beyond\n";
     text += &failures(record);
     text + &ending(record)

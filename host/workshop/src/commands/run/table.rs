@@ -44,7 +44,7 @@ pub fn render(record: &Record, findings: &ptx_diagnostics::Renderer) -> String {
     };
     table.add_row([Cell::new("result"), output::verdict_cell(verdict, record.passed)]);
     let findings: String = record.findings.iter().map(|finding| format!("\n{}\n", findings.render(finding))).collect();
-    format!("{}\n{findings}", table.trim_fmt())
+    format!("{}\n{findings}", output::fitted(table))
 }
 
 fn problem(record: &Record) -> String {

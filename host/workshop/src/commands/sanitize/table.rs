@@ -22,7 +22,7 @@ pub fn render(record: &Record, renderer: &ptx_diagnostics::Renderer) -> String {
         Some(count) => format!(", {count} schedules"),
     };
     let place = format!("{}: {}{schedules}", record.device.name, record.folder.display());
-    let mut text = format!("{place}\n{}\n", table.trim_fmt());
+    let mut text = format!("{place}\n{}\n", output::fitted(table));
     for variant in &record.variants {
         for found in &variant.findings {
             text += &format!("\n{}\n{}\n", heading(record, variant, found), renderer.render(&found.finding));

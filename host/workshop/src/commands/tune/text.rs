@@ -55,7 +55,7 @@ fn sifted(space: &SiftedSpace, architecture: u32) -> String {
     table.column_mut(0).into_iter().for_each(|column| {
         column.set_cell_alignment(CellAlignment::Right);
     });
-    format!("{}\n\n", table.trim_fmt())
+    format!("{}\n\n", output::fitted(table))
 }
 
 /// Of every case the fastest candidates and the decision, then what failed.
@@ -98,7 +98,7 @@ fn case_table(record: &Record, case: &Case, top: usize) -> String {
     table.column_iter_mut().take(3).for_each(|column| {
         column.set_cell_alignment(CellAlignment::Right);
     });
-    let mut text = format!("\n{}\n", table.trim_fmt());
+    let mut text = format!("\n{}\n", output::fitted(table));
     let decision = record.last_decisions().into_iter().find(|decision| decision.case == *case);
     text += &decision.map_or(" not decided yet\n".to_owned(), decided);
     text
@@ -165,7 +165,7 @@ pub fn table(table: &Table) -> String {
             gpu.name,
             gpu.architecture,
             gpu.multiprocessors,
-            rows.trim_fmt()
+            output::fitted(rows)
         );
     }
     text

@@ -8,8 +8,8 @@ use super::axis::Axis;
 use super::palette::{AXIS, GRID, INK, Style};
 use crate::error::{Error, Result};
 
-/// Width of every plot, in units that are half a pixel where it is as wide as a phone.
-pub const WIDTH: u32 = 800;
+/// Width of every plot, in units that are about half a pixel where two plots share a screen, and a third on a phone.
+pub const WIDTH: u32 = 1040;
 /// Height of an axis with its name.
 pub const AXIS_HEIGHT: u32 = 96;
 /// Size of texts.

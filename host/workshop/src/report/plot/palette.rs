@@ -73,6 +73,8 @@ const MARKERS: [&[(i32, i32)]; 8] = [
 pub struct Style {
     /// Its colour.
     pub colour: RGBColor,
+    /// Name of that in the palette.
+    pub tone: &'static str,
     /// Outline of its marker, in units of the plot.
     pub marker: &'static [(i32, i32)],
 }
@@ -81,7 +83,8 @@ impl Style {
     /// The style of the contender with this index; colour and marker together repeat after 56.
     pub fn nth(index: usize) -> Self {
         let tones = &PALETTE[CONTENDERS..];
-        Self { colour: tones[index % tones.len()].rgb, marker: MARKERS[index % MARKERS.len()] }
+        let tone = &tones[index % tones.len()];
+        Self { colour: tone.rgb, tone: tone.name, marker: MARKERS[index % MARKERS.len()] }
     }
 }
 

@@ -18,7 +18,7 @@ pub const BOTTOM: f64 = 0.94;
 /// Its middle.
 pub const MIDDLE: f64 = (TOP + BOTTOM) / 2.0;
 /// Characters that fit above a row.
-const CHARACTERS: usize = 42;
+const CHARACTERS: usize = 55;
 
 /// What stands above a row.
 pub struct Label {

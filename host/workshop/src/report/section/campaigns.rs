@@ -1,6 +1,6 @@
 //! Fuzzing: how many random problems passed, and how close to their tolerances they came.
 
-use crate::report::content::{Block, Cell, Section, Table};
+use crate::report::content::{Block, Cell, Notice, Section, Table};
 use crate::report::source::{Campaign, CampaignRow, Named};
 
 /// The section of all campaigns, where there are any.
@@ -16,7 +16,10 @@ fn block(name: &str, campaign: &Campaign) -> Block {
     Block {
         title: Some(name.to_owned()),
         text: vec![format!("The campaign {verdict}: {passed_cases} of {cases} cases have nothing wrong.")],
-        warnings: failed.iter().map(|failure| format!("Failed; to repeat it: {}", failure.command)).collect(),
+        warnings: failed
+            .iter()
+            .map(|failure| Notice::new("A case failed.".into(), &format!("repeat it: {}", failure.command)))
+            .collect(),
         facts: vec![
             ("Device", format!("{}, sm_{}", device.name, device.architecture)),
             ("Seed", seed.to_string()),

@@ -1,8 +1,8 @@
 //! One case: its contenders side by side.
 
-use super::overview::fastest;
 use crate::error::Result;
 use crate::record::{BenchRecord, Case, Measurement, Outcome, Row};
+use crate::report::cases;
 use crate::report::contenders::Contenders;
 use crate::report::content::{Block, Cell, Table};
 use crate::report::number::{microseconds, percent, range, ratio};
@@ -27,7 +27,7 @@ const HEADER: [&str; 12] = [
 pub fn block(record: &BenchRecord, case: Case, contenders: &Contenders) -> Result<Block> {
     let rows: Vec<&Row> = record.rows.iter().filter(|row| row.case == case).collect();
     let measured: Vec<(&Row, &Measurement)> = rows.iter().filter_map(|row| Some((*row, row.measurement()?))).collect();
-    let fastest = fastest(record, case);
+    let fastest = cases::fastest(record, case);
     Ok(Block {
         title: Some(format!("Case {case}")),
         plots: if measured.is_empty() { Vec::new() } else { plots(&measured, case, contenders)? },

@@ -2,7 +2,7 @@
 
 use crate::compare::{Change, ComparedRow, Comparison, Evidence, Ground};
 use crate::error::Result;
-use crate::report::content::{Block, Cell, Section, Table};
+use crate::report::content::{Block, Cell, Notice, Section, Table};
 use crate::report::number::{microseconds, percent, range, ratio};
 use crate::report::plot::{Label, Plot, Ratio, Style, ratios};
 use crate::report::source::Named;
@@ -39,8 +39,13 @@ fn block(name: &str, comparison: &Comparison) -> Result<Block> {
             percent(thresholds.regression)
         ),
     ];
-    let left_out = comparison.left_out.iter().map(|reason| format!("Not compared: {reason}"));
-    let differences = comparison.differences.iter().map(|difference| format!("Differs: {difference}"));
+    let left_out = comparison.left_out.iter().map(|reason| {
+        Notice::new(format!("Not compared: {reason}"), "measure the same cases and contenders in both records.")
+    });
+    let differences = comparison.differences.iter().map(|difference| {
+        let advice = "measure both sides anew under the same circumstances where the verdict matters.";
+        Notice::new(format!("Differs: {difference}"), advice)
+    });
     Ok(Block {
         title: Some(name.to_owned()),
         text,

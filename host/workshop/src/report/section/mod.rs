@@ -10,6 +10,7 @@ mod profiles;
 mod record;
 mod roofline;
 mod simulations;
+mod warnings;
 
 pub use campaigns::campaigns;
 pub use comparisons::comparisons;

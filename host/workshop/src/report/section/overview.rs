@@ -1,25 +1,17 @@
-//! All medians of a record at a glance, and how times grow with the sequence.
+//! A record at a glance: the verdict, all times, warnings, medians, and how times grow with the sequence.
 
 use crate::error::Result;
 use crate::record::{BenchRecord, Case, Outcome, Row};
+use crate::report::cases;
 use crate::report::contenders::Contenders;
-use crate::report::content::{Block, Cell, Table};
+use crate::report::content::{Block, Cell, Table, WidePlot};
 use crate::report::number::{date, microseconds};
 use crate::report::plot::{Line, Plot, lines};
+use crate::report::speed::{self, Entry};
+use crate::report::verdict::Verdict;
 use contract::problem::Shape;
 
-/// The cases of `record` in the order of their first rows.
-pub fn distinct_cases(record: &BenchRecord) -> Vec<Case> {
-    let mut cases: Vec<Case> = Vec::new();
-    for row in &record.rows {
-        if !cases.contains(&row.case) {
-            cases.push(row.case);
-        }
-    }
-    cases
-}
-
-/// What was measured, warnings, medians; then the plots against S, where there is more than one S.
+/// The verdict, the times, what was measured, warnings and medians; then the plots against S, where there is more than one S.
 pub fn blocks(record: &BenchRecord, contenders: &Contenders) -> Result<Vec<Block>> {
     let legend = contenders.legend(record)?;
     let what = format!(
@@ -34,9 +26,17 @@ pub fn blocks(record: &BenchRecord, contenders: &Contenders) -> Result<Vec<Block
         return Ok(vec![Block { text, ..Block::default() }]);
     }
     let plots = time_plots(record, contenders)?;
-    let remarks = record.remarks().into_iter().map(|(what, rows)| format!("{what} – {}", rows.join("; ")));
-    let overview =
-        Block { text: vec![what], warnings: remarks.collect(), tables: vec![medians(record)], ..Block::default() };
+    let verdict = Verdict::new(record);
+    let first = Block {
+        verdict: Some(verdict.words()),
+        text: vec![what],
+        wide_plot: speed_plot(record, contenders, &verdict),
+        ..Block::default()
+    };
+    let warnings = super::warnings::notices(record);
+    let title = (!warnings.is_empty()).then(|| "Before believing the numbers".to_owned());
+    let warnings = Block { title, warnings, ..Block::default() };
+    let medians = Block { title: Some("Medians".into()), tables: vec![medians(record)], ..Block::default() };
     let times = (!plots.is_empty()).then(|| Block {
         title: Some("Time against sequence length".into()),
         text: vec!["Medians with their intervals; the numbers are in the table above.".into()],
@@ -44,7 +44,30 @@ pub fn blocks(record: &BenchRecord, contenders: &Contenders) -> Result<Vec<Block
         plots,
         ..Block::default()
     });
-    Ok(std::iter::once(overview).chain(times).collect())
+    Ok([first, warnings, medians].into_iter().chain(times).collect())
+}
+
+/// The times of all cases, in times of the leader's.
+fn speed_plot(record: &BenchRecord, contenders: &Contenders, verdict: &Verdict) -> Option<WidePlot> {
+    let mut entries: Vec<Entry> = Vec::new();
+    for row in record.rows.iter().filter(|row| row.measurement().is_some()) {
+        if !entries.iter().any(|entry| entry.contender == row.contender) {
+            let (contender, label) = (row.contender.clone(), row.contender.clone());
+            entries.push(Entry { contender, label, tone: contenders.style(&row.contender).tone });
+        }
+    }
+    let groups = speed::groups(record, &entries, verdict.leader());
+    let measure = verdict.leader().map_or("the fastest’s".to_owned(), |leader| format!("that of {leader}"));
+    (!groups.is_empty()).then(|| WidePlot {
+        caption: format!("Median time by case (BxHxS and mask), as a multiple of {measure}"),
+        description: format!(
+            "Bars: median times of {} contenders in {} cases, as in the table of medians",
+            entries.len(),
+            groups.len()
+        ),
+        wide: speed::draw(&groups, &speed::WIDE).svg(""),
+        narrow: speed::draw(&groups, &speed::NARROW).svg(""),
+    })
 }
 
 /// A row for each case and a column for each contender.
@@ -55,9 +78,9 @@ fn medians(record: &BenchRecord) -> Table {
             names.push(&row.contender);
         }
     }
-    let rows = distinct_cases(record).into_iter().map(|case| {
+    let rows = cases::distinct(record).into_iter().map(|case| {
         let find = |name: &str| record.rows.iter().find(|row| row.case == case && row.contender == name);
-        let fastest = fastest(record, case);
+        let fastest = cases::fastest(record, case);
         let cell = |name: &&str| median_cell(find(name), fastest);
         std::iter::once(Cell::from(case.to_string())).chain(names.iter().map(cell)).collect()
     });
@@ -80,16 +103,10 @@ fn median_cell(row: Option<&Row>, fastest: Option<f64>) -> Cell {
     }
 }
 
-/// The smallest median of `case`.
-pub fn fastest(record: &BenchRecord, case: Case) -> Option<f64> {
-    let rows = record.rows.iter().filter(|row| row.case == case);
-    rows.filter_map(|row| Some(row.measurement()?.summary_us.median)).min_by(f64::total_cmp)
-}
-
 /// A plot for each combination of all but S that was measured at more than one S.
 fn time_plots(record: &BenchRecord, contenders: &Contenders) -> Result<Vec<Plot>> {
     let mut groups: Vec<Case> = Vec::new();
-    for case in distinct_cases(record) {
+    for case in cases::distinct(record) {
         if !groups.iter().any(|&group| same_but_for_sequence(group, case)) {
             groups.push(case);
         }

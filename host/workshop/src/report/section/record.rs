@@ -3,6 +3,7 @@
 use super::{cases, environment, overview, pairs, roofline};
 use crate::error::Result;
 use crate::record::BenchRecord;
+use crate::report::cases::distinct;
 use crate::report::contenders::Contenders;
 use crate::report::content::Section;
 use crate::report::source::Named;
@@ -11,9 +12,9 @@ use crate::report::source::Named;
 pub fn record(number: usize, record: &Named<BenchRecord>, contenders: &Contenders) -> Result<Section> {
     let Named { name, content } = record;
     let mut blocks = overview::blocks(content, contenders)?;
-    blocks.extend(pairs::block(content)?);
+    blocks.extend(pairs::block(content));
     blocks.extend(roofline::block(content, contenders)?);
-    for case in overview::distinct_cases(content) {
+    for case in distinct(content) {
         blocks.push(cases::block(content, case, contenders)?);
     }
     blocks.extend(environment::blocks(content));

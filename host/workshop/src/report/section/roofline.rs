@@ -1,8 +1,8 @@
 //! How far contenders are from what this GPU can do.
 
-use super::overview::distinct_cases;
 use crate::error::Result;
 use crate::record::{BenchRecord, Row};
+use crate::report::cases;
 use crate::report::contenders::Contenders;
 use crate::report::content::{Block, Cell, Table};
 use crate::report::plot::{Plot, Point, Roofline, roofline};
@@ -77,7 +77,7 @@ fn ceiling_table(record: &BenchRecord) -> Table {
 
 /// The limit of each case, and the contender that is nearest to it.
 fn case_table(record: &BenchRecord, limits: Roofline) -> Table {
-    let rows = distinct_cases(record).into_iter().filter_map(|case| {
+    let rows = cases::distinct(record).into_iter().filter_map(|case| {
         let measured = record.rows.iter().filter(|row| row.case == case);
         let measured = measured.filter_map(|row| Some((row, row.measurement()?.teraflops)));
         let (row, teraflops) = measured.max_by(|a, b| a.1.total_cmp(&b.1))?;

@@ -1,0 +1,146 @@
+//! Tables that fit a terminal without breaking a word.
+
+use comfy_table::{ColumnConstraint, Table, Width};
+
+/// Cells of more words than this are prose, which may wrap; shorter ones are names and numbers.
+const WORDS_OF_A_NAME: usize = 3;
+/// What a column takes beside its content.
+const PADDING: usize = 2;
+
+/// `table` as text of at most `width` columns, but for single words that are longer: names and numbers stay whole. Where its
+/// columns do not fit beside each other, a row's cells stand below each other.
+pub fn fitted(mut table: Table, width: Option<u16>) -> String {
+    let Some(width) = width else { return table.trim_fmt() };
+    let columns = columns(&table);
+    let least: usize = columns.iter().map(|column| column.least() + PADDING).sum();
+    if least > usize::from(width) {
+        return stacked(&table, usize::from(width));
+    }
+    table.set_width(width);
+    for (column, content) in table.column_iter_mut().zip(&columns) {
+        let least = u16::try_from(content.least() + PADDING).unwrap_or(u16::MAX);
+        column.set_constraint(match content.prose {
+            true => ColumnConstraint::LowerBoundary(Width::Fixed(least)),
+            false => ColumnConstraint::Absolute(Width::Fixed(least)),
+        });
+    }
+    table.trim_fmt()
+}
+
+/// What is known of a column's cells.
+#[derive(Clone, Copy, Default)]
+struct Column {
+    prose: bool,
+    longest_line: usize,
+    longest_word: usize,
+}
+
+impl Column {
+    fn least(&self) -> usize {
+        if self.prose { self.longest_word } else { self.longest_line }
+    }
+}
+
+/// The rows with the header first.
+fn rows(table: &Table) -> Vec<Vec<String>> {
+    let rows = table.header().into_iter().chain(table.row_iter());
+    rows.map(|row| row.cell_iter().map(|cell| cell.content()).collect()).collect()
+}
+
+fn columns(table: &Table) -> Vec<Column> {
+    let mut columns = Vec::new();
+    for row in rows(table) {
+        columns.resize(columns.len().max(row.len()), Column::default());
+        for (column, cell) in columns.iter_mut().zip(&row) {
+            let longest =
+                |parts: &mut dyn Iterator<Item = &str>| parts.map(|part| part.chars().count()).max().unwrap_or(0);
+            column.prose |= cell.split_whitespace().count() > WORDS_OF_A_NAME;
+            column.longest_line = column.longest_line.max(longest(&mut cell.lines()));
+            column.longest_word = column.longest_word.max(longest(&mut cell.split_whitespace()));
+        }
+    }
+    columns
+}
+
+/// A paragraph for each row: its first cell, and below it the others behind their headings.
+fn stacked(table: &Table, width: usize) -> String {
+    let mut rows = rows(table);
+    let header = if table.header().is_some() { rows.remove(0) } else { Vec::new() };
+    let mut lines = Vec::new();
+    for row in rows {
+        for (index, cell) in row.iter().enumerate() {
+            let heading = header.get(index).filter(|heading| index > 0 && !heading.is_empty());
+            let text = heading.map_or_else(|| cell.clone(), |heading| format!("{heading}: {cell}"));
+            wrap(&text, if index == 0 { " " } else { "   " }, width, &mut lines);
+        }
+    }
+    lines.join("\n")
+}
+
+/// Puts the words of `text` on lines that begin with `indent`.
+fn wrap(text: &str, indent: &str, width: usize, lines: &mut Vec<String>) {
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
+            lines.push(std::mem::take(&mut line));
+        }
+        line += if line.is_empty() { indent } else { " " };
+        line += word;
+    }
+    lines.push(line);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::output;
+
+    fn table(header: &[&str], row: &[&str]) -> Table {
+        let mut table = output::table();
+        table.set_header(header.to_vec());
+        table.add_row(row.to_vec());
+        table
+    }
+
+    fn assert_whole(text: &str, cells: &[&str]) {
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        for word in cells.iter().flat_map(|cell| cell.split_whitespace()) {
+            assert!(text.split_whitespace().any(|shown| shown == word), "{word} is broken in\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_table_of_many_numbers_is_stacked_at_80_columns() {
+        let header = ["case", "contender", "median µs", "95 % interval", "p95", "p99", "CV %", "TFLOP/s", "launch µs"];
+        let row = [
+            "64x16x512 causal",
+            "variant:fa512_sm80_s512_causal_128x32",
+            "144.04",
+            "143.9–144.2",
+            "145",
+            "146",
+            "0.5",
+            "477",
+            "2.5",
+        ];
+        let text = fitted(table(&header, &row), Some(80));
+        assert_whole(&text, &row);
+        assert!(text.contains("median µs: 144.04"), "{text}");
+    }
+
+    #[test]
+    fn prose_wraps_between_words_beside_names_that_stay_whole() {
+        let prose =
+            "no hardware counters on this machine since there is no profiler; install Nsight Compute to get them";
+        let row = ["fa512_sm90a_tma_s512_full_512x64", "12.50", prose];
+        let text = fitted(table(&["name", "µs", "what that costs"], &row), Some(80));
+        assert_whole(&text, &row);
+        assert!(text.lines().nth(1).is_some_and(|line| line.contains(row[0]) && line.contains("12.50")), "{text}");
+    }
+
+    #[test]
+    fn without_a_terminal_nothing_wraps() {
+        let text = fitted(table(&["a", "b"], &["x", &"word ".repeat(60)]), None);
+        assert_eq!(text.lines().count(), 2);
+    }
+}

@@ -1,0 +1,157 @@
+//! Bars, with names before or above them and numbers behind.
+
+use std::fmt::Write;
+
+use super::groups::Group;
+use crate::report::number::{self, shortened};
+
+/// Longest bar, in times of the reference's; longer ones are cut.
+const LONGEST: f64 = 10.0;
+/// Width of a character, in times of the size of the text: wide enough for most fonts.
+const CHARACTER: f64 = 0.57;
+/// Between a text and what stands beside it.
+const SPACE: f64 = 8.0;
+
+/// Where the names of contenders are.
+#[derive(PartialEq)]
+enum Names {
+    /// Before their bars, behind the name of the case.
+    Before,
+    /// Above their bars.
+    Above,
+}
+
+/// Sizes of a drawing, in pixels.
+pub struct Geometry {
+    /// Of the whole.
+    pub width: f64,
+    names: Names,
+    text: f64,
+    bar: f64,
+    /// From one bar to the next.
+    pitch: f64,
+    /// Between cases.
+    gap: f64,
+}
+
+/// For a document.
+pub const DOCUMENT: Geometry =
+    Geometry { width: 760.0, names: Names::Before, text: 13.0, bar: 17.0, pitch: 21.0, gap: 14.0 };
+/// For a page on a screen.
+pub const WIDE: Geometry = Geometry { width: 1160.0, text: 14.0, gap: 16.0, ..DOCUMENT };
+/// For a page on a phone.
+pub const NARROW: Geometry =
+    Geometry { width: 360.0, names: Names::Above, text: 14.0, bar: 14.0, pitch: 38.0, gap: 16.0 };
+
+/// A drawing without colours: each of its parts has the name of a tone of the palette as its class.
+pub struct Drawing {
+    width: f64,
+    height: f64,
+    text: f64,
+    body: String,
+}
+
+impl Drawing {
+    /// The SVG, with `head` before all else.
+    pub fn svg(&self, head: &str) -> String {
+        let Self { width, height, text, body } = self;
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height:.0}\" width=\"{width}\" \
+             height=\"{height:.0}\" font-size=\"{text}\" font-family=\"system-ui,sans-serif\" role=\"img\">\n{head}{body}</svg>\n"
+        )
+    }
+}
+
+/// Draws `groups`.
+pub fn draw(groups: &[Group], geometry: &Geometry) -> Drawing {
+    let Geometry { width, text, gap, .. } = *geometry;
+    let bars = || {
+        groups.iter().flat_map(|group| group.bars.iter().map(move |bar| (group.ratio(bar.1), number_of(group, bar.1))))
+    };
+    let longest = bars().map(|bar| bar.0).fold(1.0, f64::max).min(LONGEST);
+    let numbers = bars().map(|bar| geometry.length(&bar.1)).fold(0.0, f64::max) + SPACE;
+    let left = geometry.left(groups);
+    let scale = (width - left - numbers) / longest;
+    let (mut body, mut y) = (String::new(), gap / 2.0);
+    for group in groups {
+        y = draw_group(&mut body, group, geometry, (left, y), scale);
+    }
+    Drawing { width, height: y - gap / 2.0, text, body }
+}
+
+impl Geometry {
+    /// The width of `words`, nearly.
+    fn length(&self, words: &str) -> f64 {
+        words.chars().count() as f64 * CHARACTER * self.text
+    }
+
+    /// Characters that fit in `width`.
+    fn characters(&self, width: f64) -> usize {
+        (width / (CHARACTER * self.text)).max(8.0) as usize
+    }
+
+    /// Room for the names of cases, which are bold.
+    fn cases(&self, groups: &[Group]) -> f64 {
+        groups.iter().map(|group| 1.1 * self.length(&group.case.to_string())).fold(0.0, f64::max) + 2.0 * SPACE
+    }
+
+    /// Where bars begin.
+    fn left(&self, groups: &[Group]) -> f64 {
+        if self.names == Names::Above {
+            return 0.0;
+        }
+        let labels = groups.iter().flat_map(|group| &group.bars).map(|bar| self.length(&bar.0.label));
+        let names = labels.fold(0.0, f64::max) + SPACE;
+        (self.cases(groups) + names).min(self.width / 2.0)
+    }
+}
+
+/// Draws `group` from (`left`, `y`) on, and says where the next one begins.
+fn draw_group(body: &mut String, group: &Group, geometry: &Geometry, (left, mut y): (f64, f64), scale: f64) -> f64 {
+    let &Geometry { ref names, width, text, bar, pitch, gap } = geometry;
+    let above = *names == Names::Above;
+    put(body, (0.0, y + 0.5 * bar), "font-weight=\"600\"", &group.case.to_string());
+    if above {
+        y += 1.6 * text;
+    }
+    for &(entry, median) in &group.bars {
+        let top = if above { y + 1.3 * text } else { y };
+        if above {
+            put(body, (0.0, y + 0.6 * text), "", &shortened(&entry.label, geometry.characters(width)));
+        } else {
+            let room = left - SPACE - geometry.cases(std::slice::from_ref(group));
+            let label = shortened(&entry.label, geometry.characters(room));
+            put(body, (left - SPACE, y + 0.5 * bar), "text-anchor=\"end\"", &label);
+        }
+        let length = group.ratio(median).min(LONGEST) * scale;
+        let tone = entry.tone;
+        let _ = writeln!(
+            body,
+            r#"<rect class="{tone}" x="{left:.1}" y="{top:.1}" width="{length:.1}" height="{bar}" rx="2"/>"#
+        );
+        put(body, (left + length + SPACE, top + 0.5 * bar), "", &number_of(group, median));
+        y += pitch;
+    }
+    y + gap
+}
+
+/// What stands behind the bar of `median`.
+fn number_of(group: &Group, median: f64) -> String {
+    let ratio = group.ratio(median);
+    let cut = if ratio > LONGEST { "→ " } else { "" };
+    format!("{cut}{} µs ({ratio:.2}×)", number::microseconds(median))
+}
+
+/// A line of text around the height `y`.
+fn put(body: &mut String, (x, y): (f64, f64), attributes: &str, words: &str) {
+    let _ = writeln!(
+        body,
+        r#"<text class="plot-ink" x="{x:.1}" y="{y:.1}" dy="0.35em" {attributes}>{}</text>"#,
+        escaped(words)
+    );
+}
+
+/// `words` as text of XML.
+pub fn escaped(words: &str) -> String {
+    words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
