@@ -2,7 +2,7 @@
 
 /// Declares the entry of one variant, by its kind, where its family is compiled.
 macro_rules! entry {
-    (Sm80 $entry:ident, $sequence:ty, $mask:ty, $tile:expr) => {
+    (Sm80 $entry:ident, $element:ident, $sequence:ty, $mask:ty, $tile:expr) => {
         #[cfg(feature = "sm_80")]
         kernel! {
             fn $entry(args: ForwardArgs) {
@@ -24,7 +24,7 @@ macro_rules! entry {
             }
         }
     };
-    (Sm90CpAsync $entry:ident, $sequence:ty, $mask:ty, $tile:expr) => {
+    (Sm90CpAsync $entry:ident, $element:ident, $sequence:ty, $mask:ty, $tile:expr) => {
         #[cfg(feature = "sm_90a")]
         kernel! {
             fn $entry(args: ForwardArgs) {
@@ -43,7 +43,7 @@ macro_rules! entry {
             }
         }
     };
-    (Sm90Tma $entry:ident, $sequence:ty, $mask:ty, $tile:expr) => {
+    (Sm90Tma $entry:ident, $element:ident, $sequence:ty, $mask:ty, $tile:expr) => {
         #[cfg(feature = "sm_90a")]
         kernel! {
             fn $entry(args: ForwardArgs, maps: TensorMaps) {
@@ -67,14 +67,14 @@ macro_rules! entry {
 /// Declares the entries of the variants.
 #[cfg(not(feature = "candidates"))]
 macro_rules! entries {
-    ($($entry:ident: $kind:ident { $($config:tt)* }, $sequence:ident $(($length:literal))?, $mask:ident;)*) => {
+    ($($entry:ident: $kind:ident { $($config:tt)* }, $element:ident, $sequence:ident $(($length:literal))?, $mask:ident;)*) => {
         // A module for each, so that each is a codegen unit of its own, and an edit compiles those again that it touches.
         $(mod $entry {
             #[allow(unused_imports, reason = "the entries of the other families are left out")]
             use super::shipped::*;
 
             entry! {
-                $kind $entry, sequence::$sequence $(<$length>)?, mask::$mask,
+                $kind $entry, $element, sequence::$sequence $(<$length>)?, mask::$mask,
                 match contract::variants::config_of(stringify!($entry)) {
                     contract::tile::Configuration::$kind(tile) => tile,
                     _ => panic!("the variant list says another kind"),

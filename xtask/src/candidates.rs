@@ -239,7 +239,7 @@ impl Built {
 
 #[cfg(test)]
 mod tests {
-    use contract::config::{Mask, Sequence};
+    use contract::config::{Element, Mask, Sequence};
     use contract::manifest;
     use contract::tile::{Configuration, Sm80, Sm90CpAsync};
     use tempfile::TempDir;
@@ -285,6 +285,7 @@ mod tests {
         let candidate = |(index, name): (usize, &String)| Candidate {
             name: name.clone(),
             config: if index % 2 == 0 { Configuration::Sm80(portable) } else { Configuration::Sm90CpAsync(hopper) },
+            element: Element::F16,
             sequence: Sequence::Exact(512),
             mask: Mask::Full,
         };

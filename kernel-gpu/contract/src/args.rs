@@ -27,13 +27,13 @@ pub struct Strides {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ForwardArgs {
-    /// Q, fp16, `[B,H,S,64]` by `q_strides`, 16-byte aligned.
+    /// Q, `[B,H,S,64]` by `q_strides`, 16-byte aligned.
     pub q: u64,
-    /// K, fp16, `[B,H,S,64]` by `k_strides`, 16-byte aligned.
+    /// K, `[B,H,S,64]` by `k_strides`, 16-byte aligned.
     pub k: u64,
-    /// V, fp16, `[B,H,S,64]` by `v_strides`, 16-byte aligned.
+    /// V, `[B,H,S,64]` by `v_strides`, 16-byte aligned.
     pub v: u64,
-    /// O, fp16, `[B,H,S,64]` by `o_strides`, 16-byte aligned; every element is written.
+    /// O, `[B,H,S,64]` by `o_strides`, 16-byte aligned; every element is written.
     pub o: u64,
     /// Log-sum-exp, f32, `[B,H,S]` contiguous, natural logarithm; 0 when it is not wanted.
     pub lse: u64,

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::architecture::MOST_GENEROUS;
-use crate::config::{Family, Mask, Sequence};
+use crate::config::{Element, Family, Mask, Sequence};
 use crate::manifest::Entry;
 use crate::tile::{
     Configuration, Epilogue, Grid, Queries, RESCALE_ON_OVERFLOW, Rejection, Rescale, Sm80, Sm90CpAsync, Sm90Tma,
@@ -40,6 +40,9 @@ pub struct Candidate {
     pub name: String,
     /// Tile configuration.
     pub config: Configuration,
+    /// Element type of its tensors; absent in plans from before there were several.
+    #[serde(default)]
+    pub element: Element,
     /// Sequence lengths the entry accepts.
     pub sequence: Sequence,
     /// Mask the entry applies.
@@ -51,6 +54,8 @@ pub struct Candidate {
 struct Unchecked {
     name: String,
     config: Configuration,
+    #[serde(default)]
+    element: Element,
     sequence: Sequence,
     mask: Mask,
 }
@@ -58,9 +63,9 @@ struct Unchecked {
 impl TryFrom<Unchecked> for Candidate {
     type Error = Rejection;
 
-    fn try_from(Unchecked { name, config, sequence, mask }: Unchecked) -> Result<Self, Rejection> {
+    fn try_from(Unchecked { name, config, element, sequence, mask }: Unchecked) -> Result<Self, Rejection> {
         config.check(sequence, MOST_GENEROUS)?;
-        Ok(Self { name, config, sequence, mask })
+        Ok(Self { name, config, element, sequence, mask })
     }
 }
 
@@ -84,19 +89,19 @@ impl Candidate {
             Configuration::Sm90CpAsync(tile) => ("Sm90CpAsync", format!("{tile:?}")),
             Configuration::Sm90Tma(tile) => ("Sm90Tma", format!("{tile:?}")),
         };
-        let Self { name, mask, .. } = self;
-        format!("entry! {{ {kind} {name}, sequence::{sequence}, mask::{mask:?}, {tile} }}\n")
+        let Self { name, element, mask, .. } = self;
+        format!("entry! {{ {kind} {name}, {element:?}, sequence::{sequence}, mask::{mask:?}, {tile} }}\n")
     }
 
     /// The line of the variant list in `variants.rs` that ships it.
     pub fn listing(&self) -> String {
-        let Self { name, config, sequence, mask } = self;
+        let Self { name, config, element, sequence, mask } = self;
         let tile = match config {
             Configuration::Sm80(tile) => of_sm80(tile),
             Configuration::Sm90CpAsync(tile) => of_sm90_cp_async(tile),
             Configuration::Sm90Tma(tile) => of_sm90_tma(tile),
         };
-        format!("{name}: {tile}, {sequence:?}, {mask:?};")
+        format!("{name}: {tile}, {element:?}, {sequence:?}, {mask:?};")
     }
 }
 
@@ -143,13 +148,14 @@ fn option(differs: bool, words: impl Into<String>) -> String {
 
 impl From<&Variant<'_>> for Candidate {
     fn from(variant: &Variant<'_>) -> Self {
-        Self { name: variant.entry.to_string(), config: variant.config, sequence: variant.sequence, mask: variant.mask }
+        let Variant { entry, config, element, sequence, mask, .. } = *variant;
+        Self { name: entry.to_string(), config, element, sequence, mask }
     }
 }
 
 impl From<&Candidate> for Entry {
     fn from(candidate: &Candidate) -> Self {
-        Entry::new(&candidate.name, candidate.config, candidate.sequence, candidate.mask)
+        Entry::new(&candidate.name, candidate.config, candidate.element, candidate.sequence, candidate.mask)
     }
 }
 
@@ -158,7 +164,7 @@ mod tests {
     use super::*;
 
     fn candidate(config: Configuration) -> Candidate {
-        Candidate { name: "x".into(), config, sequence: Sequence::Exact(512), mask: Mask::Full }
+        Candidate { name: "x".into(), config, element: Element::F16, sequence: Sequence::Exact(512), mask: Mask::Full }
     }
 
     #[test]
@@ -167,7 +173,7 @@ mod tests {
         let tma = candidate(Configuration::Sm90Tma(tile));
         let source = tma.declaration();
         assert!(
-            source.starts_with("entry! { Sm90Tma x, sequence::Exact<512>, mask::Full, Sm90Tma { warpgroups: 4, "),
+            source.starts_with("entry! { Sm90Tma x, F16, sequence::Exact<512>, mask::Full, Sm90Tma { warpgroups: 4, "),
             "{source}"
         );
         assert!(source.contains("passes: 2") && source.contains("grid: Persistent"), "{source}");
@@ -184,15 +190,15 @@ mod tests {
         let cases = [
             (
                 Configuration::Sm90Tma(Sm90Tma { passes: 2, grid: Grid::Persistent, ..Sm90Tma::new(4, 8) }),
-                "x: Sm90Tma { 4 warpgroups, 8 stages, 2 passes, persistent }, Exact(512), Full;",
+                "x: Sm90Tma { 4 warpgroups, 8 stages, 2 passes, persistent }, F16, Exact(512), Full;",
             ),
             (
                 Configuration::Sm90Tma(Sm90Tma { rescale_threshold: 0, ..Sm90Tma::new(1, 4) }),
-                "x: Sm90Tma { 1 warpgroups, 4 stages, rescale threshold 0 }, Exact(512), Full;",
+                "x: Sm90Tma { 1 warpgroups, 4 stages, rescale threshold 0 }, F16, Exact(512), Full;",
             ),
             (
                 Configuration::Sm90CpAsync(Sm90CpAsync { min_blocks: 4, ..Sm90CpAsync::new(1, 64, 2) }),
-                "x: Sm90CpAsync { 1 warpgroups, 64 keys, 2 stages, 4 blocks }, Exact(512), Full;",
+                "x: Sm90CpAsync { 1 warpgroups, 64 keys, 2 stages, 4 blocks }, F16, Exact(512), Full;",
             ),
             (
                 Configuration::Sm80(Sm80 {
@@ -201,7 +207,7 @@ mod tests {
                     unroll: 1,
                     ..Sm80::new(64, 32, 4, 2)
                 }),
-                "x: Sm80 { 64 x 32, 4 warps, 2 stages, shared queries, 2 of 8 exponentials, unroll 1 }, Exact(512), Full;",
+                "x: Sm80 { 64 x 32, 4 warps, 2 stages, shared queries, 2 of 8 exponentials, unroll 1 }, F16, Exact(512), Full;",
             ),
             (
                 Configuration::Sm80(Sm80 {
@@ -209,7 +215,7 @@ mod tests {
                     epilogue: Epilogue::Exchange,
                     ..Sm80::new(64, 32, 4, 2)
                 }),
-                "x: Sm80 { 64 x 32, 4 warps, 2 stages, rescale every step, exchange epilogue }, Exact(512), Full;",
+                "x: Sm80 { 64 x 32, 4 warps, 2 stages, rescale every step, exchange epilogue }, F16, Exact(512), Full;",
             ),
         ];
         for (config, line) in cases {

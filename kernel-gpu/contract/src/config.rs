@@ -47,6 +47,31 @@ impl Family {
     }
 }
 
+/// The element type of Q, K, V and O. Scores, sums and O are accumulated in f32 whatever it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
+pub enum Element {
+    /// IEEE 754 binary16: 11 significant bits, up to 65504.
+    #[default]
+    F16,
+    /// bfloat16: 8 significant bits, and the range of f32.
+    Bf16,
+}
+
+impl Element {
+    /// Every element type.
+    pub const ALL: [Element; 2] = [Element::F16, Element::Bf16];
+
+    /// The name, as on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Element::F16 => "f16",
+            Element::Bf16 => "bf16",
+        }
+    }
+}
+
 /// Which keys a query may attend to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]

@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::architecture::MOST_GENEROUS;
 use crate::args::{FORWARD_ARGS_FIELDS, FORWARD_ARGS_LAYOUT};
-use crate::config::{Family, Mask, Sequence};
+use crate::config::{Element, Family, Mask, Sequence};
 use crate::tile::{Configuration, Rejection};
 use crate::variants::Variant;
 
 /// Version of this format; a reader refuses any other.
-pub const FORMAT: u32 = 5;
+pub const FORMAT: u32 = 6;
 /// File name of the manifest beside the PTX files.
 pub const FILE_NAME: &str = "manifest.json";
 
@@ -66,6 +66,8 @@ pub struct Entry {
     pub name: String,
     /// Tile configuration.
     pub config: Configuration,
+    /// Element type of its tensors.
+    pub element: Element,
     /// Sequence lengths the entry accepts.
     pub sequence: Sequence,
     /// Mask the entry applies.
@@ -138,10 +140,11 @@ impl ArgumentLayout {
 impl Entry {
     /// The variant that it is an entry of.
     pub fn variant(&self) -> Variant<'_> {
-        let Self { name, config, sequence, mask, waits_for_previous_grid, .. } = self;
+        let Self { name, config, element, sequence, mask, waits_for_previous_grid, .. } = self;
         Variant {
             entry: name,
             config: *config,
+            element: *element,
             sequence: *sequence,
             mask: *mask,
             waits_for_previous_grid: *waits_for_previous_grid,
@@ -163,10 +166,11 @@ impl Entry {
     }
 
     /// The entry of a variant, without resources.
-    pub fn new(name: &str, config: Configuration, sequence: Sequence, mask: Mask) -> Self {
+    pub fn new(name: &str, config: Configuration, element: Element, sequence: Sequence, mask: Mask) -> Self {
         Self {
             name: name.to_string(),
             config,
+            element,
             sequence,
             mask,
             threads: config.threads(),
@@ -181,7 +185,7 @@ impl Entry {
 impl From<&Variant<'_>> for Entry {
     fn from(variant: &Variant<'_>) -> Self {
         let waits_for_previous_grid = variant.waits_for_previous_grid;
-        let entry = Self::new(variant.entry, variant.config, variant.sequence, variant.mask);
+        let entry = Self::new(variant.entry, variant.config, variant.element, variant.sequence, variant.mask);
         Self { waits_for_previous_grid, ..entry }
     }
 }

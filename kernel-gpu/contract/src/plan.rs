@@ -35,13 +35,13 @@ pub struct Plan<'a> {
 /// Device addresses of the tensors of a launch, from which their views are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
-    /// Q, fp16.
+    /// Q.
     pub q: u64,
-    /// K, fp16.
+    /// K.
     pub k: u64,
-    /// V, fp16.
+    /// V.
     pub v: u64,
-    /// O, fp16.
+    /// O.
     pub o: u64,
     /// LSE, f32, `[B,H,S]` contiguous; `None` when it is not wanted.
     pub lse: Option<u64>,
@@ -284,6 +284,9 @@ impl Variant<'_> {
             (accepted, None) if accepted.accepts(sequence) => {}
             (accepted, None) => return Err(Refusal::OtherSequence { sequence, accepted }),
         }
+        if self.element != problem.element() {
+            return Err(Refusal::OtherElement { element: problem.element(), computed: self.element });
+        }
         if self.mask != problem.mask() {
             return Err(Refusal::OtherMask { mask: problem.mask(), computed: self.mask });
         }
@@ -356,6 +359,7 @@ mod tests {
 
     use super::*;
     use crate::args::Strides;
+    use crate::config::Element;
     use crate::packed::Packing;
     use crate::problem::Shape;
     use crate::tile::{Configuration, Grid, Sm90Tma};
@@ -391,8 +395,9 @@ mod tests {
 
     /// One whose tiles come through tensor maps.
     fn tma() -> Variant<'static> {
-        let (sequence, mask) = (Sequence::Any, Mask::Full);
-        Variant { entry: "tma", config: Configuration::Sm90Tma(TMA), sequence, mask, waits_for_previous_grid: true }
+        let (element, sequence, mask) = (Element::F16, Sequence::Any, Mask::Full);
+        let config = Configuration::Sm90Tma(TMA);
+        Variant { entry: "tma", config, element, sequence, mask, waits_for_previous_grid: true }
     }
 
     fn launch(problem: &Problem, variant: Variant<'static>, addresses: Addresses) -> Launch<'static> {

@@ -1,6 +1,6 @@
 //! An attention problem: shape, mask, scale and views, checked as a whole before anything is allocated.
 
-use crate::config::{HEAD_DIM, Mask};
+use crate::config::{Element, HEAD_DIM, Mask};
 use crate::packed::Packing;
 use crate::refusal::{Refusal, Tensor};
 use crate::view::{Layout, View, Views};
@@ -50,7 +50,7 @@ impl Shape {
         }
     }
 
-    /// Bytes of Q, K, V and O in fp16 and LSE in f32, without gaps.
+    /// Bytes of Q, K, V and O, two for an element, and of LSE in f32, without gaps.
     pub fn bytes(self) -> f64 {
         self.rows() as f64 * f64::from(4 * HEAD_DIM * 2 + 4)
     }
@@ -68,10 +68,11 @@ impl Shape {
     }
 }
 
-/// O = softmax(scale · QKᵀ + mask) · V over fp16 tensors whose shape, scale and views were found acceptable.
+/// O = softmax(scale · QKᵀ + mask) · V over tensors whose shape, scale and views were found acceptable.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Problem {
     shape: Shape,
+    element: Element,
     mask: Mask,
     scale: f64,
     views: Views,
@@ -79,14 +80,14 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem over four contiguous tensors of one layout with the scale [`DEFAULT_SCALE`].
+    /// A problem over four contiguous fp16 tensors of one layout with the scale [`DEFAULT_SCALE`].
     ///
     /// # Errors
     /// When a dimension is 0 or too large.
     pub fn new(shape: Shape, mask: Mask, layout: Layout) -> Result<Self, Refusal> {
         shape.check()?;
         let views = Views::all(View::new(layout.strides(shape)?));
-        Self { shape, mask, scale: DEFAULT_SCALE, views, packing: None }.with_views(views)
+        Self { shape, element: Element::F16, mask, scale: DEFAULT_SCALE, views, packing: None }.with_views(views)
     }
 
     /// The same rows as packed sequences ([`crate::packed`]): a problem of one batch entry, whose rows are those of all
@@ -102,6 +103,11 @@ impl Problem {
             return Err(Refusal::EmptyDimension { name: "sequences" });
         }
         Ok(Self { packing: Some(packing), ..self })
+    }
+
+    /// The same problem over tensors of another element type.
+    pub const fn with_element(self, element: Element) -> Self {
+        Self { element, ..self }
     }
 
     /// The same problem with another factor on the scores.
@@ -139,6 +145,11 @@ impl Problem {
     /// How many sequences the rows are, where they are packed.
     pub const fn packing(&self) -> Option<Packing> {
         self.packing
+    }
+
+    /// The element type of Q, K, V and O.
+    pub const fn element(&self) -> Element {
+        self.element
     }
 
     /// Which keys a query attends to.

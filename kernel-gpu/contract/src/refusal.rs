@@ -3,7 +3,7 @@
 use core::fmt;
 use core::ops::Range;
 
-use crate::config::{Family, Mask, Sequence};
+use crate::config::{Element, Family, Mask, Sequence};
 use crate::geometry::MAXIMUM_WORK_ITEMS;
 use crate::plan::{LENGTHS_ALIGNMENT, TENSOR_ALIGNMENT};
 use crate::problem::{MAXIMUM_SCALE, MAXIMUM_SEQUENCE, Shape};
@@ -126,6 +126,13 @@ pub enum Refusal {
         sequence: u32,
         /// What the kernel accepts.
         accepted: Sequence,
+    },
+    /// The kernel computes tensors of another element type.
+    OtherElement {
+        /// Element type of the problem.
+        element: Element,
+        /// Element type of the kernel.
+        computed: Element,
     },
     /// The kernel applies another mask.
     OtherMask {
@@ -285,6 +292,9 @@ impl fmt::Display for Refusal {
                 formatter,
                 "cu_seqlens is at address {address:#x}; it must be a non-zero multiple of {LENGTHS_ALIGNMENT}"
             ),
+            Refusal::OtherElement { element, computed } => {
+                write!(formatter, "computes {} tensors, the problem's are {}", computed.name(), element.name())
+            }
             Refusal::OtherMask { mask, computed } => {
                 write!(formatter, "computes a {} mask, not a {} one", computed.name(), mask.name())
             }

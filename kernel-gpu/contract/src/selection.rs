@@ -5,6 +5,7 @@ use core::cmp::Reverse;
 use core::fmt;
 
 use crate::class::ShapeClass;
+use crate::config::Element;
 use crate::geometry::query_tiles;
 use crate::gpu::Gpu;
 use crate::plan::Plan;
@@ -112,7 +113,7 @@ where
         None => Untuned::NoRow,
         Some(row) => match variants.clone().find(|variant| variant.entry == row.variant) {
             None => Untuned::NotThere(row.variant),
-            Some(variant) => match Plan::new(problem, variant, gpu) {
+            Some(named) => match Plan::new(problem, of_element(variants.clone(), named, problem.element()), gpu) {
                 Ok(plan) => {
                     let same_model = row.gpu == gpu.name;
                     return Ok(Choice { plan, reason: Reason::Tuned { row, class, same_model } });
@@ -122,6 +123,14 @@ where
         },
     };
     choose_by_preference(variants, problem, gpu, untuned)
+}
+
+/// Of `variants` the one that is as `named`, but for tensors of `element`: what is fast with 16-bit elements of one type is so
+/// with the other. Itself, where there is none.
+fn of_element<'a>(variants: impl Iterator<Item = Variant<'a>>, named: Variant<'a>, element: Element) -> Variant<'a> {
+    let what = |variant: &Variant<'_>| (variant.config, variant.sequence, variant.mask);
+    let mut alike = variants.filter(|variant| what(variant) == what(&named));
+    alike.find(|variant| variant.element == element).unwrap_or(named)
 }
 
 /// The first that computes the problem; when it has too few tiles to fill the GPU, the one of its kind that has most.
@@ -263,7 +272,14 @@ mod tests {
     fn variants() -> [Variant<'static>; 2] {
         let variant = |entry, tile| {
             let config = Configuration::Sm80(tile);
-            Variant { entry, config, sequence: Sequence::Any, mask: Mask::Full, waits_for_previous_grid: false }
+            Variant {
+                entry,
+                config,
+                element: Element::F16,
+                sequence: Sequence::Any,
+                mask: Mask::Full,
+                waits_for_previous_grid: false,
+            }
         };
         [variant("large", Sm80::new(256, 64, 8, 2)), variant("small", Sm80::new(64, 64, 4, 2))]
     }
@@ -272,7 +288,14 @@ mod tests {
     fn variants_of_either_grid() -> [Variant<'static>; 3] {
         let variant = |entry, tile| {
             let config = Configuration::Sm90Tma(tile);
-            Variant { entry, config, sequence: Sequence::Any, mask: Mask::Full, waits_for_previous_grid: true }
+            Variant {
+                entry,
+                config,
+                element: Element::F16,
+                sequence: Sequence::Any,
+                mask: Mask::Full,
+                waits_for_previous_grid: true,
+            }
         };
         let (large, small) = (Sm90Tma::new(4, 8), Sm90Tma::new(1, 4));
         let persistent = Sm90Tma { grid: Grid::Persistent, ..small };
@@ -352,6 +375,18 @@ mod tests {
         let (name, reason) = chosen(100);
         assert_eq!(name, "large", "384 rows are enough");
         assert!(reason.contains("for which nothing was tuned"), "rows of the table are of one length: {reason}");
+    }
+
+    #[test]
+    fn the_tuned_table_counts_for_both_element_types() {
+        let element = Element::Bf16;
+        let bf16 = |variant: Variant<'static>, entry| Variant { entry, element, ..variant };
+        let [large, small] = variants();
+        let all = [large, small, bf16(large, "large_bf16"), bf16(small, "small_bf16")];
+        let problem = problem(64).with_element(element);
+        let choice = choose(all.into_iter(), Some(tuned("small")).into_iter(), &problem, &gpu("NVIDIA H200", 90));
+        let choice = choice.unwrap_or_else(|none| panic!("{none}"));
+        assert_eq!(choice.plan.variant().entry, "small_bf16");
     }
 
     #[test]

@@ -1,15 +1,17 @@
 //! The list of variants: every entry of the PTX, what it was specialised for, and its name.
 
-use crate::config::{Family, Mask, Sequence};
+use crate::config::{Element, Family, Mask, Sequence};
 use crate::tile::{Configuration, Sm80, Sm90CpAsync, Sm90Tma};
 
-/// One entry of the PTX: a kernel monomorphised for a tile configuration, a sequence length and a mask.
+/// One entry of the PTX: a kernel monomorphised for a tile configuration, an element type, a sequence length and a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant<'a> {
     /// Name of the `.entry`.
     pub entry: &'a str,
     /// Tile configuration.
     pub config: Configuration,
+    /// Element type of its tensors.
+    pub element: Element,
     /// Sequence lengths the entry accepts.
     pub sequence: Sequence,
     /// Mask the entry applies.
@@ -68,50 +70,51 @@ impl Variant<'_> {
     }
 }
 
-/// Calls `$callback!` with every variant, a line each: `entry: Kind { configuration }, sequence, mask;`.
+/// Calls `$callback!` with every variant, a line each: `entry: Kind { configuration }, element, sequence, mask;`.
 ///
 /// The list below and the entries of kernel-gpu are made from it.
 #[macro_export]
 macro_rules! for_every_variant {
-    // A new variant is a line here: `entry: Kind { tile, what differs from the kind's defaults }, sequence, mask;`, where
+    // A new variant is a line here: `entry: Kind { tile, what differs from the kind's defaults }, element, sequence, mask;`, where
     // the kind is a type of `crate::tile`, and what its tile says and what may differ are the arms of `tile!`.
     ($callback:ident) => {
         $callback! {
-            fa512_sm90a_tma_s512_full_512x64: Sm90Tma { 4 warpgroups, 8 stages, 2 passes, persistent }, Exact(512), Full;
-            fa512_sm90a_tma_s512_causal_512x64: Sm90Tma { 4 warpgroups, 8 stages, 2 passes, persistent }, Exact(512), Causal;
-            fa512_sm90a_tma_s512_full_64x64: Sm90Tma { 1 warpgroups, 4 stages }, Exact(512), Full;
-            fa512_sm90a_tma_s512_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages }, Exact(512), Causal;
-            fa512_sm90a_tma_any_full_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, Any, Full;
-            fa512_sm90a_tma_any_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, Any, Causal;
-            fa512_sm90a_tma_any_full_64x64: Sm90Tma { 1 warpgroups, 4 stages }, Any, Full;
-            fa512_sm90a_tma_any_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages }, Any, Causal;
-            fa512_sm90a_tma_packed_full_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, Packed, Full;
-            fa512_sm90a_tma_packed_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, Packed, Causal;
-            fa512_sm90a_tma_packed_full_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Packed, Full;
-            fa512_sm90a_tma_packed_causal_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Packed, Causal;
+            fa512_sm90a_tma_s512_full_512x64: Sm90Tma { 4 warpgroups, 8 stages, 2 passes, persistent }, F16, Exact(512), Full;
+            fa512_sm90a_tma_s512_causal_512x64: Sm90Tma { 4 warpgroups, 8 stages, 2 passes, persistent }, F16, Exact(512), Causal;
+            fa512_sm90a_tma_s512_full_64x64: Sm90Tma { 1 warpgroups, 4 stages }, F16, Exact(512), Full;
+            fa512_sm90a_tma_s512_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages }, F16, Exact(512), Causal;
+            fa512_sm90a_tma_any_full_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, F16, Any, Full;
+            fa512_sm90a_tma_any_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, F16, Any, Causal;
+            fa512_sm90a_tma_any_full_64x64: Sm90Tma { 1 warpgroups, 4 stages }, F16, Any, Full;
+            fa512_sm90a_tma_any_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages }, F16, Any, Causal;
+            fa512_sm90a_tma_packed_full_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, F16, Packed, Full;
+            fa512_sm90a_tma_packed_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, F16, Packed, Causal;
+            fa512_sm90a_tma_packed_full_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Packed, Full;
+            fa512_sm90a_tma_packed_causal_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Packed, Causal;
 
-            fa512_sm90a_s512_full_64x64: Sm90CpAsync { 1 warpgroups, 64 keys, 2 stages, 4 blocks }, Exact(512), Full;
-            fa512_sm90a_s512_causal_64x64: Sm90CpAsync { 1 warpgroups, 64 keys, 2 stages, 4 blocks }, Exact(512), Causal;
+            fa512_sm90a_s512_full_64x64: Sm90CpAsync { 1 warpgroups, 64 keys, 2 stages, 4 blocks }, F16, Exact(512), Full;
+            fa512_sm90a_s512_causal_64x64: Sm90CpAsync { 1 warpgroups, 64 keys, 2 stages, 4 blocks }, F16, Exact(512), Causal;
 
-            fa512_sm80_s512_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, Exact(512), Full;
-            fa512_sm80_s512_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, Exact(512), Causal;
-            fa512_sm80_any_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, Any, Full;
-            fa512_sm80_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, Any, Causal;
-            fa512_sm80_packed_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, Packed, Full;
-            fa512_sm80_packed_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, Packed, Causal;
-            fa512_sm80_packed_full_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks }, Packed, Full;
-            fa512_sm80_packed_causal_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks }, Packed, Causal;
+            fa512_sm80_s512_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, F16, Exact(512), Full;
+            fa512_sm80_s512_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, F16, Exact(512), Causal;
+            fa512_sm80_any_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, F16, Any, Full;
+            fa512_sm80_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, F16, Any, Causal;
+            fa512_sm80_packed_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, F16, Packed, Full;
+            fa512_sm80_packed_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, F16, Packed, Causal;
+            fa512_sm80_packed_full_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks }, F16, Packed, Full;
+            fa512_sm80_packed_causal_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks }, F16, Packed, Causal;
         }
     };
 }
 
 /// Declares the list.
 macro_rules! list {
-    ($($entry:ident: $kind:ident { $($config:tt)* }, $sequence:ident $(($length:literal))?, $mask:ident;)*) => {
+    ($($entry:ident: $kind:ident { $($config:tt)* }, $element:ident, $sequence:ident $(($length:literal))?, $mask:ident;)*) => {
         /// The variants of this build, in order of preference among those that accept a problem and run on a device.
         pub const VARIANTS: &[Variant<'static>] = &[$(Variant {
             entry: stringify!($entry),
             config: Configuration::$kind(tile!($kind, $($config)*)),
+            element: Element::$element,
             sequence: Sequence::$sequence $(($length))?,
             mask: Mask::$mask,
             waits_for_previous_grid: Configuration::$kind(tile!($kind, $($config)*)).uses_tensor_maps(),

@@ -7,7 +7,7 @@ use crate::refusal::{Dimension, Refusal, Tensor};
 
 /// Elements of a 16-byte chunk: every row must start on a multiple of it.
 pub const ROW_ALIGNMENT: u64 = 8;
-/// Bytes of an element of Q, K, V and O, which are fp16.
+/// Bytes of an element of Q, K, V and O, whichever [`Element`](crate::config::Element) it is.
 pub const ELEMENT_BYTES: u64 = 2;
 
 /// Order of the dimensions of a contiguous tensor.

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use contract::args::{FORWARD_ARGS_FIELDS, FORWARD_ARGS_LAYOUT};
-use contract::config::{Family, Mask, Sequence};
+use contract::config::{Element, Family, Mask, Sequence};
 use contract::manifest;
 use contract::tile::{Configuration, Sm80};
 use contract::variants::{VARIANTS, Variant};
@@ -26,12 +26,13 @@ pub fn has_twin(variant: &Variant) -> bool {
     twin(variant).is_some()
 }
 
-/// The tile of the variant's twin. There is one for the variants of [`FAMILY`] that differ from its defaults in nothing but
+/// The tile of the variant's twin. There is one for the fp16 variants of [`FAMILY`] that differ from its defaults in nothing but
 /// the tile, the warps, the stages and the blocks of a multiprocessor.
 fn twin(variant: &Variant) -> Option<Sm80> {
     let Configuration::Sm80(tile) = variant.config else { return None };
     let Sm80 { block_m, block_n, warps, stages, min_blocks, .. } = tile;
-    (tile == Sm80 { min_blocks, ..Sm80::new(block_m, block_n, warps, stages) }).then_some(tile)
+    let is_usual = tile == Sm80 { min_blocks, ..Sm80::new(block_m, block_n, warps, stages) };
+    (is_usual && variant.element == Element::F16).then_some(tile)
 }
 
 /// What to say about the variants of [`FAMILY`] that have no twin; `None` when all have one.
@@ -159,7 +160,7 @@ mod tests {
     use std::process::Command;
 
     use anyhow::Result;
-    use contract::config::{Mask, Sequence};
+    use contract::config::{Element, Mask, Sequence};
     use contract::tile::{Configuration, Epilogue, Queries, Sm80, Sm90CpAsync};
     use contract::variants::{VARIANTS, Variant};
     use tempfile::TempDir;
@@ -218,8 +219,8 @@ mod tests {
     fn a_variant_with_options_that_the_twins_lack_has_none() {
         let tile = Sm80 { min_blocks: 2, ..Sm80::new(128, 32, 8, 3) };
         let variant = |entry, config| {
-            let (sequence, mask, waits_for_previous_grid) = (Sequence::Any, Mask::Full, false);
-            Variant { entry, config, sequence, mask, waits_for_previous_grid }
+            let (element, sequence, mask) = (Element::F16, Sequence::Any, Mask::Full);
+            Variant { entry, config, element, sequence, mask, waits_for_previous_grid: false }
         };
         let plain = variant("plain", Configuration::Sm80(tile));
         let others = [

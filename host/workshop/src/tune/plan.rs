@@ -4,7 +4,7 @@ use std::path::Path;
 
 use contract::architecture::{ARCHITECTURES, ArchitectureLimits};
 use contract::candidates::{Candidate, KIND, Pool, VERSION};
-use contract::config::{Mask, Sequence};
+use contract::config::{Element, Mask, Sequence};
 use contract::tile::{Configuration, Kind};
 use contract::variants::VARIANTS;
 use serde::{Deserialize, Serialize};
@@ -147,7 +147,8 @@ impl Plan {
         let same = |other: &Candidate| (other.sequence, other.mask, other.config) == (sequence, mask, config);
         if !self.pool.candidates.iter().any(same) {
             let name = name(sequence, mask, &config);
-            self.pool.candidates.push(Candidate { name, config, sequence, mask });
+            let element = Element::F16;
+            self.pool.candidates.push(Candidate { name, config, element, sequence, mask });
         }
     }
 
