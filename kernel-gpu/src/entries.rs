@@ -1,25 +1,42 @@
 //! The entries of the PTX: one for each variant of the contract, or for each candidate of a tuning run.
 
+/// Declares what an entry is, as a type, for the function of its kind.
+macro_rules! kernel_of {
+    ($kind:ident: $value:expr, $element:ident, $sequence:ty, $mask:ty) => {
+        const TILE: $kind = $value;
+
+        #[derive(Clone, Copy)]
+        struct Entry;
+
+        impl Kernel for Entry {
+            type Element = shared_tile::$element;
+            type Sequence = $sequence;
+            type Mask = $mask;
+            const RESCALE_THRESHOLD: u32 = contract::tile::Configuration::$kind(TILE).rescale_threshold();
+            const EXCHANGE: bool = matches!(TILE.epilogue, contract::tile::Epilogue::Exchange);
+        }
+    };
+}
+
 /// Declares the entry of one variant, by its kind, where its family is compiled.
 macro_rules! entry {
     (Sm80 $entry:ident, $element:ident, $sequence:ty, $mask:ty, $tile:expr) => {
         #[cfg(feature = "sm_80")]
         kernel! {
             fn $entry(args: ForwardArgs) {
-                const TILE: Sm80 = $tile;
-                crate::device::sm80::forward::<
+                kernel_of!(Sm80: $tile, $element, $sequence, $mask);
+
+                impl sm80::Sm80Kernel for Entry {
+                    const TILE: Sm80 = TILE;
+                }
+
+                sm80::forward::<
+                    Entry,
                     { TILE.block_m },
                     { TILE.block_n },
                     { TILE.m_tiles() },
                     { TILE.k_steps() },
                     { TILE.stages },
-                    { TILE.unrolled() as usize },
-                    { TILE.fma_exponentials },
-                    { matches!(TILE.queries, contract::tile::Queries::Shared) },
-                    { TILE.rescale.threshold() },
-                    { matches!(TILE.epilogue, contract::tile::Epilogue::Exchange) },
-                    $sequence,
-                    $mask,
                 >(&args);
             }
         }
@@ -28,17 +45,15 @@ macro_rules! entry {
         #[cfg(feature = "sm_90a")]
         kernel! {
             fn $entry(args: ForwardArgs) {
-                const TILE: Sm90CpAsync = $tile;
-                crate::device::sm90::forward::<
+                kernel_of!(Sm90CpAsync: $tile, $element, $sequence, $mask);
+
+                sm90::forward::<
+                    Entry,
                     { TILE.block_m() },
                     { TILE.block_n },
                     { TILE.n_tiles() },
                     { TILE.k_steps() },
                     { TILE.stages },
-                    { TILE.rescale_threshold },
-                    { matches!(TILE.epilogue, contract::tile::Epilogue::Exchange) },
-                    $sequence,
-                    $mask,
                 >(&args);
             }
         }
@@ -47,18 +62,14 @@ macro_rules! entry {
         #[cfg(feature = "sm_90a")]
         kernel! {
             fn $entry(args: ForwardArgs, maps: TensorMaps) {
-                const TILE: Sm90Tma = $tile;
-                crate::device::sm90::tma::forward::<
-                    { TILE.warpgroups },
-                    { TILE.stages },
-                    { TILE.consumer_registers() },
-                    { TILE.producer_registers() },
-                    { TILE.rescale_threshold },
-                    { matches!(TILE.epilogue, contract::tile::Epilogue::Exchange) },
-                    $sequence,
-                    $mask,
-                    <crate::device::sm90::tma::Passes<{ TILE.passes }> as crate::device::sm90::tma::InOrder<$sequence>>::Order,
-                >(&args, maps);
+                kernel_of!(Sm90Tma: $tile, $element, $sequence, $mask);
+
+                impl tma::TmaKernel for Entry {
+                    const TILE: Sm90Tma = TILE;
+                    type Order = <tma::Passes<{ TILE.passes }> as tma::InOrder<$sequence>>::Order;
+                }
+
+                tma::forward::<Entry, { TILE.consumer_registers() }, { TILE.producer_registers() }>(&args, maps);
             }
         }
     };
@@ -93,15 +104,27 @@ mod shipped {
     #[allow(unused_imports, reason = "each architecture's entries are of its own kinds")]
     pub use contract::tile::{Sm80, Sm90CpAsync, Sm90Tma};
 
+    pub(crate) use crate::device::attention::kernel::Kernel;
     pub use crate::device::attention::{mask, sequence};
     pub(crate) use crate::device::codegen::kernel;
+    #[cfg(feature = "sm_80")]
+    pub(crate) use crate::device::sm80;
+    #[cfg(feature = "sm_90a")]
+    pub(crate) use crate::device::sm90::{self, tma};
+    pub(crate) use crate::shared_tile;
 }
 
 /// The entries of a tuning run in the place of the variants': `cargo xtask ptx --variants` writes their declarations.
 #[cfg(feature = "candidates")]
 mod candidates {
+    use crate::device::attention::kernel::Kernel;
     use crate::device::attention::{mask, sequence};
     use crate::device::codegen::kernel;
+    #[cfg(feature = "sm_80")]
+    use crate::device::sm80;
+    #[cfg(feature = "sm_90a")]
+    use crate::device::sm90::{self, tma};
+    use crate::shared_tile;
     use contract::args::ForwardArgs;
     #[allow(unused_imports, reason = "what no candidate of this list asks for")]
     use contract::tile::{Epilogue::*, Grid::*, Queries::*, Rescale::*, Sm80, Sm90CpAsync, Sm90Tma};

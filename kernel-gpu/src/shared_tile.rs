@@ -19,11 +19,19 @@ pub trait Element {
     const BYTES: u32;
 }
 
-/// IEEE 754 binary16, the element of Q, K, V and O.
+/// IEEE 754 binary16, an element of Q, K, V and O.
 #[derive(Clone, Copy, Debug)]
 pub struct F16;
 
 impl Element for F16 {
+    const BYTES: u32 = 2;
+}
+
+/// bfloat16, the other element of Q, K, V and O.
+#[derive(Clone, Copy, Debug)]
+pub struct Bf16;
+
+impl Element for Bf16 {
     const BYTES: u32 = 2;
 }
 

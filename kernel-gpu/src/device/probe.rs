@@ -7,6 +7,7 @@ use crate::device::ptx::memory;
 use crate::device::ptx::mma;
 #[cfg(feature = "sm_80")]
 use crate::device::unrolled;
+use crate::shared_tile::F16;
 #[cfg(feature = "sm_80")]
 use contract::config::WARP_SIZE;
 use contract::probe::{ProbeArgs, THREADS};
@@ -45,7 +46,7 @@ kernel! {
         while iteration < args.iterations {
             unrolled!(at most 8; for chain in contract::probe::MMA_CHAINS => {
                 // SAFETY: the loop's bound is the same for all lanes.
-                unsafe { mma::multiply_accumulate(&mut accumulators[chain], a, b) };
+                unsafe { mma::multiply_accumulate::<F16>(&mut accumulators[chain], a, b) };
             });
             iteration += 1;
         }
@@ -83,10 +84,10 @@ kernel! {
             // the accumulators between the fence and the wait.
             unsafe {
                 wgmma::fence();
-                accumulators.multiply_accumulate(a, b);
-                accumulators.multiply_accumulate(a.step(1), b.step(1));
-                accumulators.multiply_accumulate(a.step(2), b.step(2));
-                accumulators.multiply_accumulate(a.step(3), b.step(3));
+                accumulators.multiply_accumulate::<F16, _>(a, b);
+                accumulators.multiply_accumulate::<F16, _>(a.step(1), b.step(1));
+                accumulators.multiply_accumulate::<F16, _>(a.step(2), b.step(2));
+                accumulators.multiply_accumulate::<F16, _>(a.step(3), b.step(3));
                 wgmma::commit_group();
                 wgmma::wait_group::<0>();
             }

@@ -4,6 +4,7 @@ use kernel_gpu::codegen::thread::thread_idx_x;
 use kernel_gpu::ptx::memory;
 use kernel_gpu::ptx::mma::FragmentC;
 use kernel_gpu::ptx::wgmma::{self, Accumulators, Descriptor, KMajor, Major, Registers};
+use kernel_gpu::shared_tile::F16;
 
 use super::element;
 use super::stages::{load_bytes_and_wait, stage};
@@ -38,7 +39,7 @@ pub fn operand<M: Major>(offset: u32) -> Descriptor<M> {
 /// Starts D = A·B.
 #[inline(always)]
 pub unsafe fn multiply<B: Major>(a: Descriptor<KMajor>, b: Descriptor<B>) -> Tile {
-    Tile::multiply(a, b)
+    Tile::multiply::<F16, _>(a, b)
 }
 
 /// Starts the product of the operands that [`load`] brought.

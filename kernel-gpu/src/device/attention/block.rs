@@ -3,6 +3,7 @@
 use core::marker::PhantomData;
 
 use super::copy::HeadRows;
+use super::kernel::Kernel;
 use super::mask::Mask;
 use super::sequence::Sequence;
 use crate::device::codegen::thread;
@@ -11,8 +12,8 @@ use contract::args::ForwardArgs;
 use contract::geometry::BlockWork;
 use contract::packed::SequenceTile;
 
-/// `rows` query rows of one head of a sequence of length `S`.
-pub struct Block<'a, S> {
+/// `rows` query rows of one head of a sequence.
+pub struct Block<'a, K> {
     /// The arguments of the launch.
     pub args: &'a ForwardArgs,
     /// The head and query tile.
@@ -27,66 +28,66 @@ pub struct Block<'a, S> {
     rows: u32,
     /// Threads of the block.
     pub threads: u32,
-    _sequence: PhantomData<S>,
+    _kernel: PhantomData<K>,
 }
 
-impl<'a, S: Sequence> Block<'a, S> {
+impl<'a, K: Kernel> Block<'a, K> {
     /// The calling thread's block, of `rows` rows and `threads` threads; `None` where it has nothing to compute.
     #[inline(always)]
     pub fn current(args: &'a ForwardArgs, rows: u32, threads: u32) -> Option<Self> {
-        let work = S::only_work(args, thread::block_idx_x());
+        let work = K::Sequence::only_work(args, thread::block_idx_x());
         Self::of(args, work, rows, threads)
     }
 
     /// The query tile of `rows` rows that `work` is, if there is one.
     #[inline(always)]
     fn of(args: &'a ForwardArgs, work: BlockWork, rows: u32, threads: u32) -> Option<Self> {
-        let SequenceTile { begin, length, first_row } = S::tile(args, work, rows)?;
-        Some(Self { args, work, begin, length, first_row, rows, threads, _sequence: PhantomData })
+        let SequenceTile { begin, length, first_row } = K::Sequence::tile(args, work, rows)?;
+        Some(Self { args, work, begin, length, first_row, rows, threads, _kernel: PhantomData })
     }
 
     /// The same block, whose work is computed again ([`hidden::again`]).
     #[inline(always)]
     pub fn again(&self) -> Option<Self> {
-        let work = S::work(self.args, hidden::again(thread::block_idx_x()));
+        let work = K::Sequence::work(self.args, hidden::again(thread::block_idx_x()));
         Self::of(self.args, work, self.rows, self.threads)
     }
 
     /// Steps of `keys` keys until none is left that any of the block's rows attends to.
     #[inline(always)]
-    pub fn steps<M: Mask>(&self, keys: u32) -> u32 {
-        M::keys_end(self.first_row + self.rows, self.length).div_ceil(keys)
+    pub fn steps(&self, keys: u32) -> u32 {
+        K::Mask::keys_end(self.first_row + self.rows, self.length).div_ceil(keys)
     }
 
     /// Q of the head.
     #[inline(always)]
     pub fn queries(&self) -> HeadRows {
-        HeadRows::new(self.args.q, &self.args.q_strides, self.work, self.begin)
+        HeadRows::new::<K::Element>(self.args.q, &self.args.q_strides, self.work, self.begin)
     }
 
     /// K of the head.
     #[inline(always)]
     pub fn keys(&self) -> HeadRows {
-        HeadRows::new(self.args.k, &self.args.k_strides, self.work, self.begin)
+        HeadRows::new::<K::Element>(self.args.k, &self.args.k_strides, self.work, self.begin)
     }
 
     /// V of the head.
     #[inline(always)]
     pub fn values(&self) -> HeadRows {
-        HeadRows::new(self.args.v, &self.args.v_strides, self.work, self.begin)
+        HeadRows::new::<K::Element>(self.args.v, &self.args.v_strides, self.work, self.begin)
     }
 
     /// O of the head.
     #[inline(always)]
     pub fn output(&self) -> HeadRows {
-        HeadRows::new(self.args.o, &self.args.o_strides, self.work, self.begin)
+        HeadRows::new::<K::Element>(self.args.o, &self.args.o_strides, self.work, self.begin)
     }
 
     /// Address of the LSE of the head's row 0; `None` when it is not wanted.
     #[inline(always)]
     pub fn lse(&self) -> Option<u64> {
         let tile = SequenceTile { begin: self.begin, length: self.length, first_row: self.first_row };
-        let elements = S::lse_row(self.args, self.work, tile);
+        let elements = K::Sequence::lse_row(self.args, self.work, tile);
         (self.args.lse != 0).then(|| self.args.lse + elements * size_of::<f32>() as u64)
     }
 }

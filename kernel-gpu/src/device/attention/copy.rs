@@ -1,11 +1,12 @@
 //! Copies of tiles from global to shared memory by all threads of a block, 16 bytes each at a time.
 
 use super::block::Block;
+use super::kernel::Kernel;
 use super::sequence::Sequence;
 use super::{Lane, Tile};
 use crate::device::ptx::cp_async;
 use crate::device::unrolled;
-use crate::shared_tile::{CHUNK_BYTES, Element, F16};
+use crate::shared_tile::{CHUNK_BYTES, Element};
 use contract::args::Strides;
 use contract::geometry::BlockWork;
 
@@ -21,9 +22,9 @@ pub struct HeadRows {
 impl HeadRows {
     /// The rows from `begin` on of the head that `work` names, of the tensor at `tensor`. All offsets are 64-bit.
     #[inline(always)]
-    pub fn new(tensor: u64, strides: &Strides, work: BlockWork, begin: u32) -> Self {
+    pub fn new<E: Element>(tensor: u64, strides: &Strides, work: BlockWork, begin: u32) -> Self {
         let elements = work.batch as u64 * strides.batch + work.head as u64 * strides.head + begin as u64 * strides.row;
-        Self { base: tensor + elements * F16::BYTES as u64, pitch: strides.row * F16::BYTES as u64 }
+        Self { base: tensor + elements * E::BYTES as u64, pitch: strides.row * E::BYTES as u64 }
     }
 
     /// Address of chunk `chunk` of row `row`.
@@ -40,14 +41,14 @@ impl HeadRows {
 /// All threads of the block call this together; `rows` are those of one of its tensors; `tile` is not accessed
 /// until a wait for the copies and a barrier.
 #[inline(always)]
-pub unsafe fn start_copy<const ROWS: u32, S: Sequence>(
-    tile: Tile<ROWS>,
+pub unsafe fn start_copy<K: Kernel, const ROWS: u32>(
+    tile: Tile<K::Element, ROWS>,
     rows: HeadRows,
     first_row: u32,
-    block: &Block<'_, S>,
+    block: &Block<'_, K>,
     lane: Lane,
 ) {
-    let chunks_per_row = Tile::<ROWS>::CHUNKS_PER_ROW;
+    let chunks_per_row = Tile::<K::Element, ROWS>::CHUNKS_PER_ROW;
     let rows_per_pass = block.threads / chunks_per_row;
     let (row, chunk) = (lane.thread / chunks_per_row, lane.thread % chunks_per_row);
     let (mut pass_row, mut global) = (row, rows.chunk(first_row + row, chunk));
@@ -56,7 +57,7 @@ pub unsafe fn start_copy<const ROWS: u32, S: Sequence>(
         // SAFETY: both chunks are 16-byte aligned by the tile's layout and the launch's checks; rows beyond the end are
         // not read.
         unsafe {
-            if S::HAS_TAIL {
+            if K::Sequence::HAS_TAIL {
                 cp_async::copy_16_or_zeros(shared, global, first_row + pass_row < block.length);
             } else {
                 cp_async::copy_16(shared, global);

@@ -2,9 +2,11 @@
 
 use super::block::Block;
 use super::copy::HeadRows;
+use super::kernel::Kernel;
 use super::sequence::Sequence;
 use super::softmax::{RunningSoftmax, rescale_row};
 use super::{HEAD_N_TILES, Lane, Output, ROWS_PER_LANE, Tile};
+use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::{math, memory, shuffle, sync};
 use crate::device::unrolled;
@@ -19,39 +21,39 @@ const LN_2: f32 = core::f32::consts::LN_2;
 /// The whole warp calls this together, for its rows of the block from `warp_row` on; nobody else accesses these rows of
 /// `tile`, and a barrier lies behind the last reads of what was there.
 #[inline(always)]
-pub unsafe fn finish<const BLOCK_M: u32, const M_TILES: usize, const EXCHANGE: bool, S: Sequence>(
+pub unsafe fn finish<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
     output: Output<M_TILES>,
     mut softmax: RunningSoftmax<M_TILES>,
-    tile: Tile<BLOCK_M>,
+    tile: Tile<K::Element, BLOCK_M>,
     warp_row: u32,
-    block: &Block<'_, S>,
+    block: &Block<'_, K>,
     lane: Lane,
 ) {
     // SAFETY: passed on to the caller.
     unsafe {
         softmax.complete_sums();
-        store::<BLOCK_M, M_TILES, EXCHANGE, S>(output, &softmax, tile, warp_row, block, lane);
+        store(output, &softmax, tile, warp_row, block, lane);
     }
 }
 
-/// [`finish`] with sums of whole rows. With `EXCHANGE`, O does not go through the tile ([`contract::tile::Epilogue`]).
+/// [`finish`] with sums of whole rows. With [`Kernel::EXCHANGE`], O does not go through the tile.
 ///
 /// # Safety
 /// As for [`finish`].
 #[inline(always)]
-pub unsafe fn store<const BLOCK_M: u32, const M_TILES: usize, const EXCHANGE: bool, S: Sequence>(
+pub unsafe fn store<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
     mut output: Output<M_TILES>,
     softmax: &RunningSoftmax<M_TILES>,
-    tile: Tile<BLOCK_M>,
+    tile: Tile<K::Element, BLOCK_M>,
     warp_row: u32,
-    block: &Block<'_, S>,
+    block: &Block<'_, K>,
     lane: Lane,
 ) {
     // SAFETY: the caller has the warp together; the launch's O has the block's rows before the end, and the warp alone
     // writes its own.
     unsafe {
         normalise(&mut output, softmax);
-        if EXCHANGE {
+        if K::EXCHANGE {
             exchange_output(&output, warp_row, block, lane);
         } else {
             store_output(&output, tile, warp_row, block, lane);
@@ -79,16 +81,16 @@ pub fn normaliser(sum: f32) -> f32 {
     if sum == 0.0 { 0.0 } else { math::reciprocal(sum) }
 }
 
-/// Stores O as fp16 in 16-byte pieces: through the warp's own rows of `tile`, where the accumulator layout becomes rows.
+/// Stores O in 16-byte pieces: through the warp's own rows of `tile`, where the accumulator layout becomes rows.
 ///
 /// # Safety
 /// As for [`finish`].
 #[inline(always)]
-unsafe fn store_output<const BLOCK_M: u32, const M_TILES: usize, S: Sequence>(
+unsafe fn store_output<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
     output: &Output<M_TILES>,
-    tile: Tile<BLOCK_M>,
+    tile: Tile<K::Element, BLOCK_M>,
     warp_row: u32,
-    block: &Block<'_, S>,
+    block: &Block<'_, K>,
     lane: Lane,
 ) {
     unrolled!(at most 4; for m in M_TILES => {
@@ -102,44 +104,44 @@ unsafe fn store_output<const BLOCK_M: u32, const M_TILES: usize, S: Sequence>(
 
     // Each lane has a chunk, so the warp stores several whole rows at once.
     let rows = block.output();
-    let chunk = lane.index % Tile::<BLOCK_M>::CHUNKS_PER_ROW;
-    let mut strip_row = lane.index / Tile::<BLOCK_M>::CHUNKS_PER_ROW;
+    let chunk = lane.index % Tile::<K::Element, BLOCK_M>::CHUNKS_PER_ROW;
+    let mut strip_row = lane.index / Tile::<K::Element, BLOCK_M>::CHUNKS_PER_ROW;
     while strip_row < M_TILES as u32 * MMA_M {
         let row = block.first_row + warp_row + strip_row;
         // SAFETY: a chunk of the warp's own rows, written before the barrier above.
         let value = unsafe { memory::load_shared_16(tile.chunk(warp_row + strip_row, chunk)) };
-        if !S::HAS_TAIL || row < block.length {
+        if !K::Sequence::HAS_TAIL || row < block.length {
             // SAFETY: a chunk of a row before the end, 16-byte aligned by the launch's checks.
             unsafe { memory::store_global_16(rows.chunk(row, chunk), value) };
         }
-        strip_row += WARP_SIZE / Tile::<BLOCK_M>::CHUNKS_PER_ROW;
+        strip_row += WARP_SIZE / Tile::<K::Element, BLOCK_M>::CHUNKS_PER_ROW;
     }
 }
 
-/// Stores O as fp16 in 16-byte pieces, from registers.
+/// Stores O in 16-byte pieces, from registers.
 ///
 /// # Safety
 /// As for [`finish`].
 #[inline(always)]
-unsafe fn exchange_output<const M_TILES: usize, S: Sequence>(
+unsafe fn exchange_output<K: Kernel, const M_TILES: usize>(
     output: &Output<M_TILES>,
     warp_row: u32,
-    block: &Block<'_, S>,
+    block: &Block<'_, K>,
     lane: Lane,
 ) {
     unrolled!(at most 4; for m in M_TILES => {
         let first_row = block.first_row + warp_row + m as u32 * MMA_M;
         // SAFETY: the warp's own rows.
-        unsafe { exchange_strip::<S>(&output[m], block.output(), first_row, block.length, lane) };
+        unsafe { exchange_strip::<K>(&output[m], block.output(), first_row, block.length, lane) };
     });
 }
 
-/// Stores the 16 rows from `first_row` on of a head whose O is at `rows`, rounded to fp16; rows from `length` on are left out.
+/// Stores the 16 rows from `first_row` on of a head whose O is at `rows`, rounded to elements; rows from `length` on are left out.
 ///
 /// # Safety
 /// The whole warp calls this together; nobody else writes these rows.
 #[inline(always)]
-pub unsafe fn exchange_strip<S: Sequence>(
+pub unsafe fn exchange_strip<K: Kernel>(
     strip: &[FragmentC; HEAD_N_TILES],
     rows: HeadRows,
     first_row: u32,
@@ -152,8 +154,8 @@ pub unsafe fn exchange_strip<S: Sequence>(
             // SAFETY: passed on to the caller; a chunk of a row before the end, 16-byte aligned by the launch's checks.
             unsafe {
                 let (chunk, first) = (lane.index % QUAD, half * QUAD as usize);
-                let value = transpose(packed_row(strip, first, r), lane);
-                if !S::HAS_TAIL || row < length {
+                let value = transpose(packed_row::<K::Element>(strip, first, r), lane);
+                if !K::Sequence::HAS_TAIL || row < length {
                     memory::store_global_16(rows.chunk(row, first as u32 + chunk), value);
                 }
             }
@@ -164,10 +166,10 @@ pub unsafe fn exchange_strip<S: Sequence>(
 /// Lanes that hold parts of the same rows.
 const QUAD: u32 = 4;
 
-/// What a lane has in part `r` of the 8-column tiles from `first` on, as fp16.
+/// What a lane has in part `r` of the 8-column tiles from `first` on, as elements.
 #[inline(always)]
-fn packed_row(strip: &[FragmentC; HEAD_N_TILES], first: usize, r: usize) -> [u32; QUAD as usize] {
-    let pack = |n: usize| math::pack_f16(strip[first + n][2 * r], strip[first + n][2 * r + 1]);
+fn packed_row<E: Element>(strip: &[FragmentC; HEAD_N_TILES], first: usize, r: usize) -> [u32; QUAD as usize] {
+    let pack = |n: usize| E::pack(strip[first + n][2 * r], strip[first + n][2 * r + 1]);
     [pack(0), pack(1), pack(2), pack(3)]
 }
 
@@ -199,21 +201,21 @@ unsafe fn swap<const LANE_MASK: u32>([first, second]: [u32; 2], is_second: bool)
     if is_second { [other, second] } else { [first, other] }
 }
 
-/// Writes what the lane has of part `r` of a strip, rounded to fp16, to row `row` of `tile`.
+/// Writes what the lane has of part `r` of a strip, rounded to elements, to row `row` of `tile`.
 ///
 /// # Safety
 /// Nobody else accesses these elements of the row.
 #[inline(always)]
-unsafe fn write_row<const BLOCK_M: u32>(
+unsafe fn write_row<E: Element, const BLOCK_M: u32>(
     strip: &[FragmentC; HEAD_N_TILES],
     r: usize,
-    tile: Tile<BLOCK_M>,
+    tile: Tile<E, BLOCK_M>,
     row: u32,
     lane: Lane,
 ) {
     unrolled!(at most 8; for n in HEAD_N_TILES => {
         let address = tile.chunk(row, n as u32) + lane.pair_column() * 2;
-        let pair = math::pack_f16(strip[n][2 * r], strip[n][2 * r + 1]);
+        let pair = E::pack(strip[n][2 * r], strip[n][2 * r + 1]);
         // SAFETY: two elements of a chunk, 4-byte aligned; passed on to the caller.
         unsafe { memory::store_shared_4(address, pair) };
     });
@@ -230,11 +232,11 @@ pub fn log_sum_exp(shift: f32, sum: f32) -> f32 {
 /// # Safety
 /// As for [`finish`].
 #[inline(always)]
-pub unsafe fn store_lse<const M_TILES: usize, S: Sequence>(
+pub unsafe fn store_lse<K: Kernel, const M_TILES: usize>(
     softmax: &RunningSoftmax<M_TILES>,
     lse: u64,
     warp_row: u32,
-    block: &Block<'_, S>,
+    block: &Block<'_, K>,
     lane: Lane,
 ) {
     // The four lanes of a quad hold the same rows; the first one stores.
@@ -244,7 +246,7 @@ pub unsafe fn store_lse<const M_TILES: usize, S: Sequence>(
     unrolled!(at most 4; for m in M_TILES => {
         unrolled!(at most 2; for r in ROWS_PER_LANE => {
             let row = lane.row(block.first_row + warp_row, m, r);
-            if !S::HAS_TAIL || row < block.length {
+            if !K::Sequence::HAS_TAIL || row < block.length {
                 let value = log_sum_exp(softmax.shift[m][r], softmax.sum[m][r]);
                 // SAFETY: an element before the end, 4-byte aligned by the launch's checks.
                 unsafe { memory::store_global_f32(lse + row as u64 * 4, value) };

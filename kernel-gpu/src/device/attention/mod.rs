@@ -8,21 +8,21 @@
 pub mod block;
 pub mod copy;
 pub mod epilogue;
+pub mod kernel;
 pub mod mask;
 pub mod sequence;
 pub mod shared_memory;
-pub mod shifts;
 pub mod softmax;
 
 use crate::device::codegen::thread;
 use crate::device::hidden;
-use crate::device::ptx::math;
+use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::{FragmentA, FragmentC};
-use crate::shared_tile::{F16, SharedTile, Swizzle128};
+use crate::shared_tile::{SharedTile, Swizzle128};
 use contract::config::{HEAD_DIM, MMA_K, MMA_M, MMA_N, WARP_SIZE};
 
-/// A tile of `ROWS` rows of Q, K, V or O in shared memory.
-pub type Tile<const ROWS: u32> = SharedTile<F16, ROWS, HEAD_DIM, Swizzle128>;
+/// A tile of `ROWS` rows of Q, K, V or O, of elements `E`, in shared memory.
+pub type Tile<E, const ROWS: u32> = SharedTile<E, ROWS, HEAD_DIM, Swizzle128>;
 
 /// 16-column steps of the head dimension: the depth of Q·Kᵀ.
 pub const HEAD_K_STEPS: usize = (HEAD_DIM / MMA_K) as usize;
@@ -37,16 +37,11 @@ pub type Output<const M_TILES: usize> = [[FragmentC; HEAD_N_TILES]; M_TILES];
 /// Rows of a `FragmentC` that one lane holds parts of: g and g + 8.
 pub const ROWS_PER_LANE: usize = 2;
 
-/// P of a strip for 16 keys, rounded to fp16, from its two tiles of 8 keys: they hold exactly the elements that an A
+/// P of a strip for 16 keys, rounded to elements, from its two tiles of 8 keys: they hold exactly the elements that an A
 /// fragment needs in the same lane.
 #[inline(always)]
-pub fn pack_probabilities(left: FragmentC, right: FragmentC) -> FragmentA {
-    [
-        math::pack_f16(left[0], left[1]),
-        math::pack_f16(left[2], left[3]),
-        math::pack_f16(right[0], right[1]),
-        math::pack_f16(right[2], right[3]),
-    ]
+pub fn pack_probabilities<E: Element>(left: FragmentC, right: FragmentC) -> FragmentA {
+    [E::pack(left[0], left[1]), E::pack(left[2], left[3]), E::pack(right[0], right[1]), E::pack(right[2], right[3])]
 }
 
 /// Where a lane stands in its warp and block.

@@ -3,8 +3,8 @@
 //! With c = scale · log₂e and m the running row maximum of the unscaled scores s: p = 2^(c·s − shift), shift = c·m.
 //! The shift is kept as it was rounded, so that its rounding error is a common factor of all p of a row and cancels.
 
+use super::kernel::Kernel;
 use super::mask::Mask;
-use super::sequence::Sequence;
 use super::{HEAD_N_TILES, Lane, ROWS_PER_LANE, Scores};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::{math, shuffle};
@@ -115,7 +115,7 @@ pub fn rescale_row(strip: &mut [FragmentC; HEAD_N_TILES], r: usize, factor: f32)
 /// Sets the scores that the mask excludes to −∞, in a sequence of `length`: of the warp's rows, which begin `warp_row` rows
 /// behind `first_row`, the first of those that come to the same decision, and the keys from `first_key` on.
 #[inline(always)]
-pub fn apply_mask<M: Mask, S: Sequence, const M_TILES: usize, const N_TILES: usize>(
+pub fn apply_mask<K: Kernel, const M_TILES: usize, const N_TILES: usize>(
     scores: &mut Scores<M_TILES, N_TILES>,
     first_row: u32,
     warp_row: u32,
@@ -123,8 +123,8 @@ pub fn apply_mask<M: Mask, S: Sequence, const M_TILES: usize, const N_TILES: usi
     length: u32,
     lane: Lane,
 ) {
-    if M::touches::<S>(first_row, first_key, const { N_TILES as u32 * MMA_N }, length) {
-        mask_scores::<M, M_TILES, N_TILES>(scores, first_row + warp_row, first_key, length, lane);
+    if K::Mask::touches::<K::Sequence>(first_row, first_key, const { N_TILES as u32 * MMA_N }, length) {
+        mask_scores::<K::Mask, M_TILES, N_TILES>(scores, first_row + warp_row, first_key, length, lane);
     }
 }
 

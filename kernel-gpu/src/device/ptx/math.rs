@@ -85,17 +85,30 @@ pub fn min(a: f32, b: f32) -> f32 {
     c
 }
 
-/// `cvt.rn.f16x2.f32`: two f32 rounded to nearest-even fp16, `low` in the lower half.
-#[inline(always)]
-pub fn pack_f16(low: f32, high: f32) -> u32 {
-    let packed;
-    // SAFETY: registers only.
-    unsafe {
-        asm!(
-            "cvt.rn.f16x2.f32 {}, {}, {};",
-            out(reg32) packed, in(reg32) high, in(reg32) low,
-            options(pure, nomem, nostack)
-        );
-    }
-    packed
+macro_rules! pack {
+    ($(#[$doc:meta])* $name:ident, $instruction:literal) => {
+        $(#[$doc])*
+        #[inline(always)]
+        pub fn $name(low: f32, high: f32) -> u32 {
+            let packed;
+            // SAFETY: registers only.
+            unsafe {
+                asm!(
+                    concat!($instruction, " {}, {}, {};"),
+                    out(reg32) packed, in(reg32) high, in(reg32) low,
+                    options(pure, nomem, nostack)
+                );
+            }
+            packed
+        }
+    };
+}
+
+pack! {
+    /// `cvt.rn.f16x2.f32`: two f32 rounded to nearest-even fp16, `low` in the lower half.
+    pack_f16, "cvt.rn.f16x2.f32"
+}
+pack! {
+    /// `cvt.rn.bf16x2.f32`: two f32 rounded to nearest-even bf16, `low` in the lower half.
+    pack_bf16, "cvt.rn.bf16x2.f32"
 }

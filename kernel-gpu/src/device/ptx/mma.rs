@@ -7,29 +7,45 @@
 
 use core::arch::asm;
 
-/// A 16×16 fragment of packed fp16 pairs.
+use super::element::Element;
+use contract::config;
+
+/// A 16×16 fragment of packed pairs of elements.
 pub type FragmentA = [u32; 4];
 /// A 16×8 fragment of f32.
 pub type FragmentC = [f32; 4];
 
-/// `mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32`: C += A·B.
+/// `mma.sync.aligned.m16n8k16.row.col.f32`: C += A·B, of elements `E`.
 ///
 /// # Safety
 /// Every lane of the warp executes this together.
 #[inline(always)]
-pub unsafe fn multiply_accumulate(c: &mut FragmentC, a: FragmentA, b: [u32; 2]) {
-    let [mut c0, mut c1, mut c2, mut c3] = *c;
-    // Not `pure`: a collective instruction must not be moved into a branch.
-    // SAFETY: registers only; convergence is the caller's promise.
+pub unsafe fn multiply_accumulate<E: Element>(c: &mut FragmentC, a: FragmentA, b: [u32; 2]) {
+    // SAFETY: passed on to the caller.
     unsafe {
+        match E::TYPE {
+            config::Element::F16 => multiply!("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", c, a, b),
+            config::Element::Bf16 => multiply!("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", c, a, b),
+        }
+    }
+}
+
+/// The instruction with these operands.
+macro_rules! multiply {
+    ($instruction:literal, $c:ident, $a:ident, $b:ident) => {{
+        let [mut c0, mut c1, mut c2, mut c3] = *$c;
+        // Not `pure`: a collective instruction must not be moved into a branch.
         asm!(
-            "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 \
-             {{{0}, {1}, {2}, {3}}}, {{{4}, {5}, {6}, {7}}}, {{{8}, {9}}}, {{{0}, {1}, {2}, {3}}};",
+            concat!(
+                $instruction,
+                " {{{0}, {1}, {2}, {3}}}, {{{4}, {5}, {6}, {7}}}, {{{8}, {9}}}, {{{0}, {1}, {2}, {3}}};"
+            ),
             inout(reg32) c0, inout(reg32) c1, inout(reg32) c2, inout(reg32) c3,
-            in(reg32) a[0], in(reg32) a[1], in(reg32) a[2], in(reg32) a[3],
-            in(reg32) b[0], in(reg32) b[1],
+            in(reg32) $a[0], in(reg32) $a[1], in(reg32) $a[2], in(reg32) $a[3],
+            in(reg32) $b[0], in(reg32) $b[1],
             options(nomem, nostack)
         );
-    }
-    *c = [c0, c1, c2, c3];
+        *$c = [c0, c1, c2, c3];
+    }};
 }
+use multiply;

@@ -5,6 +5,7 @@
 pub mod bulk_copy;
 pub mod cluster;
 pub mod cp_async;
+pub mod element;
 pub mod grid;
 pub mod ldmatrix;
 pub mod math;

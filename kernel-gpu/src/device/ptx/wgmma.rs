@@ -12,9 +12,10 @@
 use core::arch::asm;
 use core::marker::PhantomData;
 
+use super::element::Element;
 use super::mma::{FragmentA, FragmentC};
 use crate::device::unrolled;
-use contract::config::MMA_K;
+use contract::config::{self, MMA_K};
 
 /// Which dimension of an operand is contiguous in shared memory. All operands are rows of 128 bytes, [`Swizzle128`]d.
 ///
@@ -109,34 +110,40 @@ const fn encoded(bytes: u32) -> u32 {
     (bytes & 0x3_ffff) >> 4
 }
 
-/// The accumulators of one lane for a 64×N tile.
+/// The accumulators of one lane for a 64×N tile. The elements of A and B are `E`.
 pub trait Accumulators: Sized {
     /// `wgmma.mma_async` with scale-d = 0: D = A·B.
     ///
     /// # Safety
     /// All warps of the warpgroup execute this together, after [`fence`]; both operands are initialised and visible to the
     /// async proxy. The result is not touched before the wait for its group.
-    unsafe fn multiply<B: Major>(a: Descriptor<KMajor>, b: Descriptor<B>) -> Self;
+    unsafe fn multiply<E: Element, B: Major>(a: Descriptor<KMajor>, b: Descriptor<B>) -> Self;
 
     /// `wgmma.mma_async`: D += A·B.
     ///
     /// # Safety
     /// As for [`Accumulators::multiply`]; `self` was not touched since the fence.
-    unsafe fn multiply_accumulate<B: Major>(&mut self, a: Descriptor<KMajor>, b: Descriptor<B>);
+    unsafe fn multiply_accumulate<E: Element, B: Major>(&mut self, a: Descriptor<KMajor>, b: Descriptor<B>);
 
     /// `wgmma.mma_async` with A in registers: D += A·B, or D = A·B where it does not `accumulate`.
     ///
     /// # Safety
     /// As for [`Accumulators::multiply_accumulate`]; `a` was not written since the fence, and is not before the wait;
     /// `accumulate` is the same in all lanes.
-    unsafe fn multiply_fragment<B: Major>(&mut self, a: FragmentA, b: Descriptor<B>, accumulate: bool);
+    unsafe fn multiply_fragment<E: Element, B: Major>(&mut self, a: FragmentA, b: Descriptor<B>, accumulate: bool);
 }
 
 /// One `wgmma.mma_async` with `$columns` columns: `$mode` is how it uses the accumulators `$d`, `$a` the template of
 /// operand A, whose values are `$value`, and `$transposed` what stands before the transposition of B.
 macro_rules! multiply {
+    ($columns:literal, $($operands:tt)*) => {
+        match E::TYPE {
+            config::Element::F16 => multiply!(@ ".f32.f16.f16", $columns, $($operands)*),
+            config::Element::Bf16 => multiply!(@ ".f32.bf16.bf16", $columns, $($operands)*),
+        }
+    };
     (
-        $columns:literal, $mode:ident $d:ident, scale-d $scale_d:expr,
+        @ $types:literal, $columns:literal, $mode:ident $d:ident, scale-d $scale_d:expr,
         $a:literal from $($class:ident $value:expr),+; $b:ident, $transposed:literal $major:ident;
         $first:literal $($rest:literal)*
     ) => {
@@ -147,7 +154,7 @@ macro_rules! multiply {
                 "\t.reg .pred %adds;",
                 "\tsetp.ne.b32 %adds, {}, 0;",
                 concat!(
-                    "\twgmma.mma_async.sync.aligned.m64n", $columns, "k16.f32.f16.f16 {{{}, {}, {}, {}",
+                    "\twgmma.mma_async.sync.aligned.m64n", $columns, "k16", $types, " {{{}, {}, {}, {}",
                     $(four_more!($rest),)* "}}, ", $a, ", {}, %adds, 1, 1, ", $transposed, "{};"
                 ),
                 // Not at the beginning of its line, where the brace that ends an entry stands.
@@ -180,7 +187,7 @@ macro_rules! tile {
     ($columns:literal columns: $($fragment:literal)+) => {
         impl Accumulators for [FragmentC; $columns / 8] {
             #[inline(always)]
-            unsafe fn multiply<B: Major>(a: Descriptor<KMajor>, b: Descriptor<B>) -> Self {
+            unsafe fn multiply<E: Element, B: Major>(a: Descriptor<KMajor>, b: Descriptor<B>) -> Self {
                 let mut accumulators = [[0.0; 4]; $columns / 8];
                 let d = bits_of(&mut accumulators);
                 multiply!($columns, out d, scale-d false, "{}" from reg64 a.bits(); b, "0, " B; $($fragment)+);
@@ -188,13 +195,13 @@ macro_rules! tile {
             }
 
             #[inline(always)]
-            unsafe fn multiply_accumulate<B: Major>(&mut self, a: Descriptor<KMajor>, b: Descriptor<B>) {
+            unsafe fn multiply_accumulate<E: Element, B: Major>(&mut self, a: Descriptor<KMajor>, b: Descriptor<B>) {
                 let d = bits_of(self);
                 multiply!($columns, inout d, scale-d true, "{}" from reg64 a.bits(); b, "0, " B; $($fragment)+);
             }
 
             #[inline(always)]
-            unsafe fn multiply_fragment<B: Major>(&mut self, a: FragmentA, b: Descriptor<B>, accumulate: bool) {
+            unsafe fn multiply_fragment<E: Element, B: Major>(&mut self, a: FragmentA, b: Descriptor<B>, accumulate: bool) {
                 let d = bits_of(self);
                 multiply!(
                     $columns, inout d, scale-d accumulate,

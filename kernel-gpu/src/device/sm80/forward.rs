@@ -2,10 +2,10 @@
 
 use super::pipeline::{Pipeline, Step};
 use super::products::{self, QueryFragments, RowSums};
+use super::shifts::{RowMaxima, Shifts};
 use crate::device::attention::block::Block;
+use crate::device::attention::kernel::Kernel;
 use crate::device::attention::mask::Mask;
-use crate::device::attention::sequence::Sequence;
-use crate::device::attention::shifts::{RowMaxima, Shifts};
 use crate::device::attention::softmax::{RunningSoftmax, apply_mask, mask_scores, rescale_row};
 use crate::device::attention::{HEAD_N_TILES, Lane, Output, Scores, Tile, epilogue, pack_probabilities};
 use crate::device::hidden::not_unrolled;
@@ -13,75 +13,80 @@ use crate::device::ptx::sync;
 use crate::device::unrolled;
 use contract::args::ForwardArgs;
 use contract::config::{MMA_K, MMA_M, WARP_SIZE};
+use contract::tile::{Queries as QueriesAt, Sm80};
+
+/// A kernel of this family.
+pub trait Sm80Kernel: Kernel {
+    /// Its tile configuration.
+    const TILE: Sm80;
+    /// 16-key steps that follow each other in the code.
+    const UNROLL: usize = Self::TILE.unrolled() as usize;
+    /// Of every [`EXPONENTIALS`](contract::tile::sm80::EXPONENTIALS), how many the FMA pipe computes.
+    const BY_FMA: u32 = Self::TILE.fma_exponentials;
+    /// Whether Q is read from shared memory for every 16 keys and not kept in registers.
+    const SHARED_QUERIES: bool = matches!(Self::TILE.queries, QueriesAt::Shared);
+}
 
 /// O and LSE of one block's query rows.
 ///
-/// `BLOCK_M` rows by `BLOCK_N` keys; each warp has `M_TILES` strips of 16 rows, a step has `K_STEPS` times 16 keys, of which
-/// `UNROLL` follow each other in the code. Of every 8 exponentials the FMA pipe computes `BY_FMA`. With `SHARED_QUERIES`, Q is
-/// read from shared memory for every 16 keys and not kept in registers, with `EXCHANGE` O does not go through shared memory.
+/// `BLOCK_M` rows by `BLOCK_N` keys; each warp has `M_TILES` strips of 16 rows, a step has `K_STEPS` times 16 keys.
 ///
 /// The shifts of the softmax are guessed from the first 16 keys. A block in which a probability overflows under them, or is
-/// not a number, begins again with the true maxima. With a `RESCALE_THRESHOLD` of 0, the shifts are the maxima so far
+/// not a number, begins again with the true maxima. With a threshold of 0, the shifts are the maxima so far
 /// ([`contract::tile::Rescale`]).
 #[inline(always)]
 pub fn forward<
+    K: Sm80Kernel,
     const BLOCK_M: u32,
     const BLOCK_N: u32,
     const M_TILES: usize,
     const K_STEPS: usize,
     const STAGES: u32,
-    const UNROLL: usize,
-    const BY_FMA: u32,
-    const SHARED_QUERIES: bool,
-    const RESCALE_THRESHOLD: u32,
-    const EXCHANGE: bool,
-    S: Sequence,
-    M: Mask,
 >(
     args: &ForwardArgs,
 ) {
-    const { assert!(BLOCK_N == K_STEPS as u32 * MMA_K && K_STEPS.is_multiple_of(UNROLL)) };
+    const { assert!(BLOCK_N == K_STEPS as u32 * MMA_K && K_STEPS.is_multiple_of(K::UNROLL)) };
     let rows_per_warp = const { M_TILES as u32 * MMA_M };
 
     let threads = const { BLOCK_M / (M_TILES as u32 * MMA_M) * WARP_SIZE };
-    let Some(block) = Block::<S>::current(args, BLOCK_M, threads) else { return };
+    let Some(block) = Block::<K>::current(args, BLOCK_M, threads) else { return };
     let lane = Lane::current();
     let warp_row = lane.warp * rows_per_warp;
     // The loop over the steps is long enough, and the one that looks for maxima needs no more than it has.
-    let steps = not_unrolled(block.steps::<M>(BLOCK_N));
-    let pipeline = Pipeline::<BLOCK_M, BLOCK_N, STAGES, S>::new(&block, steps, lane);
+    let steps = not_unrolled(block.steps(BLOCK_N));
+    let pipeline = Pipeline::<K, BLOCK_M, BLOCK_N, STAGES>::new(&block, steps, lane);
 
     // SAFETY: all threads are here, and each warp is together: trip counts depend on the block alone, and whether to begin
     // again is decided by the block.
     let (output, softmax) = unsafe {
         pipeline.start_queries();
         let mut step = pipeline.begin();
-        let queries = Queries::<BLOCK_M, M_TILES, SHARED_QUERIES>::load(pipeline.queries(), warp_row, lane);
+        let queries = Queries::<K, BLOCK_M, M_TILES>::load(pipeline.queries(), warp_row, lane);
         let warp = Warp { queries, first_row: block.first_row + warp_row, scale_log2: args.scale_log2, lane };
-        let mut shifts = warp.guess_shifts::<BLOCK_N, S, M>(pipeline.first_keys(), block.length);
+        let mut shifts = warp.guess_shifts::<BLOCK_N>(pipeline.first_keys(), block.length);
         let mut exact = false;
         loop {
-            if const { RESCALE_THRESHOLD == 0 } {
-                break warp.follow_maxima::<BLOCK_N, K_STEPS, STAGES, UNROLL, S, M>(&pipeline, step, block.length);
+            if K::RESCALE_THRESHOLD == 0 {
+                break warp.follow_maxima::<BLOCK_N, K_STEPS, STAGES>(&pipeline, step, block.length);
             }
             let mut accumulators = Accumulators::new();
             while step.number < pipeline.steps {
                 let (keys, values) = pipeline.tiles(&step);
                 let first_key = step.number * BLOCK_N;
-                match warp.attention::<S, M>(first_key, BLOCK_N, block.length) {
+                match warp.attention(first_key, BLOCK_N, block.length) {
                     Attention::All => {
-                        let attend = Warp::attend::<BLOCK_N, K_STEPS, UNROLL, BY_FMA, M, false>;
+                        let attend = Warp::attend::<BLOCK_N, K_STEPS, false>;
                         attend(&warp, &mut accumulators, &shifts, keys, values, first_key, block.length);
                     }
                     Attention::Some => {
-                        let attend = Warp::attend::<BLOCK_N, K_STEPS, UNROLL, BY_FMA, M, true>;
+                        let attend = Warp::attend::<BLOCK_N, K_STEPS, true>;
                         attend(&warp, &mut accumulators, &shifts, keys, values, first_key, block.length);
                     }
                     Attention::None => (),
                 }
                 pipeline.finish(&mut step);
             }
-            if exact || !sync::block_any(!accumulators.sums.are_finite()) {
+            if exact || !sync::block_any(!accumulators.sums.are_sound::<K::Element>()) {
                 let softmax = RunningSoftmax { shift: shifts.0, sum: accumulators.sums.rows() };
                 break (accumulators.output, softmax);
             }
@@ -90,7 +95,7 @@ pub fn forward<
             step = pipeline.begin();
             while step.number < pipeline.steps {
                 let (keys, _) = pipeline.tiles(&step);
-                warp.take_maxima::<BLOCK_N, K_STEPS, M>(&mut maxima, keys, step.number * BLOCK_N, block.length);
+                warp.take_maxima::<BLOCK_N, K_STEPS>(&mut maxima, keys, step.number * BLOCK_N, block.length);
                 pipeline.finish(&mut step);
             }
             shifts = maxima.shifts(args.scale_log2).or_zero();
@@ -103,9 +108,7 @@ pub fn forward<
     let Some(block) = block.again() else { return };
     // SAFETY: the warp is together and alone touches its rows of the Q tile, which it read before the first step; each
     // step ends with a barrier.
-    unsafe {
-        epilogue::store::<BLOCK_M, M_TILES, EXCHANGE, S>(output, &softmax, pipeline.queries(), warp_row, &block, lane)
-    };
+    unsafe { epilogue::store(output, &softmax, pipeline.queries(), warp_row, &block, lane) };
 }
 
 /// How many of the keys of a step the rows of a warp attend to.
@@ -133,20 +136,20 @@ impl<const M_TILES: usize> Accumulators<M_TILES> {
 }
 
 /// Q of a warp, in registers or `SHARED`.
-struct Queries<const BLOCK_M: u32, const M_TILES: usize, const SHARED: bool> {
+struct Queries<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> {
     fragments: QueryFragments<M_TILES>,
-    tile: Tile<BLOCK_M>,
+    tile: Tile<K::Element, BLOCK_M>,
     warp_row: u32,
     lane: Lane,
 }
 
-impl<const BLOCK_M: u32, const M_TILES: usize, const SHARED: bool> Queries<BLOCK_M, M_TILES, SHARED> {
+impl<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Queries<K, BLOCK_M, M_TILES> {
     /// Q of the rows from `warp_row` on.
     ///
     /// # Safety
     /// The whole warp calls this together, after the tile was copied and a barrier.
     #[inline(always)]
-    unsafe fn load(tile: Tile<BLOCK_M>, warp_row: u32, lane: Lane) -> Self {
+    unsafe fn load(tile: Tile<K::Element, BLOCK_M>, warp_row: u32, lane: Lane) -> Self {
         // SAFETY: passed on to the caller.
         Self { fragments: unsafe { products::load_queries(tile, warp_row, lane) }, tile, warp_row, lane }
     }
@@ -157,7 +160,7 @@ impl<const BLOCK_M: u32, const M_TILES: usize, const SHARED: bool> Queries<BLOCK
     /// The whole warp calls this together.
     #[inline(always)]
     unsafe fn fragments(&self) -> QueryFragments<M_TILES> {
-        match SHARED {
+        match K::SHARED_QUERIES {
             // SAFETY: `load` was called, so the tile is there; passed on to the caller.
             true => unsafe { products::load_queries(self.tile, self.warp_row, self.lane) },
             false => self.fragments,
@@ -166,20 +169,20 @@ impl<const BLOCK_M: u32, const M_TILES: usize, const SHARED: bool> Queries<BLOCK
 }
 
 /// What a warp knows of its rows.
-struct Warp<const BLOCK_M: u32, const M_TILES: usize, const SHARED_QUERIES: bool> {
-    queries: Queries<BLOCK_M, M_TILES, SHARED_QUERIES>,
+struct Warp<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> {
+    queries: Queries<K, BLOCK_M, M_TILES>,
     first_row: u32,
     scale_log2: f32,
     lane: Lane,
 }
 
-impl<const BLOCK_M: u32, const M_TILES: usize, const SHARED_QUERIES: bool> Warp<BLOCK_M, M_TILES, SHARED_QUERIES> {
+impl<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<K, BLOCK_M, M_TILES> {
     /// The attention of the rows to the `keys` keys from `first_key` on.
     #[inline(always)]
-    fn attention<S: Sequence, M: Mask>(&self, first_key: u32, keys: u32, length: u32) -> Attention {
-        if !M::touches::<S>(self.first_row, first_key, keys, length) {
+    fn attention(&self, first_key: u32, keys: u32, length: u32) -> Attention {
+        if !K::Mask::touches::<K::Sequence>(self.first_row, first_key, keys, length) {
             Attention::All
-        } else if first_key < M::keys_end(self.first_row + const { M_TILES as u32 * MMA_M }, length) {
+        } else if first_key < K::Mask::keys_end(self.first_row + const { M_TILES as u32 * MMA_M }, length) {
             Attention::Some
         } else {
             Attention::None
@@ -192,16 +195,9 @@ impl<const BLOCK_M: u32, const M_TILES: usize, const SHARED_QUERIES: bool> Warp<
     /// # Safety
     /// All threads of the block call this together; `step` is the pipeline's first.
     #[inline(always)]
-    unsafe fn follow_maxima<
-        const BLOCK_N: u32,
-        const K_STEPS: usize,
-        const STAGES: u32,
-        const UNROLL: usize,
-        S: Sequence,
-        M: Mask,
-    >(
+    unsafe fn follow_maxima<const BLOCK_N: u32, const K_STEPS: usize, const STAGES: u32>(
         &self,
-        pipeline: &Pipeline<BLOCK_M, BLOCK_N, STAGES, S>,
+        pipeline: &Pipeline<K, BLOCK_M, BLOCK_N, STAGES>,
         mut step: Step,
         length: u32,
     ) -> (Output<M_TILES>, RunningSoftmax<M_TILES>) {
@@ -213,12 +209,12 @@ impl<const BLOCK_M: u32, const M_TILES: usize, const SHARED_QUERIES: bool> Warp<
                 let (keys, values) = pipeline.tiles(&step);
                 let mut first = 0;
                 while first < not_unrolled(K_STEPS as u32) {
-                    unrolled!(at most 8; for k in UNROLL => {
+                    unrolled!(at most 8; for k in K::UNROLL => {
                         let part = first + k as u32;
                         let first_key = step.number * BLOCK_N + part * MMA_K;
-                        self.follow::<S, M>(&mut softmax, &mut output, keys.part(part), values.part(part), first_key, length);
+                        self.follow(&mut softmax, &mut output, keys.part(part), values.part(part), first_key, length);
                     });
-                    first += UNROLL as u32;
+                    first += K::UNROLL as u32;
                 }
                 pipeline.finish(&mut step);
             }
@@ -232,23 +228,23 @@ impl<const BLOCK_M: u32, const M_TILES: usize, const SHARED_QUERIES: bool> Warp<
     /// # Safety
     /// The whole warp calls this together; `keys` and `values` are complete and visible.
     #[inline(always)]
-    unsafe fn follow<S: Sequence, M: Mask>(
+    unsafe fn follow(
         &self,
         softmax: &mut RunningSoftmax<M_TILES>,
         output: &mut Output<M_TILES>,
-        keys: Tile<MMA_K>,
-        values: Tile<MMA_K>,
+        keys: Tile<K::Element, MMA_K>,
+        values: Tile<K::Element, MMA_K>,
         first_key: u32,
         length: u32,
     ) {
         // SAFETY: passed on to the caller.
         unsafe {
             let mut scores = products::scores(&self.queries.fragments(), keys, self.lane);
-            apply_mask::<M, S, M_TILES, 2>(&mut scores, self.first_row, 0, first_key, length, self.lane);
+            apply_mask::<K, M_TILES, 2>(&mut scores, self.first_row, 0, first_key, length, self.lane);
             softmax.update(&mut scores, self.scale_log2, |m, r, factor| rescale_row(&mut output[m], r, factor));
             let mut probabilities = [[0; 4]; M_TILES];
             unrolled!(at most 4; for m in M_TILES => {
-                probabilities[m] = pack_probabilities(scores[m][0], scores[m][1]);
+                probabilities[m] = pack_probabilities::<K::Element>(scores[m][0], scores[m][1]);
             });
             products::accumulate_output(output, &probabilities, values, self.lane);
         }
@@ -259,15 +255,11 @@ impl<const BLOCK_M: u32, const M_TILES: usize, const SHARED_QUERIES: bool> Warp<
     /// # Safety
     /// The whole warp calls this together; `keys` is complete and visible.
     #[inline(always)]
-    unsafe fn guess_shifts<const BLOCK_N: u32, S: Sequence, M: Mask>(
-        &self,
-        keys: Tile<BLOCK_N>,
-        length: u32,
-    ) -> Shifts<M_TILES> {
+    unsafe fn guess_shifts<const BLOCK_N: u32>(&self, keys: Tile<K::Element, BLOCK_N>, length: u32) -> Shifts<M_TILES> {
         // SAFETY: passed on to the caller.
         let mut scores = unsafe { products::scores(&self.queries.fragments(), keys.part(0), self.lane) };
-        if M::touches::<S>(self.first_row, 0, MMA_K, length) {
-            mask_scores::<M, M_TILES, 2>(&mut scores, self.first_row, 0, length, self.lane);
+        if K::Mask::touches::<K::Sequence>(self.first_row, 0, MMA_K, length) {
+            mask_scores::<K::Mask, M_TILES, 2>(&mut scores, self.first_row, 0, length, self.lane);
         }
         let mut maxima = RowMaxima::new();
         maxima.take_in(&scores);
@@ -280,16 +272,16 @@ impl<const BLOCK_M: u32, const M_TILES: usize, const SHARED_QUERIES: bool> Warp<
     /// # Safety
     /// The whole warp calls this together; `keys` is complete and visible.
     #[inline(always)]
-    unsafe fn scores<M: Mask, const MASKED: bool>(
+    unsafe fn scores<const MASKED: bool>(
         &self,
-        keys: Tile<MMA_K>,
+        keys: Tile<K::Element, MMA_K>,
         first_key: u32,
         length: u32,
     ) -> Scores<M_TILES, 2> {
         // SAFETY: passed on to the caller.
         let mut scores = unsafe { products::scores(&self.queries.fragments(), keys, self.lane) };
         if MASKED {
-            mask_scores::<M, M_TILES, 2>(&mut scores, self.first_row, first_key, length, self.lane);
+            mask_scores::<K::Mask, M_TILES, 2>(&mut scores, self.first_row, first_key, length, self.lane);
         }
         scores
     }
@@ -300,37 +292,30 @@ impl<const BLOCK_M: u32, const M_TILES: usize, const SHARED_QUERIES: bool> Warp<
     /// # Safety
     /// The whole warp calls this together; `keys` and `values` are complete and visible.
     #[inline(always)]
-    unsafe fn attend<
-        const BLOCK_N: u32,
-        const K_STEPS: usize,
-        const UNROLL: usize,
-        const BY_FMA: u32,
-        M: Mask,
-        const MASKED: bool,
-    >(
+    unsafe fn attend<const BLOCK_N: u32, const K_STEPS: usize, const MASKED: bool>(
         &self,
         accumulators: &mut Accumulators<M_TILES>,
         shifts: &Shifts<M_TILES>,
-        keys: Tile<BLOCK_N>,
-        values: Tile<BLOCK_N>,
+        keys: Tile<K::Element, BLOCK_N>,
+        values: Tile<K::Element, BLOCK_N>,
         first_key: u32,
         length: u32,
     ) {
         let mut first = 0;
-        let k_steps = if UNROLL == K_STEPS { K_STEPS as u32 } else { not_unrolled(K_STEPS as u32) };
+        let k_steps = if K::UNROLL == K_STEPS { K_STEPS as u32 } else { not_unrolled(K_STEPS as u32) };
         while first < k_steps {
-            unrolled!(at most 8; for k in UNROLL => {
+            unrolled!(at most 8; for k in K::UNROLL => {
                 let part = first + k as u32;
                 let (keys, values) = (keys.part(part), values.part(part));
                 // SAFETY: passed on to the caller.
                 unsafe {
-                    let scores = self.scores::<M, MASKED>(keys, first_key + part * MMA_K, length);
-                    let probabilities = shifts.probabilities::<BY_FMA>(&scores, self.scale_log2);
-                    accumulators.sums.accumulate(&probabilities);
+                    let scores = self.scores::<MASKED>(keys, first_key + part * MMA_K, length);
+                    let probabilities = shifts.probabilities::<K>(&scores, self.scale_log2);
+                    accumulators.sums.accumulate::<K::Element>(&probabilities);
                     products::accumulate_output(&mut accumulators.output, &probabilities, values, self.lane);
                 }
             });
-            first += UNROLL as u32;
+            first += K::UNROLL as u32;
         }
     }
 
@@ -339,10 +324,10 @@ impl<const BLOCK_M: u32, const M_TILES: usize, const SHARED_QUERIES: bool> Warp<
     /// # Safety
     /// The whole warp calls this together; `keys` is complete and visible.
     #[inline(always)]
-    unsafe fn take_maxima<const BLOCK_N: u32, const K_STEPS: usize, M: Mask>(
+    unsafe fn take_maxima<const BLOCK_N: u32, const K_STEPS: usize>(
         &self,
         maxima: &mut RowMaxima<M_TILES>,
-        keys: Tile<BLOCK_N>,
+        keys: Tile<K::Element, BLOCK_N>,
         first_key: u32,
         length: u32,
     ) {
@@ -350,7 +335,7 @@ impl<const BLOCK_M: u32, const M_TILES: usize, const SHARED_QUERIES: bool> Warp<
         let (mut k, k_steps) = (0, not_unrolled(K_STEPS as u32));
         while k < k_steps {
             // SAFETY: passed on to the caller.
-            let scores = unsafe { self.scores::<M, true>(keys.part(k), first_key + k * MMA_K, length) };
+            let scores = unsafe { self.scores::<true>(keys.part(k), first_key + k * MMA_K, length) };
             maxima.take_in(&scores);
             k += 1;
         }

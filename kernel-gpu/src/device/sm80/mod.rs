@@ -7,5 +7,6 @@
 mod forward;
 mod pipeline;
 mod products;
+mod shifts;
 
-pub use forward::forward;
+pub use forward::{Sm80Kernel, forward};

@@ -2,15 +2,15 @@
 
 use crate::device::attention::block::Block;
 use crate::device::attention::copy::{HeadRows, start_copy};
-use crate::device::attention::sequence::Sequence;
+use crate::device::attention::kernel::Kernel;
 use crate::device::attention::shared_memory::SharedMemory;
 use crate::device::attention::{Lane, Tile};
 use crate::device::ptx::{cp_async, sync};
 
 /// The copies of one block.
-pub struct Pipeline<'a, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32, S> {
-    block: &'a Block<'a, S>,
-    memory: SharedMemory<BLOCK_M, BLOCK_N>,
+pub struct Pipeline<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32> {
+    block: &'a Block<'a, K>,
+    memory: SharedMemory<K::Element, BLOCK_M, BLOCK_N>,
     keys: HeadRows,
     values: HeadRows,
     /// Steps of the block.
@@ -27,25 +27,25 @@ pub struct Step {
     free_stage: u32,
 }
 
-impl<'a, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32, S: Sequence>
-    Pipeline<'a, BLOCK_M, BLOCK_N, STAGES, S>
+impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
+    Pipeline<'a, K, BLOCK_M, BLOCK_N, STAGES>
 {
     /// Of a block with `steps` steps, at least one.
     #[inline(always)]
-    pub fn new(block: &'a Block<'a, S>, steps: u32, lane: Lane) -> Self {
+    pub fn new(block: &'a Block<'a, K>, steps: u32, lane: Lane) -> Self {
         const { assert!(STAGES >= 2) };
         Self { block, memory: SharedMemory::new(), keys: block.keys(), values: block.values(), steps, lane }
     }
 
     /// Q, from the first [`Pipeline::begin`] on; later O.
     #[inline(always)]
-    pub fn queries(&self) -> Tile<BLOCK_M> {
+    pub fn queries(&self) -> Tile<K::Element, BLOCK_M> {
         self.memory.queries()
     }
 
     /// K of the first step, until that ends.
     #[inline(always)]
-    pub fn first_keys(&self) -> Tile<BLOCK_N> {
+    pub fn first_keys(&self) -> Tile<K::Element, BLOCK_N> {
         self.memory.keys(0)
     }
 
@@ -81,7 +81,7 @@ impl<'a, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32, S: Sequence>
     /// # Safety
     /// All threads of the block call this together, once a step.
     #[inline(always)]
-    pub unsafe fn tiles(&self, step: &Step) -> (Tile<BLOCK_N>, Tile<BLOCK_N>) {
+    pub unsafe fn tiles(&self, step: &Step) -> (Tile<K::Element, BLOCK_N>, Tile<K::Element, BLOCK_N>) {
         // SAFETY: all threads are here; the stage's readers have passed the barrier that ended their step.
         unsafe { self.start_copies(step.number + STAGES - 1, step.free_stage) };
         (self.memory.keys(step.stage), self.memory.values(step.stage))

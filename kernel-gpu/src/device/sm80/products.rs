@@ -1,6 +1,7 @@
 //! The matrix products of one warp with 16 keys at a time: S = Q·Kᵀ, O += P·V, and l += P·1.
 
 use crate::device::attention::{HEAD_K_STEPS, HEAD_N_TILES, Lane, Output, ROWS_PER_LANE, Scores, Tile};
+use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::{FragmentA, FragmentC};
 use crate::device::ptx::{ldmatrix, mma};
 use crate::device::unrolled;
@@ -8,8 +9,6 @@ use contract::config::{MMA_K, MMA_M};
 
 /// Chunks (8 halves) in the depth of one mma.
 const CHUNKS_PER_K_STEP: u32 = 2;
-/// A fragment of B whose 16 × 8 elements are 1, as packed fp16.
-const ONES: [u32; 2] = [0x3c00_3c00; 2];
 
 /// Q of one warp: for each strip of 16 rows, the head dimension in steps of 16.
 pub type QueryFragments<const M_TILES: usize> = [[FragmentA; HEAD_K_STEPS]; M_TILES];
@@ -19,8 +18,8 @@ pub type QueryFragments<const M_TILES: usize> = [[FragmentA; HEAD_K_STEPS]; M_TI
 /// # Safety
 /// The whole warp calls this together, after the tile was copied and a barrier.
 #[inline(always)]
-pub unsafe fn load_queries<const ROWS: u32, const M_TILES: usize>(
-    tile: Tile<ROWS>,
+pub unsafe fn load_queries<E: Element, const ROWS: u32, const M_TILES: usize>(
+    tile: Tile<E, ROWS>,
     warp_row: u32,
     lane: Lane,
 ) -> QueryFragments<M_TILES> {
@@ -42,9 +41,9 @@ pub unsafe fn load_queries<const ROWS: u32, const M_TILES: usize>(
 /// # Safety
 /// The whole warp calls this together, after the tile was copied and a barrier.
 #[inline(always)]
-pub unsafe fn scores<const M_TILES: usize>(
+pub unsafe fn scores<E: Element, const M_TILES: usize>(
     queries: &QueryFragments<M_TILES>,
-    keys: Tile<MMA_K>,
+    keys: Tile<E, MMA_K>,
     lane: Lane,
 ) -> Scores<M_TILES, 2> {
     let mut scores = [[[0.0; 4]; 2]; M_TILES];
@@ -57,8 +56,8 @@ pub unsafe fn scores<const M_TILES: usize>(
         unrolled!(at most 4; for m in M_TILES => {
             // SAFETY: the caller has the warp together.
             unsafe {
-                mma::multiply_accumulate(&mut scores[m][0], queries[m][k], [b0, b1]);
-                mma::multiply_accumulate(&mut scores[m][1], queries[m][k], [b2, b3]);
+                mma::multiply_accumulate::<E>(&mut scores[m][0], queries[m][k], [b0, b1]);
+                mma::multiply_accumulate::<E>(&mut scores[m][1], queries[m][k], [b2, b3]);
             }
         });
     });
@@ -70,10 +69,10 @@ pub unsafe fn scores<const M_TILES: usize>(
 /// # Safety
 /// The whole warp calls this together, after the tile was copied and a barrier.
 #[inline(always)]
-pub unsafe fn accumulate_output<const M_TILES: usize>(
+pub unsafe fn accumulate_output<E: Element, const M_TILES: usize>(
     output: &mut Output<M_TILES>,
     probabilities: &[FragmentA; M_TILES],
-    values: Tile<MMA_K>,
+    values: Tile<E, MMA_K>,
     lane: Lane,
 ) {
     // V's rows are the depth: transposed on load, two n-tiles of 8 columns at a time.
@@ -85,14 +84,14 @@ pub unsafe fn accumulate_output<const M_TILES: usize>(
         unrolled!(at most 4; for m in M_TILES => {
             // SAFETY: the caller has the warp together.
             unsafe {
-                mma::multiply_accumulate(&mut output[m][2 * pair], probabilities[m], [b0, b1]);
-                mma::multiply_accumulate(&mut output[m][2 * pair + 1], probabilities[m], [b2, b3]);
+                mma::multiply_accumulate::<E>(&mut output[m][2 * pair], probabilities[m], [b0, b1]);
+                mma::multiply_accumulate::<E>(&mut output[m][2 * pair + 1], probabilities[m], [b2, b3]);
             }
         });
     });
 }
 
-/// l of one warp's rows: the sums of P as it is multiplied with V, rounded to fp16. All columns of a tile are the same.
+/// l of one warp's rows: the sums of P as it is multiplied with V, rounded to elements. All columns of a tile are the same.
 pub struct RowSums<const M_TILES: usize>([FragmentC; M_TILES]);
 
 impl<const M_TILES: usize> RowSums<M_TILES> {
@@ -107,20 +106,20 @@ impl<const M_TILES: usize> RowSums<M_TILES> {
     /// # Safety
     /// The whole warp calls this together.
     #[inline(always)]
-    pub unsafe fn accumulate(&mut self, probabilities: &[FragmentA; M_TILES]) {
+    pub unsafe fn accumulate<E: Element>(&mut self, probabilities: &[FragmentA; M_TILES]) {
         unrolled!(at most 4; for m in M_TILES => {
             // SAFETY: the caller has the warp together.
-            unsafe { mma::multiply_accumulate(&mut self.0[m], probabilities[m], ONES) };
+            unsafe { mma::multiply_accumulate::<E>(&mut self.0[m], probabilities[m], [E::ONES; 2]) };
         });
     }
 
-    /// Whether every sum is a finite number: no p overflowed fp16, none was NaN.
+    /// Whether every sum is below the limit of the elements: no p overflowed, none was NaN.
     #[inline(always)]
-    pub fn are_finite(&self) -> bool {
+    pub fn are_sound<E: Element>(&self) -> bool {
         let mut total = 0.0;
         unrolled!(at most 4; for m in M_TILES => { total += self.0[m][0] + self.0[m][2] });
         // False for NaN too.
-        total < f32::INFINITY
+        total < E::SUM_LIMIT
     }
 
     /// The sums of the rows, as far as this lane holds them.

@@ -4,8 +4,7 @@ use super::pipeline::Pipeline;
 use super::products;
 use super::softmax::StripSoftmax;
 use crate::device::attention::block::Block;
-use crate::device::attention::mask::Mask;
-use crate::device::attention::sequence::Sequence;
+use crate::device::attention::kernel::Kernel;
 use crate::device::attention::softmax::{apply_mask, rescale_row};
 use crate::device::attention::{HEAD_N_TILES, Lane, ROWS_PER_LANE, epilogue};
 use crate::device::ptx::mma::FragmentC;
@@ -16,8 +15,7 @@ use contract::config::{MMA_M, MMA_N, WARP_SIZE, WARPGROUP_ROWS, WARPGROUP_WARPS}
 
 /// O and LSE of one block's query rows.
 ///
-/// `BLOCK_M` rows, 64 for each warpgroup, by `BLOCK_N` keys; a step has `N_TILES` tiles of 8 keys, or `K_STEPS` of 16. How
-/// `RESCALE_THRESHOLD` and `EXCHANGE` change softmax and epilogue is told at [`contract::tile::Sm90CpAsync`].
+/// `BLOCK_M` rows, 64 for each warpgroup, by `BLOCK_N` keys; a step has `N_TILES` tiles of 8 keys, or `K_STEPS` of 16.
 ///
 /// The tensor cores work on the scores of the next step and then on the output of this one while the warps turn those
 /// scores into probabilities:
@@ -28,15 +26,12 @@ use contract::config::{MMA_M, MMA_N, WARP_SIZE, WARPGROUP_ROWS, WARPGROUP_WARPS}
 /// ```
 #[inline(always)]
 pub fn forward<
+    K: Kernel,
     const BLOCK_M: u32,
     const BLOCK_N: u32,
     const N_TILES: usize,
     const K_STEPS: usize,
     const STAGES: u32,
-    const RESCALE_THRESHOLD: u32,
-    const EXCHANGE: bool,
-    S: Sequence,
-    M: Mask,
 >(
     args: &ForwardArgs,
 ) where
@@ -47,22 +42,22 @@ pub fn forward<
         assert!(N_TILES == 2 * K_STEPS && STAGES >= 2);
     }
     let threads = const { BLOCK_M / MMA_M * WARP_SIZE };
-    let Some(block) = Block::<S>::current(args, BLOCK_M, threads) else { return };
+    let Some(block) = Block::<K>::current(args, BLOCK_M, threads) else { return };
     let lane = Lane::current();
     let warp_row = lane.warp * MMA_M;
     let warpgroup_row = lane.warp / WARPGROUP_WARPS * WARPGROUP_ROWS;
-    let steps = block.steps::<M>(BLOCK_N);
+    let steps = block.steps(BLOCK_N);
 
-    let mut softmax = StripSoftmax::<RESCALE_THRESHOLD>::begin();
+    let mut softmax = StripSoftmax::<K>::begin();
     let mut output = [[[0.0; 4]; HEAD_N_TILES]; 1];
     // SAFETY: all threads are here: trip counts depend on the block alone. Copies and products keep to the order that the
     // pipeline asks for: the products with K of a step and V of the step before are waited for before the next step.
     unsafe {
-        let pipeline = Pipeline::<BLOCK_M, BLOCK_N, STAGES, S>::start(&block, steps, lane);
+        let pipeline = Pipeline::<K, BLOCK_M, BLOCK_N, STAGES>::start(&block, steps, lane);
         let queries = pipeline.queries();
         pipeline.wait_for_first();
         let mut scores = products::start_scores(queries, warpgroup_row, pipeline.keys(0)).wait::<0>();
-        apply_mask::<M, S, 1, N_TILES>(&mut scores, block.first_row, warp_row, 0, block.length, lane);
+        apply_mask::<K, 1, N_TILES>(&mut scores, block.first_row, warp_row, 0, block.length, lane);
         let mut probabilities = softmax.take::<N_TILES, K_STEPS>(&mut scores, args.scale_log2, true, |_, _, _| ());
 
         let mut step = 0;
@@ -73,7 +68,7 @@ pub fn forward<
             let output_in_flight = products::start_output(output, probabilities, pipeline.values(step));
             scores = scores_in_flight.wait::<1>();
             let key = (step + 1) * BLOCK_N;
-            apply_mask::<M, S, 1, N_TILES>(&mut scores, block.first_row, warp_row, key, block.length, lane);
+            apply_mask::<K, 1, N_TILES>(&mut scores, block.first_row, warp_row, key, block.length, lane);
             let (mut factors, mut is_rescaled) = ([1.0; ROWS_PER_LANE], false);
             probabilities = softmax.take(&mut scores, args.scale_log2, false, |_, r, factor| {
                 (factors[r], is_rescaled) = (factor, true);
@@ -88,6 +83,6 @@ pub fn forward<
         pipeline.wait_for_next();
         (output, _) = products::start_output(output, probabilities, pipeline.values(step)).wait::<0>();
         // The warp alone touches its rows of the Q tile from here on: the last products with Q came before the barrier.
-        epilogue::finish::<BLOCK_M, 1, EXCHANGE, S>(output, softmax.running, queries, warp_row, &block, lane);
+        epilogue::finish::<K, BLOCK_M, 1>(output, softmax.running, queries, warp_row, &block, lane);
     }
 }

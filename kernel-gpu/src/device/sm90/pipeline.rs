@@ -6,30 +6,30 @@
 
 use crate::device::attention::block::Block;
 use crate::device::attention::copy::{HeadRows, start_copy};
-use crate::device::attention::sequence::Sequence;
+use crate::device::attention::kernel::Kernel;
 use crate::device::attention::shared_memory::SharedMemory;
 use crate::device::attention::{Lane, Tile};
 use crate::device::ptx::{cp_async, proxy, sync};
 
 /// The copies of one block.
-pub struct Pipeline<'a, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32, S> {
-    block: &'a Block<'a, S>,
-    memory: SharedMemory<BLOCK_M, BLOCK_N>,
+pub struct Pipeline<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32> {
+    block: &'a Block<'a, K>,
+    memory: SharedMemory<K::Element, BLOCK_M, BLOCK_N>,
     keys: HeadRows,
     values: HeadRows,
     steps: u32,
     lane: Lane,
 }
 
-impl<'a, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32, S: Sequence>
-    Pipeline<'a, BLOCK_M, BLOCK_N, STAGES, S>
+impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
+    Pipeline<'a, K, BLOCK_M, BLOCK_N, STAGES>
 {
     /// Starts the first `STAGES` groups of a block with `steps` steps, at least one.
     ///
     /// # Safety
     /// All threads of the block call this together, once, and before any other access to shared memory.
     #[inline(always)]
-    pub unsafe fn start(block: &'a Block<'a, S>, steps: u32, lane: Lane) -> Self {
+    pub unsafe fn start(block: &'a Block<'a, K>, steps: u32, lane: Lane) -> Self {
         let memory = SharedMemory::new();
         let pipeline = Self { block, memory, keys: block.keys(), values: block.values(), steps, lane };
         // SAFETY: all threads are here; nothing was copied yet.
@@ -46,19 +46,19 @@ impl<'a, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32, S: Sequence>
 
     /// Q, from the first wait to the end; later O.
     #[inline(always)]
-    pub fn queries(&self) -> Tile<BLOCK_M> {
+    pub fn queries(&self) -> Tile<K::Element, BLOCK_M> {
         self.memory.queries()
     }
 
     /// K of a step.
     #[inline(always)]
-    pub fn keys(&self, step: u32) -> Tile<BLOCK_N> {
+    pub fn keys(&self, step: u32) -> Tile<K::Element, BLOCK_N> {
         self.memory.keys(step % STAGES)
     }
 
     /// V of a step.
     #[inline(always)]
-    pub fn values(&self, step: u32) -> Tile<BLOCK_N> {
+    pub fn values(&self, step: u32) -> Tile<K::Element, BLOCK_N> {
         self.memory.values(step % STAGES)
     }
 

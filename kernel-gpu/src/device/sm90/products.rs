@@ -1,11 +1,12 @@
 //! The two matrix products of a warpgroup, S = Q·Kᵀ and O += P·V, which run while the warps do something else.
 
 use crate::device::attention::{HEAD_K_STEPS, Output, Scores, Tile, pack_probabilities};
+use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::{FragmentA, FragmentC};
 use crate::device::ptx::wgmma::{self, Accumulators, Descriptor, KMajor, NMajor, Registers};
 use crate::device::unrolled;
 
-/// P of one warp, rounded to fp16: a fragment for every 16 keys.
+/// P of one warp, rounded to elements: a fragment for every 16 keys.
 pub type Probabilities<const K_STEPS: usize> = [FragmentA; K_STEPS];
 
 /// Registers that a group of products in flight reads or writes; nobody else gets at them until it is done.
@@ -32,10 +33,10 @@ impl<R: Registers> InFlight<R> {
 /// All warps of the warpgroup call this together; both tiles are complete and visible to the async proxy, and are not
 /// written before the wait.
 #[inline(always)]
-pub unsafe fn start_scores<const ROWS: u32, const BLOCK_N: u32, const N_TILES: usize>(
-    queries: Tile<ROWS>,
+pub unsafe fn start_scores<E: Element, const ROWS: u32, const BLOCK_N: u32, const N_TILES: usize>(
+    queries: Tile<E, ROWS>,
     first_row: u32,
-    keys: Tile<BLOCK_N>,
+    keys: Tile<E, BLOCK_N>,
 ) -> InFlight<Scores<1, N_TILES>>
 where
     [FragmentC; N_TILES]: Accumulators,
@@ -45,10 +46,10 @@ where
     // SAFETY: passed on to the caller; the accumulators are new.
     unsafe {
         wgmma::fence();
-        let mut scores = <[FragmentC; N_TILES]>::multiply(queries, keys);
+        let mut scores = <[FragmentC; N_TILES]>::multiply::<E, _>(queries, keys);
         unrolled!(at most 4; for k in HEAD_K_STEPS => {
             if k != 0 {
-                scores.multiply_accumulate(queries.step(k), keys.step(k));
+                scores.multiply_accumulate::<E, _>(queries.step(k), keys.step(k));
             }
         });
         wgmma::commit_group();
@@ -58,11 +59,13 @@ where
 
 /// P as fragments of A.
 #[inline(always)]
-pub fn pack<const N_TILES: usize, const K_STEPS: usize>(scores: &Scores<1, N_TILES>) -> Probabilities<K_STEPS> {
+pub fn pack<E: Element, const N_TILES: usize, const K_STEPS: usize>(
+    scores: &Scores<1, N_TILES>,
+) -> Probabilities<K_STEPS> {
     const { assert!(2 * K_STEPS == N_TILES) };
     let mut probabilities = [[0; 4]; K_STEPS];
     unrolled!(at most 8; for k in K_STEPS => {
-        probabilities[k] = pack_probabilities(scores[0][2 * k], scores[0][2 * k + 1]);
+        probabilities[k] = pack_probabilities::<E>(scores[0][2 * k], scores[0][2 * k + 1]);
     });
     probabilities
 }
@@ -72,10 +75,10 @@ pub fn pack<const N_TILES: usize, const K_STEPS: usize>(scores: &Scores<1, N_TIL
 /// # Safety
 /// As for [`start_scores`].
 #[inline(always)]
-pub unsafe fn start_output<const BLOCK_N: u32, const K_STEPS: usize>(
+pub unsafe fn start_output<E: Element, const BLOCK_N: u32, const K_STEPS: usize>(
     mut output: Output<1>,
     mut probabilities: Probabilities<K_STEPS>,
-    values: Tile<BLOCK_N>,
+    values: Tile<E, BLOCK_N>,
 ) -> InFlight<(Output<1>, Probabilities<K_STEPS>)> {
     let values = Descriptor::<NMajor>::new(values.chunk(0, 0));
     output.pin();
@@ -84,7 +87,7 @@ pub unsafe fn start_output<const BLOCK_N: u32, const K_STEPS: usize>(
     unsafe {
         wgmma::fence();
         unrolled!(at most 8; for k in K_STEPS => {
-            output[0].multiply_fragment(probabilities[k], values.step(k), true);
+            output[0].multiply_fragment::<E, _>(probabilities[k], values.step(k), true);
         });
         wgmma::commit_group();
     }

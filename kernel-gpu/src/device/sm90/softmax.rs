@@ -1,50 +1,56 @@
 //! Softmax with few row maxima.
 //!
-//! Online softmax needs a shift that keeps p = 2^(c·s − shift) within the range of fp16; that it is the row maximum is
+//! Online softmax needs a shift that keeps p = 2^(c·s − shift) within the range of the elements; that it is the row maximum is
 //! only the surest way. Here a strip begins with the shift 0, and every step uses the shift as it is, which saves the
 //! maxima, their exchange between lanes and the rescaling of O. Whether that was sound is seen afterwards in the sums,
 //! which are needed anyway:
 //!
-//! * a lane's sum over a step bounds each of its p from above, so that none exceeds the largest fp16;
+//! * a lane's sum over a step bounds each of its p from above, so that none exceeds the largest element;
 //! * in the first step of a strip, every lane's sum says that the row has a p that is not small, so that no p that matters
-//!   is lost below the smallest fp16.
+//!   is lost below the smallest.
 //!
 //! Where a lane of the warp finds otherwise, the step is done again with the row maximum ([`RunningSoftmax::update`]).
 //! Inputs whose scores are far apart take that way once or twice in each strip.
 //!
 //! The bound of the sums is a threshold; with the threshold 0 it is classic online softmax, with a row maximum in every step.
 
+use core::marker::PhantomData;
+
 use super::products::{self, Probabilities};
+use crate::device::attention::kernel::Kernel;
 use crate::device::attention::softmax::RunningSoftmax;
 use crate::device::attention::{ROWS_PER_LANE, Scores, pack_probabilities};
+use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::wgmma::Registers;
 use crate::device::ptx::{math, vote};
 use crate::device::unrolled;
 use contract::tile::RESCALE_ON_OVERFLOW;
 
-// The sum of a lane's p of both its rows bounds each; fp16 ends at 65504.
-const _: () = assert!(1 << RESCALE_ON_OVERFLOW < 65_504);
-/// The smallest sum of a lane's p of a row, in the first step, that proves that the row has a p of 2⁻¹⁰ at least; fp16 is
-/// exact to 2⁻²⁴.
-const SMALLEST_FIRST_SUM: f32 = 1.0 / 64.0;
-
-/// The softmax of a strip, rescaled where a lane's p of a step add up to more than 2 to the power of `THRESHOLD`
-/// ([`contract::tile::Sm90Tma::rescale_threshold`]).
-pub struct StripSoftmax<const THRESHOLD: u32> {
+/// The softmax of a strip, rescaled where a lane's p of a step add up to more than 2 to the power of
+/// [`Kernel::RESCALE_THRESHOLD`]; where that is [`RESCALE_ON_OVERFLOW`], to more than the elements allow.
+pub struct StripSoftmax<K> {
     /// Shift and sums so far.
     pub running: RunningSoftmax<1>,
     /// −shift, what the exponents are made with, so that it is not negated in every step.
     minus_shift: [f32; ROWS_PER_LANE],
+    _kernel: PhantomData<K>,
 }
 
-impl<const THRESHOLD: u32> StripSoftmax<THRESHOLD> {
+impl<K: Kernel> StripSoftmax<K> {
+    /// The largest sum of a lane's p of both its rows: it bounds each.
+    const LARGEST_SUM: f32 = match K::RESCALE_THRESHOLD {
+        RESCALE_ON_OVERFLOW => K::Element::LARGEST_SUM,
+        threshold => (1u32 << threshold) as f32,
+    };
+
     /// That of a strip that has taken in nothing.
     #[inline(always)]
     pub fn begin() -> Self {
         Self {
             running: RunningSoftmax { shift: [[0.0; ROWS_PER_LANE]], sum: [[0.0; ROWS_PER_LANE]] },
             minus_shift: [0.0; ROWS_PER_LANE],
+            _kernel: PhantomData,
         }
     }
 
@@ -63,11 +69,11 @@ impl<const THRESHOLD: u32> StripSoftmax<THRESHOLD> {
     ) -> Probabilities<K_STEPS> {
         // SAFETY: the caller has the warp together.
         unsafe {
-            if const { THRESHOLD > 0 } {
-                let (probabilities, sums) = under_shift(scores, self.minus_shift, scale_log2);
+            if K::RESCALE_THRESHOLD > 0 {
+                let (probabilities, sums) = under_shift::<K::Element, _, _>(scores, self.minus_shift, scale_log2);
                 // The sum of both is NaN if one is, and no comparison with NaN holds.
-                let no_overflow = sums[0] + sums[1] <= const { (1u32 << THRESHOLD) as f32 };
-                let sound = no_overflow & (!first | (math::min(sums[0], sums[1]) >= SMALLEST_FIRST_SUM));
+                let no_overflow = sums[0] + sums[1] <= Self::LARGEST_SUM;
+                let sound = no_overflow & (!first | (math::min(sums[0], sums[1]) >= K::Element::SMALLEST_FIRST_SUM));
                 if vote::all(sound) {
                     unrolled!(at most 2; for r in ROWS_PER_LANE => { self.running.sum[0][r] += sums[r] });
                     return probabilities;
@@ -79,13 +85,13 @@ impl<const THRESHOLD: u32> StripSoftmax<THRESHOLD> {
             self.running.update(scores, scale_log2, rescale);
         }
         unrolled!(at most 2; for r in ROWS_PER_LANE => { self.minus_shift[r] = -self.running.shift[0][r] });
-        products::pack(scores)
+        products::pack::<K::Element, _, _>(scores)
     }
 }
 
 /// The probabilities under the shift −`minus_shift`, and their sums over this lane's columns before they were rounded.
 #[inline(always)]
-fn under_shift<const N_TILES: usize, const K_STEPS: usize>(
+fn under_shift<E: Element, const N_TILES: usize, const K_STEPS: usize>(
     scores: &Scores<1, N_TILES>,
     minus_shift: [f32; ROWS_PER_LANE],
     scale_log2: f32,
@@ -97,7 +103,7 @@ fn under_shift<const N_TILES: usize, const K_STEPS: usize>(
     unrolled!(at most 8; for k in K_STEPS => {
         let left = add_probabilities(&mut sums, scores[0][2 * k], minus_shift, scale_log2);
         let right = add_probabilities(&mut sums, scores[0][2 * k + 1], minus_shift, scale_log2);
-        probabilities[k] = pack_probabilities(left, right);
+        probabilities[k] = pack_probabilities::<E>(left, right);
     });
     // Packed here, between exponentials, and not behind the vote that decides whether they are used.
     probabilities.pin();

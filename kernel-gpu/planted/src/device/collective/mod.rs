@@ -6,6 +6,7 @@ pub use hopper::*;
 
 use kernel_gpu::codegen::shared::dynamic_shared_mem;
 use kernel_gpu::ptx::{ldmatrix, memory, mma, shuffle, sync};
+use kernel_gpu::shared_tile::F16;
 
 use super::{element, lane, ptx};
 use crate::Arguments;
@@ -18,7 +19,7 @@ const ALL_LANES: u32 = 0xffff_ffff;
 pub unsafe fn product_in_a_branch<const PLANTED: bool>(arguments: Arguments) {
     let mut sums = [0.0; 4];
     if !PLANTED || lane() < 16 {
-        mma::multiply_accumulate(&mut sums, [lane(); 4], [lane(); 2]);
+        mma::multiply_accumulate::<F16>(&mut sums, [lane(); 4], [lane(); 2]);
     }
     sync::warp();
     memory::store_global_f32(element(arguments.output, lane(), 4), sums[0]);
@@ -31,7 +32,7 @@ pub unsafe fn product_after_an_early_return<const PLANTED: bool>(arguments: Argu
         return;
     }
     let mut sums = [0.0; 4];
-    mma::multiply_accumulate(&mut sums, [lane(); 4], [lane(); 2]);
+    mma::multiply_accumulate::<F16>(&mut sums, [lane(); 4], [lane(); 2]);
     memory::store_global_f32(element(arguments.output, lane(), 4), sums[0]);
 }
 

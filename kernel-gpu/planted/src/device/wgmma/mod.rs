@@ -2,6 +2,7 @@
 
 use kernel_gpu::ptx::mma::FragmentA;
 use kernel_gpu::ptx::wgmma::{self, Accumulators, KMajor, Registers};
+use kernel_gpu::shared_tile::F16;
 
 use super::matrices::{self, A_BYTES, Tile};
 use super::{lane, ptx};
@@ -76,7 +77,7 @@ pub unsafe fn accumulator_cleared_after_the_fence<const PLANTED: bool>(arguments
     if PLANTED {
         d = ptx::zeros();
     }
-    d.multiply_accumulate(matrices::operand(0), matrices::operand::<KMajor>(A_BYTES));
+    d.multiply_accumulate::<F16, _>(matrices::operand(0), matrices::operand::<KMajor>(A_BYTES));
     wgmma::commit_group();
     matrices::wait_and_write_out(arguments, d);
 }
@@ -89,7 +90,7 @@ pub unsafe fn no_fence<const PLANTED: bool>(arguments: Arguments) {
     if !PLANTED {
         wgmma::fence();
     }
-    d.multiply_accumulate(matrices::operand(0), matrices::operand::<KMajor>(A_BYTES));
+    d.multiply_accumulate::<F16, _>(matrices::operand(0), matrices::operand::<KMajor>(A_BYTES));
     wgmma::commit_group();
     matrices::wait_and_write_out(arguments, d);
 }

@@ -3,6 +3,7 @@
 use kernel_gpu::codegen::thread::thread_idx_x;
 use kernel_gpu::ptx::wgmma::{self, Accumulators, KMajor, NMajor};
 use kernel_gpu::ptx::{mbarrier, memory};
+use kernel_gpu::shared_tile::F16;
 
 use super::element;
 use super::matrices::{self, A_BYTES};
@@ -47,8 +48,8 @@ pub unsafe fn step_of_one_operand_only<const PLANTED: bool>(arguments: Arguments
     matrices::load(arguments);
     let (a, b) = (matrices::operand::<KMajor>(0), matrices::operand::<KMajor>(A_BYTES));
     wgmma::fence();
-    let mut d = matrices::multiply(a, b);
-    d.multiply_accumulate(a.step(1), b.step(usize::from(!PLANTED)));
+    let mut d = matrices::multiply::<F16, _>(a, b);
+    d.multiply_accumulate::<F16, _>(a.step(1), b.step(usize::from(!PLANTED)));
     wgmma::commit_group();
     matrices::wait_and_write_out(arguments, d);
 }
@@ -59,9 +60,9 @@ pub unsafe fn transposition_forgotten<const PLANTED: bool>(arguments: Arguments)
     matrices::load(arguments);
     wgmma::fence();
     let d = if PLANTED {
-        matrices::multiply(matrices::operand(0), matrices::operand::<KMajor>(A_BYTES))
+        matrices::multiply::<F16, _>(matrices::operand(0), matrices::operand::<KMajor>(A_BYTES))
     } else {
-        matrices::multiply(matrices::operand(0), matrices::operand::<NMajor>(A_BYTES))
+        matrices::multiply::<F16, _>(matrices::operand(0), matrices::operand::<NMajor>(A_BYTES))
     };
     wgmma::commit_group();
     matrices::wait_and_write_out(arguments, d);

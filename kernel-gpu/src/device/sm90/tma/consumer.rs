@@ -1,9 +1,9 @@
 //! What a warpgroup that computes does.
 
-use super::Context;
 use super::order::{Order, Step};
 use super::strip::Strip;
 use super::turns::Turns;
+use super::{Context, TmaKernel};
 use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::sequence::Sequence;
@@ -22,18 +22,7 @@ use contract::config::WARPGROUP_WARPS;
 /// # Safety
 /// All warps of the warpgroup call this together, once; `lane.warp` is the same in all lanes.
 #[inline(always)]
-pub unsafe fn consume<
-    const WARPGROUPS: u32,
-    const STAGES: u32,
-    const RESCALE_THRESHOLD: u32,
-    const EXCHANGE: bool,
-    S: Sequence,
-    M: Mask,
-    O: Order<M>,
->(
-    context: &Context<'_, WARPGROUPS, STAGES>,
-    lane: Lane,
-) {
+pub unsafe fn consume<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
     let memory = context.memory;
     let warpgroup = lane.warp / WARPGROUP_WARPS;
     // SAFETY: the warpgroup is together: all that decides is the same for it. Tiles are read between the wait for them and
@@ -41,22 +30,22 @@ pub unsafe fn consume<
     unsafe {
         // Under a mask that leaves some of them work between their products that others do not have, warpgroups would wait
         // for each other.
-        let taken = const { WARPGROUPS > 1 && M::ALL_KEYS };
-        let mut turns = Turns::new(taken, warpgroup, WARPGROUPS);
-        if S::IS_LOOKED_UP {
+        let taken = const { K::WARPGROUPS > 1 && K::Mask::ALL_KEYS };
+        let mut turns = Turns::new(taken, warpgroup, K::WARPGROUPS);
+        if K::Sequence::IS_LOOKED_UP {
             turns.begin();
         }
-        let Some(mut step) = O::first(context, lane, turns) else {
-            if S::IS_LOOKED_UP {
+        let Some(mut step) = K::Order::first(context, lane, turns) else {
+            if K::Sequence::IS_LOOKED_UP {
                 turns.end();
             }
             return;
         };
-        if !S::IS_LOOKED_UP {
+        if !K::Sequence::IS_LOOKED_UP {
             turns.begin();
         }
-        let last_in_turn_from = O::last_in_turn_from(context, warpgroup);
-        let mut strip = Strip::<RESCALE_THRESHOLD>::new(context.args.scale_log2);
+        let last_in_turn_from = K::Order::last_in_turn_from(context, warpgroup);
+        let mut strip = Strip::<K>::new(context.args.scale_log2);
         wait_for_strip(context, step);
         strip.start_scores(step);
         strip.wait();
@@ -65,19 +54,19 @@ pub unsafe fn consume<
             // them tests and copies.
             while !step.is_last() {
                 strip.take(step);
-                let next = O::next_tile(memory, step);
+                let next = K::Order::next_tile(memory, step);
                 wait_for_tile(context, next);
                 strip.start_step(step, next, turns);
                 strip.wait();
-                O::leave(context, step, lane);
+                K::Order::leave(context, step, lane);
                 step = next;
             }
             // Known to be the same in all steps, where it is.
-            let length = if S::IS_LOOKED_UP { step.length } else { context.length };
-            strip.take_last::<M, S>(step, length, lane.again());
+            let length = if K::Sequence::IS_LOOKED_UP { step.length } else { context.length };
+            strip.take_last(step, length, lane.again());
             let normalisers = strip.complete(memory, step, lane.again());
             // Behind the last step of all, scores are computed that nobody reads: of K, as O takes the place of Q meanwhile.
-            let next = O::next_strip(context, step);
+            let next = K::Order::next_strip(context, step);
             if let Some(next) = next {
                 wait_for_strip(context, next);
             }
@@ -89,18 +78,18 @@ pub unsafe fn consume<
             strip.start_next_scores(next);
             strip.wait_for_output();
             if !is_last {
-                O::leave(context, step, lane);
+                K::Order::leave(context, step, lane);
             }
-            if EXCHANGE {
-                strip.store::<WARPGROUPS, STAGES, S>(context, O::copy_of(context, step), normalisers, lane.again());
+            if K::EXCHANGE {
+                strip.store(context, K::Order::copy_of(context, step), normalisers, lane.again());
             } else {
                 strip.finish(memory, step, normalisers, lane.again());
             }
             strip.wait_for_scores();
             // Those scores have read K only now.
             if is_last {
-                O::leave(context, step, lane);
-                let Some(next) = O::resume(context, step, lane, turns) else { break };
+                K::Order::leave(context, step, lane);
+                let Some(next) = K::Order::resume(context, step, lane, turns) else { break };
                 wait_for_strip(context, next);
                 strip.start_scores(next);
                 strip.wait_for_scores();
@@ -118,10 +107,7 @@ pub unsafe fn consume<
 /// # Safety
 /// All warps of the warpgroup call this together, for the steps in order.
 #[inline(always)]
-unsafe fn wait_for_tile<const WARPGROUPS: u32, const STAGES: u32>(
-    context: &Context<'_, WARPGROUPS, STAGES>,
-    step: Step,
-) {
+unsafe fn wait_for_tile<K: TmaKernel>(context: &Context<'_, K>, step: Step) {
     // SAFETY: an initialised mbarrier; passed on to the caller.
     unsafe { mbarrier::wait(context.memory.stage_full(step.stage), step.stage_parity) };
 }
@@ -131,10 +117,7 @@ unsafe fn wait_for_tile<const WARPGROUPS: u32, const STAGES: u32>(
 /// # Safety
 /// As for [`wait_for_tile`].
 #[inline(always)]
-unsafe fn wait_for_strip<const WARPGROUPS: u32, const STAGES: u32>(
-    context: &Context<'_, WARPGROUPS, STAGES>,
-    step: Step,
-) {
+unsafe fn wait_for_strip<K: TmaKernel>(context: &Context<'_, K>, step: Step) {
     // SAFETY: initialised mbarriers; passed on to the caller.
     unsafe {
         wait_for_tile(context, step);

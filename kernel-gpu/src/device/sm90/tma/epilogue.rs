@@ -3,14 +3,15 @@
 
 use super::memory::Memory;
 use super::order::StripCopy;
-use super::{Context, Rows};
+use super::{Context, Rows, TmaKernel};
 use crate::device::attention::copy::HeadRows;
 use crate::device::attention::epilogue::{exchange_strip, normaliser};
 use crate::device::attention::sequence::Sequence;
 use crate::device::attention::softmax::{RunningSoftmax, rescale_row};
 use crate::device::attention::{HEAD_N_TILES, Lane, ROWS_PER_LANE};
+use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::FragmentC;
-use crate::device::ptx::{math, mbarrier, memory, proxy, stmatrix, sync};
+use crate::device::ptx::{mbarrier, memory, proxy, stmatrix, sync};
 use crate::device::unrolled;
 use contract::config::{MMA_M, WARPGROUP_WARPS};
 
@@ -35,16 +36,16 @@ pub type Normalisers = [f32; ROWS_PER_LANE];
 /// All lanes of the warp call this together; nobody else touches the warp's rows of the strip, and no product reads them: those
 /// that did come before what any lane does now.
 #[inline(always)]
-pub unsafe fn leave_output<const WARPGROUPS: u32, const STAGES: u32>(
+pub unsafe fn leave_output<K: TmaKernel>(
     output: &[FragmentC; HEAD_N_TILES],
     normalisers: Normalisers,
-    memory: Memory<WARPGROUPS, STAGES>,
+    memory: Memory<K>,
     strip: u32,
     lane: Lane,
 ) {
     // SAFETY: the warp's own rows; the fence and the barrier of the warp, then its arrival, order them before the copy.
     unsafe {
-        normalise_to(memory.strip(strip), output, normalisers, lane);
+        normalise_to::<K>(memory.strip(strip), output, normalisers, lane);
         proxy::fence_async_shared();
         sync::warp();
         // Those that wrote statistics, each for itself: racecheck sees no order through the warp's barrier.
@@ -59,11 +60,7 @@ pub unsafe fn leave_output<const WARPGROUPS: u32, const STAGES: u32>(
 /// # Safety
 /// All lanes of the warp call this together, once for the strip.
 #[inline(always)]
-pub unsafe fn leave_nothing<const WARPGROUPS: u32, const STAGES: u32>(
-    memory: Memory<WARPGROUPS, STAGES>,
-    strip: u32,
-    lane: Lane,
-) {
+pub unsafe fn leave_nothing<K: TmaKernel>(memory: Memory<K>, strip: u32, lane: Lane) {
     // SAFETY: an initialised mbarrier; passed on to the caller.
     unsafe {
         // All lanes have read which strip it is.
@@ -80,19 +77,19 @@ pub unsafe fn leave_nothing<const WARPGROUPS: u32, const STAGES: u32>(
 /// All lanes of the warp call this together; nobody else writes these rows of O, and no product reads Q of the strip: those that
 /// did come before what any lane does now.
 #[inline(always)]
-pub unsafe fn store_output<const WARPGROUPS: u32, const STAGES: u32, S: Sequence>(
+pub unsafe fn store_output<K: TmaKernel>(
     output: &mut [FragmentC; HEAD_N_TILES],
     normalisers: Normalisers,
-    context: &Context<'_, WARPGROUPS, STAGES>,
+    context: &Context<'_, K>,
     copy: StripCopy,
     lane: Lane,
 ) {
     unrolled!(at most 2; for r in ROWS_PER_LANE => { rescale_row(output, r, normalisers[r]) });
-    let rows = HeadRows::new(context.args.o, &context.args.o_strides, copy.work, copy.tile.begin);
+    let rows = HeadRows::new::<K::Element>(context.args.o, &context.args.o_strides, copy.work, copy.tile.begin);
     // SAFETY: passed on to the caller.
     unsafe {
-        exchange_strip::<S>(output, rows, copy.tile.first_row + warp_row(lane), copy.tile.length, lane);
-        if S::IS_LOOKED_UP {
+        exchange_strip::<K>(output, rows, copy.tile.first_row + warp_row(lane), copy.tile.length, lane);
+        if K::Sequence::IS_LOOKED_UP {
             // All lanes have read which strip it is.
             sync::warp();
         }
@@ -107,9 +104,9 @@ pub unsafe fn store_output<const WARPGROUPS: u32, const STAGES: u32, S: Sequence
 /// # Safety
 /// All lanes of the warp call this together, before [`leave_output`] of the strip and after its Q has arrived.
 #[inline(always)]
-pub unsafe fn leave_statistics<const WARPGROUPS: u32, const STAGES: u32>(
+pub unsafe fn leave_statistics<K: TmaKernel>(
     softmax: &RunningSoftmax<1>,
-    memory: Memory<WARPGROUPS, STAGES>,
+    memory: Memory<K>,
     strip: u32,
     lane: Lane,
 ) -> Normalisers {
@@ -130,20 +127,25 @@ pub unsafe fn leave_statistics<const WARPGROUPS: u32, const STAGES: u32>(
 /// # Safety
 /// As for [`leave_output`].
 #[inline(always)]
-unsafe fn normalise_to(tile: Rows, output: &[FragmentC; HEAD_N_TILES], normalisers: Normalisers, lane: Lane) {
+unsafe fn normalise_to<K: TmaKernel>(
+    tile: Rows<K>,
+    output: &[FragmentC; HEAD_N_TILES],
+    normalisers: Normalisers,
+    lane: Lane,
+) {
     // Lane l gives the address of row l mod 16 of the 8 columns l / 16.
     let first_chunk = tile.chunk(warp_row(lane) + lane.index % MMA_M, lane.index / MMA_M);
     unrolled!(at most 4; for pair in const { HEAD_N_TILES / 2 } => {
-        let [upper_left, lower_left] = normalised(output[2 * pair], normalisers);
-        let [upper_right, lower_right] = normalised(output[2 * pair + 1], normalisers);
+        let [upper_left, lower_left] = normalised::<K>(output[2 * pair], normalisers);
+        let [upper_right, lower_right] = normalised::<K>(output[2 * pair + 1], normalisers);
         let matrices = [upper_left, lower_left, upper_right, lower_right];
         // SAFETY: chunks of the warp's own rows, by the whole warp.
-        unsafe { stmatrix::store_4(Rows::relative_chunk(first_chunk, 0, 2 * pair as u32), matrices) };
+        unsafe { stmatrix::store_4(Rows::<K>::relative_chunk(first_chunk, 0, 2 * pair as u32), matrices) };
     });
 }
 
 /// What this lane has of an 8-column tile of O / l in its upper and in its lower row, rounded to fp16.
 #[inline(always)]
-fn normalised(output: FragmentC, [upper, lower]: Normalisers) -> [u32; ROWS_PER_LANE] {
-    [math::pack_f16(output[0] * upper, output[1] * upper), math::pack_f16(output[2] * lower, output[3] * lower)]
+fn normalised<K: TmaKernel>(output: FragmentC, [upper, lower]: Normalisers) -> [u32; ROWS_PER_LANE] {
+    [K::Element::pack(output[0] * upper, output[1] * upper), K::Element::pack(output[2] * lower, output[3] * lower)]
 }

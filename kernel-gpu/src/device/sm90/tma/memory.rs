@@ -5,7 +5,9 @@
 //! it is empty (its users have left it); for every strip also one that says that it is computed (O has taken Q's place). Last,
 //! what is said of each strip where sequences are looked up.
 
-use super::{ROWS, Rows};
+use core::marker::PhantomData;
+
+use super::{ROWS, Rows, TmaKernel};
 use crate::device::attention::ROWS_PER_LANE;
 use crate::device::codegen::shared;
 use crate::device::ptx::mbarrier;
@@ -14,49 +16,50 @@ use contract::tile::sm90_tma::{ROW_STATISTICS_BYTES, STRIP_TILE_BYTES};
 
 /// The block's dynamic shared memory.
 #[derive(Clone, Copy)]
-pub struct Memory<const WARPGROUPS: u32, const STAGES: u32> {
+pub struct Memory<K> {
     base: u32,
+    _kernel: PhantomData<K>,
 }
 
-impl<const WARPGROUPS: u32, const STAGES: u32> Memory<WARPGROUPS, STAGES> {
+impl<K: TmaKernel> Memory<K> {
     /// Strips of Q: while a warpgroup computes one, its next one arrives.
-    pub const STRIPS: u32 = 2 * WARPGROUPS;
+    pub const STRIPS: u32 = 2 * K::WARPGROUPS;
     /// Bytes from one stage to the next.
-    pub const STAGE_BYTES: u32 = 2 * Rows::BYTES;
+    pub const STAGE_BYTES: u32 = 2 * Rows::<K>::BYTES;
 
-    const STAGES_BEGIN: u32 = Self::STRIPS * Rows::BYTES;
-    const STATISTICS: u32 = Self::STAGES_BEGIN + STAGES * Self::STAGE_BYTES;
+    const STAGES_BEGIN: u32 = Self::STRIPS * Rows::<K>::BYTES;
+    const STATISTICS: u32 = Self::STAGES_BEGIN + K::STAGES * Self::STAGE_BYTES;
     const STRIP_FULL: u32 = Self::STATISTICS + Self::STRIPS * ROWS * ROW_STATISTICS_BYTES;
     const STRIP_COMPUTED: u32 = Self::STRIP_FULL + Self::STRIPS * mbarrier::BYTES;
     const STRIP_EMPTY: u32 = Self::STRIP_COMPUTED + Self::STRIPS * mbarrier::BYTES;
     const STAGE_FULL: u32 = Self::STRIP_EMPTY + Self::STRIPS * mbarrier::BYTES;
-    const STAGE_EMPTY: u32 = Self::STAGE_FULL + STAGES * mbarrier::BYTES;
-    const STRIP_TILE: u32 = Self::STAGE_EMPTY + STAGES * mbarrier::BYTES;
+    const STAGE_EMPTY: u32 = Self::STAGE_FULL + K::STAGES * mbarrier::BYTES;
+    const STRIP_TILE: u32 = Self::STAGE_EMPTY + K::STAGES * mbarrier::BYTES;
 
     const STRIP_TILES_ARE_ALIGNED: () = assert!(Self::STRIP_TILE.is_multiple_of(STRIP_TILE_BYTES));
 
     /// That of the calling thread's block.
     #[inline(always)]
     pub fn new() -> Self {
-        Self { base: shared::dynamic_shared_mem() }
+        Self { base: shared::dynamic_shared_mem(), _kernel: PhantomData }
     }
 
     /// A strip of Q, later of O.
     #[inline(always)]
-    pub fn strip(self, strip: u32) -> Rows {
-        Rows::at(self.base + strip * Rows::BYTES)
+    pub fn strip(self, strip: u32) -> Rows<K> {
+        Rows::<K>::at(self.base + strip * Rows::<K>::BYTES)
     }
 
     /// K of a stage.
     #[inline(always)]
-    pub fn keys(self, stage: u32) -> Rows {
-        Rows::at(self.base + Self::STAGES_BEGIN + stage * Self::STAGE_BYTES)
+    pub fn keys(self, stage: u32) -> Rows<K> {
+        Rows::<K>::at(self.base + Self::STAGES_BEGIN + stage * Self::STAGE_BYTES)
     }
 
     /// V of a stage.
     #[inline(always)]
-    pub fn values(self, stage: u32) -> Rows {
-        Rows::at(self.base + Self::STAGES_BEGIN + stage * Self::STAGE_BYTES + Rows::BYTES)
+    pub fn values(self, stage: u32) -> Rows<K> {
+        Rows::<K>::at(self.base + Self::STAGES_BEGIN + stage * Self::STAGE_BYTES + Rows::<K>::BYTES)
     }
 
     /// Shift and sum of row `row` of a strip.
@@ -116,7 +119,7 @@ impl<const WARPGROUPS: u32, const STAGES: u32> Memory<WARPGROUPS, STAGES> {
                 strip += 1;
             }
             let mut stage = 0;
-            while stage < STAGES {
+            while stage < K::STAGES {
                 mbarrier::init(self.stage_full(stage), 1);
                 stage += 1;
             }
@@ -140,7 +143,7 @@ impl<const WARPGROUPS: u32, const STAGES: u32> Memory<WARPGROUPS, STAGES> {
                 strip += 1;
             }
             let mut stage = 0;
-            while stage < STAGES {
+            while stage < K::STAGES {
                 mbarrier::init(self.stage_empty(stage), users(stage));
                 stage += 1;
             }

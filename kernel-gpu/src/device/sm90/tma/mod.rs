@@ -21,12 +21,13 @@ mod turns;
 
 pub use order::{Order, PackedStreamed, Streamed, WholeHead};
 
-use crate::device::attention::mask::Mask;
+use crate::device::attention::kernel::Kernel;
 use crate::device::attention::sequence::{Any, Exact, Packed, Sequence};
 use crate::device::attention::{Lane, Tile};
 use crate::device::ptx::{grid, shuffle, sync, warpgroup};
 use contract::args::{ForwardArgs, TENSOR_MAP_BYTES};
 use contract::config::{HEAD_DIM, WARP_SIZE, WARPGROUP_ROWS, WARPGROUP_WARPS};
+use contract::tile::Sm90Tma;
 use memory::Memory;
 use producer::Loader;
 use storer::Storer;
@@ -41,9 +42,21 @@ const N_TILES: usize = 8;
 const K_STEPS: usize = 4;
 
 /// 64 rows of Q, K, V or O.
-type Rows = Tile<ROWS>;
+type Rows<K> = Tile<<K as Kernel>::Element, ROWS>;
 
 const _: () = assert!(KEYS == ROWS && HEAD_DIM == 64, "K and V come in boxes of as many rows as Q");
+
+/// A kernel with a producer.
+pub trait TmaKernel: Kernel {
+    /// Its tile configuration.
+    const TILE: Sm90Tma;
+    /// Warpgroups of a block that compute.
+    const WARPGROUPS: u32 = Self::TILE.warpgroups;
+    /// K/V tiles in shared memory at once.
+    const STAGES: u32 = Self::TILE.stages;
+    /// In which order strips and tiles are gone through.
+    type Order: Order<Self>;
+}
 
 /// How often a warpgroup goes through K and V of a work item ([`contract::tile::Sm90Tma::passes`]).
 pub struct Passes<const COUNT: u32>;
@@ -109,63 +122,52 @@ impl Maps {
 }
 
 /// What a launch and its block are, for every thread of the block.
-pub struct Context<'a, const WARPGROUPS: u32, const STAGES: u32> {
+pub struct Context<'a, K: TmaKernel> {
     /// The arguments of the launch.
     args: &'a ForwardArgs,
     /// Its tensor maps.
     maps: Maps,
     /// The block's shared memory.
-    memory: Memory<WARPGROUPS, STAGES>,
+    memory: Memory<K>,
     /// The length of all sequences; of packed ones, their rows together.
     length: u32,
 }
 
-/// O and LSE of the block's work items, in the order `O`.
+/// O and LSE of the block's work items.
 ///
-/// `WARPGROUPS` warpgroups compute, with `CONSUMER_REGISTERS` registers each thread; one more copies, with
-/// `PRODUCER_REGISTERS`. Where these are as many, each has all that a thread can have, and `setmaxnreg` would be illegal. How `RESCALE_THRESHOLD`
-/// and `EXCHANGE` change softmax and epilogue is told at [`contract::tile::Sm90Tma`].
+/// The warpgroups that compute have `CONSUMER_REGISTERS` registers each thread; the one that copies has `PRODUCER_REGISTERS`.
+/// Where these are as many, each has all that a thread can have, and `setmaxnreg` would be illegal.
 #[inline(always)]
-pub fn forward<
-    const WARPGROUPS: u32,
-    const STAGES: u32,
-    const CONSUMER_REGISTERS: u32,
-    const PRODUCER_REGISTERS: u32,
-    const RESCALE_THRESHOLD: u32,
-    const EXCHANGE: bool,
-    S: Sequence,
-    M: Mask,
-    O: Order<M>,
->(
+pub fn forward<K: TmaKernel, const CONSUMER_REGISTERS: u32, const PRODUCER_REGISTERS: u32>(
     args: &ForwardArgs,
     maps: Maps,
 ) {
-    let context = Context::<WARPGROUPS, STAGES> { args, maps, memory: Memory::new(), length: S::length(args) };
+    let context = Context::<K> { args, maps, memory: Memory::new(), length: K::Sequence::length(args) };
     let lane = Lane::current();
     // SAFETY: all threads of the block are here; whole warps and warpgroups take each branch. The registers are those that
     // the launch gave the block.
     unsafe {
         // Known to be the same in all lanes, so that all that follows from it is computed once for the warp.
         let warp = shuffle::first(lane.thread / WARP_SIZE);
-        let (producer, storer) = (WARPGROUPS * WARPGROUP_WARPS, WARPGROUPS * WARPGROUP_WARPS + 1);
+        let (producer, storer) = (K::WARPGROUPS * WARPGROUP_WARPS, K::WARPGROUPS * WARPGROUP_WARPS + 1);
         let loader = Loader::new(&context);
         if warp == producer {
             if warpgroup::elect() {
                 loader.prefetch_maps();
-                if !S::IS_LOOKED_UP {
+                if !K::Sequence::IS_LOOKED_UP {
                     loader.prefetch_first();
                 }
                 context.memory.initialise_full();
                 // Up to here the launch before may still run, whose blocks leave the multiprocessors one by one. Whatever this one
                 // reads and writes of the tensors comes after these copies.
                 grid::wait_for_previous();
-                if !S::IS_LOOKED_UP {
+                if !K::Sequence::IS_LOOKED_UP {
                     loader.load_first();
                 }
                 grid::let_next_begin();
             }
         } else if warp == storer && warpgroup::elect() {
-            context.memory.initialise_others(|stage| O::users(stage, WARPGROUPS) * WARPGROUP_WARPS);
+            context.memory.initialise_others(|stage| K::Order::users(stage, K::WARPGROUPS) * WARPGROUP_WARPS);
         }
         sync::block();
         if warp >= producer {
@@ -176,21 +178,18 @@ pub fn forward<
             // that it is one lane.
             if warp == producer {
                 if warpgroup::elect() {
-                    O::for_each_load(&context, |copy| loader.load_strip::<S>(copy), |copy| loader.load_tile(copy));
+                    K::Order::for_each_load(&context, |copy| loader.load_strip(copy), |copy| loader.load_tile(copy));
                 }
             } else if warp == storer {
                 let storer = Storer::new(&context, lane, warpgroup::elect());
                 storer.prefetch_map();
-                O::for_each_strip(&context, |copy| storer.store_strip::<EXCHANGE, S>(copy));
+                K::Order::for_each_strip(&context, |copy| storer.store_strip(copy));
             }
         } else {
             if const { CONSUMER_REGISTERS > PRODUCER_REGISTERS } {
                 warpgroup::increase_registers::<CONSUMER_REGISTERS>();
             }
-            consumer::consume::<WARPGROUPS, STAGES, RESCALE_THRESHOLD, EXCHANGE, S, M, O>(
-                &context,
-                Lane { warp, ..lane },
-            );
+            consumer::consume(&context, Lane { warp, ..lane });
         }
     }
 }

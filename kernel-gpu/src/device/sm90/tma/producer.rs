@@ -2,7 +2,7 @@
 
 use super::memory::Memory;
 use super::order::{StripCopy, TileCopy, work_item};
-use super::{Context, KEYS, ROWS, Rows};
+use super::{Context, KEYS, ROWS, Rows, TmaKernel};
 use crate::device::attention::sequence::{InMaps, Sequence};
 use crate::device::ptx::{bulk_copy, mbarrier, memory};
 use contract::geometry::BlockWork;
@@ -12,15 +12,15 @@ use contract::packed::SequenceTile;
 const FIRST_TILES: u32 = 2;
 
 /// Copies to the block's shared memory.
-pub struct Loader<'a, const WARPGROUPS: u32, const STAGES: u32> {
-    context: &'a Context<'a, WARPGROUPS, STAGES>,
-    memory: Memory<WARPGROUPS, STAGES>,
+pub struct Loader<'a, K: TmaKernel> {
+    context: &'a Context<'a, K>,
+    memory: Memory<K>,
 }
 
-impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES> {
+impl<'a, K: TmaKernel> Loader<'a, K> {
     /// That of the block.
     #[inline(always)]
-    pub fn new(context: &'a Context<'a, WARPGROUPS, STAGES>) -> Self {
+    pub fn new(context: &'a Context<'a, K>) -> Self {
         Self { context, memory: context.memory }
     }
 
@@ -47,7 +47,7 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
         let Some((head, first_row)) = self.first_item() else { return };
         let maps = self.context.maps;
         let mut strip = 0;
-        while strip < WARPGROUPS {
+        while strip < K::WARPGROUPS {
             // SAFETY: passed on to the caller.
             unsafe { prefetch_rows(maps.q(), head.after(first_row + strip * ROWS)) };
             strip += 1;
@@ -72,7 +72,7 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
     pub unsafe fn load_first(&self) {
         let Some((head, first_row)) = self.first_item() else { return };
         let mut strip = 0;
-        while strip < WARPGROUPS {
+        while strip < K::WARPGROUPS {
             // SAFETY: passed on to the caller.
             unsafe {
                 self.start_strip(strip, head.after(first_row + strip * ROWS));
@@ -88,7 +88,7 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
     #[inline(always)]
     fn first_item(&self) -> Option<(InMaps, u32)> {
         let BlockWork { batch, head, query_tile } = self.context.args.block_work(work_item(self.context, 0)?);
-        Some((InMaps { row: 0, head, batch }, query_tile * WARPGROUPS * ROWS))
+        Some((InMaps { row: 0, head, batch }, query_tile * K::WARPGROUPS * ROWS))
     }
 
     /// Copies Q of a strip, when its place is empty. Rows beyond the end become zeros. Where sequences are looked up, the others
@@ -97,19 +97,19 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
     /// # Safety
     /// One thread loads, strips and tiles in their order.
     #[inline(always)]
-    pub unsafe fn load_strip<S: Sequence>(&self, copy: StripCopy) {
+    pub unsafe fn load_strip(&self, copy: StripCopy) {
         let StripCopy { strip, parity, work, tile } = copy;
         // SAFETY: those who store what was there left it before the wait returned.
         unsafe {
             mbarrier::wait(self.memory.strip_empty(strip), parity ^ 1);
-            if S::IS_LOOKED_UP {
+            if K::Sequence::IS_LOOKED_UP {
                 let SequenceTile { begin, length, first_row } = tile;
                 memory::store_shared_16(self.memory.strip_tile(strip), [work.head, begin, length, first_row]);
                 if !copy.has_rows() {
                     return mbarrier::arrive(self.memory.strip_full(strip));
                 }
             }
-            self.start_strip(strip, S::in_maps(self.context.args, work, tile).after(tile.first_row));
+            self.start_strip(strip, K::Sequence::in_maps(self.context.args, work, tile).after(tile.first_row));
         }
     }
 
@@ -122,8 +122,8 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
         let full = self.memory.strip_full(strip);
         // SAFETY: passed on to the caller; the map is one of Q.
         unsafe {
-            mbarrier::arrive_and_expect(full, Rows::BYTES);
-            load_rows(self.memory.strip(strip), self.context.maps.q(), first, full);
+            mbarrier::arrive_and_expect(full, Rows::<K>::BYTES);
+            load_rows::<K>(self.memory.strip(strip), self.context.maps.q(), first, full);
         }
     }
 
@@ -155,9 +155,9 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Loader<'a, WARPGROUPS, STAGES
         let full = self.memory.stage_full(stage);
         // SAFETY: as above, with maps of K and V.
         unsafe {
-            mbarrier::arrive_and_expect(full, 2 * Rows::BYTES);
-            load_rows(self.memory.keys(stage), self.context.maps.k(), first, full);
-            load_rows(self.memory.values(stage), self.context.maps.v(), first, full);
+            mbarrier::arrive_and_expect(full, 2 * Rows::<K>::BYTES);
+            load_rows::<K>(self.memory.keys(stage), self.context.maps.k(), first, full);
+            load_rows::<K>(self.memory.values(stage), self.context.maps.v(), first, full);
         }
     }
 }
@@ -177,7 +177,7 @@ unsafe fn prefetch_rows(map: u64, first: InMaps) {
 /// # Safety
 /// As for [`bulk_copy::load_box_4d`] with a map of the host's shape.
 #[inline(always)]
-unsafe fn load_rows(tile: Rows, map: u64, first: InMaps, full: u32) {
+unsafe fn load_rows<K: TmaKernel>(tile: Rows<K>, map: u64, first: InMaps, full: u32) {
     // SAFETY: passed on to the caller.
     unsafe { bulk_copy::load_box_4d(tile.chunk(0, 0), map, first.coordinates(), full) };
 }

@@ -2,7 +2,7 @@
 
 use super::memory::Memory;
 use super::order::StripCopy;
-use super::{Context, ROWS};
+use super::{Context, ROWS, TmaKernel};
 use crate::device::attention::Lane;
 use crate::device::attention::epilogue::log_sum_exp;
 use crate::device::attention::sequence::Sequence;
@@ -11,18 +11,18 @@ use crate::device::unrolled;
 use contract::config::WARP_SIZE;
 
 /// Stores from the block's shared memory.
-pub struct Storer<'a, const WARPGROUPS: u32, const STAGES: u32> {
-    context: &'a Context<'a, WARPGROUPS, STAGES>,
-    memory: Memory<WARPGROUPS, STAGES>,
+pub struct Storer<'a, K: TmaKernel> {
+    context: &'a Context<'a, K>,
+    memory: Memory<K>,
     lane: Lane,
     /// Whether this lane is the one that starts the copies.
     copies: bool,
 }
 
-impl<'a, const WARPGROUPS: u32, const STAGES: u32> Storer<'a, WARPGROUPS, STAGES> {
+impl<'a, K: TmaKernel> Storer<'a, K> {
     /// That of the block; `copies` holds for one lane of the warp.
     #[inline(always)]
-    pub fn new(context: &'a Context<'a, WARPGROUPS, STAGES>, lane: Lane, copies: bool) -> Self {
+    pub fn new(context: &'a Context<'a, K>, lane: Lane, copies: bool) -> Self {
         Self { context, memory: context.memory, lane, copies }
     }
 
@@ -39,27 +39,27 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Storer<'a, WARPGROUPS, STAGES
     }
 
     /// Stores O and LSE of a strip when it is computed, and gives its place back. Rows beyond the end are left out. With
-    /// `EXCHANGE`, those who computed O have stored it.
+    /// [`Kernel::EXCHANGE`](crate::device::attention::kernel::Kernel::EXCHANGE), those who computed O have stored it.
     ///
     /// # Safety
     /// The whole warp calls this together, for the strips in their order.
     #[inline(always)]
-    pub unsafe fn store_strip<const EXCHANGE: bool, S: Sequence>(&self, copy: StripCopy) {
+    pub unsafe fn store_strip(&self, copy: StripCopy) {
         let StripCopy { strip, parity, work, tile } = copy;
         // SAFETY: initialised mbarriers and a map of O. The strip's warps fenced what they wrote before they arrived; the
         // place is given back when the copy has read it and each lane its statistics.
         unsafe {
             mbarrier::wait(self.memory.strip_computed(strip), parity);
-            if self.copies && !EXCHANGE && (!S::IS_LOOKED_UP || copy.has_rows()) {
-                let first = S::in_maps(self.context.args, work, tile).after(tile.first_row);
+            if self.copies && !K::EXCHANGE && (!K::Sequence::IS_LOOKED_UP || copy.has_rows()) {
+                let first = K::Sequence::in_maps(self.context.args, work, tile).after(tile.first_row);
                 let tile = self.memory.strip(strip).chunk(0, 0);
                 bulk_copy::store_box_4d(self.context.maps.o(), first.coordinates(), tile);
                 bulk_copy::commit_group();
             }
             // Together again, or LSE would be computed twice: by the lane that copies, and by the others.
             sync::converge_warp();
-            self.store_lse::<S>(copy);
-            if self.copies && !EXCHANGE {
+            self.store_lse(copy);
+            if self.copies && !K::EXCHANGE {
                 bulk_copy::wait_for_reads::<0>();
             }
             mbarrier::arrive(self.memory.strip_empty(strip));
@@ -71,12 +71,12 @@ impl<'a, const WARPGROUPS: u32, const STAGES: u32> Storer<'a, WARPGROUPS, STAGES
     /// # Safety
     /// As for [`Self::store_strip`], when the strip is computed.
     #[inline(always)]
-    unsafe fn store_lse<S: Sequence>(&self, StripCopy { strip, work, tile, .. }: StripCopy) {
+    unsafe fn store_lse(&self, StripCopy { strip, work, tile, .. }: StripCopy) {
         let args = self.context.args;
         if args.lse == 0 {
             return;
         }
-        let first = S::lse_row(args, work, tile);
+        let first = K::Sequence::lse_row(args, work, tile);
         unrolled!(at most 2; for part in const { (ROWS / WARP_SIZE) as usize } => {
             let row = self.lane.index + part as u32 * WARP_SIZE;
             if tile.first_row + row < tile.length {

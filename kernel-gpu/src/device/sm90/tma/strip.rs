@@ -4,9 +4,7 @@ use super::epilogue::Normalisers;
 use super::memory::Memory;
 use super::order::{Step, StripCopy};
 use super::turns::Turns;
-use super::{Context, K_STEPS, KEYS, N_TILES, epilogue};
-use crate::device::attention::mask::Mask;
-use crate::device::attention::sequence::Sequence;
+use super::{Context, K_STEPS, KEYS, N_TILES, TmaKernel, epilogue};
 use crate::device::attention::softmax::{apply_mask, rescale_row};
 use crate::device::attention::{HEAD_K_STEPS, HEAD_N_TILES, Lane, Output, Scores};
 use crate::device::ptx::mma::FragmentC;
@@ -16,15 +14,15 @@ use crate::device::sm90::softmax::StripSoftmax;
 use crate::device::unrolled;
 
 /// The registers of a strip.
-pub struct Strip<const RESCALE_THRESHOLD: u32> {
+pub struct Strip<K: TmaKernel> {
     scores: Scores<1, N_TILES>,
     probabilities: Probabilities<K_STEPS>,
     output: Output<1>,
-    softmax: StripSoftmax<RESCALE_THRESHOLD>,
+    softmax: StripSoftmax<K>,
     scale_log2: f32,
 }
 
-impl<const RESCALE_THRESHOLD: u32> Strip<RESCALE_THRESHOLD> {
+impl<K: TmaKernel> Strip<K> {
     /// One that has attended to nothing.
     #[inline(always)]
     pub fn new(scale_log2: f32) -> Self {
@@ -102,7 +100,7 @@ impl<const RESCALE_THRESHOLD: u32> Strip<RESCALE_THRESHOLD> {
     /// As for [`Self::start_scores`].
     #[inline(always)]
     unsafe fn multiply_output(&mut self, step: Step) {
-        let values = step.values();
+        let values = step.values::<K>();
         self.output.pin();
         self.probabilities.pin();
         // SAFETY: passed on to the caller; the registers were not touched since they were pinned.
@@ -111,7 +109,7 @@ impl<const RESCALE_THRESHOLD: u32> Strip<RESCALE_THRESHOLD> {
             unrolled!(at most 4; for k in K_STEPS => {
                 // What O holds at the beginning of a strip is of the one before.
                 let accumulate = k != 0 || !step.is_first();
-                self.output[0].multiply_fragment(self.probabilities[k], values.step(k), accumulate);
+                self.output[0].multiply_fragment::<K::Element, _>(self.probabilities[k], values.step(k), accumulate);
             });
         }
     }
@@ -124,10 +122,10 @@ impl<const RESCALE_THRESHOLD: u32> Strip<RESCALE_THRESHOLD> {
     unsafe fn multiply_scores(&mut self, step: Step) {
         // SAFETY: passed on to the caller.
         unsafe {
-            self.scores = [<[FragmentC; N_TILES]>::multiply(step.queries, step.keys)];
+            self.scores = [<[FragmentC; N_TILES]>::multiply::<K::Element, _>(step.queries, step.keys)];
             unrolled!(at most 4; for k in HEAD_K_STEPS => {
                 if k != 0 {
-                    self.scores[0].multiply_accumulate(step.queries.step(k), step.keys.step(k));
+                    self.scores[0].multiply_accumulate::<K::Element, _>(step.queries.step(k), step.keys.step(k));
                 }
             });
         }
@@ -175,9 +173,9 @@ impl<const RESCALE_THRESHOLD: u32> Strip<RESCALE_THRESHOLD> {
     /// # Safety
     /// As for [`Self::take`].
     #[inline(always)]
-    pub unsafe fn take_last<M: Mask, S: Sequence>(&mut self, step: Step, length: u32, lane: Lane) {
+    pub unsafe fn take_last(&mut self, step: Step, length: u32, lane: Lane) {
         let (warp_row, key) = (epilogue::warp_row(lane), step.tile * KEYS);
-        apply_mask::<M, S, 1, N_TILES>(&mut self.scores, step.first_row, warp_row, key, length, lane);
+        apply_mask::<K, 1, N_TILES>(&mut self.scores, step.first_row, warp_row, key, length, lane);
         // SAFETY: passed on to the caller.
         unsafe { self.take(step) };
     }
@@ -199,12 +197,7 @@ impl<const RESCALE_THRESHOLD: u32> Strip<RESCALE_THRESHOLD> {
     /// # Safety
     /// All lanes of the warp call this together.
     #[inline(always)]
-    pub unsafe fn complete<const WARPGROUPS: u32, const STAGES: u32>(
-        &mut self,
-        memory: Memory<WARPGROUPS, STAGES>,
-        step: Step,
-        lane: Lane,
-    ) -> Normalisers {
+    pub unsafe fn complete(&mut self, memory: Memory<K>, step: Step, lane: Lane) -> Normalisers {
         // SAFETY: passed on to the caller.
         let normalisers = unsafe {
             self.softmax.running.complete_sums();
@@ -219,13 +212,7 @@ impl<const RESCALE_THRESHOLD: u32> Strip<RESCALE_THRESHOLD> {
     /// # Safety
     /// All lanes of the warp call this together behind the last product with V of the strip.
     #[inline(always)]
-    pub unsafe fn finish<const WARPGROUPS: u32, const STAGES: u32>(
-        &mut self,
-        memory: Memory<WARPGROUPS, STAGES>,
-        step: Step,
-        normalisers: Normalisers,
-        lane: Lane,
-    ) {
+    pub unsafe fn finish(&mut self, memory: Memory<K>, step: Step, normalisers: Normalisers, lane: Lane) {
         // SAFETY: passed on to the caller; no product reads Q any more.
         unsafe { epilogue::leave_output(&self.output[0], normalisers, memory, step.strip, lane) };
     }
@@ -235,14 +222,8 @@ impl<const RESCALE_THRESHOLD: u32> Strip<RESCALE_THRESHOLD> {
     /// # Safety
     /// As for that.
     #[inline(always)]
-    pub unsafe fn store<const WARPGROUPS: u32, const STAGES: u32, S: Sequence>(
-        &mut self,
-        context: &Context<'_, WARPGROUPS, STAGES>,
-        copy: StripCopy,
-        normalisers: Normalisers,
-        lane: Lane,
-    ) {
+    pub unsafe fn store(&mut self, context: &Context<'_, K>, copy: StripCopy, normalisers: Normalisers, lane: Lane) {
         // SAFETY: passed on to the caller.
-        unsafe { epilogue::store_output::<_, _, S>(&mut self.output[0], normalisers, context, copy, lane) };
+        unsafe { epilogue::store_output(&mut self.output[0], normalisers, context, copy, lane) };
     }
 }

@@ -6,9 +6,8 @@ mod whole_head;
 
 use super::memory::Memory;
 use super::turns::Turns;
-use super::{Context, Rows};
+use super::{Context, Rows, TmaKernel};
 use crate::device::attention::Lane;
-use crate::device::attention::mask::Mask;
 use crate::device::attention::sequence::InMaps;
 use crate::device::codegen::thread;
 use crate::device::ptx::wgmma::{Descriptor, KMajor, NMajor};
@@ -68,85 +67,56 @@ impl Step {
 
     /// V of the tile.
     #[inline(always)]
-    pub fn values(self) -> Descriptor<NMajor> {
-        self.keys.after(Rows::BYTES)
+    pub fn values<K: TmaKernel>(self) -> Descriptor<NMajor> {
+        self.keys.after(Rows::<K>::BYTES)
     }
 }
 
 /// An order of strips and tiles under a mask.
-pub trait Order<M: Mask> {
+pub trait Order<K: TmaKernel> {
     /// The first step of a lane's warpgroup; `None` where the block has no work item.
     ///
     /// # Safety
     /// All warps of the warpgroup call this together, first of all.
-    unsafe fn first<const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
-        lane: Lane,
-        turns: Turns,
-    ) -> Option<Step>;
+    unsafe fn first(context: &Context<'_, K>, lane: Lane, turns: Turns) -> Option<Step>;
 
     /// The strip of a step, as those see it who copy it.
-    fn copy_of<const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
-        step: Step,
-    ) -> StripCopy;
+    fn copy_of(context: &Context<'_, K>, step: Step) -> StripCopy;
 
     /// The step after `step`, the last of its strip; `None` where there is none, or none of the next item.
     ///
     /// # Safety
     /// All warps of the warpgroup call this together.
-    unsafe fn next_strip<const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
-        step: Step,
-    ) -> Option<Step>;
+    unsafe fn next_strip(context: &Context<'_, K>, step: Step) -> Option<Step>;
 
     /// The step after `step`, the last of its strip, where [`Self::next_strip`] knew none; `None` where there is none at all.
     ///
     /// # Safety
     /// All warps of the warpgroup call this together, behind [`Self::leave`] of the step.
-    unsafe fn resume<const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
-        step: Step,
-        lane: Lane,
-        turns: Turns,
-    ) -> Option<Step>;
+    unsafe fn resume(context: &Context<'_, K>, step: Step, lane: Lane, turns: Turns) -> Option<Step>;
 
     /// The step after `step`, which is not the last of its strip.
-    fn next_tile<const WARPGROUPS: u32, const STAGES: u32>(memory: Memory<WARPGROUPS, STAGES>, step: Step) -> Step;
+    fn next_tile(memory: Memory<K>, step: Step) -> Step;
 
     /// Gives back the stages that the warpgroup does not need after the step.
     ///
     /// # Safety
     /// All lanes of the warp call this together when the products of the step are complete, once for each step in order.
-    unsafe fn leave<const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
-        step: Step,
-        lane: Lane,
-    );
+    unsafe fn leave(context: &Context<'_, K>, step: Step, lane: Lane);
 
     /// From which of its strips on a warpgroup passes its turns to the first one, as those behind it have nothing to do any
     /// more; one that does not come where that is not so.
-    fn last_in_turn_from<const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
-        warpgroup: u32,
-    ) -> u32;
+    fn last_in_turn_from(context: &Context<'_, K>, warpgroup: u32) -> u32;
 
     /// Warpgroups that use a stage before it is refilled.
     fn users(stage: u32, warpgroups: u32) -> u32;
 
     /// What is done for every strip of the block, in the order in which they are computed.
-    fn for_each_strip<const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
-        action: impl FnMut(StripCopy),
-    );
+    fn for_each_strip(context: &Context<'_, K>, action: impl FnMut(StripCopy));
 
     /// What is done for every strip and every tile of K and V of the block behind those of
     /// [`Loader::load_first`](super::producer::Loader::load_first), in the order in which they are needed.
-    fn for_each_load<const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
-        strip: impl FnMut(StripCopy),
-        tile: impl FnMut(TileCopy),
-    );
+    fn for_each_load(context: &Context<'_, K>, strip: impl FnMut(StripCopy), tile: impl FnMut(TileCopy));
 }
 
 /// A strip of a head, to or from shared memory.
@@ -194,18 +164,12 @@ pub struct TileCopy {
 
 /// The tile from row `first_row` on of a sequence that is all of a head's rows.
 #[inline(always)]
-fn whole<const WARPGROUPS: u32, const STAGES: u32>(
-    context: &Context<'_, WARPGROUPS, STAGES>,
-    first_row: u32,
-) -> SequenceTile {
+fn whole<K: TmaKernel>(context: &Context<'_, K>, first_row: u32) -> SequenceTile {
     SequenceTile { begin: 0, length: context.length, first_row }
 }
 
 /// The work item of the block in a round.
 #[inline(always)]
-pub fn work_item<const WARPGROUPS: u32, const STAGES: u32>(
-    context: &Context<'_, WARPGROUPS, STAGES>,
-    round: u32,
-) -> Option<u32> {
+pub fn work_item<K: TmaKernel>(context: &Context<'_, K>, round: u32) -> Option<u32> {
     context.args.work_item(round, thread::block_idx_x(), thread::grid_dim_x())
 }

@@ -2,14 +2,13 @@
 
 use super::{Order, Step, Streamed, StripCopy, TileCopy, work_item};
 use crate::device::attention::Lane;
-use crate::device::attention::mask::Mask;
 use crate::device::attention::sequence::{Packed, Sequence};
 use crate::device::hidden;
 use crate::device::ptx::wgmma::{Descriptor, KMajor};
 use crate::device::ptx::{mbarrier, memory};
 use crate::device::sm90::tma::memory::Memory;
 use crate::device::sm90::tma::turns::Turns;
-use crate::device::sm90::tma::{Context, KEYS, ROWS, epilogue};
+use crate::device::sm90::tma::{Context, KEYS, ROWS, TmaKernel, epilogue};
 use contract::config::WARPGROUP_WARPS;
 use contract::geometry::BlockWork;
 use contract::packed::SequenceTile;
@@ -33,13 +32,10 @@ struct Item {
 impl PackedStreamed {
     /// The block's next item from `round` on.
     #[inline(always)]
-    fn find<const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
-        mut round: u32,
-    ) -> Option<Item> {
+    fn find<K: TmaKernel>(context: &Context<'_, K>, mut round: u32) -> Option<Item> {
         loop {
             let work = Packed::work(context.args, work_item(context, round)?);
-            if let Some(tile) = Packed::tile(context.args, work, WARPGROUPS * ROWS) {
+            if let Some(tile) = Packed::tile(context.args, work, K::WARPGROUPS * ROWS) {
                 return Some(Item { round, work, tile });
             }
             round += 1;
@@ -60,8 +56,8 @@ impl PackedStreamed {
 
     /// Tiles that the rows of an item attend to.
     #[inline(always)]
-    fn tiles_of_item<M: Mask, const WARPGROUPS: u32>(SequenceTile { first_row, length, .. }: SequenceTile) -> u32 {
-        Streamed::tiles::<M>(first_row + WARPGROUPS * ROWS, length)
+    fn tiles_of_item<K: TmaKernel>(SequenceTile { first_row, length, .. }: SequenceTile) -> u32 {
+        Streamed::tiles::<K>(first_row + K::WARPGROUPS * ROWS, length)
     }
 
     /// Strip `place` of item number `number`.
@@ -81,12 +77,8 @@ impl PackedStreamed {
     /// # Safety
     /// The strip's Q has arrived, and its place is not given back.
     #[inline(always)]
-    unsafe fn told<const WARPGROUPS: u32, const STAGES: u32>(
-        memory: Memory<WARPGROUPS, STAGES>,
-        warpgroup: u32,
-        number: u32,
-    ) -> StripCopy {
-        let strip = Self::slot(warpgroup, WARPGROUPS, number);
+    unsafe fn told<K: TmaKernel>(memory: Memory<K>, warpgroup: u32, number: u32) -> StripCopy {
+        let strip = Self::slot(warpgroup, K::WARPGROUPS, number);
         // SAFETY: the producer wrote these 16 bytes before it arrived at the mbarrier of Q.
         let [head, begin, length, first_row] = unsafe { memory::load_shared_16(memory.strip_tile(strip)) };
         let work = BlockWork { batch: 0, head, query_tile: 0 };
@@ -98,12 +90,8 @@ impl PackedStreamed {
     /// # Safety
     /// All lanes of the warp call this together; the strip's place is not given back.
     #[inline(always)]
-    unsafe fn wait_until_told<const WARPGROUPS: u32, const STAGES: u32>(
-        memory: Memory<WARPGROUPS, STAGES>,
-        warpgroup: u32,
-        number: u32,
-    ) -> StripCopy {
-        let strip = Self::slot(warpgroup, WARPGROUPS, number);
+    unsafe fn wait_until_told<K: TmaKernel>(memory: Memory<K>, warpgroup: u32, number: u32) -> StripCopy {
+        let strip = Self::slot(warpgroup, K::WARPGROUPS, number);
         // SAFETY: an initialised mbarrier; passed on to the caller.
         unsafe {
             mbarrier::wait(memory.strip_full(strip), Self::parity(number));
@@ -113,20 +101,20 @@ impl PackedStreamed {
 
     /// Tiles of the item that `strip` of a warpgroup is of.
     #[inline(always)]
-    fn tiles_around<M: Mask, const WARPGROUPS: u32>(tile: SequenceTile, warpgroup: u32, number: u32) -> u32 {
-        let item_row = tile.first_row - Streamed::place(warpgroup, WARPGROUPS, number) * ROWS;
-        Streamed::tiles::<M>(item_row + WARPGROUPS * ROWS, tile.length)
+    fn tiles_around<K: TmaKernel>(tile: SequenceTile, warpgroup: u32, number: u32) -> u32 {
+        let item_row = tile.first_row - Streamed::place(warpgroup, K::WARPGROUPS, number) * ROWS;
+        Streamed::tiles::<K>(item_row + K::WARPGROUPS * ROWS, tile.length)
     }
 
     /// The first step of a strip of item number `number`, with its first tile at a stage.
     #[inline(always)]
-    fn start<M: Mask, const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
+    fn start<K: TmaKernel>(
+        context: &Context<'_, K>,
         StripCopy { strip, parity, tile, .. }: StripCopy,
         number: u32,
         (stage, stage_parity): (u32, u32),
     ) -> Step {
-        let tiles = Streamed::tiles::<M>(tile.first_row + ROWS, tile.length);
+        let tiles = Streamed::tiles::<K>(tile.first_row + ROWS, tile.length);
         Step {
             number,
             length: tile.length,
@@ -136,7 +124,7 @@ impl PackedStreamed {
             queries: Descriptor::new(context.memory.strip(strip).chunk(0, 0)),
             tile: 0,
             last_tile: tiles - 1,
-            idle_tiles: Self::tiles_around::<M, WARPGROUPS>(tile, strip % WARPGROUPS, number) - tiles,
+            idle_tiles: Self::tiles_around::<K>(tile, strip % K::WARPGROUPS, number) - tiles,
             stage,
             keys: Descriptor::new(context.memory.keys(stage).chunk(0, 0)),
             stage_parity,
@@ -150,8 +138,8 @@ impl PackedStreamed {
     /// # Safety
     /// All warps of the warpgroup call this together; nothing is held of the items before.
     #[inline(always)]
-    unsafe fn from<M: Mask, const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
+    unsafe fn from<K: TmaKernel>(
+        context: &Context<'_, K>,
         lane: Lane,
         turns: Turns,
         mut number: u32,
@@ -166,16 +154,16 @@ impl PackedStreamed {
                 if strip.is_end() {
                     return None;
                 }
-                if WARPGROUPS == 1 || strip.has_rows() {
-                    return Some(Self::start::<M, WARPGROUPS, STAGES>(context, strip, number, place));
+                if K::WARPGROUPS == 1 || strip.has_rows() {
+                    return Some(Self::start::<K>(context, strip, number, place));
                 }
-                let mut tiles = Self::tiles_around::<M, WARPGROUPS>(strip.tile, warpgroup, number);
+                let mut tiles = Self::tiles_around::<K>(strip.tile, warpgroup, number);
                 epilogue::leave_nothing(context.memory, strip.strip, lane);
                 while tiles > 0 {
                     turns.wait();
                     turns.pass();
                     Self::let_pass(context.memory, place, lane);
-                    place = Streamed::advance::<STAGES>(place, 1);
+                    place = Streamed::advance::<K>(place, 1);
                     tiles -= 1;
                 }
                 number += 1;
@@ -188,11 +176,7 @@ impl PackedStreamed {
     /// # Safety
     /// All lanes of the warp call this together, for the stages in order.
     #[inline(always)]
-    unsafe fn let_pass<const WARPGROUPS: u32, const STAGES: u32>(
-        memory: Memory<WARPGROUPS, STAGES>,
-        (stage, parity): (u32, u32),
-        lane: Lane,
-    ) {
+    unsafe fn let_pass<K: TmaKernel>(memory: Memory<K>, (stage, parity): (u32, u32), lane: Lane) {
         // SAFETY: the warp's one arrival for the stage, and before it a wait: until the tile has arrived, the mbarrier may still
         // count those who leave the one before.
         unsafe {
@@ -207,70 +191,49 @@ impl PackedStreamed {
 
     /// The stage behind the item of a step, the last of its strip.
     #[inline(always)]
-    fn behind<const STAGES: u32>(step: Step) -> (u32, u32) {
-        Streamed::advance::<STAGES>((step.stage, step.stage_parity), step.idle_tiles + 1)
+    fn behind<K: TmaKernel>(step: Step) -> (u32, u32) {
+        Streamed::advance::<K>((step.stage, step.stage_parity), step.idle_tiles + 1)
     }
 }
 
-impl<M: Mask> Order<M> for PackedStreamed {
+impl<K: TmaKernel> Order<K> for PackedStreamed {
     #[inline(always)]
-    unsafe fn first<const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
-        lane: Lane,
-        turns: Turns,
-    ) -> Option<Step> {
-        const { assert!(WARPGROUPS <= STAGES, "an idle warpgroup would let more than a ring pass") };
+    unsafe fn first(context: &Context<'_, K>, lane: Lane, turns: Turns) -> Option<Step> {
+        const { assert!(K::WARPGROUPS <= K::STAGES, "an idle warpgroup would let more than a ring pass") };
         // SAFETY: passed on to the caller.
-        unsafe { Self::from::<M, WARPGROUPS, STAGES>(context, lane, turns, 0, (0, 0)) }
+        unsafe { Self::from::<K>(context, lane, turns, 0, (0, 0)) }
     }
 
     #[inline(always)]
-    fn copy_of<const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
-        step: Step,
-    ) -> StripCopy {
+    fn copy_of(context: &Context<'_, K>, step: Step) -> StripCopy {
         // SAFETY: the step's Q has arrived, and its strip is given back behind it.
-        unsafe { Self::told(context.memory, step.strip % WARPGROUPS, step.number) }
+        unsafe { Self::told(context.memory, step.strip % K::WARPGROUPS, step.number) }
     }
 
     #[inline(always)]
-    unsafe fn next_strip<const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
-        step: Step,
-    ) -> Option<Step> {
-        let (number, warpgroup) = (step.number + 1, step.strip % WARPGROUPS);
+    unsafe fn next_strip(context: &Context<'_, K>, step: Step) -> Option<Step> {
+        let (number, warpgroup) = (step.number + 1, step.strip % K::WARPGROUPS);
         // SAFETY: passed on to the caller.
         let strip = unsafe { Self::wait_until_told(context.memory, warpgroup, number) };
-        let start = || Self::start::<M, WARPGROUPS, STAGES>(context, strip, number, Self::behind::<STAGES>(step));
+        let start = || Self::start::<K>(context, strip, number, Self::behind::<K>(step));
         strip.has_rows().then(start)
     }
 
     #[inline(always)]
-    unsafe fn resume<const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
-        step: Step,
-        lane: Lane,
-        turns: Turns,
-    ) -> Option<Step> {
+    unsafe fn resume(context: &Context<'_, K>, step: Step, lane: Lane, turns: Turns) -> Option<Step> {
         // SAFETY: passed on to the caller.
-        unsafe {
-            Self::from::<M, WARPGROUPS, STAGES>(context, lane, turns, step.number + 1, Self::behind::<STAGES>(step))
-        }
+        unsafe { Self::from::<K>(context, lane, turns, step.number + 1, Self::behind::<K>(step)) }
     }
 
     #[inline(always)]
-    fn next_tile<const WARPGROUPS: u32, const STAGES: u32>(memory: Memory<WARPGROUPS, STAGES>, step: Step) -> Step {
-        let (stage, stage_parity) = Streamed::advance::<STAGES>((step.stage, step.stage_parity), 1);
+    fn next_tile(memory: Memory<K>, step: Step) -> Step {
+        let (stage, stage_parity) = Streamed::advance::<K>((step.stage, step.stage_parity), 1);
         let keys = Descriptor::<KMajor>::new(memory.keys(stage).chunk(0, 0)).after(0);
         Step { tile: step.tile + 1, stage, stage_parity, keys, ..step }
     }
 
     #[inline(always)]
-    unsafe fn leave<const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
-        step: Step,
-        lane: Lane,
-    ) {
+    unsafe fn leave(context: &Context<'_, K>, step: Step, lane: Lane) {
         let memory = context.memory;
         let mut place = (step.stage, step.stage_parity);
         let mut idle = if step.is_last() { step.idle_tiles } else { 0 };
@@ -280,7 +243,7 @@ impl<M: Mask> Order<M> for PackedStreamed {
                 mbarrier::arrive(memory.stage_empty(place.0));
             }
             while idle > 0 {
-                place = Streamed::advance::<STAGES>(place, 1);
+                place = Streamed::advance::<K>(place, 1);
                 Self::let_pass(memory, place, lane);
                 idle -= 1;
             }
@@ -288,7 +251,7 @@ impl<M: Mask> Order<M> for PackedStreamed {
     }
 
     #[inline(always)]
-    fn last_in_turn_from<const WARPGROUPS: u32, const STAGES: u32>(_: &Context<'_, WARPGROUPS, STAGES>, _: u32) -> u32 {
+    fn last_in_turn_from(_: &Context<'_, K>, _: u32) -> u32 {
         u32::MAX
     }
 
@@ -298,15 +261,12 @@ impl<M: Mask> Order<M> for PackedStreamed {
     }
 
     #[inline(always)]
-    fn for_each_strip<const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
-        mut action: impl FnMut(StripCopy),
-    ) {
+    fn for_each_strip(context: &Context<'_, K>, mut action: impl FnMut(StripCopy)) {
         let mut number = 0;
         loop {
             let mut place = 0;
-            while place < WARPGROUPS {
-                let warpgroup = Streamed::place(place, WARPGROUPS, number);
+            while place < K::WARPGROUPS {
+                let warpgroup = Streamed::place(place, K::WARPGROUPS, number);
                 // SAFETY: the warp that stores is together, and gives the place back in `action`.
                 let strip = unsafe { Self::wait_until_told(context.memory, warpgroup, number) };
                 if strip.is_end() {
@@ -320,8 +280,8 @@ impl<M: Mask> Order<M> for PackedStreamed {
     }
 
     #[inline(always)]
-    fn for_each_load<const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
+    fn for_each_load(
+        context: &Context<'_, K>,
         mut load_strip: impl FnMut(StripCopy),
         mut load_tile: impl FnMut(TileCopy),
     ) {
@@ -329,15 +289,15 @@ impl<M: Mask> Order<M> for PackedStreamed {
         let (mut round, mut number) = (0, 0);
         let (mut stage, mut is_first) = ((0, 0), true);
         while let Some(item) = Self::find(context, round) {
-            while place < WARPGROUPS {
-                load_strip(Self::strip_of(item.work, item.tile, number, place, WARPGROUPS));
+            while place < K::WARPGROUPS {
+                load_strip(Self::strip_of(item.work, item.tile, number, place, K::WARPGROUPS));
                 place += 1;
             }
             let head = Packed::in_maps(context.args, item.work, item.tile);
-            while tile < Self::tiles_of_item::<M, WARPGROUPS>(item.tile) {
+            while tile < Self::tiles_of_item::<K>(item.tile) {
                 let first_key = head.after(tile * KEYS);
                 load_tile(TileCopy { stage: stage.0, parity: stage.1, is_first, first_key });
-                stage = Streamed::advance::<STAGES>(stage, 1);
+                stage = Streamed::advance::<K>(stage, 1);
                 is_first &= stage.0 != 0;
                 tile += 1;
             }
@@ -345,9 +305,9 @@ impl<M: Mask> Order<M> for PackedStreamed {
             (round, number) = (item.round + 1, number + 1);
         }
         let work = BlockWork { batch: 0, head: 0, query_tile: 0 };
-        while place < WARPGROUPS {
+        while place < K::WARPGROUPS {
             let strip =
-                Self::strip_of(work, SequenceTile { first_row: 0, ..StripCopy::END }, number, place, WARPGROUPS);
+                Self::strip_of(work, SequenceTile { first_row: 0, ..StripCopy::END }, number, place, K::WARPGROUPS);
             load_strip(StripCopy { tile: StripCopy::END, ..strip });
             place += 1;
         }

@@ -8,7 +8,7 @@ use crate::device::ptx::mbarrier;
 use crate::device::ptx::wgmma::{Descriptor, KMajor};
 use crate::device::sm90::tma::memory::Memory;
 use crate::device::sm90::tma::turns::Turns;
-use crate::device::sm90::tma::{Context, KEYS, ROWS};
+use crate::device::sm90::tma::{Context, KEYS, ROWS, TmaKernel};
 use contract::config::WARPGROUP_WARPS;
 use contract::geometry::BlockWork;
 
@@ -34,23 +34,23 @@ impl Streamed {
 
     /// Tiles that the rows before a row attend to.
     #[inline(always)]
-    pub fn tiles<M: Mask>(rows_end: u32, length: u32) -> u32 {
-        M::keys_end(rows_end, length).div_ceil(KEYS)
+    pub fn tiles<K: TmaKernel>(rows_end: u32, length: u32) -> u32 {
+        K::Mask::keys_end(rows_end, length).div_ceil(KEYS)
     }
 
     /// The first step of a warpgroup's strip of `item`, with its first tile at a stage.
     #[inline(always)]
-    fn start<M: Mask, const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
+    fn start<K: TmaKernel>(
+        context: &Context<'_, K>,
         item: u32,
         round: u32,
         warpgroup: u32,
         (stage, stage_parity): (u32, u32),
     ) -> Step {
-        let item_row = Self::first_row(context.args.block_work(item), WARPGROUPS);
-        let first_row = item_row + Self::place(warpgroup, WARPGROUPS, round) * ROWS;
-        let tiles = Self::tiles::<M>(first_row + ROWS, context.length);
-        let strip = round % 2 * WARPGROUPS + warpgroup;
+        let item_row = Self::first_row(context.args.block_work(item), K::WARPGROUPS);
+        let first_row = item_row + Self::place(warpgroup, K::WARPGROUPS, round) * ROWS;
+        let tiles = Self::tiles::<K>(first_row + ROWS, context.length);
+        let strip = round % 2 * K::WARPGROUPS + warpgroup;
         Step {
             number: round,
             length: context.length,
@@ -60,7 +60,7 @@ impl Streamed {
             queries: Descriptor::new(context.memory.strip(strip).chunk(0, 0)),
             tile: 0,
             last_tile: tiles - 1,
-            idle_tiles: Self::tiles::<M>(item_row + WARPGROUPS * ROWS, context.length) - tiles,
+            idle_tiles: Self::tiles::<K>(item_row + K::WARPGROUPS * ROWS, context.length) - tiles,
             stage,
             keys: Descriptor::new(context.memory.keys(stage).chunk(0, 0)),
             stage_parity,
@@ -71,86 +71,61 @@ impl Streamed {
 
     /// Strip `place` of an item.
     #[inline(always)]
-    fn strip_of<const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
-        work: BlockWork,
-        round: u32,
-        place: u32,
-    ) -> StripCopy {
+    fn strip_of<K: TmaKernel>(context: &Context<'_, K>, work: BlockWork, round: u32, place: u32) -> StripCopy {
         StripCopy {
             // The order of the warpgroups is its own inverse.
-            strip: round % 2 * WARPGROUPS + Self::place(place, WARPGROUPS, round),
+            strip: round % 2 * K::WARPGROUPS + Self::place(place, K::WARPGROUPS, round),
             parity: round / 2 % 2,
             work,
-            tile: whole(context, Self::first_row(work, WARPGROUPS) + place * ROWS),
+            tile: whole(context, Self::first_row(work, K::WARPGROUPS) + place * ROWS),
         }
     }
 
     /// The stage and parity `tiles` tiles on, at most once around the ring.
     #[inline(always)]
-    pub fn advance<const STAGES: u32>((stage, parity): (u32, u32), tiles: u32) -> (u32, u32) {
+    pub fn advance<K: TmaKernel>((stage, parity): (u32, u32), tiles: u32) -> (u32, u32) {
         let stage = stage + tiles;
-        if stage >= STAGES { (stage - STAGES, parity ^ 1) } else { (stage, parity) }
+        if stage >= K::STAGES { (stage - K::STAGES, parity ^ 1) } else { (stage, parity) }
     }
 }
 
-impl<M: Mask> Order<M> for Streamed {
+impl<K: TmaKernel> Order<K> for Streamed {
     #[inline(always)]
-    unsafe fn first<const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
-        lane: Lane,
-        _turns: Turns,
-    ) -> Option<Step> {
-        const { assert!(WARPGROUPS <= STAGES, "an idle warpgroup would let more than a ring pass") };
+    unsafe fn first(context: &Context<'_, K>, lane: Lane, _turns: Turns) -> Option<Step> {
+        const { assert!(K::WARPGROUPS <= K::STAGES, "an idle warpgroup would let more than a ring pass") };
         let warpgroup = lane.warp / WARPGROUP_WARPS;
-        work_item(context, 0).map(|item| Self::start::<M, WARPGROUPS, STAGES>(context, item, 0, warpgroup, (0, 0)))
+        work_item(context, 0).map(|item| Self::start::<K>(context, item, 0, warpgroup, (0, 0)))
     }
 
     #[inline(always)]
-    fn copy_of<const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
-        step: Step,
-    ) -> StripCopy {
+    fn copy_of(context: &Context<'_, K>, step: Step) -> StripCopy {
         // The step is of an item that is there.
         let item = work_item(context, step.number).unwrap_or_default();
-        let place = Self::place(step.strip % WARPGROUPS, WARPGROUPS, step.number);
+        let place = Self::place(step.strip % K::WARPGROUPS, K::WARPGROUPS, step.number);
         Self::strip_of(context, context.args.block_work(item), step.number, place)
     }
 
     #[inline(always)]
-    unsafe fn next_strip<const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
-        step: Step,
-    ) -> Option<Step> {
-        let (round, warpgroup) = (step.number + 1, step.strip % WARPGROUPS);
-        let next = Self::advance::<STAGES>((step.stage, step.stage_parity), step.idle_tiles + 1);
-        work_item(context, round)
-            .map(|item| Self::start::<M, WARPGROUPS, STAGES>(context, item, round, warpgroup, next))
+    unsafe fn next_strip(context: &Context<'_, K>, step: Step) -> Option<Step> {
+        let (round, warpgroup) = (step.number + 1, step.strip % K::WARPGROUPS);
+        let next = Self::advance::<K>((step.stage, step.stage_parity), step.idle_tiles + 1);
+        work_item(context, round).map(|item| Self::start::<K>(context, item, round, warpgroup, next))
     }
 
     #[inline(always)]
-    unsafe fn resume<const WARPGROUPS: u32, const STAGES: u32>(
-        _: &Context<'_, WARPGROUPS, STAGES>,
-        _: Step,
-        _: Lane,
-        _: Turns,
-    ) -> Option<Step> {
+    unsafe fn resume(_: &Context<'_, K>, _: Step, _: Lane, _: Turns) -> Option<Step> {
         None
     }
 
     #[inline(always)]
-    fn next_tile<const WARPGROUPS: u32, const STAGES: u32>(memory: Memory<WARPGROUPS, STAGES>, step: Step) -> Step {
-        let (stage, stage_parity) = Self::advance::<STAGES>((step.stage, step.stage_parity), 1);
+    fn next_tile(memory: Memory<K>, step: Step) -> Step {
+        let (stage, stage_parity) = Self::advance::<K>((step.stage, step.stage_parity), 1);
         let keys = Descriptor::<KMajor>::new(memory.keys(stage).chunk(0, 0)).after(0);
         Step { tile: step.tile + 1, stage, stage_parity, keys, ..step }
     }
 
     #[inline(always)]
-    unsafe fn leave<const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
-        step: Step,
-        lane: Lane,
-    ) {
+    unsafe fn leave(context: &Context<'_, K>, step: Step, lane: Lane) {
         let memory = context.memory;
         let mut place = (step.stage, step.stage_parity);
         let mut idle = if step.is_last() { step.idle_tiles } else { 0 };
@@ -161,7 +136,7 @@ impl<M: Mask> Order<M> for Streamed {
                 mbarrier::arrive(memory.stage_empty(place.0));
             }
             while idle > 0 {
-                place = Self::advance::<STAGES>(place, 1);
+                place = Self::advance::<K>(place, 1);
                 mbarrier::wait(memory.stage_full(place.0), place.1);
                 if lane.index == 0 {
                     mbarrier::arrive(memory.stage_empty(place.0));
@@ -172,7 +147,7 @@ impl<M: Mask> Order<M> for Streamed {
     }
 
     #[inline(always)]
-    fn last_in_turn_from<const WARPGROUPS: u32, const STAGES: u32>(_: &Context<'_, WARPGROUPS, STAGES>, _: u32) -> u32 {
+    fn last_in_turn_from(_: &Context<'_, K>, _: u32) -> u32 {
         u32::MAX
     }
 
@@ -182,15 +157,12 @@ impl<M: Mask> Order<M> for Streamed {
     }
 
     #[inline(always)]
-    fn for_each_strip<const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
-        mut action: impl FnMut(StripCopy),
-    ) {
+    fn for_each_strip(context: &Context<'_, K>, mut action: impl FnMut(StripCopy)) {
         let mut round = 0;
         while let Some(item) = work_item(context, round) {
             let work = context.args.block_work(item);
             let mut place = 0;
-            while place < WARPGROUPS {
+            while place < K::WARPGROUPS {
                 action(Self::strip_of(context, work, round, place));
                 place += 1;
             }
@@ -199,24 +171,24 @@ impl<M: Mask> Order<M> for Streamed {
     }
 
     #[inline(always)]
-    fn for_each_load<const WARPGROUPS: u32, const STAGES: u32>(
-        context: &Context<'_, WARPGROUPS, STAGES>,
+    fn for_each_load(
+        context: &Context<'_, K>,
         mut load_strip: impl FnMut(StripCopy),
         mut load_tile: impl FnMut(TileCopy),
     ) {
-        let (mut round, mut place, mut tile) = (0, WARPGROUPS, 1);
-        let (mut stage, mut is_first) = (Self::advance::<STAGES>((0, 0), 1), true);
+        let (mut round, mut place, mut tile) = (0, K::WARPGROUPS, 1);
+        let (mut stage, mut is_first) = (Self::advance::<K>((0, 0), 1), true);
         while let Some(item) = work_item(context, round) {
             let work = context.args.block_work(item);
-            while place < WARPGROUPS {
+            while place < K::WARPGROUPS {
                 load_strip(Self::strip_of(context, work, round, place));
                 place += 1;
             }
-            let tiles = Self::tiles::<M>(Self::first_row(work, WARPGROUPS) + WARPGROUPS * ROWS, context.length);
+            let tiles = Self::tiles::<K>(Self::first_row(work, K::WARPGROUPS) + K::WARPGROUPS * ROWS, context.length);
             while tile < tiles {
                 let first_key = InMaps { row: tile * KEYS, head: work.head, batch: work.batch };
                 load_tile(TileCopy { stage: stage.0, parity: stage.1, is_first, first_key });
-                stage = Self::advance::<STAGES>(stage, 1);
+                stage = Self::advance::<K>(stage, 1);
                 is_first &= stage.0 != 0;
                 tile += 1;
             }

@@ -5,8 +5,9 @@
 //! not so much smaller that a p overflows fp16. The maximum of a few scores nearly always is such a shift; where it is not,
 //! an infinite sum tells.
 
-use super::softmax::{across_quad, row_maximum};
-use super::{ROWS_PER_LANE, Scores, pack_probabilities};
+use super::Sm80Kernel;
+use crate::device::attention::softmax::{across_quad, row_maximum};
+use crate::device::attention::{ROWS_PER_LANE, Scores, pack_probabilities};
 use crate::device::ptx::math;
 use crate::device::ptx::mma::{FragmentA, FragmentC};
 use crate::device::unrolled;
@@ -69,16 +70,16 @@ impl<const M_TILES: usize> Shifts<M_TILES> {
         self
     }
 
-    /// P of 16 keys, a fragment for each strip; of every [`EXPONENTIALS`] the FMA pipe computes `BY_FMA`, evenly spread.
+    /// P of 16 keys, a fragment for each strip; of every [`EXPONENTIALS`] the FMA pipe computes some, evenly spread.
     #[inline(always)]
-    pub fn probabilities<const BY_FMA: u32>(
+    pub fn probabilities<K: Sm80Kernel>(
         &self,
         scores: &Scores<M_TILES, N_TILES>,
         scale_log2: f32,
     ) -> [FragmentA; M_TILES] {
         let mut probabilities = [[0; 4]; M_TILES];
         unrolled!(at most 4; for m in M_TILES => {
-            probabilities[m] = strip_probabilities::<BY_FMA>(&scores[m], &self.0[m], scale_log2);
+            probabilities[m] = strip_probabilities::<K>(&scores[m], &self.0[m], scale_log2);
         });
         probabilities
     }
@@ -86,7 +87,7 @@ impl<const M_TILES: usize> Shifts<M_TILES> {
 
 /// P of a strip and 16 keys.
 #[inline(always)]
-fn strip_probabilities<const BY_FMA: u32>(
+fn strip_probabilities<K: Sm80Kernel>(
     scores: &[FragmentC; N_TILES],
     shifts: &[f32; ROWS_PER_LANE],
     scale_log2: f32,
@@ -95,9 +96,9 @@ fn strip_probabilities<const BY_FMA: u32>(
     unrolled!(at most 2; for n in N_TILES => {
         unrolled!(at most 4; for element in 4 => {
             let exponent = math::fma(p[n][element], scale_log2, -shifts[element / 2]);
-            let by_fma = (n as u32 * 4 + element as u32) * BY_FMA % EXPONENTIALS < BY_FMA;
+            let by_fma = const { (n as u32 * 4 + element as u32) * K::BY_FMA % EXPONENTIALS < K::BY_FMA };
             p[n][element] = if by_fma { math::exp2_polynomial(exponent) } else { math::exp2(exponent) };
         });
     });
-    pack_probabilities(p[0], p[1])
+    pack_probabilities::<K::Element>(p[0], p[1])
 }

@@ -1,0 +1,54 @@
+//! The element types of the matrix instructions: what differs between fp16 and bf16.
+
+use super::math;
+use crate::shared_tile::{self, Bf16, F16};
+use contract::config;
+
+/// An element type of Q, K, V, P and O.
+pub trait Element: shared_tile::Element + Copy + 'static {
+    /// Its name in the contract, by which instructions are chosen.
+    const TYPE: config::Element;
+    /// Two ones.
+    const ONES: u32;
+    /// Up to this sum of a lane's probabilities of a step, none of them overflows, nor does O in f32.
+    const LARGEST_SUM: f32;
+    /// Below this sum of the rounded probabilities of rows, none of them overflowed, nor does O in f32.
+    const SUM_LIMIT: f32;
+    /// From this sum of a lane's probabilities of a row on, the row has one that is far from the smallest numbers, so that those
+    /// that underflow do not matter.
+    const SMALLEST_FIRST_SUM: f32;
+
+    /// Two f32 rounded to nearest-even, `low` in the lower half.
+    fn pack(low: f32, high: f32) -> u32;
+}
+
+impl Element for F16 {
+    const TYPE: config::Element = config::Element::F16;
+    const ONES: u32 = 0x3c00_3c00;
+    // It ends at 65504.
+    const LARGEST_SUM: f32 = 16_384.0;
+    // A probability that overflows is infinite.
+    const SUM_LIMIT: f32 = f32::INFINITY;
+    // Proves a probability of 2⁻¹⁰ at least; fp16 is exact to 2⁻²⁴.
+    const SMALLEST_FIRST_SUM: f32 = 1.0 / 64.0;
+
+    #[inline(always)]
+    fn pack(low: f32, high: f32) -> u32 {
+        math::pack_f16(low, high)
+    }
+}
+
+impl Element for Bf16 {
+    const TYPE: config::Element = config::Element::Bf16;
+    const ONES: u32 = 0x3f80_3f80;
+    // 2³⁰: with V up to 2⁹⁰, O stays in the range of f32.
+    const LARGEST_SUM: f32 = (1u32 << 30) as f32;
+    const SUM_LIMIT: f32 = 1e18;
+    // 2⁻³⁰; bf16 is exact to 2⁻¹²⁶.
+    const SMALLEST_FIRST_SUM: f32 = 1.0 / (1u32 << 30) as f32;
+
+    #[inline(always)]
+    fn pack(low: f32, high: f32) -> u32 {
+        math::pack_bf16(low, high)
+    }
+}
