@@ -4,7 +4,7 @@ use super::{Order, Step, Streamed, StripCopy, TileCopy, work_item};
 use crate::device::attention::Lane;
 use crate::device::attention::sequence::{Packed, Sequence};
 use crate::device::hidden;
-use crate::device::ptx::wgmma::{Descriptor, KMajor};
+use crate::device::ptx::wgmma::Descriptor;
 use crate::device::ptx::{mbarrier, memory};
 use crate::device::sm90::tma::memory::Memory;
 use crate::device::sm90::tma::turns::Turns;
@@ -227,9 +227,7 @@ impl<K: TmaKernel> Order<K> for PackedStreamed {
 
     #[inline(always)]
     fn next_tile(memory: Memory<K>, step: Step) -> Step {
-        let (stage, stage_parity) = Streamed::advance::<K>((step.stage, step.stage_parity), 1);
-        let keys = Descriptor::<KMajor>::new(memory.keys(stage).chunk(0, 0)).after(0);
-        Step { tile: step.tile + 1, stage, stage_parity, keys, ..step }
+        <Streamed as Order<K>>::next_tile(memory, step)
     }
 
     #[inline(always)]
