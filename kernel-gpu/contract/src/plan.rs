@@ -489,6 +489,7 @@ mod tests {
                 Sequence::Packed => packed(3, 512),
                 Sequence::Exact(_) | Sequence::Any => problem(1, 512),
             };
+            let problem = problem.with_element(variant.element);
             let message = refusal(&problem, variant, &Gpu { architecture: 75, ..GPU });
             assert!(message.contains(&std::format!("needs {}", variant.family().requirement())), "{message}");
         }
