@@ -2,7 +2,6 @@
 
 import logging
 import os
-import pathlib
 import subprocess
 import sys
 import tempfile
@@ -13,6 +12,7 @@ import torch
 
 import cpu
 import fa512.torch
+from models import model, save_for_sentences
 
 
 def setUpModule():
@@ -26,21 +26,6 @@ def setUpModule():
         patch = unittest.mock.patch(f"fa512.torch.{name}_here", getattr(fa512.torch, name))
         patch.start()
         unittest.addModuleCleanup(patch.stop)
-
-
-def config(heads=2, **more):
-    from transformers import BertConfig
-
-    sizes = {"hidden_size": 128, "num_hidden_layers": 2, "intermediate_size": 64, "vocab_size": 50}
-    return BertConfig(num_attention_heads=heads, **{**sizes, **more})
-
-
-def model(attention, **more):
-    from transformers import BertModel
-
-    torch.manual_seed(0)
-    made = BertModel._from_config(config(**more), attn_implementation=attention, dtype=torch.float16)
-    return made.eval()
 
 
 def tokens(batch=2, length=12):
@@ -246,14 +231,9 @@ class SentenceTransformers(unittest.TestCase):
     def test_sentences_are_encoded_as_by_sdpa(self):
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-        from transformers import BertTokenizer
 
-        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "short", "text", "and", "another", "one"]
         with tempfile.TemporaryDirectory() as folder:
-            vocabulary = pathlib.Path(folder, "vocab.txt")
-            vocabulary.write_text("\n".join(words))
-            BertTokenizer(str(vocabulary)).save_pretrained(folder)
-            model("sdpa").save_pretrained(folder)
+            save_for_sentences(folder)
 
             def encode(attention, texts):
                 arguments = {"attn_implementation": attention, "dtype": torch.float16}
