@@ -81,6 +81,23 @@ class Refusals(unittest.TestCase):
         self.assertIn("value is on meta", why_not(x, x, x.to("meta")))
         self.assertIn("query is on cpu", fa512.torch.why_not_here(x, x, x))
 
+    def test_where_tensors_lie(self):
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        with FakeTensorMode():
+            x = torch.empty(2, 3, 8, 64, dtype=torch.float16, device="cuda")
+            why_not_here = fa512.torch.why_not_here
+            fused = torch.empty(2, 8, 3, 3, 64, dtype=torch.float16, device="cuda")
+            one_row = torch.empty(2, 3, 1, 65, dtype=torch.float16, device="cuda")[..., :64]
+            for good in (x, x.expand_as(x), x[:1, :1].expand_as(x), fused[:, :, 1].transpose(1, 2), x[:, :, 3:]):
+                self.assertIsNone(why_not_here(good, good, good))
+            self.assertIn("key has the strides (195, 65, 65, 1)", why_not_here(x[:, :, :1], one_row, x[:, :, :1]))
+            wide = torch.empty(1, 1, 1, 65, dtype=torch.float16, device="cuda")[..., :64]
+            self.assertIsNone(why_not_here(wide, wide, wide), "of a dimension of size 1 the stride says nothing")
+            gaps = torch.empty(2, 3, 8, 128, dtype=torch.float16, device="cuda")
+            self.assertIn("value has the strides", why_not_here(x, x, gaps[..., ::2]))
+            self.assertIn("query begins at element 4", why_not_here(gaps[..., 4:68], x, x))
+
     def test_tensors_that_are_no_cuda_tensors(self):
         x = half(1, 2, 8, 64)
         with self.assertRaisesRegex(ValueError, "q is on the CPU"):
