@@ -124,6 +124,11 @@ impl Workspace {
         self.root.join("host/python")
     }
 
+    /// The folder of the crate for candle.
+    pub fn candle(&self) -> PathBuf {
+        self.root.join("host/candle")
+    }
+
     /// Where the PTX of the CUDA C++ twins goes unless told otherwise.
     pub fn twins_ptx(&self) -> PathBuf {
         self.root.join("target/ptx-cuda")

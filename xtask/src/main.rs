@@ -39,7 +39,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use commands::{baselines, bless, ci, codegens, dist, doctor, mutate, package, ptx, python_test, run, test, toolchain};
+use commands::{
+    baselines, bless, candle_test, ci, codegens, dist, doctor, mutate, package, ptx, python_test, run, test, toolchain,
+};
 use environment::{Environment, Workspace};
 
 /// Builds and tests everything in this workspace.
@@ -57,6 +59,7 @@ enum Task {
     Dist(dist::Arguments),
     Package(package::Arguments),
     PythonTest(python_test::Arguments),
+    CandleTest(candle_test::Arguments),
     Toolchain(toolchain::Arguments),
     Doctor(doctor::Arguments),
 }
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         Task::Dist(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Package(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::PythonTest(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
+        Task::CandleTest(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Mutate(arguments) => arguments.run(&environment, &workspace),
         Task::Ptx(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Toolchain(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),

@@ -26,27 +26,30 @@ pub enum Linker<'a> {
     Portable(&'a Zigbuild),
 }
 
+/// The python3 of this machine.
+pub fn interpreter(environment: &Environment) -> Result<PathBuf> {
+    environment.find_program("python3").context("there is no python3 to make a virtual environment")
+}
+
 /// A virtual environment of Python.
 pub struct Venv(PathBuf);
 
 impl Venv {
-    /// The one in `folder`, with `requirements`, made anew where it has others.
+    /// The one in `folder`, with `requirements`, made anew by this machine's python3 where it has others.
     pub fn with(environment: &Environment, folder: PathBuf, requirements: &[&str]) -> Result<Self> {
         let stamp = folder.join("requirements.txt");
         let wanted = requirements.join("\n");
         if fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
             return Ok(Self(folder));
         }
-        let venv = Self::new(environment, folder)?;
+        let venv = Self::new(&interpreter(environment)?, folder)?;
         venv.install(requirements)?;
         fs::write(stamp, wanted)?;
         Ok(venv)
     }
 
-    /// A new one in `folder`, with nothing but pip.
-    pub fn new(environment: &Environment, folder: PathBuf) -> Result<Self> {
-        let python =
-            environment.find_program("python3").context("there is no python3 to make a virtual environment")?;
+    /// A new one of the interpreter `python` in `folder`, with nothing but pip.
+    pub fn new(python: &Path, folder: PathBuf) -> Result<Self> {
         files::remove(&folder)?;
         process::run(Command::new(python).args(["-m", "venv"]).arg(&folder))?;
         Ok(Self(folder))

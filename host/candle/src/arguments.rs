@@ -55,6 +55,20 @@ pub fn no_slopes() -> Error {
     Error::msg("alibi_slopes are given, which is not computed; use the function without them")
 }
 
+/// Requires that there are neither slopes nor a softcap.
+///
+/// # Errors
+/// With the argument that is given.
+pub fn require_neither(alibi_slopes: Option<&Tensor>, softcap: f32) -> Result<()> {
+    if alibi_slopes.is_some() {
+        return Err(no_slopes());
+    }
+    if softcap != 0.0 {
+        candle_core::bail!("softcap is {softcap}, which is not computed; it must be 0");
+    }
+    Ok(())
+}
+
 /// Requires both to hold the same.
 ///
 /// # Errors

@@ -82,12 +82,7 @@ pub fn flash_attn_alibi_windowed_softcap(
     window_size_right: Option<usize>,
     softcap: f32,
 ) -> Result<Tensor> {
-    if alibi_slopes.is_some() {
-        return Err(arguments::no_slopes());
-    }
-    if softcap != 0.0 {
-        candle_core::bail!("softcap is {softcap}, which is not computed; it must be 0");
-    }
+    arguments::require_neither(alibi_slopes, softcap)?;
     flash_attn_windowed(q, k, v, softmax_scale, window_size_left, window_size_right)
 }
 
@@ -176,6 +171,30 @@ pub fn flash_attn_varlen_alibi_windowed(
     _window_size_right: Option<usize>,
 ) -> Result<Tensor> {
     Err(arguments::no_slopes())
+}
+
+/// [`flash_attn_varlen_windowed`] with candle-flash-attn's further arguments.
+///
+/// # Errors
+/// As for [`flash_attn_varlen_windowed`], and where there are slopes or a softcap that is not 0.
+#[allow(clippy::too_many_arguments, reason = "they are candle-flash-attn's")]
+pub fn flash_attn_varlen_alibi_windowed_softcap(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    alibi_slopes: Option<&Tensor>,
+    seqlens_q: &Tensor,
+    seqlens_k: &Tensor,
+    max_seqlen_q: usize,
+    max_seqlen_k: usize,
+    softmax_scale: f32,
+    window_size_left: Option<usize>,
+    window_size_right: Option<usize>,
+    softcap: f32,
+) -> Result<Tensor> {
+    arguments::require_neither(alibi_slopes, softcap)?;
+    let window = Window { left: window_size_left, right: window_size_right };
+    varlen([q, k, v], [(seqlens_q, max_seqlen_q), (seqlens_k, max_seqlen_k)], softmax_scale, window)
 }
 
 fn varlen(

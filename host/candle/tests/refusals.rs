@@ -30,6 +30,16 @@ fn arguments_that_are_not_computed_are_named() {
         |slopes, softcap| attention::flash_attn_alibi_windowed_softcap(&x, &x, &x, slopes, 0.125, None, None, softcap);
     assert!(message(softcap(Some(&slopes), 0.0)).contains("alibi_slopes"));
     assert!(message(softcap(None, 30.0)).contains("softcap is 30"));
+    let (rows, lengths) = (tensor(&[8, 2, 64]), Tensor::new(&[0u32, 8], &Device::Cpu).unwrap());
+    let packed = |slopes, softcap| {
+        let one = &lengths;
+        attention::flash_attn_varlen_alibi_windowed_softcap(
+            &rows, &rows, &rows, slopes, one, one, 8, 8, 0.125, None, None, softcap,
+        )
+    };
+    assert!(message(packed(Some(&slopes), 0.0)).contains("alibi_slopes"));
+    assert!(message(packed(None, 30.0)).contains("softcap is 30"));
+    assert!(message(packed(None, 0.0)).contains("q is on the CPU"));
     let windowed = attention::flash_attn_windowed(&x, &x, &x, 0.125, Some(2), Some(2));
     assert!(message(windowed).contains("window_size_left is 2"));
     let narrow = tensor(&[1, 8, 2, 32]);

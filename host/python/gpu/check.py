@@ -278,24 +278,57 @@ def flash_impl(run):
     require("fa512" not in kernels(), "restored, the kernel is still ours")
 
 
+def run_by_aot_inductor(model, tensors, *tolerance):
+    """What torch.export keeps of a model, and how AOTInductor's result compares; seconds of each step."""
+    import faulthandler
+    import sys
+    import time
+
+    # Where it stands when it takes long, and where it dies.
+    faulthandler.enable()
+    faulthandler.dump_traceback_later(60, repeat=True)
+    seconds = {}
+
+    def timed(name, call):
+        begun = time.monotonic()
+        result = call()
+        seconds[name] = round(time.monotonic() - begun, 2)
+        print(f"  {name}: {seconds[name]} s", file=sys.stderr, flush=True)
+        return result
+
+    try:
+        with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/model.pt2"
+            program = timed("export", lambda: torch.export.export(model, tensors))
+            timed("compile", lambda: torch._inductor.aoti_compile_and_package(program, package_path=path))
+            loaded = timed("load", lambda: torch._inductor.aoti_load_package(path))
+            require_close(timed("run", lambda: loaded(*tensors)), model(*tensors), "AOTInductor", *tolerance)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+    return program.graph_module.code, seconds
+
+
+class Exported(torch.nn.Module):
+    def __init__(self, attend):
+        super().__init__()
+        self.attend = attend
+
+    def forward(self, q, k, v):
+        return self.attend(q + 1, k, v)
+
+
 def exported(run):
     """torch.export keeps the operator, and AOTInductor runs it."""
-
-    class Model(torch.nn.Module):
-        def forward(self, q, k, v):
-            return fa512.torch.attention(q + 1, k, v)
-
     tensors = tuple(inputs((2, 4, 256, 64), device(run.dry)))
-    with torch.no_grad():
-        program = torch.export.export(Model(), tensors)
-        require("torch.ops.fa512.attention.default" in program.graph_module.code, "the exported program")
-        if run.dry:
-            return {"aot_inductor": "not run: it needs a GPU"}
-        with tempfile.TemporaryDirectory() as folder:
-            package = torch._inductor.aoti_compile_and_package(program, package_path=f"{folder}/model.pt2")
-            loaded = torch._inductor.aoti_load_package(package)
-            require_close(loaded(*tensors), Model()(*tensors), "AOTInductor", 0, 0)
-    return {"aot_inductor": "passed"}
+    code, seconds = run_by_aot_inductor(Exported(fa512.torch.attention), tensors, 0, 0)
+    require("torch.ops.fa512.attention.default" in code, f"the exported program: {code}")
+    return {"seconds_of": seconds}
+
+
+def exported_by_pytorch(run):
+    """The same with PyTorch's own attention, to tell what is ours from what is AOTInductor's."""
+    tensors = tuple(inputs((2, 4, 256, 64), device(run.dry)))
+    return {"seconds_of": run_by_aot_inductor(Exported(functional.scaled_dot_product_attention), tensors)[1]}
 
 
 def encoder(attention_name, hidden, heads, layers, place, training=False, length=512):
@@ -488,22 +521,50 @@ def minilm_falls_back(run):
     return {"said": said}
 
 
+def save_encoder(folder, layers):
+    """A model of sentence-transformers with random weights, and its words."""
+    from transformers import BertTokenizer
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{number}" for number in range(500))]
+    vocabulary = pathlib.Path(folder, "vocab.txt")
+    vocabulary.write_text("\n".join(words))
+    BertTokenizer(str(vocabulary)).save_pretrained(folder)
+    encoder("sdpa", 384, 6, layers, "cpu").save_pretrained(folder)
+
+
+def documents(run):
+    """The snippets of docs/use, with tensors where they need some and a model with random weights in place of one to download."""
+    folder = pathlib.Path(__file__).resolve().parents[3] / "docs/use"
+    batch = dict(zip("qkv", inputs((1, 2, 24, 64), device(run.dry))))
+    packed = dict(zip("qkv", inputs((24, 2, 64), device(run.dry))))
+    packed["cu_seqlens"] = torch.tensor([0, 10, 24], dtype=torch.int32, device=device(run.dry))
+    ran = {}
+    run.found = {"ran": ran}
+    with tempfile.TemporaryDirectory() as model:
+        save_encoder(model, 2)
+        for page in ("python.md", "pytorch.md"):
+            snippets = re.findall(r"^```python\n(.*?)^```", (folder / page).read_text(), re.M | re.S)
+            require(snippets, f"{page} has no snippets")
+            for number, snippet in enumerate(snippets, 1):
+                names = {"fa512": fa512, **(packed if "cu_seqlens" in snippet else batch)}
+                text = snippet.replace("BAAI/bge-base-en-v1.5", model)
+                exec(compile(text, f"snippet {number} of {page}", "exec"), names)
+                if isinstance(names.get("out"), torch.Tensor):
+                    require(bool(names["out"].isfinite().all()), f"{page}: {snippet}")
+            ran[page] = len(snippets)
+    return {"ran": ran}
+
+
 def sentences(run):
     """sentence-transformers: texts of equal and of other lengths, against SDPA."""
     import time
 
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-    from transformers import BertTokenizer
 
     place, rows = device(run.dry), []
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{number}" for number in range(500))]
     with tempfile.TemporaryDirectory() as folder:
-        vocabulary = pathlib.Path(folder, "vocab.txt")
-        vocabulary.write_text("\n".join(words))
-        BertTokenizer(str(vocabulary)).save_pretrained(folder)
-        layers = 2 if run.dry else 6
-        encoder("sdpa", 384, 6, layers, "cpu").save_pretrained(folder)
+        save_encoder(folder, 2 if run.dry else 6)
         made = {}
         for name in ("fa512_flash", "sdpa"):
             arguments = {"attn_implementation": name, "dtype": torch.float16}
@@ -558,8 +619,9 @@ def main():
     run.section(cupy_arrays, needs_gpu=True)
     run.section(training_step)
     run.section(minilm_falls_back)
+    run.section(documents, needs_gpu=True)
     run.write("check.json")
-    for section in (bert_base, minilm_stand_in, sentences, compiled, exported):
+    for section in (bert_base, minilm_stand_in, sentences, compiled, exported, exported_by_pytorch):
         run.section(section)
         run.write("check.json")
     run.section(jax_arrays, needs_gpu=True)

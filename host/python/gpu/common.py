@@ -18,8 +18,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" 
 class Run:
     """Sections, each with its record; what fails in one does not end the others."""
 
-    def __init__(self, out, seconds, dry):
-        self.out, self.dry = pathlib.Path(out), dry
+    def __init__(self, out, seconds, dry, only=None):
+        self.out, self.dry, self.only = pathlib.Path(out), dry, only
         self.out.mkdir(parents=True, exist_ok=True)
         self.end = time.monotonic() + seconds
         self.records = {}
@@ -31,6 +31,8 @@ class Run:
 
     def section(self, function, needs_gpu=False):
         name = function.__name__
+        if self.only is not None and name not in self.only:
+            return
         begun = time.monotonic()
         self.found = {}
         if self.left() <= 0:
@@ -69,9 +71,10 @@ def run_of(description, seconds):
     parser.add_argument("--out", required=True, help="folder for the records")
     parser.add_argument("--seconds", type=float, default=seconds, help="no section begins after so many")
     parser.add_argument("--dry-run", action="store_true", help="on the CPU, without the kernels")
+    parser.add_argument("--only", type=lambda names: names.split(","), help="sections to run, with commas between")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    return Run(options.out, options.seconds, options.dry_run)
+    return Run(options.out, options.seconds, options.dry_run, options.only)
 
 
 def synchronize():

@@ -8,7 +8,9 @@ PyTorch's arithmetic in place of the kernels.
 """
 
 import os
+import statistics
 import threading
+import time
 
 import torch
 import torch.distributed as dist
@@ -72,12 +74,11 @@ def profiled(run):
     return {"kernels": kernels}
 
 
-def tensor_parallel(run):
-    """An encoder of transformers, its heads divided among the GPUs, against SDPA on one."""
+def parallel_encoder(attention, sizes, run, mesh):
+    """An encoder of transformers, its heads and inner columns divided among the GPUs."""
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-    hidden, heads, layers = 256, 4, 2
-    own, sdpa = (encoder(name, hidden, heads, layers, place(run)) for name in ("fa512_flash", "sdpa"))
+    made = encoder(attention, *sizes, place(run))
     plan = {
         "attention.self.query": ColwiseParallel(),
         "attention.self.key": ColwiseParallel(),
@@ -86,13 +87,44 @@ def tensor_parallel(run):
         "intermediate.dense": ColwiseParallel(),
         "output.dense": RowwiseParallel(),
     }
-    mesh = mesh_of(run)
-    for layer in own.encoder.layer:
+    for layer in made.encoder.layer:
         parallelize_module(layer, mesh, plan)
-    torch.manual_seed(1)
-    ids = torch.randint(0, 1000, (2, 96)).to(place(run))
-    with torch.inference_mode():
-        return {"difference": require_close(own(ids).last_hidden_state, sdpa(ids).last_hidden_state, "encoder", 3e-2, 2e-2)}
+    return made
+
+
+def milliseconds_in_turns(calls, rounds):
+    """Medians of as many rounds on every rank: a call has collectives, and each rank has to come to each."""
+    samples = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            synchronize()
+            begun = time.perf_counter()
+            call()
+            synchronize()
+            samples[name].append(1000 * (time.perf_counter() - begun))
+    return {name: statistics.median(times) for name, times in samples.items()}
+
+
+def tensor_parallel(run):
+    """An encoder under tensor parallelism: ours and SDPA, outputs against SDPA's on one GPU, ms of both."""
+    found, mesh = {}, mesh_of(run)
+    sizes = (256, 4, 2) if run.dry else (768, 12, 12)
+    made = {name: parallel_encoder(name, sizes, run, mesh) for name in ("fa512_flash", "sdpa")}
+    whole = encoder("sdpa", *sizes, place(run))
+    for batch, length in [(2, 96)] + ([] if run.dry else [(8, 512), (64, 512), (64, 128)]):
+        torch.manual_seed(1)
+        ids = torch.randint(0, 1000, (batch, length)).to(place(run))
+        with torch.inference_mode():
+            expected = whole(ids).last_hidden_state
+            outputs = {name: model(ids).last_hidden_state for name, model in made.items()}
+            calls = {name: (lambda model=model: model(ids)) for name, model in made.items()}
+            found[f"{batch} x {length}"] = {
+                "difference": {
+                    name: require_close(out, expected, f"{name}, {batch} x {length}", 6e-2, 3e-2) for name, out in outputs.items()
+                },
+                "milliseconds": milliseconds_in_turns(calls, 2 if run.dry else 30),
+            }
+    return found
 
 
 def alternately(run):

@@ -286,9 +286,12 @@ fn sequences(lengths: &Array, q: &Array) -> PyResult<u32> {
     narrow(elements - 1, "the number of sequences")
 }
 
-fn narrow(size: i64, name: &str) -> PyResult<u32> {
-    u32::try_from(size)
-        .map_err(|_| PyValueError::new_err(format!("{name} is {size}, which is more than 32 bits count")))
+/// A size as the library counts it.
+pub fn narrow(size: i64, name: &str) -> PyResult<u32> {
+    u32::try_from(size).map_err(|_| match size < 0 {
+        true => PyValueError::new_err(format!("{name} is {size}; it must not be negative")),
+        false => PyValueError::new_err(format!("{name} is {size}, which is more than 32 bits count")),
+    })
 }
 
 fn require_element(array: &Array, name: &str, element: Element) -> PyResult<()> {

@@ -13,7 +13,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::call::{Call, Form, Tensors};
+use crate::call::{Call, Form, Tensors, narrow};
 use crate::error::{of_library, of_refusal};
 
 /// Computes softmax(scale · QKᵀ + mask) · V on the GPU, without a gradient.
@@ -116,7 +116,7 @@ fn attention_varlen<'py>(
     k: &Bound<'py, PyAny>,
     v: &Bound<'py, PyAny>,
     cu_seqlens: &Bound<'py, PyAny>,
-    max_seqlen: Option<u32>,
+    max_seqlen: Option<i64>,
     causal: bool,
     scale: Option<f64>,
     out: Option<&Bound<'py, PyAny>>,
@@ -124,7 +124,8 @@ fn attention_varlen<'py>(
     lse: Option<&Bound<'py, PyAny>>,
     stream: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Py<PyAny>> {
-    let form = Form::Packed { cu_seqlens, longest: max_seqlen };
+    let longest = max_seqlen.map(|longest| narrow(longest, "max_seqlen")).transpose()?;
+    let form = Form::Packed { cu_seqlens, longest };
     run(&Tensors { q, k, v, out, lse }, &Call { causal, scale, form, return_lse, stream })
 }
 
@@ -167,17 +168,20 @@ fn layout_of(name: &str) -> PyResult<Layout> {
 #[allow(clippy::too_many_arguments, reason = "they are Python's keyword arguments")]
 fn warm_up(
     py: Python<'_>,
-    batch: u32,
-    heads: u32,
-    sequence: u32,
+    batch: i64,
+    heads: i64,
+    sequence: i64,
     causal: bool,
     layout: &str,
-    device: usize,
-    sequences: Option<u32>,
+    device: i64,
+    sequences: Option<i64>,
 ) -> PyResult<()> {
     let mask = if causal { Mask::Causal } else { Mask::Full };
-    let problem = Problem::new(Shape { batch, heads, sequence }, mask, layout_of(layout)?);
-    let problem = match sequences {
+    let sequence = narrow(sequence, "sequence")?;
+    let shape = Shape { batch: narrow(batch, "batch")?, heads: narrow(heads, "heads")?, sequence };
+    let device = narrow(device, "device")? as usize;
+    let problem = Problem::new(shape, mask, layout_of(layout)?);
+    let problem = match sequences.map(|sequences| narrow(sequences, "sequences")).transpose()? {
         None => problem,
         Some(sequences) => problem.and_then(|problem| problem.packed(Packing { sequences, longest: sequence })),
     };

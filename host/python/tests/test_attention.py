@@ -331,8 +331,15 @@ class Elsewhere(Case):
             fa512.warm_up(2, 2, 16, device=7)
         with self.assertRaisesRegex(ValueError, "batch is 0"):
             fa512.warm_up(0, 2, 16)
-        with self.assertRaises(OverflowError):
-            fa512.warm_up(-1, 2, 16)
+        for name, sizes, more in [
+            ("batch", (-1, 2, 16), {}),
+            ("heads", (1, -2, 16), {}),
+            ("sequence", (1, 2, 2**32), {}),
+            ("device", (1, 2, 16), {"device": -1}),
+            ("sequences", (1, 2, 16), {"sequences": -3}),
+        ]:
+            with self.subTest(name=name), self.assertRaisesRegex(ValueError, f"^{name} is -?[0-9]+"):
+                fa512.warm_up(*sizes, **more)
 
     def test_info_tells_what_is_there(self):
         info = fa512.info()

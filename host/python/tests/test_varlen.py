@@ -120,4 +120,4 @@ class Errors(Case):
         self.refused(ValueError, r"k has the shape \[20, 1, 64\]", q, MACHINE.array(random((20, 1, 64))), v, lengths, out=out)
         lse = self.output((20, 2), dtype=numpy.float32)
         self.refused(ValueError, r"it must be \[2, 20\] \(heads, rows", q, k, v, lengths, out=out, lse=lse)
-        self.refused(OverflowError, "", q, k, v, lengths, max_seqlen=-1, out=out)
+        self.refused(ValueError, "max_seqlen is -1; it must not be negative", q, k, v, lengths, max_seqlen=-1, out=out)

@@ -2,6 +2,7 @@
 
 pub mod baselines;
 pub mod bless;
+pub mod candle_test;
 pub mod ci;
 pub mod codegens;
 pub mod dist;

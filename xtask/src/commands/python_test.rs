@@ -1,20 +1,22 @@
 //! `cargo xtask python-test`: the Python package as its users install it.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::ptx;
 use crate::environment::{Environment, Workspace};
 use crate::files;
 use crate::process;
 use crate::progress::Step;
-use crate::python::{Linker, Venv, build_wheel};
+use crate::python::{Linker, Venv, build_wheel, interpreter};
 
 /// What the tests need beside the wheel.
-const REQUIREMENTS: [&str; 2] = ["numpy", "mypy==2.4.1"];
+const REQUIREMENTS: [&str; 1] = ["numpy"];
+/// What compares the type stubs with the code.
+const STUBTEST: [&str; 1] = ["mypy==2.4.1"];
 /// What those of `fa512.torch` and `fa512.transformers` need besides: 3 GB.
 const TORCH_REQUIREMENTS: [&str; 5] =
     ["torch==2.11.0", "transformers==5.17.0", "sentence-transformers==6.0.1", "kernels==0.17.2", "expecttest"];
@@ -27,28 +29,52 @@ pub struct Arguments {
     /// Also test fa512.torch and fa512.transformers, which downloads PyTorch (3 GB, kept in target)
     #[arg(long)]
     torch: bool,
+    /// Test the package, but not its type stubs, by this interpreter too, as python3.9; may be given more than once
+    #[arg(long, value_name = "PROGRAM")]
+    python: Vec<PathBuf>,
 }
 
 impl Arguments {
     /// Builds the PTX and the wheel, and runs the tests.
     pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<()> {
         ptx::build(environment, workspace, &workspace.ptx())?;
-        check(environment, workspace)?;
+        check_by(environment, workspace, &self.python)?;
         if self.torch { check_torch(environment, workspace) } else { Ok(()) }
     }
 }
 
 /// Tests the package with the PTX that is there, without PyTorch.
 pub fn check(environment: &Environment, workspace: &Workspace) -> Result<()> {
+    check_by(environment, workspace, &[])
+}
+
+/// [`check`], by `others` than this machine's python3 too: one wheel is for all of them.
+fn check_by(environment: &Environment, workspace: &Workspace, others: &[PathBuf]) -> Result<()> {
     let wheel = build_wheel(environment, workspace, &workspace.packages(), &Linker::Native)?;
+    for other in others {
+        let folder = workspace.root().join("target/python/other");
+        check_wheel(environment, workspace, &wheel, Venv::new(other, folder)?)
+            .with_context(|| format!("by {}", other.display()))?;
+    }
+    let folder = workspace.root().join("target/python/fresh");
+    let venv = check_wheel(environment, workspace, &wheel, Venv::new(&interpreter(environment)?, folder)?)?;
+    compare_stubs(workspace, &venv)
+}
+
+/// Installs the wheel into the fresh `venv` and runs its tests there.
+fn check_wheel(environment: &Environment, workspace: &Workspace, wheel: &Path, venv: Venv) -> Result<Venv> {
     let step = Step::begin("installing the wheel into a fresh virtual environment");
-    let venv = Venv::new(environment, workspace.root().join("target/python/fresh"))?;
     venv.install(&[wheel])?;
     // Before anything else is there that it might take.
     process::run(venv.python().args(["-c", "import fa512; fa512.info()"]))?;
     venv.install(&REQUIREMENTS)?;
     step.done();
     run_tests(environment, workspace, &venv, "tests")?;
+    Ok(venv)
+}
+
+fn compare_stubs(workspace: &Workspace, venv: &Venv) -> Result<()> {
+    venv.install(&STUBTEST)?;
     let mut stubtest = venv.python();
     // Not beside the package's sources: what is installed is compared.
     stubtest.current_dir(workspace.python().join("tests")).args(["-m", "mypy.stubtest", "fa512"]);

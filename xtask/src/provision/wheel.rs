@@ -26,12 +26,13 @@ struct Wheel {
 
 /// The CUDA compiler's wheel, which has ptxas.
 const COMPILER: Wheel = Wheel { requirement: "nvidia-cuda-nvcc==13.0.88", file: "nvidia_cuda_nvcc-13.0.88-" };
-/// What nvcc needs besides: its device compiler, its headers and those it includes in every file. nvdisasm shows what
-/// became of the PTX.
-const COMPILER_PARTS: [Wheel; 4] = [
+/// What nvcc needs besides: its device compiler, its headers and those it includes in every file. candle's kernels include CUDA's C++
+/// library, nvdisasm shows what became of the PTX.
+const COMPILER_PARTS: [Wheel; 5] = [
     Wheel { requirement: "nvidia-nvvm==13.0.88", file: "nvidia_nvvm-13.0.88-" },
     Wheel { requirement: "nvidia-cuda-crt==13.0.88", file: "nvidia_cuda_crt-13.0.88-" },
     Wheel { requirement: "nvidia-cuda-runtime==13.0.88", file: "nvidia_cuda_runtime-13.0.88-" },
+    Wheel { requirement: "nvidia-cuda-cccl==13.0.85", file: "nvidia_cuda_cccl-13.0.85-" },
     Wheel { requirement: "nvidia-cuda-nvdisasm==13.2.51", file: "nvidia_cuda_nvdisasm-13.2.51-" },
 ];
 /// cargo-zigbuild and the linker it drives.

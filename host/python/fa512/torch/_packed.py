@@ -362,4 +362,6 @@ def flash_attn_varlen_func(
         raise ValueError("block_table is given, which is not supported; leave it out")
     if not have_equal_lengths(cu_seqlens_q, cu_seqlens_k):
         raise ValueError("cu_seqlens_q and cu_seqlens_k differ, which is not supported: K must have the lengths of Q")
+    if max_seqlen_q != max_seqlen_k:
+        raise ValueError(f"max_seqlen_q is {max_seqlen_q} and max_seqlen_k {max_seqlen_k}; they must be equal: K has the lengths of Q")
     return _attention(q, k, v, cu_seqlens_q, int(max_seqlen_q), causal, softmax_scale)

@@ -15,8 +15,10 @@ from . import _by_pytorch, _padding
 
 _LOGGER = logging.getLogger("fa512.transformers")
 _warned: set[str] = set()
-# Arguments of transformers that change what is computed, and that the kernels do not know.
-_UNSUPPORTED = ("softcap", "s_aux", "position_bias")
+# Arguments of transformers that change what is computed, and that neither the kernels nor PyTorch's attention know.
+_NOBODY_COMPUTES = ("softcap", "s_aux", "indices", "block_indices")
+# PyTorch's attention of batches takes this one as a mask, that of packed sequences does not.
+_UNSUPPORTED = (*_NOBODY_COMPUTES, "position_bias")
 
 
 @torch.compiler.assume_constant_result
@@ -41,10 +43,38 @@ def _why_not_options(dropout: float, longest: int, others: dict[str, Any]) -> Op
     for name in _UNSUPPORTED:
         if others.get(name) is not None:
             return f"{name} is given"
-    window = others.get("sliding_window")
-    if window is not None and window < longest:
+    if others.get("output_attentions"):
+        return "output_attentions is set, and probabilities are not computed"
+    window = _window(longest, others)
+    if window is not None:
         return f"sliding_window is {window}, less than the {longest} keys"
     return None
+
+
+def _window(longest: int, others: dict[str, Any]) -> Optional[int]:
+    """How many keys back a query sees; None where that are all of them."""
+    window = others.get("sliding_window")
+    return window if window is not None and window < longest else None
+
+
+def _refuse(names: tuple[str, ...], others: dict[str, Any], by: str) -> None:
+    """Refuses what would be dropped silently where `by` computes."""
+    for name in names:
+        if others.get(name) is not None:
+            raise ValueError(f"{name} is given, which neither fa512 nor {by} computes")
+
+
+def _mask_for_sdpa(
+    mask: Optional[Tensor], query: Tensor, key: Tensor, causal: bool, window: Optional[int]
+) -> Optional[Tensor]:
+    """What SDPA has to be told: it reads no padding masks and knows no windows. A mask of four dimensions has the window in it."""
+    if mask is not None and mask.dim() != 2:
+        return mask
+    near = None if window is None else _by_pytorch.near(query.shape[2], key.shape[2], window, causal, query.device)
+    if mask is None:
+        return near
+    seen = _padding.for_sdpa(mask, causal)
+    return seen if near is None else seen & near
 
 
 def attention_forward(
@@ -78,8 +108,9 @@ def attention_forward(
         return out.transpose(1, 2).contiguous(), None
     if strict:
         raise ValueError(f"fa512: {reason}")
+    _refuse(_NOBODY_COMPUTES, others, "scaled_dot_product_attention")
     _warn("scaled_dot_product_attention", reason)
-    mask = attention_mask if padding is None else _padding.for_sdpa(padding, causal)
+    mask = _mask_for_sdpa(attention_mask, query, key, causal, _window(key.shape[2], others))
     return sdpa_attention_forward(module, query, key, value, mask, dropout, scaling, is_causal, **others)
 
 
@@ -112,12 +143,8 @@ def _packed(
         return torch.ops.fa512.attention_varlen(q, k, v, lengths, longest, causal, scale)[None]
     if strict:
         raise ValueError(f"fa512: {reason}")
-    for name in _UNSUPPORTED:
-        if others.get(name) is not None:
-            raise ValueError(f"{name} is given, which is not supported for packed sequences")
+    _refuse(_UNSUPPORTED, others, "PyTorch's FlashAttention-2 of packed sequences")
     if dropout != 0.0:
         raise ValueError(f"dropout is {dropout}, which is not supported for packed sequences")
     _warn("PyTorch's FlashAttention-2", reason)
-    window = others.get("sliding_window")
-    window = window if window is not None and window < longest else None
-    return _by_pytorch.attention_varlen(q, k, v, lengths, longest, causal, scale, window)[None]
+    return _by_pytorch.attention_varlen(q, k, v, lengths, longest, causal, scale, _window(longest, others))[None]

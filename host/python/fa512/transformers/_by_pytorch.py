@@ -45,7 +45,7 @@ def attention_varlen(
             q,
             k,
             v,
-            attn_mask=None if window is None else _near(end - begin, window, is_causal, query.device),
+            attn_mask=None if window is None else near(end - begin, end - begin, window, is_causal, query.device),
             is_causal=is_causal and window is None,
             scale=scale,
             enable_gqa=q.shape[1] != k.shape[1],
@@ -54,8 +54,8 @@ def attention_varlen(
     return torch.cat(sequences)
 
 
-def _near(length: int, window: int, is_causal: bool, device: torch.device) -> Tensor:
-    """Which keys are within the window of each query."""
-    position = torch.arange(length, device=device)
-    back = position[:, None] - position[None, :]
+def near(queries: int, keys: int, window: int, is_causal: bool, device: torch.device) -> Tensor:
+    """Which keys are within the window of each query; the last query stands at the last key."""
+    query, key = torch.arange(keys - queries, keys, device=device), torch.arange(keys, device=device)
+    back = query[:, None] - key[None, :]
     return (back < window) & (back >= 0 if is_causal else back > -window)

@@ -1,5 +1,7 @@
 """The operators around the kernels: schemas, fakes, autograd, compile, export, DTensor, on the CPU."""
 
+import shutil
+import tempfile
 import unittest
 
 import torch
@@ -124,6 +126,25 @@ class Operators(unittest.TestCase):
         self.assertIn("torch.ops.fa512.attention.default", exported.graph_module.code)
         tensors = inputs(batch=4, sequence=21)
         torch.testing.assert_close(exported.module()(*tensors), fa512.torch.attention(*tensors))
+
+    @unittest.skipUnless(shutil.which("g++"), "AOTInductor needs a C++ compiler")
+    def test_aot_inductor_calls_the_operator(self):
+        class Model(torch.nn.Module):
+            def forward(self, q, k, v):
+                return fa512.torch.attention(q, k, v, causal=True)
+
+        tensors = tuple(inputs())
+        with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/model.pt2"
+            # It takes long enough: the headers of PyTorch are compiled.
+            quickly = {"aot_inductor.compile_wrapper_opt_level": "O0"}
+            exported = torch.export.export(Model(), tensors)
+            torch._inductor.aoti_compile_and_package(exported, package_path=path, inductor_configs=quickly)
+            model = torch._inductor.aoti_load_package(path)
+            cpu.calls()
+            out = model(*tensors)
+            self.assertEqual(cpu.calls(), ["attention"])
+            self.assertTrue(torch.equal(out, fa512.torch.attention(*tensors, causal=True)))
 
     def test_fakes_refuse_what_the_kernels_do(self):
         from torch._subclasses.fake_tensor import FakeTensorMode

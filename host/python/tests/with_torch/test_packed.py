@@ -132,6 +132,10 @@ class Lengths(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "cu_seqlens_q and cu_seqlens_k differ"):
                 fa512.flash_attn_varlen_func(*tensors, lengths(), other, 7, 7)
 
+    def test_other_bounds_of_the_lengths_are_refused(self):
+        with self.assertRaisesRegex(ValueError, "max_seqlen_q is 7 and max_seqlen_k 9"):
+            fa512.flash_attn_varlen_func(*inputs(), lengths(), lengths(), 7, 9)
+
     def test_arguments_of_flash_attn_varlen_func(self):
         tensors, one = inputs(), lengths()
         for keywords, words in [

@@ -1,14 +1,48 @@
 """What the functions for PyTorch do not compute is an error that names it. Run before `cpu.install`: the operators are as they are."""
 
+import inspect
 import unittest
+import unittest.mock
 
 import torch
 
 import fa512
+import fa512.torch
 
 
 def half(*shape):
     return torch.zeros(shape, dtype=torch.float16)
+
+
+def parameters(function):
+    """Names and defaults, in order."""
+    return [(each.name, each.default) for each in inspect.signature(function).parameters.values()]
+
+
+class Signatures(unittest.TestCase):
+    def test_that_of_pytorch(self):
+        named = " ".join(torch.nn.functional.scaled_dot_product_attention.__doc__.split())
+        self.assertTrue(named.startswith("scaled_dot_product_attention("), named)
+        ours = ", ".join(
+            name if default is inspect.Parameter.empty else f"{name}={default}"
+            for name, default in parameters(fa512.scaled_dot_product_attention)
+        )
+        self.assertEqual(named[named.index("(") + 1 : named.index(")")].strip(" ,"), ours)
+
+    def test_those_of_the_package_are_those_of_the_operators(self):
+        for name in ("scaled_dot_product_attention", "flash_attn_func", "flash_attn_varlen_func"):
+            self.assertEqual(parameters(getattr(fa512, name)), parameters(getattr(fa512.torch, name)), name)
+
+    def test_every_argument_reaches_the_operators(self):
+        """None is dropped on the way from the package to `fa512.torch`."""
+        for name in ("scaled_dot_product_attention", "flash_attn_func", "flash_attn_varlen_func"):
+            function = getattr(fa512, name)
+            given = {parameter: object() for parameter, _ in parameters(function)}
+            with unittest.mock.patch(f"fa512.torch.{name}") as called:
+                function(**given)
+            signature = inspect.signature(getattr(fa512.torch, name))
+            bound = signature.bind(*called.call_args.args, **called.call_args.kwargs)
+            self.assertEqual(bound.arguments, given, name)
 
 
 class Refusals(unittest.TestCase):
@@ -37,8 +71,6 @@ class Refusals(unittest.TestCase):
         self.refused("deterministic is True", fa512.flash_attn_func, x, x, x, deterministic=True)
 
     def test_tensors(self):
-        import fa512.torch
-
         x = half(1, 2, 8, 64)
         why_not = fa512.torch.why_not
         self.assertIsNone(why_not(x, x, x))
@@ -48,6 +80,23 @@ class Refusals(unittest.TestCase):
         self.assertIn("key has the shape [1, 2, 9, 64]", why_not(x, half(1, 2, 9, 64), half(1, 2, 9, 64)))
         self.assertIn("value is on meta", why_not(x, x, x.to("meta")))
         self.assertIn("query is on cpu", fa512.torch.why_not_here(x, x, x))
+
+    def test_where_tensors_lie(self):
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        with FakeTensorMode():
+            x = torch.empty(2, 3, 8, 64, dtype=torch.float16, device="cuda")
+            why_not_here = fa512.torch.why_not_here
+            fused = torch.empty(2, 8, 3, 3, 64, dtype=torch.float16, device="cuda")
+            one_row = torch.empty(2, 3, 1, 65, dtype=torch.float16, device="cuda")[..., :64]
+            for good in (x, x.expand_as(x), x[:1, :1].expand_as(x), fused[:, :, 1].transpose(1, 2), x[:, :, 3:]):
+                self.assertIsNone(why_not_here(good, good, good))
+            self.assertIn("key has the strides (195, 65, 65, 1)", why_not_here(x[:, :, :1], one_row, x[:, :, :1]))
+            wide = torch.empty(1, 1, 1, 65, dtype=torch.float16, device="cuda")[..., :64]
+            self.assertIsNone(why_not_here(wide, wide, wide), "of a dimension of size 1 the stride says nothing")
+            gaps = torch.empty(2, 3, 8, 128, dtype=torch.float16, device="cuda")
+            self.assertIn("value has the strides", why_not_here(x, x, gaps[..., ::2]))
+            self.assertIn("query begins at element 4", why_not_here(gaps[..., 4:68], x, x))
 
     def test_tensors_that_are_no_cuda_tensors(self):
         x = half(1, 2, 8, 64)

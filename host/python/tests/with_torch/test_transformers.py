@@ -2,7 +2,6 @@
 
 import logging
 import os
-import pathlib
 import subprocess
 import sys
 import tempfile
@@ -13,6 +12,7 @@ import torch
 
 import cpu
 import fa512.torch
+from models import model, save_for_sentences
 
 
 def setUpModule():
@@ -26,21 +26,6 @@ def setUpModule():
         patch = unittest.mock.patch(f"fa512.torch.{name}_here", getattr(fa512.torch, name))
         patch.start()
         unittest.addModuleCleanup(patch.stop)
-
-
-def config(heads=2, **more):
-    from transformers import BertConfig
-
-    sizes = {"hidden_size": 128, "num_hidden_layers": 2, "intermediate_size": 64, "vocab_size": 50}
-    return BertConfig(num_attention_heads=heads, **{**sizes, **more})
-
-
-def model(attention, **more):
-    from transformers import BertModel
-
-    torch.manual_seed(0)
-    made = BertModel._from_config(config(**more), attn_implementation=attention, dtype=torch.float16)
-    return made.eval()
 
 
 def tokens(batch=2, length=12):
@@ -162,6 +147,51 @@ class Transformers(unittest.TestCase):
             expected = torch.nn.functional.scaled_dot_product_attention(*(x.transpose(0, 1) for x in (q, k, v)), attn_mask=seen)
             torch.testing.assert_close(out, expected.transpose(0, 1))
 
+    def called(self, heads=2, length=9, mask=None, attention="fa512_flash", **more):
+        """The attention as models call it, and its inputs."""
+        from transformers import AttentionInterface
+
+        torch.manual_seed(0)
+        tensors = [torch.randn(2, heads, length, 64, dtype=torch.float16) for _ in range(3)]
+        module = unittest.mock.Mock(is_causal=False, num_key_value_groups=1)
+        return AttentionInterface()[attention](module, *tensors, mask, **more)[0], tensors
+
+    def test_windows_go_to_sdpa_with_a_mask_that_has_them(self):
+        position = torch.arange(9)
+        back = position[:, None] - position[None, :]
+        padding = torch.ones(2, 9, dtype=torch.bool)
+        padding[1, 6:] = False
+        for causal in (False, True):
+            for mask in (None, padding):
+                with self.subTest(causal=causal, padded=mask is not None):
+                    out, tensors = self.called(mask=mask, is_causal=causal, sliding_window=3)
+                    seen = (back.abs() < 3) & (back >= 0 if causal else True)
+                    seen = seen if mask is None else seen & mask[:, None, None, :]
+                    expected = torch.nn.functional.scaled_dot_product_attention(*tensors, attn_mask=seen)
+                    torch.testing.assert_close(out, expected.transpose(1, 2))
+        self.called(sliding_window=9)
+        self.assertEqual(cpu.calls(), ["attention"])
+
+    def test_what_nobody_computes_is_an_error(self):
+        lengths = torch.tensor([0, 4, 9], dtype=torch.int32)
+        for name in ("softcap", "s_aux", "indices", "block_indices"):
+            with self.assertRaisesRegex(ValueError, f"{name} is given, which neither fa512 nor scaled_dot"):
+                self.called(**{name: 30.0})
+        for name in ("softcap", "position_bias"):
+            with self.assertRaisesRegex(ValueError, f"{name} is given, which neither fa512 nor PyTorch's Flash"):
+                module = unittest.mock.Mock(is_causal=False)
+                tensors = torch.randn(3, 1, 2, 9, 64, dtype=torch.float16)
+                attention = fa512_transformers.attention_forward
+                attention(False, module, *tensors, None, cu_seq_lens_q=lengths, **{name: 30.0})
+
+    def test_probabilities_are_not_left_out_unsaid(self):
+        with self.assertLogs("fa512.transformers", logging.WARNING) as logs:
+            self.called(output_attentions=True)
+        self.assertIn("probabilities are not computed", logs.output[0])
+        fa512_transformers.register("fa512_flash_strict", strict=True)
+        with self.assertRaisesRegex(ValueError, "output_attentions is set"):
+            self.called(attention="fa512_flash_strict", output_attentions=True)
+
     def test_a_model_compiles_in_one_graph(self):
         graphs = []
 
@@ -201,14 +231,9 @@ class SentenceTransformers(unittest.TestCase):
     def test_sentences_are_encoded_as_by_sdpa(self):
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-        from transformers import BertTokenizer
 
-        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "short", "text", "and", "another", "one"]
         with tempfile.TemporaryDirectory() as folder:
-            vocabulary = pathlib.Path(folder, "vocab.txt")
-            vocabulary.write_text("\n".join(words))
-            BertTokenizer(str(vocabulary)).save_pretrained(folder)
-            model("sdpa").save_pretrained(folder)
+            save_for_sentences(folder)
 
             def encode(attention, texts):
                 arguments = {"attn_implementation": attention, "dtype": torch.float16}
