@@ -1,5 +1,4 @@
 //! Numbers that the compiler is not to know.
-#![allow(dead_code, reason = "not every kernel family has a use for each")]
 
 use core::arch::asm;
 
@@ -13,6 +12,7 @@ pub fn again(mut number: u32) -> u32 {
 }
 
 /// `count`, hidden from the compiler: loops of so many steps are not unrolled.
+#[cfg(feature = "sm_80")]
 #[inline(always)]
 pub fn not_unrolled(count: u32) -> u32 {
     let hidden;

@@ -7,6 +7,7 @@ use super::kernel::Kernel;
 use super::mask::Mask;
 use super::sequence::Sequence;
 use crate::device::codegen::thread;
+#[cfg(feature = "sm_80")]
 use crate::device::hidden;
 use contract::args::ForwardArgs;
 use contract::geometry::BlockWork;
@@ -47,6 +48,7 @@ impl<'a, K: Kernel> Block<'a, K> {
     }
 
     /// The same block, whose work is computed again ([`hidden::again`]).
+    #[cfg(feature = "sm_80")]
     #[inline(always)]
     pub fn again(&self) -> Option<Self> {
         let work = K::Sequence::work(self.args, hidden::again(thread::block_idx_x()));

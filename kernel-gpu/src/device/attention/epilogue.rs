@@ -20,6 +20,7 @@ const LN_2: f32 = core::f32::consts::LN_2;
 /// # Safety
 /// The whole warp calls this together, for its rows of the block from `warp_row` on; nobody else accesses these rows of
 /// `tile`, and a barrier lies behind the last reads of what was there.
+#[cfg(feature = "sm_90a")]
 #[inline(always)]
 pub unsafe fn finish<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
     output: Output<M_TILES>,

@@ -5,6 +5,7 @@ use super::sequence::Sequence;
 /// A mask, applied to tiles of scores.
 pub trait Mask {
     /// Whether every row attends to all keys.
+    #[cfg(feature = "sm_90a")]
     const ALL_KEYS: bool;
 
     /// End of the keys that any of the rows before `rows_end` attends to, out of `length`. With `row + 1` that is the end
@@ -19,6 +20,7 @@ pub trait Mask {
 pub struct Full;
 
 impl Mask for Full {
+    #[cfg(feature = "sm_90a")]
     const ALL_KEYS: bool = true;
 
     #[inline(always)]
@@ -36,6 +38,7 @@ impl Mask for Full {
 pub struct Causal;
 
 impl Mask for Causal {
+    #[cfg(feature = "sm_90a")]
     const ALL_KEYS: bool = false;
 
     #[inline(always)]

@@ -3,8 +3,6 @@
 //! The accumulators of `mma.sync` and `wgmma` have the same layout: of each 16×8 tile, lane 4g + t of a warp holds rows g
 //! and g + 8, columns 2t and 2t + 1. Mask, softmax and epilogue work on that layout alone.
 
-#![allow(dead_code, reason = "each kernel family is compiled alone and uses a part of this")]
-
 pub mod block;
 pub mod copy;
 pub mod epilogue;

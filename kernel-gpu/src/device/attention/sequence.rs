@@ -10,8 +10,6 @@ use contract::packed::{self, PackedArgs, SequenceTile};
 pub trait Sequence {
     /// Whether the last tile of rows or keys may be partly beyond the end.
     const HAS_TAIL: bool;
-    /// Whether the sequence of a work item has to be looked up in memory.
-    const IS_LOOKED_UP: bool;
 
     /// The length of all sequences; of packed ones, their rows together.
     fn length(args: &ForwardArgs) -> u32;
@@ -33,34 +31,6 @@ pub trait Sequence {
 
     /// Element of LSE that is row 0 of the head, whose sequence `tile` is of.
     fn lse_row(args: &ForwardArgs, work: BlockWork, tile: SequenceTile) -> u64;
-
-    /// Where row 0 of the head lies in the [tensor maps](contract::tensor_map).
-    fn in_maps(args: &ForwardArgs, work: BlockWork, tile: SequenceTile) -> InMaps;
-}
-
-/// Coordinates of a row in the tensor maps.
-#[derive(Clone, Copy)]
-pub struct InMaps {
-    /// The row's.
-    pub row: u32,
-    /// The head's.
-    pub head: u32,
-    /// The batch entry's; of packed sequences, where the sequence ends.
-    pub batch: u32,
-}
-
-impl InMaps {
-    /// `rows` rows further on.
-    #[inline(always)]
-    pub fn after(self, rows: u32) -> Self {
-        Self { row: self.row + rows, ..self }
-    }
-
-    /// As copies take them, of the row's first column.
-    #[inline(always)]
-    pub fn coordinates(self) -> [i32; 4] {
-        [0, self.row as i32, self.head as i32, self.batch as i32]
-    }
 }
 
 /// Exactly `LENGTH`, a multiple of every tile: trip counts are constants and nothing is masked at the end.
@@ -68,7 +38,6 @@ pub struct Exact<const LENGTH: u32>;
 
 impl<const LENGTH: u32> Sequence for Exact<LENGTH> {
     const HAS_TAIL: bool = false;
-    const IS_LOOKED_UP: bool = false;
 
     #[inline(always)]
     fn length(_args: &ForwardArgs) -> u32 {
@@ -84,11 +53,6 @@ impl<const LENGTH: u32> Sequence for Exact<LENGTH> {
     fn lse_row(args: &ForwardArgs, work: BlockWork, _: SequenceTile) -> u64 {
         lse_row_of_batch::<Self>(args, work)
     }
-
-    #[inline(always)]
-    fn in_maps(_: &ForwardArgs, work: BlockWork, _: SequenceTile) -> InMaps {
-        in_maps_of_batch(work)
-    }
 }
 
 /// Any length from 1 up.
@@ -96,7 +60,6 @@ pub struct Any;
 
 impl Sequence for Any {
     const HAS_TAIL: bool = true;
-    const IS_LOOKED_UP: bool = false;
 
     #[inline(always)]
     fn length(args: &ForwardArgs) -> u32 {
@@ -112,11 +75,6 @@ impl Sequence for Any {
     fn lse_row(args: &ForwardArgs, work: BlockWork, _: SequenceTile) -> u64 {
         lse_row_of_batch::<Self>(args, work)
     }
-
-    #[inline(always)]
-    fn in_maps(_: &ForwardArgs, work: BlockWork, _: SequenceTile) -> InMaps {
-        in_maps_of_batch(work)
-    }
 }
 
 #[inline(always)]
@@ -130,17 +88,11 @@ fn lse_row_of_batch<S: Sequence>(args: &ForwardArgs, work: BlockWork) -> u64 {
     head * S::length(args) as u64
 }
 
-#[inline(always)]
-fn in_maps_of_batch(BlockWork { batch, head, .. }: BlockWork) -> InMaps {
-    InMaps { row: 0, head, batch }
-}
-
 /// Sequences of any lengths, packed: a work item's query tile is a slot of [`contract::packed`].
 pub struct Packed;
 
 impl Sequence for Packed {
     const HAS_TAIL: bool = true;
-    const IS_LOOKED_UP: bool = true;
 
     #[inline(always)]
     fn length(args: &ForwardArgs) -> u32 {
@@ -168,11 +120,5 @@ impl Sequence for Packed {
     #[inline(always)]
     fn lse_row(args: &ForwardArgs, work: BlockWork, tile: SequenceTile) -> u64 {
         work.head as u64 * args.packed.rows as u64 + tile.begin as u64
-    }
-
-    /// The map's rows end with the sequence's ([`contract::tensor_map`]).
-    #[inline(always)]
-    fn in_maps(args: &ForwardArgs, work: BlockWork, tile: SequenceTile) -> InMaps {
-        InMaps { row: args.packed.rows - tile.length, head: work.head, batch: tile.begin + tile.length }
     }
 }

@@ -21,6 +21,7 @@ pub struct RunningSoftmax<const M_TILES: usize> {
 
 impl<const M_TILES: usize> RunningSoftmax<M_TILES> {
     /// Of no scores at all.
+    #[cfg(feature = "sm_80")]
     #[inline(always)]
     pub fn new() -> Self {
         Self { shift: [[f32::NEG_INFINITY; ROWS_PER_LANE]; M_TILES], sum: [[0.0; ROWS_PER_LANE]; M_TILES] }

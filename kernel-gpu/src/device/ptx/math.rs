@@ -33,7 +33,7 @@ unary! {
 /// 2ˣ by the FMA pipe, with a relative error under 7.5e-5, less than half the unit of fp16 in the last place: x is split into
 /// the nearest integer, which is added to the exponent, and the rest, whose power is a minimax polynomial. From 128 up, and for
 /// NaN, it is +∞; below −126 at most 2⁻¹²⁶.
-#[allow(dead_code, reason = "not every kernel family asks for it")]
+#[cfg(feature = "sm_80")]
 #[inline(always)]
 pub fn exp2_polynomial(x: f32) -> f32 {
     /// 1.5 · 2²³: adding it rounds to an integer, which is then in the lowest bits.

@@ -1,12 +1,12 @@
 //! What a warpgroup that computes does.
 
+use super::mapped::Mapped;
 use super::order::{Order, Step};
 use super::strip::Strip;
 use super::turns::Turns;
 use super::{Context, TmaKernel};
 use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
-use crate::device::attention::sequence::Sequence;
 use crate::device::ptx::mbarrier;
 use contract::config::WARPGROUP_WARPS;
 

@@ -1,12 +1,12 @@
 //! The end of a strip: O is normalised and left in shared memory, with what LSE is computed from. [`super::storer`] stores
 //! them while the warpgroup goes on with its next strip.
 
+use super::mapped::Mapped;
 use super::memory::Memory;
 use super::order::StripCopy;
 use super::{Context, Rows, TmaKernel};
 use crate::device::attention::copy::HeadRows;
 use crate::device::attention::epilogue::{exchange_strip, normaliser};
-use crate::device::attention::sequence::Sequence;
 use crate::device::attention::softmax::{RunningSoftmax, rescale_row};
 use crate::device::attention::{HEAD_N_TILES, Lane, ROWS_PER_LANE};
 use crate::device::ptx::element::Element;

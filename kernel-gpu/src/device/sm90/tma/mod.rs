@@ -12,6 +12,7 @@
 
 mod consumer;
 mod epilogue;
+mod mapped;
 mod memory;
 mod order;
 mod producer;
@@ -28,6 +29,7 @@ use crate::device::ptx::{grid, shuffle, sync, warpgroup};
 use contract::args::{ForwardArgs, TENSOR_MAP_BYTES};
 use contract::config::{HEAD_DIM, WARP_SIZE, WARPGROUP_ROWS, WARPGROUP_WARPS};
 use contract::tile::Sm90Tma;
+use mapped::Mapped;
 use memory::Memory;
 use producer::Loader;
 use storer::Storer;
@@ -47,7 +49,7 @@ type Rows<K> = Tile<<K as Kernel>::Element, ROWS>;
 const _: () = assert!(KEYS == ROWS && HEAD_DIM == 64, "K and V come in boxes of as many rows as Q");
 
 /// A kernel with a producer.
-pub trait TmaKernel: Kernel {
+pub trait TmaKernel: Kernel<Sequence: Mapped> {
     /// Its tile configuration.
     const TILE: Sm90Tma;
     /// Warpgroups of a block that compute.

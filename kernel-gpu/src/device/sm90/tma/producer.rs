@@ -1,9 +1,9 @@
 //! The thread that copies to shared memory.
 
+use super::mapped::{InMaps, Mapped};
 use super::memory::Memory;
 use super::order::{StripCopy, TileCopy, work_item};
 use super::{Context, KEYS, ROWS, Rows, TmaKernel};
-use crate::device::attention::sequence::{InMaps, Sequence};
 use crate::device::ptx::{bulk_copy, mbarrier, memory};
 use contract::geometry::BlockWork;
 use contract::packed::SequenceTile;

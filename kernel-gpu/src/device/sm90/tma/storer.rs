@@ -1,5 +1,6 @@
 //! The warp that stores O and LSE, so that those who compute go on with their next strip meanwhile.
 
+use super::mapped::Mapped;
 use super::memory::Memory;
 use super::order::StripCopy;
 use super::{Context, ROWS, TmaKernel};

@@ -4,11 +4,11 @@ mod packed;
 mod streamed;
 mod whole_head;
 
+use super::mapped::InMaps;
 use super::memory::Memory;
 use super::turns::Turns;
 use super::{Context, Rows, TmaKernel};
 use crate::device::attention::Lane;
-use crate::device::attention::sequence::InMaps;
 use crate::device::codegen::thread;
 use crate::device::ptx::wgmma::{Descriptor, KMajor, NMajor};
 use contract::geometry::BlockWork;

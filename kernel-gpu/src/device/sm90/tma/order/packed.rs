@@ -6,6 +6,7 @@ use crate::device::attention::sequence::{Packed, Sequence};
 use crate::device::hidden;
 use crate::device::ptx::wgmma::Descriptor;
 use crate::device::ptx::{mbarrier, memory};
+use crate::device::sm90::tma::mapped::Mapped;
 use crate::device::sm90::tma::memory::Memory;
 use crate::device::sm90::tma::turns::Turns;
 use crate::device::sm90::tma::{Context, KEYS, ROWS, TmaKernel, epilogue};

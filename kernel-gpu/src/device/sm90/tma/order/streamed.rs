@@ -3,9 +3,9 @@
 use super::{Order, Step, StripCopy, TileCopy, whole, work_item};
 use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
-use crate::device::attention::sequence::InMaps;
 use crate::device::ptx::mbarrier;
 use crate::device::ptx::wgmma::{Descriptor, KMajor};
+use crate::device::sm90::tma::mapped::InMaps;
 use crate::device::sm90::tma::memory::Memory;
 use crate::device::sm90::tma::turns::Turns;
 use crate::device::sm90::tma::{Context, KEYS, ROWS, TmaKernel};

@@ -3,10 +3,10 @@
 use super::{Order, Step, StripCopy, TileCopy, whole, work_item};
 use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
-use crate::device::attention::sequence::InMaps;
 use crate::device::codegen::thread;
 use crate::device::ptx::mbarrier;
 use crate::device::ptx::wgmma::Descriptor;
+use crate::device::sm90::tma::mapped::InMaps;
 use crate::device::sm90::tma::memory::Memory;
 use crate::device::sm90::tma::turns::Turns;
 use crate::device::sm90::tma::{Context, KEYS, ROWS, TmaKernel};
