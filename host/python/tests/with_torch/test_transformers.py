@@ -35,11 +35,11 @@ def config(heads=2, **more):
     return BertConfig(num_attention_heads=heads, **{**sizes, **more})
 
 
-def model(attention, **more):
+def model(attention, dtype=torch.float16, **more):
     from transformers import BertModel
 
     torch.manual_seed(0)
-    made = BertModel._from_config(config(**more), attn_implementation=attention, dtype=torch.float16)
+    made = BertModel._from_config(config(**more), attn_implementation=attention, dtype=dtype)
     return made.eval()
 
 
@@ -65,6 +65,15 @@ class Transformers(unittest.TestCase):
         self.compare()
         self.compare(mask=torch.ones(2, 12, dtype=torch.long))
         self.assertEqual(cpu.calls(), ["attention"] * 4)
+
+    def test_bfloat16_is_computed(self):
+        mask = torch.ones(2, 12, dtype=torch.long)
+        mask[1, 7:] = 0
+        own, sdpa = (model(name, dtype=torch.bfloat16) for name in ("fa512_flash", "sdpa"))
+        with torch.no_grad():
+            own, sdpa = (made(tokens(), attention_mask=mask).last_hidden_state for made in (own, sdpa))
+        torch.testing.assert_close(own[mask.bool()], sdpa[mask.bool()], atol=0.1, rtol=0.1)
+        self.assertEqual(cpu.calls(), ["attention_varlen"] * 2)
 
     def test_a_padded_batch_is_computed_as_a_packed_one(self):
         for padding in (slice(7, None), slice(None, 5), slice(3, 4)):
