@@ -9,9 +9,10 @@ standard error. A request is {"command": NAME, ...}; an answer is {"ok": true, .
 unavailable: something is missing on this machine; invalid: the backend does not compute this problem; failed: the rest.
 
     hello                                      versions, device, and for each backend null or why it cannot be used
-    prepare  id, backend, q, k, v, layout,     reads Q, K, V (.npy, fp16, [B,H,S,D] for layout bhsd, [B,S,H,D] for bshd)
-             mask, scale                       and computes once, so that everything is compiled
-    answer   id, path                          writes O, fp16, in the same layout, to the .npy file at path
+    prepare  id, backend, q, k, v, layout,     reads Q, K, V (.npy, fp16, or the bits of bf16 as uint16; [B,H,S,D] for
+             mask, scale, element              layout bhsd, [B,S,H,D] for bshd) and computes once, so that everything is
+                                               compiled; element is f16 or bf16
+    answer   id, path                          writes O, likewise, to the .npy file at path
     warm_up  id, input_sets, milliseconds      copies the inputs to so many sets, runs that long; answers with call_us,
                                                the time of a call, and host_launch_us, what issuing one costs the host
     capture  id, calls                         records so many calls, on the next set of inputs each, as a CUDA graph
@@ -28,8 +29,10 @@ import time
 import traceback
 import warnings
 
-PROTOCOL = 1
+PROTOCOL = 2
 HEAD_DIM = 64
+# How files hold elements of each type, and what PyTorch calls it.
+ELEMENTS = {"f16": ("float16", "float16"), "bf16": ("uint16", "bfloat16")}
 # Shapes, layouts and masks of one process that FlexAttention is compiled for.
 MAXIMUM_SHAPES = 4096
 
@@ -117,6 +120,9 @@ class Prepared:
         if backend not in BACKENDS:
             raise Refusal("invalid", f"there is no backend {backend}; there are {', '.join(BACKENDS)}")
         self.layout = request["layout"]
+        if request["element"] not in ELEMENTS:
+            raise Refusal("invalid", f"there is no element type {request['element']}; there are {', '.join(ELEMENTS)}")
+        self.element = request["element"]
         self.sets = [tuple(self.load(request[name]) for name in "qkv")]
         sequence = self.sets[0][0].shape[2]
         self.attention = BACKENDS[backend](torch, sequence, request["mask"] == "causal", request["scale"])
@@ -129,16 +135,21 @@ class Prepared:
         import numpy
 
         array = numpy.load(path, allow_pickle=False)
-        if array.dtype != numpy.float16 or array.ndim != 4 or array.shape[3] != HEAD_DIM:
-            raise Refusal("invalid", f"{path} is {array.dtype} {array.shape}, not fp16 of four dimensions, the last {HEAD_DIM}")
-        tensor = self.torch.from_numpy(array).cuda()
+        stored, element = ELEMENTS[self.element]
+        if array.dtype != stored or array.ndim != 4 or array.shape[3] != HEAD_DIM:
+            expected = f"{stored} of four dimensions, the last {HEAD_DIM}"
+            raise Refusal("invalid", f"{path} is {array.dtype} {array.shape}, not {expected}")
+        # NumPy has no bf16, and PyTorch turns no unsigned numbers into it: its bits go from one to the other as int16.
+        tensor = self.torch.from_numpy(array.view(numpy.int16)).view(getattr(self.torch, element)).cuda()
         return tensor.transpose(1, 2) if self.layout == "bshd" else tensor
 
     def answer(self, path):
         import numpy
 
         output = self.output.transpose(1, 2) if self.layout == "bshd" else self.output
-        numpy.save(path, output.contiguous().cpu().numpy(), allow_pickle=False)
+        stored, _ = ELEMENTS[self.element]
+        bits = output.contiguous().cpu().view(self.torch.int16).numpy()
+        numpy.save(path, bits.view(stored), allow_pickle=False)
         return {}
 
     def warm_up(self, input_sets, milliseconds):

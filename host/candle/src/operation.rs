@@ -80,8 +80,11 @@ impl CustomOp3 for Attention {
 #[cfg(feature = "cuda")]
 mod cuda {
     use candle_core::backend::BackendStorage;
+    use candle_core::cuda_backend::CudaDType;
+    use candle_core::cuda_backend::cudarc::driver::{DeviceRepr, ValidAsZeroBits};
     use candle_core::{CudaStorage, DType, Layout, Result, Shape, Storage};
-    use half::f16;
+    use fa512::cudarc::Number;
+    use half::{bf16, f16};
 
     use super::Attention;
     use crate::arguments::Sequences;
@@ -89,24 +92,35 @@ mod cuda {
     impl Attention {
         /// O, a new tensor of the shape of Q, on the stream of Q's device.
         pub(super) fn launch(&self, tensors: [&CudaStorage; 3], layouts: [&Layout; 3]) -> Result<(CudaStorage, Shape)> {
+            let wanted = tensors[0].dtype();
             for (tensor, name) in tensors.into_iter().zip(["q", "k", "v"]) {
-                if tensor.dtype() != DType::F16 {
-                    candle_core::bail!("{name} is {:?}; the kernels compute F16", tensor.dtype());
+                if tensor.dtype() != wanted {
+                    candle_core::bail!("{name} is {:?} and q {wanted:?}; they must be of one type", tensor.dtype());
                 }
             }
+            match wanted {
+                DType::F16 => self.launch_of::<f16>(tensors, layouts),
+                DType::BF16 => self.launch_of::<bf16>(tensors, layouts),
+                other => candle_core::bail!("q is {other:?}; the kernels compute F16 and BF16"),
+            }
+        }
+
+        /// The same of tensors of `T`.
+        fn launch_of<T: CudaDType + DeviceRepr + ValidAsZeroBits + Number>(
+            &self,
+            tensors: [&CudaStorage; 3],
+            layouts: [&Layout; 3],
+        ) -> Result<(CudaStorage, Shape)> {
             let shape = layouts[0].shape().clone();
             let device = tensors[0].device().clone();
             let Some(problem) = self.problem(layouts)? else {
-                let empty = device.alloc_zeros::<f16>(shape.elem_count())?;
+                let empty = device.alloc_zeros::<T>(shape.elem_count())?;
                 return Ok((CudaStorage::wrap_cuda_slice(empty, device), shape));
             };
-            let [q, k, v] = [
-                tensors[0].as_cuda_slice::<f16>()?,
-                tensors[1].as_cuda_slice::<f16>()?,
-                tensors[2].as_cuda_slice::<f16>()?,
-            ];
-            // SAFETY: every 16 bits are an f16; the kernel writes all rows but those of no sequence.
-            let mut o = unsafe { device.alloc::<f16>(shape.elem_count()) }?;
+            let [q, k, v] =
+                [tensors[0].as_cuda_slice::<T>()?, tensors[1].as_cuda_slice::<T>()?, tensors[2].as_cuda_slice::<T>()?];
+            // SAFETY: every 16 bits are a `T`; the kernel writes all rows but those of no sequence.
+            let mut o = unsafe { device.alloc::<T>(shape.elem_count()) }?;
             let stream = device.cuda_stream();
             match &self.sequences {
                 Sequences::OneLength => fa512::cudarc::forward(&problem, q, k, v, &mut o, None, &stream),

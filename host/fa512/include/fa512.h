@@ -40,7 +40,7 @@ typedef enum fa512_status {
 } fa512_status;
 
 /* Element type of Q, K, V and O. */
-enum { FA512_FLOAT16 = 0 };
+enum { FA512_FLOAT16 = 0, FA512_BFLOAT16 = 1 };
 
 /* Which keys a query attends to. */
 enum {
@@ -75,7 +75,7 @@ typedef struct fa512_problem {
     uint32_t heads;     /* as batch */
     uint32_t sequence;  /* as batch */
     uint32_t head_dim;  /* 64 */
-    uint32_t dtype;     /* FA512_FLOAT16 */
+    uint32_t dtype;     /* FA512_FLOAT16, FA512_BFLOAT16 */
     uint32_t mask;      /* FA512_MASK_FULL, FA512_MASK_CAUSAL */
     uint32_t flags;     /* FA512_NO_OVERLAP, FA512_NO_POINTER_CHECKS or both */
     uint32_t reserved;  /* 0 */

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use ::cudarc::driver::{CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtr, DevicePtrMut, DeviceSlice};
+use contract::config::Element;
 use contract::plan::Addresses;
 use contract::problem::Problem;
 use contract::refusal::Tensor;
 use contract::view::View;
-use half::f16;
+use half::{bf16, f16};
 
 use crate::driver::Driver;
 use crate::error::{Error, MemoryProblem};
@@ -23,8 +24,26 @@ pub trait Length: sealed::Length {}
 
 impl<T: sealed::Length> Length for T {}
 
+/// Elements of Q, K, V and O. The problem's element type is that of the slices, whatever it was before.
+pub trait Number: sealed::Number {}
+
+impl<T: sealed::Number> Number for T {}
+
 mod sealed {
+    use super::Element;
+
     pub trait Sealed {}
+
+    pub trait Number {
+        const ELEMENT: Element;
+    }
+
+    impl Number for super::f16 {
+        const ELEMENT: Element = Element::F16;
+    }
+    impl Number for super::bf16 {
+        const ELEMENT: Element = Element::Bf16;
+    }
 
     pub trait Length {}
 
@@ -39,17 +58,17 @@ mod sealed {
 /// Puts `O = softmax(scale · QKᵀ + mask) · V` and, where it is wanted, LSE (`[B,H,S]`) of `problem` on `stream`, whose
 /// context becomes the calling thread's current one, as in every call of cudarc.
 ///
-/// Views of the problem count from the beginning of each slice. Where cudarc follows the use of slices by events, it does so
-/// here, too.
+/// The element type is that of the slices. Views of the problem count from the beginning of each slice. Where cudarc follows
+/// the use of slices by events, it does so here, too.
 ///
 /// # Errors
 /// When a slice is shorter than its tensor or of another context than the stream, and as for [`forward`](crate::forward).
-pub fn forward(
+pub fn forward<T: Number>(
     problem: &Problem,
-    q: &(impl DevicePtr<f16> + Slice),
-    k: &(impl DevicePtr<f16> + Slice),
-    v: &(impl DevicePtr<f16> + Slice),
-    o: &mut (impl DevicePtrMut<f16> + Slice),
+    q: &(impl DevicePtr<T> + Slice),
+    k: &(impl DevicePtr<T> + Slice),
+    v: &(impl DevicePtr<T> + Slice),
+    o: &mut (impl DevicePtrMut<T> + Slice),
     lse: Option<&mut CudaSlice<f32>>,
     stream: &Arc<CudaStream>,
 ) -> Result<(), Error> {
@@ -62,12 +81,12 @@ pub fn forward(
 /// # Errors
 /// As for [`forward`].
 #[allow(clippy::too_many_arguments, reason = "five tensors, and each may be of another type")]
-pub fn forward_with_options(
+pub fn forward_with_options<T: Number>(
     problem: &Problem,
-    q: &(impl DevicePtr<f16> + Slice),
-    k: &(impl DevicePtr<f16> + Slice),
-    v: &(impl DevicePtr<f16> + Slice),
-    o: &mut (impl DevicePtrMut<f16> + Slice),
+    q: &(impl DevicePtr<T> + Slice),
+    k: &(impl DevicePtr<T> + Slice),
+    v: &(impl DevicePtr<T> + Slice),
+    o: &mut (impl DevicePtrMut<T> + Slice),
     lse: Option<&mut CudaSlice<f32>>,
     stream: &Arc<CudaStream>,
     options: Options,
@@ -83,13 +102,13 @@ pub fn forward_with_options(
 /// # Errors
 /// As for [`forward`], and when the problem is not packed.
 #[allow(clippy::too_many_arguments, reason = "six tensors, and each may be of another type")]
-pub fn forward_varlen<L: Length>(
+pub fn forward_varlen<T: Number, L: Length>(
     problem: &Problem,
-    q: &(impl DevicePtr<f16> + Slice),
-    k: &(impl DevicePtr<f16> + Slice),
-    v: &(impl DevicePtr<f16> + Slice),
+    q: &(impl DevicePtr<T> + Slice),
+    k: &(impl DevicePtr<T> + Slice),
+    v: &(impl DevicePtr<T> + Slice),
     cu_seqlens: &(impl DevicePtr<L> + Slice),
-    o: &mut (impl DevicePtrMut<f16> + Slice),
+    o: &mut (impl DevicePtrMut<T> + Slice),
     lse: Option<&mut CudaSlice<f32>>,
     stream: &Arc<CudaStream>,
 ) -> Result<(), Error> {
@@ -107,17 +126,18 @@ pub fn forward_varlen<L: Length>(
 /// `cu_seqlens` is the address of as many i32 in memory of the stream's context as the problem has sequences and one more, which
 /// the stream may read.
 #[allow(clippy::too_many_arguments, reason = "six tensors, and each may be of another type")]
-unsafe fn put(
+unsafe fn put<T: Number>(
     problem: &Problem,
-    q: &(impl DevicePtr<f16> + Slice),
-    k: &(impl DevicePtr<f16> + Slice),
-    v: &(impl DevicePtr<f16> + Slice),
-    o: &mut (impl DevicePtrMut<f16> + Slice),
+    q: &(impl DevicePtr<T> + Slice),
+    k: &(impl DevicePtr<T> + Slice),
+    v: &(impl DevicePtr<T> + Slice),
+    o: &mut (impl DevicePtrMut<T> + Slice),
     lse: Option<&mut CudaSlice<f32>>,
     cu_seqlens: Option<u64>,
     stream: &Arc<CudaStream>,
     options: Options,
 ) -> Result<(), Error> {
+    let problem = problem.with_element(T::ELEMENT);
     let views = problem.views();
     let elements = |view: View| problem.extent(view).saturating_add(view.offset);
     check(Tensor::Q, q, elements(views.q), stream)?;
@@ -140,7 +160,7 @@ unsafe fn put(
     // other users behind this launch.
     unsafe {
         forward_with(
-            problem,
+            &problem,
             addresses,
             crate::Stream::from_raw(stream.cu_stream().cast()),
             options.check_pointers(false),

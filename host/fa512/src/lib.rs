@@ -30,7 +30,7 @@ mod version;
 pub use contract;
 
 pub use contract::args::Strides;
-pub use contract::config::Mask;
+pub use contract::config::{Element, Mask};
 pub use contract::gpu::Gpu as GpuFacts;
 pub use contract::packed::Packing;
 pub use contract::plan::Addresses;

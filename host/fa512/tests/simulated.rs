@@ -4,8 +4,8 @@ mod common;
 
 use cudarc::driver::CudaContext;
 use fa512::{
-    Addresses, Error, ErrorKind, Gpu, Layout, Mask, MemoryProblem, Options, Plan, Problem, Shape, Stream, Strides,
-    Tensor, View, Views,
+    Addresses, Element, Error, ErrorKind, Gpu, Layout, Mask, MemoryProblem, Options, Plan, Problem, Shape, Stream,
+    Strides, Tensor, View, Views,
 };
 
 use common::attention::Case;
@@ -57,12 +57,26 @@ fn results_are_right_whatever_the_length_mask_and_strides() {
 }
 
 #[test]
+fn bf16_is_computed_by_kernels_of_its_own() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    for problem in [problem(2, 2, 100, Mask::Causal), problem(1, 1, 512, Mask::Full), problem(1, 2, 3, Mask::Full)] {
+        let case = Case::new(problem.with_element(Element::Bf16), &stream);
+        forward(&case, case.addresses()).unwrap();
+        case.check(true);
+        let entry = Plan::new(&case.problem, &Gpu::current().unwrap()).unwrap().entry();
+        assert!(entry.contains("_bf16_"), "{entry}");
+    }
+    assert_eq!(findings(), "");
+}
+
+#[test]
 fn packed_sequences_are_computed_each_for_itself() {
     let Some(()) = machine() else { return };
     let stream = gpu(0);
-    for mask in [Mask::Full, Mask::Causal] {
+    for (mask, element) in [(Mask::Full, Element::F16), (Mask::Causal, Element::F16), (Mask::Causal, Element::Bf16)] {
         // The first two rows and the last three belong to no sequence, and one is empty.
-        let case = Case::packed(103, &[2, 3, 70, 70, 100], mask, &stream);
+        let case = Case::packed_of(element, 103, &[2, 3, 70, 70, 100], mask, &stream);
         forward(&case, case.addresses()).unwrap();
         case.check(true);
     }
@@ -314,6 +328,24 @@ fn slices_of_cudarc_are_checked_by_their_length_and_context() {
     let error = fa512::cudarc::forward(problem, &q, &k, &v, &mut o, None, &elsewhere).unwrap_err();
     assert!(error.to_string().starts_with("Q: it was allocated in another context"), "{error}");
     fa512::cudarc::forward(problem, &q, &k, &v, &mut o, Some(lse), &stream).unwrap();
+    case.check(true);
+}
+
+#[cfg(feature = "cudarc")]
+#[test]
+fn slices_of_bf16_make_it_a_problem_of_bf16() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    let case = problem(1, 1, 50, Mask::Full);
+    let mut case = Case::new(case.with_element(Element::Bf16), &stream);
+    let Case { problem, q, k, v, o, lse, .. } = &mut case;
+    let elements = 50 * 64;
+    // SAFETY: every 16 bits are a bf16.
+    let [q, k, v] = [q, k, v].map(|slice| unsafe { slice.transmute::<half::bf16>(elements) }.unwrap());
+    // SAFETY: as above.
+    let mut o = unsafe { o.transmute_mut::<half::bf16>(elements) }.unwrap();
+    let unsaid = problem.with_element(Element::F16);
+    fa512::cudarc::forward(&unsaid, &q, &k, &v, &mut o, Some(lse), &stream).unwrap();
     case.check(true);
 }
 

@@ -6,6 +6,7 @@ __version__: str
 
 _Array = TypeVar("_Array")
 _Layout = Literal["bhsd", "bshd"]
+_Element = Literal["float16", "bfloat16"]
 
 class _Gpu(TypedDict, total=False):
     name: str
@@ -87,5 +88,6 @@ def warm_up(
     layout: _Layout = "bhsd",
     device: int = 0,
     sequences: Optional[int] = None,
+    dtype: _Element = "float16",
 ) -> None: ...
 def info() -> _Info: ...

@@ -17,6 +17,8 @@ use crate::dlpack::{self, Element, ExchangeApi};
 pub const MAXIMUM_RANK: usize = 4;
 /// fp16.
 pub const HALF: Element = Element { code: dlpack::FLOAT, bits: 16, lanes: 1 };
+/// bf16.
+pub const BFLOAT: Element = Element { code: dlpack::BFLOAT, bits: 16, lanes: 1 };
 /// i32.
 pub const INT32: Element = Element { code: dlpack::INTEGER, bits: 32, lanes: 1 };
 /// u32.
@@ -241,7 +243,12 @@ impl Array {
         if rank > MAXIMUM_RANK {
             return Err(PyValueError::new_err(format!("{name} has {rank} dimensions; it must have 4")));
         }
-        let element = element(&text).ok_or_else(|| wrong("typestr"))?;
+        // Two bytes of no type are what NumPy makes of bf16 (ml_dtypes), unless they are said to have parts.
+        let has_parts = || entry("descr").map(|descr| descr.is_some_and(|descr| !is_one_unnamed_part(&descr)));
+        let element = match text.get(1..) {
+            Some("V2") if !text.starts_with('>') && !has_parts()? => BFLOAT,
+            _ => element(&text).ok_or_else(|| wrong("typestr"))?,
+        };
         let mut array = Self {
             address,
             element,
@@ -342,6 +349,11 @@ fn contiguous(shape: &[i64; MAXIMUM_RANK], rank: usize) -> [i64; MAXIMUM_RANK] {
         next = next.saturating_mul(shape[dimension].max(1));
     }
     strides
+}
+
+/// Whether a `descr` says no more than a `typestr` does: `[("", typestr)]`.
+fn is_one_unnamed_part(descr: &Bound<'_, PyAny>) -> bool {
+    descr.extract::<Vec<(String, String)>>().is_ok_and(|parts| matches!(&parts[..], [(name, _)] if name.is_empty()))
 }
 
 /// The element type that a `typestr` of little-endian numbers names.

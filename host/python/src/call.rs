@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use crate::array::{self, Array, HALF, INT32, Library, Protocol, SINGLE, UINT32};
+use crate::array::{self, Array, BFLOAT, HALF, INT32, Library, Protocol, SINGLE, UINT32};
 use crate::dlpack::Element;
 use crate::error::{of_library, of_refusal};
 use crate::output;
@@ -237,7 +237,7 @@ fn handle(stream: &Bound<'_, PyAny>) -> PyResult<u64> {
 
 /// Sizes of a call, whatever the order of the dimensions.
 fn sizes(q: &Array, form: Form<'_, '_>) -> PyResult<Sizes> {
-    require_element(q, "q", HALF)?;
+    element_of(q)?;
     let (sizes, head_dim) = match (form, q.shape()) {
         (Form::Batch(Layout::Bhsd), &[batch, heads, rows, head_dim]) => (Sizes { batch, heads, rows }, head_dim),
         (Form::Batch(Layout::Bshd), &[batch, rows, heads, head_dim]) => (Sizes { batch, heads, rows }, head_dim),
@@ -302,9 +302,21 @@ fn require_element(array: &Array, name: &str, element: Element) -> PyResult<()> 
     Err(PyTypeError::new_err(format!("{name} is {found}; it must be {wanted}")))
 }
 
+/// The element type of the problem, which is that of Q.
+fn element_of(q: &Array) -> PyResult<attention::Element> {
+    match q.element {
+        HALF => Ok(attention::Element::F16),
+        BFLOAT => Ok(attention::Element::Bf16),
+        other => {
+            let found = array::element_name(other);
+            Err(PyTypeError::new_err(format!("q is {found}; it must be float16 or bfloat16")))
+        }
+    }
+}
+
 /// Requires the shape, type and GPU of Q.
 fn require_like(array: &Array, name: &str, q: &Array) -> PyResult<()> {
-    require_element(array, name, HALF)?;
+    require_element(array, name, q.element)?;
     if array.shape() != q.shape() {
         return Err(PyValueError::new_err(format!(
             "{name} has the shape {:?} and q {:?}; they must be equal (other numbers of keys or of heads are not supported)",
@@ -359,7 +371,9 @@ fn problem([q, k, v, o]: [&Array; 4], sizes: Sizes, sequences: Option<u32>, call
     let mask = if call.causal { Mask::Causal } else { Mask::Full };
     let view = |array, name| view(array, name, call.form);
     let views = Views { q: view(q, "q")?, k: view(k, "k")?, v: view(v, "v")?, o: view(o, "out")? };
-    let problem = Problem::new(shape, mask, Layout::Bshd).and_then(|problem| problem.with_views(views));
+    let element = element_of(q)?;
+    let problem = Problem::new(shape, mask, Layout::Bshd);
+    let problem = problem.and_then(|problem| problem.with_element(element).with_views(views));
     let problem = match (call.form, sequences) {
         (Form::Packed { longest, .. }, Some(sequences)) => {
             let packing = Packing { sequences, longest: longest.unwrap_or(shape.sequence) };

@@ -8,7 +8,7 @@ mod dlpack;
 mod error;
 mod output;
 
-use ::attention::{Gpu, Layout, Mask, Packing, Problem, Shape};
+use ::attention::{Element, Gpu, Layout, Mask, Packing, Problem, Shape};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -21,8 +21,8 @@ use crate::error::{of_library, of_refusal};
 /// Parameters
 /// ----------
 /// q, k, v
-///     Tensors of PyTorch, arrays of CuPy or JAX, or any objects with DLPack or `__cuda_array_interface__`: float16 on one
-///     GPU, four dimensions in the order of `layout`, the last one 64. Any strides will do whose rows are without gaps and
+///     Tensors of PyTorch, arrays of CuPy or JAX, or any objects with DLPack or `__cuda_array_interface__`: float16, or
+///     all bfloat16, on one GPU, four dimensions in the order of `layout`, the last one 64. Any strides will do whose rows are without gaps and
 ///     start at multiples of 16 bytes; inputs may be broadcast (stride 0).
 /// causal
 ///     Whether query i attends to the keys 0 … i only.
@@ -156,6 +156,8 @@ fn layout_of(name: &str) -> PyResult<Layout> {
 ///     Number of the GPU.
 /// sequences
 ///     Of a packed batch, the number of sequences; `batch` is then 1 and `sequence` the rows of all of them.
+/// dtype
+///     Element type of the tensors: "float16" or "bfloat16".
 ///
 /// Raises
 /// ------
@@ -164,7 +166,7 @@ fn layout_of(name: &str) -> PyResult<Layout> {
 /// RuntimeError
 ///     When there is no driver or no such GPU, or the driver reports an error.
 #[pyfunction]
-#[pyo3(signature = (batch, heads, sequence, *, causal=false, layout="bhsd", device=0, sequences=None))]
+#[pyo3(signature = (batch, heads, sequence, *, causal=false, layout="bhsd", device=0, sequences=None, dtype="float16"))]
 #[allow(clippy::too_many_arguments, reason = "they are Python's keyword arguments")]
 fn warm_up(
     py: Python<'_>,
@@ -175,12 +177,21 @@ fn warm_up(
     layout: &str,
     device: i64,
     sequences: Option<i64>,
+    dtype: &str,
 ) -> PyResult<()> {
     let mask = if causal { Mask::Causal } else { Mask::Full };
+    let element = match dtype {
+        "float16" => Element::F16,
+        "bfloat16" => Element::Bf16,
+        other => {
+            let message = format!("dtype is {other:?}; it must be \"float16\" or \"bfloat16\"");
+            return Err(PyValueError::new_err(message));
+        }
+    };
     let sequence = narrow(sequence, "sequence")?;
     let shape = Shape { batch: narrow(batch, "batch")?, heads: narrow(heads, "heads")?, sequence };
     let device = narrow(device, "device")? as usize;
-    let problem = Problem::new(shape, mask, layout_of(layout)?);
+    let problem = Problem::new(shape, mask, layout_of(layout)?).map(|problem| problem.with_element(element));
     let problem = match sequences.map(|sequences| narrow(sequences, "sequences")).transpose()? {
         None => problem,
         Some(sequences) => problem.and_then(|problem| problem.packed(Packing { sequences, longest: sequence })),

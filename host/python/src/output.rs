@@ -4,7 +4,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::array::{Array, Library};
 
@@ -19,7 +19,7 @@ pub fn for_o<'py>(q: &Bound<'py, PyAny>, described: &Array, library: Library) ->
             q.call_method1(intern!(py, "new_empty_strided"), (tuple(shape), tuple(strides)))
         }
         (Library::Torch, Err(_)) => q.call_method1(intern!(py, "new_empty"), (PyTuple::new(py, shape)?,)),
-        (library, _) => make(q, library, shape, "float16"),
+        (library, _) => make(q, library, shape, q.getattr(intern!(py, "dtype"))),
     }
 }
 
@@ -28,7 +28,7 @@ pub fn for_lse<'py>(q: &Bound<'py, PyAny>, sizes: &[i64], library: Library) -> P
     static SINGLE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = q.py();
     if library != Library::Torch {
-        return make(q, library, sizes, "float32");
+        return make(q, library, sizes, Ok(PyString::new(py, "float32").into_any()));
     }
     let single = SINGLE.get_or_try_init(py, || Ok::<_, PyErr>(py.import("torch")?.getattr("float32")?.unbind()))?;
     let arguments = PyDict::new(py);
@@ -36,15 +36,21 @@ pub fn for_lse<'py>(q: &Bound<'py, PyAny>, sizes: &[i64], library: Library) -> P
     q.call_method(intern!(py, "new_empty"), (PyTuple::new(py, sizes)?,), Some(&arguments))
 }
 
-fn make<'py>(q: &Bound<'py, PyAny>, library: Library, shape: &[i64], element: &str) -> PyResult<Bound<'py, PyAny>> {
+/// A new array of `library`, whose element type is `element`.
+fn make<'py>(
+    q: &Bound<'py, PyAny>,
+    library: Library,
+    shape: &[i64],
+    element: PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
     let py = q.py();
     match library {
         // On CuPy's current device; where Q lies on another, the call will say so.
-        Library::Cupy => py.import("cupy")?.call_method1("empty", (shape.to_vec(), element)),
+        Library::Cupy => py.import("cupy")?.call_method1("empty", (shape.to_vec(), element?)),
         Library::Jax => {
             let arguments = PyDict::new(py);
             arguments.set_item("device", q.getattr("sharding")?)?;
-            py.import("jax.numpy")?.call_method("empty", (shape.to_vec(), element), Some(&arguments))
+            py.import("jax.numpy")?.call_method("empty", (shape.to_vec(), element?), Some(&arguments))
         }
         Library::Torch | Library::Other => Err(PyTypeError::new_err(format!(
             "q is a {}, of which fa512 cannot make another for the result; give out= (and lse= where LSE is wanted)",

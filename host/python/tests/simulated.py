@@ -166,7 +166,7 @@ def _describe(array, tensor, kind):
     tensor.data, tensor.byte_offset = array.base, array.offset
     tensor.device = _Device(kind, array.gpu)
     tensor.rank, tensor.bits, tensor.lanes = rank, 8 * size, 1
-    tensor.code = {"f": 2, "i": 0, "u": 1}[array.dtype.kind]
+    tensor.code = {"f": 2, "i": 0, "u": 1, "V": 4}[array.dtype.kind]
     tensor.shape, tensor.strides = array.sizes, array.steps
 
 
@@ -242,6 +242,20 @@ class Exchanged(Base):
 
 
 PROTOCOLS = [Interface, Capsule, Versioned, Exchanged]
+
+
+BFLOAT16 = numpy.dtype("V2")
+"""What NumPy calls the bfloat16 of ml_dtypes."""
+
+
+def to_bfloat16(values):
+    """The nearest bfloat16 of finite numbers, the even one of two."""
+    bits = values.astype(numpy.float32).view(numpy.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(numpy.uint16).view(BFLOAT16)
+
+
+def from_bfloat16(values):
+    return (values.view(numpy.uint16).astype(numpy.uint32) << 16).view(numpy.float32)
 
 
 def reference(q, k, v, causal=False, scale=0.125):

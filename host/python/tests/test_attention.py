@@ -8,7 +8,7 @@ import fa512
 import numpy
 
 import simulated
-from simulated import Capsule, Exchanged, Interface, Versioned, reference
+from simulated import Capsule, Exchanged, Interface, Versioned, from_bfloat16, reference, to_bfloat16
 
 
 def setUpModule():
@@ -45,6 +45,15 @@ class Results(Case):
                 hosts, devices, out = self.inputs((1, 2, 40, 64), kind)
                 self.assertIs(fa512.attention(*devices, out=out), out)
                 self.check(out, hosts)
+
+    def test_bfloat16_of_every_protocol(self):
+        for kind in simulated.PROTOCOLS:
+            with self.subTest(kind=kind.__name__):
+                hosts = [to_bfloat16(random((1, 2, 40, 64), seed)) for seed in range(3)]
+                out = MACHINE.array(numpy.full((1, 2, 40, 64), 0x7FFF, numpy.uint16).view(simulated.BFLOAT16), kind)
+                fa512.attention(*(MACHINE.array(host, kind) for host in hosts), causal=True, out=out)
+                expected, _ = reference(*(from_bfloat16(host) for host in hosts), causal=True)
+                numpy.testing.assert_allclose(from_bfloat16(out.numpy()), expected, rtol=8e-3, atol=16e-3)
 
     def test_lengths_masks_and_scales(self):
         for sequence, causal, scale in [(1, False, None), (17, True, None), (130, False, 0.3), (64, True, 0.0)]:
@@ -217,6 +226,12 @@ class Errors(Case):
         array = MACHINE.array
         self.refused(TypeError, "q is float32; it must be float16", array(numpy.zeros((2, 2, 16, 64), "f4")), k, v, out=out)
         self.refused(TypeError, "k is int16; it must be float16", q, array(numpy.zeros((2, 2, 16, 64), "i2")), v, out=out)
+        bfloat = array(to_bfloat16(random((2, 2, 16, 64))))
+        self.refused(TypeError, "k is bfloat16; it must be float16", q, bfloat, v, out=out)
+        self.refused(TypeError, "q is float32; it must be float16 or bfloat16", *[array(numpy.zeros((2, 2, 16, 64), "f4"))] * 3, out=out)
+        self.refused(TypeError, "out is float16; it must be bfloat16", bfloat, bfloat, bfloat, out=out)
+        bfloat.changes = {"descr": [("low", "|i1"), ("high", "|i1")]}
+        self.refused(TypeError, "q.__cuda_array_interface__ has no usable typestr", bfloat, k, v, out=out)
         self.refused(ValueError, "q has 3 dimensions", array(random((2, 16, 64))), k, v, out=out)
         self.refused(ValueError, "q has a head size of 32", array(random((2, 2, 16, 32))), k, v, out=out)
         self.refused(ValueError, r"k has the shape \[2, 2, 17, 64\]", q, array(random((2, 2, 17, 64))), v, out=out)

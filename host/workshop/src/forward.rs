@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use contract::manifest::Entry;
-use half::f16;
 
 use crate::check::{LSE_POISON, O_POISON, Outputs};
+use crate::element::Bits;
 use crate::error::Result;
 use crate::executor::{Buffer, Execution, Executor, GuardDamage, PtxModule, Sample};
 use crate::inputs::Inputs;
@@ -152,7 +152,7 @@ impl<'a> Tensors<'a> {
         for ((storage, name), address) in inputs.storages().into_iter().zip(["Q", "K", "V"]).zip(&mut addresses) {
             *address = memory.copy(&mut storages, name, storage)?.address;
         }
-        let o = memory.allocate("O", bytes_of::<f16>(o_elements(problem)))?;
+        let o = memory.allocate("O", bytes_of::<Bits>(o_elements(problem)))?;
         let lse = lse.then(|| memory.allocate("LSE", bytes_of::<f32>(lse_elements(problem)))).transpose()?;
         let [q, k, v] = addresses;
         let lengths = inputs.cu_seqlens().map(|begins| Lengths::copy(memory, begins)).transpose()?;
@@ -192,12 +192,12 @@ impl DeviceMemory<'_> {
     }
 
     /// The buffer that holds `elements`: one of `storages` when it was copied before, else a new one.
-    fn copy(&mut self, storages: &mut Vec<Storage>, name: &str, elements: &Arc<[f16]>) -> Result<Buffer> {
+    fn copy(&mut self, storages: &mut Vec<Storage>, name: &str, elements: &Arc<[Bits]>) -> Result<Buffer> {
         if let Some(storage) = storages.iter_mut().find(|storage| Arc::ptr_eq(&storage.elements, elements)) {
             storage.name.push_str(name);
             return Ok(storage.buffer);
         }
-        let buffer = self.allocate(name, bytes_of::<f16>(elements.len()))?;
+        let buffer = self.allocate(name, bytes_of::<Bits>(elements.len()))?;
         self.executor.write(buffer, bytemuck::cast_slice(elements))?;
         storages.push(Storage { name: name.to_owned(), elements: elements.clone(), buffer });
         Ok(buffer)
@@ -216,7 +216,7 @@ impl Drop for DeviceMemory<'_> {
 /// A storage of [`Inputs`], named after the operands in it, and its copy in device memory.
 struct Storage {
     name: String,
-    elements: Arc<[f16]>,
+    elements: Arc<[Bits]>,
     buffer: Buffer,
 }
 

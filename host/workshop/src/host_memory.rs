@@ -1,5 +1,6 @@
 //! Whether a problem fits the memory of this machine.
 
+use crate::element::Bits;
 use crate::error::{Error, Result};
 use crate::reference::Reference;
 use contract::problem::Problem;
@@ -23,7 +24,7 @@ pub fn check(problem: &Problem) -> Result<()> {
 fn needed(problem: &Problem) -> u128 {
     let spans = problem.views().named().map(|(_, view)| u128::from(view.offset) + u128::from(problem.extent(view)));
     let elements = spans.iter().sum::<u128>();
-    let tensors = elements * COPIES * size_of::<half::f16>() as u128;
+    let tensors = elements * COPIES * size_of::<Bits>() as u128;
     tensors + problem.shape().rows() * Reference::BYTES_PER_ROW as u128
 }
 

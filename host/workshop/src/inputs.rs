@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use contract::config::HEAD_DIM;
-use half::f16;
 use rayon::prelude::*;
 
+use crate::element::{Bits, Element, Encoding};
 use crate::error::{Error, Result};
 use contract::packed::Packing;
 use contract::problem::{Problem, Shape};
@@ -20,15 +20,15 @@ use distribution::Head;
 /// Columns of a row.
 pub const COLUMNS: usize = HEAD_DIM as usize;
 /// One row of a tensor.
-pub type Row = [f16; COLUMNS];
+pub type Row = [Bits; COLUMNS];
 
 /// A problem with its Q, K and V, each in a storage in which the problem's view says where it lies; several may share one.
 #[derive(Clone, Debug)]
 pub struct Inputs {
     problem: Problem,
-    q: Arc<[f16]>,
-    k: Arc<[f16]>,
-    v: Arc<[f16]>,
+    q: Arc<[Bits]>,
+    k: Arc<[Bits]>,
+    v: Arc<[Bits]>,
     /// Of packed sequences, the rows at which they begin and where the last one ends.
     cu_seqlens: Option<Arc<[u32]>>,
 }
@@ -40,9 +40,9 @@ impl Inputs {
     /// [`Error::Invalid`] when a storage is shorter than its tensor's view needs.
     pub fn new(
         problem: Problem,
-        q: impl Into<Arc<[f16]>>,
-        k: impl Into<Arc<[f16]>>,
-        v: impl Into<Arc<[f16]>>,
+        q: impl Into<Arc<[Bits]>>,
+        k: impl Into<Arc<[Bits]>>,
+        v: impl Into<Arc<[Bits]>>,
     ) -> Result<Self> {
         let inputs = Self { problem, q: q.into(), k: k.into(), v: v.into(), cu_seqlens: None };
         for ((tensor, view), storage) in problem.views().named().into_iter().zip(inputs.storages()) {
@@ -66,8 +66,10 @@ impl Inputs {
         let shape = problem.shape();
         let views = *problem.views();
         let heads = (0..u64::from(shape.batch) * u64::from(shape.heads)).into_par_iter();
-        let heads: Vec<_> = heads.map(|head| Head::generate(distribution, seed, head, shape.sequence)).collect();
-        let storage = |view, rows: fn(&Head) -> &[Row]| scatter(&problem, view, heads.iter().map(rows));
+        let element = problem.element();
+        let generate = |head| Head::generate(distribution, element, seed, head, shape.sequence);
+        let heads: Vec<_> = heads.map(generate).collect();
+        let storage = |view, rows: fn(&Head<Bits>) -> &[Row]| scatter(&problem, view, heads.iter().map(rows));
         let q = storage(views.q, |head| &head.q)?;
         let k = storage(views.k, |head| &head.k)?;
         let v = storage(views.v, |head| &head.v)?;
@@ -125,13 +127,18 @@ impl Inputs {
         self.problem.attended_keys(row - begin, end - begin)
     }
 
+    /// The type of the elements.
+    pub fn element(&self) -> Element {
+        self.problem.element()
+    }
+
     /// The problem.
     pub fn problem(&self) -> &Problem {
         &self.problem
     }
 
     /// The storages of Q, K and V.
-    pub fn storages(&self) -> [&Arc<[f16]>; 3] {
+    pub fn storages(&self) -> [&Arc<[Bits]>; 3] {
         [&self.q, &self.k, &self.v]
     }
 
@@ -155,7 +162,7 @@ impl Inputs {
 ///
 /// # Panics
 /// When the row lies beyond the storage.
-pub fn row_of(storage: &[f16], view: View, batch: u32, head: u32, row: u32) -> &Row {
+pub fn row_of(storage: &[Bits], view: View, batch: u32, head: u32, row: u32) -> &Row {
     let start = row_start(view, batch, head, row);
     storage[start..].first_chunk().expect("the storage was checked to hold every row")
 }
@@ -167,17 +174,17 @@ pub fn row_start(View { offset, strides }: View, batch: u32, head: u32, row: u32
 }
 
 /// Lays `[B·H][S]` rows out by `view`; the rest holds NaN.
-fn scatter<'a>(problem: &Problem, view: View, heads: impl Iterator<Item = &'a [Row]>) -> Result<Vec<f16>> {
+fn scatter<'a>(problem: &Problem, view: View, heads: impl Iterator<Item = &'a [Row]>) -> Result<Vec<Bits>> {
     let Shape { heads: heads_per_batch, .. } = problem.shape();
     // Their sum was checked to fit 64 bits with the view.
     let elements = view.offset + problem.extent(view);
     let mut storage = Vec::new();
     usize::try_from(elements).ok().and_then(|elements| storage.try_reserve_exact(elements).ok()).ok_or_else(|| {
         Error::Invalid(format!(
-            "{elements} fp16 elements do not fit the memory of this machine; make the problem smaller"
+            "{elements} 16-bit elements do not fit the memory of this machine; make the problem smaller"
         ))
     })?;
-    storage.resize(elements as usize, f16::NAN);
+    storage.resize(elements as usize, problem.element().encode(f64::NAN));
     for (index, rows) in heads.enumerate() {
         let (batch, head) = (index as u32 / heads_per_batch, index as u32 % heads_per_batch);
         for (row, values) in rows.iter().enumerate() {
@@ -211,7 +218,7 @@ mod tests {
         let Shape { batch, heads, sequence } = inputs.problem().shape();
         let indices = (0..batch).flat_map(|b| (0..heads).flat_map(move |h| (0..sequence).map(move |s| (b, h, s))));
         let row = |(b, h, s)| [inputs.q_row(b, h, s), inputs.k_row(b, h, s), inputs.v_row(b, h, s)];
-        indices.map(|index| row(index).map(|row| row.map(f16::to_bits))).collect()
+        indices.map(|index| row(index).map(|row| *row)).collect()
     }
 
     #[test]
@@ -242,6 +249,21 @@ mod tests {
     }
 
     #[test]
+    fn normal_values_of_either_type_are_the_same_numbers_rounded() {
+        let of = |element: Element| {
+            let problem = Problem::new(SHAPE, Mask::Full, Layout::Bhsd).unwrap().with_element(element);
+            rows(&Inputs::generate(problem, Distribution::Normal, 42).unwrap())
+        };
+        for (f16, bf16) in of(Element::F16).as_flattened().iter().zip(of(Element::Bf16).as_flattened()) {
+            for (&f16, &bf16) in f16.iter().zip(bf16) {
+                let (f16, bf16) = (Element::F16.decode(f16), Element::Bf16.decode(bf16));
+                let bound = f16.abs() * (Element::F16.epsilon() + Element::Bf16.epsilon()) + 2f64.powi(-24);
+                assert!((f16 - bf16).abs() <= bound, "{f16} {bf16}");
+            }
+        }
+    }
+
+    #[test]
     fn seeds_and_heads_differ() {
         let inputs = |seed| {
             let problem = Problem::new(SHAPE, Mask::Full, Layout::Bhsd).unwrap();
@@ -255,7 +277,7 @@ mod tests {
     fn normal_values_have_mean_zero_and_variance_one() {
         let inputs = generate(Shape { batch: 1, heads: 4, sequence: 256 }, Layout::Bhsd, Distribution::Normal);
         for storage in inputs.storages() {
-            let values: Vec<f64> = storage.iter().map(|value| value.to_f64()).collect();
+            let values: Vec<f64> = storage.iter().map(|&bits| Element::F16.decode(bits)).collect();
             let mean = values.iter().sum::<f64>() / values.len() as f64;
             let variance = values.iter().map(|value| value * value).sum::<f64>() / values.len() as f64;
             assert!(mean.abs() < 0.02 && (variance - 1.0).abs() < 0.02, "mean {mean}, variance {variance}");
@@ -265,9 +287,13 @@ mod tests {
     #[test]
     fn only_non_finite_inputs_hold_nan_or_infinity() {
         for distribution in all() {
-            let inputs = generate(SHAPE, Layout::Bhsd, distribution);
-            let finite = inputs.storages().iter().all(|storage| storage.iter().all(|value| value.is_finite()));
-            assert_eq!(finite, distribution.is_finite(), "{distribution:?}");
+            for element in Element::ALL {
+                let problem = Problem::new(SHAPE, Mask::Full, Layout::Bhsd).unwrap().with_element(element);
+                let inputs = Inputs::generate(problem, distribution, 42).unwrap();
+                let is_finite = |&bits: &Bits| element.decode(bits).is_finite();
+                let finite = inputs.storages().iter().all(|storage| storage.iter().all(is_finite));
+                assert_eq!(finite, distribution.is_finite(), "{distribution:?} {element:?}");
+            }
         }
     }
 
@@ -278,7 +304,7 @@ mod tests {
         let problem = problem.with_views(Views { k, ..*problem.views() }).unwrap();
         let inputs = Inputs::generate(problem, Distribution::Normal, 42).unwrap();
         let [_, k, _] = inputs.storages();
-        assert!(k[64..72].iter().all(|value| value.is_nan()));
+        assert!(k[64..72].iter().all(|&bits| Element::F16.decode(bits).is_nan()));
         assert_eq!(rows(&inputs), rows(&generate(SHAPE, Layout::Bhsd, Distribution::Normal)));
     }
 
@@ -290,14 +316,14 @@ mod tests {
         let shifted = Inputs::generate(problem.with_views(shifted).unwrap(), Distribution::Normal, 42).unwrap();
         assert_eq!(rows(&shifted), rows(&generate(SHAPE, Layout::Bhsd, Distribution::Normal)));
         let [_, k, v] = shifted.storages();
-        assert!(k[..8].iter().chain(&v[..64]).all(|value| value.is_nan()));
+        assert!(k[..8].iter().chain(&v[..64]).all(|&bits| Element::F16.decode(bits).is_nan()));
     }
 
     #[test]
     fn storages_must_hold_every_row() {
         let problem = Problem::new(SHAPE, Mask::Full, Layout::Bhsd).unwrap();
         let elements = SHAPE.rows() as usize * COLUMNS;
-        let zeros = |count| vec![f16::ZERO; count];
+        let zeros = |count| vec![0; count];
         let message =
             Inputs::new(problem, zeros(elements), zeros(elements - 1), zeros(elements)).unwrap_err().to_string();
         assert!(message.contains("K has 8063 elements") && message.contains("need 8064"), "{message}");

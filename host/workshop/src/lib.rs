@@ -26,6 +26,7 @@ pub mod contender;
 pub mod device;
 pub mod diagnose;
 pub mod document;
+pub mod element;
 pub mod error;
 pub mod executor;
 pub mod files;

@@ -1,4 +1,7 @@
-//! Tensors in NumPy's `.npy` files: fp16 in, fp16 and f32 out.
+//! Tensors in NumPy's `.npy` files: fp16 or bf16 in and out, f32 too.
+//!
+//! NumPy has no bf16: it is held as its bits, `'<u2'`, or as two bytes without a type, `'<V2'`, which is what NumPy makes of an
+//! `ml_dtypes.bfloat16` array.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -7,24 +10,22 @@ use std::path::Path;
 use half::f16;
 use npyz::{AutoSerialize, DType, NpyFile, NpyHeader, Order, Serialize, WriterBuilder};
 
+use crate::element::{Bits, Element, Encoding};
 use crate::error::{Error, Result};
 use crate::files;
 use contract::problem::Shape;
 use contract::view::Layout;
 
-/// Element types that a file may hold.
+/// What becomes of a file that holds f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Accept {
-    /// fp16 only.
-    F16,
-    /// fp16, or f32 that is rounded to fp16 (to nearest, ties to even). A number beyond fp16 is refused.
-    F16OrF32,
-    /// As before, but a number beyond fp16 becomes the largest of its sign.
-    F16OrClampedF32,
+pub enum F32 {
+    /// It is refused.
+    Refused,
+    /// Its numbers are rounded to the element type (to nearest, ties to even). One beyond it is refused.
+    Rounded,
+    /// As before, but a number beyond the element type becomes the largest of its sign.
+    Clamped,
 }
-
-/// Smallest number that is rounded to infinity: halfway from the largest one of fp16 to where the next would be.
-const BEYOND_F16: f32 = 65_520.0;
 
 /// A tensor that was read from a file: C order, of [`Layout::dimensions`] in the layout it was read with.
 #[derive(Clone, Debug)]
@@ -32,33 +33,35 @@ pub struct Array {
     /// `[B,H,S]`.
     pub shape: Shape,
     /// Elements in the order of the file.
-    pub elements: Vec<f16>,
+    pub elements: Vec<Bits>,
 }
 
 #[derive(Clone, Copy)]
-enum ElementType {
-    F16,
+enum Stored {
+    /// The elements' bits.
+    Bits,
+    /// f32 to round.
     F32,
 }
 
-impl ElementType {
+impl Stored {
     fn size(self) -> u64 {
         match self {
-            ElementType::F16 => 2,
-            ElementType::F32 => 4,
+            Stored::Bits => 2,
+            Stored::F32 => 4,
         }
     }
 
-    /// The elements, and how many of them are finite numbers beyond fp16.
-    fn decode(self, bytes: &[u8]) -> (Vec<f16>, usize) {
+    /// The elements, and how many of them are finite numbers beyond `element`.
+    fn decode(self, bytes: &[u8], element: Element) -> (Vec<Bits>, usize) {
         match self {
-            ElementType::F16 => (bytes.as_chunks().0.iter().map(|&bytes| f16::from_le_bytes(bytes)).collect(), 0),
-            ElementType::F32 => {
+            Stored::Bits => (bytes.as_chunks().0.iter().map(|&bytes| Bits::from_le_bytes(bytes)).collect(), 0),
+            Stored::F32 => {
                 let numbers = || bytes.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes));
-                let is_beyond = |number: &f32| number.is_finite() && number.abs() >= BEYOND_F16;
+                let is_beyond = |number: &f32| number.is_finite() && f64::from(number.abs()) >= element.overflow();
                 let round = |number| match is_beyond(&number) {
-                    true => f16::MAX.copysign(f16::from_f32(number)),
-                    false => f16::from_f32(number),
+                    true => element.encode(element.largest().copysign(number.into())),
+                    false => element.encode(number.into()),
                 };
                 (numbers().map(round).collect(), numbers().filter(is_beyond).count())
             }
@@ -71,7 +74,7 @@ impl ElementType {
 /// # Errors
 /// [`Error::File`] when the file cannot be read; [`Error::Invalid`] when it is not a `.npy` file, or holds another
 /// element type, order, rank or shape, or too few or too many bytes.
-pub fn read(path: &Path, layout: Layout, accept: Accept) -> Result<Array> {
+pub fn read(path: &Path, layout: Layout, element: Element, f32: F32) -> Result<Array> {
     let file_error = |source| Error::File { path: path.to_owned(), source };
     let refuse = |found: String| Error::Invalid(format!("{}: {found}", path.display()));
     let file = BufReader::new(File::open(path).map_err(file_error)?);
@@ -81,9 +84,9 @@ pub fn read(path: &Path, layout: Layout, accept: Accept) -> Result<Array> {
         }
         _ => file_error(error),
     })?;
-    let element = element_type(file.header(), accept).map_err(refuse)?;
+    let stored = stored(file.header(), element, f32).map_err(refuse)?;
     let shape = tensor_shape(file.header(), layout).map_err(refuse)?;
-    let bytes = element_bytes(shape, element)
+    let bytes = element_bytes(shape, stored)
         .ok_or_else(|| refuse(format!("{} is larger than can be addressed", tuple(file.header().shape()))))?;
     let mut data = Vec::new();
     // One byte more than expected, so that trailing bytes are noticed; the header alone must not decide how much
@@ -91,14 +94,15 @@ pub fn read(path: &Path, layout: Layout, accept: Accept) -> Result<Array> {
     file.into_inner().take(bytes + 1).read_to_end(&mut data).map_err(file_error)?;
     match (data.len() as u64).cmp(&bytes) {
         std::cmp::Ordering::Equal => {
-            let (elements, beyond) = element.decode(&data);
-            match accept {
-                Accept::F16 | Accept::F16OrF32 if beyond > 0 => Err(refuse(format!(
-                    "{beyond} of {} numbers are beyond fp16, whose largest is 65504; scale them, or make them ±65504 by --clamp",
-                    elements.len()
-                ))),
-                _ => Ok(Array { shape, elements }),
+            let (elements, beyond) = stored.decode(&data, element);
+            if beyond > 0 && f32 != F32::Clamped {
+                let (count, name, largest) = (elements.len(), element.name(), element.largest());
+                return Err(refuse(format!(
+                    "{beyond} of {count} numbers are beyond {name}, whose largest is {largest:e}; scale them, or make them \
+                     ±{largest:e} by --clamp"
+                )));
             }
+            Ok(Array { shape, elements })
         }
         std::cmp::Ordering::Less => {
             Err(refuse(format!("truncated: {} bytes of elements, expected {bytes}", data.len())))
@@ -119,17 +123,37 @@ pub fn write<T: Serialize + AutoSerialize + Copy>(path: &Path, dimensions: &[u64
     })
 }
 
-fn element_type(header: &NpyHeader, accept: Accept) -> std::result::Result<ElementType, String> {
+/// Writes elements of type `element` likewise; bf16 as its bits, `'<u2'`.
+///
+/// # Errors
+/// As [`files::replace`].
+pub fn write_elements(path: &Path, dimensions: &[u64], element: Element, elements: &[Bits]) -> Result<()> {
+    match element {
+        Element::F16 => write::<f16>(path, dimensions, bytemuck::cast_slice(elements)),
+        Element::Bf16 => write(path, dimensions, elements),
+    }
+}
+
+/// How `header` says that elements of type `element` are stored.
+fn stored(header: &NpyHeader, element: Element, f32: F32) -> std::result::Result<Stored, String> {
     let name = match header.dtype() {
         DType::Plain(name) => name.to_string(),
         other => other.descr(),
     };
-    match (name.as_str(), accept) {
-        ("<f2", _) => Ok(ElementType::F16),
-        ("<f4", Accept::F16OrF32 | Accept::F16OrClampedF32) => Ok(ElementType::F32),
-        ("<f4", Accept::F16) => Err("holds f32 ('<f4'); expected fp16 ('<f2'), or --allow-f32 to round it".into()),
-        (">f2" | ">f4", _) => Err(format!("holds big-endian elements ('{name}'); expected '<f2' (fp16)")),
-        _ => Err(format!("holds elements of type '{name}'; expected '<f2' (fp16)")),
+    let expected = match element {
+        Element::F16 => "'<f2' (fp16)",
+        Element::Bf16 => "'<u2' or '<V2' (the bits of bf16)",
+    };
+    match (name.as_str(), element) {
+        ("<f2", Element::F16) | ("<u2" | "<V2" | "|V2", Element::Bf16) => Ok(Stored::Bits),
+        ("<f4", _) if f32 != F32::Refused => Ok(Stored::F32),
+        ("<f4", _) => Err(format!("holds f32 ('<f4'); expected {expected}, or --allow-f32 to round it")),
+        ("<f2", Element::Bf16) => Err(format!("holds fp16 ('<f2'); expected {expected}, or --type f16")),
+        (">f2" | ">f4" | ">u2", _) => Err(format!("holds big-endian elements ('{name}'); expected {expected}")),
+        ("<u2" | "<V2" | "|V2", Element::F16) => Err(format!(
+            "holds elements of type '{name}'; expected {expected}, or --type bf16 if they are bits of bf16"
+        )),
+        _ => Err(format!("holds elements of type '{name}'; expected {expected}")),
     }
 }
 
@@ -147,9 +171,9 @@ fn tensor_shape(header: &NpyHeader, layout: Layout) -> std::result::Result<Shape
         .ok_or_else(|| format!("has shape {}; expected {expected}", tuple(header.shape())))
 }
 
-fn element_bytes(shape: Shape, element: ElementType) -> Option<u64> {
+fn element_bytes(shape: Shape, stored: Stored) -> Option<u64> {
     let elements = shape.rows() * u128::from(contract::config::HEAD_DIM);
-    isize::try_from(elements * u128::from(element.size())).ok()?.try_into().ok()
+    isize::try_from(elements * u128::from(stored.size())).ok()?.try_into().ok()
 }
 
 fn tuple(dimensions: &[u64]) -> String {
@@ -192,7 +216,7 @@ mod tests {
     }
 
     fn refusal(path: &Path) -> String {
-        let message = read(path, Layout::Bhsd, Accept::F16).unwrap_err().to_string();
+        let message = read(path, Layout::Bhsd, Element::F16, F32::Refused).unwrap_err().to_string();
         assert!(message.contains("tensor.npy"), "the file is not named: {message}");
         message
     }
@@ -203,10 +227,12 @@ mod tests {
     fn what_is_written_is_read_back() {
         let folder = Folder::new();
         let path = folder.0.path().join("out.npy");
-        let elements: Vec<f16> = (0..2 * 3 * 64).map(|index| f16::from_f32(index as f32)).collect();
-        write(&path, &Layout::Bshd.dimensions(SHAPE), &elements).unwrap();
-        let array = read(&path, Layout::Bshd, Accept::F16).unwrap();
-        assert_eq!((array.shape, array.elements), (SHAPE, elements));
+        for element in Element::ALL {
+            let elements: Vec<Bits> = (0..2 * 3 * 64).map(|index| element.encode(index.into())).collect();
+            write_elements(&path, &Layout::Bshd.dimensions(SHAPE), element, &elements).unwrap();
+            let array = read(&path, Layout::Bshd, element, F32::Refused).unwrap();
+            assert_eq!((array.shape, array.elements), (SHAPE, elements));
+        }
         assert_eq!(std::fs::read_dir(folder.0.path()).unwrap().count(), 1, "a temporary file was left behind");
     }
 
@@ -215,8 +241,8 @@ mod tests {
         let folder = Folder::new();
         let path = folder.file("<f4", "False", "(1, 2, 3, 64)", 2 * BYTES);
         assert!(refusal(&path).contains("--allow-f32"));
-        let array = read(&path, Layout::Bhsd, Accept::F16OrF32).unwrap();
-        assert_eq!(array.elements[0], f16::from_f32(f32::from_le_bytes([1; 4])));
+        let array = read(&path, Layout::Bhsd, Element::F16, F32::Rounded).unwrap();
+        assert_eq!(array.elements[0], Element::F16.encode(f32::from_le_bytes([1; 4]).into()));
         assert_eq!(array.elements.len(), 2 * 3 * 64);
     }
 
@@ -229,11 +255,15 @@ mod tests {
         let rest = std::iter::repeat_n(0.5, 2 * 3 * 64 - numbers.len());
         content.extend(numbers.into_iter().chain(rest).flat_map(f32::to_le_bytes));
         let path = folder.raw(&content);
-        let error = read(&path, Layout::Bhsd, Accept::F16OrF32).unwrap_err().to_string();
-        assert!(error.contains("2 of 384 numbers are beyond fp16") && error.contains("--clamp"), "{error}");
-        let elements = read(&path, Layout::Bhsd, Accept::F16OrClampedF32).unwrap().elements;
-        assert_eq!(elements[..4], [f16::MAX, f16::MIN, f16::MAX, f16::INFINITY]);
-        assert!(elements[4].is_nan() && elements[5] == f16::from_f32(0.5));
+        let error = read(&path, Layout::Bhsd, Element::F16, F32::Rounded).unwrap_err().to_string();
+        assert!(
+            error.contains("2 of 384 numbers are beyond f16, whose largest is 6.5504e4") && error.contains("--clamp"),
+            "{error}"
+        );
+        let elements = read(&path, Layout::Bhsd, Element::F16, F32::Clamped).unwrap().elements;
+        let numbers: Vec<f64> = elements.iter().map(|&bits| Element::F16.decode(bits)).collect();
+        assert_eq!(numbers[..4], [65_504.0, -65_504.0, 65_504.0, f64::INFINITY]);
+        assert!(numbers[4].is_nan() && numbers[5] == 0.5);
     }
 
     #[test]
@@ -241,6 +271,22 @@ mod tests {
         let folder = Folder::new();
         assert!(refusal(&folder.file("<f8", "False", "(1, 2, 3, 64)", 4 * BYTES)).contains("'<f8'; expected '<f2'"));
         assert!(refusal(&folder.file(">f2", "False", "(1, 2, 3, 64)", BYTES)).contains("big-endian"));
+    }
+
+    #[test]
+    fn bf16_is_read_from_its_bits_or_from_f32_where_that_is_said() {
+        let folder = Folder::new();
+        let read = |path: &Path, f32| read(path, Layout::Bhsd, Element::Bf16, f32).map_err(|error| error.to_string());
+        for dtype in ["<u2", "<V2", "|V2"] {
+            let path = folder.file(dtype, "False", "(1, 2, 3, 64)", BYTES);
+            assert_eq!(read(&path, F32::Refused).unwrap().elements, [0x0101; 2 * 3 * 64], "{dtype}");
+            assert!(refusal(&path).contains("or --type bf16 if they are bits of bf16"), "{dtype}");
+        }
+        let f16 = folder.file("<f2", "False", "(1, 2, 3, 64)", BYTES);
+        assert!(read(&f16, F32::Rounded).unwrap_err().contains("holds fp16 ('<f2'); expected '<u2' or '<V2'"));
+        let f32 = folder.file("<f4", "False", "(1, 2, 3, 64)", 2 * BYTES);
+        assert!(read(&f32, F32::Refused).unwrap_err().contains("--allow-f32"));
+        assert_eq!(read(&f32, F32::Rounded).unwrap().elements, [0x0101; 2 * 3 * 64]);
     }
 
     #[test]
@@ -260,7 +306,7 @@ mod tests {
         assert!(refusal(&file(BYTES - 1)).contains("truncated: 767 bytes of elements, expected 768"));
         assert!(refusal(&file(BYTES + 1)).contains("more than the expected 768 bytes"));
         let huge = folder.file("<f2", "False", "(1, 4294967295, 4294967295, 64)", BYTES);
-        assert!(read(&huge, Layout::Bhsd, Accept::F16).is_err());
+        assert!(read(&huge, Layout::Bhsd, Element::F16, F32::Refused).is_err());
     }
 
     #[test]
@@ -273,7 +319,7 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_named() {
-        let error = read(Path::new("no/such/tensor.npy"), Layout::Bhsd, Accept::F16).unwrap_err();
+        let error = read(Path::new("no/such/tensor.npy"), Layout::Bhsd, Element::F16, F32::Refused).unwrap_err();
         assert!(error.to_string().starts_with("no/such/tensor.npy: "), "{error}");
     }
 }

@@ -6,17 +6,19 @@
 //!   LSE.
 //! - Otherwise an attended NaN in V, or attended infinities of both signs, make the element of O in their column NaN.
 //! - Otherwise attended infinities of one sign make it that infinity; or NaN, where the weight of one of them is so small
-//!   that fp16 may round it to 0, since 0 · ∞ is NaN.
+//!   that the element type may round it to 0, since 0 · ∞ is NaN.
 //! - Finite scores of more than about 4·10⁷ in magnitude are beyond what f32 tells apart: such a row is written, but what
 //!   it holds is not said.
+//! - bf16 numbers may be so large (Q times K, or V from about 10³⁰ on) that the sums of a row are beyond f32, in which they
+//!   are accumulated: such a row is written, too, but what it holds is not said.
 //! - A masked element of V that is not finite may make it NaN or leave it alone: a tile's masked probabilities are 0.
 //!   Masked elements of K never matter.
 
 use std::ops::Range;
 
-use half::f16;
 use rayon::prelude::*;
 
+use crate::element::Encoding;
 use crate::inputs::{COLUMNS, Inputs, Row};
 use contract::problem::Shape;
 
@@ -29,6 +31,10 @@ const LANES: usize = 8;
 const SMALLEST_CERTAIN_WEIGHT: f64 = 1.0 / (1 << 14) as f64;
 /// Scores up to this magnitude are known to about 0.1, so that a weight of [`SMALLEST_CERTAIN_WEIGHT`] is what it seems.
 const LARGEST_CERTAIN_SCORE: f64 = 1e5;
+
+/// A weight may be this much before the rows are divided by their sums: kernels let the maximum fall behind by up to 14
+/// powers of two before they rescale.
+const LARGEST_WEIGHT: f64 = (1 << 15) as f64;
 
 /// What an element of O may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +51,7 @@ pub enum Rule {
 
 /// One element of O as it should be.
 #[derive(Clone, Copy, Debug)]
-pub struct Element {
+pub struct ElementReference {
     /// Σ p·v / Σ p, which may be infinite; meaningful under [`Rule::Close`] and [`Rule::CloseOrNan`].
     pub value: f64,
     /// Σ p·|v| / Σ p: what rounding errors of p are proportional to.
@@ -64,20 +70,22 @@ pub struct RowReference {
     pub score_magnitude: f64,
     /// Largest finite |v| of the head.
     pub value_magnitude: f64,
+    /// Whether a sum that kernels keep in f32 may be beyond it; no fp16 numbers are so large.
+    pub beyond_f32: bool,
 }
 
 /// O and LSE in f64 with what is needed to judge how close is close enough.
 #[derive(Debug)]
 pub struct Reference {
     /// `[B,H,S,64]` contiguous.
-    pub elements: Vec<[Element; COLUMNS]>,
+    pub elements: Vec<[ElementReference; COLUMNS]>,
     /// `[B,H,S]` contiguous.
     pub rows: Vec<RowReference>,
 }
 
 impl Reference {
     /// Bytes of host memory that the reference of a row takes.
-    pub const BYTES_PER_ROW: usize = size_of::<[Element; COLUMNS]>() + size_of::<RowReference>();
+    pub const BYTES_PER_ROW: usize = size_of::<[ElementReference; COLUMNS]>() + size_of::<RowReference>();
 
     /// Computes O and LSE of `inputs`. `progress` is told how many rows were finished, from several threads.
     pub fn compute(inputs: &Inputs, progress: impl Fn(u64) + Sync) -> Self {
@@ -85,7 +93,7 @@ impl Reference {
         let sequence = sequence as usize;
         let rows = inputs.problem().shape().rows() as usize;
         let mut reference =
-            Self { elements: vec![[Element::ZERO; COLUMNS]; rows], rows: vec![RowReference::EMPTY; rows] };
+            Self { elements: vec![[ElementReference::ZERO; COLUMNS]; rows], rows: vec![RowReference::EMPTY; rows] };
         let head_elements = reference.elements.par_chunks_mut(sequence);
         let head_rows = reference.rows.par_chunks_mut(sequence);
         head_elements.zip(head_rows).enumerate().for_each(|(index, (elements, rows))| {
@@ -105,7 +113,7 @@ fn attend_in_sequence(
     inputs: &Inputs,
     (batch, head): (u32, u32),
     sequence: Range<u32>,
-    (elements, rows): (&mut [[Element; COLUMNS]], &mut [RowReference]),
+    (elements, rows): (&mut [[ElementReference; COLUMNS]], &mut [RowReference]),
     progress: impl Fn(u64) + Sync,
 ) {
     let keys = Keys::load(inputs, (batch, head), sequence.clone());
@@ -114,7 +122,7 @@ fn attend_in_sequence(
         let mut scores = Vec::with_capacity(sequence.len());
         let results = elements.iter_mut().zip(rows.iter_mut());
         for ((element, row), index) in results.zip(sequence.start + (task * ROWS_PER_TASK) as u32..) {
-            let q = inputs.q_row(batch, head, index).map(f16::to_f64);
+            let q = inputs.q_row(batch, head, index).map(|bits| inputs.element().decode(bits));
             let attended = inputs.attended_keys(index) as usize;
             (*element, *row) = keys.attend(&q, inputs.problem().scale(), attended, &mut scores);
         }
@@ -122,13 +130,13 @@ fn attend_in_sequence(
     });
 }
 
-impl Element {
+impl ElementReference {
     const ZERO: Self = Self { value: 0.0, magnitude: 0.0, rule: Rule::Close };
     const NAN: Self = Self { value: f64::NAN, magnitude: 0.0, rule: Rule::Nan };
 }
 
 impl RowReference {
-    const EMPTY: Self = Self { lse: f64::NEG_INFINITY, score_magnitude: 0.0, value_magnitude: 0.0 };
+    const EMPTY: Self = Self { lse: f64::NEG_INFINITY, score_magnitude: 0.0, value_magnitude: 0.0, beyond_f32: false };
 }
 
 type WideRow = [f64; COLUMNS];
@@ -147,7 +155,7 @@ struct Keys {
 
 impl Keys {
     fn load(inputs: &Inputs, (batch, head): (u32, u32), sequence: Range<u32>) -> Self {
-        let wide = |row: &Row| row.map(f16::to_f64);
+        let wide = |row: &Row| row.map(|bits| inputs.element().decode(bits));
         let k: Vec<_> = sequence.clone().map(|key| wide(inputs.k_row(batch, head, key))).collect();
         let v: Vec<_> = sequence.map(|key| wide(inputs.v_row(batch, head, key))).collect();
         let finite_maximum =
@@ -172,16 +180,17 @@ impl Keys {
         scale: f64,
         attended: usize,
         scores: &mut Vec<f64>,
-    ) -> ([Element; COLUMNS], RowReference) {
+    ) -> ([ElementReference; COLUMNS], RowReference) {
         scores.clear();
         scores.extend(self.k[..attended].iter().map(|k| scale * dot(q, k)));
         let mut row = RowReference {
             lse: f64::NAN,
             score_magnitude: Some(scale * norm(q) * self.key_norm).filter(|bound| bound.is_finite()).unwrap_or(0.0),
             value_magnitude: self.value_magnitude,
+            beyond_f32: self.beyond_f32(norm(q), attended),
         };
         if scores.iter().any(|&score| score.is_nan() || score == f64::INFINITY) {
-            return ([Element::NAN; COLUMNS], row);
+            return ([ElementReference::NAN; COLUMNS], row);
         }
         let maximum = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         if maximum == f64::NEG_INFINITY {
@@ -205,7 +214,7 @@ impl Keys {
         let elements = std::array::from_fn(|column| {
             let element = if output[column].is_finite() {
                 let (value, magnitude) = (output[column] / total, (magnitude[column] / total) as f32);
-                Element { value, magnitude, rule: Rule::Close }
+                ElementReference { value, magnitude, rule: Rule::Close }
             } else {
                 self.non_finite(
                     column,
@@ -213,21 +222,29 @@ impl Keys {
                 )
             };
             match element.rule {
-                Rule::Close if self.non_finite_end[column] > attended => Element { rule: Rule::CloseOrNan, ..element },
+                Rule::Close if self.non_finite_end[column] > attended => {
+                    ElementReference { rule: Rule::CloseOrNan, ..element }
+                }
                 _ => element,
             }
         });
         (elements, row)
     }
 
+    /// Whether products of a query of that norm, or sums over that many keys, may be beyond f32.
+    fn beyond_f32(&self, query_norm: f64, attended: usize) -> bool {
+        let largest = [query_norm * self.key_norm, self.value_magnitude * attended as f64 * LARGEST_WEIGHT];
+        largest.into_iter().any(|sum| sum.is_finite() && sum > f32::MAX.into())
+    }
+
     /// The element of a column of V that holds attended elements that are not finite; `certain` says for each attended
     /// key whether its weight is surely not 0.
-    fn non_finite(&self, column: usize, certain: impl Iterator<Item = bool>) -> Element {
+    fn non_finite(&self, column: usize, certain: impl Iterator<Item = bool>) -> ElementReference {
         let spoilt = self.v.iter().map(|v| v[column]).zip(certain).filter(|(value, _)| !value.is_finite());
         let (sum, all_certain) = spoilt.fold((0.0, true), |(sum, all), (value, certain)| (sum + value, all && certain));
         match sum.is_nan() {
-            true => Element::NAN,
-            false => Element {
+            true => ElementReference::NAN,
+            false => ElementReference {
                 value: sum,
                 magnitude: f32::INFINITY,
                 rule: if all_certain { Rule::Close } else { Rule::CloseOrNan },
@@ -235,9 +252,11 @@ impl Keys {
         }
     }
 
-    fn nothing_attended(&self) -> [Element; COLUMNS] {
-        self.non_finite_end
-            .map(|end| Element { rule: if end > 0 { Rule::CloseOrNan } else { Rule::Close }, ..Element::ZERO })
+    fn nothing_attended(&self) -> [ElementReference; COLUMNS] {
+        self.non_finite_end.map(|end| ElementReference {
+            rule: if end > 0 { Rule::CloseOrNan } else { Rule::Close },
+            ..ElementReference::ZERO
+        })
     }
 }
 
@@ -258,6 +277,7 @@ fn norm(row: &WideRow) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::element::{Bits, Element};
     use crate::inputs::Distribution;
     use contract::config::Mask;
     use contract::problem::Problem;
@@ -268,10 +288,10 @@ mod tests {
     }
 
     /// One row per entry, whose first two columns are given and whose others are 0.
-    fn tensor(rows: &[[f32; 2]]) -> Vec<f16> {
+    fn tensor(rows: &[[f32; 2]]) -> Vec<Bits> {
         let wide = |row: &[f32; 2]| {
             let row = *row;
-            (0..COLUMNS).map(move |column| f16::from_f32(*row.get(column).unwrap_or(&0.0)))
+            (0..COLUMNS).map(move |column| Element::F16.encode((*row.get(column).unwrap_or(&0.0)).into()))
         };
         rows.iter().flat_map(wide).collect()
     }
@@ -310,18 +330,19 @@ mod tests {
     fn naive(inputs: &Inputs, batch: u32, head: u32, query: u32) -> ([f64; COLUMNS], f64) {
         let keys = inputs.attended_keys(query);
         let q = inputs.q_row(batch, head, query);
+        let decode = |bits| inputs.element().decode(bits);
         let weight = |key| {
             let k = inputs.k_row(batch, head, key);
             let mut score = 0.0;
             for column in 0..COLUMNS {
-                score += q[column].to_f64() * k[column].to_f64();
+                score += decode(q[column]) * decode(k[column]);
             }
             (score * inputs.problem().scale()).exp()
         };
         let weights: Vec<f64> = (0..keys).map(weight).collect();
         let total: f64 = weights.iter().sum();
         let output = std::array::from_fn(|column| {
-            let terms = (0..keys).map(|key| weights[key as usize] * inputs.v_row(batch, head, key)[column].to_f64());
+            let terms = (0..keys).map(|key| weights[key as usize] * decode(inputs.v_row(batch, head, key)[column]));
             terms.sum::<f64>() / total
         });
         (output, total.ln())
@@ -332,7 +353,8 @@ mod tests {
         for mask in [Mask::Full, Mask::Causal] {
             for layout in [Layout::Bhsd, Layout::Bshd] {
                 let shape = Shape { batch: 2, heads: 3, sequence: 70 };
-                let problem = Problem::new(shape, mask, layout).unwrap();
+                let element = if mask == Mask::Full { Element::F16 } else { Element::Bf16 };
+                let problem = Problem::new(shape, mask, layout).unwrap().with_element(element);
                 let inputs = Inputs::generate(problem, Distribution::Normal, 1).unwrap();
                 let reference = Reference::compute(&inputs, |_| ());
                 for (index, (elements, row)) in reference.elements.iter().zip(&reference.rows).enumerate() {
@@ -353,6 +375,21 @@ mod tests {
         let reference = reference(Mask::Full, &[[60_000.0, 0.0]; 2], &[[60_000.0, 0.0]; 2], &[[1.0, 0.0], [3.0, 0.0]]);
         assert_eq!(reference.elements[0][0].value, 2.0);
         assert_eq!(reference.rows[0].lse, 3.6e9 + 2f64.ln());
+    }
+
+    #[test]
+    fn sums_beyond_f32_are_known() {
+        let largest = Element::Bf16.largest() as f32;
+        let beyond = |q: f32, k: f32, v: f32| {
+            let problem = problem(1, Mask::Full).with_scale(0.0).unwrap().with_element(Element::Bf16);
+            let row = |value| std::iter::once(value).chain([0.0; COLUMNS - 1]);
+            let [q, k, v] =
+                [q, k, v].map(|value| row(value).map(|x| Element::Bf16.encode(x.into())).collect::<Vec<_>>());
+            Reference::compute(&Inputs::new(problem, q, k, v).unwrap(), |_| ()).rows[0].beyond_f32
+        };
+        assert!(!beyond(1.0, largest, 1e30) && !beyond(1e19, 1e19, 1e30));
+        assert!(beyond(2.0, largest, 1.0) && beyond(1.0, 1.0, largest));
+        assert!(!beyond(f32::INFINITY, 1.0, f32::INFINITY), "infinities have rules of their own");
     }
 
     #[test]

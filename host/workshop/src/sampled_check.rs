@@ -4,7 +4,6 @@
 //! all over the grid, and has written every element of all others, is right enough to be timed. `fa512 run` and `fa512
 //! fuzz` check whole problems.
 
-use half::f16;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use rand::seq::index;
@@ -12,8 +11,9 @@ use rayon::prelude::*;
 
 use crate::check::{self, Comparison, LSE_POISON, O_POISON, Outputs, UnitScaleBounds};
 use crate::contender::Answer;
+use crate::element::Bits;
 use crate::error::Result;
-use crate::inputs::{COLUMNS, Distribution, Inputs, Row, row_of};
+use crate::inputs::{Distribution, Inputs, Row, row_of};
 use crate::record::Correctness;
 use crate::reference::Reference;
 use contract::problem::{Problem, Shape};
@@ -47,10 +47,11 @@ impl SampledCheck {
         let heads = choose(shape, count, seed);
         let sampled = Shape { batch: 1, heads: heads.len() as u32, sequence: shape.sequence };
         let sampled = Problem::new(sampled, problem.mask(), Layout::Bhsd)?.with_scale(problem.scale())?;
+        let sampled = sampled.with_element(problem.element());
         let gather = |row: fn(&Inputs, u32, u32, u32) -> &Row| {
             let rows =
                 heads.iter().flat_map(|at| (0..shape.sequence).map(|index| row(inputs, at.batch, at.head, index)));
-            rows.flatten().copied().collect::<Vec<f16>>()
+            rows.flatten().copied().collect::<Vec<Bits>>()
         };
         let [q, k, v] = [gather(Inputs::q_row), gather(Inputs::k_row), gather(Inputs::v_row)];
         let inputs = Inputs::new(sampled, q, k, v)?;
@@ -94,18 +95,17 @@ impl SampledCheck {
         Outputs { o, lse }
     }
 
-    fn o_row<'a>(&self, outputs: &'a Outputs, batch: u32, head: u32, index: u32) -> &'a [f16; COLUMNS] {
+    fn o_row<'a>(&self, outputs: &'a Outputs, batch: u32, head: u32, index: u32) -> &'a Row {
         row_of(&outputs.o, self.problem.views().o, batch, head, index)
     }
 
     /// Elements of O and LSE that still hold the poison.
     fn unwritten(&self, outputs: &Outputs) -> u64 {
         let Shape { batch, heads, sequence } = self.problem.shape();
-        let is_poison = |value: &&f16| value.to_bits() == O_POISON.to_bits();
         let in_head = |at: u64| {
             let (batch, head) = ((at / u64::from(heads)) as u32, (at % u64::from(heads)) as u32);
             let rows = (0..sequence).map(|index| self.o_row(outputs, batch, head, index));
-            rows.flatten().filter(is_poison).count() as u64
+            rows.flatten().filter(|&&bits| bits == O_POISON).count() as u64
         };
         let in_o: u64 = (0..u64::from(batch) * u64::from(heads)).into_par_iter().map(in_head).sum();
         let lse = outputs.lse.iter().flatten();
@@ -132,6 +132,8 @@ fn choose(shape: Shape, count: usize, seed: u64) -> Vec<Head> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::element::{Element, Encoding};
+    use crate::inputs::COLUMNS;
     use contract::config::Mask;
 
     const SHAPE: Shape = Shape { batch: 3, heads: 4, sequence: 20 };
@@ -143,14 +145,18 @@ mod tests {
 
     /// The reference, rounded, as an answer.
     fn case(layout: Layout) -> Case {
-        let problem = Problem::new(SHAPE, Mask::Causal, layout).unwrap();
+        case_of(Element::F16, layout)
+    }
+
+    fn case_of(type_: Element, layout: Layout) -> Case {
+        let problem = Problem::new(SHAPE, Mask::Causal, layout).unwrap().with_element(type_);
         let inputs = Inputs::generate(problem, Distribution::Normal, 3).unwrap();
         let reference = Reference::compute(&inputs, |_| ());
-        let mut o = vec![f16::ZERO; problem.extent(problem.views().o) as usize];
+        let mut o = vec![0; problem.extent(problem.views().o) as usize];
         for (index, row) in reference.elements.iter().enumerate() {
             let (head, query) = (index as u32 / SHAPE.sequence, index as u32 % SHAPE.sequence);
             let start = crate::inputs::row_start(problem.views().o, head / SHAPE.heads, head % SHAPE.heads, query);
-            o[start..start + COLUMNS].copy_from_slice(&row.map(|element| f16::from_f64(element.value)));
+            o[start..start + COLUMNS].copy_from_slice(&row.map(|element| type_.encode(element.value)));
         }
         let lse = reference.rows.iter().map(|row| row.lse as f32).collect();
         Case { inputs, answer: Answer { outputs: Outputs { o, lse: Some(lse) }, violations: vec![] } }
@@ -164,9 +170,11 @@ mod tests {
     fn a_right_answer_passes_in_every_layout_and_sample() {
         for layout in [Layout::Bhsd, Layout::Bshd] {
             for (count, checked) in [(1, 1), (5, 5), (12, 12), (100, 12)] {
-                let correctness = judge(&case(layout), count);
-                assert!(correctness.passed(), "{correctness}");
-                assert_eq!((correctness.heads_checked, correctness.heads), (checked, 12));
+                for type_ in Element::ALL {
+                    let correctness = judge(&case_of(type_, layout), count);
+                    assert!(correctness.passed(), "{correctness}");
+                    assert_eq!((correctness.heads_checked, correctness.heads), (checked, 12));
+                }
             }
         }
     }
@@ -175,7 +183,8 @@ mod tests {
     fn the_first_and_the_last_head_are_always_sampled() {
         for index in [0, 12 * 20 * COLUMNS - 1] {
             let mut case = case(Layout::Bhsd);
-            case.answer.outputs.o[index] += f16::ONE;
+            let bits = &mut case.answer.outputs.o[index];
+            *bits = Element::F16.encode(Element::F16.decode(*bits) + 1.0);
             let correctness = judge(&case, 2);
             assert_eq!((correctness.wrong_elements, correctness.passed()), (1, false), "{correctness}");
         }

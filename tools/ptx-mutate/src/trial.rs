@@ -4,15 +4,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use anyhow::{Context, Result, bail};
 use contract::args::Strides;
-use contract::config::{HEAD_DIM, Mask, Sequence};
+use contract::config::{HEAD_DIM, Sequence};
 use contract::manifest::Entry;
 use contract::problem::{Problem, Shape};
 use contract::tile::Grid;
 use contract::view::{Layout, View, Views};
-use half::f16;
 use ptx_sim::{FindingClass, Options};
 use serde::Serialize;
 use workshop::check::{self, UnitScaleBounds};
+use workshop::element::{Bits, Encoding};
 use workshop::error::Error;
 use workshop::executor::PtxModule;
 use workshop::executor::sim::{DEFAULT_ARCHITECTURE, SimExecutor};
@@ -66,8 +66,8 @@ impl Case {
     /// Every score is −128: far below the start of a maximum that wrongly begins at 0.
     fn low_scores(problem: Problem) -> Result<Self> {
         let values = Inputs::generate(problem, Distribution::Normal, INPUT_SEED)?;
-        let [q, _, v] = values.storages();
-        Ok(Self::new(Inputs::new(problem, filled(q, -4.0), filled(q, 4.0), v.clone())?, None))
+        let [_, _, v] = values.storages();
+        Ok(Self::new(Inputs::new(problem, filled(problem, -4.0), filled(problem, 4.0), v.clone())?, None))
     }
 
     /// Rows of large and of small scores, eight at a time in turns: a shift that comes of another row is far off. All scores
@@ -75,10 +75,10 @@ impl Case {
     fn uneven_rows(problem: Problem) -> Result<Self> {
         let normal = Inputs::generate(problem, Distribution::Normal, INPUT_SEED)?;
         let [q, k, v] = normal.storages();
-        let in_every_eighth_column = |storage: &[f16], value: f32, all_rows: bool| {
+        let in_every_eighth_column = |storage: &[Bits], value: f32, all_rows: bool| {
             let elements = storage.iter().enumerate().map(|(index, &element)| {
                 let is_large = all_rows || (index / HEAD_DIM as usize / 8).is_multiple_of(2);
-                if index % 8 == 0 && is_large { f16::from_f32(value) } else { element }
+                if index % 8 == 0 && is_large { problem.element().encode(value.into()) } else { element }
             });
             elements.collect::<Vec<_>>()
         };
@@ -90,20 +90,19 @@ impl Case {
     /// first ones, just too many for the softmax that keeps it. What the first keys add to O then matters as long as it is
     /// rescaled by 2⁻⁹, no more and no less.
     fn late_rise(problem: Problem) -> Result<Self> {
-        let values = Inputs::generate(problem, Distribution::Normal, INPUT_SEED)?;
-        let [q, k, _] = values.storages();
         let sequence = problem.shape().sequence as usize;
         let rises = |index: usize| (64..128).contains(&(index / HEAD_DIM as usize % sequence));
-        let keys = elementwise(k, |index| if rises(index) { 0.785_156_25 } else { 0.0 });
-        Ok(Self::new(Inputs::new(problem, filled(q, 1.0), keys, filled(q, 64.0))?, None))
+        let keys = elementwise(problem, |index| if rises(index) { 0.785_156_25 } else { 0.0 });
+        Ok(Self::new(Inputs::new(problem, filled(problem, 1.0), keys, filled(problem, 64.0))?, None))
     }
 
     /// The same low score for all keys, −384, to which every product of two elements adds as much: one that meets an element
     /// `width` columns off adds the opposite. A maximum of scores of which a sixteenth is wrong is so large that no p is left.
     fn opposed_columns(problem: Problem, width: usize) -> Result<Self> {
         let values = Inputs::generate(problem, Distribution::Normal, INPUT_SEED)?;
-        let [q, _, v] = values.storages();
-        let alternating = |value: f32| elementwise(q, |index| if index % (2 * width) < width { value } else { -value });
+        let [_, _, v] = values.storages();
+        let alternating =
+            |value: f32| elementwise(problem, |index| if index % (2 * width) < width { value } else { -value });
         Ok(Self::new(Inputs::new(problem, alternating(4.0), alternating(-12.0), v.clone())?, None))
     }
 
@@ -111,13 +110,13 @@ impl Case {
     /// do for it, and nothing else says so.
     fn lone_rise(problem: Problem) -> Result<Self> {
         let values = Inputs::generate(problem, Distribution::Normal, INPUT_SEED)?;
-        let [q, k, v] = values.storages();
+        let [_, _, v] = values.storages();
         let sequence = problem.shape().sequence as usize;
         let (row, head) =
             (|index: usize| index / HEAD_DIM as usize % sequence, |index| index / HEAD_DIM as usize / sequence);
         let is_large = |index: usize| row(index) == sequence - 1 - 8 * head(index);
-        let queries = elementwise(q, |index| if is_large(index) { 4.0 } else { 0.0 });
-        let keys = elementwise(k, |index| if row(index) >= 64.min(sequence - 33) { 12.0 } else { 0.0 });
+        let queries = elementwise(problem, |index| if is_large(index) { 4.0 } else { 0.0 });
+        let keys = elementwise(problem, |index| if row(index) >= 64.min(sequence - 33) { 12.0 } else { 0.0 });
         Ok(Self::new(Inputs::new(problem, queries, keys, v.clone())?, None))
     }
 
@@ -125,11 +124,11 @@ impl Case {
     /// vanish.
     fn steep_start(problem: Problem) -> Result<Self> {
         let values = Inputs::generate(problem, Distribution::Normal, INPUT_SEED)?;
-        let [q, k, v] = values.storages();
+        let [_, _, v] = values.storages();
         let sequence = problem.shape().sequence as usize;
         let height = |index: usize| (index / HEAD_DIM as usize % sequence).min(15) as f32;
         Ok(Self::new(
-            Inputs::new(problem, filled(q, 4.0), elementwise(k, |index| 0.75 * height(index)), v.clone())?,
+            Inputs::new(problem, filled(problem, 4.0), elementwise(problem, |index| 0.75 * height(index)), v.clone())?,
             None,
         ))
     }
@@ -138,11 +137,11 @@ impl Case {
     /// those will not do for the large ones, and one that comes of all of them, but of another row, will do for neither.
     fn late_uneven_rise(problem: Problem) -> Result<Self> {
         let values = Inputs::generate(problem, Distribution::Normal, INPUT_SEED)?;
-        let [q, k, v] = values.storages();
+        let [_, _, v] = values.storages();
         let sequence = problem.shape().sequence as usize;
         let row = |index: usize| index / HEAD_DIM as usize;
-        let queries = elementwise(q, |index| if (row(index) / 8).is_multiple_of(2) { 4.0 } else { 0.0 });
-        let keys = elementwise(k, |index| if row(index) % sequence >= 64 { 12.0 } else { 0.0 });
+        let queries = elementwise(problem, |index| if (row(index) / 8).is_multiple_of(2) { 4.0 } else { 0.0 });
+        let keys = elementwise(problem, |index| if row(index) % sequence >= 64 { 12.0 } else { 0.0 });
         Ok(Self::new(Inputs::new(problem, queries, keys, v.clone())?, None))
     }
 
@@ -158,14 +157,15 @@ impl Case {
     }
 }
 
-/// A storage as large as `like`, with all elements the same.
-fn filled(like: &[f16], value: f32) -> Vec<f16> {
-    elementwise(like, |_| value)
+/// A tensor of `problem`, which is contiguous, with all elements the same.
+fn filled(problem: Problem, value: f32) -> Vec<Bits> {
+    elementwise(problem, |_| value)
 }
 
-/// A storage as large as `like`, with elements by their indices.
-fn elementwise(like: &[f16], value: impl Fn(usize) -> f32) -> Vec<f16> {
-    (0..like.len()).map(|index| f16::from_f32(value(index))).collect()
+/// A tensor of `problem`, which is contiguous, with elements by their indices.
+fn elementwise(problem: Problem, value: impl Fn(usize) -> f32) -> Vec<Bits> {
+    let elements = problem.extent(problem.views().q) as usize;
+    (0..elements).map(|index| problem.element().encode(value(index).into())).collect()
 }
 
 /// The checks of one entry.
@@ -248,7 +248,6 @@ fn judge(case: &Case, outcome: &Outcome) -> Verdict {
 
 /// What an entry is tried on, the quickest first: most mutants get no further.
 fn cases(entry: &Entry) -> Result<Vec<Case>> {
-    let mask = entry.mask;
     let is_of_any_length = !matches!(entry.sequence, Sequence::Exact(_));
     let (first, second) = match entry.sequence {
         Sequence::Exact(length) => (shape(1, 1, length), shape(2, 2, length)),
@@ -265,61 +264,61 @@ fn cases(entry: &Entry) -> Result<Vec<Case>> {
     // The smaller one of two steps.
     let risen = if is_of_any_length { second } else { first };
     let mut cases = vec![
-        Case::generate(contiguous(first, mask)?, Distribution::Normal)?,
-        Case::generate(apart(second, mask)?, Distribution::Normal)?,
-        Case::generate(contiguous(many, mask)?, Distribution::Adversarial)?,
-        Case::generate(contiguous(one_left, mask)?, Distribution::LargeLogits)?,
-        Case::generate(contiguous(second, mask)?, Distribution::NonFinite)?,
-        Case::low_scores(contiguous(first, mask)?)?,
-        Case::uneven_rows(contiguous(second, mask)?)?,
-        Case::late_rise(contiguous(risen, mask)?)?,
-        Case::opposed_columns(contiguous(first, mask)?, 8)?,
-        Case::opposed_columns(contiguous(first, mask)?, 1)?,
+        Case::generate(contiguous(first, entry)?, Distribution::Normal)?,
+        Case::generate(apart(second, entry)?, Distribution::Normal)?,
+        Case::generate(contiguous(many, entry)?, Distribution::Adversarial)?,
+        Case::generate(contiguous(one_left, entry)?, Distribution::LargeLogits)?,
+        Case::generate(contiguous(second, entry)?, Distribution::NonFinite)?,
+        Case::low_scores(contiguous(first, entry)?)?,
+        Case::uneven_rows(contiguous(second, entry)?)?,
+        Case::late_rise(contiguous(risen, entry)?)?,
+        Case::opposed_columns(contiguous(first, entry)?, 8)?,
+        Case::opposed_columns(contiguous(first, entry)?, 1)?,
         // A head for each place of a row in what a warp of the sm_80 family computes.
-        Case::lone_rise(contiguous(lone, mask)?)?,
-        Case::steep_start(contiguous(first, mask)?)?,
-        Case::late_uneven_rise(contiguous(risen, mask)?)?,
-        Case { lse: false, ..Case::generate(contiguous(first, mask)?, Distribution::Normal)? },
+        Case::lone_rise(contiguous(lone, entry)?)?,
+        Case::steep_start(contiguous(first, entry)?)?,
+        Case::late_uneven_rise(contiguous(risen, entry)?)?,
+        Case { lse: false, ..Case::generate(contiguous(first, entry)?, Distribution::Normal)? },
     ];
     if entry.config.grid() == Grid::Persistent {
         // Warps that come to each other's barriers in other orders; where keys go through the stages in a ring, in so many rounds
         // that a strip before the last ends where the ring does.
         let rounds = Shape { heads: if is_of_any_length { 15 } else { many.heads }, ..many };
         for schedule in 1..=2 {
-            let case = Case::generate(contiguous(rounds, mask)?, Distribution::Normal)?;
+            let case = Case::generate(contiguous(rounds, entry)?, Distribution::Normal)?;
             cases.push(Case { schedule, ..case });
         }
     }
     if is_of_any_length {
         // Fewer keys than the first shifts are taken from.
-        cases.push(Case::low_scores(contiguous(shape(1, 1, 5), mask)?)?);
+        cases.push(Case::low_scores(contiguous(shape(1, 1, 5), entry)?)?);
         // Maxima that grow in a last tile that is whole.
         cases.push(Case::generate(
-            contiguous(shape(1, 3, 2 * entry.config.block_n()), mask)?,
+            contiguous(shape(1, 3, 2 * entry.config.block_n()), entry)?,
             Distribution::Adversarial,
         )?);
         // Fewer keys than a tile, of which the first 16 are not enough.
         let short = shape(1, 3, entry.config.block_n() - 3);
-        cases.push(Case::generate(contiguous(short, mask)?, Distribution::LargeLogits)?);
+        cases.push(Case::generate(contiguous(short, entry)?, Distribution::LargeLogits)?);
         // The end behind each 16 rows of what a block computes.
         for length in (2 * entry.config.block_n()..=entry.config.block_m()).step_by(16) {
-            cases.push(Case::generate(contiguous(shape(1, 1, length), mask)?, Distribution::Uniform)?);
+            cases.push(Case::generate(contiguous(shape(1, 1, length), entry)?, Distribution::Uniform)?);
         }
         // Two work items whose tiles together fill all stages, and a third.
         let half_a_ring =
             Shape { heads: many.heads, ..shape(1, 1, entry.config.stages() / 2 * entry.config.block_n()) };
         if entry.config.grid() == Grid::Persistent {
-            cases.push(Case::generate(contiguous(half_a_ring, mask)?, Distribution::Normal)?);
+            cases.push(Case::generate(contiguous(half_a_ring, entry)?, Distribution::Normal)?);
         }
         // Whole tiles in every stage of the pipeline, even where the first steps are not part of the loop, and stages that are
         // filled again.
         for tiles in entry.config.stages() + 1..=entry.config.stages() + 3 {
-            let problem = contiguous(shape(1, 1, tiles * entry.config.block_n() + 2), mask)?;
+            let problem = contiguous(shape(1, 1, tiles * entry.config.block_n() + 2), entry)?;
             cases.push(Case::generate(problem, Distribution::Normal)?);
         }
         // The end at every place of a tile, of the first one and of one in the loop.
         for length in 1..=2 * entry.config.block_n() {
-            cases.push(Case::generate(contiguous(shape(1, 1, length), mask)?, Distribution::Uniform)?);
+            cases.push(Case::generate(contiguous(shape(1, 1, length), entry)?, Distribution::Uniform)?);
         }
     }
     if entry.sequence == Sequence::Packed {
@@ -345,7 +344,7 @@ fn packed(entry: &Entry, cases: Vec<Case>) -> Result<Vec<Case>> {
     for lengths in several.into_iter().rev() {
         for distribution in [Distribution::NonFiniteValues, Distribution::Normal] {
             let rows = shape(1, 3, lengths.iter().sum());
-            packed.insert(1, Case::generate(apart(rows, entry.mask)?, distribution)?.packed(&lengths)?);
+            packed.insert(1, Case::generate(apart(rows, entry)?, distribution)?.packed(&lengths)?);
         }
     }
     Ok(packed)
@@ -355,16 +354,17 @@ fn shape(batch: u32, heads: u32, sequence: u32) -> Shape {
     Shape { batch, heads, sequence }
 }
 
-fn contiguous(shape: Shape, mask: Mask) -> Result<Problem> {
-    Ok(Problem::new(shape, mask, Layout::Bhsd)?)
+/// A problem that `entry` computes.
+fn contiguous(shape: Shape, entry: &Entry) -> Result<Problem> {
+    Ok(Problem::new(shape, entry.mask, Layout::Bhsd)?.with_element(entry.element))
 }
 
 /// A problem in which no two strides are the same, nor any two elements next to each other that need not be.
-fn apart(shape: Shape, mask: Mask) -> Result<Problem> {
+fn apart(shape: Shape, entry: &Entry) -> Result<Problem> {
     let strides = |row: u64| {
         let head = row * u64::from(shape.sequence) + 8 * row;
         Strides { batch: head * u64::from(shape.heads) + 24 * row, head, row }
     };
     let [q, k, v, o] = [72, 80, 88, 96].map(strides).map(View::new);
-    Ok(contiguous(shape, mask)?.with_views(Views { q, k, v, o })?)
+    Ok(contiguous(shape, entry)?.with_views(Views { q, k, v, o })?)
 }

@@ -1,13 +1,11 @@
 //! `fa512_problem`, checked and turned into a problem.
 
-use attention::{Layout, Mask, Options, Packing, Problem, Shape, Strides, View, Views};
+use attention::{Element, Layout, Mask, Options, Packing, Problem, Shape, Strides, View, Views};
 
 use crate::status::Failure;
 
 /// Columns of the tensors.
 const HEAD_DIM: u32 = 64;
-/// Elements of `fa512_dtype`: this one.
-const FLOAT16: u32 = 0;
 /// `FA512_NO_OVERLAP`.
 const NO_OVERLAP: u32 = 1;
 /// `FA512_NO_POINTER_CHECKS`.
@@ -108,9 +106,14 @@ impl RawProblem {
         if head_dim != HEAD_DIM {
             return Err(Failure::Unsupported(format!("head_dim is {head_dim}; the kernels compute {HEAD_DIM}")));
         }
-        if dtype != FLOAT16 {
-            return Err(Failure::Invalid(format!("dtype is {dtype}; it must be FA512_FLOAT16 ({FLOAT16})")));
-        }
+        let element = match dtype {
+            0 => Element::F16,
+            1 => Element::Bf16,
+            dtype => {
+                let accepted = "FA512_FLOAT16 (0) or FA512_BFLOAT16 (1)";
+                return Err(Failure::Invalid(format!("dtype is {dtype}; it must be {accepted}")));
+            }
+        };
         let mask = match self.mask {
             0 => Mask::Full,
             1 => Mask::Causal,
@@ -129,7 +132,7 @@ impl RawProblem {
             return Ok(None);
         }
         let shape = Shape { batch, heads, sequence };
-        let contiguous = Problem::new(shape, mask, Layout::Bhsd)?;
+        let contiguous = Problem::new(shape, mask, Layout::Bhsd)?.with_element(element);
         let views = *contiguous.views();
         let view = |strides: RawStrides, otherwise: View| match strides {
             RawStrides { batch: 0, head: 0, row: 0 } => otherwise,

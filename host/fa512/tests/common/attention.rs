@@ -1,8 +1,8 @@
 //! Problems with random inputs on a GPU, and what comes out of them in f64.
 
 use cudarc::driver::{CudaSlice, CudaStream};
-use fa512::{Addresses, Layout, Mask, Packing, Problem, Shape, Strides, View};
-use half::f16;
+use fa512::{Addresses, Element, Layout, Mask, Packing, Problem, Shape, Strides, View};
+use half::{bf16, f16};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use super::address;
 
 /// Columns of the tensors.
 const HEAD_DIM: usize = 64;
-/// What outputs hold before: no attention is this.
-const UNTOUCHED: u16 = 0x7e01;
+/// What outputs hold before: a NaN of either type, which no attention is.
+const UNTOUCHED: u16 = 0x7fe1;
 
 /// A problem with its tensors on a GPU.
 pub struct Case {
@@ -34,14 +34,28 @@ fn elements(problem: &Problem, view: View) -> usize {
     (problem.extent(view) + view.offset) as usize
 }
 
+fn decode(element: Element, bits: u16) -> f64 {
+    match element {
+        Element::F16 => f16::from_bits(bits).to_f64(),
+        Element::Bf16 => bf16::from_bits(bits).to_f64(),
+    }
+}
+
+fn encode(element: Element, value: f64) -> u16 {
+    match element {
+        Element::F16 => f16::from_f64(value).to_bits(),
+        Element::Bf16 => bf16::from_f64(value).to_bits(),
+    }
+}
+
 /// Numbers between -1 and 1, the same for the same seed.
-fn random(count: usize, seed: u64) -> Vec<u16> {
+fn random(element: Element, count: usize, seed: u64) -> Vec<u16> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        f16::from_f64((state >> 11) as f64 / (1u64 << 52) as f64 - 1.0).to_bits()
+        encode(element, (state >> 11) as f64 / (1u64 << 52) as f64 - 1.0)
     };
     (0..count).map(|_| next()).collect()
 }
@@ -50,7 +64,7 @@ impl Case {
     /// The tensors of `problem` in memory of the stream's GPU.
     pub fn new(problem: Problem, stream: &Arc<CudaStream>) -> Self {
         let views = problem.views();
-        let input = |view, seed| random(elements(&problem, view), seed);
+        let input = |view, seed| random(problem.element(), elements(&problem, view), seed);
         let inputs = [input(views.q, 1), input(views.k, 2), input(views.v, 3)];
         let [q, k, v] = [&inputs[0], &inputs[1], &inputs[2]].map(|values| stream.clone_htod(values).expect("memory"));
         let o = stream.clone_htod(&vec![UNTOUCHED; elements(&problem, views.o)]).expect("memory");
@@ -62,9 +76,14 @@ impl Case {
 
     /// Packed sequences of two heads: `rows` rows, `cu_seqlens` as it is given.
     pub fn packed(rows: u32, cu_seqlens: &[i32], mask: Mask, stream: &Arc<CudaStream>) -> Self {
+        Self::packed_of(Element::F16, rows, cu_seqlens, mask, stream)
+    }
+
+    /// The same of another element type.
+    pub fn packed_of(element: Element, rows: u32, cu_seqlens: &[i32], mask: Mask, stream: &Arc<CudaStream>) -> Self {
         let packing = Packing { sequences: cu_seqlens.len() as u32 - 1, longest: rows };
         let shape = Shape { batch: 1, heads: 2, sequence: rows };
-        let problem = Problem::new(shape, mask, Layout::Bshd).unwrap().packed(packing).unwrap();
+        let problem = Problem::new(shape, mask, Layout::Bshd).unwrap().with_element(element).packed(packing).unwrap();
         let sequences = cu_seqlens.windows(2).map(|pair| pair[0] as u32..pair[1] as u32).collect();
         let lengths = stream.clone_htod(cu_seqlens).expect("memory");
         Self { cu_seqlens: Some(lengths), sequences, ..Self::new(problem, stream) }
@@ -93,12 +112,14 @@ impl Case {
             && self.stream.clone_dtoh(&self.lse).expect("copied").iter().all(|value| value.is_nan())
     }
 
-    /// Requires O and LSE to be those of the problem, to the accuracy of fp16, and rows of no sequence to be as they were.
+    /// Requires O and LSE to be those of the problem, to the accuracy of the element type, and rows of no sequence to be as they were.
     pub fn check(&self, with_lse: bool) {
         self.stream.synchronize().expect("the kernel ran");
         let o = self.stream.clone_dtoh(&self.o).expect("copied");
         let lse = self.stream.clone_dtoh(&self.lse).expect("copied");
         let (shape, views) = (self.problem.shape(), self.problem.views());
+        // bf16 has three bits less.
+        let coarseness = if self.problem.element() == Element::F16 { 1.0 } else { 8.0 };
         let mut row = 0;
         for batch in 0..shape.batch {
             for head in 0..shape.heads {
@@ -112,16 +133,19 @@ impl Case {
                     };
                     let (expected, expected_lse) = self.reference(batch, head, query, keys);
                     for (column, expected) in expected.iter().enumerate() {
-                        let got = f16::from_bits(o[first + column]).to_f64();
+                        let got = decode(self.problem.element(), o[first + column]);
                         assert!(
-                            (got - expected).abs() < 2e-3,
+                            (got - expected).abs() < coarseness * 2e-3,
                             "O[{batch}, {head}, {query}, {column}] is {got}, not {expected}: {:?}",
                             self.problem
                         );
                     }
                     if with_lse {
                         let got = f64::from(lse[row]);
-                        assert!((got - expected_lse).abs() < 1e-3, "LSE {row} is {got}, not {expected_lse}");
+                        assert!(
+                            (got - expected_lse).abs() < coarseness * 1e-3,
+                            "LSE {row} is {got}, not {expected_lse}"
+                        );
                     } else {
                         assert!(lse[row].is_nan(), "LSE {row} was written");
                     }
@@ -145,7 +169,7 @@ impl Case {
         let (views, [q, k, v]) = (self.problem.views(), &self.inputs);
         let row = |values: &[u16], view, row| -> [f64; HEAD_DIM] {
             let first = index(view, batch, head, row);
-            std::array::from_fn(|column| f16::from_bits(values[first + column]).to_f64())
+            std::array::from_fn(|column| decode(self.problem.element(), values[first + column]))
         };
         let q = row(q, views.q, query);
         let dot = |key: [f64; HEAD_DIM]| -> f64 { q.iter().zip(key).map(|(q, k)| q * k).sum() };

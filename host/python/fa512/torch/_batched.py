@@ -231,7 +231,7 @@ def attention(
     scale: Optional[float] = None,
     return_lse: bool = False,
 ) -> Union[Tensor, tuple[Tensor, Tensor]]:
-    """softmax(scale · QKᵀ + mask) · V of float16 tensors [batch, heads, sequence, 64], with a gradient.
+    """softmax(scale · QKᵀ + mask) · V of float16 or bfloat16 tensors [batch, heads, sequence, 64], with a gradient.
 
     The result lies in memory as `query` does: batch, sequence, heads or batch, heads, sequence, without gaps. LSE, float32
     [batch, heads, sequence], has no gradient.
@@ -251,7 +251,7 @@ def scaled_dot_product_attention(
     scale: Optional[float] = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """`torch.nn.functional.scaled_dot_product_attention` for float16 tensors [batch, heads, sequence, 64] of equal shapes.
+    """`torch.nn.functional.scaled_dot_product_attention` for float16 or bfloat16 tensors [batch, heads, sequence, 64] of equal shapes.
 
     What is not computed is an error that names the argument.
     """
@@ -277,7 +277,7 @@ def flash_attn_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Tensor:
-    """flash-attn's `flash_attn_func` for float16 tensors [batch, sequence, heads, 64] of equal shapes.
+    """flash-attn's `flash_attn_func` for float16 or bfloat16 tensors [batch, sequence, heads, 64] of equal shapes.
 
     What is not computed is an error that names the argument.
     """

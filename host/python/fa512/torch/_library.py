@@ -12,6 +12,8 @@ TAGS = (torch.Tag.pt2_compliant_tag,)
 
 HEAD_DIM = 64
 """The head size that the kernels compute."""
+ELEMENTS = (torch.float16, torch.bfloat16)
+"""The types that the kernels compute, all tensors of a call in one of them."""
 ROW_ALIGNMENT = 8
 """Rows begin at multiples of so many elements."""
 
@@ -46,8 +48,10 @@ def why_not_rows(tensors: tuple[tuple[str, Tensor], ...], query: Tensor) -> Opti
     if query.shape[-1] != HEAD_DIM:
         return f"query has a head size of {query.shape[-1]}; the kernels compute {HEAD_DIM}"
     for name, tensor in tensors:
-        if tensor.dtype != torch.float16:
-            return f"{name} is {tensor.dtype}; it must be torch.float16"
+        if tensor.dtype not in ELEMENTS:
+            return f"{name} is {tensor.dtype}; it must be torch.float16 or torch.bfloat16"
+        if tensor.dtype != query.dtype:
+            return f"{name} is {tensor.dtype} and query {query.dtype}; they must be of one type"
         if tensor.shape != query.shape:
             return (
                 f"{name} has the shape {list(tensor.shape)} and query {list(query.shape)}; they must be equal (other numbers of"

@@ -12,11 +12,11 @@ def config(heads=2, **more):
     return BertConfig(num_attention_heads=heads, **{**sizes, **more})
 
 
-def model(attention, **more):
+def model(attention, dtype=torch.float16, **more):
     from transformers import BertModel
 
     torch.manual_seed(0)
-    made = BertModel._from_config(config(**more), attn_implementation=attention, dtype=torch.float16)
+    made = BertModel._from_config(config(**more), attn_implementation=attention, dtype=dtype)
     return made.eval()
 
 

@@ -55,6 +55,10 @@ class Operators(unittest.TestCase):
             swapped = [tensor.transpose(1, 2) for tensor in tensors]
             out = fa512.flash_attn_func(*swapped, softmax_scale=0.2, causal=causal)
             torch.testing.assert_close(out.transpose(1, 2).float(), expected, atol=2e-3, rtol=1e-3)
+            coarse = [tensor.bfloat16() for tensor in tensors]
+            out = fa512.scaled_dot_product_attention(*coarse, is_causal=causal, scale=0.2)
+            self.assertEqual(out.dtype, torch.bfloat16)
+            torch.testing.assert_close(out.float(), expected, atol=16e-3, rtol=8e-3)
         out, lse = fa512.torch.attention(*tensors, return_lse=True)
         self.assertEqual((lse.shape, lse.dtype), ((2, 3, 10), torch.float32))
 
@@ -152,13 +156,17 @@ class Operators(unittest.TestCase):
         with FakeTensorMode():
             good = torch.empty(2, 3, 10, 64, dtype=torch.float16, device="cuda")
             self.assertEqual(torch.ops.fa512.attention(good, good, good).device.type, "cuda")
-            with self.assertRaisesRegex(ValueError, "query is torch.bfloat16"):
-                torch.ops.fa512.attention(*[good.bfloat16()] * 3)
+            self.assertEqual(torch.ops.fa512.attention(*[good.bfloat16()] * 3).dtype, torch.bfloat16)
+            with self.assertRaisesRegex(ValueError, "key is torch.bfloat16 and query torch.float16"):
+                torch.ops.fa512.attention(good, good.bfloat16(), good)
             # torch.autocast("cuda") does nothing on a machine without a GPU.
             torch.set_autocast_enabled("cuda", True)
             self.addCleanup(torch.set_autocast_enabled, "cuda", False)
             single = good.float()
             self.assertEqual(torch.ops.fa512.attention(single, single, single).dtype, torch.float16)
+            self.addCleanup(torch.set_autocast_dtype, "cuda", torch.get_autocast_dtype("cuda"))
+            torch.set_autocast_dtype("cuda", torch.bfloat16)
+            self.assertEqual(torch.ops.fa512.attention(single, single, single).dtype, torch.bfloat16)
 
     def test_register_flash_attention_impl(self):
         import torch.nn.attention as attention

@@ -98,7 +98,8 @@ class Operators(unittest.TestCase):
             one = torch.empty(5, dtype=torch.int32, device="cuda")
             self.assertEqual(torch.ops.fa512.attention_varlen(good, good, good, one, 7).device.type, "cuda")
             for tensors, words in [
-                ((*[good.bfloat16()] * 3, one), "query is torch.bfloat16"),
+                ((*[good.float()] * 3, one), "query is torch.float32"),
+                ((good, good, good.bfloat16(), one), "value is torch.bfloat16 and query torch.float16"),
                 ((*[good[None]] * 3, one), "query has 4 dimensions"),
                 ((*[good] * 3, one.long()), "cu_seqlens is torch.int64"),
                 ((*[good] * 3, one[None]), "cu_seqlens has 2 dimensions"),

@@ -74,7 +74,9 @@ class Refusals(unittest.TestCase):
         x = half(1, 2, 8, 64)
         why_not = fa512.torch.why_not
         self.assertIsNone(why_not(x, x, x))
-        self.assertIn("query is torch.bfloat16", why_not(*[x.bfloat16()] * 3))
+        self.assertIsNone(why_not(*[x.bfloat16()] * 3))
+        self.assertIn("query is torch.float32; it must be torch.float16 or torch.bfloat16", why_not(*[x.float()] * 3))
+        self.assertIn("value is torch.bfloat16 and query torch.float16; they must be of one type", why_not(x, x, x.bfloat16()))
         self.assertIn("head size of 32", why_not(*[half(1, 2, 8, 32)] * 3))
         self.assertIn("3 dimensions", why_not(*[half(2, 8, 64)] * 3))
         self.assertIn("key has the shape [1, 2, 9, 64]", why_not(x, half(1, 2, 9, 64), half(1, 2, 9, 64)))

@@ -51,6 +51,15 @@ class Transformers(unittest.TestCase):
         self.compare(mask=torch.ones(2, 12, dtype=torch.long))
         self.assertEqual(cpu.calls(), ["attention"] * 4)
 
+    def test_bfloat16_is_computed(self):
+        mask = torch.ones(2, 12, dtype=torch.long)
+        mask[1, 7:] = 0
+        own, sdpa = (model(name, dtype=torch.bfloat16) for name in ("fa512_flash", "sdpa"))
+        with torch.no_grad():
+            own, sdpa = (made(tokens(), attention_mask=mask).last_hidden_state for made in (own, sdpa))
+        torch.testing.assert_close(own[mask.bool()], sdpa[mask.bool()], atol=0.1, rtol=0.1)
+        self.assertEqual(cpu.calls(), ["attention_varlen"] * 2)
+
     def test_a_padded_batch_is_computed_as_a_packed_one(self):
         for padding in (slice(7, None), slice(None, 5), slice(3, 4)):
             mask = torch.ones(2, 12, dtype=torch.long)

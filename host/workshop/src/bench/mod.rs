@@ -19,7 +19,6 @@ use crate::record::{Case, Ceilings, Row, RunProtocol};
 use crate::sampled_check::SampledCheck;
 use crate::statistics::Bootstrap;
 use crate::telemetry::{Monitor, summarise};
-use contract::problem::Problem;
 use entrant::Entrant;
 
 /// Turns whose samples are thrown away: the first one finds the caches and clocks that preparing the others left.
@@ -87,7 +86,7 @@ impl Bench<'_> {
     /// # Errors
     /// [`Error::Invalid`] when the case is not acceptable or does not fit host memory.
     pub fn prepare(&self, case: &Case) -> Result<PreparedCase> {
-        let problem = Problem::new(case.shape, case.mask, case.layout)?;
+        let problem = case.problem()?;
         host_memory::check(&problem)?;
         let RunProtocol { distribution, input_seed, timing, .. } = self.protocol;
         let inputs = Inputs::generate(problem, distribution, input_seed)?;

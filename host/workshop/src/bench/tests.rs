@@ -1,12 +1,12 @@
 use std::collections::BTreeMap;
 
-use contract::config::{HEAD_DIM, Mask};
-use half::f16;
+use contract::config::{Element, HEAD_DIM, Mask};
 
 use super::*;
 use crate::check::Outputs;
 use crate::contender::{Answer, Prepared};
 use crate::device::{Device, DeviceKind};
+use crate::element::Encoding;
 use crate::inputs::Distribution;
 use crate::record::{Implementation, Outcome};
 use crate::reference::Reference;
@@ -56,9 +56,10 @@ impl<'a> Prepared<'a> for Running<'a> {
 
     fn answer(&mut self) -> Result<Answer> {
         let reference = Reference::compute(self.inputs, |_| ());
-        let mut o: Vec<_> = reference.elements.iter().flatten().map(|element| f16::from_f64(element.value)).collect();
+        let type_ = self.inputs.element();
+        let mut o: Vec<_> = reference.elements.iter().flatten().map(|element| type_.encode(element.value)).collect();
         if self.behaviour == Behaviour::Wrong {
-            o[0] += f16::ONE;
+            o[0] = type_.encode(type_.decode(o[0]) + 1.0);
         }
         Ok(Answer { outputs: Outputs { o, lse: None }, violations: vec![] })
     }
@@ -128,7 +129,7 @@ fn run(contenders: &[(&'static str, Behaviour)], stop: bool) -> (Result<Vec<Row>
     let bench =
         Bench { protocol, heads_checked: 2, resamples: 100, ceilings: &ceilings, monitor: &monitor, stop: &stop };
     let shape = Shape { batch: 1, heads: 3, sequence: 16 };
-    let case = Case { shape, head_dim: HEAD_DIM, mask: Mask::Causal, layout: Layout::Bhsd };
+    let case = Case { shape, head_dim: HEAD_DIM, element: Element::F16, mask: Mask::Causal, layout: Layout::Bhsd };
     let mut counter = Counter::default();
     let rows = bench.run(&case, &mut contenders, &mut counter);
     (rows, counter)

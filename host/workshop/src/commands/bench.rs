@@ -6,7 +6,7 @@ mod table;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use contract::config::{HEAD_DIM, Mask};
+use contract::config::{Element, HEAD_DIM, Mask};
 use contract::problem::Shape;
 use contract::view::Layout;
 use workshop::bench::{Bench, Observer};
@@ -25,7 +25,7 @@ use super::interrupt::stop_on_interrupt;
 use super::progress::Progress;
 use super::ptx_options::PtxOptions;
 use super::tuned_option::TunedOption;
-use super::{Verdict, gpu_for_times, layout_parser, mask_parser, output};
+use super::{Verdict, element_parser, gpu_for_times, layout_parser, mask_parser, output};
 use contenders::{Sources, Wanted};
 
 /// Shapes that are measured unless others are given.
@@ -45,6 +45,9 @@ pub struct Options {
     /// Which keys a query attends to
     #[arg(long, value_delimiter = ',', value_parser = mask_parser(), default_values = ["full", "causal"])]
     masks: Vec<Mask>,
+    /// Element type of Q, K, V and O
+    #[arg(long = "type", value_name = "TYPE", value_parser = element_parser(), default_value = Element::F16.name())]
+    element: Element,
     /// Who is measured; may be repeated [default: fa512]
     #[arg(long = "contender", value_name = "CONTENDER")]
     contenders: Vec<Wanted>,
@@ -98,7 +101,8 @@ pub(super) fn shape(text: &str) -> std::result::Result<Shape, String> {
 impl Options {
     /// Every case, shape by shape.
     fn cases(&self) -> Vec<Case> {
-        let case = |&shape, &mask| Case { shape, head_dim: HEAD_DIM, mask, layout: self.layout };
+        let Self { element, layout, .. } = *self;
+        let case = |&shape, &mask| Case { shape, head_dim: HEAD_DIM, element, mask, layout };
         self.shapes.iter().flat_map(|shape| self.masks.iter().map(move |mask| case(shape, mask))).collect()
     }
 

@@ -23,7 +23,7 @@ mod tuned_option;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use contract::config::Mask;
+use contract::config::{Element, Mask};
 use contract::view::Layout;
 use workshop::error::{Error, Result};
 use workshop::executor::Executor;
@@ -73,6 +73,13 @@ fn mask_parser() -> impl TypedValueParser<Value = Mask> {
     const MASKS: [Mask; 2] = [Mask::Full, Mask::Causal];
     PossibleValuesParser::new(MASKS.map(Mask::name))
         .map(|name| MASKS.into_iter().find(|&mask| mask.name() == name).expect("clap accepts only these names"))
+}
+
+/// Accepts the name of an element type.
+fn element_parser() -> impl TypedValueParser<Value = Element> {
+    PossibleValuesParser::new(Element::ALL.map(Element::name)).map(|name| {
+        Element::ALL.into_iter().find(|element| element.name() == name).expect("clap accepts only these names")
+    })
 }
 
 /// Accepts the name of an order of dimensions.

@@ -5,8 +5,8 @@ mod table;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use contract::config::{HEAD_DIM, Mask};
-use contract::problem::{Problem, Shape};
+use contract::config::{Element, HEAD_DIM, Mask};
+use contract::problem::Shape;
 use contract::view::Layout;
 use workshop::error::{Error, Result};
 use workshop::executor::{DeviceChoice, open, sim};
@@ -18,11 +18,22 @@ use workshop::variant;
 use super::bench::shape;
 use super::ptx_options::PtxOptions;
 use super::tuned_option::TunedOption;
-use super::{Verdict, find_program, layout_parser, mask_parser, output};
+use super::{Verdict, element_parser, find_program, layout_parser, mask_parser, output};
 
 /// Options that say what is launched and how; meaningless for a stored profile.
-const LAUNCH_OPTIONS: [&str; 10] =
-    ["variant", "shape", "mask", "layout", "ptx", "codegen", "tuned", "out", "clock_control", "cache_control"];
+const LAUNCH_OPTIONS: [&str; 11] = [
+    "variant",
+    "shape",
+    "mask",
+    "element",
+    "layout",
+    "ptx",
+    "codegen",
+    "tuned",
+    "out",
+    "clock_control",
+    "cache_control",
+];
 
 /// Profile one launch with Nsight Compute and show the six numbers that matter.
 #[derive(clap::Args)]
@@ -38,6 +49,9 @@ pub struct Options {
     /// Which keys a query attends to
     #[arg(long, default_value = "full", value_parser = mask_parser())]
     mask: Mask,
+    /// Element type of Q, K, V and O
+    #[arg(long = "type", value_name = "TYPE", value_parser = element_parser(), default_value = Element::F16.name())]
+    element: Element,
     /// Order of dimensions of all tensors
     #[arg(long, value_parser = layout_parser(), default_value = Layout::Bhsd.name())]
     layout: Layout,
@@ -134,11 +148,13 @@ impl Session {
             )
         })?;
         let shape = options.shape;
-        let problem = Problem::new(shape, options.mask, options.layout)?;
+        let Options { mask, element, layout, .. } = *options;
+        let case = Case { shape, head_dim: HEAD_DIM, element, mask, layout };
         let folder = options.tuned.apply(options.ptx.find()?)?;
         // Only to ask what it is: the launch happens in a process of its own.
         let device = open(DeviceChoice::Gpu, sim::DEFAULT_ARCHITECTURE)?.executor.device().clone();
-        let kernel = variant::choose(&folder, &problem, &device, options.variant.as_deref())?.entry.name.clone();
+        let kernel =
+            variant::choose(&folder, &case.problem()?, &device, options.variant.as_deref())?.entry.name.clone();
         let default_name = || {
             let Shape { batch, heads, sequence } = shape;
             PathBuf::from(format!("{kernel}-{batch}x{heads}x{sequence}"))
@@ -149,7 +165,7 @@ impl Session {
             ncu,
             program,
             ptx_folder: folder.path().to_owned(),
-            case: Case { shape, head_dim: HEAD_DIM, mask: options.mask, layout: options.layout },
+            case,
             kernel,
             clock_control: options.clock_control,
             cache_control: options.cache_control,
@@ -191,6 +207,7 @@ impl Session {
         command.args(["run", "--device", "gpu", "--no-check", "--samples", "0", "--json", "--variant", &self.kernel]);
         command.arg("--ptx").arg(&self.ptx_folder);
         command.args(["--mask", self.case.mask.name(), "--layout", self.case.layout.name()]);
+        command.args(["--type", self.case.element.name()]);
         for (option, size) in [("--batch", batch), ("--heads", heads), ("--seq", sequence)] {
             command.arg(option).arg(size.to_string());
         }

@@ -8,7 +8,7 @@ mod views;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use contract::config::Mask;
+use contract::config::{Element, Mask};
 use contract::view::Layout;
 use workshop::check::{self, UnitScaleBounds};
 use workshop::device::Device;
@@ -26,7 +26,7 @@ use workshop::variant;
 use super::progress::{self, Progress};
 use super::ptx_options::PtxOptions;
 use super::tuned_option::TunedOption;
-use super::{Verdict, architecture, layout_parser, mask_parser, output};
+use super::{Verdict, architecture, element_parser, layout_parser, mask_parser, output};
 use record::{Record, Source, Timing};
 use views::{TensorOffset, TensorStride};
 
@@ -56,6 +56,9 @@ pub struct Options {
     /// Short for --mask causal
     #[arg(long, conflicts_with = "mask")]
     causal: bool,
+    /// Element type of Q, K, V and O
+    #[arg(long = "type", value_name = "TYPE", value_parser = element_parser(), default_value = Element::F16.name())]
+    element: Element,
     /// Factor on the scores [default: 1/√64]
     #[arg(long, allow_negative_numbers = true)]
     scale: Option<f64>,
@@ -79,7 +82,8 @@ pub struct Options {
     #[arg(long, value_enum, default_value_t = Distribution::Normal, conflicts_with = "q")]
     distribution: Distribution,
 
-    /// Read Q from a .npy file (fp16, C order, [B,H,S,64] or [B,S,H,64] by --layout); the shape is the file's
+    /// Read Q from a .npy file (fp16 or, with --type bf16, its bits as u2 or V2; C order, [B,H,S,64] or [B,S,H,64] by --layout);
+    /// the shape is the file's
     #[arg(long, value_name = "FILE", requires_all = ["k", "v"], help_heading = "Files")]
     q: Option<PathBuf>,
     /// Read K likewise
@@ -88,13 +92,13 @@ pub struct Options {
     /// Read V likewise
     #[arg(long, value_name = "FILE", requires = "q", help_heading = "Files")]
     v: Option<PathBuf>,
-    /// Accept f32 files and round them to fp16
+    /// Accept f32 files and round them to the element type
     #[arg(long, requires = "q", help_heading = "Files")]
     allow_f32: bool,
-    /// Make f32 numbers beyond fp16 its largest one, instead of refusing them
+    /// Make f32 numbers beyond the element type its largest one, instead of refusing them
     #[arg(long, requires = "allow_f32", help_heading = "Files")]
     clamp: bool,
-    /// Write O to a .npy file (fp16, in the inputs' layout)
+    /// Write O to a .npy file (fp16, or the bits of bf16 as u2; in the inputs' layout)
     #[arg(long, value_name = "FILE", help_heading = "Files")]
     out: Option<PathBuf>,
     /// Write LSE to a .npy file (f32, [B,H,S])

@@ -29,7 +29,7 @@ use process::Process;
 /// The program that the process runs.
 const SCRIPT: &str = include_str!("../../../../baselines/torch/contender.py");
 /// Version of the script's protocol.
-const PROTOCOL: u64 = 1;
+const PROTOCOL: u64 = 2;
 
 /// Longest wait for an answer: importing PyTorch from a slow disk, compiling FlexAttention.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -175,6 +175,7 @@ impl Contender for Torch {
         prepared.ask::<Done>(json!({
             "command": "prepare", "backend": prepared.contender.backend.name(), "q": q, "k": k, "v": v,
             "layout": layout.name(), "mask": problem.mask().name(), "scale": problem.scale(),
+            "element": problem.element().name(),
         }))?;
         Ok(Box::new(prepared))
     }
@@ -199,7 +200,7 @@ impl PreparedTorch<'_> {
         let elements = dimensions.iter().product::<u64>() as usize;
         let paths = ["q", "k", "v"].map(|name| self.path(name));
         for (path, storage) in paths.iter().zip(inputs.storages()) {
-            npy::write(path, &dimensions, &storage[..elements])?;
+            npy::write_elements(path, &dimensions, inputs.element(), &storage[..elements])?;
         }
         Ok(paths)
     }
@@ -231,7 +232,8 @@ impl<'a> Prepared<'a> for PreparedTorch<'a> {
     fn answer(&mut self) -> Result<Answer> {
         let path = self.path("o");
         self.ask::<Done>(json!({"command": "answer", "path": path}))?;
-        let output = npy::read(&path, self.layout, npy::Accept::F16)?;
+        let element = self.workload.inputs.element();
+        let output = npy::read(&path, self.layout, element, npy::F32::Refused)?;
         let shape = self.workload.inputs.problem().shape();
         if output.shape != shape {
             return Err(Error::Unavailable(format!("{} gave O of {}, not {shape}", self.contender.name, output.shape)));

@@ -232,7 +232,7 @@ fn draw_view(random: &mut ChaCha8Rng) -> View {
 mod tests {
     use super::*;
     use crate::launch::check_accepts;
-    use contract::config::Mask;
+    use contract::config::{Element, Mask};
     use contract::manifest::Entry;
     use contract::variants::VARIANTS;
 
@@ -245,9 +245,16 @@ mod tests {
     }
 
     fn sequence_targets() -> Vec<Target> {
-        let target =
-            |sequence| Target { variant: format!("{sequence:?}"), sequence, mask: Mask::Full, shared_heads: true };
-        vec![target(Sequence::Any), target(Sequence::Exact(512)), target(Sequence::Packed)]
+        let target = |sequence, element| Target {
+            variant: format!("{sequence:?}"),
+            element,
+            sequence,
+            mask: Mask::Full,
+            shared_heads: true,
+        };
+        let of_f16 =
+            [Sequence::Any, Sequence::Exact(512), Sequence::Packed].map(|sequence| target(sequence, Element::F16));
+        of_f16.into_iter().chain([target(Sequence::Any, Element::Bf16)]).collect()
     }
 
     #[test]

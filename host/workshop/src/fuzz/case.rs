@@ -1,7 +1,7 @@
 //! One problem with everything that decides its outcome, and the command that repeats it.
 
 use contract::args::Strides;
-use contract::config::{HEAD_DIM, Mask, Sequence};
+use contract::config::{Element, HEAD_DIM, Mask, Sequence};
 use contract::manifest::Entry;
 
 use crate::error::Result;
@@ -80,6 +80,8 @@ impl View {
 pub struct Target {
     /// Name of the entry.
     pub variant: String,
+    /// Element type of its tensors.
+    pub element: Element,
     /// Sequence lengths it accepts.
     pub sequence: Sequence,
     /// Mask it applies.
@@ -91,7 +93,8 @@ pub struct Target {
 impl From<&Entry> for Target {
     fn from(entry: &Entry) -> Self {
         let shared_heads = !entry.config.uses_tensor_maps();
-        Self { variant: entry.name.clone(), sequence: entry.sequence, mask: entry.mask, shared_heads }
+        let Entry { name, element, sequence, mask, .. } = entry;
+        Self { variant: name.clone(), element: *element, sequence: *sequence, mask: *mask, shared_heads }
     }
 }
 
@@ -122,7 +125,7 @@ impl Case {
     /// # Errors
     /// When no kernel could accept it; a drawn or shrunk case is always acceptable.
     pub fn problem(&self) -> Result<Problem> {
-        let problem = Problem::new(self.shape, self.target.mask, Layout::Bhsd)?;
+        let problem = Problem::new(self.shape, self.target.mask, Layout::Bhsd)?.with_element(self.target.element);
         let problem = self.scale.map_or(Ok(problem), |scale| problem.with_scale(scale))?;
         let shape = self.shape;
         let [q, k, v, o] =
@@ -150,6 +153,9 @@ impl Case {
         let mut option = |name: &str, value: String| arguments.extend([format!("--{name}"), value]);
         let Shape { batch, heads, sequence } = self.shape;
         option("variant", self.target.variant.clone());
+        if self.target.element != Element::default() {
+            option("type", self.target.element.name().to_owned());
+        }
         option("mask", self.target.mask.name().to_owned());
         match &self.lengths {
             None => {
@@ -210,8 +216,8 @@ mod tests {
     const SHAPE: Shape = Shape { batch: 2, heads: 3, sequence: 5 };
 
     fn case(views: [View; 4]) -> Case {
-        let target =
-            Target { variant: "kernel".into(), sequence: Sequence::Any, mask: Mask::Causal, shared_heads: true };
+        let (variant, sequence, mask) = ("kernel".into(), Sequence::Any, Mask::Causal);
+        let target = Target { variant, element: Element::F16, sequence, mask, shared_heads: true };
         Case {
             target,
             shape: SHAPE,
@@ -253,6 +259,8 @@ mod tests {
         other.views[1].padding[0] = 8;
         other.views[3].offset = 16;
         (other.lse, other.scale) = (false, Some(1e-40));
+        other.target.element = Element::Bf16;
+        let expected = expected.replace("--mask", "--type bf16 --mask");
         let rest = "--scale 1e-40 --layout bshd --strides K=1080,72,216 --offset O=16 --no-lse";
         assert_eq!(command(&other), format!("{expected} {rest}"));
     }

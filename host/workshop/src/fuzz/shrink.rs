@@ -122,11 +122,12 @@ mod tests {
     use super::super::campaign::{Campaign, GRID_CASES, Limits};
     use super::super::case::Target;
     use super::*;
-    use contract::config::Mask;
+    use contract::config::{Element, Mask};
 
     /// Random cases of a kernel that accepts `sequence`.
     fn cases(sequence: Sequence) -> impl Iterator<Item = Case> {
-        let target = Target { variant: "kernel".into(), sequence, mask: Mask::Full, shared_heads: true };
+        let (variant, element, mask) = ("kernel".into(), Element::F16, Mask::Full);
+        let target = Target { variant, element, sequence, mask, shared_heads: true };
         let campaign = Campaign::new(vec![target], Limits::GPU, 9).unwrap();
         (GRID_CASES..).map(move |index| campaign.case(index))
     }

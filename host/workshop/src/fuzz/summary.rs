@@ -102,7 +102,7 @@ mod tests {
     use super::super::case::Target;
     use super::super::trial::Failure;
     use super::*;
-    use contract::config::{Mask, Sequence};
+    use contract::config::{Element, Mask, Sequence};
 
     #[test]
     fn quantiles_are_values_that_occur() {
@@ -115,7 +115,8 @@ mod tests {
 
     #[test]
     fn cases_are_added_up_by_distribution() {
-        let target = Target { variant: "kernel".into(), sequence: Sequence::Any, mask: Mask::Full, shared_heads: true };
+        let (variant, element, sequence, mask) = ("kernel".into(), Element::F16, Sequence::Any, Mask::Full);
+        let target = Target { variant, element, sequence, mask, shared_heads: true };
         let case = Campaign::new(vec![target], Limits::GPU, 0).unwrap().case(0);
         let other = Case { distribution: Distribution::OneHot, ..case.clone() };
         let trial = |failures: Vec<Failure>, severity| Trial { failures, severity, severities: Severities::default() };

@@ -1,11 +1,11 @@
 //! Seeded ways to fill one head of Q, K and V.
 
-use half::f16;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution as _, StandardNormal, Uniform};
 
-use super::{COLUMNS, Row};
+use super::COLUMNS;
+use crate::element::{Bits, Element, Encoding};
 
 /// How inputs are filled. Element (b, h, s, d) gets the same bits for the same seed on every machine and in every
 /// layout, whatever B is; heads are independent of each other.
@@ -31,14 +31,14 @@ pub enum Distribution {
     GrowingMaxima,
     /// One key, a random one at or before the query, takes nearly all the weight; V standard normal.
     OneHot,
-    /// Scores that differ by multiples of one fp16 rounding; V standard normal.
+    /// Scores that differ by multiples of one rounding of the element type; V standard normal.
     NearTies,
     /// All keys of a head are the same: uniform attention; Q, K, V standard normal otherwise.
     EqualKeys,
     /// Uniform attention over neighbours in V that are ±x with x normal of standard deviation 1000: what is summed is far
     /// larger than the sum.
     Cancelling,
-    /// K and V hold only subnormal fp16 numbers, Q is so large that the scores still differ.
+    /// K and V hold only subnormal numbers, Q is so large that the scores still differ.
     Subnormal,
     /// Standard normal, with NaN or ±∞ in every seventh row of Q.
     NonFiniteQueries,
@@ -105,27 +105,32 @@ impl Distribution {
     }
 }
 
-/// The values of one head.
-pub(super) struct Head {
-    pub q: Vec<Row>,
-    pub k: Vec<Row>,
-    pub v: Vec<Row>,
+/// The values of one head: as numbers where they are drawn, then as the bits of elements.
+pub(super) struct Head<T> {
+    pub q: Vec<[T; COLUMNS]>,
+    pub k: Vec<[T; COLUMNS]>,
+    pub v: Vec<[T; COLUMNS]>,
 }
 
-impl Head {
-    /// Draws from a stream of random numbers of the head's own.
-    pub fn generate(distribution: Distribution, seed: u64, head: u64, sequence: u32) -> Self {
+impl Head<Bits> {
+    /// Draws from a stream of random numbers of the head's own, and rounds to `element`.
+    pub fn generate(distribution: Distribution, element: Element, seed: u64, head: u64, sequence: u32) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(head);
         let part = match distribution.parts() {
             [] => distribution,
             parts => parts[(head % parts.len() as u64) as usize],
         };
-        Self::draw(part, &mut random, sequence as usize)
+        let Head { q, k, v } = Head::draw(part, element, &mut random, sequence as usize);
+        let rounded =
+            |rows: Vec<[f64; COLUMNS]>| rows.iter().map(|row| row.map(|value| element.encode(value))).collect();
+        Self { q: rounded(q), k: rounded(k), v: rounded(v) }
     }
+}
 
+impl Head<f64> {
     /// `rows` rows by a distribution that has no parts.
-    fn draw(distribution: Distribution, random: &mut ChaCha8Rng, rows: usize) -> Self {
+    fn draw(distribution: Distribution, element: Element, random: &mut ChaCha8Rng, rows: usize) -> Self {
         match distribution {
             Distribution::Normal | Distribution::Adversarial | Distribution::NonFinite => {
                 Self::normal(random, rows, 1.0)
@@ -137,14 +142,14 @@ impl Head {
             }
             Distribution::GrowingMaxima => Self::growing_maxima(random, rows),
             Distribution::OneHot => Self::one_hot(random, rows),
-            Distribution::NearTies => Self::near_ties(random, rows),
+            Distribution::NearTies => Self::near_ties(random, rows, element.epsilon()),
             Distribution::EqualKeys => Self::normal(random, rows, 1.0).with_equal_keys(),
             Distribution::Cancelling => Self::cancelling(random, rows),
-            Distribution::Subnormal => Self::subnormal(random, rows),
+            Distribution::Subnormal => Self::subnormal(random, rows, element),
             Distribution::NonFiniteQueries => Self::normal(random, rows, 1.0).with_non_finite_queries(random),
             Distribution::NonFiniteKey => Self::normal(random, rows, 1.0).with_non_finite_key(random),
             Distribution::NonFiniteValues => Self::normal(random, rows, 1.0).with_non_finite_values(random),
-            Distribution::MinusInfinityScores => Self::normal(random, rows, 1.0).with_minus_infinity_scores(),
+            Distribution::MinusInfinityScores => Self::normal(random, rows, 1.0).with_minus_infinity_scores(element),
             Distribution::NonFiniteRows => Self::normal(random, rows, 1.0).with_non_finite_rows(random),
         }
     }
@@ -172,14 +177,13 @@ impl Head {
     fn one_hot(random: &mut ChaCha8Rng, rows: usize) -> Self {
         let k = filled(rows, |_, _| if random.random() { 1.0 } else { -1.0 });
         let v = normal(random, rows, 1.0);
-        let q = (0..rows).map(|row| k[random.random_range(0..=row)].map(|x| x * f16::from_f32_const(4.0))).collect();
+        let q = (0..rows).map(|row| k[random.random_range(0..=row)].map(|x| x * 4.0)).collect();
         Self { q, k, v }
     }
 
-    /// Scores of 8 plus up to 64 times 2⁻¹³.
-    fn near_ties(random: &mut ChaCha8Rng, rows: usize) -> Self {
-        let ulp = f64::from(f16::EPSILON);
-        let k = filled(rows, |_, _| if random.random() { 1.0 } else { 1.0 + ulp });
+    /// Scores of 8 plus up to 64 times an eighth of `epsilon`.
+    fn near_ties(random: &mut ChaCha8Rng, rows: usize, epsilon: f64) -> Self {
+        let k = filled(rows, |_, _| if random.random() { 1.0 } else { 1.0 + epsilon });
         Self { k, v: normal(random, rows, 1.0), q: filled(rows, |_, _| 1.0) }
     }
 
@@ -198,17 +202,16 @@ impl Head {
         head
     }
 
-    /// Scores with a standard deviation of about 0.6 at the default scale.
-    fn subnormal(random: &mut ChaCha8Rng, rows: usize) -> Self {
-        const MANTISSA: u16 = 0x03ff;
-        const SIGN: u16 = 0x8000;
-        let mut tensor = || {
-            (0..rows)
-                .map(|_| std::array::from_fn(|_| f16::from_bits(random.random::<u16>() & (SIGN | MANTISSA))))
-                .collect()
+    /// Scores with a standard deviation of about 0.6 at the default scale; of half that for bf16, so that no Q is infinite.
+    fn subnormal(random: &mut ChaCha8Rng, rows: usize, element: Element) -> Self {
+        const SIGN: Bits = 0x8000;
+        let (mantissa, deviation) = match element {
+            Element::F16 => (0x03ff, 2f64.powi(14)),
+            Element::Bf16 => (0x007f, 2f64.powi(125)),
         };
+        let mut tensor = || filled(rows, |_, _| element.decode(random.random::<Bits>() & (SIGN | mantissa)));
         let (k, v) = (tensor(), tensor());
-        Self { q: normal(random, rows, 16_384.0), k, v }
+        Self { q: normal(random, rows, deviation), k, v }
     }
 
     fn with_non_finite_queries(mut self, random: &mut ChaCha8Rng) -> Self {
@@ -226,14 +229,14 @@ impl Head {
         self
     }
 
-    fn with_minus_infinity_scores(mut self) -> Self {
-        self.q.iter_mut().flatten().for_each(|x| *x = f16::from_bits(x.to_bits() & 0x7fff).max(f16::EPSILON));
-        self.k.iter_mut().for_each(|row| row[0] = f16::NEG_INFINITY);
+    fn with_minus_infinity_scores(mut self, element: Element) -> Self {
+        self.q.iter_mut().flatten().for_each(|x| *x = x.abs().max(element.epsilon()));
+        self.k.iter_mut().for_each(|row| row[0] = f64::NEG_INFINITY);
         self
     }
 
     fn with_non_finite_rows(mut self, random: &mut ChaCha8Rng) -> Self {
-        let mut spoil = |rows: &mut [Row], one_in: u32| {
+        let mut spoil = |rows: &mut [[f64; COLUMNS]], one_in: u32| {
             for row in rows {
                 if random.random_range(0..one_in) == 0 {
                     *row = [non_finite(random); COLUMNS];
@@ -249,15 +252,15 @@ impl Head {
 }
 
 /// NaN, ∞ or −∞.
-fn non_finite(random: &mut ChaCha8Rng) -> f16 {
-    [f16::NAN, f16::INFINITY, f16::NEG_INFINITY][random.random_range(0..3)]
+fn non_finite(random: &mut ChaCha8Rng) -> f64 {
+    [f64::NAN, f64::INFINITY, f64::NEG_INFINITY][random.random_range(0..3)]
 }
 
-fn filled(rows: usize, mut value: impl FnMut(usize, usize) -> f64) -> Vec<Row> {
-    (0..rows).map(|row| std::array::from_fn(|column| f16::from_f64(value(row, column)))).collect()
+fn filled(rows: usize, mut value: impl FnMut(usize, usize) -> f64) -> Vec<[f64; COLUMNS]> {
+    (0..rows).map(|row| std::array::from_fn(|column| value(row, column))).collect()
 }
 
-fn normal(random: &mut ChaCha8Rng, rows: usize, deviation: f64) -> Vec<Row> {
+fn normal(random: &mut ChaCha8Rng, rows: usize, deviation: f64) -> Vec<[f64; COLUMNS]> {
     filled(rows, |_, _| {
         let value: f64 = StandardNormal.sample(random);
         value * deviation

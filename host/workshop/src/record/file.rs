@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 
 /// Files that hold a [`BenchRecord`].
 pub const FORMAT: Format =
-    Format { kind: "fa512-bench", version: 2, oldest: 1, name: "bench record", source: "fa512 bench --json FILE" };
+    Format { kind: "fa512-bench", version: 3, oldest: 1, name: "bench record", source: "fa512 bench --json FILE" };
 
 impl BenchRecord {
     /// Reads the record at `path`.

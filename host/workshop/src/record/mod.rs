@@ -14,11 +14,12 @@ mod warning;
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::Result;
 use crate::inputs::Distribution;
 use crate::statistics::{Bootstrap, Interval};
 use crate::timing::Protocol;
-use contract::config::Mask;
-use contract::problem::Shape;
+use contract::config::{Element, Mask};
+use contract::problem::{Problem, Shape};
 use contract::view::Layout;
 
 pub use ceilings::{Ceilings, TensorCeiling};
@@ -71,6 +72,9 @@ pub struct Case {
     pub shape: Shape,
     /// D.
     pub head_dim: u32,
+    /// Element type of Q, K, V and O; records of version 2 and before are of fp16.
+    #[serde(default)]
+    pub element: Element,
     /// Which keys a query attends to.
     pub mask: Mask,
     /// Order of the tensors' dimensions.
@@ -81,10 +85,23 @@ impl std::fmt::Display for Case {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Shape { batch, heads, sequence } = self.shape;
         write!(formatter, "{batch}x{heads}x{sequence} {}", self.mask.name())?;
+        if self.element != Element::default() {
+            write!(formatter, " {}", self.element.name())?;
+        }
         match self.layout {
             Layout::Bhsd => Ok(()),
             Layout::Bshd => write!(formatter, " {}", self.layout.name()),
         }
+    }
+}
+
+impl Case {
+    /// The problem, over contiguous tensors.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::error::Error::Invalid) when it is not acceptable.
+    pub fn problem(&self) -> Result<Problem> {
+        Ok(Problem::new(self.shape, self.mask, self.layout)?.with_element(self.element))
     }
 }
 

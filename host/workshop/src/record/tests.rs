@@ -1,6 +1,6 @@
 use std::num::NonZeroU32;
 
-use contract::config::HEAD_DIM;
+use contract::config::{Element, HEAD_DIM};
 use contract::manifest::CodeGenerator;
 use contract::variants::VARIANTS;
 
@@ -76,7 +76,7 @@ fn row(samples_us: Vec<f64>, ceilings: &Ceilings) -> Row {
     let measured = (shape, Mask::Full);
     let measurement = Measurement::new(measured, correctness, batch, samples_us, None, ceilings, &Bootstrap::new(0));
     Row {
-        case: Case { shape, head_dim: HEAD_DIM, mask: Mask::Full, layout: Layout::Bhsd },
+        case: Case { shape, head_dim: HEAD_DIM, element: Element::F16, mask: Mask::Full, layout: Layout::Bhsd },
         contender: "fa512".into(),
         implementation: Some(implementation),
         outcome: Outcome::Measured(Box::new(measurement)),
@@ -98,6 +98,17 @@ fn what_is_saved_is_loaded() {
 }
 
 #[test]
+fn a_case_says_its_element_type_and_is_of_fp16_where_it_says_none() {
+    let [f16, bf16] = Element::ALL.map(|element| Case { element, ..record(vec![1.0]).rows[0].case });
+    assert_eq!((f16.to_string(), bf16.to_string()), ("32x8x512 full".into(), "32x8x512 full bf16".into()));
+    assert_eq!(bf16.problem().unwrap().element(), Element::Bf16);
+    let mut written = serde_json::to_value(bf16).unwrap();
+    assert_eq!(written["element"], "bf16");
+    written.as_object_mut().unwrap().remove("element");
+    assert_eq!(serde_json::from_value::<Case>(written).unwrap(), f16);
+}
+
+#[test]
 fn other_files_are_refused_with_what_they_are() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("record.json");
@@ -110,7 +121,7 @@ fn other_files_are_refused_with_what_they_are() {
     assert!(refusal("").contains("not a bench record"));
     assert!(refusal("{\"rows\": []}").contains("not a bench record"));
     assert!(refusal("{\"kind\": \"fa512-tune\", \"version\": 1}").contains("holds a fa512-tune"));
-    assert!(refusal("{\"kind\": \"fa512-bench\", \"version\": 0}").contains("of version 0; this program reads 2"));
+    assert!(refusal("{\"kind\": \"fa512-bench\", \"version\": 0}").contains("of version 0; this program reads 3"));
     assert!(refusal("{\"kind\": \"fa512-bench\", \"version\": 1}").contains("damaged bench record: missing field"));
     std::fs::remove_file(&path).unwrap();
     assert!(matches!(BenchRecord::load(&path), Err(crate::error::Error::File { .. })));

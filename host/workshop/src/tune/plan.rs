@@ -49,6 +49,9 @@ pub struct SiftedSpace {
     pub sequence: Sequence,
     /// The mask that they apply.
     pub mask: Mask,
+    /// Element type of their tensors; absent in plans from before there were several.
+    #[serde(default)]
+    pub element: Element,
     /// Points of the space.
     pub points: u64,
     /// Those that the gates rejected, by reason.
@@ -114,7 +117,7 @@ impl Plan {
         let kinds = kinds(&request.cases);
         let wanted = VARIANTS.iter().filter(|variant| {
             let kind = request.spaces.iter().any(|space| space.kind() == variant.config.kind());
-            let accepts = |&(sequence, mask): &(Sequence, Mask)| mask == variant.mask && sequence == variant.sequence;
+            let accepts = |kind: &Specialised| *kind == (variant.sequence, variant.mask, variant.element);
             let fits = variant.config.check(variant.sequence, limits).is_ok();
             kind && fits && kinds.iter().any(accepts)
         });
@@ -127,36 +130,37 @@ impl Plan {
             let sequence = kinds[0].0;
             let sifted = Gates { sequence, limits }.sift(space);
             let chosen = choose(&sifted.survivors, request);
-            for &(_, mask) in kinds {
+            for &(_, mask, element) in kinds {
                 self.spaces.push(SiftedSpace {
                     kind: space.kind(),
                     sequence,
                     mask,
+                    element,
                     points: sifted.points,
                     survivors: sifted.survivors.len(),
                     chosen: chosen.len(),
                     rejected: sifted.rejected.clone(),
                 });
-                chosen.iter().for_each(|&config| self.add_candidate(sequence, mask, config));
+                chosen.iter().for_each(|&config| self.add_candidate((sequence, mask, element), config));
             }
         }
     }
 
     /// Adds a candidate unless it is there, as one that is shipped.
-    fn add_candidate(&mut self, sequence: Sequence, mask: Mask, config: Configuration) {
-        let same = |other: &Candidate| (other.sequence, other.mask, other.config) == (sequence, mask, config);
+    fn add_candidate(&mut self, (sequence, mask, element): Specialised, config: Configuration) {
+        let same = |other: &Candidate| {
+            (other.sequence, other.mask, other.element, other.config) == (sequence, mask, element, config)
+        };
         if !self.pool.candidates.iter().any(same) {
-            let name = name(sequence, mask, &config);
-            let element = Element::F16;
+            let name = name((sequence, mask, element), &config);
             self.pool.candidates.push(Candidate { name, config, element, sequence, mask });
         }
     }
 
     /// The candidates for `case`.
     pub fn candidates(&self, case: &Case) -> Vec<&Candidate> {
-        let of_case = |candidate: &&Candidate| {
-            candidate.mask == case.mask && candidate.sequence == sequence_of(case.shape.sequence)
-        };
+        let of_case =
+            |candidate: &&Candidate| (candidate.sequence, candidate.mask, candidate.element) == specialised(case);
         self.pool.candidates.iter().filter(of_case).collect()
     }
 
@@ -195,13 +199,14 @@ fn choose(survivors: &[Configuration], request: &Request) -> Vec<Configuration> 
 }
 
 /// The name of an entry, which says what it is.
-fn name(sequence: Sequence, mask: Mask, config: &Configuration) -> String {
+fn name((sequence, mask, element): Specialised, config: &Configuration) -> String {
     let sequence = match sequence {
         Sequence::Exact(length) => format!("s{length}"),
         Sequence::Any => "any".into(),
         Sequence::Packed => "packed".into(),
     };
-    format!("fa512_{}_{sequence}_{}_{}", config.kind().name(), mask.name(), label(config))
+    let element = if element == Element::default() { String::new() } else { format!("{}_", element.name()) };
+    format!("fa512_{}_{element}{sequence}_{}_{}", config.kind().name(), mask.name(), label(config))
 }
 
 /// The sequence lengths that a kernel for sequences of `length` accepts: that of the specialised entries, or any.
@@ -213,16 +218,24 @@ fn sequence_of(length: u32) -> Sequence {
     }
 }
 
+/// What kernels of one configuration are specialised for besides.
+type Specialised = (Sequence, Mask, Element);
+
+/// What the kernels for `case` are specialised for.
+fn specialised(case: &Case) -> Specialised {
+    (sequence_of(case.shape.sequence), case.mask, case.element)
+}
+
 /// The kinds of kernels that `cases` need, each once, those of one sequence together.
-fn kinds(cases: &[Case]) -> Vec<(Sequence, Mask)> {
+fn kinds(cases: &[Case]) -> Vec<Specialised> {
     let mut kinds = Vec::new();
     for case in cases {
-        let kind = (sequence_of(case.shape.sequence), case.mask);
+        let kind = specialised(case);
         if !kinds.contains(&kind) {
             kinds.push(kind);
         }
     }
-    kinds.sort_by_key(|(sequence, _)| matches!(sequence, Sequence::Any));
+    kinds.sort_by_key(|(sequence, ..)| matches!(sequence, Sequence::Any));
     kinds
 }
 
@@ -243,7 +256,13 @@ pub(crate) mod tests {
     use std::collections::{BTreeSet, HashSet};
 
     pub fn case(batch: u32, heads: u32, sequence: u32, mask: Mask) -> Case {
-        Case { shape: Shape { batch, heads, sequence }, head_dim: HEAD_DIM, mask, layout: Layout::Bhsd }
+        Case {
+            shape: Shape { batch, heads, sequence },
+            head_dim: HEAD_DIM,
+            element: Element::F16,
+            mask,
+            layout: Layout::Bhsd,
+        }
     }
 
     pub fn request(candidates: Option<usize>) -> Request {

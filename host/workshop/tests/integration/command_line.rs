@@ -7,10 +7,10 @@ use contract::config::Mask;
 use contract::manifest::{FILE_NAME, Manifest};
 use contract::problem::{Problem, Shape};
 use contract::view::Layout;
-use half::f16;
 use sha2::{Digest, Sha256};
+use workshop::element::{Element, Encoding};
 use workshop::inputs::{Distribution, Inputs};
-use workshop::npy::{self, Accept};
+use workshop::npy::{self, F32};
 
 use crate::support;
 
@@ -270,7 +270,7 @@ impl Files {
         let inputs = Inputs::generate(problem, Distribution::Normal, 11).unwrap();
         let files = Self { folder: tempfile::tempdir().unwrap(), inputs };
         for (name, storage) in ["q.npy", "k.npy", "v.npy"].into_iter().zip(files.inputs.storages()) {
-            npy::write(&files.path(name), &layout.dimensions(SHAPE), storage).unwrap();
+            npy::write_elements(&files.path(name), &layout.dimensions(SHAPE), Element::F16, storage).unwrap();
         }
         files
     }
@@ -289,7 +289,7 @@ impl Files {
 }
 
 fn read(path: &Path, layout: Layout) -> npy::Array {
-    npy::read(path, layout, Accept::F16).unwrap_or_else(|error| panic!("{error}"))
+    npy::read(path, layout, Element::F16, F32::Refused).unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn tensors_come_from_files_and_go_to_files() {
         let view = contract::view::View::new(layout.strides(SHAPE).unwrap());
         let last = workshop::inputs::row_of(&written.elements, view, 1, 2, 19)[63];
         let expected = reference.elements.last().unwrap()[63].value;
-        assert!((last.to_f64() - expected).abs() < 2e-3, "{layout:?}: {last} is not {expected}");
+        assert!((Element::F16.decode(last) - expected).abs() < 2e-3, "{layout:?}: {last} is not {expected}");
         let lse = npyz::NpyFile::new(std::fs::File::open(&lse).unwrap()).unwrap();
         assert_eq!(lse.shape(), [2, 3, 20]);
         assert_eq!(lse.into_vec::<f32>().unwrap().len(), 2 * 3 * 20);
@@ -314,11 +314,32 @@ fn tensors_come_from_files_and_go_to_files() {
 }
 
 #[test]
+fn bf16_goes_from_file_to_file_as_its_bits() {
+    let mut files = Files::new(Layout::Bhsd);
+    let problem = files.inputs.problem().with_element(Element::Bf16);
+    files.inputs = Inputs::generate(problem, Distribution::Normal, 11).unwrap();
+    for (name, storage) in ["q.npy", "k.npy", "v.npy"].into_iter().zip(files.inputs.storages()) {
+        npy::write_elements(&files.path(name), &Layout::Bhsd.dimensions(SHAPE), Element::Bf16, storage).unwrap();
+    }
+    let message = refusal(&mut files.command());
+    assert!(message.contains("q.npy: holds elements of type '<u2'") && message.contains("--type bf16"), "{message}");
+    let out = files.path("o.npy");
+    let printed = output(files.command().args(["--type", "bf16", "--json", "--out"]).arg(&out), 0);
+    let record: serde_json::Value = serde_json::from_slice(&printed.stdout).unwrap();
+    assert_eq!(record["problem"]["element"], "bf16");
+    let written = npy::read(&out, Layout::Bhsd, Element::Bf16, F32::Refused).unwrap();
+    let reference = workshop::reference::Reference::compute(&files.inputs, |_| ());
+    let expected = reference.elements.last().unwrap()[63].value;
+    let last = Element::Bf16.decode(*written.elements.last().unwrap());
+    assert!((last - expected).abs() < 16e-3, "{last} is not {expected}");
+}
+
+#[test]
 fn files_of_another_shape_or_type_are_refused() {
     let files = Files::new(Layout::Bhsd);
     let other = Shape { sequence: 21, ..SHAPE };
-    let zeros = |elements: u64| vec![f16::ZERO; elements as usize];
-    npy::write(&files.path("k.npy"), &Layout::Bhsd.dimensions(other), &zeros(2 * 3 * 21 * 64)).unwrap();
+    let zeros = [0; 2 * 3 * 21 * 64];
+    npy::write_elements(&files.path("k.npy"), &Layout::Bhsd.dimensions(other), Element::F16, &zeros).unwrap();
     let message = refusal(&mut files.command());
     assert!(message.contains("k.npy: has") && message.contains("must have the same shape"), "{message}");
 

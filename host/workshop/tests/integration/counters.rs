@@ -92,6 +92,7 @@ fn measure((entry, module): (&Entry, &PtxModule)) -> Vec<Case> {
 fn count(entry: &Entry, module: &PtxModule, sequence: u32) -> ptx_sim::Counters {
     let shape = Shape { batch: 1, heads: 1, sequence };
     let problem = Problem::new(shape, entry.mask, Layout::Bhsd).unwrap_or_else(|error| panic!("{error}"));
+    let problem = problem.with_element(entry.element);
     let inputs = Inputs::generate(problem, Distribution::Normal, 512).and_then(|inputs| match entry.sequence {
         Sequence::Packed => inputs.packed(&[sequence]),
         Sequence::Exact(_) | Sequence::Any => Ok(inputs),

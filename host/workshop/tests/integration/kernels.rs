@@ -1,10 +1,10 @@
 //! Every entry of the PTX against the f64 reference, in the simulator or, with `FA512_TEST_DEVICE=gpu`, on a GPU.
 
 use contract::args::Strides;
-use contract::config::Mask;
+use contract::config::{Element, Mask};
 use contract::problem::{Problem, Shape};
 use contract::view::{Layout, View, Views};
-use half::f16;
+use workshop::element::{Bits, Encoding};
 use workshop::inputs::{COLUMNS, Distribution, Inputs};
 
 use crate::support::{Case, ptx};
@@ -15,11 +15,14 @@ fn problem(batch: u32, heads: u32, sequence: u32, mask: Mask, layout: Layout) ->
     Problem::new(Shape { batch, heads, sequence }, mask, layout).unwrap()
 }
 
-/// Runs one sequence length under both masks and in both layouts.
+/// Runs one sequence length under both masks: fp16 in both layouts, bf16 in one.
 fn every_mask_and_layout(batch: u32, heads: u32, sequence: u32) {
     for mask in MASKS {
-        for layout in [Layout::Bhsd, Layout::Bshd] {
-            Case::generate(problem(batch, heads, sequence, mask, layout), Distribution::Normal).assert_right(true);
+        for (element, layout) in
+            [(Element::F16, Layout::Bhsd), (Element::F16, Layout::Bshd), (Element::Bf16, Layout::Bshd)]
+        {
+            let problem = problem(batch, heads, sequence, mask, layout).with_element(element);
+            Case::generate(problem, Distribution::Normal).assert_right(true);
         }
     }
 }
@@ -57,7 +60,10 @@ const PATTERNS: u32 = 4;
 
 fn every_mask(distribution: Distribution, sequence: u32) {
     for mask in MASKS {
-        Case::generate(problem(1, PATTERNS, sequence, mask, Layout::Bshd), distribution).assert_right(true);
+        for element in Element::ALL {
+            let problem = problem(1, PATTERNS, sequence, mask, Layout::Bshd).with_element(element);
+            Case::generate(problem, distribution).assert_right(true);
+        }
     }
 }
 
@@ -103,8 +109,8 @@ fn heads_that_are_left_behind_whole_rounds_are_dealt_out_in_strips() {
 #[test]
 fn scales_from_zero_to_the_largest() {
     for scale in [0.0, 1e-40, 1.0, 30.0, 1e4, contract::problem::MAXIMUM_SCALE] {
-        for mask in MASKS {
-            let problem = problem(1, 2, 70, mask, Layout::Bhsd).with_scale(scale).unwrap();
+        for (mask, element) in MASKS.into_iter().zip(Element::ALL).chain(MASKS.into_iter().rev().zip(Element::ALL)) {
+            let problem = problem(1, 2, 70, mask, Layout::Bhsd).with_element(element).with_scale(scale).unwrap();
             Case::generate(problem, Distribution::Normal).assert_right(true);
         }
     }
@@ -114,13 +120,18 @@ fn scales_from_zero_to_the_largest() {
 /// others, far below any guess that is made of nothing. Under a causal mask the first rows attend to −∞ alone.
 #[test]
 fn first_keys_may_have_no_weight() {
-    for (sequence, mask) in [(70, Mask::Full), (70, Mask::Causal), (512, Mask::Full), (512, Mask::Causal)] {
-        let problem = problem(1, 1, sequence, mask, Layout::Bhsd);
+    let lengths = [(70, Mask::Full), (70, Mask::Causal), (512, Mask::Full), (512, Mask::Causal)];
+    for ((sequence, mask), element) in lengths.iter().flat_map(|&length| Element::ALL.map(|element| (length, element)))
+    {
+        let problem = problem(1, 1, sequence, mask, Layout::Bhsd).with_element(element);
         let normal = Inputs::generate(problem, Distribution::Normal, 7).unwrap();
         let [_, _, v] = normal.storages();
-        let filled = |value: f32| vec![f16::from_f32(value); sequence as usize * COLUMNS];
+        let filled = |value: f32| vec![problem.element().encode(value.into()); sequence as usize * COLUMNS];
         let mut keys = filled(-4.0);
-        keys[..16 * COLUMNS].iter_mut().step_by(COLUMNS).for_each(|first| *first = f16::NEG_INFINITY);
+        keys[..16 * COLUMNS]
+            .iter_mut()
+            .step_by(COLUMNS)
+            .for_each(|first| *first = problem.element().encode(f64::NEG_INFINITY));
         let inputs = Inputs::new(problem, filled(4.0), keys, v.clone()).unwrap();
         Case::new(inputs, Distribution::MinusInfinityScores).assert_right(true);
     }
@@ -170,7 +181,7 @@ fn q_k_and_v_may_be_interleaved_in_one_storage() {
             let v = heads().map(|head| inputs.v_row(0, head, row));
             storage.extend(q.chain(k).chain(v).flatten());
         }
-        let storage: std::sync::Arc<[f16]> = storage.into();
+        let storage: std::sync::Arc<[Bits]> = storage.into();
         let row = u64::from(HEADS) * 64;
         let interleaved = |index| View { offset: index * row, strides: Strides { batch: 0, head: 64, row: 3 * row } };
         let views = Views { q: interleaved(0), k: interleaved(1), v: interleaved(2), ..*separate.views() };

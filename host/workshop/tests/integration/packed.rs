@@ -7,6 +7,7 @@ use contract::plan::Addresses;
 use contract::problem::{Problem, Shape};
 use contract::view::Layout;
 use ptx_sim::FindingClass;
+use workshop::element::{Bits, Encoding};
 use workshop::executor::{DeviceChoice, PtxModule, open, sim};
 use workshop::forward::Forward;
 use workshop::inputs::{Distribution, Inputs};
@@ -24,9 +25,10 @@ fn run(entry: &Entry, module: &PtxModule, rows: u32, cu_seqlens: &[u32]) -> (Vec
     let mut executor = open(DeviceChoice::Sim, sim::DEFAULT_ARCHITECTURE).unwrap().executor;
     let shape = Shape { batch: 1, heads: 2, sequence: rows };
     let packing = Packing { sequences: cu_seqlens.len() as u32 - 1, longest: rows };
-    let problem = Problem::new(shape, entry.mask, Layout::Bshd).unwrap().packed(packing).unwrap();
+    let problem =
+        Problem::new(shape, entry.mask, Layout::Bshd).unwrap().with_element(entry.element).packed(packing).unwrap();
     executor.load(module).unwrap();
-    let values = vec![0x3c00_u16; rows as usize * 2 * 64];
+    let values = vec![entry.element.encode(1.0); rows as usize * 2 * 64];
     let mut buffer = |name: &str, bytes: &[u8]| {
         let buffer = executor.allocate(name, bytes.len() as u64).unwrap();
         executor.write(buffer, bytes).unwrap();
@@ -92,7 +94,8 @@ fn what_lies_in_other_sequences_changes_no_bit() {
     let lengths = [70, 3, 129, 64];
     let rows: u32 = lengths.iter().sum();
     for (entry, module) in packed_entries() {
-        let problem = Problem::new(Shape { batch: 1, heads: 2, sequence: rows }, entry.mask, Layout::Bhsd).unwrap();
+        let shape = Shape { batch: 1, heads: 2, sequence: rows };
+        let problem = Problem::new(shape, entry.mask, Layout::Bhsd).unwrap().with_element(entry.element);
         let inputs = Inputs::generate(problem, Distribution::Normal, 7).unwrap();
         let outputs = |inputs: Inputs| {
             let mut executor = open(DeviceChoice::Sim, sim::DEFAULT_ARCHITECTURE).unwrap().executor;
@@ -102,19 +105,20 @@ fn what_lies_in_other_sequences_changes_no_bit() {
             outcome.outputs.o
         };
         // Everything but the third sequence holds NaN and infinities.
-        let poisoned = |storage: &[half::f16]| {
-            let poison = |(index, &value): (usize, &half::f16)| {
+        let poisons = [f64::NAN, f64::INFINITY].map(|value| entry.element.encode(value));
+        let poisoned = |storage: &[Bits]| {
+            let poison = |(index, &value): (usize, &Bits)| {
                 let row = index as u32 / 64 % rows;
                 let own = (73..202).contains(&row);
-                if own { value } else { [half::f16::NAN, half::f16::INFINITY][index / 3 % 2] }
+                if own { value } else { poisons[index / 3 % 2] }
             };
             storage.iter().enumerate().map(poison).collect::<Vec<_>>()
         };
         let [q, k, v] = inputs.storages().map(|storage| poisoned(storage));
         let (clean, spoilt) = (outputs(inputs), outputs(Inputs::new(problem, q, k, v).unwrap()));
-        let own = |output: &[half::f16], head: usize| {
+        let own = |output: &[Bits], head: usize| {
             let first = (head * rows as usize + 73) * 64;
-            output[first..first + 129 * 64].iter().map(|value| value.to_bits()).collect::<Vec<_>>()
+            output[first..first + 129 * 64].to_vec()
         };
         for head in 0..2 {
             assert_eq!(own(&clean, head), own(&spoilt, head), "{}, head {head}", entry.name);

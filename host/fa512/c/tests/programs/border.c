@@ -67,7 +67,7 @@ int main(void) {
     problem = acceptable(), problem.head_dim = 80;
     EXPECT(forward(problem) == FA512_ERROR_UNSUPPORTED && said("head_dim is 80; the kernels compute 64"));
     problem = acceptable(), problem.dtype = 7;
-    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("dtype is 7"));
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("dtype is 7; it must be FA512_FLOAT16 (0) or FA512_BFLOAT16 (1)"));
     problem = acceptable(), problem.mask = 2;
     EXPECT(forward(problem) == FA512_ERROR_INVALID && said("mask is 2"));
     problem = acceptable(), problem.flags = 4;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use contract::args::Strides;
-use contract::config::{HEAD_DIM, Mask};
+use contract::config::{Element, HEAD_DIM, Mask};
 use contract::manifest::CodeGenerator;
 use contract::problem::Shape;
 use contract::view::Layout;
@@ -105,6 +105,8 @@ pub struct Problem {
     pub cu_seqlens: Option<Vec<u32>>,
     /// D.
     pub head_dim: u32,
+    /// Element type of Q, K, V and O.
+    pub element: Element,
     /// Mask.
     pub mask: Mask,
     /// Factor on the scores.
@@ -144,6 +146,7 @@ impl Problem {
             shape: problem.shape(),
             cu_seqlens: inputs.cu_seqlens().map(<[u32]>::to_vec),
             head_dim: HEAD_DIM,
+            element: problem.element(),
             mask: problem.mask(),
             scale: problem.scale(),
             layout,

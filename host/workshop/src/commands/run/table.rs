@@ -62,8 +62,9 @@ fn problem(record: &Record) -> String {
         }
     };
     format!(
-        "{sizes} D={} fp16, {} mask, scale {}, {}, {source}",
+        "{sizes} D={} {}, {} mask, scale {}, {}, {source}",
         problem.head_dim,
+        problem.element.name(),
         problem.mask.name(),
         problem.scale,
         problem.layout.name()

@@ -4,13 +4,12 @@ use std::path::{Path, PathBuf};
 
 use contract::config::Mask;
 use contract::problem::{Problem, Shape};
-use contract::view::Layout;
-use half::f16;
 use workshop::check;
+use workshop::element::Bits;
 use workshop::error::{Error, Result};
 use workshop::host_memory;
 use workshop::inputs::Inputs;
-use workshop::npy::{self, Accept};
+use workshop::npy::{self, F32};
 
 use super::record::Source;
 use super::{Options, views};
@@ -19,19 +18,20 @@ use super::{Options, views};
 pub fn inputs(options: &Options) -> Result<(Inputs, Source)> {
     let mask = if options.causal { Mask::Causal } else { options.mask };
     let problem = |shape: Shape| {
-        let problem = Problem::new(shape, mask, options.layout)?;
+        let problem = Problem::new(shape, mask, options.layout)?.with_element(options.element);
         let problem = options.scale.map_or(Ok(problem), |scale| problem.with_scale(scale))?;
         let problem = views::apply(problem, &options.strides, &options.offset)?;
         host_memory::check(&problem)?;
         Ok::<_, Error>(problem)
     };
     if let (Some(q), Some(k), Some(v)) = (&options.q, &options.k, &options.v) {
-        let accept = match (options.allow_f32, options.clamp) {
-            (false, _) => Accept::F16,
-            (true, false) => Accept::F16OrF32,
-            (true, true) => Accept::F16OrClampedF32,
+        let f32 = match (options.allow_f32, options.clamp) {
+            (false, _) => F32::Refused,
+            (true, false) => F32::Rounded,
+            (true, true) => F32::Clamped,
         };
-        let (shape, [q_storage, k_storage, v_storage]) = read_storages([q, k, v], options.layout, accept)?;
+        let read = |path: &PathBuf| npy::read(path, options.layout, options.element, f32);
+        let (shape, [q_storage, k_storage, v_storage]) = read_storages([q, k, v], read)?;
         let inputs = Inputs::new(problem(shape)?, q_storage, k_storage, v_storage)?;
         return Ok((inputs, Source::Files { q: q.clone(), k: k.clone(), v: v.clone() }));
     }
@@ -51,8 +51,11 @@ fn rows(lengths: &[u32]) -> Result<u32> {
 }
 
 /// Reads Q, K and V, which must have one shape.
-fn read_storages(paths: [&PathBuf; 3], layout: Layout, accept: Accept) -> Result<(Shape, [Vec<f16>; 3])> {
-    let [q, k, v] = paths.map(|path| npy::read(path, layout, accept));
+fn read_storages(
+    paths: [&PathBuf; 3],
+    read: impl Fn(&PathBuf) -> Result<npy::Array>,
+) -> Result<(Shape, [Vec<Bits>; 3])> {
+    let [q, k, v] = paths.map(read);
     let arrays = [q?, k?, v?];
     let shape = arrays[0].shape;
     for (path, array) in paths.iter().zip(&arrays) {
@@ -81,7 +84,7 @@ pub fn write_outputs(options: &Options, problem: &Problem, outputs: &check::Outp
     }
     let shape = problem.shape();
     if let Some(path) = &options.out {
-        npy::write(path, &options.layout.dimensions(shape), &outputs.o)?;
+        npy::write_elements(path, &options.layout.dimensions(shape), problem.element(), &outputs.o)?;
     }
     if let (Some(path), Some(lse)) = (&options.lse, &outputs.lse) {
         npy::write(path, &[shape.batch, shape.heads, shape.sequence].map(u64::from), lse)?;

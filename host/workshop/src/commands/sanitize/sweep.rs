@@ -159,7 +159,7 @@ fn cases(entry: &Entry, selection: &Selection<'_>) -> Result<Vec<Case>> {
     for sequence in sequences {
         let (shape, lengths) = rows(entry, selection, sequence);
         for &layout in &selection.layouts {
-            let problem = Problem::new(shape, entry.mask, layout)?;
+            let problem = Problem::new(shape, entry.mask, layout)?.with_element(entry.element);
             host_memory::check(&problem)?;
             let accepted = match &lengths {
                 None => check_accepts(entry, &problem).is_ok(),

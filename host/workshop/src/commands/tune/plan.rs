@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use contract::config::{Family, HEAD_DIM, Mask};
+use contract::config::{Element, Family, HEAD_DIM, Mask};
 use contract::problem::Shape;
 use contract::view::Layout;
 use workshop::error::Result;
@@ -16,7 +16,7 @@ use workshop::tune::space::{Space, family_name};
 
 use super::text;
 use crate::commands::bench::shape;
-use crate::commands::{Verdict, architecture, mask_parser, output};
+use crate::commands::{Verdict, architecture, element_parser, mask_parser, output};
 
 /// Choose the candidates: points of the search space that pass the gates, all of them or a sample
 #[derive(clap::Args)]
@@ -33,6 +33,9 @@ pub struct Options {
     /// Which keys a query attends to
     #[arg(long, value_delimiter = ',', value_parser = mask_parser(), default_values = ["full", "causal"])]
     masks: Vec<Mask>,
+    /// Element type of Q, K, V and O
+    #[arg(long = "type", value_name = "TYPE", value_parser = element_parser(), default_value = Element::F16.name())]
+    element: Element,
     /// How `fa512 tune run` searches
     #[arg(long, value_enum, default_value_t = Strategy::Exhaustive)]
     strategy: Strategy,
@@ -75,7 +78,8 @@ impl Options {
             Some(path) => Space::load(path, family),
             None => Space::built_in(family),
         });
-        let case = |&shape, &mask| Case { shape, head_dim: HEAD_DIM, mask, layout: Layout::Bhsd };
+        let element = self.element;
+        let case = |&shape, &mask| Case { shape, head_dim: HEAD_DIM, element, mask, layout: Layout::Bhsd };
         let sampled = (self.strategy != Strategy::Exhaustive).then_some(SAMPLED_CANDIDATES);
         Ok(Request {
             spaces: spaces.collect::<Result<Vec<_>>>()?.concat(),

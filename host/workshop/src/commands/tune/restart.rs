@@ -164,13 +164,14 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-    use contract::config::{HEAD_DIM, Mask};
+    use contract::config::{Element, HEAD_DIM, Mask};
     use contract::problem::Shape;
     use contract::view::Layout;
 
     const CASE: Case = Case {
         shape: Shape { batch: 1, heads: 1, sequence: 512 },
         head_dim: HEAD_DIM,
+        element: Element::F16,
         mask: Mask::Full,
         layout: Layout::Bhsd,
     };

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use contract::manifest::Entry;
-use contract::problem::Problem;
 use contract::selection;
 use contract::variants::VARIANTS;
 use sha2::{Digest, Sha256};
@@ -170,7 +169,7 @@ fn entry<'a>(folder: &'a PtxFolder, name: &str) -> Option<&'a Entry> {
 
 /// The shipped variant that is launched for `case` until now.
 fn incumbent(plan: &Plan, folder: &PtxFolder, device: &Device, case: &Case) -> Result<String> {
-    let problem = Problem::new(case.shape, case.mask, case.layout)?;
+    let problem = case.problem()?;
     let entries = folder.entries().map(|(entry, _)| entry);
     let shipped = entries.filter(|entry| plan.incumbents.contains(&entry.name)).map(Entry::variant);
     let choice = selection::choose(shipped, folder.tuned().rows(), &problem, &device.gpu()).map_err(|error| {

@@ -174,7 +174,7 @@ pub fn table(table: &Table) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contract::config::{Family, HEAD_DIM, Mask};
+    use contract::config::{Element, Family, HEAD_DIM, Mask};
     use contract::problem::Shape;
     use contract::view::Layout;
     use workshop::tune::plan::Request;
@@ -187,7 +187,13 @@ mod tests {
         let request = Request {
             spaces: Space::built_in(Family::Sm90a).unwrap(),
             architecture: 90,
-            cases: vec![Case { shape, head_dim: HEAD_DIM, mask: Mask::Full, layout: Layout::Bhsd }],
+            cases: vec![Case {
+                shape,
+                head_dim: HEAD_DIM,
+                element: Element::F16,
+                mask: Mask::Full,
+                layout: Layout::Bhsd,
+            }],
             strategy: Strategy::Tpe,
             candidates: Some(5),
             seed: 0,

@@ -4,14 +4,14 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::rc::Rc;
 
-use contract::config::Mask;
+use contract::config::{Element, Mask};
 
 use super::*;
 use crate::inputs::Distribution;
 use crate::timing::{L2, Protocol};
 use contract::problem::{Problem, Shape};
 
-const HELLO: &str = r#"{"ok": true, "protocol": 1, "versions": {"torch": "2.11"}, "device": "stand-in",
+const HELLO: &str = r#"{"ok": true, "protocol": 2, "versions": {"torch": "2.11"}, "device": "stand-in",
     "backends": {"flash": null, "cudnn": null, "efficient": "no kernel for this GPU"}}"#;
 
 /// A `python` that answers `hello` with `hello` and each other command by a line of `cases`, of a shell's `case`.
@@ -50,7 +50,12 @@ const GOOD: &str = r#"*'"answer"'*) o=${line##*'"path":"'}; o=${o%%'"'*}; cp "${
 *'"sample"'*) echo '{"ok": true, "us": 31.5}' ;;"#;
 
 fn workload(layout: Layout) -> Workload {
-    let problem = Problem::new(Shape { batch: 2, heads: 3, sequence: 5 }, Mask::Causal, layout).unwrap();
+    workload_of(Element::F16, layout)
+}
+
+fn workload_of(element: Element, layout: Layout) -> Workload {
+    let shape = Shape { batch: 2, heads: 3, sequence: 5 };
+    let problem = Problem::new(shape, Mask::Causal, layout).unwrap().with_element(element);
     let inputs = Inputs::generate(problem, Distribution::Normal, 1).unwrap();
     Workload { inputs, protocol: Protocol::new(L2::Warm) }
 }
@@ -61,12 +66,12 @@ fn message<T>(result: Result<T>) -> String {
 
 #[test]
 fn a_contender_answers_and_is_timed() {
-    for layout in [Layout::Bhsd, Layout::Bshd] {
+    for (layout, element) in [(Layout::Bhsd, Element::F16), (Layout::Bshd, Element::Bf16)] {
         let stand_in = StandIn::new(HELLO, GOOD);
         let library = stand_in.start().unwrap();
         let mut contender = library.contender(Backend::Cudnn);
         assert_eq!(contender.name(), "torch:cudnn");
-        let workload = workload(layout);
+        let workload = workload_of(element, layout);
         let mut prepared = contender.prepare(&workload).unwrap();
         let Implementation::Library { versions, .. } = prepared.implementation() else { panic!("it is a library") };
         assert_eq!(versions["torch"], "2.11");
@@ -81,6 +86,7 @@ fn a_contender_answers_and_is_timed() {
         let commands: Vec<_> = requests.iter().map(|request| request["command"].as_str().unwrap()).collect();
         assert_eq!(commands, ["hello", "prepare", "answer", "warm_up", "capture", "sample", "release"]);
         let prepare = &requests[1];
+        assert_eq!(prepare["element"], element.name());
         assert_eq!(
             (&prepare["layout"], &prepare["mask"], &prepare["scale"]),
             (&layout.name().into(), &"causal".into(), &0.125.into())
@@ -99,8 +105,8 @@ fn what_the_machine_lacks_is_said_as_the_process_says_it() {
 
 #[test]
 fn another_protocol_is_refused() {
-    let hello = HELLO.replace(r#""protocol": 1"#, r#""protocol": 9"#);
-    assert!(message(StandIn::new(&hello, "").start()).contains("speaks protocol 9, this program 1"));
+    let hello = HELLO.replace(r#""protocol": 2"#, r#""protocol": 9"#);
+    assert!(message(StandIn::new(&hello, "").start()).contains("speaks protocol 9, this program 2"));
     assert!(message(StandIn::new(r#"{"ok": true}"#, "").start()).contains("missing field"));
 }
 
@@ -146,7 +152,7 @@ fn an_output_of_another_shape_is_refused() {
     let mut prepared = contender.prepare(&workload).unwrap();
     let q = fs::read_dir(library.folder.path()).unwrap().flatten().map(|entry| entry.path());
     let q = q.into_iter().find(|path| path.to_string_lossy().ends_with("q.npy")).unwrap();
-    npy::write(&q, &[1, 1, 2, 64], &[half::f16::ZERO; 128]).unwrap();
+    npy::write_elements(&q, &[1, 1, 2, 64], Element::F16, &[0; 128]).unwrap();
     assert!(message(prepared.answer()).starts_with("torch:flash gave O of "));
 }
 
