@@ -50,6 +50,8 @@ typedef struct ForwardArgs {
     Strides v_strides;
     Strides o_strides;
     float scale_log2;     /* scale * log2(e): the kernels work in base 2 with the scale folded in */
+    uint32_t window_left;  /* of entries with a window, which have no twin */
+    uint32_t window_right;
     uint32_t sequence;    /* S */
     Divisor heads;        /* H */
     Divisor query_tiles;  /* query tiles of a head: ceil(S / BLOCK_M) */

@@ -47,6 +47,10 @@ pub struct ForwardArgs {
     pub o_strides: Strides,
     /// `scale · log2(e)`, positive and finite: the kernels work in base 2 with the scale folded in.
     pub scale_log2: f32,
+    /// Keys before a row's own position that it attends to, of entries with a window; at most `i32::MAX`.
+    pub window_left: u32,
+    /// Keys behind it, likewise.
+    pub window_right: u32,
     /// S; entries specialised for one sequence length require exactly that.
     pub sequence: u32,
     /// H, number of heads.
@@ -85,7 +89,7 @@ pub const TENSOR_MAP_ROWS: u32 = 64;
 pub const FORWARD_ARGS_LAYOUT: core::alloc::Layout = core::alloc::Layout::new::<ForwardArgs>();
 
 const _: () = assert!(
-    FORWARD_ARGS_LAYOUT.size() == 5 * 8 + 4 * 24 + 2 * 4 + 2 * 12 + 4 + 36 + 16 && FORWARD_ARGS_LAYOUT.align() == 8
+    FORWARD_ARGS_LAYOUT.size() == 5 * 8 + 4 * 24 + 4 * 4 + 2 * 12 + 4 + 36 + 16 && FORWARD_ARGS_LAYOUT.align() == 8
 );
 
 /// Name, offset and size in bytes of one field of [`ForwardArgs`].
@@ -125,6 +129,8 @@ pub const FORWARD_ARGS_FIELDS: &[Field] = fields!(
     v_strides,
     o_strides,
     scale_log2,
+    window_left,
+    window_right,
     sequence,
     heads,
     query_tiles,

@@ -81,6 +81,8 @@ pub enum Mask {
     Full,
     /// Keys at or before the query's own position (top-left aligned).
     Causal,
+    /// Keys within a [window](crate::problem::Window) around the query's own position.
+    Window,
 }
 
 impl Mask {
@@ -89,6 +91,7 @@ impl Mask {
         match self {
             Mask::Full => "full",
             Mask::Causal => "causal",
+            Mask::Window => "window",
         }
     }
 }

@@ -156,6 +156,8 @@ mod tests {
             k_strides: strides,
             v_strides: strides,
             o_strides: strides,
+            window_left: 0,
+            window_right: 0,
             scale_log2: 1.0,
             sequence: 512,
             heads: Divisor::new(NonZeroU32::MIN),

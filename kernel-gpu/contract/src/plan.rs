@@ -10,7 +10,7 @@ use crate::geometry::{blocks, query_tiles, work_items};
 use crate::gpu::Gpu;
 use crate::last_round::LastRound;
 use crate::packed::{self, PackedArgs};
-use crate::problem::Problem;
+use crate::problem::{MAXIMUM_SEQUENCE, Problem};
 use crate::refusal::{Refusal, Tensor};
 use crate::tensor_map::{self, TensorMap};
 use crate::variants::Variant;
@@ -87,6 +87,8 @@ impl<'a> Plan<'a> {
             v_strides: views.v.strides,
             o_strides: views.o.strides,
             scale_log2: problem.scale_log2(),
+            window_left: keys_of(problem.window().left),
+            window_right: keys_of(problem.window().right),
             sequence: shape.sequence,
             heads: Divisor::new(positive(shape.heads)),
             query_tiles: Divisor::new(positive(query_tiles)),
@@ -317,6 +319,11 @@ fn last_round(variant: &Variant<'_>, work_items: u32, blocks: u32) -> LastRound 
     } else {
         LastRound::whole(work_items, blocks)
     }
+}
+
+/// One side of a window as the kernels take it: added to a row, it stays within 32 bits.
+fn keys_of(side: Option<u32>) -> u32 {
+    side.unwrap_or(MAXIMUM_SEQUENCE).min(MAXIMUM_SEQUENCE)
 }
 
 /// A dimension of a [`Problem`], none of which is 0.

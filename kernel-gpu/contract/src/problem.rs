@@ -1,5 +1,7 @@
 //! An attention problem: shape, mask, scale and views, checked as a whole before anything is allocated.
 
+use core::ops::Range;
+
 use crate::config::{Element, HEAD_DIM, Mask};
 use crate::packed::Packing;
 use crate::refusal::{Refusal, Tensor};
@@ -12,6 +14,8 @@ pub const MAXIMUM_SCALE: f64 = 1e26;
 /// Smallest scale that is applied as such; one below it (0 included) acts as this one, which makes every finite score 0
 /// to working precision and still keeps −∞ · scale at −∞.
 pub const MINIMUM_SCALE: f64 = f32::MIN_POSITIVE as f64;
+/// Keys to each side of a query, of a problem with the mask [`Mask::Window`] until [`Problem::with_window`] says others.
+pub const DEFAULT_WINDOW: u32 = 64;
 /// The scale unless another is given: 1/√[`HEAD_DIM`].
 pub const DEFAULT_SCALE: f64 = 0.125;
 
@@ -45,7 +49,8 @@ impl Shape {
     pub fn operations(self, mask: Mask) -> f64 {
         let full = 4.0 * self.rows() as f64 * f64::from(self.sequence) * f64::from(HEAD_DIM);
         match mask {
-            Mask::Full => full,
+            // How much of it a window leaves is the problem's to say.
+            Mask::Full | Mask::Window => full,
             Mask::Causal => full / 2.0,
         }
     }
@@ -68,12 +73,50 @@ impl Shape {
     }
 }
 
+/// Which keys a query attends to around its own position i: those from i − left to i + right, `None` for no limit. A key before the
+/// sequence's first or behind its last is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Keys before its own position.
+    pub left: Option<u32>,
+    /// Keys behind its own position.
+    pub right: Option<u32>,
+}
+
+impl Window {
+    /// Every key.
+    pub const UNLIMITED: Self = Self { left: None, right: None };
+
+    /// The mask that it is.
+    const fn mask(self) -> Mask {
+        match (self.left, self.right) {
+            (None, None) => Mask::Full,
+            (None, Some(0)) => Mask::Causal,
+            _ => Mask::Window,
+        }
+    }
+
+    /// What is left of it in sequences of at most `rows` rows: a side that reaches beyond them has no limit.
+    const fn within(self, rows: u32) -> Self {
+        Self { left: side_within(self.left, rows), right: side_within(self.right, rows) }
+    }
+}
+
+const fn side_within(side: Option<u32>, rows: u32) -> Option<u32> {
+    match side {
+        Some(keys) if keys < rows - 1 => Some(keys),
+        // Of one row, the causal mask and the full one are the same.
+        _ => None,
+    }
+}
+
 /// O = softmax(scale · QKᵀ + mask) · V over tensors whose shape, scale and views were found acceptable.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Problem {
     shape: Shape,
     element: Element,
     mask: Mask,
+    window: Window,
     scale: f64,
     views: Views,
     packing: Option<Packing>,
@@ -87,7 +130,13 @@ impl Problem {
     pub fn new(shape: Shape, mask: Mask, layout: Layout) -> Result<Self, Refusal> {
         shape.check()?;
         let views = Views::all(View::new(layout.strides(shape)?));
-        Self { shape, element: Element::F16, mask, scale: DEFAULT_SCALE, views, packing: None }.with_views(views)
+        let window = match mask {
+            Mask::Full => Window::UNLIMITED,
+            Mask::Causal => Window { right: Some(0), ..Window::UNLIMITED },
+            Mask::Window => Window { left: Some(DEFAULT_WINDOW), right: Some(DEFAULT_WINDOW) },
+        };
+        let problem = Self { shape, element: Element::F16, mask, window, scale: DEFAULT_SCALE, views, packing: None };
+        problem.with_window(window).with_views(views)
     }
 
     /// The same rows as packed sequences ([`crate::packed`]): a problem of one batch entry, whose rows are those of all
@@ -108,6 +157,16 @@ impl Problem {
     /// The same problem over tensors of another element type.
     pub const fn with_element(self, element: Element) -> Self {
         Self { element, ..self }
+    }
+
+    /// The same problem with another mask, that of a window.
+    pub const fn with_window(self, window: Window) -> Self {
+        Self { window, mask: window.mask(), ..self }
+    }
+
+    /// The same problem with the simplest mask that leaves each query the same keys: a window as wide as the sequences is none.
+    pub const fn simplified(self) -> Self {
+        self.with_window(self.window.within(self.shape.sequence))
     }
 
     /// The same problem with another factor on the scores.
@@ -152,6 +211,11 @@ impl Problem {
         self.element
     }
 
+    /// Which keys a query attends to, in numbers.
+    pub const fn window(&self) -> Window {
+        self.window
+    }
+
     /// Which keys a query attends to.
     pub const fn mask(&self) -> Mask {
         self.mask
@@ -177,12 +241,17 @@ impl Problem {
         view.span(self.shape).expect("with_views checked every extent")
     }
 
-    /// Keys that query `row` of a sequence of `length` attends to: this many from the sequence's first.
-    pub const fn attended_keys(&self, row: u32, length: u32) -> u32 {
-        match self.mask {
-            Mask::Full => length,
-            Mask::Causal => row + 1,
-        }
+    /// Keys that query `row` of a sequence of `length` attends to.
+    pub const fn attended_keys(&self, row: u32, length: u32) -> Range<u32> {
+        let begin = match self.window.left {
+            None => 0,
+            Some(keys) => row.saturating_sub(keys),
+        };
+        let end = match self.window.right {
+            Some(keys) if keys < length - row => row + keys + 1,
+            _ => length,
+        };
+        begin..if end < length { end } else { length }
     }
 }
 
@@ -229,6 +298,32 @@ mod tests {
         assert!(message(shape(1, 1, 0)).contains("sequence is 0"));
         assert!(message(shape(1, 1, u32::MAX)).contains("sequence is 4294967295"));
         assert!(message(shape(u32::MAX, u32::MAX, MAXIMUM_SEQUENCE)).contains("64 bits"));
+    }
+
+    #[test]
+    fn a_window_is_the_simplest_mask_that_it_can_be() {
+        let mask = |left, right| {
+            let problem = problem().with_window(Window { left, right });
+            (problem.mask(), problem.simplified().mask())
+        };
+        assert_eq!(mask(None, None), (Mask::Full, Mask::Full));
+        assert_eq!(mask(None, Some(0)), (Mask::Causal, Mask::Causal));
+        assert_eq!(mask(Some(3), Some(0)), (Mask::Window, Mask::Window), "S is 5: row 4 does not see key 0");
+        assert_eq!(mask(Some(4), Some(0)), (Mask::Window, Mask::Causal));
+        assert_eq!(mask(Some(4), Some(u32::MAX)), (Mask::Window, Mask::Full));
+        assert_eq!(mask(Some(0), None), (Mask::Window, Mask::Window));
+    }
+
+    #[test]
+    fn a_query_attends_to_the_keys_of_its_window_that_are_there() {
+        let keys = |row, left, right| problem().with_window(Window { left, right }).attended_keys(row, 5);
+        assert_eq!(keys(2, Some(1), Some(1)), 1..4);
+        assert_eq!(keys(0, Some(1), Some(1)), 0..2);
+        assert_eq!(keys(4, Some(1), Some(9)), 3..5);
+        assert_eq!(keys(4, Some(u32::MAX), Some(u32::MAX)), 0..5);
+        assert_eq!(keys(3, None, Some(0)), 0..4);
+        assert_eq!(keys(3, None, None), 0..5);
+        assert_eq!(keys(3, Some(0), Some(0)), 3..4);
     }
 
     #[test]

@@ -93,6 +93,8 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_packed_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, F16, Packed, Causal;
             fa512_sm90a_tma_packed_full_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Packed, Full;
             fa512_sm90a_tma_packed_causal_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Packed, Causal;
+            fa512_sm90a_tma_any_window_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Any, Window;
+            fa512_sm90a_tma_packed_window_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Packed, Window;
 
             fa512_sm90a_tma_bf16_s512_full_512x64: Sm90Tma { 4 warpgroups, 8 stages, 2 passes, persistent }, Bf16, Exact(512), Full;
             fa512_sm90a_tma_bf16_s512_causal_512x64: Sm90Tma { 4 warpgroups, 8 stages, 2 passes, persistent }, Bf16, Exact(512), Causal;
@@ -108,6 +110,8 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_bf16_packed_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, Bf16, Packed, Causal;
             fa512_sm90a_tma_bf16_packed_full_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Packed, Full;
             fa512_sm90a_tma_bf16_packed_causal_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Packed, Causal;
+            fa512_sm90a_tma_bf16_any_window_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Any, Window;
+            fa512_sm90a_tma_bf16_packed_window_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Packed, Window;
 
             fa512_sm90a_s512_full_64x64: Sm90CpAsync { 1 warpgroups, 64 keys, 2 stages, 4 blocks }, F16, Exact(512), Full;
             fa512_sm90a_s512_causal_64x64: Sm90CpAsync { 1 warpgroups, 64 keys, 2 stages, 4 blocks }, F16, Exact(512), Causal;
@@ -122,6 +126,8 @@ macro_rules! for_every_variant {
             fa512_sm80_packed_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, F16, Packed, Causal;
             fa512_sm80_packed_full_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks }, F16, Packed, Full;
             fa512_sm80_packed_causal_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks }, F16, Packed, Causal;
+            fa512_sm80_any_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks, rescale every step }, F16, Any, Window;
+            fa512_sm80_packed_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks, rescale every step }, F16, Packed, Window;
 
             fa512_sm80_bf16_s512_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, Bf16, Exact(512), Full;
             fa512_sm80_bf16_s512_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, Bf16, Exact(512), Causal;
@@ -133,6 +139,8 @@ macro_rules! for_every_variant {
             fa512_sm80_bf16_packed_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, Bf16, Packed, Causal;
             fa512_sm80_bf16_packed_full_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks }, Bf16, Packed, Full;
             fa512_sm80_bf16_packed_causal_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks }, Bf16, Packed, Causal;
+            fa512_sm80_bf16_any_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks, rescale every step }, Bf16, Any, Window;
+            fa512_sm80_bf16_packed_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks, rescale every step }, Bf16, Packed, Window;
         }
     };
 }

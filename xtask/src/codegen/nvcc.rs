@@ -26,13 +26,13 @@ pub fn has_twin(variant: &Variant) -> bool {
     twin(variant).is_some()
 }
 
-/// The tile of the variant's twin. There is one for the fp16 variants of [`FAMILY`] that differ from its defaults in nothing but
+/// The tile of the variant's twin. There is one for the fp16 variants of [`FAMILY`] without a window that differ from its defaults in nothing but
 /// the tile, the warps, the stages and the blocks of a multiprocessor.
 fn twin(variant: &Variant) -> Option<Sm80> {
     let Configuration::Sm80(tile) = variant.config else { return None };
     let Sm80 { block_m, block_n, warps, stages, min_blocks, .. } = tile;
     let is_usual = tile == Sm80 { min_blocks, ..Sm80::new(block_m, block_n, warps, stages) };
-    (is_usual && variant.element == Element::F16).then_some(tile)
+    (is_usual && variant.element == Element::F16 && variant.mask != Mask::Window).then_some(tile)
 }
 
 /// What to say about the variants of [`FAMILY`] that have no twin; `None` when all have one.
@@ -130,6 +130,7 @@ fn entry(variant: &Variant, tile: Sm80) -> String {
     let mask = match variant.mask {
         Mask::Full => "Full",
         Mask::Causal => "Causal",
+        Mask::Window => unreachable!("it has no twin"),
     };
     format!(
         "FA512_ENTRY({}, {}, {}, {}, {}, {sequence}, {mask})\n",

@@ -55,10 +55,16 @@ impl<'a, K: Kernel> Block<'a, K> {
         Self::of(self.args, work, self.rows, self.threads)
     }
 
-    /// Steps of `keys` keys until none is left that any of the block's rows attends to.
+    /// The first key of the step of `keys` keys in which the first is that any of the block's rows attends to.
+    #[inline(always)]
+    pub fn first_key(&self, keys: u32) -> u32 {
+        if K::Mask::HAS_BEGIN { K::Mask::keys_begin(self.args, self.first_row) / keys * keys } else { 0 }
+    }
+
+    /// Steps of `keys` keys from there on until none is left that any of the block's rows attends to.
     #[inline(always)]
     pub fn steps(&self, keys: u32) -> u32 {
-        K::Mask::keys_end(self.first_row + self.rows, self.length).div_ceil(keys)
+        (K::Mask::keys_end(self.args, self.first_row + self.rows, self.length) - self.first_key(keys)).div_ceil(keys)
     }
 
     /// Q of the head.

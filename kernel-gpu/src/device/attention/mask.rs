@@ -1,19 +1,26 @@
 //! Masks as types: which keys a query row attends to.
 
 use super::sequence::Sequence;
+use contract::args::ForwardArgs;
 
-/// A mask, applied to tiles of scores.
+/// A mask, applied to tiles of scores. The later a row, the later begin and end what it attends to.
 pub trait Mask {
     /// Whether every row attends to all keys.
     #[cfg(feature = "sm_90a")]
     const ALL_KEYS: bool;
+    /// Whether keys before those that a row attends to are masked, so that its tiles may begin behind the first and any of them
+    /// may have to be masked.
+    const HAS_BEGIN: bool;
+
+    /// The first key that `row` attends to.
+    fn keys_begin(args: &ForwardArgs, row: u32) -> u32;
 
     /// End of the keys that any of the rows before `rows_end` attends to, out of `length`. With `row + 1` that is the end
-    /// of what `row` itself attends to, since no row attends to fewer keys than those before it.
-    fn keys_end(rows_end: u32, length: u32) -> u32;
+    /// of what `row` itself attends to.
+    fn keys_end(args: &ForwardArgs, rows_end: u32, length: u32) -> u32;
 
-    /// Whether a tile of keys `[keys_start, keys_start + keys)` has anything to mask for rows from `rows_start` on.
-    fn touches<S: Sequence>(rows_start: u32, keys_start: u32, keys: u32, length: u32) -> bool;
+    /// Whether a tile of keys `[keys_start, keys_start + keys)` has anything to mask for `rows`: the first, and how many.
+    fn touches<S: Sequence>(args: &ForwardArgs, rows: (u32, u32), keys_start: u32, keys: u32, length: u32) -> bool;
 }
 
 /// Every key.
@@ -22,14 +29,20 @@ pub struct Full;
 impl Mask for Full {
     #[cfg(feature = "sm_90a")]
     const ALL_KEYS: bool = true;
+    const HAS_BEGIN: bool = false;
 
     #[inline(always)]
-    fn keys_end(_rows_end: u32, length: u32) -> u32 {
+    fn keys_begin(_: &ForwardArgs, _row: u32) -> u32 {
+        0
+    }
+
+    #[inline(always)]
+    fn keys_end(_: &ForwardArgs, _rows_end: u32, length: u32) -> u32 {
         length
     }
 
     #[inline(always)]
-    fn touches<S: Sequence>(_rows_start: u32, keys_start: u32, keys: u32, length: u32) -> bool {
+    fn touches<S: Sequence>(_: &ForwardArgs, _rows: (u32, u32), keys_start: u32, keys: u32, length: u32) -> bool {
         S::HAS_TAIL && keys_start + keys > length
     }
 }
@@ -40,14 +53,58 @@ pub struct Causal;
 impl Mask for Causal {
     #[cfg(feature = "sm_90a")]
     const ALL_KEYS: bool = false;
+    const HAS_BEGIN: bool = false;
 
     #[inline(always)]
-    fn keys_end(rows_end: u32, length: u32) -> u32 {
+    fn keys_begin(_: &ForwardArgs, _row: u32) -> u32 {
+        0
+    }
+
+    #[inline(always)]
+    fn keys_end(_: &ForwardArgs, rows_end: u32, length: u32) -> u32 {
         rows_end.min(length)
     }
 
     #[inline(always)]
-    fn touches<S: Sequence>(rows_start: u32, keys_start: u32, keys: u32, length: u32) -> bool {
-        keys_start + keys > rows_start + 1 || Full::touches::<S>(rows_start, keys_start, keys, length)
+    fn touches<S: Sequence>(
+        args: &ForwardArgs,
+        (rows_start, rows): (u32, u32),
+        keys_start: u32,
+        keys: u32,
+        length: u32,
+    ) -> bool {
+        keys_start + keys > rows_start + 1 || Full::touches::<S>(args, (rows_start, rows), keys_start, keys, length)
+    }
+}
+
+/// Keys within a window around the row's own position, of the launch's size.
+pub struct Window;
+
+impl Mask for Window {
+    #[cfg(feature = "sm_90a")]
+    const ALL_KEYS: bool = false;
+    const HAS_BEGIN: bool = true;
+
+    #[inline(always)]
+    fn keys_begin(args: &ForwardArgs, row: u32) -> u32 {
+        row.saturating_sub(args.window_left)
+    }
+
+    #[inline(always)]
+    fn keys_end(args: &ForwardArgs, rows_end: u32, length: u32) -> u32 {
+        // Neither is beyond i32.
+        (rows_end + args.window_right).min(length)
+    }
+
+    #[inline(always)]
+    fn touches<S: Sequence>(
+        args: &ForwardArgs,
+        (rows_start, rows): (u32, u32),
+        keys_start: u32,
+        keys: u32,
+        length: u32,
+    ) -> bool {
+        keys_start < Self::keys_begin(args, rows_start + rows - 1)
+            || keys_start + keys > Self::keys_end(args, rows_start + 1, length)
     }
 }

@@ -9,6 +9,7 @@ use super::{HEAD_N_TILES, Lane, ROWS_PER_LANE, Scores};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::{math, shuffle};
 use crate::device::unrolled;
+use contract::args::ForwardArgs;
 use contract::config::MMA_N;
 
 /// Running shift and sum of the rows of one warp, as far as this lane holds them.
@@ -114,24 +115,27 @@ pub fn rescale_row(strip: &mut [FragmentC; HEAD_N_TILES], r: usize, factor: f32)
 }
 
 /// Sets the scores that the mask excludes to −∞, in a sequence of `length`: of the warp's rows, which begin `warp_row` rows
-/// behind `first_row`, the first of those that come to the same decision, and the keys from `first_key` on.
+/// behind `first_row`, the first of the `rows` that come to the same decision, and the keys from `first_key` on.
 #[inline(always)]
 pub fn apply_mask<K: Kernel, const M_TILES: usize, const N_TILES: usize>(
+    args: &ForwardArgs,
     scores: &mut Scores<M_TILES, N_TILES>,
-    first_row: u32,
+    (first_row, rows): (u32, u32),
     warp_row: u32,
     first_key: u32,
     length: u32,
     lane: Lane,
 ) {
-    if K::Mask::touches::<K::Sequence>(first_row, first_key, const { N_TILES as u32 * MMA_N }, length) {
-        mask_scores::<K::Mask, M_TILES, N_TILES>(scores, first_row + warp_row, first_key, length, lane);
+    let keys = const { N_TILES as u32 * MMA_N };
+    if K::Mask::touches::<K::Sequence>(args, (first_row, rows), first_key, keys, length) {
+        mask_scores::<K::Mask, M_TILES, N_TILES>(args, scores, first_row + warp_row, first_key, length, lane);
     }
 }
 
 /// [`apply_mask`] where the mask does exclude something, for rows from `first_row` on.
 #[inline(always)]
 pub fn mask_scores<M: Mask, const M_TILES: usize, const N_TILES: usize>(
+    args: &ForwardArgs,
     scores: &mut Scores<M_TILES, N_TILES>,
     first_row: u32,
     first_key: u32,
@@ -140,8 +144,13 @@ pub fn mask_scores<M: Mask, const M_TILES: usize, const N_TILES: usize>(
 ) {
     unrolled!(at most 4; for m in M_TILES => {
         unrolled!(at most 2; for r in ROWS_PER_LANE => {
-            let end = M::keys_end(lane.row(first_row, m, r) + 1, length);
+            let row = lane.row(first_row, m, r);
+            let end = M::keys_end(args, row + 1, length);
             mask_row(&mut scores[m], r, first_key + lane.pair_column(), end);
+            if M::HAS_BEGIN {
+                let begin = M::keys_begin(args, row);
+                mask_row_before(&mut scores[m], r, first_key + lane.pair_column(), begin);
+            }
         });
     });
 }
@@ -155,6 +164,20 @@ fn mask_row<const N_TILES: usize>(strip: &mut [FragmentC; N_TILES], r: usize, fi
             strip[n][2 * r] = f32::NEG_INFINITY;
         }
         if key + 1 >= end {
+            strip[n][2 * r + 1] = f32::NEG_INFINITY;
+        }
+    });
+}
+
+/// Sets the scores before key `begin` in part `r` of a strip to −∞, as [`mask_row`] does those from one on.
+#[inline(always)]
+fn mask_row_before<const N_TILES: usize>(strip: &mut [FragmentC; N_TILES], r: usize, first_key: u32, begin: u32) {
+    unrolled!(at most 16; for n in N_TILES => {
+        let key = first_key + n as u32 * MMA_N;
+        if key < begin {
+            strip[n][2 * r] = f32::NEG_INFINITY;
+        }
+        if key + 1 < begin {
             strip[n][2 * r + 1] = f32::NEG_INFINITY;
         }
     });

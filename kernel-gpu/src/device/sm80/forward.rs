@@ -62,8 +62,8 @@ pub fn forward<
         pipeline.start_queries();
         let mut step = pipeline.begin();
         let queries = Queries::<K, BLOCK_M, M_TILES>::load(pipeline.queries(), warp_row, lane);
-        let warp = Warp { queries, first_row: block.first_row + warp_row, scale_log2: args.scale_log2, lane };
-        let mut shifts = warp.guess_shifts::<BLOCK_N>(pipeline.first_keys(), block.length);
+        let warp = Warp { args, queries, first_row: block.first_row + warp_row, lane };
+        let mut shifts = warp.guess_shifts(pipeline.first_keys(), pipeline.first_key, block.length);
         let mut exact = false;
         loop {
             if K::RESCALE_THRESHOLD == 0 {
@@ -72,7 +72,7 @@ pub fn forward<
             let mut accumulators = Accumulators::new();
             while step.number < pipeline.steps {
                 let (keys, values) = pipeline.tiles(&step);
-                let first_key = step.number * BLOCK_N;
+                let first_key = pipeline.first_key + step.number * BLOCK_N;
                 match warp.attention(first_key, BLOCK_N, block.length) {
                     Attention::All => {
                         let attend = Warp::attend::<BLOCK_N, K_STEPS, false>;
@@ -95,7 +95,12 @@ pub fn forward<
             step = pipeline.begin();
             while step.number < pipeline.steps {
                 let (keys, _) = pipeline.tiles(&step);
-                warp.take_maxima::<BLOCK_N, K_STEPS>(&mut maxima, keys, step.number * BLOCK_N, block.length);
+                warp.take_maxima::<BLOCK_N, K_STEPS>(
+                    &mut maxima,
+                    keys,
+                    pipeline.first_key + step.number * BLOCK_N,
+                    block.length,
+                );
                 pipeline.finish(&mut step);
             }
             shifts = maxima.shifts(args.scale_log2).or_zero();
@@ -169,20 +174,25 @@ impl<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Queries<K, BLOCK_M
 }
 
 /// What a warp knows of its rows.
-struct Warp<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> {
+struct Warp<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> {
+    args: &'a ForwardArgs,
     queries: Queries<K, BLOCK_M, M_TILES>,
     first_row: u32,
-    scale_log2: f32,
     lane: Lane,
 }
 
-impl<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<K, BLOCK_M, M_TILES> {
+impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BLOCK_M, M_TILES> {
+    /// Rows of the warp.
+    const ROWS: u32 = M_TILES as u32 * MMA_M;
+
     /// The attention of the rows to the `keys` keys from `first_key` on.
     #[inline(always)]
     fn attention(&self, first_key: u32, keys: u32, length: u32) -> Attention {
-        if !K::Mask::touches::<K::Sequence>(self.first_row, first_key, keys, length) {
+        if !K::Mask::touches::<K::Sequence>(self.args, (self.first_row, Self::ROWS), first_key, keys, length) {
             Attention::All
-        } else if first_key < K::Mask::keys_end(self.first_row + const { M_TILES as u32 * MMA_M }, length) {
+        } else if first_key < K::Mask::keys_end(self.args, self.first_row + Self::ROWS, length)
+            && (!K::Mask::HAS_BEGIN || first_key + keys > K::Mask::keys_begin(self.args, self.first_row))
+        {
             Attention::Some
         } else {
             Attention::None
@@ -211,7 +221,7 @@ impl<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<K, BLOCK_M, M
                 while first < not_unrolled(K_STEPS as u32) {
                     unrolled!(at most 8; for k in K::UNROLL => {
                         let part = first + k as u32;
-                        let first_key = step.number * BLOCK_N + part * MMA_K;
+                        let first_key = pipeline.first_key + step.number * BLOCK_N + part * MMA_K;
                         self.follow(&mut softmax, &mut output, keys.part(part), values.part(part), first_key, length);
                     });
                     first += K::UNROLL as u32;
@@ -240,8 +250,9 @@ impl<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<K, BLOCK_M, M
         // SAFETY: passed on to the caller.
         unsafe {
             let mut scores = products::scores(&self.queries.fragments(), keys, self.lane);
-            apply_mask::<K, M_TILES, 2>(&mut scores, self.first_row, 0, first_key, length, self.lane);
-            softmax.update(&mut scores, self.scale_log2, |m, r, factor| rescale_row(&mut output[m], r, factor));
+            let rows = (self.first_row, Self::ROWS);
+            apply_mask::<K, M_TILES, 2>(self.args, &mut scores, rows, 0, first_key, length, self.lane);
+            softmax.update(&mut scores, self.args.scale_log2, |m, r, factor| rescale_row(&mut output[m], r, factor));
             let mut probabilities = [[0; 4]; M_TILES];
             unrolled!(at most 4; for m in M_TILES => {
                 probabilities[m] = pack_probabilities::<K::Element>(scores[m][0], scores[m][1]);
@@ -255,16 +266,21 @@ impl<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<K, BLOCK_M, M
     /// # Safety
     /// The whole warp calls this together; `keys` is complete and visible.
     #[inline(always)]
-    unsafe fn guess_shifts<const BLOCK_N: u32>(&self, keys: Tile<K::Element, BLOCK_N>, length: u32) -> Shifts<M_TILES> {
+    unsafe fn guess_shifts<const BLOCK_N: u32>(
+        &self,
+        keys: Tile<K::Element, BLOCK_N>,
+        first_key: u32,
+        length: u32,
+    ) -> Shifts<M_TILES> {
         // SAFETY: passed on to the caller.
         let mut scores = unsafe { products::scores(&self.queries.fragments(), keys.part(0), self.lane) };
-        if K::Mask::touches::<K::Sequence>(self.first_row, 0, MMA_K, length) {
-            mask_scores::<K::Mask, M_TILES, 2>(&mut scores, self.first_row, 0, length, self.lane);
+        if K::Mask::touches::<K::Sequence>(self.args, (self.first_row, Self::ROWS), first_key, MMA_K, length) {
+            mask_scores::<K::Mask, M_TILES, 2>(self.args, &mut scores, self.first_row, first_key, length, self.lane);
         }
         let mut maxima = RowMaxima::new();
         maxima.take_in(&scores);
         // SAFETY: passed on to the caller.
-        unsafe { maxima.shifts(self.scale_log2) }
+        unsafe { maxima.shifts(self.args.scale_log2) }
     }
 
     /// Scores of 16 keys from `first_key` on, masked if asked.
@@ -281,7 +297,7 @@ impl<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<K, BLOCK_M, M
         // SAFETY: passed on to the caller.
         let mut scores = unsafe { products::scores(&self.queries.fragments(), keys, self.lane) };
         if MASKED {
-            mask_scores::<K::Mask, M_TILES, 2>(&mut scores, self.first_row, first_key, length, self.lane);
+            mask_scores::<K::Mask, M_TILES, 2>(self.args, &mut scores, self.first_row, first_key, length, self.lane);
         }
         scores
     }
@@ -310,7 +326,7 @@ impl<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<K, BLOCK_M, M
                 // SAFETY: passed on to the caller.
                 unsafe {
                     let scores = self.scores::<MASKED>(keys, first_key + part * MMA_K, length);
-                    let probabilities = shifts.probabilities::<K>(&scores, self.scale_log2);
+                    let probabilities = shifts.probabilities::<K>(&scores, self.args.scale_log2);
                     accumulators.sums.accumulate::<K::Element>(&probabilities);
                     products::accumulate_output(&mut accumulators.output, &probabilities, values, self.lane);
                 }

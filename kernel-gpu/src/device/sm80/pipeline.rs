@@ -13,6 +13,8 @@ pub struct Pipeline<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const
     memory: SharedMemory<K::Element, BLOCK_M, BLOCK_N>,
     keys: HeadRows,
     values: HeadRows,
+    /// The first key of the first step.
+    pub first_key: u32,
     /// Steps of the block.
     pub steps: u32,
     lane: Lane,
@@ -34,7 +36,8 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
     #[inline(always)]
     pub fn new(block: &'a Block<'a, K>, steps: u32, lane: Lane) -> Self {
         const { assert!(STAGES >= 2) };
-        Self { block, memory: SharedMemory::new(), keys: block.keys(), values: block.values(), steps, lane }
+        let first_key = block.first_key(BLOCK_N);
+        Self { block, memory: SharedMemory::new(), keys: block.keys(), values: block.values(), first_key, steps, lane }
     }
 
     /// Q, from the first [`Pipeline::begin`] on; later O.
@@ -115,8 +118,14 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
         if step < self.steps {
             // SAFETY: passed on to the caller; the rows of K and V before the end are accessible.
             unsafe {
-                start_copy(self.memory.keys(stage), self.keys, step * BLOCK_N, self.block, self.lane);
-                start_copy(self.memory.values(stage), self.values, step * BLOCK_N, self.block, self.lane);
+                start_copy(self.memory.keys(stage), self.keys, self.first_key + step * BLOCK_N, self.block, self.lane);
+                start_copy(
+                    self.memory.values(stage),
+                    self.values,
+                    self.first_key + step * BLOCK_N,
+                    self.block,
+                    self.lane,
+                );
             }
         }
         cp_async::commit_group();

@@ -5,6 +5,7 @@ use super::products;
 use super::softmax::StripSoftmax;
 use crate::device::attention::block::Block;
 use crate::device::attention::kernel::Kernel;
+use crate::device::attention::mask::Mask;
 use crate::device::attention::softmax::{apply_mask, rescale_row};
 use crate::device::attention::{HEAD_N_TILES, Lane, ROWS_PER_LANE, epilogue};
 use crate::device::ptx::mma::FragmentC;
@@ -46,6 +47,7 @@ pub fn forward<
     let lane = Lane::current();
     let warp_row = lane.warp * MMA_M;
     let warpgroup_row = lane.warp / WARPGROUP_WARPS * WARPGROUP_ROWS;
+    const { assert!(!K::Mask::HAS_BEGIN, "its steps begin with the first key") };
     let steps = block.steps(BLOCK_N);
 
     let mut softmax = StripSoftmax::<K>::begin();
@@ -57,7 +59,8 @@ pub fn forward<
         let queries = pipeline.queries();
         pipeline.wait_for_first();
         let mut scores = products::start_scores(queries, warpgroup_row, pipeline.keys(0)).wait::<0>();
-        apply_mask::<K, 1, N_TILES>(&mut scores, block.first_row, warp_row, 0, block.length, lane);
+        let rows = (block.first_row, BLOCK_M);
+        apply_mask::<K, 1, N_TILES>(args, &mut scores, rows, warp_row, 0, block.length, lane);
         let mut probabilities = softmax.take::<N_TILES, K_STEPS>(&mut scores, args.scale_log2, true, |_, _, _| ());
 
         let mut step = 0;
@@ -68,7 +71,7 @@ pub fn forward<
             let output_in_flight = products::start_output(output, probabilities, pipeline.values(step));
             scores = scores_in_flight.wait::<1>();
             let key = (step + 1) * BLOCK_N;
-            apply_mask::<K, 1, N_TILES>(&mut scores, block.first_row, warp_row, key, block.length, lane);
+            apply_mask::<K, 1, N_TILES>(args, &mut scores, rows, warp_row, key, block.length, lane);
             let (mut factors, mut is_rescaled) = ([1.0; ROWS_PER_LANE], false);
             probabilities = softmax.take(&mut scores, args.scale_log2, false, |_, r, factor| {
                 (factors[r], is_rescaled) = (factor, true);

@@ -53,7 +53,13 @@ pub unsafe fn consume<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
             // The steps but the last have a loop of their own: what follows from being the last one would cost each of
             // them tests and copies.
             while !step.is_last() {
-                strip.take(step);
+                if K::Mask::HAS_BEGIN {
+                    let length = if K::Sequence::IS_LOOKED_UP { step.length } else { context.length };
+                    strip.take_masked(context.args, step, length, lane.again());
+                } else {
+                    // A tile has as many keys as a strip has rows, so that only the last one is masked.
+                    strip.take(step);
+                }
                 let next = K::Order::next_tile(memory, step);
                 wait_for_tile(context, next);
                 strip.start_step(step, next, turns);
@@ -63,7 +69,7 @@ pub unsafe fn consume<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
             }
             // Known to be the same in all steps, where it is.
             let length = if K::Sequence::IS_LOOKED_UP { step.length } else { context.length };
-            strip.take_last(step, length, lane.again());
+            strip.take_masked(context.args, step, length, lane.again());
             let normalisers = strip.complete(memory, step, lane.again());
             // Behind the last step of all, scores are computed that nobody reads: of K, as O takes the place of Q meanwhile.
             let next = K::Order::next_strip(context, step);

@@ -169,7 +169,7 @@ pub fn forward<K: TmaKernel, const CONSUMER_REGISTERS: u32, const PRODUCER_REGIS
                 grid::let_next_begin();
             }
         } else if warp == storer && warpgroup::elect() {
-            context.memory.initialise_others(|stage| K::Order::users(stage, K::WARPGROUPS) * WARPGROUP_WARPS);
+            context.memory.initialise_others(|stage| K::Order::users(&context, stage) * WARPGROUP_WARPS);
         }
         sync::block();
         if warp >= producer {

@@ -2,7 +2,7 @@
 
 use super::mapped::{InMaps, Mapped};
 use super::memory::Memory;
-use super::order::{StripCopy, TileCopy, work_item};
+use super::order::{Streamed, StripCopy, TileCopy, work_item};
 use super::{Context, KEYS, ROWS, Rows, TmaKernel};
 use crate::device::ptx::{bulk_copy, mbarrier, memory};
 use contract::geometry::BlockWork;
@@ -52,12 +52,13 @@ impl<'a, K: TmaKernel> Loader<'a, K> {
             unsafe { prefetch_rows(maps.q(), head.after(first_row + strip * ROWS)) };
             strip += 1;
         }
+        let first_key = head.after(Streamed::first_tile(self.context, first_row) * KEYS);
         let mut tile = 0;
         while tile < FIRST_TILES {
             // SAFETY: passed on to the caller.
             unsafe {
-                prefetch_rows(maps.k(), head.after(tile * KEYS));
-                prefetch_rows(maps.v(), head.after(tile * KEYS));
+                prefetch_rows(maps.k(), first_key.after(tile * KEYS));
+                prefetch_rows(maps.v(), first_key.after(tile * KEYS));
             }
             tile += 1;
         }
@@ -77,7 +78,7 @@ impl<'a, K: TmaKernel> Loader<'a, K> {
             unsafe {
                 self.start_strip(strip, head.after(first_row + strip * ROWS));
                 if strip == 0 {
-                    self.start_stage(0, head);
+                    self.start_stage(0, head.after(Streamed::first_tile(self.context, first_row) * KEYS));
                 }
             }
             strip += 1;

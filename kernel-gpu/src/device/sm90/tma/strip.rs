@@ -4,7 +4,7 @@ use super::epilogue::Normalisers;
 use super::memory::Memory;
 use super::order::{Step, StripCopy};
 use super::turns::Turns;
-use super::{Context, K_STEPS, KEYS, N_TILES, TmaKernel, epilogue};
+use super::{Context, K_STEPS, KEYS, N_TILES, ROWS, TmaKernel, epilogue};
 use crate::device::attention::softmax::{apply_mask, rescale_row};
 use crate::device::attention::{HEAD_K_STEPS, HEAD_N_TILES, Lane, Output, Scores};
 use crate::device::ptx::mma::FragmentC;
@@ -12,6 +12,7 @@ use crate::device::ptx::wgmma::{self, Accumulators, Registers};
 use crate::device::sm90::products::Probabilities;
 use crate::device::sm90::softmax::StripSoftmax;
 use crate::device::unrolled;
+use contract::args::ForwardArgs;
 
 /// The registers of a strip.
 pub struct Strip<K: TmaKernel> {
@@ -167,15 +168,14 @@ impl<K: TmaKernel> Strip<K> {
         self.scores.pin();
     }
 
-    /// Turns the scores of the last step of a strip into its probabilities, in a sequence of `length`: a tile has as many keys
-    /// as a strip has rows, so that masks exclude none of the tiles before.
+    /// Turns the scores of a step that a mask or the end of the sequence, of `length`, may exclude some of into its probabilities.
     ///
     /// # Safety
     /// As for [`Self::take`].
     #[inline(always)]
-    pub unsafe fn take_last(&mut self, step: Step, length: u32, lane: Lane) {
+    pub unsafe fn take_masked(&mut self, args: &ForwardArgs, step: Step, length: u32, lane: Lane) {
         let (warp_row, key) = (epilogue::warp_row(lane), step.tile * KEYS);
-        apply_mask::<K, 1, N_TILES>(&mut self.scores, step.first_row, warp_row, key, length, lane);
+        apply_mask::<K, 1, N_TILES>(args, &mut self.scores, (step.first_row, ROWS), warp_row, key, length, lane);
         // SAFETY: passed on to the caller.
         unsafe { self.take(step) };
     }

@@ -35,6 +35,8 @@ pub struct Step {
     pub queries: Descriptor<KMajor>,
     /// The tile of keys.
     pub tile: u32,
+    /// The first tile of the strip.
+    pub first_tile: u32,
     /// The last tile of the strip.
     pub last_tile: u32,
     /// Tiles of the item behind that one, of which this strip has no use.
@@ -56,7 +58,7 @@ impl Step {
     /// Whether it is the first of its strip.
     #[inline(always)]
     pub fn is_first(self) -> bool {
-        self.tile == 0
+        self.tile == self.first_tile
     }
 
     /// Whether it is the last of its strip.
@@ -109,7 +111,7 @@ pub trait Order<K: TmaKernel> {
     fn last_in_turn_from(context: &Context<'_, K>, warpgroup: u32) -> u32;
 
     /// Warpgroups that use a stage before it is refilled.
-    fn users(stage: u32, warpgroups: u32) -> u32;
+    fn users(context: &Context<'_, K>, stage: u32) -> u32;
 
     /// What is done for every strip of the block, in the order in which they are computed.
     fn for_each_strip(context: &Context<'_, K>, action: impl FnMut(StripCopy));

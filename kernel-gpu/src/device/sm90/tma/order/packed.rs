@@ -2,6 +2,7 @@
 
 use super::{Order, Step, Streamed, StripCopy, TileCopy, work_item};
 use crate::device::attention::Lane;
+use crate::device::attention::mask::Mask;
 use crate::device::attention::sequence::{Packed, Sequence};
 use crate::device::hidden;
 use crate::device::ptx::wgmma::Descriptor;
@@ -57,8 +58,11 @@ impl PackedStreamed {
 
     /// Tiles that the rows of an item attend to.
     #[inline(always)]
-    fn tiles_of_item<K: TmaKernel>(SequenceTile { first_row, length, .. }: SequenceTile) -> u32 {
-        Streamed::tiles::<K>(first_row + K::WARPGROUPS * ROWS, length)
+    fn tiles_of_item<K: TmaKernel>(
+        context: &Context<'_, K>,
+        SequenceTile { first_row, length, .. }: SequenceTile,
+    ) -> u32 {
+        Streamed::tiles(context, first_row + K::WARPGROUPS * ROWS, length)
     }
 
     /// Strip `place` of item number `number`.
@@ -102,9 +106,9 @@ impl PackedStreamed {
 
     /// Tiles of the item that `strip` of a warpgroup is of.
     #[inline(always)]
-    fn tiles_around<K: TmaKernel>(tile: SequenceTile, warpgroup: u32, number: u32) -> u32 {
+    fn tiles_around<K: TmaKernel>(context: &Context<'_, K>, tile: SequenceTile, warpgroup: u32, number: u32) -> u32 {
         let item_row = tile.first_row - Streamed::place(warpgroup, K::WARPGROUPS, number) * ROWS;
-        Streamed::tiles::<K>(item_row + K::WARPGROUPS * ROWS, tile.length)
+        Streamed::tiles(context, item_row + K::WARPGROUPS * ROWS, tile.length)
     }
 
     /// The first step of a strip of item number `number`, with its first tile at a stage.
@@ -115,7 +119,8 @@ impl PackedStreamed {
         number: u32,
         (stage, stage_parity): (u32, u32),
     ) -> Step {
-        let tiles = Streamed::tiles::<K>(tile.first_row + ROWS, tile.length);
+        let tiles = Streamed::tiles(context, tile.first_row + ROWS, tile.length);
+        let first_tile = Streamed::first_tile(context, tile.first_row);
         Step {
             number,
             length: tile.length,
@@ -123,9 +128,10 @@ impl PackedStreamed {
             first_row: tile.first_row,
             strip,
             queries: Descriptor::new(context.memory.strip(strip).chunk(0, 0)),
-            tile: 0,
+            tile: first_tile,
+            first_tile,
             last_tile: tiles - 1,
-            idle_tiles: Self::tiles_around::<K>(tile, strip % K::WARPGROUPS, number) - tiles,
+            idle_tiles: Self::tiles_around(context, tile, strip % K::WARPGROUPS, number) - tiles,
             stage,
             keys: Descriptor::new(context.memory.keys(stage).chunk(0, 0)),
             stage_parity,
@@ -158,7 +164,7 @@ impl PackedStreamed {
                 if K::WARPGROUPS == 1 || strip.has_rows() {
                     return Some(Self::start::<K>(context, strip, number, place));
                 }
-                let mut tiles = Self::tiles_around::<K>(strip.tile, warpgroup, number);
+                let mut tiles = Self::tiles_around(context, strip.tile, warpgroup, number);
                 epilogue::leave_nothing(context.memory, strip.strip, lane);
                 while tiles > 0 {
                     turns.wait();
@@ -200,7 +206,10 @@ impl PackedStreamed {
 impl<K: TmaKernel> Order<K> for PackedStreamed {
     #[inline(always)]
     unsafe fn first(context: &Context<'_, K>, lane: Lane, turns: Turns) -> Option<Step> {
-        const { assert!(K::WARPGROUPS <= K::STAGES, "an idle warpgroup would let more than a ring pass") };
+        const {
+            assert!(K::WARPGROUPS <= K::STAGES, "an idle warpgroup would let more than a ring pass");
+            assert!(K::WARPGROUPS == 1 || !K::Mask::HAS_BEGIN, "nobody lets the tiles before a strip's first pass");
+        }
         // SAFETY: passed on to the caller.
         unsafe { Self::from::<K>(context, lane, turns, 0, (0, 0)) }
     }
@@ -255,8 +264,8 @@ impl<K: TmaKernel> Order<K> for PackedStreamed {
     }
 
     #[inline(always)]
-    fn users(_stage: u32, warpgroups: u32) -> u32 {
-        warpgroups
+    fn users(_: &Context<'_, K>, _stage: u32) -> u32 {
+        K::WARPGROUPS
     }
 
     #[inline(always)]
@@ -293,8 +302,9 @@ impl<K: TmaKernel> Order<K> for PackedStreamed {
                 place += 1;
             }
             let head = Packed::in_maps(context.args, item.work, item.tile);
-            while tile < Self::tiles_of_item::<K>(item.tile) {
-                let first_key = head.after(tile * KEYS);
+            let first_tile = Streamed::first_tile(context, item.tile.first_row);
+            while first_tile + tile < Self::tiles_of_item(context, item.tile) {
+                let first_key = head.after((first_tile + tile) * KEYS);
                 load_tile(TileCopy { stage: stage.0, parity: stage.1, is_first, first_key });
                 stage = Streamed::advance::<K>(stage, 1);
                 is_first &= stage.0 != 0;

@@ -32,10 +32,16 @@ impl Streamed {
         if round.is_multiple_of(2) { warpgroup } else { warpgroups - 1 - warpgroup }
     }
 
-    /// Tiles that the rows before a row attend to.
+    /// The first tile that a row attends to.
     #[inline(always)]
-    pub fn tiles<K: TmaKernel>(rows_end: u32, length: u32) -> u32 {
-        K::Mask::keys_end(rows_end, length).div_ceil(KEYS)
+    pub fn first_tile<K: TmaKernel>(context: &Context<'_, K>, row: u32) -> u32 {
+        K::Mask::keys_begin(context.args, row) / KEYS
+    }
+
+    /// End of the tiles that the rows before a row attend to.
+    #[inline(always)]
+    pub fn tiles<K: TmaKernel>(context: &Context<'_, K>, rows_end: u32, length: u32) -> u32 {
+        K::Mask::keys_end(context.args, rows_end, length).div_ceil(KEYS)
     }
 
     /// The first step of a warpgroup's strip of `item`, with its first tile at a stage.
@@ -49,8 +55,9 @@ impl Streamed {
     ) -> Step {
         let item_row = Self::first_row(context.args.block_work(item), K::WARPGROUPS);
         let first_row = item_row + Self::place(warpgroup, K::WARPGROUPS, round) * ROWS;
-        let tiles = Self::tiles::<K>(first_row + ROWS, context.length);
+        let tiles = Self::tiles(context, first_row + ROWS, context.length);
         let strip = round % 2 * K::WARPGROUPS + warpgroup;
+        let first_tile = Self::first_tile(context, first_row);
         Step {
             number: round,
             length: context.length,
@@ -58,9 +65,10 @@ impl Streamed {
             first_row,
             strip,
             queries: Descriptor::new(context.memory.strip(strip).chunk(0, 0)),
-            tile: 0,
+            tile: first_tile,
+            first_tile,
             last_tile: tiles - 1,
-            idle_tiles: Self::tiles::<K>(item_row + K::WARPGROUPS * ROWS, context.length) - tiles,
+            idle_tiles: Self::tiles(context, item_row + K::WARPGROUPS * ROWS, context.length) - tiles,
             stage,
             keys: Descriptor::new(context.memory.keys(stage).chunk(0, 0)),
             stage_parity,
@@ -92,7 +100,10 @@ impl Streamed {
 impl<K: TmaKernel> Order<K> for Streamed {
     #[inline(always)]
     unsafe fn first(context: &Context<'_, K>, lane: Lane, _turns: Turns) -> Option<Step> {
-        const { assert!(K::WARPGROUPS <= K::STAGES, "an idle warpgroup would let more than a ring pass") };
+        const {
+            assert!(K::WARPGROUPS <= K::STAGES, "an idle warpgroup would let more than a ring pass");
+            assert!(K::WARPGROUPS == 1 || !K::Mask::HAS_BEGIN, "nobody lets the tiles before a strip's first pass");
+        }
         let warpgroup = lane.warp / WARPGROUP_WARPS;
         work_item(context, 0).map(|item| Self::start::<K>(context, item, 0, warpgroup, (0, 0)))
     }
@@ -152,8 +163,8 @@ impl<K: TmaKernel> Order<K> for Streamed {
     }
 
     #[inline(always)]
-    fn users(_stage: u32, warpgroups: u32) -> u32 {
-        warpgroups
+    fn users(_: &Context<'_, K>, _stage: u32) -> u32 {
+        K::WARPGROUPS
     }
 
     #[inline(always)]
@@ -184,9 +195,11 @@ impl<K: TmaKernel> Order<K> for Streamed {
                 load_strip(Self::strip_of(context, work, round, place));
                 place += 1;
             }
-            let tiles = Self::tiles::<K>(Self::first_row(work, K::WARPGROUPS) + K::WARPGROUPS * ROWS, context.length);
+            let first_row = Self::first_row(work, K::WARPGROUPS);
+            let first_tile = Self::first_tile(context, first_row);
+            let tiles = Self::tiles(context, first_row + K::WARPGROUPS * ROWS, context.length) - first_tile;
             while tile < tiles {
-                let first_key = InMaps { row: tile * KEYS, head: work.head, batch: work.batch };
+                let first_key = InMaps { row: (first_tile + tile) * KEYS, head: work.head, batch: work.batch };
                 load_tile(TileCopy { stage: stage.0, parity: stage.1, is_first, first_key });
                 stage = Self::advance::<K>(stage, 1);
                 is_first &= stage.0 != 0;

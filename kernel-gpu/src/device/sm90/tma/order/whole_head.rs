@@ -33,8 +33,8 @@ impl WholeHead {
 
     /// Tiles of a strip.
     #[inline(always)]
-    fn tiles<K: TmaKernel>(strip: u32, warpgroups: u32) -> u32 {
-        K::Mask::keys_end((strip + 1) * ROWS, 2 * warpgroups * ROWS).div_ceil(KEYS)
+    fn tiles<K: TmaKernel>(context: &Context<'_, K>, strip: u32, warpgroups: u32) -> u32 {
+        K::Mask::keys_end(context.args, (strip + 1) * ROWS, 2 * warpgroups * ROWS).div_ceil(KEYS)
     }
 
     /// Whether a round is the one that is dealt out in strips.
@@ -125,7 +125,8 @@ impl WholeHead {
             strip,
             queries: Descriptor::new(context.memory.strip(strip).chunk(0, 0)),
             tile: 0,
-            last_tile: Self::tiles::<K>(strip, K::WARPGROUPS) - 1,
+            first_tile: 0,
+            last_tile: Self::tiles(context, strip, K::WARPGROUPS) - 1,
             idle_tiles: 0,
             stage: 0,
             keys: Descriptor::new(context.memory.keys(0).chunk(0, 0)),
@@ -139,7 +140,10 @@ impl WholeHead {
 impl<K: TmaKernel> Order<K> for WholeHead {
     #[inline(always)]
     unsafe fn first(context: &Context<'_, K>, lane: Lane, _turns: Turns) -> Option<Step> {
-        const { assert!(K::STAGES == 2 * K::WARPGROUPS, "a stage for each tile of a head") };
+        const {
+            assert!(K::STAGES == 2 * K::WARPGROUPS, "a stage for each tile of a head");
+            assert!(!K::Mask::HAS_BEGIN, "each strip begins with the head's first tile");
+        }
         let warpgroup = lane.warp / WARPGROUP_WARPS;
         let strips = Self::strips::<K>(context, warpgroup);
         (strips > 0).then(|| Self::start::<K>(context, (0, strips), warpgroup, 0))
@@ -189,10 +193,11 @@ impl<K: TmaKernel> Order<K> for WholeHead {
     }
 
     #[inline(always)]
-    fn users(stage: u32, warpgroups: u32) -> u32 {
+    fn users(context: &Context<'_, K>, stage: u32) -> u32 {
+        let warpgroups = K::WARPGROUPS;
         let (mut strip, mut users) = (warpgroups, 0);
         while strip < 2 * warpgroups {
-            users += u32::from(Self::tiles::<K>(strip, warpgroups) > stage);
+            users += u32::from(Self::tiles(context, strip, warpgroups) > stage);
             strip += 1;
         }
         users
