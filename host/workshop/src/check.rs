@@ -317,7 +317,7 @@ fn compare_row(
         }
         let rule = if unresolvable(row) { Rule::Anything } else { element.rule };
         comparison.add(index, rounded.overflow(), rule, (element.value, rounded.decode(actual)), || {
-            let analysed = output_tolerance(rounded, element, row, inputs.attended_keys(query));
+            let analysed = output_tolerance(rounded, element, row, inputs.attended_keys(query).len() as u32);
             bounds.map_or(analysed, |bounds| {
                 analysed.min(bounds.output_absolute + bounds.output_relative * element.value.abs())
             })

@@ -5,7 +5,7 @@ mod distribution;
 use std::ops::Range;
 use std::sync::Arc;
 
-use contract::config::HEAD_DIM;
+use contract::config::{HEAD_DIM, Mask};
 use rayon::prelude::*;
 
 use crate::element::{Bits, Element, Encoding};
@@ -108,15 +108,20 @@ impl Inputs {
         }
     }
 
-    /// Floating-point operations by the usual count ([`Shape::operations`]), of each sequence by its own length.
+    /// Floating-point operations by the usual count ([`Shape::operations`]), of each sequence by its own length; with a window by
+    /// the keys of every row.
     pub fn operations(&self) -> f64 {
         let shape = self.problem.shape();
+        if self.problem.mask() == Mask::Window {
+            let keys: f64 = (0..shape.sequence).map(|row| self.attended_keys(row).len() as f64).sum();
+            return 4.0 * f64::from(shape.batch) * f64::from(shape.heads) * f64::from(HEAD_DIM) * keys;
+        }
         let of = |sequence: Range<u32>| Shape { sequence: sequence.len() as u32, ..shape };
         self.sequences().into_iter().map(|sequence| of(sequence).operations(self.problem.mask())).sum()
     }
 
-    /// How many keys query `row` of a batch entry attends to.
-    pub fn attended_keys(&self, row: u32) -> u32 {
+    /// The keys of its sequence that query `row` of a batch entry attends to.
+    pub fn attended_keys(&self, row: u32) -> Range<u32> {
         let (begin, end) = match &self.cu_seqlens {
             None => (0, self.problem.shape().sequence),
             Some(begins) => {

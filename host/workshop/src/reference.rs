@@ -123,7 +123,8 @@ fn attend_in_sequence(
         let results = elements.iter_mut().zip(rows.iter_mut());
         for ((element, row), index) in results.zip(sequence.start + (task * ROWS_PER_TASK) as u32..) {
             let q = inputs.q_row(batch, head, index).map(|bits| inputs.element().decode(bits));
-            let attended = inputs.attended_keys(index) as usize;
+            let attended = inputs.attended_keys(index);
+            let attended = attended.start as usize..attended.end as usize;
             (*element, *row) = keys.attend(&q, inputs.problem().scale(), attended, &mut scores);
         }
         progress(rows.len() as u64);
@@ -149,8 +150,8 @@ struct Keys {
     key_norm: f64,
     /// Largest finite |v|.
     value_magnitude: f64,
-    /// For each column of V, one more than the last key whose element is not finite; 0 when there is none.
-    non_finite_end: [usize; COLUMNS],
+    /// For each column of V, from the first to the last key whose element is not finite; where there is none, from beyond all keys to 0.
+    non_finite: [Range<usize>; COLUMNS],
 }
 
 impl Keys {
@@ -162,32 +163,32 @@ impl Keys {
             |values: &mut dyn Iterator<Item = f64>| values.filter(|value| value.is_finite()).fold(0.0, f64::max);
         let key_norm = finite_maximum(&mut k.iter().map(norm));
         let value_magnitude = finite_maximum(&mut v.iter().flatten().map(|value| value.abs()));
-        let mut non_finite_end = [0; COLUMNS];
+        let mut non_finite = std::array::from_fn(|_| usize::MAX..0);
         for (key, row) in v.iter().enumerate() {
-            for (end, value) in non_finite_end.iter_mut().zip(row) {
+            for (keys, value) in non_finite.iter_mut().zip(row) {
                 if !value.is_finite() {
-                    *end = key + 1;
+                    *keys = keys.start.min(key)..key + 1;
                 }
             }
         }
-        Self { k, v, key_norm, value_magnitude, non_finite_end }
+        Self { k, v, key_norm, value_magnitude, non_finite }
     }
 
-    /// The row of a query that attends to the first `attended` keys; `scores` is working space.
+    /// The row of a query that attends to the keys `attended`; `scores` is working space.
     fn attend(
         &self,
         q: &WideRow,
         scale: f64,
-        attended: usize,
+        attended: Range<usize>,
         scores: &mut Vec<f64>,
     ) -> ([ElementReference; COLUMNS], RowReference) {
         scores.clear();
-        scores.extend(self.k[..attended].iter().map(|k| scale * dot(q, k)));
+        scores.extend(self.k[attended.clone()].iter().map(|k| scale * dot(q, k)));
         let mut row = RowReference {
             lse: f64::NAN,
             score_magnitude: Some(scale * norm(q) * self.key_norm).filter(|bound| bound.is_finite()).unwrap_or(0.0),
             value_magnitude: self.value_magnitude,
-            beyond_f32: self.beyond_f32(norm(q), attended),
+            beyond_f32: self.beyond_f32(norm(q), attended.len()),
         };
         if scores.iter().any(|&score| score.is_nan() || score == f64::INFINITY) {
             return ([ElementReference::NAN; COLUMNS], row);
@@ -200,7 +201,7 @@ impl Keys {
         let mut total = 0.0;
         let mut output = [0.0; COLUMNS];
         let mut magnitude = [0.0; COLUMNS];
-        for (score, v) in scores.iter().zip(&self.v) {
+        for (score, v) in scores.iter().zip(&self.v[attended.clone()]) {
             let weight = (score - maximum).exp();
             total += weight;
             for column in 0..COLUMNS {
@@ -218,11 +219,12 @@ impl Keys {
             } else {
                 self.non_finite(
                     column,
+                    attended.clone(),
                     scores.iter().map(|score| certain && score - maximum >= SMALLEST_CERTAIN_WEIGHT.ln()),
                 )
             };
             match element.rule {
-                Rule::Close if self.non_finite_end[column] > attended => {
+                Rule::Close if self.has_non_finite_beside(column, &attended) => {
                     ElementReference { rule: Rule::CloseOrNan, ..element }
                 }
                 _ => element,
@@ -239,8 +241,13 @@ impl Keys {
 
     /// The element of a column of V that holds attended elements that are not finite; `certain` says for each attended
     /// key whether its weight is surely not 0.
-    fn non_finite(&self, column: usize, certain: impl Iterator<Item = bool>) -> ElementReference {
-        let spoilt = self.v.iter().map(|v| v[column]).zip(certain).filter(|(value, _)| !value.is_finite());
+    fn non_finite(
+        &self,
+        column: usize,
+        attended: Range<usize>,
+        certain: impl Iterator<Item = bool>,
+    ) -> ElementReference {
+        let spoilt = self.v[attended].iter().map(|v| v[column]).zip(certain).filter(|(value, _)| !value.is_finite());
         let (sum, all_certain) = spoilt.fold((0.0, true), |(sum, all), (value, certain)| (sum + value, all && certain));
         match sum.is_nan() {
             true => ElementReference::NAN,
@@ -252,9 +259,15 @@ impl Keys {
         }
     }
 
+    /// Whether a column of V holds an element that is not finite before or behind the keys `attended`.
+    fn has_non_finite_beside(&self, column: usize, attended: &Range<usize>) -> bool {
+        let non_finite = &self.non_finite[column];
+        non_finite.start < attended.start || non_finite.end > attended.end
+    }
+
     fn nothing_attended(&self) -> [ElementReference; COLUMNS] {
-        self.non_finite_end.map(|end| ElementReference {
-            rule: if end > 0 { Rule::CloseOrNan } else { Rule::Close },
+        self.non_finite.each_ref().map(|keys| ElementReference {
+            rule: if keys.end > 0 { Rule::CloseOrNan } else { Rule::Close },
             ..ElementReference::ZERO
         })
     }
@@ -339,10 +352,11 @@ mod tests {
             }
             (score * inputs.problem().scale()).exp()
         };
-        let weights: Vec<f64> = (0..keys).map(weight).collect();
+        let weights: Vec<f64> = keys.clone().map(weight).collect();
         let total: f64 = weights.iter().sum();
         let output = std::array::from_fn(|column| {
-            let terms = (0..keys).map(|key| weights[key as usize] * decode(inputs.v_row(batch, head, key)[column]));
+            let values = keys.clone().map(|key| decode(inputs.v_row(batch, head, key)[column]));
+            let terms = weights.iter().zip(values).map(|(weight, value)| weight * value);
             terms.sum::<f64>() / total
         });
         (output, total.ln())
@@ -350,7 +364,7 @@ mod tests {
 
     #[test]
     fn agrees_with_the_definition_for_every_mask_and_layout() {
-        for mask in [Mask::Full, Mask::Causal] {
+        for mask in [Mask::Full, Mask::Causal, Mask::Window] {
             for layout in [Layout::Bhsd, Layout::Bshd] {
                 let shape = Shape { batch: 2, heads: 3, sequence: 70 };
                 let element = if mask == Mask::Full { Element::F16 } else { Element::Bf16 };

@@ -24,6 +24,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use contract::config::{Element, Mask};
+use contract::problem::Window;
 use contract::view::Layout;
 use workshop::error::{Error, Result};
 use workshop::executor::Executor;
@@ -70,9 +71,19 @@ fn architecture(text: &str) -> std::result::Result<u32, String> {
 
 /// Accepts the name of a mask.
 fn mask_parser() -> impl TypedValueParser<Value = Mask> {
-    const MASKS: [Mask; 2] = [Mask::Full, Mask::Causal];
+    const MASKS: [Mask; 3] = [Mask::Full, Mask::Causal, Mask::Window];
     PossibleValuesParser::new(MASKS.map(Mask::name))
         .map(|name| MASKS.into_iter().find(|&mask| mask.name() == name).expect("clap accepts only these names"))
+}
+
+/// Accepts a window: keys before and behind a query's own, as in 64,64; `any` is no limit.
+fn window(text: &str) -> std::result::Result<Window, String> {
+    let side = |text: &str| match text {
+        "any" => Ok(None),
+        number => number.parse().map(Some).map_err(|_| format!("{text} is no number of keys; it may also be \"any\"")),
+    };
+    let (left, right) = text.split_once(',').ok_or("expected two numbers of keys, as in 64,64 or any,0")?;
+    Ok(Window { left: side(left)?, right: side(right)? })
 }
 
 /// Accepts the name of an element type.
@@ -112,7 +123,15 @@ fn installed_toolkits() -> Vec<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::architecture;
+    use super::{Window, architecture, window};
+
+    #[test]
+    fn a_window_has_two_sides() {
+        assert_eq!(window("64,any"), Ok(Window { left: Some(64), right: None }));
+        for text in ["", "64", "-1,0", "1,2,3", "99999999999,0", "a,b"] {
+            assert!(window(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn an_architecture_is_a_number_or_a_name() {

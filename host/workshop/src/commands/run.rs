@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use contract::config::{Element, Mask};
+use contract::problem::Window;
 use contract::view::Layout;
 use workshop::check::{self, UnitScaleBounds};
 use workshop::device::Device;
@@ -26,7 +27,7 @@ use workshop::variant;
 use super::progress::{self, Progress};
 use super::ptx_options::PtxOptions;
 use super::tuned_option::TunedOption;
-use super::{Verdict, architecture, element_parser, layout_parser, mask_parser, output};
+use super::{Verdict, architecture, element_parser, layout_parser, mask_parser, output, window};
 use record::{Record, Source, Timing};
 use views::{TensorOffset, TensorStride};
 
@@ -53,6 +54,9 @@ pub struct Options {
     /// Which keys a query attends to
     #[arg(long, default_value = "full", value_parser = mask_parser())]
     mask: Mask,
+    /// Keys before and behind its own that a query attends to, as in 64,64 or any,0; short for --mask window, which is 64,64
+    #[arg(long, value_name = "LEFT,RIGHT", value_parser = window, conflicts_with_all = ["mask", "causal"])]
+    window: Option<Window>,
     /// Short for --mask causal
     #[arg(long, conflicts_with = "mask")]
     causal: bool,

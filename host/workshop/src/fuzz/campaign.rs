@@ -1,6 +1,6 @@
 //! Draws cases from a seed. Case `i` of a seed depends on nothing but the seed, the limits and the list of targets.
 
-use contract::config::Sequence;
+use contract::config::{Mask, Sequence};
 use rand::rngs::ChaCha8Rng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 use super::case::{Case, Dimension, Target, View};
 use crate::error::{Error, Result};
 use crate::inputs::Distribution;
-use contract::problem::{MAXIMUM_SCALE, Shape};
+use contract::problem::{MAXIMUM_SCALE, Shape, Window};
 use contract::view::Layout;
 
 /// Cases that every campaign begins with: three sequence lengths × three batch sizes × three numbers of heads.
@@ -80,6 +80,7 @@ impl Campaign {
         };
         let layout = *[Layout::Bhsd, Layout::Bshd].choose(random).expect("two layouts");
         Case {
+            window: None,
             target,
             shape,
             lengths,
@@ -108,7 +109,9 @@ impl Campaign {
         let scale = draw_scale(random);
         let mut views = draw_views(random);
         views.iter_mut().for_each(|view| view.shared_heads &= target.shared_heads);
+        let window = (target.mask == Mask::Window).then(|| draw_window(random, shape.sequence));
         Case {
+            window,
             target,
             shape,
             lengths,
@@ -192,6 +195,21 @@ fn draw_scale(random: &mut ChaCha8Rng) -> Option<f64> {
         9 => Some(mantissa),
         10 => Some(mantissa * 100.0),
         _ => Some(*[1e4, 1e10, MAXIMUM_SCALE].choose(random).expect("three scales")),
+    }
+}
+
+/// A window that is no simpler mask: sides of a few keys, about a tile, anything up to all, or without a limit.
+fn draw_window(random: &mut ChaCha8Rng, sequence: u32) -> Window {
+    let mut side = || match random.random_range(0..8) {
+        0 => None,
+        1 => Some(0),
+        2 => Some(random.random_range(1..=4)),
+        3 | 4 => Some(64 * random.random_range(1..=2) + random.random_range(0..=2) - 1),
+        _ => Some(draw_log(random, 1, u64::from(sequence) + 1) as u32),
+    };
+    match (side(), side()) {
+        (None, None | Some(0)) => Window { left: Some(sequence / 2), right: Some(0) },
+        (left, right) => Window { left, right },
     }
 }
 

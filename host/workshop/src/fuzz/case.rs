@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::host_memory;
 use crate::inputs::{Distribution, Inputs};
 use contract::packed::Packing;
-use contract::problem::{Problem, Shape};
+use contract::problem::{Problem, Shape, Window};
 use contract::view::{Layout, Views};
 
 /// A dimension of a tensor other than the columns of a row.
@@ -107,6 +107,8 @@ pub struct Case {
     pub shape: Shape,
     /// Lengths of the sequences, where they are packed.
     pub lengths: Option<Vec<u32>>,
+    /// Keys around its own that a query attends to, where the target has a window; `None` for the default.
+    pub window: Option<Window>,
     /// Factor on the scores; `None` for the default.
     pub scale: Option<f64>,
     /// Q, K, V and O.
@@ -126,6 +128,7 @@ impl Case {
     /// When no kernel could accept it; a drawn or shrunk case is always acceptable.
     pub fn problem(&self) -> Result<Problem> {
         let problem = Problem::new(self.shape, self.target.mask, Layout::Bhsd)?.with_element(self.target.element);
+        let problem = self.window.map_or(problem, |window| problem.with_window(window));
         let problem = self.scale.map_or(Ok(problem), |scale| problem.with_scale(scale))?;
         let shape = self.shape;
         let [q, k, v, o] =
@@ -156,7 +159,13 @@ impl Case {
         if self.target.element != Element::default() {
             option("type", self.target.element.name().to_owned());
         }
-        option("mask", self.target.mask.name().to_owned());
+        match self.window {
+            None => option("mask", self.target.mask.name().to_owned()),
+            Some(Window { left, right }) => {
+                let side = |keys: Option<u32>| keys.map_or("any".to_owned(), |keys| keys.to_string());
+                option("window", format!("{},{}", side(left), side(right)));
+            }
+        }
         match &self.lengths {
             None => {
                 option("batch", batch.to_string());
@@ -222,6 +231,7 @@ mod tests {
             target,
             shape: SHAPE,
             lengths: None,
+            window: None,
             scale: None,
             views,
             lse: true,

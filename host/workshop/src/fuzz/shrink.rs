@@ -4,7 +4,7 @@ use contract::config::Sequence;
 
 use super::case::{Case, View};
 use crate::inputs::Distribution;
-use contract::problem::Shape;
+use contract::problem::{Shape, Window};
 use contract::view::Layout;
 
 /// A case that could not be made simpler.
@@ -70,6 +70,15 @@ fn simpler(case: &Case) -> Vec<Case> {
     }
     for distribution in simpler_distributions(case.distribution) {
         add(&|case| case.distribution = distribution);
+    }
+    if let Some(Window { left, right }) = case.window {
+        let sides =
+            |side: Option<u32>| side.map_or(vec![Some(0)], |keys| smaller(keys).into_iter().map(Some).collect());
+        let windows = sides(left).into_iter().map(|left| Window { left, right });
+        let windows = windows.chain(sides(right).into_iter().map(|right| Window { left, right }));
+        for window in windows.filter(|window| window.left.is_some()) {
+            add(&|case| case.window = Some(window));
+        }
     }
     add(&|case| case.scale = None);
     add(&|case| case.lse = true);

@@ -19,6 +19,7 @@ pub fn inputs(options: &Options) -> Result<(Inputs, Source)> {
     let mask = if options.causal { Mask::Causal } else { options.mask };
     let problem = |shape: Shape| {
         let problem = Problem::new(shape, mask, options.layout)?.with_element(options.element);
+        let problem = options.window.map_or(problem, |window| problem.with_window(window));
         let problem = options.scale.map_or(Ok(problem), |scale| problem.with_scale(scale))?;
         let problem = views::apply(problem, &options.strides, &options.offset)?;
         host_memory::check(&problem)?;
