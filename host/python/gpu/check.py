@@ -19,6 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 import fa512
 import fa512.torch
 from common import (
+    TYPES,
     device,
     gpu_milliseconds,
     host_microseconds,
@@ -65,34 +66,49 @@ def machine(run):
     return found
 
 
+def view_cases(batch, heads, sequence, make):
+    """Q, K and V of one shape as they may lie in memory; `make` makes three tensors of a shape."""
+    q, k, v = make((batch, heads, sequence, 64))
+    fused = make((batch, sequence, 3, heads, 64))[0]
+    return {
+        "bhsd": [q, k, v],
+        "bshd": [x.transpose(1, 2) for x in make((batch, sequence, heads, 64))],
+        "fused qkv": [fused[:, :, part].transpose(1, 2) for part in range(3)],
+        "expanded": [q, k[:1].expand_as(q), v[:, :1].expand_as(q)],
+        "sliced": [x[:, :, 3 : 3 + sequence] for x in make((batch, heads, sequence + 9, 64))],
+        "padded rows": [x[..., 8:72] for x in make((batch, heads, sequence, 80))],
+    }
+
+
+def check_every_call(tensors, causal, what, coarseness):
+    """Each function on the same tensors: right, and the same bits; the largest difference comes back."""
+    limits = (2e-3 * coarseness, 1e-3 * coarseness)
+    expected, expected_lse = reference(*tensors, causal)
+    out, lse = attention(*tensors, causal=causal, return_lse=True)
+    require_close(lse, expected_lse, f"LSE of {what}", 1e-3, 0)
+    found = require_close(out, expected, what, *limits)
+    require_close(OPERATOR(*tensors, causal, None), expected, f"operator, {what}", *limits)
+    given = torch.full_like(out, float("nan"))
+    require(attention(*tensors, causal=causal, out=given) is given, "out= comes back")
+    require(torch.equal(given, out), f"out= of {what}")
+    swapped = [x.transpose(1, 2) for x in tensors]
+    require(torch.equal(attention(*swapped, causal=causal, layout="bshd").transpose(1, 2), out), f"layout, {what}")
+    require(torch.equal(fa512.flash_attn_func(*swapped, causal=causal).transpose(1, 2), out), f"flash_attn_func, {what}")
+    return found
+
+
 def views(run):
-    """Every way for tensors to lie in memory, against f64."""
+    """Every way for tensors to lie in memory, in every element type, against f64."""
     place, worst = device(run.dry), {}
     run.found = {"largest_difference": worst}
     for batch, heads, sequence in [(1, 1, 1), (2, 3, 17), (3, 4, 129), (2, 4, 512)] + ([] if run.dry else [(4, 8, 700)]):
-        for causal in (False, True):
-            cases = {"bhsd": inputs((batch, heads, sequence, 64), place)}
-            cases["bshd"] = [x.transpose(1, 2) for x in inputs((batch, sequence, heads, 64), place)]
-            fused = inputs((batch, sequence, 3, heads, 64), place)[0]
-            cases["fused qkv"] = [fused[:, :, part].transpose(1, 2) for part in range(3)]
-            q, k, v = cases["bhsd"]
-            cases["expanded"] = [q, k[:1].expand_as(q), v[:, :1].expand_as(q)]
-            cases["sliced"] = [x[:, :, 3 : 3 + sequence] for x in inputs((batch, heads, sequence + 9, 64), place)]
-            cases["padded rows"] = [x[..., 8:72] for x in inputs((batch, heads, sequence, 80), place)]
+        for dtype, coarseness in TYPES.items():
+            cases = view_cases(batch, heads, sequence, lambda shape: inputs(shape, place, dtype=dtype))
             for name, tensors in cases.items():
-                what = f"{name}, {batch},{heads},{sequence}, causal {causal}"
-                expected, expected_lse = reference(*tensors, causal)
-                out, lse = attention(*tensors, causal=causal, return_lse=True)
-                require_close(lse, expected_lse, f"LSE of {what}", 1e-3, 0)
-                found = require_close(out, expected, what)
-                worst[name] = max(found, worst.get(name, 0))
-                require_close(OPERATOR(*tensors, causal, None), expected, f"operator, {what}")
-                given = torch.full_like(out, float("nan"))
-                require(attention(*tensors, causal=causal, out=given) is given, "out= comes back")
-                require(torch.equal(given, out), f"out= of {what}")
-                swapped = [x.transpose(1, 2) for x in tensors]
-                require(torch.equal(attention(*swapped, causal=causal, layout="bshd").transpose(1, 2), out), f"layout, {what}")
-                require(torch.equal(fa512.flash_attn_func(*swapped, causal=causal).transpose(1, 2), out), f"flash_attn_func, {what}")
+                for causal in (False, True):
+                    what = f"{name}, {batch},{heads},{sequence}, {dtype}, causal {causal}"
+                    key = f"{name}, {dtype}"
+                    worst[key] = max(worst.get(key, 0), check_every_call(tensors, causal, what, coarseness))
     scaled = inputs((2, 2, 100, 64), place)
     require_close(fa512.scaled_dot_product_attention(*scaled, scale=0.3), reference(*scaled, scale=0.3)[0], "scale")
     return {"largest_difference": worst}
@@ -215,7 +231,7 @@ def opcheck(run):
 
 def autocast(run):
     tensors = inputs((2, 4, 128, 64), "cuda", dtype=torch.float32)
-    for dtype, coarseness in [(torch.float16, 1), (torch.bfloat16, 8)]:
+    for dtype, coarseness in TYPES.items():
         with torch.autocast("cuda", dtype=dtype):
             own = fa512.scaled_dot_product_attention(*tensors)
             sdpa = functional.scaled_dot_product_attention(*tensors)
@@ -223,24 +239,30 @@ def autocast(run):
         require_close(own, sdpa, f"autocast to {dtype}", 4e-3 * coarseness, 2e-3 * coarseness)
 
 
+def gradient_errors(dtype, sequence, causal, dry):
+    """Errors of dQ, dK, dV against f64: ours, and those of PyTorch's flash attention."""
+    place = device(dry)
+    tensors = inputs((2, 4, sequence, 64), place, dtype=dtype, requires_grad=True)
+    upstream = inputs((2, 4, sequence, 64), place, 9, dtype)[0]
+    exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
+    wanted = torch.autograd.grad(reference(*exact, causal)[0], exact, upstream.double())
+    own = torch.autograd.grad(fa512.torch.attention(*tensors, causal=causal), tensors, upstream)
+    with sdpa_kernel(SDPBackend.MATH if dry else SDPBackend.FLASH_ATTENTION):
+        theirs = torch.autograd.grad(functional.scaled_dot_product_attention(*tensors, is_causal=causal), tensors, upstream)
+    for name, gradient, other, right in zip("qkv", own, theirs, wanted):
+        yield name, *((x.double() - right).abs().max().item() for x in (gradient, other))
+
+
 def gradients(run):
     """Errors against f64 beside those of PyTorch's flash backward on its own forward."""
-    place, found = device(run.dry), {}
+    found = {}
     run.found = {"largest_difference": found}
     for sequence, causal in [(128, False), (200, True)] + ([] if run.dry else [(512, False), (512, True)]):
-        tensors = inputs((2, 4, sequence, 64), place, requires_grad=True)
-        upstream = inputs((2, 4, sequence, 64), place, 9)[0]
-        exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
-        wanted = torch.autograd.grad(reference(*exact, causal)[0], exact, upstream.double())
-        own = torch.autograd.grad(fa512.torch.attention(*tensors, causal=causal), tensors, upstream)
-        backend = SDPBackend.MATH if run.dry else SDPBackend.FLASH_ATTENTION
-        with sdpa_kernel(backend):
-            sdpa = torch.autograd.grad(functional.scaled_dot_product_attention(*tensors, is_causal=causal), tensors, upstream)
-        for name, gradient, other, right in zip("qkv", own, sdpa, wanted):
-            error = (gradient.double() - right).abs().max().item()
-            limit = (other.double() - right).abs().max().item()
-            found[f"d{name} {sequence} causal {causal}"] = {"fa512": error, "sdpa": limit}
-            require(error <= 2 * limit + 1e-3, f"d{name}, {sequence}, causal {causal}: {error:.3g}; SDPA {limit:.3g}")
+        for dtype, coarseness in TYPES.items():
+            for name, error, limit in gradient_errors(dtype, sequence, causal, run.dry):
+                what = f"d{name} {sequence} {dtype} causal {causal}"
+                found[what] = {"fa512": error, "sdpa": limit}
+                require(error <= 2 * limit + 1e-3 * coarseness, f"{what}: {error:.3g}; SDPA {limit:.3g}")
     return {"largest_difference": found}
 
 
@@ -332,7 +354,7 @@ def exported_by_pytorch(run):
     return {"seconds_of": run_by_aot_inductor(Exported(functional.scaled_dot_product_attention), tensors)[1]}
 
 
-def encoder(attention_name, hidden, heads, layers, place, training=False, length=512):
+def encoder(attention_name, hidden, heads, layers, place, training=False, length=512, dtype=torch.float16):
     from transformers import BertConfig, BertModel
 
     import fa512.transformers  # noqa: F401
@@ -348,7 +370,7 @@ def encoder(attention_name, hidden, heads, layers, place, training=False, length
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
     )
-    dtype = torch.float32 if training else torch.float16
+    dtype = torch.float32 if training else dtype
     model = BertModel._from_config(config, attn_implementation=attention_name, dtype=dtype, add_pooling_layer=False)
     return model.to(place).train(training)
 
@@ -453,20 +475,20 @@ def attention_milliseconds(call):
 BACKENDS = {"sdpa": None, "sdpa flash": SDPBackend.FLASH_ATTENTION, "sdpa cuDNN": SDPBackend.CUDNN_ATTENTION}
 
 
-def measure_models(run, hidden, heads, layers, most_batches, seconds):
+def measure_models(run, hidden, heads, layers, seconds, batches=(1, 4, 16, 64, 256), dtype=torch.float16):
     """Model and attention, ms, for every length and batch: fa512 beside SDPA's backends."""
     place, rows, wrong = device(run.dry), [], []
     run.found = {"rows": rows}
-    own, theirs = (encoder(name, hidden, heads, layers, place) for name in ("fa512_flash", "sdpa"))
+    own, theirs = (encoder(name, hidden, heads, layers, place, dtype=dtype) for name in ("fa512_flash", "sdpa"))
     for length in (64,) if run.dry else (512, 128):
-        for batch in (1, 2) if run.dry else [size for size in (1, 4, 16, 64, 256) if size <= most_batches]:
+        for batch in (1, 2) if run.dry else batches:
             if run.left() < 5:
                 break
             ids = torch.randint(0, 1000, (batch, length), device=place)
             with torch.inference_mode():
                 outputs = own(ids).last_hidden_state, theirs(ids).last_hidden_state
                 difference = (outputs[0].float() - outputs[1].float()).abs().max().item()
-                if not difference < 6e-2:
+                if not difference < 6e-2 * TYPES[dtype]:
                     wrong.append(f"{batch} × {length}: the outputs differ by {difference:.3g}")
 
                 def call_of(backend):
@@ -495,12 +517,16 @@ def measure_models(run, hidden, heads, layers, most_batches, seconds):
 
 def bert_base(run):
     """12 layers, 12 heads of 64, random weights."""
-    return measure_models(run, 768, 12, 2 if run.dry else 12, 256, 1.0)
+    return measure_models(run, 768, 12, 2 if run.dry else 12, 1.0)
+
+
+def bert_base_bfloat16(run):
+    return measure_models(run, 768, 12, 2 if run.dry else 12, 0.5, (16, 64), torch.bfloat16)
 
 
 def minilm_stand_in(run):
     """6 layers, hidden 384, as MiniLM-L6, but 6 heads of 64: MiniLM's 12 heads of 32 are not computed yet."""
-    return measure_models(run, 384, 6, 6, 256, 0.6)
+    return measure_models(run, 384, 6, 6, 0.6)
 
 
 def minilm_falls_back(run):
@@ -593,7 +619,7 @@ def table(run):
     for shape, calls in run.records.get("host_time", {}).get("microseconds", {}).items():
         sdpa = calls["SDPA"]
         print(f"  {shape}: " + ", ".join(f"{name} {time:.2f} ({time / sdpa:.2f})" for name, time in calls.items()))
-    for section in ("bert_base", "minilm_stand_in"):
+    for section in ("bert_base", "minilm_stand_in", "bert_base_bfloat16"):
         print(f"\n{section}: length, batch; model ms and attention ms of " + ", ".join(["fa512", *BACKENDS]))
         for row in run.records.get(section, {}).get("rows", []):
             times = " ".join(f"{time:8.3f}" for time in row["model_ms"].values())
@@ -622,7 +648,7 @@ def main():
     run.section(minilm_falls_back)
     run.section(documents, needs_gpu=True)
     run.write("check.json")
-    for section in (bert_base, minilm_stand_in, sentences, compiled, exported, exported_by_pytorch):
+    for section in (bert_base, minilm_stand_in, bert_base_bfloat16, sentences, compiled, exported, exported_by_pytorch):
         run.section(section)
         run.write("check.json")
     run.section(jax_arrays, needs_gpu=True)

@@ -15,6 +15,10 @@ import torch
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "with_torch"))
 
 
+# Element types, and how much coarser than float16 they round.
+TYPES = {torch.float16: 1, torch.bfloat16: 8}
+
+
 class Run:
     """Sections, each with its record; what fails in one does not end the others."""
 

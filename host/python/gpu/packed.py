@@ -6,6 +6,7 @@ Needs fa512, PyTorch 2.11 and transformers. Prints a line for each section and t
 `--dry-run` runs what can be run on a machine without a GPU, with PyTorch's arithmetic in place of the kernels.
 """
 
+import itertools
 import random
 import statistics
 
@@ -16,7 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 import fa512
 import fa512.torch
 from check import encoder
-from common import device, gpu_milliseconds, inputs, reference, require, require_close, run_of
+from common import TYPES, device, gpu_milliseconds, inputs, reference, require, require_close, run_of
 
 OPERATOR = torch.ops.fa512.attention_varlen.default
 
@@ -62,20 +63,25 @@ def fa2(q, k, v, lengths, longest, causal):
 
 
 def results(run):
-    """Against f64: lengths, masks, views, LSE."""
-    place, worst = device(run.dry), 0
+    """Against f64: lengths, masks, views, LSE, element types."""
+    place, worst = device(run.dry), {}
+    run.found = {"largest_difference": worst}
     for lengths in ([5], [3, 0, 1, 64], [64, 65, 127, 1], uniform(8, 40, 1, 90), [130, 512]):
         rows, one = sum(lengths), cu_seqlens(lengths, place)
-        fused, odd = inputs((rows, 3, 4, 64), place)[0], inputs((rows, 2, 3, 64), place)
-        views = [fused[:, part] for part in range(3)], [tensor[:, 1] for tensor in odd]
-        for tensors in (inputs((rows, 4, 64), place), inputs((rows, 1, 64), place), *views):
-            for causal in (False, True):
-                expected, expected_lse = by_sequence(tensors, lengths, causal)
-                out, lse = fa512.torch.attention_varlen(*tensors, one, max(lengths), causal=causal, return_lse=True)
-                worst = max(worst, require_close(out, expected, f"{lengths}, causal {causal}"))
-                require_close(lse, expected_lse, f"LSE of {lengths}, causal {causal}", 1e-3, 0)
-                again = fa512.flash_attn_varlen_func(*tensors, one, one, max(lengths), max(lengths), causal=causal)
-                require(torch.equal(out, again), "flash_attn_varlen_func")
+        for dtype, coarseness in TYPES.items():
+            fused, odd = inputs((rows, 3, 4, 64), place, dtype=dtype)[0], inputs((rows, 2, 3, 64), place, dtype=dtype)
+            views = [fused[:, part] for part in range(3)], [tensor[:, 1] for tensor in odd]
+            whole = (inputs((rows, heads, 64), place, dtype=dtype) for heads in (4, 1))
+            for tensors in (*whole, *views):
+                for causal in (False, True):
+                    what = f"{lengths}, {dtype}, causal {causal}"
+                    expected, expected_lse = by_sequence(tensors, lengths, causal)
+                    out, lse = fa512.torch.attention_varlen(*tensors, one, max(lengths), causal=causal, return_lse=True)
+                    found = require_close(out, expected, what, 2e-3 * coarseness, 1e-3 * coarseness)
+                    worst[str(dtype)] = max(found, worst.get(str(dtype), 0))
+                    require_close(lse, expected_lse, f"LSE of {what}", 1e-3, 0)
+                    again = fa512.flash_attn_varlen_func(*tensors, one, one, max(lengths), max(lengths), causal=causal)
+                    require(torch.equal(out, again), "flash_attn_varlen_func")
     return {"largest_difference": worst}
 
 
@@ -104,27 +110,34 @@ def neighbours(run):
         require(torch.equal(clean[73:202], spoilt[73:202]), f"causal {causal}")
 
 
+def gradient_errors(dtype, lengths, causal, dry):
+    """Errors of dQ, dK, dV against f64, and those of FlashAttention-2 on its own forward (on a GPU)."""
+    place, longest = device(dry), max(lengths)
+    rows, one = sum(lengths), cu_seqlens(lengths, place)
+    tensors = inputs((rows, 4, 64), place, dtype=dtype, requires_grad=True)
+    upstream = inputs((rows, 4, 64), place, 9, dtype)[0]
+    exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
+    wanted = torch.autograd.grad(by_sequence(exact, lengths, causal)[0], exact, upstream.double())
+    own = torch.autograd.grad(fa512.torch.attention_varlen(*tensors, one, longest, causal=causal), tensors, upstream)
+    theirs = [right + 0.01 for right in wanted]
+    if not dry:
+        out, lse, *_ = fa2(*tensors, one, longest, causal)
+        require(lse.shape == (4, rows), f"FlashAttention-2's LSE has the shape {list(lse.shape)}")
+        theirs = torch.autograd.grad(out, tensors, upstream)
+    for name, gradient, other, right in zip("qkv", own, theirs, wanted):
+        yield name, *((x.double() - right).abs().max().item() for x in (gradient, other))
+
+
 def gradients(run):
     """Errors against f64 beside those of FlashAttention-2 on its own forward, whose LSE has the layout of ours."""
-    place, found = device(run.dry), {}
+    found = {}
     run.found = {"largest_difference": found}
     for lengths, causal in [([17, 100], False), ([17, 100, 1], True)] + ([] if run.dry else [([512, 200, 380], False)]):
-        rows, one, longest = sum(lengths), cu_seqlens(lengths, place), max(lengths)
-        tensors = inputs((rows, 4, 64), place, requires_grad=True)
-        upstream = inputs((rows, 4, 64), place, 9)[0]
-        exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
-        wanted = torch.autograd.grad(by_sequence(exact, lengths, causal)[0], exact, upstream.double())
-        own = torch.autograd.grad(fa512.torch.attention_varlen(*tensors, one, longest, causal=causal), tensors, upstream)
-        limits = [0.02] * 3
-        if not run.dry:
-            out, lse, *_ = fa2(*tensors, one, longest, causal)
-            require(lse.shape == (4, rows), f"FlashAttention-2's LSE has the shape {list(lse.shape)}")
-            theirs = torch.autograd.grad(out, tensors, upstream)
-            limits = [2 * (other.double() - right).abs().max().item() + 1e-3 for other, right in zip(theirs, wanted)]
-        for name, gradient, right, limit in zip("qkv", own, wanted, limits):
-            error = (gradient.double() - right).abs().max().item()
-            found[f"d{name} {lengths} causal {causal}"] = {"fa512": error, "limit": limit}
-            require(error <= limit, f"d{name}, {lengths}, causal {causal}: {error:.3g}; limit {limit:.3g}")
+        for dtype, coarseness in TYPES.items():
+            for name, error, other in gradient_errors(dtype, lengths, causal, run.dry):
+                what, limit = f"d{name} {lengths} {dtype} causal {causal}", 2 * other + 1e-3 * coarseness
+                found[what] = {"fa512": error, "limit": limit}
+                require(error <= limit, f"{what}: {error:.3g}; limit {limit:.3g}")
     return {"largest_difference": found}
 
 
@@ -188,19 +201,19 @@ class Contender:
         return begin.elapsed_time(end) * 1000 / self.calls
 
 
-def contenders(heads, lengths, causal):
+def contenders(heads, lengths, causal, dtype):
     rows, one, longest = sum(lengths), cu_seqlens(lengths, "cuda"), max(lengths)
     bytes_of_a_set = 4 * rows * heads * 64 * 2
-    sets = [inputs((rows, heads, 64), "cuda", seed) for seed in range(max(2, 160_000_000 // bytes_of_a_set + 1))]
-    expected = fa2(*sets[0], one, longest, causal)[0]
-    require_close(OPERATOR(*sets[0], one, longest, causal, None), expected, "beside FlashAttention-2", 4e-3, 2e-3)
+    sets = [inputs((rows, heads, 64), "cuda", seed, dtype) for seed in range(max(2, 160_000_000 // bytes_of_a_set + 1))]
+    expected, limits = fa2(*sets[0], one, longest, causal)[0], (4e-3 * TYPES[dtype], 2e-3 * TYPES[dtype])
+    require_close(OPERATOR(*sets[0], one, longest, causal, None), expected, "beside FlashAttention-2", *limits)
     made = {
         "fa512": Contender(lambda q, k, v: OPERATOR(q, k, v, one, longest, causal, None), sets),
         "FA2": Contender(lambda q, k, v: fa2(q, k, v, one, longest, causal), sets),
     }
     bytes_of_a_set = 4 * len(lengths) * longest * heads * 64 * 2
     count = max(2, 160_000_000 // bytes_of_a_set + 1)
-    padded = [inputs((len(lengths), heads, longest, 64), "cuda", seed) for seed in range(count)]
+    padded = [inputs((len(lengths), heads, longest, 64), "cuda", seed, dtype) for seed in range(count)]
     with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
         made["cuDNN, padded"] = Contender(
             lambda q, k, v: functional.scaled_dot_product_attention(q, k, v, is_causal=causal), padded
@@ -219,24 +232,23 @@ def times(run):
     """µs of a call, medians of turns, and ours over theirs, turn by turn, with 95 % intervals."""
     rows = []
     run.found = {"rows": rows}
-    for name, (heads, lengths) in WORK.items():
-        for causal in (False, True):
-            if run.left() < 15:
-                break
-            made = contenders(heads, lengths, causal)
-            for _ in range(5):
-                for contender in made.values():
-                    contender.microseconds()
-            turns = [{what: contender.microseconds() for what, contender in made.items()} for _ in range(60)]
-            row = {"work": name, "rows": sum(lengths), "causal": causal}
-            row["us"] = {what: statistics.median(turn[what] for turn in turns) for what in made}
-            row["ratio"] = {}
-            for what in ("FA2", "cuDNN, padded"):
-                ratios = [turn["fa512"] / turn[what] for turn in turns]
-                row["ratio"][what] = [statistics.median(ratios), *interval(ratios)]
-            rows.append(row)
-            del made
-            torch.cuda.empty_cache()
+    for dtype, (name, (heads, lengths)), causal in itertools.product(TYPES, WORK.items(), (False, True)):
+        if run.left() < 15:
+            break
+        made = contenders(heads, lengths, causal, dtype)
+        for _ in range(5):
+            for contender in made.values():
+                contender.microseconds()
+        turns = [{what: contender.microseconds() for what, contender in made.items()} for _ in range(60)]
+        row = {"work": name, "element": str(dtype), "rows": sum(lengths), "causal": causal}
+        row["us"] = {what: statistics.median(turn[what] for turn in turns) for what in made}
+        row["ratio"] = {}
+        for what in ("FA2", "cuDNN, padded"):
+            ratios = [turn["fa512"] / turn[what] for turn in turns]
+            row["ratio"][what] = [statistics.median(ratios), *interval(ratios)]
+        rows.append(row)
+        del made
+        torch.cuda.empty_cache()
     return {"rows": rows}
 
 
@@ -297,7 +309,7 @@ def main():
     for row in run.records.get("times", {}).get("rows", []):
         figures = ", ".join(f"{what} {time:.1f}" for what, time in row["us"].items())
         ratios = ", ".join(f"/ {what} {low[0]:.3f} ({low[1]:.3f} to {low[2]:.3f})" for what, low in row["ratio"].items())
-        print(f"{row['work']:28} {'causal' if row['causal'] else 'full':6} {figures}  {ratios}")
+        print(f"{row['work']:28} {row['element']:14} {'causal' if row['causal'] else 'full':6} {figures}  {ratios}")
     for name, row in run.records.get("encoders", {}).get("milliseconds", {}).items():
         print(f"{name:28} " + ", ".join(f"{what} {time:.2f} ms" for what, time in row.items()))
     return run.close(run.write("packed.json"))
