@@ -41,6 +41,7 @@ impl Renderer {
         let error = self.location(error, &finding.ptx_file, &finding.at, AnnotationKind::Primary);
         let mut groups = vec![error.element(Level::NOTE.message(numbers(finding)))];
         groups.extend(self.callers(&finding.at));
+        groups.extend(self.calls(&finding.at));
         if let Some(other) = &finding.other {
             groups.push(self.other_access(&finding.ptx_file, other));
             groups.extend(self.callers(&other.at));
@@ -81,6 +82,18 @@ impl Renderer {
         at.inlined_at.iter().map(|caller| {
             let note = Group::with_title(Level::NOTE.secondary_title("called from here, and inlined"));
             self.place(note, caller, AnnotationKind::Context)
+        })
+    }
+
+    /// The calls that the thread is in.
+    fn calls<'a>(&self, at: &'a Location) -> impl Iterator<Item = Group<'a>> {
+        at.called_from.iter().map(|call| {
+            let title = format!("`{}` is called here, line {} of the PTX", call.function, call.ptx_line);
+            let note = Group::with_title(Level::NOTE.secondary_title(title));
+            match &call.source {
+                Some(source) => self.place(note, source, AnnotationKind::Context),
+                None => note,
+            }
         })
     }
 

@@ -62,6 +62,17 @@
 //! Lanes that give different masks to one `shfl.sync`, `vote.sync`, `match.sync`, `redux.sync`, `elect.sync` or
 //! `bar.warp.sync` execute it mask by mask, each time with the lanes that give the same one.
 //!
+//! # Functions
+//!
+//! Calls, direct and through pointers, recursion, local memory and `alloca` are executed as they stand. Each call has registers
+//! and a frame of local memory of its own; frames lie apart, and end with their function. Lanes that call different functions
+//! run one after the other, the deepest call first, and meet again where they return to. A finding shows the calls that its
+//! thread is in ([`Location::called_from`]).
+//!
+//! Of what CUDA's device code calls of the system there are `vprintf` ([`Report::printed`]), `__assertfail` (a finding),
+//! `malloc` and `free` (a device heap of 8 MiB, in which every block is an allocation of its own). Calls of other functions
+//! that the module only declares are refused by name.
+//!
 //! # What is found
 //!
 //! - misaligned accesses, by access size, vector width, `cp.async` size and `ldmatrix` row;
@@ -88,6 +99,10 @@
 //!   beginning or end races with their other uses; waits for a phase that never ends are deadlocks, with the arrivals and
 //!   bytes each phase still waits for;
 //! - warps that keep more registers, after `setmaxnreg`, than their block can have begun with (`.minnctapersm`, `.maxnreg`);
+//! - assertions that fail, with their text, file, line and function;
+//! - blocks of the device heap used beyond their end or after they were freed, freed twice or never given;
+//! - calls of what is no function, or one of another kind; local memory used after its function has returned; recursion
+//!   without an end;
 //! - operands without a meaning, traps, endless loops (a limit on instructions, see [`Options`]).
 //!
 //! After a finding the run goes on: a faulty load gives zeros, a faulty store is dropped, a collective instruction
@@ -137,7 +152,7 @@
 //! compare-and-swap are often begun so.
 //!
 //! What cannot be executed is refused by name and line before anything runs ([`LaunchError`]), never guessed, and never
-//! reported as an error of the kernel: calls, textures, clusters of several blocks, `cp.reduce.async.bulk`,
+//! reported as an error of the kernel: textures, clusters of several blocks, `cp.reduce.async.bulk`,
 //! multicast, `im2col` tensor maps, `wgmma` of other types than f16 and bf16 among others.
 //!
 //! # Where things are
@@ -172,12 +187,13 @@ mod memory;
 mod module;
 mod numeric;
 mod parse;
+mod printf;
 mod program;
 mod race;
 mod run;
 
 pub use counters::Counters;
-pub use finding::{Finding, FindingClass, LaneAddress, Location, OtherAccess, SourceLocation};
+pub use finding::{CallSite, Finding, FindingClass, LaneAddress, Location, OtherAccess, SourceLocation};
 pub use isa::{expand_forms, lanewise_forms};
 pub use launch::{Launch, LaunchError, Options, Report};
 pub use memory::{Allocation, GlobalMemory, MemoryError, Swizzle, TENSOR_MAP_BYTES, TensorElement, TensorMap};

@@ -113,14 +113,18 @@ impl Context<'_> {
     ) {
         let instruction = self.instruction;
         let occurrences = which.len().max(1) as u64;
-        let (block, warp, machine) = (self.block.position, self.warp.index, self.machine);
+        let (block, warp, machine) = (self.block.position, &*self.warp, self.machine);
+        let lane = which.iter().map(|first| first.lane).find(|lane| self.active >> lane & 1 != 0);
+        let lane = lane.unwrap_or(self.active.trailing_zeros());
         self.block.findings.add(class, instruction.line, occurrences, || {
             let first = which.first().copied();
+            let mut at = machine.location(instruction, block, warp.index, first.map(|first| first.lane));
+            at.called_from = machine.calls(warp, lane as usize);
             Finding {
                 class,
                 message: message(),
                 ptx_file: machine.module.file().to_owned(),
-                at: machine.location(instruction, block, warp, first.map(|first| first.lane)),
+                at,
                 address: first.and_then(|first| first.address),
                 lanes: which,
                 other,

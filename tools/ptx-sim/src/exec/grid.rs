@@ -29,7 +29,7 @@ pub(crate) fn run_grid(
     let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads).build();
     let pool = pool.map_err(|error| LaunchError::Threads(error.to_string()))?;
     let mut findings = Findings::default();
-    let mut counters = Counters::default();
+    let (mut counters, mut printed) = (Counters::default(), Vec::new());
     // Findings are merged in block order, so that a report does not depend on timing.
     const BATCH: u64 = 64;
     let warps = machine.launch.block.into_iter().product::<u32>().div_ceil(LANES as u32);
@@ -43,13 +43,14 @@ pub(crate) fn run_grid(
         for (index, outcome) in results {
             findings.merge(outcome.findings);
             counters += outcome.counters;
+            printed.extend(outcome.printed);
             for conflict in races.add(index, &outcome.trace) {
                 let line = machine.program.instructions[conflict.later.pc as usize].line;
                 findings.add(FindingClass::Race, line, 1, || race_of_blocks(machine, &conflict));
             }
         }
     }
-    Ok(Report { findings: findings.into_list(options.max_findings), counters })
+    Ok(Report { findings: findings.into_list(options.max_findings), counters, printed })
 }
 
 /// A race between two blocks.

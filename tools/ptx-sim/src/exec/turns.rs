@@ -13,6 +13,8 @@ use crate::race::{Races, Trace};
 pub(super) struct Outcome {
     pub findings: Findings,
     pub counters: Counters,
+    /// What its threads printed.
+    pub printed: Vec<u8>,
     /// In global memory.
     pub trace: Trace,
 }
@@ -60,6 +62,7 @@ fn finish(block: &mut Block<'_>) -> Outcome {
     Outcome {
         findings: std::mem::take(&mut state.findings),
         counters: std::mem::take(&mut state.counters),
+        printed: std::mem::take(&mut state.printed),
         trace: state.races.as_mut().map(Races::take_trace).unwrap_or_default(),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::cache_policy;
 use crate::context::{Context, Direction, Faults, Place, Traffic};
-use crate::decode::{Decode, Form, invalid, unsupported};
+use crate::decode::{Decode, Form, invalid};
 use crate::lanes::lanes;
 use crate::memory::{TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES};
 use crate::numeric::sign_extend;
@@ -79,7 +79,11 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
 /// Takes hints, the space, vector size and element type.
 fn shape(form: &mut Form<'_>) -> Decode<(Semantics, Option<Space>, usize, Type)> {
     let semantics = take_hints(form);
-    let space = form.take(Space::parse);
+    let space = form.take(Space::parse).map(|space| match space {
+        // Parameters of functions lie in local memory.
+        Space::Parameter if form.is_in_function() => Space::Local,
+        space => space,
+    });
     let count = form.choice(&[("v2", 2), ("v4", 4), ("v8", 8)]).unwrap_or(1);
     let kind = form.kind()?;
     let is_value = kind.bits >= 8 && kind.bits <= 64 && kind.packed == 1;
@@ -103,10 +107,8 @@ fn load(form: &mut Form<'_>) -> Decode<Operation> {
 
 fn store(form: &mut Form<'_>) -> Decode<Operation> {
     let (semantics, space, count, kind) = shape(form)?;
-    match space {
-        Some(Space::Parameter) => return unsupported(format!("`{}`: calls of functions", form.name())),
-        Some(Space::Constant) => return invalid(format!("`{}` to memory that cannot be written", form.name())),
-        _ => {}
+    if let Some(Space::Parameter | Space::Constant) = space {
+        return invalid(format!("`{}` to memory that cannot be written", form.name()));
     }
     let address = form.address(space)?;
     let items = form.vector()?;

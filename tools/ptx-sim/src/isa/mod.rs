@@ -1,11 +1,13 @@
 //! The instructions. Each family has a file with its typed form, how it is decoded, and how it executes; a new
 //! instruction is added to its family's file, a new family to `operation`.
 
+mod arguments;
 mod async_copy;
 mod atomic;
 mod barrier;
 mod bulk_copy;
 mod cache_policy;
+mod call;
 mod cluster;
 mod compare;
 mod control;
@@ -20,6 +22,7 @@ mod mbarrier;
 mod memory;
 mod moves;
 mod operation;
+mod system;
 mod warp;
 mod warpgroup;
 mod wgmma;

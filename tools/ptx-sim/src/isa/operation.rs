@@ -2,8 +2,8 @@
 
 use super::lanewise::Lanewise;
 use super::{
-    async_copy, atomic, barrier, bulk_copy, cache_policy, cluster, compare, control, convert, float, integer, known,
-    matrix, mbarrier, memory, moves, warp, warpgroup, wgmma,
+    arguments, async_copy, atomic, barrier, bulk_copy, cache_policy, call, cluster, compare, control, convert, float,
+    integer, known, matrix, mbarrier, memory, moves, warp, warpgroup, wgmma,
 };
 use crate::context::{Context, Flow};
 use crate::decode::{Decode, Form};
@@ -44,6 +44,10 @@ pub(crate) enum Operation {
     Mbarrier(mbarrier::Operation),
     /// Branches and ends.
     Control(control::Operation),
+    /// Calls and returns.
+    Call(call::Operation),
+    /// Values that calls pass.
+    Arguments(arguments::Operation),
 }
 
 /// Decodes an instruction: asks every family whether it is one of its own.
@@ -65,6 +69,12 @@ pub(crate) fn decode(form: &mut Form<'_>) -> Decode<(Class, Operation)> {
     }
     if let Some(operation) = cache_policy::decode(form)? {
         return Ok((Class::Move, Operation::CachePolicy(operation)));
+    }
+    if let Some(operation) = call::decode(form)? {
+        return Ok((Class::Control, Operation::Call(operation)));
+    }
+    if let Some(operation) = arguments::decode(form)? {
+        return Ok((Class::Move, Operation::Arguments(operation)));
     }
     if let Some(operation) = memory::decode(form)? {
         return Ok((Class::Memory, Operation::Memory(operation)));
@@ -177,6 +187,8 @@ impl Operation {
             Operation::Wgmma(operation) => operation.execute(context),
             Operation::Mbarrier(operation) => return operation.execute(context),
             Operation::Control(operation) => return operation.execute(context),
+            Operation::Call(operation) => return operation.execute(context),
+            Operation::Arguments(operation) => operation.execute(context),
         }
         Flow::Next
     }
@@ -193,6 +205,24 @@ impl Operation {
     /// Whether it waits for the grid before its own.
     pub fn waits_for_previous_grid(&self) -> bool {
         matches!(self, Operation::Control(control::Operation::WaitForPreviousGrid))
+    }
+
+    /// The function or the pointer that it calls, as an index into the program's calls.
+    pub fn call(&self) -> Option<u32> {
+        match self {
+            Operation::Call(operation) => operation.call(),
+            _ => None,
+        }
+    }
+
+    /// Whether it allocates memory of the device heap, or frees it.
+    pub fn uses_heap(&self) -> bool {
+        matches!(self, Operation::Call(operation) if operation.uses_heap())
+    }
+
+    /// Whether it needs local memory even where no variable lies there.
+    pub fn uses_stack(&self) -> bool {
+        matches!(self, Operation::Call(operation) if operation.uses_stack())
     }
 
     /// Whether it is a `wgmma`.

@@ -28,6 +28,8 @@ pub(crate) struct BlockState {
     pub warpgroups: Warpgroups,
     pub findings: Findings,
     pub counters: Counters,
+    /// What its threads printed.
+    pub printed: Vec<u8>,
 }
 
 impl BlockState {
@@ -48,6 +50,7 @@ impl BlockState {
             proxies: Proxies::new(watched),
             warpgroups: Warpgroups::default(),
             findings: Findings::default(),
+            printed: Vec::new(),
             counters: Counters::default(),
         }
     }

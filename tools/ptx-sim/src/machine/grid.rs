@@ -2,11 +2,16 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::finding::Location;
+use super::stack::{Caller, Stack};
+use super::warp::Warp;
+use crate::finding::{CallSite, Location};
 use crate::launch::{Launch, Options};
 use crate::memory::{GlobalMemory, Parameters, SYSTEM_SHARED_BYTES};
 use crate::module::Module;
 use crate::program::{Instruction, Program};
+
+/// Calls of a finding at most: a recursion may be deep.
+const CALLS_SHOWN: usize = 16;
 
 /// What all blocks of a launch share.
 pub(crate) struct Machine<'a> {
@@ -72,7 +77,32 @@ impl<'a> Machine<'a> {
     pub fn location(&self, instruction: &Instruction, block: [u32; 3], warp: u32, lane: Option<u32>) -> Location {
         let (source, inlined_at) = self.module.source(instruction.location);
         let text = self.module.line(instruction.line).trim().to_owned();
-        Location { ptx_line: instruction.line, instruction: text, source, inlined_at, block, warp, lane }
+        Location {
+            ptx_line: instruction.line,
+            instruction: text,
+            source,
+            inlined_at,
+            called_from: Vec::new(),
+            block,
+            warp,
+            lane,
+        }
+    }
+
+    /// The calls that a lane of a warp is in, innermost first.
+    pub fn calls(&self, warp: &Warp, lane: usize) -> Vec<CallSite> {
+        let frames = warp.local.get(lane).map_or(&[][..], Stack::frames);
+        let callers = frames.iter().rev().filter_map(|frame| frame.caller.as_ref()).take(CALLS_SHOWN);
+        let site = |caller: &Caller| {
+            let instruction = &self.program.instructions[caller.pc as usize];
+            let function = self.program.functions[caller.function].as_ref();
+            CallSite {
+                function: function.map_or(String::new(), |function| function.name.clone()),
+                ptx_line: instruction.line,
+                source: self.module.source(instruction.location).0,
+            }
+        };
+        callers.map(site).collect()
     }
 
     /// Asks all blocks to stop.

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use super::async_matrix::AsyncMatrix;
 use super::paths::Paths;
+use super::stack::Stack;
 use crate::lanes::{LANES, lanes};
 use crate::launch::Launch;
-use crate::memory::Bytes;
 use crate::program::{Guard, Initial, Program, Slot, Special};
 
 /// Registers of a warp, by slot and lane.
@@ -75,8 +75,8 @@ pub(crate) struct Warp {
     /// Which of the groups has its turn.
     pub paths: Paths,
     pub registers: Registers,
-    /// Of each lane; empty when the entry has none.
-    pub local: Vec<Bytes>,
+    /// Local memory of each lane; empty when the entry has none and calls nothing.
+    pub local: Vec<Stack>,
     pub copies: Vec<AsyncCopies>,
     /// Phase of the cluster's barrier in which it arrived there last.
     pub cluster_phase: Option<u64>,
@@ -91,7 +91,7 @@ impl Warp {
     /// A warp that has not started.
     pub fn new(program: &Program) -> Warp {
         let count = program.registers.len();
-        let local_bytes = program.layout.local_bytes as usize;
+        let stacks = if program.uses_stack { LANES } else { 0 };
         Warp {
             index: 0,
             existing: 0,
@@ -99,7 +99,7 @@ impl Warp {
             groups: Vec::new(),
             paths: Paths::default(),
             registers: Registers { values: vec![[0; LANES]; count], initialised: vec![0; count] },
-            local: if local_bytes > 0 { vec![Bytes::new(0, local_bytes); LANES] } else { Vec::new() },
+            local: vec![Stack::default(); stacks],
             copies: vec![AsyncCopies::default(); LANES],
             cluster_phase: None,
             matrix: AsyncMatrix::default(),
@@ -121,7 +121,7 @@ impl Warp {
         self.groups.clear();
         self.paths.clear();
         self.groups.push(Group { pc: 0, lanes: self.existing, progress: Progress::Ready });
-        self.local.iter_mut().for_each(Bytes::clear);
+        self.local.iter_mut().for_each(|stack| stack.start(program.frame));
         for copies in &mut self.copies {
             copies.pending.clear();
             copies.committed = 0;

@@ -87,6 +87,13 @@ impl Buffer {
         ((old & mask) >> shift, initialised)
     }
 
+    /// Takes `bytes` bytes from `offset`, a multiple of 8, on as never written.
+    pub fn forget(&self, offset: u64, bytes: u64) {
+        for word in offset / 8..(offset + bytes).div_ceil(8) {
+            self.initialised[word as usize].store(0, Relaxed);
+        }
+    }
+
     /// The first of `bytes` bytes from `offset` on that was never written.
     pub fn first_unwritten(&self, offset: u64, bytes: u64) -> Option<u64> {
         let end = offset + bytes;

@@ -34,6 +34,51 @@ impl Bytes {
         self.range(address, bytes).is_ok()
     }
 
+    /// Makes `bytes` bytes at `address` its own, of which nothing is written.
+    pub fn renew(&mut self, address: u64, bytes: usize) {
+        let (first, end) = ((address - self.start) as usize, (address - self.start) as usize + bytes);
+        if self.data.len() < end {
+            self.data.resize(end, 0);
+            self.state.resize(end, 0);
+        }
+        self.state[first..end].fill(0);
+    }
+
+    /// The value of up to 8 bytes, and whether all were written.
+    pub fn value(&self, address: u64, bytes: usize) -> (u64, bool) {
+        let mut data = [0; 8];
+        match self.load(address, &mut data[..bytes]) {
+            Ok(state) => (u64::from_le_bytes(data), !state.uninitialised),
+            Err(_) => (0, false),
+        }
+    }
+
+    /// Sets up to 8 bytes, which were written then or not.
+    pub fn set_value(&mut self, address: u64, bytes: usize, value: u64, written: bool) {
+        if let Ok(range) = self.range(address, bytes) {
+            self.data[range.clone()].copy_from_slice(&value.to_le_bytes()[..bytes]);
+            self.state[range].fill(if written { INITIALISED } else { 0 });
+        }
+    }
+
+    /// Appends bytes at `address`, and whether each was written.
+    pub fn copy_out(&self, address: u64, bytes: usize, to: &mut Vec<(u8, bool)>) {
+        if let Ok(range) = self.range(address, bytes) {
+            let state = self.state[range.clone()].iter().map(|state| state & INITIALISED != 0);
+            to.extend(self.data[range].iter().copied().zip(state));
+        }
+    }
+
+    /// Writes bytes at `address`; those that were not written become so again.
+    pub fn copy_in(&mut self, address: u64, from: &[(u8, bool)]) {
+        if let Ok(range) = self.range(address, from.len()) {
+            for (index, (byte, written)) in range.zip(from) {
+                self.data[index] = *byte;
+                self.state[index] = if *written { INITIALISED } else { 0 };
+            }
+        }
+    }
+
     /// Forgets everything that was written.
     pub fn clear(&mut self) {
         self.state.fill(0);

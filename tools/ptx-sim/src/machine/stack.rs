@@ -1,0 +1,153 @@
+//! The local memory of a thread: a frame for the entry and for each function that runs.
+
+use crate::memory::{Bytes, OutOfBounds, State};
+use crate::program::FrameLayout;
+
+/// Least distance of frames: an address that leaves its frame meets no other.
+const RED_ZONE: u64 = 32;
+/// Frames are at multiples of this.
+const ALIGNMENT: u64 = 16;
+
+/// The local memory of one call, and what it goes back to.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame {
+    /// Its first address.
+    pub base: u64,
+    /// The end of what loads and stores reach, from `base` on.
+    reachable: u64,
+    /// Its end.
+    end: u64,
+    /// The call, but for the entry.
+    pub caller: Option<Caller>,
+}
+
+/// What a function goes back to.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    /// Number of the function that was called.
+    pub function: usize,
+    /// Index of the call in the program.
+    pub call: u32,
+    /// Index of the instruction that calls.
+    pub pc: u32,
+    /// What the registers of the function held, where it may have been running, and whether that was written.
+    pub saved: Vec<(u64, bool)>,
+}
+
+/// The local memory of a thread.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stack {
+    bytes: Bytes,
+    frames: Vec<Frame>,
+}
+
+impl Stack {
+    /// Begins a thread whose entry has that frame.
+    pub fn start(&mut self, entry: FrameLayout) {
+        self.frames.clear();
+        self.push(entry, None);
+    }
+
+    /// The frame that runs.
+    pub fn top(&self) -> Option<&Frame> {
+        self.frames.last()
+    }
+
+    /// All frames, that of the entry first.
+    pub fn frames(&self) -> &[Frame] {
+        &self.frames
+    }
+
+    /// Adds a frame of which nothing is written; its first address.
+    pub fn push(&mut self, layout: FrameLayout, caller: Option<Caller>) -> u64 {
+        let free = self.frames.last().map_or(0, |frame| frame.end + RED_ZONE);
+        let base = free.next_multiple_of(layout.alignment.max(ALIGNMENT));
+        let (end, reachable) = (base + layout.bytes, layout.reachable());
+        self.bytes.renew(base, layout.bytes as usize);
+        self.frames.push(Frame { base, reachable, end, caller });
+        base
+    }
+
+    /// Takes the frame that runs away.
+    pub fn pop(&mut self) -> Option<Frame> {
+        self.frames.pop()
+    }
+
+    /// Makes the frame that runs larger; the address of the new bytes.
+    pub fn allocate(&mut self, bytes: u64, alignment: u64) -> u64 {
+        let Some(frame) = self.frames.last_mut() else { return 0 };
+        let address = frame.end.next_multiple_of(alignment.max(1));
+        frame.end = address + bytes;
+        frame.reachable = frame.end - frame.base;
+        self.bytes.renew(address, bytes as usize);
+        address
+    }
+
+    /// The end of the frame that runs.
+    pub fn end(&self) -> u64 {
+        self.frames.last().map_or(0, |frame| frame.end)
+    }
+
+    /// Takes away what was added to the frame that runs since its end was there; false when it never was.
+    pub fn shrink(&mut self, end: u64) -> bool {
+        match self.frames.last_mut() {
+            Some(frame) if (frame.base..=frame.end).contains(&end) => {
+                frame.end = end;
+                frame.reachable = frame.reachable.min(end - frame.base);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Reads `data.len()` bytes of one frame.
+    pub fn load(&self, address: u64, data: &mut [u8]) -> Result<State, OutOfBounds> {
+        self.check(address, data.len())?;
+        self.bytes.load(address, data)
+    }
+
+    /// Writes `data` to one frame.
+    pub fn store(&mut self, address: u64, data: &[u8]) -> Result<bool, OutOfBounds> {
+        self.check(address, data.len())?;
+        self.bytes.store(address, data)
+    }
+
+    /// The first address of the frame that runs.
+    pub fn base(&self) -> u64 {
+        self.frames.last().map_or(0, |frame| frame.base)
+    }
+
+    /// Appends bytes that a call passes.
+    pub fn read_passed(&self, address: u64, bytes: usize, values: &mut Vec<(u8, bool)>) {
+        self.bytes.copy_out(address, bytes, values);
+    }
+
+    /// Writes bytes that a call passes.
+    pub fn write_passed(&mut self, address: u64, values: &[(u8, bool)]) {
+        self.bytes.copy_in(address, values);
+    }
+
+    /// The value of so many bytes that a call passes, that far in the frame that runs, and whether all were written.
+    pub fn passed(&self, offset: u64, bytes: usize) -> (u64, bool) {
+        self.bytes.value(self.base() + offset, bytes)
+    }
+
+    /// Sets so many bytes that a call passes, that far in the frame that runs.
+    pub fn pass(&mut self, offset: u64, bytes: usize, value: u64, written: bool) {
+        self.bytes.set_value(self.base() + offset, bytes, value, written);
+    }
+
+    fn check(&self, address: u64, bytes: usize) -> Result<(), OutOfBounds> {
+        let after = self.frames.partition_point(|frame| frame.base <= address);
+        let Some(frame) = after.checked_sub(1).map(|index| &self.frames[index]) else { return Ok(()) };
+        let (size, offset) = (frame.reachable, address - frame.base);
+        match offset.checked_add(bytes as u64) {
+            Some(end) if end <= size => Ok(()),
+            _ if size == 0 => Err(OutOfBounds("where no local variable lies".to_owned())),
+            Some(end) if offset < size => {
+                Err(OutOfBounds(format!("the last {} bytes are past the end of its {size} bytes", end - size)))
+            }
+            _ => Err(OutOfBounds(format!("{} bytes past the end of its {size} bytes", offset - size))),
+        }
+    }
+}
