@@ -3,7 +3,7 @@
 use super::lanewise::Lanewise;
 use super::{
     arguments, async_copy, atomic, barrier, bulk_copy, cache_policy, call, cluster, compare, control, convert, float,
-    integer, known, matrix, mbarrier, memory, moves, warp, warpgroup, wgmma,
+    integer, known, matrix, mbarrier, memory, moves, video, warp, warpgroup, wgmma,
 };
 use crate::context::{Context, Flow};
 use crate::decode::{Decode, Form};
@@ -122,6 +122,9 @@ fn decode_lanewise(form: &mut Form<'_>) -> Decode<Option<(Class, Lanewise)>> {
         return Ok(Some((Class::Float, lanewise)));
     }
     if !is_float && let Some(lanewise) = integer::decode(form)? {
+        return Ok(Some((Class::Integer, lanewise)));
+    }
+    if let Some(lanewise) = video::decode(form)? {
         return Ok(Some((Class::Integer, lanewise)));
     }
     if let Some(lanewise) = convert::decode(form)? {
