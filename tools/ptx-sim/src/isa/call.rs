@@ -76,7 +76,6 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
 }
 
 fn address_kind(form: &mut Form<'_>) -> Decode<Type> {
-    form.flag("local");
     let kind = form.kind()?;
     if matches!(kind.bits, 32 | 64) && !kind.is_float() { Ok(kind) } else { form.refuse() }
 }

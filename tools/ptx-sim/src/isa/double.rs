@@ -129,7 +129,8 @@ mod tests {
                     if nearest.is_nan() {
                         continue;
                     }
-                    let [zero, down, up] = DIRECTED.map(|rounding| f64::from_bits(operation.compute(&operands, rounding)));
+                    let [zero, down, up] =
+                        DIRECTED.map(|rounding| f64::from_bits(operation.compute(&operands, rounding)));
                     assert!(down <= nearest && nearest <= up, "{operation:?} {a:e} {b:e}: {down:e} {nearest:e} {up:e}");
                     assert!(up == down || up == down.next_up(), "{operation:?} {a:e} {b:e}: {down:e} {up:e}");
                     assert_eq!(zero, if nearest > 0.0 || up > 0.0 && down >= 0.0 { down } else { up });

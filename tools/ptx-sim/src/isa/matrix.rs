@@ -1,5 +1,6 @@
 //! Matrix instructions of a warp (PTX ISA, "mma", "ldmatrix", "stmatrix").
 
+use super::mma;
 use crate::context::{Context, Direction, Faults, Traffic};
 use crate::decode::{Decode, Form};
 use crate::fused_sum::{Factor, fused_sum};
@@ -21,8 +22,12 @@ const ROW_BYTES: usize = 16;
 
 /// A decoded matrix instruction.
 pub(crate) enum Operation {
-    /// `d = a · b + c`.
+    /// `d = a · b + c` of f16 or bf16.
     Multiply(Multiply),
+    /// `d = a · b + c` of other types.
+    MultiplyOther(mma::Multiply),
+    /// `movmatrix`: the lanes' halves, transposed.
+    Transpose { from: Slot, to: Destination },
     /// `ldmatrix`: one register for each matrix.
     Load { address: Address, to: Vec<Destination>, transposed: bool },
     /// `stmatrix`.
@@ -44,8 +49,18 @@ pub(crate) struct Multiply {
 
 /// Decodes a matrix instruction; `None` when the opcode is none.
 pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
+    if let Some(multiply) = mma::decode(form)? {
+        return Ok(Some(Operation::MultiplyOther(multiply)));
+    }
     match form.opcode() {
         "mma" => multiply(form).map(Some),
+        "movmatrix" => {
+            let is_known = ["sync", "aligned", "m8n8", "trans", "b16"].into_iter().all(|modifier| form.flag(modifier));
+            if !is_known {
+                return form.refuse();
+            }
+            Ok(Some(Operation::Transpose { to: form.destination(Type::B32)?, from: form.source(Type::B32)? }))
+        }
         "ldmatrix" | "stmatrix" => load_or_store(form).map(Some),
         _ => Ok(None),
     }
@@ -98,6 +113,8 @@ impl Operation {
     pub fn execute(&self, context: &mut Context<'_>) {
         match self {
             Operation::Multiply(multiply) => multiply.execute(context),
+            Operation::MultiplyOther(multiply) => multiply.execute(context),
+            Operation::Transpose { from, to } => transpose(context, *from, *to),
             Operation::Load { address, to, transposed } => load_matrices(context, *address, to, *transposed),
             Operation::Store { address, from, transposed } => store_matrices(context, *address, from, *transposed),
         }
@@ -172,6 +189,22 @@ impl Multiply {
             true => context.value(self.c[index], lane),
             false => context.value(self.c[index / 2], lane) >> (16 * (index % 2)) & 0xffff,
         }
+    }
+}
+
+/// Each lane has two neighbours of a row of an 8×8 matrix of halves.
+fn transpose(context: &mut Context<'_>, from: Slot, to: Destination) {
+    context.require(&[from]);
+    let mut rows = [[0; ROWS]; ROWS];
+    for lane in lanes(context.active) {
+        let pair = context.value(from, lane);
+        for ((row, column), value) in halves(lane, false).into_iter().zip([pair & 0xffff, pair >> 16]) {
+            rows[row][column] = value;
+        }
+    }
+    for lane in lanes(context.active) {
+        let [low, high] = halves(lane, true).map(|(row, column)| rows[row][column]);
+        context.set(to, lane, low | high << 16);
     }
 }
 

@@ -13,6 +13,9 @@ use crate::race::{Semantics, Strength};
 /// Bytes of the widest access (`.v8.b32`, `.v4.b64`).
 const WIDEST: usize = 32;
 
+/// Bytes that `discard` takes.
+const LINE: u64 = 128;
+
 /// A decoded load, store or prefetch.
 pub(crate) enum Operation {
     /// `ld`.
@@ -21,6 +24,8 @@ pub(crate) enum Operation {
     Store { space: Option<Space>, address: Address, kind: Type, from: Vec<Slot>, semantics: Semantics },
     /// `prefetch`, `applypriority`: have no effect on results.
     Prefetch,
+    /// `discard`: what was written there is lost.
+    Discard { space: Option<Space>, address: Address },
     /// `prefetch.tensormap`: neither, but there has to be one.
     PrefetchTensorMap { space: Option<Space>, address: Address },
 }
@@ -72,6 +77,7 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
         "st" => store(form).map(Some),
         "prefetch" | "prefetchu" => prefetch(form).map(Some),
         "applypriority" => apply_priority(form).map(Some),
+        "discard" => discard(form).map(Some),
         _ => Ok(None),
     }
 }
@@ -151,12 +157,25 @@ fn apply_priority(form: &mut Form<'_>) -> Decode<Operation> {
     }
 }
 
+/// `discard`: the 128 bytes of an address, which is a multiple of that.
+fn discard(form: &mut Form<'_>) -> Decode<Operation> {
+    let space = form.take(Space::parse);
+    if !form.flag("L2") || !matches!(space, None | Some(Space::Global)) {
+        return form.refuse();
+    }
+    let address = form.address(space)?;
+    match form.literal()? {
+        LINE => Ok(Operation::Discard { space, address }),
+        bytes => invalid(format!("`{}` of {bytes} bytes: it takes {LINE}", form.name())),
+    }
+}
+
 impl Operation {
     /// How its accesses are ordered.
     pub fn semantics(&self) -> Semantics {
         match self {
             Operation::Load { semantics, .. } | Operation::Store { semantics, .. } => *semantics,
-            Operation::Prefetch | Operation::PrefetchTensorMap { .. } => Semantics::WEAK,
+            Operation::Prefetch | Operation::Discard { .. } | Operation::PrefetchTensorMap { .. } => Semantics::WEAK,
         }
     }
 
@@ -168,6 +187,7 @@ impl Operation {
                 execute_store(context, *space, *address, *kind, from);
             }
             Operation::Prefetch => {}
+            Operation::Discard { space, address } => execute_discard(context, *space, *address),
             Operation::PrefetchTensorMap { space, address } => prefetch_tensor_map(context, *space, *address),
         }
     }
@@ -180,6 +200,19 @@ fn prefetch_tensor_map(context: &mut Context<'_>, space: Option<Space>, address:
     for lane in lanes(context.active) {
         let place = Place::new(lane, space, context.address(address, lane), TENSOR_MAP_ALIGNMENT);
         context.check_reachable(&mut faults, place, TENSOR_MAP_BYTES, || "a tensor map".to_owned());
+    }
+    context.report_faults(faults);
+}
+
+fn execute_discard(context: &mut Context<'_>, space: Option<Space>, address: Address) {
+    context.require(&[address.base]);
+    let mut faults = Faults::default();
+    for lane in lanes(context.active) {
+        let place = Place::new(lane, space, context.address(address, lane), LINE);
+        context.check_reachable(&mut faults, place, LINE as usize, || format!("a discard of {LINE} bytes"));
+        if faults.is_empty() {
+            context.machine.memory.forget(place.address, LINE);
+        }
     }
     context.report_faults(faults);
 }

@@ -21,14 +21,17 @@ mod lanewise;
 mod matrix;
 mod mbarrier;
 mod memory;
+mod mma;
 mod moves;
 mod narrow;
 mod operation;
+mod product;
 mod system;
 mod video;
 mod warp;
 mod warpgroup;
 mod wgmma;
+mod wmma;
 
 pub(crate) use entry::{Code, decode};
 pub use known::{expand_forms, lanewise_forms};

@@ -8,6 +8,9 @@ use crate::parse::Type;
 
 /// Decodes such a conversion; `None` when it is another.
 pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Lanewise>> {
+    if form.opcode() != "cvt" {
+        return Ok(None);
+    }
     if form.flag("tf32") {
         return to_tf32(form).map(Some);
     }

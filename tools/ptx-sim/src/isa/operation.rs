@@ -3,7 +3,7 @@
 use super::lanewise::Lanewise;
 use super::{
     arguments, async_copy, atomic, barrier, bulk_copy, cache_policy, call, cluster, compare, control, convert, float,
-    integer, known, matrix, mbarrier, memory, moves, video, warp, warpgroup, wgmma,
+    integer, known, matrix, mbarrier, memory, moves, video, warp, warpgroup, wgmma, wmma,
 };
 use crate::context::{Context, Flow};
 use crate::decode::{Decode, Form};
@@ -28,6 +28,8 @@ pub(crate) enum Operation {
     AsyncCopy(async_copy::Operation),
     /// `mma`, `ldmatrix`, `stmatrix`.
     Matrix(matrix::Operation),
+    /// `wmma`.
+    Wmma(wmma::Operation),
     /// `shfl`, `vote` and their relatives.
     Warp(warp::Operation),
     /// Barriers and fences.
@@ -94,6 +96,9 @@ pub(crate) fn decode(form: &mut Form<'_>) -> Decode<(Class, Operation)> {
     if let Some(operation) = matrix::decode(form)? {
         return Ok((Class::Matrix, Operation::Matrix(operation)));
     }
+    if let Some(operation) = wmma::decode(form)? {
+        return Ok((Class::Matrix, Operation::Wmma(operation)));
+    }
     if let Some(operation) = wgmma::decode(form)? {
         return Ok((Class::Matrix, Operation::Wgmma(operation)));
     }
@@ -137,7 +142,9 @@ impl Operation {
     /// Which lanes have to execute it together.
     pub fn collective(&self) -> Collective {
         match self {
-            Operation::Matrix(_) | Operation::SetMaximum(_) | Operation::Wgmma(_) => Collective::Warp,
+            Operation::Matrix(_) | Operation::Wmma(_) | Operation::SetMaximum(_) | Operation::Wgmma(_) => {
+                Collective::Warp
+            }
             Operation::Cluster(operation) => operation.collective(),
             Operation::Warp(operation) => operation.collective(),
             Operation::Barrier(operation) => operation.collective(),
@@ -182,6 +189,7 @@ impl Operation {
             Operation::Atomic(operation) => operation.execute(context),
             Operation::AsyncCopy(operation) => operation.execute(context),
             Operation::Matrix(operation) => operation.execute(context),
+            Operation::Wmma(operation) => operation.execute(context),
             Operation::Warp(operation) => operation.execute(context),
             Operation::Barrier(operation) => return operation.execute(context),
             Operation::Cluster(operation) => return operation.execute(context),

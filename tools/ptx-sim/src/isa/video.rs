@@ -9,24 +9,31 @@ use crate::parse::Type;
 /// What is done to each part.
 type Operation = fn(i64, i64) -> i64;
 
-const OPERATIONS: [(&str, Operation); 6] = [
-    ("vadd", |a, b| a + b),
-    ("vsub", |a, b| a - b),
-    // To nearest, ties away from zero.
-    ("vavrg", |a, b| (a + b + i64::from(a + b >= 0)) >> 1),
-    ("vabsdiff", |a, b| (a - b).abs()),
-    ("vmin", |a, b| a.min(b)),
-    ("vmax", |a, b| a.max(b)),
+/// Opcode, bits of a part, what is done.
+const OPERATIONS: [(&str, (u32, Operation)); 12] = [
+    ("vadd2", (16, |a, b| a + b)),
+    ("vadd4", (8, |a, b| a + b)),
+    ("vsub2", (16, |a, b| a - b)),
+    ("vsub4", (8, |a, b| a - b)),
+    ("vavrg2", (16, average)),
+    ("vavrg4", (8, average)),
+    ("vabsdiff2", (16, |a, b| (a - b).abs())),
+    ("vabsdiff4", (8, |a, b| (a - b).abs())),
+    ("vmin2", (16, |a, b| a.min(b))),
+    ("vmin4", (8, |a, b| a.min(b))),
+    ("vmax2", (16, |a, b| a.max(b))),
+    ("vmax4", (8, |a, b| a.max(b))),
 ];
+
+/// To nearest, ties away from zero.
+fn average(a: i64, b: i64) -> i64 {
+    (a + b + i64::from(a + b >= 0)) >> 1
+}
 
 /// Decodes a SIMD video instruction; `None` when it is another.
 pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Lanewise>> {
-    let found = OPERATIONS.iter().find_map(|(name, operation)| match form.opcode().strip_prefix(name)? {
-        "2" => Some((*operation, 16)),
-        "4" => Some((*operation, 8)),
-        _ => None,
-    });
-    let Some((operation, bits)) = found else { return Ok(None) };
+    let found = OPERATIONS.iter().find(|(name, _)| *name == form.opcode());
+    let Some((_, (bits, operation))) = found.copied() else { return Ok(None) };
     let (saturate, sum) = (form.flag("sat"), form.flag("add"));
     let (to, a_kind, b_kind) = (form.kind()?, form.kind()?, form.kind()?);
     if [to, a_kind, b_kind].iter().any(|kind| !kind.is_integer() || kind.bits != 32) {

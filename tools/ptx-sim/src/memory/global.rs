@@ -193,6 +193,13 @@ impl GlobalMemory {
         Ok(buffer.update(address - buffer.address, bytes, update))
     }
 
+    /// Takes bytes, that lie in one buffer, as never written; `address` is a multiple of 8.
+    pub(crate) fn forget(&self, address: u64, bytes: u64) {
+        if let Ok(buffer) = self.locate(address, bytes) {
+            buffer.forget(address - buffer.address, bytes);
+        }
+    }
+
     /// A block of the device heap; 0 when there is no room.
     pub(crate) fn heap_allocate(&self, bytes: u64) -> u64 {
         let Some(granted) = self.heap.as_ref().and_then(|heap| heap.allocate(bytes)) else { return 0 };
