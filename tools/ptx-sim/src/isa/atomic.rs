@@ -44,7 +44,8 @@ const UPDATES: [(&str, Update); 10] = [
 fn extremum(old: u64, b: u64, kind: Type, maximum: bool) -> u64 {
     if kind.is_float() {
         return halves(old, b, kind, |x, y| {
-            let is_old = y.is_nan() || !x.is_nan() && if maximum { x.total_cmp(&y).is_ge() } else { x.total_cmp(&y).is_le() };
+            let is_old =
+                y.is_nan() || !x.is_nan() && if maximum { x.total_cmp(&y).is_ge() } else { x.total_cmp(&y).is_le() };
             Exact::from(if is_old { x } else { y })
         });
     }
