@@ -144,7 +144,8 @@ fn discarded_bytes_hold_nothing() {
     let body = |offset: u32| {
         format!(
             "mov.u32 %r0, 1; st.global.u32 [%output], %r0; st.global.u32 [%output+128], %r0;
-             discard.global.L2 [%output], 128; ld.global.u32 %r1, [%output+{offset}];"
+             discard.global.L2 [%output], 128; ld.global.u32 %r1, [%output+{offset}];
+             setp.eq.u32 %p0, %r1, 1; @%p0 exit;"
         )
     };
     Kernel::new(&body(128)).with_threads(1).run_clean();
