@@ -60,9 +60,10 @@ pub fn run(
     let layout = Layout::new(module.syntax(), module.identity(), entry, &reach, memory)?;
     check_parameters(&layout, launch)?;
     check_shared(&layout, launch)?;
-    check_local(&layout)?;
+    check_local(layout.local_bytes)?;
     let Code { program, operations } = isa::decode(module.syntax(), entry, &reach, layout)
         .map_err(|(position, refusal)| refusal_of(module, position, refusal))?;
+    check_local(program.frame.bytes)?;
     if operations.iter().any(isa::Operation::uses_heap) {
         memory.prepare_heap()?;
     }
@@ -144,8 +145,8 @@ fn check_shared(layout: &Layout, launch: &Launch<'_>) -> Result<(), LaunchError>
     Ok(())
 }
 
-fn check_local(layout: &Layout) -> Result<(), LaunchError> {
-    let (bytes, limit) = (layout.local_bytes, LOCAL_BYTES_PER_THREAD);
+fn check_local(bytes: u64) -> Result<(), LaunchError> {
+    let limit = LOCAL_BYTES_PER_THREAD;
     if bytes > limit { Err(LaunchError::LocalMemory { bytes, limit }) } else { Ok(()) }
 }
 

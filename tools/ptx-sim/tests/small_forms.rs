@@ -28,7 +28,12 @@ fn doubles_in_directed_roundings() {
     check("b64", &["b64", "b64"], "mul.rz.f64 d, a, b;", &[&[double(1e300), double(1e300), double(f64::MAX)]]);
     check("b64", &["b64"], "sqrt.rp.f64 d, a;", &[&[double(3.0), double(above(3.0_f64.sqrt()))]]);
     let fused = "fma.rp.f64 d, a, b, c;";
-    check("b64", &["b64", "b64", "b64"], fused, &[&[double(0.1), double(10.0), double(-1.0), double(2.0_f64.powi(-54))]]);
+    check(
+        "b64",
+        &["b64", "b64", "b64"],
+        fused,
+        &[&[double(0.1), double(10.0), double(-1.0), double(2.0_f64.powi(-54))]],
+    );
 }
 
 #[test]
@@ -100,7 +105,12 @@ fn comparisons_of_two_halves() {
 
 #[test]
 fn bits_and_bytes() {
-    check("b32", &["b32", "b32"], "szext.clamp.s32 d, a, b;", &[&[0x88, 8, 0xffff_ff88], &[0x88, 99, 0x88], &[5, 0, 0]]);
+    check(
+        "b32",
+        &["b32", "b32"],
+        "szext.clamp.s32 d, a, b;",
+        &[&[0x88, 8, 0xffff_ff88], &[0x88, 99, 0x88], &[5, 0, 0]],
+    );
     check("b32", &["b32", "b32"], "szext.wrap.u32 d, a, b;", &[&[0xff88, 40, 0x88]]);
     let find = "fns.b32 d, a, b, c;";
     let cases: &[&[u64]] = &[

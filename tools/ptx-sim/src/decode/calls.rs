@@ -38,6 +38,9 @@ impl Signatures {
     }
 }
 
+/// Bytes of the variables of a body: more than a thread has local memory.
+const MOST_BYTES: u64 = 1 << 20;
+
 /// A call, as far as it is not known yet who executes it.
 pub(crate) struct CallForm {
     /// Index into the calls.
@@ -78,6 +81,12 @@ impl Decoder {
         let (space, Some(bytes)) = (variable.space, variable.bytes) else {
             return unsupported(format!("the {} variable `{}` without a size", variable.space, variable.name));
         };
+        if frame.locals.max(frame.bytes).saturating_add(bytes) > MOST_BYTES {
+            return unsupported(format!(
+                "more than {MOST_BYTES} bytes of variables in a body, `{}` among them",
+                variable.name
+            ));
+        }
         frame.alignment = frame.alignment.max(variable.alignment);
         let offset = match space {
             Space::Local if is_function => {
@@ -286,6 +295,9 @@ impl<'a> Form<'a> {
             && variable.space == Space::Parameter
         {
             return Ok(Passed::Bytes { offset: self.decoder.offset(variable), bytes: variable.bytes });
+        }
+        if bytes > 8 || matches!(formal, Formal::Parameter(variable) if bytes != u64::from(variable.element.bytes())) {
+            return invalid(format!("a value of {bytes} bytes is passed in a variable of the .param space"));
         }
         let kind = match formal {
             Formal::Register { kind, .. } => *kind,

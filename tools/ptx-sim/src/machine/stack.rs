@@ -141,8 +141,13 @@ impl Stack {
         let after = self.frames.partition_point(|frame| frame.base <= address);
         let Some(frame) = after.checked_sub(1).map(|index| &self.frames[index]) else { return Ok(()) };
         let (size, offset) = (frame.reachable, address - frame.base);
+        if offset.checked_add(bytes as u64).is_some_and(|end| end <= size) {
+            return Ok(());
+        }
+        if address >= frame.end + RED_ZONE && self.bytes.contains(address, 1) {
+            return Err(OutOfBounds("where a function had local variables that has returned".to_owned()));
+        }
         match offset.checked_add(bytes as u64) {
-            Some(end) if end <= size => Ok(()),
             _ if size == 0 => Err(OutOfBounds("where no local variable lies".to_owned())),
             Some(end) if offset < size => {
                 Err(OutOfBounds(format!("the last {} bytes are past the end of its {size} bytes", end - size)))
