@@ -50,7 +50,10 @@
 //! executed against results of an H200. Where PTX allows a range of results, this is what is computed:
 //! - `.approx` and `.full` forms, `ex2`, `lg2`, `rsqrt`, `sin`, `cos`, `tanh`: the f64 result, rounded once. An H200 stays
 //!   within the bound that PTX states;
-//! - `mma` and `wgmma`: what an H200 computes, to the bit (`fused_sum`): its rounding is not that of other architectures;
+//! - `mma` and `wgmma` of f16 and bf16: what an H200 computes, to the bit (`fused_sum`): its rounding is not that of other
+//!   architectures. Those of tf32, e4m3 and e5m2 sum by the same rule, which no GPU has confirmed yet; f64 is summed one product
+//!   after the other; integers and single bits are exact. Which lane holds what of a `wmma` fragment is this simulator's choice;
+//! - `rcp.approx.ftz.f64`, `rsqrt.approx.ftz.f64`: the upper half of the f64 result;
 //! - NaN where PTX leaves open which: the one an H200 gave;
 //! - integer division by zero: all ones, and the dividend as remainder;
 //! - atomic operations: lanes take effect in lane order, blocks in any order.
