@@ -61,6 +61,7 @@ const WAITING: &[&str] = &[
     "call{ of different functions, of itself, with arrays}",
     "alloca",
     "atom{,.global,.shared}.cas.b16",
+    "atom.global.{cas,exch}.b128",
     "{atom,red}{,.global,.shared}.add.noftz.{f16,f16x2,bf16,bf16x2}",
     "{atom,red}.global.add.{v2,v4}.f32",
     "{atom,red}.global.{add,min,max}.noftz.{v2,v4,v8}.{f16,bf16}",

@@ -150,6 +150,28 @@ fn atomic_operations_on_halves_and_vectors() {
 }
 
 #[test]
+fn values_of_128_bits() {
+    // Lane by lane: who finds what the one before left, leaves its own.
+    let body = ".reg .b128 %q<4>; .reg .b64 %next, %last; cvt.u64.u32 %last, %lane; add.u64 %next, %last, 1;
+        mov.b64 %rd1, 77; mov.b128 %q0, {%last, %rd1}; mov.b128 %q1, {%next, %rd1};
+        mov.b64 %rd2, 0; setp.ne.u32 %p1, %lane, 0; @!%p1 st.global.v2.b64 [%output], {%rd2, %rd1};
+        bar.warp.sync -1; atom.global.cas.b128 %q2, [%output], %q0, %q1;
+        mov.b128 %q3, %q2; mov.b128 {%rd3, %rd4}, %q3; sub.u64 %rd3, %rd3, %last; add.u64 %rd3, %rd3, %rd4;
+        mul.wide.u32 %rd5, %lane, 8; add.u64 %rd5, %output, %rd5; st.global.u64 [%rd5+16], %rd3;";
+    let output = words(&Kernel::new(body).with_output_bytes(16 + 256).run_clean());
+    assert_eq!(output[..4], [32, 0, 77, 0]);
+    assert!(output[4..].chunks_exact(2).all(|value| value == [77, 0]), "{output:?}");
+    let body =
+        ".reg .b128 %q<4>; mov.b64 %rd1, 5; mov.b64 %rd2, 6; mov.b128 %q0, {%rd1, %rd2}; mov.b128 %q1, {%rd2, %rd1};
+        st.global.b128 [%output], %q0; atom.global.exch.b128 %q2, [%output], %q1; ld.global.b128 %q3, [%output];
+        st.global.b128 [%output+16], %q2; st.global.b128 [%output+32], %q3;";
+    let output = words(&Kernel::new(body).with_threads(1).run_clean());
+    assert_eq!(output[..12], [6, 0, 5, 0, 5, 0, 6, 0, 6, 0, 5, 0]);
+    let misaligned = body.replace("exch.b128 %q2, [%output]", "exch.b128 %q2, [%output+8]");
+    Kernel::new(&misaligned).with_threads(1).run_faulty(FindingClass::Misaligned);
+}
+
+#[test]
 fn discarded_bytes_hold_nothing() {
     let body = |offset: u32| {
         format!(

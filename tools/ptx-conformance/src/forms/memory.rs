@@ -84,6 +84,7 @@ pub fn cases() -> Vec<Case> {
         "{atom,red}.global.{add,min,max}.noftz.{v2,v4}.{f16x2,bf16x2}",
     ];
     cases.extend(vectors.iter().flat_map(|pattern| expand_forms(pattern)).map(|form| vector_atomic(&form)));
+    cases.extend(["atom.global.cas.b128", "atom.global.exch.b128"].map(wide_atomic));
     for form in expand_forms("{atom,red}.{relaxed,release}.{cta,cluster,gpu,sys}.global.add.u32") {
         cases.push(atomic(&form, ".global"));
     }
@@ -309,4 +310,17 @@ fn vector_atomic(form: &str) -> Case {
         input.extend(&values.operands(thread, &kinds)[0].to_le_bytes()[..bytes]);
     }
     kernel(form, body).input(input).finish()
+}
+
+/// An atomic operation of each thread on 128 bits of its own; of every second thread, the comparison succeeds.
+fn wide_atomic(form: &str) -> Case {
+    let operands = if form.contains(".cas") { "%old, %new" } else { "%new" };
+    let body = format!(
+        ".reg .b128 %old, %new, %found;\nmad.wide.u32 %rd1, %thread, 32, %input;\nmad.wide.u32 %rd2, %thread, 32, %output;\n\
+         ld.global.b128 %old, [%rd1];\nst.global.b128 [%rd2], %old;\nld.global.v2.b64 {{%rd4, %rd5}}, [%rd1+16];\n\
+         mov.b128 %new, {{%rd4, %rd5}};\nmov.b128 {{%rd6, %rd7}}, %old;\nand.b32 %r0, %thread, 1;\ncvt.u64.u32 %rd8, %r0;\n\
+         xor.b64 %rd7, %rd7, %rd8;\nmov.b128 %old, {{%rd6, %rd7}};\n\
+         {form} %found, [%rd2], {operands};\nst.global.b128 [%rd2+16], %found;\n"
+    );
+    kernel(form, body).input(Values::of(form).bytes(32 * THREADS)).finish()
 }

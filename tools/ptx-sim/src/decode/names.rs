@@ -154,6 +154,11 @@ impl Decoder {
             };
             let slot = self.new_register(Initial::Undefined, &name);
             self.body.registers.push(slot);
+            if kind.bits == 128 {
+                // The upper half.
+                let upper = self.new_register(Initial::Undefined, &name);
+                self.body.registers.push(upper);
+            }
             if self.scopes[self.scope].registers.insert(name.clone(), Register { slot, kind }).is_some() {
                 return invalid(format!("a second register `{name}`"));
             }

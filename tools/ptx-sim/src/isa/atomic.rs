@@ -160,6 +160,7 @@ impl Operation {
             if self.operands.len() > 1 && !address.is_multiple_of(whole as u64) {
                 let place = Place::new(lane, self.space, address, whole as u64);
                 context.check_alignment(&mut faults, place, || format!("an atomic operation on {whole} bytes"));
+                self.to.iter().for_each(|to| context.set(*to, lane, 0));
                 continue;
             }
             // Sums in global memory flush subnormals, those in shared memory do not.

@@ -1,6 +1,6 @@
 //! Loads, stores and prefetches (PTX ISA, "ld", "ld.global.nc", "ldu", "st", "prefetch", "applypriority").
 
-use super::cache_policy;
+use super::{cache_policy, wide};
 use crate::context::{Context, Direction, Faults, Place, Traffic};
 use crate::decode::{Decode, Form, invalid};
 use crate::lanes::lanes;
@@ -82,8 +82,8 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
     }
 }
 
-/// Takes hints, the space, vector size and element type.
-fn shape(form: &mut Form<'_>) -> Decode<(Semantics, Option<Space>, usize, Type)> {
+/// Takes hints, the space, vector size and element type. Values of 128 bits, whose size is none, are two of 64.
+fn shape(form: &mut Form<'_>) -> Decode<(Semantics, Option<Space>, Option<usize>, Type)> {
     let semantics = take_hints(form);
     let space = form.take(Space::parse).map(|space| match space {
         // Parameters of functions lie in local memory.
@@ -91,16 +91,27 @@ fn shape(form: &mut Form<'_>) -> Decode<(Semantics, Option<Space>, usize, Type)>
         space => space,
     });
     let count = form.choice(&[("v2", 2), ("v4", 4), ("v8", 8)]).unwrap_or(1);
-    let kind = form.kind()?;
+    let mut kind = form.kind()?;
+    let is_wide = kind == Type::B128 && count == 1;
+    if is_wide {
+        kind = Type::B64;
+    }
     let is_value = kind.bits >= 8 && kind.bits <= 64 && kind.packed == 1;
     if !is_value || count * kind.bytes() as usize > WIDEST {
         return form.refuse();
     }
-    Ok((semantics, space, count, kind))
+    Ok((semantics, space, if is_wide { None } else { Some(count) }, kind))
 }
 
 fn load(form: &mut Form<'_>) -> Decode<Operation> {
     let (semantics, space, count, kind) = shape(form)?;
+    let Some(count) = count else {
+        let operand = form.operand()?;
+        let to = wide::destinations(form, operand)?.to_vec();
+        let address = form.address(space)?;
+        cache_policy::take(form)?;
+        return Ok(Operation::Load { space, address, kind, to, semantics });
+    };
     let items = form.vector()?;
     if items.len() != count {
         return invalid(format!("`{}` loads {count} values, not {}", form.name(), items.len()));
@@ -117,6 +128,12 @@ fn store(form: &mut Form<'_>) -> Decode<Operation> {
         return invalid(format!("`{}` to memory that cannot be written", form.name()));
     }
     let address = form.address(space)?;
+    let Some(count) = count else {
+        let operand = form.operand()?;
+        let from = wide::sources(form, operand)?.to_vec();
+        cache_policy::take(form)?;
+        return Ok(Operation::Store { space, address, kind, from, semantics });
+    };
     let items = form.vector()?;
     if items.len() != count {
         return invalid(format!("`{}` stores {count} values, not {}", form.name(), items.len()));

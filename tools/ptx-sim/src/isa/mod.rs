@@ -31,6 +31,7 @@ mod video;
 mod warp;
 mod warpgroup;
 mod wgmma;
+mod wide;
 mod wmma;
 
 pub(crate) use entry::{Code, decode};

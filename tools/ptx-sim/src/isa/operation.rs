@@ -3,7 +3,7 @@
 use super::lanewise::Lanewise;
 use super::{
     arguments, async_copy, atomic, barrier, bulk_copy, cache_policy, call, cluster, compare, control, convert, float,
-    integer, known, matrix, mbarrier, memory, moves, video, warp, warpgroup, wgmma, wmma,
+    integer, known, matrix, mbarrier, memory, moves, video, warp, warpgroup, wgmma, wide, wmma,
 };
 use crate::context::{Context, Flow};
 use crate::decode::{Decode, Form};
@@ -24,6 +24,8 @@ pub(crate) enum Operation {
     CachePolicy(cache_policy::Operation),
     /// `atom`, `red`.
     Atomic(atomic::Operation),
+    /// `mov` and `atom` of 128 bits.
+    Wide(wide::Operation),
     /// `cp.async`.
     AsyncCopy(async_copy::Operation),
     /// `mma`, `ldmatrix`, `stmatrix`.
@@ -65,6 +67,10 @@ pub(crate) fn decode(form: &mut Form<'_>) -> Decode<(Class, Operation)> {
             _ => Operation::Lanewise(lanewise),
         };
         return Ok((class, operation));
+    }
+    if let Some(operation) = wide::decode(form)? {
+        let class = if form.opcode() == "mov" { Class::Move } else { Class::Memory };
+        return Ok((class, Operation::Wide(operation)));
     }
     if let Some(operation) = moves::decode(form)? {
         return Ok((Class::Move, Operation::Move(operation)));
@@ -157,6 +163,7 @@ impl Operation {
         match self {
             Operation::Memory(operation) => operation.semantics(),
             Operation::Atomic(operation) => operation.semantics(),
+            Operation::Wide(operation) => operation.semantics(),
             Operation::AsyncCopy(_) => Semantics::COPY,
             Operation::BulkCopy(operation) => operation.semantics(),
             Operation::Wgmma(_) => Semantics::MATRIX,
@@ -167,7 +174,8 @@ impl Operation {
 
     /// Whether it is a strong access to memory (PTX ISA, "Memory Consistency Model").
     pub fn is_strong_memory(&self) -> bool {
-        matches!(self, Operation::Memory(_) | Operation::Atomic(_)) && self.semantics().strength == Strength::Strong
+        matches!(self, Operation::Memory(_) | Operation::Atomic(_) | Operation::Wide(_))
+            && self.semantics().strength == Strength::Strong
     }
 
     /// Whether it is an `atom.cas`.
@@ -187,6 +195,7 @@ impl Operation {
             Operation::CachePolicy(operation) => operation.execute(context),
             Operation::Memory(operation) => operation.execute(context),
             Operation::Atomic(operation) => operation.execute(context),
+            Operation::Wide(operation) => operation.execute(context),
             Operation::AsyncCopy(operation) => operation.execute(context),
             Operation::Matrix(operation) => operation.execute(context),
             Operation::Wmma(operation) => operation.execute(context),

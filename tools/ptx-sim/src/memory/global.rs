@@ -1,6 +1,7 @@
 //! Global memory: named buffers far apart in a 64-bit address space.
 
 use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::buffer::Buffer;
 use super::error::{MemoryError, OutOfBounds};
@@ -28,6 +29,8 @@ pub struct GlobalMemory {
     buffers: Vec<Buffer>,
     /// Addresses of the global variables of modules that were run: module identity, name, address.
     variables: Vec<(u64, String, u64)>,
+    /// Held by atomic operations on more than 8 bytes.
+    wide: Mutex<()>,
     /// Absent until a kernel runs that allocates.
     heap: Option<Heap>,
 }
@@ -47,7 +50,13 @@ pub struct Allocation<'a> {
 
 impl Default for GlobalMemory {
     fn default() -> Self {
-        GlobalMemory { addresses: FIRST_ADDRESS..LAST_ADDRESS, buffers: Vec::new(), variables: Vec::new(), heap: None }
+        GlobalMemory {
+            addresses: FIRST_ADDRESS..LAST_ADDRESS,
+            buffers: Vec::new(),
+            variables: Vec::new(),
+            wide: Mutex::new(()),
+            heap: None,
+        }
     }
 }
 
@@ -218,6 +227,11 @@ impl GlobalMemory {
     pub(super) fn unwritten(&self, address: u64, bytes: u64) -> Result<Option<u64>, OutOfBounds> {
         let buffer = self.locate(address, bytes)?;
         Ok(buffer.first_unwritten(address - buffer.address, bytes).map(|offset| buffer.address + offset))
+    }
+
+    /// Lets one thread at a time make an atomic operation of several.
+    pub(crate) fn lock_wide(&self) -> MutexGuard<'_, ()> {
+        self.wide.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The last buffer that starts at or below `address`.
