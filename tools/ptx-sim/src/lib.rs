@@ -161,8 +161,8 @@
 //! # Where things are
 //!
 //! From the bottom up, each knowing only those before it:
-//! - `parse` turns text into a syntax tree that knows no instruction; `numeric` and `fused_sum` round; `lanes` are those of a
-//!   warp;
+//! - `parse` turns text into a syntax tree that knows no instruction; `numeric`, `small` and `fused_sum` round; `printf` formats;
+//!   `lanes` are those of a warp;
 //! - `memory` holds the state spaces; `race` has the vector clocks and what is remembered of accesses;
 //! - `program` is an entry on register slots, but for what its instructions do; `decode` takes an instruction's modifiers and
 //!   operands apart;
@@ -194,6 +194,7 @@ mod printf;
 mod program;
 mod race;
 mod run;
+mod small;
 
 pub use counters::Counters;
 pub use finding::{CallSite, Finding, FindingClass, LaneAddress, Location, OtherAccess, SourceLocation};

@@ -5,6 +5,7 @@ mod arguments;
 mod async_copy;
 mod atomic;
 mod barrier;
+mod bits;
 mod bulk_copy;
 mod cache_policy;
 mod call;

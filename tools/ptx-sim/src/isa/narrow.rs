@@ -3,8 +3,9 @@
 
 use super::lanewise::Lanewise;
 use crate::decode::{Decode, Form};
-use crate::numeric::{Exact, Format, Rounding, Small};
+use crate::numeric::{Exact, Format, Rounding};
 use crate::parse::Type;
+use crate::small::Small;
 
 /// Decodes such a conversion; `None` when it is another.
 pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Lanewise>> {

@@ -1,8 +1,9 @@
 //! Products of small matrices in every type that `mma` and `wmma` have, on plain arrays of elements.
 
 use crate::fused_sum::{Factor, fused_sum};
-use crate::numeric::{Exact, Format, Rounding, Small, sign_extend};
+use crate::numeric::{Exact, Format, Rounding, sign_extend};
 use crate::parse::Type;
+use crate::small::Small;
 
 /// Products that a tensor core sums at once.
 const FUSED: usize = 16;
