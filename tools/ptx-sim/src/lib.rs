@@ -175,6 +175,7 @@ mod parse;
 mod program;
 mod race;
 mod run;
+mod unknown;
 
 pub use counters::Counters;
 pub use finding::{Finding, FindingClass, LaneAddress, Location, OtherAccess, SourceLocation};

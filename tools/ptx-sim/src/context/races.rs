@@ -8,6 +8,7 @@ use crate::machine::MBARRIER_BYTES;
 use crate::parse::Space;
 use crate::program::Instruction;
 use crate::race::{Access, Agent, Conflict, Engine, Semantics, Strength};
+use crate::unknown::Read;
 
 /// What an access does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,17 +34,31 @@ impl Effect {
 impl Context<'_> {
     /// Checks whether an access to shared or global memory races with an earlier one.
     pub(super) fn check_races(&mut self, faults: &mut Faults, place: Place, data: &[u8], effect: Effect) {
-        let Place { lane, space, address, .. } = place;
-        let Some(races) = self.block.races.as_mut().filter(|_| matches!(space, Space::Shared | Space::Global)) else {
-            return;
-        };
-        let semantics = self.instruction.semantics;
-        let writes = effect != Effect::Read;
-        let engine = match (semantics.engine, space) {
+        if let Some(conflict) = self.race(faults, place, data, effect) {
+            let Place { lane, space, address, .. } = place;
+            let agent = Agent::new(self.warp.index, lane, self.engine(space));
+            faults.add_pair(FindingClass::Race, lane, address, || {
+                self.describe_race(self.pc, agent, space, address, data.len(), effect, conflict)
+            });
+        }
+    }
+
+    /// What accesses `space` for the thread.
+    fn engine(&self, space: Space) -> Engine {
+        match (self.instruction.semantics.engine, space) {
             // What a bulk copy writes to global memory is taken as the thread's.
             (Engine::BulkReads, Space::Global) => Engine::Thread,
             (engine, _) => engine,
-        };
+        }
+    }
+
+    /// The earlier access that an access to shared or global memory races with.
+    pub(super) fn race(&mut self, faults: &mut Faults, place: Place, data: &[u8], effect: Effect) -> Option<Conflict> {
+        let Place { lane, space, address, .. } = place;
+        let engine = self.engine(space);
+        let races = self.block.races.as_mut().filter(|_| matches!(space, Space::Shared | Space::Global))?;
+        let semantics = self.instruction.semantics;
+        let writes = effect != Effect::Read;
         let agent = Agent::new(self.warp.index, lane, engine);
         let meets_previous_grid = space == Space::Global && races.meets_previous_grid(agent);
         let conflict = races.access(&Access { agent, semantics, pc: self.pc, space, address, data, writes });
@@ -68,11 +83,14 @@ impl Context<'_> {
         }
         // Where a write meets a read in flight that was found before, to say so again would not help.
         let is_known = |conflict: &Conflict| conflict.agent.engine.reads_shared() && faults.has_not_waited(lane);
-        if let Some(conflict) = conflict.filter(|conflict| !is_known(conflict)) {
-            faults.add_pair(FindingClass::Race, lane, address, || {
-                self.describe_race(agent, space, address, data.len(), effect, conflict)
-            });
-        }
+        conflict.filter(|conflict| !is_known(conflict))
+    }
+
+    /// The race of a read by a thread, in words, and the other access.
+    pub(super) fn describe_racing_read(&self, read: Read, conflict: Conflict) -> (String, Option<OtherAccess>) {
+        let Read { pc, warp, lane, space, address, bytes, .. } = read;
+        let agent = Agent::new(warp, lane as usize, Engine::Thread);
+        self.describe_race(pc, agent, space, address, bytes as usize, Effect::Read, conflict)
     }
 
     /// A fault when an mbarrier begins or ends without order to its other uses.
@@ -88,13 +106,15 @@ impl Context<'_> {
                 (Strength::Strong, true) => Effect::Update,
             };
             faults.add_pair(FindingClass::Race, lane, address, || {
-                self.describe_race(agent, space, address, data.len(), effect, conflict)
+                self.describe_race(self.pc, agent, space, address, data.len(), effect, conflict)
             });
         }
     }
 
+    #[expect(clippy::too_many_arguments, reason = "an access has that many parts")]
     fn describe_race(
         &self,
+        here: u32,
         agent: Agent,
         space: Space,
         address: u64,
@@ -114,7 +134,7 @@ impl Context<'_> {
             instruction.line,
             other.warp,
             other.lane,
-            if self.is_swap_behind_plain_read(effect, conflict) {
+            if self.is_swap_behind_plain_read(here, effect, conflict) {
                 "and a plain read is no part of a compare-and-swap loop: although the swap checks it, the value the loop \
                  begins with has to be read by a strong read (ld.relaxed, ld.volatile)"
             } else {
@@ -132,8 +152,9 @@ impl Context<'_> {
 
 impl Context<'_> {
     /// Whether one of two accesses is a plain read and the other a compare-and-swap.
-    fn is_swap_behind_plain_read(&self, effect: Effect, conflict: Conflict) -> bool {
-        let (here, there) = (self.instruction, &self.machine.program.instructions[conflict.pc as usize]);
+    fn is_swap_behind_plain_read(&self, here: u32, effect: Effect, conflict: Conflict) -> bool {
+        let instructions = &self.machine.program.instructions;
+        let (here, there) = (&instructions[here as usize], &instructions[conflict.pc as usize]);
         let is_plain = |instruction: &Instruction| instruction.semantics == Semantics::WEAK;
         match (effect, conflict.writes) {
             (Effect::Read, true) => is_plain(here) && there.is_compare_and_swap,

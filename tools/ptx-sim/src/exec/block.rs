@@ -188,7 +188,7 @@ impl<'a> Block<'a> {
     /// Reports copies that exiting lanes began and never waited for.
     fn report_forgotten_copies(&mut self, index: usize, ended: u32) {
         let forgotten = self.warps[index].forgotten_copies(ended);
-        let Some((_, PendingCopy { pc, .. })) = forgotten.first().copied() else { return };
+        let Some((_, PendingCopy { pc, .. })) = forgotten.first().cloned() else { return };
         let which = forgotten.iter().map(|(lane, copy)| LaneAddress { lane: *lane, address: Some(copy.address) });
         let which = which.collect();
         self.with_instruction(index, pc, |context| {

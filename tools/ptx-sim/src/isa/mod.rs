@@ -20,6 +20,7 @@ mod mbarrier;
 mod memory;
 mod moves;
 mod operation;
+mod propagate;
 mod warp;
 mod warpgroup;
 mod wgmma;

@@ -1,5 +1,7 @@
 //! What the warps of a block share.
 
+use std::collections::HashSet;
+
 use super::barriers::{BARRIERS, Barrier};
 use super::bulk_reads::BulkReads;
 use super::grid::Machine;
@@ -11,6 +13,7 @@ use crate::finding::Findings;
 use crate::lanes::LANES;
 use crate::memory::{Bytes, SYSTEM_SHARED_BYTES};
 use crate::race::Races;
+use crate::unknown::Origin;
 
 /// What the warps of a block share.
 pub(crate) struct BlockState {
@@ -26,6 +29,8 @@ pub(crate) struct BlockState {
     pub bulk_reads: BulkReads,
     pub proxies: Proxies,
     pub warpgroups: Warpgroups,
+    /// Origins of undetermined values that were reported.
+    pub reported: HashSet<Origin>,
     pub findings: Findings,
     pub counters: Counters,
 }
@@ -47,6 +52,7 @@ impl BlockState {
             bulk_reads: BulkReads::default(),
             proxies: Proxies::new(watched),
             warpgroups: Warpgroups::default(),
+            reported: HashSet::new(),
             findings: Findings::default(),
             counters: Counters::default(),
         }
@@ -64,6 +70,7 @@ impl BlockState {
         self.bulk_reads.clear();
         self.proxies.clear();
         self.warpgroups.clear();
+        self.reported.clear();
         self.counters.blocks = 1;
     }
 
@@ -84,7 +91,7 @@ impl BlockState {
     pub fn land(&mut self, mbarrier: u64) {
         for landing in self.mbarriers.take_landings(mbarrier) {
             if self.mbarriers.lands(landing.tracked) {
-                self.shared.finish_copy(landing.address, &landing.data);
+                self.shared.finish_copy(landing.address, &landing.data, &landing.unknown);
             }
         }
     }

@@ -9,6 +9,7 @@ mod grid;
 mod mbarriers;
 mod paths;
 mod proxies;
+mod registers;
 mod warp;
 mod warpgroups;
 
@@ -17,5 +18,6 @@ pub(crate) use block::BlockState;
 pub(crate) use grid::Machine;
 pub(crate) use mbarriers::{Landing, MBARRIER_BYTES, Mbarrier, PhaseState, Wait};
 pub(crate) use proxies::OrdinaryWrite;
+pub(crate) use registers::Registers;
 pub(crate) use warp::{Group, PendingCopy, Progress, Warp};
 pub(crate) use warpgroups::Warpgroups;

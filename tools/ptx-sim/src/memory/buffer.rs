@@ -98,6 +98,16 @@ impl Buffer {
         })
     }
 
+    /// Whether the byte at `offset` was written.
+    pub fn is_written(&self, offset: u64) -> bool {
+        self.initialised[(offset / 8) as usize].load(Relaxed) >> (offset % 8) & 1 == 1
+    }
+
+    /// Makes the byte at `offset` one that nothing wrote.
+    pub fn forget(&self, offset: u64) {
+        self.initialised[(offset / 8) as usize].fetch_and(!(1 << (offset % 8)), Relaxed);
+    }
+
     /// Stores the bytes of `value` selected by `bytes` (one bit each).
     fn store_word(&self, word: usize, value: u64, bytes: u8) {
         if bytes == u8::MAX {

@@ -6,6 +6,7 @@ use super::buffer::Buffer;
 use super::error::{MemoryError, OutOfBounds};
 use super::spaces::resolve;
 use crate::parse::Space;
+use crate::unknown::{Origin, Read, Unknown, UnknownBytes};
 
 /// Addresses of buffers are multiples of this.
 const ALIGNMENT: u64 = 256;
@@ -159,6 +160,31 @@ impl GlobalMemory {
         let buffer = self.locate(address, data.len() as u64)?;
         buffer.store(address - buffer.address, data);
         Ok(())
+    }
+
+    /// What is not known of the bytes of a read that lies in a buffer. They read as zeros.
+    #[cold]
+    pub(crate) fn unknown(&self, read: Read, data: &mut [u8]) -> UnknownBytes {
+        let mut unknown = UnknownBytes::default();
+        let Ok(buffer) = self.locate(read.address, data.len() as u64) else { return unknown };
+        let mut origin = None;
+        for (index, byte) in data.iter_mut().enumerate() {
+            let address = read.address + index as u64;
+            if !buffer.is_written(address - buffer.address) {
+                // Its address is that of the first byte that nobody wrote.
+                let origin = *origin.get_or_insert(Origin::Memory(Read { address, ..read }));
+                unknown.push(index, Unknown { bits: 0xff, origin, is_computed: false });
+                *byte = 0;
+            }
+        }
+        unknown
+    }
+
+    /// Makes a byte of a buffer one that nothing wrote.
+    pub(crate) fn forget(&self, address: u64) {
+        if let Ok(buffer) = self.locate(address, 1) {
+            buffer.forget(address - buffer.address);
+        }
     }
 
     /// Replaces the `bytes` (at most 8, naturally aligned) bytes at `address` by `update` of them as one atomic

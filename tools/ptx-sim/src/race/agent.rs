@@ -3,7 +3,7 @@
 use crate::lanes::LANES;
 
 /// What accesses memory for a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Engine {
@@ -43,7 +43,7 @@ impl Engine {
 }
 
 /// Who accesses memory: a thread, or what works for it asynchronously.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Agent {
     pub warp: u32,
     pub lane: u32,

@@ -25,7 +25,7 @@ pub(crate) struct Access<'a> {
 }
 
 /// The earlier one of two accesses that race.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Conflict {
     pub agent: Agent,
     pub pc: u32,
