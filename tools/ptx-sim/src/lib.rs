@@ -68,8 +68,8 @@
 //! - accesses out of bounds: red zones surround every buffer and every parameter, freed buffers stay forbidden, no buffer
 //!   lies below 4 GiB, and shared variables begin at 1 KiB, as on a GPU, so that addresses that lack their base are nobody's;
 //! - writes to parameters;
-//! - reads of registers, and of bytes of shared, local and global memory, that nothing wrote (copying an unwritten
-//!   register is no read);
+//! - values that nothing wrote, of registers and of bytes of shared, local and global memory, where something depends on them
+//!   (see below);
 //! - bytes read or written while a `cp.async` to them has not been waited for by the thread that issued it, or a
 //!   `cp.async.bulk` by somebody at its mbarrier; bytes changed that a bulk copy still reads, or may still read
 //!   as far as whoever changes them knows; copies never waited for;
@@ -113,6 +113,17 @@
 //! - Writes to constant memory through generic addresses.
 //! - What the program never executes with these arguments.
 //!
+//! # Values that nobody wrote
+//!
+//! What was never written, and what a plain load reads while another thread writes it, may be loaded, copied, shuffled, computed
+//! with and stored to shared and local memory: compilers load before the guard of a value, copy structs with the padding
+//! between their members, and let the last lanes of a scan compute with nothing. Which bits of a value are undetermined moves
+//! along, and a finding is made where something depends on them: an address, a branch or a guard, a vote that decides, a store to
+//! global memory, an atomic operation, the operands of `wgmma`, bulk copies and barriers. It names the read that gave the value,
+//! and is made once for each read of a lane. Which bits of a result depend on which of the operands is tried (`propagate`): what
+//! is called undetermined is. Bytes of a copied value that may be padding reach global memory without a finding, and are unwritten
+//! there too. A race is reported where it read, if the value matters; one whose read came first is always reported.
+//!
 //! # Races
 //!
 //! Two accesses to the same byte, at least one of them a write, are a race unless one *happens before* the other. What was
@@ -144,7 +155,7 @@
 //!
 //! From the bottom up, each knowing only those before it:
 //! - `parse` turns text into a syntax tree that knows no instruction; `numeric` and `fused_sum` round; `lanes` are those of a
-//!   warp;
+//!   warp; `unknown` describes values that nobody wrote;
 //! - `memory` holds the state spaces; `race` has the vector clocks and what is remembered of accesses;
 //! - `program` is an entry on register slots, but for what its instructions do; `decode` takes an instruction's modifiers and
 //!   operands apart;
