@@ -66,7 +66,7 @@ impl Context<'_> {
     /// Reads `data.len()` bytes; those that are not known. A faulty access reads zeros.
     pub fn read_values(&mut self, faults: &mut Faults, place: Place, data: &mut [u8]) -> UnknownBytes {
         let Some(met) = self.access(faults, place, Data::Read(data)) else { return UnknownBytes::default() };
-        self.check_races(faults, place, data, Effect::Read);
+        self.check_races(faults, place, data, Effect::Read, None);
         if met.uninitialised { self.unknown_bytes(place, data) } else { UnknownBytes::default() }
     }
 
@@ -82,8 +82,9 @@ impl Context<'_> {
     ) -> (UnknownBytes, Space) {
         let place = Place::new(lane, space, address, data.len() as u64);
         let mut unknown = UnknownBytes::default();
+        let mut shard = self.announcements(place);
         if let Some(met) = self.access(faults, place, Data::Read(data)) {
-            let conflict = self.race(faults, place, data, Effect::Read);
+            let conflict = self.race(faults, place, data, Effect::Read, shard.as_deref_mut());
             if met.uninitialised {
                 unknown = self.unknown_bytes(place, data);
                 if unknown.len() < data.len() {
@@ -150,8 +151,9 @@ impl Context<'_> {
 
     /// Writes `data`. A faulty access writes nothing.
     pub fn write(&mut self, faults: &mut Faults, place: Place, data: &[u8]) {
+        let mut shard = self.announcements(place);
         if self.access(faults, place, Data::Write(data)).is_some() {
-            self.check_races(faults, place, data, Effect::Write);
+            self.check_races(faults, place, data, Effect::Write, shard.as_deref_mut());
         }
     }
 
@@ -167,10 +169,11 @@ impl Context<'_> {
         uses: &mut Vec<Use>,
     ) {
         let Place { lane, space, address, .. } = place;
+        let mut shard = self.announcements(place);
         if self.access(faults, place, Data::Write(data)).is_none() {
             return;
         }
-        self.check_races(faults, place, data, Effect::Write);
+        self.check_races(faults, place, data, Effect::Write, shard.as_deref_mut());
         match space {
             Space::Shared => self.block.shared.set_unknown(address, unknown),
             Space::Local => {
@@ -308,7 +311,7 @@ impl Context<'_> {
             is_right &= self.access(faults, place, Data::Write(&new[..bytes])).is_some();
         }
         if is_right {
-            self.check_races(faults, place, &data[..bytes], Effect::Update);
+            self.check_races(faults, place, &data[..bytes], Effect::Update, None);
         }
         old
     }
@@ -319,6 +322,7 @@ impl Context<'_> {
         if !self.check_alignment(faults, place, what) {
             return 0;
         }
+        let mut shard = self.announcements(place);
         match self.machine.memory.update(address, bytes as u32, update) {
             Err(OutOfBounds(location)) => {
                 let cause = || format!("{} on {space} memory out of bounds, {location}", what());
@@ -331,7 +335,8 @@ impl Context<'_> {
                     let cause = || format!("{} on {space} memory that was never written{location}", what());
                     faults.add(FindingClass::Uninitialised, lane, address, cause);
                 }
-                self.check_races(faults, place, &old.to_le_bytes()[..bytes as usize], Effect::Update);
+                let data = &old.to_le_bytes()[..bytes as usize];
+                self.check_races(faults, place, data, Effect::Update, shard.as_deref_mut());
                 old
             }
         }

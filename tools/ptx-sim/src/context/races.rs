@@ -1,5 +1,7 @@
 //! Races of an access with earlier ones, and with the grid before.
 
+use std::sync::MutexGuard;
+
 use super::faults::Faults;
 use super::place::Place;
 use super::view::Context;
@@ -7,7 +9,7 @@ use crate::finding::{FindingClass, OtherAccess};
 use crate::machine::MBARRIER_BYTES;
 use crate::parse::Space;
 use crate::program::Instruction;
-use crate::race::{Access, Agent, Conflict, Engine, Semantics, Strength};
+use crate::race::{Access, Agent, Conflict, Engine, Semantics, Shard, Strength};
 use crate::unknown::Read;
 
 /// What an access does.
@@ -31,16 +33,29 @@ impl Effect {
     }
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
     /// Checks whether an access to shared or global memory races with an earlier one.
-    pub(super) fn check_races(&mut self, faults: &mut Faults, place: Place, data: &[u8], effect: Effect) {
-        if let Some(conflict) = self.race(faults, place, data, effect) {
+    pub(super) fn check_races(
+        &mut self,
+        faults: &mut Faults,
+        place: Place,
+        data: &[u8],
+        effect: Effect,
+        shard: Option<&mut Shard>,
+    ) {
+        if let Some(conflict) = self.race(faults, place, data, effect, shard) {
             let Place { lane, space, address, .. } = place;
             let agent = Agent::new(self.warp.index, lane, self.engine(space));
             faults.add_pair(FindingClass::Race, lane, address, || {
                 self.describe_race(self.pc, agent, space, address, data.len(), effect, conflict)
             });
         }
+    }
+
+    /// What was announced to other blocks where a strong access to global memory is about to happen, for as long as it lasts.
+    pub(super) fn announcements(&self, place: Place) -> Option<MutexGuard<'a, Shard>> {
+        let reaches = self.instruction.semantics.strength.reaches_other_blocks() && self.machine.races;
+        (reaches && place.space == Space::Global).then(|| self.machine.announcements.shard(place.address))
     }
 
     /// What accesses `space` for the thread.
@@ -53,7 +68,14 @@ impl Context<'_> {
     }
 
     /// The earlier access that an access to shared or global memory races with.
-    pub(super) fn race(&mut self, faults: &mut Faults, place: Place, data: &[u8], effect: Effect) -> Option<Conflict> {
+    pub(super) fn race(
+        &mut self,
+        faults: &mut Faults,
+        place: Place,
+        data: &[u8],
+        effect: Effect,
+        shard: Option<&mut Shard>,
+    ) -> Option<Conflict> {
         let Place { lane, space, address, .. } = place;
         let engine = self.engine(space);
         let races = self.block.races.as_mut().filter(|_| matches!(space, Space::Shared | Space::Global))?;
@@ -62,7 +84,15 @@ impl Context<'_> {
         let agent = Agent::new(self.warp.index, lane, engine);
         let meets_previous_grid = space == Space::Global && races.meets_previous_grid(agent);
         let conflict = races.access(&Access { agent, semantics, pc: self.pc, space, address, data, writes });
-        if semantics.strength == Strength::Strong {
+        if let Some(shard) = shard {
+            if effect != Effect::Write {
+                races.observe_others(agent, semantics, shard, address, effect == Effect::Update);
+            }
+            if writes {
+                races.announce_to_others(agent, semantics, shard, address, effect == Effect::Update);
+            }
+        }
+        if semantics.strength.is_strong() {
             if effect != Effect::Write {
                 races.observe(agent, semantics, space, address);
             }
@@ -103,7 +133,7 @@ impl Context<'_> {
             let effect = match (semantics.strength, writes) {
                 (_, false) => Effect::Read,
                 (Strength::Weak, true) => Effect::Write,
-                (Strength::Strong, true) => Effect::Update,
+                (_, true) => Effect::Update,
             };
             faults.add_pair(FindingClass::Race, lane, address, || {
                 self.describe_race(self.pc, agent, space, address, data.len(), effect, conflict)

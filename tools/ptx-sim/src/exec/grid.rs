@@ -43,7 +43,7 @@ pub(crate) fn run_grid(
         for (index, outcome) in results {
             findings.merge(outcome.findings);
             counters += outcome.counters;
-            for conflict in races.add(index, &outcome.trace) {
+            for conflict in races.add(index, outcome.trace) {
                 let line = machine.program.instructions[conflict.later.pc as usize].line;
                 findings.add(FindingClass::Race, line, 1, || race_of_blocks(machine, &conflict));
             }
@@ -54,18 +54,25 @@ pub(crate) fn run_grid(
 
 /// A race between two blocks.
 fn race_of_blocks(machine: &Machine<'_>, conflict: &BlockConflict) -> Finding {
-    let BlockConflict { later, earlier, address } = *conflict;
+    let BlockConflict { later, earlier, address, .. } = *conflict;
     let instruction = |access: BlockAccess| &machine.program.instructions[access.pc as usize];
     let ([x, y, z], effect) = (machine.position(earlier.block), |writes: bool| if writes { "write" } else { "read" });
     let message = format!(
-        "a {} in global memory, {}, races with the {} in line {} by block ({x}, {y}, {z}), warp {}, lane {}: nothing \
-         orders blocks of one launch but atomic operations and fences",
+        "a {} in global memory, {}, races with the {} in line {} by block ({x}, {y}, {z}), warp {}, lane {}: {}",
         effect(later.writes),
         machine.memory.describe(address, 1),
         effect(earlier.writes),
         instruction(earlier).line,
         earlier.agent.warp,
-        earlier.agent.lane
+        earlier.agent.lane,
+        match conflict.both_synchronise {
+            false => "nothing orders blocks of one launch but atomic operations and fences",
+            true => {
+                "no atomic operation or flag of one block orders them: the block that comes first has to execute a fence of \
+                 the GPU's scope (__threadfence) between its access and the operation or flag by which it tells, and the \
+                 other one behind the operation or flag that it reads"
+            }
+        }
     );
     let location = |access: BlockAccess| {
         let Agent { warp, lane, .. } = access.agent;

@@ -30,7 +30,7 @@ enum Turn {
 pub(super) fn run_block(block: &mut Block<'_>, index: u64) -> Outcome {
     let mut schedule = Schedule::new(block.machine.schedule, index);
     let mut turns: Vec<usize> = (0..block.warps.len()).collect();
-    block.start(block.machine.position(index));
+    block.start(index);
     loop {
         let before = steps(block);
         schedule.order(&mut turns);

@@ -59,7 +59,8 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
         "red" => false,
         _ => return Ok(None),
     };
-    let mut semantics = Semantics { strength: Strength::Strong, ..take_hints(form) };
+    let scope = atomic_scope(form);
+    let mut semantics = Semantics { strength: scope, ..take_hints(form) };
     if form.flag("acq_rel") {
         (semantics.acquires, semantics.releases) = (true, true);
     }
@@ -78,6 +79,11 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
     let operands = (0..count).map(|_| form.source(kind)).collect::<Decode<_>>()?;
     cache_policy::take(form)?;
     Ok(Some(Operation { space, address, kind, update, operands, to, semantics }))
+}
+
+/// How far its effect on others reaches: over the GPU unless it says otherwise.
+fn atomic_scope(form: &Form<'_>) -> Strength {
+    if form.has("cta") || form.has("cluster") { Strength::Block } else { Strength::Gpu }
 }
 
 impl Operation {

@@ -57,12 +57,18 @@ const HINTS: &[&str] = &[
 /// Takes all [`HINTS`] and the modifiers that say how an access is ordered.
 pub(super) fn take_hints(form: &mut Form<'_>) -> Semantics {
     let (acquires, releases) = (form.flag("acquire"), form.flag("release"));
-    let relaxed = ["relaxed", "volatile", "mmio"].into_iter().filter(|modifier| form.flag(modifier)).count() > 0;
+    let relaxed = form.flag("relaxed") | form.flag("mmio");
+    let is_volatile = form.flag("volatile");
+    let is_of_block = form.has("cta") || form.has("cluster");
     for hint in HINTS {
         form.flag(hint);
     }
-    let is_strong = acquires || releases || relaxed;
-    let strength = if is_strong { Strength::Strong } else { Strength::Weak };
+    let strength = match acquires || releases || relaxed {
+        true if is_of_block => Strength::Block,
+        true => Strength::Gpu,
+        false if is_volatile => Strength::Volatile,
+        false => Strength::Weak,
+    };
     Semantics { strength, acquires, releases, ..Semantics::WEAK }
 }
 

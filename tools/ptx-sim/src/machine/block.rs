@@ -58,14 +58,14 @@ impl BlockState {
         }
     }
 
-    /// Begins the block at `position`.
-    pub fn start(&mut self, position: [u32; 3]) {
+    /// Begins the block with that index in the grid, at `position`.
+    pub fn start(&mut self, index: u64, position: [u32; 3]) {
         self.position = position;
         self.shared.clear();
         self.barriers = [Barrier::default(); BARRIERS];
         self.mbarriers.clear();
         if let Some(races) = &mut self.races {
-            races.start();
+            races.start(index);
         }
         self.bulk_reads.clear();
         self.proxies.clear();

@@ -7,6 +7,7 @@ use crate::launch::{Launch, Options};
 use crate::memory::{GlobalMemory, Parameters, SYSTEM_SHARED_BYTES};
 use crate::module::Module;
 use crate::program::{Instruction, Program};
+use crate::race::Announcements;
 
 /// What all blocks of a launch share.
 pub(crate) struct Machine<'a> {
@@ -25,6 +26,8 @@ pub(crate) struct Machine<'a> {
     pub schedule: u64,
     /// Whether the grid may begin before the one in front of it has ended.
     pub overlaps_previous: bool,
+    /// What blocks announced to each other.
+    pub announcements: Announcements,
     stopped: AtomicBool,
 }
 
@@ -53,6 +56,7 @@ impl<'a> Machine<'a> {
             races: options.races,
             schedule: options.schedule,
             overlaps_previous: options.overlaps_previous.unwrap_or(program.waits_for_previous_grid),
+            announcements: Announcements::new(),
             stopped: AtomicBool::new(false),
         }
     }

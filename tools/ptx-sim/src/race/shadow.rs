@@ -23,14 +23,17 @@ pub(crate) struct Record {
     pub time: u32,
     /// Index of the instruction.
     pub pc: u32,
+    /// The number of what its thread knew of other blocks; 0 for nothing.
+    pub foreign: u16,
     /// What was written, in place.
     pub value: u32,
 }
 
 impl Record {
-    /// Whether the two accesses are a race unless one happened before the other.
-    pub fn conflicts(&self, new: &Record, is_copy: bool) -> bool {
-        let both_strong = self.strength == Strength::Strong && new.strength == Strength::Strong;
+    /// Whether the two accesses are a race unless one happened before the other, where `is_strong` says which accesses do not
+    /// race with each other.
+    pub fn conflicts(&self, new: &Record, is_copy: bool, is_strong: impl Fn(Strength) -> bool) -> bool {
+        let both_strong = is_strong(self.strength) && is_strong(new.strength);
         let bytes = self.bytes & new.bytes;
         bytes != 0 && (self.writes || new.writes) && !both_strong && (is_copy || !self.writes_the_same(new, bytes))
     }
@@ -43,7 +46,7 @@ impl Record {
 
     /// Whether whatever comes later and races with this record also races with `new`, which comes after it.
     fn is_covered_by(&self, new: &Record) -> bool {
-        let weaker = new.strength == Strength::Weak || self.strength == Strength::Strong;
+        let weaker = new.strength == Strength::Weak || self.strength.is_strong();
         weaker && (new.writes || !self.writes)
     }
 }
@@ -77,7 +80,7 @@ impl Cell {
             let concurrent = clocks.concurrent(agent, old.group as usize, old.lanes, old.time);
             let other = clocks.agent(old.group as usize, 0);
             let is_copy = agent.engine.is_asynchronous() || other.engine.is_asynchronous();
-            if concurrent != 0 && conflict.is_none() && old.conflicts(&new, is_copy) {
+            if concurrent != 0 && conflict.is_none() && old.conflicts(&new, is_copy, Strength::is_strong) {
                 conflict = Some((*old, concurrent.trailing_zeros()));
             }
             let covered = old.is_covered_by(&new);
