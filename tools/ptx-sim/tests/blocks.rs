@@ -78,3 +78,47 @@ fn a_scan_that_looks_back() {
     let buffers = [input, vec![0; 6], vec![0; 6], vec![0; 192]];
     needs_fences("look_back", [6, 32], &buffers, (3, &expected), 59);
 }
+
+#[test]
+fn a_barrier_of_all_blocks() {
+    let (blocks, threads) = (7, 64);
+    let n = blocks * threads;
+    // Four rounds move everything by four blocks.
+    let expected: Vec<u32> = (0..n).map(|index| (index + 4 * threads) % n + 4).collect();
+    let buffers = [vec![0], vec![0; n as usize], vec![0; n as usize]];
+    needs_fences("grid_barrier", [blocks, threads], &buffers, (1, &expected), 83);
+}
+
+/// Runs `grid_barrier` with blocks of which one fills a multiprocessor.
+fn barrier_of_large_blocks(blocks: u32, threads: usize) -> Vec<Finding> {
+    let module = Module::parse(FENCED, "blocks.ptx").unwrap_or_else(|error| panic!("{error}"));
+    let mut memory = GlobalMemory::new();
+    let addresses = [4, 4 * 32 * u64::from(blocks), 4 * 32 * u64::from(blocks)].map(|size| {
+        let address = memory.allocate("buffer", size).expect("allocating");
+        memory.set_8(address, 0, size).expect("filling");
+        address.to_le_bytes()
+    });
+    let params: Vec<&[u8]> = addresses.iter().map(<[u8; 8]>::as_slice).collect();
+    let launch = Launch {
+        entry: "grid_barrier",
+        grid: [blocks, 1, 1],
+        block: [32, 1, 1],
+        dynamic_shared_bytes: 160 << 10,
+        params: &params,
+        architecture: 80,
+    };
+    let options = Options { threads, races: false, ..Options::default() };
+    run(&module, &mut memory, &launch, &options).expect("running").findings
+}
+
+#[test]
+fn blocks_beyond_those_that_fit_are_waited_for_in_vain() {
+    for threads in [1, 3] {
+        assert!(barrier_of_large_blocks(108, threads).is_empty(), "an sm_80 has 108 multiprocessors");
+        let findings = barrier_of_large_blocks(110, threads);
+        let [finding] = findings.as_slice() else { panic!("one finding: {findings:#?}") };
+        assert_eq!((finding.class, finding.at.block), (FindingClass::Deadlock, [0; 3]), "{finding}");
+        assert!(finding.message.contains("as 107 others do; 2 blocks cannot begin, as 108 fill the GPU"), "{finding}");
+        assert_eq!(finding.at.source.as_ref().map(|source| source.line), Some(77), "{finding}");
+    }
+}

@@ -84,6 +84,12 @@ impl Context<'_> {
         let mut unknown = UnknownBytes::default();
         let mut shard = self.announcements(place);
         if let Some(met) = self.access(faults, place, Data::Read(data)) {
+            if place.space == Space::Global && self.instruction.is_strong_read {
+                let mut word = [0; 8];
+                let count = data.len().min(8);
+                word[..count].copy_from_slice(&data[..count]);
+                self.note_read(place, u64::from_le_bytes(word));
+            }
             let conflict = self.race(faults, place, data, Effect::Read, shard.as_deref_mut());
             if met.uninitialised {
                 unknown = self.unknown_bytes(place, data);
@@ -96,6 +102,13 @@ impl Context<'_> {
             }
         }
         (unknown, place.space)
+    }
+
+    /// Notes a read of global memory by which a loop may wait for what others write.
+    fn note_read(&mut self, place: Place, value: u64) {
+        let read = (self.pc, place.address, value);
+        let last = std::mem::replace(&mut self.warp.last_read[place.lane], read);
+        self.block.polls += u64::from(last == read);
     }
 
     /// Makes what a racing read gave undetermined, unless its race was reported.
@@ -238,6 +251,7 @@ impl Context<'_> {
             }
             (Space::Global, Data::Write(data)) => {
                 self.machine.memory.store(address, data)?;
+                self.block.global_writes += 1;
                 Ok(Met::default())
             }
             (Space::Parameter, Data::Read(data)) => {
@@ -330,6 +344,10 @@ impl Context<'_> {
                 0
             }
             Ok((old, initialised)) => {
+                if self.instruction.is_strong_read {
+                    self.note_read(place, old);
+                }
+                self.block.global_writes += u64::from(update(old) != old);
                 if !initialised {
                     let location = self.location(space, address, bytes as usize);
                     let cause = || format!("{} on {space} memory that was never written{location}", what());

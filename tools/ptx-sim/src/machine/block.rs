@@ -31,6 +31,10 @@ pub(crate) struct BlockState {
     pub warpgroups: Warpgroups,
     /// Origins of undetermined values that were reported.
     pub reported: HashSet<Origin>,
+    /// How often warps read of global memory what they had read there before.
+    pub polls: u64,
+    /// How often the block wrote to global memory.
+    pub global_writes: u64,
     pub findings: Findings,
     pub counters: Counters,
 }
@@ -53,6 +57,8 @@ impl BlockState {
             proxies: Proxies::new(watched),
             warpgroups: Warpgroups::default(),
             reported: HashSet::new(),
+            polls: 0,
+            global_writes: 0,
             findings: Findings::default(),
             counters: Counters::default(),
         }

@@ -82,6 +82,8 @@ pub(crate) struct Warp {
     pub impatient: bool,
     /// Instructions executed.
     pub steps: u64,
+    /// What each lane read last of global memory by an instruction that a loop may wait with: which, where and what.
+    pub last_read: [(u32, u64, u64); LANES],
 }
 
 impl Warp {
@@ -102,6 +104,7 @@ impl Warp {
             matrix: AsyncMatrix::default(),
             impatient: false,
             steps: 0,
+            last_read: [(u32::MAX, 0, 0); LANES],
         }
     }
 
@@ -115,6 +118,7 @@ impl Warp {
         self.cluster_phase = None;
         self.matrix.clear();
         self.steps = 0;
+        self.last_read = [(u32::MAX, 0, 0); LANES];
         self.groups.clear();
         self.paths.clear();
         self.groups.push(Group { pc: 0, lanes: self.existing, progress: Progress::Ready });

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::agent::{Agent, Engine};
-use super::foreign::{Foreign, join_shared};
+use super::foreign::{Foreign, includes_shared, join_shared};
 use crate::lanes::LANES;
 
 /// Up to which time each agent's accesses have happened before something, and how many phases of each mbarrier have ended.
@@ -17,6 +17,9 @@ pub(crate) struct Clock {
     after_previous_grid: bool,
     /// What happened in other blocks before it.
     foreign: Option<Arc<Foreign>>,
+    /// What happened before a fence of the GPU's scope that happened before it: a strong write announces that to other blocks,
+    /// whichever thread of the block executed the fence.
+    published: Option<Arc<Foreign>>,
 }
 
 /// Makes each of `mine` at least as large as its counterpart.
@@ -52,6 +55,7 @@ impl Clock {
         join(&mut self.phases, &other.phases);
         self.after_previous_grid |= other.after_previous_grid;
         join_shared(&mut self.foreign, &other.foreign);
+        join_shared(&mut self.published, &other.published);
     }
 
     /// Whether everything that one of some lanes of a group of agents did up to `time` happened before.
@@ -69,11 +73,8 @@ impl Clock {
         includes(&self.times, &other.times)
             && includes(&self.phases, &other.phases)
             && self.after_previous_grid >= other.after_previous_grid
-            && match (&self.foreign, &other.foreign) {
-                (_, None) => true,
-                (None, Some(_)) => false,
-                (Some(mine), Some(theirs)) => Arc::ptr_eq(mine, theirs) || mine.includes(theirs),
-            }
+            && includes_shared(&self.foreign, &other.foreign)
+            && includes_shared(&self.published, &other.published)
     }
 
     fn time(&self, agent: usize) -> u32 {
@@ -90,8 +91,7 @@ impl Clock {
 struct Fences {
     released: Option<Arc<Clock>>,
     seen: Option<Clock>,
-    /// The same to and of other blocks.
-    released_to_others: Option<Arc<Foreign>>,
+    /// The same of other blocks.
     seen_of_others: Option<Arc<Foreign>>,
     /// What was seen of other blocks last, where, and whether it was acquired at once.
     last_seen: Option<(Arc<Foreign>, u64, bool)>,
@@ -263,11 +263,12 @@ impl Clocks {
     /// What threads of other blocks come after that see a strong write of this thread, as with [`Clocks::announced`].
     pub fn announced_to_others(&mut self, agent: Agent, releases: bool) -> Option<Arc<Foreign>> {
         if !releases {
-            return self.fences[agent.thread()].released_to_others.clone();
+            return self.known[agent.thread()].published.clone();
         }
         let mut clock = Clock::default();
         self.release(agent.warp, 1 << agent.lane, &mut clock);
         let others = clock.foreign.take();
+        clock.published = None;
         let mut all = Foreign::of(self.block, Arc::new(clock));
         others.iter().for_each(|others| all.join(others));
         Some(Arc::new(all))
@@ -322,7 +323,8 @@ impl Clocks {
     /// A fence that other blocks see.
     pub fn fence_to_others(&mut self, agent: Agent) {
         self.acquire_seen(agent.warp, 1 << agent.lane);
-        self.fences[agent.thread()].released_to_others = self.announced_to_others(agent, true);
+        let published = self.announced_to_others(agent, true);
+        self.acquire(agent.warp, 1 << agent.lane, &Arc::new(Clock { published, ..Clock::default() }));
     }
 
     /// A fence: acquires what was seen, and lets later strong writes announce what came before.

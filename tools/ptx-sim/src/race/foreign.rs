@@ -72,6 +72,15 @@ pub(super) fn join_shared(mine: &mut Option<Arc<Foreign>>, theirs: &Option<Arc<F
     }
 }
 
+/// Whether all of what the other one says is known; both may be absent.
+pub(super) fn includes_shared(mine: &Option<Arc<Foreign>>, theirs: &Option<Arc<Foreign>>) -> bool {
+    match (mine, theirs) {
+        (_, None) => true,
+        (None, Some(_)) => false,
+        (Some(mine), Some(theirs)) => Arc::ptr_eq(mine, theirs) || mine.includes(theirs),
+    }
+}
+
 /// Parts of the table, each with a lock of its own.
 const SHARDS: u64 = 64;
 
