@@ -59,6 +59,16 @@
 //! When a path has read what others may change (volatile, relaxed, acquire, atomic) 64 times, another one has a turn: a lock
 //! that lanes of one warp take one after the other is passed on, as on every GPU since `sm_70`.
 //!
+//! As many blocks as fit the GPU (by threads, shared memory and the multiprocessors of the largest GPU of the architecture;
+//! registers are not counted) are resident together and go on in turns, on any number of threads: barriers of a whole grid and
+//! scans that look back end. When all of them read the same of global memory again and again, and nobody changes it, that is a
+//! deadlock.
+//!
+//! Threads that exit release the barriers that wait for all threads of the block (PTX ISA, "exit"), but not
+//! those for a number of threads. A warp of which only some lanes exited executes an `.aligned` barrier without them, which is
+//! a finding. One lane of a warp may end an mbarrier (`mbarrier.inval`) that the others have waited for together with it, as
+//! the destructors of libcu++ do.
+//!
 //! Lanes that give different masks to one `shfl.sync`, `vote.sync`, `match.sync`, `redux.sync`, `elect.sync` or
 //! `bar.warp.sync` execute it mask by mask, each time with the lanes that give the same one.
 //!
@@ -81,7 +91,7 @@
 //! - data races in shared and global memory (see below);
 //! - accesses to global memory, by threads and by their copies, that no `griddepcontrol.wait` comes before, in grids that may
 //!   begin before the one in front of them has ended;
-//! - barriers that some lanes or warps do not reach, or reach with contradicting thread counts; deadlocks;
+//! - barriers that some lanes or warps do not reach (those for all threads count the ones that exited), or reach with contradicting thread counts; deadlocks;
 //! - warp-collective instructions with lanes missing, those of warpgroups (`setmaxnreg`, `wgmma`) with warps missing, shuffles
 //!   that read lanes that take no part;
 //! - mbarriers that are not initialised, accessed like ordinary memory, or whose counts become impossible, and those whose
@@ -96,7 +106,7 @@
 //!
 //! # What is not seen
 //!
-//! - Races between two blocks that both make strong accesses to global memory: these may order them.
+//! - A missing fence on the side that reads, behind an atomic operation or before a barrier of the block.
 //! - Races of control flow that another schedule would have taken.
 //! - Memory ordering: one schedule is executed, in which warps take turns and see each other's writes at once. Values that
 //!   only a weaker order could give are never seen; the race that allows them is.
@@ -139,8 +149,13 @@
 //! - a release that an acquire has seen: `st.release`, `ld.acquire`, `atom` and `red` with these, or a fence before a strong
 //!   write and a fence after a strong read of the same address. Scopes are not told apart within a block.
 //!
-//! Nothing orders two blocks, unless both make strong accesses to global memory; what blocks do is compared once they have
-//! ended, in the order of their indices, so that reports do not depend on timing.
+//! Two blocks are ordered by what one releases at the scope of the GPU (a fence and then a strong write, or a strong write that
+//! releases) and the other acquires there; what blocks do is compared once they have ended, in the order of their indices, so
+//! that reports of kernels whose blocks do not wait for each other do not depend on timing. Two liberties are taken with the
+//! PTX memory model, both as CUDA's own examples take them: an atomic operation acquires what it has seen also without a fence
+//! behind it, and so does a barrier of the block behind a strong read; and a strong write releases what any thread of its
+//! block has published by a fence before the two synchronised. A release is never invented: without a fence of the GPU's scope
+//! on the side that writes, what others read is a race.
 //!
 //! Strong accesses (atomic, volatile, relaxed or stronger) do not race with each other. Two plain writes of the same value
 //! are not reported: whichever is last, the memory holds the same. Bytes of a copy in flight are reported as not waited
@@ -163,7 +178,7 @@
 //! - `context` is what an instruction sees of it, with every check of what it does there (`access`, `asynchronous`, `races`);
 //! - `isa` has one file for each instruction family, with its types, decoding and execution; `operation` is one of any family,
 //!   `entry` decodes all of an entry;
-//! - `exec` runs programs: `grid`, `turns` (whose turn it is), `block` (one instruction), `convergence` (lanes that part and
+//! - `exec` runs programs: `grid`, `resident` (the blocks on the GPU), `turns` (whose turn it is), `block` (one instruction), `convergence` (lanes that part and
 //!   meet, and collective instructions), `stall` (deadlocks), `leftovers` (what nobody waited for);
 //! - `run` checks a launch and starts it.
 

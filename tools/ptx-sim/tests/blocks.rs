@@ -89,6 +89,12 @@ fn a_barrier_of_all_blocks() {
     needs_fences("grid_barrier", [blocks, threads], &buffers, (1, &expected), 83);
 }
 
+#[test]
+fn volatile_accesses_do_not_order_the_lanes_of_a_warp() {
+    let input = floats((0..32).map(|lane| lane as f32));
+    needs_fences("warp_reduce", [1, 32], &[input, vec![0]], (1, &[496_f32.to_bits()]), 101);
+}
+
 /// Runs `grid_barrier` with blocks of which one fills a multiprocessor.
 fn barrier_of_large_blocks(blocks: u32, threads: usize) -> Vec<Finding> {
     let module = Module::parse(FENCED, "blocks.ptx").unwrap_or_else(|error| panic!("{error}"));

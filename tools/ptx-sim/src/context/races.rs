@@ -5,7 +5,7 @@ use std::sync::MutexGuard;
 use super::faults::Faults;
 use super::place::Place;
 use super::view::Context;
-use crate::finding::{FindingClass, OtherAccess};
+use crate::finding::{FindingClass, LaneAddress, OtherAccess};
 use crate::machine::MBARRIER_BYTES;
 use crate::parse::Space;
 use crate::program::Instruction;
@@ -56,6 +56,36 @@ impl<'a> Context<'a> {
     pub(super) fn announcements(&self, place: Place) -> Option<MutexGuard<'a, Shard>> {
         let reaches = self.instruction.semantics.strength.reaches_other_blocks() && self.machine.races;
         (reaches && place.space == Space::Global).then(|| self.machine.announcements.shard(place.address))
+    }
+
+    /// Reports a volatile load of what other lanes of the warp wrote, where all of them are here: it is right only if lanes run in
+    /// lockstep. A single flag may be waited for so.
+    pub fn check_lockstep(&mut self) {
+        let Some(races) = &mut self.block.races else { return };
+        let active = self.active;
+        let mut met = races.take_lockstep();
+        met.retain(|(_, _, write)| active >> write.agent.lane & 1 == 1);
+        let Some((reader, address, write)) = met.first().copied() else { return };
+        if met.iter().all(|(_, other, _)| *other == address) {
+            return;
+        }
+        let which = met.iter().map(|(reader, address, _)| LaneAddress { lane: reader.lane, address: Some(*address) });
+        let mut which: Vec<LaneAddress> = which.collect();
+        which.dedup_by_key(|access| access.lane);
+        let instruction = &self.machine.program.instructions[write.pc as usize];
+        let other = OtherAccess {
+            writes: true,
+            engine: Engine::Thread,
+            at: self.machine.location(instruction, self.block.position, reader.warp, Some(write.agent.lane)),
+        };
+        let line = instruction.line;
+        self.report_pair(FindingClass::Race, which, Some(other), || {
+            format!(
+                "a volatile read of shared memory that lane {} of the warp wrote in line {line}: nothing orders the two, as \
+                 lanes do not run in lockstep since sm_70; a bar.warp.sync (__syncwarp) has to lie in between",
+                write.agent.lane
+            )
+        });
     }
 
     /// What accesses `space` for the thread.
@@ -124,12 +154,14 @@ impl<'a> Context<'a> {
     }
 
     /// A fault when an mbarrier begins or ends without order to its other uses.
-    pub fn check_mbarrier_races(&mut self, faults: &mut Faults, lane: usize, address: u64, writes: bool) {
+    /// One lane of a warp may end it for all (`ends`).
+    pub fn check_mbarrier_races(&mut self, faults: &mut Faults, lane: usize, address: u64, writes: bool, ends: bool) {
         let Some(races) = &mut self.block.races else { return };
         let (space, semantics) = (Space::Shared, self.instruction.semantics);
         let agent = Agent::new(self.warp.index, lane, Engine::Thread);
         let data = &[0; MBARRIER_BYTES as usize];
-        if let Some(conflict) = races.access(&Access { agent, semantics, pc: self.pc, space, address, data, writes }) {
+        let conflict = races.access(&Access { agent, semantics, pc: self.pc, space, address, data, writes });
+        if let Some(conflict) = conflict.filter(|conflict| !ends || !races.is_after_warp_of(agent, conflict)) {
             let effect = match (semantics.strength, writes) {
                 (_, false) => Effect::Read,
                 (Strength::Weak, true) => Effect::Write,
@@ -152,7 +184,7 @@ impl<'a> Context<'a> {
         effect: Effect,
         conflict: Conflict,
     ) -> (String, Option<OtherAccess>) {
-        let Conflict { agent: other, pc, writes } = conflict;
+        let Conflict { agent: other, pc, writes, .. } = conflict;
         let instruction = &self.machine.program.instructions[pc as usize];
         let cause = format!(
             "{} {space} memory{}{} races with the {}{} in line {} by warp {}, lane {}: nothing orders the two, {}",

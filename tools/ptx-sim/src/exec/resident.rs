@@ -84,7 +84,7 @@ impl<'m> Residents<'m> {
         while let Some(mut running) = self.next() {
             match running.run() {
                 Slice::Ended(outcome) => {
-                    self.end(running, outcome);
+                    self.end(running, *outcome);
                     hand_on();
                 }
                 Slice::Waits { changed } => self.put_aside(running, changed),

@@ -20,7 +20,7 @@ pub(super) struct Outcome {
 /// What a turn of a block came to.
 pub(super) enum Slice {
     /// The end of the block.
-    Ended(Outcome),
+    Ended(Box<Outcome>),
     /// All of its warps wait, and some of them for global memory; whether it changed that since its turn began.
     Waits { changed: bool },
 }
@@ -72,20 +72,20 @@ impl<'a> Running<'a> {
                 let turn = turn(block, *index, self.schedule.turn());
                 if turn == Turn::Stop || block.machine.is_stopped() {
                     block.machine.stop();
-                    return Slice::Ended(finish(block));
+                    return Slice::Ended(Box::new(finish(block)));
                 }
                 polls |= turn == Turn::Polls;
                 works |= turn == Turn::Over;
             }
             if block.warps.iter().all(|warp| warp.groups.is_empty()) {
                 leftovers::report(block);
-                return Slice::Ended(finish(block));
+                return Slice::Ended(Box::new(finish(block)));
             }
             if polls && !works {
                 return Slice::Waits { changed: block.state.global_writes != writes };
             }
             if steps(block) == before && !stall::resolve(block) {
-                return Slice::Ended(finish(block));
+                return Slice::Ended(Box::new(finish(block)));
             }
         }
     }

@@ -188,6 +188,7 @@ impl BlockBarrier {
         }
         if barrier.arrived == 0 {
             barrier.expected = expected;
+            barrier.is_for_all = self.threads.is_none();
         }
         barrier.arrived += arriving;
         barrier.reduction.threads += reduction.threads;

@@ -163,7 +163,8 @@ impl Action {
         let mut races = Faults::default();
         for lane in lanes(context.active) {
             if let Some(place) = places[lane] {
-                context.check_mbarrier_races(&mut races, lane, place, !matches!(self, Action::Wait { .. }));
+                let (writes, ends) = (!matches!(self, Action::Wait { .. }), matches!(self, Action::Invalidate));
+                context.check_mbarrier_races(&mut races, lane, place, writes, ends);
             }
         }
         context.report_faults(races);

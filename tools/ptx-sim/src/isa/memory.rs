@@ -213,6 +213,9 @@ fn execute_load(context: &mut Context<'_>, space: Option<Space>, address: Addres
     }
     traffic.count(Direction::Read, &mut context.block.counters);
     context.report_faults(faults);
+    if context.instruction.semantics.strength == Strength::Volatile {
+        context.check_lockstep();
+    }
 }
 
 fn execute_store(context: &mut Context<'_>, space: Option<Space>, address: Address, kind: Type, from: &[Slot]) {

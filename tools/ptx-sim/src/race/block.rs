@@ -7,7 +7,7 @@ use super::agent::{Agent, Engine, Semantics};
 use super::clock::{Clock, Clocks};
 use super::foreign::{Foreign, Shard};
 use super::grid::Trace;
-use super::shadow::{CELL_BYTES, Cell, PAGE_CELLS, Record};
+use super::shadow::{CELL_BYTES, Cell, Meeting, PAGE_CELLS, Record};
 use crate::lanes::lanes;
 use crate::parse::Space;
 
@@ -31,6 +31,8 @@ pub(crate) struct Conflict {
     pub agent: Agent,
     pub pc: u32,
     pub writes: bool,
+    /// When, in the time of the agent's warp.
+    time: u32,
 }
 
 /// A barrier's clock in one phase.
@@ -66,6 +68,9 @@ pub(crate) struct Races {
     global: HashMap<u64, Vec<Cell>>,
     /// What threads knew of other blocks when they accessed global memory.
     foreign: ForeignTable,
+    /// Volatile reads of shared memory, and the volatile writes by other lanes of their warp that they have seen without order,
+    /// since this was taken last.
+    lockstep: Vec<(Agent, u64, Conflict)>,
     /// The block made strong accesses to global memory.
     may_synchronise: bool,
     /// The grid may begin before the one in front of it has ended.
@@ -86,6 +91,7 @@ impl Races {
             shared: vec![Cell::default(); shared_bytes.div_ceil(CELL_BYTES as usize)],
             global: HashMap::new(),
             foreign: ForeignTable::default(),
+            lockstep: Vec::new(),
             may_synchronise: false,
             overlaps_previous,
         }
@@ -264,13 +270,32 @@ impl Races {
                 _ => page(&mut self.global, cell / PAGE_CELLS).get_mut((cell % PAGE_CELLS) as usize),
             };
             let raced = found.and_then(|found| found.access(&self.clocks, agent, record));
-            if let (None, Some((old, lane))) = (conflict, raced) {
+            if let (None, Some((old, lane, meeting))) = (conflict, raced) {
                 let agent = self.clocks.agent(old.group as usize, lane);
-                conflict = Some(Conflict { agent, pc: old.pc, writes: old.writes });
+                if meeting == Meeting::Lockstep {
+                    if space == Space::Shared {
+                        let write = Conflict { agent, pc: old.pc, writes: true, time: old.time };
+                        self.lockstep.push((access.agent, address, write));
+                    }
+                    start = next;
+                    continue;
+                }
+                conflict = Some(Conflict { agent, pc: old.pc, writes: old.writes, time: old.time });
             }
             start = next;
         }
         conflict
+    }
+
+    /// Whether some lane of the warp that made the earlier access has come before `agent` since: lanes that execute an
+    /// instruction together do so, and one of them speaks for all.
+    pub fn is_after_warp_of(&self, agent: Agent, conflict: &Conflict) -> bool {
+        conflict.agent.warp == agent.warp || self.clocks.knows_of_warp(agent, conflict.agent, conflict.time)
+    }
+
+    /// Takes the volatile reads of shared memory that have an order only in lockstep: reader, address, write.
+    pub fn take_lockstep(&mut self) -> Vec<(Agent, u64, Conflict)> {
+        std::mem::take(&mut self.lockstep)
     }
 
     /// A strong read has seen the memory as the last strong write left it.

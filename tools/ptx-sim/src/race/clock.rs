@@ -166,6 +166,12 @@ impl Clocks {
             .fold(0, |mask, lane| mask | 1 << lane)
     }
 
+    /// Whether the thread of `agent` comes after something that a lane of the warp of `other` did at `time` or later.
+    pub fn knows_of_warp(&self, agent: Agent, other: Agent, time: u32) -> bool {
+        let (known, first) = (&self.known[agent.thread()], self.group(other) * LANES);
+        (first..first + LANES).any(|lane| known.time(lane) >= time)
+    }
+
     /// Adds all that happened before this point of some lanes of a warp to `clock`. Whoever acquires that clock comes
     /// after.
     pub fn release(&mut self, warp: u32, lanes: u32, clock: &mut Clock) {
