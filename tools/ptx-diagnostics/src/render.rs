@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Origin, Snippet};
-use ptx_sim::{Finding, LaneAddress, Location, OtherAccess, SourceLocation};
+use ptx_sim::{Finding, FindingClass, LaneAddress, Location, OtherAccess, SourceLocation};
 
 use crate::advice::advice;
 use crate::sources::Sources;
@@ -43,19 +43,22 @@ impl Renderer {
         groups.extend(self.callers(&finding.at));
         groups.extend(self.calls(&finding.at));
         if let Some(other) = &finding.other {
-            groups.push(self.other_access(&finding.ptx_file, other));
+            groups.push(self.other_access(finding, other));
             groups.extend(self.callers(&other.at));
         }
         groups.extend(advice(finding.class).map(|text| Group::with_title(Level::HELP.secondary_title(text))));
         self.renderer.render(&groups)
     }
 
-    /// The access that the finding's races with.
-    fn other_access<'a>(&self, ptx_file: &'a str, other: &'a OtherAccess) -> Group<'a> {
+    /// The access that the finding's races with, or that gave what it makes use of.
+    fn other_access<'a>(&self, finding: &'a Finding, other: &'a OtherAccess) -> Group<'a> {
         let access = if other.writes { "write" } else { "read" };
-        let title = format!("the other access, a {access}{}: {}", other.engine.by(), thread(&other.at));
+        let title = match finding.class {
+            FindingClass::Uninitialised => format!("the value was read here: {}", thread(&other.at)),
+            _ => format!("the other access, a {access}{}: {}", other.engine.by(), thread(&other.at)),
+        };
         let note = Group::with_title(Level::NOTE.secondary_title(title));
-        self.location(note, ptx_file, &other.at, AnnotationKind::Context)
+        self.location(note, &finding.ptx_file, &other.at, AnnotationKind::Context)
     }
 
     /// Adds the source of an instruction, and the instruction itself.

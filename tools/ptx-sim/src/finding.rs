@@ -40,7 +40,8 @@ finding_classes! {
         /// An access outside every buffer, beyond the shared memory of the launch, a parameter or the local memory, or to a
         /// freed buffer; a write to what can only be read.
         OutOfBounds = "out-of-bounds access",
-        /// A read of a register or a byte of memory that nothing has written.
+        /// A value that matters (an address, a decision, a result in global memory) and comes from a register or a byte of
+        /// memory that nothing has written.
         Uninitialised = "uninitialised read",
         /// A barrier that some threads of a warp or block do not reach, or reach with contradicting thread counts.
         BarrierDivergence = "barrier divergence",
@@ -153,7 +154,7 @@ pub struct Location {
     pub lane: Option<u32>,
 }
 
-/// The access that another one races with.
+/// The access that another one races with, or the read of an undetermined value that matters elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct OtherAccess {
@@ -185,7 +186,8 @@ pub struct Finding {
     pub address: Option<u64>,
     /// All lanes concerned in the first occurrence.
     pub lanes: Vec<LaneAddress>,
-    /// For a race, the access that the first lane's races with.
+    /// For a race, the access that the first lane's races with; for a value that nothing wrote, the read that gave it, where
+    /// that is another instruction.
     pub other: Option<OtherAccess>,
     /// How often it occurred: lanes, over all warps and blocks (warps, where it does not concern lanes).
     pub occurrences: u64,
@@ -201,7 +203,11 @@ impl fmt::Display for Finding {
         if self.occurrences != 1 {
             write!(formatter, "; {} occurrences", self.occurrences)?;
         }
-        self.other.as_ref().map_or(Ok(()), |other| write!(formatter, "\n{other}"))
+        let Some(other) = &self.other else { return Ok(()) };
+        match self.class {
+            FindingClass::Uninitialised => write!(formatter, "\n  the value was read in line {}", other.at),
+            _ => write!(formatter, "\n{other}"),
+        }
     }
 }
 

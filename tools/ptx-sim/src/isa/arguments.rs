@@ -2,12 +2,13 @@
 //!
 //! Like `mov`, they copy what nothing wrote: a structure is passed with the padding that it has.
 
-use crate::context::Context;
+use crate::context::{Context, Place};
 use crate::decode::{Decode, Form, invalid};
 use crate::lanes::lanes;
 use crate::numeric::sign_extend;
-use crate::parse::Type;
+use crate::parse::{Space, Type};
 use crate::program::{Destination, Slot};
+use crate::unknown::UnknownBytes;
 
 /// A decoded load or store.
 pub(crate) enum Operation {
@@ -62,26 +63,38 @@ impl Operation {
 }
 
 fn load(context: &mut Context<'_>, offset: u64, kind: Type, to: &[Destination]) {
-    let width = u64::from(kind.bytes());
+    let width = kind.bytes() as usize;
     for lane in lanes(context.active) {
-        for (destination, index) in to.iter().zip(0..) {
-            let (value, written) = context.warp.local[lane].passed(offset + index * width, width as usize);
+        let place = Place::new(lane, Some(Space::Local), context.warp.local[lane].base() + offset, 1);
+        let (data, mut unknown) = context.warp.local[lane].passed(context.read_at(place, width * to.len()));
+        unknown.mark_partial(context.pc);
+        for ((destination, value), first) in to.iter().zip(data.chunks_exact(width)).zip((0..).step_by(width)) {
+            let mut word = [0; 8];
+            word[..width].copy_from_slice(value);
+            let value = u64::from_le_bytes(word);
             let value = if kind.is_signed() { sign_extend(value, kind.bits) as u64 } else { value };
-            let slot = destination.slot as usize;
-            let registers = &mut context.warp.registers;
-            registers.values[slot][lane] = value & destination.mask;
-            registers.initialised[slot] = registers.initialised[slot] & !(1 << lane) | u32::from(written) << lane;
+            context.set(*destination, lane, value);
+            if let Some(value) = unknown.value(first, width) {
+                let sign_is_unknown = kind.is_signed() && value.bits >> (kind.bits - 1) & 1 == 1;
+                let above = if sign_is_unknown { u64::MAX << (kind.bits - 1) } else { 0 };
+                context.set_unknown(destination.slot, lane, value.with_bits((value.bits | above) & destination.mask));
+            }
         }
     }
 }
 
 fn store(context: &mut Context<'_>, offset: u64, kind: Type, from: &[Slot]) {
-    let width = u64::from(kind.bytes());
+    let width = kind.bytes() as usize;
     for lane in lanes(context.active) {
-        for (slot, index) in from.iter().zip(0..) {
-            let value = context.value(*slot, lane);
-            let written = context.warp.registers.initialised[*slot as usize] >> lane & 1 != 0;
-            context.warp.local[lane].pass(offset + index * width, width as usize, value, written);
+        let (mut data, mut unknown) = (Vec::new(), UnknownBytes::default());
+        for slot in from {
+            if let Some(value) = context.warp.registers.unknown(*slot, lane) {
+                unknown.push_value(data.len(), width, value);
+            }
+            data.extend_from_slice(&context.value(*slot, lane).to_le_bytes()[..width]);
         }
+        let stack = &mut context.warp.local[lane];
+        let address = stack.base() + offset;
+        stack.pass(address, &data, &unknown);
     }
 }

@@ -88,7 +88,8 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
         "red" => false,
         _ => return Ok(None),
     };
-    let mut semantics = Semantics { strength: Strength::Strong, ..take_hints(form) };
+    let scope = atomic_scope(form);
+    let mut semantics = Semantics { strength: scope, ..take_hints(form) };
     if form.flag("acq_rel") {
         (semantics.acquires, semantics.releases) = (true, true);
     }
@@ -134,6 +135,11 @@ fn is_vector(count: usize, kind: Type) -> bool {
 
 fn bits(kind: Type) -> Type {
     Type { kind: Kind::Bits, bits: kind.bits, packed: 1 }
+}
+
+/// How far its effect on others reaches: over the GPU unless it says otherwise.
+fn atomic_scope(form: &Form<'_>) -> Strength {
+    if form.has("cta") || form.has("cluster") { Strength::Block } else { Strength::Gpu }
 }
 
 impl Operation {

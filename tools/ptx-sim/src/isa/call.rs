@@ -2,13 +2,14 @@
 
 use super::operation;
 use super::system::System;
-use crate::context::{Context, Flow, without_addresses};
+use crate::context::{Context, Flow, Place, without_addresses};
 use crate::decode::{Decode, Form, unsupported};
 use crate::finding::FindingClass;
 use crate::lanes::{lane_list, lanes};
 use crate::machine::{Caller, Warp};
-use crate::parse::Type;
+use crate::parse::{Space, Type};
 use crate::program::{Call, Callee, Destination, Function, Passed, Slot, function_at};
+use crate::unknown::UnknownBytes;
 
 /// Calls of one thread at a time: more than any stack has room for, unless frames are tiny.
 const DEEPEST: usize = 4096;
@@ -155,40 +156,61 @@ impl Operation {
     }
 }
 
-/// Values on their way, byte by byte, and whether each was written.
-pub(super) type Values = Vec<(u8, bool)>;
+/// Values on their way.
+#[derive(Default)]
+pub(super) struct Values {
+    pub data: Vec<u8>,
+    /// What is not known of them.
+    pub unknown: UnknownBytes,
+}
 
-/// Appends the values of a lane whose frame begins at `base`.
-pub(super) fn gather(warp: &Warp, lane: usize, base: u64, from: &[Passed], values: &mut Values) {
+/// The values of a lane whose frame begins at `base`.
+pub(super) fn gather(context: &Context<'_>, lane: usize, base: u64, from: &[Passed]) -> Values {
+    let mut values = Values::default();
     for passed in from {
+        let first = values.data.len();
         match *passed {
             Passed::Bytes { offset, bytes } => {
-                warp.local[lane].read_passed(base + offset, bytes as usize, values);
+                let place = Place::new(lane, Some(Space::Local), base + offset, 1);
+                let (data, unknown) = context.warp.local[lane].passed(context.read_at(place, bytes as usize));
+                values.data.extend(data);
+                unknown.iter().for_each(|(index, byte)| values.unknown.push(first + index, byte));
             }
             Passed::Register { slot, bytes, .. } => {
-                let written = warp.registers.initialised[slot as usize] >> lane & 1 != 0;
-                let value = warp.value(slot, lane).to_le_bytes();
-                values.extend(value.iter().take(bytes as usize).map(|byte| (*byte, written)));
+                if let Some(value) = context.warp.registers.unknown(slot, lane) {
+                    values.unknown.push_value(first, bytes as usize, value);
+                }
+                values.data.extend_from_slice(&context.value(slot, lane).to_le_bytes()[..bytes as usize]);
             }
         }
     }
+    // Structures are passed with the padding that they have.
+    values.unknown.mark_partial(context.pc);
+    values
 }
 
 /// Gives values to a lane whose frame begins at `base`.
-pub(super) fn scatter(warp: &mut Warp, lane: usize, base: u64, to: &[Passed], mut values: &[(u8, bool)]) {
+pub(super) fn scatter(warp: &mut Warp, lane: usize, base: u64, to: &[Passed], values: &Values) {
+    let mut first = 0;
     for passed in to {
-        let (own, rest) = values.split_at(passed.bytes() as usize);
-        values = rest;
+        let end = first + passed.bytes() as usize;
+        let own = &values.data[first..end];
         match *passed {
-            Passed::Bytes { offset, .. } => warp.local[lane].write_passed(base + offset, own),
+            Passed::Bytes { offset, .. } => {
+                let mut unknown = UnknownBytes::default();
+                let mine = values.unknown.iter().filter(|(index, _)| (first..end).contains(index));
+                mine.for_each(|(index, byte)| unknown.push(index - first, byte));
+                warp.local[lane].pass(base + offset, own, &unknown);
+            }
             Passed::Register { slot, mask, .. } => {
-                let value = own.iter().rev().fold(0, |value, (byte, _)| value << 8 | u64::from(*byte));
-                let written = own.iter().all(|(_, written)| *written);
+                let value = own.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
                 warp.registers.values[slot as usize][lane] = value & mask;
-                let known = &mut warp.registers.initialised[slot as usize];
-                *known = *known & !(1 << lane) | u32::from(written) << lane;
+                let unknown =
+                    values.unknown.value(first, end - first).and_then(|value| value.with_bits(value.bits & mask));
+                warp.registers.set_unknown(slot, lane, unknown);
             }
         }
+        first = end;
     }
 }
 
@@ -264,17 +286,15 @@ fn overflow(context: &mut Context<'_>, lane: usize, function: &Function) -> Flow
 
 /// Makes a lane enter a function.
 fn enter(context: &mut Context<'_>, lane: usize, call: &Call, index: u32, (number, function): (usize, &Function)) {
+    let values = gather(context, lane, context.warp.local[lane].base(), &call.arguments);
     let warp = &mut *context.warp;
-    let mut values = Values::new();
-    gather(warp, lane, warp.local[lane].base(), &call.arguments, &mut values);
     let registers = &mut warp.registers;
     let mut saved = Vec::new();
     for slot in own_registers(function) {
-        let known = &mut registers.initialised[slot];
         if function.is_recursive {
-            saved.push((registers.values[slot][lane], *known >> lane & 1 != 0));
+            saved.push((registers.values[slot as usize][lane], registers.unknown(slot, lane)));
         }
-        *known &= !(1 << lane);
+        registers.unset(slot, lane);
     }
     let caller = Caller { function: number, call: index, pc: context.pc, saved };
     let base = warp.local[lane].push(function.frame, Some(caller));
@@ -286,9 +306,9 @@ fn enter(context: &mut Context<'_>, lane: usize, call: &Call, index: u32, (numbe
 }
 
 /// Every register that each call has anew.
-fn own_registers(function: &Function) -> impl Iterator<Item = usize> + '_ {
+fn own_registers(function: &Function) -> impl Iterator<Item = Slot> + '_ {
     let addresses = function.addresses.iter().map(|(slot, _)| *slot);
-    function.registers.iter().copied().chain(addresses).map(|slot| slot as usize)
+    function.registers.iter().copied().chain(addresses)
 }
 
 /// Returns those lanes that go back to the same place as the first.
@@ -310,16 +330,14 @@ fn leave(context: &mut Context<'_>) -> Flow {
 
 fn leave_in(context: &mut Context<'_>, lane: usize) {
     let program = context.machine.program;
-    let warp = &mut *context.warp;
-    let Some(frame) = warp.local[lane].pop() else { return };
+    let Some(frame) = context.warp.local[lane].pop() else { return };
     let Some(caller) = frame.caller else { return };
     let Some(function) = &program.functions[caller.function] else { return };
-    let mut values = Values::new();
-    gather(warp, lane, frame.base, &function.returns, &mut values);
-    for (slot, (value, written)) in own_registers(function).zip(caller.saved) {
-        warp.registers.values[slot][lane] = value;
-        let known = &mut warp.registers.initialised[slot];
-        *known = *known & !(1 << lane) | u32::from(written) << lane;
+    let values = gather(context, lane, frame.base, &function.returns);
+    let warp = &mut *context.warp;
+    for (slot, (value, unknown)) in own_registers(function).zip(caller.saved) {
+        warp.registers.values[slot as usize][lane] = value;
+        warp.registers.set_unknown(slot, lane, unknown);
     }
     let base = warp.local[lane].base();
     scatter(warp, lane, base, &program.calls[caller.call as usize].results, &values);

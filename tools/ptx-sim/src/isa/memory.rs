@@ -1,7 +1,7 @@
 //! Loads, stores and prefetches (PTX ISA, "ld", "ld.global.nc", "ldu", "st", "prefetch", "applypriority").
 
 use super::{cache_policy, wide};
-use crate::context::{Context, Direction, Faults, Place, Traffic};
+use crate::context::{Context, Direction, Faults, Place, Traffic, Use};
 use crate::decode::{Decode, Form, invalid};
 use crate::lanes::lanes;
 use crate::memory::{TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES};
@@ -9,6 +9,7 @@ use crate::numeric::sign_extend;
 use crate::parse::{Space, Type};
 use crate::program::{Address, Destination, Slot};
 use crate::race::{Semantics, Strength};
+use crate::unknown::UnknownBytes;
 
 /// Bytes of the widest access (`.v8.b32`, `.v4.b64`).
 const WIDEST: usize = 32;
@@ -61,12 +62,18 @@ const HINTS: &[&str] = &[
 /// Takes all [`HINTS`] and the modifiers that say how an access is ordered.
 pub(super) fn take_hints(form: &mut Form<'_>) -> Semantics {
     let (acquires, releases) = (form.flag("acquire"), form.flag("release"));
-    let relaxed = ["relaxed", "volatile", "mmio"].into_iter().filter(|modifier| form.flag(modifier)).count() > 0;
+    let relaxed = form.flag("relaxed") | form.flag("mmio");
+    let is_volatile = form.flag("volatile");
+    let is_of_block = form.has("cta") || form.has("cluster");
     for hint in HINTS {
         form.flag(hint);
     }
-    let is_strong = acquires || releases || relaxed;
-    let strength = if is_strong { Strength::Strong } else { Strength::Weak };
+    let strength = match acquires || releases || relaxed {
+        true if is_of_block => Strength::Block,
+        true => Strength::Gpu,
+        false if is_volatile => Strength::Volatile,
+        false => Strength::Weak,
+    };
     Semantics { strength, acquires, releases, ..Semantics::WEAK }
 }
 
@@ -228,7 +235,7 @@ fn execute_discard(context: &mut Context<'_>, space: Option<Space>, address: Add
         let place = Place::new(lane, space, context.address(address, lane), LINE);
         context.check_reachable(&mut faults, place, LINE as usize, || format!("a discard of {LINE} bytes"));
         if faults.is_empty() {
-            context.machine.memory.forget(place.address, LINE);
+            context.machine.memory.forget_range(place.address, LINE);
         }
     }
     context.report_faults(faults);
@@ -243,7 +250,7 @@ fn execute_load(context: &mut Context<'_>, space: Option<Space>, address: Addres
     for lane in lanes(context.active) {
         let mut data = [0; WIDEST];
         let address = context.address(address, lane);
-        let place = context.load(&mut faults, lane, space, address, &mut data[..bytes]);
+        let (unknown, place) = context.load_values(&mut faults, lane, space, address, &mut data[..bytes]);
         traffic.add(lane, place, address);
         for (destination, value) in to.iter().zip(data.chunks_exact(width)) {
             let mut word = [0; 8];
@@ -252,14 +259,21 @@ fn execute_load(context: &mut Context<'_>, space: Option<Space>, address: Addres
             let value = if kind.is_signed() { sign_extend(value, kind.bits) as u64 } else { value };
             context.set(*destination, lane, value);
         }
+        if !unknown.is_empty() {
+            set_unknown(context, lane, kind, to, &unknown);
+        }
     }
     traffic.count(Direction::Read, &mut context.block.counters);
     context.report_faults(faults);
+    if context.instruction.semantics.strength == Strength::Volatile {
+        context.check_lockstep();
+    }
 }
 
 fn execute_store(context: &mut Context<'_>, space: Option<Space>, address: Address, kind: Type, from: &[Slot]) {
     context.require(&[address.base]);
-    context.require(from);
+    let lanes_with_unknown = context.unknown_in(from, context.active);
+    let mut uses: Vec<Use> = Vec::new();
     let width = kind.bytes() as usize;
     let bytes = width * from.len();
     let mut faults = Faults::default();
@@ -270,9 +284,43 @@ fn execute_store(context: &mut Context<'_>, space: Option<Space>, address: Addre
             value.copy_from_slice(&context.value(*slot, lane).to_le_bytes()[..width]);
         }
         let address = context.address(address, lane);
-        let place = context.store(&mut faults, lane, space, address, &data[..bytes]);
-        traffic.add(lane, place, address);
+        let place = Place::new(lane, space, address, bytes as u64);
+        if lanes_with_unknown >> lane & 1 == 0 {
+            context.write(&mut faults, place, &data[..bytes]);
+        } else {
+            let unknown = stored_unknown(context, lane, kind, from);
+            context.write_values(&mut faults, place, &data[..bytes], &unknown, &mut uses);
+        }
+        traffic.add(lane, place.space, address);
     }
     traffic.count(Direction::Write, &mut context.block.counters);
     context.report_faults(faults);
+    if !uses.is_empty() {
+        context.report_uses(&uses);
+    }
+}
+
+/// Says what is not known of values that a lane loaded.
+#[cold]
+fn set_unknown(context: &mut Context<'_>, lane: usize, kind: Type, to: &[Destination], unknown: &UnknownBytes) {
+    let width = kind.bytes() as usize;
+    for (destination, first) in to.iter().zip((0..).step_by(width)) {
+        let Some(value) = unknown.value(first, width) else { continue };
+        let sign_is_unknown = kind.is_signed() && value.bits >> (kind.bits - 1) & 1 == 1;
+        let above = if sign_is_unknown { u64::MAX << (kind.bits - 1) } else { 0 };
+        context.set_unknown(destination.slot, lane, value.with_bits((value.bits | above) & destination.mask));
+    }
+}
+
+/// What is not known of the bytes that a lane stores.
+#[cold]
+fn stored_unknown(context: &Context<'_>, lane: usize, kind: Type, from: &[Slot]) -> UnknownBytes {
+    let width = kind.bytes() as usize;
+    let mut bytes = UnknownBytes::default();
+    for (slot, first) in from.iter().zip((0..).step_by(width)) {
+        if let Some(value) = context.warp.registers.unknown(*slot, lane) {
+            bytes.push_value(first, width, value);
+        }
+    }
+    bytes
 }

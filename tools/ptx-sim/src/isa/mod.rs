@@ -27,6 +27,7 @@ mod moves;
 mod narrow;
 mod operation;
 mod product;
+mod propagate;
 mod system;
 mod video;
 mod warp;

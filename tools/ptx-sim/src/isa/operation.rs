@@ -8,7 +8,7 @@ use super::{
 use crate::context::{Context, Flow};
 use crate::decode::{Decode, Form};
 use crate::program::{Class, Collective};
-use crate::race::{Semantics, Strength};
+use crate::race::Semantics;
 
 /// A typed instruction.
 pub(crate) enum Operation {
@@ -175,7 +175,7 @@ impl Operation {
     /// Whether it is a strong access to memory (PTX ISA, "Memory Consistency Model").
     pub fn is_strong_memory(&self) -> bool {
         matches!(self, Operation::Memory(_) | Operation::Atomic(_) | Operation::Wide(_))
-            && self.semantics().strength == Strength::Strong
+            && self.semantics().strength.is_strong()
     }
 
     /// Whether it is an `atom.cas`.

@@ -2,7 +2,7 @@
 //! Output", "Assertion", "Dynamic Global Memory Allocation and Operations").
 
 use super::call::{Values, gather, scatter};
-use crate::context::{Context, Faults, Flow, without_addresses};
+use crate::context::{Context, Faults, Flow, Place, without_addresses};
 use crate::finding::{FindingClass, LaneAddress};
 use crate::lanes::{lane_list, lanes};
 use crate::memory::FreeError;
@@ -63,7 +63,7 @@ impl System {
                     continue;
                 }
             };
-            let values: Values = result.to_le_bytes().into_iter().map(|byte| (byte, true)).collect();
+            let values = Values { data: result.to_le_bytes().to_vec(), ..Values::default() };
             let base = context.warp.local[lane].base();
             scatter(context.warp, lane, base, &call.results, &values);
         }
@@ -75,15 +75,14 @@ impl System {
 fn arguments(context: &mut Context<'_>, lane: usize, call: &Call) -> Vec<u64> {
     let base = context.warp.local[lane].base();
     let values = call.arguments.iter().enumerate().map(|(index, passed)| {
-        let mut bytes = Values::new();
-        gather(context.warp, lane, base, &[*passed], &mut bytes);
-        if bytes.iter().any(|(_, written)| !written) {
+        let values = gather(context, lane, base, &[*passed]);
+        if !values.unknown.is_empty() {
             context.report(FindingClass::Uninitialised, without_addresses(1 << lane), || {
                 format!("argument {} of the call was never written", index + 1)
             });
             return 0;
         }
-        bytes.iter().rev().fold(0, |value, (byte, _)| value << 8 | u64::from(*byte))
+        values.data.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
     });
     values.collect()
 }
@@ -93,7 +92,7 @@ fn text(context: &mut Context<'_>, faults: &mut Faults, lane: usize, address: u6
     let mut text = Vec::new();
     for offset in 0..LONGEST_TEXT {
         let mut byte = [0];
-        context.load(faults, lane, None, address.wrapping_add(offset), &mut byte);
+        context.read(faults, Place::new(lane, None, address.wrapping_add(offset), 1), &mut byte);
         if byte[0] == 0 {
             break;
         }
@@ -115,7 +114,7 @@ impl Arguments for Packed<'_, '_, '_> {
         let address = self.next.next_multiple_of(bytes as u64);
         self.next = address.wrapping_add(bytes as u64);
         let mut data = [0; 8];
-        self.context.load(self.faults, self.lane, None, address, &mut data[..bytes]);
+        self.context.read(self.faults, Place::new(self.lane, None, address, bytes as u64), &mut data[..bytes]);
         u64::from_le_bytes(data)
     }
 

@@ -40,7 +40,8 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
             Ok(Some(Operation::Copy { to: destinations(form, to)?, from: sources(form, from)? }))
         }
         "atom" => {
-            let mut semantics = Semantics { strength: Strength::Strong, ..take_hints(form) };
+            let scope = if form.has("cta") || form.has("cluster") { Strength::Block } else { Strength::Gpu };
+            let mut semantics = Semantics { strength: scope, ..take_hints(form) };
             if form.flag("acq_rel") {
                 (semantics.acquires, semantics.releases) = (true, true);
             }

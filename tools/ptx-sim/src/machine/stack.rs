@@ -2,6 +2,7 @@
 
 use crate::memory::{Bytes, OutOfBounds, State};
 use crate::program::FrameLayout;
+use crate::unknown::{Read, Unknown, UnknownBytes};
 
 /// Least distance of frames: an address that leaves its frame meets no other.
 const RED_ZONE: u64 = 32;
@@ -30,8 +31,8 @@ pub(crate) struct Caller {
     pub call: u32,
     /// Index of the instruction that calls.
     pub pc: u32,
-    /// What the registers of the function held, where it may have been running, and whether that was written.
-    pub saved: Vec<(u64, bool)>,
+    /// What the registers of the function held, where it may have been running, and what was not known of that.
+    pub saved: Vec<(u64, Option<Unknown>)>,
 }
 
 /// The local memory of a thread.
@@ -117,24 +118,31 @@ impl Stack {
         self.frames.last().map_or(0, |frame| frame.base)
     }
 
-    /// Appends bytes that a call passes.
-    pub fn read_passed(&self, address: u64, bytes: usize, values: &mut Vec<(u8, bool)>) {
-        self.bytes.copy_out(address, bytes, values);
+    /// What is not known of bytes that were read just now.
+    pub fn unknown(&self, read: Read, data: &mut [u8]) -> UnknownBytes {
+        self.bytes.unknown(read, data)
     }
 
-    /// Writes bytes that a call passes.
-    pub fn write_passed(&mut self, address: u64, values: &[(u8, bool)]) {
-        self.bytes.copy_in(address, values);
+    /// Says what is not known of bytes that were written just now.
+    pub fn set_unknown(&mut self, address: u64, unknown: &UnknownBytes) {
+        self.bytes.set_unknown(address, unknown);
     }
 
-    /// The value of so many bytes that a call passes, that far in the frame that runs, and whether all were written.
-    pub fn passed(&self, offset: u64, bytes: usize) -> (u64, bool) {
-        self.bytes.value(self.base() + offset, bytes)
+    /// The bytes of a read of something that a call passes, and what is not known of them.
+    pub fn passed(&self, read: Read) -> (Vec<u8>, UnknownBytes) {
+        let mut data = vec![0; read.bytes as usize];
+        let unknown = match self.bytes.load(read.address, &mut data) {
+            Ok(state) if state.uninitialised => self.bytes.unknown(read, &mut data),
+            _ => UnknownBytes::default(),
+        };
+        (data, unknown)
     }
 
-    /// Sets so many bytes that a call passes, that far in the frame that runs.
-    pub fn pass(&mut self, offset: u64, bytes: usize, value: u64, written: bool) {
-        self.bytes.set_value(self.base() + offset, bytes, value, written);
+    /// Writes bytes that a call passes, of which some are not known.
+    pub fn pass(&mut self, address: u64, data: &[u8], unknown: &UnknownBytes) {
+        if self.bytes.store(address, data).is_ok() && !unknown.is_empty() {
+            self.bytes.set_unknown(address, unknown);
+        }
     }
 
     fn check(&self, address: u64, bytes: usize) -> Result<(), OutOfBounds> {

@@ -1,6 +1,9 @@
 //! Memory of one block or thread: bytes that know whether they were written and whether a copy to them is in flight.
 
+use std::collections::HashMap;
+
 use super::error::OutOfBounds;
+use crate::unknown::{Origin, Read, Unknown, UnknownBytes};
 
 const INITIALISED: u8 = 1;
 const IN_FLIGHT: u8 = 2;
@@ -21,12 +24,14 @@ pub(crate) struct Bytes {
     start: u64,
     data: Vec<u8>,
     state: Vec<u8>,
+    /// What is not known of bytes that are not initialised, by index; nothing was written to those that are absent.
+    unknown: HashMap<usize, Unknown>,
 }
 
 impl Bytes {
     /// `bytes` uninitialised bytes from the address `start` on.
     pub fn new(start: u64, bytes: usize) -> Bytes {
-        Bytes { start, data: vec![0; bytes], state: vec![0; bytes] }
+        Bytes { start, data: vec![0; bytes], state: vec![0; bytes], unknown: HashMap::new() }
     }
 
     /// Whether `bytes` bytes at `address` are all its own.
@@ -42,46 +47,15 @@ impl Bytes {
             self.state.resize(end, 0);
         }
         self.state[first..end].fill(0);
-    }
-
-    /// The value of up to 8 bytes, and whether all were written.
-    pub fn value(&self, address: u64, bytes: usize) -> (u64, bool) {
-        let mut data = [0; 8];
-        match self.load(address, &mut data[..bytes]) {
-            Ok(state) => (u64::from_le_bytes(data), !state.uninitialised),
-            Err(_) => (0, false),
-        }
-    }
-
-    /// Sets up to 8 bytes, which were written then or not.
-    pub fn set_value(&mut self, address: u64, bytes: usize, value: u64, written: bool) {
-        if let Ok(range) = self.range(address, bytes) {
-            self.data[range.clone()].copy_from_slice(&value.to_le_bytes()[..bytes]);
-            self.state[range].fill(if written { INITIALISED } else { 0 });
-        }
-    }
-
-    /// Appends bytes at `address`, and whether each was written.
-    pub fn copy_out(&self, address: u64, bytes: usize, to: &mut Vec<(u8, bool)>) {
-        if let Ok(range) = self.range(address, bytes) {
-            let state = self.state[range.clone()].iter().map(|state| state & INITIALISED != 0);
-            to.extend(self.data[range].iter().copied().zip(state));
-        }
-    }
-
-    /// Writes bytes at `address`; those that were not written become so again.
-    pub fn copy_in(&mut self, address: u64, from: &[(u8, bool)]) {
-        if let Ok(range) = self.range(address, from.len()) {
-            for (index, (byte, written)) in range.zip(from) {
-                self.data[index] = *byte;
-                self.state[index] = if *written { INITIALISED } else { 0 };
-            }
+        if !self.unknown.is_empty() {
+            self.unknown.retain(|index, _| !(first..end).contains(index));
         }
     }
 
     /// Forgets everything that was written.
     pub fn clear(&mut self) {
         self.state.fill(0);
+        self.unknown.clear();
     }
 
     /// Reads `data.len()` bytes; what was never written or is in flight reads as it was before.
@@ -90,6 +64,39 @@ impl Bytes {
         data.copy_from_slice(&self.data[range.clone()]);
         let state = &self.state[range];
         Ok(State { uninitialised: state.contains(&0), in_flight: state.iter().any(|state| state & IN_FLIGHT != 0) })
+    }
+
+    /// What is not known of the bytes of a read that lies inside. Bits that are not known read as zeros.
+    #[cold]
+    pub fn unknown(&self, read: Read, data: &mut [u8]) -> UnknownBytes {
+        let mut unknown = UnknownBytes::default();
+        let first = (read.address - self.start) as usize;
+        let mut origin = None;
+        for (index, byte) in data.iter_mut().enumerate() {
+            if self.state[first + index] & INITIALISED != 0 {
+                continue;
+            }
+            // Its address is that of the first byte that nobody wrote.
+            let address = read.address + index as u64;
+            let origin = *origin.get_or_insert(Origin::Memory(Read { address, ..read }));
+            let never = Unknown { bits: 0xff, origin, is_computed: false };
+            let found = self.unknown.get(&(first + index)).copied().unwrap_or(never);
+            *byte &= !(found.bits as u8);
+            unknown.push(index, found);
+        }
+        unknown
+    }
+
+    /// Says what is not known of bytes that were written just now, from `address` on.
+    #[cold]
+    pub fn set_unknown(&mut self, address: u64, unknown: &UnknownBytes) {
+        let first = (address - self.start) as usize;
+        for (index, byte) in unknown.iter() {
+            if let Some(state) = self.state.get_mut(first + index) {
+                *state &= !INITIALISED;
+                self.unknown.insert(first + index, byte);
+            }
+        }
     }
 
     /// Writes `data`; true when a copy to some of the bytes is in flight.
@@ -116,10 +123,11 @@ impl Bytes {
     }
 
     /// Completes a copy begun at `address`.
-    pub fn finish_copy(&mut self, address: u64, data: &[u8]) {
+    pub fn finish_copy(&mut self, address: u64, data: &[u8], unknown: &UnknownBytes) {
         if let Ok(range) = self.range(address, data.len()) {
             self.data[range.clone()].copy_from_slice(data);
             self.state[range].fill(INITIALISED);
+            self.set_unknown(address, unknown);
         }
     }
 

@@ -8,6 +8,7 @@ use super::error::{MemoryError, OutOfBounds};
 use super::heap::{FreeError, HEAP_BYTES, Heap};
 use super::spaces::resolve;
 use crate::parse::Space;
+use crate::unknown::{Origin, Read, Unknown, UnknownBytes};
 
 /// Addresses of buffers are multiples of this.
 const ALIGNMENT: u64 = 256;
@@ -190,6 +191,31 @@ impl GlobalMemory {
         Ok(())
     }
 
+    /// What is not known of the bytes of a read that lies in a buffer. They read as zeros.
+    #[cold]
+    pub(crate) fn unknown(&self, read: Read, data: &mut [u8]) -> UnknownBytes {
+        let mut unknown = UnknownBytes::default();
+        let Ok(buffer) = self.locate(read.address, data.len() as u64) else { return unknown };
+        let mut origin = None;
+        for (index, byte) in data.iter_mut().enumerate() {
+            let address = read.address + index as u64;
+            if !buffer.is_written(address - buffer.address) {
+                // Its address is that of the first byte that nobody wrote.
+                let origin = *origin.get_or_insert(Origin::Memory(Read { address, ..read }));
+                unknown.push(index, Unknown { bits: 0xff, origin, is_computed: false });
+                *byte = 0;
+            }
+        }
+        unknown
+    }
+
+    /// Makes a byte of a buffer one that nothing wrote.
+    pub(crate) fn forget(&self, address: u64) {
+        if let Ok(buffer) = self.locate(address, 1) {
+            buffer.forget(address - buffer.address);
+        }
+    }
+
     /// Replaces the `bytes` (at most 8, naturally aligned) bytes at `address` by `update` of them as one atomic
     /// operation; the old value and whether it was initialised.
     pub(crate) fn update(
@@ -203,9 +229,9 @@ impl GlobalMemory {
     }
 
     /// Takes bytes, that lie in one buffer, as never written; `address` is a multiple of 8.
-    pub(crate) fn forget(&self, address: u64, bytes: u64) {
+    pub(crate) fn forget_range(&self, address: u64, bytes: u64) {
         if let Ok(buffer) = self.locate(address, bytes) {
-            buffer.forget(address - buffer.address, bytes);
+            buffer.forget_range(address - buffer.address, bytes);
         }
     }
 
@@ -213,7 +239,7 @@ impl GlobalMemory {
     pub(crate) fn heap_allocate(&self, bytes: u64) -> u64 {
         let Some(granted) = self.heap.as_ref().and_then(|heap| heap.allocate(bytes)) else { return 0 };
         if let Some(buffer) = self.below(granted.address).filter(|_| granted.is_used) {
-            buffer.forget(granted.address - buffer.address, bytes);
+            buffer.forget_range(granted.address - buffer.address, bytes);
         }
         granted.address
     }
