@@ -13,6 +13,7 @@ pub struct Kernel {
     case: Case,
     body: String,
     variables: String,
+    version: &'static str,
 }
 
 impl Kernel {
@@ -28,7 +29,7 @@ impl Kernel {
             rule: Rule::Exact,
             columns: Columns::default(),
         };
-        Kernel { case, body: body.into(), variables: String::new() }
+        Kernel { case, body: body.into(), variables: String::new(), version: "8.3" }
     }
 
     /// Threads of the block.
@@ -61,6 +62,12 @@ impl Kernel {
         self
     }
 
+    /// The PTX version that it needs, where that is not 8.3.
+    pub fn version(mut self, version: &'static str) -> Kernel {
+        self.version = version;
+        self
+    }
+
     /// How the output is compared.
     pub fn rule(mut self, rule: Rule) -> Kernel {
         self.case.rule = rule;
@@ -75,7 +82,7 @@ impl Kernel {
 
     /// The finished case.
     pub fn finish(self) -> Case {
-        let Kernel { mut case, body, variables } = self;
+        let Kernel { mut case, body, variables, version } = self;
         let (parameter, map) = match case.tensor_map {
             None => ("", ""),
             Some((_, MapPlace::Global)) => (", .param .u64 map", ".reg .b64 %map;\nld.param.u64 %map, [map];\n"),
@@ -84,7 +91,7 @@ impl Kernel {
             }
         };
         case.ptx = format!(
-            ".version 8.3\n.target sm_90a\n.address_size 64\n{variables}\
+            ".version {version}\n.target sm_90a\n.address_size 64\n{variables}\
              .visible .entry test(.param .u64 output, .param .u64 input{parameter})\n{{\n\
              .reg .pred %p<16>;\n.reg .b16 %h<32>;\n.reg .b32 %r<64>;\n.reg .f32 %f<32>;\n.reg .b64 %rd<32>;\n\
              .reg .b64 %output, %input;\n.reg .b32 %thread;\n\

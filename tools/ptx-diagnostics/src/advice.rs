@@ -3,7 +3,7 @@
 use ptx_sim::FindingClass;
 
 /// One line of advice for each class.
-const ADVICE: [(FindingClass, &str); 16] = [
+const ADVICE: [(FindingClass, &str); 19] = [
     (
         FindingClass::Misaligned,
         "make the row pitch and every offset added to the base a multiple of the access size; a pitch of 130 bytes, for \
@@ -72,6 +72,16 @@ const ADVICE: [(FindingClass, &str); 16] = [
     ),
     (FindingClass::InvalidOperand, "see the instruction's section in the PTX ISA for the values this operand may have"),
     (FindingClass::Trap, "an assertion or a panic of the kernel failed: follow the branch that led here"),
+    (FindingClass::AssertionFailed, "follow the values in the condition back to where they come from"),
+    (
+        FindingClass::HeapMisuse,
+        "free each block that malloc gave once, by the address that malloc gave; let one thread do it, behind a barrier if \
+         others use the block",
+    ),
+    (
+        FindingClass::StackOverflow,
+        "check what ends the recursion; where it really is that deep, use a loop with a stack of its own in global memory",
+    ),
     (
         FindingClass::InstructionLimit,
         "check the loop's exit condition; if the kernel really is that long, raise the limit",

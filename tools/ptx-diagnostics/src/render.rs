@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Origin, Snippet};
-use ptx_sim::{Finding, LaneAddress, Location, OtherAccess, SourceLocation};
+use ptx_sim::{Finding, FindingClass, LaneAddress, Location, OtherAccess, SourceLocation};
 
 use crate::advice::advice;
 use crate::sources::Sources;
@@ -41,20 +41,24 @@ impl Renderer {
         let error = self.location(error, &finding.ptx_file, &finding.at, AnnotationKind::Primary);
         let mut groups = vec![error.element(Level::NOTE.message(numbers(finding)))];
         groups.extend(self.callers(&finding.at));
+        groups.extend(self.calls(&finding.at));
         if let Some(other) = &finding.other {
-            groups.push(self.other_access(&finding.ptx_file, other));
+            groups.push(self.other_access(finding, other));
             groups.extend(self.callers(&other.at));
         }
         groups.extend(advice(finding.class).map(|text| Group::with_title(Level::HELP.secondary_title(text))));
         self.renderer.render(&groups)
     }
 
-    /// The access that the finding's races with.
-    fn other_access<'a>(&self, ptx_file: &'a str, other: &'a OtherAccess) -> Group<'a> {
+    /// The access that the finding's races with, or that gave what it makes use of.
+    fn other_access<'a>(&self, finding: &'a Finding, other: &'a OtherAccess) -> Group<'a> {
         let access = if other.writes { "write" } else { "read" };
-        let title = format!("the other access, a {access}{}: {}", other.engine.by(), thread(&other.at));
+        let title = match finding.class {
+            FindingClass::Uninitialised => format!("the value was read here: {}", thread(&other.at)),
+            _ => format!("the other access, a {access}{}: {}", other.engine.by(), thread(&other.at)),
+        };
         let note = Group::with_title(Level::NOTE.secondary_title(title));
-        self.location(note, ptx_file, &other.at, AnnotationKind::Context)
+        self.location(note, &finding.ptx_file, &other.at, AnnotationKind::Context)
     }
 
     /// Adds the source of an instruction, and the instruction itself.
@@ -81,6 +85,18 @@ impl Renderer {
         at.inlined_at.iter().map(|caller| {
             let note = Group::with_title(Level::NOTE.secondary_title("called from here, and inlined"));
             self.place(note, caller, AnnotationKind::Context)
+        })
+    }
+
+    /// The calls that the thread is in.
+    fn calls<'a>(&self, at: &'a Location) -> impl Iterator<Item = Group<'a>> {
+        at.called_from.iter().map(|call| {
+            let title = format!("`{}` is called here, line {} of the PTX", call.function, call.ptx_line);
+            let note = Group::with_title(Level::NOTE.secondary_title(title));
+            match &call.source {
+                Some(source) => self.place(note, source, AnnotationKind::Context),
+                None => note,
+            }
         })
     }
 

@@ -152,8 +152,11 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     }
     let renderer = Renderer::for_standard_output(Sources::below_or_nearby(arguments.source.as_deref()));
     report::print(&match arguments.json {
-        true => report::json(&entry, &report.counters, &found, &shown),
-        false => report::text(&entry, arguments.counters.then_some(&report.counters), &found, &shown, &renderer),
+        true => report::json(&entry, &report, &found, &shown),
+        false => {
+            let counters = arguments.counters.then_some(&report.counters);
+            report::text(&entry, &report, counters, &found, &shown, &renderer)
+        }
     })?;
     Ok(found.findings.is_empty())
 }

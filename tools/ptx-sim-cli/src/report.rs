@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use ptx_sim::{Counters, GlobalMemory, Module};
+use ptx_sim::{Counters, GlobalMemory, Module, Report};
 use serde_json::{Value, json};
 
 use crate::parameter::Buffer;
@@ -71,19 +71,24 @@ pub fn dump(buffer: &Buffer, memory: &GlobalMemory, file: &Path) -> Result<(), S
     fs::write(file, data).map_err(|error| format!("{}: {error}", file.display()))
 }
 
+/// What the kernel printed, with a line break at its end.
+fn printed(report: &Report) -> String {
+    let text = String::from_utf8_lossy(&report.printed).into_owned();
+    if text.is_empty() || text.ends_with('\n') { text } else { text + "\n" }
+}
+
 /// The result for people.
 pub fn text(
     entry: &str,
+    report: &Report,
     counters: Option<&Counters>,
     found: &Found,
     shown: &[Contents],
     renderer: &ptx_diagnostics::Renderer,
 ) -> String {
-    let mut text: String = found
-        .findings
-        .iter()
-        .map(|each| renderer.render(&each.finding) + &under(each, found.schedules) + "\n\n")
-        .collect();
+    let mut text = printed(report);
+    let findings = found.findings.iter();
+    text.extend(findings.map(|each| renderer.render(&each.finding) + &under(each, found.schedules) + "\n\n"));
     for contents in shown {
         text += &format!("{}:\n", contents.name);
         for line in contents.elements.chunks(ELEMENTS_PER_LINE) {
@@ -116,14 +121,15 @@ fn under(each: &ScheduledFinding, schedules: u64) -> String {
 }
 
 /// The result for programs.
-pub fn json(entry: &str, counters: &Counters, found: &Found, shown: &[Contents]) -> String {
+pub fn json(entry: &str, report: &Report, found: &Found, shown: &[Contents]) -> String {
     let buffers = shown.iter().map(|contents| (contents.name.clone(), Value::from(contents.elements.clone())));
     let document = json!({
         "passed": found.findings.is_empty(),
         "entry": entry,
         "schedules": found.schedules,
         "findings": found.findings,
-        "counters": counters,
+        "printed": String::from_utf8_lossy(&report.printed),
+        "counters": report.counters,
         "buffers": serde_json::Map::from_iter(buffers),
     });
     format!("{document:#}\n")

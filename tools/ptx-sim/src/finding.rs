@@ -40,7 +40,8 @@ finding_classes! {
         /// An access outside every buffer, beyond the shared memory of the launch, a parameter or the local memory, or to a
         /// freed buffer; a write to what can only be read.
         OutOfBounds = "out-of-bounds access",
-        /// A read of a register or a byte of memory that nothing has written.
+        /// A value that matters (an address, a decision, a result in global memory) and comes from a register or a byte of
+        /// memory that nothing has written.
         Uninitialised = "uninitialised read",
         /// A barrier that some threads of a warp or block do not reach, or reach with contradicting thread counts.
         BarrierDivergence = "barrier divergence",
@@ -67,6 +68,12 @@ finding_classes! {
         /// Global memory that a grid accesses behind no `griddepcontrol.wait`, although it may begin while the grid in front of it
         /// still uses it ([`Options::overlaps_previous`](crate::Options)).
         PreviousGridNotWaited = "previous grid not waited for",
+        /// An assertion of the kernel does not hold.
+        AssertionFailed = "assertion failed",
+        /// What `free` was given is no block of the device heap, or was freed before.
+        HeapMisuse = "device heap misuse",
+        /// A call, or an allocation in local memory, for which a thread has no room: an endless recursion.
+        StackOverflow = "stack overflow",
         /// No warp of a block can go on.
         Deadlock = "deadlock",
         /// An operand outside the values the PTX ISA gives a meaning to.
@@ -106,6 +113,25 @@ pub struct LaneAddress {
     pub address: Option<u64>,
 }
 
+/// A call that a thread is in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct CallSite {
+    /// The function that is called.
+    pub function: String,
+    /// Line of the call in the PTX, from 1.
+    pub ptx_line: u32,
+    /// Where the call comes from, when the PTX has line information.
+    pub source: Option<SourceLocation>,
+}
+
+impl fmt::Display for CallSite {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "`{}` is called in line {}", self.function, self.ptx_line)?;
+        self.source.as_ref().map_or(Ok(()), |source| write!(formatter, ", from {source}"))
+    }
+}
+
 /// An instruction that somebody executed: where it stands, where it comes from, and who that was.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -118,6 +144,8 @@ pub struct Location {
     pub source: Option<SourceLocation>,
     /// The calls through which [`Location::source`] was inlined, innermost first.
     pub inlined_at: Vec<SourceLocation>,
+    /// The calls by which its thread came there, innermost first; only of accesses and errors that were just found.
+    pub called_from: Vec<CallSite>,
     /// Block (`%ctaid`).
     pub block: [u32; 3],
     /// Warp of the block.
@@ -126,7 +154,7 @@ pub struct Location {
     pub lane: Option<u32>,
 }
 
-/// The access that another one races with.
+/// The access that another one races with, or the read of an undetermined value that matters elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct OtherAccess {
@@ -158,7 +186,8 @@ pub struct Finding {
     pub address: Option<u64>,
     /// All lanes concerned in the first occurrence.
     pub lanes: Vec<LaneAddress>,
-    /// For a race, the access that the first lane's races with.
+    /// For a race, the access that the first lane's races with; for a value that nothing wrote, the read that gave it, where
+    /// that is another instruction.
     pub other: Option<OtherAccess>,
     /// How often it occurred: lanes, over all warps and blocks (warps, where it does not concern lanes).
     pub occurrences: u64,
@@ -174,7 +203,11 @@ impl fmt::Display for Finding {
         if self.occurrences != 1 {
             write!(formatter, "; {} occurrences", self.occurrences)?;
         }
-        self.other.as_ref().map_or(Ok(()), |other| write!(formatter, "\n{other}"))
+        let Some(other) = &self.other else { return Ok(()) };
+        match self.class {
+            FindingClass::Uninitialised => write!(formatter, "\n  the value was read in line {}", other.at),
+            _ => write!(formatter, "\n{other}"),
+        }
     }
 }
 
@@ -192,6 +225,9 @@ impl fmt::Display for Location {
         }
         for caller in &self.inlined_at {
             writeln!(formatter, "  inlined at {caller}")?;
+        }
+        for call in &self.called_from {
+            writeln!(formatter, "  {call}")?;
         }
         let [x, y, z] = self.block;
         write!(formatter, "  block ({x}, {y}, {z}), warp {}", self.warp)?;

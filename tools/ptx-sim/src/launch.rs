@@ -59,6 +59,8 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// What the hardware would have done.
     pub counters: Counters,
+    /// What threads printed (`printf`), block after block.
+    pub printed: Vec<u8>,
 }
 
 /// Why a launch was refused; nothing was executed. Never a statement that the kernel is wrong, only that it cannot be

@@ -50,7 +50,10 @@
 //! executed against results of an H200. Where PTX allows a range of results, this is what is computed:
 //! - `.approx` and `.full` forms, `ex2`, `lg2`, `rsqrt`, `sin`, `cos`, `tanh`: the f64 result, rounded once. An H200 stays
 //!   within the bound that PTX states;
-//! - `mma` and `wgmma`: what an H200 computes, to the bit (`fused_sum`): its rounding is not that of other architectures;
+//! - `mma` and `wgmma` of f16 and bf16: what an H200 computes, to the bit (`fused_sum`): its rounding is not that of other
+//!   architectures. Those of tf32, e4m3 and e5m2 sum by the same rule, which no GPU has confirmed yet; f64 is summed one product
+//!   after the other; integers and single bits are exact. Which lane holds what of a `wmma` fragment is this simulator's choice;
+//! - `rcp.approx.ftz.f64`, `rsqrt.approx.ftz.f64`: the upper half of the f64 result;
 //! - NaN where PTX leaves open which: the one an H200 gave;
 //! - integer division by zero: all ones, and the dividend as remainder;
 //! - atomic operations: lanes take effect in lane order, blocks in any order.
@@ -59,8 +62,29 @@
 //! When a path has read what others may change (volatile, relaxed, acquire, atomic) 64 times, another one has a turn: a lock
 //! that lanes of one warp take one after the other is passed on, as on every GPU since `sm_70`.
 //!
+//! As many blocks as fit the GPU (by threads, shared memory and the multiprocessors of the largest GPU of the architecture;
+//! registers are not counted) are resident together and go on in turns, on any number of threads: barriers of a whole grid and
+//! scans that look back end. When all of them read the same of global memory again and again, and nobody changes it, that is a
+//! deadlock.
+//!
+//! Threads that exit release the barriers that wait for all threads of the block (PTX ISA, "exit"), but not
+//! those for a number of threads. A warp of which only some lanes exited executes an `.aligned` barrier without them, which is
+//! a finding. One lane of a warp may end an mbarrier (`mbarrier.inval`) that the others have waited for together with it, as
+//! the destructors of libcu++ do.
+//!
 //! Lanes that give different masks to one `shfl.sync`, `vote.sync`, `match.sync`, `redux.sync`, `elect.sync` or
 //! `bar.warp.sync` execute it mask by mask, each time with the lanes that give the same one.
+//!
+//! # Functions
+//!
+//! Calls, direct and through pointers, recursion, local memory and `alloca` are executed as they stand. Each call has registers
+//! and a frame of local memory of its own; frames lie apart, and end with their function. Lanes that call different functions
+//! run one after the other, the deepest call first, and meet again where they return to. A finding shows the calls that its
+//! thread is in ([`Location::called_from`]).
+//!
+//! Of what CUDA's device code calls of the system there are `vprintf` ([`Report::printed`]), `__assertfail` (a finding),
+//! `malloc` and `free` (a device heap of 8 MiB, in which every block is an allocation of its own). Calls of other functions
+//! that the module only declares are refused by name.
 //!
 //! # What is found
 //!
@@ -68,8 +92,8 @@
 //! - accesses out of bounds: red zones surround every buffer and every parameter, freed buffers stay forbidden, no buffer
 //!   lies below 4 GiB, and shared variables begin at 1 KiB, as on a GPU, so that addresses that lack their base are nobody's;
 //! - writes to parameters;
-//! - reads of registers, and of bytes of shared, local and global memory, that nothing wrote (copying an unwritten
-//!   register is no read);
+//! - values that nothing wrote, of registers and of bytes of shared, local and global memory, where something depends on them
+//!   (see below);
 //! - bytes read or written while a `cp.async` to them has not been waited for by the thread that issued it, or a
 //!   `cp.async.bulk` by somebody at its mbarrier; bytes changed that a bulk copy still reads, or may still read
 //!   as far as whoever changes them knows; copies never waited for;
@@ -81,13 +105,17 @@
 //! - data races in shared and global memory (see below);
 //! - accesses to global memory, by threads and by their copies, that no `griddepcontrol.wait` comes before, in grids that may
 //!   begin before the one in front of them has ended;
-//! - barriers that some lanes or warps do not reach, or reach with contradicting thread counts; deadlocks;
+//! - barriers that some lanes or warps do not reach (those for all threads count the ones that exited), or reach with contradicting thread counts; deadlocks;
 //! - warp-collective instructions with lanes missing, those of warpgroups (`setmaxnreg`, `wgmma`) with warps missing, shuffles
 //!   that read lanes that take no part;
 //! - mbarriers that are not initialised, accessed like ordinary memory, or whose counts become impossible, and those whose
 //!   beginning or end races with their other uses; waits for a phase that never ends are deadlocks, with the arrivals and
 //!   bytes each phase still waits for;
 //! - warps that keep more registers, after `setmaxnreg`, than their block can have begun with (`.minnctapersm`, `.maxnreg`);
+//! - assertions that fail, with their text, file, line and function;
+//! - blocks of the device heap used beyond their end or after they were freed, freed twice or never given;
+//! - calls of what is no function, or one of another kind; local memory used after its function has returned; recursion
+//!   without an end;
 //! - operands without a meaning, traps, endless loops (a limit on instructions, see [`Options`]).
 //!
 //! After a finding the run goes on: a faulty load gives zeros, a faulty store is dropped, a collective instruction
@@ -96,7 +124,7 @@
 //!
 //! # What is not seen
 //!
-//! - Races between two blocks that both make strong accesses to global memory: these may order them.
+//! - A missing fence on the side that reads, behind an atomic operation or before a barrier of the block.
 //! - Races of control flow that another schedule would have taken.
 //! - Memory ordering: one schedule is executed, in which warps take turns and see each other's writes at once. Values that
 //!   only a weaker order could give are never seen; the race that allows them is.
@@ -113,6 +141,17 @@
 //! - Writes to constant memory through generic addresses.
 //! - What the program never executes with these arguments.
 //!
+//! # Values that nobody wrote
+//!
+//! What was never written, and what a plain load reads while another thread writes it, may be loaded, copied, shuffled, computed
+//! with and stored to shared and local memory: compilers load before the guard of a value, copy structs with the padding
+//! between their members, and let the last lanes of a scan compute with nothing. Which bits of a value are undetermined moves
+//! along, and a finding is made where something depends on them: an address, a branch or a guard, a vote that decides, a store to
+//! global memory, an atomic operation, the operands of `wgmma`, bulk copies and barriers. It names the read that gave the value,
+//! and is made once for each read of a lane. Which bits of a result depend on which of the operands is tried (`propagate`): what
+//! is called undetermined is. Bytes of a copied value that may be padding reach global memory without a finding, and are unwritten
+//! there too. A race is reported where it read, if the value matters; one whose read came first is always reported.
+//!
 //! # Races
 //!
 //! Two accesses to the same byte, at least one of them a write, are a race unless one *happens before* the other. What was
@@ -128,8 +167,13 @@
 //! - a release that an acquire has seen: `st.release`, `ld.acquire`, `atom` and `red` with these, or a fence before a strong
 //!   write and a fence after a strong read of the same address. Scopes are not told apart within a block.
 //!
-//! Nothing orders two blocks, unless both make strong accesses to global memory; what blocks do is compared once they have
-//! ended, in the order of their indices, so that reports do not depend on timing.
+//! Two blocks are ordered by what one releases at the scope of the GPU (a fence and then a strong write, or a strong write that
+//! releases) and the other acquires there; what blocks do is compared once they have ended, in the order of their indices, so
+//! that reports of kernels whose blocks do not wait for each other do not depend on timing. Two liberties are taken with the
+//! PTX memory model, both as CUDA's own examples take them: an atomic operation acquires what it has seen also without a fence
+//! behind it, and so does a barrier of the block behind a strong read; and a strong write releases what any thread of its
+//! block has published by a fence before the two synchronised. A release is never invented: without a fence of the GPU's scope
+//! on the side that writes, what others read is a race.
 //!
 //! Strong accesses (atomic, volatile, relaxed or stronger) do not race with each other. Two plain writes of the same value
 //! are not reported: whichever is last, the memory holds the same. Bytes of a copy in flight are reported as not waited
@@ -137,14 +181,14 @@
 //! compare-and-swap are often begun so.
 //!
 //! What cannot be executed is refused by name and line before anything runs ([`LaunchError`]), never guessed, and never
-//! reported as an error of the kernel: calls, textures, clusters of several blocks, `cp.reduce.async.bulk`,
+//! reported as an error of the kernel: textures, clusters of several blocks, `cp.reduce.async.bulk`,
 //! multicast, `im2col` tensor maps, `wgmma` of other types than f16 and bf16 among others.
 //!
 //! # Where things are
 //!
 //! From the bottom up, each knowing only those before it:
-//! - `parse` turns text into a syntax tree that knows no instruction; `numeric` and `fused_sum` round; `lanes` are those of a
-//!   warp;
+//! - `parse` turns text into a syntax tree that knows no instruction; `numeric`, `small` and `fused_sum` round; `printf` formats;
+//!   `lanes` are those of a warp; `unknown` describes values that nobody wrote;
 //! - `memory` holds the state spaces; `race` has the vector clocks and what is remembered of accesses;
 //! - `program` is an entry on register slots, but for what its instructions do; `decode` takes an instruction's modifiers and
 //!   operands apart;
@@ -152,7 +196,7 @@
 //! - `context` is what an instruction sees of it, with every check of what it does there (`access`, `asynchronous`, `races`);
 //! - `isa` has one file for each instruction family, with its types, decoding and execution; `operation` is one of any family,
 //!   `entry` decodes all of an entry;
-//! - `exec` runs programs: `grid`, `turns` (whose turn it is), `block` (one instruction), `convergence` (lanes that part and
+//! - `exec` runs programs: `grid`, `resident` (the blocks on the GPU), `turns` (whose turn it is), `block` (one instruction), `convergence` (lanes that part and
 //!   meet, and collective instructions), `stall` (deadlocks), `leftovers` (what nobody waited for);
 //! - `run` checks a launch and starts it.
 
@@ -172,12 +216,15 @@ mod memory;
 mod module;
 mod numeric;
 mod parse;
+mod printf;
 mod program;
 mod race;
 mod run;
+mod small;
+mod unknown;
 
 pub use counters::Counters;
-pub use finding::{Finding, FindingClass, LaneAddress, Location, OtherAccess, SourceLocation};
+pub use finding::{CallSite, Finding, FindingClass, LaneAddress, Location, OtherAccess, SourceLocation};
 pub use isa::{expand_forms, lanewise_forms};
 pub use launch::{Launch, LaunchError, Options, Report};
 pub use memory::{Allocation, GlobalMemory, MemoryError, Swizzle, TENSOR_MAP_BYTES, TensorElement, TensorMap};

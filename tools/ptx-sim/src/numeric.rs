@@ -123,6 +123,8 @@ impl Format {
     pub const F16: Format = Format { exponent_bits: 5, mantissa_bits: 10 };
     /// `.bf16`.
     pub const BF16: Format = Format { exponent_bits: 8, mantissa_bits: 7 };
+    /// `.tf32`, in 19 bits.
+    pub const TF32: Format = Format { exponent_bits: 8, mantissa_bits: 10 };
     /// `.f32`.
     pub const F32: Format = Format { exponent_bits: 8, mantissa_bits: 23 };
     /// `.f64`.

@@ -8,7 +8,7 @@ use crate::machine::Machine;
 use crate::memory::GlobalMemory;
 use crate::module::Module;
 use crate::parse::{Entry, Position};
-use crate::program::Layout;
+use crate::program::{Layout, Reach};
 
 /// Threads of the largest block on every architecture.
 const THREADS_PER_BLOCK: u64 = 1024;
@@ -56,12 +56,17 @@ pub fn run(
     check_target(module, launch.architecture)?;
     check_geometry(entry, launch)?;
     check_parameter_space(entry)?;
-    let layout = Layout::new(module.syntax(), module.identity(), entry, memory)?;
+    let reach = Reach::of(module.syntax(), entry);
+    let layout = Layout::new(module.syntax(), module.identity(), entry, &reach, memory)?;
     check_parameters(&layout, launch)?;
     check_shared(&layout, launch)?;
-    check_local(&layout)?;
-    let Code { program, operations } =
-        isa::decode(entry, layout).map_err(|(position, refusal)| refusal_of(module, position, refusal))?;
+    check_local(layout.local_bytes)?;
+    let Code { program, operations } = isa::decode(module.syntax(), entry, &reach, layout)
+        .map_err(|(position, refusal)| refusal_of(module, position, refusal))?;
+    check_local(program.frame.bytes)?;
+    if operations.iter().any(isa::Operation::uses_heap) {
+        memory.prepare_heap()?;
+    }
     let machine = Machine::new(module, &program, launch, memory, options);
     run_grid(&machine, &operations, options)
 }
@@ -140,8 +145,8 @@ fn check_shared(layout: &Layout, launch: &Launch<'_>) -> Result<(), LaunchError>
     Ok(())
 }
 
-fn check_local(layout: &Layout) -> Result<(), LaunchError> {
-    let (bytes, limit) = (layout.local_bytes, LOCAL_BYTES_PER_THREAD);
+fn check_local(bytes: u64) -> Result<(), LaunchError> {
+    let limit = LOCAL_BYTES_PER_THREAD;
     if bytes > limit { Err(LaunchError::LocalMemory { bytes, limit }) } else { Ok(()) }
 }
 

@@ -115,7 +115,7 @@ fn synchronising_by_mask_orders_the_lanes_of_each_mask() {
     };
     expect(&body("%r1"), |lane| lane ^ 1);
     let alone = format!("mov.u32 %r1, %lanemask_eq; {}", body("%r1").replace(TILE_MASK, ""));
-    Kernel::new(&alone).run_faulty(ptx_sim::FindingClass::Race);
+    Kernel::new(&format!("{alone} red.global.add.u32 [%input], %r0;")).run_faulty(ptx_sim::FindingClass::Race);
 }
 
 #[test]

@@ -87,3 +87,27 @@ fn rustc() {
     let source = report.findings[0].at.source.as_ref().expect("the PTX has line information");
     assert_eq!((source.file.as_str(), source.line), ("rustc.rs", 43), "{}", report.findings[0]);
 }
+
+/// `compiled/pipeline.ptx` by nvcc 13.0 with the libcu++ of CUDA 13.2, whose call of `__nv_activemask_impl` is an `activemask` here.
+#[test]
+fn a_pipeline_of_libcudacxx() {
+    let module = module("pipeline.ptx", include_str!("compiled/pipeline.ptx"));
+    let mut memory = GlobalMemory::new();
+    let values: Vec<u32> = (0..5 * 64).map(|index| index * index % 97).collect();
+    let input = memory.allocate("input", 4 * 5 * 64).expect("allocating");
+    memory.write(input, &bytes(&values)).expect("writing");
+    let output = memory.allocate("output", 256).expect("allocating");
+    let launch = Launch {
+        entry: "through_pipeline",
+        grid: [1; 3],
+        block: [64, 1, 1],
+        dynamic_shared_bytes: 0,
+        params: &[&input.to_le_bytes(), &output.to_le_bytes(), &5_u32.to_le_bytes()],
+        architecture: 80,
+    };
+    without_findings(run(&module, &mut memory, &launch, &Options::default()).expect("running"));
+    let mut data = vec![0; 256];
+    memory.read(output, &mut data).expect("reading");
+    let expected: Vec<u32> = (0..64).map(|thread| (0..5).map(|round| values[round * 64 + 63 - thread]).sum()).collect();
+    assert_eq!(common::words(&data), expected);
+}

@@ -70,38 +70,6 @@ fn misaligned_rows_of_ldmatrix() {
 }
 
 #[test]
-fn uninitialised_shared_memory() {
-    let body = ".shared .align 4 .b8 tile[256]; shl.b32 %r0, %lane, 2; mov.u32 %r1, tile; add.u32 %r1, %r1, %r0;\n\
-        setp.lt.u32 %p0, %lane, 30; @%p0 st.shared.u32 [%r1], 1; bar.warp.sync -1; ld.shared.u32 %r2, [%r1];";
-    let finding = Kernel::new(body).run_faulty(FindingClass::Uninitialised);
-    assert_eq!(finding.lanes.iter().map(|lane| lane.lane).collect::<Vec<u32>>(), [30, 31]);
-    assert!(finding.message.contains("offset 120 of `tile`"), "{finding}");
-}
-
-#[test]
-fn one_uninitialised_byte_is_enough() {
-    let body =
-        ".shared .align 4 .b8 tile[4]; st.shared.u8 [tile], 1; st.shared.u16 [tile+2], 1; ld.shared.u32 %r2, [tile];";
-    Kernel::new(body).with_threads(1).run_faulty(FindingClass::Uninitialised);
-}
-
-#[test]
-fn uninitialised_global_memory() {
-    let finding = Kernel::new("ld.global.u32 %r0, [%output+8];").run_faulty(FindingClass::Uninitialised);
-    assert!(finding.message.contains("offset 8 of buffer `output` (256 bytes)"), "{finding}");
-}
-
-#[test]
-fn uninitialised_register() {
-    let body = "setp.lt.u32 %p0, %lane, 16; @%p0 mov.u32 %r0, 1; add.u32 %r1, %r0, 1;";
-    let finding = Kernel::new(body).run_faulty(FindingClass::Uninitialised);
-    assert!(finding.message.contains("`%r0`") && finding.message.contains("lanes 16-31"), "{finding}");
-    // Copying alone is no use of a value.
-    Kernel::new("mov.u32 %r1, %r0;").run_clean();
-    Kernel::new("@%p3 mov.u32 %r1, 1;").run_faulty(FindingClass::Uninitialised);
-}
-
-#[test]
 fn a_barrier_some_lanes_skip() {
     let body = "setp.lt.u32 %p0, %lane, 48; @!%p0 bra out; bar.sync 0;\nout: bar.sync 1;";
     let findings = Kernel::new(body).with_threads(64).run().report.findings;
@@ -120,7 +88,10 @@ fn a_barrier_after_some_lanes_exited() {
 #[test]
 fn a_barrier_after_a_warp_exited() {
     let body = "setp.ge.u32 %p0, %lane, 32; @%p0 exit; bar.sync 0;";
-    let finding = Kernel::new(body).with_threads(64).run_faulty(FindingClass::BarrierDivergence);
+    // The exit of the last threads that are missing releases a barrier for all, but not one for a number of threads.
+    Kernel::new(body).with_threads(64).run_clean();
+    let counted = body.replace("bar.sync 0", "bar.sync 0, 64");
+    let finding = Kernel::new(&counted).with_threads(64).run_faulty(FindingClass::BarrierDivergence);
     assert!(finding.message.contains("warp 1 of the block ended without reaching barrier 0"), "{finding}");
 }
 
@@ -241,7 +212,8 @@ fn use_after_free() {
 
 #[test]
 fn findings_are_merged_by_line_and_limited() {
-    let body = "ld.global.u32 %r0, [%output];\nld.global.u32 %r1, [%output+4];";
+    let body = "ld.global.u32 %r0, [%output]; red.global.add.u32 [%input], %r0;\n\
+        ld.global.u32 %r1, [%output+4]; red.global.add.u32 [%input], %r1;";
     let kernel = || Kernel::new(body).with_blocks(10);
     let findings = kernel().run().report.findings;
     assert_eq!(findings.len(), 2);

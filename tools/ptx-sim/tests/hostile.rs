@@ -7,7 +7,8 @@ use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
 /// What compilers wrote.
-const REAL: [&str; 2] = [include_str!("compiled/nvcc.ptx"), include_str!("compiled/rustc.ptx")];
+const REAL: [&str; 3] =
+    [include_str!("compiled/nvcc.ptx"), include_str!("compiled/rustc.ptx"), include_str!("compiled/small_calls.ptx")];
 /// Words and signs that PTX is made of, and some that it is not.
 const WORDS: &[&str] = &[
     ".visible",

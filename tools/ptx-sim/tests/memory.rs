@@ -72,7 +72,7 @@ fn global_variables_live_as_long_as_the_memory() {
 #[test]
 fn atomics_of_all_blocks_add_up() {
     let body = "atom.global.add.u32 %r0, [%input], 1; red.global.max.s32 [%input+4], %lane;\n\
-        bar.sync 0; membar.gl; ld.global.u32 %r1, [%input+4]; st.global.u32 [%rd0], %r1;";
+        bar.sync 0; membar.gl; ld.volatile.global.u32 %r1, [%input+4]; st.global.u32 [%rd0], %r1;";
     let zeros = vec![0; 512];
     let output = words(&kernel(body).with_input(zeros).with_blocks(64).run_clean());
     assert_eq!(output, [31; 32]);

@@ -10,6 +10,9 @@ const SETUP: &str = ".shared .align 16 .b8 tile[4096]; mov.u32 %r0, tile; shl.b3
     xor.b32 %r2, %lane, 32; shl.b32 %r2, %r2, 2; add.u32 %r2, %r2, %r0;\n\
     xor.b32 %r3, %lane, 1; shl.b32 %r3, %r3, 2; add.u32 %r3, %r3, %r0;\n";
 
+/// Something that depends on `%r5`.
+const USE: &str = "red.global.add.u32 [%input+1020], %r5;";
+
 /// Two warps.
 fn kernel(body: &str) -> Kernel {
     Kernel::new(&format!("{SETUP}{body}")).with_threads(64).with_input(bytes(&[7; 256]))
@@ -49,7 +52,7 @@ fn a_race_is_found_in_either_order_of_the_warps() {
     let orders = ["lt", "ge"].map(|writers| {
         let body = format!(
             "st.shared.u32 [%r1], 0; bar.sync 0; setp.{writers}.u32 %p0, %lane, 32;\n\
-             @%p0 st.shared.u32 [%r1], 5; /* here */ @!%p0 ld.shared.u32 %r5, [%r2];"
+             @%p0 st.shared.u32 [%r1], 5; /* here */ @!%p0 ld.shared.u32 %r5, [%r2]; @!%p0 {USE}"
         );
         race_unless(&body, "/* here */", "bar.sync 0;").other.map(|other| other.writes)
     });
@@ -58,7 +61,7 @@ fn a_race_is_found_in_either_order_of_the_warps() {
 
 #[test]
 fn a_missing_barrier_within_a_warp() {
-    let body = "st.shared.u32 [%r1], %lane; /* here */ ld.shared.u32 %r5, [%r3];";
+    let body = &format!("st.shared.u32 [%r1], %lane; /* here */ ld.shared.u32 %r5, [%r3]; {USE}");
     let finding = race_unless(body, "/* here */", "bar.warp.sync -1;");
     assert!(finding.message.contains("bar.warp.sync"), "{finding}");
     // Exchanging registers does not order memory.
@@ -68,9 +71,11 @@ fn a_missing_barrier_within_a_warp() {
 
 #[test]
 fn a_warp_barrier_orders_only_the_lanes_of_its_mask() {
-    let body = "setp.lt.u32 %p0, %lane, 16; st.shared.u32 [%r1], %lane; and.b32 %r9, %lane, 16; setp.eq.u32 %p1, %r9, 0;\n\
+    let body = format!(
+        "setp.lt.u32 %p0, %lane, 16; st.shared.u32 [%r1], %lane; and.b32 %r9, %lane, 16; setp.eq.u32 %p1, %r9, 0;\n\
         @%p1 bar.warp.sync 0xffff; @!%p1 bar.warp.sync 0xffff0000;\n\
-        xor.b32 %r3, %lane, 1; shl.b32 %r3, %r3, 2; add.u32 %r3, %r3, %r0; ld.shared.u32 %r5, [%r3];";
+        xor.b32 %r3, %lane, 1; shl.b32 %r3, %r3, 2; add.u32 %r3, %r3, %r0; ld.shared.u32 %r5, [%r3]; {USE}"
+    );
     race_unless(&body.replace("%lane, 1;", "%lane, 16;"), "%lane, 16; shl", "%lane, 8; shl");
 }
 
@@ -96,9 +101,11 @@ fn a_stage_reused_before_its_readers_are_done() {
 
 #[test]
 fn a_copy_that_only_its_own_thread_has_waited_for() {
-    let body = "mul.wide.u32 %rd0, %lane, 4; add.u64 %rd0, %rd0, %input;\n\
-        cp.async.ca.shared.global [%r1], [%rd0], 4; cp.async.wait_all;\n/* here */ ld.shared.u32 %r5, [%r3];";
-    let finding = race_unless(body, "/* here */", "bar.sync 0;");
+    let body = format!(
+        "mul.wide.u32 %rd0, %lane, 4; add.u64 %rd0, %rd0, %input;\n\
+        cp.async.ca.shared.global [%r1], [%rd0], 4; cp.async.wait_all;\n/* here */ ld.shared.u32 %r5, [%r3]; {USE}"
+    );
+    let finding = race_unless(&body, "/* here */", "bar.sync 0;");
     assert!(finding.other.as_ref().is_some_and(|other| other.engine == Engine::Copies), "{finding}");
     assert!(finding.message.contains("has to wait for it, and then both"), "{finding}");
     // Before the wait, a barrier orders nothing.
@@ -126,16 +133,20 @@ fn named_barriers_order_those_that_take_part() {
 
 #[test]
 fn arriving_releases_and_only_waiting_acquires() {
-    let body = "setp.lt.u32 %p0, %lane, 32; @%p0 bra produce;\n\
-        bar.sync 1, 64; ld.shared.u32 %r5, [%r2]; bra out;\n\
-        produce: st.shared.u32 [%r1], 1; bar.arrive 1, 64;\nout:";
-    kernel(body).run_clean();
+    let body = format!(
+        "setp.lt.u32 %p0, %lane, 32; @%p0 bra produce;\n\
+         bar.sync 1, 64; ld.shared.u32 %r5, [%r2]; {USE} bra out;\n\
+         produce: st.shared.u32 [%r1], 1; bar.arrive 1, 64;\nout:"
+    );
+    kernel(&body).run_clean();
     let late = body.replace("st.shared.u32 [%r1], 1; bar.arrive 1, 64;", "bar.arrive 1, 64; st.shared.u32 [%r1], 1;");
     races(&late);
-    let swapped = "setp.lt.u32 %p0, %lane, 32; @%p0 bra produce;\n\
-        st.shared.u32 [%r1], 1; bar.sync 1, 64; bra out;\n\
-        produce: bar.arrive 1, 64; ld.shared.u32 %r5, [%r2];\nout:";
-    races(swapped);
+    let swapped = format!(
+        "setp.lt.u32 %p0, %lane, 32; @%p0 bra produce;\n\
+         st.shared.u32 [%r1], 1; bar.sync 1, 64; bra out;\n\
+         produce: bar.arrive 1, 64; ld.shared.u32 %r5, [%r2]; {USE}\nout:"
+    );
+    races(&swapped);
 }
 
 #[test]
@@ -192,7 +203,7 @@ fn message_passing(announce: &str, observe: &str) -> String {
     format!(
         "setp.eq.u32 %p0, %lane, 0; @%p0 st.shared.u32 [tile], 0; bar.sync 0;\n\
          setp.eq.u32 %p0, %lane, 32; setp.eq.u32 %p1, %lane, 0; @%p1 bra write; @!%p0 bra out;\n\
-         spin: {observe} setp.eq.u32 %p2, %r5, 0; @%p2 bra spin; /* acquire */ ld.shared.u32 %r6, [tile+64]; bra out;\n\
+         spin: {observe} setp.eq.u32 %p2, %r5, 0; @%p2 bra spin; /* acquire */ ld.shared.u32 %r6, [tile+64]; st.global.u32 [%output], %r6; bra out;\n\
          write: st.shared.u32 [tile+64], 9; {announce}\nout:"
     )
 }

@@ -99,6 +99,7 @@ impl Context {
             return Ok(());
         }
         let mut report = self.run(launch, &self.machine().config().options)?;
+        self.machine().reporter.printed(&report.printed);
         let Some(first) = report.findings.first() else { return Ok(()) };
         let code = fault_code(first.class);
         for finding in &mut report.findings {

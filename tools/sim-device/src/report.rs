@@ -43,6 +43,15 @@ impl Reporter {
         self.write(&text);
     }
 
+    /// Writes what a kernel printed to standard output, as a driver does.
+    pub fn printed(&self, text: &[u8]) {
+        if text.is_empty() {
+            return;
+        }
+        let mut output = std::io::stdout().lock();
+        drop(output.write_all(text).and_then(|()| output.flush()));
+    }
+
     /// Writes a line.
     pub fn message(&self, text: &str) {
         self.write(&format!("ptx-sim: {text}\n"));

@@ -25,6 +25,8 @@ const ROWS: &[Row] = &[
     sequence("madc", "T T = T T T", "add.cc.$T d0, a0, a1;\n$ d1, a0, a1, a2;"),
     // Approximations. The PTX ISA states no bound for `rsqrt.approx.f64`: it is made from the one for `.f32`. That of
     // `tanh` for halves is stated as an absolute one.
+    // Those of `.f64` that keep the upper half.
+    within("{rcp,rsqrt}.approx.ftz.f64", "T = T", Format::F64, Bound::Relative(-19.0)),
     within("div{.approx,.full}", "T = T T", Format::F32, Bound::Ulps(2)),
     within("rcp.approx", "T = T", Format::F32, Bound::Ulps(1)),
     within("sqrt.approx", "T = T", Format::F32, Bound::Relative(-23.0)),
@@ -41,9 +43,15 @@ const ROWS: &[Row] = &[
     within("tanh.approx{.bf16,.bf16x2}", "T = T", Format::Bf16, Bound::Absolute(-8.0)),
     // Conversions. ptxas does not flush operands of these two roundings to `.f16`, although PTX says so.
     exact("cvt{.rm,.rp}.ftz.f16.f32", "T = U:normal"),
+    exact("cvt.satfinite{.e4m3x2,.e5m2x2}.f32", "b16 = f32 f32"),
+    exact("cvt.satfinite{.e4m3x2,.e5m2x2}.f16x2", "b16 = f16x2"),
+    exact("cvt{.e4m3x2,.e5m2x2}", "b32 = b16"),
+    exact("cvt.tf32", "b32 = f32"),
     exact("cvt{.f16x2,.bf16x2}", "b32 = f32 f32"),
     exact("cvt", "T = U"),
     // Comparisons; of halves without the second result.
+    sequence("setp{.and,.or,.xor}{.f16x2,.bf16x2}", "pred pred = T T pred", "$ d0|d1, a0, a1, a2;"),
+    sequence("setp{.f16x2,.bf16x2}", "pred pred = T T", "$ d0|d1, a0, a1;"),
     sequence("setp{.and,.or,.xor}{.f16,.bf16}", "pred pred = T T pred", "$ d0, a0, a1, a2;\n$ d1, a0, a1, !a2;"),
     sequence("setp{.and,.or,.xor}", "pred pred pred = T T pred", "$ d0|d1, a0, a1, a2;\n$ d2, a0, a1, !a2;"),
     exact("setp", "pred = T T"),
@@ -62,6 +70,10 @@ const ROWS: &[Row] = &[
     exact("bfe", "T = T u32:byte u32:byte"),
     exact("bfi.b32", "T = T T u32:position u32:position"),
     exact("bfi", "T = T T u32:byte u32:byte"),
+    exact("szext", "T = T u32:shift"),
+    sequence("fns", "b32 = b32 b32 b32", "and.b32 a1, a1, 31;\nrem.s32 a2, a2, 9;\n$ d0, a0, a1, a2;"),
+    exact("{vadd4,vsub4,vavrg4,vabsdiff4,vmin4,vmax4}", "b32 = b32 b32 b32"),
+    exact("{vadd2,vsub2,vavrg2,vabsdiff2,vmin2,vmax2}", "b32 = b32 b32 b32"),
     exact("bmsk", "b32 = u32:shift u32:shift"),
     exact("{shl,shr}", "T = T u32:shift"),
     exact("shf", "b32 = b32 b32 u32:shift"),

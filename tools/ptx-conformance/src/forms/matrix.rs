@@ -2,6 +2,7 @@
 
 use ptx_sim::expand_forms;
 
+use super::matrix_types;
 use crate::case::Case;
 use crate::kernel::Kernel;
 use crate::values::{Domain, Values};
@@ -103,6 +104,7 @@ pub fn cases() -> Vec<Case> {
     for form in multiplications.iter().flat_map(|pattern| expand_forms(pattern)) {
         cases.extend(Numbers::ALL.map(|numbers| multiply(&form, numbers)));
     }
+    cases.extend(matrix_types::cases());
     cases
 }
 

@@ -72,6 +72,19 @@ pub fn cases() -> Vec<Case> {
             }
         }
     }
+    for space in [".global", ".shared", ""] {
+        cases.push(atomic(&format!("atom{space}.cas.b16"), space));
+        for form in expand_forms(&format!("{{atom,red}}{space}.add.noftz.{{f16,f16x2,bf16,bf16x2}}")) {
+            cases.push(atomic(&form, space));
+        }
+    }
+    let vectors = [
+        "{atom,red}.global.add.{v2,v4}.f32",
+        "{atom,red}.global.{add,min,max}.noftz.{v2,v4,v8}.{f16,bf16}",
+        "{atom,red}.global.{add,min,max}.noftz.{v2,v4}.{f16x2,bf16x2}",
+    ];
+    cases.extend(vectors.iter().flat_map(|pattern| expand_forms(pattern)).map(|form| vector_atomic(&form)));
+    cases.extend(["atom.global.cas.b128", "atom.global.exch.b128"].map(wide_atomic));
     for form in expand_forms("{atom,red}.{relaxed,release}.{cta,cluster,gpu,sys}.global.add.u32") {
         cases.push(atomic(&form, ".global"));
     }
@@ -267,4 +280,47 @@ fn initialised_variables() -> Case {
         st.global.v4.u16 [%output+16], {%h1,%h2,%h3,%h4};\nld.global.u64 %rd1, [pointer];\nld.global.u64 %rd2, [%rd1];\n\
         st.global.u64 [%output+24], %rd2;\n";
     Kernel::new("initialised variables", body).threads(1).variables(variables).output(32).finish()
+}
+
+/// An atomic operation of each thread on a vector of its own: what was there, and what is there afterwards.
+fn vector_atomic(form: &str) -> Case {
+    let (_, kind) = shape(form);
+    let count: usize = form.split(".v").nth(1).and_then(|rest| rest[..1].parse().ok()).expect("a vector");
+    let (bytes, register) =
+        if kind == "f32" { (4, "f32".to_owned()) } else { (bits(&kind) as usize / 8, format!("b{}", bits(&kind))) };
+    let list = |letter: &str| (0..count).map(|index| format!("{letter}{index}")).collect::<Vec<_>>().join(", ");
+    let result = if form.starts_with("atom") { format!("{{{}}}, ", list("d")) } else { String::new() };
+    let mut body = format!(
+        ".reg .{register} a<8>, d<8>;\nmad.wide.u32 %rd1, %thread, 32, %input;\nmad.wide.u32 %rd2, %thread, 32, %output;\n\
+         ld.global.v2.b64 {{%rd4, %rd5}}, [%rd1];\nst.global.v2.b64 [%rd2], {{%rd4, %rd5}};\n"
+    );
+    for index in 0..count {
+        body += &format!("ld.global.{register} a{index}, [%rd1+{}];\n", 16 + bytes * index);
+    }
+    body += &format!("{form} {result}[%rd2], {{{}}};\n", list("a"));
+    if form.starts_with("atom") {
+        for index in 0..count {
+            body += &format!("st.global.{register} [%rd2+{}], d{index};\n", 16 + bytes * index);
+        }
+    }
+    let mut values = Values::of(form);
+    let kinds = [(kind.clone(), crate::values::Domain::Any)];
+    let mut input = Vec::new();
+    for thread in 0..THREADS * 32 / bytes {
+        input.extend(&values.operands(thread, &kinds)[0].to_le_bytes()[..bytes]);
+    }
+    kernel(form, body).input(input).finish()
+}
+
+/// An atomic operation of each thread on 128 bits of its own; of every second thread, the comparison succeeds.
+fn wide_atomic(form: &str) -> Case {
+    let operands = if form.contains(".cas") { "%old, %new" } else { "%new" };
+    let body = format!(
+        ".reg .b128 %old, %new, %found;\nmad.wide.u32 %rd1, %thread, 32, %input;\nmad.wide.u32 %rd2, %thread, 32, %output;\n\
+         ld.global.b128 %old, [%rd1];\nst.global.b128 [%rd2], %old;\nld.global.v2.b64 {{%rd4, %rd5}}, [%rd1+16];\n\
+         mov.b128 %new, {{%rd4, %rd5}};\nmov.b128 {{%rd6, %rd7}}, %old;\nand.b32 %r0, %thread, 1;\ncvt.u64.u32 %rd8, %r0;\n\
+         xor.b64 %rd7, %rd7, %rd8;\nmov.b128 %old, {{%rd6, %rd7}};\n\
+         {form} %found, [%rd2], {operands};\nst.global.b128 [%rd2+16], %found;\n"
+    );
+    kernel(form, body).input(Values::of(form).bytes(32 * THREADS)).finish()
 }

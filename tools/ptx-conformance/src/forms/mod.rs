@@ -3,8 +3,10 @@
 mod async_copy;
 mod barrier;
 mod bulk_copy;
+mod calls;
 mod lanewise;
 mod matrix;
+mod matrix_types;
 mod memory;
 mod moves;
 mod warp;
@@ -36,6 +38,7 @@ pub const CLASSES: &[Class] = &[
     Class { name: "moves", cases: moves::cases },
     Class { name: "memory", cases: memory::cases },
     Class { name: "warp", cases: warp::cases },
+    Class { name: "calls", cases: calls::cases },
     Class { name: "barrier", cases: barrier::cases },
     Class { name: "matrix", cases: matrix::cases },
     Class { name: "wgmma", cases: wgmma::cases },

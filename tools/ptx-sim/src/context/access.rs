@@ -3,10 +3,13 @@
 use super::faults::Faults;
 use super::place::Place;
 use super::races::Effect;
+use super::unknown::Use;
 use super::view::Context;
 use crate::finding::FindingClass;
 use crate::memory::OutOfBounds;
 use crate::parse::Space;
+use crate::race::Conflict;
+use crate::unknown::{Origin, Read, Unknown, UnknownBytes};
 
 /// What a lane reads or writes.
 enum Data<'d> {
@@ -52,50 +55,156 @@ impl From<OutOfBounds> for Failure {
 }
 
 impl Context<'_> {
-    /// Reads `data.len()` bytes, which have to be naturally aligned. A faulty access reads zeros. Returns the space.
-    pub fn load(
+    /// Reads `data.len()` bytes, whose values matter. A faulty access reads zeros.
+    pub fn read(&mut self, faults: &mut Faults, place: Place, data: &mut [u8]) {
+        let unknown = self.read_values(faults, place, data);
+        if !unknown.is_empty() {
+            self.refuse_unknown(faults, place, data.len(), &unknown);
+        }
+    }
+
+    /// Reads `data.len()` bytes; those that are not known. A faulty access reads zeros.
+    pub fn read_values(&mut self, faults: &mut Faults, place: Place, data: &mut [u8]) -> UnknownBytes {
+        let Some(met) = self.access(faults, place, Data::Read(data)) else { return UnknownBytes::default() };
+        self.check_races(faults, place, data, Effect::Read, None);
+        if met.uninitialised { self.unknown_bytes(place, data) } else { UnknownBytes::default() }
+    }
+
+    /// Reads `data.len()` bytes for a load, whose values may matter or not; those that are not known, and the space. A faulty
+    /// access reads zeros.
+    pub fn load_values(
         &mut self,
         faults: &mut Faults,
         lane: usize,
         space: Option<Space>,
         address: u64,
         data: &mut [u8],
-    ) -> Space {
+    ) -> (UnknownBytes, Space) {
         let place = Place::new(lane, space, address, data.len() as u64);
-        self.read(faults, place, data);
-        place.space
+        let mut unknown = UnknownBytes::default();
+        let mut shard = self.announcements(place);
+        if let Some(met) = self.access(faults, place, Data::Read(data)) {
+            if place.space == Space::Global && self.instruction.is_strong_read {
+                let mut word = [0; 8];
+                let count = data.len().min(8);
+                word[..count].copy_from_slice(&data[..count]);
+                self.note_read(place, u64::from_le_bytes(word));
+            }
+            let conflict = self.race(faults, place, data, Effect::Read, shard.as_deref_mut());
+            if met.uninitialised {
+                unknown = self.unknown_bytes(place, data);
+                if unknown.len() < data.len() {
+                    unknown.mark_partial(self.pc);
+                }
+            }
+            if let Some(conflict) = conflict {
+                self.doubt(&mut unknown, place, data.len(), conflict);
+            }
+        }
+        (unknown, place.space)
     }
 
-    /// Reads `data.len()` bytes. A faulty access reads zeros.
-    pub fn read(&mut self, faults: &mut Faults, place: Place, data: &mut [u8]) {
-        if self.access(faults, place, Data::Read(data)) {
-            self.check_races(faults, place, data, Effect::Read);
+    /// Notes a read of global memory by which a loop may wait for what others write.
+    fn note_read(&mut self, place: Place, value: u64) {
+        let read = (self.pc, place.address, value);
+        let last = std::mem::replace(&mut self.warp.last_read[place.lane], read);
+        self.block.polls += u64::from(last == read);
+    }
+
+    /// Makes what a racing read gave undetermined, unless its race was reported.
+    #[cold]
+    fn doubt(&self, unknown: &mut UnknownBytes, place: Place, bytes: usize, conflict: Conflict) {
+        let origin = Origin::Race(self.read_at(place, bytes), conflict);
+        if !self.block.reported.contains(&origin) {
+            *unknown = UnknownBytes::default();
+            unknown.push_value(0, bytes.min(8), Unknown { bits: u64::MAX, origin, is_computed: false });
+            for index in 8..bytes {
+                unknown.push(index, Unknown { bits: 0xff, origin, is_computed: false });
+            }
         }
     }
 
-    /// Writes `data`, which has to be naturally aligned. A faulty access writes nothing. Returns the space.
-    pub fn store(
-        &mut self,
-        faults: &mut Faults,
-        lane: usize,
-        space: Option<Space>,
-        address: u64,
-        data: &[u8],
-    ) -> Space {
-        let place = Place::new(lane, space, address, data.len() as u64);
-        self.write(faults, place, data);
-        place.space
+    /// A read of so many bytes by the instruction.
+    pub fn read_at(&self, place: Place, bytes: usize) -> Read {
+        let Place { lane, space, address, .. } = place;
+        let (pc, warp, lane, bytes) = (self.pc, self.warp.index, lane as u32, bytes as u32);
+        Read { pc, warp, lane, space, address, bytes, is_partial: false }
+    }
+
+    /// What is not known of the bytes that were read at a place, but for what was reported before.
+    #[cold]
+    fn unknown_bytes(&self, place: Place, data: &mut [u8]) -> UnknownBytes {
+        let read = self.read_at(place, data.len());
+        let mut unknown = match place.space {
+            Space::Shared => self.block.shared.unknown(read, data),
+            Space::Local => {
+                self.warp.local.get(place.lane).map_or_else(Default::default, |local| local.unknown(read, data))
+            }
+            _ => self.machine.memory.unknown(read, data),
+        };
+        unknown.retain(|origin| !self.block.reported.contains(&origin));
+        unknown
+    }
+
+    /// A fault of a read whose values matter and are not known.
+    #[cold]
+    fn refuse_unknown(&mut self, faults: &mut Faults, place: Place, bytes: usize, unknown: &UnknownBytes) {
+        let Place { lane, space, address, .. } = place;
+        let mine = |origin: Origin| matches!(origin, Origin::Memory(read) if read.pc == self.pc);
+        let elsewhere = unknown.iter().map(|(_, byte)| (lane, byte.origin)).filter(|(_, origin)| !mine(*origin));
+        let elsewhere: Vec<Use> = elsewhere.collect();
+        if unknown.iter().any(|(_, byte)| mine(byte.origin)) {
+            let cause = || {
+                let location = self.location(space, address, bytes);
+                format!("{} {space} memory that was never written{location}", Effect::Read.of(bytes))
+            };
+            faults.add(FindingClass::Uninitialised, lane, address, cause);
+        }
+        self.report_uses(&elsewhere);
     }
 
     /// Writes `data`. A faulty access writes nothing.
     pub fn write(&mut self, faults: &mut Faults, place: Place, data: &[u8]) {
-        if self.access(faults, place, Data::Write(data)) {
-            self.check_races(faults, place, data, Effect::Write);
+        let mut shard = self.announcements(place);
+        if self.access(faults, place, Data::Write(data)).is_some() {
+            self.check_races(faults, place, data, Effect::Write, shard.as_deref_mut());
         }
     }
 
-    /// Reads or writes without a check for races; whether there are such bytes, none of which a copy in flight will write.
-    fn access(&mut self, faults: &mut Faults, place: Place, mut data: Data<'_>) -> bool {
+    /// Writes `data`, not all of which is known. What makes use of that is added to `uses`: in global memory it does, where
+    /// others see it, unless it is padding that comes along. A faulty access writes nothing.
+    #[cold]
+    pub fn write_values(
+        &mut self,
+        faults: &mut Faults,
+        place: Place,
+        data: &[u8],
+        unknown: &UnknownBytes,
+        uses: &mut Vec<Use>,
+    ) {
+        let Place { lane, space, address, .. } = place;
+        let mut shard = self.announcements(place);
+        if self.access(faults, place, Data::Write(data)).is_none() {
+            return;
+        }
+        self.check_races(faults, place, data, Effect::Write, shard.as_deref_mut());
+        match space {
+            Space::Shared => self.block.shared.set_unknown(address, unknown),
+            Space::Local => {
+                if let Some(local) = self.warp.local.get_mut(lane) {
+                    local.set_unknown(address, unknown);
+                }
+            }
+            _ if unknown.is_padding_of(data.len()) => {
+                unknown.iter().for_each(|(index, _)| self.machine.memory.forget(address + index as u64));
+            }
+            _ => uses.extend(unknown.iter().map(|(_, byte)| (lane, byte.origin))),
+        }
+    }
+
+    /// Reads or writes without a check for races; what that met, where there are such bytes, none of which a copy in flight
+    /// will write.
+    fn access(&mut self, faults: &mut Faults, place: Place, mut data: Data<'_>) -> Option<Met> {
         let (Place { lane, space, address, .. }, bytes) = (place, data.len());
         let (effect, verb, preposition) = match data {
             Data::Read(_) => (Effect::Read, "read", "from"),
@@ -104,7 +213,7 @@ impl Context<'_> {
         let what = || format!("a {bytes}-byte {verb}");
         if !self.check_place(faults, place, bytes, what) {
             data.clear();
-            return false;
+            return None;
         }
         match self.transfer(faults, place, &mut data) {
             Err(failure) => {
@@ -120,25 +229,16 @@ impl Context<'_> {
                     }
                 };
                 faults.add(FindingClass::OutOfBounds, lane, address, cause);
-                false
+                None
             }
             Ok(Met { in_flight: true, .. }) => {
                 let what = effect.of(bytes);
                 let cause =
                     || format!("{what} {space} memory that an asynchronous copy, not yet waited for, will write");
                 faults.add(FindingClass::AsyncCopyNotWaited, lane, address, cause);
-                false
+                None
             }
-            Ok(Met { uninitialised, in_flight: false }) => {
-                if uninitialised {
-                    let cause = || {
-                        let location = self.location(space, address, bytes);
-                        format!("{} {space} memory that was never written{location}", effect.of(bytes))
-                    };
-                    faults.add(FindingClass::Uninitialised, lane, address, cause);
-                }
-                true
-            }
+            Ok(met) => Some(met),
         }
     }
 
@@ -152,6 +252,7 @@ impl Context<'_> {
             }
             (Space::Global, Data::Write(data)) => {
                 self.machine.memory.store(address, data)?;
+                self.block.global_writes += 1;
                 Ok(Met::default())
             }
             (Space::Parameter, Data::Read(data)) => {
@@ -211,13 +312,21 @@ impl Context<'_> {
     fn update_in_steps(&mut self, faults: &mut Faults, place: Place, update: &dyn Fn(u64) -> u64) -> u64 {
         let bytes = place.alignment as usize;
         let mut data = [0; 8];
-        let mut is_right = self.access(faults, place, Data::Read(&mut data[..bytes]));
+        let read = self.access(faults, place, Data::Read(&mut data[..bytes]));
+        if read.is_some_and(|met| met.uninitialised) {
+            let unknown = self.unknown_bytes(place, &mut data[..bytes]);
+            if !unknown.is_empty() {
+                self.refuse_unknown(faults, place, bytes, &unknown);
+            }
+        }
         let old = u64::from_le_bytes(data);
+        let mut is_right = read.is_some();
         if faults.is_empty() {
-            is_right &= self.access(faults, place, Data::Write(&update(old).to_le_bytes()[..bytes]));
+            let new = update(old).to_le_bytes();
+            is_right &= self.access(faults, place, Data::Write(&new[..bytes])).is_some();
         }
         if is_right {
-            self.check_races(faults, place, &data[..bytes], Effect::Update);
+            self.check_races(faults, place, &data[..bytes], Effect::Update, None);
         }
         old
     }
@@ -228,6 +337,7 @@ impl Context<'_> {
         if !self.check_alignment(faults, place, what) {
             return 0;
         }
+        let mut shard = self.announcements(place);
         match self.machine.memory.update(address, bytes as u32, update) {
             Err(OutOfBounds(location)) => {
                 let cause = || format!("{} on {space} memory out of bounds, {location}", what());
@@ -235,12 +345,17 @@ impl Context<'_> {
                 0
             }
             Ok((old, initialised)) => {
+                if self.instruction.is_strong_read {
+                    self.note_read(place, old);
+                }
+                self.block.global_writes += u64::from(update(old) != old);
                 if !initialised {
                     let location = self.location(space, address, bytes as usize);
                     let cause = || format!("{} on {space} memory that was never written{location}", what());
                     faults.add(FindingClass::Uninitialised, lane, address, cause);
                 }
-                self.check_races(faults, place, &old.to_le_bytes()[..bytes as usize], Effect::Update);
+                let data = &old.to_le_bytes()[..bytes as usize];
+                self.check_races(faults, place, data, Effect::Update, shard.as_deref_mut());
                 old
             }
         }

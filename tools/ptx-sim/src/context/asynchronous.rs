@@ -22,7 +22,7 @@ impl Context<'_> {
         match self.block.shared.begin_copy(address, bytes) {
             Ok(false) => {
                 // What is written is not known yet; no write of the same value is forgiven to a copy.
-                self.check_races(faults, place, &vec![0; bytes], Effect::Write);
+                self.check_races(faults, place, &vec![0; bytes], Effect::Write, None);
                 true
             }
             Ok(true) => {

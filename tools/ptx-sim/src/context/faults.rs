@@ -60,7 +60,7 @@ impl Faults {
 }
 
 /// `lane 1 at 0x82, lane 2 at 0x104, …`
-fn addresses(which: &[LaneAddress]) -> String {
+pub(super) fn addresses(which: &[LaneAddress]) -> String {
     const SHOWN: usize = 4;
     let shown = which.iter().take(SHOWN).map(|access| match access.address {
         Some(address) => format!("lane {} at {address:#x}", access.lane),

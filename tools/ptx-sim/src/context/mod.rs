@@ -9,10 +9,12 @@ mod mbarrier;
 mod place;
 mod races;
 mod traffic;
+mod unknown;
 mod view;
 mod wgmma;
 
 pub(crate) use faults::Faults;
 pub(crate) use place::Place;
 pub(crate) use traffic::{Direction, Traffic};
+pub(crate) use unknown::Use;
 pub(crate) use view::{Context, Flow, without_addresses};

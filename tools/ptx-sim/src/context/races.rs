@@ -1,13 +1,16 @@
 //! Races of an access with earlier ones, and with the grid before.
 
+use std::sync::MutexGuard;
+
 use super::faults::Faults;
 use super::place::Place;
 use super::view::Context;
-use crate::finding::{FindingClass, OtherAccess};
+use crate::finding::{FindingClass, LaneAddress, OtherAccess};
 use crate::machine::MBARRIER_BYTES;
 use crate::parse::Space;
 use crate::program::Instruction;
-use crate::race::{Access, Agent, Conflict, Engine, Semantics, Strength};
+use crate::race::{Access, Agent, Conflict, Engine, Semantics, Shard, Strength};
+use crate::unknown::Read;
 
 /// What an access does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,24 +33,96 @@ impl Effect {
     }
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
     /// Checks whether an access to shared or global memory races with an earlier one.
-    pub(super) fn check_races(&mut self, faults: &mut Faults, place: Place, data: &[u8], effect: Effect) {
-        let Place { lane, space, address, .. } = place;
-        let Some(races) = self.block.races.as_mut().filter(|_| matches!(space, Space::Shared | Space::Global)) else {
+    pub(super) fn check_races(
+        &mut self,
+        faults: &mut Faults,
+        place: Place,
+        data: &[u8],
+        effect: Effect,
+        shard: Option<&mut Shard>,
+    ) {
+        if let Some(conflict) = self.race(faults, place, data, effect, shard) {
+            let Place { lane, space, address, .. } = place;
+            let agent = Agent::new(self.warp.index, lane, self.engine(space));
+            faults.add_pair(FindingClass::Race, lane, address, || {
+                self.describe_race(self.pc, agent, space, address, data.len(), effect, conflict)
+            });
+        }
+    }
+
+    /// What was announced to other blocks where a strong access to global memory is about to happen, for as long as it lasts.
+    pub(super) fn announcements(&self, place: Place) -> Option<MutexGuard<'a, Shard>> {
+        let reaches = self.instruction.semantics.strength.reaches_other_blocks() && self.machine.races;
+        (reaches && place.space == Space::Global).then(|| self.machine.announcements.shard(place.address))
+    }
+
+    /// Reports a volatile load of what other lanes of the warp wrote, where all of them are here: it is right only if lanes run in
+    /// lockstep. A single flag may be waited for so.
+    pub fn check_lockstep(&mut self) {
+        let Some(races) = &mut self.block.races else { return };
+        let active = self.active;
+        let mut met = races.take_lockstep();
+        met.retain(|(_, _, write)| active >> write.agent.lane & 1 == 1);
+        let Some((reader, address, write)) = met.first().copied() else { return };
+        if met.iter().all(|(_, other, _)| *other == address) {
             return;
+        }
+        let which = met.iter().map(|(reader, address, _)| LaneAddress { lane: reader.lane, address: Some(*address) });
+        let mut which: Vec<LaneAddress> = which.collect();
+        which.dedup_by_key(|access| access.lane);
+        let instruction = &self.machine.program.instructions[write.pc as usize];
+        let other = OtherAccess {
+            writes: true,
+            engine: Engine::Thread,
+            at: self.machine.location(instruction, self.block.position, reader.warp, Some(write.agent.lane)),
         };
-        let semantics = self.instruction.semantics;
-        let writes = effect != Effect::Read;
-        let engine = match (semantics.engine, space) {
+        let line = instruction.line;
+        self.report_pair(FindingClass::Race, which, Some(other), || {
+            format!(
+                "a volatile read of shared memory that lane {} of the warp wrote in line {line}: nothing orders the two, as \
+                 lanes do not run in lockstep since sm_70; a bar.warp.sync (__syncwarp) has to lie in between",
+                write.agent.lane
+            )
+        });
+    }
+
+    /// What accesses `space` for the thread.
+    fn engine(&self, space: Space) -> Engine {
+        match (self.instruction.semantics.engine, space) {
             // What a bulk copy writes to global memory is taken as the thread's.
             (Engine::BulkReads, Space::Global) => Engine::Thread,
             (engine, _) => engine,
-        };
+        }
+    }
+
+    /// The earlier access that an access to shared or global memory races with.
+    pub(super) fn race(
+        &mut self,
+        faults: &mut Faults,
+        place: Place,
+        data: &[u8],
+        effect: Effect,
+        shard: Option<&mut Shard>,
+    ) -> Option<Conflict> {
+        let Place { lane, space, address, .. } = place;
+        let engine = self.engine(space);
+        let races = self.block.races.as_mut().filter(|_| matches!(space, Space::Shared | Space::Global))?;
+        let semantics = self.instruction.semantics;
+        let writes = effect != Effect::Read;
         let agent = Agent::new(self.warp.index, lane, engine);
         let meets_previous_grid = space == Space::Global && races.meets_previous_grid(agent);
         let conflict = races.access(&Access { agent, semantics, pc: self.pc, space, address, data, writes });
-        if semantics.strength == Strength::Strong {
+        if let Some(shard) = shard {
+            if effect != Effect::Write {
+                races.observe_others(agent, semantics, shard, address, effect == Effect::Update);
+            }
+            if writes {
+                races.announce_to_others(agent, semantics, shard, address, effect == Effect::Update);
+            }
+        }
+        if semantics.strength.is_strong() {
             if effect != Effect::Write {
                 races.observe(agent, semantics, space, address);
             }
@@ -68,33 +143,40 @@ impl Context<'_> {
         }
         // Where a write meets a read in flight that was found before, to say so again would not help.
         let is_known = |conflict: &Conflict| conflict.agent.engine.reads_shared() && faults.has_not_waited(lane);
-        if let Some(conflict) = conflict.filter(|conflict| !is_known(conflict)) {
-            faults.add_pair(FindingClass::Race, lane, address, || {
-                self.describe_race(agent, space, address, data.len(), effect, conflict)
-            });
-        }
+        conflict.filter(|conflict| !is_known(conflict))
+    }
+
+    /// The race of a read by a thread, in words, and the other access.
+    pub(super) fn describe_racing_read(&self, read: Read, conflict: Conflict) -> (String, Option<OtherAccess>) {
+        let Read { pc, warp, lane, space, address, bytes, .. } = read;
+        let agent = Agent::new(warp, lane as usize, Engine::Thread);
+        self.describe_race(pc, agent, space, address, bytes as usize, Effect::Read, conflict)
     }
 
     /// A fault when an mbarrier begins or ends without order to its other uses.
-    pub fn check_mbarrier_races(&mut self, faults: &mut Faults, lane: usize, address: u64, writes: bool) {
+    /// One lane of a warp may end it for all (`ends`).
+    pub fn check_mbarrier_races(&mut self, faults: &mut Faults, lane: usize, address: u64, writes: bool, ends: bool) {
         let Some(races) = &mut self.block.races else { return };
         let (space, semantics) = (Space::Shared, self.instruction.semantics);
         let agent = Agent::new(self.warp.index, lane, Engine::Thread);
         let data = &[0; MBARRIER_BYTES as usize];
-        if let Some(conflict) = races.access(&Access { agent, semantics, pc: self.pc, space, address, data, writes }) {
+        let conflict = races.access(&Access { agent, semantics, pc: self.pc, space, address, data, writes });
+        if let Some(conflict) = conflict.filter(|conflict| !ends || !races.is_after_warp_of(agent, conflict)) {
             let effect = match (semantics.strength, writes) {
                 (_, false) => Effect::Read,
                 (Strength::Weak, true) => Effect::Write,
-                (Strength::Strong, true) => Effect::Update,
+                (_, true) => Effect::Update,
             };
             faults.add_pair(FindingClass::Race, lane, address, || {
-                self.describe_race(agent, space, address, data.len(), effect, conflict)
+                self.describe_race(self.pc, agent, space, address, data.len(), effect, conflict)
             });
         }
     }
 
+    #[expect(clippy::too_many_arguments, reason = "an access has that many parts")]
     fn describe_race(
         &self,
+        here: u32,
         agent: Agent,
         space: Space,
         address: u64,
@@ -102,7 +184,7 @@ impl Context<'_> {
         effect: Effect,
         conflict: Conflict,
     ) -> (String, Option<OtherAccess>) {
-        let Conflict { agent: other, pc, writes } = conflict;
+        let Conflict { agent: other, pc, writes, .. } = conflict;
         let instruction = &self.machine.program.instructions[pc as usize];
         let cause = format!(
             "{} {space} memory{}{} races with the {}{} in line {} by warp {}, lane {}: nothing orders the two, {}",
@@ -114,7 +196,7 @@ impl Context<'_> {
             instruction.line,
             other.warp,
             other.lane,
-            if self.is_swap_behind_plain_read(effect, conflict) {
+            if self.is_swap_behind_plain_read(here, effect, conflict) {
                 "and a plain read is no part of a compare-and-swap loop: although the swap checks it, the value the loop \
                  begins with has to be read by a strong read (ld.relaxed, ld.volatile)"
             } else {
@@ -132,8 +214,9 @@ impl Context<'_> {
 
 impl Context<'_> {
     /// Whether one of two accesses is a plain read and the other a compare-and-swap.
-    fn is_swap_behind_plain_read(&self, effect: Effect, conflict: Conflict) -> bool {
-        let (here, there) = (self.instruction, &self.machine.program.instructions[conflict.pc as usize]);
+    fn is_swap_behind_plain_read(&self, here: u32, effect: Effect, conflict: Conflict) -> bool {
+        let instructions = &self.machine.program.instructions;
+        let (here, there) = (&instructions[here as usize], &instructions[conflict.pc as usize]);
         let is_plain = |instruction: &Instruction| instruction.semantics == Semantics::WEAK;
         match (effect, conflict.writes) {
             (Effect::Read, true) => is_plain(here) && there.is_compare_and_swap,

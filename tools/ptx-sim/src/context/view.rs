@@ -54,33 +54,6 @@ impl Context<'_> {
         self.warp.registers.initialised[slot] |= 1 << lane;
     }
 
-    /// Reports registers that an active lane reads before anything wrote them, and sets those to 0.
-    pub fn require(&mut self, slots: &[Slot]) {
-        self.require_in(self.active, slots);
-    }
-
-    /// Like [`Context::require`], for some lanes.
-    pub fn require_in(&mut self, readers: u32, slots: &[Slot]) {
-        for slot in slots {
-            let missing = readers & !self.warp.registers.initialised[*slot as usize];
-            if missing != 0 {
-                self.report_unwritten(*slot, missing);
-            }
-        }
-    }
-
-    #[cold]
-    fn report_unwritten(&mut self, slot: Slot, missing: u32) {
-        for lane in lanes(missing) {
-            self.warp.registers.values[slot as usize][lane] = 0;
-        }
-        let name = &self.machine.program.register_names[slot as usize];
-        let which: Vec<LaneAddress> = without_addresses(missing);
-        self.report(FindingClass::Uninitialised, which, || {
-            format!("`{name}` is read before anything was written to it, in {}", lane_list(missing))
-        });
-    }
-
     /// The value of a register that has to be the same in all active lanes, in the first of them.
     pub fn uniform(&mut self, slot: Slot, what: &str) -> u64 {
         let first = self.active.trailing_zeros() as usize;
@@ -111,16 +84,32 @@ impl Context<'_> {
         other: Option<OtherAccess>,
         message: impl FnOnce() -> String,
     ) {
-        let instruction = self.instruction;
+        self.report_of((self.instruction, self.warp.index), class, which, other, message);
+    }
+
+    /// Adds a finding about an instruction that a warp of the block executed, and an earlier access.
+    pub(super) fn report_of(
+        &mut self,
+        (instruction, warp): (&Instruction, u32),
+        class: FindingClass,
+        which: Vec<LaneAddress>,
+        other: Option<OtherAccess>,
+        message: impl FnOnce() -> String,
+    ) {
         let occurrences = which.len().max(1) as u64;
-        let (block, warp, machine) = (self.block.position, self.warp.index, self.machine);
+        let (block, machine) = (self.block.position, self.machine);
+        let lane = which.iter().map(|first| first.lane).find(|lane| self.active >> lane & 1 != 0);
+        let lane = lane.unwrap_or(self.active.trailing_zeros());
+        let calls = if warp == self.warp.index { Some((&*self.warp, lane as usize)) } else { None };
         self.block.findings.add(class, instruction.line, occurrences, || {
             let first = which.first().copied();
+            let mut at = machine.location(instruction, block, warp, first.map(|first| first.lane));
+            at.called_from = calls.map_or_else(Vec::new, |(warp, lane)| machine.calls(warp, lane));
             Finding {
                 class,
                 message: message(),
                 ptx_file: machine.module.file().to_owned(),
-                at: machine.location(instruction, block, warp, first.map(|first| first.lane)),
+                at,
                 address: first.and_then(|first| first.address),
                 lanes: which,
                 other,

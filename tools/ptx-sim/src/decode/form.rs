@@ -8,14 +8,14 @@ use crate::program::{Address, Destination, Initial, Slot, Special};
 
 /// An instruction being decoded.
 pub(crate) struct Form<'a> {
-    decoder: &'a mut Decoder,
-    instruction: &'a Instruction,
+    pub(super) decoder: &'a mut Decoder,
+    pub(super) instruction: &'a Instruction,
     /// Modifiers that were not taken yet.
     modifiers: Vec<&'a str>,
     /// Operands taken so far.
     taken: usize,
     /// Registers of the text that it reads, and those that it writes.
-    registers: (Vec<Slot>, Vec<Slot>),
+    pub(super) registers: (Vec<Slot>, Vec<Slot>),
 }
 
 impl<'a> Form<'a> {
@@ -189,6 +189,9 @@ impl<'a> Form<'a> {
             self.registers.0.push(register.slot);
             return Ok(register.slot);
         }
+        if let Some(variable) = self.decoder.frame_variable(name) {
+            return Ok(self.decoder.frame_address(variable, offset));
+        }
         if let Some(special) = Special::parse(name) {
             return Ok(self.decoder.fixed(Initial::Special(special)));
         }
@@ -284,6 +287,12 @@ impl<'a> Form<'a> {
             }
             self.registers.0.push(register.slot);
             return Ok((Address { base: register.slot, offset: *offset }, coordinates));
+        }
+        if let Some(variable) = self.decoder.frame_variable(name) {
+            if space.is_none_or(|space| space != Space::Local) {
+                return invalid(format!("`{name}` lies in the local space"));
+            }
+            return Ok((Address { base: self.decoder.frame_address(variable, 0), offset: *offset }, coordinates));
         }
         let Some(place) = self.decoder.layout.places.get(name).copied() else {
             return invalid(format!("`{name}` is not declared"));

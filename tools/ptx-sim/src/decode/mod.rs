@@ -1,10 +1,12 @@
 //! Syntax to operands of instructions: names, modifiers, and what nobody took. What is not known is refused by name and line,
 //! never guessed.
 
+mod calls;
 mod form;
 mod names;
 mod refusal;
 
+pub(crate) use calls::Signatures;
 pub(crate) use form::Form;
 pub(crate) use names::Decoder;
 pub(crate) use refusal::{Decode, Refusal, invalid, unsupported};

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
+use super::calls::Signatures;
 use super::refusal::{Decode, Refusal, invalid, unsupported};
 use crate::parse::{self, Kind, Position, Space, Statement, Type};
-use crate::program::{Guard, Initial, Layout, Slot};
+use crate::program::{Call, FrameLayout, Guard, Initial, Layout, Slot};
 
 /// A register of the text.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +22,38 @@ pub(super) struct Scope {
     pub labels: HashMap<String, u32>,
     /// The labels that each `.branchtargets` lists.
     pub branch_targets: HashMap<String, Vec<String>>,
+    /// Variables of the frame.
+    pub variables: HashMap<String, FrameVariable>,
+    /// What each `.callprototype` and `.calltargets` says.
+    pub prototypes: HashMap<String, Prototype>,
+}
+
+/// What a function has that is called through a pointer.
+#[derive(Clone)]
+pub(super) enum Prototype {
+    Signature(parse::Signature),
+    /// That of the functions with these names.
+    Targets(Vec<String>),
+}
+
+/// A variable that each call of a function has anew.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FrameVariable {
+    pub space: Space,
+    /// From the first of the variables of its space on.
+    pub offset: u64,
+    pub bytes: u64,
+}
+
+/// What the body declares that is being decoded.
+#[derive(Default)]
+pub(super) struct Body {
+    pub is_function: bool,
+    pub frame: FrameLayout,
+    /// Its registers.
+    pub registers: Vec<Slot>,
+    /// Registers that hold addresses of its frame, by distance from the first byte.
+    pub addresses: HashMap<u64, Slot>,
 }
 
 /// What is known while an entry is decoded.
@@ -37,13 +70,17 @@ pub(crate) struct Decoder {
     fixed: HashMap<Initial, Slot>,
     sink: Option<Slot>,
     carry: Option<Slot>,
+    pub(super) body: Body,
+    pub(super) signatures: Signatures,
+    /// Calls so far.
+    pub calls: Vec<Call>,
     /// Where variables lie.
     pub layout: Layout,
 }
 
 impl Decoder {
     /// Nothing but variables is known yet.
-    pub fn new(layout: Layout) -> Decoder {
+    pub fn new(layout: Layout, signatures: Signatures) -> Decoder {
         Decoder {
             scopes: vec![Scope::default()],
             scope: 0,
@@ -53,13 +90,17 @@ impl Decoder {
             fixed: HashMap::new(),
             sink: None,
             carry: None,
+            body: Body::default(),
+            signatures,
+            calls: Vec::new(),
             layout,
         }
     }
 
-    /// First pass: collects registers and labels of every scope.
-    pub fn declare(&mut self, body: &[Statement]) -> Result<(), (Position, Refusal)> {
-        let mut next_instruction = 0;
+    /// First pass: collects registers, labels and variables of every scope of a body whose first instruction has that
+    /// index.
+    pub fn declare(&mut self, body: &[Statement], start: u32) -> Result<(), (Position, Refusal)> {
+        let mut next_instruction = start;
         for statement in body {
             match statement {
                 Statement::Open => {
@@ -84,13 +125,15 @@ impl Decoder {
                     }
                 }
                 Statement::Variable(variable) => {
-                    let is_supported =
-                        matches!(variable.space, Space::Shared | Space::Local) && variable.bytes.is_some();
-                    // `.param` variables of a body belong to calls, which are refused where they happen.
-                    if !is_supported && variable.space != Space::Parameter {
-                        let what = format!("the {} variable `{}` in a body", variable.space, variable.name);
-                        return Err((variable.position, Refusal::Unsupported(what)));
-                    }
+                    self.declare_variable(variable).map_err(|error| (variable.position, error))?;
+                }
+                Statement::Prototype { name, signature } => {
+                    let prototype = Prototype::Signature(signature.clone());
+                    self.scopes[self.scope].prototypes.insert(name.clone(), prototype);
+                }
+                Statement::CallTargets { name, functions } => {
+                    let prototype = Prototype::Targets(functions.clone());
+                    self.scopes[self.scope].prototypes.insert(name.clone(), prototype);
                 }
                 Statement::Instruction(_) => next_instruction += 1,
             }
@@ -98,7 +141,7 @@ impl Decoder {
         Ok(())
     }
 
-    fn declare_registers(&mut self, kind: Type, names: &parse::RegisterNames) -> Decode<()> {
+    pub(super) fn declare_registers(&mut self, kind: Type, names: &parse::RegisterNames) -> Decode<()> {
         const MOST: usize = 1 << 17;
         let count = names.count.unwrap_or(1) as usize;
         if count > MOST - self.registers.len().min(MOST) {
@@ -110,11 +153,28 @@ impl Decoder {
                 Some(_) => format!("{}{index}", names.name),
             };
             let slot = self.new_register(Initial::Undefined, &name);
+            self.body.registers.push(slot);
+            if kind.bits == 128 {
+                // The upper half.
+                let upper = self.new_register(Initial::Undefined, &name);
+                self.body.registers.push(upper);
+            }
             if self.scopes[self.scope].registers.insert(name.clone(), Register { slot, kind }).is_some() {
                 return invalid(format!("a second register `{name}`"));
             }
         }
         Ok(())
+    }
+
+    /// The scope that is open.
+    pub(super) fn current_scope(&mut self) -> &mut Scope {
+        &mut self.scopes[self.scope]
+    }
+
+    /// Forgets the names of the body before.
+    pub(super) fn clear_scopes(&mut self) {
+        self.scopes = vec![Scope::default()];
+        self.enter_body();
     }
 
     /// Begins the second pass.
@@ -134,7 +194,7 @@ impl Decoder {
         self.scope = self.scopes[self.scope].parent.unwrap_or(0);
     }
 
-    fn new_register(&mut self, initial: Initial, name: &str) -> Slot {
+    pub(super) fn new_register(&mut self, initial: Initial, name: &str) -> Slot {
         self.registers.push(initial);
         self.register_names.push(name.to_owned());
         (self.registers.len() - 1) as Slot

@@ -7,7 +7,6 @@ use crate::isa::Operation;
 use crate::lanes::LANES;
 use crate::machine::{BlockState, Group, Machine, PendingCopy, Progress, Warp};
 use crate::program::{Collective, Guard};
-use crate::race::Strength;
 
 /// A block being executed. It is used again for the next one.
 pub(super) struct Block<'a> {
@@ -35,9 +34,10 @@ impl<'a> Block<'a> {
         Block { machine, operations, state, warps: (0..warps).map(|_| Warp::new(machine.program)).collect() }
     }
 
-    /// Begins the block at `position`.
-    pub fn start(&mut self, position: [u32; 3]) {
-        self.state.start(position);
+    /// Begins the block with that number in the grid.
+    pub fn start(&mut self, number: u64) {
+        let position = self.machine.position(number);
+        self.state.start(number, position);
         for (index, warp) in self.warps.iter_mut().enumerate() {
             warp.start(self.machine.program, &self.machine.launch, index as u32, position);
         }
@@ -89,7 +89,7 @@ impl<'a> Block<'a> {
             return Step::Done;
         }
         let mut context = Context { machine, block: &mut self.state, warp, instruction, pc, active, here };
-        if context.warp.groups.len() > 1 && instruction.semantics.strength == Strength::Strong {
+        if context.warp.groups.len() > 1 && instruction.semantics.strength.is_strong() {
             context.warp.paths.access(instruction.is_strong_read);
         }
         check_collective(&mut context);
@@ -188,7 +188,7 @@ impl<'a> Block<'a> {
     /// Reports copies that exiting lanes began and never waited for.
     fn report_forgotten_copies(&mut self, index: usize, ended: u32) {
         let forgotten = self.warps[index].forgotten_copies(ended);
-        let Some((_, PendingCopy { pc, .. })) = forgotten.first().copied() else { return };
+        let Some((_, PendingCopy { pc, .. })) = forgotten.first().cloned() else { return };
         let which = forgotten.iter().map(|(lane, copy)| LaneAddress { lane: *lane, address: Some(copy.address) });
         let which = which.collect();
         self.with_instruction(index, pc, |context| {

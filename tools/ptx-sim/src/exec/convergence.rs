@@ -22,7 +22,10 @@ impl Warp {
             return can_go_on(group).then_some(0);
         }
         let ready = self.groups.iter().enumerate().filter(|(_, group)| can_go_on(group));
-        self.paths.choose(ready, self.steps)
+        let local = &self.local;
+        let depth =
+            |group: &Group| local.get(group.lanes.trailing_zeros() as usize).map_or(0, |stack| stack.frames().len());
+        self.paths.choose(ready, self.steps, depth)
     }
 
     /// Moves lanes to `pc`, where they join those that are there already.

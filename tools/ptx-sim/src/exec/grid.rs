@@ -1,10 +1,9 @@
 //! A whole launch: its blocks in parallel.
 
-use rayon::prelude::*;
+use std::sync::{Mutex, PoisonError};
 
-use super::block::Block;
-use super::schedule::Schedule;
-use super::turns::{Outcome, run_block};
+use super::resident::Residents;
+use super::turns::Outcome;
 use crate::counters::Counters;
 use crate::finding::{Finding, FindingClass, Findings, LaneAddress, OtherAccess};
 use crate::isa::Operation;
@@ -19,53 +18,87 @@ pub(crate) fn run_grid(
     operations: &[Operation],
     options: &Options,
 ) -> Result<Report, LaunchError> {
-    let blocks: u64 = machine.launch.grid.into_iter().map(u64::from).product();
-    let run = |block: &mut Block<'_>, index: u64| {
-        if machine.is_stopped() {
-            return (index, Outcome::default());
-        }
-        (index, run_block(block, index))
-    };
     let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads).build();
     let pool = pool.map_err(|error| LaunchError::Threads(error.to_string()))?;
-    let mut findings = Findings::default();
-    let mut counters = Counters::default();
-    // Findings are merged in block order, so that a report does not depend on timing.
-    const BATCH: u64 = 64;
+    let residents = Residents::new(machine, operations);
     let warps = machine.launch.block.into_iter().product::<u32>().div_ceil(LANES as u32);
-    let mut races = GridRaces::new(warps as usize);
-    for start in (0..blocks).step_by(BATCH as usize) {
-        let mut batch: Vec<u64> = (start..blocks.min(start + BATCH)).collect();
-        Schedule::new(machine.schedule, u64::MAX - start).order(&mut batch);
-        let mut results: Vec<(u64, Outcome)> =
-            pool.install(|| batch.into_par_iter().map_init(|| Block::new(machine, operations), run).collect());
-        results.sort_unstable_by_key(|(index, ..)| *index);
-        for (index, outcome) in results {
-            findings.merge(outcome.findings);
-            counters += outcome.counters;
-            for conflict in races.add(index, &outcome.trace) {
-                let line = machine.program.instructions[conflict.later.pc as usize].line;
-                findings.add(FindingClass::Race, line, 1, || race_of_blocks(machine, &conflict));
-            }
+    let merged = Mutex::new(Merged::new(warps as usize));
+    // Blocks are merged in their order, so that a report does not depend on timing.
+    let merge = |merged: &mut Merged| {
+        while let Some((number, outcome)) = residents.take_next() {
+            merged.add(machine, number, outcome);
+        }
+    };
+    let hand_on = || {
+        if let Ok(mut merged) = merged.try_lock() {
+            merge(&mut merged);
+        }
+    };
+    pool.scope(|scope| {
+        for _ in 0..pool.current_num_threads() {
+            scope.spawn(|_| residents.work(hand_on));
+        }
+    });
+    let mut merged = merged.into_inner().unwrap_or_else(PoisonError::into_inner);
+    merge(&mut merged);
+    Ok(Report {
+        findings: merged.findings.into_list(options.max_findings),
+        counters: merged.counters,
+        printed: merged.printed,
+    })
+}
+
+/// What the blocks so far did.
+struct Merged {
+    findings: Findings,
+    counters: Counters,
+    printed: Vec<u8>,
+    races: GridRaces,
+}
+
+impl Merged {
+    fn new(warps: usize) -> Merged {
+        Merged {
+            findings: Findings::default(),
+            counters: Counters::default(),
+            printed: Vec::new(),
+            races: GridRaces::new(warps),
         }
     }
-    Ok(Report { findings: findings.into_list(options.max_findings), counters })
+
+    /// Adds the next block.
+    fn add(&mut self, machine: &Machine<'_>, number: u64, outcome: Outcome) {
+        self.findings.merge(outcome.findings);
+        self.counters += outcome.counters;
+        self.printed.extend(outcome.printed);
+        for conflict in self.races.add(number, outcome.trace) {
+            let line = machine.program.instructions[conflict.later.pc as usize].line;
+            self.findings.add(FindingClass::Race, line, 1, || race_of_blocks(machine, &conflict));
+        }
+    }
 }
 
 /// A race between two blocks.
 fn race_of_blocks(machine: &Machine<'_>, conflict: &BlockConflict) -> Finding {
-    let BlockConflict { later, earlier, address } = *conflict;
+    let BlockConflict { later, earlier, address, .. } = *conflict;
     let instruction = |access: BlockAccess| &machine.program.instructions[access.pc as usize];
     let ([x, y, z], effect) = (machine.position(earlier.block), |writes: bool| if writes { "write" } else { "read" });
     let message = format!(
-        "a {} in global memory, {}, races with the {} in line {} by block ({x}, {y}, {z}), warp {}, lane {}: nothing \
-         orders blocks of one launch but atomic operations and fences",
+        "a {} in global memory, {}, races with the {} in line {} by block ({x}, {y}, {z}), warp {}, lane {}: {}",
         effect(later.writes),
         machine.memory.describe(address, 1),
         effect(earlier.writes),
         instruction(earlier).line,
         earlier.agent.warp,
-        earlier.agent.lane
+        earlier.agent.lane,
+        match conflict.both_synchronise {
+            false => "nothing orders blocks of one launch but atomic operations and fences",
+            true => {
+                "no atomic operation or flag of one block orders them: the block that comes first has to execute a fence of \
+                 the GPU's scope (__threadfence) between its access and the operation or flag by which it tells, and the \
+                 other one behind the operation or flag that it reads"
+            }
+        }
     );
     let location = |access: BlockAccess| {
         let Agent { warp, lane, .. } = access.agent;

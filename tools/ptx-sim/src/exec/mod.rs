@@ -4,6 +4,7 @@ mod block;
 mod convergence;
 mod grid;
 mod leftovers;
+mod resident;
 mod schedule;
 mod stall;
 mod turns;

@@ -22,8 +22,8 @@ pub(super) fn resolve(block: &mut Block<'_>) -> bool {
         let state = &block.state.barriers[barrier];
         let missing = state.expected.saturating_sub(state.arrived);
         if state.arrived > 0 && missing <= 32 * ended.len() as u32 {
-            // Threads that ended count as having arrived at the barrier of a cluster.
-            if barrier == CLUSTER_BARRIER {
+            // Threads that exit release a barrier for all threads of the block or the cluster (PTX ISA, "exit").
+            if barrier == CLUSTER_BARRIER || state.is_for_all {
                 block.state.barriers[barrier].complete();
                 return true;
             }

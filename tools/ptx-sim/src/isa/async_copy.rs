@@ -13,6 +13,7 @@ use crate::machine::PendingCopy;
 use crate::parse::{Space, Type};
 use crate::program::{Address, Slot};
 use crate::race::{Agent, Engine};
+use crate::unknown::UnknownBytes;
 
 /// A decoded `cp.async`.
 pub(crate) enum Operation {
@@ -126,11 +127,11 @@ fn issue(context: &mut Context<'_>, to: Address, from: Address, bytes: usize, li
             too_long |= 1 << lane;
         }
         let wanted = wanted.min(bytes as u64) as usize;
-        let mut data = [0; 16];
+        let (mut data, mut unknown) = ([0; 16], UnknownBytes::default());
         let (source, target) = (context.address(from, lane), context.address(to, lane));
         if wanted > 0 {
             let place = Place::global(lane, source, bytes as u64);
-            context.read(&mut faults, place, &mut data[..wanted]);
+            unknown = context.read_values(&mut faults, place, &mut data[..wanted]);
             read.add(lane, Space::Global, source);
         }
         written.add(lane, Space::Shared, target);
@@ -139,8 +140,16 @@ fn issue(context: &mut Context<'_>, to: Address, from: Address, bytes: usize, li
             let time = context.race_time(Agent::new(context.warp.index, lane, Engine::Copies));
             let copies = &mut context.warp.copies[lane];
             let group = copies.committed;
-            let copy =
-                PendingCopy { group, time, pc: context.pc, address: target, bytes: bytes as u8, data, tracked: None };
+            let copy = PendingCopy {
+                group,
+                time,
+                pc: context.pc,
+                address: target,
+                bytes: bytes as u8,
+                data,
+                unknown,
+                tracked: None,
+            };
             copies.pending.push_back(copy);
         }
     }
@@ -161,7 +170,8 @@ fn wait(context: &mut Context<'_>, end: impl Fn(u32) -> u32) {
         let end = end(copies.committed);
         while let Some(copy) = copies.pending.front().filter(|copy| copy.group < end) {
             if context.block.mbarriers.lands(copy.tracked) {
-                context.block.shared.finish_copy(copy.address, &copy.data[..copy.bytes as usize]);
+                let data = &copy.data[..copy.bytes as usize];
+                context.block.shared.finish_copy(copy.address, data, &copy.unknown);
                 context.block.ordinary_write(context.warp.index, copy.address, copy.bytes as usize);
             }
             if let Some(races) = &mut context.block.races {

@@ -2,11 +2,11 @@
 
 use super::cache_policy;
 use super::memory::take_hints;
-use crate::context::{Context, Direction, Faults, Traffic};
+use crate::context::{Context, Direction, Faults, Place, Traffic};
 use crate::decode::{Decode, Form};
 use crate::lanes::lanes;
-use crate::numeric::{canonical, flush, integer};
-use crate::parse::{Space, Type};
+use crate::numeric::{Exact, Format, Rounding, canonical, flush, integer};
+use crate::parse::{Kind, Space, Type};
 use crate::program::{Address, Destination, Slot};
 use crate::race::{Semantics, Strength};
 
@@ -19,8 +19,12 @@ pub(crate) struct Operation {
     address: Address,
     kind: Type,
     update: Update,
-    operands: Vec<Slot>,
-    to: Option<Destination>,
+    /// Those of each element.
+    operands: Vec<Vec<Slot>>,
+    /// The old value of each element; none for `red`.
+    to: Vec<Destination>,
+    /// Whether subnormals stay as they are in every space.
+    keeps_subnormals: bool,
     semantics: Semantics,
 }
 
@@ -33,9 +37,31 @@ const UPDATES: [(&str, Update); 10] = [
     ("add", add),
     ("inc", |old, b, _, _, _| if old >= b { 0 } else { old + 1 }),
     ("dec", |old, b, _, _, _| if old == 0 || old > b { b } else { old - 1 }),
-    ("min", |old, b, _, kind, _| integer(old, kind).min(integer(b, kind)) as u64),
-    ("max", |old, b, _, kind, _| integer(old, kind).max(integer(b, kind)) as u64),
+    ("min", |old, b, _, kind, _| extremum(old, b, kind, false)),
+    ("max", |old, b, _, kind, _| extremum(old, b, kind, true)),
 ];
+
+fn extremum(old: u64, b: u64, kind: Type, maximum: bool) -> u64 {
+    if kind.is_float() {
+        return halves(old, b, kind, |x, y| {
+            let is_old =
+                y.is_nan() || !x.is_nan() && if maximum { x.total_cmp(&y).is_ge() } else { x.total_cmp(&y).is_le() };
+            Exact::from(if is_old { x } else { y })
+        });
+    }
+    let (x, y) = (integer(old, kind), integer(b, kind));
+    (if maximum { x.max(y) } else { x.min(y) }) as u64
+}
+
+/// Applies `function` to halves, one or two.
+fn halves(a: u64, b: u64, kind: Type, function: impl Fn(f64, f64) -> Exact) -> u64 {
+    let format = Format::of(kind);
+    let part = |shift: u32| {
+        let [x, y] = [a, b].map(|bits| format.value(bits >> shift & 0xffff));
+        function(x, y).round(format, Rounding::Nearest)
+    };
+    if kind.packed == 2 { part(0) | part(16) << 16 } else { part(0) }
+}
 
 fn add(old: u64, b: u64, _: u64, kind: Type, flushes: bool) -> u64 {
     match kind {
@@ -46,6 +72,9 @@ fn add(old: u64, b: u64, _: u64, kind: Type, flushes: bool) -> u64 {
             };
             let sum = treat(old) + treat(b);
             u64::from(canonical(if flushes { flush(sum) } else { sum }))
+        }
+        kind if kind.is_float() && kind.element().bits == 16 => {
+            halves(old, b, kind, |x, y| Exact::sum(x, y, Rounding::Nearest))
         }
         Type::F64 => (f64::from_bits(old) + f64::from_bits(b)).to_bits(),
         _ => old.wrapping_add(b),
@@ -59,25 +88,58 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
         "red" => false,
         _ => return Ok(None),
     };
-    let mut semantics = Semantics { strength: Strength::Strong, ..take_hints(form) };
+    let scope = atomic_scope(form);
+    let mut semantics = Semantics { strength: scope, ..take_hints(form) };
     if form.flag("acq_rel") {
         (semantics.acquires, semantics.releases) = (true, true);
     }
     let space = form.take(Space::parse);
     let name = UPDATES.iter().map(|(name, _)| *name).find(|name| form.has(name));
     let (Some(update), Some(name)) = (form.choice(&UPDATES), name) else { return form.refuse() };
+    let keeps_subnormals = form.flag("noftz");
+    let count = form.choice(&[("v2", 2), ("v4", 4), ("v8", 8)]);
     let kind = form.kind()?;
-    let is_sum_of_floats = name == "add" && matches!(kind, Type::F32 | Type::F64);
-    let is_integer = kind.is_integer() && (kind.bits == 32 || kind.bits == 64);
-    if !is_sum_of_floats && !is_integer || !matches!(space, None | Some(Space::Global | Space::Shared)) {
+    let is_known = exists(name, kind, keeps_subnormals) && count.is_none_or(|count| is_vector(count, kind));
+    if !is_known || !matches!(space, None | Some(Space::Global | Space::Shared)) {
         return form.refuse();
     }
-    let to = if has_result { Some(form.destination(kind)?) } else { None };
+    // Halves live in registers without a type.
+    let register = if kind.is_float() && kind.bits < 64 && kind != Type::F32 { bits(kind) } else { kind };
+    let elements = count.unwrap_or(1);
+    let to = if has_result { form.destination_vector(elements, register)? } else { Vec::new() };
     let address = form.address(space)?;
-    let count = if name == "cas" { 2 } else { 1 };
-    let operands = (0..count).map(|_| form.source(kind)).collect::<Decode<_>>()?;
+    let operands = match name {
+        "cas" => vec![vec![form.source(register)?, form.source(register)?]],
+        _ => form.source_vector(elements, register)?.into_iter().map(|slot| vec![slot]).collect(),
+    };
     cache_policy::take(form)?;
-    Ok(Some(Operation { space, address, kind, update, operands, to, semantics }))
+    Ok(Some(Operation { space, address, kind, update, operands, to, keeps_subnormals, semantics }))
+}
+
+/// Whether there is such an operation on values of that type.
+fn exists(name: &str, kind: Type, keeps_subnormals: bool) -> bool {
+    let is_half = kind.is_float() && kind.element().bits == 16;
+    match name {
+        "add" if is_half => keeps_subnormals,
+        "add" if matches!(kind, Type::F32 | Type::F64) => true,
+        "min" | "max" if is_half => keeps_subnormals,
+        "cas" | "exch" if kind.bits == 16 => name == "cas" && kind.kind == Kind::Bits,
+        _ => kind.is_integer() && matches!(kind.bits, 32 | 64),
+    }
+}
+
+/// Whether there are vectors of so many values of that type: at most 16 bytes.
+fn is_vector(count: usize, kind: Type) -> bool {
+    kind.is_float() && kind != Type::F64 && count * kind.bytes() as usize <= 16
+}
+
+fn bits(kind: Type) -> Type {
+    Type { kind: Kind::Bits, bits: kind.bits, packed: 1 }
+}
+
+/// How far its effect on others reaches: over the GPU unless it says otherwise.
+fn atomic_scope(form: &Form<'_>) -> Strength {
+    if form.has("cta") || form.has("cluster") { Strength::Block } else { Strength::Gpu }
 }
 
 impl Operation {
@@ -88,30 +150,43 @@ impl Operation {
 
     /// Whether it is a compare-and-swap, the only one with two operands.
     pub fn is_compare_and_swap(&self) -> bool {
-        self.operands.len() == 2
+        self.operands[0].len() == 2
     }
 
-    /// Executes it in the active lanes.
+    /// Executes it in the active lanes. The elements of a vector are updated one after the other.
     pub fn execute(&self, context: &mut Context<'_>) {
         context.require(&[self.address.base]);
-        context.require(&self.operands);
+        self.operands.iter().for_each(|operands| context.require(operands));
         let bytes = self.kind.bytes() as usize;
+        let whole = bytes * self.operands.len();
         let mut faults = Faults::default();
-        let mut traffic = Traffic::new(bytes);
+        let mut traffic = Traffic::new(whole);
         for lane in lanes(context.active) {
-            let address = context.address(self.address, lane);
-            let b = context.value(self.operands[0], lane);
-            let c = self.operands.get(1).map_or(0, |slot| context.value(*slot, lane));
+            let mut address = context.address(self.address, lane);
+            if self.operands.len() > 1 && !address.is_multiple_of(whole as u64) {
+                let place = Place::new(lane, self.space, address, whole as u64);
+                context.check_alignment(&mut faults, place, || format!("an atomic operation on {whole} bytes"));
+                self.to.iter().for_each(|to| context.set(*to, lane, 0));
+                continue;
+            }
             // Sums in global memory flush subnormals, those in shared memory do not.
             let flushes = match self.space {
+                _ if self.keeps_subnormals => false,
                 Some(space) => space == Space::Global,
                 None => crate::memory::resolve(address).0 == Space::Global,
             };
-            let update = |old: u64| (self.update)(old, b, c, self.kind, flushes);
-            let (old, place) = context.update(&mut faults, lane, self.space, address, bytes, &update);
-            traffic.add(lane, place, address);
-            if let Some(to) = self.to {
-                context.set(to, lane, old);
+            for (index, operands) in self.operands.iter().enumerate() {
+                let b = context.value(operands[0], lane);
+                let c = operands.get(1).map_or(0, |slot| context.value(*slot, lane));
+                let update = |old: u64| (self.update)(old, b, c, self.kind, flushes);
+                let (old, place) = context.update(&mut faults, lane, self.space, address, bytes, &update);
+                if index == 0 {
+                    traffic.add(lane, place, address);
+                }
+                if let Some(to) = self.to.get(index) {
+                    context.set(*to, lane, old);
+                }
+                address = address.wrapping_add(bytes as u64);
             }
         }
         traffic.count(Direction::Write, &mut context.block.counters);

@@ -33,8 +33,8 @@ pub(crate) enum Operation {
     Block(BlockBarrier),
     /// `bar.warp.sync`.
     Warp { mask: Slot },
-    /// `membar`, `fence`.
-    Fence,
+    /// `membar`, `fence`; other blocks see it or not.
+    Fence { reaches_other_blocks: bool },
     /// `fence.proxy.async` for shared memory.
     ProxyFence,
     /// `fence.mbarrier_init`.
@@ -63,19 +63,25 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
 fn fence(form: &mut Form<'_>) -> Decode<Operation> {
     if form.flag("proxy") {
         if form.flag("alias") {
-            return Ok(Operation::Fence);
+            return Ok(Operation::Fence { reaches_other_blocks: false });
         }
         if !form.flag("async") {
             return form.refuse();
         }
         let is_global = form.take(Space::parse) == Some(Space::Global);
-        return Ok(if is_global { Operation::Fence } else { Operation::ProxyFence });
+        let fence = Operation::Fence { reaches_other_blocks: false };
+        return Ok(if is_global { fence } else { Operation::ProxyFence });
     }
+    let reaches_other_blocks = ["gpu", "gl", "sys"].into_iter().any(|scope| form.has(scope));
     const MODIFIERS: &[&str] = &["sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "gl", "sys"];
     for modifier in MODIFIERS {
         form.flag(modifier);
     }
-    Ok(if form.flag("mbarrier_init") { Operation::MbarrierInitFence } else { Operation::Fence })
+    Ok(if form.flag("mbarrier_init") {
+        Operation::MbarrierInitFence
+    } else {
+        Operation::Fence { reaches_other_blocks }
+    })
 }
 
 fn barrier(form: &mut Form<'_>) -> Decode<Operation> {
@@ -118,7 +124,7 @@ impl Operation {
         match self {
             Operation::Block(barrier) if barrier.aligned => Collective::Barrier,
             Operation::Warp { mask } => Collective::Mask(*mask),
-            Operation::Block(_) | Operation::Fence | Operation::ProxyFence | Operation::MbarrierInitFence => {
+            Operation::Block(_) | Operation::Fence { .. } | Operation::ProxyFence | Operation::MbarrierInitFence => {
                 Collective::No
             }
         }
@@ -134,9 +140,9 @@ impl Operation {
                 }
                 Flow::Next
             }
-            Operation::Fence => {
+            Operation::Fence { reaches_other_blocks } => {
                 if let Some(races) = &mut context.block.races {
-                    races.fence(context.warp.index, context.active);
+                    races.fence(context.warp.index, context.active, *reaches_other_blocks);
                 }
                 Flow::Next
             }
@@ -149,7 +155,7 @@ impl Operation {
             Operation::MbarrierInitFence => {
                 let epoch = context.block.epoch();
                 context.block.mbarriers.fence(context.warp.index, epoch);
-                Operation::Fence.execute(context)
+                Operation::Fence { reaches_other_blocks: false }.execute(context)
             }
         }
     }
@@ -182,6 +188,7 @@ impl BlockBarrier {
         }
         if barrier.arrived == 0 {
             barrier.expected = expected;
+            barrier.is_for_all = self.threads.is_none();
         }
         barrier.arrived += arriving;
         barrier.reduction.threads += reduction.threads;

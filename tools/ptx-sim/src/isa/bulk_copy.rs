@@ -15,6 +15,7 @@ use crate::memory::{TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES, TensorMap};
 use crate::parse::{Space, Type};
 use crate::program::{Address, Slot};
 use crate::race::{Agent, Engine, Semantics};
+use crate::unknown::UnknownBytes;
 
 /// Alignment of both sides of a bulk copy, and what its size is a multiple of.
 const ALIGNMENT: u64 = 16;
@@ -306,7 +307,7 @@ fn load(context: &mut Context<'_>, faults: &mut Faults, lane: usize, to: Address
     if context.begin_copy(faults, Place::shared(lane, target, alignment), bytes, what) {
         context.check_proxy(faults, lane, target, bytes, "overwritten");
         context.block.proxies.overwrite(target, bytes);
-        let landing = Landing::new(context.pc, context.warp.index, lane, target, data);
+        let landing = Landing::new(context.pc, context.warp.index, lane, target, (data, UnknownBytes::default()));
         if let Err(misuse) = context.block.mbarriers.add_landing(mbarrier, landing) {
             context.misuse(faults, lane, mbarrier, &misuse);
             return;

@@ -89,10 +89,10 @@ fn order(kind: Type, flush: bool) -> impl Fn(u64, u64) -> Option<std::cmp::Order
 fn set_predicate(form: &mut Form<'_>) -> Decode<Lanewise> {
     let test = test(form)?;
     let kind = form.kind()?;
-    if kind.packed == 2 {
-        return form.refuse();
-    }
     let (first, second) = form.destination_pair(Type::PREDICATE, Type::PREDICATE)?;
+    if kind.packed == 2 && second.is_none() {
+        return invalid(format!("`{}` gives a predicate for each half: `p|q`", form.name()));
+    }
     let mut sources = vec![form.source(kind)?, form.source(kind)?];
     let negated = if test.combine.is_some() {
         let (slot, negated) = form.predicate()?;
@@ -102,11 +102,16 @@ fn set_predicate(form: &mut Form<'_>) -> Decode<Lanewise> {
         false
     };
     let order = order(kind, test.flush);
+    let is_packed = kind.packed == 2;
     let compute = move |v: &[u64; 4]| {
-        let holds = test.comparison.holds(order(v[0], v[1]));
+        let holds = |a: u64, b: u64| test.comparison.holds(order(a, b));
         let with = (v[2] != 0) != negated;
-        let result = |holds| test.combine.map_or(holds, |combine| combine(holds, with));
-        [u64::from(result(holds)), u64::from(result(!holds))]
+        let result = |holds| u64::from(test.combine.map_or(holds, |combine| combine(holds, with)));
+        if is_packed {
+            return [result(holds(v[0] & 0xffff, v[1] & 0xffff)), result(holds(v[0] >> 16, v[1] >> 16))];
+        }
+        let holds = holds(v[0], v[1]);
+        [result(holds), result(!holds)]
     };
     Ok(match second {
         Some(second) => Lanewise::with_two_results(first, second, &sources, compute),
@@ -117,8 +122,11 @@ fn set_predicate(form: &mut Form<'_>) -> Decode<Lanewise> {
 fn set(form: &mut Form<'_>) -> Decode<Lanewise> {
     let test = test(form)?;
     let (to, from) = (form.kind()?, form.kind()?);
-    if to.packed == 2 || from.packed == 2 || test.combine.is_some() {
+    if test.combine.is_some() || to.packed == 2 && from != to {
         return form.refuse();
+    }
+    if from.packed == 2 {
+        return set_halves(form, test, to, from);
     }
     let yes = match to.is_float() {
         true => crate::numeric::Exact::from(1.0).round(Format::of(to), crate::numeric::Rounding::Nearest),
@@ -126,6 +134,19 @@ fn set(form: &mut Form<'_>) -> Decode<Lanewise> {
     };
     let order = order(from, test.flush);
     Lanewise::take(form, to, &[from; 2], move |v| if test.comparison.holds(order(v[0], v[1])) { yes } else { 0 })
+}
+
+/// A comparison of each half; a half of the result for each.
+fn set_halves(form: &mut Form<'_>, test: Test, to: Type, from: Type) -> Decode<Lanewise> {
+    let yes = match to.packed {
+        2 => crate::numeric::Exact::from(1.0).round(Format::of(to), crate::numeric::Rounding::Nearest),
+        _ => 0xffff,
+    };
+    let order = order(from, test.flush);
+    let half = move |a: u64, b: u64| if test.comparison.holds(order(a, b)) { yes } else { 0 };
+    Lanewise::take(form, to, &[from; 2], move |v| {
+        half(v[0] & 0xffff, v[1] & 0xffff) | half(v[0] >> 16 & 0xffff, v[1] >> 16 & 0xffff) << 16
+    })
 }
 
 fn select(form: &mut Form<'_>) -> Decode<Lanewise> {

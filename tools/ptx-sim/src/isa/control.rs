@@ -16,7 +16,7 @@ pub(crate) enum Operation {
     Indexed { index: Slot, targets: Vec<u32> },
     /// `exit`, and `ret` of an entry.
     Exit,
-    /// `trap`.
+    /// `trap`, and `brkpt`, which ends a kernel where there is no debugger.
     Trap,
     /// `griddepcontrol.wait`.
     WaitForPreviousGrid,
@@ -40,7 +40,7 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
             form.flag("uni");
             Operation::Exit
         }
-        "trap" => Operation::Trap,
+        "trap" | "brkpt" => Operation::Trap,
         "griddepcontrol" => match form.choice(&[("launch_dependents", false), ("wait", true)]) {
             Some(true) => Operation::WaitForPreviousGrid,
             Some(false) => Operation::Nothing,
@@ -78,9 +78,9 @@ impl Operation {
             Operation::Indexed { index, targets } => indexed_branch(context, *index, targets),
             Operation::Exit => Flow::Exit { lanes: context.active },
             Operation::Trap => {
-                let active = context.active;
+                let (active, name) = (context.active, &context.instruction.name);
                 context.report(FindingClass::Trap, without_addresses(active), || {
-                    format!("{} executed trap", lane_list(active))
+                    format!("{} executed {name}", lane_list(active))
                 });
                 Flow::Stop
             }

@@ -1,6 +1,7 @@
 //! Conversions between types (PTX ISA, "cvt", "cvta", "isspacep") and between state spaces.
 
 use super::lanewise::Lanewise;
+use super::narrow;
 use crate::decode::{Decode, Form};
 use crate::memory::{generic_address, resolve, space_address};
 use crate::numeric::{Exact, Format, Rounding, integer, sign_extend, zero_extend};
@@ -36,6 +37,9 @@ struct Conversion {
 }
 
 fn convert(form: &mut Form<'_>) -> Decode<Lanewise> {
+    if let Some(lanewise) = narrow::decode(form)? {
+        return Ok(lanewise);
+    }
     let rounding = form.choice(&ROUNDINGS);
     let integral = form.choice(&INTEGER_ROUNDINGS);
     let (flush, saturate, relu) = (form.flag("ftz"), form.flag("sat"), form.flag("relu"));

@@ -1,9 +1,10 @@
 //! A whole entry: syntax to typed instructions. All of it is decoded before anything runs.
 
+use super::call;
 use super::operation::{self, Operation};
-use crate::decode::{Decode, Decoder, Form, Refusal};
-use crate::parse::{self, Entry, Position, Statement};
-use crate::program::{Instruction, Layout, Program};
+use crate::decode::{Decode, Decoder, Form, Refusal, Signatures};
+use crate::parse::{self, Entry, Position, Statement, Syntax};
+use crate::program::{Function, Instruction, Layout, Program, Reach};
 
 /// A decoded entry.
 pub(crate) struct Code {
@@ -12,25 +13,34 @@ pub(crate) struct Code {
     pub operations: Vec<Operation>,
 }
 
-/// Decodes an entry whose variables were placed.
-pub(crate) fn decode(entry: &Entry, layout: Layout) -> Result<Code, (Position, Refusal)> {
-    let mut decoder = Decoder::new(layout);
-    decoder.declare(&entry.body)?;
-    decoder.enter_body();
-    let (mut instructions, mut operations) = (Vec::new(), Vec::new());
-    for statement in &entry.body {
-        match statement {
-            Statement::Open => decoder.open_scope(),
-            Statement::Close => decoder.close_scope(),
-            Statement::Instruction(syntax) => {
-                let decoded = instruction(&mut decoder, syntax).map_err(|error| (syntax.position, error))?;
-                instructions.push(decoded.0);
-                operations.push(decoded.1);
-            }
-            _ => {}
-        }
+/// Decodes an entry whose variables were placed, and the functions that it reaches.
+pub(crate) fn decode(
+    syntax: &Syntax,
+    entry: &Entry,
+    reach: &Reach<'_>,
+    layout: Layout,
+) -> Result<Code, (Position, Refusal)> {
+    let mut decoder = Decoder::new(layout, Signatures::of(syntax));
+    let mut listing = Listing::default();
+    let defined = reach.functions.iter().filter_map(|number| {
+        let function = &syntax.functions[*number];
+        function.body.as_deref().map(|body| (*number, function, body))
+    });
+    decoder.begin_entry();
+    listing.body(&mut decoder, &entry.body, defined.clone().next().map(|_| "exit"))?;
+    let frame = decoder.finish_entry();
+    let mut functions: Vec<Option<Function>> = vec![None; syntax.functions.len()];
+    for (number, function, body) in defined {
+        let start = listing.instructions.len() as u32;
+        decoder.begin_function(&function.signature).map_err(|error| (first_position(body), error))?;
+        listing.body(&mut decoder, body, Some("ret"))?;
+        functions[number] = Some(decoder.finish_function(&function.name, &function.signature, start));
     }
+    let Listing { instructions, operations } = listing;
+    call::find_recursion(&mut functions, &operations, &decoder.calls);
+    let has_frame = frame.bytes > 0 || functions.iter().any(Option::is_some);
     let program = Program {
+        uses_stack: has_frame || operations.iter().any(Operation::uses_stack),
         uses_wgmma: operations.iter().any(Operation::is_wgmma),
         uses_async_proxy: operations.iter().any(Operation::uses_async_proxy),
         waits_for_previous_grid: operations.iter().any(Operation::waits_for_previous_grid),
@@ -38,10 +48,71 @@ pub(crate) fn decode(entry: &Entry, layout: Layout) -> Result<Code, (Position, R
         registers: decoder.registers,
         register_names: decoder.register_names,
         layout: decoder.layout,
+        functions,
+        calls: decoder.calls,
+        frame,
         minimum_blocks: entry.minimum_blocks,
         maximum_registers: entry.maximum_registers,
     };
     Ok(Code { program, operations })
+}
+
+fn first_position(body: &[Statement]) -> Position {
+    let positions = body.iter().filter_map(|statement| match statement {
+        Statement::Instruction(instruction) => Some(instruction.position),
+        _ => None,
+    });
+    positions.min().unwrap_or_default()
+}
+
+/// Instructions so far.
+#[derive(Default)]
+struct Listing {
+    instructions: Vec<Instruction>,
+    operations: Vec<Operation>,
+}
+
+impl Listing {
+    /// Adds a body, and behind it the instruction `end`.
+    fn body(
+        &mut self,
+        decoder: &mut Decoder,
+        body: &[Statement],
+        end: Option<&str>,
+    ) -> Result<(), (Position, Refusal)> {
+        decoder.declare(body, self.instructions.len() as u32)?;
+        decoder.place_frame();
+        decoder.enter_body();
+        let mut last = Position::default();
+        for statement in body {
+            match statement {
+                Statement::Open => decoder.open_scope(),
+                Statement::Close => decoder.close_scope(),
+                Statement::Instruction(syntax) => {
+                    self.instruction(decoder, syntax)?;
+                    last = syntax.position;
+                }
+                _ => {}
+            }
+        }
+        let Some(opcode) = end else { return Ok(()) };
+        let end = parse::Instruction {
+            opcode: opcode.to_owned(),
+            modifiers: Vec::new(),
+            operands: Vec::new(),
+            guard: None,
+            position: last,
+            location: None,
+        };
+        self.instruction(decoder, &end)
+    }
+
+    fn instruction(&mut self, decoder: &mut Decoder, syntax: &parse::Instruction) -> Result<(), (Position, Refusal)> {
+        let decoded = instruction(decoder, syntax).map_err(|error| (syntax.position, error))?;
+        self.instructions.push(decoded.0);
+        self.operations.push(decoded.1);
+        Ok(())
+    }
 }
 
 fn instruction(decoder: &mut Decoder, syntax: &parse::Instruction) -> Decode<(Instruction, Operation)> {

@@ -3,6 +3,7 @@
 //! Results that PTX defines are exact to the bit. Approximations (`.approx`, `.full`, `ex2`, `lg2`, `sin`, `cos`, `tanh`)
 //! are computed in f64 and rounded once, which is closer to the true value than the hardware is.
 
+use super::double::{Arithmetic, gross};
 use super::lanewise::Lanewise;
 use crate::decode::{Decode, Form, invalid};
 use crate::numeric::{Exact, Format, Rounding, canonical, flush};
@@ -154,8 +155,9 @@ fn single_arithmetic(form: &mut Form<'_>, treatment: Treatment, sources: &[Type]
 }
 
 fn double_arithmetic(form: &mut Form<'_>, rounding: Rounding, sources: &[Type]) -> Decode<Lanewise> {
-    if rounding != Rounding::Nearest {
-        return form.refuse();
+    let operation = Arithmetic::of(form.opcode());
+    if rounding != Rounding::Nearest || matches!(form.opcode(), "div" | "rcp" | "sqrt") {
+        return Lanewise::take(form, Type::F64, sources, move |v| operation.compute(v, rounding));
     }
     let operation: fn(f64, f64, f64) -> f64 = match form.opcode() {
         "add" => |a, b, _| a + b,
@@ -171,6 +173,9 @@ fn double_arithmetic(form: &mut Form<'_>, rounding: Rounding, sources: &[Type]) 
 fn extremum(form: &mut Form<'_>) -> Decode<Lanewise> {
     let kind = float_kind(form)?;
     let propagate_nan = form.flag("NaN");
+    if form.flag("xorsign") {
+        return extremum_of_magnitudes(form, kind, propagate_nan);
+    }
     let treatment = treatment(form, kind);
     let maximum = form.opcode() == "max";
     let operands = form.remaining().saturating_sub(1);
@@ -213,6 +218,35 @@ fn extremum(form: &mut Form<'_>) -> Decode<Lanewise> {
     )
 }
 
+/// `.xorsign.abs`: of the magnitudes, with the product's sign.
+fn extremum_of_magnitudes(form: &mut Form<'_>, kind: Type, propagate_nan: bool) -> Decode<Lanewise> {
+    if !form.flag("abs") {
+        return form.refuse();
+    }
+    let treatment = treatment(form, kind);
+    let (maximum, sign) = (form.opcode() == "max", 1_u64 << (kind.element().bits - 1));
+    Lanewise::take(
+        form,
+        kind,
+        &[kind; 2],
+        packed(kind, move |v| {
+            let [x, y] = [v[0], v[1]].map(|bits| treatment.operand(bits & !sign & (2 * sign - 1)));
+            let magnitude = match (x.is_nan(), y.is_nan()) {
+                (true, true) => f64::NAN,
+                (true, false) | (false, true) if propagate_nan => f64::NAN,
+                (true, false) => y,
+                (false, true) => x,
+                _ if maximum => x.max(y),
+                _ => x.min(y),
+            };
+            if magnitude.is_nan() {
+                return treatment.format.nan();
+            }
+            Exact::from(magnitude).round(treatment.format, Rounding::Nearest) | (v[0] ^ v[1]) & sign
+        }),
+    )
+}
+
 fn sign(form: &mut Form<'_>) -> Decode<Lanewise> {
     let kind = float_kind(form)?;
     let flushes = form.flag("ftz");
@@ -249,19 +283,11 @@ fn divide_or_root(form: &mut Form<'_>) -> Decode<Lanewise> {
         "rcp" => (Inverse::Reciprocal, &[kind; 1][..]),
         _ => (Inverse::SquareRoot, &[kind; 1][..]),
     };
+    if kind == Type::F64 && approximate && treatment.flush && form.opcode() == "rcp" {
+        return Lanewise::take(form, kind, sources, |v| gross(|x| 1.0 / x, v[0]));
+    }
     if kind == Type::F64 {
-        if treatment.rounding != Rounding::Nearest || approximate || full {
-            return form.refuse();
-        }
-        return Lanewise::take(form, kind, sources, move |v| {
-            let (a, b) = (f64::from_bits(v[0]), f64::from_bits(v[1]));
-            let result = match inverse {
-                Inverse::Quotient => a / b,
-                Inverse::Reciprocal => 1.0 / a,
-                Inverse::SquareRoot => a.sqrt(),
-            };
-            result.to_bits()
-        });
+        return if approximate || full { form.refuse() } else { double_arithmetic(form, treatment.rounding, sources) };
     }
     if kind != Type::F32 {
         return form.refuse();
@@ -280,7 +306,7 @@ fn divide_or_root(form: &mut Form<'_>) -> Decode<Lanewise> {
     })
 }
 
-/// An operation that undoes a multiplication.
+/// An operation that undoes a multiplication, of `.f32`.
 #[derive(Clone, Copy)]
 enum Inverse {
     Quotient,
@@ -294,6 +320,9 @@ fn approximate(form: &mut Form<'_>) -> Decode<Lanewise> {
         return form.refuse();
     }
     let treatment = treatment(form, kind);
+    if kind == Type::F64 && treatment.flush && form.opcode() == "rsqrt" {
+        return Lanewise::take(form, kind, &[kind], |v| gross(|x| 1.0 / x.sqrt(), v[0]));
+    }
     let function: fn(f64) -> f64 = match (form.opcode(), kind.element().bits) {
         ("rsqrt", 32 | 64) => |x| 1.0 / x.sqrt(),
         ("ex2", 16 | 32) => f64::exp2,

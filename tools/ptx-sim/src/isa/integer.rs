@@ -1,6 +1,7 @@
 //! Integer arithmetic, logic and shifts (PTX ISA, "Integer Arithmetic Instructions", "Extended-Precision Integer
 //! Arithmetic Instructions", "Logic and Shift Instructions").
 
+use super::bits;
 use super::lanewise::Lanewise;
 use crate::decode::{Decode, Form, invalid};
 use crate::numeric::{integer, sign_extend, zero_extend};
@@ -40,13 +41,13 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Lanewise>> {
         "bmsk" => mask(form)?,
         "prmt" => permute(form)?,
         "dp4a" | "dp2a" => dot_product(form)?,
-        _ => return Ok(None),
+        _ => return bits::decode(form),
     };
     Ok(Some(lanewise))
 }
 
 /// The type modifier, which must be an integer.
-fn integer_kind(form: &mut Form<'_>) -> Decode<Type> {
+pub(super) fn integer_kind(form: &mut Form<'_>) -> Decode<Type> {
     let kind = form.kind()?;
     if kind.is_integer() && kind.bits >= 16 && kind.bits <= 64 { Ok(kind) } else { form.refuse() }
 }

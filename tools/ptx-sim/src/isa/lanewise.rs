@@ -1,10 +1,13 @@
 //! Instructions that compute each lane's result from that lane's operands alone.
 
+use super::propagate::dependent_bits;
 use crate::context::Context;
 use crate::decode::{Decode, Form};
 use crate::lanes::{LANES, lanes};
+use crate::machine::Registers;
 use crate::parse::Type;
 use crate::program::{Destination, Slot};
+use crate::unknown::Unknown;
 
 type OneResult = Box<dyn Fn(&[u64; 4]) -> u64 + Send + Sync>;
 type TwoResults = Box<dyn Fn(&[u64; 4]) -> [u64; 2] + Send + Sync>;
@@ -61,9 +64,14 @@ impl Lanewise {
 
     /// Executes it in the active lanes.
     pub fn execute(&self, context: &mut Context<'_>) {
-        context.require(&self.sources[..self.source_count]);
-        let active = context.active;
-        let registers = &mut context.warp.registers;
+        let unknown = context.unknown_in(&self.sources[..self.source_count], context.active);
+        if unknown != 0 {
+            return self.execute_with_unknown(context, unknown);
+        }
+        self.compute(&mut context.warp.registers, context.active);
+    }
+
+    fn compute(&self, registers: &mut Registers, active: u32) {
         let [a, b, c, d] = self.sources.map(|slot| slot as usize);
         let inputs =
             |values: &[[u64; LANES]], lane: usize| [values[a][lane], values[b][lane], values[c][lane], values[d][lane]];
@@ -85,5 +93,43 @@ impl Lanewise {
                 registers.initialised[second.slot as usize] |= active;
             }
         }
+    }
+
+    /// The same where operands are not all known in some lanes.
+    #[cold]
+    fn execute_with_unknown(&self, context: &mut Context<'_>, lanes_with_unknown: u32) {
+        let registers = &mut context.warp.registers;
+        let found: Vec<_> =
+            lanes(lanes_with_unknown).map(|lane| (lane, self.unknown_results(registers, lane))).collect();
+        self.compute(registers, context.active);
+        for (lane, results) in found {
+            for (destination, unknown) in self.destinations().into_iter().zip(results) {
+                if let Some(destination) = destination {
+                    registers.set_unknown(destination.slot, lane, unknown);
+                }
+            }
+        }
+    }
+
+    fn destinations(&self) -> [Option<Destination>; 2] {
+        match &self.function {
+            Function::One(destination, _) => [Some(*destination), None],
+            Function::Two(first, second, _) => [Some(*first), Some(*second)],
+        }
+    }
+
+    /// What is not known of the results in a lane.
+    fn unknown_results(&self, registers: &Registers, lane: usize) -> [Option<Unknown>; 2] {
+        let operands = self.sources.map(|slot| registers.values[slot as usize][lane]);
+        let unknown = self.sources.map(|slot| registers.unknown(slot, lane));
+        let Some(first) = unknown.into_iter().flatten().next() else { return [None; 2] };
+        let bits = unknown.map(|unknown| unknown.map_or(0, |unknown| unknown.bits));
+        let masks = self.destinations().map(|destination| destination.map_or(0, |destination| destination.mask));
+        let results = match &self.function {
+            Function::One(_, function) => dependent_bits(|v| [function(v), 0], &operands, &bits, &self.sources, masks),
+            Function::Two(_, _, function) => dependent_bits(function, &operands, &bits, &self.sources, masks),
+        };
+        let computed = Unknown { is_computed: true, ..first };
+        [computed.with_bits(results[0] & masks[0]), computed.with_bits(results[1] & masks[1])]
     }
 }

@@ -1,12 +1,14 @@
 //! Matrix instructions of a warp (PTX ISA, "mma", "ldmatrix", "stmatrix").
 
-use crate::context::{Context, Direction, Faults, Traffic};
+use super::mma;
+use crate::context::{Context, Direction, Faults, Place, Traffic};
 use crate::decode::{Decode, Form};
 use crate::fused_sum::{Factor, fused_sum};
 use crate::lanes::lanes;
 use crate::numeric::Format;
 use crate::parse::{Space, Type};
 use crate::program::{Address, Destination, Slot};
+use crate::unknown::{Unknown, UnknownBytes};
 
 /// Rows of an `mma` tile.
 const M: usize = 16;
@@ -21,8 +23,12 @@ const ROW_BYTES: usize = 16;
 
 /// A decoded matrix instruction.
 pub(crate) enum Operation {
-    /// `d = a · b + c`.
+    /// `d = a · b + c` of f16 or bf16.
     Multiply(Multiply),
+    /// `d = a · b + c` of other types.
+    MultiplyOther(mma::Multiply),
+    /// `movmatrix`: the lanes' halves, transposed.
+    Transpose { from: Slot, to: Destination },
     /// `ldmatrix`: one register for each matrix.
     Load { address: Address, to: Vec<Destination>, transposed: bool },
     /// `stmatrix`.
@@ -44,8 +50,18 @@ pub(crate) struct Multiply {
 
 /// Decodes a matrix instruction; `None` when the opcode is none.
 pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
+    if let Some(multiply) = mma::decode(form)? {
+        return Ok(Some(Operation::MultiplyOther(multiply)));
+    }
     match form.opcode() {
         "mma" => multiply(form).map(Some),
+        "movmatrix" => {
+            let is_known = ["sync", "aligned", "m8n8", "trans", "b16"].into_iter().all(|modifier| form.flag(modifier));
+            if !is_known {
+                return form.refuse();
+            }
+            Ok(Some(Operation::Transpose { to: form.destination(Type::B32)?, from: form.source(Type::B32)? }))
+        }
         "ldmatrix" | "stmatrix" => load_or_store(form).map(Some),
         _ => Ok(None),
     }
@@ -98,6 +114,8 @@ impl Operation {
     pub fn execute(&self, context: &mut Context<'_>) {
         match self {
             Operation::Multiply(multiply) => multiply.execute(context),
+            Operation::MultiplyOther(multiply) => multiply.execute(context),
+            Operation::Transpose { from, to } => transpose(context, *from, *to),
             Operation::Load { address, to, transposed } => load_matrices(context, *address, to, *transposed),
             Operation::Store { address, from, transposed } => store_matrices(context, *address, from, *transposed),
         }
@@ -113,9 +131,7 @@ pub(super) fn element(lane: usize, index: usize) -> (usize, usize) {
 
 impl Multiply {
     fn execute(&self, context: &mut Context<'_>) {
-        for slots in [&self.a, &self.b, &self.c] {
-            context.require(slots);
-        }
+        let unknown = self.unknown_results(context);
         let (a, b) = (self.gather_a(context), self.gather_b(context));
         for lane in lanes(context.active) {
             let sum = |index: usize| {
@@ -132,8 +148,48 @@ impl Multiply {
                 context.set(*destination, lane, value);
             }
         }
+        for (lane, register, value) in unknown {
+            context.set_unknown(self.d[register].slot, lane, Some(value));
+        }
         context.block.counters.mma += 1;
         context.block.counters.mma_multiply_accumulates += (M * N * self.depth) as u64;
+    }
+
+    /// What is not known of the results, by lane and register: a row depends on that of A, a column on that of B, an element
+    /// on that of C.
+    fn unknown_results(&self, context: &Context<'_>) -> Vec<(usize, usize, Unknown)> {
+        let slots: Vec<Slot> = [&self.a, &self.b, &self.c].into_iter().flatten().copied().collect();
+        if context.unknown_in(&slots, context.active) == 0 {
+            return Vec::new();
+        }
+        let registers = &context.warp.registers;
+        let (mut rows, mut columns) = ([None; M], [None; N]);
+        for lane in lanes(context.active) {
+            for (register, half) in (0..self.a.len()).flat_map(|register| [(register, 0), (register, 1)]) {
+                let row = element(lane, 2 * register + half).0;
+                rows[row] = rows[row].or(half_of(registers.unknown(self.a[register], lane), half));
+            }
+            for (slot, half) in self.b.iter().flat_map(|slot| [(slot, 0), (slot, 1)]) {
+                columns[lane / 4] = columns[lane / 4].or(half_of(registers.unknown(*slot, lane), half));
+            }
+        }
+        let per_register = 4 / self.d.len();
+        let mut results = Vec::new();
+        for lane in lanes(context.active) {
+            for register in 0..self.d.len() {
+                let of_element = |part: usize| {
+                    let (row, column) = element(lane, per_register * register + part);
+                    let c = registers.unknown(self.c[register], lane);
+                    let c = if per_register == 1 { c } else { half_of(c, part) };
+                    let unknown = rows[row].or(columns[column]).or(c)?;
+                    let (width, shift) = if per_register == 1 { (32, 0) } else { (16, 16 * part) };
+                    Some(Unknown { bits: (u64::MAX >> (64 - width)) << shift, is_computed: true, ..unknown })
+                };
+                let value = (0..per_register).filter_map(of_element).reduce(|value, part| value.and(Some(part)));
+                results.extend(value.map(|value| (lane, register, value)));
+            }
+        }
+        results
     }
 
     /// The rows of A.
@@ -175,6 +231,27 @@ impl Multiply {
     }
 }
 
+/// Each lane has two neighbours of a row of an 8×8 matrix of halves.
+fn transpose(context: &mut Context<'_>, from: Slot, to: Destination) {
+    context.require(&[from]);
+    let mut rows = [[0; ROWS]; ROWS];
+    for lane in lanes(context.active) {
+        let pair = context.value(from, lane);
+        for ((row, column), value) in halves(lane, false).into_iter().zip([pair & 0xffff, pair >> 16]) {
+            rows[row][column] = value;
+        }
+    }
+    for lane in lanes(context.active) {
+        let [low, high] = halves(lane, true).map(|(row, column)| rows[row][column]);
+        context.set(to, lane, low | high << 16);
+    }
+}
+
+/// What is not known of one half of a register.
+fn half_of(register: Option<Unknown>, half: usize) -> Option<Unknown> {
+    register.and_then(|unknown| unknown.with_bits(unknown.bits >> (16 * half) & 0xffff))
+}
+
 /// The row and column of the two elements of each matrix that a lane's register holds.
 fn halves(lane: usize, transposed: bool) -> [(usize, usize); 2] {
     let (slow, fast) = (lane / 4, lane % 4 * 2);
@@ -182,6 +259,11 @@ fn halves(lane: usize, transposed: bool) -> [(usize, usize); 2] {
         false => [(slow, fast), (slow, fast + 1)],
         true => [(fast, slow), (fast + 1, slow)],
     }
+}
+
+/// Rows of so many matrices.
+fn rows_of(matrices: usize) -> usize {
+    ROWS * matrices
 }
 
 /// The lanes whose addresses are those of the rows of `matrices` matrices.
@@ -193,11 +275,16 @@ fn load_matrices(context: &mut Context<'_>, address: Address, to: &[Destination]
     let addressing = context.active & row_lanes(to.len());
     context.require_in(addressing, &[address.base]);
     let mut rows = [[0; ROW_BYTES]; 32];
+    let mut unknown: Vec<(usize, UnknownBytes)> = Vec::new();
     let mut faults = Faults::default();
     let mut traffic = Traffic::new(ROW_BYTES);
     for lane in lanes(addressing) {
         let address = context.address(address, lane);
-        context.load(&mut faults, lane, Some(Space::Shared), address, &mut rows[lane]);
+        let place = Place::shared(lane, address, ROW_BYTES as u64);
+        let unknown_bytes = context.read_values(&mut faults, place, &mut rows[lane]);
+        if !unknown_bytes.is_empty() {
+            unknown.push((lane, unknown_bytes));
+        }
         traffic.add(lane, Space::Shared, address);
     }
     traffic.count(Direction::Read, &mut context.block.counters);
@@ -210,6 +297,15 @@ fn load_matrices(context: &mut Context<'_>, address: Address, to: &[Destination]
             };
             let [low, high] = halves(lane, transposed);
             context.set(*destination, lane, half(low) | half(high) << 16);
+            let of_half = |(row, column): (usize, usize)| {
+                let (_, bytes) = unknown.iter().find(|(lane, _)| *lane == matrix * ROWS + row)?;
+                bytes.value(2 * column, 2)
+            };
+            if !unknown.is_empty() {
+                let high = of_half(high).map(|high| Unknown { bits: high.bits << 16, ..high });
+                let value = of_half(low).map(|low| low.and(high)).or(high);
+                context.set_unknown(destination.slot, lane, value);
+            }
         }
     }
 }
@@ -217,7 +313,8 @@ fn load_matrices(context: &mut Context<'_>, address: Address, to: &[Destination]
 fn store_matrices(context: &mut Context<'_>, address: Address, from: &[Slot], transposed: bool) {
     let addressing = context.active & row_lanes(from.len());
     context.require_in(addressing, &[address.base]);
-    context.require(from);
+    let lanes_with_unknown = context.unknown_in(from, context.active);
+    let mut unknown = vec![UnknownBytes::default(); if lanes_with_unknown == 0 { 0 } else { rows_of(from.len()) }];
     let mut rows = [[0; ROW_BYTES]; 32];
     for lane in lanes(context.active) {
         for (matrix, slot) in from.iter().enumerate() {
@@ -225,13 +322,25 @@ fn store_matrices(context: &mut Context<'_>, address: Address, from: &[Slot], tr
             for ((row, column), value) in halves(lane, transposed).into_iter().zip([pair as u16, (pair >> 16) as u16]) {
                 rows[matrix * ROWS + row][2 * column..2 * column + 2].copy_from_slice(&value.to_le_bytes());
             }
+            if let Some(value) = context.warp.registers.unknown(*slot, lane) {
+                for ((row, column), half) in halves(lane, transposed).into_iter().zip(0..) {
+                    if let Some(part) = half_of(Some(value), half) {
+                        unknown[matrix * ROWS + row].push_value(2 * column, 2, part);
+                    }
+                }
+            }
         }
     }
     let mut faults = Faults::default();
     let mut traffic = Traffic::new(ROW_BYTES);
     for lane in lanes(addressing) {
         let address = context.address(address, lane);
-        context.store(&mut faults, lane, Some(Space::Shared), address, &rows[lane]);
+        let place = Place::shared(lane, address, ROW_BYTES as u64);
+        match unknown.get(lane).filter(|unknown| !unknown.is_empty()) {
+            None => context.write(&mut faults, place, &rows[lane]),
+            // In shared memory nothing makes use of them.
+            Some(unknown) => context.write_values(&mut faults, place, &rows[lane], unknown, &mut Vec::new()),
+        }
         traffic.add(lane, Space::Shared, address);
     }
     traffic.count(Direction::Write, &mut context.block.counters);

@@ -163,7 +163,8 @@ impl Action {
         let mut races = Faults::default();
         for lane in lanes(context.active) {
             if let Some(place) = places[lane] {
-                context.check_mbarrier_races(&mut races, lane, place, !matches!(self, Action::Wait { .. }));
+                let (writes, ends) = (!matches!(self, Action::Wait { .. }), matches!(self, Action::Invalidate));
+                context.check_mbarrier_races(&mut races, lane, place, writes, ends);
             }
         }
         context.report_faults(races);
@@ -220,11 +221,11 @@ impl Action {
 /// Lets an mbarrier wait for the copies a thread began with `cp.async`.
 fn arrive_after_copies(context: &mut Context<'_>, lane: usize, place: u64, counted: bool) -> Result<(), String> {
     for index in 0..context.warp.copies[lane].pending.len() {
-        let copy = context.warp.copies[lane].pending[index];
+        let copy = context.warp.copies[lane].pending[index].clone();
         if copy.tracked.is_some() {
             continue;
         }
-        let data = copy.data[..copy.bytes as usize].to_vec();
+        let data = (copy.data[..copy.bytes as usize].to_vec(), copy.unknown);
         let identity = context.block.mbarriers.track();
         let landing = Landing::new(copy.pc, context.warp.index, lane, copy.address, data);
         context.block.mbarriers.add_landing(place, landing.tracked_as(identity))?;

@@ -1,17 +1,21 @@
 //! Loads, stores and prefetches (PTX ISA, "ld", "ld.global.nc", "ldu", "st", "prefetch", "applypriority").
 
-use super::cache_policy;
-use crate::context::{Context, Direction, Faults, Place, Traffic};
-use crate::decode::{Decode, Form, invalid, unsupported};
+use super::{cache_policy, wide};
+use crate::context::{Context, Direction, Faults, Place, Traffic, Use};
+use crate::decode::{Decode, Form, invalid};
 use crate::lanes::lanes;
 use crate::memory::{TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES};
 use crate::numeric::sign_extend;
 use crate::parse::{Space, Type};
 use crate::program::{Address, Destination, Slot};
 use crate::race::{Semantics, Strength};
+use crate::unknown::UnknownBytes;
 
 /// Bytes of the widest access (`.v8.b32`, `.v4.b64`).
 const WIDEST: usize = 32;
+
+/// Bytes that `discard` takes.
+const LINE: u64 = 128;
 
 /// A decoded load, store or prefetch.
 pub(crate) enum Operation {
@@ -21,6 +25,8 @@ pub(crate) enum Operation {
     Store { space: Option<Space>, address: Address, kind: Type, from: Vec<Slot>, semantics: Semantics },
     /// `prefetch`, `applypriority`: have no effect on results.
     Prefetch,
+    /// `discard`: what was written there is lost.
+    Discard { space: Option<Space>, address: Address },
     /// `prefetch.tensormap`: neither, but there has to be one.
     PrefetchTensorMap { space: Option<Space>, address: Address },
 }
@@ -56,12 +62,18 @@ const HINTS: &[&str] = &[
 /// Takes all [`HINTS`] and the modifiers that say how an access is ordered.
 pub(super) fn take_hints(form: &mut Form<'_>) -> Semantics {
     let (acquires, releases) = (form.flag("acquire"), form.flag("release"));
-    let relaxed = ["relaxed", "volatile", "mmio"].into_iter().filter(|modifier| form.flag(modifier)).count() > 0;
+    let relaxed = form.flag("relaxed") | form.flag("mmio");
+    let is_volatile = form.flag("volatile");
+    let is_of_block = form.has("cta") || form.has("cluster");
     for hint in HINTS {
         form.flag(hint);
     }
-    let is_strong = acquires || releases || relaxed;
-    let strength = if is_strong { Strength::Strong } else { Strength::Weak };
+    let strength = match acquires || releases || relaxed {
+        true if is_of_block => Strength::Block,
+        true => Strength::Gpu,
+        false if is_volatile => Strength::Volatile,
+        false => Strength::Weak,
+    };
     Semantics { strength, acquires, releases, ..Semantics::WEAK }
 }
 
@@ -72,25 +84,41 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
         "st" => store(form).map(Some),
         "prefetch" | "prefetchu" => prefetch(form).map(Some),
         "applypriority" => apply_priority(form).map(Some),
+        "discard" => discard(form).map(Some),
         _ => Ok(None),
     }
 }
 
-/// Takes hints, the space, vector size and element type.
-fn shape(form: &mut Form<'_>) -> Decode<(Semantics, Option<Space>, usize, Type)> {
+/// Takes hints, the space, vector size and element type. Values of 128 bits, whose size is none, are two of 64.
+fn shape(form: &mut Form<'_>) -> Decode<(Semantics, Option<Space>, Option<usize>, Type)> {
     let semantics = take_hints(form);
-    let space = form.take(Space::parse);
+    let space = form.take(Space::parse).map(|space| match space {
+        // Parameters of functions lie in local memory.
+        Space::Parameter if form.is_in_function() => Space::Local,
+        space => space,
+    });
     let count = form.choice(&[("v2", 2), ("v4", 4), ("v8", 8)]).unwrap_or(1);
-    let kind = form.kind()?;
+    let mut kind = form.kind()?;
+    let is_wide = kind == Type::B128 && count == 1;
+    if is_wide {
+        kind = Type::B64;
+    }
     let is_value = kind.bits >= 8 && kind.bits <= 64 && kind.packed == 1;
     if !is_value || count * kind.bytes() as usize > WIDEST {
         return form.refuse();
     }
-    Ok((semantics, space, count, kind))
+    Ok((semantics, space, if is_wide { None } else { Some(count) }, kind))
 }
 
 fn load(form: &mut Form<'_>) -> Decode<Operation> {
     let (semantics, space, count, kind) = shape(form)?;
+    let Some(count) = count else {
+        let operand = form.operand()?;
+        let to = wide::destinations(form, operand)?.to_vec();
+        let address = form.address(space)?;
+        cache_policy::take(form)?;
+        return Ok(Operation::Load { space, address, kind, to, semantics });
+    };
     let items = form.vector()?;
     if items.len() != count {
         return invalid(format!("`{}` loads {count} values, not {}", form.name(), items.len()));
@@ -103,12 +131,16 @@ fn load(form: &mut Form<'_>) -> Decode<Operation> {
 
 fn store(form: &mut Form<'_>) -> Decode<Operation> {
     let (semantics, space, count, kind) = shape(form)?;
-    match space {
-        Some(Space::Parameter) => return unsupported(format!("`{}`: calls of functions", form.name())),
-        Some(Space::Constant) => return invalid(format!("`{}` to memory that cannot be written", form.name())),
-        _ => {}
+    if let Some(Space::Parameter | Space::Constant) = space {
+        return invalid(format!("`{}` to memory that cannot be written", form.name()));
     }
     let address = form.address(space)?;
+    let Some(count) = count else {
+        let operand = form.operand()?;
+        let from = wide::sources(form, operand)?.to_vec();
+        cache_policy::take(form)?;
+        return Ok(Operation::Store { space, address, kind, from, semantics });
+    };
     let items = form.vector()?;
     if items.len() != count {
         return invalid(format!("`{}` stores {count} values, not {}", form.name(), items.len()));
@@ -149,12 +181,25 @@ fn apply_priority(form: &mut Form<'_>) -> Decode<Operation> {
     }
 }
 
+/// `discard`: the 128 bytes of an address, which is a multiple of that.
+fn discard(form: &mut Form<'_>) -> Decode<Operation> {
+    let space = form.take(Space::parse);
+    if !form.flag("L2") || !matches!(space, None | Some(Space::Global)) {
+        return form.refuse();
+    }
+    let address = form.address(space)?;
+    match form.literal()? {
+        LINE => Ok(Operation::Discard { space, address }),
+        bytes => invalid(format!("`{}` of {bytes} bytes: it takes {LINE}", form.name())),
+    }
+}
+
 impl Operation {
     /// How its accesses are ordered.
     pub fn semantics(&self) -> Semantics {
         match self {
             Operation::Load { semantics, .. } | Operation::Store { semantics, .. } => *semantics,
-            Operation::Prefetch | Operation::PrefetchTensorMap { .. } => Semantics::WEAK,
+            Operation::Prefetch | Operation::Discard { .. } | Operation::PrefetchTensorMap { .. } => Semantics::WEAK,
         }
     }
 
@@ -166,6 +211,7 @@ impl Operation {
                 execute_store(context, *space, *address, *kind, from);
             }
             Operation::Prefetch => {}
+            Operation::Discard { space, address } => execute_discard(context, *space, *address),
             Operation::PrefetchTensorMap { space, address } => prefetch_tensor_map(context, *space, *address),
         }
     }
@@ -182,6 +228,19 @@ fn prefetch_tensor_map(context: &mut Context<'_>, space: Option<Space>, address:
     context.report_faults(faults);
 }
 
+fn execute_discard(context: &mut Context<'_>, space: Option<Space>, address: Address) {
+    context.require(&[address.base]);
+    let mut faults = Faults::default();
+    for lane in lanes(context.active) {
+        let place = Place::new(lane, space, context.address(address, lane), LINE);
+        context.check_reachable(&mut faults, place, LINE as usize, || format!("a discard of {LINE} bytes"));
+        if faults.is_empty() {
+            context.machine.memory.forget_range(place.address, LINE);
+        }
+    }
+    context.report_faults(faults);
+}
+
 fn execute_load(context: &mut Context<'_>, space: Option<Space>, address: Address, kind: Type, to: &[Destination]) {
     context.require(&[address.base]);
     let width = kind.bytes() as usize;
@@ -191,7 +250,7 @@ fn execute_load(context: &mut Context<'_>, space: Option<Space>, address: Addres
     for lane in lanes(context.active) {
         let mut data = [0; WIDEST];
         let address = context.address(address, lane);
-        let place = context.load(&mut faults, lane, space, address, &mut data[..bytes]);
+        let (unknown, place) = context.load_values(&mut faults, lane, space, address, &mut data[..bytes]);
         traffic.add(lane, place, address);
         for (destination, value) in to.iter().zip(data.chunks_exact(width)) {
             let mut word = [0; 8];
@@ -200,14 +259,21 @@ fn execute_load(context: &mut Context<'_>, space: Option<Space>, address: Addres
             let value = if kind.is_signed() { sign_extend(value, kind.bits) as u64 } else { value };
             context.set(*destination, lane, value);
         }
+        if !unknown.is_empty() {
+            set_unknown(context, lane, kind, to, &unknown);
+        }
     }
     traffic.count(Direction::Read, &mut context.block.counters);
     context.report_faults(faults);
+    if context.instruction.semantics.strength == Strength::Volatile {
+        context.check_lockstep();
+    }
 }
 
 fn execute_store(context: &mut Context<'_>, space: Option<Space>, address: Address, kind: Type, from: &[Slot]) {
     context.require(&[address.base]);
-    context.require(from);
+    let lanes_with_unknown = context.unknown_in(from, context.active);
+    let mut uses: Vec<Use> = Vec::new();
     let width = kind.bytes() as usize;
     let bytes = width * from.len();
     let mut faults = Faults::default();
@@ -218,9 +284,43 @@ fn execute_store(context: &mut Context<'_>, space: Option<Space>, address: Addre
             value.copy_from_slice(&context.value(*slot, lane).to_le_bytes()[..width]);
         }
         let address = context.address(address, lane);
-        let place = context.store(&mut faults, lane, space, address, &data[..bytes]);
-        traffic.add(lane, place, address);
+        let place = Place::new(lane, space, address, bytes as u64);
+        if lanes_with_unknown >> lane & 1 == 0 {
+            context.write(&mut faults, place, &data[..bytes]);
+        } else {
+            let unknown = stored_unknown(context, lane, kind, from);
+            context.write_values(&mut faults, place, &data[..bytes], &unknown, &mut uses);
+        }
+        traffic.add(lane, place.space, address);
     }
     traffic.count(Direction::Write, &mut context.block.counters);
     context.report_faults(faults);
+    if !uses.is_empty() {
+        context.report_uses(&uses);
+    }
+}
+
+/// Says what is not known of values that a lane loaded.
+#[cold]
+fn set_unknown(context: &mut Context<'_>, lane: usize, kind: Type, to: &[Destination], unknown: &UnknownBytes) {
+    let width = kind.bytes() as usize;
+    for (destination, first) in to.iter().zip((0..).step_by(width)) {
+        let Some(value) = unknown.value(first, width) else { continue };
+        let sign_is_unknown = kind.is_signed() && value.bits >> (kind.bits - 1) & 1 == 1;
+        let above = if sign_is_unknown { u64::MAX << (kind.bits - 1) } else { 0 };
+        context.set_unknown(destination.slot, lane, value.with_bits((value.bits | above) & destination.mask));
+    }
+}
+
+/// What is not known of the bytes that a lane stores.
+#[cold]
+fn stored_unknown(context: &Context<'_>, lane: usize, kind: Type, from: &[Slot]) -> UnknownBytes {
+    let width = kind.bytes() as usize;
+    let mut bytes = UnknownBytes::default();
+    for (slot, first) in from.iter().zip((0..).step_by(width)) {
+        if let Some(value) = context.warp.registers.unknown(*slot, lane) {
+            bytes.push_value(first, width, value);
+        }
+    }
+    bytes
 }

@@ -1,13 +1,14 @@
 //! Copies between registers, packing and unpacking (PTX ISA, "mov").
 //!
-//! A copy of a register that nothing wrote is not an error by itself: the copy counts as unwritten too, and its use is
-//! what gets reported. Compilers copy values that a later select or branch ignores.
+//! A copy of what nobody wrote is not an error: compilers copy values that a later select or branch ignores.
 
 use crate::context::Context;
 use crate::decode::{Decode, Form, invalid};
 use crate::lanes::lanes;
+use crate::machine::Registers;
 use crate::parse::{Kind, Operand, Type};
 use crate::program::{Destination, Slot};
+use crate::unknown::Unknown;
 
 /// A decoded `mov`.
 pub(crate) enum Operation {
@@ -91,17 +92,22 @@ impl Operation {
 
 fn copy(context: &mut Context<'_>, from: Slot, to: Destination) {
     let active = context.active;
+    let unknown = context.unknown_in(&[from], active);
     let registers = &mut context.warp.registers;
     for lane in lanes(active) {
         registers.values[to.slot as usize][lane] = registers.values[from as usize][lane] & to.mask;
     }
-    let written = registers.initialised[from as usize];
-    let target = &mut registers.initialised[to.slot as usize];
-    *target = *target & !active | written & active;
+    registers.initialised[to.slot as usize] |= active;
+    // A copy of nothing at all is known by the register that it was copied from.
+    for lane in lanes(unknown) {
+        let value = registers.unknown(from, lane).and_then(|value| value.with_bits(value.bits & to.mask));
+        registers.set_unknown(to.slot, lane, value);
+    }
 }
 
 fn repack(context: &mut Context<'_>, (from, from_bits): (&[Slot], u32), (to, to_bits): (&[Destination], u32)) {
     let active = context.active;
+    let unknown = repacked_unknown(&context.warp.registers, (from, from_bits), active);
     let registers = &mut context.warp.registers;
     for lane in lanes(active) {
         let parts = from.iter().zip((0..).step_by(from_bits as usize));
@@ -111,9 +117,26 @@ fn repack(context: &mut Context<'_>, (from, from_bits): (&[Slot], u32), (to, to_
             registers.values[destination.slot as usize][lane] = low & destination.mask;
         }
     }
-    let written = from.iter().fold(u32::MAX, |written, slot| written & registers.initialised[*slot as usize]);
     for destination in to {
-        let target = &mut registers.initialised[destination.slot as usize];
-        *target = *target & !active | written & active;
+        registers.initialised[destination.slot as usize] |= active;
     }
+    for (lane, whole) in unknown {
+        for (destination, shift) in to.iter().zip((0..).step_by(to_bits as usize)) {
+            let part = whole.with_bits(whole.bits >> shift & (u64::MAX >> (64 - to_bits.min(64))) & destination.mask);
+            registers.set_unknown(destination.slot, lane, part);
+        }
+    }
+}
+
+/// What is not known of the whole that parts make up, by lane.
+fn repacked_unknown(registers: &Registers, (from, from_bits): (&[Slot], u32), active: u32) -> Vec<(usize, Unknown)> {
+    let of_lane = |lane: usize| {
+        let parts = from.iter().zip((0..).step_by(from_bits as usize));
+        let unknown = parts.filter_map(|(slot, shift)| {
+            let part = registers.unknown(*slot, lane)?;
+            part.with_bits((part.bits & (u64::MAX >> (64 - from_bits.min(64)))) << shift)
+        });
+        Some((lane, unknown.reduce(|whole, part| whole.and(Some(part)))?))
+    };
+    lanes(registers.lanes_with_unknown(from, active)).filter_map(of_lane).collect()
 }

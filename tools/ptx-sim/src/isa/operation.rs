@@ -2,13 +2,13 @@
 
 use super::lanewise::Lanewise;
 use super::{
-    async_copy, atomic, barrier, bulk_copy, cache_policy, cluster, compare, control, convert, float, integer, known,
-    matrix, mbarrier, memory, moves, warp, warpgroup, wgmma,
+    arguments, async_copy, atomic, barrier, bulk_copy, cache_policy, call, cluster, compare, control, convert, float,
+    integer, known, matrix, mbarrier, memory, moves, video, warp, warpgroup, wgmma, wide, wmma,
 };
 use crate::context::{Context, Flow};
 use crate::decode::{Decode, Form};
 use crate::program::{Class, Collective};
-use crate::race::{Semantics, Strength};
+use crate::race::Semantics;
 
 /// A typed instruction.
 pub(crate) enum Operation {
@@ -24,10 +24,14 @@ pub(crate) enum Operation {
     CachePolicy(cache_policy::Operation),
     /// `atom`, `red`.
     Atomic(atomic::Operation),
+    /// `mov` and `atom` of 128 bits.
+    Wide(wide::Operation),
     /// `cp.async`.
     AsyncCopy(async_copy::Operation),
     /// `mma`, `ldmatrix`, `stmatrix`.
     Matrix(matrix::Operation),
+    /// `wmma`.
+    Wmma(wmma::Operation),
     /// `shfl`, `vote` and their relatives.
     Warp(warp::Operation),
     /// Barriers and fences.
@@ -44,6 +48,10 @@ pub(crate) enum Operation {
     Mbarrier(mbarrier::Operation),
     /// Branches and ends.
     Control(control::Operation),
+    /// Calls and returns.
+    Call(call::Operation),
+    /// Values that calls pass.
+    Arguments(arguments::Operation),
 }
 
 /// Decodes an instruction: asks every family whether it is one of its own.
@@ -60,11 +68,21 @@ pub(crate) fn decode(form: &mut Form<'_>) -> Decode<(Class, Operation)> {
         };
         return Ok((class, operation));
     }
+    if let Some(operation) = wide::decode(form)? {
+        let class = if form.opcode() == "mov" { Class::Move } else { Class::Memory };
+        return Ok((class, Operation::Wide(operation)));
+    }
     if let Some(operation) = moves::decode(form)? {
         return Ok((Class::Move, Operation::Move(operation)));
     }
     if let Some(operation) = cache_policy::decode(form)? {
         return Ok((Class::Move, Operation::CachePolicy(operation)));
+    }
+    if let Some(operation) = call::decode(form)? {
+        return Ok((Class::Control, Operation::Call(operation)));
+    }
+    if let Some(operation) = arguments::decode(form)? {
+        return Ok((Class::Move, Operation::Arguments(operation)));
     }
     if let Some(operation) = memory::decode(form)? {
         return Ok((Class::Memory, Operation::Memory(operation)));
@@ -83,6 +101,9 @@ pub(crate) fn decode(form: &mut Form<'_>) -> Decode<(Class, Operation)> {
     }
     if let Some(operation) = matrix::decode(form)? {
         return Ok((Class::Matrix, Operation::Matrix(operation)));
+    }
+    if let Some(operation) = wmma::decode(form)? {
+        return Ok((Class::Matrix, Operation::Wmma(operation)));
     }
     if let Some(operation) = wgmma::decode(form)? {
         return Ok((Class::Matrix, Operation::Wgmma(operation)));
@@ -114,6 +135,9 @@ fn decode_lanewise(form: &mut Form<'_>) -> Decode<Option<(Class, Lanewise)>> {
     if !is_float && let Some(lanewise) = integer::decode(form)? {
         return Ok(Some((Class::Integer, lanewise)));
     }
+    if let Some(lanewise) = video::decode(form)? {
+        return Ok(Some((Class::Integer, lanewise)));
+    }
     if let Some(lanewise) = convert::decode(form)? {
         return Ok(Some((Class::Convert, lanewise)));
     }
@@ -124,7 +148,9 @@ impl Operation {
     /// Which lanes have to execute it together.
     pub fn collective(&self) -> Collective {
         match self {
-            Operation::Matrix(_) | Operation::SetMaximum(_) | Operation::Wgmma(_) => Collective::Warp,
+            Operation::Matrix(_) | Operation::Wmma(_) | Operation::SetMaximum(_) | Operation::Wgmma(_) => {
+                Collective::Warp
+            }
             Operation::Cluster(operation) => operation.collective(),
             Operation::Warp(operation) => operation.collective(),
             Operation::Barrier(operation) => operation.collective(),
@@ -137,6 +163,7 @@ impl Operation {
         match self {
             Operation::Memory(operation) => operation.semantics(),
             Operation::Atomic(operation) => operation.semantics(),
+            Operation::Wide(operation) => operation.semantics(),
             Operation::AsyncCopy(_) => Semantics::COPY,
             Operation::BulkCopy(operation) => operation.semantics(),
             Operation::Wgmma(_) => Semantics::MATRIX,
@@ -147,7 +174,8 @@ impl Operation {
 
     /// Whether it is a strong access to memory (PTX ISA, "Memory Consistency Model").
     pub fn is_strong_memory(&self) -> bool {
-        matches!(self, Operation::Memory(_) | Operation::Atomic(_)) && self.semantics().strength == Strength::Strong
+        matches!(self, Operation::Memory(_) | Operation::Atomic(_) | Operation::Wide(_))
+            && self.semantics().strength.is_strong()
     }
 
     /// Whether it is an `atom.cas`.
@@ -167,8 +195,10 @@ impl Operation {
             Operation::CachePolicy(operation) => operation.execute(context),
             Operation::Memory(operation) => operation.execute(context),
             Operation::Atomic(operation) => operation.execute(context),
+            Operation::Wide(operation) => operation.execute(context),
             Operation::AsyncCopy(operation) => operation.execute(context),
             Operation::Matrix(operation) => operation.execute(context),
+            Operation::Wmma(operation) => operation.execute(context),
             Operation::Warp(operation) => operation.execute(context),
             Operation::Barrier(operation) => return operation.execute(context),
             Operation::Cluster(operation) => return operation.execute(context),
@@ -177,6 +207,8 @@ impl Operation {
             Operation::Wgmma(operation) => operation.execute(context),
             Operation::Mbarrier(operation) => return operation.execute(context),
             Operation::Control(operation) => return operation.execute(context),
+            Operation::Call(operation) => return operation.execute(context),
+            Operation::Arguments(operation) => operation.execute(context),
         }
         Flow::Next
     }
@@ -193,6 +225,24 @@ impl Operation {
     /// Whether it waits for the grid before its own.
     pub fn waits_for_previous_grid(&self) -> bool {
         matches!(self, Operation::Control(control::Operation::WaitForPreviousGrid))
+    }
+
+    /// The function or the pointer that it calls, as an index into the program's calls.
+    pub fn call(&self) -> Option<u32> {
+        match self {
+            Operation::Call(operation) => operation.call(),
+            _ => None,
+        }
+    }
+
+    /// Whether it allocates memory of the device heap, or frees it.
+    pub fn uses_heap(&self) -> bool {
+        matches!(self, Operation::Call(operation) if operation.uses_heap())
+    }
+
+    /// Whether it needs local memory even where no variable lies there.
+    pub fn uses_stack(&self) -> bool {
+        matches!(self, Operation::Call(operation) if operation.uses_stack())
     }
 
     /// Whether it is a `wgmma`.

@@ -4,10 +4,11 @@
 use crate::context::{Context, without_addresses};
 use crate::decode::{Decode, Form};
 use crate::finding::FindingClass;
-use crate::lanes::lanes;
+use crate::lanes::{LANES, lanes};
 use crate::numeric::integer;
 use crate::parse::Type;
 use crate::program::{Collective, Destination, Slot};
+use crate::unknown::Unknown;
 
 /// Which lane a shuffle reads.
 #[derive(Clone, Copy, Debug)]
@@ -153,30 +154,30 @@ impl Operation {
         let active = context.active;
         match self {
             Operation::Shuffle { mode, value, lane, clamp, to, valid, .. } => {
-                context.require(&[*value, *lane, *clamp]);
+                context.require(&[*lane, *clamp]);
                 execute_shuffle(context, *mode, [*value, *lane, *clamp], *to, *valid);
             }
             Operation::Vote { mode, predicate, negated, to, .. } => {
-                context.require(&[*predicate]);
                 let holds = |lane: &usize| (context.value(*predicate, *lane) != 0) != *negated;
                 let ballot = lanes(active).filter(holds).fold(0_u32, |mask, lane| mask | 1 << lane);
-                let result = match mode {
-                    Vote::All => u32::from(ballot == active),
-                    Vote::Any => u32::from(ballot != 0),
-                    Vote::Uniform => u32::from(ballot == active || ballot == 0),
-                    Vote::Ballot => ballot,
-                };
+                let unknown = unknown_vote(context, *mode, *predicate, ballot);
+                let result = mode.result(ballot, active);
                 lanes(active).for_each(|lane| context.set(*to, lane, u64::from(result)));
+                set_unknown_in_all(context, *to, unknown);
             }
             Operation::Match { value, all, to, agrees, .. } => {
-                context.require(&[*value]);
+                let unknown = context.warp.registers.computed_from(&[*value], active);
                 execute_match(context, *value, *all, *to, *agrees);
+                let unknown = unknown.first().map(|(_, unknown)| *unknown);
+                set_unknown_in_all(context, *to, unknown);
+                agrees.iter().for_each(|agrees| set_unknown_in_all(context, *agrees, unknown));
             }
             Operation::Reduce { combine, kind, value, to, .. } => {
-                context.require(&[*value]);
+                let unknown = context.warp.registers.computed_from(&[*value], active);
                 let values = lanes(active).map(|lane| context.value(*value, lane));
                 let result = values.reduce(|a, b| combine(a, b, *kind)).unwrap_or(0);
                 lanes(active).for_each(|lane| context.set(*to, lane, result));
+                set_unknown_in_all(context, *to, unknown.first().map(|(_, unknown)| *unknown));
             }
             Operation::ActiveMask { to } => lanes(active).for_each(|lane| context.set(*to, lane, u64::from(active))),
             Operation::Elect { to, elected, .. } => {
@@ -190,6 +191,34 @@ impl Operation {
             }
         }
     }
+}
+
+impl Vote {
+    /// The result of a vote of the lanes `active`, of which those in `ballot` say yes.
+    fn result(self, ballot: u32, active: u32) -> u32 {
+        match self {
+            Vote::All => u32::from(ballot == active),
+            Vote::Any => u32::from(ballot != 0),
+            Vote::Uniform => u32::from(ballot == active || ballot == 0),
+            Vote::Ballot => ballot,
+        }
+    }
+}
+
+/// What is not known of a vote because some predicates are not: what changes with them.
+fn unknown_vote(context: &Context<'_>, mode: Vote, predicate: Slot, ballot: u32) -> Option<Unknown> {
+    let active = context.active;
+    let undecided = context.unknown_in(&[predicate], active);
+    let first = context.warp.registers.unknown(predicate, lanes(undecided).next()?)?;
+    let (none, all) = (mode.result(ballot & !undecided, active), mode.result(ballot | undecided, active));
+    let some = mode.result(ballot & !undecided | undecided & undecided.wrapping_neg(), active);
+    Unknown { is_computed: true, ..first }.with_bits(u64::from((none ^ all) | (none ^ some)))
+}
+
+/// Says what is not known of a result that all active lanes get.
+fn set_unknown_in_all(context: &mut Context<'_>, to: Destination, unknown: Option<Unknown>) {
+    let Some(unknown) = unknown.and_then(|unknown| unknown.with_bits(unknown.bits & to.mask)) else { return };
+    lanes(context.active).for_each(|lane| context.set_unknown(to.slot, lane, Some(unknown)));
 }
 
 /// The lane a shuffle reads, or `None` when it is out of range and the lane keeps its own value.
@@ -214,6 +243,11 @@ fn execute_shuffle(
 ) {
     let active = context.active;
     let values: [u64; 32] = context.warp.registers.values[value as usize];
+    let lanes_with_unknown = context.unknown_in(&[value], active);
+    let unknown: Vec<Option<Unknown>> = match lanes_with_unknown {
+        0 => Vec::new(),
+        _ => (0..LANES).map(|lane| context.warp.registers.unknown(value, lane)).collect(),
+    };
     let mut reads_inactive = 0_u32;
     for lane in lanes(active) {
         let (operand, clamp) = (context.value(operand, lane) as u32, context.value(clamp, lane) as u32);
@@ -223,6 +257,9 @@ fn execute_shuffle(
             reads_inactive |= 1 << lane;
         }
         context.set(to, lane, values[from as usize]);
+        if lanes_with_unknown >> from & 1 == 1 {
+            context.set_unknown(to.slot, lane, unknown[from as usize]);
+        }
         if let Some(valid) = valid {
             context.set(valid, lane, u64::from(source.is_some()));
         }

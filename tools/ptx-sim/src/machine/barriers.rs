@@ -30,6 +30,8 @@ pub(crate) struct Barrier {
     pub arrived: u32,
     /// Threads this phase waits for; set by the first to arrive.
     pub expected: u32,
+    /// Whether it waits for all threads of the block because nobody gave a number: those that exit then no longer count.
+    pub is_for_all: bool,
     /// What the phase reduces so far.
     pub reduction: Reduction,
     /// Results of the previous even and odd phase.

@@ -1,5 +1,7 @@
 //! What the warps of a block share.
 
+use std::collections::HashSet;
+
 use super::barriers::{BARRIERS, Barrier};
 use super::bulk_reads::BulkReads;
 use super::grid::Machine;
@@ -11,6 +13,7 @@ use crate::finding::Findings;
 use crate::lanes::LANES;
 use crate::memory::{Bytes, SYSTEM_SHARED_BYTES};
 use crate::race::Races;
+use crate::unknown::Origin;
 
 /// What the warps of a block share.
 pub(crate) struct BlockState {
@@ -26,8 +29,16 @@ pub(crate) struct BlockState {
     pub bulk_reads: BulkReads,
     pub proxies: Proxies,
     pub warpgroups: Warpgroups,
+    /// Origins of undetermined values that were reported.
+    pub reported: HashSet<Origin>,
+    /// How often warps read of global memory what they had read there before.
+    pub polls: u64,
+    /// How often the block wrote to global memory.
+    pub global_writes: u64,
     pub findings: Findings,
     pub counters: Counters,
+    /// What its threads printed.
+    pub printed: Vec<u8>,
 }
 
 impl BlockState {
@@ -47,23 +58,28 @@ impl BlockState {
             bulk_reads: BulkReads::default(),
             proxies: Proxies::new(watched),
             warpgroups: Warpgroups::default(),
+            reported: HashSet::new(),
+            polls: 0,
+            global_writes: 0,
             findings: Findings::default(),
+            printed: Vec::new(),
             counters: Counters::default(),
         }
     }
 
-    /// Begins the block at `position`.
-    pub fn start(&mut self, position: [u32; 3]) {
+    /// Begins the block with that index in the grid, at `position`.
+    pub fn start(&mut self, index: u64, position: [u32; 3]) {
         self.position = position;
         self.shared.clear();
         self.barriers = [Barrier::default(); BARRIERS];
         self.mbarriers.clear();
         if let Some(races) = &mut self.races {
-            races.start();
+            races.start(index);
         }
         self.bulk_reads.clear();
         self.proxies.clear();
         self.warpgroups.clear();
+        self.reported.clear();
         self.counters.blocks = 1;
     }
 
@@ -84,7 +100,7 @@ impl BlockState {
     pub fn land(&mut self, mbarrier: u64) {
         for landing in self.mbarriers.take_landings(mbarrier) {
             if self.mbarriers.lands(landing.tracked) {
-                self.shared.finish_copy(landing.address, &landing.data);
+                self.shared.finish_copy(landing.address, &landing.data, &landing.unknown);
             }
         }
     }

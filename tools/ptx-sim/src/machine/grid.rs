@@ -2,11 +2,40 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::finding::Location;
+use super::stack::{Caller, Stack};
+use super::warp::Warp;
+use crate::finding::{CallSite, Location};
+use crate::lanes::LANES;
 use crate::launch::{Launch, Options};
 use crate::memory::{GlobalMemory, Parameters, SYSTEM_SHARED_BYTES};
 use crate::module::Module;
 use crate::program::{Instruction, Program};
+use crate::race::Announcements;
+
+/// Calls of a finding at most: a recursion may be deep.
+const CALLS_SHOWN: usize = 16;
+
+/// The multiprocessors of the largest GPU of an architecture, and what one of them holds (CUDA C++ Programming Guide, "Compute
+/// Capabilities").
+struct Multiprocessors {
+    architecture: u32,
+    count: u32,
+    threads: u32,
+    blocks: u32,
+    shared_kib: u32,
+}
+
+/// By architecture, ascending; those between two are like the lower one.
+const MULTIPROCESSORS: [Multiprocessors; 8] = [
+    Multiprocessors { architecture: 70, count: 80, threads: 2048, blocks: 32, shared_kib: 96 },
+    Multiprocessors { architecture: 75, count: 72, threads: 1024, blocks: 16, shared_kib: 64 },
+    Multiprocessors { architecture: 80, count: 108, threads: 2048, blocks: 32, shared_kib: 164 },
+    Multiprocessors { architecture: 86, count: 84, threads: 1536, blocks: 16, shared_kib: 100 },
+    Multiprocessors { architecture: 89, count: 142, threads: 1536, blocks: 24, shared_kib: 100 },
+    Multiprocessors { architecture: 90, count: 132, threads: 2048, blocks: 32, shared_kib: 228 },
+    Multiprocessors { architecture: 100, count: 148, threads: 2048, blocks: 32, shared_kib: 228 },
+    Multiprocessors { architecture: 120, count: 188, threads: 1536, blocks: 24, shared_kib: 100 },
+];
 
 /// What all blocks of a launch share.
 pub(crate) struct Machine<'a> {
@@ -25,6 +54,8 @@ pub(crate) struct Machine<'a> {
     pub schedule: u64,
     /// Whether the grid may begin before the one in front of it has ended.
     pub overlaps_previous: bool,
+    /// What blocks announced to each other.
+    pub announcements: Announcements,
     stopped: AtomicBool,
 }
 
@@ -53,8 +84,21 @@ impl<'a> Machine<'a> {
             races: options.races,
             schedule: options.schedule,
             overlaps_previous: options.overlaps_previous.unwrap_or(program.waits_for_previous_grid),
+            announcements: Announcements::new(),
             stopped: AtomicBool::new(false),
         }
+    }
+
+    /// How many blocks the GPU holds at a time, as far as their threads and their shared memory are concerned: how many
+    /// registers they take is not known.
+    pub fn resident_blocks(&self) -> usize {
+        let gpu = MULTIPROCESSORS.iter().rev().find(|gpu| gpu.architecture <= self.launch.architecture);
+        let gpu = gpu.unwrap_or(&MULTIPROCESSORS[0]);
+        let threads: u32 = self.launch.block.iter().product::<u32>().next_multiple_of(LANES as u32);
+        // Each block takes 1 KiB beside its own.
+        let by_shared = (gpu.shared_kib << 10) / (self.shared_bytes as u32 + 1024);
+        let of_one = (gpu.threads / threads).min(gpu.blocks).min(by_shared).max(1);
+        (of_one * gpu.count) as usize
     }
 
     /// The end of a block's shared memory.
@@ -72,7 +116,32 @@ impl<'a> Machine<'a> {
     pub fn location(&self, instruction: &Instruction, block: [u32; 3], warp: u32, lane: Option<u32>) -> Location {
         let (source, inlined_at) = self.module.source(instruction.location);
         let text = self.module.line(instruction.line).trim().to_owned();
-        Location { ptx_line: instruction.line, instruction: text, source, inlined_at, block, warp, lane }
+        Location {
+            ptx_line: instruction.line,
+            instruction: text,
+            source,
+            inlined_at,
+            called_from: Vec::new(),
+            block,
+            warp,
+            lane,
+        }
+    }
+
+    /// The calls that a lane of a warp is in, innermost first.
+    pub fn calls(&self, warp: &Warp, lane: usize) -> Vec<CallSite> {
+        let frames = warp.local.get(lane).map_or(&[][..], Stack::frames);
+        let callers = frames.iter().rev().filter_map(|frame| frame.caller.as_ref()).take(CALLS_SHOWN);
+        let site = |caller: &Caller| {
+            let instruction = &self.program.instructions[caller.pc as usize];
+            let function = self.program.functions[caller.function].as_ref();
+            CallSite {
+                function: function.map_or(String::new(), |function| function.name.clone()),
+                ptx_line: instruction.line,
+                source: self.module.source(instruction.location).0,
+            }
+        };
+        callers.map(site).collect()
     }
 
     /// Asks all blocks to stop.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::proxies::OrdinaryWrite;
+use crate::unknown::UnknownBytes;
 
 /// Bytes of an mbarrier, and its alignment.
 pub(crate) const MBARRIER_BYTES: u64 = 8;
@@ -56,6 +57,8 @@ pub(crate) struct Landing {
     /// Shared address.
     pub address: u64,
     pub data: Vec<u8>,
+    /// What is not known of the data.
+    pub unknown: UnknownBytes,
     /// Set for a `cp.async`, which its thread may wait for as well.
     pub tracked: Option<u64>,
 }
@@ -285,8 +288,9 @@ impl Mbarrier {
 
 impl Landing {
     /// What a copy issued by a lane writes; its phase is set when it is added to an mbarrier.
-    pub fn new(pc: u32, warp: u32, lane: usize, address: u64, data: Vec<u8>) -> Landing {
-        Landing { phase: 0, pc, warp, lane: lane as u32, address, data, tracked: None }
+    pub fn new(pc: u32, warp: u32, lane: usize, address: u64, data: (Vec<u8>, UnknownBytes)) -> Landing {
+        let (data, unknown) = data;
+        Landing { phase: 0, pc, warp, lane: lane as u32, address, data, unknown, tracked: None }
     }
 
     /// The same for a copy that its thread may wait for as well.

@@ -9,6 +9,8 @@ mod grid;
 mod mbarriers;
 mod paths;
 mod proxies;
+mod registers;
+mod stack;
 mod warp;
 mod warpgroups;
 
@@ -17,5 +19,7 @@ pub(crate) use block::BlockState;
 pub(crate) use grid::Machine;
 pub(crate) use mbarriers::{Landing, MBARRIER_BYTES, Mbarrier, PhaseState, Wait};
 pub(crate) use proxies::OrdinaryWrite;
+pub(crate) use registers::Registers;
+pub(crate) use stack::Caller;
 pub(crate) use warp::{Group, PendingCopy, Progress, Warp};
 pub(crate) use warpgroups::Warpgroups;

@@ -5,6 +5,8 @@
 //! nevertheless run lowest instruction first, so that they meet again as soon as they can, until they have asked memory so
 //! often that they may be waiting.
 
+use std::cmp::Reverse;
+
 use super::warp::Group;
 use crate::lanes::{LANES, lanes};
 
@@ -45,9 +47,16 @@ impl Paths {
         }
     }
 
-    /// Which of the groups that can go on, in no order, goes on after that many instructions.
-    pub fn choose<'a>(&mut self, ready: impl Iterator<Item = (usize, &'a Group)> + Clone, steps: u64) -> Option<usize> {
-        let lowest = |groups: &mut dyn Iterator<Item = (usize, &'a Group)>| groups.min_by_key(|(_, group)| group.pc);
+    /// Which of the groups that can go on, in no order, goes on after that many instructions. `depth` is how many calls
+    /// deep a group is: functions return before those who did not call them go on.
+    pub fn choose<'a>(
+        &mut self,
+        ready: impl Iterator<Item = (usize, &'a Group)> + Clone,
+        steps: u64,
+        depth: impl Fn(&Group) -> usize,
+    ) -> Option<usize> {
+        let order = |(_, group): &(usize, &Group)| (Reverse(depth(group)), group.pc);
+        let lowest = |groups: &mut dyn Iterator<Item = (usize, &'a Group)>| groups.min_by_key(order);
         if let Some((among, end)) = self.turn {
             // Lanes that met others have done enough.
             let mut mine = ready.clone().filter(|(_, group)| group.lanes & !among == 0);

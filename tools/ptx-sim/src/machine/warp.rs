@@ -4,17 +4,12 @@ use std::collections::VecDeque;
 
 use super::async_matrix::AsyncMatrix;
 use super::paths::Paths;
+use super::registers::Registers;
+use super::stack::Stack;
 use crate::lanes::{LANES, lanes};
 use crate::launch::Launch;
-use crate::memory::Bytes;
 use crate::program::{Guard, Initial, Program, Slot, Special};
-
-/// Registers of a warp, by slot and lane.
-pub(crate) struct Registers {
-    pub values: Vec<[u64; LANES]>,
-    /// Lanes in which the register was written.
-    pub initialised: Vec<u32>,
-}
+use crate::unknown::UnknownBytes;
 
 /// What a group of lanes does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +33,7 @@ pub(crate) struct Group {
 }
 
 /// A copy begun by `cp.async`, with the data it will write.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PendingCopy {
     /// Number of the commit group it belongs to.
     pub group: u32,
@@ -50,6 +45,8 @@ pub(crate) struct PendingCopy {
     pub address: u64,
     pub bytes: u8,
     pub data: [u8; 16],
+    /// What is not known of the data.
+    pub unknown: UnknownBytes,
     /// Set when an mbarrier waits for it as well.
     pub tracked: Option<u64>,
 }
@@ -75,8 +72,8 @@ pub(crate) struct Warp {
     /// Which of the groups has its turn.
     pub paths: Paths,
     pub registers: Registers,
-    /// Of each lane; empty when the entry has none.
-    pub local: Vec<Bytes>,
+    /// Local memory of each lane; empty when the entry has none and calls nothing.
+    pub local: Vec<Stack>,
     pub copies: Vec<AsyncCopies>,
     /// Phase of the cluster's barrier in which it arrived there last.
     pub cluster_phase: Option<u64>,
@@ -85,26 +82,29 @@ pub(crate) struct Warp {
     pub impatient: bool,
     /// Instructions executed.
     pub steps: u64,
+    /// What each lane read last of global memory by an instruction that a loop may wait with: which, where and what.
+    pub last_read: [(u32, u64, u64); LANES],
 }
 
 impl Warp {
     /// A warp that has not started.
     pub fn new(program: &Program) -> Warp {
         let count = program.registers.len();
-        let local_bytes = program.layout.local_bytes as usize;
+        let stacks = if program.uses_stack { LANES } else { 0 };
         Warp {
             index: 0,
             existing: 0,
             exited: 0,
             groups: Vec::new(),
             paths: Paths::default(),
-            registers: Registers { values: vec![[0; LANES]; count], initialised: vec![0; count] },
-            local: if local_bytes > 0 { vec![Bytes::new(0, local_bytes); LANES] } else { Vec::new() },
+            registers: Registers::new(count),
+            local: vec![Stack::default(); stacks],
             copies: vec![AsyncCopies::default(); LANES],
             cluster_phase: None,
             matrix: AsyncMatrix::default(),
             impatient: false,
             steps: 0,
+            last_read: [(u32::MAX, 0, 0); LANES],
         }
     }
 
@@ -118,18 +118,21 @@ impl Warp {
         self.cluster_phase = None;
         self.matrix.clear();
         self.steps = 0;
+        self.last_read = [(u32::MAX, 0, 0); LANES];
         self.groups.clear();
         self.paths.clear();
         self.groups.push(Group { pc: 0, lanes: self.existing, progress: Progress::Ready });
-        self.local.iter_mut().for_each(Bytes::clear);
+        self.local.iter_mut().for_each(|stack| stack.start(program.frame));
         for copies in &mut self.copies {
             copies.pending.clear();
             copies.committed = 0;
         }
+        self.registers.clear(index);
         for (slot, initial) in program.registers.iter().enumerate() {
             self.registers.initialised[slot] = if *initial == Initial::Undefined { 0 } else { u32::MAX };
             match initial {
-                Initial::Undefined => {}
+                // What an earlier block left must not show.
+                Initial::Undefined => self.registers.values[slot] = [0; LANES],
                 Initial::Constant(value) => self.registers.values[slot] = [*value; LANES],
                 Initial::Special(special) => {
                     for lane in 0..LANES as u32 {
@@ -150,7 +153,7 @@ impl Warp {
     pub fn forgotten_copies(&self, among: u32) -> Vec<(u32, PendingCopy)> {
         let first_of = |lane: usize| {
             let forgotten = self.copies[lane].pending.iter().find(|copy| copy.tracked.is_none());
-            forgotten.map(|copy| (lane as u32, *copy))
+            forgotten.map(|copy| (lane as u32, copy.clone()))
         };
         lanes(among).filter_map(first_of).collect()
     }

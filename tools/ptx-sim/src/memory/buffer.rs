@@ -87,6 +87,13 @@ impl Buffer {
         ((old & mask) >> shift, initialised)
     }
 
+    /// Takes `bytes` bytes from `offset`, a multiple of 8, on as never written.
+    pub fn forget_range(&self, offset: u64, bytes: u64) {
+        for word in offset / 8..(offset + bytes).div_ceil(8) {
+            self.initialised[word as usize].store(0, Relaxed);
+        }
+    }
+
     /// The first of `bytes` bytes from `offset` on that was never written.
     pub fn first_unwritten(&self, offset: u64, bytes: u64) -> Option<u64> {
         let end = offset + bytes;
@@ -96,6 +103,16 @@ impl Buffer {
             let missing = wanted & !self.initialised[word as usize].load(Relaxed);
             (missing != 0).then(|| 8 * word + u64::from(missing.trailing_zeros()))
         })
+    }
+
+    /// Whether the byte at `offset` was written.
+    pub fn is_written(&self, offset: u64) -> bool {
+        self.initialised[(offset / 8) as usize].load(Relaxed) >> (offset % 8) & 1 == 1
+    }
+
+    /// Makes the byte at `offset` one that nothing wrote.
+    pub fn forget(&self, offset: u64) {
+        self.initialised[(offset / 8) as usize].fetch_and(!(1 << (offset % 8)), Relaxed);
     }
 
     /// Stores the bytes of `value` selected by `bytes` (one bit each).

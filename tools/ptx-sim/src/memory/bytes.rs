@@ -1,6 +1,9 @@
 //! Memory of one block or thread: bytes that know whether they were written and whether a copy to them is in flight.
 
+use std::collections::HashMap;
+
 use super::error::OutOfBounds;
+use crate::unknown::{Origin, Read, Unknown, UnknownBytes};
 
 const INITIALISED: u8 = 1;
 const IN_FLIGHT: u8 = 2;
@@ -21,12 +24,14 @@ pub(crate) struct Bytes {
     start: u64,
     data: Vec<u8>,
     state: Vec<u8>,
+    /// What is not known of bytes that are not initialised, by index; nothing was written to those that are absent.
+    unknown: HashMap<usize, Unknown>,
 }
 
 impl Bytes {
     /// `bytes` uninitialised bytes from the address `start` on.
     pub fn new(start: u64, bytes: usize) -> Bytes {
-        Bytes { start, data: vec![0; bytes], state: vec![0; bytes] }
+        Bytes { start, data: vec![0; bytes], state: vec![0; bytes], unknown: HashMap::new() }
     }
 
     /// Whether `bytes` bytes at `address` are all its own.
@@ -34,9 +39,23 @@ impl Bytes {
         self.range(address, bytes).is_ok()
     }
 
+    /// Makes `bytes` bytes at `address` its own, of which nothing is written.
+    pub fn renew(&mut self, address: u64, bytes: usize) {
+        let (first, end) = ((address - self.start) as usize, (address - self.start) as usize + bytes);
+        if self.data.len() < end {
+            self.data.resize(end, 0);
+            self.state.resize(end, 0);
+        }
+        self.state[first..end].fill(0);
+        if !self.unknown.is_empty() {
+            self.unknown.retain(|index, _| !(first..end).contains(index));
+        }
+    }
+
     /// Forgets everything that was written.
     pub fn clear(&mut self) {
         self.state.fill(0);
+        self.unknown.clear();
     }
 
     /// Reads `data.len()` bytes; what was never written or is in flight reads as it was before.
@@ -45,6 +64,39 @@ impl Bytes {
         data.copy_from_slice(&self.data[range.clone()]);
         let state = &self.state[range];
         Ok(State { uninitialised: state.contains(&0), in_flight: state.iter().any(|state| state & IN_FLIGHT != 0) })
+    }
+
+    /// What is not known of the bytes of a read that lies inside. Bits that are not known read as zeros.
+    #[cold]
+    pub fn unknown(&self, read: Read, data: &mut [u8]) -> UnknownBytes {
+        let mut unknown = UnknownBytes::default();
+        let first = (read.address - self.start) as usize;
+        let mut origin = None;
+        for (index, byte) in data.iter_mut().enumerate() {
+            if self.state[first + index] & INITIALISED != 0 {
+                continue;
+            }
+            // Its address is that of the first byte that nobody wrote.
+            let address = read.address + index as u64;
+            let origin = *origin.get_or_insert(Origin::Memory(Read { address, ..read }));
+            let never = Unknown { bits: 0xff, origin, is_computed: false };
+            let found = self.unknown.get(&(first + index)).copied().unwrap_or(never);
+            *byte &= !(found.bits as u8);
+            unknown.push(index, found);
+        }
+        unknown
+    }
+
+    /// Says what is not known of bytes that were written just now, from `address` on.
+    #[cold]
+    pub fn set_unknown(&mut self, address: u64, unknown: &UnknownBytes) {
+        let first = (address - self.start) as usize;
+        for (index, byte) in unknown.iter() {
+            if let Some(state) = self.state.get_mut(first + index) {
+                *state &= !INITIALISED;
+                self.unknown.insert(first + index, byte);
+            }
+        }
     }
 
     /// Writes `data`; true when a copy to some of the bytes is in flight.
@@ -71,10 +123,11 @@ impl Bytes {
     }
 
     /// Completes a copy begun at `address`.
-    pub fn finish_copy(&mut self, address: u64, data: &[u8]) {
+    pub fn finish_copy(&mut self, address: u64, data: &[u8], unknown: &UnknownBytes) {
         if let Ok(range) = self.range(address, data.len()) {
             self.data[range.clone()].copy_from_slice(data);
             self.state[range].fill(INITIALISED);
+            self.set_unknown(address, unknown);
         }
     }
 

@@ -1,11 +1,14 @@
 //! Global memory: named buffers far apart in a 64-bit address space.
 
 use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::buffer::Buffer;
 use super::error::{MemoryError, OutOfBounds};
+use super::heap::{FreeError, HEAP_BYTES, Heap};
 use super::spaces::resolve;
 use crate::parse::Space;
+use crate::unknown::{Origin, Read, Unknown, UnknownBytes};
 
 /// Addresses of buffers are multiples of this.
 const ALIGNMENT: u64 = 256;
@@ -27,6 +30,10 @@ pub struct GlobalMemory {
     buffers: Vec<Buffer>,
     /// Addresses of the global variables of modules that were run: module identity, name, address.
     variables: Vec<(u64, String, u64)>,
+    /// Held by atomic operations on more than 8 bytes.
+    wide: Mutex<()>,
+    /// Absent until a kernel runs that allocates.
+    heap: Option<Heap>,
 }
 
 /// A buffer, live or freed.
@@ -44,7 +51,13 @@ pub struct Allocation<'a> {
 
 impl Default for GlobalMemory {
     fn default() -> Self {
-        GlobalMemory { addresses: FIRST_ADDRESS..LAST_ADDRESS, buffers: Vec::new(), variables: Vec::new() }
+        GlobalMemory {
+            addresses: FIRST_ADDRESS..LAST_ADDRESS,
+            buffers: Vec::new(),
+            variables: Vec::new(),
+            wide: Mutex::new(()),
+            heap: None,
+        }
     }
 }
 
@@ -127,12 +140,29 @@ impl GlobalMemory {
 
     /// Every buffer, live or freed, in order of address.
     pub fn allocations(&self) -> impl Iterator<Item = Allocation<'_>> {
-        self.buffers.iter().map(allocation)
+        self.buffers.iter().filter(|buffer| !self.is_heap(buffer)).map(allocation)
     }
 
     /// Bytes of all live buffers (`cuMemGetInfo`).
     pub fn bytes_in_use(&self) -> u64 {
-        self.buffers.iter().filter(|buffer| buffer.is_live()).map(|buffer| buffer.bytes).sum()
+        self.allocations().filter(|buffer| buffer.live).map(|buffer| buffer.bytes).sum()
+    }
+
+    /// Bytes that kernels got by `malloc` and did not free.
+    pub fn heap_bytes_in_use(&self) -> u64 {
+        self.heap.as_ref().map_or(0, Heap::bytes_in_use)
+    }
+
+    /// Makes the device heap if there is none.
+    pub(crate) fn prepare_heap(&mut self) -> Result<(), MemoryError> {
+        if self.heap.is_none() {
+            self.heap = Some(Heap::new(self.allocate("the device heap", HEAP_BYTES)?));
+        }
+        Ok(())
+    }
+
+    fn is_heap(&self, buffer: &Buffer) -> bool {
+        self.heap.as_ref().is_some_and(|heap| heap.start == buffer.address)
     }
 
     /// The address of a module's global variable, and whether it was allocated just now.
@@ -161,6 +191,31 @@ impl GlobalMemory {
         Ok(())
     }
 
+    /// What is not known of the bytes of a read that lies in a buffer. They read as zeros.
+    #[cold]
+    pub(crate) fn unknown(&self, read: Read, data: &mut [u8]) -> UnknownBytes {
+        let mut unknown = UnknownBytes::default();
+        let Ok(buffer) = self.locate(read.address, data.len() as u64) else { return unknown };
+        let mut origin = None;
+        for (index, byte) in data.iter_mut().enumerate() {
+            let address = read.address + index as u64;
+            if !buffer.is_written(address - buffer.address) {
+                // Its address is that of the first byte that nobody wrote.
+                let origin = *origin.get_or_insert(Origin::Memory(Read { address, ..read }));
+                unknown.push(index, Unknown { bits: 0xff, origin, is_computed: false });
+                *byte = 0;
+            }
+        }
+        unknown
+    }
+
+    /// Makes a byte of a buffer one that nothing wrote.
+    pub(crate) fn forget(&self, address: u64) {
+        if let Ok(buffer) = self.locate(address, 1) {
+            buffer.forget(address - buffer.address);
+        }
+    }
+
     /// Replaces the `bytes` (at most 8, naturally aligned) bytes at `address` by `update` of them as one atomic
     /// operation; the old value and whether it was initialised.
     pub(crate) fn update(
@@ -173,10 +228,36 @@ impl GlobalMemory {
         Ok(buffer.update(address - buffer.address, bytes, update))
     }
 
+    /// Takes bytes, that lie in one buffer, as never written; `address` is a multiple of 8.
+    pub(crate) fn forget_range(&self, address: u64, bytes: u64) {
+        if let Ok(buffer) = self.locate(address, bytes) {
+            buffer.forget_range(address - buffer.address, bytes);
+        }
+    }
+
+    /// A block of the device heap; 0 when there is no room.
+    pub(crate) fn heap_allocate(&self, bytes: u64) -> u64 {
+        let Some(granted) = self.heap.as_ref().and_then(|heap| heap.allocate(bytes)) else { return 0 };
+        if let Some(buffer) = self.below(granted.address).filter(|_| granted.is_used) {
+            buffer.forget_range(granted.address - buffer.address, bytes);
+        }
+        granted.address
+    }
+
+    /// Frees a block of the device heap.
+    pub(crate) fn heap_free(&self, address: u64) -> Result<(), FreeError> {
+        self.heap.as_ref().map_or(Err(FreeError::NoBlock), |heap| heap.free(address))
+    }
+
     /// The first of `bytes` bytes at `address` that was never written.
     pub(super) fn unwritten(&self, address: u64, bytes: u64) -> Result<Option<u64>, OutOfBounds> {
         let buffer = self.locate(address, bytes)?;
         Ok(buffer.first_unwritten(address - buffer.address, bytes).map(|offset| buffer.address + offset))
+    }
+
+    /// Lets one thread at a time make an atomic operation of several.
+    pub(crate) fn lock_wide(&self) -> MutexGuard<'_, ()> {
+        self.wide.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The last buffer that starts at or below `address`.
@@ -192,6 +273,9 @@ impl GlobalMemory {
             && address < buffer.end()
             && bytes <= buffer.end() - address
         {
+            if let Some(heap) = self.heap.as_ref().filter(|heap| heap.start == buffer.address) {
+                heap.check(address, bytes)?;
+            }
             return Ok(buffer);
         }
         Err(OutOfBounds(self.describe(address, bytes)))
@@ -213,6 +297,9 @@ impl GlobalMemory {
         let below = after.checked_sub(1).map(|index| &self.buffers[index]);
         let above = self.buffers.get(after);
         match (below, above) {
+            (Some(buffer), _) if address < buffer.end() && self.is_heap(buffer) => {
+                self.heap.as_ref().map_or(String::new(), |heap| heap.describe(address, bytes))
+            }
             (Some(buffer), _) if address < buffer.end() => {
                 let offset = address - buffer.address;
                 let beyond = bytes.saturating_sub(buffer.end() - address);

@@ -66,6 +66,41 @@ pub(crate) struct Entry {
     pub body: Vec<Statement>,
 }
 
+/// A function (`.func`).
+#[derive(Clone, Debug)]
+pub(crate) struct Function {
+    pub name: String,
+    pub signature: Signature,
+    /// Absent when it is declared only.
+    pub body: Option<Vec<Statement>>,
+}
+
+/// What a function takes and returns.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Signature {
+    pub returns: Vec<Formal>,
+    pub parameters: Vec<Formal>,
+}
+
+/// A formal parameter of a function.
+#[derive(Clone, Debug)]
+pub(crate) enum Formal {
+    /// `.param`.
+    Parameter(Variable),
+    /// `.reg`.
+    Register { kind: Type, name: RegisterNames },
+}
+
+impl Formal {
+    /// Its size in bytes.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Formal::Parameter(variable) => variable.bytes.unwrap_or(0),
+            Formal::Register { kind, .. } => u64::from(kind.bytes()),
+        }
+    }
+}
+
 /// A statement of a body, in order; blocks are marked by their ends.
 #[derive(Clone, Debug)]
 pub(crate) enum Statement {
@@ -77,6 +112,10 @@ pub(crate) enum Statement {
     Label { name: String, position: Position },
     /// `name: .branchtargets label, …;`
     BranchTargets { name: String, labels: Vec<String>, position: Position },
+    /// `name: .callprototype (…) _ (…);`
+    Prototype { name: String, signature: Signature },
+    /// `name: .calltargets function, …;`
+    CallTargets { name: String, functions: Vec<String> },
     /// An instruction.
     Instruction(Instruction),
     /// `{`.

@@ -39,29 +39,39 @@ impl<'a> Parser<'a> {
         Ok(statements)
     }
 
-    /// `name:`, or the list of branch targets that it names.
+    /// `name:`, or what it names: branch targets, the prototype or the targets of a call.
     fn label(&mut self, name: &'a str) -> Parse<Statement> {
         let (name, position) = (name.to_owned(), self.position());
         self.advance();
         self.advance();
-        if self.peek() != TokenKind::Dot("branchtargets") {
-            return Ok(Statement::Label { name, position });
+        match self.peek() {
+            TokenKind::Dot("branchtargets") => {
+                Ok(Statement::BranchTargets { name, labels: self.names("a label")?, position })
+            }
+            TokenKind::Dot("calltargets") => {
+                Ok(Statement::CallTargets { name, functions: self.names("the name of a function")? })
+            }
+            TokenKind::Dot("callprototype") => Ok(Statement::Prototype { name, signature: self.prototype()? }),
+            _ => Ok(Statement::Label { name, position }),
         }
+    }
+
+    /// A directive with a list of names.
+    fn names(&mut self, what: &str) -> Parse<Vec<String>> {
         self.advance();
-        let mut labels = vec![self.word("a label")?.to_owned()];
+        let mut names = vec![self.word(what)?.to_owned()];
         while self.eat(',') {
-            labels.push(self.word("a label")?.to_owned());
+            names.push(self.word(what)?.to_owned());
         }
         self.expect(';')?;
-        Ok(Statement::BranchTargets { name, labels, position })
+        Ok(names)
     }
 
     fn body_directive(&mut self, name: &'a str, statements: &mut Vec<Statement>) -> Parse<()> {
         match name {
             "reg" => statements.push(self.registers()?),
             "loc" => self.location()?,
-            // Prototypes belong to calls, which are refused where they happen.
-            "pragma" | "callprototype" | "calltargets" => self.skip_statement()?,
+            "pragma" => self.skip_statement()?,
             _ => match Space::parse(name) {
                 Some(space) => statements.extend(self.variables(space)?.into_iter().map(Statement::Variable)),
                 None => return self.expected("a directive of a body"),

@@ -32,7 +32,8 @@ impl<'a> Parser<'a> {
             "file" => self.file_table(),
             "loc" => self.location(),
             "section" => self.section(),
-            "pragma" | "alias" => self.skip_statement(),
+            "pragma" => self.skip_statement(),
+            "alias" => self.alias(),
             "visible" | "extern" | "weak" | "common" => {
                 self.advance();
                 Ok(())
@@ -183,23 +184,6 @@ impl<'a> Parser<'a> {
         Ok(extent)
     }
 
-    /// Functions are skipped: an entry that calls one is refused when it is decoded.
-    fn function(&mut self) -> Parse<()> {
-        loop {
-            match self.peek() {
-                TokenKind::Symbol(';') => {
-                    self.advance();
-                    return Ok(());
-                }
-                TokenKind::Symbol('{') => return self.skip_braces(),
-                TokenKind::End => return self.expected("the body of a function"),
-                _ => {
-                    self.advance();
-                }
-            }
-        }
-    }
-
     /// A declaration of one or more variables, from the directive of its space to the `;`.
     pub(super) fn variables(&mut self, space: Space) -> Parse<Vec<Variable>> {
         self.advance();
@@ -214,7 +198,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Alignment, type and name of a variable.
-    fn variable(&mut self, space: Space) -> Parse<Variable> {
+    pub(super) fn variable(&mut self, space: Space) -> Parse<Variable> {
         let (mut alignment, mut element, mut vector) = (None, None, 1);
         while let TokenKind::Dot(word) = self.peek() {
             let position = self.position();
@@ -230,6 +214,7 @@ impl<'a> Parser<'a> {
                     // The alignment after `.ptr` is that of what the pointer points to.
                     alignment = alignment.or((element.is_none() || space != Space::Parameter).then_some(value));
                 }
+                "attribute" => self.skip_parentheses()?,
                 "ptr" | "global" | "shared" | "const" | "local" if space == Space::Parameter => {}
                 "v2" => vector = 2,
                 "v4" => vector = 4,

@@ -3,13 +3,15 @@
 mod ast;
 mod body;
 mod directives;
+mod functions;
 mod lexer;
 mod types;
 
 use std::collections::HashMap;
 
 pub(crate) use ast::{
-    Base, Entry, Guard, Initialiser, Instruction, Location, Operand, Position, RegisterNames, Statement, Variable,
+    Base, Entry, Formal, Function, Guard, Initialiser, Instruction, Location, Operand, Position, RegisterNames,
+    Signature, Statement, Variable,
 };
 pub(crate) use types::{Kind, Space, Type};
 
@@ -40,6 +42,10 @@ pub(crate) struct Syntax {
     pub locations: Vec<Location>,
     pub variables: Vec<Variable>,
     pub entries: Vec<Entry>,
+    /// Each once, defined or declared only.
+    pub functions: Vec<Function>,
+    /// Other names of functions, by `.alias`.
+    pub aliases: HashMap<String, String>,
 }
 
 impl Syntax {
@@ -57,12 +63,22 @@ impl Syntax {
                 locations: Vec::new(),
                 variables: Vec::new(),
                 entries: Vec::new(),
+                functions: Vec::new(),
+                aliases: HashMap::new(),
             },
             location: None,
             known_locations: HashMap::new(),
         };
         parser.module()?;
         Ok(parser.syntax)
+    }
+}
+
+impl Syntax {
+    /// The number of the function called `name`, or of the one it is an alias of.
+    pub fn function(&self, name: &str) -> Option<usize> {
+        let name = self.aliases.get(name).map_or(name, String::as_str);
+        self.functions.iter().position(|function| function.name == name)
     }
 }
 
@@ -162,6 +178,22 @@ impl<'a> Parser<'a> {
                 TokenKind::Symbol('{') => depth += 1,
                 TokenKind::Symbol('}') => depth -= 1,
                 TokenKind::End => return self.error(start, "a `{` that is never closed"),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Skips a balanced `( … )`.
+    fn skip_parentheses(&mut self) -> Parse<()> {
+        let start = self.position();
+        self.expect('(')?;
+        let mut depth = 1;
+        while depth > 0 {
+            match self.advance() {
+                TokenKind::Symbol('(') => depth += 1,
+                TokenKind::Symbol(')') => depth -= 1,
+                TokenKind::End => return self.error(start, "a `(` that is never closed"),
                 _ => {}
             }
         }

@@ -37,6 +37,8 @@ impl Type {
     pub const B32: Type = Type::new(Kind::Bits, 32);
     /// `.b64`.
     pub const B64: Type = Type::new(Kind::Bits, 64);
+    /// `.b128`.
+    pub const B128: Type = Type::new(Kind::Bits, 128);
     /// `.u32`.
     pub const U32: Type = Type::new(Kind::Unsigned, 32);
     /// `.f16`.

@@ -1,5 +1,6 @@
 //! What is known about an instruction and about a whole entry before it runs.
 
+use super::function::{Call, FrameLayout, Function};
 use super::layout::Layout;
 use super::operand::{Guard, Initial, Slot};
 use crate::counters::Counters;
@@ -87,6 +88,13 @@ pub(crate) struct Program {
     /// Names for messages; empty for registers that hold literals.
     pub register_names: Vec<String>,
     pub layout: Layout,
+    /// By number; `None` for those that the entry does not reach or the module does not define.
+    pub functions: Vec<Option<Function>>,
+    pub calls: Vec<Call>,
+    /// The local memory of the entry itself.
+    pub frame: FrameLayout,
+    /// Whether threads have local memory.
+    pub uses_stack: bool,
     /// How many blocks a multiprocessor has to hold at a time (`.minnctapersm`).
     pub minimum_blocks: Option<u32>,
     /// The most registers of a thread when it starts (`.maxnreg`).

@@ -1,9 +1,11 @@
 //! Where the variables of an entry lie in the shared, local, param and global spaces.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
+use super::function::function_address;
+use super::reach::Reach;
 use crate::memory::{GlobalMemory, MemoryError, SYSTEM_SHARED_BYTES, parameter_address};
-use crate::parse::{Base, Entry, Initialiser, Operand, Space, Statement, Syntax, Variable};
+use crate::parse::{Entry, Initialiser, Space, Statement, Syntax, Variable};
 
 /// Where a variable lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,18 +39,24 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Places everything that `entry` uses; global variables are allocated and filled in `memory`.
-    pub fn new(syntax: &Syntax, module: u64, entry: &Entry, memory: &mut GlobalMemory) -> Result<Layout, MemoryError> {
+    /// Places everything that `entry` reaches; global variables are allocated and filled in `memory`.
+    pub fn new(
+        syntax: &Syntax,
+        module: u64,
+        entry: &Entry,
+        reach: &Reach<'_>,
+        memory: &mut GlobalMemory,
+    ) -> Result<Layout, MemoryError> {
         let mut layout = Layout::default();
         layout.place_parameters(entry);
-        let used = used_variables(syntax, entry);
-        layout.place_globals(&used, module, memory)?;
-        let own = entry.body.iter().filter_map(|statement| match statement {
-            Statement::Variable(variable) => Some(variable),
-            _ => None,
-        });
-        let shared = used.iter().copied().chain(own.clone()).filter(|variable| variable.space == Space::Shared);
+        layout.place_functions(syntax);
+        layout.place_globals(&reach.variables, module, memory)?;
+        let functions = reach.functions.iter().filter_map(|number| syntax.functions[*number].body.as_deref());
+        let bodies = std::iter::once(entry.body.as_slice()).chain(functions);
+        let own = bodies.flatten().filter_map(variable);
+        let shared = reach.variables.iter().copied().chain(own).filter(|variable| variable.space == Space::Shared);
         layout.place_shared(&shared.collect::<Vec<_>>());
+        let own = entry.body.iter().filter_map(variable);
         for variable in own.filter(|variable| variable.space == Space::Local) {
             let bytes = variable.bytes.unwrap_or(0);
             let address = layout.local_bytes.next_multiple_of(variable.alignment);
@@ -56,6 +64,17 @@ impl Layout {
             layout.places.insert(variable.name.clone(), Place { space: Space::Local, address, bytes });
         }
         Ok(layout)
+    }
+
+    /// Addresses of functions are the same in all entries of a module, since variables hold them.
+    fn place_functions(&mut self, syntax: &Syntax) {
+        let aliases = syntax.aliases.keys().map(String::as_str);
+        let names = syntax.functions.iter().map(|function| function.name.as_str()).chain(aliases);
+        for name in names {
+            let Some(number) = syntax.function(name) else { continue };
+            let place = Place { space: Space::Global, address: function_address(number), bytes: 0 };
+            self.places.insert(name.to_owned(), place);
+        }
     }
 
     fn place_parameters(&mut self, entry: &Entry) {
@@ -124,34 +143,9 @@ impl Layout {
     }
 }
 
-/// The variables of the module that the entry mentions, directly or through initialisers, in module order.
-fn used_variables<'a>(syntax: &'a Syntax, entry: &Entry) -> Vec<&'a Variable> {
-    let by_name: HashMap<&str, &Variable> =
-        syntax.variables.iter().map(|variable| (variable.name.as_str(), variable)).collect();
-    let mut used = HashSet::new();
-    let mut open: Vec<&str> = Vec::new();
-    for statement in &entry.body {
-        if let Statement::Instruction(instruction) = statement {
-            instruction.operands.iter().for_each(|operand| names(operand, &mut open));
-        }
-    }
-    while let Some(name) = open.pop() {
-        let Some((name, variable)) = by_name.get_key_value(name) else { continue };
-        if used.insert(*name) {
-            open.extend(variable.initialiser.iter().filter_map(|value| match value {
-                Initialiser::Address { name, .. } => Some(name.as_str()),
-                Initialiser::Bits(_) => None,
-            }));
-        }
-    }
-    syntax.variables.iter().filter(|variable| used.contains(variable.name.as_str())).collect()
-}
-
-fn names<'a>(operand: &'a Operand, found: &mut Vec<&'a str>) {
-    match operand {
-        Operand::Name(name) | Operand::Offset { name, .. } => found.push(name),
-        Operand::Address { base: Base::Name(name), .. } => found.push(name),
-        Operand::Vector(items) | Operand::List(items) => items.iter().for_each(|item| names(item, found)),
-        _ => {}
+fn variable(statement: &Statement) -> Option<&Variable> {
+    match statement {
+        Statement::Variable(variable) => Some(variable),
+        _ => None,
     }
 }

@@ -1,5 +1,7 @@
 //! Special registers.
 
+use crate::memory::SYSTEM_SHARED_BYTES;
+
 /// A special register whose value does not change while a thread runs (PTX ISA, "Special Registers").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Special {
@@ -52,6 +54,12 @@ impl Special {
             "%cluster_ctarank" | "%is_explicit_cluster" => return Some(Special::Fixed(0)),
             // Blocks run on one multiprocessor, one after the other, in the first grid of a process.
             "%smid" | "%gridid" => return Some(Special::Fixed(0)),
+            "%reserved_smem_offset_begin" | "%reserved_smem_offset_0" | "%reserved_smem_offset_1" => {
+                return Some(Special::Fixed(0));
+            }
+            "%reserved_smem_offset_end" | "%reserved_smem_offset_cap" => {
+                return Some(Special::Fixed(SYSTEM_SHARED_BYTES as u32));
+            }
             "%nsmid" => return Some(Special::Fixed(1)),
             _ if is_environment_register(name) => return Some(Special::Fixed(0)),
             "%cluster_nctarank" => return Some(Special::Fixed(1)),

@@ -3,7 +3,7 @@
 use crate::lanes::LANES;
 
 /// What accesses memory for a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Engine {
@@ -43,7 +43,7 @@ impl Engine {
 }
 
 /// Who accesses memory: a thread, or what works for it asynchronously.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Agent {
     pub warp: u32,
     pub lane: u32,
@@ -82,8 +82,25 @@ impl Agent {
 pub(crate) enum Strength {
     /// A plain access.
     Weak,
-    /// An atomic, volatile or relaxed access, or stronger.
-    Strong,
+    /// A volatile access.
+    Volatile,
+    /// An atomic or relaxed access, or a stronger one, that only the threads of its block (or cluster, which has one) see as
+    /// such.
+    Block,
+    /// The same for all threads of the GPU.
+    Gpu,
+}
+
+impl Strength {
+    /// Whether it does not race with others of the same block that are strong too.
+    pub fn is_strong(self) -> bool {
+        self != Strength::Weak
+    }
+
+    /// Whether it does not race with those of other blocks either. Volatile accesses are relaxed ones of the widest scope.
+    pub fn reaches_other_blocks(self) -> bool {
+        matches!(self, Strength::Volatile | Strength::Gpu)
+    }
 }
 
 /// How an access is ordered (PTX ISA, "Memory Consistency Model").
@@ -101,7 +118,7 @@ impl Semantics {
     pub const WEAK: Semantics =
         Semantics { strength: Strength::Weak, acquires: false, releases: false, engine: Engine::Thread };
     /// An atomic access that orders nothing.
-    pub const STRONG: Semantics = Semantics { strength: Strength::Strong, ..Semantics::WEAK };
+    pub const STRONG: Semantics = Semantics { strength: Strength::Gpu, ..Semantics::WEAK };
     /// An access of an asynchronous copy.
     pub const COPY: Semantics = Semantics { engine: Engine::Copies, ..Semantics::WEAK };
     /// An access of a bulk copy from shared memory.

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::agent::{Agent, Engine, Semantics, Strength};
+use super::agent::{Agent, Engine, Semantics};
 use super::clock::{Clock, Clocks};
+use super::foreign::{Foreign, Shard};
 use super::grid::Trace;
-use super::shadow::{CELL_BYTES, Cell, PAGE_CELLS, Record};
+use super::shadow::{CELL_BYTES, Cell, Meeting, PAGE_CELLS, Record};
 use crate::lanes::lanes;
 use crate::parse::Space;
 
@@ -25,11 +26,13 @@ pub(crate) struct Access<'a> {
 }
 
 /// The earlier one of two accesses that race.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Conflict {
     pub agent: Agent,
     pub pc: u32,
     pub writes: bool,
+    /// When, in the time of the agent's warp.
+    time: u32,
 }
 
 /// A barrier's clock in one phase.
@@ -63,6 +66,11 @@ pub(crate) struct Races {
     shared: Vec<Cell>,
     /// Pages of global memory, by number.
     global: HashMap<u64, Vec<Cell>>,
+    /// What threads knew of other blocks when they accessed global memory.
+    foreign: ForeignTable,
+    /// Volatile reads of shared memory, and the volatile writes by other lanes of their warp that they have seen without order,
+    /// since this was taken last.
+    lockstep: Vec<(Agent, u64, Conflict)>,
     /// The block made strong accesses to global memory.
     may_synchronise: bool,
     /// The grid may begin before the one in front of it has ended.
@@ -75,27 +83,30 @@ impl Races {
     pub fn new(warps: usize, barriers: usize, shared_bytes: usize, overlaps_previous: bool) -> Races {
         Races {
             warps,
-            clocks: Clocks::new(warps),
+            clocks: Clocks::new(warps, 0),
             barriers: (0..barriers).map(|_| Default::default()).collect(),
             mbarriers: HashMap::new(),
             mbarrier_count: 0,
             announced: HashMap::new(),
             shared: vec![Cell::default(); shared_bytes.div_ceil(CELL_BYTES as usize)],
             global: HashMap::new(),
+            foreign: ForeignTable::default(),
+            lockstep: Vec::new(),
             may_synchronise: false,
             overlaps_previous,
         }
     }
 
-    /// Begins a block.
-    pub fn start(&mut self) {
-        self.clocks = Clocks::new(self.warps);
+    /// Begins the block with that index in the grid.
+    pub fn start(&mut self, block: u64) {
+        self.clocks = Clocks::new(self.warps, block);
         self.barriers.iter_mut().for_each(|phases| *phases = Default::default());
         self.mbarriers.clear();
         self.mbarrier_count = 0;
         self.announced.clear();
         self.shared.iter_mut().for_each(Cell::clear);
         self.global.clear();
+        self.foreign = ForeignTable::default();
         self.may_synchronise = false;
     }
 
@@ -109,7 +120,8 @@ impl Races {
                 accesses.extend(cell.records().iter().map(|record| (index, *record)));
             }
         }
-        Trace { accesses, may_synchronise: self.may_synchronise }
+        let foreign = std::mem::take(&mut self.foreign).known;
+        Trace { accesses, foreign, may_synchronise: self.may_synchronise }
     }
 
     /// Adds all that happened before this point of some lanes to `clock`.
@@ -131,6 +143,8 @@ impl Races {
 
     /// Lanes arrive at a phase of a barrier of the block.
     pub fn arrive(&mut self, barrier: usize, phase: u64, warp: u32, lanes: u32) {
+        // A barrier behind an atomic operation is taken as the fence there, as CUDA's own examples have it.
+        self.clocks.acquire_seen(warp, lanes);
         let Phase { number, clock } = &mut self.barriers[barrier][(phase % 2) as usize];
         if *number != phase {
             (*number, *clock) = (phase, Arc::default());
@@ -198,10 +212,14 @@ impl Races {
         self.clocks.finish(agent, time);
     }
 
-    /// Lanes execute a fence.
-    pub fn fence(&mut self, warp: u32, among: u32) {
+    /// Lanes execute a fence, which other blocks see or not.
+    pub fn fence(&mut self, warp: u32, among: u32, reaches_other_blocks: bool) {
         for lane in lanes(among) {
-            self.clocks.fence(Agent::new(warp, lane, Engine::Thread));
+            let agent = Agent::new(warp, lane, Engine::Thread);
+            self.clocks.fence(agent);
+            if reaches_other_blocks {
+                self.clocks.fence_to_others(agent);
+            }
         }
     }
 
@@ -227,9 +245,13 @@ impl Races {
             lanes: 1 << agent.lane,
             time: self.clocks.now(agent),
             pc,
+            foreign: 0,
             value: 0,
         };
-        self.may_synchronise |= space == Space::Global && semantics.strength == Strength::Strong;
+        if space == Space::Global {
+            self.may_synchronise |= semantics.strength.reaches_other_blocks();
+            record.foreign = self.clocks.foreign(agent).map_or(0, |foreign| self.foreign.number(foreign));
+        }
         let end = address + data.len() as u64;
         let mut start = address;
         while start < end {
@@ -248,13 +270,32 @@ impl Races {
                 _ => page(&mut self.global, cell / PAGE_CELLS).get_mut((cell % PAGE_CELLS) as usize),
             };
             let raced = found.and_then(|found| found.access(&self.clocks, agent, record));
-            if let (None, Some((old, lane))) = (conflict, raced) {
+            if let (None, Some((old, lane, meeting))) = (conflict, raced) {
                 let agent = self.clocks.agent(old.group as usize, lane);
-                conflict = Some(Conflict { agent, pc: old.pc, writes: old.writes });
+                if meeting == Meeting::Lockstep {
+                    if space == Space::Shared {
+                        let write = Conflict { agent, pc: old.pc, writes: true, time: old.time };
+                        self.lockstep.push((access.agent, address, write));
+                    }
+                    start = next;
+                    continue;
+                }
+                conflict = Some(Conflict { agent, pc: old.pc, writes: old.writes, time: old.time });
             }
             start = next;
         }
         conflict
+    }
+
+    /// Whether some lane of the warp that made the earlier access has come before `agent` since: lanes that execute an
+    /// instruction together do so, and one of them speaks for all.
+    pub fn is_after_warp_of(&self, agent: Agent, conflict: &Conflict) -> bool {
+        conflict.agent.warp == agent.warp || self.clocks.knows_of_warp(agent, conflict.agent, conflict.time)
+    }
+
+    /// Takes the volatile reads of shared memory that have an order only in lockstep: reader, address, write.
+    pub fn take_lockstep(&mut self) -> Vec<(Agent, u64, Conflict)> {
+        std::mem::take(&mut self.lockstep)
     }
 
     /// A strong read has seen the memory as the last strong write left it.
@@ -279,6 +320,60 @@ impl Races {
         if let Some(clock) = clock {
             self.announced.insert(key, clock);
         }
+    }
+}
+
+/// A strong access of a thread to global memory that other blocks see, while nobody else has access to what was announced
+/// there.
+impl Races {
+    /// A read has seen the memory as the last write left it. An atomic operation acquires what it has seen, also without the
+    /// fence that PTX demands behind it.
+    pub fn observe_others(&mut self, agent: Agent, semantics: Semantics, shard: &Shard, address: u64, is_atomic: bool) {
+        if let Some(announced) = shard.get(&address) {
+            self.clocks.see_others(agent, announced, address, semantics.acquires || is_atomic);
+        }
+    }
+
+    /// A write announces what its thread did before; an atomic operation also what the write before it announced.
+    pub fn announce_to_others(
+        &mut self,
+        agent: Agent,
+        semantics: Semantics,
+        shard: &mut Shard,
+        address: u64,
+        is_atomic: bool,
+    ) {
+        let before = shard.remove(&address).filter(|_| is_atomic);
+        let mine = self.clocks.announced_to_others(agent, semantics.releases);
+        let announced = match (before, mine) {
+            (Some(mut before), Some(mine)) => {
+                Arc::make_mut(&mut before).join(&mine);
+                Some(before)
+            }
+            (before, mine) => before.or(mine),
+        };
+        if let Some(announced) = announced {
+            shard.insert(address, announced);
+        }
+    }
+}
+
+/// What threads knew of other blocks, numbered from 1.
+#[derive(Debug, Default)]
+struct ForeignTable {
+    known: Vec<Arc<Foreign>>,
+}
+
+impl ForeignTable {
+    /// The number of what a thread knows.
+    fn number(&mut self, foreign: &Arc<Foreign>) -> u16 {
+        let found = self.known.iter().rposition(|known| Arc::ptr_eq(known, foreign));
+        let index = found.unwrap_or_else(|| {
+            self.known.push(foreign.clone());
+            self.known.len() - 1
+        });
+        // Beyond that many, later ones count as the last.
+        u16::try_from(index + 1).unwrap_or(u16::MAX)
     }
 }
 

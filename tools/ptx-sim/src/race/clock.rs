@@ -3,17 +3,23 @@
 use std::sync::Arc;
 
 use super::agent::{Agent, Engine};
+use super::foreign::{Foreign, includes_shared, join_shared};
 use crate::lanes::LANES;
 
 /// Up to which time each agent's accesses have happened before something, and how many phases of each mbarrier have ended.
 /// Agents are the threads of a block and, after them, what works for them asynchronously, engine by engine.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Clock {
     times: Vec<u32>,
     /// By the number of the mbarrier.
     phases: Vec<u64>,
     /// Whether a wait for the grid before this one has happened before it.
     after_previous_grid: bool,
+    /// What happened in other blocks before it.
+    foreign: Option<Arc<Foreign>>,
+    /// What happened before a fence of the GPU's scope that happened before it: a strong write announces that to other blocks,
+    /// whichever thread of the block executed the fence.
+    published: Option<Arc<Foreign>>,
 }
 
 /// Makes each of `mine` at least as large as its counterpart.
@@ -48,6 +54,13 @@ impl Clock {
         join(&mut self.times, &other.times);
         join(&mut self.phases, &other.phases);
         self.after_previous_grid |= other.after_previous_grid;
+        join_shared(&mut self.foreign, &other.foreign);
+        join_shared(&mut self.published, &other.published);
+    }
+
+    /// Whether everything that one of some lanes of a group of agents did up to `time` happened before.
+    pub fn covers(&self, group: usize, lanes: u32, time: u32) -> bool {
+        crate::lanes::lanes(lanes).all(|lane| self.time(group * LANES + lane) >= time)
     }
 
     /// `ended` phases of an mbarrier have ended.
@@ -55,10 +68,13 @@ impl Clock {
         raise(&mut self.phases, mbarrier, ended);
     }
 
-    fn includes(&self, other: &Clock) -> bool {
+    /// Whether everything that the other one says has happened before too.
+    pub fn includes(&self, other: &Clock) -> bool {
         includes(&self.times, &other.times)
             && includes(&self.phases, &other.phases)
             && self.after_previous_grid >= other.after_previous_grid
+            && includes_shared(&self.foreign, &other.foreign)
+            && includes_shared(&self.published, &other.published)
     }
 
     fn time(&self, agent: usize) -> u32 {
@@ -75,13 +91,21 @@ impl Clock {
 struct Fences {
     released: Option<Arc<Clock>>,
     seen: Option<Clock>,
+    /// The same of other blocks.
+    seen_of_others: Option<Arc<Foreign>>,
+    /// What was seen of other blocks last, where, and whether it was acquired at once.
+    last_seen: Option<(Arc<Foreign>, u64, bool)>,
 }
 
 /// The clocks of the threads of a block. A warp's threads share the current time, which advances whenever one of them
 /// releases, but each knows for itself what happened before it.
 #[derive(Debug)]
 pub(crate) struct Clocks {
+    /// Index of the block in the grid.
+    block: u64,
     warps: usize,
+    /// Whether a thread has seen what another block announced and not acquired it yet.
+    has_seen_others: bool,
     /// The current time of each warp's threads, then of each other engine of theirs.
     now: Vec<u32>,
     /// What each thread knows of the others. Threads that passed a barrier together share one clock.
@@ -93,10 +117,12 @@ pub(crate) struct Clocks {
 
 impl Clocks {
     /// The clocks at the start of a block.
-    pub fn new(warps: usize) -> Clocks {
+    pub fn new(warps: usize, block: u64) -> Clocks {
         let nothing = Arc::new(Clock::default());
         Clocks {
+            block,
             warps,
+            has_seen_others: false,
             now: vec![1; Engine::ALL.len() * warps],
             known: vec![nothing; LANES * warps],
             finished: vec![0; Engine::ALL.len() * LANES * warps],
@@ -138,6 +164,12 @@ impl Clocks {
         crate::lanes::lanes(rest)
             .filter(|lane| known.time(group * LANES + lane) < time)
             .fold(0, |mask, lane| mask | 1 << lane)
+    }
+
+    /// Whether the thread of `agent` comes after something that a lane of the warp of `other` did at `time` or later.
+    pub fn knows_of_warp(&self, agent: Agent, other: Agent, time: u32) -> bool {
+        let (known, first) = (&self.known[agent.thread()], self.group(other) * LANES);
+        (first..first + LANES).any(|lane| known.time(lane) >= time)
     }
 
     /// Adds all that happened before this point of some lanes of a warp to `clock`. Whoever acquires that clock comes
@@ -232,6 +264,73 @@ impl Clocks {
         } else {
             self.fences[agent.thread()].seen.get_or_insert_default().join(clock);
         }
+    }
+
+    /// What threads of other blocks come after that see a strong write of this thread, as with [`Clocks::announced`].
+    pub fn announced_to_others(&mut self, agent: Agent, releases: bool) -> Option<Arc<Foreign>> {
+        if !releases {
+            return self.known[agent.thread()].published.clone();
+        }
+        let mut clock = Clock::default();
+        self.release(agent.warp, 1 << agent.lane, &mut clock);
+        let others = clock.foreign.take();
+        clock.published = None;
+        let mut all = Foreign::of(self.block, Arc::new(clock));
+        others.iter().for_each(|others| all.join(others));
+        Some(Arc::new(all))
+    }
+
+    /// A strong read of this thread at `address` has seen a write of another block that announced `others`.
+    pub fn see_others(&mut self, agent: Agent, others: &Arc<Foreign>, address: u64, acquires: bool) {
+        let last = &mut self.fences[agent.thread()].last_seen;
+        let is_new = !last
+            .as_ref()
+            .is_some_and(|(seen, at, acquired)| Arc::ptr_eq(seen, others) && (*at, *acquired) == (address, acquires));
+        // A loop that waits reads the same again and again.
+        if !is_new {
+            return;
+        }
+        *last = Some((others.clone(), address, acquires));
+        let read = Arc::new(others.read_at(address));
+        if acquires {
+            self.acquire_others(agent, &read);
+        } else {
+            self.has_seen_others = true;
+            join_shared(&mut self.fences[agent.thread()].seen_of_others, &Some(read));
+        }
+    }
+
+    fn acquire_others(&mut self, agent: Agent, others: &Arc<Foreign>) {
+        let mut clock = Clock { foreign: Some(others.clone()), ..Clock::default() };
+        // What came back from this block itself.
+        if let Some(own) = others.clock(self.block) {
+            clock.join(own);
+        }
+        self.acquire(agent.warp, 1 << agent.lane, &Arc::new(clock));
+    }
+
+    /// Lanes acquire what they have seen of other blocks.
+    pub fn acquire_seen(&mut self, warp: u32, lanes: u32) {
+        if self.has_seen_others {
+            for lane in crate::lanes::lanes(lanes) {
+                let agent = Agent::new(warp, lane, Engine::Thread);
+                if let Some(others) = self.fences[agent.thread()].seen_of_others.take() {
+                    self.acquire_others(agent, &others);
+                }
+            }
+        }
+    }
+
+    /// What the thread of `agent` knows of other blocks.
+    pub fn foreign(&self, agent: Agent) -> Option<&Arc<Foreign>> {
+        self.known[agent.thread()].foreign.as_ref()
+    }
+
+    /// A fence that other blocks see.
+    pub fn fence_to_others(&mut self, agent: Agent) {
+        self.acquire_seen(agent.warp, 1 << agent.lane);
+        let published = self.announced_to_others(agent, true);
+        self.acquire(agent.warp, 1 << agent.lane, &Arc::new(Clock { published, ..Clock::default() }));
     }
 
     /// A fence: acquires what was seen, and lets later strong writes announce what came before.

@@ -1,10 +1,12 @@
 //! Races between blocks, which nothing orders but strong accesses to global memory.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::agent::Agent;
+use super::agent::{Agent, Strength};
+use super::foreign::Foreign;
 use super::shadow::{CELL_BYTES, PAGE_CELLS, Record};
 
 /// What a block did in global memory.
@@ -12,6 +14,8 @@ use super::shadow::{CELL_BYTES, PAGE_CELLS, Record};
 pub(crate) struct Trace {
     /// By cell, in order.
     pub accesses: Vec<(u64, Record)>,
+    /// What its threads knew of other blocks, as the records number it from 1.
+    pub foreign: Vec<Arc<Foreign>>,
     /// The block made strong accesses, by which it may have synchronised with others.
     pub may_synchronise: bool,
 }
@@ -34,6 +38,8 @@ pub(crate) struct BlockConflict {
     pub earlier: BlockAccess,
     /// First byte of the word both access.
     pub address: u64,
+    /// Whether both blocks made strong accesses, by which they may have meant to be ordered.
+    pub both_synchronise: bool,
 }
 
 /// What one block did to a cell.
@@ -52,16 +58,21 @@ pub(crate) struct GridRaces {
     /// Warps of a block.
     warps: usize,
     pages: HashMap<u64, Vec<Entries>>,
+    /// What the threads of each block knew of others; absent for blocks that knew nothing.
+    foreign: HashMap<u64, Vec<Arc<Foreign>>>,
 }
 
 impl GridRaces {
     /// Nothing so far, by blocks of that many warps.
     pub fn new(warps: usize) -> GridRaces {
-        GridRaces { warps, pages: HashMap::new() }
+        GridRaces { warps, pages: HashMap::new(), foreign: HashMap::new() }
     }
 
     /// Adds what another block did; the accesses by which it races with earlier ones, one for each instruction and lane.
-    pub fn add(&mut self, block: u64, trace: &Trace) -> Vec<BlockConflict> {
+    pub fn add(&mut self, block: u64, trace: Trace) -> Vec<BlockConflict> {
+        if !trace.foreign.is_empty() {
+            self.foreign.insert(block, trace.foreign);
+        }
         let mut conflicts = Vec::new();
         let mut reported = HashSet::new();
         for (cell, record) in &trace.accesses {
@@ -69,7 +80,10 @@ impl GridRaces {
             let page = self.pages.entry(cell / PAGE_CELLS);
             let page = page.or_insert_with(|| vec![Entries::new(); PAGE_CELLS as usize]);
             let entries = &mut page[(cell % PAGE_CELLS) as usize];
-            let other = entries.iter().find(|other| other.races_with(&entry, self.warps));
+            let races = |other: &&Entry| {
+                other.races_with(&entry, self.warps) && !are_ordered(&self.foreign, other, &entry, cell * CELL_BYTES)
+            };
+            let other = entries.iter().find(races);
             if let Some(other) = other
                 && reported.insert((record.pc, record.group, record.lanes))
             {
@@ -77,6 +91,7 @@ impl GridRaces {
                     later: entry.access(self.warps),
                     earlier: other.access(self.warps),
                     address: cell * CELL_BYTES,
+                    both_synchronise: entry.may_synchronise && other.may_synchronise,
                 });
             }
             remember(entries, entry);
@@ -88,9 +103,7 @@ impl GridRaces {
 impl Entry {
     fn races_with(&self, new: &Entry, warps: usize) -> bool {
         let is_copy = [self, new].iter().any(|entry| entry.agent(warps).engine.is_asynchronous());
-        self.block != new.block
-            && !(self.may_synchronise && new.may_synchronise)
-            && self.record.conflicts(&new.record, is_copy)
+        self.block != new.block && self.record.conflicts(&new.record, is_copy, Strength::reaches_other_blocks)
     }
 
     /// Whether what races with `new` races with this one too, as far as blocks are concerned.
@@ -112,12 +125,30 @@ impl Entry {
     }
 }
 
-/// Adds an entry. Two blocks that do the same are enough: one of them is not the block that comes next.
+/// Whether one of two accesses to a word by different blocks happened before the other.
+fn are_ordered(foreign: &HashMap<u64, Vec<Arc<Foreign>>>, one: &Entry, other: &Entry, address: u64) -> bool {
+    let knows = |this: &Entry, that: &Entry| {
+        let index = usize::from(this.record.foreign).checked_sub(1)?;
+        let known = foreign.get(&this.block)?.get(index)?;
+        let announced = that.record.strength.reaches_other_blocks() && known.was_read_at(that.block, address);
+        let Record { group, lanes, time, .. } = that.record;
+        Some(announced || known.clock(that.block)?.covers(group.into(), lanes, time))
+    };
+    knows(one, other) == Some(true) || knows(other, one) == Some(true)
+}
+
+/// Blocks that do the same to a cell and may be ordered with others: as many are remembered.
+const LIKE: usize = 8;
+
+/// Adds an entry. Two blocks that do the same are enough where blocks are not ordered: one of them is not the block that comes
+/// next.
 fn remember(entries: &mut Entries, new: Entry) {
     let mut like = entries.iter().filter(|entry| entry.is_like(&new)).map(|entry| entry.block);
     let is_known = match like.next() {
         None => false,
-        Some(first) => first == new.block || like.any(|block| block != first),
+        Some(first) if first == new.block => true,
+        Some(_) if new.may_synchronise => like.count() + 1 >= LIKE,
+        Some(first) => like.any(|block| block != first),
     };
     if !is_known {
         entries.push(new);

@@ -17,10 +17,12 @@
 mod agent;
 mod block;
 mod clock;
+mod foreign;
 mod grid;
 mod shadow;
 
 pub use agent::Engine;
 pub(crate) use agent::{Agent, Semantics, Strength};
 pub(crate) use block::{Access, Conflict, Races};
+pub(crate) use foreign::{Announcements, Shard};
 pub(crate) use grid::{BlockAccess, BlockConflict, GridRaces, Trace};

@@ -10,6 +10,16 @@ pub(crate) const CELL_BYTES: u64 = 4;
 /// Cells of a page of global memory.
 pub(super) const PAGE_CELLS: u64 = 1024;
 
+/// How two accesses meet that nothing orders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meeting {
+    /// As a race.
+    Race,
+    /// As a volatile read of what another lane of the warp wrote by a volatile store, which is no race, but has an order only
+    /// where lanes run in lockstep.
+    Lockstep,
+}
+
 /// Accesses that lanes of one warp made by one instruction at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
@@ -23,16 +33,31 @@ pub(crate) struct Record {
     pub time: u32,
     /// Index of the instruction.
     pub pc: u32,
+    /// The number of what its thread knew of other blocks; 0 for nothing.
+    pub foreign: u16,
     /// What was written, in place.
     pub value: u32,
 }
 
 impl Record {
-    /// Whether the two accesses are a race unless one happened before the other.
-    pub fn conflicts(&self, new: &Record, is_copy: bool) -> bool {
-        let both_strong = self.strength == Strength::Strong && new.strength == Strength::Strong;
+    /// Whether the two accesses are a race unless one happened before the other, where `is_strong` says which accesses do not
+    /// race with each other.
+    pub fn conflicts(&self, new: &Record, is_copy: bool, is_strong: impl Fn(Strength) -> bool) -> bool {
+        let both_strong = is_strong(self.strength) && is_strong(new.strength);
         let bytes = self.bytes & new.bytes;
         bytes != 0 && (self.writes || new.writes) && !both_strong && (is_copy || !self.writes_the_same(new, bytes))
+    }
+
+    /// How the two accesses of a block meet that nothing orders.
+    fn meets(&self, new: &Record, is_copy: bool) -> Option<Meeting> {
+        let is_volatile = |record: &Record| record.strength == Strength::Volatile;
+        if self.conflicts(new, is_copy, Strength::is_strong) {
+            Some(Meeting::Race)
+        } else if self.writes && !new.writes && is_volatile(self) && is_volatile(new) && self.group == new.group {
+            Some(Meeting::Lockstep)
+        } else {
+            None
+        }
     }
 
     /// Whether both store the same value: whichever is last, the memory holds the same.
@@ -43,7 +68,7 @@ impl Record {
 
     /// Whether whatever comes later and races with this record also races with `new`, which comes after it.
     fn is_covered_by(&self, new: &Record) -> bool {
-        let weaker = new.strength == Strength::Weak || self.strength == Strength::Strong;
+        let weaker = new.strength == Strength::Weak || self.strength.is_strong();
         weaker && (new.writes || !self.writes)
     }
 }
@@ -65,8 +90,8 @@ impl Cell {
         self.records.clear();
     }
 
-    /// Adds an access by `agent`; the record it races with, and the first lane of that.
-    pub fn access(&mut self, clocks: &Clocks, agent: Agent, new: Record) -> Option<(Record, u32)> {
+    /// Adds an access by `agent`; the record it meets without order, how, and the first lane of that.
+    pub fn access(&mut self, clocks: &Clocks, agent: Agent, new: Record) -> Option<(Record, u32, Meeting)> {
         let mut conflict = None;
         let is_last_word = new.writes && new.strength == Strength::Weak;
         self.records.retain(|old| {
@@ -77,8 +102,9 @@ impl Cell {
             let concurrent = clocks.concurrent(agent, old.group as usize, old.lanes, old.time);
             let other = clocks.agent(old.group as usize, 0);
             let is_copy = agent.engine.is_asynchronous() || other.engine.is_asynchronous();
-            if concurrent != 0 && conflict.is_none() && old.conflicts(&new, is_copy) {
-                conflict = Some((*old, concurrent.trailing_zeros()));
+            if concurrent != 0 && conflict.is_none() {
+                let meeting = old.meets(&new, is_copy);
+                conflict = meeting.map(|meeting| (*old, concurrent.trailing_zeros(), meeting));
             }
             let covered = old.is_covered_by(&new);
             if is_last_word || covered && concurrent == 0 {

@@ -5,11 +5,11 @@ use kernel_gpu::ptx::sync;
 use super::{lane, ptx, warp};
 use crate::Arguments;
 
-/// One of two warps.
+/// One of two warps, at a barrier for a number of threads: one for all threads would be released by the exit of the other warp.
 #[inline(always)]
 pub unsafe fn skipped_by_a_warp<const PLANTED: bool>(_: Arguments) {
     if !PLANTED || warp() == 0 {
-        sync::block();
+        ptx::barrier::<1, 64>();
     }
 }
 

@@ -31,7 +31,7 @@ pub unsafe fn shared_half_written<const PLANTED: bool>(arguments: Arguments) {
     ptx::store_global_4(element(arguments.output, lane(), 4), ptx::load_shared_4(word));
 }
 
-/// Two of the four bytes that are read.
+/// Two of the four bytes that are read and counted with.
 #[inline(always)]
 pub unsafe fn upper_half_of_a_word<const PLANTED: bool>(arguments: Arguments) {
     let word = dynamic_shared_mem() + lane() * 4;
@@ -39,10 +39,11 @@ pub unsafe fn upper_half_of_a_word<const PLANTED: bool>(arguments: Arguments) {
     if !PLANTED {
         ptx::store_shared_2(word + 2, lane());
     }
-    ptx::store_global_4(element(arguments.output, lane(), 4), ptx::load_shared_4(word));
+    ptx::store_global_4(element(arguments.output, lane(), 4), ptx::load_shared_4(word) + 1);
 }
 
-/// Rows of 12 bytes, padded to 16 and read as vectors.
+/// Rows of 12 bytes, padded to 16 and read as vectors, with all of which something is counted. (What is only copied may be
+/// the padding of a struct.)
 #[inline(always)]
 pub unsafe fn padding_of_a_row<const PLANTED: bool>(arguments: Arguments) {
     let words = if PLANTED { 3 } else { 4 };
@@ -50,7 +51,8 @@ pub unsafe fn padding_of_a_row<const PLANTED: bool>(arguments: Arguments) {
     for word in 0..words {
         memory::store_shared_4(row + word * 4, lane());
     }
-    memory::store_global_16(element(arguments.output, lane(), 16), memory::load_shared_16(row));
+    let [x, y, z, w] = memory::load_shared_16(row);
+    memory::store_global_16(element(arguments.output, lane(), 16), [x + 1, y + 1, z + 1, w + 1]);
 }
 
 /// Row 17 of a tile of matrices.

@@ -1,0 +1,133 @@
+//! Undetermined values where something depends on them, and what is said of those that nothing wrote.
+
+use super::faults::addresses;
+use super::view::Context;
+use crate::finding::{FindingClass, LaneAddress, OtherAccess};
+use crate::lanes::{lane_list, lanes};
+use crate::program::Slot;
+use crate::race::Engine;
+use crate::unknown::{Origin, Read, Unknown};
+
+/// A lane and what it makes use of.
+pub(crate) type Use = (usize, Origin);
+
+impl Context<'_> {
+    /// Reports registers whose values matter in an active lane and are not known.
+    pub fn require(&mut self, slots: &[Slot]) {
+        self.require_in(self.active, slots);
+    }
+
+    /// Like [`Context::require`], for some lanes.
+    pub fn require_in(&mut self, readers: u32, slots: &[Slot]) {
+        for slot in slots {
+            let missing = readers & !self.warp.registers.initialised[*slot as usize];
+            if missing != 0 {
+                self.report_register(*slot, missing);
+            }
+        }
+    }
+
+    /// Lanes of `among` in which some of the registers are not all known.
+    pub fn unknown_in(&self, slots: &[Slot], among: u32) -> u32 {
+        self.warp.registers.lanes_with_unknown(slots, among)
+    }
+
+    /// Says what is not known of a register in a lane, of the bits that it has.
+    pub fn set_unknown(&mut self, slot: Slot, lane: usize, unknown: Option<Unknown>) {
+        self.warp.registers.set_unknown(slot, lane, unknown.filter(|unknown| unknown.bits != 0));
+    }
+
+    #[cold]
+    fn report_register(&mut self, slot: Slot, missing: u32) {
+        let uses = lanes(missing).filter_map(|lane| Some((lane, self.warp.registers.unknown(slot, lane)?.origin)));
+        let uses: Vec<Use> = uses.collect();
+        self.report_uses(&uses);
+        for lane in lanes(missing) {
+            self.warp.registers.set_unknown(slot, lane, None);
+        }
+    }
+
+    /// Reports that undetermined values matter here, each origin once.
+    #[cold]
+    pub fn report_uses(&mut self, uses: &[Use]) {
+        let is_new = |(_, origin): &&Use| !self.block.reported.contains(origin);
+        let mut fresh: Vec<Use> = uses.iter().filter(is_new).copied().collect();
+        // Of what one lane makes use of at once, the first is enough.
+        fresh.dedup_by_key(|(lane, _)| *lane);
+        self.block.reported.extend(uses.iter().map(|(_, origin)| *origin));
+        let (races, unwritten): (Vec<Use>, Vec<Use>) =
+            fresh.into_iter().partition(|(_, origin)| matches!(origin, Origin::Race(..)));
+        self.report_racing_reads(&races);
+        let Some((_, first)) = unwritten.first().copied() else { return };
+        let which =
+            unwritten.iter().map(|(lane, origin)| LaneAddress { lane: *lane as u32, address: address(*origin) });
+        let which: Vec<LaneAddress> = which.collect();
+        let (other, text) = (self.place_of(first), self.describe(first, &which));
+        self.report_pair(FindingClass::Uninitialised, which, other, || text);
+    }
+
+    /// Reports the races of reads whose values turned out to matter, where they read.
+    fn report_racing_reads(&mut self, races: &[Use]) {
+        for together in races.chunk_by(|(_, one), (_, other)| place(*one) == place(*other)) {
+            let Some((_, Origin::Race(read, conflict))) = together.first().copied() else { continue };
+            let which: Vec<LaneAddress> = together.iter().map(|(_, origin)| reader(*origin)).collect();
+            let instruction = &self.machine.program.instructions[read.pc as usize];
+            let (cause, other) = self.describe_racing_read(read, conflict);
+            let text = format!("{cause}: {}", addresses(&which));
+            self.report_of((instruction, read.warp), FindingClass::Race, which, other, || text);
+        }
+    }
+
+    /// Where an undetermined value that matters comes from, in words.
+    fn describe(&self, origin: Origin, which: &[LaneAddress]) -> String {
+        match origin {
+            Origin::Register { slot, .. } => {
+                let name = &self.machine.program.register_names[slot as usize];
+                let mask = which.iter().fold(0, |mask, access| mask | 1 << access.lane);
+                format!("`{name}` is read before anything was written to it, in {}", lane_list(mask))
+            }
+            Origin::Memory(read) | Origin::Race(read, _) => {
+                let Read { pc, space, address, bytes, .. } = read;
+                let line = self.machine.program.instructions.get(pc as usize).map_or(0, |read| read.line);
+                let location = self.location(space, address, 1);
+                format!(
+                    "a value that matters here comes from a {bytes}-byte read, in line {line}, of {space} memory that was \
+                     never written{location}: {}",
+                    addresses(which)
+                )
+            }
+        }
+    }
+
+    /// The read that an undetermined value comes from, where that is another instruction.
+    fn place_of(&self, origin: Origin) -> Option<OtherAccess> {
+        let Origin::Memory(Read { pc, warp, lane, .. }) = origin else { return None };
+        let instruction = self.machine.program.instructions.get(pc as usize).filter(|_| pc != self.pc)?;
+        let at = self.machine.location(instruction, self.block.position, warp, Some(lane));
+        Some(OtherAccess { writes: false, engine: Engine::Thread, at })
+    }
+}
+
+/// The instruction and warp of a racing read.
+fn place(origin: Origin) -> Option<(u32, u32)> {
+    match origin {
+        Origin::Race(read, _) => Some((read.pc, read.warp)),
+        _ => None,
+    }
+}
+
+/// The lane that read, and where.
+fn reader(origin: Origin) -> LaneAddress {
+    let lane = match origin {
+        Origin::Memory(read) | Origin::Race(read, _) => read.lane,
+        Origin::Register { lane, .. } => lane,
+    };
+    LaneAddress { lane, address: address(origin) }
+}
+
+fn address(origin: Origin) -> Option<u64> {
+    match origin {
+        Origin::Memory(read) | Origin::Race(read, _) => Some(read.address),
+        Origin::Register { .. } => None,
+    }
+}

@@ -1,0 +1,186 @@
+//! The blocks that are on the GPU together, on any number of threads.
+//!
+//! A block runs until it ends, or waits for another one: then it is put aside, with all its state, and others go on. As many
+//! blocks as fit the GPU may have begun, so that blocks that wait for each other all get there, whatever the number of threads.
+//! Those behind them begin when others have ended, as on hardware.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::block::Block;
+use super::schedule::Schedule;
+use super::turns::{Outcome, Running, Slice};
+use crate::isa::Operation;
+use crate::machine::Machine;
+
+/// Blocks of which the order of beginning is shuffled together.
+const BATCH: u64 = 64;
+/// Times in a row that each resident block waits and changes nothing, before nothing is taken to change any more.
+const ROUNDS: usize = 64;
+
+/// The blocks of a grid.
+pub(super) struct Residents<'m> {
+    machine: &'m Machine<'m>,
+    operations: &'m [Operation],
+    blocks: u64,
+    /// Most blocks at a time.
+    capacity: usize,
+    state: Mutex<State<'m>>,
+    /// Somebody came back with a block.
+    returned: Condvar,
+}
+
+#[derive(Default)]
+struct State<'m> {
+    /// The next to begin, of those below `ordered`.
+    order: VecDeque<u64>,
+    ordered: u64,
+    /// Begun and put aside, the one that waits longest first.
+    waiting: VecDeque<Running<'m>>,
+    /// Ended, to be used again.
+    free: Vec<Block<'m>>,
+    /// Begun and not ended.
+    resident: usize,
+    /// How many turns in a row changed nothing.
+    idle: usize,
+    /// What those did that ended, by number, until it is taken.
+    ended: BTreeMap<u64, Outcome>,
+    /// How many were taken.
+    taken: u64,
+}
+
+impl State<'_> {
+    /// Whether nothing has changed for long.
+    fn is_quiet(&self) -> bool {
+        self.resident > 0 && self.idle > ROUNDS * self.resident
+    }
+
+    /// Whether every block that has begun was put aside.
+    fn all_wait(&self) -> bool {
+        self.waiting.len() == self.resident
+    }
+}
+
+impl<'m> Residents<'m> {
+    /// None has begun.
+    pub fn new(machine: &'m Machine<'m>, operations: &'m [Operation]) -> Residents<'m> {
+        let blocks = machine.launch.grid.into_iter().map(u64::from).product();
+        Residents {
+            machine,
+            operations,
+            blocks,
+            capacity: machine.resident_blocks(),
+            state: Mutex::default(),
+            returned: Condvar::new(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<'m>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs blocks until there is nothing to do for this thread; calls `hand_on` whenever one has ended.
+    pub fn work(&self, hand_on: impl Fn()) {
+        while let Some(mut running) = self.next() {
+            match running.run() {
+                Slice::Ended(outcome) => {
+                    self.end(running, *outcome);
+                    hand_on();
+                }
+                Slice::Waits { changed } => self.put_aside(running, changed),
+            }
+        }
+    }
+
+    /// What a block did, when all before it were taken; all there is once the grid was stopped.
+    pub fn take_next(&self) -> Option<(u64, Outcome)> {
+        let mut state = self.state();
+        let (number, _) = state.ended.first_key_value()?;
+        if *number != state.taken && !self.machine.is_stopped() {
+            return None;
+        }
+        state.taken += 1;
+        state.ended.pop_first()
+    }
+
+    /// The block that goes on or begins next.
+    fn next(&self) -> Option<Running<'m>> {
+        let mut state = self.state();
+        // Whether nothing will ever change is known when the last block has come back.
+        while state.is_quiet() && !state.all_wait() && !self.machine.is_stopped() {
+            state = self.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if self.machine.is_stopped() {
+            self.end_all(&mut state);
+            return None;
+        }
+        if state.resident < self.capacity
+            && let Some(number) = self.next_to_begin(&mut state)
+        {
+            state.resident += 1;
+            state.idle = 0;
+            let block = state.free.pop();
+            drop(state);
+            let block = block.unwrap_or_else(|| Block::new(self.machine, self.operations));
+            return Some(Running::start(block, number));
+        }
+        state.waiting.pop_front()
+    }
+
+    fn next_to_begin(&self, state: &mut State<'m>) -> Option<u64> {
+        if state.order.is_empty() && state.ordered < self.blocks {
+            let end = self.blocks.min(state.ordered + BATCH);
+            let mut batch: Vec<u64> = (state.ordered..end).collect();
+            Schedule::new(self.machine.schedule, u64::MAX - state.ordered).order(&mut batch);
+            (state.ordered, state.order) = (end, batch.into());
+        }
+        state.order.pop_front()
+    }
+
+    fn end(&self, running: Running<'m>, outcome: Outcome) {
+        let mut state = self.state();
+        state.resident -= 1;
+        state.idle = 0;
+        state.ended.insert(running.number, outcome);
+        state.free.push(running.block);
+        self.returned.notify_all();
+    }
+
+    /// Lets others go on before a block that waits, if there are any that can.
+    fn put_aside(&self, running: Running<'m>, changed: bool) {
+        let mut state = self.state();
+        state.idle = if changed { 0 } else { state.idle + 1 };
+        state.waiting.push_back(running);
+        if state.all_wait() && state.is_quiet() {
+            self.report_deadlock(&mut state);
+            self.machine.stop();
+        }
+        self.returned.notify_all();
+    }
+
+    /// Ends the blocks that were put aside.
+    fn end_all(&self, state: &mut State<'m>) {
+        for mut running in std::mem::take(&mut state.waiting) {
+            let outcome = running.stop();
+            state.ended.insert(running.number, outcome);
+        }
+    }
+
+    fn report_deadlock(&self, state: &mut State<'m>) {
+        let (resident, capacity) = (state.resident, self.capacity);
+        let to_come = self.blocks - state.ordered + state.order.len() as u64;
+        let Some(running) = state.waiting.iter_mut().min_by_key(|running| running.number) else { return };
+        running.report_waiting(|| {
+            let mut text = "no block of the grid can go on: this one waits for a value in global memory that nobody \
+                            changes any more"
+                .to_owned();
+            if resident > 1 {
+                text.push_str(&format!(", as {} others do", resident - 1));
+            }
+            if to_come > 0 {
+                text.push_str(&format!("; {to_come} blocks cannot begin, as {capacity} fill the GPU"));
+            }
+            text
+        });
+    }
+}

@@ -1,0 +1,376 @@
+//! Calls and returns, and memory of the frame that runs (PTX ISA, "call", "ret", "alloca", "stacksave", "stackrestore").
+
+use super::operation;
+use super::system::System;
+use crate::context::{Context, Flow, Place, without_addresses};
+use crate::decode::{Decode, Form, unsupported};
+use crate::finding::FindingClass;
+use crate::lanes::{lane_list, lanes};
+use crate::machine::{Caller, Warp};
+use crate::parse::{Space, Type};
+use crate::program::{Call, Callee, Destination, Function, Passed, Slot, function_at};
+use crate::unknown::UnknownBytes;
+
+/// Calls of one thread at a time: more than any stack has room for, unless frames are tiny.
+const DEEPEST: usize = 4096;
+/// Local memory of a thread on every architecture.
+const LOCAL_BYTES: u64 = 512 << 10;
+
+/// A decoded call, return or allocation.
+pub(crate) enum Operation {
+    /// `call`, by index into the program's calls.
+    Call(u32),
+    /// `call` of a function of the system.
+    System(System, u32),
+    /// `ret` of a function.
+    Return,
+    /// `alloca`: the local address of new bytes.
+    Allocate { bytes: Slot, alignment: u64, to: Destination },
+    /// `stacksave`.
+    Save { to: Destination },
+    /// `stackrestore`.
+    Restore { from: Slot },
+}
+
+/// Decodes a call, a return of a function or an allocation; `None` when it is another instruction.
+pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
+    let operation = match form.opcode() {
+        "call" => {
+            form.flag("uni");
+            let call = form.call()?;
+            match &call.foreign {
+                None => Operation::Call(call.index),
+                Some(name) => match System::of(name, &call.sizes) {
+                    Some(system) => Operation::System(system, call.index),
+                    None => {
+                        return unsupported(format!(
+                            "a call of `{name}`, which the module declares but does not define"
+                        ));
+                    }
+                },
+            }
+        }
+        "ret" if form.is_in_function() => {
+            form.flag("uni");
+            Operation::Return
+        }
+        "alloca" => {
+            let kind = address_kind(form)?;
+            let (to, bytes) = (form.destination(kind)?, form.source(kind)?);
+            let alignment = if form.remaining() > 0 { form.literal()? } else { 8 };
+            if !alignment.is_power_of_two() || alignment > 1 << 16 {
+                return unsupported(format!("`{}` with an alignment of {alignment}", form.name()));
+            }
+            Operation::Allocate { bytes, alignment, to }
+        }
+        "stacksave" => {
+            let kind = address_kind(form)?;
+            Operation::Save { to: form.destination(kind)? }
+        }
+        "stackrestore" => {
+            let kind = address_kind(form)?;
+            Operation::Restore { from: form.source(kind)? }
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(operation))
+}
+
+fn address_kind(form: &mut Form<'_>) -> Decode<Type> {
+    let kind = form.kind()?;
+    if matches!(kind.bits, 32 | 64) && !kind.is_float() { Ok(kind) } else { form.refuse() }
+}
+
+/// Finds out which functions can be called while they run. A call through a pointer may be one of any function.
+pub(super) fn find_recursion(functions: &mut [Option<Function>], operations: &[operation::Operation], calls: &[Call]) {
+    let known: Vec<usize> = (0..functions.len()).filter(|number| functions[*number].is_some()).collect();
+    let mut starts: Vec<(u32, usize)> = Vec::new();
+    for number in &known {
+        starts.extend(functions[*number].as_ref().map(|function| (function.start, *number)));
+    }
+    starts.sort_unstable();
+    let mut callees: Vec<Vec<usize>> = vec![Vec::new(); functions.len()];
+    for (pc, operation) in operations.iter().enumerate() {
+        let after = starts.partition_point(|(start, _)| *start as usize <= pc);
+        let (Some(call), Some(caller)) = (operation.call(), after.checked_sub(1)) else { continue };
+        let caller = &mut callees[starts[caller].1];
+        match calls[call as usize].callee {
+            Callee::Function(number) => caller.push(number),
+            Callee::Address(_) => caller.extend(&known),
+        }
+    }
+    for number in known {
+        let mut seen = vec![false; functions.len()];
+        let mut open = callees[number].clone();
+        while let Some(next) = open.pop() {
+            if !std::mem::replace(&mut seen[next], true) {
+                open.extend(&callees[next]);
+            }
+        }
+        if let Some(function) = &mut functions[number] {
+            function.is_recursive = seen[number];
+        }
+    }
+}
+
+impl Operation {
+    /// The index of the call, if it is one.
+    pub fn call(&self) -> Option<u32> {
+        match self {
+            Operation::Call(call) => Some(*call),
+            _ => None,
+        }
+    }
+
+    /// Whether it allocates memory of the device heap, or frees it.
+    pub fn uses_heap(&self) -> bool {
+        matches!(self, Operation::System(system, _) if system.uses_heap())
+    }
+
+    /// Whether it needs local memory even where no variable lies there.
+    pub fn uses_stack(&self) -> bool {
+        !matches!(self, Operation::Call(_) | Operation::Return)
+    }
+
+    /// Executes it in the active lanes.
+    pub fn execute(&self, context: &mut Context<'_>) -> Flow {
+        match self {
+            Operation::Call(index) => call(context, *index),
+            Operation::System(system, index) => {
+                system.execute(context, &context.machine.program.calls[*index as usize])
+            }
+            Operation::Return => leave(context),
+            Operation::Allocate { bytes, alignment, to } => allocate(context, *bytes, *alignment, *to),
+            Operation::Save { to } => {
+                for lane in lanes(context.active) {
+                    let end = context.warp.local[lane].end();
+                    context.set(*to, lane, end);
+                }
+                Flow::Next
+            }
+            Operation::Restore { from } => {
+                context.require(&[*from]);
+                restore(context, *from)
+            }
+        }
+    }
+}
+
+/// Values on their way.
+#[derive(Default)]
+pub(super) struct Values {
+    pub data: Vec<u8>,
+    /// What is not known of them.
+    pub unknown: UnknownBytes,
+}
+
+/// The values of a lane whose frame begins at `base`.
+pub(super) fn gather(context: &Context<'_>, lane: usize, base: u64, from: &[Passed]) -> Values {
+    let mut values = Values::default();
+    for passed in from {
+        let first = values.data.len();
+        match *passed {
+            Passed::Bytes { offset, bytes } => {
+                let place = Place::new(lane, Some(Space::Local), base + offset, 1);
+                let (data, unknown) = context.warp.local[lane].passed(context.read_at(place, bytes as usize));
+                values.data.extend(data);
+                unknown.iter().for_each(|(index, byte)| values.unknown.push(first + index, byte));
+            }
+            Passed::Register { slot, bytes, .. } => {
+                if let Some(value) = context.warp.registers.unknown(slot, lane) {
+                    values.unknown.push_value(first, bytes as usize, value);
+                }
+                values.data.extend_from_slice(&context.value(slot, lane).to_le_bytes()[..bytes as usize]);
+            }
+        }
+    }
+    // Structures are passed with the padding that they have.
+    values.unknown.mark_partial(context.pc);
+    values
+}
+
+/// Gives values to a lane whose frame begins at `base`.
+pub(super) fn scatter(warp: &mut Warp, lane: usize, base: u64, to: &[Passed], values: &Values) {
+    let mut first = 0;
+    for passed in to {
+        let end = first + passed.bytes() as usize;
+        let own = &values.data[first..end];
+        match *passed {
+            Passed::Bytes { offset, .. } => {
+                let mut unknown = UnknownBytes::default();
+                let mine = values.unknown.iter().filter(|(index, _)| (first..end).contains(index));
+                mine.for_each(|(index, byte)| unknown.push(index - first, byte));
+                warp.local[lane].pass(base + offset, own, &unknown);
+            }
+            Passed::Register { slot, mask, .. } => {
+                let value = own.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
+                warp.registers.values[slot as usize][lane] = value & mask;
+                let unknown =
+                    values.unknown.value(first, end - first).and_then(|value| value.with_bits(value.bits & mask));
+                warp.registers.set_unknown(slot, lane, unknown);
+            }
+        }
+        first = end;
+    }
+}
+
+/// The number of the function that the first active lane calls, and the lanes that call the same one.
+fn target(context: &mut Context<'_>, callee: &Callee) -> (Option<usize>, u32) {
+    let active = context.active;
+    match *callee {
+        Callee::Function(number) => (Some(number), active),
+        Callee::Address(slot) => {
+            context.require(&[slot]);
+            let address = context.value(slot, active.trailing_zeros() as usize);
+            let same = lanes(active).filter(|lane| context.value(slot, *lane) == address);
+            (function_at(address), same.fold(0, |mask, lane| mask | 1 << lane))
+        }
+    }
+}
+
+fn call(context: &mut Context<'_>, index: u32) -> Flow {
+    let program = context.machine.program;
+    let call = &program.calls[index as usize];
+    let (number, same) = target(context, &call.callee);
+    let function = number.and_then(|number| Some((number, program.functions.get(number)?.as_ref()?)));
+    let Some((number, function)) = function else {
+        return no_function(context, call, same);
+    };
+    let sizes = |list: &[Passed]| list.iter().map(|passed| passed.bytes()).collect::<Vec<_>>();
+    let (given, expected) =
+        ([sizes(&call.arguments), sizes(&call.results)], [sizes(&function.parameters), sizes(&function.returns)]);
+    if given != expected {
+        context.report(FindingClass::InvalidOperand, without_addresses(same), || {
+            format!("`{}` takes and returns values of {expected:?} bytes; this call has {given:?}", function.name)
+        });
+        return Flow::Stop;
+    }
+    for lane in lanes(same) {
+        if !has_room(context, lane, function) {
+            return overflow(context, lane, function);
+        }
+        enter(context, lane, call, index, (number, function));
+    }
+    Flow::Branch { lanes: same, target: function.start, again: context.active & !same }
+}
+
+fn no_function(context: &mut Context<'_>, call: &Call, same: u32) -> Flow {
+    let lane = same.trailing_zeros() as usize;
+    let address = match call.callee {
+        Callee::Address(slot) => context.value(slot, lane),
+        Callee::Function(_) => 0,
+    };
+    context.report(FindingClass::InvalidOperand, without_addresses(same), || {
+        let what = if address == 0 { " (a null pointer)" } else { "" };
+        format!("{} call {address:#x}{what}, where no function of the module is", lane_list(same))
+    });
+    Flow::Stop
+}
+
+/// Whether a lane can have another frame.
+fn has_room(context: &Context<'_>, lane: usize, function: &Function) -> bool {
+    let stack = &context.warp.local[lane];
+    stack.frames().len() <= DEEPEST && stack.end() + function.frame.bytes <= LOCAL_BYTES
+}
+
+fn overflow(context: &mut Context<'_>, lane: usize, function: &Function) -> Flow {
+    context.report(FindingClass::StackOverflow, without_addresses(1 << lane), || {
+        format!(
+            "the call of `{}` is one too many: a thread has room for {LOCAL_BYTES} bytes of local memory and {DEEPEST} calls \
+             at a time here, far more than a GPU gives it by default",
+            function.name
+        )
+    });
+    Flow::Stop
+}
+
+/// Makes a lane enter a function.
+fn enter(context: &mut Context<'_>, lane: usize, call: &Call, index: u32, (number, function): (usize, &Function)) {
+    let values = gather(context, lane, context.warp.local[lane].base(), &call.arguments);
+    let warp = &mut *context.warp;
+    let registers = &mut warp.registers;
+    let mut saved = Vec::new();
+    for slot in own_registers(function) {
+        if function.is_recursive {
+            saved.push((registers.values[slot as usize][lane], registers.unknown(slot, lane)));
+        }
+        registers.unset(slot, lane);
+    }
+    let caller = Caller { function: number, call: index, pc: context.pc, saved };
+    let base = warp.local[lane].push(function.frame, Some(caller));
+    for (slot, offset) in &function.addresses {
+        warp.registers.values[*slot as usize][lane] = base + offset;
+        warp.registers.initialised[*slot as usize] |= 1 << lane;
+    }
+    scatter(warp, lane, base, &function.parameters, &values);
+}
+
+/// Every register that each call has anew.
+fn own_registers(function: &Function) -> impl Iterator<Item = Slot> + '_ {
+    let addresses = function.addresses.iter().map(|(slot, _)| *slot);
+    function.registers.iter().copied().chain(addresses)
+}
+
+/// Returns those lanes that go back to the same place as the first.
+fn leave(context: &mut Context<'_>) -> Flow {
+    let active = context.active;
+    let place = |context: &Context<'_>, lane: usize| {
+        context.warp.local[lane].top().and_then(|frame| frame.caller.as_ref()).map(|caller| caller.pc)
+    };
+    let Some(pc) = place(context, active.trailing_zeros() as usize) else {
+        return Flow::Exit { lanes: active };
+    };
+    let same = lanes(active).filter(|lane| place(context, *lane) == Some(pc));
+    let same = same.fold(0, |mask, lane| mask | 1 << lane);
+    for lane in lanes(same) {
+        leave_in(context, lane);
+    }
+    Flow::Branch { lanes: same, target: pc + 1, again: active & !same }
+}
+
+fn leave_in(context: &mut Context<'_>, lane: usize) {
+    let program = context.machine.program;
+    let Some(frame) = context.warp.local[lane].pop() else { return };
+    let Some(caller) = frame.caller else { return };
+    let Some(function) = &program.functions[caller.function] else { return };
+    let values = gather(context, lane, frame.base, &function.returns);
+    let warp = &mut *context.warp;
+    for (slot, (value, unknown)) in own_registers(function).zip(caller.saved) {
+        warp.registers.values[slot as usize][lane] = value;
+        warp.registers.set_unknown(slot, lane, unknown);
+    }
+    let base = warp.local[lane].base();
+    scatter(warp, lane, base, &program.calls[caller.call as usize].results, &values);
+}
+
+fn allocate(context: &mut Context<'_>, bytes: Slot, alignment: u64, to: Destination) -> Flow {
+    context.require(&[bytes]);
+    for lane in lanes(context.active) {
+        let wanted = context.value(bytes, lane);
+        let stack = &mut context.warp.local[lane];
+        if wanted > LOCAL_BYTES.saturating_sub(stack.end()) {
+            context.report(FindingClass::StackOverflow, without_addresses(1 << lane), || {
+                format!("an allocation of {wanted} bytes of {LOCAL_BYTES} bytes of local memory")
+            });
+            return Flow::Stop;
+        }
+        let address = stack.allocate(wanted, alignment);
+        context.set(to, lane, address);
+    }
+    Flow::Next
+}
+
+fn restore(context: &mut Context<'_>, from: Slot) -> Flow {
+    let active = context.active;
+    let wrong = lanes(active).filter(|lane| {
+        let end = context.warp.value(from, *lane);
+        !context.warp.local[*lane].shrink(end)
+    });
+    let wrong = wrong.fold(0, |mask, lane| mask | 1 << lane);
+    if wrong != 0 {
+        context.report(FindingClass::InvalidOperand, without_addresses(wrong), || {
+            "stackrestore of what no stacksave of this call gave".to_owned()
+        });
+    }
+    Flow::Next
+}

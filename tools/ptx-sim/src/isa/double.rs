@@ -1,0 +1,156 @@
+//! Arithmetic of `.f64` in directed rounding modes, which the host does not offer, and the approximations of which CUDA's
+//! mathematics begins.
+
+use rustc_apfloat::ieee::Double;
+use rustc_apfloat::{Float, Round};
+
+use crate::numeric::Rounding;
+
+/// What is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Arithmetic {
+    Add,
+    Subtract,
+    Multiply,
+    MultiplyAdd,
+    Divide,
+    Reciprocal,
+    SquareRoot,
+}
+
+impl Arithmetic {
+    /// The operation with that opcode.
+    pub fn of(opcode: &str) -> Arithmetic {
+        match opcode {
+            "add" => Arithmetic::Add,
+            "sub" => Arithmetic::Subtract,
+            "mul" => Arithmetic::Multiply,
+            "div" => Arithmetic::Divide,
+            "rcp" => Arithmetic::Reciprocal,
+            "sqrt" => Arithmetic::SquareRoot,
+            _ => Arithmetic::MultiplyAdd,
+        }
+    }
+
+    /// The result, rounded; `operands` are bits.
+    pub fn compute(self, operands: &[u64; 4], rounding: Rounding) -> u64 {
+        let nearest = self.nearest(operands.map(f64::from_bits));
+        if rounding == Rounding::Nearest || nearest.is_nan() {
+            return nearest.to_bits();
+        }
+        let [a, b, c, _] = operands.map(|bits| Double::from_bits(u128::from(bits)));
+        let round = match rounding {
+            Rounding::Nearest => Round::NearestTiesToEven,
+            Rounding::Zero => Round::TowardZero,
+            Rounding::Down => Round::TowardNegative,
+            Rounding::Up => Round::TowardPositive,
+        };
+        let result = match self {
+            Arithmetic::Add => a.add_r(b, round),
+            Arithmetic::Subtract => a.sub_r(b, round),
+            Arithmetic::Multiply => a.mul_r(b, round),
+            Arithmetic::MultiplyAdd => a.mul_add_r(b, c, round),
+            Arithmetic::Divide => a.div_r(b, round),
+            Arithmetic::Reciprocal => Double::from_bits(u128::from(1.0_f64.to_bits())).div_r(a, round),
+            Arithmetic::SquareRoot => return square_root(f64::from_bits(operands[0]), rounding),
+        };
+        result.value.to_bits() as u64
+    }
+
+    fn nearest(self, [a, b, c, _]: [f64; 4]) -> f64 {
+        match self {
+            Arithmetic::Add => a + b,
+            Arithmetic::Subtract => a - b,
+            Arithmetic::Multiply => a * b,
+            Arithmetic::MultiplyAdd => a.mul_add(b, c),
+            Arithmetic::Divide => a / b,
+            Arithmetic::Reciprocal => 1.0 / a,
+            Arithmetic::SquareRoot => a.sqrt(),
+        }
+    }
+}
+
+/// The root of a number that has one. It is never subnormal; scaled, neither is the square's error.
+fn square_root(value: f64, rounding: Rounding) -> u64 {
+    const SCALE: f64 = (1_u128 << 120) as f64;
+    if value == 0.0 || value.is_infinite() {
+        return value.sqrt().to_bits();
+    }
+    let is_small = value < f64::MIN_POSITIVE * SCALE;
+    let scaled = if is_small { value * SCALE } else { value };
+    let root = scaled.sqrt();
+    let rest = f64::mul_add(-root, root, scaled);
+    let rounded = match rounding {
+        Rounding::Zero | Rounding::Down if rest < 0.0 => root.next_down(),
+        Rounding::Up if rest > 0.0 => root.next_up(),
+        _ => root,
+    };
+    (if is_small { rounded / SCALE.sqrt() } else { rounded }).to_bits()
+}
+
+/// `rcp.approx.ftz.f64`, `rsqrt.approx.ftz.f64`: from the upper half of the operand the upper half of the result.
+pub(super) fn gross(function: fn(f64) -> f64, bits: u64) -> u64 {
+    const UPPER: u64 = 0xffff_ffff_0000_0000;
+    let flush = |value: f64| if value.is_subnormal() { 0.0_f64.copysign(value) } else { value };
+    let value = flush(f64::from_bits(bits & UPPER));
+    if f64::from_bits(bits).is_nan() {
+        return CANONICAL_NAN;
+    }
+    let result = flush(function(value));
+    if result.is_nan() { CANONICAL_NAN } else { result.to_bits() & UPPER }
+}
+
+/// What the approximations give for NaN: all bits of the upper half.
+const CANONICAL_NAN: u64 = 0x7fff_ffff_0000_0000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIRECTED: [Rounding; 3] = [Rounding::Zero, Rounding::Down, Rounding::Up];
+
+    #[test]
+    fn directed_results_enclose_the_nearest() {
+        let values = [1.0, -3.0, 0.1, 1e-310, 7e300, -2.5e-200, f64::MIN_POSITIVE, 5e-324, 1.0 + f64::EPSILON];
+        let all = [
+            Arithmetic::Add,
+            Arithmetic::Subtract,
+            Arithmetic::Multiply,
+            Arithmetic::MultiplyAdd,
+            Arithmetic::Divide,
+            Arithmetic::Reciprocal,
+            Arithmetic::SquareRoot,
+        ];
+        for operation in all {
+            for a in values {
+                for b in values {
+                    let operands = [a.to_bits(), b.to_bits(), 0.3_f64.to_bits(), 0];
+                    let nearest = operation.nearest(operands.map(f64::from_bits));
+                    if nearest.is_nan() {
+                        continue;
+                    }
+                    let [zero, down, up] =
+                        DIRECTED.map(|rounding| f64::from_bits(operation.compute(&operands, rounding)));
+                    assert!(down <= nearest && nearest <= up, "{operation:?} {a:e} {b:e}: {down:e} {nearest:e} {up:e}");
+                    assert!(up == down || up == down.next_up(), "{operation:?} {a:e} {b:e}: {down:e} {up:e}");
+                    assert_eq!(zero, if nearest > 0.0 || up > 0.0 && down >= 0.0 { down } else { up });
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn exact_roots_are_the_same_in_every_mode() {
+        for root in [3.0, 1.5e-160, 1e150] {
+            let square: f64 = root * root;
+            let exact = root == square.sqrt() && f64::mul_add(root, root, -square) == 0.0;
+            for rounding in DIRECTED.into_iter().filter(|_| exact) {
+                assert_eq!(f64::from_bits(square_root(square, rounding)), root);
+            }
+        }
+        assert_eq!(f64::from_bits(square_root(2.0, Rounding::Up)), 2.0_f64.sqrt());
+        assert_eq!(f64::from_bits(square_root(2.0, Rounding::Down)), 2.0_f64.sqrt().next_down());
+        // 2^-1074, whose root is exact.
+        assert_eq!(f64::from_bits(square_root(5e-324, Rounding::Up)), 2.0_f64.powi(-537));
+    }
+}

@@ -1,0 +1,79 @@
+//! The registers of a warp, and which of their values are undetermined.
+
+use std::collections::HashMap;
+
+use crate::lanes::{LANES, lanes};
+use crate::program::Slot;
+use crate::unknown::{Origin, Unknown};
+
+/// Registers of a warp, by slot and lane.
+pub(crate) struct Registers {
+    /// Index of the warp.
+    pub warp: u32,
+    pub values: Vec<[u64; LANES]>,
+    /// Lanes in which the register was written and all of its value is known.
+    pub initialised: Vec<u32>,
+    /// What is not known in the other lanes; of those that are absent here nothing was written.
+    unknown: HashMap<Slot, Box<[Option<Unknown>; LANES]>>,
+}
+
+impl Registers {
+    /// So many registers that nothing wrote.
+    pub fn new(count: usize) -> Registers {
+        Registers { warp: 0, values: vec![[0; LANES]; count], initialised: vec![0; count], unknown: HashMap::new() }
+    }
+
+    /// Forgets what is not known, before [`Registers::initialised`] is set anew.
+    pub fn clear(&mut self, warp: u32) {
+        self.warp = warp;
+        self.unknown.clear();
+    }
+
+    /// What is not known of a register in a lane.
+    pub fn unknown(&self, slot: Slot, lane: usize) -> Option<Unknown> {
+        if self.initialised[slot as usize] >> lane & 1 == 1 {
+            return None;
+        }
+        let never = || {
+            let origin = Origin::Register { slot, warp: self.warp, lane: lane as u32 };
+            Unknown { bits: u64::MAX, origin, is_computed: false }
+        };
+        Some(self.unknown.get(&slot).and_then(|unknown| unknown[lane]).unwrap_or_else(never))
+    }
+
+    /// Takes a register of a lane as one that nothing wrote.
+    pub fn unset(&mut self, slot: Slot, lane: usize) {
+        self.values[slot as usize][lane] = 0;
+        self.initialised[slot as usize] &= !(1 << lane);
+        if let Some(unknown) = self.unknown.get_mut(&slot) {
+            unknown[lane] = None;
+        }
+    }
+
+    /// Says what is not known of a register in a lane.
+    pub fn set_unknown(&mut self, slot: Slot, lane: usize, unknown: Option<Unknown>) {
+        let initialised = &mut self.initialised[slot as usize];
+        match unknown {
+            None => *initialised |= 1 << lane,
+            Some(unknown) => {
+                *initialised &= !(1 << lane);
+                self.unknown.entry(slot).or_insert_with(|| Box::new([None; LANES]))[lane] = Some(unknown);
+            }
+        }
+    }
+
+    /// The lanes of `among` in which some of the registers are not all known.
+    pub fn lanes_with_unknown(&self, slots: &[Slot], among: u32) -> u32 {
+        among & !slots.iter().fold(u32::MAX, |known, slot| known & self.initialised[*slot as usize])
+    }
+
+    /// What is not known of a value that is computed from all of the registers, in the lanes of `among` where that is
+    /// something: all bits.
+    pub fn computed_from(&self, slots: &[Slot], among: u32) -> Vec<(usize, Unknown)> {
+        let of_lane = |lane: usize| {
+            let first = slots.iter().find_map(|slot| self.unknown(*slot, lane))?;
+            Some((lane, Unknown { bits: u64::MAX, is_computed: true, ..first }))
+        };
+        lanes(self.lanes_with_unknown(slots, among)).filter_map(of_lane).collect()
+    }
+}

@@ -1,0 +1,77 @@
+//! The floating-point formats of 8 bits (PTX ISA, "Alternate Floating-Point Data Formats").
+
+use crate::numeric::Format;
+
+/// A format of 8 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Small {
+    /// `.e4m3`: no infinities, one NaN of each sign.
+    E4M3,
+    /// `.e5m2`: the upper half of `.f16`.
+    E5M2,
+}
+
+impl Small {
+    /// The value of `bits`.
+    pub fn value(self, bits: u64) -> f64 {
+        match self {
+            Small::E4M3 if bits & 0x7f == 0x7f => f64::NAN,
+            Small::E4M3 => {
+                let (exponent, fraction) = (bits >> 3 & 0xf, (bits & 7) as f64);
+                let magnitude = match exponent {
+                    0 => fraction * 2.0_f64.powi(-9),
+                    _ => (8.0 + fraction) * 2.0_f64.powi(exponent as i32 - 10),
+                };
+                if bits & 0x80 == 0 { magnitude } else { -magnitude }
+            }
+            Small::E5M2 => Format::F16.value(bits << 8),
+        }
+    }
+
+    /// The nearest number of the format, ties to even; what is larger than all becomes the largest. Negative ones become 0
+    /// with `relu`.
+    pub fn narrow(self, value: f64, relu: bool) -> u64 {
+        const NAN: u64 = 0x7f;
+        if value.is_nan() {
+            return NAN;
+        }
+        if relu && value <= 0.0 {
+            return 0;
+        }
+        let sign = u64::from(value.is_sign_negative()) << 7;
+        let (fraction_bits, smallest, largest) = match self {
+            Small::E4M3 => (3, -6, 0x7e),
+            Small::E5M2 => (2, -14, 0x7b),
+        };
+        let magnitude = value.abs();
+        if magnitude >= self.value(largest) {
+            return sign | largest;
+        }
+        let exponent = ((magnitude.to_bits() >> 52) as i32 - 1023).max(smallest);
+        let steps = (magnitude * 2.0_f64.powi(fraction_bits - exponent)).round_ties_even() as u64;
+        // A carry out of the fraction increases the exponent field by itself; a subnormal has no hidden bit.
+        sign | ((exponent - smallest) as u64 * (1 << fraction_bits) + steps).min(largest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_of_8_bits_survives_a_round_trip_and_others_become_the_nearest() {
+        for format in [Small::E4M3, Small::E5M2] {
+            let finite = || (0..0x80).filter(|bits| format.value(*bits).is_finite());
+            for bits in finite() {
+                assert_eq!(format.narrow(format.value(bits), false), bits, "{format:?}");
+                assert_eq!(format.narrow(-format.value(bits), false), bits | 0x80, "{format:?}");
+            }
+            for bits in (0..10_000_u64).map(|index| (index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)) {
+                let value = f64::from_bits(bits & !(0x7ff << 52) | (1023 - 20 + bits % 30) << 52).abs();
+                let distance = |bits: &u64| (format.value(*bits) - value).abs();
+                let nearest = finite().min_by(|a, b| distance(a).total_cmp(&distance(b))).expect("a number");
+                assert_eq!(distance(&format.narrow(value, false)), distance(&nearest), "{format:?} {value:e}");
+            }
+        }
+    }
+}
