@@ -79,29 +79,53 @@ impl Context<'_> {
         space: Option<Space>,
         address: u64,
         data: &mut [u8],
-    ) -> (UnknownBytes, Space) {
+    ) -> (Option<Box<UnknownBytes>>, Space) {
         let place = Place::new(lane, space, address, data.len() as u64);
-        let mut unknown = UnknownBytes::default();
+        if self.instruction.semantics.strength.is_strong() {
+            return (self.load_strong(faults, place, data), place.space);
+        }
+        let Some(met) = self.access(faults, place, Data::Read(data)) else { return (None, place.space) };
+        let conflict = self.race(faults, place, data, Effect::Read, None);
+        match (met.uninitialised, conflict) {
+            (false, None) => (None, place.space),
+            (uninitialised, conflict) => (self.unknown_of_load(place, data, uninitialised, conflict), place.space),
+        }
+    }
+
+    /// A load of which others may have written what it reads, and which a loop may wait with.
+    fn load_strong(&mut self, faults: &mut Faults, place: Place, data: &mut [u8]) -> Option<Box<UnknownBytes>> {
         let mut shard = self.announcements(place);
-        if let Some(met) = self.access(faults, place, Data::Read(data)) {
-            if place.space == Space::Global && self.instruction.is_strong_read {
-                let mut word = [0; 8];
-                let count = data.len().min(8);
-                word[..count].copy_from_slice(&data[..count]);
-                self.note_read(place, u64::from_le_bytes(word));
-            }
-            let conflict = self.race(faults, place, data, Effect::Read, shard.as_deref_mut());
-            if met.uninitialised {
-                unknown = self.unknown_bytes(place, data);
-                if unknown.len() < data.len() {
-                    unknown.mark_partial(self.pc);
-                }
-            }
-            if let Some(conflict) = conflict {
-                self.doubt(&mut unknown, place, data.len(), conflict);
+        let met = self.access(faults, place, Data::Read(data))?;
+        if place.space == Space::Global && self.instruction.is_strong_read {
+            let mut word = [0; 8];
+            let count = data.len().min(8);
+            word[..count].copy_from_slice(&data[..count]);
+            self.note_read(place, u64::from_le_bytes(word));
+        }
+        let conflict = self.race(faults, place, data, Effect::Read, shard.as_deref_mut());
+        self.unknown_of_load(place, data, met.uninitialised, conflict)
+    }
+
+    /// What is not known of the bytes that a load has read, because nobody wrote some or because it races.
+    #[cold]
+    fn unknown_of_load(
+        &self,
+        place: Place,
+        data: &mut [u8],
+        uninitialised: bool,
+        conflict: Option<Conflict>,
+    ) -> Option<Box<UnknownBytes>> {
+        let mut unknown = UnknownBytes::default();
+        if uninitialised {
+            unknown = self.unknown_bytes(place, data);
+            if unknown.len() < data.len() {
+                unknown.mark_partial(self.pc);
             }
         }
-        (unknown, place.space)
+        if let Some(conflict) = conflict {
+            self.doubt(&mut unknown, place, data.len(), conflict);
+        }
+        (!unknown.is_empty()).then(|| Box::new(unknown))
     }
 
     /// Notes a read of global memory by which a loop may wait for what others write.

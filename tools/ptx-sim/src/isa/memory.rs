@@ -259,7 +259,7 @@ fn execute_load(context: &mut Context<'_>, space: Option<Space>, address: Addres
             let value = if kind.is_signed() { sign_extend(value, kind.bits) as u64 } else { value };
             context.set(*destination, lane, value);
         }
-        if !unknown.is_empty() {
+        if let Some(unknown) = unknown {
             set_unknown(context, lane, kind, to, &unknown);
         }
     }

@@ -153,17 +153,28 @@ impl Clocks {
     /// The lanes of `group` whose accesses at `time` did not all happen before what the thread of `agent` does now.
     pub fn concurrent(&self, agent: Agent, group: usize, lanes: u32, time: u32) -> u32 {
         let thread = agent.thread();
-        let other = self.agent(group, agent.lane);
-        let own_lane = if other.engine == Engine::Matrix { 0 } else { agent.lane };
-        let is_over = match other.engine {
-            Engine::Thread => true,
-            _ => time <= self.finished[group * LANES + own_lane as usize],
+        let rest = match self.is_of_threads(group) {
+            true if group == agent.warp as usize => lanes & !(1 << agent.lane),
+            true => lanes,
+            false => self.not_waited_for(agent, group, lanes, time),
         };
-        let rest = if other.warp == agent.warp && is_over { lanes & !(1 << own_lane) } else { lanes };
         let known = &self.known[thread];
         crate::lanes::lanes(rest)
             .filter(|lane| known.time(group * LANES + lane) < time)
             .fold(0, |mask, lane| mask | 1 << lane)
+    }
+
+    /// Whether a group of agents is the threads of a warp themselves.
+    pub fn is_of_threads(&self, group: usize) -> bool {
+        group < self.warps
+    }
+
+    /// The lanes of a group of asynchronous agents but for the one that the thread of `agent` has waited for.
+    fn not_waited_for(&self, agent: Agent, group: usize, lanes: u32, time: u32) -> u32 {
+        let other = self.agent(group, agent.lane);
+        let own_lane = if other.engine == Engine::Matrix { 0 } else { agent.lane };
+        let is_over = time <= self.finished[group * LANES + own_lane as usize];
+        if other.warp == agent.warp && is_over { lanes & !(1 << own_lane) } else { lanes }
     }
 
     /// Whether the thread of `agent` comes after something that a lane of the warp of `other` did at `time` or later.

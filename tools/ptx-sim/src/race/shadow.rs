@@ -99,14 +99,18 @@ impl Cell {
             if overlap == 0 {
                 return true;
             }
-            let concurrent = clocks.concurrent(agent, old.group as usize, old.lanes, old.time);
-            let other = clocks.agent(old.group as usize, 0);
-            let is_copy = agent.engine.is_asynchronous() || other.engine.is_asynchronous();
-            if concurrent != 0 && conflict.is_none() {
+            let covered = old.is_covered_by(&new);
+            // Two reads neither race nor meet.
+            let may_meet = conflict.is_none() && (old.writes || new.writes);
+            let mut concurrent = 0;
+            if may_meet || covered && !is_last_word {
+                concurrent = clocks.concurrent(agent, old.group as usize, old.lanes, old.time);
+            }
+            if concurrent != 0 && may_meet {
+                let is_copy = agent.engine.is_asynchronous() || !clocks.is_of_threads(old.group as usize);
                 let meeting = old.meets(&new, is_copy);
                 conflict = meeting.map(|meeting| (*old, concurrent.trailing_zeros(), meeting));
             }
-            let covered = old.is_covered_by(&new);
             if is_last_word || covered && concurrent == 0 {
                 old.bytes &= !overlap;
             } else if covered && overlap == old.bytes {
