@@ -108,7 +108,7 @@ impl Record {
         self.0.get(name).is_some_and(|recorded| recorded.not_compiled_yet.iter().any(|other| other == entry))
     }
 
-    /// Writes down what `folder` has.
+    /// Writes down what `folder` has; of another code generator, which of its entries that has not compiled yet.
     pub fn update(workspace: &Workspace, folder: &PtxFolder) -> Result<()> {
         let mut record = Self::read(workspace)?;
         let Manifest { code_generator, modules, .. } = &folder.manifest;
@@ -120,6 +120,13 @@ impl Record {
             entries.extend(collectives(&text).into_iter().map(|(entry, places)| (entry, counts(places))));
         }
         let recorded = Recorded { version: code_generator.version.clone(), entries, not_compiled_yet: Vec::new() };
+        for (name, other) in &mut record.0 {
+            if *name != code_generator.name {
+                other.entries.retain(|entry, _| recorded.entries.contains_key(entry));
+                let new = recorded.entries.keys().filter(|entry| !other.entries.contains_key(*entry));
+                other.not_compiled_yet = new.cloned().collect();
+            }
+        }
         record.0.insert(code_generator.name.clone(), recorded);
         let mut text = serde_json::to_string_pretty(&record)?;
         text.push('\n');

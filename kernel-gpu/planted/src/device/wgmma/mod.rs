@@ -103,7 +103,7 @@ pub unsafe fn fragment_changed_in_flight<const PLANTED: bool>(arguments: Argumen
     fragment.pin();
     let mut d: Tile = ptx::zeros();
     wgmma::fence();
-    d.multiply_fragment(fragment[0], matrices::operand::<KMajor>(A_BYTES), true);
+    d.multiply_fragment::<F16, _>(fragment[0], matrices::operand::<KMajor>(A_BYTES), true);
     wgmma::commit_group();
     if PLANTED {
         ptx::increment(&mut fragment[0][0]);

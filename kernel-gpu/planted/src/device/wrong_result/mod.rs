@@ -48,7 +48,7 @@ pub unsafe fn step_of_one_operand_only<const PLANTED: bool>(arguments: Arguments
     matrices::load(arguments);
     let (a, b) = (matrices::operand::<KMajor>(0), matrices::operand::<KMajor>(A_BYTES));
     wgmma::fence();
-    let mut d = matrices::multiply::<F16, _>(a, b);
+    let mut d = matrices::multiply(a, b);
     d.multiply_accumulate::<F16, _>(a.step(1), b.step(usize::from(!PLANTED)));
     wgmma::commit_group();
     matrices::wait_and_write_out(arguments, d);
@@ -60,9 +60,9 @@ pub unsafe fn transposition_forgotten<const PLANTED: bool>(arguments: Arguments)
     matrices::load(arguments);
     wgmma::fence();
     let d = if PLANTED {
-        matrices::multiply::<F16, _>(matrices::operand(0), matrices::operand::<KMajor>(A_BYTES))
+        matrices::multiply(matrices::operand(0), matrices::operand::<KMajor>(A_BYTES))
     } else {
-        matrices::multiply::<F16, _>(matrices::operand(0), matrices::operand::<NMajor>(A_BYTES))
+        matrices::multiply(matrices::operand(0), matrices::operand::<NMajor>(A_BYTES))
     };
     wgmma::commit_group();
     matrices::wait_and_write_out(arguments, d);
