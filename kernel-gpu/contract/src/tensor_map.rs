@@ -16,7 +16,7 @@ use crate::view::{ELEMENT_BYTES, View};
 /// order: what an H200 copied through such maps is among the vectors of `tools/ptx-conformance`.
 pub const STRIDE_LIMIT: u64 = 1 << 40;
 
-/// `CU_TENSOR_MAP_DATA_TYPE_FLOAT16`.
+/// `CU_TENSOR_MAP_DATA_TYPE_FLOAT16`, for bf16 too: copies move bits, and the zeros beyond are zeros of both types.
 pub const ELEMENT_TYPE: u32 = 6;
 /// `CU_TENSOR_MAP_SWIZZLE_128B`.
 pub const SWIZZLE: u32 = 3;
