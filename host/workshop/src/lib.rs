@@ -36,6 +36,7 @@ pub mod host_memory;
 pub mod inputs;
 pub mod journal;
 pub mod launch;
+pub mod map;
 
 pub mod ncu;
 pub mod npy;

@@ -117,6 +117,12 @@ impl PtxFolder {
         &self.manifest
     }
 
+    /// A digest of all its PTX.
+    pub fn digest(&self) -> String {
+        let modules: String = self.manifest.modules.iter().map(|module| module.sha256.as_str()).collect();
+        Sha256::digest(modules).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     /// The PTX of `probe`; `None` when the folder has none, as one of another code generator.
     ///
     /// # Errors

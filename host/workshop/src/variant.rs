@@ -48,6 +48,12 @@ pub fn choose<'a>(
     Ok(Choice { entry, module, plan: choice.plan, reason: choice.reason.to_string() })
 }
 
+/// The entries of `folder` that compute `problem` on `device`, in order of preference.
+pub fn accepting<'a>(folder: &'a PtxFolder, problem: &Problem, device: &Device) -> impl Iterator<Item = &'a Entry> {
+    let entries = folder.entries().map(|(entry, _)| entry);
+    entries.filter(|entry| launch::plan(entry, problem, device).is_ok())
+}
+
 fn named<'a>(folder: &'a PtxFolder, name: &str) -> Result<(&'a Entry, &'a PtxModule)> {
     folder.entries().find(|(entry, _)| entry.name == name).ok_or_else(|| {
         let names: Vec<_> = folder.entries().map(|(entry, _)| entry.name.as_str()).collect();

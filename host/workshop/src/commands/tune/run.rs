@@ -7,7 +7,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use contract::manifest::Entry;
 use contract::selection;
 use contract::variants::VARIANTS;
-use sha2::{Digest, Sha256};
 use workshop::bench::Bench;
 use workshop::compare::Thresholds;
 use workshop::contender::Contender;
@@ -183,12 +182,11 @@ fn incumbent(plan: &Plan, folder: &PtxFolder, device: &Device, case: &Case) -> R
 
 fn header(plan: &Plan, folder: &PtxFolder, gpu: &GpuExecutor, monitor: &Monitor, protocol: RunProtocol) -> Header {
     let manifest = folder.manifest();
-    let modules: String = manifest.modules.iter().map(|module| module.sha256.as_str()).collect();
     Header {
         command: std::env::args().collect(),
         started_at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
         plan: plan.digest(),
-        ptx: Sha256::digest(modules).iter().map(|byte| format!("{byte:02x}")).collect(),
+        ptx: folder.digest(),
         code_generator: manifest.code_generator.clone(),
         git_commit: manifest.git_commit.clone(),
         strategy: plan.strategy,
