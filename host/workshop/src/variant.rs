@@ -42,7 +42,7 @@ pub fn choose<'a>(
     }
     folder.entries().try_for_each(|(entry, _)| launch::check_arguments(entry))?;
     let variants = folder.entries().map(|(entry, _)| entry.variant());
-    let choice = selection::choose(variants, folder.tuned().rows(), problem, &device.gpu())
+    let choice = selection::choose(variants, folder.costs(), folder.tuned().rows(), problem, &device.gpu())
         .map_err(|none| Error::Invalid(none.to_string()))?;
     let (entry, module) = named(folder, choice.plan.variant().entry)?;
     Ok(Choice { entry, module, plan: choice.plan, reason: choice.reason.to_string() })

@@ -2,6 +2,7 @@
 
 mod draw;
 mod field;
+mod fit;
 mod run;
 mod text;
 
@@ -24,6 +25,7 @@ enum Command {
     Run(Box<run::Options>),
     Show(ShowOptions),
     Draw(draw::Options),
+    Fit(fit::Options),
 }
 
 /// Show the means and the worst points of a map
@@ -41,6 +43,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
     match &options.command {
         Command::Run(options) => run::run(options),
         Command::Draw(options) => draw::run(options),
+        Command::Fit(options) => fit::run(options),
         Command::Show(options) => {
             output::print(&text::map(&Map::load(&options.record)?, options.worst))?;
             Ok(Verdict::Pass)

@@ -3,6 +3,8 @@
 use std::fmt::Write;
 
 use comfy_table::CellAlignment;
+use contract::cost::{self, Costs};
+use workshop::map::fit::regret_of;
 use workshop::map::record::{Map, Outcome, Time};
 use workshop::map::summary::{AHEAD, Spread, Standing, by_ratio, by_regret, spreads, standings};
 
@@ -26,7 +28,21 @@ pub fn map(map: &Map, worst: usize) -> String {
         (standing.best.1, standing.best.0, standing.kernel)
     });
     text += &means(&standings);
+    text += &predicted(map);
     text
+}
+
+/// How the choice by predicted times would be at these points.
+fn predicted(map: &Map) -> String {
+    let regret = |costs| regret_of(map, costs).ok().flatten();
+    let costs = Costs::find(cost::SHIPPED, &map.header.environment.device.gpu());
+    match costs.and_then(|costs| Some((regret(costs)?, costs.gpu))) {
+        Some((Spread { mean, highest, .. }, gpu)) => format!(
+            "time of the kernel that is predicted to be the fastest (by constants of {gpu}) over that of the fastest: mean {mean:.3}, \
+             worst {highest:.3}\n"
+        ),
+        None => String::new(),
+    }
 }
 
 fn failures(map: &Map) -> String {

@@ -171,7 +171,7 @@ fn incumbent(plan: &Plan, folder: &PtxFolder, device: &Device, case: &Case) -> R
     let problem = case.problem()?;
     let entries = folder.entries().map(|(entry, _)| entry);
     let shipped = entries.filter(|entry| plan.incumbents.contains(&entry.name)).map(Entry::variant);
-    let choice = selection::choose(shipped, folder.tuned().rows(), &problem, &device.gpu()).map_err(|error| {
+    let choice = selection::choose(shipped, folder.costs(), folder.tuned().rows(), &problem, &device.gpu()).map_err(|error| {
         Error::Invalid(format!(
             "{case} has no incumbent in {}: {error}\n(cargo xtask ptx --variants of this plan compiles the shipped variants, too)",
             folder.path().display()
