@@ -13,8 +13,9 @@ unavailable: something is missing on this machine; invalid: the backend does not
              mask, scale, element              layout bhsd, [B,S,H,D] for bshd) and computes once, so that everything is
                                                compiled; element is f16 or bf16
     answer   id, path                          writes O, likewise, to the .npy file at path
-    warm_up  id, input_sets, milliseconds      copies the inputs to so many sets, runs that long; answers with call_us,
-                                               the time of a call, and host_launch_us, what issuing one costs the host
+    warm_up  id, input_sets, milliseconds,     copies the inputs to so many sets, runs that long; answers with call_us,
+             host_launch                       the time of a call, and host_launch_us, what issuing one costs the host, or
+                                               null unless host_launch
     capture  id, calls                         records so many calls, on the next set of inputs each, as a CUDA graph
     sample   id                                replays the graph between two events: µs per call
     release  id                                forgets what was prepared
@@ -152,12 +153,14 @@ class Prepared:
         numpy.save(path, bits.view(stored), allow_pickle=False)
         return {}
 
-    def warm_up(self, input_sets, milliseconds):
+    def warm_up(self, input_sets, milliseconds, host_launch=True):
         while len(self.sets) < input_sets:
             # Preserves the order in memory.
             self.sets.append(tuple(tensor.clone() for tensor in self.sets[0]))
         self.outputs = [None] * input_sets
-        host_launch_us = self.host_launch_us()
+        for index in range(input_sets):
+            self.call_next(index)
+        host_launch_us = self.host_launch_us() if host_launch else None
         # A graph, since issuing the calls one by one may take longer than executing them.
         self.capture(input_sets)
         begun = time.perf_counter()
@@ -167,8 +170,6 @@ class Prepared:
 
     def host_launch_us(self, calls=32):
         """What issuing a call costs the host, when the GPU does not keep it waiting."""
-        for index in range(len(self.sets)):
-            self.call_next(index)
         self.torch.cuda.synchronize()
         begun = time.perf_counter()
         for index in range(calls):

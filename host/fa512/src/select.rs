@@ -1,8 +1,9 @@
 //! Which kernel computes a problem.
 
+use contract::cost;
 use contract::problem::Problem;
 use contract::selection::{self, Choice};
-use contract::tuned::SHIPPED;
+use contract::tuned;
 use contract::variants::VARIANTS;
 
 use crate::error::Error;
@@ -13,6 +14,6 @@ use crate::gpu::Gpu;
 /// # Errors
 /// When there is none.
 pub fn choose(problem: &Problem, gpu: &Gpu) -> Result<Choice<'static>, Error> {
-    selection::choose(VARIANTS.iter().copied(), SHIPPED.iter().copied(), problem, gpu.facts())
+    selection::choose(VARIANTS.iter().copied(), cost::SHIPPED, tuned::SHIPPED.iter().copied(), problem, gpu.facts())
         .map_err(|none| Error::Unsupported { gpu: gpu.name().to_owned(), why: none.to_string() })
 }

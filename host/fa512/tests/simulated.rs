@@ -291,7 +291,7 @@ fn what_runs_on_a_gpu_can_be_asked_without_one() {
         fa512::supports(&problem(8, 8, 300, Mask::Full), &Gpu::described(facts))
     };
     assert!(support(86).unwrap().entry.starts_with("fa512_sm80_any_full"));
-    assert!(support(86).unwrap().reason.contains("nothing was tuned"));
+    assert!(support(86).unwrap().reason.contains("µs at the speed of NVIDIA H100"));
     let h200 = fa512::GpuFacts {
         name: "NVIDIA H200",
         architecture: 90,

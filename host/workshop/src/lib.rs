@@ -34,7 +34,10 @@ pub mod forward;
 pub mod fuzz;
 pub mod host_memory;
 pub mod inputs;
+pub mod journal;
 pub mod launch;
+pub mod map;
+
 pub mod ncu;
 pub mod npy;
 pub mod printable;

@@ -8,7 +8,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::gpu_option::GpuOption;
 use commands::{
-    Verdict, bench, compare, diagnose, doctor, fuzz, manual, plot, print_error, profile, report, run, sanitize, tune,
+    Verdict, bench, compare, diagnose, doctor, fuzz, manual, map, plot, print_error, profile, report, run, sanitize,
+    tune,
 };
 
 /// Runs, checks and times FlashAttention forward kernels written in Rust, on a GPU or in the PTX simulator.
@@ -28,6 +29,7 @@ enum Command {
     Fuzz(fuzz::Options),
     Bench(Box<bench::Options>),
     Compare(compare::Options),
+    Map(map::Options),
     Tune(tune::Options),
     Profile(profile::Options),
     Diagnose(diagnose::Options),
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         Command::Fuzz(options) => fuzz::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Compare(options) => return compare::run(&options),
+        Command::Map(options) => map::run(&options),
         Command::Tune(options) => tune::run(&options),
         Command::Profile(options) => profile::run(&options),
         Command::Diagnose(options) => diagnose::run(&options),

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use contract::cost::{self, Costs};
 use contract::manifest::{Entry, FILE_NAME, FORMAT, Manifest};
 use contract::probe::Probe;
 use sha2::{Digest, Sha256};
@@ -22,6 +23,7 @@ pub struct PtxFolder {
     manifest: Manifest,
     modules: Vec<PtxModule>,
     tuned: Table,
+    costs: &'static [Costs<'static>],
 }
 
 /// The part of every manifest that does not change with the format.
@@ -94,12 +96,17 @@ impl PtxFolder {
             Ok(PtxModule { file: module.file.clone(), text })
         });
         let modules = modules.collect::<Result<_>>()?;
-        Ok(Self { path: path.to_owned(), manifest, modules, tuned: Table::built_in()? })
+        Ok(Self { path: path.to_owned(), manifest, modules, tuned: Table::built_in()?, costs: cost::SHIPPED })
     }
 
-    /// The same folder with another tuned table than the built-in one.
+    /// The same folder with another tuned table than the built-in one, which also decides where a time is predicted.
     pub fn with_tuned(self, tuned: Table) -> Self {
-        Self { tuned, ..self }
+        Self { tuned, costs: &[], ..self }
+    }
+
+    /// What the times of its entries are predicted by.
+    pub fn costs(&self) -> &'static [Costs<'static>] {
+        self.costs
     }
 
     /// Which of the entries is the fastest on which GPU.
@@ -115,6 +122,12 @@ impl PtxFolder {
     /// Its manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
+    }
+
+    /// A digest of all its PTX.
+    pub fn digest(&self) -> String {
+        let modules: String = self.manifest.modules.iter().map(|module| module.sha256.as_str()).collect();
+        Sha256::digest(modules).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// The PTX of `probe`; `None` when the folder has none, as one of another code generator.

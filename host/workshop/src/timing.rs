@@ -30,6 +30,14 @@ pub struct Protocol {
     /// absent are of kernels that do not.
     #[serde(default)]
     pub overlap: bool,
+    /// Whether it is measured, too, what issuing a call costs the processor.
+    #[serde(default = "yes")]
+    pub host_launch: bool,
+}
+
+/// Of records that are older than the choice.
+const fn yes() -> bool {
+    true
 }
 
 /// What a call finds in L2.
@@ -48,7 +56,7 @@ pub enum L2 {
 impl Protocol {
     /// The usual protocol.
     pub fn new(l2: L2) -> Self {
-        Self { warm_up_ms: WARM_UP_MS, sample_us: SAMPLE_US, l2, overlap: true }
+        Self { warm_up_ms: WARM_UP_MS, sample_us: SAMPLE_US, l2, overlap: true, host_launch: true }
     }
 
     /// The usual protocol on `device`: cold, unless `warm_l2` or where the size of L2 is not known.

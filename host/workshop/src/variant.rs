@@ -42,10 +42,16 @@ pub fn choose<'a>(
     }
     folder.entries().try_for_each(|(entry, _)| launch::check_arguments(entry))?;
     let variants = folder.entries().map(|(entry, _)| entry.variant());
-    let choice = selection::choose(variants, folder.tuned().rows(), problem, &device.gpu())
+    let choice = selection::choose(variants, folder.costs(), folder.tuned().rows(), problem, &device.gpu())
         .map_err(|none| Error::Invalid(none.to_string()))?;
     let (entry, module) = named(folder, choice.plan.variant().entry)?;
     Ok(Choice { entry, module, plan: choice.plan, reason: choice.reason.to_string() })
+}
+
+/// The entries of `folder` that compute `problem` on `device`, in order of preference.
+pub fn accepting<'a>(folder: &'a PtxFolder, problem: &Problem, device: &Device) -> impl Iterator<Item = &'a Entry> {
+    let entries = folder.entries().map(|(entry, _)| entry);
+    entries.filter(|entry| launch::plan(entry, problem, device).is_ok())
 }
 
 fn named<'a>(folder: &'a PtxFolder, name: &str) -> Result<(&'a Entry, &'a PtxModule)> {

@@ -10,6 +10,7 @@ pub mod architecture;
 pub mod args;
 pub mod class;
 pub mod config;
+pub mod cost;
 pub mod divisor;
 pub mod geometry;
 pub mod gpu;

@@ -1,11 +1,12 @@
-//! Chooses the variant that computes a problem on a GPU: the one that the tuned table names, else by the order of
-//! preference.
+//! Chooses the variant that computes a problem on a GPU: the one that is predicted to be the fastest, else the one that the
+//! tuned table names, else by the order of preference.
 
 use core::cmp::Reverse;
 use core::fmt;
 
 use crate::class::ShapeClass;
 use crate::config::Element;
+use crate::cost::Costs;
 use crate::geometry::query_tiles;
 use crate::gpu::Gpu;
 use crate::plan::Plan;
@@ -27,6 +28,17 @@ pub struct Choice<'a> {
 /// Why a variant was chosen. `Display` says it in words.
 #[derive(Clone, Debug)]
 pub enum Reason<'a> {
+    /// It is predicted to be the fastest.
+    Predicted {
+        /// The time that is predicted, µs.
+        us: f64,
+        /// Whose constants it is predicted by.
+        costs: &'a Costs<'a>,
+        /// Whether that is the GPU's own model.
+        same_model: bool,
+        /// The next, and its time in µs.
+        next: Option<(&'a str, f64)>,
+    },
     /// The tuned table names it.
     Tuned {
         /// The row of the table.
@@ -91,13 +103,14 @@ pub struct NoVariant<'p, V> {
     gpu: Gpu<'p>,
 }
 
-/// Plans the launch of the best of `variants`, which are in order of preference, for `problem` on `gpu`, by the `tuned`
-/// rows.
+/// Plans the launch of the best of `variants`, which are in order of preference, for `problem` on `gpu`, by the `costs`, else by
+/// the `tuned` rows.
 ///
 /// # Errors
 /// [`NoVariant`] when none computes the problem there.
 pub fn choose<'a, 'p, V, T>(
     variants: V,
+    costs: &'a [Costs<'a>],
     tuned: T,
     problem: &'p Problem,
     gpu: &Gpu<'p>,
@@ -106,6 +119,9 @@ where
     V: Iterator<Item = Variant<'a>> + Clone,
     T: Iterator<Item = Row<'a>>,
 {
+    if let Some(choice) = choose_by_cost(variants.clone(), costs, problem, gpu) {
+        return Ok(choice);
+    }
     let class = ShapeClass::new(problem.shape(), problem.mask(), gpu.multiprocessors);
     // Rows of the table are of sequences of one length.
     let row = if problem.packing().is_none() { tuned::find(tuned, gpu, &class) } else { None };
@@ -123,6 +139,31 @@ where
         },
     };
     choose_by_preference(variants, problem, gpu, untuned)
+}
+
+/// The one that is predicted to be the fastest, where a time is predicted of all that compute the problem.
+fn choose_by_cost<'a>(
+    variants: impl Iterator<Item = Variant<'a>>,
+    costs: &'a [Costs<'a>],
+    problem: &Problem,
+    gpu: &Gpu<'_>,
+) -> Option<Choice<'a>> {
+    let costs = Costs::find(costs, gpu)?;
+    let computes = |variant: &Variant<'_>| variant.check_accepts(problem).is_ok() && variant.check_fits(gpu).is_ok();
+    let mut fastest: Option<(Variant<'a>, f64)> = None;
+    let mut next = fastest;
+    for variant in variants.filter(computes) {
+        let us = costs.predict(&variant, problem, gpu.multiprocessors)?;
+        if fastest.is_none_or(|fastest| us < fastest.1) {
+            (fastest, next) = (Some((variant, us)), fastest);
+        } else if next.is_none_or(|next| us < next.1) {
+            next = Some((variant, us));
+        }
+    }
+    let (variant, us) = fastest?;
+    let plan = Plan::new(problem, variant, gpu).ok()?;
+    let next = next.map(|(variant, us)| (variant.entry, us));
+    Some(Choice { plan, reason: Reason::Predicted { us, costs, same_model: costs.gpu == gpu.name, next } })
 }
 
 /// Of `variants` the one that is as `named`, but for tensors of `element`: what is fast with 16-bit elements of one type is so
@@ -194,6 +235,16 @@ fn tiles(variant: &Variant<'_>, problem: &Problem) -> u64 {
 impl fmt::Display for Reason<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Reason::Predicted { us, costs, same_model, next } => {
+                write!(formatter, "expected to take {us:.1} µs")?;
+                if !same_model {
+                    write!(formatter, " at the speed of {}", costs.gpu)?;
+                }
+                match next {
+                    Some((entry, us)) => write!(formatter, ", the next, {entry}, {us:.1}"),
+                    None => formatter.write_str(", and alone in computing it"),
+                }
+            }
             Reason::Tuned { row, class, same_model } => {
                 write!(formatter, "tuned: the fastest for {} on {}", row.class, row.gpu)?;
                 if !same_model {
@@ -256,6 +307,7 @@ mod tests {
 
     use super::*;
     use crate::config::{Mask, Sequence};
+    use crate::cost::{Constants, KernelClass};
     use crate::packed::Packing;
     use crate::problem::Shape;
     use crate::tile::{Configuration, Sm80, Sm90Tma};
@@ -314,7 +366,7 @@ mod tests {
 
     fn chosen(row: Option<Row<'static>>, gpu: &Gpu<'_>, batch: u32) -> (&'static str, String) {
         let problem = problem(batch);
-        let choice = choose(variants().into_iter(), row.into_iter(), &problem, gpu);
+        let choice = choose(variants().into_iter(), &[], row.into_iter(), &problem, gpu);
         let choice = choice.unwrap_or_else(|none| panic!("{none}"));
         (choice.plan.variant().entry, choice.reason.to_string())
     }
@@ -353,8 +405,57 @@ mod tests {
     fn among_small_tiles_those_of_a_one_shot_grid_come_first() {
         let variants = variants_of_either_grid().into_iter();
         let (problem, gpu) = (problem(4), gpu("NVIDIA H200", 90));
-        let choice = choose(variants, None.into_iter(), &problem, &gpu).unwrap_or_else(|none| panic!("{none}"));
+        let choice = choose(variants, &[], None.into_iter(), &problem, &gpu).unwrap_or_else(|none| panic!("{none}"));
         assert_eq!(choice.plan.variant().entry, "small");
+    }
+
+    /// Constants of `gpu` by which large tiles take less for a step of a row, and more for an item.
+    fn constants(variants: &[Variant<'_>]) -> std::vec::Vec<(KernelClass, Constants)> {
+        let of = |variant: &Variant<'_>| {
+            let rows = f64::from(variant.config.block_m());
+            let constants = Constants {
+                resident: 1,
+                launch_us: 2.0,
+                item_us: rows / 64.0,
+                step_us: 0.2 + rows / 1000.0,
+                shared_step_us: 0.0,
+                megabyte_us: 0.0,
+                exposed: 0.0,
+            };
+            (KernelClass::of(variant), constants)
+        };
+        variants.iter().map(of).collect()
+    }
+
+    #[test]
+    fn the_variant_that_is_expected_to_be_the_fastest_is_chosen_with_its_time() {
+        let kernels = constants(&variants());
+        let costs = [Costs { gpu: "NVIDIA H100", architecture: 90, kernels: &kernels }];
+        let chosen = |name, batch| {
+            let (problem, gpu) = (problem(batch), gpu(name, 90));
+            let choice = choose(variants().into_iter(), &costs, Some(tuned("small")).into_iter(), &problem, &gpu);
+            let choice = choice.unwrap_or_else(|none| panic!("{none}"));
+            (choice.plan.variant().entry.to_string(), choice.reason.to_string())
+        };
+        let (entry, reason) = chosen("NVIDIA H100", 64);
+        assert_eq!(entry, "large", "whatever the table says");
+        assert_eq!(reason, "expected to take 182.7 µs, the next, small, 331.1");
+        let (entry, reason) = chosen("NVIDIA H200", 1);
+        assert_eq!(entry, "small");
+        assert_eq!(reason, "expected to take 7.2 µs at the speed of NVIDIA H100, the next, large, 13.3");
+    }
+
+    #[test]
+    fn the_table_decides_where_a_variant_has_no_constants() {
+        let variants = variants();
+        let kernels = constants(&variants);
+        let costs = [Costs { gpu: "NVIDIA H100", architecture: 90, kernels: &kernels }];
+        let config = Configuration::Sm90Tma(Sm90Tma::new(1, 4));
+        let all = [variants[0], variants[1], Variant { entry: "other kind", config, ..variants[0] }];
+        let (problem, gpu) = (problem(64), gpu("NVIDIA H200", 90));
+        let choice = choose(all.into_iter(), &costs, Some(tuned("small")).into_iter(), &problem, &gpu);
+        let choice = choice.unwrap_or_else(|none| panic!("{none}"));
+        assert!(choice.reason.to_string().starts_with("tuned: "), "{}", choice.reason);
     }
 
     #[test]
@@ -365,7 +466,7 @@ mod tests {
                 Problem::new(Shape { batch: 1, heads: 8, sequence: 38_400 }, Mask::Full, Layout::Bshd).unwrap();
             let problem = problem.packed(Packing { sequences, longest: 512 }).unwrap();
             let choice =
-                choose(packed.into_iter(), Some(tuned("small")).into_iter(), &problem, &gpu("NVIDIA H200", 90));
+                choose(packed.into_iter(), &[], Some(tuned("small")).into_iter(), &problem, &gpu("NVIDIA H200", 90));
             let choice = choice.unwrap_or_else(|none| panic!("{none}"));
             (choice.plan.variant().entry, choice.reason.to_string())
         };
@@ -384,7 +485,7 @@ mod tests {
         let [large, small] = variants();
         let all = [large, small, bf16(large, "large_bf16"), bf16(small, "small_bf16")];
         let problem = problem(64).with_element(element);
-        let choice = choose(all.into_iter(), Some(tuned("small")).into_iter(), &problem, &gpu("NVIDIA H200", 90));
+        let choice = choose(all.into_iter(), &[], Some(tuned("small")).into_iter(), &problem, &gpu("NVIDIA H200", 90));
         let choice = choice.unwrap_or_else(|none| panic!("{none}"));
         assert_eq!(choice.plan.variant().entry, "small_bf16");
     }
@@ -399,7 +500,7 @@ mod tests {
     #[test]
     fn where_no_variant_fits_each_says_why_not() {
         let (problem, gpu) = (problem(1), gpu("NVIDIA T4", 75));
-        let message = match choose(variants().into_iter(), None.into_iter(), &problem, &gpu) {
+        let message = match choose(variants().into_iter(), &[], None.into_iter(), &problem, &gpu) {
             Err(none) => none.to_string(),
             Ok(choice) => panic!("sm_75 is too old for {}", choice.plan.variant().entry),
         };

@@ -98,14 +98,14 @@ impl Bench<'_> {
     ///
     /// # Errors
     /// [`Error::Unavailable`] when the bench was stopped.
-    pub fn measure(
+    pub fn measure<'c>(
         &self,
         prepared: &PreparedCase,
-        contenders: &mut [Box<dyn Contender>],
+        contenders: impl IntoIterator<Item = &'c mut Box<dyn Contender>>,
         observer: &mut dyn Observer,
     ) -> Result<Vec<Row>> {
         let PreparedCase { case, workload, check } = prepared;
-        let mut entrants = Vec::with_capacity(contenders.len());
+        let mut entrants = Vec::new();
         for contender in contenders {
             self.go_on()?;
             observer.checking(case, contender.name());

@@ -1,6 +1,6 @@
 //! `fa512 bench`: contenders against each other on a GPU.
 
-mod contenders;
+pub(super) mod contenders;
 mod table;
 
 use std::path::PathBuf;

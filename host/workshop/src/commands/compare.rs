@@ -5,8 +5,9 @@ mod table;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use workshop::compare::{Change, Comparison, Thresholds};
-use workshop::error::Result;
+use workshop::compare::{Change, Comparison, Thresholds, require_measured_with};
+use workshop::error::{Error, Result};
+use workshop::ptx_folder::PtxFolder;
 use workshop::record::BenchRecord;
 use workshop::statistics::Bootstrap;
 
@@ -28,6 +29,9 @@ pub struct Options {
     new: PathBuf,
     /// The old one
     old: PathBuf,
+    /// Refuse the old record unless the kernels in it are those of this PTX folder: a reference of older ones hides what was lost since
+    #[arg(long, value_name = "FOLDER")]
+    old_ptx: Option<PathBuf>,
     /// Only this contender; may be repeated [default: all]
     #[arg(long = "contender", value_name = "CONTENDER")]
     contenders: Vec<String>,
@@ -90,6 +94,10 @@ pub fn run(options: &Options) -> ExitCode {
 
 fn compare(options: &Options) -> Result<Change> {
     let (new, old) = (BenchRecord::load(&options.new)?, BenchRecord::load(&options.old)?);
+    if let Some(folder) = &options.old_ptx {
+        require_measured_with(PtxFolder::open(folder)?.manifest(), &old, &options.contenders)
+            .map_err(|error| Error::Invalid(format!("{} cannot be compared with: {error}", options.old.display())))?;
+    }
     let bootstrap = Bootstrap::new(new.protocol.order_seed);
     let comparison = Comparison::new(&new, &old, &options.contenders, options.thresholds(), &bootstrap)?;
     match (options.json, options.markdown) {

@@ -9,6 +9,7 @@ pub mod fuzz;
 pub mod gpu_option;
 mod interrupt;
 pub mod manual;
+pub mod map;
 mod output;
 pub mod plot;
 pub mod profile;

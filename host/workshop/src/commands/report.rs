@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use workshop::compare::{Comparison, Thresholds};
 use workshop::error::Result;
 use workshop::files;
+use workshop::map::record::Map;
 use workshop::ncu::{self, Profile};
 use workshop::record::BenchRecord;
 use workshop::report::{Campaign, Named, Report, Simulation};
@@ -18,12 +19,15 @@ use super::Verdict;
     after_help = "The page stands alone: plots are inline SVG, nothing is fetched, no script runs. It follows the \
                   reader's light or dark mode. No GPU is needed.",
     group = clap::ArgGroup::new("sources").required(true).multiple(true)
-        .args(["records", "profiles", "simulated", "fuzz", "compare"])
+        .args(["records", "maps", "profiles", "simulated", "fuzz", "compare"])
 )]
 pub struct Options {
     /// Records of `fa512 bench --json FILE`
     #[arg(value_name = "RECORD")]
     records: Vec<PathBuf>,
+    /// Maps of `fa512 map run`; may be repeated
+    #[arg(long = "map", value_name = "RECORD")]
+    maps: Vec<PathBuf>,
     /// Profiles of `fa512 profile`; may be repeated
     #[arg(long = "profile", value_name = "JSON")]
     profiles: Vec<PathBuf>,
@@ -43,8 +47,8 @@ pub struct Options {
 
 /// Carries out the command.
 pub fn run(options: &Options) -> Result<Verdict> {
-    let Options { records, profiles, simulated, fuzz, compare, output } = options;
-    let sources = [records, profiles, simulated, fuzz, compare].into_iter().flatten();
+    let Options { records, maps, profiles, simulated, fuzz, compare, output } = options;
+    let sources = [records, maps, profiles, simulated, fuzz, compare].into_iter().flatten();
     let sources: Vec<_> = sources.map(|path| ("a source", path.as_path())).collect();
     files::check_targets(&[("--output", output)], &sources)?;
     let html = report(options)?.html()?;
@@ -56,6 +60,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
 fn report(options: &Options) -> Result<Report> {
     Ok(Report {
         records: named(&options.records, BenchRecord::load)?,
+        maps: named(&options.maps, Map::load)?,
         profiles: named(&options.profiles, |path| ncu::FORMAT.load::<Profile>(path))?,
         simulations: named(&options.simulated, Simulation::load)?,
         campaigns: named(&options.fuzz, Campaign::load)?,

@@ -2,6 +2,7 @@
 
 mod evidence;
 mod likeness;
+mod provenance;
 
 use serde::Serialize;
 
@@ -9,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::record::{BenchRecord, Case, Outcome, Row};
 use crate::statistics::Bootstrap;
 pub use evidence::{Change, Evidence, Thresholds};
+pub use provenance::require_measured_with;
 
 /// How the rows of two records compare.
 #[derive(Clone, Debug, Serialize)]

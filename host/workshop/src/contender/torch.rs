@@ -243,12 +243,14 @@ impl<'a> Prepared<'a> for PreparedTorch<'a> {
 
     fn into_sampler(self: Box<Self>) -> Result<Box<dyn Sampler + 'a>> {
         let (protocol, input_sets) = (&self.workload.protocol, self.workload.input_sets());
-        let warm: Warm =
-            self.ask(json!({"command": "warm_up", "input_sets": input_sets, "milliseconds": protocol.warm_up_ms}))?;
+        let warm: Warm = self.ask(json!({
+            "command": "warm_up", "input_sets": input_sets, "milliseconds": protocol.warm_up_ms,
+            "host_launch": protocol.host_launch,
+        }))?;
         let calls = protocol.calls(warm.call_us, input_sets);
         self.ask::<Done>(json!({"command": "capture", "calls": calls}))?;
         let batch =
-            Batch { calls, input_sets: input_sets.get(), cuda_graph: true, host_launch_us: Some(warm.host_launch_us) };
+            Batch { calls, input_sets: input_sets.get(), cuda_graph: true, host_launch_us: warm.host_launch_us };
         Ok(Box::new(TorchSampler { prepared: *self, batch }))
     }
 }
@@ -277,7 +279,7 @@ struct Done {}
 #[derive(Deserialize)]
 struct Warm {
     call_us: f64,
-    host_launch_us: f64,
+    host_launch_us: Option<f64>,
 }
 
 /// Answer to `sample`.

@@ -8,6 +8,8 @@
 mod cases;
 mod contenders;
 mod content;
+mod drawn;
+pub mod heat;
 mod number;
 mod page;
 mod plot;

@@ -4,7 +4,7 @@ use askama::Template;
 
 use super::contenders::Contenders;
 use super::content::Section;
-use super::plot::{PALETTE, Tone};
+use super::plot::{HEAT, PALETTE, Tone};
 use super::section;
 use super::source::Report;
 use crate::error::{Error, Result};
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 struct Page {
     title: String,
     version: &'static str,
-    palette: &'static [Tone],
+    palette: Vec<&'static Tone>,
     sections: Vec<Section>,
 }
 
@@ -42,14 +42,17 @@ impl Page {
         for (index, record) in report.records.iter().enumerate() {
             sections.push(section::record(index + 1, record, contenders)?);
         }
+        sections.extend(section::maps(&report.maps));
         sections.extend(section::comparisons(&report.comparisons)?);
         sections.extend(section::profiles(&report.profiles)?);
         sections.extend(section::simulations(&report.simulations)?);
         sections.extend(section::campaigns(&report.campaigns));
-        let title = match report.records.first() {
-            Some(record) => format!("fa512 on {}", record.content.environment.device.name),
+        let environments = report.records.iter().map(|record| &record.content.environment);
+        let maps = report.maps.iter().map(|map| &map.content.header.environment);
+        let title = match environments.chain(maps).next() {
+            Some(environment) => format!("fa512 on {}", environment.device.name),
             None => "fa512 report".into(),
         };
-        Ok(Self { title, version: env!("CARGO_PKG_VERSION"), palette: &PALETTE, sections })
+        Ok(Self { title, version: env!("CARGO_PKG_VERSION"), palette: PALETTE.iter().chain(&HEAT).collect(), sections })
     }
 }

@@ -10,6 +10,7 @@ use crate::device::Device;
 use crate::document;
 use crate::error::Result;
 use crate::inputs::Distribution;
+use crate::map::record::Map;
 use crate::ncu::Profile;
 use crate::record::{BenchRecord, Case};
 
@@ -18,6 +19,8 @@ use crate::record::{BenchRecord, Case};
 pub struct Report {
     /// Measurements.
     pub records: Vec<Named<BenchRecord>>,
+    /// Maps.
+    pub maps: Vec<Named<Map>>,
     /// Comparisons of two records.
     pub comparisons: Vec<Named<Comparison>>,
     /// Launches under ncu.

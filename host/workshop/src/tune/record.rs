@@ -2,17 +2,15 @@
 //! decision, appended when it was made, so that whatever ends a run, all that it measured is there to go on from.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::{File, OpenOptions};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use contract::manifest::CodeGenerator;
 use serde::{Deserialize, Serialize};
 
 use super::search::Strategy;
-use crate::document::{self, Format};
+use crate::document::Format;
 use crate::error::{Error, Result};
-use crate::files;
+use crate::journal::{self, Content};
 use crate::record::{Case, Environment, Pair, Row, RunProtocol};
 
 /// Files that begin with a [`Header`].
@@ -177,22 +175,18 @@ impl Record {
     /// # Errors
     /// [`Error::File`] when it cannot be read; [`Error::Invalid`] when it is not a record or a line is damaged.
     pub fn load(path: &Path) -> Result<Self> {
-        let text = files::read_text(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
-        Self::parse(&text).map_err(|reason| Error::Invalid(format!("{}: {reason}", path.display())))
+        journal::load(&FORMAT, path).map(Self::of)
     }
 
-    fn parse(text: &str) -> std::result::Result<Self, String> {
-        let complete = text.rfind('\n').map_or("", |end| &text[..end]);
-        let mut lines = complete.lines().enumerate();
-        let first = lines.next().map_or("", |(_, line)| line);
-        let mut record = Self { header: FORMAT.parse(first)?, trials: Vec::new(), decisions: Vec::new() };
-        for (index, line) in lines {
-            match document::from_json(line).map_err(|error| format!("line {}: {error}", index + 1))? {
+    fn of((header, lines): Content<Header, Line>) -> Self {
+        let mut record = Self { header, trials: Vec::new(), decisions: Vec::new() };
+        for line in lines {
+            match line {
                 Line::Trial(trial) => record.trials.push(trial),
                 Line::Decision(decision) => record.decisions.push(*decision),
             }
         }
-        Ok(record)
+        record
     }
 
     /// The trials of all `records`, which must be of one plan, PTX and GPU model; one of equals, the first.
@@ -223,10 +217,7 @@ impl Record {
         let trials = self.trials.iter().cloned().map(Line::Trial);
         let decisions = self.decisions.iter().cloned().map(Box::new).map(Line::Decision);
         let lines: Vec<Line> = trials.chain(decisions).collect();
-        files::replace(path, |file| {
-            file.write_all(&first_line(&self.header))?;
-            lines.iter().try_for_each(|line| file.write_all(&to_line(line)))
-        })
+        journal::save(path, &FORMAT, &self.header, &lines)
     }
 
     /// The last decision of each case, in order of the cases.
@@ -245,20 +236,9 @@ impl Record {
     }
 }
 
-fn first_line(header: &Header) -> Vec<u8> {
-    to_line(&FORMAT.document(header))
-}
-
-fn to_line(value: &impl Serialize) -> Vec<u8> {
-    let mut line = serde_json::to_vec(value).expect("records have no maps with keys that are not text");
-    line.push(b'\n');
-    line
-}
-
 /// A record that is being written.
 pub struct Journal {
-    path: PathBuf,
-    file: File,
+    file: journal::Journal,
     record: Record,
 }
 
@@ -268,33 +248,10 @@ impl Journal {
     /// # Errors
     /// As [`Record::load`]; [`Error::Invalid`] when it is a record of another plan, PTX or GPU.
     pub fn open(path: &Path, header: Header) -> Result<Self> {
-        let failed = |source| Error::File { path: path.to_owned(), source };
-        files::check_target(path)?;
-        let text = match files::read_text(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(failed(error)),
-        };
-        let complete = text.rfind('\n').map_or(0, |end| end + 1);
-        let record = match complete {
-            0 if text.is_empty() => Record { header, trials: Vec::new(), decisions: Vec::new() },
-            _ => {
-                let record =
-                    Record::parse(&text).map_err(|reason| Error::Invalid(format!("{}: {reason}", path.display())))?;
-                record.header.require_like(&header).map_err(|reason| {
-                    Error::Invalid(format!("{} {reason}; give --out another name to begin anew", path.display()))
-                })?;
-                record
-            }
-        };
-        let file = OpenOptions::new().append(true).create(true).open(path).map_err(failed)?;
-        file.set_len(complete as u64).map_err(failed)?;
-        let mut journal = Self { path: path.to_owned(), file, record };
-        if complete == 0 {
-            let line = first_line(&journal.record.header);
-            journal.write(&line)?;
-        }
-        Ok(journal)
+        let wanted = header.clone();
+        let (file, content) =
+            journal::Journal::open(path, &FORMAT, header, |found: &Header| found.require_like(&wanted))?;
+        Ok(Self { file, record: Record::of(content) })
     }
 
     /// What was measured so far.
@@ -307,7 +264,7 @@ impl Journal {
     /// # Errors
     /// [`Error::File`] when it cannot be written.
     pub fn add_trial(&mut self, trial: Trial) -> Result<()> {
-        self.write(&to_line(&Line::Trial(trial.clone())))?;
+        self.file.add(&Line::Trial(trial.clone()))?;
         self.record.trials.push(trial);
         Ok(())
     }
@@ -317,15 +274,9 @@ impl Journal {
     /// # Errors
     /// [`Error::File`] when it cannot be written.
     pub fn add_decision(&mut self, decision: Decision) -> Result<()> {
-        self.write(&to_line(&Line::Decision(Box::new(decision.clone()))))?;
+        self.file.add(&Line::Decision(Box::new(decision.clone())))?;
         self.record.decisions.push(decision);
         Ok(())
-    }
-
-    /// A line is written by one call, so that a run that is killed leaves all of it or a line without an end.
-    fn write(&mut self, line: &[u8]) -> Result<()> {
-        let written = self.file.write_all(line).and_then(|()| self.file.sync_data());
-        written.map_err(|source| Error::File { path: self.path.clone(), source })
     }
 }
 
@@ -334,15 +285,14 @@ impl Journal {
 /// # Errors
 /// [`Error::File`] when it cannot be written.
 pub fn append(path: &Path, trial: Trial) -> Result<()> {
-    let line = to_line(&Line::Trial(trial));
-    let appended = OpenOptions::new().append(true).open(path).and_then(|mut file| file.write_all(&line));
-    appended.map_err(|source| Error::File { path: path.to_owned(), source })
+    journal::append(path, &Line::Trial(trial))
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::super::plan::tests::case;
     use super::*;
+    use crate::files;
     use crate::inputs::Distribution;
     use crate::timing::{L2, Protocol};
     use contract::config::Mask;
@@ -435,13 +385,13 @@ pub(crate) mod tests {
 
     #[test]
     fn files_that_are_no_records_are_refused_with_what_they_are() {
-        let refusal = |text: &str| Record::parse(text).unwrap_err();
+        let refusal = |text: &str| journal::parse::<Header, Line>(&FORMAT, text).unwrap_err();
         assert!(refusal("").contains("not a tuning record"));
         assert!(refusal("{}\n").contains("fa512 tune run --out FILE"));
         assert!(refusal("{\"kind\": \"fa512-bench\", \"version\": 1}\n").contains("holds a fa512-bench"));
         assert!(refusal("{\"kind\": \"fa512-tuning-record\", \"version\": 9}\n").contains("version 9"));
         assert!(refusal("{\"kind\": \"fa512-tuning-record\", \"version\": 2}\n").contains("damaged"));
-        let mut text = String::from_utf8(first_line(&header())).unwrap();
+        let mut text = String::from_utf8(journal::first_line(&FORMAT, &header())).unwrap();
         text += "{\"line\": \"trial\"}\n";
         assert!(refusal(&text).starts_with("line 2: missing field"), "{}", refusal(&text));
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::scale_samples;
+use crate::support::{ptx, ptx_path, scale_samples};
 
 /// A record of one contender in one case, whose samples can be multiplied.
 struct Records(tempfile::TempDir);
@@ -56,6 +56,26 @@ fn what_cannot_be_compared_is_code_3_with_a_reason() {
     assert!(compare(&[], [&foreign, &old], 3).contains("not a bench record"));
     assert!(compare(&["--contender", "nobody"], [&old, &old], 3).contains("no row in common"));
     assert!(compare(&["--improvement", "many"], [&old, &old], 3).contains("--improvement"));
+}
+
+#[test]
+fn a_reference_of_other_kernels_than_those_of_the_ptx_is_refused() {
+    let records = Records::new();
+    let folder = ptx_path();
+    let mut record: serde_json::Value = serde_json::from_str(include_str!("compare/record.json")).unwrap();
+    let stale = records.with_times("stale.json", 1.0);
+    let printed = compare(&["--old-ptx", &folder], [&stale, &stale], 3);
+    assert!(printed.contains("stale.json cannot be compared with: it is of other kernels: fa512 ran "), "{printed}");
+    assert!(printed.contains("fa512 bench --json"), "{printed}");
+    let implementation = &mut record["rows"][0]["implementation"];
+    let file = implementation["file"].as_str().expect("a PTX file").to_owned();
+    let module = ptx().manifest().modules.iter().find(|module| module.file == file).expect("it is built");
+    implementation["sha256"] = module.sha256.clone().into();
+    let fresh = records.0.path().join("fresh.json");
+    std::fs::write(&fresh, record.to_string()).unwrap();
+    compare(&["--old-ptx", &folder], [&stale, &fresh], 2);
+    let printed = compare(&["--old-ptx", &folder, "--contender", "torch:cudnn"], [&stale, &fresh], 3);
+    assert!(printed.contains("it has no kernel of ours"), "{printed}");
 }
 
 #[test]

@@ -148,6 +148,13 @@ fn records_and_tables_of_the_tuner() {
 }
 
 #[test]
+fn maps() {
+    let map = of_repository("host/workshop/tests/integration/map/record.jsonl");
+    withstands(&map, "map show FILE");
+    withstands(&map, "report --map FILE --output OUT");
+}
+
+#[test]
 fn manifests() {
     let mut manifest = ptx().manifest().clone();
     manifest.modules.retain(|module| module.target == "sm_80");

@@ -8,6 +8,7 @@ mod damaged_files;
 mod diagnose;
 mod fuzz;
 mod kernels;
+mod map;
 mod packed;
 mod probes;
 mod profile;

@@ -1,6 +1,7 @@
 //! Which entry is chosen for a problem and a device.
 
 use contract::config::{Family, Mask, Sequence};
+use contract::manifest::Entry;
 use contract::problem::{Problem, Shape};
 use contract::view::Layout;
 use workshop::device::{Device, DeviceKind};
@@ -26,18 +27,24 @@ fn problem(sequence: u32, mask: Mask) -> Problem {
 }
 
 #[test]
-fn a_specialised_entry_is_preferred_to_a_general_one() {
+fn a_specialised_entry_is_preferred_to_a_general_one_of_its_tile() {
+    let mut specialised = 0;
     for mask in [Mask::Full, Mask::Causal] {
-        for (sequence, expected) in [(512, Sequence::Exact(512)), (511, Sequence::Any)] {
-            let problem = problem(sequence, mask);
+        for (heads, sequence) in [(1, 512), (32, 512), (256, 512), (1, 511), (256, 511)] {
+            let problem = Problem::new(Shape { batch: 1, heads, sequence }, mask, Layout::Bhsd).unwrap();
             let choice = choose(ptx(), &problem, &device(90, 227 * 1024), None).unwrap();
-            assert_eq!((choice.entry.sequence, choice.entry.mask), (expected, mask));
-            let reason = choice.reason;
-            // A tuned table knows other lengths than the specialised ones by classes.
-            let of_class = expected == Sequence::Any && reason.contains("for sequences up to");
-            assert!(of_class || reason.contains(&format!("for sequence {sequence},")), "{reason}");
+            assert!(choice.entry.sequence.accepts(sequence) && choice.entry.mask == mask, "{}", choice.entry.name);
+            assert!(choice.reason.starts_with("expected to take "), "{}", choice.reason);
+            let exact = Sequence::Exact(sequence);
+            let alike = |entry: &Entry| {
+                (entry.config, entry.mask, entry.element) == (choice.entry.config, mask, choice.entry.element)
+            };
+            let has_own = ptx().entries().any(|(entry, _)| alike(entry) && entry.sequence == exact);
+            assert_eq!(choice.entry.sequence == exact, has_own, "{}", choice.entry.name);
+            specialised += u32::from(has_own);
         }
     }
+    assert!(specialised > 0, "no choice was of a tile that has both");
 }
 
 #[test]
@@ -48,7 +55,7 @@ fn a_family_made_for_the_device_is_preferred_to_one_that_runs_everywhere() {
         for (sequence, mask) in [(512, Mask::Full), (512, Mask::Causal), (77, Mask::Full), (77, Mask::Causal)] {
             let choice = choose(ptx(), &problem(sequence, mask), &device(architecture, 99 * 1024), None).unwrap();
             assert_eq!(choice.entry.family(), expected, "sm_{architecture}, sequence {sequence}");
-            assert!(choice.reason.contains(&format!("sm_{architecture}")), "{}", choice.reason);
+            assert!(choice.reason.contains(" µs at the speed of NVIDIA H"), "{}", choice.reason);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! From specifications to contenders.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::str::FromStr;
@@ -66,6 +67,11 @@ impl Sources {
             }
         }
         Ok(contenders)
+    }
+
+    /// Versions of the libraries that were opened, by name.
+    pub fn versions(&self) -> BTreeMap<String, String> {
+        self.torch.as_ref().map_or_else(BTreeMap::new, |library| library.versions().clone())
     }
 
     fn contender(&mut self, spec: &Spec) -> Result<Box<dyn Contender>> {

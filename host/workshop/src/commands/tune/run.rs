@@ -7,7 +7,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use contract::manifest::Entry;
 use contract::selection;
 use contract::variants::VARIANTS;
-use sha2::{Digest, Sha256};
 use workshop::bench::Bench;
 use workshop::compare::Thresholds;
 use workshop::contender::Contender;
@@ -172,7 +171,7 @@ fn incumbent(plan: &Plan, folder: &PtxFolder, device: &Device, case: &Case) -> R
     let problem = case.problem()?;
     let entries = folder.entries().map(|(entry, _)| entry);
     let shipped = entries.filter(|entry| plan.incumbents.contains(&entry.name)).map(Entry::variant);
-    let choice = selection::choose(shipped, folder.tuned().rows(), &problem, &device.gpu()).map_err(|error| {
+    let choice = selection::choose(shipped, folder.costs(), folder.tuned().rows(), &problem, &device.gpu()).map_err(|error| {
         Error::Invalid(format!(
             "{case} has no incumbent in {}: {error}\n(cargo xtask ptx --variants of this plan compiles the shipped variants, too)",
             folder.path().display()
@@ -183,12 +182,11 @@ fn incumbent(plan: &Plan, folder: &PtxFolder, device: &Device, case: &Case) -> R
 
 fn header(plan: &Plan, folder: &PtxFolder, gpu: &GpuExecutor, monitor: &Monitor, protocol: RunProtocol) -> Header {
     let manifest = folder.manifest();
-    let modules: String = manifest.modules.iter().map(|module| module.sha256.as_str()).collect();
     Header {
         command: std::env::args().collect(),
         started_at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
         plan: plan.digest(),
-        ptx: Sha256::digest(modules).iter().map(|byte| format!("{byte:02x}")).collect(),
+        ptx: folder.digest(),
         code_generator: manifest.code_generator.clone(),
         git_commit: manifest.git_commit.clone(),
         strategy: plan.strategy,

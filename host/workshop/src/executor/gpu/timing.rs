@@ -38,7 +38,7 @@ impl TimedGraph {
         let watch = Stopwatch::new()?;
         let mut submit_many = |calls: u32| (0..calls).try_for_each(|call| submit(call % input_sets.get()));
         let call_us = warm_up(&watch, stream, protocol, &mut submit_many)?;
-        let host_launch_us = host_launch_us(stream, &mut submit_many)?;
+        let host_launch_us = if protocol.host_launch { host_launch_us(stream, &mut submit_many)? } else { None };
         let calls = protocol.calls(call_us, input_sets);
         let graph = Graph::capture(stream, || submit_many(calls))?;
         let timed = Self { graph, watch, calls };

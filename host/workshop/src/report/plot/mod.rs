@@ -13,7 +13,7 @@ mod time;
 pub use bars::{Bar, bars};
 pub use canvas::marker;
 pub use histogram::{Distribution, histograms};
-pub use palette::{PALETTE, Style, Tone};
+pub use palette::{HEAT, PALETTE, Style, Tone};
 pub use ratios::{Ratio, ratios};
 pub use roofline::{Point, Roofline, roofline};
 pub use rows::Label;

@@ -34,6 +34,18 @@ pub const PALETTE: [Tone; 10] = [
     tone("plot-sky", "#56B4E9", RGBColor(0x56, 0xB4, 0xE9), "#2f8cc4", "#a5dcff"),
 ];
 
+/// Tones of ratios, from far below 1 to far above: warm ones where we lose, blue ones where we lead by more than a little.
+pub const HEAT: [Tone; 8] = [
+    tone("heat-1", "#A33200", RGBColor(0xA3, 0x32, 0x00), "#a33200", "#ff6a2b"),
+    tone("heat-2", "#E06A1C", RGBColor(0xE0, 0x6A, 0x1C), "#e06a1c", "#f0924f"),
+    tone("heat-3", "#F7B267", RGBColor(0xF7, 0xB2, 0x67), "#f7b267", "#c98a4a"),
+    tone("heat-4", "#D9D6C7", RGBColor(0xD9, 0xD6, 0xC7), "#d9d6c7", "#5c5b54"),
+    tone("heat-5", "#A9CFE8", RGBColor(0xA9, 0xCF, 0xE8), "#a9cfe8", "#355a75"),
+    tone("heat-6", "#68A9D6", RGBColor(0x68, 0xA9, 0xD6), "#68a9d6", "#3f7fae"),
+    tone("heat-7", "#2E7CB8", RGBColor(0x2E, 0x7C, 0xB8), "#2e7cb8", "#5fb0e8"),
+    tone("heat-8", "#0B4F8A", RGBColor(0x0B, 0x4F, 0x8A), "#0b4f8a", "#a8dbff"),
+];
+
 /// Texts.
 pub const INK: RGBColor = PALETTE[0].rgb;
 /// Axes and limits.
@@ -94,7 +106,7 @@ mod tests {
 
     #[test]
     fn keys_are_the_colours_that_the_backend_writes() {
-        for Tone { name, key, rgb: RGBColor(red, green, blue), .. } in &PALETTE {
+        for Tone { name, key, rgb: RGBColor(red, green, blue), .. } in PALETTE.iter().chain(&HEAT) {
             assert_eq!(*key, format!("#{red:02X}{green:02X}{blue:02X}"), "{name}");
         }
     }

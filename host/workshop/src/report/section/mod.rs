@@ -4,6 +4,7 @@ mod campaigns;
 mod cases;
 mod comparisons;
 mod environment;
+mod maps;
 mod overview;
 mod pairs;
 mod profiles;
@@ -14,6 +15,7 @@ mod warnings;
 
 pub use campaigns::campaigns;
 pub use comparisons::comparisons;
+pub use maps::maps;
 pub use profiles::profiles;
 pub use record::record;
 pub use simulations::simulations;

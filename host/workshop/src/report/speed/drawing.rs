@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::groups::Group;
+use crate::report::drawn::{Drawing, put};
 use crate::report::number::{self, shortened};
 
 /// Longest bar, in times of the reference's; longer ones are cut.
@@ -42,25 +43,6 @@ pub const WIDE: Geometry = Geometry { width: 1160.0, text: 14.0, gap: 16.0, ..DO
 /// For a page on a phone.
 pub const NARROW: Geometry =
     Geometry { width: 360.0, names: Names::Above, text: 14.0, bar: 14.0, pitch: 38.0, gap: 16.0 };
-
-/// A drawing without colours: each of its parts has the name of a tone of the palette as its class.
-pub struct Drawing {
-    width: f64,
-    height: f64,
-    text: f64,
-    body: String,
-}
-
-impl Drawing {
-    /// The SVG, with `head` before all else.
-    pub fn svg(&self, head: &str) -> String {
-        let Self { width, height, text, body } = self;
-        format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height:.0}\" width=\"{width}\" \
-             height=\"{height:.0}\" font-size=\"{text}\" font-family=\"system-ui,sans-serif\" role=\"img\">\n{head}{body}</svg>\n"
-        )
-    }
-}
 
 /// Draws `groups`.
 pub fn draw(groups: &[Group], geometry: &Geometry) -> Drawing {
@@ -140,18 +122,4 @@ fn number_of(group: &Group, median: f64) -> String {
     let ratio = group.ratio(median);
     let cut = if ratio > LONGEST { "→ " } else { "" };
     format!("{cut}{} µs ({ratio:.2}×)", number::microseconds(median))
-}
-
-/// A line of text around the height `y`.
-fn put(body: &mut String, (x, y): (f64, f64), attributes: &str, words: &str) {
-    let _ = writeln!(
-        body,
-        r#"<text class="plot-ink" x="{x:.1}" y="{y:.1}" dy="0.35em" {attributes}>{}</text>"#,
-        escaped(words)
-    );
-}
-
-/// `words` as text of XML.
-pub fn escaped(words: &str) -> String {
-    words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

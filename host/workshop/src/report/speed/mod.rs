@@ -6,12 +6,10 @@
 mod drawing;
 mod groups;
 
-use std::fmt::Write;
-
-use super::plot::{PALETTE, Tone};
+use super::plot::PALETTE;
 use crate::error::{Error, Result};
 use crate::record::BenchRecord;
-pub(super) use drawing::{Drawing, NARROW, WIDE, draw};
+pub(super) use drawing::{NARROW, WIDE, draw};
 pub(super) use groups::{Entry, groups};
 
 /// Tones of the first contender and of the others, in the palette.
@@ -46,20 +44,10 @@ pub fn svg(record: &BenchRecord, shown: &[Shown]) -> Result<String> {
             "the record has no time of {reference}; name contenders that it has, the first as the measure of the others"
         )));
     }
-    Ok(standing_alone(&draw(&groups, &drawing::DOCUMENT), record))
-}
-
-/// `drawing` with a title and the colours of its tones.
-fn standing_alone(drawing: &Drawing, record: &BenchRecord) -> String {
-    let gpu = drawing::escaped(&record.environment.device.name);
-    let mut head = format!("<title>Times on {gpu}, in times of the first contender's: BxHxS and mask</title>\n");
+    let title =
+        format!("Times on {}, in times of the first contender's: BxHxS and mask", record.environment.device.name);
     let tones = [&PALETTE[0], &PALETTE[OWN], &PALETTE[OTHERS]];
-    let rules = |pick: fn(&Tone) -> &'static str| -> String {
-        tones.iter().map(|tone| format!(".{}{{fill:{}}}", tone.name, pick(tone))).collect()
-    };
-    let (light, dark) = (rules(|tone| tone.light), rules(|tone| tone.dark));
-    let _ = writeln!(head, "<style>{light}@media(prefers-color-scheme:dark){{{dark}}}</style>");
-    drawing.svg(&head)
+    Ok(draw(&groups, &drawing::DOCUMENT).standing_alone(&title, tones.into_iter()))
 }
 
 #[cfg(test)]

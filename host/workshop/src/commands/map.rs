@@ -1,0 +1,52 @@
+//! `fa512 map`: our time beside that of others over the whole range of sizes.
+
+mod draw;
+mod field;
+mod fit;
+mod run;
+mod text;
+
+use std::path::PathBuf;
+
+use workshop::error::Result;
+use workshop::map::record::Map;
+
+use super::{Verdict, output};
+
+/// Measure our time beside the contenders' over a range of batch × heads and sequence lengths, few samples a point
+#[derive(clap::Args)]
+pub struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Run(Box<run::Options>),
+    Show(ShowOptions),
+    Draw(draw::Options),
+    Fit(fit::Options),
+}
+
+/// Show the means and the worst points of a map
+#[derive(clap::Args)]
+struct ShowOptions {
+    /// The record
+    record: PathBuf,
+    /// Worst points
+    #[arg(long, value_name = "N", default_value_t = text::SHOWN)]
+    worst: usize,
+}
+
+/// Carries out the command.
+pub fn run(options: &Options) -> Result<Verdict> {
+    match &options.command {
+        Command::Run(options) => run::run(options),
+        Command::Draw(options) => draw::run(options),
+        Command::Fit(options) => fit::run(options),
+        Command::Show(options) => {
+            output::print(&text::map(&Map::load(&options.record)?, options.worst))?;
+            Ok(Verdict::Pass)
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Who takes part at a point: our chosen kernel, those of our others that accept it, and libraries.
+
+use std::sync::Arc;
+
+use contract::problem::Problem;
+use workshop::contender::Contender;
+use workshop::contender::ptx::Ptx;
+use workshop::error::Result;
+use workshop::executor::Executor;
+use workshop::executor::gpu::GpuExecutor;
+use workshop::map::session::Field;
+use workshop::ptx_folder::PtxFolder;
+use workshop::record::Case;
+use workshop::variant;
+
+/// The contenders of a map.
+pub struct Everybody {
+    gpu: GpuExecutor,
+    folder: Arc<PtxFolder>,
+    /// Those that take part at every point, ours among them.
+    always: Vec<Box<dyn Contender>>,
+    /// All our kernels by name, where they are timed, too.
+    kernels: Vec<(String, Box<dyn Contender>)>,
+}
+
+impl Everybody {
+    /// `always`, and with `all` every entry of `folder`.
+    pub fn new(gpu: GpuExecutor, folder: Arc<PtxFolder>, always: Vec<Box<dyn Contender>>, all: bool) -> Result<Self> {
+        let entries = folder.entries().filter(|_| all);
+        let kernel = |name: &str| -> Result<(String, Box<dyn Contender>)> {
+            let (executor, variant) = (Box::new(GpuExecutor::open()?), Some(name.to_owned()));
+            Ok((name.to_owned(), Box::new(Ptx::new(format!("variant:{name}"), executor, folder.clone(), variant))))
+        };
+        let kernels = entries.map(|(entry, _)| kernel(&entry.name)).collect::<Result<_>>()?;
+        Ok(Self { gpu, folder, always, kernels })
+    }
+
+    /// Names of the entries that compute `problem`, but for the one that is chosen for it, which is timed as ours.
+    fn others(&self, problem: &Problem) -> Vec<String> {
+        let device = self.gpu.device();
+        let chosen = variant::choose(&self.folder, problem, device, None).map(|choice| choice.entry.name.clone()).ok();
+        let entries = variant::accepting(&self.folder, problem, device);
+        entries.filter(|entry| Some(&entry.name) != chosen.as_ref()).map(|entry| entry.name.clone()).collect()
+    }
+}
+
+impl Field for Everybody {
+    fn of(&mut self, case: &Case) -> Result<Vec<&mut Box<dyn Contender>>> {
+        // The driver refuses everything once a kernel has faulted.
+        let probe = self.gpu.allocate("a probe of the context", 1)?;
+        self.gpu.free(probe)?;
+        let names = self.others(&case.problem()?);
+        let kernels = self.kernels.iter_mut().filter(|(name, _)| names.contains(name)).map(|(_, kernel)| kernel);
+        Ok(self.always.iter_mut().chain(kernels).collect())
+    }
+}

@@ -1,0 +1,67 @@
+//! `fa512 map fit`: the constants by which times are predicted, from maps.
+
+use std::path::PathBuf;
+
+use comfy_table::CellAlignment;
+use workshop::error::Result;
+use workshop::files;
+use workshop::map::fit::{Fit, FittedKernel, fit, source};
+use workshop::map::record::Map;
+
+use crate::commands::{Verdict, output};
+
+/// Fit the constants by which the library predicts times and chooses kernels, to maps of all variants (--variants all)
+#[derive(clap::Args)]
+pub struct Options {
+    /// The records, of one GPU model or several
+    #[arg(required = true, value_name = "RECORD")]
+    records: Vec<PathBuf>,
+    /// Write the constants to this file as Rust: kernel-gpu/contract/src/cost/shipped.rs
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// Carries out the command.
+pub fn run(options: &Options) -> Result<Verdict> {
+    let sources: Vec<_> = options.records.iter().map(|path| ("a record", path.as_path())).collect();
+    let targets: Vec<_> = options.out.iter().map(|path| ("--out", path.as_path())).collect();
+    files::check_targets(&targets, &sources)?;
+    let maps = options.records.iter().map(|path| Map::load(path)).collect::<Result<Vec<_>>>()?;
+    let fits = fit(&maps)?;
+    if let Some(path) = &options.out {
+        files::replace(path, |file| file.write_all(source(&fits).as_bytes()))?;
+    }
+    output::print(&fits.iter().map(text).collect::<String>())?;
+    Ok(Verdict::Pass)
+}
+
+fn text(fit: &Fit) -> String {
+    let mut table = output::table();
+    table.set_header(["times", "error", "launch", "item", "step", "shared", "µs/MB", "exposed", "kernels"]);
+    for FittedKernel { class, constants, times, error } in &fit.kernels {
+        let numbers = [constants.launch_us, constants.item_us, constants.step_us, constants.shared_step_us];
+        let numbers = numbers.into_iter().chain([constants.megabyte_us, constants.exposed]);
+        let row = [times.to_string(), format!("{:.1} %", error * 100.0)];
+        let name = format!(
+            "{} {}x{}, {} blocks, {}",
+            class.kind.name(),
+            class.rows,
+            class.keys,
+            class.blocks.max(constants.resident),
+            class.mask.name()
+        );
+        table.add_row(row.into_iter().chain(numbers.map(|number| format!("{number:.3}"))).chain([name]));
+    }
+    table.column_iter_mut().take(8).for_each(|column| {
+        column.set_cell_alignment(CellAlignment::Right);
+    });
+    let mut text = format!("{}, sm_{}\n{}\n", fit.gpu, fit.architecture, output::fitted(table));
+    if let Some(spread) = fit.regret {
+        text += &format!(
+            "time of the chosen kernel over that of the fastest, at {} points that the constants were not fitted to: mean {:.3}, \
+             worst {:.3}\n",
+            spread.count, spread.mean, spread.highest
+        );
+    }
+    text
+}

@@ -1,0 +1,268 @@
+//! `fa512 map run`: measures a map on a GPU.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use contract::config::{Element, Mask, Sequence};
+use contract::manifest::Entry;
+use contract::problem::Shape;
+use contract::view::Layout;
+use workshop::bench::{Bench, Observer};
+use workshop::contender::spec::Spec;
+use workshop::contender::torch::Backend;
+use workshop::error::Result;
+use workshop::executor::Executor;
+use workshop::executor::gpu::GpuExecutor;
+use workshop::files;
+use workshop::inputs::Distribution;
+use workshop::map::points::{self, Limits, Sizes};
+use workshop::map::record::{Header, Journal, Time};
+use workshop::map::session::{End, Session};
+use workshop::ptx_folder::PtxFolder;
+use workshop::record::{Case, Ceilings, Kernel, RunProtocol};
+use workshop::telemetry::Monitor;
+use workshop::timing::Protocol;
+
+use super::field::Everybody;
+use super::text;
+use crate::commands::bench::contenders::{Sources, Wanted};
+use crate::commands::bench::{environment, shape};
+use crate::commands::fuzz::minutes;
+use crate::commands::interrupt::stop_on_interrupt;
+use crate::commands::progress::Progress;
+use crate::commands::ptx_options::PtxOptions;
+use crate::commands::tuned_option::TunedOption;
+use crate::commands::{Verdict, element_parser, gpu_for_times, layout_parser, mask_parser, output};
+
+/// Resamples of intervals, which a map does not keep.
+const RESAMPLES: usize = 1;
+/// How long a contender runs before its first sample, ms: clocks stay up from one point to the next.
+const WARM_UP_MS: f64 = 3.0;
+/// What a sample should take at least, µs.
+const SAMPLE_US: f64 = 300.0;
+
+/// Measure a map on a GPU: every contender is checked, then timed in turns, at each point
+///
+/// The record is written point by point. The same command goes on from it, whatever ended the run before.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Points: those of --shapes, then --random N of them, else all powers of two of both ranges and an \
+                        odd size between each two. Contenders are as for `fa512 bench`.\n\nExit codes: 0 done, or the time was \
+                        over, 1 a contender computed something wrong (and was not timed), 2 could not run (or interrupted)."
+)]
+pub struct Options {
+    /// The record, one JSON object a line; one that is there is gone on from
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Heads of all batch entries together
+    #[arg(long, value_name = "FROM..TO", default_value = "1..4096", value_parser = range)]
+    heads: RangeInclusive<u32>,
+    /// Sequence lengths
+    #[arg(long, value_name = "FROM..TO", default_value = "16..8192", value_parser = range)]
+    seq: RangeInclusive<u32>,
+    /// Draw so many pairs of sizes from both ranges, their logarithms evenly, instead of going through them in steps
+    #[arg(long, value_name = "N")]
+    random: Option<usize>,
+    /// Shapes that are measured before all others, as BxHxS, separated by commas
+    #[arg(long, value_name = "BxHxS", value_delimiter = ',', value_parser = shape)]
+    shapes: Vec<Shape>,
+    /// Element types of Q, K, V and O
+    #[arg(long = "type", value_name = "TYPE", value_delimiter = ',', value_parser = element_parser(), default_values = ["f16"])]
+    elements: Vec<Element>,
+    /// Which keys a query attends to
+    #[arg(long, value_delimiter = ',', value_parser = mask_parser(), default_values = ["full", "causal"])]
+    masks: Vec<Mask>,
+    /// Order of dimensions of all tensors
+    #[arg(long, value_parser = layout_parser(), default_value = Layout::Bhsd.name())]
+    layout: Layout,
+    /// Who is measured beside ours; may be repeated [default: torch:cudnn, torch:flash]
+    #[arg(long = "contender", value_name = "CONTENDER")]
+    contenders: Vec<Wanted>,
+    /// Which of our kernels are timed: the one that is chosen, or every one that computes the problem
+    #[arg(long, value_name = "WHICH", value_enum, default_value_t = Variants::Chosen)]
+    variants: Variants,
+    /// Stop after this many minutes
+    #[arg(long, value_name = "MINUTES", value_parser = minutes)]
+    minutes: Option<Duration>,
+    /// Seed of the sizes, of the inputs and of the order within turns
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Samples of each contender at a point
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    samples: u32,
+    /// Leave out points at which Q, K, V, O and LSE have more MiB together
+    #[arg(long, value_name = "MIB", default_value_t = 512)]
+    largest: u32,
+    /// Leave out points at which a call takes longer than so many ms by what it has to compute and to move
+    #[arg(long, value_name = "MS", default_value_t = 3.0)]
+    longest: f64,
+    /// Time calls that find their inputs in L2, instead of calls on sets of inputs that together are larger
+    #[arg(long)]
+    warm_l2: bool,
+    /// Begin every call when the one before is complete
+    #[arg(long)]
+    no_overlap: bool,
+    /// Worst points that are shown
+    #[arg(long, value_name = "N", default_value_t = text::SHOWN)]
+    worst: usize,
+    #[command(flatten)]
+    ptx: PtxOptions,
+    #[command(flatten)]
+    tuned: TunedOption,
+    /// Python to run PyTorch with [default: python3 or python in PATH]
+    #[arg(long, value_name = "FILE")]
+    python: Option<PathBuf>,
+}
+
+/// Which of our kernels are timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Variants {
+    /// The one that is chosen.
+    Chosen,
+    /// Every one that computes the problem.
+    All,
+}
+
+/// Reads a range of sizes as in `1..4096`, both ends in it.
+fn range(text: &str) -> std::result::Result<RangeInclusive<u32>, String> {
+    let ends = text.split_once("..").and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
+    match ends {
+        Some((from, to)) if 1 <= from && from <= to => Ok(from..=to),
+        _ => Err("expected two numbers as in 1..4096, the first not larger and at least 1".into()),
+    }
+}
+
+impl Options {
+    fn wanted(&self) -> Vec<Wanted> {
+        let peers = match self.contenders.is_empty() {
+            true => [Backend::Cudnn, Backend::Flash].map(|backend| Wanted::One(Spec::Torch(backend))).to_vec(),
+            false => self.contenders.clone(),
+        };
+        [Wanted::One(Spec::Preferred)].into_iter().chain(peers).collect()
+    }
+
+    fn cases(&self, ceilings: &Ceilings) -> Vec<Case> {
+        let sizes = Sizes { heads: self.heads.clone(), sequence: self.seq.clone() };
+        let drawn = match self.random {
+            Some(count) => sizes.random(count, self.seed),
+            None => sizes.grid(self.seed),
+        };
+        let shapes: Vec<_> = self.shapes.iter().copied().chain(drawn).collect();
+        let limits = Limits { bytes: f64::from(self.largest) * f64::from(1 << 20), floor_us: self.longest * 1e3 };
+        points::cases(&shapes, &self.elements, &self.masks, self.layout, &limits, ceilings)
+    }
+
+    fn protocol(&self, gpu: &GpuExecutor) -> RunProtocol {
+        let usual = Protocol::on(gpu.device(), self.warm_l2);
+        RunProtocol {
+            timing: Protocol {
+                warm_up_ms: WARM_UP_MS,
+                sample_us: SAMPLE_US,
+                overlap: !self.no_overlap,
+                host_launch: false,
+                ..usual
+            },
+            samples: self.samples as usize,
+            order_seed: self.seed,
+            distribution: Distribution::Normal,
+            input_seed: self.seed,
+        }
+    }
+}
+
+/// Carries out the command.
+pub fn run(options: &Options) -> Result<Verdict> {
+    files::check_target(&options.out)?;
+    let folder = options.tuned.apply(options.ptx.find()?)?;
+    let mut gpu = gpu_for_times()?;
+    let mut sources = Sources::new(folder.clone(), options.python.clone());
+    let always = sources.open(&options.wanted())?;
+    let monitor = Monitor::new(gpu.device());
+    let ceilings = gpu.ceilings(&folder)?;
+    let cases = options.cases(&ceilings);
+    let protocol = options.protocol(&gpu);
+    let mut names: Vec<_> = always.iter().map(|contender| contender.name().to_owned()).collect();
+    names.extend((options.variants == Variants::All).then(|| "every variant".to_owned()));
+    let header = Header {
+        contenders: names,
+        libraries: sources.versions(),
+        ..header(&folder, &gpu, &monitor, protocol.clone(), ceilings.clone())
+    };
+    let mut journal = Journal::open(&options.out, header)?;
+    let stop = stop_on_interrupt()?;
+    let bench =
+        Bench { protocol, heads_checked: 1, resamples: RESAMPLES, ceilings: &ceilings, monitor: &monitor, stop: &stop };
+    let mut everybody = Everybody::new(gpu, Arc::new(folder), always, options.variants == Variants::All)?;
+    let mut shown = Shown(Progress::new("measuring", (cases.len() * bench.turns()) as u64));
+    let end = Session { bench, time: options.minutes }.run(&cases, &mut everybody, &mut journal, &mut shown)?;
+    drop(shown);
+    report(options, &journal, end, cases.len())
+}
+
+fn header(
+    folder: &PtxFolder,
+    gpu: &GpuExecutor,
+    monitor: &Monitor,
+    protocol: RunProtocol,
+    ceilings: Ceilings,
+) -> Header {
+    let manifest = folder.manifest();
+    Header {
+        command: std::env::args().collect(),
+        started_at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+        ptx: folder.digest(),
+        code_generator: manifest.code_generator.clone(),
+        git_commit: manifest.git_commit.clone(),
+        kernels: folder.entries().filter_map(|(entry, _)| listed(entry)).collect(),
+        contenders: Vec::new(),
+        libraries: Default::default(),
+        protocol,
+        environment: environment(gpu, monitor),
+        ceilings,
+    }
+}
+
+/// `entry`, unless it is for packed sequences, which no point has.
+fn listed(entry: &Entry) -> Option<Kernel> {
+    (entry.sequence != Sequence::Packed).then(|| Kernel { entry: entry.name.clone(), config: entry.config })
+}
+
+/// Prints what was found.
+fn report(options: &Options, journal: &Journal, end: End, points: usize) -> Result<Verdict> {
+    let map = journal.map();
+    let mut shown = text::map(map, options.worst);
+    let path = options.out.display();
+    match end {
+        End::Done => {}
+        End::Late => {
+            shown += &format!(
+                "the time was over at {} of {points} points; the same command goes on from {path}\n",
+                map.points.len()
+            )
+        }
+        End::Interrupted => shown += &format!("interrupted; the same command goes on from {path}\n"),
+    }
+    output::print(&shown)?;
+    let mut results = map.points.iter().flat_map(|point| &point.results);
+    let wrong = results.any(|outcome| matches!(outcome.time, Time::Wrong { .. }));
+    Ok(match (end, wrong) {
+        (End::Interrupted, _) => Verdict::CannotRun,
+        (_, true) => Verdict::Fail,
+        (_, false) => Verdict::Pass,
+    })
+}
+
+/// Progress on a terminal.
+struct Shown(Progress);
+
+impl Observer for Shown {
+    fn checking(&mut self, _: &Case, _: &str) {
+        self.0.advance(0);
+    }
+
+    fn turned(&mut self, _: &Case) {
+        self.0.advance(1);
+    }
+}

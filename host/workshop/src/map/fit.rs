@@ -1,0 +1,351 @@
+//! Fits the constants by which times are predicted ([`contract::cost`]) to the times of maps.
+
+mod minimise;
+mod source;
+
+use std::collections::BTreeMap;
+
+use contract::config::Sequence;
+use contract::cost::{Constants, Costs, KernelClass, Load};
+use contract::problem::Problem;
+use contract::tile::Grid;
+use contract::variants::Variant;
+
+use super::record::Map;
+use super::summary::Spread;
+use crate::error::{Error, Result};
+use minimise::minimise;
+pub use source::source;
+
+/// Blocks of a one-shot grid that may be on a multiprocessor at once.
+const RESIDENT: [u32; 6] = [1, 2, 3, 4, 6, 8];
+/// Parts that the points are divided into to be predicted by the others.
+const PARTS: usize = 4;
+/// How much a constant that is `e` times as large as expected weighs, in points that are wrong by as much.
+const WEIGHT_OF_EXPECTED: f64 = 0.02;
+
+/// What constants are before anything is known.
+const EXPECTED: Constants = Constants {
+    resident: 2,
+    launch_us: 2.0,
+    item_us: 1.0,
+    step_us: 0.6,
+    shared_step_us: 0.3,
+    megabyte_us: 0.35,
+    exposed: 0.3,
+};
+
+/// The constants of a GPU model, and what they rest on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fit {
+    /// Its name.
+    pub gpu: String,
+    /// Its architecture.
+    pub architecture: u32,
+    /// Its kernels, those with most points first.
+    pub kernels: Vec<FittedKernel>,
+    /// Times of the kernels that are chosen by constants of other points, over those of the fastest of their points; absent where
+    /// there are too few.
+    pub regret: Option<Spread>,
+}
+
+/// The constants of a class of kernels, and what they rest on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FittedKernel {
+    /// The class.
+    pub class: KernelClass,
+    /// The constants.
+    pub constants: Constants,
+    /// Times that they were fitted to.
+    pub times: usize,
+    /// Root mean square of the logarithms of predicted over measured times.
+    pub error: f64,
+}
+
+/// The times of our kernels at a point of a map.
+struct Measured {
+    problem: Problem,
+    /// Of a class, µs.
+    times: Vec<(KernelClass, f64)>,
+}
+
+/// Fits constants to `maps`, for each GPU model that they are of.
+///
+/// # Errors
+/// [`Error::Invalid`] when a map has no time of a kernel that it describes.
+pub fn fit(maps: &[Map]) -> Result<Vec<Fit>> {
+    let mut gpus: BTreeMap<(String, u32, u32), Vec<Measured>> = BTreeMap::new();
+    for map in maps {
+        let device = &map.header.environment.device;
+        let points = measured(map)?;
+        if points.is_empty() {
+            return Err(Error::Invalid(format!("a map of {} has no time of our kernels", device.name)));
+        }
+        gpus.entry((device.name.clone(), device.architecture, device.multiprocessors)).or_default().extend(points);
+    }
+    let fit = |((gpu, architecture, multiprocessors), points): (_, Vec<Measured>)| {
+        let kernels = fit_points(&points.iter().collect::<Vec<_>>(), multiprocessors);
+        Fit { gpu, architecture, kernels, regret: regret(&points, multiprocessors) }
+    };
+    Ok(gpus.into_iter().map(fit).collect())
+}
+
+/// The points of `map` with the times of our kernels.
+fn measured(map: &Map) -> Result<Vec<Measured>> {
+    let mut points = Vec::new();
+    for point in &map.points {
+        let case = &point.case;
+        let class = |name: &str| {
+            let kernel = map.header.kernels.iter().find(|kernel| kernel.entry == name)?;
+            Some(KernelClass::new(kernel.config, case.mask))
+        };
+        let times = point.results.iter().filter_map(|outcome| {
+            let (name, us) = (outcome.kernel.as_deref()?, outcome.median_us()?);
+            Some((class(name)?, us))
+        });
+        let problem = case.problem()?;
+        let times: Vec<_> = times.collect();
+        if !times.is_empty() {
+            points.push(Measured { problem, times });
+        }
+    }
+    Ok(points)
+}
+
+/// The constants of every class, those with most times first, which the others are expected to resemble.
+fn fit_points(points: &[&Measured], multiprocessors: u32) -> Vec<FittedKernel> {
+    let mut classes: Vec<(KernelClass, Vec<(&Problem, f64)>)> = Vec::new();
+    for point in points {
+        for &(class, us) in &point.times {
+            match classes.iter_mut().find(|(known, _)| *known == class) {
+                Some((_, times)) => times.push((&point.problem, us)),
+                None => classes.push((class, vec![(&point.problem, us)])),
+            }
+        }
+    }
+    classes.sort_by_key(|(_, times)| std::cmp::Reverse(times.len()));
+    let mut fitted: Vec<FittedKernel> = Vec::new();
+    for (class, times) in &classes {
+        let alike = fitted.iter().filter_map(|kernel| Some((class.distance(&kernel.class)?, kernel.constants)));
+        let expected = alike.min_by_key(|(distance, _)| *distance).map_or(EXPECTED, |(_, constants)| constants);
+        fitted.push(fit_class(class, times, multiprocessors, &expected));
+    }
+    fitted
+}
+
+/// The constants by which the logarithms of predicted and measured `times` are the nearest.
+fn fit_class(
+    class: &KernelClass,
+    times: &[(&Problem, f64)],
+    multiprocessors: u32,
+    expected: &Constants,
+) -> FittedKernel {
+    let of = |resident: u32| {
+        let load = |problem: &Problem| Load::of(class, problem, multiprocessors, resident);
+        let loads: Vec<_> = times.iter().map(|(problem, us)| (load(problem), us.ln())).collect();
+        let square = |constants: &Constants| {
+            let errors = loads.iter().map(|(load, us)| constants.predict(load).ln() - us);
+            errors.map(|error| error * error).sum::<f64>() / loads.len() as f64
+        };
+        let expected = logarithms(expected);
+        let unexpected = |logarithms: &[f64; 6]| {
+            let apart = logarithms.iter().zip(&expected).map(|(one, other)| (one - other).powi(2));
+            WEIGHT_OF_EXPECTED * apart.sum::<f64>() / loads.len() as f64
+        };
+        let (found, cost) = minimise(expected, |point| square(&constants(resident, point)) + unexpected(point));
+        let constants = constants(resident, &found);
+        (cost, FittedKernel { class: *class, constants, times: times.len(), error: square(&constants).sqrt() })
+    };
+    let resident = match class.grid {
+        Grid::OneShot => RESIDENT.to_vec(),
+        Grid::Persistent => vec![class.blocks],
+    };
+    let best = resident.into_iter().map(of).min_by(|a, b| a.0.total_cmp(&b.0));
+    best.expect("there is at least one number of blocks").1
+}
+
+/// Logarithms of the constants but for the number of blocks; those of 0 as if they were tiny.
+fn logarithms(constants: &Constants) -> [f64; 6] {
+    let Constants { resident: _, launch_us, item_us, step_us, shared_step_us, megabyte_us, exposed } = *constants;
+    [launch_us, item_us, step_us, shared_step_us, megabyte_us, exposed].map(|constant| constant.max(1e-6).ln())
+}
+
+fn constants(resident: u32, logarithms: &[f64; 6]) -> Constants {
+    let [launch_us, item_us, step_us, shared_step_us, megabyte_us, exposed] = logarithms.map(f64::exp);
+    Constants { resident, launch_us, item_us, step_us, shared_step_us, megabyte_us, exposed }
+}
+
+/// How the choice by constants of a part of the points is at the others.
+fn regret(points: &[Measured], multiprocessors: u32) -> Option<Spread> {
+    if points.len() < 2 * PARTS {
+        return None;
+    }
+    let mut regrets = Vec::new();
+    for part in 0..PARTS {
+        let is_held_out = |index: usize| index % PARTS == part;
+        let others: Vec<_> =
+            points.iter().enumerate().filter(|(index, _)| !is_held_out(*index)).map(|(_, point)| point).collect();
+        let kernels = pairs(&fit_points(&others, multiprocessors));
+        let costs = Costs { gpu: "", architecture: 0, kernels: &kernels };
+        let held_out = points.iter().enumerate().filter(|(index, _)| is_held_out(*index));
+        regrets.extend(held_out.filter_map(|(_, point)| point.regret(&costs, multiprocessors)));
+    }
+    Spread::new(regrets)
+}
+
+/// The kernels as [`Costs`] has them.
+pub fn pairs(kernels: &[FittedKernel]) -> Vec<(KernelClass, Constants)> {
+    kernels.iter().map(|kernel| (kernel.class, kernel.constants)).collect()
+}
+
+impl Measured {
+    /// The time of the kernel that is chosen by `costs` over that of the fastest; `None` where there is no choice.
+    fn regret(&self, costs: &Costs<'_>, multiprocessors: u32) -> Option<f64> {
+        let predicted = |class: &KernelClass| costs.predict_class(class, &self.problem, multiprocessors);
+        let chosen = self.times.iter().filter_map(|(class, us)| Some((predicted(class)?, *us)));
+        let chosen = chosen.min_by(|a, b| a.0.total_cmp(&b.0))?.1;
+        let fastest = self.times.iter().map(|time| time.1).fold(f64::INFINITY, f64::min);
+        (self.times.len() > 1).then_some(chosen / fastest)
+    }
+}
+
+/// The constants of every class of kernels that `variants` has for sequences of one length, by those of the fitted class nearest
+/// to it; without the classes of whose kind nothing was fitted.
+pub fn of_variants(kernels: &[FittedKernel], variants: &[Variant<'_>]) -> Vec<(KernelClass, Constants)> {
+    let mut found: Vec<(KernelClass, Constants)> = Vec::new();
+    for variant in variants.iter().filter(|variant| variant.sequence != Sequence::Packed) {
+        let class = KernelClass::of(variant);
+        let distances = kernels.iter().filter_map(|kernel| Some((class.distance(&kernel.class)?, kernel.constants)));
+        if let Some((_, constants)) = distances.min_by_key(|(distance, _)| *distance)
+            && found.iter().all(|(known, _)| *known != class)
+        {
+            found.push((class, constants));
+        }
+    }
+    found
+}
+
+/// How the choice by `costs` is at the points of `map`: times of the chosen kernels over those of the fastest.
+///
+/// # Errors
+/// When a case of the map is no acceptable problem.
+pub fn regret_of(map: &Map, costs: &Costs<'_>) -> Result<Option<Spread>> {
+    let multiprocessors = map.header.environment.device.multiprocessors;
+    let points = measured(map)?;
+    Ok(Spread::new(points.iter().filter_map(|point| point.regret(costs, multiprocessors))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::map::record::OURS;
+    use crate::map::record::tests::{header, measured as outcome, point};
+    use crate::map::summary::{Standing, standings};
+    use crate::record::Kernel;
+    use contract::config::Mask;
+    use contract::cost;
+    use contract::tile::{Configuration, Sm90Tma};
+    use contract::variants::VARIANTS;
+
+    const SMALL: Configuration = Configuration::Sm90Tma(Sm90Tma::new(1, 4));
+    const LARGE: Configuration = Configuration::Sm90Tma(Sm90Tma { grid: Grid::Persistent, ..Sm90Tma::new(4, 8) });
+    const MULTIPROCESSORS: u32 = 132;
+
+    fn truth(config: Configuration) -> Constants {
+        match config == SMALL {
+            true => Constants { launch_us: 1.5, item_us: 0.9, step_us: 0.4, shared_step_us: 0.25, ..EXPECTED },
+            false => Constants { launch_us: 1.8, item_us: 2.2, step_us: 0.8, shared_step_us: 0.1, ..EXPECTED },
+        }
+    }
+
+    /// A map in which the kernels take what the model says, but for `noise`.
+    fn map(noise: f64) -> Map {
+        let mut header = header();
+        header.environment.device.multiprocessors = MULTIPROCESSORS;
+        let kernel = |entry: &str, config| Kernel { entry: entry.into(), config };
+        header.kernels = vec![kernel("small", SMALL), kernel("large", LARGE)];
+        let sizes = [1, 3, 10, 40, 132, 200, 500, 2000]
+            .into_iter()
+            .flat_map(|heads| [16, 60, 130, 300, 700, 1500, 4000, 8000].map(|sequence| (heads, sequence)));
+        let points = sizes.enumerate().map(|(index, (heads, sequence))| {
+            let time = |config, sign: f64| {
+                let case = point((1, heads, sequence), vec![]).case;
+                let problem = case.problem().unwrap();
+                let class = KernelClass::new(config, Mask::Full);
+                let load = Load::of(&class, &problem, MULTIPROCESSORS, truth(config).resident);
+                truth(config).predict(&load) * (1.0 + sign * noise * (index as f64 * 0.7).sin())
+            };
+            let results = vec![
+                outcome(OURS, Some("small"), time(SMALL, 1.0)),
+                outcome("variant:large", Some("large"), time(LARGE, -1.0)),
+                outcome("torch:cudnn", None, 3.0),
+            ];
+            point((1, heads, sequence), results)
+        });
+        Map { points: points.collect(), header }
+    }
+
+    #[test]
+    fn constants_that_made_the_times_are_found_again() {
+        let [fit] = &fit(&[map(0.0)]).unwrap()[..] else { panic!("one GPU") };
+        assert_eq!((fit.gpu.as_str(), fit.kernels.len()), ("NVIDIA H200", 2));
+        for kernel in &fit.kernels {
+            assert!(kernel.error < 0.02 && kernel.times == 64, "{kernel:?}");
+        }
+        let regret = fit.regret.expect("enough points");
+        assert!(regret.mean < 1.002 && regret.count == 64, "{regret:?}");
+    }
+
+    #[test]
+    fn every_shipped_variant_gets_the_constants_of_the_nearest_class() {
+        let [fit] = &fit(&[map(0.0)]).unwrap()[..] else { panic!("one GPU") };
+        let shipped = of_variants(&fit.kernels, VARIANTS);
+        let of = |entry: &str| {
+            let variant = VARIANTS.iter().find(|variant| variant.entry == entry).expect("it is shipped");
+            shipped.iter().find(|(class, _)| *class == KernelClass::of(variant)).map(|(_, constants)| *constants)
+        };
+        let fitted = |config| {
+            let class = KernelClass::new(config, Mask::Full);
+            fit.kernels.iter().find(|kernel| kernel.class == class).map(|kernel| kernel.constants)
+        };
+        assert_eq!(of("fa512_sm90a_tma_any_full_256x64"), fitted(LARGE));
+        assert_eq!(of("fa512_sm90a_tma_s512_full_512x64"), fitted(LARGE), "the nearest");
+        assert_eq!(of("fa512_sm90a_tma_any_causal_64x64"), fitted(SMALL), "of the other mask");
+        assert_eq!(of("fa512_sm80_any_full_128x64"), None, "of a kind that was not measured");
+    }
+
+    #[test]
+    fn choices_by_the_model_survive_noise() {
+        let map = map(0.1);
+        let fits = fit(std::slice::from_ref(&map)).unwrap();
+        assert!((0.03..0.09).contains(&fits[0].kernels[0].error), "{:?}", fits[0].kernels);
+        let kernels = pairs(&fits[0].kernels);
+        let costs = Costs { gpu: "NVIDIA H200", architecture: 90, kernels: &kernels };
+        let regret = regret_of(&map, &costs).unwrap().expect("points");
+        assert!(regret.mean < 1.02 && regret.highest < 1.3, "{regret:?}");
+        let always_small = Costs { kernels: &kernels[..1], ..costs };
+        let blind = regret_of(&map, &always_small).unwrap().expect("points");
+        assert!(blind.highest > 1.5, "the points have something to choose: {blind:?}");
+    }
+
+    #[test]
+    fn the_shipped_constants_choose_well_on_the_map_that_they_were_fitted_to() {
+        let map =
+            Map::load(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results/map/h100.jsonl").as_ref()).unwrap();
+        let device = &map.header.environment.device;
+        let costs = Costs::find(cost::SHIPPED, &device.gpu()).expect("constants are shipped");
+        assert_eq!(costs.gpu, device.name);
+        let regret = regret_of(&map, costs).unwrap().expect("points");
+        let of_the_table = Spread::new(standings(&map).iter().map(Standing::regret)).expect("points");
+        assert!(of_the_table.mean > 1.05 && of_the_table.highest > 1.8, "{of_the_table:?}");
+        assert!(regret.mean < 1.012 && regret.highest < 1.3, "{regret:?}");
+    }
+
+    #[test]
+    fn a_map_without_our_kernels_is_refused() {
+        let mut map = map(0.0);
+        map.header.kernels.clear();
+        let error = fit(&[map]).unwrap_err().to_string();
+        assert!(error.contains("NVIDIA H200 has no time of our kernels"), "{error}");
+    }
+}

@@ -1,0 +1,57 @@
+//! Fitted constants as Rust, as the library ships them.
+
+use std::fmt::Write;
+
+use contract::cost::{Constants, KernelClass};
+use contract::variants::VARIANTS;
+
+use super::{Fit, of_variants};
+
+const HEAD: &str = "\
+//! The constants that are shipped. Written by `fa512 map fit` (docs/results/map.md).
+
+use super::{Constants, Costs, KernelClass};
+use crate::config::Mask::{self, Causal, Full};
+use crate::tile::Grid::{self, OneShot, Persistent};
+use crate::tile::Kind::{self, Sm80, Sm90CpAsync, Sm90Tma};
+
+/// The GPU models.
+#[rustfmt::skip]
+pub const SHIPPED: &[Costs<'static>] = &[
+";
+
+const TAIL: &str = "\
+];
+
+/// Kind, rows, keys, blocks, grid, mask.
+type Class = (Kind, u32, u32, u32, Grid, Mask);
+
+const fn kernel(class: Class, resident: u32, constants: [f64; 6]) -> (KernelClass, Constants) {
+    let (kind, rows, keys, blocks, grid, mask) = class;
+    let [launch_us, item_us, step_us, shared_step_us, megabyte_us, exposed] = constants;
+    (
+        KernelClass { kind, rows, keys, blocks, grid, mask },
+        Constants { resident, launch_us, item_us, step_us, shared_step_us, megabyte_us, exposed },
+    )
+}
+";
+
+/// The file `cost/shipped.rs` of the contract, with constants for its variants.
+pub fn source(fits: &[Fit]) -> String {
+    let mut text = HEAD.to_owned();
+    for Fit { gpu, architecture, kernels, .. } in fits {
+        let _ = writeln!(text, "    Costs {{ gpu: {gpu:?}, architecture: {architecture}, kernels: &[");
+        for (class, constants) in of_variants(kernels, VARIANTS) {
+            let KernelClass { kind, rows, keys, blocks, grid, mask } = class;
+            let Constants { resident, launch_us, item_us, step_us, shared_step_us, megabyte_us, exposed } = constants;
+            let numbers = [launch_us, item_us, step_us, shared_step_us, megabyte_us, exposed];
+            let numbers = numbers.map(|number| format!("{number:.4}")).join(", ");
+            let _ = writeln!(
+                text,
+                "        kernel(({kind:?}, {rows}, {keys}, {blocks}, {grid:?}, {mask:?}), {resident}, [{numbers}]),"
+            );
+        }
+        text += "    ] },\n";
+    }
+    text + TAIL
+}

@@ -1,0 +1,270 @@
+//! The record of a map: a [`Header`], then a line for each point.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use contract::manifest::CodeGenerator;
+use serde::{Deserialize, Serialize};
+
+use crate::document::Format;
+use crate::error::Result;
+use crate::journal::{self, Content};
+use crate::record::{self, Case, Ceilings, Environment, Implementation, Kernel, Row, RunProtocol};
+use crate::statistics::Samples;
+
+/// Files that begin with a [`Header`].
+pub const FORMAT: Format =
+    Format { kind: "fa512-map", version: 1, oldest: 1, name: "map", source: "fa512 map run --out FILE" };
+
+/// The contender that is launched for a problem when none is named.
+pub const OURS: &str = "fa512";
+
+/// What was run, and where.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// The command line that began it, program first.
+    pub command: Vec<String>,
+    /// When it began, in seconds since 1970-01-01 UTC.
+    pub started_at: u64,
+    /// Digest of the PTX that was measured.
+    pub ptx: String,
+    /// The compiler that wrote it.
+    pub code_generator: CodeGenerator,
+    /// Commit of its source.
+    pub git_commit: Option<String>,
+    /// The kernels that were there to be measured.
+    pub kernels: Vec<Kernel>,
+    /// Who was measured, as on the command line.
+    pub contenders: Vec<String>,
+    /// Versions of the libraries among them, by name.
+    pub libraries: BTreeMap<String, String>,
+    /// How they were measured.
+    pub protocol: RunProtocol,
+    /// Where.
+    pub environment: Environment,
+    /// What this GPU reached in the same run.
+    pub ceilings: Ceilings,
+}
+
+impl Header {
+    /// Requires that points of `other` may stand beside those of this record.
+    pub fn require_like(&self, other: &Self) -> std::result::Result<(), String> {
+        let (gpu, others_gpu) = (&self.environment.device.name, &other.environment.device.name);
+        let contenders = |header: &Self| header.contenders.join(", ");
+        let same = [
+            ("of another PTX", self.ptx.clone(), other.ptx.clone()),
+            ("of another GPU", gpu.clone(), others_gpu.clone()),
+            ("of other contenders", contenders(self), contenders(other)),
+        ];
+        match same.iter().find(|(_, one, other)| one != other) {
+            Some((what, one, other)) => Err(format!("is {what}: {one}, not {other}")),
+            None if self.protocol != other.protocol => Err("was measured by another protocol".into()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What every contender did in one case, in the same turns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// The case.
+    #[serde(flatten)]
+    pub case: Case,
+    /// What measuring the point took, in seconds.
+    pub seconds: f64,
+    /// The contenders.
+    pub results: Vec<Outcome>,
+}
+
+/// What came of a contender in a case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The contender.
+    pub contender: String,
+    /// The entry that ran, of one of ours.
+    pub kernel: Option<String>,
+    /// Its time.
+    #[serde(flatten)]
+    pub time: Time,
+}
+
+/// The time of a contender, or why there is none.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "result", rename_all = "snake_case")]
+pub enum Time {
+    /// It was right and was timed.
+    Measured {
+        /// µs a call; sample i was taken in turn i.
+        samples_us: Samples,
+    },
+    /// It was wrong and therefore not timed.
+    Wrong {
+        /// How wrong.
+        reason: String,
+    },
+    /// It could not run.
+    NotRun {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Outcome {
+    /// The median, µs; `None` where there is none.
+    pub fn median_us(&self) -> Option<f64> {
+        match &self.time {
+            Time::Measured { samples_us } => Some(samples_us.median()),
+            Time::Wrong { .. } | Time::NotRun { .. } => None,
+        }
+    }
+}
+
+impl From<Row> for Outcome {
+    fn from(row: Row) -> Self {
+        let kernel = match row.implementation {
+            Some(Implementation::Ptx { kernel, .. }) => Some(kernel.entry),
+            Some(Implementation::Library { .. }) | None => None,
+        };
+        let time = match row.outcome {
+            record::Outcome::Measured(measurement) => Time::Measured { samples_us: measurement.samples_us },
+            record::Outcome::Wrong { correctness } => Time::Wrong { reason: correctness.to_string() },
+            record::Outcome::NotRun { reason } => Time::NotRun { reason },
+        };
+        Self { contender: row.contender, kernel, time }
+    }
+}
+
+/// What a record holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Map {
+    /// What was run, and where.
+    pub header: Header,
+    /// The points, in the order in which they were measured.
+    pub points: Vec<Point>,
+}
+
+impl Map {
+    /// Reads the record at `path`. A last line without its end, as a run leaves that was killed, is passed over.
+    ///
+    /// # Errors
+    /// As [`journal::load`].
+    pub fn load(path: &Path) -> Result<Self> {
+        journal::load(&FORMAT, path).map(Self::of)
+    }
+
+    fn of((header, points): Content<Header, Point>) -> Self {
+        Self { header, points }
+    }
+}
+
+/// A map that is being written.
+pub struct Journal {
+    file: journal::Journal,
+    map: Map,
+}
+
+impl Journal {
+    /// Opens the record at `path` to go on from it, or begins it with `header`.
+    ///
+    /// # Errors
+    /// As [`Map::load`]; [`Invalid`](crate::error::Error::Invalid) when its points cannot stand beside those of `header`.
+    pub fn open(path: &Path, header: Header) -> Result<Self> {
+        let wanted = header.clone();
+        let (file, content) =
+            journal::Journal::open(path, &FORMAT, header, |found: &Header| found.require_like(&wanted))?;
+        Ok(Self { file, map: Map::of(content) })
+    }
+
+    /// What was measured so far.
+    pub fn map(&self) -> &Map {
+        &self.map
+    }
+
+    /// Appends a point.
+    ///
+    /// # Errors
+    /// [`Error::File`](crate::error::Error::File) when it cannot be written.
+    pub fn add(&mut self, point: Point) -> Result<()> {
+        self.file.add(&point)?;
+        self.map.points.push(point);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::inputs::Distribution;
+    use crate::timing::{L2, Protocol};
+    use contract::config::{Element, HEAD_DIM, Mask};
+    use contract::problem::Shape;
+    use contract::view::Layout;
+
+    pub fn header() -> Header {
+        let environment = crate::record::tests::record(vec![1.0]).environment;
+        Header {
+            command: vec!["fa512".into(), "map".into(), "run".into()],
+            started_at: 1,
+            ptx: "x".into(),
+            code_generator: CodeGenerator { name: "rustc".into(), version: "1".into() },
+            git_commit: None,
+            kernels: Vec::new(),
+            contenders: vec![OURS.into(), "torch:cudnn".into()],
+            libraries: BTreeMap::new(),
+            protocol: RunProtocol {
+                timing: Protocol::new(L2::Warm),
+                samples: 5,
+                order_seed: 0,
+                distribution: Distribution::Normal,
+                input_seed: 0,
+            },
+            environment,
+            ceilings: Ceilings::default(),
+        }
+    }
+
+    pub fn measured(contender: &str, kernel: Option<&str>, median_us: f64) -> Outcome {
+        let samples_us = Samples::new(vec![median_us; 3]).unwrap();
+        Outcome { contender: contender.into(), kernel: kernel.map(Into::into), time: Time::Measured { samples_us } }
+    }
+
+    pub fn point((batch, heads, sequence): (u32, u32, u32), results: Vec<Outcome>) -> Point {
+        let shape = Shape { batch, heads, sequence };
+        let case = Case { shape, head_dim: HEAD_DIM, element: Element::F16, mask: Mask::Full, layout: Layout::Bhsd };
+        Point { case, seconds: 0.5, results }
+    }
+
+    #[test]
+    fn points_are_read_as_they_were_written_and_gone_on_from() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("map.jsonl");
+        let wrong = Outcome {
+            contender: "torch:flash".into(),
+            kernel: None,
+            time: Time::Wrong { reason: "3 wrong elements".into() },
+        };
+        let points = [
+            point((4, 8, 512), vec![measured(OURS, Some("large"), 10.0), measured("torch:cudnn", None, 12.5)]),
+            point((1, 8, 16), vec![measured(OURS, Some("small"), 2.0), wrong]),
+        ];
+        Journal::open(&path, header()).unwrap().add(points[0].clone()).unwrap();
+        let mut journal = Journal::open(&path, Header { started_at: 9, ..header() }).unwrap();
+        assert_eq!(journal.map().points, points[..1]);
+        journal.add(points[1].clone()).unwrap();
+        let map = Map::load(&path).unwrap();
+        assert_eq!((map.header, map.points.as_slice()), (header(), &points[..]));
+    }
+
+    #[test]
+    fn points_of_something_else_are_not_gone_on_from() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("map.jsonl");
+        Journal::open(&path, header()).unwrap();
+        let refusal = |header: Header| Journal::open(&path, header).err().expect("refused").to_string();
+        let other = refusal(Header { ptx: "y".into(), ..header() });
+        assert!(other.contains("is of another PTX: x, not y") && other.contains("--out"), "{other}");
+        assert!(refusal(Header { contenders: vec![], ..header() }).contains("of other contenders: fa512, torch:cudnn"));
+        let protocol = RunProtocol { samples: 6, ..header().protocol };
+        assert!(refusal(Header { protocol, ..header() }).contains("another protocol"));
+    }
+}

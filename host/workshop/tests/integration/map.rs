@@ -1,0 +1,51 @@
+//! `fa512 map` as far as it goes without a GPU, on some points of a map that was measured on an H100.
+
+use std::path::{Path, PathBuf};
+
+use crate::command_line::{fa512, output, refusal, text};
+
+fn record() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/integration/map/record.jsonl")
+}
+
+#[test]
+fn a_map_is_shown_with_its_worst_points_and_means() {
+    let shown = text(&output(fa512(&["map", "show", "--worst", "3"]).arg(record()), 0).stdout);
+    for expected in
+        ["NVIDIA H100 80GB HBM3, 8 points", "peer / ours  ours µs  peer µs", "chosen / best", "1x132x512 causal"]
+    {
+        assert!(shown.contains(expected), "{expected:?} is missing in:\n{shown}");
+    }
+}
+
+#[test]
+fn a_map_is_drawn_as_an_image_and_as_a_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let drawn = |name: &str| {
+        let path = folder.path().join(name);
+        output(fa512(&["map", "draw", "--output"]).arg(&path).arg(record()), 0);
+        std::fs::read_to_string(path).unwrap()
+    };
+    let image = drawn("map.svg");
+    assert!(image.starts_with("<svg") && image.matches("<title>").count() == 9, "a title for each point and the whole");
+    let page = drawn("map.html");
+    assert!(page.contains("Ahead of the best peer at") && page.contains("<h2 id=\"maps\">"), "{page}");
+    let other = folder.path().join("map.png");
+    let message = refusal(fa512(&["map", "draw", "--output"]).arg(&other).arg(record()));
+    assert!(message.contains("must end in .svg or .html"), "{message}");
+}
+
+#[test]
+fn without_a_gpu_nothing_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("map.jsonl");
+    let mut command = fa512(&["map", "run", "--ptx", &crate::support::ptx_path(), "--out"]);
+    // No driver may be found, wherever this test runs.
+    let message = refusal(command.arg(&out).env("CUDA_VISIBLE_DEVICES", ""));
+    assert!(message.contains("times mean nothing in the simulator") && !out.exists(), "{message}");
+    let ranges =
+        ["0..4", "5..4", "many"].map(|range| refusal(fa512(&["map", "run", "--heads", range, "--out"]).arg(&out)));
+    ranges.iter().for_each(|message| assert!(message.contains("as in 1..4096"), "{message}"));
+    let message = refusal(fa512(&["map", "show"]).arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tuned.json")));
+    assert!(message.contains("not a map"), "{message}");
+}

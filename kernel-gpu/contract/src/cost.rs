@@ -1,0 +1,293 @@
+//! Predicts what a launch takes, from its tiles, its rounds and its bytes, with constants that were fitted to times measured
+//! over the whole range of sizes (`fa512 map fit`).
+//!
+//! A launch starts and ends, and meanwhile computes and moves memory, of which one hides most of the other. Computing takes
+//! as long as the multiprocessor with most of it: by the steps of the blocks that follow each other there, each of which waits
+//! for its own, or by those of all its blocks together, which share its units.
+
+mod shipped;
+
+use crate::config::{Mask, ROW_BYTES};
+use crate::geometry::query_tiles;
+use crate::gpu::Gpu;
+use crate::problem::Problem;
+use crate::tile::{Configuration, Grid, Kind};
+use crate::variants::Variant;
+
+pub use shipped::SHIPPED;
+
+/// Kernels that share constants: what the model knows of a variant besides its load. Those for one sequence length and for any
+/// share them, of which the first in order of preference is chosen, and so do element types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelClass {
+    /// Kind of its tile.
+    pub kind: Kind,
+    /// Query rows of a work item.
+    pub rows: u32,
+    /// Keys of a step.
+    pub keys: u32,
+    /// Blocks that fit on a multiprocessor at least.
+    pub blocks: u32,
+    /// How items are spread over blocks.
+    pub grid: Grid,
+    /// Its mask.
+    pub mask: Mask,
+}
+
+/// Octaves between the tiles, another grid, blocks more or less, another mask.
+pub type Distance = (u32, bool, u32, bool);
+
+impl KernelClass {
+    /// That of `variant`.
+    pub const fn of(variant: &Variant<'_>) -> Self {
+        Self::new(variant.config, variant.mask)
+    }
+
+    /// That of kernels of `config`.
+    pub const fn new(config: Configuration, mask: Mask) -> Self {
+        Self {
+            kind: config.kind(),
+            rows: config.block_m(),
+            keys: config.block_n(),
+            blocks: config.min_blocks(),
+            grid: config.grid(),
+            mask,
+        }
+    }
+
+    /// How little the constants of `other` say about this one, the most important first; `None` where they say nothing.
+    pub fn distance(&self, other: &Self) -> Option<Distance> {
+        let octaves = |one: u32, other: u32| one.max(1).ilog2().abs_diff(other.max(1).ilog2());
+        (self.kind == other.kind).then(|| {
+            let tiles = octaves(self.rows, other.rows) + octaves(self.keys, other.keys);
+            let blocks = self.blocks.abs_diff(other.blocks);
+            (tiles, self.grid != other.grid, blocks, self.mask != other.mask)
+        })
+    }
+}
+
+/// What the kernels of a class take on a GPU.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Constants {
+    /// Blocks that are on a multiprocessor at once, where the grid does not say it.
+    pub resident: u32,
+    /// To start and to end, µs.
+    pub launch_us: f64,
+    /// To begin and to end an item, µs.
+    pub item_us: f64,
+    /// A step of a block, µs.
+    pub step_us: f64,
+    /// What a step adds for the blocks that share its multiprocessor, µs.
+    pub shared_step_us: f64,
+    /// To move 10⁶ bytes, µs.
+    pub megabyte_us: f64,
+    /// What the shorter of computing and moving adds to the longer, in times of itself.
+    pub exposed: f64,
+}
+
+/// Bytes of a row of Q, K, V and O, and of its LSE.
+const BYTES_OF_A_ROW: u32 = 4 * ROW_BYTES + 4;
+
+/// The constants of a GPU model.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Costs<'a> {
+    /// Its name, as the driver gives it.
+    pub gpu: &'a str,
+    /// Its architecture, as in 90 for `sm_90`.
+    pub architecture: u32,
+    /// Its kernels.
+    pub kernels: &'a [(KernelClass, Constants)],
+}
+
+impl<'a> Costs<'a> {
+    /// Of `all`, those of the same GPU model, else of one of the same architecture, else the first: clocks differ then, but they
+    /// change all kernels' times alike.
+    pub fn find(all: &'a [Self], gpu: &Gpu<'_>) -> Option<&'a Self> {
+        let of_architecture = |costs: &&Self| costs.architecture == gpu.architecture;
+        all.iter().find(|costs| costs.gpu == gpu.name).or_else(|| all.iter().find(of_architecture)).or(all.first())
+    }
+
+    /// The time of `variant` for `problem` on a GPU of so many `multiprocessors`, µs; `None` for packed sequences, whose lengths
+    /// are not known here, for masks that were not measured, and for kernels of a kind that no constants are of.
+    pub fn predict(&self, variant: &Variant<'_>, problem: &Problem, multiprocessors: u32) -> Option<f64> {
+        self.predict_class(&KernelClass::of(variant), problem, multiprocessors)
+    }
+
+    /// [`Self::predict`] for kernels of `class`.
+    pub fn predict_class(&self, class: &KernelClass, problem: &Problem, multiprocessors: u32) -> Option<f64> {
+        if problem.packing().is_some() || !matches!(class.mask, Mask::Full | Mask::Causal) {
+            return None;
+        }
+        let constants = self.constants(class)?;
+        Some(constants.predict(&Load::of(class, problem, multiprocessors, constants.resident)))
+    }
+
+    /// The constants of `class`, else of the class nearest to it.
+    fn constants(&self, class: &KernelClass) -> Option<&'a Constants> {
+        if let Some((_, constants)) = self.kernels.iter().find(|(known, _)| known == class) {
+            return Some(constants);
+        }
+        let with_distance = |kernel: &'a (KernelClass, Constants)| Some((class.distance(&kernel.0)?, &kernel.1));
+        self.kernels.iter().filter_map(with_distance).min_by_key(|(distance, _)| *distance).map(|(_, found)| found)
+    }
+}
+
+/// What a launch has to do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Load {
+    /// Items that follow each other on a multiprocessor.
+    pub rounds: f64,
+    /// Steps that follow each other there.
+    pub steps: f64,
+    /// Steps of all blocks of a multiprocessor.
+    pub shared_steps: f64,
+    /// 10⁶ bytes of Q, K, V, O and LSE.
+    pub megabytes: f64,
+}
+
+impl Load {
+    /// That of a kernel of `class` for `problem`, on so many `multiprocessors` with `resident` blocks each where the grid does not
+    /// say it.
+    pub fn of(class: &KernelClass, problem: &Problem, multiprocessors: u32, resident: u32) -> Self {
+        let shape = problem.shape();
+        let resident = match class.grid {
+            Grid::OneShot => resident,
+            Grid::Persistent => class.blocks,
+        };
+        let heads = f64::from(shape.batch) * f64::from(shape.heads);
+        let rows = heads * f64::from(shape.sequence);
+        let tiles = query_tiles(shape.sequence, class.rows);
+        let items = heads * f64::from(tiles);
+        let longest = f64::from(shape.sequence.div_ceil(class.keys));
+        let causal = class.mask == Mask::Causal;
+        let total = if causal { heads * causal_steps(class, tiles, longest) } else { items * longest };
+        // Equal items go through in whole rounds. Of unequal ones the last begins when the others are through, about.
+        let of_units = |units: f64| match causal {
+            _ if items <= units => longest,
+            false => round_up(items / units) * longest,
+            true => (total / units + 0.5 * longest).max(longest),
+        };
+        let multiprocessors = f64::from(multiprocessors.max(1));
+        let slots = multiprocessors * f64::from(resident.max(1));
+        Self {
+            rounds: round_up(items / slots),
+            steps: of_units(slots),
+            shared_steps: of_units(multiprocessors),
+            megabytes: rows * f64::from(BYTES_OF_A_ROW) * 1e-6,
+        }
+    }
+}
+
+/// Steps of a head under a causal mask: of every tile up to its last key that is attended to.
+fn causal_steps(class: &KernelClass, tiles: u32, longest: f64) -> f64 {
+    let (before_last, tiles_per_step) =
+        (f64::from(tiles.saturating_sub(1)), f64::from(class.rows) / f64::from(class.keys));
+    // Where several tiles end within a step of keys, each rounds up to its end: by half of the others, on the average.
+    let rounded_up = (0.5 * (1.0 - tiles_per_step)).max(0.0);
+    before_last * (0.5 * tiles_per_step * f64::from(tiles) + rounded_up) + longest
+}
+
+/// The next whole number of a number that is not negative.
+// `f64::ceil` is not in core.
+fn round_up(number: f64) -> f64 {
+    let whole = number as u64 as f64;
+    if whole < number { whole + 1.0 } else { whole }
+}
+
+impl Constants {
+    /// The time of a launch with `load`, µs.
+    pub fn predict(&self, load: &Load) -> f64 {
+        let own = self.step_us * load.steps;
+        let shared = self.shared_step_us * load.shared_steps;
+        let computing = self.item_us * load.rounds + own.max(shared);
+        let moving = self.megabyte_us * load.megabytes;
+        self.launch_us + computing.max(moving) + self.exposed * computing.min(moving)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::Shape;
+    use crate::tile::{Sm80, Sm90Tma};
+    use crate::view::Layout;
+
+    const ONE_SHOT: Configuration = Configuration::Sm90Tma(Sm90Tma::new(1, 4));
+    const LARGE: Configuration = Configuration::Sm90Tma(Sm90Tma { grid: Grid::Persistent, ..Sm90Tma::new(4, 8) });
+
+    fn load(config: Configuration, mask: Mask, heads: u32, sequence: u32, resident: u32) -> Load {
+        let problem = Problem::new(Shape { batch: 1, heads, sequence }, mask, Layout::Bhsd).unwrap();
+        Load::of(&KernelClass::new(config, mask), &problem, 132, resident)
+    }
+
+    #[test]
+    fn items_go_through_in_rounds_of_the_blocks_that_are_there() {
+        let Load { rounds, steps, shared_steps, megabytes } = load(ONE_SHOT, Mask::Full, 264, 64, 2);
+        assert_eq!((rounds, steps, shared_steps), (1.0, 1.0, 2.0));
+        assert!((megabytes - 264.0 * 64.0 * 516.0 * 1e-6).abs() < 1e-12);
+        let more = load(ONE_SHOT, Mask::Full, 265, 64, 2);
+        assert_eq!((more.rounds, more.steps, more.shared_steps), (2.0, 2.0, 3.0));
+        let large = load(LARGE, Mask::Full, 133, 256, 7);
+        assert_eq!((large.rounds, large.steps), (2.0, 8.0), "a persistent grid has the blocks that it says");
+    }
+
+    #[test]
+    fn steps_of_a_causal_mask_are_those_up_to_the_diagonal() {
+        let sm80 = |rows, keys| Configuration::Sm80(Sm80::new(rows, keys, 4, 2));
+        for config in [ONE_SHOT, LARGE, sm80(128, 32), sm80(128, 64)] {
+            for sequence in [64, 100, 256, 300, 1000, 4096] {
+                let class = KernelClass::new(config, Mask::Causal);
+                let tiles = query_tiles(sequence, class.rows);
+                let last_key = |tile: u32| ((tile + 1) * class.rows).min(sequence);
+                let exact: u32 = (0..tiles).map(|tile| last_key(tile).div_ceil(class.keys)).sum();
+                let steps = causal_steps(&class, tiles, f64::from(sequence.div_ceil(class.keys)));
+                assert_eq!(steps, f64::from(exact), "{config:?} {sequence}");
+            }
+        }
+    }
+
+    #[test]
+    fn tiles_that_are_smaller_than_a_step_of_keys_round_up() {
+        let class = KernelClass::new(Configuration::Sm80(Sm80::new(16, 64, 1, 2)), Mask::Causal);
+        let exact: u32 = (0..64u32).map(|tile| ((tile + 1) * 16).div_ceil(64)).sum();
+        let steps = causal_steps(&class, 64, 16.0);
+        assert!((steps / f64::from(exact) - 1.0).abs() < 0.02, "{steps}, not {exact}");
+    }
+
+    const CONSTANTS: Constants = Constants {
+        resident: 2,
+        launch_us: 2.0,
+        item_us: 1.0,
+        step_us: 0.5,
+        shared_step_us: 0.3,
+        megabyte_us: 0.25,
+        exposed: 0.5,
+    };
+
+    #[test]
+    fn the_longer_of_computing_and_moving_counts_and_a_part_of_the_other() {
+        let load = Load { rounds: 2.0, steps: 10.0, shared_steps: 20.0, megabytes: 8.0 };
+        assert_eq!(CONSTANTS.predict(&load), 2.0 + (2.0 + 6.0) + 0.5 * 2.0);
+        let load = Load { megabytes: 40.0, ..load };
+        assert_eq!(CONSTANTS.predict(&load), 2.0 + 10.0 + 0.5 * 8.0);
+    }
+
+    #[test]
+    fn constants_are_those_of_the_nearest_class_on_the_nearest_gpu() {
+        let class = |config| KernelClass::new(config, Mask::Full);
+        let (slow, fast) = (Constants { launch_us: 9.0, ..CONSTANTS }, CONSTANTS);
+        let kernels = [(class(ONE_SHOT), fast), (class(LARGE), slow)];
+        let costs = |gpu, architecture| Costs { gpu, architecture, kernels: &kernels };
+        let all = [costs("NVIDIA L4", 89), costs("NVIDIA H100", 90), costs("NVIDIA H200", 90)];
+        let gpu = |name, architecture| Gpu { name, architecture, multiprocessors: 132, shared_bytes_per_block: 0 };
+        let found = |name, architecture| Costs::find(&all, &gpu(name, architecture)).map(|costs| costs.gpu);
+        assert_eq!(found("NVIDIA H200", 90), Some("NVIDIA H200"));
+        assert_eq!(found("NVIDIA GH200", 90), Some("NVIDIA H100"), "of its architecture");
+        assert_eq!(found("NVIDIA A100", 80), Some("NVIDIA L4"), "any");
+        assert_eq!(Costs::find(&[], &gpu("NVIDIA L4", 89)), None);
+        let launch = |config| all[0].constants(&class(config)).map(|constants| constants.launch_us);
+        let three_warpgroups = Configuration::Sm90Tma(Sm90Tma { grid: Grid::Persistent, ..Sm90Tma::new(3, 8) });
+        assert_eq!((launch(ONE_SHOT), launch(three_warpgroups)), (Some(2.0), Some(9.0)));
+        assert_eq!(launch(Configuration::Sm80(Sm80::new(128, 64, 4, 2))), None, "another kind");
+    }
+}
