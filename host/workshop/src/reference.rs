@@ -142,6 +142,10 @@ impl RowReference {
 
 type WideRow = [f64; COLUMNS];
 
+/// From beyond all keys to before them.
+#[allow(clippy::reversed_empty_ranges, reason = "the first key and the last widen it")]
+const NOWHERE: Range<usize> = usize::MAX..0;
+
 /// K and V of one sequence of a head.
 struct Keys {
     k: Vec<WideRow>,
@@ -163,7 +167,7 @@ impl Keys {
             |values: &mut dyn Iterator<Item = f64>| values.filter(|value| value.is_finite()).fold(0.0, f64::max);
         let key_norm = finite_maximum(&mut k.iter().map(norm));
         let value_magnitude = finite_maximum(&mut v.iter().flatten().map(|value| value.abs()));
-        let mut non_finite = std::array::from_fn(|_| usize::MAX..0);
+        let mut non_finite = std::array::from_fn(|_| NOWHERE);
         for (key, row) in v.iter().enumerate() {
             for (keys, value) in non_finite.iter_mut().zip(row) {
                 if !value.is_finite() {
