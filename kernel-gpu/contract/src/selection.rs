@@ -119,26 +119,31 @@ where
     V: Iterator<Item = Variant<'a>> + Clone,
     T: Iterator<Item = Row<'a>>,
 {
-    if let Some(choice) = choose_by_cost(variants.clone(), costs, problem, gpu) {
+    // What is simpler is faster.
+    let simplified = &problem.simplified();
+    if let Some(choice) = choose_by_cost(variants.clone(), costs, simplified, gpu) {
         return Ok(choice);
     }
-    let class = ShapeClass::new(problem.shape(), problem.mask(), gpu.multiprocessors);
+    let class = ShapeClass::new(simplified.shape(), simplified.mask(), gpu.multiprocessors);
     // Rows of the table are of sequences of one length.
-    let row = if problem.packing().is_none() { tuned::find(tuned, gpu, &class) } else { None };
+    let row = if simplified.packing().is_none() { tuned::find(tuned, gpu, &class) } else { None };
     let untuned = match row {
         None => Untuned::NoRow,
         Some(row) => match variants.clone().find(|variant| variant.entry == row.variant) {
             None => Untuned::NotThere(row.variant),
-            Some(named) => match Plan::new(problem, of_element(variants.clone(), named, problem.element()), gpu) {
-                Ok(plan) => {
-                    let same_model = row.gpu == gpu.name;
-                    return Ok(Choice { plan, reason: Reason::Tuned { row, class, same_model } });
+            Some(named) => {
+                match Plan::new(simplified, of_element(variants.clone(), named, simplified.element()), gpu) {
+                    Ok(plan) => {
+                        let same_model = row.gpu == gpu.name;
+                        return Ok(Choice { plan, reason: Reason::Tuned { row, class, same_model } });
+                    }
+                    Err(refusal) => Untuned::Refused(row.variant, refusal),
                 }
-                Err(refusal) => Untuned::Refused(row.variant, refusal),
-            },
+            }
         },
     };
-    choose_by_preference(variants, problem, gpu, untuned)
+    let choice = choose_by_preference(variants.clone(), simplified, gpu, untuned);
+    choice.ok_or(NoVariant { variants, problem, gpu: *gpu })
 }
 
 /// The one that is predicted to be the fastest, where a time is predicted of all that compute the problem.
@@ -175,19 +180,17 @@ fn of_element<'a>(variants: impl Iterator<Item = Variant<'a>>, named: Variant<'a
 }
 
 /// The first that computes the problem; when it has too few tiles to fill the GPU, the one of its kind that has most.
-fn choose_by_preference<'a, 'p, V>(
+fn choose_by_preference<'a, V>(
     variants: V,
-    problem: &'p Problem,
-    gpu: &Gpu<'p>,
+    problem: &Problem,
+    gpu: &Gpu<'_>,
     untuned: Untuned<'a>,
-) -> Result<Choice<'a>, NoVariant<'p, V>>
+) -> Option<Choice<'a>>
 where
     V: Iterator<Item = Variant<'a>> + Clone,
 {
     let plans = || variants.clone().filter_map(|variant| Plan::new(problem, variant, gpu).ok());
-    let Some(first) = plans().next() else {
-        return Err(NoVariant { variants, problem, gpu: *gpu });
-    };
+    let first = plans().next()?;
     let kind = Kind { sequence: problem.shape().sequence, mask: problem.mask().name(), architecture: gpu.architecture };
     let is_alike = |plan: &Plan<'_>| {
         let (one, other) = (plan.variant(), first.variant());
@@ -196,7 +199,7 @@ where
     let tile = first.variant().config.block_m();
     if let Some(average) = average_length(problem).filter(|&average| is_short(average, tile)) {
         let smallest = plans().filter(is_alike).min_by_key(|plan| plan.variant().config.block_m());
-        return Ok(Choice { plan: smallest.unwrap_or(first), reason: Reason::ShortSequences { average, tile } });
+        return Some(Choice { plan: smallest.unwrap_or(first), reason: Reason::ShortSequences { average, tile } });
     }
     let tiles = |plan: &Plan<'_>| tiles(&plan.variant(), problem);
     let multiprocessors = gpu.multiprocessors;
@@ -207,10 +210,10 @@ where
             .min_by_key(|plan| (Reverse(tiles(plan)), plan.variant().config.grid() != Grid::OneShot));
         if let Some(plan) = smallest {
             let reason = Reason::SmallTiles { tiles: tiles(&first), multiprocessors, untuned, kind };
-            return Ok(Choice { plan, reason });
+            return Some(Choice { plan, reason });
         }
     }
-    Ok(Choice { plan: first, reason: Reason::First { untuned, kind } })
+    Some(Choice { plan: first, reason: Reason::First { untuned, kind } })
 }
 
 /// Rows of a packed sequence of `problem`, on the average; `None` where all sequences are of one length.
@@ -309,8 +312,9 @@ mod tests {
     use crate::config::{Mask, Sequence};
     use crate::cost::{Constants, KernelClass};
     use crate::packed::Packing;
-    use crate::problem::Shape;
+    use crate::problem::{Shape, Window};
     use crate::tile::{Configuration, Sm80, Sm90Tma};
+    use crate::variants::VARIANTS;
     use crate::view::Layout;
     use std::string::{String, ToString};
 
@@ -383,6 +387,19 @@ mod tests {
         assert_eq!(name, "small");
         assert!(reason.contains("NVIDIA H200, which is sm_90 too"), "{reason}");
         assert!(reason.contains("the nearest to sequences up to 1024, full mask, up to 0.0625 heads"), "{reason}");
+    }
+
+    #[test]
+    fn a_window_as_wide_as_the_sequences_is_none() {
+        let window = |left, right| problem(64).with_window(Window { left: Some(left), right: Some(right) });
+        let chosen = |problem: &Problem| {
+            let variants = VARIANTS.iter().copied();
+            let choice = choose(variants, &[], None.into_iter(), problem, &gpu("NVIDIA H200", 90));
+            choice.unwrap_or_else(|none| panic!("{none}")).plan.variant().mask
+        };
+        assert_eq!(chosen(&window(1023, 1023)), Mask::Full);
+        assert_eq!(chosen(&window(1023, 0)), Mask::Causal);
+        assert_eq!(chosen(&window(1022, 0)), Mask::Window);
     }
 
     #[test]

@@ -158,10 +158,8 @@ impl Case {
     /// The keys that a query attends to; `None` for a row of no sequence.
     fn keys(&self, query: u32) -> Option<Range<u32>> {
         let Range { start, end } = self.sequences.iter().find(|sequence| sequence.contains(&query))?.clone();
-        Some(match self.problem.mask() {
-            Mask::Full => start..end,
-            Mask::Causal => start..query + 1,
-        })
+        let keys = self.problem.attended_keys(query - start, end - start);
+        Some(start + keys.start..start + keys.end)
     }
 
     /// A row of O and its LSE.
