@@ -63,8 +63,8 @@ fn changed(index: usize, variant: &Variant) -> Candidate {
 /// What else the sm_80 family has axes for.
 fn of_sm_80() -> impl Iterator<Item = Candidate> {
     let of_family = |variant: &'static Variant<'static>| match variant.config {
-        Configuration::Sm80(tile) => Some((variant, tile)),
-        Configuration::Sm90CpAsync(_) | Configuration::Sm90Tma(_) => None,
+        Configuration::Sm80(tile) if tile.rescale == Rescale::OnOverflow => Some((variant, tile)),
+        _ => None,
     };
     let (variant, tile) = VARIANTS.iter().rev().find_map(of_family).expect("there is one");
     [

@@ -5,7 +5,7 @@ mod common;
 use cudarc::driver::CudaContext;
 use fa512::{
     Addresses, Element, Error, ErrorKind, Gpu, Layout, Mask, MemoryProblem, Options, Plan, Problem, Shape, Stream,
-    Strides, Tensor, View, Views,
+    Strides, Tensor, View, Views, Window,
 };
 
 use common::attention::Case;
@@ -67,6 +67,31 @@ fn bf16_is_computed_by_kernels_of_its_own() {
         let entry = Plan::new(&case.problem, &Gpu::current().unwrap()).unwrap().entry();
         assert!(entry.contains("_bf16_"), "{entry}");
     }
+    assert_eq!(findings(), "");
+}
+
+#[test]
+fn windows_are_computed_and_simplified() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    let entry = |problem: &Problem| Plan::new(problem, &Gpu::current().unwrap()).unwrap().entry();
+    let window = |left, right| Window { left, right };
+    for (sequence, window, is_window) in [
+        (200, window(Some(64), Some(64)), true),
+        (130, window(Some(3), None), true),
+        (70, window(None, Some(9)), true),
+        (70, window(Some(69), Some(0)), false),
+    ] {
+        let problem = problem(1, 2, sequence, Mask::Full).with_window(window);
+        assert_eq!(entry(&problem).contains("_window_"), is_window, "{}", entry(&problem));
+        let case = Case::new(problem, &stream);
+        forward(&case, case.addresses()).unwrap();
+        case.check(true);
+    }
+    let mut case = Case::packed(103, &[2, 3, 70, 70, 100], Mask::Full, &stream);
+    case.problem = case.problem.with_window(window(Some(10), Some(2)));
+    forward(&case, case.addresses()).unwrap();
+    case.check(true);
     assert_eq!(findings(), "");
 }
 

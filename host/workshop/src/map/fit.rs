@@ -5,7 +5,7 @@ mod source;
 
 use std::collections::BTreeMap;
 
-use contract::config::Sequence;
+use contract::config::{Mask, Sequence};
 use contract::cost::{Constants, Costs, KernelClass, Load};
 use contract::problem::Problem;
 use contract::tile::Grid;
@@ -209,11 +209,12 @@ impl Measured {
     }
 }
 
-/// The constants of every class of kernels that `variants` has for sequences of one length, by those of the fitted class nearest
+/// The constants of every class of kernels that `variants` has for sequences of one length and masks that are predicted, by those of the fitted class nearest
 /// to it; without the classes of whose kind nothing was fitted.
 pub fn of_variants(kernels: &[FittedKernel], variants: &[Variant<'_>]) -> Vec<(KernelClass, Constants)> {
     let mut found: Vec<(KernelClass, Constants)> = Vec::new();
-    for variant in variants.iter().filter(|variant| variant.sequence != Sequence::Packed) {
+    let is_predicted = |variant: &&Variant<'_>| variant.sequence != Sequence::Packed && variant.mask != Mask::Window;
+    for variant in variants.iter().filter(is_predicted) {
         let class = KernelClass::of(variant);
         let distances = kernels.iter().filter_map(|kernel| Some((class.distance(&kernel.class)?, kernel.constants)));
         if let Some((_, constants)) = distances.min_by_key(|(distance, _)| *distance)
@@ -242,7 +243,6 @@ mod tests {
     use crate::map::record::tests::{header, measured as outcome, point};
     use crate::map::summary::{Standing, standings};
     use crate::record::Kernel;
-    use contract::config::Mask;
     use contract::cost;
     use contract::tile::{Configuration, Sm90Tma};
     use contract::variants::VARIANTS;

@@ -64,7 +64,7 @@ fn draw(range: &RangeInclusive<u32>, random: &mut ChaCha8Rng) -> u32 {
     (random.random_range(low..high).exp() as u32).clamp(*range.start(), *range.end())
 }
 
-/// So many heads of this length, in batch entries of as many as divide them evenly, [`MOST_HEADS`] at most.
+/// So many heads of this length, in batch entries of as many as divide them evenly, `MOST_HEADS` at most.
 pub fn shape(heads: u32, sequence: u32) -> Shape {
     let of_an_entry = (1..=heads.min(MOST_HEADS)).rev().find(|count| heads.is_multiple_of(*count)).unwrap_or(1);
     Shape { batch: heads / of_an_entry, heads: of_an_entry, sequence }

@@ -212,7 +212,7 @@ impl Record {
     /// Writes the record to `path`, which is replaced in one step.
     ///
     /// # Errors
-    /// As [`files::replace`].
+    /// As [`crate::files::replace`].
     pub fn save(&self, path: &Path) -> Result<()> {
         let trials = self.trials.iter().cloned().map(Line::Trial);
         let decisions = self.decisions.iter().cloned().map(Box::new).map(Line::Decision);

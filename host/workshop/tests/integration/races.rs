@@ -1,6 +1,6 @@
 //! What the simulator says of the kernels without one of their barriers.
 
-use contract::config::Sequence;
+use contract::config::{Element, Sequence};
 use contract::manifest::Entry;
 use contract::problem::{Problem, Shape};
 use contract::view::Layout;
@@ -75,7 +75,8 @@ fn inputs(entry: &Entry) -> [Inputs; 2] {
 
 #[test]
 fn a_kernel_without_one_of_its_barriers_has_a_race() {
-    for (entry, module) in ptx().entries() {
+    // Of one element type: the other has the same barriers.
+    for (entry, module) in ptx().entries().filter(|(entry, _)| entry.element == Element::F16) {
         let inputs = inputs(entry);
         let barriers = barriers(&module.text, &entry.name);
         let line_of = |line: usize| module.text.lines().nth(line).unwrap_or_default().trim();
