@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use fa512::contract::args::{ForwardArgs, TensorMaps};
 use fa512::contract::plan::{Launch, Plan};
 use fa512::contract::variants::{VARIANTS, Variant};
-use fa512::{Error, GpuFacts, Layout, Mask, Module, Problem, Shape, encode_tensor_maps};
+use fa512::{Element, Error, GpuFacts, Layout, Mask, Module, Problem, Shape, encode_tensor_maps};
 
 use common::attention::Case;
 use common::{findings, gpu, machine, raw};
@@ -40,9 +40,9 @@ fn kernel(entry: &str, parameters: &[usize]) -> CString {
     .expect("no NUL")
 }
 
-/// The variants for any sequence length that run on the machine of these tests.
-fn variants(mask: Mask) -> impl Iterator<Item = &'static Variant<'static>> {
-    VARIANTS.iter().filter(move |variant| variant.mask == mask && variant.sequence.accepts(77))
+/// The variants that compute `problem`.
+fn variants(problem: Problem) -> impl Iterator<Item = &'static Variant<'static>> {
+    VARIANTS.iter().filter(move |variant| variant.check_accepts(&problem).is_ok())
 }
 
 fn planned(case: &Case, variant: Variant<'static>) -> Launch<'static> {
@@ -64,6 +64,12 @@ fn problem(mask: Mask) -> Problem {
     Problem::new(Shape { batch: 1, heads: 2, sequence: 77 }, mask, Layout::Bshd).unwrap()
 }
 
+/// One for every mask and element type.
+fn problems() -> impl Iterator<Item = Problem> {
+    let masks = [Mask::Full, Mask::Causal, Mask::Window];
+    masks.into_iter().flat_map(|mask| Element::ALL.map(|element| problem(mask).with_element(element)))
+}
+
 #[test]
 fn every_kernel_of_a_module_computes_what_it_was_planned_for() {
     let Some(()) = machine() else { return };
@@ -72,9 +78,9 @@ fn every_kernel_of_a_module_computes_what_it_was_planned_for() {
     for file in FILES {
         let Some(ptx) = ptx(file) else { return };
         let module = Module::load(&ptx).unwrap();
-        for mask in [Mask::Full, Mask::Causal] {
-            let mut case = Case::new(problem(mask), &stream);
-            for variant in variants(mask) {
+        for problem in problems() {
+            let mut case = Case::new(problem, &stream);
+            for variant in variants(problem) {
                 let kernel = match module.kernel(variant) {
                     Err(Error::NoEntry { .. }) => continue,
                     kernel => kernel.unwrap(),
@@ -90,7 +96,7 @@ fn every_kernel_of_a_module_computes_what_it_was_planned_for() {
             }
         }
     }
-    let all = variants(Mask::Full).chain(variants(Mask::Causal)).count();
+    let all = problems().flat_map(variants).count();
     assert_eq!(launched, 2 * all, "every variant is in one of {FILES:?}");
     // Other tests of this process load what is no PTX.
     let findings = findings();
@@ -120,7 +126,7 @@ fn a_kernel_that_is_another_is_refused() {
     let Some(()) = machine() else { return };
     let stream = gpu(0);
     let case = Case::new(problem(Mask::Full), &stream);
-    let [one, two] = [0, 1].map(|index| *variants(Mask::Full).nth(index).expect("there are two"));
+    let [one, two] = [0, 1].map(|index| *variants(problem(Mask::Full)).nth(index).expect("there are two"));
     let load = |ptx: &CStr| Module::load(ptx).unwrap();
     let refusal = |module: &Module| module.kernel(&one).err().expect("it is another").to_string();
 

@@ -1,9 +1,13 @@
 //! Many mutants of many entries, in parallel.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
 use anyhow::{Context, Result};
+use contract::config::Element;
+use contract::manifest::Entry;
+use rayon::prelude::*;
 use workshop::ptx_folder::PtxFolder;
 
 use crate::mutant::{EntryText, Mutant, sample, sample_by_rule};
@@ -26,7 +30,8 @@ struct Subject {
 
 /// Mutants that were selected but not yet run.
 pub struct Campaign {
-    subjects: Vec<Subject>,
+    /// Those that a mutant was selected of.
+    subjects: BTreeMap<usize, Subject>,
     /// Each with the index of its subject.
     mutants: Vec<(usize, Mutant)>,
     /// Mutants there are altogether.
@@ -34,30 +39,37 @@ pub struct Campaign {
 }
 
 impl Campaign {
-    /// Makes mutants of every entry in `folder` and selects some by `seed`.
+    /// Makes mutants of the entries in `folder` and selects some by `seed`. A sample is of the entries of one element type: those
+    /// of the other are the same but for the types in their instructions' names.
     ///
     /// # Errors
-    /// When an entry cannot be read or does not pass the checks itself.
+    /// When an entry cannot be read, or one that has a selected mutant does not pass the checks itself.
     pub fn prepare(folder: &PtxFolder, selection: Selection, seed: u64) -> Result<Self> {
-        let mut campaign = Self { subjects: Vec::new(), mutants: Vec::new(), total: 0 };
-        for (entry, module) in folder.entries() {
+        let is_drawn =
+            |entry: &Entry| matches!(selection, Selection::PerRule(_)) || entry.element == Element::default();
+        let (mut texts, mut mutants, mut total) = (Vec::new(), Vec::new(), 0);
+        for (entry, module) in folder.entries().filter(|(entry, _)| is_drawn(entry)) {
             let text = EntryText::new(&module.text, &entry.name)
                 .with_context(|| format!("{} has no entry {}", module.file, entry.name))?;
-            let mutants = text.mutants();
-            campaign.total += mutants.len();
+            let of_entry = text.mutants();
+            total += of_entry.len();
             let selected = match selection {
-                Selection::PerRule(count) => sample_by_rule(mutants, count, seed),
-                Selection::Sample(_) => mutants,
+                Selection::PerRule(count) => sample_by_rule(of_entry, count, seed),
+                Selection::Sample(_) => of_entry,
             };
-            let subject = campaign.subjects.len();
-            campaign.mutants.extend(selected.into_iter().map(|mutant| (subject, mutant)));
-            let trial = Trial::new(entry, &module.file, &text.original())?;
-            campaign.subjects.push(Subject { text, trial });
+            mutants.extend(selected.into_iter().map(|mutant| (texts.len(), mutant)));
+            texts.push((entry, module, text));
         }
         if let Selection::Sample(count) = selection {
-            campaign.mutants = sample(campaign.mutants, count, seed, |(_, mutant)| mutant);
+            mutants = sample(mutants, count, seed, |(_, mutant)| mutant);
         }
-        Ok(campaign)
+        let has_mutant = |index: &usize| mutants.iter().any(|(subject, _)| subject == index);
+        let subjects = texts.into_iter().enumerate().filter(|(index, _)| has_mutant(index)).collect::<Vec<_>>();
+        let subjects = subjects.into_par_iter().map(|(index, (entry, module, text))| {
+            let trial = Trial::new(entry, &module.file, &text.original())?;
+            Ok((index, Subject { text, trial }))
+        });
+        Ok(Self { subjects: subjects.collect::<Result<_>>()?, mutants, total })
     }
 
     /// Mutants that the rules make of the entries.
@@ -81,7 +93,7 @@ impl Campaign {
             let indices = std::iter::repeat_with(|| next.fetch_add(1, Relaxed));
             let mutants = indices.map_while(|index| Some((index, self.mutants.get(index)?)));
             let outcomes = mutants.map(|(index, (subject, mutant))| {
-                let verdict = self.subjects[*subject].try_mutant(mutant);
+                let verdict = self.subjects[subject].try_mutant(mutant);
                 progress();
                 (index, verdict)
             });
