@@ -10,6 +10,7 @@ macro_rules! kernel_of {
 
         impl Kernel for Entry {
             type Element = shared_tile::$element;
+            type HeadDim = head_dim::Columns<{ TILE.columns() }>;
             type Sequence = $sequence;
             type Mask = $mask;
             const RESCALE_THRESHOLD: u32 = contract::tile::Configuration::$kind(TILE).rescale_threshold();
@@ -105,7 +106,7 @@ mod shipped {
     pub use contract::tile::{Sm80, Sm90CpAsync, Sm90Tma};
 
     pub(crate) use crate::device::attention::kernel::Kernel;
-    pub use crate::device::attention::{mask, sequence};
+    pub use crate::device::attention::{head_dim, mask, sequence};
     pub(crate) use crate::device::codegen::kernel;
     #[cfg(feature = "sm_80")]
     pub(crate) use crate::device::sm80;
@@ -118,7 +119,7 @@ mod shipped {
 #[cfg(feature = "candidates")]
 mod candidates {
     use crate::device::attention::kernel::Kernel;
-    use crate::device::attention::{mask, sequence};
+    use crate::device::attention::{head_dim, mask, sequence};
     use crate::device::codegen::kernel;
     #[cfg(feature = "sm_80")]
     use crate::device::sm80;

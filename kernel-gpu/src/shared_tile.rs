@@ -37,11 +37,17 @@ impl Element for Bf16 {
 
 /// Where the chunk of a row is stored within that row.
 pub trait Swizzle {
-    /// Chunks that are permuted among each other; the chunks of a row must be a multiple of it.
+    /// Chunks that are permuted among each other, a power of two; the chunks of a row must be a multiple of it.
     const SPAN: u32;
 
-    /// Bits of the row index that are XORed into the chunk index.
-    const ROW_MASK: u32;
+    /// Neighbouring rows that are permuted alike.
+    const ROWS_ALIKE: u32;
+}
+
+/// What is XORed into the chunk index of `row`.
+#[inline(always)]
+const fn swizzle_of_row<S: Swizzle>(row: u32) -> u32 {
+    row / S::ROWS_ALIKE % S::SPAN
 }
 
 /// Chunks in order.
@@ -50,7 +56,7 @@ pub struct Linear;
 
 impl Swizzle for Linear {
     const SPAN: u32 = 1;
-    const ROW_MASK: u32 = 0;
+    const ROWS_ALIKE: u32 = 1;
 }
 
 /// The chunk index is XORed with the row index modulo 8, so that 8 rows of a 128-byte tile put the same chunk into
@@ -60,28 +66,55 @@ pub struct Swizzle128;
 
 impl Swizzle for Swizzle128 {
     const SPAN: u32 = 8;
-    const ROW_MASK: u32 = 7;
+    const ROWS_ALIKE: u32 = 1;
+}
+
+/// The chunk index is XORed with half of the row index modulo 4, for tiles of 64-byte rows, two of which pass all banks. The same
+/// pattern as the 64-byte swizzle mode of TMA and wgmma.
+#[derive(Clone, Copy, Debug)]
+pub struct Swizzle64;
+
+impl Swizzle for Swizzle64 {
+    const SPAN: u32 = 4;
+    const ROWS_ALIKE: u32 = 2;
+}
+
+/// How the rows of a tile lie.
+pub trait RowLayout {
+    /// Elements of a row.
+    const COLUMNS: u32;
+    /// How the chunks of a row are permuted.
+    type Swizzle: Swizzle;
+}
+
+/// Rows of `COLUMNS` elements, with the swizzle `S`.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<const COLUMNS: u32, S>(PhantomData<S>);
+
+impl<const COLUMNS: u32, S: Swizzle> RowLayout for Row<COLUMNS, S> {
+    const COLUMNS: u32 = COLUMNS;
+    type Swizzle = S;
 }
 
 /// A tile in shared memory at a base address that is a multiple of [`SharedTile::ALIGNMENT`].
 #[derive(Debug)]
-pub struct SharedTile<E, const ROWS: u32, const COLUMNS: u32, S> {
+pub struct SharedTile<E, const ROWS: u32, L> {
     base: u32,
-    _layout: PhantomData<(E, S)>,
+    _layout: PhantomData<(E, L)>,
 }
 
-impl<E, const ROWS: u32, const COLUMNS: u32, S> Clone for SharedTile<E, ROWS, COLUMNS, S> {
+impl<E, const ROWS: u32, L> Clone for SharedTile<E, ROWS, L> {
     #[inline(always)]
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<E, const ROWS: u32, const COLUMNS: u32, S> Copy for SharedTile<E, ROWS, COLUMNS, S> {}
+impl<E, const ROWS: u32, L> Copy for SharedTile<E, ROWS, L> {}
 
-impl<E: Element, const ROWS: u32, const COLUMNS: u32, S: Swizzle> SharedTile<E, ROWS, COLUMNS, S> {
+impl<E: Element, const ROWS: u32, L: RowLayout> SharedTile<E, ROWS, L> {
     /// Bytes from one row to the next.
-    pub const PITCH: u32 = COLUMNS * E::BYTES;
+    pub const PITCH: u32 = L::COLUMNS * E::BYTES;
     /// Size in bytes.
     pub const BYTES: u32 = ROWS * Self::PITCH;
     /// Chunks of one row.
@@ -96,7 +129,7 @@ impl<E: Element, const ROWS: u32, const COLUMNS: u32, S: Swizzle> SharedTile<E, 
             "a shared tile's row pitch must be a multiple of 16 bytes, or 16-byte copies to its rows are misaligned"
         );
         assert!(
-            Self::CHUNKS_PER_ROW.is_multiple_of(S::SPAN),
+            Self::CHUNKS_PER_ROW.is_multiple_of(L::Swizzle::SPAN),
             "the swizzle permutes more chunks than a row of this shared tile has"
         );
         assert!(
@@ -134,7 +167,7 @@ impl<E: Element, const ROWS: u32, const COLUMNS: u32, S: Swizzle> SharedTile<E, 
     /// Bytes from the base to chunk `chunk` of row `row`.
     #[inline(always)]
     const fn offset(row: u32, chunk: u32) -> u32 {
-        row * Self::PITCH + (chunk ^ (row & S::ROW_MASK)) * CHUNK_BYTES
+        row * Self::PITCH + (chunk ^ swizzle_of_row::<L::Swizzle>(row)) * CHUNK_BYTES
     }
 
     /// Shared-memory address of 16-byte chunk `chunk` of row `row`.
@@ -146,21 +179,24 @@ impl<E: Element, const ROWS: u32, const COLUMNS: u32, S: Swizzle> SharedTile<E, 
     /// Shared-memory address of a chunk, from the `address` of another: `rows` rows below it and in the column whose index
     /// differs from its own by the bits of `chunks`. One exclusive or, where [`Self::chunk`] begins anew.
     ///
-    /// Neither is a carry: the bits of `rows` are clear in the row of `address`, and those of `chunks` are below 8.
+    /// Neither is a carry: the bits of `rows` are clear in the row of `address`, and those of `chunks` are below those of a row.
     #[inline(always)]
     pub const fn relative_chunk(address: u32, rows: u32, chunks: u32) -> u32 {
-        const { assert!(Self::PITCH.is_multiple_of(Self::ALIGNMENT), "chunks of a row differ in other bits, too") };
-        (address ^ ((chunks ^ (rows & S::ROW_MASK)) * CHUNK_BYTES)) + rows * Self::PITCH
+        const { assert!(Self::CHUNKS_PER_ROW.is_power_of_two(), "chunks of a row differ in other bits, too") };
+        (address ^ ((chunks ^ swizzle_of_row::<L::Swizzle>(rows)) * CHUNK_BYTES)) + rows * Self::PITCH
     }
 
     /// Part `index` of the tile's parts of `COUNT` rows, a tile of its own: the swizzle repeats after so many rows.
     #[inline(always)]
-    pub const fn part<const COUNT: u32>(self, index: u32) -> SharedTile<E, COUNT, COLUMNS, S> {
+    pub const fn part<const COUNT: u32>(self, index: u32) -> SharedTile<E, COUNT, L> {
         const {
-            assert!(COUNT.is_multiple_of(S::ROW_MASK + 1), "the swizzle does not repeat after so many rows");
+            assert!(
+                COUNT.is_multiple_of(L::Swizzle::SPAN * L::Swizzle::ROWS_ALIKE),
+                "the swizzle does not repeat after so many rows"
+            );
             assert!(ROWS.is_multiple_of(COUNT), "the tile does not consist of such parts");
         }
-        SharedTile::at(self.base + index * SharedTile::<E, COUNT, COLUMNS, S>::BYTES)
+        SharedTile::at(self.base + index * SharedTile::<E, COUNT, L>::BYTES)
     }
 }
 
@@ -171,52 +207,74 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    type Tile = SharedTile<F16, 64, 64, Swizzle128>;
+    type Tile<L> = SharedTile<F16, 64, L>;
+
+    /// The rows of heads of 32, 64 and 128 columns.
+    macro_rules! for_every_row {
+        ($check:ident) => {
+            $check::<Row<32, Swizzle64>>();
+            $check::<Row<64, Swizzle128>>();
+            $check::<Row<128, Swizzle128>>();
+        };
+    }
+
+    fn places<L: RowLayout>() -> impl Iterator<Item = (u32, u32)> {
+        (0..64).flat_map(|row| (0..Tile::<L>::CHUNKS_PER_ROW).map(move |chunk| (row, chunk)))
+    }
 
     #[test]
     fn chunks_cover_the_tile_exactly_once_and_are_aligned() {
-        let tile = Tile::at(1024);
-        let addresses: BTreeSet<u32> =
-            (0..64).flat_map(|row| (0..8).map(move |chunk| tile.chunk(row, chunk))).collect();
-        let expected: BTreeSet<u32> = (0..64 * 8).map(|index| 1024 + index * CHUNK_BYTES).collect();
-        assert_eq!(addresses, expected);
+        fn check<L: RowLayout>() {
+            let tile = Tile::<L>::at(1024);
+            let addresses: BTreeSet<u32> = places::<L>().map(|(row, chunk)| tile.chunk(row, chunk)).collect();
+            let expected: BTreeSet<u32> =
+                (0..Tile::<L>::BYTES / CHUNK_BYTES).map(|index| 1024 + index * CHUNK_BYTES).collect();
+            assert_eq!(addresses, expected, "{} columns", L::COLUMNS);
+        }
+        for_every_row!(check);
     }
 
     #[test]
     fn eight_rows_of_a_matrix_lie_in_eight_bank_groups() {
-        let tile = Tile::at(0);
-        for chunk in 0..8 {
-            for first_row in (0..64).step_by(8) {
+        fn check<L: RowLayout>() {
+            let tile = Tile::<L>::at(0);
+            for (first_row, chunk) in places::<L>().filter(|(row, _)| row % 8 == 0) {
                 let groups: BTreeSet<u32> =
                     (first_row..first_row + 8).map(|row| tile.chunk(row, chunk) / CHUNK_BYTES % BANK_GROUPS).collect();
-                assert_eq!(groups.len(), 8, "rows {first_row}.. of chunk {chunk} share bank groups");
+                assert_eq!(groups.len(), 8, "rows {first_row}.. of chunk {chunk} of {} columns", L::COLUMNS);
             }
         }
+        for_every_row!(check);
     }
 
     #[test]
     fn a_chunk_is_found_from_any_other() {
-        let tile = Tile::at(1024 + 128);
-        let rows = (0..64).flat_map(|row| (0..64).filter(move |rows| row & rows == 0).map(move |rows| (row, rows)));
-        for (row, rows) in rows {
-            for (chunk, chunks) in (0..8).flat_map(|chunk| (0..8).map(move |chunks| (chunk, chunks))) {
-                let found = Tile::relative_chunk(tile.chunk(row, chunk), rows, chunks);
-                assert_eq!(found, tile.chunk(row + rows, chunk ^ chunks), "{row} + {rows}, {chunk} ^ {chunks}");
+        fn check<L: RowLayout>() {
+            let tile = Tile::<L>::at(1024 + 128);
+            for (row, chunk) in places::<L>() {
+                for (rows, chunks) in places::<L>().filter(|(rows, _)| row & rows == 0) {
+                    let found = Tile::<L>::relative_chunk(tile.chunk(row, chunk), rows, chunks);
+                    assert_eq!(found, tile.chunk(row + rows, chunk ^ chunks), "{row} + {rows}, {chunk} ^ {chunks}");
+                }
             }
         }
+        for_every_row!(check);
     }
 
     #[test]
     fn a_part_has_the_addresses_of_its_rows() {
-        let tile = Tile::at(1024);
-        let part = tile.part::<16>(3);
-        for (row, chunk) in (0..16).flat_map(|row| (0..8).map(move |chunk| (row, chunk))) {
-            assert_eq!(part.chunk(row, chunk), tile.chunk(48 + row, chunk));
+        fn check<L: RowLayout>() {
+            let tile = Tile::<L>::at(1024);
+            let part = tile.part::<16>(3);
+            for (row, chunk) in places::<L>().filter(|(row, _)| *row < 16) {
+                assert_eq!(part.chunk(row, chunk), tile.chunk(48 + row, chunk), "{} columns", L::COLUMNS);
+            }
         }
+        for_every_row!(check);
     }
 
     #[test]
     fn a_padded_pitch_of_whole_chunks_is_accepted_without_a_swizzle() {
-        assert_eq!(SharedTile::<F16, 8, 72, Linear>::at(0).chunk(1, 0), 144);
+        assert_eq!(SharedTile::<F16, 8, Row<72, Linear>>::at(0).chunk(1, 0), 144);
     }
 }

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::architecture::MOST_GENEROUS;
-use crate::config::{Element, Family, Mask, Sequence};
+use crate::config::{Element, Family, HEAD_DIM, Mask, Sequence};
 use crate::manifest::Entry;
 use crate::tile::{
     Configuration, Epilogue, Grid, Queries, RESCALE_ON_OVERFLOW, Rejection, Rescale, Sm80, Sm90CpAsync, Sm90Tma,
@@ -106,9 +106,10 @@ impl Candidate {
 }
 
 fn of_sm80(tile: &Sm80) -> String {
-    let Sm80 { block_m, block_n, warps, stages, min_blocks, queries, fma_exponentials, unroll, rescale, epilogue } =
-        *tile;
+    let Sm80 { block_m, block_n, warps, stages, min_blocks, queries, fma_exponentials, unroll, .. } = *tile;
+    let Sm80 { rescale, epilogue, columns, .. } = *tile;
     let options = [
+        of_columns(columns),
         option(min_blocks != 1, format!("{min_blocks} blocks")),
         option(queries == Queries::Shared, "shared queries"),
         option(fma_exponentials > 0, format!("{fma_exponentials} of 8 exponentials")),
@@ -130,8 +131,9 @@ fn of_sm90_cp_async(tile: &Sm90CpAsync) -> String {
 }
 
 fn of_sm90_tma(tile: &Sm90Tma) -> String {
-    let Sm90Tma { warpgroups, stages, min_blocks, passes, grid, rescale_threshold, epilogue } = *tile;
+    let Sm90Tma { warpgroups, stages, min_blocks, passes, grid, rescale_threshold, epilogue, columns } = *tile;
     let options = [
+        of_columns(columns),
         option(min_blocks != 1, format!("{min_blocks} blocks")),
         option(passes != 1, format!("{passes} passes")),
         option(grid == Grid::Persistent, "persistent"),
@@ -139,6 +141,10 @@ fn of_sm90_tma(tile: &Sm90Tma) -> String {
         option(epilogue == Epilogue::Exchange, "exchange epilogue"),
     ];
     format!("Sm90Tma {{ {warpgroups} warpgroups, {stages} stages{} }}", options.concat())
+}
+
+fn of_columns(columns: u32) -> String {
+    option(columns != HEAD_DIM, format!("{columns} columns"))
 }
 
 /// The words of an option where they differ from what the kind has otherwise.

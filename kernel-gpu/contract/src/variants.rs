@@ -34,6 +34,9 @@ macro_rules! tile {
         tile!(@ Sm90Tma { ..Sm90Tma::new($warpgroups, $stages) } $($rest)*)
     };
     (@ $kind:ident $tile:tt) => { $kind $tile };
+    (@ $kind:ident $tile:tt, $columns:literal columns $($rest:tt)*) => {
+        tile!(@ $kind { columns: $columns, ..$kind $tile } $($rest)*)
+    };
     (@ $kind:ident $tile:tt, $blocks:literal blocks $($rest:tt)*) => {
         tile!(@ $kind { min_blocks: $blocks, ..$kind $tile } $($rest)*)
     };

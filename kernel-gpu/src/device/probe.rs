@@ -62,7 +62,8 @@ kernel! {
         use crate::device::ptx::proxy::fence_async_shared;
         use crate::device::ptx::sync;
         use crate::device::ptx::wgmma::{self, Accumulators, Descriptor, KMajor, Registers};
-        use contract::probe::{PROBES, WGMMA_DEPTH, WGMMA_M};
+        use crate::shared_tile::{Row, SharedTile, Swizzle128};
+        use contract::probe::{PROBES, WGMMA_DEPTH, WGMMA_M, WGMMA_N};
 
         let shared = dynamic_shared_mem();
         let mut offset = 4 * thread_idx_x();
@@ -74,9 +75,10 @@ kernel! {
         fence_async_shared();
         // SAFETY: all threads of the block come here.
         unsafe { sync::block() };
-        let a = Descriptor::<KMajor>::new(shared);
-        let b = Descriptor::<KMajor>::new(shared + WGMMA_M * 2 * WGMMA_DEPTH);
-        let mut accumulators = [[0.0f32; 4]; contract::probe::WGMMA_N as usize / 8];
+        type Operand<const ROWS: u32> = SharedTile<F16, ROWS, Row<WGMMA_DEPTH, Swizzle128>>;
+        let a = Descriptor::<KMajor, Operand<WGMMA_M>>::new(shared);
+        let b = Descriptor::<KMajor, Operand<WGMMA_N>>::new(shared + WGMMA_M * 2 * WGMMA_DEPTH);
+        let mut accumulators = [[0.0f32; 4]; WGMMA_N as usize / 8];
         let mut iteration = 0;
         while iteration < args.iterations {
             accumulators.pin();
@@ -84,10 +86,10 @@ kernel! {
             // the accumulators between the fence and the wait.
             unsafe {
                 wgmma::fence();
-                accumulators.multiply_accumulate::<F16, _>(a, b);
-                accumulators.multiply_accumulate::<F16, _>(a.step(1), b.step(1));
-                accumulators.multiply_accumulate::<F16, _>(a.step(2), b.step(2));
-                accumulators.multiply_accumulate::<F16, _>(a.step(3), b.step(3));
+                accumulators.multiply_accumulate::<F16, _, _>(a, b);
+                accumulators.multiply_accumulate::<F16, _, _>(a.step(1), b.step(1));
+                accumulators.multiply_accumulate::<F16, _, _>(a.step(2), b.step(2));
+                accumulators.multiply_accumulate::<F16, _, _>(a.step(3), b.step(3));
                 wgmma::commit_group();
                 wgmma::wait_group::<0>();
             }

@@ -4,10 +4,10 @@
 #[allow(dead_code)]
 mod shared_tile;
 
-use shared_tile::{F16, Linear, SharedTile};
+use shared_tile::{F16, Linear, Row, SharedTile};
 
 // 128-byte rows without a swizzle: the 8 rows of a matrix all begin in bank 0.
-const TILE: SharedTile<F16, 64, 64, Linear> = SharedTile::at(0);
+const TILE: SharedTile<F16, 64, Row<64, Linear>> = SharedTile::at(0);
 
 fn main() {
     TILE.chunk(1, 0);

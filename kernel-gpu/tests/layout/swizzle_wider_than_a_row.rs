@@ -4,10 +4,10 @@
 #[allow(dead_code)]
 mod shared_tile;
 
-use shared_tile::{F16, SharedTile, Swizzle128};
+use shared_tile::{F16, Row, SharedTile, Swizzle128};
 
 // 4 chunks to a row: the swizzle would send chunks to the next rows.
-const TILE: SharedTile<F16, 64, 32, Swizzle128> = SharedTile::at(0);
+const TILE: SharedTile<F16, 64, Row<32, Swizzle128>> = SharedTile::at(0);
 
 fn main() {
     TILE.chunk(1, 0);

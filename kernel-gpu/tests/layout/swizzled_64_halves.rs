@@ -4,9 +4,9 @@
 #[allow(dead_code)]
 mod shared_tile;
 
-use shared_tile::{F16, SharedTile, Swizzle128};
+use shared_tile::{F16, Row, SharedTile, Swizzle128};
 
-const TILE: SharedTile<F16, 64, 64, Swizzle128> = SharedTile::at(0);
+const TILE: SharedTile<F16, 64, Row<64, Swizzle128>> = SharedTile::at(0);
 
 fn main() {
     assert_eq!(TILE.chunk(1, 0), 128 + 16);

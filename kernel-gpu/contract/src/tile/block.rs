@@ -5,7 +5,7 @@ use crate::architecture::{
     ArchitectureLimits, LARGEST_REGISTER_COUNT, REGISTER_ALLOCATION_UNIT, REGISTERS_PER_MULTIPROCESSOR,
     SYSTEM_SHARED_BYTES_PER_BLOCK, THREADS_PER_BLOCK,
 };
-use crate::config::{HEAD_DIM, ROW_BYTES, Sequence, WARP_SIZE};
+use crate::config::{Sequence, WARP_SIZE};
 
 // What is counted here may come from a file. Sums and products saturate, and are then too large for every gate.
 
@@ -67,21 +67,40 @@ pub(super) const fn allocated(registers: u32) -> u32 {
     minimum(registers / REGISTER_ALLOCATION_UNIT * REGISTER_ALLOCATION_UNIT, LARGEST_REGISTER_COUNT)
 }
 
-/// Bytes of the tiles of a block: `query_rows` of Q, then `stages` pairs of K and V.
-pub(super) const fn tile_bytes(query_rows: u32, stages: u32, block_n: u32) -> u32 {
+/// Columns in files from before there were several.
+#[cfg(feature = "manifest")]
+pub(super) const fn usual_columns() -> u32 {
+    crate::config::HEAD_DIM
+}
+
+/// Bytes of a row of a tile of `columns` columns, whose elements have two bytes.
+pub(super) const fn row_bytes(columns: u32) -> u32 {
+    columns.saturating_mul(2)
+}
+
+/// Bytes of the tiles of a block: `query_rows` of Q, then `stages` pairs of K and V, all of `columns` columns.
+pub(super) const fn tile_bytes(columns: u32, query_rows: u32, stages: u32, block_n: u32) -> u32 {
     let keys = stages.saturating_mul(2).saturating_mul(block_n);
-    query_rows.saturating_add(keys).saturating_mul(ROW_BYTES)
+    query_rows.saturating_add(keys).saturating_mul(row_bytes(columns))
 }
 
 /// Registers of the accumulators of scores, or fragments that take their place, and of the output of one thread: 4 for
-/// each tile of 8 columns of `strips` strips of 16 rows, and `fragments` more of 4.
-pub(super) const fn accumulator_registers(fragments: u32, strips: u32, score_tiles: u32) -> u32 {
-    strips.saturating_mul(score_tiles + HEAD_DIM / 8).saturating_add(fragments).saturating_mul(4)
+/// each tile of 8 columns, `columns` of the output, of `strips` strips of 16 rows, and `fragments` more of 4.
+pub(super) const fn accumulator_registers(columns: u32, fragments: u32, strips: u32, score_tiles: u32) -> u32 {
+    strips.saturating_mul(score_tiles + columns / 8).saturating_add(fragments).saturating_mul(4)
 }
 
-/// Requires that tiles are whole copies of a 16-byte chunk by each of `threads` threads.
-pub(super) const fn check_copies(threads: u32, rows: &[u32]) -> Result<(), Rejection> {
-    let rows_per_copy = threads * 16 / ROW_BYTES;
+/// Requires that there are kernels of so many columns.
+pub(super) const fn check_columns(columns: u32) -> Result<(), Rejection> {
+    match columns {
+        32 | 64 | 128 => Ok(()),
+        _ => Err(Rejection::Columns),
+    }
+}
+
+/// Requires that tiles of `columns` columns are whole copies of a 16-byte chunk by each of `threads` threads.
+pub(super) const fn check_copies(columns: u32, threads: u32, rows: &[u32]) -> Result<(), Rejection> {
+    let rows_per_copy = threads * 16 / row_bytes(columns);
     let mut index = 0;
     while index < rows.len() {
         if rows[index] % rows_per_copy != 0 {

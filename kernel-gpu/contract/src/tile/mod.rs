@@ -149,6 +149,11 @@ impl Configuration {
         of_every_kind!(self, tile => tile.min_blocks)
     }
 
+    /// Columns of the tiles of Q, K, V and O, at least those of a head.
+    pub const fn columns(self) -> u32 {
+        of_every_kind!(self, tile => tile.columns())
+    }
+
     /// Threads of a block.
     pub const fn threads(self) -> u32 {
         of_every_kind!(self, tile => tile.threads())

@@ -7,6 +7,8 @@ use core::fmt;
 pub enum Rejection {
     /// The warps or `min_blocks` are zero, or the threads exceed a block or, at `min_blocks` blocks, a multiprocessor.
     Threads,
+    /// There are no kernels with tiles of so many columns.
+    Columns,
     /// `block_m` is not a positive multiple of 16 rows for each warp.
     QueryRowsPerWarp,
     /// `block_n` is not a positive multiple of 16 keys (the depth of the second matrix product).
@@ -44,6 +46,7 @@ impl fmt::Display for Rejection {
             Rejection::Threads => {
                 "a block must have 1 to 32 warps, its producers included, and min_blocks blocks must fit on a multiprocessor"
             }
+            Rejection::Columns => "columns must be 32, 64 or 128",
             Rejection::QueryRowsPerWarp => "block_m must be a positive multiple of 16 * warps",
             Rejection::KeysPerStep => "block_n must be a positive multiple of 16",
             Rejection::WarpgroupKeysPerStep => "block_n must be 64 or 128",

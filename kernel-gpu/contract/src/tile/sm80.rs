@@ -1,6 +1,6 @@
 //! Tiles of the sm_80 family.
 
-use super::block::{Block, accumulator_registers, check_copies, check_sequence, minimum, threads, tile_bytes};
+use super::block::{Block, accumulator_registers, check_columns, check_copies, check_sequence, minimum, threads, tile_bytes};
 use super::{Epilogue, Queries, Rejection, Rescale};
 use crate::architecture::{ArchitectureLimits, REGISTERS_PER_THREAD};
 use crate::config::{HEAD_DIM, MMA_K, MMA_M, MMA_N, Sequence};
@@ -35,6 +35,9 @@ pub struct Sm80 {
     pub rescale: Rescale,
     /// How O is stored.
     pub epilogue: Epilogue,
+    /// Columns of the tiles of Q, K, V and O, at least those of a head.
+    #[cfg_attr(feature = "manifest", serde(default = "super::block::usual_columns"))]
+    pub columns: u32,
 }
 
 impl Sm80 {
@@ -51,7 +54,13 @@ impl Sm80 {
             unroll: 0,
             rescale: Rescale::OnOverflow,
             epilogue: Epilogue::SharedMemory,
+            columns: HEAD_DIM,
         }
+    }
+
+    /// Columns of the tiles.
+    pub const fn columns(self) -> u32 {
+        self.columns
     }
 
     /// Threads of a block.
@@ -76,7 +85,7 @@ impl Sm80 {
 
     /// Dynamic shared memory of a block in bytes: its tiles.
     pub const fn shared_bytes(self) -> u32 {
-        tile_bytes(self.block_m, self.stages, self.block_n)
+        tile_bytes(self.columns, self.block_m, self.stages, self.block_n)
     }
 
     /// Registers that hold the accumulators of scores, row sums and output of one thread, and the fragments of Q where they
@@ -84,16 +93,19 @@ impl Sm80 {
     pub const fn accumulator_registers(self) -> u32 {
         let strips = self.m_tiles() as u32;
         let fragments = match self.queries {
-            Queries::Registers => strips.saturating_mul(HEAD_DIM / MMA_K),
+            Queries::Registers => strips.saturating_mul(self.columns / MMA_K),
             Queries::Shared => 1,
         };
-        accumulator_registers(fragments, strips, MMA_K / MMA_N + 1)
+        accumulator_registers(self.columns, fragments, strips, MMA_K / MMA_N + 1)
     }
 
     /// Checks all that does not depend on the sequence.
     #[inline]
     pub const fn check_tile(self, limits: ArchitectureLimits) -> Result<(), Rejection> {
         if let Err(rejection) = self.block().check_threads(limits) {
+            return Err(rejection);
+        }
+        if let Err(rejection) = check_columns(self.columns) {
             return Err(rejection);
         }
         if self.fma_exponentials > EXPONENTIALS
@@ -113,7 +125,7 @@ impl Sm80 {
         if self.unrolled() > LONGEST_UNROLL || (self.block_n / MMA_K) % self.unrolled() != 0 {
             return Err(Rejection::Unroll);
         }
-        if let Err(rejection) = check_copies(self.threads(), &[self.block_m, self.block_n]) {
+        if let Err(rejection) = check_copies(self.columns, self.threads(), &[self.block_m, self.block_n]) {
             return Err(rejection);
         }
         if self.accumulator_registers() > minimum(self.block().launch_registers(), REGISTERS_PER_THREAD) {

@@ -3,7 +3,7 @@
 use super::block::{Block, accumulator_registers, check_copies, check_sequence, minimum, threads, tile_bytes};
 use super::{Epilogue, RESCALE_ON_OVERFLOW, Rejection};
 use crate::architecture::{ArchitectureLimits, REGISTERS_PER_THREAD};
-use crate::config::{MMA_K, MMA_N, Sequence, WARPGROUP_ROWS, WARPGROUP_WARPS};
+use crate::config::{HEAD_DIM, MMA_K, MMA_N, Sequence, WARPGROUP_ROWS, WARPGROUP_WARPS};
 
 /// The work of one thread block that loads by `cp.async` and computes by `wgmma`. It goes once through K and V, reads Q from
 /// shared memory, and its grid has a block for each work item.
@@ -45,6 +45,11 @@ impl Sm90CpAsync {
         self.warpgroups.saturating_mul(WARPGROUP_ROWS)
     }
 
+    /// Columns of the tiles.
+    pub const fn columns(self) -> u32 {
+        HEAD_DIM
+    }
+
     /// Threads of a block.
     pub const fn threads(self) -> u32 {
         threads(self.warpgroups.saturating_mul(WARPGROUP_WARPS))
@@ -62,12 +67,12 @@ impl Sm90CpAsync {
 
     /// Dynamic shared memory of a block in bytes: its tiles.
     pub const fn shared_bytes(self) -> u32 {
-        tile_bytes(self.block_m(), self.stages, self.block_n)
+        tile_bytes(HEAD_DIM, self.block_m(), self.stages, self.block_n)
     }
 
     /// Registers that hold the accumulators of scores and output of one thread, and the fragments of P; a lower bound.
     pub const fn accumulator_registers(self) -> u32 {
-        accumulator_registers(self.block_n / MMA_K, 1, self.block_n / MMA_N)
+        accumulator_registers(HEAD_DIM, self.block_n / MMA_K, 1, self.block_n / MMA_N)
     }
 
     /// Checks all that does not depend on the sequence.
@@ -85,7 +90,7 @@ impl Sm90CpAsync {
         if self.stages < 2 {
             return Err(Rejection::Stages);
         }
-        if let Err(rejection) = check_copies(self.threads(), &[self.block_m(), self.block_n]) {
+        if let Err(rejection) = check_copies(HEAD_DIM, self.threads(), &[self.block_m(), self.block_n]) {
             return Err(rejection);
         }
         if self.accumulator_registers() > minimum(self.block().launch_registers(), REGISTERS_PER_THREAD) {

@@ -1,10 +1,10 @@
 //! Tiles of the sm_90a kernels that load through tensor maps.
 
-use super::block::{Block, accumulator_registers, allocated, check_sequence, minimum, threads, tile_bytes};
+use super::block::{Block, accumulator_registers, allocated, check_columns, check_sequence, minimum, threads, tile_bytes};
 use super::{Epilogue, Grid, RESCALE_ON_OVERFLOW, Rejection};
 use crate::architecture::{ArchitectureLimits, REGISTER_ALLOCATION_UNIT, REGISTERS_PER_THREAD};
 use crate::args::TENSOR_MAP_ROWS;
-use crate::config::{MMA_K, MMA_N, Sequence, WARPGROUP_ROWS, WARPGROUP_WARPS};
+use crate::config::{HEAD_DIM, MMA_K, MMA_N, Sequence, WARPGROUP_ROWS, WARPGROUP_WARPS};
 
 /// Bytes of the statistics of a row: its shift and its sum, in f32.
 pub const ROW_STATISTICS_BYTES: u32 = 8;
@@ -40,6 +40,9 @@ pub struct Sm90Tma {
     pub rescale_threshold: u32,
     /// How O is stored.
     pub epilogue: Epilogue,
+    /// Columns of the tiles of Q, K, V and O, at least those of a head.
+    #[cfg_attr(feature = "manifest", serde(default = "super::block::usual_columns"))]
+    pub columns: u32,
 }
 
 impl Sm90Tma {
@@ -56,12 +59,18 @@ impl Sm90Tma {
             grid: Grid::OneShot,
             rescale_threshold: RESCALE_ON_OVERFLOW,
             epilogue: Epilogue::SharedMemory,
+            columns: HEAD_DIM,
         }
     }
 
     /// Query rows of one work item.
     pub const fn block_m(self) -> u32 {
         self.warpgroups.saturating_mul(WARPGROUP_ROWS).saturating_mul(self.passes)
+    }
+
+    /// Columns of the tiles.
+    pub const fn columns(self) -> u32 {
+        self.columns
     }
 
     /// Threads of a block: those of the producer's warpgroup, too.
@@ -92,7 +101,7 @@ impl Sm90Tma {
         let statistics = self.query_rows().saturating_mul(ROW_STATISTICS_BYTES);
         let mbarriers = self.mbarriers().saturating_mul(MBARRIER_BYTES);
         let strip_tiles = (self.query_rows() / TENSOR_MAP_ROWS).saturating_mul(STRIP_TILE_BYTES);
-        let tiles = tile_bytes(self.query_rows(), self.stages, Self::BLOCK_N);
+        let tiles = tile_bytes(self.columns, self.query_rows(), self.stages, Self::BLOCK_N);
         tiles.saturating_add(statistics).saturating_add(mbarriers).saturating_add(strip_tiles)
     }
 
@@ -117,7 +126,7 @@ impl Sm90Tma {
     /// Registers that hold the accumulators of scores and output of one thread, which computes one strip at a time, and the
     /// fragments of P; a lower bound.
     pub const fn accumulator_registers(self) -> u32 {
-        accumulator_registers(Self::BLOCK_N / MMA_K, 1, Self::BLOCK_N / MMA_N)
+        accumulator_registers(self.columns, Self::BLOCK_N / MMA_K, 1, Self::BLOCK_N / MMA_N)
     }
 
     /// Checks all that does not depend on the sequence.
@@ -128,6 +137,9 @@ impl Sm90Tma {
             return Err(Rejection::Threads);
         }
         if let Err(rejection) = self.block().check_threads(limits) {
+            return Err(rejection);
+        }
+        if let Err(rejection) = check_columns(self.columns) {
             return Err(rejection);
         }
         if self.passes == 0 || self.passes > 2 {

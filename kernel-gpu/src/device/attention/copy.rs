@@ -42,13 +42,13 @@ impl HeadRows {
 /// until a wait for the copies and a barrier.
 #[inline(always)]
 pub unsafe fn start_copy<K: Kernel, const ROWS: u32>(
-    tile: Tile<K::Element, ROWS>,
+    tile: Tile<K, ROWS>,
     rows: HeadRows,
     first_row: u32,
     block: &Block<'_, K>,
     lane: Lane,
 ) {
-    let chunks_per_row = Tile::<K::Element, ROWS>::CHUNKS_PER_ROW;
+    let chunks_per_row = Tile::<K, ROWS>::CHUNKS_PER_ROW;
     let rows_per_pass = block.threads / chunks_per_row;
     let (row, chunk) = (lane.thread / chunks_per_row, lane.thread % chunks_per_row);
     let (mut pass_row, mut global) = (row, rows.chunk(first_row + row, chunk));

@@ -5,7 +5,8 @@ use super::copy::HeadRows;
 use super::kernel::Kernel;
 use super::sequence::Sequence;
 use super::softmax::{RunningSoftmax, rescale_row};
-use super::{HEAD_N_TILES, Lane, Output, ROWS_PER_LANE, Tile};
+use super::head_dim::{Fragments, HeadDim};
+use super::{Lane, Output, OutputStrip, ROWS_PER_LANE, Tile};
 use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::{math, memory, shuffle, sync};
@@ -23,9 +24,9 @@ const LN_2: f32 = core::f32::consts::LN_2;
 #[cfg(feature = "sm_90a")]
 #[inline(always)]
 pub unsafe fn finish<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
-    output: Output<M_TILES>,
+    output: Output<K, M_TILES>,
     mut softmax: RunningSoftmax<M_TILES>,
-    tile: Tile<K::Element, BLOCK_M>,
+    tile: Tile<K, BLOCK_M>,
     warp_row: u32,
     block: &Block<'_, K>,
     lane: Lane,
@@ -43,9 +44,9 @@ pub unsafe fn finish<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
 /// As for [`finish`].
 #[inline(always)]
 pub unsafe fn store<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
-    mut output: Output<M_TILES>,
+    mut output: Output<K, M_TILES>,
     softmax: &RunningSoftmax<M_TILES>,
-    tile: Tile<K::Element, BLOCK_M>,
+    tile: Tile<K, BLOCK_M>,
     warp_row: u32,
     block: &Block<'_, K>,
     lane: Lane,
@@ -53,9 +54,9 @@ pub unsafe fn store<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
     // SAFETY: the caller has the warp together; the launch's O has the block's rows before the end, and the warp alone
     // writes its own.
     unsafe {
-        normalise(&mut output, softmax);
+        normalise::<K, M_TILES>(&mut output, softmax);
         if K::EXCHANGE {
-            exchange_output(&output, warp_row, block, lane);
+            exchange_output::<K, M_TILES>(&output, warp_row, block, lane);
         } else {
             store_output(&output, tile, warp_row, block, lane);
         }
@@ -68,10 +69,10 @@ pub unsafe fn store<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
 
 /// Divides O by the row sums.
 #[inline(always)]
-fn normalise<const M_TILES: usize>(output: &mut Output<M_TILES>, softmax: &RunningSoftmax<M_TILES>) {
+fn normalise<K: Kernel, const M_TILES: usize>(output: &mut Output<K, M_TILES>, softmax: &RunningSoftmax<M_TILES>) {
     unrolled!(at most 4; for m in M_TILES => {
         unrolled!(at most 2; for r in ROWS_PER_LANE => {
-            rescale_row(&mut output[m], r, normaliser(softmax.sum[m][r]));
+            rescale_row::<K>(&mut output[m], r, normaliser(softmax.sum[m][r]));
         });
     });
 }
@@ -88,8 +89,8 @@ pub fn normaliser(sum: f32) -> f32 {
 /// As for [`finish`].
 #[inline(always)]
 unsafe fn store_output<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
-    output: &Output<M_TILES>,
-    tile: Tile<K::Element, BLOCK_M>,
+    output: &Output<K, M_TILES>,
+    tile: Tile<K, BLOCK_M>,
     warp_row: u32,
     block: &Block<'_, K>,
     lane: Lane,
@@ -97,7 +98,7 @@ unsafe fn store_output<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
     unrolled!(at most 4; for m in M_TILES => {
         unrolled!(at most 2; for r in ROWS_PER_LANE => {
             // SAFETY: a row of the warp's own.
-            unsafe { write_row(&output[m], r, tile, lane.row(warp_row, m, r), lane) };
+            unsafe { write_row::<K, BLOCK_M>(&output[m], r, tile, lane.row(warp_row, m, r), lane) };
         });
     });
     // SAFETY: the caller has the warp together.
@@ -105,8 +106,8 @@ unsafe fn store_output<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
 
     // Each lane has a chunk, so the warp stores several whole rows at once.
     let rows = block.output();
-    let chunk = lane.index % Tile::<K::Element, BLOCK_M>::CHUNKS_PER_ROW;
-    let mut strip_row = lane.index / Tile::<K::Element, BLOCK_M>::CHUNKS_PER_ROW;
+    let chunk = lane.index % Tile::<K, BLOCK_M>::CHUNKS_PER_ROW;
+    let mut strip_row = lane.index / Tile::<K, BLOCK_M>::CHUNKS_PER_ROW;
     while strip_row < M_TILES as u32 * MMA_M {
         let row = block.first_row + warp_row + strip_row;
         // SAFETY: a chunk of the warp's own rows, written before the barrier above.
@@ -115,7 +116,7 @@ unsafe fn store_output<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
             // SAFETY: a chunk of a row before the end, 16-byte aligned by the launch's checks.
             unsafe { memory::store_global_16(rows.chunk(row, chunk), value) };
         }
-        strip_row += WARP_SIZE / Tile::<K::Element, BLOCK_M>::CHUNKS_PER_ROW;
+        strip_row += WARP_SIZE / Tile::<K, BLOCK_M>::CHUNKS_PER_ROW;
     }
 }
 
@@ -125,7 +126,7 @@ unsafe fn store_output<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
 /// As for [`finish`].
 #[inline(always)]
 unsafe fn exchange_output<K: Kernel, const M_TILES: usize>(
-    output: &Output<M_TILES>,
+    output: &Output<K, M_TILES>,
     warp_row: u32,
     block: &Block<'_, K>,
     lane: Lane,
@@ -143,7 +144,7 @@ unsafe fn exchange_output<K: Kernel, const M_TILES: usize>(
 /// The whole warp calls this together; nobody else writes these rows.
 #[inline(always)]
 pub unsafe fn exchange_strip<K: Kernel>(
-    strip: &[FragmentC; HEAD_N_TILES],
+    strip: &OutputStrip<K>,
     rows: HeadRows,
     first_row: u32,
     length: u32,
@@ -151,11 +152,11 @@ pub unsafe fn exchange_strip<K: Kernel>(
 ) {
     unrolled!(at most 2; for r in ROWS_PER_LANE => {
         let row = lane.row(first_row, 0, r);
-        unrolled!(at most 2; for half in 2 => {
+        unrolled!(at most 4; for quad in const { K::HeadDim::N_TILES / QUAD as usize } => {
             // SAFETY: passed on to the caller; a chunk of a row before the end, 16-byte aligned by the launch's checks.
             unsafe {
-                let (chunk, first) = (lane.index % QUAD, half * QUAD as usize);
-                let value = transpose(packed_row::<K::Element>(strip, first, r), lane);
+                let (chunk, first) = (lane.index % QUAD, quad * QUAD as usize);
+                let value = transpose(packed_row::<K>(strip, first, r), lane);
                 if !K::Sequence::HAS_TAIL || row < length {
                     memory::store_global_16(rows.chunk(row, first as u32 + chunk), value);
                 }
@@ -169,9 +170,15 @@ const QUAD: u32 = 4;
 
 /// What a lane has in part `r` of the 8-column tiles from `first` on, as elements.
 #[inline(always)]
-fn packed_row<E: Element>(strip: &[FragmentC; HEAD_N_TILES], first: usize, r: usize) -> [u32; QUAD as usize] {
-    let pack = |n: usize| E::pack(strip[first + n][2 * r], strip[first + n][2 * r + 1]);
+fn packed_row<K: Kernel>(strip: &OutputStrip<K>, first: usize, r: usize) -> [u32; QUAD as usize] {
+    let pack = |n: usize| pack_pair::<K>(strip.all()[first + n], r);
     [pack(0), pack(1), pack(2), pack(3)]
+}
+
+/// Part `r` of what a lane has of a fragment, as elements.
+#[inline(always)]
+fn pack_pair<K: Kernel>(fragment: FragmentC, r: usize) -> u32 {
+    K::Element::pack(fragment[2 * r], fragment[2 * r + 1])
 }
 
 /// Of four values of each lane of a quad, the i-th of all four to lane i.
@@ -207,18 +214,17 @@ unsafe fn swap<const LANE_MASK: u32>([first, second]: [u32; 2], is_second: bool)
 /// # Safety
 /// Nobody else accesses these elements of the row.
 #[inline(always)]
-unsafe fn write_row<E: Element, const BLOCK_M: u32>(
-    strip: &[FragmentC; HEAD_N_TILES],
+unsafe fn write_row<K: Kernel, const BLOCK_M: u32>(
+    strip: &OutputStrip<K>,
     r: usize,
-    tile: Tile<E, BLOCK_M>,
+    tile: Tile<K, BLOCK_M>,
     row: u32,
     lane: Lane,
 ) {
-    unrolled!(at most 8; for n in HEAD_N_TILES => {
+    unrolled!(at most 16; for n in K::HeadDim::N_TILES => {
         let address = tile.chunk(row, n as u32) + lane.pair_column() * 2;
-        let pair = E::pack(strip[n][2 * r], strip[n][2 * r + 1]);
         // SAFETY: two elements of a chunk, 4-byte aligned; passed on to the caller.
-        unsafe { memory::store_shared_4(address, pair) };
+        unsafe { memory::store_shared_4(address, pack_pair::<K>(strip.all()[n], r)) };
     });
 }
 

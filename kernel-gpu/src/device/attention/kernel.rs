@@ -1,5 +1,6 @@
 //! What a kernel is made for, as one type: every entry has one, and each function of the kernels is generic over it.
 
+use super::head_dim::HeadDim;
 use super::mask::Mask;
 use super::sequence::Sequence;
 use crate::device::ptx::element::Element;
@@ -9,6 +10,8 @@ use crate::device::ptx::element::Element;
 pub trait Kernel: Copy + 'static {
     /// Element of Q, K, V and O, and of P where it is multiplied with V.
     type Element: Element;
+    /// The columns of its tiles.
+    type HeadDim: HeadDim;
     /// The lengths of the sequences.
     type Sequence: Sequence;
     /// Which keys a row attends to.

@@ -6,6 +6,7 @@
 pub mod block;
 pub mod copy;
 pub mod epilogue;
+pub mod head_dim;
 pub mod kernel;
 pub mod mask;
 pub mod sequence;
@@ -16,21 +17,20 @@ use crate::device::codegen::thread;
 use crate::device::hidden;
 use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::{FragmentA, FragmentC};
-use crate::shared_tile::{SharedTile, Swizzle128};
-use contract::config::{HEAD_DIM, MMA_K, MMA_M, MMA_N, WARP_SIZE};
+use crate::shared_tile::SharedTile;
+use contract::config::{MMA_M, WARP_SIZE};
+use head_dim::HeadDim;
+use kernel::Kernel;
 
-/// A tile of `ROWS` rows of Q, K, V or O, of elements `E`, in shared memory.
-pub type Tile<E, const ROWS: u32> = SharedTile<E, ROWS, HEAD_DIM, Swizzle128>;
-
-/// 16-column steps of the head dimension: the depth of Q·Kᵀ.
-pub const HEAD_K_STEPS: usize = (HEAD_DIM / MMA_K) as usize;
-/// 8-column tiles of the head dimension: the width of O.
-pub const HEAD_N_TILES: usize = (HEAD_DIM / MMA_N) as usize;
+/// A tile of `ROWS` rows of Q, K, V or O in shared memory.
+pub type Tile<K, const ROWS: u32> = SharedTile<<K as Kernel>::Element, ROWS, <<K as Kernel>::HeadDim as HeadDim>::Row>;
 
 /// Scores, then probabilities, of one warp: for each strip of 16 rows, tiles of 8 keys.
 pub type Scores<const M_TILES: usize, const N_TILES: usize> = [[FragmentC; N_TILES]; M_TILES];
 /// Unnormalised O of one warp: for each strip of 16 rows, tiles of 8 columns.
-pub type Output<const M_TILES: usize> = [[FragmentC; HEAD_N_TILES]; M_TILES];
+pub type Output<K, const M_TILES: usize> = [OutputStrip<K>; M_TILES];
+/// Unnormalised O of a strip of 16 rows.
+pub type OutputStrip<K> = <<K as Kernel>::HeadDim as HeadDim>::Output;
 
 /// Rows of a `FragmentC` that one lane holds parts of: g and g + 8.
 pub const ROWS_PER_LANE: usize = 2;

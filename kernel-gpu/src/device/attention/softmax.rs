@@ -3,9 +3,10 @@
 //! With c = scale · log₂e and m the running row maximum of the unscaled scores s: p = 2^(c·s − shift), shift = c·m.
 //! The shift is kept as it was rounded, so that its rounding error is a common factor of all p of a row and cancels.
 
+use super::head_dim::{Fragments, HeadDim};
 use super::kernel::Kernel;
 use super::mask::Mask;
-use super::{HEAD_N_TILES, Lane, ROWS_PER_LANE, Scores};
+use super::{Lane, OutputStrip, ROWS_PER_LANE, Scores};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::{math, shuffle};
 use crate::device::unrolled;
@@ -107,10 +108,10 @@ fn add_probabilities<const N_TILES: usize>(
 
 /// Multiplies part `r` (row g or g + 8) of a strip of O by `factor`.
 #[inline(always)]
-pub fn rescale_row(strip: &mut [FragmentC; HEAD_N_TILES], r: usize, factor: f32) {
-    unrolled!(at most 8; for n in HEAD_N_TILES => {
-        strip[n][2 * r] *= factor;
-        strip[n][2 * r + 1] *= factor;
+pub fn rescale_row<K: Kernel>(strip: &mut OutputStrip<K>, r: usize, factor: f32) {
+    unrolled!(at most 16; for n in K::HeadDim::N_TILES => {
+        strip.all_mut()[n][2 * r] *= factor;
+        strip.all_mut()[n][2 * r + 1] *= factor;
     });
 }
 

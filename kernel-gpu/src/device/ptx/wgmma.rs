@@ -15,81 +15,120 @@ use core::marker::PhantomData;
 use super::element::Element;
 use super::mma::{FragmentA, FragmentC};
 use crate::device::unrolled;
+use crate::shared_tile::{self, RowLayout, SharedTile};
 use contract::config::{self, MMA_K};
 
-/// Which dimension of an operand is contiguous in shared memory. All operands are rows of 128 bytes, [`Swizzle128`]d.
-///
-/// [`Swizzle128`]: crate::shared_tile::Swizzle128
+/// How an operand lies in shared memory: panels one behind the other, of rows one behind the other, as wide as a swizzle.
+pub trait OperandLayout {
+    /// Bytes of a row of a panel: 64 or 128, the span of the swizzle.
+    const ROW_BYTES: u32;
+    /// Panels.
+    const PANELS: u32;
+    /// Bytes of a panel.
+    const PANEL_BYTES: u32;
+}
+
+impl<E: shared_tile::Element, const ROWS: u32, L: RowLayout> OperandLayout for SharedTile<E, ROWS, L> {
+    const ROW_BYTES: u32 = Self::PITCH;
+    const PANELS: u32 = 1;
+    const PANEL_BYTES: u32 = Self::BYTES;
+}
+
+/// Which dimension of an operand is contiguous in shared memory.
 pub trait Major {
     /// `imm-trans-a`, `imm-trans-b`.
     const TRANSPOSED: u32;
-    /// Bytes from one step of 16 along K to the next.
-    const STEP_BYTES: u32;
+
+    /// Bytes from the operand to the one `steps` steps of 16 further along K.
+    fn step_bytes<L: OperandLayout>(steps: u32) -> u32;
 }
 
-/// A row holds 64 elements along K of one row of A or column of B: Q and K in Q·Kᵀ.
+/// A row holds elements along K of one row of A or column of B: Q and K in Q·Kᵀ.
 #[derive(Clone, Copy)]
 pub struct KMajor;
 
 impl Major for KMajor {
     const TRANSPOSED: u32 = 0;
-    const STEP_BYTES: u32 = MMA_K * 2;
+
+    #[inline(always)]
+    fn step_bytes<L: OperandLayout>(steps: u32) -> u32 {
+        let bytes = steps * MMA_K * 2;
+        bytes / L::ROW_BYTES * L::PANEL_BYTES + bytes % L::ROW_BYTES
+    }
 }
 
-/// A row holds 64 columns of B at one depth: V in P·V.
+/// A row holds columns of B at one depth: V in P·V.
 #[derive(Clone, Copy)]
 pub struct NMajor;
 
 impl Major for NMajor {
     const TRANSPOSED: u32 = 1;
-    const STEP_BYTES: u32 = MMA_K * SWIZZLE_BYTES;
-}
 
-/// Bytes of a row of an operand, which is what the swizzle permutes.
-const SWIZZLE_BYTES: u32 = 128;
+    #[inline(always)]
+    fn step_bytes<L: OperandLayout>(steps: u32) -> u32 {
+        steps * MMA_K * L::ROW_BYTES
+    }
+}
 
 /// Describes an operand in shared memory (PTX ISA, "Matrix Descriptor").
 ///
 /// The two halves are kept apart, as only the low one differs between operands: an operand that lies further on is one
 /// 32-bit addition away, without a carry.
 #[derive(Clone, Copy)]
-pub struct Descriptor<M> {
+pub struct Descriptor<M, L> {
     low: u32,
-    _major: PhantomData<M>,
+    _operand: PhantomData<(M, L)>,
 }
 
-impl<M: Major> Descriptor<M> {
-    /// Leading byte offset, in the low half, which operands as wide as the swizzle have no use for.
-    const LEADING: u32 = 1 << 16;
+impl<M: Major, L: OperandLayout> Descriptor<M, L> {
+    /// Leading byte offset, in the low half: from one panel to the next, where columns of B are in several. Others have no use for
+    /// it.
+    const LEADING: u32 = if L::PANELS > 1 { encoded(L::PANEL_BYTES) << 16 } else { 1 << 16 };
     /// Stride byte offset, in the high half: from 8 rows to the next 8.
-    const STRIDE: u32 = encoded(8 * SWIZZLE_BYTES);
-    /// The 128-byte swizzle, in the high half.
-    const SWIZZLE: u32 = 1 << 30;
+    const STRIDE: u32 = encoded(8 * L::ROW_BYTES);
+    /// The swizzle, in the high half.
+    const SWIZZLE: u32 = match L::ROW_BYTES {
+        64 => 2 << 30,
+        128 => 1 << 30,
+        _ => panic!("no swizzle is as wide as a row of this operand"),
+    };
 
-    /// The operand whose rows begin at `address`, a multiple of 1024: the swizzle is one of address bits.
+    /// The operand whose rows begin at `address`, a multiple of 8 rows' bytes: the swizzle is one of address bits.
     #[inline(always)]
     pub fn new(address: u32) -> Self {
-        Self { low: encoded(address) | Self::LEADING, _major: PhantomData }
+        Self { low: encoded(address) | Self::LEADING, _operand: PhantomData }
     }
 
     /// The same `steps` steps of 16 further along K.
     #[inline(always)]
     pub fn step(self, steps: usize) -> Self {
         // Stays inside the address field: shared memory ends below 2¹⁸.
-        Self { low: self.low + encoded(M::STEP_BYTES) * steps as u32, ..self }
+        Self { low: self.low + encoded(M::step_bytes::<L>(steps as u32)), ..self }
     }
 
     /// An operand of the same shape `bytes` further on, in whatever role. The compiler does not learn how it came to be: it
     /// would compute the descriptors of all steps anew, where each is one addition away from this.
     #[inline(always)]
-    pub fn after<N: Major>(self, bytes: u32) -> Descriptor<N> {
+    pub fn after<N: Major>(self, bytes: u32) -> Descriptor<N, L> {
         let mut low = self.low + encoded(bytes);
         // SAFETY: a comment.
         unsafe { asm!("// a descriptor: {}", inout(reg32) low, options(pure, nomem, nostack, preserves_flags)) };
-        Descriptor { low, _major: PhantomData }
+        Descriptor { low, _operand: PhantomData }
     }
+}
 
-    /// Both halves.
+/// An operand in shared memory, whatever its layout.
+pub trait Operand: Copy {
+    /// `imm-trans-a`, `imm-trans-b`.
+    const TRANSPOSED: u32;
+
+    /// Its descriptor.
+    fn bits(self) -> u64;
+}
+
+impl<M: Major + Copy, L: OperandLayout + Copy> Operand for Descriptor<M, L> {
+    const TRANSPOSED: u32 = M::TRANSPOSED;
+
     #[inline(always)]
     fn bits(self) -> u64 {
         let bits;
@@ -117,20 +156,20 @@ pub trait Accumulators: Sized {
     /// # Safety
     /// All warps of the warpgroup execute this together, after [`fence`]; both operands are initialised and visible to the
     /// async proxy. The result is not touched before the wait for its group.
-    unsafe fn multiply<E: Element, B: Major>(a: Descriptor<KMajor>, b: Descriptor<B>) -> Self;
+    unsafe fn multiply<E: Element, A: Operand, B: Operand>(a: A, b: B) -> Self;
 
     /// `wgmma.mma_async`: D += A·B.
     ///
     /// # Safety
     /// As for [`Accumulators::multiply`]; `self` was not touched since the fence.
-    unsafe fn multiply_accumulate<E: Element, B: Major>(&mut self, a: Descriptor<KMajor>, b: Descriptor<B>);
+    unsafe fn multiply_accumulate<E: Element, A: Operand, B: Operand>(&mut self, a: A, b: B);
 
     /// `wgmma.mma_async` with A in registers: D += A·B, or D = A·B where it does not `accumulate`.
     ///
     /// # Safety
     /// As for [`Accumulators::multiply_accumulate`]; `a` was not written since the fence, and is not before the wait;
     /// `accumulate` is the same in all lanes.
-    unsafe fn multiply_fragment<E: Element, B: Major>(&mut self, a: FragmentA, b: Descriptor<B>, accumulate: bool);
+    unsafe fn multiply_fragment<E: Element, B: Operand>(&mut self, a: FragmentA, b: B, accumulate: bool);
 }
 
 /// One `wgmma.mma_async` with `$columns` columns: `$mode` is how it uses the accumulators `$d`, `$a` the template of
@@ -187,21 +226,23 @@ macro_rules! tile {
     ($columns:literal columns: $($fragment:literal)+) => {
         impl Accumulators for [FragmentC; $columns / 8] {
             #[inline(always)]
-            unsafe fn multiply<E: Element, B: Major>(a: Descriptor<KMajor>, b: Descriptor<B>) -> Self {
+            unsafe fn multiply<E: Element, A: Operand, B: Operand>(a: A, b: B) -> Self {
                 let mut accumulators = [[0.0; 4]; $columns / 8];
                 let d = bits_of(&mut accumulators);
+                const { assert!(A::TRANSPOSED == 0, "A is written as it lies") };
                 multiply!($columns, out d, scale-d false, "{}" from reg64 a.bits(); b, "0, " B; $($fragment)+);
                 accumulators
             }
 
             #[inline(always)]
-            unsafe fn multiply_accumulate<E: Element, B: Major>(&mut self, a: Descriptor<KMajor>, b: Descriptor<B>) {
+            unsafe fn multiply_accumulate<E: Element, A: Operand, B: Operand>(&mut self, a: A, b: B) {
+                const { assert!(A::TRANSPOSED == 0, "A is written as it lies") };
                 let d = bits_of(self);
                 multiply!($columns, inout d, scale-d true, "{}" from reg64 a.bits(); b, "0, " B; $($fragment)+);
             }
 
             #[inline(always)]
-            unsafe fn multiply_fragment<E: Element, B: Major>(&mut self, a: FragmentA, b: Descriptor<B>, accumulate: bool) {
+            unsafe fn multiply_fragment<E: Element, B: Operand>(&mut self, a: FragmentA, b: B, accumulate: bool) {
                 let d = bits_of(self);
                 multiply!(
                     $columns, inout d, scale-d accumulate,
@@ -213,6 +254,7 @@ macro_rules! tile {
 }
 
 tile!(8 columns: 0);
+tile!(32 columns: 0 1 2 3);
 tile!(64 columns: 0 1 2 3 4 5 6 7);
 tile!(128 columns: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
 
@@ -238,6 +280,20 @@ impl<const FRAGMENTS: usize> Registers for [FragmentA; FRAGMENTS] {
             }
         });
     }
+}
+
+/// The fragments in other registers. ptxas has products wait for each other where registers that one reads were written while
+/// another was in flight.
+#[inline(always)]
+pub fn copied<const FRAGMENTS: usize>(fragments: [FragmentA; FRAGMENTS]) -> [FragmentA; FRAGMENTS] {
+    let mut copies = [[0; 4]; FRAGMENTS];
+    unrolled!(at most 16; for n in FRAGMENTS => {
+        unrolled!(at most 4; for i in 4 => {
+            // SAFETY: registers only. Volatile, so that it comes after the wait before it.
+            unsafe { asm!("mov.b32 {}, {};", out(reg32) copies[n][i], in(reg32) fragments[n][i], options(nomem, nostack)) };
+        });
+    });
+    copies
 }
 
 impl<const FRAGMENTS: usize> Registers for [FragmentC; FRAGMENTS] {

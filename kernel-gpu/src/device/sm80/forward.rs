@@ -7,7 +7,8 @@ use crate::device::attention::block::Block;
 use crate::device::attention::kernel::Kernel;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::softmax::{RunningSoftmax, apply_mask, mask_scores, rescale_row};
-use crate::device::attention::{HEAD_N_TILES, Lane, Output, Scores, Tile, epilogue, pack_probabilities};
+use crate::device::attention::head_dim::Fragments;
+use crate::device::attention::{Lane, Output, Scores, Tile, epilogue, pack_probabilities};
 use crate::device::hidden::not_unrolled;
 use crate::device::ptx::sync;
 use crate::device::unrolled;
@@ -69,7 +70,7 @@ pub fn forward<
             if K::RESCALE_THRESHOLD == 0 {
                 break warp.follow_maxima::<BLOCK_N, K_STEPS, STAGES>(&pipeline, step, block.length);
             }
-            let mut accumulators = Accumulators::new();
+            let mut accumulators = Accumulators::<K, M_TILES>::new();
             while step.number < pipeline.steps {
                 let (keys, values) = pipeline.tiles(&step);
                 let first_key = pipeline.first_key + step.number * BLOCK_N;
@@ -127,23 +128,23 @@ enum Attention {
 }
 
 /// What a warp accumulates.
-struct Accumulators<const M_TILES: usize> {
-    output: Output<M_TILES>,
+struct Accumulators<K: Kernel, const M_TILES: usize> {
+    output: Output<K, M_TILES>,
     sums: RowSums<M_TILES>,
 }
 
-impl<const M_TILES: usize> Accumulators<M_TILES> {
+impl<K: Kernel, const M_TILES: usize> Accumulators<K, M_TILES> {
     /// Of no keys at all.
     #[inline(always)]
     fn new() -> Self {
-        Self { output: [[[0.0; 4]; HEAD_N_TILES]; M_TILES], sums: RowSums::new() }
+        Self { output: [Fragments::zeros(); M_TILES], sums: RowSums::new() }
     }
 }
 
 /// Q of a warp, in registers or `SHARED`.
 struct Queries<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> {
-    fragments: QueryFragments<M_TILES>,
-    tile: Tile<K::Element, BLOCK_M>,
+    fragments: QueryFragments<K, M_TILES>,
+    tile: Tile<K, BLOCK_M>,
     warp_row: u32,
     lane: Lane,
 }
@@ -154,9 +155,9 @@ impl<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Queries<K, BLOCK_M
     /// # Safety
     /// The whole warp calls this together, after the tile was copied and a barrier.
     #[inline(always)]
-    unsafe fn load(tile: Tile<K::Element, BLOCK_M>, warp_row: u32, lane: Lane) -> Self {
+    unsafe fn load(tile: Tile<K, BLOCK_M>, warp_row: u32, lane: Lane) -> Self {
         // SAFETY: passed on to the caller.
-        Self { fragments: unsafe { products::load_queries(tile, warp_row, lane) }, tile, warp_row, lane }
+        Self { fragments: unsafe { products::load_queries::<K, BLOCK_M, M_TILES>(tile, warp_row, lane) }, tile, warp_row, lane }
     }
 
     /// Its fragments.
@@ -164,10 +165,10 @@ impl<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Queries<K, BLOCK_M
     /// # Safety
     /// The whole warp calls this together.
     #[inline(always)]
-    unsafe fn fragments(&self) -> QueryFragments<M_TILES> {
+    unsafe fn fragments(&self) -> QueryFragments<K, M_TILES> {
         match K::SHARED_QUERIES {
             // SAFETY: `load` was called, so the tile is there; passed on to the caller.
-            true => unsafe { products::load_queries(self.tile, self.warp_row, self.lane) },
+            true => unsafe { products::load_queries::<K, BLOCK_M, M_TILES>(self.tile, self.warp_row, self.lane) },
             false => self.fragments,
         }
     }
@@ -210,9 +211,9 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         pipeline: &Pipeline<K, BLOCK_M, BLOCK_N, STAGES>,
         mut step: Step,
         length: u32,
-    ) -> (Output<M_TILES>, RunningSoftmax<M_TILES>) {
+    ) -> (Output<K, M_TILES>, RunningSoftmax<M_TILES>) {
         let mut softmax = RunningSoftmax::new();
-        let mut output = [[[0.0; 4]; HEAD_N_TILES]; M_TILES];
+        let mut output = [Fragments::zeros(); M_TILES];
         // SAFETY: passed on to the caller.
         unsafe {
             while step.number < pipeline.steps {
@@ -241,23 +242,23 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
     unsafe fn follow(
         &self,
         softmax: &mut RunningSoftmax<M_TILES>,
-        output: &mut Output<M_TILES>,
-        keys: Tile<K::Element, MMA_K>,
-        values: Tile<K::Element, MMA_K>,
+        output: &mut Output<K, M_TILES>,
+        keys: Tile<K, MMA_K>,
+        values: Tile<K, MMA_K>,
         first_key: u32,
         length: u32,
     ) {
         // SAFETY: passed on to the caller.
         unsafe {
-            let mut scores = products::scores(&self.queries.fragments(), keys, self.lane);
+            let mut scores = products::scores::<K, M_TILES>(&self.queries.fragments(), keys, self.lane);
             let rows = (self.first_row, Self::ROWS);
             apply_mask::<K, M_TILES, 2>(self.args, &mut scores, rows, 0, first_key, length, self.lane);
-            softmax.update(&mut scores, self.args.scale_log2, |m, r, factor| rescale_row(&mut output[m], r, factor));
+            softmax.update(&mut scores, self.args.scale_log2, |m, r, factor| rescale_row::<K>(&mut output[m], r, factor));
             let mut probabilities = [[0; 4]; M_TILES];
             unrolled!(at most 4; for m in M_TILES => {
                 probabilities[m] = pack_probabilities::<K::Element>(scores[m][0], scores[m][1]);
             });
-            products::accumulate_output(output, &probabilities, values, self.lane);
+            products::accumulate_output::<K, M_TILES>(output, &probabilities, values, self.lane);
         }
     }
 
@@ -268,12 +269,12 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
     #[inline(always)]
     unsafe fn guess_shifts<const BLOCK_N: u32>(
         &self,
-        keys: Tile<K::Element, BLOCK_N>,
+        keys: Tile<K, BLOCK_N>,
         first_key: u32,
         length: u32,
     ) -> Shifts<M_TILES> {
         // SAFETY: passed on to the caller.
-        let mut scores = unsafe { products::scores(&self.queries.fragments(), keys.part(0), self.lane) };
+        let mut scores = unsafe { products::scores::<K, M_TILES>(&self.queries.fragments(), keys.part(0), self.lane) };
         if K::Mask::touches::<K::Sequence>(self.args, (self.first_row, Self::ROWS), first_key, MMA_K, length) {
             mask_scores::<K::Mask, M_TILES, 2>(self.args, &mut scores, self.first_row, first_key, length, self.lane);
         }
@@ -290,12 +291,12 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
     #[inline(always)]
     unsafe fn scores<const MASKED: bool>(
         &self,
-        keys: Tile<K::Element, MMA_K>,
+        keys: Tile<K, MMA_K>,
         first_key: u32,
         length: u32,
     ) -> Scores<M_TILES, 2> {
         // SAFETY: passed on to the caller.
-        let mut scores = unsafe { products::scores(&self.queries.fragments(), keys, self.lane) };
+        let mut scores = unsafe { products::scores::<K, M_TILES>(&self.queries.fragments(), keys, self.lane) };
         if MASKED {
             mask_scores::<K::Mask, M_TILES, 2>(self.args, &mut scores, self.first_row, first_key, length, self.lane);
         }
@@ -310,10 +311,10 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
     #[inline(always)]
     unsafe fn attend<const BLOCK_N: u32, const K_STEPS: usize, const MASKED: bool>(
         &self,
-        accumulators: &mut Accumulators<M_TILES>,
+        accumulators: &mut Accumulators<K, M_TILES>,
         shifts: &Shifts<M_TILES>,
-        keys: Tile<K::Element, BLOCK_N>,
-        values: Tile<K::Element, BLOCK_N>,
+        keys: Tile<K, BLOCK_N>,
+        values: Tile<K, BLOCK_N>,
         first_key: u32,
         length: u32,
     ) {
@@ -328,7 +329,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
                     let scores = self.scores::<MASKED>(keys, first_key + part * MMA_K, length);
                     let probabilities = shifts.probabilities::<K>(&scores, self.args.scale_log2);
                     accumulators.sums.accumulate::<K::Element>(&probabilities);
-                    products::accumulate_output(&mut accumulators.output, &probabilities, values, self.lane);
+                    products::accumulate_output::<K, M_TILES>(&mut accumulators.output, &probabilities, values, self.lane);
                 }
             });
             first += K::UNROLL as u32;
@@ -343,7 +344,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
     unsafe fn take_maxima<const BLOCK_N: u32, const K_STEPS: usize>(
         &self,
         maxima: &mut RowMaxima<M_TILES>,
-        keys: Tile<K::Element, BLOCK_N>,
+        keys: Tile<K, BLOCK_N>,
         first_key: u32,
         length: u32,
     ) {

@@ -10,7 +10,7 @@ use crate::device::ptx::{cp_async, sync};
 /// The copies of one block.
 pub struct Pipeline<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32> {
     block: &'a Block<'a, K>,
-    memory: SharedMemory<K::Element, BLOCK_M, BLOCK_N>,
+    memory: SharedMemory<K, BLOCK_M, BLOCK_N>,
     keys: HeadRows,
     values: HeadRows,
     /// The first key of the first step.
@@ -42,13 +42,13 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
 
     /// Q, from the first [`Pipeline::begin`] on; later O.
     #[inline(always)]
-    pub fn queries(&self) -> Tile<K::Element, BLOCK_M> {
+    pub fn queries(&self) -> Tile<K, BLOCK_M> {
         self.memory.queries()
     }
 
     /// K of the first step, until that ends.
     #[inline(always)]
-    pub fn first_keys(&self) -> Tile<K::Element, BLOCK_N> {
+    pub fn first_keys(&self) -> Tile<K, BLOCK_N> {
         self.memory.keys(0)
     }
 
@@ -84,7 +84,7 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
     /// # Safety
     /// All threads of the block call this together, once a step.
     #[inline(always)]
-    pub unsafe fn tiles(&self, step: &Step) -> (Tile<K::Element, BLOCK_N>, Tile<K::Element, BLOCK_N>) {
+    pub unsafe fn tiles(&self, step: &Step) -> (Tile<K, BLOCK_N>, Tile<K, BLOCK_N>) {
         // SAFETY: all threads are here; the stage's readers have passed the barrier that ended their step.
         unsafe { self.start_copies(step.number + STAGES - 1, step.free_stage) };
         (self.memory.keys(step.stage), self.memory.values(step.stage))

@@ -1,6 +1,8 @@
 //! The matrix products of one warp with 16 keys at a time: S = Q·Kᵀ, O += P·V, and l += P·1.
 
-use crate::device::attention::{HEAD_K_STEPS, HEAD_N_TILES, Lane, Output, ROWS_PER_LANE, Scores, Tile};
+use crate::device::attention::head_dim::{Fragments, HeadDim};
+use crate::device::attention::kernel::Kernel;
+use crate::device::attention::{Lane, Output, ROWS_PER_LANE, Scores, Tile};
 use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::{FragmentA, FragmentC};
 use crate::device::ptx::{ldmatrix, mma};
@@ -11,26 +13,26 @@ use contract::config::{MMA_K, MMA_M};
 const CHUNKS_PER_K_STEP: u32 = 2;
 
 /// Q of one warp: for each strip of 16 rows, the head dimension in steps of 16.
-pub type QueryFragments<const M_TILES: usize> = [[FragmentA; HEAD_K_STEPS]; M_TILES];
+pub type QueryFragments<K, const M_TILES: usize> = [<<K as Kernel>::HeadDim as HeadDim>::Queries; M_TILES];
 
 /// Loads the warp's Q rows from shared memory to A fragments.
 ///
 /// # Safety
 /// The whole warp calls this together, after the tile was copied and a barrier.
 #[inline(always)]
-pub unsafe fn load_queries<E: Element, const ROWS: u32, const M_TILES: usize>(
-    tile: Tile<E, ROWS>,
+pub unsafe fn load_queries<K: Kernel, const ROWS: u32, const M_TILES: usize>(
+    tile: Tile<K, ROWS>,
     warp_row: u32,
     lane: Lane,
-) -> QueryFragments<M_TILES> {
-    let mut queries = [[[0; 4]; HEAD_K_STEPS]; M_TILES];
+) -> QueryFragments<K, M_TILES> {
+    let mut queries: QueryFragments<K, M_TILES> = [Fragments::zeros(); M_TILES];
     // Matrices in the order of A's registers: rows 0-7 and 8-15 of the left half, then of the right half.
     let (row, chunk) = (warp_row + lane.index % 16, lane.index / 16);
     unrolled!(at most 4; for m in M_TILES => {
-        unrolled!(at most 4; for k in HEAD_K_STEPS => {
+        unrolled!(at most 8; for k in K::HeadDim::K_STEPS => {
             let address = tile.chunk(row + m as u32 * MMA_M, k as u32 * CHUNKS_PER_K_STEP + chunk);
             // SAFETY: a chunk of the tile; the caller has the warp together.
-            queries[m][k] = unsafe { ldmatrix::load_4(address) };
+            queries[m].all_mut()[k] = unsafe { ldmatrix::load_4(address) };
         });
     });
     queries
@@ -41,23 +43,23 @@ pub unsafe fn load_queries<E: Element, const ROWS: u32, const M_TILES: usize>(
 /// # Safety
 /// The whole warp calls this together, after the tile was copied and a barrier.
 #[inline(always)]
-pub unsafe fn scores<E: Element, const M_TILES: usize>(
-    queries: &QueryFragments<M_TILES>,
-    keys: Tile<E, MMA_K>,
+pub unsafe fn scores<K: Kernel, const M_TILES: usize>(
+    queries: &QueryFragments<K, M_TILES>,
+    keys: Tile<K, MMA_K>,
     lane: Lane,
 ) -> Scores<M_TILES, 2> {
     let mut scores = [[[0.0; 4]; 2]; M_TILES];
     // K's rows are the columns of B: two n-tiles of 8 keys, left and right half of the k-step.
     let (row, chunk) = (lane.index / 16 * 8 + lane.index % 8, lane.index / 8 % 2);
-    unrolled!(at most 4; for k in HEAD_K_STEPS => {
+    unrolled!(at most 8; for k in K::HeadDim::K_STEPS => {
         let address = keys.chunk(row, k as u32 * CHUNKS_PER_K_STEP + chunk);
         // SAFETY: a chunk of the tile; the caller has the warp together.
         let [b0, b1, b2, b3] = unsafe { ldmatrix::load_4(address) };
         unrolled!(at most 4; for m in M_TILES => {
             // SAFETY: the caller has the warp together.
             unsafe {
-                mma::multiply_accumulate::<E>(&mut scores[m][0], queries[m][k], [b0, b1]);
-                mma::multiply_accumulate::<E>(&mut scores[m][1], queries[m][k], [b2, b3]);
+                mma::multiply_accumulate::<K::Element>(&mut scores[m][0], queries[m].all()[k], [b0, b1]);
+                mma::multiply_accumulate::<K::Element>(&mut scores[m][1], queries[m].all()[k], [b2, b3]);
             }
         });
     });
@@ -69,23 +71,24 @@ pub unsafe fn scores<E: Element, const M_TILES: usize>(
 /// # Safety
 /// The whole warp calls this together, after the tile was copied and a barrier.
 #[inline(always)]
-pub unsafe fn accumulate_output<E: Element, const M_TILES: usize>(
-    output: &mut Output<M_TILES>,
+pub unsafe fn accumulate_output<K: Kernel, const M_TILES: usize>(
+    output: &mut Output<K, M_TILES>,
     probabilities: &[FragmentA; M_TILES],
-    values: Tile<E, MMA_K>,
+    values: Tile<K, MMA_K>,
     lane: Lane,
 ) {
     // V's rows are the depth: transposed on load, two n-tiles of 8 columns at a time.
     let (row, chunk) = (lane.index % 16, lane.index / 16);
-    unrolled!(at most 4; for pair in HEAD_N_TILES / 2 => {
+    unrolled!(at most 8; for pair in const { K::HeadDim::N_TILES / 2 } => {
         let address = values.chunk(row, pair as u32 * 2 + chunk);
         // SAFETY: a chunk of the tile; the caller has the warp together.
         let [b0, b1, b2, b3] = unsafe { ldmatrix::load_4_transposed(address) };
         unrolled!(at most 4; for m in M_TILES => {
             // SAFETY: the caller has the warp together.
             unsafe {
-                mma::multiply_accumulate::<E>(&mut output[m][2 * pair], probabilities[m], [b0, b1]);
-                mma::multiply_accumulate::<E>(&mut output[m][2 * pair + 1], probabilities[m], [b2, b3]);
+                let output = output[m].all_mut();
+                mma::multiply_accumulate::<K::Element>(&mut output[2 * pair], probabilities[m], [b0, b1]);
+                mma::multiply_accumulate::<K::Element>(&mut output[2 * pair + 1], probabilities[m], [b2, b3]);
             }
         });
     });

@@ -7,9 +7,10 @@ use crate::device::attention::block::Block;
 use crate::device::attention::kernel::Kernel;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::softmax::{apply_mask, rescale_row};
-use crate::device::attention::{HEAD_N_TILES, Lane, ROWS_PER_LANE, epilogue};
+use crate::device::attention::head_dim::Fragments;
+use crate::device::attention::{Lane, OutputStrip, ROWS_PER_LANE, epilogue};
 use crate::device::ptx::mma::FragmentC;
-use crate::device::ptx::wgmma::Accumulators;
+use crate::device::ptx::wgmma::{self, Accumulators, Registers};
 use crate::device::unrolled;
 use contract::args::ForwardArgs;
 use contract::config::{MMA_M, MMA_N, WARP_SIZE, WARPGROUP_ROWS, WARPGROUP_WARPS};
@@ -37,6 +38,7 @@ pub fn forward<
     args: &ForwardArgs,
 ) where
     [FragmentC; N_TILES]: Accumulators,
+    OutputStrip<K>: Accumulators + Registers,
 {
     const {
         assert!(BLOCK_M.is_multiple_of(WARPGROUP_ROWS) && BLOCK_N == N_TILES as u32 * MMA_N);
@@ -51,14 +53,14 @@ pub fn forward<
     let steps = block.steps(BLOCK_N);
 
     let mut softmax = StripSoftmax::<K>::begin();
-    let mut output = [[[0.0; 4]; HEAD_N_TILES]; 1];
+    let mut output = [Fragments::zeros(); 1];
     // SAFETY: all threads are here: trip counts depend on the block alone. Copies and products keep to the order that the
     // pipeline asks for: the products with K of a step and V of the step before are waited for before the next step.
     unsafe {
         let pipeline = Pipeline::<K, BLOCK_M, BLOCK_N, STAGES>::start(&block, steps, lane);
         let queries = pipeline.queries();
         pipeline.wait_for_first();
-        let mut scores = products::start_scores(queries, warpgroup_row, pipeline.keys(0)).wait::<0>();
+        let mut scores = products::start_scores::<K, BLOCK_M, BLOCK_N, N_TILES>(queries, warpgroup_row, pipeline.keys(0)).wait::<0>();
         let rows = (block.first_row, BLOCK_M);
         apply_mask::<K, 1, N_TILES>(args, &mut scores, rows, warp_row, 0, block.length, lane);
         let mut probabilities = softmax.take::<N_TILES, K_STEPS>(&mut scores, args.scale_log2, true, |_, _, _| ());
@@ -67,8 +69,8 @@ pub fn forward<
         while step + 1 < steps {
             pipeline.wait_for_next();
             pipeline.start_group(step + STAGES);
-            let scores_in_flight = products::start_scores(queries, warpgroup_row, pipeline.keys(step + 1));
-            let output_in_flight = products::start_output(output, probabilities, pipeline.values(step));
+            let scores_in_flight = products::start_scores::<K, BLOCK_M, BLOCK_N, N_TILES>(queries, warpgroup_row, pipeline.keys(step + 1));
+            let output_in_flight = products::start_output::<K, BLOCK_N, K_STEPS>(output, probabilities, pipeline.values(step));
             scores = scores_in_flight.wait::<1>();
             let key = (step + 1) * BLOCK_N;
             apply_mask::<K, 1, N_TILES>(args, &mut scores, rows, warp_row, key, block.length, lane);
@@ -78,13 +80,15 @@ pub fn forward<
             });
             (output, _) = output_in_flight.wait::<0>();
             if is_rescaled {
-                unrolled!(at most 2; for r in ROWS_PER_LANE => { rescale_row(&mut output[0], r, factors[r]) });
+                unrolled!(at most 2; for r in ROWS_PER_LANE => { rescale_row::<K>(&mut output[0], r, factors[r]) });
             }
+            // Packed while the products were in flight: copies of them are what the next product may read.
+            probabilities = wgmma::copied(probabilities);
             step += 1;
         }
 
         pipeline.wait_for_next();
-        (output, _) = products::start_output(output, probabilities, pipeline.values(step)).wait::<0>();
+        (output, _) = products::start_output::<K, BLOCK_N, K_STEPS>(output, probabilities, pipeline.values(step)).wait::<0>();
         // The warp alone touches its rows of the Q tile from here on: the last products with Q came before the barrier.
         epilogue::finish::<K, BLOCK_M, 1>(output, softmax.running, queries, warp_row, &block, lane);
     }

@@ -14,7 +14,7 @@ use crate::device::ptx::{cp_async, proxy, sync};
 /// The copies of one block.
 pub struct Pipeline<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32> {
     block: &'a Block<'a, K>,
-    memory: SharedMemory<K::Element, BLOCK_M, BLOCK_N>,
+    memory: SharedMemory<K, BLOCK_M, BLOCK_N>,
     keys: HeadRows,
     values: HeadRows,
     steps: u32,
@@ -46,19 +46,19 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
 
     /// Q, from the first wait to the end; later O.
     #[inline(always)]
-    pub fn queries(&self) -> Tile<K::Element, BLOCK_M> {
+    pub fn queries(&self) -> Tile<K, BLOCK_M> {
         self.memory.queries()
     }
 
     /// K of a step.
     #[inline(always)]
-    pub fn keys(&self, step: u32) -> Tile<K::Element, BLOCK_N> {
+    pub fn keys(&self, step: u32) -> Tile<K, BLOCK_N> {
         self.memory.keys(step % STAGES)
     }
 
     /// V of a step.
     #[inline(always)]
-    pub fn values(&self, step: u32) -> Tile<K::Element, BLOCK_N> {
+    pub fn values(&self, step: u32) -> Tile<K, BLOCK_N> {
         self.memory.values(step % STAGES)
     }
 

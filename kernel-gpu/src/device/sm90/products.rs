@@ -1,6 +1,8 @@
 //! The two matrix products of a warpgroup, S = Q·Kᵀ and O += P·V, which run while the warps do something else.
 
-use crate::device::attention::{HEAD_K_STEPS, Output, Scores, Tile, pack_probabilities};
+use crate::device::attention::head_dim::HeadDim;
+use crate::device::attention::kernel::Kernel;
+use crate::device::attention::{Output, OutputStrip, Scores, Tile, pack_probabilities};
 use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::{FragmentA, FragmentC};
 use crate::device::ptx::wgmma::{self, Accumulators, Descriptor, KMajor, NMajor, Registers};
@@ -33,23 +35,23 @@ impl<R: Registers> InFlight<R> {
 /// All warps of the warpgroup call this together; both tiles are complete and visible to the async proxy, and are not
 /// written before the wait.
 #[inline(always)]
-pub unsafe fn start_scores<E: Element, const ROWS: u32, const BLOCK_N: u32, const N_TILES: usize>(
-    queries: Tile<E, ROWS>,
+pub unsafe fn start_scores<K: Kernel, const ROWS: u32, const BLOCK_N: u32, const N_TILES: usize>(
+    queries: Tile<K, ROWS>,
     first_row: u32,
-    keys: Tile<E, BLOCK_N>,
+    keys: Tile<K, BLOCK_N>,
 ) -> InFlight<Scores<1, N_TILES>>
 where
     [FragmentC; N_TILES]: Accumulators,
 {
-    let queries = Descriptor::<KMajor>::new(queries.chunk(first_row, 0));
-    let keys = Descriptor::<KMajor>::new(keys.chunk(0, 0));
+    let queries = Descriptor::<KMajor, Tile<K, ROWS>>::new(queries.chunk(first_row, 0));
+    let keys = Descriptor::<KMajor, Tile<K, BLOCK_N>>::new(keys.chunk(0, 0));
     // SAFETY: passed on to the caller; the accumulators are new.
     unsafe {
         wgmma::fence();
-        let mut scores = <[FragmentC; N_TILES]>::multiply::<E, _>(queries, keys);
-        unrolled!(at most 4; for k in HEAD_K_STEPS => {
+        let mut scores = <[FragmentC; N_TILES]>::multiply::<K::Element, _, _>(queries, keys);
+        unrolled!(at most 8; for k in K::HeadDim::K_STEPS => {
             if k != 0 {
-                scores.multiply_accumulate::<E, _>(queries.step(k), keys.step(k));
+                scores.multiply_accumulate::<K::Element, _, _>(queries.step(k), keys.step(k));
             }
         });
         wgmma::commit_group();
@@ -75,19 +77,22 @@ pub fn pack<E: Element, const N_TILES: usize, const K_STEPS: usize>(
 /// # Safety
 /// As for [`start_scores`].
 #[inline(always)]
-pub unsafe fn start_output<E: Element, const BLOCK_N: u32, const K_STEPS: usize>(
-    mut output: Output<1>,
+pub unsafe fn start_output<K: Kernel, const BLOCK_N: u32, const K_STEPS: usize>(
+    mut output: Output<K, 1>,
     mut probabilities: Probabilities<K_STEPS>,
-    values: Tile<E, BLOCK_N>,
-) -> InFlight<(Output<1>, Probabilities<K_STEPS>)> {
-    let values = Descriptor::<NMajor>::new(values.chunk(0, 0));
+    values: Tile<K, BLOCK_N>,
+) -> InFlight<(Output<K, 1>, Probabilities<K_STEPS>)>
+where
+    OutputStrip<K>: Accumulators + Registers,
+{
+    let values = Descriptor::<NMajor, Tile<K, BLOCK_N>>::new(values.chunk(0, 0));
     output.pin();
     probabilities.pin();
     // SAFETY: passed on to the caller; the registers were not touched since they were pinned.
     unsafe {
         wgmma::fence();
         unrolled!(at most 8; for k in K_STEPS => {
-            output[0].multiply_fragment::<E, _>(probabilities[k], values.step(k), true);
+            output[0].multiply_fragment::<K::Element, _>(probabilities[k], values.step(k), true);
         });
         wgmma::commit_group();
     }

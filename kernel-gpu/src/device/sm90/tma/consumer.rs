@@ -113,7 +113,7 @@ pub unsafe fn consume<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
 /// # Safety
 /// All warps of the warpgroup call this together, for the steps in order.
 #[inline(always)]
-unsafe fn wait_for_tile<K: TmaKernel>(context: &Context<'_, K>, step: Step) {
+unsafe fn wait_for_tile<K: TmaKernel>(context: &Context<'_, K>, step: Step<K>) {
     // SAFETY: an initialised mbarrier; passed on to the caller.
     unsafe { mbarrier::wait(context.memory.stage_full(step.stage), step.stage_parity) };
 }
@@ -123,7 +123,7 @@ unsafe fn wait_for_tile<K: TmaKernel>(context: &Context<'_, K>, step: Step) {
 /// # Safety
 /// As for [`wait_for_tile`].
 #[inline(always)]
-unsafe fn wait_for_strip<K: TmaKernel>(context: &Context<'_, K>, step: Step) {
+unsafe fn wait_for_strip<K: TmaKernel>(context: &Context<'_, K>, step: Step<K>) {
     // SAFETY: initialised mbarriers; passed on to the caller.
     unsafe {
         wait_for_tile(context, step);

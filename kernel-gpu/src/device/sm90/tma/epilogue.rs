@@ -8,7 +8,8 @@ use super::{Context, Rows, TmaKernel};
 use crate::device::attention::copy::HeadRows;
 use crate::device::attention::epilogue::{exchange_strip, normaliser};
 use crate::device::attention::softmax::{RunningSoftmax, rescale_row};
-use crate::device::attention::{HEAD_N_TILES, Lane, ROWS_PER_LANE};
+use crate::device::attention::head_dim::{Fragments, HeadDim};
+use crate::device::attention::{Lane, OutputStrip, ROWS_PER_LANE};
 use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::{mbarrier, memory, proxy, stmatrix, sync};
@@ -37,7 +38,7 @@ pub type Normalisers = [f32; ROWS_PER_LANE];
 /// that did come before what any lane does now.
 #[inline(always)]
 pub unsafe fn leave_output<K: TmaKernel>(
-    output: &[FragmentC; HEAD_N_TILES],
+    output: &OutputStrip<K>,
     normalisers: Normalisers,
     memory: Memory<K>,
     strip: u32,
@@ -78,13 +79,13 @@ pub unsafe fn leave_nothing<K: TmaKernel>(memory: Memory<K>, strip: u32, lane: L
 /// did come before what any lane does now.
 #[inline(always)]
 pub unsafe fn store_output<K: TmaKernel>(
-    output: &mut [FragmentC; HEAD_N_TILES],
+    output: &mut OutputStrip<K>,
     normalisers: Normalisers,
     context: &Context<'_, K>,
     copy: StripCopy,
     lane: Lane,
 ) {
-    unrolled!(at most 2; for r in ROWS_PER_LANE => { rescale_row(output, r, normalisers[r]) });
+    unrolled!(at most 2; for r in ROWS_PER_LANE => { rescale_row::<K>(output, r, normalisers[r]) });
     let rows = HeadRows::new::<K::Element>(context.args.o, &context.args.o_strides, copy.work, copy.tile.begin);
     // SAFETY: passed on to the caller.
     unsafe {
@@ -129,18 +130,18 @@ pub unsafe fn leave_statistics<K: TmaKernel>(
 #[inline(always)]
 unsafe fn normalise_to<K: TmaKernel>(
     tile: Rows<K>,
-    output: &[FragmentC; HEAD_N_TILES],
+    output: &OutputStrip<K>,
     normalisers: Normalisers,
     lane: Lane,
 ) {
     // Lane l gives the address of row l mod 16 of the 8 columns l / 16.
     let first_chunk = tile.chunk(warp_row(lane) + lane.index % MMA_M, lane.index / MMA_M);
-    unrolled!(at most 4; for pair in const { HEAD_N_TILES / 2 } => {
-        let [upper_left, lower_left] = normalised::<K>(output[2 * pair], normalisers);
-        let [upper_right, lower_right] = normalised::<K>(output[2 * pair + 1], normalisers);
+    unrolled!(at most 8; for pair in const { K::HeadDim::N_TILES / 2 } => {
+        let [upper_left, lower_left] = normalised::<K>(output.all()[2 * pair], normalisers);
+        let [upper_right, lower_right] = normalised::<K>(output.all()[2 * pair + 1], normalisers);
         let matrices = [upper_left, lower_left, upper_right, lower_right];
         // SAFETY: chunks of the warp's own rows, by the whole warp.
-        unsafe { stmatrix::store_4(Rows::<K>::relative_chunk(first_chunk, 0, 2 * pair as u32), matrices) };
+        unsafe { stmatrix::store_4(Rows::<K>::chunk_after(first_chunk, 2 * pair as u32), matrices) };
     });
 }
 

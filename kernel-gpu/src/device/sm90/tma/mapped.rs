@@ -32,10 +32,10 @@ impl InMaps {
         Self { row: self.row + rows, ..self }
     }
 
-    /// As copies take them, of the row's first column.
+    /// As copies take them, of a column of the row.
     #[inline(always)]
-    pub fn coordinates(self) -> [i32; 4] {
-        [0, self.row as i32, self.head as i32, self.batch as i32]
+    pub fn coordinates(self, column: u32) -> [i32; 4] {
+        [column as i32, self.row as i32, self.head as i32, self.batch as i32]
     }
 }
 

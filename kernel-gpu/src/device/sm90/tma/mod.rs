@@ -16,22 +16,26 @@ mod mapped;
 mod memory;
 mod order;
 mod producer;
+mod rows;
 mod storer;
 mod strip;
 mod turns;
 
 pub use order::{Order, PackedStreamed, Streamed, WholeHead};
 
+use crate::device::attention::head_dim::HeadDim;
 use crate::device::attention::kernel::Kernel;
 use crate::device::attention::sequence::{Any, Exact, Packed, Sequence};
-use crate::device::attention::{Lane, Tile};
+use crate::device::attention::Lane;
+use crate::device::ptx::wgmma::{Accumulators, Registers};
 use crate::device::ptx::{grid, shuffle, sync, warpgroup};
 use contract::args::{ForwardArgs, TENSOR_MAP_BYTES};
-use contract::config::{HEAD_DIM, WARP_SIZE, WARPGROUP_ROWS, WARPGROUP_WARPS};
+use contract::config::{WARP_SIZE, WARPGROUP_ROWS, WARPGROUP_WARPS};
 use contract::tile::Sm90Tma;
 use mapped::Mapped;
 use memory::Memory;
 use producer::Loader;
+use rows::Rows;
 use storer::Storer;
 
 /// Rows of a strip, and of the box that a tensor map copies.
@@ -43,13 +47,10 @@ const N_TILES: usize = 8;
 /// 16-key steps of a step.
 const K_STEPS: usize = 4;
 
-/// 64 rows of Q, K, V or O.
-type Rows<K> = Tile<<K as Kernel>::Element, ROWS>;
-
-const _: () = assert!(KEYS == ROWS && HEAD_DIM == 64, "K and V come in boxes of as many rows as Q");
+const _: () = assert!(KEYS == ROWS, "K and V come in boxes of as many rows as Q");
 
 /// A kernel with a producer.
-pub trait TmaKernel: Kernel<Sequence: Mapped> {
+pub trait TmaKernel: Kernel<Sequence: Mapped, HeadDim: HeadDim<Output: Accumulators + Registers>> {
     /// Its tile configuration.
     const TILE: Sm90Tma;
     /// Warpgroups of a block that compute.

@@ -5,6 +5,7 @@ use super::memory::Memory;
 use super::order::{Streamed, StripCopy, TileCopy, work_item};
 use super::{Context, KEYS, ROWS, Rows, TmaKernel};
 use crate::device::ptx::{bulk_copy, mbarrier, memory};
+use crate::device::unrolled;
 use contract::geometry::BlockWork;
 use contract::packed::SequenceTile;
 
@@ -49,7 +50,7 @@ impl<'a, K: TmaKernel> Loader<'a, K> {
         let mut strip = 0;
         while strip < K::WARPGROUPS {
             // SAFETY: passed on to the caller.
-            unsafe { prefetch_rows(maps.q(), head.after(first_row + strip * ROWS)) };
+            unsafe { prefetch_rows::<K>(maps.q(), head.after(first_row + strip * ROWS)) };
             strip += 1;
         }
         let first_key = head.after(Streamed::first_tile(self.context, first_row) * KEYS);
@@ -57,8 +58,8 @@ impl<'a, K: TmaKernel> Loader<'a, K> {
         while tile < FIRST_TILES {
             // SAFETY: passed on to the caller.
             unsafe {
-                prefetch_rows(maps.k(), first_key.after(tile * KEYS));
-                prefetch_rows(maps.v(), first_key.after(tile * KEYS));
+                prefetch_rows::<K>(maps.k(), first_key.after(tile * KEYS));
+                prefetch_rows::<K>(maps.v(), first_key.after(tile * KEYS));
             }
             tile += 1;
         }
@@ -168,9 +169,11 @@ impl<'a, K: TmaKernel> Loader<'a, K> {
 /// # Safety
 /// As for [`bulk_copy::prefetch_box_4d`] with a map of the host's shape.
 #[inline(always)]
-unsafe fn prefetch_rows(map: u64, first: InMaps) {
-    // SAFETY: passed on to the caller.
-    unsafe { bulk_copy::prefetch_box_4d(map, first.coordinates()) };
+unsafe fn prefetch_rows<K: TmaKernel>(map: u64, first: InMaps) {
+    unrolled!(at most 2; for panel in const { Rows::<K>::PANELS as usize } => {
+        // SAFETY: passed on to the caller.
+        unsafe { bulk_copy::prefetch_box_4d(map, first.coordinates(panel as u32 * Rows::<K>::PANEL_COLUMNS)) };
+    });
 }
 
 /// Starts copying 64 rows of a head to `tile`, and tells the mbarrier `full`.
@@ -179,6 +182,9 @@ unsafe fn prefetch_rows(map: u64, first: InMaps) {
 /// As for [`bulk_copy::load_box_4d`] with a map of the host's shape.
 #[inline(always)]
 unsafe fn load_rows<K: TmaKernel>(tile: Rows<K>, map: u64, first: InMaps, full: u32) {
-    // SAFETY: passed on to the caller.
-    unsafe { bulk_copy::load_box_4d(tile.chunk(0, 0), map, first.coordinates(), full) };
+    unrolled!(at most 2; for panel in const { Rows::<K>::PANELS as usize } => {
+        let coordinates = first.coordinates(panel as u32 * Rows::<K>::PANEL_COLUMNS);
+        // SAFETY: passed on to the caller.
+        unsafe { bulk_copy::load_box_4d(tile.panel(panel as u32), map, coordinates, full) };
+    });
 }

@@ -3,6 +3,7 @@
 use super::mapped::Mapped;
 use super::memory::Memory;
 use super::order::StripCopy;
+use super::rows::Rows;
 use super::{Context, ROWS, TmaKernel};
 use crate::device::attention::Lane;
 use crate::device::attention::epilogue::log_sum_exp;
@@ -53,8 +54,11 @@ impl<'a, K: TmaKernel> Storer<'a, K> {
             mbarrier::wait(self.memory.strip_computed(strip), parity);
             if self.copies && !K::EXCHANGE && (!K::Sequence::IS_LOOKED_UP || copy.has_rows()) {
                 let first = K::Sequence::in_maps(self.context.args, work, tile).after(tile.first_row);
-                let tile = self.memory.strip(strip).chunk(0, 0);
-                bulk_copy::store_box_4d(self.context.maps.o(), first.coordinates(), tile);
+                let tile = self.memory.strip(strip);
+                unrolled!(at most 2; for panel in const { Rows::<K>::PANELS as usize } => {
+                    let coordinates = first.coordinates(panel as u32 * Rows::<K>::PANEL_COLUMNS);
+                    bulk_copy::store_box_4d(self.context.maps.o(), coordinates, tile.panel(panel as u32));
+                });
                 bulk_copy::commit_group();
             }
             // Together again, or LSE would be computed twice: by the lane that copies, and by the others.

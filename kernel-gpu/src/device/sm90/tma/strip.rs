@@ -6,7 +6,8 @@ use super::order::{Step, StripCopy};
 use super::turns::Turns;
 use super::{Context, K_STEPS, KEYS, N_TILES, ROWS, TmaKernel, epilogue};
 use crate::device::attention::softmax::{apply_mask, rescale_row};
-use crate::device::attention::{HEAD_K_STEPS, HEAD_N_TILES, Lane, Output, Scores};
+use crate::device::attention::head_dim::{Fragments, HeadDim};
+use crate::device::attention::{Lane, OutputStrip, Scores};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::wgmma::{self, Accumulators, Registers};
 use crate::device::sm90::products::Probabilities;
@@ -18,7 +19,7 @@ use contract::args::ForwardArgs;
 pub struct Strip<K: TmaKernel> {
     scores: Scores<1, N_TILES>,
     probabilities: Probabilities<K_STEPS>,
-    output: Output<1>,
+    output: OutputStrip<K>,
     softmax: StripSoftmax<K>,
     scale_log2: f32,
 }
@@ -30,7 +31,7 @@ impl<K: TmaKernel> Strip<K> {
         Self {
             scores: [[[0.0; 4]; N_TILES]],
             probabilities: [[0; 4]; K_STEPS],
-            output: [[[0.0; 4]; HEAD_N_TILES]],
+            output: Fragments::zeros(),
             softmax: StripSoftmax::begin(),
             scale_log2,
         }
@@ -42,7 +43,7 @@ impl<K: TmaKernel> Strip<K> {
     /// All warps of the warpgroup call this together, with no product in flight; the step's tiles have arrived and are not
     /// written before [`Self::wait`].
     #[inline(always)]
-    pub unsafe fn start_scores(&mut self, step: Step) {
+    pub unsafe fn start_scores(&mut self, step: Step<K>) {
         // SAFETY: passed on to the caller.
         unsafe {
             wgmma::fence();
@@ -56,7 +57,7 @@ impl<K: TmaKernel> Strip<K> {
     /// # Safety
     /// As for [`Self::start_scores`], and for [`Turns::wait`].
     #[inline(always)]
-    pub unsafe fn start_step(&mut self, step: Step, next: Step, turns: Turns) {
+    pub unsafe fn start_step(&mut self, step: Step<K>, next: Step<K>, turns: Turns) {
         // SAFETY: passed on to the caller.
         unsafe {
             turns.wait();
@@ -72,7 +73,7 @@ impl<K: TmaKernel> Strip<K> {
     /// # Safety
     /// As for [`Self::start_step`].
     #[inline(always)]
-    pub unsafe fn start_last_output(&mut self, step: Step, turns: Turns) {
+    pub unsafe fn start_last_output(&mut self, step: Step<K>, turns: Turns) {
         // SAFETY: passed on to the caller.
         unsafe {
             turns.wait();
@@ -87,7 +88,7 @@ impl<K: TmaKernel> Strip<K> {
     /// # Safety
     /// As for [`Self::start_scores`], but that O is in flight.
     #[inline(always)]
-    pub unsafe fn start_next_scores(&mut self, next: Step) {
+    pub unsafe fn start_next_scores(&mut self, next: Step<K>) {
         // SAFETY: passed on to the caller; the fence before O was for these, too.
         unsafe {
             self.multiply_scores(next);
@@ -100,8 +101,8 @@ impl<K: TmaKernel> Strip<K> {
     /// # Safety
     /// As for [`Self::start_scores`].
     #[inline(always)]
-    unsafe fn multiply_output(&mut self, step: Step) {
-        let values = step.values::<K>();
+    unsafe fn multiply_output(&mut self, step: Step<K>) {
+        let values = step.values();
         self.output.pin();
         self.probabilities.pin();
         // SAFETY: passed on to the caller; the registers were not touched since they were pinned.
@@ -110,7 +111,7 @@ impl<K: TmaKernel> Strip<K> {
             unrolled!(at most 4; for k in K_STEPS => {
                 // What O holds at the beginning of a strip is of the one before.
                 let accumulate = k != 0 || !step.is_first();
-                self.output[0].multiply_fragment::<K::Element, _>(self.probabilities[k], values.step(k), accumulate);
+                self.output.multiply_fragment::<K::Element, _>(self.probabilities[k], values.step(k), accumulate);
             });
         }
     }
@@ -120,13 +121,13 @@ impl<K: TmaKernel> Strip<K> {
     /// # Safety
     /// As for [`Self::start_scores`], after the fence.
     #[inline(always)]
-    unsafe fn multiply_scores(&mut self, step: Step) {
+    unsafe fn multiply_scores(&mut self, step: Step<K>) {
         // SAFETY: passed on to the caller.
         unsafe {
-            self.scores = [<[FragmentC; N_TILES]>::multiply::<K::Element, _>(step.queries, step.keys)];
-            unrolled!(at most 4; for k in HEAD_K_STEPS => {
+            self.scores = [<[FragmentC; N_TILES]>::multiply::<K::Element, _, _>(step.queries, step.keys)];
+            unrolled!(at most 8; for k in K::HeadDim::K_STEPS => {
                 if k != 0 {
-                    self.scores[0].multiply_accumulate::<K::Element, _>(step.queries.step(k), step.keys.step(k));
+                    self.scores[0].multiply_accumulate::<K::Element, _, _>(step.queries.step(k), step.keys.step(k));
                 }
             });
         }
@@ -173,7 +174,7 @@ impl<K: TmaKernel> Strip<K> {
     /// # Safety
     /// As for [`Self::take`].
     #[inline(always)]
-    pub unsafe fn take_masked(&mut self, args: &ForwardArgs, step: Step, length: u32, lane: Lane) {
+    pub unsafe fn take_masked(&mut self, args: &ForwardArgs, step: Step<K>, length: u32, lane: Lane) {
         let (warp_row, key) = (epilogue::warp_row(lane), step.tile * KEYS);
         apply_mask::<K, 1, N_TILES>(args, &mut self.scores, (step.first_row, ROWS), warp_row, key, length, lane);
         // SAFETY: passed on to the caller.
@@ -185,8 +186,8 @@ impl<K: TmaKernel> Strip<K> {
     /// # Safety
     /// All lanes of the warp call this together, with no product in flight.
     #[inline(always)]
-    pub unsafe fn take(&mut self, step: Step) {
-        let rescale = |m: usize, r, factor| rescale_row(&mut self.output[m], r, factor);
+    pub unsafe fn take(&mut self, step: Step<K>) {
+        let rescale = |_, r, factor| rescale_row::<K>(&mut self.output, r, factor);
         // SAFETY: passed on to the caller.
         self.probabilities = unsafe { self.softmax.take(&mut self.scores, self.scale_log2, step.is_first(), rescale) };
     }
@@ -197,7 +198,7 @@ impl<K: TmaKernel> Strip<K> {
     /// # Safety
     /// All lanes of the warp call this together.
     #[inline(always)]
-    pub unsafe fn complete(&mut self, memory: Memory<K>, step: Step, lane: Lane) -> Normalisers {
+    pub unsafe fn complete(&mut self, memory: Memory<K>, step: Step<K>, lane: Lane) -> Normalisers {
         // SAFETY: passed on to the caller.
         let normalisers = unsafe {
             self.softmax.running.complete_sums();
@@ -212,9 +213,9 @@ impl<K: TmaKernel> Strip<K> {
     /// # Safety
     /// All lanes of the warp call this together behind the last product with V of the strip.
     #[inline(always)]
-    pub unsafe fn finish(&mut self, memory: Memory<K>, step: Step, normalisers: Normalisers, lane: Lane) {
+    pub unsafe fn finish(&mut self, memory: Memory<K>, step: Step<K>, normalisers: Normalisers, lane: Lane) {
         // SAFETY: passed on to the caller; no product reads Q any more.
-        unsafe { epilogue::leave_output(&self.output[0], normalisers, memory, step.strip, lane) };
+        unsafe { epilogue::leave_output(&self.output, normalisers, memory, step.strip, lane) };
     }
 
     /// [`Self::finish`] that stores O of the strip from registers, and leaves nothing but its place.
@@ -224,6 +225,6 @@ impl<K: TmaKernel> Strip<K> {
     #[inline(always)]
     pub unsafe fn store(&mut self, context: &Context<'_, K>, copy: StripCopy, normalisers: Normalisers, lane: Lane) {
         // SAFETY: passed on to the caller.
-        unsafe { epilogue::store_output(&mut self.output[0], normalisers, context, copy, lane) };
+        unsafe { epilogue::store_output(&mut self.output, normalisers, context, copy, lane) };
     }
 }

@@ -6,8 +6,9 @@ mod whole_head;
 
 use super::mapped::InMaps;
 use super::memory::Memory;
+use super::rows::Rows;
 use super::turns::Turns;
-use super::{Context, Rows, TmaKernel};
+use super::{Context, TmaKernel};
 use crate::device::attention::Lane;
 use crate::device::codegen::thread;
 use crate::device::ptx::wgmma::{Descriptor, KMajor, NMajor};
@@ -20,7 +21,7 @@ pub use whole_head::WholeHead;
 
 /// A step of a warpgroup: a strip of query rows against a tile of keys.
 #[derive(Clone, Copy)]
-pub struct Step {
+pub struct Step<K: TmaKernel> {
     /// Strips that the warpgroup has done before.
     pub number: u32,
     /// The length of the strip's sequence.
@@ -32,7 +33,7 @@ pub struct Step {
     /// Where Q of the strip is in shared memory.
     pub strip: u32,
     /// Q of the strip.
-    pub queries: Descriptor<KMajor>,
+    pub queries: Descriptor<KMajor, Rows<K>>,
     /// The tile of keys.
     pub tile: u32,
     /// The first tile of the strip.
@@ -44,7 +45,7 @@ pub struct Step {
     /// Where K and V of the tile are in shared memory.
     pub stage: u32,
     /// K of the tile.
-    pub keys: Descriptor<KMajor>,
+    pub keys: Descriptor<KMajor, Rows<K>>,
     /// Parity of the phase that says that the stage is full.
     pub stage_parity: u32,
     /// Parity of the phase that says that the strip is full.
@@ -54,7 +55,7 @@ pub struct Step {
     pub gives_back: u32,
 }
 
-impl Step {
+impl<K: TmaKernel> Step<K> {
     /// Whether it is the first of its strip.
     #[inline(always)]
     pub fn is_first(self) -> bool {
@@ -69,7 +70,7 @@ impl Step {
 
     /// V of the tile.
     #[inline(always)]
-    pub fn values<K: TmaKernel>(self) -> Descriptor<NMajor> {
+    pub fn values(self) -> Descriptor<NMajor, Rows<K>> {
         self.keys.after(Rows::<K>::BYTES)
     }
 }
@@ -80,31 +81,31 @@ pub trait Order<K: TmaKernel> {
     ///
     /// # Safety
     /// All warps of the warpgroup call this together, first of all.
-    unsafe fn first(context: &Context<'_, K>, lane: Lane, turns: Turns) -> Option<Step>;
+    unsafe fn first(context: &Context<'_, K>, lane: Lane, turns: Turns) -> Option<Step<K>>;
 
     /// The strip of a step, as those see it who copy it.
-    fn copy_of(context: &Context<'_, K>, step: Step) -> StripCopy;
+    fn copy_of(context: &Context<'_, K>, step: Step<K>) -> StripCopy;
 
     /// The step after `step`, the last of its strip; `None` where there is none, or none of the next item.
     ///
     /// # Safety
     /// All warps of the warpgroup call this together.
-    unsafe fn next_strip(context: &Context<'_, K>, step: Step) -> Option<Step>;
+    unsafe fn next_strip(context: &Context<'_, K>, step: Step<K>) -> Option<Step<K>>;
 
     /// The step after `step`, the last of its strip, where [`Self::next_strip`] knew none; `None` where there is none at all.
     ///
     /// # Safety
     /// All warps of the warpgroup call this together, behind [`Self::leave`] of the step.
-    unsafe fn resume(context: &Context<'_, K>, step: Step, lane: Lane, turns: Turns) -> Option<Step>;
+    unsafe fn resume(context: &Context<'_, K>, step: Step<K>, lane: Lane, turns: Turns) -> Option<Step<K>>;
 
     /// The step after `step`, which is not the last of its strip.
-    fn next_tile(memory: Memory<K>, step: Step) -> Step;
+    fn next_tile(memory: Memory<K>, step: Step<K>) -> Step<K>;
 
     /// Gives back the stages that the warpgroup does not need after the step.
     ///
     /// # Safety
     /// All lanes of the warp call this together when the products of the step are complete, once for each step in order.
-    unsafe fn leave(context: &Context<'_, K>, step: Step, lane: Lane);
+    unsafe fn leave(context: &Context<'_, K>, step: Step<K>, lane: Lane);
 
     /// From which of its strips on a warpgroup passes its turns to the first one, as those behind it have nothing to do any
     /// more; one that does not come where that is not so.

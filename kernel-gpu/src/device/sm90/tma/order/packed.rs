@@ -118,7 +118,7 @@ impl PackedStreamed {
         StripCopy { strip, parity, tile, .. }: StripCopy,
         number: u32,
         (stage, stage_parity): (u32, u32),
-    ) -> Step {
+    ) -> Step<K> {
         let tiles = Streamed::tiles(context, tile.first_row + ROWS, tile.length);
         let first_tile = Streamed::first_tile(context, tile.first_row);
         Step {
@@ -127,13 +127,13 @@ impl PackedStreamed {
             strips: 0,
             first_row: tile.first_row,
             strip,
-            queries: Descriptor::new(context.memory.strip(strip).chunk(0, 0)),
+            queries: Descriptor::new(context.memory.strip(strip).address()),
             tile: first_tile,
             first_tile,
             last_tile: tiles - 1,
             idle_tiles: Self::tiles_around(context, tile, strip % K::WARPGROUPS, number) - tiles,
             stage,
-            keys: Descriptor::new(context.memory.keys(stage).chunk(0, 0)),
+            keys: Descriptor::new(context.memory.keys(stage).address()),
             stage_parity,
             strip_parity: parity,
             gives_back: 1,
@@ -151,7 +151,7 @@ impl PackedStreamed {
         turns: Turns,
         mut number: u32,
         mut place: (u32, u32),
-    ) -> Option<Step> {
+    ) -> Option<Step<K>> {
         let warpgroup = lane.warp / WARPGROUP_WARPS;
         // SAFETY: passed on to the caller; nobody computes what has no rows, and its tiles are not read.
         unsafe {
@@ -198,14 +198,14 @@ impl PackedStreamed {
 
     /// The stage behind the item of a step, the last of its strip.
     #[inline(always)]
-    fn behind<K: TmaKernel>(step: Step) -> (u32, u32) {
+    fn behind<K: TmaKernel>(step: Step<K>) -> (u32, u32) {
         Streamed::advance::<K>((step.stage, step.stage_parity), step.idle_tiles + 1)
     }
 }
 
 impl<K: TmaKernel> Order<K> for PackedStreamed {
     #[inline(always)]
-    unsafe fn first(context: &Context<'_, K>, lane: Lane, turns: Turns) -> Option<Step> {
+    unsafe fn first(context: &Context<'_, K>, lane: Lane, turns: Turns) -> Option<Step<K>> {
         const {
             assert!(K::WARPGROUPS <= K::STAGES, "an idle warpgroup would let more than a ring pass");
             assert!(K::WARPGROUPS == 1 || !K::Mask::HAS_BEGIN, "nobody lets the tiles before a strip's first pass");
@@ -215,13 +215,13 @@ impl<K: TmaKernel> Order<K> for PackedStreamed {
     }
 
     #[inline(always)]
-    fn copy_of(context: &Context<'_, K>, step: Step) -> StripCopy {
+    fn copy_of(context: &Context<'_, K>, step: Step<K>) -> StripCopy {
         // SAFETY: the step's Q has arrived, and its strip is given back behind it.
         unsafe { Self::told(context.memory, step.strip % K::WARPGROUPS, step.number) }
     }
 
     #[inline(always)]
-    unsafe fn next_strip(context: &Context<'_, K>, step: Step) -> Option<Step> {
+    unsafe fn next_strip(context: &Context<'_, K>, step: Step<K>) -> Option<Step<K>> {
         let (number, warpgroup) = (step.number + 1, step.strip % K::WARPGROUPS);
         // SAFETY: passed on to the caller.
         let strip = unsafe { Self::wait_until_told(context.memory, warpgroup, number) };
@@ -230,18 +230,18 @@ impl<K: TmaKernel> Order<K> for PackedStreamed {
     }
 
     #[inline(always)]
-    unsafe fn resume(context: &Context<'_, K>, step: Step, lane: Lane, turns: Turns) -> Option<Step> {
+    unsafe fn resume(context: &Context<'_, K>, step: Step<K>, lane: Lane, turns: Turns) -> Option<Step<K>> {
         // SAFETY: passed on to the caller.
         unsafe { Self::from::<K>(context, lane, turns, step.number + 1, Self::behind::<K>(step)) }
     }
 
     #[inline(always)]
-    fn next_tile(memory: Memory<K>, step: Step) -> Step {
+    fn next_tile(memory: Memory<K>, step: Step<K>) -> Step<K> {
         <Streamed as Order<K>>::next_tile(memory, step)
     }
 
     #[inline(always)]
-    unsafe fn leave(context: &Context<'_, K>, step: Step, lane: Lane) {
+    unsafe fn leave(context: &Context<'_, K>, step: Step<K>, lane: Lane) {
         let memory = context.memory;
         let mut place = (step.stage, step.stage_parity);
         let mut idle = if step.is_last() { step.idle_tiles } else { 0 };

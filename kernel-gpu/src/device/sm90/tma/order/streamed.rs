@@ -52,7 +52,7 @@ impl Streamed {
         round: u32,
         warpgroup: u32,
         (stage, stage_parity): (u32, u32),
-    ) -> Step {
+    ) -> Step<K> {
         let item_row = Self::first_row(context.args.block_work(item), K::WARPGROUPS);
         let first_row = item_row + Self::place(warpgroup, K::WARPGROUPS, round) * ROWS;
         let tiles = Self::tiles(context, first_row + ROWS, context.length);
@@ -64,13 +64,13 @@ impl Streamed {
             strips: 0,
             first_row,
             strip,
-            queries: Descriptor::new(context.memory.strip(strip).chunk(0, 0)),
+            queries: Descriptor::new(context.memory.strip(strip).address()),
             tile: first_tile,
             first_tile,
             last_tile: tiles - 1,
             idle_tiles: Self::tiles(context, item_row + K::WARPGROUPS * ROWS, context.length) - tiles,
             stage,
-            keys: Descriptor::new(context.memory.keys(stage).chunk(0, 0)),
+            keys: Descriptor::new(context.memory.keys(stage).address()),
             stage_parity,
             strip_parity: round / 2 % 2,
             gives_back: 1,
@@ -99,7 +99,7 @@ impl Streamed {
 
 impl<K: TmaKernel> Order<K> for Streamed {
     #[inline(always)]
-    unsafe fn first(context: &Context<'_, K>, lane: Lane, _turns: Turns) -> Option<Step> {
+    unsafe fn first(context: &Context<'_, K>, lane: Lane, _turns: Turns) -> Option<Step<K>> {
         const {
             assert!(K::WARPGROUPS <= K::STAGES, "an idle warpgroup would let more than a ring pass");
             assert!(K::WARPGROUPS == 1 || !K::Mask::HAS_BEGIN, "nobody lets the tiles before a strip's first pass");
@@ -109,7 +109,7 @@ impl<K: TmaKernel> Order<K> for Streamed {
     }
 
     #[inline(always)]
-    fn copy_of(context: &Context<'_, K>, step: Step) -> StripCopy {
+    fn copy_of(context: &Context<'_, K>, step: Step<K>) -> StripCopy {
         // The step is of an item that is there.
         let item = work_item(context, step.number).unwrap_or_default();
         let place = Self::place(step.strip % K::WARPGROUPS, K::WARPGROUPS, step.number);
@@ -117,26 +117,26 @@ impl<K: TmaKernel> Order<K> for Streamed {
     }
 
     #[inline(always)]
-    unsafe fn next_strip(context: &Context<'_, K>, step: Step) -> Option<Step> {
+    unsafe fn next_strip(context: &Context<'_, K>, step: Step<K>) -> Option<Step<K>> {
         let (round, warpgroup) = (step.number + 1, step.strip % K::WARPGROUPS);
         let next = Self::advance::<K>((step.stage, step.stage_parity), step.idle_tiles + 1);
         work_item(context, round).map(|item| Self::start::<K>(context, item, round, warpgroup, next))
     }
 
     #[inline(always)]
-    unsafe fn resume(_: &Context<'_, K>, _: Step, _: Lane, _: Turns) -> Option<Step> {
+    unsafe fn resume(_: &Context<'_, K>, _: Step<K>, _: Lane, _: Turns) -> Option<Step<K>> {
         None
     }
 
     #[inline(always)]
-    fn next_tile(memory: Memory<K>, step: Step) -> Step {
+    fn next_tile(memory: Memory<K>, step: Step<K>) -> Step<K> {
         let (stage, stage_parity) = Self::advance::<K>((step.stage, step.stage_parity), 1);
-        let keys = Descriptor::<KMajor>::new(memory.keys(stage).chunk(0, 0)).after(0);
+        let keys = Descriptor::<KMajor, _>::new(memory.keys(stage).address()).after(0);
         Step { tile: step.tile + 1, stage, stage_parity, keys, ..step }
     }
 
     #[inline(always)]
-    unsafe fn leave(context: &Context<'_, K>, step: Step, lane: Lane) {
+    unsafe fn leave(context: &Context<'_, K>, step: Step<K>, lane: Lane) {
         let memory = context.memory;
         let mut place = (step.stage, step.stage_parity);
         let mut idle = if step.is_last() { step.idle_tiles } else { 0 };

@@ -115,7 +115,7 @@ impl WholeHead {
         (number, strips): (u32, u32),
         strip: u32,
         stage_parity: u32,
-    ) -> Step {
+    ) -> Step<K> {
         let is_split = K::Mask::ALL_KEYS && number >= 2 * context.args.last_round.split_round();
         Step {
             number,
@@ -123,13 +123,13 @@ impl WholeHead {
             strips,
             first_row: strip * ROWS,
             strip,
-            queries: Descriptor::new(context.memory.strip(strip).chunk(0, 0)),
+            queries: Descriptor::new(context.memory.strip(strip).address()),
             tile: 0,
             first_tile: 0,
             last_tile: Self::tiles(context, strip, K::WARPGROUPS) - 1,
             idle_tiles: 0,
             stage: 0,
-            keys: Descriptor::new(context.memory.keys(0).chunk(0, 0)),
+            keys: Descriptor::new(context.memory.keys(0).address()),
             stage_parity,
             strip_parity: number / 2 % 2,
             gives_back: u32::from(strip >= K::WARPGROUPS || is_split),
@@ -139,7 +139,7 @@ impl WholeHead {
 
 impl<K: TmaKernel> Order<K> for WholeHead {
     #[inline(always)]
-    unsafe fn first(context: &Context<'_, K>, lane: Lane, _turns: Turns) -> Option<Step> {
+    unsafe fn first(context: &Context<'_, K>, lane: Lane, _turns: Turns) -> Option<Step<K>> {
         const {
             assert!(K::STAGES == 2 * K::WARPGROUPS, "a stage for each tile of a head");
             assert!(!K::Mask::HAS_BEGIN, "each strip begins with the head's first tile");
@@ -150,7 +150,7 @@ impl<K: TmaKernel> Order<K> for WholeHead {
     }
 
     #[inline(always)]
-    fn copy_of(context: &Context<'_, K>, step: Step) -> StripCopy {
+    fn copy_of(context: &Context<'_, K>, step: Step<K>) -> StripCopy {
         let (round, pass) = (step.number / 2, step.number % 2);
         let warpgroup = if pass == 0 { step.strip } else { Self::other(step.strip, K::WARPGROUPS) };
         let share = Self::share::<K>(context, round, pass);
@@ -158,7 +158,7 @@ impl<K: TmaKernel> Order<K> for WholeHead {
     }
 
     #[inline(always)]
-    unsafe fn next_strip(context: &Context<'_, K>, step: Step) -> Option<Step> {
+    unsafe fn next_strip(context: &Context<'_, K>, step: Step<K>) -> Option<Step<K>> {
         let number = step.number + 1;
         // K and V are of the next head if those of this one were given back.
         let stage_parity = step.stage_parity ^ step.gives_back;
@@ -168,18 +168,18 @@ impl<K: TmaKernel> Order<K> for WholeHead {
     }
 
     #[inline(always)]
-    unsafe fn resume(_: &Context<'_, K>, _: Step, _: Lane, _: Turns) -> Option<Step> {
+    unsafe fn resume(_: &Context<'_, K>, _: Step<K>, _: Lane, _: Turns) -> Option<Step<K>> {
         None
     }
 
     #[inline(always)]
-    fn next_tile(_: Memory<K>, step: Step) -> Step {
+    fn next_tile(_: Memory<K>, step: Step<K>) -> Step<K> {
         let keys = step.keys.after(Memory::<K>::STAGE_BYTES);
         Step { tile: step.tile + 1, stage: step.stage + 1, keys, ..step }
     }
 
     #[inline(always)]
-    unsafe fn leave(context: &Context<'_, K>, step: Step, lane: Lane) {
+    unsafe fn leave(context: &Context<'_, K>, step: Step<K>, lane: Lane) {
         if step.gives_back != 0 && lane.index == 0 {
             // SAFETY: the warp's one arrival for the stage; it does not read it again.
             unsafe { mbarrier::arrive(context.memory.stage_empty(step.stage)) };

@@ -1,0 +1,94 @@
+//! How wide the rows of Q, K, V and O are, as a type: in shared memory and in registers.
+
+use crate::device::ptx::mma::{FragmentA, FragmentC};
+use crate::shared_tile::{Row, RowLayout, Swizzle64, Swizzle128};
+use contract::config::{MMA_K, MMA_N};
+
+/// The columns of a kernel's tiles: at least those of a head. What a head lacks of them are zeros.
+pub trait HeadDim: Copy + 'static {
+    /// Columns.
+    const COLUMNS: u32;
+    /// 16-column steps: the depth of Q·Kᵀ.
+    const K_STEPS: usize = (Self::COLUMNS / MMA_K) as usize;
+    /// 8-column tiles: the width of O.
+    const N_TILES: usize = (Self::COLUMNS / MMA_N) as usize;
+    /// Panels of columns as wide as a swizzle of TMA and `wgmma`, at most.
+    const PANELS: u32;
+
+    /// A row in shared memory.
+    type Row: RowLayout;
+    /// A row of a panel.
+    type Panel: RowLayout;
+    /// 16 rows of Q: a fragment for each 16 columns.
+    type Queries: Fragments<Fragment = FragmentA>;
+    /// 16 rows of O: a fragment for each 8 columns.
+    type Output: Fragments<Fragment = FragmentC>;
+}
+
+/// Tiles of `COUNT` columns.
+#[derive(Clone, Copy)]
+pub struct Columns<const COUNT: u32>;
+
+/// Implements [`HeadDim`] for tiles of panels of `$columns` columns, whose swizzles are those.
+macro_rules! head_dims {
+    ($($panels:literal panels of $columns:literal columns, $swizzle:ty;)*) => {$(
+        impl HeadDim for Columns<{ $panels * $columns }> {
+            const COLUMNS: u32 = $panels * $columns;
+            const PANELS: u32 = $panels;
+            type Row = Row<{ $panels * $columns }, $swizzle>;
+            type Panel = Row<$columns, $swizzle>;
+            type Queries = [FragmentA; $panels * $columns / MMA_K as usize];
+            type Output = [FragmentC; $panels * $columns / MMA_N as usize];
+        }
+    )*};
+}
+
+head_dims! {
+    1 panels of 32 columns, Swizzle64;
+    1 panels of 64 columns, Swizzle128;
+    2 panels of 64 columns, Swizzle128;
+}
+
+/// An array of fragments, which stays in registers.
+pub trait Fragments: Copy {
+    /// Its fragments'.
+    type Fragment: Copy;
+
+    /// Fragments of zeros.
+    // No constant, which would be copied from memory as far as the compiler sees.
+    fn zeros() -> Self;
+
+    /// The fragments.
+    fn all(&self) -> &[Self::Fragment];
+
+    /// The fragments.
+    fn all_mut(&mut self) -> &mut [Self::Fragment];
+}
+
+macro_rules! fragments {
+    ($($fragment:ty = $zero:expr;)*) => {$(
+        impl<const COUNT: usize> Fragments for [$fragment; COUNT] {
+            type Fragment = $fragment;
+
+            #[inline(always)]
+            fn zeros() -> Self {
+                [$zero; COUNT]
+            }
+
+            #[inline(always)]
+            fn all(&self) -> &[Self::Fragment] {
+                self
+            }
+
+            #[inline(always)]
+            fn all_mut(&mut self) -> &mut [Self::Fragment] {
+                self
+            }
+        }
+    )*};
+}
+
+fragments! {
+    FragmentA = [0; 4];
+    FragmentC = [0.0; 4];
+}
