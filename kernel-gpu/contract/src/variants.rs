@@ -116,6 +116,48 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_bf16_any_window_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Any, Window;
             fa512_sm90a_tma_bf16_packed_window_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Packed, Window;
 
+            fa512_sm90a_tma_d32_any_full_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent }, F16, Any, Full;
+            fa512_sm90a_tma_d32_any_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent }, F16, Any, Causal;
+            fa512_sm90a_tma_d32_any_full_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, F16, Any, Full;
+            fa512_sm90a_tma_d32_any_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, F16, Any, Causal;
+            fa512_sm90a_tma_d32_packed_full_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent }, F16, Packed, Full;
+            fa512_sm90a_tma_d32_packed_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent }, F16, Packed, Causal;
+            fa512_sm90a_tma_d32_packed_full_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, F16, Packed, Full;
+            fa512_sm90a_tma_d32_packed_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, F16, Packed, Causal;
+            fa512_sm90a_tma_d32_any_window_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, F16, Any, Window;
+            fa512_sm90a_tma_d32_packed_window_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, F16, Packed, Window;
+            fa512_sm90a_tma_d128_any_full_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent }, F16, Any, Full;
+            fa512_sm90a_tma_d128_any_causal_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent }, F16, Any, Causal;
+            fa512_sm90a_tma_d128_any_full_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Any, Full;
+            fa512_sm90a_tma_d128_any_causal_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Any, Causal;
+            fa512_sm90a_tma_d128_packed_full_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent }, F16, Packed, Full;
+            fa512_sm90a_tma_d128_packed_causal_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent }, F16, Packed, Causal;
+            fa512_sm90a_tma_d128_packed_full_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Packed, Full;
+            fa512_sm90a_tma_d128_packed_causal_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Packed, Causal;
+            fa512_sm90a_tma_d128_any_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Any, Window;
+            fa512_sm90a_tma_d128_packed_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Packed, Window;
+
+            fa512_sm90a_tma_bf16_d32_any_full_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent }, Bf16, Any, Full;
+            fa512_sm90a_tma_bf16_d32_any_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent }, Bf16, Any, Causal;
+            fa512_sm90a_tma_bf16_d32_any_full_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Bf16, Any, Full;
+            fa512_sm90a_tma_bf16_d32_any_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Bf16, Any, Causal;
+            fa512_sm90a_tma_bf16_d32_packed_full_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent }, Bf16, Packed, Full;
+            fa512_sm90a_tma_bf16_d32_packed_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent }, Bf16, Packed, Causal;
+            fa512_sm90a_tma_bf16_d32_packed_full_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Bf16, Packed, Full;
+            fa512_sm90a_tma_bf16_d32_packed_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Bf16, Packed, Causal;
+            fa512_sm90a_tma_bf16_d32_any_window_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Bf16, Any, Window;
+            fa512_sm90a_tma_bf16_d32_packed_window_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Bf16, Packed, Window;
+            fa512_sm90a_tma_bf16_d128_any_full_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent }, Bf16, Any, Full;
+            fa512_sm90a_tma_bf16_d128_any_causal_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent }, Bf16, Any, Causal;
+            fa512_sm90a_tma_bf16_d128_any_full_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Any, Full;
+            fa512_sm90a_tma_bf16_d128_any_causal_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Any, Causal;
+            fa512_sm90a_tma_bf16_d128_packed_full_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent }, Bf16, Packed, Full;
+            fa512_sm90a_tma_bf16_d128_packed_causal_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent }, Bf16, Packed, Causal;
+            fa512_sm90a_tma_bf16_d128_packed_full_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Packed, Full;
+            fa512_sm90a_tma_bf16_d128_packed_causal_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Packed, Causal;
+            fa512_sm90a_tma_bf16_d128_any_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Any, Window;
+            fa512_sm90a_tma_bf16_d128_packed_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Packed, Window;
+
             fa512_sm90a_s512_full_64x64: Sm90CpAsync { 1 warpgroups, 64 keys, 2 stages, 4 blocks }, F16, Exact(512), Full;
             fa512_sm90a_s512_causal_64x64: Sm90CpAsync { 1 warpgroups, 64 keys, 2 stages, 4 blocks }, F16, Exact(512), Causal;
 
@@ -144,6 +186,32 @@ macro_rules! for_every_variant {
             fa512_sm80_bf16_packed_causal_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks }, Bf16, Packed, Causal;
             fa512_sm80_bf16_any_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks, rescale every step }, Bf16, Any, Window;
             fa512_sm80_bf16_packed_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks, rescale every step }, Bf16, Packed, Window;
+
+            fa512_sm80_d32_any_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 2 blocks }, F16, Any, Full;
+            fa512_sm80_d32_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 32 columns, 2 blocks }, F16, Any, Causal;
+            fa512_sm80_d32_any_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, F16, Any, Window;
+            fa512_sm80_d32_packed_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 2 blocks }, F16, Packed, Full;
+            fa512_sm80_d32_packed_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 32 columns, 2 blocks }, F16, Packed, Causal;
+            fa512_sm80_d32_packed_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, F16, Packed, Window;
+            fa512_sm80_d128_any_full_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks }, F16, Any, Full;
+            fa512_sm80_d128_any_causal_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks }, F16, Any, Causal;
+            fa512_sm80_d128_any_window_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, F16, Any, Window;
+            fa512_sm80_d128_packed_full_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks }, F16, Packed, Full;
+            fa512_sm80_d128_packed_causal_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks }, F16, Packed, Causal;
+            fa512_sm80_d128_packed_window_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, F16, Packed, Window;
+
+            fa512_sm80_bf16_d32_any_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 2 blocks }, Bf16, Any, Full;
+            fa512_sm80_bf16_d32_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 32 columns, 2 blocks }, Bf16, Any, Causal;
+            fa512_sm80_bf16_d32_any_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, Bf16, Any, Window;
+            fa512_sm80_bf16_d32_packed_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 2 blocks }, Bf16, Packed, Full;
+            fa512_sm80_bf16_d32_packed_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 32 columns, 2 blocks }, Bf16, Packed, Causal;
+            fa512_sm80_bf16_d32_packed_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, Bf16, Packed, Window;
+            fa512_sm80_bf16_d128_any_full_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks }, Bf16, Any, Full;
+            fa512_sm80_bf16_d128_any_causal_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks }, Bf16, Any, Causal;
+            fa512_sm80_bf16_d128_any_window_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, Bf16, Any, Window;
+            fa512_sm80_bf16_d128_packed_full_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks }, Bf16, Packed, Full;
+            fa512_sm80_bf16_d128_packed_causal_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks }, Bf16, Packed, Causal;
+            fa512_sm80_bf16_d128_packed_window_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, Bf16, Packed, Window;
         }
     };
 }
