@@ -216,7 +216,7 @@ mod tests {
     const LARGE: Configuration = Configuration::Sm90Tma(Sm90Tma { grid: Grid::Persistent, ..Sm90Tma::new(4, 8) });
 
     fn load(config: Configuration, mask: Mask, heads: u32, sequence: u32, resident: u32) -> Load {
-        let problem = Problem::new(Shape { batch: 1, heads, sequence }, mask, Layout::Bhsd).unwrap();
+        let problem = Problem::new(Shape::new(1, heads, sequence), mask, Layout::Bhsd).unwrap();
         Load::of(&KernelClass::new(config, mask), &problem, 132, resident)
     }
 

@@ -380,7 +380,7 @@ mod tests {
         Gpu { name: "test device", architecture: 90, multiprocessors: 132, shared_bytes_per_block: 227 * 1024 };
 
     fn problem(batch: u32, sequence: u32) -> Problem {
-        Problem::new(Shape { batch, heads: 2, sequence }, Mask::Full, Layout::Bhsd).unwrap()
+        Problem::new(Shape::new(batch, 2, sequence), Mask::Full, Layout::Bhsd).unwrap()
     }
 
     /// A problem of packed sequences, of so many rows in all.
@@ -436,7 +436,7 @@ mod tests {
         let last_round = |passes, mask| {
             let config = Configuration::Sm90Tma(Sm90Tma { passes, ..TMA });
             let variant = Variant { config, mask, sequence: Sequence::Exact(512), ..tma() };
-            let problem = Problem::new(Shape { batch: 100, heads: 2, sequence: 512 }, mask, Layout::Bhsd).unwrap();
+            let problem = Problem::new(Shape::new(100, 2, 512), mask, Layout::Bhsd).unwrap();
             Plan::new(&problem, variant, &GPU).unwrap().args.last_round
         };
         assert_eq!(last_round(2, Mask::Full), LastRound::in_strips(200, 132));
@@ -508,7 +508,7 @@ mod tests {
     #[test]
     fn a_launch_has_no_more_than_the_maximum_of_work_items() {
         let broadcast = View::new(Strides { batch: 0, head: 0, row: 64 });
-        let shape = Shape { batch: 1 << 30, heads: 2, sequence: 1 };
+        let shape = Shape::new(1 << 30, 2, 1);
         let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap();
         let views = Views { o: problem.views().o, ..Views::all(broadcast) };
         let problem = problem.with_views(views).unwrap();

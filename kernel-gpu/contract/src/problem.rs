@@ -21,7 +21,10 @@ pub const DEFAULT_SCALE: f64 = 0.125;
 
 const _: () = assert!(DEFAULT_SCALE * DEFAULT_SCALE * HEAD_DIM as f64 == 1.0);
 
-/// `[batch, heads, sequence]` of a problem; the head dimension is always [`HEAD_DIM`].
+/// Columns of a row of Q, K, V and O, until [`Shape::with_head_dim`] says others.
+pub const DEFAULT_HEAD_DIM: u32 = 64;
+
+/// Sizes of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
 pub struct Shape {
@@ -31,6 +34,9 @@ pub struct Shape {
     pub heads: u32,
     /// S.
     pub sequence: u32,
+    /// D, columns of a row; 64 in files that do not say it.
+    #[cfg_attr(feature = "manifest", serde(default = "Shape::default_head_dim"))]
+    pub head_dim: u32,
 }
 
 impl core::fmt::Display for Shape {
@@ -40,6 +46,21 @@ impl core::fmt::Display for Shape {
 }
 
 impl Shape {
+    /// One with [`DEFAULT_HEAD_DIM`] columns.
+    pub const fn new(batch: u32, heads: u32, sequence: u32) -> Self {
+        Self { batch, heads, sequence, head_dim: DEFAULT_HEAD_DIM }
+    }
+
+    /// The same with rows of another size.
+    pub const fn with_head_dim(self, head_dim: u32) -> Self {
+        Self { head_dim, ..self }
+    }
+
+    #[cfg(feature = "manifest")]
+    const fn default_head_dim() -> u32 {
+        DEFAULT_HEAD_DIM
+    }
+
     /// Rows of a tensor, B·H·S.
     pub const fn rows(self) -> u128 {
         self.batch as u128 * self.heads as u128 * self.sequence as u128
@@ -263,7 +284,7 @@ mod tests {
     use crate::args::Strides;
     use std::string::{String, ToString};
 
-    const SHAPE: Shape = Shape { batch: 2, heads: 3, sequence: 5 };
+    const SHAPE: Shape = Shape::new(2, 3, 5);
 
     fn problem() -> Problem {
         Problem::new(SHAPE, Mask::Full, Layout::Bhsd).unwrap()
@@ -292,7 +313,7 @@ mod tests {
 
     #[test]
     fn empty_and_oversized_dimensions_are_named() {
-        let shape = |batch, heads, sequence| Problem::new(Shape { batch, heads, sequence }, Mask::Full, Layout::Bhsd);
+        let shape = |batch, heads, sequence| Problem::new(Shape::new(batch, heads, sequence), Mask::Full, Layout::Bhsd);
         assert!(message(shape(0, 1, 1)).contains("batch is 0"));
         assert!(message(shape(1, 0, 1)).contains("heads is 0"));
         assert!(message(shape(1, 1, 0)).contains("sequence is 0"));

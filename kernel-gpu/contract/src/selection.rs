@@ -359,7 +359,7 @@ mod tests {
     }
 
     fn problem(batch: u32) -> Problem {
-        Problem::new(Shape { batch, heads: 8, sequence: 1024 }, Mask::Full, Layout::Bhsd).unwrap()
+        Problem::new(Shape::new(batch, 8, 1024), Mask::Full, Layout::Bhsd).unwrap()
     }
 
     /// A table that holds `variant` as the fastest of 64 batches on an H200.
@@ -479,8 +479,7 @@ mod tests {
     fn short_packed_sequences_get_small_tiles() {
         let packed = variants().map(|variant| Variant { sequence: Sequence::Packed, ..variant });
         let chosen = |sequences| {
-            let problem =
-                Problem::new(Shape { batch: 1, heads: 8, sequence: 38_400 }, Mask::Full, Layout::Bshd).unwrap();
+            let problem = Problem::new(Shape::new(1, 8, 38_400), Mask::Full, Layout::Bshd).unwrap();
             let problem = problem.packed(Packing { sequences, longest: 512 }).unwrap();
             let choice =
                 choose(packed.into_iter(), &[], Some(tuned("small")).into_iter(), &problem, &gpu("NVIDIA H200", 90));

@@ -110,7 +110,7 @@ mod tests {
     use crate::view::{Layout, Views};
     use std::string::ToString;
 
-    const SHAPE: Shape = Shape { batch: 2, heads: 3, sequence: 100 };
+    const SHAPE: Shape = Shape::new(2, 3, 100);
 
     /// What is said about a problem whose K has these strides.
     fn message(shape: Shape, k: Strides) -> std::string::String {
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_map_of_packed_sequences_ends_where_the_coordinates_say() {
-        let shape = Shape { batch: 1, heads: 3, sequence: 100 };
+        let shape = Shape::new(1, 3, 100);
         let problem = Problem::new(shape, Mask::Full, Layout::Bshd).unwrap();
         let problem = problem.packed(Packing { sequences: 7, longest: 20 }).unwrap();
         let map = TensorMap::of(&problem, problem.views().q, 1 << 20);
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_stride_of_a_dimension_of_size_one_is_not_described() {
-        let one = Shape { batch: 1, heads: 1, sequence: 1 };
+        let one = Shape::new(1, 1, 1);
         let strides = Strides { batch: 0, head: 1 << 60, row: 3 };
         assert_eq!(TensorMap::new(one, View::new(strides), 4096).strides, [128; 3]);
         assert_eq!(message(one, strides), "accepted");

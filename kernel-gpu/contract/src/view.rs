@@ -49,7 +49,7 @@ impl Layout {
 
     /// Dimensions of a tensor of `shape` in this order.
     pub fn dimensions(self, shape: Shape) -> [u64; 4] {
-        let Shape { batch, heads, sequence } = shape;
+        let Shape { batch, heads, sequence, .. } = shape;
         match self {
             Layout::Bhsd => [batch, heads, sequence, HEAD_DIM],
             Layout::Bshd => [batch, sequence, heads, HEAD_DIM],
@@ -67,7 +67,7 @@ impl Layout {
         };
         let narrow = |value: u64| u32::try_from(value).ok();
         (head_dim == u64::from(HEAD_DIM)).then_some(())?;
-        Some(Shape { batch: narrow(batch)?, heads: narrow(heads)?, sequence: narrow(sequence)? })
+        Some(Shape::new(narrow(batch)?, narrow(heads)?, narrow(sequence)?))
     }
 }
 

@@ -210,7 +210,7 @@ mod tests {
 
     /// Its launch, with addresses that nothing lies at.
     fn launch(simulator: &SimExecutor) -> Launch<'static> {
-        let problem = Problem::new(Shape { batch: 1, heads: 1, sequence: 512 }, Mask::Full, Layout::Bhsd).unwrap();
+        let problem = Problem::new(Shape::new(1, 1, 512), Mask::Full, Layout::Bhsd).unwrap();
         let plan = Plan::new(&problem, variant(), &simulator.device().gpu()).unwrap();
         plan.bind(Addresses::new(1 << 20, 2 << 20, 3 << 20, 4 << 20)).unwrap()
     }
