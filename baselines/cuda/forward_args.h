@@ -31,20 +31,14 @@ typedef struct LastRound {
     Divisor finer_parts;
 } LastRound;
 
-/* The sequences of a packed problem: kernel-gpu/contract/src/packed.rs. The twins compute none. */
-typedef struct PackedArgs {
-    uint64_t cu_seqlens;
-    uint32_t rows;
-    uint32_t sequences;
-} PackedArgs;
-
 /* Arguments of a forward entry, passed by value; q, k, v, o and lse are device addresses. */
 typedef struct ForwardArgs {
-    uint64_t q;   /* fp16, [B,H,S,64] by q_strides, 16-byte aligned; k, v and o likewise */
+    uint64_t q;   /* fp16, [B,H,S,D] by q_strides, 16-byte aligned; k, v and o likewise */
     uint64_t k;
     uint64_t v;
     uint64_t o;
     uint64_t lse; /* f32, [B,H,S] contiguous, natural logarithm; 0 when it is not wanted */
+    uint64_t cu_seqlens; /* of packed sequences, of which the twins compute none */
     Strides q_strides;
     Strides k_strides;
     Strides v_strides;
@@ -53,11 +47,12 @@ typedef struct ForwardArgs {
     uint32_t window_left;  /* of entries with a window, which have no twin */
     uint32_t window_right;
     uint32_t sequence;    /* S */
+    uint32_t sequences;   /* packed ones */
+    uint32_t head_dim;    /* D; the twins compute 64 */
     Divisor heads;        /* H */
     Divisor query_tiles;  /* query tiles of a head: ceil(S / BLOCK_M) */
     uint32_t work_items;  /* query tiles of all heads: B * H * query_tiles */
     LastRound last_round;
-    PackedArgs packed;
 } ForwardArgs;
 
 #endif

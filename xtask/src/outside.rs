@@ -22,7 +22,7 @@ const MOST_CRATES: usize = 5;
 const PROGRAM: &str = r#"use fa512::{Addresses, Layout, Mask, Problem, Shape, Stream};
 
 fn main() {
-    let shape = Shape { batch: 32, heads: 8, sequence: 512 };
+    let shape = Shape::new(32, 8, 512);
     let problem = Problem::new(shape, Mask::Causal, Layout::Bhsd).expect("a problem");
     let addresses = Addresses::new(1 << 20, 2 << 20, 3 << 20, 4 << 20);
     assert_eq!(fa512::kernels().count(), KERNELS);

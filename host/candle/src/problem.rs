@@ -63,7 +63,7 @@ pub fn of(layouts: [&Layout; 3], mask: Mask, scale: f32, packing: Option<Packing
     };
     let [batch, rows, heads] = q.shape;
     let shape =
-        Shape { batch: narrow(batch, "batch")?, heads: narrow(heads, "heads")?, sequence: narrow(rows, "sequence")? };
+        Shape::new(narrow(batch, "batch")?, narrow(heads, "heads")?, narrow(rows, "sequence")?);
     let problem = Problem::new(shape, mask, fa512::Layout::Bshd).and_then(|problem| {
         let o = problem.views().o;
         problem.with_views(Views { q: q.view, k: k.view, v: v.view, o })?.with_scale(f64::from(scale))
@@ -97,7 +97,7 @@ mod tests {
     fn contiguous_tensors_are_batch_sequence_heads() {
         let x = tensor(&[2, 100, 3, 64]);
         let made = problem(&x, &x, &x).unwrap().unwrap();
-        assert_eq!(made.shape(), Shape { batch: 2, heads: 3, sequence: 100 });
+        assert_eq!(made.shape(), Shape::new(2, 3, 100));
         assert_eq!(made.views().q, View::new(Strides { batch: 19_200, head: 64, row: 192 }));
         assert_eq!(made.views().o, made.views().q);
     }
@@ -129,7 +129,7 @@ mod tests {
         let x = tensor(&[50, 3, 64]);
         let packing = Packing { sequences: 4, longest: 20 };
         let made = of([x.layout(); 3], Mask::Causal, 0.5, Some(packing)).unwrap().unwrap();
-        assert_eq!(made.shape(), Shape { batch: 1, heads: 3, sequence: 50 });
+        assert_eq!(made.shape(), Shape::new(1, 3, 50));
         assert_eq!((made.packing(), made.mask(), made.scale()), (Some(packing), Mask::Causal, 0.5));
     }
 

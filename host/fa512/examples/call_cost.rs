@@ -17,7 +17,7 @@ type Result<T = (), E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 /// Calls between two emptyings of the queue.
 const BATCH: usize = 50;
 const EMPTY: &str = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry empty() { ret; }\n";
-const SHAPE: Shape = Shape { batch: 1, heads: 8, sequence: 512 };
+const SHAPE: Shape = Shape::new(1, 8, 512);
 const ELEMENTS: usize = 8 * 512 * 64;
 
 /// Tensors of a call on a stream of their own.

@@ -12,7 +12,7 @@ fn main() {
         let facts = GpuFacts { name, architecture, multiprocessors: 132, shared_bytes_per_block: 99 << 10 };
         let gpu = Gpu::described(facts);
         for sequence in [512, 300, 2048] {
-            let shape = Shape { batch: 8, heads: 8, sequence };
+            let shape = Shape::new(8, 8, sequence);
             let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).expect("a problem");
             let batch = |_| {
                 let begin = Instant::now();

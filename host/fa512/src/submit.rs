@@ -77,7 +77,7 @@ pub fn encode_tensor_maps(launch: &mut Launch<'_>) -> Result<(), Error> {
 fn encode(driver: &Driver, map: &tensor_map::TensorMap, encoded: &mut TensorMap, tensor: Tensor) -> Result<(), Error> {
     const NO_INTERLEAVE: u32 = 0;
     const ZEROS_OUTSIDE: u32 = 0;
-    let tensor_map::TensorMap { address, sizes, strides } = map;
+    let tensor_map::TensorMap { address, sizes, strides, .. } = map;
     // SAFETY: the sizes, the strides but for the innermost, the box and its element strides are of four dimensions; `encoded` is
     // aligned as the function wants it.
     let code = unsafe {
@@ -88,10 +88,10 @@ fn encode(driver: &Driver, map: &tensor_map::TensorMap, encoded: &mut TensorMap,
             *address,
             sizes.as_ptr(),
             strides.as_ptr(),
-            tensor_map::BOX_SIZES.as_ptr(),
+            map.box_sizes().as_ptr(),
             tensor_map::ELEMENT_STRIDES.as_ptr(),
             NO_INTERLEAVE,
-            tensor_map::SWIZZLE,
+            map.swizzle() as u32,
             tensor_map::L2_PROMOTION,
             ZEROS_OUTSIDE,
         )

@@ -41,7 +41,7 @@ fn a_call_allocates_nothing_once_its_kernel_is_loaded() {
     let Some(()) = machine() else { return };
     let stream = gpu(0);
     for sequence in [60, 512] {
-        let shape = Shape { batch: 1, heads: 1, sequence };
+        let shape = Shape::new(1, 1, sequence);
         let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap();
         let case = Case::new(problem, &stream);
         fa512::warm_up(&[problem]).unwrap();
@@ -60,7 +60,7 @@ fn a_call_allocates_nothing_once_its_kernel_is_loaded() {
 fn a_launch_of_a_module_allocates_nothing() {
     let Some(()) = machine() else { return };
     let stream = gpu(0);
-    let problem = Problem::new(Shape { batch: 1, heads: 1, sequence: 60 }, Mask::Full, Layout::Bhsd).unwrap();
+    let problem = Problem::new(Shape::new(1, 1, 60), Mask::Full, Layout::Bhsd).unwrap();
     let case = Case::new(problem, &stream);
     let plain = |variant: &&Variant<'_>| !variant.waits_for_previous_grid && variant.check_accepts(&problem).is_ok();
     let variant = VARIANTS.iter().find(plain).expect("there is one");

@@ -12,7 +12,7 @@ use common::{findings, gpu, machine, raw};
 fn a_call_is_captured_once_its_kernel_is_loaded_and_the_graph_can_be_replayed() {
     let Some(()) = machine() else { return };
     let stream = gpu(0);
-    let shape = Shape { batch: 1, heads: 2, sequence: 70 };
+    let shape = Shape::new(1, 2, 70);
     let problem = Problem::new(shape, Mask::Causal, Layout::Bhsd).unwrap();
     let mut case = Case::new(problem, &stream);
     // cudarc would record events of its own into the graph.

@@ -15,7 +15,7 @@ fn an_output_that_is_too_short_is_found_by_the_simulator_where_nobody_else_looks
         return;
     }
     let stream = gpu(0);
-    let shape = Shape { batch: 1, heads: 1, sequence: 40 };
+    let shape = Shape::new(1, 1, 40);
     let case = Case::new(Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap(), &stream);
     let mut addresses = case.addresses();
     addresses.lse = addresses.lse.map(|lse| lse + 32);

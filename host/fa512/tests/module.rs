@@ -61,7 +61,7 @@ fn argument_bytes(launch: &Launch<'_>) -> &'static [usize] {
 }
 
 fn problem(mask: Mask) -> Problem {
-    Problem::new(Shape { batch: 1, heads: 2, sequence: 77 }, mask, Layout::Bshd).unwrap()
+    Problem::new(Shape::new(1, 2, 77), mask, Layout::Bshd).unwrap()
 }
 
 /// One for every mask and element type.

@@ -12,7 +12,7 @@ use common::attention::Case;
 use common::{findings, gpu, gpus, machine, raw};
 
 fn problem(batch: u32, heads: u32, sequence: u32, mask: Mask) -> Problem {
-    Problem::new(Shape { batch, heads, sequence }, mask, Layout::Bhsd).unwrap()
+    Problem::new(Shape::new(batch, heads, sequence), mask, Layout::Bhsd).unwrap()
 }
 
 /// Calls `forward`, which is said to be sound: the tensors of a case live until its check has synchronised.
@@ -29,8 +29,7 @@ fn message(result: Result<(), Error>) -> String {
 fn results_are_right_whatever_the_length_mask_and_strides() {
     let Some(()) = machine() else { return };
     let stream = gpu(0);
-    let contiguous =
-        |sequence, mask, layout| Problem::new(Shape { batch: 2, heads: 2, sequence }, mask, layout).unwrap();
+    let contiguous = |sequence, mask, layout| Problem::new(Shape::new(2, 2, sequence), mask, layout).unwrap();
     let padded = {
         let problem = problem(2, 2, 40, Mask::Full);
         let view = View { offset: 8, ..View::new(Strides { batch: 8192, head: 4000, row: 72 }) };

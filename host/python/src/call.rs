@@ -363,11 +363,8 @@ fn require_writable(array: &Array, name: &str, is_given: bool) -> PyResult<()> {
 }
 
 fn problem([q, k, v, o]: [&Array; 4], sizes: Sizes, sequences: Option<u32>, call: &Call<'_, '_>) -> PyResult<Problem> {
-    let shape = Shape {
-        batch: narrow(sizes.batch, "batch")?,
-        heads: narrow(sizes.heads, "heads")?,
-        sequence: narrow(sizes.rows, "sequence")?,
-    };
+    let shape =
+        Shape::new(narrow(sizes.batch, "batch")?, narrow(sizes.heads, "heads")?, narrow(sizes.rows, "sequence")?);
     let mask = if call.causal { Mask::Causal } else { Mask::Full };
     let view = |array, name| view(array, name, call.form);
     let views = Views { q: view(q, "q")?, k: view(k, "k")?, v: view(v, "v")?, o: view(o, "out")? };

@@ -189,7 +189,7 @@ fn warm_up(
         }
     };
     let sequence = narrow(sequence, "sequence")?;
-    let shape = Shape { batch: narrow(batch, "batch")?, heads: narrow(heads, "heads")?, sequence };
+    let shape = Shape::new(narrow(batch, "batch")?, narrow(heads, "heads")?, sequence);
     let device = narrow(device, "device")? as usize;
     let problem = Problem::new(shape, mask, layout_of(layout)?).map(|problem| problem.with_element(element));
     let problem = match sequences.map(|sequences| narrow(sequences, "sequences")).transpose()? {

@@ -355,7 +355,7 @@ fn overwritten_gaps(problem: &Problem, storage: &[Bits]) -> u64 {
     if storage.len() == rows * COLUMNS {
         return 0;
     }
-    let Shape { batch, heads, sequence } = problem.shape();
+    let Shape { batch, heads, sequence, .. } = problem.shape();
     let mut in_row = vec![false; storage.len()];
     for (batch, head) in (0..batch).flat_map(|batch| (0..heads).map(move |head| (batch, head))) {
         for row in 0..sequence {
@@ -374,7 +374,7 @@ mod tests {
     use contract::config::Mask;
     use contract::view::{Layout, View, Views};
 
-    const SHAPE: Shape = Shape { batch: 2, heads: 2, sequence: 40 };
+    const SHAPE: Shape = Shape::new(2, 2, 40);
 
     struct Case {
         inputs: Inputs,
@@ -615,7 +615,7 @@ mod tests {
 
     #[test]
     fn a_row_whose_scores_f32_cannot_tell_apart_need_only_be_written() {
-        let problem = Problem::new(Shape { batch: 1, heads: 1, sequence: 1 }, Mask::Full, Layout::Bhsd).unwrap();
+        let problem = Problem::new(Shape::new(1, 1, 1), Mask::Full, Layout::Bhsd).unwrap();
         let inputs = Inputs::generate(problem, Distribution::Constant, 0).unwrap();
         let mut reference = Reference::compute(&inputs, |_| ());
         reference.rows[0].score_magnitude = 1e9;

@@ -59,7 +59,7 @@ mod tests {
     use contract::view::{Layout, View, Views};
 
     fn problem(batch: u32) -> Problem {
-        Problem::new(Shape { batch, heads: 8, sequence: 512 }, Mask::Full, Layout::Bhsd).unwrap()
+        Problem::new(Shape::new(batch, 8, 512), Mask::Full, Layout::Bhsd).unwrap()
     }
 
     #[test]

@@ -208,7 +208,7 @@ mod tests {
     use contract::view::{Layout, Views};
     use sha2::{Digest, Sha256};
 
-    const SHAPE: Shape = Shape { batch: 2, heads: 3, sequence: 21 };
+    const SHAPE: Shape = Shape::new(2, 3, 21);
 
     fn generate(shape: Shape, layout: Layout, distribution: Distribution) -> Inputs {
         Inputs::generate(Problem::new(shape, Mask::Full, layout).unwrap(), distribution, 42).unwrap()
@@ -220,7 +220,7 @@ mod tests {
 
     /// The rows of Q, K and V in `[B,H,S]` order.
     fn rows(inputs: &Inputs) -> Vec<[[u16; COLUMNS]; 3]> {
-        let Shape { batch, heads, sequence } = inputs.problem().shape();
+        let Shape { batch, heads, sequence, .. } = inputs.problem().shape();
         let indices = (0..batch).flat_map(|b| (0..heads).flat_map(move |h| (0..sequence).map(move |s| (b, h, s))));
         let row = |(b, h, s)| [inputs.q_row(b, h, s), inputs.k_row(b, h, s), inputs.v_row(b, h, s)];
         indices.map(|index| row(index).map(|row| *row)).collect()
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn normal_values_have_mean_zero_and_variance_one() {
-        let inputs = generate(Shape { batch: 1, heads: 4, sequence: 256 }, Layout::Bhsd, Distribution::Normal);
+        let inputs = generate(Shape::new(1, 4, 256), Layout::Bhsd, Distribution::Normal);
         for storage in inputs.storages() {
             let values: Vec<f64> = storage.iter().map(|&bits| Element::F16.decode(bits)).collect();
             let mean = values.iter().sum::<f64>() / values.len() as f64;

@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn what_is_refused_begins_with_the_name_of_the_entry() {
         let mut entry = Entry::from(VARIANTS.iter().find(|variant| variant.mask == Mask::Full).expect("a full mask"));
-        let shape = Shape { batch: 1, heads: 1, sequence: 512 };
+        let shape = Shape::new(1, 1, 512);
         let problem = Problem::new(shape, Mask::Causal, Layout::Bhsd).unwrap();
         let message = check_accepts(&entry, &problem).unwrap_err().to_string();
         assert_eq!(message, format!("{} computes a full mask, not a causal one", entry.name));

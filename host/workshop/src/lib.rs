@@ -8,7 +8,7 @@
 //! use workshop::reference::Reference;
 //! use contract::config::Mask;
 //!
-//! let problem = Problem::new(Shape { batch: 1, heads: 2, sequence: 512 }, Mask::Causal, Layout::Bhsd)?;
+//! let problem = Problem::new(Shape::new(1, 2, 512), Mask::Causal, Layout::Bhsd)?;
 //! let inputs = Inputs::generate(problem, Distribution::Constant, 0)?;
 //! let reference = Reference::compute(&inputs, |_rows| ());
 //! assert!((reference.elements[300][7].value - 0.75).abs() < 1e-12);

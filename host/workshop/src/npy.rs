@@ -186,7 +186,7 @@ mod tests {
     use super::*;
     use std::path::PathBuf;
 
-    const SHAPE: Shape = Shape { batch: 1, heads: 2, sequence: 3 };
+    const SHAPE: Shape = Shape::new(1, 2, 3);
 
     struct Folder(tempfile::TempDir);
 

@@ -301,7 +301,7 @@ mod tests {
     use contract::view::Layout;
 
     fn problem(sequence: u32, mask: Mask) -> Problem {
-        Problem::new(Shape { batch: 1, heads: 1, sequence }, mask, Layout::Bhsd).unwrap()
+        Problem::new(Shape::new(1, 1, sequence), mask, Layout::Bhsd).unwrap()
     }
 
     /// One row per entry, whose first two columns are given and whose others are 0.
@@ -370,7 +370,7 @@ mod tests {
     fn agrees_with_the_definition_for_every_mask_and_layout() {
         for mask in [Mask::Full, Mask::Causal, Mask::Window] {
             for layout in [Layout::Bhsd, Layout::Bshd] {
-                let shape = Shape { batch: 2, heads: 3, sequence: 70 };
+                let shape = Shape::new(2, 3, 70);
                 let element = if mask == Mask::Full { Element::F16 } else { Element::Bf16 };
                 let problem = Problem::new(shape, mask, layout).unwrap().with_element(element);
                 let inputs = Inputs::generate(problem, Distribution::Normal, 1).unwrap();

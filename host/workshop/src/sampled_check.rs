@@ -45,7 +45,7 @@ impl SampledCheck {
         let problem = *inputs.problem();
         let shape = problem.shape();
         let heads = choose(shape, count, seed);
-        let sampled = Shape { batch: 1, heads: heads.len() as u32, sequence: shape.sequence };
+        let sampled = Shape { batch: 1, heads: heads.len() as u32, ..shape };
         let sampled = Problem::new(sampled, problem.mask(), Layout::Bhsd)?.with_scale(problem.scale())?;
         let sampled = sampled.with_element(problem.element());
         let gather = |row: fn(&Inputs, u32, u32, u32) -> &Row| {
@@ -101,7 +101,7 @@ impl SampledCheck {
 
     /// Elements of O and LSE that still hold the poison.
     fn unwritten(&self, outputs: &Outputs) -> u64 {
-        let Shape { batch, heads, sequence } = self.problem.shape();
+        let Shape { batch, heads, sequence, .. } = self.problem.shape();
         let in_head = |at: u64| {
             let (batch, head) = ((at / u64::from(heads)) as u32, (at % u64::from(heads)) as u32);
             let rows = (0..sequence).map(|index| self.o_row(outputs, batch, head, index));
@@ -136,7 +136,7 @@ mod tests {
     use crate::inputs::COLUMNS;
     use contract::config::Mask;
 
-    const SHAPE: Shape = Shape { batch: 3, heads: 4, sequence: 20 };
+    const SHAPE: Shape = Shape::new(3, 4, 20);
 
     struct Case {
         inputs: Inputs,

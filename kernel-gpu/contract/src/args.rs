@@ -5,7 +5,6 @@ use core::num::NonZeroU32;
 
 use crate::divisor::Divisor;
 use crate::last_round::LastRound;
-use crate::packed::PackedArgs;
 
 /// Strides of a `[batch, head, sequence, head_dim]` view, in elements; the last dimension is contiguous.
 ///
@@ -27,16 +26,19 @@ pub struct Strides {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ForwardArgs {
-    /// Q, `[B,H,S,64]` by `q_strides`, 16-byte aligned.
+    /// Q, `[B,H,S,D]` by `q_strides`, 16-byte aligned.
     pub q: u64,
-    /// K, `[B,H,S,64]` by `k_strides`, 16-byte aligned.
+    /// K, `[B,H,S,D]` by `k_strides`, 16-byte aligned.
     pub k: u64,
-    /// V, `[B,H,S,64]` by `v_strides`, 16-byte aligned.
+    /// V, `[B,H,S,D]` by `v_strides`, 16-byte aligned.
     pub v: u64,
-    /// O, `[B,H,S,64]` by `o_strides`, 16-byte aligned; every element is written.
+    /// O, `[B,H,S,D]` by `o_strides`, 16-byte aligned; every element is written.
     pub o: u64,
     /// Log-sum-exp, f32, `[B,H,S]` contiguous, natural logarithm; 0 when it is not wanted.
     pub lse: u64,
+    /// The rows at which packed sequences begin, and behind them where the last one ends, i32 `[sequences + 1]`, 4-byte
+    /// aligned; 0 where all sequences are of one length.
+    pub cu_seqlens: u64,
     /// Strides of Q.
     pub q_strides: Strides,
     /// Strides of K.
@@ -51,8 +53,14 @@ pub struct ForwardArgs {
     pub window_left: u32,
     /// Keys behind it, likewise.
     pub window_right: u32,
-    /// S; entries specialised for one sequence length require exactly that.
+    /// S; entries specialised for one sequence length require exactly that. Of packed sequences the rows of all: tensors then
+    /// have the shape `[1,H,S,D]`.
     pub sequence: u32,
+    /// Number of packed sequences; 0 where all sequences are of one length.
+    pub sequences: u32,
+    /// D, a multiple of 8, at most the columns of the entry's tiles; entries specialised for one sequence length require as
+    /// many.
+    pub head_dim: u32,
     /// H, number of heads.
     pub heads: Divisor,
     /// Query tiles of a head: `ceil(S / block_m)`, or [slots](crate::packed::slots) for them.
@@ -61,8 +69,6 @@ pub struct ForwardArgs {
     pub work_items: NonZeroU32,
     /// How the last round of whole heads is dealt out.
     pub last_round: LastRound,
-    /// The sequences of a packed problem: a tensor then has the shape `[1,H,rows,64]`.
-    pub packed: PackedArgs,
 }
 
 /// Bytes of a tensor map.
@@ -88,9 +94,8 @@ pub const TENSOR_MAP_ROWS: u32 = 64;
 /// Size and alignment of [`ForwardArgs`] in the `.param` space.
 pub const FORWARD_ARGS_LAYOUT: core::alloc::Layout = core::alloc::Layout::new::<ForwardArgs>();
 
-const _: () = assert!(
-    FORWARD_ARGS_LAYOUT.size() == 5 * 8 + 4 * 24 + 4 * 4 + 2 * 12 + 4 + 36 + 16 && FORWARD_ARGS_LAYOUT.align() == 8
-);
+const _: () =
+    assert!(FORWARD_ARGS_LAYOUT.size() == 6 * 8 + 4 * 24 + 6 * 4 + 2 * 12 + 4 + 36 && FORWARD_ARGS_LAYOUT.align() == 8);
 
 /// Name, offset and size in bytes of one field of [`ForwardArgs`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +129,7 @@ pub const FORWARD_ARGS_FIELDS: &[Field] = fields!(
     v,
     o,
     lse,
+    cu_seqlens,
     q_strides,
     k_strides,
     v_strides,
@@ -132,9 +138,10 @@ pub const FORWARD_ARGS_FIELDS: &[Field] = fields!(
     window_left,
     window_right,
     sequence,
+    sequences,
+    head_dim,
     heads,
     query_tiles,
     work_items,
-    last_round,
-    packed
+    last_round
 );

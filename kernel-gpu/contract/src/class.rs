@@ -122,7 +122,7 @@ mod tests {
     use std::string::ToString;
 
     fn class(batch: u32, heads: u32, sequence: u32) -> ShapeClass {
-        ShapeClass::new(Shape { batch, heads, sequence }, Mask::Full, 132)
+        ShapeClass::new(Shape::new(batch, heads, sequence), Mask::Full, 132)
     }
 
     #[test]

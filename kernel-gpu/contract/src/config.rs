@@ -1,7 +1,7 @@
 //! What a kernel is made for besides its tiles: a family of instructions, a mask, sequence lengths; and the sizes that all
 //! kernels share.
 
-/// Columns of Q, K, V and O.
+/// Columns of the tiles of Q, K, V and O.
 pub const HEAD_DIM: u32 = 64;
 /// Bytes of one fp16 row of [`HEAD_DIM`] elements.
 pub const ROW_BYTES: u32 = HEAD_DIM * 2;

@@ -7,7 +7,7 @@
 
 mod shipped;
 
-use crate::config::{Mask, ROW_BYTES};
+use crate::config::Mask;
 use crate::geometry::query_tiles;
 use crate::gpu::Gpu;
 use crate::problem::Problem;
@@ -85,9 +85,6 @@ pub struct Constants {
     pub exposed: f64,
 }
 
-/// Bytes of a row of Q, K, V and O, and of its LSE.
-const BYTES_OF_A_ROW: u32 = 4 * ROW_BYTES + 4;
-
 /// The constants of a GPU model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs<'a> {
@@ -155,7 +152,6 @@ impl Load {
             Grid::Persistent => class.blocks,
         };
         let heads = f64::from(shape.batch) * f64::from(shape.heads);
-        let rows = heads * f64::from(shape.sequence);
         let tiles = query_tiles(shape.sequence, class.rows);
         let items = heads * f64::from(tiles);
         let longest = f64::from(shape.sequence.div_ceil(class.keys));
@@ -173,7 +169,7 @@ impl Load {
             rounds: round_up(items / slots),
             steps: of_units(slots),
             shared_steps: of_units(multiprocessors),
-            megabytes: rows * f64::from(BYTES_OF_A_ROW) * 1e-6,
+            megabytes: shape.bytes() * 1e-6,
         }
     }
 }
@@ -216,7 +212,7 @@ mod tests {
     const LARGE: Configuration = Configuration::Sm90Tma(Sm90Tma { grid: Grid::Persistent, ..Sm90Tma::new(4, 8) });
 
     fn load(config: Configuration, mask: Mask, heads: u32, sequence: u32, resident: u32) -> Load {
-        let problem = Problem::new(Shape { batch: 1, heads, sequence }, mask, Layout::Bhsd).unwrap();
+        let problem = Problem::new(Shape::new(1, heads, sequence), mask, Layout::Bhsd).unwrap();
         Load::of(&KernelClass::new(config, mask), &problem, 132, resident)
     }
 

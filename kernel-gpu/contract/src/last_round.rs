@@ -152,6 +152,7 @@ mod tests {
             v: 0,
             o: 0,
             lse: 0,
+            cu_seqlens: 0,
             q_strides: strides,
             k_strides: strides,
             v_strides: strides,
@@ -160,11 +161,12 @@ mod tests {
             window_right: 0,
             scale_log2: 1.0,
             sequence: 512,
+            sequences: 0,
+            head_dim: 64,
             heads: Divisor::new(NonZeroU32::MIN),
             query_tiles: Divisor::new(NonZeroU32::MIN),
             work_items: NonZeroU32::new(heads).expect("heads"),
             last_round,
-            packed: crate::packed::PackedArgs::NONE,
         }
     }
 

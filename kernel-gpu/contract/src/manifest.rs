@@ -16,7 +16,7 @@ use crate::tile::{Configuration, Rejection};
 use crate::variants::Variant;
 
 /// Version of this format; a reader refuses any other.
-pub const FORMAT: u32 = 6;
+pub const FORMAT: u32 = 7;
 /// File name of the manifest beside the PTX files.
 pub const FILE_NAME: &str = "manifest.json";
 

@@ -20,23 +20,6 @@ pub struct Packing {
     pub longest: u32,
 }
 
-/// What a kernel is told of the sequences of a packed problem.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PackedArgs {
-    /// Device address of `cu_seqlens`, i32 `[sequences + 1]`; 0 where all sequences are of one length.
-    pub cu_seqlens: u64,
-    /// Rows of each tensor.
-    pub rows: u32,
-    /// Number of sequences.
-    pub sequences: u32,
-}
-
-impl PackedArgs {
-    /// Those of a problem whose sequences are of one length.
-    pub const NONE: Self = Self { cu_seqlens: 0, rows: 0, sequences: 0 };
-}
-
 /// A query tile of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SequenceTile {

@@ -9,7 +9,7 @@ use crate::divisor::Divisor;
 use crate::geometry::{blocks, query_tiles, work_items};
 use crate::gpu::Gpu;
 use crate::last_round::LastRound;
-use crate::packed::{self, PackedArgs};
+use crate::packed;
 use crate::problem::{MAXIMUM_SEQUENCE, Problem};
 use crate::refusal::{Refusal, Tensor};
 use crate::tensor_map::{self, TensorMap};
@@ -82,6 +82,7 @@ impl<'a> Plan<'a> {
             v: 0,
             o: 0,
             lse: 0,
+            cu_seqlens: 0,
             q_strides: views.q.strides,
             k_strides: views.k.strides,
             v_strides: views.v.strides,
@@ -90,15 +91,12 @@ impl<'a> Plan<'a> {
             window_left: keys_of(problem.window().left),
             window_right: keys_of(problem.window().right),
             sequence: shape.sequence,
+            sequences: problem.packing().map_or(0, |packing| packing.sequences),
+            head_dim: shape.head_dim,
             heads: Divisor::new(positive(shape.heads)),
             query_tiles: Divisor::new(positive(query_tiles)),
             work_items: positive(work_items),
             last_round: last_round(&variant, work_items, blocks),
-            packed: problem.packing().map_or(PackedArgs::NONE, |packing| PackedArgs {
-                cu_seqlens: 0,
-                rows: shape.sequence,
-                sequences: packing.sequences,
-            }),
         };
         Ok(Self { variant, problem: *problem, blocks, args })
     }
@@ -124,11 +122,11 @@ impl<'a> Plan<'a> {
     /// When a tensor is null, misaligned or beyond the 64-bit address space, or an output overlaps another tensor.
     pub fn bind(&self, addresses: Addresses) -> Result<Launch<'a>, Refusal> {
         let FirstElements { q, k, v, o } = self.check(addresses)?;
-        let packed = PackedArgs { cu_seqlens: addresses.cu_seqlens.unwrap_or(0), ..self.args.packed };
-        let args = ForwardArgs { q, k, v, o, lse: addresses.lse.unwrap_or(0), packed, ..self.args };
+        let (lse, cu_seqlens) = (addresses.lse.unwrap_or(0), addresses.cu_seqlens.unwrap_or(0));
+        let args = ForwardArgs { q, k, v, o, lse, cu_seqlens, ..self.args };
         let tensor_maps = self.variant.config.uses_tensor_maps().then(|| {
-            let views = self.problem.views();
-            let map = |view: View, first| TensorMap::of(&self.problem, View { offset: 0, ..view }, first);
+            let (views, columns) = (self.problem.views(), self.variant.config.columns());
+            let map = |view: View, first| TensorMap::of(&self.problem, View { offset: 0, ..view }, first, columns);
             [map(views.q, q), map(views.k, k), map(views.v, v), map(views.o, o)]
         });
         let encoded = TensorMaps([[0; TENSOR_MAP_BYTES as usize]; 4]);
@@ -286,6 +284,7 @@ impl Variant<'_> {
             (accepted, None) if accepted.accepts(sequence) => {}
             (accepted, None) => return Err(Refusal::OtherSequence { sequence, accepted }),
         }
+        self.check_head_dim(problem.shape().head_dim)?;
         if self.element != problem.element() {
             return Err(Refusal::OtherElement { element: problem.element(), computed: self.element });
         }
@@ -294,6 +293,17 @@ impl Variant<'_> {
             return Err(Refusal::OtherMask { mask: problem.mask(), computed: self.mask });
         }
         if self.config.uses_tensor_maps() { tensor_map::check(problem) } else { Ok(()) }
+    }
+
+    /// Requires that its tiles hold rows of `head_dim` columns. Those that are specialised for a sequence length are full of them.
+    fn check_head_dim(&self, head_dim: u32) -> Result<(), Refusal> {
+        let columns = self.config.columns();
+        let exactly = matches!(self.sequence, Sequence::Exact(_));
+        let exactly = exactly || !self.config.uses_tensor_maps(); // until the copies of these kernels end with the row
+        match if exactly { head_dim == columns } else { head_dim <= columns } {
+            true => Ok(()),
+            false => Err(Refusal::OtherHeadDim { head_dim, columns, exactly }),
+        }
     }
 
     /// Requires that `gpu` can run it.
@@ -380,7 +390,7 @@ mod tests {
         Gpu { name: "test device", architecture: 90, multiprocessors: 132, shared_bytes_per_block: 227 * 1024 };
 
     fn problem(batch: u32, sequence: u32) -> Problem {
-        Problem::new(Shape { batch, heads: 2, sequence }, Mask::Full, Layout::Bhsd).unwrap()
+        Problem::new(Shape::new(batch, 2, sequence), Mask::Full, Layout::Bhsd).unwrap()
     }
 
     /// A problem of packed sequences, of so many rows in all.
@@ -436,7 +446,7 @@ mod tests {
         let last_round = |passes, mask| {
             let config = Configuration::Sm90Tma(Sm90Tma { passes, ..TMA });
             let variant = Variant { config, mask, sequence: Sequence::Exact(512), ..tma() };
-            let problem = Problem::new(Shape { batch: 100, heads: 2, sequence: 512 }, mask, Layout::Bhsd).unwrap();
+            let problem = Problem::new(Shape::new(100, 2, 512), mask, Layout::Bhsd).unwrap();
             Plan::new(&problem, variant, &GPU).unwrap().args.last_round
         };
         assert_eq!(last_round(2, Mask::Full), LastRound::in_strips(200, 132));
@@ -463,7 +473,7 @@ mod tests {
         let mut bound = launch(&problem, tma(), ADDRESSES);
         let maps = bound.tensor_maps().expect("it copies through them");
         assert_eq!(maps.map(|map| map.address), [1 << 20, 2 << 20, 3 << 20, (4 << 20) + 128]);
-        assert_eq!(maps[3], TensorMap::of(&problem, o, 4 << 20));
+        assert_eq!(maps[3], TensorMap::of(&problem, o, 4 << 20, 64));
         let encoded = TensorMaps([1, 2, 3, 4].map(|byte| [byte; TENSOR_MAP_BYTES as usize]));
         bound.set_tensor_maps(encoded);
         assert_eq!(bound.encoded_tensor_maps(), Some(&encoded));
@@ -479,6 +489,21 @@ mod tests {
         assert!(refusal(&problem(1, 511), exact, &GPU).contains("does not accept sequence 511, only exactly 512"));
         let causal = Problem::new(problem(1, 8).shape(), Mask::Causal, Layout::Bhsd).unwrap();
         assert!(refusal(&causal, any(), &GPU).contains("computes a full mask, not a causal one"));
+    }
+
+    #[test]
+    fn rows_must_fit_the_tiles_and_fill_those_of_an_exact_length() {
+        let of = |head_dim, sequence| {
+            Problem::new(Shape::new(1, 2, sequence).with_head_dim(head_dim), Mask::Full, Layout::Bshd).unwrap()
+        };
+        let narrow = of(40, 512);
+        let bound = launch(&narrow, tma(), ADDRESSES);
+        assert_eq!((bound.args().head_dim, bound.args().q_strides.row), (40, 80));
+        assert_eq!(bound.tensor_maps().unwrap()[0].sizes[0], 40);
+        assert!(refusal(&of(72, 8), tma(), &GPU).contains("computes a head_dim of at most 64, the problem's is 72"));
+        let exact = Variant { sequence: Sequence::Exact(512), ..tma() };
+        launch(&of(64, 512), exact, ADDRESSES);
+        assert!(refusal(&narrow, exact, &GPU).contains("computes a head_dim of exactly 64, the problem's is 40"));
     }
 
     #[test]
@@ -508,7 +533,7 @@ mod tests {
     #[test]
     fn a_launch_has_no_more_than_the_maximum_of_work_items() {
         let broadcast = View::new(Strides { batch: 0, head: 0, row: 64 });
-        let shape = Shape { batch: 1 << 30, heads: 2, sequence: 1 };
+        let shape = Shape::new(1 << 30, 2, 1);
         let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap();
         let views = Views { o: problem.views().o, ..Views::all(broadcast) };
         let problem = problem.with_views(views).unwrap();
@@ -533,7 +558,8 @@ mod tests {
         let plan = Plan::new(&packed(3, 1_000), variant, &GPU).unwrap();
         assert_eq!(plan.blocks(), 2 * (1_000 / variant.config.block_m() + 3));
         let bound = plan.bind(Addresses { cu_seqlens: Some(6 << 20), ..ADDRESSES }).unwrap();
-        assert_eq!(bound.args().packed, PackedArgs { cu_seqlens: 6 << 20, rows: 1_000, sequences: 3 });
+        let ForwardArgs { cu_seqlens, sequence: rows, sequences, .. } = *bound.args();
+        assert_eq!((cu_seqlens, rows, sequences), (6 << 20, 1_000, 3));
         let refused = |cu_seqlens| plan.bind(Addresses { cu_seqlens, ..ADDRESSES }).unwrap_err().to_string();
         assert!(refused(None).contains("cu_seqlens is missing"));
         assert!(refused(Some(6 << 20 | 2)).contains("cu_seqlens is at address 0x600002"));

@@ -2,26 +2,26 @@
 
 use core::ops::Range;
 
-use crate::config::{Element, HEAD_DIM, Mask};
+use crate::config::{Element, Mask};
 use crate::packed::Packing;
 use crate::refusal::{Refusal, Tensor};
-use crate::view::{Layout, View, Views};
+use crate::view::{ELEMENT_BYTES, Layout, ROW_ALIGNMENT, View, Views};
 
 /// Longest sequence: tile arithmetic in the kernels is 32-bit.
 pub const MAXIMUM_SEQUENCE: u32 = i32::MAX as u32;
-/// Largest scale: up to here no finite fp16 Q and K make a score overflow f32 (64 · 65504² · 1e26 · log2 e < 2¹²⁸).
+/// Most columns of a row: as many as the widest tiles have.
+pub const MAXIMUM_HEAD_DIM: u32 = 128;
+/// Largest scale: up to here no finite fp16 Q and K make a score overflow f32 (128 · 65504² · 1e26 · log2 e < 2¹²⁸).
 pub const MAXIMUM_SCALE: f64 = 1e26;
 /// Smallest scale that is applied as such; one below it (0 included) acts as this one, which makes every finite score 0
 /// to working precision and still keeps −∞ · scale at −∞.
 pub const MINIMUM_SCALE: f64 = f32::MIN_POSITIVE as f64;
 /// Keys to each side of a query, of a problem with the mask [`Mask::Window`] until [`Problem::with_window`] says others.
 pub const DEFAULT_WINDOW: u32 = 64;
-/// The scale unless another is given: 1/√[`HEAD_DIM`].
-pub const DEFAULT_SCALE: f64 = 0.125;
+/// Columns of a row of Q, K, V and O, until [`Shape::with_head_dim`] says others.
+pub const DEFAULT_HEAD_DIM: u32 = 64;
 
-const _: () = assert!(DEFAULT_SCALE * DEFAULT_SCALE * HEAD_DIM as f64 == 1.0);
-
-/// `[batch, heads, sequence]` of a problem; the head dimension is always [`HEAD_DIM`].
+/// Sizes of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
 pub struct Shape {
@@ -31,6 +31,9 @@ pub struct Shape {
     pub heads: u32,
     /// S.
     pub sequence: u32,
+    /// D, columns of a row; 64 in files that do not say it.
+    #[cfg_attr(feature = "manifest", serde(default = "Shape::default_head_dim"))]
+    pub head_dim: u32,
 }
 
 impl core::fmt::Display for Shape {
@@ -40,6 +43,21 @@ impl core::fmt::Display for Shape {
 }
 
 impl Shape {
+    /// One with [`DEFAULT_HEAD_DIM`] columns.
+    pub const fn new(batch: u32, heads: u32, sequence: u32) -> Self {
+        Self { batch, heads, sequence, head_dim: DEFAULT_HEAD_DIM }
+    }
+
+    /// The same with rows of another size.
+    pub const fn with_head_dim(self, head_dim: u32) -> Self {
+        Self { head_dim, ..self }
+    }
+
+    #[cfg(feature = "manifest")]
+    const fn default_head_dim() -> u32 {
+        DEFAULT_HEAD_DIM
+    }
+
     /// Rows of a tensor, B·H·S.
     pub const fn rows(self) -> u128 {
         self.batch as u128 * self.heads as u128 * self.sequence as u128
@@ -47,7 +65,7 @@ impl Shape {
 
     /// Floating-point operations of one forward call by the usual count: 4·B·H·S²·D, halved for a causal mask.
     pub fn operations(self, mask: Mask) -> f64 {
-        let full = 4.0 * self.rows() as f64 * f64::from(self.sequence) * f64::from(HEAD_DIM);
+        let full = 4.0 * self.rows() as f64 * f64::from(self.sequence) * f64::from(self.head_dim);
         match mask {
             // How much of it a window leaves is the problem's to say.
             Mask::Full | Mask::Window => full,
@@ -55,9 +73,28 @@ impl Shape {
         }
     }
 
-    /// Bytes of Q, K, V and O, two for an element, and of LSE in f32, without gaps.
+    /// Bytes of Q, K, V and O and of LSE in f32, without gaps.
     pub fn bytes(self) -> f64 {
-        self.rows() as f64 * f64::from(4 * HEAD_DIM * 2 + 4)
+        self.rows() as f64 * (4 * self.row_bytes() + 4) as f64
+    }
+
+    /// Bytes of a row of Q, K, V and O.
+    pub const fn row_bytes(self) -> u64 {
+        self.head_dim as u64 * ELEMENT_BYTES
+    }
+
+    /// The scale unless another is given: 1/√D.
+    pub const fn default_scale(self) -> f64 {
+        let square = self.head_dim as f64;
+        // Newton's method, as core has no square root: from above, until it ends.
+        let mut root = square;
+        loop {
+            let next = 0.5 * (root + square / root);
+            if next >= root {
+                return 1.0 / root;
+            }
+            root = next;
+        }
     }
 
     fn check(self) -> Result<(), Refusal> {
@@ -66,10 +103,15 @@ impl Shape {
                 return Err(Refusal::EmptyDimension { name });
             }
         }
-        match self.sequence {
-            ..=MAXIMUM_SEQUENCE => Ok(()),
-            sequence => Err(Refusal::SequenceTooLong { sequence }),
+        let Self { sequence, head_dim, .. } = self;
+        if sequence > MAXIMUM_SEQUENCE {
+            return Err(Refusal::SequenceTooLong { sequence });
         }
+        // Rows without gaps are aligned then.
+        if !(1..=MAXIMUM_HEAD_DIM).contains(&head_dim) || u64::from(head_dim) % ROW_ALIGNMENT != 0 {
+            return Err(Refusal::HeadDim { head_dim });
+        }
+        Ok(())
     }
 }
 
@@ -123,10 +165,10 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem over four contiguous fp16 tensors of one layout with the scale [`DEFAULT_SCALE`].
+    /// A problem over four contiguous fp16 tensors of one layout with the scale [`Shape::default_scale`].
     ///
     /// # Errors
-    /// When a dimension is 0 or too large.
+    /// When a dimension is 0 or too large, or rows are not of whole 16-byte chunks.
     pub fn new(shape: Shape, mask: Mask, layout: Layout) -> Result<Self, Refusal> {
         shape.check()?;
         let views = Views::all(View::new(layout.strides(shape)?));
@@ -135,7 +177,8 @@ impl Problem {
             Mask::Causal => Window { right: Some(0), ..Window::UNLIMITED },
             Mask::Window => Window { left: Some(DEFAULT_WINDOW), right: Some(DEFAULT_WINDOW) },
         };
-        let problem = Self { shape, element: Element::F16, mask, window, scale: DEFAULT_SCALE, views, packing: None };
+        let (element, scale) = (Element::F16, shape.default_scale());
+        let problem = Self { shape, element, mask, window, scale, views, packing: None };
         problem.with_window(window).with_views(views)
     }
 
@@ -196,7 +239,7 @@ impl Problem {
         Ok(Self { views, ..self })
     }
 
-    /// `[B,H,S]`; of a packed problem `[1,H,rows]`.
+    /// B, H, S and D; of a packed problem B is 1, and S the rows of all sequences.
     pub const fn shape(&self) -> Shape {
         self.shape
     }
@@ -263,7 +306,7 @@ mod tests {
     use crate::args::Strides;
     use std::string::{String, ToString};
 
-    const SHAPE: Shape = Shape { batch: 2, heads: 3, sequence: 5 };
+    const SHAPE: Shape = Shape::new(2, 3, 5);
 
     fn problem() -> Problem {
         Problem::new(SHAPE, Mask::Full, Layout::Bhsd).unwrap()
@@ -292,12 +335,60 @@ mod tests {
 
     #[test]
     fn empty_and_oversized_dimensions_are_named() {
-        let shape = |batch, heads, sequence| Problem::new(Shape { batch, heads, sequence }, Mask::Full, Layout::Bhsd);
+        let shape = |batch, heads, sequence| Problem::new(Shape::new(batch, heads, sequence), Mask::Full, Layout::Bhsd);
         assert!(message(shape(0, 1, 1)).contains("batch is 0"));
         assert!(message(shape(1, 0, 1)).contains("heads is 0"));
         assert!(message(shape(1, 1, 0)).contains("sequence is 0"));
         assert!(message(shape(1, 1, u32::MAX)).contains("sequence is 4294967295"));
         assert!(message(shape(u32::MAX, u32::MAX, MAXIMUM_SEQUENCE)).contains("64 bits"));
+    }
+
+    #[test]
+    fn rows_are_of_whole_chunks_and_no_wider_than_a_tile() {
+        let problem = |head_dim| Problem::new(SHAPE.with_head_dim(head_dim), Mask::Full, Layout::Bhsd);
+        for head_dim in 0..=2 * MAXIMUM_HEAD_DIM {
+            let is_accepted = problem(head_dim).is_ok();
+            assert_eq!(is_accepted, head_dim > 0 && head_dim % 8 == 0 && head_dim <= 128, "{head_dim}");
+        }
+        let refused = |head_dim| message(problem(head_dim));
+        assert_eq!(
+            refused(68),
+            "head_dim is 68; it must be a multiple of 8 from 8 to 128: add 4 columns of zeros to Q, K and V, and give the scale"
+        );
+        assert_eq!(refused(0), "head_dim is 0; it must be a multiple of 8 from 8 to 128");
+        assert_eq!(refused(u32::MAX), "head_dim is 4294967295; it must be a multiple of 8 from 8 to 128");
+    }
+
+    #[test]
+    fn sizes_and_scale_follow_the_head_dim() {
+        for head_dim in (8..=MAXIMUM_HEAD_DIM).step_by(8) {
+            let shape = SHAPE.with_head_dim(head_dim);
+            let (scale, expected) = (shape.default_scale(), 1.0 / f64::from(head_dim).sqrt());
+            assert!((scale / expected - 1.0).abs() < 1e-15, "{head_dim}: {scale}");
+            assert_eq!(shape.operations(Mask::Full), 4.0 * 30.0 * 5.0 * f64::from(head_dim));
+            assert_eq!(shape.bytes(), 30.0 * (8.0 * f64::from(head_dim) + 4.0));
+            for layout in Layout::ALL {
+                let problem = Problem::new(shape, Mask::Full, layout).unwrap();
+                assert_eq!(problem.extent(problem.views().q), 30 * u64::from(head_dim), "{head_dim} {layout:?}");
+                assert_eq!(layout.shape(layout.dimensions(shape)), Some(shape), "{layout:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn rows_of_an_output_must_be_as_far_apart_as_they_are_wide() {
+        let strides = |row| Strides { batch: 0, head: 0, row };
+        let problem = |head_dim| {
+            let shape = Shape::new(1, 1, 5).with_head_dim(head_dim);
+            let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap();
+            problem.with_views(Views { o: View::new(strides(64)), ..*problem.views() })
+        };
+        problem(64).unwrap();
+        problem(40).expect("rows with gaps");
+        assert!(
+            message(problem(72))
+                .contains("a row stride of 64 elements, so that its rows overlap; it must be at least 72")
+        );
     }
 
     #[test]
@@ -328,7 +419,7 @@ mod tests {
 
     #[test]
     fn the_scale_must_be_finite_and_not_negative() {
-        assert_eq!(problem().scale(), 0.125);
+        assert_eq!(problem().scale(), 0.125, "to the bit, of 64 columns");
         assert!(message(problem().with_scale(-0.5)).contains("negate Q and pass 0.5"));
         for scale in [f64::NAN, f64::INFINITY, 1e27] {
             assert!(message(problem().with_scale(scale)).contains("must be finite"), "{scale}");
@@ -340,7 +431,7 @@ mod tests {
 
     #[test]
     fn the_largest_scale_keeps_the_largest_score_finite_in_f32() {
-        let largest = 64.0 * 65504.0f64.powi(2) * MAXIMUM_SCALE * std::f64::consts::LOG2_E;
+        let largest = f64::from(MAXIMUM_HEAD_DIM) * 65504.0f64.powi(2) * MAXIMUM_SCALE * std::f64::consts::LOG2_E;
         assert!((largest as f32).is_finite());
     }
 

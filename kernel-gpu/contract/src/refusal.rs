@@ -6,7 +6,7 @@ use core::ops::Range;
 use crate::config::{Element, Family, Mask, Sequence};
 use crate::geometry::MAXIMUM_WORK_ITEMS;
 use crate::plan::{LENGTHS_ALIGNMENT, TENSOR_ALIGNMENT};
-use crate::problem::{MAXIMUM_SCALE, MAXIMUM_SEQUENCE, Shape};
+use crate::problem::{MAXIMUM_HEAD_DIM, MAXIMUM_SCALE, MAXIMUM_SEQUENCE, Shape};
 use crate::tensor_map::STRIDE_LIMIT;
 use crate::view::{ROW_ALIGNMENT, View};
 
@@ -50,6 +50,11 @@ pub enum Refusal {
     SequenceTooLong {
         /// S.
         sequence: u32,
+    },
+    /// A row has no columns, too many, or ends within a 16-byte chunk.
+    HeadDim {
+        /// D.
+        head_dim: u32,
     },
     /// A contiguous tensor of the shape has strides that do not fit 64 bits.
     TensorTooLarge {
@@ -126,6 +131,15 @@ pub enum Refusal {
         sequence: u32,
         /// What the kernel accepts.
         accepted: Sequence,
+    },
+    /// The kernel computes rows of other sizes.
+    OtherHeadDim {
+        /// D of the problem.
+        head_dim: u32,
+        /// Columns of the kernel's tiles.
+        columns: u32,
+        /// Whether it computes rows of as many columns only, and none that have less.
+        exactly: bool,
     },
     /// The kernel computes tensors of another element type.
     OtherElement {
@@ -239,6 +253,17 @@ impl fmt::Display for Refusal {
             Refusal::SequenceTooLong { sequence } => {
                 write!(formatter, "sequence is {sequence}; it must be at most {MAXIMUM_SEQUENCE}")
             }
+            Refusal::HeadDim { head_dim } => {
+                write!(
+                    formatter,
+                    "head_dim is {head_dim}; it must be a multiple of {ROW_ALIGNMENT} from {ROW_ALIGNMENT} to {MAXIMUM_HEAD_DIM}"
+                )?;
+                let missing = head_dim.wrapping_neg() % ROW_ALIGNMENT as u32;
+                match (1..MAXIMUM_HEAD_DIM).contains(head_dim) {
+                    true => write!(formatter, ": add {missing} columns of zeros to Q, K and V, and give the scale"),
+                    false => Ok(()),
+                }
+            }
             Refusal::TensorTooLarge { shape } => {
                 write!(formatter, "a tensor of {shape} has strides that do not fit 64 bits; make it smaller")
             }
@@ -292,6 +317,10 @@ impl fmt::Display for Refusal {
                 formatter,
                 "cu_seqlens is at address {address:#x}; it must be a non-zero multiple of {LENGTHS_ALIGNMENT}"
             ),
+            Refusal::OtherHeadDim { head_dim, columns, exactly } => {
+                let most = if *exactly { "exactly" } else { "at most" };
+                write!(formatter, "computes a head_dim of {most} {columns}, the problem's is {head_dim}")
+            }
             Refusal::OtherElement { element, computed } => {
                 write!(formatter, "computes {} tensors, the problem's are {}", computed.name(), element.name())
             }

@@ -1,5 +1,5 @@
-//! Chooses the variant that computes a problem on a GPU: the one that is predicted to be the fastest, else the one that the
-//! tuned table names, else by the order of preference.
+//! Chooses the variant that computes a problem on a GPU. Of those with the narrowest tiles that hold the problem's rows it is the
+//! one that is predicted to be the fastest, else the one that the tuned table names, else the first in order of preference.
 
 use core::cmp::Reverse;
 use core::fmt;
@@ -103,8 +103,8 @@ pub struct NoVariant<'p, V> {
     gpu: Gpu<'p>,
 }
 
-/// Plans the launch of the best of `variants`, which are in order of preference, for `problem` on `gpu`, by the `costs`, else by
-/// the `tuned` rows.
+/// Plans the launch of the best of `variants`, which are in order of preference, for `problem` on `gpu`: of those with the
+/// narrowest tiles by the `costs`, else by the `tuned` rows.
 ///
 /// # Errors
 /// [`NoVariant`] when none computes the problem there.
@@ -121,29 +121,59 @@ where
 {
     // What is simpler is faster.
     let simplified = &problem.simplified();
-    if let Some(choice) = choose_by_cost(variants.clone(), costs, simplified, gpu) {
-        return Ok(choice);
+    let choice = narrowest_columns(variants.clone(), simplified, gpu).and_then(|columns| {
+        let are_narrowest = |variant: &Variant<'_>| variant.config.columns() == columns;
+        let names_narrowest = |row: &Row<'_>| {
+            let named = variants.clone().find(|variant| variant.entry == row.variant);
+            named.as_ref().is_none_or(are_narrowest)
+        };
+        choose_among(variants.clone().filter(are_narrowest), costs, tuned.filter(names_narrowest), simplified, gpu)
+    });
+    choice.ok_or(NoVariant { variants, problem, gpu: *gpu })
+}
+
+/// Whether `variant` computes `problem` on `gpu`.
+fn computes(variant: &Variant<'_>, problem: &Problem, gpu: &Gpu<'_>) -> bool {
+    variant.check_accepts(problem).is_ok() && variant.check_fits(gpu).is_ok()
+}
+
+/// Columns of the narrowest tiles among the variants that compute `problem`: what a row lacks is computed and thrown away.
+fn narrowest_columns<'a>(variants: impl Iterator<Item = Variant<'a>>, problem: &Problem, gpu: &Gpu<'_>) -> Option<u32> {
+    variants.filter(|variant| computes(variant, problem, gpu)).map(|variant| variant.config.columns()).min()
+}
+
+/// The best of `variants`, planned.
+fn choose_among<'a, V, T>(
+    variants: V,
+    costs: &'a [Costs<'a>],
+    tuned: T,
+    problem: &Problem,
+    gpu: &Gpu<'_>,
+) -> Option<Choice<'a>>
+where
+    V: Iterator<Item = Variant<'a>> + Clone,
+    T: Iterator<Item = Row<'a>>,
+{
+    if let Some(choice) = choose_by_cost(variants.clone(), costs, problem, gpu) {
+        return Some(choice);
     }
-    let class = ShapeClass::new(simplified.shape(), simplified.mask(), gpu.multiprocessors);
+    let class = ShapeClass::new(problem.shape(), problem.mask(), gpu.multiprocessors);
     // Rows of the table are of sequences of one length.
-    let row = if simplified.packing().is_none() { tuned::find(tuned, gpu, &class) } else { None };
+    let row = if problem.packing().is_none() { tuned::find(tuned, gpu, &class) } else { None };
     let untuned = match row {
         None => Untuned::NoRow,
         Some(row) => match variants.clone().find(|variant| variant.entry == row.variant) {
             None => Untuned::NotThere(row.variant),
-            Some(named) => {
-                match Plan::new(simplified, of_element(variants.clone(), named, simplified.element()), gpu) {
-                    Ok(plan) => {
-                        let same_model = row.gpu == gpu.name;
-                        return Ok(Choice { plan, reason: Reason::Tuned { row, class, same_model } });
-                    }
-                    Err(refusal) => Untuned::Refused(row.variant, refusal),
+            Some(named) => match Plan::new(problem, of_element(variants.clone(), named, problem.element()), gpu) {
+                Ok(plan) => {
+                    let same_model = row.gpu == gpu.name;
+                    return Some(Choice { plan, reason: Reason::Tuned { row, class, same_model } });
                 }
-            }
+                Err(refusal) => Untuned::Refused(row.variant, refusal),
+            },
         },
     };
-    let choice = choose_by_preference(variants.clone(), simplified, gpu, untuned);
-    choice.ok_or(NoVariant { variants, problem, gpu: *gpu })
+    choose_by_preference(variants, problem, gpu, untuned)
 }
 
 /// The one that is predicted to be the fastest, where a time is predicted of all that compute the problem.
@@ -154,10 +184,9 @@ fn choose_by_cost<'a>(
     gpu: &Gpu<'_>,
 ) -> Option<Choice<'a>> {
     let costs = Costs::find(costs, gpu)?;
-    let computes = |variant: &Variant<'_>| variant.check_accepts(problem).is_ok() && variant.check_fits(gpu).is_ok();
     let mut fastest: Option<(Variant<'a>, f64)> = None;
     let mut next = fastest;
-    for variant in variants.filter(computes) {
+    for variant in variants.filter(|variant| computes(variant, problem, gpu)) {
         let us = costs.predict(&variant, problem, gpu.multiprocessors)?;
         if fastest.is_none_or(|fastest| us < fastest.1) {
             (fastest, next) = (Some((variant, us)), fastest);
@@ -359,7 +388,7 @@ mod tests {
     }
 
     fn problem(batch: u32) -> Problem {
-        Problem::new(Shape { batch, heads: 8, sequence: 1024 }, Mask::Full, Layout::Bhsd).unwrap()
+        Problem::new(Shape::new(batch, 8, 1024), Mask::Full, Layout::Bhsd).unwrap()
     }
 
     /// A table that holds `variant` as the fastest of 64 batches on an H200.
@@ -479,8 +508,7 @@ mod tests {
     fn short_packed_sequences_get_small_tiles() {
         let packed = variants().map(|variant| Variant { sequence: Sequence::Packed, ..variant });
         let chosen = |sequences| {
-            let problem =
-                Problem::new(Shape { batch: 1, heads: 8, sequence: 38_400 }, Mask::Full, Layout::Bshd).unwrap();
+            let problem = Problem::new(Shape::new(1, 8, 38_400), Mask::Full, Layout::Bshd).unwrap();
             let problem = problem.packed(Packing { sequences, longest: 512 }).unwrap();
             let choice =
                 choose(packed.into_iter(), &[], Some(tuned("small")).into_iter(), &problem, &gpu("NVIDIA H200", 90));
@@ -512,6 +540,15 @@ mod tests {
         let (name, reason) = chosen(Some(tuned("gone")), &gpu("NVIDIA H200", 90), 64);
         assert_eq!(name, "large");
         assert!(reason.contains("the tuned table's choice is passed over: gone is not in this PTX"), "{reason}");
+    }
+
+    #[test]
+    fn a_row_wider_than_every_tile_is_refused_by_all_with_their_columns() {
+        let shape = Shape::new(1, 8, 1024).with_head_dim(72);
+        let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap();
+        let refused = choose(variants().into_iter(), &[], None.into_iter(), &problem, &gpu("NVIDIA L4", 89));
+        let message = refused.expect_err("tiles of 64 columns").to_string();
+        assert!(message.contains("large computes a head_dim of exactly 64, the problem's is 72"), "{message}");
     }
 
     #[test]

@@ -2,12 +2,11 @@
 //! them.
 //!
 //! Every map has four dimensions, `[batch, head, row, column]` with the column innermost, and a box of
-//! [`TENSOR_MAP_ROWS`] whole rows with the 128-byte swizzle of the kernels' shared tiles. Rows beyond the sequence read
-//! as zeros and are not written. Maps of packed sequences have the rows in two dimensions, so that the rows behind the one
+//! [`TENSOR_MAP_ROWS`] rows of a panel, which is as wide as the tile or as a swizzle reaches, with that swizzle. Rows beyond the
+//! sequence and columns beyond the head dimension read as zeros and are not written. Maps of packed sequences have the rows in two dimensions, so that the rows behind the one
 //! sequence that a copy is of count as beyond it too.
 
 use crate::args::{Strides, TENSOR_MAP_ROWS};
-use crate::config::{HEAD_DIM, ROW_BYTES};
 use crate::problem::{Problem, Shape};
 use crate::refusal::{Dimension, Refusal};
 use crate::view::{ELEMENT_BYTES, View};
@@ -18,14 +17,22 @@ pub const STRIDE_LIMIT: u64 = 1 << 40;
 
 /// `CU_TENSOR_MAP_DATA_TYPE_FLOAT16`, for bf16 too: copies move bits, and the zeros beyond are zeros of both types.
 pub const ELEMENT_TYPE: u32 = 6;
-/// `CU_TENSOR_MAP_SWIZZLE_128B`.
-pub const SWIZZLE: u32 = 3;
+/// Most columns of a box: the widest swizzle spans 128 bytes.
+pub const PANEL_COLUMNS: u32 = 64;
 /// `CU_TENSOR_MAP_L2_PROMOTION_L2_128B`: L2 fetches 128 bytes for whatever a copy reads of them.
 pub const L2_PROMOTION: u32 = 2;
-/// Elements that a box spans in each dimension, the innermost first.
-pub const BOX_SIZES: [u32; 4] = [HEAD_DIM, TENSOR_MAP_ROWS, 1, 1];
 /// Every element is copied.
 pub const ELEMENT_STRIDES: [u32; 4] = [1; 4];
+
+/// How the rows of a box are swizzled in shared memory: over all of their bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Swizzle {
+    /// `CU_TENSOR_MAP_SWIZZLE_64B`.
+    Bytes64 = 2,
+    /// `CU_TENSOR_MAP_SWIZZLE_128B`.
+    Bytes128 = 3,
+}
 
 /// A tensor as `cuTensorMapEncodeTiled` is told about it, without interleaving and with zeros for what lies outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,15 +43,34 @@ pub struct TensorMap {
     pub sizes: [u64; 4],
     /// Bytes between neighbours in each dimension but the innermost.
     pub strides: [u64; 3],
+    /// Columns of a box.
+    pub box_columns: u32,
 }
 
 impl TensorMap {
-    /// The map of the tensor of `problem` with `view` that is counted from `address`.
-    pub fn of(problem: &Problem, view: View, address: u64) -> Self {
-        let map = Self::new(problem.shape(), view, address);
+    /// The map of the tensor of `problem` with `view` that is counted from `address`, for tiles of so many `columns`.
+    pub fn of(problem: &Problem, view: View, address: u64, columns: u32) -> Self {
+        let map = Self::new(problem.shape(), view, address, columns);
         match problem.packing() {
             None => map,
             Some(_) => map.of_sequences(),
+        }
+    }
+
+    /// Elements that a box spans in each dimension, the innermost first.
+    pub const fn box_sizes(&self) -> [u32; 4] {
+        [self.box_columns, TENSOR_MAP_ROWS, 1, 1]
+    }
+
+    /// How a box is swizzled.
+    ///
+    /// # Panics
+    /// When it is of as many columns as no tile has.
+    pub const fn swizzle(&self) -> Swizzle {
+        match self.box_columns {
+            32 => Swizzle::Bytes64,
+            PANEL_COLUMNS => Swizzle::Bytes128,
+            _ => panic!("boxes are as wide as a swizzle"),
         }
     }
 
@@ -60,17 +86,20 @@ impl TensorMap {
             address: self.address.wrapping_sub(rows.wrapping_mul(row)),
             sizes: [columns, rows, heads, rows + 1],
             strides: [row, head, row],
+            box_columns: self.box_columns,
         }
     }
 
-    /// The map of the tensor of `shape` with `view` that is counted from `address`.
-    fn new(shape: Shape, view: View, address: u64) -> Self {
+    /// The map of the tensor of `shape` with `view` that is counted from `address`, for tiles of so many `columns`.
+    fn new(shape: Shape, view: View, address: u64, columns: u32) -> Self {
         let [row, head, batch] = dimensions(shape, view.strides);
-        let bytes = |(_, size, bytes)| if size > 1 { bytes } else { ROW_BYTES.into() };
+        // Any multiple of 16 will do where there is no neighbour.
+        let bytes = |(_, size, bytes)| if size > 1 { bytes } else { shape.row_bytes() };
         Self {
             address: address.wrapping_add(view.offset.wrapping_mul(ELEMENT_BYTES)),
-            sizes: [HEAD_DIM.into(), row.1, head.1, batch.1],
+            sizes: [shape.head_dim.into(), row.1, head.1, batch.1],
             strides: [bytes(row), bytes(head), bytes(batch)],
+            box_columns: if columns < PANEL_COLUMNS { columns } else { PANEL_COLUMNS },
         }
     }
 }
@@ -110,7 +139,7 @@ mod tests {
     use crate::view::{Layout, Views};
     use std::string::ToString;
 
-    const SHAPE: Shape = Shape { batch: 2, heads: 3, sequence: 100 };
+    const SHAPE: Shape = Shape::new(2, 3, 100);
 
     /// What is said about a problem whose K has these strides.
     fn message(shape: Shape, k: Strides) -> std::string::String {
@@ -125,7 +154,7 @@ mod tests {
             [(Layout::Bhsd, [128, 100 * 128, 300 * 128]), (Layout::Bshd, [3 * 128, 128, 300 * 128])]
         {
             let view = View { offset: 8, ..View::new(layout.strides(SHAPE).unwrap()) };
-            let map = TensorMap::new(SHAPE, view, 4096);
+            let map = TensorMap::new(SHAPE, view, 4096, 64);
             assert_eq!((map.address, map.sizes), (4096 + 16, [64, 100, 3, 2]), "{layout:?}");
             assert_eq!(map.strides, expected, "{layout:?}");
         }
@@ -133,10 +162,10 @@ mod tests {
 
     #[test]
     fn a_map_of_packed_sequences_ends_where_the_coordinates_say() {
-        let shape = Shape { batch: 1, heads: 3, sequence: 100 };
+        let shape = Shape::new(1, 3, 100);
         let problem = Problem::new(shape, Mask::Full, Layout::Bshd).unwrap();
         let problem = problem.packed(Packing { sequences: 7, longest: 20 }).unwrap();
-        let map = TensorMap::of(&problem, problem.views().q, 1 << 20);
+        let map = TensorMap::of(&problem, problem.views().q, 1 << 20, 64);
         let [row, head] = [3 * 128, 128];
         assert_eq!((map.sizes, map.strides), ([64, 100, 3, 101], [row, head, row]));
         // The last row of the sequence in rows 30 to 49, and the first of the one behind it.
@@ -149,15 +178,35 @@ mod tests {
     }
 
     #[test]
-    fn a_box_is_a_part_of_a_shared_tile() {
-        assert_eq!(BOX_SIZES.iter().product::<u32>() * 2, TENSOR_MAP_ROWS * ROW_BYTES);
+    fn a_box_is_as_wide_as_its_tile_or_its_swizzle() {
+        let view = View::new(Layout::Bhsd.strides(SHAPE).unwrap());
+        for (columns, box_columns, swizzle) in
+            [(32, 32, Swizzle::Bytes64), (64, 64, Swizzle::Bytes128), (128, 64, Swizzle::Bytes128)]
+        {
+            let map = TensorMap::new(SHAPE, view, 4096, columns);
+            assert_eq!((map.box_sizes(), map.swizzle()), ([box_columns, TENSOR_MAP_ROWS, 1, 1], swizzle), "{columns}");
+        }
+    }
+
+    #[test]
+    fn columns_beyond_the_head_dim_are_beyond_the_map() {
+        for head_dim in [8, 40, 72, 128] {
+            let shape = SHAPE.with_head_dim(head_dim);
+            let view = View::new(Layout::Bshd.strides(shape).unwrap());
+            let map = TensorMap::new(shape, view, 4096, 128);
+            let row = u64::from(head_dim) * 2;
+            assert_eq!(map.sizes, [head_dim.into(), 100, 3, 2]);
+            assert_eq!(map.strides, [3 * row, row, 300 * row]);
+            let one = TensorMap::new(Shape::new(1, 1, 1).with_head_dim(head_dim), view, 4096, 128);
+            assert!(one.strides.iter().all(|stride| *stride == row && stride % 16 == 0), "{:?}", one.strides);
+        }
     }
 
     #[test]
     fn a_stride_of_a_dimension_of_size_one_is_not_described() {
-        let one = Shape { batch: 1, heads: 1, sequence: 1 };
+        let one = Shape::new(1, 1, 1);
         let strides = Strides { batch: 0, head: 1 << 60, row: 3 };
-        assert_eq!(TensorMap::new(one, View::new(strides), 4096).strides, [128; 3]);
+        assert_eq!(TensorMap::new(one, View::new(strides), 4096, 64).strides, [128; 3]);
         assert_eq!(message(one, strides), "accepted");
     }
 

@@ -53,7 +53,7 @@ mod tests {
         Gpu { name: "NVIDIA H200", architecture: 90, multiprocessors: 132, shared_bytes_per_block: 227 * 1024 };
 
     fn class(batch: u32, sequence: u32) -> ShapeClass {
-        ShapeClass::new(Shape { batch, heads: 8, sequence }, Mask::Full, H200.multiprocessors)
+        ShapeClass::new(Shape::new(batch, 8, sequence), Mask::Full, H200.multiprocessors)
     }
 
     fn row<'a>(gpu: &'a str, batch: u32, sequence: u32, variant: &'a str) -> Row<'a> {

@@ -1,7 +1,6 @@
 //! How a tensor lies in memory.
 
 use crate::args::Strides;
-use crate::config::HEAD_DIM;
 use crate::problem::Shape;
 use crate::refusal::{Dimension, Refusal, Tensor};
 
@@ -38,7 +37,7 @@ impl Layout {
     /// # Errors
     /// [`Refusal::TensorTooLarge`] when a stride does not fit 64 bits.
     pub fn strides(self, shape: Shape) -> Result<Strides, Refusal> {
-        let [head_dim, heads, sequence] = [HEAD_DIM, shape.heads, shape.sequence].map(u64::from);
+        let [head_dim, heads, sequence] = [shape.head_dim, shape.heads, shape.sequence].map(u64::from);
         let (head, row) = match self {
             Layout::Bhsd => (sequence * head_dim, head_dim),
             Layout::Bshd => (head_dim, heads * head_dim),
@@ -49,16 +48,15 @@ impl Layout {
 
     /// Dimensions of a tensor of `shape` in this order.
     pub fn dimensions(self, shape: Shape) -> [u64; 4] {
-        let Shape { batch, heads, sequence } = shape;
+        let Shape { batch, heads, sequence, head_dim } = shape;
         match self {
-            Layout::Bhsd => [batch, heads, sequence, HEAD_DIM],
-            Layout::Bshd => [batch, sequence, heads, HEAD_DIM],
+            Layout::Bhsd => [batch, heads, sequence, head_dim],
+            Layout::Bshd => [batch, sequence, heads, head_dim],
         }
         .map(u64::from)
     }
 
-    /// The shape of a tensor with `dimensions` in this order; `None` when one exceeds 32 bits or D is not
-    /// [`HEAD_DIM`].
+    /// The shape of a tensor with `dimensions` in this order; `None` when one exceeds 32 bits.
     pub fn shape(self, dimensions: [u64; 4]) -> Option<Shape> {
         let [batch, second, third, head_dim] = dimensions;
         let (heads, sequence) = match self {
@@ -66,12 +64,12 @@ impl Layout {
             Layout::Bshd => (third, second),
         };
         let narrow = |value: u64| u32::try_from(value).ok();
-        (head_dim == u64::from(HEAD_DIM)).then_some(())?;
-        Some(Shape { batch: narrow(batch)?, heads: narrow(heads)?, sequence: narrow(sequence)? })
+        let shape = Shape::new(narrow(batch)?, narrow(heads)?, narrow(sequence)?);
+        Some(shape.with_head_dim(narrow(head_dim)?))
     }
 }
 
-/// Where the elements of a `[B,H,S,64]` tensor lie, counted from an address: element `(b, h, s, d)` is
+/// Where the elements of a `[B,H,S,D]` tensor lie, counted from an address: element `(b, h, s, d)` is
 /// `offset + b·batch + h·head + s·row + d` elements behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
@@ -114,7 +112,7 @@ impl View {
         }
         let dimensions = &mut dimensions[..count];
         dimensions.sort_unstable_by_key(|&(_, _, stride)| stride);
-        let mut covered = u64::from(HEAD_DIM);
+        let mut covered = u64::from(shape.head_dim);
         for &mut (dimension, size, stride) in dimensions {
             if stride < covered {
                 return Err(Refusal::RowsOverlap { tensor, dimension, stride, least: covered });
@@ -126,7 +124,7 @@ impl View {
 
     /// Elements from the first to just behind the last, or `None` when they are more than 64 bits count.
     pub(crate) fn span(&self, shape: Shape) -> Option<u64> {
-        let mut end = u64::from(HEAD_DIM);
+        let mut end = u64::from(shape.head_dim);
         for (_, size, stride) in self.dimensions(shape) {
             end = end.checked_add((size - 1).checked_mul(stride)?)?;
         }

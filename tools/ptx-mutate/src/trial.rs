@@ -351,7 +351,7 @@ fn packed(entry: &Entry, cases: Vec<Case>) -> Result<Vec<Case>> {
 }
 
 fn shape(batch: u32, heads: u32, sequence: u32) -> Shape {
-    Shape { batch, heads, sequence }
+    Shape::new(batch, heads, sequence)
 }
 
 /// A problem that `entry` computes.

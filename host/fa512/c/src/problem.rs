@@ -131,7 +131,7 @@ impl RawProblem {
         if batch == 0 || heads == 0 || sequence == 0 {
             return Ok(None);
         }
-        let shape = Shape { batch, heads, sequence };
+        let shape = Shape::new(batch, heads, sequence);
         let contiguous = Problem::new(shape, mask, Layout::Bhsd)?.with_element(element);
         let views = *contiguous.views();
         let view = |strides: RawStrides, otherwise: View| match strides {

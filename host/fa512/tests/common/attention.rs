@@ -82,7 +82,7 @@ impl Case {
     /// The same of another element type.
     pub fn packed_of(element: Element, rows: u32, cu_seqlens: &[i32], mask: Mask, stream: &Arc<CudaStream>) -> Self {
         let packing = Packing { sequences: cu_seqlens.len() as u32 - 1, longest: rows };
-        let shape = Shape { batch: 1, heads: 2, sequence: rows };
+        let shape = Shape::new(1, 2, rows);
         let problem = Problem::new(shape, mask, Layout::Bshd).unwrap().with_element(element).packed(packing).unwrap();
         let sequences = cu_seqlens.windows(2).map(|pair| pair[0] as u32..pair[1] as u32).collect();
         let lengths = stream.clone_htod(cu_seqlens).expect("memory");

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use contract::config::{Element, HEAD_DIM, Mask};
+use contract::config::{Element, Mask};
 
 use super::*;
 use crate::check::Outputs;
@@ -128,8 +128,8 @@ fn run(contenders: &[(&'static str, Behaviour)], stop: bool) -> (Result<Vec<Row>
     let (ceilings, monitor, stop) = (Ceilings::default(), monitor(), AtomicBool::new(stop));
     let bench =
         Bench { protocol, heads_checked: 2, resamples: 100, ceilings: &ceilings, monitor: &monitor, stop: &stop };
-    let shape = Shape { batch: 1, heads: 3, sequence: 16 };
-    let case = Case { shape, head_dim: HEAD_DIM, element: Element::F16, mask: Mask::Causal, layout: Layout::Bhsd };
+    let shape = Shape::new(1, 3, 16);
+    let case = Case { shape, element: Element::F16, mask: Mask::Causal, layout: Layout::Bhsd };
     let mut counter = Counter::default();
     let rows = bench.run(&case, &mut contenders, &mut counter);
     (rows, counter)

@@ -6,7 +6,7 @@ mod table;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use contract::config::{Element, HEAD_DIM, Mask};
+use contract::config::{Element, Mask};
 use contract::problem::Shape;
 use contract::view::Layout;
 use workshop::bench::{Bench, Observer};
@@ -93,7 +93,7 @@ pub struct Options {
 pub(super) fn shape(text: &str) -> std::result::Result<Shape, String> {
     let numbers: Option<Vec<u32>> = text.split('x').map(|number| number.parse().ok()).collect();
     match numbers.as_deref() {
-        Some(&[batch, heads, sequence]) => Ok(Shape { batch, heads, sequence }),
+        Some(&[batch, heads, sequence]) => Ok(Shape::new(batch, heads, sequence)),
         _ => Err("expected three numbers as in 32x8x512: batch, heads, sequence".into()),
     }
 }
@@ -102,7 +102,7 @@ impl Options {
     /// Every case, shape by shape.
     fn cases(&self) -> Vec<Case> {
         let Self { element, layout, .. } = *self;
-        let case = |&shape, &mask| Case { shape, head_dim: HEAD_DIM, element, mask, layout };
+        let case = |&shape, &mask| Case { shape, element, mask, layout };
         self.shapes.iter().flat_map(|shape| self.masks.iter().map(move |mask| case(shape, mask))).collect()
     }
 
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn shapes_are_three_numbers() {
-        assert_eq!(shape("4x8x512"), Ok(Shape { batch: 4, heads: 8, sequence: 512 }));
+        assert_eq!(shape("4x8x512"), Ok(Shape::new(4, 8, 512)));
         for text in ["4x8", "4x8x512x64", "4,8,512", "axbxc", ""] {
             assert!(shape(text).unwrap_err().contains("32x8x512"), "{text}");
         }

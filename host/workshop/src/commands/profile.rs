@@ -5,7 +5,7 @@ mod table;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use contract::config::{Element, HEAD_DIM, Mask};
+use contract::config::{Element, Mask};
 use contract::problem::Shape;
 use contract::view::Layout;
 use workshop::error::{Error, Result};
@@ -149,14 +149,14 @@ impl Session {
         })?;
         let shape = options.shape;
         let Options { mask, element, layout, .. } = *options;
-        let case = Case { shape, head_dim: HEAD_DIM, element, mask, layout };
+        let case = Case { shape, element, mask, layout };
         let folder = options.tuned.apply(options.ptx.find()?)?;
         // Only to ask what it is: the launch happens in a process of its own.
         let device = open(DeviceChoice::Gpu, sim::DEFAULT_ARCHITECTURE)?.executor.device().clone();
         let kernel =
             variant::choose(&folder, &case.problem()?, &device, options.variant.as_deref())?.entry.name.clone();
         let default_name = || {
-            let Shape { batch, heads, sequence } = shape;
+            let Shape { batch, heads, sequence, .. } = shape;
             PathBuf::from(format!("{kernel}-{batch}x{heads}x{sequence}"))
         };
         let files = Files::named(&options.out.clone().unwrap_or_else(default_name))?;
@@ -201,7 +201,7 @@ impl Session {
             clock_control: self.clock_control,
             cache_control: self.cache_control,
         };
-        let Shape { batch, heads, sequence } = self.case.shape;
+        let Shape { batch, heads, sequence, .. } = self.case.shape;
         let mut command = Command::new(&self.ncu);
         command.args(invocation.arguments()).arg(&self.program);
         command.args(["run", "--device", "gpu", "--no-check", "--samples", "0", "--json", "--variant", &self.kernel]);

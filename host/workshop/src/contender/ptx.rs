@@ -107,7 +107,7 @@ mod tests {
             println!("not tested: there is no PTX (`cargo xtask test` builds it)");
             return;
         };
-        let problem = Problem::new(Shape { batch: 1, heads: 1, sequence: 40 }, Mask::Causal, Layout::Bhsd).unwrap();
+        let problem = Problem::new(Shape::new(1, 1, 40), Mask::Causal, Layout::Bhsd).unwrap();
         let inputs = Inputs::generate(problem, Distribution::Normal, 1).unwrap();
         let workload = Workload { inputs, protocol: Protocol::new(L2::Warm) };
         let executor = Box::new(SimExecutor::new(90).unwrap());
@@ -133,7 +133,7 @@ mod tests {
             println!("not tested: there is no PTX (`cargo xtask test` builds it)");
             return;
         };
-        let problem = Problem::new(Shape { batch: 1, heads: 1, sequence: 40 }, Mask::Causal, Layout::Bhsd).unwrap();
+        let problem = Problem::new(Shape::new(1, 1, 40), Mask::Causal, Layout::Bhsd).unwrap();
         let inputs = Inputs::generate(problem, Distribution::Constant, 1).unwrap();
         let workload = Workload { inputs, protocol: Protocol::new(L2::Warm) };
         let full = folder.entries().find(|(entry, _)| entry.mask == Mask::Full).expect("a full mask").0.name.clone();

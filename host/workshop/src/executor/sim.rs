@@ -170,9 +170,12 @@ fn encode(name: &str, map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES]> {
         address: map.address,
         sizes: map.sizes.to_vec(),
         strides: map.strides.to_vec(),
-        box_sizes: tensor_map::BOX_SIZES.to_vec(),
+        box_sizes: map.box_sizes().to_vec(),
         element_strides: tensor_map::ELEMENT_STRIDES.to_vec(),
-        swizzle: Swizzle::Bytes128,
+        swizzle: match map.swizzle() {
+            tensor_map::Swizzle::Bytes64 => Swizzle::Bytes64,
+            tensor_map::Swizzle::Bytes128 => Swizzle::Bytes128,
+        },
     };
     map.encode(name).map_err(|error| Error::Invalid(format!("simulated memory: {error}")))
 }
@@ -210,7 +213,7 @@ mod tests {
 
     /// Its launch, with addresses that nothing lies at.
     fn launch(simulator: &SimExecutor) -> Launch<'static> {
-        let problem = Problem::new(Shape { batch: 1, heads: 1, sequence: 512 }, Mask::Full, Layout::Bhsd).unwrap();
+        let problem = Problem::new(Shape::new(1, 1, 512), Mask::Full, Layout::Bhsd).unwrap();
         let plan = Plan::new(&problem, variant(), &simulator.device().gpu()).unwrap();
         plan.bind(Addresses::new(1 << 20, 2 << 20, 3 << 20, 4 << 20)).unwrap()
     }

@@ -127,14 +127,14 @@ impl Campaign {
     fn batch_of_one_length(&self, sequence: u32, heads: u32, batch: u32) -> Shape {
         let most = self.heads_within(sequence);
         let heads = heads.min(most);
-        Shape { batch: batch.min(most / heads), heads, sequence }
+        Shape::new(batch.min(most / heads), heads, sequence)
     }
 
     fn random_batch(&self, random: &mut ChaCha8Rng, sequence: u32) -> Shape {
         let most = draw_log(random, 1, u64::from(self.heads_within(sequence)));
         let heads = draw_log(random, 1, most);
         let batch = random.random_range(1..=most / heads);
-        Shape { batch: batch as u32, heads: heads as u32, sequence }
+        Shape::new(batch as u32, heads as u32, sequence)
     }
 
     /// Packed sequences of lengths of their own, some of them empty, and their shape.
@@ -144,7 +144,7 @@ impl Campaign {
         let mut length = || if random.random_range(0..8) == 0 { 0 } else { draw_sequence(random, longest) };
         let mut lengths: Vec<u32> = (0..sequences).map(|_| length()).collect();
         lengths[0] = lengths[0].max(1);
-        (Shape { batch: 1, heads, sequence: lengths.iter().sum() }, Some(lengths))
+        (Shape::new(1, heads, lengths.iter().sum()), Some(lengths))
     }
 
     /// How many heads of that length the limits allow, at least one.
@@ -284,7 +284,7 @@ mod tests {
                 let problem = case.problem().unwrap_or_else(|error| panic!("case {index}: {error}"));
                 let entry = entries().into_iter().find(|entry| entry.name == case.target.variant).unwrap();
                 check_accepts(&entry, &problem).unwrap_or_else(|error| panic!("case {index}: {error}"));
-                let Shape { batch, heads, sequence } = case.shape;
+                let Shape { batch, heads, sequence, .. } = case.shape;
                 let lengths = case.lengths.clone().unwrap_or_else(|| vec![sequence; batch as usize]);
                 let squares: u64 = lengths.iter().map(|&length| u64::from(length).pow(2)).sum();
                 let longest = lengths.iter().max().expect("a sequence");
@@ -322,7 +322,7 @@ mod tests {
         let cases: Vec<_> = (0..GRID_CASES).map(|index| campaign.case(index)).collect();
         for (index, case) in cases.iter().enumerate() {
             let near = |size: u32, of: u32| size.abs_diff(of) <= (of / 8).max(1);
-            let Shape { batch, heads, sequence } = case.shape;
+            let Shape { batch, heads, sequence, .. } = case.shape;
             let [sequences, batches, head_counts] = Limits::GPU.grid;
             assert!(near(sequence, sequences[index / 9]), "{index}: {}", case.shape);
             let unlimited = batch * heads < campaign.heads_within(sequence) / 2;

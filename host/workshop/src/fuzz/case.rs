@@ -154,7 +154,7 @@ impl Case {
     pub fn run_arguments(&self) -> Vec<String> {
         let mut arguments = vec!["run".to_owned()];
         let mut option = |name: &str, value: String| arguments.extend([format!("--{name}"), value]);
-        let Shape { batch, heads, sequence } = self.shape;
+        let Shape { batch, heads, sequence, .. } = self.shape;
         option("variant", self.target.variant.clone());
         if self.target.element != Element::default() {
             option("type", self.target.element.name().to_owned());
@@ -222,7 +222,7 @@ impl Case {
 mod tests {
     use super::*;
 
-    const SHAPE: Shape = Shape { batch: 2, heads: 3, sequence: 5 };
+    const SHAPE: Shape = Shape::new(2, 3, 5);
 
     fn case(views: [View; 4]) -> Case {
         let (variant, sequence, mask) = ("kernel".into(), Sequence::Any, Mask::Causal);
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn packed_sequences_are_said_by_their_lengths() {
         let mut packed = case([View::contiguous(Layout::Bhsd); 4]);
-        packed.shape = Shape { batch: 1, heads: 3, sequence: 9 };
+        packed.shape = Shape::new(1, 3, 9);
         packed.lengths = Some(vec![4, 0, 5]);
         assert!(command(&packed).contains("--heads 3 --lengths 4,0,5 --distribution"), "{}", command(&packed));
         assert_eq!(packed.inputs().unwrap().cu_seqlens(), Some([0, 4, 4, 9].as_slice()));
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn strides_of_single_entries_are_not_mentioned() {
         let mut single = case([View::contiguous(Layout::Bhsd); 4]);
-        single.shape = Shape { batch: 1, heads: 1, sequence: 5 };
+        single.shape = Shape::new(1, 1, 5);
         single.views[0].padding = [0, 8, 8];
         assert!(!command(&single).contains("--strides"), "{}", command(&single));
     }

@@ -147,7 +147,7 @@ mod tests {
         for case in cases(Sequence::Packed).filter(fails).take(20) {
             let shrunk = shrink(&case, 10_000, fails).case;
             assert_eq!(shrunk.lengths, Some(vec![17]), "from {:?}", case.lengths);
-            assert_eq!(shrunk.shape, Shape { batch: 1, heads: 1, sequence: 17 });
+            assert_eq!(shrunk.shape, Shape::new(1, 1, 17));
         }
     }
 
@@ -167,7 +167,7 @@ mod tests {
         let fails = |case: &Case| case.shape.sequence >= 65 && case.shape.heads >= 3;
         for case in cases(Sequence::Any).filter(fails).take(20) {
             let shrunk = shrink(&case, 1000, fails);
-            assert_eq!(shrunk.case.shape, Shape { batch: 1, heads: 3, sequence: 65 });
+            assert_eq!(shrunk.case.shape, Shape::new(1, 3, 65));
         }
     }
 
@@ -179,7 +179,7 @@ mod tests {
         let case = cases(Sequence::Exact(512)).find(needs).expect("such a case is drawn sooner or later");
         let shrunk = shrink(&case, 1000, needs).case;
         let contiguous = View::contiguous(Layout::Bhsd);
-        assert_eq!(shrunk.shape, Shape { batch: 1, heads: 1, sequence: 512 }, "the kernel accepts no other length");
+        assert_eq!(shrunk.shape, Shape::new(1, 1, 512), "the kernel accepts no other length");
         assert_eq!((shrunk.views[0], shrunk.views[1].offset), (contiguous, 0));
         assert!(needs(&shrunk));
     }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
-use contract::config::{Element, HEAD_DIM, Mask};
+use contract::config::{Element, Mask};
 use contract::problem::Shape;
 use contract::view::Layout;
 use rand::rngs::ChaCha8Rng;
@@ -67,7 +67,7 @@ fn draw(range: &RangeInclusive<u32>, random: &mut ChaCha8Rng) -> u32 {
 /// So many heads of this length, in batch entries of as many as divide them evenly, `MOST_HEADS` at most.
 pub fn shape(heads: u32, sequence: u32) -> Shape {
     let of_an_entry = (1..=heads.min(MOST_HEADS)).rev().find(|count| heads.is_multiple_of(*count)).unwrap_or(1);
-    Shape { batch: heads / of_an_entry, heads: of_an_entry, sequence }
+    Shape::new(heads / of_an_entry, of_an_entry, sequence)
 }
 
 /// What a point may cost.
@@ -96,7 +96,7 @@ pub fn cases(
 ) -> Vec<Case> {
     let mut seen = HashSet::new();
     let kinds: Vec<_> = elements.iter().flat_map(|&element| masks.iter().map(move |&mask| (element, mask))).collect();
-    let case = |shape: &Shape, (element, mask)| Case { shape: *shape, head_dim: HEAD_DIM, element, mask, layout };
+    let case = |shape: &Shape, (element, mask)| Case { shape: *shape, element, mask, layout };
     let all = shapes.iter().flat_map(|shape| kinds.iter().map(move |&kind| case(shape, kind)));
     let fits = |case: &Case| {
         case.shape.bytes() <= limits.bytes && floor_us(case.shape, case.mask, ceilings) <= limits.floor_us
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(steps(&(1..=40)), [1, 2, 3, 4, 5, 8, 11, 16, 23, 32]);
         let shapes = Sizes { heads: 1..=4, sequence: 16..=32 }.grid(1);
         assert_eq!(shapes.len(), 4 * 3);
-        assert!(shapes.contains(&Shape { batch: 1, heads: 3, sequence: 23 }), "{shapes:?}");
+        assert!(shapes.contains(&Shape::new(1, 3, 23)), "{shapes:?}");
         assert_ne!(shapes, Sizes { heads: 1..=4, sequence: 16..=32 }.grid(2), "in another order");
     }
 
@@ -136,10 +136,10 @@ mod tests {
 
     #[test]
     fn batch_entries_have_as_many_heads_as_divide_them_evenly() {
-        assert_eq!(shape(96, 64), Shape { batch: 3, heads: 32, sequence: 64 });
-        assert_eq!(shape(133, 64), Shape { batch: 7, heads: 19, sequence: 64 });
-        assert_eq!(shape(37, 64), Shape { batch: 37, heads: 1, sequence: 64 });
-        assert_eq!(shape(17, 64), Shape { batch: 1, heads: 17, sequence: 64 });
+        assert_eq!(shape(96, 64), Shape::new(3, 32, 64));
+        assert_eq!(shape(133, 64), Shape::new(7, 19, 64));
+        assert_eq!(shape(37, 64), Shape::new(37, 1, 64));
+        assert_eq!(shape(17, 64), Shape::new(1, 17, 64));
     }
 
     #[test]

@@ -196,7 +196,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::inputs::Distribution;
     use crate::timing::{L2, Protocol};
-    use contract::config::{Element, HEAD_DIM, Mask};
+    use contract::config::{Element, Mask};
     use contract::problem::Shape;
     use contract::view::Layout;
 
@@ -229,8 +229,8 @@ pub(crate) mod tests {
     }
 
     pub fn point((batch, heads, sequence): (u32, u32, u32), results: Vec<Outcome>) -> Point {
-        let shape = Shape { batch, heads, sequence };
-        let case = Case { shape, head_dim: HEAD_DIM, element: Element::F16, mask: Mask::Full, layout: Layout::Bhsd };
+        let shape = Shape::new(batch, heads, sequence);
+        let case = Case { shape, element: Element::F16, mask: Mask::Full, layout: Layout::Bhsd };
         Point { case, seconds: 0.5, results }
     }
 

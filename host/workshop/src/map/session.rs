@@ -98,7 +98,7 @@ mod tests {
     use crate::bench::tests::{Behaviour, Stub, monitor};
     use crate::error::Error;
     use crate::record::Ceilings;
-    use contract::config::{Element, HEAD_DIM, Mask};
+    use contract::config::{Element, Mask};
     use contract::view::Layout;
 
     /// Contenders on the CPU, on a GPU that is lost after so many points.
@@ -133,10 +133,9 @@ mod tests {
     }
 
     fn cases(sequences: &[u32]) -> Vec<Case> {
-        let shape = |sequence| Shape { batch: 1, heads: 2, sequence };
+        let shape = |sequence| Shape::new(1, 2, sequence);
         let case = |&sequence| Case {
             shape: shape(sequence),
-            head_dim: HEAD_DIM,
             element: Element::F16,
             mask: Mask::Causal,
             layout: Layout::Bhsd,
@@ -196,7 +195,7 @@ mod tests {
 
     #[test]
     fn fewer_heads_of_long_sequences_are_checked() {
-        let checked = |sequence| heads_checked(Shape { batch: 8, heads: 8, sequence });
+        let checked = |sequence| heads_checked(Shape::new(8, 8, sequence));
         assert_eq!([16, 2048, 4096, 8192, 100_000].map(checked), [4, 4, 2, 1, 1]);
     }
 }

@@ -67,11 +67,9 @@ pub struct RunProtocol {
 /// What was computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Case {
-    /// `[B,H,S]`.
+    /// B, H, S and D.
     #[serde(flatten)]
     pub shape: Shape,
-    /// D.
-    pub head_dim: u32,
     /// Element type of Q, K, V and O; records of version 2 and before are of fp16.
     #[serde(default)]
     pub element: Element,
@@ -83,7 +81,7 @@ pub struct Case {
 
 impl std::fmt::Display for Case {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Shape { batch, heads, sequence } = self.shape;
+        let Shape { batch, heads, sequence, .. } = self.shape;
         write!(formatter, "{batch}x{heads}x{sequence} {}", self.mask.name())?;
         if self.element != Element::default() {
             write!(formatter, " {}", self.element.name())?;

@@ -1,6 +1,6 @@
 use std::num::NonZeroU32;
 
-use contract::config::{Element, HEAD_DIM};
+use contract::config::Element;
 use contract::manifest::CodeGenerator;
 use contract::variants::VARIANTS;
 
@@ -49,7 +49,7 @@ pub fn record(samples_us: Vec<f64>) -> BenchRecord {
 }
 
 fn row(samples_us: Vec<f64>, ceilings: &Ceilings) -> Row {
-    let shape = Shape { batch: 32, heads: 8, sequence: 512 };
+    let shape = Shape::new(32, 8, 512);
     let variant = &VARIANTS[0];
     let implementation = Implementation::Ptx {
         kernel: Kernel { entry: variant.entry.into(), config: variant.config },
@@ -76,7 +76,7 @@ fn row(samples_us: Vec<f64>, ceilings: &Ceilings) -> Row {
     let measured = (shape, Mask::Full);
     let measurement = Measurement::new(measured, correctness, batch, samples_us, None, ceilings, &Bootstrap::new(0));
     Row {
-        case: Case { shape, head_dim: HEAD_DIM, element: Element::F16, mask: Mask::Full, layout: Layout::Bhsd },
+        case: Case { shape, element: Element::F16, mask: Mask::Full, layout: Layout::Bhsd },
         contender: "fa512".into(),
         implementation: Some(implementation),
         outcome: Outcome::Measured(Box::new(measurement)),

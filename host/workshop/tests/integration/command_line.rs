@@ -14,7 +14,7 @@ use workshop::npy::{self, F32};
 
 use crate::support;
 
-const SHAPE: Shape = Shape { batch: 2, heads: 3, sequence: 20 };
+const SHAPE: Shape = Shape::new(2, 3, 20);
 
 /// The program, with the PTX under test.
 pub fn fa512(arguments: &[&str]) -> Command {

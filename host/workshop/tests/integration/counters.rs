@@ -90,7 +90,7 @@ fn measure((entry, module): (&Entry, &PtxModule)) -> Vec<Case> {
 /// Executes an entry in the simulator, with LSE. The counters depend on the shape only: not on addresses, nor on values as
 /// long as no block begins again, which none does for standard normal ones.
 fn count(entry: &Entry, module: &PtxModule, sequence: u32) -> ptx_sim::Counters {
-    let shape = Shape { batch: 1, heads: 1, sequence };
+    let shape = Shape::new(1, 1, sequence);
     let problem = Problem::new(shape, entry.mask, Layout::Bhsd).unwrap_or_else(|error| panic!("{error}"));
     let problem = problem.with_element(entry.element);
     let inputs = Inputs::generate(problem, Distribution::Normal, 512).and_then(|inputs| match entry.sequence {

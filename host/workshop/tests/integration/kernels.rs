@@ -12,7 +12,7 @@ use crate::support::{Case, ptx};
 const MASKS: [Mask; 2] = [Mask::Full, Mask::Causal];
 
 fn problem(batch: u32, heads: u32, sequence: u32, mask: Mask, layout: Layout) -> Problem {
-    Problem::new(Shape { batch, heads, sequence }, mask, layout).unwrap()
+    Problem::new(Shape::new(batch, heads, sequence), mask, layout).unwrap()
 }
 
 /// Runs one sequence length under both masks: fp16 in both layouts, bf16 in one.

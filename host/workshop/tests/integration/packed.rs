@@ -23,7 +23,7 @@ fn packed_entries() -> impl Iterator<Item = (&'static Entry, &'static PtxModule)
 /// What `entry` does with `cu_seqlens` over tensors of `rows` rows, and O as it left it.
 fn run(entry: &Entry, module: &PtxModule, rows: u32, cu_seqlens: &[u32]) -> (Vec<FindingClass>, Vec<u16>) {
     let mut executor = open(DeviceChoice::Sim, sim::DEFAULT_ARCHITECTURE).unwrap().executor;
-    let shape = Shape { batch: 1, heads: 2, sequence: rows };
+    let shape = Shape::new(1, 2, rows);
     let packing = Packing { sequences: cu_seqlens.len() as u32 - 1, longest: rows };
     let problem =
         Problem::new(shape, entry.mask, Layout::Bshd).unwrap().with_element(entry.element).packed(packing).unwrap();
@@ -95,7 +95,7 @@ fn what_lies_in_other_sequences_changes_no_bit() {
     let lengths = [70, 3, 129, 64];
     let rows: u32 = lengths.iter().sum();
     for (entry, module) in packed_entries() {
-        let shape = Shape { batch: 1, heads: 2, sequence: rows };
+        let shape = Shape::new(1, 2, rows);
         let problem = Problem::new(shape, entry.mask, Layout::Bhsd).unwrap().with_element(entry.element);
         let inputs = Inputs::generate(problem, Distribution::Normal, 7).unwrap();
         let outputs = |inputs: Inputs| {

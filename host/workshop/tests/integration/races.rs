@@ -57,7 +57,7 @@ fn findings_without(line: usize, entry: &Entry, module: &PtxModule, inputs: &Inp
 fn inputs(entry: &Entry) -> [Inputs; 2] {
     const SINGLE_ROWS: u32 = 40;
     let generate = |sequence: u32| {
-        let shape = Shape { batch: 1, heads: 1, sequence };
+        let shape = Shape::new(1, 1, sequence);
         let problem = Problem::new(shape, entry.mask, Layout::Bhsd).unwrap().with_element(entry.element);
         [Distribution::Normal, Distribution::LargeLogits]
             .map(|distribution| Inputs::generate(problem, distribution, 1).unwrap())

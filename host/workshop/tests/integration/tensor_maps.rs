@@ -15,7 +15,7 @@ use workshop::launch::check_fits;
 use crate::support::executor;
 
 /// Two heads of two batch entries; a box is longer than the sequence.
-const SHAPE: Shape = Shape { batch: 2, heads: 2, sequence: 48 };
+const SHAPE: Shape = Shape::new(2, 2, 48);
 
 /// An entry with room for three boxes and an mbarrier.
 fn entry() -> Entry {

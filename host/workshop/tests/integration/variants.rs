@@ -23,7 +23,7 @@ fn device(architecture: u32, shared_bytes_per_block: u32) -> Device {
 }
 
 fn problem(sequence: u32, mask: Mask) -> Problem {
-    Problem::new(Shape { batch: 1, heads: 1, sequence }, mask, Layout::Bhsd).unwrap()
+    Problem::new(Shape::new(1, 1, sequence), mask, Layout::Bhsd).unwrap()
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn a_specialised_entry_is_preferred_to_a_general_one_of_its_tile() {
     let mut specialised = 0;
     for mask in [Mask::Full, Mask::Causal] {
         for (heads, sequence) in [(1, 512), (32, 512), (256, 512), (1, 511), (256, 511)] {
-            let problem = Problem::new(Shape { batch: 1, heads, sequence }, mask, Layout::Bhsd).unwrap();
+            let problem = Problem::new(Shape::new(1, heads, sequence), mask, Layout::Bhsd).unwrap();
             let choice = choose(ptx(), &problem, &device(90, 227 * 1024), None).unwrap();
             assert!(choice.entry.sequence.accepts(sequence) && choice.entry.mask == mask, "{}", choice.entry.name);
             assert!(choice.reason.starts_with("expected to take "), "{}", choice.reason);

@@ -4,7 +4,7 @@
 use crate::device::ptx::memory;
 use contract::args::ForwardArgs;
 use contract::geometry::BlockWork;
-use contract::packed::{self, PackedArgs, SequenceTile};
+use contract::packed::{self, SequenceTile};
 
 /// The sequences of a kernel.
 pub trait Sequence {
@@ -96,7 +96,7 @@ impl Sequence for Packed {
 
     #[inline(always)]
     fn length(args: &ForwardArgs) -> u32 {
-        args.packed.rows
+        args.sequence
     }
 
     #[inline(always)]
@@ -111,7 +111,7 @@ impl Sequence for Packed {
 
     #[inline(always)]
     fn tile(args: &ForwardArgs, work: BlockWork, tile_rows: u32) -> Option<SequenceTile> {
-        let PackedArgs { cu_seqlens, rows, sequences } = args.packed;
+        let ForwardArgs { cu_seqlens, sequence: rows, sequences, .. } = *args;
         // SAFETY: the launch's cu_seqlens has an element for each sequence and one more, 4-byte aligned.
         let load = |index: u32| unsafe { memory::load_global_4(cu_seqlens + index as u64 * 4) };
         packed::tile_of_slot(work.query_tile, tile_rows, rows, sequences, load)
@@ -119,6 +119,6 @@ impl Sequence for Packed {
 
     #[inline(always)]
     fn lse_row(args: &ForwardArgs, work: BlockWork, tile: SequenceTile) -> u64 {
-        work.head as u64 * args.packed.rows as u64 + tile.begin as u64
+        work.head as u64 * args.sequence as u64 + tile.begin as u64
     }
 }

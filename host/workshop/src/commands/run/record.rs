@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use contract::args::Strides;
-use contract::config::{Element, HEAD_DIM, Mask};
+use contract::config::{Element, Mask};
 use contract::manifest::CodeGenerator;
 use contract::problem::Shape;
 use contract::view::Layout;
@@ -97,14 +97,12 @@ impl Ptx {
 /// What was computed.
 #[derive(Serialize)]
 pub struct Problem {
-    /// `[B,H,S]`; of packed sequences `[1,H,rows]`.
+    /// B, H, S and D; of packed sequences B is 1, and S the rows of all.
     #[serde(flatten)]
     pub shape: Shape,
     /// The rows at which packed sequences begin, and where the last one ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cu_seqlens: Option<Vec<u32>>,
-    /// D.
-    pub head_dim: u32,
     /// Element type of Q, K, V and O.
     pub element: Element,
     /// Mask.
@@ -145,7 +143,6 @@ impl Problem {
         Self {
             shape: problem.shape(),
             cu_seqlens: inputs.cu_seqlens().map(<[u32]>::to_vec),
-            head_dim: HEAD_DIM,
             element: problem.element(),
             mask: problem.mask(),
             scale: problem.scale(),
@@ -243,8 +240,7 @@ mod tests {
     }
 
     fn timing(samples: &[f64], mask: Mask) -> Timing {
-        let problem =
-            contract::problem::Problem::new(Shape { batch: 32, heads: 8, sequence: 512 }, mask, Layout::Bhsd).unwrap();
+        let problem = contract::problem::Problem::new(Shape::new(32, 8, 512), mask, Layout::Bhsd).unwrap();
         let mut sampler = Stub(samples.iter());
         Timing::take(&mut sampler, samples.len(), Protocol::new(L2::Warm), problem.shape().operations(problem.mask()))
             .unwrap()

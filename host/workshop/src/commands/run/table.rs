@@ -53,7 +53,7 @@ fn problem(record: &Record) -> String {
         Source::Generated { distribution, seed } => format!("{} inputs, seed {seed}", distribution.name()),
         Source::Files { q, k, v } => format!("Q {}, K {}, V {}", q.display(), k.display(), v.display()),
     };
-    let Shape { batch, heads, sequence } = problem.shape;
+    let Shape { batch, heads, sequence, .. } = problem.shape;
     let sizes = match &problem.cu_seqlens {
         None => format!("B={batch} H={heads} S={sequence}"),
         Some(begins) => {
@@ -63,7 +63,7 @@ fn problem(record: &Record) -> String {
     };
     format!(
         "{sizes} D={} {}, {} mask, scale {}, {}, {source}",
-        problem.head_dim,
+        problem.shape.head_dim,
         problem.element.name(),
         problem.mask.name(),
         problem.scale,

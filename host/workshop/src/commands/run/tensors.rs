@@ -37,8 +37,8 @@ pub fn inputs(options: &Options) -> Result<(Inputs, Source)> {
         return Ok((inputs, Source::Files { q: q.clone(), k: k.clone(), v: v.clone() }));
     }
     let shape = match &options.lengths {
-        None => Shape { batch: options.batch, heads: options.heads, sequence: options.seq },
-        Some(lengths) => Shape { batch: 1, heads: options.heads, sequence: rows(lengths)? },
+        None => Shape::new(options.batch, options.heads, options.seq),
+        Some(lengths) => Shape::new(1, options.heads, rows(lengths)?),
     };
     let inputs = Inputs::generate(problem(shape)?, options.distribution, options.seed)?;
     let inputs = options.lengths.iter().try_fold(inputs, |inputs, lengths| inputs.packed(lengths))?;

@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn strides_and_offsets_go_to_their_tensor() {
-        let problem = Problem::new(Shape { batch: 1, heads: 2, sequence: 3 }, Mask::Full, Layout::Bhsd).unwrap();
+        let problem = Problem::new(Shape::new(1, 2, 3), Mask::Full, Layout::Bhsd).unwrap();
         let strides = ["k=900,400,72", "O=0,512,64"].map(|text| text.parse().unwrap());
         let offsets = ["O=16", "V=8"].map(|text| text.parse().unwrap());
         let applied = apply(problem, &strides, &offsets).unwrap();

@@ -179,11 +179,11 @@ fn cases(entry: &Entry, selection: &Selection<'_>) -> Result<Vec<Case>> {
 fn rows(entry: &Entry, selection: &Selection<'_>, sequence: u32) -> (Shape, Option<Vec<u32>>) {
     let Selection { batch, heads, .. } = *selection;
     if entry.sequence != Sequence::Packed {
-        return (Shape { batch, heads, sequence }, None);
+        return (Shape::new(batch, heads, sequence), None);
     }
     let mut lengths = vec![sequence, 0, 1];
     lengths.extend((0..batch).map(|_| sequence));
-    (Shape { batch: 1, heads, sequence: lengths.iter().sum() }, Some(lengths))
+    (Shape::new(1, heads, lengths.iter().sum()), Some(lengths))
 }
 
 /// Lengths at which a kernel may go wrong: one row, one less and one more than a tile of queries or keys, and just enough

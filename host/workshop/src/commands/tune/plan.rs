@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use contract::config::{Element, Family, HEAD_DIM, Mask};
+use contract::config::{Element, Family, Mask};
 use contract::problem::Shape;
 use contract::view::Layout;
 use workshop::error::Result;
@@ -79,7 +79,7 @@ impl Options {
             None => Space::built_in(family),
         });
         let element = self.element;
-        let case = |&shape, &mask| Case { shape, head_dim: HEAD_DIM, element, mask, layout: Layout::Bhsd };
+        let case = |&shape, &mask| Case { shape, element, mask, layout: Layout::Bhsd };
         let sampled = (self.strategy != Strategy::Exhaustive).then_some(SAMPLED_CANDIDATES);
         Ok(Request {
             spaces: spaces.collect::<Result<Vec<_>>>()?.concat(),

@@ -164,17 +164,12 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-    use contract::config::{Element, HEAD_DIM, Mask};
+    use contract::config::{Element, Mask};
     use contract::problem::Shape;
     use contract::view::Layout;
 
-    const CASE: Case = Case {
-        shape: Shape { batch: 1, heads: 1, sequence: 512 },
-        head_dim: HEAD_DIM,
-        element: Element::F16,
-        mask: Mask::Full,
-        layout: Layout::Bhsd,
-    };
+    const CASE: Case =
+        Case { shape: Shape::new(1, 1, 512), element: Element::F16, mask: Mask::Full, layout: Layout::Bhsd };
 
     #[test]
     fn those_who_are_late_are_named_once_and_those_who_are_done_never() {

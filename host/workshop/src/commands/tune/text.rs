@@ -174,7 +174,7 @@ pub fn table(table: &Table) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contract::config::{Element, Family, HEAD_DIM, Mask};
+    use contract::config::{Element, Family, Mask};
     use contract::problem::Shape;
     use contract::view::Layout;
     use workshop::tune::plan::Request;
@@ -183,17 +183,11 @@ mod tests {
 
     #[test]
     fn a_plan_shows_how_many_points_each_gate_rejected() {
-        let shape = Shape { batch: 4, heads: 8, sequence: 512 };
+        let shape = Shape::new(4, 8, 512);
         let request = Request {
             spaces: Space::built_in(Family::Sm90a).unwrap(),
             architecture: 90,
-            cases: vec![Case {
-                shape,
-                head_dim: HEAD_DIM,
-                element: Element::F16,
-                mask: Mask::Full,
-                layout: Layout::Bhsd,
-            }],
+            cases: vec![Case { shape, element: Element::F16, mask: Mask::Full, layout: Layout::Bhsd }],
             strategy: Strategy::Tpe,
             candidates: Some(5),
             seed: 0,

@@ -54,7 +54,7 @@ fn workload(layout: Layout) -> Workload {
 }
 
 fn workload_of(element: Element, layout: Layout) -> Workload {
-    let shape = Shape { batch: 2, heads: 3, sequence: 5 };
+    let shape = Shape::new(2, 3, 5);
     let problem = Problem::new(shape, Mask::Causal, layout).unwrap().with_element(element);
     let inputs = Inputs::generate(problem, Distribution::Normal, 1).unwrap();
     Workload { inputs, protocol: Protocol::new(L2::Warm) }

@@ -92,7 +92,7 @@ fn variant(tensor_maps: bool) -> &'static Variant<'static> {
 
 /// A launch of `variant` on tensors of `gpu`.
 fn planned(gpu: &mut GpuExecutor, variant: &Variant<'static>) -> Planned {
-    let problem = Problem::new(Shape { batch: 1, heads: 1, sequence: 1 }, Mask::Full, Layout::Bhsd).unwrap();
+    let problem = Problem::new(Shape::new(1, 1, 1), Mask::Full, Layout::Bhsd).unwrap();
     let plan = Plan::new(&problem, *variant, &gpu.device().gpu()).unwrap();
     let [q, k, v, o] = ["Q", "K", "V", "O"].map(|name| gpu.allocate(name, 128).unwrap());
     let addresses = Addresses::new(q.address, k.address, v.address, o.address);

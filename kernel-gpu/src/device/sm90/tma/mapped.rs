@@ -63,7 +63,7 @@ impl Mapped for Packed {
     /// The map's rows end with the sequence's ([`contract::tensor_map`]).
     #[inline(always)]
     fn in_maps(args: &ForwardArgs, work: BlockWork, tile: SequenceTile) -> InMaps {
-        InMaps { row: args.packed.rows - tile.length, head: work.head, batch: tile.begin + tile.length }
+        InMaps { row: args.sequence - tile.length, head: work.head, batch: tile.begin + tile.length }
     }
 }
 

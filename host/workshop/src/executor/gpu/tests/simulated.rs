@@ -143,7 +143,7 @@ fn a_refused_tensor_map_is_described() {
 #[ignore = "run by a_refused_tensor_map_is_described"]
 fn complete_without_tensor_maps() {
     let mut gpu = GpuExecutor::open().unwrap();
-    let problem = Problem::new(Shape { batch: 2, heads: 3, sequence: 100 }, Mask::Full, Layout::Bhsd).unwrap();
+    let problem = Problem::new(Shape::new(2, 3, 100), Mask::Full, Layout::Bhsd).unwrap();
     let plan = Plan::new(&problem, *variant(true), &gpu.device().gpu()).unwrap();
     let mut launch = plan.bind(Addresses::new(1 << 20, 2 << 20, 3 << 20, 4 << 20)).unwrap();
     let (code, action, _) = cuda(gpu.complete(&mut launch));
