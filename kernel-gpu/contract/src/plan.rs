@@ -299,7 +299,6 @@ impl Variant<'_> {
     fn check_head_dim(&self, head_dim: u32) -> Result<(), Refusal> {
         let columns = self.config.columns();
         let exactly = matches!(self.sequence, Sequence::Exact(_));
-        let exactly = exactly || !self.config.uses_tensor_maps(); // until the copies of these kernels end with the row
         match if exactly { head_dim == columns } else { head_dim <= columns } {
             true => Ok(()),
             false => Err(Refusal::OtherHeadDim { head_dim, columns, exactly }),

@@ -26,7 +26,7 @@ pub mod sm90_tma;
 mod written;
 
 use crate::architecture::{ARCHITECTURES, ArchitectureLimits};
-use crate::config::{Family, HEAD_DIM, Sequence, WARPGROUP_WARPS};
+use crate::config::{Family, Sequence, WARPGROUP_WARPS};
 use block::Block;
 
 pub use options::{Epilogue, Grid, Queries, RESCALE_ON_OVERFLOW, Rescale};
@@ -127,11 +127,6 @@ impl Configuration {
             Self::Sm90CpAsync(tile) => tile.block_n,
             Self::Sm90Tma(_) => Sm90Tma::BLOCK_N,
         }
-    }
-
-    /// Columns of a tile's rows, at least as many as those of the tensors.
-    pub const fn columns(self) -> u32 {
-        HEAD_DIM
     }
 
     /// Warps of a block that compute.

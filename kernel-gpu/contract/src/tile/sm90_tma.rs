@@ -4,6 +4,7 @@ use super::block::{Block, accumulator_registers, allocated, check_columns, check
 use super::{Epilogue, Grid, RESCALE_ON_OVERFLOW, Rejection};
 use crate::architecture::{ArchitectureLimits, REGISTER_ALLOCATION_UNIT, REGISTERS_PER_THREAD};
 use crate::args::TENSOR_MAP_ROWS;
+use crate::tensor_map::PANEL_COLUMNS;
 use crate::config::{HEAD_DIM, MMA_K, MMA_N, Sequence, WARPGROUP_ROWS, WARPGROUP_WARPS};
 
 /// Bytes of the statistics of a row: its shift and its sum, in f32.
@@ -119,7 +120,9 @@ impl Sm90Tma {
     /// Registers allocated to a thread that computes: those of the launch, and its share of what the producers can give up
     /// (`setmaxnreg.inc`).
     pub const fn consumer_registers(self) -> u32 {
-        let given_up = self.launch_registers().saturating_sub(SMALLEST_REGISTER_COUNT);
+        // Copies of several panels need more than the least, which would spill.
+        let kept = if self.columns > PANEL_COLUMNS { 40 } else { SMALLEST_REGISTER_COUNT };
+        let given_up = self.launch_registers().saturating_sub(kept);
         allocated(self.launch_registers() + given_up / self.warpgroups)
     }
 

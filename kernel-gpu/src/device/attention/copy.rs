@@ -7,8 +7,11 @@ use super::{Lane, Tile};
 use crate::device::ptx::cp_async;
 use crate::device::unrolled;
 use crate::shared_tile::{CHUNK_BYTES, Element};
-use contract::args::Strides;
+use contract::args::{ForwardArgs, Strides};
 use contract::geometry::BlockWork;
+
+/// Elements of a chunk, whichever they are.
+const CHUNK_ELEMENTS: u32 = CHUNK_BYTES / 2;
 
 /// The rows of one head of a tensor in global memory.
 #[derive(Clone, Copy)]
@@ -34,8 +37,14 @@ impl HeadRows {
     }
 }
 
-/// Starts copying rows `[first_row, first_row + ROWS)` to `tile`, with neighbouring threads on neighbouring chunks; rows
-/// beyond the end become zeros.
+/// Whether chunk `chunk` of a tile's row is one of the head's; the tile may have more columns than the head.
+#[inline(always)]
+pub fn has_chunk(args: &ForwardArgs, chunk: u32) -> bool {
+    chunk < args.head_dim / CHUNK_ELEMENTS
+}
+
+/// Starts copying rows `[first_row, first_row + ROWS)` to `tile`, with neighbouring threads on neighbouring chunks; what is
+/// beyond the last row and beyond the end of a row become zeros.
 ///
 /// # Safety
 /// All threads of the block call this together; `rows` are those of one of its tensors; `tile` is not accessed
@@ -51,6 +60,8 @@ pub unsafe fn start_copy<K: Kernel, const ROWS: u32>(
     let chunks_per_row = Tile::<K, ROWS>::CHUNKS_PER_ROW;
     let rows_per_pass = block.threads / chunks_per_row;
     let (row, chunk) = (lane.thread / chunks_per_row, lane.thread % chunks_per_row);
+    // What is beyond the end of a row is like what is beyond the last row.
+    let length = if has_chunk(block.args, chunk) { block.length } else { 0 };
     let (mut pass_row, mut global) = (row, rows.chunk(first_row + row, chunk));
     let mut copy_pass = || {
         let shared = tile.chunk(pass_row, chunk);
@@ -58,7 +69,7 @@ pub unsafe fn start_copy<K: Kernel, const ROWS: u32>(
         // not read.
         unsafe {
             if K::Sequence::HAS_TAIL {
-                cp_async::copy_16_or_zeros(shared, global, first_row + pass_row < block.length);
+                cp_async::copy_16_or_zeros(shared, global, first_row + pass_row < length);
             } else {
                 cp_async::copy_16(shared, global);
             }

@@ -1,7 +1,7 @@
 //! Normalisation and the stores of O and LSE.
 
 use super::block::Block;
-use super::copy::HeadRows;
+use super::copy::{HeadRows, has_chunk};
 use super::kernel::Kernel;
 use super::sequence::Sequence;
 use super::softmax::{RunningSoftmax, rescale_row};
@@ -11,6 +11,7 @@ use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::{math, memory, shuffle, sync};
 use crate::device::unrolled;
+use contract::args::ForwardArgs;
 use contract::config::{MMA_M, WARP_SIZE};
 
 /// log 2, which turns base-2 logarithms to natural ones.
@@ -108,11 +109,12 @@ unsafe fn store_output<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
     let rows = block.output();
     let chunk = lane.index % Tile::<K, BLOCK_M>::CHUNKS_PER_ROW;
     let mut strip_row = lane.index / Tile::<K, BLOCK_M>::CHUNKS_PER_ROW;
+    let length = if has_chunk(block.args, chunk) { block.length } else { 0 };
     while strip_row < M_TILES as u32 * MMA_M {
         let row = block.first_row + warp_row + strip_row;
         // SAFETY: a chunk of the warp's own rows, written before the barrier above.
         let value = unsafe { memory::load_shared_16(tile.chunk(warp_row + strip_row, chunk)) };
-        if !K::Sequence::HAS_TAIL || row < block.length {
+        if !K::Sequence::HAS_TAIL || row < length {
             // SAFETY: a chunk of a row before the end, 16-byte aligned by the launch's checks.
             unsafe { memory::store_global_16(rows.chunk(row, chunk), value) };
         }
@@ -134,11 +136,12 @@ unsafe fn exchange_output<K: Kernel, const M_TILES: usize>(
     unrolled!(at most 4; for m in M_TILES => {
         let first_row = block.first_row + warp_row + m as u32 * MMA_M;
         // SAFETY: the warp's own rows.
-        unsafe { exchange_strip::<K>(&output[m], block.output(), first_row, block.length, lane) };
+        unsafe { exchange_strip::<K>(&output[m], block.output(), block.args, (first_row, block.length), lane) };
     });
 }
 
-/// Stores the 16 rows from `first_row` on of a head whose O is at `rows`, rounded to elements; rows from `length` on are left out.
+/// Stores the 16 rows from `first_row` on of a head whose O is at `rows`, rounded to elements; rows from `length` on and columns
+/// that the head does not have are left out.
 ///
 /// # Safety
 /// The whole warp calls this together; nobody else writes these rows.
@@ -146,8 +149,8 @@ unsafe fn exchange_output<K: Kernel, const M_TILES: usize>(
 pub unsafe fn exchange_strip<K: Kernel>(
     strip: &OutputStrip<K>,
     rows: HeadRows,
-    first_row: u32,
-    length: u32,
+    args: &ForwardArgs,
+    (first_row, length): (u32, u32),
     lane: Lane,
 ) {
     unrolled!(at most 2; for r in ROWS_PER_LANE => {
@@ -155,10 +158,11 @@ pub unsafe fn exchange_strip<K: Kernel>(
         unrolled!(at most 4; for quad in const { K::HeadDim::N_TILES / QUAD as usize } => {
             // SAFETY: passed on to the caller; a chunk of a row before the end, 16-byte aligned by the launch's checks.
             unsafe {
-                let (chunk, first) = (lane.index % QUAD, quad * QUAD as usize);
+                let first = quad * QUAD as usize;
+                let chunk = first as u32 + lane.index % QUAD;
                 let value = transpose(packed_row::<K>(strip, first, r), lane);
-                if !K::Sequence::HAS_TAIL || row < length {
-                    memory::store_global_16(rows.chunk(row, first as u32 + chunk), value);
+                if !K::Sequence::HAS_TAIL || (row < length && has_chunk(args, chunk)) {
+                    memory::store_global_16(rows.chunk(row, chunk), value);
                 }
             }
         });

@@ -89,7 +89,7 @@ pub unsafe fn store_output<K: TmaKernel>(
     let rows = HeadRows::new::<K::Element>(context.args.o, &context.args.o_strides, copy.work, copy.tile.begin);
     // SAFETY: passed on to the caller.
     unsafe {
-        exchange_strip::<K>(output, rows, copy.tile.first_row + warp_row(lane), copy.tile.length, lane);
+        exchange_strip::<K>(output, rows, context.args, (copy.tile.first_row + warp_row(lane), copy.tile.length), lane);
         if K::Sequence::IS_LOOKED_UP {
             // All lanes have read which strip it is.
             sync::warp();
