@@ -26,6 +26,8 @@ pub struct KernelClass {
     pub rows: u32,
     /// Keys of a step.
     pub keys: u32,
+    /// Columns of a row.
+    pub columns: u32,
     /// Blocks that fit on a multiprocessor at least.
     pub blocks: u32,
     /// How items are spread over blocks.
@@ -34,8 +36,8 @@ pub struct KernelClass {
     pub mask: Mask,
 }
 
-/// Octaves between the tiles, another grid, blocks more or less, another mask.
-pub type Distance = (u32, bool, u32, bool);
+/// Octaves between the columns and between the tiles, another grid, blocks more or less, another mask.
+pub type Distance = (u32, u32, bool, u32, bool);
 
 impl KernelClass {
     /// That of `variant`.
@@ -49,6 +51,7 @@ impl KernelClass {
             kind: config.kind(),
             rows: config.block_m(),
             keys: config.block_n(),
+            columns: config.columns(),
             blocks: config.min_blocks(),
             grid: config.grid(),
             mask,
@@ -60,8 +63,9 @@ impl KernelClass {
         let octaves = |one: u32, other: u32| one.max(1).ilog2().abs_diff(other.max(1).ilog2());
         (self.kind == other.kind).then(|| {
             let tiles = octaves(self.rows, other.rows) + octaves(self.keys, other.keys);
+            let columns = octaves(self.columns, other.columns);
             let blocks = self.blocks.abs_diff(other.blocks);
-            (tiles, self.grid != other.grid, blocks, self.mask != other.mask)
+            (columns, tiles, self.grid != other.grid, blocks, self.mask != other.mask)
         })
     }
 }

@@ -8,8 +8,6 @@ use std::sync::Arc;
 
 use super::address;
 
-/// Columns of the tensors.
-const HEAD_DIM: usize = 64;
 /// What outputs hold before: a NaN of either type, which no attention is.
 const UNTOUCHED: u16 = 0x7fe1;
 
@@ -81,9 +79,14 @@ impl Case {
 
     /// The same of another element type.
     pub fn packed_of(element: Element, rows: u32, cu_seqlens: &[i32], mask: Mask, stream: &Arc<CudaStream>) -> Self {
-        let packing = Packing { sequences: cu_seqlens.len() as u32 - 1, longest: rows };
-        let shape = Shape::new(1, 2, rows);
-        let problem = Problem::new(shape, mask, Layout::Bshd).unwrap().with_element(element).packed(packing).unwrap();
+        let problem = Problem::new(Shape::new(1, 2, rows), mask, Layout::Bshd).unwrap().with_element(element);
+        Self::packed_problem(problem, cu_seqlens, stream)
+    }
+
+    /// Packed sequences whose rows are those of `problem`.
+    pub fn packed_problem(problem: Problem, cu_seqlens: &[i32], stream: &Arc<CudaStream>) -> Self {
+        let packing = Packing { sequences: cu_seqlens.len() as u32 - 1, longest: problem.shape().sequence };
+        let problem = problem.packed(packing).unwrap();
         let sequences = cu_seqlens.windows(2).map(|pair| pair[0] as u32..pair[1] as u32).collect();
         let lengths = stream.clone_htod(cu_seqlens).expect("memory");
         Self { cu_seqlens: Some(lengths), sequences, ..Self::new(problem, stream) }
@@ -118,6 +121,7 @@ impl Case {
         let o = self.stream.clone_dtoh(&self.o).expect("copied");
         let lse = self.stream.clone_dtoh(&self.lse).expect("copied");
         let (shape, views) = (self.problem.shape(), self.problem.views());
+        let columns = shape.head_dim as usize;
         // bf16 has three bits less.
         let coarseness = if self.problem.element() == Element::F16 { 1.0 } else { 8.0 };
         let mut row = 0;
@@ -126,7 +130,7 @@ impl Case {
                 for query in 0..shape.sequence {
                     let first = index(views.o, batch, head, query);
                     let Some(keys) = self.keys(query) else {
-                        assert_eq!(o[first..first + HEAD_DIM], [UNTOUCHED; HEAD_DIM], "row {query} is of no sequence");
+                        assert!(o[first..first + columns].iter().all(|&bits| bits == UNTOUCHED), "row {query} is of no sequence");
                         assert!(lse[row].is_nan(), "LSE {row} is of no sequence");
                         row += 1;
                         continue;
@@ -163,18 +167,19 @@ impl Case {
     }
 
     /// A row of O and its LSE.
-    fn reference(&self, batch: u32, head: u32, query: u32, keys: Range<u32>) -> ([f64; HEAD_DIM], f64) {
+    fn reference(&self, batch: u32, head: u32, query: u32, keys: Range<u32>) -> (Vec<f64>, f64) {
         let (views, [q, k, v]) = (self.problem.views(), &self.inputs);
-        let row = |values: &[u16], view, row| -> [f64; HEAD_DIM] {
+        let columns = self.problem.shape().head_dim as usize;
+        let row = |values: &[u16], view, row| -> Vec<f64> {
             let first = index(view, batch, head, row);
-            std::array::from_fn(|column| decode(self.problem.element(), values[first + column]))
+            values[first..first + columns].iter().map(|&bits| decode(self.problem.element(), bits)).collect()
         };
         let q = row(q, views.q, query);
-        let dot = |key: [f64; HEAD_DIM]| -> f64 { q.iter().zip(key).map(|(q, k)| q * k).sum() };
+        let dot = |key: Vec<f64>| -> f64 { q.iter().zip(key).map(|(q, k)| q * k).sum() };
         let scores: Vec<f64> = keys.clone().map(|key| self.problem.scale() * dot(row(k, views.k, key))).collect();
         let maximum = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let sum: f64 = scores.iter().map(|score| (score - maximum).exp()).sum();
-        let mut o = [0.0; HEAD_DIM];
+        let mut o = vec![0.0; columns];
         for (key, score) in keys.zip(&scores) {
             let p = (score - maximum).exp() / sum;
             for (o, v) in o.iter_mut().zip(row(v, views.v, key)) {

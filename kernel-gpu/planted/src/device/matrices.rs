@@ -4,7 +4,7 @@ use kernel_gpu::codegen::thread::thread_idx_x;
 use kernel_gpu::ptx::memory;
 use kernel_gpu::ptx::mma::FragmentC;
 use kernel_gpu::ptx::wgmma::{self, Accumulators, Descriptor, KMajor, Major, Registers};
-use kernel_gpu::shared_tile::F16;
+use kernel_gpu::shared_tile::{F16, Row, SharedTile, Swizzle128};
 
 use super::element;
 use super::stages::{load_bytes_and_wait, stage};
@@ -14,6 +14,9 @@ use crate::Arguments;
 pub const A_BYTES: u32 = 64 * 128;
 /// Bytes of operand B: 16 rows of 64 halves, of which a product takes 8 columns.
 pub const B_BYTES: u32 = 16 * 128;
+
+/// The rows of an operand, as [`Descriptor`]s describe them.
+pub type Rows = SharedTile<F16, 64, Row<64, Swizzle128>>;
 
 /// The accumulators of a 64×8 tile.
 pub type Tile = [FragmentC; 1];
@@ -32,14 +35,14 @@ pub unsafe fn load_part(arguments: Arguments, bytes: u32) {
 
 /// The operand that begins so many bytes behind the beginning of the stages.
 #[inline(always)]
-pub fn operand<M: Major>(offset: u32) -> Descriptor<M> {
+pub fn operand<M: Major>(offset: u32) -> Descriptor<M, Rows> {
     Descriptor::new(stage(0) + offset)
 }
 
 /// Starts D = A·B.
 #[inline(always)]
-pub unsafe fn multiply<B: Major>(a: Descriptor<KMajor>, b: Descriptor<B>) -> Tile {
-    Tile::multiply::<F16, _>(a, b)
+pub unsafe fn multiply<B: Major>(a: Descriptor<KMajor, Rows>, b: Descriptor<B, Rows>) -> Tile {
+    Tile::multiply::<F16, _, _>(a, b)
 }
 
 /// Starts the product of the operands that [`load`] brought.

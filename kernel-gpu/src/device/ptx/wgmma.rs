@@ -19,7 +19,7 @@ use crate::shared_tile::{self, RowLayout, SharedTile};
 use contract::config::{self, MMA_K};
 
 /// How an operand lies in shared memory: panels one behind the other, of rows one behind the other, as wide as a swizzle.
-pub trait OperandLayout {
+pub trait OperandLayout: Copy {
     /// Bytes of a row of a panel: 64 or 128, the span of the swizzle.
     const ROW_BYTES: u32;
     /// Panels.
@@ -35,7 +35,7 @@ impl<E: shared_tile::Element, const ROWS: u32, L: RowLayout> OperandLayout for S
 }
 
 /// Which dimension of an operand is contiguous in shared memory.
-pub trait Major {
+pub trait Major: Copy {
     /// `imm-trans-a`, `imm-trans-b`.
     const TRANSPOSED: u32;
 
@@ -126,7 +126,7 @@ pub trait Operand: Copy {
     fn bits(self) -> u64;
 }
 
-impl<M: Major + Copy, L: OperandLayout + Copy> Operand for Descriptor<M, L> {
+impl<M: Major, L: OperandLayout> Operand for Descriptor<M, L> {
     const TRANSPOSED: u32 = M::TRANSPOSED;
 
     #[inline(always)]

@@ -77,7 +77,7 @@ pub unsafe fn accumulator_cleared_after_the_fence<const PLANTED: bool>(arguments
     if PLANTED {
         d = ptx::zeros();
     }
-    d.multiply_accumulate::<F16, _>(matrices::operand(0), matrices::operand::<KMajor>(A_BYTES));
+    d.multiply_accumulate::<F16, _, _>(matrices::operand::<KMajor>(0), matrices::operand::<KMajor>(A_BYTES));
     wgmma::commit_group();
     matrices::wait_and_write_out(arguments, d);
 }
@@ -90,7 +90,7 @@ pub unsafe fn no_fence<const PLANTED: bool>(arguments: Arguments) {
     if !PLANTED {
         wgmma::fence();
     }
-    d.multiply_accumulate::<F16, _>(matrices::operand(0), matrices::operand::<KMajor>(A_BYTES));
+    d.multiply_accumulate::<F16, _, _>(matrices::operand::<KMajor>(0), matrices::operand::<KMajor>(A_BYTES));
     wgmma::commit_group();
     matrices::wait_and_write_out(arguments, d);
 }

@@ -49,7 +49,7 @@ pub unsafe fn step_of_one_operand_only<const PLANTED: bool>(arguments: Arguments
     let (a, b) = (matrices::operand::<KMajor>(0), matrices::operand::<KMajor>(A_BYTES));
     wgmma::fence();
     let mut d = matrices::multiply(a, b);
-    d.multiply_accumulate::<F16, _>(a.step(1), b.step(usize::from(!PLANTED)));
+    d.multiply_accumulate::<F16, _, _>(a.step(1), b.step(usize::from(!PLANTED)));
     wgmma::commit_group();
     matrices::wait_and_write_out(arguments, d);
 }
