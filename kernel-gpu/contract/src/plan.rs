@@ -520,11 +520,12 @@ mod tests {
                     variant.entry
                 );
             }
+            let shape = problem(1, 512).shape().with_head_dim(variant.config.columns());
+            let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap().with_element(variant.element);
             let problem = match variant.sequence {
-                Sequence::Packed => packed(3, 512),
-                Sequence::Exact(_) | Sequence::Any => problem(1, 512),
+                Sequence::Packed => problem.packed(Packing { sequences: 3, longest: 512 }).unwrap(),
+                Sequence::Exact(_) | Sequence::Any => problem,
             };
-            let problem = problem.with_element(variant.element);
             let message = refusal(&problem, variant, &Gpu { architecture: 75, ..GPU });
             assert!(message.contains(&std::format!("needs {}", variant.family().requirement())), "{message}");
         }
