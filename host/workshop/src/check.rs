@@ -5,7 +5,7 @@ mod severity;
 use rayon::prelude::*;
 
 use crate::element::{Bits, Element, Encoding};
-use crate::inputs::{COLUMNS, Distribution, Inputs, Row, row_of, row_start};
+use crate::inputs::{Distribution, Inputs, row_of, row_start};
 use crate::reference::{ElementReference, Reference, RowReference, Rule};
 use contract::problem::{Problem, Shape};
 
@@ -276,7 +276,7 @@ pub fn check(
             let index = row_index(row);
             let [batch, head, query] = index;
             let expected = &reference.rows[row];
-            let actual = row_of(&outputs.o, view, batch, head, query);
+            let actual = row_of(&outputs.o, view, inputs.columns(), batch, head, query);
             compare_row(&mut output, inputs, index, (&reference.elements[row], expected), actual, unit_scale_bounds);
             if let Some(values) = &outputs.lse {
                 compare_lse(&mut lse, problem.element(), index, (expected, values[row]), unit_scale_bounds);
@@ -301,8 +301,8 @@ fn compare_row(
     comparison: &mut Comparison,
     inputs: &Inputs,
     [batch, head, query]: [u32; 3],
-    (elements, row): (&[ElementReference; COLUMNS], &RowReference),
-    actual: &Row,
+    (elements, row): (&[ElementReference], &RowReference),
+    actual: &[Bits],
     bounds: Option<UnitScaleBounds>,
 ) {
     let rounded = inputs.element();
@@ -352,7 +352,8 @@ fn compare_lse(
 /// Elements of O's buffer that belong to no row and no longer hold the poison.
 fn overwritten_gaps(problem: &Problem, storage: &[Bits]) -> u64 {
     let rows = problem.shape().rows() as usize;
-    if storage.len() == rows * COLUMNS {
+    let columns = problem.shape().head_dim as usize;
+    if storage.len() == rows * columns {
         return 0;
     }
     let Shape { batch, heads, sequence, .. } = problem.shape();
@@ -360,7 +361,7 @@ fn overwritten_gaps(problem: &Problem, storage: &[Bits]) -> u64 {
     for (batch, head) in (0..batch).flat_map(|batch| (0..heads).map(move |head| (batch, head))) {
         for row in 0..sequence {
             let start = row_start(problem.views().o, batch, head, row);
-            in_row[start..start + COLUMNS].fill(true);
+            in_row[start..][..columns].fill(true);
         }
     }
     let overwritten = |(value, in_row): &(&Bits, bool)| !in_row && **value != O_POISON;
@@ -414,7 +415,7 @@ mod tests {
 
         /// A row that must be NaN.
         fn nan_row(&self) -> usize {
-            let is_nan = |row: &[ElementReference; COLUMNS]| row[0].rule == Rule::Nan;
+            let is_nan = |row: &[ElementReference]| row[0].rule == Rule::Nan;
             self.reference.elements.iter().position(is_nan).expect("non-finite inputs give a NaN row")
         }
 
@@ -528,7 +529,7 @@ mod tests {
     fn unwritten_elements_fail_even_where_nan_is_right() {
         let mut case = Case::new(Distribution::NonFinite, 64);
         let row = case.nan_row();
-        case.outputs.o[row * COLUMNS] = O_POISON;
+        case.outputs.o[row * 64] = O_POISON;
         assert_eq!(case.check().output.unwritten, 1);
     }
 
@@ -545,7 +546,7 @@ mod tests {
     fn a_number_where_nan_belongs_fails() {
         let mut case = Case::new(Distribution::NonFinite, 64);
         let row = case.nan_row();
-        case.outputs.o[row * COLUMNS..][..COLUMNS].fill(Element::F16.encode(1.0));
+        case.outputs.o[row * 64..][..64].fill(Element::F16.encode(1.0));
         case.outputs.lse.as_mut().unwrap()[row] = 1.0;
         let report = case.check();
         assert_eq!((report.output.wrong, report.lse.unwrap().wrong), (64, 1));
@@ -620,7 +621,7 @@ mod tests {
         let mut reference = Reference::compute(&inputs, |_| ());
         reference.rows[0].score_magnitude = 1e9;
         let report = |o| {
-            let outputs = Outputs { o: vec![o; COLUMNS], lse: Some(vec![f32::NEG_INFINITY]) };
+            let outputs = Outputs { o: vec![o; 64], lse: Some(vec![f32::NEG_INFINITY]) };
             check(&inputs, &reference, &outputs, None)
         };
         assert!(report(Element::F16.encode(f64::NAN)).passed());

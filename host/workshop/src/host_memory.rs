@@ -25,7 +25,7 @@ fn needed(problem: &Problem) -> u128 {
     let spans = problem.views().named().map(|(_, view)| u128::from(view.offset) + u128::from(problem.extent(view)));
     let elements = spans.iter().sum::<u128>();
     let tensors = elements * COPIES * size_of::<Bits>() as u128;
-    tensors + problem.shape().rows() * Reference::BYTES_PER_ROW as u128
+    tensors + problem.shape().rows() * Reference::bytes_of_a_row(problem.shape().head_dim) as u128
 }
 
 fn check_against(problem: &Problem, available: u64) -> Result<()> {

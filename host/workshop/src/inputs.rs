@@ -5,22 +5,18 @@ mod distribution;
 use std::ops::Range;
 use std::sync::Arc;
 
-use contract::config::{HEAD_DIM, Mask};
+use contract::config::Mask;
 use rayon::prelude::*;
 
 use crate::element::{Bits, Element, Encoding};
 use crate::error::{Error, Result};
+use crate::rows::Rows;
 use contract::packed::Packing;
 use contract::problem::{Problem, Shape};
 use contract::view::View;
 
 pub use distribution::Distribution;
-use distribution::Head;
-
-/// Columns of a row.
-pub const COLUMNS: usize = HEAD_DIM as usize;
-/// One row of a tensor.
-pub type Row = [Bits; COLUMNS];
+use distribution::{Head, Size};
 
 /// A problem with its Q, K and V, each in a storage in which the problem's view says where it lies; several may share one.
 #[derive(Clone, Debug)]
@@ -67,9 +63,10 @@ impl Inputs {
         let views = *problem.views();
         let heads = (0..u64::from(shape.batch) * u64::from(shape.heads)).into_par_iter();
         let element = problem.element();
-        let generate = |head| Head::generate(distribution, element, seed, head, shape.sequence);
+        let size = Size { rows: shape.sequence as usize, columns: shape.head_dim as usize };
+        let generate = |head| Head::generate(distribution, element, seed, head, size);
         let heads: Vec<_> = heads.map(generate).collect();
-        let storage = |view, rows: fn(&Head<Bits>) -> &[Row]| scatter(&problem, view, heads.iter().map(rows));
+        let storage = |view, rows: fn(&Head<Bits>) -> &Rows<Bits>| scatter(&problem, view, heads.iter().map(rows));
         let q = storage(views.q, |head| &head.q)?;
         let k = storage(views.k, |head| &head.k)?;
         let v = storage(views.v, |head| &head.v)?;
@@ -114,7 +111,7 @@ impl Inputs {
         let shape = self.problem.shape();
         if self.problem.mask() == Mask::Window {
             let keys: f64 = (0..shape.sequence).map(|row| self.attended_keys(row).len() as f64).sum();
-            return 4.0 * f64::from(shape.batch) * f64::from(shape.heads) * f64::from(HEAD_DIM) * keys;
+            return 4.0 * f64::from(shape.batch) * f64::from(shape.heads) * f64::from(shape.head_dim) * keys;
         }
         let of = |sequence: Range<u32>| Shape { sequence: sequence.len() as u32, ..shape };
         self.sequences().into_iter().map(|sequence| of(sequence).operations(self.problem.mask())).sum()
@@ -137,6 +134,11 @@ impl Inputs {
         self.problem.element()
     }
 
+    /// Columns of a row.
+    pub fn columns(&self) -> usize {
+        self.problem.shape().head_dim as usize
+    }
+
     /// The problem.
     pub fn problem(&self) -> &Problem {
         &self.problem
@@ -148,28 +150,27 @@ impl Inputs {
     }
 
     /// Row `row` of Q.
-    pub fn q_row(&self, batch: u32, head: u32, row: u32) -> &Row {
-        row_of(&self.q, self.problem.views().q, batch, head, row)
+    pub fn q_row(&self, batch: u32, head: u32, row: u32) -> &[Bits] {
+        row_of(&self.q, self.problem.views().q, self.columns(), batch, head, row)
     }
 
     /// Row `row` of K.
-    pub fn k_row(&self, batch: u32, head: u32, row: u32) -> &Row {
-        row_of(&self.k, self.problem.views().k, batch, head, row)
+    pub fn k_row(&self, batch: u32, head: u32, row: u32) -> &[Bits] {
+        row_of(&self.k, self.problem.views().k, self.columns(), batch, head, row)
     }
 
     /// Row `row` of V.
-    pub fn v_row(&self, batch: u32, head: u32, row: u32) -> &Row {
-        row_of(&self.v, self.problem.views().v, batch, head, row)
+    pub fn v_row(&self, batch: u32, head: u32, row: u32) -> &[Bits] {
+        row_of(&self.v, self.problem.views().v, self.columns(), batch, head, row)
     }
 }
 
-/// A row of the tensor that lies in `storage` by `view`.
+/// A row of the tensor that lies in `storage` by `view`, with so many `columns`.
 ///
 /// # Panics
 /// When the row lies beyond the storage.
-pub fn row_of(storage: &[Bits], view: View, batch: u32, head: u32, row: u32) -> &Row {
-    let start = row_start(view, batch, head, row);
-    storage[start..].first_chunk().expect("the storage was checked to hold every row")
+pub fn row_of(storage: &[Bits], view: View, columns: usize, batch: u32, head: u32, row: u32) -> &[Bits] {
+    &storage[row_start(view, batch, head, row)..][..columns]
 }
 
 /// Index of the first element of a row.
@@ -179,7 +180,7 @@ pub fn row_start(View { offset, strides }: View, batch: u32, head: u32, row: u32
 }
 
 /// Lays `[B·H][S]` rows out by `view`; the rest holds NaN.
-fn scatter<'a>(problem: &Problem, view: View, heads: impl Iterator<Item = &'a [Row]>) -> Result<Vec<Bits>> {
+fn scatter<'a>(problem: &Problem, view: View, heads: impl Iterator<Item = &'a Rows<Bits>>) -> Result<Vec<Bits>> {
     let Shape { heads: heads_per_batch, .. } = problem.shape();
     // Their sum was checked to fit 64 bits with the view.
     let elements = view.offset + problem.extent(view);
@@ -194,7 +195,7 @@ fn scatter<'a>(problem: &Problem, view: View, heads: impl Iterator<Item = &'a [R
         let (batch, head) = (index as u32 / heads_per_batch, index as u32 % heads_per_batch);
         for (row, values) in rows.iter().enumerate() {
             let start = row_start(view, batch, head, row as u32);
-            storage[start..start + COLUMNS].copy_from_slice(values);
+            storage[start..][..values.len()].copy_from_slice(values);
         }
     }
     Ok(storage)
@@ -219,11 +220,11 @@ mod tests {
     }
 
     /// The rows of Q, K and V in `[B,H,S]` order.
-    fn rows(inputs: &Inputs) -> Vec<[[u16; COLUMNS]; 3]> {
+    fn rows(inputs: &Inputs) -> Vec<[Vec<Bits>; 3]> {
         let Shape { batch, heads, sequence, .. } = inputs.problem().shape();
         let indices = (0..batch).flat_map(|b| (0..heads).flat_map(move |h| (0..sequence).map(move |s| (b, h, s))));
         let row = |(b, h, s)| [inputs.q_row(b, h, s), inputs.k_row(b, h, s), inputs.v_row(b, h, s)];
-        indices.map(|index| row(index).map(|row| *row)).collect()
+        indices.map(|index| row(index).map(<[Bits]>::to_vec)).collect()
     }
 
     #[test]
@@ -327,7 +328,7 @@ mod tests {
     #[test]
     fn storages_must_hold_every_row() {
         let problem = Problem::new(SHAPE, Mask::Full, Layout::Bhsd).unwrap();
-        let elements = SHAPE.rows() as usize * COLUMNS;
+        let elements = SHAPE.rows() as usize * 64;
         let zeros = |count| vec![0; count];
         let message =
             Inputs::new(problem, zeros(elements), zeros(elements - 1), zeros(elements)).unwrap_err().to_string();

@@ -45,6 +45,7 @@ pub mod ptx_folder;
 pub mod record;
 pub mod reference;
 pub mod report;
+pub mod rows;
 pub mod sampled_check;
 pub mod statistics;
 pub mod telemetry;

@@ -30,7 +30,7 @@ pub enum F32 {
 /// A tensor that was read from a file: C order, of [`Layout::dimensions`] in the layout it was read with.
 #[derive(Clone, Debug)]
 pub struct Array {
-    /// `[B,H,S]`.
+    /// B, H, S and D.
     pub shape: Shape,
     /// Elements in the order of the file.
     pub elements: Vec<Bits>,
@@ -69,7 +69,7 @@ impl Stored {
     }
 }
 
-/// Reads a tensor of four dimensions, `[B,H,S,64]` or `[B,S,H,64]` by `layout`, in little-endian C order.
+/// Reads a tensor of four dimensions, `[B,H,S,D]` or `[B,S,H,D]` by `layout`, in little-endian C order.
 ///
 /// # Errors
 /// [`Error::File`] when the file cannot be read; [`Error::Invalid`] when it is not a `.npy` file, or holds another
@@ -162,8 +162,8 @@ fn tensor_shape(header: &NpyHeader, layout: Layout) -> std::result::Result<Shape
         return Err("is in Fortran order; expected C order (numpy.ascontiguousarray)".into());
     }
     let expected = match layout {
-        Layout::Bhsd => "(batch, heads, sequence, 64)",
-        Layout::Bshd => "(batch, sequence, heads, 64)",
+        Layout::Bhsd => "(batch, heads, sequence, head_dim)",
+        Layout::Bshd => "(batch, sequence, heads, head_dim)",
     };
     <[u64; 4]>::try_from(header.shape())
         .ok()
@@ -172,8 +172,8 @@ fn tensor_shape(header: &NpyHeader, layout: Layout) -> std::result::Result<Shape
 }
 
 fn element_bytes(shape: Shape, stored: Stored) -> Option<u64> {
-    let elements = shape.rows() * u128::from(contract::config::HEAD_DIM);
-    isize::try_from(elements * u128::from(stored.size())).ok()?.try_into().ok()
+    let elements = shape.rows() * u128::from(shape.head_dim);
+    isize::try_from(elements.checked_mul(stored.size().into())?).ok()?.try_into().ok()
 }
 
 fn tuple(dimensions: &[u64]) -> String {
@@ -228,10 +228,13 @@ mod tests {
         let folder = Folder::new();
         let path = folder.0.path().join("out.npy");
         for element in Element::ALL {
-            let elements: Vec<Bits> = (0..2 * 3 * 64).map(|index| element.encode(index.into())).collect();
-            write_elements(&path, &Layout::Bshd.dimensions(SHAPE), element, &elements).unwrap();
-            let array = read(&path, Layout::Bshd, element, F32::Refused).unwrap();
-            assert_eq!((array.shape, array.elements), (SHAPE, elements));
+            for shape in [SHAPE, SHAPE.with_head_dim(40)] {
+                let elements: Vec<Bits> =
+                    (0..2 * 3 * shape.head_dim).map(|index| element.encode(index.into())).collect();
+                write_elements(&path, &Layout::Bshd.dimensions(shape), element, &elements).unwrap();
+                let array = read(&path, Layout::Bshd, element, F32::Refused).unwrap();
+                assert_eq!((array.shape, array.elements), (shape, elements));
+            }
         }
         assert_eq!(std::fs::read_dir(folder.0.path()).unwrap().count(), 1, "a temporary file was left behind");
     }
@@ -292,7 +295,7 @@ mod tests {
     #[test]
     fn other_shapes_and_orders_are_refused() {
         let folder = Folder::new();
-        for shape in ["(6, 64)", "(1, 2, 3, 32)", "(1, 2, 4294967296, 64)", "()"] {
+        for shape in ["(6, 64)", "(1, 2, 4294967296, 64)", "()"] {
             let message = refusal(&folder.file("<f2", "False", shape, BYTES));
             assert!(message.contains(&format!("has shape {shape}; expected (batch, heads")), "{message}");
         }
@@ -307,6 +310,8 @@ mod tests {
         assert!(refusal(&file(BYTES + 1)).contains("more than the expected 768 bytes"));
         let huge = folder.file("<f2", "False", "(1, 4294967295, 4294967295, 64)", BYTES);
         assert!(read(&huge, Layout::Bhsd, Element::F16, F32::Refused).is_err());
+        let larger = folder.file("<f2", "False", "(4294967295, 4294967295, 4294967295, 4294967295)", BYTES);
+        assert!(refusal(&larger).contains("larger than can be addressed"));
     }
 
     #[test]

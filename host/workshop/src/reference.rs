@@ -18,8 +18,10 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use crate::element::Bits;
 use crate::element::Encoding;
-use crate::inputs::{COLUMNS, Inputs, Row};
+use crate::inputs::Inputs;
+use crate::rows::Rows;
 use contract::problem::Shape;
 
 /// Query rows that one task computes.
@@ -77,30 +79,32 @@ pub struct RowReference {
 /// O and LSE in f64 with what is needed to judge how close is close enough.
 #[derive(Debug)]
 pub struct Reference {
-    /// `[B,H,S,64]` contiguous.
-    pub elements: Vec<[ElementReference; COLUMNS]>,
+    /// `[B,H,S,D]` contiguous.
+    pub elements: Rows<ElementReference>,
     /// `[B,H,S]` contiguous.
     pub rows: Vec<RowReference>,
 }
 
 impl Reference {
-    /// Bytes of host memory that the reference of a row takes.
-    pub const BYTES_PER_ROW: usize = size_of::<[ElementReference; COLUMNS]>() + size_of::<RowReference>();
+    /// Bytes of host memory that the reference of a row of so many columns takes.
+    pub const fn bytes_of_a_row(columns: u32) -> usize {
+        columns as usize * size_of::<ElementReference>() + size_of::<RowReference>()
+    }
 
     /// Computes O and LSE of `inputs`. `progress` is told how many rows were finished, from several threads.
     pub fn compute(inputs: &Inputs, progress: impl Fn(u64) + Sync) -> Self {
         let Shape { heads, sequence, .. } = inputs.problem().shape();
-        let sequence = sequence as usize;
+        let (sequence, columns) = (sequence as usize, inputs.columns());
         let rows = inputs.problem().shape().rows() as usize;
-        let mut reference =
-            Self { elements: vec![[ElementReference::ZERO; COLUMNS]; rows], rows: vec![RowReference::EMPTY; rows] };
-        let head_elements = reference.elements.par_chunks_mut(sequence);
+        let elements = Rows::filled(rows, columns, |_, _| ElementReference::ZERO);
+        let mut reference = Self { elements, rows: vec![RowReference::EMPTY; rows] };
+        let head_elements = reference.elements.values_mut().par_chunks_mut(sequence * columns);
         let head_rows = reference.rows.par_chunks_mut(sequence);
         head_elements.zip(head_rows).enumerate().for_each(|(index, (elements, rows))| {
             let (batch, head) = (index as u32 / heads, index as u32 % heads);
             for sequence in inputs.sequences() {
                 let own = sequence.start as usize..sequence.end as usize;
-                let results = (&mut elements[own.clone()], &mut rows[own]);
+                let results = (&mut elements[own.start * columns..own.end * columns], &mut rows[own]);
                 attend_in_sequence(inputs, (batch, head), sequence, results, &progress);
             }
         });
@@ -113,19 +117,20 @@ fn attend_in_sequence(
     inputs: &Inputs,
     (batch, head): (u32, u32),
     sequence: Range<u32>,
-    (elements, rows): (&mut [[ElementReference; COLUMNS]], &mut [RowReference]),
+    (elements, rows): (&mut [ElementReference], &mut [RowReference]),
     progress: impl Fn(u64) + Sync,
 ) {
     let keys = Keys::load(inputs, (batch, head), sequence.clone());
-    let tasks = elements.par_chunks_mut(ROWS_PER_TASK).zip(rows.par_chunks_mut(ROWS_PER_TASK));
+    let columns = inputs.columns();
+    let tasks = elements.par_chunks_mut(ROWS_PER_TASK * columns).zip(rows.par_chunks_mut(ROWS_PER_TASK));
     tasks.enumerate().for_each(|(task, (elements, rows))| {
-        let mut scores = Vec::with_capacity(sequence.len());
-        let results = elements.iter_mut().zip(rows.iter_mut());
-        for ((element, row), index) in results.zip(sequence.start + (task * ROWS_PER_TASK) as u32..) {
-            let q = inputs.q_row(batch, head, index).map(|bits| inputs.element().decode(bits));
+        let mut space = Space::new(sequence.len(), columns);
+        let results = elements.chunks_exact_mut(columns).zip(rows.iter_mut());
+        for ((elements, row), index) in results.zip(sequence.start + (task * ROWS_PER_TASK) as u32..) {
+            let q = wide(inputs, inputs.q_row(batch, head, index)).collect::<Vec<_>>();
             let attended = inputs.attended_keys(index);
             let attended = attended.start as usize..attended.end as usize;
-            (*element, *row) = keys.attend(&q, inputs.problem().scale(), attended, &mut scores);
+            *row = keys.attend(&q, inputs.problem().scale(), attended, &mut space, elements);
         }
         progress(rows.len() as u64);
     });
@@ -140,7 +145,25 @@ impl RowReference {
     const EMPTY: Self = Self { lse: f64::NEG_INFINITY, score_magnitude: 0.0, value_magnitude: 0.0, beyond_f32: false };
 }
 
-type WideRow = [f64; COLUMNS];
+/// A row of `inputs` in f64.
+fn wide<'a>(inputs: &'a Inputs, row: &'a [Bits]) -> impl Iterator<Item = f64> + 'a {
+    row.iter().map(|&bits| inputs.element().decode(bits))
+}
+
+/// Working space of a row.
+struct Space {
+    scores: Vec<f64>,
+    /// Σ p·v of each column.
+    output: Vec<f64>,
+    /// Σ p·|v| of each column.
+    magnitude: Vec<f64>,
+}
+
+impl Space {
+    fn new(keys: usize, columns: usize) -> Self {
+        Self { scores: Vec::with_capacity(keys), output: vec![0.0; columns], magnitude: vec![0.0; columns] }
+    }
+}
 
 /// From beyond all keys to before them.
 #[allow(clippy::reversed_empty_ranges, reason = "the first key and the last widen it")]
@@ -148,26 +171,27 @@ const NOWHERE: Range<usize> = usize::MAX..0;
 
 /// K and V of one sequence of a head.
 struct Keys {
-    k: Vec<WideRow>,
-    v: Vec<WideRow>,
+    k: Rows<f64>,
+    v: Rows<f64>,
     /// Largest ‖k‖ among the finite ones.
     key_norm: f64,
     /// Largest finite |v|.
     value_magnitude: f64,
     /// For each column of V, from the first to the last key whose element is not finite; where there is none, from beyond all keys to 0.
-    non_finite: [Range<usize>; COLUMNS],
+    non_finite: Vec<Range<usize>>,
 }
 
 impl Keys {
     fn load(inputs: &Inputs, (batch, head): (u32, u32), sequence: Range<u32>) -> Self {
-        let wide = |row: &Row| row.map(|bits| inputs.element().decode(bits));
-        let k: Vec<_> = sequence.clone().map(|key| wide(inputs.k_row(batch, head, key))).collect();
-        let v: Vec<_> = sequence.map(|key| wide(inputs.v_row(batch, head, key))).collect();
+        let columns = inputs.columns();
+        let k = sequence.clone().flat_map(|key| wide(inputs, inputs.k_row(batch, head, key)));
+        let v = sequence.flat_map(|key| wide(inputs, inputs.v_row(batch, head, key)));
+        let (k, v) = (Rows::new(columns, k.collect()), Rows::new(columns, v.collect()));
         let finite_maximum =
             |values: &mut dyn Iterator<Item = f64>| values.filter(|value| value.is_finite()).fold(0.0, f64::max);
         let key_norm = finite_maximum(&mut k.iter().map(norm));
-        let value_magnitude = finite_maximum(&mut v.iter().flatten().map(|value| value.abs()));
-        let mut non_finite = std::array::from_fn(|_| NOWHERE);
+        let value_magnitude = finite_maximum(&mut v.values().iter().map(|value| value.abs()));
+        let mut non_finite = vec![NOWHERE; columns];
         for (key, row) in v.iter().enumerate() {
             for (keys, value) in non_finite.iter_mut().zip(row) {
                 if !value.is_finite() {
@@ -178,16 +202,17 @@ impl Keys {
         Self { k, v, key_norm, value_magnitude, non_finite }
     }
 
-    /// The row of a query that attends to the keys `attended`; `scores` is working space.
+    /// The row of a query that attends to the keys `attended`, and its elements.
     fn attend(
         &self,
-        q: &WideRow,
+        q: &[f64],
         scale: f64,
         attended: Range<usize>,
-        scores: &mut Vec<f64>,
-    ) -> ([ElementReference; COLUMNS], RowReference) {
+        Space { scores, output, magnitude }: &mut Space,
+        elements: &mut [ElementReference],
+    ) -> RowReference {
         scores.clear();
-        scores.extend(self.k[attended.clone()].iter().map(|k| scale * dot(q, k)));
+        scores.extend(self.k.of(attended.clone()).map(|k| scale * dot(q, k)));
         let mut row = RowReference {
             lse: f64::NAN,
             score_magnitude: Some(scale * norm(q) * self.key_norm).filter(|bound| bound.is_finite()).unwrap_or(0.0),
@@ -195,20 +220,26 @@ impl Keys {
             beyond_f32: self.beyond_f32(norm(q), attended.len()),
         };
         if scores.iter().any(|&score| score.is_nan() || score == f64::INFINITY) {
-            return ([ElementReference::NAN; COLUMNS], row);
+            elements.fill(ElementReference::NAN);
+            return row;
         }
         let maximum = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         if maximum == f64::NEG_INFINITY {
             row.lse = f64::NEG_INFINITY;
-            return (self.nothing_attended(), row);
+            elements.iter_mut().zip(&self.non_finite).for_each(|(element, keys)| *element = nothing_attended(keys));
+            return row;
         }
         let mut total = 0.0;
-        let mut output = [0.0; COLUMNS];
-        let mut magnitude = [0.0; COLUMNS];
-        for (score, v) in scores.iter().zip(&self.v[attended.clone()]) {
+        // Of a length that the compiler knows to be that of the loop.
+        let columns = elements.len();
+        let (output, magnitude) = (&mut output[..columns], &mut magnitude[..columns]);
+        output.fill(0.0);
+        magnitude.fill(0.0);
+        for (score, v) in scores.iter().zip(self.v.of(attended.clone())) {
             let weight = (score - maximum).exp();
             total += weight;
-            for column in 0..COLUMNS {
+            let v = &v[..columns];
+            for column in 0..columns {
                 let product = weight * v[column];
                 output[column] += product;
                 magnitude[column] += product.abs();
@@ -216,8 +247,8 @@ impl Keys {
         }
         row.lse = maximum + total.ln();
         let certain = row.score_magnitude <= LARGEST_CERTAIN_SCORE;
-        let elements = std::array::from_fn(|column| {
-            let element = if output[column].is_finite() {
+        for (column, element) in elements.iter_mut().enumerate() {
+            let computed = if output[column].is_finite() {
                 let (value, magnitude) = (output[column] / total, (magnitude[column] / total) as f32);
                 ElementReference { value, magnitude, rule: Rule::Close }
             } else {
@@ -227,14 +258,14 @@ impl Keys {
                     scores.iter().map(|score| certain && score - maximum >= SMALLEST_CERTAIN_WEIGHT.ln()),
                 )
             };
-            match element.rule {
+            *element = match computed.rule {
                 Rule::Close if self.has_non_finite_beside(column, &attended) => {
-                    ElementReference { rule: Rule::CloseOrNan, ..element }
+                    ElementReference { rule: Rule::CloseOrNan, ..computed }
                 }
-                _ => element,
-            }
-        });
-        (elements, row)
+                _ => computed,
+            };
+        }
+        row
     }
 
     /// Whether products of a query of that norm, or sums over that many keys, may be beyond f32.
@@ -251,7 +282,7 @@ impl Keys {
         attended: Range<usize>,
         certain: impl Iterator<Item = bool>,
     ) -> ElementReference {
-        let spoilt = self.v[attended].iter().map(|v| v[column]).zip(certain).filter(|(value, _)| !value.is_finite());
+        let spoilt = self.v.of(attended).map(|v| v[column]).zip(certain).filter(|(value, _)| !value.is_finite());
         let (sum, all_certain) = spoilt.fold((0.0, true), |(sum, all), (value, certain)| (sum + value, all && certain));
         match sum.is_nan() {
             true => ElementReference::NAN,
@@ -268,16 +299,16 @@ impl Keys {
         let non_finite = &self.non_finite[column];
         non_finite.start < attended.start || non_finite.end > attended.end
     }
-
-    fn nothing_attended(&self) -> [ElementReference; COLUMNS] {
-        self.non_finite.each_ref().map(|keys| ElementReference {
-            rule: if keys.end > 0 { Rule::CloseOrNan } else { Rule::Close },
-            ..ElementReference::ZERO
-        })
-    }
 }
 
-fn dot(a: &WideRow, b: &WideRow) -> f64 {
+/// An element of a row that attends to nothing, in a column of V with these keys that are not finite.
+fn nothing_attended(non_finite: &Range<usize>) -> ElementReference {
+    let rule = if non_finite.end > 0 { Rule::CloseOrNan } else { Rule::Close };
+    ElementReference { rule, ..ElementReference::ZERO }
+}
+
+/// Σ a·b over rows of whole [`LANES`].
+fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [0.0; LANES];
     for (a, b) in a.as_chunks::<LANES>().0.iter().zip(b.as_chunks::<LANES>().0) {
         for lane in 0..LANES {
@@ -287,7 +318,7 @@ fn dot(a: &WideRow, b: &WideRow) -> f64 {
     sums.iter().sum()
 }
 
-fn norm(row: &WideRow) -> f64 {
+fn norm(row: &[f64]) -> f64 {
     dot(row, row).sqrt()
 }
 
@@ -308,7 +339,7 @@ mod tests {
     fn tensor(rows: &[[f32; 2]]) -> Vec<Bits> {
         let wide = |row: &[f32; 2]| {
             let row = *row;
-            (0..COLUMNS).map(move |column| Element::F16.encode((*row.get(column).unwrap_or(&0.0)).into()))
+            (0..64).map(move |column| Element::F16.encode((*row.get(column).unwrap_or(&0.0)).into()))
         };
         rows.iter().flat_map(wide).collect()
     }
@@ -344,33 +375,33 @@ mod tests {
     }
 
     /// exp without subtracting the maximum, textbook loops, straight from the definition.
-    fn naive(inputs: &Inputs, batch: u32, head: u32, query: u32) -> ([f64; COLUMNS], f64) {
+    fn naive(inputs: &Inputs, batch: u32, head: u32, query: u32) -> (Vec<f64>, f64) {
         let keys = inputs.attended_keys(query);
         let q = inputs.q_row(batch, head, query);
         let decode = |bits| inputs.element().decode(bits);
         let weight = |key| {
             let k = inputs.k_row(batch, head, key);
             let mut score = 0.0;
-            for column in 0..COLUMNS {
+            for column in 0..q.len() {
                 score += decode(q[column]) * decode(k[column]);
             }
             (score * inputs.problem().scale()).exp()
         };
         let weights: Vec<f64> = keys.clone().map(weight).collect();
         let total: f64 = weights.iter().sum();
-        let output = std::array::from_fn(|column| {
+        let output = (0..q.len()).map(|column| {
             let values = keys.clone().map(|key| decode(inputs.v_row(batch, head, key)[column]));
             let terms = weights.iter().zip(values).map(|(weight, value)| weight * value);
             terms.sum::<f64>() / total
         });
-        (output, total.ln())
+        (output.collect(), total.ln())
     }
 
     #[test]
     fn agrees_with_the_definition_for_every_mask_and_layout() {
         for mask in [Mask::Full, Mask::Causal, Mask::Window] {
             for layout in [Layout::Bhsd, Layout::Bshd] {
-                let shape = Shape::new(2, 3, 70);
+                let shape = Shape::new(2, 3, 70).with_head_dim(if layout == Layout::Bhsd { 64 } else { 40 });
                 let element = if mask == Mask::Full { Element::F16 } else { Element::Bf16 };
                 let problem = Problem::new(shape, mask, layout).unwrap().with_element(element);
                 let inputs = Inputs::generate(problem, Distribution::Normal, 1).unwrap();
@@ -400,7 +431,7 @@ mod tests {
         let largest = Element::Bf16.largest() as f32;
         let beyond = |q: f32, k: f32, v: f32| {
             let problem = problem(1, Mask::Full).with_scale(0.0).unwrap().with_element(Element::Bf16);
-            let row = |value| std::iter::once(value).chain([0.0; COLUMNS - 1]);
+            let row = |value| std::iter::once(value).chain([0.0; 63]);
             let [q, k, v] =
                 [q, k, v].map(|value| row(value).map(|x| Element::Bf16.encode(x.into())).collect::<Vec<_>>());
             Reference::compute(&Inputs::new(problem, q, k, v).unwrap(), |_| ()).rows[0].beyond_f32

@@ -13,7 +13,7 @@ use crate::check::{self, Comparison, LSE_POISON, O_POISON, Outputs, UnitScaleBou
 use crate::contender::Answer;
 use crate::element::Bits;
 use crate::error::Result;
-use crate::inputs::{Distribution, Inputs, Row, row_of};
+use crate::inputs::{Distribution, Inputs, row_of};
 use crate::record::Correctness;
 use crate::reference::Reference;
 use contract::problem::{Problem, Shape};
@@ -48,7 +48,7 @@ impl SampledCheck {
         let sampled = Shape { batch: 1, heads: heads.len() as u32, ..shape };
         let sampled = Problem::new(sampled, problem.mask(), Layout::Bhsd)?.with_scale(problem.scale())?;
         let sampled = sampled.with_element(problem.element());
-        let gather = |row: fn(&Inputs, u32, u32, u32) -> &Row| {
+        let gather = |row: fn(&Inputs, u32, u32, u32) -> &[Bits]| {
             let rows =
                 heads.iter().flat_map(|at| (0..shape.sequence).map(|index| row(inputs, at.batch, at.head, index)));
             rows.flatten().copied().collect::<Vec<Bits>>()
@@ -95,8 +95,8 @@ impl SampledCheck {
         Outputs { o, lse }
     }
 
-    fn o_row<'a>(&self, outputs: &'a Outputs, batch: u32, head: u32, index: u32) -> &'a Row {
-        row_of(&outputs.o, self.problem.views().o, batch, head, index)
+    fn o_row<'a>(&self, outputs: &'a Outputs, batch: u32, head: u32, index: u32) -> &'a [Bits] {
+        row_of(&outputs.o, self.problem.views().o, self.inputs.columns(), batch, head, index)
     }
 
     /// Elements of O and LSE that still hold the poison.
@@ -133,7 +133,6 @@ fn choose(shape: Shape, count: usize, seed: u64) -> Vec<Head> {
 mod tests {
     use super::*;
     use crate::element::{Element, Encoding};
-    use crate::inputs::COLUMNS;
     use contract::config::Mask;
 
     const SHAPE: Shape = Shape::new(3, 4, 20);
@@ -156,7 +155,9 @@ mod tests {
         for (index, row) in reference.elements.iter().enumerate() {
             let (head, query) = (index as u32 / SHAPE.sequence, index as u32 % SHAPE.sequence);
             let start = crate::inputs::row_start(problem.views().o, head / SHAPE.heads, head % SHAPE.heads, query);
-            o[start..start + COLUMNS].copy_from_slice(&row.map(|element| type_.encode(element.value)));
+            for (bits, element) in o[start..].iter_mut().zip(row) {
+                *bits = type_.encode(element.value);
+            }
         }
         let lse = reference.rows.iter().map(|row| row.lse as f32).collect();
         Case { inputs, answer: Answer { outputs: Outputs { o, lse: Some(lse) }, violations: vec![] } }
@@ -181,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_first_and_the_last_head_are_always_sampled() {
-        for index in [0, 12 * 20 * COLUMNS - 1] {
+        for index in [0, 12 * 20 * 64 - 1] {
             let mut case = case(Layout::Bhsd);
             let bits = &mut case.answer.outputs.o[index];
             *bits = Element::F16.encode(Element::F16.decode(*bits) + 1.0);

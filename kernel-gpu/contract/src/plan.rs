@@ -1,7 +1,7 @@
 //! A launch: planned from the problem and the GPU alone, bound to addresses afterwards.
 
 use core::num::NonZeroU32;
-use core::ops::Range;
+use core::ops::{Range, RangeInclusive};
 
 use crate::args::{ForwardArgs, TENSOR_MAP_BYTES, TensorMaps};
 use crate::config::{Mask, Sequence};
@@ -284,7 +284,11 @@ impl Variant<'_> {
             (accepted, None) if accepted.accepts(sequence) => {}
             (accepted, None) => return Err(Refusal::OtherSequence { sequence, accepted }),
         }
-        self.check_head_dim(problem.shape().head_dim)?;
+        let (head_dim, computed) = (problem.shape().head_dim, self.head_dims());
+        if !computed.contains(&head_dim) {
+            let (least, most) = (*computed.start(), *computed.end());
+            return Err(Refusal::OtherHeadDim { head_dim, least, most });
+        }
         if self.element != problem.element() {
             return Err(Refusal::OtherElement { element: problem.element(), computed: self.element });
         }
@@ -295,13 +299,12 @@ impl Variant<'_> {
         if self.config.uses_tensor_maps() { tensor_map::check(problem) } else { Ok(()) }
     }
 
-    /// Requires that its tiles hold rows of `head_dim` columns. Those that are specialised for a sequence length are full of them.
-    fn check_head_dim(&self, head_dim: u32) -> Result<(), Refusal> {
+    /// Columns that the rows of its problems may have: as many as those of its tiles, or less where it is for any sequences.
+    pub const fn head_dims(&self) -> RangeInclusive<u32> {
         let columns = self.config.columns();
-        let exactly = matches!(self.sequence, Sequence::Exact(_));
-        match if exactly { head_dim == columns } else { head_dim <= columns } {
-            true => Ok(()),
-            false => Err(Refusal::OtherHeadDim { head_dim, columns, exactly }),
+        match self.sequence {
+            Sequence::Exact(_) => columns..=columns,
+            Sequence::Any | Sequence::Packed => 1..=columns,
         }
     }
 
@@ -517,11 +520,12 @@ mod tests {
                     variant.entry
                 );
             }
+            let shape = problem(1, 512).shape().with_head_dim(variant.config.columns());
+            let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap().with_element(variant.element);
             let problem = match variant.sequence {
-                Sequence::Packed => packed(3, 512),
-                Sequence::Exact(_) | Sequence::Any => problem(1, 512),
+                Sequence::Packed => problem.packed(Packing { sequences: 3, longest: 512 }).unwrap(),
+                Sequence::Exact(_) | Sequence::Any => problem,
             };
-            let problem = problem.with_element(variant.element);
             let message = refusal(&problem, variant, &Gpu { architecture: 75, ..GPU });
             assert!(message.contains(&std::format!("needs {}", variant.family().requirement())), "{message}");
         }

@@ -38,7 +38,12 @@ pub struct Shape {
 
 impl core::fmt::Display for Shape {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(formatter, "batch {}, heads {}, sequence {}", self.batch, self.heads, self.sequence)
+        let Self { batch, heads, sequence, head_dim } = self;
+        write!(formatter, "batch {batch}, heads {heads}, sequence {sequence}")?;
+        match *head_dim {
+            DEFAULT_HEAD_DIM => Ok(()),
+            _ => write!(formatter, ", head_dim {head_dim}"),
+        }
     }
 }
 

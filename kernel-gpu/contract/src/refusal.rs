@@ -136,10 +136,10 @@ pub enum Refusal {
     OtherHeadDim {
         /// D of the problem.
         head_dim: u32,
-        /// Columns of the kernel's tiles.
-        columns: u32,
-        /// Whether it computes rows of as many columns only, and none that have less.
-        exactly: bool,
+        /// The least that the kernel computes.
+        least: u32,
+        /// The most that it computes.
+        most: u32,
     },
     /// The kernel computes tensors of another element type.
     OtherElement {
@@ -317,9 +317,9 @@ impl fmt::Display for Refusal {
                 formatter,
                 "cu_seqlens is at address {address:#x}; it must be a non-zero multiple of {LENGTHS_ALIGNMENT}"
             ),
-            Refusal::OtherHeadDim { head_dim, columns, exactly } => {
-                let most = if *exactly { "exactly" } else { "at most" };
-                write!(formatter, "computes a head_dim of {most} {columns}, the problem's is {head_dim}")
+            Refusal::OtherHeadDim { head_dim, least, most } => {
+                let bound = if least == most { "exactly" } else { "at most" };
+                write!(formatter, "computes a head_dim of {bound} {most}, the problem's is {head_dim}")
             }
             Refusal::OtherElement { element, computed } => {
                 write!(formatter, "computes {} tensors, the problem's are {}", computed.name(), element.name())

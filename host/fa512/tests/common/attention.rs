@@ -130,7 +130,10 @@ impl Case {
                 for query in 0..shape.sequence {
                     let first = index(views.o, batch, head, query);
                     let Some(keys) = self.keys(query) else {
-                        assert!(o[first..first + columns].iter().all(|&bits| bits == UNTOUCHED), "row {query} is of no sequence");
+                        assert!(
+                            o[first..first + columns].iter().all(|&bits| bits == UNTOUCHED),
+                            "row {query} is of no sequence"
+                        );
                         assert!(lse[row].is_nan(), "LSE {row} is of no sequence");
                         row += 1;
                         continue;

@@ -39,7 +39,7 @@ const DEFAULT_SHAPES: [&str; 3] = ["4x8x512", "32x8x512", "64x16x512"];
                         or all, for fa512, twin and torch's as far as they are here.\n\nExit codes: 0 measured, 1 a contender computed \
                         something wrong (and was not timed), 2 could not run.")]
 pub struct Options {
-    /// Shapes as BxHxS, separated by commas
+    /// Shapes as BxHxS, or BxHxSxD where D is not 64, separated by commas
     #[arg(long, value_name = "BxHxS", value_delimiter = ',', value_parser = shape, default_values = DEFAULT_SHAPES)]
     shapes: Vec<Shape>,
     /// Which keys a query attends to
@@ -89,12 +89,13 @@ pub struct Options {
     json: Option<PathBuf>,
 }
 
-/// Reads B, H and S as in `32x8x512`.
+/// Reads B, H and S as in `32x8x512`, or D too as in `16x16x512x128`.
 pub(super) fn shape(text: &str) -> std::result::Result<Shape, String> {
     let numbers: Option<Vec<u32>> = text.split('x').map(|number| number.parse().ok()).collect();
     match numbers.as_deref() {
         Some(&[batch, heads, sequence]) => Ok(Shape::new(batch, heads, sequence)),
-        _ => Err("expected three numbers as in 32x8x512: batch, heads, sequence".into()),
+        Some(&[batch, heads, sequence, head_dim]) => Ok(Shape::new(batch, heads, sequence).with_head_dim(head_dim)),
+        _ => Err("expected numbers as in 32x8x512 or 32x8x512x128: batch, heads, sequence, head dimension".into()),
     }
 }
 
@@ -216,6 +217,7 @@ fn pairs(paired: &[Spec], rows: &[Row], seed: u64) -> Vec<Pair> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use workshop::record::sizes;
 
     use super::*;
 
@@ -258,6 +260,9 @@ mod tests {
     #[test]
     fn shapes_are_three_numbers() {
         assert_eq!(shape("4x8x512"), Ok(Shape::new(4, 8, 512)));
+        for shape in [Shape::new(4, 8, 512), Shape::new(1, 2, 3).with_head_dim(128)] {
+            assert_eq!(super::shape(&sizes(shape)), Ok(shape), "what is shown can be asked for");
+        }
         for text in ["4x8", "4x8x512x64", "4,8,512", "axbxc", ""] {
             assert!(shape(text).unwrap_err().contains("32x8x512"), "{text}");
         }

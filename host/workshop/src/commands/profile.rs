@@ -12,7 +12,7 @@ use workshop::error::{Error, Result};
 use workshop::executor::{DeviceChoice, open, sim};
 use workshop::files;
 use workshop::ncu::{self, CacheControl, ClockControl, Invocation, Profile, RawPage};
-use workshop::record::Case;
+use workshop::record::{Case, sizes};
 use workshop::variant;
 
 use super::bench::shape;
@@ -43,7 +43,7 @@ pub struct Options {
     /// Profile this entry instead of the preferred one
     #[arg(long, value_name = "NAME")]
     variant: Option<String>,
-    /// Shape as BxHxS
+    /// Shape as BxHxS, or BxHxSxD where D is not 64
     #[arg(long, value_name = "BxHxS", value_parser = shape, default_value = "32x8x512")]
     shape: Shape,
     /// Which keys a query attends to
@@ -155,10 +155,7 @@ impl Session {
         let device = open(DeviceChoice::Gpu, sim::DEFAULT_ARCHITECTURE)?.executor.device().clone();
         let kernel =
             variant::choose(&folder, &case.problem()?, &device, options.variant.as_deref())?.entry.name.clone();
-        let default_name = || {
-            let Shape { batch, heads, sequence, .. } = shape;
-            PathBuf::from(format!("{kernel}-{batch}x{heads}x{sequence}"))
-        };
+        let default_name = || PathBuf::from(format!("{kernel}-{}", sizes(shape)));
         let files = Files::named(&options.out.clone().unwrap_or_else(default_name))?;
         let program = std::env::current_exe().map_err(|source| Error::File { path: "this program".into(), source })?;
         Ok(Self {
@@ -201,14 +198,14 @@ impl Session {
             clock_control: self.clock_control,
             cache_control: self.cache_control,
         };
-        let Shape { batch, heads, sequence, .. } = self.case.shape;
+        let Shape { batch, heads, sequence, head_dim } = self.case.shape;
         let mut command = Command::new(&self.ncu);
         command.args(invocation.arguments()).arg(&self.program);
         command.args(["run", "--device", "gpu", "--no-check", "--samples", "0", "--json", "--variant", &self.kernel]);
         command.arg("--ptx").arg(&self.ptx_folder);
         command.args(["--mask", self.case.mask.name(), "--layout", self.case.layout.name()]);
         command.args(["--type", self.case.element.name()]);
-        for (option, size) in [("--batch", batch), ("--heads", heads), ("--seq", sequence)] {
+        for (option, size) in [("--batch", batch), ("--heads", heads), ("--seq", sequence), ("--head-dim", head_dim)] {
             command.arg(option).arg(size.to_string());
         }
         command

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use contract::config::{Element, Mask};
-use contract::problem::Window;
+use contract::problem::{DEFAULT_HEAD_DIM, Window};
 use contract::view::Layout;
 use workshop::check::{self, UnitScaleBounds};
 use workshop::device::Device;
@@ -48,6 +48,9 @@ pub struct Options {
     /// Sequence length S
     #[arg(long, visible_alias = "sequence", default_value_t = 512, conflicts_with = "q")]
     seq: u32,
+    /// Columns D of a row, a multiple of 8
+    #[arg(long, value_name = "D", default_value_t = DEFAULT_HEAD_DIM, conflicts_with = "q")]
+    head_dim: u32,
     /// Lengths of packed sequences, as in 17,512,3: their rows lie one behind the other, and each attends to its own keys
     #[arg(long, value_name = "S,S,…", value_delimiter = ',', conflicts_with_all = ["q", "batch", "seq"])]
     lengths: Option<Vec<u32>>,
@@ -63,7 +66,7 @@ pub struct Options {
     /// Element type of Q, K, V and O
     #[arg(long = "type", value_name = "TYPE", value_parser = element_parser(), default_value = Element::F16.name())]
     element: Element,
-    /// Factor on the scores [default: 1/√64]
+    /// Factor on the scores [default: 1/√D]
     #[arg(long, allow_negative_numbers = true)]
     scale: Option<f64>,
     /// Order of dimensions of all tensors
@@ -86,7 +89,7 @@ pub struct Options {
     #[arg(long, value_enum, default_value_t = Distribution::Normal, conflicts_with = "q")]
     distribution: Distribution,
 
-    /// Read Q from a .npy file (fp16 or, with --type bf16, its bits as u2 or V2; C order, [B,H,S,64] or [B,S,H,64] by --layout);
+    /// Read Q from a .npy file (fp16 or, with --type bf16, its bits as u2 or V2; C order, [B,H,S,D] or [B,S,H,D] by --layout);
     /// the shape is the file's
     #[arg(long, value_name = "FILE", requires_all = ["k", "v"], help_heading = "Files")]
     q: Option<PathBuf>,

@@ -53,6 +53,9 @@ pub struct Options {
     /// Number of heads H
     #[arg(long, default_value_t = 2)]
     heads: u32,
+    /// Columns D of a row [default: as many as a variant's tiles have]
+    #[arg(long, value_name = "D")]
+    head_dim: Option<u32>,
 
     /// Where to run: our simulator, or a GPU under compute-sanitizer's memcheck, racecheck, initcheck and synccheck (which
     /// run with LSE only)
@@ -159,6 +162,7 @@ impl Options {
             },
             batch: self.batch,
             heads: self.heads,
+            head_dim: self.head_dim,
         }
     }
 }

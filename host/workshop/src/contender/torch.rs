@@ -323,7 +323,7 @@ fn contiguous_layout(inputs: &Inputs) -> Result<Layout> {
     };
     Layout::ALL.into_iter().find(is_contiguous).ok_or_else(|| {
         Error::Invalid(
-            "PyTorch is given contiguous tensors only, [B,H,S,64] or [B,S,H,64]; these have other strides".into(),
+            "PyTorch is given contiguous tensors only, [B,H,S,D] or [B,S,H,D]; these have other strides".into(),
         )
     })
 }

@@ -1,5 +1,7 @@
 //! Draws cases from a seed. Case `i` of a seed depends on nothing but the seed, the limits and the list of targets.
 
+use std::ops::RangeInclusive;
+
 use contract::config::{Mask, Sequence};
 use rand::rngs::ChaCha8Rng;
 use rand::seq::IndexedRandom;
@@ -9,7 +11,7 @@ use super::case::{Case, Dimension, Target, View};
 use crate::error::{Error, Result};
 use crate::inputs::Distribution;
 use contract::problem::{MAXIMUM_SCALE, Shape, Window};
-use contract::view::Layout;
+use contract::view::{Layout, ROW_ALIGNMENT};
 
 /// Cases that every campaign begins with: three sequence lengths × three batch sizes × three numbers of heads.
 pub const GRID_CASES: u64 = 27;
@@ -79,10 +81,11 @@ impl Campaign {
             Sequence::Any => (self.batch_of_one_length(sequence, heads, batch), None),
         };
         let layout = *[Layout::Bhsd, Layout::Bshd].choose(random).expect("two layouts");
+        let head_dim = *target.head_dims.end();
         Case {
             window: None,
             target,
-            shape,
+            shape: shape.with_head_dim(head_dim),
             lengths,
             scale: None,
             views: [View::contiguous(layout); 4],
@@ -105,6 +108,7 @@ impl Campaign {
                 self.packed(random, heads as u32, sequences as u32)
             }
         };
+        let shape = shape.with_head_dim(draw_head_dim(random, &target.head_dims));
         let distributions = <Distribution as clap::ValueEnum>::value_variants();
         let scale = draw_scale(random);
         let mut views = draw_views(random);
@@ -167,6 +171,22 @@ fn draw_log(random: &mut ChaCha8Rng, low: u64, high: u64) -> u64 {
     let (bits_low, bits_high) = (low.ilog2(), high.ilog2());
     let bits = random.random_range(bits_low..=bits_high);
     random.random_range((1 << bits).max(low)..=((2 << bits) - 1).min(high))
+}
+
+/// A multiple of 8 in `range`: its end half of the time, else often one that whole tiles have.
+fn draw_head_dim(random: &mut ChaCha8Rng, range: &RangeInclusive<u32>) -> u32 {
+    const STEP: u32 = ROW_ALIGNMENT as u32;
+    const TILES: [u32; 3] = [32, 64, 128];
+    let (least, most) = (range.start().div_ceil(STEP), range.end() / STEP);
+    if least == most {
+        return most * STEP;
+    }
+    let of_tiles: Vec<_> = TILES.into_iter().filter(|columns| range.contains(columns)).collect();
+    match (random.random_range(0..4), of_tiles.choose(random)) {
+        (0 | 1, _) => most * STEP,
+        (2, Some(&columns)) => columns,
+        _ => STEP * random.random_range(least..=most),
+    }
 }
 
 /// Lengths at the edges of tiles are drawn more often than others, and long ones more rarely.
@@ -268,6 +288,7 @@ mod tests {
             element,
             sequence,
             mask: Mask::Full,
+            head_dims: 64..=64,
             shared_heads: true,
         };
         let of_f16 =
@@ -292,6 +313,16 @@ mod tests {
                 assert!(*longest <= limits.sequence, "case {index}: {} {lengths:?}", case.shape);
             }
         }
+    }
+
+    #[test]
+    fn every_head_dim_of_a_target_is_drawn_and_none_beyond() {
+        let target = Target { head_dims: 1..=128, ..sequence_targets().remove(0) };
+        let campaign = Campaign::new(vec![target], Limits::GPU, 11).unwrap();
+        let drawn = |indices: std::ops::Range<u64>| indices.map(|index| campaign.case(index).shape.head_dim);
+        assert!(drawn(0..GRID_CASES).all(|head_dim| head_dim == 128));
+        let random: std::collections::BTreeSet<_> = drawn(GRID_CASES..GRID_CASES + 1000).collect();
+        assert!(random.into_iter().eq((8..=128).step_by(8)));
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! One problem with everything that decides its outcome, and the command that repeats it.
 
 use contract::args::Strides;
-use contract::config::{Element, HEAD_DIM, Mask, Sequence};
+use std::ops::RangeInclusive;
+
+use contract::config::{Element, Mask, Sequence};
 use contract::manifest::Entry;
 
 use crate::error::Result;
 use crate::host_memory;
 use crate::inputs::{Distribution, Inputs};
 use contract::packed::Packing;
-use contract::problem::{Problem, Shape, Window};
+use contract::problem::{DEFAULT_HEAD_DIM, Problem, Shape, Window};
 use contract::view::{Layout, Views};
 
 /// A dimension of a tensor other than the columns of a row.
@@ -58,7 +60,7 @@ impl View {
     /// The strides of a tensor of `shape`.
     pub fn strides(&self, shape: Shape) -> Strides {
         let mut strides = Strides { batch: 0, head: 0, row: 0 };
-        let mut covered = u64::from(HEAD_DIM);
+        let mut covered = u64::from(shape.head_dim);
         for (dimension, padding) in self.order.into_iter().zip(self.padding) {
             if self.shared_heads && dimension == Dimension::Head {
                 continue;
@@ -86,15 +88,23 @@ pub struct Target {
     pub sequence: Sequence,
     /// Mask it applies.
     pub mask: Mask,
+    /// Head dimensions that it accepts, of which those that are multiples of 8 can be asked for.
+    pub head_dims: RangeInclusive<u32>,
     /// Whether heads may share their rows, which no tensor map describes.
     pub shared_heads: bool,
 }
 
 impl From<&Entry> for Target {
     fn from(entry: &Entry) -> Self {
-        let shared_heads = !entry.config.uses_tensor_maps();
         let Entry { name, element, sequence, mask, .. } = entry;
-        Self { variant: name.clone(), element: *element, sequence: *sequence, mask: *mask, shared_heads }
+        Self {
+            variant: name.clone(),
+            element: *element,
+            sequence: *sequence,
+            mask: *mask,
+            head_dims: entry.variant().head_dims(),
+            shared_heads: !entry.config.uses_tensor_maps(),
+        }
     }
 }
 
@@ -103,7 +113,7 @@ impl From<&Entry> for Target {
 pub struct Case {
     /// The kernel.
     pub target: Target,
-    /// B, H and S; of packed sequences 1, H and the rows of all.
+    /// B, H, S and D; of packed sequences 1, H, the rows of all, and D.
     pub shape: Shape,
     /// Lengths of the sequences, where they are packed.
     pub lengths: Option<Vec<u32>>,
@@ -154,7 +164,7 @@ impl Case {
     pub fn run_arguments(&self) -> Vec<String> {
         let mut arguments = vec!["run".to_owned()];
         let mut option = |name: &str, value: String| arguments.extend([format!("--{name}"), value]);
-        let Shape { batch, heads, sequence, .. } = self.shape;
+        let Shape { batch, heads, sequence, head_dim } = self.shape;
         option("variant", self.target.variant.clone());
         if self.target.element != Element::default() {
             option("type", self.target.element.name().to_owned());
@@ -176,6 +186,9 @@ impl Case {
                 option("heads", heads.to_string());
                 option("lengths", lengths.iter().map(u32::to_string).collect::<Vec<_>>().join(","));
             }
+        }
+        if head_dim != DEFAULT_HEAD_DIM {
+            option("head-dim", head_dim.to_string());
         }
         option("distribution", self.distribution.name().to_owned());
         option("seed", self.seed.to_string());
@@ -226,7 +239,8 @@ mod tests {
 
     fn case(views: [View; 4]) -> Case {
         let (variant, sequence, mask) = ("kernel".into(), Sequence::Any, Mask::Causal);
-        let target = Target { variant, element: Element::F16, sequence, mask, shared_heads: true };
+        let (element, head_dims, shared_heads) = (Element::F16, 64..=64, true);
+        let target = Target { variant, element, sequence, mask, head_dims, shared_heads };
         Case {
             target,
             shape: SHAPE,
@@ -273,6 +287,15 @@ mod tests {
         let expected = expected.replace("--mask", "--type bf16 --mask");
         let rest = "--scale 1e-40 --layout bshd --strides K=1080,72,216 --offset O=16 --no-lse";
         assert_eq!(command(&other), format!("{expected} {rest}"));
+    }
+
+    #[test]
+    fn another_head_dim_is_said_and_decides_the_strides() {
+        let mut wide = case([View::contiguous(Layout::Bshd); 4]);
+        wide.shape = SHAPE.with_head_dim(40);
+        assert_eq!(wide.views[0].strides(wide.shape), Layout::Bshd.strides(wide.shape).unwrap());
+        assert!(command(&wide).contains("--seq 5 --head-dim 40 --distribution"), "{}", command(&wide));
+        assert_eq!(wide.inputs().unwrap().q_row(1, 2, 4).len(), 40);
     }
 
     #[test]

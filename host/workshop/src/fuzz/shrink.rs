@@ -4,8 +4,8 @@ use contract::config::Sequence;
 
 use super::case::{Case, View};
 use crate::inputs::Distribution;
-use contract::problem::{Shape, Window};
-use contract::view::Layout;
+use contract::problem::{DEFAULT_HEAD_DIM, Shape, Window};
+use contract::view::{Layout, ROW_ALIGNMENT};
 
 /// A case that could not be made simpler.
 #[derive(Clone, Debug)]
@@ -68,6 +68,9 @@ fn simpler(case: &Case) -> Vec<Case> {
             add(&|case| case.shape = Shape { sequence, ..case.shape });
         }
     }
+    for head_dim in simpler_head_dims(case) {
+        add(&|case| case.shape = case.shape.with_head_dim(head_dim));
+    }
     for distribution in simpler_distributions(case.distribution) {
         add(&|case| case.distribution = distribution);
     }
@@ -119,6 +122,17 @@ fn smaller(size: u32) -> Vec<u32> {
     sizes
 }
 
+/// The default, else fewer columns.
+fn simpler_head_dims(case: &Case) -> Vec<u32> {
+    const STEP: u32 = ROW_ALIGNMENT as u32;
+    let head_dim = case.shape.head_dim;
+    if head_dim == DEFAULT_HEAD_DIM {
+        return Vec::new();
+    }
+    let fewer = smaller(head_dim / STEP).into_iter().map(|chunks| chunks * STEP);
+    [DEFAULT_HEAD_DIM].into_iter().chain(fewer).filter(|simpler| case.target.head_dims.contains(simpler)).collect()
+}
+
 fn simpler_distributions(distribution: Distribution) -> Vec<Distribution> {
     match distribution {
         Distribution::Normal => Vec::new(),
@@ -136,7 +150,7 @@ mod tests {
     /// Random cases of a kernel that accepts `sequence`.
     fn cases(sequence: Sequence) -> impl Iterator<Item = Case> {
         let (variant, element, mask) = ("kernel".into(), Element::F16, Mask::Full);
-        let target = Target { variant, element, sequence, mask, shared_heads: true };
+        let target = Target { variant, element, sequence, mask, head_dims: 1..=128, shared_heads: true };
         let campaign = Campaign::new(vec![target], Limits::GPU, 9).unwrap();
         (GRID_CASES..).map(move |index| campaign.case(index))
     }
@@ -168,6 +182,18 @@ mod tests {
         for case in cases(Sequence::Any).filter(fails).take(20) {
             let shrunk = shrink(&case, 1000, fails);
             assert_eq!(shrunk.case.shape, Shape::new(1, 3, 65));
+        }
+    }
+
+    #[test]
+    fn columns_are_the_usual_or_as_few_as_fail() {
+        let fails = |case: &Case| case.shape.head_dim >= 72;
+        for case in cases(Sequence::Any).filter(fails).take(20) {
+            assert_eq!(shrink(&case, 1000, fails).case.shape, Shape::new(1, 1, 1).with_head_dim(72));
+        }
+        let fails = |case: &Case| case.shape.head_dim != 128;
+        for case in cases(Sequence::Any).filter(fails).take(20) {
+            assert_eq!(shrink(&case, 1000, fails).case.shape, Shape::new(1, 1, 1));
         }
     }
 

@@ -4,8 +4,8 @@ use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution as _, StandardNormal, Uniform};
 
-use super::COLUMNS;
 use crate::element::{Bits, Element, Encoding};
+use crate::rows::Rows;
 
 /// How inputs are filled. Element (b, h, s, d) gets the same bits for the same seed on every machine and in every
 /// layout, whatever B is; heads are independent of each other.
@@ -105,113 +105,122 @@ impl Distribution {
     }
 }
 
+/// Rows of a head, and columns of each.
+#[derive(Clone, Copy)]
+pub(super) struct Size {
+    pub rows: usize,
+    pub columns: usize,
+}
+
 /// The values of one head: as numbers where they are drawn, then as the bits of elements.
 pub(super) struct Head<T> {
-    pub q: Vec<[T; COLUMNS]>,
-    pub k: Vec<[T; COLUMNS]>,
-    pub v: Vec<[T; COLUMNS]>,
+    pub q: Rows<T>,
+    pub k: Rows<T>,
+    pub v: Rows<T>,
 }
 
 impl Head<Bits> {
     /// Draws from a stream of random numbers of the head's own, and rounds to `element`.
-    pub fn generate(distribution: Distribution, element: Element, seed: u64, head: u64, sequence: u32) -> Self {
+    pub fn generate(distribution: Distribution, element: Element, seed: u64, head: u64, size: Size) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(head);
         let part = match distribution.parts() {
             [] => distribution,
             parts => parts[(head % parts.len() as u64) as usize],
         };
-        let Head { q, k, v } = Head::draw(part, element, &mut random, sequence as usize);
-        let rounded =
-            |rows: Vec<[f64; COLUMNS]>| rows.iter().map(|row| row.map(|value| element.encode(value))).collect();
+        let Head { q, k, v } = Head::draw(part, element, &mut random, size);
+        let rounded = |rows: Rows<f64>| rows.map(|&value| element.encode(value));
         Self { q: rounded(q), k: rounded(k), v: rounded(v) }
     }
 }
 
 impl Head<f64> {
-    /// `rows` rows by a distribution that has no parts.
-    fn draw(distribution: Distribution, element: Element, random: &mut ChaCha8Rng, rows: usize) -> Self {
+    /// Rows by a distribution that has no parts.
+    fn draw(distribution: Distribution, element: Element, random: &mut ChaCha8Rng, size: Size) -> Self {
         match distribution {
             Distribution::Normal | Distribution::Adversarial | Distribution::NonFinite => {
-                Self::normal(random, rows, 1.0)
+                Self::normal(random, size, 1.0)
             }
-            Distribution::LargeLogits => Self::normal(random, rows, 8.0),
-            Distribution::Uniform => Self::uniform(random, rows),
+            Distribution::LargeLogits => Self::normal(random, size, 8.0),
+            Distribution::Uniform => Self::uniform(random, size),
             Distribution::Constant => {
-                Self { q: filled(rows, |_, _| 0.5), k: filled(rows, |_, _| 0.5), v: filled(rows, |_, _| 0.75) }
+                Self { q: filled(size, |_, _| 0.5), k: filled(size, |_, _| 0.5), v: filled(size, |_, _| 0.75) }
             }
-            Distribution::GrowingMaxima => Self::growing_maxima(random, rows),
-            Distribution::OneHot => Self::one_hot(random, rows),
-            Distribution::NearTies => Self::near_ties(random, rows, element.epsilon()),
-            Distribution::EqualKeys => Self::normal(random, rows, 1.0).with_equal_keys(),
-            Distribution::Cancelling => Self::cancelling(random, rows),
-            Distribution::Subnormal => Self::subnormal(random, rows, element),
-            Distribution::NonFiniteQueries => Self::normal(random, rows, 1.0).with_non_finite_queries(random),
-            Distribution::NonFiniteKey => Self::normal(random, rows, 1.0).with_non_finite_key(random),
-            Distribution::NonFiniteValues => Self::normal(random, rows, 1.0).with_non_finite_values(random),
-            Distribution::MinusInfinityScores => Self::normal(random, rows, 1.0).with_minus_infinity_scores(element),
-            Distribution::NonFiniteRows => Self::normal(random, rows, 1.0).with_non_finite_rows(random),
+            Distribution::GrowingMaxima => Self::growing_maxima(random, size),
+            Distribution::OneHot => Self::one_hot(random, size),
+            Distribution::NearTies => Self::near_ties(random, size, element.epsilon()),
+            Distribution::EqualKeys => Self::normal(random, size, 1.0).with_equal_keys(),
+            Distribution::Cancelling => Self::cancelling(random, size),
+            Distribution::Subnormal => Self::subnormal(random, size, element),
+            Distribution::NonFiniteQueries => Self::normal(random, size, 1.0).with_non_finite_queries(random),
+            Distribution::NonFiniteKey => Self::normal(random, size, 1.0).with_non_finite_key(random),
+            Distribution::NonFiniteValues => Self::normal(random, size, 1.0).with_non_finite_values(random),
+            Distribution::MinusInfinityScores => Self::normal(random, size, 1.0).with_minus_infinity_scores(element),
+            Distribution::NonFiniteRows => Self::normal(random, size, 1.0).with_non_finite_rows(random),
         }
     }
 
-    fn normal(random: &mut ChaCha8Rng, rows: usize, deviation_of_q_and_k: f64) -> Self {
-        let k = normal(random, rows, deviation_of_q_and_k);
-        let v = normal(random, rows, 1.0);
-        Self { q: normal(random, rows, deviation_of_q_and_k), k, v }
+    fn normal(random: &mut ChaCha8Rng, size: Size, deviation_of_q_and_k: f64) -> Self {
+        let k = normal(random, size, deviation_of_q_and_k);
+        let v = normal(random, size, 1.0);
+        Self { q: normal(random, size, deviation_of_q_and_k), k, v }
     }
 
-    fn uniform(random: &mut ChaCha8Rng, rows: usize) -> Self {
+    fn uniform(random: &mut ChaCha8Rng, size: Size) -> Self {
         let uniform = Uniform::new(-1.0, 1.0).expect("the bounds are finite and in order");
-        let mut tensor = || filled(rows, |_, _| uniform.sample(random));
+        let mut tensor = || filled(size, |_, _| uniform.sample(random));
         let (k, v) = (tensor(), tensor());
         Self { q: tensor(), k, v }
     }
 
-    /// Scores that rise from −32 at the first key to 32 at the last, at the default scale.
-    fn growing_maxima(random: &mut ChaCha8Rng, rows: usize) -> Self {
-        let k = filled(rows, |row, _| 8.0 * (row as f64 + 0.5) / rows as f64 - 4.0);
-        Self { k, v: normal(random, rows, 1.0), q: filled(rows, |_, _| 1.0) }
+    /// Scores that rise from −4·√D at the first key to 4·√D at the last, at the default scale.
+    fn growing_maxima(random: &mut ChaCha8Rng, size: Size) -> Self {
+        let k = filled(size, |row, _| 8.0 * (row as f64 + 0.5) / size.rows as f64 - 4.0);
+        Self { k, v: normal(random, size, 1.0), q: filled(size, |_, _| 1.0) }
     }
 
-    /// Keys of random signs, and queries that are four times one of them: its score is 32, all others near 0 ± 4.
-    fn one_hot(random: &mut ChaCha8Rng, rows: usize) -> Self {
-        let k = filled(rows, |_, _| if random.random() { 1.0 } else { -1.0 });
-        let v = normal(random, rows, 1.0);
-        let q = (0..rows).map(|row| k[random.random_range(0..=row)].map(|x| x * 4.0)).collect();
+    /// Keys of random signs, and queries that are four times one of them: its score is 4·√D, all others near 0 ± 4.
+    fn one_hot(random: &mut ChaCha8Rng, size: Size) -> Self {
+        let k = filled(size, |_, _| if random.random() { 1.0 } else { -1.0 });
+        let v = normal(random, size, 1.0);
+        let chosen: Vec<_> = (0..size.rows).map(|row| random.random_range(0..=row)).collect();
+        let q = filled(size, |row, column| 4.0 * k[chosen[row]][column]);
         Self { q, k, v }
     }
 
-    /// Scores of 8 plus up to 64 times an eighth of `epsilon`.
-    fn near_ties(random: &mut ChaCha8Rng, rows: usize, epsilon: f64) -> Self {
-        let k = filled(rows, |_, _| if random.random() { 1.0 } else { 1.0 + epsilon });
-        Self { k, v: normal(random, rows, 1.0), q: filled(rows, |_, _| 1.0) }
+    /// Scores of √D plus up to as many times `epsilon`.
+    fn near_ties(random: &mut ChaCha8Rng, size: Size, epsilon: f64) -> Self {
+        let k = filled(size, |_, _| if random.random() { 1.0 } else { 1.0 + epsilon });
+        Self { k, v: normal(random, size, 1.0), q: filled(size, |_, _| 1.0) }
     }
 
     fn with_equal_keys(mut self) -> Self {
-        let first = self.k[0];
-        self.k.fill(first);
+        let columns = self.k.columns();
+        let (first, others) = self.k.values_mut().split_at_mut(columns);
+        others.chunks_exact_mut(columns).for_each(|row| row.copy_from_slice(first));
         self
     }
 
-    fn cancelling(random: &mut ChaCha8Rng, rows: usize) -> Self {
-        let mut head = Self::normal(random, rows, 1.0).with_equal_keys();
-        head.v = normal(random, rows, 1000.0);
-        for pair in head.v.chunks_exact_mut(2) {
-            pair[1] = pair[0].map(|x| -x);
+    fn cancelling(random: &mut ChaCha8Rng, size: Size) -> Self {
+        let mut head = Self::normal(random, size, 1.0).with_equal_keys();
+        head.v = normal(random, size, 1000.0);
+        for pair in head.v.values_mut().chunks_exact_mut(2 * size.columns) {
+            let (one, other) = pair.split_at_mut(size.columns);
+            one.iter().zip(other).for_each(|(one, other)| *other = -one);
         }
         head
     }
 
     /// Scores with a standard deviation of about 0.6 at the default scale; of half that for bf16, so that no Q is infinite.
-    fn subnormal(random: &mut ChaCha8Rng, rows: usize, element: Element) -> Self {
+    fn subnormal(random: &mut ChaCha8Rng, size: Size, element: Element) -> Self {
         const SIGN: Bits = 0x8000;
         let (mantissa, deviation) = match element {
             Element::F16 => (0x03ff, 2f64.powi(14)),
             Element::Bf16 => (0x007f, 2f64.powi(125)),
         };
-        let mut tensor = || filled(rows, |_, _| element.decode(random.random::<Bits>() & (SIGN | mantissa)));
+        let mut tensor = || filled(size, |_, _| element.decode(random.random::<Bits>() & (SIGN | mantissa)));
         let (k, v) = (tensor(), tensor());
-        Self { q: normal(random, rows, deviation), k, v }
+        Self { q: normal(random, size, deviation), k, v }
     }
 
     fn with_non_finite_queries(mut self, random: &mut ChaCha8Rng) -> Self {
@@ -220,33 +229,34 @@ impl Head<f64> {
     }
 
     fn with_non_finite_key(mut self, random: &mut ChaCha8Rng) -> Self {
-        self.k.iter_mut().rev().take(1).for_each(|row| row[63] = non_finite(random));
+        self.k.values_mut().last_mut().into_iter().for_each(|last| *last = non_finite(random));
         self
     }
 
     fn with_non_finite_values(mut self, random: &mut ChaCha8Rng) -> Self {
-        self.v.iter_mut().step_by(4).enumerate().for_each(|(row, values)| values[row % COLUMNS] = non_finite(random));
+        let columns = self.v.columns();
+        self.v.iter_mut().step_by(4).enumerate().for_each(|(row, values)| values[row % columns] = non_finite(random));
         self
     }
 
     fn with_minus_infinity_scores(mut self, element: Element) -> Self {
-        self.q.iter_mut().flatten().for_each(|x| *x = x.abs().max(element.epsilon()));
+        self.q.values_mut().iter_mut().for_each(|x| *x = x.abs().max(element.epsilon()));
         self.k.iter_mut().for_each(|row| row[0] = f64::NEG_INFINITY);
         self
     }
 
     fn with_non_finite_rows(mut self, random: &mut ChaCha8Rng) -> Self {
-        let mut spoil = |rows: &mut [[f64; COLUMNS]], one_in: u32| {
-            for row in rows {
+        let mut spoil = |rows: &mut Rows<f64>, first: usize, one_in: u32| {
+            for row in rows.iter_mut().skip(first) {
                 if random.random_range(0..one_in) == 0 {
-                    *row = [non_finite(random); COLUMNS];
+                    row.fill(non_finite(random));
                 }
             }
         };
-        let last_quarter = self.k.len() - self.k.len() / 4;
-        spoil(&mut self.q, 8);
-        spoil(&mut self.v, 16);
-        spoil(&mut self.k[last_quarter..], 4);
+        let rows = self.k.iter().len();
+        spoil(&mut self.q, 0, 8);
+        spoil(&mut self.v, 0, 16);
+        spoil(&mut self.k, rows - rows / 4, 4);
         self
     }
 }
@@ -256,12 +266,12 @@ fn non_finite(random: &mut ChaCha8Rng) -> f64 {
     [f64::NAN, f64::INFINITY, f64::NEG_INFINITY][random.random_range(0..3)]
 }
 
-fn filled(rows: usize, mut value: impl FnMut(usize, usize) -> f64) -> Vec<[f64; COLUMNS]> {
-    (0..rows).map(|row| std::array::from_fn(|column| value(row, column))).collect()
+fn filled(Size { rows, columns }: Size, value: impl FnMut(usize, usize) -> f64) -> Rows<f64> {
+    Rows::filled(rows, columns, value)
 }
 
-fn normal(random: &mut ChaCha8Rng, rows: usize, deviation: f64) -> Vec<[f64; COLUMNS]> {
-    filled(rows, |_, _| {
+fn normal(random: &mut ChaCha8Rng, size: Size, deviation: f64) -> Rows<f64> {
+    filled(size, |_, _| {
         let value: f64 = StandardNormal.sample(random);
         value * deviation
     })

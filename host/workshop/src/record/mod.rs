@@ -19,7 +19,7 @@ use crate::inputs::Distribution;
 use crate::statistics::{Bootstrap, Interval};
 use crate::timing::Protocol;
 use contract::config::{Element, Mask};
-use contract::problem::{Problem, Shape};
+use contract::problem::{DEFAULT_HEAD_DIM, Problem, Shape};
 use contract::view::Layout;
 
 pub use ceilings::{Ceilings, TensorCeiling};
@@ -81,8 +81,7 @@ pub struct Case {
 
 impl std::fmt::Display for Case {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Shape { batch, heads, sequence, .. } = self.shape;
-        write!(formatter, "{batch}x{heads}x{sequence} {}", self.mask.name())?;
+        write!(formatter, "{} {}", sizes(self.shape), self.mask.name())?;
         if self.element != Element::default() {
             write!(formatter, " {}", self.element.name())?;
         }
@@ -90,6 +89,14 @@ impl std::fmt::Display for Case {
             Layout::Bhsd => Ok(()),
             Layout::Bshd => write!(formatter, " {}", self.layout.name()),
         }
+    }
+}
+
+/// `shape` as on the command line: BxHxS, and xD unless that is 64.
+pub fn sizes(Shape { batch, heads, sequence, head_dim }: Shape) -> String {
+    match head_dim {
+        DEFAULT_HEAD_DIM => format!("{batch}x{heads}x{sequence}"),
+        _ => format!("{batch}x{heads}x{sequence}x{head_dim}"),
     }
 }
 

@@ -5,7 +5,7 @@ use contract::config::{Element, Mask};
 use contract::problem::{Problem, Shape};
 use contract::view::{Layout, View, Views};
 use workshop::element::{Bits, Encoding};
-use workshop::inputs::{COLUMNS, Distribution, Inputs};
+use workshop::inputs::{Distribution, Inputs};
 
 use crate::support::{Case, ptx};
 
@@ -126,11 +126,11 @@ fn first_keys_may_have_no_weight() {
         let problem = problem(1, 1, sequence, mask, Layout::Bhsd).with_element(element);
         let normal = Inputs::generate(problem, Distribution::Normal, 7).unwrap();
         let [_, _, v] = normal.storages();
-        let filled = |value: f32| vec![problem.element().encode(value.into()); sequence as usize * COLUMNS];
+        let filled = |value: f32| vec![problem.element().encode(value.into()); sequence as usize * normal.columns()];
         let mut keys = filled(-4.0);
-        keys[..16 * COLUMNS]
+        keys[..16 * normal.columns()]
             .iter_mut()
-            .step_by(COLUMNS)
+            .step_by(normal.columns())
             .for_each(|first| *first = problem.element().encode(f64::NEG_INFINITY));
         let inputs = Inputs::new(problem, filled(4.0), keys, v.clone()).unwrap();
         Case::new(inputs, Distribution::MinusInfinityScores).assert_right(true);

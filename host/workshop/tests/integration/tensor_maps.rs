@@ -48,7 +48,7 @@ fn check_boxes(executor: &mut dyn Executor, k: Strides) {
     for ((name, row_of), copied) in ["Q", "K", "V"].into_iter().zip(rows).zip(boxes) {
         for row in 0..TENSOR_MAP_ROWS {
             let within = row < SHAPE.sequence;
-            let expected = if within { *row_of(&inputs, 1, 1, row) } else { [0; 64] };
+            let expected = if within { row_of(&inputs, 1, 1, row) } else { &[0; 64] };
             for (chunk, expected) in expected.chunks(8).enumerate() {
                 let place = swizzled(row as usize, chunk);
                 assert_eq!(copied[place..place + 8], *expected, "{name} with {k:?}, row {row}, chunk {chunk}");

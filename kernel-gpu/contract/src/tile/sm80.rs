@@ -1,6 +1,8 @@
 //! Tiles of the sm_80 family.
 
-use super::block::{Block, accumulator_registers, check_columns, check_copies, check_sequence, minimum, threads, tile_bytes};
+use super::block::{
+    Block, accumulator_registers, check_columns, check_copies, check_sequence, minimum, threads, tile_bytes,
+};
 use super::{Epilogue, Queries, Rejection, Rescale};
 use crate::architecture::{ArchitectureLimits, REGISTERS_PER_THREAD};
 use crate::config::{HEAD_DIM, MMA_K, MMA_M, MMA_N, Sequence};

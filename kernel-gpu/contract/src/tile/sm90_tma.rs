@@ -1,11 +1,13 @@
 //! Tiles of the sm_90a kernels that load through tensor maps.
 
-use super::block::{Block, accumulator_registers, allocated, check_columns, check_sequence, minimum, threads, tile_bytes};
+use super::block::{
+    Block, accumulator_registers, allocated, check_columns, check_sequence, minimum, threads, tile_bytes,
+};
 use super::{Epilogue, Grid, RESCALE_ON_OVERFLOW, Rejection};
 use crate::architecture::{ArchitectureLimits, REGISTER_ALLOCATION_UNIT, REGISTERS_PER_THREAD};
 use crate::args::TENSOR_MAP_ROWS;
-use crate::tensor_map::PANEL_COLUMNS;
 use crate::config::{HEAD_DIM, MMA_K, MMA_N, Sequence, WARPGROUP_ROWS, WARPGROUP_WARPS};
+use crate::tensor_map::PANEL_COLUMNS;
 
 /// Bytes of the statistics of a row: its shift and its sum, in f32.
 pub const ROW_STATISTICS_BYTES: u32 = 8;

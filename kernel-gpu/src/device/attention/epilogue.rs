@@ -2,10 +2,10 @@
 
 use super::block::Block;
 use super::copy::{HeadRows, has_chunk};
+use super::head_dim::{Fragments, HeadDim};
 use super::kernel::Kernel;
 use super::sequence::Sequence;
 use super::softmax::{RunningSoftmax, rescale_row};
-use super::head_dim::{Fragments, HeadDim};
 use super::{Lane, Output, OutputStrip, ROWS_PER_LANE, Tile};
 use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::FragmentC;

@@ -43,6 +43,8 @@ impl<K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32> SharedMemory<K, BLOCK_M,
     /// V of a stage.
     #[inline(always)]
     pub fn values(&self, stage: u32) -> Tile<K, BLOCK_N> {
-        Tile::<K, BLOCK_N>::at(self.base + Tile::<K, BLOCK_M>::BYTES + stage * Self::STAGE_BYTES + Tile::<K, BLOCK_N>::BYTES)
+        Tile::<K, BLOCK_N>::at(
+            self.base + Tile::<K, BLOCK_M>::BYTES + stage * Self::STAGE_BYTES + Tile::<K, BLOCK_N>::BYTES,
+        )
     }
 }

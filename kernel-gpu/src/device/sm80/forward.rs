@@ -4,10 +4,10 @@ use super::pipeline::{Pipeline, Step};
 use super::products::{self, QueryFragments, RowSums};
 use super::shifts::{RowMaxima, Shifts};
 use crate::device::attention::block::Block;
+use crate::device::attention::head_dim::Fragments;
 use crate::device::attention::kernel::Kernel;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::softmax::{RunningSoftmax, apply_mask, mask_scores, rescale_row};
-use crate::device::attention::head_dim::Fragments;
 use crate::device::attention::{Lane, Output, Scores, Tile, epilogue, pack_probabilities};
 use crate::device::hidden::not_unrolled;
 use crate::device::ptx::sync;
@@ -157,7 +157,12 @@ impl<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Queries<K, BLOCK_M
     #[inline(always)]
     unsafe fn load(tile: Tile<K, BLOCK_M>, warp_row: u32, lane: Lane) -> Self {
         // SAFETY: passed on to the caller.
-        Self { fragments: unsafe { products::load_queries::<K, BLOCK_M, M_TILES>(tile, warp_row, lane) }, tile, warp_row, lane }
+        Self {
+            fragments: unsafe { products::load_queries::<K, BLOCK_M, M_TILES>(tile, warp_row, lane) },
+            tile,
+            warp_row,
+            lane,
+        }
     }
 
     /// Its fragments.
@@ -253,7 +258,8 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
             let mut scores = products::scores::<K, M_TILES>(&self.queries.fragments(), keys, self.lane);
             let rows = (self.first_row, Self::ROWS);
             apply_mask::<K, M_TILES, 2>(self.args, &mut scores, rows, 0, first_key, length, self.lane);
-            softmax.update(&mut scores, self.args.scale_log2, |m, r, factor| rescale_row::<K>(&mut output[m], r, factor));
+            softmax
+                .update(&mut scores, self.args.scale_log2, |m, r, factor| rescale_row::<K>(&mut output[m], r, factor));
             let mut probabilities = [[0; 4]; M_TILES];
             unrolled!(at most 4; for m in M_TILES => {
                 probabilities[m] = pack_probabilities::<K::Element>(scores[m][0], scores[m][1]);

@@ -4,10 +4,10 @@ use super::pipeline::Pipeline;
 use super::products;
 use super::softmax::StripSoftmax;
 use crate::device::attention::block::Block;
+use crate::device::attention::head_dim::Fragments;
 use crate::device::attention::kernel::Kernel;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::softmax::{apply_mask, rescale_row};
-use crate::device::attention::head_dim::Fragments;
 use crate::device::attention::{Lane, OutputStrip, ROWS_PER_LANE, epilogue};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::wgmma::{self, Accumulators, Registers};
@@ -60,7 +60,9 @@ pub fn forward<
         let pipeline = Pipeline::<K, BLOCK_M, BLOCK_N, STAGES>::start(&block, steps, lane);
         let queries = pipeline.queries();
         pipeline.wait_for_first();
-        let mut scores = products::start_scores::<K, BLOCK_M, BLOCK_N, N_TILES>(queries, warpgroup_row, pipeline.keys(0)).wait::<0>();
+        let mut scores =
+            products::start_scores::<K, BLOCK_M, BLOCK_N, N_TILES>(queries, warpgroup_row, pipeline.keys(0))
+                .wait::<0>();
         let rows = (block.first_row, BLOCK_M);
         apply_mask::<K, 1, N_TILES>(args, &mut scores, rows, warp_row, 0, block.length, lane);
         let mut probabilities = softmax.take::<N_TILES, K_STEPS>(&mut scores, args.scale_log2, true, |_, _, _| ());
@@ -69,8 +71,10 @@ pub fn forward<
         while step + 1 < steps {
             pipeline.wait_for_next();
             pipeline.start_group(step + STAGES);
-            let scores_in_flight = products::start_scores::<K, BLOCK_M, BLOCK_N, N_TILES>(queries, warpgroup_row, pipeline.keys(step + 1));
-            let output_in_flight = products::start_output::<K, BLOCK_N, K_STEPS>(output, probabilities, pipeline.values(step));
+            let scores_in_flight =
+                products::start_scores::<K, BLOCK_M, BLOCK_N, N_TILES>(queries, warpgroup_row, pipeline.keys(step + 1));
+            let output_in_flight =
+                products::start_output::<K, BLOCK_N, K_STEPS>(output, probabilities, pipeline.values(step));
             scores = scores_in_flight.wait::<1>();
             let key = (step + 1) * BLOCK_N;
             apply_mask::<K, 1, N_TILES>(args, &mut scores, rows, warp_row, key, block.length, lane);
@@ -88,7 +92,8 @@ pub fn forward<
         }
 
         pipeline.wait_for_next();
-        (output, _) = products::start_output::<K, BLOCK_N, K_STEPS>(output, probabilities, pipeline.values(step)).wait::<0>();
+        (output, _) =
+            products::start_output::<K, BLOCK_N, K_STEPS>(output, probabilities, pipeline.values(step)).wait::<0>();
         // The warp alone touches its rows of the Q tile from here on: the last products with Q came before the barrier.
         epilogue::finish::<K, BLOCK_M, 1>(output, softmax.running, queries, warp_row, &block, lane);
     }

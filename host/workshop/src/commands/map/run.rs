@@ -62,10 +62,13 @@ pub struct Options {
     /// Sequence lengths
     #[arg(long, value_name = "FROM..TO", default_value = "16..8192", value_parser = range)]
     seq: RangeInclusive<u32>,
+    /// Head dimensions; each of the sizes is measured with every one
+    #[arg(long, value_name = "D", value_delimiter = ',', default_value = "64")]
+    head_dim: Vec<u32>,
     /// Draw so many pairs of sizes from both ranges, their logarithms evenly, instead of going through them in steps
     #[arg(long, value_name = "N")]
     random: Option<usize>,
-    /// Shapes that are measured before all others, as BxHxS, separated by commas
+    /// Shapes that are measured before all others, as BxHxS, or BxHxSxD where D is not 64, separated by commas
     #[arg(long, value_name = "BxHxS", value_delimiter = ',', value_parser = shape)]
     shapes: Vec<Shape>,
     /// Element types of Q, K, V and O
@@ -149,7 +152,8 @@ impl Options {
             Some(count) => sizes.random(count, self.seed),
             None => sizes.grid(self.seed),
         };
-        let shapes: Vec<_> = self.shapes.iter().copied().chain(drawn).collect();
+        let with_columns = |shape: Shape| self.head_dim.iter().map(move |&head_dim| shape.with_head_dim(head_dim));
+        let shapes: Vec<_> = self.shapes.iter().copied().chain(drawn.into_iter().flat_map(with_columns)).collect();
         let limits = Limits { bytes: f64::from(self.largest) * f64::from(1 << 20), floor_us: self.longest * 1e3 };
         points::cases(&shapes, &self.elements, &self.masks, self.layout, &limits, ceilings)
     }

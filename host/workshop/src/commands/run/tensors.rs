@@ -40,6 +40,7 @@ pub fn inputs(options: &Options) -> Result<(Inputs, Source)> {
         None => Shape::new(options.batch, options.heads, options.seq),
         Some(lengths) => Shape::new(1, options.heads, rows(lengths)?),
     };
+    let shape = shape.with_head_dim(options.head_dim);
     let inputs = Inputs::generate(problem(shape)?, options.distribution, options.seed)?;
     let inputs = options.lengths.iter().try_fold(inputs, |inputs, lengths| inputs.packed(lengths))?;
     Ok((inputs, Source::Generated { distribution: options.distribution, seed: options.seed }))

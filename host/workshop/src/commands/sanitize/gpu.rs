@@ -52,7 +52,7 @@ impl ComputeSanitizer {
         command.arg("--ptx").arg(&self.ptx_folder).args(["--variant", &variant.entry.name]);
         command.args(["--mask", case.problem.mask().name(), "--layout", case.layout.name()]);
         command.args(["--type", case.problem.element().name()]);
-        command.arg("--heads").arg(shape.heads.to_string());
+        command.args(["--heads", &shape.heads.to_string(), "--head-dim", &shape.head_dim.to_string()]);
         match &case.lengths {
             None => command.args(["--batch", &shape.batch.to_string(), "--seq", &shape.sequence.to_string()]),
             Some(lengths) => {

@@ -5,6 +5,7 @@ use std::fmt;
 
 use contract::config::{Mask, Sequence};
 use contract::manifest::Entry;
+use contract::packed::Packing;
 use contract::problem::{Problem, Shape};
 use contract::view::Layout;
 use serde::Serialize;
@@ -32,6 +33,8 @@ pub struct Selection<'a> {
     pub batch: u32,
     /// Number of heads.
     pub heads: u32,
+    /// Head dimension; `None` for that of the tiles of each variant.
+    pub head_dim: Option<u32>,
 }
 
 /// One problem.
@@ -127,7 +130,7 @@ impl<'a> Sweep<'a> {
             let passed_over = sweep.variants.iter().filter_map(|variant| variant.unfit.as_deref());
             let reasons: String = passed_over.map(|reason| format!("\n  {reason}")).collect();
             return Err(Error::Invalid(format!(
-                "no variant of {} is left to run with {}; widen --variant, --mask or --seq{reasons}",
+                "no variant of {} is left to run with {}; widen --variant, --mask, --seq or --head-dim{reasons}",
                 folder.path().display(),
                 describe(selection)
             )));
@@ -143,6 +146,7 @@ impl<'a> Sweep<'a> {
 
 fn describe(selection: &Selection<'_>) -> String {
     let mask = selection.mask.map_or("any mask".to_owned(), |mask| format!("a {} mask", mask.name()));
+    let mask = selection.head_dim.map_or(mask.clone(), |head_dim| format!("{mask}, head_dim {head_dim}"));
     match selection.sequences {
         [] => mask,
         lengths => format!("{mask} and sequence {}", lengths.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")),
@@ -158,14 +162,13 @@ fn cases(entry: &Entry, selection: &Selection<'_>) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for sequence in sequences {
         let (shape, lengths) = rows(entry, selection, sequence);
+        let shape = shape.with_head_dim(selection.head_dim.unwrap_or(entry.config.columns()));
         for &layout in &selection.layouts {
             let problem = Problem::new(shape, entry.mask, layout)?.with_element(entry.element);
             host_memory::check(&problem)?;
-            let accepted = match &lengths {
-                None => check_accepts(entry, &problem).is_ok(),
-                Some(_) => true,
-            };
-            if accepted {
+            let packed = |lengths: &Vec<u32>| Packing { sequences: lengths.len() as u32, longest: sequence };
+            let launched = lengths.as_ref().map_or(Ok(problem), |lengths| problem.packed(packed(lengths)))?;
+            if check_accepts(entry, &launched).is_ok() {
                 let case = |&with_lse| Case { problem, lengths: lengths.clone(), layout, with_lse };
                 cases.extend(selection.lse.iter().map(case));
             }

@@ -27,7 +27,7 @@ pub struct Options {
     /// Architecture of the GPU to tune for, as in 80 or sm_80
     #[arg(long, value_name = "NN", value_parser = architecture, default_value_t = sim::DEFAULT_ARCHITECTURE)]
     arch: u32,
-    /// Shapes to tune for, as BxHxS, separated by commas
+    /// Shapes to tune for, as BxHxS, or BxHxSxD where D is not 64, separated by commas
     #[arg(long, value_name = "BxHxS", value_delimiter = ',', value_parser = shape, default_values = ["4x8x512", "32x8x512", "64x16x512"])]
     shapes: Vec<Shape>,
     /// Which keys a query attends to

@@ -9,7 +9,7 @@ use crate::report::number::{date, microseconds};
 use crate::report::plot::{Line, Plot, lines};
 use crate::report::speed::{self, Entry};
 use crate::report::verdict::Verdict;
-use contract::problem::Shape;
+use contract::problem::{DEFAULT_HEAD_DIM, Shape};
 
 /// The verdict, the times, what was measured, warnings and medians; then the plots against S, where there is more than one S.
 pub fn blocks(record: &BenchRecord, contenders: &Contenders) -> Result<Vec<Block>> {
@@ -142,8 +142,9 @@ fn time_plot(record: &BenchRecord, group: Case, contenders: &Contenders) -> Resu
         return Ok(None);
     }
     contender_lines.iter_mut().for_each(|line| line.points.sort_by(|a, b| a.0.total_cmp(&b.0)));
-    let Shape { batch, heads, .. } = group.shape;
-    let what = format!("B={batch} H={heads}, {} mask, {}", group.mask.name(), group.layout.name());
+    let Shape { batch, heads, head_dim, .. } = group.shape;
+    let columns = if head_dim == DEFAULT_HEAD_DIM { String::new() } else { format!(" D={head_dim}") };
+    let what = format!("B={batch} H={heads}{columns}, {} mask, {}", group.mask.name(), group.layout.name());
     Ok(Some(Plot {
         description: format!("Median time against sequence length for {what}: a line for each of {}", names.join(", ")),
         caption: format!("{what}: median time in µs"),

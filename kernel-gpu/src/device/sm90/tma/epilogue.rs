@@ -7,8 +7,8 @@ use super::order::StripCopy;
 use super::{Context, Rows, TmaKernel};
 use crate::device::attention::copy::HeadRows;
 use crate::device::attention::epilogue::{exchange_strip, normaliser};
-use crate::device::attention::softmax::{RunningSoftmax, rescale_row};
 use crate::device::attention::head_dim::{Fragments, HeadDim};
+use crate::device::attention::softmax::{RunningSoftmax, rescale_row};
 use crate::device::attention::{Lane, OutputStrip, ROWS_PER_LANE};
 use crate::device::ptx::element::Element;
 use crate::device::ptx::mma::FragmentC;
@@ -128,12 +128,7 @@ pub unsafe fn leave_statistics<K: TmaKernel>(
 /// # Safety
 /// As for [`leave_output`].
 #[inline(always)]
-unsafe fn normalise_to<K: TmaKernel>(
-    tile: Rows<K>,
-    output: &OutputStrip<K>,
-    normalisers: Normalisers,
-    lane: Lane,
-) {
+unsafe fn normalise_to<K: TmaKernel>(tile: Rows<K>, output: &OutputStrip<K>, normalisers: Normalisers, lane: Lane) {
     // Lane l gives the address of row l mod 16 of the 8 columns l / 16.
     let first_chunk = tile.chunk(warp_row(lane) + lane.index % MMA_M, lane.index / MMA_M);
     unrolled!(at most 8; for pair in const { K::HeadDim::N_TILES / 2 } => {

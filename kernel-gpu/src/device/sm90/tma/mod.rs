@@ -23,10 +23,10 @@ mod turns;
 
 pub use order::{Order, PackedStreamed, Streamed, WholeHead};
 
+use crate::device::attention::Lane;
 use crate::device::attention::head_dim::HeadDim;
 use crate::device::attention::kernel::Kernel;
 use crate::device::attention::sequence::{Any, Exact, Packed, Sequence};
-use crate::device::attention::Lane;
 use crate::device::ptx::wgmma::{Accumulators, Registers};
 use crate::device::ptx::{grid, shuffle, sync, warpgroup};
 use contract::args::{ForwardArgs, TENSOR_MAP_BYTES};
