@@ -2,17 +2,26 @@
 
 use candle_core::{D, DType, Device, Result, Tensor, bail};
 
+/// Keys before a query's own position, and behind it.
+type Window = (Option<usize>, Option<usize>);
+
+/// The window of a causal mask, or of none.
+fn masked(causal: bool) -> Window {
+    (None, causal.then_some(0))
+}
+
 /// Softmax(scale · QKᵀ) · V of `[batch, sequence, heads, 64]`, in f32 on the CPU.
-fn reference(q: &Tensor, k: &Tensor, v: &Tensor, scale: f64, causal: bool) -> Result<Tensor> {
+fn reference(q: &Tensor, k: &Tensor, v: &Tensor, scale: f64, (left, right): Window) -> Result<Tensor> {
     let on_cpu = |tensor: &Tensor| tensor.to_device(&Device::Cpu)?.to_dtype(DType::F32)?.transpose(1, 2)?.contiguous();
     let (q, k, v) = (on_cpu(q)?, on_cpu(k)?, on_cpu(v)?);
-    let mut scores = (q.matmul(&k.t()?)? * scale)?;
-    if causal {
-        let length = q.dim(2)?;
-        let mask: Vec<f32> =
-            (0..length * length).map(|at| if at % length > at / length { f32::NEG_INFINITY } else { 0.0 }).collect();
-        scores = scores.broadcast_add(&Tensor::from_vec(mask, (length, length), &Device::Cpu)?)?;
-    }
+    let scores = (q.matmul(&k.t()?)? * scale)?;
+    let length = q.dim(2)?;
+    let sees = |query: usize, key: usize| {
+        left.is_none_or(|left| key + left >= query) && right.is_none_or(|right| key <= query + right)
+    };
+    let mask: Vec<f32> =
+        (0..length * length).map(|at| if sees(at / length, at % length) { 0.0 } else { f32::NEG_INFINITY }).collect();
+    let scores = scores.broadcast_add(&Tensor::from_vec(mask, (length, length), &Device::Cpu)?)?;
     candle_nn::ops::softmax(&scores, D::Minus1)?.matmul(&v)?.transpose(1, 2)
 }
 
@@ -38,28 +47,44 @@ fn main() -> Result<()> {
         let [q, k, v] = [0, 1, 2].map(|_| random(&[2, length, 3, 64], &device));
         let (q, k, v) = (q?, k?, v?);
         let out = fa512_candle::flash_attn(&q, &k, &v, 0.2, causal)?;
-        require_close(&out, &reference(&q, &k, &v, 0.2, causal)?, &format!("S = {length}, causal {causal}"))?;
+        require_close(&out, &reference(&q, &k, &v, 0.2, masked(causal))?, &format!("S = {length}, causal {causal}"))?;
+    }
+    let windows: [Window; 4] = [(Some(64), Some(64)), (Some(10), Some(2)), (None, Some(9)), (Some(20), Some(0))];
+    for (length, (left, right)) in [17, 130, 300].into_iter().flat_map(|length| windows.map(|window| (length, window)))
+    {
+        let (q, k, v) = (
+            random(&[2, length, 3, 64], &device)?,
+            random(&[2, length, 3, 64], &device)?,
+            random(&[2, length, 3, 64], &device)?,
+        );
+        let out = fa512_candle::flash_attn_windowed(&q, &k, &v, 0.2, left, right)?;
+        let expected = reference(&q, &k, &v, 0.2, (left, right))?;
+        require_close(&out, &expected, &format!("S = {length}, window {left:?}, {right:?}"))?;
     }
     let [q, k, v] = [0, 1, 2].map(|_| random(&[2, 130, 3, 64], &device).and_then(|x| x.to_dtype(DType::BF16)));
     let (q, k, v) = (q?, k?, v?);
     let out = fa512_candle::flash_attn(&q, &k, &v, 0.2, true)?;
-    require_close(&out, &reference(&q, &k, &v, 0.2, true)?, "bf16")?;
+    require_close(&out, &reference(&q, &k, &v, 0.2, masked(true))?, "bf16")?;
     let fused = random(&[2, 100, 3, 4, 64], &device)?;
     let part = |index| fused.narrow(2, index, 1)?.squeeze(2);
     let (q, k, v) = (part(0)?, part(1)?, part(2)?);
     let out = fa512_candle::flash_attn(&q, &k, &v, 0.125, false)?;
-    require_close(&out, &reference(&q, &k, &v, 0.125, false)?, "parts of a fused tensor")?;
+    require_close(&out, &reference(&q, &k, &v, 0.125, masked(false))?, "parts of a fused tensor")?;
 
     let bounds = [0u32, 17, 18, 90];
     let lengths = Tensor::new(&bounds, &device)?;
     let (q, k, v) = (random(&[90, 3, 64], &device)?, random(&[90, 3, 64], &device)?, random(&[90, 3, 64], &device)?);
-    for causal in [false, true] {
-        let out = fa512_candle::flash_attn_varlen(&q, &k, &v, &lengths, &lengths, 72, 72, 0.125, causal)?;
+    for window in [(None, None), (None, Some(0)), (Some(10), Some(2))] {
+        let one = &lengths;
+        let out = match window {
+            (None, right) => fa512_candle::flash_attn_varlen(&q, &k, &v, one, one, 72, 72, 0.125, right.is_some()),
+            (left, right) => fa512_candle::flash_attn_varlen_windowed(&q, &k, &v, one, one, 72, 72, 0.125, left, right),
+        }?;
         for bound in bounds.windows(2) {
             let rows =
                 |tensor: &Tensor| tensor.narrow(0, bound[0] as usize, (bound[1] - bound[0]) as usize)?.unsqueeze(0);
-            let expected = reference(&rows(&q)?, &rows(&k)?, &rows(&v)?, 0.125, causal)?;
-            require_close(&rows(&out)?, &expected, &format!("packed rows {bound:?}, causal {causal}"))?;
+            let expected = reference(&rows(&q)?, &rows(&k)?, &rows(&v)?, 0.125, window)?;
+            require_close(&rows(&out)?, &expected, &format!("packed rows {bound:?}, window {window:?}"))?;
         }
     }
     for (what, result, words) in [

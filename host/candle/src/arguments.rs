@@ -1,7 +1,6 @@
 //! What the arguments ask for, beside Q, K and V.
 
 use candle_core::{DType, Error, Result, Tensor};
-use fa512::Mask;
 
 /// Which sequences Q, K and V are of.
 pub enum Sequences {
@@ -29,24 +28,15 @@ impl Window {
         Self { left: None, right: causal.then_some(0) }
     }
 
-    /// The mask that it is for sequences of up to `longest` rows.
-    ///
-    /// # Errors
-    /// When it is a window that limits something else than a causal mask does.
-    pub fn mask(self, longest: usize) -> Result<Mask> {
-        let limits = |side: Option<usize>| side.filter(|&side| side.saturating_add(1) < longest);
-        match (limits(self.left), self.right) {
-            (None, Some(0)) => Ok(Mask::Causal),
-            (None, right) if limits(right).is_none() => Ok(Mask::Full),
-            (Some(left), _) => candle_core::bail!(
-                "window_size_left is {left}, less than the {} keys that may be there; windows are not computed: it must be None",
-                longest - 1
-            ),
-            (None, right) => candle_core::bail!(
-                "window_size_right is {}; windows are not computed: it must be None, or Some(0) for a causal mask",
-                right.unwrap_or_default()
-            ),
-        }
+    /// What is left of it in sequences of up to `longest` rows: a side that reaches beyond them has no limit, which a faster kernel
+    /// computes.
+    pub fn within(self, longest: usize) -> fa512::Window {
+        let side = |side: Option<usize>| {
+            let keys = side.filter(|keys| keys.saturating_add(1) < longest)?;
+            // More than any sequence has is no limit either.
+            u32::try_from(keys).ok()
+        };
+        fa512::Window { left: side(self.left), right: side(self.right) }
     }
 }
 
@@ -98,31 +88,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn windows_that_limit_nothing_are_masks() {
+    fn windows_keep_the_sides_that_limit_something() {
         for (left, right, expected) in [
-            (None, None, Mask::Full),
-            (None, Some(0), Mask::Causal),
-            (Some(99), None, Mask::Full),
-            (None, Some(99), Mask::Full),
-            (Some(100), Some(0), Mask::Causal),
-            (Some(usize::MAX), Some(usize::MAX), Mask::Full),
+            (None, None, (None, None)),
+            (None, Some(0), (None, Some(0))),
+            (Some(99), None, (None, None)),
+            (Some(98), Some(99), (Some(98), None)),
+            (Some(100), Some(0), (None, Some(0))),
+            (Some(0), Some(0), (Some(0), Some(0))),
+            (Some(usize::MAX), Some(1 << 40), (None, None)),
         ] {
-            assert_eq!(Window { left, right }.mask(100).unwrap(), expected, "{left:?}, {right:?}");
+            let window = Window { left, right }.within(100);
+            assert_eq!((window.left, window.right), expected, "{left:?}, {right:?}");
         }
-        assert_eq!(Window { left: Some(0), right: Some(0) }.mask(1).unwrap(), Mask::Causal);
-    }
-
-    #[test]
-    fn windows_that_limit_are_refused_by_name() {
-        for (left, right, words) in [
-            (Some(98), None, "window_size_left is 98, less than the 99 keys"),
-            (Some(0), Some(0), "window_size_left is 0"),
-            (None, Some(1), "window_size_right is 1"),
-            (None, Some(98), "window_size_right is 98"),
-        ] {
-            let error = Window { left, right }.mask(100).unwrap_err().to_string();
-            assert!(error.contains(words), "{error}");
-        }
+        assert_eq!(Window { left: Some(0), right: Some(0) }.within(1), fa512::Window::UNLIMITED);
+        assert_eq!(Window { left: None, right: Some(1 << 40) }.within(usize::MAX), fa512::Window::UNLIMITED);
     }
 
     #[test]

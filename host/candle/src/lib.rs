@@ -20,10 +20,11 @@ pub fn flash_attn(q: &Tensor, k: &Tensor, v: &Tensor, softmax_scale: f32, causal
     q.apply_op3(k, v, Attention::new(softmax_scale, window, Sequences::OneLength))
 }
 
-/// [`flash_attn`] with a window of keys: only those that limit nothing, but for the causal one (`None`, `Some(0)`), are computed.
+/// [`flash_attn`] with a window: query i attends to the keys i − `window_size_left` … i + `window_size_right` only, where `None` is no
+/// limit.
 ///
 /// # Errors
-/// As for [`flash_attn`], and with the window.
+/// As for [`flash_attn`].
 pub fn flash_attn_windowed(
     q: &Tensor,
     k: &Tensor,
@@ -111,10 +112,12 @@ pub fn flash_attn_varlen(
     varlen([q, k, v], lengths, softmax_scale, Window { left, right })
 }
 
-/// [`flash_attn_varlen`] with a window of keys, as for [`flash_attn_windowed`].
+/// [`flash_attn_varlen`] with a window within each sequence, as for [`flash_attn_windowed`].
+///
+/// No sequence is longer than `max_seqlen_q`: a side of the window that reaches as far counts as no limit.
 ///
 /// # Errors
-/// As for [`flash_attn_varlen`], and with the window.
+/// As for [`flash_attn_varlen`].
 #[allow(clippy::too_many_arguments, reason = "they are candle-flash-attn's")]
 pub fn flash_attn_varlen_windowed(
     q: &Tensor,

@@ -29,7 +29,7 @@ impl Attention {
                 (Some(Packing { sequences, longest: bound }), *longest)
             }
         };
-        problem::of(layouts, self.window.mask(longest)?, self.scale, packing)
+        problem::of(layouts, self.window.within(longest), self.scale, packing)
     }
 }
 

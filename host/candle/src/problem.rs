@@ -1,7 +1,7 @@
 //! From candle's layouts to a problem of fa512.
 
 use candle_core::{Layout, Result};
-use fa512::{Mask, Packing, Problem, Shape, Strides, View, Views};
+use fa512::{Mask, Packing, Problem, Shape, Strides, View, Views, Window};
 
 /// Columns of the tensors.
 const HEAD_DIM: usize = 64;
@@ -40,7 +40,7 @@ impl Rows {
 ///
 /// # Errors
 /// With the tensor and what it would have to be.
-pub fn of(layouts: [&Layout; 3], mask: Mask, scale: f32, packing: Option<Packing>) -> Result<Option<Problem>> {
+pub fn of(layouts: [&Layout; 3], window: Window, scale: f32, packing: Option<Packing>) -> Result<Option<Problem>> {
     let is_packed = packing.is_some();
     let q = Rows::of(layouts[0], "q", is_packed)?;
     let k = Rows::of(layouts[1], "k", is_packed)?;
@@ -64,9 +64,12 @@ pub fn of(layouts: [&Layout; 3], mask: Mask, scale: f32, packing: Option<Packing
     let [batch, rows, heads] = q.shape;
     let shape =
         Shape::new(narrow(batch, "batch")?, narrow(heads, "heads")?, narrow(rows, "sequence")?);
-    let problem = Problem::new(shape, mask, fa512::Layout::Bshd).and_then(|problem| {
+    let problem = Problem::new(shape, Mask::Full, fa512::Layout::Bshd).and_then(|problem| {
         let o = problem.views().o;
-        problem.with_views(Views { q: q.view, k: k.view, v: v.view, o })?.with_scale(f64::from(scale))
+        problem
+            .with_window(window)
+            .with_views(Views { q: q.view, k: k.view, v: v.view, o })?
+            .with_scale(f64::from(scale))
     });
     let problem = match packing {
         None => problem,
@@ -81,12 +84,14 @@ mod tests {
 
     use super::*;
 
+    const CAUSAL: Window = Window { left: None, right: Some(0) };
+
     fn tensor(shape: &[usize]) -> Tensor {
         Tensor::zeros(shape, DType::F16, &Device::Cpu).unwrap()
     }
 
     fn problem(q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Option<Problem>> {
-        of([q.layout(), k.layout(), v.layout()], Mask::Full, 0.125, None)
+        of([q.layout(), k.layout(), v.layout()], Window::UNLIMITED, 0.125, None)
     }
 
     fn refused(q: &Tensor, k: &Tensor, v: &Tensor) -> String {
@@ -128,9 +133,20 @@ mod tests {
     fn packed_rows_have_no_batch() {
         let x = tensor(&[50, 3, 64]);
         let packing = Packing { sequences: 4, longest: 20 };
-        let made = of([x.layout(); 3], Mask::Causal, 0.5, Some(packing)).unwrap().unwrap();
+        let made = of([x.layout(); 3], CAUSAL, 0.5, Some(packing)).unwrap().unwrap();
         assert_eq!(made.shape(), Shape::new(1, 3, 50));
         assert_eq!((made.packing(), made.mask(), made.scale()), (Some(packing), Mask::Causal, 0.5));
+    }
+
+    #[test]
+    fn windows_reach_the_problem() {
+        let window = Window { left: Some(3), right: Some(4) };
+        let batch = tensor(&[2, 10, 3, 64]);
+        let made = of([batch.layout(); 3], window, 0.5, None).unwrap().unwrap();
+        assert_eq!((made.window(), made.mask()), (window, Mask::Window));
+        let rows = tensor(&[50, 3, 64]);
+        let made = of([rows.layout(); 3], window, 0.5, Some(Packing { sequences: 4, longest: 20 })).unwrap().unwrap();
+        assert_eq!((made.window(), made.mask()), (window, Mask::Window));
     }
 
     #[test]
@@ -139,7 +155,7 @@ mod tests {
         assert_eq!(problem(&x, &x, &x).unwrap(), None);
         let x = tensor(&[5, 3, 64]);
         let none = Packing { sequences: 0, longest: 0 };
-        assert_eq!(of([x.layout(); 3], Mask::Full, 1.0, Some(none)).unwrap(), None);
+        assert_eq!(of([x.layout(); 3], Window::UNLIMITED, 1.0, Some(none)).unwrap(), None);
     }
 
     #[test]
@@ -158,7 +174,7 @@ mod tests {
         assert!(refused(&odd, &x, &x).contains("stride of 65"), "{}", refused(&odd, &x, &x));
         let misaligned = tensor(&[2, 10, 4, 72]).narrow(3, 4, 64).unwrap();
         assert!(refused(&misaligned, &x, &x).contains("Q starts at element 4"), "{}", refused(&misaligned, &x, &x));
-        let scaled = of([x.layout(); 3], Mask::Full, -1.0, None).unwrap_err().to_string();
+        let scaled = of([x.layout(); 3], Window::UNLIMITED, -1.0, None).unwrap_err().to_string();
         assert!(scaled.contains("negate Q"), "{scaled}");
     }
 }

@@ -18,6 +18,11 @@ fn tensors_on_the_cpu_are_refused_by_name() {
     let (x, lengths) = (tensor(&[8, 2, 64]), Tensor::new(&[0u32, 8], &Device::Cpu).unwrap());
     let packed = attention::flash_attn_varlen(&x, &x, &x, &lengths, &lengths, 8, 8, 0.125, false);
     assert!(message(packed).contains("q is on the CPU"));
+    let (left, right) = (Some(2), Some(1));
+    let packed = attention::flash_attn_varlen_windowed(&x, &x, &x, &lengths, &lengths, 8, 8, 0.125, left, right);
+    assert!(message(packed).contains("q is on the CPU"));
+    let x = x.unsqueeze(0).unwrap();
+    assert!(message(attention::flash_attn_windowed(&x, &x, &x, 0.125, left, right)).contains("q is on the CPU"));
 }
 
 #[test]
@@ -40,8 +45,6 @@ fn arguments_that_are_not_computed_are_named() {
     assert!(message(packed(Some(&slopes), 0.0)).contains("alibi_slopes"));
     assert!(message(packed(None, 30.0)).contains("softcap is 30"));
     assert!(message(packed(None, 0.0)).contains("q is on the CPU"));
-    let windowed = attention::flash_attn_windowed(&x, &x, &x, 0.125, Some(2), Some(2));
-    assert!(message(windowed).contains("window_size_left is 2"));
     let narrow = tensor(&[1, 8, 2, 32]);
     assert!(message(attention::flash_attn(&narrow, &narrow, &narrow, 0.125, true)).contains("head size of 32"));
 }

@@ -44,9 +44,13 @@ enum { FA512_FLOAT16 = 0, FA512_BFLOAT16 = 1 };
 
 /* Which keys a query attends to. */
 enum {
-    FA512_MASK_FULL = 0,  /* all */
-    FA512_MASK_CAUSAL = 1 /* those at or before its own position (top-left aligned) */
+    FA512_MASK_FULL = 0,   /* all */
+    FA512_MASK_CAUSAL = 1, /* those at or before its own position (top-left aligned) */
+    FA512_MASK_WINDOW = 2  /* those from window_left before its own position to window_right behind it */
 };
+
+/* window_left or window_right without a limit. */
+enum { FA512_UNLIMITED = -1 };
 
 /* Flags of a problem. */
 enum {
@@ -76,7 +80,7 @@ typedef struct fa512_problem {
     uint32_t sequence;  /* as batch */
     uint32_t head_dim;  /* 64 */
     uint32_t dtype;     /* FA512_FLOAT16, FA512_BFLOAT16 */
-    uint32_t mask;      /* FA512_MASK_FULL, FA512_MASK_CAUSAL */
+    uint32_t mask;      /* FA512_MASK_FULL, FA512_MASK_CAUSAL, FA512_MASK_WINDOW */
     uint32_t flags;     /* FA512_NO_OVERLAP, FA512_NO_POINTER_CHECKS or both */
     uint32_t reserved;  /* 0 */
     double scale;       /* factor on the scores; 0 and NaN: 1/sqrt(head_dim) */
@@ -86,6 +90,8 @@ typedef struct fa512_problem {
     fa512_strides o;    /* no two rows may overlap */
     uint32_t sequences; /* of fa512_forward_varlen: how many sequences the rows are; 0: all are of one length */
     uint32_t longest;   /* the length of the longest of them, or a bound; it helps to choose a kernel, and may be 0 */
+    int32_t window_left;  /* of FA512_MASK_WINDOW: keys before a query's own position, or FA512_UNLIMITED; else 0 */
+    int32_t window_right; /* as window_left, behind its own position; 0 with an unlimited left is the causal mask */
 } fa512_problem;
 
 /* Strides of a tensor [batch, sequence, heads, head_dim] without gaps, as flash-attn has it. */

@@ -6,6 +6,7 @@ __version__: str
 
 _Array = TypeVar("_Array")
 _Layout = Literal["bhsd", "bshd"]
+_Window = tuple[Optional[int], Optional[int]]
 _Element = Literal["float16", "bfloat16"]
 
 class _Gpu(TypedDict, total=False):
@@ -28,6 +29,7 @@ def attention(
     v: _Array,
     *,
     causal: bool = False,
+    window: Optional[_Window] = None,
     scale: Optional[float] = None,
     layout: _Layout = "bhsd",
     out: Optional[_Array] = None,
@@ -42,6 +44,7 @@ def attention(
     v: _Array,
     *,
     causal: bool = False,
+    window: Optional[_Window] = None,
     scale: Optional[float] = None,
     layout: _Layout = "bhsd",
     out: Optional[_Array] = None,
@@ -58,6 +61,7 @@ def attention_varlen(
     *,
     max_seqlen: Optional[int] = None,
     causal: bool = False,
+    window: Optional[_Window] = None,
     scale: Optional[float] = None,
     out: Optional[_Array] = None,
     return_lse: Literal[False] = False,
@@ -73,6 +77,7 @@ def attention_varlen(
     *,
     max_seqlen: Optional[int] = None,
     causal: bool = False,
+    window: Optional[_Window] = None,
     scale: Optional[float] = None,
     out: Optional[_Array] = None,
     return_lse: bool = False,
@@ -85,6 +90,7 @@ def warm_up(
     sequence: int,
     *,
     causal: bool = False,
+    window: Optional[_Window] = None,
     layout: _Layout = "bhsd",
     device: int = 0,
     sequences: Optional[int] = None,

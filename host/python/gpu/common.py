@@ -97,12 +97,18 @@ def inputs(shape, device, seed=0, dtype=torch.float16, requires_grad=False):
     ]
 
 
-def reference(q, k, v, causal=False, scale=0.125):
+def seen(length, causal=False, window=(None, None), device="cpu"):
+    """Which keys each query of a sequence attends to."""
+    position = torch.arange(length, device=device)
+    back = position[:, None] - position[None, :]
+    left, right = window[0], 0 if causal else window[1]
+    return (back <= (length if left is None else left)) & (-back <= (length if right is None else right))
+
+
+def reference(q, k, v, causal=False, scale=0.125, window=(None, None)):
     """Attention and LSE of [B, H, S, 64] in f64."""
     scores = q.double() @ k.double().transpose(-1, -2) * scale
-    if causal:
-        mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
-        scores = scores.masked_fill(mask, float("-inf"))
+    scores = scores.masked_fill(~seen(q.shape[-2], causal, window, q.device), float("-inf"))
     return scores.softmax(-1) @ v.double(), scores.logsumexp(-1)
 
 

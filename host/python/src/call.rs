@@ -1,7 +1,7 @@
 //! `fa512.attention` and `fa512.attention_varlen`.
 
 use attention::{
-    Addresses, Entered, Gpu, Layout, Mask, Options, Packing, Problem, Shape, Stream, Strides, View, Views,
+    Addresses, Entered, Gpu, Layout, Mask, Options, Packing, Problem, Shape, Stream, Strides, View, Views, Window,
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
@@ -54,8 +54,8 @@ struct Sizes {
 
 /// What is computed of them.
 pub struct Call<'a, 'py> {
-    /// Causal mask, else none.
-    pub causal: bool,
+    /// Which keys a query attends to.
+    pub window: Window,
     /// The factor on the scores, unless it is 1/√64.
     pub scale: Option<f64>,
     /// Which sequences they are.
@@ -365,12 +365,11 @@ fn require_writable(array: &Array, name: &str, is_given: bool) -> PyResult<()> {
 fn problem([q, k, v, o]: [&Array; 4], sizes: Sizes, sequences: Option<u32>, call: &Call<'_, '_>) -> PyResult<Problem> {
     let shape =
         Shape::new(narrow(sizes.batch, "batch")?, narrow(sizes.heads, "heads")?, narrow(sizes.rows, "sequence")?);
-    let mask = if call.causal { Mask::Causal } else { Mask::Full };
     let view = |array, name| view(array, name, call.form);
     let views = Views { q: view(q, "q")?, k: view(k, "k")?, v: view(v, "v")?, o: view(o, "out")? };
     let element = element_of(q)?;
-    let problem = Problem::new(shape, mask, Layout::Bshd);
-    let problem = problem.and_then(|problem| problem.with_element(element).with_views(views));
+    let problem = Problem::new(shape, Mask::Full, Layout::Bshd);
+    let problem = problem.and_then(|problem| problem.with_element(element).with_window(call.window).with_views(views));
     let problem = match (call.form, sequences) {
         (Form::Packed { longest, .. }, Some(sequences)) => {
             let packing = Packing { sequences, longest: longest.unwrap_or(shape.sequence) };

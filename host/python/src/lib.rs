@@ -7,6 +7,7 @@ mod call;
 mod dlpack;
 mod error;
 mod output;
+mod window;
 
 use ::attention::{Element, Gpu, Layout, Mask, Packing, Problem, Shape};
 use pyo3::exceptions::PyValueError;
@@ -26,6 +27,9 @@ use crate::error::{of_library, of_refusal};
 ///     start at multiples of 16 bytes; inputs may be broadcast (stride 0).
 /// causal
 ///     Whether query i attends to the keys 0 … i only.
+/// window
+///     (left, right): query i attends to the keys i - left … i + right only. None is no limit, for a side or both. With `causal`, right
+///     is 0 whatever is given.
 /// scale
 ///     Factor on the scores; 1/√64 unless given.
 /// layout
@@ -51,17 +55,18 @@ use crate::error::{of_library, of_refusal};
 /// TypeError
 ///     When an argument is no array on a GPU, or of another element type.
 /// ValueError
-///     When a shape, stride, address, device, layout or scale is not acceptable.
+///     When a shape, stride, address, device, layout, window or scale is not acceptable.
 /// RuntimeError
 ///     When there is no driver or GPU, or the driver reports an error.
 #[pyfunction]
-#[pyo3(signature = (q, k, v, *, causal=false, scale=None, layout="bhsd", out=None, return_lse=false, lse=None, stream=None))]
+#[pyo3(signature = (q, k, v, *, causal=false, window=None, scale=None, layout="bhsd", out=None, return_lse=false, lse=None, stream=None))]
 #[allow(clippy::too_many_arguments, reason = "they are Python's keyword arguments")]
 fn attention<'py>(
     q: &Bound<'py, PyAny>,
     k: &Bound<'py, PyAny>,
     v: &Bound<'py, PyAny>,
     causal: bool,
+    window: window::Sides,
     scale: Option<f64>,
     layout: &str,
     out: Option<&Bound<'py, PyAny>>,
@@ -69,8 +74,8 @@ fn attention<'py>(
     lse: Option<&Bound<'py, PyAny>>,
     stream: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Py<PyAny>> {
-    let form = Form::Batch(layout_of(layout)?);
-    run(&Tensors { q, k, v, out, lse }, &Call { causal, scale, form, return_lse, stream })
+    let (form, window) = (Form::Batch(layout_of(layout)?), window::of(causal, window)?);
+    run(&Tensors { q, k, v, out, lse }, &Call { window, scale, form, return_lse, stream })
 }
 
 /// Computes softmax(scale · QKᵀ + mask) · V of packed sequences on the GPU, without a gradient.
@@ -89,6 +94,8 @@ fn attention<'py>(
 ///     The length of the longest sequence, or a bound. It helps to choose a kernel, and makes no result wrong.
 /// causal
 ///     Whether query i of a sequence attends to its keys 0 … i only.
+/// window
+///     As for `attention`, within each sequence.
 /// scale
 ///     Factor on the scores; 1/√64 unless given.
 /// out
@@ -109,7 +116,7 @@ fn attention<'py>(
 /// TypeError, ValueError, RuntimeError
 ///     As `attention`.
 #[pyfunction]
-#[pyo3(signature = (q, k, v, cu_seqlens, *, max_seqlen=None, causal=false, scale=None, out=None, return_lse=false, lse=None, stream=None))]
+#[pyo3(signature = (q, k, v, cu_seqlens, *, max_seqlen=None, causal=false, window=None, scale=None, out=None, return_lse=false, lse=None, stream=None))]
 #[allow(clippy::too_many_arguments, reason = "they are Python's keyword arguments")]
 fn attention_varlen<'py>(
     q: &Bound<'py, PyAny>,
@@ -118,6 +125,7 @@ fn attention_varlen<'py>(
     cu_seqlens: &Bound<'py, PyAny>,
     max_seqlen: Option<i64>,
     causal: bool,
+    window: window::Sides,
     scale: Option<f64>,
     out: Option<&Bound<'py, PyAny>>,
     return_lse: bool,
@@ -125,8 +133,8 @@ fn attention_varlen<'py>(
     stream: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Py<PyAny>> {
     let longest = max_seqlen.map(|longest| narrow(longest, "max_seqlen")).transpose()?;
-    let form = Form::Packed { cu_seqlens, longest };
-    run(&Tensors { q, k, v, out, lse }, &Call { causal, scale, form, return_lse, stream })
+    let (form, window) = (Form::Packed { cu_seqlens, longest }, window::of(causal, window)?);
+    run(&Tensors { q, k, v, out, lse }, &Call { window, scale, form, return_lse, stream })
 }
 
 fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Py<PyAny>> {
@@ -150,6 +158,8 @@ fn layout_of(name: &str) -> PyResult<Layout> {
 ///     Sizes of the tensors.
 /// causal
 ///     Whether the mask is causal.
+/// window
+///     As for `attention`.
 /// layout
 ///     Order of the dimensions, as for `attention`.
 /// device
@@ -166,7 +176,7 @@ fn layout_of(name: &str) -> PyResult<Layout> {
 /// RuntimeError
 ///     When there is no driver or no such GPU, or the driver reports an error.
 #[pyfunction]
-#[pyo3(signature = (batch, heads, sequence, *, causal=false, layout="bhsd", device=0, sequences=None, dtype="float16"))]
+#[pyo3(signature = (batch, heads, sequence, *, causal=false, window=None, layout="bhsd", device=0, sequences=None, dtype="float16"))]
 #[allow(clippy::too_many_arguments, reason = "they are Python's keyword arguments")]
 fn warm_up(
     py: Python<'_>,
@@ -174,12 +184,13 @@ fn warm_up(
     heads: i64,
     sequence: i64,
     causal: bool,
+    window: window::Sides,
     layout: &str,
     device: i64,
     sequences: Option<i64>,
     dtype: &str,
 ) -> PyResult<()> {
-    let mask = if causal { Mask::Causal } else { Mask::Full };
+    let window = window::of(causal, window)?;
     let element = match dtype {
         "float16" => Element::F16,
         "bfloat16" => Element::Bf16,
@@ -191,7 +202,8 @@ fn warm_up(
     let sequence = narrow(sequence, "sequence")?;
     let shape = Shape::new(narrow(batch, "batch")?, narrow(heads, "heads")?, sequence);
     let device = narrow(device, "device")? as usize;
-    let problem = Problem::new(shape, mask, layout_of(layout)?).map(|problem| problem.with_element(element));
+    let problem = Problem::new(shape, Mask::Full, layout_of(layout)?);
+    let problem = problem.map(|problem| problem.with_element(element).with_window(window));
     let problem = match sequences.map(|sequences| narrow(sequences, "sequences")).transpose()? {
         None => problem,
         Some(sequences) => problem.and_then(|problem| problem.packed(Packing { sequences, longest: sequence })),

@@ -62,6 +62,24 @@ class Results(Case):
                 fa512.attention(*devices, causal=causal, scale=scale, out=out)
                 self.check(out, hosts, causal=causal, scale=0.125 if scale is None else scale)
 
+    def test_windows(self):
+        for causal, window, right in [
+            (False, (10, 2), 2),
+            (False, (None, 9), 9),
+            (False, (3, None), None),
+            (False, (0, 0), 0),
+            (True, (5, None), 0),
+            (True, (5, 7), 0),
+            (False, (2**40, 2**40), None),
+        ]:
+            with self.subTest(causal=causal, window=window):
+                hosts, devices, out = self.inputs((1, 2, 150, 64))
+                lse = self.output((1, 2, 150), dtype=numpy.float32)
+                fa512.attention(*devices, causal=causal, window=window, out=out, lse=lse)
+                self.check(out, hosts, window=(window[0], right))
+                expected = reference(*hosts, window=(window[0], right))[1]
+                numpy.testing.assert_allclose(lse.numpy(), expected, atol=1e-3)
+
     def test_lse_is_the_logarithm_of_the_sum(self):
         hosts, devices, out = self.inputs((1, 2, 33, 64))
         lse = self.output((1, 2, 33), dtype=numpy.float32)
@@ -259,6 +277,9 @@ class Errors(Case):
         self.refused(ValueError, "must be finite", q, k, v, scale=float("nan"), out=out)
         self.refused(ValueError, 'layout is "sbhd"; it must be "bhsd" or "bshd"', q, k, v, layout="sbhd", out=out)
         self.refused(TypeError, "not an instance of 'bool'", q, k, v, causal="yes", out=out)
+        self.refused(ValueError, "the left side of window is -1; it must be a number of keys, or None", q, k, v, window=(-1, 2), out=out)
+        self.refused(ValueError, "the right side of window is -3", q, k, v, causal=True, window=(None, -3), out=out)
+        self.refused(TypeError, "not an instance of .tuple.", q, k, v, window=64, out=out)
         self.refused(TypeError, "give out=", q, k, v)
         self.refused(TypeError, "and lse= where LSE is wanted", q, k, v, out=out, return_lse=True)
 

@@ -69,6 +69,16 @@ class Results(Case):
         self.assertIs(both[1], lse)
         self.check(out, hosts, numbers, lse, scale=0.3)
 
+    def test_windows(self):
+        numbers = [0, 17, 18, 110]
+        for causal, window, right in [(False, (10, 2), 2), (True, (64, None), 0), (False, (None, 9), 9), (False, (93, 93), 93)]:
+            with self.subTest(causal=causal, window=window):
+                hosts, devices, out = self.inputs(110)
+                lse = self.output((2, 110), dtype=numpy.float32)
+                # A bound that is wrong makes no result wrong.
+                fa512.attention_varlen(*devices, self.lengths(numbers), max_seqlen=5, causal=causal, window=window, out=out, lse=lse)
+                self.check(out, hosts, numbers, lse, window=(window[0], right))
+
     def test_views_of_a_fused_tensor(self):
         fused = random((50, 3, 2, 64))
         hosts = [fused[:, part] for part in range(3)]
@@ -89,6 +99,7 @@ class Results(Case):
 
     def test_warm_up(self):
         fa512.warm_up(1, 2, 100, sequences=5)
+        fa512.warm_up(1, 2, 100, sequences=5, window=(4, 4))
         with self.assertRaisesRegex(ValueError, "batch"):
             fa512.warm_up(2, 2, 100, sequences=5)
 

@@ -1,6 +1,6 @@
 //! `fa512_problem`, checked and turned into a problem.
 
-use attention::{Element, Layout, Mask, Options, Packing, Problem, Shape, Strides, View, Views};
+use attention::{Element, Layout, Mask, Options, Packing, Problem, Shape, Strides, View, Views, Window};
 
 use crate::status::Failure;
 
@@ -10,6 +10,14 @@ const HEAD_DIM: u32 = 64;
 const NO_OVERLAP: u32 = 1;
 /// `FA512_NO_POINTER_CHECKS`.
 const NO_POINTER_CHECKS: u32 = 2;
+/// `FA512_MASK_FULL`.
+const MASK_FULL: u32 = 0;
+/// `FA512_MASK_CAUSAL`.
+const MASK_CAUSAL: u32 = 1;
+/// `FA512_MASK_WINDOW`.
+const MASK_WINDOW: u32 = 2;
+/// `FA512_UNLIMITED`.
+const UNLIMITED: i32 = -1;
 /// Bytes of the first version of the struct: no program has a smaller one.
 const FIRST_SIZE: usize = 144;
 /// Larger than the struct will ever be: what claims to be so is no such struct.
@@ -44,6 +52,8 @@ pub struct RawProblem {
     o: RawStrides,
     sequences: u32,
     longest: u32,
+    window_left: i32,
+    window_right: i32,
 }
 
 const _: () = assert!(size_of::<RawProblem>() >= FIRST_SIZE && size_of::<RawProblem>() <= LARGEST_SIZE);
@@ -100,7 +110,44 @@ pub unsafe fn read(problem: *const RawProblem) -> Result<Option<Call>, Failure> 
     raw.check()
 }
 
+/// A side of the window, in keys.
+fn side(keys: i32, name: &str) -> Result<Option<u32>, Failure> {
+    match u32::try_from(keys) {
+        Ok(keys) => Ok(Some(keys)),
+        Err(_) if keys == UNLIMITED => Ok(None),
+        Err(_) => {
+            let accepted = "a number of keys, or FA512_UNLIMITED (-1)";
+            Err(Failure::Invalid(format!("{name} is {keys}; it must be {accepted}")))
+        }
+    }
+}
+
 impl RawProblem {
+    /// Which keys a query attends to.
+    fn window(self) -> Result<Window, Failure> {
+        let window = match self.mask {
+            MASK_FULL => Window::UNLIMITED,
+            MASK_CAUSAL => Window { right: Some(0), ..Window::UNLIMITED },
+            MASK_WINDOW => {
+                return Ok(Window {
+                    left: side(self.window_left, "window_left")?,
+                    right: side(self.window_right, "window_right")?,
+                });
+            }
+            mask => {
+                let accepted = "FA512_MASK_FULL (0), FA512_MASK_CAUSAL (1) or FA512_MASK_WINDOW (2)";
+                return Err(Failure::Invalid(format!("mask is {mask}; it must be {accepted}")));
+            }
+        };
+        for (keys, name) in [(self.window_left, "window_left"), (self.window_right, "window_right")] {
+            if keys != 0 {
+                let message = format!("{name} is {keys} and mask {}; a window needs FA512_MASK_WINDOW (2)", self.mask);
+                return Err(Failure::Invalid(message));
+            }
+        }
+        Ok(window)
+    }
+
     fn check(self) -> Result<Option<Call>, Failure> {
         let Self { batch, heads, sequence, head_dim, dtype, flags, reserved, .. } = self;
         if head_dim != HEAD_DIM {
@@ -114,14 +161,7 @@ impl RawProblem {
                 return Err(Failure::Invalid(format!("dtype is {dtype}; it must be {accepted}")));
             }
         };
-        let mask = match self.mask {
-            0 => Mask::Full,
-            1 => Mask::Causal,
-            mask => {
-                let accepted = "FA512_MASK_FULL (0) or FA512_MASK_CAUSAL (1)";
-                return Err(Failure::Invalid(format!("mask is {mask}; it must be {accepted}")));
-            }
-        };
+        let window = self.window()?;
         if flags & !(NO_OVERLAP | NO_POINTER_CHECKS) != 0 {
             return Err(Failure::Invalid(format!("flags are {flags:#x}, of which this version knows 0x1 and 0x2")));
         }
@@ -132,7 +172,7 @@ impl RawProblem {
             return Ok(None);
         }
         let shape = Shape::new(batch, heads, sequence);
-        let contiguous = Problem::new(shape, mask, Layout::Bhsd)?.with_element(element);
+        let contiguous = Problem::new(shape, Mask::Full, Layout::Bhsd)?.with_element(element).with_window(window);
         let views = *contiguous.views();
         let view = |strides: RawStrides, otherwise: View| match strides {
             RawStrides { batch: 0, head: 0, row: 0 } => otherwise,

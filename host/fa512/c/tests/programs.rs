@@ -74,7 +74,7 @@ fn driver() -> PathBuf {
     folder
 }
 
-/// Compiles an example against the simulated driver and runs it. `None`, with a word to stderr, where libfa512 was built
+/// Compiles a program against the simulated driver and runs it. `None`, with a word to stderr, where libfa512 was built
 /// without kernels that could run there.
 fn example(compiler: &[&str], source: &str, program: &str) -> Option<String> {
     if attention::kernels().next().is_none() {
@@ -117,6 +117,12 @@ fn the_c_example_computes_attention() {
 fn the_c_example_of_packed_sequences_keeps_them_apart() {
     let Some(output) = example(C, "examples/varlen.c", "example-varlen") else { return };
     assert_eq!(output, "O is right\n");
+}
+
+#[test]
+fn windows_are_computed_and_older_headers_have_none() {
+    let Some(output) = example(C, "tests/programs/window.c", "window") else { return };
+    assert_eq!(output, "O and LSE are right\n");
 }
 
 #[test]

@@ -12,6 +12,7 @@ from ._library import (
     BELOW_AUTOCAST,
     HEAD_DIM,
     LIBRARY,
+    OPTIONS,
     TAGS,
     cast,
     needs_gradient,
@@ -20,16 +21,15 @@ from ._library import (
     refuse_flash_attn_options,
     why_not_rows,
     why_not_strides,
+    why_not_window,
+    window_of_flash_attn,
 )
 
 _INPUTS = "Tensor query, Tensor key, Tensor value"
-LIBRARY.define(f"attention({_INPUTS}, bool is_causal=False, float? scale=None) -> Tensor", tags=TAGS)
+LIBRARY.define(f"attention({_INPUTS}, {OPTIONS}) -> Tensor", tags=TAGS)
+LIBRARY.define(f"attention_with_lse({_INPUTS}, {OPTIONS}) -> (Tensor, Tensor)", tags=TAGS)
 LIBRARY.define(
-    f"attention_with_lse({_INPUTS}, bool is_causal=False, float? scale=None) -> (Tensor, Tensor)", tags=TAGS
-)
-LIBRARY.define(
-    f"attention_backward(Tensor grad, {_INPUTS}, Tensor out, Tensor lse, bool is_causal=False, float? scale=None)"
-    " -> (Tensor, Tensor, Tensor)",
+    f"attention_backward(Tensor grad, {_INPUTS}, Tensor out, Tensor lse, {OPTIONS}) -> (Tensor, Tensor, Tensor)",
     tags=TAGS,
 )
 
@@ -55,15 +55,29 @@ def why_not_here(query: Tensor, key: Tensor, value: Tensor) -> Optional[str]:
 
 
 def _forward_cuda(
-    query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False, scale: Optional[float] = None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    is_causal: bool = False,
+    scale: Optional[float] = None,
+    window_left: Optional[int] = None,
+    window_right: Optional[int] = None,
 ) -> Tensor:
-    return _native.attention(query, key, value, causal=is_causal, scale=scale)
+    window = (window_left, window_right)
+    return _native.attention(query, key, value, causal=is_causal, window=window, scale=scale)
 
 
 def forward_with_lse_cuda(
-    query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False, scale: Optional[float] = None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    is_causal: bool = False,
+    scale: Optional[float] = None,
+    window_left: Optional[int] = None,
+    window_right: Optional[int] = None,
 ) -> tuple[Tensor, Tensor]:
-    return _native.attention(query, key, value, causal=is_causal, scale=scale, return_lse=True)
+    window = (window_left, window_right)
+    return _native.attention(query, key, value, causal=is_causal, window=window, scale=scale, return_lse=True)
 
 
 def _backward(
@@ -75,13 +89,29 @@ def _backward(
     lse: Tensor,
     is_causal: bool = False,
     scale: Optional[float] = None,
+    window_left: Optional[int] = None,
+    window_right: Optional[int] = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """PyTorch's own flash backward, on our O and LSE: they mean the same. Without dropout it reads no random numbers."""
     random = torch.empty(2, dtype=torch.uint64, device=query.device)
     length = query.shape[2]
-    return torch.ops.aten._scaled_dot_product_flash_attention_backward(
-        grad, query, key, value, out, lse, None, None, length, length, 0.0, is_causal, random, random, scale=scale
+    # As _scaled_dot_product_flash_attention_backward calls it, which takes no window.
+    gradients = torch.ops.aten._flash_attention_backward(
+        *(tensor.transpose(1, 2) for tensor in (grad, query, key, value, out)),
+        lse,
+        None,
+        None,
+        length,
+        length,
+        0.0,
+        is_causal,
+        random,
+        random,
+        scale=scale,
+        window_size_left=window_left,
+        window_size_right=window_right,
     )
+    return tuple(gradient.transpose(1, 2) for gradient in gradients)  # type: ignore[return-value]
 
 
 LIBRARY.impl("attention", _forward_cuda, "CUDA")
@@ -104,38 +134,35 @@ def new_out(query: Tensor) -> Tensor:
     return query.new_empty_strided(query.shape, strides)
 
 
-def _require(query: Tensor, key: Tensor, value: Tensor) -> None:
-    reason = why_not(query, key, value)
+def _require(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    is_causal: bool = False,
+    scale: Optional[float] = None,
+    window_left: Optional[int] = None,
+    window_right: Optional[int] = None,
+) -> None:
+    reason = why_not(query, key, value) or why_not_window(window_left, window_right)
     if reason is not None:
         raise ValueError(reason)
 
 
 @torch.library.register_fake("fa512::attention", lib=LIBRARY)
-def _forward_fake(
-    query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False, scale: Optional[float] = None
-) -> Tensor:
-    _require(query, key, value)
+def _forward_fake(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Tensor:
+    _require(query, key, value, *options)
     return new_out(query)
 
 
 @torch.library.register_fake("fa512::attention_with_lse", lib=LIBRARY)
-def _forward_with_lse_fake(
-    query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False, scale: Optional[float] = None
-) -> tuple[Tensor, Tensor]:
-    _require(query, key, value)
+def _forward_with_lse_fake(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> tuple[Tensor, Tensor]:
+    _require(query, key, value, *options)
     return new_out(query), query.new_empty(query.shape[:3], dtype=torch.float32)
 
 
 @torch.library.register_fake("fa512::attention_backward", lib=LIBRARY)
 def _backward_fake(
-    grad: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    out: Tensor,
-    lse: Tensor,
-    is_causal: bool = False,
-    scale: Optional[float] = None,
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, lse: Tensor, *options: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
     # As PyTorch's backward returns them: [batch, sequence, heads, 64] in memory.
     return tuple(torch.empty_like(tensor.transpose(1, 2)).transpose(1, 2) for tensor in (query, key, value))  # type: ignore[return-value]
@@ -144,21 +171,19 @@ def _backward_fake(
 # Gradients.
 
 
-def _forward_autograd(
-    query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False, scale: Optional[float] = None
-) -> Tensor:
+def _forward_autograd(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Tensor:
     """With a gradient to come, LSE is computed, too."""
     if needs_gradient(query, key, value):
-        return _attention_with_lse(query, key, value, is_causal, scale)[0]
+        return _attention_with_lse(query, key, value, *options)[0]
     with torch._C._AutoDispatchBelowAutograd():
-        return _attention(query, key, value, is_causal, scale)
+        return _attention(query, key, value, *options)
 
 
 LIBRARY.impl("attention", _forward_autograd, "Autograd")
 
 
 def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    query, key, value, ctx.is_causal, ctx.scale = inputs
+    query, key, value, *ctx.options = inputs
     out, lse = output
     ctx.save_for_backward(query, key, value, out, lse)
     ctx.mark_non_differentiable(lse)
@@ -166,11 +191,10 @@ def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, 
 
 
 def _backward_of_forward(ctx: Any, grad: Optional[Tensor], _: Optional[Tensor]) -> tuple[Optional[Tensor], ...]:
+    others = (None,) * len(ctx.options)
     if grad is None:
-        return None, None, None, None, None
-    query, key, value, out, lse = ctx.saved_tensors
-    gradients = _attention_backward(grad, query, key, value, out, lse, ctx.is_causal, ctx.scale)
-    return (*gradients, None, None)
+        return (None, None, None, *others)
+    return (*_attention_backward(grad, *ctx.saved_tensors, *ctx.options), *others)
 
 
 torch.library.register_autograd(
@@ -180,18 +204,15 @@ torch.library.register_autograd(
 
 # Autocast: to its type, as scaled_dot_product_attention.
 
-def _forward_autocast(
-    query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False, scale: Optional[float] = None
-) -> Tensor:
+
+def _forward_autocast(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Tensor:
     with torch._C._ExcludeDispatchKeyGuard(BELOW_AUTOCAST):
-        return _attention(cast(query), cast(key), cast(value), is_causal, scale)
+        return _attention(cast(query), cast(key), cast(value), *options)
 
 
-def _forward_with_lse_autocast(
-    query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False, scale: Optional[float] = None
-) -> tuple[Tensor, Tensor]:
+def _forward_with_lse_autocast(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> tuple[Tensor, Tensor]:
     with torch._C._ExcludeDispatchKeyGuard(BELOW_AUTOCAST):
-        return _attention_with_lse(cast(query), cast(key), cast(value), is_causal, scale)
+        return _attention_with_lse(cast(query), cast(key), cast(value), *options)
 
 
 LIBRARY.impl("attention", _forward_autocast, "AutocastCUDA")
@@ -228,17 +249,20 @@ def attention(
     value: Tensor,
     *,
     causal: bool = False,
+    window: Optional[tuple[Optional[int], Optional[int]]] = None,
     scale: Optional[float] = None,
     return_lse: bool = False,
 ) -> Union[Tensor, tuple[Tensor, Tensor]]:
     """softmax(scale · QKᵀ + mask) · V of float16 or bfloat16 tensors [batch, heads, sequence, 64], with a gradient.
 
+    With the window (left, right), query i attends to the keys i - left … i + right only, where None is no limit. `causal` makes the
+    right side 0.
+
     The result lies in memory as `query` does: batch, sequence, heads or batch, heads, sequence, without gaps. LSE, float32
     [batch, heads, sequence], has no gradient.
     """
-    if return_lse:
-        return _attention_with_lse(query, key, value, causal, scale)
-    return _attention(query, key, value, causal, scale)
+    operator = _attention_with_lse if return_lse else _attention
+    return operator(query, key, value, causal, scale, *(window or (None, None)))
 
 
 def scaled_dot_product_attention(
@@ -284,12 +308,12 @@ def flash_attn_func(
     refuse_flash_attn_options(
         (q, k, v),
         dropout_p,
-        window_size,
         softcap,
         alibi_slopes,
         deterministic,
         return_attn_probs,
         "fa512.torch.attention",
     )
+    window = window_of_flash_attn(window_size, q.shape[1])
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
-    return _attention(q, k, v, causal, softmax_scale).transpose(1, 2)
+    return _attention(q, k, v, causal, softmax_scale, *window).transpose(1, 2)

@@ -17,6 +17,9 @@ ELEMENTS = (torch.float16, torch.bfloat16)
 ROW_ALIGNMENT = 8
 """Rows begin at multiples of so many elements."""
 
+OPTIONS = "bool is_causal=False, float? scale=None, int? window_left=None, int? window_right=None"
+"""What every operator takes behind its tensors. None is no limit of the window; the causal rule makes its right side 0."""
+
 BELOW_AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCUDA)
 
 
@@ -62,6 +65,25 @@ def why_not_rows(tensors: tuple[tuple[str, Tensor], ...], query: Tensor) -> Opti
     return None
 
 
+def why_not_window(left: Optional[int], right: Optional[int]) -> Optional[str]:
+    """Why a window is none; None where it is one."""
+    for name, keys in (("window_left", left), ("window_right", right)):
+        if keys is not None and keys < 0:
+            return f"{name} is {keys}; it must be a number of keys, or None for no limit"
+    return None
+
+
+def window_of_flash_attn(
+    window_size: tuple[int, int], longest: int
+) -> tuple[Optional[int], Optional[int]]:
+    """flash-attn's window as the operators take it: -1, and what reaches beyond the longest sequence, is no limit."""
+    sides = tuple(window_size)
+    if len(sides) != 2 or min(sides) < -1:
+        refuse("window_size", window_size, "it must be two numbers of keys, where -1 is no limit")
+    left, right = (None if side == -1 or side >= longest - 1 else side for side in sides)
+    return left, right
+
+
 def _has_aligned_rows(tensor: Tensor) -> bool:
     # A model calls this in every layer, and each question about a tensor costs a good part of a microsecond.
     *outer, last = tensor.stride()
@@ -86,7 +108,6 @@ def why_not_strides(tensors: tuple[tuple[str, Tensor], ...]) -> Optional[str]:
 def refuse_flash_attn_options(
     tensors: tuple[Tensor, Tensor, Tensor],
     dropout_p: float,
-    window_size: tuple[int, int],
     softcap: float,
     alibi_slopes: Optional[Tensor],
     deterministic: bool,
@@ -96,8 +117,6 @@ def refuse_flash_attn_options(
     """Names the argument of flash-attn's functions that is not computed."""
     if dropout_p != 0.0:
         refuse("dropout_p", dropout_p, "it must be 0")
-    if tuple(window_size) != (-1, -1):
-        refuse("window_size", window_size, "it must be (-1, -1)")
     if softcap != 0.0:
         refuse("softcap", softcap, "it must be 0")
     if alibi_slopes is not None:

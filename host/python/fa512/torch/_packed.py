@@ -13,6 +13,7 @@ from ._library import (
     BELOW_AUTOCAST,
     HEAD_DIM,
     LIBRARY,
+    OPTIONS,
     TAGS,
     cast,
     needs_gradient,
@@ -21,10 +22,12 @@ from ._library import (
     version,
     why_not_rows,
     why_not_strides,
+    why_not_window,
+    window_of_flash_attn,
 )
 
 _INPUTS = "Tensor query, Tensor key, Tensor value"
-_SEQUENCES = "Tensor cu_seqlens, SymInt max_seqlen, bool is_causal=False, float? scale=None"
+_SEQUENCES = f"Tensor cu_seqlens, SymInt max_seqlen, {OPTIONS}"
 LIBRARY.define(f"attention_varlen({_INPUTS}, {_SEQUENCES}) -> Tensor", tags=TAGS)
 LIBRARY.define(f"attention_varlen_with_lse({_INPUTS}, {_SEQUENCES}) -> (Tensor, Tensor)", tags=TAGS)
 LIBRARY.define(
@@ -67,9 +70,12 @@ def _forward_cuda(
     max_seqlen: int,
     is_causal: bool = False,
     scale: Optional[float] = None,
+    window_left: Optional[int] = None,
+    window_right: Optional[int] = None,
 ) -> Tensor:
+    window = (window_left, window_right)
     return _native.attention_varlen(
-        query, key, value, cu_seqlens, max_seqlen=max_seqlen, causal=is_causal, scale=scale
+        query, key, value, cu_seqlens, max_seqlen=max_seqlen, causal=is_causal, window=window, scale=scale
     )
 
 
@@ -81,9 +87,12 @@ def _forward_with_lse_cuda(
     max_seqlen: int,
     is_causal: bool = False,
     scale: Optional[float] = None,
+    window_left: Optional[int] = None,
+    window_right: Optional[int] = None,
 ) -> tuple[Tensor, Tensor]:
+    window = (window_left, window_right)
     return _native.attention_varlen(
-        query, key, value, cu_seqlens, max_seqlen=max_seqlen, causal=is_causal, scale=scale, return_lse=True
+        query, key, value, cu_seqlens, max_seqlen=max_seqlen, causal=is_causal, window=window, scale=scale, return_lse=True
     )
 
 
@@ -98,12 +107,15 @@ def _backward(
     max_seqlen: int,
     is_causal: bool = False,
     scale: Optional[float] = None,
+    window_left: Optional[int] = None,
+    window_right: Optional[int] = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """PyTorch's own flash backward, on our O and LSE: they mean the same. Without dropout it reads no random numbers."""
     random = torch.empty(2, dtype=torch.uint64, device=query.device)
     lengths = (cu_seqlens, cu_seqlens, max_seqlen, max_seqlen)
+    window = {"window_size_left": window_left, "window_size_right": window_right}
     return torch.ops.aten._flash_attention_backward(
-        grad, query, key, value, out, lse, *lengths, 0.0, is_causal, random, random, scale=scale
+        grad, query, key, value, out, lse, *lengths, 0.0, is_causal, random, random, scale=scale, **window
     )
 
 
@@ -117,53 +129,38 @@ for _name in ("attention_varlen", "attention_varlen_with_lse", "attention_varlen
 # What they return, without computing it.
 
 
-def _require(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor) -> None:
-    reason = why_not_varlen(query, key, value, cu_seqlens)
+def _require(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cu_seqlens: Tensor,
+    max_seqlen: int,
+    is_causal: bool = False,
+    scale: Optional[float] = None,
+    window_left: Optional[int] = None,
+    window_right: Optional[int] = None,
+) -> None:
+    reason = why_not_varlen(query, key, value, cu_seqlens) or why_not_window(window_left, window_right)
     if reason is not None:
         raise ValueError(reason)
 
 
 @torch.library.register_fake("fa512::attention_varlen", lib=LIBRARY)
-def _forward_fake(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    cu_seqlens: Tensor,
-    max_seqlen: int,
-    is_causal: bool = False,
-    scale: Optional[float] = None,
-) -> Tensor:
-    _require(query, key, value, cu_seqlens)
+def _forward_fake(query: Tensor, *others: Any) -> Tensor:
+    _require(query, *others)
     return query.new_empty(query.shape)
 
 
 @torch.library.register_fake("fa512::attention_varlen_with_lse", lib=LIBRARY)
-def _forward_with_lse_fake(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    cu_seqlens: Tensor,
-    max_seqlen: int,
-    is_causal: bool = False,
-    scale: Optional[float] = None,
-) -> tuple[Tensor, Tensor]:
-    _require(query, key, value, cu_seqlens)
+def _forward_with_lse_fake(query: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
+    _require(query, *others)
     rows, heads, _ = query.shape
     return query.new_empty(query.shape), query.new_empty((heads, rows), dtype=torch.float32)
 
 
 @torch.library.register_fake("fa512::attention_varlen_backward", lib=LIBRARY)
 def _backward_fake(
-    grad: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    out: Tensor,
-    lse: Tensor,
-    cu_seqlens: Tensor,
-    max_seqlen: int,
-    is_causal: bool = False,
-    scale: Optional[float] = None,
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, *others: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
     return tuple(torch.empty_like(tensor) for tensor in (query, key, value))  # type: ignore[return-value]
 
@@ -171,27 +168,19 @@ def _backward_fake(
 # Gradients.
 
 
-def _forward_autograd(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    cu_seqlens: Tensor,
-    max_seqlen: int,
-    is_causal: bool = False,
-    scale: Optional[float] = None,
-) -> Tensor:
+def _forward_autograd(query: Tensor, key: Tensor, value: Tensor, *others: Any) -> Tensor:
     """With a gradient to come, LSE is computed, too."""
     if needs_gradient(query, key, value):
-        return _attention_with_lse(query, key, value, cu_seqlens, max_seqlen, is_causal, scale)[0]
+        return _attention_with_lse(query, key, value, *others)[0]
     with torch._C._AutoDispatchBelowAutograd():
-        return _attention(query, key, value, cu_seqlens, max_seqlen, is_causal, scale)
+        return _attention(query, key, value, *others)
 
 
 LIBRARY.impl("attention_varlen", _forward_autograd, "Autograd")
 
 
 def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    query, key, value, cu_seqlens, ctx.max_seqlen, ctx.is_causal, ctx.scale = inputs
+    query, key, value, cu_seqlens, *ctx.options = inputs
     out, lse = output
     ctx.save_for_backward(query, key, value, out, lse, cu_seqlens)
     ctx.mark_non_differentiable(lse)
@@ -199,12 +188,10 @@ def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, 
 
 
 def _backward_of_forward(ctx: Any, grad: Optional[Tensor], _: Optional[Tensor]) -> tuple[Optional[Tensor], ...]:
-    others = (None, None, None, None)
+    others = (None,) * (1 + len(ctx.options))
     if grad is None:
         return (None, None, None, *others)
-    *saved, cu_seqlens = ctx.saved_tensors
-    gradients = _attention_backward(grad, *saved, cu_seqlens, ctx.max_seqlen, ctx.is_causal, ctx.scale)
-    return (*gradients, *others)
+    return (*_attention_backward(grad, *ctx.saved_tensors, *ctx.options), *others)
 
 
 torch.library.register_autograd(
@@ -215,30 +202,14 @@ torch.library.register_autograd(
 # Autocast.
 
 
-def _forward_autocast(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    cu_seqlens: Tensor,
-    max_seqlen: int,
-    is_causal: bool = False,
-    scale: Optional[float] = None,
-) -> Tensor:
+def _forward_autocast(query: Tensor, key: Tensor, value: Tensor, *others: Any) -> Tensor:
     with torch._C._ExcludeDispatchKeyGuard(BELOW_AUTOCAST):
-        return _attention(cast(query), cast(key), cast(value), cu_seqlens, max_seqlen, is_causal, scale)
+        return _attention(cast(query), cast(key), cast(value), *others)
 
 
-def _forward_with_lse_autocast(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    cu_seqlens: Tensor,
-    max_seqlen: int,
-    is_causal: bool = False,
-    scale: Optional[float] = None,
-) -> tuple[Tensor, Tensor]:
+def _forward_with_lse_autocast(query: Tensor, key: Tensor, value: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
     with torch._C._ExcludeDispatchKeyGuard(BELOW_AUTOCAST):
-        return _attention_with_lse(cast(query), cast(key), cast(value), cu_seqlens, max_seqlen, is_causal, scale)
+        return _attention_with_lse(cast(query), cast(key), cast(value), *others)
 
 
 LIBRARY.impl("attention_varlen", _forward_autocast, "AutocastCUDA")
@@ -279,6 +250,7 @@ def attention_varlen(
     max_seqlen: Optional[int] = None,
     *,
     causal: bool = False,
+    window: Optional[tuple[Optional[int], Optional[int]]] = None,
     scale: Optional[float] = None,
     return_lse: bool = False,
 ) -> Union[Tensor, tuple[Tensor, Tensor]]:
@@ -286,12 +258,11 @@ def attention_varlen(
 
     `query`, `key` and `value` are float16 or bfloat16 [rows of all sequences, heads, 64]. Sequence s is the rows from cu_seqlens[s] up to
     cu_seqlens[s + 1]; `cu_seqlens` is int32 on their GPU, and nobody waits for it. `max_seqlen` is the length of the longest, or a
-    bound. LSE, float32 [heads, rows], has no gradient.
+    bound. `window` is as for `attention`, within each sequence. LSE, float32 [heads, rows], has no gradient.
     """
     longest = query.shape[0] if max_seqlen is None else max_seqlen
-    if return_lse:
-        return _attention_with_lse(query, key, value, cu_seqlens, longest, causal, scale)
-    return _attention(query, key, value, cu_seqlens, longest, causal, scale)
+    operator = _attention_with_lse if return_lse else _attention
+    return operator(query, key, value, cu_seqlens, longest, causal, scale, *(window or (None, None)))
 
 
 _known_equal: tuple[Any, ...] = ()
@@ -351,7 +322,6 @@ def flash_attn_varlen_func(
     refuse_flash_attn_options(
         (q, k, v),
         dropout_p,
-        window_size,
         softcap,
         alibi_slopes,
         deterministic,
@@ -364,4 +334,6 @@ def flash_attn_varlen_func(
         raise ValueError("cu_seqlens_q and cu_seqlens_k differ, which is not supported: K must have the lengths of Q")
     if max_seqlen_q != max_seqlen_k:
         raise ValueError(f"max_seqlen_q is {max_seqlen_q} and max_seqlen_k {max_seqlen_k}; they must be equal: K has the lengths of Q")
-    return _attention(q, k, v, cu_seqlens_q, int(max_seqlen_q), causal, softmax_scale)
+    longest = int(max_seqlen_q)
+    window = window_of_flash_attn(window_size, longest)
+    return _attention(q, k, v, cu_seqlens_q, longest, causal, softmax_scale, *window)

@@ -37,7 +37,7 @@ def _cast_by_autocast(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def _why_not_options(dropout: float, longest: int, others: dict[str, Any]) -> Optional[str]:
+def _why_not_options(dropout: float, others: dict[str, Any]) -> Optional[str]:
     if dropout != 0.0:
         return f"dropout is {dropout}; it must be 0"
     for name in _UNSUPPORTED:
@@ -45,16 +45,19 @@ def _why_not_options(dropout: float, longest: int, others: dict[str, Any]) -> Op
             return f"{name} is given"
     if others.get("output_attentions"):
         return "output_attentions is set, and probabilities are not computed"
-    window = _window(longest, others)
-    if window is not None:
-        return f"sliding_window is {window}, less than the {longest} keys"
     return None
 
 
 def _window(longest: int, others: dict[str, Any]) -> Optional[int]:
-    """How many keys back a query sees; None where that are all of them."""
+    """How many keys a query sees back, its own among them; None where that are all of them."""
     window = others.get("sliding_window")
     return window if window is not None and window < longest else None
+
+
+def _sides(window: Optional[int], causal: bool) -> tuple[Optional[int], Optional[int]]:
+    """The same as the operators take it; without the causal rule it reaches as far ahead."""
+    side = None if window is None else window - 1
+    return side, None if causal else side
 
 
 def _refuse(names: tuple[str, ...], others: dict[str, Any], by: str) -> None:
@@ -95,22 +98,26 @@ def attention_forward(
         return _packed(strict, query, key, value, dropout, scaling, causal, others), None
     q, k, v = _cast_by_autocast(query), _cast_by_autocast(key), _cast_by_autocast(value)
     padding = attention_mask if attention_mask is not None and attention_mask.dim() == 2 else None
-    reason = _why_not_options(dropout, key.shape[2], others) or _operators.why_not_here(q, k, v)
+    reason = _why_not_options(dropout, others) or _operators.why_not_here(q, k, v)
     if attention_mask is not None and attention_mask.dim() != 2:
         reason = "a mask is given that is none of padding alone"
+    window = _window(key.shape[2], others)
+    options = (causal, scaling, *_sides(window, causal))
     if reason is None and padding is not None:
         packing = _padding.Packing.of(padding)
-        q, k, v = packing.pack(q), packing.pack(k), packing.pack(v)
-        out = torch.ops.fa512.attention_varlen(q, k, v, packing.cu_seqlens, packing.longest, causal, scaling)
-        return packing.pad(out, query.shape[0]), None
+        if window is None or not packing.has_gaps:
+            q, k, v = packing.pack(q), packing.pack(k), packing.pack(v)
+            out = torch.ops.fa512.attention_varlen(q, k, v, packing.cu_seqlens, packing.longest, *options)
+            return packing.pad(out, query.shape[0]), None
+        reason = "padding lies between tokens, and a sliding window counts it"
     if reason is None:
-        out = torch.ops.fa512.attention(q, k, v, causal, scaling)
+        out = torch.ops.fa512.attention(q, k, v, *options)
         return out.transpose(1, 2).contiguous(), None
     if strict:
         raise ValueError(f"fa512: {reason}")
     _refuse(_NOBODY_COMPUTES, others, "scaled_dot_product_attention")
     _warn("scaled_dot_product_attention", reason)
-    mask = _mask_for_sdpa(attention_mask, query, key, causal, _window(key.shape[2], others))
+    mask = _mask_for_sdpa(attention_mask, query, key, causal, window)
     return sdpa_attention_forward(module, query, key, value, mask, dropout, scaling, is_causal, **others)
 
 
@@ -138,13 +145,15 @@ def _packed(
         raise ValueError("cu_seq_lens_q and cu_seq_lens_k differ, which is not supported")
     longest = int(others.get("max_length_q") or query.shape[2])
     q, k, v = (_cast_by_autocast(tensor)[0].transpose(0, 1) for tensor in (query, key, value))
-    reason = _why_not_options(dropout, longest, others) or _operators.why_not_varlen_here(q, k, v, lengths)
+    reason = _why_not_options(dropout, others) or _operators.why_not_varlen_here(q, k, v, lengths)
+    window = _window(longest, others)
     if reason is None:
-        return torch.ops.fa512.attention_varlen(q, k, v, lengths, longest, causal, scale)[None]
+        sides = _sides(window, causal)
+        return torch.ops.fa512.attention_varlen(q, k, v, lengths, longest, causal, scale, *sides)[None]
     if strict:
         raise ValueError(f"fa512: {reason}")
     _refuse(_UNSUPPORTED, others, "PyTorch's FlashAttention-2 of packed sequences")
     if dropout != 0.0:
         raise ValueError(f"dropout is {dropout}, which is not supported for packed sequences")
     _warn("PyTorch's FlashAttention-2", reason)
-    return _by_pytorch.attention_varlen(q, k, v, lengths, longest, causal, scale, _window(longest, others))[None]
+    return _by_pytorch.attention_varlen(q, k, v, lengths, longest, causal, scale, window)[None]

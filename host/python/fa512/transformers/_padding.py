@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from typing import Any, Callable, Optional
 
 import torch
@@ -15,6 +16,22 @@ from ..torch._library import version
 _PLAIN = (bidirectional_mask_function, causal_mask_function)
 
 
+def _is_window(
+    local_size: Optional[int] = None,
+    config: Any = None,
+    allow_is_causal_skip: bool = True,
+    allow_is_bidirectional_skip: bool = False,
+    **_: Any,
+) -> bool:
+    """Whether the mask is that of the model's sliding window and no other. Layers that have one pass it to the attention, too.
+
+    transformers passes its size for chunks as well, and forbids the skips where anything else is in the mask.
+    """
+    is_sliding = local_size is not None and local_size == getattr(config, "sliding_window", None)
+    has_chunks = getattr(config, "attention_chunk_size", None) is not None
+    return is_sliding and not has_chunks and (allow_is_causal_skip or allow_is_bidirectional_skip)
+
+
 def mask(
     batch_size: int,
     q_length: int,
@@ -25,20 +42,17 @@ def mask(
     attention_mask: Optional[Tensor] = None,
     **others: Any,
 ) -> Optional[Tensor]:
-    """For transformers' `AttentionMaskInterface`: None where nothing is masked but by the causal rule, the padding mask [batch,
-    sequence] where nothing else is, and else the mask that PyTorch's attention takes.
+    """For transformers' `AttentionMaskInterface`: None where nothing is masked but by the causal rule and the window, the padding mask
+    [batch, sequence] where nothing else is, and else the mask that PyTorch's attention takes.
 
     As there, telling whether anything is padding waits for the GPU, once for a forward pass of the model.
     """
-    is_plain = (
-        mask_function in _PLAIN
-        and q_length == kv_length
-        and q_offset == kv_offset == 0
-        and others.get("local_size") is None
-        and not others.get("use_vmap", False)
-    )
+    is_whole = q_length == kv_length and q_offset == kv_offset == 0 and not others.get("use_vmap", False)
+    is_window = _is_window(**others)
+    is_plain = is_whole and (is_window or (mask_function in _PLAIN and others.get("local_size") is None))
     skip = "allow_is_causal_skip" if mask_function is causal_mask_function else "allow_is_bidirectional_skip"
-    if is_plain and attention_mask is None and others.get(skip, mask_function is causal_mask_function):
+    may_skip = is_window or others.get(skip, mask_function is causal_mask_function)
+    if is_plain and attention_mask is None and may_skip:
         # Also while a graph is compiled, in which transformers would make a mask.
         return None
     if is_plain and attention_mask is not None and attention_mask.dim() == 2 and attention_mask.shape[1] == q_length:
@@ -59,23 +73,33 @@ def for_sdpa(padding: Tensor, is_causal: bool) -> Tensor:
 class Packing:
     """Which rows of a padded batch are none of its padding."""
 
-    _last: Optional[tuple[weakref.ref, Optional[int], Packing]] = None
+    # Layers with a window and those without get a mask each, which hold the same.
+    _known: deque[tuple[weakref.ref, Optional[int], Packing]] = deque(maxlen=2)
 
     def __init__(self, padding: Tensor) -> None:
         lengths = padding.sum(dim=1, dtype=torch.int32)
         self.rows = padding.flatten().nonzero().flatten()
         self.cu_seqlens = torch.nn.functional.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
         self.longest = padding.shape[1]
+        self._has_gaps: Optional[bool] = None
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether padding lies between rows of a sequence, which packing moves closer together. Asked once, as it waits for the GPU."""
+        if self._has_gaps is None:
+            before, after = self.rows[:-1], self.rows[1:]
+            is_one_sequence = before // self.longest == after // self.longest
+            self._has_gaps = bool((is_one_sequence & (after - before > 1)).any())
+        return self._has_gaps
 
     @classmethod
     def of(cls, padding: Tensor) -> Packing:
-        """That of a padding mask. All layers of a model have the same mask: `nonzero`, which waits for the GPU, is called once."""
-        if cls._last is not None:
-            last, last_version, packing = cls._last
-            if last() is padding and last_version == version(padding):
+        """That of a padding mask. Layers of a model share their masks: `nonzero`, which waits for the GPU, is called once for each."""
+        for known, known_version, packing in cls._known:
+            if known() is padding and known_version == version(padding):
                 return packing
         packing = cls(padding)
-        cls._last = (weakref.ref(padding), version(padding), packing)
+        cls._known.append((weakref.ref(padding), version(padding), packing))
         return packing
 
     def pack(self, tensor: Tensor) -> Tensor:

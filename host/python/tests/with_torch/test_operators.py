@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 import unittest
+import unittest.mock
 
 import torch
 import torch.distributed as dist
@@ -11,6 +12,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard, init_device_mesh
 import cpu
 import fa512
 import fa512.torch
+from fa512.torch import _batched
 
 
 def setUpModule():
@@ -41,9 +43,13 @@ class Operators(unittest.TestCase):
                     tensors = inputs(requires_grad=requires_grad, layout=layout)
                     torch.library.opcheck(torch.ops.fa512.attention.default, (*tensors, True, 0.1))
                     torch.library.opcheck(torch.ops.fa512.attention_with_lse.default, (*tensors, False, None))
+                    torch.library.opcheck(torch.ops.fa512.attention.default, (*tensors, False, None, 3, 2))
+                    torch.library.opcheck(torch.ops.fa512.attention_with_lse.default, (*tensors, True, 0.1, None, 2))
         tensors = inputs()
         out, lse = torch.ops.fa512.attention_with_lse(*tensors)
         torch.library.opcheck(torch.ops.fa512.attention_backward.default, (out, *tensors, out, lse, False, None))
+        out, lse = torch.ops.fa512.attention_with_lse(*tensors, window_left=3)
+        torch.library.opcheck(torch.ops.fa512.attention_backward.default, (out, *tensors, out, lse, False, None, 3))
 
     def test_results_of_each_function(self):
         tensors = inputs()
@@ -61,6 +67,30 @@ class Operators(unittest.TestCase):
             torch.testing.assert_close(out.float(), expected, atol=16e-3, rtol=8e-3)
         out, lse = fa512.torch.attention(*tensors, return_lse=True)
         self.assertEqual((lse.shape, lse.dtype), ((2, 3, 10), torch.float32))
+
+    def test_windows(self):
+        tensors = inputs()
+        swapped = [tensor.transpose(1, 2) for tensor in tensors]
+        for causal, window in [(False, (3, 2)), (False, (None, 2)), (False, (0, 0)), (True, (4, None)), (True, (4, 5))]:
+            expected = sdpa(*tensors, attn_mask=cpu.seen(10, causal, *window))
+            out, _ = fa512.torch.attention(*tensors, causal=causal, window=window, return_lse=True)
+            torch.testing.assert_close(out.float(), expected, atol=2e-3, rtol=1e-3)
+            sizes = tuple(-1 if side is None else side for side in window)
+            out = fa512.flash_attn_func(*swapped, causal=causal, window_size=sizes)
+            torch.testing.assert_close(out.transpose(1, 2).float(), expected, atol=2e-3, rtol=1e-3)
+
+    def test_a_window_as_wide_as_the_sequence_is_none(self):
+        swapped = [tensor.transpose(1, 2) for tensor in inputs()]
+        for given, expected in [((-1, -1), (None, None)), ((9, 0), (None, 0)), ((8, 1000), (8, None)), ([3, -1], (3, None))]:
+            with unittest.mock.patch("fa512.torch._batched._attention", side_effect=torch.ops.fa512.attention) as called:
+                fa512.flash_attn_func(*swapped, window_size=given)
+            self.assertEqual(called.call_args_list[0].args[5:], expected)
+
+    def test_calls_without_a_window_are_as_they_were(self):
+        """As a graph that was exported before there were windows makes them."""
+        tensors = inputs()
+        out = torch.ops.fa512.attention(*tensors, True, 0.2)
+        torch.testing.assert_close(out, torch.ops.fa512.attention(*tensors, is_causal=True, scale=0.2, window_right=5))
 
     def test_the_result_lies_as_the_query_does(self):
         for layout in ("bhsd", "bshd"):
@@ -83,6 +113,29 @@ class Operators(unittest.TestCase):
             for gradient, tensor in zip(own, tensors):
                 torch.testing.assert_close(gradient.float(), tensor.grad, atol=2e-2, rtol=2e-2)
 
+    def test_gradients_of_windows_are_those_of_sdpa(self):
+        for causal, window in [(False, (3, 2)), (True, (4, None))]:
+            tensors = inputs(requires_grad=True)
+            fa512.torch.attention(*tensors, causal=causal, window=window).float().square().sum().backward()
+            own = [tensor.grad for tensor in tensors]
+            tensors = [tensor.detach().float().requires_grad_() for tensor in tensors]
+            sdpa(*tensors, attn_mask=cpu.seen(10, causal, *window)).square().sum().backward()
+            for gradient, tensor in zip(own, tensors):
+                torch.testing.assert_close(gradient.float(), tensor.grad, atol=2e-2, rtol=2e-2)
+
+    def test_the_backward_is_that_of_pytorch_with_the_window(self):
+        """On a GPU; here only what it is asked for."""
+        x = torch.zeros(2, 3, 10, 64, dtype=torch.float16)
+        gradients = (x.transpose(1, 2),) * 3
+        with unittest.mock.patch("torch.ops.aten._flash_attention_backward", return_value=gradients) as called:
+            results = _batched._backward(x, x, x, x, x, torch.zeros(2, 3, 10), True, 0.2, 4, 0)
+        self.assertEqual([result.shape for result in results], [x.shape] * 3)
+        self.assertEqual([tuple(tensor.shape) for tensor in called.call_args.args[:5]], [(2, 10, 3, 64)] * 5)
+        self.assertEqual(called.call_args.args[6:12], (None, None, 10, 10, 0.0, True))
+        self.assertEqual(called.call_args.kwargs, {"scale": 0.2, "window_size_left": 4, "window_size_right": 0})
+        known = {argument.name for argument in torch.ops.aten._flash_attention_backward.default._schema.arguments}
+        self.assertLessEqual(set(called.call_args.kwargs), known)
+
     def test_lse_is_computed_only_for_a_gradient(self):
         tensors = inputs(requires_grad=True)
         with torch.no_grad():
@@ -103,7 +156,7 @@ class Operators(unittest.TestCase):
 
         def model(q, k, v):
             return fa512.scaled_dot_product_attention(q, k, v, is_causal=True) + fa512.flash_attn_func(
-                q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+                q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), window_size=(3, -1)
             ).transpose(1, 2)
 
         tensors = inputs()
@@ -135,7 +188,7 @@ class Operators(unittest.TestCase):
     def test_aot_inductor_calls_the_operator(self):
         class Model(torch.nn.Module):
             def forward(self, q, k, v):
-                return fa512.torch.attention(q, k, v, causal=True)
+                return fa512.torch.attention(q, k, v, causal=True, window=(4, None))
 
         tensors = tuple(inputs())
         with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
@@ -148,7 +201,7 @@ class Operators(unittest.TestCase):
             cpu.calls()
             out = model(*tensors)
             self.assertEqual(cpu.calls(), ["attention"])
-            self.assertTrue(torch.equal(out, fa512.torch.attention(*tensors, causal=True)))
+            self.assertTrue(torch.equal(out, fa512.torch.attention(*tensors, causal=True, window=(4, None))))
 
     def test_fakes_refuse_what_the_kernels_do(self):
         from torch._subclasses.fake_tensor import FakeTensorMode
@@ -159,6 +212,8 @@ class Operators(unittest.TestCase):
             self.assertEqual(torch.ops.fa512.attention(*[good.bfloat16()] * 3).dtype, torch.bfloat16)
             with self.assertRaisesRegex(ValueError, "key is torch.bfloat16 and query torch.float16"):
                 torch.ops.fa512.attention(good, good.bfloat16(), good)
+            with self.assertRaisesRegex(ValueError, "window_left is -1; it must be a number of keys, or None"):
+                torch.ops.fa512.attention(good, good, good, window_left=-1)
             # torch.autocast("cuda") does nothing on a machine without a GPU.
             torch.set_autocast_enabled("cuda", True)
             self.addCleanup(torch.set_autocast_enabled, "cuda", False)
@@ -204,7 +259,10 @@ class Sharding(unittest.TestCase):
             with CommDebugMode() as seen:
                 out = fa512.scaled_dot_product_attention(*tensors)
                 out.to_local().float().sum().backward()
+                near = fa512.torch.attention(*tensors, window=(2, 1))
+                near.to_local().float().sum().backward()
             self.assertEqual(seen.get_total_counts(), 0)
+            torch.testing.assert_close(near.to_local(), fa512.torch.attention(*local, window=(2, 1)))
             self.assertEqual(out.placements, (Shard(dimension),))
             self.assertEqual(out.shape[dimension], 2 * local[0].shape[dimension])
             torch.testing.assert_close(out.to_local(), fa512.torch.attention(*local))

@@ -10,6 +10,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard, init_device_mesh
 import cpu
 import fa512
 import fa512.torch
+from fa512.torch import _packed
 from fa512.torch._packed import have_equal_lengths
 
 NUMBERS = [0, 3, 4, 4, 11]
@@ -38,6 +39,18 @@ def by_sequence(tensors, numbers=NUMBERS, **more):
     return torch.cat(parts)
 
 
+def windowed(tensors, causal, window):
+    """The same of windows."""
+    parts = []
+    for begin, end in zip(NUMBERS, NUMBERS[1:]):
+        part = [tensor[begin:end] for tensor in tensors]
+        parts.append(by_sequence(part, [0, end - begin], attn_mask=cpu.seen(end - begin, causal, *window)))
+    return torch.cat(parts)
+
+
+WINDOWS = [(False, (2, 1)), (False, (None, 1)), (True, (3, None)), (True, (3, 4))]
+
+
 class Operators(unittest.TestCase):
     def setUp(self):
         cpu.calls()
@@ -48,6 +61,7 @@ class Operators(unittest.TestCase):
                 arguments = (*inputs(requires_grad=requires_grad), lengths(), 7, True, 0.1)
                 torch.library.opcheck(torch.ops.fa512.attention_varlen.default, arguments)
                 torch.library.opcheck(torch.ops.fa512.attention_varlen_with_lse.default, arguments)
+                torch.library.opcheck(torch.ops.fa512.attention_varlen.default, (*arguments[:5], False, None, 2, 1))
         tensors = inputs()
         out, lse = torch.ops.fa512.attention_varlen_with_lse(*tensors, lengths(), 7)
         arguments = (out, *tensors, out, lse, lengths(), 7, False, None)
@@ -76,9 +90,46 @@ class Operators(unittest.TestCase):
             for gradient, tensor in zip(own, tensors):
                 torch.testing.assert_close(gradient.float(), tensor.grad, atol=2e-2, rtol=2e-2)
 
+    def test_windows(self):
+        tensors, one = inputs(), lengths()
+        for causal, window in WINDOWS:
+            expected = windowed(tensors, causal, window)
+            out, _ = fa512.torch.attention_varlen(*tensors, one, causal=causal, window=window, return_lse=True)
+            torch.testing.assert_close(out.float(), expected, atol=2e-3, rtol=1e-3)
+            sizes = tuple(-1 if side is None else side for side in window)
+            out = fa512.flash_attn_varlen_func(*tensors, one, one, 7, 7, causal=causal, window_size=sizes)
+            torch.testing.assert_close(out.float(), expected, atol=2e-3, rtol=1e-3)
+
+    def test_gradients_of_windows_are_those_of_each_sequence(self):
+        for causal, window in WINDOWS:
+            tensors = inputs(requires_grad=True)
+            out = fa512.torch.attention_varlen(*tensors, lengths(), 7, causal=causal, window=window)
+            out.float().square().sum().backward()
+            own = [tensor.grad for tensor in tensors]
+            tensors = [tensor.detach().float().requires_grad_() for tensor in tensors]
+            windowed(tensors, causal, window).square().sum().backward()
+            for gradient, tensor in zip(own, tensors):
+                torch.testing.assert_close(gradient.float(), tensor.grad, atol=2e-2, rtol=2e-2)
+
+    def test_a_window_as_wide_as_the_longest_sequence_is_none(self):
+        one = lengths()
+        for given, expected in [((6, 0), (None, 0)), ((5, 6), (5, None))]:
+            operator = torch.ops.fa512.attention_varlen
+            with unittest.mock.patch("fa512.torch._packed._attention", side_effect=operator) as called:
+                fa512.flash_attn_varlen_func(*inputs(), one, one, 7, 7, window_size=given)
+            self.assertEqual(called.call_args_list[0].args[7:], expected)
+
+    def test_the_backward_is_that_of_pytorch_with_the_window(self):
+        """On a GPU; here only what it is asked for."""
+        x, one = torch.zeros(11, 2, 64, dtype=torch.float16), lengths()
+        with unittest.mock.patch("torch.ops.aten._flash_attention_backward") as called:
+            _packed._backward(x, x, x, x, x, torch.zeros(2, 11), one, 7, False, None, 4, None)
+        self.assertEqual(called.call_args.args[8:12], (7, 7, 0.0, False))
+        self.assertEqual(called.call_args.kwargs, {"scale": None, "window_size_left": 4, "window_size_right": None})
+
     def test_compile_keeps_the_operator_in_one_graph(self):
         def model(q, k, v, cu_seqlens):
-            out = fa512.flash_attn_varlen_func(q, k, v, cu_seqlens, cu_seqlens, 7, 7)
+            out = fa512.flash_attn_varlen_func(q, k, v, cu_seqlens, cu_seqlens, 7, 7, window_size=(3, 2))
             return out + fa512.torch.attention_varlen(q, k, v, cu_seqlens, causal=True)
 
         for dynamic in (False, True):
@@ -107,6 +158,8 @@ class Operators(unittest.TestCase):
             ]:
                 with self.assertRaisesRegex(ValueError, words):
                     torch.ops.fa512.attention_varlen(*tensors, 7)
+            with self.assertRaisesRegex(ValueError, "window_right is -2"):
+                torch.ops.fa512.attention_varlen(good, good, good, one, 7, window_right=-2)
 
 
 class Lengths(unittest.TestCase):
@@ -141,7 +194,7 @@ class Lengths(unittest.TestCase):
         tensors, one = inputs(), lengths()
         for keywords, words in [
             ({"dropout_p": 0.1}, "dropout_p is 0.1"),
-            ({"window_size": (4, 4)}, r"window_size is \(4, 4\)"),
+            ({"window_size": (4, -2)}, r"window_size is \(4, -2\), which is not supported; it must be two"),
             ({"softcap": 30.0}, "softcap is 30.0"),
             ({"alibi_slopes": torch.ones(2)}, "alibi_slopes are given"),
             ({"return_attn_probs": True}, "return_attn_probs is True"),
@@ -170,7 +223,7 @@ class Sharding(unittest.TestCase):
         tensors = [DTensor.from_local(tensor, self.mesh, [Shard(1)]) for tensor in local]
         one = DTensor.from_local(lengths(), self.mesh, [Replicate()])
         with CommDebugMode() as seen:
-            out, lse = fa512.torch.attention_varlen(*tensors, one, 7, return_lse=True)
+            out, lse = fa512.torch.attention_varlen(*tensors, one, 7, window=(2, 1), return_lse=True)
             out.to_local().float().sum().backward()
         self.assertEqual(seen.get_total_counts(), 0)
         self.assertEqual((out.placements, lse.placements), ((Shard(1),), (Shard(0),)))

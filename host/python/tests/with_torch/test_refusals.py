@@ -61,7 +61,8 @@ class Refusals(unittest.TestCase):
         x = half(1, 8, 2, 64)
         for keywords, words in [
             ({"dropout_p": 0.1}, "dropout_p is 0.1"),
-            ({"window_size": (4, 4)}, r"window_size is \(4, 4\)"),
+            ({"window_size": (-3, 4)}, r"window_size is \(-3, 4\), which is not supported; it must be two numbers"),
+            ({"window_size": (4,)}, r"window_size is \(4,\)"),
             ({"softcap": 30.0}, "softcap is 30.0"),
             ({"alibi_slopes": torch.ones(2)}, "alibi_slopes are given"),
             ({"return_attn_probs": True}, "return_attn_probs is True"),

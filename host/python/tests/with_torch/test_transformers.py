@@ -74,6 +74,9 @@ class Transformers(unittest.TestCase):
         packing = Packing.of(mask)
         self.assertIs(Packing.of(mask), packing)
         self.assertEqual((packing.rows.tolist(), packing.cu_seqlens.tolist()), ([0, 1, 3, 4, 5], [0, 2, 5]))
+        other = mask.clone()
+        self.assertIsNot(Packing.of(other), packing)
+        self.assertIs(Packing.of(mask), packing, "layers with windows and layers without have a mask each")
         mask[0, 2] = 1
         self.assertEqual(Packing.of(mask).cu_seqlens.tolist(), [0, 3, 6])
 
@@ -165,21 +168,133 @@ class Transformers(unittest.TestCase):
         module = unittest.mock.Mock(is_causal=False, num_key_value_groups=1)
         return AttentionInterface()[attention](module, *tensors, mask, **more)[0], tensors
 
-    def test_windows_go_to_sdpa_with_a_mask_that_has_them(self):
-        position = torch.arange(9)
-        back = position[:, None] - position[None, :]
+    def windowed(self, expected_calls, mask=None, **more):
+        """Every window of a causal and another attention, held against SDPA with a mask that has it."""
+        for causal in (False, True):
+            with self.subTest(causal=causal, padded=mask is not None):
+                cpu.calls()
+                out, tensors = self.called(mask=mask, is_causal=causal, sliding_window=3, **more)
+                self.assertEqual(cpu.calls(), expected_calls)
+                seen = cpu.seen(9, causal, 2, 2)
+                seen = seen if mask is None else seen & mask[:, None, None, :]
+                expected = torch.nn.functional.scaled_dot_product_attention(*tensors, attn_mask=seen)
+                keep = torch.ones(2, 9, dtype=torch.bool) if mask is None else mask
+                torch.testing.assert_close(out[keep], expected.transpose(1, 2)[keep], atol=2e-3, rtol=2e-3)
+
+    def test_windows_are_computed(self):
+        self.windowed(["attention"])
+        self.called(sliding_window=9)
         padding = torch.ones(2, 9, dtype=torch.bool)
         padding[1, 6:] = False
+        padding[0, :2] = False
+        self.windowed(["attention_varlen"], mask=padding)
+
+    def test_a_window_over_padding_between_tokens_goes_to_sdpa(self):
+        """Packed, the tokens on both sides of it would come closer together."""
+        padding = torch.ones(2, 9, dtype=torch.bool)
+        padding[1, 4] = False
+        with self.assertLogs("fa512.transformers", logging.WARNING) as logs:
+            self.windowed([], mask=padding)
+        self.assertIn("padding lies between tokens", logs.output[0])
+        fa512_transformers.register("fa512_flash_strict", strict=True)
+        with self.assertRaisesRegex(ValueError, "padding lies between tokens"):
+            self.called(mask=padding, sliding_window=3, attention="fa512_flash_strict")
+
+    def test_windows_of_what_is_not_computed_go_to_sdpa_with_a_mask_that_has_them(self):
+        padding = torch.ones(2, 9, dtype=torch.bool)
+        padding[1, 6:] = False
+        for mask in (None, padding):
+            self.windowed([], mask=mask, output_attentions=True)
+
+    def test_windows_of_packed_batches_are_computed(self):
+        lengths = torch.tensor([0, 4, 9], dtype=torch.int32)
+        apart = torch.arange(9) < 4
         for causal in (False, True):
-            for mask in (None, padding):
-                with self.subTest(causal=causal, padded=mask is not None):
-                    out, tensors = self.called(mask=mask, is_causal=causal, sliding_window=3)
-                    seen = (back.abs() < 3) & (back >= 0 if causal else True)
-                    seen = seen if mask is None else seen & mask[:, None, None, :]
-                    expected = torch.nn.functional.scaled_dot_product_attention(*tensors, attn_mask=seen)
-                    torch.testing.assert_close(out, expected.transpose(1, 2))
-        self.called(sliding_window=9)
-        self.assertEqual(cpu.calls(), ["attention"])
+            torch.manual_seed(0)
+            tensors = [torch.randn(1, 2, 9, 64, dtype=torch.float16) for _ in range(3)]
+            module = unittest.mock.Mock(is_causal=causal)
+            cpu.calls()
+            out, _ = fa512_transformers.attention_forward(
+                True, module, *tensors, None, cu_seq_lens_q=lengths, max_length_q=5, sliding_window=3
+            )
+            self.assertEqual(cpu.calls(), ["attention_varlen"])
+            seen = cpu.seen(9, causal, 2, 2) & (apart[:, None] == apart[None, :])
+            expected = torch.nn.functional.scaled_dot_product_attention(*tensors, attn_mask=seen)
+            torch.testing.assert_close(out, expected.transpose(1, 2), atol=2e-3, rtol=2e-3)
+
+    def compare_windowed(self, make, expected_calls):
+        """A model with windows against SDPA, on batches with and without padding."""
+        padding = torch.ones(2, 12, dtype=torch.long)
+        padding[1, 7:] = 0
+        for mask in (None, padding):
+            cpu.calls()
+            with torch.no_grad():
+                own = make("fa512_flash_strict")(tokens(), attention_mask=mask).last_hidden_state
+                calls = cpu.calls()
+                sdpa = make("sdpa")(tokens(), attention_mask=mask).last_hidden_state
+            keep = torch.ones(2, 12, dtype=torch.bool) if mask is None else mask.bool()
+            torch.testing.assert_close(own[keep], sdpa[keep], atol=2e-2, rtol=2e-2)
+            self.assertEqual(calls, [expected_calls[mask is not None]] * 3)
+        with torch.no_grad():
+            near, far = (make("sdpa", window)(tokens()).last_hidden_state for window in (4, 128))
+        self.assertGreater((near - far).abs().max(), 0.3, "the window makes a difference")
+
+    def test_an_encoder_with_windows(self):
+        from transformers import ModernBertConfig, ModernBertModel
+
+        fa512_transformers.register("fa512_flash_strict", strict=True)
+        sizes = {"hidden_size": 128, "num_attention_heads": 2, "num_hidden_layers": 3, "intermediate_size": 64}
+        # Weights that make attention matter.
+        sizes["initializer_range"] = 0.3
+        tokens_of = {"vocab_size": 50, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2}
+
+        def make(attention, local_attention=4):
+            torch.manual_seed(0)
+            # One layer in three sees everything.
+            config = ModernBertConfig(**sizes, **tokens_of, initializer_cutoff_factor=3.0, local_attention=local_attention)
+            return ModernBertModel._from_config(config, attn_implementation=attention, dtype=torch.float16).eval()
+
+        self.compare_windowed(make, ["attention", "attention_varlen"])
+        made = make("fa512_flash_strict")
+        with torch.no_grad():
+            compiled = torch.compile(made, fullgraph=True, backend="eager")(tokens()).last_hidden_state
+            torch.testing.assert_close(compiled, made(tokens()).last_hidden_state)
+
+    def test_a_decoder_with_windows(self):
+        from transformers import MistralConfig, MistralModel
+
+        fa512_transformers.register("fa512_flash_strict", strict=True)
+        sizes = {"hidden_size": 128, "num_attention_heads": 2, "num_key_value_heads": 2, "num_hidden_layers": 3}
+
+        def make(attention, window=4):
+            torch.manual_seed(0)
+            config = MistralConfig(**sizes, intermediate_size=64, vocab_size=50, sliding_window=window, use_cache=False, initializer_range=0.3)
+            return MistralModel._from_config(config, attn_implementation=attention, dtype=torch.float16).eval()
+
+        self.compare_windowed(make, ["attention", "attention_varlen"])
+
+    def test_masks_with_more_than_a_window_in_them_are_made(self):
+        from fa512.transformers import _padding
+
+        sizes = (1, 9, 9)
+        config = unittest.mock.Mock(sliding_window=3, attention_chunk_size=None)
+        of_window = {"local_size": 3, "config": config, "mask_function": lambda *_: True}
+        self.assertIsNone(_padding.mask(*sizes, **of_window))
+        padding = torch.ones(1, 9, dtype=torch.bool)
+        padding[0, 7:] = False
+        self.assertIs(_padding.mask(*sizes, attention_mask=padding, **of_window), padding)
+        chunks = unittest.mock.Mock(sliding_window=None, attention_chunk_size=3)
+        both = unittest.mock.Mock(sliding_window=3, attention_chunk_size=3)
+        with unittest.mock.patch.object(_padding, "sdpa_mask", return_value="made"):
+            for more in (
+                {"config": chunks},
+                {"config": both},
+                {"local_size": 4},
+                {"use_vmap": True},
+                {"allow_is_causal_skip": False},
+            ):
+                self.assertEqual(_padding.mask(*sizes, **{**of_window, **more}), "made", more)
+            self.assertEqual(_padding.mask(1, 1, 9, **of_window), "made")
 
     def test_what_nobody_computes_is_an_error(self):
         lengths = torch.tensor([0, 4, 9], dtype=torch.int32)

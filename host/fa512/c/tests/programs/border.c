@@ -46,7 +46,7 @@ int main(void) {
     char text[8];
     int32_t status;
 
-    EXPECT(sizeof(fa512_problem) == 152);
+    EXPECT(sizeof(fa512_problem) == 160);
     EXPECT(fa512_abi_version() == FA512_ABI_VERSION);
     EXPECT(strcmp(fa512_error_name(FA512_OK), "FA512_OK") == 0);
     EXPECT(strcmp(fa512_error_name(FA512_ERROR_MEMORY), "FA512_ERROR_MEMORY") == 0);
@@ -68,8 +68,16 @@ int main(void) {
     EXPECT(forward(problem) == FA512_ERROR_UNSUPPORTED && said("head_dim is 80; the kernels compute 64"));
     problem = acceptable(), problem.dtype = 7;
     EXPECT(forward(problem) == FA512_ERROR_INVALID && said("dtype is 7; it must be FA512_FLOAT16 (0) or FA512_BFLOAT16 (1)"));
-    problem = acceptable(), problem.mask = 2;
-    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("mask is 2"));
+    problem = acceptable(), problem.mask = 3;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("mask is 3") && said("FA512_MASK_WINDOW (2)"));
+    problem = acceptable(), problem.window_left = 4;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("window_left is 4 and mask 0; a window needs FA512_MASK_WINDOW"));
+    problem.mask = FA512_MASK_CAUSAL, problem.window_left = 0, problem.window_right = FA512_UNLIMITED;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("window_right is -1 and mask 1"));
+    problem.mask = FA512_MASK_WINDOW, problem.window_left = -2;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("window_left is -2; it must be") && said("FA512_UNLIMITED (-1)"));
+    problem.window_left = 0, problem.window_right = INT32_MIN;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("window_right is -2147483648; it must be"));
     problem = acceptable(), problem.flags = 4;
     EXPECT(forward(problem) == FA512_ERROR_INVALID && said("flags are 0x4"));
     problem = acceptable(), problem.reserved = 1;

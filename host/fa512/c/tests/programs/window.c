@@ -1,0 +1,118 @@
+/* Windows, of sequences of one length and packed. Q is 0, so that a row of O is the mean of the rows of V in its window; V holds
+ * the positions of its rows, so that the mean says where the window begins and ends. */
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../examples/driver.h"
+#include "fa512.h"
+
+enum { HEADS = 2, ROWS = 150, SEQUENCES = 3, HEAD_DIM = 64, ELEMENTS = ROWS * HEADS * HEAD_DIM };
+
+static void check(int failed, const char *action, const char *message) {
+    if (failed) {
+        fprintf(stderr, "%s: %s\n", action, message);
+        exit(1);
+    }
+}
+
+static CUdeviceptr memory(const void *values, size_t bytes) {
+    CUdeviceptr address;
+    check(cuMemAlloc_v2(&address, bytes) != 0, "cuMemAlloc", "no memory");
+    check(cuMemcpyHtoD_v2(address, values, bytes) != 0, "cuMemcpyHtoD", "not copied");
+    return address;
+}
+
+static void *pointer(CUdeviceptr address) { return (void *)(uintptr_t)address; }
+
+/* A number from 0 to 1023 in fp16. */
+static uint16_t half(int number) {
+    int exponent = 0;
+    if (number == 0) return 0;
+    while (number >> (exponent + 1)) exponent++;
+    return (uint16_t)((exponent + 15) << 10 | ((number << 10 >> exponent) & 0x3ff));
+}
+
+/* A normal number in fp16, or 0. */
+static double number(uint16_t bits) { return bits == 0 ? 0 : ldexp(1024 + (bits & 0x3ff), (bits >> 10) - 25); }
+
+static const int32_t cu_seqlens[SEQUENCES + 1] = {0, 20, 21, ROWS};
+
+/* Requires O and LSE of `problem` to be those of a window from `left` before a query to `right` behind it. */
+static void require(fa512_problem problem, int packed, int left, int right) {
+    static uint16_t values[ELEMENTS], o[ELEMENTS];
+    static float lse[HEADS * ROWS];
+    const int32_t whole[2] = {0, ROWS};
+    const int32_t *bounds = packed ? cu_seqlens : whole;
+    int sequence, row, head, column;
+    char name[64];
+
+    memset(values, 0, sizeof values);
+    CUdeviceptr q = memory(values, sizeof values), out = memory(o, sizeof o), out_lse = memory(lse, sizeof lse);
+    for (sequence = 0; sequence < (packed ? SEQUENCES : 1); sequence++)
+        for (row = bounds[sequence]; row < bounds[sequence + 1]; row++)
+            for (column = 0; column < HEADS * HEAD_DIM; column++)
+                values[row * HEADS * HEAD_DIM + column] = half(row - bounds[sequence]);
+    CUdeviceptr v = memory(values, sizeof values), lengths = memory(cu_seqlens, sizeof cu_seqlens);
+
+    problem.q = problem.k = problem.v = problem.o = fa512_strides_bshd(HEADS, ROWS, HEAD_DIM);
+    problem.sequences = packed ? SEQUENCES : 0;
+    int32_t status = packed ? fa512_forward_varlen(&problem, pointer(q), pointer(q), pointer(v), pointer(lengths), pointer(out),
+                                                   (float *)pointer(out_lse), NULL)
+                            : fa512_forward(&problem, pointer(q), pointer(q), pointer(v), pointer(out),
+                                            (float *)pointer(out_lse), NULL);
+    check(status, fa512_error_name(status), fa512_last_error_message());
+    check(cuStreamSynchronize(NULL) != 0, "cuStreamSynchronize", "the kernel failed");
+    check(cuMemcpyDtoH_v2(o, out, sizeof o) != 0, "cuMemcpyDtoH", "not copied");
+    check(cuMemcpyDtoH_v2(lse, out_lse, sizeof lse) != 0, "cuMemcpyDtoH", "not copied");
+
+    for (sequence = 0; sequence < (packed ? SEQUENCES : 1); sequence++)
+        for (row = bounds[sequence]; row < bounds[sequence + 1]; row++) {
+            int position = row - bounds[sequence], last = bounds[sequence + 1] - bounds[sequence] - 1;
+            int begin = position - left < 0 ? 0 : position - left, end = position + right > last ? last : position + right;
+            sprintf(name, "window %d, %d, packed %d, row %d", left, right, packed, row);
+            for (head = 0; head < HEADS; head++) {
+                for (column = 0; column < HEAD_DIM; column++)
+                    check(!(fabs(number(o[(row * HEADS + head) * HEAD_DIM + column]) - 0.5 * (begin + end)) < 0.1), name,
+                          "O is not the mean of the window");
+                check(!(fabs(lse[head * ROWS + row] - log(end - begin + 1)) < 1e-3), name, "LSE is another");
+            }
+        }
+}
+
+int main(void) {
+    static const int32_t windows[][2] = {{10, 2}, {0, 0}, {64, FA512_UNLIMITED}, {FA512_UNLIMITED, 9}, {FA512_UNLIMITED, 0}};
+    CUdevice device;
+    CUcontext context;
+    char text[512];
+    int packed, index;
+    fa512_problem problem = {0};
+    check(cuInit(0) != 0 || cuDeviceGet(&device, 0) != 0, "cuInit", "no GPU");
+    check(cuDevicePrimaryCtxRetain(&context, device) != 0 || cuCtxSetCurrent(context) != 0, "context", "none");
+    problem.size = sizeof problem;
+    problem.batch = 1;
+    problem.heads = HEADS;
+    problem.sequence = ROWS;
+    problem.head_dim = HEAD_DIM;
+    problem.mask = FA512_MASK_WINDOW;
+    for (packed = 0; packed < 2; packed++)
+        for (index = 0; index < (int)(sizeof windows / sizeof windows[0]); index++) {
+            int left = windows[index][0], right = windows[index][1];
+            problem.window_left = left;
+            problem.window_right = right;
+            require(problem, packed, left < 0 ? ROWS : left, right < 0 ? ROWS : right);
+        }
+    problem.window_left = problem.window_right = 64;
+    check(fa512_supports(&problem, -1, text, sizeof text), "fa512_supports", fa512_last_error_message());
+    check(strstr(text, "_window_") == NULL, "fa512_supports", text);
+
+    /* A program of an older header: its struct ends before the window. */
+    problem.mask = FA512_MASK_CAUSAL;
+    problem.size = offsetof(fa512_problem, window_left);
+    require(problem, 0, ROWS, 0);
+    require(problem, 1, ROWS, 0);
+    printf("O and LSE are right\n");
+    return 0;
+}

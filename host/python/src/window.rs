@@ -1,0 +1,25 @@
+//! Windows of keys, as Python has them.
+
+use attention::Window;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+/// Keys before a query's own position and behind it; `None` is no limit, for a side or for both.
+pub type Sides = Option<(Option<i64>, Option<i64>)>;
+
+/// Which keys a query attends to: those of `window`, and with `causal` none behind its own position.
+pub fn of(causal: bool, window: Sides) -> PyResult<Window> {
+    let (left, right) = window.unwrap_or_default();
+    let (left, right) = (side(left, "left")?, side(right, "right")?);
+    Ok(Window { left, right: if causal { Some(0) } else { right } })
+}
+
+fn side(keys: Option<i64>, name: &str) -> PyResult<Option<u32>> {
+    match keys {
+        Some(keys) if keys < 0 => Err(PyValueError::new_err(format!(
+            "the {name} side of window is {keys}; it must be a number of keys, or None for no limit"
+        ))),
+        // More than any sequence has.
+        keys => Ok(keys.map(|keys| u32::try_from(keys).unwrap_or(u32::MAX))),
+    }
+}
