@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use anyhow::{Context, Result, bail};
 use contract::args::Strides;
-use contract::config::{HEAD_DIM, Sequence};
+use contract::config::Sequence;
 use contract::manifest::Entry;
 use contract::problem::{Problem, Shape};
 use contract::tile::Grid;
@@ -77,7 +77,7 @@ impl Case {
         let [q, k, v] = normal.storages();
         let in_every_eighth_column = |storage: &[Bits], value: f32, all_rows: bool| {
             let elements = storage.iter().enumerate().map(|(index, &element)| {
-                let is_large = all_rows || (index / HEAD_DIM as usize / 8).is_multiple_of(2);
+                let is_large = all_rows || (index / columns(&problem) / 8).is_multiple_of(2);
                 if index % 8 == 0 && is_large { problem.element().encode(value.into()) } else { element }
             });
             elements.collect::<Vec<_>>()
@@ -91,7 +91,7 @@ impl Case {
     /// rescaled by 2⁻⁹, no more and no less.
     fn late_rise(problem: Problem) -> Result<Self> {
         let sequence = problem.shape().sequence as usize;
-        let rises = |index: usize| (64..128).contains(&(index / HEAD_DIM as usize % sequence));
+        let rises = |index: usize| (64..128).contains(&(index / columns(&problem) % sequence));
         let keys = elementwise(problem, |index| if rises(index) { 0.785_156_25 } else { 0.0 });
         Ok(Self::new(Inputs::new(problem, filled(problem, 1.0), keys, filled(problem, 64.0))?, None))
     }
@@ -113,7 +113,7 @@ impl Case {
         let [_, _, v] = values.storages();
         let sequence = problem.shape().sequence as usize;
         let (row, head) =
-            (|index: usize| index / HEAD_DIM as usize % sequence, |index| index / HEAD_DIM as usize / sequence);
+            (|index: usize| index / columns(&problem) % sequence, |index| index / columns(&problem) / sequence);
         let is_large = |index: usize| row(index) == sequence - 1 - 8 * head(index);
         let queries = elementwise(problem, |index| if is_large(index) { 4.0 } else { 0.0 });
         let keys = elementwise(problem, |index| if row(index) >= 64.min(sequence - 33) { 12.0 } else { 0.0 });
@@ -126,7 +126,7 @@ impl Case {
         let values = Inputs::generate(problem, Distribution::Normal, INPUT_SEED)?;
         let [_, _, v] = values.storages();
         let sequence = problem.shape().sequence as usize;
-        let height = |index: usize| (index / HEAD_DIM as usize % sequence).min(15) as f32;
+        let height = |index: usize| (index / columns(&problem) % sequence).min(15) as f32;
         Ok(Self::new(
             Inputs::new(problem, filled(problem, 4.0), elementwise(problem, |index| 0.75 * height(index)), v.clone())?,
             None,
@@ -139,7 +139,7 @@ impl Case {
         let values = Inputs::generate(problem, Distribution::Normal, INPUT_SEED)?;
         let [_, _, v] = values.storages();
         let sequence = problem.shape().sequence as usize;
-        let row = |index: usize| index / HEAD_DIM as usize;
+        let row = |index: usize| index / columns(&problem);
         let queries = elementwise(problem, |index| if (row(index) / 8).is_multiple_of(2) { 4.0 } else { 0.0 });
         let keys = elementwise(problem, |index| if row(index) % sequence >= 64 { 12.0 } else { 0.0 });
         Ok(Self::new(Inputs::new(problem, queries, keys, v.clone())?, None))
@@ -155,6 +155,11 @@ impl Case {
         let reference = Reference::compute(&inputs, |_| ());
         Self { inputs, reference, bounds, lse: true, schedule: 0 }
     }
+}
+
+/// Columns of a row.
+fn columns(problem: &Problem) -> usize {
+    problem.shape().head_dim as usize
 }
 
 /// A tensor of `problem`, which is contiguous, with all elements the same.
@@ -290,6 +295,11 @@ fn cases(entry: &Entry) -> Result<Vec<Case>> {
         }
     }
     if is_of_any_length {
+        // Rows that are a chunk shorter than those of the tiles, half as long, and one chunk long.
+        let columns = entry.config.columns();
+        for columns in [columns - 8, columns / 2, 8] {
+            cases.push(Case::generate(with_rows_of(columns, second, entry)?, Distribution::Normal)?);
+        }
         // Fewer keys than the first shifts are taken from.
         cases.push(Case::low_scores(contiguous(shape(1, 1, 5), entry)?)?);
         // Maxima that grow in a last tile that is whole.
@@ -354,9 +364,16 @@ fn shape(batch: u32, heads: u32, sequence: u32) -> Shape {
     Shape::new(batch, heads, sequence)
 }
 
-/// A problem that `entry` computes.
+/// A problem that `entry` computes, whose rows fill its tiles.
 fn contiguous(shape: Shape, entry: &Entry) -> Result<Problem> {
-    Ok(Problem::new(shape, entry.mask, Layout::Bhsd)?.with_element(entry.element))
+    with_rows_of(entry.config.columns(), shape, entry)
+}
+
+/// A problem that `entry` computes, of rows of so many columns. Those whose elements are all the same have the scores that they
+/// have with 64 columns and the default scale, whatever their number.
+fn with_rows_of(columns: u32, shape: Shape, entry: &Entry) -> Result<Problem> {
+    let problem = Problem::new(shape.with_head_dim(columns), entry.mask, Layout::Bhsd)?;
+    Ok(problem.with_element(entry.element).with_scale(8.0 / f64::from(columns))?)
 }
 
 /// A problem in which no two strides are the same, nor any two elements next to each other that need not be.
@@ -365,6 +382,7 @@ fn apart(shape: Shape, entry: &Entry) -> Result<Problem> {
         let head = row * u64::from(shape.sequence) + 8 * row;
         Strides { batch: head * u64::from(shape.heads) + 24 * row, head, row }
     };
-    let [q, k, v, o] = [72, 80, 88, 96].map(strides).map(View::new);
+    let columns = u64::from(entry.config.columns());
+    let [q, k, v, o] = [8, 16, 24, 32].map(|gap| View::new(strides(columns + gap)));
     Ok(contiguous(shape, entry)?.with_views(Views { q, k, v, o })?)
 }
