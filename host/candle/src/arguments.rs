@@ -4,9 +4,9 @@ use candle_core::{DType, Error, Result, Tensor};
 
 /// Which sequences Q, K and V are of.
 pub enum Sequences {
-    /// A batch of sequences of one length: `[batch, sequence, heads, 64]`.
+    /// A batch of sequences of one length: `[batch, sequence, heads, head size]`.
     OneLength,
-    /// Packed ones: `[rows, heads, 64]`.
+    /// Packed ones: `[rows, heads, head size]`.
     Packed {
         /// The rows at which they begin, and where the last one ends.
         seqlens: Tensor,

@@ -9,7 +9,7 @@ use candle_core::{Result, Tensor};
 use arguments::{Sequences, Window};
 use operation::Attention;
 
-/// Softmax(scale · QKᵀ) · V of f16 or bf16 tensors `[batch, sequence, heads, 64]` on a GPU; of the same shape.
+/// Softmax(scale · QKᵀ) · V of f16 or bf16 tensors `[batch, sequence, heads, head size]` on a GPU; of the same shape.
 ///
 /// Q, K and V may be views, such as parts of a fused QKV tensor, whose rows are without gaps and begin at multiples of 16 bytes.
 ///
@@ -87,7 +87,7 @@ pub fn flash_attn_alibi_windowed_softcap(
     flash_attn_windowed(q, k, v, softmax_scale, window_size_left, window_size_right)
 }
 
-/// [`flash_attn`] of packed sequences: f16 or bf16 `[rows of all sequences, heads, 64]`, where `seqlens_q` (u32 `[sequences + 1]`, on the
+/// [`flash_attn`] of packed sequences: f16 or bf16 `[rows of all sequences, heads, head size]`, where `seqlens_q` (u32 `[sequences + 1]`, on the
 /// GPU) holds the row at which each sequence begins, and where the last one ends.
 ///
 /// K has the lengths of Q: pass one tensor as both. Two tensors are compared, which waits for the GPU. Whatever the lengths are,

@@ -1,14 +1,13 @@
 //! From candle's layouts to a problem of fa512.
 
 use candle_core::{Layout, Result};
+use fa512::contract::problem::check_head_dim;
 use fa512::{Mask, Packing, Problem, Shape, Strides, View, Views, Window};
 
-/// Columns of the tensors.
-const HEAD_DIM: usize = 64;
-
-/// Sizes and strides of a tensor of rows: of a batch `[batch, sequence, heads, 64]`, or packed `[rows, heads, 64]`.
+/// Sizes and strides of a tensor of rows: of a batch `[batch, sequence, heads, head size]`, or packed `[rows, heads, head size]`.
 struct Rows {
     shape: [usize; 3],
+    head_dim: u32,
     view: View,
 }
 
@@ -19,19 +18,19 @@ impl Rows {
             (false, &[batch, rows, heads, _], &[b, r, h, c]) => ([batch, rows, heads], [b, r, h, c]),
             (true, &[rows, heads, _], &[r, h, c]) => ([1, rows, heads], [0, r, h, c]),
             _ => {
-                let wanted = if is_packed { "[rows, heads, 64]" } else { "[batch, sequence, heads, 64]" };
+                let wanted = if is_packed { "[rows, heads, head size]" } else { "[batch, sequence, heads, head size]" };
                 candle_core::bail!("{name} has the shape {dims:?}; it must be {wanted}");
             }
         };
-        let head_dim = dims[dims.len() - 1];
-        if head_dim != HEAD_DIM {
-            candle_core::bail!("{name} has a head size of {head_dim}; the kernels compute {HEAD_DIM}");
+        let head_dim = u32::try_from(dims[dims.len() - 1]).unwrap_or(u32::MAX);
+        if let Err(refusal) = check_head_dim(head_dim) {
+            candle_core::bail!("{name}: {refusal}");
         }
         if column != 1 {
             candle_core::bail!("{name} has a stride of {column} elements along its last dimension; it must be 1");
         }
         let strides = Strides { batch: batch as u64, head: head as u64, row: row as u64 };
-        Ok(Self { shape, view: View { offset: layout.start_offset() as u64, strides } })
+        Ok(Self { shape, head_dim, view: View { offset: layout.start_offset() as u64, strides } })
     }
 }
 
@@ -46,7 +45,7 @@ pub fn of(layouts: [&Layout; 3], window: Window, scale: f32, packing: Option<Pac
     let k = Rows::of(layouts[1], "k", is_packed)?;
     let v = Rows::of(layouts[2], "v", is_packed)?;
     for (rows, name, layout) in [(&k, "k", layouts[1]), (&v, "v", layouts[2])] {
-        if rows.shape != q.shape {
+        if (rows.shape, rows.head_dim) != (q.shape, q.head_dim) {
             candle_core::bail!(
                 "{name} has the shape {:?} and q {:?}; they must be equal (other numbers of keys or of heads are not computed)",
                 layout.dims(),
@@ -62,8 +61,8 @@ pub fn of(layouts: [&Layout; 3], window: Window, scale: f32, packing: Option<Pac
             .map_err(|_| candle_core::Error::msg(format!("{name} is {size}, which is more than 32 bits count")))
     };
     let [batch, rows, heads] = q.shape;
-    let shape =
-        Shape::new(narrow(batch, "batch")?, narrow(heads, "heads")?, narrow(rows, "sequence")?);
+    let shape = Shape::new(narrow(batch, "batch")?, narrow(heads, "heads")?, narrow(rows, "sequence")?)
+        .with_head_dim(q.head_dim);
     let problem = Problem::new(shape, Mask::Full, fa512::Layout::Bshd).and_then(|problem| {
         let o = problem.views().o;
         problem
@@ -105,6 +104,10 @@ mod tests {
         assert_eq!(made.shape(), Shape::new(2, 3, 100));
         assert_eq!(made.views().q, View::new(Strides { batch: 19_200, head: 64, row: 192 }));
         assert_eq!(made.views().o, made.views().q);
+        let narrow = tensor(&[2, 100, 3, 32]);
+        let made = problem(&narrow, &narrow, &narrow).unwrap().unwrap();
+        assert_eq!(made.shape(), Shape::new(2, 3, 100).with_head_dim(32));
+        assert_eq!(made.views().o, View::new(Strides { batch: 9_600, head: 32, row: 96 }));
     }
 
     #[test]
@@ -162,8 +165,12 @@ mod tests {
     fn what_is_not_computed_is_named() {
         let x = tensor(&[2, 10, 4, 64]);
         assert!(refused(&tensor(&[10, 4, 64]), &x, &x).contains("q has the shape [10, 4, 64]"));
-        let narrow = tensor(&[2, 10, 4, 32]);
-        assert!(refused(&narrow, &narrow, &narrow).contains("q has a head size of 32; the kernels compute 64"));
+        let odd = tensor(&[2, 10, 4, 36]);
+        let words = refused(&odd, &odd, &odd);
+        assert!(words.contains("head_dim is 36; it must be a multiple of 8 from 8 to 128"), "{words}");
+        assert!(
+            refused(&x, &tensor(&[2, 10, 4, 32]), &x).contains("k has the shape [2, 10, 4, 32] and q [2, 10, 4, 64]")
+        );
         let shared = tensor(&[2, 10, 1, 64]);
         assert!(refused(&x, &shared, &shared).contains("k has the shape [2, 10, 1, 64] and q [2, 10, 4, 64]"));
         let longer = tensor(&[2, 11, 4, 64]);

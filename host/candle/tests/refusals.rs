@@ -45,8 +45,8 @@ fn arguments_that_are_not_computed_are_named() {
     assert!(message(packed(Some(&slopes), 0.0)).contains("alibi_slopes"));
     assert!(message(packed(None, 30.0)).contains("softcap is 30"));
     assert!(message(packed(None, 0.0)).contains("q is on the CPU"));
-    let narrow = tensor(&[1, 8, 2, 32]);
-    assert!(message(attention::flash_attn(&narrow, &narrow, &narrow, 0.125, true)).contains("head size of 32"));
+    let narrow = tensor(&[1, 8, 2, 36]);
+    assert!(message(attention::flash_attn(&narrow, &narrow, &narrow, 0.125, true)).contains("head_dim is 36"));
 }
 
 #[test]

@@ -78,7 +78,7 @@ typedef struct fa512_problem {
     uint32_t batch;     /* with 0 there is nothing to compute: calls succeed and do nothing */
     uint32_t heads;     /* as batch */
     uint32_t sequence;  /* as batch */
-    uint32_t head_dim;  /* 64 */
+    uint32_t head_dim;  /* a multiple of 8, at most 128 */
     uint32_t dtype;     /* FA512_FLOAT16, FA512_BFLOAT16 */
     uint32_t mask;      /* FA512_MASK_FULL, FA512_MASK_CAUSAL, FA512_MASK_WINDOW */
     uint32_t flags;     /* FA512_NO_OVERLAP, FA512_NO_POINTER_CHECKS or both */

@@ -95,5 +95,6 @@ def warm_up(
     device: int = 0,
     sequences: Optional[int] = None,
     dtype: _Element = "float16",
+    head_dim: int = 64,
 ) -> None: ...
 def info() -> _Info: ...

@@ -1,5 +1,6 @@
 //! `fa512.attention` and `fa512.attention_varlen`.
 
+use attention::contract::problem::check_head_dim;
 use attention::{
     Addresses, Entered, Gpu, Layout, Mask, Options, Packing, Problem, Shape, Stream, Strides, View, Views, Window,
 };
@@ -11,9 +12,6 @@ use crate::array::{self, Array, BFLOAT, HALF, INT32, Library, Protocol, SINGLE, 
 use crate::dlpack::Element;
 use crate::error::{of_library, of_refusal};
 use crate::output;
-
-/// Columns of the tensors.
-const HEAD_DIM: i64 = 64;
 
 /// The tensors of a call, as Python has them.
 pub struct Tensors<'a, 'py> {
@@ -50,6 +48,7 @@ struct Sizes {
     heads: i64,
     /// Of each sequence; of packed ones, of all together.
     rows: i64,
+    head_dim: i64,
 }
 
 /// What is computed of them.
@@ -238,27 +237,25 @@ fn handle(stream: &Bound<'_, PyAny>) -> PyResult<u64> {
 /// Sizes of a call, whatever the order of the dimensions.
 fn sizes(q: &Array, form: Form<'_, '_>) -> PyResult<Sizes> {
     element_of(q)?;
-    let (sizes, head_dim) = match (form, q.shape()) {
-        (Form::Batch(Layout::Bhsd), &[batch, heads, rows, head_dim]) => (Sizes { batch, heads, rows }, head_dim),
-        (Form::Batch(Layout::Bshd), &[batch, rows, heads, head_dim]) => (Sizes { batch, heads, rows }, head_dim),
-        (Form::Packed { .. }, &[rows, heads, head_dim]) => (Sizes { batch: 1, heads, rows }, head_dim),
+    let sizes = match (form, q.shape()) {
+        (Form::Batch(Layout::Bhsd), &[batch, heads, rows, head_dim]) => Sizes { batch, heads, rows, head_dim },
+        (Form::Batch(Layout::Bshd), &[batch, rows, heads, head_dim]) => Sizes { batch, heads, rows, head_dim },
+        (Form::Packed { .. }, &[rows, heads, head_dim]) => Sizes { batch: 1, heads, rows, head_dim },
         (form, shape) => {
             let names = match form {
-                Form::Batch(Layout::Bhsd) => "[batch, heads, sequence, 64]",
-                Form::Batch(Layout::Bshd) => "[batch, sequence, heads, 64]",
-                Form::Packed { .. } => "[rows of all sequences, heads, 64]",
+                Form::Batch(Layout::Bhsd) => "[batch, heads, sequence, head size]",
+                Form::Batch(Layout::Bshd) => "[batch, sequence, heads, head size]",
+                Form::Packed { .. } => "[rows of all sequences, heads, head size]",
             };
             return Err(PyValueError::new_err(format!("q has {} dimensions; it must be {names}", shape.len())));
         }
     };
-    if head_dim != HEAD_DIM {
-        return Err(PyValueError::new_err(format!("q has a head size of {head_dim}; the kernels compute {HEAD_DIM}")));
-    }
+    check_head_dim(narrow(sizes.head_dim, "the head size of q")?).map_err(of_refusal)?;
     Ok(sizes)
 }
 
 /// Sizes of LSE.
-fn lse_sizes(Sizes { batch, heads, rows }: Sizes, form: Form<'_, '_>) -> Vec<i64> {
+fn lse_sizes(Sizes { batch, heads, rows, .. }: Sizes, form: Form<'_, '_>) -> Vec<i64> {
     match form {
         Form::Batch(_) => vec![batch, heads, rows],
         Form::Packed { .. } => vec![heads, rows],
@@ -365,6 +362,7 @@ fn require_writable(array: &Array, name: &str, is_given: bool) -> PyResult<()> {
 fn problem([q, k, v, o]: [&Array; 4], sizes: Sizes, sequences: Option<u32>, call: &Call<'_, '_>) -> PyResult<Problem> {
     let shape =
         Shape::new(narrow(sizes.batch, "batch")?, narrow(sizes.heads, "heads")?, narrow(sizes.rows, "sequence")?);
+    let shape = shape.with_head_dim(narrow(sizes.head_dim, "the head size")?);
     let view = |array, name| view(array, name, call.form);
     let views = Views { q: view(q, "q")?, k: view(k, "k")?, v: view(v, "v")?, o: view(o, "out")? };
     let element = element_of(q)?;

@@ -23,7 +23,7 @@ use crate::error::{of_library, of_refusal};
 /// ----------
 /// q, k, v
 ///     Tensors of PyTorch, arrays of CuPy or JAX, or any objects with DLPack or `__cuda_array_interface__`: float16, or
-///     all bfloat16, on one GPU, four dimensions in the order of `layout`, the last one 64. Any strides will do whose rows are without gaps and
+///     all bfloat16, on one GPU, four dimensions in the order of `layout`, the last one, the head size, a multiple of 8 up to 128. Any strides will do whose rows are without gaps and
 ///     start at multiples of 16 bytes; inputs may be broadcast (stride 0).
 /// causal
 ///     Whether query i attends to the keys 0 … i only.
@@ -87,7 +87,7 @@ fn attention<'py>(
 /// Parameters
 /// ----------
 /// q, k, v
-///     As for `attention`, of three dimensions: [rows of all sequences, heads, 64].
+///     As for `attention`, of three dimensions: [rows of all sequences, heads, head size].
 /// cu_seqlens
 ///     int32 or uint32 [sequences + 1] on the same GPU: where each sequence begins, and where the last one ends.
 /// max_seqlen
@@ -168,6 +168,8 @@ fn layout_of(name: &str) -> PyResult<Layout> {
 ///     Of a packed batch, the number of sequences; `batch` is then 1 and `sequence` the rows of all of them.
 /// dtype
 ///     Element type of the tensors: "float16" or "bfloat16".
+/// head_dim
+///     Head size of the tensors.
 ///
 /// Raises
 /// ------
@@ -176,7 +178,7 @@ fn layout_of(name: &str) -> PyResult<Layout> {
 /// RuntimeError
 ///     When there is no driver or no such GPU, or the driver reports an error.
 #[pyfunction]
-#[pyo3(signature = (batch, heads, sequence, *, causal=false, window=None, layout="bhsd", device=0, sequences=None, dtype="float16"))]
+#[pyo3(signature = (batch, heads, sequence, *, causal=false, window=None, layout="bhsd", device=0, sequences=None, dtype="float16", head_dim=64))]
 #[allow(clippy::too_many_arguments, reason = "they are Python's keyword arguments")]
 fn warm_up(
     py: Python<'_>,
@@ -189,6 +191,7 @@ fn warm_up(
     device: i64,
     sequences: Option<i64>,
     dtype: &str,
+    head_dim: i64,
 ) -> PyResult<()> {
     let window = window::of(causal, window)?;
     let element = match dtype {
@@ -201,6 +204,7 @@ fn warm_up(
     };
     let sequence = narrow(sequence, "sequence")?;
     let shape = Shape::new(narrow(batch, "batch")?, narrow(heads, "heads")?, sequence);
+    let shape = shape.with_head_dim(narrow(head_dim, "head_dim")?);
     let device = narrow(device, "device")? as usize;
     let problem = Problem::new(shape, Mask::Full, layout_of(layout)?);
     let problem = problem.map(|problem| problem.with_element(element).with_window(window));

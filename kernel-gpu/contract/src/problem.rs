@@ -108,15 +108,22 @@ impl Shape {
                 return Err(Refusal::EmptyDimension { name });
             }
         }
-        let Self { sequence, head_dim, .. } = self;
-        if sequence > MAXIMUM_SEQUENCE {
-            return Err(Refusal::SequenceTooLong { sequence });
+        match self.sequence {
+            ..=MAXIMUM_SEQUENCE => check_head_dim(self.head_dim),
+            sequence => Err(Refusal::SequenceTooLong { sequence }),
         }
-        // Rows without gaps are aligned then.
-        if !(1..=MAXIMUM_HEAD_DIM).contains(&head_dim) || u64::from(head_dim) % ROW_ALIGNMENT != 0 {
-            return Err(Refusal::HeadDim { head_dim });
-        }
-        Ok(())
+    }
+}
+
+/// Requires that rows of `head_dim` columns are of whole 16-byte chunks, so that those without gaps are aligned, and no wider than
+/// the widest tiles.
+///
+/// # Errors
+/// [`Refusal::HeadDim`], with what would be accepted.
+pub fn check_head_dim(head_dim: u32) -> Result<(), Refusal> {
+    match (1..=MAXIMUM_HEAD_DIM).contains(&head_dim) && u64::from(head_dim) % ROW_ALIGNMENT == 0 {
+        true => Ok(()),
+        false => Err(Refusal::HeadDim { head_dim }),
     }
 }
 

@@ -1,11 +1,10 @@
 //! `fa512_problem`, checked and turned into a problem.
 
+use attention::contract::problem::check_head_dim;
 use attention::{Element, Layout, Mask, Options, Packing, Problem, Shape, Strides, View, Views, Window};
 
 use crate::status::Failure;
 
-/// Columns of the tensors.
-const HEAD_DIM: u32 = 64;
 /// `FA512_NO_OVERLAP`.
 const NO_OVERLAP: u32 = 1;
 /// `FA512_NO_POINTER_CHECKS`.
@@ -150,9 +149,7 @@ impl RawProblem {
 
     fn check(self) -> Result<Option<Call>, Failure> {
         let Self { batch, heads, sequence, head_dim, dtype, flags, reserved, .. } = self;
-        if head_dim != HEAD_DIM {
-            return Err(Failure::Unsupported(format!("head_dim is {head_dim}; the kernels compute {HEAD_DIM}")));
-        }
+        check_head_dim(head_dim)?;
         let element = match dtype {
             0 => Element::F16,
             1 => Element::Bf16,
@@ -171,7 +168,7 @@ impl RawProblem {
         if batch == 0 || heads == 0 || sequence == 0 {
             return Ok(None);
         }
-        let shape = Shape::new(batch, heads, sequence);
+        let shape = Shape::new(batch, heads, sequence).with_head_dim(head_dim);
         let contiguous = Problem::new(shape, Mask::Full, Layout::Bhsd)?.with_element(element).with_window(window);
         let views = *contiguous.views();
         let view = |strides: RawStrides, otherwise: View| match strides {

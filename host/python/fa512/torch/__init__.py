@@ -6,11 +6,11 @@ GPU.
 
 from ._batched import attention, flash_attn_func, scaled_dot_product_attention, why_not, why_not_here
 from ._flash_impl import register_flash_attention_impl
-from ._library import HEAD_DIM, ROW_ALIGNMENT
+from ._library import MAXIMUM_HEAD_DIM, ROW_ALIGNMENT
 from ._packed import attention_varlen, flash_attn_varlen_func, why_not_varlen, why_not_varlen_here
 
 __all__ = [
-    "HEAD_DIM",
+    "MAXIMUM_HEAD_DIM",
     "ROW_ALIGNMENT",
     "attention",
     "attention_varlen",

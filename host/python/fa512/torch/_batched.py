@@ -10,7 +10,6 @@ from torch import Tensor
 from .. import _native
 from ._library import (
     BELOW_AUTOCAST,
-    HEAD_DIM,
     LIBRARY,
     OPTIONS,
     TAGS,
@@ -41,7 +40,7 @@ _attention_backward = torch.ops.fa512.attention_backward.default
 def why_not(query: Tensor, key: Tensor, value: Tensor) -> Optional[str]:
     """Why attention of these tensors is not computed, by their types and shapes; None where it is."""
     if query.dim() != 4:
-        return f"query has {query.dim()} dimensions; it must be [batch, heads, sequence, {HEAD_DIM}]"
+        return f"query has {query.dim()} dimensions; it must be [batch, heads, sequence, head size]"
     return why_not_rows((("query", query), ("key", key), ("value", value)), query)
 
 

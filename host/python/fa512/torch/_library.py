@@ -10,8 +10,8 @@ from torch import Tensor
 LIBRARY = torch.library.Library("fa512", "DEF")
 TAGS = (torch.Tag.pt2_compliant_tag,)
 
-HEAD_DIM = 64
-"""The head size that the kernels compute."""
+MAXIMUM_HEAD_DIM = 128
+"""The largest head size that the kernels compute; all are multiples of ROW_ALIGNMENT."""
 ELEMENTS = (torch.float16, torch.bfloat16)
 """The types that the kernels compute, all tensors of a call in one of them."""
 ROW_ALIGNMENT = 8
@@ -48,8 +48,9 @@ def version(tensor: Tensor) -> Optional[int]:
 
 def why_not_rows(tensors: tuple[tuple[str, Tensor], ...], query: Tensor) -> Optional[str]:
     """Why rows of these tensors are not computed, by their types, shapes and devices; None where they are."""
-    if query.shape[-1] != HEAD_DIM:
-        return f"query has a head size of {query.shape[-1]}; the kernels compute {HEAD_DIM}"
+    head_dim = query.shape[-1]
+    if not 0 < head_dim <= MAXIMUM_HEAD_DIM or head_dim % ROW_ALIGNMENT:
+        return f"query has a head size of {head_dim}; it must be a multiple of {ROW_ALIGNMENT}, at most {MAXIMUM_HEAD_DIM}"
     for name, tensor in tensors:
         if tensor.dtype not in ELEMENTS:
             return f"{name} is {tensor.dtype}; it must be torch.float16 or torch.bfloat16"

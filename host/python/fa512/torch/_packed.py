@@ -11,7 +11,6 @@ from torch import Tensor
 from .. import _native
 from ._library import (
     BELOW_AUTOCAST,
-    HEAD_DIM,
     LIBRARY,
     OPTIONS,
     TAGS,
@@ -43,7 +42,7 @@ _attention_backward = torch.ops.fa512.attention_varlen_backward.default
 def why_not_varlen(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor) -> Optional[str]:
     """Why attention of these packed sequences is not computed, by types and shapes; None where it is."""
     if query.dim() != 3:
-        return f"query has {query.dim()} dimensions; it must be [rows of all sequences, heads, {HEAD_DIM}]"
+        return f"query has {query.dim()} dimensions; it must be [rows of all sequences, heads, head size]"
     if cu_seqlens.dtype != torch.int32:
         return f"cu_seqlens is {cu_seqlens.dtype}; it must be torch.int32"
     if cu_seqlens.dim() != 1:

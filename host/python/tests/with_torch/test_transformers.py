@@ -98,20 +98,20 @@ class Transformers(unittest.TestCase):
         mask = torch.ones(2, 12, dtype=torch.long)
         mask[1, 7:] = 0
         with self.assertLogs("fa512.transformers", logging.WARNING) as logs:
-            self.compare(mask=mask, heads=4)
+            self.compare(mask=mask, heads=32)
         self.assertEqual(len(logs.output), 1)
-        self.assertIn("head size of 32", logs.output[0])
+        self.assertIn("head size of 4", logs.output[0])
 
     def test_another_head_size_goes_to_sdpa(self):
         with self.assertLogs("fa512.transformers", logging.WARNING) as logs:
-            self.compare(heads=4)
+            self.compare(heads=32)
         self.assertEqual(len(logs.output), 1)
-        self.assertIn("head size of 32", logs.output[0])
+        self.assertIn("head size of 4", logs.output[0])
 
     def test_strict_makes_it_an_error(self):
         fa512_transformers.register("fa512_flash_strict", strict=True)
-        with self.assertRaisesRegex(ValueError, "fa512: query has a head size of 32"):
-            model("fa512_flash_strict", heads=4)(tokens())
+        with self.assertRaisesRegex(ValueError, "fa512: query has a head size of 4"):
+            model("fa512_flash_strict", heads=32)(tokens())
         model("fa512_flash_strict")(tokens())
         with self.assertRaisesRegex(ValueError, "it must hold"):
             fa512_transformers.register("fa512")
@@ -140,12 +140,12 @@ class Transformers(unittest.TestCase):
 
     def test_packed_batches_of_another_head_size_go_to_pytorch(self):
         with self.assertLogs("fa512.transformers", logging.WARNING) as logs:
-            self.packed(heads=4)
+            self.packed(heads=32)
         self.assertEqual(len(logs.output), 1)
-        self.assertIn("head size of 32", logs.output[0])
+        self.assertIn("head size of 4", logs.output[0])
         fa512_transformers.register("fa512_flash_strict", strict=True)
-        with self.assertRaisesRegex(ValueError, "fa512: query has a head size of 32"):
-            self.packed("fa512_flash_strict", heads=4)
+        with self.assertRaisesRegex(ValueError, "fa512: query has a head size of 4"):
+            self.packed("fa512_flash_strict", heads=32)
 
     def test_windows_of_packed_batches(self):
         from fa512.transformers import _by_pytorch
