@@ -56,7 +56,7 @@ def flash_attn_func(
     deterministic=False,
     return_attn_probs=False,
 ):
-    """flash-attn's `flash_attn_func` on tensors [batch, sequence, heads, 64] of PyTorch, with its arguments and a gradient.
+    """flash-attn's `flash_attn_func` on tensors [batch, sequence, heads, head size] of PyTorch, with its arguments and a gradient.
 
     What is not computed is an error that names the argument. See `fa512.torch.flash_attn_func`.
     """
@@ -95,7 +95,7 @@ def flash_attn_varlen_func(
     return_attn_probs=False,
     block_table=None,
 ):
-    """flash-attn's `flash_attn_varlen_func` on packed tensors [rows, heads, 64] of PyTorch, with its arguments and a gradient.
+    """flash-attn's `flash_attn_varlen_func` on packed tensors [rows, heads, head size] of PyTorch, with its arguments and a gradient.
 
     What is not computed is an error that names the argument. See `fa512.torch.flash_attn_varlen_func`.
     """

@@ -163,7 +163,7 @@ def _forward_with_lse_fake(query: Tensor, key: Tensor, value: Tensor, *options: 
 def _backward_fake(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, lse: Tensor, *options: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
-    # As PyTorch's backward returns them: [batch, sequence, heads, 64] in memory.
+    # As PyTorch's backward returns them: [batch, sequence, heads, head size] in memory.
     return tuple(torch.empty_like(tensor.transpose(1, 2)).transpose(1, 2) for tensor in (query, key, value))  # type: ignore[return-value]
 
 
@@ -252,7 +252,7 @@ def attention(
     scale: Optional[float] = None,
     return_lse: bool = False,
 ) -> Union[Tensor, tuple[Tensor, Tensor]]:
-    """softmax(scale · QKᵀ + mask) · V of float16 or bfloat16 tensors [batch, heads, sequence, 64], with a gradient.
+    """softmax(scale · QKᵀ + mask) · V of float16 or bfloat16 tensors [batch, heads, sequence, head size], with a gradient.
 
     With the window (left, right), query i attends to the keys i - left … i + right only, where None is no limit. `causal` makes the
     right side 0.
@@ -274,7 +274,7 @@ def scaled_dot_product_attention(
     scale: Optional[float] = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """`torch.nn.functional.scaled_dot_product_attention` for float16 or bfloat16 tensors [batch, heads, sequence, 64] of equal shapes.
+    """`torch.nn.functional.scaled_dot_product_attention` for float16 or bfloat16 tensors [batch, heads, sequence, head size] of equal shapes.
 
     What is not computed is an error that names the argument.
     """
@@ -300,7 +300,7 @@ def flash_attn_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Tensor:
-    """flash-attn's `flash_attn_func` for float16 or bfloat16 tensors [batch, sequence, heads, 64] of equal shapes.
+    """flash-attn's `flash_attn_func` for float16 or bfloat16 tensors [batch, sequence, heads, head size] of equal shapes.
 
     What is not computed is an error that names the argument.
     """

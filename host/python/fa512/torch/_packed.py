@@ -255,7 +255,7 @@ def attention_varlen(
 ) -> Union[Tensor, tuple[Tensor, Tensor]]:
     """softmax(scale · QKᵀ + mask) · V of packed sequences, with a gradient.
 
-    `query`, `key` and `value` are float16 or bfloat16 [rows of all sequences, heads, 64]. Sequence s is the rows from cu_seqlens[s] up to
+    `query`, `key` and `value` are float16 or bfloat16 [rows of all sequences, heads, head size]. Sequence s is the rows from cu_seqlens[s] up to
     cu_seqlens[s + 1]; `cu_seqlens` is int32 on their GPU, and nobody waits for it. `max_seqlen` is the length of the longest, or a
     bound. `window` is as for `attention`, within each sequence. LSE, float32 [heads, rows], has no gradient.
     """
@@ -313,7 +313,7 @@ def flash_attn_varlen_func(
     return_attn_probs: bool = False,
     block_table: Optional[Tensor] = None,
 ) -> Tensor:
-    """flash-attn's `flash_attn_varlen_func` for float16 or bfloat16 tensors [rows of all sequences, heads, 64] of equal shapes.
+    """flash-attn's `flash_attn_varlen_func` for float16 or bfloat16 tensors [rows of all sequences, heads, head size] of equal shapes.
 
     Q and K have the same lengths: pass one tensor as `cu_seqlens_q` and `cu_seqlens_k`. What is not computed is an error that names
     the argument.
