@@ -49,11 +49,12 @@ __device__ __forceinline__ void store_output(const Output<M_TILES>& output, Tile
     // Each lane has a chunk, so the warp stores several whole rows at once.
     constexpr uint32_t CHUNKS = Tile<ROWS>::CHUNKS_PER_ROW;
     const uint32_t chunk = lane.index % CHUNKS;
+    const uint32_t end = rows.end(chunk, length);
     for (uint32_t pass = 0; pass < M_TILES * MMA_M; pass += WARP_SIZE / CHUNKS) {
         const uint32_t strip_row = lane.index / CHUNKS + pass;
         const uint32_t row = first_row + warp_row + strip_row;
         const uint4 value = ptx::load_shared_16(tile.chunk(warp_row + strip_row, chunk));
-        if (!Sequence::HAS_TAIL || row < length) {
+        if (!Sequence::HAS_TAIL || row < end) {
             ptx::store_global_16(rows.chunk(row, chunk), value);
         }
     }

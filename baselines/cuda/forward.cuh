@@ -159,9 +159,14 @@ __device__ __forceinline__ void forward(const ForwardArgs& args) {
     const uint32_t steps = (Mask::keys_end(first_row + BLOCK_M, length) + BLOCK_N - 1) / BLOCK_N;
 
     const Pipeline<BLOCK_M, BLOCK_N, STAGES, THREADS, Sequence> pipeline = {
-        {}, HeadRows::of(args.k, args.k_strides, work), HeadRows::of(args.v, args.v_strides, work), steps, length, lane};
+        {},
+        HeadRows::of(args.k, args.k_strides, work, args.head_dim),
+        HeadRows::of(args.v, args.v_strides, work, args.head_dim),
+        steps,
+        length,
+        lane};
     const auto& memory = pipeline.memory;
-    const auto query_rows = HeadRows::of(args.q, args.q_strides, work);
+    const auto query_rows = HeadRows::of(args.q, args.q_strides, work, args.head_dim);
     start_copy<Sequence, THREADS>(memory.queries(), query_rows, first_row, length, lane);
     auto step = pipeline.begin();
 
@@ -211,7 +216,7 @@ __device__ __forceinline__ void forward(const ForwardArgs& args) {
     }
 
     normalise<M_TILES>(warp.output, warp.sums);
-    const auto output_rows = HeadRows::of(args.o, args.o_strides, work);
+    const auto output_rows = HeadRows::of(args.o, args.o_strides, work, args.head_dim);
     store_output<Sequence, M_TILES>(warp.output, memory.queries(), output_rows, first_row, warp_row, length, lane);
     if (args.lse != 0) {
         const uint64_t head = (uint64_t{work.batch} * args.heads.value + work.head) * length;

@@ -48,7 +48,7 @@ typedef struct ForwardArgs {
     uint32_t window_right;
     uint32_t sequence;    /* S */
     uint32_t sequences;   /* packed ones */
-    uint32_t head_dim;    /* D; the twins compute 64 */
+    uint32_t head_dim;    /* D, at most the 64 columns of the tiles */
     Divisor heads;        /* H */
     Divisor query_tiles;  /* query tiles of a head: ceil(S / BLOCK_M) */
     uint32_t work_items;  /* query tiles of all heads: B * H * query_tiles */

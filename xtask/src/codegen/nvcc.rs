@@ -26,13 +26,14 @@ pub fn has_twin(variant: &Variant) -> bool {
     twin(variant).is_some()
 }
 
-/// The tile of the variant's twin. There is one for the fp16 variants of [`FAMILY`] without a window that differ from its defaults in nothing but
-/// the tile, the warps, the stages and the blocks of a multiprocessor.
+/// The tile of the variant's twin. There is one for the fp16 variants of [`FAMILY`] without a window and for sequences of one
+/// length that differ from its defaults in nothing but the tile, the warps, the stages and the blocks of a multiprocessor.
 fn twin(variant: &Variant) -> Option<Sm80> {
     let Configuration::Sm80(tile) = variant.config else { return None };
     let Sm80 { block_m, block_n, warps, stages, min_blocks, .. } = tile;
     let is_usual = tile == Sm80 { min_blocks, ..Sm80::new(block_m, block_n, warps, stages) };
-    (is_usual && variant.element == Element::F16 && variant.mask != Mask::Window).then_some(tile)
+    let is_computed = variant.mask != Mask::Window && variant.sequence != Sequence::Packed;
+    (is_usual && is_computed && variant.element == Element::F16).then_some(tile)
 }
 
 /// What to say about the variants of [`FAMILY`] that have no twin; `None` when all have one.
@@ -41,7 +42,8 @@ pub fn without_twin(variants: &[Variant]) -> Option<String> {
     let names: Vec<&str> = lacking.map(|variant| variant.entry).collect();
     (!names.is_empty()).then(|| {
         format!(
-            "no twin of {}: the CUDA C++ kernels have no options but tile, warps, stages and blocks",
+            "no twin of {}: the CUDA C++ kernels have no options but tile, warps, stages and blocks, and no windows or packed \
+             sequences",
             names.join(", ")
         )
     })
@@ -125,7 +127,7 @@ fn entry(variant: &Variant, tile: Sm80) -> String {
     let sequence = match variant.sequence {
         Sequence::Exact(length) => format!("Exact<{length}>"),
         Sequence::Any => "Any".to_owned(),
-        Sequence::Packed => "Packed".to_owned(),
+        Sequence::Packed => unreachable!("it has no twin"),
     };
     let mask = match variant.mask {
         Mask::Full => "Full",
@@ -227,6 +229,8 @@ mod tests {
         let others = [
             variant("exchange", Configuration::Sm80(Sm80 { epilogue: Epilogue::Exchange, ..tile })),
             variant("shared", Configuration::Sm80(Sm80 { queries: Queries::Shared, ..tile })),
+            Variant { entry: "packed", sequence: Sequence::Packed, ..plain },
+            Variant { entry: "wide", config: Configuration::Sm80(Sm80 { columns: 128, ..tile }), ..plain },
         ];
         let hopper = variant("hopper", Configuration::Sm90CpAsync(Sm90CpAsync::new(1, 64, 2)));
         assert!(has_twin(&plain) && !others.iter().any(has_twin) && !has_twin(&hopper));
