@@ -20,3 +20,4 @@ mod support;
 mod tensor_maps;
 mod tune;
 mod variants;
+mod windows;
