@@ -99,9 +99,14 @@ impl TensorMap {
             address: address.wrapping_add(view.offset.wrapping_mul(ELEMENT_BYTES)),
             sizes: [shape.head_dim.into(), row.1, head.1, batch.1],
             strides: [bytes(row), bytes(head), bytes(batch)],
-            box_columns: if columns < PANEL_COLUMNS { columns } else { PANEL_COLUMNS },
+            box_columns: panel_columns(columns),
         }
     }
+}
+
+/// Columns of a panel of tiles of so many `columns`: as many as a swizzle spans, so that all panels are full.
+pub const fn panel_columns(columns: u32) -> u32 {
+    if columns.is_multiple_of(PANEL_COLUMNS) { PANEL_COLUMNS } else { 32 }
 }
 
 /// Requires that tensor maps can describe the tensors of `problem`.

@@ -90,10 +90,11 @@ pub(super) const fn accumulator_registers(columns: u32, fragments: u32, strips: 
     strips.saturating_mul(score_tiles + columns / 8).saturating_add(fragments).saturating_mul(4)
 }
 
-/// Requires that there are kernels of so many columns.
-pub(super) const fn check_columns(columns: u32) -> Result<(), Rejection> {
+/// Requires that there are kernels of so many columns; those of 96 copy by TMA, as threads do not share out their chunks evenly.
+pub(super) const fn check_columns(columns: u32, by_tma: bool) -> Result<(), Rejection> {
     match columns {
         32 | 64 | 128 => Ok(()),
+        96 if by_tma => Ok(()),
         _ => Err(Rejection::Columns),
     }
 }

@@ -46,7 +46,7 @@ impl fmt::Display for Rejection {
             Rejection::Threads => {
                 "a block must have 1 to 32 warps, its producers included, and min_blocks blocks must fit on a multiprocessor"
             }
-            Rejection::Columns => "columns must be 32, 64 or 128",
+            Rejection::Columns => "columns must be 32, 64 or 128, or 96 for tiles that are loaded by TMA",
             Rejection::QueryRowsPerWarp => "block_m must be a positive multiple of 16 * warps",
             Rejection::KeysPerStep => "block_n must be a positive multiple of 16",
             Rejection::WarpgroupKeysPerStep => "block_n must be 64 or 128",

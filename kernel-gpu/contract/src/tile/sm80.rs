@@ -107,7 +107,7 @@ impl Sm80 {
         if let Err(rejection) = self.block().check_threads(limits) {
             return Err(rejection);
         }
-        if let Err(rejection) = check_columns(self.columns) {
+        if let Err(rejection) = check_columns(self.columns, false) {
             return Err(rejection);
         }
         if self.fma_exponentials > EXPONENTIALS

@@ -46,6 +46,7 @@ macro_rules! head_dims {
 head_dims! {
     1 panels of 32 columns, Swizzle64;
     1 panels of 64 columns, Swizzle128;
+    3 panels of 32 columns, Swizzle64;
     2 panels of 64 columns, Swizzle128;
 }
 

@@ -256,6 +256,7 @@ macro_rules! tile {
 tile!(8 columns: 0);
 tile!(32 columns: 0 1 2 3);
 tile!(64 columns: 0 1 2 3 4 5 6 7);
+tile!(96 columns: 0 1 2 3 4 5 6 7 8 9 10 11);
 tile!(128 columns: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
 
 /// Registers that products use: accumulators or fragments of A.

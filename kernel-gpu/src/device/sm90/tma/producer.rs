@@ -170,7 +170,7 @@ impl<'a, K: TmaKernel> Loader<'a, K> {
 /// As for [`bulk_copy::prefetch_box_4d`] with a map of the host's shape.
 #[inline(always)]
 unsafe fn prefetch_rows<K: TmaKernel>(map: u64, first: InMaps) {
-    unrolled!(at most 2; for panel in const { Rows::<K>::PANELS as usize } => {
+    unrolled!(at most 4; for panel in const { Rows::<K>::PANELS as usize } => {
         // SAFETY: passed on to the caller.
         unsafe { bulk_copy::prefetch_box_4d(map, first.coordinates(panel as u32 * Rows::<K>::PANEL_COLUMNS)) };
     });
@@ -182,7 +182,7 @@ unsafe fn prefetch_rows<K: TmaKernel>(map: u64, first: InMaps) {
 /// As for [`bulk_copy::load_box_4d`] with a map of the host's shape.
 #[inline(always)]
 unsafe fn load_rows<K: TmaKernel>(tile: Rows<K>, map: u64, first: InMaps, full: u32) {
-    unrolled!(at most 2; for panel in const { Rows::<K>::PANELS as usize } => {
+    unrolled!(at most 4; for panel in const { Rows::<K>::PANELS as usize } => {
         let coordinates = first.coordinates(panel as u32 * Rows::<K>::PANEL_COLUMNS);
         // SAFETY: passed on to the caller.
         unsafe { bulk_copy::load_box_4d(tile.panel(panel as u32), map, coordinates, full) };

@@ -55,7 +55,7 @@ impl<'a, K: TmaKernel> Storer<'a, K> {
             if self.copies && !K::EXCHANGE && (!K::Sequence::IS_LOOKED_UP || copy.has_rows()) {
                 let first = K::Sequence::in_maps(self.context.args, work, tile).after(tile.first_row);
                 let tile = self.memory.strip(strip);
-                unrolled!(at most 2; for panel in const { Rows::<K>::PANELS as usize } => {
+                unrolled!(at most 4; for panel in const { Rows::<K>::PANELS as usize } => {
                     let coordinates = first.coordinates(panel as u32 * Rows::<K>::PANEL_COLUMNS);
                     bulk_copy::store_box_4d(self.context.maps.o(), coordinates, tile.panel(panel as u32));
                 });
