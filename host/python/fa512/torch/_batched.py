@@ -133,16 +133,10 @@ def new_out(query: Tensor) -> Tensor:
     return query.new_empty_strided(query.shape, strides)
 
 
-def _require(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    is_causal: bool = False,
-    scale: Optional[float] = None,
-    window_left: Optional[int] = None,
-    window_right: Optional[int] = None,
-) -> None:
-    reason = why_not(query, key, value) or why_not_window(window_left, window_right)
+def _require(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> None:
+    # Behind the causal rule and the scale.
+    window = options[2:]
+    reason = why_not(query, key, value) or why_not_window(*window)
     if reason is not None:
         raise ValueError(reason)
 

@@ -66,7 +66,7 @@ def why_not_rows(tensors: tuple[tuple[str, Tensor], ...], query: Tensor) -> Opti
     return None
 
 
-def why_not_window(left: Optional[int], right: Optional[int]) -> Optional[str]:
+def why_not_window(left: Optional[int] = None, right: Optional[int] = None) -> Optional[str]:
     """Why a window is none; None where it is one."""
     for name, keys in (("window_left", left), ("window_right", right)):
         if keys is not None and keys < 0:

@@ -128,18 +128,10 @@ for _name in ("attention_varlen", "attention_varlen_with_lse", "attention_varlen
 # What they return, without computing it.
 
 
-def _require(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    cu_seqlens: Tensor,
-    max_seqlen: int,
-    is_causal: bool = False,
-    scale: Optional[float] = None,
-    window_left: Optional[int] = None,
-    window_right: Optional[int] = None,
-) -> None:
-    reason = why_not_varlen(query, key, value, cu_seqlens) or why_not_window(window_left, window_right)
+def _require(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *options: Any) -> None:
+    # Behind the longest length, the causal rule and the scale.
+    window = options[3:]
+    reason = why_not_varlen(query, key, value, cu_seqlens) or why_not_window(*window)
     if reason is not None:
         raise ValueError(reason)
 
