@@ -8,12 +8,13 @@ use contract::variants::VARIANTS;
 use super::{ptx, run, test};
 use crate::codegen::nvcc::{CudaCpp, FAMILY, without_twin};
 use crate::codegen::{Choice, FAMILY_TARGETS};
+use crate::cuda_tool::CudaTool;
 use crate::environment::{Environment, Workspace};
 use crate::nvcc::{self, Nvcc};
 use crate::output::print_line;
 use crate::provision;
 use crate::ptx_folder::{self, Checks, PtxFolder};
-use crate::ptxas::{self, Ptxas};
+use crate::ptxas::Ptxas;
 use crate::sass::Disassembler;
 use crate::twins;
 
@@ -72,8 +73,8 @@ impl Arguments {
 
 /// ptxas of this machine, else the one beside nvcc.
 pub fn ptxas(environment: &Environment, workspace: &Workspace, nvcc: &Nvcc) -> Result<Option<Ptxas>> {
-    let beside = || ptxas::probe(&nvcc.path.with_file_name("ptxas")).ok();
-    Ok(ptxas::find(environment, workspace)?.or_else(beside))
+    let beside = || Ptxas::probe(&nvcc.path.with_file_name("ptxas")).ok();
+    Ok(Ptxas::find(environment, workspace)?.or_else(beside))
 }
 
 /// Builds the PTX folder of the twins at `out`.

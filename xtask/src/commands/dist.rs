@@ -9,9 +9,10 @@ use super::{baselines, ptx};
 use crate::archive;
 use crate::cargo_build;
 use crate::codegen::{self, Choice};
+use crate::cuda_tool::CudaTool;
 use crate::environment::{Environment, Workspace};
 use crate::files::{self, sha256};
-use crate::nvcc;
+use crate::nvcc::Nvcc;
 use crate::output::print_line;
 use crate::portable;
 use crate::progress::Step;
@@ -66,7 +67,7 @@ impl Arguments {
         files::remove(&folder)?;
         ptx::build(environment, workspace, &folder.join("ptx"))?;
         add_rust_cuda(environment, workspace, &folder)?;
-        match nvcc::find(environment, workspace)? {
+        match Nvcc::find(environment, workspace)? {
             Some(nvcc) => drop(baselines::build(environment, workspace, &nvcc, &folder.join("ptx-cuda"))?),
             None => eprintln!("xtask: no nvcc, so no CUDA C++ twins are packed; `cargo xtask baselines` gets one"),
         }

@@ -6,13 +6,16 @@ use std::process::{Command, ExitCode};
 use anyhow::Result;
 use comfy_table::{ContentArrangement, Table, presets};
 
+use crate::cuda_tool::CudaTool;
 use crate::device_compiler::{self, DeviceLibrary, TARGET};
 use crate::environment::{Environment, Workspace};
+use crate::nvcc::Nvcc;
 use crate::output::print_line;
 use crate::process::capture;
+use crate::provision;
+use crate::ptxas::Ptxas;
 use crate::rust_cuda::{self, Examination};
 use crate::shared_library;
-use crate::{nvcc, provision, ptxas};
 
 /// Shows which tools are here, which version, where from, and what a missing one costs.
 ///
@@ -157,7 +160,7 @@ fn device_compiler_findings(environment: &Environment, workspace: &Workspace) ->
 }
 
 fn ptxas_finding(environment: &Environment, workspace: &Workspace) -> Finding {
-    let state = match ptxas::find(environment, workspace) {
+    let state = match Ptxas::find(environment, workspace) {
         Ok(Some(ptxas)) => State::Found { version: ptxas.version, place: ptxas.path.display().to_string() },
         Ok(None) => {
             State::Missing { cost: "no registers and spills shown; `cargo xtask toolchain --all` gets it".into() }
@@ -169,7 +172,7 @@ fn ptxas_finding(environment: &Environment, workspace: &Workspace) -> Finding {
 
 fn nvcc_finding(environment: &Environment, workspace: &Workspace) -> Finding {
     const COST: &str = "no CUDA C++ twins to compare with";
-    let state = match nvcc::find(environment, workspace) {
+    let state = match Nvcc::find(environment, workspace) {
         Ok(Some(nvcc)) => State::Found { version: nvcc.version, place: nvcc.path.display().to_string() },
         Ok(None) => State::Missing { cost: format!("{COST}; `cargo xtask baselines` gets it") },
         Err(error) => State::Missing { cost: format!("{COST}: {error:#}") },

@@ -10,10 +10,11 @@ use contract::manifest::Entry;
 use crate::candidates;
 use crate::codegen::{Choice, FAMILY_TARGETS};
 use crate::collectives::Record;
+use crate::cuda_tool::CudaTool;
 use crate::environment::{Environment, Workspace};
 use crate::output::print_line;
 use crate::ptx_folder::{self, Checks, PtxFolder};
-use crate::ptxas::{self, Ptxas};
+use crate::ptxas::Ptxas;
 
 /// Compiles the kernels to PTX and writes the manifest the host program reads.
 ///
@@ -44,7 +45,7 @@ impl Arguments {
             return build_candidates(&self.code_generator, environment, workspace, plan, &out);
         }
         let out = self.out.unwrap_or_else(|| self.code_generator.folder(workspace));
-        let ptxas = ptxas::find(environment, workspace)?;
+        let ptxas = Ptxas::find(environment, workspace)?;
         let build = if self.record_collectives { build_and_record } else { build_with };
         let folder = build(&self.code_generator, environment, workspace, ptxas.as_ref(), &out)?;
         print_line(entry_table(&folder))
@@ -76,7 +77,7 @@ pub fn build_by(
     workspace: &Workspace,
     out: &Path,
 ) -> Result<PtxFolder> {
-    let ptxas = ptxas::find(environment, workspace)?;
+    let ptxas = Ptxas::find(environment, workspace)?;
     build_with(code_generator, environment, workspace, ptxas.as_ref(), out)
 }
 
@@ -114,7 +115,7 @@ fn build_candidates(
     out: &Path,
 ) -> Result<()> {
     let pool = candidates::read(plan)?;
-    let ptxas = ptxas::find(environment, workspace)?;
+    let ptxas = Ptxas::find(environment, workspace)?;
     if ptxas.is_none() {
         eprintln!(
             "xtask: warning: there is no ptxas to find candidates that spill; `cargo xtask toolchain --all` gets one"

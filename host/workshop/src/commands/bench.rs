@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use contract::config::{Element, Mask};
 use contract::problem::Shape;
 use contract::view::Layout;
-use workshop::bench::{Bench, Observer};
+use workshop::bench::Bench;
 use workshop::contender::spec::Spec;
 use workshop::error::Result;
 use workshop::executor::Executor;
@@ -152,12 +152,12 @@ pub fn run(options: &Options) -> Result<Verdict> {
         stop: &stop,
     };
     let cases = options.cases();
-    let mut shown = Shown(Progress::new("measuring", (cases.len() * bench.turns()) as u64));
+    let mut progress = Progress::new("measuring", (cases.len() * bench.turns()) as u64);
     let mut rows = Vec::new();
     for case in &cases {
-        rows.extend(bench.run(case, &mut contenders, &mut shown)?);
+        rows.extend(bench.run(case, &mut contenders, &mut progress)?);
     }
-    drop(shown);
+    drop(progress);
     let record = BenchRecord {
         command: std::env::args().collect(),
         started_at,
@@ -178,19 +178,6 @@ pub fn run(options: &Options) -> Result<Verdict> {
         (false, true) => Verdict::Pass,
         (false, false) => Verdict::CannotRun,
     })
-}
-
-/// The bench's progress on a terminal.
-struct Shown(Progress);
-
-impl Observer for Shown {
-    fn checking(&mut self, _: &Case, _: &str) {
-        self.0.advance(0);
-    }
-
-    fn turned(&mut self, _: &Case) {
-        self.0.advance(1);
-    }
 }
 
 pub(super) fn environment(gpu: &GpuExecutor, monitor: &Monitor) -> Environment {

@@ -9,7 +9,7 @@ use contract::config::{Element, Mask, Sequence};
 use contract::manifest::Entry;
 use contract::problem::Shape;
 use contract::view::Layout;
-use workshop::bench::{Bench, Observer};
+use workshop::bench::Bench;
 use workshop::contender::spec::Spec;
 use workshop::contender::torch::Backend;
 use workshop::error::Result;
@@ -199,9 +199,9 @@ pub fn run(options: &Options) -> Result<Verdict> {
     let bench =
         Bench { protocol, heads_checked: 1, resamples: RESAMPLES, ceilings: &ceilings, monitor: &monitor, stop: &stop };
     let mut everybody = Everybody::new(gpu, Arc::new(folder), always, options.variants == Variants::All)?;
-    let mut shown = Shown(Progress::new("measuring", (cases.len() * bench.turns()) as u64));
-    let end = Session { bench, time: options.minutes }.run(&cases, &mut everybody, &mut journal, &mut shown)?;
-    drop(shown);
+    let mut progress = Progress::new("measuring", (cases.len() * bench.turns()) as u64);
+    let end = Session { bench, time: options.minutes }.run(&cases, &mut everybody, &mut journal, &mut progress)?;
+    drop(progress);
     report(options, &journal, end, cases.len())
 }
 
@@ -256,17 +256,4 @@ fn report(options: &Options, journal: &Journal, end: End, points: usize) -> Resu
         (_, true) => Verdict::Fail,
         (_, false) => Verdict::Pass,
     })
-}
-
-/// Progress on a terminal.
-struct Shown(Progress);
-
-impl Observer for Shown {
-    fn checking(&mut self, _: &Case, _: &str) {
-        self.0.advance(0);
-    }
-
-    fn turned(&mut self, _: &Case) {
-        self.0.advance(1);
-    }
 }
