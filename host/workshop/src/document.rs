@@ -18,7 +18,7 @@ pub struct Format {
     pub version: u32,
     /// The oldest version that is read, too; a reader refuses any other.
     pub oldest: u32,
-    /// What it is, for people, as in `bench record`.
+    /// Its name in messages, as in `bench record`.
     pub name: &'static str,
     /// What writes it, as in `fa512 bench --json FILE`.
     pub source: &'static str,
@@ -113,7 +113,7 @@ impl Format {
     }
 }
 
-/// Reads JSON that somebody else may have written: its strings become [`printable`](crate::printable::printable), also where an error names one.
+/// Reads untrusted JSON. Its strings become [`printable`](crate::printable::printable), also in error messages.
 ///
 /// # Errors
 /// When it is not of the type.

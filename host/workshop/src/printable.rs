@@ -1,4 +1,4 @@
-//! Text of somebody else's that a terminal only shows.
+//! Untrusted text, made safe to print on a terminal.
 
 use std::borrow::Cow;
 
@@ -72,7 +72,10 @@ mod tests {
     #[test]
     fn strings_of_json_are_printable_however_they_are_written() {
         let shown = |text| serde_json::from_str::<String>(&printable_json(text)).unwrap();
-        assert_eq!(shown(r#""\u001b[2J\u009B\b\f\r \u0041\"\\u001b\/""#), "\u{fffd}[2J\u{fffd}\u{fffd}\u{fffd}\u{fffd} A\"\\u001b/");
+        assert_eq!(
+            shown(r#""\u001b[2J\u009B\b\f\r \u0041\"\\u001b\/""#),
+            "\u{fffd}[2J\u{fffd}\u{fffd}\u{fffd}\u{fffd} A\"\\u001b/"
+        );
         assert_eq!(shown(r#""two\r\nlines\tand\nmore""#), "two\nlines\tand\nmore");
         assert_eq!(shown("\"\u{9b}31m, \u{7f}\""), "\u{fffd}31m, \u{fffd}");
         assert_eq!(shown(r#""\ud83d\ude00""#), "😀");

@@ -23,9 +23,9 @@ const KERNEL_TESTS: [&str; 7] = ["-p", "fa512-workshop", "--test", "integration"
 
 /// Compiles the CUDA C++ twins of the kernels, which every command of fa512 takes as `--ptx target/ptx-cuda`.
 ///
-/// The twins have the names, tiles, arguments and launch bounds of the Rust kernels; a variant with options that the CUDA
-/// C++ lacks has no twin, which is said. nvcc is found on the machine or
-/// brought into .toolchain from NVIDIA's Python wheels; the exit code is 2 where neither works.
+/// The twins have the names, tiles, arguments and launch bounds of the Rust kernels. Variants with options that the CUDA
+/// C++ lacks have no twin and are listed. nvcc is found on the machine or brought into .toolchain from NVIDIA's Python
+/// wheels; the exit code is 2 if neither works.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// Folder for the PTX files and manifest.json [default: target/ptx-cuda]

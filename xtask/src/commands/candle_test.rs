@@ -18,7 +18,7 @@ const CCCL_HEADER_BEFORE_13: &str = "cub/cub.cuh";
 
 /// Checks the crate for candle: formatting, lints and tests, without a GPU.
 ///
-/// candle's 300 packages make this a command of its own.
+/// This is a separate command because candle has 300 packages.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// Also lint what runs on a GPU, which compiles candle's CUDA kernels: nvcc, from NVIDIA's Python wheels where there is none, and

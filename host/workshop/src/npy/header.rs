@@ -158,7 +158,8 @@ mod tests {
         ] {
             assert_eq!(read(text), Some(plain.clone()), "{text}");
         }
-        let shape = |text| read(&format!("{{'descr': '<f2', 'fortran_order': True, 'shape': {text}}}")).map(|read| read.shape);
+        let shape =
+            |text| read(&format!("{{'descr': '<f2', 'fortran_order': True, 'shape': {text}}}")).map(|read| read.shape);
         assert_eq!((shape("()"), shape("(5,)"), shape("(5)")), (Some(vec![]), Some(vec![5]), Some(vec![5])));
         for wrong in ["(-1,)", "(1 2)", "(,)", "(1,,2)", "[1]", "(1", "(18446744073709551616,)", "1"] {
             assert_eq!(shape(wrong), None, "{wrong}");

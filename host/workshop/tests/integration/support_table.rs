@@ -30,7 +30,8 @@ fn computed(architecture: u32) -> [String; 4] {
 
 #[test]
 fn every_row_says_what_the_variants_compute() {
-    let rows = DOCUMENT.lines().skip_while(|line| !line.starts_with(HEAD)).skip(2).take_while(|line| line.starts_with('|'));
+    let rows =
+        DOCUMENT.lines().skip_while(|line| !line.starts_with(HEAD)).skip(2).take_while(|line| line.starts_with('|'));
     let mut architectures = Vec::new();
     for row in rows {
         let cells: Vec<&str> = row.split('|').map(|cell| cell.trim().trim_end_matches(" ¹")).collect();

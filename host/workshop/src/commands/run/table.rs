@@ -1,4 +1,4 @@
-//! What a run found, for people.
+//! The result of a run as a table.
 
 use comfy_table::Cell;
 use contract::problem::Shape;
