@@ -194,6 +194,7 @@ fn execute(
         device,
         device_reason: opened.reason.clone(),
         variant: choice.entry.name.clone(),
+        variant_brief: choice.brief,
         variant_reason: choice.reason,
         ptx: record::Ptx::new(folder, choice.module),
         problem: record::Problem::new(inputs, options.layout),

@@ -1,31 +1,46 @@
 //! The support table of the documents says what the variants of this build compute.
 
-use contract::config::{Element, HEAD_DIM, Mask, Sequence};
+use contract::config::{Element, Mask, Sequence};
 use contract::variants::VARIANTS;
 
 use crate::support::ptx;
 
 const DOCUMENT: &str = include_str!("../../../../docs/use/README.md");
 /// The first cells of the table's head.
-const HEAD: &str = "| GPU | `sm` | type | D | mask | sequences |";
+const HEAD: &str = "| GPU | `sm` | type | D ¹ | mask | sequences |";
+const MASKS: [Mask; 3] = [Mask::Full, Mask::Causal, Mask::Window];
+const SEQUENCES: [(Sequence, &str); 2] = [(Sequence::Any, "any"), (Sequence::Packed, "packed")];
 
-/// What the variants that run on `architecture` compute, as the table writes it.
+/// The largest head dimension that the variants on `architecture` compute for this combination.
+fn largest(architecture: u32, element: Element, mask: Mask, sequence: Sequence) -> Option<u32> {
+    let computes = |&variant: &_| {
+        let contract::variants::Variant { element: e, mask: m, sequence: s, config, .. } = variant;
+        (e, m, s) == (element, mask, sequence) && config.family().runs_on(architecture)
+    };
+    VARIANTS.iter().filter(|variant| computes(variant)).map(|variant| *variant.head_dims().end()).max()
+}
+
+/// The cells of types, head dimensions, masks and sequences for `architecture`.
+///
+/// # Panics
+/// Where a combination is missing: then a row cannot say it.
 fn computed(architecture: u32) -> [String; 4] {
-    let here = || VARIANTS.iter().filter(|variant| variant.config.family().runs_on(architecture));
-    let types = Element::ALL.into_iter().filter(|&element| here().any(|variant| variant.element == element));
-    let masks =
-        [Mask::Full, Mask::Causal, Mask::Window].into_iter().filter(|&mask| here().any(|variant| variant.mask == mask));
-    let sequences = [(Sequence::Any, "any"), (Sequence::Packed, "packed")]
-        .into_iter()
-        .filter(|(sequence, _)| here().any(|variant| variant.sequence == *sequence));
-    let dimension = here().next().map(|_| HEAD_DIM.to_string());
-    let listed = |names: Vec<&str>| if names.is_empty() { "–".into() } else { names.join(", ") };
-    [
-        listed(types.map(Element::name).collect()),
-        dimension.unwrap_or("–".into()),
-        listed(masks.map(Mask::name).collect()),
-        listed(sequences.map(|(_, name)| name).collect()),
-    ]
+    let mut found = Vec::new();
+    for element in Element::ALL {
+        for mask in MASKS {
+            found.extend(SEQUENCES.map(|(sequence, _)| largest(architecture, element, mask, sequence)));
+        }
+    }
+    assert!(found.iter().all(|largest| *largest == found[0]), "sm_{architecture}: {found:?}");
+    match found[0] {
+        None => ["–"; 4].map(str::to_owned),
+        Some(largest) => [
+            Element::ALL.map(Element::name).join(", "),
+            format!("8 to {largest}"),
+            MASKS.map(Mask::name).join(", "),
+            SEQUENCES.map(|(_, name)| name).join(", "),
+        ],
+    }
 }
 
 #[test]
@@ -34,7 +49,7 @@ fn every_row_says_what_the_variants_compute() {
         DOCUMENT.lines().skip_while(|line| !line.starts_with(HEAD)).skip(2).take_while(|line| line.starts_with('|'));
     let mut architectures = Vec::new();
     for row in rows {
-        let cells: Vec<&str> = row.split('|').map(|cell| cell.trim().trim_end_matches(" ¹")).collect();
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         for architecture in cells[2].split(", ") {
             let architecture = architecture.parse().unwrap_or_else(|error| panic!("{row}: {error}"));
             assert_eq!(cells[3..7], computed(architecture), "sm_{architecture}");
