@@ -1,4 +1,4 @@
-//! Kernels that nobody ships and the tuner may find: each variant with other values on the axes of its search space.
+//! Kernels that are not shipped but that the tuner may find: each variant with other values on the axes of its search space.
 
 use std::process::Command;
 

@@ -246,8 +246,8 @@ mod tests {
 
     use super::*;
     use crate::codegen::Compiled;
+    use crate::cuda_tool::CudaTool;
     use crate::files::sha256;
-    use crate::ptxas;
 
     /// A compiler that writes an empty body for every candidate of a list, calls a function in those called `calls`, and
     /// refuses a list with one called `broken`.
@@ -349,7 +349,7 @@ mod tests {
         };
         fs::write(folder.path().join("ptxas.report"), report("good", 0) + &report("spills", 64)).unwrap();
         fs::write(folder.path().join("ptxas.status"), "0").unwrap();
-        let ptxas = ptxas::probe(&path).unwrap();
+        let ptxas = Ptxas::probe(&path).unwrap();
         let names = ["good", "spills", "unknown"].map(str::to_owned);
         let built = build_in(&folder, &pool(&names), Some(&ptxas));
         let [module] = built.manifest.modules.as_slice() else { panic!("{:?}", built.manifest) };

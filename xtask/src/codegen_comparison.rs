@@ -166,7 +166,7 @@ impl Record {
     fn tables(&self, workspace: &Workspace) -> Result<String> {
         let [rustc, rust_cuda] = &self.sides;
         let mut text = format!(
-            "{}; {}. Registers of a thread and SASS by ptxas {} for sm_{}: whole entry, main loop. Nobody spills.\n\n",
+            "{}; {}. Registers of a thread and SASS by ptxas {} for sm_{}: whole entry, main loop. No entry spills.\n\n",
             rustc.version, rust_cuda.version, self.ptxas, self.architecture
         );
         ensure!(

@@ -1,5 +1,5 @@
 //! The cores of this machine, shared by all that runs side by side: with more programs than cores each takes the others'
-//! cache, and all of them end later. They share in make's way, which cargo and rustc follow too: whoever computes holds one
+//! cache, and all of them end later. They share in make's way, which cargo and rustc follow too: a process that computes holds one
 //! of as many tokens as there are cores.
 
 use std::num::NonZero;

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::environment::Environment;
+use crate::environment::{Environment, Workspace};
 use crate::process::capture;
 
 /// Where an installed `program` may be, in order: the installations that `CUDA_HOME` and `CUDA_PATH` name, the one in
@@ -17,25 +17,50 @@ pub fn places(environment: &Environment, program: &str) -> Vec<PathBuf> {
     installed.chain(environment.find_program(program)).collect()
 }
 
-/// Looks for a tool that `probe` accepts: the one the environment's `variable` names, else the first of `places`.
-///
-/// An error is a `variable` that names something unusable.
-pub fn find<T>(
-    environment: &Environment,
-    variable: &str,
-    places: &[PathBuf],
-    probe: impl Fn(&Path) -> Result<T>,
-) -> Result<Option<T>> {
-    let Some(path) = environment.path(variable) else {
-        return Ok(places.iter().find_map(|path| probe(path).ok()));
-    };
-    let path = std::path::absolute(&path).unwrap_or(path);
-    let found = probe(&path);
-    found.map(Some).with_context(|| format!("{variable} names {}, which is not usable", path.display()))
+/// A tool that an installation has, the environment can name, and this program can provision.
+pub trait CudaTool: Sized {
+    /// Name of the program.
+    const PROGRAM: &str;
+    /// Environment variable that names one to use, whatever else is installed.
+    const VARIABLE: &str;
+    /// Folder of a provisioned one inside the workspace's toolchain folder.
+    const PROVISIONED_FOLDER: &str;
+    /// The program inside that folder.
+    const PROVISIONED_PROGRAM: &str;
+
+    /// The program at `path`, of the release `version`.
+    fn new(path: PathBuf, version: String) -> Self;
+
+    /// Looks for the tool: the one that [`Self::VARIABLE`] names, an installation's, the one in `PATH`, a provisioned one.
+    ///
+    /// An error is a variable that names something unusable.
+    fn find(environment: &Environment, workspace: &Workspace) -> Result<Option<Self>> {
+        let Some(path) = environment.path(Self::VARIABLE) else {
+            return Ok(Self::places(environment, workspace).iter().find_map(|path| Self::probe(path).ok()));
+        };
+        let path = std::path::absolute(&path).unwrap_or(path);
+        let found = Self::probe(&path);
+        found.map(Some).with_context(|| format!("{} names {}, which is not usable", Self::VARIABLE, path.display()))
+    }
+
+    /// Where [`Self::find`] looks when [`Self::VARIABLE`] is not set, in order.
+    fn places(environment: &Environment, workspace: &Workspace) -> Vec<PathBuf> {
+        places(environment, Self::PROGRAM).into_iter().chain([Self::provisioned(workspace)]).collect()
+    }
+
+    /// Where a provisioned one lies.
+    fn provisioned(workspace: &Workspace) -> PathBuf {
+        workspace.toolchain().join(Self::PROVISIONED_FOLDER).join(Self::PROVISIONED_PROGRAM)
+    }
+
+    /// Runs `path` and reads its version.
+    fn probe(path: &Path) -> Result<Self> {
+        Ok(Self::new(path.to_owned(), release(path)?))
+    }
 }
 
 /// Runs the tool at `path` and reads its release, as in `13.0, V13.0.88`.
-pub fn release(path: &Path) -> Result<String> {
+fn release(path: &Path) -> Result<String> {
     if !path.is_file() {
         bail!("not there");
     }

@@ -34,7 +34,7 @@ pub fn through_temporary(path: &Path, fill: impl FnOnce(&Path) -> Result<()>) ->
     filled
 }
 
-/// A name beside `path` that nobody else uses, for something that will be renamed to `path`.
+/// A name beside `path` that is not in use, for a file that will be renamed to `path`.
 pub fn temporary_sibling(path: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(TEMPORARY_PREFIX);
     name.push(path.file_name().unwrap_or_default());

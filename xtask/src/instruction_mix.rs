@@ -14,7 +14,7 @@ impl Class {
         (0..CLASSES.len()).map(Self)
     }
 
-    /// Its name, for people.
+    /// Its name in tables.
     pub fn name(self) -> &'static str {
         CLASSES[self.0].name
     }

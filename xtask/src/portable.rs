@@ -16,10 +16,15 @@ pub const TARGET: &str = "x86_64-unknown-linux-gnu";
 const LIBRARIES: [&str; 6] =
     ["libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2"];
 
-/// `cargo zigbuild --release` of the workspace with these arguments.
-pub fn build(zigbuild: &Zigbuild, workspace: &Workspace, arguments: &[&str]) -> Command {
+/// Cargo's profile of programs that are only run: small.
+pub const SMALL: &str = "portable";
+/// Cargo's profile of libraries and tests.
+pub const RELEASE: &str = "release";
+
+/// `cargo zigbuild` of the workspace in this profile, with these arguments.
+pub fn build(zigbuild: &Zigbuild, workspace: &Workspace, profile: &str, arguments: &[&str]) -> Command {
     let mut command = zigbuild.command();
-    command.current_dir(workspace.root()).args(["--release", "--target", &format!("{TARGET}.{GLIBC}")]);
+    command.current_dir(workspace.root()).args(["--profile", profile, "--target", &format!("{TARGET}.{GLIBC}")]);
     command.args(arguments).env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo");
     command
 }

@@ -252,9 +252,10 @@ mod tests {
 
     use super::{Checks, PtxFolder, build};
     use crate::codegen::{CodeGenerator, Compiled, FAMILY_TARGETS, FamilyTarget, Target};
+    use crate::cuda_tool::CudaTool;
     use crate::environment::Workspace;
     use crate::files::sha256;
-    use crate::ptxas::{self, Ptxas, checked_architectures};
+    use crate::ptxas::{Ptxas, checked_architectures};
 
     /// A code generator that writes an empty body for every variant, and one line of its own.
     struct Stub(&'static str);
@@ -306,7 +307,7 @@ mod tests {
         let _ = symlink(Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/ptxas"), &path);
         fs::write(folder.join("ptxas.report"), report).unwrap();
         fs::write(folder.join("ptxas.status"), status.to_string()).unwrap();
-        ptxas::probe(&path).unwrap()
+        Ptxas::probe(&path).unwrap()
     }
 
     fn report() -> String {

@@ -12,14 +12,8 @@ use contract::config::Family;
 use contract::manifest::Resources;
 
 use crate::cores;
-use crate::cuda_tool;
-use crate::environment::{Environment, Workspace};
+use crate::cuda_tool::CudaTool;
 use crate::process::capture;
-
-/// Names a ptxas to use, whatever else is installed.
-pub const VARIABLE: &str = "FA512_PTXAS";
-/// Folder of a provisioned ptxas inside the workspace's toolchain folder.
-pub const PROVISIONED_FOLDER: &str = "ptxas";
 
 /// A ptxas that runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,26 +24,15 @@ pub struct Ptxas {
     pub version: String,
 }
 
-/// Looks for ptxas: the one [`VARIABLE`] names, a CUDA installation's, the one in `PATH`, a provisioned one.
-///
-/// An error is a [`VARIABLE`] that names something unusable.
-pub fn find(environment: &Environment, workspace: &Workspace) -> Result<Option<Ptxas>> {
-    cuda_tool::find(environment, VARIABLE, &places(environment, workspace), probe)
-}
+impl CudaTool for Ptxas {
+    const PROGRAM: &str = "ptxas";
+    const VARIABLE: &str = "FA512_PTXAS";
+    const PROVISIONED_FOLDER: &str = "ptxas";
+    const PROVISIONED_PROGRAM: &str = "ptxas";
 
-/// Where [`find`] looks when [`VARIABLE`] is not set, in order.
-pub fn places(environment: &Environment, workspace: &Workspace) -> Vec<PathBuf> {
-    cuda_tool::places(environment, "ptxas").into_iter().chain([provisioned(workspace)]).collect()
-}
-
-/// Where a provisioned ptxas lies.
-pub fn provisioned(workspace: &Workspace) -> PathBuf {
-    workspace.toolchain().join(PROVISIONED_FOLDER).join("ptxas")
-}
-
-/// Runs `path` and reads its version.
-pub fn probe(path: &Path) -> Result<Ptxas> {
-    Ok(Ptxas { path: path.to_owned(), version: cuda_tool::release(path)? })
+    fn new(path: PathBuf, version: String) -> Self {
+        Self { path, version }
+    }
 }
 
 /// What ptxas says about one PTX file on one architecture.

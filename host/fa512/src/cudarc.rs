@@ -96,7 +96,7 @@ pub fn forward_with_options<T: Number>(
 }
 
 /// Attention of packed sequences ([`Problem::packed`]): sequence `s` is the rows from `cu_seqlens[s]` up to `cu_seqlens[s + 1]`
-/// of Q, K, V and O. `cu_seqlens` is read by the kernel, and nobody waits for it. Whatever it holds, nothing outside the slices
+/// of Q, K, V and O. Only the kernel reads `cu_seqlens`; the host does not wait for it. Whatever it holds, nothing outside the slices
 /// is read or written; rows that belong to no sequence are not written.
 ///
 /// # Errors

@@ -98,7 +98,7 @@ impl Drop for Library {
     fn drop(&mut self) {
         let _relaxed = RelaxedCapture::begin(self.driver);
         // A failure follows a lost context, which the call before it has reported.
-        // SAFETY: the library was loaded, and whoever launched its kernels has promised that they are done.
+        // SAFETY: the library was loaded, and the callers that launched its kernels have promised that they are done.
         unsafe { (self.driver.call.library_unload)(self.handle) };
     }
 }

@@ -17,7 +17,7 @@ pub enum DeviceKind {
 pub struct Device {
     /// GPU or simulator.
     pub kind: DeviceKind,
-    /// Name for people, as in `NVIDIA H200` or `ptx-sim (2 threads)`.
+    /// Name, as in `NVIDIA H200` or `ptx-sim (2 threads)`.
     pub name: String,
     /// Compute capability as in 90 for `sm_90`; for the simulator the architecture it stands for.
     pub architecture: u32,

@@ -1,15 +1,13 @@
 //! JSON files that say what they are: a kind and a version, then the content.
 
-use std::borrow::Cow;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::files;
-use crate::printable::printable;
+use crate::printable::printable_json;
 
 /// A kind of file.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +18,7 @@ pub struct Format {
     pub version: u32,
     /// The oldest version that is read, too; a reader refuses any other.
     pub oldest: u32,
-    /// What it is, for people, as in `bench record`.
+    /// Its name in messages, as in `bench record`.
     pub name: &'static str,
     /// What writes it, as in `fa512 bench --json FILE`.
     pub source: &'static str,
@@ -91,8 +89,9 @@ impl Format {
     pub fn save<T: Serialize>(&self, path: &Path, content: &T) -> Result<()> {
         let document = self.document(content);
         files::replace(path, |file| {
-            serde_json::to_writer_pretty(&mut *file, &document)?;
-            file.write_all(b"\n")
+            let mut text = serde_json::to_vec_pretty(&document)?;
+            text.push(b'\n');
+            file.write_all(&text)
         })
     }
 
@@ -114,37 +113,12 @@ impl Format {
     }
 }
 
-/// Reads JSON that somebody else may have written: its strings become [`printable`], also where an error names one.
+/// Reads untrusted JSON. Its strings become [`printable`](crate::printable::printable), also in error messages.
 ///
 /// # Errors
 /// When it is not of the type.
 pub fn from_json<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
-    // JSON has control characters in no other way, and strings with escapes are rare.
-    if !text.contains('\\') {
-        return serde_json::from_str(text);
-    }
-    let mut value: Value = serde_json::from_str(text)?;
-    make_printable(&mut value);
-    serde_json::from_value(value)
-}
-
-fn make_printable(value: &mut Value) {
-    match value {
-        Value::String(text) => {
-            if let Cow::Owned(replaced) = printable(text) {
-                *text = replaced;
-            }
-        }
-        Value::Array(values) => values.iter_mut().for_each(make_printable),
-        Value::Object(fields) => {
-            *fields = std::mem::take(fields)
-                .into_iter()
-                .map(|(name, value)| (printable(&name).into_owned(), value))
-                .collect();
-            fields.values_mut().for_each(make_printable);
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
+    serde_json::from_str(&printable_json(text))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Reading files of which nobody knows how long they are, and writing files so that they are never half-written.
+//! Reading files up to a size limit, and writing files in one step, so that they are never half-written.
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -3,12 +3,14 @@
 //! NumPy has no bf16: it is held as its bits, `'<u2'`, or as two bytes without a type, `'<V2'`, which is what NumPy makes of an
 //! `ml_dtypes.bfloat16` array.
 
+mod header;
+
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
 use half::f16;
-use npyz::{AutoSerialize, DType, NpyFile, NpyHeader, Order, Serialize, WriterBuilder};
+use header::Header;
 
 use crate::element::{Bits, Element, Encoding};
 use crate::error::{Error, Result};
@@ -77,21 +79,21 @@ impl Stored {
 pub fn read(path: &Path, layout: Layout, element: Element, f32: F32) -> Result<Array> {
     let file_error = |source| Error::File { path: path.to_owned(), source };
     let refuse = |found: String| Error::Invalid(format!("{}: {found}", path.display()));
-    let file = BufReader::new(File::open(path).map_err(file_error)?);
-    let file = NpyFile::new(file).map_err(|error| match error.kind() {
+    let mut file = BufReader::new(File::open(path).map_err(file_error)?);
+    let header = Header::read(&mut file).map_err(|error| match error.kind() {
         std::io::ErrorKind::InvalidData | std::io::ErrorKind::UnexpectedEof => {
             refuse(format!("not a .npy file ({error}); expected what numpy.save writes"))
         }
         _ => file_error(error),
     })?;
-    let stored = stored(file.header(), element, f32).map_err(refuse)?;
-    let shape = tensor_shape(file.header(), layout).map_err(refuse)?;
+    let stored = stored(&header.descr, element, f32).map_err(refuse)?;
+    let shape = tensor_shape(&header, layout).map_err(refuse)?;
     let bytes = element_bytes(shape, stored)
-        .ok_or_else(|| refuse(format!("{} is larger than can be addressed", tuple(file.header().shape()))))?;
+        .ok_or_else(|| refuse(format!("{} is larger than can be addressed", tuple(&header.shape))))?;
     let mut data = Vec::new();
     // One byte more than expected, so that trailing bytes are noticed; the header alone must not decide how much
     // memory is taken.
-    file.into_inner().take(bytes + 1).read_to_end(&mut data).map_err(file_error)?;
+    file.take(bytes + 1).read_to_end(&mut data).map_err(file_error)?;
     match (data.len() as u64).cmp(&bytes) {
         std::cmp::Ordering::Equal => {
             let (elements, beyond) = stored.decode(&data, element);
@@ -115,12 +117,45 @@ pub fn read(path: &Path, layout: Layout, element: Element, f32: F32) -> Result<A
 ///
 /// # Errors
 /// As [`files::replace`].
-pub fn write<T: Serialize + AutoSerialize + Copy>(path: &Path, dimensions: &[u64], elements: &[T]) -> Result<()> {
+pub fn write<T: Number>(path: &Path, dimensions: &[u64], elements: &[T]) -> Result<()> {
+    let header = Header { descr: T::DESCR.into(), fortran_order: false, shape: dimensions.to_vec() };
     files::replace(path, |file| {
-        let mut writer = npyz::WriteOptions::new().default_dtype().shape(dimensions).writer(file).begin_nd()?;
-        writer.extend(elements.iter().copied())?;
-        writer.finish()
+        file.write_all(&header.bytes())?;
+        elements.iter().try_for_each(|element| file.write_all(element.to_little_endian().as_ref()))
     })
+}
+
+/// A number that a `.npy` file can hold.
+pub trait Number: Copy {
+    /// The type as NumPy writes it.
+    const DESCR: &str;
+
+    /// Its bytes in a file.
+    fn to_little_endian(self) -> impl AsRef<[u8]>;
+}
+
+impl Number for f16 {
+    const DESCR: &str = "<f2";
+
+    fn to_little_endian(self) -> impl AsRef<[u8]> {
+        self.to_le_bytes()
+    }
+}
+
+impl Number for Bits {
+    const DESCR: &str = "<u2";
+
+    fn to_little_endian(self) -> impl AsRef<[u8]> {
+        self.to_le_bytes()
+    }
+}
+
+impl Number for f32 {
+    const DESCR: &str = "<f4";
+
+    fn to_little_endian(self) -> impl AsRef<[u8]> {
+        self.to_le_bytes()
+    }
 }
 
 /// Writes elements of type `element` likewise; bf16 as its bits, `'<u2'`.
@@ -134,41 +169,37 @@ pub fn write_elements(path: &Path, dimensions: &[u64], element: Element, element
     }
 }
 
-/// How `header` says that elements of type `element` are stored.
-fn stored(header: &NpyHeader, element: Element, f32: F32) -> std::result::Result<Stored, String> {
-    let name = match header.dtype() {
-        DType::Plain(name) => name.to_string(),
-        other => other.descr(),
-    };
+/// How elements of type `element` are stored in a file whose header says `descr`.
+fn stored(descr: &str, element: Element, f32: F32) -> std::result::Result<Stored, String> {
     let expected = match element {
         Element::F16 => "'<f2' (fp16)",
         Element::Bf16 => "'<u2' or '<V2' (the bits of bf16)",
     };
-    match (name.as_str(), element) {
+    match (descr, element) {
         ("<f2", Element::F16) | ("<u2" | "<V2" | "|V2", Element::Bf16) => Ok(Stored::Bits),
         ("<f4", _) if f32 != F32::Refused => Ok(Stored::F32),
         ("<f4", _) => Err(format!("holds f32 ('<f4'); expected {expected}, or --allow-f32 to round it")),
         ("<f2", Element::Bf16) => Err(format!("holds fp16 ('<f2'); expected {expected}, or --type f16")),
-        (">f2" | ">f4" | ">u2", _) => Err(format!("holds big-endian elements ('{name}'); expected {expected}")),
+        (">f2" | ">f4" | ">u2", _) => Err(format!("holds big-endian elements ('{descr}'); expected {expected}")),
         ("<u2" | "<V2" | "|V2", Element::F16) => Err(format!(
-            "holds elements of type '{name}'; expected {expected}, or --type bf16 if they are bits of bf16"
+            "holds elements of type '{descr}'; expected {expected}, or --type bf16 if they are bits of bf16"
         )),
-        _ => Err(format!("holds elements of type '{name}'; expected {expected}")),
+        _ => Err(format!("holds elements of type '{descr}'; expected {expected}")),
     }
 }
 
-fn tensor_shape(header: &NpyHeader, layout: Layout) -> std::result::Result<Shape, String> {
-    if header.order() != Order::C {
+fn tensor_shape(header: &Header, layout: Layout) -> std::result::Result<Shape, String> {
+    if header.fortran_order {
         return Err("is in Fortran order; expected C order (numpy.ascontiguousarray)".into());
     }
     let expected = match layout {
         Layout::Bhsd => "(batch, heads, sequence, head_dim)",
         Layout::Bshd => "(batch, sequence, heads, head_dim)",
     };
-    <[u64; 4]>::try_from(header.shape())
+    <[u64; 4]>::try_from(header.shape.as_slice())
         .ok()
         .and_then(|dimensions| layout.shape(dimensions))
-        .ok_or_else(|| format!("has shape {}; expected {expected}", tuple(header.shape())))
+        .ok_or_else(|| format!("has shape {}; expected {expected}", tuple(&header.shape)))
 }
 
 fn element_bytes(shape: Shape, stored: Stored) -> Option<u64> {

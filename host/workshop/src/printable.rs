@@ -1,4 +1,4 @@
-//! Text of somebody else's that a terminal only shows.
+//! Untrusted text, made safe to print on a terminal.
 
 use std::borrow::Cow;
 
@@ -8,6 +8,49 @@ pub fn printable(text: &str) -> Cow<'_, str> {
         true => text.replace("\r\n", "\n").replace(is_obeyed, "\u{fffd}").into(),
         false => text.into(),
     }
+}
+
+/// JSON `text` whose strings are [`printable`]: with U+FFFD for every control character in them, escaped or not.
+pub fn printable_json(text: &str) -> Cow<'_, str> {
+    let is_candidate = |character| character == '\\' || is_obeyed_in_json(character);
+    let Some(first) = text.find(is_candidate) else { return text.into() };
+    let (before, mut rest) = text.split_at(first);
+    let mut shown = String::with_capacity(text.len());
+    shown.push_str(before);
+    while !rest.is_empty() {
+        let (length, replacement) = unit(rest);
+        let (written, behind) = rest.split_at(length);
+        shown.push_str(replacement.unwrap_or(written));
+        let next = behind.find(is_candidate).unwrap_or(behind.len());
+        shown.push_str(&behind[..next]);
+        rest = &behind[next..];
+    }
+    shown.into()
+}
+
+/// The length of the escape or character that JSON `text` starts with, and what takes its place if a terminal would obey it.
+fn unit(text: &str) -> (usize, Option<&'static str>) {
+    const REPLACEMENT: Option<&str> = Some("\u{fffd}");
+    let mut characters = text.chars();
+    let first = characters.next().map_or(0, char::len_utf8);
+    if !text.starts_with('\\') {
+        return (first, REPLACEMENT);
+    }
+    match characters.next() {
+        Some('u') => {
+            let code = text.get(2..6).and_then(|digits| u32::from_str_radix(digits, 16).ok());
+            let obeyed = code.and_then(char::from_u32).is_some_and(is_obeyed);
+            if obeyed { (6, REPLACEMENT) } else { (2, None) }
+        }
+        Some('r') if text[2..].starts_with("\\n") => (2, Some("")),
+        Some('b' | 'f' | 'r') => (2, REPLACEMENT),
+        escaped => (first + escaped.map_or(0, char::len_utf8), None),
+    }
+}
+
+/// Whether a character that a JSON text may hold as it is, and not as an escape, is obeyed.
+fn is_obeyed_in_json(character: char) -> bool {
+    is_obeyed(character) && character > '\u{1f}'
 }
 
 /// Whether a terminal does something at this character but to show it, to end a line or to move to a column.
@@ -24,5 +67,21 @@ mod tests {
         assert_eq!(printable("\u{1b}[2J\u{7}\u{9b}\r"), "\u{fffd}[2J\u{fffd}\u{fffd}\u{fffd}");
         assert_eq!(printable("two\r\nlines\tand\nmore"), "two\nlines\tand\nmore");
         assert!(matches!(printable("plain"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn strings_of_json_are_printable_however_they_are_written() {
+        let shown = |text| serde_json::from_str::<String>(&printable_json(text)).unwrap();
+        assert_eq!(
+            shown(r#""\u001b[2J\u009B\b\f\r \u0041\"\\u001b\/""#),
+            "\u{fffd}[2J\u{fffd}\u{fffd}\u{fffd}\u{fffd} A\"\\u001b/"
+        );
+        assert_eq!(shown(r#""two\r\nlines\tand\nmore""#), "two\nlines\tand\nmore");
+        assert_eq!(shown("\"\u{9b}31m, \u{7f}\""), "\u{fffd}31m, \u{fffd}");
+        assert_eq!(shown(r#""\ud83d\ude00""#), "😀");
+        assert!(matches!(printable_json("[1,\r\n \"plain\"]"), Cow::Borrowed(_)));
+        for broken in [r"\", r"\u", r"\u00", r"\u00é", r"\é", r#""\u001"#] {
+            assert_eq!(printable_json(broken), broken);
+        }
     }
 }

@@ -12,7 +12,7 @@ use crate::device::Device;
 use crate::record::{GpuState, Telemetry};
 use crate::statistics::Interval;
 
-/// Reasons that say nothing about a measurement: nothing ran, or somebody asked for these clocks.
+/// Throttle reasons that do not affect a measurement: nothing ran, or these clocks were requested.
 const HARMLESS: ThrottleReasons = ThrottleReasons::GPU_IDLE
     .union(ThrottleReasons::APPLICATIONS_CLOCKS_SETTING)
     .union(ThrottleReasons::DISPLAY_CLOCK_SETTING);
@@ -48,7 +48,7 @@ impl Monitor {
         Self { source }
     }
 
-    /// Whom it reads, or why nobody.
+    /// The source of its readings, or why there is none.
     pub fn describe(&self) -> Telemetry {
         let (nvml, uuid) = match &self.source {
             Source::Nvml { nvml, uuid } => (nvml, uuid),

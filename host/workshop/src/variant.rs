@@ -21,7 +21,9 @@ pub struct Choice<'a> {
     pub module: &'a PtxModule,
     /// The plan of its launch.
     pub plan: Plan<'a>,
-    /// Why it is this one.
+    /// Why it is this one, in a word or two.
+    pub brief: String,
+    /// The same in a sentence.
     pub reason: String,
 }
 
@@ -38,14 +40,15 @@ pub fn choose<'a>(
     if let Some(name) = requested {
         let (entry, module) = named(folder, name)?;
         let plan = launch::plan(entry, problem, device)?;
-        return Ok(Choice { entry, module, plan, reason: "asked for by name".into() });
+        return Ok(Choice { entry, module, plan, brief: "named".into(), reason: "asked for by name".into() });
     }
     folder.entries().try_for_each(|(entry, _)| launch::check_arguments(entry))?;
     let variants = folder.entries().map(|(entry, _)| entry.variant());
     let choice = selection::choose(variants, folder.costs(), folder.tuned().rows(), problem, &device.gpu())
         .map_err(|none| Error::Invalid(none.to_string()))?;
     let (entry, module) = named(folder, choice.plan.variant().entry)?;
-    Ok(Choice { entry, module, plan: choice.plan, reason: choice.reason.to_string() })
+    let (brief, reason) = (choice.reason.brief().to_string(), choice.reason.to_string());
+    Ok(Choice { entry, module, plan: choice.plan, brief, reason })
 }
 
 /// The entries of `folder` that compute `problem` on `device`, in order of preference.

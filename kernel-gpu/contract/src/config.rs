@@ -38,7 +38,7 @@ impl Family {
         }
     }
 
-    /// The architectures the family runs on, for people.
+    /// The architectures the family runs on, for error messages.
     pub const fn requirement(self) -> &'static str {
         match self {
             Family::Sm80 => "sm_80 or later",

@@ -197,7 +197,7 @@ struct FirstElements {
     o: u64,
 }
 
-/// One kernel launch. Only planned and checked launches can be made, so whoever executes it can trust its fields.
+/// One kernel launch. Only planned and checked launches can be made, so an executor can trust its fields.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
     variant: Variant<'a>,

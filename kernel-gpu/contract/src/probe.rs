@@ -20,7 +20,7 @@ pub struct ProbeArgs {
 pub struct Probe {
     /// Name of the entry.
     pub entry: &'static str,
-    /// The instruction, for people.
+    /// The instruction, as it is shown.
     pub instruction: &'static str,
     /// File name of the PTX.
     pub file: &'static str,

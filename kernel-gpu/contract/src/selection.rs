@@ -264,6 +264,26 @@ fn tiles(variant: &Variant<'_>, problem: &Problem) -> u64 {
     (u64::from(shape.batch) * u64::from(shape.heads)).saturating_mul(of_a_head.into())
 }
 
+impl Reason<'_> {
+    /// The reason in a word or two, for a line of a table.
+    pub fn brief(&self) -> impl fmt::Display {
+        Brief(self)
+    }
+}
+
+struct Brief<'r, 'a>(&'r Reason<'a>);
+
+impl fmt::Display for Brief<'_, '_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Reason::Predicted { us, .. } => write!(formatter, "predicted {us:.1} µs"),
+            Reason::Tuned { .. } => formatter.write_str("tuned"),
+            Reason::First { .. } => formatter.write_str("preferred"),
+            Reason::ShortSequences { .. } | Reason::SmallTiles { .. } => formatter.write_str("small tiles"),
+        }
+    }
+}
+
 impl fmt::Display for Reason<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -85,7 +85,7 @@ driver_api! {
         for index in 0..count as usize {
             let number = numbers.at(index)?;
             let (bytes, value) = attribute(&pointee, number, address)?;
-            // The GPU of a pointer that is nobody's is CU_DEVICE_INVALID.
+            // The GPU of an unknown pointer is CU_DEVICE_INVALID.
             let none = if number == 9 { (-2_i32) as u32 as u64 } else { 0 };
             write(places.at(index)?, bytes, value.unwrap_or(none))?;
         }

@@ -42,7 +42,7 @@ impl<T> Clone for Out<T> {
 impl<T> Copy for Out<T> {}
 
 impl<T> Out<T> {
-    /// A result that nobody wants.
+    /// An ignored result.
     pub fn nowhere() -> Self {
         Self(std::ptr::null_mut())
     }

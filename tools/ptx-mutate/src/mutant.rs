@@ -86,7 +86,7 @@ impl EntryText {
         self.with(mutant.line, &mutant.after)
     }
 
-    /// The PTX with a trap in the place of the mutated instruction, which everybody notices who comes to it.
+    /// The PTX with a trap instead of the mutated instruction, which fails if it is executed.
     pub fn trap(&self, mutant: &Mutant) -> String {
         self.with(mutant.line, "trap;")
     }

@@ -37,7 +37,7 @@ pub struct Survivor {
     pub mutant: Mutant,
     /// Text of the first of its Rust lines that lies in this repository.
     pub code: String,
-    /// Why it is as right as the kernel; absent when nobody has said so.
+    /// Why it is equivalent to the kernel; absent if it is not known to be.
     pub reason: Option<String>,
     /// Whether anything comes to the instruction.
     pub executed: bool,
@@ -148,7 +148,7 @@ impl Report {
         }
     }
 
-    /// The survivors that something comes to, and nobody has given a reason for.
+    /// The survivors that are executed and have no reason for being equivalent.
     pub fn unexplained(&self) -> impl Iterator<Item = &Survivor> {
         self.survivors.iter().filter(|survivor| survivor.executed && survivor.reason.is_none())
     }

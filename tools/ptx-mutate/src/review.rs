@@ -54,7 +54,7 @@ impl Review {
         Ok(Self { equivalences, root })
     }
 
-    /// Why `mutant` is as right as the kernel; `None` when nobody has said so.
+    /// Why `mutant` is equivalent to the kernel; `None` if it is not known to be.
     pub fn reason(&self, mutant: &Mutant) -> Option<&str> {
         let code: Vec<String> = mutant.sources.iter().map(|source| self.lines(source, 2)).collect();
         let has = |part: &str| code.iter().any(|line| line.contains(part));

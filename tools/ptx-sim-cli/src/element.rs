@@ -99,7 +99,7 @@ impl Element {
         }
     }
 
-    /// The number in `bytes`, which are as many as the type has, for people.
+    /// The number in `bytes`, which are as many as the type has, as text.
     pub fn show(self, bytes: &[u8]) -> String {
         let negative = self.kind == Kind::Signed && bytes.last().is_some_and(|byte| byte >> 7 == 1);
         let mut wide = [if negative { 0xff } else { 0 }; 8];

@@ -77,7 +77,7 @@ fn printed(report: &Report) -> String {
     if text.is_empty() || text.ends_with('\n') { text } else { text + "\n" }
 }
 
-/// The result for people.
+/// The result as text.
 pub fn text(
     entry: &str,
     report: &Report,

@@ -15,7 +15,7 @@ pub const NEWEST_DRIVER: u32 = 13_000;
 /// Most memory of a GPU, bytes: what the addresses of a context have room for, twice over.
 const MOST_MEMORY: u64 = 256 << 30;
 
-/// Where messages for people go.
+/// Where messages go.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Messages {
     /// To standard error.

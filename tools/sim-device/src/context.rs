@@ -15,7 +15,7 @@ use crate::sync::lock;
 /// Whose a context is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The GPU's own, shared by everybody who retains it.
+    /// The GPU's primary context, shared by all that retain it.
     Primary,
     /// Made by the program.
     Own,

@@ -2,7 +2,7 @@
 
 use crate::code::Code;
 
-/// A result code, and where there is more to say, a message for people.
+/// A result code, and optionally a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// What the driver returns.

@@ -21,7 +21,7 @@ pub struct Library {
 struct Loaded {
     text: String,
     file: Option<String>,
-    /// Or why it does not compile, which is told to whoever wants a kernel.
+    /// Or why it does not compile, which is the error of every request for a kernel.
     image: Result<Arc<Image>>,
     /// The library in each context that has used it.
     modules: Mutex<HashMap<u64, Arc<Module>>>,

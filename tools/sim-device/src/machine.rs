@@ -142,7 +142,7 @@ impl Machine {
         lock(&self.free_spans).push_back(span);
     }
 
-    /// Retains the primary context of a GPU, made now if nobody has it (`cuDevicePrimaryCtxRetain`).
+    /// Retains the primary context of a GPU, created if it is not retained yet (`cuDevicePrimaryCtxRetain`).
     ///
     /// # Errors
     /// As [`Machine::create_context`].
@@ -157,10 +157,10 @@ impl Machine {
         Ok(context)
     }
 
-    /// Releases the primary context of a GPU, and destroys it when nobody else has it (`cuDevicePrimaryCtxRelease`).
+    /// Releases the primary context of a GPU, and destroys it with the last reference (`cuDevicePrimaryCtxRelease`).
     ///
     /// # Errors
-    /// [`Code::INVALID_CONTEXT`] when nobody has it.
+    /// [`Code::INVALID_CONTEXT`] when it is not retained.
     pub fn release_primary(&self, gpu: u32) -> Result<()> {
         let mut primary = lock(&self.gpu(gpu)?.primary);
         if primary.retained == 0 {
@@ -172,7 +172,7 @@ impl Machine {
         last.map_or(Ok(()), |context| context.destroy())
     }
 
-    /// Destroys the primary context of a GPU, whoever has it (`cuDevicePrimaryCtxReset`).
+    /// Destroys the primary context of a GPU, even if it is retained (`cuDevicePrimaryCtxReset`).
     ///
     /// # Errors
     /// [`Code::INVALID_DEVICE`].
@@ -184,7 +184,7 @@ impl Machine {
         context.map_or(Ok(()), |context| context.destroy())
     }
 
-    /// The primary context of a GPU, while somebody has it.
+    /// The primary context of a GPU, while it is retained.
     ///
     /// # Errors
     /// [`Code::INVALID_DEVICE`].

@@ -16,7 +16,7 @@ pub struct Module {
     context: Arc<Context>,
     image: Arc<Image>,
     functions: Mutex<HashMap<String, Arc<Function>>>,
-    /// Name, address and size of the variables, once somebody has asked.
+    /// Name, address and size of the variables, computed at the first query.
     variables: Mutex<Vec<(String, u64, u64)>>,
 }
 

@@ -1,4 +1,4 @@
-//! Messages for people: findings as a compiler shows its errors, and misuse of the driver in a line.
+//! Messages: findings in the style of compiler errors, and misuse of the driver in one line.
 
 use std::fs::OpenOptions;
 use std::io::{IsTerminal, Write};
@@ -62,7 +62,7 @@ impl Reporter {
         self.target == Messages::StandardError && std::io::stderr().is_terminal() && !refused
     }
 
-    /// What cannot be written is lost: there is nobody to tell.
+    /// Messages that cannot be written are dropped.
     fn write(&self, text: &str) {
         match &self.target {
             Messages::Quiet => {}

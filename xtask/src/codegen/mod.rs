@@ -137,7 +137,7 @@ pub enum Name {
 /// Which code generator a command uses.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Choice {
-    /// Code generator that writes the PTX; that of rust-cuda goes into a folder of its own, target/ptx-rust-cuda
+    /// Code generator that writes the PTX; rust-cuda writes to a separate folder, target/ptx-rust-cuda
     #[arg(long, value_enum, value_name = "NAME", default_value_t)]
     codegen: Name,
     /// Checkout of Rust-CUDA's repository, for --codegen rust-cuda [default: FA512_RUST_CUDA]

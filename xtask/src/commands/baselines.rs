@@ -8,12 +8,13 @@ use contract::variants::VARIANTS;
 use super::{ptx, run, test};
 use crate::codegen::nvcc::{CudaCpp, FAMILY, without_twin};
 use crate::codegen::{Choice, FAMILY_TARGETS};
+use crate::cuda_tool::CudaTool;
 use crate::environment::{Environment, Workspace};
 use crate::nvcc::{self, Nvcc};
 use crate::output::print_line;
 use crate::provision;
 use crate::ptx_folder::{self, Checks, PtxFolder};
-use crate::ptxas::{self, Ptxas};
+use crate::ptxas::Ptxas;
 use crate::sass::Disassembler;
 use crate::twins;
 
@@ -22,9 +23,9 @@ const KERNEL_TESTS: [&str; 7] = ["-p", "fa512-workshop", "--test", "integration"
 
 /// Compiles the CUDA C++ twins of the kernels, which every command of fa512 takes as `--ptx target/ptx-cuda`.
 ///
-/// The twins have the names, tiles, arguments and launch bounds of the Rust kernels; a variant with options that the CUDA
-/// C++ lacks has no twin, which is said. nvcc is found on the machine or
-/// brought into .toolchain from NVIDIA's Python wheels; the exit code is 2 where neither works.
+/// The twins have the names, tiles, arguments and launch bounds of the Rust kernels. Variants with options that the CUDA
+/// C++ lacks have no twin and are listed. nvcc is found on the machine or brought into .toolchain from NVIDIA's Python
+/// wheels; the exit code is 2 if neither works.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// Folder for the PTX files and manifest.json [default: target/ptx-cuda]
@@ -72,8 +73,8 @@ impl Arguments {
 
 /// ptxas of this machine, else the one beside nvcc.
 pub fn ptxas(environment: &Environment, workspace: &Workspace, nvcc: &Nvcc) -> Result<Option<Ptxas>> {
-    let beside = || ptxas::probe(&nvcc.path.with_file_name("ptxas")).ok();
-    Ok(ptxas::find(environment, workspace)?.or_else(beside))
+    let beside = || Ptxas::probe(&nvcc.path.with_file_name("ptxas")).ok();
+    Ok(Ptxas::find(environment, workspace)?.or_else(beside))
 }
 
 /// Builds the PTX folder of the twins at `out`.

@@ -18,7 +18,7 @@ const CCCL_HEADER_BEFORE_13: &str = "cub/cub.cuh";
 
 /// Checks the crate for candle: formatting, lints and tests, without a GPU.
 ///
-/// candle's 300 packages make this a command of its own.
+/// This is a separate command because candle has 300 packages.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// Also lint what runs on a GPU, which compiles candle's CUDA kernels: nvcc, from NVIDIA's Python wheels where there is none, and
@@ -89,8 +89,9 @@ mod tests {
     use std::path::Path;
 
     use super::{CCCL_HEADER, toolkit};
+    use crate::cuda_tool::CudaTool;
     use crate::environment::{Environment, Workspace};
-    use crate::nvcc;
+    use crate::nvcc::Nvcc;
 
     #[test]
     fn a_toolkit_without_the_headers_that_candle_includes_is_refused() {
@@ -99,7 +100,7 @@ mod tests {
         fs::create_dir_all(nvcc.parent().unwrap()).unwrap();
         fs::write(&nvcc, "#!/bin/sh\necho 'Cuda compilation tools, release 13.0, V13.0.88'\n").unwrap();
         fs::set_permissions(&nvcc, fs::Permissions::from_mode(0o755)).unwrap();
-        let environment = Environment::pretend(Path::new("/"), [(nvcc::VARIABLE, nvcc.as_path())]);
+        let environment = Environment::pretend(Path::new("/"), [(Nvcc::VARIABLE, nvcc.as_path())]);
         let workspace = Workspace::new(folder.path().to_owned());
         let refusal = toolkit(&environment, &workspace).unwrap_err().to_string();
         assert!(refusal.contains("has no cccl/cub/cub.cuh"), "{refusal}");

@@ -1,5 +1,6 @@
 //! `cargo xtask dist`: one archive with everything that a machine without Rust needs.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -9,9 +10,10 @@ use super::{baselines, ptx};
 use crate::archive;
 use crate::cargo_build;
 use crate::codegen::{self, Choice};
+use crate::cuda_tool::CudaTool;
 use crate::environment::{Environment, Workspace};
 use crate::files::{self, sha256};
-use crate::nvcc;
+use crate::nvcc::Nvcc;
 use crate::output::print_line;
 use crate::portable;
 use crate::progress::Step;
@@ -30,8 +32,11 @@ const PROGRAMS: [Program; 3] = [
     Program { target: "ptx-sim", path: "ptx-sim" },
     Program { target: "integration", path: "tests/kernels" },
 ];
-/// What cargo is asked for to get them.
-const PROGRAM_ARGUMENTS: [&str; 7] = ["-p", "fa512-workshop", "-p", "ptx-sim-cli", "--bins", "--test", "integration"];
+/// What cargo is asked for to get them, and in which profile. Tests unwind, so they cannot share a profile that aborts.
+const BUILDS: [(&str, &[&str]); 2] = [
+    (portable::SMALL, &["-p", "fa512-workshop", "-p", "ptx-sim-cli", "--bins"]),
+    (portable::RELEASE, &["-p", "fa512-workshop", "--test", "integration"]),
+];
 
 /// Files and folders of the checkout, with their paths in the archive. The sources are shown beside findings.
 const FILES: [(&str, &str); 8] = [
@@ -66,7 +71,7 @@ impl Arguments {
         files::remove(&folder)?;
         ptx::build(environment, workspace, &folder.join("ptx"))?;
         add_rust_cuda(environment, workspace, &folder)?;
-        match nvcc::find(environment, workspace)? {
+        match Nvcc::find(environment, workspace)? {
             Some(nvcc) => drop(baselines::build(environment, workspace, &nvcc, &folder.join("ptx-cuda"))?),
             None => eprintln!("xtask: no nvcc, so no CUDA C++ twins are packed; `cargo xtask baselines` gets one"),
         }
@@ -96,7 +101,14 @@ fn add_rust_cuda(environment: &Environment, workspace: &Workspace, folder: &Path
 fn add_programs(environment: &Environment, workspace: &Workspace, folder: &Path) -> Result<()> {
     let zigbuild = provision::zigbuild(environment, workspace)?;
     let step = Step::begin(format!("building the programs for glibc {}", portable::GLIBC));
-    let mut built = cargo_build::executables(portable::build(&zigbuild, workspace, &PROGRAM_ARGUMENTS))?;
+    let mut built = BTreeMap::new();
+    for (profile, arguments) in BUILDS {
+        let programs = cargo_build::executables(portable::build(&zigbuild, workspace, profile, arguments))?;
+        // Of a program that both build, as the tests need it, the small one is packed.
+        for (name, path) in programs {
+            built.entry(name).or_insert(path);
+        }
+    }
     step.done();
     for Program { target, path } in PROGRAMS {
         let program = built.remove(target).with_context(|| format!("cargo built no {target}"))?;

@@ -4,15 +4,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::Result;
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::Table;
+use fitted_table::fitted;
 
+use crate::cuda_tool::CudaTool;
 use crate::device_compiler::{self, DeviceLibrary, TARGET};
 use crate::environment::{Environment, Workspace};
+use crate::nvcc::Nvcc;
 use crate::output::print_line;
 use crate::process::capture;
+use crate::provision;
+use crate::ptxas::Ptxas;
 use crate::rust_cuda::{self, Examination};
 use crate::shared_library;
-use crate::{nvcc, provision, ptxas};
 
 /// Shows which tools are here, which version, where from, and what a missing one costs.
 ///
@@ -30,7 +34,9 @@ impl Arguments {
         let mut findings = examine(environment, workspace);
         let rust_cuda = rust_cuda::examine(environment, self.rust_cuda.as_deref());
         findings.extend(rust_cuda_findings(&rust_cuda));
-        print_line(table(&findings))?;
+        let table = table(&findings, workspace);
+        let width = table.width();
+        print_line(fitted(table, width))?;
         print_line(rust_cuda_verdict(&rust_cuda))?;
         let fatal: Vec<&str> =
             findings.iter().filter(|finding| finding.is_fatal()).map(|finding| finding.what).collect();
@@ -157,7 +163,7 @@ fn device_compiler_findings(environment: &Environment, workspace: &Workspace) ->
 }
 
 fn ptxas_finding(environment: &Environment, workspace: &Workspace) -> Finding {
-    let state = match ptxas::find(environment, workspace) {
+    let state = match Ptxas::find(environment, workspace) {
         Ok(Some(ptxas)) => State::Found { version: ptxas.version, place: ptxas.path.display().to_string() },
         Ok(None) => {
             State::Missing { cost: "no registers and spills shown; `cargo xtask toolchain --all` gets it".into() }
@@ -169,7 +175,7 @@ fn ptxas_finding(environment: &Environment, workspace: &Workspace) -> Finding {
 
 fn nvcc_finding(environment: &Environment, workspace: &Workspace) -> Finding {
     const COST: &str = "no CUDA C++ twins to compare with";
-    let state = match nvcc::find(environment, workspace) {
+    let state = match Nvcc::find(environment, workspace) {
         Ok(Some(nvcc)) => State::Found { version: nvcc.version, place: nvcc.path.display().to_string() },
         Ok(None) => State::Missing { cost: format!("{COST}; `cargo xtask baselines` gets it") },
         Err(error) => State::Missing { cost: format!("{COST}: {error:#}") },
@@ -223,13 +229,14 @@ fn torch_state(python: &Path) -> Option<State> {
     Some(State::Found { version: version.to_owned(), place: PathBuf::from(place).display().to_string() })
 }
 
-fn table(findings: &[Finding]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+/// A row for each finding. Places in the workspace are shown from its root.
+fn table(findings: &[Finding], workspace: &Workspace) -> Table {
+    let root = format!("{}/", workspace.root().display());
+    let mut table = fitted_table::table();
     table.set_header(["tool", "found", "where, or what its absence costs"]);
     for Finding { what, state } in findings {
         match state {
-            State::Found { version, place } => table.add_row([*what, version, place]),
+            State::Found { version, place } => table.add_row([*what, version, &place.replace(&root, "")]),
             State::Missing { cost } | State::Fatal { cost } => table.add_row([*what, "no", cost]),
         };
     }

@@ -36,7 +36,7 @@ pub struct Arguments {
     /// Only the crates, without the wheel and the archive of the C interface
     #[arg(long)]
     crates_only: bool,
-    /// Only check: leave nothing but what cargo keeps
+    /// Only check; leave nothing behind except cargo's own files
     #[arg(long, conflicts_with_all = ["out", "crates_only"])]
     check: bool,
 }
@@ -132,9 +132,9 @@ fn pack_c(workspace: &Workspace, zigbuild: &Zigbuild, out: &Path) -> Result<Path
     let folder = out.join(format!("fa512-c-{version}-x86_64-linux"));
     files::remove(&folder)?;
     let step = Step::begin(format!("building the C library for glibc {}", portable::GLIBC));
-    process::run(&mut portable::build(zigbuild, workspace, &["--package", "fa512-c"]))?;
+    process::run(&mut portable::build(zigbuild, workspace, portable::RELEASE, &["--package", "fa512-c"]))?;
     step.done();
-    let built = workspace.root().join("target").join(portable::TARGET).join("release");
+    let built = workspace.root().join("target").join(portable::TARGET).join(portable::RELEASE);
     let shared = built.join("libfa512.so");
     portable::check_needs(&fs::read(&shared)?).context("libfa512.so is not packed")?;
     files::copy(&shared, &folder.join("lib/libfa512.so.0"))?;

@@ -5,20 +5,23 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets};
 use contract::architecture::ARCHITECTURES;
-use contract::manifest::Entry;
+use contract::config::WARP_SIZE;
+use contract::manifest::{Entry, Resources};
 
 use crate::candidates;
 use crate::codegen::{Choice, FAMILY_TARGETS};
 use crate::collectives::Record;
+use crate::cuda_tool::CudaTool;
 use crate::environment::{Environment, Workspace};
 use crate::output::print_line;
 use crate::ptx_folder::{self, Checks, PtxFolder};
-use crate::ptxas::{self, Ptxas};
+use crate::ptxas::Ptxas;
 
 /// Compiles the kernels to PTX and writes the manifest the host program reads.
 ///
 /// Every entry gets its launch bound. The build is refused when an entry calls a function, uses local memory, is not in the
-/// variant list, or has another number of a collective than kernel-gpu/collectives.json. Prints what ptxas says about registers and spills where there is a ptxas.
+/// variant list, or its number of a collective differs from kernel-gpu/collectives.json. Prints registers and spills if ptxas is
+/// installed.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// Folder for the PTX files and manifest.json [default: target/ptx, or target/ptx-rust-cuda]
@@ -30,8 +33,8 @@ pub struct Arguments {
     /// for the plan's architecture [default for --out: target/ptx-candidates]
     #[arg(long, value_name = "FILE")]
     variants: Option<PathBuf>,
-    /// Write down how many barriers, shuffles and other collectives each entry has (kernel-gpu/collectives.json), in place of
-    /// refusing entries that have not the number on record
+    /// Record the number of barriers, shuffles and other collectives of each entry (kernel-gpu/collectives.json) instead of
+    /// refusing entries whose numbers differ from the record
     #[arg(long, conflicts_with = "variants")]
     record_collectives: bool,
 }
@@ -44,7 +47,7 @@ impl Arguments {
             return build_candidates(&self.code_generator, environment, workspace, plan, &out);
         }
         let out = self.out.unwrap_or_else(|| self.code_generator.folder(workspace));
-        let ptxas = ptxas::find(environment, workspace)?;
+        let ptxas = Ptxas::find(environment, workspace)?;
         let build = if self.record_collectives { build_and_record } else { build_with };
         let folder = build(&self.code_generator, environment, workspace, ptxas.as_ref(), &out)?;
         print_line(entry_table(&folder))
@@ -76,7 +79,7 @@ pub fn build_by(
     workspace: &Workspace,
     out: &Path,
 ) -> Result<PtxFolder> {
-    let ptxas = ptxas::find(environment, workspace)?;
+    let ptxas = Ptxas::find(environment, workspace)?;
     build_with(code_generator, environment, workspace, ptxas.as_ref(), out)
 }
 
@@ -114,7 +117,7 @@ fn build_candidates(
     out: &Path,
 ) -> Result<()> {
     let pool = candidates::read(plan)?;
-    let ptxas = ptxas::find(environment, workspace)?;
+    let ptxas = Ptxas::find(environment, workspace)?;
     if ptxas.is_none() {
         eprintln!(
             "xtask: warning: there is no ptxas to find candidates that spill; `cargo xtask toolchain --all` gets one"
@@ -137,27 +140,34 @@ pub fn announce(folder: &PtxFolder) {
     eprintln!("xtask: {entries} entries in {}", folder.path.display());
 }
 
-/// One row for each entry: how it is launched and, for each architecture, registers, spills and stack.
+/// One row for each entry: its warps and shared bytes and, for each architecture, registers, spills and stack.
 pub fn entry_table(folder: &PtxFolder) -> Table {
+    table(folder.manifest.modules.iter().flat_map(|module| &module.entries).map(row))
+}
+
+/// The table of these rows, in 80 columns where nothing spills.
+fn table(rows: impl Iterator<Item = Vec<String>>) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    let architectures = ARCHITECTURES.map(|limits| limits.architecture);
-    let mut header = vec!["entry".to_owned(), "threads".into(), "dynamic shared".into()];
-    header.extend(architectures.iter().map(|architecture| format!("sm_{architecture}")));
-    table.set_header(header);
-    for entry in folder.manifest.modules.iter().flat_map(|module| &module.entries) {
-        let mut row = vec![entry.name.clone(), entry.threads.to_string(), entry.dynamic_shared_bytes.to_string()];
-        row.extend(architectures.map(|architecture| resources_cell(entry, architecture)));
-        table.add_row(row);
+    let architectures = ARCHITECTURES.map(|limits| limits.architecture.to_string());
+    let names = ["entry (registers on sm_NN)", "warps", "shared"].map(str::to_owned);
+    table.load_style(presets::NOTHING).set_header(names.into_iter().chain(architectures)).add_rows(rows);
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 1));
     }
     table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table
 }
 
-fn resources_cell(entry: &Entry, architecture: u32) -> String {
-    let reported = entry.resources.iter().find(|resources| resources.architecture == architecture);
+fn row(entry: &Entry) -> Vec<String> {
+    let resources = ARCHITECTURES.map(|limits| resources_cell(&entry.resources, limits.architecture));
+    let launch = [entry.name.clone(), (entry.threads / WARP_SIZE).to_string(), entry.dynamic_shared_bytes.to_string()];
+    launch.into_iter().chain(resources).collect()
+}
+
+fn resources_cell(reported: &[Resources], architecture: u32) -> String {
+    let reported = reported.iter().find(|resources| resources.architecture == architecture);
     let Some(resources) = reported else { return "-".into() };
-    let mut text = format!("{} regs", resources.registers);
+    let mut text = resources.registers.to_string();
     let spills = resources.spill_stores + resources.spill_loads;
     for (bytes, what) in [(spills, "spills"), (resources.stack, "stack"), (resources.static_shared, "static shared")] {
         if bytes > 0 {
@@ -165,4 +175,37 @@ fn resources_cell(entry: &Entry, architecture: u32) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::variants::VARIANTS;
+
+    use super::*;
+
+    #[test]
+    fn the_table_of_what_is_shipped_has_80_columns() {
+        let rows = VARIANTS.iter().map(|variant| {
+            let numbers = ["13", "228352", "255", "255", "255", "255"].map(str::to_owned);
+            [variant.entry.to_owned()].into_iter().chain(numbers).collect()
+        });
+        let text = table(rows).trim_fmt();
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
+
+    #[test]
+    fn spills_stand_behind_the_registers() {
+        let resources = Resources {
+            architecture: 90,
+            registers: 168,
+            spill_stores: 4,
+            spill_loads: 8,
+            stack: 16,
+            static_shared: 0,
+        };
+        assert_eq!(resources_cell(&[resources], 90), "168, 12 B spills, 16 B stack");
+        assert_eq!(resources_cell(&[], 90), "-");
+    }
 }

@@ -29,7 +29,7 @@ pub struct Arguments {
     /// Also test fa512.torch and fa512.transformers, which downloads PyTorch (3 GB, kept in target)
     #[arg(long)]
     torch: bool,
-    /// Test the package, but not its type stubs, by this interpreter too, as python3.9; may be given more than once
+    /// Also test the package, but not its type stubs, with this interpreter, such as python3.9; may be repeated
     #[arg(long, value_name = "PROGRAM")]
     python: Vec<PathBuf>,
 }

@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 
+use crate::cuda_tool::CudaTool;
 use crate::device_compiler::{self, DeviceCompiler, NotFound, Origin, PROVISIONED_FOLDER};
 use crate::environment::{Environment, Workspace};
 use crate::files;
-use crate::nvcc::{self, Nvcc};
-use crate::ptxas::{self, Ptxas};
+use crate::nvcc::Nvcc;
+use crate::ptxas::Ptxas;
 use crate::zigbuild::{self, Zigbuild};
 
 /// The device compiler of this machine; provisioned from Debian packages when there is none.
@@ -66,23 +67,23 @@ pub fn compiler_command(environment: &Environment) -> &'static str {
 
 /// The ptxas of this machine; provisioned from NVIDIA's Python wheel when there is none.
 pub fn ptxas(environment: &Environment, workspace: &Workspace) -> Result<Ptxas> {
-    if let Some(ptxas) = ptxas::find(environment, workspace)? {
+    if let Some(ptxas) = Ptxas::find(environment, workspace)? {
         return Ok(ptxas);
     }
     let folder = ToolchainFolder::lock(workspace)?;
-    if let Some(ptxas) = ptxas::find(environment, workspace)? {
+    if let Some(ptxas) = Ptxas::find(environment, workspace)? {
         return Ok(ptxas);
     }
     eprintln!("xtask: no ptxas on this machine; getting NVIDIA's Python wheel of it");
-    wheel::unpack_ptxas(environment, &folder).and_then(|()| ptxas::probe(&ptxas::provisioned(workspace))).map_err(
+    wheel::unpack_ptxas(environment, &folder).and_then(|()| Ptxas::probe(&Ptxas::provisioned(workspace))).map_err(
         |error| {
-            let places = ptxas::places(environment, workspace);
+            let places = Ptxas::places(environment, workspace);
             let places: Vec<String> =
                 places.iter().map(|place| format!("\n  {}: not usable", place.display())).collect();
             anyhow!(
                 "no ptxas; looked at:\n  {}: not set{}\n  provisioning it into .toolchain: {error:#}\n\
                  This would help: `sudo apt-get install python3-pip`, then the same command again",
-                ptxas::VARIABLE,
+                Ptxas::VARIABLE,
                 places.concat()
             )
         },
@@ -91,22 +92,22 @@ pub fn ptxas(environment: &Environment, workspace: &Workspace) -> Result<Ptxas> 
 
 /// The nvcc of this machine; provisioned from NVIDIA's Python wheels when there is none.
 pub fn nvcc(environment: &Environment, workspace: &Workspace) -> Result<Nvcc> {
-    if let Some(nvcc) = nvcc::find(environment, workspace)? {
+    if let Some(nvcc) = Nvcc::find(environment, workspace)? {
         return Ok(nvcc);
     }
     let provisioned = ToolchainFolder::lock(workspace).and_then(|folder| {
         // Another process may have provisioned it while this one waited for the lock.
-        if let Some(nvcc) = nvcc::find(environment, workspace)? {
+        if let Some(nvcc) = Nvcc::find(environment, workspace)? {
             return Ok(nvcc);
         }
         eprintln!("xtask: no nvcc on this machine; getting NVIDIA's Python wheels of it, about 110 MB");
         wheel::unpack_nvcc(environment, &folder)?;
-        nvcc::probe(&nvcc::provisioned(workspace))
+        Nvcc::probe(&Nvcc::provisioned(workspace))
     });
     provisioned.with_context(|| {
         format!(
             "there is no nvcc in {}, CUDA_HOME, CUDA_PATH, /usr/local/cuda or PATH, and none could be brought into .toolchain",
-            nvcc::VARIABLE
+            Nvcc::VARIABLE
         )
     })
 }

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
+use crate::cuda_tool::CudaTool;
 use crate::device_compiler::{self, Origin};
 use crate::environment::{Environment, Workspace};
-use crate::nvcc;
+use crate::nvcc::Nvcc;
 
 /// A machine with nothing but Debian's package tools and an empty workspace.
 struct Machine {
@@ -187,7 +188,7 @@ fn without_nvcc_and_python_the_error_says_where_was_looked() {
 fn an_nvcc_of_the_machine_is_used_before_a_provisioned_one() {
     let machine = Machine::new();
     let installed = machine.folder.path().join("root/usr/local/cuda/bin/nvcc");
-    let provisioned = nvcc::provisioned(&machine.workspace());
+    let provisioned = Nvcc::provisioned(&machine.workspace());
     for place in [&provisioned, &installed] {
         fs::create_dir_all(place.parent().unwrap()).unwrap();
         // Says `release 13.0, V13.0.88`, as nvcc does.

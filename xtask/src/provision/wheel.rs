@@ -9,11 +9,14 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::{ToolchainFolder, debian};
+use crate::cuda_tool::CudaTool;
 use crate::environment::Environment;
 use crate::files;
+use crate::nvcc::Nvcc;
 use crate::process::{capture, run};
 use crate::progress::Step;
-use crate::{nvcc, ptxas, zigbuild};
+use crate::ptxas::Ptxas;
+use crate::zigbuild;
 
 /// A wheel, pinned: it decides what is compiled, and which register counts and spills a check sees.
 #[derive(Clone, Copy, Debug)]
@@ -55,11 +58,11 @@ const PIP_FOLDER: &str = "pip";
 
 /// Downloads the compiler's wheel and puts its ptxas into the toolchain folder.
 pub fn unpack_ptxas(environment: &Environment, folder: &ToolchainFolder) -> Result<()> {
-    install(environment, folder, ptxas::PROVISIONED_FOLDER, &[COMPILER], |contents, unfinished| {
+    install(environment, folder, Ptxas::PROVISIONED_FOLDER, &[COMPILER], |contents, unfinished| {
         let ptxas = unfinished.join("ptxas");
         fs::rename(contents.join(INSTALLATION_IN_WHEEL).join("bin/ptxas"), &ptxas).context("the wheel has no ptxas")?;
         mark_as_program(&ptxas)?;
-        eprintln!("xtask: ptxas {} is ready", ptxas::probe(&ptxas)?.version);
+        eprintln!("xtask: ptxas {} is ready", Ptxas::probe(&ptxas)?.version);
         Ok(())
     })
 }
@@ -67,14 +70,14 @@ pub fn unpack_ptxas(environment: &Environment, folder: &ToolchainFolder) -> Resu
 /// Downloads the wheels that make up nvcc and puts them together in the toolchain folder.
 pub fn unpack_nvcc(environment: &Environment, folder: &ToolchainFolder) -> Result<()> {
     let wheels: Vec<Wheel> = [COMPILER].into_iter().chain(COMPILER_PARTS).collect();
-    install(environment, folder, nvcc::PROVISIONED_FOLDER, &wheels, |contents, unfinished| {
+    install(environment, folder, Nvcc::PROVISIONED_FOLDER, &wheels, |contents, unfinished| {
         for part in fs::read_dir(contents.join(INSTALLATION_IN_WHEEL))?.flatten() {
             fs::rename(part.path(), unfinished.join(part.file_name()))?;
         }
         for folder in PROGRAM_FOLDERS {
             fs::read_dir(unfinished.join(folder))?.flatten().try_for_each(|file| mark_as_program(&file.path()))?;
         }
-        eprintln!("xtask: nvcc {} is ready", nvcc::probe(&unfinished.join("bin/nvcc"))?.version);
+        eprintln!("xtask: nvcc {} is ready", Nvcc::probe(&unfinished.join("bin/nvcc"))?.version);
         Ok(())
     })
 }

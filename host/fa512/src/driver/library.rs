@@ -25,7 +25,7 @@ mod linker {
         pub fn dlerror() -> *const c_char;
     }
 
-    /// Resolve everything now. (Without `RTLD_GLOBAL`: nobody else shall find their symbols there.)
+    /// Resolve everything now. (Without `RTLD_GLOBAL`, so that their symbols stay private.)
     pub const RTLD_NOW: c_int = 2;
 }
 

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use contract::config::{Element, Mask};
 use contract::problem::Shape;
 use contract::view::Layout;
-use workshop::bench::{Bench, Observer};
+use workshop::bench::Bench;
 use workshop::contender::spec::Spec;
 use workshop::error::Result;
 use workshop::executor::Executor;
@@ -33,11 +33,13 @@ const DEFAULT_SHAPES: [&str; 3] = ["4x8x512", "32x8x512", "64x16x512"];
 
 /// Measure kernels against each other and against libraries on a GPU: checked first, then timed in turns.
 #[derive(clap::Args)]
-#[command(after_help = "Contenders: fa512 (of our kernels the one that is preferred for the case), variant:NAME, \
-                        codegen:NAME (by another code generator, from the folder ptx-NAME beside ours), twin (the CUDA C++ \
-                        twin, codegen:cuda), both beside fa512 when nobody else is named, ptx:FOLDER[:VARIANT], torch:flash, torch:cudnn, torch:efficient, torch:flex, \
-                        or all, for fa512, twin and torch's as far as they are here.\n\nExit codes: 0 measured, 1 a contender computed \
-                        something wrong (and was not timed), 2 could not run.")]
+#[command(
+    after_help = "Contenders: fa512 (our kernel, as selection picks it for the case), variant:NAME, codegen:NAME (the \
+                        kernel of another code generator, from the folder ptx-NAME beside ours; fa512 is measured too if it is \
+                        the only contender), twin (the CUDA C++ twin, codegen:cuda), ptx:FOLDER[:VARIANT], torch:flash, \
+                        torch:cudnn, torch:efficient, torch:flex, or all (fa512, twin and those of PyTorch that are \
+                        installed).\n\nExit codes: 0 measured, 1 a contender is wrong (and was not timed), 2 could not run."
+)]
 pub struct Options {
     /// Shapes as BxHxS, or BxHxSxD where D is not 64, separated by commas
     #[arg(long, value_name = "BxHxS", value_delimiter = ',', value_parser = shape, default_values = DEFAULT_SHAPES)]
@@ -48,7 +50,7 @@ pub struct Options {
     /// Element type of Q, K, V and O
     #[arg(long = "type", value_name = "TYPE", value_parser = element_parser(), default_value = Element::F16.name())]
     element: Element,
-    /// Who is measured; may be repeated [default: fa512]
+    /// Contender to measure; may be repeated [default: fa512]
     #[arg(long = "contender", value_name = "CONTENDER")]
     contenders: Vec<Wanted>,
     /// Compare two contenders turn by turn: the ratio of their medians with its interval; may be repeated
@@ -60,21 +62,20 @@ pub struct Options {
     /// How inputs are filled
     #[arg(long, value_enum, default_value_t = Distribution::Normal)]
     distribution: Distribution,
-    /// Seed of the inputs, of the order within turns and of the intervals
+    /// Seed of the inputs, the order within turns and the intervals
     #[arg(long, default_value_t = 0)]
     seed: u64,
 
     /// Samples of each contender
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     samples: u32,
-    /// Time calls that find their inputs in L2, instead of calls on sets of inputs that together are larger
+    /// Keep the inputs in L2, instead of rotating over sets of inputs that are larger than L2
     #[arg(long)]
     warm_l2: bool,
-    /// Begin every call when the one before is complete, also where a kernel could begin while that one ends and wait by
-    /// itself
+    /// Begin every call when the one before is complete, instead of letting our launches overlap
     #[arg(long)]
     no_overlap: bool,
-    /// Heads of each case that are compared with the f64 reference: the first, the last, others at random
+    /// Heads of each case to compare with the f64 reference: the first, the last, and random others
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
     check_heads: u32,
     #[command(flatten)]
@@ -84,7 +85,7 @@ pub struct Options {
     /// Python to run PyTorch with [default: python3 or python in PATH]
     #[arg(long, value_name = "FILE")]
     python: Option<PathBuf>,
-    /// Also write everything, samples included, to this file
+    /// Also write a record with all samples to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -115,7 +116,7 @@ impl Options {
         }
     }
 
-    /// Everybody who is measured.
+    /// All contenders to measure.
     fn wanted(&self) -> Vec<Wanted> {
         let paired = self.paired().into_iter().map(Wanted::One);
         let wanted: Vec<_> = self.contenders.iter().cloned().chain(paired).collect();
@@ -152,12 +153,12 @@ pub fn run(options: &Options) -> Result<Verdict> {
         stop: &stop,
     };
     let cases = options.cases();
-    let mut shown = Shown(Progress::new("measuring", (cases.len() * bench.turns()) as u64));
+    let mut progress = Progress::new("measuring", (cases.len() * bench.turns()) as u64);
     let mut rows = Vec::new();
     for case in &cases {
-        rows.extend(bench.run(case, &mut contenders, &mut shown)?);
+        rows.extend(bench.run(case, &mut contenders, &mut progress)?);
     }
-    drop(shown);
+    drop(progress);
     let record = BenchRecord {
         command: std::env::args().collect(),
         started_at,
@@ -178,19 +179,6 @@ pub fn run(options: &Options) -> Result<Verdict> {
         (false, true) => Verdict::Pass,
         (false, false) => Verdict::CannotRun,
     })
-}
-
-/// The bench's progress on a terminal.
-struct Shown(Progress);
-
-impl Observer for Shown {
-    fn checking(&mut self, _: &Case, _: &str) {
-        self.0.advance(0);
-    }
-
-    fn turned(&mut self, _: &Case) {
-        self.0.advance(1);
-    }
 }
 
 pub(super) fn environment(gpu: &GpuExecutor, monitor: &Monitor) -> Environment {

@@ -16,7 +16,7 @@ use super::{output, print_error};
 /// Exit code for what could not be compared, wrong arguments included.
 pub const COULD_NOT_COMPARE: u8 = 3;
 
-/// Compare two records of `fa512 bench --json`: row by row and as a whole.
+/// Compare two records of `fa512 bench --json`, row by row and as a whole.
 #[derive(clap::Args)]
 #[command(
     after_help = "A change needs all of: a ratio of medians that reaches the threshold within its 95 % bootstrap \
@@ -29,16 +29,16 @@ pub struct Options {
     new: PathBuf,
     /// The old one
     old: PathBuf,
-    /// Refuse the old record unless the kernels in it are those of this PTX folder: a reference of older ones hides what was lost since
+    /// Refuse the old record unless its kernels are those of this PTX folder: a reference with older kernels hides regressions
     #[arg(long, value_name = "FOLDER")]
     old_ptx: Option<PathBuf>,
     /// Only this contender; may be repeated [default: all]
     #[arg(long = "contender", value_name = "CONTENDER")]
     contenders: Vec<String>,
-    /// Per cent that an improvement takes less time
+    /// How much less time an improvement takes, in per cent
     #[arg(long, value_name = "PERCENT", default_value_t = 100.0 * Thresholds::default().improvement, value_parser = percent)]
     improvement: f64,
-    /// Per cent that a regression takes more time
+    /// How much more time a regression takes, in per cent
     #[arg(long, value_name = "PERCENT", default_value_t = 100.0 * Thresholds::default().regression, value_parser = percent)]
     regression: f64,
     /// Smallest |Cliff's δ|
@@ -47,7 +47,7 @@ pub struct Options {
     /// Largest p-value, exclusive
     #[arg(long, value_name = "P", default_value_t = Thresholds::default().significance, value_parser = fraction)]
     significance: f64,
-    /// Print markdown, fit for a pull request
+    /// Print markdown for a pull request
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
     /// Print one JSON document

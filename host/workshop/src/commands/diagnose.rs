@@ -14,7 +14,7 @@ use workshop::record::{self, BenchRecord, Case, Implementation, Row};
 
 use super::{Verdict, output};
 
-/// Say what holds a kernel back, with the evidence and the next experiment. Works on stored data; needs no GPU.
+/// Name the bottleneck of a kernel, with the evidence and the next experiment. Works on stored data; needs no GPU.
 #[derive(clap::Args)]
 #[command(after_help = "Exit codes: 0 diagnosed, 2 could not.")]
 pub struct Options {
@@ -24,7 +24,7 @@ pub struct Options {
     /// Diagnose this contender of the records
     #[arg(long, default_value = "fa512")]
     contender: String,
-    /// Show the rules that do not fire, too
+    /// Also show the rules that do not fire
     #[arg(long)]
     all: bool,
     /// Print one JSON document instead of text

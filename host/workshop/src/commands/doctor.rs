@@ -12,7 +12,7 @@ use workshop::executor::{DeviceChoice, open};
 use super::ptx_options::PtxOptions;
 use super::{Verdict, find_program, output};
 
-/// Show what the program found, what is missing and what that costs.
+/// Show what the program found, what is missing, and what each missing part costs.
 #[derive(clap::Args)]
 pub struct Options {
     #[command(flatten)]

@@ -26,7 +26,7 @@ const GPU_CASES: u64 = 2000;
 /// The same in the simulator.
 const SIMULATOR_CASES: u64 = 200;
 
-/// Compare kernels with the f64 reference on random shapes, strides, masks, scales and inputs, and shrink what fails.
+/// Compare kernels with the f64 reference on random shapes, strides, masks, scales and inputs, and shrink failures.
 #[derive(clap::Args)]
 #[command(
     after_help = "27 cases on a grid of sizes come first, then random ones. Case i of a seed is the same on every \
@@ -34,7 +34,7 @@ const SIMULATOR_CASES: u64 = 200;
                         could not run (or interrupted before the end)."
 )]
 pub struct Options {
-    /// Random cases after the 27 of the grid [default: 2000 on a GPU, 200 in the simulator; no end with --minutes]
+    /// Random cases after the 27 of the grid [default: 2000 on a GPU, 200 in the simulator; unlimited with --minutes]
     #[arg(long, value_name = "N")]
     cases: Option<u64>,
     /// Stop after this many minutes
@@ -43,13 +43,13 @@ pub struct Options {
     /// Seed of the cases
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Only this entry; several separated by commas [default: all of the manifest]
+    /// Only these entries, separated by commas [default: all of the manifest]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     variant: Vec<String>,
     /// Longest sequence [default: 2048 on a GPU, 640 in the simulator]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..))]
     max_seq: Option<u32>,
-    /// Most pairs of a query and a key, B·H·S² [default: 2^25 on a GPU, 2^19 in the simulator]
+    /// Maximum number of query-key pairs, B·H·S² [default: 2^25 on a GPU, 2^19 in the simulator]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_pairs: Option<u64>,
     /// Simpler cases tried for each kind of failure
@@ -59,7 +59,7 @@ pub struct Options {
     /// Where to run
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto, help_heading = "Device")]
     device: DeviceChoice,
-    /// Architecture the simulator stands for, as in 80 or sm_80
+    /// Architecture to simulate, such as 80 or sm_80
     #[arg(long, value_name = "NN", value_parser = architecture, default_value_t = sim::DEFAULT_ARCHITECTURE, help_heading = "Device")]
     arch: u32,
     #[command(flatten)]

@@ -10,7 +10,7 @@ const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 /// The option that chooses a GPU.
 #[derive(clap::Args)]
 pub struct GpuOption {
-    /// Use this GPU: its number as nvidia-smi counts, or its UUID (GPU-…), of those in CUDA_VISIBLE_DEVICES where that is set
+    /// GPU to use, by its nvidia-smi index or its UUID (GPU-…); only those in CUDA_VISIBLE_DEVICES if it is set
     #[arg(long, global = true, value_name = "N|UUID", help_heading = "Device")]
     gpu: Option<String>,
 }

@@ -6,17 +6,17 @@ use workshop::error::{Error, Result};
 
 use super::{Verdict, output};
 
-/// Print what a shell completes commands and options by.
+/// Print a completion script for a shell.
 #[derive(clap::Args)]
 pub struct CompletionsOptions {
     /// The shell, as in bash: `fa512 completions bash > /etc/bash_completion.d/fa512`
     shell: Shell,
 }
 
-/// Print a page for `man`, as in `fa512 man run | man -l -`.
+/// Print a manual page, as in `fa512 man run | man -l -`.
 #[derive(clap::Args)]
 pub struct ManOptions {
-    /// The command that it is about [default: the program]
+    /// Command to document [default: the program]
     #[arg(value_name = "COMMAND")]
     command: Vec<String>,
 }

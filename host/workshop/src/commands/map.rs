@@ -33,7 +33,7 @@ enum Command {
 struct ShowOptions {
     /// The record
     record: PathBuf,
-    /// Worst points
+    /// Number of worst points to show
     #[arg(long, value_name = "N", default_value_t = text::SHOWN)]
     worst: usize,
 }

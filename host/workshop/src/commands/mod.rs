@@ -4,7 +4,6 @@ pub mod bench;
 pub mod compare;
 pub mod diagnose;
 pub mod doctor;
-mod fitted;
 pub mod fuzz;
 pub mod gpu_option;
 mod interrupt;
@@ -43,7 +42,7 @@ pub enum Verdict {
     CannotRun,
 }
 
-/// Says what is wrong, on standard error. Names of files and what is in them may be anybody's.
+/// Prints an error to standard error. File names and contents are untrusted.
 pub fn print_error(error: &Error) {
     eprintln!("error: {}", printable(&error.to_string()));
 }

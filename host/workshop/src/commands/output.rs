@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use comfy_table::{Cell, Color, ContentArrangement, Table, presets};
+use comfy_table::{Cell, Color, Table};
 use ptx_diagnostics::{Renderer, Sources};
 use workshop::error::{Error, Result};
 
@@ -27,15 +27,13 @@ pub fn print_json(document: &impl serde::Serialize) -> Result<()> {
 
 /// An empty table without borders that fits the terminal.
 pub fn table() -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-    table
+    fitted_table::table()
 }
 
 /// `table` as text that fits the terminal.
 pub fn fitted(table: Table) -> String {
     let width = table.width();
-    super::fitted::fitted(table, width)
+    fitted_table::fitted(table, width)
 }
 
 /// A cell that is green when all is well and red when not, on a terminal.

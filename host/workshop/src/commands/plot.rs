@@ -11,13 +11,13 @@ use workshop::report::speed::{self, Shown};
 use super::Verdict;
 use super::bench::shape;
 
-/// Draw the times of a bench record as an SVG image, for light pages and dark ones
+/// Draw the times of a bench record as an SVG image for light and dark pages
 #[derive(clap::Args)]
 pub struct Options {
     /// Record of `fa512 bench --json FILE`
     #[arg(value_name = "RECORD")]
     record: PathBuf,
-    /// Contenders, the first as the measure of the others, each with what it is called if not by its name
+    /// Contenders to draw, each with an optional label; the first is the baseline
     #[arg(long, value_name = "NAME[=LABEL]", value_delimiter = ',', required = true, value_parser = shown)]
     contender: Vec<Shown>,
     /// Shapes to show, as BxHxS, separated by commas [default: all]

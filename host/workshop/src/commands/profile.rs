@@ -35,7 +35,7 @@ const LAUNCH_OPTIONS: [&str; 11] = [
     "cache_control",
 ];
 
-/// Profile one launch with Nsight Compute and show the six numbers that matter.
+/// Profile one launch with Nsight Compute and show six numbers.
 #[derive(clap::Args)]
 #[command(after_help = "Writes NAME.ncu-rep (for ncu-ui), NAME.csv (ncu's raw page) and NAME.json (for fa512 \
                         diagnose).\n\nExit codes: 0 profiled, 2 could not profile.")]
@@ -66,7 +66,7 @@ pub struct Options {
     /// Whether ncu empties the caches before each pass
     #[arg(long, value_enum, default_value_t = CacheControl::All, help_heading = "Nsight Compute")]
     cache_control: CacheControl,
-    /// What the files are called, folder included [default: the entry and the shape, in the current folder]
+    /// Path of the files without extension [default: the entry and the shape, in the current folder]
     #[arg(long, value_name = "NAME", help_heading = "Nsight Compute")]
     out: Option<PathBuf>,
 

@@ -3,6 +3,8 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use workshop::bench::Observer;
+use workshop::record::Case;
 
 /// Work shorter than this shows no progress.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -46,6 +48,17 @@ impl Progress {
         if self.bar.is_hidden() && self.start.elapsed() > PATIENCE {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
+    }
+}
+
+/// A step is a turn of a case.
+impl Observer for Progress {
+    fn checking(&mut self, _: &Case, _: &str) {
+        self.advance(0);
+    }
+
+    fn turned(&mut self, _: &Case) {
+        self.advance(1);
     }
 }
 

@@ -11,8 +11,8 @@ pub struct PtxOptions {
     /// Folder of PTX files and their manifest [default: FA512_PTX_DIR, else ptx near the program]
     #[arg(long, value_name = "FOLDER", help_heading = "PTX")]
     ptx: Option<PathBuf>,
-    /// Take the PTX of this code generator, rustc, rust-cuda or cuda (the CUDA C++ twins): from the folder ptx-NAME beside
-    /// that of rustc
+    /// Use the PTX of this code generator (rustc, rust-cuda, or cuda for the CUDA C++ twins), from the folder ptx-NAME
+    /// beside that of rustc
     #[arg(long, value_name = "NAME", help_heading = "PTX")]
     codegen: Option<String>,
 }

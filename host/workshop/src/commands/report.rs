@@ -13,10 +13,10 @@ use workshop::statistics::Bootstrap;
 
 use super::Verdict;
 
-/// Put what other commands recorded on one HTML page: times, distributions, roofline, verdicts, counters, environment
+/// Write one HTML page from the records of other commands: times, distributions, roofline, verdicts, counters, environment
 #[derive(clap::Args)]
 #[command(
-    after_help = "The page stands alone: plots are inline SVG, nothing is fetched, no script runs. It follows the \
+    after_help = "The page is self-contained: plots are inline SVG, nothing is fetched, no script runs. It follows the \
                   reader's light or dark mode. No GPU is needed.",
     group = clap::ArgGroup::new("sources").required(true).multiple(true)
         .args(["records", "maps", "profiles", "simulated", "fuzz", "compare"])
@@ -31,10 +31,10 @@ pub struct Options {
     /// Profiles of `fa512 profile`; may be repeated
     #[arg(long = "profile", value_name = "JSON")]
     profiles: Vec<PathBuf>,
-    /// What `fa512 run --device sim --json` printed: instruction mix and bank conflicts; may be repeated
+    /// Output of `fa512 run --device sim --json`: instruction mix and bank conflicts; may be repeated
     #[arg(long, value_name = "JSON")]
     simulated: Vec<PathBuf>,
-    /// What `fa512 fuzz --json` printed; may be repeated
+    /// Output of `fa512 fuzz --json`; may be repeated
     #[arg(long, value_name = "JSON")]
     fuzz: Vec<PathBuf>,
     /// Two records to compare as `fa512 compare` does

@@ -48,16 +48,16 @@ pub struct Options {
     /// Sequence length S
     #[arg(long, visible_alias = "sequence", default_value_t = 512, conflicts_with = "q")]
     seq: u32,
-    /// Columns D of a row, a multiple of 8
+    /// Head dimension D, a multiple of 8
     #[arg(long, value_name = "D", default_value_t = DEFAULT_HEAD_DIM, conflicts_with = "q")]
     head_dim: u32,
-    /// Lengths of packed sequences, as in 17,512,3: their rows lie one behind the other, and each attends to its own keys
+    /// Lengths of packed sequences, as in 17,512,3; each sequence attends to its own keys
     #[arg(long, value_name = "S,S,…", value_delimiter = ',', conflicts_with_all = ["q", "batch", "seq"])]
     lengths: Option<Vec<u32>>,
     /// Which keys a query attends to
     #[arg(long, default_value = "full", value_parser = mask_parser())]
     mask: Mask,
-    /// Keys before and behind its own that a query attends to, as in 64,64 or any,0; short for --mask window, which is 64,64
+    /// Keys to the left and right of its own that a query attends to, as in 64,64 or any,0; --mask window is --window 64,64
     #[arg(long, value_name = "LEFT,RIGHT", value_parser = window, conflicts_with_all = ["mask", "causal"])]
     window: Option<Window>,
     /// Short for --mask causal
@@ -72,14 +72,14 @@ pub struct Options {
     /// Order of dimensions of all tensors
     #[arg(long, value_parser = layout_parser(), default_value = Layout::Bhsd.name())]
     layout: Layout,
-    /// Strides of one tensor in elements, as in Q=32768,4096,64: from one batch entry, head and row to the next; may be
-    /// given for each of Q, K, V and O [default: contiguous in --layout]
+    /// Strides of one tensor in elements, as in Q=32768,4096,64: of batch entry, head and row; may be repeated for Q, K, V and O
+    /// [default: contiguous in --layout]
     #[arg(long, value_name = "TENSOR=BATCH,HEAD,ROW", conflicts_with_all = ["q", "out"])]
     strides: Vec<TensorStride>,
-    /// Elements before the first one of a tensor in its buffer, as in K=64; may be given for each of Q, K, V and O
+    /// Elements before the start of a tensor in its buffer, as in K=64; may be repeated for Q, K, V and O
     #[arg(long, value_name = "TENSOR=ELEMENTS", conflicts_with_all = ["q", "out"])]
     offset: Vec<TensorOffset>,
-    /// Do not ask the kernel for LSE
+    /// Do not compute LSE
     #[arg(long, conflicts_with = "lse")]
     no_lse: bool,
     /// Seed of the inputs
@@ -102,7 +102,7 @@ pub struct Options {
     /// Accept f32 files and round them to the element type
     #[arg(long, requires = "q", help_heading = "Files")]
     allow_f32: bool,
-    /// Make f32 numbers beyond the element type its largest one, instead of refusing them
+    /// Clamp f32 numbers beyond the range of the element type instead of refusing them
     #[arg(long, requires = "allow_f32", help_heading = "Files")]
     clamp: bool,
     /// Write O to a .npy file (fp16, or the bits of bf16 as u2; in the inputs' layout)
@@ -115,7 +115,7 @@ pub struct Options {
     /// Where to run
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto, help_heading = "Device")]
     device: DeviceChoice,
-    /// Architecture the simulator stands for, as in 80 or sm_80
+    /// Architecture to simulate, such as 80 or sm_80
     #[arg(long, value_name = "NN", value_parser = architecture, default_value_t = sim::DEFAULT_ARCHITECTURE, help_heading = "Device")]
     arch: u32,
     /// Run this entry instead of the preferred one
@@ -126,7 +126,7 @@ pub struct Options {
     #[command(flatten)]
     tuned: TunedOption,
 
-    /// Folder of the kernels' sources, to show the lines of findings [default: the current one and its parents]
+    /// Folder of the kernels' sources, to show the source lines of findings [default: the current folder and its parents]
     #[arg(long, value_name = "FOLDER", help_heading = "Device")]
     source: Option<PathBuf>,
 
@@ -136,7 +136,7 @@ pub struct Options {
     /// Samples of the time on a GPU; 0 for none
     #[arg(long, default_value_t = 100)]
     samples: usize,
-    /// Time calls that find their inputs in L2, instead of calls on sets of inputs that together are larger
+    /// Keep the inputs in L2, instead of rotating over sets of inputs that are larger than L2
     #[arg(long)]
     warm_l2: bool,
     /// Print one JSON document instead of a table
@@ -194,6 +194,7 @@ fn execute(
         device,
         device_reason: opened.reason.clone(),
         variant: choice.entry.name.clone(),
+        variant_brief: choice.brief,
         variant_reason: choice.reason,
         ptx: record::Ptx::new(folder, choice.module),
         problem: record::Problem::new(inputs, options.layout),

@@ -32,7 +32,7 @@ use sweep::{Case, Selection, Sweep};
     after_help = "Exit codes: 0 nothing found, 1 something found, 2 could not run (or interrupted before the end)."
 )]
 pub struct Options {
-    /// Only this entry; several separated by commas [default: all of the manifest]
+    /// Only these entries, separated by commas [default: all of the manifest]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     variant: Vec<String>,
     /// Only these sequence lengths [default: the edges of each variant's tiles]
@@ -57,20 +57,19 @@ pub struct Options {
     #[arg(long, value_name = "D")]
     head_dim: Option<u32>,
 
-    /// Where to run: our simulator, or a GPU under compute-sanitizer's memcheck, racecheck, initcheck and synccheck (which
-    /// run with LSE only)
+    /// Where to run; on a GPU, compute-sanitizer's memcheck, racecheck, initcheck and synccheck run, with LSE only
     #[arg(long, value_enum, default_value_t = Device::Sim, help_heading = "Device")]
     device: Device,
-    /// Architecture the simulator stands for, as in 80 or sm_80
+    /// Architecture to simulate, such as 80 or sm_80
     #[arg(long, value_name = "NN", value_parser = architecture, default_value_t = sim::DEFAULT_ARCHITECTURE, help_heading = "Device")]
     arch: u32,
-    /// Run every case under this many orders in which the simulator's warps and blocks take turns: order 0 is that of
-    /// their indices, the others are seeded shuffles [default: 1]
+    /// Number of schedules of the simulator's warps and blocks to run every case under: the first is in order of their
+    /// indices, the others are seeded shuffles [default: 1]
     #[arg(long, value_name = "N", help_heading = "Device")]
     schedules: Option<NonZeroU64>,
     #[command(flatten)]
     ptx: PtxOptions,
-    /// Folder of the kernels' sources, to show the lines of findings [default: the current one and its parents]
+    /// Folder of the kernels' sources, to show the source lines of findings [default: the current folder and its parents]
     #[arg(long, value_name = "FOLDER", help_heading = "Device")]
     source: Option<PathBuf>,
 

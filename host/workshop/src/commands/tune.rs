@@ -37,7 +37,7 @@ enum Command {
     Table(table::Options),
 }
 
-/// Put the records of parts (--shard) into one, from which `fa512 tune run` without --shard goes on
+/// Merge the records of shards (--shard) into one, which `fa512 tune run` without --shard continues
 #[derive(clap::Args)]
 struct MergeOptions {
     /// The records

@@ -9,7 +9,7 @@ use workshop::tune::table::Table;
 /// The option that names a tuned table.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct TunedOption {
-    /// Tuned table that says which entry is the fastest on this GPU [default: the built-in one]
+    /// Tuned table, which names the fastest entry for each class of problems on a GPU [default: the built-in one]
     #[arg(long, value_name = "FILE", help_heading = "PTX")]
     tuned: Option<PathBuf>,
 }

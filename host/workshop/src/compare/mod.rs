@@ -21,9 +21,9 @@ pub struct Comparison {
     pub thresholds: Thresholds,
     /// The rows that both records have.
     pub rows: Vec<ComparedRow>,
-    /// Why other rows were not compared, for people.
+    /// Why other rows were not compared, as text.
     pub left_out: Vec<String>,
-    /// Circumstances that differ without making times incomparable, for people.
+    /// Differences that do not make times incomparable, as text.
     pub differences: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Somebody who computes attention and can be timed: our own entries, or a library in another process.
+//! Implementations of attention that can be timed: our own entries, or a library in another process.
 //!
 //! All contenders of a case are prepared together and then take one sample each in turn, so that what disturbs the GPU
 //! disturbs all. The types lead through the only order there is: [`Contender`] → [`Prepared`], whose outputs are checked
@@ -31,7 +31,7 @@ impl Workload {
     }
 }
 
-/// Somebody who computes attention.
+/// An implementation of attention.
 pub trait Contender {
     /// The name, as on the command line.
     fn name(&self) -> &str;
@@ -60,6 +60,6 @@ pub trait Prepared<'a> {
 pub struct Answer {
     /// O by the problem's strides; LSE where the contender gives it.
     pub outputs: Outputs,
-    /// What it did that it should not have, for people: changed inputs, writes behind a buffer.
+    /// Forbidden side effects, as text: changed inputs, writes past the end of a buffer.
     pub violations: Vec<String>,
 }

@@ -75,7 +75,7 @@ pub enum Quantity {
 }
 
 impl Quantity {
-    /// `value`, for people.
+    /// `value` with its unit, as text.
     pub fn show(self, value: f64) -> String {
         match self {
             Quantity::Fraction => format!("{:.1} %", value * 100.0),
@@ -100,7 +100,7 @@ pub enum Source {
 }
 
 impl Fact {
-    /// The name, for people.
+    /// The name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Fact::WrongElements => "wrong elements",

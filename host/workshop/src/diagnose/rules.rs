@@ -213,7 +213,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         name: "waiting for warpgroup products",
         conditions: &[below(Fact::TensorCores, BUSY), above(Fact::WarpgroupProductStalls, 0.3)],
-        bottleneck: "warpgroups wait for their own products while nobody else gives the tensor cores work",
+        bottleneck: "warpgroups wait for their own products while no other warpgroup keeps the tensor cores busy",
         experiment: "issue the next product before the softmax of this one, or let two warpgroups take turns",
         source: "Shah et al., FlashAttention-3, arXiv 2407.08608, section 3.2",
     },

@@ -115,7 +115,7 @@ pub enum DeviceChoice {
 pub struct Opened {
     /// The executor.
     pub executor: Box<dyn Executor>,
-    /// Why, for people.
+    /// The reason, as text.
     pub reason: String,
 }
 

@@ -16,16 +16,15 @@ pub enum Distribution {
     Normal,
     /// Q, K, V uniform in [−1, 1).
     Uniform,
-    /// Q and K normal with standard deviation 8, so that the scores have one of 64 at the default scale; V standard
-    /// normal.
+    /// Q and K normal with standard deviation 8, which gives scores one of 64 at the default scale; V standard normal.
     LargeLogits,
     /// Every element of Q and K 0.5, of V 0.75: uniform attention, O is 0.75.
     Constant,
-    /// Made against the online softmax; head h of every batch entry is filled like growing-maxima, one-hot or near-ties, by
+    /// Hard cases for online softmax: head h of every batch entry is filled like growing-maxima, one-hot or near-ties, by
     /// (b·H + h) mod 3.
     Adversarial,
-    /// Standard normal with NaN and ±∞ sprinkled as by non-finite-queries, -key, -values or minus-infinity-scores, by
-    /// (b·H + h) mod 4.
+    /// Standard normal with NaN and ±∞ as in non-finite-queries, -key, -values or minus-infinity-scores, by (b·H + h) mod
+    /// 4.
     NonFinite,
     /// Row maxima that keep growing towards later keys (scores −32 to 32); V standard normal.
     GrowingMaxima,
@@ -35,10 +34,10 @@ pub enum Distribution {
     NearTies,
     /// All keys of a head are the same: uniform attention; Q, K, V standard normal otherwise.
     EqualKeys,
-    /// Uniform attention over neighbours in V that are ±x with x normal of standard deviation 1000: what is summed is far
-    /// larger than the sum.
+    /// Uniform attention over neighbours in V that are ±x with x normal of standard deviation 1000, so the sum is far
+    /// smaller than its terms.
     Cancelling,
-    /// K and V hold only subnormal numbers, Q is so large that the scores still differ.
+    /// K and V hold only subnormal numbers; Q is large enough that the scores still differ.
     Subnormal,
     /// Standard normal, with NaN or ±∞ in every seventh row of Q.
     NonFiniteQueries,

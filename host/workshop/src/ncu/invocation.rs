@@ -30,18 +30,18 @@ pub const METRICS: [&str; 18] = [
 /// Whether ncu locks the GPU's clocks to their base while it measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum ClockControl {
-    /// To the base clocks, so that profiles can be compared; needs the right to do so
+    /// Lock to the base clocks, so that profiles can be compared; needs permission
     Base,
-    /// Clocks stay as they are, for machines where they may not be touched
+    /// Leave the clocks alone, for machines where they may not be changed
     None,
 }
 
 /// Whether ncu empties the caches before each pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum CacheControl {
-    /// Empty them: every pass sees the same, a cold L2
+    /// Empty them: every pass starts with a cold L2
     All,
-    /// Leave them as the pass before left them: a warm L2
+    /// Leave them as the previous pass left them: a warm L2
     None,
 }
 

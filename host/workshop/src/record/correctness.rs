@@ -19,7 +19,7 @@ pub struct Correctness {
     pub output_frobenius: Option<f64>,
     /// Largest |ΔLSE|; absent when the contender gives no LSE, or one is no number and should be one.
     pub largest_lse_error: Option<f64>,
-    /// What else is wrong, for people: changed inputs, writes behind a buffer, a norm over its bound.
+    /// Other errors, as text: changed inputs, writes behind a buffer, a norm over its bound.
     pub violations: Vec<String>,
 }
 

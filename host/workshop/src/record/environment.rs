@@ -37,7 +37,7 @@ pub enum Telemetry {
     },
     /// Not at all.
     Absent {
-        /// Why, for people.
+        /// The reason, as text.
         reason: String,
     },
 }

@@ -147,7 +147,7 @@ pub enum Outcome {
     },
     /// It could not run this case here.
     NotRun {
-        /// Why, for people.
+        /// The reason, as text.
         reason: String,
     },
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{BenchRecord, Outcome, Row};
 
 impl BenchRecord {
-    /// Every warning, and every reason why somebody has no times, for people, with the rows that it is about.
+    /// Every warning and every reason why a contender has no times, as text, with the rows that it concerns.
     pub fn remarks(&self) -> BTreeMap<String, Vec<String>> {
         let mut remarks: BTreeMap<String, Vec<String>> = BTreeMap::new();
         let mut remark = |what: String, row: &Row| {

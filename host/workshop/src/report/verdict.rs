@@ -90,7 +90,7 @@ fn part(count: usize, of: usize) -> String {
     }
 }
 
-/// The cases in which another one is the fastest, or nobody is.
+/// The cases in which another contender is the fastest, or none is.
 fn rest(others: &[&Lead]) -> String {
     let (lost, open): (Vec<&Lead>, Vec<&Lead>) = others.iter().copied().partition(|lead| lead.decided());
     let mut parts: Vec<String> = lost.iter().map(|lead| format!("{} is {}", lead.first, lead.words())).collect();

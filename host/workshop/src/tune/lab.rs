@@ -17,7 +17,7 @@ use crate::statistics::Bootstrap;
 /// Candidates that are measured in the same turns.
 pub const GROUP: usize = 8;
 
-/// Resamples of intervals that nobody looks at: of a trial, the median counts.
+/// Resamples of the intervals of a trial, which are not used: only the median counts.
 const TRIAL_RESAMPLES: usize = 1;
 
 /// Opens the contender of a name.
@@ -27,7 +27,7 @@ pub type Open<'a> = dyn Fn(&str) -> Result<Box<dyn Contender>> + 'a;
 pub trait Listener: Observer {
     /// A case begins, with so many candidates.
     fn case(&mut self, case: &Case, incumbent: &str, candidates: usize);
-    /// These are about to be prepared, checked and timed beside the incumbent; none when nobody new is.
+    /// These are about to be prepared, checked and timed beside the incumbent; empty when there is no new one.
     fn begins(&mut self, case: &Case, samples: usize, candidates: &[&str]);
     /// They are done.
     fn ends(&mut self, candidates: &[&str]);

@@ -22,9 +22,9 @@ const FINALISTS: usize = 4;
 pub enum Strategy {
     /// Measure every candidate, then the better third three times as long, and so on (successive halving)
     Exhaustive,
-    /// The same for a part of the candidates that is spread over all axes
+    /// The same for a sample of the candidates spread over all axes
     LatinHypercube,
-    /// Measure some, then those that resemble the best so far (tree-structured Parzen estimator)
+    /// Measure some, then those most like the best so far (tree-structured Parzen estimator)
     Tpe,
 }
 
@@ -78,7 +78,7 @@ pub fn search(
 }
 
 /// Successive halving (Jamieson & Talwalkar 2016): all of `field` with few samples, the better third with more, until the
-/// `rungs` are over. What failed in a later rung is out, whoever was left behind keeps the rank of the rung it reached.
+/// `rungs` are over. A candidate that failed in a later rung is dropped; one that was left behind keeps the rank of the rung it reached.
 ///
 /// # Errors
 /// As [`Lab::measure`].

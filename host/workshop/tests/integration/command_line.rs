@@ -212,7 +212,10 @@ fn lse_is_optional() {
 #[test]
 fn variants_can_be_asked_for_by_name() {
     let table = |arguments| text(&output(&mut small_run(arguments), 0).stdout);
-    assert!(table(&["--seq", "64", "--variant", "fa512_sm80_any_full_128x64"]).contains("asked for by name"));
+    assert!(
+        table(&["--seq", "64", "--variant", "fa512_sm80_any_full_128x64"])
+            .contains("fa512_sm80_any_full_128x64 (named)")
+    );
     let refused = |arguments: &[&str]| refusal(&mut small_run(arguments));
     let unknown = refused(&["--variant", "fastest"]);
     assert!(unknown.contains("no variant fastest; there are: fa512_sm"), "{unknown}");

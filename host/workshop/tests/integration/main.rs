@@ -17,6 +17,7 @@ mod report;
 mod sanitize;
 mod simulated_driver;
 mod support;
+mod support_table;
 mod tensor_maps;
 mod tune;
 mod variants;

@@ -1,7 +1,7 @@
 //! Tile configurations: the work of one thread block, a type for each kind of kernels with what these know and nothing else,
 //! and the gates that decide, before anything is compiled, whether one can work.
 //!
-//! What a kind has in one form only is no field of it, so that nobody writes what its kernels would compute wrongly. A
+//! What a kind has in one form only is not a field of it, so that no unsupported configuration can be written. A
 //! persistent grid is for kernels with tensor maps:
 //!
 //! ```

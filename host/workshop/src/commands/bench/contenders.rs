@@ -44,16 +44,16 @@ impl Sources {
         Self { folder: Arc::new(folder), python, torch: None }
     }
 
-    /// Opens whom `wanted` means, each once. Says on standard error who of `all` is not here.
+    /// Opens the contenders that `wanted` names, each once. Those of `all` that are not available are listed on standard error.
     ///
     /// # Errors
-    /// When one that was named is not here.
+    /// When a contender that was named is not available.
     pub fn open(&mut self, wanted: &[Wanted]) -> Result<Vec<Box<dyn Contender>>> {
         let mut contenders: Vec<Box<dyn Contender>> = Vec::new();
         for wanted in wanted {
             let (specs, named) = match wanted {
                 Wanted::One(spec) => (vec![spec.clone()], true),
-                Wanted::All => (everybody(), false),
+                Wanted::All => (every_spec(), false),
             };
             for spec in specs {
                 if contenders.iter().any(|contender| contender.name() == spec.to_string()) {
@@ -105,7 +105,7 @@ impl Sources {
     }
 }
 
-fn everybody() -> Vec<Spec> {
+fn every_spec() -> Vec<Spec> {
     let ours = [Spec::Preferred, Spec::twin()];
     ours.into_iter().chain(Backend::ALL.map(Spec::Torch)).collect()
 }

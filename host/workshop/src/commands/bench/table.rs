@@ -1,4 +1,4 @@
-//! A bench for people.
+//! The result of a bench as a table.
 
 use std::fmt::Write;
 
@@ -96,7 +96,7 @@ fn circumstances(record: &BenchRecord) -> String {
     )
 }
 
-/// What must be known besides the numbers: how much was checked, why somebody is missing, warnings.
+/// Notes below the numbers: how much was checked, why a contender is missing, warnings.
 fn remarks(record: &BenchRecord) -> String {
     let mut text = checked(record);
     for (what, rows) in record.remarks() {

@@ -1,4 +1,4 @@
-//! A comparison for people and for pull requests.
+//! A comparison as a table, for a terminal or a pull request.
 
 use std::fmt::Write;
 

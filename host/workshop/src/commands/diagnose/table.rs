@@ -1,4 +1,4 @@
-//! Diagnoses for people.
+//! Diagnoses as text.
 
 use workshop::diagnose::facts::{Fact, Source};
 use workshop::diagnose::{Evidence, Judgment, Verdict};

@@ -1,4 +1,4 @@
-//! What a campaign found, for people.
+//! The result of a campaign as a table.
 
 use comfy_table::{Cell, CellAlignment};
 use workshop::check::Severities;

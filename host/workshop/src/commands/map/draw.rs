@@ -9,13 +9,13 @@ use workshop::report::{Named, Report, heat};
 
 use crate::commands::Verdict;
 
-/// Draw a map: an SVG image for light pages and dark ones, or an HTML page with its tables
+/// Draw a map: an SVG image for light and dark pages, or an HTML page with tables
 #[derive(clap::Args)]
 pub struct Options {
     /// The record
     #[arg(value_name = "RECORD")]
     record: PathBuf,
-    /// Where to write it; the name ends in .svg or .html
+    /// Output file; its name ends in .svg or .html
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! Who takes part at a point: our chosen kernel, those of our others that accept it, and libraries.
+//! The contenders at a point: our chosen kernel, our other kernels that accept it, and libraries.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use workshop::record::Case;
 use workshop::variant;
 
 /// The contenders of a map.
-pub struct Everybody {
+pub struct Contenders {
     gpu: GpuExecutor,
     folder: Arc<PtxFolder>,
     /// Those that take part at every point, ours among them.
@@ -23,7 +23,7 @@ pub struct Everybody {
     kernels: Vec<(String, Box<dyn Contender>)>,
 }
 
-impl Everybody {
+impl Contenders {
     /// `always`, and with `all` every entry of `folder`.
     pub fn new(gpu: GpuExecutor, folder: Arc<PtxFolder>, always: Vec<Box<dyn Contender>>, all: bool) -> Result<Self> {
         let entries = folder.entries().filter(|_| all);
@@ -44,7 +44,7 @@ impl Everybody {
     }
 }
 
-impl Field for Everybody {
+impl Field for Contenders {
     fn of(&mut self, case: &Case) -> Result<Vec<&mut Box<dyn Contender>>> {
         // The driver refuses everything once a kernel has faulted.
         let probe = self.gpu.allocate("a probe of the context", 1)?;

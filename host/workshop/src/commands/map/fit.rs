@@ -10,7 +10,7 @@ use workshop::map::record::Map;
 
 use crate::commands::{Verdict, output};
 
-/// Fit the constants by which the library predicts times and chooses kernels, to maps of all variants (--variants all)
+/// Fit the constants of the predicted times, which choose kernels, to maps of all variants (--variants all)
 #[derive(clap::Args)]
 pub struct Options {
     /// The records, of one GPU model or several

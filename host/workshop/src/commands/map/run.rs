@@ -9,7 +9,7 @@ use contract::config::{Element, Mask, Sequence};
 use contract::manifest::Entry;
 use contract::problem::Shape;
 use contract::view::Layout;
-use workshop::bench::{Bench, Observer};
+use workshop::bench::Bench;
 use workshop::contender::spec::Spec;
 use workshop::contender::torch::Backend;
 use workshop::error::Result;
@@ -25,7 +25,7 @@ use workshop::record::{Case, Ceilings, Kernel, RunProtocol};
 use workshop::telemetry::Monitor;
 use workshop::timing::Protocol;
 
-use super::field::Everybody;
+use super::field::Contenders;
 use super::text;
 use crate::commands::bench::contenders::{Sources, Wanted};
 use crate::commands::bench::{environment, shape};
@@ -45,15 +45,15 @@ const SAMPLE_US: f64 = 300.0;
 
 /// Measure a map on a GPU: every contender is checked, then timed in turns, at each point
 ///
-/// The record is written point by point. The same command goes on from it, whatever ended the run before.
+/// The record is written point by point. The same command continues it, however the last run ended.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Points: those of --shapes, then --random N of them, else all powers of two of both ranges and an \
-                        odd size between each two. Contenders are as for `fa512 bench`.\n\nExit codes: 0 done, or the time was \
-                        over, 1 a contender computed something wrong (and was not timed), 2 could not run (or interrupted)."
+    after_help = "Points: those of --shapes, then --random N or else a grid: the powers of two of both ranges, and an odd \
+                        size between each two. Contenders are as for `fa512 bench`.\n\nExit codes: 0 done, or out of \
+                        time, 1 a contender is wrong (and was not timed), 2 could not run, or interrupted."
 )]
 pub struct Options {
-    /// The record, one JSON object a line; one that is there is gone on from
+    /// Record to write, one JSON object per line; an existing one is continued
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Heads of all batch entries together
@@ -62,13 +62,13 @@ pub struct Options {
     /// Sequence lengths
     #[arg(long, value_name = "FROM..TO", default_value = "16..8192", value_parser = range)]
     seq: RangeInclusive<u32>,
-    /// Head dimensions; each of the sizes is measured with every one
+    /// Head dimensions; every size is measured with each of them
     #[arg(long, value_name = "D", value_delimiter = ',', default_value = "64")]
     head_dim: Vec<u32>,
-    /// Draw so many pairs of sizes from both ranges, their logarithms evenly, instead of going through them in steps
+    /// Measure this many random pairs of sizes, log-uniform in both ranges, instead of a grid
     #[arg(long, value_name = "N")]
     random: Option<usize>,
-    /// Shapes that are measured before all others, as BxHxS, or BxHxSxD where D is not 64, separated by commas
+    /// Shapes to measure first, as BxHxS, or BxHxSxD where D is not 64, separated by commas
     #[arg(long, value_name = "BxHxS", value_delimiter = ',', value_parser = shape)]
     shapes: Vec<Shape>,
     /// Element types of Q, K, V and O
@@ -80,34 +80,34 @@ pub struct Options {
     /// Order of dimensions of all tensors
     #[arg(long, value_parser = layout_parser(), default_value = Layout::Bhsd.name())]
     layout: Layout,
-    /// Who is measured beside ours; may be repeated [default: torch:cudnn, torch:flash]
+    /// Contender to measure beside ours; may be repeated [default: torch:cudnn, torch:flash]
     #[arg(long = "contender", value_name = "CONTENDER")]
     contenders: Vec<Wanted>,
-    /// Which of our kernels are timed: the one that is chosen, or every one that computes the problem
+    /// Which of our kernels to time
     #[arg(long, value_name = "WHICH", value_enum, default_value_t = Variants::Chosen)]
     variants: Variants,
     /// Stop after this many minutes
     #[arg(long, value_name = "MINUTES", value_parser = minutes)]
     minutes: Option<Duration>,
-    /// Seed of the sizes, of the inputs and of the order within turns
+    /// Seed of the sizes, the inputs and the order within turns
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Samples of each contender at a point
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     samples: u32,
-    /// Leave out points at which Q, K, V, O and LSE have more MiB together
+    /// Leave out points whose Q, K, V, O and LSE together have more MiB
     #[arg(long, value_name = "MIB", default_value_t = 512)]
     largest: u32,
-    /// Leave out points at which a call takes longer than so many ms by what it has to compute and to move
+    /// Leave out points whose operations and bytes alone take longer than this many ms
     #[arg(long, value_name = "MS", default_value_t = 3.0)]
     longest: f64,
-    /// Time calls that find their inputs in L2, instead of calls on sets of inputs that together are larger
+    /// Keep the inputs in L2, instead of rotating over sets of inputs that are larger than L2
     #[arg(long)]
     warm_l2: bool,
     /// Begin every call when the one before is complete
     #[arg(long)]
     no_overlap: bool,
-    /// Worst points that are shown
+    /// Number of worst points to show
     #[arg(long, value_name = "N", default_value_t = text::SHOWN)]
     worst: usize,
     #[command(flatten)]
@@ -119,12 +119,12 @@ pub struct Options {
     python: Option<PathBuf>,
 }
 
-/// Which of our kernels are timed.
+/// Which of our kernels to time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Variants {
-    /// The one that is chosen.
+    /// The kernel that selection chooses.
     Chosen,
-    /// Every one that computes the problem.
+    /// Every kernel that computes the problem.
     All,
 }
 
@@ -198,10 +198,10 @@ pub fn run(options: &Options) -> Result<Verdict> {
     let stop = stop_on_interrupt()?;
     let bench =
         Bench { protocol, heads_checked: 1, resamples: RESAMPLES, ceilings: &ceilings, monitor: &monitor, stop: &stop };
-    let mut everybody = Everybody::new(gpu, Arc::new(folder), always, options.variants == Variants::All)?;
-    let mut shown = Shown(Progress::new("measuring", (cases.len() * bench.turns()) as u64));
-    let end = Session { bench, time: options.minutes }.run(&cases, &mut everybody, &mut journal, &mut shown)?;
-    drop(shown);
+    let mut contenders = Contenders::new(gpu, Arc::new(folder), always, options.variants == Variants::All)?;
+    let mut progress = Progress::new("measuring", (cases.len() * bench.turns()) as u64);
+    let end = Session { bench, time: options.minutes }.run(&cases, &mut contenders, &mut journal, &mut progress)?;
+    drop(progress);
     report(options, &journal, end, cases.len())
 }
 
@@ -256,17 +256,4 @@ fn report(options: &Options, journal: &Journal, end: End, points: usize) -> Resu
         (_, true) => Verdict::Fail,
         (_, false) => Verdict::Pass,
     })
-}
-
-/// Progress on a terminal.
-struct Shown(Progress);
-
-impl Observer for Shown {
-    fn checking(&mut self, _: &Case, _: &str) {
-        self.0.advance(0);
-    }
-
-    fn turned(&mut self, _: &Case) {
-        self.0.advance(1);
-    }
 }

@@ -1,4 +1,4 @@
-//! A map as tables for people.
+//! A map as tables.
 
 use std::fmt::Write;
 

@@ -28,6 +28,9 @@ pub struct Record {
     pub device_reason: String,
     /// Name of the entry.
     pub variant: String,
+    /// Why it was chosen, in a word or two; for the table.
+    #[serde(skip)]
+    pub variant_brief: String,
     /// Why it was chosen.
     pub variant_reason: String,
     /// The PTX.

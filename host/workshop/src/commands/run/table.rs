@@ -1,4 +1,4 @@
-//! What a run found, for people.
+//! The result of a run as a table.
 
 use comfy_table::Cell;
 use contract::problem::Shape;
@@ -18,7 +18,7 @@ pub fn render(record: &Record, findings: &ptx_diagnostics::Renderer) -> String {
     };
     let device = &record.device;
     row("device", format!("{}, sm_{}: {}", device.name, device.architecture, record.device_reason));
-    row("variant", format!("{}: {}", record.variant, record.variant_reason));
+    row("variant", format!("{} ({})", record.variant, record.variant_brief));
     row("problem", problem(record));
     if !record.problem.views.is_empty() {
         row("views", views(&record.problem.views));

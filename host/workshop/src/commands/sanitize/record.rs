@@ -60,7 +60,7 @@ pub struct Found {
     pub finding: Finding,
     /// The first case it was made in.
     pub first_case: CaseRecord,
-    /// That case, for people.
+    /// That case, as text.
     #[serde(skip)]
     pub first_case_text: String,
     /// The schedule it was first made under; 0 on a GPU.

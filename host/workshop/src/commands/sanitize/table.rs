@@ -1,4 +1,4 @@
-//! What a sweep found, for people.
+//! The result of a sweep as a table.
 
 use comfy_table::Cell;
 

@@ -18,13 +18,13 @@ use super::text;
 use crate::commands::bench::shape;
 use crate::commands::{Verdict, architecture, element_parser, mask_parser, output};
 
-/// Choose the candidates: points of the search space that pass the gates, all of them or a sample
+/// Choose candidates: points of the search space that pass the gates, all of them or a sample
 #[derive(clap::Args)]
 pub struct Options {
     /// Kernel families, separated by commas [default: those that run on --arch]
     #[arg(long, value_name = "FAMILY", value_delimiter = ',', value_parser = family_parser())]
     family: Vec<Family>,
-    /// Architecture of the GPU to tune for, as in 80 or sm_80
+    /// Architecture of the GPU to tune for, such as 80 or sm_80
     #[arg(long, value_name = "NN", value_parser = architecture, default_value_t = sim::DEFAULT_ARCHITECTURE)]
     arch: u32,
     /// Shapes to tune for, as BxHxS, or BxHxSxD where D is not 64, separated by commas
@@ -39,7 +39,7 @@ pub struct Options {
     /// How `fa512 tune run` searches
     #[arg(long, value_enum, default_value_t = Strategy::Exhaustive)]
     strategy: Strategy,
-    /// Most candidates of each kind, sequence and mask, a Latin hypercube sample; 0 for the shipped variants alone
+    /// Maximum candidates of each kind, sequence and mask, as a Latin hypercube sample; 0 for the shipped variants alone
     /// [default: every point that passes with exhaustive, else 256]
     #[arg(long, value_name = "N")]
     candidates: Option<usize>,

@@ -36,46 +36,46 @@ use crate::commands::interrupt::stop_on_interrupt;
 use crate::commands::tuned_option::TunedOption;
 use crate::commands::{Verdict, gpu_for_times, output};
 
-/// Check and measure the compiled candidates on a GPU; the fastest has to beat the incumbent
+/// Check and measure the compiled candidates on a GPU; the fastest must beat the incumbent
 ///
-/// The record is written as trials are made. The same command goes on from it, whatever ended the run before.
+/// The record is written as trials are made. The same command continues it, however the last run ended.
 #[derive(clap::Args)]
 #[command(
-    after_help = "A candidate is compared with the f64 reference before it is timed, and timed in the same turns \
-                        as the incumbent, the shipped variant that is launched until now. The fastest meets it once more \
-                        by the protocol of `fa512 bench`, and takes its place by the rules of `fa512 compare`.\n\nExit \
-                        codes: 0 done, or the time was over, 2 could not run (or interrupted)."
+    after_help = "A candidate is compared with the f64 reference before it is timed. It is timed in turns with the \
+                        incumbent, the shipped variant that selection launches now. The fastest candidate meets the \
+                        incumbent again in the protocol of `fa512 bench`, and replaces it by the rules of `fa512 \
+                        compare`.\n\nExit codes: 0 done, or out of time, 2 could not run, or interrupted."
 )]
 pub struct Options {
-    /// What `fa512 tune plan --out` wrote
+    /// Plan written by `fa512 tune plan --out`
     #[arg(long, value_name = "FILE")]
     plan: PathBuf,
-    /// Folder that `cargo xtask ptx --variants` wrote
+    /// Folder written by `cargo xtask ptx --variants`
     #[arg(long, value_name = "FOLDER")]
     ptx: PathBuf,
-    /// The record, one JSON object a line; one that is there is gone on from
+    /// Record to write, one JSON object per line; an existing one is continued
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Stop searching after this many minutes, shared out among the cases; the final comparisons are made in any case
+    /// Stop searching after this many minutes, divided among the cases; the final comparisons always run
     #[arg(long, value_name = "MINUTES", value_parser = minutes)]
     minutes: Option<Duration>,
-    /// Candidates of a case that tpe and latin-hypercube measure [default: a third of them, 24 at least]
+    /// Candidates of a case that tpe and latin-hypercube measure [default: a third of them, at least 24]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     trials: Option<u32>,
-    /// Only a part of the candidates, as 1/4 for the first of four, without final comparisons; `fa512 tune merge` puts
-    /// the records together
+    /// Measure only a part of the candidates, such as 1/4 for the first of four, without final comparisons; `fa512 tune
+    /// merge` merges the records
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
-    /// Per cent that a candidate must take less time than the incumbent
+    /// How much less time than the incumbent a candidate must take, in per cent
     #[arg(long, value_name = "PERCENT", default_value_t = 100.0 * Thresholds::default().improvement, value_parser = percent)]
     improvement: f64,
     /// Samples of each in the final comparison
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     samples: u32,
-    /// Time calls that find their inputs in L2, instead of calls on sets of inputs that together are larger
+    /// Keep the inputs in L2, instead of rotating over sets of inputs that are larger than L2
     #[arg(long)]
     warm_l2: bool,
-    /// Heads of each case that are compared with the f64 reference: the first, the last, others at random
+    /// Heads of each case to compare with the f64 reference: the first, the last, and random others
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
     check_heads: u32,
     #[command(flatten)]

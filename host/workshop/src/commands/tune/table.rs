@@ -10,15 +10,15 @@ use workshop::tune::table::Table;
 use super::text;
 use crate::commands::{Verdict, output};
 
-/// Show the tuned table, or put the decisions of records into it
+/// Show the tuned table, or update it with the decisions of records
 ///
-/// The built-in table is host/workshop/tuned.json; what is written there is used by the next build.
+/// The built-in table is host/workshop/tuned.json; the next build uses what is written there.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Records whose decisions take the place of what the table has for their GPU and class
+    /// Records whose decisions replace those of the table for their GPU and class
     #[arg(value_name = "RECORD")]
     records: Vec<PathBuf>,
-    /// The table to begin with [default: --out if it is there, else the built-in one]
+    /// Table to start from [default: --out if it exists, else the built-in one]
     #[arg(long, value_name = "FILE")]
     tuned: Option<PathBuf>,
     /// Write the table to this file

@@ -1,4 +1,4 @@
-//! Plans, results and tables for people.
+//! Plans, results and tuned tables as text.
 
 use std::fmt::Write;
 use std::path::Path;

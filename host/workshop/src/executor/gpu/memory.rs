@@ -79,7 +79,7 @@ impl Allocation {
     }
 }
 
-/// A number of bytes for people.
+/// A number of bytes with a unit, as text.
 pub fn mebibytes(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }

@@ -6,7 +6,7 @@ use crate::record::{BenchRecord, Outcome, Row, Warning};
 use crate::report::cases;
 use crate::report::content::Notice;
 
-/// Every kind of warning of `record`, and every reason why somebody has no times.
+/// Every kind of warning of `record`, and every reason why a contender has no times.
 pub fn notices(record: &BenchRecord) -> Vec<Notice> {
     let mut kinds: BTreeMap<(String, &str), Vec<&Row>> = BTreeMap::new();
     let mut note = |what: String, advice, row| kinds.entry((what, advice)).or_default().push(row);

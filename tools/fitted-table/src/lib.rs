@@ -1,11 +1,18 @@
 //! Tables that fit a terminal without breaking a word.
 
-use comfy_table::{ColumnConstraint, Table, Width};
+use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width, presets};
 
 /// Cells of more words than this are prose, which may wrap; shorter ones are names and numbers.
 const WORDS_OF_A_NAME: usize = 3;
 /// What a column takes beside its content.
 const PADDING: usize = 2;
+
+/// An empty table without borders.
+pub fn table() -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    table
+}
 
 /// `table` as text of at most `width` columns, but for single words that are longer: names and numbers stay whole. Where its
 /// columns do not fit beside each other, a row's cells stand below each other.
@@ -93,10 +100,9 @@ fn wrap(text: &str, indent: &str, width: usize, lines: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::output;
 
     fn table(header: &[&str], row: &[&str]) -> Table {
-        let mut table = output::table();
+        let mut table = super::table();
         table.set_header(header.to_vec());
         table.add_row(row.to_vec());
         table

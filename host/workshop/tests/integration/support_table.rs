@@ -1,0 +1,69 @@
+//! The support table of the documents says what the variants of this build compute.
+
+use contract::config::{Element, Mask, Sequence};
+use contract::variants::VARIANTS;
+
+use crate::support::ptx;
+
+const DOCUMENT: &str = include_str!("../../../../docs/use/README.md");
+/// The first cells of the table's head.
+const HEAD: &str = "| GPU | `sm` | type | D ¹ | mask | sequences |";
+const MASKS: [Mask; 3] = [Mask::Full, Mask::Causal, Mask::Window];
+const SEQUENCES: [(Sequence, &str); 2] = [(Sequence::Any, "any"), (Sequence::Packed, "packed")];
+
+/// The largest head dimension that the variants on `architecture` compute for this combination.
+fn largest(architecture: u32, element: Element, mask: Mask, sequence: Sequence) -> Option<u32> {
+    let computes = |&variant: &_| {
+        let contract::variants::Variant { element: e, mask: m, sequence: s, config, .. } = variant;
+        (e, m, s) == (element, mask, sequence) && config.family().runs_on(architecture)
+    };
+    VARIANTS.iter().filter(|variant| computes(variant)).map(|variant| *variant.head_dims().end()).max()
+}
+
+/// The cells of types, head dimensions, masks and sequences for `architecture`.
+///
+/// # Panics
+/// Where a combination is missing: then a row cannot say it.
+fn computed(architecture: u32) -> [String; 4] {
+    let mut found = Vec::new();
+    for element in Element::ALL {
+        for mask in MASKS {
+            found.extend(SEQUENCES.map(|(sequence, _)| largest(architecture, element, mask, sequence)));
+        }
+    }
+    assert!(found.iter().all(|largest| *largest == found[0]), "sm_{architecture}: {found:?}");
+    match found[0] {
+        None => ["–"; 4].map(str::to_owned),
+        Some(largest) => [
+            Element::ALL.map(Element::name).join(", "),
+            format!("8 to {largest}"),
+            MASKS.map(Mask::name).join(", "),
+            SEQUENCES.map(|(_, name)| name).join(", "),
+        ],
+    }
+}
+
+#[test]
+fn every_row_says_what_the_variants_compute() {
+    let rows =
+        DOCUMENT.lines().skip_while(|line| !line.starts_with(HEAD)).skip(2).take_while(|line| line.starts_with('|'));
+    let mut architectures = Vec::new();
+    for row in rows {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        for architecture in cells[2].split(", ") {
+            let architecture = architecture.parse().unwrap_or_else(|error| panic!("{row}: {error}"));
+            assert_eq!(cells[3..7], computed(architecture), "sm_{architecture}");
+            architectures.push(architecture);
+        }
+    }
+    architectures.sort();
+    assert_eq!(architectures, [70, 75, 80, 86, 89, 90, 100, 103, 120]);
+}
+
+#[test]
+fn it_names_the_version_of_the_ptx() {
+    for module in &ptx().manifest().modules {
+        let named = format!("The PTX is `.version {}`", module.ptx_version);
+        assert!(DOCUMENT.contains(&named), "{}: {named}", module.target);
+    }
+}
