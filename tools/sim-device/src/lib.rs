@@ -75,7 +75,6 @@ mod operation;
 mod report;
 mod stream;
 mod sync;
-mod variables;
 
 pub use architecture::Architecture;
 pub use attributes::device_attribute;

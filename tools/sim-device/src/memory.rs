@@ -132,7 +132,7 @@ impl Memory {
 }
 
 /// The driver's code for what ptx-sim says about memory.
-fn memory_error(error: MemoryError) -> Error {
+pub(crate) fn memory_error(error: MemoryError) -> Error {
     let code = match error {
         MemoryError::Allocation { .. } => Code::OUT_OF_MEMORY,
         _ => Code::INVALID_VALUE,
