@@ -72,6 +72,11 @@ impl Module {
         entry.required_threads.or(entry.maximum_threads)
     }
 
+    /// The threads that a block of an entry has to have in each dimension, where its launch bounds say so (`.reqntid`).
+    pub fn required_block(&self, entry: &str) -> Option<[u32; 3]> {
+        self.entry(entry)?.required_threads
+    }
+
     fn entry(&self, name: &str) -> Option<&Entry> {
         self.syntax.entries.iter().find(|candidate| candidate.name == name)
     }

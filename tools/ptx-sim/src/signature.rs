@@ -10,6 +10,8 @@ pub struct Use {
     /// Whether it is used as the address of global memory. An address that is computed with before its first use may not be
     /// seen as one.
     pub is_address: bool,
+    /// Whether it is used at all.
+    pub is_used: bool,
     /// The type of what is read or written first there, or of the parameter where it is no address, as in `f32`.
     pub element: String,
     /// Whether anything is read there.
@@ -30,6 +32,8 @@ pub(crate) fn uses(entry: &Entry) -> Vec<Use> {
         let has = |modifier: &str| instruction.modifiers.iter().any(|own| own == modifier);
         match instruction.opcode.as_str() {
             "ld" if has("param") => {
+                let loaded = bases(instruction).filter_map(|(base, _)| parameter_called(entry, base));
+                loaded.for_each(|parameter| uses[parameter].is_used = true);
                 if let Some((register, parameter)) = whole_parameter(entry, instruction) {
                     held.insert(register, parameter);
                 }
@@ -77,8 +81,11 @@ fn whole_parameter<'a>(entry: &Entry, load: &'a Instruction) -> Option<(&'a str,
     else {
         return None;
     };
-    let parameter = entry.parameters.iter().position(|parameter| parameter.name == *name)?;
-    Some((register, parameter))
+    Some((register, parameter_called(entry, name)?))
+}
+
+fn parameter_called(entry: &Entry, name: &str) -> Option<usize> {
+    entry.parameters.iter().position(|parameter| parameter.name == name)
 }
 
 /// The registers that an instruction's addresses begin with, and which of its operands they are in.

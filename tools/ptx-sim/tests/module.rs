@@ -73,7 +73,8 @@ fn a_launch_finds_what_was_written_to_a_variable() {
 
 #[test]
 fn parameters_that_are_addresses_are_told_from_numbers() {
-    let is = |is_address, element: &str, is_read| Use { is_address, element: element.to_owned(), is_read };
+    let is =
+        |is_address, element: &str, is_read| Use { is_address, is_used: true, element: element.to_owned(), is_read };
     let expected = [is(true, "u32", false), is(true, "f32", true), is(false, "f32", false), is(false, "u64", false)];
     assert_eq!(module().uses("count").expect("an entry"), expected);
     assert_eq!((module().block_limit("count"), module().uses("nothing")), (Some([64, 2, 1]), None));

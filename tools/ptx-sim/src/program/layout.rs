@@ -24,6 +24,8 @@ pub struct ModuleVariable {
     pub address: u64,
     /// Its size in bytes.
     pub bytes: u64,
+    /// The type it is declared with, as in `f32`; `b8` for most arrays and structs.
+    pub element: String,
 }
 
 /// A parameter of an entry.
@@ -88,7 +90,8 @@ impl Layout {
         layout.place_globals(&syntax.variables.iter().collect::<Vec<_>>(), module, memory)?;
         let placed = |variable: &Variable| {
             let Place { address, bytes, .. } = *layout.places.get(&variable.name)?;
-            Some(ModuleVariable { name: variable.name.clone(), address, bytes })
+            let element = variable.element.to_string().trim_start_matches('.').to_owned();
+            Some(ModuleVariable { name: variable.name.clone(), address, bytes, element })
         };
         let lies_in_memory = |variable: &&Variable| matches!(variable.space, Space::Global | Space::Constant);
         Ok(syntax.variables.iter().filter(lies_in_memory).filter_map(placed).collect())
