@@ -5,7 +5,7 @@
 
 use std::ffi::{CStr, c_char, c_void};
 
-use sim_device::{Code, Error, HostMemory, Result};
+use sim_device::{Code, Error, HostMemory, Problem, Result};
 
 /// A `CUdeviceptr`.
 pub type DevicePointer = u64;
@@ -249,10 +249,8 @@ impl ImageData {
             [(b"\x7fELF", "a cubin"), (b"\x50\xed\x55\xba", "a fat binary"), (b"\xbc\xb1\x43\x46", "a fat binary")]
         {
             if begins_with(magic) {
-                return Err(Error::new(
-                    Code::NO_BINARY_FOR_GPU,
-                    format!("the image is {what}; the simulator executes PTX text only"),
-                ));
+                let text = format!("the image is {what}; the simulator executes PTX text only");
+                return Err(Error::new(Code::NO_BINARY_FOR_GPU, text).of(Problem::NotSimulated));
             }
         }
         Text(self.0.cast()).get()

@@ -9,6 +9,7 @@ mod input;
 mod kernel;
 mod notation;
 mod npy;
+mod program;
 mod report;
 mod schedules;
 mod session;
@@ -43,13 +44,14 @@ struct Arguments {
 enum Command {
     /// Write a launch description for an entry, to fill in and run
     Init(init::Init),
+    /// Run an unchanged program on simulated GPUs and show what it does wrong
+    Run(program::Program),
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match run(&arguments) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(1),
+        Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error}");
             ExitCode::from(2)
@@ -57,11 +59,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// Carries out the command; whether nothing was found.
-fn run(arguments: &Arguments) -> Result<bool, String> {
+/// Carries out the command.
+fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     match (&arguments.command, &arguments.kernel) {
-        (Some(Command::Init(init)), _) => init.run().map(|()| true),
-        (None, Some(kernel)) => kernel.run(),
+        (Some(Command::Init(init)), _) => init.run().map(|()| ExitCode::SUCCESS),
+        (Some(Command::Run(program)), _) => program.run(),
+        (None, Some(kernel)) => kernel.run().map(|passed| ExitCode::from(u8::from(!passed))),
         (None, None) => Err("which PTX file? See --help".to_owned()),
     }
 }
