@@ -43,8 +43,8 @@
 //!
 //! # What is different from a GPU
 //!
-//! - Modules are made from PTX text only: cubins and fat binaries are refused (`CUDA_ERROR_NO_BINARY_FOR_GPU`), and with them
-//!   programs that use the CUDA runtime with kernels that nvcc compiled into them.
+//! - Modules are made from PTX only, as text or in a fat binary: cubins are refused (`CUDA_ERROR_NO_BINARY_FOR_GPU`). `cuLink…` hands
+//!   back PTX in place of a cubin.
 //! - Work is done when it is queued. An error of a kernel is returned by the next call that waits, and by every later one.
 //! - Host pointers are the program's own, and are followed as the driver follows them; everything else is looked up.
 
@@ -59,6 +59,7 @@ mod graphs;
 mod jit;
 mod launches;
 mod libraries;
+mod links;
 mod memory;
 mod modules;
 mod pointers;
@@ -77,6 +78,7 @@ fn functions() -> impl Iterator<Item = &'static [(&'static str, border::Address)
         graphs::FUNCTIONS,
         launches::FUNCTIONS,
         libraries::FUNCTIONS,
+        links::FUNCTIONS,
         memory::FUNCTIONS,
         modules::FUNCTIONS,
         pointers::FUNCTIONS,

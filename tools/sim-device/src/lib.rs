@@ -62,6 +62,7 @@ mod context;
 mod declarations;
 mod error;
 mod event;
+pub mod fat_binary;
 mod function;
 mod graph;
 mod image;
