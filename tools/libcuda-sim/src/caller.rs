@@ -15,10 +15,10 @@ pub fn line() -> Option<String> {
         looked_at += 1;
         backtrace::resolve_frame(frame, |symbol| {
             let name = symbol.name().map(|name| format!("{name:#}")).unwrap_or_default();
-            // The driver's function itself is the last frame of ours.
+            // The driver's function itself is the last frame of ours, unless a runtime called it.
             if is_driver_function(&name) {
                 is_outside = true;
-            } else if is_outside && found.is_none() && !is_of_a_library(symbol.filename()) {
+            } else if is_outside && found.is_none() && !is_of_a_runtime(&name) && !is_of_a_library(symbol.filename()) {
                 let place = symbol.filename().zip(symbol.lineno());
                 found = place.map(|(file, line)| format!("{name} ({}:{line})", file.display()));
             }
@@ -31,6 +31,14 @@ pub fn line() -> Option<String> {
 fn is_driver_function(name: &str) -> bool {
     let name = name.rsplit("::").next().unwrap_or(name);
     name.strip_prefix("cu").is_some_and(|rest| rest.starts_with(char::is_uppercase))
+}
+
+/// Whether a function is of the CUDA runtime, of the one beside this library, or made by nvcc for a launch.
+fn is_of_a_runtime(name: &str) -> bool {
+    name.contains("libcudart_sim::")
+        || name.contains("__device_stub")
+        || name.starts_with("cuda")
+        || name.starts_with("__cuda")
 }
 
 /// Whether a file is of Rust's library or of a crate from the registry: bindings, which call for somebody else.

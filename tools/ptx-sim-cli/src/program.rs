@@ -11,10 +11,15 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 /// Files that the simulated driver may be in, from the folder of the program: first where Cargo builds it for tests.
-const LIBRARIES: [&str; 4] =
+const DRIVERS: [&str; 4] =
     ["deps/liblibcuda_sim.so", "liblibcuda_sim.so", "ptx-sim/libcuda.so.1", "../lib/ptx-sim/libcuda.so.1"];
+/// Files that the runtime over it may be in.
+const RUNTIMES: [&str; 4] =
+    ["deps/liblibcudart_sim.so", "liblibcudart_sim.so", "ptx-sim/libcudart.so", "../lib/ptx-sim/libcudart.so"];
 /// The names by which programs ask for the driver.
-const NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
+const DRIVER_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
+/// The names by which programs that nvcc linked with `-cudart shared` ask for the runtime.
+const RUNTIME_NAMES: [&str; 4] = ["libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0", "libcudart.so"];
 
 /// Run an unchanged program on simulated GPUs.
 #[derive(Args)]
@@ -89,8 +94,12 @@ impl Program {
     pub fn run(&self) -> Result<ExitCode, String> {
         let library = self.library()?;
         let folder = tempfile::tempdir().map_err(|error| format!("a temporary folder: {error}"))?;
-        for name in NAMES {
-            symlink(&library, folder.path().join(name)).map_err(|error| format!("{name}: {error}"))?;
+        let mut links: Vec<_> = DRIVER_NAMES.iter().map(|name| (name, library.clone())).collect();
+        if let Some(runtime) = beside(&RUNTIMES)? {
+            links.extend(RUNTIME_NAMES.iter().map(|name| (name, runtime.clone())));
+        }
+        for (name, file) in links {
+            symlink(file, folder.path().join(name)).map_err(|error| format!("{name}: {error}"))?;
         }
         let journal = folder.path().join("journal");
         let name = Path::new(&self.program[0]).display().to_string();
@@ -109,20 +118,16 @@ impl Program {
 
     fn library(&self) -> Result<PathBuf, String> {
         let found = match &self.library {
-            Some(library) => Some(library.clone()).filter(|library| library.exists()),
-            None => {
-                let program = std::env::current_exe().map_err(|error| format!("the path of this program: {error}"))?;
-                let beside = LIBRARIES.iter().map(|name| program.with_file_name(name));
-                beside.into_iter().find(|library| library.exists())
+            Some(library) => {
+                let found = library.canonicalize();
+                return found.map_err(|_| format!("{}: there is no such file", library.display()));
             }
+            None => beside(&DRIVERS)?,
         };
-        let found = found.ok_or_else(|| match &self.library {
-            Some(library) => format!("{}: there is no such file", library.display()),
-            None => "the simulated driver is not beside this program; build it (cargo build --release -p libcuda-sim), or say \
-                     --library FILE"
-                .to_owned(),
-        });
-        found?.canonicalize().map_err(|error| format!("the simulated driver: {error}"))
+        found.ok_or_else(|| {
+            "the simulated driver is not beside this program; build it (cargo build --release -p libcuda-sim), or say --library FILE"
+                .to_owned()
+        })
     }
 
     /// The program in an environment in which `folder` has the driver.
@@ -135,7 +140,8 @@ impl Program {
         let mut command = Command::new(&self.program[0]);
         command.args(&self.program[1..]).env("LD_LIBRARY_PATH", path).env("PTX_SIM_JOURNAL", journal);
         // Where Triton and numba look, which do not ask the loader.
-        for (name, value) in [("TRITON_LIBCUDA_PATH", folder.to_owned()), ("NUMBA_CUDA_DRIVER", folder.join(NAMES[0]))]
+        for (name, value) in
+            [("TRITON_LIBCUDA_PATH", folder.to_owned()), ("NUMBA_CUDA_DRIVER", folder.join(DRIVER_NAMES[0]))]
         {
             if std::env::var_os(name).is_none() {
                 command.env(name, value);
@@ -224,6 +230,13 @@ impl Program {
             "problems": journal.problems,
         })
     }
+}
+
+/// The first of some files that is there, from the folder of this program.
+fn beside(files: &[&str]) -> Result<Option<PathBuf>, String> {
+    let program = std::env::current_exe().map_err(|error| format!("the path of this program: {error}"))?;
+    let found = files.iter().find_map(|file| program.with_file_name(file).canonicalize().ok());
+    Ok(found)
 }
 
 impl Journal {

@@ -1,4 +1,4 @@
-//! Unchanged programs under `ptx-sim run`.
+//! Unchanged programs under `ptx-sim run`: of the driver API, and of the runtime API as nvcc links them with `-cudart shared`.
 
 mod common;
 
@@ -9,19 +9,20 @@ use common::{output, text};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A C program that is linked with the simulated driver, and runs without it as with any other.
+/// A C program that is linked with a library for CUDA.
 struct Program {
     folder: TempDir,
     file: PathBuf,
 }
 
 impl Program {
-    /// Compiles `tests/programs/NAME.c`; `None`, with a word to stderr, where there is no C compiler.
-    fn compile(name: &str) -> Option<Self> {
+    /// Compiles `tests/programs/NAME.c` with `cuda` or `cudart`; `None`, with a word to stderr, where there is no C compiler.
+    fn compile(name: &str, library: &str) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let package = Path::new(env!("CARGO_MANIFEST_DIR"));
         let file = folder.path().join(name);
-        std::os::unix::fs::symlink(library(), folder.path().join("libcuda.so")).expect("a link to the library");
+        let link = folder.path().join(format!("lib{library}.so"));
+        std::os::unix::fs::symlink(built(library), link).expect("a link to the library");
         let compiled = Command::new("cc")
             .args(["-std=c11", "-D_DEFAULT_SOURCE", "-Wall", "-g", "-o"])
             .arg(&file)
@@ -30,7 +31,7 @@ impl Program {
             .arg(package.join("../libcuda-sim/tests/programs"))
             .arg("-L")
             .arg(folder.path())
-            .arg("-lcuda")
+            .arg(format!("-l{library}"))
             .output();
         let Ok(compiled) = compiled else {
             eprintln!("skipped: there is no C compiler (cc)");
@@ -55,16 +56,16 @@ impl Program {
     }
 }
 
-/// The library that Cargo has built for this test.
-fn library() -> PathBuf {
+/// The library `cuda` or `cudart` that Cargo has built for this test.
+fn built(library: &str) -> PathBuf {
     let program = Path::new(env!("CARGO_BIN_EXE_ptx-sim"));
-    let beside = ["deps/liblibcuda_sim.so", "liblibcuda_sim.so"].map(|name| program.with_file_name(name));
+    let beside = ["deps/", ""].map(|folder| program.with_file_name(format!("{folder}liblib{library}_sim.so")));
     beside.into_iter().find(|path| path.exists()).expect("the library lies beside the program")
 }
 
 #[test]
 fn a_right_program_runs_as_with_a_gpu() {
-    let Some(program) = Program::compile("misuse") else { return };
+    let Some(program) = Program::compile("misuse", "cuda") else { return };
     let (errors, report) = program.run(&[], "", 0);
     assert_eq!(errors, "ptx-sim: nothing found; 0 launches; exit status: 0\n");
     assert_eq!(
@@ -83,7 +84,7 @@ fn a_right_program_runs_as_with_a_gpu() {
 
 #[test]
 fn every_mistake_is_named_with_its_kind_and_line() {
-    let Some(program) = Program::compile("misuse") else { return };
+    let Some(program) = Program::compile("misuse", "cuda") else { return };
     for (mistake, kind, words) in [
         ("free-twice", "double_free", "it is allocation 1 of 64 bytes, by cuMemAlloc_v2 from main ("),
         ("free-inside", "invalid_free", "byte 16 of allocation 1 of 64 bytes"),
@@ -108,7 +109,7 @@ fn every_mistake_is_named_with_its_kind_and_line() {
 
 #[test]
 fn memory_that_was_never_written_is_told_when_it_is_copied_back() {
-    let Some(program) = Program::compile("misuse") else { return };
+    let Some(program) = Program::compile("misuse", "cuda") else { return };
     let (errors, report) = program.run(&[], "unwritten", 1);
     assert_eq!(report["problems"][0]["kind"], "uninitialised_copy");
     assert!(errors.contains("64 bytes from byte 0 of allocation 1"), "{errors}");
@@ -124,7 +125,7 @@ fn memory_that_was_never_written_is_told_when_it_is_copied_back() {
 
 #[test]
 fn what_is_never_freed_is_a_warning() {
-    let Some(program) = Program::compile("misuse") else { return };
+    let Some(program) = Program::compile("misuse", "cuda") else { return };
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/misuse.c");
     for (mistake, bytes, line) in [("leak", "1,048,576", 40), ("exit-3", "64", 32)] {
         let (errors, report) = program.run(&[], mistake, if mistake == "leak" { 0 } else { 3 });
@@ -141,7 +142,7 @@ fn what_is_never_freed_is_a_warning() {
 
 #[test]
 fn findings_of_kernels_are_told_once_and_let_the_program_go_on_where_a_gpu_would() {
-    let Some(program) = Program::compile("misuse") else { return };
+    let Some(program) = Program::compile("misuse", "cuda") else { return };
     let (errors, report) = program.run(&["--threads", "1"], "race", 1);
     assert_eq!(errors.matches("error: data race").count(), 1, "two launches, one finding:\n{errors}");
     assert!(
@@ -166,7 +167,7 @@ fn findings_of_kernels_are_told_once_and_let_the_program_go_on_where_a_gpu_would
 
 #[test]
 fn options_describe_the_machine() {
-    let Some(program) = Program::compile("misuse") else { return };
+    let Some(program) = Program::compile("misuse", "cuda") else { return };
     let (errors, _) = program.run(&["--memory", "1M"], "leak", 1);
     assert!(
         errors.contains("1048576 bytes asked for") && errors.contains("PTX_SIM_MEMORY gives a GPU more"),
@@ -182,7 +183,7 @@ fn options_describe_the_machine() {
 
 #[test]
 fn what_is_not_simulated_is_no_pass() {
-    let Some(program) = Program::compile("misuse") else { return };
+    let Some(program) = Program::compile("misuse", "cuda") else { return };
     let (errors, report) = program.run(&[], "refused-module", 2);
     assert!(errors.contains("the image is a cubin") && errors.contains("nothing found, 1 refusal"), "{errors}");
     assert_eq!((&report["passed"], &report["problems"][0]["kind"]), (&false.into(), &"not_simulated".into()));
@@ -199,4 +200,24 @@ fn a_program_that_cannot_be_run_or_uses_no_driver_is_named() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ptx-sim"));
     let errors = text(&output(command.args(["run", "--library", "nowhere.so", "true"]), 2).stderr);
     assert!(errors.contains("nowhere.so: there is no such file"), "{errors}");
+}
+
+#[test]
+fn programs_of_the_runtime_api_run() {
+    let Some(program) = Program::compile("runtime", "cudart") else { return };
+    let (errors, report) = program.run(&[], "", 0);
+    assert!(errors.contains("libcudart: cudaMallocManaged is not simulated"), "{errors}");
+    assert!(errors.contains("ptx-sim: nothing found") && errors.contains("; 1 launch; exit status: 0"), "{errors}");
+    assert_eq!(report["launches"], 1);
+    let (errors, report) = program.run(&[], "too-many", 1);
+    assert_eq!((&report["problems"][0]["kind"], &report["exit_code"]), (&"out_of_bounds".into(), &4.into()));
+    let message = report["problems"][0]["message"].as_str().expect("a message");
+    assert!(
+        message.contains("past the end of buffer `allocation 1 of 64 bytes, by cuMemAlloc_v2 from main ("),
+        "{message}"
+    );
+    assert!(errors.contains(" from scale (") && errors.contains("runtime.c:"), "the launch has a line:\n{errors}");
+    let (errors, report) = program.run(&[], "free-twice", 1);
+    let problems = report["problems"].as_array().expect("a list");
+    assert!(problems.iter().any(|problem| problem["kind"] == "double_free"), "{errors}");
 }
