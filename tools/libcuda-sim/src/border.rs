@@ -43,7 +43,7 @@ fn tell(name: &str, error: &Error) {
     // Programs ask for names that a module may not have.
     if let Some(message) = error.message.as_ref().filter(|_| error.code != Code::NOT_FOUND) {
         let problem = error.problem.unwrap_or(Problem::FailedCall);
-        let from = caller::line().map_or(String::new(), |line| format!("; called from {line}"));
+        let from = caller::line("").map_or(String::new(), |line| format!("; called from {line}"));
         driver::problem(problem, &format!("{}: {name}: {message}{from}", error.code));
     }
 }

@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
+use ptx_diagnostics::short_name;
+
 /// Frames that are looked at.
 const FRAMES: usize = 64;
 
-/// Function, file and line of the program's innermost frame of which debug information tells them; `None` where there is none, as
+/// Function, file and line of the program's innermost frame, outside the function `except`, of which debug information tells them; `None` where there is none, as
 /// in programs built without `-g`.
-pub fn line() -> Option<String> {
+pub fn line(except: &str) -> Option<String> {
     let mut looked_at = 0;
     let mut is_outside = false;
     let mut found = None;
@@ -18,9 +20,14 @@ pub fn line() -> Option<String> {
             // The driver's function itself is the last frame of ours, unless a runtime called it.
             if is_driver_function(&name) {
                 is_outside = true;
-            } else if is_outside && found.is_none() && !is_of_a_runtime(&name) && !is_of_a_library(symbol.filename()) {
+            } else if is_outside
+                && found.is_none()
+                && name != except
+                && !is_of_a_runtime(&name)
+                && !is_of_a_library(symbol.filename())
+            {
                 let place = symbol.filename().zip(symbol.lineno());
-                found = place.map(|(file, line)| format!("{name} ({}:{line})", file.display()));
+                found = place.map(|(file, line)| format!("{} ({}:{line})", short_name(&name), file.display()));
             }
         });
         found.is_none() && looked_at < FRAMES

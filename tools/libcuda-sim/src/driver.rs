@@ -44,7 +44,7 @@ fn config_by(describe: impl FnOnce() -> Result<Config>) -> Result<&'static Confi
     let told = || {
         let config = describe().inspect_err(|error| eprintln!("ptx-sim: {error}"))?;
         // To look for lines takes time: where somebody reads them.
-        let caller = config.caller.or(config.journal.is_some().then_some(caller::line as fn() -> Option<String>));
+        let caller = config.caller.or(config.journal.is_some().then_some(caller::line as fn(&str) -> Option<String>));
         Ok(Config { caller, ..config })
     };
     CONFIG.get_or_init(told).as_ref().map_err(Clone::clone)

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::ffi::{c_char, c_void};
+use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
@@ -250,6 +250,24 @@ runtime_api! {
     }
 }
 
+/// Errors that the runtime has and the driver has not: number, name, description.
+const OWN_ERRORS: [(Status, &CStr, &CStr); 6] = [
+    (Status(9), c"cudaErrorInvalidConfiguration", c"invalid configuration argument"),
+    (Status::INVALID_SYMBOL, c"cudaErrorInvalidSymbol", c"invalid device symbol"),
+    (Status::INVALID_DIRECTION, c"cudaErrorInvalidMemcpyDirection", c"invalid copy direction for memcpy"),
+    (
+        Status::INSUFFICIENT_DRIVER,
+        c"cudaErrorInsufficientDriver",
+        c"there is no CUDA driver, or an older one than the runtime's",
+    ),
+    (Status::MISSING_CONFIGURATION, c"cudaErrorMissingConfiguration", c"__global__ function call is not configured"),
+    (Status::INVALID_FUNCTION, c"cudaErrorInvalidDeviceFunction", c"invalid device function"),
+];
+
+fn own_error(status: u32) -> Option<(&'static CStr, &'static CStr)> {
+    OWN_ERRORS.iter().find(|(own, ..)| own.0 == status).map(|(_, name, text)| (*name, *text))
+}
+
 fn error_text(get: impl FnOnce(*mut *const c_char) -> Result<()>) -> *const c_char {
     let mut text = ptr::null();
     match get(&mut text) {
@@ -261,13 +279,14 @@ fn error_text(get: impl FnOnce(*mut *const c_char) -> Result<()>) -> *const c_ch
 /// `cudaGetErrorName`: the driver's names.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaGetErrorName(status: u32) -> *const c_char {
-    error_text(|text| call!(cuGetErrorName(status, text)))
+    own_error(status).map_or_else(|| error_text(|text| call!(cuGetErrorName(status, text))), |(name, _)| name.as_ptr())
 }
 
 /// `cudaGetErrorString`.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaGetErrorString(status: u32) -> *const c_char {
-    error_text(|text| call!(cuGetErrorString(status, text)))
+    own_error(status)
+        .map_or_else(|| error_text(|text| call!(cuGetErrorString(status, text))), |(_, text)| text.as_ptr())
 }
 
 /// `cudaGetLastError`: the last error of this thread, which is forgotten.

@@ -216,7 +216,10 @@ fn programs_of_the_runtime_api_run() {
         message.contains("past the end of buffer `allocation 1 of 64 bytes, by cuMemAlloc_v2 from main ("),
         "{message}"
     );
-    assert!(errors.contains(" from scale (") && errors.contains("runtime.c:"), "the launch has a line:\n{errors}");
+    assert!(
+        errors.contains("and blocks of (32, 1, 1) from main (") && errors.contains("runtime.c:"),
+        "the launch has a line:\n{errors}"
+    );
     let (errors, report) = program.run(&[], "free-twice", 1);
     let problems = report["problems"].as_array().expect("a list");
     assert!(problems.iter().any(|problem| problem["kind"] == "double_free"), "{errors}");

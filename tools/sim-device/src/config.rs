@@ -52,9 +52,9 @@ pub struct Config {
     pub uninitialised_copies: bool,
     /// A file that every problem is appended to, one JSON object a line.
     pub journal: Option<PathBuf>,
-    /// Tells the program's line that is being executed by this thread, where somebody can: allocations, launches and copies are
-    /// told with it.
-    pub caller: Option<fn() -> Option<String>>,
+    /// Tells the program's line that is being executed by this thread, where somebody can, outside a function (nvcc makes one for
+    /// each kernel, of the same name): allocations, launches and copies are told with it.
+    pub caller: Option<fn(&str) -> Option<String>>,
     /// The CUDA version that the driver is for, as in 13000 for 13.0.
     pub driver_version: u32,
     /// Functions of the driver that fail, with what they return.

@@ -168,7 +168,7 @@ impl Context {
             return;
         }
         let (offset, name) = (address - allocation.address, allocation.name);
-        let from = self.machine.caller();
+        let from = self.machine.caller("");
         match count == bytes {
             true => self.machine.problem(
                 Problem::UninitialisedCopy,
@@ -222,7 +222,7 @@ impl Context {
     /// [`Code::OUT_OF_MEMORY`]; [`Code::INVALID_VALUE`] for no bytes; as [`Context::check`].
     pub fn allocate(&self, owner: &str, bytes: u64) -> Result<u64> {
         let number = self.machine.next_allocation();
-        let from = self.machine.caller();
+        let from = self.machine.caller("");
         self.allocate_named(number, format!("allocation {number} of {} bytes, by {owner}{from}", grouped(bytes)), bytes)
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use ptx_diagnostics::short_name;
 use ptx_sim::{Finding, FindingClass, LaunchError, Options, Report};
 
 use crate::architecture::{BLOCK_EXTENT, GRID_EXTENT};
@@ -65,7 +66,8 @@ impl Launch {
 
     fn describe(&self) -> String {
         let extent = |[x, y, z]: [u32; 3]| format!("({x}, {y}, {z})");
-        format!("{} with a grid of {} and blocks of {}", self.function.name(), extent(self.grid), extent(self.block))
+        let name = short_name(self.function.name());
+        format!("{name} with a grid of {} and blocks of {}", extent(self.grid), extent(self.block))
     }
 }
 
@@ -117,7 +119,7 @@ impl Context {
         if report.findings.is_empty() && fault.is_none() {
             return Ok(());
         }
-        let (place, launch) = (self.describe(), launch.describe() + &machine.caller());
+        let (place, launch) = (self.describe(), launch.describe() + &machine.caller(launch.function.name()));
         let consequence = match fault {
             Some(code) => format!("{code}: launch of {launch} fails; {place} is lost by it"),
             None => format!("launch of {launch}; the program goes on, as on a GPU"),

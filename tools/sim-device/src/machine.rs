@@ -263,9 +263,9 @@ impl Machine {
         self.captures.check_unsafe_call()
     }
 
-    /// ` from ` and the program's line that makes this call, where that is known.
-    pub(crate) fn caller(&self) -> String {
-        let line = self.config.caller.and_then(|caller| caller());
+    /// ` from ` and the program's line that makes this call, outside the function `except`, where that is known.
+    pub(crate) fn caller(&self, except: &str) -> String {
+        let line = self.config.caller.and_then(|caller| caller(except));
         line.map_or(String::new(), |line| format!(" from {line}"))
     }
 

@@ -145,3 +145,10 @@ fn a_function_of_another_context_is_refused() {
     let refused = bench.context(0).run(&launch, &Default::default());
     assert_says(refused, Code::INVALID_HANDLE, "belongs to another context");
 }
+
+#[test]
+fn the_ptx_version_of_a_function_is_its_target() {
+    let context = Bench::new(1).context(0);
+    let module = context.load(&PTX.replace(".version 8.0", ".version 7.4"), None).unwrap();
+    assert_eq!(module.function("count").unwrap().ptx_version(), 80, "that of .target sm_80");
+}
