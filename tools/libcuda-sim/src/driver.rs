@@ -64,6 +64,10 @@ pub fn init() -> Result<()> {
 pub fn init_with(describe: impl FnOnce() -> Result<Config>) -> Result<()> {
     let machine = MACHINE.get_or_init(|| Ok(Machine::new(config_by(describe)?.clone())));
     OWNER.get_or_init(std::process::id);
+    if let Ok(machine) = machine {
+        let early = std::mem::take(&mut *EARLY.lock().unwrap_or_else(PoisonError::into_inner));
+        early.iter().for_each(|(problem, text)| machine.record(*problem, text));
+    }
     match machine {
         Ok(machine) if machine.gpus().is_empty() => Err(Code::NO_DEVICE.into()),
         Ok(_) => Ok(()),
@@ -77,8 +81,14 @@ pub fn machine() -> Result<&'static Arc<Machine>> {
     MACHINE.get().and_then(|machine| machine.as_ref().ok()).ok_or_else(|| Code::NOT_INITIALIZED.into())
 }
 
+/// Problems that were told before there was a machine, whose journal has them from its beginning.
+static EARLY: Mutex<Vec<(Problem, String)>> = Mutex::new(Vec::new());
+
 /// Tells of a problem.
 pub fn problem(problem: Problem, text: &str) {
+    if machine().is_err() {
+        EARLY.lock().unwrap_or_else(PoisonError::into_inner).push((problem, text.to_owned()));
+    }
     match machine() {
         Ok(machine) => machine.problem(problem, text),
         Err(_) if std::env::var_os("PTX_SIM_QUIET").is_some_and(|value| value == "1") => {}

@@ -127,7 +127,7 @@ fn memory_that_was_never_written_is_told_when_it_is_copied_back() {
 fn what_is_never_freed_is_a_warning() {
     let Some(program) = Program::compile("misuse", "cuda") else { return };
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/misuse.c");
-    for (mistake, bytes, line) in [("leak", "1,048,576", 40), ("exit-3", "64", 32)] {
+    for (mistake, bytes, line) in [("leak", "1,048,576", 46), ("exit-3", "64", 38)] {
         let (errors, report) = program.run(&[], mistake, if mistake == "leak" { 0 } else { 3 });
         let leak = format!(
             "{bytes} bytes, by cuMemAlloc_v2 from main ({source}:{line}), is never freed, in the primary context"
@@ -156,7 +156,7 @@ fn findings_of_kernels_are_told_once_and_let_the_program_go_on_where_a_gpu_would
     let (errors, _) = program.run(&["--no-races"], "race", 0);
     assert!(errors.contains("nothing found; 2 launches"), "{errors}");
     for (mistake, words) in [
-        ("kernel-freed", "misuse.c:32)`, which was freed"),
+        ("kernel-freed", "misuse.c:38)`, which was freed"),
         ("host-in-kernel", "the host's memory, which kernels do not reach"),
     ] {
         let (errors, report) = program.run(&[], mistake, 1);
@@ -187,6 +187,8 @@ fn what_is_not_simulated_is_no_pass() {
     let (errors, report) = program.run(&[], "refused-module", 2);
     assert!(errors.contains("the image is a cubin") && errors.contains("nothing found, 1 refusal"), "{errors}");
     assert_eq!((&report["passed"], &report["problems"][0]["kind"]), (&false.into(), &"not_simulated".into()));
+    let (errors, _) = program.run(&[], "static-runtime", 2);
+    assert_eq!(errors.matches("link the program with -cudart shared").count(), 1, "{errors}");
 }
 
 #[test]

@@ -274,6 +274,11 @@ impl Machine {
         self.reporter.problem(problem, text);
     }
 
+    /// Adds a problem to the journal that was told already.
+    pub fn record(&self, problem: Problem, text: &str) {
+        self.reporter.record_problem(problem, text);
+    }
+
     /// Tells what the program has allocated and not freed, in contexts that are still there, and how much it launched.
     pub fn end(&self) {
         let contexts: Vec<_> = lock(&self.contexts).values().filter_map(Weak::upgrade).collect();

@@ -87,12 +87,17 @@ impl Reporter {
 
     /// Writes a line about a problem outside kernels.
     pub fn problem(&self, problem: Problem, text: &str) {
-        self.record(std::iter::once(json!({ "kind": problem, "severity": problem.severity(), "message": text })));
+        self.record_problem(problem, text);
         self.write(&match problem {
             Problem::FailedCall => format!("ptx-sim: {text}\n"),
             _ if problem.severity() == Severity::Warning => format!("ptx-sim: warning: {problem}: {text}\n"),
             _ => format!("ptx-sim: {problem}: {text}\n"),
         });
+    }
+
+    /// Appends a problem to the journal.
+    pub fn record_problem(&self, problem: Problem, text: &str) {
+        self.record(std::iter::once(json!({ "kind": problem, "severity": problem.severity(), "message": text })));
     }
 
     fn wants_colours(&self) -> bool {

@@ -2,6 +2,8 @@
 
 #include "cuda.h"
 
+CUresult cuGetExportTable(const void **, const void *);
+
 /* Every thread writes its index to the first value. */
 static const char RACE[] = ".version 8.0\n"
                            ".target sm_80\n"
@@ -26,6 +28,10 @@ int main(int count, char **arguments)
     CUmodule module;
     CUfunction square;
     unsigned values[16] = {1, 2, 3}, back[16];
+    const void *table;
+    const char identifier[16] = "";
+    if (is(mistake, "static-runtime"))
+        HOLDS(cuGetExportTable(&table, identifier) && cuGetExportTable(&table, identifier));
     OK(cuInit(0));
     OK(cuDevicePrimaryCtxRetain(&context, 0));
     OK(cuCtxSetCurrent(context));
