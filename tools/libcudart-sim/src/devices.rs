@@ -160,6 +160,23 @@ runtime_api! {
         call!(cuDeviceCanAccessPeer(can, device, peer))
     }
 
+    fn cudaDeviceGetPCIBusId(text: *mut c_char, bytes: i32, device: i32) {
+        call!(cuDeviceGetPCIBusId(text, bytes, device))
+    }
+
+    fn cudaDeviceGetStreamPriorityRange(least: *mut i32, greatest: *mut i32) {
+        enter()?;
+        call!(cuCtxGetStreamPriorityRange(least, greatest))
+    }
+
+    fn cudaProfilerStart() {
+        enter()
+    }
+
+    fn cudaProfilerStop() {
+        enter()
+    }
+
     fn cudaDeviceGetLimit(value: *mut usize, limit: u32) {
         enter()?;
         call!(cuCtxGetLimit(value, limit))

@@ -219,6 +219,11 @@ runtime_api! {
         call!(cuMemsetD8Async(address, value as u8, bytes, stream))
     }
 
+    fn cudaMemset2DAsync(address: DevicePointer, pitch: usize, value: i32, width: usize, height: usize, stream: Handle) {
+        enter()?;
+        call!(cuMemsetD2D8Async(address, pitch, value as u8, width, height, stream))
+    }
+
     fn cudaMemset2D(address: DevicePointer, pitch: usize, value: i32, width: usize, height: usize) {
         enter()?;
         call!(cuMemsetD2D8_v2(address, pitch, value as u8, width, height))

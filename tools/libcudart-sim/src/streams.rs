@@ -1,4 +1,4 @@
-//! Streams and events.
+//! Streams, events, and graphs that are captured.
 
 use std::ffi::c_void;
 
@@ -40,6 +40,58 @@ runtime_api! {
     fn cudaStreamWaitEvent(stream: Handle, event: Handle, flags: u32) {
         enter()?;
         call!(cuStreamWaitEvent(stream, event, flags))
+    }
+
+    fn cudaStreamGetPriority(stream: Handle, priority: *mut i32) {
+        enter()?;
+        call!(cuStreamGetPriority(stream, priority))
+    }
+
+    fn cudaStreamGetFlags(stream: Handle, flags: *mut u32) {
+        enter()?;
+        call!(cuStreamGetFlags(stream, flags))
+    }
+
+    fn cudaStreamBeginCapture(stream: Handle, mode: u32) {
+        enter()?;
+        call!(cuStreamBeginCapture_v2(stream, mode))
+    }
+
+    fn cudaStreamEndCapture(stream: Handle, graph: *mut Handle) {
+        enter()?;
+        call!(cuStreamEndCapture(stream, graph))
+    }
+
+    fn cudaStreamIsCapturing(stream: Handle, status: *mut u32) {
+        enter()?;
+        call!(cuStreamIsCapturing(stream, status))
+    }
+
+    fn cudaGraphGetNodes(graph: Handle, nodes: *mut Handle, count: *mut usize) {
+        call!(cuGraphGetNodes(graph, nodes, count))
+    }
+
+    fn cudaGraphInstantiate(result: *mut Handle, graph: Handle, flags: u64) {
+        enter()?;
+        call!(cuGraphInstantiateWithFlags(result, graph, flags))
+    }
+
+    fn cudaGraphLaunch(graph: Handle, stream: Handle) {
+        enter()?;
+        call!(cuGraphLaunch(graph, stream))
+    }
+
+    fn cudaGraphExecDestroy(graph: Handle) {
+        call!(cuGraphExecDestroy(graph))
+    }
+
+    fn cudaGraphDestroy(graph: Handle) {
+        call!(cuGraphDestroy(graph))
+    }
+
+    fn cudaEventRecordWithFlags(event: Handle, stream: Handle, _flags: u32) {
+        enter()?;
+        call!(cuEventRecord(event, stream))
     }
 
     fn cudaLaunchHostFunc(stream: Handle, function: HostFunction, data: *mut c_void) {

@@ -209,8 +209,8 @@ fn programs_of_the_runtime_api_run() {
     let Some(program) = Program::compile("runtime", "cudart") else { return };
     let (errors, report) = program.run(&[], "", 0);
     assert!(errors.contains("libcudart: cudaMallocManaged is not simulated"), "{errors}");
-    assert!(errors.contains("ptx-sim: nothing found") && errors.contains("; 1 launch; exit status: 0"), "{errors}");
-    assert_eq!(report["launches"], 1);
+    assert!(errors.contains("ptx-sim: nothing found") && errors.contains("; 3 launches; exit status: 0"), "{errors}");
+    assert_eq!(report["launches"], 3);
     let (errors, report) = program.run(&[], "too-many", 1);
     assert_eq!((&report["problems"][0]["kind"], &report["exit_code"]), (&"out_of_bounds".into(), &4.into()));
     let message = report["problems"][0]["message"].as_str().expect("a message");

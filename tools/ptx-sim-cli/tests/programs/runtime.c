@@ -34,6 +34,12 @@ int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *, const void *, int, size
 int cudaStreamCreate(void **);
 int cudaStreamSynchronize(void *);
 int cudaStreamDestroy(void *);
+int cudaStreamBeginCapture(void *, int);
+int cudaStreamEndCapture(void *, void **);
+int cudaGraphInstantiate(void **, void *, unsigned long long);
+int cudaGraphLaunch(void *, void *);
+int cudaGraphExecDestroy(void *);
+int cudaGraphDestroy(void *);
 int cudaEventCreate(void **);
 int cudaEventRecord(void *, void *);
 int cudaEventElapsedTime(float *, void *, void *);
@@ -121,7 +127,7 @@ int main(int count, char **arguments)
             char name[256];
         } known;
     } properties;
-    void *stream, *event, *none;
+    void *stream, *event, *none, *graph, *executable;
     int gpus = 0, blocks = 0;
     float milliseconds;
     dim3 one = {1, 1, 1}, block = {32, 1, 1}, large = {2048, 1, 1};
@@ -159,6 +165,17 @@ int main(int count, char **arguments)
         scale(memory, 16);
     HOLDS(cudaGetLastError() != 0);
     OK(cudaStreamCreate(&stream));
+    OK(cudaStreamBeginCapture(stream, 0));
+    if (!__cudaPushCallConfiguration(one, block, 0, stream))
+        scale(memory, 16);
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphInstantiate(&executable, graph, 0));
+    OK(cudaGraphLaunch(executable, stream));
+    OK(cudaGraphLaunch(executable, stream));
+    OK(cudaGraphExecDestroy(executable));
+    OK(cudaGraphDestroy(graph));
+    OK(cudaMemcpy(back, memory, sizeof back, 2));
+    HOLDS(back[1] == 27);
     OK(cudaEventCreate(&event));
     OK(cudaEventRecord(event, stream));
     OK(cudaStreamSynchronize(stream));
