@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
-use sim_device::{Code, Error, NEWEST_DRIVER, Result};
+use sim_device::{Code, Error, NEWEST_DRIVER, Problem, Result};
 
-use crate::{driver, procs};
+use crate::{caller, driver, procs};
 
 /// Calls `body` for the function `name`: errors become codes and are told, panics too.
 pub fn border(name: &str, body: impl FnOnce() -> Result<()>) -> u32 {
@@ -42,7 +42,9 @@ fn refuse(name: &str) -> Result<()> {
 fn tell(name: &str, error: &Error) {
     // Programs ask for names that a module may not have.
     if let Some(message) = error.message.as_ref().filter(|_| error.code != Code::NOT_FOUND) {
-        driver::message(&format!("{}: {name}: {message}", error.code));
+        let problem = error.problem.unwrap_or(Problem::FailedCall);
+        let from = caller::line("").map_or(String::new(), |line| format!("; called from {line}"));
+        driver::problem(problem, &format!("{}: {name}: {message}{from}", error.code));
     }
 }
 
@@ -57,7 +59,7 @@ pub fn not_simulated(name: &'static str) -> u32 {
     if let Ok(mut told) = TOLD.lock()
         && told.get_or_insert_default().insert(name)
     {
-        driver::message(&format!("{}: {name} is not simulated", Code::NOT_SUPPORTED));
+        driver::problem(Problem::FailedCall, &format!("{}: {name} is not simulated", Code::NOT_SUPPORTED));
     }
     Code::NOT_SUPPORTED.0
 }

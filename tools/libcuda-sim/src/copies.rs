@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sim_device::{Copy, Error, Fill, Operation, Place, Result, is_device_address};
+use sim_device::{Copy, Error, Fill, Operation, Place, Problem, Result, is_device_address};
 
 use crate::border::driver_api;
 use crate::driver::{self, context, machine};
@@ -17,7 +17,8 @@ fn host(memory: Host, bytes: usize) -> Result<Place> {
     memory.require(bytes as u64)?;
     let address = memory.address();
     if bytes > 0 && is_device_address(address) && machine()?.host_range(address).is_none() {
-        return Err(Error::invalid(format!("{address:#x} is given as host memory, but is an address of a GPU")));
+        let text = format!("{address:#x} is given as host memory, but is an address of a GPU");
+        return Err(Error::invalid(text).of(Problem::DevicePointer));
     }
     Ok(Place::Host(Arc::new(memory)))
 }

@@ -5,13 +5,32 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use sim_device::{Code, Config, Context, Error, Kind, Machine, NEWEST_DRIVER, Result, Stream, StreamKind};
+use sim_device::{Code, Config, Context, Error, Kind, Machine, NEWEST_DRIVER, Problem, Result, Stream, StreamKind};
 
+use crate::caller;
 use crate::types::Handle;
 
 static MACHINE: OnceLock<Result<Arc<Machine>>> = OnceLock::new();
 static CONFIG: OnceLock<Result<Config>> = OnceLock::new();
 static HANDLES: Mutex<Option<Handles>> = Mutex::new(None);
+
+/// The process that made the machine: in one that was forked from it, nothing of it belongs to the program.
+static OWNER: OnceLock<u32> = OnceLock::new();
+
+/// What the loader calls when the process ends, after the program's own destructors.
+#[used]
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".fini_array"))]
+static AT_END: extern "C" fn() = end;
+
+/// Tells what the program has not freed.
+extern "C" fn end() {
+    if let (Ok(machine), Some(owner)) = (machine(), OWNER.get())
+        && *owner == std::process::id()
+    {
+        // Nothing may unwind into the loader.
+        drop(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| machine.end())));
+    }
+}
 
 /// What is simulated; what is wrong with the environment is told once.
 ///
@@ -22,7 +41,12 @@ pub fn config() -> Result<&'static Config> {
 }
 
 fn config_by(describe: impl FnOnce() -> Result<Config>) -> Result<&'static Config> {
-    let told = || describe().inspect_err(|error| eprintln!("ptx-sim: {error}"));
+    let told = || {
+        let config = describe().inspect_err(|error| eprintln!("ptx-sim: {error}"))?;
+        // To look for lines takes time: where somebody reads them.
+        let caller = config.caller.or(config.journal.is_some().then_some(caller::line as fn(&str) -> Option<String>));
+        Ok(Config { caller, ..config })
+    };
     CONFIG.get_or_init(told).as_ref().map_err(Clone::clone)
 }
 
@@ -39,6 +63,11 @@ pub fn init() -> Result<()> {
 /// Makes the machine that `describe` says, unless something else was said before.
 pub fn init_with(describe: impl FnOnce() -> Result<Config>) -> Result<()> {
     let machine = MACHINE.get_or_init(|| Ok(Machine::new(config_by(describe)?.clone())));
+    OWNER.get_or_init(std::process::id);
+    if let Ok(machine) = machine {
+        let early = std::mem::take(&mut *EARLY.lock().unwrap_or_else(PoisonError::into_inner));
+        early.iter().for_each(|(problem, text)| machine.record(*problem, text));
+    }
     match machine {
         Ok(machine) if machine.gpus().is_empty() => Err(Code::NO_DEVICE.into()),
         Ok(_) => Ok(()),
@@ -52,10 +81,16 @@ pub fn machine() -> Result<&'static Arc<Machine>> {
     MACHINE.get().and_then(|machine| machine.as_ref().ok()).ok_or_else(|| Code::NOT_INITIALIZED.into())
 }
 
-/// Writes a line where messages go.
-pub fn message(text: &str) {
+/// Problems that were told before there was a machine, whose journal has them from its beginning.
+static EARLY: Mutex<Vec<(Problem, String)>> = Mutex::new(Vec::new());
+
+/// Tells of a problem.
+pub fn problem(problem: Problem, text: &str) {
+    if machine().is_err() {
+        EARLY.lock().unwrap_or_else(PoisonError::into_inner).push((problem, text.to_owned()));
+    }
     match machine() {
-        Ok(machine) => machine.message(text),
+        Ok(machine) => machine.problem(problem, text),
         Err(_) if std::env::var_os("PTX_SIM_QUIET").is_some_and(|value| value == "1") => {}
         Err(_) => eprintln!("ptx-sim: {text}"),
     }

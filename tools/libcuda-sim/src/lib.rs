@@ -7,7 +7,7 @@
 //!
 //! # Use
 //!
-//! Put the library into a folder as `libcuda.so.1` (and `libcuda.so`, which some programs ask for), and name that folder in
+//! `ptx-sim run -- program arguments` does all of this, and turns on the checks that are off by default. By hand: put the library into a folder as `libcuda.so.1` (and `libcuda.so`, which some programs ask for), and name that folder in
 //! `LD_LIBRARY_PATH`:
 //!
 //! ```sh
@@ -27,6 +27,11 @@
 //! | `PTX_SIM_MULTIPROCESSORS` | multiprocessors of each | 4 |
 //! | `PTX_SIM_MEMORY` | memory of each, bytes, or with K, M or G | 16G |
 //! | `PTX_SIM_RACES` | 0: data races are not looked for, which is faster | 1 |
+//! | `PTX_SIM_CONTINUE` | 1: the program goes on after findings that a GPU does not notice, such as races | 0 |
+//! | `PTX_SIM_LEAKS` | 1: allocations that are never freed are told when their context or the program ends | 0 |
+//! | `PTX_SIM_UNINITIALISED_COPIES` | 1: copies to the host of what was never written are told | 0 |
+//! | `PTX_SIM_INSTRUCTION_LIMIT` | instructions a warp may execute before its loop is taken to be endless | 100000000 |
+//! | `PTX_SIM_JOURNAL` | file that every problem is appended to, one JSON object a line; messages name the program's lines | none |
 //! | `PTX_SIM_THREADS` | threads that execute blocks | all cores |
 //! | `PTX_SIM_REPORT` | file that messages are appended to | standard error |
 //! | `PTX_SIM_QUIET` | 1: no messages | 0 |
@@ -38,13 +43,14 @@
 //!
 //! # What is different from a GPU
 //!
-//! - Modules are made from PTX text only: cubins and fat binaries are refused (`CUDA_ERROR_NO_BINARY_FOR_GPU`), and with them
-//!   programs that use the CUDA runtime with kernels that nvcc compiled into them.
+//! - Modules are made from PTX only, as text or in a fat binary: cubins are refused (`CUDA_ERROR_NO_BINARY_FOR_GPU`). `cuLink…` hands
+//!   back PTX in place of a cubin.
 //! - Work is done when it is queued. An error of a kernel is returned by the next call that waits, and by every later one.
 //! - Host pointers are the program's own, and are followed as the driver follows them; everything else is looked up.
 
 // Thin shims: whatever needs no pointer is in `sim_device`, which has no unsafe code.
 mod border;
+mod caller;
 mod contexts;
 mod copies;
 mod devices;
@@ -53,6 +59,7 @@ mod graphs;
 mod jit;
 mod launches;
 mod libraries;
+mod links;
 mod memory;
 mod modules;
 mod pointers;
@@ -71,6 +78,7 @@ fn functions() -> impl Iterator<Item = &'static [(&'static str, border::Address)
         graphs::FUNCTIONS,
         launches::FUNCTIONS,
         libraries::FUNCTIONS,
+        links::FUNCTIONS,
         memory::FUNCTIONS,
         modules::FUNCTIONS,
         pointers::FUNCTIONS,

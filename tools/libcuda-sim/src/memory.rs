@@ -2,7 +2,7 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 
-use sim_device::{Call, Code, Context, Error, HostRange, Result};
+use sim_device::{Call, Code, Context, Error, HostRange, Problem, Result};
 
 use crate::border::driver_api;
 use crate::devices::ordinal;
@@ -30,7 +30,9 @@ fn free(address: DevicePointer, call: Call) -> Result<()> {
         return context.check(call);
     }
     let owner = machine()?.context_at(address);
-    let owner = owner.ok_or_else(|| Error::invalid(format!("{address:#x} cannot be freed: it is no device memory")))?;
+    let owner = owner.ok_or_else(|| {
+        Error::invalid(format!("{address:#x} cannot be freed: it is no device memory")).of(Problem::InvalidFree)
+    })?;
     context.check(call)?;
     owner.free(address, call)
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::{CString, c_char};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sim_device::{Call, Code, Error, Function, Kernel, Module, Parameter, Result};
+use sim_device::{Call, Code, Error, Function, Kernel, Module, Parameter, Result, fat_binary};
 
 use crate::border::driver_api;
 use crate::driver::{self, current, find, handle, lookup, machine, remove};
@@ -24,6 +24,11 @@ pub fn read_file(path: &str) -> Result<Vec<u8>> {
     let mut bytes =
         std::fs::read(path).map_err(|error| Error::new(Code::FILE_NOT_FOUND, format!("{path}: {error}")))?;
     // The data of a module ends in NUL; what no PTX begins with is longer than this.
+    if let Some(header) = bytes.first_chunk().filter(|header| header.starts_with(&fat_binary::MAGIC.to_le_bytes()))
+        && fat_binary::size(header)? > bytes.len()
+    {
+        return Err(Error::new(Code::INVALID_IMAGE, format!("{path}: the fat binary is cut off")));
+    }
     bytes.extend([0; 8]);
     Ok(bytes)
 }

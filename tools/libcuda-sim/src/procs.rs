@@ -2,9 +2,9 @@
 
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Once};
 
-use sim_device::{Code, Error, Result};
+use sim_device::{Code, Error, Problem, Result};
 
 use crate::border::{Address, driver_api};
 use crate::driver;
@@ -34,6 +34,10 @@ const PER_THREAD_DEFAULT_STREAM: u64 = 2;
 const FOUND: u32 = 0;
 const NO_SUCH_SYMBOL: u32 = 1;
 const NEEDS_NEWER: u32 = 2;
+
+/// What is said to a program that has the CUDA runtime of NVIDIA in it.
+const STATIC_RUNTIME: &str = "the program has NVIDIA's own CUDA runtime in it, as nvcc links it unless told otherwise: it calls the driver \
+                              by interfaces that are not public; link the program with -cudart shared, and run it by ptx-sim run";
 
 /// The CUDA version that brought a function, where it is known.
 pub fn since(symbol: &str) -> Option<i32> {
@@ -99,6 +103,8 @@ driver_api! {
     fn cuGetExportTable(result: Out<*const c_void>, _identifier: In<[u8; 16]>) {
         result.set(ptr::null())?;
         // What the CUDA runtime asks for: tables that NVIDIA has not described.
+        static TOLD: Once = Once::new();
+        TOLD.call_once(|| driver::problem(Problem::NotSimulated, STATIC_RUNTIME));
         Err(Code::NOT_FOUND.into())
     }
 }

@@ -5,7 +5,9 @@
 
 use std::ffi::{CStr, c_char, c_void};
 
-use sim_device::{Code, Error, HostMemory, Result};
+use sim_device::{Code, Error, HostMemory, Problem, Result, fat_binary};
+
+use crate::driver;
 
 /// A `CUdeviceptr`.
 pub type DevicePointer = u64;
@@ -226,6 +228,9 @@ impl HostMemory for Host {
     }
 }
 
+/// What the fat binary of a program begins with: a pointer to it follows.
+const WRAPPER: u32 = 0x4662_43b1;
+
 /// PTX, or something else, that a module is to be made from.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
@@ -238,24 +243,36 @@ impl ImageData {
         Self(data.as_ptr())
     }
 
-    /// The PTX.
+    /// The PTX; of a fat binary, the one for the GPUs there are.
     pub fn ptx(self) -> Result<String> {
         if self.0.is_null() {
             return Err(Error::invalid("the image is null"));
         }
-        // SAFETY: every image has a first byte, and none of those that the next ones depend on is a NUL.
-        let begins_with = |magic: &[u8]| magic.iter().enumerate().all(|(at, byte)| unsafe { *self.0.add(at) } == *byte);
-        for (magic, what) in
-            [(b"\x7fELF", "a cubin"), (b"\x50\xed\x55\xba", "a fat binary"), (b"\xbc\xb1\x43\x46", "a fat binary")]
-        {
-            if begins_with(magic) {
-                return Err(Error::new(
-                    Code::NO_BINARY_FOR_GPU,
-                    format!("the image is {what}; the simulator executes PTX text only"),
-                ));
-            }
+        if self.begins_with(b"\x7fELF") {
+            let text = "the image is a cubin; the simulator executes PTX only";
+            return Err(Error::new(Code::NO_BINARY_FOR_GPU, text).of(Problem::NotSimulated));
+        }
+        if self.begins_with(&WRAPPER.to_le_bytes()) {
+            // The pointer to the fat binary comes behind the magic number and a version.
+            let inner = In::<usize>::at_address(self.0 as usize).at(1)?;
+            return Self(inner as *const u8).fat_binary();
+        }
+        if self.begins_with(&fat_binary::MAGIC.to_le_bytes()) {
+            return self.fat_binary();
         }
         Text(self.0.cast()).get()
+    }
+
+    /// Whether it begins with bytes of which none but the last is a NUL.
+    fn begins_with(self, magic: &[u8]) -> bool {
+        // SAFETY: every image has a first byte, and goes on behind every one that is no NUL.
+        magic.iter().enumerate().all(|(at, byte)| unsafe { *self.0.add(at) } == *byte)
+    }
+
+    fn fat_binary(self) -> Result<String> {
+        let header: [u8; fat_binary::HEADER_BYTES] = In::at_address(self.0 as usize).get()?;
+        let data = Host(self.0.cast_mut().cast()).bytes(fat_binary::size(&header)?)?;
+        fat_binary::ptx(&data, &driver::config()?.architecture)
     }
 }
 

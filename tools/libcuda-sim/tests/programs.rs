@@ -124,3 +124,26 @@ fn the_environment_says_what_is_there() {
         assert_eq!(errors.matches("PTX_SIM_").count(), usize::from(!words.is_empty()), "it is told once: {errors}");
     }
 }
+
+#[test]
+fn fat_binaries_and_the_linker_give_ptx() {
+    let Some(program) = Program::compile("images") else { return };
+    let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/images");
+    let image = |name: &str| images.join(name).to_str().expect("a path of text").to_owned();
+    let cut_off = program.folder.path().join("cut-off.fatbin");
+    let whole = std::fs::read(image("none.fatbin")).expect("a fixture");
+    std::fs::write(&cut_off, &whole[..whole.len() - 100]).expect("writing");
+    let files = [
+        image("none.fatbin"),
+        image("speed.fatbin"),
+        image("size.fatbin"),
+        image("machine.fatbin"),
+        cut_off.display().to_string(),
+    ];
+    let output = program.run(&files.each_ref().map(String::as_str), &[]);
+    let errors = text(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let codes = "CUDA_SUCCESS\nCUDA_SUCCESS\nCUDA_SUCCESS\nCUDA_ERROR_NO_BINARY_FOR_GPU\nCUDA_ERROR_INVALID_IMAGE\n";
+    assert_eq!(text(&output.stdout), codes, "{errors}");
+    assert!(errors.contains("has no PTX that runs on sm_90, but machine code for sm_80"), "{errors}");
+}

@@ -12,9 +12,12 @@
 #![forbid(unsafe_code)]
 
 mod advice;
+mod chain;
+mod names;
 mod render;
 mod sources;
 
 pub use advice::advice;
+pub use names::{demangled, demangled_text, short_name};
 pub use render::Renderer;
 pub use sources::Sources;

@@ -6,6 +6,8 @@ use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Origin, Snippe
 use ptx_sim::{Finding, FindingClass, LaneAddress, Location, OtherAccess, SourceLocation};
 
 use crate::advice::advice;
+use crate::chain::{Chain, Frame};
+use crate::names::{demangled_text, short_name};
 use crate::sources::Sources;
 
 /// Lanes listed at most.
@@ -36,40 +38,42 @@ impl Renderer {
 
     /// `finding` in several lines, without a line break at the end.
     pub fn render(&self, finding: &Finding) -> String {
-        let title = format!("{}: {}", finding.class, finding.message);
+        let title = format!("{}: {}", finding.class, demangled_text(&finding.message));
         let error = Group::with_title(Level::ERROR.primary_title(title));
-        let error = self.location(error, &finding.ptx_file, &finding.at, AnnotationKind::Primary);
+        let chain = Chain::of(&finding.at);
+        let error = self.location(error, &finding.ptx_file, &finding.at, &chain, AnnotationKind::Primary);
         let mut groups = vec![error.element(Level::NOTE.message(numbers(finding)))];
-        groups.extend(self.callers(&finding.at));
-        groups.extend(self.calls(&finding.at));
+        groups.extend(self.around(&chain));
         if let Some(other) = &finding.other {
-            groups.push(self.other_access(finding, other));
-            groups.extend(self.callers(&other.at));
+            let chain = Chain::of(&other.at);
+            groups.push(self.other_access(finding, other, &chain));
+            groups.extend(self.around(&chain));
         }
         groups.extend(advice(finding.class).map(|text| Group::with_title(Level::HELP.secondary_title(text))));
         self.renderer.render(&groups)
     }
 
     /// The access that the finding's races with, or that gave what it makes use of.
-    fn other_access<'a>(&self, finding: &'a Finding, other: &'a OtherAccess) -> Group<'a> {
+    fn other_access<'a>(&self, finding: &'a Finding, other: &'a OtherAccess, chain: &Chain<'a>) -> Group<'a> {
         let access = if other.writes { "write" } else { "read" };
         let title = match finding.class {
             FindingClass::Uninitialised => format!("the value was read here: {}", thread(&other.at)),
             _ => format!("the other access, a {access}{}: {}", other.engine.by(), thread(&other.at)),
         };
         let note = Group::with_title(Level::NOTE.secondary_title(title));
-        self.location(note, &finding.ptx_file, &other.at, AnnotationKind::Context)
+        self.location(note, &finding.ptx_file, &other.at, chain, AnnotationKind::Context)
     }
 
-    /// Adds the source of an instruction, and the instruction itself.
+    /// Adds the user's line that an instruction comes from, and the instruction itself.
     fn location<'a>(
         &self,
         mut group: Group<'a>,
         ptx_file: &'a str,
         at: &'a Location,
+        chain: &Chain<'a>,
         mut kind: AnnotationKind,
     ) -> Group<'a> {
-        if let Some(source) = &at.source {
+        if let Some(source) = chain.own().place {
             group = self.place(group, source, kind);
             kind = AnnotationKind::Context;
         }
@@ -80,24 +84,33 @@ impl Renderer {
         }
     }
 
-    /// The calls that an instruction was inlined through.
-    fn callers<'a>(&self, at: &'a Location) -> impl Iterator<Item = Group<'a>> {
-        at.inlined_at.iter().map(|caller| {
-            let note = Group::with_title(Level::NOTE.secondary_title("called from here, and inlined"));
-            self.place(note, caller, AnnotationKind::Context)
-        })
+    /// What lies between the user's line and the instruction, then what leads to the user's line.
+    fn around<'a>(&self, chain: &Chain<'a>) -> Vec<Group<'a>> {
+        let inner = chain.inner().map(|(frame, call)| {
+            let title = match call {
+                Some(call) => format!("in `{}`, which is called there", short_name(&call.function)),
+                None => "in what is inlined there".to_owned(),
+            };
+            self.note(title, frame)
+        });
+        let outer = chain.outer().map(|frame| {
+            let title = match frame.call {
+                Some(call) => {
+                    format!("`{}` is called here, line {} of the PTX", short_name(&call.function), call.ptx_line)
+                }
+                None => "called from here, and inlined".to_owned(),
+            };
+            self.note(title, frame)
+        });
+        inner.chain(outer).collect()
     }
 
-    /// The calls that the thread is in.
-    fn calls<'a>(&self, at: &'a Location) -> impl Iterator<Item = Group<'a>> {
-        at.called_from.iter().map(|call| {
-            let title = format!("`{}` is called here, line {} of the PTX", call.function, call.ptx_line);
-            let note = Group::with_title(Level::NOTE.secondary_title(title));
-            match &call.source {
-                Some(source) => self.place(note, source, AnnotationKind::Context),
-                None => note,
-            }
-        })
+    fn note<'a>(&self, title: String, frame: Frame<'a>) -> Group<'a> {
+        let note = Group::with_title(Level::NOTE.secondary_title(title));
+        match frame.place {
+            Some(place) => self.place(note, place, AnnotationKind::Context),
+            None => note,
+        }
     }
 
     /// Adds a place in the source, with its line where that can be read.

@@ -169,3 +169,28 @@ fn a_race_says_what_made_the_other_access() {
         assert!(text.contains(&format!("the other access, {expected}")), "`{expected}` is missing:\n{text}");
     }
 }
+
+#[test]
+fn the_users_line_comes_before_that_of_a_header() {
+    let folder = folder(&[("src/kernel.rs", "fn kernel() {\n    // copies\n    copy_16();\n}\n")]);
+    let mut finding = findings().swap_remove(0);
+    let source = finding.at.source.as_mut().expect("a source");
+    source.file = "/usr/local/cuda/include/cuda_pipeline_helpers.h".to_owned();
+    let renderer = Renderer::new(Sources::below(folder.path()), false);
+    let text = renderer.render(&finding);
+    let at = |expected: &str| text.find(expected).unwrap_or_else(|| panic!("`{expected}` is missing:\n{text}"));
+    assert!(at("--> src/kernel.rs:3:5") < at("cp.async.cg.shared.global [%r1], [%rd1], 16;"), "{text}");
+    assert!(at("cp.async.cg") < at("note: in what is inlined there"), "{text}");
+    assert!(at("in what is inlined there") < at("cuda_pipeline_helpers.h:2:5"), "{text}");
+}
+
+#[test]
+fn names_are_shown_as_written() {
+    let mut finding = findings().swap_remove(0);
+    finding.message = "the end of buffer `_Z4axpyIfEvT_PKS0_PS0_i_param_2`".to_owned();
+    finding.at.called_from = vec![ptx_sim::CallSite { function: "_Z6helperPf".to_owned(), ptx_line: 7, source: None }];
+    let text = Renderer::new(Sources::below(Path::new("")), false).render(&finding);
+    for expected in ["`parameter 2 of axpy<float>`", "`helper` is called here, line 7 of the PTX"] {
+        assert!(text.contains(expected), "`{expected}` is missing:\n{text}");
+    }
+}

@@ -1,24 +1,46 @@
-//! A launch description: what the command line says, in a TOML file.
+//! A launch description: what is launched on what, in a TOML file.
 //!
 //! ```toml
+//! [buffers]                         # by name, for several parameters and launches
+//! x = "f32[1000]=random(1)"
+//! rows = "ptr[&x, &x+512]"
+//!
+//! [variables]                       # of the module, __device__ or __constant__
+//! factor = "f32:0.5"
+//!
+//! [tensor_maps.tiles]
+//! buffer = "&x"
+//! sizes = [32, 31]
+//! box = [32, 8]
+//!
+//! [[launch]]                        # one after the other; what a launch leaves out, the top of the file says
 //! entry = "weighted_sum"
 //! grid = 1
 //! block = [256, 1]
-//! shared = 0
-//! arch = 80
-//! params = ["f32[1000]=random(1)", "f32[1]", "u32[1]", "u32:1000"]
+//! params = ["&x", "f32[1]", "&rows", "tensor_map:tiles", "u32:1000"]
+//!
+//! [expect.x]
+//! npy = "x.npy"
 //! ```
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use ptx_sim::Swizzle;
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::parameter::Parameter;
+use crate::element::{ELEMENTS, Element};
+use crate::notation::{AddressOf, BufferSpec, Field, Parameter};
+
+/// Largest file, bytes.
+const LARGEST_FILE: u64 = 4 << 20;
+/// Most launches.
+const MOST_LAUNCHES: usize = 1000;
 
 /// A launch description; what it leaves out, the command line has to say.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     entry: Option<String>,
@@ -26,8 +48,60 @@ struct File {
     block: Option<Spanned<ExtentValue>>,
     shared: Option<u32>,
     arch: Option<u32>,
+    params: Option<Vec<Spanned<String>>>,
     #[serde(default)]
-    params: Vec<Spanned<String>>,
+    launch: Vec<LaunchTable>,
+    #[serde(default)]
+    buffers: BTreeMap<String, Spanned<String>>,
+    #[serde(default)]
+    variables: BTreeMap<String, Spanned<String>>,
+    #[serde(default)]
+    tensor_maps: BTreeMap<String, Spanned<TensorMapTable>>,
+    #[serde(default)]
+    expect: BTreeMap<String, Spanned<ExpectTable>>,
+    #[serde(default)]
+    print: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LaunchTable {
+    entry: Option<String>,
+    grid: Option<Spanned<ExtentValue>>,
+    block: Option<Spanned<ExtentValue>>,
+    shared: Option<u32>,
+    params: Option<Vec<Spanned<String>>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TensorMapTable {
+    buffer: Spanned<String>,
+    element: Option<Spanned<String>>,
+    sizes: Vec<u64>,
+    strides: Option<Vec<u64>>,
+    r#box: Vec<u32>,
+    element_strides: Option<Vec<u32>>,
+    swizzle: Option<Spanned<u32>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExpectTable {
+    npy: Option<PathBuf>,
+    values: Option<Vec<Number>>,
+    rtol: Option<f64>,
+    atol: Option<f64>,
+}
+
+/// A number of a list.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
+#[serde(untagged)]
+pub enum Number {
+    /// An integer.
+    Integer(i64),
+    /// A floating-point number.
+    Float(f64),
 }
 
 #[derive(Debug, Deserialize)]
@@ -38,8 +112,27 @@ enum ExtentValue {
 }
 
 /// What a description says.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Description {
+    /// Architecture, as in 80.
+    pub architecture: Option<u32>,
+    /// Buffers with names.
+    pub buffers: Vec<(String, BufferSpec)>,
+    /// Values of variables of the module.
+    pub variables: Vec<(String, Parameter)>,
+    /// Tensor maps.
+    pub tensor_maps: Vec<(String, TensorMapSpec)>,
+    /// Launches, one after the other; at least one.
+    pub launches: Vec<LaunchSpec>,
+    /// What buffers have to hold at the end.
+    pub expected: Vec<(String, Expected)>,
+    /// Buffers to print at the end.
+    pub print: Vec<String>,
+}
+
+/// A launch.
+#[derive(Clone, Debug, Default)]
+pub struct LaunchSpec {
     /// Name of the entry.
     pub entry: Option<String>,
     /// Blocks in x, y and z.
@@ -48,10 +141,149 @@ pub struct Description {
     pub block: Option<[u32; 3]>,
     /// Dynamic shared memory, bytes.
     pub shared: Option<u32>,
-    /// Architecture, as in 80.
-    pub architecture: Option<u32>,
     /// Parameters, in order.
     pub params: Vec<Parameter>,
+}
+
+/// A tensor map.
+#[derive(Clone, Debug)]
+pub struct TensorMapSpec {
+    /// Where the first element lies.
+    pub buffer: AddressOf,
+    /// Type of the elements; that of the buffer if `None`.
+    pub element: Option<Element>,
+    /// Elements in each dimension, the contiguous one first.
+    pub sizes: Vec<u64>,
+    /// Bytes between neighbours in each dimension but the first; packed if `None`.
+    pub strides: Option<Vec<u64>>,
+    /// Elements of a box in each dimension.
+    pub box_sizes: Vec<u32>,
+    /// Of every how many elements one is copied; all if `None`.
+    pub element_strides: Option<Vec<u32>>,
+    /// How a box lies in shared memory.
+    pub swizzle: Swizzle,
+}
+
+/// What a buffer has to hold at the end.
+#[derive(Clone, Debug)]
+pub struct Expected {
+    /// The numbers.
+    pub numbers: Numbers,
+    /// Difference allowed for each unit of the expected number.
+    pub relative: Option<f64>,
+    /// Difference allowed beside that.
+    pub absolute: Option<f64>,
+}
+
+/// Expected numbers.
+#[derive(Clone, Debug)]
+pub enum Numbers {
+    /// A `.npy` file.
+    Npy(PathBuf),
+    /// A list.
+    List(Vec<Number>),
+}
+
+/// A text with the places of its errors.
+struct Source<'a> {
+    path: &'a Path,
+    text: String,
+}
+
+impl Source<'_> {
+    fn at(&self, offset: usize, message: &str) -> String {
+        let (line, column) = position(&self.text, offset);
+        format!("{}:{line}:{column}: {message}", self.path.display())
+    }
+
+    fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new(""))
+    }
+
+    fn parameter(&self, text: &Spanned<String>) -> Result<Parameter, String> {
+        // The text begins behind a quotation mark.
+        let start = text.span().start + 1;
+        let parsed = Parameter::parse(text.get_ref(), self.folder());
+        parsed.map_err(|error| self.at(start + error.offset, &error.message))
+    }
+
+    fn extent(&self, value: Option<Spanned<ExtentValue>>) -> Result<Option<[u32; 3]>, String> {
+        let Some(value) = value else { return Ok(None) };
+        let start = value.span().start;
+        let sizes = match value.into_inner() {
+            ExtentValue::One(size) => vec![size],
+            ExtentValue::Several(sizes) => sizes,
+        };
+        extent(&sizes).map(Some).ok_or_else(|| self.at(start, "expected one to three sizes"))
+    }
+
+    fn launch(&self, table: LaunchTable) -> Result<LaunchSpec, String> {
+        let params = table.params.into_iter().flatten().map(|text| self.parameter(&text));
+        Ok(LaunchSpec {
+            params: params.collect::<Result<_, _>>()?,
+            entry: table.entry,
+            grid: self.extent(table.grid)?,
+            block: self.extent(table.block)?,
+            shared: table.shared,
+        })
+    }
+
+    fn buffer(&self, text: &Spanned<String>) -> Result<BufferSpec, String> {
+        match self.parameter(text)? {
+            Parameter::Plain(Field::Buffer(spec)) => Ok(spec),
+            _ => Err(self.at(text.span().start, "expected a buffer, as in \"f32[1024]=zeros\" or \"ptr[&x, &y]\"")),
+        }
+    }
+
+    fn tensor_map(&self, table: TensorMapTable) -> Result<TensorMapSpec, String> {
+        let buffer = AddressOf::parse(table.buffer.get_ref());
+        let element = table.element.map(|name| {
+            Element::named(name.get_ref()).ok_or_else(|| {
+                let known: Vec<_> = ELEMENTS.iter().map(|element| element.name).collect();
+                self.at(name.span().start, &format!("expected one of {}", known.join(", ")))
+            })
+        });
+        let swizzle = table.swizzle.map_or(Ok(Swizzle::None), |swizzle| {
+            let known = Swizzle::ALL.into_iter().find(|known| known.row_bytes() == u64::from(*swizzle.get_ref()));
+            known.ok_or_else(|| self.at(swizzle.span().start, "expected a swizzle of 0, 32, 64 or 128 bytes"))
+        });
+        Ok(TensorMapSpec {
+            buffer: buffer.map_err(|message| self.at(table.buffer.span().start, &message))?,
+            element: element.transpose()?,
+            sizes: table.sizes,
+            strides: table.strides,
+            box_sizes: table.r#box,
+            element_strides: table.element_strides,
+            swizzle: swizzle?,
+        })
+    }
+
+    fn expected(&self, table: Spanned<ExpectTable>) -> Result<Expected, String> {
+        let start = table.span().start;
+        let ExpectTable { npy, values, rtol: relative, atol: absolute } = table.into_inner();
+        let numbers = match (npy, values) {
+            (Some(path), None) => Numbers::Npy(self.folder().join(path)),
+            (None, Some(values)) => Numbers::List(values),
+            _ => return Err(self.at(start, "expected either npy = \"FILE\" or values = [1, 2, …]")),
+        };
+        let bad =
+            [relative, absolute].into_iter().flatten().find(|tolerance| !(0.0..f64::INFINITY).contains(tolerance));
+        match bad {
+            Some(bad) => Err(self.at(start, &format!("a tolerance of {bad}; it must be a number from 0 on"))),
+            None => Ok(Expected { numbers, relative, absolute }),
+        }
+    }
+
+    /// Parses each value of a table, in the order of the file.
+    fn each<T, U>(
+        &self,
+        table: BTreeMap<String, Spanned<T>>,
+        parse: impl Fn(&Self, Spanned<T>) -> Result<U, String>,
+    ) -> Result<Vec<(String, U)>, String> {
+        let mut entries: Vec<_> = table.into_iter().collect();
+        entries.sort_by_key(|(_, value)| value.span().start);
+        entries.into_iter().map(|(name, value)| Ok((name, parse(self, value)?))).collect()
+    }
 }
 
 impl Description {
@@ -60,36 +292,47 @@ impl Description {
     /// # Errors
     /// With file, line and column, what was found and what would be accepted.
     pub fn read(path: &Path) -> Result<Description, String> {
-        let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let at = |offset: usize, message: &str| {
-            let (line, column) = position(&text, offset);
-            format!("{}:{line}:{column}: {message}", path.display())
-        };
-        let file: File =
-            toml::from_str(&text).map_err(|error| at(error.span().map_or(0, |span| span.start), error.message()))?;
-        let folder = path.parent().unwrap_or(Path::new(""));
-        let extent = |value: Option<Spanned<ExtentValue>>| {
-            value.map(|value| {
-                let start = value.span().start;
-                let sizes = match value.into_inner() {
-                    ExtentValue::One(size) => vec![size],
-                    ExtentValue::Several(sizes) => sizes,
-                };
-                extent(&sizes).ok_or_else(|| at(start, "expected one to three sizes"))
-            })
-        };
-        let params = file.params.iter().map(|text| {
-            // The text begins behind a quotation mark.
-            let start = text.span().start + 1;
-            Parameter::parse(text.get_ref(), folder).map_err(|error| at(start + error.offset, &error.message))
-        });
-        Ok(Description {
-            params: params.collect::<Result<_, _>>()?,
+        let error = |error: std::io::Error| format!("{}: {error}", path.display());
+        let size = fs::metadata(path).map_err(error)?.len();
+        if size > LARGEST_FILE {
+            return Err(format!("{}: has {size} bytes; at most {LARGEST_FILE} are read", path.display()));
+        }
+        let source = Source { path, text: fs::read_to_string(path).map_err(error)? };
+        let file: File = toml::from_str(&source.text)
+            .map_err(|error| source.at(error.span().map_or(0, |span| span.start), error.message()))?;
+        let tables = file.launch;
+        if tables.len() > MOST_LAUNCHES {
+            let count = tables.len();
+            return Err(format!("{}: {count} launches; at most {MOST_LAUNCHES} are possible", path.display()));
+        }
+        let top = LaunchTable {
             entry: file.entry,
-            grid: extent(file.grid).transpose()?,
-            block: extent(file.block).transpose()?,
+            grid: file.grid,
+            block: file.block,
             shared: file.shared,
+            params: file.params,
+        };
+        let top = source.launch(top)?;
+        let launches = tables.into_iter().map(|table| {
+            let has_params = table.params.is_some();
+            let own = source.launch(table)?;
+            Ok::<_, String>(LaunchSpec {
+                entry: own.entry.or_else(|| top.entry.clone()),
+                grid: own.grid.or(top.grid),
+                block: own.block.or(top.block),
+                shared: own.shared.or(top.shared),
+                params: if has_params { own.params } else { top.params.clone() },
+            })
+        });
+        let launches: Vec<_> = launches.collect::<Result<_, _>>()?;
+        Ok(Description {
             architecture: file.arch,
+            buffers: source.each(file.buffers, |source, text| source.buffer(&text))?,
+            variables: source.each(file.variables, |source, text| source.parameter(&text))?,
+            tensor_maps: source.each(file.tensor_maps, |source, table| source.tensor_map(table.into_inner()))?,
+            launches: if launches.is_empty() { vec![top] } else { launches },
+            expected: source.each(file.expect, Source::expected)?,
+            print: file.print,
         })
     }
 }

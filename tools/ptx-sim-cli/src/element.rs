@@ -43,6 +43,18 @@ pub const ELEMENTS: [Element; 12] = [
 ];
 
 impl Element {
+    /// `u8`.
+    pub const BYTE: Element = ELEMENTS[0];
+
+    /// The type that PTX calls `name` (without its dot): `s32`, `b32` …
+    pub fn of_ptx(name: &str) -> Option<Element> {
+        match name.split_at_checked(1)? {
+            ("s", bits) => Element::named(&format!("i{bits}")),
+            ("b", bits) if !bits.starts_with('f') => Element::named(&format!("u{bits}")),
+            _ => Element::named(name),
+        }
+    }
+
     /// The type called `name`.
     pub fn named(name: &str) -> Option<Element> {
         ELEMENTS.into_iter().find(|element| element.name == name)
@@ -99,12 +111,40 @@ impl Element {
         }
     }
 
-    /// The number in `bytes`, which are as many as the type has, as text.
-    pub fn show(self, bytes: &[u8]) -> String {
+    /// The integer in `bytes`, which are as many as the type has; `None` for a floating-point type.
+    pub fn integer(self, bytes: &[u8]) -> Option<i128> {
+        let word = self.word(bytes);
+        match self.kind {
+            Kind::Unsigned => Some(word.into()),
+            Kind::Signed => Some((word as i64).into()),
+            _ => None,
+        }
+    }
+
+    /// The number in `bytes`, which are as many as the type has; integers above 2^53 are rounded.
+    pub fn number(self, bytes: &[u8]) -> f64 {
+        let word = self.word(bytes);
+        match self.kind {
+            Kind::Unsigned => word as f64,
+            Kind::Signed => word as i64 as f64,
+            Kind::F16 => f16::from_bits(word as u16).to_f64(),
+            Kind::Bf16 => bf16::from_bits(word as u16).to_f64(),
+            Kind::F32 => f32::from_bits(word as u32).into(),
+            Kind::F64 => f64::from_bits(word),
+        }
+    }
+
+    /// `bytes`, widened to 64 bits with their sign.
+    fn word(self, bytes: &[u8]) -> u64 {
         let negative = self.kind == Kind::Signed && bytes.last().is_some_and(|byte| byte >> 7 == 1);
         let mut wide = [if negative { 0xff } else { 0 }; 8];
         wide[..bytes.len()].copy_from_slice(bytes);
-        let word = u64::from_le_bytes(wide);
+        u64::from_le_bytes(wide)
+    }
+
+    /// The number in `bytes`, which are as many as the type has, for people.
+    pub fn show(self, bytes: &[u8]) -> String {
+        let word = self.word(bytes);
         match self.kind {
             Kind::Unsigned => word.to_string(),
             Kind::Signed => (word as i64).to_string(),
@@ -136,6 +176,20 @@ mod tests {
             let element = Element::named(name).expect("a type");
             let bytes = element.parse(text).expect(text);
             assert_eq!((bytes.len(), element.show(&bytes)), (element.bytes, shown.to_owned()), "{name} {text}");
+        }
+    }
+
+    #[test]
+    fn types_of_ptx_have_names_here() {
+        for (ptx, expected) in [
+            ("s32", Some("i32")),
+            ("b8", Some("u8")),
+            ("bf16", Some("bf16")),
+            ("f32", Some("f32")),
+            ("pred", None),
+            ("", None),
+        ] {
+            assert_eq!(Element::of_ptx(ptx).map(|element| element.name), expected, "{ptx}");
         }
     }
 

@@ -4,11 +4,14 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
+use ptx_diagnostics::{demangled, short_name};
 use ptx_sim::{Counters, GlobalMemory, Module, Report};
 use serde_json::{Value, json};
 
-use crate::parameter::Buffer;
+use crate::entry::parameter_name;
+use crate::expect::Comparison;
 use crate::schedules::{Found, ScheduledFinding};
+use crate::world::Place;
 
 /// Elements of a buffer that are printed.
 const ELEMENTS_PRINTED: usize = 64;
@@ -35,9 +38,14 @@ pub fn print(text: &str) -> Result<(), String> {
 /// An entry as in `scale(values: 8 bytes, count: 4 bytes)`.
 pub fn signature(module: &Module, entry: &str) -> String {
     let parameters = module.parameters(entry).into_iter().flatten();
-    let parameters: Vec<_> =
-        parameters.map(|parameter| format!("{}: {} bytes", parameter.name, parameter.bytes)).collect();
-    format!("{entry}({})", parameters.join(", "))
+    let parameters = parameters
+        .map(|parameter| format!("{}: {} bytes", parameter_name(entry, parameter.name), parameter.bytes))
+        .collect::<Vec<_>>()
+        .join(", ");
+    match demangled(entry) {
+        name if name == entry => format!("{entry}({parameters})"),
+        name => format!("{name}\n    {entry}({parameters})"),
+    }
 }
 
 /// Every entry with its parameters.
@@ -49,24 +57,24 @@ pub fn list(module: &Module, as_json: bool) -> String {
         let parameters = module.parameters(entry).into_iter().flatten().map(
             |parameter| json!({ "name": parameter.name, "bytes": parameter.bytes, "alignment": parameter.alignment }),
         );
-        json!({ "entry": entry, "parameters": parameters.collect::<Vec<_>>() })
+        json!({ "entry": entry, "name": demangled(entry), "parameters": parameters.collect::<Vec<_>>() })
     });
     format!("{:#}\n", Value::from_iter(entries))
 }
 
 /// The start of a buffer.
-pub fn contents(buffer: &Buffer, memory: &GlobalMemory) -> Result<Contents, String> {
-    let element = buffer.spec.element;
-    let count = buffer.spec.count.min(ELEMENTS_PRINTED as u64) as usize;
+pub fn contents(buffer: &Place, memory: &GlobalMemory) -> Result<Contents, String> {
+    let element = buffer.element;
+    let count = buffer.count.min(ELEMENTS_PRINTED as u64) as usize;
     let mut data = vec![0; count * element.bytes];
     memory.read(buffer.address, &mut data).map_err(|error| error.to_string())?;
     let elements = data.chunks_exact(element.bytes).map(|bytes| element.show(bytes)).collect();
-    Ok(Contents { name: buffer.name.clone(), elements, count: buffer.spec.count })
+    Ok(Contents { name: buffer.name.clone(), elements, count: buffer.count })
 }
 
 /// Writes a whole buffer to a file.
-pub fn dump(buffer: &Buffer, memory: &GlobalMemory, file: &Path) -> Result<(), String> {
-    let mut data = vec![0; buffer.spec.bytes() as usize];
+pub fn dump(buffer: &Place, memory: &GlobalMemory, file: &Path) -> Result<(), String> {
+    let mut data = vec![0; buffer.bytes() as usize];
     memory.read(buffer.address, &mut data).map_err(|error| error.to_string())?;
     fs::write(file, data).map_err(|error| format!("{}: {error}", file.display()))
 }
@@ -77,39 +85,97 @@ fn printed(report: &Report) -> String {
     if text.is_empty() || text.ends_with('\n') { text } else { text + "\n" }
 }
 
-/// The result as text.
-pub fn text(
-    entry: &str,
-    report: &Report,
-    counters: Option<&Counters>,
-    found: &Found,
-    shown: &[Contents],
-    renderer: &ptx_diagnostics::Renderer,
-) -> String {
-    let mut text = printed(report);
-    let findings = found.findings.iter();
-    text.extend(findings.map(|each| renderer.render(&each.finding) + &under(each, found.schedules) + "\n\n"));
-    for contents in shown {
-        text += &format!("{}:\n", contents.name);
-        for line in contents.elements.chunks(ELEMENTS_PER_LINE) {
+/// What is told at the end.
+pub struct Summary<'a> {
+    /// The entry of each launch.
+    pub entries: Vec<&'a str>,
+    /// What each launch did under schedule 0.
+    pub reports: &'a [Report],
+    /// What was found under any schedule.
+    pub found: &'a Found,
+    /// Buffers to print.
+    pub shown: &'a [Contents],
+    /// Buffers beside what they should hold.
+    pub compared: &'a [Comparison],
+}
+
+impl Summary<'_> {
+    /// Whether nothing was found and every buffer holds what it should.
+    pub fn passed(&self) -> bool {
+        self.found.findings.is_empty() && self.compared.iter().all(Comparison::passed)
+    }
+
+    /// What all launches would have done on the hardware.
+    fn counters(&self) -> Counters {
+        let mut sum = Counters::default();
+        self.reports.iter().for_each(|report| sum += report.counters);
+        sum
+    }
+
+    /// The result for people.
+    pub fn text(&self, with_counters: bool, renderer: &ptx_diagnostics::Renderer) -> String {
+        let mut text = String::new();
+        let mut ends = String::new();
+        for ((launch, entry), report) in (1..).zip(&self.entries).zip(self.reports) {
+            text += &printed(report);
+            let findings: Vec<_> = self.found.of(launch).collect();
+            let schedules = self.found.schedules;
+            text.extend(findings.iter().map(|each| renderer.render(&each.finding) + &under(each, schedules) + "\n\n"));
+            let which = if self.entries.len() > 1 { format!("launch {launch}, ") } else { String::new() };
+            let end = format!("{which}{}: {}{}\n", short_name(entry), count(findings.len()), all(schedules));
+            // Between launches, the line says whose findings stand above.
+            if launch < self.entries.len() { text += &end } else { ends = end }
+        }
+        text.extend(self.shown.iter().map(Contents::text));
+        text.extend(self.compared.iter().map(Comparison::text));
+        if with_counters {
+            text.extend(self.counters().entries().map(|(name, value)| format!("{name:32}{value:>16}\n")));
+        }
+        text + &ends
+    }
+
+    /// The result for programs.
+    pub fn json(&self) -> String {
+        let buffers = self.shown.iter().map(|contents| (contents.name.clone(), Value::from(contents.elements.clone())));
+        let launches = self.entries.iter().zip(self.reports).map(|(entry, report)| {
+            json!({ "entry": entry, "name": short_name(entry), "findings": report.findings.len(), "counters": report.counters })
+        });
+        let text: String = self.reports.iter().map(|report| String::from_utf8_lossy(&report.printed)).collect();
+        let document = json!({
+            "passed": self.passed(),
+            "schedules": self.found.schedules,
+            "findings": self.found.findings,
+            "launches": launches.collect::<Vec<_>>(),
+            "printed": text,
+            "counters": self.counters(),
+            "buffers": serde_json::Map::from_iter(buffers),
+            "expected": self.compared,
+        });
+        format!("{document:#}\n")
+    }
+}
+
+impl Contents {
+    fn text(&self) -> String {
+        let mut text = format!("{}:\n", self.name);
+        for line in self.elements.chunks(ELEMENTS_PER_LINE) {
             text += &format!("  {}\n", line.join(" "));
         }
-        let more = contents.count - contents.elements.len() as u64;
-        text += &if more > 0 { format!("  and {more} more\n") } else { String::new() };
+        let more = self.count - self.elements.len() as u64;
+        text + &if more > 0 { format!("  and {more} more\n") } else { String::new() }
     }
-    if let Some(counters) = counters {
-        text.extend(counters.entries().map(|(name, value)| format!("{name:32}{value:>16}\n")));
+}
+
+fn count(findings: usize) -> String {
+    match findings {
+        0 => "nothing found".to_owned(),
+        1 => "1 finding".to_owned(),
+        count => format!("{count} findings"),
     }
-    let schedules = match found.schedules {
-        1 => String::new(),
-        count => format!(" under {count} schedules"),
-    };
-    text += &match found.findings.len() {
-        0 => format!("{entry}: nothing found{schedules}\n"),
-        1 => format!("{entry}: 1 finding{schedules}\n"),
-        count => format!("{entry}: {count} findings{schedules}\n"),
-    };
-    text
+}
+
+fn all(schedules: u64) -> String {
+    if schedules == 1 { String::new() } else { format!(" under {schedules} schedules") }
 }
 
 /// The schedules a finding was made under, where there are several.
@@ -118,19 +184,4 @@ fn under(each: &ScheduledFinding, schedules: u64) -> String {
         1 => String::new(),
         all => format!("\nunder {} of {all} schedules, first {}", each.schedules.len(), each.schedules[0]),
     }
-}
-
-/// The result for programs.
-pub fn json(entry: &str, report: &Report, found: &Found, shown: &[Contents]) -> String {
-    let buffers = shown.iter().map(|contents| (contents.name.clone(), Value::from(contents.elements.clone())));
-    let document = json!({
-        "passed": found.findings.is_empty(),
-        "entry": entry,
-        "schedules": found.schedules,
-        "findings": found.findings,
-        "printed": String::from_utf8_lossy(&report.printed),
-        "counters": report.counters,
-        "buffers": serde_json::Map::from_iter(buffers),
-    });
-    format!("{document:#}\n")
 }

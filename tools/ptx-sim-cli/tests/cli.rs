@@ -1,34 +1,12 @@
 //! The program as a user meets it, on PTX made by nvcc 13.0 (`nvcc -ptx -arch=sm_80 -lineinfo`) and Triton 3.9 from the
 //! sources beside it.
 
+mod common;
+
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
 
-fn ptx_sim(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ptx-sim"));
-    command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")).args(arguments);
-    command
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("the program writes UTF-8")
-}
-
-#[track_caller]
-fn output(command: &mut Command, exit_code: i32) -> Output {
-    let output = command.output().expect("the program starts");
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(exit_code), "{command:?}\n{stdout}\n{stderr}");
-    output
-}
-
-#[track_caller]
-fn refusal(arguments: &[&str]) -> String {
-    let output = output(&mut ptx_sim(arguments), 2);
-    assert!(output.stdout.is_empty(), "a refusal belongs on standard error: {}", text(&output.stdout));
-    text(&output.stderr)
-}
+use common::{output, ptx_sim, refusal, text};
 
 const TRITON: [&str; 12] = [
     "triton_add.ptx",
@@ -184,14 +162,14 @@ fn mutated(text: &[u8], random: &mut Random) -> Vec<u8> {
 #[test]
 fn no_input_makes_it_panic_or_hang() {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-    let [ptx, toml] =
-        ["moving_sum.ptx", "moving_sum.toml"].map(|name| fs::read(fixtures.join(name)).expect("a fixture"));
+    let pairs = ["moving_sum", "steps"]
+        .map(|name| ["ptx", "toml"].map(|kind| fs::read(fixtures.join(name).with_extension(kind)).expect("a fixture")));
     let folder = tempfile::tempdir().expect("a temporary folder");
     let [ptx_file, toml_file] = ["k.ptx", "k.toml"].map(|name| folder.path().join(name));
     let mut random = Random(0x5eed);
-    for round in 0..300 {
-        let (mut ptx, mut toml) = (ptx.clone(), toml.clone());
-        let changed = if round % 3 == 0 { &mut toml } else { &mut ptx };
+    for round in 0..400 {
+        let [mut ptx, mut toml] = pairs[round % 2].clone();
+        let changed = if round % 3 == 0 { &mut ptx } else { &mut toml };
         *changed = mutated(changed, &mut random);
         fs::write(&ptx_file, &ptx).expect("writing");
         fs::write(&toml_file, &toml).expect("writing");

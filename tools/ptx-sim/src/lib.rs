@@ -198,10 +198,11 @@
 //!   `entry` decodes all of an entry;
 //! - `exec` runs programs: `grid`, `resident` (the blocks on the GPU), `turns` (whose turn it is), `block` (one instruction), `convergence` (lanes that part and
 //!   meet, and collective instructions), `stall` (deadlocks), `leftovers` (what nobody waited for);
-//! - `run` checks a launch and starts it.
+//! - `run` checks a launch and starts it; `architecture` knows the GPUs; `signature` tells what an entry does with its parameters.
 
 #![forbid(unsafe_code)]
 
+mod architecture;
 mod context;
 mod counters;
 mod decode;
@@ -220,6 +221,7 @@ mod printf;
 mod program;
 mod race;
 mod run;
+mod signature;
 mod small;
 mod unknown;
 
@@ -230,5 +232,7 @@ pub use launch::{Launch, LaunchError, Options, Report};
 pub use memory::{Allocation, GlobalMemory, MemoryError, Swizzle, TENSOR_MAP_BYTES, TensorElement, TensorMap};
 pub use module::{Module, Parameter};
 pub use parse::ParseError;
+pub use program::ModuleVariable;
 pub use race::Engine;
 pub use run::run;
+pub use signature::Use;

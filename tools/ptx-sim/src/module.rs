@@ -2,8 +2,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::architecture;
 use crate::finding::SourceLocation;
-use crate::parse::{ParseError, Syntax};
+use crate::memory::{GlobalMemory, MemoryError};
+use crate::parse::{Entry, ParseError, Syntax};
+use crate::program::{Layout, ModuleVariable};
+use crate::signature::{self, Use};
 
 /// A `.param` of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,12 +53,46 @@ impl Module {
 
     /// The parameters of an entry, in order; `None` when there is no such entry.
     pub fn parameters(&self, entry: &str) -> Option<impl Iterator<Item = Parameter<'_>>> {
-        let entry = self.syntax.entries.iter().find(|candidate| candidate.name == entry)?;
+        let entry = self.entry(entry)?;
         Some(entry.parameters.iter().map(|parameter| Parameter {
             name: &parameter.name,
             bytes: parameter.bytes.unwrap_or(0),
             alignment: parameter.alignment,
         }))
+    }
+
+    /// What an entry does with each of its parameters, in order; `None` when there is no such entry.
+    pub fn uses(&self, entry: &str) -> Option<Vec<Use>> {
+        self.entry(entry).map(signature::uses)
+    }
+
+    /// The most threads that a block of an entry may have in each dimension, where its launch bounds say so.
+    pub fn block_limit(&self, entry: &str) -> Option<[u32; 3]> {
+        let entry = self.entry(entry)?;
+        entry.required_threads.or(entry.maximum_threads)
+    }
+
+    /// The threads that a block of an entry has to have in each dimension, where its launch bounds say so (`.reqntid`).
+    pub fn required_block(&self, entry: &str) -> Option<[u32; 3]> {
+        self.entry(entry)?.required_threads
+    }
+
+    fn entry(&self, name: &str) -> Option<&Entry> {
+        self.syntax.entries.iter().find(|candidate| candidate.name == name)
+    }
+
+    /// Places the variables of the module in `memory`, unless a launch has done so before, and returns all of them. A launch
+    /// finds them there, with what was written to them since.
+    ///
+    /// # Errors
+    /// When there is no memory for them.
+    pub fn place_variables(&self, memory: &mut GlobalMemory) -> Result<Vec<ModuleVariable>, MemoryError> {
+        Layout::place_variables(&self.syntax, self.identity, memory)
+    }
+
+    /// The first architecture that runs the module, as in 80 for `sm_80`; `None` when the simulator knows none.
+    pub fn architecture(&self) -> Option<u32> {
+        architecture::first_that_runs(self.target())
     }
 
     /// The PTX ISA version (`.version`), as in (8, 0).

@@ -1,5 +1,6 @@
 //! The preparation of a launch of an entry: what is refused before anything runs.
 
+use crate::architecture;
 use crate::decode::Refusal;
 use crate::exec::run_grid;
 use crate::isa::{self, Code};
@@ -22,23 +23,6 @@ const PARAMETER_BYTES: u64 = 32_764;
 
 /// Local memory of a thread on every architecture.
 const LOCAL_BYTES_PER_THREAD: u64 = 512 << 10;
-
-/// Architectures and the KiB of shared memory a block can have there (CUDA C++ Programming Guide, "Compute
-/// Capabilities").
-const SHARED_KIB: [(u32, u64); 12] = [
-    (70, 96),
-    (72, 96),
-    (75, 64),
-    (80, 163),
-    (86, 99),
-    (87, 163),
-    (89, 99),
-    (90, 227),
-    (100, 227),
-    (103, 227),
-    (120, 99),
-    (121, 99),
-];
 
 /// Executes a launch, blocks in parallel, and reports what is wrong with the kernel.
 ///
@@ -133,11 +117,10 @@ fn check_parameters(layout: &Layout, launch: &Launch<'_>) -> Result<(), LaunchEr
 
 fn check_shared(layout: &Layout, launch: &Launch<'_>) -> Result<(), LaunchError> {
     let architecture = launch.architecture;
-    let Some((_, kib)) = SHARED_KIB.iter().find(|(known, _)| *known == architecture) else {
-        let known = SHARED_KIB.iter().map(|(known, _)| *known).collect();
-        return Err(LaunchError::UnknownArchitecture { architecture, known });
+    let Some(limit) = architecture::shared_bytes(architecture) else {
+        return Err(LaunchError::UnknownArchitecture { architecture, known: architecture::known().collect() });
     };
-    let (fixed, dynamic, limit) = (layout.static_shared_bytes, u64::from(launch.dynamic_shared_bytes), kib * 1024);
+    let (fixed, dynamic) = (layout.static_shared_bytes, u64::from(launch.dynamic_shared_bytes));
     let total = fixed + dynamic;
     if total > limit {
         return Err(LaunchError::SharedMemory { total, fixed, dynamic, limit, architecture });
@@ -166,17 +149,9 @@ fn refusal_of(module: &Module, position: Position, refusal: Refusal) -> LaunchEr
     }
 }
 
-/// Checks that the architecture runs code for this module's target: `sm_90a` needs exactly 90, `sm_80` 80 or more.
 fn check_target(module: &Module, architecture: u32) -> Result<(), LaunchError> {
     let target = module.target();
-    let digits = target.trim_start_matches("sm_").trim_end_matches(['a', 'f']);
-    let runs = match digits.parse::<u32>() {
-        Ok(number) if target.ends_with('a') => number == architecture,
-        Ok(number) if target.ends_with('f') => number / 10 == architecture / 10 && number <= architecture,
-        Ok(number) => number <= architecture,
-        Err(_) => false,
-    };
-    if runs {
+    if architecture::runs(architecture, target) {
         return Ok(());
     }
     Err(LaunchError::Target { file: module.file().to_owned(), target: target.to_owned(), architecture })

@@ -44,6 +44,17 @@ pub struct Config {
     pub options: Options,
     /// Where messages go.
     pub messages: Messages,
+    /// Whether the program goes on after findings that a GPU does not notice, such as races.
+    pub continues: bool,
+    /// Whether it is told what the program never frees.
+    pub leaks: bool,
+    /// Whether it is told when the program reads back what was never written.
+    pub uninitialised_copies: bool,
+    /// A file that every problem is appended to, one JSON object a line.
+    pub journal: Option<PathBuf>,
+    /// Tells the program's line that is being executed by this thread, where somebody can, outside a function (nvcc makes one for
+    /// each kernel, of the same name): allocations, launches and copies are told with it.
+    pub caller: Option<fn(&str) -> Option<String>>,
     /// The CUDA version that the driver is for, as in 13000 for 13.0.
     pub driver_version: u32,
     /// Functions of the driver that fail, with what they return.
@@ -60,6 +71,11 @@ impl Default for Config {
             visible: None,
             options: Options::default(),
             messages: Messages::default(),
+            continues: false,
+            leaks: false,
+            uninitialised_copies: false,
+            journal: None,
+            caller: None,
             driver_version: NEWEST_DRIVER,
             failures: Vec::new(),
         }
@@ -69,7 +85,8 @@ impl Default for Config {
 impl Config {
     /// The machine that the environment describes: `PTX_SIM_GPUS`, `PTX_SIM_ARCH`, `PTX_SIM_MULTIPROCESSORS`,
     /// `PTX_SIM_MEMORY` (bytes, or with K, M or G), `PTX_SIM_RACES` (0 or 1), `PTX_SIM_THREADS`, `PTX_SIM_REPORT` (a file),
-    /// `PTX_SIM_QUIET` (0 or 1), `PTX_SIM_DRIVER` (a CUDA version), `PTX_SIM_FAIL` (functions and what they return),
+    /// `PTX_SIM_QUIET`, `PTX_SIM_CONTINUE`, `PTX_SIM_LEAKS`, `PTX_SIM_UNINITIALISED_COPIES` (0 or 1), `PTX_SIM_JOURNAL` (a file),
+    /// `PTX_SIM_INSTRUCTION_LIMIT`, `PTX_SIM_DRIVER` (a CUDA version), `PTX_SIM_FAIL` (functions and what they return),
     /// `CUDA_VISIBLE_DEVICES`.
     ///
     /// # Errors
@@ -106,6 +123,12 @@ impl Config {
         config.memory_bytes = number("PTX_SIM_MEMORY", config.memory_bytes, 1 << 20, MOST_MEMORY)?;
         config.options.threads = number("PTX_SIM_THREADS", config.options.threads as u64, 0, 1024)? as usize;
         config.options.races = switch("PTX_SIM_RACES", config.options.races)?;
+        config.continues = switch("PTX_SIM_CONTINUE", config.continues)?;
+        config.leaks = switch("PTX_SIM_LEAKS", config.leaks)?;
+        config.uninitialised_copies = switch("PTX_SIM_UNINITIALISED_COPIES", config.uninitialised_copies)?;
+        config.journal = value("PTX_SIM_JOURNAL").filter(|file| !file.is_empty()).map(PathBuf::from);
+        config.options.instructions_per_warp =
+            number("PTX_SIM_INSTRUCTION_LIMIT", config.options.instructions_per_warp, 1, u64::MAX)?;
         if let Some(file) = value("PTX_SIM_REPORT").filter(|file| !file.is_empty()) {
             config.messages = Messages::File(file.into());
         } else if switch("PTX_SIM_QUIET", false)? {

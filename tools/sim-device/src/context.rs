@@ -1,5 +1,6 @@
 //! A context: memory, what was loaded to it, and the error that a kernel left.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -10,7 +11,11 @@ use crate::error::{Error, Result};
 use crate::machine::{FIRST_ADDRESS, Machine, SPAN};
 use crate::memory::{Allocation, Memory, grouped};
 use crate::module::Module;
+use crate::problem::Problem;
 use crate::sync::lock;
+
+/// Allocations that are told one by one when they are never freed.
+const LEAKS_SHOWN: usize = 16;
 
 /// Whose a context is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +69,8 @@ pub struct Context {
     flags: AtomicU32,
     kind: Kind,
     span: u64,
+    /// Allocations whose unwritten bytes were told of.
+    told_unwritten: Mutex<HashSet<u64>>,
     /// `None` once destroyed.
     state: Mutex<Option<State>>,
 }
@@ -73,7 +80,8 @@ impl Context {
         let first = FIRST_ADDRESS + span * SPAN;
         let global = GlobalMemory::within(first..first + SPAN).expect("the spans lie where memory can lie");
         let state = State { memory: Memory::new(global), fault: None };
-        Arc::new(Self { machine, id, gpu, flags: AtomicU32::new(flags), kind, span, state: Mutex::new(Some(state)) })
+        let (flags, state) = (AtomicU32::new(flags), Mutex::new(Some(state)));
+        Arc::new(Self { machine, id, gpu, flags, kind, span, told_unwritten: Mutex::default(), state })
     }
 
     /// The machine that it belongs to.
@@ -122,6 +130,7 @@ impl Context {
     /// # Errors
     /// [`Code::CONTEXT_IS_DESTROYED`] when it was destroyed before.
     pub fn destroy(&self) -> Result<()> {
+        self.tell_leaks();
         let state = lock(&self.state).take().ok_or(Code::CONTEXT_IS_DESTROYED)?;
         if let Ok(gpu) = self.machine.gpu(self.gpu) {
             gpu.release(state.memory.live_bytes());
@@ -129,6 +138,51 @@ impl Context {
         self.machine.captures.forget_context(self.id);
         self.machine.release_span(self.span);
         Ok(())
+    }
+
+    /// Tells what the program has allocated and not freed.
+    pub(crate) fn tell_leaks(&self) {
+        if !self.machine.config().leaks {
+            return;
+        }
+        let leaks = lock(&self.state)
+            .as_ref()
+            .map_or(Vec::new(), |state| state.memory.live().map(|(name, _)| name.to_owned()).collect());
+        let place = self.describe();
+        for name in leaks.iter().take(LEAKS_SHOWN) {
+            self.machine.problem(Problem::Leak, &format!("{name}, is never freed, in {place}"));
+        }
+        if let more @ 1.. = leaks.len().saturating_sub(LEAKS_SHOWN) {
+            self.machine.problem(Problem::Leak, &format!("{more} more allocations are never freed, in {place}"));
+        }
+    }
+
+    /// Tells that the program reads back `bytes` bytes at `address`, of which `count` were never written, the first at an offset.
+    /// Once for each allocation.
+    pub(crate) fn tell_unwritten(&self, address: u64, bytes: u64, first: u64, count: u64) {
+        if !self.machine.config().uninitialised_copies {
+            return;
+        }
+        let Some(allocation) = self.allocation_at(address) else { return };
+        if !lock(&self.told_unwritten).insert(allocation.address) {
+            return;
+        }
+        let (offset, name) = (address - allocation.address, allocation.name);
+        let from = self.machine.caller("");
+        match count == bytes {
+            true => self.machine.problem(
+                Problem::UninitialisedCopy,
+                &format!("{bytes} bytes from byte {offset} of {name}, are copied to the host{from}; nothing was ever written there"),
+            ),
+            false => self.machine.problem(
+                Problem::PartlyUninitialisedCopy,
+                &format!(
+                    "{bytes} bytes from byte {offset} of {name}, are copied to the host{from}; {count} of them were never written, \
+                     the first is byte {}",
+                    offset + first
+                ),
+            ),
+        }
     }
 
     /// What is behind the lock, for a call of some kind.
@@ -168,7 +222,8 @@ impl Context {
     /// [`Code::OUT_OF_MEMORY`]; [`Code::INVALID_VALUE`] for no bytes; as [`Context::check`].
     pub fn allocate(&self, owner: &str, bytes: u64) -> Result<u64> {
         let number = self.machine.next_allocation();
-        self.allocate_named(number, format!("allocation {number} of {} bytes, by {owner}", grouped(bytes)), bytes)
+        let from = self.machine.caller("");
+        self.allocate_named(number, format!("allocation {number} of {} bytes, by {owner}{from}", grouped(bytes)), bytes)
     }
 
     /// Allocates memory that messages call `name`.

@@ -1,6 +1,7 @@
 //! Why a call failed.
 
 use crate::code::Code;
+use crate::problem::Problem;
 
 /// A result code, and optionally a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,6 +10,8 @@ pub struct Error {
     pub code: Code,
     /// What was wrong, where, and what to do; `None` where the code says it all.
     pub message: Option<String>,
+    /// The kind of mistake, where it is one of those that have a name.
+    pub problem: Option<Problem>,
 }
 
 /// What most functions of this crate return.
@@ -17,7 +20,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// An error with a message.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: Some(message.into()) }
+        Self { code, message: Some(message.into()), problem: None }
+    }
+
+    /// The same, with the kind of mistake that it is.
+    pub fn of(self, problem: Problem) -> Self {
+        Self { problem: Some(problem), ..self }
     }
 
     /// [`Code::INVALID_VALUE`] with a message.
@@ -33,7 +41,7 @@ impl Error {
 
 impl From<Code> for Error {
     fn from(code: Code) -> Self {
-        Self { code, message: None }
+        Self { code, message: None, problem: None }
     }
 }
 

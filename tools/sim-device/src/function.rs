@@ -85,10 +85,11 @@ impl Function {
         self.declaration.maximum_registers.or(bound).unwrap_or(WITHOUT_BOUNDS)
     }
 
-    /// PTX version, as in 80 for 8.0.
+    /// The virtual architecture that it was compiled for, as in 80 of `.target sm_80`: what the driver calls its PTX version, and CUB
+    /// chooses its parameters by.
     pub fn ptx_version(&self) -> u32 {
-        let (major, minor) = self.image.module.version();
-        10 * major + minor
+        let digits = self.image.module.target().trim_matches(|letter: char| !letter.is_ascii_digit());
+        digits.parse().unwrap_or(0)
     }
 
     /// Most dynamic shared memory that a launch may ask for, bytes.

@@ -6,6 +6,7 @@ use crate::code::Code;
 use crate::context::{Call, Context};
 use crate::error::{Error, Result};
 use crate::operation::{Operation, Place};
+use crate::problem::Problem;
 use crate::sync::lock;
 
 /// A node of a graph.
@@ -105,11 +106,12 @@ impl GraphExec {
     pub(crate) fn execute(&self, context: &Context) -> Result<()> {
         for node in &self.nodes {
             match node.operation.execute(context) {
-                Err(Error { code: Code::INVALID_VALUE, message }) => {
+                Err(Error { code: Code::INVALID_VALUE, message, problem }) => {
                     let (code, what) = (Code::ILLEGAL_ADDRESS, message.unwrap_or_default());
-                    context
-                        .machine()
-                        .message(&format!("{code}: a node of a graph: {what}; {} is lost by it", context.describe()));
+                    context.machine().problem(
+                        problem.unwrap_or(Problem::FailedCall),
+                        &format!("{code}: a node of a graph: {what}; {} is lost by it", context.describe()),
+                    );
                     context.state(Call::Asynchronous)?.fail(code);
                     return Ok(());
                 }

@@ -9,7 +9,6 @@ use crate::code::Code;
 use crate::declarations::{Declarations, EntryDeclaration};
 use crate::error::{Error, Result};
 use crate::sync::lock;
-use crate::variables::with_probe;
 
 /// A parameter of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,14 +71,8 @@ fn next_name() -> String {
 impl Image {
     fn parse(text: &str, file: &str) -> Result<Self> {
         let declarations = Declarations::read(text);
-        let probed = with_probe(text, &declarations);
-        let probed = probed.and_then(|probed| ptx_sim::Module::parse(&probed, file).ok());
-        let module = match probed {
-            Some(module) => module,
-            None => {
-                ptx_sim::Module::parse(text, file).map_err(|error| Error::new(Code::INVALID_PTX, error.to_string()))?
-            }
-        };
+        let parsed = ptx_sim::Module::parse(text, file);
+        let module = parsed.map_err(|error| Error::new(Code::INVALID_PTX, error.to_string()))?;
         Ok(Self { module, declarations, used_in: Mutex::default() })
     }
 

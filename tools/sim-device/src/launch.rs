@@ -1,7 +1,9 @@
 //! Launches: their checks, their execution by ptx-sim, and what becomes of findings.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
+use ptx_diagnostics::short_name;
 use ptx_sim::{Finding, FindingClass, LaunchError, Options, Report};
 
 use crate::architecture::{BLOCK_EXTENT, GRID_EXTENT};
@@ -9,6 +11,8 @@ use crate::code::Code;
 use crate::context::{Call, Context};
 use crate::error::{Error, Result};
 use crate::function::Function;
+use crate::machine::LAST_ADDRESS;
+use crate::problem::Problem;
 
 /// How a function is launched.
 #[derive(Clone)]
@@ -62,7 +66,8 @@ impl Launch {
 
     fn describe(&self) -> String {
         let extent = |[x, y, z]: [u32; 3]| format!("({x}, {y}, {z})");
-        format!("{} with a grid of {} and blocks of {}", self.function.name(), extent(self.grid), extent(self.block))
+        let name = short_name(self.function.name());
+        format!("{name} with a grid of {} and blocks of {}", extent(self.grid), extent(self.block))
     }
 }
 
@@ -98,17 +103,33 @@ impl Context {
         if self.state(Call::Asynchronous)?.has_fault() {
             return Ok(());
         }
-        let mut report = self.run(launch, &self.machine().config().options)?;
-        self.machine().reporter.printed(&report.printed);
-        let Some(first) = report.findings.first() else { return Ok(()) };
-        let code = fault_code(first.class);
+        let machine = self.machine();
+        machine.launches.fetch_add(1, Relaxed);
+        let mut report = self.run(launch, &machine.config().options)?;
+        machine.reporter.printed(&report.printed);
+        let continues = machine.config().continues;
+        let stops = |class: &FindingClass| !continues || stops_a_gpu(*class);
+        let fault = report.findings.iter().map(|finding| finding.class).find(stops).map(fault_code);
+        if continues {
+            machine.reporter.retain_new(&mut report.findings);
+        }
         for finding in &mut report.findings {
             self.name_foreign_memory(finding);
         }
-        let place = self.describe();
-        let consequence = format!("{code}: launch of {} fails; {place} is lost by it", launch.describe());
-        self.machine().reporter.findings(&report.findings, &consequence);
-        self.state(Call::Asynchronous)?.fail(code);
+        if report.findings.is_empty() && fault.is_none() {
+            return Ok(());
+        }
+        let (place, launch) = (self.describe(), launch.describe() + &machine.caller(launch.function.name()));
+        let consequence = match fault {
+            Some(code) => format!("{code}: launch of {launch} fails; {place} is lost by it"),
+            None => format!("launch of {launch}; the program goes on, as on a GPU"),
+        };
+        if !report.findings.is_empty() {
+            machine.reporter.findings(&report.findings, &launch, &consequence);
+        }
+        if let Some(code) = fault {
+            self.state(Call::Asynchronous)?.fail(code);
+        }
         Ok(())
     }
 
@@ -121,6 +142,9 @@ impl Context {
                 owner.describe_address(address).map(|what| format!("{what}, memory of {}", owner.describe()))
             }
             Some(_) => None,
+            None if address >= LAST_ADDRESS && machine.host_range(address).is_none() => {
+                Some("the host's memory, which kernels do not reach: give them what cuMemAlloc gave".to_owned())
+            }
             None => machine.host_range(address).map(|range| {
                 format!(
                     "{} bytes of page-locked host memory at {:#x}, which kernels do not reach here",
@@ -132,6 +156,23 @@ impl Context {
             finding.message = format!("{}; the address is that of {foreign}", finding.message);
         }
     }
+}
+
+/// Whether a GPU notices what was found.
+fn stops_a_gpu(class: FindingClass) -> bool {
+    !matches!(
+        class,
+        FindingClass::Race
+            | FindingClass::Uninitialised
+            | FindingClass::BarrierDivergence
+            | FindingClass::CollectiveLanesMissing
+            | FindingClass::AsyncCopyNotWaited
+            | FindingClass::MissingProxyFence
+            | FindingClass::WgmmaNotWaited
+            | FindingClass::MissingWgmmaFence
+            | FindingClass::PreviousGridNotWaited
+            | FindingClass::InvalidOperand
+    )
 }
 
 /// What a GPU returns for a kernel with such a finding.
@@ -154,5 +195,6 @@ fn launch_error(error: LaunchError) -> Error {
         LaunchError::Threads(_) => Code::OPERATING_SYSTEM,
         _ => Code::INVALID_VALUE,
     };
-    Error::new(code, format!("ptx-sim refuses the launch: {error}"))
+    let refused = Error::new(code, format!("ptx-sim refuses the launch: {error}"));
+    if code == Code::NOT_SUPPORTED { refused.of(Problem::NotSimulated) } else { refused }
 }

@@ -11,6 +11,7 @@ use crate::context::{Context, Kind};
 use crate::error::{Error, Result};
 use crate::image::Images;
 use crate::library::Library;
+use crate::problem::Problem;
 use crate::report::Reporter;
 use crate::sync::lock;
 
@@ -20,7 +21,7 @@ pub(crate) const SPAN: u64 = 1 << 39;
 /// host, below those at which Linux does, and with low bits that tell an address cut to 32 bits from a null pointer.
 pub(crate) const FIRST_ADDRESS: u64 = 0x2000_1000_0000;
 /// Addresses of simulated memory are below.
-const LAST_ADDRESS: u64 = 1 << 46;
+pub(crate) const LAST_ADDRESS: u64 = 1 << 46;
 /// Contexts that have addresses at a time.
 const SPANS: u64 = (LAST_ADDRESS - FIRST_ADDRESS) / SPAN;
 
@@ -46,6 +47,7 @@ pub struct Machine {
     host: Mutex<BTreeMap<u64, HostRange>>,
     next_context: AtomicU64,
     next_allocation: AtomicU64,
+    pub(crate) launches: AtomicU64,
 }
 
 /// A GPU.
@@ -84,7 +86,7 @@ impl Machine {
         let visible = config.visible.clone().unwrap_or_else(|| (0..config.gpus).collect());
         Arc::new(Self {
             gpus: visible.into_iter().map(Gpu::new).collect(),
-            reporter: Reporter::new(config.messages.clone()),
+            reporter: Reporter::new(config.messages.clone(), config.journal.clone()),
             config,
             images: Images::default(),
             captures: Captures::default(),
@@ -93,6 +95,7 @@ impl Machine {
             host: Mutex::default(),
             next_context: AtomicU64::new(1),
             next_allocation: AtomicU64::new(1),
+            launches: AtomicU64::new(0),
         })
     }
 
@@ -260,9 +263,27 @@ impl Machine {
         self.captures.check_unsafe_call()
     }
 
-    /// Writes a line where messages go.
-    pub fn message(&self, text: &str) {
-        self.reporter.message(text);
+    /// ` from ` and the program's line that makes this call, outside the function `except`, where that is known.
+    pub(crate) fn caller(&self, except: &str) -> String {
+        let line = self.config.caller.and_then(|caller| caller(except));
+        line.map_or(String::new(), |line| format!(" from {line}"))
+    }
+
+    /// Tells of a problem.
+    pub fn problem(&self, problem: Problem, text: &str) {
+        self.reporter.problem(problem, text);
+    }
+
+    /// Adds a problem to the journal that was told already.
+    pub fn record(&self, problem: Problem, text: &str) {
+        self.reporter.record_problem(problem, text);
+    }
+
+    /// Tells what the program has allocated and not freed, in contexts that are still there, and how much it launched.
+    pub fn end(&self) {
+        let contexts: Vec<_> = lock(&self.contexts).values().filter_map(Weak::upgrade).collect();
+        contexts.iter().for_each(|context| context.tell_leaks());
+        self.reporter.end(self.launches.load(Relaxed));
     }
 
     pub(crate) fn next_allocation(&self) -> u64 {

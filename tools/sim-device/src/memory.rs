@@ -6,6 +6,7 @@ use ptx_sim::{GlobalMemory, MemoryError};
 
 use crate::code::Code;
 use crate::error::{Error, Result};
+use crate::problem::Problem;
 
 /// Bytes whose state is asked for at once when memory is copied on a GPU.
 const BLOCK: u64 = 4096;
@@ -44,15 +45,17 @@ impl Memory {
 
     /// Frees the allocation that begins at `address` and returns its size.
     pub fn free(&mut self, address: u64) -> Result<u64> {
-        let refused = |what: &str| Err(Error::invalid(format!("{address:#x} cannot be freed: {what}")));
+        let refused = |problem: Problem, what: &str| {
+            Err(Error::invalid(format!("{address:#x} cannot be freed: {what}")).of(problem))
+        };
         let found = self.global.allocation_at(address).filter(|found| found.start == address);
         match found.map(|found| (found.live, found.bytes, found.name)) {
             Some((true, bytes, _)) if self.numbers.remove(&address).is_some() => {
                 self.global.free(address).map_err(memory_error)?;
                 Ok(bytes)
             }
-            Some((false, _, name)) => refused(&format!("it is {name}, which was freed before")),
-            _ => refused(&self.describe(address)),
+            Some((false, _, name)) => refused(Problem::DoubleFree, &format!("it is {name}, which was freed before")),
+            _ => refused(Problem::InvalidFree, &self.describe(address)),
         }
     }
 
@@ -72,7 +75,9 @@ impl Memory {
         // ptx-sim says where that is.
         match self.global.first_unwritten(address, bytes) {
             Err(MemoryError::OutOfBounds { location, .. }) => {
-                Err(Error::invalid(format!("{bytes} bytes at {address:#x}: {location}")))
+                let is_freed = self.global.allocation_at(address).is_some_and(|found| !found.live);
+                let problem = if is_freed { Problem::UseAfterFree } else { Problem::OutOfBounds };
+                Err(Error::invalid(format!("{bytes} bytes at {address:#x}: {location}")).of(problem))
             }
             other => other.map(drop).map_err(memory_error),
         }
@@ -87,10 +92,15 @@ impl Memory {
         }
     }
 
+    /// Everything that the program allocated and has not freed: name and bytes.
+    pub fn live(&self) -> impl Iterator<Item = (&str, u64)> {
+        let live = self.global.allocations().filter(|found| found.live && self.numbers.contains_key(&found.start));
+        live.map(|found| (found.name, found.bytes))
+    }
+
     /// Bytes of everything that the program allocated.
     pub fn live_bytes(&self) -> u64 {
-        let live = self.global.allocations().filter(|found| found.live && self.numbers.contains_key(&found.start));
-        live.map(|found| found.bytes).sum()
+        self.live().map(|(_, bytes)| bytes).sum()
     }
 
     pub fn write(&mut self, address: u64, data: &[u8]) -> Result<()> {
@@ -132,7 +142,7 @@ impl Memory {
 }
 
 /// The driver's code for what ptx-sim says about memory.
-fn memory_error(error: MemoryError) -> Error {
+pub(crate) fn memory_error(error: MemoryError) -> Error {
     let code = match error {
         MemoryError::Allocation { .. } => Code::OUT_OF_MEMORY,
         _ => Code::INVALID_VALUE,

@@ -3,21 +3,23 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use ptx_sim::ModuleVariable;
+
 use crate::code::Code;
 use crate::context::{Call, Context};
 use crate::error::{Error, Result};
 use crate::function::Function;
 use crate::image::Image;
+use crate::memory::memory_error;
 use crate::sync::lock;
-use crate::variables::addresses;
 
 /// A module of a context (`CUmodule`).
 pub struct Module {
     context: Arc<Context>,
     image: Arc<Image>,
     functions: Mutex<HashMap<String, Arc<Function>>>,
-    /// Name, address and size of the variables, computed at the first query.
-    variables: Mutex<Vec<(String, u64, u64)>>,
+    /// The variables, once somebody has asked.
+    variables: Mutex<Vec<ModuleVariable>>,
 }
 
 impl Module {
@@ -62,11 +64,10 @@ impl Module {
         }
         let mut known = lock(&self.variables);
         if known.is_empty() {
-            let architecture = self.context.machine().config().architecture.number;
             let mut state = self.context.state(Call::Asynchronous)?;
-            *known = addresses(module, declarations, &mut state.memory.global, architecture)?;
+            *known = module.place_variables(&mut state.memory.global).map_err(memory_error)?;
         }
-        let found = known.iter().find(|(known, ..)| known == name).map(|(_, address, bytes)| (*address, *bytes));
+        let found = known.iter().find(|known| known.name == name).map(|found| (found.address, found.bytes));
         found.ok_or_else(|| Code::NOT_FOUND.into())
     }
 }

@@ -9,6 +9,7 @@ use crate::event::{Event, Recorded};
 use crate::graph::GraphExec;
 use crate::launch::Launch;
 use crate::machine::Machine;
+use crate::problem::Problem;
 
 /// Bytes copied at a time.
 const CHUNK: u64 = 1 << 20;
@@ -112,10 +113,9 @@ impl Operation {
 
 /// The context whose memory `address` is.
 fn owner(machine: &Machine, address: u64, what: &str) -> Result<Arc<Context>> {
-    machine.context_at(address).ok_or_else(|| {
-        let where_from =
-            if address == 0 { "a null pointer".to_owned() } else { format!("{address:#x}, which is no device memory") };
-        Error::invalid(format!("{what} {where_from}"))
+    machine.context_at(address).ok_or_else(|| match address {
+        0 => Error::invalid(format!("{what} a null pointer")).of(Problem::NullPointer),
+        _ => Error::invalid(format!("{what} {address:#x}, which is no device memory")).of(Problem::HostPointer),
     })
 }
 
@@ -136,6 +136,7 @@ impl Copy {
     fn execute(&self, context: &Context) -> Result<()> {
         self.check(context)?;
         let machine = context.machine();
+        let mut unwritten = Unwritten::default();
         for offset in (0..self.bytes).step_by(CHUNK as usize) {
             let bytes = CHUNK.min(self.bytes - offset);
             let parts = match &self.source {
@@ -162,10 +163,39 @@ impl Copy {
                         .iter()
                         .for_each(|(at, part)| data[*at as usize..*at as usize + part.len()].copy_from_slice(part));
                     memory.write(offset, &data);
+                    unwritten.add(offset, bytes, &parts);
                 }
             }
         }
+        if let (Place::Device(address), Some(first)) = (&self.source, unwritten.first) {
+            let owner = owner(machine, *address, "a copy from")?;
+            owner.tell_unwritten(*address, self.bytes, first, unwritten.count);
+        }
         Ok(())
+    }
+}
+
+/// The bytes of a copy that nobody ever wrote.
+#[derive(Default)]
+struct Unwritten {
+    first: Option<u64>,
+    count: u64,
+}
+
+impl Unwritten {
+    /// Adds those of the `bytes` bytes from `offset` on, of which `parts` were written.
+    fn add(&mut self, offset: u64, bytes: u64, parts: &[(u64, Vec<u8>)]) {
+        let mut end = 0;
+        for (at, part) in parts {
+            if *at > end {
+                self.first.get_or_insert(offset + end);
+            }
+            end = at + part.len() as u64;
+        }
+        if end < bytes {
+            self.first.get_or_insert(offset + end);
+        }
+        self.count += bytes - parts.iter().map(|(_, part)| part.len() as u64).sum::<u64>();
     }
 }
 
@@ -218,7 +248,7 @@ impl Fill {
 fn prefixed(error: Error, what: &str, owner: &Context, context: &Context) -> Error {
     let whose = if owner.id() == context.id() { String::new() } else { format!(", of {}", owner.describe()) };
     match error.message {
-        Some(message) => Error::new(error.code, format!("{what} {message}{whose}")),
+        Some(message) => Error { message: Some(format!("{what} {message}{whose}")), ..error },
         None => error,
     }
 }

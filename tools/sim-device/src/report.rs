@@ -1,31 +1,64 @@
-//! Messages: findings in the style of compiler errors, and misuse of the driver in one line.
+//! Messages for people: findings as a compiler shows its errors, and misuse of the driver in a line; and the same for programs.
 
+use std::collections::HashSet;
 use std::fs::OpenOptions;
 use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use ptx_diagnostics::{Renderer, Sources};
-use ptx_sim::Finding;
+use ptx_sim::{Finding, FindingClass};
+use serde_json::{Value, json};
 
 use crate::config::Messages;
+use crate::problem::{Problem, Severity};
 use crate::sync::lock;
 
 /// Findings of a launch that are shown; most of the others follow from the first ones.
 const FINDINGS_SHOWN: usize = 8;
+/// Entries of a journal at most.
+const MOST_RECORDED: usize = 10_000;
 
 /// Writes messages, one at a time.
 pub(crate) struct Reporter {
     target: Messages,
+    journal: Option<PathBuf>,
     renderer: Mutex<Option<Renderer>>,
+    /// Findings that were told, where each is told once: class, PTX file and line.
+    told: Mutex<HashSet<(FindingClass, String, u32)>>,
+    recorded: AtomicUsize,
 }
 
 impl Reporter {
-    pub fn new(target: Messages) -> Self {
-        Self { target, renderer: Mutex::new(None) }
+    pub fn new(target: Messages, journal: Option<PathBuf>) -> Self {
+        let reporter =
+            Self { target, journal, renderer: Mutex::new(None), told: Mutex::default(), recorded: AtomicUsize::new(0) };
+        reporter.record(std::iter::once(json!({ "kind": "start" })));
+        reporter
+    }
+
+    /// Forgets findings that were told before, in an earlier launch.
+    pub fn retain_new(&self, findings: &mut Vec<Finding>) {
+        let mut told = lock(&self.told);
+        findings.retain(|finding| told.insert((finding.class, finding.ptx_file.clone(), finding.at.ptx_line)));
+    }
+
+    /// Writes to the journal how many kernels were launched.
+    pub fn end(&self, launches: u64) {
+        self.recorded.store(0, Relaxed);
+        self.record(std::iter::once(json!({ "kind": "end", "launches": launches })));
     }
 
     /// Writes the findings of a launch and what follows from them.
-    pub fn findings(&self, findings: &[Finding], consequence: &str) {
+    pub fn findings(&self, findings: &[Finding], launch: &str, consequence: &str) {
+        let entry = |finding: &Finding| {
+            json!({
+                "kind": finding.class, "severity": Severity::Error, "message": finding.message, "launch": launch,
+                "finding": finding,
+            })
+        };
+        self.record(findings.iter().map(entry));
         if self.target == Messages::Quiet {
             return;
         }
@@ -52,9 +85,19 @@ impl Reporter {
         drop(output.write_all(text).and_then(|()| output.flush()));
     }
 
-    /// Writes a line.
-    pub fn message(&self, text: &str) {
-        self.write(&format!("ptx-sim: {text}\n"));
+    /// Writes a line about a problem outside kernels.
+    pub fn problem(&self, problem: Problem, text: &str) {
+        self.record_problem(problem, text);
+        self.write(&match problem {
+            Problem::FailedCall => format!("ptx-sim: {text}\n"),
+            _ if problem.severity() == Severity::Warning => format!("ptx-sim: warning: {problem}: {text}\n"),
+            _ => format!("ptx-sim: {problem}: {text}\n"),
+        });
+    }
+
+    /// Appends a problem to the journal.
+    pub fn record_problem(&self, problem: Problem, text: &str) {
+        self.record(std::iter::once(json!({ "kind": problem, "severity": problem.severity(), "message": text })));
     }
 
     fn wants_colours(&self) -> bool {
@@ -62,15 +105,25 @@ impl Reporter {
         self.target == Messages::StandardError && std::io::stderr().is_terminal() && !refused
     }
 
-    /// Messages that cannot be written are dropped.
+    /// Appends objects to the journal, one a line.
+    fn record(&self, entries: impl Iterator<Item = Value>) {
+        let Some(journal) = &self.journal else { return };
+        let room = entries.take_while(|_| self.recorded.fetch_add(1, Relaxed) < MOST_RECORDED);
+        let lines: String = room.map(|entry| format!("{entry}\n")).collect();
+        append(journal, &lines);
+    }
+
     fn write(&self, text: &str) {
         match &self.target {
             Messages::Quiet => {}
             Messages::StandardError => drop(std::io::stderr().lock().write_all(text.as_bytes())),
-            Messages::File(path) => {
-                let file = OpenOptions::new().create(true).append(true).open(path);
-                drop(file.and_then(|mut file| file.write_all(text.as_bytes())));
-            }
+            Messages::File(path) => append(path, text),
         }
     }
+}
+
+/// Appends to a file. What cannot be written is lost: there is nobody to tell.
+fn append(path: &Path, text: &str) {
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    drop(file.and_then(|mut file| file.write_all(text.as_bytes())));
 }

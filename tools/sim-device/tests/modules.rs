@@ -34,7 +34,6 @@ fn a_variable_has_an_address_that_kernels_and_copies_share() {
     assert_eq!((read_u32(&context, buffer), read_u32(&context, address)), (42, 42));
     assert_says(module.variable("dynamic"), Code::NOT_FOUND, "test.ptx has no variable dynamic");
     assert_says(context.free(address, sim_device::Call::Asynchronous), Code::INVALID_VALUE, "byte 0 of counter");
-    assert!(module.entries().all(|entry| !entry.starts_with('$')), "what finds the address is not shown");
 }
 
 #[test]
@@ -145,4 +144,11 @@ fn a_function_of_another_context_is_refused() {
     let launch = one_thread(&store, &[0]);
     let refused = bench.context(0).run(&launch, &Default::default());
     assert_says(refused, Code::INVALID_HANDLE, "belongs to another context");
+}
+
+#[test]
+fn the_ptx_version_of_a_function_is_its_target() {
+    let context = Bench::new(1).context(0);
+    let module = context.load(&PTX.replace(".version 8.0", ".version 7.4"), None).unwrap();
+    assert_eq!(module.function("count").unwrap().ptx_version(), 80, "that of .target sm_80");
 }

@@ -182,7 +182,7 @@ fn encode(name: &str, map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES]> {
 
 /// An error of the simulated GPU, in its words: the code that a driver would return says less.
 fn simulated(error: sim_device::Error) -> Error {
-    let sim_device::Error { code, message } = error;
+    let sim_device::Error { code, message, .. } = error;
     let words = message.unwrap_or_else(|| code.to_string());
     if code == Code::NOT_SUPPORTED { Error::Unsupported(words) } else { Error::Invalid(words) }
 }

@@ -107,7 +107,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `.loc file line column[, function_name label[+offset]][, inlined_at file line column]`.
+    /// `.loc file line column[, function_name label[+offset]][, inlined_at file line column]`. What a compiler made of no line in
+    /// particular has line 0: it counts to the call that it was inlined at, or else to the line before it.
     pub(super) fn location(&mut self) -> Parse<()> {
         self.advance();
         let (file, line, column) = self.location_numbers()?;
@@ -120,9 +121,13 @@ impl<'a> Parser<'a> {
                 }
                 _ => {
                     let call = self.location_numbers()?;
-                    inlined_at = Some(self.known_location(call));
+                    inlined_at = (call.1 != 0).then(|| self.known_location(call));
                 }
             }
+        }
+        if line == 0 {
+            self.location = inlined_at.or(self.location);
+            return Ok(());
         }
         let index = self.syntax.locations.len() as u32;
         self.syntax.locations.push(Location { file, line, column, inlined_at });

@@ -15,6 +15,19 @@ pub(crate) struct Place {
     pub bytes: u64,
 }
 
+/// A variable of a module in global or constant memory, as it lies there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModuleVariable {
+    /// Its name.
+    pub name: String,
+    /// Its first address.
+    pub address: u64,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// The type it is declared with, as in `f32`; `b8` for most arrays and structs.
+    pub element: String,
+}
+
 /// A parameter of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Parameter {
@@ -64,6 +77,24 @@ impl Layout {
             layout.places.insert(variable.name.clone(), Place { space: Space::Local, address, bytes });
         }
         Ok(layout)
+    }
+
+    /// Allocates and fills those global variables of a module in `memory` that no launch has placed before, and returns all.
+    pub fn place_variables(
+        syntax: &Syntax,
+        module: u64,
+        memory: &mut GlobalMemory,
+    ) -> Result<Vec<ModuleVariable>, MemoryError> {
+        let mut layout = Layout::default();
+        layout.place_functions(syntax);
+        layout.place_globals(&syntax.variables.iter().collect::<Vec<_>>(), module, memory)?;
+        let placed = |variable: &Variable| {
+            let Place { address, bytes, .. } = *layout.places.get(&variable.name)?;
+            let element = variable.element.to_string().trim_start_matches('.').to_owned();
+            Some(ModuleVariable { name: variable.name.clone(), address, bytes, element })
+        };
+        let lies_in_memory = |variable: &&Variable| matches!(variable.space, Space::Global | Space::Constant);
+        Ok(syntax.variables.iter().filter(lies_in_memory).filter_map(placed).collect())
     }
 
     /// Addresses of functions are the same in all entries of a module, since variables hold them.

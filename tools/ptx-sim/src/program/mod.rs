@@ -11,6 +11,7 @@ mod special;
 pub(crate) use function::{Call, Callee, FrameLayout, Function, Passed, function_at};
 pub(crate) use instruction::{Class, Collective, Instruction, Program};
 pub(crate) use layout::Layout;
+pub use layout::ModuleVariable;
 pub(crate) use operand::{Address, Destination, Guard, Initial, Slot};
 pub(crate) use reach::Reach;
 pub(crate) use special::Special;

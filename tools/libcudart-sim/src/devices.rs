@@ -1,0 +1,319 @@
+//! GPUs, their primary contexts, errors, attributes of kernels.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr;
+use std::sync::{Mutex, PoisonError};
+
+use crate::driver::{Handle, call};
+use crate::registry::{self, function};
+use crate::status::{Result, Status, last, put, runtime_api, take_last};
+
+/// The version of the runtime that this is: 13.0.
+const VERSION: i32 = 13_000;
+/// Bytes of the oldest `cudaDeviceProp`; nothing behind them is written.
+const PROPERTY_BYTES: usize = 700;
+
+thread_local! {
+    static DEVICE: Cell<i32> = const { Cell::new(0) };
+}
+
+/// The GPU that this thread uses.
+pub fn current() -> i32 {
+    DEVICE.get()
+}
+
+/// Makes the primary context of this thread's GPU current, unless the program made another one current itself.
+pub fn enter() -> Result<()> {
+    static PRIMARY: Mutex<Option<HashMap<i32, Handle>>> = Mutex::new(None);
+    let mut now: Handle = 0;
+    call!(cuCtxGetCurrent(&mut now))?;
+    let device = current();
+    let mut primary = PRIMARY.lock().unwrap_or_else(PoisonError::into_inner);
+    let primary = primary.get_or_insert_default();
+    let wanted = match primary.get(&device) {
+        Some(context) => *context,
+        None => {
+            let mut context = 0;
+            call!(cuDevicePrimaryCtxRetain(&mut context, device))?;
+            primary.insert(device, context);
+            context
+        }
+    };
+    let is_ours = now == 0 || primary.values().any(|known| *known == now);
+    if is_ours && now != wanted {
+        call!(cuCtxSetCurrent(wanted))?;
+    }
+    Ok(())
+}
+
+fn attribute(number: u32, device: i32) -> Result<i32> {
+    let mut value = 0;
+    call!(cuDeviceGetAttribute(&mut value, number, device))?;
+    Ok(value)
+}
+
+/// Writes numbers to places of a `cudaDeviceProp`.
+struct Properties(*mut u8);
+
+impl Properties {
+    fn set<T>(&self, offset: usize, value: T) {
+        debug_assert!(offset + size_of::<T>() <= PROPERTY_BYTES);
+        // SAFETY: the program points to a struct of at least so many bytes.
+        unsafe { self.0.add(offset).cast::<T>().write_unaligned(value) };
+    }
+
+    /// What all versions have at the same places.
+    fn common(&self, device: i32) -> Result<()> {
+        call!(cuDeviceGetName(self.0.cast(), 256, device))?;
+        let (mut uuid, mut bytes) = ([0; 16], 0_usize);
+        call!(cuDeviceGetUuid_v2(&mut uuid, device))?;
+        call!(cuDeviceTotalMem_v2(&mut bytes, device))?;
+        self.set(256, uuid);
+        self.set(288, bytes);
+        self.set(296, attribute(8, device)? as usize);
+        self.set(304, attribute(12, device)?);
+        self.set(308, attribute(10, device)?);
+        self.set(312, attribute(11, device)? as usize);
+        self.set(320, attribute(1, device)?);
+        for (place, number) in (324..).step_by(4).zip(2..=7) {
+            self.set(place, attribute(number, device)?);
+        }
+        self.set(352, attribute(9, device)? as usize);
+        self.set(360, attribute(75, device)?);
+        self.set(364, attribute(76, device)?);
+        self.set(368, attribute(14, device)? as usize);
+        Ok(())
+    }
+}
+
+fn properties(place: *mut c_void, device: i32) -> Result<Properties> {
+    if place.is_null() {
+        return Err(Status::INVALID_VALUE);
+    }
+    // SAFETY: the program points to a struct of at least so many bytes.
+    unsafe { place.cast::<u8>().write_bytes(0, PROPERTY_BYTES) };
+    let properties = Properties(place.cast());
+    properties.common(device)?;
+    Ok(properties)
+}
+
+/// `cudaFuncAttributes`, as far as it is filled.
+#[repr(C)]
+pub struct FunctionAttributes {
+    shared_bytes: usize,
+    constant_bytes: usize,
+    local_bytes: usize,
+    threads: i32,
+    registers: i32,
+    ptx_version: i32,
+    binary_version: i32,
+    cache_mode: i32,
+    dynamic_shared_bytes: i32,
+    carve_out: i32,
+}
+
+runtime_api! {
+    fn cudaGetDeviceCount(count: *mut i32) {
+        call!(cuDeviceGetCount(count))
+    }
+
+    fn cudaGetDevice(device: *mut i32) {
+        put(device, current())
+    }
+
+    fn cudaSetDevice(device: i32) {
+        let mut count = 0;
+        call!(cuDeviceGetCount(&mut count))?;
+        if !(0..count).contains(&device) {
+            return Err(Status::INVALID_DEVICE);
+        }
+        DEVICE.set(device);
+        enter()
+    }
+
+    fn cudaInitDevice(device: i32, _device_flags: u32, _flags: u32) {
+        attribute(1, device).map(drop)
+    }
+
+    fn cudaSetDeviceFlags(_flags: u32) {
+        enter()
+    }
+
+    fn cudaDeviceSynchronize() {
+        enter()?;
+        call!(cuCtxSynchronize())
+    }
+
+    fn cudaDeviceReset() {
+        enter()?;
+        registry::forget_device(current());
+        call!(cuDevicePrimaryCtxReset_v2(current()))
+    }
+
+    fn cudaDeviceGetAttribute(value: *mut i32, number: u32, device: i32) {
+        put(value, attribute(number, device)?)
+    }
+
+    fn cudaDeviceCanAccessPeer(can: *mut i32, device: i32, peer: i32) {
+        call!(cuDeviceCanAccessPeer(can, device, peer))
+    }
+
+    fn cudaDeviceGetPCIBusId(text: *mut c_char, bytes: i32, device: i32) {
+        call!(cuDeviceGetPCIBusId(text, bytes, device))
+    }
+
+    fn cudaDeviceGetStreamPriorityRange(least: *mut i32, greatest: *mut i32) {
+        enter()?;
+        call!(cuCtxGetStreamPriorityRange(least, greatest))
+    }
+
+    fn cudaProfilerStart() {
+        enter()
+    }
+
+    fn cudaProfilerStop() {
+        enter()
+    }
+
+    fn cudaDeviceGetLimit(value: *mut usize, limit: u32) {
+        enter()?;
+        call!(cuCtxGetLimit(value, limit))
+    }
+
+    fn cudaDeviceSetLimit(limit: u32, value: usize) {
+        enter()?;
+        call!(cuCtxSetLimit(limit, value))
+    }
+
+    fn cudaDeviceSetCacheConfig(_config: u32) {
+        enter()
+    }
+
+    fn cudaGetDeviceProperties(place: *mut c_void, device: i32) {
+        // CUDA 13.
+        let properties = properties(place, device)?;
+        for (offset, number) in [(384, 16), (560, 31), (584, 40), (588, 41), (592, 37), (596, 38), (604, 39), (632, 82)] {
+            properties.set(offset, attribute(number, device)?);
+        }
+        properties.set(624, attribute(81, device)? as usize);
+        properties.set(672, attribute(97, device)? as usize);
+        properties.set(688, attribute(106, device)?);
+        Ok(())
+    }
+
+    fn cudaGetDeviceProperties_v2(place: *mut c_void, device: i32) {
+        // CUDA 12, which has clock rate and overlap before the multiprocessors.
+        let properties = properties(place, device)?;
+        properties.set(348, attribute(13, device)?);
+        properties.set(384, attribute(15, device)?);
+        properties.set(388, attribute(16, device)?);
+        Ok(())
+    }
+
+    fn cudaDriverGetVersion(version: *mut i32) {
+        call!(cuDriverGetVersion(version))
+    }
+
+    fn cudaRuntimeGetVersion(version: *mut i32) {
+        put(version, VERSION)
+    }
+
+    fn cudaFuncSetAttribute(stub: *const c_void, number: u32, value: i32) {
+        let function = function(stub)?;
+        call!(cuFuncSetAttribute(function, number, value))
+    }
+
+    fn cudaFuncSetCacheConfig(stub: *const c_void, _config: u32) {
+        function(stub).map(drop)
+    }
+
+    fn cudaFuncGetAttributes(result: *mut FunctionAttributes, stub: *const c_void) {
+        let function = function(stub)?;
+        let value = |number| {
+            let mut value = 0;
+            call!(cuFuncGetAttribute(&mut value, number, function))?;
+            Ok::<i32, Status>(value)
+        };
+        put(result, FunctionAttributes {
+            shared_bytes: value(1)? as usize,
+            constant_bytes: value(2)? as usize,
+            local_bytes: value(3)? as usize,
+            threads: value(0)?,
+            registers: value(4)?,
+            ptx_version: value(5)?,
+            binary_version: value(6)?,
+            cache_mode: 0,
+            dynamic_shared_bytes: value(8)?,
+            carve_out: value(9)?,
+        })
+    }
+
+    fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(count: *mut i32, stub: *const c_void, threads: i32, shared_bytes: usize) {
+        let function = function(stub)?;
+        call!(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(count, function, threads, shared_bytes, 0))
+    }
+
+    fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        count: *mut i32,
+        stub: *const c_void,
+        threads: i32,
+        shared_bytes: usize,
+        flags: u32,
+    ) {
+        let function = function(stub)?;
+        call!(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(count, function, threads, shared_bytes, flags))
+    }
+}
+
+/// Errors that the runtime has and the driver has not: number, name, description.
+const OWN_ERRORS: [(Status, &CStr, &CStr); 6] = [
+    (Status(9), c"cudaErrorInvalidConfiguration", c"invalid configuration argument"),
+    (Status::INVALID_SYMBOL, c"cudaErrorInvalidSymbol", c"invalid device symbol"),
+    (Status::INVALID_DIRECTION, c"cudaErrorInvalidMemcpyDirection", c"invalid copy direction for memcpy"),
+    (
+        Status::INSUFFICIENT_DRIVER,
+        c"cudaErrorInsufficientDriver",
+        c"there is no CUDA driver, or an older one than the runtime's",
+    ),
+    (Status::MISSING_CONFIGURATION, c"cudaErrorMissingConfiguration", c"__global__ function call is not configured"),
+    (Status::INVALID_FUNCTION, c"cudaErrorInvalidDeviceFunction", c"invalid device function"),
+];
+
+fn own_error(status: u32) -> Option<(&'static CStr, &'static CStr)> {
+    OWN_ERRORS.iter().find(|(own, ..)| own.0 == status).map(|(_, name, text)| (*name, *text))
+}
+
+fn error_text(get: impl FnOnce(*mut *const c_char) -> Result<()>) -> *const c_char {
+    let mut text = ptr::null();
+    match get(&mut text) {
+        Ok(()) if !text.is_null() => text,
+        _ => c"unrecognized error code".as_ptr(),
+    }
+}
+
+/// `cudaGetErrorName`: the driver's names.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaGetErrorName(status: u32) -> *const c_char {
+    own_error(status).map_or_else(|| error_text(|text| call!(cuGetErrorName(status, text))), |(name, _)| name.as_ptr())
+}
+
+/// `cudaGetErrorString`.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaGetErrorString(status: u32) -> *const c_char {
+    own_error(status)
+        .map_or_else(|| error_text(|text| call!(cuGetErrorString(status, text))), |(_, text)| text.as_ptr())
+}
+
+/// `cudaGetLastError`: the last error of this thread, which is forgotten.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaGetLastError() -> u32 {
+    take_last().0
+}
+
+/// `cudaPeekAtLastError`: the last error of this thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaPeekAtLastError() -> u32 {
+    last().0
+}

@@ -1,0 +1,291 @@
+//! The kernels and variables that nvcc put into the program, and the launch that a `<<<…>>>` describes.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::devices::{self, enter};
+use crate::driver::{DevicePointer, Handle, call};
+use crate::status::{Result, Status, put, runtime_api};
+
+/// A `dim3`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    /// In x.
+    pub x: u32,
+    /// In y.
+    pub y: u32,
+    /// In z.
+    pub z: u32,
+}
+
+/// What the program registered before `main`.
+#[derive(Default)]
+struct Registry {
+    /// Addresses of the fat binaries; 0 for one that is gone.
+    fat_binaries: Vec<usize>,
+    /// Kernels by the address of their stub: fat binary and name.
+    kernels: HashMap<usize, (usize, CString)>,
+    /// Variables by the address of their shadow.
+    variables: HashMap<usize, (usize, CString)>,
+    /// Modules by fat binary and GPU.
+    modules: HashMap<(usize, i32), Handle>,
+}
+
+static REGISTRY: Mutex<Option<Registry>> = Mutex::new(None);
+
+fn registry() -> MutexGuard<'static, Option<Registry>> {
+    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Registry {
+    /// The module of a fat binary on the current GPU, loaded when it is wanted first.
+    fn module(&mut self, fat_binary: usize) -> Result<Handle> {
+        let key = (fat_binary, devices::current());
+        if let Some(module) = self.modules.get(&key) {
+            return Ok(*module);
+        }
+        let address = self.fat_binaries.get(fat_binary).copied().filter(|address| *address != 0);
+        let image = address.ok_or(Status::INVALID_FUNCTION)? as *const c_void;
+        let mut module = 0;
+        call!(cuModuleLoadData(&mut module, image))?;
+        self.modules.insert(key, module);
+        Ok(module)
+    }
+}
+
+/// The driver's function for a kernel, by the address of its stub.
+pub fn function(stub: *const c_void) -> Result<Handle> {
+    enter()?;
+    let mut registry = registry();
+    let registry = registry.get_or_insert_default();
+    let (fat_binary, name) = registry.kernels.get(&(stub as usize)).cloned().ok_or(Status::INVALID_FUNCTION)?;
+    let module = registry.module(fat_binary)?;
+    let mut function = 0;
+    call!(cuModuleGetFunction(&mut function, module, name.as_ptr()))?;
+    Ok(function)
+}
+
+/// Address and size of a variable, by the address of its shadow.
+pub fn variable(shadow: *const c_void) -> Result<(DevicePointer, usize)> {
+    enter()?;
+    let mut registry = registry();
+    let registry = registry.get_or_insert_default();
+    let (fat_binary, name) = registry.variables.get(&(shadow as usize)).cloned().ok_or(Status::INVALID_SYMBOL)?;
+    let module = registry.module(fat_binary)?;
+    let (mut address, mut bytes) = (0, 0);
+    call!(cuModuleGetGlobal_v2(&mut address, &mut bytes, module, name.as_ptr()))?;
+    Ok((address, bytes))
+}
+
+/// Forgets the modules of a GPU whose context is gone.
+pub fn forget_device(device: i32) {
+    registry().get_or_insert_default().modules.retain(|(_, own), _| *own != device);
+}
+
+/// A text of the program's, which has to end in NUL.
+fn text(text: *const c_char) -> CString {
+    if text.is_null() {
+        return CString::default();
+    }
+    // SAFETY: not null, so that nvcc's code points to a text that ends in NUL.
+    unsafe { CStr::from_ptr(text) }.to_owned()
+}
+
+/// The number of the fat binary that a handle stands for.
+fn number(handle: *mut *mut c_void) -> usize {
+    (handle as usize).wrapping_sub(1)
+}
+
+/// `__cudaRegisterFatBinary`: remembers a fat binary of the program's; nothing is loaded before a kernel of it is wanted.
+#[unsafe(no_mangle)]
+pub extern "C" fn __cudaRegisterFatBinary(wrapper: *const c_void) -> *mut *mut c_void {
+    let mut registry = registry();
+    let all = &mut registry.get_or_insert_default().fat_binaries;
+    all.push(wrapper as usize);
+    all.len() as *mut *mut c_void
+}
+
+/// `__cudaRegisterFatBinaryEnd`.
+#[unsafe(no_mangle)]
+pub extern "C" fn __cudaRegisterFatBinaryEnd(_handle: *mut *mut c_void) {}
+
+/// `__cudaUnregisterFatBinary`: the program ends, or unloads a library.
+#[unsafe(no_mangle)]
+pub extern "C" fn __cudaUnregisterFatBinary(handle: *mut *mut c_void) {
+    let mut registry = registry();
+    if let Some(address) = registry.get_or_insert_default().fat_binaries.get_mut(number(handle)) {
+        *address = 0;
+    }
+}
+
+/// `__cudaInitModule`.
+#[unsafe(no_mangle)]
+pub extern "C" fn __cudaInitModule(_handle: *mut *mut c_void) -> c_char {
+    1
+}
+
+/// `__cudaRegisterFunction`: a kernel, by the address of the function that stands for it on the host.
+#[unsafe(no_mangle)]
+pub extern "C" fn __cudaRegisterFunction(
+    handle: *mut *mut c_void,
+    stub: *const c_void,
+    _device_function: *mut c_char,
+    name: *const c_char,
+    _thread_limit: i32,
+    _thread: *mut c_void,
+    _block: *mut c_void,
+    _block_size: *mut c_void,
+    _grid_size: *mut c_void,
+    _warp_size: *mut i32,
+) {
+    registry().get_or_insert_default().kernels.insert(stub as usize, (number(handle), text(name)));
+}
+
+/// `__cudaRegisterVar`: a variable, by the address of the one that stands for it on the host.
+#[unsafe(no_mangle)]
+pub extern "C" fn __cudaRegisterVar(
+    handle: *mut *mut c_void,
+    shadow: *const c_void,
+    _device_address: *mut c_char,
+    name: *const c_char,
+    _external: i32,
+    _bytes: usize,
+    _constant: i32,
+    _global: i32,
+) {
+    registry().get_or_insert_default().variables.insert(shadow as usize, (number(handle), text(name)));
+}
+
+/// `__cudaRegisterManagedVar`: managed memory is not there; whoever uses such a variable is told by the driver.
+#[unsafe(no_mangle)]
+pub extern "C" fn __cudaRegisterManagedVar(
+    _handle: *mut *mut c_void,
+    _place: *mut *mut c_void,
+    _device_address: *mut c_char,
+    _name: *const c_char,
+    _external: i32,
+    _bytes: usize,
+    _constant: i32,
+    _global: i32,
+) {
+}
+
+/// What a `<<<…>>>` says.
+#[derive(Clone, Copy)]
+struct Configuration {
+    grid: Extent,
+    block: Extent,
+    shared_bytes: usize,
+    stream: Handle,
+}
+
+thread_local! {
+    static CONFIGURATIONS: RefCell<Vec<Configuration>> = const { RefCell::new(Vec::new()) };
+}
+
+/// `cudaLaunchConfig_t`; the driver's `CUlaunchConfig` has 32 bits for the shared memory.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct LaunchConfig {
+    grid: Extent,
+    block: Extent,
+    shared_bytes: usize,
+    stream: Handle,
+    attributes: *mut c_void,
+    attribute_count: u32,
+}
+
+/// `CUlaunchConfig`.
+#[repr(C)]
+struct DriverConfig {
+    grid: Extent,
+    block: Extent,
+    shared_bytes: u32,
+    stream: Handle,
+    attributes: *mut c_void,
+    attribute_count: u32,
+}
+
+/// The driver's number of bytes of shared memory.
+fn shared(bytes: usize) -> Result<u32> {
+    u32::try_from(bytes).map_err(|_| Status::INVALID_VALUE)
+}
+
+fn launch(
+    stub: *const c_void,
+    grid: Extent,
+    block: Extent,
+    arguments: *mut *mut c_void,
+    shared_bytes: usize,
+    stream: Handle,
+) -> Result<()> {
+    let function = function(stub)?;
+    let (none, bytes) = (std::ptr::null_mut(), shared(shared_bytes)?);
+    call!(cuLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z, bytes, stream, arguments, none))
+}
+
+/// The stream that a function for per-thread default streams means.
+fn per_thread(stream: Handle) -> Handle {
+    /// `cudaStreamPerThread`.
+    const PER_THREAD: Handle = 2;
+    if stream == 0 { PER_THREAD } else { stream }
+}
+
+runtime_api! {
+    fn __cudaPushCallConfiguration(grid: Extent, block: Extent, shared_bytes: usize, stream: Handle) {
+        CONFIGURATIONS.with_borrow_mut(|all| all.push(Configuration { grid, block, shared_bytes, stream }));
+        Ok(())
+    }
+
+    fn __cudaPopCallConfiguration(grid: *mut Extent, block: *mut Extent, shared_bytes: *mut usize, stream: *mut Handle) {
+        let last = CONFIGURATIONS.with_borrow_mut(Vec::pop).ok_or(Status::MISSING_CONFIGURATION)?;
+        put(grid, last.grid)?;
+        put(block, last.block)?;
+        put(shared_bytes, last.shared_bytes)?;
+        put(stream, last.stream)
+    }
+
+    fn __cudaGetKernel(kernel: *mut *const c_void, stub: *const c_void) {
+        // A kernel is known by its stub.
+        put(kernel, stub)
+    }
+
+    fn __cudaLaunchKernel(kernel: *const c_void, grid: Extent, block: Extent, arguments: *mut *mut c_void, shared_bytes: usize, stream: Handle) {
+        launch(kernel, grid, block, arguments, shared_bytes, stream)
+    }
+
+    fn __cudaLaunchKernel_ptsz(kernel: *const c_void, grid: Extent, block: Extent, arguments: *mut *mut c_void, shared_bytes: usize, stream: Handle) {
+        launch(kernel, grid, block, arguments, shared_bytes, per_thread(stream))
+    }
+
+    fn cudaLaunchKernel(stub: *const c_void, grid: Extent, block: Extent, arguments: *mut *mut c_void, shared_bytes: usize, stream: Handle) {
+        launch(stub, grid, block, arguments, shared_bytes, stream)
+    }
+
+    fn cudaLaunchKernel_ptsz(stub: *const c_void, grid: Extent, block: Extent, arguments: *mut *mut c_void, shared_bytes: usize, stream: Handle) {
+        launch(stub, grid, block, arguments, shared_bytes, per_thread(stream))
+    }
+
+    fn cudaLaunchKernelExC(config: *const LaunchConfig, stub: *const c_void, arguments: *mut *mut c_void) {
+        if config.is_null() {
+            return Err(Status::INVALID_VALUE);
+        }
+        // SAFETY: not null, so that the program points to one.
+        let LaunchConfig { grid, block, shared_bytes, stream, attributes, attribute_count } = unsafe { config.read_unaligned() };
+        let function = function(stub)?;
+        let shared_bytes = shared(shared_bytes)?;
+        let config = DriverConfig { grid, block, shared_bytes, stream, attributes, attribute_count };
+        call!(cuLaunchKernelEx((&raw const config).cast(), function, arguments, std::ptr::null_mut()))
+    }
+
+    fn cudaGetSymbolAddress(result: *mut DevicePointer, shadow: *const c_void) {
+        put(result, variable(shadow)?.0)
+    }
+
+    fn cudaGetSymbolSize(result: *mut usize, shadow: *const c_void) {
+        put(result, variable(shadow)?.1)
+    }
+}

@@ -1,0 +1,95 @@
+//! What functions return, and the last error of a thread.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A `cudaError_t`; the driver's codes are the same numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status(pub u32);
+
+/// What most functions here return.
+pub type Result<T, E = Status> = std::result::Result<T, E>;
+
+impl Status {
+    /// `cudaSuccess`.
+    pub const SUCCESS: Status = Status(0);
+    /// `cudaErrorInvalidValue`.
+    pub const INVALID_VALUE: Status = Status(1);
+    /// `cudaErrorInvalidSymbol`.
+    pub const INVALID_SYMBOL: Status = Status(13);
+    /// `cudaErrorInvalidMemcpyDirection`.
+    pub const INVALID_DIRECTION: Status = Status(21);
+    /// `cudaErrorInsufficientDriver`.
+    pub const INSUFFICIENT_DRIVER: Status = Status(35);
+    /// `cudaErrorMissingConfiguration`.
+    pub const MISSING_CONFIGURATION: Status = Status(52);
+    /// `cudaErrorInvalidDeviceFunction`.
+    pub const INVALID_FUNCTION: Status = Status(98);
+    /// `cudaErrorInvalidDevice`.
+    pub const INVALID_DEVICE: Status = Status(101);
+    /// `cudaErrorNotReady`.
+    pub const NOT_READY: Status = Status(600);
+    /// `cudaErrorNotSupported`.
+    pub const NOT_SUPPORTED: Status = Status(801);
+    /// `cudaErrorUnknown`.
+    pub const UNKNOWN: Status = Status(999);
+
+    /// An error unless it is [`Status::SUCCESS`].
+    pub fn check(self) -> Result<()> {
+        if self == Self::SUCCESS { Ok(()) } else { Err(self) }
+    }
+}
+
+thread_local! {
+    static LAST: Cell<Status> = const { Cell::new(Status::SUCCESS) };
+}
+
+/// The last error of this thread.
+pub fn last() -> Status {
+    LAST.get()
+}
+
+/// The last error of this thread, which is forgotten.
+pub fn take_last() -> Status {
+    LAST.replace(Status::SUCCESS)
+}
+
+/// Runs the body of a function of the runtime: an error is remembered, and a panic is one.
+pub fn border(body: impl FnOnce() -> Result<()>) -> u32 {
+    let status = match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => return Status::SUCCESS.0,
+        Ok(Err(status)) => status,
+        Err(_) => Status::UNKNOWN,
+    };
+    // That something is not done yet is no error.
+    if status != Status::NOT_READY {
+        LAST.set(status);
+    }
+    status.0
+}
+
+/// Writes a result to where the program wants it.
+pub fn put<T>(place: *mut T, value: T) -> Result<()> {
+    if place.is_null() {
+        return Err(Status::INVALID_VALUE);
+    }
+    // SAFETY: not null, so that the program points to room for a value.
+    unsafe { place.write_unaligned(value) };
+    Ok(())
+}
+
+/// Defines functions of the runtime API.
+macro_rules! runtime_api {
+    ($(fn $name:ident($($argument:ident: $kind:ty),* $(,)?) $body:block)*) => {
+        $(
+            #[doc = concat!("`", stringify!($name), "` of the CUDA runtime API.")]
+            #[unsafe(no_mangle)]
+            #[allow(non_snake_case, clippy::too_many_arguments)]
+            pub unsafe extern "C" fn $name($($argument: $kind),*) -> u32 {
+                $crate::status::border(move || $body)
+            }
+        )*
+    };
+}
+
+pub(crate) use runtime_api;

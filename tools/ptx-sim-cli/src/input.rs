@@ -1,0 +1,53 @@
+//! The PTX file, and words for what is none.
+
+use std::fs;
+use std::path::Path;
+
+/// Largest PTX file, bytes.
+const LARGEST_FILE: u64 = 1 << 30;
+
+/// What files begin with that are given in place of PTX, with what they are and what to do.
+const OTHERS: [(&[u8], &str); 6] = [
+    (
+        b"\x7fELF",
+        "a cubin, an object file or a program: machine code. Compile to PTX (nvcc -ptx -O3 -lineinfo kernel.cu), or take the \
+         PTX out of it, if there is any (cuobjdump -xptx all FILE)",
+    ),
+    (
+        b"\x50\xed\x55\xba",
+        "a fat binary. Take the PTX out of it (cuobjdump -xptx all FILE), or compile to PTX (nvcc -ptx -O3 -lineinfo kernel.cu)",
+    ),
+    (b"BC\xc0\xde", "LLVM bitcode. Compile it to PTX (llc -march=nvptx64 -mcpu=sm_80 FILE)"),
+    (b"!<arch>", "an archive of object files. Compile to PTX (nvcc -ptx -O3 -lineinfo kernel.cu)"),
+    (b"\x1f\x8b", "compressed (gzip). Unpack it first"),
+    (b"PK\x03\x04", "a zip archive. Unpack it first"),
+];
+
+/// Words that CUDA sources have and PTX has not.
+const CUDA_WORDS: [&str; 4] = ["__global__", "#include", "@triton.jit", "extern \"C\""];
+
+/// The text of a PTX file.
+///
+/// # Errors
+/// When it cannot be read, or is something else, with what to do.
+pub fn read_ptx(path: &Path) -> Result<String, String> {
+    let name = path.display();
+    let metadata = fs::metadata(path).map_err(|error| format!("{name}: {error}"))?;
+    if metadata.is_file() && metadata.len() > LARGEST_FILE {
+        return Err(format!("{name}: has {} bytes; at most {LARGEST_FILE} are read", metadata.len()));
+    }
+    let bytes = fs::read(path).map_err(|error| format!("{name}: {error}"))?;
+    if let Some((_, what)) = OTHERS.iter().find(|(magic, _)| bytes.starts_with(magic)) {
+        return Err(format!("{name} is not PTX but {what}"));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        format!("{name} is not PTX: byte {at} is no text. Compile to PTX with nvcc -ptx -O3 -lineinfo kernel.cu")
+    })?;
+    // PTX from a driver's buffer may end in NUL.
+    let text = text.trim_end_matches('\0');
+    if !text.contains(".version") && CUDA_WORDS.iter().any(|word| text.contains(word)) {
+        return Err(format!("{name} is source code, not PTX. Compile it first: nvcc -ptx -O3 -lineinfo {name}"));
+    }
+    Ok(text.to_owned())
+}

@@ -1,0 +1,268 @@
+//! Runs a program on the simulated driver and shows what it does wrong.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus};
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+/// Files that the simulated driver may be in, from the folder of the program: first where Cargo builds it for tests.
+const DRIVERS: [&str; 4] =
+    ["deps/liblibcuda_sim.so", "liblibcuda_sim.so", "ptx-sim/libcuda.so.1", "../lib/ptx-sim/libcuda.so.1"];
+/// Files that the runtime over it may be in.
+const RUNTIMES: [&str; 4] =
+    ["deps/liblibcudart_sim.so", "liblibcudart_sim.so", "ptx-sim/libcudart.so", "../lib/ptx-sim/libcudart.so"];
+/// The names by which programs ask for the driver.
+const DRIVER_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
+/// The names by which programs that nvcc linked with `-cudart shared` ask for the runtime.
+const RUNTIME_NAMES: [&str; 4] = ["libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0", "libcudart.so"];
+
+/// Run an unchanged program on simulated GPUs.
+#[derive(Args)]
+#[command(after_help = "\
+The program finds a libcuda.so.1 that executes its launches on the CPU and checks them; it needs no GPU. Kernels have to be PTX.
+Environment: PTX_SIM_ARCH, PTX_SIM_MEMORY, PTX_SIM_GPUS and others say the same as the options (docs/use/sanitizing-your-kernels.md).
+
+Exit codes: 1 something found (or that of --exit-code), 2 could not run or a kernel was refused, otherwise that of the program.")]
+pub struct Program {
+    /// Architecture of the GPUs, as in 80 for sm_80 [default: 90]
+    #[arg(long, value_name = "NN")]
+    arch: Option<String>,
+    /// Memory of each GPU, bytes, or with K, M or G [default: 16G]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<String>,
+    /// Number of GPUs [default: 1]
+    #[arg(long, value_name = "N")]
+    gpus: Option<String>,
+    /// Threads that execute blocks; 0 for all cores
+    #[arg(long, value_name = "N")]
+    threads: Option<String>,
+    /// Instructions a warp may execute before its loop is taken to be endless
+    #[arg(long, value_name = "N")]
+    instruction_limit: Option<String>,
+    /// Do not look for data races, which is faster
+    #[arg(long)]
+    no_races: bool,
+    /// Do not tell what the program never frees
+    #[arg(long)]
+    no_leaks: bool,
+    /// Do not tell when the program reads back memory that was never written
+    #[arg(long)]
+    no_uninitialised_copies: bool,
+    /// Let launches fail that have any finding; otherwise a program goes on after those that a GPU does not notice, such as races
+    #[arg(long)]
+    stop: bool,
+    /// Count warnings (leaks, copies of partly unwritten memory, failed calls) as findings
+    #[arg(long)]
+    warnings: bool,
+    /// Exit code when something was found
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    exit_code: u8,
+    /// Write everything that was found as JSON
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Print nothing but what the program prints
+    #[arg(long)]
+    quiet: bool,
+    /// The simulated driver [default: beside this program]
+    #[arg(long, value_name = "FILE", env = "PTX_SIM_LIBRARY")]
+    library: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+/// What the simulated driver told.
+#[derive(Default)]
+struct Journal {
+    /// Whether the driver was used at all.
+    is_started: bool,
+    /// Kernels launched, if the program ended in order.
+    launches: Option<u64>,
+    problems: Vec<Value>,
+}
+
+impl Program {
+    /// Runs it; the exit code of this program.
+    ///
+    /// # Errors
+    /// When the driver is not found, the program cannot be started, or the report cannot be written.
+    pub fn run(&self) -> Result<ExitCode, String> {
+        let library = self.library()?;
+        let folder = tempfile::tempdir().map_err(|error| format!("a temporary folder: {error}"))?;
+        let mut links: Vec<_> = DRIVER_NAMES.iter().map(|name| (name, library.clone())).collect();
+        if let Some(runtime) = beside(&RUNTIMES)? {
+            links.extend(RUNTIME_NAMES.iter().map(|name| (name, runtime.clone())));
+        }
+        for (name, file) in links {
+            symlink(file, folder.path().join(name)).map_err(|error| format!("{name}: {error}"))?;
+        }
+        let journal = folder.path().join("journal");
+        let name = Path::new(&self.program[0]).display().to_string();
+        let status = self.command(folder.path(), &journal).status();
+        let status = status.map_err(|error| format!("{name} cannot be started: {error}"))?;
+        let journal = Journal::read(&journal)?;
+        if let Some(report) = &self.report {
+            let document = self.document(&journal, status);
+            fs::write(report, format!("{document:#}\n")).map_err(|error| format!("{}: {error}", report.display()))?;
+        }
+        if !self.quiet {
+            eprintln!("ptx-sim: {}", self.summary(&journal, status));
+        }
+        Ok(self.exit_code(&journal, status))
+    }
+
+    fn library(&self) -> Result<PathBuf, String> {
+        let found = match &self.library {
+            Some(library) => {
+                let found = library.canonicalize();
+                return found.map_err(|_| format!("{}: there is no such file", library.display()));
+            }
+            None => beside(&DRIVERS)?,
+        };
+        found.ok_or_else(|| {
+            "the simulated driver is not beside this program; build it (cargo build --release -p libcuda-sim), or say --library FILE"
+                .to_owned()
+        })
+    }
+
+    /// The program in an environment in which `folder` has the driver.
+    fn command(&self, folder: &Path, journal: &Path) -> Command {
+        let mut path = folder.as_os_str().to_owned();
+        if let Some(rest) = std::env::var_os("LD_LIBRARY_PATH").filter(|rest| !rest.is_empty()) {
+            path.push(":");
+            path.push(rest);
+        }
+        let mut command = Command::new(&self.program[0]);
+        command.args(&self.program[1..]).env("LD_LIBRARY_PATH", path).env("PTX_SIM_JOURNAL", journal);
+        // Where Triton and numba look, which do not ask the loader.
+        for (name, value) in
+            [("TRITON_LIBCUDA_PATH", folder.to_owned()), ("NUMBA_CUDA_DRIVER", folder.join(DRIVER_NAMES[0]))]
+        {
+            if std::env::var_os(name).is_none() {
+                command.env(name, value);
+            }
+        }
+        let given = [
+            ("PTX_SIM_ARCH", &self.arch),
+            ("PTX_SIM_MEMORY", &self.memory),
+            ("PTX_SIM_GPUS", &self.gpus),
+            ("PTX_SIM_THREADS", &self.threads),
+            ("PTX_SIM_INSTRUCTION_LIMIT", &self.instruction_limit),
+        ];
+        command.envs(given.iter().filter_map(|(name, value)| Some((*name, value.as_ref()?))));
+        let switches = [
+            ("PTX_SIM_LEAKS", self.no_leaks, "0"),
+            ("PTX_SIM_UNINITIALISED_COPIES", self.no_uninitialised_copies, "0"),
+            ("PTX_SIM_CONTINUE", self.stop, "0"),
+        ];
+        for (name, is_off, off) in switches {
+            if is_off {
+                command.env(name, off);
+            } else if std::env::var_os(name).is_none() {
+                command.env(name, "1");
+            }
+        }
+        if self.no_races {
+            command.env("PTX_SIM_RACES", "0");
+        }
+        if self.quiet {
+            command.env("PTX_SIM_QUIET", "1");
+        }
+        command
+    }
+
+    /// Problems that count.
+    fn found(&self, journal: &Journal) -> usize {
+        journal.count("error") + if self.warnings { journal.count("warning") } else { 0 }
+    }
+
+    fn exit_code(&self, journal: &Journal, status: ExitStatus) -> ExitCode {
+        if self.found(journal) > 0 {
+            return ExitCode::from(self.exit_code);
+        }
+        if journal.count("refusal") > 0 {
+            return ExitCode::from(2);
+        }
+        // As a shell has it.
+        let code = status.code().or(status.signal().map(|signal| 128 + signal));
+        ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX))
+    }
+
+    fn summary(&self, journal: &Journal, status: ExitStatus) -> String {
+        if !journal.is_started {
+            return format!(
+                "the program has not used the simulated driver ({status}); does it open libcuda.so.1? Programs that nvcc linked \
+                 need -cudart shared"
+            );
+        }
+        let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+        let mut text = match journal.count("error") {
+            0 => "nothing found".to_owned(),
+            count => counted(count, "finding"),
+        };
+        for (severity, what) in [("warning", "warning"), ("refusal", "refusal")] {
+            if let count @ 1.. = journal.count(severity) {
+                text += &format!(", {}", counted(count, what));
+            }
+        }
+        if let Some(launches) = journal.launches {
+            text +=
+                &format!("; {}", if launches == 1 { "1 launch".to_owned() } else { format!("{launches} launches") });
+        }
+        format!("{text}; {status}")
+    }
+
+    fn document(&self, journal: &Journal, status: ExitStatus) -> Value {
+        let program: Vec<_> = self.program.iter().map(|word| word.to_string_lossy()).collect();
+        json!({
+            "kind": "ptx-sim-run",
+            "version": 1,
+            "passed": journal.is_started && self.found(journal) == 0 && journal.count("refusal") == 0,
+            "program": program,
+            "exit_code": status.code(),
+            "signal": status.signal(),
+            "launches": journal.launches,
+            "problems": journal.problems,
+        })
+    }
+}
+
+/// The first of some files that is there, from the folder of this program.
+fn beside(files: &[&str]) -> Result<Option<PathBuf>, String> {
+    let program = std::env::current_exe().map_err(|error| format!("the path of this program: {error}"))?;
+    let found = files.iter().find_map(|file| program.with_file_name(file).canonicalize().ok());
+    Ok(found)
+}
+
+impl Journal {
+    /// Reads what the driver wrote; it is not there when the driver was not used.
+    fn read(path: &Path) -> Result<Self, String> {
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) => return Err(format!("the journal of the simulated driver: {error}")),
+        };
+        let mut journal = Self::default();
+        // A line that was cut off, as when the program was killed, is left out.
+        for entry in text.lines().filter_map(|line| serde_json::from_str::<Map<String, Value>>(line).ok()) {
+            match entry.get("kind").and_then(Value::as_str) {
+                Some("start") => journal.is_started = true,
+                Some("end") => {
+                    let launches = entry.get("launches").and_then(Value::as_u64).unwrap_or(0);
+                    *journal.launches.get_or_insert(0) += launches;
+                }
+                _ => journal.problems.push(entry.into()),
+            }
+        }
+        Ok(journal)
+    }
+
+    fn count(&self, severity: &str) -> usize {
+        self.problems.iter().filter(|problem| problem["severity"] == severity).count()
+    }
+}

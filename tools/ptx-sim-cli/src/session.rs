@@ -1,0 +1,141 @@
+//! Launches one after the other, on the memory that a description describes.
+
+use ptx_diagnostics::short_name;
+use ptx_sim::{Launch, LaunchError, Module, Options, Report};
+
+use crate::description::{Description, LaunchSpec};
+use crate::entry::{parameter_name, resolve};
+use crate::report;
+use crate::world::World;
+
+/// A launch that everything is known of.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    /// The entry.
+    pub entry: String,
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared: u32,
+    params: Vec<Vec<u8>>,
+}
+
+/// Launches, and the memory that they work on.
+pub struct Session<'a> {
+    module: &'a Module,
+    architecture: u32,
+    /// The launches, in order.
+    pub launches: Vec<Ready>,
+    /// The memory.
+    pub world: World,
+}
+
+impl<'a> Session<'a> {
+    /// Places and fills everything; nothing runs.
+    ///
+    /// # Errors
+    /// When something that is named is not there, or the description does not say enough.
+    pub fn prepare(module: &'a Module, description: &Description) -> Result<Self, String> {
+        let mut world = World::default();
+        for (name, spec) in &description.buffers {
+            world.allocate(name, spec).map_err(|error| format!("buffers.{name}: {error}"))?;
+        }
+        let several = description.launches.len() > 1;
+        let mut launches: Vec<Ready> = Vec::new();
+        let mut names = Vec::new();
+        for (number, spec) in (1..).zip(&description.launches) {
+            let in_launch = |error: String| if several { format!("launch {number}: {error}") } else { error };
+            let ready = ready(module, spec).map_err(in_launch)?;
+            let is_repeated = launches.iter().any(|before| before.entry == ready.entry);
+            let own = parameter_names(module, &ready.entry, spec.params.len(), is_repeated.then_some(number));
+            for ((ptx_name, name), parameter) in own.iter().zip(&spec.params) {
+                world.add_alias(ptx_name, name);
+                world.allocate_parameter(name, parameter).map_err(in_launch)?;
+            }
+            launches.push(ready);
+            names.push(own);
+        }
+        world.place_variables(module)?;
+        for (name, spec) in &description.tensor_maps {
+            world.add_tensor_map(name, spec).map_err(|error| format!("tensor_maps.{name}: {error}"))?;
+        }
+        for (name, value) in &description.variables {
+            world.set_variable(name, value).map_err(|error| format!("variables.{name}: {error}"))?;
+        }
+        for (name, spec) in &description.buffers {
+            let address = world.named(name)?.address;
+            world.fill(address, spec).map_err(|error| format!("buffers.{name}: {error}"))?;
+        }
+        for ((spec, names), launch) in description.launches.iter().zip(&names).zip(&mut launches) {
+            for ((_, name), parameter) in names.iter().zip(&spec.params) {
+                launch.params.push(world.bytes_of(name, parameter).map_err(|error| format!("{name}: {error}"))?);
+            }
+        }
+        for (name, _) in &description.expected {
+            world.named(name).map_err(|error| format!("expect.{name}: {error}"))?;
+        }
+        let architecture = description.architecture.or_else(|| module.architecture());
+        let architecture = architecture.ok_or_else(|| {
+            format!("{} is compiled for {}, which is not simulated; say --arch", module.file(), module.target())
+        })?;
+        Ok(Self { module, architecture, launches, world })
+    }
+
+    /// Runs the launches, and returns what each did.
+    ///
+    /// # Errors
+    /// When a launch is refused, with what its entry takes if that is the matter.
+    pub fn run(&mut self, options: &Options) -> Result<Vec<Report>, String> {
+        let several = self.launches.len() > 1;
+        let reports = (1..).zip(&self.launches).map(|(number, ready)| {
+            let launch = Launch {
+                entry: &ready.entry,
+                grid: ready.grid,
+                block: ready.block,
+                dynamic_shared_bytes: ready.shared,
+                params: &ready.params.iter().map(Vec::as_slice).collect::<Vec<_>>(),
+                architecture: self.architecture,
+            };
+            ptx_sim::run(self.module, &mut self.world.memory, &launch, options).map_err(|error| {
+                let hint = hint(&error, self.module, &ready.entry);
+                let which =
+                    if several { format!("launch {number}, {}: ", short_name(&ready.entry)) } else { String::new() };
+                format!("{which}{error}{hint}")
+            })
+        });
+        reports.collect()
+    }
+}
+
+fn ready(module: &Module, spec: &LaunchSpec) -> Result<Ready, String> {
+    let entry = resolve(module, spec.entry.as_deref())?;
+    let block = spec.block.or_else(|| module.required_block(&entry));
+    Ok(Ready {
+        grid: spec.grid.unwrap_or([1; 3]),
+        block: block.ok_or("how many threads does a block have? Say --block X[,Y,Z]")?,
+        shared: spec.shared.unwrap_or(0),
+        params: Vec::new(),
+        entry,
+    })
+}
+
+/// The names of the parameters of an entry in the PTX, and those of their buffers; of `given` parameters, also where that is too
+/// many. A launch of an entry that was launched before puts its number behind them.
+fn parameter_names(module: &Module, entry: &str, given: usize, number: Option<usize>) -> Vec<(String, String)> {
+    let ptx_names: Vec<&str> = module.parameters(entry).into_iter().flatten().map(|parameter| parameter.name).collect();
+    let behind = number.map_or(String::new(), |number| format!("@{number}"));
+    let name = |index: usize| match ptx_names.get(index) {
+        Some(name) => (format!("{name}{behind}"), parameter_name(entry, name) + &behind),
+        None => (format!("{index}{behind}"), format!("{index}{behind}")),
+    };
+    (0..given).map(name).collect()
+}
+
+/// What the entry takes, when that is what the launch got wrong.
+fn hint(error: &LaunchError, module: &Module, entry: &str) -> String {
+    match error {
+        LaunchError::ParameterCount { .. } | LaunchError::ParameterSize { .. } => {
+            format!("\n{}", report::signature(module, entry))
+        }
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,191 @@
+/* A program as nvcc makes one that is linked with -cudart shared: the code that nvcc adds is written out. */
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    unsigned x, y, z;
+} dim3;
+
+void **__cudaRegisterFatBinary(void *);
+void __cudaRegisterFatBinaryEnd(void **);
+void __cudaUnregisterFatBinary(void **);
+void __cudaRegisterFunction(void **, const char *, char *, const char *, int, void *, void *, void *, void *, int *);
+void __cudaRegisterVar(void **, char *, char *, const char *, int, size_t, int, int);
+unsigned __cudaPushCallConfiguration(dim3, dim3, size_t, void *);
+int __cudaPopCallConfiguration(dim3 *, dim3 *, size_t *, void *);
+int cudaLaunchKernel(const void *, dim3, dim3, void **, size_t, void *);
+int cudaMalloc(void **, size_t);
+int cudaFree(void *);
+int cudaMemcpy(void *, const void *, size_t, int);
+int cudaMemcpy2D(void *, size_t, const void *, size_t, size_t, size_t, int);
+int cudaMemset(void *, int, size_t);
+int cudaMemcpyToSymbol(const void *, const void *, size_t, size_t, int);
+int cudaMemcpyFromSymbol(void *, const void *, size_t, size_t, int);
+int cudaMallocManaged(void **, size_t, unsigned);
+int cudaDeviceSynchronize(void);
+int cudaGetDeviceCount(int *);
+int cudaSetDevice(int);
+int cudaGetDeviceProperties(void *, int);
+int cudaFuncSetAttribute(const void *, int, int);
+int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *, const void *, int, size_t);
+int cudaStreamCreate(void **);
+int cudaStreamSynchronize(void *);
+int cudaStreamDestroy(void *);
+int cudaStreamBeginCapture(void *, int);
+int cudaStreamEndCapture(void *, void **);
+int cudaGraphInstantiate(void **, void *, unsigned long long);
+int cudaGraphLaunch(void *, void *);
+int cudaGraphExecDestroy(void *);
+int cudaGraphDestroy(void *);
+int cudaEventCreate(void **);
+int cudaEventRecord(void *, void *);
+int cudaEventElapsedTime(float *, void *, void *);
+int cudaEventDestroy(void *);
+int cudaGetLastError(void);
+int cudaPeekAtLastError(void);
+const char *cudaGetErrorName(int);
+
+#define OK(call)                                                                                                           \
+    do {                                                                                                                   \
+        int got_ = (call);                                                                                                 \
+        if (got_) {                                                                                                        \
+            fprintf(stderr, "%s:%d: %s returns %s\n", __FILE__, __LINE__, #call, cudaGetErrorName(got_));                  \
+            exit(1);                                                                                                       \
+        }                                                                                                                  \
+    } while (0)
+#define HOLDS(condition)                                                                                                   \
+    do {                                                                                                                   \
+        if (!(condition)) {                                                                                                \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                                        \
+            exit(1);                                                                                                       \
+        }                                                                                                                  \
+    } while (0)
+
+/* values[i] *= factor for i < n; done += 1. */
+static const char PTX[] = ".version 8.0\n.target sm_75\n.address_size 64\n"
+                          ".const .align 4 .u32 factor;\n"
+                          ".global .align 4 .u32 done;\n"
+                          ".visible .entry scale(.param .u64 values, .param .u32 n)\n{\n"
+                          "    .reg .pred %p;\n    .reg .b32 %r<5>;\n    .reg .b64 %rd<2>;\n"
+                          "    ld.param.u64 %rd0, [values];\n    ld.param.u32 %r0, [n];\n"
+                          "    mov.u32 %r1, %tid.x;\n    setp.ge.u32 %p, %r1, %r0;\n    @%p ret;\n"
+                          "    mul.wide.u32 %rd1, %r1, 4;\n    add.u64 %rd0, %rd0, %rd1;\n"
+                          "    ld.global.u32 %r2, [%rd0];\n    ld.const.u32 %r3, [factor];\n    mul.lo.u32 %r2, %r2, %r3;\n"
+                          "    st.global.u32 [%rd0], %r2;\n    red.global.add.u32 [done], 1;\n    ret;\n}\n";
+
+static struct {
+    uint32_t magic;
+    uint16_t version, header_bytes;
+    uint64_t bytes;
+    /* One entry: PTX, not compressed. */
+    uint16_t kind, kind_version;
+    uint32_t entry_header_bytes;
+    uint64_t entry_bytes;
+    uint32_t compressed_bytes, options, ptx_version, architecture;
+    uint64_t name, flags, zero, decompressed_bytes;
+    char text[2048];
+} fat = {0xba55ed50, 1, 16, 64 + 2048, 1, 0x101, 64, 2048, 0, 0, 8 << 16, 75, 0, 1, 0, 0, ""};
+static struct {
+    uint32_t magic, version;
+    void *data, *file;
+} wrapper = {0x466243b1, 1, &fat, NULL};
+static void **registered;
+/* What stands for the kernel and the variables on the host. */
+static unsigned factor, done;
+
+static void scale(unsigned *values, unsigned n)
+{
+    dim3 grid, block;
+    size_t shared;
+    void *stream, *arguments[] = {&values, &n};
+    if (__cudaPopCallConfiguration(&grid, &block, &shared, &stream) == 0)
+        (void)cudaLaunchKernel((void *)scale, grid, block, arguments, shared, stream);
+}
+
+static void __attribute__((destructor)) forget(void) { __cudaUnregisterFatBinary(registered); }
+
+static void __attribute__((constructor)) register_all(void)
+{
+    strcpy(fat.text, PTX);
+    registered = __cudaRegisterFatBinary(&wrapper);
+    __cudaRegisterFunction(registered, (char *)scale, (char *)"scale", "scale", -1, NULL, NULL, NULL, NULL, NULL);
+    __cudaRegisterVar(registered, (char *)&factor, (char *)"factor", "factor", 0, sizeof factor, 1, 0);
+    __cudaRegisterVar(registered, (char *)&done, (char *)"done", "done", 0, sizeof done, 0, 0);
+    __cudaRegisterFatBinaryEnd(registered);
+}
+
+int main(int count, char **arguments)
+{
+    const char *mistake = count > 1 ? arguments[1] : "";
+    unsigned values[16], back[16], three = 3, many = 0, *memory;
+    union {
+        char bytes[2048];
+        struct {
+            char name[256];
+        } known;
+    } properties;
+    void *stream, *event, *none, *graph, *executable;
+    int gpus = 0, blocks = 0;
+    float milliseconds;
+    dim3 one = {1, 1, 1}, block = {32, 1, 1}, large = {2048, 1, 1};
+    for (unsigned index = 0; index < 16; index++)
+        values[index] = index;
+    OK(cudaGetDeviceCount(&gpus));
+    HOLDS(gpus == 1 && cudaSetDevice(1) == 101 && cudaPeekAtLastError() == 101 && cudaGetLastError() == 101);
+    HOLDS(cudaGetLastError() == 0);
+    OK(cudaSetDevice(0));
+    OK(cudaGetDeviceProperties(&properties, 0));
+    HOLDS(strstr(properties.known.name, "ptx-sim GPU 0"));
+    OK(cudaMalloc((void **)&memory, sizeof values));
+    OK(cudaMemset(memory, 0, sizeof values));
+    OK(cudaMemcpy(memory, values, sizeof values, 1));
+    OK(cudaMemcpyToSymbol(&factor, &three, sizeof three, 0, 1));
+    OK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, (void *)scale, 32, 0));
+    HOLDS(blocks > 0);
+    OK(cudaFuncSetAttribute((void *)scale, 8, 65536));
+    HOLDS(cudaMemcpyToSymbol(&factor, &three, sizeof three, 4, 1) == 1 && cudaGetLastError() == 1);
+    HOLDS(cudaMemcpyToSymbol(&gpus, &three, sizeof three, 0, 1) == 13 && cudaGetLastError() == 13);
+    if (!__cudaPushCallConfiguration(one, block, 0, NULL))
+        scale(memory, strcmp(mistake, "too-many") ? 16 : 17);
+    OK(cudaGetLastError());
+    if (cudaDeviceSynchronize()) {
+        puts(cudaGetErrorName(cudaGetLastError()));
+        return 4;
+    }
+    OK(cudaMemcpy(back, memory, sizeof back, 2));
+    HOLDS(back[0] == 0 && back[15] == 45);
+    OK(cudaMemcpy2D(back, 8, memory, 16, 8, 4, 2));
+    HOLDS(back[1] == 3 && back[2] == 12 && back[7] == 39);
+    OK(cudaMemcpyFromSymbol(&many, &done, sizeof many, 0, 2));
+    HOLDS(many == 16);
+    if (!__cudaPushCallConfiguration(one, large, 0, NULL))
+        scale(memory, 16);
+    HOLDS(cudaGetLastError() != 0);
+    OK(cudaStreamCreate(&stream));
+    OK(cudaStreamBeginCapture(stream, 0));
+    if (!__cudaPushCallConfiguration(one, block, 0, stream))
+        scale(memory, 16);
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphInstantiate(&executable, graph, 0));
+    OK(cudaGraphLaunch(executable, stream));
+    OK(cudaGraphLaunch(executable, stream));
+    OK(cudaGraphExecDestroy(executable));
+    OK(cudaGraphDestroy(graph));
+    OK(cudaMemcpy(back, memory, sizeof back, 2));
+    HOLDS(back[1] == 27);
+    OK(cudaEventCreate(&event));
+    OK(cudaEventRecord(event, stream));
+    OK(cudaStreamSynchronize(stream));
+    OK(cudaEventElapsedTime(&milliseconds, event, event));
+    OK(cudaEventDestroy(event));
+    OK(cudaStreamDestroy(stream));
+    HOLDS(cudaMallocManaged(&none, 16, 1) == 801);
+    OK(cudaFree(memory));
+    if (!strcmp(mistake, "free-twice"))
+        cudaFree(memory);
+    puts("done");
+    return 0;
+}

@@ -1,0 +1,228 @@
+//! Unchanged programs under `ptx-sim run`: of the driver API, and of the runtime API as nvcc links them with `-cudart shared`.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{output, text};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A C program that is linked with a library for CUDA.
+struct Program {
+    folder: TempDir,
+    file: PathBuf,
+}
+
+impl Program {
+    /// Compiles `tests/programs/NAME.c` with `cuda` or `cudart`; `None`, with a word to stderr, where there is no C compiler.
+    fn compile(name: &str, library: &str) -> Option<Self> {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let file = folder.path().join(name);
+        let link = folder.path().join(format!("lib{library}.so"));
+        std::os::unix::fs::symlink(built(library), link).expect("a link to the library");
+        let compiled = Command::new("cc")
+            .args(["-std=c11", "-D_DEFAULT_SOURCE", "-Wall", "-g", "-o"])
+            .arg(&file)
+            .arg(package.join("tests/programs").join(name).with_extension("c"))
+            .arg("-I")
+            .arg(package.join("../libcuda-sim/tests/programs"))
+            .arg("-L")
+            .arg(folder.path())
+            .arg(format!("-l{library}"))
+            .output();
+        let Ok(compiled) = compiled else {
+            eprintln!("skipped: there is no C compiler (cc)");
+            return None;
+        };
+        assert!(compiled.status.success(), "{}", text(&compiled.stderr));
+        Some(Self { folder, file })
+    }
+
+    /// What `ptx-sim run` says of it with an argument, and the report.
+    #[track_caller]
+    fn run(&self, options: &[&str], argument: &str, exit_code: i32) -> (String, Value) {
+        let report = self.folder.path().join("report.json");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ptx-sim"));
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PTX_SIM_")) {
+            command.env_remove(name);
+        }
+        command.args(["run", "--report"]).arg(&report).args(options).arg("--").arg(&self.file).arg(argument);
+        let output = output(&mut command, exit_code);
+        let report = std::fs::read(&report).expect("a report");
+        (text(&output.stderr), serde_json::from_slice(&report).expect("the report is JSON"))
+    }
+}
+
+/// The library `cuda` or `cudart` that Cargo has built for this test.
+fn built(library: &str) -> PathBuf {
+    let program = Path::new(env!("CARGO_BIN_EXE_ptx-sim"));
+    let beside = ["deps/", ""].map(|folder| program.with_file_name(format!("{folder}liblib{library}_sim.so")));
+    beside.into_iter().find(|path| path.exists()).expect("the library lies beside the program")
+}
+
+#[test]
+fn a_right_program_runs_as_with_a_gpu() {
+    let Some(program) = Program::compile("misuse", "cuda") else { return };
+    let (errors, report) = program.run(&[], "", 0);
+    assert_eq!(errors, "ptx-sim: nothing found; 0 launches; exit status: 0\n");
+    assert_eq!(
+        (&report["kind"], &report["version"], &report["passed"]),
+        (&"ptx-sim-run".into(), &1.into(), &true.into())
+    );
+    assert_eq!(program.run(&["--quiet"], "", 0).0, "");
+    assert_eq!(program.run(&[], "exit-3", 3).1["exit_code"], 3);
+    let (errors, report) = program.run(&[], "killed", 134);
+    assert!(
+        errors.ends_with("signal: 6 (SIGABRT) (core dumped)\n") || errors.ends_with("signal: 6 (SIGABRT)\n"),
+        "{errors}"
+    );
+    assert_eq!((&report["signal"], &report["launches"]), (&6.into(), &Value::Null));
+}
+
+#[test]
+fn every_mistake_is_named_with_its_kind_and_line() {
+    let Some(program) = Program::compile("misuse", "cuda") else { return };
+    for (mistake, kind, words) in [
+        ("free-twice", "double_free", "it is allocation 1 of 64 bytes, by cuMemAlloc_v2 from main ("),
+        ("free-inside", "invalid_free", "byte 16 of allocation 1 of 64 bytes"),
+        ("copy-freed", "use_after_free", "which was freed"),
+        ("copy-too-long", "out_of_bounds", "the last 4 bytes are past the end of buffer `allocation 1"),
+        ("copy-from-host", "host_pointer", "which is no device memory"),
+        ("copy-to-device", "device_pointer", "is given as host memory, but is an address of a GPU"),
+        ("copy-from-null", "null_pointer", "a copy from a null pointer"),
+    ] {
+        let (errors, report) = program.run(&[], mistake, 1);
+        let problem = &report["problems"][0];
+        let message = problem["message"].as_str().expect("a message");
+        assert_eq!((&problem["kind"], &problem["severity"]), (&kind.into(), &"error".into()), "{mistake}: {errors}");
+        assert!(message.contains(words), "{mistake}: {message}");
+        assert!(message.contains("; called from main (") && message.contains("misuse.c:"), "{mistake}: {message}");
+        let spoken = kind.replace('_', " ");
+        assert!(errors.contains(&format!("ptx-sim: {spoken}: CUDA_ERROR_INVALID_VALUE: ")), "{mistake}: {errors}");
+        assert!(errors.contains("ptx-sim: 1 finding; 0 launches; exit status: 0\n"), "{mistake}: {errors}");
+        assert_eq!(report["problems"].as_array().map(Vec::len), Some(1), "{mistake}: {errors}");
+    }
+}
+
+#[test]
+fn memory_that_was_never_written_is_told_when_it_is_copied_back() {
+    let Some(program) = Program::compile("misuse", "cuda") else { return };
+    let (errors, report) = program.run(&[], "unwritten", 1);
+    assert_eq!(report["problems"][0]["kind"], "uninitialised_copy");
+    assert!(errors.contains("64 bytes from byte 0 of allocation 1"), "{errors}");
+    assert!(errors.contains("nothing was ever written there"), "{errors}");
+    // As with a buffer that is only filled so far.
+    let (errors, report) = program.run(&[], "partly", 0);
+    assert_eq!((&report["passed"], &report["problems"][0]["severity"]), (&true.into(), &"warning".into()));
+    assert!(errors.contains("52 of them were never written, the first is byte 12"), "{errors}");
+    program.run(&["--warnings"], "partly", 1);
+    let (errors, _) = program.run(&["--no-uninitialised-copies"], "unwritten", 0);
+    assert_eq!(errors, "ptx-sim: nothing found; 0 launches; exit status: 0\n");
+}
+
+#[test]
+fn what_is_never_freed_is_a_warning() {
+    let Some(program) = Program::compile("misuse", "cuda") else { return };
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/misuse.c");
+    for (mistake, bytes, line) in [("leak", "1,048,576", 46), ("exit-3", "64", 38)] {
+        let (errors, report) = program.run(&[], mistake, if mistake == "leak" { 0 } else { 3 });
+        let leak = format!(
+            "{bytes} bytes, by cuMemAlloc_v2 from main ({source}:{line}), is never freed, in the primary context"
+        );
+        assert!(errors.contains("ptx-sim: warning: leak: allocation ") && errors.contains(&leak), "{errors}");
+        assert_eq!((&report["problems"][0]["kind"], &report["passed"]), (&"leak".into(), &true.into()));
+    }
+    program.run(&["--warnings", "--exit-code", "42"], "leak", 42);
+    let (errors, _) = program.run(&["--no-leaks", "--warnings"], "leak", 0);
+    assert!(!errors.contains("leak"), "{errors}");
+}
+
+#[test]
+fn findings_of_kernels_are_told_once_and_let_the_program_go_on_where_a_gpu_would() {
+    let Some(program) = Program::compile("misuse", "cuda") else { return };
+    let (errors, report) = program.run(&["--threads", "1"], "race", 1);
+    assert_eq!(errors.matches("error: data race").count(), 1, "two launches, one finding:\n{errors}");
+    assert!(
+        errors.contains("cuda.h:161); the program goes on, as on a GPU") && errors.contains("1 finding; 2 launches"),
+        "{errors}"
+    );
+    assert_eq!((&report["problems"][0]["kind"], &report["launches"]), (&"race".into(), &2.into()));
+    assert!(report["problems"][0]["finding"]["ptx_line"].is_number(), "{report}");
+    let (errors, _) = program.run(&["--stop"], "race", 1);
+    assert!(errors.contains("returns CUDA_ERROR_LAUNCH_FAILED, not CUDA_SUCCESS"), "{errors}");
+    let (errors, _) = program.run(&["--no-races"], "race", 0);
+    assert!(errors.contains("nothing found; 2 launches"), "{errors}");
+    for (mistake, words) in [
+        ("kernel-freed", "misuse.c:38)`, which was freed"),
+        ("host-in-kernel", "the host's memory, which kernels do not reach"),
+    ] {
+        let (errors, report) = program.run(&[], mistake, 1);
+        assert_eq!(report["problems"][0]["kind"], "out_of_bounds", "{errors}");
+        assert!(errors.contains(words), "{errors}");
+    }
+}
+
+#[test]
+fn options_describe_the_machine() {
+    let Some(program) = Program::compile("misuse", "cuda") else { return };
+    let (errors, _) = program.run(&["--memory", "1M"], "leak", 1);
+    assert!(
+        errors.contains("1048576 bytes asked for") && errors.contains("PTX_SIM_MEMORY gives a GPU more"),
+        "{errors}"
+    );
+    let (errors, _) = program.run(&["--arch", "75"], "", 1);
+    assert!(errors.contains("is compiled for sm_80 and does not run on sm_75"), "{errors}");
+    let (errors, _) = program.run(&["--gpus", "0"], "", 1);
+    assert!(errors.contains("returns CUDA_ERROR_NO_DEVICE"), "{errors}");
+    let (errors, _) = program.run(&["--arch", "ninety"], "", 1);
+    assert!(errors.contains("PTX_SIM_ARCH is \"ninety\"; it has to be"), "{errors}");
+}
+
+#[test]
+fn what_is_not_simulated_is_no_pass() {
+    let Some(program) = Program::compile("misuse", "cuda") else { return };
+    let (errors, report) = program.run(&[], "refused-module", 2);
+    assert!(errors.contains("the image is a cubin") && errors.contains("nothing found, 1 refusal"), "{errors}");
+    assert_eq!((&report["passed"], &report["problems"][0]["kind"]), (&false.into(), &"not_simulated".into()));
+    let (errors, _) = program.run(&[], "static-runtime", 2);
+    assert_eq!(errors.matches("link the program with -cudart shared").count(), 1, "{errors}");
+}
+
+#[test]
+fn a_program_that_cannot_be_run_or_uses_no_driver_is_named() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ptx-sim"));
+    let errors = text(&output(command.args(["run", "--", "/nowhere/program"]), 2).stderr);
+    assert!(errors.contains("/nowhere/program cannot be started: No such file"), "{errors}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ptx-sim"));
+    let errors = text(&output(command.args(["run", "true"]), 0).stderr);
+    assert!(errors.contains("the program has not used the simulated driver"), "{errors}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ptx-sim"));
+    let errors = text(&output(command.args(["run", "--library", "nowhere.so", "true"]), 2).stderr);
+    assert!(errors.contains("nowhere.so: there is no such file"), "{errors}");
+}
+
+#[test]
+fn programs_of_the_runtime_api_run() {
+    let Some(program) = Program::compile("runtime", "cudart") else { return };
+    let (errors, report) = program.run(&[], "", 0);
+    assert!(errors.contains("libcudart: cudaMallocManaged is not simulated"), "{errors}");
+    assert!(errors.contains("ptx-sim: nothing found") && errors.contains("; 3 launches; exit status: 0"), "{errors}");
+    assert_eq!(report["launches"], 3);
+    let (errors, report) = program.run(&[], "too-many", 1);
+    assert_eq!((&report["problems"][0]["kind"], &report["exit_code"]), (&"out_of_bounds".into(), &4.into()));
+    let message = report["problems"][0]["message"].as_str().expect("a message");
+    assert!(
+        message.contains("past the end of buffer `allocation 1 of 64 bytes, by cuMemAlloc_v2 from main ("),
+        "{message}"
+    );
+    assert!(
+        errors.contains("and blocks of (32, 1, 1) from main (") && errors.contains("runtime.c:"),
+        "the launch has a line:\n{errors}"
+    );
+    let (errors, report) = program.run(&[], "free-twice", 1);
+    let problems = report["problems"].as_array().expect("a list");
+    assert!(problems.iter().any(|problem| problem["kind"] == "double_free"), "{errors}");
+}

@@ -1,0 +1,65 @@
+//! Architectures, and what code runs on them.
+
+/// Architectures and the KiB of shared memory a block can have there (CUDA C++ Programming Guide, "Compute
+/// Capabilities"), in ascending order.
+const SHARED_KIB: [(u32, u64); 12] = [
+    (70, 96),
+    (72, 96),
+    (75, 64),
+    (80, 163),
+    (86, 99),
+    (87, 163),
+    (89, 99),
+    (90, 227),
+    (100, 227),
+    (103, 227),
+    (120, 99),
+    (121, 99),
+];
+
+/// The numbers of the architectures there are, as in 80 for `sm_80`, in ascending order.
+pub(crate) fn known() -> impl Iterator<Item = u32> {
+    SHARED_KIB.iter().map(|(number, _)| *number)
+}
+
+/// Shared memory that a block can have, bytes; `None` for an architecture that is not known.
+pub(crate) fn shared_bytes(architecture: u32) -> Option<u64> {
+    SHARED_KIB.iter().find(|(known, _)| *known == architecture).map(|(_, kib)| kib * 1024)
+}
+
+/// Whether an architecture runs code for a `.target`: `sm_90a` needs exactly 90, `sm_80` 80 or more.
+pub(crate) fn runs(architecture: u32, target: &str) -> bool {
+    let digits = target.trim_start_matches("sm_").trim_end_matches(['a', 'f']);
+    match digits.parse::<u32>() {
+        Ok(number) if target.ends_with('a') => number == architecture,
+        Ok(number) if target.ends_with('f') => number / 10 == architecture / 10 && number <= architecture,
+        Ok(number) => number <= architecture,
+        Err(_) => false,
+    }
+}
+
+/// The first architecture that runs code for a `.target`.
+pub(crate) fn first_that_runs(target: &str) -> Option<u32> {
+    known().find(|architecture| runs(*architecture, target))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_runs_on_the_architecture_it_was_compiled_for_or_the_next_one() {
+        for (target, expected) in [
+            ("sm_80", Some(80)),
+            ("sm_90a", Some(90)),
+            ("sm_52", Some(70)),
+            ("sm_88", Some(89)),
+            ("sm_100f", Some(100)),
+            ("sm_101a", None),
+            ("sm_999", None),
+            ("texmode", None),
+        ] {
+            assert_eq!(first_that_runs(target), expected, "{target}");
+        }
+    }
+}
