@@ -128,9 +128,11 @@ fn boolean(text: &str) -> Option<(bool, &str)> {
 fn dimensions(text: &str) -> Option<(Vec<u64>, &str)> {
     let (inside, behind) = text.strip_prefix('(')?.split_once(')')?;
     let inside = inside.trim();
+    if inside.is_empty() {
+        return Some((Vec::new(), behind));
+    }
     let inside = inside.strip_suffix(',').unwrap_or(inside);
-    let numbers = inside.split(',').map(|number| number.trim().parse().ok());
-    let numbers = if inside.is_empty() { Some(Vec::new()) } else { numbers.collect() };
+    let numbers: Option<_> = inside.split(',').map(|number| number.trim().parse().ok()).collect();
     Some((numbers?, behind))
 }
 
