@@ -1,5 +1,5 @@
-//! Chooses the variant that computes a problem on a GPU. Of those with the narrowest tiles that hold the problem's rows it is the
-//! one that is predicted to be the fastest, else the one that the tuned table names, else the first in order of preference.
+//! Chooses the variant that computes a problem on a GPU: the one that is predicted to be the fastest. Without predictions, of those
+//! with the narrowest tiles that hold the problem's rows, the one that the tuned table names, else the first in order of preference.
 
 use core::cmp::Reverse;
 use core::fmt;
@@ -103,8 +103,8 @@ pub struct NoVariant<'p, V> {
     gpu: Gpu<'p>,
 }
 
-/// Plans the launch of the best of `variants`, which are in order of preference, for `problem` on `gpu`: of those with the
-/// narrowest tiles by the `costs`, else by the `tuned` rows.
+/// Plans the launch of the best of `variants`, which are in order of preference, for `problem` on `gpu`: by the `costs`, else, of
+/// those with the narrowest tiles, by the `tuned` rows.
 ///
 /// # Errors
 /// [`NoVariant`] when none computes the problem there.
@@ -121,13 +121,17 @@ where
 {
     // What is simpler is faster.
     let simplified = &problem.simplified();
+    // Wider tiles may be faster for a few short rows: predicted times are compared whatever the columns.
+    if let Some(choice) = choose_by_cost(variants.clone(), costs, simplified, gpu) {
+        return Ok(choice);
+    }
     let choice = narrowest_columns(variants.clone(), simplified, gpu).and_then(|columns| {
         let are_narrowest = |variant: &Variant<'_>| variant.config.columns() == columns;
         let names_narrowest = |row: &Row<'_>| {
             let named = variants.clone().find(|variant| variant.entry == row.variant);
             named.as_ref().is_none_or(are_narrowest)
         };
-        choose_among(variants.clone().filter(are_narrowest), costs, tuned.filter(names_narrowest), simplified, gpu)
+        choose_among(variants.clone().filter(are_narrowest), tuned.filter(names_narrowest), simplified, gpu)
     });
     choice.ok_or(NoVariant { variants, problem, gpu: *gpu })
 }
@@ -145,7 +149,6 @@ fn narrowest_columns<'a>(variants: impl Iterator<Item = Variant<'a>>, problem: &
 /// The best of `variants`, planned.
 fn choose_among<'a, V, T>(
     variants: V,
-    costs: &'a [Costs<'a>],
     tuned: T,
     problem: &Problem,
     gpu: &Gpu<'_>,
@@ -154,9 +157,6 @@ where
     V: Iterator<Item = Variant<'a>> + Clone,
     T: Iterator<Item = Row<'a>>,
 {
-    if let Some(choice) = choose_by_cost(variants.clone(), costs, problem, gpu) {
-        return Some(choice);
-    }
     let class = ShapeClass::new(problem.shape(), problem.mask(), gpu.multiprocessors);
     // Rows of the table are of sequences of one length.
     let row = if problem.packing().is_none() { tuned::find(tuned, gpu, &class) } else { None };
