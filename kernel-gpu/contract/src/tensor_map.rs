@@ -106,7 +106,7 @@ impl TensorMap {
 
 /// Columns of a panel of tiles of so many `columns`: as many as a swizzle spans, so that all panels are full.
 pub const fn panel_columns(columns: u32) -> u32 {
-    if columns.is_multiple_of(PANEL_COLUMNS) { PANEL_COLUMNS } else { 32 }
+    if columns % PANEL_COLUMNS == 0 { PANEL_COLUMNS } else { 32 }
 }
 
 /// Requires that tensor maps can describe the tensors of `problem`.

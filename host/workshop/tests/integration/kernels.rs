@@ -157,6 +157,23 @@ fn rows_may_be_padded_differently_in_every_tensor() {
     }
 }
 
+/// Between rows lies NaN, which an entry would compute with where it read beyond a row, and what it wrote there would be found.
+#[test]
+fn rows_may_be_narrower_than_tiles() {
+    for (index, (head_dim, mask)) in
+        [(8, Mask::Full), (24, Mask::Causal), (40, Mask::Window), (72, Mask::Causal), (120, Mask::Full)]
+            .into_iter()
+            .enumerate()
+    {
+        let shape = Shape::new(1, 1, 70).with_head_dim(head_dim);
+        let row = u64::from(head_dim) + 8;
+        let views = Views::all(View::new(Strides { batch: 0, head: 70 * row, row }));
+        let problem = Problem::new(shape, mask, Layout::Bhsd).unwrap().with_views(views).unwrap();
+        let problem = problem.with_element(Element::ALL[index % 2]);
+        Case::generate(problem, Distribution::Normal).assert_right(true);
+    }
+}
+
 #[test]
 fn keys_and_values_may_be_shared_by_heads() {
     let contiguous = problem(2, 4, 70, Mask::Causal, Layout::Bhsd);
