@@ -49,6 +49,8 @@ const HALVES: Type = Type { bits: 32, packed: 2, ..Type::F16 };
 /// `.tf32` is `.f32` with 10 bits of fraction.
 fn to_tf32(form: &mut Form<'_>) -> Decode<Lanewise> {
     const DROPPED: u32 = 13;
+    // What is dropped is zero, of NaN too.
+    const NAN: u64 = 0x7fff_e000;
     let modes = [("rna", None), ("rn", Some(Rounding::Nearest)), ("rz", Some(Rounding::Zero))];
     let Some(mode) = form.choice(&modes) else { return form.refuse() };
     let relu = form.flag("relu");
@@ -57,8 +59,8 @@ fn to_tf32(form: &mut Form<'_>) -> Decode<Lanewise> {
     }
     Lanewise::take(form, Type::B32, &[Type::F32], move |v| {
         let value = f32::from_bits(v[0] as u32);
-        if value.is_nan() {
-            return Format::F32.nan();
+        if value.is_nan() && mode.is_some() {
+            return NAN;
         }
         if relu && value <= 0.0 {
             return 0;
@@ -66,7 +68,8 @@ fn to_tf32(form: &mut Form<'_>) -> Decode<Lanewise> {
         let half = 1 << (DROPPED - 1);
         let is_odd = v[0] >> DROPPED & 1;
         let rounded = match mode {
-            _ if value.is_infinite() => v[0],
+            // `.rna` is made of integer instructions, which keep the sign and the upper payload of NaN.
+            _ if !value.is_finite() => v[0],
             None => v[0] + half,
             Some(Rounding::Nearest) => v[0] + half - 1 + is_odd,
             Some(_) => v[0],

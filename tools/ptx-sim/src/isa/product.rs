@@ -1,12 +1,13 @@
 //! Products of small matrices in every type that `mma` and `wmma` have, on plain arrays of elements.
 
+use super::double;
 use crate::fused_sum::{Factor, fused_sum};
 use crate::numeric::{Exact, Format, Rounding, sign_extend};
 use crate::parse::Type;
 use crate::small::Small;
 
 /// Products that a tensor core sums at once.
-const FUSED: usize = 16;
+pub(crate) const FUSED: usize = 16;
 
 /// The type of an element of a matrix (PTX ISA, "Matrix Data-types").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,8 +78,14 @@ impl Element {
 /// How products are summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sum {
-    /// As tensor cores sum floating-point numbers, into numbers of that format.
-    Fused(Format),
+    /// As tensor cores sum floating-point numbers, into numbers of that format: so many neighbours at once.
+    Fused { result: Format, at_once: usize },
+    /// The same of numbers of 8 bits, which Hopper widens to halves.
+    ///
+    /// A register of four becomes two registers of two, and there is one sum of the first two of every four along the depth,
+    /// to which that of the others is added; the addend is added last, and rounded to nearest. So `ptxas` compiles it for
+    /// `sm_90a`, and all of the recorded results are these.
+    Widened(Format),
     /// One after the other, each rounded.
     Double,
     /// Modulo 2^32, or clamped to 32 bits.
@@ -103,14 +110,12 @@ impl Product {
     /// How elements of types `a` and `b` are summed into `d`; `None` when they are not.
     pub fn sum_of(a: Element, b: Element, d: Element, saturate: bool, and: bool) -> Option<Sum> {
         use Element::{Bf16, Bits, E4M3, E5M2, F16, F32, F64, Signed, Tf32, Unsigned};
-        let half_or_single = |d| match d {
-            F16 => Some(Sum::Fused(Format::F16)),
-            F32 => Some(Sum::Fused(Format::F32)),
-            _ => None,
-        };
+        let fused = |result| Some(Sum::Fused { result, at_once: FUSED });
         match (a, b, d) {
-            (F16, F16, d) | (E4M3 | E5M2, E4M3 | E5M2, d) => half_or_single(d),
-            (Bf16, Bf16, F32) | (Tf32, Tf32, F32) => Some(Sum::Fused(Format::F32)),
+            (F16, F16, F16) => fused(Format::F16),
+            (F16, F16, F32) | (Bf16, Bf16, F32) | (Tf32, Tf32, F32) => fused(Format::F32),
+            (E4M3 | E5M2, E4M3 | E5M2, F16) => Some(Sum::Widened(Format::F16)),
+            (E4M3 | E5M2, E4M3 | E5M2, F32) => Some(Sum::Widened(Format::F32)),
             (F64, F64, F64) => Some(Sum::Double),
             (Signed(x) | Unsigned(x), Signed(y) | Unsigned(y), Signed(32)) if x == y && x <= 8 => {
                 Some(Sum::Integer { saturate })
@@ -124,11 +129,17 @@ impl Product {
     pub fn multiply(&self, a: &[u64], b: &[u64], c: &[u64]) -> Vec<u64> {
         let rows = a.chunks_exact(self.k);
         match self.sum {
-            Sum::Fused(format) => self.fused(a, b, c, format),
-            Sum::Double => self.each(rows, b, c, |a, b, c| {
-                let terms = a.iter().zip(b).map(|(a, b)| (f64::from_bits(*a), f64::from_bits(*b)));
-                terms.fold(f64::from_bits(c), |sum, (a, b)| a.mul_add(b, sum)).to_bits()
+            Sum::Fused { result, at_once } => self.fused(a, b, c, |a, b, c| {
+                let parts = a.chunks(at_once).zip(b.chunks(at_once));
+                parts.fold(c, |sum, (a, b)| self.fused_sum(a, b, result, sum))
             }),
+            Sum::Widened(result) => self.fused(a, b, c, |a, b, c| {
+                let parts = [0, 2].map(|first| [a, b].map(|factors| pairs_of_four(factors, first)));
+                let sum = parts.iter().fold(0, |sum, [a, b]| self.fused_sum(a, b, result, sum));
+                Exact::sum(result.value(c), result.value(sum), Rounding::Nearest).round(result, Rounding::Nearest)
+            }),
+            Sum::Double => self
+                .each(rows, b, c, |a, b, c| a.iter().zip(b).fold(c, |sum, (a, b)| double::multiply_add(*a, *b, sum))),
             Sum::Integer { saturate } => self.each(rows, b, c, |a, b, c| {
                 let terms = a.iter().zip(b).map(|(a, b)| value(self.a, *a) * value(self.b, *b));
                 let sum = sign_extend(c, 32) + terms.sum::<i64>();
@@ -154,19 +165,25 @@ impl Product {
         pairs.zip(c).map(|((row, column), c)| element(row, column, *c)).collect()
     }
 
-    fn fused(&self, a: &[u64], b: &[u64], c: &[u64], format: Format) -> Vec<u64> {
+    /// Elements that `element` makes of the factors of a row and of a column and the bits of an addend.
+    fn fused(&self, a: &[u64], b: &[u64], c: &[u64], element: impl Fn(&[Factor], &[Factor], u64) -> u64) -> Vec<u64> {
         let input = input_format(self.a);
         let factors = |kind: Element, values: &[u64]| {
             values.iter().map(|bits| Factor::new(input, input_bits(kind, *bits))).collect::<Vec<_>>()
         };
         let (a, b) = (factors(self.a, a), factors(self.b, b));
         let pairs = a.chunks_exact(self.k).flat_map(|row| b.chunks_exact(self.k).map(move |column| (row, column)));
-        let sums = pairs.zip(c).map(|((row, column), c)| {
-            let parts = row.chunks(FUSED).zip(column.chunks(FUSED));
-            parts.fold(*c, |sum, (a, b)| fused_sum(input, a, b, format, Factor::new(format, sum)))
-        });
-        sums.collect()
+        pairs.zip(c).map(|((row, column), c)| element(row, column, *c)).collect()
     }
+
+    fn fused_sum(&self, a: &[Factor], b: &[Factor], result: Format, sum: u64) -> u64 {
+        fused_sum(input_format(self.a), a, b, result, Factor::new(result, sum))
+    }
+}
+
+/// Two of every four factors, from the `first` on.
+fn pairs_of_four(factors: &[Factor], first: usize) -> Vec<Factor> {
+    factors.chunks_exact(4).flat_map(|four| four[first..first + 2].iter().copied()).collect()
 }
 
 fn value(kind: Element, bits: u64) -> i64 {
