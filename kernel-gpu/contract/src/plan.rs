@@ -299,11 +299,14 @@ impl Variant<'_> {
         if self.config.uses_tensor_maps() { tensor_map::check(problem) } else { Ok(()) }
     }
 
-    /// Columns that the rows of its problems may have: as many as those of its tiles, or less where it is for any sequences.
+    /// Columns that the rows of its problems may have: as many as those of its tiles, or less where it is for any sequences. Of a
+    /// tile of several panels that comes through tensor maps, none lies wholly beyond the row: a kernel that copied such boxes
+    /// through the maps of packed sequences met an illegal address on an H100 (docs/results/head-dims.md).
     pub const fn head_dims(&self) -> RangeInclusive<u32> {
         let columns = self.config.columns();
         match self.sequence {
             Sequence::Exact(_) => columns..=columns,
+            _ if self.config.uses_tensor_maps() => columns - tensor_map::panel_columns(columns) + 1..=columns,
             Sequence::Any | Sequence::Packed => 1..=columns,
         }
     }

@@ -318,8 +318,13 @@ impl fmt::Display for Refusal {
                 "cu_seqlens is at address {address:#x}; it must be a non-zero multiple of {LENGTHS_ALIGNMENT}"
             ),
             Refusal::OtherHeadDim { head_dim, least, most } => {
-                let bound = if least == most { "exactly" } else { "at most" };
-                write!(formatter, "computes a head_dim of {bound} {most}, the problem's is {head_dim}")
+                formatter.write_str("computes a head_dim ")?;
+                match least {
+                    _ if least == most => write!(formatter, "of exactly {most}")?,
+                    1 => write!(formatter, "of at most {most}")?,
+                    _ => write!(formatter, "from {least} to {most}")?,
+                }
+                write!(formatter, ", the problem's is {head_dim}")
             }
             Refusal::OtherElement { element, computed } => {
                 write!(formatter, "computes {} tensors, the problem's are {}", computed.name(), element.name())

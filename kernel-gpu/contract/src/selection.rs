@@ -147,12 +147,7 @@ fn narrowest_columns<'a>(variants: impl Iterator<Item = Variant<'a>>, problem: &
 }
 
 /// The best of `variants`, planned.
-fn choose_among<'a, V, T>(
-    variants: V,
-    tuned: T,
-    problem: &Problem,
-    gpu: &Gpu<'_>,
-) -> Option<Choice<'a>>
+fn choose_among<'a, V, T>(variants: V, tuned: T, problem: &Problem, gpu: &Gpu<'_>) -> Option<Choice<'a>>
 where
     V: Iterator<Item = Variant<'a>> + Clone,
     T: Iterator<Item = Row<'a>>,

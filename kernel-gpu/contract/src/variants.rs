@@ -128,8 +128,6 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_d32_packed_window_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, F16, Packed, Window;
             fa512_sm90a_tma_d96_any_full_192x64: Sm90Tma { 3 warpgroups, 6 stages, 96 columns, persistent }, F16, Any, Full;
             fa512_sm90a_tma_d96_any_causal_192x64: Sm90Tma { 3 warpgroups, 6 stages, 96 columns, persistent }, F16, Any, Causal;
-            fa512_sm90a_tma_d96_packed_full_192x64: Sm90Tma { 3 warpgroups, 6 stages, 96 columns, persistent }, F16, Packed, Full;
-            fa512_sm90a_tma_d96_packed_causal_192x64: Sm90Tma { 3 warpgroups, 6 stages, 96 columns, persistent }, F16, Packed, Causal;
             fa512_sm90a_tma_d96_any_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, F16, Any, Window;
             fa512_sm90a_tma_d96_packed_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, F16, Packed, Window;
             fa512_sm90a_tma_d128_any_full_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent }, F16, Any, Full;
@@ -155,8 +153,6 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_bf16_d32_packed_window_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Bf16, Packed, Window;
             fa512_sm90a_tma_bf16_d96_any_full_192x64: Sm90Tma { 3 warpgroups, 6 stages, 96 columns, persistent }, Bf16, Any, Full;
             fa512_sm90a_tma_bf16_d96_any_causal_192x64: Sm90Tma { 3 warpgroups, 6 stages, 96 columns, persistent }, Bf16, Any, Causal;
-            fa512_sm90a_tma_bf16_d96_packed_full_192x64: Sm90Tma { 3 warpgroups, 6 stages, 96 columns, persistent }, Bf16, Packed, Full;
-            fa512_sm90a_tma_bf16_d96_packed_causal_192x64: Sm90Tma { 3 warpgroups, 6 stages, 96 columns, persistent }, Bf16, Packed, Causal;
             fa512_sm90a_tma_bf16_d96_any_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Bf16, Any, Window;
             fa512_sm90a_tma_bf16_d96_packed_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Bf16, Packed, Window;
             fa512_sm90a_tma_bf16_d128_any_full_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent }, Bf16, Any, Full;

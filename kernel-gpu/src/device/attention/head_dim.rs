@@ -12,7 +12,8 @@ pub trait HeadDim: Copy + 'static {
     const K_STEPS: usize = (Self::COLUMNS / MMA_K) as usize;
     /// 8-column tiles: the width of O.
     const N_TILES: usize = (Self::COLUMNS / MMA_N) as usize;
-    /// Panels of columns as wide as a swizzle of TMA and `wgmma`, at most.
+    /// Panels of columns as wide as a swizzle of TMA and `wgmma`.
+    #[cfg(feature = "sm_90a")]
     const PANELS: u32;
 
     /// A row in shared memory.
@@ -34,6 +35,7 @@ macro_rules! head_dims {
     ($($panels:literal panels of $columns:literal columns, $swizzle:ty;)*) => {$(
         impl HeadDim for Columns<{ $panels * $columns }> {
             const COLUMNS: u32 = $panels * $columns;
+            #[cfg(feature = "sm_90a")]
             const PANELS: u32 = $panels;
             type Row = Row<{ $panels * $columns }, $swizzle>;
             type Panel = Row<$columns, $swizzle>;
