@@ -88,9 +88,25 @@ impl Row {
     /// The case of a form that the row describes.
     pub fn case(&self, form: &str) -> Case {
         let signature = self.signature(form);
-        let Signature { results, operands, literals } =
-            signature.unwrap_or_else(|| panic!("`{}` does not fit `{form}`", self.types));
-        let name = [&[form], literals.as_slice()].concat().join(" ");
+        let signature = signature.unwrap_or_else(|| panic!("`{}` does not fit `{form}`", self.types));
+        let name = [&[form], signature.literals.as_slice()].concat().join(" ");
+        self.case_of(form, name, signature)
+    }
+
+    /// A case of NaN and infinities in all operands, for forms whose first operand is `f64`, and conversions to `tf32`: these
+    /// types have more edges than a case has threads, and NaN are the last of them.
+    pub fn special_case(&self, form: &str) -> Option<Case> {
+        let mut signature = self.signature(form)?;
+        let first = signature.operands.first().map(|operand| operand.kind.as_str());
+        if !(first == Some("f64") || form.contains(".tf32.")) {
+            return None;
+        }
+        signature.operands.iter_mut().for_each(|operand| operand.domain = Domain::Special);
+        Some(self.case_of(form, format!("{form} of NaN"), signature))
+    }
+
+    fn case_of(&self, form: &str, name: String, signature: Signature) -> Case {
+        let Signature { results, operands, literals } = signature;
         let threads = if self.rule == Rule::Exact { EXACT_THREADS } else { APPROXIMATE_THREADS };
         let (columns, input) = columns(&name, &results, &operands, threads);
         let body = format!(

@@ -20,6 +20,8 @@ pub enum Domain {
     Byte,
     /// Numbers that are not subnormal.
     Normal,
+    /// Of `f32` and `f64`: NaN of several kinds, infinities, zeros and ones. Of other types, all.
+    Special,
 }
 
 impl Domain {
@@ -62,6 +64,11 @@ impl Values {
         self.random.random_range(0..end)
     }
 
+    /// A NaN, an infinity, a zero or a one of `f64`.
+    pub fn special_double(&mut self) -> u64 {
+        self.operand("f64", Domain::Special, None)
+    }
+
     /// A pseudo-random f16 or bf16 of magnitude 2^`exponents`.
     pub fn half(&mut self, is_bfloat: bool, exponents: std::ops::Range<i64>) -> u16 {
         let exponent = self.random.random_range(exponents);
@@ -102,6 +109,8 @@ impl Values {
                 low | self.operand(half, domain, edge.map(|edge| edge / 2)) << 16
             }
             "pred" => self.below(2),
+            "f32" if domain == Domain::Special => SINGLE_SPECIALS[self.below(8) as usize],
+            "f64" if domain == Domain::Special => DOUBLE_SPECIALS[self.below(8) as usize],
             _ => {
                 let edges = edges(kind, domain);
                 let choice = self.below(20);
@@ -180,6 +189,19 @@ fn integer_edges(bits: u32) -> Vec<u64> {
 }
 
 const SINGLE_NANS: [u64; 4] = [0x7fff_ffff, 0xffc0_1234, 0x7f80_0001, 0xffa5_5a5a];
+/// NaN that are quiet and that signal, of both signs; also those of which a conversion drops the whole payload.
+const SINGLE_SPECIALS: [u64; 8] =
+    [0x7fff_ffff, 0xffc0_1234, 0x7f80_0001, 0xffa5_5a5a, 0xff80_0000, 0x7f80_0000, 0x8000_0000, 0x3f80_0000];
+const DOUBLE_SPECIALS: [u64; 8] = [
+    0x7ff8_0000_0000_0000,
+    0xfff8_0000_1234_5678,
+    0x7ff4_0000_0000_0001,
+    0xfff0_0000_0000_0002,
+    0x7fff_ffff_ffff_ffff,
+    0xfff0_0000_0000_0000,
+    0x8000_0000_0000_0000,
+    0x3ff0_0000_0000_0000,
+];
 const DOUBLE_EDGES: [u64; 8] = [
     1,
     0x800f_ffff_ffff_ffff,

@@ -50,11 +50,12 @@
 //! executed against results of an H200. Where PTX allows a range of results, this is what is computed:
 //! - `.approx` and `.full` forms, `ex2`, `lg2`, `rsqrt`, `sin`, `cos`, `tanh`: the f64 result, rounded once. An H200 stays
 //!   within the bound that PTX states;
-//! - `mma` and `wgmma` of f16 and bf16: what an H200 computes, to the bit (`fused_sum`): its rounding is not that of other
-//!   architectures. Those of tf32, e4m3 and e5m2 sum by the same rule, which no GPU has confirmed yet; f64 is summed one product
-//!   after the other; integers and single bits are exact. Which lane holds what of a `wmma` fragment is this simulator's choice;
+//! - `mma` and `wgmma` of floating-point numbers: what an H200 or H100 computes, to the bit (`fused_sum`): its rounding is not
+//!   that of other architectures. e4m3 and e5m2 are widened to halves, as `ptxas` does it for `sm_90`; f64 is summed one product
+//!   after the other. Integers and single bits are exact. Which lane holds what of a `wmma` fragment is this simulator's choice;
 //! - `rcp.approx.ftz.f64`, `rsqrt.approx.ftz.f64`: the upper half of the f64 result;
-//! - NaN where PTX leaves open which: the one an H200 gave;
+//! - NaN where PTX leaves open which: the one an H200 gave. Where several NaN of f64 meet outside of `mma`, the one that the
+//!   host's processor chooses;
 //! - integer division by zero: all ones, and the dividend as remainder;
 //! - atomic operations: lanes take effect in lane order, blocks in any order.
 //!
@@ -79,7 +80,8 @@
 //!
 //! Calls, direct and through pointers, recursion, local memory and `alloca` are executed as they stand. Each call has registers
 //! and a frame of local memory of its own; frames lie apart, and end with their function. Lanes that call different functions
-//! run one after the other, the deepest call first, and meet again where they return to. A finding shows the calls that its
+//! run one after the other, the deepest call first, and meet again where they return to. An H100 lets them go on apart from
+//! there to the next instruction with a mask, which only `activemask` shows. A finding shows the calls that its
 //! thread is in ([`Location::called_from`]).
 //!
 //! Of what CUDA's device code calls of the system there are `vprintf` ([`Report::printed`]), `__assertfail` (a finding),

@@ -136,6 +136,18 @@ fn floats_of_8_bits() {
     let input = lines(|byte| byte & 0x9f | 0x20);
     let form = format!("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {FLOATS}");
     assert_eq!(multiply(&form, &input), singles(&expected(&input, 8, e4m3)));
+    // Sums of `.f16`, widened to be looked at.
+    let form = "mma.sync.aligned.m16n8k32.row.col.f16.e4m3.e4m3.f16 {%r20, %r21}, {%r10, %r11, %r12, %r13}, {%r14, %r15}, {0, 0};
+                mov.b32 {%h0, %h1}, %r20; mov.b32 {%h2, %h3}, %r21; cvt.f32.f16 %f0, %h0; cvt.f32.f16 %f1, %h1;
+                cvt.f32.f16 %f2, %h2; cvt.f32.f16 %f3, %h3";
+    let small = lines(|byte| byte & 0x83 | 0x38);
+    assert_eq!(multiply(form, &small), singles(&expected(&small, 8, e4m3)));
+    // The first half of the depth.
+    let mut half = input.clone();
+    half.chunks_exact_mut(LINE).for_each(|line| line[16..].fill(0));
+    let form = "mma.sync.aligned.m16n8k16.row.col.f32.e4m3.e4m3.f32 {%f0, %f1, %f2, %f3}, {%r10, %r11}, {%r14}, \
+                {0f00000000, 0f00000000, 0f00000000, 0f00000000}";
+    assert_eq!(multiply(form, &half), singles(&expected(&half, 8, e4m3)));
     let e5m2 = |bits: u64| {
         let magnitude = (4 + (bits & 3)) as f64 * 2.0_f64.powi((bits >> 2 & 31) as i32 - 17);
         if bits & 0x80 == 0 { magnitude } else { -magnitude }

@@ -116,7 +116,10 @@ fn class(form: &str) -> &'static str {
 }
 
 fn cases(wanted: &str) -> Vec<Case> {
-    ptx_sim::lanewise_forms().filter(|form| class(form) == wanted).map(|form| row(&form).case(&form)).collect()
+    let forms = ptx_sim::lanewise_forms().filter(|form| class(form) == wanted);
+    // Of NaN only what computes with it; the rest takes it as bits or as a side of a comparison.
+    let special = |form: &str| row(form).special_case(form).filter(|_| wanted == "float" || form.contains(".tf32."));
+    forms.flat_map(|form| [Some(row(&form).case(&form)), special(&form)]).flatten().collect()
 }
 
 /// Cases of integer arithmetic, logic and shifts.

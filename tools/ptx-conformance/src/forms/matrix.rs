@@ -23,10 +23,12 @@ pub enum Numbers {
     Cancelling,
     /// Subnormals, infinities, NaN among others.
     Special,
+    /// Several NaN in one sum, of `f64` only.
+    Nan,
 }
 
 impl Numbers {
-    /// All of them.
+    /// All but NaN.
     pub const ALL: [Numbers; 5] =
         [Numbers::Exact, Numbers::Similar, Numbers::Spread, Numbers::Cancelling, Numbers::Special];
 
@@ -38,6 +40,7 @@ impl Numbers {
             Numbers::Spread => "spread",
             Numbers::Cancelling => "cancelling",
             Numbers::Special => "special",
+            Numbers::Nan => "NaN",
         }
     }
 
@@ -59,7 +62,7 @@ impl Numbers {
                 let magnitude = values.half(is_bfloat, 3..5) & 0x7fff;
                 if index < 8 && index % 2 == 1 { magnitude | 0x8000 } else { magnitude }
             }
-            Numbers::Special => {
+            Numbers::Special | Numbers::Nan => {
                 let kind = if is_bfloat { "bf16" } else { "f16" };
                 match values.below(12) {
                     0 => values.operands(99, &[(kind.to_owned(), Domain::Any)])[0] as u16,
@@ -79,7 +82,7 @@ impl Numbers {
             Numbers::Exact => ((bits % 64) as f32 - 32.0).to_bits(),
             Numbers::Similar => scaled(40 + values.below(4)),
             Numbers::Spread | Numbers::Cancelling => scaled(20 + values.below(40)),
-            Numbers::Special => match values.below(4) {
+            Numbers::Special | Numbers::Nan => match values.below(4) {
                 0 => values.operands(99, &[("f32".to_owned(), Domain::Any)])[0] as u32,
                 _ => scaled(40 + values.below(4)),
             },

@@ -23,6 +23,9 @@ const FORMS: &[(&str, usize, usize)] = &[
     ("mma.sync.aligned.m8n8k4.row.col{,.rn}.f64.f64.f64.f64", 1, 1),
     ("mma.sync.aligned.{m16n8k4,m16n8k8,m16n8k16}.row.col.f64.f64.f64.f64", 2, 1),
     ("mma.sync.aligned.m16n8k32.row.col.f32.{e4m3,e5m2}.{e4m3,e5m2}.f32", 4, 2),
+    ("mma.sync.aligned.m16n8k32.row.col.f16.{e4m3,e5m2}.{e4m3,e5m2}.f16", 4, 2),
+    ("mma.sync.aligned.m16n8k16.row.col.f32.{e4m3,e5m2}.{e4m3,e5m2}.f32", 2, 1),
+    ("mma.sync.aligned.m16n8k16.row.col.f16.{e4m3,e5m2}.{e4m3,e5m2}.f16", 2, 1),
 ];
 
 /// `wmma` by shape, type of A and B, type of C and D, and how the matrices lie.
@@ -45,7 +48,8 @@ pub fn cases() -> Vec<Case> {
             // Of f64 the pattern says the registers of the least depth.
             let times = depth.filter(|_| form.contains("f64")).map_or(1, |depth| depth / 4);
             let numbers: &[Numbers] = if form.contains(".s32") { &[Numbers::Special] } else { &Numbers::ALL };
-            cases.extend(numbers.iter().map(|numbers| multiply(&form, [a * times, b * times], *numbers)));
+            let nan = form.contains("f64").then_some(&Numbers::Nan);
+            cases.extend(numbers.iter().chain(nan).map(|numbers| multiply(&form, [a * times, b * times], *numbers)));
         }
     }
     for (shape, kind, sum) in FRAGMENTS {
@@ -70,6 +74,10 @@ fn element(kind: &str, numbers: Numbers, values: &mut Values, index: usize) -> V
     match kind {
         "f16" | "bf16" => numbers.half(values, index, kind == "bf16").to_le_bytes().to_vec(),
         "f32" | "tf32" => numbers.single(values).to_le_bytes().to_vec(),
+        // Few enough that one of each place is the last in some sums.
+        "f64" if matches!(numbers, Numbers::Nan) && values.below(4) == 0 => {
+            values.special_double().to_le_bytes().to_vec()
+        }
         "f64" => f64::from(f32::from_bits(numbers.single(values))).to_le_bytes().to_vec(),
         // Without infinities and NaN, but for the special ones; small ones in exact sums.
         "e4m3" | "e5m2" => {
@@ -92,7 +100,7 @@ fn multiply(form: &str, [a, b]: [usize; 2], numbers: Numbers) -> Case {
     let types: Vec<&str> = types.into_iter().filter(|part| !matches!(*part, "satfinite" | "rn")).take(4).collect();
     let (input_kind, sum) = (types[1], types[3]);
     let (register, bytes) = if sum == "f64" { ("f64", 8) } else { ("b32", 4) };
-    let c = if form.contains(".m8n8") { 2 } else { 4 };
+    let c = if form.contains(".m8n8") || sum == "f16" { 2 } else { 4 };
     let mut values = Values::of(&name);
     let mut input = Vec::new();
     for _ in 0..32 {
@@ -128,7 +136,12 @@ fn multiply(form: &str, [a, b]: [usize; 2], numbers: Numbers) -> Case {
         body += &format!("st.global.{c_register} [%rd2+{}], d{index};\n", bytes * index);
     }
     let kernel = Kernel::new(name, body).input(input).output(1024);
-    if input_kind.starts_with('e') { kernel.version("8.4") } else { kernel }.finish()
+    let version = match input_kind {
+        "e4m3" | "e5m2" if form.contains("k16") || sum == "f16" => "8.7",
+        "e4m3" | "e5m2" => "8.4",
+        _ => "8.3",
+    };
+    kernel.version(version).finish()
 }
 
 /// Loads A, B and C, multiplies and stores: whatever lane holds what.

@@ -72,8 +72,9 @@ impl Arithmetic {
 
 /// A step of a sum that a tensor core makes of `.f64`: `a · b + sum`, rounded to nearest, of bits.
 ///
-/// A NaN is kept, made quiet: that of `b` before that of the sum, and that before the one of `a`; it is what the H100 gave for
-/// every recorded sum with several. Where none goes in, the NaN that comes out has its sign set.
+/// A NaN is kept, made quiet: that of `b` before that of the sum, and that before the one of `a`. This is what the H100 gave
+/// for every recorded sum with several; in only one of them a NaN of `a` met one of the sum. Where none goes in, the NaN
+/// that comes out has its sign set.
 pub(super) fn multiply_add(a: u64, b: u64, sum: u64) -> u64 {
     const QUIET: u64 = 1 << 51;
     const NEW: u64 = 0xfff8_0000_0000_0000;
@@ -122,6 +123,18 @@ mod tests {
     use super::*;
 
     const DIRECTED: [Rounding; 3] = [Rounding::Zero, Rounding::Down, Rounding::Up];
+
+    #[test]
+    fn a_step_of_a_sum_keeps_one_of_several_nan() {
+        let [one, a, b, sum] =
+            [0x3ff0_0000_0000_0000, 0xfff0_0000_0000_0001, 0x7ff0_0000_0000_0002, 0x7ff8_0000_0000_0003];
+        assert_eq!(multiply_add(a, b, sum), b | 1 << 51);
+        assert_eq!(multiply_add(a, one, sum), sum);
+        assert_eq!(multiply_add(a, one, one), a | 1 << 51);
+        let infinity = 0x7ff0_0000_0000_0000;
+        assert_eq!(multiply_add(infinity, 0, one), 0xfff8_0000_0000_0000);
+        assert_eq!(multiply_add(one, one, one), 2.0_f64.to_bits());
+    }
 
     #[test]
     fn directed_results_enclose_the_nearest() {
