@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 use contract::candidates::{Candidate, Pool};
-use contract::config::Element;
+use contract::config::{Element, HEAD_DIM};
 use contract::tile::{Configuration, Epilogue, Queries, Rescale, Sm80, Sm90CpAsync, Sm90Tma};
 use contract::variants::{VARIANTS, Variant};
 
@@ -37,8 +37,9 @@ pub fn check(environment: &Environment, workspace: &Workspace) -> Result<()> {
 }
 
 fn kernels() -> Vec<Candidate> {
-    // Of one element type: what the axes change is the same for the other.
-    let of_one_type = VARIANTS.iter().filter(|variant| variant.element == Element::F16);
+    // Of one element type and one width: what the axes change is the same for the others.
+    let of_one_type =
+        VARIANTS.iter().filter(|variant| variant.element == Element::F16 && variant.config.columns() == HEAD_DIM);
     let changed = of_one_type.enumerate().map(|(index, variant)| changed(index, variant));
     changed.chain(of_sm_80()).collect()
 }
@@ -63,7 +64,9 @@ fn changed(index: usize, variant: &Variant) -> Candidate {
 /// What else the sm_80 family has axes for.
 fn of_sm_80() -> impl Iterator<Item = Candidate> {
     let of_family = |variant: &'static Variant<'static>| match variant.config {
-        Configuration::Sm80(tile) if tile.rescale == Rescale::OnOverflow => Some((variant, tile)),
+        Configuration::Sm80(tile) if tile.rescale == Rescale::OnOverflow && tile.columns == HEAD_DIM => {
+            Some((variant, tile))
+        }
         _ => None,
     };
     let (variant, tile) = VARIANTS.iter().rev().find_map(of_family).expect("there is one");

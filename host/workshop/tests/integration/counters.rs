@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use comfy_table::{Table, presets};
 use contract::config::Sequence;
 use contract::manifest::Entry;
-use contract::problem::{Problem, Shape};
+use contract::problem::{DEFAULT_HEAD_DIM, Problem, Shape};
 use contract::view::Layout;
 use workshop::executor::PtxModule;
 use workshop::executor::sim::{DEFAULT_ARCHITECTURE, SimExecutor};
@@ -25,6 +25,8 @@ const BLESS_VARIABLE: &str = "FA512_BLESS";
 /// Lengths that a general entry is measured at: whole tiles, one row more, many tiles with a tail, and the length that
 /// the specialised entries are for.
 const GENERAL_LENGTHS: [u32; 4] = [64, 65, 512, 700];
+/// Lengths for tiles of other columns than most have: what differs from those does so at any length.
+const OTHER_LENGTHS: [u32; 1] = [130];
 
 #[test]
 fn counters_are_those_on_record() {
@@ -72,7 +74,8 @@ fn say(text: &str) {
 fn measure((entry, module): (&Entry, &PtxModule)) -> Vec<Case> {
     let lengths = match entry.sequence {
         Sequence::Exact(length) => vec![length],
-        Sequence::Any | Sequence::Packed => GENERAL_LENGTHS.to_vec(),
+        Sequence::Any | Sequence::Packed if entry.config.columns() == DEFAULT_HEAD_DIM => GENERAL_LENGTHS.to_vec(),
+        Sequence::Any | Sequence::Packed => OTHER_LENGTHS.to_vec(),
     };
     let executions = lengths.into_iter().map(|length| Case {
         entry: entry.name.clone(),
@@ -90,7 +93,7 @@ fn measure((entry, module): (&Entry, &PtxModule)) -> Vec<Case> {
 /// Executes an entry in the simulator, with LSE. The counters depend on the shape only: not on addresses, nor on values as
 /// long as no block begins again, which none does for standard normal ones.
 fn count(entry: &Entry, module: &PtxModule, sequence: u32) -> ptx_sim::Counters {
-    let shape = Shape::new(1, 1, sequence);
+    let shape = Shape::new(1, 1, sequence).with_head_dim(entry.config.columns());
     let problem = Problem::new(shape, entry.mask, Layout::Bhsd).unwrap_or_else(|error| panic!("{error}"));
     let problem = problem.with_element(entry.element);
     let inputs = Inputs::generate(problem, Distribution::Normal, 512).and_then(|inputs| match entry.sequence {

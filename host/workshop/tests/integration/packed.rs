@@ -23,12 +23,13 @@ fn packed_entries() -> impl Iterator<Item = (&'static Entry, &'static PtxModule)
 /// What `entry` does with `cu_seqlens` over tensors of `rows` rows, and O as it left it.
 fn run(entry: &Entry, module: &PtxModule, rows: u32, cu_seqlens: &[u32]) -> (Vec<FindingClass>, Vec<u16>) {
     let mut executor = open(DeviceChoice::Sim, sim::DEFAULT_ARCHITECTURE).unwrap().executor;
-    let shape = Shape::new(1, 2, rows);
+    let columns = entry.config.columns();
+    let shape = Shape::new(1, 2, rows).with_head_dim(columns);
     let packing = Packing { sequences: cu_seqlens.len() as u32 - 1, longest: rows };
     let problem =
         Problem::new(shape, entry.mask, Layout::Bshd).unwrap().with_element(entry.element).packed(packing).unwrap();
     executor.load(module).unwrap();
-    let values = vec![entry.element.encode(1.0); rows as usize * 2 * 64];
+    let values = vec![entry.element.encode(1.0); rows as usize * 2 * columns as usize];
     let mut buffer = |name: &str, bytes: &[u8]| {
         let buffer = executor.allocate(name, bytes.len() as u64).unwrap();
         executor.write(buffer, bytes).unwrap();
@@ -83,7 +84,7 @@ fn rows_of_no_sequence_are_left_alone() {
         let (findings, output) = run(entry, module, 90, &[20, 30, 30, 70]);
         assert!(findings.is_empty(), "{}: {findings:?}", entry.name);
         let one = entry.element.encode(1.0);
-        for (row, elements) in output.chunks(2 * 64).enumerate() {
+        for (row, elements) in output.chunks(2 * entry.config.columns() as usize).enumerate() {
             let expected = if (20..70).contains(&row) { one } else { 0xffff };
             assert!(elements.iter().all(|&element| element == expected), "{}: row {row} is {elements:x?}", entry.name);
         }
@@ -95,7 +96,7 @@ fn what_lies_in_other_sequences_changes_no_bit() {
     let lengths = [70, 3, 129, 64];
     let rows: u32 = lengths.iter().sum();
     for (entry, module) in packed_entries() {
-        let shape = Shape::new(1, 2, rows);
+        let shape = Shape::new(1, 2, rows).with_head_dim(entry.config.columns());
         let problem = Problem::new(shape, entry.mask, Layout::Bhsd).unwrap().with_element(entry.element);
         let inputs = Inputs::generate(problem, Distribution::Normal, 7).unwrap();
         let outputs = |inputs: Inputs| {
@@ -109,7 +110,7 @@ fn what_lies_in_other_sequences_changes_no_bit() {
         let poisons = [f64::NAN, f64::INFINITY].map(|value| entry.element.encode(value));
         let poisoned = |storage: &[Bits]| {
             let poison = |(index, &value): (usize, &Bits)| {
-                let row = index as u32 / 64 % rows;
+                let row = index as u32 / entry.config.columns() % rows;
                 let own = (73..202).contains(&row);
                 if own { value } else { poisons[index / 3 % 2] }
             };
@@ -118,8 +119,9 @@ fn what_lies_in_other_sequences_changes_no_bit() {
         let [q, k, v] = inputs.storages().map(|storage| poisoned(storage));
         let (clean, spoilt) = (outputs(inputs), outputs(Inputs::new(problem, q, k, v).unwrap()));
         let own = |output: &[Bits], head: usize| {
-            let first = (head * rows as usize + 73) * 64;
-            output[first..first + 129 * 64].to_vec()
+            let columns = entry.config.columns() as usize;
+            let first = (head * rows as usize + 73) * columns;
+            output[first..first + 129 * columns].to_vec()
         };
         for head in 0..2 {
             assert_eq!(own(&clean, head), own(&spoilt, head), "{}, head {head}", entry.name);
