@@ -1,10 +1,10 @@
 //! Packed sequences, and lengths that no caller should pass.
 
-use contract::config::{Mask, Sequence};
+use contract::config::{Element, Mask, Sequence};
 use contract::manifest::Entry;
 use contract::packed::Packing;
 use contract::plan::Addresses;
-use contract::problem::{Problem, Shape};
+use contract::problem::{DEFAULT_HEAD_DIM, Problem, Shape};
 use contract::view::Layout;
 use ptx_sim::FindingClass;
 use workshop::element::{Bits, Encoding};
@@ -15,9 +15,10 @@ use workshop::launch::plan;
 
 use crate::support::ptx;
 
-/// The entries for packed sequences.
+/// The entries for packed sequences, of both element types where they are of the usual width.
 fn packed_entries() -> impl Iterator<Item = (&'static Entry, &'static PtxModule)> {
-    ptx().entries().filter(|(entry, _)| entry.sequence == Sequence::Packed)
+    let is_usual = |entry: &Entry| entry.element == Element::F16 || entry.config.columns() == DEFAULT_HEAD_DIM;
+    ptx().entries().filter(move |(entry, _)| entry.sequence == Sequence::Packed && is_usual(entry))
 }
 
 /// What `entry` does with `cu_seqlens` over tensors of `rows` rows, and O as it left it.

@@ -41,9 +41,11 @@ pub fn executor() -> Box<dyn Executor> {
     open(choice, sim::DEFAULT_ARCHITECTURE).unwrap_or_else(|error| panic!("{error}")).executor
 }
 
-/// The entries that accept `problem`, at least one.
+/// The entries that accept `problem`, at least one, but for those whose tiles are twice as wide as the narrowest.
 pub fn entries(problem: &Problem) -> Vec<(&'static Entry, &'static PtxModule)> {
-    let entries: Vec<_> = ptx().entries().filter(|(entry, _)| check_accepts(entry, problem).is_ok()).collect();
+    let accept = || ptx().entries().filter(|(entry, _)| check_accepts(entry, problem).is_ok());
+    let narrowest = accept().map(|(entry, _)| entry.config.columns()).min().unwrap_or_default();
+    let entries: Vec<_> = accept().filter(|(entry, _)| entry.config.columns() < 2 * narrowest).collect();
     assert!(!entries.is_empty(), "no entry accepts {problem:?}");
     entries
 }
