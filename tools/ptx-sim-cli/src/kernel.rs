@@ -46,7 +46,7 @@ pub struct Kernel {
     /// A parameter, once for each in order (see below); replaces those of the description
     #[arg(long, value_name = "PARAMETER", allow_hyphen_values = true)]
     param: Vec<String>,
-    /// Set a variable of the module (__device__, __constant__); a buffer stands for its contents: table=f32[4]=range
+    /// Set a variable of the module (__device__, __constant__); a buffer stands for its contents: `table=f32[4]=range`
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_set, allow_hyphen_values = true)]
     set: Vec<(String, Parameter)>,
     /// Instructions a warp may execute before its loop is taken to be endless

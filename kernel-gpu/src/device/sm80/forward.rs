@@ -157,12 +157,8 @@ impl<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Queries<K, BLOCK_M
     #[inline(always)]
     unsafe fn load(tile: Tile<K, BLOCK_M>, warp_row: u32, lane: Lane) -> Self {
         // SAFETY: passed on to the caller.
-        Self {
-            fragments: unsafe { products::load_queries::<K, BLOCK_M, M_TILES>(tile, warp_row, lane) },
-            tile,
-            warp_row,
-            lane,
-        }
+        let fragments = unsafe { products::load_queries::<K, BLOCK_M, M_TILES>(tile, warp_row, lane) };
+        Self { fragments, tile, warp_row, lane }
     }
 
     /// Its fragments.
