@@ -246,12 +246,12 @@ mod tests {
     }
 
     #[test]
-    fn shapes_are_three_numbers() {
+    fn shapes_are_three_numbers_or_four() {
         assert_eq!(shape("4x8x512"), Ok(Shape::new(4, 8, 512)));
         for shape in [Shape::new(4, 8, 512), Shape::new(1, 2, 3).with_head_dim(128)] {
             assert_eq!(super::shape(&sizes(shape)), Ok(shape), "what is shown can be asked for");
         }
-        for text in ["4x8", "4x8x512x64", "4,8,512", "axbxc", ""] {
+        for text in ["4x8", "4x8x512x64x2", "4,8,512", "axbxc", ""] {
             assert!(shape(text).unwrap_err().contains("32x8x512"), "{text}");
         }
     }
