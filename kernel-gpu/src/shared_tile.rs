@@ -182,7 +182,10 @@ impl<E: Element, const ROWS: u32, L: RowLayout> SharedTile<E, ROWS, L> {
     /// Neither is a carry: the bits of `rows` are clear in the row of `address`, and those of `chunks` are below those of a row.
     #[inline(always)]
     pub const fn relative_chunk(address: u32, rows: u32, chunks: u32) -> u32 {
-        const { assert!(Self::CHUNKS_PER_ROW.is_power_of_two(), "chunks of a row differ in other bits, too") };
+        const {
+            assert!(Self::CHUNKS_PER_ROW.is_power_of_two(), "chunks of a row differ in other bits, too");
+            assert!(Self::PITCH <= Self::ALIGNMENT, "a tile may begin within what a row takes of the address bits");
+        }
         (address ^ ((chunks ^ swizzle_of_row::<L::Swizzle>(rows)) * CHUNK_BYTES)) + rows * Self::PITCH
     }
 
@@ -258,7 +261,8 @@ mod tests {
                 }
             }
         }
-        for_every_row!(check);
+        check::<Row<32, Swizzle64>>();
+        check::<Row<64, Swizzle128>>();
     }
 
     #[test]

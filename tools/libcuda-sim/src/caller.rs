@@ -66,7 +66,9 @@ fn is_driver_function(name: &str) -> bool {
 /// crate from the registry: bindings, which call for somebody else.
 fn is_of_a_library(name: &str, file: Option<&Path>) -> bool {
     let file = file.and_then(Path::to_str).unwrap_or_default();
+    // An inlined closure has a name without its crate.
     name.contains("libcudart_sim::")
+        || file.contains("/libcudart-sim/src/")
         || name.contains("__device_stub")
         || name.starts_with("cuda")
         || name.starts_with("__cuda")

@@ -15,10 +15,12 @@ use workshop::launch::plan;
 
 use crate::support::ptx;
 
-/// The entries for packed sequences, of both element types where they are of the usual width.
+/// The entries for packed sequences: all of the usual width, of the others those of one element type and mask.
 fn packed_entries() -> impl Iterator<Item = (&'static Entry, &'static PtxModule)> {
-    let is_usual = |entry: &Entry| entry.element == Element::F16 || entry.config.columns() == DEFAULT_HEAD_DIM;
-    ptx().entries().filter(move |(entry, _)| entry.sequence == Sequence::Packed && is_usual(entry))
+    let is_tried = |entry: &Entry| {
+        entry.config.columns() == DEFAULT_HEAD_DIM || (entry.element, entry.mask) == (Element::F16, Mask::Causal)
+    };
+    ptx().entries().filter(move |(entry, _)| entry.sequence == Sequence::Packed && is_tried(entry))
 }
 
 /// What `entry` does with `cu_seqlens` over tensors of `rows` rows, and O as it left it.
