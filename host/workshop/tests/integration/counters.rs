@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use comfy_table::{Table, presets};
-use contract::config::Sequence;
+use contract::config::{Element, Sequence};
 use contract::manifest::Entry;
 use contract::problem::{DEFAULT_HEAD_DIM, Problem, Shape};
 use contract::view::Layout;
@@ -25,7 +25,7 @@ const BLESS_VARIABLE: &str = "FA512_BLESS";
 /// Lengths that a general entry is measured at: whole tiles, one row more, many tiles with a tail, and the length that
 /// the specialised entries are for.
 const GENERAL_LENGTHS: [u32; 4] = [64, 65, 512, 700];
-/// Lengths for tiles of other columns than most have: what differs from those does so at any length.
+/// Lengths for tiles of other columns or elements than most have: what differs from those does so at any length.
 const OTHER_LENGTHS: [u32; 1] = [130];
 
 #[test]
@@ -72,9 +72,10 @@ fn say(text: &str) {
 
 /// What an entry costs at each of its lengths, and on each architecture that ptxas was asked about.
 fn measure((entry, module): (&Entry, &PtxModule)) -> Vec<Case> {
+    let is_usual = entry.config.columns() == DEFAULT_HEAD_DIM && entry.element == Element::F16;
     let lengths = match entry.sequence {
         Sequence::Exact(length) => vec![length],
-        Sequence::Any | Sequence::Packed if entry.config.columns() == DEFAULT_HEAD_DIM => GENERAL_LENGTHS.to_vec(),
+        Sequence::Any | Sequence::Packed if is_usual => GENERAL_LENGTHS.to_vec(),
         Sequence::Any | Sequence::Packed => OTHER_LENGTHS.to_vec(),
     };
     let executions = lengths.into_iter().map(|length| Case {
