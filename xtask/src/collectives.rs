@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::Workspace;
 use crate::files::write_atomically;
-use crate::postprocess::{entry_of_line, instruction, location, source_file};
 use crate::ptx_folder::PtxFolder;
+use crate::ptx_text::{entry_of_line, instruction, location, source_file};
 
 /// Where the record is in the workspace.
 pub const FILE: &str = "kernel-gpu/collectives.json";

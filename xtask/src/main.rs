@@ -27,6 +27,7 @@ mod process;
 mod progress;
 mod provision;
 mod ptx_folder;
+mod ptx_text;
 mod ptxas;
 mod python;
 mod rust_cuda;

@@ -4,14 +4,18 @@
 //! PTX ISA sections: "Kernel and Function Directives" (`.entry`, `.func`), "Performance-Tuning Directives"
 //! (`.reqntid`, `.minnctapersm`), "State Spaces" (`.local`).
 
+mod refusal;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use contract::args::{TENSOR_MAPS_ALIGNMENT, TENSOR_MAPS_COMPILED_ALIGNMENT, TensorMaps};
 use contract::manifest::Entry;
 use contract::probe::PROBES;
 use contract::tile::Configuration;
 use contract::variants::Variant;
+
+use crate::ptx_text::{callee, directive, entry_of_line, instruction, location, source_files, words};
+pub use refusal::{Location, Refusal, list};
 
 /// PTX that is ready to be shipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,58 +35,6 @@ impl Postprocessed {
     pub fn describe(&self, entry: Entry) -> Entry {
         Entry { waits_for_previous_grid: self.waiting.contains(&entry.name), ..entry }
     }
-}
-
-/// Where in the PTX, and in the Rust source, something is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Location {
-    /// The entry.
-    pub entry: String,
-    /// Line of the compiler's PTX, from 1.
-    pub line: usize,
-    /// File and line of the Rust source, when the PTX says.
-    pub source: Option<String>,
-}
-
-impl fmt::Display for Location {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "entry {}, PTX line {}", self.entry, self.line)?;
-        self.source.as_ref().map_or(Ok(()), |source| write!(formatter, " (from {source})"))
-    }
-}
-
-/// Why PTX cannot be shipped.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// An entry calls a function: not everything was inlined, or something may panic.
-    Call(Location, String),
-    /// An entry keeps variables in local memory instead of registers.
-    LocalMemory(Location),
-    /// The variant list has an entry that the PTX has not.
-    MissingEntry(String),
-    /// The PTX has an entry that the variant list has not.
-    UnlistedEntry(String, usize),
-    /// The text lacks a `.version` or `.target` line.
-    MissingDirective(&'static str),
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refusal::Call(location, callee) => write!(formatter, "{location}: calls {callee}"),
-            Refusal::LocalMemory(location) => write!(formatter, "{location}: uses local memory"),
-            Refusal::MissingEntry(name) => write!(formatter, "entry {name} is in the variant list but not in the PTX"),
-            Refusal::UnlistedEntry(name, line) => {
-                write!(formatter, "entry {name}, PTX line {line}: is not in the variant list")
-            }
-            Refusal::MissingDirective(directive) => write!(formatter, "the PTX has no {directive} line"),
-        }
-    }
-}
-
-/// One line for each of `refusals`, indented, behind a line that says what is refused.
-pub fn list(refusals: &[Refusal]) -> String {
-    refusals.iter().map(|refusal| format!("\n  {refusal}")).collect()
 }
 
 /// How an entry is launched, which ptxas and the driver are told.
@@ -297,68 +249,6 @@ fn aligned_tensor_maps(line: &str) -> Option<String> {
 /// Whether the entry `name` goes to a file of its own.
 fn is_probe(name: &str) -> bool {
     PROBES.iter().any(|probe| probe.entry == name)
-}
-
-fn words(code: &str) -> impl Iterator<Item = &str> {
-    code.split(|character: char| character.is_whitespace() || character == '(').filter(|word| !word.is_empty())
-}
-
-/// The name of the entry that begins on a line without its comment.
-pub fn entry_of_line(code: &str) -> Option<&str> {
-    words(code).skip_while(|word| *word != ".entry").nth(1)
-}
-
-/// Opcode and operands of a statement, without labels and predicate.
-pub fn instruction(statement: &str) -> Option<(&str, &str)> {
-    let mut rest = statement.trim();
-    while let Some((label, after)) = rest.split_once(':') {
-        if label.contains(char::is_whitespace) || after.starts_with(':') {
-            break;
-        }
-        rest = after.trim_start();
-    }
-    if rest.starts_with('@') {
-        rest = rest.split_once(char::is_whitespace)?.1.trim_start();
-    }
-    let (opcode, operands) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-    (!opcode.is_empty()).then_some((opcode, operands))
-}
-
-/// The function that a `call` with these operands calls: the first operand that is not in parentheses.
-fn callee(operands: &str) -> String {
-    let rest = match operands.trim_start().strip_prefix('(') {
-        Some(results) => results.split_once(')').map_or("", |(_, rest)| rest),
-        None => operands,
-    };
-    let name = rest.trim_start_matches([',', ' ', '\t']).split([',', ' ']).next().unwrap_or_default();
-    name.to_owned()
-}
-
-/// What stands between the place of a `.loc` and that of its caller.
-pub const INLINED_AT: &str = " inlined_at ";
-
-/// What a `.loc` directive says, its comment included.
-pub fn location(line: &str) -> Option<&str> {
-    // Not `.local`.
-    line.trim_start().strip_prefix(".loc").filter(|operands| operands.starts_with(char::is_whitespace))
-}
-
-/// The file table: number to path.
-fn source_files(ptx: &str) -> BTreeMap<String, String> {
-    let files = ptx.lines().filter_map(source_file);
-    files.map(|(number, path)| (number.to_owned(), path.to_owned())).collect()
-}
-
-/// Number and path that a `.file` directive names.
-pub fn source_file(line: &str) -> Option<(&str, &str)> {
-    let (number, path) = line.trim().strip_prefix(".file")?.trim().split_once(char::is_whitespace)?;
-    Some((number, path.split('"').nth(1)?))
-}
-
-/// The first operand of a module directive.
-fn directive(ptx: &str, name: &str) -> Option<String> {
-    let operands = ptx.lines().find_map(|line| line.trim().strip_prefix(name))?;
-    operands.split(',').next().map(|operand| operand.trim().to_owned()).filter(|operand| !operand.is_empty())
 }
 
 #[cfg(test)]

@@ -14,9 +14,10 @@ use crate::codegen::{CodeGenerator, Compiled, FamilyTarget, Target};
 use crate::collectives::Record;
 use crate::environment::Workspace;
 use crate::files::{self, write_atomically};
-use crate::postprocess::{Postprocessed, list, location, postprocess};
+use crate::postprocess::{Postprocessed, list, postprocess};
 use crate::probes;
 use crate::progress::Step;
+use crate::ptx_text::location;
 use crate::ptxas::{Assembly, Ptxas, serialises_products};
 
 /// A PTX folder, and what ptxas refused.

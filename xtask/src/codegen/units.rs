@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use crate::files;
-use crate::postprocess::{INLINED_AT, entry_of_line, location, source_file};
+use crate::ptx_text::{INLINED_AT, entry_of_line, location, source_file};
 
 /// File extension of a unit's PTX.
 const EXTENSION: &str = "s";

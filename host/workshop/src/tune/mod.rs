@@ -14,4 +14,5 @@ pub mod search;
 pub mod session;
 pub mod space;
 pub mod table;
+pub mod task;
 pub mod tpe;

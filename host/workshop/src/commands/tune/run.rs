@@ -24,7 +24,8 @@ use workshop::timing::Protocol;
 use workshop::tune::lab::GROUP;
 use workshop::tune::plan::Plan;
 use workshop::tune::record::{Header, Journal, Record};
-use workshop::tune::session::{End, Participant, Session, Shard, Task};
+use workshop::tune::session::{End, Session};
+use workshop::tune::task::{Participant, Shard, Task};
 
 use super::listener::Shown;
 use super::restart::{Restart, Watchdog};

@@ -1,0 +1,66 @@
+//! What single lines of PTX text say.
+
+use std::collections::BTreeMap;
+
+/// What a line without its comment consists of.
+pub fn words(code: &str) -> impl Iterator<Item = &str> {
+    code.split(|character: char| character.is_whitespace() || character == '(').filter(|word| !word.is_empty())
+}
+
+/// The name of the entry that begins on a line without its comment.
+pub fn entry_of_line(code: &str) -> Option<&str> {
+    words(code).skip_while(|word| *word != ".entry").nth(1)
+}
+
+/// Opcode and operands of a statement, without labels and predicate.
+pub fn instruction(statement: &str) -> Option<(&str, &str)> {
+    let mut rest = statement.trim();
+    while let Some((label, after)) = rest.split_once(':') {
+        if label.contains(char::is_whitespace) || after.starts_with(':') {
+            break;
+        }
+        rest = after.trim_start();
+    }
+    if rest.starts_with('@') {
+        rest = rest.split_once(char::is_whitespace)?.1.trim_start();
+    }
+    let (opcode, operands) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    (!opcode.is_empty()).then_some((opcode, operands))
+}
+
+/// The function that a `call` with these operands calls: the first operand that is not in parentheses.
+pub fn callee(operands: &str) -> String {
+    let rest = match operands.trim_start().strip_prefix('(') {
+        Some(results) => results.split_once(')').map_or("", |(_, rest)| rest),
+        None => operands,
+    };
+    let name = rest.trim_start_matches([',', ' ', '\t']).split([',', ' ']).next().unwrap_or_default();
+    name.to_owned()
+}
+
+/// What stands between the place of a `.loc` and that of its caller.
+pub const INLINED_AT: &str = " inlined_at ";
+
+/// What a `.loc` directive says, its comment included.
+pub fn location(line: &str) -> Option<&str> {
+    // Not `.local`.
+    line.trim_start().strip_prefix(".loc").filter(|operands| operands.starts_with(char::is_whitespace))
+}
+
+/// The file table: number to path.
+pub fn source_files(ptx: &str) -> BTreeMap<String, String> {
+    let files = ptx.lines().filter_map(source_file);
+    files.map(|(number, path)| (number.to_owned(), path.to_owned())).collect()
+}
+
+/// Number and path that a `.file` directive names.
+pub fn source_file(line: &str) -> Option<(&str, &str)> {
+    let (number, path) = line.trim().strip_prefix(".file")?.trim().split_once(char::is_whitespace)?;
+    Some((number, path.split('"').nth(1)?))
+}
+
+/// The first operand of a module directive.
+pub fn directive(ptx: &str, name: &str) -> Option<String> {
+    let operands = ptx.lines().find_map(|line| line.trim().strip_prefix(name))?;
+    operands.split(',').next().map(|operand| operand.trim().to_owned()).filter(|operand| !operand.is_empty())
+}
