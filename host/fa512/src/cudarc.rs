@@ -7,7 +7,6 @@ use contract::config::Element;
 use contract::plan::Addresses;
 use contract::problem::Problem;
 use contract::refusal::Tensor;
-use contract::view::View;
 use half::{bf16, f16};
 
 use crate::driver::Driver;
@@ -138,12 +137,11 @@ unsafe fn put<T: Number>(
     options: Options,
 ) -> Result<(), Error> {
     let problem = problem.with_element(T::ELEMENT);
-    let views = problem.views();
-    let elements = |view: View| problem.extent(view).saturating_add(view.offset);
-    check(Tensor::Q, q, elements(views.q), stream)?;
-    check(Tensor::K, k, elements(views.k), stream)?;
-    check(Tensor::V, v, elements(views.v), stream)?;
-    check(Tensor::O, o, elements(views.o), stream)?;
+    let elements = |tensor| problem.extent(tensor).saturating_add(problem.views().of(tensor).offset);
+    check(Tensor::Q, q, elements(Tensor::Q), stream)?;
+    check(Tensor::K, k, elements(Tensor::K), stream)?;
+    check(Tensor::V, v, elements(Tensor::V), stream)?;
+    check(Tensor::O, o, elements(Tensor::O), stream)?;
     if let Some(lse) = &lse {
         check(Tensor::Lse, *lse, problem.shape().rows() as u64, stream)?;
     }

@@ -3,7 +3,7 @@
 use contract::plan::{self, Addresses, lengths_bytes};
 use contract::problem::Problem;
 use contract::refusal::Tensor;
-use contract::view::{ELEMENT_BYTES, View};
+use contract::view::ELEMENT_BYTES;
 
 use crate::driver::Driver;
 use crate::error::Error;
@@ -74,15 +74,14 @@ impl Plan {
     /// Requires the tensors at `addresses` to lie in memory at `place`.
     pub(crate) fn check_memory(&self, driver: &Driver, place: Place, addresses: &Addresses) -> Result<(), Error> {
         let problem = self.plan.problem();
-        let views = problem.views();
-        let check = |tensor, address: u64, view: View| {
-            let first = address.saturating_add(view.offset * ELEMENT_BYTES);
-            memory::check(driver, place, tensor, first, problem.extent(view) * ELEMENT_BYTES)
+        let check = |tensor, address: u64| {
+            let first = address.saturating_add(problem.views().of(tensor).offset * ELEMENT_BYTES);
+            memory::check(driver, place, tensor, first, problem.extent(tensor) * ELEMENT_BYTES)
         };
-        check(Tensor::Q, addresses.q, views.q)?;
-        check(Tensor::K, addresses.k, views.k)?;
-        check(Tensor::V, addresses.v, views.v)?;
-        check(Tensor::O, addresses.o, views.o)?;
+        check(Tensor::Q, addresses.q)?;
+        check(Tensor::K, addresses.k)?;
+        check(Tensor::V, addresses.v)?;
+        check(Tensor::O, addresses.o)?;
         if let Some((packing, lengths)) = problem.packing().zip(addresses.cu_seqlens) {
             memory::check(driver, place, Tensor::CuSeqlens, lengths, lengths_bytes(packing.sequences))?;
         }

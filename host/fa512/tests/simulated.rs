@@ -4,8 +4,8 @@ mod common;
 
 use cudarc::driver::CudaContext;
 use fa512::{
-    Addresses, Element, Error, ErrorKind, Gpu, Layout, Mask, MemoryProblem, Options, Plan, Problem, Shape, Stream,
-    Strides, Tensor, View, Views, Window,
+    Addresses, Alignment, Element, Error, ErrorKind, Gpu, Layout, Mask, MemoryProblem, Options, Plan, Problem, Shape,
+    Stream, Strides, Tensor, View, Views, Window,
 };
 
 use common::attention::Case;
@@ -76,6 +76,45 @@ fn heads_of_any_size_are_computed_by_tiles_at_least_as_wide() {
     }
     for columns in ["_d32_", "_d128_"] {
         assert!(entries.iter().any(|entry| entry.contains(columns)), "no entry with {columns} among {entries:?}");
+    }
+    assert_eq!(findings(), "");
+}
+
+#[test]
+fn heads_of_queries_may_share_heads_of_keys() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    for (heads, kv_heads, mask) in [(4, 2, Mask::Full), (6, 1, Mask::Causal), (4, 2, Mask::Window)] {
+        for layout in [Layout::Bhsd, Layout::Bshd] {
+            for sequence in [70, 512] {
+                let shape = Shape::new(2, heads, sequence).with_kv_heads(kv_heads);
+                let case = Case::new(Problem::new(shape, mask, layout).unwrap(), &stream);
+                forward(&case, case.addresses()).unwrap();
+                case.check(true);
+            }
+            let problem = Problem::new(Shape::new(1, heads, 100).with_kv_heads(kv_heads), mask, layout).unwrap();
+            let case = Case::packed_problem(problem, &[3, 3, 20, 90], &stream);
+            forward(&case, case.addresses()).unwrap();
+            case.check(true);
+        }
+    }
+    assert_eq!(findings(), "");
+}
+
+#[test]
+fn there_may_be_more_keys_than_queries_or_fewer() {
+    let Some(()) = machine() else { return };
+    let stream = gpu(0);
+    for (sequence, kv_sequence) in [(1, 200), (70, 130), (130, 70), (200, 1)] {
+        for mask in [Mask::Full, Mask::Causal, Mask::Window] {
+            for alignment in Alignment::ALL {
+                let shape = Shape::new(2, 2, sequence).with_kv_sequence(kv_sequence);
+                let problem = Problem::new(shape, mask, Layout::Bshd).unwrap().aligned(alignment);
+                let case = Case::new(problem, &stream);
+                forward(&case, case.addresses()).unwrap();
+                case.check(true);
+            }
+        }
     }
     assert_eq!(findings(), "");
 }

@@ -13,6 +13,7 @@ use crate::launch;
 use crate::timing::{Batch, Protocol, Sampler};
 use contract::plan::{Addresses, Launch, Plan};
 use contract::problem::Problem;
+use contract::refusal::Tensor;
 
 /// A forward call whose inputs are in device memory. Its buffers are freed when it is dropped.
 pub struct Forward<'a> {
@@ -171,7 +172,7 @@ impl<'a> Tensors<'a> {
 
 /// Elements of O's storage.
 fn o_elements(problem: &Problem) -> usize {
-    (problem.views().o.offset + problem.extent(problem.views().o)) as usize
+    (problem.views().o.offset + problem.extent(Tensor::O)) as usize
 }
 
 fn lse_elements(problem: &Problem) -> usize {

@@ -22,7 +22,8 @@ pub fn check(problem: &Problem) -> Result<()> {
 
 /// Bytes of host memory that a run of `problem` takes at most.
 fn needed(problem: &Problem) -> u128 {
-    let spans = problem.views().named().map(|(_, view)| u128::from(view.offset) + u128::from(problem.extent(view)));
+    let spans =
+        problem.views().named().map(|(tensor, view)| u128::from(view.offset) + u128::from(problem.extent(tensor)));
     let elements = spans.iter().sum::<u128>();
     let tensors = elements * COPIES * size_of::<Bits>() as u128;
     tensors + problem.shape().rows() * Reference::bytes_of_a_row(problem.shape().head_dim) as u128

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::rows::Rows;
 use contract::packed::Packing;
 use contract::problem::{Problem, Shape};
+use contract::refusal::Tensor;
 use contract::view::View;
 
 pub use distribution::Distribution;
@@ -42,7 +43,7 @@ impl Inputs {
     ) -> Result<Self> {
         let inputs = Self { problem, q: q.into(), k: k.into(), v: v.into(), cu_seqlens: None };
         for ((tensor, view), storage) in problem.views().named().into_iter().zip(inputs.storages()) {
-            let needed = u128::from(view.offset) + u128::from(problem.extent(view));
+            let needed = u128::from(view.offset) + u128::from(problem.extent(tensor));
             if needed > storage.len() as u128 {
                 return Err(Error::Invalid(format!(
                     "{tensor} has {} elements; its offset, shape and strides need {needed}",
@@ -60,16 +61,17 @@ impl Inputs {
     /// [`Error::Invalid`] when a tensor is larger than host memory can address.
     pub fn generate(problem: Problem, distribution: Distribution, seed: u64) -> Result<Self> {
         let shape = problem.shape();
-        let views = *problem.views();
         let heads = (0..u64::from(shape.batch) * u64::from(shape.heads)).into_par_iter();
         let element = problem.element();
-        let size = Size { rows: shape.sequence as usize, columns: shape.head_dim as usize };
+        let rows = shape.sequence.max(shape.kv_sequence);
+        let size = Size { rows: rows as usize, columns: shape.head_dim as usize };
         let generate = |head| Head::generate(distribution, element, seed, head, size);
         let heads: Vec<_> = heads.map(generate).collect();
-        let storage = |view, rows: fn(&Head<Bits>) -> &Rows<Bits>| scatter(&problem, view, heads.iter().map(rows));
-        let q = storage(views.q, |head| &head.q)?;
-        let k = storage(views.k, |head| &head.k)?;
-        let v = storage(views.v, |head| &head.v)?;
+        // Of heads of Q that share K and V, the first has those that were made for it.
+        let of_keys = || heads.iter().step_by(shape.group() as usize);
+        let q = scatter(&problem, Tensor::Q, heads.iter().map(|head| &head.q))?;
+        let k = scatter(&problem, Tensor::K, of_keys().map(|head| &head.k))?;
+        let v = scatter(&problem, Tensor::V, of_keys().map(|head| &head.v))?;
         Self::new(problem, q, k, v)
     }
 
@@ -97,7 +99,15 @@ impl Inputs {
         self.cu_seqlens.as_deref()
     }
 
-    /// The rows of each sequence of a batch entry.
+    /// The rows of K and V of a sequence whose rows of Q are `rows`.
+    pub fn keys_of(&self, rows: &Range<u32>) -> Range<u32> {
+        match &self.cu_seqlens {
+            None => 0..self.problem.shape().kv_sequence,
+            Some(_) => rows.clone(),
+        }
+    }
+
+    /// The rows of Q of each sequence of a batch entry.
     pub fn sequences(&self) -> Vec<Range<u32>> {
         match &self.cu_seqlens {
             None => std::iter::once(0..self.problem.shape().sequence).collect(),
@@ -113,14 +123,17 @@ impl Inputs {
             let keys: f64 = (0..shape.sequence).map(|row| self.attended_keys(row).len() as f64).sum();
             return 4.0 * f64::from(shape.batch) * f64::from(shape.heads) * f64::from(shape.head_dim) * keys;
         }
-        let of = |sequence: Range<u32>| Shape { sequence: sequence.len() as u32, ..shape };
+        let of = |rows: Range<u32>| {
+            let keys = self.keys_of(&rows).len() as u32;
+            Shape { sequence: rows.len() as u32, kv_sequence: keys, ..shape }
+        };
         self.sequences().into_iter().map(|sequence| of(sequence).operations(self.problem.mask())).sum()
     }
 
     /// The keys of its sequence that query `row` of a batch entry attends to.
     pub fn attended_keys(&self, row: u32) -> Range<u32> {
         let (begin, end) = match &self.cu_seqlens {
-            None => (0, self.problem.shape().sequence),
+            None => (0, self.problem.shape().kv_sequence),
             Some(begins) => {
                 let next = begins.partition_point(|&begin| begin <= row);
                 (begins[next - 1], begins[next])
@@ -154,12 +167,12 @@ impl Inputs {
         row_of(&self.q, self.problem.views().q, self.columns(), batch, head, row)
     }
 
-    /// Row `row` of K.
+    /// Row `row` of K; `head` is one of K and V.
     pub fn k_row(&self, batch: u32, head: u32, row: u32) -> &[Bits] {
         row_of(&self.k, self.problem.views().k, self.columns(), batch, head, row)
     }
 
-    /// Row `row` of V.
+    /// Row `row` of V; `head` is one of K and V.
     pub fn v_row(&self, batch: u32, head: u32, row: u32) -> &[Bits] {
         row_of(&self.v, self.problem.views().v, self.columns(), batch, head, row)
     }
@@ -179,11 +192,12 @@ pub fn row_start(View { offset, strides }: View, batch: u32, head: u32, row: u32
     (offset + batch * strides.batch + head * strides.head + row * strides.row) as usize
 }
 
-/// Lays `[B·H][S]` rows out by `view`; the rest holds NaN.
-fn scatter<'a>(problem: &Problem, view: View, heads: impl Iterator<Item = &'a Rows<Bits>>) -> Result<Vec<Bits>> {
-    let Shape { heads: heads_per_batch, .. } = problem.shape();
+/// Lays the rows of all heads of a tensor out by its view; the rest holds NaN.
+fn scatter<'a>(problem: &Problem, tensor: Tensor, heads: impl Iterator<Item = &'a Rows<Bits>>) -> Result<Vec<Bits>> {
+    let Shape { heads: heads_per_batch, sequence, .. } = problem.shape().of(tensor);
+    let view = problem.views().of(tensor);
     // Their sum was checked to fit 64 bits with the view.
-    let elements = view.offset + problem.extent(view);
+    let elements = view.offset + problem.extent(tensor);
     let mut storage = Vec::new();
     usize::try_from(elements).ok().and_then(|elements| storage.try_reserve_exact(elements).ok()).ok_or_else(|| {
         Error::Invalid(format!(
@@ -193,7 +207,7 @@ fn scatter<'a>(problem: &Problem, view: View, heads: impl Iterator<Item = &'a Ro
     storage.resize(elements as usize, problem.element().encode(f64::NAN));
     for (index, rows) in heads.enumerate() {
         let (batch, head) = (index as u32 / heads_per_batch, index as u32 % heads_per_batch);
-        for (row, values) in rows.iter().enumerate() {
+        for (row, values) in rows.iter().take(sequence as usize).enumerate() {
             let start = row_start(view, batch, head, row as u32);
             storage[start..][..values.len()].copy_from_slice(values);
         }

@@ -114,11 +114,13 @@ fn attend_in_sequence(
     (elements, rows): (&mut [ElementReference], &mut [RowReference]),
     progress: impl Fn(u64) + Sync,
 ) {
-    let keys = Keys::load(inputs, (batch, head), sequence.clone());
+    let of_sequence = inputs.keys_of(&sequence);
+    let key_count = of_sequence.len();
+    let keys = Keys::load(inputs, (batch, head / inputs.problem().shape().group()), of_sequence);
     let columns = inputs.columns();
     let tasks = elements.par_chunks_mut(ROWS_PER_TASK * columns).zip(rows.par_chunks_mut(ROWS_PER_TASK));
     tasks.enumerate().for_each(|(task, (elements, rows))| {
-        let mut space = Space::new(sequence.len(), columns);
+        let mut space = Space::new(key_count, columns);
         let results = elements.chunks_exact_mut(columns).zip(rows.iter_mut());
         for ((elements, row), index) in results.zip(sequence.start + (task * ROWS_PER_TASK) as u32..) {
             let q = wide(inputs, inputs.q_row(batch, head, index)).collect::<Vec<_>>();

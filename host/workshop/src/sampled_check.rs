@@ -45,15 +45,17 @@ impl SampledCheck {
         let problem = *inputs.problem();
         let shape = problem.shape();
         let heads = choose(shape, count, seed);
-        let sampled = Shape { batch: 1, heads: heads.len() as u32, ..shape };
+        // Each with K and V of its own.
+        let sampled = Shape { batch: 1, heads: heads.len() as u32, kv_heads: heads.len() as u32, ..shape };
         let sampled = Problem::new(sampled, problem.mask(), Layout::Bhsd)?.with_scale(problem.scale())?;
         let sampled = sampled.with_element(problem.element());
-        let gather = |row: fn(&Inputs, u32, u32, u32) -> &[Bits]| {
-            let rows =
-                heads.iter().flat_map(|at| (0..shape.sequence).map(|index| row(inputs, at.batch, at.head, index)));
+        let sampled = sampled.with_window(problem.window()).aligned(problem.alignment());
+        let gather = |row: fn(&Inputs, u32, u32, u32) -> &[Bits], group: u32, rows: u32| {
+            let rows = heads.iter().flat_map(|at| (0..rows).map(|index| row(inputs, at.batch, at.head / group, index)));
             rows.flatten().copied().collect::<Vec<Bits>>()
         };
-        let [q, k, v] = [gather(Inputs::q_row), gather(Inputs::k_row), gather(Inputs::v_row)];
+        let q = gather(Inputs::q_row, 1, shape.sequence);
+        let [k, v] = [Inputs::k_row, Inputs::v_row].map(|row| gather(row, shape.group(), shape.kv_sequence));
         let inputs = Inputs::new(sampled, q, k, v)?;
         let reference = Reference::compute(&inputs, |_rows| ());
         let bounds = UnitScaleBounds::applicable(Some(distribution), &problem);
@@ -134,6 +136,7 @@ mod tests {
     use super::*;
     use crate::element::{Element, Encoding};
     use contract::config::Mask;
+    use contract::refusal::Tensor;
 
     const SHAPE: Shape = Shape::new(3, 4, 20);
 
@@ -151,7 +154,7 @@ mod tests {
         let problem = Problem::new(SHAPE, Mask::Causal, layout).unwrap().with_element(type_);
         let inputs = Inputs::generate(problem, Distribution::Normal, 3).unwrap();
         let reference = Reference::compute(&inputs, |_| ());
-        let mut o = vec![0; problem.extent(problem.views().o) as usize];
+        let mut o = vec![0; problem.extent(Tensor::O) as usize];
         for (index, row) in reference.elements.iter().enumerate() {
             let (head, query) = (index as u32 / SHAPE.sequence, index as u32 % SHAPE.sequence);
             let start = crate::inputs::row_start(problem.views().o, head / SHAPE.heads, head % SHAPE.heads, query);

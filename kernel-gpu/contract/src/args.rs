@@ -49,20 +49,25 @@ pub struct ForwardArgs {
     pub o_strides: Strides,
     /// `scale · log2(e)`, positive and finite: the kernels work in base 2 with the scale folded in.
     pub scale_log2: f32,
-    /// Keys before a row's own position that it attends to, of entries with a window; at most `i32::MAX`.
-    pub window_left: u32,
-    /// Keys behind it, likewise.
-    pub window_right: u32,
-    /// S; entries specialised for one sequence length require exactly that. Of packed sequences the rows of all: tensors then
+    /// Rows from a query's own back to the first key that it attends to, of entries with a window; negative where that lies behind
+    /// it, `i32::MAX` for no limit.
+    pub window_left: i32,
+    /// Rows from a query's own on to the last key that it attends to, likewise.
+    pub window_right: i32,
+    /// S, rows of Q and O; entries specialised for one sequence length require exactly that. Of packed sequences the rows of all: tensors then
     /// have the shape `[1,H,S,D]`.
     pub sequence: u32,
+    /// Rows of K and V: those of Q too for entries specialised for one sequence length and of packed sequences.
+    pub kv_sequence: u32,
     /// Number of packed sequences; 0 where all sequences are of one length.
     pub sequences: u32,
     /// D, a multiple of 8, at most the columns of the entry's tiles; entries specialised for one sequence length require as
     /// many.
     pub head_dim: u32,
-    /// H, number of heads.
+    /// H, number of heads of Q and O.
     pub heads: Divisor,
+    /// Heads of Q that share a head of K and V; 1 where each has its own.
+    pub group: Divisor,
     /// Query tiles of a head: `ceil(S / block_m)`, or [slots](crate::packed::slots) for them.
     pub query_tiles: Divisor,
     /// Query tiles of all heads, `B · H · query_tiles`: what the blocks of the launch share out among them.
@@ -95,7 +100,7 @@ pub const TENSOR_MAP_ROWS: u32 = 64;
 pub const FORWARD_ARGS_LAYOUT: core::alloc::Layout = core::alloc::Layout::new::<ForwardArgs>();
 
 const _: () =
-    assert!(FORWARD_ARGS_LAYOUT.size() == 6 * 8 + 4 * 24 + 6 * 4 + 2 * 12 + 4 + 36 && FORWARD_ARGS_LAYOUT.align() == 8);
+    assert!(FORWARD_ARGS_LAYOUT.size() == 6 * 8 + 4 * 24 + 7 * 4 + 3 * 12 + 4 + 36 && FORWARD_ARGS_LAYOUT.align() == 8);
 
 /// Name, offset and size in bytes of one field of [`ForwardArgs`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,9 +143,11 @@ pub const FORWARD_ARGS_FIELDS: &[Field] = fields!(
     window_left,
     window_right,
     sequence,
+    kv_sequence,
     sequences,
     head_dim,
     heads,
+    group,
     query_tiles,
     work_items,
     last_round

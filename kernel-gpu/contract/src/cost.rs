@@ -158,9 +158,15 @@ impl Load {
         let heads = f64::from(shape.batch) * f64::from(shape.heads);
         let tiles = query_tiles(shape.sequence, class.rows);
         let items = heads * f64::from(tiles);
-        let longest = f64::from(shape.sequence.div_ceil(class.keys));
         let causal = class.mask == Mask::Causal;
-        let total = if causal { heads * causal_steps(class, tiles, longest) } else { items * longest };
+        let square = shape.sequence.min(shape.kv_sequence);
+        let longest = f64::from(if causal { square } else { shape.kv_sequence }.div_ceil(class.keys));
+        let total = if causal {
+            let tiles_of_square = query_tiles(square, class.rows);
+            heads * (causal_steps(class, tiles_of_square, longest) + f64::from(tiles - tiles_of_square) * longest)
+        } else {
+            items * longest
+        };
         // Equal items go through in whole rounds. Of unequal ones the last begins when the others are through, about.
         let of_units = |units: f64| match causal {
             _ if items <= units => longest,

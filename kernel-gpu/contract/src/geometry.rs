@@ -13,7 +13,7 @@ pub const MAXIMUM_WORK_ITEMS: u64 = (1 << 31) - 1;
 pub struct BlockWork {
     /// Batch index.
     pub batch: u32,
-    /// Head index.
+    /// Head index, of Q and O.
     pub head: u32,
     /// Query tile index within the head; of packed sequences the slot of one ([`crate::packed`]).
     pub query_tile: u32,
@@ -101,6 +101,12 @@ impl ForwardArgs {
     pub fn packed_work(&self, item: u32) -> BlockWork {
         let (slot, head) = self.heads.divide(item);
         BlockWork { batch: 0, head, query_tile: slot }
+    }
+
+    /// `work` with the head of K and V that its head of Q attends to.
+    #[inline(always)]
+    pub fn of_keys(&self, work: BlockWork) -> BlockWork {
+        BlockWork { head: self.group.divide(work.head).0, ..work }
     }
 
     /// [`work_item`] for a launch with these arguments.

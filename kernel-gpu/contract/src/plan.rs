@@ -10,7 +10,7 @@ use crate::geometry::{blocks, query_tiles, work_items};
 use crate::gpu::Gpu;
 use crate::last_round::LastRound;
 use crate::packed;
-use crate::problem::{MAXIMUM_SEQUENCE, Problem};
+use crate::problem::Problem;
 use crate::refusal::{Refusal, Tensor};
 use crate::tensor_map::{self, TensorMap};
 use crate::variants::Variant;
@@ -75,7 +75,7 @@ impl<'a> Plan<'a> {
         let too_many = Refusal::TooManyWorkItems { shape, query_tiles };
         let work_items = work_items(shape.batch, shape.heads, query_tiles).ok_or(too_many)?;
         let blocks = blocks(config.grid(), work_items, gpu.multiprocessors, config.min_blocks());
-        let views = problem.views();
+        let (views, band) = (problem.views(), problem.band());
         let args = ForwardArgs {
             q: 0,
             k: 0,
@@ -88,12 +88,14 @@ impl<'a> Plan<'a> {
             v_strides: views.v.strides,
             o_strides: views.o.strides,
             scale_log2: problem.scale_log2(),
-            window_left: keys_of(problem.window().left),
-            window_right: keys_of(problem.window().right),
+            window_left: band.left,
+            window_right: band.right,
             sequence: shape.sequence,
+            kv_sequence: shape.kv_sequence,
             sequences: problem.packing().map_or(0, |packing| packing.sequences),
             head_dim: shape.head_dim,
             heads: Divisor::new(positive(shape.heads)),
+            group: Divisor::new(positive(shape.group())),
             query_tiles: Divisor::new(positive(query_tiles)),
             work_items: positive(work_items),
             last_round: last_round(&variant, work_items, blocks),
@@ -125,9 +127,8 @@ impl<'a> Plan<'a> {
         let (lse, cu_seqlens) = (addresses.lse.unwrap_or(0), addresses.cu_seqlens.unwrap_or(0));
         let args = ForwardArgs { q, k, v, o, lse, cu_seqlens, ..self.args };
         let tensor_maps = self.variant.config.uses_tensor_maps().then(|| {
-            let (views, columns) = (self.problem.views(), self.variant.config.columns());
-            let map = |view: View, first| TensorMap::of(&self.problem, View { offset: 0, ..view }, first, columns);
-            [map(views.q, q), map(views.k, k), map(views.v, v), map(views.o, o)]
+            let map = |tensor, first| TensorMap::of(&self.problem, tensor, first, self.variant.config.columns());
+            [map(Tensor::Q, q), map(Tensor::K, k), map(Tensor::V, v), map(Tensor::O, o)]
         });
         let encoded = TensorMaps([[0; TENSOR_MAP_BYTES as usize]; 4]);
         Ok(Launch { variant: self.variant, blocks: self.blocks, args, tensor_maps, encoded })
@@ -136,16 +137,16 @@ impl<'a> Plan<'a> {
     /// The addresses of the first elements.
     fn check(&self, addresses: Addresses) -> Result<FirstElements, Refusal> {
         let (shape, views) = (self.problem.shape(), self.problem.views());
-        let range = |tensor, address, view| {
-            let bytes = self.problem.extent(view) * ELEMENT_BYTES;
-            tensor_range(tensor, first_element(tensor, address, view)?, bytes)
+        let range = |tensor, address| {
+            let bytes = self.problem.extent(tensor) * ELEMENT_BYTES;
+            tensor_range(tensor, first_element(tensor, address, views.of(tensor))?, bytes)
         };
         let inputs = [
-            (Tensor::Q, range(Tensor::Q, addresses.q, views.q)?),
-            (Tensor::K, range(Tensor::K, addresses.k, views.k)?),
-            (Tensor::V, range(Tensor::V, addresses.v, views.v)?),
+            (Tensor::Q, range(Tensor::Q, addresses.q)?),
+            (Tensor::K, range(Tensor::K, addresses.k)?),
+            (Tensor::V, range(Tensor::V, addresses.v)?),
         ];
-        let o = (Tensor::O, range(Tensor::O, addresses.o, views.o)?);
+        let o = (Tensor::O, range(Tensor::O, addresses.o)?);
         check_apart(&o, &inputs)?;
         // A problem's rows fit 64 bits, as its O does.
         let bytes = (shape.rows() as u64).saturating_mul(LSE_ELEMENT_BYTES);
@@ -284,6 +285,10 @@ impl Variant<'_> {
             (accepted, None) if accepted.accepts(sequence) => {}
             (accepted, None) => return Err(Refusal::OtherSequence { sequence, accepted }),
         }
+        let kv_sequence = problem.shape().kv_sequence;
+        if kv_sequence != sequence && self.sequence != Sequence::Any {
+            return Err(Refusal::OtherKvSequence { sequence, kv_sequence });
+        }
         let (head_dim, computed) = (problem.shape().head_dim, self.head_dims());
         if !computed.contains(&head_dim) {
             let (least, most) = (*computed.start(), *computed.end());
@@ -335,11 +340,6 @@ fn last_round(variant: &Variant<'_>, work_items: u32, blocks: u32) -> LastRound 
     } else {
         LastRound::whole(work_items, blocks)
     }
-}
-
-/// One side of a window as the kernels take it: added to a row, it stays within 32 bits.
-fn keys_of(side: Option<u32>) -> u32 {
-    side.unwrap_or(MAXIMUM_SEQUENCE).min(MAXIMUM_SEQUENCE)
 }
 
 /// A dimension of a [`Problem`], none of which is 0.
@@ -478,7 +478,7 @@ mod tests {
         let mut bound = launch(&problem, tma(), ADDRESSES);
         let maps = bound.tensor_maps().expect("it copies through them");
         assert_eq!(maps.map(|map| map.address), [1 << 20, 2 << 20, 3 << 20, (4 << 20) + 128]);
-        assert_eq!(maps[3], TensorMap::of(&problem, o, 4 << 20, 64));
+        assert_eq!(maps[3], TensorMap::of(&problem, Tensor::O, (4 << 20) + 128, 64));
         let encoded = TensorMaps([1, 2, 3, 4].map(|byte| [byte; TENSOR_MAP_BYTES as usize]));
         bound.set_tensor_maps(encoded);
         assert_eq!(bound.encoded_tensor_maps(), Some(&encoded));

@@ -1,16 +1,19 @@
 //! An attention problem: shape, mask, scale and views, checked as a whole before anything is allocated.
 
+mod shape;
+mod window;
+
 use core::ops::Range;
 
 use crate::config::{Element, Mask};
 use crate::packed::Packing;
 use crate::refusal::{Refusal, Tensor};
-use crate::view::{ELEMENT_BYTES, Layout, ROW_ALIGNMENT, View, Views};
+use crate::view::{Layout, View, Views};
 
-/// Longest sequence: tile arithmetic in the kernels is 32-bit.
-pub const MAXIMUM_SEQUENCE: u32 = i32::MAX as u32;
-/// Most columns of a row: as many as the widest tiles have.
-pub const MAXIMUM_HEAD_DIM: u32 = 128;
+pub use shape::{DEFAULT_HEAD_DIM, MAXIMUM_HEAD_DIM, MAXIMUM_SEQUENCE, Shape, check_head_dim};
+pub(crate) use window::Band;
+pub use window::{Alignment, Window};
+
 /// Largest scale: up to here no finite fp16 Q and K make a score overflow f32 (128 · 65504² · 1e26 · log2 e < 2¹²⁸).
 pub const MAXIMUM_SCALE: f64 = 1e26;
 /// Smallest scale that is applied as such; one below it (0 included) acts as this one, which makes every finite score 0
@@ -18,159 +21,14 @@ pub const MAXIMUM_SCALE: f64 = 1e26;
 pub const MINIMUM_SCALE: f64 = f32::MIN_POSITIVE as f64;
 /// Keys to each side of a query, of a problem with the mask [`Mask::Window`] until [`Problem::with_window`] says others.
 pub const DEFAULT_WINDOW: u32 = 64;
-/// Columns of a row of Q, K, V and O, until [`Shape::with_head_dim`] says others.
-pub const DEFAULT_HEAD_DIM: u32 = 64;
-
-/// Sizes of a problem.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
-pub struct Shape {
-    /// B.
-    pub batch: u32,
-    /// H.
-    pub heads: u32,
-    /// S.
-    pub sequence: u32,
-    /// D, columns of a row; 64 in files that do not say it.
-    #[cfg_attr(feature = "manifest", serde(default = "Shape::default_head_dim"))]
-    pub head_dim: u32,
-}
-
-impl core::fmt::Display for Shape {
-    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let Self { batch, heads, sequence, head_dim } = self;
-        write!(formatter, "batch {batch}, heads {heads}, sequence {sequence}")?;
-        match *head_dim {
-            DEFAULT_HEAD_DIM => Ok(()),
-            _ => write!(formatter, ", head_dim {head_dim}"),
-        }
-    }
-}
-
-impl Shape {
-    /// One with [`DEFAULT_HEAD_DIM`] columns.
-    pub const fn new(batch: u32, heads: u32, sequence: u32) -> Self {
-        Self { batch, heads, sequence, head_dim: DEFAULT_HEAD_DIM }
-    }
-
-    /// The same with rows of another size.
-    pub const fn with_head_dim(self, head_dim: u32) -> Self {
-        Self { head_dim, ..self }
-    }
-
-    #[cfg(feature = "manifest")]
-    const fn default_head_dim() -> u32 {
-        DEFAULT_HEAD_DIM
-    }
-
-    /// Rows of a tensor, B·H·S.
-    pub const fn rows(self) -> u128 {
-        self.batch as u128 * self.heads as u128 * self.sequence as u128
-    }
-
-    /// Floating-point operations of one forward call by the usual count: 4·B·H·S²·D, halved for a causal mask.
-    pub fn operations(self, mask: Mask) -> f64 {
-        let full = 4.0 * self.rows() as f64 * f64::from(self.sequence) * f64::from(self.head_dim);
-        match mask {
-            // How much of it a window leaves is the problem's to say.
-            Mask::Full | Mask::Window => full,
-            Mask::Causal => full / 2.0,
-        }
-    }
-
-    /// Bytes of Q, K, V and O and of LSE in f32, without gaps.
-    pub fn bytes(self) -> f64 {
-        self.rows() as f64 * (4 * self.row_bytes() + 4) as f64
-    }
-
-    /// Bytes of a row of Q, K, V and O.
-    pub const fn row_bytes(self) -> u64 {
-        self.head_dim as u64 * ELEMENT_BYTES
-    }
-
-    /// The scale unless another is given: 1/√D.
-    pub const fn default_scale(self) -> f64 {
-        let square = self.head_dim as f64;
-        // Newton's method, as core has no square root: from above, until it ends.
-        let mut root = square;
-        loop {
-            let next = 0.5 * (root + square / root);
-            if next >= root {
-                return 1.0 / root;
-            }
-            root = next;
-        }
-    }
-
-    fn check(self) -> Result<(), Refusal> {
-        for (name, value) in [("batch", self.batch), ("heads", self.heads), ("sequence", self.sequence)] {
-            if value == 0 {
-                return Err(Refusal::EmptyDimension { name });
-            }
-        }
-        match self.sequence {
-            ..=MAXIMUM_SEQUENCE => check_head_dim(self.head_dim),
-            sequence => Err(Refusal::SequenceTooLong { sequence }),
-        }
-    }
-}
-
-/// Requires that rows of `head_dim` columns are of whole 16-byte chunks, so that those without gaps are aligned, and no wider than
-/// the widest tiles.
-///
-/// # Errors
-/// [`Refusal::HeadDim`], with what would be accepted.
-pub fn check_head_dim(head_dim: u32) -> Result<(), Refusal> {
-    match (1..=MAXIMUM_HEAD_DIM).contains(&head_dim) && u64::from(head_dim) % ROW_ALIGNMENT == 0 {
-        true => Ok(()),
-        false => Err(Refusal::HeadDim { head_dim }),
-    }
-}
-
-/// Which keys a query attends to around its own position i: those from i − left to i + right, `None` for no limit. A key before the
-/// sequence's first or behind its last is none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    /// Keys before its own position.
-    pub left: Option<u32>,
-    /// Keys behind its own position.
-    pub right: Option<u32>,
-}
-
-impl Window {
-    /// Every key.
-    pub const UNLIMITED: Self = Self { left: None, right: None };
-
-    /// The mask that it is.
-    const fn mask(self) -> Mask {
-        match (self.left, self.right) {
-            (None, None) => Mask::Full,
-            (None, Some(0)) => Mask::Causal,
-            _ => Mask::Window,
-        }
-    }
-
-    /// What is left of it in sequences of at most `rows` rows: a side that reaches beyond them has no limit.
-    const fn within(self, rows: u32) -> Self {
-        Self { left: side_within(self.left, rows), right: side_within(self.right, rows) }
-    }
-}
-
-const fn side_within(side: Option<u32>, rows: u32) -> Option<u32> {
-    match side {
-        Some(keys) if keys < rows - 1 => Some(keys),
-        // Of one row, the causal mask and the full one are the same.
-        _ => None,
-    }
-}
 
 /// O = softmax(scale · QKᵀ + mask) · V over tensors whose shape, scale and views were found acceptable.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Problem {
     shape: Shape,
     element: Element,
-    mask: Mask,
     window: Window,
+    alignment: Alignment,
     scale: f64,
     views: Views,
     packing: Option<Packing>,
@@ -183,28 +41,35 @@ impl Problem {
     /// When a dimension is 0 or too large, or rows are not of whole 16-byte chunks.
     pub fn new(shape: Shape, mask: Mask, layout: Layout) -> Result<Self, Refusal> {
         shape.check()?;
-        let views = Views::all(View::new(layout.strides(shape)?));
+        let [of_queries, of_keys] =
+            [Tensor::Q, Tensor::K].map(|tensor| layout.strides(shape.of(tensor)).map(View::new));
+        let (queries, keys) = (of_queries?, of_keys?);
+        let views = Views { q: queries, k: keys, v: keys, o: queries };
         let window = match mask {
             Mask::Full => Window::UNLIMITED,
-            Mask::Causal => Window { right: Some(0), ..Window::UNLIMITED },
+            Mask::Causal => Window::CAUSAL,
             Mask::Window => Window { left: Some(DEFAULT_WINDOW), right: Some(DEFAULT_WINDOW) },
         };
         let (element, scale) = (Element::F16, shape.default_scale());
-        let problem = Self { shape, element, mask, window, scale, views, packing: None };
-        problem.with_window(window).with_views(views)
+        let alignment = Alignment::TopLeft;
+        Self { shape, element, window, alignment, scale, views, packing: None }.with_views(views)
     }
 
     /// The same rows as packed sequences ([`crate::packed`]): a problem of one batch entry, whose rows are those of all
     /// sequences. A row attends to keys of its own sequence only.
     ///
     /// # Errors
-    /// When there is more than one batch entry, or no sequence.
+    /// When there is more than one batch entry, no sequence, or another number of rows of K and V than of Q.
     pub fn packed(self, packing: Packing) -> Result<Self, Refusal> {
         if self.shape.batch != 1 {
             return Err(Refusal::PackedBatch { batch: self.shape.batch });
         }
         if packing.sequences == 0 {
             return Err(Refusal::EmptyDimension { name: "sequences" });
+        }
+        let Shape { sequence, kv_sequence, .. } = self.shape;
+        if kv_sequence != sequence {
+            return Err(Refusal::OtherKvSequence { sequence, kv_sequence });
         }
         Ok(Self { packing: Some(packing), ..self })
     }
@@ -216,12 +81,12 @@ impl Problem {
 
     /// The same problem with another mask, that of a window.
     pub const fn with_window(self, window: Window) -> Self {
-        Self { window, mask: window.mask(), ..self }
+        Self { window, ..self }
     }
 
-    /// The same problem with the simplest mask that leaves each query the same keys: a window as wide as the sequences is none.
-    pub const fn simplified(self) -> Self {
-        self.with_window(self.window.within(self.shape.sequence))
+    /// The same problem with the positions of its queries elsewhere among the keys, where there are not as many of these.
+    pub const fn aligned(self, alignment: Alignment) -> Self {
+        Self { alignment, ..self }
     }
 
     /// The same problem with another factor on the scores.
@@ -245,13 +110,13 @@ impl Problem {
     /// may overlap themselves).
     pub fn with_views(self, views: Views) -> Result<Self, Refusal> {
         for (tensor, view) in views.named() {
-            view.check(tensor, self.shape)?;
+            view.check(tensor, self.shape.of(tensor))?;
         }
         views.o.check_rows_apart(Tensor::O, self.shape)?;
         Ok(Self { views, ..self })
     }
 
-    /// B, H, S and D; of a packed problem B is 1, and S the rows of all sequences.
+    /// Its sizes; of a packed problem B is 1, and S the rows of all sequences.
     pub const fn shape(&self) -> Shape {
         self.shape
     }
@@ -266,14 +131,38 @@ impl Problem {
         self.element
     }
 
-    /// Which keys a query attends to, in numbers.
+    /// Which keys a query attends to around its position, in numbers.
     pub const fn window(&self) -> Window {
         self.window
     }
 
-    /// Which keys a query attends to.
+    /// Where the positions of queries lie among the keys.
+    pub const fn alignment(&self) -> Alignment {
+        self.alignment
+    }
+
+    /// Which keys a query attends to. Where the first query is not at the first key, what is causal otherwise is a window.
     pub const fn mask(&self) -> Mask {
-        self.mask
+        let Shape { sequence, kv_sequence, .. } = self.shape;
+        match (self.window.mask(), self.alignment.first_position(sequence, kv_sequence)) {
+            (mask, 0) => mask,
+            (Mask::Full, _) => Mask::Full,
+            (Mask::Causal | Mask::Window, _) => Mask::Window,
+        }
+    }
+
+    /// The same problem with the simplest mask that leaves each query the same keys: a window as wide as the sequences is none.
+    pub const fn simplified(self) -> Self {
+        match self.band().mask(self.shape) {
+            Mask::Full => self.with_window(Window::UNLIMITED),
+            Mask::Causal => self.with_window(Window::CAUSAL).aligned(Alignment::TopLeft),
+            Mask::Window => self,
+        }
+    }
+
+    /// The same, counted from the rows of the queries.
+    pub(crate) const fn band(&self) -> Band {
+        Band::new(self.window, self.alignment, self.shape.sequence, self.shape.kv_sequence)
     }
 
     /// The factor on the scores, at least [`MINIMUM_SCALE`].
@@ -291,22 +180,20 @@ impl Problem {
         &self.views
     }
 
-    /// Elements from the first to just behind the last one of a tensor with `view`, which must be one of [`Self::views`].
-    pub fn extent(&self, view: View) -> u64 {
-        view.span(self.shape).expect("with_views checked every extent")
+    /// Elements from the first to just behind the last one of Q, K, V or O.
+    ///
+    /// # Panics
+    /// For another tensor, which has no view.
+    pub fn extent(&self, tensor: Tensor) -> u64 {
+        self.views.of(tensor).span(self.shape.of(tensor)).expect("with_views checked every extent")
     }
 
-    /// Keys that query `row` of a sequence of `length` attends to.
+    /// Keys that query `row` attends to; of packed sequences, in one of `length` rows.
     pub const fn attended_keys(&self, row: u32, length: u32) -> Range<u32> {
-        let begin = match self.window.left {
-            None => 0,
-            Some(keys) => row.saturating_sub(keys),
-        };
-        let end = match self.window.right {
-            Some(keys) if keys < length - row => row + keys + 1,
-            _ => length,
-        };
-        begin..if end < length { end } else { length }
+        match self.packing {
+            None => self.band().keys_of(row, self.shape.kv_sequence),
+            Some(_) => self.band().keys_of(row, length),
+        }
     }
 }
 
@@ -340,7 +227,7 @@ mod tests {
     fn both_layouts_span_the_whole_tensor() {
         for layout in [Layout::Bhsd, Layout::Bshd] {
             let problem = Problem::new(SHAPE, Mask::Full, layout).unwrap();
-            assert_eq!(problem.extent(problem.views().q), 2 * 3 * 5 * 64, "{layout:?}");
+            assert_eq!(problem.extent(Tensor::Q), 2 * 3 * 5 * 64, "{layout:?}");
             assert_eq!(layout.shape(layout.dimensions(SHAPE)), Some(SHAPE), "{layout:?}");
         }
     }
@@ -381,7 +268,7 @@ mod tests {
             assert_eq!(shape.bytes(), 30.0 * (8.0 * f64::from(head_dim) + 4.0));
             for layout in Layout::ALL {
                 let problem = Problem::new(shape, Mask::Full, layout).unwrap();
-                assert_eq!(problem.extent(problem.views().q), 30 * u64::from(head_dim), "{head_dim} {layout:?}");
+                assert_eq!(problem.extent(Tensor::Q), 30 * u64::from(head_dim), "{head_dim} {layout:?}");
                 assert_eq!(layout.shape(layout.dimensions(shape)), Some(shape), "{layout:?}");
             }
         }
@@ -460,7 +347,7 @@ mod tests {
     fn the_stride_of_a_dimension_of_size_one_does_not_matter() {
         let single = Problem::new(Shape { batch: 1, ..SHAPE }, Mask::Full, Layout::Bhsd).unwrap();
         let odd = View::new(Strides { batch: u64::MAX, ..single.views().q.strides });
-        assert_eq!(single.with_views(Views::all(odd)).unwrap().extent(odd), 3 * 5 * 64);
+        assert_eq!(single.with_views(Views::all(odd)).unwrap().extent(Tensor::Q), 3 * 5 * 64);
     }
 
     #[test]

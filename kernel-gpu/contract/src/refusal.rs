@@ -43,13 +43,29 @@ pub enum Dimension {
 pub enum Refusal {
     /// A dimension of the shape is 0.
     EmptyDimension {
-        /// Its name: `batch`, `heads` or `sequence`.
+        /// Its name: `batch`, `heads`, `kv_heads`, `sequence` or `kv_sequence`.
         name: &'static str,
     },
     /// The sequence is longer than the kernels count.
     SequenceTooLong {
-        /// S.
+        /// Which one: `sequence` or `kv_sequence`.
+        name: &'static str,
+        /// Its rows.
         sequence: u32,
+    },
+    /// A kernel for one sequence length, or packed sequences, with other numbers of rows of K and V than of Q.
+    OtherKvSequence {
+        /// Rows of Q.
+        sequence: u32,
+        /// Rows of K and V.
+        kv_sequence: u32,
+    },
+    /// The heads of Q cannot share those of K and V evenly.
+    KvHeads {
+        /// Heads of Q.
+        heads: u32,
+        /// Heads of K and V.
+        kv_heads: u32,
     },
     /// A row has no columns, too many, or ends within a 16-byte chunk.
     HeadDim {
@@ -250,9 +266,18 @@ impl fmt::Display for Refusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refusal::EmptyDimension { name } => write!(formatter, "{name} is 0; it must be at least 1"),
-            Refusal::SequenceTooLong { sequence } => {
-                write!(formatter, "sequence is {sequence}; it must be at most {MAXIMUM_SEQUENCE}")
+            Refusal::SequenceTooLong { name, sequence } => {
+                write!(formatter, "{name} is {sequence}; it must be at most {MAXIMUM_SEQUENCE}")
             }
+            Refusal::OtherKvSequence { sequence, kv_sequence } => write!(
+                formatter,
+                "K and V have {kv_sequence} rows and Q has {sequence}; kernels for one sequence length or packed sequences compute \
+                 only as many of both"
+            ),
+            Refusal::KvHeads { heads, kv_heads } => write!(
+                formatter,
+                "Q has {heads} heads, and K and V have {kv_heads}; the heads of Q must be a multiple of those of K and V"
+            ),
             Refusal::HeadDim { head_dim } => {
                 write!(
                     formatter,

@@ -8,7 +8,7 @@
 
 use crate::args::{Strides, TENSOR_MAP_ROWS};
 use crate::problem::{Problem, Shape};
-use crate::refusal::{Dimension, Refusal};
+use crate::refusal::{Dimension, Refusal, Tensor};
 use crate::view::{ELEMENT_BYTES, View};
 
 /// Strides of a tensor map, in bytes, are below this (CUDA driver API, `cuTensorMapEncodeTiled`). They may be 0 and in any
@@ -48,9 +48,10 @@ pub struct TensorMap {
 }
 
 impl TensorMap {
-    /// The map of the tensor of `problem` with `view` that is counted from `address`, for tiles of so many `columns`.
-    pub fn of(problem: &Problem, view: View, address: u64, columns: u32) -> Self {
-        let map = Self::new(problem.shape(), view, address, columns);
+    /// The map of Q, K, V or O of `problem`, whose first element is at `first`, for tiles of so many `columns`.
+    pub fn of(problem: &Problem, tensor: Tensor, first: u64, columns: u32) -> Self {
+        let view = View { offset: 0, ..problem.views().of(tensor) };
+        let map = Self::new(problem.shape().of(tensor), view, first, columns);
         match problem.packing() {
             None => map,
             Some(_) => map.of_sequences(),
@@ -115,7 +116,7 @@ pub const fn panel_columns(columns: u32) -> u32 {
 /// [`Refusal::NoTensorMap`] with the stride that cannot be described.
 pub fn check(problem: &Problem) -> Result<(), Refusal> {
     for (tensor, view) in problem.views().named() {
-        for (dimension, size, bytes) in dimensions(problem.shape(), view.strides) {
+        for (dimension, size, bytes) in dimensions(problem.shape().of(tensor), view.strides) {
             if size > 1 && bytes >= STRIDE_LIMIT {
                 return Err(Refusal::NoTensorMap { tensor, dimension, bytes });
             }
@@ -170,7 +171,7 @@ mod tests {
         let shape = Shape::new(1, 3, 100);
         let problem = Problem::new(shape, Mask::Full, Layout::Bshd).unwrap();
         let problem = problem.packed(Packing { sequences: 7, longest: 20 }).unwrap();
-        let map = TensorMap::of(&problem, problem.views().q, 1 << 20, 64);
+        let map = TensorMap::of(&problem, Tensor::Q, 1 << 20, 64);
         let [row, head] = [3 * 128, 128];
         assert_eq!((map.sizes, map.strides), ([64, 100, 3, 101], [row, head, row]));
         // The last row of the sequence in rows 30 to 49, and the first of the one behind it.

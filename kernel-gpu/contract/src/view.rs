@@ -32,7 +32,7 @@ impl Layout {
         }
     }
 
-    /// Strides of a contiguous tensor of `shape`.
+    /// Strides of a contiguous tensor of `shape`, which is that of the tensor alone ([`Shape::of`]).
     ///
     /// # Errors
     /// [`Refusal::TensorTooLarge`] when a stride does not fit 64 bits.
@@ -46,9 +46,9 @@ impl Layout {
         Ok(Strides { batch, head, row })
     }
 
-    /// Dimensions of a tensor of `shape` in this order.
+    /// Dimensions of a tensor of `shape`, likewise, in this order.
     pub fn dimensions(self, shape: Shape) -> [u64; 4] {
-        let Shape { batch, heads, sequence, head_dim } = shape;
+        let Shape { batch, heads, sequence, head_dim, .. } = shape;
         match self {
             Layout::Bhsd => [batch, heads, sequence, head_dim],
             Layout::Bshd => [batch, sequence, heads, head_dim],
@@ -162,6 +162,20 @@ impl Views {
     /// Four views alike.
     pub const fn all(view: View) -> Self {
         Self { q: view, k: view, v: view, o: view }
+    }
+
+    /// That of Q, K, V or O.
+    ///
+    /// # Panics
+    /// For another tensor, which has none.
+    pub const fn of(&self, tensor: Tensor) -> View {
+        match tensor {
+            Tensor::Q => self.q,
+            Tensor::K => self.k,
+            Tensor::V => self.v,
+            Tensor::O => self.o,
+            Tensor::Lse | Tensor::CuSeqlens => panic!("only Q, K, V and O have views"),
+        }
     }
 
     /// Each with its name.

@@ -4,9 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use anyhow::{Context, Result, bail};
 use contract::args::Strides;
-use contract::config::Sequence;
+use contract::config::{Mask, Sequence};
 use contract::manifest::Entry;
-use contract::problem::{Problem, Shape};
+use contract::problem::{Alignment, Problem, Shape};
+use contract::refusal::Tensor;
 use contract::tile::Grid;
 use contract::view::{Layout, View, Views};
 use ptx_sim::{FindingClass, Options};
@@ -169,7 +170,7 @@ fn filled(problem: Problem, value: f32) -> Vec<Bits> {
 
 /// A tensor of `problem`, which is contiguous, with elements by their indices.
 fn elementwise(problem: Problem, value: impl Fn(usize) -> f32) -> Vec<Bits> {
-    let elements = problem.extent(problem.views().q) as usize;
+    let elements = problem.extent(Tensor::Q) as usize;
     (0..elements).map(|index| problem.element().encode(value(index).into())).collect()
 }
 
@@ -261,9 +262,9 @@ fn cases(entry: &Entry) -> Result<Vec<Case>> {
         Sequence::Packed => (shape(1, 1, entry.config.block_n() + 1), shape(1, 4, 2 * entry.config.block_n() + 2)),
     };
     // Two whole rounds of a persistent grid, and on four multiprocessors three heads that are left.
-    let many = Shape { batch: 1, heads: if entry.config.grid() == Grid::Persistent { 11 } else { 6 }, ..second };
+    let many = shape(1, if entry.config.grid() == Grid::Persistent { 11 } else { 6 }, second.sequence);
     // One whole round, and a head that is left.
-    let one_left = Shape { batch: 1, heads: 5, ..second };
+    let one_left = shape(1, 5, second.sequence);
     // Long enough for rows of two strips of 16, and keys behind those that the first shift is taken from.
     let lone = shape(1, 4, if is_of_any_length { 2 * entry.config.block_n() + 2 } else { first.sequence });
     // The smaller one of two steps.
@@ -272,6 +273,8 @@ fn cases(entry: &Entry) -> Result<Vec<Case>> {
         Case::generate(contiguous(first, entry)?, Distribution::Normal)?,
         Case::generate(apart(second, entry)?, Distribution::Normal)?,
         Case::generate(contiguous(many, entry)?, Distribution::Adversarial)?,
+        // Heads of Q that share those of K and V.
+        Case::generate(apart(shape(second.batch, 4, second.sequence).with_kv_heads(2), entry)?, Distribution::Normal)?,
         Case::generate(contiguous(one_left, entry)?, Distribution::LargeLogits)?,
         Case::generate(contiguous(second, entry)?, Distribution::NonFinite)?,
         Case::low_scores(contiguous(first, entry)?)?,
@@ -288,7 +291,7 @@ fn cases(entry: &Entry) -> Result<Vec<Case>> {
     if entry.config.grid() == Grid::Persistent {
         // Warps that come to each other's barriers in other orders; where keys go through the stages in a ring, in so many rounds
         // that a strip before the last ends where the ring does.
-        let rounds = Shape { heads: if is_of_any_length { 15 } else { many.heads }, ..many };
+        let rounds = shape(1, if is_of_any_length { 15 } else { many.heads }, many.sequence);
         for schedule in 1..=2 {
             let case = Case::generate(contiguous(rounds, entry)?, Distribution::Normal)?;
             cases.push(Case { schedule, ..case });
@@ -300,6 +303,16 @@ fn cases(entry: &Entry) -> Result<Vec<Case>> {
         let head_dims = entry.variant().head_dims();
         for columns in [columns - 8, columns / 2, 8].into_iter().filter(|columns| head_dims.contains(columns)) {
             cases.push(Case::generate(with_rows_of(columns, second, entry)?, Distribution::Normal)?);
+        }
+        if entry.sequence == Sequence::Any {
+            // Fewer keys than rows of Q, by more than a tile, and more.
+            let Shape { sequence, .. } = second;
+            for (rows, keys) in [(sequence + entry.config.block_n(), 3), (entry.config.block_n() - 3, sequence)] {
+                for alignment in Alignment::ALL.into_iter().filter(|_| entry.mask != Mask::Causal) {
+                    let problem = apart(shape(1, 2, rows).with_kv_sequence(keys), entry)?.aligned(alignment);
+                    cases.push(Case::generate(problem, Distribution::Normal)?);
+                }
+            }
         }
         // Fewer keys than the first shifts are taken from.
         cases.push(Case::low_scores(contiguous(shape(1, 1, 5), entry)?)?);
@@ -316,8 +329,7 @@ fn cases(entry: &Entry) -> Result<Vec<Case>> {
             cases.push(Case::generate(contiguous(shape(1, 1, length), entry)?, Distribution::Uniform)?);
         }
         // Two work items whose tiles together fill all stages, and a third.
-        let half_a_ring =
-            Shape { heads: many.heads, ..shape(1, 1, entry.config.stages() / 2 * entry.config.block_n()) };
+        let half_a_ring = shape(1, many.heads, entry.config.stages() / 2 * entry.config.block_n());
         if entry.config.grid() == Grid::Persistent {
             cases.push(Case::generate(contiguous(half_a_ring, entry)?, Distribution::Normal)?);
         }
@@ -379,11 +391,13 @@ fn with_rows_of(columns: u32, shape: Shape, entry: &Entry) -> Result<Problem> {
 
 /// A problem in which no two strides are the same, nor any two elements next to each other that need not be.
 fn apart(shape: Shape, entry: &Entry) -> Result<Problem> {
-    let strides = |row: u64| {
-        let head = row * u64::from(shape.sequence) + 8 * row;
-        Strides { batch: head * u64::from(shape.heads) + 24 * row, head, row }
-    };
     let columns = u64::from(entry.config.columns());
-    let [q, k, v, o] = [8, 16, 24, 32].map(|gap| View::new(strides(columns + gap)));
+    let view = |tensor, gap: u64| {
+        let Shape { heads, sequence, .. } = shape.of(tensor);
+        let row = columns + gap;
+        let head = row * u64::from(sequence) + 8 * row;
+        View::new(Strides { batch: head * u64::from(heads) + 24 * row, head, row })
+    };
+    let [q, k, v, o] = [(Tensor::Q, 8), (Tensor::K, 16), (Tensor::V, 24), (Tensor::O, 32)].map(|(t, gap)| view(t, gap));
     Ok(contiguous(shape, entry)?.with_views(Views { q, k, v, o })?)
 }

@@ -2,6 +2,7 @@ use super::*;
 use crate::inputs::Distribution;
 use contract::args::Strides;
 use contract::config::Mask;
+use contract::refusal::Tensor;
 use contract::view::{Layout, View, Views};
 
 const SHAPE: Shape = Shape::new(2, 2, 40);
@@ -27,7 +28,7 @@ impl Case {
         let problem = problem.with_views(Views { o, ..*problem.views() }).unwrap();
         let inputs = Inputs::generate(problem, distribution, 3).unwrap();
         let reference = Reference::compute(&inputs, |_| ());
-        let mut storage = vec![O_POISON; problem.extent(o) as usize];
+        let mut storage = vec![O_POISON; problem.extent(Tensor::O) as usize];
         for (row, elements) in reference.elements.iter().enumerate() {
             for (column, element) in elements.iter().enumerate() {
                 storage[row * row_stride as usize + column] = type_.encode(element.value);

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use contract::config::{Element, Mask};
-use contract::problem::Shape;
+use contract::problem::{DEFAULT_HEAD_DIM, Shape};
 use contract::view::Layout;
 use workshop::bench::Bench;
 use workshop::contender::spec::Spec;
@@ -90,14 +90,29 @@ pub struct Options {
     json: Option<PathBuf>,
 }
 
-/// Reads B, H and S as in `32x8x512`, or D too as in `16x16x512x128`.
+/// Reads B, H and S as in `32x8x512`, or D too as in `16x16x512x128`. Behind H and S may stand, after a slash, what K and V have, as in
+/// `4x32/8x512`.
 pub(super) fn shape(text: &str) -> std::result::Result<Shape, String> {
-    let numbers: Option<Vec<u32>> = text.split('x').map(|number| number.parse().ok()).collect();
-    match numbers.as_deref() {
-        Some(&[batch, heads, sequence]) => Ok(Shape::new(batch, heads, sequence)),
-        Some(&[batch, heads, sequence, head_dim]) => Ok(Shape::new(batch, heads, sequence).with_head_dim(head_dim)),
-        _ => Err("expected numbers as in 32x8x512 or 32x8x512x128: batch, heads, sequence, head dimension".into()),
-    }
+    parse_shape(text).ok_or_else(|| {
+        "expected numbers as in 32x8x512 or 32x8x512x128: batch, heads, sequence, head dimension; or 4x32/8x512/1024 where K and V have \
+         other heads or another length"
+            .into()
+    })
+}
+
+fn parse_shape(text: &str) -> Option<Shape> {
+    let mut parts = text.split('x');
+    let batch = parts.next()?.parse().ok()?;
+    let (heads, kv_heads) = queries_and_keys(parts.next()?)?;
+    let (sequence, kv_sequence) = queries_and_keys(parts.next()?)?;
+    let head_dim = parts.next().map_or(Some(DEFAULT_HEAD_DIM), |columns| columns.parse().ok())?;
+    parts.next().is_none().then_some(Shape { batch, heads, kv_heads, sequence, kv_sequence, head_dim })
+}
+
+/// The number of Q, and that of K and V, which is the same unless it is said.
+fn queries_and_keys(text: &str) -> Option<(u32, u32)> {
+    let (queries, keys) = text.split_once('/').unwrap_or((text, text));
+    Some((queries.parse().ok()?, keys.parse().ok()?))
 }
 
 impl Options {
@@ -248,7 +263,9 @@ mod tests {
     #[test]
     fn shapes_are_three_numbers_or_four() {
         assert_eq!(shape("4x8x512"), Ok(Shape::new(4, 8, 512)));
-        for shape in [Shape::new(4, 8, 512), Shape::new(1, 2, 3).with_head_dim(128)] {
+        let shared = Shape::new(4, 32, 512).with_kv_heads(8);
+        for shape in [Shape::new(4, 8, 512), Shape::new(1, 2, 3).with_head_dim(128), shared, shared.with_kv_sequence(7)]
+        {
             assert_eq!(super::shape(&sizes(shape)), Ok(shape), "what is shown can be asked for");
         }
         for text in ["4x8", "4x8x512x64x2", "4,8,512", "axbxc", ""] {

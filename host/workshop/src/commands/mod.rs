@@ -24,7 +24,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use contract::config::{Element, Mask};
-use contract::problem::Window;
+use contract::problem::{Alignment, Window};
 use contract::view::Layout;
 use workshop::error::{Error, Result};
 use workshop::executor::Executor;
@@ -90,6 +90,13 @@ fn window(text: &str) -> std::result::Result<Window, String> {
 fn element_parser() -> impl TypedValueParser<Value = Element> {
     PossibleValuesParser::new(Element::ALL.map(Element::name)).map(|name| {
         Element::ALL.into_iter().find(|element| element.name() == name).expect("clap accepts only these names")
+    })
+}
+
+/// Accepts the name of a place of queries among the keys.
+fn alignment_parser() -> impl TypedValueParser<Value = Alignment> {
+    PossibleValuesParser::new(Alignment::ALL.map(Alignment::name)).map(|name| {
+        Alignment::ALL.into_iter().find(|alignment| alignment.name() == name).expect("clap accepts only these names")
     })
 }
 

@@ -198,14 +198,16 @@ impl Session {
             clock_control: self.clock_control,
             cache_control: self.cache_control,
         };
-        let Shape { batch, heads, sequence, head_dim } = self.case.shape;
+        let Shape { batch, heads, kv_heads, sequence, kv_sequence, head_dim } = self.case.shape;
         let mut command = Command::new(&self.ncu);
         command.args(invocation.arguments()).arg(&self.program);
         command.args(["run", "--device", "gpu", "--no-check", "--samples", "0", "--json", "--variant", &self.kernel]);
         command.arg("--ptx").arg(&self.ptx_folder);
         command.args(["--mask", self.case.mask.name(), "--layout", self.case.layout.name()]);
         command.args(["--type", self.case.element.name()]);
-        for (option, size) in [("--batch", batch), ("--heads", heads), ("--seq", sequence), ("--head-dim", head_dim)] {
+        let of_queries = [("--batch", batch), ("--heads", heads), ("--seq", sequence), ("--head-dim", head_dim)];
+        let of_keys = [("--kv-heads", kv_heads), ("--kv-seq", kv_sequence)];
+        for (option, size) in of_queries.into_iter().chain(of_keys) {
             command.arg(option).arg(size.to_string());
         }
         command

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use contract::config::{Element, Mask};
-use contract::problem::{DEFAULT_HEAD_DIM, Window};
+use contract::problem::{Alignment, DEFAULT_HEAD_DIM, Window};
 use contract::view::Layout;
 use workshop::check::{self, UnitScaleBounds};
 use workshop::device::Device;
@@ -27,7 +27,7 @@ use workshop::variant;
 use super::progress::{self, Progress};
 use super::ptx_options::PtxOptions;
 use super::tuned_option::TunedOption;
-use super::{Verdict, architecture, element_parser, layout_parser, mask_parser, output, window};
+use super::{Verdict, alignment_parser, architecture, element_parser, layout_parser, mask_parser, output, window};
 use record::{Record, Source, Timing};
 use views::{TensorOffset, TensorStride};
 
@@ -45,9 +45,15 @@ pub struct Options {
     /// Number of heads H
     #[arg(long, default_value_t = 2, conflicts_with = "q")]
     heads: u32,
+    /// Heads of K and V, which groups of heads of Q share [default: as many as of Q]
+    #[arg(long, value_name = "HEADS", conflicts_with = "q")]
+    kv_heads: Option<u32>,
     /// Sequence length S
     #[arg(long, visible_alias = "sequence", default_value_t = 512, conflicts_with = "q")]
     seq: u32,
+    /// Sequence length of K and V [default: that of Q]
+    #[arg(long, value_name = "SEQ", conflicts_with_all = ["q", "lengths"])]
+    kv_seq: Option<u32>,
     /// Head dimension D, a multiple of 8
     #[arg(long, value_name = "D", default_value_t = DEFAULT_HEAD_DIM, conflicts_with = "q")]
     head_dim: u32,
@@ -63,6 +69,10 @@ pub struct Options {
     /// Short for --mask causal
     #[arg(long, conflicts_with = "mask")]
     causal: bool,
+    /// Which corners meet under a causal mask or a window where K and V have another length than Q: the first query and the first
+    /// key, or the last ones
+    #[arg(long, value_name = "CORNER", default_value = Alignment::default().name(), value_parser = alignment_parser())]
+    align: Alignment,
     /// Element type of Q, K, V and O
     #[arg(long = "type", value_name = "TYPE", value_parser = element_parser(), default_value = Element::F16.name())]
     element: Element,

@@ -10,7 +10,7 @@ use rand::{RngExt, SeedableRng};
 use super::case::{Case, Dimension, Target, View};
 use crate::error::{Error, Result};
 use crate::inputs::Distribution;
-use contract::problem::{MAXIMUM_SCALE, Shape, Window};
+use contract::problem::{Alignment, MAXIMUM_SCALE, Shape, Window};
 use contract::view::{Layout, ROW_ALIGNMENT};
 
 /// Cases that every campaign begins with: three sequence lengths × three batch sizes × three numbers of heads.
@@ -84,6 +84,7 @@ impl Campaign {
         let head_dim = *target.head_dims.end();
         Case {
             window: None,
+            alignment: Alignment::TopLeft,
             target,
             shape: shape.with_head_dim(head_dim),
             lengths,
@@ -109,13 +110,22 @@ impl Campaign {
             }
         };
         let shape = shape.with_head_dim(draw_head_dim(random, &target.head_dims));
+        let shape = shape.with_kv_heads(draw_kv_heads(random, shape.heads));
+        let shape = match target.sequence {
+            Sequence::Any => shape.with_kv_sequence(self.draw_kv_sequence(random, shape)),
+            Sequence::Exact(_) | Sequence::Packed => shape,
+        };
         let distributions = <Distribution as clap::ValueEnum>::value_variants();
         let scale = draw_scale(random);
         let mut views = draw_views(random);
         views.iter_mut().for_each(|view| view.shared_heads &= target.shared_heads);
         let window = (target.mask == Mask::Window).then(|| draw_window(random, shape.sequence));
+        // What is causal at the last key is a window.
+        let may_be_anywhere = target.mask != Mask::Causal;
+        let alignment = if may_be_anywhere && random.random() { Alignment::BottomRight } else { Alignment::TopLeft };
         Case {
             window,
+            alignment,
             target,
             shape,
             lengths,
@@ -139,6 +149,13 @@ impl Campaign {
         let heads = draw_log(random, 1, most);
         let batch = random.random_range(1..=most / heads);
         Shape::new(batch as u32, heads as u32, sequence)
+    }
+
+    /// Keys for the queries of `shape`: as many half of the time, else any number that the limits allow.
+    fn draw_kv_sequence(&self, random: &mut ChaCha8Rng, Shape { batch, heads, sequence, .. }: Shape) -> u32 {
+        let pairs = self.limits.pairs / u64::from(batch) / u64::from(heads) / u64::from(sequence);
+        let most = (pairs as u32).clamp(1, self.limits.sequence);
+        if random.random() { sequence } else { draw_sequence(random, most) }
     }
 
     /// Packed sequences of lengths of their own, some of them empty, and their shape.
@@ -171,6 +188,18 @@ fn draw_log(random: &mut ChaCha8Rng, low: u64, high: u64) -> u64 {
     let (bits_low, bits_high) = (low.ilog2(), high.ilog2());
     let bits = random.random_range(bits_low..=bits_high);
     random.random_range((1 << bits).max(low)..=((2 << bits) - 1).min(high))
+}
+
+/// Heads of K and V for so many `heads` of Q: as many half of the time, else one, or a divisor.
+fn draw_kv_heads(random: &mut ChaCha8Rng, heads: u32) -> u32 {
+    match random.random_range(0..4) {
+        0 | 1 => heads,
+        2 => 1,
+        _ => {
+            let divisors: Vec<u32> = (1..=heads).filter(|divisor| heads.is_multiple_of(*divisor)).collect();
+            *divisors.choose(random).expect("1 divides every number")
+        }
+    }
 }
 
 /// A multiple of 8 in `range`: its end half of the time, else often one that whole tiles have.

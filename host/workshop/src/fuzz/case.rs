@@ -10,7 +10,8 @@ use crate::error::Result;
 use crate::host_memory;
 use crate::inputs::{Distribution, Inputs};
 use contract::packed::Packing;
-use contract::problem::{DEFAULT_HEAD_DIM, Problem, Shape, Window};
+use contract::problem::{Alignment, DEFAULT_HEAD_DIM, Problem, Shape, Window};
+use contract::refusal::Tensor;
 use contract::view::{Layout, Views};
 
 /// A dimension of a tensor other than the columns of a row.
@@ -57,7 +58,7 @@ impl View {
         Self { order, padding: [0; 3], offset: 0, shared_heads: false }
     }
 
-    /// The strides of a tensor of `shape`.
+    /// The strides of a tensor of `shape`, which is that of the tensor alone.
     pub fn strides(&self, shape: Shape) -> Strides {
         let mut strides = Strides { batch: 0, head: 0, row: 0 };
         let mut covered = u64::from(shape.head_dim);
@@ -74,6 +75,16 @@ impl View {
             covered = stride * dimension.size(shape);
         }
         strides
+    }
+
+    /// Whether it gives a tensor of `shape` the strides of `layout`, in the dimensions that have more than one entry.
+    fn is_contiguous(&self, shape: Shape, layout: Layout) -> bool {
+        let strides = |view: &View| {
+            let Strides { batch, head, row } = view.strides(shape);
+            let matters = |dimension: Dimension, stride| if dimension.size(shape) > 1 { stride } else { 0 };
+            [(Dimension::Batch, batch), (Dimension::Head, head), (Dimension::Row, row)].map(|(d, s)| matters(d, s))
+        };
+        strides(self) == strides(&Self::contiguous(layout))
     }
 }
 
@@ -113,12 +124,14 @@ impl From<&Entry> for Target {
 pub struct Case {
     /// The kernel.
     pub target: Target,
-    /// B, H, S and D; of packed sequences 1, H, the rows of all, and D.
+    /// Its sizes; of packed sequences with one batch entry, and the rows of all.
     pub shape: Shape,
     /// Lengths of the sequences, where they are packed.
     pub lengths: Option<Vec<u32>>,
     /// Keys around its own that a query attends to, where the target has a window; `None` for the default.
     pub window: Option<Window>,
+    /// Where the positions of queries lie among the keys.
+    pub alignment: Alignment,
     /// Factor on the scores; `None` for the default.
     pub scale: Option<f64>,
     /// Q, K, V and O.
@@ -138,11 +151,11 @@ impl Case {
     /// When no kernel could accept it; a drawn or shrunk case is always acceptable.
     pub fn problem(&self) -> Result<Problem> {
         let problem = Problem::new(self.shape, self.target.mask, Layout::Bhsd)?.with_element(self.target.element);
-        let problem = self.window.map_or(problem, |window| problem.with_window(window));
+        let problem = self.window.map_or(problem, |window| problem.with_window(window)).aligned(self.alignment);
         let problem = self.scale.map_or(Ok(problem), |scale| problem.with_scale(scale))?;
-        let shape = self.shape;
-        let [q, k, v, o] =
-            self.views.map(|view| contract::view::View { offset: view.offset, strides: view.strides(shape) });
+        let [q, k, v, o] = self
+            .tensors()
+            .map(|(_, shape, view)| contract::view::View { offset: view.offset, strides: view.strides(shape) });
         let problem = problem.with_views(Views { q, k, v, o })?;
         let Some(lengths) = &self.lengths else { return Ok(problem) };
         let longest = lengths.iter().copied().max().unwrap_or(0);
@@ -164,7 +177,7 @@ impl Case {
     pub fn run_arguments(&self) -> Vec<String> {
         let mut arguments = vec!["run".to_owned()];
         let mut option = |name: &str, value: String| arguments.extend([format!("--{name}"), value]);
-        let Shape { batch, heads, sequence, head_dim } = self.shape;
+        let Shape { batch, heads, kv_heads, sequence, kv_sequence, head_dim } = self.shape;
         option("variant", self.target.variant.clone());
         if self.target.element != Element::default() {
             option("type", self.target.element.name().to_owned());
@@ -187,6 +200,15 @@ impl Case {
                 option("lengths", lengths.iter().map(u32::to_string).collect::<Vec<_>>().join(","));
             }
         }
+        if kv_heads != heads {
+            option("kv-heads", kv_heads.to_string());
+        }
+        if kv_sequence != sequence {
+            option("kv-seq", kv_sequence.to_string());
+        }
+        if self.alignment != Alignment::default() {
+            option("align", self.alignment.name().to_owned());
+        }
         if head_dim != DEFAULT_HEAD_DIM {
             option("head-dim", head_dim.to_string());
         }
@@ -199,13 +221,13 @@ impl Case {
         if layout == Layout::Bshd {
             option("layout", layout.name().to_owned());
         }
-        for (name, view) in ["Q", "K", "V", "O"].into_iter().zip(&self.views) {
-            let Strides { batch, head, row } = view.strides(self.shape);
-            if !self.is_contiguous(view, layout) {
-                option("strides", format!("{name}={batch},{head},{row}"));
+        for (tensor, shape, view) in self.tensors() {
+            let Strides { batch, head, row } = view.strides(shape);
+            if !view.is_contiguous(shape, layout) {
+                option("strides", format!("{tensor}={batch},{head},{row}"));
             }
             if view.offset > 0 {
-                option("offset", format!("{name}={}", view.offset));
+                option("offset", format!("{tensor}={}", view.offset));
             }
         }
         if !self.lse {
@@ -216,18 +238,16 @@ impl Case {
 
     /// The layout in which most tensors are contiguous.
     fn base_layout(&self) -> Layout {
-        let contiguous = |layout| self.views.iter().filter(|view| self.is_contiguous(view, layout)).count();
+        let contiguous =
+            |layout| self.tensors().iter().filter(|(_, shape, view)| view.is_contiguous(*shape, layout)).count();
         if contiguous(Layout::Bshd) > contiguous(Layout::Bhsd) { Layout::Bshd } else { Layout::Bhsd }
     }
 
-    /// Whether `view` has the strides of `layout`, in the dimensions that have more than one entry.
-    fn is_contiguous(&self, view: &View, layout: Layout) -> bool {
-        let strides = |view: &View| {
-            let Strides { batch, head, row } = view.strides(self.shape);
-            let matters = |dimension: Dimension, stride| if dimension.size(self.shape) > 1 { stride } else { 0 };
-            [(Dimension::Batch, batch), (Dimension::Head, head), (Dimension::Row, row)].map(|(d, s)| matters(d, s))
-        };
-        strides(view) == strides(&View::contiguous(layout))
+    /// Q, K, V and O with their shapes and views.
+    fn tensors(&self) -> [(Tensor, Shape, &View); 4] {
+        let [q, k, v, o] = &self.views;
+        let of = |tensor, view| (tensor, self.shape.of(tensor), view);
+        [of(Tensor::Q, q), of(Tensor::K, k), of(Tensor::V, v), of(Tensor::O, o)]
     }
 }
 
@@ -246,6 +266,7 @@ mod tests {
             shape: SHAPE,
             lengths: None,
             window: None,
+            alignment: Alignment::TopLeft,
             scale: None,
             views,
             lse: true,

@@ -4,7 +4,7 @@ use contract::config::Sequence;
 
 use super::case::{Case, View};
 use crate::inputs::Distribution;
-use contract::problem::{DEFAULT_HEAD_DIM, Shape, Window};
+use contract::problem::{Alignment, DEFAULT_HEAD_DIM, Shape, Window};
 use contract::view::{Layout, ROW_ALIGNMENT};
 
 /// A case that could not be made simpler.
@@ -53,21 +53,35 @@ fn simpler(case: &Case) -> Vec<Case> {
     add(&|case| case.views = [contiguous; 4]);
     for lengths in case.lengths.iter().flat_map(|lengths| simpler_lengths(lengths)) {
         add(&|case| {
-            case.shape.sequence = lengths.iter().sum();
+            let rows = lengths.iter().sum();
+            (case.shape.sequence, case.shape.kv_sequence) = (rows, rows);
             case.lengths = Some(lengths.clone());
         });
     }
     for batch in smaller(case.shape.batch) {
         add(&|case| case.shape = Shape { batch, ..case.shape });
     }
-    for heads in smaller(case.shape.heads) {
-        add(&|case| case.shape = Shape { heads, ..case.shape });
+    let Shape { heads, kv_heads, sequence, kv_sequence, .. } = case.shape;
+    add(&|case| case.shape = case.shape.with_kv_heads(heads));
+    for groups in smaller(kv_heads) {
+        add(&|case| case.shape = Shape { heads: heads / kv_heads * groups, kv_heads: groups, ..case.shape });
+    }
+    for group in smaller(heads / kv_heads) {
+        add(&|case| case.shape = Shape { heads: group * kv_heads, ..case.shape });
     }
     if case.target.sequence == Sequence::Any {
-        for sequence in smaller(case.shape.sequence) {
-            add(&|case| case.shape = Shape { sequence, ..case.shape });
+        add(&|case| case.shape = case.shape.with_kv_sequence(sequence));
+        for both in smaller(sequence).into_iter().filter(|_| sequence == kv_sequence) {
+            add(&|case| case.shape = Shape { sequence: both, kv_sequence: both, ..case.shape });
+        }
+        for rows in smaller(sequence) {
+            add(&|case| case.shape = Shape { sequence: rows, ..case.shape });
+        }
+        for keys in smaller(kv_sequence) {
+            add(&|case| case.shape = case.shape.with_kv_sequence(keys));
         }
     }
+    add(&|case| case.alignment = Alignment::default());
     for head_dim in simpler_head_dims(case) {
         add(&|case| case.shape = case.shape.with_head_dim(head_dim));
     }

@@ -92,11 +92,17 @@ impl std::fmt::Display for Case {
     }
 }
 
-/// `shape` as on the command line: BxHxS, and xD unless that is 64.
-pub fn sizes(Shape { batch, heads, sequence, head_dim }: Shape) -> String {
+/// `shape` as on the command line: BxHxS, and xD unless that is 64. Behind H and S, after a slash, what K and V have where that is
+/// something else.
+pub fn sizes(Shape { batch, heads, kv_heads, sequence, kv_sequence, head_dim }: Shape) -> String {
+    let with_keys = |queries: u32, keys: u32| match queries == keys {
+        true => queries.to_string(),
+        false => format!("{queries}/{keys}"),
+    };
+    let sizes = format!("{batch}x{}x{}", with_keys(heads, kv_heads), with_keys(sequence, kv_sequence));
     match head_dim {
-        DEFAULT_HEAD_DIM => format!("{batch}x{heads}x{sequence}"),
-        _ => format!("{batch}x{heads}x{sequence}x{head_dim}"),
+        DEFAULT_HEAD_DIM => sizes,
+        _ => format!("{sizes}x{head_dim}"),
     }
 }
 

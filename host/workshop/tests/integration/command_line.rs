@@ -340,12 +340,22 @@ fn bf16_goes_from_file_to_file_as_its_bits() {
 #[test]
 fn files_of_another_shape_or_type_are_refused() {
     let files = Files::new(Layout::Bhsd);
-    let other = Shape { sequence: 21, ..SHAPE };
+    let other = Shape::new(SHAPE.batch, SHAPE.heads, 21);
     let zeros = [0; 2 * 3 * 21 * 64];
     npy::write_elements(&files.path("k.npy"), &Layout::Bhsd.dimensions(other), Element::F16, &zeros).unwrap();
     let message = refusal(&mut files.command());
-    assert!(message.contains("k.npy: has") && message.contains("must have the same shape"), "{message}");
+    assert!(message.contains("v.npy: has") && message.contains("K and V must have the same shape"), "{message}");
+    npy::write_elements(&files.path("v.npy"), &Layout::Bhsd.dimensions(other), Element::F16, &zeros).unwrap();
+    let table = text(&output(&mut files.command(), 0).stdout);
+    assert!(table.contains("S=20/21"), "{table}");
+    let wide = other.with_head_dim(72);
+    npy::write_elements(&files.path("k.npy"), &Layout::Bhsd.dimensions(wide), Element::F16, &[0; 2 * 3 * 21 * 72])
+        .unwrap();
+    let message = refusal(&mut files.command());
+    assert!(message.contains("k.npy: has") && message.contains("the same batch and head_dim"), "{message}");
 
+    npy::write_elements(&files.path("v.npy"), &Layout::Bhsd.dimensions(SHAPE), Element::F16, &[0; 2 * 3 * 20 * 64])
+        .unwrap();
     npy::write(&files.path("k.npy"), &Layout::Bhsd.dimensions(SHAPE), &[0.0f32; 2 * 3 * 20 * 64]).unwrap();
     let message = refusal(&mut files.command());
     assert!(message.contains("k.npy: holds f32") && message.contains("--allow-f32"), "{message}");

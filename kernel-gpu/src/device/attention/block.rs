@@ -21,8 +21,10 @@ pub struct Block<'a, K> {
     work: BlockWork,
     /// Row of the tensors at which the sequence begins.
     begin: u32,
-    /// The length of the sequence.
+    /// Rows of Q of the sequence.
     pub length: u32,
+    /// Rows of its K and V.
+    pub kv_length: u32,
     /// First query row of the block.
     pub first_row: u32,
     /// Query rows of the block; those at or beyond `length` are not there.
@@ -44,7 +46,8 @@ impl<'a, K: Kernel> Block<'a, K> {
     #[inline(always)]
     fn of(args: &'a ForwardArgs, work: BlockWork, rows: u32, threads: u32) -> Option<Self> {
         let SequenceTile { begin, length, first_row } = K::Sequence::tile(args, work, rows)?;
-        Some(Self { args, work, begin, length, first_row, rows, threads, _kernel: PhantomData })
+        let kv_length = K::Sequence::kv_length(args, length);
+        Some(Self { args, work, begin, length, kv_length, first_row, rows, threads, _kernel: PhantomData })
     }
 
     /// The same block, whose work is computed again ([`hidden::again`]).
@@ -61,10 +64,14 @@ impl<'a, K: Kernel> Block<'a, K> {
         if K::Mask::HAS_BEGIN { K::Mask::keys_begin(self.args, self.first_row) / keys * keys } else { 0 }
     }
 
-    /// Steps of `keys` keys from there on until none is left that any of the block's rows attends to.
+    /// Steps of `keys` keys from there on until none is left that any of the block's rows attends to; one at least.
     #[inline(always)]
     pub fn steps(&self, keys: u32) -> u32 {
-        (K::Mask::keys_end(self.args, self.first_row + self.rows, self.length) - self.first_key(keys)).div_ceil(keys)
+        let (begin, end) =
+            (self.first_key(keys), K::Mask::keys_end(self.args, self.first_row + self.rows, self.kv_length));
+        // Rows that attend to nothing have a step that is masked.
+        let end = if K::Mask::HAS_BEGIN { end.max(begin + 1) } else { end };
+        (end - begin).div_ceil(keys)
     }
 
     /// Q of the head.
@@ -73,16 +80,16 @@ impl<'a, K: Kernel> Block<'a, K> {
         HeadRows::new::<K::Element>(self.args.q, &self.args.q_strides, self.work, self.begin)
     }
 
-    /// K of the head.
+    /// K that the head attends to.
     #[inline(always)]
     pub fn keys(&self) -> HeadRows {
-        HeadRows::new::<K::Element>(self.args.k, &self.args.k_strides, self.work, self.begin)
+        HeadRows::new::<K::Element>(self.args.k, &self.args.k_strides, self.args.of_keys(self.work), self.begin)
     }
 
-    /// V of the head.
+    /// V that the head attends to.
     #[inline(always)]
     pub fn values(&self) -> HeadRows {
-        HeadRows::new::<K::Element>(self.args.v, &self.args.v_strides, self.work, self.begin)
+        HeadRows::new::<K::Element>(self.args.v, &self.args.v_strides, self.args.of_keys(self.work), self.begin)
     }
 
     /// O of the head.

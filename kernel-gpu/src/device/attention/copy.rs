@@ -43,7 +43,7 @@ pub fn has_chunk(args: &ForwardArgs, chunk: u32) -> bool {
     chunk < args.head_dim / CHUNK_ELEMENTS
 }
 
-/// Starts copying rows `[first_row, first_row + ROWS)` to `tile`, with neighbouring threads on neighbouring chunks; what is
+/// Starts copying rows `[first_row, first_row + ROWS)` of `length` to `tile`, with neighbouring threads on neighbouring chunks; what is
 /// beyond the last row and beyond the end of a row become zeros.
 ///
 /// # Safety
@@ -53,7 +53,7 @@ pub fn has_chunk(args: &ForwardArgs, chunk: u32) -> bool {
 pub unsafe fn start_copy<K: Kernel, const ROWS: u32>(
     tile: Tile<K, ROWS>,
     rows: HeadRows,
-    first_row: u32,
+    (first_row, length): (u32, u32),
     block: &Block<'_, K>,
     lane: Lane,
 ) {
@@ -61,7 +61,7 @@ pub unsafe fn start_copy<K: Kernel, const ROWS: u32>(
     let rows_per_pass = block.threads / chunks_per_row;
     let (row, chunk) = (lane.thread / chunks_per_row, lane.thread % chunks_per_row);
     // What is beyond the end of a row is like what is beyond the last row.
-    let length = if has_chunk(block.args, chunk) { block.length } else { 0 };
+    let length = if has_chunk(block.args, chunk) { length } else { 0 };
     let (mut pass_row, mut global) = (row, rows.chunk(first_row + row, chunk));
     let mut copy_pass = || {
         let shared = tile.chunk(pass_row, chunk);

@@ -15,7 +15,7 @@ pub trait Mask {
     /// The first key that `row` attends to.
     fn keys_begin(args: &ForwardArgs, row: u32) -> u32;
 
-    /// End of the keys that any of the rows before `rows_end` attends to, out of `length`. With `row + 1` that is the end
+    /// End of the keys that any of the rows before `rows_end` attends to, out of `length` keys. With `row + 1` that is the end
     /// of what `row` itself attends to.
     fn keys_end(args: &ForwardArgs, rows_end: u32, length: u32) -> u32;
 
@@ -77,7 +77,7 @@ impl Mask for Causal {
     }
 }
 
-/// Keys within a window around the row's own position, of the launch's size.
+/// Keys from a number of rows before or behind the row's own on to another, which the launch has.
 pub struct Window;
 
 impl Mask for Window {
@@ -87,13 +87,14 @@ impl Mask for Window {
 
     #[inline(always)]
     fn keys_begin(args: &ForwardArgs, row: u32) -> u32 {
-        row.saturating_sub(args.window_left)
+        // Rows and keys have 31 bits, so that no more are left.
+        (row as i64 - args.window_left as i64).max(0) as u32
     }
 
     #[inline(always)]
     fn keys_end(args: &ForwardArgs, rows_end: u32, length: u32) -> u32 {
-        // Neither is beyond i32.
-        (rows_end + args.window_right).min(length)
+        let end = rows_end as i64 + args.window_right as i64;
+        end.max(0).min(length as i64) as u32
     }
 
     #[inline(always)]

@@ -11,8 +11,11 @@ pub trait Sequence {
     /// Whether the last tile of rows or keys may be partly beyond the end.
     const HAS_TAIL: bool;
 
-    /// The length of all sequences; of packed ones, their rows together.
+    /// Rows of Q of all sequences; of packed ones, their rows together.
     fn length(args: &ForwardArgs) -> u32;
+
+    /// Rows of K and V of a sequence that has `length` rows of Q.
+    fn kv_length(args: &ForwardArgs, length: u32) -> u32;
 
     /// The work item `item` of the launch.
     #[inline(always)]
@@ -45,6 +48,11 @@ impl<const LENGTH: u32> Sequence for Exact<LENGTH> {
     }
 
     #[inline(always)]
+    fn kv_length(_args: &ForwardArgs, _length: u32) -> u32 {
+        LENGTH
+    }
+
+    #[inline(always)]
     fn tile(args: &ForwardArgs, work: BlockWork, rows: u32) -> Option<SequenceTile> {
         tile_of_batch::<Self>(args, work, rows)
     }
@@ -64,6 +72,11 @@ impl Sequence for Any {
     #[inline(always)]
     fn length(args: &ForwardArgs) -> u32 {
         args.sequence
+    }
+
+    #[inline(always)]
+    fn kv_length(args: &ForwardArgs, _length: u32) -> u32 {
+        args.kv_sequence
     }
 
     #[inline(always)]
@@ -97,6 +110,11 @@ impl Sequence for Packed {
     #[inline(always)]
     fn length(args: &ForwardArgs) -> u32 {
         args.sequence
+    }
+
+    #[inline(always)]
+    fn kv_length(_args: &ForwardArgs, length: u32) -> u32 {
+        length
     }
 
     #[inline(always)]

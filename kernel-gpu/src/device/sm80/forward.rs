@@ -64,24 +64,24 @@ pub fn forward<
         let mut step = pipeline.begin();
         let queries = Queries::<K, BLOCK_M, M_TILES>::load(pipeline.queries(), warp_row, lane);
         let warp = Warp { args, queries, first_row: block.first_row + warp_row, lane };
-        let mut shifts = warp.guess_shifts(pipeline.first_keys(), pipeline.first_key, block.length);
+        let mut shifts = warp.guess_shifts(pipeline.first_keys(), pipeline.first_key, block.kv_length);
         let mut exact = false;
         loop {
             if K::RESCALE_THRESHOLD == 0 {
-                break warp.follow_maxima::<BLOCK_N, K_STEPS, STAGES>(&pipeline, step, block.length);
+                break warp.follow_maxima::<BLOCK_N, K_STEPS, STAGES>(&pipeline, step, block.kv_length);
             }
             let mut accumulators = Accumulators::<K, M_TILES>::new();
             while step.number < pipeline.steps {
                 let (keys, values) = pipeline.tiles(&step);
                 let first_key = pipeline.first_key + step.number * BLOCK_N;
-                match warp.attention(first_key, BLOCK_N, block.length) {
+                match warp.attention(first_key, BLOCK_N, block.kv_length) {
                     Attention::All => {
                         let attend = Warp::attend::<BLOCK_N, K_STEPS, false>;
-                        attend(&warp, &mut accumulators, &shifts, keys, values, first_key, block.length);
+                        attend(&warp, &mut accumulators, &shifts, keys, values, first_key, block.kv_length);
                     }
                     Attention::Some => {
                         let attend = Warp::attend::<BLOCK_N, K_STEPS, true>;
-                        attend(&warp, &mut accumulators, &shifts, keys, values, first_key, block.length);
+                        attend(&warp, &mut accumulators, &shifts, keys, values, first_key, block.kv_length);
                     }
                     Attention::None => (),
                 }
@@ -100,7 +100,7 @@ pub fn forward<
                     &mut maxima,
                     keys,
                     pipeline.first_key + step.number * BLOCK_N,
-                    block.length,
+                    block.kv_length,
                 );
                 pipeline.finish(&mut step);
             }

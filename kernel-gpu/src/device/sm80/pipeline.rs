@@ -59,7 +59,10 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
     #[inline(always)]
     pub unsafe fn start_queries(&self) {
         // SAFETY: all threads are here; the rows of Q before the end are accessible.
-        unsafe { start_copy(self.queries(), self.block.queries(), self.block.first_row, self.block, self.lane) };
+        unsafe {
+            let rows = (self.block.first_row, self.block.length);
+            start_copy(self.queries(), self.block.queries(), rows, self.block, self.lane);
+        }
     }
 
     /// Starts the first steps and waits for the first of them. `while step.number < pipeline.steps` then goes through all.
@@ -118,14 +121,9 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
         if step < self.steps {
             // SAFETY: passed on to the caller; the rows of K and V before the end are accessible.
             unsafe {
-                start_copy(self.memory.keys(stage), self.keys, self.first_key + step * BLOCK_N, self.block, self.lane);
-                start_copy(
-                    self.memory.values(stage),
-                    self.values,
-                    self.first_key + step * BLOCK_N,
-                    self.block,
-                    self.lane,
-                );
+                let rows = (self.first_key + step * BLOCK_N, self.block.kv_length);
+                start_copy(self.memory.keys(stage), self.keys, rows, self.block, self.lane);
+                start_copy(self.memory.values(stage), self.values, rows, self.block, self.lane);
             }
         }
         cp_async::commit_group();

@@ -64,7 +64,7 @@ pub fn forward<
             products::start_scores::<K, BLOCK_M, BLOCK_N, N_TILES>(queries, warpgroup_row, pipeline.keys(0))
                 .wait::<0>();
         let rows = (block.first_row, BLOCK_M);
-        apply_mask::<K, 1, N_TILES>(args, &mut scores, rows, warp_row, 0, block.length, lane);
+        apply_mask::<K, 1, N_TILES>(args, &mut scores, rows, warp_row, 0, block.kv_length, lane);
         let mut probabilities = softmax.take::<N_TILES, K_STEPS>(&mut scores, args.scale_log2, true, |_, _, _| ());
 
         let mut step = 0;
@@ -77,7 +77,7 @@ pub fn forward<
                 products::start_output::<K, BLOCK_N, K_STEPS>(output, probabilities, pipeline.values(step));
             scores = scores_in_flight.wait::<1>();
             let key = (step + 1) * BLOCK_N;
-            apply_mask::<K, 1, N_TILES>(args, &mut scores, rows, warp_row, key, block.length, lane);
+            apply_mask::<K, 1, N_TILES>(args, &mut scores, rows, warp_row, key, block.kv_length, lane);
             let (mut factors, mut is_rescaled) = ([1.0; ROWS_PER_LANE], false);
             probabilities = softmax.take(&mut scores, args.scale_log2, false, |_, r, factor| {
                 (factors[r], is_rescaled) = (factor, true);

@@ -34,7 +34,7 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
         let pipeline = Self { block, memory, keys: block.keys(), values: block.values(), steps, lane };
         // SAFETY: all threads are here; nothing was copied yet.
         unsafe {
-            start_copy(pipeline.queries(), block.queries(), block.first_row, block, lane);
+            start_copy(pipeline.queries(), block.queries(), (block.first_row, block.length), block, lane);
             let mut group = 0;
             while group < STAGES {
                 pipeline.start_group(group);
@@ -104,12 +104,13 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
     pub unsafe fn start_group(&self, group: u32) {
         // SAFETY: passed on to the caller.
         unsafe {
+            let rows = |step| (step * BLOCK_N, self.block.kv_length);
             if group < self.steps {
-                start_copy(self.keys(group), self.keys, group * BLOCK_N, self.block, self.lane);
+                start_copy(self.keys(group), self.keys, rows(group), self.block, self.lane);
             }
             if group >= 1 && group <= self.steps {
                 let step = group - 1;
-                start_copy(self.values(step), self.values, step * BLOCK_N, self.block, self.lane);
+                start_copy(self.values(step), self.values, rows(step), self.block, self.lane);
             }
         }
         cp_async::commit_group();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use contract::args::Strides;
 use contract::config::{Element, Mask};
 use contract::manifest::CodeGenerator;
-use contract::problem::Shape;
+use contract::problem::{Alignment, Shape};
 use contract::view::Layout;
 use serde::Serialize;
 use workshop::check;
@@ -110,6 +110,8 @@ pub struct Problem {
     pub element: Element,
     /// Mask.
     pub mask: Mask,
+    /// Where the positions of queries lie among the keys.
+    pub alignment: Alignment,
     /// Factor on the scores.
     pub scale: f64,
     /// Order of the dimensions of tensors that are not among the views.
@@ -137,9 +139,10 @@ impl Problem {
     /// Describes the problem of `inputs`, whose tensors are contiguous in `layout` unless they are views.
     pub fn new(inputs: &Inputs, layout: Layout) -> Self {
         let problem = inputs.problem();
-        let contiguous = layout.strides(problem.shape()).ok();
-        let is_contiguous = |view: &contract::view::View| view.offset == 0 && Some(view.strides) == contiguous;
-        let views = problem.views().named().into_iter().filter(|(_, view)| !is_contiguous(view));
+        let is_contiguous = |tensor, view: &contract::view::View| {
+            view.offset == 0 && Some(view.strides) == layout.strides(problem.shape().of(tensor)).ok()
+        };
+        let views = problem.views().named().into_iter().filter(|(tensor, view)| !is_contiguous(*tensor, view));
         let views = views.map(|(tensor, contract::view::View { offset, strides: Strides { batch, head, row } })| {
             View { tensor: tensor.name(), offset, batch_stride: batch, head_stride: head, row_stride: row }
         });
@@ -148,6 +151,7 @@ impl Problem {
             cu_seqlens: inputs.cu_seqlens().map(<[u32]>::to_vec),
             element: problem.element(),
             mask: problem.mask(),
+            alignment: problem.alignment(),
             scale: problem.scale(),
             layout,
             views: views.collect(),

@@ -1,7 +1,7 @@
 //! The result of a run as a table.
 
 use comfy_table::Cell;
-use contract::problem::Shape;
+use contract::problem::{Alignment, Shape};
 use workshop::check::{Comparison, Report};
 use workshop::device::DeviceKind;
 use workshop::statistics::Summary;
@@ -53,19 +53,26 @@ fn problem(record: &Record) -> String {
         Source::Generated { distribution, seed } => format!("{} inputs, seed {seed}", distribution.name()),
         Source::Files { q, k, v } => format!("Q {}, K {}, V {}", q.display(), k.display(), v.display()),
     };
-    let Shape { batch, heads, sequence, .. } = problem.shape;
+    let Shape { batch, heads, kv_heads, sequence, kv_sequence, .. } = problem.shape;
+    let of_keys = |queries: u32, keys: u32| if queries == keys { String::new() } else { format!("/{keys}") };
+    let heads = format!("{heads}{}", of_keys(heads, kv_heads));
     let sizes = match &problem.cu_seqlens {
-        None => format!("B={batch} H={heads} S={sequence}"),
+        None => format!("B={batch} H={heads} S={sequence}{}", of_keys(sequence, kv_sequence)),
         Some(begins) => {
             let longest = begins.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
             format!("{} packed sequences of {sequence} rows, the longest {longest}, H={heads}", begins.len() - 1)
         }
     };
     format!(
-        "{sizes} D={} {}, {} mask, scale {}, {}, {source}",
+        "{sizes} D={} {}, {} mask{}, scale {}, {}, {source}",
         problem.shape.head_dim,
         problem.element.name(),
         problem.mask.name(),
+        if problem.alignment == Alignment::default() {
+            String::new()
+        } else {
+            format!(" {}", problem.alignment.name())
+        },
         problem.scale,
         problem.layout.name()
     )

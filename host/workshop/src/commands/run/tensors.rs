@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use contract::config::Mask;
 use contract::problem::{Problem, Shape};
+use contract::refusal::Tensor;
 use workshop::check;
 use workshop::element::Bits;
 use workshop::error::{Error, Result};
@@ -19,7 +20,7 @@ pub fn inputs(options: &Options) -> Result<(Inputs, Source)> {
     let mask = if options.causal { Mask::Causal } else { options.mask };
     let problem = |shape: Shape| {
         let problem = Problem::new(shape, mask, options.layout)?.with_element(options.element);
-        let problem = options.window.map_or(problem, |window| problem.with_window(window));
+        let problem = options.window.map_or(problem, |window| problem.with_window(window)).aligned(options.align);
         let problem = options.scale.map_or(Ok(problem), |scale| problem.with_scale(scale))?;
         let problem = views::apply(problem, &options.strides, &options.offset)?;
         host_memory::check(&problem)?;
@@ -40,7 +41,12 @@ pub fn inputs(options: &Options) -> Result<(Inputs, Source)> {
         None => Shape::new(options.batch, options.heads, options.seq),
         Some(lengths) => Shape::new(1, options.heads, rows(lengths)?),
     };
-    let shape = shape.with_head_dim(options.head_dim);
+    let shape = Shape {
+        kv_heads: options.kv_heads.unwrap_or(shape.heads),
+        kv_sequence: options.kv_seq.unwrap_or(shape.sequence),
+        head_dim: options.head_dim,
+        ..shape
+    };
     let inputs = Inputs::generate(problem(shape)?, options.distribution, options.seed)?;
     let inputs = options.lengths.iter().try_fold(inputs, |inputs, lengths| inputs.packed(lengths))?;
     Ok((inputs, Source::Generated { distribution: options.distribution, seed: options.seed }))
@@ -52,24 +58,30 @@ fn rows(lengths: &[u32]) -> Result<u32> {
     u32::try_from(sum).map_err(|_| Error::Invalid(format!("--lengths has {sum} rows together; make it less than 2^32")))
 }
 
-/// Reads Q, K and V, which must have one shape.
+/// Reads Q, K and V. K and V have one shape, which may have other heads and rows than that of Q.
 fn read_storages(
     paths: [&PathBuf; 3],
     read: impl Fn(&PathBuf) -> Result<npy::Array>,
 ) -> Result<(Shape, [Vec<Bits>; 3])> {
     let [q, k, v] = paths.map(read);
     let arrays = [q?, k?, v?];
-    let shape = arrays[0].shape;
-    for (path, array) in paths.iter().zip(&arrays) {
-        if array.shape != shape {
-            return Err(Error::Invalid(format!(
-                "{}: has {}, but {} has {shape}; Q, K and V must have the same shape",
-                path.display(),
-                array.shape,
-                paths[0].display()
-            )));
-        }
+    let [q, k, v] = [0, 1, 2].map(|index: usize| arrays[index].shape);
+    let differs = |index: usize, from: usize, what: &str| {
+        Error::Invalid(format!(
+            "{}: has {}, but {} has {}; {what}",
+            paths[index].display(),
+            arrays[index].shape,
+            paths[from].display(),
+            arrays[from].shape
+        ))
+    };
+    if (k.batch, k.head_dim) != (q.batch, q.head_dim) {
+        return Err(differs(1, 0, "Q and K must have the same batch and head_dim"));
     }
+    if v != k {
+        return Err(differs(2, 1, "K and V must have the same shape"));
+    }
+    let shape = q.with_kv_heads(k.heads).with_kv_sequence(k.sequence);
     Ok((shape, arrays.map(|array| array.elements)))
 }
 
@@ -86,7 +98,7 @@ pub fn write_outputs(options: &Options, problem: &Problem, outputs: &check::Outp
     }
     let shape = problem.shape();
     if let Some(path) = &options.out {
-        npy::write_elements(path, &options.layout.dimensions(shape), problem.element(), &outputs.o)?;
+        npy::write_elements(path, &options.layout.dimensions(shape.of(Tensor::O)), problem.element(), &outputs.o)?;
     }
     if let (Some(path), Some(lse)) = (&options.lse, &outputs.lse) {
         npy::write(path, &[shape.batch, shape.heads, shape.sequence].map(u64::from), lse)?;

@@ -116,7 +116,7 @@ fn time_plots(record: &BenchRecord, contenders: &Contenders) -> Result<Vec<Plot>
 }
 
 fn same_but_for_sequence(a: Case, b: Case) -> bool {
-    let at_one = |case: Case| Case { shape: Shape { sequence: 1, ..case.shape }, ..case };
+    let at_one = |case: Case| Case { shape: Shape { sequence: 1, kv_sequence: 1, ..case.shape }, ..case };
     at_one(a) == at_one(b)
 }
 

@@ -54,7 +54,7 @@ pub unsafe fn consume<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
             // them tests and copies.
             while !step.is_last() {
                 if K::Mask::HAS_BEGIN {
-                    let length = if K::Sequence::IS_LOOKED_UP { step.length } else { context.length };
+                    let length = if K::Sequence::IS_LOOKED_UP { step.kv_length } else { context.kv_length };
                     strip.take_masked(context.args, step, length, lane.again());
                 } else {
                     // A tile has as many keys as a strip has rows, so that only the last one is masked.
@@ -68,7 +68,7 @@ pub unsafe fn consume<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
                 step = next;
             }
             // Known to be the same in all steps, where it is.
-            let length = if K::Sequence::IS_LOOKED_UP { step.length } else { context.length };
+            let length = if K::Sequence::IS_LOOKED_UP { step.kv_length } else { context.kv_length };
             strip.take_masked(context.args, step, length, lane.again());
             let normalisers = strip.complete(memory, step, lane.again());
             // Behind the last step of all, scores are computed that nobody reads: of K, as O takes the place of Q meanwhile.

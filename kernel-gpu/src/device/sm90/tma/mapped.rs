@@ -67,7 +67,8 @@ impl Mapped for Packed {
     }
 }
 
+/// Where row 0 of a head lies, of sequences that are not packed.
 #[inline(always)]
-fn in_maps_of_batch(BlockWork { batch, head, .. }: BlockWork) -> InMaps {
+pub fn in_maps_of_batch(BlockWork { batch, head, .. }: BlockWork) -> InMaps {
     InMaps { row: 0, head, batch }
 }

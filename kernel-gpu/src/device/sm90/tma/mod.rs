@@ -132,8 +132,10 @@ pub struct Context<'a, K: TmaKernel> {
     maps: Maps,
     /// The block's shared memory.
     memory: Memory<K>,
-    /// The length of all sequences; of packed ones, their rows together.
+    /// Rows of Q of all sequences; of packed ones, their rows together.
     length: u32,
+    /// Rows of K and V of all sequences that are not packed.
+    kv_length: u32,
 }
 
 /// O and LSE of the block's work items.
@@ -145,7 +147,9 @@ pub fn forward<K: TmaKernel, const CONSUMER_REGISTERS: u32, const PRODUCER_REGIS
     args: &ForwardArgs,
     maps: Maps,
 ) {
-    let context = Context::<K> { args, maps, memory: Memory::new(), length: K::Sequence::length(args) };
+    let length = K::Sequence::length(args);
+    let kv_length = K::Sequence::kv_length(args, length);
+    let context = Context::<K> { args, maps, memory: Memory::new(), length, kv_length };
     let lane = Lane::current();
     // SAFETY: all threads of the block are here; whole warps and warpgroups take each branch. The registers are those that
     // the launch gave the block.

@@ -1,12 +1,11 @@
 //! The thread that copies to shared memory.
 
-use super::mapped::{InMaps, Mapped};
+use super::mapped::{InMaps, Mapped, in_maps_of_batch};
 use super::memory::Memory;
 use super::order::{Streamed, StripCopy, TileCopy, work_item};
 use super::{Context, KEYS, ROWS, Rows, TmaKernel};
 use crate::device::ptx::{bulk_copy, mbarrier, memory};
 use crate::device::unrolled;
-use contract::geometry::BlockWork;
 use contract::packed::SequenceTile;
 
 /// Tiles of K and V that are on their way at once at first.
@@ -45,15 +44,15 @@ impl<'a, K: TmaKernel> Loader<'a, K> {
     /// One thread calls this; the launch has tensor maps.
     #[inline(always)]
     pub unsafe fn prefetch_first(&self) {
-        let Some((head, first_row)) = self.first_item() else { return };
+        let Some(FirstItem { queries, keys, first_row }) = self.first_item() else { return };
         let maps = self.context.maps;
         let mut strip = 0;
         while strip < K::WARPGROUPS {
             // SAFETY: passed on to the caller.
-            unsafe { prefetch_rows::<K>(maps.q(), head.after(first_row + strip * ROWS)) };
+            unsafe { prefetch_rows::<K>(maps.q(), queries.after(first_row + strip * ROWS)) };
             strip += 1;
         }
-        let first_key = head.after(Streamed::first_tile(self.context, first_row) * KEYS);
+        let first_key = keys.after(Streamed::first_tile(self.context, first_row) * KEYS);
         let mut tile = 0;
         while tile < FIRST_TILES {
             // SAFETY: passed on to the caller.
@@ -72,25 +71,27 @@ impl<'a, K: TmaKernel> Loader<'a, K> {
     /// One thread calls this, before all other loads.
     #[inline(always)]
     pub unsafe fn load_first(&self) {
-        let Some((head, first_row)) = self.first_item() else { return };
+        let Some(FirstItem { queries, keys, first_row }) = self.first_item() else { return };
         let mut strip = 0;
         while strip < K::WARPGROUPS {
             // SAFETY: passed on to the caller.
             unsafe {
-                self.start_strip(strip, head.after(first_row + strip * ROWS));
+                self.start_strip(strip, queries.after(first_row + strip * ROWS));
                 if strip == 0 {
-                    self.start_stage(0, head.after(Streamed::first_tile(self.context, first_row) * KEYS));
+                    self.start_stage(0, keys.after(Streamed::first_tile(self.context, first_row) * KEYS));
                 }
             }
             strip += 1;
         }
     }
 
-    /// Row 0 of the head of the block's first work item, and the first of the item's rows; not for sequences that are looked up.
+    /// The block's first work item; not for sequences that are looked up.
     #[inline(always)]
-    fn first_item(&self) -> Option<(InMaps, u32)> {
-        let BlockWork { batch, head, query_tile } = self.context.args.block_work(work_item(self.context, 0)?);
-        Some((InMaps { row: 0, head, batch }, query_tile * K::WARPGROUPS * ROWS))
+    fn first_item(&self) -> Option<FirstItem> {
+        let args = self.context.args;
+        let work = args.block_work(work_item(self.context, 0)?);
+        let (queries, keys) = (in_maps_of_batch(work), in_maps_of_batch(args.of_keys(work)));
+        Some(FirstItem { queries, keys, first_row: work.query_tile * K::WARPGROUPS * ROWS })
     }
 
     /// Copies Q of a strip, when its place is empty. Rows beyond the end become zeros. Where sequences are looked up, the others
@@ -162,6 +163,16 @@ impl<'a, K: TmaKernel> Loader<'a, K> {
             load_rows::<K>(self.memory.values(stage), self.context.maps.v(), first, full);
         }
     }
+}
+
+/// Where the block's first work item lies.
+struct FirstItem {
+    /// Row 0 of Q of its head.
+    queries: InMaps,
+    /// Row 0 of K and V that the head attends to.
+    keys: InMaps,
+    /// The first of its rows.
+    first_row: u32,
 }
 
 /// Brings 64 rows of a head to L2.

@@ -24,8 +24,8 @@ pub use whole_head::WholeHead;
 pub struct Step<K: TmaKernel> {
     /// Strips that the warpgroup has done before.
     pub number: u32,
-    /// The length of the strip's sequence.
-    pub length: u32,
+    /// Keys of the strip's sequence.
+    pub kv_length: u32,
     /// Strips of the warpgroup, where they are counted beforehand.
     pub strips: u32,
     /// First query row of the strip, where the mask asks for it.

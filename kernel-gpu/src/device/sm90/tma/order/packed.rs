@@ -123,7 +123,7 @@ impl PackedStreamed {
         let first_tile = Streamed::first_tile(context, tile.first_row);
         Step {
             number,
-            length: tile.length,
+            kv_length: tile.length,
             strips: 0,
             first_row: tile.first_row,
             strip,
@@ -301,7 +301,7 @@ impl<K: TmaKernel> Order<K> for PackedStreamed {
                 load_strip(Self::strip_of(item.work, item.tile, number, place, K::WARPGROUPS));
                 place += 1;
             }
-            let head = Packed::in_maps(context.args, item.work, item.tile);
+            let head = Packed::in_maps(context.args, context.args.of_keys(item.work), item.tile);
             let first_tile = Streamed::first_tile(context, item.tile.first_row);
             while first_tile + tile < Self::tiles_of_item(context, item.tile) {
                 let first_key = head.after((first_tile + tile) * KEYS);

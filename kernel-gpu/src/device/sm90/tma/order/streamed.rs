@@ -5,7 +5,7 @@ use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
 use crate::device::ptx::mbarrier;
 use crate::device::ptx::wgmma::{Descriptor, KMajor};
-use crate::device::sm90::tma::mapped::InMaps;
+use crate::device::sm90::tma::mapped::in_maps_of_batch;
 use crate::device::sm90::tma::memory::Memory;
 use crate::device::sm90::tma::turns::Turns;
 use crate::device::sm90::tma::{Context, KEYS, ROWS, TmaKernel};
@@ -38,10 +38,12 @@ impl Streamed {
         K::Mask::keys_begin(context.args, row) / KEYS
     }
 
-    /// End of the tiles that the rows before a row attend to.
+    /// End of the tiles that the rows before a row attend to, of `kv_length` keys.
     #[inline(always)]
-    pub fn tiles<K: TmaKernel>(context: &Context<'_, K>, rows_end: u32, length: u32) -> u32 {
-        K::Mask::keys_end(context.args, rows_end, length).div_ceil(KEYS)
+    pub fn tiles<K: TmaKernel>(context: &Context<'_, K>, rows_end: u32, kv_length: u32) -> u32 {
+        let end = K::Mask::keys_end(context.args, rows_end, kv_length).div_ceil(KEYS);
+        // A strip that attends to nothing has a tile that is masked. The item is that strip.
+        if K::Mask::HAS_BEGIN { end.max(Self::first_tile(context, rows_end - ROWS) + 1) } else { end }
     }
 
     /// The first step of a warpgroup's strip of `item`, with its first tile at a stage.
@@ -55,12 +57,12 @@ impl Streamed {
     ) -> Step<K> {
         let item_row = Self::first_row(context.args.block_work(item), K::WARPGROUPS);
         let first_row = item_row + Self::place(warpgroup, K::WARPGROUPS, round) * ROWS;
-        let tiles = Self::tiles(context, first_row + ROWS, context.length);
+        let tiles = Self::tiles(context, first_row + ROWS, context.kv_length);
         let strip = round % 2 * K::WARPGROUPS + warpgroup;
         let first_tile = Self::first_tile(context, first_row);
         Step {
             number: round,
-            length: context.length,
+            kv_length: context.kv_length,
             strips: 0,
             first_row,
             strip,
@@ -68,7 +70,7 @@ impl Streamed {
             tile: first_tile,
             first_tile,
             last_tile: tiles - 1,
-            idle_tiles: Self::tiles(context, item_row + K::WARPGROUPS * ROWS, context.length) - tiles,
+            idle_tiles: Self::tiles(context, item_row + K::WARPGROUPS * ROWS, context.kv_length) - tiles,
             stage,
             keys: Descriptor::new(context.memory.keys(stage).address()),
             stage_parity,
@@ -197,9 +199,9 @@ impl<K: TmaKernel> Order<K> for Streamed {
             }
             let first_row = Self::first_row(work, K::WARPGROUPS);
             let first_tile = Self::first_tile(context, first_row);
-            let tiles = Self::tiles(context, first_row + K::WARPGROUPS * ROWS, context.length) - first_tile;
+            let tiles = Self::tiles(context, first_row + K::WARPGROUPS * ROWS, context.kv_length) - first_tile;
             while tile < tiles {
-                let first_key = InMaps { row: (first_tile + tile) * KEYS, head: work.head, batch: work.batch };
+                let first_key = in_maps_of_batch(context.args.of_keys(work)).after((first_tile + tile) * KEYS);
                 load_tile(TileCopy { stage: stage.0, parity: stage.1, is_first, first_key });
                 stage = Self::advance::<K>(stage, 1);
                 is_first &= stage.0 != 0;

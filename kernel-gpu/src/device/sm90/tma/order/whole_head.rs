@@ -6,7 +6,7 @@ use crate::device::attention::mask::Mask;
 use crate::device::codegen::thread;
 use crate::device::ptx::mbarrier;
 use crate::device::ptx::wgmma::Descriptor;
-use crate::device::sm90::tma::mapped::InMaps;
+use crate::device::sm90::tma::mapped::in_maps_of_batch;
 use crate::device::sm90::tma::memory::Memory;
 use crate::device::sm90::tma::turns::Turns;
 use crate::device::sm90::tma::{Context, KEYS, ROWS, TmaKernel};
@@ -119,7 +119,7 @@ impl WholeHead {
         let is_split = K::Mask::ALL_KEYS && number >= 2 * context.args.last_round.split_round();
         Step {
             number,
-            length: context.length,
+            kv_length: context.kv_length,
             strips,
             first_row: strip * ROWS,
             strip,
@@ -242,7 +242,7 @@ impl<K: TmaKernel> Order<K> for WholeHead {
             }
             while tile < Self::tiles_end::<K>(pass) {
                 let (parity, is_first) = (head % 2, head == 0);
-                let first_key = InMaps { row: tile * KEYS, head: work.head, batch: work.batch };
+                let first_key = in_maps_of_batch(context.args.of_keys(work)).after(tile * KEYS);
                 load_tile(TileCopy { stage: tile, parity, is_first, first_key });
                 tile += 1;
             }

@@ -1,0 +1,64 @@
+//! Fewer heads of K and V than of Q, and other numbers of keys than of queries: every entry that has them against the reference.
+
+use contract::config::{Element, Mask};
+use contract::problem::{Alignment, Problem, Shape, Window};
+use contract::view::Layout;
+use workshop::inputs::{Distribution, Inputs};
+
+use crate::support::Case;
+
+const MASKS: [Mask; 3] = [Mask::Full, Mask::Causal, Mask::Window];
+
+fn assert_right(problem: Problem) {
+    Case::generate(problem, Distribution::Normal).assert_right(true);
+}
+
+#[test]
+fn heads_of_queries_share_heads_of_keys() {
+    let shapes = [(2, 6, 3, 70, Layout::Bhsd), (1, 2, 1, 512, Layout::Bshd)];
+    for (batch, heads, kv_heads, sequence, layout) in shapes {
+        let shape = Shape::new(batch, heads, sequence).with_kv_heads(kv_heads);
+        for (mask, element) in MASKS.into_iter().zip(Element::ALL.into_iter().cycle()) {
+            assert_right(Problem::new(shape, mask, layout).unwrap().with_element(element));
+        }
+    }
+}
+
+#[test]
+fn packed_heads_of_queries_share_heads_of_keys() {
+    const LENGTHS: [u32; 4] = [70, 0, 3, 64];
+    for mask in MASKS {
+        let shape = Shape::new(1, 6, LENGTHS.iter().sum()).with_kv_heads(2);
+        let problem = Problem::new(shape, mask, Layout::Bshd).unwrap();
+        let inputs = Inputs::generate(problem, Distribution::NonFiniteValues, 512).unwrap().packed(&LENGTHS).unwrap();
+        Case::new(inputs, Distribution::NonFiniteValues).assert_right(true);
+    }
+}
+
+/// Whole tiles, tails, fewer keys than a tile and than a strip's first row is behind, and one query.
+#[test]
+fn keys_may_be_more_than_queries_or_fewer() {
+    let lengths = [(1, 300), (64, 192), (65, 130), (200, 70), (257, 1)];
+    let alignments = Alignment::ALL.into_iter().cycle();
+    for ((sequence, kv_sequence), first) in lengths.into_iter().zip(alignments) {
+        let shape = Shape::new(1, 2, sequence).with_kv_heads(1).with_kv_sequence(kv_sequence);
+        let alignments = Alignment::ALL.into_iter().cycle().skip(first as usize);
+        for ((mask, element), alignment) in MASKS.into_iter().zip(Element::ALL.into_iter().cycle()).zip(alignments) {
+            let problem = Problem::new(shape, mask, Layout::Bshd).unwrap().with_element(element);
+            assert_right(problem.aligned(alignment));
+        }
+    }
+}
+
+#[test]
+fn rows_that_attend_to_nothing_are_zeros() {
+    let narrow = Window { left: Some(3), right: Some(0) };
+    for (sequence, kv_sequence, alignment) in [(200, 20, Alignment::TopLeft), (200, 20, Alignment::BottomRight)] {
+        let shape = Shape::new(1, 2, sequence).with_kv_sequence(kv_sequence);
+        let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap().with_window(narrow).aligned(alignment);
+        let inputs = Inputs::generate(problem, Distribution::Normal, 1).unwrap();
+        let attended = (0..sequence).filter(|&row| !inputs.attended_keys(row).is_empty()).count();
+        assert!(attended < 30, "of {sequence} rows {attended} attend to something");
+        assert_right(problem);
+    }
+}
