@@ -9,19 +9,20 @@ use candle_core::{Result, Tensor};
 use arguments::{Sequences, Window};
 use operation::Attention;
 
-/// Softmax(scale · QKᵀ) · V of f16 or bf16 tensors `[batch, sequence, heads, head size]` on a GPU; of the same shape.
+/// Softmax(scale · QKᵀ) · V of f16 or bf16 tensors `[batch, sequence, heads, head size]` on a GPU; of the shape of Q.
 ///
-/// Q, K and V may be views, such as parts of a fused QKV tensor, whose rows are without gaps and begin at multiples of 16 bytes.
+/// K and V may have fewer heads, of which those of Q are a multiple, and another sequence length. With a causal mask the last query
+/// is at the last key, as in flash-attn. Q, K and V may be views, such as parts of a fused QKV tensor, whose rows are without gaps and begin at multiples of 16 bytes.
 ///
 /// # Errors
-/// With the argument, and what would be accepted: other types, devices, head sizes, numbers of heads or keys.
+/// With the argument, and what would be accepted: other types, devices, head sizes, or heads that cannot be shared.
 pub fn flash_attn(q: &Tensor, k: &Tensor, v: &Tensor, softmax_scale: f32, causal: bool) -> Result<Tensor> {
     let window = Window::unlimited(causal);
     q.apply_op3(k, v, Attention::new(softmax_scale, window, Sequences::OneLength))
 }
 
-/// [`flash_attn`] with a window: query i attends to the keys i − `window_size_left` … i + `window_size_right` only, where `None` is no
-/// limit.
+/// [`flash_attn`] with a window: the query at key i attends to the keys i − `window_size_left` … i + `window_size_right` only, where
+/// `None` is no limit.
 ///
 /// # Errors
 /// As for [`flash_attn`].

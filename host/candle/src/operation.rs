@@ -21,7 +21,8 @@ impl Attention {
     /// The problem of Q, K and V with these layouts; `None` where there is nothing to compute.
     fn problem(&self, layouts: [&Layout; 3]) -> Result<Option<Problem>> {
         let (packing, longest) = match &self.sequences {
-            Sequences::OneLength => (None, layouts[0].dims().get(1).copied().unwrap_or_default()),
+            // The library finds out by itself what a window leaves of all keys.
+            Sequences::OneLength => (None, usize::MAX),
             Sequences::Packed { seqlens, longest } => {
                 let sequences = u32::try_from(seqlens.elem_count() - 1).map_err(candle_core::Error::wrap)?;
                 // A bound that helps to choose a kernel.

@@ -2,7 +2,7 @@
 
 use candle_core::{Layout, Result};
 use fa512::contract::problem::check_head_dim;
-use fa512::{Mask, Packing, Problem, Shape, Strides, View, Views, Window};
+use fa512::{Alignment, Mask, Packing, Problem, Shape, Strides, View, Views, Window};
 
 /// Sizes and strides of a tensor of rows: of a batch `[batch, sequence, heads, head size]`, or packed `[rows, heads, head size]`.
 struct Rows {
@@ -44,14 +44,15 @@ pub fn of(layouts: [&Layout; 3], window: Window, scale: f32, packing: Option<Pac
     let q = Rows::of(layouts[0], "q", is_packed)?;
     let k = Rows::of(layouts[1], "k", is_packed)?;
     let v = Rows::of(layouts[2], "v", is_packed)?;
-    for (rows, name, layout) in [(&k, "k", layouts[1]), (&v, "v", layouts[2])] {
-        if (rows.shape, rows.head_dim) != (q.shape, q.head_dim) {
-            candle_core::bail!(
-                "{name} has the shape {:?} and q {:?}; they must be equal (other numbers of keys or of heads are not computed)",
-                layout.dims(),
-                layouts[0].dims()
-            );
-        }
+    if (k.shape[0], k.head_dim) != (q.shape[0], q.head_dim) || (is_packed && k.shape[1] != q.shape[1]) {
+        candle_core::bail!(
+            "k has the shape {:?} and q {:?}; they may differ in heads and, unless they are packed, in the sequence only",
+            layouts[1].dims(),
+            layouts[0].dims()
+        );
+    }
+    if (v.shape, v.head_dim) != (k.shape, k.head_dim) {
+        candle_core::bail!("v has the shape {:?} and k {:?}; they must be equal", layouts[2].dims(), layouts[1].dims());
     }
     if q.shape.contains(&0) || packing.is_some_and(|packing| packing.sequences == 0) {
         return Ok(None);
@@ -61,12 +62,17 @@ pub fn of(layouts: [&Layout; 3], window: Window, scale: f32, packing: Option<Pac
             .map_err(|_| candle_core::Error::msg(format!("{name} is {size}, which is more than 32 bits count")))
     };
     let [batch, rows, heads] = q.shape;
+    let [_, keys, kv_heads] = k.shape;
     let shape = Shape::new(narrow(batch, "batch")?, narrow(heads, "heads")?, narrow(rows, "sequence")?)
+        .with_kv_heads(narrow(kv_heads, "the heads of k")?)
+        .with_kv_sequence(narrow(keys, "the sequence of k")?)
         .with_head_dim(q.head_dim);
     let problem = Problem::new(shape, Mask::Full, fa512::Layout::Bshd).and_then(|problem| {
         let o = problem.views().o;
         problem
             .with_window(window)
+            // As flash-attn has it.
+            .aligned(Alignment::BottomRight)
             .with_views(Views { q: q.view, k: k.view, v: v.view, o })?
             .with_scale(f64::from(scale))
     });
@@ -153,6 +159,15 @@ mod tests {
     }
 
     #[test]
+    fn k_and_v_may_have_fewer_heads_and_other_rows() {
+        let (x, shared) = (tensor(&[2, 10, 6, 64]), tensor(&[2, 33, 2, 64]));
+        let made = of([x.layout(), shared.layout(), shared.layout()], CAUSAL, 0.5, None).unwrap().unwrap();
+        assert_eq!(made.shape(), Shape::new(2, 6, 10).with_kv_heads(2).with_kv_sequence(33));
+        assert_eq!(made.attended_keys(0, 33), 0..24, "the last query is at the last key");
+        assert_eq!(made.views().o.strides, Strides { batch: 3_840, head: 64, row: 384 });
+    }
+
+    #[test]
     fn nothing_to_compute_is_no_problem() {
         let x = tensor(&[0, 10, 3, 64]);
         assert_eq!(problem(&x, &x, &x).unwrap(), None);
@@ -171,10 +186,14 @@ mod tests {
         assert!(
             refused(&x, &tensor(&[2, 10, 4, 32]), &x).contains("k has the shape [2, 10, 4, 32] and q [2, 10, 4, 64]")
         );
-        let shared = tensor(&[2, 10, 1, 64]);
-        assert!(refused(&x, &shared, &shared).contains("k has the shape [2, 10, 1, 64] and q [2, 10, 4, 64]"));
+        let uneven = tensor(&[2, 10, 3, 64]);
+        assert!(refused(&x, &uneven, &uneven).contains("the heads of Q must be a multiple of those of K and V"));
         let longer = tensor(&[2, 11, 4, 64]);
         assert!(refused(&x, &x, &longer).contains("v has the shape [2, 11, 4, 64]"));
+        let (rows, more) = (tensor(&[10, 4, 64]), tensor(&[11, 4, 64]));
+        let packing = Some(Packing { sequences: 2, longest: 5 });
+        let words = of([rows.layout(), more.layout(), more.layout()], CAUSAL, 0.5, packing).unwrap_err().to_string();
+        assert!(words.contains("k has the shape [11, 4, 64] and q [10, 4, 64]"), "{words}");
         let columns = tensor(&[2, 10, 64, 4]).transpose(2, 3).unwrap();
         assert!(refused(&x, &columns, &x).contains("k has a stride of 4 elements along its last dimension"));
         let odd = tensor(&[2, 10, 4, 65]).narrow(3, 0, 64).unwrap();

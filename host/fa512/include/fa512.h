@@ -45,7 +45,7 @@ enum { FA512_FLOAT16 = 0, FA512_BFLOAT16 = 1 };
 /* Which keys a query attends to. */
 enum {
     FA512_MASK_FULL = 0,   /* all */
-    FA512_MASK_CAUSAL = 1, /* those at or before its own position (top-left aligned) */
+    FA512_MASK_CAUSAL = 1, /* those at or before its own position */
     FA512_MASK_WINDOW = 2  /* those from window_left before its own position to window_right behind it */
 };
 
@@ -54,8 +54,9 @@ enum { FA512_UNLIMITED = -1 };
 
 /* Flags of a problem. */
 enum {
-    FA512_NO_OVERLAP = 1,       /* do not begin before the launch in front on the stream has ended */
-    FA512_NO_POINTER_CHECKS = 2 /* do not ask the driver what the addresses point to */
+    FA512_NO_OVERLAP = 1,        /* do not begin before the launch in front on the stream has ended */
+    FA512_NO_POINTER_CHECKS = 2, /* do not ask the driver what the addresses point to */
+    FA512_BOTTOM_RIGHT = 4       /* the last query is at the position of the last key; else the first at that of the first */
 };
 
 /* How a tensor [batch, heads, sequence, head_dim] lies in memory, in elements from one entry of a dimension to the next.
@@ -76,12 +77,12 @@ typedef struct fa512_strides {
 typedef struct fa512_problem {
     size_t size;        /* sizeof(fa512_problem) */
     uint32_t batch;     /* with 0 there is nothing to compute: calls succeed and do nothing */
-    uint32_t heads;     /* as batch */
-    uint32_t sequence;  /* as batch */
+    uint32_t heads;     /* of Q and O; as batch */
+    uint32_t sequence;  /* rows of a head of Q and O; as batch */
     uint32_t head_dim;  /* a multiple of 8, at most 128 */
     uint32_t dtype;     /* FA512_FLOAT16, FA512_BFLOAT16 */
     uint32_t mask;      /* FA512_MASK_FULL, FA512_MASK_CAUSAL, FA512_MASK_WINDOW */
-    uint32_t flags;     /* FA512_NO_OVERLAP, FA512_NO_POINTER_CHECKS or both */
+    uint32_t flags;     /* FA512_NO_OVERLAP, FA512_NO_POINTER_CHECKS, FA512_BOTTOM_RIGHT, or several of them */
     uint32_t reserved;  /* 0 */
     double scale;       /* factor on the scores; 0 and NaN: 1/sqrt(head_dim) */
     fa512_strides q;
@@ -92,6 +93,8 @@ typedef struct fa512_problem {
     uint32_t longest;   /* the length of the longest of them, or a bound; it helps to choose a kernel, and may be 0 */
     int32_t window_left;  /* of FA512_MASK_WINDOW: keys before a query's own position, or FA512_UNLIMITED; else 0 */
     int32_t window_right; /* as window_left, behind its own position; 0 with an unlimited left is the causal mask */
+    uint32_t kv_heads;    /* heads of K and V, of which heads is a multiple; 0: as many as of Q */
+    uint32_t kv_sequence; /* rows of a head of K and V; 0: as many as of Q, which packed sequences have always */
 } fa512_problem;
 
 /* Strides of a tensor [batch, sequence, heads, head_dim] without gaps, as flash-attn has it. */

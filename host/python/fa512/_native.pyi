@@ -6,6 +6,7 @@ __version__: str
 
 _Array = TypeVar("_Array")
 _Layout = Literal["bhsd", "bshd"]
+_Align = Literal["top-left", "bottom-right"]
 _Window = tuple[Optional[int], Optional[int]]
 _Element = Literal["float16", "bfloat16"]
 
@@ -30,6 +31,7 @@ def attention(
     *,
     causal: bool = False,
     window: Optional[_Window] = None,
+    align: _Align = "top-left",
     scale: Optional[float] = None,
     layout: _Layout = "bhsd",
     out: Optional[_Array] = None,
@@ -45,6 +47,7 @@ def attention(
     *,
     causal: bool = False,
     window: Optional[_Window] = None,
+    align: _Align = "top-left",
     scale: Optional[float] = None,
     layout: _Layout = "bhsd",
     out: Optional[_Array] = None,
@@ -96,5 +99,8 @@ def warm_up(
     sequences: Optional[int] = None,
     dtype: _Element = "float16",
     head_dim: int = 64,
+    kv_heads: Optional[int] = None,
+    kv_sequence: Optional[int] = None,
+    align: _Align = "top-left",
 ) -> None: ...
 def info() -> _Info: ...

@@ -2,7 +2,8 @@
 
 use attention::contract::problem::check_head_dim;
 use attention::{
-    Addresses, Entered, Gpu, Layout, Mask, Options, Packing, Problem, Shape, Stream, Strides, View, Views, Window,
+    Addresses, Alignment, Entered, Gpu, Layout, Mask, Options, Packing, Problem, Shape, Stream, Strides, View, Views,
+    Window,
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
@@ -49,13 +50,19 @@ struct Sizes {
     /// Of each sequence; of packed ones, of all together.
     rows: i64,
     head_dim: i64,
+    /// Heads of K and V.
+    kv_heads: i64,
+    /// Rows of K and V.
+    kv_rows: i64,
 }
 
 /// What is computed of them.
 pub struct Call<'a, 'py> {
     /// Which keys a query attends to.
     pub window: Window,
-    /// The factor on the scores, unless it is 1/√64.
+    /// Where the positions of queries lie among the keys.
+    pub alignment: Alignment,
+    /// The factor on the scores, unless it is 1/√D.
     pub scale: Option<f64>,
     /// Which sequences they are.
     pub form: Form<'a, 'py>,
@@ -90,9 +97,9 @@ pub fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Re
     let mut read = |object: &Bound<'py, PyAny>, name: &str| Array::read(object, name, order.exported, &mut keep);
     let (q, k, v) = (read(tensors.q, "q")?, read(tensors.k, "k")?, read(tensors.v, "v")?);
     let sizes = sizes(&q, call.form)?;
-    for (array, name) in [(&k, "k"), (&v, "v")] {
-        require_like(array, name, &q)?;
-    }
+    let sizes = sizes.with_keys(&k, &q, call.form)?;
+    require_like(&v, "v", &k, "k")?;
+    require_gpu(&v, "v", &q)?;
     let o_object = match tensors.out {
         Some(out) => out.clone(),
         None => output::for_o(tensors.q, &q, library)?,
@@ -103,7 +110,7 @@ pub fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Re
         (None, false) => None,
     };
     let o = read(&o_object, "out")?;
-    require_like(&o, "out", &q)?;
+    require_like(&o, "out", &q, "q")?;
     let lse = lse_object.as_ref().map(|lse| read(lse, "lse")).transpose()?;
     // What JAX hands out may only be read; what was made here is nobody else's yet.
     require_writable(&o, "out", tensors.out.is_some())?;
@@ -237,10 +244,10 @@ fn handle(stream: &Bound<'_, PyAny>) -> PyResult<u64> {
 /// Sizes of a call, whatever the order of the dimensions.
 fn sizes(q: &Array, form: Form<'_, '_>) -> PyResult<Sizes> {
     element_of(q)?;
-    let sizes = match (form, q.shape()) {
-        (Form::Batch(Layout::Bhsd), &[batch, heads, rows, head_dim]) => Sizes { batch, heads, rows, head_dim },
-        (Form::Batch(Layout::Bshd), &[batch, rows, heads, head_dim]) => Sizes { batch, heads, rows, head_dim },
-        (Form::Packed { .. }, &[rows, heads, head_dim]) => Sizes { batch: 1, heads, rows, head_dim },
+    let (batch, heads, rows, head_dim) = match (form, q.shape()) {
+        (Form::Batch(Layout::Bhsd), &[batch, heads, rows, head_dim]) => (batch, heads, rows, head_dim),
+        (Form::Batch(Layout::Bshd), &[batch, rows, heads, head_dim]) => (batch, heads, rows, head_dim),
+        (Form::Packed { .. }, &[rows, heads, head_dim]) => (1, heads, rows, head_dim),
         (form, shape) => {
             let names = match form {
                 Form::Batch(Layout::Bhsd) => "[batch, heads, sequence, head size]",
@@ -250,8 +257,8 @@ fn sizes(q: &Array, form: Form<'_, '_>) -> PyResult<Sizes> {
             return Err(PyValueError::new_err(format!("q has {} dimensions; it must be {names}", shape.len())));
         }
     };
-    check_head_dim(narrow(sizes.head_dim, "the head size of q")?).map_err(of_refusal)?;
-    Ok(sizes)
+    check_head_dim(narrow(head_dim, "the head size of q")?).map_err(of_refusal)?;
+    Ok(Sizes { batch, heads, rows, head_dim, kv_heads: heads, kv_rows: rows })
 }
 
 /// Sizes of LSE.
@@ -311,17 +318,47 @@ fn element_of(q: &Array) -> PyResult<attention::Element> {
     }
 }
 
-/// Requires the shape, type and GPU of Q.
-fn require_like(array: &Array, name: &str, q: &Array) -> PyResult<()> {
-    require_element(array, name, q.element)?;
-    if array.shape() != q.shape() {
+impl Sizes {
+    /// With those of K, which must have the type, GPU, batch and head size of Q.
+    fn with_keys(self, k: &Array, q: &Array, form: Form<'_, '_>) -> PyResult<Self> {
+        require_element(k, "k", q.element)?;
+        let found = match (form, k.shape()) {
+            (Form::Batch(Layout::Bhsd), &[batch, heads, rows, head_dim]) => Some((batch, heads, rows, head_dim)),
+            (Form::Batch(Layout::Bshd), &[batch, rows, heads, head_dim]) => Some((batch, heads, rows, head_dim)),
+            (Form::Packed { .. }, &[rows, heads, head_dim]) if rows == self.rows => Some((1, heads, rows, head_dim)),
+            _ => None,
+        };
+        match found {
+            Some((batch, kv_heads, kv_rows, head_dim)) if (batch, head_dim) == (self.batch, self.head_dim) => {
+                require_gpu(k, "k", q)?;
+                Ok(Self { kv_heads, kv_rows, ..self })
+            }
+            _ => {
+                let may_differ = match form {
+                    Form::Batch(_) => "heads and in the sequence",
+                    Form::Packed { .. } => "heads",
+                };
+                Err(PyValueError::new_err(format!(
+                    "k has the shape {:?} and q {:?}; they may differ in {may_differ} only",
+                    k.shape(),
+                    q.shape()
+                )))
+            }
+        }
+    }
+}
+
+/// Requires the shape, type and GPU of another tensor.
+fn require_like(array: &Array, name: &str, other: &Array, other_name: &str) -> PyResult<()> {
+    require_element(array, name, other.element)?;
+    if array.shape() != other.shape() {
         return Err(PyValueError::new_err(format!(
-            "{name} has the shape {:?} and q {:?}; they must be equal (other numbers of keys or of heads are not supported)",
+            "{name} has the shape {:?} and {other_name} {:?}; they must be equal",
             array.shape(),
-            q.shape()
+            other.shape()
         )));
     }
-    require_gpu(array, name, q)
+    require_gpu(array, name, other)
 }
 
 fn require_gpu(array: &Array, name: &str, q: &Array) -> PyResult<()> {
@@ -362,12 +399,16 @@ fn require_writable(array: &Array, name: &str, is_given: bool) -> PyResult<()> {
 fn problem([q, k, v, o]: [&Array; 4], sizes: Sizes, sequences: Option<u32>, call: &Call<'_, '_>) -> PyResult<Problem> {
     let shape =
         Shape::new(narrow(sizes.batch, "batch")?, narrow(sizes.heads, "heads")?, narrow(sizes.rows, "sequence")?);
+    let shape = shape.with_kv_heads(narrow(sizes.kv_heads, "the heads of k")?);
+    let shape = shape.with_kv_sequence(narrow(sizes.kv_rows, "the sequence of k")?);
     let shape = shape.with_head_dim(narrow(sizes.head_dim, "the head size")?);
     let view = |array, name| view(array, name, call.form);
     let views = Views { q: view(q, "q")?, k: view(k, "k")?, v: view(v, "v")?, o: view(o, "out")? };
     let element = element_of(q)?;
     let problem = Problem::new(shape, Mask::Full, Layout::Bshd);
-    let problem = problem.and_then(|problem| problem.with_element(element).with_window(call.window).with_views(views));
+    let problem = problem.and_then(|problem| {
+        problem.with_element(element).with_window(call.window).aligned(call.alignment).with_views(views)
+    });
     let problem = match (call.form, sequences) {
         (Form::Packed { longest, .. }, Some(sequences)) => {
             let packing = Packing { sequences, longest: longest.unwrap_or(shape.sequence) };

@@ -9,7 +9,7 @@ mod error;
 mod output;
 mod window;
 
-use ::attention::{Element, Gpu, Layout, Mask, Packing, Problem, Shape};
+use ::attention::{Alignment, Element, Gpu, Layout, Mask, Packing, Problem, Shape};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -23,17 +23,22 @@ use crate::error::{of_library, of_refusal};
 /// ----------
 /// q, k, v
 ///     Tensors of PyTorch, arrays of CuPy or JAX, or any objects with DLPack or `__cuda_array_interface__`: float16, or
-///     all bfloat16, on one GPU, four dimensions in the order of `layout`, the last one, the head size, a multiple of 8 up to 128. Any strides will do whose rows are without gaps and
-///     start at multiples of 16 bytes; inputs may be broadcast (stride 0).
+///     all bfloat16, on one GPU, four dimensions in the order of `layout`, the last one, the head size, a multiple of 8 up to
+///     128. `k` and `v` may have fewer heads, of which those of `q` are a multiple (groups of them share one), and another
+///     sequence length. Any strides will do whose rows are without gaps and start at multiples of 16 bytes; inputs may be
+///     broadcast (stride 0).
 /// causal
 ///     Whether query i attends to the keys 0 … i only.
 /// window
 ///     (left, right): query i attends to the keys i - left … i + right only. None is no limit, for a side or both. With `causal`, right
 ///     is 0 whatever is given.
+/// align
+///     Where queries are among the keys, for `causal` and `window`, if there are not as many of these: "top-left", the first query
+///     at the first key, as PyTorch's `is_causal` has it, or "bottom-right", the last query at the last key, as in flash-attn.
 /// scale
-///     Factor on the scores; 1/√64 unless given.
+///     Factor on the scores; 1/√(head size) unless given.
 /// layout
-///     Order of the dimensions: "bhsd" (batch, heads, sequence, 64), as in PyTorch, or "bshd", as in flash-attn.
+///     Order of the dimensions: "bhsd" (batch, heads, sequence, head size), as in PyTorch, or "bshd", as in flash-attn.
 /// out
 ///     Where the result goes; made by the library of `q` unless given. A tensor that is made has the order of dimensions in
 ///     memory that `q` has.
@@ -59,7 +64,7 @@ use crate::error::{of_library, of_refusal};
 /// RuntimeError
 ///     When there is no driver or GPU, or the driver reports an error.
 #[pyfunction]
-#[pyo3(signature = (q, k, v, *, causal=false, window=None, scale=None, layout="bhsd", out=None, return_lse=false, lse=None, stream=None))]
+#[pyo3(signature = (q, k, v, *, causal=false, window=None, align="top-left", scale=None, layout="bhsd", out=None, return_lse=false, lse=None, stream=None))]
 #[allow(clippy::too_many_arguments, reason = "they are Python's keyword arguments")]
 fn attention<'py>(
     q: &Bound<'py, PyAny>,
@@ -67,6 +72,7 @@ fn attention<'py>(
     v: &Bound<'py, PyAny>,
     causal: bool,
     window: window::Sides,
+    align: &str,
     scale: Option<f64>,
     layout: &str,
     out: Option<&Bound<'py, PyAny>>,
@@ -75,7 +81,8 @@ fn attention<'py>(
     stream: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Py<PyAny>> {
     let (form, window) = (Form::Batch(layout_of(layout)?), window::of(causal, window)?);
-    run(&Tensors { q, k, v, out, lse }, &Call { window, scale, form, return_lse, stream })
+    let alignment = window::alignment_of(align)?;
+    run(&Tensors { q, k, v, out, lse }, &Call { window, alignment, scale, form, return_lse, stream })
 }
 
 /// Computes softmax(scale · QKᵀ + mask) · V of packed sequences on the GPU, without a gradient.
@@ -87,7 +94,7 @@ fn attention<'py>(
 /// Parameters
 /// ----------
 /// q, k, v
-///     As for `attention`, of three dimensions: [rows of all sequences, heads, head size].
+///     As for `attention`, of three dimensions: [rows of all sequences, heads, head size]; `k` and `v` may have fewer heads.
 /// cu_seqlens
 ///     int32 or uint32 [sequences + 1] on the same GPU: where each sequence begins, and where the last one ends.
 /// max_seqlen
@@ -97,7 +104,7 @@ fn attention<'py>(
 /// window
 ///     As for `attention`, within each sequence.
 /// scale
-///     Factor on the scores; 1/√64 unless given.
+///     Factor on the scores; 1/√(head size) unless given.
 /// out
 ///     Where the result goes; made by the library of `q` unless given, without gaps.
 /// return_lse
@@ -134,7 +141,9 @@ fn attention_varlen<'py>(
 ) -> PyResult<Py<PyAny>> {
     let longest = max_seqlen.map(|longest| narrow(longest, "max_seqlen")).transpose()?;
     let (form, window) = (Form::Packed { cu_seqlens, longest }, window::of(causal, window)?);
-    run(&Tensors { q, k, v, out, lse }, &Call { window, scale, form, return_lse, stream })
+    // Every sequence has as many keys as queries.
+    let alignment = Alignment::TopLeft;
+    run(&Tensors { q, k, v, out, lse }, &Call { window, alignment, scale, form, return_lse, stream })
 }
 
 fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Py<PyAny>> {
@@ -170,6 +179,12 @@ fn layout_of(name: &str) -> PyResult<Layout> {
 ///     Element type of the tensors: "float16" or "bfloat16".
 /// head_dim
 ///     Head size of the tensors.
+/// kv_heads
+///     Heads of `k` and `v`; as many as of `q` unless given.
+/// kv_sequence
+///     Sequence length of `k` and `v`; that of `q` unless given.
+/// align
+///     As for `attention`.
 ///
 /// Raises
 /// ------
@@ -178,7 +193,7 @@ fn layout_of(name: &str) -> PyResult<Layout> {
 /// RuntimeError
 ///     When there is no driver or no such GPU, or the driver reports an error.
 #[pyfunction]
-#[pyo3(signature = (batch, heads, sequence, *, causal=false, window=None, layout="bhsd", device=0, sequences=None, dtype="float16", head_dim=64))]
+#[pyo3(signature = (batch, heads, sequence, *, causal=false, window=None, layout="bhsd", device=0, sequences=None, dtype="float16", head_dim=64, kv_heads=None, kv_sequence=None, align="top-left"))]
 #[allow(clippy::too_many_arguments, reason = "they are Python's keyword arguments")]
 fn warm_up(
     py: Python<'_>,
@@ -192,6 +207,9 @@ fn warm_up(
     sequences: Option<i64>,
     dtype: &str,
     head_dim: i64,
+    kv_heads: Option<i64>,
+    kv_sequence: Option<i64>,
+    align: &str,
 ) -> PyResult<()> {
     let window = window::of(causal, window)?;
     let element = match dtype {
@@ -204,10 +222,15 @@ fn warm_up(
     };
     let sequence = narrow(sequence, "sequence")?;
     let shape = Shape::new(narrow(batch, "batch")?, narrow(heads, "heads")?, sequence);
+    let unless_given =
+        |given: Option<i64>, otherwise: u32, name| given.map_or(Ok(otherwise), |size| narrow(size, name));
+    let shape = shape.with_kv_heads(unless_given(kv_heads, shape.heads, "kv_heads")?);
+    let shape = shape.with_kv_sequence(unless_given(kv_sequence, sequence, "kv_sequence")?);
     let shape = shape.with_head_dim(narrow(head_dim, "head_dim")?);
+    let alignment = window::alignment_of(align)?;
     let device = narrow(device, "device")? as usize;
     let problem = Problem::new(shape, Mask::Full, layout_of(layout)?);
-    let problem = problem.map(|problem| problem.with_element(element).with_window(window));
+    let problem = problem.map(|problem| problem.with_element(element).with_window(window).aligned(alignment));
     let problem = match sequences.map(|sequences| narrow(sequences, "sequences")).transpose()? {
         None => problem,
         Some(sequences) => problem.and_then(|problem| problem.packed(Packing { sequences, longest: sequence })),

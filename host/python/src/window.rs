@@ -1,6 +1,6 @@
 //! Windows of keys, as Python has them.
 
-use attention::Window;
+use attention::{Alignment, Window};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -12,6 +12,13 @@ pub fn of(causal: bool, window: Sides) -> PyResult<Window> {
     let (left, right) = window.unwrap_or_default();
     let (left, right) = (side(left, "left")?, side(right, "right")?);
     Ok(Window { left, right: if causal { Some(0) } else { right } })
+}
+
+/// The place of queries among the keys that has a name.
+pub fn alignment_of(name: &str) -> PyResult<Alignment> {
+    let alignment = Alignment::ALL.into_iter().find(|alignment| alignment.name() == name);
+    alignment
+        .ok_or_else(|| PyValueError::new_err(format!("align is {name:?}; it must be \"top-left\" or \"bottom-right\"")))
 }
 
 fn side(keys: Option<i64>, name: &str) -> PyResult<Option<u32>> {

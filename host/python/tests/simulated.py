@@ -258,17 +258,16 @@ def from_bfloat16(values):
     return (values.view(numpy.uint16).astype(numpy.uint32) << 16).view(numpy.float32)
 
 
-def reference(q, k, v, causal=False, scale=0.125, window=(None, None)):
-    """Attention and LSE of [B, H, S, 64], in float64."""
+def reference(q, k, v, causal=False, scale=0.125, window=(None, None), first=0):
+    """Attention and LSE of [B, H, S, 64], in float64; the first query is at key `first`, and groups of heads share K and V."""
     q, k, v = (x.astype(numpy.float64) for x in (q, k, v))
+    k, v = (x.repeat(q.shape[1] // x.shape[1], axis=1) for x in (k, v))
     scores = scale * q @ k.swapaxes(-1, -2)
-    position = numpy.arange(q.shape[-2])
-    back = position[:, None] - position[None, :]
-    for side, distance in zip(window, (back, -back)):
+    back = first + numpy.arange(q.shape[-2])[:, None] - numpy.arange(k.shape[-2])[None, :]
+    left, right = window
+    for side, distance in zip((left, 0 if causal else right), (back, -back)):
         if side is not None:
             scores[..., distance > side] = -numpy.inf
-    if causal:
-        scores[..., numpy.triu(numpy.ones(scores.shape[-2:], bool), 1)] = -numpy.inf
     most = scores.max(-1, keepdims=True)
     weights = numpy.exp(scores - most)
     total = weights.sum(-1, keepdims=True)

@@ -62,6 +62,16 @@ class Results(Case):
                 fa512.attention(*devices, causal=causal, scale=scale, out=out)
                 self.check(out, hosts, causal=causal, scale=0.125 if scale is None else scale)
 
+    def test_heads_share_keys_of_another_length(self):
+        for align, first in [("top-left", 0), ("bottom-right", 30)]:
+            for causal, window in [(False, None), (True, None), (True, (20, None))]:
+                with self.subTest(align=align, causal=causal, window=window):
+                    hosts = [random((2, 4, 40, 64)), random((2, 2, 70, 64), 1), random((2, 2, 70, 64), 2)]
+                    out = self.output((2, 4, 40, 64))
+                    fa512.attention(*map(MACHINE.array, hosts), causal=causal, window=window, align=align, out=out)
+                    self.check(out, hosts, causal=causal, window=window or (None, None), first=first)
+        fa512.warm_up(2, 4, 40, causal=True, kv_heads=2, kv_sequence=70, align="bottom-right")
+
     def test_windows(self):
         for causal, window, right in [
             (False, (10, 2), 2),
@@ -253,7 +263,11 @@ class Errors(Case):
         self.refused(ValueError, "q has 3 dimensions", array(random((2, 16, 64))), k, v, out=out)
         self.refused(ValueError, "head_dim is 36; it must be a multiple of 8 from 8 to 128", array(random((2, 2, 16, 36))), k, v, out=out)
         self.refused(ValueError, r"k has the shape \[2, 2, 16, 64\] and q \[2, 2, 16, 32\]", array(random((2, 2, 16, 32))), k, v, out=out)
-        self.refused(ValueError, r"k has the shape \[2, 2, 17, 64\]", q, array(random((2, 2, 17, 64))), v, out=out)
+        self.refused(ValueError, r"k has the shape \[3, 2, 16, 64\]", q, array(random((3, 2, 16, 64))), v, out=out)
+        self.refused(ValueError, r"v has the shape \[2, 2, 16, 64\] and k \[2, 2, 17, 64\]", q, array(random((2, 2, 17, 64))), v, out=out)
+        more = array(random((2, 4, 16, 64)))
+        self.refused(ValueError, "Q has 2 heads, and K and V have 4", q, more, more, out=out)
+        self.refused(ValueError, "align is 'top'; it must be", q, k, v, out=out, align="top")
         self.refused(ValueError, r"v has the shape \[2, 1, 16, 64\]", q, k, array(random((2, 1, 16, 64))), out=out)
         self.refused(ValueError, "out has the shape", q, k, v, out=self.output((2, 2, 8, 64)))
         self.refused(ValueError, "lse has the shape", q, k, v, out=out, lse=self.output((2, 2, 15), dtype=numpy.float32))

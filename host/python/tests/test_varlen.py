@@ -128,7 +128,7 @@ class Errors(Case):
         lengths = self.lengths([0, 20])
         batched = MACHINE.array(random((1, 2, 20, 64)))
         self.refused(ValueError, r"q has 4 dimensions; it must be \[rows of all", batched, k, v, lengths, out=out)
-        self.refused(ValueError, r"k has the shape \[20, 1, 64\]", q, MACHINE.array(random((20, 1, 64))), v, lengths, out=out)
+        self.refused(ValueError, r"k has the shape \[19, 2, 64\]", q, MACHINE.array(random((19, 2, 64))), v, lengths, out=out)
         lse = self.output((20, 2), dtype=numpy.float32)
         self.refused(ValueError, r"it must be \[2, 20\] \(heads, rows", q, k, v, lengths, out=out, lse=lse)
         self.refused(ValueError, "max_seqlen is -1; it must not be negative", q, k, v, lengths, max_seqlen=-1, out=out)

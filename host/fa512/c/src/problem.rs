@@ -1,7 +1,7 @@
 //! `fa512_problem`, checked and turned into a problem.
 
 use attention::contract::problem::check_head_dim;
-use attention::{Element, Layout, Mask, Options, Packing, Problem, Shape, Strides, View, Views, Window};
+use attention::{Alignment, Element, Layout, Mask, Options, Packing, Problem, Shape, Strides, View, Views, Window};
 
 use crate::status::Failure;
 
@@ -9,6 +9,8 @@ use crate::status::Failure;
 const NO_OVERLAP: u32 = 1;
 /// `FA512_NO_POINTER_CHECKS`.
 const NO_POINTER_CHECKS: u32 = 2;
+/// `FA512_BOTTOM_RIGHT`.
+const BOTTOM_RIGHT: u32 = 4;
 /// `FA512_MASK_FULL`.
 const MASK_FULL: u32 = 0;
 /// `FA512_MASK_CAUSAL`.
@@ -53,6 +55,8 @@ pub struct RawProblem {
     longest: u32,
     window_left: i32,
     window_right: i32,
+    kv_heads: u32,
+    kv_sequence: u32,
 }
 
 const _: () = assert!(size_of::<RawProblem>() >= FIRST_SIZE && size_of::<RawProblem>() <= LARGEST_SIZE);
@@ -126,7 +130,7 @@ impl RawProblem {
     fn window(self) -> Result<Window, Failure> {
         let window = match self.mask {
             MASK_FULL => Window::UNLIMITED,
-            MASK_CAUSAL => Window { right: Some(0), ..Window::UNLIMITED },
+            MASK_CAUSAL => Window::CAUSAL,
             MASK_WINDOW => {
                 return Ok(Window {
                     left: side(self.window_left, "window_left")?,
@@ -159,8 +163,10 @@ impl RawProblem {
             }
         };
         let window = self.window()?;
-        if flags & !(NO_OVERLAP | NO_POINTER_CHECKS) != 0 {
-            return Err(Failure::Invalid(format!("flags are {flags:#x}, of which this version knows 0x1 and 0x2")));
+        if flags & !(NO_OVERLAP | NO_POINTER_CHECKS | BOTTOM_RIGHT) != 0 {
+            return Err(Failure::Invalid(format!(
+                "flags are {flags:#x}, of which this version knows 0x1, 0x2 and 0x4"
+            )));
         }
         if reserved != 0 {
             return Err(Failure::Invalid(format!("reserved is {reserved}; it must be 0")));
@@ -168,8 +174,12 @@ impl RawProblem {
         if batch == 0 || heads == 0 || sequence == 0 {
             return Ok(None);
         }
-        let shape = Shape::new(batch, heads, sequence).with_head_dim(head_dim);
-        let contiguous = Problem::new(shape, Mask::Full, Layout::Bhsd)?.with_element(element).with_window(window);
+        let unless_given = |given: u32, otherwise: u32| if given == 0 { otherwise } else { given };
+        let (kv_heads, kv_sequence) = (unless_given(self.kv_heads, heads), unless_given(self.kv_sequence, sequence));
+        let shape = Shape { batch, heads, kv_heads, sequence, kv_sequence, head_dim };
+        let alignment = if flags & BOTTOM_RIGHT == 0 { Alignment::TopLeft } else { Alignment::BottomRight };
+        let contiguous = Problem::new(shape, Mask::Full, Layout::Bhsd)?.with_element(element);
+        let contiguous = contiguous.with_window(window).aligned(alignment);
         let views = *contiguous.views();
         let view = |strides: RawStrides, otherwise: View| match strides {
             RawStrides { batch: 0, head: 0, row: 0 } => otherwise,

@@ -46,7 +46,7 @@ int main(void) {
     char text[8];
     int32_t status;
 
-    EXPECT(sizeof(fa512_problem) == 160);
+    EXPECT(sizeof(fa512_problem) == 168);
     EXPECT(fa512_abi_version() == FA512_ABI_VERSION);
     EXPECT(strcmp(fa512_error_name(FA512_OK), "FA512_OK") == 0);
     EXPECT(strcmp(fa512_error_name(FA512_ERROR_MEMORY), "FA512_ERROR_MEMORY") == 0);
@@ -80,8 +80,14 @@ int main(void) {
     EXPECT(forward(problem) == FA512_ERROR_INVALID && said("window_left is -2; it must be") && said("FA512_UNLIMITED (-1)"));
     problem.window_left = 0, problem.window_right = INT32_MIN;
     EXPECT(forward(problem) == FA512_ERROR_INVALID && said("window_right is -2147483648; it must be"));
-    problem = acceptable(), problem.flags = 4;
-    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("flags are 0x4"));
+    problem = acceptable(), problem.flags = 8;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("flags are 0x8"));
+    problem = acceptable(), problem.kv_heads = 2 * problem.heads;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("the heads of Q must be a multiple of those of K and V"));
+    problem = acceptable(), problem.kv_sequence = UINT32_MAX;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("kv_sequence is 4294967295; it must be at most"));
+    problem = acceptable(), problem.batch = 1, problem.sequences = 1, problem.kv_sequence = problem.sequence + 1;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("packed sequences compute only as many of both"));
     problem = acceptable(), problem.reserved = 1;
     EXPECT(forward(problem) == FA512_ERROR_INVALID && said("reserved is 1"));
     problem = acceptable(), problem.scale = -2.0;

@@ -82,6 +82,35 @@ static void require(fa512_problem problem, int packed, int left, int right) {
         }
 }
 
+/* Requires O of four heads that share two of K and V, and of queries of which the last is at the last key, or the first at the
+ * first. V holds the positions of its rows and, a hundred times, its head. */
+static void require_shared(fa512_problem problem, int bottom_right) {
+    enum { QUERY_HEADS = 4, QUERIES = 50, KEYS = 70 };
+    static uint16_t zeros[QUERY_HEADS * KEYS * HEAD_DIM], values[HEADS * KEYS * HEAD_DIM], o[QUERY_HEADS * QUERIES * HEAD_DIM];
+    int head, row, column;
+    for (head = 0; head < HEADS; head++)
+        for (row = 0; row < KEYS; row++)
+            for (column = 0; column < HEAD_DIM; column++)
+                values[(head * KEYS + row) * HEAD_DIM + column] = half(row + 100 * head);
+    CUdeviceptr q = memory(zeros, sizeof zeros), v = memory(values, sizeof values), out = memory(o, sizeof o);
+
+    problem.heads = QUERY_HEADS;
+    problem.kv_heads = HEADS;
+    problem.sequence = QUERIES;
+    problem.kv_sequence = KEYS;
+    problem.mask = FA512_MASK_CAUSAL;
+    problem.flags = bottom_right ? FA512_BOTTOM_RIGHT : 0;
+    int32_t status = fa512_forward(&problem, pointer(q), pointer(q), pointer(v), pointer(out), NULL, NULL);
+    check(status, fa512_error_name(status), fa512_last_error_message());
+    check(cuStreamSynchronize(NULL) != 0, "cuStreamSynchronize", "the kernel failed");
+    check(cuMemcpyDtoH_v2(o, out, sizeof o) != 0, "cuMemcpyDtoH", "not copied");
+    for (head = 0; head < QUERY_HEADS; head++)
+        for (row = 0; row < QUERIES; row++) {
+            double expected = 100 * (head / 2) + 0.5 * (row + (bottom_right ? KEYS - QUERIES : 0));
+            check(!(fabs(number(o[(head * QUERIES + row) * HEAD_DIM]) - expected) < 0.1), "shared heads", "O is another");
+        }
+}
+
 int main(void) {
     static const int32_t windows[][2] = {{10, 2}, {0, 0}, {64, FA512_UNLIMITED}, {FA512_UNLIMITED, 9}, {FA512_UNLIMITED, 0}};
     CUdevice device;
@@ -107,6 +136,10 @@ int main(void) {
     problem.window_left = problem.window_right = 64;
     check(fa512_supports(&problem, -1, text, sizeof text), "fa512_supports", fa512_last_error_message());
     check(strstr(text, "_window_") == NULL, "fa512_supports", text);
+
+    problem.window_left = problem.window_right = 0;
+    require_shared(problem, 0);
+    require_shared(problem, 1);
 
     /* A program of an older header: its struct ends before the window. */
     problem.mask = FA512_MASK_CAUSAL;
