@@ -10,8 +10,9 @@ unavailable: something is missing on this machine; invalid: the backend does not
 
     hello                                      versions, device, and for each backend null or why it cannot be used
     prepare  id, backend, q, k, v, layout,     reads Q, K, V (.npy, fp16, or the bits of bf16 as uint16; [B,H,S,D] for
-             mask, scale, element              layout bhsd, [B,S,H,D] for bshd) and computes once, so that everything is
-                                               compiled; element is f16 or bf16
+             rows_around, scale, element       layout bhsd, [B,S,H,D] for bshd) and computes once, so that everything is
+                                               compiled; element is f16 or bf16; rows_around is how many rows before its own
+                                               and behind it a query's keys begin and end, null for no limit
     answer   id, path                          writes O, likewise, to the .npy file at path
     warm_up  id, input_sets, milliseconds,     copies the inputs to so many sets, runs that long; answers with call_us,
              host_launch                       the time of a call, and host_launch_us, what issuing one costs the host, or
@@ -30,7 +31,7 @@ import time
 import traceback
 import warnings
 
-PROTOCOL = 2
+PROTOCOL = 3
 # How files hold elements of each type, and what PyTorch calls it.
 ELEMENTS = {"f16": ("float16", "float16"), "bf16": ("uint16", "bfloat16")}
 # Shapes, layouts and masks of one process that FlexAttention is compiled for.
@@ -64,31 +65,43 @@ def import_torch():
 def sdpa(name):
     """scaled_dot_product_attention, held to one backend."""
 
-    def make(torch, _sequence, causal, scale):
+    def make(torch, q, k, rows_around, scale):
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
         backend = getattr(SDPBackend, name)
+        masks = {(None, None): False, (None, 0): True}
+        if tuple(rows_around) not in masks:
+            raise Refusal("invalid", "scaled_dot_product_attention has no windows")
+        options = {"is_causal": masks[tuple(rows_around)], "scale": scale, "enable_gqa": q.shape[1] != k.shape[1]}
 
         def attention(q, k, v):
             with sdpa_kernel(backend):
-                return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
+                return torch.nn.functional.scaled_dot_product_attention(q, k, v, **options)
 
         return attention
 
     return make
 
 
-def flex(torch, sequence, causal, scale):
-    """FlexAttention, compiled for this sequence length."""
+def flex(torch, q, k, rows_around, scale):
+    """FlexAttention, compiled for these sequence lengths."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
+    left, right = rows_around
+    queries, keys = q.shape[2], k.shape[2]
+
+    def attends(_batch, _head, query, key):
+        begins = True if left is None else query - key <= left
+        return begins if right is None else (key - query <= right) & begins
+
     mask = None
-    if causal:
-        mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, sequence, sequence, device="cuda")
+    if rows_around != [None, None]:
+        mask = create_block_mask(attends, None, None, queries, keys, device="cuda")
+    shared = q.shape[1] != k.shape[1]
     # fullgraph: beyond its limit of shapes, the compiler must not fall back to slow code without a word.
     torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = MAXIMUM_SHAPES
     compiled = torch.compile(flex_attention, dynamic=False, fullgraph=True)
-    return lambda q, k, v: compiled(q, k, v, block_mask=mask, scale=scale)
+    return lambda q, k, v: compiled(q, k, v, block_mask=mask, scale=scale, enable_gqa=shared)
 
 
 BACKENDS = {
@@ -124,8 +137,8 @@ class Prepared:
             raise Refusal("invalid", f"there is no element type {request['element']}; there are {', '.join(ELEMENTS)}")
         self.element = request["element"]
         self.sets = [tuple(self.load(request[name]) for name in "qkv")]
-        sequence = self.sets[0][0].shape[2]
-        self.attention = BACKENDS[backend](torch, sequence, request["mask"] == "causal", request["scale"])
+        q, k, _ = self.sets[0]
+        self.attention = BACKENDS[backend](torch, q, k, request["rows_around"], request["scale"])
         self.output = call(self.attention, *self.sets[0])
         torch.cuda.synchronize()
         self.graph = None
@@ -238,7 +251,7 @@ class Contender:
             # Compiling it takes seconds, which only those should wait for who ask for it.
             return None if "triton" in versions else "FlexAttention is compiled with Triton, which is not installed"
         try:
-            call(BACKENDS[name](self.torch, q.shape[2], False, 0.125), q, q, q)
+            call(BACKENDS[name](self.torch, q, q, [None, None], 0.125), q, q, q)
         except Exception as error:
             return str(error)
         return None

@@ -267,7 +267,7 @@ class Errors(Case):
         self.refused(ValueError, r"v has the shape \[2, 2, 16, 64\] and k \[2, 2, 17, 64\]", q, array(random((2, 2, 17, 64))), v, out=out)
         more = array(random((2, 4, 16, 64)))
         self.refused(ValueError, "Q has 2 heads, and K and V have 4", q, more, more, out=out)
-        self.refused(ValueError, "align is 'top'; it must be", q, k, v, out=out, align="top")
+        self.refused(ValueError, 'align is "top"; it must be', q, k, v, out=out, align="top")
         self.refused(ValueError, r"v has the shape \[2, 1, 16, 64\]", q, k, array(random((2, 1, 16, 64))), out=out)
         self.refused(ValueError, "out has the shape", q, k, v, out=self.output((2, 2, 8, 64)))
         self.refused(ValueError, "lse has the shape", q, k, v, out=out, lse=self.output((2, 2, 15), dtype=numpy.float32))

@@ -160,6 +160,13 @@ impl Problem {
         }
     }
 
+    /// Rows from a query's own back to its first key, and on to its last; negative where these lie on the other side, `None` for no
+    /// limit.
+    pub const fn rows_around(&self) -> [Option<i32>; 2] {
+        let Band { left, right } = self.band();
+        [Band::limit(left), Band::limit(right)]
+    }
+
     /// The same, counted from the rows of the queries.
     pub(crate) const fn band(&self) -> Band {
         Band::new(self.window, self.alignment, self.shape.sequence, self.shape.kv_sequence)

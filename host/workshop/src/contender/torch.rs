@@ -23,13 +23,14 @@ use crate::inputs::Inputs;
 use crate::npy;
 use crate::record::Implementation;
 use crate::timing::{Batch, Sampler};
-use contract::view::{Layout, View, Views};
+use contract::refusal::Tensor;
+use contract::view::{Layout, View};
 use process::Process;
 
 /// The program that the process runs.
 const SCRIPT: &str = include_str!("../../../../baselines/torch/contender.py");
 /// Version of the script's protocol.
-const PROTOCOL: u64 = 2;
+const PROTOCOL: u64 = 3;
 
 /// Longest wait for an answer: importing PyTorch from a slow disk, compiling FlexAttention.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -174,7 +175,7 @@ impl Contender for Torch {
         let [q, k, v] = prepared.write_inputs()?;
         prepared.ask::<Done>(json!({
             "command": "prepare", "backend": prepared.contender.backend.name(), "q": q, "k": k, "v": v,
-            "layout": layout.name(), "mask": problem.mask().name(), "scale": problem.scale(),
+            "layout": layout.name(), "rows_around": problem.rows_around(), "scale": problem.scale(),
             "element": problem.element().name(),
         }))?;
         Ok(Box::new(prepared))
@@ -196,10 +197,11 @@ impl PreparedTorch<'_> {
 
     fn write_inputs(&self) -> Result<[PathBuf; 3]> {
         let inputs = &self.workload.inputs;
-        let dimensions = self.layout.dimensions(inputs.problem().shape());
-        let elements = dimensions.iter().product::<u64>() as usize;
         let paths = ["q", "k", "v"].map(|name| self.path(name));
-        for (path, storage) in paths.iter().zip(inputs.storages()) {
+        let tensors = [Tensor::Q, Tensor::K, Tensor::V];
+        for ((path, storage), tensor) in paths.iter().zip(inputs.storages()).zip(tensors) {
+            let dimensions = self.layout.dimensions(inputs.problem().shape().of(tensor));
+            let elements = dimensions.iter().product::<u64>() as usize;
             npy::write_elements(path, &dimensions, inputs.element(), &storage[..elements])?;
         }
         Ok(paths)
@@ -234,7 +236,7 @@ impl<'a> Prepared<'a> for PreparedTorch<'a> {
         self.ask::<Done>(json!({"command": "answer", "path": path}))?;
         let element = self.workload.inputs.element();
         let output = npy::read(&path, self.layout, element, npy::F32::Refused)?;
-        let shape = self.workload.inputs.problem().shape();
+        let shape = self.workload.inputs.problem().shape().of(Tensor::O);
         if output.shape != shape {
             return Err(Error::Unavailable(format!("{} gave O of {}, not {shape}", self.contender.name, output.shape)));
         }
@@ -319,7 +321,8 @@ fn named(name: &str, error: Error) -> Error {
 fn contiguous_layout(inputs: &Inputs) -> Result<Layout> {
     let problem = inputs.problem();
     let is_contiguous = |layout: &Layout| {
-        layout.strides(problem.shape()).is_ok_and(|strides| *problem.views() == Views::all(View::new(strides)))
+        let contiguous = |tensor| layout.strides(problem.shape().of(tensor)).map(View::new);
+        problem.views().named().into_iter().all(|(tensor, view)| contiguous(tensor) == Ok(view))
     };
     Layout::ALL.into_iter().find(is_contiguous).ok_or_else(|| {
         Error::Invalid(

@@ -372,7 +372,7 @@ mod tests {
         );
         assert_eq!(
             command(1000),
-            "run --variant Exact(512) --mask full --batch 5 --heads 3 --seq 512 --distribution growing-maxima --seed 722945 --no-lse"
+            "run --variant Exact(512) --mask full --batch 5 --heads 3 --seq 512 --align bottom-right --distribution non-finite-queries --seed 615410"
         );
     }
 
@@ -415,7 +415,12 @@ mod tests {
         any("with a large batch", &|case| case.shape.batch > 100);
         any("with scale 0", &|case| case.scale == Some(0.0));
         any("with the largest scale", &|case| case.scale == Some(MAXIMUM_SCALE));
-        any("with shared heads", &|case| case.views[1].shared_heads && case.shape.heads > 1);
+        any("with heads of Q that share those of K", &|case| case.shape.group() > 1);
+        any("with one head of K", &|case| case.shape.kv_heads == 1 && case.shape.heads > 1);
+        any("with more keys", &|case| case.shape.kv_sequence > 2 * case.shape.sequence);
+        any("with fewer keys", &|case| 2 * case.shape.kv_sequence < case.shape.sequence);
+        any("at the last key", &|case| case.alignment == Alignment::BottomRight);
+        any("with rows of K for all heads", &|case| case.views[1].shared_heads && case.shape.heads > 1);
         any("with an offset of O", &|case| case.views[3].offset > 0);
         any("with rows of O outermost", &|case| case.views[3].order[2] == Dimension::Row);
         any("without LSE", &|case| !case.lse);

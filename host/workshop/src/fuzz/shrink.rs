@@ -70,15 +70,18 @@ fn simpler(case: &Case) -> Vec<Case> {
         add(&|case| case.shape = Shape { heads: group * kv_heads, ..case.shape });
     }
     if case.target.sequence == Sequence::Any {
-        add(&|case| case.shape = case.shape.with_kv_sequence(sequence));
-        for both in smaller(sequence).into_iter().filter(|_| sequence == kv_sequence) {
-            add(&|case| case.shape = Shape { sequence: both, kv_sequence: both, ..case.shape });
-        }
-        for rows in smaller(sequence) {
-            add(&|case| case.shape = Shape { sequence: rows, ..case.shape });
-        }
-        for keys in smaller(kv_sequence) {
-            add(&|case| case.shape = case.shape.with_kv_sequence(keys));
+        // As many keys as queries are simplest, and stay so.
+        let as_many = |rows: u32| [rows, rows];
+        let sizes: Vec<_> = match sequence == kv_sequence {
+            true => smaller(sequence).into_iter().map(as_many).collect(),
+            false => {
+                let fewer_queries = smaller(sequence).into_iter().map(|rows| [rows, kv_sequence]);
+                let fewer_keys = smaller(kv_sequence).into_iter().map(|keys| [sequence, keys]);
+                [sequence, kv_sequence].map(as_many).into_iter().chain(fewer_queries).chain(fewer_keys).collect()
+            }
+        };
+        for [sequence, kv_sequence] in sizes {
+            add(&|case| case.shape = Shape { sequence, kv_sequence, ..case.shape });
         }
     }
     add(&|case| case.alignment = Alignment::default());
@@ -196,6 +199,15 @@ mod tests {
         for case in cases(Sequence::Any).filter(fails).take(20) {
             let shrunk = shrink(&case, 1000, fails);
             assert_eq!(shrunk.case.shape, Shape::new(1, 3, 65));
+        }
+    }
+
+    #[test]
+    fn other_numbers_of_keys_and_shared_heads_stay_only_where_the_failure_needs_them() {
+        let fails = |case: &Case| case.shape.kv_sequence >= 65 && case.shape.sequence <= 10 && case.shape.group() >= 2;
+        for case in cases(Sequence::Any).filter(fails).take(5) {
+            let expected = Shape::new(1, 2, 1).with_kv_heads(1).with_kv_sequence(65);
+            assert_eq!(shrink(&case, 1000, fails).case.shape, expected);
         }
     }
 

@@ -78,6 +78,11 @@ impl Band {
     /// No limit to one side: more rows than there are.
     const UNLIMITED: i32 = i32::MAX;
 
+    /// A side, if it has a limit.
+    pub(super) const fn limit(side: i32) -> Option<i32> {
+        if side == Self::UNLIMITED { None } else { Some(side) }
+    }
+
     /// That of a window in sequences of so many `queries` and `keys`, whose positions are aligned so.
     pub(crate) const fn new(window: Window, alignment: Alignment, queries: u32, keys: u32) -> Self {
         let first = alignment.first_position(queries, keys);

@@ -10,8 +10,9 @@ use super::*;
 use crate::inputs::Distribution;
 use crate::timing::{L2, Protocol};
 use contract::problem::{Problem, Shape};
+use contract::view::Views;
 
-const HELLO: &str = r#"{"ok": true, "protocol": 2, "versions": {"torch": "2.11"}, "device": "stand-in",
+const HELLO: &str = r#"{"ok": true, "protocol": 3, "versions": {"torch": "2.11"}, "device": "stand-in",
     "backends": {"flash": null, "cudnn": null, "efficient": "no kernel for this GPU"}}"#;
 
 /// A `python` that answers `hello` with `hello` and each other command by a line of `cases`, of a shell's `case`.
@@ -88,8 +89,8 @@ fn a_contender_answers_and_is_timed() {
         let prepare = &requests[1];
         assert_eq!(prepare["element"], element.name());
         assert_eq!(
-            (&prepare["layout"], &prepare["mask"], &prepare["scale"]),
-            (&layout.name().into(), &"causal".into(), &0.125.into())
+            (&prepare["layout"], &prepare["rows_around"], &prepare["scale"]),
+            (&layout.name().into(), &json!([null, 0]), &0.125.into())
         );
         let left = fs::read_dir(library.folder.path()).unwrap().count();
         assert_eq!(left, 1, "tensors must not pile up beside the script");
@@ -105,8 +106,8 @@ fn what_the_machine_lacks_is_said_as_the_process_says_it() {
 
 #[test]
 fn another_protocol_is_refused() {
-    let hello = HELLO.replace(r#""protocol": 2"#, r#""protocol": 9"#);
-    assert!(message(StandIn::new(&hello, "").start()).contains("speaks protocol 9, this program 2"));
+    let hello = HELLO.replace(r#""protocol": 3"#, r#""protocol": 9"#);
+    assert!(message(StandIn::new(&hello, "").start()).contains("speaks protocol 9, this program 3"));
     assert!(message(StandIn::new(r#"{"ok": true}"#, "").start()).contains("missing field"));
 }
 
