@@ -89,7 +89,8 @@ impl<'a> Plan<'a> {
             o_strides: views.o.strides,
             scale_log2: problem.scale_log2(),
             window_left: band.left,
-            window_right: band.right,
+            // Further on there is no key.
+            window_right: band.right.min(shape.kv_sequence as i32),
             sequence: shape.sequence,
             kv_sequence: shape.kv_sequence,
             sequences: problem.packing().map_or(0, |packing| packing.sequences),

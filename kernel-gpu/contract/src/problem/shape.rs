@@ -4,8 +4,8 @@ use crate::config::Mask;
 use crate::refusal::{Refusal, Tensor};
 use crate::view::{ELEMENT_BYTES, ROW_ALIGNMENT};
 
-/// Longest sequence: kernels count rows in 32 bits with a sign, up to the end of the last tile.
-pub const MAXIMUM_SEQUENCE: u32 = (1 << 31) - 512;
+/// Longest sequence: the end of the last tile of Q and as many keys behind it are counted in 32 bits with a sign.
+pub const MAXIMUM_SEQUENCE: u32 = (1 << 30) - 512;
 /// Most columns of a row: as many as the widest tiles have.
 pub const MAXIMUM_HEAD_DIM: u32 = 128;
 /// Columns of a row of Q, K, V and O, until [`Shape::with_head_dim`] says others.

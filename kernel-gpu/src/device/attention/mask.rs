@@ -87,14 +87,13 @@ impl Mask for Window {
 
     #[inline(always)]
     fn keys_begin(args: &ForwardArgs, row: u32) -> u32 {
-        // Rows and keys have 31 bits, so that no more are left.
-        (row as i64 - args.window_left as i64).max(0) as u32
+        (row as i32 - args.window_left).max(0) as u32
     }
 
     #[inline(always)]
     fn keys_end(args: &ForwardArgs, rows_end: u32, length: u32) -> u32 {
-        let end = rows_end as i64 + args.window_right as i64;
-        end.max(0).min(length as i64) as u32
+        // No sum leaves 32 bits: rows and keys have 30.
+        (rows_end as i32 + args.window_right).max(0).min(length as i32) as u32
     }
 
     #[inline(always)]
