@@ -50,7 +50,7 @@ impl<'a> Forward<'a> {
         lse: bool,
     ) -> Result<Self> {
         let plan = launch::plan(entry, inputs.problem(), executor.device())?;
-        executor.load(module)?;
+        executor.load_entry(module, &entry.name)?;
         let mut memory = DeviceMemory { executor, buffers: Vec::new() };
         let tensors = Tensors::new(&mut memory, &plan, inputs, lse)?;
         Ok(Self { memory, plan, inputs: inputs.clone(), tensors })

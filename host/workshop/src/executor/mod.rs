@@ -1,6 +1,7 @@
 //! Somewhere to run a kernel: a GPU through the CUDA driver, or the simulator. Nothing above this trait knows which.
 
 pub mod gpu;
+mod one_entry;
 pub mod sim;
 
 use contract::plan::Launch;
@@ -66,6 +67,11 @@ pub trait Executor {
     /// Makes the entries of `module` available to [`Executor::launch`]; a module of the same file name is replaced,
     /// and nothing is done when that one has the same text.
     fn load(&mut self, module: &PtxModule) -> Result<()>;
+
+    /// [`Self::load`] for one entry; where loading takes long, of that one alone.
+    fn load_entry(&mut self, module: &PtxModule, _entry: &str) -> Result<()> {
+        self.load(module)
+    }
 
     /// Allocates `bytes` of device memory with a guard behind it; `name` appears in messages. The contents are
     /// undefined until written, and the simulator reports reads of them.

@@ -28,7 +28,7 @@ use self::failure::{Doing, Failure, Fault, compiler_log, cuda_error};
 use self::kernel::Kernel;
 use self::memory::{Allocation, mebibytes};
 use self::timing::TimedGraph;
-use super::{Buffer, Execution, Executor, GuardDamage, PtxModule, Sample};
+use super::{Buffer, Execution, Executor, GuardDamage, PtxModule, Sample, one_entry};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::timing::{Batch, Protocol};
@@ -50,6 +50,8 @@ pub struct GpuExecutor {
 
 struct LoadedModule {
     source: PtxModule,
+    /// The one entry that was loaded of it; `None` for all.
+    entry: Option<String>,
     module: Module,
 }
 
@@ -152,6 +154,25 @@ impl GpuExecutor {
         fa512::Stream::from_raw(self.stream.as_inner().cast())
     }
 
+    /// Loads `source`, of which `entry` is all that is there, unless it is loaded.
+    fn load_source(&mut self, source: PtxModule, entry: Option<String>) -> Result<()> {
+        self.enter()?;
+        if self.modules.iter().any(|loaded| loaded.source == source) {
+            return Ok(());
+        }
+        let PtxModule { file, text } = &source;
+        let text = CString::new(text.as_str()).map_err(|error| {
+            Error::Invalid(format!("{file}: byte {} is NUL, so it is no PTX", error.nul_position()))
+        })?;
+        let module = Module::load(&text).map_err(|error| {
+            let detail = if let fa512::Error::Cuda { log, .. } = &error { compiler_log(log) } else { String::new() };
+            self.failed(format!("compiling {file} for {}", self.device.name), error, &detail)
+        })?;
+        self.modules.retain(|loaded| loaded.source.file != *file || loaded.entry != entry);
+        self.modules.push(LoadedModule { source, entry, module });
+        Ok(())
+    }
+
     /// What `take` finds in the newest module that has `entry`.
     fn find<'a, T>(
         &'a self,
@@ -252,22 +273,13 @@ impl Executor for GpuExecutor {
     }
 
     fn load(&mut self, module: &PtxModule) -> Result<()> {
-        self.enter()?;
-        if self.modules.iter().any(|loaded| loaded.source == *module) {
-            return Ok(());
-        }
-        let source = module.clone();
+        self.load_source(module.clone(), None)
+    }
+
+    fn load_entry(&mut self, module: &PtxModule, entry: &str) -> Result<()> {
         let PtxModule { file, text } = module;
-        let text = CString::new(text.as_str()).map_err(|error| {
-            Error::Invalid(format!("{file}: byte {} is NUL, so it is no PTX", error.nul_position()))
-        })?;
-        let module = Module::load(&text).map_err(|error| {
-            let detail = if let fa512::Error::Cuda { log, .. } = &error { compiler_log(log) } else { String::new() };
-            self.failed(format!("compiling {file} for {}", self.device.name), error, &detail)
-        })?;
-        self.modules.retain(|loaded| loaded.source.file != *file);
-        self.modules.push(LoadedModule { source, module });
-        Ok(())
+        let source = PtxModule { file: file.clone(), text: one_entry::only(text, entry) };
+        self.load_source(source, Some(entry.to_owned()))
     }
 
     fn allocate(&mut self, name: &str, bytes: u64) -> Result<Buffer> {

@@ -1,0 +1,111 @@
+//! PTX with one of its entries.
+
+/// `ptx` without its other entries, in whose place are empty lines, so that the lines of what is left have their numbers. All of
+/// it where `entry` is not found.
+///
+/// The driver compiles every entry of what it loads: the 90 of `sm_90a.ptx` take it 20 seconds.
+pub fn only(ptx: &str, entry: &str) -> String {
+    let mut kept = String::with_capacity(ptx.len() / 8);
+    let (mut place, mut is_there) = (Place::Outside, false);
+    for line in ptx.lines() {
+        let code = line.split("//").next().unwrap_or_default();
+        if let (Place::Outside, Some(name)) = (&place, entry_name(code)) {
+            is_there |= name == entry;
+            if name != entry {
+                place = Place::Before;
+            }
+        }
+        match place {
+            Place::Outside => kept.push_str(line),
+            Place::Before | Place::Within(_) => place = place.behind(code),
+        }
+        kept.push('\n');
+    }
+    if is_there { kept } else { ptx.to_owned() }
+}
+
+/// Where a line is.
+enum Place {
+    /// In no entry that is left out.
+    Outside,
+    /// In the head of one.
+    Before,
+    /// In its body, within so many braces.
+    Within(usize),
+}
+
+impl Place {
+    /// That of the line behind `code`.
+    fn behind(self, code: &str) -> Self {
+        code.chars().fold(self, |place, character| match (place, character) {
+            (Place::Before, '{') => Place::Within(1),
+            (Place::Within(depth), '{') => Place::Within(depth + 1),
+            (Place::Within(1), '}') => Place::Outside,
+            (Place::Within(depth), '}') => Place::Within(depth - 1),
+            (place, _) => place,
+        })
+    }
+}
+
+/// The name of the entry that begins on a line.
+fn entry_name(code: &str) -> Option<&str> {
+    let mut words = code.split_whitespace().skip_while(|word| *word != ".entry");
+    words.nth(1)?.split('(').next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::only;
+
+    const PTX: &str = "\
+.version 8.0
+.target sm_80
+.global .u32 seven = 7;
+.visible .entry first(
+\t.param .u64 p
+)
+.maxntid 128, 1, 1
+{
+\tret; // a } that closes nothing
+}
+.func helper() { ret; }
+\t// .globl second
+.visible .entry second()
+{
+\t{ // callseq
+\tcall helper;
+\t}
+\tret;
+}
+.visible .entry third() { ret; }
+\t.file 1 \"lib.rs\"
+";
+
+    fn lines(entry: &str) -> Vec<(usize, String)> {
+        let kept = only(PTX, entry);
+        assert_eq!(kept.lines().count(), PTX.lines().count(), "{kept}");
+        let kept = kept.lines().enumerate().filter(|(_, line)| !line.is_empty());
+        kept.map(|(number, line)| (number, line.to_owned())).collect()
+    }
+
+    #[test]
+    fn other_entries_are_left_out_and_lines_keep_their_numbers() {
+        let all: Vec<&str> = PTX.lines().collect();
+        for (entry, gone) in
+            [("first", vec![12..19, 19..20]), ("second", vec![3..10, 19..20]), ("third", vec![3..10, 12..19])]
+        {
+            let is_gone = |number: &usize| gone.iter().any(|range| range.contains(number));
+            let expected: Vec<_> = (0..all.len())
+                .filter(|number| !is_gone(number))
+                .map(|number| (number, all[number].to_owned()))
+                .collect();
+            assert_eq!(lines(entry), expected, "{entry}");
+        }
+    }
+
+    #[test]
+    fn without_the_entry_all_of_it_is_left() {
+        assert_eq!(only(PTX, "fourth"), PTX);
+        assert_eq!(only("no PTX", "first"), "no PTX");
+    }
+}
