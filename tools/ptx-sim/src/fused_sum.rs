@@ -9,9 +9,9 @@
 use crate::numeric::{Exact, Format, Rounding};
 
 /// Most products of one sum.
-const PRODUCTS: usize = 16;
+pub(crate) const PRODUCTS: usize = 16;
 /// Places that a term keeps below the largest exponent.
-const PLACES: u32 = 25;
+pub(crate) const PLACES: u32 = 25;
 /// 2^128, the first number beyond those of `.f32`.
 const OVERFLOW: f64 = 2.0 * (1_u128 << 127) as f64;
 
@@ -19,9 +19,9 @@ const OVERFLOW: f64 = 2.0 * (1_u128 << 127) as f64;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Factor {
     /// In units of the format's last place. Of infinities the sign, of NaN 0.
-    significand: i32,
+    pub(crate) significand: i32,
     /// Of the place before the binary point; that of the smallest normal number for subnormals and zero.
-    exponent: i32,
+    pub(crate) exponent: i32,
 }
 
 impl Factor {
@@ -40,7 +40,8 @@ impl Factor {
         Factor { significand: sign * (fraction | hidden), exponent: field.max(1) - format.bias() }
     }
 
-    fn is_special(self) -> bool {
+    /// Whether it is infinite or NaN.
+    pub fn is_special(self) -> bool {
         self.exponent == Self::SPECIAL
     }
 
@@ -99,13 +100,27 @@ pub(crate) fn fused_sum(input: Format, a: &[Factor], b: &[Factor], result: Forma
     terms[a.len().min(PRODUCTS)] = Term::new(i64::from(addend.significand), addend.exponent, result.fraction_bits());
     let largest = terms.iter().map(|term| term.exponent).max().unwrap_or(0);
     let sum: i64 = terms.iter().map(|term| term.aligned(largest)).sum();
+    rounded(sum, largest, result)
+}
+
+/// An addend in units of the last place kept beside a term of that exponent.
+pub(crate) fn aligned_addend(addend: Factor, result: Format, largest: i32) -> i64 {
+    Term::new(i64::from(addend.significand), addend.exponent, result.fraction_bits()).aligned(largest)
+}
+
+/// A sum in those units as the result has it.
+pub(crate) fn rounded(sum: i64, largest: i32, result: Format) -> u64 {
     if sum == 0 {
         return 0;
     }
     let sum = sum as f64 * power_of_two(largest - PLACES as i32);
+    if result != Format::F32 {
+        return Exact::from(sum).round(result, Rounding::Nearest);
+    }
+    let nearest = sum as f32;
     // Overflow gives infinity, although rounding is towards zero.
-    let rounding = if result == Format::F32 && sum.abs() < OVERFLOW { Rounding::Zero } else { Rounding::Nearest };
-    Exact::from(sum).round(result, rounding)
+    let is_beyond = f64::from(nearest).abs() > sum.abs() && sum.abs() < OVERFLOW;
+    u64::from(nearest.to_bits() - u32::from(is_beyond))
 }
 
 /// 2^`exponent`, which an `f64` has as a normal number.

@@ -211,6 +211,7 @@ mod decode;
 mod exec;
 mod finding;
 mod fused_sum;
+mod fused_sums;
 mod isa;
 mod lanes;
 mod launch;

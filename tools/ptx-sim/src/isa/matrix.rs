@@ -3,8 +3,9 @@
 use super::mma;
 use crate::context::{Context, Direction, Faults, Place, Traffic};
 use crate::decode::{Decode, Form};
-use crate::fused_sum::{Factor, fused_sum};
-use crate::lanes::lanes;
+use crate::fused_sum::Factor;
+use crate::fused_sums::{COLUMNS, Columns, Row, fused_sums};
+use crate::lanes::{LANES, lanes};
 use crate::numeric::Format;
 use crate::parse::{Space, Type};
 use crate::program::{Address, Destination, Slot};
@@ -13,7 +14,7 @@ use crate::unknown::{Unknown, UnknownBytes};
 /// Rows of an `mma` tile.
 const M: usize = 16;
 /// Columns of an `mma` tile.
-const N: usize = 8;
+const N: usize = COLUMNS;
 /// Depth of the deepest `mma` tile.
 const DEEPEST: usize = 16;
 /// Rows of an 8×8 matrix of `ldmatrix`.
@@ -129,21 +130,44 @@ pub(super) fn element(lane: usize, index: usize) -> (usize, usize) {
     (lane / 4 + 8 * (register % 2), lane % 4 * 2 + half + 8 * (register / 2))
 }
 
+/// The elements that each lane holds of a tile of 16 rows and 8 columns, from those of the addend.
+pub(super) fn multiply_tile(
+    input: Format,
+    a: &[Row; M],
+    b: &Columns,
+    result: Format,
+    addends: &[[u64; 4]; LANES],
+) -> [[u64; 4]; LANES] {
+    let mut c = [[Factor::default(); N]; M];
+    for (lane, addends) in addends.iter().enumerate() {
+        for (index, addend) in addends.iter().enumerate() {
+            let (row, column) = element(lane, index);
+            c[row][column] = Factor::new(result, *addend);
+        }
+    }
+    let d: [_; M] = std::array::from_fn(|row| fused_sums(input, &a[row], b, result, &c[row]));
+    std::array::from_fn(|lane| {
+        std::array::from_fn(|index| {
+            let (row, column) = element(lane, index);
+            d[row][column]
+        })
+    })
+}
+
 impl Multiply {
     fn execute(&self, context: &mut Context<'_>) {
         let unknown = self.unknown_results(context);
-        let (a, b) = (self.gather_a(context), self.gather_b(context));
+        let mut addends = [[0; 4]; LANES];
         for lane in lanes(context.active) {
-            let sum = |index: usize| {
-                let (row, column) = element(lane, index);
-                let addend = Factor::new(self.result, self.addend(context, lane, index));
-                fused_sum(self.input, &a[row][..self.depth], &b[column][..self.depth], self.result, addend)
-            };
-            let sums = [sum(0), sum(1), sum(2), sum(3)];
+            addends[lane] = std::array::from_fn(|index| self.addend(context, lane, index));
+        }
+        let (a, b) = (self.gather_a(context).map(Row::new), Columns::new(self.gather_b(context)));
+        let sums = multiply_tile(self.input, &a, &b, self.result, &addends);
+        for lane in lanes(context.active) {
             for (register, destination) in self.d.iter().enumerate() {
                 let value = match self.result == Format::F32 {
-                    true => sums[register],
-                    false => sums[2 * register] | sums[2 * register + 1] << 16,
+                    true => sums[lane][register],
+                    false => sums[lane][2 * register] | sums[lane][2 * register + 1] << 16,
                 };
                 context.set(*destination, lane, value);
             }

@@ -3,12 +3,13 @@
 //! Each warp computes its 16 rows when it executes the instruction, to the bit what an H200 does ([`fused_sum`]). Operands
 //! in shared memory are read at once; results are written to the registers when they are waited for.
 
-use super::matrix::element;
+use super::matrix::{element, multiply_tile};
 use crate::context::{Context, Faults, Place};
 use crate::decode::{Decode, Form, invalid};
 use crate::finding::FindingClass;
-use crate::fused_sum::{Factor, fused_sum};
-use crate::lanes::lanes;
+use crate::fused_sum::Factor;
+use crate::fused_sums::{COLUMNS, Columns, Row};
+use crate::lanes::{LANES, lanes};
 use crate::memory::Swizzle;
 use crate::numeric::Format;
 use crate::parse::{Operand, Type};
@@ -221,19 +222,27 @@ impl Multiply {
         context.report_faults(faults);
         context.require(&[self.scale_d.0]);
         let adds = (context.uniform(self.scale_d.0, "scale-d") != 0) != self.scale_d.1;
-        let halves = if self.result == Format::F32 { 1 } else { 2 };
-        for (register, destination) in self.d.iter().enumerate() {
-            let old = self.accumulator(context, destination.slot, adds);
-            let mut values = [0; 32];
-            for (lane, value) in values.iter_mut().enumerate() {
-                for half in 0..halves {
-                    let (row, column) = element(lane, halves * register + half);
-                    let addend = if adds { old[lane] >> (16 * half) & self.mask() } else { 0 };
-                    let addend = Factor::new(self.result, addend);
-                    *value |= fused_sum(self.input, &a[row], &b[column], self.result, addend) << (16 * half);
+        let a: [Row; WARP_ROWS] = std::array::from_fn(|row| Row::new(a[row]));
+        let (halves, registers) = if self.result == Format::F32 { (1, 4) } else { (2, 2) };
+        for (d, b) in self.d.chunks_exact(registers).zip(b.as_chunks::<COLUMNS>().0) {
+            let mut addends = [[0; 4]; LANES];
+            for (register, destination) in d.iter().enumerate() {
+                let old = self.accumulator(context, destination.slot, adds);
+                if adds {
+                    for (addends, old) in addends.iter_mut().zip(old) {
+                        for half in 0..halves {
+                            addends[halves * register + half] = old >> (16 * half) & self.mask();
+                        }
+                    }
                 }
             }
-            context.warp.matrix.set_result(destination.slot, values);
+            let sums = multiply_tile(self.input, &a, &Columns::new(*b), self.result, &addends);
+            for (register, destination) in d.iter().enumerate() {
+                let value = |sums: [u64; 4]| {
+                    (0..halves).fold(0, |value, half| value | sums[halves * register + half] << (16 * half))
+                };
+                context.warp.matrix.set_result(destination.slot, sums.map(value));
+            }
         }
         context.block.counters.mma += 1;
         context.block.counters.mma_multiply_accumulates += (WARP_ROWS * self.columns * DEPTH) as u64;
