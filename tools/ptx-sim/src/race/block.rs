@@ -7,7 +7,8 @@ use super::agent::{Agent, Engine, Semantics};
 use super::clock::{Clock, Clocks};
 use super::foreign::{Foreign, Shard};
 use super::grid::Trace;
-use super::shadow::{CELL_BYTES, Cell, Meeting, PAGE_CELLS, Record};
+use super::line::{LINE_BYTES, LINE_CELLS, Line};
+use super::shadow::{Meeting, Met, PAGE_CELLS, Record};
 use crate::lanes::lanes;
 use crate::parse::Space;
 
@@ -63,9 +64,9 @@ pub(crate) struct Races {
     mbarrier_count: usize,
     /// What strong writes announced, by where they wrote.
     announced: HashMap<(Space, u64), Arc<Clock>>,
-    shared: Vec<Cell>,
+    shared: Vec<Line>,
     /// Pages of global memory, by number.
-    global: HashMap<u64, Vec<Cell>>,
+    global: HashMap<u64, Vec<Line>>,
     /// What threads knew of other blocks when they accessed global memory.
     foreign: ForeignTable,
     /// Volatile reads of shared memory, and the volatile writes by other lanes of their warp that they have seen without order,
@@ -88,7 +89,7 @@ impl Races {
             mbarriers: HashMap::new(),
             mbarrier_count: 0,
             announced: HashMap::new(),
-            shared: vec![Cell::default(); shared_bytes.div_ceil(CELL_BYTES as usize)],
+            shared: vec![Line::default(); shared_bytes.div_ceil(LINE_BYTES as usize)],
             global: HashMap::new(),
             foreign: ForeignTable::default(),
             lockstep: Vec::new(),
@@ -104,7 +105,7 @@ impl Races {
         self.mbarriers.clear();
         self.mbarrier_count = 0;
         self.announced.clear();
-        self.shared.iter_mut().for_each(Cell::clear);
+        self.shared.fill(Line::default());
         self.global.clear();
         self.foreign = ForeignTable::default();
         self.may_synchronise = false;
@@ -112,12 +113,13 @@ impl Races {
 
     /// What the block did in global memory; forgets it.
     pub fn take_trace(&mut self) -> Trace {
-        let mut pages: Vec<(u64, Vec<Cell>)> = self.global.drain().collect();
+        let mut pages: Vec<(u64, Vec<Line>)> = self.global.drain().collect();
         pages.sort_unstable_by_key(|(number, _)| *number);
         let mut accesses = Vec::new();
-        for (number, cells) in &pages {
-            for (cell, index) in cells.iter().zip(number * PAGE_CELLS..) {
-                accesses.extend(cell.records().iter().map(|record| (index, *record)));
+        for (number, lines) in &pages {
+            let cells = lines.iter().flat_map(Line::cells);
+            for (records, index) in cells.zip(number * PAGE_CELLS..) {
+                accesses.extend(records.into_iter().map(|record| (index, record)));
             }
         }
         let foreign = std::mem::take(&mut self.foreign).known;
@@ -252,37 +254,32 @@ impl Races {
             self.may_synchronise |= semantics.strength.reaches_other_blocks();
             record.foreign = self.clocks.foreign(agent).map_or(0, |foreign| self.foreign.number(foreign));
         }
-        let end = address + data.len() as u64;
-        let mut start = address;
-        while start < end {
-            let cell = start / CELL_BYTES;
-            let (first, next) = ((start % CELL_BYTES) as usize, end.min((cell + 1) * CELL_BYTES));
-            let count = (next - start) as usize;
-            record.bytes = ((1 << count) - 1) << first;
-            if writes {
-                let mut value = [0; CELL_BYTES as usize];
-                let offset = (start - address) as usize;
-                value[first..first + count].copy_from_slice(&data[offset..offset + count]);
-                record.value = u32::from_le_bytes(value);
-            }
+        let (mut start, mut rest) = (address, data);
+        while !rest.is_empty() {
+            let (line, first) = (start / LINE_BYTES, (start % LINE_BYTES) as usize);
+            let (part, after) = rest.split_at(rest.len().min(LINE_BYTES as usize - first));
             let found = match space {
-                Space::Shared => self.shared.get_mut(cell as usize),
-                _ => page(&mut self.global, cell / PAGE_CELLS).get_mut((cell % PAGE_CELLS) as usize),
+                Space::Shared => self.shared.get_mut(line as usize),
+                _ => page(&mut self.global, line / PAGE_LINES).get_mut((line % PAGE_LINES) as usize),
             };
-            let raced = found.and_then(|found| found.access(&self.clocks, agent, record));
-            if let (None, Some((old, lane, meeting))) = (conflict, raced) {
-                let agent = self.clocks.agent(old.group as usize, lane);
-                if meeting == Meeting::Lockstep {
-                    if space == Space::Shared {
-                        let write = Conflict { agent, pc: old.pc, writes: true, time: old.time };
-                        self.lockstep.push((access.agent, address, write));
-                    }
-                    start = next;
-                    continue;
-                }
-                conflict = Some(Conflict { agent, pc: old.pc, writes: old.writes, time: old.time });
+            let mut value = [0; LINE_BYTES as usize];
+            if writes {
+                value[first..first + part.len()].copy_from_slice(part);
             }
-            start = next;
+            let meets = |(old, lane, meeting): Met| {
+                let agent = self.clocks.agent(old.group as usize, lane);
+                let earlier = Conflict { agent, pc: old.pc, writes: old.writes, time: old.time };
+                match meeting {
+                    _ if conflict.is_some() => {}
+                    Meeting::Race => conflict = Some(earlier),
+                    Meeting::Lockstep if space == Space::Shared => self.lockstep.push((access.agent, address, earlier)),
+                    Meeting::Lockstep => {}
+                }
+            };
+            if let Some(found) = found {
+                found.access(&self.clocks, agent, record, (first, part.len()), value, meets);
+            }
+            (start, rest) = (start + part.len() as u64, after);
         }
         conflict
     }
@@ -377,6 +374,9 @@ impl ForeignTable {
     }
 }
 
-fn page(pages: &mut HashMap<u64, Vec<Cell>>, number: u64) -> &mut [Cell] {
-    pages.entry(number).or_insert_with(|| vec![Cell::default(); PAGE_CELLS as usize])
+/// Lines of a page.
+const PAGE_LINES: u64 = PAGE_CELLS / LINE_CELLS as u64;
+
+fn page(pages: &mut HashMap<u64, Vec<Line>>, number: u64) -> &mut [Line] {
+    pages.entry(number).or_insert_with(|| vec![Line::default(); PAGE_LINES as usize])
 }

@@ -19,6 +19,7 @@ mod block;
 mod clock;
 mod foreign;
 mod grid;
+mod line;
 mod shadow;
 
 pub use agent::Engine;

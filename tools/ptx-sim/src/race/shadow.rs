@@ -49,7 +49,7 @@ impl Record {
     }
 
     /// How the two accesses of a block meet that nothing orders.
-    fn meets(&self, new: &Record, is_copy: bool) -> Option<Meeting> {
+    pub(super) fn meets(&self, new: &Record, is_copy: bool) -> Option<Meeting> {
         let is_volatile = |record: &Record| record.strength == Strength::Volatile;
         if self.conflicts(new, is_copy, Strength::is_strong) {
             Some(Meeting::Race)
@@ -66,12 +66,60 @@ impl Record {
         self.writes && new.writes && self.strength == new.strength && (self.value ^ new.value) & mask == 0
     }
 
+    /// Whether it leaves nothing of earlier accesses to remember.
+    pub fn is_last_word(&self) -> bool {
+        self.writes && self.strength == Strength::Weak
+    }
+
+    /// Whether the two are the same but for the lanes.
+    pub fn is_like(&self, new: &Record) -> bool {
+        Record { lanes: new.lanes, ..*self } == *new
+    }
+
+    /// Leaves of this record what `new`, an access by `agent`, does not stand for from now on; whether that is anything. While
+    /// `is_open`, `meets` gets this record if it may meet the other and nothing orders the two, with the first of its lanes
+    /// and whether one of the two is a copy.
+    #[inline]
+    pub(super) fn make_way(
+        &mut self,
+        clocks: &Clocks,
+        agent: Agent,
+        new: &Record,
+        is_open: bool,
+        meets: impl FnOnce(&Record, u32, bool),
+    ) -> bool {
+        let overlap = self.bytes & new.bytes;
+        if overlap == 0 {
+            return true;
+        }
+        let covered = self.is_covered_by(new);
+        // Two reads neither race nor meet.
+        let may_meet = is_open && (self.writes || new.writes);
+        let mut concurrent = 0;
+        if may_meet || covered && !new.is_last_word() {
+            concurrent = clocks.concurrent(agent, self.group as usize, self.lanes, self.time);
+        }
+        if concurrent != 0 && may_meet {
+            let is_copy = agent.engine.is_asynchronous() || !clocks.is_of_threads(self.group as usize);
+            meets(self, concurrent.trailing_zeros(), is_copy);
+        }
+        if new.is_last_word() || covered && concurrent == 0 {
+            self.bytes &= !overlap;
+        } else if covered && overlap == self.bytes {
+            self.lanes &= if self.group == new.group { !new.lanes } else { u32::MAX };
+        }
+        self.bytes != 0 && self.lanes != 0
+    }
+
     /// Whether whatever comes later and races with this record also races with `new`, which comes after it.
     fn is_covered_by(&self, new: &Record) -> bool {
         let weaker = new.strength == Strength::Weak || self.strength.is_strong();
         weaker && (new.writes || !self.writes)
     }
 }
+
+/// An earlier access that another one meets without order: one of its lanes, and how.
+pub(super) type Met = (Record, u32, Meeting);
 
 /// The accesses to four bytes that a later access may race with.
 #[derive(Clone, Debug, Default)]
@@ -80,49 +128,28 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
+    /// With these records.
+    pub fn new(records: SmallVec<[Record; 2]>) -> Cell {
+        Cell { records }
+    }
+
     /// What is remembered.
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// Forgets everything.
-    pub fn clear(&mut self) {
-        self.records.clear();
-    }
-
-    /// Adds an access by `agent`; the record it meets without order, how, and the first lane of that.
-    pub fn access(&mut self, clocks: &Clocks, agent: Agent, new: Record) -> Option<(Record, u32, Meeting)> {
-        let mut conflict = None;
-        let is_last_word = new.writes && new.strength == Strength::Weak;
+    /// Adds an access by `agent`; what it meets without order.
+    pub fn access(&mut self, clocks: &Clocks, agent: Agent, new: Record) -> Option<Met> {
+        let mut met = None;
         self.records.retain(|old| {
-            let overlap = old.bytes & new.bytes;
-            if overlap == 0 {
-                return true;
-            }
-            let covered = old.is_covered_by(&new);
-            // Two reads neither race nor meet.
-            let may_meet = conflict.is_none() && (old.writes || new.writes);
-            let mut concurrent = 0;
-            if may_meet || covered && !is_last_word {
-                concurrent = clocks.concurrent(agent, old.group as usize, old.lanes, old.time);
-            }
-            if concurrent != 0 && may_meet {
-                let is_copy = agent.engine.is_asynchronous() || !clocks.is_of_threads(old.group as usize);
-                let meeting = old.meets(&new, is_copy);
-                conflict = meeting.map(|meeting| (*old, concurrent.trailing_zeros(), meeting));
-            }
-            if is_last_word || covered && concurrent == 0 {
-                old.bytes &= !overlap;
-            } else if covered && overlap == old.bytes {
-                old.lanes &= if old.group == new.group { !new.lanes } else { u32::MAX };
-            }
-            old.bytes != 0 && old.lanes != 0
+            old.make_way(clocks, agent, &new, met.is_none(), |old, lane, is_copy| {
+                met = old.meets(&new, is_copy).map(|meeting| (*old, lane, meeting));
+            })
         });
-        let same = |old: &&mut Record| Record { lanes: new.lanes, ..**old } == new;
-        match self.records.iter_mut().find(same) {
+        match self.records.iter_mut().find(|old| old.is_like(&new)) {
             Some(old) => old.lanes |= new.lanes,
             None => self.records.push(new),
         }
-        conflict
+        met
     }
 }
