@@ -155,6 +155,7 @@ impl<'a> Parser<'a> {
     /// The directives between the parameters and the body.
     fn performance_directives(&mut self, entry: &mut Entry) -> Parse<()> {
         while let TokenKind::Dot(name) = self.peek() {
+            let position = self.position();
             self.advance();
             match name {
                 "maxntid" => entry.maximum_threads = Some(self.extent()?),
@@ -166,8 +167,7 @@ impl<'a> Parser<'a> {
                 "noreturn" | "explicitcluster" => {}
                 "pragma" => self.skip_statement()?,
                 _ => {
-                    self.next -= 1;
-                    return self.expected("a performance directive or `{`");
+                    return self.error(position, format!("expected a performance directive or `{{`, found `.{name}`"));
                 }
             }
         }

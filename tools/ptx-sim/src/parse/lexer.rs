@@ -1,6 +1,6 @@
 //! Text to tokens.
 
-use super::{ParseError, Position};
+use super::Position;
 
 /// One token.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,39 +45,40 @@ impl Kind<'_> {
     }
 }
 
-/// Splits `text` into tokens, the last of which is [`Kind::End`].
-pub(super) fn tokens<'a>(text: &'a str, file: &str) -> Result<Vec<Token<'a>>, ParseError> {
-    let mut lexer = Lexer { rest: text, position: Position { line: 1, column: 1 } };
-    let mut tokens = Vec::with_capacity(text.len() / 4);
-    loop {
-        let start = lexer.position;
-        let token = lexer.next().map_err(|(position, message)| ParseError {
-            file: file.to_owned(),
-            line: position.line,
-            column: position.column,
-            message,
-        });
-        let (kind, position) = token?;
-        debug_assert!(position >= start);
-        tokens.push(Token { kind, position });
-        if kind == Kind::End {
-            return Ok(tokens);
-        }
-    }
-}
-
-struct Lexer<'a> {
+/// Splits text into tokens, the last of which is [`Kind::End`].
+pub(super) struct Lexer<'a> {
     rest: &'a str,
     position: Position,
+    /// What is no token, and where; nothing is read behind it.
+    pub failure: Option<Failure>,
 }
 
-type Failure = (Position, String);
+/// A place, and what is wrong there.
+pub(super) type Failure = (Position, String);
 
-fn is_word(character: char) -> bool {
-    character.is_ascii_alphanumeric() || matches!(character, '_' | '$')
+/// How many bytes at the start of a text can be part of a word.
+fn word_length(text: &str) -> usize {
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$');
+    text.bytes().position(|byte| !is_word(byte)).unwrap_or(text.len())
 }
 
 impl<'a> Lexer<'a> {
+    /// At the start of `text`.
+    pub fn new(text: &'a str) -> Lexer<'a> {
+        Lexer { rest: text, position: Position { line: 1, column: 1 }, failure: None }
+    }
+
+    /// The next token. What is none ends the text.
+    pub fn token(&mut self) -> Token<'a> {
+        let (kind, position) = self.next().unwrap_or_else(|failure| {
+            let position = failure.0;
+            self.failure = Some(failure);
+            self.rest = "";
+            (Kind::End, position)
+        });
+        Token { kind, position }
+    }
+
     fn next(&mut self) -> Result<(Kind<'a>, Position), Failure> {
         self.skip_blanks()?;
         let position = self.position;
@@ -87,12 +88,12 @@ impl<'a> Lexer<'a> {
             '.' => self.directive()?,
             '"' => self.text()?,
             '%' | '_' | '$' | 'a'..='z' | 'A'..='Z' => {
-                let length = 1 + self.rest[1..].find(|c| !is_word(c)).unwrap_or(self.rest.len() - 1);
-                Kind::Word(self.take(length))
+                let length = 1 + word_length(&self.rest[1..]);
+                Kind::Word(self.take_of_line(length))
             }
             '(' | ')' | '[' | ']' | '{' | '}' | '<' | '>' | ',' | ';' | ':' | '=' | '+' | '-' | '!' | '|' | '@'
             | '*' | '&' => {
-                self.take(1);
+                self.take_of_line(1);
                 Kind::Symbol(first)
             }
             other => return Err((position, format!("unexpected character `{}`", other.escape_default()))),
@@ -104,21 +105,32 @@ impl<'a> Lexer<'a> {
     fn take(&mut self, length: usize) -> &'a str {
         let (taken, rest) = self.rest.split_at(length);
         self.rest = rest;
-        for character in taken.chars() {
-            if character == '\n' {
-                self.position.line += 1;
+        let last_line = match taken.rfind('\n') {
+            None => taken,
+            Some(end) => {
+                self.position.line += taken.bytes().filter(|byte| *byte == b'\n').count() as u32;
                 self.position.column = 1;
-            } else {
-                self.position.column += 1;
+                &taken[end + 1..]
             }
-        }
+        };
+        self.position.column += last_line.chars().count() as u32;
+        taken
+    }
+
+    /// Consumes `length` characters of ASCII, none of which ends a line.
+    fn take_of_line(&mut self, length: usize) -> &'a str {
+        let (taken, rest) = self.rest.split_at(length);
+        self.rest = rest;
+        self.position.column += length as u32;
         taken
     }
 
     fn skip_blanks(&mut self) -> Result<(), Failure> {
         loop {
-            let blank = self.rest.find(|c: char| !c.is_ascii_whitespace()).unwrap_or(self.rest.len());
-            self.take(blank);
+            let blank = self.rest.bytes().position(|byte| !byte.is_ascii_whitespace()).unwrap_or(self.rest.len());
+            if blank > 0 {
+                self.take(blank);
+            }
             if self.rest.starts_with("//") {
                 self.take(self.rest.find('\n').unwrap_or(self.rest.len()));
             } else if self.rest.starts_with("/*") {
@@ -137,13 +149,13 @@ impl<'a> Lexer<'a> {
         let position = self.position;
         let mut length = 1;
         loop {
-            let word = self.rest[length..].find(|c| !is_word(c)).unwrap_or(self.rest.len() - length);
+            let word = word_length(&self.rest[length..]);
             if word == 0 {
                 return Err((position, "a `.` without a name after it".to_owned()));
             }
             length += word;
             if !self.rest[length..].starts_with("::") {
-                return Ok(Kind::Dot(&self.take(length)[1..]));
+                return Ok(Kind::Dot(&self.take_of_line(length)[1..]));
             }
             length += 2;
         }
@@ -162,16 +174,16 @@ impl<'a> Lexer<'a> {
     fn number(&mut self) -> Result<Kind<'a>, Failure> {
         let position = self.position;
         let length = self.number_length();
-        let literal = self.take(length);
+        let literal = self.take_of_line(length);
         parse_number(literal).ok_or_else(|| (position, format!("`{literal}` is not a number PTX knows")))
     }
 
     fn number_length(&self) -> usize {
-        let word = self.rest.find(|c| !is_word(c)).unwrap_or(self.rest.len());
+        let word = word_length(self.rest);
         let after = &self.rest[word..];
         let mut length = word;
         if after.starts_with('.') && after[1..].starts_with(|c: char| c.is_ascii_digit()) {
-            length += 1 + after[1..].find(|c| !is_word(c)).unwrap_or(after.len() - 1);
+            length += 1 + word_length(&after[1..]);
         }
         let is_decimal = !self.rest[..length].starts_with("0x") && self.rest[..length].ends_with(['e', 'E']);
         if is_decimal && self.rest[length..].starts_with(['+', '-']) {

@@ -15,7 +15,7 @@ pub(crate) use ast::{
 };
 pub(crate) use types::{Kind, Space, Type};
 
-use lexer::{Kind as TokenKind, Token};
+use lexer::{Kind as TokenKind, Lexer, Token};
 
 /// Why a text is not PTX.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,11 +51,12 @@ pub(crate) struct Syntax {
 impl Syntax {
     /// Parses `text`.
     pub fn parse(text: &str, file: &str) -> Result<Syntax, ParseError> {
-        let tokens = lexer::tokens(text, file)?;
+        let mut lexer = Lexer::new(text);
+        let tokens = [lexer.token(), lexer.token()];
         let mut parser = Parser {
             file,
-            tokens: &tokens,
-            next: 0,
+            lexer,
+            tokens,
             syntax: Syntax {
                 version: (0, 0),
                 target: String::new(),
@@ -69,8 +70,12 @@ impl Syntax {
             location: None,
             known_locations: HashMap::new(),
         };
-        parser.module()?;
-        Ok(parser.syntax)
+        let parsed = parser.module();
+        // What is no token ends the text for the parser, which may have missed something then.
+        match parser.lexer.failure.take() {
+            Some((position, message)) => parser.error(position, message),
+            None => parsed.map(|()| parser.syntax),
+        }
     }
 }
 
@@ -85,8 +90,9 @@ impl Syntax {
 /// A cursor over the tokens and what was read so far.
 struct Parser<'a> {
     file: &'a str,
-    tokens: &'a [Token<'a>],
-    next: usize,
+    lexer: Lexer<'a>,
+    /// The next one and the one behind it.
+    tokens: [Token<'a>; 2],
     syntax: Syntax,
     /// The `.loc` in force.
     location: Option<u32>,
@@ -98,22 +104,22 @@ type Parse<T> = Result<T, ParseError>;
 
 impl<'a> Parser<'a> {
     fn peek(&self) -> TokenKind<'a> {
-        self.tokens[self.next].kind
+        self.tokens[0].kind
     }
 
     fn peek_second(&self) -> TokenKind<'a> {
-        self.tokens[(self.next + 1).min(self.tokens.len() - 1)].kind
+        self.tokens[1].kind
     }
 
     fn position(&self) -> Position {
-        self.tokens[self.next].position
+        self.tokens[0].position
     }
 
     fn advance(&mut self) -> TokenKind<'a> {
-        let kind = self.peek();
-        // The end token is never passed.
-        self.next = (self.next + 1).min(self.tokens.len() - 1);
-        kind
+        let token = self.lexer.token();
+        let [first, second] = self.tokens;
+        self.tokens = [second, token];
+        first.kind
     }
 
     fn error<T>(&self, position: Position, message: impl Into<String>) -> Parse<T> {
