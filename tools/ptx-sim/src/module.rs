@@ -24,7 +24,9 @@ pub struct Parameter<'a> {
 #[derive(Debug)]
 pub struct Module {
     file: String,
-    lines: Vec<String>,
+    text: String,
+    /// Where each line begins.
+    lines: Vec<usize>,
     syntax: Syntax,
     /// Tells modules apart whose variables live in the same memory.
     identity: u64,
@@ -40,7 +42,8 @@ impl Module {
         let syntax = Syntax::parse(text, file_name)?;
         Ok(Module {
             file: file_name.to_owned(),
-            lines: text.lines().map(str::to_owned).collect(),
+            text: text.to_owned(),
+            lines: std::iter::once(0).chain(text.match_indices('\n').map(|(end, _)| end + 1)).collect(),
             syntax,
             identity: NEXT.fetch_add(1, Relaxed),
         })
@@ -112,7 +115,8 @@ impl Module {
 
     /// A line of the text, from 1.
     pub(crate) fn line(&self, number: u32) -> &str {
-        (number as usize).checked_sub(1).and_then(|index| self.lines.get(index)).map_or("", String::as_str)
+        let start = (number as usize).checked_sub(1).and_then(|index| self.lines.get(index));
+        start.and_then(|start| self.text[*start..].lines().next()).unwrap_or_default()
     }
 
     /// A location in the source and the calls it was inlined through.

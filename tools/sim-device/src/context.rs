@@ -8,6 +8,7 @@ use ptx_sim::GlobalMemory;
 
 use crate::code::Code;
 use crate::error::{Error, Result};
+use crate::image::{ContextId, Images};
 use crate::machine::{FIRST_ADDRESS, Machine, SPAN};
 use crate::memory::{Allocation, Memory, grouped};
 use crate::module::Module;
@@ -92,6 +93,11 @@ impl Context {
     /// Tells contexts of a machine apart, those of the past too.
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Tells contexts of all machines of the process apart.
+    pub(crate) fn id_in_process(&self) -> ContextId {
+        ContextId { machine: self.machine.number(), context: self.id }
     }
 
     /// The GPU, as the program counts.
@@ -304,7 +310,7 @@ impl Context {
     /// [`Context::check`].
     pub fn load(self: &Arc<Self>, text: &str, file: Option<&str>) -> Result<Arc<Module>> {
         self.check(Call::Asynchronous)?;
-        Module::new(self, self.machine.images.load(text, file, Some(self.id))?)
+        Module::new(self, Images::of_process().load(text, file, Some(self.id_in_process()))?)
     }
 }
 

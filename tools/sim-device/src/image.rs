@@ -1,8 +1,8 @@
 //! PTX that was parsed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::architecture::Architecture;
 use crate::code::Code;
@@ -26,40 +26,96 @@ pub(crate) struct Image {
     pub module: ptx_sim::Module,
     pub declarations: Declarations,
     /// Contexts that have loaded it: their variables have been changed by kernels.
-    used_in: Mutex<HashSet<u64>>,
+    used_in: Mutex<HashSet<ContextId>>,
 }
 
-/// PTX that was parsed, by file name, where there is one, and text: parsing megabytes for every context takes long.
-#[derive(Default)]
-pub(crate) struct Images(Mutex<HashMap<Source, Vec<Arc<Image>>>>);
+/// Texts of which the images are kept although no context uses them any more, bytes.
+const KEPT_BYTES: usize = 64 << 20;
 
-/// File name, where there is one, and text.
-type Source = (Option<String>, Arc<str>);
+/// PTX that was parsed, for all machines of the process: parsing megabytes for every context takes long.
+pub(crate) struct Images {
+    known: Mutex<Vec<Known>>,
+    /// As many bytes of texts that nobody uses are kept.
+    kept_bytes: usize,
+}
+
+/// A text and its images. The one that was used last is the last of them all.
+struct Known {
+    file: Option<String>,
+    text: String,
+    images: Vec<Arc<Image>>,
+}
+
+/// A context among those of all machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ContextId {
+    pub machine: u64,
+    pub context: u64,
+}
 
 impl Images {
+    /// Those of the process.
+    pub fn of_process() -> &'static Images {
+        static IMAGES: OnceLock<Images> = OnceLock::new();
+        IMAGES.get_or_init(|| Images::new(KEPT_BYTES))
+    }
+
+    fn new(kept_bytes: usize) -> Images {
+        Images { known: Mutex::default(), kept_bytes }
+    }
+
     /// The image of `text` for a context. Modules with variables of their own are parsed again for the second module of a
     /// context, as each module has its own variables.
-    pub fn load(&self, text: &str, file: Option<&str>, context: Option<u64>) -> Result<Arc<Image>> {
-        let mut images = lock(&self.0);
-        let key = (file.map(str::to_owned), Arc::from(text));
-        let known = images.get(&key).map_or(&[][..], Vec::as_slice);
+    pub fn load(&self, text: &str, file: Option<&str>, context: Option<ContextId>) -> Result<Arc<Image>> {
+        let mut all = lock(&self.known);
+        let place = all.iter().position(|known| known.file.as_deref() == file && known.text == text);
+        let mut known = match place {
+            Some(place) => all.remove(place),
+            None => Known { file: file.map(str::to_owned), text: text.to_owned(), images: Vec::new() },
+        };
+        let image = known.image(context);
+        if !known.images.is_empty() {
+            all.push(known);
+            forget_unused(&mut all, self.kept_bytes);
+        }
+        let image = image?;
+        lock(&image.used_in).extend(context);
+        Ok(image)
+    }
+}
+
+impl Known {
+    /// An image that the context may use.
+    fn image(&mut self, context: Option<ContextId>) -> Result<Arc<Image>> {
         let is_free = |image: &&Arc<Image>| {
             let has_variables = image.declarations.variables.iter().any(|variable| variable.has_address());
             !has_variables || context.is_none_or(|context| !lock(&image.used_in).contains(&context))
         };
-        let image = match known.iter().find(is_free) {
-            Some(image) => image.clone(),
-            None => {
-                let first = known.first().map(|image| image.module.file().to_owned());
-                let name = first.or(file.map(str::to_owned)).unwrap_or_else(next_name);
-                let image = Arc::new(Image::parse(text, &name)?);
-                images.entry(key).or_default().push(image.clone());
-                image
-            }
-        };
-        lock(&image.used_in).extend(context);
+        if let Some(image) = self.images.iter().find(is_free) {
+            return Ok(image.clone());
+        }
+        let first = self.images.first().map(|image| image.module.file().to_owned());
+        let name = first.or(self.file.clone()).unwrap_or_else(next_name);
+        let image = Arc::new(Image::parse(&self.text, &name)?);
+        self.images.push(image.clone());
         Ok(image)
     }
+
+    fn is_used(&self) -> bool {
+        self.images.iter().any(|image| Arc::strong_count(image) > 1)
+    }
+}
+
+/// Forgets what was not used for longest, until the rest of what nobody uses has few enough bytes.
+fn forget_unused(all: &mut Vec<Known>, kept_bytes: usize) {
+    let mut kept = 0;
+    let mut is_kept: Vec<bool> = Vec::with_capacity(all.len());
+    for known in all.iter().rev() {
+        kept += if known.is_used() { 0 } else { known.text.len() };
+        is_kept.push(known.is_used() || kept <= kept_bytes);
+    }
+    let mut is_kept = is_kept.into_iter().rev();
+    all.retain(|_| is_kept.next().unwrap_or(true));
 }
 
 /// A name for PTX that came without one.
@@ -105,5 +161,47 @@ impl Image {
                 Parameter { name: parameter.name.to_owned(), offset, bytes: parameter.bytes }
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: &str = ".version 8.0\n.target sm_80\n.address_size 64\n.entry e() { ret; }";
+
+    fn load(images: &Images, text: &str, machine: u64) -> Arc<Image> {
+        images.load(text, None, Some(ContextId { machine, context: 1 })).unwrap()
+    }
+
+    #[test]
+    fn machines_share_what_was_parsed() {
+        let images = Images::new(usize::MAX);
+        let first = load(&images, PLAIN, 1);
+        assert!(Arc::ptr_eq(&first, &load(&images, PLAIN, 1)));
+        assert!(Arc::ptr_eq(&first, &load(&images, PLAIN, 2)));
+        let named = images.load(PLAIN, Some("named.ptx"), None).unwrap();
+        assert_eq!((named.module.file(), Arc::ptr_eq(&first, &named)), ("named.ptx", false));
+    }
+
+    #[test]
+    fn a_context_gets_variables_of_its_own_and_another_machine_shares_them_with_nobody() {
+        let images = Images::new(usize::MAX);
+        let text = PLAIN.replace(".entry", ".global .u32 v;\n.entry");
+        let first = load(&images, &text, 1);
+        assert!(!Arc::ptr_eq(&first, &load(&images, &text, 1)));
+        assert!(Arc::ptr_eq(&first, &load(&images, &text, 2)));
+    }
+
+    #[test]
+    fn what_nobody_uses_is_forgotten_the_oldest_first() {
+        let images = Images::new(2 * PLAIN.len() + 20);
+        let texts = ["a", "b", "c", "d"].map(|name| PLAIN.replace("e()", &format!("{name}()")));
+        let used = load(&images, &texts[0], 1);
+        let others = [1, 2].map(|text| Arc::downgrade(&load(&images, &texts[text], 1)));
+        load(&images, &texts[1], 1);
+        load(&images, &texts[3], 1);
+        assert!(Arc::ptr_eq(&used, &load(&images, &texts[0], 1)));
+        assert_eq!(others.map(|other| other.strong_count()), [1, 0]);
     }
 }

@@ -7,7 +7,7 @@ use crate::architecture::Architecture;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::function::Function;
-use crate::image::{Image, Parameter};
+use crate::image::{Image, Images, Parameter};
 use crate::module::Module;
 use crate::sync::lock;
 
@@ -85,8 +85,9 @@ impl Loaded {
         if let Some(module) = modules.get(&context.id()) {
             return Ok(module.clone());
         }
-        let images = &context.machine().images;
-        let module = Module::new(context, images.load(&self.text, self.file.as_deref(), Some(context.id()))?)?;
+        let id = Some(context.id_in_process());
+        let image = Images::of_process().load(&self.text, self.file.as_deref(), id)?;
+        let module = Module::new(context, image)?;
         modules.insert(context.id(), module.clone());
         Ok(module)
     }

@@ -39,7 +39,8 @@ pub struct Machine {
     config: Config,
     gpus: Vec<Gpu>,
     pub(crate) reporter: Reporter,
-    pub(crate) images: Images,
+    /// Among the machines of the process.
+    number: u64,
     pub(crate) captures: Captures,
     /// By the number of their span of addresses.
     contexts: Mutex<BTreeMap<u64, Weak<Context>>>,
@@ -83,12 +84,13 @@ pub struct HostRange {
 impl Machine {
     /// A machine as `config` says.
     pub fn new(config: Config) -> Arc<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
         let visible = config.visible.clone().unwrap_or_else(|| (0..config.gpus).collect());
         Arc::new(Self {
             gpus: visible.into_iter().map(Gpu::new).collect(),
             reporter: Reporter::new(config.messages.clone(), config.journal.clone()),
             config,
-            images: Images::default(),
+            number: NEXT.fetch_add(1, Relaxed),
             captures: Captures::default(),
             contexts: Mutex::default(),
             free_spans: Mutex::new((0..SPANS).collect()),
@@ -97,6 +99,11 @@ impl Machine {
             next_allocation: AtomicU64::new(1),
             launches: AtomicU64::new(0),
         })
+    }
+
+    /// Its number among the machines of the process.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     /// What it was made from.
@@ -219,7 +226,7 @@ impl Machine {
     /// (seen with 580): [`Library::error`] knows it before.
     pub fn load_library(&self, text: &str, file: Option<&str>) -> Result<Arc<Library>> {
         self.captures.check_unsafe_call()?;
-        Ok(Library::new(text, file, self.images.load(text, file, None)))
+        Ok(Library::new(text, file, Images::of_process().load(text, file, None)))
     }
 
     /// The context whose memory `address` belongs to, or belonged to.
