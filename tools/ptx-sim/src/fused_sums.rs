@@ -8,17 +8,13 @@ pub(crate) const COLUMNS: usize = 8;
 
 /// The exponent of a zero, far below all others: it must not decide the largest one.
 const OF_ZERO: i32 = -(1 << 20);
-/// What the exponent field of an `f32` has added to it.
-const BIAS: i32 = 127;
-/// Bits of the fraction of an `f32`.
-const FRACTION_BITS: u32 = 23;
-
 /// The first factor of each product of a sum; zeros stand for products that there are not.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
     factors: [Factor; PRODUCTS],
-    significands: [f32; PRODUCTS],
-    exponents: [i32; PRODUCTS],
+    /// Significand and exponent.
+    products: [(f32, i32); PRODUCTS],
+    has_special: bool,
 }
 
 /// The second factor of each product of [`COLUMNS`] sums; zeros stand for products that there are not.
@@ -26,10 +22,17 @@ pub(crate) struct Row {
 pub(crate) struct Columns {
     /// By sum and product.
     factors: [[Factor; PRODUCTS]; COLUMNS],
-    /// By product and sum.
-    significands: [[f32; COLUMNS]; PRODUCTS],
-    exponents: [[i32; COLUMNS]; PRODUCTS],
+    products: [Factors; PRODUCTS],
+    /// Products of a sum.
+    count: usize,
     has_special: bool,
+}
+
+/// A factor of the same product of each sum.
+#[derive(Clone, Copy, Debug, Default)]
+struct Factors {
+    significands: [f32; COLUMNS],
+    exponents: [i32; COLUMNS],
 }
 
 /// The exponent of a factor as it counts for the largest one.
@@ -40,71 +43,156 @@ fn exponent(factor: Factor) -> i32 {
 impl Row {
     /// Of these factors.
     pub fn new(factors: [Factor; PRODUCTS]) -> Row {
-        Row { factors, significands: factors.map(|factor| factor.significand as f32), exponents: factors.map(exponent) }
+        Row {
+            factors,
+            products: factors.map(|factor| (factor.significand as f32, exponent(factor))),
+            has_special: factors.iter().any(|factor| factor.is_special()),
+        }
     }
 }
 
 impl Columns {
-    /// Of these factors, by sum.
-    pub fn new(factors: [[Factor; PRODUCTS]; COLUMNS]) -> Columns {
-        let (mut significands, mut exponents) = ([[0.0; COLUMNS]; PRODUCTS], [[0; COLUMNS]; PRODUCTS]);
+    /// Of these factors, by sum, of so many products.
+    pub fn new(factors: [[Factor; PRODUCTS]; COLUMNS], count: usize) -> Columns {
+        let mut products = [Factors::default(); PRODUCTS];
         for (column, factors) in factors.iter().enumerate() {
-            for (product, factor) in factors.iter().enumerate() {
-                significands[product][column] = factor.significand as f32;
-                exponents[product][column] = exponent(*factor);
+            for (product, factor) in products.iter_mut().zip(factors) {
+                product.significands[column] = factor.significand as f32;
+                product.exponents[column] = exponent(*factor);
             }
         }
         let has_special = factors.iter().flatten().any(|factor| factor.is_special());
-        Columns { factors, significands, exponents, has_special }
+        Columns { factors, products, count, has_special }
     }
 }
 
-/// [`fused_sum`] of a row and each column.
-pub(crate) fn fused_sums(
+/// [`fused_sum`] of each row and each column.
+pub(crate) fn fused_sums<const ROWS: usize>(
     input: Format,
-    row: &Row,
+    rows: &[Row; ROWS],
     columns: &Columns,
     result: Format,
-    addends: &[Factor; COLUMNS],
-) -> [u64; COLUMNS] {
-    if columns.has_special || row.factors.iter().chain(addends).any(|factor| factor.is_special()) {
-        return std::array::from_fn(|column| {
-            fused_sum(input, &row.factors, &columns.factors[column], result, addends[column])
-        });
+    addends: &[[Factor; COLUMNS]; ROWS],
+) -> [[u64; COLUMNS]; ROWS] {
+    let tile = Tile { input, rows, columns, result, addends };
+    #[cfg(target_arch = "x86_64")]
+    if let Some(vectors) = pulp::x86::V3::try_new() {
+        return vectors.vectorize(x86::InVectors(vectors, tile));
     }
-    let (sums, largest) = sums_of_products(input, row, columns, addends.map(exponent));
-    std::array::from_fn(|column| {
-        let sum = i64::from(sums[column]) + aligned_addend(addends[column], result, largest[column]);
-        rounded(sum, largest[column], result)
-    })
+    tile.sums(sums_of_products)
 }
 
-/// The sums of the products, cut off [`PLACES`] below the largest exponent, in units of that place; and that exponent, which is
-/// at least `largest`.
-fn sums_of_products(
+/// Sums to compute.
+struct Tile<'a, const ROWS: usize> {
     input: Format,
-    row: &Row,
-    columns: &Columns,
-    mut largest: [i32; COLUMNS],
-) -> ([i32; COLUMNS], [i32; COLUMNS]) {
-    let factors = row.significands.iter().zip(&row.exponents).zip(columns.significands.iter().zip(&columns.exponents));
-    for ((_, one), (_, others)) in factors.clone() {
-        for (largest, other) in largest.iter_mut().zip(others) {
-            *largest = (one + other).max(*largest);
+    rows: &'a [Row; ROWS],
+    columns: &'a Columns,
+    result: Format,
+    addends: &'a [[Factor; COLUMNS]; ROWS],
+}
+
+/// Sums of products, in units of the last place that is kept, and the largest exponent of each sum.
+type Sums = ([i32; COLUMNS], [i32; COLUMNS]);
+
+impl<const ROWS: usize> Tile<'_, ROWS> {
+    /// The sums, by what sums the products of factors, given what is added to the exponent of a product beside the largest one,
+    /// to have it in those units, and the exponents of the addends.
+    #[inline(always)]
+    fn sums(
+        &self,
+        sums_of_products: impl Fn(&[(f32, i32)], &[Factors], i32, [i32; COLUMNS]) -> Sums,
+    ) -> [[u64; COLUMNS]; ROWS] {
+        let unit = PLACES as i32 - 2 * self.input.fraction_bits() as i32;
+        let products = &self.columns.products[..self.columns.count.min(PRODUCTS)];
+        let mut all = [[0; COLUMNS]; ROWS];
+        for ((sums, row), addends) in all.iter_mut().zip(self.rows).zip(self.addends) {
+            if row.has_special || self.columns.has_special || addends.iter().any(|addend| addend.is_special()) {
+                *sums = self.one_by_one(row, addends);
+                continue;
+            }
+            let (exact, largest) = sums_of_products(&row.products, products, unit, addends.map(exponent));
+            for (column, sum) in sums.iter_mut().enumerate() {
+                let addend = aligned_addend(addends[column], self.result, largest[column]);
+                *sum = rounded(i64::from(exact[column]) + addend, largest[column], self.result);
+            }
+        }
+        all
+    }
+
+    #[cold]
+    fn one_by_one(&self, row: &Row, addends: &[Factor; COLUMNS]) -> [u64; COLUMNS] {
+        std::array::from_fn(|column| {
+            fused_sum(self.input, &row.factors, &self.columns.factors[column], self.result, addends[column])
+        })
+    }
+}
+
+/// What the exponent field of an `f32` has added to it.
+const BIAS: i32 = 127;
+/// Bits of the fraction of an `f32`.
+const FRACTION_BITS: i32 = 23;
+
+// Products have at most 22 bits, and a power of two changes none of them: what a conversion to integers loses lies below the
+// last place. 16 of them, moved up to 27 bits, fit an i32.
+fn sums_of_products(row: &[(f32, i32)], columns: &[Factors], unit: i32, mut largest: [i32; COLUMNS]) -> Sums {
+    let mut sums = [0; COLUMNS];
+    for ((_, exponent), others) in row.iter().zip(columns) {
+        for (largest, other) in largest.iter_mut().zip(others.exponents) {
+            *largest = (exponent + other).max(*largest);
         }
     }
-    let unit = BIAS + PLACES as i32 - 2 * input.fraction_bits() as i32;
-    // 16 products of at most 11 bits each way, moved up to 27 bits, fit an i32.
-    let mut sums = [0; COLUMNS];
-    for ((significand, exponent), (significands, exponents)) in factors {
-        for column in 0..COLUMNS {
-            // Products have at most 22 bits, and a power of two changes none of them: what is lost lies behind the point.
-            let field = (exponent + exponents[column] - largest[column] + unit).max(0);
+    for ((significand, exponent), others) in row.iter().zip(columns) {
+        for (column, sum) in sums.iter_mut().enumerate() {
+            let field = (exponent + others.exponents[column] - largest[column] + unit + BIAS).max(0);
             let scale = f32::from_bits((field as u32) << FRACTION_BITS);
-            sums[column] += (significand * significands[column] * scale) as i32;
+            *sum += (significand * others.significands[column] * scale) as i32;
         }
     }
     (sums, largest)
+}
+
+/// The same by instructions on eight numbers, which compilers do not find.
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use pulp::x86::V3;
+    use pulp::{NullaryFnOnce, cast, f32x8, i32x8};
+
+    use super::{BIAS, COLUMNS, FRACTION_BITS, Factors, Sums, Tile};
+
+    pub(super) struct InVectors<'a, const ROWS: usize>(pub V3, pub Tile<'a, ROWS>);
+
+    impl<const ROWS: usize> NullaryFnOnce for InVectors<'_, ROWS> {
+        type Output = [[u64; COLUMNS]; ROWS];
+
+        #[inline(always)]
+        fn call(self) -> Self::Output {
+            let InVectors(v, tile) = self;
+            tile.sums(|row, columns, unit, largest| sums_of_products(v, row, columns, unit, largest))
+        }
+    }
+
+    #[inline(always)]
+    fn sums_of_products(v: V3, row: &[(f32, i32)], columns: &[Factors], unit: i32, largest: [i32; COLUMNS]) -> Sums {
+        let add = |a: i32x8, b: i32x8| -> i32x8 { cast(v.avx2._mm256_add_epi32(cast(a), cast(b))) };
+        let max = |a: i32x8, b: i32x8| -> i32x8 { cast(v.avx2._mm256_max_epi32(cast(a), cast(b))) };
+        let subtract = |a: i32x8, b: i32x8| -> i32x8 { cast(v.avx2._mm256_sub_epi32(cast(a), cast(b))) };
+        let multiply = |a: f32x8, b: f32x8| -> f32x8 { cast(v.avx._mm256_mul_ps(cast(a), cast(b))) };
+        let factors = row.iter().zip(columns);
+        let mut largest: i32x8 = cast(largest);
+        for ((_, exponent), others) in factors.clone() {
+            largest = max(add(v.splat_i32x8(*exponent), cast(others.exponents)), largest);
+        }
+        // The field of the product with the largest exponent, less that.
+        let beside = subtract(v.splat_i32x8(unit + BIAS), largest);
+        let mut sums = v.splat_i32x8(0);
+        for ((significand, exponent), others) in factors {
+            let field = add(add(v.splat_i32x8(*exponent), cast(others.exponents)), beside);
+            let scale = v.shl_const_i32x8::<FRACTION_BITS>(max(field, v.splat_i32x8(0)));
+            let product = multiply(v.splat_f32x8(*significand), cast(others.significands));
+            sums = add(sums, v.convert_f32x8_to_i32x8(multiply(product, cast(scale))));
+        }
+        (cast(sums), cast(largest))
+    }
 }
 
 #[cfg(test)]
@@ -141,10 +229,13 @@ mod tests {
             let row = [(); PRODUCTS].map(|()| factor(input));
             let columns = [(); COLUMNS].map(|()| [(); PRODUCTS].map(|()| factor(input)));
             let addends = [(); COLUMNS].map(|()| factor(result));
-            let found = fused_sums(input, &Row::new(row), &Columns::new(columns), result, &addends);
             let expected: [u64; COLUMNS] =
                 std::array::from_fn(|column| fused_sum(input, &row, &columns[column], result, addends[column]));
-            assert_eq!(found, expected, "{input:?} {row:?} {columns:?} {addends:?}");
+            let (rows, columns) = ([Row::new(row)], Columns::new(columns, PRODUCTS));
+            let found = fused_sums(input, &rows, &columns, result, &[addends]);
+            let tile = Tile { input, rows: &rows, columns: &columns, result, addends: &[addends] };
+            assert_eq!(tile.sums(sums_of_products), [expected], "portable: {rows:?} {columns:?} {addends:?}");
+            assert_eq!(found, [expected], "{input:?} {row:?} {columns:?} {addends:?}");
         }
     }
 
@@ -152,10 +243,10 @@ mod tests {
     fn the_largest_products_fit() {
         let largest = Factor::new(Format::F16, Format::F16.infinity() - 1);
         let addends = [Factor::new(Format::F32, 0x4f7f_ffff); COLUMNS];
-        let columns = Columns::new([[largest; PRODUCTS]; COLUMNS]);
-        let found = fused_sums(Format::F16, &Row::new([largest; PRODUCTS]), &columns, Format::F32, &addends);
+        let columns = Columns::new([[largest; PRODUCTS]; COLUMNS], PRODUCTS);
+        let found = fused_sums(Format::F16, &[Row::new([largest; PRODUCTS])], &columns, Format::F32, &[addends]);
         let expected = fused_sum(Format::F16, &[largest; PRODUCTS], &[largest; PRODUCTS], Format::F32, addends[0]);
-        assert_eq!(found, [expected; COLUMNS]);
+        assert_eq!(found, [[expected; COLUMNS]]);
         assert!(f32::from_bits(expected as u32) > 16.0 * 65504.0 * 65504.0);
     }
 }

@@ -145,7 +145,7 @@ pub(super) fn multiply_tile(
             c[row][column] = Factor::new(result, *addend);
         }
     }
-    let d: [_; M] = std::array::from_fn(|row| fused_sums(input, &a[row], b, result, &c[row]));
+    let d = fused_sums(input, a, b, result, &c);
     std::array::from_fn(|lane| {
         std::array::from_fn(|index| {
             let (row, column) = element(lane, index);
@@ -161,7 +161,7 @@ impl Multiply {
         for lane in lanes(context.active) {
             addends[lane] = std::array::from_fn(|index| self.addend(context, lane, index));
         }
-        let (a, b) = (self.gather_a(context).map(Row::new), Columns::new(self.gather_b(context)));
+        let (a, b) = (self.gather_a(context).map(Row::new), Columns::new(self.gather_b(context), self.depth));
         let sums = multiply_tile(self.input, &a, &b, self.result, &addends);
         for lane in lanes(context.active) {
             for (register, destination) in self.d.iter().enumerate() {

@@ -236,7 +236,7 @@ impl Multiply {
                     }
                 }
             }
-            let sums = multiply_tile(self.input, &a, &Columns::new(*b), self.result, &addends);
+            let sums = multiply_tile(self.input, &a, &Columns::new(*b, DEPTH), self.result, &addends);
             for (register, destination) in d.iter().enumerate() {
                 let value = |sums: [u64; 4]| {
                     (0..halves).fold(0, |value, half| value | sums[halves * register + half] << (16 * half))
