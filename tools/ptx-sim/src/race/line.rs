@@ -81,29 +81,24 @@ impl Line {
             access_whole(records, clocks, agent, whole).into_iter().flatten().for_each(meets);
             return;
         }
-        let mut cells = self.split();
+        let cells = match self {
+            Line::Split(cells) => cells,
+            Line::Whole(_) => {
+                *self = Line::Split(Box::new(self.cells().map(Cell::new)));
+                return self.access(clocks, agent, new, (first, count), value, meets);
+            }
+        };
         for (cell, start) in (0..).step_by(CELL_BYTES as usize).enumerate().take(LINE_CELLS) {
             let (from, to) = (first.max(start), (first + count).min(start + CELL_BYTES as usize));
             if from < to {
                 let bytes = ((1 << (to - from)) - 1) << (from - start);
-                cells[cell]
-                    .access(clocks, agent, Record { bytes, ..whole.of_cell(cell) })
-                    .into_iter()
-                    .for_each(&mut meets);
+                let new = Record { bytes, ..whole.of_cell(cell) };
+                cells[cell].access(clocks, agent, new).into_iter().for_each(&mut meets);
             }
         }
-        *self = match is_whole && is_last_word {
+        if is_whole && is_last_word {
             // Nothing else is remembered.
-            true => Line::Whole(smallvec![whole]),
-            false => Line::Split(cells),
-        };
-    }
-
-    /// Takes the cells out of it.
-    fn split(&mut self) -> Box<[Cell; LINE_CELLS]> {
-        match std::mem::take(self) {
-            Line::Split(cells) => cells,
-            whole => Box::new(whole.cells().map(Cell::new)),
+            *self = Line::Whole(smallvec![whole]);
         }
     }
 }
