@@ -101,6 +101,8 @@ def attention_forward(
     reason = _why_not_options(dropout, others) or _operators.why_not_here(q, k, v)
     if attention_mask is not None and attention_mask.dim() != 2:
         reason = "a mask is given that is none of padding alone"
+    if reason is None and key.shape[2] != query.shape[2]:
+        reason = f"there are {key.shape[2]} keys and {query.shape[2]} queries"
     window = _window(key.shape[2], others)
     options = (causal, scaling, *_sides(window, causal))
     if reason is None and padding is not None:
