@@ -45,7 +45,8 @@ def mask(
     """For transformers' `AttentionMaskInterface`: None where nothing is masked but by the causal rule and the window, the padding mask
     [batch, sequence] where nothing else is, and else the mask that PyTorch's attention takes.
 
-    Without a mask, the last query is at the last key, as in flash-attn: a text goes on after others that are cached. As there, telling whether anything is padding waits for the GPU, once for a forward pass of the model.
+    Without a mask, the last query is at the last key, as in flash-attn: keys before those of the queries are cached ones. As in
+    transformers, telling whether anything is padding waits for the GPU, once for a forward pass of the model.
     """
     last = kv_offset + kv_length
     # Of a cache whose tensors have their final size, offsets are on the GPU.
