@@ -112,8 +112,11 @@ def attention_forward(
     causal = bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
     if attention_mask is None and _is_packed(others):
         return _packed(strict, query, key, value, dropout, scaling, causal, others), None
-    q, k, v = _cast_by_autocast(query), _cast_by_autocast(key), _cast_by_autocast(value)
     padding = attention_mask if attention_mask is not None and attention_mask.dim() == 2 else None
+    if padding is not None:
+        # Keys behind the mask are none yet.
+        key, value = (tensor[:, :, : padding.shape[1]] for tensor in (key, value))
+    q, k, v = _cast_by_autocast(query), _cast_by_autocast(key), _cast_by_autocast(value)
     reason = _why_not_options(dropout, others) or _operators.why_not_here(q, k, v)
     if attention_mask is not None and attention_mask.dim() != 2:
         reason = "a mask is given that is none of padding alone"
@@ -121,8 +124,8 @@ def attention_forward(
     window = _window(max(queries, keys), others)
     reason = reason or _why_not_keys(queries, keys, padding is not None, window)
     options = (causal, scaling, *_sides(window, causal))
-    if reason is None and padding is not None:
-        packing = _padding.Packing.of(padding)
+    packing = None if reason is not None or padding is None else _padding.Packing.of(padding)
+    if packing is not None and not packing.is_whole:
         if window is None or not packing.has_gaps:
             q, k, v = packing.pack(q), packing.pack(k), packing.pack(v)
             out = torch.ops.fa512.attention_varlen(q, k, v, packing.cu_seqlens, packing.longest, *options)

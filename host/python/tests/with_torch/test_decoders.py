@@ -124,18 +124,27 @@ class CachedKeys(unittest.TestCase):
         self.assertEqual(cpu.calls(), ["attention_varlen"] * 3)
         self.assertEqual(warned, {"a mask is given that is none of padding alone"})
 
-    def test_a_cache_of_its_final_size_goes_to_sdpa(self):
-        """Its keys behind the last query are none yet; the first query is at the first key."""
+    def test_the_first_part_in_a_cache_of_its_final_size_is_computed(self):
+        """Its keys behind the last query are none yet. The tokens after it go to SDPA, as does the first part where no mask says that."""
         from transformers import StaticCache
 
         def cache(made):
             return StaticCache(config=made.config, max_cache_len=16)
 
         ones = torch.ones(2, 9, dtype=torch.long)
-        # A window shorter than the first part leaves no room for keys to come.
-        for mask, window, expected in [(None, None, 0), (ones, None, 0), (None, 4, 3)]:
-            calls = self.compare([7, 1, 1], attention="fa512_flash", mask=mask, window=window, cache=cache)
-            self.assertEqual(calls, ["attention"] * expected)
+        # A window of 4 leaves no room for keys to come, one of 10 does.
+        for mask, window, expected in [(None, None, 0), (ones, None, 3), (None, 4, 3), (ones, 4, 3), (ones, 10, 3)]:
+            with self.subTest(window=window, masked=mask is not None):
+                calls = self.compare([7, 1, 1], attention="fa512_flash", mask=mask, window=window, cache=cache)
+                self.assertEqual(calls, ["attention"] * expected)
+        padded = ones.clone()
+        padded[1, :3] = 0
+        own, sdpa = (self.continued(name, [7, 1, 1], mask=padded, cache=cache) for name in ("fa512_flash", "sdpa"))
+        torch.testing.assert_close(own[padded.bool()], sdpa[padded.bool()], atol=3e-2, rtol=3e-2)
+        self.assertEqual(cpu.calls(), ["attention_varlen"] * 3)
+        # What is not computed goes to SDPA without the keys that are none yet.
+        with unittest.mock.patch("fa512.torch.why_not_here", return_value="a test"):
+            self.assertEqual(self.compare([7, 1], attention="fa512_flash", mask=ones, cache=cache), [])
 
     def test_without_a_mask_the_last_query_is_at_the_last_key_whoever_computes(self):
         torch.manual_seed(0)
@@ -176,3 +185,5 @@ class CachedKeys(unittest.TestCase):
                 self.assertEqual(padding.mask(*arguments, attention_mask=ones), "made")
                 self.assertIs(made.call_args.kwargs["allow_is_causal_skip"], False)
             self.assertEqual(padding.mask(1, 2, 9, 7, attention_mask=ones & (torch.arange(9) > 0)), "made")
+            self.assertEqual(padding.mask(1, 2, 9, 2, attention_mask=ones[:, :2]), "made")
+        self.assertIs(padding.mask(1, 2, 9, torch.tensor(0), attention_mask=(two := ones[:, :2])), two)
