@@ -139,6 +139,8 @@ def attention_forward(
     _refuse(_NOBODY_COMPUTES, others, "scaled_dot_product_attention")
     _warn("scaled_dot_product_attention", reason)
     mask = _mask_for_sdpa(attention_mask, query, key, causal, window)
+    if others.get("position_bias") is not None:
+        others["position_bias"] = others["position_bias"][..., :keys]
     return sdpa_attention_forward(module, query, key, value, mask, dropout, scaling, is_causal, **others)
 
 

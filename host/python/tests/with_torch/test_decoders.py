@@ -146,6 +146,17 @@ class CachedKeys(unittest.TestCase):
         with unittest.mock.patch("fa512.torch.why_not_here", return_value="a test"):
             self.assertEqual(self.compare([7, 1], attention="fa512_flash", mask=ones, cache=cache), [])
 
+    def test_a_bias_of_keys_that_are_none_yet_is_cut_with_them(self):
+        torch.manual_seed(0)
+        tensors = [torch.randn(2, 2, rows, 64, dtype=torch.float16) for rows in (5, 9, 9)]
+        bias = torch.randn(1, 2, 5, 9, dtype=torch.float16)
+        module = unittest.mock.Mock(is_causal=False, num_key_value_groups=1)
+        ones = torch.ones(2, 5, dtype=torch.bool)
+        out, _ = fa512_transformers.attention_forward(False, module, *tensors, ones, position_bias=bias)
+        near = [tensors[0], *(tensor[:, :, :5] for tensor in tensors[1:])]
+        expected = torch.nn.functional.scaled_dot_product_attention(*near, attn_mask=bias[..., :5])
+        torch.testing.assert_close(out, expected.transpose(1, 2), atol=2e-3, rtol=2e-3)
+
     def test_without_a_mask_the_last_query_is_at_the_last_key_whoever_computes(self):
         torch.manual_seed(0)
         tensors = [torch.randn(2, heads, rows, 64, dtype=torch.float16) for heads, rows in ((4, 5), (2, 9), (2, 9))]

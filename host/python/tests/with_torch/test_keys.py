@@ -1,5 +1,6 @@
 """Fewer heads of K and V than of Q, and other sequence lengths: the operators and functions, on the CPU."""
 
+import inspect
 import unittest
 import unittest.mock
 
@@ -181,6 +182,16 @@ class Gradients(unittest.TestCase):
 
 
 class Operators(unittest.TestCase):
+    def test_the_kernels_are_told_the_corner(self):
+        """On a GPU; here only what they are told."""
+        tensors = inputs(queries=7, keys=12)
+        self.assertIn("align", inspect.signature(fa512.attention).parameters)
+        for kernel, more in [(_batched._forward_cuda, {}), (_batched.forward_with_lse_cuda, {"return_lse": True})]:
+            with unittest.mock.patch.object(_batched._native, "attention") as called:
+                kernel(*tensors, True, 0.2, 3, None, "bottom-right")
+            told = {"causal": True, "window": (3, None), "align": "bottom-right", "scale": 0.2, **more}
+            called.assert_called_once_with(*tensors, **told)
+
     def test_opcheck_is_clean(self):
         for requires_grad in (False, True):
             tensors = inputs(queries=7, keys=12, requires_grad=requires_grad)
