@@ -13,6 +13,7 @@ from ._library import (
     LIBRARY,
     OPTIONS,
     TAGS,
+    can_shard_heads,
     cast,
     needs_gradient,
     refuse,
@@ -24,11 +25,14 @@ from ._library import (
     window_of_flash_attn,
 )
 
+TOP_LEFT, BOTTOM_RIGHT = "top-left", "bottom-right"
+
 _INPUTS = "Tensor query, Tensor key, Tensor value"
-LIBRARY.define(f"attention({_INPUTS}, {OPTIONS}) -> Tensor", tags=TAGS)
-LIBRARY.define(f"attention_with_lse({_INPUTS}, {OPTIONS}) -> (Tensor, Tensor)", tags=TAGS)
+_OPTIONS = f'{OPTIONS}, str align="{TOP_LEFT}"'
+LIBRARY.define(f"attention({_INPUTS}, {_OPTIONS}) -> Tensor", tags=TAGS)
+LIBRARY.define(f"attention_with_lse({_INPUTS}, {_OPTIONS}) -> (Tensor, Tensor)", tags=TAGS)
 LIBRARY.define(
-    f"attention_backward(Tensor grad, {_INPUTS}, Tensor out, Tensor lse, {OPTIONS}) -> (Tensor, Tensor, Tensor)",
+    f"attention_backward(Tensor grad, {_INPUTS}, Tensor out, Tensor lse, {_OPTIONS}) -> (Tensor, Tensor, Tensor)",
     tags=TAGS,
 )
 
@@ -41,7 +45,7 @@ def why_not(query: Tensor, key: Tensor, value: Tensor) -> Optional[str]:
     """Why attention of these tensors is not computed, by their types and shapes; None where it is."""
     if query.dim() != 4:
         return f"query has {query.dim()} dimensions; it must be [batch, heads, sequence, head size]"
-    return why_not_rows((("query", query), ("key", key), ("value", value)), query)
+    return why_not_rows(query, key, value, {1: "heads", 2: "the sequence"})
 
 
 def why_not_here(query: Tensor, key: Tensor, value: Tensor) -> Optional[str]:
@@ -61,9 +65,10 @@ def _forward_cuda(
     scale: Optional[float] = None,
     window_left: Optional[int] = None,
     window_right: Optional[int] = None,
+    align: str = TOP_LEFT,
 ) -> Tensor:
     window = (window_left, window_right)
-    return _native.attention(query, key, value, causal=is_causal, window=window, scale=scale)
+    return _native.attention(query, key, value, causal=is_causal, window=window, align=align, scale=scale)
 
 
 def forward_with_lse_cuda(
@@ -74,9 +79,12 @@ def forward_with_lse_cuda(
     scale: Optional[float] = None,
     window_left: Optional[int] = None,
     window_right: Optional[int] = None,
+    align: str = TOP_LEFT,
 ) -> tuple[Tensor, Tensor]:
     window = (window_left, window_right)
-    return _native.attention(query, key, value, causal=is_causal, window=window, scale=scale, return_lse=True)
+    return _native.attention(
+        query, key, value, causal=is_causal, window=window, align=align, scale=scale, return_lse=True
+    )
 
 
 def _backward(
@@ -90,18 +98,22 @@ def _backward(
     scale: Optional[float] = None,
     window_left: Optional[int] = None,
     window_right: Optional[int] = None,
+    align: str = TOP_LEFT,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """PyTorch's own flash backward, on our O and LSE: they mean the same. Without dropout it reads no random numbers."""
+    """PyTorch's own flash backward, on our O and LSE: they mean the same. Without dropout it reads no random numbers.
+
+    It adds up the gradients of K and V over the heads of Q that share them. It has the last query at the last key: see
+    `_why_no_gradient`.
+    """
     random = torch.empty(2, dtype=torch.uint64, device=query.device)
-    length = query.shape[2]
     # As _scaled_dot_product_flash_attention_backward calls it, which takes no window.
     gradients = torch.ops.aten._flash_attention_backward(
         *(tensor.transpose(1, 2) for tensor in (grad, query, key, value, out)),
         lse,
         None,
         None,
-        length,
-        length,
+        query.shape[2],
+        key.shape[2],
         0.0,
         is_causal,
         random,
@@ -133,10 +145,19 @@ def new_out(query: Tensor) -> Tensor:
     return query.new_empty_strided(query.shape, strides)
 
 
-def _require(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> None:
-    # Behind the causal rule and the scale.
-    window = options[2:]
-    reason = why_not(query, key, value) or why_not_window(*window)
+def _require(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    is_causal: bool = False,
+    scale: Optional[float] = None,
+    window_left: Optional[int] = None,
+    window_right: Optional[int] = None,
+    align: str = TOP_LEFT,
+) -> None:
+    reason = why_not(query, key, value) or why_not_window(window_left, window_right)
+    if align not in (TOP_LEFT, BOTTOM_RIGHT):
+        reason = f'align is {align!r}; it must be "{TOP_LEFT}" or "{BOTTOM_RIGHT}"'
     if reason is not None:
         raise ValueError(reason)
 
@@ -164,6 +185,29 @@ def _backward_fake(
 # Gradients.
 
 
+def _why_no_gradient(
+    query: Tensor,
+    key: Tensor,
+    is_causal: bool = False,
+    scale: Optional[float] = None,
+    window_left: Optional[int] = None,
+    window_right: Optional[int] = None,
+    align: str = TOP_LEFT,
+) -> Optional[str]:
+    """Why PyTorch's backward does not compute this; None where it does."""
+    queries, keys = query.shape[2], key.shape[2]
+    right = 0 if is_causal else window_right
+    if queries == keys or (window_left is None and right is None):
+        return None
+    found = f"a gradient is required of {queries} queries and {keys} keys"
+    if align == TOP_LEFT:
+        return f'{found} with a limit aligned "{TOP_LEFT}"; PyTorch\'s backward computes "{BOTTOM_RIGHT}" alone'
+    if queries > keys and right != 0:
+        # It takes a right side beyond so many keys for no limit, and no limit for so many keys.
+        return f"{found} with a window that is not causal; PyTorch's backward needs as many keys as queries for it"
+    return None
+
+
 def _forward_autograd(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Tensor:
     """With a gradient to come, LSE is computed, too."""
     if needs_gradient(query, key, value):
@@ -177,6 +221,9 @@ LIBRARY.impl("attention", _forward_autograd, "Autograd")
 
 def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     query, key, value, *ctx.options = inputs
+    reason = _why_no_gradient(query, key, *ctx.options)
+    if reason is not None:
+        raise ValueError(reason)
     out, lse = output
     ctx.save_for_backward(query, key, value, out, lse)
     ctx.mark_non_differentiable(lse)
@@ -220,17 +267,19 @@ def _register_sharding() -> None:
     except ImportError:
         return
 
-    def rule(tensors: int, outputs: int):
+    def rule(tensors: int, outputs: int, query: int):
         def acceptable(*arguments: Any, **keywords: Any):
             others = [None] * (len(arguments) - tensors + len(keywords))
-            placements = (Replicate(), Shard(0), Shard(1))
+            placements = [Replicate(), Shard(0)]
+            if can_shard_heads(*arguments[query : query + 2]):
+                placements.append(Shard(1))
             return [([one] * outputs, [one] * tensors + others) for one in placements]
 
         return acceptable
 
-    register_sharding(_attention)(rule(tensors=3, outputs=1))
-    register_sharding(_attention_with_lse)(rule(tensors=3, outputs=2))
-    register_sharding(_attention_backward)(rule(tensors=6, outputs=3))
+    register_sharding(_attention)(rule(tensors=3, outputs=1, query=0))
+    register_sharding(_attention_with_lse)(rule(tensors=3, outputs=2, query=0))
+    register_sharding(_attention_backward)(rule(tensors=6, outputs=3, query=1))
 
 
 _register_sharding()
@@ -243,6 +292,7 @@ def attention(
     *,
     causal: bool = False,
     window: Optional[tuple[Optional[int], Optional[int]]] = None,
+    align: str = TOP_LEFT,
     scale: Optional[float] = None,
     return_lse: bool = False,
 ) -> Union[Tensor, tuple[Tensor, Tensor]]:
@@ -251,11 +301,15 @@ def attention(
     With the window (left, right), query i attends to the keys i - left … i + right only, where None is no limit. `causal` makes the
     right side 0.
 
+    `key` and `value` may have fewer heads, of which those of `query` are a multiple: groups of these share one. They may have another
+    sequence length: `align` then tells where queries are among the keys, "top-left" (the first query at the first key) or
+    "bottom-right" (the last query at the last key). A gradient of limits needs "bottom-right" there.
+
     The result lies in memory as `query` does: batch, sequence, heads or batch, heads, sequence, without gaps. LSE, float32
     [batch, heads, sequence], has no gradient.
     """
     operator = _attention_with_lse if return_lse else _attention
-    return operator(query, key, value, causal, scale, *(window or (None, None)))
+    return operator(query, key, value, causal, scale, *(window or (None, None)), align)
 
 
 def scaled_dot_product_attention(
@@ -268,16 +322,17 @@ def scaled_dot_product_attention(
     scale: Optional[float] = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """`torch.nn.functional.scaled_dot_product_attention` for float16 or bfloat16 tensors [batch, heads, sequence, head size] of equal shapes.
+    """`torch.nn.functional.scaled_dot_product_attention` for float16 or bfloat16 tensors [batch, heads, sequence, head size].
 
-    What is not computed is an error that names the argument.
+    With `enable_gqa`, `key` and `value` may have fewer heads. They may have another sequence length; `is_causal` has the first query at
+    the first key then. What is not computed is an error that names the argument.
     """
     if attn_mask is not None:
         raise ValueError("attn_mask is given, which is not supported; leave it out, or pass is_causal=True")
     if dropout_p != 0.0:
         refuse("dropout_p", dropout_p, "it must be 0")
-    if enable_gqa and key.dim() == 4 and key.shape[1] != query.shape[1]:
-        refuse("enable_gqa", enable_gqa, "query, key and value must have equally many heads")
+    if not enable_gqa and query.dim() == key.dim() == 4 and key.shape[1] != query.shape[1]:
+        raise ValueError(f"query has {query.shape[1]} heads and key {key.shape[1]}; pass enable_gqa=True for groups that share them")
     return _attention(query, key, value, is_causal, scale)
 
 
@@ -294,9 +349,10 @@ def flash_attn_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Tensor:
-    """flash-attn's `flash_attn_func` for float16 or bfloat16 tensors [batch, sequence, heads, head size] of equal shapes.
+    """flash-attn's `flash_attn_func` for float16 or bfloat16 tensors [batch, sequence, heads, head size].
 
-    What is not computed is an error that names the argument.
+    `k` and `v` may have fewer heads and another sequence length; `causal` and `window_size` have the last query at the last key then. What
+    is not computed is an error that names the argument.
     """
     refuse_flash_attn_options(
         (q, k, v),
@@ -307,6 +363,6 @@ def flash_attn_func(
         return_attn_probs,
         "fa512.torch.attention",
     )
-    window = window_of_flash_attn(window_size, q.shape[1])
+    window = window_of_flash_attn(window_size, q.shape[1], k.shape[1])
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
-    return _attention(q, k, v, causal, softmax_scale, *window).transpose(1, 2)
+    return _attention(q, k, v, causal, softmax_scale, *window, BOTTOM_RIGHT).transpose(1, 2)

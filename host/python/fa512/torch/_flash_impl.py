@@ -41,14 +41,15 @@ class _Activated:
             return self._original.call_boxed(
                 keyset, query, key, value, dropout_p, is_causal, return_debug_mask, scale=scale
             )
-        # PyTorch's autograd, above this, records the gradient.
+        # PyTorch's autograd, above this, records the gradient, and its flash attention has the last query at the last key.
         with torch.no_grad():
-            out, lse = _batched.forward_with_lse_cuda(query, key, value, is_causal, scale)
-        length = query.shape[2]
+            out, lse = _batched.forward_with_lse_cuda(
+                query, key, value, is_causal, scale, align=_batched.BOTTOM_RIGHT
+            )
         # The backward reads no random numbers without dropout.
         random = torch.empty(2, dtype=torch.uint64, device=query.device)
         unused = torch.empty(0, dtype=torch.uint64, device=query.device)
-        return out, lse, None, None, length, length, random, unused, query.new_empty(0)
+        return out, lse, None, None, query.shape[2], key.shape[2], random, unused, query.new_empty(0)
 
 
 def register_flash_attention_impl(name: str = "fa512") -> None:

@@ -46,23 +46,43 @@ def version(tensor: Tensor) -> Optional[int]:
     return None if tensor.is_inference() else tensor._version
 
 
-def why_not_rows(tensors: tuple[tuple[str, Tensor], ...], query: Tensor) -> Optional[str]:
-    """Why rows of these tensors are not computed, by their types, shapes and devices; None where they are."""
+def why_not_rows(query: Tensor, key: Tensor, value: Tensor, may_differ: dict[int, str]) -> Optional[str]:
+    """Why rows of these tensors are not computed, by their types, shapes and devices; None where they are.
+
+    `may_differ` are the dimensions in which K may have other sizes than Q, with their names; dimension 1 are the heads.
+    """
     head_dim = query.shape[-1]
     if not 0 < head_dim <= MAXIMUM_HEAD_DIM or head_dim % ROW_ALIGNMENT:
         return f"query has a head size of {head_dim}; it must be a multiple of {ROW_ALIGNMENT}, at most {MAXIMUM_HEAD_DIM}"
-    for name, tensor in tensors:
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
         if tensor.dtype not in ELEMENTS:
             return f"{name} is {tensor.dtype}; it must be torch.float16 or torch.bfloat16"
         if tensor.dtype != query.dtype:
             return f"{name} is {tensor.dtype} and query {query.dtype}; they must be of one type"
-        if tensor.shape != query.shape:
-            return (
-                f"{name} has the shape {list(tensor.shape)} and query {list(query.shape)}; they must be equal (other numbers of"
-                " keys or of heads are not supported)"
-            )
         if tensor.device != query.device:
             return f"{name} is on {tensor.device} and query on {query.device}; they must be on one GPU"
+    if key.shape != query.shape:
+        reason = _why_not_keys(query, key, may_differ)
+        if reason is not None:
+            return reason
+    if value.shape != key.shape:
+        return f"value has the shape {list(value.shape)} and key {list(key.shape)}; they must be equal"
+    return None
+
+
+def _why_not_keys(query: Tensor, key: Tensor, may_differ: dict[int, str]) -> Optional[str]:
+    """Why K of another shape than Q is not computed; None where it is."""
+    sizes = list(enumerate(zip(key.shape, query.shape)))
+    if key.dim() != query.dim() or any(of_key != of_query for at, (of_key, of_query) in sizes if at not in may_differ):
+        names = " and ".join(may_differ.values())
+        return f"key has the shape {list(key.shape)} and query {list(query.shape)}; they may differ in {names} only"
+    if 0 in query.shape:
+        return None
+    if 0 in key.shape:
+        return f"key has the shape {list(key.shape)}; it must hold a key"
+    heads, shared = query.shape[1], key.shape[1]
+    if heads % shared:
+        return f"query has {heads} heads and key {shared}; the heads of query must be a multiple of those of key"
     return None
 
 
@@ -75,14 +95,29 @@ def why_not_window(left: Optional[int] = None, right: Optional[int] = None) -> O
 
 
 def window_of_flash_attn(
-    window_size: tuple[int, int], longest: int
+    window_size: tuple[int, int], queries: int, keys: int
 ) -> tuple[Optional[int], Optional[int]]:
-    """flash-attn's window as the operators take it: -1, and what reaches beyond the longest sequence, is no limit."""
+    """flash-attn's window as the operators take it, with the last query at the last key: -1, and what reaches beyond every key, is no
+    limit."""
     sides = tuple(window_size)
     if len(sides) != 2 or min(sides) < -1:
         refuse("window_size", window_size, "it must be two numbers of keys, where -1 is no limit")
-    left, right = (None if side == -1 or side >= longest - 1 else side for side in sides)
+    left, right = (
+        None if side == -1 or side >= rows - 1 else side for side, rows in zip(sides, (keys, queries))
+    )
     return left, right
+
+
+def can_shard_heads(query: Any, key: Any) -> bool:
+    """Whether heads of Q stay with those of K and V that they share, however a mesh shards both alike. The specs are DTensor's."""
+    heads, shared = query.shape[1], key.shape[1]
+    if heads == shared:
+        return True
+    # DTensor shards over any dimensions of the mesh together, as long as each shard has a head.
+    shards = {1}
+    for size in key.mesh.shape:
+        shards |= {count * size for count in shards}
+    return all(shared % count == 0 for count in shards if count <= shared)
 
 
 def _has_aligned_rows(tensor: Tensor) -> bool:

@@ -14,6 +14,7 @@ from ._library import (
     LIBRARY,
     OPTIONS,
     TAGS,
+    can_shard_heads,
     cast,
     needs_gradient,
     refuse_cpu,
@@ -49,7 +50,7 @@ def why_not_varlen(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor
         return f"cu_seqlens has {cu_seqlens.dim()} dimensions; it must be [sequences + 1]"
     if cu_seqlens.device != query.device:
         return f"cu_seqlens is on {cu_seqlens.device} and query on {query.device}; they must be on one GPU"
-    return why_not_rows((("query", query), ("key", key), ("value", value)), query)
+    return why_not_rows(query, key, value, {1: "heads"})
 
 
 def why_not_varlen_here(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor) -> Optional[str]:
@@ -109,7 +110,10 @@ def _backward(
     window_left: Optional[int] = None,
     window_right: Optional[int] = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """PyTorch's own flash backward, on our O and LSE: they mean the same. Without dropout it reads no random numbers."""
+    """PyTorch's own flash backward, on our O and LSE: they mean the same. Without dropout it reads no random numbers.
+
+    It adds up the gradients of K and V over the heads of Q that share them.
+    """
     random = torch.empty(2, dtype=torch.uint64, device=query.device)
     lengths = (cu_seqlens, cu_seqlens, max_seqlen, max_seqlen)
     window = {"window_size_left": window_left, "window_size_right": window_right}
@@ -217,17 +221,19 @@ def _register_sharding() -> None:
 
     rows, lse, whole = Shard(1), Shard(0), Replicate()
 
-    def rule(outputs: list[Any], inputs: list[Any]):
+    def rule(outputs: list[Any], inputs: list[Any], query: int):
         def acceptable(*arguments: Any, **keywords: Any):
             others = [None] * (len(arguments) - len(inputs) + len(keywords))
             replicated = ([whole] * len(outputs), [whole] * len(inputs) + others)
+            if not can_shard_heads(*arguments[query : query + 2]):
+                return [replicated]
             return [replicated, (outputs, inputs + others)]
 
         return acceptable
 
-    register_sharding(_attention)(rule([rows], [rows, rows, rows, whole]))
-    register_sharding(_attention_with_lse)(rule([rows, lse], [rows, rows, rows, whole]))
-    register_sharding(_attention_backward)(rule([rows] * 3, [rows] * 5 + [lse, whole]))
+    register_sharding(_attention)(rule([rows], [rows, rows, rows, whole], query=0))
+    register_sharding(_attention_with_lse)(rule([rows, lse], [rows, rows, rows, whole], query=0))
+    register_sharding(_attention_backward)(rule([rows] * 3, [rows] * 5 + [lse, whole], query=1))
 
 
 _register_sharding()
@@ -247,9 +253,10 @@ def attention_varlen(
 ) -> Union[Tensor, tuple[Tensor, Tensor]]:
     """softmax(scale · QKᵀ + mask) · V of packed sequences, with a gradient.
 
-    `query`, `key` and `value` are float16 or bfloat16 [rows of all sequences, heads, head size]. Sequence s is the rows from cu_seqlens[s] up to
-    cu_seqlens[s + 1]; `cu_seqlens` is int32 on their GPU, and nobody waits for it. `max_seqlen` is the length of the longest, or a
-    bound. `window` is as for `attention`, within each sequence. LSE, float32 [heads, rows], has no gradient.
+    `query`, `key` and `value` are float16 or bfloat16 [rows of all sequences, heads, head size]; `key` and `value` may have fewer heads,
+    as for `attention`. Sequence s is the rows from cu_seqlens[s] up to cu_seqlens[s + 1]; `cu_seqlens` is int32 on their GPU, and nobody
+    waits for it. `max_seqlen` is the length of the longest, or a bound. `window` is as for `attention`, within each sequence. LSE,
+    float32 [heads, rows], has no gradient.
     """
     longest = query.shape[0] if max_seqlen is None else max_seqlen
     operator = _attention_with_lse if return_lse else _attention
@@ -305,10 +312,10 @@ def flash_attn_varlen_func(
     return_attn_probs: bool = False,
     block_table: Optional[Tensor] = None,
 ) -> Tensor:
-    """flash-attn's `flash_attn_varlen_func` for float16 or bfloat16 tensors [rows of all sequences, heads, head size] of equal shapes.
+    """flash-attn's `flash_attn_varlen_func` for float16 or bfloat16 tensors [rows of all sequences, heads, head size].
 
-    Q and K have the same lengths: pass one tensor as `cu_seqlens_q` and `cu_seqlens_k`. What is not computed is an error that names
-    the argument.
+    `k` and `v` may have fewer heads. Q and K have the same lengths: pass one tensor as `cu_seqlens_q` and `cu_seqlens_k`. What is not
+    computed is an error that names the argument.
     """
     refuse_flash_attn_options(
         (q, k, v),
@@ -326,5 +333,5 @@ def flash_attn_varlen_func(
     if max_seqlen_q != max_seqlen_k:
         raise ValueError(f"max_seqlen_q is {max_seqlen_q} and max_seqlen_k {max_seqlen_k}; they must be equal: K has the lengths of Q")
     longest = int(max_seqlen_q)
-    window = window_of_flash_attn(window_size, longest)
+    window = window_of_flash_attn(window_size, longest, longest)
     return _attention(q, k, v, cu_seqlens_q, longest, causal, softmax_scale, *window)

@@ -70,14 +70,27 @@ def _refuse(names: tuple[str, ...], others: dict[str, Any], by: str) -> None:
 def _mask_for_sdpa(
     mask: Optional[Tensor], query: Tensor, key: Tensor, causal: bool, window: Optional[int]
 ) -> Optional[Tensor]:
-    """What SDPA has to be told: it reads no padding masks and knows no windows. A mask of four dimensions has the window in it."""
+    """What SDPA has to be told: it reads no padding masks, knows no windows, and has the first query at the first key. A mask of four
+    dimensions has all of that in it."""
     if mask is not None and mask.dim() != 2:
         return mask
-    near = None if window is None else _by_pytorch.near(query.shape[2], key.shape[2], window, causal, query.device)
+    queries, keys = query.shape[2], key.shape[2]
+    if window is None and causal and 1 < queries != keys:
+        window = max(queries, keys)
+    near = None if window is None else _by_pytorch.near(queries, keys, window, causal, query.device)
     if mask is None:
         return near
-    seen = _padding.for_sdpa(mask, causal)
+    seen = _padding.for_sdpa(mask, queries, causal)
     return seen if near is None else seen & near
+
+
+def _why_not_keys(queries: int, keys: int, is_padded: bool, window: Optional[int]) -> Optional[str]:
+    """Why other numbers of keys than of queries are not computed; None where they are."""
+    if queries != keys and is_padded:
+        return f"padding is given with {queries} queries and {keys} keys"
+    if queries > keys and window is not None:
+        return f"a sliding window is given with {queries} queries and {keys} keys"
+    return None
 
 
 def attention_forward(
@@ -92,32 +105,42 @@ def attention_forward(
     is_causal: Optional[bool] = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """Attention of [batch, heads, sequence, head size] as [batch, sequence, heads, head size], as transformers calls it."""
+    """Attention of [batch, heads, sequence, head size] as [batch, sequence, heads, head size], as transformers calls it.
+
+    The last query is at the last key: keys before those of the queries are cached ones.
+    """
     causal = bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
     if attention_mask is None and _is_packed(others):
         return _packed(strict, query, key, value, dropout, scaling, causal, others), None
-    q, k, v = _cast_by_autocast(query), _cast_by_autocast(key), _cast_by_autocast(value)
     padding = attention_mask if attention_mask is not None and attention_mask.dim() == 2 else None
+    if padding is not None:
+        # Keys behind the mask are none yet.
+        key, value = (tensor[:, :, : padding.shape[1]] for tensor in (key, value))
+    q, k, v = _cast_by_autocast(query), _cast_by_autocast(key), _cast_by_autocast(value)
     reason = _why_not_options(dropout, others) or _operators.why_not_here(q, k, v)
     if attention_mask is not None and attention_mask.dim() != 2:
         reason = "a mask is given that is none of padding alone"
-    window = _window(key.shape[2], others)
+    queries, keys = query.shape[2], key.shape[2]
+    window = _window(max(queries, keys), others)
+    reason = reason or _why_not_keys(queries, keys, padding is not None, window)
     options = (causal, scaling, *_sides(window, causal))
-    if reason is None and padding is not None:
-        packing = _padding.Packing.of(padding)
+    packing = None if reason is not None or padding is None else _padding.Packing.of(padding)
+    if packing is not None and not packing.is_whole:
         if window is None or not packing.has_gaps:
             q, k, v = packing.pack(q), packing.pack(k), packing.pack(v)
             out = torch.ops.fa512.attention_varlen(q, k, v, packing.cu_seqlens, packing.longest, *options)
             return packing.pad(out, query.shape[0]), None
         reason = "padding lies between tokens, and a sliding window counts it"
     if reason is None:
-        out = torch.ops.fa512.attention(q, k, v, *options)
+        out = torch.ops.fa512.attention(q, k, v, *options, "bottom-right")
         return out.transpose(1, 2).contiguous(), None
     if strict:
         raise ValueError(f"fa512: {reason}")
     _refuse(_NOBODY_COMPUTES, others, "scaled_dot_product_attention")
     _warn("scaled_dot_product_attention", reason)
     mask = _mask_for_sdpa(attention_mask, query, key, causal, window)
+    if others.get("position_bias") is not None:
+        others["position_bias"] = others["position_bias"][..., :keys]
     return sdpa_attention_forward(module, query, key, value, mask, dropout, scaling, is_causal, **others)
 
 

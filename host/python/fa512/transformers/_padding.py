@@ -43,31 +43,47 @@ def mask(
     **others: Any,
 ) -> Optional[Tensor]:
     """For transformers' `AttentionMaskInterface`: None where nothing is masked but by the causal rule and the window, the padding mask
-    [batch, sequence] where nothing else is, and else the mask that PyTorch's attention takes.
+    [batch, sequence] where nothing else is, and else the mask that PyTorch's attention takes. A padding mask of fewer keys than there
+    are says that the others are none yet: those of a cache that has its final size from the start.
 
-    As there, telling whether anything is padding waits for the GPU, once for a forward pass of the model.
+    Without a mask, the last query is at the last key, as in flash-attn: keys before those of the queries are cached ones. As in
+    transformers, telling whether anything is padding waits for the GPU, once for a forward pass of the model.
     """
-    is_whole = q_length == kv_length and q_offset == kv_offset == 0 and not others.get("use_vmap", False)
+    last = kv_offset + kv_length
+    # Of a cache whose tensors have their final size, offsets are on the GPU.
+    is_at_the_end = not isinstance(last, Tensor) and not isinstance(q_offset, Tensor) and q_offset + q_length == last
     is_window = _is_window(**others)
-    is_plain = is_whole and (is_window or (mask_function in _PLAIN and others.get("local_size") is None))
+    is_known = is_window or (mask_function in _PLAIN and others.get("local_size") is None)
+    is_known = is_known and not others.get("use_vmap", False)
+    is_plain = is_known and is_at_the_end
     skip = "allow_is_causal_skip" if mask_function is causal_mask_function else "allow_is_bidirectional_skip"
     may_skip = is_window or others.get(skip, mask_function is causal_mask_function)
     if is_plain and attention_mask is None and may_skip:
         # Also while a graph is compiled, in which transformers would make a mask.
         return None
-    if is_plain and attention_mask is not None and attention_mask.dim() == 2 and attention_mask.shape[1] == q_length:
-        if not is_tracing(attention_mask) and not attention_mask.all():
+    if is_plain and attention_mask is not None and attention_mask.dim() == 2 and attention_mask.shape[1] == last:
+        if not is_tracing(attention_mask):
+            is_padded = not attention_mask.all()
+            if is_padded and q_length == last:
+                return attention_mask
+            if not is_padded and may_skip:
+                return None
+    if is_known and may_skip and 1 < q_length < kv_length and attention_mask is not None:
+        if not is_tracing(attention_mask) and attention_mask.shape == (batch_size, q_length) and q_offset == kv_offset == 0:
             return attention_mask
+    if 1 < q_length != kv_length:
+        # transformers would leave the mask out where the first query is at the first key.
+        others["allow_is_causal_skip"] = False
     return sdpa_mask(
         batch_size, q_length, kv_length, q_offset, kv_offset, mask_function, attention_mask, **others
     )
 
 
-def for_sdpa(padding: Tensor, is_causal: bool) -> Tensor:
-    """The mask [batch, 1, sequence, sequence] of a padded batch."""
-    length = padding.shape[1]
-    masked = padding.bool()[:, None, None, :].expand(-1, 1, length, length)
-    return masked.tril() if is_causal else masked
+def for_sdpa(padding: Tensor, queries: int, is_causal: bool) -> Tensor:
+    """The mask [batch, 1, queries, keys] of a padded batch of keys, the last of which are those of the queries."""
+    keys = padding.shape[1]
+    masked = padding.bool()[:, None, None, :].expand(-1, 1, queries, keys)
+    return masked.tril(keys - queries) if is_causal else masked
 
 
 class Packing:
@@ -80,7 +96,7 @@ class Packing:
         lengths = padding.sum(dim=1, dtype=torch.int32)
         self.rows = padding.flatten().nonzero().flatten()
         self.cu_seqlens = torch.nn.functional.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
-        self.longest = padding.shape[1]
+        self.elements, self.longest = padding.numel(), padding.shape[1]
         self._has_gaps: Optional[bool] = None
 
     @property
@@ -101,6 +117,11 @@ class Packing:
         packing = cls(padding)
         cls._known.append((weakref.ref(padding), version(padding), packing))
         return packing
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is padding."""
+        return self.rows.shape[0] == self.elements
 
     def pack(self, tensor: Tensor) -> Tensor:
         """[batch, heads, sequence, head size] as [rows, heads, head size]."""

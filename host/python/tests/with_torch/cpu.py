@@ -19,18 +19,25 @@ def calls():
     return seen
 
 
-def seen(length, is_causal=False, left=None, right=None):
-    """Which keys each query sees."""
-    position = torch.arange(length)
-    back = position[:, None] - position[None, :]
-    everything = torch.ones(length, length, dtype=torch.bool)
+def seen(queries, is_causal=False, left=None, right=None, align="top-left", keys=None):
+    """Which keys each query sees; unless told there are as many keys."""
+    keys = queries if keys is None else keys
+    first = {"top-left": 0, "bottom-right": keys - queries}[align]
+    back = first + torch.arange(queries)[:, None] - torch.arange(keys)[None, :]
+    everything = torch.ones(queries, keys, dtype=torch.bool)
     right = 0 if is_causal else right
     return everything & (True if left is None else back <= left) & (True if right is None else back >= -right)
 
 
-def _scores(query, key, is_causal=False, scale=None, left=None, right=None):
-    scores = query.double() @ key.double().transpose(-1, -2) * (0.125 if scale is None else scale)
-    return scores.masked_fill(~seen(query.shape[-2], is_causal, left, right), float("-inf"))
+def _for_each_head(query, *shared):
+    """K and V for each head of Q."""
+    return tuple(tensor.repeat_interleave(query.shape[1] // tensor.shape[1], dim=1).double() for tensor in shared)
+
+
+def _scores(query, key, is_causal=False, scale=None, left=None, right=None, align="top-left"):
+    scores = query.double() @ key.transpose(-1, -2) * (0.125 if scale is None else scale)
+    mask = seen(query.shape[-2], is_causal, left, right, align, key.shape[-2])
+    return scores.masked_fill(~mask, float("-inf"))
 
 
 def _with_lse(query, key, value, *options):
@@ -38,9 +45,11 @@ def _with_lse(query, key, value, *options):
     reason = fa512.torch.why_not(query, key, value)
     if reason is not None:
         raise ValueError(reason)
-    scores = _scores(query, key, *options)
+    keys, values = _for_each_head(query, key, value)
+    scores = _scores(query, keys, *options)
     out = _batched.new_out(query)
-    out.copy_(scores.softmax(-1) @ value.double())
+    # A query that sees nothing has zeros.
+    out.copy_(scores.softmax(-1).nan_to_num(0.0) @ values)
     return out, scores.logsumexp(-1).float()
 
 
@@ -50,16 +59,19 @@ def _forward(query, key, value, *options):
     return out
 
 
-def _backward(grad, query, key, value, out, lse, is_causal=False, scale=None, *window):
+def _backward(grad, query, key, value, out, lse, is_causal=False, scale=None, *options):
     _calls.append("attention_backward")
-    weights = (_scores(query, key, is_causal, scale, *window) - lse.double()[..., None]).exp()
+    keys, values = _for_each_head(query, key, value)
+    scores = _scores(query, keys, is_causal, scale, *options)
+    weights = (scores - lse.double()[..., None].nan_to_num(neginf=0.0)).exp()
     grad, factor = grad.double(), 0.125 if scale is None else scale
-    of_weights = grad @ value.double().transpose(-1, -2)
+    of_weights = grad @ values.transpose(-1, -2)
     of_scores = weights * (of_weights - (grad * out.double()).sum(-1, keepdim=True)) * factor
-    gradients = of_scores @ key.double(), of_scores.transpose(-1, -2) @ query.double(), weights.transpose(-1, -2) @ grad
+    gradients = of_scores @ keys, of_scores.transpose(-1, -2) @ query.double(), weights.transpose(-1, -2) @ grad
 
     def like(gradient, tensor):
-        return torch.empty_like(tensor.transpose(1, 2)).transpose(1, 2).copy_(gradient)
+        of_groups = gradient.unflatten(1, (tensor.shape[1], -1)).sum(2)
+        return torch.empty_like(tensor.transpose(1, 2)).transpose(1, 2).copy_(of_groups)
 
     return tuple(like(*pair) for pair in zip(gradients, (query, key, value)))
 

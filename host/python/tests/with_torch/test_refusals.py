@@ -55,7 +55,7 @@ class Refusals(unittest.TestCase):
         sdpa = fa512.scaled_dot_product_attention
         self.refused("attn_mask is given", sdpa, x, x, x, torch.ones(8, 8))
         self.refused("dropout_p is 0.1", sdpa, x, x, x, dropout_p=0.1)
-        self.refused("enable_gqa is True", sdpa, x, half(1, 1, 8, 64), half(1, 1, 8, 64), enable_gqa=True)
+        self.refused("query has 2 heads and key 1; pass enable_gqa=True", sdpa, x, *[half(1, 1, 8, 64)] * 2)
 
     def test_arguments_of_flash_attn_func(self):
         x = half(1, 8, 2, 64)
@@ -82,8 +82,37 @@ class Refusals(unittest.TestCase):
         self.assertIn("head size of 136", why_not(*[half(1, 2, 8, 136)] * 3))
         self.assertIsNone(why_not(*[half(1, 2, 8, 32)] * 3))
         self.assertIn("3 dimensions", why_not(*[half(2, 8, 64)] * 3))
-        self.assertIn("key has the shape [1, 2, 9, 64]", why_not(x, half(1, 2, 9, 64), half(1, 2, 9, 64)))
-        self.assertIn("value is on meta", why_not(x, x, x.to("meta")))
+
+    def test_shapes_of_keys_and_values(self):
+        x, why_not = half(1, 4, 8, 64), fa512.torch.why_not
+        for shape in [(1, 4, 9, 64), (1, 2, 8, 64), (1, 1, 3, 64)]:
+            self.assertIsNone(why_not(x, half(*shape), half(*shape)), shape)
+        nothing = half(1, 4, 0, 64)
+        self.assertIsNone(why_not(nothing, *[half(1, 0, 8, 64)] * 2), "of nothing there is nothing to compute")
+        for key, words in [
+            ((2, 4, 8, 64), "key has the shape [2, 4, 8, 64] and query [1, 4, 8, 64]; they may differ in heads and the sequence only"),
+            ((1, 4, 8, 32), "they may differ in heads and the sequence only"),
+            ((4, 8, 64), "key has the shape [4, 8, 64]"),
+            ((1, 3, 8, 64), "query has 4 heads and key 3; the heads of query must be a multiple of those of key"),
+            ((1, 8, 8, 64), "query has 4 heads and key 8"),
+            ((1, 0, 8, 64), "key has the shape [1, 0, 8, 64]; it must hold a key"),
+            ((1, 4, 0, 64), "it must hold a key"),
+        ]:
+            self.assertIn(words, why_not(x, half(*key), half(*key)))
+        self.assertIn("value has the shape [1, 4, 8, 64] and key [1, 2, 8, 64]; they must be equal", why_not(x, x[:, :2], x))
+
+    def test_shapes_of_packed_keys_and_values(self):
+        x, lengths = half(11, 4, 64), torch.tensor([0, 11], dtype=torch.int32)
+        self.assertIsNone(fa512.torch.why_not_varlen(x, x[:, :2], x[:, :2], lengths))
+        for key, words in [
+            ((12, 4, 64), "key has the shape [12, 4, 64] and query [11, 4, 64]; they may differ in heads only"),
+            ((11, 3, 64), "query has 4 heads and key 3"),
+        ]:
+            self.assertIn(words, fa512.torch.why_not_varlen(x, half(*key), half(*key), lengths))
+
+    def test_a_tensor_that_is_elsewhere(self):
+        x = half(1, 2, 8, 64)
+        self.assertIn("value is on meta", fa512.torch.why_not(x, x, x.to("meta")))
         self.assertIn("query is on cpu", fa512.torch.why_not_here(x, x, x))
 
     def test_where_tensors_lie(self):
