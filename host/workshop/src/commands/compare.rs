@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use workshop::compare::{Change, Comparison, Thresholds, require_measured_with};
+use workshop::document;
 use workshop::error::{Error, Result};
 use workshop::ptx_folder::PtxFolder;
 use workshop::record::BenchRecord;
@@ -101,7 +102,7 @@ fn compare(options: &Options) -> Result<Change> {
     let bootstrap = Bootstrap::new(new.protocol.order_seed);
     let comparison = Comparison::new(&new, &old, &options.contenders, options.thresholds(), &bootstrap)?;
     match (options.json, options.markdown) {
-        (true, _) => output::print_json(&comparison)?,
+        (true, _) => output::print_json(document::COMPARE, &comparison)?,
         (_, true) => output::print(&table::markdown(&comparison, &new))?,
         _ => output::print(&table::text(&comparison))?,
     }

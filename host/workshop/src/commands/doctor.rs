@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use comfy_table::Cell;
 use contract::architecture::ARCHITECTURES;
 use serde::Serialize;
+use workshop::document;
 use workshop::error::Result;
 use workshop::executor::{DeviceChoice, open};
 
@@ -78,7 +79,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
     ];
     let diagnosis = Diagnosis { ready, components };
     match options.json {
-        true => output::print_json(&diagnosis)?,
+        true => output::print_json(document::DOCTOR, &diagnosis)?,
         false => output::print(&render(&diagnosis))?,
     }
     Ok(if ready { Verdict::Pass } else { Verdict::CannotRun })

@@ -120,7 +120,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
         seconds: start.elapsed().as_secs_f64(),
     };
     match options.json {
-        true => output::print_json(&document::FUZZ.document(&record.with_verdict()))?,
+        true => output::print_json(document::FUZZ, &record.with_verdict())?,
         false => output::print(&table::render(&record))?,
     }
     Ok(record.verdict())

@@ -93,7 +93,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
         }
     };
     match options.json {
-        true => output::print_json(&ncu::FORMAT.document(&profile))?,
+        true => output::print_json(ncu::FORMAT, &profile)?,
         false => output::print(&table::render(&profile, files.as_ref()))?,
     }
     Ok(Verdict::Pass)

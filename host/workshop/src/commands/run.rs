@@ -181,7 +181,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
     let (record, outputs) = execute(options, &mut opened, &folder, &inputs, source)?;
     tensors::write_outputs(options, inputs.problem(), &outputs, record.passed)?;
     match options.json {
-        true => output::print_json(&document::RUN.document(&record))?,
+        true => output::print_json(document::RUN, &record)?,
         false => output::print(&table::render(&record, &output::findings(options.source.as_deref())))?,
     }
     Ok(if record.passed { Verdict::Pass } else { Verdict::Fail })

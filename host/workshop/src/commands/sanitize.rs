@@ -154,7 +154,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
         variants,
     };
     match options.json {
-        true => output::print_json(&document::SANITIZE.document(&record.with_verdict()))?,
+        true => output::print_json(document::SANITIZE, &record.with_verdict())?,
         false => output::print(&table::render(&record, &output::findings(options.source.as_deref())))?,
     }
     Ok(record.verdict())

@@ -410,6 +410,7 @@ fn doctor_lists_what_is_there_and_what_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let output = output(fa512(&["doctor", "--json"]).env("FA512_PTX_DIR", folder.path()), 2);
     let diagnosis: serde_json::Value = serde_json::from_slice(&output.stdout).expect("standard output is JSON");
+    assert_eq!((&diagnosis["kind"], &diagnosis["version"]), (&"fa512-doctor".into(), &1.into()));
     assert_eq!(diagnosis["ready"], false);
     assert_eq!(diagnosis["components"][0]["state"], "missing");
 }

@@ -89,6 +89,7 @@ fn markdown_and_json_say_the_same() {
         markdown.lines().filter(|line| line.starts_with('|')).map(|line| line.matches('|').count()).collect();
     assert_eq!(columns, [10, 10, 10], "{markdown}");
     let json: serde_json::Value = serde_json::from_str(&compare(&["--json"], [&new, &old], 0)).unwrap();
+    assert_eq!((&json["kind"], &json["version"]), (&"fa512-compare".into(), &1.into()));
     assert_eq!((&json["overall"], &json["rows"][0]["change"]), (&"improved".into(), &"improved".into()));
 }
 
