@@ -39,6 +39,16 @@ pub const SANITIZE: Format = Format {
     source: "fa512 sanitize --json",
 };
 
+/// What `fa512 compare` prints.
+pub const COMPARE: Format =
+    Format { kind: "fa512-compare", version: 1, oldest: 1, name: "comparison", source: "fa512 compare --json" };
+/// What `fa512 diagnose` prints.
+pub const DIAGNOSE: Format =
+    Format { kind: "fa512-diagnose", version: 1, oldest: 1, name: "diagnosis", source: "fa512 diagnose --json" };
+/// What `fa512 doctor` prints.
+pub const DOCTOR: Format =
+    Format { kind: "fa512-doctor", version: 1, oldest: 1, name: "list of tools", source: "fa512 doctor --json" };
+
 /// What every file begins with.
 #[derive(Serialize, Deserialize)]
 struct Header {

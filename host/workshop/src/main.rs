@@ -6,7 +6,6 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use commands::gpu_option::GpuOption;
 use commands::{
     Verdict, bench, compare, diagnose, doctor, fuzz, manual, map, plot, print_error, profile, report, run, sanitize,
     tune,
@@ -18,8 +17,6 @@ use commands::{
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    #[command(flatten)]
-    gpu: GpuOption,
 }
 
 #[derive(Subcommand)]
@@ -42,13 +39,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let command = match Cli::try_parse() {
-        Ok(Cli { command, gpu }) => match gpu.apply() {
-            Ok(()) => command,
-            Err(error) => {
-                print_error(&error);
-                return ExitCode::from(2);
-            }
-        },
+        Ok(Cli { command }) => command,
         Err(error) => return explain(&error),
     };
     let verdict = match command {

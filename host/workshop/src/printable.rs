@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-/// `text` with U+FFFD for every control character, which a terminal would obey when it is printed. Ends of lines and tabs stay.
+/// `text` with U+FFFD for every character that a terminal would obey when it is printed: controls, and those that change the order
+/// of the text. Ends of lines and tabs stay.
 pub fn printable(text: &str) -> Cow<'_, str> {
     match text.contains(is_obeyed) {
         true => text.replace("\r\n", "\n").replace(is_obeyed, "\u{fffd}").into(),
@@ -10,7 +11,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// JSON `text` whose strings are [`printable`]: with U+FFFD for every control character in them, escaped or not.
+/// JSON `text` whose strings are [`printable`]: with U+FFFD for every character in them that a terminal would obey, escaped or not.
 pub fn printable_json(text: &str) -> Cow<'_, str> {
     let is_candidate = |character| character == '\\' || is_obeyed_in_json(character);
     let Some(first) = text.find(is_candidate) else { return text.into() };
@@ -55,7 +56,13 @@ fn is_obeyed_in_json(character: char) -> bool {
 
 /// Whether a terminal does something at this character but to show it, to end a line or to move to a column.
 fn is_obeyed(character: char) -> bool {
-    character.is_control() && !matches!(character, '\n' | '\t')
+    let is_control = character.is_control() && !matches!(character, '\n' | '\t');
+    is_control || is_direction(character)
+}
+
+/// Whether a character changes the order in which those behind it are shown: an embedding, an override or an isolate.
+fn is_direction(character: char) -> bool {
+    matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -65,6 +72,7 @@ mod tests {
     #[test]
     fn what_a_terminal_would_obey_is_replaced() {
         assert_eq!(printable("\u{1b}[2J\u{7}\u{9b}\r"), "\u{fffd}[2J\u{fffd}\u{fffd}\u{fffd}");
+        assert_eq!(printable("\u{202e}cod\u{202c}\u{2066}"), "\u{fffd}cod\u{fffd}\u{fffd}");
         assert_eq!(printable("two\r\nlines\tand\nmore"), "two\nlines\tand\nmore");
         assert!(matches!(printable("plain"), Cow::Borrowed(_)));
     }
@@ -77,6 +85,7 @@ mod tests {
             "\u{fffd}[2J\u{fffd}\u{fffd}\u{fffd}\u{fffd} A\"\\u001b/"
         );
         assert_eq!(shown(r#""two\r\nlines\tand\nmore""#), "two\nlines\tand\nmore");
+        assert_eq!(shown("\"\u{202e}, \\u202E\""), "\u{fffd}, \u{fffd}");
         assert_eq!(shown("\"\u{9b}31m, \u{7f}\""), "\u{fffd}31m, \u{fffd}");
         assert_eq!(shown(r#""\ud83d\ude00""#), "😀");
         assert!(matches!(printable_json("[1,\r\n \"plain\"]"), Cow::Borrowed(_)));

@@ -198,15 +198,29 @@ fn read_manifest(path: &Path) -> Result<Manifest> {
     }
     let manifest: Manifest = document::from_json(&text).map_err(unreadable)?;
     for entry in manifest.modules.iter().flat_map(|module| &module.entries) {
-        entry.check().map_err(|rejection| {
+        let checked = entry.check().map_err(|rejection| rejection.to_string()).and_then(|()| check_launch(entry));
+        checked.map_err(|reason| {
             let name = &entry.name;
             Error::Unavailable(format!(
-                "{}: {name} cannot work: {rejection}; `cargo xtask ptx` writes it anew",
+                "{}: {name} cannot work: {reason}; `cargo xtask ptx` writes it anew",
                 path.display()
             ))
         })?;
     }
     Ok(manifest)
+}
+
+/// Requires what `entry` says of its launch to follow from its tile configuration, which it is launched by.
+fn check_launch(entry: &Entry) -> std::result::Result<(), String> {
+    let Entry { config, threads, dynamic_shared_bytes, .. } = entry;
+    let numbers = [
+        ("threads", *threads, config.threads()),
+        ("dynamic_shared_bytes", *dynamic_shared_bytes, config.shared_bytes()),
+    ];
+    match numbers.into_iter().find(|(_, stored, needed)| stored != needed) {
+        Some((name, stored, needed)) => Err(format!("{name} is {stored}, and its tile configuration has {needed}")),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -293,6 +307,16 @@ mod tests {
         let folder = folder(|_| ());
         std::fs::write(folder.path().join(FILE_NAME), "{").unwrap();
         assert!(refusal(folder.path()).contains("manifest.json: EOF"));
+    }
+
+    #[test]
+    fn a_launch_that_its_configuration_does_not_have_is_refused() {
+        let refused =
+            |change: fn(&mut Entry)| refusal(folder(|manifest| change(&mut manifest.modules[0].entries[0])).path());
+        let message = refused(|entry| entry.threads = 0);
+        assert!(message.contains("cannot work: threads is 0, and its tile configuration has"), "{message}");
+        let message = refused(|entry| entry.dynamic_shared_bytes = u32::MAX);
+        assert!(message.contains("cannot work: dynamic_shared_bytes is 4294967295"), "{message}");
     }
 
     /// What is said of a folder in whose manifest `from`, which is there, is `to`.

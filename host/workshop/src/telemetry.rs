@@ -17,6 +17,19 @@ const HARMLESS: ThrottleReasons = ThrottleReasons::GPU_IDLE
     .union(ThrottleReasons::APPLICATIONS_CLOCKS_SETTING)
     .union(ThrottleReasons::DISPLAY_CLOCK_SETTING);
 
+/// The GPUs that NVML lists, as in `0: NVIDIA H200 (GPU-…)`.
+///
+/// # Errors
+/// When NVML is absent or refuses.
+pub fn gpus() -> Result<Vec<String>, NvmlError> {
+    let nvml = Nvml::init()?;
+    let describe = |index| {
+        let gpu = nvml.device_by_index(index)?;
+        Ok(format!("{index}: {} ({})", gpu.name()?, gpu.uuid()?))
+    };
+    (0..nvml.device_count()?).map(describe).collect()
+}
+
 /// Reads one GPU.
 pub struct Monitor {
     source: Source,

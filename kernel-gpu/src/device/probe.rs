@@ -31,7 +31,7 @@ unsafe fn keep<const N: usize>(sink: u64, accumulators: &[[f32; 4]; N]) {
         }
     }
     let thread = block_idx_x() as u64 * THREADS as u64 + thread_idx_x() as u64;
-    // SAFETY: passed on to the caller.
+    // SAFETY: a word that only this thread writes, as the caller says.
     unsafe { memory::store_global_f32(sink + thread * 4, sum) };
 }
 

@@ -142,7 +142,7 @@ impl Element {
         u64::from_le_bytes(wide)
     }
 
-    /// The number in `bytes`, which are as many as the type has, for people.
+    /// The number in `bytes`, which are as many as the type has, as text.
     pub fn show(self, bytes: &[u8]) -> String {
         let word = self.word(bytes);
         match self.kind {

@@ -51,7 +51,7 @@ impl Comparison {
         self.differing == 0 && self.first_unwritten.is_none()
     }
 
-    /// The comparison for people.
+    /// The comparison as text.
     pub fn text(&self) -> String {
         let Self { buffer, elements, differing, largest_difference, rtol, atol, .. } = self;
         if self.passed() {

@@ -112,7 +112,7 @@ impl Summary<'_> {
         sum
     }
 
-    /// The result for people.
+    /// The result as text.
     pub fn text(&self, with_counters: bool, renderer: &ptx_diagnostics::Renderer) -> String {
         let mut text = String::new();
         let mut ends = String::new();

@@ -21,6 +21,7 @@ use workshop::statistics::{Bootstrap, RESAMPLES};
 use workshop::telemetry::Monitor;
 use workshop::timing::Protocol;
 
+use super::gpu_option::GpuOption;
 use super::interrupt::stop_on_interrupt;
 use super::progress::Progress;
 use super::ptx_options::PtxOptions;
@@ -78,6 +79,8 @@ pub struct Options {
     /// Heads of each case to compare with the f64 reference: the first, the last, and random others
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
     check_heads: u32,
+    #[command(flatten)]
+    gpu: GpuOption,
     #[command(flatten)]
     ptx: PtxOptions,
     #[command(flatten)]
@@ -151,6 +154,7 @@ impl Options {
 
 /// Carries out the command.
 pub fn run(options: &Options) -> Result<Verdict> {
+    options.gpu.apply()?;
     options.json.iter().try_for_each(|path| files::check_target(path))?;
     let folder = options.tuned.apply(options.ptx.find()?)?;
     let mut gpu = gpu_for_times()?;

@@ -6,11 +6,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use workshop::compare::{Change, Comparison, Thresholds, require_measured_with};
+use workshop::document;
 use workshop::error::{Error, Result};
 use workshop::ptx_folder::PtxFolder;
 use workshop::record::BenchRecord;
 use workshop::statistics::Bootstrap;
 
+use super::progress::Progress;
 use super::{output, print_error};
 
 /// Exit code for what could not be compared, wrong arguments included.
@@ -99,9 +101,12 @@ fn compare(options: &Options) -> Result<Change> {
             .map_err(|error| Error::Invalid(format!("{} cannot be compared with: {error}", options.old.display())))?;
     }
     let bootstrap = Bootstrap::new(new.protocol.order_seed);
-    let comparison = Comparison::new(&new, &old, &options.contenders, options.thresholds(), &bootstrap)?;
+    let progress = Progress::new("comparing", new.rows.len() as u64);
+    let advance = || progress.advance(1);
+    let comparison = Comparison::new(&new, &old, &options.contenders, options.thresholds(), &bootstrap, advance)?;
+    drop(progress);
     match (options.json, options.markdown) {
-        (true, _) => output::print_json(&comparison)?,
+        (true, _) => output::print_json(document::COMPARE, &comparison)?,
         (_, true) => output::print(&table::markdown(&comparison, &new))?,
         _ => output::print(&table::text(&comparison))?,
     }

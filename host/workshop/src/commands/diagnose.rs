@@ -67,7 +67,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
     let alone: Vec<_> = profiles.iter().filter(|profile| !known(profile)).map(of_profile).collect();
     diagnoses.extend(alone);
     match options.json {
-        true => output::print_json(&diagnoses)?,
+        true => output::print_json(document::DIAGNOSE, &Diagnoses { diagnoses: &diagnoses })?,
         false => output::print(&table::render(&diagnoses, options.all))?,
     }
     Ok(Verdict::Pass)
@@ -94,6 +94,12 @@ fn load(path: &Path) -> Result<Measured> {
 }
 
 /// The cases of `contender` in `record`, each with the profile of it if there is one.
+/// What is printed as JSON.
+#[derive(serde::Serialize)]
+struct Diagnoses<'a> {
+    diagnoses: &'a [Diagnosis],
+}
+
 fn of_record(path: &Path, record: &BenchRecord, contender: &str, profiles: &[Profile]) -> Result<Vec<Diagnosis>> {
     let rows: Vec<&Row> = record.rows.iter().filter(|row| row.contender == contender).collect();
     if rows.is_empty() {

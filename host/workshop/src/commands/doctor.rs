@@ -6,15 +6,19 @@ use std::process::{Command, Stdio};
 use comfy_table::Cell;
 use contract::architecture::ARCHITECTURES;
 use serde::Serialize;
+use workshop::document;
 use workshop::error::Result;
 use workshop::executor::{DeviceChoice, open};
 
+use super::gpu_option::GpuOption;
 use super::ptx_options::PtxOptions;
 use super::{Verdict, find_program, output};
 
 /// Show what the program found, what is missing, and what each missing part costs.
 #[derive(clap::Args)]
 pub struct Options {
+    #[command(flatten)]
+    gpu: GpuOption,
     #[command(flatten)]
     ptx: PtxOptions,
     /// Print one JSON document instead of a table
@@ -57,6 +61,7 @@ enum State {
 
 /// Carries out the command.
 pub fn run(options: &Options) -> Result<Verdict> {
+    options.gpu.apply()?;
     let ptx = ptx(&options.ptx);
     let ready = matches!(ptx, State::Found { .. });
     let component = |name, state| Component { name, state };
@@ -74,7 +79,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
     ];
     let diagnosis = Diagnosis { ready, components };
     match options.json {
-        true => output::print_json(&diagnosis)?,
+        true => output::print_json(document::DOCTOR, &diagnosis)?,
         false => output::print(&render(&diagnosis))?,
     }
     Ok(if ready { Verdict::Pass } else { Verdict::CannotRun })

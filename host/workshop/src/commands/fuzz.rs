@@ -15,6 +15,7 @@ use workshop::fuzz::fuzzer::Fuzzer;
 use workshop::fuzz::kernels::Kernels;
 use workshop::fuzz::repeat::Repeat;
 
+use super::gpu_option::GpuOption;
 use super::interrupt::stop_on_interrupt;
 use super::progress::Progress;
 use super::ptx_options::PtxOptions;
@@ -63,6 +64,8 @@ pub struct Options {
     #[arg(long, value_name = "NN", value_parser = architecture, default_value_t = sim::DEFAULT_ARCHITECTURE, help_heading = "Device")]
     arch: u32,
     #[command(flatten)]
+    gpu: GpuOption,
+    #[command(flatten)]
     ptx: PtxOptions,
 
     /// Print one JSON document instead of a table
@@ -81,8 +84,9 @@ pub(super) fn minutes(text: &str) -> std::result::Result<Duration, String> {
 
 /// Carries out the command.
 pub fn run(options: &Options) -> Result<Verdict> {
+    let device = options.gpu.device(options.device)?;
     let folder = options.ptx.find()?;
-    let mut opened = open(options.device, options.arch)?;
+    let mut opened = open(device, options.arch)?;
     let device = opened.executor.device().clone();
     let (kernels, unfit) = Kernels::select(&folder, &device, &options.variant)?;
     let limits = options.limits(&device);
@@ -92,7 +96,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
     let mut fuzzer = Fuzzer {
         executor: opened.executor.as_mut(),
         kernels,
-        repeat: Repeat::new(&device, options.ptx.is_given().then(|| folder.path()))?,
+        repeat: Repeat::new(&device, options.gpu.name(), options.ptx.is_given().then(|| folder.path()))?,
         shrink_budget: options.shrink,
         stop: &interrupted,
     };
@@ -116,7 +120,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
         seconds: start.elapsed().as_secs_f64(),
     };
     match options.json {
-        true => output::print_json(&document::FUZZ.document(&record.with_verdict()))?,
+        true => output::print_json(document::FUZZ, &record.with_verdict())?,
         false => output::print(&table::render(&record))?,
     }
     Ok(record.verdict())

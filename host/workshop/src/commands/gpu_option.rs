@@ -3,33 +3,74 @@
 use std::ffi::OsString;
 
 use workshop::error::{Error, Result};
+use workshop::executor::{DeviceChoice, gpu};
+use workshop::telemetry;
 
 /// What the CUDA driver asks for which GPUs a program sees.
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+
+/// What tells a program that takes the place of this one that [`VISIBLE`] is already what its `--gpu` asked for.
+const APPLIED: &str = "FA512_GPU";
 
 /// The option that chooses a GPU.
 #[derive(clap::Args)]
 pub struct GpuOption {
     /// GPU to use, by its nvidia-smi index or its UUID (GPU-…); only those in CUDA_VISIBLE_DEVICES if it is set
-    #[arg(long, global = true, value_name = "N|UUID", help_heading = "Device")]
+    #[arg(long, value_name = "N|UUID", help_heading = "Device")]
     gpu: Option<String>,
 }
 
 impl GpuOption {
-    /// Shows the driver, here and in the programs that a command starts, this GPU alone.
+    /// What was asked for.
+    pub fn name(&self) -> Option<&str> {
+        self.gpu.as_deref()
+    }
+
+    /// Shows the driver, here and in the programs that a command starts, this GPU alone. A command calls this before it starts a
+    /// thread or loads the driver.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when it is neither a number nor a UUID, or not among the GPUs that are visible.
+    /// [`Error::Invalid`] when it is neither a number nor a UUID, or not among the GPUs that are visible;
+    /// [`Error::Unavailable`] when the driver does not show it.
     pub fn apply(&self) -> Result<()> {
-        let Some(gpu) = &self.gpu else { return Ok(()) };
-        let chosen = choose(gpu, std::env::var_os(VISIBLE))?;
-        // SAFETY: the program has only this thread yet, and the driver is not loaded.
-        unsafe {
-            std::env::set_var(VISIBLE, chosen);
-            // As nvidia-smi counts.
-            std::env::set_var("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+        let Some(gpu) = self.name() else { return Ok(()) };
+        if std::env::var(APPLIED).as_deref() != Ok(gpu) {
+            let chosen = choose(gpu, std::env::var_os(VISIBLE))?;
+            // SAFETY: commands call this while the program has only this thread.
+            unsafe {
+                std::env::set_var(VISIBLE, chosen);
+                // As nvidia-smi counts.
+                std::env::set_var("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+                std::env::set_var(APPLIED, gpu);
+            }
         }
-        Ok(())
+        gpu::check_present().map_err(|error| match error {
+            Error::Unavailable(reason) => Error::Unavailable(format!("--gpu {gpu}: {reason}{}", listed())),
+            other => other,
+        })
+    }
+
+    /// The device that is opened where `device` and this option are given: a GPU that is named is never replaced by the simulator.
+    ///
+    /// # Errors
+    /// As [`Self::apply`]; [`Error::Invalid`] when the simulator was asked for as well.
+    pub fn device(&self, device: DeviceChoice) -> Result<DeviceChoice> {
+        match (self.name(), device) {
+            (None, _) => Ok(device),
+            (Some(gpu), DeviceChoice::Sim) => Err(Error::Invalid(format!(
+                "--gpu {gpu} names a GPU, and --device sim is the simulator; use --device gpu, or leave --gpu out"
+            ))),
+            (Some(_), DeviceChoice::Auto | DeviceChoice::Gpu) => self.apply().map(|()| DeviceChoice::Gpu),
+        }
+    }
+}
+
+/// The GPUs of this machine, behind the reason why one of them cannot be used.
+fn listed() -> String {
+    match telemetry::gpus() {
+        Ok(gpus) => format!("; NVML lists {}", if gpus.is_empty() { "no GPU".to_owned() } else { gpus.join(", ") }),
+        // Where the driver is not installed, NVML is not either, and the reason says so.
+        Err(_) => String::new(),
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use comfy_table::{Cell, Color, Table};
 use ptx_diagnostics::{Renderer, Sources};
+use workshop::document::Format;
 use workshop::error::{Error, Result};
 
 /// Writes `text` to standard output. A reader that has gone away, as in `fa512 … | head`, is not an error.
@@ -18,9 +19,9 @@ pub fn print(text: &str) -> Result<()> {
     }
 }
 
-/// Writes one JSON document to standard output.
-pub fn print_json(document: &impl serde::Serialize) -> Result<()> {
-    let text = serde_json::to_string_pretty(document)
+/// Writes `content` to standard output as one JSON document, which says its kind and version.
+pub fn print_json(format: Format, content: &impl serde::Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(&format.document(content))
         .map_err(|error| Error::Invalid(format!("the result cannot be written as JSON: {error}")))?;
     print(&(text + "\n"))
 }

@@ -16,12 +16,14 @@ use workshop::record::{Case, sizes};
 use workshop::variant;
 
 use super::bench::shape;
+use super::gpu_option::GpuOption;
 use super::ptx_options::PtxOptions;
 use super::tuned_option::TunedOption;
 use super::{Verdict, element_parser, find_program, layout_parser, mask_parser, output};
 
 /// Options that say what is launched and how; meaningless for a stored profile.
-const LAUNCH_OPTIONS: [&str; 11] = [
+const LAUNCH_OPTIONS: [&str; 12] = [
+    "gpu",
     "variant",
     "shape",
     "mask",
@@ -56,6 +58,8 @@ pub struct Options {
     #[arg(long, value_parser = layout_parser(), default_value = Layout::Bhsd.name())]
     layout: Layout,
     #[command(flatten)]
+    gpu: GpuOption,
+    #[command(flatten)]
     ptx: PtxOptions,
     #[command(flatten)]
     tuned: TunedOption,
@@ -89,7 +93,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
         }
     };
     match options.json {
-        true => output::print_json(&ncu::FORMAT.document(&profile))?,
+        true => output::print_json(ncu::FORMAT, &profile)?,
         false => output::print(&table::render(&profile, files.as_ref()))?,
     }
     Ok(Verdict::Pass)
@@ -140,6 +144,7 @@ struct Session {
 impl Session {
     /// Finds ncu, the GPU and the entry, and says what is missing before anything runs.
     fn prepare(options: &Options) -> Result<Self> {
+        options.gpu.apply()?;
         let ncu = find_program("ncu").ok_or_else(|| {
             Error::Unavailable(
                 "no ncu in PATH, CUDA_HOME, CUDA_PATH or /usr/local/cuda*; it comes with the CUDA toolkit (Nsight Compute). \

@@ -12,6 +12,7 @@ use workshop::report::{Campaign, Named, Report, Simulation};
 use workshop::statistics::Bootstrap;
 
 use super::Verdict;
+use super::progress::Progress;
 
 /// Write one HTML page from the records of other commands: times, distributions, roofline, verdicts, counters, environment
 #[derive(clap::Args)]
@@ -75,7 +76,9 @@ fn named<T>(paths: &[PathBuf], load: impl Fn(&Path) -> Result<T>) -> Result<Vec<
 fn compare(new: &Path, old: &Path) -> Result<Named<Comparison>> {
     let records = (BenchRecord::load(new)?, BenchRecord::load(old)?);
     let bootstrap = Bootstrap::new(records.0.protocol.order_seed);
-    let content = Comparison::new(&records.0, &records.1, &[], Thresholds::default(), &bootstrap)?;
+    let progress = Progress::new("comparing", records.0.rows.len() as u64);
+    let advance = || progress.advance(1);
+    let content = Comparison::new(&records.0, &records.1, &[], Thresholds::default(), &bootstrap, advance)?;
     Ok(Named { name: format!("{} against {}", name(new), name(old)), content })
 }
 

@@ -24,6 +24,7 @@ use workshop::reference::Reference;
 use workshop::timing::Protocol;
 use workshop::variant;
 
+use super::gpu_option::GpuOption;
 use super::progress::{self, Progress};
 use super::ptx_options::PtxOptions;
 use super::tuned_option::TunedOption;
@@ -128,6 +129,8 @@ pub struct Options {
     /// Architecture to simulate, such as 80 or sm_80
     #[arg(long, value_name = "NN", value_parser = architecture, default_value_t = sim::DEFAULT_ARCHITECTURE, help_heading = "Device")]
     arch: u32,
+    #[command(flatten)]
+    gpu: GpuOption,
     /// Run this entry instead of the preferred one
     #[arg(long, value_name = "NAME", help_heading = "Device")]
     variant: Option<String>,
@@ -170,14 +173,15 @@ fn named<'a>((name, path): (&'static str, &'a Option<PathBuf>)) -> Option<(&'sta
 
 /// Carries out the command.
 pub fn run(options: &Options) -> Result<Verdict> {
+    let device = options.gpu.device(options.device)?;
     files::check_targets(&targets(options), &sources(options))?;
     let (inputs, source) = tensors::inputs(options)?;
     let folder = options.tuned.apply(options.ptx.find()?)?;
-    let mut opened = open(options.device, options.arch)?;
+    let mut opened = open(device, options.arch)?;
     let (record, outputs) = execute(options, &mut opened, &folder, &inputs, source)?;
     tensors::write_outputs(options, inputs.problem(), &outputs, record.passed)?;
     match options.json {
-        true => output::print_json(&document::RUN.document(&record))?,
+        true => output::print_json(document::RUN, &record)?,
         false => output::print(&table::render(&record, &output::findings(options.source.as_deref())))?,
     }
     Ok(if record.passed { Verdict::Pass } else { Verdict::Fail })

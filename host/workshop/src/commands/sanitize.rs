@@ -19,6 +19,7 @@ use workshop::executor::{DeviceChoice, open};
 use workshop::forward::Forward;
 use workshop::inputs::{Distribution, Inputs};
 
+use super::gpu_option::GpuOption;
 use super::interrupt::stop_on_interrupt;
 use super::progress::Progress;
 use super::ptx_options::PtxOptions;
@@ -63,6 +64,8 @@ pub struct Options {
     /// Architecture to simulate, such as 80 or sm_80
     #[arg(long, value_name = "NN", value_parser = architecture, default_value_t = sim::DEFAULT_ARCHITECTURE, help_heading = "Device")]
     arch: u32,
+    #[command(flatten)]
+    gpu: GpuOption,
     /// Number of schedules of the simulator's warps and blocks to run every case under: the first is in order of their
     /// indices, the others are seeded shuffles [default: 1]
     #[arg(long, value_name = "N", help_heading = "Device")]
@@ -87,6 +90,15 @@ enum Device {
     Gpu,
 }
 
+impl From<Device> for DeviceChoice {
+    fn from(device: Device) -> Self {
+        match device {
+            Device::Sim => Self::Sim,
+            Device::Gpu => Self::Gpu,
+        }
+    }
+}
+
 /// What runs a case and says what is wrong.
 enum Checker {
     Simulator { architecture: u32, schedules: u64 },
@@ -103,11 +115,12 @@ pub fn run(options: &Options) -> Result<Verdict> {
             "--schedules is for --device sim only; a GPU's warps take turns as the hardware decides".into(),
         ));
     }
+    let choice = options.gpu.device(options.device.into())?;
     let schedules = options.schedules.map_or(1, NonZeroU64::get);
     let folder = options.ptx.find()?;
-    let (checker, choice) = match options.device {
-        Device::Sim => (Checker::Simulator { architecture: options.arch, schedules }, DeviceChoice::Sim),
-        Device::Gpu => (Checker::ComputeSanitizer(gpu::ComputeSanitizer::find(folder.path())?), DeviceChoice::Gpu),
+    let checker = match options.device {
+        Device::Sim => Checker::Simulator { architecture: options.arch, schedules },
+        Device::Gpu => Checker::ComputeSanitizer(gpu::ComputeSanitizer::find(folder.path())?),
     };
     let device = open(choice, options.arch)?.executor.device().clone();
     let sweep = Sweep::plan(&folder, &device, &options.selection())?;
@@ -141,7 +154,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
         variants,
     };
     match options.json {
-        true => output::print_json(&document::SANITIZE.document(&record.with_verdict()))?,
+        true => output::print_json(document::SANITIZE, &record.with_verdict())?,
         false => output::print(&table::render(&record, &output::findings(options.source.as_deref())))?,
     }
     Ok(record.verdict())

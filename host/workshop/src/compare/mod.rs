@@ -55,7 +55,7 @@ pub enum Ground {
 }
 
 impl Comparison {
-    /// Compares `new` with `old`, of all contenders or only of those called `contenders`.
+    /// Compares `new` with `old`, of all contenders or only of those called `contenders`. `progress` is called for each row of `new`.
     ///
     /// The whole is a regression when one row is, else an improvement when one row is.
     ///
@@ -67,12 +67,17 @@ impl Comparison {
         contenders: &[String],
         thresholds: Thresholds,
         bootstrap: &Bootstrap,
+        mut progress: impl FnMut(),
     ) -> Result<Self> {
         likeness::require(new, old)?;
         let wanted = |row: &&Row| contenders.is_empty() || contenders.contains(&row.contender);
         let mut rows = Vec::new();
         let mut left_out = Vec::new();
-        for row in new.rows.iter().filter(wanted) {
+        for row in &new.rows {
+            progress();
+            if !wanted(&row) {
+                continue;
+            }
             let same = |old: &&Row| old.case == row.case && old.contender == row.contender;
             match old.rows.iter().find(same).ok_or("is not in the old record".to_owned()).and_then(|old| {
                 let ground = ground(row, old, bootstrap)?;

@@ -9,7 +9,7 @@ fn times(factor: f64) -> BenchRecord {
 }
 
 fn compare(new: &BenchRecord, old: &BenchRecord) -> Result<Comparison> {
-    Comparison::new(new, old, &[], Thresholds::default(), &Bootstrap::new(0))
+    Comparison::new(new, old, &[], Thresholds::default(), &Bootstrap::new(0), || ())
 }
 
 fn refusal(new: &BenchRecord, old: &BenchRecord) -> String {
@@ -34,7 +34,10 @@ fn one_regression_outweighs_improvements() {
     let comparison = compare(&new, &old).unwrap();
     assert_eq!(comparison.rows.iter().map(|row| row.change).collect::<Vec<_>>(), [Change::Improved, Change::Regressed]);
     assert_eq!(comparison.overall, Change::Regressed);
-    let only = Comparison::new(&new, &old, &["fa512".into()], Thresholds::default(), &Bootstrap::new(0)).unwrap();
+    let mut seen = 0;
+    let only = Comparison::new(&new, &old, &["fa512".into()], Thresholds::default(), &Bootstrap::new(0), || seen += 1)
+        .unwrap();
+    assert_eq!(seen, new.rows.len(), "progress counts every row");
     assert_eq!((only.overall, only.rows.len()), (Change::Improved, 1), "others are not asked for");
 }
 

@@ -14,11 +14,11 @@ pub struct Repeat {
 }
 
 impl Repeat {
-    /// On `device`, with the PTX in `ptx` if that was named.
+    /// On `device`, which `--gpu` named as `gpu`, with the PTX in `ptx`, where these were named.
     ///
     /// # Errors
     /// [`Error::File`] when the system does not say which program this is.
-    pub fn new(device: &Device, ptx: Option<&Path>) -> Result<Self> {
+    pub fn new(device: &Device, gpu: Option<&str>, ptx: Option<&Path>) -> Result<Self> {
         let program = std::env::current_exe().map_err(|source| Error::File { path: "this program".into(), source })?;
         let mut place = vec!["--device".to_owned()];
         match device.kind {
@@ -26,6 +26,9 @@ impl Repeat {
             DeviceKind::Simulator => {
                 place.extend(["sim", "--arch", &device.architecture.to_string()].map(str::to_owned))
             }
+        }
+        if let Some(gpu) = gpu {
+            place.extend(["--gpu", gpu].map(str::to_owned));
         }
         if let Some(folder) = ptx {
             place.extend(["--ptx".to_owned(), folder.display().to_string()]);
@@ -63,12 +66,12 @@ mod tests {
     fn a_shell_reads_the_words_that_were_meant() {
         let executor = SimExecutor::new(90).unwrap();
         let folder = Path::new("it's my folder");
-        let repeat = Repeat::new(executor.device(), Some(folder)).unwrap();
+        let repeat = Repeat::new(executor.device(), Some("1"), Some(folder)).unwrap();
         let target = Target::from(&Entry::from(&VARIANTS[0]));
         let case = Campaign::new(vec![target], Limits::SIMULATOR, 1).unwrap().case(30);
         let mut words = vec!["fa512".to_owned()];
         words.extend(case.run_arguments());
-        words.extend(["--device", "sim", "--arch", "90", "--ptx", "it's my folder"].map(str::to_owned));
+        words.extend(["--device", "sim", "--arch", "90", "--gpu", "1", "--ptx", "it's my folder"].map(str::to_owned));
         let command = repeat.command(&case);
         assert_eq!(shlex::split(&command).as_deref(), Some(words.as_slice()), "{command}");
     }

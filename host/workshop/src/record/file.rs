@@ -2,13 +2,38 @@
 
 use std::path::Path;
 
-use super::BenchRecord;
+use super::{BenchRecord, Ceilings, Pair, Row};
 use crate::document::Format;
 use crate::error::{Error, Result};
+use crate::statistics::agrees;
 
 /// Files that hold a [`BenchRecord`].
 pub const FORMAT: Format =
     Format { kind: "fa512-bench", version: 3, oldest: 1, name: "bench record", source: "fa512 bench --json FILE" };
+
+/// Requires what `rows` and `pairs` say to follow from their samples; but for intervals, whose random numbers another version may
+/// draw otherwise.
+pub fn check(rows: &[Row], pairs: &[Pair], ceilings: &Ceilings) -> std::result::Result<(), String> {
+    for row in rows {
+        if let Some((name, stored, actual)) = row.first_other_than_measured(ceilings) {
+            let Row { case, contender, .. } = row;
+            return Err(format!("{case} {contender} says a {name} of {stored}, and its samples have {actual}"));
+        }
+    }
+    for pair in pairs {
+        let Pair { case, first, second, ratio, .. } = pair;
+        match pair.measured_ratio(rows) {
+            Some(actual) if agrees(*ratio, actual) => {}
+            Some(actual) => {
+                return Err(format!(
+                    "{case} says a ratio of {first} to {second} of {ratio}, and their samples have {actual}"
+                ));
+            }
+            None => return Err(format!("{case} has a ratio of {first} to {second} without samples of both")),
+        }
+    }
+    Ok(())
+}
 
 impl BenchRecord {
     /// Reads the record at `path`.
@@ -21,18 +46,8 @@ impl BenchRecord {
         Ok(record)
     }
 
-    /// Requires every summary to be that of its samples; but for intervals, whose random numbers another version may draw otherwise.
     fn check(&self) -> std::result::Result<(), String> {
-        let measured = self.rows.iter().filter_map(|row| Some((row, row.measurement()?)));
-        for (row, measurement) in measured {
-            if let Some((name, stored, actual)) = measurement.summary_us.first_other_than(&measurement.samples_us) {
-                return Err(format!(
-                    "a damaged bench record: {} {} says a {name} of {stored}, and its samples have {actual}",
-                    row.case, row.contender
-                ));
-            }
-        }
-        Ok(())
+        check(&self.rows, &self.pairs, &self.ceilings).map_err(|reason| format!("a damaged bench record: {reason}"))
     }
 
     /// Writes the record to `path`, which is replaced in one step.

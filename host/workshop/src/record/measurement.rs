@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Ceilings, Correctness, GpuState, Warning};
-use crate::statistics::{Bootstrap, Samples, Summary};
+use crate::statistics::{Bootstrap, Samples, Summary, agrees};
 use crate::timing::Batch;
 use contract::config::Mask;
 use contract::problem::Shape;
@@ -43,19 +43,57 @@ impl Measurement {
         bootstrap: &Bootstrap,
     ) -> Self {
         let summary_us = Summary::new(&samples_us, bootstrap);
-        let seconds = summary_us.median * 1e-6;
-        let teraflops = shape.operations(mask) / seconds / 1e12;
-        let terabytes_per_second = shape.bytes() / seconds / 1e12;
+        let Rates { teraflops, tensor_utilisation, bandwidth_utilisation } =
+            Rates::new((shape, mask), summary_us.median, ceilings);
         Self {
             warnings: Warning::all(&summary_us, &batch, gpu.as_ref()),
-            tensor_utilisation: ceilings.teraflops().map(|ceiling| teraflops / ceiling),
-            bandwidth_utilisation: ceilings.copy_terabytes_per_second.map(|ceiling| terabytes_per_second / ceiling),
+            tensor_utilisation,
+            bandwidth_utilisation,
             correctness,
             batch,
             samples_us,
             summary_us,
             teraflops,
             gpu,
+        }
+    }
+
+    /// The first number that does not follow from the samples, of a problem of this kind: its name, what it is here, and what it
+    /// should be.
+    pub fn first_other_than_measured(
+        &self,
+        problem: (Shape, Mask),
+        ceilings: &Ceilings,
+    ) -> Option<(&'static str, f64, f64)> {
+        let rates = Rates::new(problem, self.samples_us.median(), ceilings);
+        let part = |part: Option<f64>| part.unwrap_or(f64::NAN);
+        let pairs = [
+            ("rate", self.teraflops, rates.teraflops),
+            ("tensor utilisation", part(self.tensor_utilisation), part(rates.tensor_utilisation)),
+            ("bandwidth utilisation", part(self.bandwidth_utilisation), part(rates.bandwidth_utilisation)),
+        ];
+        let same = |stored: f64, actual: f64| agrees(stored, actual) || (stored.is_nan() && actual.is_nan());
+        let other = |&(_, stored, actual): &(_, f64, f64)| !same(stored, actual);
+        self.summary_us.first_other_than(&self.samples_us).or_else(|| pairs.into_iter().find(other))
+    }
+}
+
+/// What a time means.
+struct Rates {
+    teraflops: f64,
+    tensor_utilisation: Option<f64>,
+    bandwidth_utilisation: Option<f64>,
+}
+
+impl Rates {
+    fn new((shape, mask): (Shape, Mask), median_us: f64, ceilings: &Ceilings) -> Self {
+        let seconds = median_us * 1e-6;
+        let teraflops = shape.operations(mask) / seconds / 1e12;
+        let terabytes_per_second = shape.bytes() / seconds / 1e12;
+        Self {
+            teraflops,
+            tensor_utilisation: ceilings.teraflops().map(|ceiling| teraflops / ceiling),
+            bandwidth_utilisation: ceilings.copy_terabytes_per_second.map(|ceiling| terabytes_per_second / ceiling),
         }
     }
 }

@@ -25,7 +25,7 @@ use contract::view::Layout;
 pub use ceilings::{Ceilings, TensorCeiling};
 pub use correctness::Correctness;
 pub use environment::{Environment, GpuState, Telemetry};
-pub use file::FORMAT;
+pub use file::{FORMAT, check};
 pub use implementation::{Implementation, Kernel};
 pub use measurement::Measurement;
 pub use warning::{HIGHEST_TEMPERATURE, LARGEST_VARIATION, LAUNCH_BOUND_US, Warning};
@@ -138,6 +138,11 @@ impl Row {
             _ => None,
         }
     }
+
+    /// As [`Measurement::first_other_than_measured`].
+    fn first_other_than_measured(&self, ceilings: &Ceilings) -> Option<(&'static str, f64, f64)> {
+        self.measurement()?.first_other_than_measured((self.case.shape, self.case.mask), ceilings)
+    }
 }
 
 /// What came of a contender in a case.
@@ -186,6 +191,15 @@ impl Pair {
             ratio: first_us.median() / second_us.median(),
             ratio_interval: bootstrap.paired_ratio_of_medians(first_us, second_us),
         })
+    }
+
+    /// The ratio by the samples of `rows`; `None` where they do not have both.
+    fn measured_ratio(&self, rows: &[Row]) -> Option<f64> {
+        let median = |contender: &str| {
+            let mut of_case = rows.iter().filter(|row| row.case == self.case && row.contender == contender);
+            Some(of_case.find_map(Row::measurement)?.samples_us.median())
+        };
+        Some(median(&self.first)? / median(&self.second)?)
     }
 }
 

@@ -11,11 +11,20 @@ use crate::timing::{Batch, L2, Protocol};
 
 /// A record of one case and one contender with `samples_us`.
 pub fn record(samples_us: Vec<f64>) -> BenchRecord {
-    let protocol = Protocol::new(L2::Cold { bytes: 60 << 20 });
     let ceilings = Ceilings {
         copy_terabytes_per_second: Some(4.0),
         tensor: vec![TensorCeiling { instruction: "mma".into(), teraflops: 500.0 }],
     };
+    record_under(samples_us, ceilings)
+}
+
+/// [`record`] of a run that measured no ceilings.
+pub fn record_without_ceilings(samples_us: Vec<f64>) -> BenchRecord {
+    record_under(samples_us, Ceilings::default())
+}
+
+fn record_under(samples_us: Vec<f64>, ceilings: Ceilings) -> BenchRecord {
+    let protocol = Protocol::new(L2::Cold { bytes: 60 << 20 });
     BenchRecord {
         command: vec!["fa512".into(), "bench".into()],
         started_at: 1_790_000_000,
@@ -196,4 +205,31 @@ fn a_summary_that_is_not_of_its_samples_is_refused() {
         &|measurement| measurement.summary_us.median_interval.high = 6.0,
         "upper end of the median's interval of 6",
     );
+    refused(&|measurement| measurement.teraflops = 9999.0, "says a rate of 9999");
+    refused(&|measurement| measurement.tensor_utilisation = Some(0.99), "says a tensor utilisation of 0.99");
+    refused(&|measurement| measurement.tensor_utilisation = None, "says a tensor utilisation of NaN");
+    refused(&|measurement| measurement.bandwidth_utilisation = Some(0.99), "says a bandwidth utilisation of 0.99");
+}
+
+#[test]
+fn a_ratio_that_is_not_of_its_samples_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("record.json");
+    let load = |ratio, second: &str| {
+        let mut record = record(vec![2.0; 4]);
+        let slow = Row { contender: "slow".into(), ..record_row(vec![8.0; 4]) };
+        let pair = Pair::new(&record.rows[0], &slow, &Bootstrap::new(0)).unwrap();
+        record.rows.push(slow);
+        record.pairs.push(Pair { ratio, second: second.into(), ..pair });
+        record.save(&path).unwrap();
+        BenchRecord::load(&path).map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(load(0.25, "slow"), Ok(()));
+    let error = load(0.5, "slow").unwrap_err();
+    assert!(error.contains("slow of 0.5, and their samples have 0.25"), "{error}");
+    assert!(load(0.25, "another").unwrap_err().contains("without samples of both"));
+}
+
+fn record_row(samples_us: Vec<f64>) -> Row {
+    record(samples_us).rows.remove(0)
 }

@@ -10,4 +10,4 @@ mod summary;
 pub use bootstrap::{Bootstrap, CONFIDENCE, Interval, RESAMPLES};
 pub use rank_test::RankTest;
 pub use samples::Samples;
-pub use summary::Summary;
+pub use summary::{Summary, agrees};

@@ -46,7 +46,6 @@ impl Summary {
     /// The first number that is not that of `samples`: its name, what it is here, and what it should be. Intervals, which are
     /// random, need only hold the median.
     pub fn first_other_than(&self, samples: &Samples) -> Option<(&'static str, f64, f64)> {
-        const ROUNDING: f64 = 1e-9;
         let Interval { low, high } = self.median_interval;
         let pairs = [
             ("count", self.count as f64, samples.count() as f64),
@@ -60,9 +59,14 @@ impl Summary {
             ("lower end of the median's interval", low, low.clamp(samples.minimum(), samples.median())),
             ("upper end of the median's interval", high, high.clamp(samples.median(), samples.maximum())),
         ];
-        let agrees = |stored: f64, actual: f64| (stored - actual).abs() <= ROUNDING * actual.abs();
         pairs.into_iter().find(|&(_, stored, actual)| !agrees(stored, actual))
     }
+}
+
+/// Whether a number of a record is the one that was computed again from its samples, but for rounding.
+pub fn agrees(stored: f64, actual: f64) -> bool {
+    const ROUNDING: f64 = 1e-9;
+    (stored - actual).abs() <= ROUNDING * actual.abs()
 }
 
 #[cfg(test)]

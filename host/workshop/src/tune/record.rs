@@ -11,7 +11,7 @@ use super::search::Strategy;
 use crate::document::Format;
 use crate::error::{Error, Result};
 use crate::journal::{self, Content};
-use crate::record::{Case, Environment, Pair, Row, RunProtocol};
+use crate::record::{self, Case, Ceilings, Environment, Pair, Row, RunProtocol};
 
 /// Files that begin with a [`Header`].
 pub const FORMAT: Format = Format {
@@ -175,7 +175,20 @@ impl Record {
     /// # Errors
     /// [`Error::File`] when it cannot be read; [`Error::Invalid`] when it is not a record or a line is damaged.
     pub fn load(path: &Path) -> Result<Self> {
-        journal::load(&FORMAT, path).map(Self::of)
+        let record = journal::load(&FORMAT, path).map(Self::of)?;
+        record
+            .check()
+            .map_err(|reason| Error::Invalid(format!("{}: a damaged tuning record: {reason}", path.display())))?;
+        Ok(record)
+    }
+
+    /// Requires what the challenges say to follow from their samples.
+    fn check(&self) -> std::result::Result<(), String> {
+        let mut challenges = self.decisions.iter().filter_map(|decision| decision.challenge.as_ref());
+        challenges.try_for_each(|Challenge { pair, rows, .. }| {
+            // Tuning measures no ceilings.
+            record::check(rows, std::slice::from_ref(pair), &Ceilings::default())
+        })
     }
 
     fn of((header, lines): Content<Header, Line>) -> Self {
@@ -294,6 +307,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::files;
     use crate::inputs::Distribution;
+    use crate::statistics::Bootstrap;
     use crate::timing::{L2, Protocol};
     use contract::config::Mask;
 
@@ -326,6 +340,27 @@ pub(crate) mod tests {
             samples,
             outcome: Outcome::Measured { median_us, incumbent_us: 10.0 },
         }
+    }
+
+    #[test]
+    fn a_ratio_that_is_not_of_its_samples_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("record");
+        let load = |ratio| {
+            let [mut fast, mut slow] = [2.0, 8.0].map(|time| {
+                let record::BenchRecord { mut rows, .. } = record::tests::record_without_ceilings(vec![time; 3]);
+                rows.remove(0)
+            });
+            (fast.contender, slow.contender) = ("new".into(), "old".into());
+            let pair = Pair { ratio, ..Pair::new(&fast, &slow, &Bootstrap::new(0)).unwrap() };
+            let challenge = Challenge { candidate: "new".into(), improved: true, pair, rows: vec![fast, slow] };
+            let decisions = vec![Decision { challenge: Some(challenge), ..decision("old") }];
+            Record { header: header(), trials: vec![], decisions }.save(&path).unwrap();
+            Record::load(&path).map(|_| ()).map_err(|error| error.to_string())
+        };
+        assert_eq!(load(0.25), Ok(()));
+        let error = load(0.5).unwrap_err();
+        assert!(error.contains("says a ratio of new to old of 0.5, and their samples have 0.25"), "{error}");
     }
 
     fn decision(incumbent: &str) -> Decision {

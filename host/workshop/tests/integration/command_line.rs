@@ -239,6 +239,30 @@ fn a_demanded_gpu_that_is_not_there_is_an_error() {
 }
 
 #[test]
+fn a_gpu_that_is_named_is_never_replaced_by_the_simulator() {
+    for arguments in [
+        &["run", "--seq", "8"][..],
+        &["run", "--seq", "8", "--device", "gpu"],
+        &["fuzz", "--cases", "0"],
+        &["sanitize", "--device", "gpu"],
+        &["bench", "--shapes", "1x1x8"],
+        &["map", "run", "--out", "no/such/folder/map.jsonl"],
+        &["tune", "run", "--plan", "none", "--ptx", "none", "--out", "none"],
+        &["profile", "--shape", "1x1x8"],
+        &["doctor"],
+    ] {
+        let message = refusal(fa512(arguments).args(["--gpu", "999"]).env_remove("CUDA_VISIBLE_DEVICES"));
+        assert!(message.starts_with("error: --gpu 999: no GPU: "), "{arguments:?}: {message}");
+    }
+    for arguments in [&["run", "--device", "sim"][..], &["sanitize"]] {
+        let message = refusal(fa512(arguments).args(["--gpu", "0"]));
+        assert!(message.contains("--gpu 0 names a GPU, and --device sim is the simulator"), "{message}");
+    }
+    let message = text(&output(&mut fa512(&["compare", "a.json", "b.json", "--gpu", "0"]), 3).stderr);
+    assert!(message.contains("unexpected argument '--gpu'"), "commands that use no GPU take none: {message}");
+}
+
+#[test]
 fn auto_takes_the_simulator_where_there_is_no_gpu_and_says_why() {
     let mut command = fa512(&["run", "--device", "auto", "--seq", "8"]);
     let table = text(&output(command.env("CUDA_VISIBLE_DEVICES", ""), 0).stdout);
@@ -386,6 +410,7 @@ fn doctor_lists_what_is_there_and_what_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let output = output(fa512(&["doctor", "--json"]).env("FA512_PTX_DIR", folder.path()), 2);
     let diagnosis: serde_json::Value = serde_json::from_slice(&output.stdout).expect("standard output is JSON");
+    assert_eq!((&diagnosis["kind"], &diagnosis["version"]), (&"fa512-doctor".into(), &1.into()));
     assert_eq!(diagnosis["ready"], false);
     assert_eq!(diagnosis["components"][0]["state"], "missing");
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{ptx, ptx_path, scale_samples};
+use crate::support::{ptx, ptx_path, scale_samples, settle};
 
 /// A record of one contender in one case, whose samples can be multiplied.
 struct Records(tempfile::TempDir);
@@ -17,6 +17,7 @@ impl Records {
     fn with_times(&self, name: &str, factor: f64) -> PathBuf {
         let mut record: serde_json::Value = serde_json::from_str(include_str!("compare/record.json")).unwrap();
         scale_samples(&mut record["rows"][0], factor);
+        settle(&mut record);
         let path = self.0.path().join(name);
         std::fs::write(&path, record.to_string()).unwrap();
         path
@@ -88,6 +89,7 @@ fn markdown_and_json_say_the_same() {
         markdown.lines().filter(|line| line.starts_with('|')).map(|line| line.matches('|').count()).collect();
     assert_eq!(columns, [10, 10, 10], "{markdown}");
     let json: serde_json::Value = serde_json::from_str(&compare(&["--json"], [&new, &old], 0)).unwrap();
+    assert_eq!((&json["kind"], &json["version"]), (&"fa512-compare".into(), &1.into()));
     assert_eq!((&json["overall"], &json["rows"][0]["change"]), (&"improved".into(), &"improved".into()));
 }
 

@@ -62,7 +62,8 @@ fn the_judgments_are_data_too() {
     let folder = tempfile::tempdir().unwrap();
     let output = output(&mut fa512(&["diagnose", "--json", &stored_profile(folder.path())]), 0);
     let diagnoses: serde_json::Value = serde_json::from_slice(&output.stdout).expect("standard output is JSON");
-    let judgments = diagnoses[0]["judgments"].as_array().expect("a list");
+    assert_eq!((&diagnoses["kind"], &diagnoses["version"]), (&"fa512-diagnose".into(), &1.into()));
+    let judgments = diagnoses["diagnoses"][0]["judgments"].as_array().expect("a list");
     let of = |name: &str| judgments.iter().find(|judgment| judgment["name"] == name).expect(name);
     assert_eq!(of("too few warps")["verdict"], "fires");
     assert_eq!(of("launch-bound")["missing"][0], "median_time");

@@ -59,6 +59,25 @@ fn kernels_compute_what_they_should_and_are_not_timed() {
 }
 
 #[test]
+fn one_of_several_gpus_is_chosen_by_its_number() {
+    let Some(machine) = Machine::new() else { return };
+    let on = |gpu| {
+        let mut command = machine.run(&["--gpu", gpu]);
+        command.env("PTX_SIM_GPUS", "3").env_remove("CUDA_VISIBLE_DEVICES");
+        command
+    };
+    let table = text(&output(&mut on("1"), 0).stdout);
+    assert!(table.contains("ptx-sim GPU 1 (sm_90)"), "{table}");
+    let message = refusal(&mut on("3"));
+    assert!(message.starts_with("error: --gpu 3: no GPU: the NVIDIA driver shows none"), "{message}");
+    // A number counts those that are visible; a process that takes the place of this one does not count again.
+    let table = text(&output(on("1").env("CUDA_VISIBLE_DEVICES", "0,2"), 0).stdout);
+    assert!(table.contains("ptx-sim GPU 2 (sm_90)"), "{table}");
+    let table = text(&output(on("1").env("CUDA_VISIBLE_DEVICES", "2").env("FA512_GPU", "1"), 0).stdout);
+    assert!(table.contains("ptx-sim GPU 2 (sm_90)"), "{table}");
+}
+
+#[test]
 fn a_campaign_runs_on_the_driver() {
     let Some(machine) = Machine::new() else { return };
     let arguments = ["fuzz", "--device", "gpu", "--cases", "3", "--max-seq", "40", "--max-pairs", "2000"];

@@ -3,7 +3,8 @@
 use std::sync::OnceLock;
 
 use serde_json::{Value, json};
-use workshop::statistics::{Bootstrap, Samples, Summary};
+use workshop::record::{Ceilings, Measurement, Outcome, Row};
+use workshop::statistics::Bootstrap;
 
 use contract::manifest::Entry;
 use contract::problem::Problem;
@@ -102,10 +103,8 @@ impl Case {
     }
 }
 
-/// Gives a row of a bench record other samples, and the summary that is of them.
+/// Gives a row of a bench record other samples. [`settle`] makes the record one that is read.
 pub fn set_samples(row: &mut Value, samples: Vec<f64>) {
-    let samples = Samples::new(samples).expect("times");
-    row["outcome"]["summary_us"] = json!(Summary::new(&samples, &Bootstrap::new(0).with_resamples(100)));
     row["outcome"]["samples_us"] = json!(samples);
 }
 
@@ -113,4 +112,18 @@ pub fn set_samples(row: &mut Value, samples: Vec<f64>) {
 pub fn scale_samples(row: &mut Value, factor: f64) {
     let samples = row["outcome"]["samples_us"].as_array().expect("samples");
     set_samples(row, samples.iter().map(|sample| sample.as_f64().expect("a time") * factor).collect());
+}
+
+/// Makes the numbers of a bench record those that follow from its cases, samples and ceilings.
+pub fn settle(record: &mut Value) {
+    let ceilings: Ceilings = serde_json::from_value(record["ceilings"].clone()).expect("ceilings");
+    let bootstrap = Bootstrap::new(0).with_resamples(100);
+    for row in record["rows"].as_array_mut().expect("rows") {
+        let Row { case, outcome, .. } = serde_json::from_value(row.clone()).expect("a row");
+        let Outcome::Measured(measurement) = outcome else { continue };
+        let Measurement { correctness, batch, samples_us, gpu, warnings, .. } = *measurement;
+        let problem = (case.shape, case.mask);
+        let settled = Measurement::new(problem, correctness, batch, samples_us, gpu, &ceilings, &bootstrap);
+        row["outcome"] = json!(Outcome::Measured(Box::new(Measurement { warnings, ..settled })));
+    }
 }

@@ -60,7 +60,7 @@ pub mod thread {
     /// Every thread of the block executes this together.
     #[inline(always)]
     pub unsafe fn sync_threads() {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller has the block together.
         unsafe { core::arch::nvptx::_syncthreads() };
     }
 }
@@ -79,7 +79,7 @@ pub mod warp {
     /// Every lane of the warp executes this together.
     #[inline(always)]
     pub unsafe fn sync_warp() {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller has the warp together.
         unsafe { core::arch::asm!("bar.warp.sync 0xffffffff;", options(nostack)) };
     }
 
@@ -89,7 +89,7 @@ pub mod warp {
     /// Every lane of the warp executes this together.
     #[inline(always)]
     pub unsafe fn converge() {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller has the warp together.
         unsafe { bar_warp_sync(u32::MAX) };
     }
 }

@@ -18,14 +18,11 @@ use core::arch::asm;
 /// and `shared` not read, until a wait for the phase of the initialised `mbarrier` that expects them.
 #[inline(always)]
 pub unsafe fn load(shared: u32, global: u64, bytes: u32, mbarrier: u32) {
-    // SAFETY: passed on to the caller.
-    unsafe {
-        asm!(
-            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{}], [{}], {}, [{}];",
-            in(reg32) shared, in(reg64) global, in(reg32) bytes, in(reg32) mbarrier,
-            options(nostack)
-        );
-    }
+    instruction!(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{}], [{}], {}, [{}];",
+        in(reg32) shared, in(reg64) global, in(reg32) bytes, in(reg32) mbarrier,
+        options(nostack)
+    );
 }
 
 /// `cp.async.bulk.global.shared::cta.bulk_group`: starts copying to global memory.
@@ -35,14 +32,11 @@ pub unsafe fn load(shared: u32, global: u64, bytes: u32, mbarrier: u32) {
 /// initialised, and fenced where ordinary instructions wrote it; it is not written until [`wait_for_reads`].
 #[inline(always)]
 pub unsafe fn store(global: u64, shared: u32, bytes: u32) {
-    // SAFETY: passed on to the caller.
-    unsafe {
-        asm!(
-            "cp.async.bulk.global.shared::cta.bulk_group [{}], [{}], {};",
-            in(reg64) global, in(reg32) shared, in(reg32) bytes,
-            options(nostack)
-        );
-    }
+    instruction!(
+        "cp.async.bulk.global.shared::cta.bulk_group [{}], [{}], {};",
+        in(reg64) global, in(reg32) shared, in(reg32) bytes,
+        options(nostack)
+    );
 }
 
 macro_rules! tensor_copies {
@@ -56,18 +50,15 @@ macro_rules! tensor_copies {
         /// all bytes of the box.
         #[inline(always)]
         pub unsafe fn $load(shared: u32, map: u64, coordinates: [i32; $rank], mbarrier: u32) {
-            // SAFETY: passed on to the caller.
-            unsafe {
-                asm!(
-                    concat!(
-                        "cp.async.bulk.tensor.", $rank, "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes ",
-                        "[{shared}], [{map}, ", $coordinates, "], [{mbarrier}];"
-                    ),
-                    $(in(reg32) coordinates[$index],)*
-                    shared = in(reg32) shared, map = in(reg64) map, mbarrier = in(reg32) mbarrier,
-                    options(nostack)
-                );
-            }
+            instruction!(
+                concat!(
+                    "cp.async.bulk.tensor.", $rank, "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes ",
+                    "[{shared}], [{map}, ", $coordinates, "], [{mbarrier}];"
+                ),
+                $(in(reg32) coordinates[$index],)*
+                shared = in(reg32) shared, map = in(reg64) map, mbarrier = in(reg32) mbarrier,
+                options(nostack)
+            );
         }
 
         #[doc = concat!("`cp.async.bulk.tensor.", $rank, "d.global.shared::cta.tile.bulk_group`: starts copying a box to global")]
@@ -79,18 +70,15 @@ macro_rules! tensor_copies {
         /// [`wait_for_reads`].
         #[inline(always)]
         pub unsafe fn $store(map: u64, coordinates: [i32; $rank], shared: u32) {
-            // SAFETY: passed on to the caller.
-            unsafe {
-                asm!(
-                    concat!(
-                        "cp.async.bulk.tensor.", $rank, "d.global.shared::cta.tile.bulk_group ",
-                        "[{map}, ", $coordinates, "], [{shared}];"
-                    ),
-                    $(in(reg32) coordinates[$index],)*
-                    shared = in(reg32) shared, map = in(reg64) map,
-                    options(nostack)
-                );
-            }
+            instruction!(
+                concat!(
+                    "cp.async.bulk.tensor.", $rank, "d.global.shared::cta.tile.bulk_group ",
+                    "[{map}, ", $coordinates, "], [{shared}];"
+                ),
+                $(in(reg32) coordinates[$index],)*
+                shared = in(reg32) shared, map = in(reg64) map,
+                options(nostack)
+            );
         }
     )*};
 }
@@ -107,8 +95,7 @@ tensor_copies! {
 /// `map` is the address of a tensor map.
 #[inline(always)]
 pub unsafe fn prefetch_map(map: u64) {
-    // SAFETY: passed on to the caller.
-    unsafe { asm!("prefetch.tensormap [{}];", in(reg64) map, options(nostack)) };
+    instruction!("prefetch.tensormap [{}];", in(reg64) map, options(nostack));
 }
 
 /// `cp.async.bulk.prefetch.tensor.4d.L2.global.tile`: brings a box to L2. Nothing is read by that: what is written to the box
@@ -119,15 +106,12 @@ pub unsafe fn prefetch_map(map: u64) {
 #[inline(always)]
 pub unsafe fn prefetch_box_4d(map: u64, coordinates: [i32; 4]) {
     let [a, b, c, d] = coordinates;
-    // SAFETY: passed on to the caller.
-    unsafe {
-        asm!(
-            "cp.async.bulk.prefetch.tensor.4d.L2.global.tile [{map}, {{{}, {}, {}, {}}}];",
-            in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d,
-            map = in(reg64) map,
-            options(nostack)
-        );
-    }
+    instruction!(
+        "cp.async.bulk.prefetch.tensor.4d.L2.global.tile [{map}, {{{}, {}, {}, {}}}];",
+        in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d,
+        map = in(reg64) map,
+        options(nostack)
+    );
 }
 
 /// `cp.async.bulk.commit_group`: the calling thread's stores since the last commit become one group, possibly empty.

@@ -1,7 +1,5 @@
 //! Thread block clusters (PTX ISA, "barrier.cluster", "mapa").
 
-use core::arch::asm;
-
 /// `barrier.cluster.arrive.release.aligned` and `barrier.cluster.wait.acquire.aligned`: waits for all threads of the
 /// cluster; their earlier accesses are done and visible.
 ///
@@ -9,10 +7,7 @@ use core::arch::asm;
 /// Every thread of the cluster executes this together.
 #[inline(always)]
 pub unsafe fn synchronise() {
-    // SAFETY: passed on to the caller.
-    unsafe {
-        asm!("barrier.cluster.arrive.release.aligned;", "barrier.cluster.wait.acquire.aligned;", options(nostack));
-    }
+    instruction!("barrier.cluster.arrive.release.aligned;", "barrier.cluster.wait.acquire.aligned;", options(nostack));
 }
 
 /// `mapa.shared::cluster.u32`: the address, in the cluster's shared memory, of what `shared` is in the block of that rank.
@@ -22,13 +17,10 @@ pub unsafe fn synchronise() {
 #[inline(always)]
 pub unsafe fn address_in_block(shared: u32, rank: u32) -> u32 {
     let address;
-    // SAFETY: computes an address; passed on to the caller.
-    unsafe {
-        asm!(
-            "mapa.shared::cluster.u32 {}, {}, {};",
-            out(reg32) address, in(reg32) shared, in(reg32) rank,
-            options(pure, nomem, nostack)
-        );
-    }
+    instruction!(
+        "mapa.shared::cluster.u32 {}, {}, {};",
+        out(reg32) address, in(reg32) shared, in(reg32) rank,
+        options(pure, nomem, nostack)
+    );
     address
 }

@@ -10,8 +10,7 @@ use core::arch::asm;
 /// `shared` not read, until a wait for the copy's group and a barrier.
 #[inline(always)]
 pub unsafe fn copy_16(shared: u32, global: u64) {
-    // SAFETY: passed on to the caller.
-    unsafe { asm!("cp.async.cg.shared.global [{}], [{}], 16;", in(reg32) shared, in(reg64) global, options(nostack)) };
+    instruction!("cp.async.cg.shared.global [{}], [{}], 16;", in(reg32) shared, in(reg64) global, options(nostack));
 }
 
 /// `cp.async.cg.shared.global` with a source size: as [`copy_16`], or fills 16 bytes with zeros without reading
@@ -21,17 +20,15 @@ pub unsafe fn copy_16(shared: u32, global: u64) {
 /// As for [`copy_16`]; where `inside` is false `global` may be any address.
 #[inline(always)]
 pub unsafe fn copy_16_or_zeros(shared: u32, global: u64, inside: bool) {
+    // With a source size of 0 nothing is read.
     let source_bytes = if inside { 16u32 } else { 0 };
-    // SAFETY: passed on to the caller; with a source size of 0 nothing is read.
-    unsafe {
-        asm!(
-            "cp.async.cg.shared.global [{}], [{}], 16, {};",
-            in(reg32) shared,
-            in(reg64) global,
-            in(reg32) source_bytes,
-            options(nostack)
-        );
-    }
+    instruction!(
+        "cp.async.cg.shared.global [{}], [{}], 16, {};",
+        in(reg32) shared,
+        in(reg64) global,
+        in(reg32) source_bytes,
+        options(nostack)
+    );
 }
 
 /// `cp.async.commit_group`: the calling thread's copies since the last commit become one group, possibly empty.

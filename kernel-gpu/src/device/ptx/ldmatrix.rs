@@ -4,22 +4,17 @@
 //! each. Lane l receives from each matrix, in one register, elements 2·(l mod 4) and 2·(l mod 4)+1 of row l/4; with
 //! `.trans`, of the transposed matrix.
 
-use core::arch::asm;
-
 macro_rules! load_four_matrices {
     ($(#[$doc:meta])* $name:ident, $instruction:literal) => {
         $(#[$doc])*
         #[inline(always)]
         pub unsafe fn $name(row: u32) -> [u32; 4] {
             let (a, b, c, d);
-            // SAFETY: passed on to the caller.
-            unsafe {
-                asm!(
-                    concat!($instruction, " {{{}, {}, {}, {}}}, [{}];"),
-                    out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) row,
-                    options(nostack, readonly)
-                );
-            }
+            instruction!(
+                concat!($instruction, " {{{}, {}, {}, {}}}, [{}];"),
+                out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) row,
+                options(nostack, readonly)
+            );
             [a, b, c, d]
         }
     };

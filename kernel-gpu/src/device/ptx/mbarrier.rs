@@ -17,8 +17,7 @@ pub const BYTES: u32 = 8;
 /// [`fence_init`] and a barrier of the block.
 #[inline(always)]
 pub unsafe fn init(barrier: u32, arrivals: u32) {
-    // SAFETY: passed on to the caller.
-    unsafe { asm!("mbarrier.init.shared::cta.b64 [{}], {};", in(reg32) barrier, in(reg32) arrivals, options(nostack)) };
+    instruction!("mbarrier.init.shared::cta.b64 [{}], {};", in(reg32) barrier, in(reg32) arrivals, options(nostack));
 }
 
 /// `fence.mbarrier_init.release.cluster`: asynchronous copies see the mbarriers that the thread initialised.
@@ -34,8 +33,7 @@ pub fn fence_init() {
 /// `barrier` is an initialised mbarrier whose phase waits for one more arrival at least.
 #[inline(always)]
 pub unsafe fn arrive(barrier: u32) {
-    // SAFETY: passed on to the caller.
-    unsafe { asm!("mbarrier.arrive.shared::cta.b64 _, [{}];", in(reg32) barrier, options(nostack)) };
+    instruction!("mbarrier.arrive.shared::cta.b64 _, [{}];", in(reg32) barrier, options(nostack));
 }
 
 /// `mbarrier.arrive.expect_tx.shared::cta.b64`: the phase waits for `bytes` more copied bytes; then as [`arrive`].
@@ -44,14 +42,11 @@ pub unsafe fn arrive(barrier: u32) {
 /// As for [`arrive`]; copies of just so many bytes signal the mbarrier.
 #[inline(always)]
 pub unsafe fn arrive_and_expect(barrier: u32, bytes: u32) {
-    // SAFETY: passed on to the caller.
-    unsafe {
-        asm!(
-            "mbarrier.arrive.expect_tx.shared::cta.b64 _, [{}], {};",
-            in(reg32) barrier, in(reg32) bytes,
-            options(nostack)
-        );
-    }
+    instruction!(
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [{}], {};",
+        in(reg32) barrier, in(reg32) bytes,
+        options(nostack)
+    );
 }
 
 /// `mbarrier.try_wait.parity.shared::cta.b64`, until it succeeds: waits for the end of the current or preceding phase,
@@ -61,7 +56,7 @@ pub unsafe fn arrive_and_expect(barrier: u32, bytes: u32) {
 /// `barrier` is an initialised mbarrier; `parity` is 0 or 1.
 #[inline(always)]
 pub unsafe fn wait(barrier: u32, parity: u32) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: an initialised mbarrier, as the caller says.
     while !unsafe { try_wait(barrier, parity) } {}
 }
 
@@ -72,13 +67,10 @@ pub unsafe fn wait(barrier: u32, parity: u32) {
 #[inline(always)]
 unsafe fn try_wait(barrier: u32, parity: u32) -> bool {
     let over: u32;
-    // SAFETY: passed on to the caller.
-    unsafe {
-        asm!(
-            "{{ .reg .pred %over; mbarrier.try_wait.parity.shared::cta.b64 %over, [{}], {}; selp.b32 {}, 1, 0, %over; }}",
-            in(reg32) barrier, in(reg32) parity, out(reg32) over,
-            options(nostack)
-        );
-    }
+    instruction!(
+        "{{ .reg .pred %over; mbarrier.try_wait.parity.shared::cta.b64 %over, [{}], {}; selp.b32 {}, 1, 0, %over; }}",
+        in(reg32) barrier, in(reg32) parity, out(reg32) over,
+        options(nostack)
+    );
     over != 0
 }

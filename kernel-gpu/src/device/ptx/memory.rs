@@ -1,15 +1,12 @@
 //! Ordinary loads and stores (PTX ISA, "Data Movement and Conversion Instructions: ld, st").
 
-use core::arch::asm;
-
 /// `st.shared.b32`.
 ///
 /// # Safety
 /// `address` is a 4-byte aligned shared-memory address inside a tile that nothing else accesses until a barrier.
 #[inline(always)]
 pub unsafe fn store_shared_4(address: u32, value: u32) {
-    // SAFETY: passed on to the caller.
-    unsafe { asm!("st.shared.b32 [{}], {};", in(reg32) address, in(reg32) value, options(nostack)) };
+    instruction!("st.shared.b32 [{}], {};", in(reg32) address, in(reg32) value, options(nostack));
 }
 
 /// `st.shared.v2.f32`.
@@ -18,14 +15,11 @@ pub unsafe fn store_shared_4(address: u32, value: u32) {
 /// `address` is an 8-byte aligned shared-memory address of 8 bytes that nothing else accesses until a barrier.
 #[inline(always)]
 pub unsafe fn store_shared_pair(address: u32, values: [f32; 2]) {
-    // SAFETY: passed on to the caller.
-    unsafe {
-        asm!(
-            "st.shared.v2.f32 [{}], {{{}, {}}};",
-            in(reg32) address, in(reg32) values[0], in(reg32) values[1],
-            options(nostack)
-        );
-    }
+    instruction!(
+        "st.shared.v2.f32 [{}], {{{}, {}}};",
+        in(reg32) address, in(reg32) values[0], in(reg32) values[1],
+        options(nostack)
+    );
 }
 
 /// `st.shared.v4.b32`.
@@ -34,14 +28,11 @@ pub unsafe fn store_shared_pair(address: u32, values: [f32; 2]) {
 /// `address` is a 16-byte aligned shared-memory address of 16 bytes that nothing else accesses until a barrier.
 #[inline(always)]
 pub unsafe fn store_shared_16(address: u32, [a, b, c, d]: [u32; 4]) {
-    // SAFETY: passed on to the caller.
-    unsafe {
-        asm!(
-            "st.shared.v4.b32 [{}], {{{}, {}, {}, {}}};",
-            in(reg32) address, in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d,
-            options(nostack)
-        );
-    }
+    instruction!(
+        "st.shared.v4.b32 [{}], {{{}, {}, {}, {}}};",
+        in(reg32) address, in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d,
+        options(nostack)
+    );
 }
 
 /// `ld.shared.v2.f32`.
@@ -51,14 +42,11 @@ pub unsafe fn store_shared_16(address: u32, [a, b, c, d]: [u32; 4]) {
 #[inline(always)]
 pub unsafe fn load_shared_pair(address: u32) -> [f32; 2] {
     let (a, b);
-    // SAFETY: passed on to the caller.
-    unsafe {
-        asm!(
-            "ld.shared.v2.f32 {{{}, {}}}, [{}];",
-            out(reg32) a, out(reg32) b, in(reg32) address,
-            options(nostack, readonly)
-        );
-    }
+    instruction!(
+        "ld.shared.v2.f32 {{{}, {}}}, [{}];",
+        out(reg32) a, out(reg32) b, in(reg32) address,
+        options(nostack, readonly)
+    );
     [a, b]
 }
 
@@ -69,14 +57,11 @@ pub unsafe fn load_shared_pair(address: u32) -> [f32; 2] {
 #[inline(always)]
 pub unsafe fn load_shared_16(address: u32) -> [u32; 4] {
     let (a, b, c, d);
-    // SAFETY: passed on to the caller.
-    unsafe {
-        asm!(
-            "ld.shared.v4.b32 {{{}, {}, {}, {}}}, [{}];",
-            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) address,
-            options(nostack, readonly)
-        );
-    }
+    instruction!(
+        "ld.shared.v4.b32 {{{}, {}, {}, {}}}, [{}];",
+        out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) address,
+        options(nostack, readonly)
+    );
     [a, b, c, d]
 }
 
@@ -86,14 +71,11 @@ pub unsafe fn load_shared_16(address: u32) -> [u32; 4] {
 /// `address` is a 16-byte aligned global address of 16 bytes that only this thread writes.
 #[inline(always)]
 pub unsafe fn store_global_16(address: u64, value: [u32; 4]) {
-    // SAFETY: passed on to the caller.
-    unsafe {
-        asm!(
-            "st.global.v4.b32 [{}], {{{}, {}, {}, {}}};",
-            in(reg64) address, in(reg32) value[0], in(reg32) value[1], in(reg32) value[2], in(reg32) value[3],
-            options(nostack)
-        );
-    }
+    instruction!(
+        "st.global.v4.b32 [{}], {{{}, {}, {}, {}}};",
+        in(reg64) address, in(reg32) value[0], in(reg32) value[1], in(reg32) value[2], in(reg32) value[3],
+        options(nostack)
+    );
 }
 
 /// `st.global.f32`.
@@ -102,8 +84,7 @@ pub unsafe fn store_global_16(address: u64, value: [u32; 4]) {
 /// `address` is a 4-byte aligned global address of 4 bytes that only this thread writes.
 #[inline(always)]
 pub unsafe fn store_global_f32(address: u64, value: f32) {
-    // SAFETY: passed on to the caller.
-    unsafe { asm!("st.global.f32 [{}], {};", in(reg64) address, in(reg32) value, options(nostack)) };
+    instruction!("st.global.f32 [{}], {};", in(reg64) address, in(reg32) value, options(nostack));
 }
 
 /// `ld.global.b32`.
@@ -113,7 +94,6 @@ pub unsafe fn store_global_f32(address: u64, value: f32) {
 #[inline(always)]
 pub unsafe fn load_global_4(address: u64) -> u32 {
     let value;
-    // SAFETY: passed on to the caller.
-    unsafe { asm!("ld.global.b32 {}, [{}];", out(reg32) value, in(reg64) address, options(nostack, readonly)) };
+    instruction!("ld.global.b32 {}, [{}];", out(reg32) value, in(reg64) address, options(nostack, readonly));
     value
 }

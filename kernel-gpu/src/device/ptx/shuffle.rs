@@ -1,7 +1,5 @@
 //! Exchange between lanes (PTX ISA, "Data Movement and Conversion Instructions: shfl.sync").
 
-use core::arch::asm;
-
 macro_rules! exchange {
     ($(#[$doc:meta])* $name:ident, $type:ty) => {
         $(#[$doc])*
@@ -11,14 +9,11 @@ macro_rules! exchange {
         #[inline(always)]
         pub unsafe fn $name<const LANE_MASK: u32>(value: $type) -> $type {
             let other;
-            // SAFETY: registers only; convergence is the caller's promise.
-            unsafe {
-                asm!(
-                    "shfl.sync.bfly.b32 {}, {}, {}, 0x1f, 0xffffffff;",
-                    out(reg32) other, in(reg32) value, const LANE_MASK,
-                    options(nomem, nostack)
-                );
-            }
+            instruction!(
+                "shfl.sync.bfly.b32 {}, {}, {}, 0x1f, 0xffffffff;",
+                out(reg32) other, in(reg32) value, const LANE_MASK,
+                options(nomem, nostack)
+            );
             other
         }
     };
@@ -41,13 +36,10 @@ exchange! {
 #[inline(always)]
 pub unsafe fn first(value: u32) -> u32 {
     let first;
-    // SAFETY: registers only; convergence is the caller's promise.
-    unsafe {
-        asm!(
-            "shfl.sync.idx.b32 {}, {}, 0, 0x1f, 0xffffffff;",
-            out(reg32) first, in(reg32) value,
-            options(nomem, nostack)
-        );
-    }
+    instruction!(
+        "shfl.sync.idx.b32 {}, {}, 0, 0x1f, 0xffffffff;",
+        out(reg32) first, in(reg32) value,
+        options(nomem, nostack)
+    );
     first
 }

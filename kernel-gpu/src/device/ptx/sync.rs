@@ -20,7 +20,7 @@ macro_rules! in_one_place {
 #[inline(always)]
 pub unsafe fn block() {
     in_one_place!("barrier");
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller has the block together.
     unsafe { thread::sync_threads() };
 }
 
@@ -31,14 +31,11 @@ pub unsafe fn block() {
 #[inline(always)]
 pub unsafe fn block_any(condition: bool) -> bool {
     let any: u32;
-    // SAFETY: passed on to the caller.
-    unsafe {
-        asm!(
-            "{{ .reg .pred %mine, %any; setp.ne.u32 %mine, {}, 0; bar.red.or.pred %any, 0, %mine; selp.b32 {}, 1, 0, %any; }}",
-            in(reg32) condition as u32, out(reg32) any,
-            options(nostack)
-        );
-    }
+    instruction!(
+        "{{ .reg .pred %mine, %any; setp.ne.u32 %mine, {}, 0; bar.red.or.pred %any, 0, %mine; selp.b32 {}, 1, 0, %any; }}",
+        in(reg32) condition as u32, out(reg32) any,
+        options(nostack)
+    );
     any != 0
 }
 
@@ -49,7 +46,7 @@ pub unsafe fn block_any(condition: bool) -> bool {
 #[inline(always)]
 pub unsafe fn warp() {
     in_one_place!("barrier");
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller has the warp together.
     unsafe { warp::sync_warp() };
 }
 
@@ -61,7 +58,7 @@ pub unsafe fn warp() {
 #[inline(always)]
 pub unsafe fn converge_warp() {
     in_one_place!("converge");
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller has the warp together.
     unsafe { warp::converge() };
 }
 
@@ -73,8 +70,7 @@ pub unsafe fn converge_warp() {
 #[cfg_attr(not(feature = "sm_90a"), allow(dead_code, reason = "the other family's blocks have only barrier 0"))]
 #[inline(always)]
 pub unsafe fn some<const THREADS: u32>(barrier: u32) {
-    // SAFETY: passed on to the caller.
-    unsafe { asm!("bar.sync {}, {};", in(reg32) barrier, const THREADS, options(nostack)) };
+    instruction!("bar.sync {}, {};", in(reg32) barrier, const THREADS, options(nostack));
 }
 
 /// `bar.arrive barrier, THREADS`: takes part in a [`some`] without waiting for it.
@@ -84,6 +80,5 @@ pub unsafe fn some<const THREADS: u32>(barrier: u32) {
 #[cfg_attr(not(feature = "sm_90a"), allow(dead_code, reason = "the other family's blocks have only barrier 0"))]
 #[inline(always)]
 pub unsafe fn arrive<const THREADS: u32>(barrier: u32) {
-    // SAFETY: passed on to the caller.
-    unsafe { asm!("bar.arrive {}, {};", in(reg32) barrier, const THREADS, options(nostack)) };
+    instruction!("bar.arrive {}, {};", in(reg32) barrier, const THREADS, options(nostack));
 }

@@ -1,7 +1,5 @@
 //! Votes of a warp (PTX ISA, "Parallel Synchronization and Communication Instructions: vote.sync").
 
-use core::arch::asm;
-
 /// `vote.sync.all.pred` over the whole warp: whether `condition` holds in every lane.
 ///
 /// # Safety
@@ -9,20 +7,17 @@ use core::arch::asm;
 #[inline(always)]
 pub unsafe fn all(condition: bool) -> bool {
     let every: u32;
-    // SAFETY: registers only; convergence is the caller's promise.
-    unsafe {
-        asm!(
-            "{{",
-            "\t.reg .pred %mine, %every;",
-            "\tsetp.ne.u32 %mine, {}, 0;",
-            "\tvote.sync.all.pred %every, %mine, 0xffffffff;",
-            "\tselp.b32 {}, 1, 0, %every;",
-            // Not at the beginning of its line, where the brace that ends an entry stands.
-            "\t}}",
-            in(reg32) u32::from(condition),
-            out(reg32) every,
-            options(nomem, nostack)
-        );
-    }
+    instruction!(
+        "{{",
+        "\t.reg .pred %mine, %every;",
+        "\tsetp.ne.u32 %mine, {}, 0;",
+        "\tvote.sync.all.pred %every, %mine, 0xffffffff;",
+        "\tselp.b32 {}, 1, 0, %every;",
+        // Not at the beginning of its line, where the brace that ends an entry stands.
+        "\t}}",
+        in(reg32) u32::from(condition),
+        out(reg32) every,
+        options(nomem, nostack)
+    );
     every != 0
 }

@@ -1,7 +1,5 @@
 //! Roles of warps and warpgroups (PTX ISA, "elect.sync", "setmaxnreg").
 
-use core::arch::asm;
-
 /// `elect.sync` of the whole warp: whether the calling lane is the one that was chosen.
 ///
 /// # Safety
@@ -9,14 +7,11 @@ use core::arch::asm;
 #[inline(always)]
 pub unsafe fn elect() -> bool {
     let elected: u32;
-    // SAFETY: registers only; convergence is the caller's promise.
-    unsafe {
-        asm!(
-            "{{ .reg .pred %elected; elect.sync _|%elected, 0xffffffff; selp.b32 {}, 1, 0, %elected; }}",
-            out(reg32) elected,
-            options(nomem, nostack)
-        );
-    }
+    instruction!(
+        "{{ .reg .pred %elected; elect.sync _|%elected, 0xffffffff; selp.b32 {}, 1, 0, %elected; }}",
+        out(reg32) elected,
+        options(nomem, nostack)
+    );
     elected != 0
 }
 
@@ -28,8 +23,7 @@ pub unsafe fn elect() -> bool {
 /// before. The threads of the block never need more than 65536 at a time.
 #[inline(always)]
 pub unsafe fn increase_registers<const REGISTERS: u32>() {
-    // SAFETY: passed on to the caller.
-    unsafe { asm!("setmaxnreg.inc.sync.aligned.u32 {};", const REGISTERS, options(nostack)) };
+    instruction!("setmaxnreg.inc.sync.aligned.u32 {};", const REGISTERS, options(nostack));
 }
 
 /// `setmaxnreg.dec.sync.aligned.u32`: every thread of the warpgroup keeps `REGISTERS` registers and gives up the others.
@@ -39,6 +33,5 @@ pub unsafe fn increase_registers<const REGISTERS: u32>() {
 /// before.
 #[inline(always)]
 pub unsafe fn decrease_registers<const REGISTERS: u32>() {
-    // SAFETY: passed on to the caller.
-    unsafe { asm!("setmaxnreg.dec.sync.aligned.u32 {};", const REGISTERS, options(nostack)) };
+    instruction!("setmaxnreg.dec.sync.aligned.u32 {};", const REGISTERS, options(nostack));
 }

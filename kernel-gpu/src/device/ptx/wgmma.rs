@@ -186,31 +186,28 @@ macro_rules! multiply {
         $a:literal from $($class:ident $value:expr),+; $b:ident, $transposed:literal $major:ident;
         $first:literal $($rest:literal)*
     ) => {
-        // SAFETY: passed on to the caller.
-        unsafe {
-            asm!(
-                "{{",
-                "\t.reg .pred %adds;",
-                "\tsetp.ne.b32 %adds, {}, 0;",
-                concat!(
-                    "\twgmma.mma_async.sync.aligned.m64n", $columns, "k16", $types, " {{{}, {}, {}, {}",
-                    $(four_more!($rest),)* "}}, ", $a, ", {}, %adds, 1, 1, ", $transposed, "{};"
-                ),
-                // Not at the beginning of its line, where the brace that ends an entry stands.
-                "\t}}",
-                in(reg32) u32::from($scale_d),
-                $mode(reg32) $d[$first][0], $mode(reg32) $d[$first][1],
-                $mode(reg32) $d[$first][2], $mode(reg32) $d[$first][3],
-                $(
-                    $mode(reg32) $d[$rest][0], $mode(reg32) $d[$rest][1],
-                    $mode(reg32) $d[$rest][2], $mode(reg32) $d[$rest][3],
-                )*
-                $(in($class) $value,)+
-                in(reg64) $b.bits(),
-                const $major::TRANSPOSED,
-                options(nostack)
-            );
-        }
+        instruction!(
+            "{{",
+            "\t.reg .pred %adds;",
+            "\tsetp.ne.b32 %adds, {}, 0;",
+            concat!(
+                "\twgmma.mma_async.sync.aligned.m64n", $columns, "k16", $types, " {{{}, {}, {}, {}",
+                $(four_more!($rest),)* "}}, ", $a, ", {}, %adds, 1, 1, ", $transposed, "{};"
+            ),
+            // Not at the beginning of its line, where the brace that ends an entry stands.
+            "\t}}",
+            in(reg32) u32::from($scale_d),
+            $mode(reg32) $d[$first][0], $mode(reg32) $d[$first][1],
+            $mode(reg32) $d[$first][2], $mode(reg32) $d[$first][3],
+            $(
+                $mode(reg32) $d[$rest][0], $mode(reg32) $d[$rest][1],
+                $mode(reg32) $d[$rest][2], $mode(reg32) $d[$rest][3],
+            )*
+            $(in($class) $value,)+
+            in(reg64) $b.bits(),
+            const $major::TRANSPOSED,
+            options(nostack)
+        )
     };
 }
 
@@ -334,8 +331,7 @@ impl<A: Registers, B: Registers> Registers for (A, B) {
 /// All warps of the warpgroup execute this together.
 #[inline(always)]
 pub unsafe fn fence() {
-    // SAFETY: passed on to the caller.
-    unsafe { asm!("wgmma.fence.sync.aligned;", options(nostack)) };
+    instruction!("wgmma.fence.sync.aligned;", options(nostack));
 }
 
 /// `wgmma.commit_group.sync.aligned`: the products since the last commit become one group.
@@ -344,8 +340,7 @@ pub unsafe fn fence() {
 /// As for [`fence`].
 #[inline(always)]
 pub unsafe fn commit_group() {
-    // SAFETY: passed on to the caller.
-    unsafe { asm!("wgmma.commit_group.sync.aligned;", options(nostack)) };
+    instruction!("wgmma.commit_group.sync.aligned;", options(nostack));
 }
 
 /// `wgmma.wait_group.sync.aligned`: waits for all groups but the latest `PENDING`.
@@ -354,6 +349,5 @@ pub unsafe fn commit_group() {
 /// As for [`fence`].
 #[inline(always)]
 pub unsafe fn wait_group<const PENDING: u32>() {
-    // SAFETY: passed on to the caller.
-    unsafe { asm!("wgmma.wait_group.sync.aligned {};", const PENDING, options(nostack)) };
+    instruction!("wgmma.wait_group.sync.aligned {};", const PENDING, options(nostack));
 }

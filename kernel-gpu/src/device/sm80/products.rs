@@ -28,13 +28,15 @@ pub unsafe fn load_queries<K: Kernel, const ROWS: u32, const M_TILES: usize>(
     let mut queries: QueryFragments<K, M_TILES> = [Fragments::zeros(); M_TILES];
     // Matrices in the order of A's registers: rows 0-7 and 8-15 of the left half, then of the right half.
     let (row, chunk) = (warp_row + lane.index % 16, lane.index / 16);
-    unrolled!(at most 4; for m in M_TILES => {
-        unrolled!(at most 8; for k in K::HeadDim::K_STEPS => {
-            let address = tile.chunk(row + m as u32 * MMA_M, k as u32 * CHUNKS_PER_K_STEP + chunk);
-            // SAFETY: a chunk of the tile; the caller has the warp together.
-            queries[m].all_mut()[k] = unsafe { ldmatrix::load_4(address) };
+    // SAFETY: chunks of the tile; the caller has the warp together.
+    unsafe {
+        unrolled!(at most 4; for m in M_TILES => {
+            unrolled!(at most 8; for k in K::HeadDim::K_STEPS => {
+                let address = tile.chunk(row + m as u32 * MMA_M, k as u32 * CHUNKS_PER_K_STEP + chunk);
+                queries[m].all_mut()[k] = ldmatrix::load_4(address);
+            });
         });
-    });
+    }
     queries
 }
 
@@ -51,18 +53,17 @@ pub unsafe fn scores<K: Kernel, const M_TILES: usize>(
     let mut scores = [[[0.0; 4]; 2]; M_TILES];
     // K's rows are the columns of B: two n-tiles of 8 keys, left and right half of the k-step.
     let (row, chunk) = (lane.index / 16 * 8 + lane.index % 8, lane.index / 8 % 2);
-    unrolled!(at most 8; for k in K::HeadDim::K_STEPS => {
-        let address = keys.chunk(row, k as u32 * CHUNKS_PER_K_STEP + chunk);
-        // SAFETY: a chunk of the tile; the caller has the warp together.
-        let [b0, b1, b2, b3] = unsafe { ldmatrix::load_4(address) };
-        unrolled!(at most 4; for m in M_TILES => {
-            // SAFETY: the caller has the warp together.
-            unsafe {
+    // SAFETY: chunks of the tile; the caller has the warp together.
+    unsafe {
+        unrolled!(at most 8; for k in K::HeadDim::K_STEPS => {
+            let address = keys.chunk(row, k as u32 * CHUNKS_PER_K_STEP + chunk);
+            let [b0, b1, b2, b3] = ldmatrix::load_4(address);
+            unrolled!(at most 4; for m in M_TILES => {
                 mma::multiply_accumulate::<K::Element>(&mut scores[m][0], queries[m].all()[k], [b0, b1]);
                 mma::multiply_accumulate::<K::Element>(&mut scores[m][1], queries[m].all()[k], [b2, b3]);
-            }
+            });
         });
-    });
+    }
     scores
 }
 
@@ -79,19 +80,18 @@ pub unsafe fn accumulate_output<K: Kernel, const M_TILES: usize>(
 ) {
     // V's rows are the depth: transposed on load, two n-tiles of 8 columns at a time.
     let (row, chunk) = (lane.index % 16, lane.index / 16);
-    unrolled!(at most 8; for pair in const { K::HeadDim::N_TILES / 2 } => {
-        let address = values.chunk(row, pair as u32 * 2 + chunk);
-        // SAFETY: a chunk of the tile; the caller has the warp together.
-        let [b0, b1, b2, b3] = unsafe { ldmatrix::load_4_transposed(address) };
-        unrolled!(at most 4; for m in M_TILES => {
-            // SAFETY: the caller has the warp together.
-            unsafe {
+    // SAFETY: chunks of the tile; the caller has the warp together.
+    unsafe {
+        unrolled!(at most 8; for pair in const { K::HeadDim::N_TILES / 2 } => {
+            let address = values.chunk(row, pair as u32 * 2 + chunk);
+            let [b0, b1, b2, b3] = ldmatrix::load_4_transposed(address);
+            unrolled!(at most 4; for m in M_TILES => {
                 let output = output[m].all_mut();
                 mma::multiply_accumulate::<K::Element>(&mut output[2 * pair], probabilities[m], [b0, b1]);
                 mma::multiply_accumulate::<K::Element>(&mut output[2 * pair + 1], probabilities[m], [b2, b3]);
-            }
+            });
         });
-    });
+    }
 }
 
 /// l of one warp's rows: the sums of P as it is multiplied with V, rounded to elements. All columns of a tile are the same.

@@ -69,7 +69,7 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
     #[inline(always)]
     pub unsafe fn wait_for_first(&self) {
         cp_async::wait_until_fewer_than::<STAGES>();
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller has the block together.
         unsafe { self.publish() };
     }
 
@@ -80,7 +80,7 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
     #[inline(always)]
     pub unsafe fn wait_for_next(&self) {
         cp_async::wait_for_oldest::<STAGES>();
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller has the block together.
         unsafe { self.publish() };
     }
 
@@ -91,7 +91,7 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
     #[inline(always)]
     unsafe fn publish(&self) {
         proxy::fence_async_shared();
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller has the block together.
         unsafe { sync::block() };
     }
 
@@ -102,7 +102,7 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
     /// what these tiles replace: K of step `group - STAGES` and V of the step before that.
     #[inline(always)]
     pub unsafe fn start_group(&self, group: u32) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller has the block together, and nobody reads what these tiles replace.
         unsafe {
             let rows = |step| (step * BLOCK_N, self.block.kv_length);
             if group < self.steps {

@@ -22,7 +22,7 @@ impl<R: Registers> InFlight<R> {
     /// All warps of the warpgroup call this together; at most `LATER` groups were started after the one of these registers.
     #[inline(always)]
     pub unsafe fn wait<const LATER: u32>(mut self) -> R {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller has the warpgroup together.
         unsafe { wgmma::wait_group::<LATER>() };
         self.0.pin();
         self.0
@@ -45,7 +45,7 @@ where
 {
     let queries = Descriptor::<KMajor, Tile<K, ROWS>>::new(queries.chunk(first_row, 0));
     let keys = Descriptor::<KMajor, Tile<K, BLOCK_N>>::new(keys.chunk(0, 0));
-    // SAFETY: passed on to the caller; the accumulators are new.
+    // SAFETY: the caller has the warpgroup together and the tiles complete; the accumulators are new.
     unsafe {
         wgmma::fence();
         let mut scores = <[FragmentC; N_TILES]>::multiply::<K::Element, _, _>(queries, keys);
@@ -88,7 +88,7 @@ where
     let values = Descriptor::<NMajor, Tile<K, BLOCK_N>>::new(values.chunk(0, 0));
     output.pin();
     probabilities.pin();
-    // SAFETY: passed on to the caller; the registers were not touched since they were pinned.
+    // SAFETY: as in [`start_scores`]; the registers were not touched since they were pinned.
     unsafe {
         wgmma::fence();
         unrolled!(at most 8; for k in K_STEPS => {

@@ -30,6 +30,7 @@ use super::text;
 use crate::commands::bench::contenders::{Sources, Wanted};
 use crate::commands::bench::{environment, shape};
 use crate::commands::fuzz::minutes;
+use crate::commands::gpu_option::GpuOption;
 use crate::commands::interrupt::stop_on_interrupt;
 use crate::commands::progress::Progress;
 use crate::commands::ptx_options::PtxOptions;
@@ -111,6 +112,8 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value_t = text::SHOWN)]
     worst: usize,
     #[command(flatten)]
+    gpu: GpuOption,
+    #[command(flatten)]
     ptx: PtxOptions,
     #[command(flatten)]
     tuned: TunedOption,
@@ -178,6 +181,7 @@ impl Options {
 
 /// Carries out the command.
 pub fn run(options: &Options) -> Result<Verdict> {
+    options.gpu.apply()?;
     files::check_target(&options.out)?;
     let folder = options.tuned.apply(options.ptx.find()?)?;
     let mut gpu = gpu_for_times()?;

@@ -33,6 +33,7 @@ use super::text;
 use crate::commands::bench::environment;
 use crate::commands::compare::percent;
 use crate::commands::fuzz::minutes;
+use crate::commands::gpu_option::GpuOption;
 use crate::commands::interrupt::stop_on_interrupt;
 use crate::commands::tuned_option::TunedOption;
 use crate::commands::{Verdict, gpu_for_times, output};
@@ -80,11 +81,14 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
     check_heads: u32,
     #[command(flatten)]
+    gpu: GpuOption,
+    #[command(flatten)]
     tuned: TunedOption,
 }
 
 /// Carries out the command.
 pub fn run(options: &Options) -> Result<Verdict> {
+    options.gpu.apply()?;
     let plan = Plan::load(&options.plan)?;
     let folder = options.tuned.apply(PtxFolder::open(&options.ptx)?)?;
     let gpu = gpu_for_times()?;

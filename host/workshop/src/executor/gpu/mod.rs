@@ -70,6 +70,14 @@ pub struct KernelResources {
     pub local_bytes: u32,
 }
 
+/// Whether there is a GPU that [`GpuExecutor::open`] may open.
+///
+/// # Errors
+/// [`Error::Unavailable`] where there is no driver or it shows no GPU, or they are too old.
+pub fn check_present() -> Result<()> {
+    discovery::find(0).map(drop)
+}
+
 impl GpuExecutor {
     /// Opens the first GPU, in the order of `CUDA_VISIBLE_DEVICES`.
     ///

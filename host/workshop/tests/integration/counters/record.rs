@@ -157,7 +157,7 @@ impl Change {
         self.key[2] != REGISTERS || granule(self.stored) != granule(self.measured)
     }
 
-    /// The change relative to the stored value, for people.
+    /// The change relative to the stored value, as text.
     pub fn percent(&self) -> String {
         match (self.stored, self.measured) {
             (None, _) => "new".to_owned(),

@@ -114,7 +114,7 @@ pub unsafe fn consume<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
 /// All warps of the warpgroup call this together, for the steps in order.
 #[inline(always)]
 unsafe fn wait_for_tile<K: TmaKernel>(context: &Context<'_, K>, step: Step<K>) {
-    // SAFETY: an initialised mbarrier; passed on to the caller.
+    // SAFETY: an initialised mbarrier.
     unsafe { mbarrier::wait(context.memory.stage_full(step.stage), step.stage_parity) };
 }
 
@@ -124,7 +124,7 @@ unsafe fn wait_for_tile<K: TmaKernel>(context: &Context<'_, K>, step: Step<K>) {
 /// As for [`wait_for_tile`].
 #[inline(always)]
 unsafe fn wait_for_strip<K: TmaKernel>(context: &Context<'_, K>, step: Step<K>) {
-    // SAFETY: initialised mbarriers; passed on to the caller.
+    // SAFETY: initialised mbarriers.
     unsafe {
         wait_for_tile(context, step);
         mbarrier::wait(context.memory.strip_full(step.strip), step.strip_parity);

@@ -62,7 +62,7 @@ pub unsafe fn leave_output<K: TmaKernel>(
 /// All lanes of the warp call this together, once for the strip.
 #[inline(always)]
 pub unsafe fn leave_nothing<K: TmaKernel>(memory: Memory<K>, strip: u32, lane: Lane) {
-    // SAFETY: an initialised mbarrier; passed on to the caller.
+    // SAFETY: an initialised mbarrier; the caller has the warp together.
     unsafe {
         // All lanes have read which strip it is.
         sync::warp();
@@ -87,7 +87,7 @@ pub unsafe fn store_output<K: TmaKernel>(
 ) {
     unrolled!(at most 2; for r in ROWS_PER_LANE => { rescale_row::<K>(output, r, normalisers[r]) });
     let rows = HeadRows::new::<K::Element>(context.args.o, &context.args.o_strides, copy.work, copy.tile.begin);
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller has the warp together, and nobody else writes these rows.
     unsafe {
         exchange_strip::<K>(output, rows, context.args, (copy.tile.first_row + warp_row(lane), copy.tile.length), lane);
         if K::Sequence::IS_LOOKED_UP {

@@ -12,6 +12,10 @@ use contract::packed::SequenceTile;
 const FIRST_TILES: u32 = 2;
 
 /// Copies to the block's shared memory.
+///
+/// # Safety
+/// Of its functions: one thread of the block calls them, [`Self::load_first`] first and then strips and tiles in their order; the launch
+/// has tensor maps of the host's shape.
 pub struct Loader<'a, K: TmaKernel> {
     context: &'a Context<'a, K>,
     memory: Memory<K>,
@@ -27,12 +31,12 @@ impl<'a, K: TmaKernel> Loader<'a, K> {
     /// Fetches the tensor maps of Q, K and V, which takes as long as the first copies do: before anything else.
     ///
     /// # Safety
-    /// One thread calls this; the launch has tensor maps.
+    /// That of [`Loader`].
     #[inline(always)]
     pub unsafe fn prefetch_maps(&self) {
         let maps = self.context.maps;
         for map in [maps.q(), maps.k(), maps.v()] {
-            // SAFETY: passed on to the caller.
+            // SAFETY: a map of the launch.
             unsafe { bulk_copy::prefetch_map(map) };
         }
     }
@@ -41,26 +45,25 @@ impl<'a, K: TmaKernel> Loader<'a, K> {
     /// write.
     ///
     /// # Safety
-    /// One thread calls this; the launch has tensor maps.
+    /// That of [`Loader`].
     #[inline(always)]
     pub unsafe fn prefetch_first(&self) {
         let Some(FirstItem { queries, keys, first_row }) = self.first_item() else { return };
         let maps = self.context.maps;
-        let mut strip = 0;
-        while strip < K::WARPGROUPS {
-            // SAFETY: passed on to the caller.
-            unsafe { prefetch_rows::<K>(maps.q(), queries.after(first_row + strip * ROWS)) };
-            strip += 1;
-        }
-        let first_key = keys.after(Streamed::first_tile(self.context, first_row) * KEYS);
-        let mut tile = 0;
-        while tile < FIRST_TILES {
-            // SAFETY: passed on to the caller.
-            unsafe {
+        // SAFETY: maps of the launch.
+        unsafe {
+            let mut strip = 0;
+            while strip < K::WARPGROUPS {
+                prefetch_rows::<K>(maps.q(), queries.after(first_row + strip * ROWS));
+                strip += 1;
+            }
+            let first_key = keys.after(Streamed::first_tile(self.context, first_row) * KEYS);
+            let mut tile = 0;
+            while tile < FIRST_TILES {
                 prefetch_rows::<K>(maps.k(), first_key.after(tile * KEYS));
                 prefetch_rows::<K>(maps.v(), first_key.after(tile * KEYS));
+                tile += 1;
             }
-            tile += 1;
         }
     }
 
@@ -68,13 +71,13 @@ impl<'a, K: TmaKernel> Loader<'a, K> {
     /// behind the first of them. They are empty as yet.
     ///
     /// # Safety
-    /// One thread calls this, before all other loads.
+    /// That of [`Loader`].
     #[inline(always)]
     pub unsafe fn load_first(&self) {
         let Some(FirstItem { queries, keys, first_row }) = self.first_item() else { return };
         let mut strip = 0;
         while strip < K::WARPGROUPS {
-            // SAFETY: passed on to the caller.
+            // SAFETY: all places are empty before the first loads.
             unsafe {
                 self.start_strip(strip, queries.after(first_row + strip * ROWS));
                 if strip == 0 {
@@ -98,7 +101,7 @@ impl<'a, K: TmaKernel> Loader<'a, K> {
     /// are told of this one's, and a strip without rows is not copied.
     ///
     /// # Safety
-    /// One thread loads, strips and tiles in their order.
+    /// That of [`Loader`].
     #[inline(always)]
     pub unsafe fn load_strip(&self, copy: StripCopy) {
         let StripCopy { strip, parity, work, tile } = copy;
@@ -119,11 +122,11 @@ impl<'a, K: TmaKernel> Loader<'a, K> {
     /// [`Self::load_strip`] of one that is empty.
     ///
     /// # Safety
-    /// As for that.
+    /// That of [`Loader`]; the place is empty.
     #[inline(always)]
     unsafe fn start_strip(&self, strip: u32, first: InMaps) {
         let full = self.memory.strip_full(strip);
-        // SAFETY: passed on to the caller; the map is one of Q.
+        // SAFETY: an empty place, and a map of Q.
         unsafe {
             mbarrier::arrive_and_expect(full, Rows::<K>::BYTES);
             load_rows::<K>(self.memory.strip(strip), self.context.maps.q(), first, full);
@@ -136,7 +139,7 @@ impl<'a, K: TmaKernel> Loader<'a, K> {
     /// at once, and what they need at first would wait behind what they need later.
     ///
     /// # Safety
-    /// As for [`Self::load_strip`].
+    /// That of [`Loader`].
     #[inline(always)]
     pub unsafe fn load_tile(&self, copy: TileCopy) {
         // SAFETY: its users left the stage before the wait returned.
@@ -152,11 +155,11 @@ impl<'a, K: TmaKernel> Loader<'a, K> {
     /// [`Self::load_tile`] of one that is empty.
     ///
     /// # Safety
-    /// As for that.
+    /// That of [`Loader`]; the stage is empty.
     #[inline(always)]
     unsafe fn start_stage(&self, stage: u32, first: InMaps) {
         let full = self.memory.stage_full(stage);
-        // SAFETY: as above, with maps of K and V.
+        // SAFETY: an empty stage, and maps of K and V.
         unsafe {
             mbarrier::arrive_and_expect(full, 2 * Rows::<K>::BYTES);
             load_rows::<K>(self.memory.keys(stage), self.context.maps.k(), first, full);
@@ -182,7 +185,7 @@ struct FirstItem {
 #[inline(always)]
 unsafe fn prefetch_rows<K: TmaKernel>(map: u64, first: InMaps) {
     unrolled!(at most 4; for panel in const { Rows::<K>::PANELS as usize } => {
-        // SAFETY: passed on to the caller.
+        // SAFETY: a map of that rank.
         unsafe { bulk_copy::prefetch_box_4d(map, first.coordinates(panel as u32 * Rows::<K>::PANEL_COLUMNS)) };
     });
 }
@@ -195,7 +198,7 @@ unsafe fn prefetch_rows<K: TmaKernel>(map: u64, first: InMaps) {
 unsafe fn load_rows<K: TmaKernel>(tile: Rows<K>, map: u64, first: InMaps, full: u32) {
     unrolled!(at most 4; for panel in const { Rows::<K>::PANELS as usize } => {
         let coordinates = first.coordinates(panel as u32 * Rows::<K>::PANEL_COLUMNS);
-        // SAFETY: passed on to the caller.
+        // SAFETY: a panel of the tile is a box of the map; the caller answers for the rest.
         unsafe { bulk_copy::load_box_4d(tile.panel(panel as u32), map, coordinates, full) };
     });
 }

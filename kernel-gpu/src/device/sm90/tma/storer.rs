@@ -35,7 +35,7 @@ impl<'a, K: TmaKernel> Storer<'a, K> {
     #[inline(always)]
     pub unsafe fn prefetch_map(&self) {
         if self.copies {
-            // SAFETY: passed on to the caller.
+            // SAFETY: a map of the launch.
             unsafe { bulk_copy::prefetch_map(self.context.maps.o()) };
         }
     }

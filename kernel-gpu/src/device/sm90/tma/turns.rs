@@ -38,7 +38,7 @@ impl Turns {
     #[inline(always)]
     pub unsafe fn begin(self) {
         if self.next == 1 {
-            // SAFETY: passed on to the caller.
+            // SAFETY: the caller has the warpgroup together; the first turn follows.
             unsafe { self.pass() };
         }
     }
@@ -80,7 +80,7 @@ impl Turns {
     #[inline(always)]
     pub unsafe fn end(self) {
         if self.own == 1 {
-            // SAFETY: passed on to the caller.
+            // SAFETY: the caller has the warpgroup together, behind its last pass.
             unsafe { self.wait() };
         }
     }

@@ -83,7 +83,7 @@ pub trait Order<K: TmaKernel> {
     /// All warps of the warpgroup call this together, first of all.
     unsafe fn first(context: &Context<'_, K>, lane: Lane, turns: Turns) -> Option<Step<K>>;
 
-    /// The strip of a step, as those see it who copy it.
+    /// The strip of a step, for the producer and the storer.
     fn copy_of(context: &Context<'_, K>, step: Step<K>) -> StripCopy;
 
     /// The step after `step`, the last of its strip; `None` where there is none, or none of the next item.
