@@ -1,0 +1,206 @@
+extern crate std;
+
+use super::*;
+use crate::args::Strides;
+use crate::config::Element;
+use crate::packed::Packing;
+use crate::problem::Shape;
+use crate::tile::{Configuration, Grid, Sm90Tma};
+use crate::variants::VARIANTS;
+use crate::view::{Layout, Views};
+use std::string::{String, ToString};
+
+const ADDRESSES: Addresses = Addresses { lse: Some(5 << 20), ..Addresses::new(1 << 20, 2 << 20, 3 << 20, 4 << 20) };
+const GPU: Gpu<'_> =
+    Gpu { name: "test device", architecture: 90, multiprocessors: 132, shared_bytes_per_block: 227 * 1024 };
+
+fn problem(batch: u32, sequence: u32) -> Problem {
+    Problem::new(Shape::new(batch, 2, sequence), Mask::Full, Layout::Bhsd).unwrap()
+}
+
+/// A problem of packed sequences, of so many rows in all.
+fn packed(sequences: u32, rows: u32) -> Problem {
+    problem(1, rows).packed(Packing { sequences, longest: rows }).unwrap()
+}
+
+fn variant(sequence: Sequence) -> Variant<'static> {
+    let accepts = |variant: &&Variant<'_>| {
+        variant.sequence == sequence && variant.mask == Mask::Full && !variant.config.uses_tensor_maps()
+    };
+    *VARIANTS.iter().find(accepts).expect("a full-mask variant of that length without tensor maps")
+}
+
+fn any() -> Variant<'static> {
+    variant(Sequence::Any)
+}
+
+const TMA: Sm90Tma = Sm90Tma { grid: Grid::Persistent, ..Sm90Tma::new(4, 8) };
+
+/// One whose tiles come through tensor maps.
+fn tma() -> Variant<'static> {
+    let (element, sequence, mask) = (Element::F16, Sequence::Any, Mask::Full);
+    let config = Configuration::Sm90Tma(TMA);
+    Variant { entry: "tma", config, element, sequence, mask, waits_for_previous_grid: true }
+}
+
+fn launch(problem: &Problem, variant: Variant<'static>, addresses: Addresses) -> Launch<'static> {
+    Plan::new(problem, variant, &GPU).unwrap().bind(addresses).unwrap()
+}
+
+fn refusal(problem: &Problem, variant: Variant<'_>, gpu: &Gpu<'_>) -> String {
+    Plan::new(problem, variant, gpu).unwrap_err().to_string()
+}
+
+#[test]
+fn a_launch_carries_the_geometry_and_arguments_of_the_problem() {
+    let bound = launch(&problem(3, 130), any(), ADDRESSES);
+    let query_tiles = 130u32.div_ceil(any().config.block_m());
+    assert_eq!(bound.blocks(), 3 * 2 * query_tiles);
+    assert_eq!(bound.threads(), any().config.threads());
+    assert_eq!(bound.args().query_tiles.get().get(), query_tiles);
+    assert_eq!(bound.args().work_items.get(), bound.blocks(), "a block for each");
+    assert_eq!(bound.tensor_maps(), None);
+    assert_eq!(bound.args().lse, 5 << 20);
+    assert_eq!(bound.args().scale_log2, (0.125 * std::f64::consts::LOG2_E) as f32);
+    assert_eq!(launch(&problem(3, 130), any(), Addresses { lse: None, ..ADDRESSES }).args().lse, 0);
+}
+
+#[test]
+fn only_whole_heads_with_strips_of_one_length_are_dealt_out_in_strips() {
+    // 200 heads, and as many items or twice that.
+    let last_round = |passes, mask| {
+        let config = Configuration::Sm90Tma(Sm90Tma { passes, ..TMA });
+        let variant = Variant { config, mask, sequence: Sequence::Exact(512), ..tma() };
+        let problem = Problem::new(Shape::new(100, 2, 512), mask, Layout::Bhsd).unwrap();
+        Plan::new(&problem, variant, &GPU).unwrap().args.last_round
+    };
+    assert_eq!(last_round(2, Mask::Full), LastRound::in_strips(200, 132));
+    assert!(last_round(2, Mask::Full).is_split());
+    assert_eq!(last_round(2, Mask::Causal), LastRound::whole(200, 132));
+    assert_eq!(last_round(1, Mask::Full), LastRound::whole(400, 132));
+}
+
+#[test]
+fn a_persistent_grid_has_the_blocks_that_the_device_has_room_for() {
+    for (batch, sequence, items, expected) in [(100, 8, 200, 132), (3, 500, 12, 12)] {
+        let bound = launch(&problem(batch, sequence), tma(), ADDRESSES);
+        assert_eq!(bound.blocks(), expected, "batch {batch}");
+        assert_eq!(bound.args().work_items.get(), items);
+        assert_eq!(bound.threads(), (16 + 4) * 32);
+    }
+}
+
+#[test]
+fn a_variant_that_copies_through_tensor_maps_has_those_of_its_tensors() {
+    let problem = problem(3, 8);
+    let o = View { offset: 64, ..problem.views().o };
+    let problem = problem.with_views(Views { o, ..*problem.views() }).unwrap();
+    let mut bound = launch(&problem, tma(), ADDRESSES);
+    let maps = bound.tensor_maps().expect("it copies through them");
+    assert_eq!(maps.map(|map| map.address), [1 << 20, 2 << 20, 3 << 20, (4 << 20) + 128]);
+    assert_eq!(maps[3], TensorMap::of(&problem, Tensor::O, (4 << 20) + 128, 64));
+    let encoded = TensorMaps([1, 2, 3, 4].map(|byte| [byte; TENSOR_MAP_BYTES as usize]));
+    bound.set_tensor_maps(encoded);
+    assert_eq!(bound.encoded_tensor_maps(), Some(&encoded));
+    assert_eq!(launch(&problem, any(), ADDRESSES).encoded_tensor_maps(), None);
+    let k = View::new(Strides { batch: 1 << 39, ..problem.views().k.strides });
+    let apart = problem.with_views(Views { k, ..*problem.views() }).unwrap();
+    assert!(refusal(&apart, tma(), &GPU).contains("copies K through a tensor map"));
+}
+
+#[test]
+fn a_variant_refuses_what_it_was_not_compiled_for() {
+    let exact = variant(Sequence::Exact(512));
+    assert!(refusal(&problem(1, 511), exact, &GPU).contains("does not accept sequence 511, only exactly 512"));
+    let causal = Problem::new(problem(1, 8).shape(), Mask::Causal, Layout::Bhsd).unwrap();
+    assert!(refusal(&causal, any(), &GPU).contains("computes a full mask, not a causal one"));
+}
+
+#[test]
+fn rows_must_fit_the_tiles_and_fill_those_of_an_exact_length() {
+    let of = |head_dim, sequence| {
+        Problem::new(Shape::new(1, 2, sequence).with_head_dim(head_dim), Mask::Full, Layout::Bshd).unwrap()
+    };
+    let narrow = of(40, 512);
+    let bound = launch(&narrow, tma(), ADDRESSES);
+    assert_eq!((bound.args().head_dim, bound.args().q_strides.row), (40, 80));
+    assert_eq!(bound.tensor_maps().unwrap()[0].sizes[0], 40);
+    assert!(refusal(&of(72, 8), tma(), &GPU).contains("computes a head_dim of at most 64, the problem's is 72"));
+    let exact = Variant { sequence: Sequence::Exact(512), ..tma() };
+    launch(&of(64, 512), exact, ADDRESSES);
+    assert!(refusal(&narrow, exact, &GPU).contains("computes a head_dim of exactly 64, the problem's is 40"));
+}
+
+#[test]
+fn a_gpu_that_is_too_old_or_too_small_is_refused() {
+    for &variant in VARIANTS.iter().filter(|variant| variant.mask == Mask::Full) {
+        for architecture in [75, 80, 89, 90, 100] {
+            let fits = variant.check_fits(&Gpu { architecture, ..GPU });
+            assert_eq!(fits.is_ok(), variant.family().runs_on(architecture), "{} on sm_{architecture}", variant.entry);
+        }
+        let shape = problem(1, 512).shape().with_head_dim(variant.config.columns());
+        let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap().with_element(variant.element);
+        let problem = match variant.sequence {
+            Sequence::Packed => problem.packed(Packing { sequences: 3, longest: 512 }).unwrap(),
+            Sequence::Exact(_) | Sequence::Any => problem,
+        };
+        let message = refusal(&problem, variant, &Gpu { architecture: 75, ..GPU });
+        assert!(message.contains(&std::format!("needs {}", variant.family().requirement())), "{message}");
+    }
+    let small = Gpu { shared_bytes_per_block: 16, ..GPU };
+    assert!(refusal(&problem(1, 8), any(), &small).contains("shared memory"));
+}
+
+#[test]
+fn a_launch_has_no_more_than_the_maximum_of_work_items() {
+    let broadcast = View::new(Strides { batch: 0, head: 0, row: 64 });
+    let shape = Shape::new(1 << 30, 2, 1);
+    let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap();
+    let views = Views { o: problem.views().o, ..Views::all(broadcast) };
+    let problem = problem.with_views(views).unwrap();
+    assert!(refusal(&problem, any(), &GPU).contains("split the batch"));
+}
+
+#[test]
+fn packed_sequences_and_a_batch_of_one_length_have_kernels_of_their_own() {
+    let message = refusal(&packed(3, 512), any(), &GPU);
+    assert!(message.contains("one length, not packed"), "{message}");
+    let message = refusal(&problem(1, 512), variant(Sequence::Packed), &GPU);
+    assert!(message.contains("packed sequences, not a batch"), "{message}");
+    let refused =
+        |problem: Problem, sequences| problem.packed(Packing { sequences, longest: 1 }).unwrap_err().to_string();
+    assert!(refused(problem(2, 512), 3).contains("a packed problem has batch 2"));
+    assert!(refused(problem(1, 512), 0).contains("sequences is 0"));
+}
+
+#[test]
+fn a_packed_launch_has_a_slot_for_every_tile_and_the_address_of_the_lengths() {
+    let variant = variant(Sequence::Packed);
+    let plan = Plan::new(&packed(3, 1_000), variant, &GPU).unwrap();
+    assert_eq!(plan.blocks(), 2 * (1_000 / variant.config.block_m() + 3));
+    let bound = plan.bind(Addresses { cu_seqlens: Some(6 << 20), ..ADDRESSES }).unwrap();
+    let ForwardArgs { cu_seqlens, sequence: rows, sequences, .. } = *bound.args();
+    assert_eq!((cu_seqlens, rows, sequences), (6 << 20, 1_000, 3));
+    let refused = |cu_seqlens| plan.bind(Addresses { cu_seqlens, ..ADDRESSES }).unwrap_err().to_string();
+    assert!(refused(None).contains("cu_seqlens is missing"));
+    assert!(refused(Some(6 << 20 | 2)).contains("cu_seqlens is at address 0x600002"));
+    assert!(refused(Some(0)).contains("non-zero multiple of 4"));
+    assert!(refused(Some(u64::MAX - 3)).contains("beyond 64-bit addresses"));
+    assert!(refused(Some(ADDRESSES.o + 4)).contains("O at"), "an output must not be written over the lengths");
+    let unexpected = Plan::new(&problem(1, 8), any(), &GPU).unwrap();
+    let unexpected = unexpected.bind(Addresses { cu_seqlens: Some(6 << 20), ..ADDRESSES }).unwrap_err();
+    assert!(unexpected.to_string().contains("the problem is not packed"));
+}
+
+#[test]
+fn addresses_are_checked() {
+    let plan = Plan::new(&problem(1, 8), any(), &GPU).unwrap();
+    let refused = |addresses| plan.bind(addresses).unwrap_err().to_string();
+    assert!(refused(Addresses { k: (2 << 20) + 8, ..ADDRESSES }).contains("K is at address 0x200008"));
+    assert!(refused(Addresses { q: 0, ..ADDRESSES }).contains("Q is at address 0x0"));
+    assert!(refused(Addresses { v: u64::MAX - 15, ..ADDRESSES }).contains("beyond 64-bit addresses"));
+    assert!(refused(Addresses { o: ADDRESSES.q, ..ADDRESSES }).contains("O at"));
+    assert!(refused(Addresses { lse: Some(ADDRESSES.o), ..ADDRESSES }).contains("LSE at"));
+    assert!(refused(Addresses { lse: Some(ADDRESSES.v), ..ADDRESSES }).contains("LSE at"));
+    assert!(refused(Addresses { lse: Some(0), ..ADDRESSES }).contains("LSE is at address 0x0"));
+}

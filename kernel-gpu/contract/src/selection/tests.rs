@@ -1,0 +1,251 @@
+extern crate std;
+
+use super::*;
+use crate::config::{Mask, Sequence};
+use crate::cost::{Constants, KernelClass};
+use crate::packed::Packing;
+use crate::problem::{Shape, Window};
+use crate::tile::{Configuration, Sm80, Sm90Tma};
+use crate::variants::VARIANTS;
+use crate::view::Layout;
+use std::string::{String, ToString};
+
+const MULTIPROCESSORS: u32 = 132;
+
+fn gpu(name: &str, architecture: u32) -> Gpu<'_> {
+    Gpu { name, architecture, multiprocessors: MULTIPROCESSORS, shared_bytes_per_block: 227 * 1024 }
+}
+
+/// Variants of one kind: large tiles first, then small ones.
+fn variants() -> [Variant<'static>; 2] {
+    let variant = |entry, tile| {
+        let config = Configuration::Sm80(tile);
+        Variant {
+            entry,
+            config,
+            element: Element::F16,
+            sequence: Sequence::Any,
+            mask: Mask::Full,
+            waits_for_previous_grid: false,
+        }
+    };
+    [variant("large", Sm80::new(256, 64, 8, 2)), variant("small", Sm80::new(64, 64, 4, 2))]
+}
+
+/// As [`variants`], the small ones of either grid.
+fn variants_of_either_grid() -> [Variant<'static>; 3] {
+    let variant = |entry, tile| {
+        let config = Configuration::Sm90Tma(tile);
+        Variant {
+            entry,
+            config,
+            element: Element::F16,
+            sequence: Sequence::Any,
+            mask: Mask::Full,
+            waits_for_previous_grid: true,
+        }
+    };
+    let (large, small) = (Sm90Tma::new(4, 8), Sm90Tma::new(1, 4));
+    let persistent = Sm90Tma { grid: Grid::Persistent, ..small };
+    [variant("large", large), variant("persistent", persistent), variant("small", small)]
+}
+
+fn problem(batch: u32) -> Problem {
+    Problem::new(Shape::new(batch, 8, 1024), Mask::Full, Layout::Bhsd).unwrap()
+}
+
+/// A table that holds `variant` as the fastest of 64 batches on an H200.
+fn tuned(variant: &str) -> Row<'_> {
+    let class = ShapeClass::new(problem(64).shape(), Mask::Full, MULTIPROCESSORS);
+    Row { gpu: "NVIDIA H200", architecture: 90, class, variant }
+}
+
+fn chosen(row: Option<Row<'static>>, gpu: &Gpu<'_>, batch: u32) -> (&'static str, String) {
+    let problem = problem(batch);
+    let choice = choose(variants().into_iter(), &[], row.into_iter(), &problem, gpu);
+    let choice = choice.unwrap_or_else(|none| panic!("{none}"));
+    (choice.plan.variant().entry, choice.reason.to_string())
+}
+
+#[test]
+fn the_tuned_table_decides_and_the_reason_says_what_it_rests_on() {
+    let (name, reason) = chosen(Some(tuned("small")), &gpu("NVIDIA H200", 90), 64);
+    assert_eq!(name, "small");
+    assert_eq!(
+        reason,
+        "tuned: the fastest for sequences up to 1024, full mask, up to 4 heads a multiprocessor on NVIDIA H200"
+    );
+    let (name, reason) = chosen(Some(tuned("small")), &gpu("NVIDIA H100", 90), 1);
+    assert_eq!(name, "small");
+    assert!(reason.contains("NVIDIA H200, which is sm_90 too"), "{reason}");
+    assert!(reason.contains("the nearest to sequences up to 1024, full mask, up to 0.0625 heads"), "{reason}");
+}
+
+#[test]
+fn a_window_as_wide_as_the_sequences_is_none() {
+    let window = |left, right| problem(64).with_window(Window { left: Some(left), right: Some(right) });
+    let chosen = |problem: &Problem| {
+        let variants = VARIANTS.iter().copied();
+        let choice = choose(variants, &[], None.into_iter(), problem, &gpu("NVIDIA H200", 90));
+        choice.unwrap_or_else(|none| panic!("{none}")).plan.variant().mask
+    };
+    assert_eq!(chosen(&window(1023, 1023)), Mask::Full);
+    assert_eq!(chosen(&window(1023, 0)), Mask::Causal);
+    assert_eq!(chosen(&window(1022, 0)), Mask::Window);
+}
+
+#[test]
+fn a_gpu_that_was_never_tuned_gets_the_first_in_order_of_preference() {
+    let (name, reason) = chosen(Some(tuned("small")), &gpu("NVIDIA L4", 89), 64);
+    assert_eq!(name, "large");
+    let expected = "first in order of preference for sequence 1024, full mask, sm_89, for which nothing was tuned";
+    assert_eq!(reason, expected);
+}
+
+#[test]
+fn without_a_table_few_heads_get_small_tiles() {
+    let (name, reason) = chosen(None, &gpu("NVIDIA L4", 89), 4);
+    assert_eq!(name, "small");
+    assert!(reason.contains("132 multiprocessors for 128 tiles of the first"), "{reason}");
+    assert_eq!(chosen(None, &gpu("NVIDIA L4", 89), 5).0, "large", "160 tiles fill it");
+}
+
+#[test]
+fn among_small_tiles_those_of_a_one_shot_grid_come_first() {
+    let variants = variants_of_either_grid().into_iter();
+    let (problem, gpu) = (problem(4), gpu("NVIDIA H200", 90));
+    let choice = choose(variants, &[], None.into_iter(), &problem, &gpu).unwrap_or_else(|none| panic!("{none}"));
+    assert_eq!(choice.plan.variant().entry, "small");
+}
+
+/// Constants of `gpu` by which large tiles take less for a step of a row, and more for an item.
+fn constants(variants: &[Variant<'_>]) -> std::vec::Vec<(KernelClass, Constants)> {
+    let of = |variant: &Variant<'_>| {
+        let rows = f64::from(variant.config.block_m());
+        let constants = Constants {
+            resident: 1,
+            launch_us: 2.0,
+            item_us: rows / 64.0,
+            step_us: 0.2 + rows / 1000.0,
+            shared_step_us: 0.0,
+            megabyte_us: 0.0,
+            exposed: 0.0,
+        };
+        (KernelClass::of(variant), constants)
+    };
+    variants.iter().map(of).collect()
+}
+
+#[test]
+fn the_variant_that_is_expected_to_be_the_fastest_is_chosen_with_its_time() {
+    let kernels = constants(&variants());
+    let costs = [Costs { gpu: "NVIDIA H100", architecture: 90, kernels: &kernels }];
+    let chosen = |name, batch| {
+        let (problem, gpu) = (problem(batch), gpu(name, 90));
+        let choice = choose(variants().into_iter(), &costs, Some(tuned("small")).into_iter(), &problem, &gpu);
+        let choice = choice.unwrap_or_else(|none| panic!("{none}"));
+        (choice.plan.variant().entry.to_string(), choice.reason.to_string())
+    };
+    let (entry, reason) = chosen("NVIDIA H100", 64);
+    assert_eq!(entry, "large", "whatever the table says");
+    assert_eq!(reason, "expected to take 182.7 µs, the next, small, 331.1");
+    let (entry, reason) = chosen("NVIDIA H200", 1);
+    assert_eq!(entry, "small");
+    assert_eq!(reason, "expected to take 7.2 µs at the speed of NVIDIA H100, the next, large, 13.3");
+}
+
+#[test]
+fn the_table_decides_where_a_variant_has_no_constants() {
+    let variants = variants();
+    let kernels = constants(&variants);
+    let costs = [Costs { gpu: "NVIDIA H100", architecture: 90, kernels: &kernels }];
+    let config = Configuration::Sm90Tma(Sm90Tma::new(1, 4));
+    let all = [variants[0], variants[1], Variant { entry: "other kind", config, ..variants[0] }];
+    let (problem, gpu) = (problem(64), gpu("NVIDIA H200", 90));
+    let choice = choose(all.into_iter(), &costs, Some(tuned("small")).into_iter(), &problem, &gpu);
+    let choice = choice.unwrap_or_else(|none| panic!("{none}"));
+    assert!(choice.reason.to_string().starts_with("tuned: "), "{}", choice.reason);
+}
+
+#[test]
+fn short_packed_sequences_get_small_tiles() {
+    let packed = variants().map(|variant| Variant { sequence: Sequence::Packed, ..variant });
+    let chosen = |sequences| {
+        let problem = Problem::new(Shape::new(1, 8, 38_400), Mask::Full, Layout::Bshd).unwrap();
+        let problem = problem.packed(Packing { sequences, longest: 512 }).unwrap();
+        let choice =
+            choose(packed.into_iter(), &[], Some(tuned("small")).into_iter(), &problem, &gpu("NVIDIA H200", 90));
+        let choice = choice.unwrap_or_else(|none| panic!("{none}"));
+        (choice.plan.variant().entry, choice.reason.to_string())
+    };
+    let (name, reason) = chosen(101);
+    assert_eq!(name, "small");
+    assert_eq!(reason, "small tiles, since packed sequences of 381 rows on the average fill few of 256");
+    let (name, reason) = chosen(100);
+    assert_eq!(name, "large", "384 rows are enough");
+    assert!(reason.contains("for which nothing was tuned"), "rows of the table are of one length: {reason}");
+}
+
+#[test]
+fn the_tuned_table_counts_for_both_element_types() {
+    let element = Element::Bf16;
+    let bf16 = |variant: Variant<'static>, entry| Variant { entry, element, ..variant };
+    let [large, small] = variants();
+    let all = [large, small, bf16(large, "large_bf16"), bf16(small, "small_bf16")];
+    let problem = problem(64).with_element(element);
+    let choice = choose(all.into_iter(), &[], Some(tuned("small")).into_iter(), &problem, &gpu("NVIDIA H200", 90));
+    let choice = choice.unwrap_or_else(|none| panic!("{none}"));
+    assert_eq!(choice.plan.variant().entry, "small_bf16");
+}
+
+#[test]
+fn a_tuned_variant_that_is_not_there_is_passed_over_with_a_word() {
+    let (name, reason) = chosen(Some(tuned("gone")), &gpu("NVIDIA H200", 90), 64);
+    assert_eq!(name, "large");
+    assert!(reason.contains("the tuned table's choice is passed over: gone is not in this PTX"), "{reason}");
+}
+
+#[test]
+fn without_predictions_the_narrowest_tiles_that_hold_a_row_are_chosen_whatever_is_tuned() {
+    let of_columns = |entry, columns| {
+        let [large, _] = variants();
+        let Configuration::Sm80(tile) = large.config else { panic!("tiles of the sm_80 family") };
+        Variant { entry, config: Configuration::Sm80(Sm80 { columns, ..tile }), ..large }
+    };
+    let [large, small] = variants();
+    let all = [of_columns("wide", 128), large, small, of_columns("narrow", 32)];
+    let kernels = constants(&all);
+    let costs = [Costs { gpu: "NVIDIA H100", architecture: 90, kernels: &kernels }];
+    let chosen = |costs, head_dim| {
+        let shape = problem(64).shape().with_head_dim(head_dim);
+        let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap();
+        let tuned = Some(tuned("small")).into_iter();
+        let choice = choose(all.into_iter(), costs, tuned, &problem, &gpu("NVIDIA H200", 90));
+        choice.unwrap_or_else(|none| panic!("{none}")).plan.variant().entry
+    };
+    for (head_dim, entry) in [(8, "narrow"), (32, "narrow"), (40, "small"), (72, "wide")] {
+        assert_eq!(chosen(&[], head_dim), entry, "{head_dim}");
+    }
+    assert_eq!(chosen(&costs, 8), "wide", "of equal predictions the first");
+    assert_eq!(chosen(&costs, 72), "wide", "the others do not hold its rows");
+}
+
+#[test]
+fn a_row_wider_than_every_tile_is_refused_by_all_with_their_columns() {
+    let shape = Shape::new(1, 8, 1024).with_head_dim(72);
+    let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap();
+    let refused = choose(variants().into_iter(), &[], None.into_iter(), &problem, &gpu("NVIDIA L4", 89));
+    let message = refused.expect_err("tiles of 64 columns").to_string();
+    assert!(message.contains("large computes a head_dim of at most 64, the problem's is 72"), "{message}");
+}
+
+#[test]
+fn where_no_variant_fits_each_says_why_not() {
+    let (problem, gpu) = (problem(1), gpu("NVIDIA T4", 75));
+    let message = match choose(variants().into_iter(), &[], None.into_iter(), &problem, &gpu) {
+        Err(none) => none.to_string(),
+        Ok(choice) => panic!("sm_75 is too old for {}", choice.plan.variant().entry),
+    };
+    assert!(message.starts_with("no variant runs this problem on sm_75:\n  large needs sm_80 or later"), "{message}");
+    assert_eq!(message.lines().count(), 3, "{message}");
+}
