@@ -151,19 +151,20 @@ __device__ __forceinline__ void forward(const ForwardArgs& args) {
     constexpr int M_TILES = ROWS_PER_WARP / MMA_M;
     static_assert(BLOCK_M == M_TILES * MMA_M * WARPS && BLOCK_N % MMA_K == 0 && STAGES >= 2);
 
-    const uint32_t length = Sequence::length(args);
+    const uint32_t length = Sequence::length(args), kv_length = Sequence::kv_length(args);
     const Lane lane = Lane::current();
     const BlockWork work = BlockWork::of(blockIdx.x, args);
     const uint32_t first_row = work.query_tile * BLOCK_M;
     const uint32_t warp_row = lane.warp * ROWS_PER_WARP;
-    const uint32_t steps = (Mask::keys_end(first_row + BLOCK_M, length) + BLOCK_N - 1) / BLOCK_N;
+    const uint32_t steps = (Mask::keys_end(first_row + BLOCK_M, kv_length) + BLOCK_N - 1) / BLOCK_N;
+    const BlockWork of_keys = work.of_keys(args);
 
     const Pipeline<BLOCK_M, BLOCK_N, STAGES, THREADS, Sequence> pipeline = {
         {},
-        HeadRows::of(args.k, args.k_strides, work, args.head_dim),
-        HeadRows::of(args.v, args.v_strides, work, args.head_dim),
+        HeadRows::of(args.k, args.k_strides, of_keys, args.head_dim),
+        HeadRows::of(args.v, args.v_strides, of_keys, args.head_dim),
         steps,
-        length,
+        kv_length,
         lane};
     const auto& memory = pipeline.memory;
     const auto query_rows = HeadRows::of(args.q, args.q_strides, work, args.head_dim);
@@ -172,7 +173,7 @@ __device__ __forceinline__ void forward(const ForwardArgs& args) {
 
     Warp<M_TILES> warp;
     warp.first_row = first_row + warp_row;
-    warp.length = length;
+    warp.length = kv_length;
     warp.scale_log2 = args.scale_log2;
     warp.lane = lane;
     load_queries<M_TILES>(warp.queries, memory.queries(), warp_row, lane);
@@ -191,9 +192,9 @@ __device__ __forceinline__ void forward(const ForwardArgs& args) {
             pipeline.start_ahead(step);
             const auto keys = memory.keys(step.stage), values = memory.values(step.stage);
             const uint32_t first_key = step.number * BLOCK_N;
-            if (!Mask::template touches<Sequence>(warp.first_row, first_key, BLOCK_N, length)) {
+            if (!Mask::template touches<Sequence>(warp.first_row, first_key, BLOCK_N, kv_length)) {
                 warp.template attend<Mask, false>(keys, values, first_key);
-            } else if (first_key < Mask::keys_end(warp.first_row + ROWS_PER_WARP, length)) {
+            } else if (first_key < Mask::keys_end(warp.first_row + ROWS_PER_WARP, kv_length)) {
                 warp.template attend<Mask, true>(keys, values, first_key);
             }
             pipeline.finish(step);

@@ -44,12 +44,14 @@ typedef struct ForwardArgs {
     Strides v_strides;
     Strides o_strides;
     float scale_log2;     /* scale * log2(e): the kernels work in base 2 with the scale folded in */
-    uint32_t window_left;  /* of entries with a window, which have no twin */
-    uint32_t window_right;
-    uint32_t sequence;    /* S */
+    int32_t window_left;  /* of entries with a window, which have no twin */
+    int32_t window_right;
+    uint32_t sequence;    /* S, rows of Q and O */
+    uint32_t kv_sequence; /* rows of K and V */
     uint32_t sequences;   /* packed ones */
     uint32_t head_dim;    /* D, at most the 64 columns of the tiles */
-    Divisor heads;        /* H */
+    Divisor heads;        /* H, of Q and O */
+    Divisor group;        /* heads of Q that share a head of K and V */
     Divisor query_tiles;  /* query tiles of a head: ceil(S / BLOCK_M) */
     uint32_t work_items;  /* query tiles of all heads: B * H * query_tiles */
     LastRound last_round;

@@ -85,6 +85,11 @@ struct BlockWork {
         const uint32_t batch_head = block / tiles;
         return {batch_head / heads, batch_head % heads, tiles - 1 - block % tiles};
     }
+
+    /// The same with the head of K and V that its head of Q attends to.
+    __device__ __forceinline__ BlockWork of_keys(const ForwardArgs& args) const {
+        return {batch, head / args.group.value, query_tile};
+    }
 };
 
 }  // namespace fa512

@@ -15,6 +15,10 @@ struct Exact {
     static __device__ __forceinline__ uint32_t length(const ForwardArgs&) {
         return LENGTH;
     }
+
+    static __device__ __forceinline__ uint32_t kv_length(const ForwardArgs&) {
+        return LENGTH;
+    }
 };
 
 /// Any length from 1 up.
@@ -23,6 +27,10 @@ struct Any {
 
     static __device__ __forceinline__ uint32_t length(const ForwardArgs& args) {
         return args.sequence;
+    }
+
+    static __device__ __forceinline__ uint32_t kv_length(const ForwardArgs& args) {
+        return args.kv_sequence;
     }
 };
 

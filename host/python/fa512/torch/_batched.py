@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Union
+from typing import Any, Optional, Union, cast
 
 import torch
 from torch import Tensor
@@ -54,7 +54,8 @@ def why_not_here(query: Tensor, key: Tensor, value: Tensor) -> Optional[str]:
     return reason or why_not_strides((("query", query), ("key", key), ("value", value)))
 
 
-# The kernels. Allocation, checks and the launch are those of `fa512.attention`.
+# The kernels. Allocation, checks and the launch are those of `fa512.attention`, which knows the names of `align`; schemas of operators
+# only know text.
 
 
 def _forward_cuda(
@@ -68,7 +69,7 @@ def _forward_cuda(
     align: str = TOP_LEFT,
 ) -> Tensor:
     window = (window_left, window_right)
-    return _native.attention(query, key, value, causal=is_causal, window=window, align=align, scale=scale)
+    return _native.attention(query, key, value, causal=is_causal, window=window, align=cast(Any, align), scale=scale)
 
 
 def forward_with_lse_cuda(
@@ -83,7 +84,7 @@ def forward_with_lse_cuda(
 ) -> tuple[Tensor, Tensor]:
     window = (window_left, window_right)
     return _native.attention(
-        query, key, value, causal=is_causal, window=window, align=align, scale=scale, return_lse=True
+        query, key, value, causal=is_causal, window=window, align=cast(Any, align), scale=scale, return_lse=True
     )
 
 

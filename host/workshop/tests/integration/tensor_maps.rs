@@ -1,6 +1,6 @@
 //! The tensor maps that a launch hands to a kernel are those of its Q, K and V.
 
-use contract::args::{Strides, TENSOR_MAP_ROWS};
+use contract::args::{FORWARD_ARGS_LAYOUT, Strides, TENSOR_MAP_ROWS};
 use contract::config::{Element, Mask, Sequence};
 use contract::manifest::Entry;
 use contract::problem::{Problem, Shape};
@@ -36,8 +36,9 @@ fn check_boxes(executor: &mut dyn Executor, k: Strides) {
     let (shifted, v) = (View { offset: 8, strides: k }, View { offset: 640, ..contiguous.v });
     let problem = problem.with_views(Views { k: shifted, v, ..contiguous }).unwrap();
     let inputs = Inputs::generate(problem, Distribution::Normal, 1).unwrap();
-    let module =
-        PtxModule { file: "copy_boxes.ptx".into(), text: include_str!("../tensor_maps/copy_boxes.ptx").into() };
+    let bytes = FORWARD_ARGS_LAYOUT.size().to_string();
+    let text = include_str!("../tensor_maps/copy_boxes.ptx").replace("ARGUMENT_BYTES", &bytes);
+    let module = PtxModule { file: "copy_boxes.ptx".into(), text };
     let entry = entry();
     let outcome = Forward::prepare(executor, &module, &entry, &inputs, false).unwrap().execute().unwrap();
 

@@ -1,6 +1,6 @@
 //! Matrix products of a warpgroup (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions").
 //!
-//! Each warp computes its 16 rows when it executes the instruction, to the bit what an H200 does ([`fused_sum`]). Operands
+//! Each warp computes its 16 rows when it executes the instruction, to the bit what an H200 does ([`fused_sum`](crate::fused_sum)). Operands
 //! in shared memory are read at once; results are written to the registers when they are waited for.
 
 use super::matrix::{element, multiply_tile};
