@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Union, cast
+import typing
+from typing import Any, Optional, Union
 
 import torch
 from torch import Tensor
@@ -69,7 +70,7 @@ def _forward_cuda(
     align: str = TOP_LEFT,
 ) -> Tensor:
     window = (window_left, window_right)
-    return _native.attention(query, key, value, causal=is_causal, window=window, align=cast(Any, align), scale=scale)
+    return _native.attention(query, key, value, causal=is_causal, window=window, align=typing.cast(Any, align), scale=scale)
 
 
 def forward_with_lse_cuda(
@@ -84,7 +85,7 @@ def forward_with_lse_cuda(
 ) -> tuple[Tensor, Tensor]:
     window = (window_left, window_right)
     return _native.attention(
-        query, key, value, causal=is_causal, window=window, align=cast(Any, align), scale=scale, return_lse=True
+        query, key, value, causal=is_causal, window=window, align=typing.cast(Any, align), scale=scale, return_lse=True
     )
 
 
