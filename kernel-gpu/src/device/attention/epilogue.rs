@@ -32,7 +32,7 @@ pub unsafe fn finish<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
     block: &Block<'_, K>,
     lane: Lane,
 ) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the whole warp is here, and its rows of the tile are its own.
     unsafe {
         softmax.complete_sums();
         store(output, &softmax, tile, warp_row, block, lane);
@@ -156,7 +156,7 @@ pub unsafe fn exchange_strip<K: Kernel>(
     unrolled!(at most 2; for r in ROWS_PER_LANE => {
         let row = lane.row(first_row, 0, r);
         unrolled!(at most 4; for quad in const { K::HeadDim::N_TILES / QUAD as usize } => {
-            // SAFETY: passed on to the caller; a chunk of a row before the end, 16-byte aligned by the launch's checks.
+            // SAFETY: the whole warp is here; a chunk of a row before the end, 16-byte aligned by the launch's checks.
             unsafe {
                 let first = quad * QUAD as usize;
                 let chunk = first as u32 + lane.index % QUAD;
@@ -192,7 +192,7 @@ fn pack_pair<K: Kernel>(fragment: FragmentC, r: usize) -> u32 {
 #[inline(always)]
 unsafe fn transpose([a, b, c, d]: [u32; QUAD as usize], lane: Lane) -> [u32; QUAD as usize] {
     let (odd, upper) = (lane.index & 1 != 0, lane.index & 2 != 0);
-    // SAFETY: passed on to the caller.
+    // SAFETY: the whole warp is here.
     unsafe {
         let [a, b] = swap::<1>([a, b], odd);
         let [c, d] = swap::<1>([c, d], odd);
@@ -208,7 +208,7 @@ unsafe fn transpose([a, b, c, d]: [u32; QUAD as usize], lane: Lane) -> [u32; QUA
 /// As for [`transpose`].
 #[inline(always)]
 unsafe fn swap<const LANE_MASK: u32>([first, second]: [u32; 2], is_second: bool) -> [u32; 2] {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the whole warp is here.
     let other = unsafe { shuffle::exchange_bits::<LANE_MASK>(if is_second { first } else { second }) };
     if is_second { [other, second] } else { [first, other] }
 }
@@ -227,7 +227,7 @@ unsafe fn write_row<K: Kernel, const BLOCK_M: u32>(
 ) {
     unrolled!(at most 16; for n in K::HeadDim::N_TILES => {
         let address = tile.chunk(row, n as u32) + lane.pair_column() * 2;
-        // SAFETY: two elements of a chunk, 4-byte aligned; passed on to the caller.
+        // SAFETY: two elements of a chunk, 4-byte aligned; nobody else accesses them.
         unsafe { memory::store_shared_4(address, pack_pair::<K>(strip.all()[n], r)) };
     });
 }

@@ -156,7 +156,7 @@ impl<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Queries<K, BLOCK_M
     /// The whole warp calls this together, after the tile was copied and a barrier.
     #[inline(always)]
     unsafe fn load(tile: Tile<K, BLOCK_M>, warp_row: u32, lane: Lane) -> Self {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the whole warp is here, and Q has arrived.
         let fragments = unsafe { products::load_queries::<K, BLOCK_M, M_TILES>(tile, warp_row, lane) };
         Self { fragments, tile, warp_row, lane }
     }
@@ -168,7 +168,7 @@ impl<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Queries<K, BLOCK_M
     #[inline(always)]
     unsafe fn fragments(&self) -> QueryFragments<K, M_TILES> {
         match K::SHARED_QUERIES {
-            // SAFETY: `load` was called, so the tile is there; passed on to the caller.
+            // SAFETY: `load` was called, so the tile is there; the whole warp is here.
             true => unsafe { products::load_queries::<K, BLOCK_M, M_TILES>(self.tile, self.warp_row, self.lane) },
             false => self.fragments,
         }
@@ -215,7 +215,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
     ) -> (Output<K, M_TILES>, RunningSoftmax<M_TILES>) {
         let mut softmax = RunningSoftmax::new();
         let mut output = [Fragments::zeros(); M_TILES];
-        // SAFETY: passed on to the caller.
+        // SAFETY: all threads are here; each step's tiles are complete until it is finished.
         unsafe {
             while step.number < pipeline.steps {
                 let (keys, values) = pipeline.tiles(&step);
@@ -249,7 +249,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         first_key: u32,
         length: u32,
     ) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the whole warp is here; K and V are complete.
         unsafe {
             let mut scores = products::scores::<K, M_TILES>(&self.queries.fragments(), keys, self.lane);
             let rows = (self.first_row, Self::ROWS);
@@ -275,14 +275,14 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         first_key: u32,
         length: u32,
     ) -> Shifts<M_TILES> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the whole warp is here; K is complete.
         let mut scores = unsafe { products::scores::<K, M_TILES>(&self.queries.fragments(), keys.part(0), self.lane) };
         if K::Mask::touches::<K::Sequence>(self.args, (self.first_row, Self::ROWS), first_key, MMA_K, length) {
             mask_scores::<K::Mask, M_TILES, 2>(self.args, &mut scores, self.first_row, first_key, length, self.lane);
         }
         let mut maxima = RowMaxima::new();
         maxima.take_in(&scores);
-        // SAFETY: passed on to the caller.
+        // SAFETY: the whole warp is here.
         unsafe { maxima.shifts(self.args.scale_log2) }
     }
 
@@ -297,7 +297,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         first_key: u32,
         length: u32,
     ) -> Scores<M_TILES, 2> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the whole warp is here; K is complete.
         let mut scores = unsafe { products::scores::<K, M_TILES>(&self.queries.fragments(), keys, self.lane) };
         if MASKED {
             mask_scores::<K::Mask, M_TILES, 2>(self.args, &mut scores, self.first_row, first_key, length, self.lane);
@@ -326,7 +326,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
             unrolled!(at most 8; for k in K::UNROLL => {
                 let part = first + k as u32;
                 let (keys, values) = (keys.part(part), values.part(part));
-                // SAFETY: passed on to the caller.
+                // SAFETY: the whole warp is here; K and V are complete.
                 unsafe {
                     let scores = self.scores::<MASKED>(keys, first_key + part * MMA_K, length);
                     let probabilities = shifts.probabilities::<K>(&scores, self.args.scale_log2);
@@ -353,7 +353,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         // Not unrolled: this is rare, and scores of 16 keys need few registers.
         let (mut k, k_steps) = (0, not_unrolled(K_STEPS as u32));
         while k < k_steps {
-            // SAFETY: passed on to the caller.
+            // SAFETY: the whole warp is here; K is complete.
             let scores = unsafe { self.scores::<true>(keys.part(k), first_key + k * MMA_K, length) };
             maxima.take_in(&scores);
             k += 1;

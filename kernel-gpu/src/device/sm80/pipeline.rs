@@ -77,7 +77,7 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
             unsafe { self.start_copies(number, number) };
             number += 1;
         }
-        // SAFETY: passed on to the caller.
+        // SAFETY: all threads are here.
         unsafe { self.wait() };
         Step { number: 0, stage: 0, free_stage: STAGES - 1 }
     }
@@ -99,7 +99,7 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
     /// All threads of the block call this together, after [`Pipeline::tiles`].
     #[inline(always)]
     pub unsafe fn finish(&self, step: &mut Step) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: all threads are here.
         unsafe { self.wait() };
         step.free_stage = step.stage;
         step.stage = match STAGES {
@@ -119,7 +119,7 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
     #[inline(always)]
     unsafe fn start_copies(&self, step: u32, stage: u32) {
         if step < self.steps {
-            // SAFETY: passed on to the caller; the rows of K and V before the end are accessible.
+            // SAFETY: all threads are here, and nobody reads the stage; the rows of K and V before the end are accessible.
             unsafe {
                 let rows = (self.first_key + step * BLOCK_N, self.block.kv_length);
                 start_copy(self.memory.keys(stage), self.keys, rows, self.block, self.lane);
@@ -136,7 +136,7 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
     #[inline(always)]
     unsafe fn wait(&self) {
         cp_async::wait_for_oldest::<STAGES>();
-        // SAFETY: passed on to the caller.
+        // SAFETY: all threads are here.
         unsafe { sync::block() };
     }
 }

@@ -44,7 +44,7 @@ impl<K: TmaKernel> Strip<K> {
     /// written before [`Self::wait`].
     #[inline(always)]
     pub unsafe fn start_scores(&mut self, step: Step<K>) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the warpgroup is here with no product in flight; the tiles have arrived and stay.
         unsafe {
             wgmma::fence();
             self.multiply_scores(step);
@@ -58,7 +58,7 @@ impl<K: TmaKernel> Strip<K> {
     /// As for [`Self::start_scores`], and for [`Turns::wait`].
     #[inline(always)]
     pub unsafe fn start_step(&mut self, step: Step<K>, next: Step<K>, turns: Turns) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the warpgroup is here; the tiles of both steps have arrived and stay.
         unsafe {
             turns.wait();
             self.multiply_output(step);
@@ -74,7 +74,7 @@ impl<K: TmaKernel> Strip<K> {
     /// As for [`Self::start_step`].
     #[inline(always)]
     pub unsafe fn start_last_output(&mut self, step: Step<K>, turns: Turns) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the warpgroup is here; the tiles have arrived and stay.
         unsafe {
             turns.wait();
             self.multiply_output(step);
@@ -89,7 +89,7 @@ impl<K: TmaKernel> Strip<K> {
     /// As for [`Self::start_scores`], but that O is in flight.
     #[inline(always)]
     pub unsafe fn start_next_scores(&mut self, next: Step<K>) {
-        // SAFETY: passed on to the caller; the fence before O was for these, too.
+        // SAFETY: the tiles have arrived and stay; the fence before O was for these, too.
         unsafe {
             self.multiply_scores(next);
             wgmma::commit_group();
@@ -105,7 +105,7 @@ impl<K: TmaKernel> Strip<K> {
         let values = step.values();
         self.output.pin();
         self.probabilities.pin();
-        // SAFETY: passed on to the caller; the registers were not touched since they were pinned.
+        // SAFETY: the warpgroup is here, and V stays; the registers were not touched since they were pinned.
         unsafe {
             wgmma::fence();
             unrolled!(at most 4; for k in K_STEPS => {
@@ -122,7 +122,7 @@ impl<K: TmaKernel> Strip<K> {
     /// As for [`Self::start_scores`], after the fence.
     #[inline(always)]
     unsafe fn multiply_scores(&mut self, step: Step<K>) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: behind the fence; Q and K have arrived and stay.
         unsafe {
             self.scores = [<[FragmentC; N_TILES]>::multiply::<K::Element, _, _>(step.queries, step.keys)];
             unrolled!(at most 8; for k in K::HeadDim::K_STEPS => {
@@ -139,7 +139,7 @@ impl<K: TmaKernel> Strip<K> {
     /// All warps of the warpgroup call this together.
     #[inline(always)]
     pub unsafe fn wait(&mut self) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the warpgroup is here.
         unsafe { wgmma::wait_group::<0>() };
         self.scores.pin();
         self.output.pin();
@@ -152,7 +152,7 @@ impl<K: TmaKernel> Strip<K> {
     /// All warps of the warpgroup call this together.
     #[inline(always)]
     pub unsafe fn wait_for_output(&mut self) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the warpgroup is here.
         unsafe { wgmma::wait_group::<1>() };
         self.output.pin();
         self.probabilities.pin();
@@ -164,7 +164,7 @@ impl<K: TmaKernel> Strip<K> {
     /// All warps of the warpgroup call this together.
     #[inline(always)]
     pub unsafe fn wait_for_scores(&mut self) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the warpgroup is here.
         unsafe { wgmma::wait_group::<0>() };
         self.scores.pin();
     }
@@ -177,7 +177,7 @@ impl<K: TmaKernel> Strip<K> {
     pub unsafe fn take_masked(&mut self, args: &ForwardArgs, step: Step<K>, length: u32, lane: Lane) {
         let (warp_row, key) = (epilogue::warp_row(lane), step.tile * KEYS);
         apply_mask::<K, 1, N_TILES>(args, &mut self.scores, (step.first_row, ROWS), warp_row, key, length, lane);
-        // SAFETY: passed on to the caller.
+        // SAFETY: the whole warp is here with no product in flight.
         unsafe { self.take(step) };
     }
 
@@ -188,7 +188,7 @@ impl<K: TmaKernel> Strip<K> {
     #[inline(always)]
     pub unsafe fn take(&mut self, step: Step<K>) {
         let rescale = |_, r, factor| rescale_row::<K>(&mut self.output, r, factor);
-        // SAFETY: passed on to the caller.
+        // SAFETY: the whole warp is here with no product in flight.
         self.probabilities = unsafe { self.softmax.take(&mut self.scores, self.scale_log2, step.is_first(), rescale) };
     }
 
@@ -199,7 +199,7 @@ impl<K: TmaKernel> Strip<K> {
     /// All lanes of the warp call this together.
     #[inline(always)]
     pub unsafe fn complete(&mut self, memory: Memory<K>, step: Step<K>, lane: Lane) -> Normalisers {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the whole warp is here, and Q of the strip has arrived.
         let normalisers = unsafe {
             self.softmax.running.complete_sums();
             epilogue::leave_statistics(&self.softmax.running, memory, step.strip, lane)
@@ -214,7 +214,7 @@ impl<K: TmaKernel> Strip<K> {
     /// All lanes of the warp call this together behind the last product with V of the strip.
     #[inline(always)]
     pub unsafe fn finish(&mut self, memory: Memory<K>, step: Step<K>, normalisers: Normalisers, lane: Lane) {
-        // SAFETY: passed on to the caller; no product reads Q any more.
+        // SAFETY: the whole warp is here; no product reads Q any more.
         unsafe { epilogue::leave_output(&self.output, normalisers, memory, step.strip, lane) };
     }
 
@@ -224,7 +224,7 @@ impl<K: TmaKernel> Strip<K> {
     /// As for that.
     #[inline(always)]
     pub unsafe fn store(&mut self, context: &Context<'_, K>, copy: StripCopy, normalisers: Normalisers, lane: Lane) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the whole warp is here; no product reads Q any more, and the rows of O are its own.
         unsafe { epilogue::store_output(&mut self.output, normalisers, context, copy, lane) };
     }
 }

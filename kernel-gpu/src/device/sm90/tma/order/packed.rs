@@ -97,7 +97,7 @@ impl PackedStreamed {
     #[inline(always)]
     unsafe fn wait_until_told<K: TmaKernel>(memory: Memory<K>, warpgroup: u32, number: u32) -> StripCopy {
         let strip = Self::slot(warpgroup, K::WARPGROUPS, number);
-        // SAFETY: an initialised mbarrier; passed on to the caller.
+        // SAFETY: an initialised mbarrier; the strip is not given back.
         unsafe {
             mbarrier::wait(memory.strip_full(strip), Self::parity(number));
             Self::told(memory, warpgroup, number)
@@ -153,7 +153,7 @@ impl PackedStreamed {
         mut place: (u32, u32),
     ) -> Option<Step<K>> {
         let warpgroup = lane.warp / WARPGROUP_WARPS;
-        // SAFETY: passed on to the caller; nobody computes what has no rows, and its tiles are not read.
+        // SAFETY: the warpgroup is here and holds nothing; nobody computes what has no rows, and its tiles are not read.
         unsafe {
             loop {
                 // No `Option`: what it leaves undefined without a strip would be read by a selection that does not use it.
@@ -210,7 +210,7 @@ impl<K: TmaKernel> Order<K> for PackedStreamed {
             assert!(K::WARPGROUPS <= K::STAGES, "an idle warpgroup would let more than a ring pass");
             assert!(K::WARPGROUPS == 1 || !K::Mask::HAS_BEGIN, "nobody lets the tiles before a strip's first pass");
         }
-        // SAFETY: passed on to the caller.
+        // SAFETY: the warpgroup is here, first of all.
         unsafe { Self::from::<K>(context, lane, turns, 0, (0, 0)) }
     }
 
@@ -223,7 +223,7 @@ impl<K: TmaKernel> Order<K> for PackedStreamed {
     #[inline(always)]
     unsafe fn next_strip(context: &Context<'_, K>, step: Step<K>) -> Option<Step<K>> {
         let (number, warpgroup) = (step.number + 1, step.strip % K::WARPGROUPS);
-        // SAFETY: passed on to the caller.
+        // SAFETY: the warpgroup is here; the place of the strip is given back behind the step.
         let strip = unsafe { Self::wait_until_told(context.memory, warpgroup, number) };
         let start = || Self::start::<K>(context, strip, number, Self::behind::<K>(step));
         strip.has_rows().then(start)
@@ -231,7 +231,7 @@ impl<K: TmaKernel> Order<K> for PackedStreamed {
 
     #[inline(always)]
     unsafe fn resume(context: &Context<'_, K>, step: Step<K>, lane: Lane, turns: Turns) -> Option<Step<K>> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the warpgroup is here behind the last step, whose tiles it has given back.
         unsafe { Self::from::<K>(context, lane, turns, step.number + 1, Self::behind::<K>(step)) }
     }
 
