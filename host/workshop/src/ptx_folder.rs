@@ -93,7 +93,7 @@ impl PtxFolder {
                     module.sha256
                 )));
             }
-            Ok(PtxModule { file: module.file.clone(), text })
+            Ok(PtxModule { file: module.file.clone(), text: text.into() })
         });
         let modules = modules.collect::<Result<_>>()?;
         Ok(Self { path: path.to_owned(), manifest, modules, tuned: Table::built_in()?, costs: cost::SHIPPED })
@@ -137,7 +137,7 @@ impl PtxFolder {
     pub fn probe(&self, probe: &Probe) -> Result<Option<PtxModule>> {
         let path = self.path.join(probe.file);
         match files::read_text(&path) {
-            Ok(text) => Ok(Some(PtxModule { file: probe.file.into(), text })),
+            Ok(text) => Ok(Some(PtxModule { file: probe.file.into(), text: text.into() })),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(Error::File { path, source }),
         }

@@ -238,7 +238,7 @@ impl Trial {
         };
         let mut simulator = SimExecutor::with_options(DEFAULT_ARCHITECTURE, options)?;
         let text = ptx.replacen(ADDRESS_SIZE, &format!("{ADDRESS_SIZE} {STATIC_SHARED}"), 1);
-        let module = PtxModule { file: self.file.clone(), text };
+        let module = PtxModule { file: self.file.clone(), text: text.into() };
         Forward::prepare(&mut simulator, &module, &self.entry, &case.inputs, case.lse)?.execute()
     }
 }

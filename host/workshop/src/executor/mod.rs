@@ -4,6 +4,8 @@ pub mod gpu;
 mod one_entry;
 pub mod sim;
 
+use std::sync::Arc;
+
 use contract::plan::Launch;
 
 use crate::device::Device;
@@ -26,8 +28,8 @@ pub struct Buffer {
 pub struct PtxModule {
     /// File name, for messages.
     pub file: String,
-    /// The PTX text.
-    pub text: String,
+    /// The PTX text, which may be long.
+    pub text: Arc<str>,
 }
 
 /// What one launch did, beyond writing its outputs.

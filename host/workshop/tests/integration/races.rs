@@ -45,7 +45,7 @@ fn barriers(text: &str, entry: &str) -> Vec<usize> {
 fn findings_without(line: usize, entry: &Entry, module: &PtxModule, inputs: &Inputs) -> Vec<FindingClass> {
     let kept = module.text.lines().enumerate().map(|(number, text)| if number == line { "" } else { text });
     let text = kept.collect::<Vec<_>>().join("\n");
-    let module = PtxModule { file: module.file.clone(), text };
+    let module = PtxModule { file: module.file.clone(), text: text.into() };
     let mut executor = open(DeviceChoice::Sim, sim::DEFAULT_ARCHITECTURE).unwrap().executor;
     let mut forward = Forward::prepare(executor.as_mut(), &module, entry, inputs, true).unwrap();
     forward.execute().unwrap().execution.findings.iter().map(|finding| finding.class).collect()

@@ -65,15 +65,11 @@ fn read_storages(
 ) -> Result<(Shape, [Vec<Bits>; 3])> {
     let [q, k, v] = paths.map(read);
     let arrays = [q?, k?, v?];
-    let [q, k, v] = [0, 1, 2].map(|index: usize| arrays[index].shape);
+    let [q, k, v] = arrays.each_ref().map(|array| array.shape);
     let differs = |index: usize, from: usize, what: &str| {
-        Error::Invalid(format!(
-            "{}: has {}, but {} has {}; {what}",
-            paths[index].display(),
-            arrays[index].shape,
-            paths[from].display(),
-            arrays[from].shape
-        ))
+        let has = |index: usize| (paths[index].display(), arrays[index].shape);
+        let ((path, shape), (other, other_shape)) = (has(index), has(from));
+        Error::Invalid(format!("{path}: has {shape}, but {other} has {other_shape}; {what}"))
     };
     if (k.batch, k.head_dim) != (q.batch, q.head_dim) {
         return Err(differs(1, 0, "Q and K must have the same batch and head_dim"));

@@ -49,6 +49,7 @@ pub struct GpuExecutor {
 }
 
 struct LoadedModule {
+    /// All of it.
     source: PtxModule,
     /// The one entry that was loaded of it; `None` for all.
     entry: Option<String>,
@@ -162,22 +163,24 @@ impl GpuExecutor {
         fa512::Stream::from_raw(self.stream.as_inner().cast())
     }
 
-    /// Loads `source`, of which `entry` is all that is there, unless it is loaded.
-    fn load_source(&mut self, source: PtxModule, entry: Option<String>) -> Result<()> {
+    /// Loads all of `source`, or one entry of it, unless it is loaded.
+    fn load_part(&mut self, source: &PtxModule, entry: Option<&str>) -> Result<()> {
         self.enter()?;
-        if self.modules.iter().any(|loaded| loaded.source == source) {
+        let is_it = |loaded: &LoadedModule| loaded.entry.as_deref() == entry && loaded.source == *source;
+        if self.modules.iter().any(is_it) {
             return Ok(());
         }
-        let PtxModule { file, text } = &source;
-        let text = CString::new(text.as_str()).map_err(|error| {
+        let PtxModule { file, text } = source;
+        let text = entry.map_or_else(|| text.to_string(), |entry| one_entry::only(text, entry));
+        let text = CString::new(text).map_err(|error| {
             Error::Invalid(format!("{file}: byte {} is NUL, so it is no PTX", error.nul_position()))
         })?;
         let module = Module::load(&text).map_err(|error| {
             let detail = if let fa512::Error::Cuda { log, .. } = &error { compiler_log(log) } else { String::new() };
             self.failed(format!("compiling {file} for {}", self.device.name), error, &detail)
         })?;
-        self.modules.retain(|loaded| loaded.source.file != *file || loaded.entry != entry);
-        self.modules.push(LoadedModule { source, entry, module });
+        self.modules.retain(|loaded| loaded.source.file != *file || loaded.entry.as_deref() != entry);
+        self.modules.push(LoadedModule { source: source.clone(), entry: entry.map(str::to_owned), module });
         Ok(())
     }
 
@@ -281,13 +284,11 @@ impl Executor for GpuExecutor {
     }
 
     fn load(&mut self, module: &PtxModule) -> Result<()> {
-        self.load_source(module.clone(), None)
+        self.load_part(module, None)
     }
 
     fn load_entry(&mut self, module: &PtxModule, entry: &str) -> Result<()> {
-        let PtxModule { file, text } = module;
-        let source = PtxModule { file: file.clone(), text: one_entry::only(text, entry) };
-        self.load_source(source, Some(entry.to_owned()))
+        self.load_part(module, Some(entry))
     }
 
     fn allocate(&mut self, name: &str, bytes: u64) -> Result<Buffer> {

@@ -54,7 +54,7 @@ fn invalid<T>(result: Result<T>) -> String {
 }
 
 fn probe() -> PtxModule {
-    PtxModule { file: "probe.ptx".to_owned(), text: include_str!("tests/probe.ptx").to_owned() }
+    PtxModule { file: "probe.ptx".to_owned(), text: include_str!("tests/probe.ptx").into() }
 }
 
 /// `store_byte` of probe.ptx, with `shared` bytes of dynamic shared memory that it does not use.
@@ -123,7 +123,7 @@ fn stand_in(variant: &Variant<'_>, extra: usize) -> PtxModule {
          @%first st.global.u8 [%address2], %seven;\nret;\n\
          }}\n"
     );
-    PtxModule { file: format!("{entry}.ptx"), text }
+    PtxModule { file: format!("{entry}.ptx"), text: text.into() }
 }
 
 /// Runs a kernel that may begin while the one before it ends, which here is none, alone and in a graph.

@@ -219,7 +219,7 @@ fn the_newest_module_with_an_entry_has_it() {
     let message = invalid(gpu.launch(&launch));
     assert!(message.contains(&format!("no entry {} in the loaded PTX (nothing)", variant.entry)), "{message}");
     let older = stand_in(variant, 0);
-    let newer = PtxModule { file: "newer.ptx".into(), text: older.text.replace("%seven, 7", "%seven, 8") };
+    let newer = PtxModule { file: "newer.ptx".into(), text: older.text.replace("%seven, 7", "%seven, 8").into() };
     for (module, expected) in [(&older, 7), (&newer, 8), (&probe(), 8)] {
         gpu.load(module).unwrap();
         gpu.launch(&launch).unwrap();
