@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import typing
-from typing import Any, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import torch
 from torch import Tensor
@@ -55,38 +54,30 @@ def why_not_here(query: Tensor, key: Tensor, value: Tensor) -> Optional[str]:
     return reason or why_not_strides((("query", query), ("key", key), ("value", value)))
 
 
-# The kernels. Allocation, checks and the launch are those of `fa512.attention`, which knows the names of `align`; schemas of operators
-# only know text.
+class _Options(NamedTuple):
+    """What the operators take behind the tensors, in the order and with the defaults of their schemas."""
+
+    is_causal: bool = False
+    scale: Optional[float] = None
+    window_left: Optional[int] = None
+    window_right: Optional[int] = None
+    align: str = TOP_LEFT
+
+    def of_native(self) -> dict[str, Any]:
+        """As `fa512.attention` takes them."""
+        window = (self.window_left, self.window_right)
+        return {"causal": self.is_causal, "window": window, "align": self.align, "scale": self.scale}
 
 
-def _forward_cuda(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    is_causal: bool = False,
-    scale: Optional[float] = None,
-    window_left: Optional[int] = None,
-    window_right: Optional[int] = None,
-    align: str = TOP_LEFT,
-) -> Tensor:
-    window = (window_left, window_right)
-    return _native.attention(query, key, value, causal=is_causal, window=window, align=typing.cast(Any, align), scale=scale)
+# The kernels. Allocation, checks and the launch are those of `fa512.attention`.
 
 
-def forward_with_lse_cuda(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    is_causal: bool = False,
-    scale: Optional[float] = None,
-    window_left: Optional[int] = None,
-    window_right: Optional[int] = None,
-    align: str = TOP_LEFT,
-) -> tuple[Tensor, Tensor]:
-    window = (window_left, window_right)
-    return _native.attention(
-        query, key, value, causal=is_causal, window=window, align=typing.cast(Any, align), scale=scale, return_lse=True
-    )
+def _forward_cuda(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Tensor:
+    return _native.attention(query, key, value, **_Options(*options).of_native())
+
+
+def forward_with_lse_cuda(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> tuple[Tensor, Tensor]:
+    return _native.attention(query, key, value, **_Options(*options).of_native(), return_lse=True)  # type: ignore[return-value]
 
 
 def _backward(
@@ -96,17 +87,14 @@ def _backward(
     value: Tensor,
     out: Tensor,
     lse: Tensor,
-    is_causal: bool = False,
-    scale: Optional[float] = None,
-    window_left: Optional[int] = None,
-    window_right: Optional[int] = None,
-    align: str = TOP_LEFT,
+    *options: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """PyTorch's own flash backward, on our O and LSE: they mean the same. Without dropout it reads no random numbers.
 
     It adds up the gradients of K and V over the heads of Q that share them. It has the last query at the last key: see
     `_why_no_gradient`.
     """
+    asked = _Options(*options)
     random = torch.empty(2, dtype=torch.uint64, device=query.device)
     # As _scaled_dot_product_flash_attention_backward calls it, which takes no window.
     gradients = torch.ops.aten._flash_attention_backward(
@@ -117,12 +105,12 @@ def _backward(
         query.shape[2],
         key.shape[2],
         0.0,
-        is_causal,
+        asked.is_causal,
         random,
         random,
-        scale=scale,
-        window_size_left=window_left,
-        window_size_right=window_right,
+        scale=asked.scale,
+        window_size_left=asked.window_left,
+        window_size_right=asked.window_right,
     )
     return tuple(gradient.transpose(1, 2) for gradient in gradients)  # type: ignore[return-value]
 
@@ -147,19 +135,11 @@ def new_out(query: Tensor) -> Tensor:
     return query.new_empty_strided(query.shape, strides)
 
 
-def _require(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    is_causal: bool = False,
-    scale: Optional[float] = None,
-    window_left: Optional[int] = None,
-    window_right: Optional[int] = None,
-    align: str = TOP_LEFT,
-) -> None:
-    reason = why_not(query, key, value) or why_not_window(window_left, window_right)
-    if align not in (TOP_LEFT, BOTTOM_RIGHT):
-        reason = f'align is {align!r}; it must be "{TOP_LEFT}" or "{BOTTOM_RIGHT}"'
+def _require(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> None:
+    asked = _Options(*options)
+    reason = why_not(query, key, value) or why_not_window(asked.window_left, asked.window_right)
+    if asked.align not in (TOP_LEFT, BOTTOM_RIGHT):
+        reason = f'align is {asked.align!r}; it must be "{TOP_LEFT}" or "{BOTTOM_RIGHT}"'
     if reason is not None:
         raise ValueError(reason)
 
@@ -187,22 +167,15 @@ def _backward_fake(
 # Gradients.
 
 
-def _why_no_gradient(
-    query: Tensor,
-    key: Tensor,
-    is_causal: bool = False,
-    scale: Optional[float] = None,
-    window_left: Optional[int] = None,
-    window_right: Optional[int] = None,
-    align: str = TOP_LEFT,
-) -> Optional[str]:
+def _why_no_gradient(query: Tensor, key: Tensor, *options: Any) -> Optional[str]:
     """Why PyTorch's backward does not compute this; None where it does."""
+    asked = _Options(*options)
     queries, keys = query.shape[2], key.shape[2]
-    right = 0 if is_causal else window_right
-    if queries == keys or (window_left is None and right is None):
+    right = 0 if asked.is_causal else asked.window_right
+    if queries == keys or (asked.window_left is None and right is None):
         return None
     found = f"a gradient is required of {queries} queries and {keys} keys"
-    if align == TOP_LEFT:
+    if asked.align == TOP_LEFT:
         return f'{found} with a limit aligned "{TOP_LEFT}"; PyTorch\'s backward computes "{BOTTOM_RIGHT}" alone'
     if queries > keys and right != 0:
         # It takes a right side beyond so many keys for no limit, and no limit for so many keys.

@@ -43,9 +43,8 @@ class _Activated:
             )
         # PyTorch's autograd, above this, records the gradient, and its flash attention has the last query at the last key.
         with torch.no_grad():
-            out, lse = _batched.forward_with_lse_cuda(
-                query, key, value, is_causal, scale, align=_batched.BOTTOM_RIGHT
-            )
+            options = (is_causal, scale, None, None, _batched.BOTTOM_RIGHT)
+            out, lse = _batched.forward_with_lse_cuda(query, key, value, *options)
         # The backward reads no random numbers without dropout.
         random = torch.empty(2, dtype=torch.uint64, device=query.device)
         unused = torch.empty(0, dtype=torch.uint64, device=query.device)
