@@ -21,6 +21,12 @@ fn forward(case: &Case, addresses: Addresses) -> Result<(), Error> {
     unsafe { fa512::forward(&case.problem, addresses, raw(&case.stream)) }
 }
 
+/// Computes a case and requires the results to be right, LSE too.
+fn compute(case: &Case) {
+    forward(case, case.addresses()).unwrap();
+    case.check(true);
+}
+
 fn message(result: Result<(), Error>) -> String {
     result.unwrap_err().to_string()
 }
@@ -44,8 +50,7 @@ fn results_are_right_whatever_the_length_mask_and_strides() {
         padded,
     ] {
         let case = Case::new(problem, &stream);
-        forward(&case, case.addresses()).unwrap();
-        case.check(true);
+        compute(&case);
         let case = Case::new(problem, &stream);
         forward(&case, Addresses { lse: None, ..case.addresses() }).unwrap();
         case.check(false);
@@ -67,11 +72,9 @@ fn heads_of_any_size_are_computed_by_tiles_at_least_as_wide() {
             let problem = if index == 1 { problem.with_element(Element::Bf16) } else { problem };
             let case = Case::new(problem, &stream);
             entries.push(Plan::new(&problem, &Gpu::current().unwrap()).unwrap().entry());
-            forward(&case, case.addresses()).unwrap();
-            case.check(true);
+            compute(&case);
             let case = Case::packed_problem(at(Shape::new(1, 2, 100), head_dim, mask), &[3, 3, 20, 90], &stream);
-            forward(&case, case.addresses()).unwrap();
-            case.check(true);
+            compute(&case);
         }
     }
     for columns in ["_d32_", "_d128_"] {
@@ -89,13 +92,11 @@ fn heads_of_queries_may_share_heads_of_keys() {
             for sequence in [70, 512] {
                 let shape = Shape::new(2, heads, sequence).with_kv_heads(kv_heads);
                 let case = Case::new(Problem::new(shape, mask, layout).unwrap(), &stream);
-                forward(&case, case.addresses()).unwrap();
-                case.check(true);
+                compute(&case);
             }
             let problem = Problem::new(Shape::new(1, heads, 100).with_kv_heads(kv_heads), mask, layout).unwrap();
             let case = Case::packed_problem(problem, &[3, 3, 20, 90], &stream);
-            forward(&case, case.addresses()).unwrap();
-            case.check(true);
+            compute(&case);
         }
     }
     assert_eq!(findings(), "");
@@ -111,8 +112,7 @@ fn there_may_be_more_keys_than_queries_or_fewer() {
                 let shape = Shape::new(2, 2, sequence).with_kv_sequence(kv_sequence);
                 let problem = Problem::new(shape, mask, Layout::Bshd).unwrap().aligned(alignment);
                 let case = Case::new(problem, &stream);
-                forward(&case, case.addresses()).unwrap();
-                case.check(true);
+                compute(&case);
             }
         }
     }
@@ -125,8 +125,7 @@ fn bf16_is_computed_by_kernels_of_its_own() {
     let stream = gpu(0);
     for problem in [problem(2, 2, 100, Mask::Causal), problem(1, 1, 512, Mask::Full), problem(1, 2, 3, Mask::Full)] {
         let case = Case::new(problem.with_element(Element::Bf16), &stream);
-        forward(&case, case.addresses()).unwrap();
-        case.check(true);
+        compute(&case);
         let entry = Plan::new(&case.problem, &Gpu::current().unwrap()).unwrap().entry();
         assert!(entry.contains("_bf16_"), "{entry}");
     }
@@ -148,13 +147,11 @@ fn windows_are_computed_and_simplified() {
         let problem = problem(1, 2, sequence, Mask::Full).with_window(window);
         assert_eq!(entry(&problem).contains("_window_"), is_window, "{}", entry(&problem));
         let case = Case::new(problem, &stream);
-        forward(&case, case.addresses()).unwrap();
-        case.check(true);
+        compute(&case);
     }
     let mut case = Case::packed(103, &[2, 3, 70, 70, 100], Mask::Full, &stream);
     case.problem = case.problem.with_window(window(Some(10), Some(2)));
-    forward(&case, case.addresses()).unwrap();
-    case.check(true);
+    compute(&case);
     assert_eq!(findings(), "");
 }
 
@@ -165,8 +162,7 @@ fn packed_sequences_are_computed_each_for_itself() {
     for (mask, element) in [(Mask::Full, Element::F16), (Mask::Causal, Element::F16), (Mask::Causal, Element::Bf16)] {
         // The first two rows and the last three belong to no sequence, and one is empty.
         let case = Case::packed_of(element, 103, &[2, 3, 70, 70, 100], mask, &stream);
-        forward(&case, case.addresses()).unwrap();
-        case.check(true);
+        compute(&case);
     }
     assert_eq!(findings(), "");
 }
@@ -340,8 +336,7 @@ fn several_threads_use_several_gpus_at_once() {
                 let mask = if thread < 3 { Mask::Full } else { Mask::Causal };
                 let case = Case::new(problem(1, 1, 30 + thread as u32, mask), &stream);
                 assert_eq!(Gpu::current().unwrap().ordinal(), Some(thread % gpus()));
-                forward(&case, case.addresses()).unwrap();
-                case.check(true);
+                compute(&case);
             });
         }
     });

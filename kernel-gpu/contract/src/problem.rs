@@ -167,7 +167,7 @@ impl Problem {
         [Band::limit(left), Band::limit(right)]
     }
 
-    /// The same, counted from the rows of the queries.
+    /// The same in numbers, as kernels take it.
     pub(crate) const fn band(&self) -> Band {
         Band::new(self.window, self.alignment, self.shape.sequence, self.shape.kv_sequence)
     }
