@@ -157,6 +157,9 @@ impl<'a> Tensors<'a> {
         let lse = lse.then(|| memory.allocate("LSE", bytes_of::<f32>(lse_elements(problem)))).transpose()?;
         let [q, k, v] = addresses;
         let lengths = inputs.cu_seqlens().map(|begins| Lengths::copy(memory, begins)).transpose()?;
+        let bias = inputs.bias().map(|bias| memory.copy(&mut storages, "bias", bias)).transpose()?;
+        let slopes = inputs.slopes().map(|slopes| memory.copy_slopes(slopes)).transpose()?;
+        let (bias, alibi_slopes) = (bias.map(|buffer| buffer.address), slopes.map(|buffer| buffer.address));
         let mut launch = plan.bind(Addresses {
             q,
             k,
@@ -164,6 +167,8 @@ impl<'a> Tensors<'a> {
             o: o.address,
             lse: lse.map(|buffer| buffer.address),
             cu_seqlens: lengths.as_ref().map(|lengths| lengths.buffer.address),
+            bias,
+            alibi_slopes,
         })?;
         memory.executor.complete(&mut launch)?;
         Ok(Self { storages, lengths, o, lse, launch })
@@ -201,6 +206,12 @@ impl DeviceMemory<'_> {
         let buffer = self.allocate(name, bytes_of::<Bits>(elements.len()))?;
         self.executor.write(buffer, bytemuck::cast_slice(elements))?;
         storages.push(Storage { name: name.to_owned(), elements: elements.clone(), buffer });
+        Ok(buffer)
+    }
+
+    fn copy_slopes(&mut self, slopes: &[f32]) -> Result<Buffer> {
+        let buffer = self.allocate("alibi_slopes", bytes_of::<f32>(slopes.len()))?;
+        self.executor.write(buffer, bytemuck::cast_slice(slopes))?;
         Ok(buffer)
     }
 }

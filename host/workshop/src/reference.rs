@@ -15,6 +15,7 @@
 //!   Masked elements of K never matter.
 
 mod keys;
+mod scores;
 #[cfg(test)]
 mod tests;
 
@@ -28,6 +29,7 @@ use crate::inputs::Inputs;
 use crate::rows::Rows;
 use contract::problem::Shape;
 use keys::{Keys, Space};
+use scores::RowScores;
 
 /// Query rows that one task computes.
 const ROWS_PER_TASK: usize = 64;
@@ -126,7 +128,8 @@ fn attend_in_sequence(
             let q = wide(inputs, inputs.q_row(batch, head, index)).collect::<Vec<_>>();
             let attended = inputs.attended_keys(index);
             let attended = attended.start as usize..attended.end as usize;
-            *row = keys.attend(&q, inputs.problem().scale(), attended, &mut space, elements);
+            let scores = RowScores::new(inputs, (batch, head), index, index - sequence.start);
+            *row = keys.attend(&q, &scores, attended, &mut space, elements);
         }
         progress(rows.len() as u64);
     });

@@ -3,14 +3,14 @@
 use core::num::NonZeroU32;
 use core::ops::{Range, RangeInclusive};
 
-use crate::args::{ForwardArgs, TENSOR_MAP_BYTES, TensorMaps};
-use crate::config::{Mask, Sequence};
+use crate::args::{ForwardArgs, ScoreModArgs, TENSOR_MAP_BYTES, TensorMaps};
+use crate::config::{Mask, Scores, Sequence};
 use crate::divisor::Divisor;
 use crate::geometry::{blocks, query_tiles, work_items};
 use crate::gpu::Gpu;
 use crate::last_round::LastRound;
 use crate::packed;
-use crate::problem::Problem;
+use crate::problem::{Problem, Slopes};
 use crate::refusal::{Refusal, Tensor};
 use crate::tensor_map::{self, TensorMap};
 use crate::variants::Variant;
@@ -22,6 +22,8 @@ pub const TENSOR_ALIGNMENT: u64 = 16;
 pub const LENGTHS_ALIGNMENT: u64 = 4;
 /// Bytes of an element of LSE, which is f32.
 const LSE_ELEMENT_BYTES: u64 = 4;
+/// Bytes of an ALiBi slope, which is f32.
+pub const SLOPE_BYTES: u64 = 4;
 
 /// What a launch of a variant for a problem on a GPU consists of, but for the addresses of its tensors.
 #[derive(Clone, Copy, Debug)]
@@ -48,12 +50,16 @@ pub struct Addresses {
     /// The rows at which the sequences of a packed problem begin, and behind them where the last one ends: i32
     /// `[sequences + 1]`. `None` when all sequences are of one length.
     pub cu_seqlens: Option<u64>,
+    /// The bias of a problem with one, of the type of Q, 2-byte aligned.
+    pub bias: Option<u64>,
+    /// The ALiBi slopes of a problem with them: f32, contiguous.
+    pub alibi_slopes: Option<u64>,
 }
 
 impl Addresses {
-    /// Those of Q, K, V and O, without LSE and without lengths.
+    /// Those of Q, K, V and O, without anything else.
     pub const fn new(q: u64, k: u64, v: u64, o: u64) -> Self {
-        Self { q, k, v, o, lse: None, cu_seqlens: None }
+        Self { q, k, v, o, lse: None, cu_seqlens: None, bias: None, alibi_slopes: None }
     }
 }
 
@@ -82,6 +88,7 @@ impl<'a> Plan<'a> {
             v: 0,
             o: 0,
             lse: 0,
+            score_mod: score_mod_args(problem),
             cu_seqlens: 0,
             q_strides: views.q.strides,
             k_strides: views.k.strides,
@@ -126,7 +133,9 @@ impl<'a> Plan<'a> {
     pub fn bind(&self, addresses: Addresses) -> Result<Launch<'a>, Refusal> {
         let FirstElements { q, k, v, o } = self.check(addresses)?;
         let (lse, cu_seqlens) = (addresses.lse.unwrap_or(0), addresses.cu_seqlens.unwrap_or(0));
-        let args = ForwardArgs { q, k, v, o, lse, cu_seqlens, ..self.args };
+        let (bias, slopes) = (addresses.bias.unwrap_or(0), addresses.alibi_slopes.unwrap_or(0));
+        let score_mod = ScoreModArgs { bias, slopes, ..self.args.score_mod };
+        let args = ForwardArgs { q, k, v, o, lse, cu_seqlens, score_mod, ..self.args };
         let tensor_maps = self.variant.config.uses_tensor_maps().then(|| {
             let map = |tensor, first| TensorMap::of(&self.problem, tensor, first, self.variant.config.columns());
             [map(Tensor::Q, q), map(Tensor::K, k), map(Tensor::V, v), map(Tensor::O, o)]
@@ -157,10 +166,19 @@ impl<'a> Plan<'a> {
             check_apart(lse, &inputs)?;
             check_apart(lse, core::slice::from_ref(&o))?;
         }
-        if let Some(lengths) = self.lengths_range(addresses.cu_seqlens)? {
-            check_apart(&o, core::slice::from_ref(&lengths))?;
-            if let Some(lse) = lse {
-                check_apart(&lse, core::slice::from_ref(&lengths))?;
+        let score_mod = self.problem.score_mod();
+        let elements = |count: Option<u64>, bytes| count.map(|count| (count, bytes));
+        let bias = elements(score_mod.bias_extent(shape), ELEMENT_BYTES);
+        let slopes = elements(score_mod.slopes(shape), SLOPE_BYTES);
+        let others = [
+            self.lengths_range(addresses.cu_seqlens)?,
+            elements_range(Tensor::Bias, addresses.bias, bias)?,
+            elements_range(Tensor::Slopes, addresses.alibi_slopes, slopes)?,
+        ];
+        for other in others.into_iter().flatten() {
+            check_apart(&o, core::slice::from_ref(&other))?;
+            if let Some(lse) = &lse {
+                check_apart(lse, core::slice::from_ref(&other))?;
             }
         }
         let [q, k, v] = inputs.map(|(_, range)| range.start);
@@ -298,8 +316,12 @@ impl Variant<'_> {
         if self.element != problem.element() {
             return Err(Refusal::OtherElement { element: problem.element(), computed: self.element });
         }
-        // A window as wide as the sequences is another mask as well.
-        if self.mask != problem.mask() && self.mask != problem.simplified().mask() {
+        if problem.score_mod().is_none() == (self.scores == Scores::Modified) {
+            return Err(Refusal::OtherScores { computed: self.scores });
+        }
+        // A window as wide as the sequences is another mask as well, and those that change scores have none but windows.
+        let is_computed = |mask| mask == self.mask || self.scores == Scores::Modified;
+        if !is_computed(problem.mask()) && !is_computed(problem.simplified().mask()) {
             return Err(Refusal::OtherMask { mask: problem.mask(), computed: self.mask });
         }
         if self.config.uses_tensor_maps() { tensor_map::check(problem) } else { Ok(()) }
@@ -364,6 +386,47 @@ fn tensor_range(tensor: Tensor, address: u64, bytes: u64) -> Result<Range<u64>, 
     match address.checked_add(bytes) {
         Some(end) => Ok(address..end),
         None => Err(Refusal::BeyondAddresses { tensor, address, bytes }),
+    }
+}
+
+/// Where a tensor of so many elements of so many bytes lies, which a problem has or not.
+fn elements_range(
+    tensor: Tensor,
+    address: Option<u64>,
+    elements: Option<(u64, u64)>,
+) -> Result<Option<(Tensor, Range<u64>)>, Refusal> {
+    let (address, (count, element)) = match (address, elements) {
+        (None, None) => return Ok(None),
+        (None, Some(_)) => return Err(Refusal::NoAddress { tensor }),
+        (Some(_), None) => return Err(Refusal::UnexpectedAddress { tensor }),
+        (Some(address), Some(elements)) => (address, elements),
+    };
+    if address == 0 || address % element != 0 {
+        return Err(Refusal::ElementAddress { tensor, address, element });
+    }
+    let bytes = count.saturating_mul(element);
+    match address.checked_add(bytes) {
+        Some(end) => Ok(Some((tensor, address..end))),
+        None => Err(Refusal::BeyondAddresses { tensor, address, bytes }),
+    }
+}
+
+/// The arguments that a problem's changes of scores have, but for addresses.
+fn score_mod_args(problem: &Problem) -> ScoreModArgs {
+    let (score_mod, shape) = (problem.score_mod(), problem.shape());
+    let log2_e = core::f64::consts::LOG2_E;
+    let args = score_mod.softcap.map_or(ScoreModArgs::NONE, |cap| ScoreModArgs {
+        // Not 0, which stands for no cap.
+        softcap_exponent: ((2.0 * problem.scale() * log2_e / cap) as f32).max(f32::MIN_POSITIVE),
+        softcap_log2: (cap * log2_e) as f32,
+        ..ScoreModArgs::NONE
+    });
+    ScoreModArgs {
+        bias_strides: score_mod.bias.unwrap_or(args.bias_strides),
+        slopes_batch: if score_mod.alibi == Some(Slopes::PerBatchAndHead) { shape.heads } else { 0 },
+        // Of packed sequences, the first query is at the first key.
+        first_position: if problem.packing().is_some() { 0 } else { problem.first_position() as i32 },
+        ..args
     }
 }
 

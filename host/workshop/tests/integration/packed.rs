@@ -4,14 +4,14 @@ use contract::config::{Element, Mask, Sequence};
 use contract::manifest::Entry;
 use contract::packed::Packing;
 use contract::plan::Addresses;
-use contract::problem::{DEFAULT_HEAD_DIM, Problem, Shape};
+use contract::problem::{DEFAULT_HEAD_DIM, Shape};
 use contract::view::Layout;
 use ptx_sim::FindingClass;
 use workshop::element::{Bits, Encoding};
 use workshop::executor::{DeviceChoice, PtxModule, open, sim};
 use workshop::forward::Forward;
 use workshop::inputs::{Distribution, Inputs};
-use workshop::launch::plan;
+use workshop::launch::{plan, problem};
 
 use crate::support::ptx;
 
@@ -29,8 +29,7 @@ fn run(entry: &Entry, module: &PtxModule, rows: u32, cu_seqlens: &[u32]) -> (Vec
     let columns = entry.config.columns();
     let shape = Shape::new(1, 2, rows).with_head_dim(columns);
     let packing = Packing { sequences: cu_seqlens.len() as u32 - 1, longest: rows };
-    let problem =
-        Problem::new(shape, entry.mask, Layout::Bshd).unwrap().with_element(entry.element).packed(packing).unwrap();
+    let problem = problem(entry, shape, Layout::Bshd).unwrap().packed(packing).unwrap();
     executor.load(module).unwrap();
     let values = vec![entry.element.encode(1.0); rows as usize * 2 * columns as usize];
     let mut buffer = |name: &str, bytes: &[u8]| {
@@ -42,8 +41,14 @@ fn run(entry: &Entry, module: &PtxModule, rows: u32, cu_seqlens: &[u32]) -> (Vec
     let o = buffer("O", bytemuck::cast_slice(&vec![0xffff_u16; values.len()]));
     let lse = buffer("LSE", &vec![0; rows as usize * 2 * 4]);
     let lengths = buffer("cu_seqlens", bytemuck::cast_slice(cu_seqlens));
+    let slopes = problem.score_mod().alibi.map(|_| buffer("alibi_slopes", bytemuck::cast_slice(&[0.5f32; 2])).address);
     let plan = plan(entry, &problem, executor.device()).unwrap();
-    let addresses = Addresses { q, k, v, o: o.address, lse: Some(lse.address), cu_seqlens: Some(lengths.address) };
+    let addresses = Addresses {
+        lse: Some(lse.address),
+        cu_seqlens: Some(lengths.address),
+        alibi_slopes: slopes,
+        ..Addresses::new(q, k, v, o.address)
+    };
     let mut launch = plan.bind(addresses).unwrap();
     executor.complete(&mut launch).unwrap();
     let findings = executor.launch(&launch).unwrap().findings.iter().map(|finding| finding.class).collect();
@@ -100,7 +105,7 @@ fn what_lies_in_other_sequences_changes_no_bit() {
     let rows: u32 = lengths.iter().sum();
     for (entry, module) in packed_entries() {
         let shape = Shape::new(1, 2, rows).with_head_dim(entry.config.columns());
-        let problem = Problem::new(shape, entry.mask, Layout::Bhsd).unwrap().with_element(entry.element);
+        let problem = problem(entry, shape, Layout::Bhsd).unwrap();
         let inputs = Inputs::generate(problem, Distribution::Normal, 7).unwrap();
         let outputs = |inputs: Inputs| {
             let mut executor = open(DeviceChoice::Sim, sim::DEFAULT_ARCHITECTURE).unwrap().executor;

@@ -10,6 +10,8 @@ use contract::packed::{self, SequenceTile};
 pub trait Sequence {
     /// Whether the last tile of rows or keys may be partly beyond the end.
     const HAS_TAIL: bool;
+    /// Whether a bias may have a row for each of their queries.
+    const HAS_BIAS: bool;
 
     /// Rows of Q of all sequences; of packed ones, their rows together.
     fn length(args: &ForwardArgs) -> u32;
@@ -41,6 +43,7 @@ pub struct Exact<const LENGTH: u32>;
 
 impl<const LENGTH: u32> Sequence for Exact<LENGTH> {
     const HAS_TAIL: bool = false;
+    const HAS_BIAS: bool = true;
 
     #[inline(always)]
     fn length(_args: &ForwardArgs) -> u32 {
@@ -68,6 +71,7 @@ pub struct Any;
 
 impl Sequence for Any {
     const HAS_TAIL: bool = true;
+    const HAS_BIAS: bool = true;
 
     #[inline(always)]
     fn length(args: &ForwardArgs) -> u32 {
@@ -106,6 +110,7 @@ pub struct Packed;
 
 impl Sequence for Packed {
     const HAS_TAIL: bool = true;
+    const HAS_BIAS: bool = false;
 
     #[inline(always)]
     fn length(args: &ForwardArgs) -> u32 {

@@ -14,6 +14,7 @@ use workshop::error::Result;
 use workshop::executor::{GuardDamage, PtxModule};
 use workshop::inputs::{Distribution, Inputs};
 use workshop::ptx_folder::PtxFolder;
+use workshop::score_mod::{BiasForm, ScoreModForm, slopes_name};
 use workshop::statistics::{Bootstrap, Samples, Summary};
 use workshop::timing::{Batch, Protocol, Sampler};
 
@@ -114,6 +115,15 @@ pub struct Problem {
     pub alignment: Alignment,
     /// Factor on the scores.
     pub scale: f64,
+    /// Cap of soft-capped scores.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub softcap: Option<f64>,
+    /// Who has ALiBi slopes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alibi: Option<&'static str>,
+    /// What the bias differs by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bias: Option<BiasForm>,
     /// Order of the dimensions of tensors that are not among the views.
     pub layout: Layout,
     /// Tensors that are not contiguous from the beginning of their buffers.
@@ -137,7 +147,7 @@ pub struct View {
 
 impl Problem {
     /// Describes the problem of `inputs`, whose tensors are contiguous in `layout` unless they are views.
-    pub fn new(inputs: &Inputs, layout: Layout) -> Self {
+    pub fn new(inputs: &Inputs, layout: Layout, score_mod: ScoreModForm) -> Self {
         let problem = inputs.problem();
         let is_contiguous = |tensor, view: &contract::view::View| {
             view.offset == 0 && Some(view.strides) == layout.strides(problem.shape().of(tensor)).ok()
@@ -153,6 +163,9 @@ impl Problem {
             mask: problem.mask(),
             alignment: problem.alignment(),
             scale: problem.scale(),
+            softcap: score_mod.softcap,
+            alibi: score_mod.alibi.map(slopes_name),
+            bias: score_mod.bias,
             layout,
             views: views.collect(),
         }
