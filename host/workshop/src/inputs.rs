@@ -106,6 +106,22 @@ impl Inputs {
         Ok(Self { problem, cu_seqlens: Some(std::iter::once(0).chain(begins).collect()), ..self })
     }
 
+    /// The same with another bias and other slopes, where the problem has them.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when they have other numbers of elements than the problem's.
+    pub fn with_score_mod(self, bias: Option<Arc<[Bits]>>, slopes: Option<Arc<[f32]>>) -> Result<Self> {
+        let (score_mod, shape) = (self.problem.score_mod(), self.problem.shape());
+        let given = (bias.as_ref().map(|bias| bias.len() as u64), slopes.as_ref().map(|slopes| slopes.len() as u64));
+        let needed = (score_mod.bias_extent(shape), score_mod.slopes(shape));
+        if given != needed {
+            return Err(Error::Invalid(format!(
+                "bias and slopes have {given:?} elements, and the problem's {needed:?}"
+            )));
+        }
+        Ok(Self { bias, slopes, ..self })
+    }
+
     /// The bias as it is stored, where the problem has one.
     pub fn bias(&self) -> Option<&Arc<[Bits]>> {
         self.bias.as_ref()

@@ -10,7 +10,7 @@ use crate::element::{Bits, Element, Encoding};
 use crate::inputs::Distribution;
 
 /// Which of batch entry, head and query a bias differs by; it always differs by key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BiasForm {
     /// `[B,H,S_q,S_k]`.
@@ -41,7 +41,7 @@ impl BiasForm {
     }
 
     /// Batch entries, heads and queries of such a bias for a problem of `shape`.
-    fn dimensions(self, Shape { batch, heads, sequence, .. }: Shape) -> [u64; 3] {
+    pub fn dimensions(self, Shape { batch, heads, sequence, .. }: Shape) -> [u64; 3] {
         let (of_batch, of_heads, of_queries) = match self {
             Self::Bhqk => (batch, heads, sequence),
             Self::Hqk => (1, heads, sequence),
@@ -66,17 +66,28 @@ impl BiasForm {
 }
 
 /// What is done to scores, for problems of any sizes.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct ScoreModForm {
     /// The cap of soft-capped scores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub softcap: Option<f64>,
     /// Whose ALiBi slopes there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alibi: Option<Slopes>,
     /// What a bias differs by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bias: Option<BiasForm>,
 }
 
 impl ScoreModForm {
+    /// Leaves scores as they are.
+    pub const NONE: Self = Self { softcap: None, alibi: None, bias: None };
+
+    /// Whether it leaves scores as they are.
+    pub fn is_none(&self) -> bool {
+        *self == Self::NONE
+    }
+
     /// That of a problem of `shape`.
     pub fn of(self, shape: Shape) -> ScoreMod {
         ScoreMod { softcap: self.softcap, alibi: self.alibi, bias: self.bias.map(|bias| bias.strides(shape)) }
@@ -88,6 +99,17 @@ impl ScoreModForm {
         let alibi = self.alibi.map(|slopes| format!("--alibi={}", slopes_name(slopes)));
         let bias = self.bias.map(|bias| format!("--bias={}", bias.name()));
         softcap.into_iter().chain(alibi).chain(bias).collect()
+    }
+}
+
+impl std::fmt::Display for ScoreModForm {
+    /// What there is, separated by commas, as in `softcap 50, ALiBi (heads), bias (hqk)`.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let softcap = self.softcap.map(|cap| format!("softcap {cap}"));
+        let alibi = self.alibi.map(|slopes| format!("ALiBi ({})", slopes_name(slopes)));
+        let bias = self.bias.map(|form| format!("bias ({})", form.name()));
+        let changes: Vec<_> = [softcap, alibi, bias].into_iter().flatten().collect();
+        formatter.write_str(&changes.join(", "))
     }
 }
 

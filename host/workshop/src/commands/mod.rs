@@ -17,6 +17,7 @@ mod ptx_options;
 pub mod report;
 pub mod run;
 pub mod sanitize;
+mod score_mod_options;
 pub mod tune;
 mod tuned_option;
 
@@ -24,13 +25,12 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use contract::config::{Element, Mask};
-use contract::problem::{Alignment, Slopes, Window};
+use contract::problem::{Alignment, Window};
 use contract::view::Layout;
 use workshop::error::{Error, Result};
 use workshop::executor::Executor;
 use workshop::executor::gpu::GpuExecutor;
 use workshop::printable::printable;
-use workshop::score_mod::{BiasForm, slopes_name};
 
 /// How a command that could be carried out ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,19 +99,6 @@ fn alignment_parser() -> impl TypedValueParser<Value = Alignment> {
     PossibleValuesParser::new(Alignment::ALL.map(Alignment::name)).map(|name| {
         Alignment::ALL.into_iter().find(|alignment| alignment.name() == name).expect("clap accepts only these names")
     })
-}
-
-/// Accepts the name of who has ALiBi slopes.
-fn slopes_parser() -> impl TypedValueParser<Value = Slopes> {
-    const ALL: [Slopes; 2] = [Slopes::PerHead, Slopes::PerBatchAndHead];
-    PossibleValuesParser::new(ALL.map(slopes_name))
-        .map(|name| ALL.into_iter().find(|slopes| slopes_name(*slopes) == name).expect("clap accepts only these names"))
-}
-
-/// Accepts the name of a form of a bias.
-fn bias_parser() -> impl TypedValueParser<Value = BiasForm> {
-    PossibleValuesParser::new(BiasForm::ALL.map(BiasForm::name))
-        .map(|name| BiasForm::ALL.into_iter().find(|form| form.name() == name).expect("clap accepts only these names"))
 }
 
 /// Accepts the name of an order of dimensions.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use contract::config::{Element, Mask};
-use contract::problem::{Alignment, DEFAULT_HEAD_DIM, Slopes, Window};
+use contract::problem::{Alignment, DEFAULT_HEAD_DIM, Window};
 use contract::view::Layout;
 use workshop::check::{self, UnitScaleBounds};
 use workshop::device::Device;
@@ -21,18 +21,15 @@ use workshop::forward::Forward;
 use workshop::inputs::{Distribution, Inputs};
 use workshop::ptx_folder::PtxFolder;
 use workshop::reference::Reference;
-use workshop::score_mod::{BiasForm, ScoreModForm, slopes_name};
 use workshop::timing::Protocol;
 use workshop::variant;
 
 use super::gpu_option::GpuOption;
 use super::progress::{self, Progress};
 use super::ptx_options::PtxOptions;
+use super::score_mod_options::ScoreModOptions;
 use super::tuned_option::TunedOption;
-use super::{
-    Verdict, alignment_parser, architecture, bias_parser, element_parser, layout_parser, mask_parser, output,
-    slopes_parser, window,
-};
+use super::{Verdict, alignment_parser, architecture, element_parser, layout_parser, mask_parser, output, window};
 use record::{Record, Source, Timing};
 use views::{TensorOffset, TensorStride};
 
@@ -84,17 +81,8 @@ pub struct Options {
     /// Factor on the scores [default: 1/√D]
     #[arg(long, allow_negative_numbers = true)]
     scale: Option<f64>,
-    /// Cap of the scores s, which become CAP · tanh(s / CAP)
-    #[arg(long, value_name = "CAP", allow_negative_numbers = true)]
-    softcap: Option<f64>,
-    /// Take an ALiBi term, slope times distance, from the scores; slopes are those of the paper for each head, or for each head of
-    /// each batch entry
-    #[arg(long, value_name = "SLOPES", num_args = 0..=1, require_equals = true, default_missing_value = slopes_name(Slopes::PerHead), value_parser = slopes_parser())]
-    alibi: Option<Slopes>,
-    /// Add a bias to the scores, drawn from the seed; the name has a letter for each of batch entry, head, query and key that it
-    /// differs by
-    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = BiasForm::Hqk.name(), value_parser = bias_parser())]
-    bias: Option<BiasForm>,
+    #[command(flatten)]
+    score_mod: ScoreModOptions,
     /// Order of dimensions of all tensors
     #[arg(long, value_parser = layout_parser(), default_value = Layout::Bhsd.name())]
     layout: Layout,
@@ -186,13 +174,6 @@ fn named<'a>((name, path): (&'static str, &'a Option<PathBuf>)) -> Option<(&'sta
     path.as_deref().map(|path| (name, path))
 }
 
-impl Options {
-    /// What is done to the scores.
-    fn score_mod(&self) -> ScoreModForm {
-        ScoreModForm { softcap: self.softcap, alibi: self.alibi, bias: self.bias }
-    }
-}
-
 /// Carries out the command.
 pub fn run(options: &Options) -> Result<Verdict> {
     let device = options.gpu.device(options.device)?;
@@ -233,7 +214,7 @@ fn execute(
         variant_brief: choice.brief,
         variant_reason: choice.reason,
         ptx: record::Ptx::new(folder, choice.module),
-        problem: record::Problem::new(inputs, options.layout, options.score_mod()),
+        problem: record::Problem::new(inputs, options.layout, options.score_mod.form()),
         launch: record::Launch::new(forward.launch()),
         check: (!options.no_check).then(|| compare(inputs, &outcome.outputs, &source)),
         source,

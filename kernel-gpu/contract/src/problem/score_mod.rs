@@ -26,6 +26,8 @@ pub struct ScoreMod {
 
 /// Whose ALiBi slopes there are (Press et al., arXiv 2108.12409).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
 pub enum Slopes {
     /// `[H]`: one for each head.
     PerHead,

@@ -14,7 +14,7 @@ use workshop::error::Result;
 use workshop::executor::{GuardDamage, PtxModule};
 use workshop::inputs::{Distribution, Inputs};
 use workshop::ptx_folder::PtxFolder;
-use workshop::score_mod::{BiasForm, ScoreModForm, slopes_name};
+use workshop::score_mod::ScoreModForm;
 use workshop::statistics::{Bootstrap, Samples, Summary};
 use workshop::timing::{Batch, Protocol, Sampler};
 
@@ -115,15 +115,9 @@ pub struct Problem {
     pub alignment: Alignment,
     /// Factor on the scores.
     pub scale: f64,
-    /// Cap of soft-capped scores.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub softcap: Option<f64>,
-    /// Who has ALiBi slopes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub alibi: Option<&'static str>,
-    /// What the bias differs by.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bias: Option<BiasForm>,
+    /// What is done to the scores.
+    #[serde(skip_serializing_if = "ScoreModForm::is_none")]
+    pub score_mod: ScoreModForm,
     /// Order of the dimensions of tensors that are not among the views.
     pub layout: Layout,
     /// Tensors that are not contiguous from the beginning of their buffers.
@@ -163,9 +157,7 @@ impl Problem {
             mask: problem.mask(),
             alignment: problem.alignment(),
             scale: problem.scale(),
-            softcap: score_mod.softcap,
-            alibi: score_mod.alibi.map(slopes_name),
-            bias: score_mod.bias,
+            score_mod,
             layout,
             views: views.collect(),
         }

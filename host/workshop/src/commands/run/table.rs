@@ -7,7 +7,7 @@ use workshop::device::DeviceKind;
 use workshop::statistics::Summary;
 use workshop::timing::L2;
 
-use super::record::{Problem, Record, Source, View};
+use super::record::{Record, Source, View};
 use crate::commands::output;
 
 /// The table of `record`, and below it every finding in full.
@@ -74,17 +74,9 @@ fn problem(record: &Record) -> String {
             format!(" {}", problem.alignment.name())
         },
         problem.scale,
-        score_mod(problem),
+        if problem.score_mod.is_none() { String::new() } else { format!(", {}", problem.score_mod) },
         problem.layout.name()
     )
-}
-
-/// What is done to the scores, each behind a comma.
-fn score_mod(problem: &Problem) -> String {
-    let softcap = problem.softcap.map(|cap| format!(", softcap {cap}"));
-    let alibi = problem.alibi.map(|slopes| format!(", ALiBi ({slopes})"));
-    let bias = problem.bias.map(|form| format!(", bias ({})", form.name()));
-    [softcap, alibi, bias].into_iter().flatten().collect()
 }
 
 fn views(views: &[View]) -> String {
