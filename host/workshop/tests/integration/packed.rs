@@ -125,7 +125,9 @@ fn what_lies_in_other_sequences_changes_no_bit() {
             storage.iter().enumerate().map(poison).collect::<Vec<_>>()
         };
         let [q, k, v] = inputs.storages().map(|storage| poisoned(storage));
-        let (clean, spoilt) = (outputs(inputs), outputs(Inputs::new(problem, q, k, v).unwrap()));
+        let slopes = inputs.slopes().map(|slopes| slopes.into());
+        let spoilt = Inputs::new(problem, q, k, v).unwrap().with_score_mod(None, slopes).unwrap();
+        let (clean, spoilt) = (outputs(inputs), outputs(spoilt));
         let own = |output: &[Bits], head: usize| {
             let columns = entry.config.columns() as usize;
             let first = (head * rows as usize + 73) * columns;
