@@ -37,7 +37,7 @@ typedef struct ScoreModArgs {
     uint64_t slopes;
     Strides bias_strides;
     float softcap_exponent;
-    float softcap_log2;
+    float inverse_scale;
     uint32_t slopes_batch;
     int32_t first_position;
 } ScoreModArgs;

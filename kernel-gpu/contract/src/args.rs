@@ -49,7 +49,8 @@ pub struct ForwardArgs {
     pub v_strides: Strides,
     /// Strides of O.
     pub o_strides: Strides,
-    /// `scale · log2(e)`, positive and finite: the kernels work in base 2 with the scale folded in.
+    /// `scale · log2(e)`, positive and finite: the kernels work in base 2 with the scale folded in. Of capped scores, which are
+    /// between −1 and 1 before it is applied, `cap · log2(e)`.
     pub scale_log2: f32,
     /// Rows from a query's own back to the first key that it attends to, of entries with a window; negative where that lies behind
     /// it, `i32::MAX` for no limit.
@@ -88,10 +89,11 @@ pub struct ScoreModArgs {
     pub slopes: u64,
     /// Strides of the bias; any of them may be 0.
     pub bias_strides: Strides,
-    /// `2 · scale · log2(e) / cap`: of a score q·k, what makes 2 to that power e^(2·s/cap). 0 where scores are not capped.
+    /// `2 · scale · log2(e) / cap`: of a product q·k, what makes 2 to that power e^(2·s/cap), from which follows the tanh of its
+    /// score s, which [`ForwardArgs::scale_log2`] makes a score again. 0 where scores are not capped.
     pub softcap_exponent: f32,
-    /// `cap · log2(e)`: what its tanh is multiplied by.
-    pub softcap_log2: f32,
+    /// `log2(e) / scale_log2`: what a term is multiplied by that is added to scores before `scale_log2` is applied.
+    pub inverse_scale: f32,
     /// Slopes of a batch entry: H, or 0 where all have the same.
     pub slopes_batch: u32,
     /// The key at which query 0 is, for ALiBi's distances.
@@ -105,7 +107,7 @@ impl ScoreModArgs {
         slopes: 0,
         bias_strides: Strides { batch: 0, head: 0, row: 0 },
         softcap_exponent: 0.0,
-        softcap_log2: 0.0,
+        inverse_scale: 0.0,
         slopes_batch: 0,
         first_position: 0,
     };

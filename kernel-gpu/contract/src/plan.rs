@@ -414,19 +414,20 @@ fn elements_range(
 /// The arguments that a problem's changes of scores have, but for addresses.
 fn score_mod_args(problem: &Problem) -> ScoreModArgs {
     let (score_mod, shape) = (problem.score_mod(), problem.shape());
+    if score_mod.is_none() {
+        return ScoreModArgs::NONE;
+    }
     let log2_e = core::f64::consts::LOG2_E;
-    let args = score_mod.softcap.map_or(ScoreModArgs::NONE, |cap| ScoreModArgs {
-        // Not 0, which stands for no cap.
-        softcap_exponent: ((2.0 * problem.scale() * log2_e / cap) as f32).max(f32::MIN_POSITIVE),
-        softcap_log2: (cap * log2_e) as f32,
-        ..ScoreModArgs::NONE
-    });
+    // Not 0, which stands for no cap.
+    let exponent = |cap: f64| ((2.0 * problem.scale() * log2_e / cap) as f32).max(f32::MIN_POSITIVE);
     ScoreModArgs {
-        bias_strides: score_mod.bias.unwrap_or(args.bias_strides),
+        softcap_exponent: score_mod.softcap.map_or(0.0, exponent),
+        inverse_scale: (log2_e / f64::from(problem.scale_log2())) as f32,
+        bias_strides: score_mod.bias.unwrap_or(ScoreModArgs::NONE.bias_strides),
         slopes_batch: if score_mod.alibi == Some(Slopes::PerBatchAndHead) { shape.heads } else { 0 },
         // Of packed sequences, the first query is at the first key.
         first_position: if problem.packing().is_some() { 0 } else { problem.first_position() as i32 },
-        ..args
+        ..ScoreModArgs::NONE
     }
 }
 

@@ -21,6 +21,8 @@ pub const MAXIMUM_SCALE: f64 = 1e26;
 /// Smallest scale that is applied as such; one below it (0 included) acts as this one, which makes every finite score 0
 /// to working precision and still keeps −∞ · scale at −∞.
 pub const MINIMUM_SCALE: f64 = f32::MIN_POSITIVE as f64;
+/// [`MINIMUM_SCALE`] of changed scores, to which terms are added before they are scaled: no bias below 3·10⁸ times it overflows.
+pub const MINIMUM_MODIFIED_SCALE: f64 = 1e-30;
 /// Keys to each side of a query, of a problem with the mask [`Mask::Window`] until [`Problem::with_window`] says others.
 pub const DEFAULT_WINDOW: u32 = 64;
 
@@ -197,14 +199,15 @@ impl Problem {
         Band::new(self.window, self.alignment, self.shape.sequence, self.shape.kv_sequence)
     }
 
-    /// The factor on the scores, at least [`MINIMUM_SCALE`].
+    /// The factor on the scores, at least [`MINIMUM_SCALE`], or [`MINIMUM_MODIFIED_SCALE`] of scores that are changed.
     pub fn scale(&self) -> f64 {
-        self.scale.max(MINIMUM_SCALE)
+        self.scale.max(if self.score_mod.is_none() { MINIMUM_SCALE } else { MINIMUM_MODIFIED_SCALE })
     }
 
-    /// `scale · log2(e)` as the kernels take it, positive and finite.
+    /// `scale · log2(e)` as the kernels take it, positive and finite; of capped scores `cap · log2(e)`.
     pub fn scale_log2(&self) -> f32 {
-        ((self.scale * core::f64::consts::LOG2_E) as f32).max(f32::MIN_POSITIVE)
+        let factor = self.score_mod.softcap.unwrap_or(self.scale());
+        ((factor * core::f64::consts::LOG2_E) as f32).max(f32::MIN_POSITIVE)
     }
 
     /// How Q, K, V and O lie in memory.

@@ -222,12 +222,14 @@ fn modifying(sequence: Sequence) -> Variant<'static> {
 #[test]
 fn changes_of_scores_reach_the_kernel_with_their_addresses() {
     let addresses = Addresses { bias: Some((7 << 20) + 2), alibi_slopes: Some(8 << 20), ..ADDRESSES };
-    let score_mod = launch(&modified(), modifying(Sequence::Any), addresses).args().score_mod;
+    let args = *launch(&modified(), modifying(Sequence::Any), addresses).args();
+    let score_mod = args.score_mod;
     assert_eq!((score_mod.bias, score_mod.slopes), ((7 << 20) + 2, 8 << 20));
     assert_eq!((score_mod.bias_strides.batch, score_mod.bias_strides.row), (0, 70));
     assert_eq!((score_mod.slopes_batch, score_mod.first_position), (3, -60));
     let log2_e = core::f32::consts::LOG2_E;
-    assert!((score_mod.softcap_log2 - 50.0 * log2_e).abs() < 1e-5);
+    assert!((args.scale_log2 - 50.0 * log2_e).abs() < 1e-5, "the cap is what tanh is multiplied by");
+    assert!((score_mod.inverse_scale - 0.02).abs() < 1e-8);
     assert!((score_mod.softcap_exponent - 2.0 * log2_e / 8.0 / 50.0).abs() < 1e-8);
 }
 

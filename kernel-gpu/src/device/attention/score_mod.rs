@@ -1,7 +1,10 @@
 //! What is done to scores before their softmax, as types: nothing, or what the launch says ([`contract::problem::ScoreMod`]).
 //!
-//! Scores are q·k as the products leave them. [`ScoreMod::apply`] makes of them what [`ScoreMod::scale_log2`] times is the exponent
-//! of 2 in the softmax. Scores that a mask excludes are set to −∞ afterwards, whatever a bias says of them.
+//! They are changed as the products leave them, before the softmax applies the scale: what is added is divided by it
+//! ([`ScoreModArgs::inverse_scale`]). Scores that a mask excludes are set to −∞ afterwards, whatever a bias says of them.
+//!
+//! Each condition is asked once for all scores of a warp and not within the loops over them, which are unrolled: a branch for each
+//! element took most of the time.
 
 use super::{Lane, ROWS_PER_LANE, Scores};
 use crate::device::ptx::element::Element;
@@ -34,9 +37,6 @@ pub trait ScoreMod: Copy {
 
     /// That of the head which `work` names.
     fn of_head(args: &ForwardArgs, work: BlockWork) -> Self;
-
-    /// What turns scores into exponents of 2 behind [`Self::apply`].
-    fn scale_log2(args: &ForwardArgs) -> f32;
 
     /// Starts to read what the scores at `place` need.
     ///
@@ -74,11 +74,6 @@ impl ScoreMod for Unmodified {
     }
 
     #[inline(always)]
-    fn scale_log2(args: &ForwardArgs) -> f32 {
-        args.scale_log2
-    }
-
-    #[inline(always)]
     unsafe fn fetch<E: Element, const M_TILES: usize, const N_TILES: usize>(self, _: &ForwardArgs, _: Place, _: Lane) {}
 
     #[inline(always)]
@@ -98,8 +93,8 @@ impl ScoreMod for Unmodified {
 pub struct Modified<const HAS_BIAS: bool> {
     /// Address of the head's bias of row 0 and key 0; 0 for none.
     bias: u64,
-    /// The head's ALiBi slope · log₂e; 0 for none.
-    slope_log2: f32,
+    /// The head's ALiBi slope, divided by the scale; 0 for none.
+    slope: f32,
 }
 
 /// Two neighbouring elements of the bias, for each of the scores of a warp that a lane holds.
@@ -111,20 +106,15 @@ impl<const HAS_BIAS: bool> ScoreMod for Modified<HAS_BIAS> {
 
     #[inline(always)]
     fn of_head(args: &ForwardArgs, BlockWork { batch, head, .. }: BlockWork) -> Self {
-        let ScoreModArgs { bias, slopes, bias_strides, slopes_batch, .. } = args.score_mod;
+        let ScoreModArgs { bias, slopes, bias_strides, slopes_batch, inverse_scale, .. } = args.score_mod;
         let elements = batch as u64 * bias_strides.batch + head as u64 * bias_strides.head;
-        let slope_log2 = match slopes {
+        let slope = match slopes {
             0 => 0.0,
             // SAFETY: the launch's slopes have an element for the head, 4-byte aligned.
             _ => unsafe { f32::from_bits(memory::load_global_4(slopes + (batch * slopes_batch + head) as u64 * 4)) },
         };
         let bias = if !HAS_BIAS || bias == 0 { 0 } else { bias + elements * 2 };
-        Self { bias, slope_log2: slope_log2 * core::f32::consts::LOG2_E }
-    }
-
-    #[inline(always)]
-    fn scale_log2(_: &ForwardArgs) -> f32 {
-        1.0
+        Self { bias, slope: slope * inverse_scale }
     }
 
     #[inline(always)]
@@ -142,23 +132,26 @@ impl<const HAS_BIAS: bool> ScoreMod for Modified<HAS_BIAS> {
         // The same in all lanes, as is whether all keys of the scores are there.
         let in_pairs = (self.bias | pitch) % 4 == 0 && place.first_key + N_TILES as u32 * MMA_N <= place.kv_length;
         let first_key = place.first_key + lane.pair_column();
-        unrolled!(at most 4; for m in M_TILES => {
-            unrolled!(at most 2; for r in ROWS_PER_LANE => {
-                // Rows beyond the last have its bias, which nobody reads.
-                let row = lane.row(place.first_row, m, r).min(place.length - 1);
-                let address = self.bias + row as u64 * pitch + first_key as u64 * 2;
-                unrolled!(at most 16; for n in N_TILES => {
-                    // SAFETY: elements of the row before the end of its keys, aligned as they have to be.
-                    pairs[m][n][r] = unsafe {
-                        if in_pairs {
-                            memory::load_global_4(address + n as u64 * 16)
-                        } else {
-                            load_pair_before_end(address + n as u64 * 16, first_key + n as u32 * MMA_N, place.kv_length)
-                        }
-                    };
+        let load = |pairs: &mut BiasPairs<M_TILES, N_TILES>, one: fn(u64, u32, u32) -> u32| {
+            unrolled!(at most 4; for m in M_TILES => {
+                unrolled!(at most 2; for r in ROWS_PER_LANE => {
+                    // Rows beyond the last have its bias, which nobody reads.
+                    let row = lane.row(place.first_row, m, r).min(place.length - 1);
+                    let address = self.bias + row as u64 * pitch + first_key as u64 * 2;
+                    unrolled!(at most 16; for n in N_TILES => {
+                        pairs[m][n][r] = one(address + n as u64 * 16, first_key + n as u32 * MMA_N, place.kv_length);
+                    });
                 });
             });
-        });
+        };
+        // SAFETY: elements of a row of the bias; all of them are there, and pairs are aligned.
+        if in_pairs {
+            load(&mut pairs, |address, _, _| unsafe { memory::load_global_4(address) })
+        }
+        // SAFETY: elements of a row of the bias, as far as its keys go.
+        else {
+            load(&mut pairs, |address, key, end| unsafe { load_pair_before_end(address, key, end) })
+        }
         pairs
     }
 
@@ -171,35 +164,56 @@ impl<const HAS_BIAS: bool> ScoreMod for Modified<HAS_BIAS> {
         place: Place,
         lane: Lane,
     ) {
-        let ScoreModArgs { softcap_exponent, softcap_log2, first_position, .. } = args.score_mod;
-        for_each_tile(scores, |_, _, scores| {
-            unrolled!(at most 4; for i in 4 => {
-                scores[i] = match softcap_exponent {
-                    0.0 => args.scale_log2 * scores[i],
-                    exponent => softcap_log2 * tanh_of_half(exponent * scores[i]),
-                };
+        let ScoreModArgs { softcap_exponent, inverse_scale, .. } = args.score_mod;
+        if softcap_exponent != 0.0 {
+            for_each_tile(scores, |_, _, scores| {
+                unrolled!(at most 4; for i in 4 => { scores[i] = tanh_of_half(softcap_exponent * scores[i]) });
             });
-        });
-        if self.slope_log2 != 0.0 {
-            let first_key = place.first_key + lane.pair_column();
-            for_each_tile(scores, |m, n, scores| {
-                unrolled!(at most 2; for r in ROWS_PER_LANE => {
-                    let position = lane.row(place.first_row, m, r) as i32 + first_position;
-                    let distance = (position - first_key as i32) as f32 - (n as u32 * MMA_N) as f32;
-                    scores[2 * r] = math::fma(-self.slope_log2, math::abs(distance), scores[2 * r]);
-                    scores[2 * r + 1] = math::fma(-self.slope_log2, math::abs(distance - 1.0), scores[2 * r + 1]);
-                });
-            });
+        }
+        if self.slope != 0.0 {
+            // Most tiles are of keys before all rows: their distances need no absolute value.
+            let last_key = (place.first_key + N_TILES as u32 * MMA_N - 1) as i32;
+            if place.first_row as i32 + args.score_mod.first_position >= last_key {
+                self.shorten(args, scores, place, lane, |distance| distance);
+            } else {
+                self.shorten(args, scores, place, lane, math::abs);
+            }
         }
         if HAS_BIAS && self.bias != 0 {
             for_each_tile(scores, |m, n, scores| {
                 unrolled!(at most 2; for r in ROWS_PER_LANE => {
                     let [left, right] = E::unpack(fetched[m][n][r]);
-                    scores[2 * r] = math::fma(left, core::f32::consts::LOG2_E, scores[2 * r]);
-                    scores[2 * r + 1] = math::fma(right, core::f32::consts::LOG2_E, scores[2 * r + 1]);
+                    scores[2 * r] = math::fma(left, inverse_scale, scores[2 * r]);
+                    scores[2 * r + 1] = math::fma(right, inverse_scale, scores[2 * r + 1]);
                 });
             });
         }
+    }
+}
+
+impl<const HAS_BIAS: bool> Modified<HAS_BIAS> {
+    /// Takes ALiBi's term from the scores; `magnitude` makes a distance of a row's position less a key.
+    #[inline(always)]
+    fn shorten<const M_TILES: usize, const N_TILES: usize>(
+        self,
+        args: &ForwardArgs,
+        scores: &mut Scores<M_TILES, N_TILES>,
+        place: Place,
+        lane: Lane,
+        magnitude: impl Fn(f32) -> f32,
+    ) {
+        let first_key = (place.first_key + lane.pair_column()) as i32 - args.score_mod.first_position;
+        unrolled!(at most 4; for m in M_TILES => {
+            unrolled!(at most 2; for r in ROWS_PER_LANE => {
+                let position = (lane.row(place.first_row, m, r) as i32 - first_key) as f32;
+                unrolled!(at most 16; for n in N_TILES => {
+                    unrolled!(at most 2; for i in 2 => {
+                        let distance = magnitude(position - (n as u32 * MMA_N + i as u32) as f32);
+                        scores[m][n][2 * r + i] = math::fma(-self.slope, distance, scores[m][n][2 * r + i]);
+                    });
+                });
+            });
+        });
     }
 }
 
@@ -228,8 +242,8 @@ fn tanh_of_half(x: f32) -> f32 {
 unsafe fn load_pair_before_end(address: u64, key: u32, end: u32) -> u32 {
     // SAFETY: both are read only where they are there.
     unsafe {
-        let left = if key < end { memory::load_global_2(address) } else { 0 };
-        let right = if key + 1 < end { memory::load_global_2(address + 2) } else { 0 };
+        let left = memory::load_global_2_if(address, key < end);
+        let right = memory::load_global_2_if(address + 2, key + 1 < end);
         left | right << 16
     }
 }

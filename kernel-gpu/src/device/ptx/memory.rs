@@ -98,13 +98,19 @@ pub unsafe fn load_global_4(address: u64) -> u32 {
     value
 }
 
-/// `ld.global.b16`.
+/// `ld.global.b16` under a predicate: 0 where it does not hold. No branch.
 ///
 /// # Safety
-/// `address` is a 2-byte aligned global address of 2 initialised bytes that nobody writes while the grid runs.
+/// Where the predicate holds, `address` is a 2-byte aligned global address of 2 initialised bytes that nobody writes while the grid
+/// runs.
 #[inline(always)]
-pub unsafe fn load_global_2(address: u64) -> u32 {
-    let value: u16;
-    instruction!("ld.global.b16 {}, [{}];", out(reg16) value, in(reg64) address, options(nostack, readonly));
-    value as u32
+pub unsafe fn load_global_2_if(address: u64, condition: bool) -> u32 {
+    let value;
+    instruction!(
+        "{{ .reg .pred p; .reg .b16 half; setp.ne.u32 p, {}, 0; mov.b16 half, 0; @p ld.global.b16 half, [{}]; \
+         cvt.u32.u16 {}, half; }}",
+        in(reg32) condition as u32, in(reg64) address, out(reg32) value,
+        options(nostack, readonly)
+    );
+    value
 }

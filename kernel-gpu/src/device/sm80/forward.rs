@@ -269,8 +269,8 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
             score_mod.apply::<K::Element, M_TILES, 2>(self.args, &mut scores, fetched, place, self.lane);
             let rows = (self.first_row, Self::ROWS);
             apply_mask::<K, M_TILES, 2>(self.args, &mut scores, rows, 0, place.first_key, place.kv_length, self.lane);
-            let scale_log2 = K::ScoreMod::scale_log2(self.args);
-            softmax.update(&mut scores, scale_log2, |m, r, factor| rescale_row::<K>(&mut output[m], r, factor));
+            softmax
+                .update(&mut scores, self.args.scale_log2, |m, r, factor| rescale_row::<K>(&mut output[m], r, factor));
             let mut probabilities = [[0; 4]; M_TILES];
             unrolled!(at most 4; for m in M_TILES => {
                 probabilities[m] = pack_probabilities::<K::Element>(scores[m][0], scores[m][1]);

@@ -44,7 +44,7 @@ impl<K: TmaKernel> Strip<K> {
             probabilities: [[0; 4]; K_STEPS],
             output: Fragments::zeros(),
             softmax: StripSoftmax::begin(),
-            scale_log2: K::ScoreMod::scale_log2(context.args),
+            scale_log2: context.args.scale_log2,
             score_mod,
             fetched,
         }
