@@ -3,6 +3,7 @@
 
 mod arguments;
 mod async_copy;
+mod async_store;
 mod atomic;
 mod barrier;
 mod bits;
@@ -29,6 +30,7 @@ mod operation;
 mod product;
 mod propagate;
 mod system;
+mod tile;
 mod video;
 mod warp;
 mod warpgroup;

@@ -2,11 +2,12 @@
 
 use super::lanewise::Lanewise;
 use super::{
-    arguments, async_copy, atomic, barrier, bulk_copy, cache_policy, call, cluster, compare, control, convert, float,
-    integer, known, matrix, mbarrier, memory, moves, video, warp, warpgroup, wgmma, wide, wmma,
+    arguments, async_copy, async_store, atomic, barrier, bulk_copy, cache_policy, call, cluster, compare, control,
+    convert, float, integer, known, matrix, mbarrier, memory, moves, video, warp, warpgroup, wgmma, wide, wmma,
 };
 use crate::context::{Context, Flow};
 use crate::decode::{Decode, Form};
+use crate::parse::Instruction;
 use crate::program::{Class, Collective};
 use crate::race::Semantics;
 
@@ -28,6 +29,8 @@ pub(crate) enum Operation {
     Wide(wide::Operation),
     /// `cp.async`.
     AsyncCopy(async_copy::Operation),
+    /// `st.async`, `red.async`.
+    AsyncStore(async_store::Operation),
     /// `mma`, `ldmatrix`, `stmatrix`.
     Matrix(matrix::Operation),
     /// `wmma`.
@@ -83,6 +86,9 @@ pub(crate) fn decode(form: &mut Form<'_>) -> Decode<(Class, Operation)> {
     }
     if let Some(operation) = arguments::decode(form)? {
         return Ok((Class::Move, Operation::Arguments(operation)));
+    }
+    if let Some(operation) = async_store::decode(form)? {
+        return Ok((Class::AsyncCopy, Operation::AsyncStore(operation)));
     }
     if let Some(operation) = memory::decode(form)? {
         return Ok((Class::Memory, Operation::Memory(operation)));
@@ -165,11 +171,20 @@ impl Operation {
             Operation::Atomic(operation) => operation.semantics(),
             Operation::Wide(operation) => operation.semantics(),
             Operation::AsyncCopy(_) => Semantics::COPY,
+            Operation::AsyncStore(operation) => operation.semantics(),
             Operation::BulkCopy(operation) => operation.semantics(),
             Operation::Wgmma(_) => Semantics::MATRIX,
             Operation::Mbarrier(operation) => operation.semantics(),
             _ => Semantics::WEAK,
         }
+    }
+
+    /// Whether it reaches the shared memory of other blocks of the cluster: if it says so, or if it is a plain access to a
+    /// generic address.
+    pub fn reaches_cluster(&self, syntax: &Instruction) -> bool {
+        let says = |space: &str| syntax.modifiers.iter().any(|modifier| modifier == space);
+        let is_access = matches!(self, Operation::Memory(_) | Operation::Atomic(_) | Operation::Wide(_));
+        says("shared::cluster") || is_access && !says("shared") && !says("shared::cta")
     }
 
     /// Whether it is a strong access to memory (PTX ISA, "Memory Consistency Model").
@@ -188,7 +203,7 @@ impl Operation {
         match self {
             Operation::Lanewise(lanewise) => lanewise.execute(context),
             Operation::Exponential(lanewise, elements) => {
-                context.block.counters.ex2 += u64::from(context.active.count_ones() * elements);
+                context.cluster.counters.ex2 += u64::from(context.active.count_ones() * elements);
                 lanewise.execute(context);
             }
             Operation::Move(operation) => operation.execute(context),
@@ -197,6 +212,7 @@ impl Operation {
             Operation::Atomic(operation) => operation.execute(context),
             Operation::Wide(operation) => operation.execute(context),
             Operation::AsyncCopy(operation) => operation.execute(context),
+            Operation::AsyncStore(operation) => operation.execute(context),
             Operation::Matrix(operation) => operation.execute(context),
             Operation::Wmma(operation) => operation.execute(context),
             Operation::Warp(operation) => operation.execute(context),
@@ -252,8 +268,10 @@ impl Operation {
 
     /// Completes an instruction whose lanes waited at a barrier.
     pub fn resume(&self, context: &mut Context<'_>) {
-        if let Operation::Barrier(operation) = self {
-            operation.resume(context);
+        match self {
+            Operation::Barrier(operation) => operation.resume(context),
+            Operation::Cluster(operation) => operation.resume(context),
+            _ => {}
         }
     }
 }

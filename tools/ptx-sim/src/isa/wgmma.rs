@@ -10,7 +10,7 @@ use crate::finding::FindingClass;
 use crate::fused_sum::Factor;
 use crate::fused_sums::{COLUMNS, Columns, Row};
 use crate::lanes::{LANES, lanes};
-use crate::memory::Swizzle;
+use crate::memory::{Swizzle, shared_base};
 use crate::numeric::Format;
 use crate::parse::{Operand, Type};
 use crate::program::{Destination, Slot};
@@ -133,7 +133,7 @@ impl Operation {
 
     /// Executes it.
     pub fn execute(&self, context: &mut Context<'_>) {
-        context.block.warpgroups.executed(context.pc, context.warp.index);
+        context.cluster.warpgroups.executed(context.pc, context.warp.name());
         let reader = Agent::matrix(context.warp.index);
         match self {
             Operation::Fence => context.warp.matrix.fence(),
@@ -161,7 +161,8 @@ struct Descriptor {
 }
 
 impl Descriptor {
-    fn new(bits: u64) -> Descriptor {
+    /// That of a warp of the block of a rank: a descriptor has no room for more than the address in a block.
+    fn new(bits: u64, rank: u32) -> Descriptor {
         let offset = |shift: u32| (bits >> shift & 0x3fff) << 4;
         let swizzle = match bits >> 62 {
             0 => Swizzle::None,
@@ -169,7 +170,7 @@ impl Descriptor {
             2 => Swizzle::Bytes64,
             _ => Swizzle::Bytes32,
         };
-        let (start, leading, stride) = (offset(0), offset(16), offset(32));
+        let (start, leading, stride) = (shared_base(rank.into()) + offset(0), offset(16), offset(32));
         Descriptor { start, leading, stride, swizzle, base_offset: bits >> 49 & 7 }
     }
 
@@ -208,7 +209,7 @@ impl Multiply {
     fn execute(&self, context: &mut Context<'_>) {
         self.check_fences(context);
         let mut faults = Faults::default();
-        let first = WARP_ROWS * (context.warp.index % WARPS) as usize;
+        let first = WARP_ROWS * (context.warp.in_block % WARPS) as usize;
         let a = match &self.a {
             OperandA::Registers(slots) => self.fragments(context, slots),
             OperandA::Shared { descriptor, transposed } => {
@@ -244,8 +245,8 @@ impl Multiply {
                 context.warp.matrix.set_result(destination.slot, sums.map(value));
             }
         }
-        context.block.counters.mma += 1;
-        context.block.counters.mma_multiply_accumulates += (WARP_ROWS * self.columns * DEPTH) as u64;
+        context.cluster.counters.mma += 1;
+        context.cluster.counters.mma_multiply_accumulates += (WARP_ROWS * self.columns * DEPTH) as u64;
     }
 
     /// The bits of one element of the result.
@@ -306,7 +307,7 @@ impl Multiply {
         range: std::ops::Range<usize>,
     ) -> Rows {
         context.require(&[slot]);
-        let descriptor = Descriptor::new(context.uniform(slot, "the matrix descriptor"));
+        let descriptor = Descriptor::new(context.uniform(slot, "the matrix descriptor"), context.warp.rank);
         if descriptor.base_offset != 0 {
             context.report(FindingClass::InvalidOperand, Vec::new(), || {
                 format!(

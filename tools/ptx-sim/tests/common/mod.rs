@@ -11,7 +11,7 @@ pub struct Kernel {
     module_variables: String,
     directives: String,
     threads: u32,
-    blocks: u32,
+    grid: [u32; 3],
     dynamic_shared: u32,
     architecture: u32,
     input: Vec<u8>,
@@ -36,7 +36,7 @@ impl Kernel {
             module_variables: String::new(),
             directives: String::new(),
             threads: 32,
-            blocks: 1,
+            grid: [1; 3],
             dynamic_shared: 0,
             architecture: 80,
             input: vec![0; 256],
@@ -72,7 +72,13 @@ impl Kernel {
 
     /// Blocks of the grid.
     pub fn with_blocks(mut self, blocks: u32) -> Kernel {
-        self.blocks = blocks;
+        self.grid = [blocks, 1, 1];
+        self
+    }
+
+    /// Blocks of the grid and of its clusters in each dimension.
+    pub fn with_clusters(mut self, grid: [u32; 3], cluster: [u32; 3]) -> Kernel {
+        (self.grid, self.options.cluster) = (grid, Some(cluster));
         self
     }
 
@@ -146,7 +152,7 @@ impl Kernel {
         }
         let launch = Launch {
             entry: "test",
-            grid: [self.blocks, 1, 1],
+            grid: self.grid,
             block: [self.threads, 1, 1],
             dynamic_shared_bytes: self.dynamic_shared,
             params: &params,
