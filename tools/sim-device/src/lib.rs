@@ -31,6 +31,7 @@
 //!     block: [1; 3],
 //!     dynamic_shared_bytes: 0,
 //!     overlaps_previous: false,
+//!     cluster: None,
 //!     parameters: vec![address.to_le_bytes().to_vec()],
 //! };
 //! assert!(context.run(&launch(buffer), &machine.config().options)?.findings.is_empty());
