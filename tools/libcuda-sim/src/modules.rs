@@ -78,7 +78,9 @@ pub fn set_attribute(number: u32, value: i32, allow: impl FnOnce(u32) -> Result<
         9 if (-1..=100).contains(&value) => Ok(()),
         10..=13 if value == 0 => Ok(()),
         14 | 15 => Ok(()),
-        10..=13 => Err(Error::unsupported("a size of clusters that is set for a function is not simulated: launches name it")),
+        10..=13 => {
+            Err(Error::unsupported("a size of clusters that is set for a function is not simulated: launches name it"))
+        }
         _ => Err(Error::invalid(format!("attribute {number} cannot be set to {value}"))),
     }
 }

@@ -55,6 +55,25 @@ const WAITING: &[&str] = &[
     "mma.sync.aligned.m8n8k4.row.col.rn.f64.f64.f64.f64 NaN",
     "mma.sync.aligned.m16n8k16.row.col.f32.{e4m3,e5m2}.{e4m3,e5m2}.f32 NUMBERS",
     "mma.sync.aligned.{m16n8k16,m16n8k32}.row.col.f16.{e4m3,e5m2}.{e4m3,e5m2}.f16 NUMBERS",
+    "%{clusterid.x,clusterid.y,nclusterid.x,nclusterid.z,cluster_ctaid.x,cluster_ctaid.y} of a cluster",
+    "%{cluster_nctaid.x,cluster_nctaid.z,cluster_ctarank,cluster_nctarank,is_explicit_cluster} of a cluster",
+    "addresses in a cluster",
+    "{ld.shared::cluster.u32,ld.u32,ld.shared::cluster.v4.u32} of another block",
+    "st.shared::cluster.u32 to another block",
+    "{atom,red}{,.relaxed.cluster}.shared::cluster.{add.u32,max.u32,xor.b32} to another block",
+    "barrier.cluster.arrive{,.release,.relaxed}{,.aligned} between blocks",
+    "mbarrier.{arrive,arrive_drop}{,.release.cluster}.shared::cluster.b64 in another block",
+    "mbarrier.arrive.release.cluster.shared::cluster.b64 with a count in another block",
+    "mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64 and mbarrier.complete_tx.relaxed.cluster.shared::cluster.b64 in \
+     another block",
+    "mbarrier.expect_tx.relaxed.cluster.shared::cluster.b64 in another block",
+    "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.{b32,u32,s32,f32,b64,u64,s64,v2.b32,v4.b32,v2.b64,v2.f32}",
+    "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.{inc,dec,min,max,add}.u32",
+    "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.{min.s32,max.s32,add.s32,add.u64}",
+    "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.{and,or,xor}.b32",
+    "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes",
+    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster to {all,one}",
+    "cp.async.bulk.tensor.{1d,2d,3d}.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster",
 ];
 
 /// Why a case has no result, if there is a reason.

@@ -112,11 +112,8 @@ impl Context {
         if launch.function.context().id() != self.id() {
             return Err(Error::new(Code::INVALID_HANDLE, "the function belongs to another context"));
         }
-        let options = Options {
-            overlaps_previous: Some(launch.overlaps_previous),
-            cluster: launch.cluster,
-            ..options.clone()
-        };
+        let options =
+            Options { overlaps_previous: Some(launch.overlaps_previous), cluster: launch.cluster, ..options.clone() };
         let parameters: Vec<&[u8]> = launch.parameters.iter().map(Vec::as_slice).collect();
         let simulated = ptx_sim::Launch {
             entry: launch.function.name(),

@@ -4,6 +4,7 @@ mod async_copy;
 mod barrier;
 mod bulk_copy;
 mod calls;
+mod cluster;
 mod lanewise;
 mod matrix;
 mod matrix_types;
@@ -40,6 +41,7 @@ pub const CLASSES: &[Class] = &[
     Class { name: "warp", cases: warp::cases },
     Class { name: "calls", cases: calls::cases },
     Class { name: "barrier", cases: barrier::cases },
+    Class { name: "cluster", cases: cluster::cases },
     Class { name: "matrix", cases: matrix::cases },
     Class { name: "wgmma", cases: wgmma::cases },
     Class { name: "async_copy", cases: async_copy::cases },
