@@ -12,6 +12,7 @@ mod memory;
 mod moves;
 mod warp;
 mod wgmma;
+mod wgmma_types;
 
 use crate::case::Case;
 
