@@ -72,7 +72,7 @@ fn case(form: &str, columns: usize, place: &str, numbers: &str) -> Case {
         store(accumulators),
     );
     let words = if accumulators <= WHOLE { accumulators } else { 1 };
-    Kernel::new(name, body).threads(128).input(input).output(128 * 4 * words).finish()
+    Kernel::new(name, body).version("8.4").threads(128).input(input).output(128 * 4 * words).finish()
 }
 
 /// So many bytes of numbers of a type: of similar size, of any size, or with infinities and NaN.
