@@ -50,6 +50,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(asynchronous_stores());
     cases.extend(asynchronous_reductions());
     cases.push(bulk_copy());
+    cases.extend(bulk_reductions());
     cases.extend(multicasts());
     cases
 }
@@ -220,6 +221,20 @@ fn bulk_copy() -> Case {
     let form = "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes";
     let body = format!("{}@%p2 {form} [%r5+128], [%r2], 128, [%r4];\n{WAIT}{STORE}{BARRIER}", expect(128));
     case(form, &body)
+}
+
+fn bulk_reductions() -> Vec<Case> {
+    let forms = ["{and,or,xor}.b32", "add.{u32,s32,u64}", "{inc,dec}.u32", "{min,max}.{u32,s32}"];
+    let one = |operation: String| {
+        let form = format!("cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.{operation}");
+        let body = format!(
+            "st.shared.u32 [%r3+128], %r12;\nfence.proxy.async;\n{BARRIER}{}@%p2 {form} [%r5+128], [%r2], 128, [%r4];\n{WAIT}{STORE}\
+             {BARRIER}",
+            expect(128)
+        );
+        case(&form, &body)
+    };
+    forms.into_iter().flat_map(expand_forms).map(one).collect()
 }
 
 fn multicasts() -> Vec<Case> {

@@ -3,6 +3,7 @@
 mod async_copy;
 mod barrier;
 mod bulk_copy;
+mod bulk_reduce;
 mod calls;
 mod cluster;
 mod lanewise;

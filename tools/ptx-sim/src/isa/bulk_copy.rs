@@ -19,7 +19,7 @@ use crate::race::{Agent, Engine, Semantics};
 use crate::unknown::UnknownBytes;
 
 /// Alignment of both sides of a bulk copy, and what its size is a multiple of.
-const ALIGNMENT: u64 = 16;
+pub(super) const ALIGNMENT: u64 = 16;
 /// Bytes of a sector of global memory.
 const SECTOR_BYTES: u64 = 32;
 
@@ -49,7 +49,7 @@ pub(crate) enum Source {
 
 /// Decodes a bulk copy; `None` when the opcode is another.
 pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
-    if form.opcode() != "cp" || !form.has("bulk") || !form.flag("async") || !form.flag("bulk") {
+    if form.opcode() != "cp" || !form.has("bulk") || form.has("reduce") || !form.flag("async") || !form.flag("bulk") {
         return Ok(None);
     }
     if form.flag("commit_group") {
@@ -110,14 +110,14 @@ fn copy(form: &mut Form<'_>, rank: Option<usize>) -> Decode<Operation> {
 }
 
 /// The side in global memory before its size is known.
-enum Side {
+pub(super) enum Side {
     Plain(Address),
     Box(Source),
 }
 
 impl Side {
     /// Takes the size of a plain copy.
-    fn with_size(self, form: &mut Form<'_>) -> Decode<Source> {
+    pub fn with_size(self, form: &mut Form<'_>) -> Decode<Source> {
         match self {
             Side::Plain(address) => Ok(Source::Bytes { address, bytes: form.source(Type::B32)? }),
             Side::Box(source) => Ok(source),
@@ -125,7 +125,7 @@ impl Side {
     }
 }
 
-fn global_side(form: &mut Form<'_>, rank: Option<usize>) -> Decode<Side> {
+pub(super) fn global_side(form: &mut Form<'_>, rank: Option<usize>) -> Decode<Side> {
     let Some(rank) = rank else { return Ok(Side::Plain(form.address(Some(Space::Global))?)) };
     let (map, coordinates) = form.tensor_address()?;
     if coordinates.len() != rank {
@@ -181,7 +181,7 @@ impl Operation {
 }
 
 /// The size of a plain copy; `None` when it cannot be, which is a fault.
-fn size(context: &mut Context<'_>, faults: &mut Faults, lane: usize, bytes: Slot) -> Option<u64> {
+pub(super) fn size(context: &mut Context<'_>, faults: &mut Faults, lane: usize, bytes: Slot) -> Option<u64> {
     context.require(&[bytes]);
     let size = context.value(bytes, lane);
     if size == 0 || !size.is_multiple_of(ALIGNMENT) || size > context.machine.shared_bytes as u64 {
@@ -329,7 +329,7 @@ fn store(context: &mut Context<'_>, faults: &mut Faults, lane: usize, from: Addr
 }
 
 /// Reads shared memory as the async proxy does, until the thread waits for the copy.
-fn read_shared(
+pub(super) fn read_shared(
     context: &mut Context<'_>,
     faults: &mut Faults,
     lane: usize,
@@ -360,6 +360,6 @@ fn write(context: &mut Context<'_>, faults: &mut Faults, lane: usize, (address, 
     context.cluster.counters.global_sectors += sectors(address, data.len());
 }
 
-fn sectors(address: u64, bytes: usize) -> u64 {
+pub(super) fn sectors(address: u64, bytes: usize) -> u64 {
     address.wrapping_add(bytes as u64).div_ceil(SECTOR_BYTES).saturating_sub(address / SECTOR_BYTES)
 }

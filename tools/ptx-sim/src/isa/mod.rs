@@ -8,6 +8,7 @@ mod atomic;
 mod barrier;
 mod bits;
 mod bulk_copy;
+mod bulk_reduce;
 mod cache_policy;
 mod call;
 mod cluster;

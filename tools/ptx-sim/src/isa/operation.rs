@@ -2,8 +2,9 @@
 
 use super::lanewise::Lanewise;
 use super::{
-    arguments, async_copy, async_store, atomic, barrier, bulk_copy, cache_policy, call, cluster, compare, control,
-    convert, float, integer, known, matrix, mbarrier, memory, moves, video, warp, warpgroup, wgmma, wide, wmma,
+    arguments, async_copy, async_store, atomic, barrier, bulk_copy, bulk_reduce, cache_policy, call, cluster, compare,
+    control, convert, float, integer, known, matrix, mbarrier, memory, moves, video, warp, warpgroup, wgmma, wide,
+    wmma,
 };
 use crate::context::{Context, Flow};
 use crate::decode::{Decode, Form};
@@ -47,6 +48,8 @@ pub(crate) enum Operation {
     Wgmma(wgmma::Operation),
     /// `cp.async.bulk`.
     BulkCopy(bulk_copy::Operation),
+    /// `cp.reduce.async.bulk`.
+    BulkReduce(bulk_reduce::Operation),
     /// `mbarrier`.
     Mbarrier(mbarrier::Operation),
     /// Branches and ends.
@@ -98,6 +101,9 @@ pub(crate) fn decode(form: &mut Form<'_>) -> Decode<(Class, Operation)> {
     }
     if let Some(operation) = bulk_copy::decode(form)? {
         return Ok((Class::AsyncCopy, Operation::BulkCopy(operation)));
+    }
+    if let Some(operation) = bulk_reduce::decode(form)? {
+        return Ok((Class::AsyncCopy, Operation::BulkReduce(operation)));
     }
     if let Some(operation) = mbarrier::decode(form)? {
         return Ok((Class::Barrier, Operation::Mbarrier(operation)));
@@ -173,6 +179,7 @@ impl Operation {
             Operation::AsyncCopy(_) => Semantics::COPY,
             Operation::AsyncStore(operation) => operation.semantics(),
             Operation::BulkCopy(operation) => operation.semantics(),
+            Operation::BulkReduce(operation) => operation.semantics(),
             Operation::Wgmma(_) => Semantics::MATRIX,
             Operation::Mbarrier(operation) => operation.semantics(),
             _ => Semantics::WEAK,
@@ -220,6 +227,7 @@ impl Operation {
             Operation::Cluster(operation) => return operation.execute(context),
             Operation::SetMaximum(operation) => operation.execute(context),
             Operation::BulkCopy(operation) => operation.execute(context),
+            Operation::BulkReduce(operation) => operation.execute(context),
             Operation::Wgmma(operation) => operation.execute(context),
             Operation::Mbarrier(operation) => return operation.execute(context),
             Operation::Control(operation) => return operation.execute(context),
@@ -233,6 +241,7 @@ impl Operation {
     pub fn uses_async_proxy(&self) -> bool {
         match self {
             Operation::BulkCopy(operation) => operation.uses_shared(),
+            Operation::BulkReduce(_) => true,
             Operation::Wgmma(operation) => operation.uses_shared(),
             _ => false,
         }
