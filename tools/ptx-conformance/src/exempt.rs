@@ -78,6 +78,7 @@ const WAITING: &[&str] = &[
     "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.{and,or,xor}.b32",
     "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.{add.u32,add.s32,add.u64,inc.u32,dec.u32}",
     "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.{min,max}.{u32,s32}",
+    "tensormap.replace of a map of {u8,u16,u32,s64,f16,f32,f64,bf16}",
     "%{clusterid.x,clusterid.y,nclusterid.x,nclusterid.z,cluster_ctaid.x,cluster_ctaid.y} of a cluster",
     "%{cluster_nctaid.x,cluster_nctaid.z,cluster_ctarank,cluster_nctarank,is_explicit_cluster} of a cluster",
     "addresses in a cluster",

@@ -2,7 +2,7 @@
 
 use ptx_sim::{Swizzle, TensorElement, TensorMap};
 
-use super::bulk_reduce;
+use super::{bulk_reduce, tensor_maps};
 use crate::case::{Case, MapPlace};
 use crate::kernel::Kernel;
 
@@ -221,6 +221,7 @@ pub fn cases() -> Vec<Case> {
         cases.push(with_map(load_tile(&tile, MapPlace::Global), &tile, MapPlace::Global));
     }
     cases.extend(bulk_reduce::cases());
+    cases.extend(tensor_maps::cases());
     cases
 }
 

@@ -11,6 +11,7 @@ mod matrix;
 mod matrix_types;
 mod memory;
 mod moves;
+mod tensor_maps;
 mod warp;
 mod wgmma;
 mod wgmma_types;

@@ -35,6 +35,11 @@ impl<'a> Form<'a> {
         self.instruction.name()
     }
 
+    /// The PTX version of the module, as in (8, 0).
+    pub fn version(&self) -> (u32, u32) {
+        self.decoder.version
+    }
+
     /// Refuses an instruction of which something was not understood; the registers it reads and those it writes.
     pub fn finish(self) -> Decode<(Vec<Slot>, Vec<Slot>)> {
         if let Some(modifier) = self.modifiers.first() {

@@ -63,6 +63,9 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
 
 fn fence(form: &mut Form<'_>) -> Decode<Operation> {
     if form.flag("proxy") {
+        if form.flag("tensormap::generic") {
+            return tensor_map_fence(form);
+        }
         if form.flag("alias") {
             return Ok(Operation::Fence(Scope::Block));
         }
@@ -83,6 +86,20 @@ fn fence(form: &mut Form<'_>) -> Decode<Operation> {
         form.flag(modifier);
     }
     Ok(if form.flag("mbarrier_init") { Operation::MbarrierInitFence } else { Operation::Fence(scope) })
+}
+
+/// A fence between changes of tensor maps and their use; the side that acquires names the map.
+fn tensor_map_fence(form: &mut Form<'_>) -> Decode<Operation> {
+    let scopes = [("cta", Scope::Block), ("cluster", Scope::Cluster), ("gpu", Scope::Gpu), ("sys", Scope::Gpu)];
+    let acquires = form.choice(&[("acquire", true), ("release", false)]);
+    let (Some(acquires), Some(scope)) = (acquires, form.choice(&scopes)) else { return form.refuse() };
+    if acquires {
+        form.address(None)?;
+        if form.literal()? != 128 {
+            return form.refuse();
+        }
+    }
+    Ok(Operation::Fence(scope))
 }
 
 fn barrier(form: &mut Form<'_>) -> Decode<Operation> {

@@ -20,7 +20,7 @@ pub(crate) fn decode(
     reach: &Reach<'_>,
     layout: Layout,
 ) -> Result<Code, (Position, Refusal)> {
-    let mut decoder = Decoder::new(layout, Signatures::of(syntax));
+    let mut decoder = Decoder::new(layout, Signatures::of(syntax), syntax.version);
     let mut listing = Listing::default();
     let defined = reach.functions.iter().filter_map(|number| {
         let function = &syntax.functions[*number];

@@ -32,6 +32,7 @@ mod operation;
 mod product;
 mod propagate;
 mod system;
+mod tensor_map;
 mod tile;
 mod video;
 mod warp;

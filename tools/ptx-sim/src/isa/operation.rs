@@ -3,8 +3,8 @@
 use super::lanewise::Lanewise;
 use super::{
     arguments, async_copy, async_store, atomic, barrier, bulk_copy, bulk_reduce, cache_policy, call, cluster, compare,
-    control, convert, float, integer, known, matrix, mbarrier, memory, moves, video, warp, warpgroup, wgmma, wide,
-    wmma,
+    control, convert, float, integer, known, matrix, mbarrier, memory, moves, tensor_map, video, warp, warpgroup,
+    wgmma, wide, wmma,
 };
 use crate::context::{Context, Flow};
 use crate::decode::{Decode, Form};
@@ -50,6 +50,8 @@ pub(crate) enum Operation {
     BulkCopy(bulk_copy::Operation),
     /// `cp.reduce.async.bulk`.
     BulkReduce(bulk_reduce::Operation),
+    /// `tensormap`.
+    TensorMap(tensor_map::Operation),
     /// `mbarrier`.
     Mbarrier(mbarrier::Operation),
     /// Branches and ends.
@@ -104,6 +106,9 @@ pub(crate) fn decode(form: &mut Form<'_>) -> Decode<(Class, Operation)> {
     }
     if let Some(operation) = bulk_reduce::decode(form)? {
         return Ok((Class::AsyncCopy, Operation::BulkReduce(operation)));
+    }
+    if let Some(operation) = tensor_map::decode(form)? {
+        return Ok((Class::Memory, Operation::TensorMap(operation)));
     }
     if let Some(operation) = mbarrier::decode(form)? {
         return Ok((Class::Barrier, Operation::Mbarrier(operation)));
@@ -164,6 +169,7 @@ impl Operation {
                 Collective::Warp
             }
             Operation::Cluster(operation) => operation.collective(),
+            Operation::TensorMap(operation) => operation.collective(),
             Operation::Warp(operation) => operation.collective(),
             Operation::Barrier(operation) => operation.collective(),
             _ => Collective::No,
@@ -228,6 +234,7 @@ impl Operation {
             Operation::SetMaximum(operation) => operation.execute(context),
             Operation::BulkCopy(operation) => operation.execute(context),
             Operation::BulkReduce(operation) => operation.execute(context),
+            Operation::TensorMap(operation) => operation.execute(context),
             Operation::Wgmma(operation) => operation.execute(context),
             Operation::Mbarrier(operation) => return operation.execute(context),
             Operation::Control(operation) => return operation.execute(context),

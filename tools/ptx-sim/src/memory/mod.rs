@@ -22,3 +22,4 @@ pub(crate) use shared::{SharedMemory, own_shared, shared_base, shared_rank};
 pub(crate) use spaces::{SYSTEM_SHARED_BYTES, generic_address, resolve, space_address};
 pub(crate) use tensor_map::TENSOR_MAP_ALIGNMENT;
 pub use tensor_map::{Swizzle, TENSOR_MAP_BYTES, TensorElement, TensorMap};
+pub(crate) use tensor_map_bytes::{TensorMapField, replace as replace_in_tensor_map};

@@ -14,6 +14,7 @@ pub struct Kernel {
     grid: [u32; 3],
     dynamic_shared: u32,
     architecture: u32,
+    version: &'static str,
     input: Vec<u8>,
     output_bytes: u64,
     tensor_map: Option<TensorMap>,
@@ -39,6 +40,7 @@ impl Kernel {
             grid: [1; 3],
             dynamic_shared: 0,
             architecture: 80,
+            version: "8.0",
             input: vec![0; 256],
             output_bytes: 256,
             tensor_map: None,
@@ -61,6 +63,12 @@ impl Kernel {
     /// Compiled for `sm_90a` and run there.
     pub fn on_hopper(mut self) -> Kernel {
         self.architecture = 90;
+        self
+    }
+
+    /// The PTX version, where that is not 8.0.
+    pub fn with_version(mut self, version: &'static str) -> Kernel {
+        self.version = version;
         self
     }
 
@@ -117,7 +125,7 @@ impl Kernel {
     pub fn text(&self) -> String {
         let Kernel { body, module_variables, directives, .. } = self;
         let target = if self.architecture == 90 { "sm_90a" } else { "sm_80" };
-        let header = format!(".version 8.0\n.target {target}\n.address_size 64\n");
+        let header = format!(".version {}\n.target {target}\n.address_size 64\n", self.version);
         let registers =
             ".reg .pred %p<16>;\n.reg .b16 %h<32>;\n.reg .b32 %r<64>;\n.reg .f32 %f<32>;\n.reg .b64 %rd<32>;";
         let (parameter, map) = match self.tensor_map {
