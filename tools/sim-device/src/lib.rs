@@ -49,8 +49,8 @@
 //!   races between streams are not looked for.
 //! - The contexts of a process have different addresses, and each only reaches its own memory, as on a GPU. There is no
 //!   access between GPUs but copies.
-//! - Not there: managed memory, memory of the host in kernels, textures, surfaces, arrays, cooperative launches, clusters of
-//!   several blocks, graph nodes other than those that capture makes.
+//! - Not there: managed memory, memory of the host in kernels, textures, surfaces, arrays, cooperative launches, graph
+//!   nodes other than those that capture makes.
 
 #![forbid(unsafe_code)]
 

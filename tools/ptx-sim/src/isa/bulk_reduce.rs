@@ -138,12 +138,12 @@ impl Operation {
             match self {
                 Operation::ToGlobal { reduction, from, target } => {
                     context.require(&[from.base]);
-                    reduction.to_global(context, &mut faults, lane, *from, target);
+                    reduction.apply_to_global(context, &mut faults, lane, *from, target);
                 }
                 Operation::ToBlock { reduction, to, from, bytes, mbarrier } => {
                     context.require(&[to.base, from.base, mbarrier.base]);
                     let target = (context.address(*to, lane), context.address(*mbarrier, lane));
-                    reduction.to_block(context, &mut faults, lane, target, (*from, *bytes));
+                    reduction.apply_to_block(context, &mut faults, lane, target, (*from, *bytes));
                 }
             }
         }
@@ -152,7 +152,14 @@ impl Operation {
 }
 
 impl Reduce {
-    fn to_global(&self, context: &mut Context<'_>, faults: &mut Faults, lane: usize, from: Address, target: &Source) {
+    fn apply_to_global(
+        &self,
+        context: &mut Context<'_>,
+        faults: &mut Faults,
+        lane: usize,
+        from: Address,
+        target: &Source,
+    ) {
         let source = context.address(from, lane);
         match (target, self.kind) {
             (Source::Bytes { address, bytes }, Some(kind)) => {
@@ -202,7 +209,7 @@ impl Reduce {
         }
     }
 
-    fn to_block(
+    fn apply_to_block(
         &self,
         context: &mut Context<'_>,
         faults: &mut Faults,

@@ -45,13 +45,15 @@ impl Types {
     /// Whether there is a `wgmma` of these types.
     pub fn exist(&self) -> bool {
         use Element::{Bf16, Bits, E4M3, E5M2, F16, F32, Signed, Tf32, Unsigned};
-        match (self.a, self.b, self.d) {
-            (F16, F16, F16 | F32) | (Bf16, Bf16, F32) | (Tf32, Tf32, F32) => true,
-            (E4M3 | E5M2, E4M3 | E5M2, F16 | F32) => true,
-            (Signed(8) | Unsigned(8), Signed(8) | Unsigned(8), Signed(32)) => true,
-            (Bits, Bits, Signed(32)) => true,
-            _ => false,
-        }
+        matches!(
+            (self.a, self.b, self.d),
+            (F16, F16, F16 | F32)
+                | (Bf16, Bf16, F32)
+                | (Tf32, Tf32, F32)
+                | (E4M3 | E5M2, E4M3 | E5M2, F16 | F32)
+                | (Signed(8) | Unsigned(8), Signed(8) | Unsigned(8), Signed(32))
+                | (Bits, Bits, Signed(32))
+        )
     }
 
     /// Depth of a tile, in elements; a single bit is one.

@@ -1,5 +1,5 @@
 //! The shared memory of the blocks of a cluster, and the addresses under which they reach each other's (PTX ISA, ".shared",
-//! "mapa"). Those of a block begin at its rank times 16 MiB, as on a GPU.
+//! "mapa"). Those of a block begin at its rank times 16 MiB, as `ptxas` computes them for `sm_90a`.
 
 use super::bytes::{Bytes, State};
 use super::error::OutOfBounds;
