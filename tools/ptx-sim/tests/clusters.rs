@@ -243,3 +243,65 @@ fn an_input_is_shared_by_clusters_of_sixteen() {
     let kernel = Kernel::new(&body).on_hopper().with_output_bytes(32 * 128).with_input(bytes(&[9, 9]));
     assert_eq!(words(&kernel.with_clusters([32, 1, 1], [16, 1, 1]).run_clean()), [9; 1024]);
 }
+
+#[test]
+fn every_order_of_turns_gives_the_same() {
+    let expected: Vec<u32> = (0..128).map(partner).collect();
+    for schedule in 1..6 {
+        let kernel = kernel(&[WRITE, BARRIER, READ, BARRIER, STORE]);
+        let options =
+            ptx_sim::Options { schedule, cluster: Some([2, 1, 1]), threads: 2, ..ptx_sim::Options::default() };
+        assert_eq!(words(&kernel.with_options(options).run_clean()), expected, "schedule {schedule}");
+    }
+}
+
+#[test]
+fn named_barriers_and_reductions_belong_to_a_block() {
+    // The blocks count different predicates at the same barrier.
+    let body = "setp.eq.u32 %p1, %r3, 0; bar.red.popc.u32 %r7, 1, %p1; bar.sync 1;\n";
+    let expected: Vec<u32> = (0..128).map(|thread| if thread / 32 % 2 == 0 { 32 } else { 0 }).collect();
+    assert_eq!(results(&[body, BARRIER]), expected);
+}
+
+#[test]
+fn without_race_checks_blocks_that_have_ended_are_found() {
+    let leave = "setp.eq.u32 %p1, %r3, 1; @%p1 bra done; mov.u32 %r8, 0; spin: add.u32 %r8, %r8, 1; setp.lt.u32 %p2, %r8, 100;\n\
+        @%p2 bra spin;\n";
+    let options =
+        ptx_sim::Options { races: false, cluster: Some([2, 1, 1]), threads: 1, ..ptx_sim::Options::default() };
+    let kernel = kernel(&[WRITE, BARRIER, leave, READ, STORE, "done:"]).with_options(options);
+    let finding = kernel.run_faulty(FindingClass::BlockLifetime);
+    assert!(finding.message.contains("rank 1, which may have ended before"), "{finding}");
+}
+
+#[test]
+fn no_address_is_too_strange() {
+    let instructions = [
+        "ld.shared::cluster.u32 %r7, [%r20];",
+        "st.shared::cluster.v4.u32 [%r20], {%r5, %r5, %r5, %r5};",
+        "atom.shared::cluster.add.u32 %r7, [%r20], 1;",
+        "mapa.shared::cluster.u32 %r7, %r20, %r20;",
+        "getctarank.shared::cluster.u32 %r7, %r20;",
+        "mapa.u64 %rd6, %rd20, %r20;",
+        "ld.u32 %r7, [%rd20];",
+        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r20];",
+        "mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64 _, [%r1], %r20;",
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%r20], %r5, [%r20];",
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%r1], %r5, [%r20];",
+        "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r20], %r5, [%r20];",
+        "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r20], [%r20], %r20, [%r20];",
+        "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r20], [%r1], 16, [%r20];",
+        "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32 [%r20], [%r1], 16, [%r20];",
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r20], [%input], 16, [%r20], %h1;",
+        "tensormap.replace.tile.rank.shared::cta.b1024.b32 [%r20], %r20;",
+    ];
+    for instruction in instructions {
+        for address in ["0", "0xffffffff", "0xfffffff0", "0x1000400", "0x2000400", "0x10003f0", "0x1000480"] {
+            let strange = format!(
+                "mov.u32 %r20, {address}; cvt.u64.u32 %rd20, %r20; not.b64 %rd20, %rd20; mov.u16 %h1, 0xffff;\n{instruction}\n"
+            );
+            // Whatever is found, nothing breaks.
+            kernel(&[WRITE, BARRIER, &strange, BARRIER]).with_input(vec![0; 64]).run();
+        }
+    }
+}

@@ -64,7 +64,9 @@ impl Context<'_> {
     /// Whether two places of shared memory that an instruction names are in one block, as they have to be; a fault otherwise.
     pub fn check_same_block(&self, faults: &mut Faults, lane: usize, target: u64, mbarrier: u64) -> bool {
         let (one, other) = (shared_rank(target), shared_rank(mbarrier));
-        if one != other {
+        // Where there is one block only, whatever lies outside of it is found to do so.
+        let is_right = one == other || self.cluster.blocks == 1;
+        if !is_right {
             faults.add(FindingClass::InvalidOperand, lane, target, || {
                 format!(
                     "the destination is in the block of rank {one} and the mbarrier in that of rank {other}: they have to be in \
@@ -72,7 +74,7 @@ impl Context<'_> {
                 )
             });
         }
-        one == other
+        is_right
     }
 
     /// Whether a source of shared memory is in the own block, as it has to be; a fault otherwise.
