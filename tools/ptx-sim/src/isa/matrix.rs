@@ -51,6 +51,10 @@ pub(crate) struct Multiply {
 
 /// Decodes a matrix instruction; `None` when the opcode is none.
 pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
+    // Sparse products have operands of other sizes.
+    if form.opcode() == "mma" && form.name().contains(".sp") {
+        return form.refuse();
+    }
     if let Some(multiply) = mma::decode(form)? {
         return Ok(Some(Operation::MultiplyOther(multiply)));
     }
