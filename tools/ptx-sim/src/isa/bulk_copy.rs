@@ -6,7 +6,7 @@
 //! overwritten until its thread waited for its group.
 
 use super::cache_policy;
-use super::tile::{BOX_ALIGNMENT, tile};
+use super::tile::{BOX_ALIGNMENT, Tile, tile};
 use crate::context::{Context, Faults, Place};
 use crate::decode::{Decode, Form, invalid};
 use crate::finding::FindingClass;
@@ -254,6 +254,26 @@ fn targets(
     Some(ranks.map(|rank| (in_block(rank, target), in_block(rank, mbarrier))).collect())
 }
 
+/// Reads what is to go from the shared memory of the own block to a place in another one, beside the mbarrier that counts it.
+/// `None` when that cannot be, which is a fault.
+pub(super) fn read_own(
+    context: &mut Context<'_>,
+    faults: &mut Faults,
+    lane: usize,
+    (target, mbarrier): (u64, u64),
+    (from, bytes): (Address, Slot),
+) -> Option<Vec<u8>> {
+    let source = context.address(from, lane);
+    let is_right = context.check_same_block(faults, lane, target, mbarrier);
+    if !context.check_own_block(faults, lane, source) || !is_right {
+        return None;
+    }
+    let mut data = vec![0; size(context, faults, lane, bytes)? as usize];
+    context.read(faults, Place::shared(lane, source, ALIGNMENT), &mut data);
+    context.check_proxy(faults, lane, source, data.len(), "read");
+    Some(data)
+}
+
 /// Copies from the shared memory of the own block to that of another one.
 fn send(
     context: &mut Context<'_>,
@@ -262,15 +282,7 @@ fn send(
     (target, mbarrier): (u64, u64),
     (from, bytes): (Address, Slot),
 ) {
-    let source = context.address(from, lane);
-    let is_right = context.check_same_block(faults, lane, target, mbarrier);
-    if !context.check_own_block(faults, lane, source) || !is_right {
-        return;
-    }
-    let Some(bytes) = size(context, faults, lane, bytes) else { return };
-    let mut data = vec![0; bytes as usize];
-    context.read(faults, Place::shared(lane, source, ALIGNMENT), &mut data);
-    context.check_proxy(faults, lane, source, data.len(), "read");
+    let Some(data) = read_own(context, faults, lane, (target, mbarrier), (from, bytes)) else { return };
     deliver(context, faults, lane, (target, mbarrier), &data, ALIGNMENT);
 }
 
@@ -311,20 +323,47 @@ fn store(context: &mut Context<'_>, faults: &mut Faults, lane: usize, from: Addr
             write(context, faults, lane, (context.address(*address, lane), ALIGNMENT), &data);
         }
         Source::Box { map, coordinates } => {
-            let Some(tile) = tile(context, faults, lane, *map, coordinates) else { return };
-            if let Some(outside) = tile.origin.iter().find(|coordinate| **coordinate < 0) {
-                let cause = || format!("a box stored at coordinate {outside}; only loads may begin before the tensor");
-                faults.add(FindingClass::InvalidOperand, lane, source, cause);
-                return;
-            }
-            let mut data = vec![0; tile.map.box_bytes() as usize];
-            read_shared(context, faults, lane, (source, BOX_ALIGNMENT), &mut data);
-            for row in tile.rows_to_store() {
-                let offsets = row.offset..row.offset + row.bytes;
-                let row_data: Vec<u8> = offsets.map(|offset| data[tile.place(source, offset)]).collect();
-                write(context, faults, lane, (row.address, 1), &row_data);
+            let Some(stored) = StoredBox::read(context, faults, lane, source, (*map, coordinates)) else { return };
+            for (address, row) in stored.rows() {
+                write(context, faults, lane, (address, 1), &row);
             }
         }
+    }
+}
+
+/// A box of a tensor that was read from shared memory to be stored.
+pub(super) struct StoredBox {
+    pub tile: Tile,
+    source: u64,
+    data: Vec<u8>,
+}
+
+impl StoredBox {
+    /// Reads it; `None` when it cannot be stored, which is a fault.
+    pub fn read(
+        context: &mut Context<'_>,
+        faults: &mut Faults,
+        lane: usize,
+        source: u64,
+        (map, coordinates): (Address, &[Slot]),
+    ) -> Option<StoredBox> {
+        let tile = tile(context, faults, lane, map, coordinates)?;
+        if let Some(outside) = tile.origin.iter().find(|coordinate| **coordinate < 0) {
+            let cause = || format!("a box stored at coordinate {outside}; only loads may begin before the tensor");
+            faults.add(FindingClass::InvalidOperand, lane, source, cause);
+            return None;
+        }
+        let mut data = vec![0; tile.map.box_bytes() as usize];
+        read_shared(context, faults, lane, (source, BOX_ALIGNMENT), &mut data);
+        Some(StoredBox { tile, source, data })
+    }
+
+    /// Where each row goes in global memory, and what it is.
+    pub fn rows(&self) -> impl Iterator<Item = (u64, Vec<u8>)> + '_ {
+        self.tile.rows_to_store().into_iter().map(|row| {
+            let offsets = row.offset..row.offset + row.bytes;
+            (row.address, offsets.map(|offset| self.data[self.tile.place(self.source, offset)]).collect())
+        })
     }
 }
 

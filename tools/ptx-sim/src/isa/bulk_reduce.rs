@@ -4,9 +4,8 @@
 //! They take effect when they are issued. An access that does not come after the wait for one races with it.
 
 use super::atomic::{UPDATES, Update};
-use super::bulk_copy::{ALIGNMENT, Source, global_side, read_shared, sectors, size};
+use super::bulk_copy::{ALIGNMENT, Source, StoredBox, global_side, read_own, read_shared, sectors, size};
 use super::cache_policy;
-use super::tile::{BOX_ALIGNMENT, tile};
 use crate::context::{Context, Faults, Place};
 use crate::decode::{Decode, Form};
 use crate::finding::FindingClass;
@@ -182,27 +181,17 @@ impl Reduce {
                 }
             }
             (Source::Box { map, coordinates }, _) => {
-                let Some(tile) = tile(context, faults, lane, *map, coordinates) else { return };
-                let name = self.reduction.name;
-                let Some(kind) = kind_of(tile.map.element, name) else {
-                    let element = tile.map.element;
+                let map = (*map, coordinates.as_slice());
+                let Some(stored) = StoredBox::read(context, faults, lane, source, map) else { return };
+                let (element, name) = (stored.tile.map.element, self.reduction.name);
+                let Some(kind) = kind_of(element, name) else {
                     faults.add(FindingClass::InvalidOperand, lane, source, || {
                         format!("a reduction by .{name} of a tensor of {element:?}, for which there is none")
                     });
                     return;
                 };
-                if let Some(outside) = tile.origin.iter().find(|coordinate| **coordinate < 0) {
-                    let cause =
-                        || format!("a box stored at coordinate {outside}; only loads may begin before the tensor");
-                    faults.add(FindingClass::InvalidOperand, lane, source, cause);
-                    return;
-                }
-                let mut data = vec![0; tile.map.box_bytes() as usize];
-                read_shared(context, faults, lane, (source, BOX_ALIGNMENT), &mut data);
-                for row in tile.rows_to_store() {
-                    let offsets = row.offset..row.offset + row.bytes;
-                    let row_data: Vec<u8> = offsets.map(|offset| data[tile.place(source, offset)]).collect();
-                    self.reduction.apply(context, faults, (lane, Space::Global, row.address), kind, false, &row_data);
+                for (address, row) in stored.rows() {
+                    self.reduction.apply(context, faults, (lane, Space::Global, address), kind, false, &row);
                 }
             }
             (Source::Bytes { .. }, None) => {}
@@ -217,16 +206,10 @@ impl Reduce {
         (target, mbarrier): (u64, u64),
         (from, bytes): (Address, Slot),
     ) {
-        let source = context.address(from, lane);
-        let is_right = context.check_same_block(faults, lane, target, mbarrier);
-        if !context.check_own_block(faults, lane, source) || !is_right {
-            return;
-        }
-        let (Some(bytes), Some(kind)) = (size(context, faults, lane, bytes), self.kind) else { return };
+        let data = read_own(context, faults, lane, (target, mbarrier), (from, bytes));
+        let (Some(data), Some(kind)) = (data, self.kind) else { return };
+        let bytes = data.len() as u64;
         let Some(mbarrier) = context.mbarrier_address(faults, lane, Some(Space::Shared), mbarrier) else { return };
-        let mut data = vec![0; bytes as usize];
-        context.read(faults, Place::shared(lane, source, ALIGNMENT), &mut data);
-        context.check_proxy(faults, lane, source, data.len(), "read");
         let place = Place::shared(lane, target, ALIGNMENT);
         if context.check_alignment(faults, place, || format!("a reduction of {bytes} bytes")) {
             context.check_proxy(faults, lane, target, data.len(), "overwritten");
