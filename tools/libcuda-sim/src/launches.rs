@@ -44,6 +44,8 @@ struct Shape {
     block: [u32; 3],
     shared_bytes: u32,
     overlaps_previous: bool,
+    /// Blocks of a cluster, if the launch says so.
+    cluster: Option<[u32; 3]>,
 }
 
 /// The function that is launched on `stream`: a kernel becomes one of the stream's context.
@@ -117,20 +119,22 @@ fn launch(of: Handle, shape: Shape, stream: Handle, each: In<Host>, extra: In<us
     let stream = driver::stream(stream)?;
     let function = launched(of, &stream)?;
     let parameters = parameters(&function, each, extra)?;
-    let Shape { grid, block, shared_bytes: dynamic_shared_bytes, overlaps_previous } = shape;
+    let Shape { grid, block, shared_bytes: dynamic_shared_bytes, overlaps_previous, cluster } = shape;
     stream.submit(Operation::Launch(Launch {
         function,
         grid,
         block,
         dynamic_shared_bytes,
         overlaps_previous,
+        cluster,
         parameters,
     }))
 }
 
-/// Whether the launch may begin before the one in front of it has ended; what is not simulated is refused.
-fn overlaps_previous(attributes: In<Attribute>, count: u32) -> Result<bool> {
-    let mut overlaps = false;
+/// Whether the launch may begin before the one in front of it has ended, and the blocks of a cluster; what is not simulated is
+/// refused.
+fn attributes_of(attributes: In<Attribute>, count: u32) -> Result<(bool, Option<[u32; 3]>)> {
+    let (mut overlaps, mut cluster) = (false, None);
     let refused = |what: &str| Err(Error::unsupported(format!("{what} are not simulated")));
     for Attribute { number, value, .. } in attributes.all(count as usize)? {
         match number {
@@ -138,8 +142,9 @@ fn overlaps_previous(attributes: In<Attribute>, count: u32) -> Result<bool> {
             0 | 1 | 3 | 5 | 8 | 9 | 10 | 14 | 16 => {}
             2 if value[0] == 0 => {}
             2 => return refused("cooperative launches"),
-            4 | 11 if value[..3].iter().all(|extent| *extent <= 1) => {}
-            4 | 11 => return refused("clusters of several blocks"),
+            // The size, and another one that is preferred.
+            4 => cluster = Some([value[0], value[1], value[2]]),
+            11 => {}
             6 => overlaps = value[0] != 0,
             7 | 12 => return refused("events inside a launch"),
             13 if value[0] == 0 => {}
@@ -147,7 +152,7 @@ fn overlaps_previous(attributes: In<Attribute>, count: u32) -> Result<bool> {
             _ => return Err(Error::invalid(format!("{number} is no attribute of a launch"))),
         }
     }
-    Ok(overlaps)
+    Ok((overlaps, cluster))
 }
 
 fn active_blocks(count: Out<i32>, of: Handle, threads: i32, shared_bytes: usize) -> Result<()> {
@@ -188,7 +193,7 @@ driver_api! {
         extra: In<usize>,
     ) per_thread cuLaunchKernel_ptsz(stream) {
         let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
-        launch(of, Shape { grid, block, shared_bytes, overlaps_previous: false }, stream, each, extra)
+        launch(of, Shape { grid, block, shared_bytes, overlaps_previous: false, cluster: None }, stream, each, extra)
     }
 
     fn cuLaunchKernelEx(config: In<Config>, of: Handle, each: In<Host>, extra: In<usize>) {
@@ -243,7 +248,7 @@ driver_api! {
 }
 
 fn launch_with(config: Config, of: Handle, each: In<Host>, extra: In<usize>) -> Result<()> {
-    let overlaps_previous = overlaps_previous(config.attributes, config.attribute_count)?;
+    let (overlaps_previous, cluster) = attributes_of(config.attributes, config.attribute_count)?;
     if overlaps_previous && driver::version() < OVERLAP_IN_GRAPHS && driver::stream(config.stream)?.capture().is_some()
     {
         return Err(Error::unsupported(
@@ -251,5 +256,5 @@ fn launch_with(config: Config, of: Handle, each: In<Host>, extra: In<usize>) -> 
         ));
     }
     let Config { grid, block, shared_bytes, stream, .. } = config;
-    launch(of, Shape { grid, block, shared_bytes, overlaps_previous }, stream, each, extra)
+    launch(of, Shape { grid, block, shared_bytes, overlaps_previous, cluster }, stream, each, extra)
 }

@@ -62,9 +62,11 @@ pub fn attribute(function: &Function, number: u32) -> Result<i32> {
         5 => small(function.ptx_version().into()),
         6 => small(machine.config().architecture.number.into()),
         8 => small(function.max_dynamic_shared_bytes().into()),
-        // Caching, carve-out (the driver's choice), clusters.
+        // Caching, carve-out (the driver's choice), what is allowed and hints about clusters.
         9 => -1,
-        7 | 10..=15 => 0,
+        10 => function.needs_cluster().into(),
+        11..=13 => small(function.required_cluster().map_or(0, |cluster| cluster[number as usize - 11]).into()),
+        7 | 14 | 15 => 0,
         _ => return Err(Error::invalid(format!("{number} is no attribute of a function"))),
     })
 }
@@ -76,7 +78,9 @@ pub fn set_attribute(number: u32, value: i32, allow: impl FnOnce(u32) -> Result<
         9 if (-1..=100).contains(&value) => Ok(()),
         10..=13 if value == 0 => Ok(()),
         14 | 15 => Ok(()),
-        10..=13 => Err(Error::unsupported("clusters of several blocks are not simulated")),
+        10..=13 => {
+            Err(Error::unsupported("a size of clusters that is set for a function is not simulated: launches name it"))
+        }
         _ => Err(Error::invalid(format!("attribute {number} cannot be set to {value}"))),
     }
 }

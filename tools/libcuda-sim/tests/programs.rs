@@ -60,7 +60,7 @@ fn every_kind_of_call_does_what_it_should() {
         "which was freed before",
         "CUDA_ERROR_NOT_SUPPORTED: cuMemAllocManaged is not simulated",
         "the image is a cubin",
-        "clusters of several blocks are not simulated",
+        "clusters of [2, 1, 1]",
     ] {
         assert!(errors.contains(expected), "no {expected:?} in\n{errors}");
     }

@@ -10,7 +10,7 @@ pub const ARCHITECTURE: u32 = 90;
 /// Name of the entry of every case.
 pub const ENTRY: &str = "test";
 
-/// A kernel of one block with its input.
+/// A kernel, nearly always of one block, with its input.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// What it executes: the form, and what else tells it apart. Unique.
@@ -18,7 +18,9 @@ pub struct Case {
     /// The module. Its entry [`ENTRY`] has the parameters `output` and `input`, both addresses, and `map` when there is
     /// a tensor map.
     pub ptx: String,
-    /// Threads of the block.
+    /// Blocks of the grid.
+    pub blocks: u32,
+    /// Threads of a block.
     pub threads: u32,
     /// Contents of the input buffer.
     pub input: Vec<u8>,
@@ -78,6 +80,9 @@ impl Case {
         let mut hasher = Sha256::new();
         hasher.update(&self.ptx);
         hasher.update(self.threads.to_le_bytes());
+        if self.blocks > 1 {
+            hasher.update(self.blocks.to_le_bytes());
+        }
         hasher.update(&self.input);
         hasher.update(format!("{:?}", self.tensor_map));
         hasher.update(self.output_bytes.to_le_bytes());

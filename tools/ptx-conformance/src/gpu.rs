@@ -87,7 +87,7 @@ fn run(stream: &Stream, case: &Case) -> Result<Vec<u8>> {
         });
     }
     // SAFETY: the entry of a case has exactly these parameters, and they outlive the launch.
-    unsafe { stream.launch(&function, 1, case.threads, 0, &arguments) }.context("launching")?;
+    unsafe { stream.launch(&function, case.blocks, case.threads, 0, &arguments) }.context("launching")?;
     stream.synchronize().context("running")?;
     let mut bytes = vec![0; case.output_bytes];
     output.copy_to(&mut bytes)?;

@@ -14,6 +14,8 @@ pub struct Kernel {
     body: String,
     variables: String,
     version: &'static str,
+    /// Blocks of a cluster, if there are clusters.
+    cluster: Option<u32>,
 }
 
 impl Kernel {
@@ -22,6 +24,7 @@ impl Kernel {
         let case = Case {
             name: name.into(),
             ptx: String::new(),
+            blocks: 1,
             threads: 32,
             input: vec![0; 16],
             output_bytes: 0,
@@ -29,12 +32,18 @@ impl Kernel {
             rule: Rule::Exact,
             columns: Columns::default(),
         };
-        Kernel { case, body: body.into(), variables: String::new(), version: "8.3" }
+        Kernel { case, body: body.into(), variables: String::new(), version: "8.3", cluster: None }
     }
 
     /// Threads of the block.
     pub fn threads(mut self, threads: u32) -> Kernel {
         self.case.threads = threads;
+        self
+    }
+
+    /// Blocks of the grid, so many of them in each cluster.
+    pub fn clusters(mut self, blocks: u32, cluster: u32) -> Kernel {
+        (self.case.blocks, self.cluster) = (blocks, Some(cluster));
         self
     }
 
@@ -82,7 +91,9 @@ impl Kernel {
 
     /// The finished case.
     pub fn finish(self) -> Case {
-        let Kernel { mut case, body, variables, version } = self;
+        let Kernel { mut case, body, variables, version, cluster } = self;
+        let directives =
+            cluster.map_or(String::new(), |size| format!(" .explicitcluster .reqnctapercluster {size}, 1, 1"));
         let (parameter, map) = match case.tensor_map {
             None => ("", ""),
             Some((_, MapPlace::Global)) => (", .param .u64 map", ".reg .b64 %map;\nld.param.u64 %map, [map];\n"),
@@ -92,7 +103,7 @@ impl Kernel {
         };
         case.ptx = format!(
             ".version {version}\n.target sm_90a\n.address_size 64\n{variables}\
-             .visible .entry test(.param .u64 output, .param .u64 input{parameter})\n{{\n\
+             .visible .entry test(.param .u64 output, .param .u64 input{parameter}){directives}\n{{\n\
              .reg .pred %p<16>;\n.reg .b16 %h<32>;\n.reg .b32 %r<64>;\n.reg .f32 %f<32>;\n.reg .b64 %rd<32>;\n\
              .reg .b64 %output, %input;\n.reg .b32 %thread;\n\
              ld.param.u64 %output, [output];\nld.param.u64 %input, [input];\nmov.u32 %thread, %tid.x;\n\

@@ -32,7 +32,7 @@ pub fn output(case: &Case) -> Result<Vec<u8>> {
     }
     let launch = Launch {
         entry: ENTRY,
-        grid: [1, 1, 1],
+        grid: [case.blocks, 1, 1],
         block: [case.threads, 1, 1],
         dynamic_shared_bytes: 0,
         params: &params,

@@ -3,7 +3,7 @@
 use ptx_sim::FindingClass;
 
 /// One line of advice for each class.
-const ADVICE: [(FindingClass, &str); 19] = [
+const ADVICE: [(FindingClass, &str); 20] = [
     (
         FindingClass::Misaligned,
         "make the row pitch and every offset added to the base a multiple of the access size; a pitch of 130 bytes, for \
@@ -58,6 +58,11 @@ const ADVICE: [(FindingClass, &str); 19] = [
         "order the two accesses: a barrier that both threads pass in between, or within a warp bar.warp.sync; when a buffer is \
          used again, the barrier belongs between its last reader and its next writer; what atomic operations change is read by \
          strong reads only (ld.relaxed, a volatile or atomic load)",
+    ),
+    (
+        FindingClass::BlockLifetime,
+        "let all threads of the cluster pass barrier.cluster.arrive and barrier.cluster.wait (cluster.sync) before the first access \
+         to the shared memory of another block, and again after the last one, before a block ends whose memory others use",
     ),
     (
         FindingClass::PreviousGridNotWaited,

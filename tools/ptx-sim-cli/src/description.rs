@@ -46,6 +46,7 @@ struct File {
     entry: Option<String>,
     grid: Option<Spanned<ExtentValue>>,
     block: Option<Spanned<ExtentValue>>,
+    cluster: Option<Spanned<ExtentValue>>,
     shared: Option<u32>,
     arch: Option<u32>,
     params: Option<Vec<Spanned<String>>>,
@@ -69,6 +70,7 @@ struct LaunchTable {
     entry: Option<String>,
     grid: Option<Spanned<ExtentValue>>,
     block: Option<Spanned<ExtentValue>>,
+    cluster: Option<Spanned<ExtentValue>>,
     shared: Option<u32>,
     params: Option<Vec<Spanned<String>>>,
 }
@@ -139,6 +141,8 @@ pub struct LaunchSpec {
     pub grid: Option<[u32; 3]>,
     /// Threads of a block in x, y and z.
     pub block: Option<[u32; 3]>,
+    /// Blocks of a cluster in x, y and z; if left out, what the entry demands.
+    pub cluster: Option<[u32; 3]>,
     /// Dynamic shared memory, bytes.
     pub shared: Option<u32>,
     /// Parameters, in order.
@@ -224,6 +228,7 @@ impl Source<'_> {
             entry: table.entry,
             grid: self.extent(table.grid)?,
             block: self.extent(table.block)?,
+            cluster: self.extent(table.cluster)?,
             shared: table.shared,
         })
     }
@@ -309,6 +314,7 @@ impl Description {
             entry: file.entry,
             grid: file.grid,
             block: file.block,
+            cluster: file.cluster,
             shared: file.shared,
             params: file.params,
         };
@@ -320,6 +326,7 @@ impl Description {
                 entry: own.entry.or_else(|| top.entry.clone()),
                 grid: own.grid.or(top.grid),
                 block: own.block.or(top.block),
+                cluster: own.cluster.or(top.cluster),
                 shared: own.shared.or(top.shared),
                 params: if has_params { own.params } else { top.params.clone() },
             })

@@ -37,6 +37,9 @@ pub struct Kernel {
     /// Threads of a block
     #[arg(long, value_name = "X[,Y,Z]", value_parser = parse_extent)]
     block: Option<[u32; 3]>,
+    /// Blocks of a cluster [default: what the entry demands (.reqnctapercluster), or else no clusters]
+    #[arg(long, value_name = "X[,Y,Z]", value_parser = parse_extent)]
+    cluster: Option<[u32; 3]>,
     /// Dynamic shared memory of a block [default: 0]
     #[arg(long, value_name = "BYTES")]
     shared: Option<u32>,
@@ -163,6 +166,7 @@ impl Kernel {
             ("--entry", self.entry.is_some()),
             ("--grid", self.grid.is_some()),
             ("--block", self.block.is_some()),
+            ("--cluster", self.cluster.is_some()),
             ("--shared", self.shared.is_some()),
             ("--param", !params.is_empty()),
         ];
@@ -172,6 +176,7 @@ impl Kernel {
                 only.entry = self.entry.clone().or(only.entry.take());
                 only.grid = self.grid.or(only.grid);
                 only.block = self.block.or(only.block);
+                only.cluster = self.cluster.or(only.cluster);
                 only.shared = self.shared.or(only.shared);
                 if !params.is_empty() {
                     only.params = params;

@@ -15,6 +15,7 @@ pub struct Ready {
     pub entry: String,
     grid: [u32; 3],
     block: [u32; 3],
+    cluster: Option<[u32; 3]>,
     shared: u32,
     params: Vec<Vec<u8>>,
 }
@@ -95,7 +96,8 @@ impl<'a> Session<'a> {
                 params: &ready.params.iter().map(Vec::as_slice).collect::<Vec<_>>(),
                 architecture: self.architecture,
             };
-            ptx_sim::run(self.module, &mut self.world.memory, &launch, options).map_err(|error| {
+            let options = Options { cluster: ready.cluster, ..options.clone() };
+            ptx_sim::run(self.module, &mut self.world.memory, &launch, &options).map_err(|error| {
                 let hint = hint(&error, self.module, &ready.entry);
                 let which =
                     if several { format!("launch {number}, {}: ", short_name(&ready.entry)) } else { String::new() };
@@ -112,6 +114,7 @@ fn ready(module: &Module, spec: &LaunchSpec) -> Result<Ready, String> {
     Ok(Ready {
         grid: spec.grid.unwrap_or([1; 3]),
         block: block.ok_or("how many threads does a block have? Say --block X[,Y,Z]")?,
+        cluster: spec.cluster,
         shared: spec.shared.unwrap_or(0),
         params: Vec::new(),
         entry,

@@ -287,3 +287,15 @@ fn the_architecture_comes_from_the_target() {
     let message = refusal(&[file.to_str().expect("a path of text"), "--block=32"]);
     assert!(message.contains("is compiled for sm_101a, which is not simulated; say --arch"), "{message}");
 }
+
+#[test]
+fn clusters_are_described() {
+    let toml = "grid = 4\nblock = 1\ncluster = 2\nparams = [\"u32[4]\"]\n[expect.to]\nvalues = [1, 0, 3, 2]\n";
+    run("cluster.ptx", &folder(toml, &[]), 0, &[]);
+    let alone = toml.replace("cluster = 2\n", "");
+    assert_says(&run("cluster.ptx", &folder(&alone, &[]), 1, &[]), &["outside the cluster, which has one block"]);
+    run("cluster.ptx", &folder(&alone, &[]), 0, &["--cluster=2"]);
+    let uneven = toml.replace("cluster = 2", "cluster = [3, 1]");
+    let said = run("cluster.ptx", &folder(&uneven, &[]), 2, &[]);
+    assert_says(&said, &["a grid of [4, 1, 1] blocks is no multiple of clusters of [3, 1, 1]"]);
+}

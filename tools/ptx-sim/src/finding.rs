@@ -65,6 +65,9 @@ finding_classes! {
         /// Two accesses to the same bytes of shared or global memory, at least one of them a write, that nothing orders: in
         /// another schedule they may happen the other way round. [`Finding::other`] is the second one.
         Race = "data race",
+        /// Shared memory of another block of the cluster that is accessed before that block has begun or after it has ended, in
+        /// this or another schedule.
+        BlockLifetime = "shared memory of a block that may not be there",
         /// Global memory that a grid accesses behind no `griddepcontrol.wait`, although it may begin while the grid in front of it
         /// still uses it ([`Options::overlaps_previous`](crate::Options)).
         PreviousGridNotWaited = "previous grid not waited for",

@@ -10,6 +10,8 @@ use crate::numeric::{Exact, Format, Rounding};
 
 /// Most products of one sum.
 pub(crate) const PRODUCTS: usize = 16;
+/// Most products of a sum of numbers of 8 bits.
+const MOST_PRODUCTS: usize = 32;
 /// Places that a term keeps below the largest exponent.
 pub(crate) const PLACES: u32 = 25;
 /// 2^128, the first number beyond those of `.f32`.
@@ -32,12 +34,22 @@ impl Factor {
     pub fn new(format: Format, bits: u64) -> Factor {
         let fraction = bits as i32 & ((1 << format.fraction_bits()) - 1);
         let field = (bits >> format.fraction_bits()) as i32 & ((1 << format.exponent_field_bits()) - 1);
-        let sign = if bits >> (format.bits() - 1) & 1 == 0 { 1 } else { -1 };
+        let is_negative = bits >> (format.bits() - 1) & 1;
         if field == (1 << format.exponent_field_bits()) - 1 {
+            let sign = if is_negative == 0 { 1 } else { -1 };
             return Factor { significand: if fraction == 0 { sign } else { 0 }, exponent: Self::SPECIAL };
         }
-        let hidden = i32::from(field != 0) << format.fraction_bits();
-        Factor { significand: sign * (fraction | hidden), exponent: field.max(1) - format.bias() }
+        Self::of_fields(is_negative, field as u64, fraction as u64, (format.fraction_bits(), format.bias()))
+    }
+
+    /// Not a number.
+    pub const NAN: Factor = Factor { significand: 0, exponent: Self::SPECIAL };
+
+    /// The number with that sign, exponent field and fraction, of a format with so many bits of fraction and that bias.
+    pub fn of_fields(sign: u64, field: u64, fraction: u64, (fraction_bits, bias): (u32, i32)) -> Factor {
+        let hidden = i32::from(field != 0) << fraction_bits;
+        let significand = fraction as i32 | hidden;
+        Factor { significand: if sign == 0 { significand } else { -significand }, exponent: field.max(1) as i32 - bias }
     }
 
     /// Whether it is infinite or NaN.
@@ -85,22 +97,54 @@ impl Term {
     }
 }
 
+/// How much of a sum is kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Precision {
+    /// Places below the largest exponent, of [`PLACES`].
+    places: u32,
+    /// Bits of the fraction of a result in `.f32`.
+    fraction: u32,
+}
+
+impl Precision {
+    /// Of numbers of 16 bits and more.
+    const FULL: Precision = Precision { places: PLACES, fraction: 23 };
+    /// Of numbers of 8 bits in `wgmma` (Xie et al.): fewer places, and a result whose last ten bits are zero.
+    pub const SMALL: Precision = Precision { places: 13, fraction: 13 };
+}
+
 /// `addend` + Σ `a`·`b`, of at most 16 products. The addend is of the format `result`, in which the bits of the sum are.
 pub(crate) fn fused_sum(input: Format, a: &[Factor], b: &[Factor], result: Format, addend: Factor) -> u64 {
+    fused_sum_in(Precision::FULL, 2 * input.fraction_bits(), a, b, result, addend)
+}
+
+/// The same of at most 32 products with so many bits behind their binary points, with less precision.
+pub(crate) fn fused_sum_in(
+    precision: Precision,
+    product_bits: u32,
+    a: &[Factor],
+    b: &[Factor],
+    result: Format,
+    addend: Factor,
+) -> u64 {
     if a.iter().chain(b).chain([&addend]).any(|factor| factor.is_special()) {
         let sum = a.iter().zip(b).fold(addend.kind(), |sum, (a, b)| sum + a.kind() * b.kind());
         return Exact::from(sum).round(result, Rounding::Nearest);
     }
-    let mut terms = [Term::default(); PRODUCTS + 1];
+    let mut terms = [Term::default(); MOST_PRODUCTS + 1];
     for (term, (a, b)) in terms.iter_mut().zip(a.iter().zip(b)) {
         let significand = i64::from(a.significand) * i64::from(b.significand);
-        *term = Term::new(significand, a.exponent + b.exponent, 2 * input.fraction_bits());
+        *term = Term::new(significand, a.exponent + b.exponent, product_bits);
     }
-    let terms = &mut terms[..=a.len().min(PRODUCTS)];
-    terms[a.len().min(PRODUCTS)] = Term::new(i64::from(addend.significand), addend.exponent, result.fraction_bits());
+    let terms = &mut terms[..=a.len().min(MOST_PRODUCTS)];
+    let last = terms.len() - 1;
+    terms[last] = Term::new(i64::from(addend.significand), addend.exponent, result.fraction_bits());
     let largest = terms.iter().map(|term| term.exponent).max().unwrap_or(0);
-    let sum: i64 = terms.iter().map(|term| term.aligned(largest)).sum();
-    rounded(sum, largest, result)
+    let unit = 1_i64 << (PLACES - precision.places);
+    // Division drops what is less than the unit, towards zero.
+    let sum: i64 = terms.iter().map(|term| term.aligned(largest) / unit * unit).sum();
+    let dropped = if result == Format::F32 { result.fraction_bits() - precision.fraction } else { 0 };
+    rounded(sum, largest, result) >> dropped << dropped
 }
 
 /// An addend in units of the last place kept beside a term of that exponent.

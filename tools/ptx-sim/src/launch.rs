@@ -37,6 +37,9 @@ pub struct Options {
     /// Whether the grid may begin before the one in front of it has ended (CUDA's programmatic stream serialisation); `None` where
     /// that is not known: an entry with a `griddepcontrol.wait` is then taken to be launched so.
     pub overlaps_previous: Option<bool>,
+    /// Blocks of a cluster in x, y and z, which divide the grid; `None` for what the entry demands (`.reqnctapercluster`), or else
+    /// none.
+    pub cluster: Option<[u32; 3]>,
 }
 
 impl Default for Options {
@@ -48,6 +51,7 @@ impl Default for Options {
             races: true,
             schedule: 0,
             overlaps_previous: None,
+            cluster: None,
         }
     }
 }
@@ -133,7 +137,7 @@ pub enum LaunchError {
         /// What is wrong.
         what: String,
     },
-    /// The grid or block is empty or larger than any GPU takes, or contradicts `.maxntid` or `.reqntid`.
+    /// The grid, block or cluster is empty or larger than any GPU takes, or contradicts what the entry demands.
     #[error("{0}")]
     Geometry(String),
     /// The architecture is not known to the simulator.

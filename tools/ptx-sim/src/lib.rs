@@ -50,7 +50,8 @@
 //! executed against results of an H200. Where PTX allows a range of results, this is what is computed:
 //! - `.approx` and `.full` forms, `ex2`, `lg2`, `rsqrt`, `sin`, `cos`, `tanh`: the f64 result, rounded once. An H200 stays
 //!   within the bound that PTX states;
-//! - `mma` and `wgmma` of floating-point numbers: what an H200 or H100 computes, to the bit (`fused_sum`): its rounding is not
+//! - `mma` and `wgmma` of floating-point numbers: what an H200 or H100 computes, to the bit (`fused_sum`), but for `wgmma` of tf32,
+//!   e4m3 and e5m2, which are what has been published of it and wait for a recording: its rounding is not
 //!   that of other architectures. e4m3 and e5m2 are widened to halves, as `ptxas` does it for `sm_90`; f64 is summed one product
 //!   after the other. Integers and single bits are exact. Which lane holds what of a `wmma` fragment is this simulator's choice;
 //! - `rcp.approx.ftz.f64`, `rsqrt.approx.ftz.f64`: the upper half of the f64 result;
@@ -75,6 +76,16 @@
 //!
 //! Lanes that give different masks to one `shfl.sync`, `vote.sync`, `match.sync`, `redux.sync`, `elect.sync` or
 //! `bar.warp.sync` execute it mask by mask, each time with the lanes that give the same one.
+//!
+//! # Clusters
+//!
+//! The blocks of a cluster run together, in turns on one thread. The shared memory of the block with rank *r* begins at *r* · 16 MiB
+//! of the shared window, as `ptxas` computes addresses for `sm_90a`, so that `mapa` and generic addresses work as they do there; a matrix descriptor has no room
+//! for the rank and means the own block. A launch names the size of its clusters ([`Options::cluster`]) or the entry does
+//! (`.reqnctapercluster`). More than 8 blocks, up to 16, need no permission.
+//!
+//! `st.async`, `red.async`, bulk copies between blocks and multicast copies take effect when they are issued, as far as anybody sees who
+//! has waited for the mbarrier that counts them.
 //!
 //! # Functions
 //!
@@ -113,6 +124,9 @@
 //! - mbarriers that are not initialised, accessed like ordinary memory, or whose counts become impossible, and those whose
 //!   beginning or end races with their other uses; waits for a phase that never ends are deadlocks, with the arrivals and
 //!   bytes each phase still waits for;
+//! - in clusters: accesses to the shared memory of a block that may not have begun or may have ended, in this or another schedule;
+//!   ranks and masks of blocks that are not there, plain shared accesses to the memory of other blocks, mbarriers of other blocks that
+//!   are waited for, copies whose mbarrier is in another block than what they write; `barrier.cluster.arrive` twice without a wait;
 //! - warps that keep more registers, after `setmaxnreg`, than their block can have begun with (`.minnctapersm`, `.maxnreg`);
 //! - assertions that fail, with their text, file, line and function;
 //! - blocks of the device heap used beyond their end or after they were freed, freed twice or never given;
@@ -139,6 +153,9 @@
 //! - Registers read, not written, between `wgmma.fence` and a `wgmma` that accumulates into them; registers beyond what
 //!   `setmaxnreg` left.
 //! - Matrix descriptors with a base offset other than 0, which no test on hardware covers: they are findings.
+//! - Between blocks of a cluster: a scope of `.cta` at an mbarrier, where `.cluster` is needed, as CUTLASS leaves it out too; a missing
+//!   `fence.proxy.async` where anything in the cluster synchronised since.
+//! - A missing `fence.proxy.tensormap::generic` between the change of a tensor map and its use.
 //! - Wrong padding of boxes whose rows are shorter than those of their swizzle: such tensor maps are refused.
 //! - Writes to constant memory through generic addresses.
 //! - What the program never executes with these arguments.
@@ -161,15 +178,17 @@
 //! addresses. What orders accesses, each with vector clocks for every thread:
 //! - program order of one thread. Lanes of a warp are not ordered with each other, not even by `shfl`, `vote`, `mma` or
 //!   `ldmatrix`;
-//! - `bar`, `barrier`, `barrier.cluster`: what a thread did before arriving comes before what others do after waiting.
+//! - `bar`, `barrier`, `barrier.cluster`, mbarriers: what a thread did before arriving comes before what others do after waiting.
+//!   A `.relaxed` arrival orders what a fence announced before it, and a `.relaxed` wait at the next fence.
 //!   Arriving without waiting orders nothing for the thread that arrives;
 //! - `bar.warp.sync`, for the lanes of its mask;
 //! - a `cp.async` comes after what its thread did before it, and before what that thread does after waiting for it; other
 //!   threads need a barrier after the wait. Until then its source must not be written either;
 //! - a release that an acquire has seen: `st.release`, `ld.acquire`, `atom` and `red` with these, or a fence before a strong
-//!   write and a fence after a strong read of the same address. Scopes are not told apart within a block.
+//!   write and a fence after a strong read of the same address. Between blocks of a cluster, the scope of both has to reach the
+//!   cluster.
 //!
-//! Two blocks are ordered by what one releases at the scope of the GPU (a fence and then a strong write, or a strong write that
+//! Blocks of a cluster are checked like the warps of a block, in shared and in global memory. Two other blocks are ordered by what one releases at the scope of the GPU (a fence and then a strong write, or a strong write that
 //! releases) and the other acquires there; what blocks do is compared once they have ended, in the order of their indices, so
 //! that reports of kernels whose blocks do not wait for each other do not depend on timing. Two liberties are taken with the
 //! PTX memory model, both as CUDA's own examples take them: an atomic operation acquires what it has seen also without a fence
@@ -183,8 +202,8 @@
 //! compare-and-swap are often begun so.
 //!
 //! What cannot be executed is refused by name and line before anything runs ([`LaunchError`]), never guessed, and never
-//! reported as an error of the kernel: textures, clusters of several blocks, `cp.reduce.async.bulk`,
-//! multicast, `im2col` tensor maps, `wgmma` of other types than f16 and bf16 among others.
+//! reported as an error of the kernel: textures and surfaces, sparse products (`mma.sp`, `wgmma.mma_async.sp`),
+//! `im2col` tensor maps, `multimem`, `tcgen05` among others.
 //!
 //! # Where things are
 //!

@@ -80,6 +80,16 @@ impl Module {
         self.entry(entry)?.required_threads
     }
 
+    /// The blocks that a cluster of an entry has to have in each dimension, where it says so (`.reqnctapercluster`).
+    pub fn required_cluster(&self, entry: &str) -> Option<[u32; 3]> {
+        self.entry(entry)?.cluster
+    }
+
+    /// Whether the launch of an entry has to name the size of its clusters (`.explicitcluster`).
+    pub fn needs_cluster(&self, entry: &str) -> bool {
+        self.entry(entry).is_some_and(|entry| entry.needs_cluster && entry.cluster.is_none())
+    }
+
     fn entry(&self, name: &str) -> Option<&Entry> {
         self.syntax.entries.iter().find(|candidate| candidate.name == name)
     }

@@ -18,6 +18,11 @@ const BLOCK_EXTENT: [u32; 3] = [1024, 1024, 64];
 /// Largest grid in each dimension.
 const GRID_EXTENT: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 
+/// Most blocks of a cluster; more than 8 are not portable (CUDA C++ Programming Guide, "Thread Block Clusters").
+const BLOCKS_PER_CLUSTER: u32 = 16;
+/// The first architecture that has clusters.
+const FIRST_WITH_CLUSTERS: u32 = 90;
+
 /// Bytes of all parameters of an entry (PTX ISA, "Kernel Function Parameters").
 const PARAMETER_BYTES: u64 = 32_764;
 
@@ -39,6 +44,7 @@ pub fn run(
     let entry = entry_of(module, launch.entry)?;
     check_target(module, launch.architecture)?;
     check_geometry(entry, launch)?;
+    let cluster = cluster_of(entry, launch, options)?;
     check_parameter_space(entry)?;
     let reach = Reach::of(module.syntax(), entry);
     let layout = Layout::new(module.syntax(), module.identity(), entry, &reach, memory)?;
@@ -51,7 +57,7 @@ pub fn run(
     if operations.iter().any(isa::Operation::uses_heap) {
         memory.prepare_heap()?;
     }
-    let machine = Machine::new(module, &program, launch, memory, options);
+    let machine = Machine::new(module, &program, launch, memory, cluster, options);
     run_grid(&machine, &operations, options)
 }
 
@@ -66,14 +72,6 @@ fn check_geometry(entry: &Entry, launch: &Launch<'_>) -> Result<(), LaunchError>
     if threads > THREADS_PER_BLOCK {
         return error(format!("{threads} threads in a block; at most {THREADS_PER_BLOCK} are possible"));
     }
-    if let Some(cluster) = entry.cluster
-        && cluster != [1; 3]
-    {
-        return error(format!(
-            "`{}` demands clusters of {cluster:?} blocks; only clusters of one block are supported",
-            entry.name
-        ));
-    }
     if let Some(required) = entry.required_threads
         && required != launch.block
     {
@@ -86,6 +84,36 @@ fn check_geometry(entry: &Entry, launch: &Launch<'_>) -> Result<(), LaunchError>
         }
     }
     Ok(())
+}
+
+/// The blocks of a cluster in each dimension; `None` where nobody asked for clusters.
+fn cluster_of(entry: &Entry, launch: &Launch<'_>, options: &Options) -> Result<Option<[u32; 3]>, LaunchError> {
+    let error = |text: String| Err(LaunchError::Geometry(text));
+    let name = &entry.name;
+    let cluster = match (options.cluster, entry.cluster) {
+        (Some(asked), Some(required)) if asked != required => {
+            return error(format!("clusters of {asked:?} blocks; .reqnctapercluster of `{name}` demands {required:?}"));
+        }
+        (None, None) if entry.needs_cluster => {
+            return error(format!(
+                "`{name}` (.explicitcluster) demands that the launch names the size of its clusters"
+            ));
+        }
+        (None, None) => return Ok(None),
+        (asked, required) => asked.or(required).unwrap_or([1; 3]),
+    };
+    let blocks: u128 = cluster.iter().map(|size| u128::from(*size)).product();
+    let most = entry.maximum_cluster.map_or(BLOCKS_PER_CLUSTER, |most| most.min(BLOCKS_PER_CLUSTER));
+    if blocks == 0 || blocks > most.into() {
+        return error(format!("clusters of {cluster:?} blocks; `{name}` takes 1 to {most} together"));
+    }
+    if launch.architecture < FIRST_WITH_CLUSTERS {
+        return error(format!("clusters need sm_{FIRST_WITH_CLUSTERS}; sm_{} has none", launch.architecture));
+    }
+    if launch.grid.iter().zip(cluster).any(|(blocks, size)| !blocks.is_multiple_of(size)) {
+        return error(format!("a grid of {:?} blocks is no multiple of clusters of {cluster:?}", launch.grid));
+    }
+    Ok(Some(cluster))
 }
 
 fn check_parameter_space(entry: &Entry) -> Result<(), LaunchError> {

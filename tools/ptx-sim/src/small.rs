@@ -1,5 +1,6 @@
 //! The floating-point formats of 8 bits (PTX ISA, "Alternate Floating-Point Data Formats").
 
+use crate::fused_sum::Factor;
 use crate::numeric::Format;
 
 /// A format of 8 bits.
@@ -25,6 +26,19 @@ impl Small {
                 if bits & 0x80 == 0 { magnitude } else { -magnitude }
             }
             Small::E5M2 => Format::F16.value(bits << 8),
+        }
+    }
+
+    /// Bits behind the binary point of a product of two [`Small::factor`]s.
+    pub const PRODUCT_BITS: u32 = 6;
+
+    /// Splits the number `bits`; both formats have three bits behind the binary point here.
+    pub fn factor(self, bits: u64) -> Factor {
+        match self {
+            Small::E4M3 if bits & 0x7f == 0x7f => Factor::NAN,
+            Small::E4M3 => Factor::of_fields(bits >> 7 & 1, bits >> 3 & 0xf, bits & 7, (3, 7)),
+            Small::E5M2 if bits & 0x7c == 0x7c => Factor::new(Format::F16, bits << 8),
+            Small::E5M2 => Factor::of_fields(bits >> 7 & 1, bits >> 2 & 0x1f, (bits & 3) << 1, (3, 15)),
         }
     }
 

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Kernel, words};
-use ptx_sim::{FindingClass, LaunchError};
+use ptx_sim::FindingClass;
 
 /// Stores a word of each thread, left in `%r0`.
 const STORE: &str = "mul.wide.u32 %rd0, %lane, 4; add.u64 %rd0, %rd0, %output; st.global.u32 [%rd0], %r0;";
@@ -50,24 +50,6 @@ fn waiting_for_the_cluster_without_arriving() {
     let body = "mov.u32 %r0, 1; barrier.cluster.wait.aligned;";
     let finding = kernel(body).run_faulty(FindingClass::InvalidOperand);
     assert!(finding.message.contains("never executed barrier.cluster.arrive"), "{finding}");
-}
-
-#[test]
-fn clusters_of_several_blocks_are_refused() {
-    let text = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry test() .explicitcluster\n\
-        .reqnctapercluster 2, 1, 1 { ret; }";
-    let module = ptx_sim::Module::parse(text, "test.ptx").expect("parsing");
-    let launch = ptx_sim::Launch {
-        entry: "test",
-        grid: [2, 1, 1],
-        block: [32, 1, 1],
-        dynamic_shared_bytes: 0,
-        params: &[],
-        architecture: 90,
-    };
-    let memory = &mut ptx_sim::GlobalMemory::new();
-    let error = ptx_sim::run(&module, memory, &launch, &ptx_sim::Options::default()).expect_err("two blocks");
-    assert!(matches!(&error, LaunchError::Geometry(text) if text.contains("clusters of one block")), "{error}");
 }
 
 #[test]

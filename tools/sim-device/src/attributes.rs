@@ -57,7 +57,8 @@ pub fn device_attribute(config: &Config, index: u32, attribute: u32) -> Option<i
         111 => number(RESERVED_SHARED_BYTES),
         // Memory pools (stream-ordered allocation).
         115 => 1,
-        127 => i32::from(is_hopper),
+        // Clusters; asynchronous copies of tensors.
+        120 | 127 => i32::from(is_hopper),
         // No node of the host's memory.
         131 | 134 => -1,
         _ if KNOWN.contains(&attribute) => 0,

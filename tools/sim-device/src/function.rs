@@ -56,6 +56,16 @@ impl Function {
         declared.unwrap_or(THREADS_PER_BLOCK).min(THREADS_PER_BLOCK)
     }
 
+    /// The blocks that a cluster has to have in each dimension, where the function says so.
+    pub fn required_cluster(&self) -> Option<[u32; 3]> {
+        self.image.module.required_cluster(self.name())
+    }
+
+    /// Whether launches have to name the size of their clusters.
+    pub fn needs_cluster(&self) -> bool {
+        self.image.module.needs_cluster(self.name())
+    }
+
     /// Static shared memory of a block, bytes.
     pub fn shared_bytes(&self) -> u64 {
         self.declaration.shared_bytes

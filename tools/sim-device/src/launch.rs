@@ -14,6 +14,9 @@ use crate::function::Function;
 use crate::machine::LAST_ADDRESS;
 use crate::problem::Problem;
 
+/// Most blocks of a cluster; a GPU asks for a permission for more than 8.
+const BLOCKS_PER_CLUSTER: u128 = 16;
+
 /// How a function is launched.
 #[derive(Clone)]
 pub struct Launch {
@@ -28,6 +31,8 @@ pub struct Launch {
     /// Whether the grid may begin before the one in front of it has ended
     /// (`CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`).
     pub overlaps_previous: bool,
+    /// Blocks of a cluster in x, y and z (`CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`); `None` for what the function demands.
+    pub cluster: Option<[u32; 3]>,
     /// The bytes of each parameter, in order.
     pub parameters: Vec<Vec<u8>>,
 }
@@ -36,7 +41,7 @@ impl Launch {
     /// Whether a driver would accept it.
     ///
     /// # Errors
-    /// [`Code::INVALID_VALUE`] with what is wrong.
+    /// [`Code::INVALID_VALUE`] with what is wrong, [`Code::INVALID_CLUSTER_SIZE`] if that is the size of the clusters.
     pub fn check(&self) -> Result<()> {
         let function = &self.function;
         let refused = |what: String| Err(Error::invalid(format!("launch of {}: {what}", function.name())));
@@ -45,6 +50,7 @@ impl Launch {
                 return refused(format!("a {what} of {extent:?}; each size must be between 1 and {limits:?}"));
             }
         }
+        self.check_cluster()?;
         let threads: u64 = self.block.iter().map(|size| u64::from(*size)).product();
         if threads > u64::from(function.max_threads()) {
             return refused(format!("{threads} threads in a block; at most {} are possible", function.max_threads()));
@@ -60,6 +66,29 @@ impl Launch {
         let expected: Vec<_> = function.parameters().iter().map(|parameter| parameter.bytes).collect();
         if sizes != expected {
             return refused(format!("parameters of {sizes:?} bytes; it takes {expected:?}"));
+        }
+        Ok(())
+    }
+
+    fn check_cluster(&self) -> Result<()> {
+        let function = &self.function;
+        let refused = |what: String| {
+            Err(Error::new(Code::INVALID_CLUSTER_SIZE, format!("launch of {}: {what}", function.name())))
+        };
+        let required = function.required_cluster();
+        let Some(cluster) = self.cluster.or(required) else {
+            let needs = function.needs_cluster();
+            return if needs { refused("it has to name the size of its clusters".to_owned()) } else { Ok(()) };
+        };
+        if let Some(required) = required.filter(|required| *required != cluster) {
+            return refused(format!("clusters of {cluster:?} blocks; the function demands {required:?}"));
+        }
+        let blocks: u128 = cluster.iter().map(|size| u128::from(*size)).product();
+        if !(1..=BLOCKS_PER_CLUSTER).contains(&blocks) {
+            return refused(format!("clusters of {cluster:?} blocks; 1 to {BLOCKS_PER_CLUSTER} are possible"));
+        }
+        if self.grid.iter().zip(cluster).any(|(blocks, size)| !blocks.is_multiple_of(size)) {
+            return refused(format!("a grid of {:?} blocks is no multiple of clusters of {cluster:?}", self.grid));
         }
         Ok(())
     }
@@ -83,7 +112,8 @@ impl Context {
         if launch.function.context().id() != self.id() {
             return Err(Error::new(Code::INVALID_HANDLE, "the function belongs to another context"));
         }
-        let options = Options { overlaps_previous: Some(launch.overlaps_previous), ..options.clone() };
+        let options =
+            Options { overlaps_previous: Some(launch.overlaps_previous), cluster: launch.cluster, ..options.clone() };
         let parameters: Vec<&[u8]> = launch.parameters.iter().map(Vec::as_slice).collect();
         let simulated = ptx_sim::Launch {
             entry: launch.function.name(),
@@ -163,6 +193,7 @@ fn stops_a_gpu(class: FindingClass) -> bool {
     !matches!(
         class,
         FindingClass::Race
+            | FindingClass::BlockLifetime
             | FindingClass::Uninitialised
             | FindingClass::BarrierDivergence
             | FindingClass::CollectiveLanesMissing

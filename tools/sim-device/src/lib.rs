@@ -31,6 +31,7 @@
 //!     block: [1; 3],
 //!     dynamic_shared_bytes: 0,
 //!     overlaps_previous: false,
+//!     cluster: None,
 //!     parameters: vec![address.to_le_bytes().to_vec()],
 //! };
 //! assert!(context.run(&launch(buffer), &machine.config().options)?.findings.is_empty());
@@ -48,8 +49,8 @@
 //!   races between streams are not looked for.
 //! - The contexts of a process have different addresses, and each only reaches its own memory, as on a GPU. There is no
 //!   access between GPUs but copies.
-//! - Not there: managed memory, memory of the host in kernels, textures, surfaces, arrays, cooperative launches, clusters of
-//!   several blocks, graph nodes other than those that capture makes.
+//! - Not there: managed memory, memory of the host in kernels, textures, surfaces, arrays, cooperative launches, graph
+//!   nodes other than those that capture makes.
 
 #![forbid(unsafe_code)]
 

@@ -140,6 +140,7 @@ impl Executor for SimExecutor {
             block: [launch.threads(), 1, 1],
             dynamic_shared_bytes: launch.dynamic_shared_bytes(),
             overlaps_previous: launch.overlaps_previous(),
+            cluster: None,
             parameters: std::iter::once(launch.argument_bytes().to_vec()).chain(maps).collect(),
         };
         let report = self.context.run(&launch, &self.options).map_err(simulated)?;

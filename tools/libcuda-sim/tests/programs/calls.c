@@ -238,7 +238,13 @@ static void launches(void)
     EXPECT(ERROR_INVALID_VALUE, cuLaunchKernel(kernel, 1, 1, 1, 64, 1, 1, 0, stream, NULL, extra));
     attribute.id = 4;
     attribute.value[0] = 2;
-    EXPECT(ERROR_NOT_SUPPORTED, cuLaunchKernelEx(&config, kernel, parameters, NULL));
+    attribute.value[1] = attribute.value[2] = 1;
+    EXPECT(ERROR_INVALID_CLUSTER_SIZE, cuLaunchKernelEx(&config, kernel, parameters, NULL));
+    config.grid[0] = 2;
+    n = 0;
+    OK(cuLaunchKernelEx(&config, kernel, parameters, NULL));
+    config.grid[0] = 1;
+    n = 64;
     attribute.id = 6;
     attribute.value[0] = 0;
     OK(cuLaunchKernelEx(&config, kernel, parameters, NULL));

@@ -2,6 +2,7 @@
 
 use ptx_sim::{Swizzle, TensorElement, TensorMap};
 
+use super::{bulk_reduce, tensor_maps};
 use crate::case::{Case, MapPlace};
 use crate::kernel::Kernel;
 
@@ -49,8 +50,8 @@ fn copy_input() -> String {
 
 /// A box of a tensor, and where it is copied from or to.
 #[derive(Clone, Debug)]
-struct Tile {
-    map: TensorMap,
+pub(super) struct Tile {
+    pub map: TensorMap,
     origin: Vec<i32>,
     /// Offset in shared memory.
     offset: usize,
@@ -63,7 +64,7 @@ impl Tile {
         extents.product::<u32>() * self.map.element.bytes() as u32
     }
 
-    fn describe(&self) -> String {
+    pub fn describe(&self) -> String {
         let TensorMap { element, sizes, strides, box_sizes, element_strides, swizzle, .. } = &self.map;
         let row = sizes[0] * element.bytes();
         let in_order = strides.is_sorted() && strides.iter().all(|stride| *stride >= row);
@@ -79,13 +80,13 @@ impl Tile {
         )
     }
 
-    fn coordinates(&self) -> String {
+    pub fn coordinates(&self) -> String {
         let origin: Vec<String> = self.origin.iter().map(i32::to_string).collect();
         format!("{{{}}}", origin.join(", "))
     }
 }
 
-fn tile(sizes: &[u64], box_sizes: &[u32], origin: &[i32]) -> Tile {
+pub(super) fn tile(sizes: &[u64], box_sizes: &[u32], origin: &[i32]) -> Tile {
     let mut stride = 2 * sizes[0].next_multiple_of(8);
     let mut strides = Vec::new();
     for size in &sizes[1..] {
@@ -219,6 +220,8 @@ pub fn cases() -> Vec<Case> {
     for tile in strided_tiles() {
         cases.push(with_map(load_tile(&tile, MapPlace::Global), &tile, MapPlace::Global));
     }
+    cases.extend(bulk_reduce::cases());
+    cases.extend(tensor_maps::cases());
     cases
 }
 
@@ -274,11 +277,11 @@ fn load_named(name: &str, form: &str, operands: &str, bytes: u32) -> Kernel {
     base(name, body, Reads::Global)
 }
 
-fn store(form: &str, operands: &str, waits: &str) -> Case {
+pub(super) fn store(form: &str, operands: &str, waits: &str) -> Case {
     store_named(&format!("{form} wait_group{waits}"), form, operands, waits).finish()
 }
 
-fn store_named(name: &str, form: &str, operands: &str, waits: &str) -> Kernel {
+pub(super) fn store_named(name: &str, form: &str, operands: &str, waits: &str) -> Kernel {
     // Reading back what was written needs the whole copy done, not only its reads.
     let first = if waits.is_empty() { String::new() } else { format!("@%p2 cp.async.bulk.wait_group{waits} 0;\n") };
     let body = format!(

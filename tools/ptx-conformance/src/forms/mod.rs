@@ -3,14 +3,18 @@
 mod async_copy;
 mod barrier;
 mod bulk_copy;
+mod bulk_reduce;
 mod calls;
+mod cluster;
 mod lanewise;
 mod matrix;
 mod matrix_types;
 mod memory;
 mod moves;
+mod tensor_maps;
 mod warp;
 mod wgmma;
+mod wgmma_types;
 
 use crate::case::Case;
 
@@ -40,6 +44,7 @@ pub const CLASSES: &[Class] = &[
     Class { name: "warp", cases: warp::cases },
     Class { name: "calls", cases: calls::cases },
     Class { name: "barrier", cases: barrier::cases },
+    Class { name: "cluster", cases: cluster::cases },
     Class { name: "matrix", cases: matrix::cases },
     Class { name: "wgmma", cases: wgmma::cases },
     Class { name: "async_copy", cases: async_copy::cases },

@@ -1,6 +1,7 @@
 //! Matrix products of a warpgroup.
 
 use super::matrix::Numbers;
+use super::wgmma_types;
 use crate::case::Case;
 use crate::kernel::Kernel;
 use crate::values::Values;
@@ -129,6 +130,7 @@ pub fn cases() -> Vec<Case> {
     let mut cases: Vec<Case> = products.into_iter().map(Product::case).collect();
     cases.sort_by(|a, b| a.name.cmp(&b.name));
     cases.dedup_by(|a, b| a.name == b.name);
+    cases.extend(wgmma_types::cases());
     cases
 }
 
@@ -227,9 +229,9 @@ impl Product {
 }
 
 /// Accumulators of a thread that are stored one by one; more of them are folded into one word.
-const WHOLE: usize = 4;
+pub(super) const WHOLE: usize = 4;
 
-fn store(accumulators: usize) -> String {
+pub(super) fn store(accumulators: usize) -> String {
     if accumulators <= WHOLE {
         let stores = (0..accumulators).map(|index| format!("st.global.b32 [%rd4+{}], d{index};\n", 4 * index));
         return format!("mad.wide.u32 %rd4, %thread, {}, %output;\n", 4 * accumulators) + &stores.collect::<String>();

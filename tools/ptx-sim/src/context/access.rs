@@ -132,14 +132,14 @@ impl Context<'_> {
     fn note_read(&mut self, place: Place, value: u64) {
         let read = (self.pc, place.address, value);
         let last = std::mem::replace(&mut self.warp.last_read[place.lane], read);
-        self.block.polls += u64::from(last == read);
+        self.cluster.polls += u64::from(last == read);
     }
 
     /// Makes what a racing read gave undetermined, unless its race was reported.
     #[cold]
     fn doubt(&self, unknown: &mut UnknownBytes, place: Place, bytes: usize, conflict: Conflict) {
         let origin = Origin::Race(self.read_at(place, bytes), conflict);
-        if !self.block.reported.contains(&origin) {
+        if !self.cluster.reported.contains(&origin) {
             *unknown = UnknownBytes::default();
             unknown.push_value(0, bytes.min(8), Unknown { bits: u64::MAX, origin, is_computed: false });
             for index in 8..bytes {
@@ -160,13 +160,13 @@ impl Context<'_> {
     fn unknown_bytes(&self, place: Place, data: &mut [u8]) -> UnknownBytes {
         let read = self.read_at(place, data.len());
         let mut unknown = match place.space {
-            Space::Shared => self.block.shared.unknown(read, data),
+            Space::Shared => self.cluster.shared.unknown(read, data),
             Space::Local => {
                 self.warp.local.get(place.lane).map_or_else(Default::default, |local| local.unknown(read, data))
             }
             _ => self.machine.memory.unknown(read, data),
         };
-        unknown.retain(|origin| !self.block.reported.contains(&origin));
+        unknown.retain(|origin| !self.cluster.reported.contains(&origin));
         unknown
     }
 
@@ -213,7 +213,7 @@ impl Context<'_> {
         }
         self.check_races(faults, place, data, Effect::Write, shard.as_deref_mut());
         match space {
-            Space::Shared => self.block.shared.set_unknown(address, unknown),
+            Space::Shared => self.cluster.shared.set_unknown(address, unknown),
             Space::Local => {
                 if let Some(local) = self.warp.local.get_mut(lane) {
                     local.set_unknown(address, unknown);
@@ -276,7 +276,7 @@ impl Context<'_> {
             }
             (Space::Global, Data::Write(data)) => {
                 self.machine.memory.store(address, data)?;
-                self.block.global_writes += 1;
+                self.cluster.global_writes += 1;
                 Ok(Met::default())
             }
             (Space::Parameter, Data::Read(data)) => {
@@ -285,14 +285,14 @@ impl Context<'_> {
             }
             (Space::Parameter | Space::Constant, Data::Write(_)) => Err(Failure::ReadOnly),
             (Space::Shared, Data::Read(data)) => {
-                let state = self.block.shared.load(address, data)?;
+                let state = self.cluster.shared.load(address, data)?;
                 Ok(Met { uninitialised: state.uninitialised, in_flight: state.in_flight })
             }
             (Space::Shared, Data::Write(data)) => {
                 let bytes = data.len();
                 self.check_bulk_reads(faults, lane, address, bytes, || format!("a {bytes}-byte write"));
-                let in_flight = self.block.shared.store(address, data)?;
-                self.block.ordinary_write(self.warp.index, address, bytes);
+                let in_flight = self.cluster.shared.store(address, data)?;
+                self.cluster.ordinary_write(self.warp.index, address, bytes);
                 Ok(Met { uninitialised: false, in_flight })
             }
             (Space::Local, data) => {
@@ -372,7 +372,7 @@ impl Context<'_> {
                 if self.instruction.is_strong_read {
                     self.note_read(place, old);
                 }
-                self.block.global_writes += u64::from(update(old) != old);
+                self.cluster.global_writes += u64::from(update(old) != old);
                 if !initialised {
                     let location = self.location(space, address, bytes as usize);
                     let cause = || format!("{} on {space} memory that was never written{location}", what());

@@ -9,7 +9,7 @@ use crate::finding::FindingClass;
 use crate::machine::Mbarrier;
 use crate::memory::OutOfBounds;
 use crate::parse::Space;
-use crate::race::{Agent, Engine};
+use crate::race::{Agent, Arrival, Engine};
 
 impl Context<'_> {
     /// Begins an asynchronous copy of `bytes` bytes to a place in shared memory; false when it cannot be done.
@@ -19,7 +19,7 @@ impl Context<'_> {
         }
         let Place { lane, address, .. } = place;
         self.check_bulk_reads(faults, lane, address, bytes, &what);
-        match self.block.shared.begin_copy(address, bytes) {
+        match self.cluster.shared.begin_copy(address, bytes) {
             Ok(false) => {
                 // What is written is not known yet; no write of the same value is forgiven to a copy.
                 self.check_races(faults, place, &vec![0; bytes], Effect::Write, None);
@@ -39,29 +39,41 @@ impl Context<'_> {
         }
     }
 
+    /// A copy that a lane issued counts its bytes at an mbarrier: whoever waits for the phase comes after it.
+    pub fn complete_copy(&mut self, faults: &mut Faults, lane: usize, mbarrier: u64, bytes: u64) {
+        let agent = Agent::new(self.warp.index, lane, Engine::Thread);
+        if let (Some(races), Some(state)) = (&mut self.cluster.races, self.cluster.mbarriers.get(mbarrier)) {
+            races.arrive_at_mbarrier(mbarrier, state.phase, agent, Arrival::WithCopies);
+        }
+        // A faulty copy counts too, so that nobody waits for it forever.
+        if let Err(misuse) = self.cluster.mbarriers.complete_bytes(mbarrier, bytes) {
+            self.misuse(faults, lane, mbarrier, &misuse);
+        }
+    }
+
     /// When what `agent` is told to do now begins, for the detection of races.
     pub fn race_time(&self, agent: Agent) -> u32 {
-        self.block.races.as_ref().map_or(0, |races| races.time(agent))
+        self.cluster.races.as_ref().map_or(0, |races| races.time(agent))
     }
 
     /// A reader of the warp begins to read shared memory.
     pub fn begin_read(&mut self, reader: Agent, address: u64, bytes: u64) {
         let time = self.race_time(reader);
-        self.block.bulk_reads.begin(reader, self.pc, address, bytes, time);
+        self.cluster.bulk_reads.begin(reader, self.pc, address, bytes, time);
     }
 
     /// A reader of the warp ends the group it is filling.
     pub fn commit_reads(&mut self, reader: Agent) {
-        self.block.bulk_reads.commit(reader);
-        if let Some(races) = &mut self.block.races {
+        self.cluster.bulk_reads.commit(reader);
+        if let Some(races) = &mut self.cluster.races {
             races.commit(reader.warp, reader.engine);
         }
     }
 
     /// The warp waits for all but the latest `allowed` groups of a reader.
     pub fn wait_for_reads(&mut self, reader: Agent, allowed: u64) {
-        let last = self.block.bulk_reads.wait(reader, allowed);
-        if let Some(races) = &mut self.block.races {
+        let last = self.cluster.bulk_reads.wait(reader, allowed);
+        if let Some(races) = &mut self.cluster.races {
             races.finish(reader, last);
         }
     }
@@ -75,7 +87,7 @@ impl Context<'_> {
         bytes: usize,
         what: impl Fn() -> String,
     ) {
-        if let Some(read) = self.block.bulk_reads.overlapping(address, bytes) {
+        if let Some(read) = self.cluster.bulk_reads.overlapping(address, bytes) {
             let line = self.machine.program.instructions[read.pc as usize].line;
             let cause = || {
                 format!(
@@ -83,9 +95,11 @@ impl Context<'_> {
                     what(),
                     match read.reader {
                         Agent { warp, engine: Engine::Matrix, .. } =>
-                            format!("wgmma in line {line} reads, which warp {warp}"),
-                        Agent { warp, lane, .. } =>
-                            format!("bulk copy in line {line} reads, which warp {warp} lane {lane}"),
+                            format!("wgmma in line {line} reads, which {}", self.name_of(self.warp.index, warp)),
+                        Agent { warp, lane, .. } => {
+                            let reader = self.name_of(self.warp.index, warp);
+                            format!("bulk copy in line {line} reads, which {reader} lane {lane}")
+                        }
                     }
                 )
             };
@@ -96,11 +110,12 @@ impl Context<'_> {
     /// A fault when the async proxy reads or overwrites what an ordinary write, without a fence, wrote; `does` says
     /// which.
     pub fn check_proxy(&mut self, faults: &mut Faults, lane: usize, address: u64, bytes: usize, does: &str) {
-        if let Some(warp) = self.block.proxies.unfenced(address, bytes) {
+        if let Some(warp) = self.cluster.proxies.unfenced(address, bytes) {
             let cause = || {
                 let variable = self.variable(Space::Shared, address);
+                let warp = self.name_of(self.warp.index, warp);
                 format!(
-                    "shared memory that ordinary instructions of warp {warp} wrote is {does} by the async proxy without a \
+                    "shared memory that ordinary instructions of {warp} wrote is {does} by the async proxy without a \
                      fence.proxy.async in between{variable}"
                 )
             };
@@ -110,11 +125,12 @@ impl Context<'_> {
 
     /// A fault when the async proxy counts at an mbarrier that it may not see.
     pub fn check_mbarrier_proxy(&self, faults: &mut Faults, lane: usize, mbarrier: u64) {
-        if let Some(warp) = self.block.mbarriers.get(mbarrier).and_then(Mbarrier::unfenced) {
+        if let Some(warp) = self.cluster.mbarriers.get(mbarrier).and_then(Mbarrier::unfenced) {
             let cause = || {
                 let variable = self.variable(Space::Shared, mbarrier);
+                let warp = self.name_of(self.warp.index, warp);
                 format!(
-                    "the async proxy counts bytes at the mbarrier{variable}, which warp {warp} initialised, without a \
+                    "the async proxy counts bytes at the mbarrier{variable}, which {warp} initialised, without a \
                      fence.mbarrier_init or fence.proxy.async in between"
                 )
             };

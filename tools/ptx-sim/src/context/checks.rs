@@ -4,6 +4,7 @@ use super::faults::Faults;
 use super::place::Place;
 use super::view::Context;
 use crate::finding::FindingClass;
+use crate::memory::{own_shared, shared_rank};
 use crate::parse::Space;
 
 impl Context<'_> {
@@ -29,12 +30,12 @@ impl Context<'_> {
         bytes: usize,
         what: impl Fn() -> String,
     ) -> bool {
-        if !self.check_alignment(faults, place, &what) {
+        if !self.check_alignment(faults, place, &what) || !self.check_block(faults, place, &what) {
             return false;
         }
         let Place { lane, space, address, .. } = place;
         let found = match space {
-            Space::Shared => self.block.mbarriers.overlapping(address, bytes),
+            Space::Shared => self.cluster.mbarriers.overlapping(address, bytes),
             _ => None,
         };
         if let Some(mbarrier) = found {
@@ -56,8 +57,14 @@ impl Context<'_> {
     /// The shared variable at or below an address, for messages.
     pub fn variable(&self, space: Space, address: u64) -> String {
         let names = &self.machine.program.layout.shared_names;
-        let below = names.iter().filter(|(_, first)| space == Space::Shared && *first <= address);
+        let own = own_shared(address);
+        let below = names.iter().filter(|(_, first)| space == Space::Shared && *first <= own);
         let nearest = below.max_by_key(|(_, first)| *first);
-        nearest.map_or(String::new(), |(name, first)| format!(", offset {} of `{name}`", address - first))
+        let text = nearest.map_or(String::new(), |(name, first)| format!(", offset {} of `{name}`", own - first));
+        match self.cluster.blocks {
+            1 => text,
+            _ if space != Space::Shared => text,
+            _ => format!("{text} of the block of rank {}", shared_rank(address)),
+        }
     }
 }

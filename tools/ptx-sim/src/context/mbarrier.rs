@@ -18,14 +18,15 @@ impl Context<'_> {
     ) -> Option<u64> {
         let place = Place::new(lane, space, address, MBARRIER_BYTES);
         let Place { space, address, .. } = place;
-        if space != Space::Shared || !self.block.shared.contains(address, MBARRIER_BYTES as usize) {
+        if space != Space::Shared || !self.cluster.shared.contains(address, MBARRIER_BYTES as usize) {
             let bytes = self.machine.shared_bytes;
             let cause = || format!("an mbarrier at {address:#x} of {space} memory, outside the {bytes} bytes shared");
             faults.add(FindingClass::OutOfBounds, lane, address, cause);
             return None;
         }
         let what = || "an mbarrier".to_owned();
-        self.check_alignment(faults, place, what).then_some(address)
+        let is_right = self.check_alignment(faults, place, what) && self.check_block(faults, place, what);
+        is_right.then_some(address)
     }
 
     /// A fault about an mbarrier.

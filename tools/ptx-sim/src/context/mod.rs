@@ -6,6 +6,7 @@ mod asynchronous;
 mod checks;
 mod faults;
 mod mbarrier;
+mod neighbour;
 mod place;
 mod races;
 mod traffic;
@@ -14,6 +15,7 @@ mod view;
 mod wgmma;
 
 pub(crate) use faults::Faults;
+pub(crate) use neighbour::ENDS_TOO_EARLY;
 pub(crate) use place::Place;
 pub(crate) use traffic::{Direction, Traffic};
 pub(crate) use unknown::Use;

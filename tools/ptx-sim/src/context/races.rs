@@ -6,7 +6,7 @@ use super::faults::Faults;
 use super::place::Place;
 use super::view::Context;
 use crate::finding::{FindingClass, LaneAddress, OtherAccess};
-use crate::machine::MBARRIER_BYTES;
+use crate::machine::{self, MBARRIER_BYTES};
 use crate::parse::Space;
 use crate::program::Instruction;
 use crate::race::{Access, Agent, Conflict, Engine, Semantics, Shard, Strength};
@@ -52,16 +52,16 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// What was announced to other blocks where a strong access to global memory is about to happen, for as long as it lasts.
+    /// What was announced to other clusters where a strong access to global memory is about to happen, for as long as it lasts.
     pub(super) fn announcements(&self, place: Place) -> Option<MutexGuard<'a, Shard>> {
-        let reaches = self.instruction.semantics.strength.reaches_other_blocks() && self.machine.races;
+        let reaches = self.instruction.semantics.strength.reaches_other_clusters() && self.machine.races;
         (reaches && place.space == Space::Global).then(|| self.machine.announcements.shard(place.address))
     }
 
     /// Reports a volatile load of what other lanes of the warp wrote, where all of them are here: it is right only if lanes run in
     /// lockstep. A single flag may be waited for so.
     pub fn check_lockstep(&mut self) {
-        let Some(races) = &mut self.block.races else { return };
+        let Some(races) = &mut self.cluster.races else { return };
         let active = self.active;
         let mut met = races.take_lockstep();
         met.retain(|(_, _, write)| active >> write.agent.lane & 1 == 1);
@@ -76,7 +76,7 @@ impl<'a> Context<'a> {
         let other = OtherAccess {
             writes: true,
             engine: Engine::Thread,
-            at: self.machine.location(instruction, self.block.position, reader.warp, Some(write.agent.lane)),
+            at: self.machine.location(instruction, self.cluster.number, reader.warp, Some(write.agent.lane)),
         };
         let line = instruction.line;
         self.report_pair(FindingClass::Race, which, Some(other), || {
@@ -108,7 +108,7 @@ impl<'a> Context<'a> {
     ) -> Option<Conflict> {
         let Place { lane, space, address, .. } = place;
         let engine = self.engine(space);
-        let races = self.block.races.as_mut().filter(|_| matches!(space, Space::Shared | Space::Global))?;
+        let races = self.cluster.races.as_mut().filter(|_| matches!(space, Space::Shared | Space::Global))?;
         let semantics = self.instruction.semantics;
         let writes = effect != Effect::Read;
         let agent = Agent::new(self.warp.index, lane, engine);
@@ -156,7 +156,7 @@ impl<'a> Context<'a> {
     /// A fault when an mbarrier begins or ends without order to its other uses.
     /// One lane of a warp may end it for all (`ends`).
     pub fn check_mbarrier_races(&mut self, faults: &mut Faults, lane: usize, address: u64, writes: bool, ends: bool) {
-        let Some(races) = &mut self.block.races else { return };
+        let Some(races) = &mut self.cluster.races else { return };
         let (space, semantics) = (Space::Shared, self.instruction.semantics);
         let agent = Agent::new(self.warp.index, lane, Engine::Thread);
         let data = &[0; MBARRIER_BYTES as usize];
@@ -187,26 +187,29 @@ impl<'a> Context<'a> {
         let Conflict { agent: other, pc, writes, .. } = conflict;
         let instruction = &self.machine.program.instructions[pc as usize];
         let cause = format!(
-            "{} {space} memory{}{} races with the {}{} in line {} by warp {}, lane {}: nothing orders the two, {}",
+            "{} {space} memory{}{} races with the {}{} in line {} by {}, lane {}: nothing orders the two, {}",
             effect.of(bytes),
             agent.engine.by(),
             self.location(space, address, bytes),
             if writes { "write" } else { "read" },
             other.engine.by(),
             instruction.line,
-            other.warp,
+            self.name_of(agent.warp, other.warp),
             other.lane,
             if self.is_swap_behind_plain_read(here, effect, conflict) {
                 "and a plain read is no part of a compare-and-swap loop: although the swap checks it, the value the loop \
                  begins with has to be read by a strong read (ld.relaxed, ld.volatile)"
             } else {
-                missing_order(agent, other)
+                match self.are_of_one_block(agent, other) {
+                    true => missing_order(agent, other),
+                    false => missing_order_of_blocks(agent, other),
+                }
             }
         );
         let other = OtherAccess {
             writes,
             engine: other.engine,
-            at: self.machine.location(instruction, self.block.position, other.warp, Some(other.lane)),
+            at: self.machine.location(instruction, self.cluster.number, other.warp, Some(other.lane)),
         };
         (cause, Some(other))
     }
@@ -222,6 +225,39 @@ impl Context<'_> {
             (Effect::Read, true) => is_plain(here) && there.is_compare_and_swap,
             (Effect::Update, false) => here.is_compare_and_swap && is_plain(there),
             _ => false,
+        }
+    }
+}
+
+impl Context<'_> {
+    /// Whether two agents work for threads of the same block.
+    fn are_of_one_block(&self, agent: Agent, other: Agent) -> bool {
+        let of_block = self.machine.warps_of_block();
+        agent.warp / of_block == other.warp / of_block
+    }
+
+    /// What a warp is called where another one is spoken of.
+    pub(super) fn name_of(&self, speaker: u32, warp: u32) -> String {
+        let (machine::Place { block: [x, y, z], rank, .. }, index) = self.machine.warp_place(self.cluster.number, warp);
+        match rank == speaker / self.machine.warps_of_block() {
+            true => format!("warp {index}"),
+            false => format!("block ({x}, {y}, {z}), warp {index}"),
+        }
+    }
+}
+
+/// What has to lie between two accesses of different blocks of a cluster that race.
+fn missing_order_of_blocks(agent: Agent, other: Agent) -> &'static str {
+    match (agent.engine, other.engine) {
+        (_, Engine::Copies | Engine::BulkReads) => {
+            "whoever accesses what the copy does has to come after a wait for the mbarrier that says when it is done"
+        }
+        (_, Engine::Matrix) => {
+            "the warpgroup has to wait for its wgmma before it lets other blocks overwrite what that reads"
+        }
+        _ => {
+            "both blocks have to pass a barrier of the cluster in between, or an mbarrier at which the first one arrives and \
+             for which the second one waits"
         }
     }
 }

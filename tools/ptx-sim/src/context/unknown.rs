@@ -50,11 +50,11 @@ impl Context<'_> {
     /// Reports that undetermined values matter here, each origin once.
     #[cold]
     pub fn report_uses(&mut self, uses: &[Use]) {
-        let is_new = |(_, origin): &&Use| !self.block.reported.contains(origin);
+        let is_new = |(_, origin): &&Use| !self.cluster.reported.contains(origin);
         let mut fresh: Vec<Use> = uses.iter().filter(is_new).copied().collect();
         // Of what one lane makes use of at once, the first is enough.
         fresh.dedup_by_key(|(lane, _)| *lane);
-        self.block.reported.extend(uses.iter().map(|(_, origin)| *origin));
+        self.cluster.reported.extend(uses.iter().map(|(_, origin)| *origin));
         let (races, unwritten): (Vec<Use>, Vec<Use>) =
             fresh.into_iter().partition(|(_, origin)| matches!(origin, Origin::Race(..)));
         self.report_racing_reads(&races);
@@ -103,7 +103,7 @@ impl Context<'_> {
     fn place_of(&self, origin: Origin) -> Option<OtherAccess> {
         let Origin::Memory(Read { pc, warp, lane, .. }) = origin else { return None };
         let instruction = self.machine.program.instructions.get(pc as usize).filter(|_| pc != self.pc)?;
-        let at = self.machine.location(instruction, self.block.position, warp, Some(lane));
+        let at = self.machine.location(instruction, self.cluster.number, warp, Some(lane));
         Some(OtherAccess { writes: false, engine: Engine::Thread, at })
     }
 }

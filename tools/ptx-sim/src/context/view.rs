@@ -2,7 +2,7 @@
 
 use crate::finding::{Finding, FindingClass, LaneAddress, OtherAccess};
 use crate::lanes::{lane_list, lanes};
-use crate::machine::{BlockState, Machine, Warp};
+use crate::machine::{ClusterState, Machine, Warp};
 use crate::program::{Address, Destination, Instruction, Slot};
 
 /// Where the lanes of an instruction go next.
@@ -25,7 +25,7 @@ pub(crate) enum Flow {
 /// The surroundings of an instruction.
 pub(crate) struct Context<'a> {
     pub machine: &'a Machine<'a>,
-    pub block: &'a mut BlockState,
+    pub cluster: &'a mut ClusterState,
     pub warp: &'a mut Warp,
     pub instruction: &'a Instruction,
     /// Index of the instruction.
@@ -87,7 +87,7 @@ impl Context<'_> {
         self.report_of((self.instruction, self.warp.index), class, which, other, message);
     }
 
-    /// Adds a finding about an instruction that a warp of the block executed, and an earlier access.
+    /// Adds a finding about an instruction that a warp of the cluster executed, and an earlier access.
     pub(super) fn report_of(
         &mut self,
         (instruction, warp): (&Instruction, u32),
@@ -97,13 +97,13 @@ impl Context<'_> {
         message: impl FnOnce() -> String,
     ) {
         let occurrences = which.len().max(1) as u64;
-        let (block, machine) = (self.block.position, self.machine);
+        let (number, machine) = (self.cluster.number, self.machine);
         let lane = which.iter().map(|first| first.lane).find(|lane| self.active >> lane & 1 != 0);
         let lane = lane.unwrap_or(self.active.trailing_zeros());
         let calls = if warp == self.warp.index { Some((&*self.warp, lane as usize)) } else { None };
-        self.block.findings.add(class, instruction.line, occurrences, || {
+        self.cluster.findings.add(class, instruction.line, occurrences, || {
             let first = which.first().copied();
-            let mut at = machine.location(instruction, block, warp, first.map(|first| first.lane));
+            let mut at = machine.location(instruction, number, warp, first.map(|first| first.lane));
             at.called_from = calls.map_or_else(Vec::new, |(warp, lane)| machine.calls(warp, lane));
             Finding {
                 class,

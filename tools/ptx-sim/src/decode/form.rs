@@ -35,6 +35,11 @@ impl<'a> Form<'a> {
         self.instruction.name()
     }
 
+    /// The PTX version of the module, as in (8, 0).
+    pub fn version(&self) -> (u32, u32) {
+        self.decoder.version
+    }
+
     /// Refuses an instruction of which something was not understood; the registers it reads and those it writes.
     pub fn finish(self) -> Decode<(Vec<Slot>, Vec<Slot>)> {
         if let Some(modifier) = self.modifiers.first() {
@@ -193,14 +198,14 @@ impl<'a> Form<'a> {
             return Ok(self.decoder.frame_address(variable, offset));
         }
         if let Some(special) = Special::parse(name) {
-            return Ok(self.decoder.fixed(Initial::Special(special)));
+            return Ok(self.special(special));
         }
         if name == "WARP_SZ" {
             return Ok(self.constant(32));
         }
         if let Some(place) = self.decoder.layout.places.get(name) {
-            let address = place.address.wrapping_add_signed(offset);
-            return Ok(self.constant(address));
+            let (space, address) = (place.space, place.address.wrapping_add_signed(offset));
+            return Ok(self.address_of(space, address));
         }
         match name.starts_with('%') {
             true => unsupported(format!("register `{name}`, which is neither declared nor a known special register")),
@@ -304,7 +309,15 @@ impl<'a> Form<'a> {
             None => generic_address(place.space, place.address),
             Some(_) => place.address,
         };
-        Ok((Address { base: self.constant(address), offset: *offset }, coordinates))
+        Ok((Address { base: self.address_of(place.space, address), offset: *offset }, coordinates))
+    }
+
+    /// A register that holds an address, in a space or the generic one, of a variable.
+    fn address_of(&mut self, space: Space, address: u64) -> Slot {
+        match space {
+            Space::Shared => self.decoder.fixed(Initial::Shared(address)),
+            _ => self.constant(address),
+        }
     }
 
     /// Takes an integer literal.
@@ -346,6 +359,11 @@ impl<'a> Form<'a> {
     /// A register that always holds `value`.
     pub fn constant(&mut self, value: u64) -> Slot {
         self.decoder.fixed(Initial::Constant(value))
+    }
+
+    /// The register of a special register.
+    pub fn special(&mut self, special: Special) -> Slot {
+        self.decoder.fixed(Initial::Special(special))
     }
 
     /// The register of the carry flag.

@@ -72,6 +72,8 @@ pub(crate) struct Decoder {
     carry: Option<Slot>,
     pub(super) body: Body,
     pub(super) signatures: Signatures,
+    /// The PTX version of the module.
+    pub(super) version: (u32, u32),
     /// Calls so far.
     pub calls: Vec<Call>,
     /// Where variables lie.
@@ -80,7 +82,7 @@ pub(crate) struct Decoder {
 
 impl Decoder {
     /// Nothing but variables is known yet.
-    pub fn new(layout: Layout, signatures: Signatures) -> Decoder {
+    pub fn new(layout: Layout, signatures: Signatures, version: (u32, u32)) -> Decoder {
         Decoder {
             scopes: vec![Scope::default()],
             scope: 0,
@@ -92,6 +94,7 @@ impl Decoder {
             carry: None,
             body: Body::default(),
             signatures,
+            version,
             calls: Vec::new(),
             layout,
         }

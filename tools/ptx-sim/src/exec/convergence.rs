@@ -3,19 +3,19 @@
 use crate::context::{Context, without_addresses};
 use crate::finding::FindingClass;
 use crate::lanes::{lane_list, lanes};
-use crate::machine::{BlockState, Group, Progress, Warp};
+use crate::machine::{ClusterState, Group, Progress, Warp};
 use crate::program::{Collective, Slot};
 
 impl Warp {
     /// The group whose turn it is: of those that can go on, the one at the lowest instruction, so that lanes which went
     /// different ways meet again, unless another path has its turn.
-    pub fn next_group(&mut self, block: &BlockState) -> Option<usize> {
+    pub fn next_group(&mut self, cluster: &ClusterState) -> Option<usize> {
         let can_go_on = |group: &Group| match group.progress {
             Progress::Ready => true,
             Progress::AtCollective => false,
-            Progress::AtBarrier { barrier, phase } => block.barriers[barrier].phase != phase,
+            Progress::AtBarrier { barrier, phase } => cluster.barriers[barrier].phase != phase,
             Progress::AtMbarrier { mbarrier, phase } => {
-                block.mbarriers.get(mbarrier).is_none_or(|mbarrier| mbarrier.phase != phase)
+                cluster.mbarriers.get(mbarrier).is_none_or(|mbarrier| mbarrier.phase != phase)
             }
         };
         if let [group] = self.groups.as_slice() {

@@ -7,10 +7,9 @@ use super::turns::Outcome;
 use crate::counters::Counters;
 use crate::finding::{Finding, FindingClass, Findings, LaneAddress, OtherAccess};
 use crate::isa::Operation;
-use crate::lanes::LANES;
 use crate::launch::{LaunchError, Options, Report};
-use crate::machine::Machine;
-use crate::race::{Agent, BlockAccess, BlockConflict, GridRaces};
+use crate::machine::{Machine, Place};
+use crate::race::{Agent, ClusterAccess, ClusterConflict, GridRaces};
 
 /// Runs every block of the grid.
 pub(crate) fn run_grid(
@@ -21,9 +20,9 @@ pub(crate) fn run_grid(
     let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads).build();
     let pool = pool.map_err(|error| LaunchError::Threads(error.to_string()))?;
     let residents = Residents::new(machine, operations);
-    let warps = machine.launch.block.into_iter().product::<u32>().div_ceil(LANES as u32);
+    let warps = machine.blocks_of_cluster() * machine.warps_of_block();
     let merged = Mutex::new(Merged::new(warps as usize));
-    // Blocks are merged in their order, so that a report does not depend on timing.
+    // Clusters are merged in their order, so that a report does not depend on timing.
     let merge = |merged: &mut Merged| {
         while let Some((number, outcome)) = residents.take_next() {
             merged.add(machine, number, outcome);
@@ -48,7 +47,7 @@ pub(crate) fn run_grid(
     })
 }
 
-/// What the blocks so far did.
+/// What the clusters so far did.
 struct Merged {
     findings: Findings,
     counters: Counters,
@@ -66,30 +65,31 @@ impl Merged {
         }
     }
 
-    /// Adds the next block.
+    /// Adds the next cluster.
     fn add(&mut self, machine: &Machine<'_>, number: u64, outcome: Outcome) {
         self.findings.merge(outcome.findings);
         self.counters += outcome.counters;
         self.printed.extend(outcome.printed);
         for conflict in self.races.add(number, outcome.trace) {
             let line = machine.program.instructions[conflict.later.pc as usize].line;
-            self.findings.add(FindingClass::Race, line, 1, || race_of_blocks(machine, &conflict));
+            self.findings.add(FindingClass::Race, line, 1, || race_of_clusters(machine, &conflict));
         }
     }
 }
 
-/// A race between two blocks.
-fn race_of_blocks(machine: &Machine<'_>, conflict: &BlockConflict) -> Finding {
-    let BlockConflict { later, earlier, address, .. } = *conflict;
-    let instruction = |access: BlockAccess| &machine.program.instructions[access.pc as usize];
-    let ([x, y, z], effect) = (machine.position(earlier.block), |writes: bool| if writes { "write" } else { "read" });
+/// A race between two clusters.
+fn race_of_clusters(machine: &Machine<'_>, conflict: &ClusterConflict) -> Finding {
+    let ClusterConflict { later, earlier, address, .. } = *conflict;
+    let instruction = |access: ClusterAccess| &machine.program.instructions[access.pc as usize];
+    let (Place { block: [x, y, z], .. }, warp) = machine.warp_place(earlier.cluster, earlier.agent.warp);
+    let effect = |writes: bool| if writes { "write" } else { "read" };
     let message = format!(
         "a {} in global memory, {}, races with the {} in line {} by block ({x}, {y}, {z}), warp {}, lane {}: {}",
         effect(later.writes),
         machine.memory.describe(address, 1),
         effect(earlier.writes),
         instruction(earlier).line,
-        earlier.agent.warp,
+        warp,
         earlier.agent.lane,
         match conflict.both_synchronise {
             false => "nothing orders blocks of one launch but atomic operations and fences",
@@ -100,9 +100,9 @@ fn race_of_blocks(machine: &Machine<'_>, conflict: &BlockConflict) -> Finding {
             }
         }
     );
-    let location = |access: BlockAccess| {
+    let location = |access: ClusterAccess| {
         let Agent { warp, lane, .. } = access.agent;
-        machine.location(instruction(access), machine.position(access.block), warp, Some(lane))
+        machine.location(instruction(access), access.cluster, warp, Some(lane))
     };
     Finding {
         class: FindingClass::Race,

@@ -1,6 +1,6 @@
 //! Running a decoded entry: blocks in parallel, the warps of a block in turn, the lanes of a warp together.
 
-mod block;
+mod cluster;
 mod convergence;
 mod grid;
 mod leftovers;

@@ -1,32 +1,33 @@
-//! The blocks that are on the GPU together, on any number of threads.
+//! The clusters that are on the GPU together, on any number of threads. Nearly every cluster is one block; the blocks of one
+//! with several run in turns on the same thread.
 //!
-//! A block runs until it ends, or waits for another one: then it is put aside, with all its state, and others go on. As many
+//! A cluster runs until it ends, or waits for another one: then it is put aside, with all its state, and others go on. As many
 //! blocks as fit the GPU may have begun, so that blocks that wait for each other all get there, whatever the number of threads.
 //! Those behind them begin when others have ended, as on hardware.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::block::Block;
+use super::cluster::Cluster;
 use super::schedule::Schedule;
 use super::turns::{Outcome, Running, Slice};
 use crate::isa::Operation;
 use crate::machine::Machine;
 
-/// Blocks of which the order of beginning is shuffled together.
+/// Clusters of which the order of beginning is shuffled together.
 const BATCH: u64 = 64;
-/// Times in a row that each resident block waits and changes nothing, before nothing is taken to change any more.
+/// Times in a row that each resident cluster waits and changes nothing, before nothing is taken to change any more.
 const ROUNDS: usize = 64;
 
-/// The blocks of a grid.
+/// The clusters of a grid.
 pub(super) struct Residents<'m> {
     machine: &'m Machine<'m>,
     operations: &'m [Operation],
-    blocks: u64,
-    /// Most blocks at a time.
+    clusters: u64,
+    /// Most clusters at a time.
     capacity: usize,
     state: Mutex<State<'m>>,
-    /// Somebody came back with a block.
+    /// Somebody came back with a cluster.
     returned: Condvar,
 }
 
@@ -38,7 +39,7 @@ struct State<'m> {
     /// Begun and put aside, the one that waits longest first.
     waiting: VecDeque<Running<'m>>,
     /// Ended, to be used again.
-    free: Vec<Block<'m>>,
+    free: Vec<Cluster<'m>>,
     /// Begun and not ended.
     resident: usize,
     /// How many turns in a row changed nothing.
@@ -55,7 +56,7 @@ impl State<'_> {
         self.resident > 0 && self.idle > ROUNDS * self.resident
     }
 
-    /// Whether every block that has begun was put aside.
+    /// Whether every cluster that has begun was put aside.
     fn all_wait(&self) -> bool {
         self.waiting.len() == self.resident
     }
@@ -64,12 +65,12 @@ impl State<'_> {
 impl<'m> Residents<'m> {
     /// None has begun.
     pub fn new(machine: &'m Machine<'m>, operations: &'m [Operation]) -> Residents<'m> {
-        let blocks = machine.launch.grid.into_iter().map(u64::from).product();
+        let clusters = machine.clusters().into_iter().map(u64::from).product();
         Residents {
             machine,
             operations,
-            blocks,
-            capacity: machine.resident_blocks(),
+            clusters,
+            capacity: machine.resident_clusters(),
             state: Mutex::default(),
             returned: Condvar::new(),
         }
@@ -79,7 +80,7 @@ impl<'m> Residents<'m> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs blocks until there is nothing to do for this thread; calls `hand_on` whenever one has ended.
+    /// Runs clusters until there is nothing to do for this thread; calls `hand_on` whenever one has ended.
     pub fn work(&self, hand_on: impl Fn()) {
         while let Some(mut running) = self.next() {
             match running.run() {
@@ -92,7 +93,7 @@ impl<'m> Residents<'m> {
         }
     }
 
-    /// What a block did, when all before it were taken; all there is once the grid was stopped.
+    /// What a cluster did, when all before it were taken; all there is once the grid was stopped.
     pub fn take_next(&self) -> Option<(u64, Outcome)> {
         let mut state = self.state();
         let (number, _) = state.ended.first_key_value()?;
@@ -103,10 +104,10 @@ impl<'m> Residents<'m> {
         state.ended.pop_first()
     }
 
-    /// The block that goes on or begins next.
+    /// The cluster that goes on or begins next.
     fn next(&self) -> Option<Running<'m>> {
         let mut state = self.state();
-        // Whether nothing will ever change is known when the last block has come back.
+        // Whether nothing will ever change is known when the last cluster has come back.
         while state.is_quiet() && !state.all_wait() && !self.machine.is_stopped() {
             state = self.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -119,17 +120,17 @@ impl<'m> Residents<'m> {
         {
             state.resident += 1;
             state.idle = 0;
-            let block = state.free.pop();
+            let cluster = state.free.pop();
             drop(state);
-            let block = block.unwrap_or_else(|| Block::new(self.machine, self.operations));
-            return Some(Running::start(block, number));
+            let cluster = cluster.unwrap_or_else(|| Cluster::new(self.machine, self.operations));
+            return Some(Running::start(cluster, number));
         }
         state.waiting.pop_front()
     }
 
     fn next_to_begin(&self, state: &mut State<'m>) -> Option<u64> {
-        if state.order.is_empty() && state.ordered < self.blocks {
-            let end = self.blocks.min(state.ordered + BATCH);
+        if state.order.is_empty() && state.ordered < self.clusters {
+            let end = self.clusters.min(state.ordered + BATCH);
             let mut batch: Vec<u64> = (state.ordered..end).collect();
             Schedule::new(self.machine.schedule, u64::MAX - state.ordered).order(&mut batch);
             (state.ordered, state.order) = (end, batch.into());
@@ -142,11 +143,11 @@ impl<'m> Residents<'m> {
         state.resident -= 1;
         state.idle = 0;
         state.ended.insert(running.number, outcome);
-        state.free.push(running.block);
+        state.free.push(running.cluster);
         self.returned.notify_all();
     }
 
-    /// Lets others go on before a block that waits, if there are any that can.
+    /// Lets others go on before a cluster that waits, if there are any that can.
     fn put_aside(&self, running: Running<'m>, changed: bool) {
         let mut state = self.state();
         state.idle = if changed { 0 } else { state.idle + 1 };
@@ -158,7 +159,7 @@ impl<'m> Residents<'m> {
         self.returned.notify_all();
     }
 
-    /// Ends the blocks that were put aside.
+    /// Ends the clusters that were put aside.
     fn end_all(&self, state: &mut State<'m>) {
         for mut running in std::mem::take(&mut state.waiting) {
             let outcome = running.stop();
@@ -167,8 +168,9 @@ impl<'m> Residents<'m> {
     }
 
     fn report_deadlock(&self, state: &mut State<'m>) {
-        let (resident, capacity) = (state.resident, self.capacity);
-        let to_come = self.blocks - state.ordered + state.order.len() as u64;
+        let blocks = self.machine.blocks_of_cluster() as usize;
+        let (resident, capacity) = (blocks * state.resident, blocks * self.capacity);
+        let to_come = blocks as u64 * (self.clusters - state.ordered + state.order.len() as u64);
         let Some(running) = state.waiting.iter_mut().min_by_key(|running| running.number) else { return };
         running.report_waiting(|| {
             let mut text = "no block of the grid can go on: this one waits for a value in global memory that nobody \

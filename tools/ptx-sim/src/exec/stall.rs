@@ -1,122 +1,150 @@
-//! What happens when no warp of a block can go on.
+//! What happens when no warp of a cluster can go on.
 
-use super::block::Block;
+use std::collections::BTreeMap;
+
+use super::cluster::Cluster;
 use crate::finding::FindingClass;
 use crate::lanes::lane_list;
-use crate::machine::{BARRIERS, Barrier, CLUSTER_BARRIER, Group, Progress, barrier_name};
+use crate::machine::{Barrier, Group, NAMED_BARRIERS, Progress, Warp};
 use crate::program::Program;
 
-/// Gets a block going again in which no warp can go on; false when it cannot.
-pub(super) fn resolve(block: &mut Block<'_>) -> bool {
-    for index in 0..block.warps.len() {
-        let waiting = block.warps[index].groups.iter().enumerate();
+/// Gets a cluster going again in which no warp can go on; false when it cannot.
+pub(super) fn resolve(cluster: &mut Cluster<'_>) -> bool {
+    for index in 0..cluster.warps.len() {
+        let waiting = cluster.warps[index].groups.iter().enumerate();
         let at_collective = waiting.filter(|(_, group)| group.progress == Progress::AtCollective);
         if let Some((group, _)) = at_collective.min_by_key(|(_, group)| group.pc) {
-            block.step(index, group, true);
+            cluster.step(index, group, true);
             return true;
         }
     }
-    for barrier in 0..BARRIERS {
-        let ended = block.warps.iter().filter(|warp| warp.groups.is_empty());
-        let ended: Vec<u32> = ended.map(|warp| warp.index).collect();
-        let state = &block.state.barriers[barrier];
-        let missing = state.expected.saturating_sub(state.arrived);
-        if state.arrived > 0 && missing <= 32 * ended.len() as u32 {
-            // Threads that exit release a barrier for all threads of the block or the cluster (PTX ISA, "exit").
-            if barrier == CLUSTER_BARRIER || state.is_for_all {
-                block.state.barriers[barrier].complete();
-                return true;
-            }
-            report_waiting(block, barrier, FindingClass::BarrierDivergence, |_| {
-                format!(
-                    "{} of the block ended without reaching barrier {barrier}, where others wait",
-                    warp_list(&ended)
-                )
-            });
-            block.state.barriers[barrier].complete();
-            return true;
-        }
-    }
-    if let_waits_time_out(block) {
+    if (0..cluster.state.barriers.len()).any(|barrier| release_by_exit(cluster, barrier)) || let_waits_time_out(cluster)
+    {
         return true;
     }
-    report_deadlock(block);
+    report_deadlock(cluster);
     false
 }
 
-/// Lets the waits of a block in which no warp can go on return false, as they do after a time; false when that was tried
+/// The rank of the block that a barrier belongs to and its number there; `None` for the barrier of the cluster.
+fn owner(cluster: &Cluster<'_>, barrier: usize) -> Option<(u32, usize)> {
+    let is_of_block = barrier != cluster.state.cluster_barrier();
+    is_of_block.then_some(((barrier / NAMED_BARRIERS) as u32, barrier % NAMED_BARRIERS))
+}
+
+/// Completes a barrier that only threads have not reached that ended; false when that is not what it waits for.
+fn release_by_exit(cluster: &mut Cluster<'_>, barrier: usize) -> bool {
+    let owner = owner(cluster, barrier);
+    let takes_part = |warp: &&Warp| owner.is_none_or(|(rank, _)| warp.rank == rank);
+    let ended: Vec<u32> = cluster
+        .warps
+        .iter()
+        .filter(takes_part)
+        .filter(|warp| warp.groups.is_empty())
+        .map(|warp| warp.in_block)
+        .collect();
+    let state = &cluster.state.barriers[barrier];
+    let missing = state.expected.saturating_sub(state.arrived);
+    if state.arrived == 0 || missing > 32 * ended.len() as u32 {
+        return false;
+    }
+    // Threads that exit release a barrier for all threads of the block or the cluster (PTX ISA, "exit").
+    if let Some((_, number)) = owner
+        && !state.is_for_all
+    {
+        report_waiting(cluster, barrier, FindingClass::BarrierDivergence, |_| {
+            format!("{} of the block ended without reaching barrier {number}, where others wait", warp_list(&ended))
+        });
+    }
+    cluster.state.barriers[barrier].complete();
+    true
+}
+
+/// Lets the waits of a cluster in which no warp can go on return false, as they do after a time; false when that was tried
 /// before and changed nothing.
-fn let_waits_time_out(block: &mut Block<'_>) -> bool {
-    let waits: Vec<(usize, u32)> = block.waiting_at_mbarriers();
+fn let_waits_time_out(cluster: &mut Cluster<'_>) -> bool {
+    let waits: Vec<(usize, u32)> = cluster.waiting_at_mbarriers();
     if waits.is_empty() {
         return false;
     }
-    let state = &mut block.state;
+    let state = &mut cluster.state;
     let others = [
         state.barriers.iter().map(|barrier| barrier.phase).sum(),
         state.barriers.iter().map(|barrier| u64::from(barrier.arrived)).sum(),
-        block.warps.iter().map(|warp| u64::from(warp.exited.count_ones())).sum(),
+        cluster.warps.iter().map(|warp| u64::from(warp.exited.count_ones())).sum(),
     ];
     if state.mbarriers.is_stuck(others) {
         return false;
     }
     for (index, lanes) in waits {
-        block.time_out(index, lanes);
+        cluster.time_out(index, lanes);
     }
     true
 }
 
 /// Reports something at the first warp that waits at a barrier.
 fn report_waiting(
-    block: &mut Block<'_>,
+    cluster: &mut Cluster<'_>,
     barrier: usize,
     class: FindingClass,
     message: impl FnOnce(&Barrier) -> String,
 ) {
     let is_here = |group: &Group| matches!(group.progress, Progress::AtBarrier { barrier: at, .. } if at == barrier);
-    let found = block
+    let found = cluster
         .warps
         .iter()
         .enumerate()
         .find_map(|(index, warp)| warp.groups.iter().position(is_here).map(|group| (index, group)));
-    let state = block.state.barriers[barrier];
+    let state = cluster.state.barriers[barrier];
     if let Some((index, group)) = found {
-        block.with_group(index, group, |context| context.report(class, Vec::new(), || message(&state)));
+        cluster.with_group(index, group, |context| context.report(class, Vec::new(), || message(&state)));
     }
 }
 
-fn report_deadlock(block: &mut Block<'_>) {
-    let program: &Program = block.machine.program;
-    let waits = block.warps.iter().flat_map(|warp| warp.groups.iter().map(move |group| (warp, group)));
-    let list: Vec<String> = waits
-        .map(|(warp, group)| {
-            let line = program.instructions.get(group.pc as usize).map_or(0, |instruction| instruction.line);
-            let place = match group.progress {
-                Progress::AtBarrier { barrier, .. } => {
-                    let Barrier { arrived, expected, .. } = block.state.barriers[barrier];
-                    format!("waits at {} ({arrived} of {expected} threads arrived)", barrier_name(barrier))
-                }
-                Progress::AtMbarrier { mbarrier, .. } => {
-                    let state = block.state.mbarriers.get(mbarrier).map_or(String::new(), |state| state.describe());
-                    format!("waits at the mbarrier at {mbarrier:#x} ({state})")
-                }
-                Progress::Ready | Progress::AtCollective => "waits".to_owned(),
-            };
-            format!("warp {} {} {place}, line {line}", warp.index, lane_list(group.lanes))
-        })
-        .collect();
-    let found = block.warps.iter().position(|warp| !warp.groups.is_empty());
-    let ended: Vec<u32> = block.warps.iter().filter(|warp| warp.groups.is_empty()).map(|warp| warp.index).collect();
-    let Some(index) = found else { return };
-    block.with_group(index, 0, |context| {
-        context.report(FindingClass::Deadlock, Vec::new(), || {
-            let mut text = format!("no warp of the block can go on: {}", list.join("; "));
-            if !ended.is_empty() {
-                text.push_str(&format!("; {} ended", warp_list(&ended)));
-            }
-            text
-        });
-    });
+fn report_deadlock(cluster: &mut Cluster<'_>) {
+    let Some(index) = cluster.warps.iter().position(|warp| !warp.groups.is_empty()) else { return };
+    let waits = cluster.warps.iter().flat_map(|warp| warp.groups.iter().map(move |group| (warp, group)));
+    let waits: Vec<String> = waits.map(|(warp, group)| describe_wait(cluster, warp, group)).collect();
+    let mut text = format!(
+        "no warp of the {} can go on: {}",
+        if cluster.state.blocks == 1 { "block" } else { "cluster" },
+        waits.join("; ")
+    );
+    let mut ended: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for warp in cluster.warps.iter().filter(|warp| warp.groups.is_empty()) {
+        ended.entry(warp.rank).or_default().push(warp.in_block);
+    }
+    for (rank, warps) in ended {
+        text.push_str(&format!("; {}{} ended", block_name(cluster, rank), warp_list(&warps)));
+    }
+    cluster.with_group(index, 0, |context| context.report(FindingClass::Deadlock, Vec::new(), || text));
+}
+
+/// What lanes of a warp wait for, in words.
+fn describe_wait(cluster: &Cluster<'_>, warp: &Warp, group: &Group) -> String {
+    let program: &Program = cluster.machine.program;
+    let line = program.instructions.get(group.pc as usize).map_or(0, |instruction| instruction.line);
+    let place = match group.progress {
+        Progress::AtBarrier { barrier, .. } => {
+            let Barrier { arrived, expected, .. } = cluster.state.barriers[barrier];
+            let name = owner(cluster, barrier)
+                .map_or_else(|| "the cluster's barrier".to_owned(), |(_, number)| format!("barrier {number}"));
+            format!("waits at {name} ({arrived} of {expected} threads arrived)")
+        }
+        Progress::AtMbarrier { mbarrier, .. } => {
+            let state = cluster.state.mbarriers.get(mbarrier).map_or(String::new(), |state| state.describe());
+            format!("waits at the mbarrier at {mbarrier:#x} ({state})")
+        }
+        Progress::Ready | Progress::AtCollective => "waits".to_owned(),
+    };
+    let block = block_name(cluster, warp.rank);
+    format!("{block}warp {} {} {place}, line {line}", warp.in_block, lane_list(group.lanes))
+}
+
+/// What a block is called before its warps; nothing where there is no other.
+fn block_name(cluster: &Cluster<'_>, rank: u32) -> String {
+    let [x, y, z] = cluster.machine.place(cluster.state.number, rank).block;
+    if cluster.state.blocks == 1 { String::new() } else { format!("block ({x}, {y}, {z}) ") }
 }
 
 fn warp_list(warps: &[u32]) -> String {

@@ -1,6 +1,6 @@
-//! The turns that the warps of a block take until all have ended.
+//! The turns that the warps of a cluster take until all have ended.
 
-use super::block::{Block, Step};
+use super::cluster::{Cluster, Step};
 use super::schedule::Schedule;
 use super::{leftovers, stall};
 use crate::counters::Counters;
@@ -8,7 +8,7 @@ use crate::finding::{FindingClass, Findings};
 use crate::machine::{Progress, Warp};
 use crate::race::{Races, Trace};
 
-/// What a block did.
+/// What a cluster did.
 #[derive(Default)]
 pub(super) struct Outcome {
     pub findings: Findings,
@@ -19,9 +19,9 @@ pub(super) struct Outcome {
     pub trace: Trace,
 }
 
-/// What a turn of a block came to.
+/// What a turn of a cluster came to.
 pub(super) enum Slice {
-    /// The end of the block.
+    /// The end of the cluster.
     Ended(Box<Outcome>),
     /// All of its warps wait, and some of them for global memory; whether it changed that since its turn began.
     Waits { changed: bool },
@@ -43,9 +43,9 @@ enum Turn {
 /// How often a warp reads the same of global memory in a turn before that ends.
 const PATIENCE: u64 = 64;
 
-/// A block that has begun.
+/// A cluster that has begun.
 pub(super) struct Running<'a> {
-    pub block: Block<'a>,
+    pub cluster: Cluster<'a>,
     /// Index in the grid.
     pub number: u64,
     schedule: Schedule,
@@ -54,66 +54,67 @@ pub(super) struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    /// Begins the block with that index in the grid.
-    pub fn start(mut block: Block<'a>, number: u64) -> Running<'a> {
-        block.start(number);
-        let schedule = Schedule::new(block.machine.schedule, number);
-        let turns = (0..block.warps.len()).collect();
-        Running { block, number, schedule, turns }
+    /// Begins the cluster with that index in the grid.
+    pub fn start(mut cluster: Cluster<'a>, number: u64) -> Running<'a> {
+        cluster.start(number);
+        let schedule = Schedule::new(cluster.machine.schedule, number);
+        let turns = (0..cluster.warps.len()).collect();
+        Running { cluster, number, schedule, turns }
     }
 
-    /// Runs it until it ends or waits for other blocks.
+    /// Runs it until it ends or waits for other clusters.
     pub fn run(&mut self) -> Slice {
-        let writes = self.block.state.global_writes;
+        let writes = self.cluster.state.global_writes;
         loop {
-            let block = &mut self.block;
-            let before = steps(block);
+            let cluster = &mut self.cluster;
+            let before = steps(cluster);
             self.schedule.order(&mut self.turns);
             let (mut polls, mut works) = (false, false);
             for index in &self.turns {
-                let turn = turn(block, *index, self.schedule.turn());
-                if turn == Turn::Stop || block.machine.is_stopped() {
-                    block.machine.stop();
-                    return Slice::Ended(Box::new(finish(block)));
+                let turn = turn(cluster, *index, self.schedule.turn());
+                if turn == Turn::Stop || cluster.machine.is_stopped() {
+                    cluster.machine.stop();
+                    return Slice::Ended(Box::new(finish(cluster)));
                 }
                 polls |= turn == Turn::Polls;
                 works |= turn == Turn::Over;
             }
-            if block.warps.iter().all(|warp| warp.groups.is_empty()) {
-                leftovers::report(block);
-                return Slice::Ended(Box::new(finish(block)));
+            if cluster.warps.iter().all(|warp| warp.groups.is_empty()) {
+                leftovers::report(cluster);
+                return Slice::Ended(Box::new(finish(cluster)));
             }
             if polls && !works {
-                return Slice::Waits { changed: block.state.global_writes != writes };
+                return Slice::Waits { changed: cluster.state.global_writes != writes };
             }
-            if steps(block) == before && !stall::resolve(block) {
-                return Slice::Ended(Box::new(finish(block)));
+            if steps(cluster) == before && !stall::resolve(cluster) {
+                return Slice::Ended(Box::new(finish(cluster)));
             }
         }
     }
 
     /// Ends it where it is.
     pub fn stop(&mut self) -> Outcome {
-        finish(&mut self.block)
+        finish(&mut self.cluster)
     }
 
     /// Reports a deadlock at the first warp that has not ended.
     pub fn report_waiting(&mut self, message: impl FnOnce() -> String) {
-        if let Some(index) = self.block.warps.iter().position(|warp| !warp.groups.is_empty()) {
-            let groups = &self.block.warps[index].groups;
+        if let Some(index) = self.cluster.warps.iter().position(|warp| !warp.groups.is_empty()) {
+            let groups = &self.cluster.warps[index].groups;
             let group = groups.iter().position(|group| group.progress == Progress::Ready).unwrap_or(0);
-            self.block.with_group(index, group, |context| context.report(FindingClass::Deadlock, Vec::new(), message));
+            self.cluster
+                .with_group(index, group, |context| context.report(FindingClass::Deadlock, Vec::new(), message));
         }
     }
 }
 
-/// Instructions that the warps of a block executed.
-fn steps(block: &Block<'_>) -> u64 {
-    block.warps.iter().map(|warp: &Warp| warp.steps).sum()
+/// Instructions that the warps of a cluster executed.
+fn steps(cluster: &Cluster<'_>) -> u64 {
+    cluster.warps.iter().map(|warp: &Warp| warp.steps).sum()
 }
 
-fn finish(block: &mut Block<'_>) -> Outcome {
-    let state = &mut block.state;
+fn finish(cluster: &mut Cluster<'_>) -> Outcome {
+    let state = &mut cluster.state;
     Outcome {
         findings: std::mem::take(&mut state.findings),
         counters: std::mem::take(&mut state.counters),
@@ -123,31 +124,31 @@ fn finish(block: &mut Block<'_>) -> Outcome {
 }
 
 /// Lets a warp execute so many instructions, if it can.
-fn turn(block: &mut Block<'_>, index: usize, instructions: u64) -> Turn {
-    let limit = block.machine.instructions_per_warp;
-    let end = (block.warps[index].steps + instructions).min(limit);
-    let (start, polls) = (block.warps[index].steps, block.state.polls);
-    while block.warps[index].steps < end {
-        let Some(group) = block.warps[index].next_group(&block.state) else {
-            return if block.warps[index].steps == start { Turn::Waits } else { Turn::Over };
+fn turn(cluster: &mut Cluster<'_>, index: usize, instructions: u64) -> Turn {
+    let limit = cluster.machine.instructions_per_warp;
+    let end = (cluster.warps[index].steps + instructions).min(limit);
+    let (start, polls) = (cluster.warps[index].steps, cluster.state.polls);
+    while cluster.warps[index].steps < end {
+        let Some(group) = cluster.warps[index].next_group(&cluster.state) else {
+            return if cluster.warps[index].steps == start { Turn::Waits } else { Turn::Over };
         };
-        if block.step(index, group, false) == Step::Stop {
+        if cluster.step(index, group, false) == Step::Stop {
             return Turn::Stop;
         }
-        if block.state.polls >= polls + PATIENCE {
+        if cluster.state.polls >= polls + PATIENCE {
             return Turn::Polls;
         }
     }
-    if block.warps[index].steps < limit || block.warps[index].groups.is_empty() {
+    if cluster.warps[index].steps < limit || cluster.warps[index].groups.is_empty() {
         return Turn::Over;
     }
-    report_limit(block, index);
+    report_limit(cluster, index);
     Turn::Stop
 }
 
-fn report_limit(block: &mut Block<'_>, index: usize) {
-    let limit = block.machine.instructions_per_warp;
-    block.with_group(index, 0, |context| {
+fn report_limit(cluster: &mut Cluster<'_>, index: usize) {
+    let limit = cluster.machine.instructions_per_warp;
+    cluster.with_group(index, 0, |context| {
         context.report(FindingClass::InstructionLimit, Vec::new(), || {
             format!("the warp has executed {limit} instructions; it was stopped here, probably inside an endless loop")
         });

@@ -98,7 +98,7 @@ fn commit(context: &mut Context<'_>) {
     for lane in lanes(context.active) {
         context.warp.copies[lane].committed += 1;
     }
-    if let Some(races) = &mut context.block.races {
+    if let Some(races) = &mut context.cluster.races {
         races.commit(context.warp.index, Engine::Copies);
     }
 }
@@ -153,8 +153,8 @@ fn issue(context: &mut Context<'_>, to: Address, from: Address, bytes: usize, li
             copies.pending.push_back(copy);
         }
     }
-    read.count(Direction::Read, &mut context.block.counters);
-    written.count(Direction::Write, &mut context.block.counters);
+    read.count(Direction::Read, &mut context.cluster.counters);
+    written.count(Direction::Write, &mut context.cluster.counters);
     context.report_faults(faults);
     if too_long != 0 {
         context.report(FindingClass::InvalidOperand, without_addresses(too_long), || {
@@ -169,12 +169,12 @@ fn wait(context: &mut Context<'_>, end: impl Fn(u32) -> u32) {
         let copies = &mut context.warp.copies[lane];
         let end = end(copies.committed);
         while let Some(copy) = copies.pending.front().filter(|copy| copy.group < end) {
-            if context.block.mbarriers.lands(copy.tracked) {
+            if context.cluster.mbarriers.lands(copy.tracked) {
                 let data = &copy.data[..copy.bytes as usize];
-                context.block.shared.finish_copy(copy.address, data, &copy.unknown);
-                context.block.ordinary_write(context.warp.index, copy.address, copy.bytes as usize);
+                context.cluster.shared.finish_copy(copy.address, data, &copy.unknown);
+                context.cluster.ordinary_write(context.warp.index, copy.address, copy.bytes as usize);
             }
-            if let Some(races) = &mut context.block.races {
+            if let Some(races) = &mut context.cluster.races {
                 races.finish(Agent::new(context.warp.index, lane, Engine::Copies), copy.time);
             }
             copies.pending.pop_front();

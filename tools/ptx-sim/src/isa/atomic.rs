@@ -1,17 +1,17 @@
 //! Atomic operations on memory (PTX ISA, "atom", "red"). The lanes of a warp take effect in lane order.
 
 use super::cache_policy;
-use super::memory::take_hints;
+use super::memory::{scope, take_hints};
 use crate::context::{Context, Direction, Faults, Place, Traffic};
 use crate::decode::{Decode, Form};
 use crate::lanes::lanes;
 use crate::numeric::{Exact, Format, Rounding, canonical, flush, integer};
 use crate::parse::{Kind, Space, Type};
 use crate::program::{Address, Destination, Slot};
-use crate::race::{Semantics, Strength};
+use crate::race::Semantics;
 
 /// The new value from the old one, two operands, the type, and whether subnormals are flushed.
-type Update = fn(u64, u64, u64, Type, bool) -> u64;
+pub(super) type Update = fn(u64, u64, u64, Type, bool) -> u64;
 
 /// A decoded `atom` or `red`.
 pub(crate) struct Operation {
@@ -28,7 +28,8 @@ pub(crate) struct Operation {
     semantics: Semantics,
 }
 
-const UPDATES: [(&str, Update); 10] = [
+/// The operations, by name.
+pub(super) const UPDATES: [(&str, Update); 10] = [
     ("and", |old, b, _, _, _| old & b),
     ("or", |old, b, _, _, _| old | b),
     ("xor", |old, b, _, _, _| old ^ b),
@@ -88,7 +89,7 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
         "red" => false,
         _ => return Ok(None),
     };
-    let scope = atomic_scope(form);
+    let scope = scope(form);
     let mut semantics = Semantics { strength: scope, ..take_hints(form) };
     if form.flag("acq_rel") {
         (semantics.acquires, semantics.releases) = (true, true);
@@ -135,11 +136,6 @@ fn is_vector(count: usize, kind: Type) -> bool {
 
 fn bits(kind: Type) -> Type {
     Type { kind: Kind::Bits, bits: kind.bits, packed: 1 }
-}
-
-/// How far its effect on others reaches: over the GPU unless it says otherwise.
-fn atomic_scope(form: &Form<'_>) -> Strength {
-    if form.has("cta") || form.has("cluster") { Strength::Block } else { Strength::Gpu }
 }
 
 impl Operation {
@@ -189,7 +185,7 @@ impl Operation {
                 address = address.wrapping_add(bytes as u64);
             }
         }
-        traffic.count(Direction::Write, &mut context.block.counters);
+        traffic.count(Direction::Write, &mut context.cluster.counters);
         context.report_faults(faults);
     }
 }

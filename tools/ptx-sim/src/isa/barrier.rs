@@ -7,9 +7,10 @@ use crate::context::{Context, Flow};
 use crate::decode::{Decode, Form};
 use crate::finding::FindingClass;
 use crate::lanes::lanes;
-use crate::machine::{NAMED_BARRIERS, Reduction};
+use crate::machine::{NAMED_BARRIERS, Reduction, block_barrier};
 use crate::parse::{Space, Type};
 use crate::program::{Collective, Destination, Slot};
+use crate::race::Scope;
 
 /// What a thread does at a barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +34,8 @@ pub(crate) enum Operation {
     Block(BlockBarrier),
     /// `bar.warp.sync`.
     Warp { mask: Slot },
-    /// `membar`, `fence`; other blocks see it or not.
-    Fence { reaches_other_blocks: bool },
+    /// `membar`, `fence`.
+    Fence(Scope),
     /// `fence.proxy.async` for shared memory.
     ProxyFence,
     /// `fence.mbarrier_init`.
@@ -62,26 +63,43 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
 
 fn fence(form: &mut Form<'_>) -> Decode<Operation> {
     if form.flag("proxy") {
+        if form.flag("tensormap::generic") {
+            return tensor_map_fence(form);
+        }
         if form.flag("alias") {
-            return Ok(Operation::Fence { reaches_other_blocks: false });
+            return Ok(Operation::Fence(Scope::Block));
         }
         if !form.flag("async") {
             return form.refuse();
         }
         let is_global = form.take(Space::parse) == Some(Space::Global);
-        let fence = Operation::Fence { reaches_other_blocks: false };
+        let fence = Operation::Fence(Scope::Block);
         return Ok(if is_global { fence } else { Operation::ProxyFence });
     }
-    let reaches_other_blocks = ["gpu", "gl", "sys"].into_iter().any(|scope| form.has(scope));
+    let scope = match () {
+        () if ["gpu", "gl", "sys"].into_iter().any(|scope| form.has(scope)) => Scope::Gpu,
+        () if form.has("cluster") => Scope::Cluster,
+        () => Scope::Block,
+    };
     const MODIFIERS: &[&str] = &["sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "gl", "sys"];
     for modifier in MODIFIERS {
         form.flag(modifier);
     }
-    Ok(if form.flag("mbarrier_init") {
-        Operation::MbarrierInitFence
-    } else {
-        Operation::Fence { reaches_other_blocks }
-    })
+    Ok(if form.flag("mbarrier_init") { Operation::MbarrierInitFence } else { Operation::Fence(scope) })
+}
+
+/// A fence between changes of tensor maps and their use; the side that acquires names the map.
+fn tensor_map_fence(form: &mut Form<'_>) -> Decode<Operation> {
+    let scopes = [("cta", Scope::Block), ("cluster", Scope::Cluster), ("gpu", Scope::Gpu), ("sys", Scope::Gpu)];
+    let acquires = form.choice(&[("acquire", true), ("release", false)]);
+    let (Some(acquires), Some(scope)) = (acquires, form.choice(&scopes)) else { return form.refuse() };
+    if acquires {
+        form.address(None)?;
+        if form.literal()? != 128 {
+            return form.refuse();
+        }
+    }
+    Ok(Operation::Fence(scope))
 }
 
 fn barrier(form: &mut Form<'_>) -> Decode<Operation> {
@@ -124,7 +142,7 @@ impl Operation {
         match self {
             Operation::Block(barrier) if barrier.aligned => Collective::Barrier,
             Operation::Warp { mask } => Collective::Mask(*mask),
-            Operation::Block(_) | Operation::Fence { .. } | Operation::ProxyFence | Operation::MbarrierInitFence => {
+            Operation::Block(_) | Operation::Fence(_) | Operation::ProxyFence | Operation::MbarrierInitFence => {
                 Collective::No
             }
         }
@@ -135,27 +153,27 @@ impl Operation {
         match self {
             Operation::Block(barrier) => barrier.arrive(context),
             Operation::Warp { .. } => {
-                if let Some(races) = &mut context.block.races {
+                if let Some(races) = &mut context.cluster.races {
                     races.synchronise_warp(context.warp.index, context.active);
                 }
                 Flow::Next
             }
-            Operation::Fence { reaches_other_blocks } => {
-                if let Some(races) = &mut context.block.races {
-                    races.fence(context.warp.index, context.active, *reaches_other_blocks);
+            Operation::Fence(scope) => {
+                if let Some(races) = &mut context.cluster.races {
+                    races.fence(context.warp.index, context.active, *scope);
                 }
                 Flow::Next
             }
             Operation::ProxyFence => {
-                let epoch = context.block.epoch();
-                context.block.proxies.fence(context.warp.index, epoch);
-                context.block.mbarriers.fence(context.warp.index, epoch);
+                let epoch = context.cluster.epoch();
+                context.cluster.proxies.fence(context.warp.index, epoch);
+                context.cluster.mbarriers.fence(context.warp.index, epoch);
                 Flow::Next
             }
             Operation::MbarrierInitFence => {
-                let epoch = context.block.epoch();
-                context.block.mbarriers.fence(context.warp.index, epoch);
-                Operation::Fence { reaches_other_blocks: false }.execute(context)
+                let epoch = context.cluster.epoch();
+                context.cluster.mbarriers.fence(context.warp.index, epoch);
+                Operation::Fence(Scope::Cluster).execute(context)
             }
         }
     }
@@ -182,9 +200,10 @@ impl BlockBarrier {
         self.check_count(context, number, expected);
         let arriving = arriving_threads(context);
         let reduction = self.contribution(context);
-        let barrier = &mut context.block.barriers[number];
-        if let Some(races) = &mut context.block.races {
-            races.arrive(number, barrier.phase, context.warp.index, context.active);
+        let index = block_barrier(context.warp.rank, number);
+        let barrier = &mut context.cluster.barriers[index];
+        if let Some(races) = &mut context.cluster.races {
+            races.arrive(index, barrier.phase, context.warp.index, context.active, true);
         }
         if barrier.arrived == 0 {
             barrier.expected = expected;
@@ -195,7 +214,7 @@ impl BlockBarrier {
         barrier.reduction.true_threads += reduction.true_threads;
         let completes = barrier.arrived >= barrier.expected;
         if self.waits {
-            return Flow::Wait { barrier: number, completes };
+            return Flow::Wait { barrier: index, completes };
         }
         if completes {
             barrier.complete();
@@ -205,7 +224,7 @@ impl BlockBarrier {
 
     /// Threads the barrier waits for.
     fn expected(&self, context: &mut Context<'_>) -> u32 {
-        let all = context.block.threads;
+        let all = context.cluster.threads;
         let Some(slot) = self.threads else { return all };
         context.require(&[slot]);
         let threads = context.uniform(slot, "the thread count of a barrier") as u32;
@@ -219,7 +238,7 @@ impl BlockBarrier {
     }
 
     fn check_count(&self, context: &mut Context<'_>, number: usize, expected: u32) {
-        let barrier = context.block.barriers[number];
+        let barrier = context.cluster.barriers[block_barrier(context.warp.rank, number)];
         if barrier.arrived > 0 && barrier.expected != expected {
             context.report(FindingClass::BarrierDivergence, Vec::new(), || {
                 format!(
@@ -240,7 +259,7 @@ impl BlockBarrier {
     fn resume(&self, context: &mut Context<'_>) {
         let Some((reduce, to, _, _)) = self.reduction else { return };
         let number = context.value(self.barrier, context.active.trailing_zeros() as usize) as usize;
-        let barrier = context.block.barriers[number];
+        let barrier = context.cluster.barriers[block_barrier(context.warp.rank, number)];
         let Reduction { threads, true_threads } = barrier.results[((barrier.phase + 1) % 2) as usize];
         let result = match reduce {
             Reduce::Count => true_threads,

@@ -6,32 +6,29 @@
 //! overwritten until its thread waited for its group.
 
 use super::cache_policy;
+use super::tile::{BOX_ALIGNMENT, Tile, tile};
 use crate::context::{Context, Faults, Place};
 use crate::decode::{Decode, Form, invalid};
 use crate::finding::FindingClass;
 use crate::lanes::lanes;
 use crate::machine::Landing;
-use crate::memory::{TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES, TensorMap};
+use crate::memory::{own_shared, shared_base};
 use crate::parse::{Space, Type};
 use crate::program::{Address, Slot};
 use crate::race::{Agent, Engine, Semantics};
 use crate::unknown::UnknownBytes;
 
 /// Alignment of both sides of a bulk copy, and what its size is a multiple of.
-const ALIGNMENT: u64 = 16;
-/// Alignment of a box in shared memory.
-const BOX_ALIGNMENT: u64 = 128;
-/// Bytes after which every swizzle repeats.
-const SWIZZLE_PERIOD: u64 = 1024;
-/// Bytes that boxes are stored in, and whose multiple their first coordinate has to be.
-const CHUNK_BYTES: u64 = 16;
+pub(super) const ALIGNMENT: u64 = 16;
 /// Bytes of a sector of global memory.
 const SECTOR_BYTES: u64 = 32;
 
 /// A decoded bulk copy.
 pub(crate) enum Operation {
-    /// From global to shared memory.
-    Load { to: Address, source: Source, mbarrier: Address },
+    /// From global to shared memory, of a block of the cluster or of those in a mask.
+    Load { to: Address, source: Source, mbarrier: Address, blocks: Option<Slot> },
+    /// From shared memory to that of another block of the cluster.
+    Send { to: Address, from: Address, bytes: Slot, mbarrier: Address },
     /// From shared to global memory.
     Store { from: Address, target: Source },
     /// `commit_group`.
@@ -52,7 +49,7 @@ pub(crate) enum Source {
 
 /// Decodes a bulk copy; `None` when the opcode is another.
 pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
-    if form.opcode() != "cp" || !form.has("bulk") || !form.flag("async") || !form.flag("bulk") {
+    if form.opcode() != "cp" || !form.has("bulk") || form.has("reduce") || !form.flag("async") || !form.flag("bulk") {
         return Ok(None);
     }
     if form.flag("commit_group") {
@@ -83,11 +80,25 @@ fn prefetch(form: &mut Form<'_>, rank: Option<usize>) -> Decode<Operation> {
 }
 
 fn copy(form: &mut Form<'_>, rank: Option<usize>) -> Decode<Operation> {
+    let is_to_cluster = form.has("shared::cluster");
     match (form.take(Space::parse), form.take(Space::parse)) {
         (Some(Space::Shared), Some(Space::Global)) if form.flag("mbarrier::complete_tx::bytes") => {
+            let is_multicast = form.flag("multicast::cluster");
+            if is_multicast && !is_to_cluster {
+                return invalid(format!("`{}`: only .shared::cluster is copied to several blocks", form.name()));
+            }
             let to = form.address(Some(Space::Shared))?;
             let source = global_side(form, rank)?.with_size(form)?;
-            Ok(Operation::Load { to, source, mbarrier: form.address(Some(Space::Shared))? })
+            let mbarrier = form.address(Some(Space::Shared))?;
+            let blocks = if is_multicast { Some(form.source(Type::B16)?) } else { None };
+            Ok(Operation::Load { to, source, mbarrier, blocks })
+        }
+        (Some(Space::Shared), Some(Space::Shared))
+            if rank.is_none() && is_to_cluster && form.flag("mbarrier::complete_tx::bytes") =>
+        {
+            let (to, from) = (form.address(Some(Space::Shared))?, form.address(Some(Space::Shared))?);
+            let bytes = form.source(Type::B32)?;
+            Ok(Operation::Send { to, from, bytes, mbarrier: form.address(Some(Space::Shared))? })
         }
         (Some(Space::Global), Some(Space::Shared)) if form.flag("bulk_group") => {
             let target = global_side(form, rank)?;
@@ -99,14 +110,14 @@ fn copy(form: &mut Form<'_>, rank: Option<usize>) -> Decode<Operation> {
 }
 
 /// The side in global memory before its size is known.
-enum Side {
+pub(super) enum Side {
     Plain(Address),
     Box(Source),
 }
 
 impl Side {
     /// Takes the size of a plain copy.
-    fn with_size(self, form: &mut Form<'_>) -> Decode<Source> {
+    pub fn with_size(self, form: &mut Form<'_>) -> Decode<Source> {
         match self {
             Side::Plain(address) => Ok(Source::Bytes { address, bytes: form.source(Type::B32)? }),
             Side::Box(source) => Ok(source),
@@ -114,7 +125,7 @@ impl Side {
     }
 }
 
-fn global_side(form: &mut Form<'_>, rank: Option<usize>) -> Decode<Side> {
+pub(super) fn global_side(form: &mut Form<'_>, rank: Option<usize>) -> Decode<Side> {
     let Some(rank) = rank else { return Ok(Side::Plain(form.address(Some(Space::Global))?)) };
     let (map, coordinates) = form.tensor_address()?;
     if coordinates.len() != rank {
@@ -127,7 +138,7 @@ impl Operation {
     /// How its accesses are ordered.
     pub fn semantics(&self) -> Semantics {
         match self {
-            Operation::Load { .. } => Semantics::COPY,
+            Operation::Load { .. } | Operation::Send { .. } => Semantics::COPY,
             Operation::Store { .. } => Semantics::BULK_STORE,
             _ => Semantics::WEAK,
         }
@@ -135,7 +146,7 @@ impl Operation {
 
     /// Whether the async proxy accesses shared memory for it.
     pub fn uses_shared(&self) -> bool {
-        matches!(self, Operation::Load { .. } | Operation::Store { .. })
+        matches!(self, Operation::Load { .. } | Operation::Send { .. } | Operation::Store { .. })
     }
 
     /// Executes it in the active lanes.
@@ -145,9 +156,16 @@ impl Operation {
         for lane in lanes(context.active) {
             let thread = Agent::new(warp, lane, Engine::BulkReads);
             match self {
-                Operation::Load { to, source, mbarrier } => {
+                Operation::Load { to, source, mbarrier, blocks } => {
                     context.require(&[to.base, mbarrier.base]);
-                    load(context, &mut faults, lane, *to, source, *mbarrier);
+                    context.require(blocks.as_slice());
+                    let target = (context.address(*to, lane), context.address(*mbarrier, lane));
+                    load(context, &mut faults, lane, target, source, *blocks);
+                }
+                Operation::Send { to, from, bytes, mbarrier } => {
+                    context.require(&[to.base, from.base, mbarrier.base]);
+                    let target = (context.address(*to, lane), context.address(*mbarrier, lane));
+                    send(context, &mut faults, lane, target, (*from, *bytes));
                 }
                 Operation::Store { from, target } => {
                     context.require(&[from.base]);
@@ -162,110 +180,8 @@ impl Operation {
     }
 }
 
-/// A box of a tensor, for one copy.
-struct Tile {
-    map: TensorMap,
-    /// Of its first element.
-    origin: Vec<i64>,
-}
-
-/// A row of a box that lies in the tensor, at least in part.
-struct Row {
-    /// Where the part begins in the box, without swizzle.
-    offset: u64,
-    /// Where it begins in global memory.
-    address: u64,
-    bytes: u64,
-}
-
-impl Tile {
-    /// The rows of the box that are not all outside the tensor, whose own rows end after `row_end` elements.
-    fn rows_until(&self, row_end: u64) -> Vec<Row> {
-        let TensorMap { element, address, sizes, strides, element_strides, .. } = &self.map;
-        let extent = self.map.extent();
-        let width = element.bytes();
-        let (first, end) = (self.origin[0].max(0), (self.origin[0] + extent[0] as i64).min(row_end as i64));
-        let count: u64 = extent[1..].iter().product();
-        let mut rows = Vec::new();
-        for row in 0..count {
-            let (mut rest, mut base, mut inside) = (row, *address, first < end);
-            for dimension in 1..extent.len() {
-                let index = (rest % extent[dimension]) as i64;
-                rest /= extent[dimension];
-                let position = self.origin[dimension] + index * i64::from(element_strides[dimension]);
-                inside &= (0..sizes[dimension] as i64).contains(&position);
-                base = base.wrapping_add((position as u64).wrapping_mul(strides[dimension - 1]));
-            }
-            if inside {
-                let offset = row * self.map.row_bytes() + (first - self.origin[0]) as u64 * width;
-                let address = base.wrapping_add(first as u64 * width);
-                rows.push(Row { offset, address, bytes: (end - first) as u64 * width });
-            }
-        }
-        rows
-    }
-
-    /// The rows that a load reads; what lies outside the tensor becomes zeros.
-    fn rows_to_load(&self) -> Vec<Row> {
-        self.rows_until(self.map.sizes[0])
-    }
-
-    /// The rows that a store writes: in whole chunks of 16 bytes, of which the last can reach beyond the tensor, as an
-    /// H200 does.
-    fn rows_to_store(&self) -> Vec<Row> {
-        let width = self.map.element.bytes();
-        self.rows_until((self.map.sizes[0] * width).next_multiple_of(CHUNK_BYTES) / width)
-    }
-
-    /// Where a byte of the box, which begins at `target`, lies relative to that. A misaligned target, which is reported
-    /// elsewhere, counts as the aligned one below it.
-    fn place(&self, target: u64, offset: u64) -> usize {
-        let base = target % SWIZZLE_PERIOD / BOX_ALIGNMENT * BOX_ALIGNMENT;
-        (self.map.swizzle.apply(base + offset) - base) as usize
-    }
-}
-
-/// The box that a lane copies; `None` when there is none, which is a fault.
-fn tile(
-    context: &mut Context<'_>,
-    faults: &mut Faults,
-    lane: usize,
-    map: Address,
-    coordinates: &[Slot],
-) -> Option<Tile> {
-    context.require(&[map.base]);
-    context.require(coordinates);
-    let place = Place::new(lane, None, context.address(map, lane), TENSOR_MAP_ALIGNMENT);
-    let mut bytes = [0; TENSOR_MAP_BYTES];
-    context.read(faults, place, &mut bytes);
-    let found = TensorMap::decode(&bytes).ok_or_else(|| "there is no tensor map at the address".to_owned());
-    let found = found.and_then(|map| match map.sizes.len() {
-        rank if rank == coordinates.len() => Ok(map),
-        rank => Err(format!("the tensor map has {rank} dimensions, not {}", coordinates.len())),
-    });
-    let map = match found {
-        Ok(map) => map,
-        Err(cause) => {
-            faults.add(FindingClass::InvalidOperand, lane, place.address, || cause);
-            return None;
-        }
-    };
-    let origin: Vec<i64> = coordinates.iter().map(|slot| i64::from(context.value(*slot, lane) as u32 as i32)).collect();
-    let offset = origin[0] * map.element.bytes() as i64;
-    if offset % CHUNK_BYTES as i64 != 0 {
-        faults.add(FindingClass::Misaligned, lane, place.address, || {
-            format!(
-                "a box at {} in the first dimension of a tensor, which are {offset} bytes; they must be a multiple of \
-                 {CHUNK_BYTES}",
-                origin[0]
-            )
-        });
-    }
-    Some(Tile { map, origin })
-}
-
 /// The size of a plain copy; `None` when it cannot be, which is a fault.
-fn size(context: &mut Context<'_>, faults: &mut Faults, lane: usize, bytes: Slot) -> Option<u64> {
+pub(super) fn size(context: &mut Context<'_>, faults: &mut Faults, lane: usize, bytes: Slot) -> Option<u64> {
     context.require(&[bytes]);
     let size = context.value(bytes, lane);
     if size == 0 || !size.is_multiple_of(ALIGNMENT) || size > context.machine.shared_bytes as u64 {
@@ -277,9 +193,17 @@ fn size(context: &mut Context<'_>, faults: &mut Faults, lane: usize, bytes: Slot
     Some(size)
 }
 
-fn load(context: &mut Context<'_>, faults: &mut Faults, lane: usize, to: Address, source: &Source, mbarrier: Address) {
-    let (target, mbarrier) = (context.address(to, lane), context.address(mbarrier, lane));
-    let Some(mbarrier) = context.mbarrier_address(faults, lane, Some(Space::Shared), mbarrier) else { return };
+/// Copies from global memory to a place in shared memory, and to the same place in every block of the mask if there is one.
+/// `target` is that place, and the mbarrier that counts.
+fn load(
+    context: &mut Context<'_>,
+    faults: &mut Faults,
+    lane: usize,
+    target: (u64, u64),
+    source: &Source,
+    blocks: Option<Slot>,
+) {
+    let Some(targets) = targets(context, faults, lane, target, blocks) else { return };
     let (data, alignment) = match source {
         Source::Bytes { address, bytes } => {
             context.require(&[address.base]);
@@ -300,33 +224,96 @@ fn load(context: &mut Context<'_>, faults: &mut Faults, lane: usize, to: Address
                 let part = &mut row_data[..row.bytes as usize];
                 read(context, faults, lane, (row.address, 1), part);
                 for (byte, offset) in part.iter().zip(row.offset..) {
-                    data[tile.place(target, offset)] = *byte;
+                    data[tile.place(target.0, offset)] = *byte;
                 }
             }
             (data, BOX_ALIGNMENT)
         }
     };
+    for target in targets {
+        deliver(context, faults, lane, target, &data, alignment);
+    }
+}
+
+/// Where a copy writes, and the mbarrier that counts it there: for each block of the mask, if there is one. `None` when that
+/// cannot be, which is a fault.
+fn targets(
+    context: &mut Context<'_>,
+    faults: &mut Faults,
+    lane: usize,
+    (target, mbarrier): (u64, u64),
+    blocks: Option<Slot>,
+) -> Option<Vec<(u64, u64)>> {
+    let Some(blocks) = blocks else {
+        return context.check_same_block(faults, lane, target, mbarrier).then(|| vec![(target, mbarrier)]);
+    };
+    let (mask, count) = (context.value(blocks, lane), context.cluster.blocks);
+    if mask >> count != 0 {
+        faults.add(FindingClass::InvalidOperand, lane, target, || {
+            format!("a copy to the blocks in the mask {mask:#x}, of a cluster that has {count}")
+        });
+    }
+    let ranks = (0..u64::from(count)).filter(|rank| mask >> rank & 1 == 1);
+    let in_block = |rank: u64, address: u64| shared_base(rank) + own_shared(address);
+    Some(ranks.map(|rank| (in_block(rank, target), in_block(rank, mbarrier))).collect())
+}
+
+/// Reads what is to go from the shared memory of the own block to a place in another one, beside the mbarrier that counts it.
+/// `None` when that cannot be, which is a fault.
+pub(super) fn read_own(
+    context: &mut Context<'_>,
+    faults: &mut Faults,
+    lane: usize,
+    (target, mbarrier): (u64, u64),
+    (from, bytes): (Address, Slot),
+) -> Option<Vec<u8>> {
+    let source = context.address(from, lane);
+    let is_right = context.check_same_block(faults, lane, target, mbarrier);
+    if !context.check_own_block(faults, lane, source) || !is_right {
+        return None;
+    }
+    let mut data = vec![0; size(context, faults, lane, bytes)? as usize];
+    context.read(faults, Place::shared(lane, source, ALIGNMENT), &mut data);
+    context.check_proxy(faults, lane, source, data.len(), "read");
+    Some(data)
+}
+
+/// Copies from the shared memory of the own block to that of another one.
+fn send(
+    context: &mut Context<'_>,
+    faults: &mut Faults,
+    lane: usize,
+    (target, mbarrier): (u64, u64),
+    (from, bytes): (Address, Slot),
+) {
+    let Some(data) = read_own(context, faults, lane, (target, mbarrier), (from, bytes)) else { return };
+    deliver(context, faults, lane, (target, mbarrier), &data, ALIGNMENT);
+}
+
+/// Writes what a copy has read, as far as anybody sees who waits for the mbarrier, where its bytes are counted.
+fn deliver(
+    context: &mut Context<'_>,
+    faults: &mut Faults,
+    lane: usize,
+    (target, mbarrier): (u64, u64),
+    data: &[u8],
+    alignment: u64,
+) {
+    let Some(mbarrier) = context.mbarrier_address(faults, lane, Some(Space::Shared), mbarrier) else { return };
     let bytes = data.len();
     let what = || format!("the destination of a {bytes}-byte bulk copy");
     if context.begin_copy(faults, Place::shared(lane, target, alignment), bytes, what) {
         context.check_proxy(faults, lane, target, bytes, "overwritten");
-        context.block.proxies.overwrite(target, bytes);
-        let landing = Landing::new(context.pc, context.warp.index, lane, target, (data, UnknownBytes::default()));
-        if let Err(misuse) = context.block.mbarriers.add_landing(mbarrier, landing) {
+        context.cluster.proxies.overwrite(target, bytes);
+        let data = (data.to_vec(), UnknownBytes::default());
+        let landing = Landing::new(context.pc, context.warp.index, lane, target, data);
+        if let Err(misuse) = context.cluster.mbarriers.add_landing(mbarrier, landing) {
             context.misuse(faults, lane, mbarrier, &misuse);
             return;
         }
     }
     context.check_mbarrier_proxy(faults, lane, mbarrier);
-    // Whoever waits for the phase comes after the copy.
-    let agent = Agent::new(context.warp.index, lane, Engine::Thread);
-    if let (Some(races), Some(state)) = (&mut context.block.races, context.block.mbarriers.get(mbarrier)) {
-        races.arrive_at_mbarrier(mbarrier, state.phase, agent, true);
-    }
-    // A faulty copy counts too, so that nobody waits for it forever.
-    if let Err(misuse) = context.block.mbarriers.complete_bytes(mbarrier, bytes as u64) {
-        context.misuse(faults, lane, mbarrier, &misuse);
-    }
+    context.complete_copy(faults, lane, mbarrier, bytes as u64);
 }
 
 fn store(context: &mut Context<'_>, faults: &mut Faults, lane: usize, from: Address, target: &Source) {
@@ -340,18 +327,9 @@ fn store(context: &mut Context<'_>, faults: &mut Faults, lane: usize, from: Addr
             write(context, faults, lane, (context.address(*address, lane), ALIGNMENT), &data);
         }
         Source::Box { map, coordinates } => {
-            let Some(tile) = tile(context, faults, lane, *map, coordinates) else { return };
-            if let Some(outside) = tile.origin.iter().find(|coordinate| **coordinate < 0) {
-                let cause = || format!("a box stored at coordinate {outside}; only loads may begin before the tensor");
-                faults.add(FindingClass::InvalidOperand, lane, source, cause);
-                return;
-            }
-            let mut data = vec![0; tile.map.box_bytes() as usize];
-            read_shared(context, faults, lane, (source, BOX_ALIGNMENT), &mut data);
-            for row in tile.rows_to_store() {
-                let offsets = row.offset..row.offset + row.bytes;
-                let row_data: Vec<u8> = offsets.map(|offset| data[tile.place(source, offset)]).collect();
-                write(context, faults, lane, (row.address, 1), &row_data);
+            let Some(stored) = StoredBox::read(context, faults, lane, source, (*map, coordinates)) else { return };
+            for (address, row) in stored.rows() {
+                write(context, faults, lane, (address, 1), &row);
             }
         }
     }
@@ -365,8 +343,44 @@ fn check_beginning(context: &mut Context<'_>, faults: &mut Faults, lane: usize, 
     context.check_reachable(faults, Place::global(lane, address, 1), 1, what);
 }
 
+/// A box of a tensor that was read from shared memory to be stored.
+pub(super) struct StoredBox {
+    pub tile: Tile,
+    source: u64,
+    data: Vec<u8>,
+}
+
+impl StoredBox {
+    /// Reads it; `None` when it cannot be stored, which is a fault.
+    pub fn read(
+        context: &mut Context<'_>,
+        faults: &mut Faults,
+        lane: usize,
+        source: u64,
+        (map, coordinates): (Address, &[Slot]),
+    ) -> Option<StoredBox> {
+        let tile = tile(context, faults, lane, map, coordinates)?;
+        if let Some(outside) = tile.origin.iter().find(|coordinate| **coordinate < 0) {
+            let cause = || format!("a box stored at coordinate {outside}; only loads may begin before the tensor");
+            faults.add(FindingClass::InvalidOperand, lane, source, cause);
+            return None;
+        }
+        let mut data = vec![0; tile.map.box_bytes() as usize];
+        read_shared(context, faults, lane, (source, BOX_ALIGNMENT), &mut data);
+        Some(StoredBox { tile, source, data })
+    }
+
+    /// Where each row goes in global memory, and what it is.
+    pub fn rows(&self) -> impl Iterator<Item = (u64, Vec<u8>)> + '_ {
+        self.tile.rows_to_store().into_iter().map(|row| {
+            let offsets = row.offset..row.offset + row.bytes;
+            (row.address, offsets.map(|offset| self.data[self.tile.place(self.source, offset)]).collect())
+        })
+    }
+}
+
 /// Reads shared memory as the async proxy does, until the thread waits for the copy.
-fn read_shared(
+pub(super) fn read_shared(
     context: &mut Context<'_>,
     faults: &mut Faults,
     lane: usize,
@@ -387,16 +401,16 @@ fn read(
     data: &mut [u8],
 ) {
     context.read(faults, Place::global(lane, address, alignment), data);
-    context.block.counters.global_bytes_read += data.len() as u64;
-    context.block.counters.global_sectors += sectors(address, data.len());
+    context.cluster.counters.global_bytes_read += data.len() as u64;
+    context.cluster.counters.global_sectors += sectors(address, data.len());
 }
 
 fn write(context: &mut Context<'_>, faults: &mut Faults, lane: usize, (address, alignment): (u64, u64), data: &[u8]) {
     context.write(faults, Place::global(lane, address, alignment), data);
-    context.block.counters.global_bytes_written += data.len() as u64;
-    context.block.counters.global_sectors += sectors(address, data.len());
+    context.cluster.counters.global_bytes_written += data.len() as u64;
+    context.cluster.counters.global_sectors += sectors(address, data.len());
 }
 
-fn sectors(address: u64, bytes: usize) -> u64 {
+pub(super) fn sectors(address: u64, bytes: usize) -> u64 {
     address.wrapping_add(bytes as u64).div_ceil(SECTOR_BYTES).saturating_sub(address / SECTOR_BYTES)
 }

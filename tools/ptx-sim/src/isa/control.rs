@@ -85,7 +85,7 @@ impl Operation {
                 Flow::Stop
             }
             Operation::WaitForPreviousGrid => {
-                if let Some(races) = &mut context.block.races {
+                if let Some(races) = &mut context.cluster.races {
                     races.wait_for_previous_grid(context.warp.index, context.active);
                 }
                 Flow::Next

@@ -3,9 +3,10 @@
 use super::lanewise::Lanewise;
 use super::narrow;
 use crate::decode::{Decode, Form};
-use crate::memory::{generic_address, resolve, space_address};
+use crate::memory::{generic_address, resolve, shared_rank, space_address};
 use crate::numeric::{Exact, Format, Rounding, integer, sign_extend, zero_extend};
 use crate::parse::{Kind, Space, Type};
+use crate::program::Special;
 
 const ROUNDINGS: [(&str, Rounding); 4] =
     [("rn", Rounding::Nearest), ("rz", Rounding::Zero), ("rm", Rounding::Down), ("rp", Rounding::Up)];
@@ -189,7 +190,23 @@ fn convert_address(form: &mut Form<'_>) -> Decode<Lanewise> {
 
 /// Constant variables lie among the buffers here, so that a generic address does not tell them apart.
 fn is_in_space(form: &mut Form<'_>) -> Decode<Lanewise> {
+    if form.flag("shared::cluster") {
+        let to = form.destination(Type::PREDICATE)?;
+        let (address, blocks) = (form.source(Type::B64)?, form.special(Special::BlocksOfCluster));
+        return Ok(Lanewise::new(to, &[address, blocks], |v| {
+            let (space, address) = resolve(v[0]);
+            u64::from(space == Space::Shared && shared_rank(address) < v[1])
+        }));
+    }
     match form.take(Space::parse) {
+        Some(Space::Shared) => {
+            let to = form.destination(Type::PREDICATE)?;
+            let (address, rank) = (form.source(Type::B64)?, form.special(Special::RankInCluster));
+            Ok(Lanewise::new(to, &[address, rank], |v| {
+                let (space, address) = resolve(v[0]);
+                u64::from(space == Space::Shared && shared_rank(address) == v[1])
+            }))
+        }
         None | Some(Space::Constant) => form.refuse(),
         Some(space) => {
             Lanewise::take(form, Type::PREDICATE, &[Type::B64], move |v| u64::from(resolve(v[0]).0 == space))

@@ -20,7 +20,7 @@ pub(crate) fn decode(
     reach: &Reach<'_>,
     layout: Layout,
 ) -> Result<Code, (Position, Refusal)> {
-    let mut decoder = Decoder::new(layout, Signatures::of(syntax));
+    let mut decoder = Decoder::new(layout, Signatures::of(syntax), syntax.version);
     let mut listing = Listing::default();
     let defined = reach.functions.iter().filter_map(|number| {
         let function = &syntax.functions[*number];
@@ -128,6 +128,7 @@ fn instruction(decoder: &mut Decoder, syntax: &parse::Instruction) -> Decode<(In
         is_strong_read: operation.is_strong_memory() && !writes.is_empty(),
         is_compare_and_swap: operation.is_compare_and_swap(),
         is_wgmma: operation.is_wgmma(),
+        reaches_cluster: operation.reaches_cluster(syntax),
         line: syntax.position.line,
         location: syntax.location,
         name: syntax.name(),

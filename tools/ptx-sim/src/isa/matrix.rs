@@ -51,6 +51,10 @@ pub(crate) struct Multiply {
 
 /// Decodes a matrix instruction; `None` when the opcode is none.
 pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
+    // Sparse products have operands of other sizes.
+    if form.opcode() == "mma" && form.name().contains(".sp") {
+        return form.refuse();
+    }
     if let Some(multiply) = mma::decode(form)? {
         return Ok(Some(Operation::MultiplyOther(multiply)));
     }
@@ -175,8 +179,8 @@ impl Multiply {
         for (lane, register, value) in unknown {
             context.set_unknown(self.d[register].slot, lane, Some(value));
         }
-        context.block.counters.mma += 1;
-        context.block.counters.mma_multiply_accumulates += (M * N * self.depth) as u64;
+        context.cluster.counters.mma += 1;
+        context.cluster.counters.mma_multiply_accumulates += (M * N * self.depth) as u64;
     }
 
     /// What is not known of the results, by lane and register: a row depends on that of A, a column on that of B, an element
@@ -311,7 +315,7 @@ fn load_matrices(context: &mut Context<'_>, address: Address, to: &[Destination]
         }
         traffic.add(lane, Space::Shared, address);
     }
-    traffic.count(Direction::Read, &mut context.block.counters);
+    traffic.count(Direction::Read, &mut context.cluster.counters);
     context.report_faults(faults);
     for lane in lanes(context.active) {
         for (matrix, destination) in to.iter().enumerate() {
@@ -367,6 +371,6 @@ fn store_matrices(context: &mut Context<'_>, address: Address, from: &[Slot], tr
         }
         traffic.add(lane, Space::Shared, address);
     }
-    traffic.count(Direction::Write, &mut context.block.counters);
+    traffic.count(Direction::Write, &mut context.cluster.counters);
     context.report_faults(faults);
 }

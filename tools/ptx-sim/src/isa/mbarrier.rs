@@ -5,17 +5,17 @@
 //! around it costs nothing.
 
 use crate::context::{Context, Faults, Flow};
-use crate::decode::{Decode, Form};
+use crate::decode::{Decode, Form, invalid};
 use crate::lanes::lanes;
 use crate::machine::{Landing, OrdinaryWrite, PhaseState, Wait};
 use crate::parse::{Space, Type};
 use crate::program::{Address, Destination, Slot};
-use crate::race::{Agent, Engine, Semantics};
+use crate::race::{Agent, Arrival, Engine, Semantics};
 
 /// A decoded operation on an mbarrier.
 pub(crate) enum Operation {
-    /// On one mbarrier per lane.
-    At { space: Option<Space>, address: Address, action: Action },
+    /// On one mbarrier per lane; `.relaxed` orders nothing.
+    At { space: Option<Space>, address: Address, action: Action, relaxed: bool },
     /// `pending_count`.
     PendingCount { state: Slot, to: Destination },
 }
@@ -49,19 +49,28 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
             let counted = form.flag("noinc");
             let space = form.take(Space::parse);
             let address = form.address(space)?;
-            Ok(Some(Operation::At { space, address, action: Action::ArriveAfterCopies { counted } }))
+            let action = Action::ArriveAfterCopies { counted };
+            Ok(Some(Operation::At { space, address, action, relaxed: false }))
         }
         _ => Ok(None),
     }
 }
 
 fn mbarrier(form: &mut Form<'_>) -> Decode<Operation> {
-    for ordering in ["release", "acquire", "relaxed", "cta", "cluster"] {
+    for ordering in ["release", "acquire", "cta", "cluster"] {
         form.flag(ordering);
     }
+    let relaxed = form.flag("relaxed");
+    let is_remote = form.has("shared::cluster");
     let space = form.take(Space::parse);
     if form.kind()? != Type::B64 || !matches!(space, None | Some(Space::Shared)) {
         return form.refuse();
+    }
+    if is_remote && !["arrive", "arrive_drop", "expect_tx", "complete_tx"].iter().any(|action| form.has(action)) {
+        return invalid(format!(
+            "`{}`: of the mbarriers of other blocks, only arrivals and bytes can be counted",
+            form.name()
+        ));
     }
     if form.flag("pending_count") {
         let to = form.destination(Type::B32)?;
@@ -69,7 +78,7 @@ fn mbarrier(form: &mut Form<'_>) -> Decode<Operation> {
     }
     let drops = form.has("arrive_drop");
     if form.flag("arrive") || form.flag("arrive_drop") {
-        return arrival(form, space, drops);
+        return arrival(form, (space, is_remote), drops, relaxed);
     }
     if let Some(()) = form.choice(&[("test_wait", ()), ("try_wait", ())]) {
         let parity = form.flag("parity");
@@ -80,7 +89,7 @@ fn mbarrier(form: &mut Form<'_>) -> Decode<Operation> {
             // How long the hardware may suspend the thread.
             form.source(Type::B32)?;
         }
-        return Ok(Operation::At { space, address, action: Action::Wait { parity, operand, to } });
+        return Ok(Operation::At { space, address, action: Action::Wait { parity, operand, to }, relaxed });
     }
     let address = form.address(space)?;
     let action = if form.flag("init") {
@@ -94,14 +103,23 @@ fn mbarrier(form: &mut Form<'_>) -> Decode<Operation> {
     } else {
         return form.refuse();
     };
-    Ok(Operation::At { space, address, action })
+    Ok(Operation::At { space, address, action, relaxed })
 }
 
-fn arrival(form: &mut Form<'_>, space: Option<Space>, drops: bool) -> Decode<Operation> {
+fn arrival(
+    form: &mut Form<'_>,
+    (space, is_remote): (Option<Space>, bool),
+    drops: bool,
+    relaxed: bool,
+) -> Decode<Operation> {
     let expects = form.flag("expect_tx");
     let needs_count = form.flag("noComplete");
     let has_result = !matches!(form.peek_operand(), Some(crate::parse::Operand::Address { .. }));
+    let is_sink = matches!(form.peek_operand(), Some(crate::parse::Operand::Name(name)) if name == "_");
     let to = if has_result { Some(form.destination(Type::B64)?) } else { None };
+    if is_remote && (needs_count || has_result && !is_sink) {
+        return invalid(format!("`{}`: an arrival at the mbarrier of another block gives no state", form.name()));
+    }
     let address = form.address(space)?;
     let (mut count, mut bytes) = (None, None);
     if expects {
@@ -109,7 +127,7 @@ fn arrival(form: &mut Form<'_>, space: Option<Space>, drops: bool) -> Decode<Ope
     } else if needs_count || form.remaining() > 0 {
         count = Some(form.source(Type::B32)?);
     }
-    Ok(Operation::At { space, address, action: Action::Arrive { drops, count, bytes, to } })
+    Ok(Operation::At { space, address, action: Action::Arrive { drops, count, bytes, to }, relaxed })
 }
 
 impl Operation {
@@ -131,9 +149,9 @@ impl Operation {
                 }
                 Flow::Next
             }
-            Operation::At { space, address, action } => {
+            Operation::At { space, address, action, relaxed } => {
                 context.require(&[address.base]);
-                action.execute(context, *space, *address)
+                action.execute(context, *space, *address, *relaxed)
             }
         }
     }
@@ -151,7 +169,7 @@ impl Action {
         }
     }
 
-    fn execute(&self, context: &mut Context<'_>, space: Option<Space>, address: Address) -> Flow {
+    fn execute(&self, context: &mut Context<'_>, space: Option<Space>, address: Address, relaxed: bool) -> Flow {
         for slot in self.sources().into_iter().flatten() {
             context.require(&[slot]);
         }
@@ -169,11 +187,11 @@ impl Action {
         }
         context.report_faults(races);
         if let Action::Wait { parity, operand, to } = *self {
-            return wait(context, faults, &places, parity, operand, to);
+            return wait(context, faults, &places, (parity, operand), to, relaxed);
         }
         for lane in lanes(context.active) {
             let Some(place) = places[lane] else { continue };
-            if let Err(misuse) = self.apply(context, lane, place) {
+            if let Err(misuse) = self.apply(context, lane, place, relaxed) {
                 context.misuse(&mut faults, lane, place, &misuse);
             }
         }
@@ -181,32 +199,36 @@ impl Action {
         Flow::Next
     }
 
-    fn apply(&self, context: &mut Context<'_>, lane: usize, place: u64) -> Result<(), String> {
+    fn apply(&self, context: &mut Context<'_>, lane: usize, place: u64, relaxed: bool) -> Result<(), String> {
         let value = |slot: Slot| context.warp.value(slot, lane);
         let agent = Agent::new(context.warp.index, lane, Engine::Thread);
-        let with_copies = matches!(self, Action::ArriveAfterCopies { .. });
+        let arrival = match self {
+            Action::ArriveAfterCopies { .. } => Arrival::WithCopies,
+            _ if relaxed => Arrival::Relaxed,
+            _ => Arrival::Releases,
+        };
         if let (Action::Arrive { .. } | Action::ArriveAfterCopies { .. }, Some(races), Some(mbarrier)) =
-            (self, &mut context.block.races, context.block.mbarriers.get(place))
+            (self, &mut context.cluster.races, context.cluster.mbarriers.get(place))
         {
-            races.arrive_at_mbarrier(place, mbarrier.phase, agent, with_copies);
+            races.arrive_at_mbarrier(place, mbarrier.phase, agent, arrival);
         }
         match self {
             Action::Init { count } => {
-                let (count, epoch) = (value(*count), context.block.epoch());
-                if let Some(races) = &mut context.block.races {
+                let (count, epoch) = (value(*count), context.cluster.epoch());
+                if let Some(races) = &mut context.cluster.races {
                     races.begin_mbarrier(place);
                 }
-                context.block.mbarriers.init(place, count, OrdinaryWrite { warp: context.warp.index, epoch })
+                context.cluster.mbarriers.init(place, count, OrdinaryWrite { warp: context.warp.index, epoch })
             }
-            Action::Invalidate => context.block.mbarriers.invalidate(place),
-            Action::ExpectBytes { bytes } => context.block.mbarriers.expect_bytes(place, value(*bytes)),
-            Action::CompleteBytes { bytes } => context.block.mbarriers.complete_bytes(place, value(*bytes)),
+            Action::Invalidate => context.cluster.mbarriers.invalidate(place),
+            Action::ExpectBytes { bytes } => context.cluster.mbarriers.expect_bytes(place, value(*bytes)),
+            Action::CompleteBytes { bytes } => context.cluster.mbarriers.complete_bytes(place, value(*bytes)),
             Action::Arrive { drops, count, bytes, to } => {
                 let count = count.map_or(1, value);
                 if let Some(bytes) = bytes.map(value) {
-                    context.block.mbarriers.expect_bytes(place, bytes)?;
+                    context.cluster.mbarriers.expect_bytes(place, bytes)?;
                 }
-                let state = context.block.mbarriers.arrive(place, count, *drops)?;
+                let state = context.cluster.mbarriers.arrive(place, count, *drops)?;
                 if let Some(to) = to {
                     context.set(*to, lane, state.0);
                 }
@@ -226,13 +248,13 @@ fn arrive_after_copies(context: &mut Context<'_>, lane: usize, place: u64, count
             continue;
         }
         let data = (copy.data[..copy.bytes as usize].to_vec(), copy.unknown);
-        let identity = context.block.mbarriers.track();
+        let identity = context.cluster.mbarriers.track();
         let landing = Landing::new(copy.pc, context.warp.index, lane, copy.address, data);
-        context.block.mbarriers.add_landing(place, landing.tracked_as(identity))?;
+        context.cluster.mbarriers.add_landing(place, landing.tracked_as(identity))?;
         context.warp.copies[lane].pending[index].tracked = Some(identity);
     }
     match counted {
-        true => context.block.mbarriers.arrive(place, 1, false).map(drop),
+        true => context.cluster.mbarriers.arrive(place, 1, false).map(drop),
         // The pending count is raised by the arrival it then counts.
         false => Ok(()),
     }
@@ -242,22 +264,22 @@ fn wait(
     context: &mut Context<'_>,
     mut faults: Faults,
     places: &[Option<u64>; 32],
-    parity: bool,
-    operand: Slot,
+    (parity, operand): (bool, Slot),
     to: Destination,
+    relaxed: bool,
 ) -> Flow {
     let mut over = [true; 32];
     for lane in lanes(context.active) {
         let Some(place) = places[lane] else { continue };
         let value = context.value(operand, lane);
         let wait = if parity { Wait::Parity(value) } else { Wait::State(PhaseState(value)) };
-        match context.block.mbarriers.is_over(place, wait) {
+        match context.cluster.mbarriers.is_over(place, wait) {
             Ok(result) => over[lane] = result,
             Err(misuse) => context.misuse(&mut faults, lane, place, &misuse),
         }
         if !over[lane] && !context.warp.impatient {
             // Faults are reported when the wait ends.
-            let phase = context.block.mbarriers.get(place).map_or(0, |mbarrier| mbarrier.phase);
+            let phase = context.cluster.mbarriers.get(place).map_or(0, |mbarrier| mbarrier.phase);
             return Flow::WaitForPhase { mbarrier: place, phase };
         }
     }
@@ -265,12 +287,12 @@ fn wait(
         context.set(to, lane, u64::from(over[lane]));
         if let Some(place) = places[lane].filter(|_| over[lane]) {
             let agent = Agent::new(context.warp.index, lane, Engine::Thread);
-            let phase = context.block.mbarriers.get(place).map_or(0, |mbarrier| mbarrier.phase);
-            let known = context.block.races.as_mut().map(|races| races.pass_mbarrier(place, phase, agent));
+            let phase = context.cluster.mbarriers.get(place).map_or(0, |mbarrier| mbarrier.phase);
+            let known = context.cluster.races.as_mut().map(|races| races.pass_mbarrier(place, phase, agent, !relaxed));
             if let Some(misuse) = known.filter(|_| parity).and_then(|known| ambiguity(phase, known)) {
                 context.misuse(&mut faults, lane, place, &misuse);
             }
-            context.block.land(place);
+            context.cluster.land(place);
         }
     }
     context.report_faults(faults);

@@ -59,18 +59,26 @@ const HINTS: &[&str] = &[
     "L2::256B",
 ];
 
+/// How far a strong access reaches: over the GPU unless it says otherwise.
+pub(super) fn scope(form: &Form<'_>) -> Strength {
+    match () {
+        () if form.has("cta") => Strength::Block,
+        () if form.has("cluster") => Strength::Cluster,
+        () => Strength::Gpu,
+    }
+}
+
 /// Takes all [`HINTS`] and the modifiers that say how an access is ordered.
 pub(super) fn take_hints(form: &mut Form<'_>) -> Semantics {
     let (acquires, releases) = (form.flag("acquire"), form.flag("release"));
     let relaxed = form.flag("relaxed") | form.flag("mmio");
     let is_volatile = form.flag("volatile");
-    let is_of_block = form.has("cta") || form.has("cluster");
+    let scope = scope(form);
     for hint in HINTS {
         form.flag(hint);
     }
     let strength = match acquires || releases || relaxed {
-        true if is_of_block => Strength::Block,
-        true => Strength::Gpu,
+        true => scope,
         false if is_volatile => Strength::Volatile,
         false => Strength::Weak,
     };
@@ -263,7 +271,7 @@ fn execute_load(context: &mut Context<'_>, space: Option<Space>, address: Addres
             set_unknown(context, lane, kind, to, &unknown);
         }
     }
-    traffic.count(Direction::Read, &mut context.block.counters);
+    traffic.count(Direction::Read, &mut context.cluster.counters);
     context.report_faults(faults);
     if context.instruction.semantics.strength == Strength::Volatile {
         context.check_lockstep();
@@ -293,7 +301,7 @@ fn execute_store(context: &mut Context<'_>, space: Option<Space>, address: Addre
         }
         traffic.add(lane, place.space, address);
     }
-    traffic.count(Direction::Write, &mut context.block.counters);
+    traffic.count(Direction::Write, &mut context.cluster.counters);
     context.report_faults(faults);
     if !uses.is_empty() {
         context.report_uses(&uses);

@@ -131,8 +131,8 @@ impl Multiply {
             }
         }
         let depth = if self.product.a == Element::Bits { 32 * k } else { k };
-        context.block.counters.mma += 1;
-        context.block.counters.mma_multiply_accumulates += (m * n * depth) as u64;
+        context.cluster.counters.mma += 1;
+        context.cluster.counters.mma_multiply_accumulates += (m * n * depth) as u64;
     }
 }
 

@@ -2,11 +2,13 @@
 
 use super::lanewise::Lanewise;
 use super::{
-    arguments, async_copy, atomic, barrier, bulk_copy, cache_policy, call, cluster, compare, control, convert, float,
-    integer, known, matrix, mbarrier, memory, moves, video, warp, warpgroup, wgmma, wide, wmma,
+    arguments, async_copy, async_store, atomic, barrier, bulk_copy, bulk_reduce, cache_policy, call, cluster, compare,
+    control, convert, float, integer, known, matrix, mbarrier, memory, moves, tensor_map, video, warp, warpgroup,
+    wgmma, wide, wmma,
 };
 use crate::context::{Context, Flow};
 use crate::decode::{Decode, Form};
+use crate::parse::Instruction;
 use crate::program::{Class, Collective};
 use crate::race::Semantics;
 
@@ -28,6 +30,8 @@ pub(crate) enum Operation {
     Wide(wide::Operation),
     /// `cp.async`.
     AsyncCopy(async_copy::Operation),
+    /// `st.async`, `red.async`.
+    AsyncStore(async_store::Operation),
     /// `mma`, `ldmatrix`, `stmatrix`.
     Matrix(matrix::Operation),
     /// `wmma`.
@@ -44,6 +48,10 @@ pub(crate) enum Operation {
     Wgmma(wgmma::Operation),
     /// `cp.async.bulk`.
     BulkCopy(bulk_copy::Operation),
+    /// `cp.reduce.async.bulk`.
+    BulkReduce(bulk_reduce::Operation),
+    /// `tensormap`.
+    TensorMap(tensor_map::Operation),
     /// `mbarrier`.
     Mbarrier(mbarrier::Operation),
     /// Branches and ends.
@@ -84,6 +92,9 @@ pub(crate) fn decode(form: &mut Form<'_>) -> Decode<(Class, Operation)> {
     if let Some(operation) = arguments::decode(form)? {
         return Ok((Class::Move, Operation::Arguments(operation)));
     }
+    if let Some(operation) = async_store::decode(form)? {
+        return Ok((Class::AsyncCopy, Operation::AsyncStore(operation)));
+    }
     if let Some(operation) = memory::decode(form)? {
         return Ok((Class::Memory, Operation::Memory(operation)));
     }
@@ -92,6 +103,12 @@ pub(crate) fn decode(form: &mut Form<'_>) -> Decode<(Class, Operation)> {
     }
     if let Some(operation) = bulk_copy::decode(form)? {
         return Ok((Class::AsyncCopy, Operation::BulkCopy(operation)));
+    }
+    if let Some(operation) = bulk_reduce::decode(form)? {
+        return Ok((Class::AsyncCopy, Operation::BulkReduce(operation)));
+    }
+    if let Some(operation) = tensor_map::decode(form)? {
+        return Ok((Class::Memory, Operation::TensorMap(operation)));
     }
     if let Some(operation) = mbarrier::decode(form)? {
         return Ok((Class::Barrier, Operation::Mbarrier(operation)));
@@ -152,6 +169,7 @@ impl Operation {
                 Collective::Warp
             }
             Operation::Cluster(operation) => operation.collective(),
+            Operation::TensorMap(operation) => operation.collective(),
             Operation::Warp(operation) => operation.collective(),
             Operation::Barrier(operation) => operation.collective(),
             _ => Collective::No,
@@ -165,11 +183,21 @@ impl Operation {
             Operation::Atomic(operation) => operation.semantics(),
             Operation::Wide(operation) => operation.semantics(),
             Operation::AsyncCopy(_) => Semantics::COPY,
+            Operation::AsyncStore(operation) => operation.semantics(),
             Operation::BulkCopy(operation) => operation.semantics(),
+            Operation::BulkReduce(operation) => operation.semantics(),
             Operation::Wgmma(_) => Semantics::MATRIX,
             Operation::Mbarrier(operation) => operation.semantics(),
             _ => Semantics::WEAK,
         }
+    }
+
+    /// Whether it reaches the shared memory of other blocks of the cluster: if it says so, or if it is a plain access to a
+    /// generic address.
+    pub fn reaches_cluster(&self, syntax: &Instruction) -> bool {
+        let says = |space: &str| syntax.modifiers.iter().any(|modifier| modifier == space);
+        let is_access = matches!(self, Operation::Memory(_) | Operation::Atomic(_) | Operation::Wide(_));
+        says("shared::cluster") || is_access && !says("shared") && !says("shared::cta")
     }
 
     /// Whether it is a strong access to memory (PTX ISA, "Memory Consistency Model").
@@ -188,7 +216,7 @@ impl Operation {
         match self {
             Operation::Lanewise(lanewise) => lanewise.execute(context),
             Operation::Exponential(lanewise, elements) => {
-                context.block.counters.ex2 += u64::from(context.active.count_ones() * elements);
+                context.cluster.counters.ex2 += u64::from(context.active.count_ones() * elements);
                 lanewise.execute(context);
             }
             Operation::Move(operation) => operation.execute(context),
@@ -197,6 +225,7 @@ impl Operation {
             Operation::Atomic(operation) => operation.execute(context),
             Operation::Wide(operation) => operation.execute(context),
             Operation::AsyncCopy(operation) => operation.execute(context),
+            Operation::AsyncStore(operation) => operation.execute(context),
             Operation::Matrix(operation) => operation.execute(context),
             Operation::Wmma(operation) => operation.execute(context),
             Operation::Warp(operation) => operation.execute(context),
@@ -204,6 +233,8 @@ impl Operation {
             Operation::Cluster(operation) => return operation.execute(context),
             Operation::SetMaximum(operation) => operation.execute(context),
             Operation::BulkCopy(operation) => operation.execute(context),
+            Operation::BulkReduce(operation) => operation.execute(context),
+            Operation::TensorMap(operation) => operation.execute(context),
             Operation::Wgmma(operation) => operation.execute(context),
             Operation::Mbarrier(operation) => return operation.execute(context),
             Operation::Control(operation) => return operation.execute(context),
@@ -217,6 +248,7 @@ impl Operation {
     pub fn uses_async_proxy(&self) -> bool {
         match self {
             Operation::BulkCopy(operation) => operation.uses_shared(),
+            Operation::BulkReduce(_) => true,
             Operation::Wgmma(operation) => operation.uses_shared(),
             _ => false,
         }
@@ -252,8 +284,10 @@ impl Operation {
 
     /// Completes an instruction whose lanes waited at a barrier.
     pub fn resume(&self, context: &mut Context<'_>) {
-        if let Operation::Barrier(operation) = self {
-            operation.resume(context);
+        match self {
+            Operation::Barrier(operation) => operation.resume(context),
+            Operation::Cluster(operation) => operation.resume(context),
+            _ => {}
         }
     }
 }

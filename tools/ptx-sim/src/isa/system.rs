@@ -131,8 +131,8 @@ fn print_in(context: &mut Context<'_>, lane: usize, template: u64, arguments: u6
     let mut packed = Packed { context, faults: &mut faults, lane, next: arguments };
     let (text, count) = print(&template, &mut packed);
     context.report_faults(faults);
-    let room = MOST_PRINTED.saturating_sub(context.block.printed.len());
-    context.block.printed.extend(text.into_iter().take(room));
+    let room = MOST_PRINTED.saturating_sub(context.cluster.printed.len());
+    context.cluster.printed.extend(text.into_iter().take(room));
     count
 }
 

@@ -41,7 +41,7 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<SetMaximum>> {
 impl SetMaximum {
     /// Executes it.
     pub fn execute(&self, context: &mut Context<'_>) {
-        context.block.warpgroups.executed(context.pc, context.warp.index);
-        context.block.warpgroups.set_registers(context.pc, context.warp.index, self.registers);
+        context.cluster.warpgroups.executed(context.pc, context.warp.name());
+        context.cluster.warpgroups.set_registers(context.pc, context.warp.name(), self.registers);
     }
 }

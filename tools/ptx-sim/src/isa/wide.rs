@@ -1,13 +1,13 @@
 //! Values of 128 bits, which have two registers: copies and atomic operations (PTX ISA, "mov", "atom").
 
-use super::memory::take_hints;
+use super::memory::{scope, take_hints};
 use crate::context::{Context, Direction, Faults, Place, Traffic};
 use crate::decode::{Decode, Form};
 use crate::lanes::lanes;
 use crate::memory::resolve;
 use crate::parse::{Operand, Space, Type};
 use crate::program::{Address, Destination, Slot};
-use crate::race::{Semantics, Strength};
+use crate::race::Semantics;
 
 /// Bytes of a value.
 const BYTES: u64 = 16;
@@ -40,7 +40,7 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
             Ok(Some(Operation::Copy { to: destinations(form, to)?, from: sources(form, from)? }))
         }
         "atom" => {
-            let scope = if form.has("cta") || form.has("cluster") { Strength::Block } else { Strength::Gpu };
+            let scope = scope(form);
             let mut semantics = Semantics { strength: scope, ..take_hints(form) };
             if form.flag("acq_rel") {
                 (semantics.acquires, semantics.releases) = (true, true);
@@ -151,6 +151,6 @@ fn exchange(
         }
         to.iter().zip(old).for_each(|(destination, value)| context.set(*destination, lane, value));
     }
-    traffic.count(Direction::Write, &mut context.block.counters);
+    traffic.count(Direction::Write, &mut context.cluster.counters);
     context.report_faults(faults);
 }

@@ -221,8 +221,8 @@ impl Operation {
                         .map(|(slots, element, count)| gather(context, slots, element, count));
                 let sums = product.multiply(&gathered[0], &gathered[1], &gathered[2]);
                 scatter(context, d, result.element, &sums);
-                context.block.counters.mma += 1;
-                context.block.counters.mma_multiply_accumulates += (m * n * depth) as u64;
+                context.cluster.counters.mma += 1;
+                context.cluster.counters.mma_multiply_accumulates += (m * n * depth) as u64;
             }
         }
     }
@@ -294,7 +294,7 @@ fn load(context: &mut Context<'_>, fragment: Fragment, memory: &Memory, to: &[De
             }
         }
     }
-    traffic.count(Direction::Read, &mut context.block.counters);
+    traffic.count(Direction::Read, &mut context.cluster.counters);
     context.report_faults(faults);
     scatter(context, to, fragment.element, &matrix);
 }
@@ -316,7 +316,7 @@ fn store(context: &mut Context<'_>, fragment: Fragment, memory: &Memory, from: &
             }
         }
     }
-    traffic.count(Direction::Write, &mut context.block.counters);
+    traffic.count(Direction::Write, &mut context.cluster.counters);
     context.report_faults(faults);
 }
 

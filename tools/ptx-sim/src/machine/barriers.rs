@@ -1,16 +1,7 @@
-//! The barriers of a block.
+//! The barriers of a cluster: those of each of its blocks, and its own.
 
 /// Named barriers of a block (`bar`, `barrier.cta`).
 pub(crate) const NAMED_BARRIERS: usize = 16;
-/// The barrier of the cluster (`barrier.cluster`), which is that of its only block.
-pub(crate) const CLUSTER_BARRIER: usize = NAMED_BARRIERS;
-/// All barriers of a block.
-pub(crate) const BARRIERS: usize = NAMED_BARRIERS + 1;
-
-/// A barrier's name, for messages.
-pub(crate) fn barrier_name(barrier: usize) -> String {
-    if barrier == CLUSTER_BARRIER { "the cluster's barrier".to_owned() } else { format!("barrier {barrier}") }
-}
 
 /// What `bar.red` computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +12,7 @@ pub(crate) struct Reduction {
     pub true_threads: u32,
 }
 
-/// A barrier of a block.
+/// A barrier.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Barrier {
     /// Times it completed.
@@ -47,4 +38,19 @@ impl Barrier {
         self.arrived = 0;
         self.expected = 0;
     }
+}
+
+/// The number of a named barrier of the block of a rank, among all of the cluster.
+pub(crate) fn block_barrier(rank: u32, number: usize) -> usize {
+    rank as usize * NAMED_BARRIERS + number
+}
+
+/// The number of the barrier of a cluster of so many blocks.
+pub(crate) fn cluster_barrier(blocks: u32) -> usize {
+    blocks as usize * NAMED_BARRIERS
+}
+
+/// How many barriers a cluster of so many blocks has.
+pub(crate) fn barrier_count(blocks: u32) -> usize {
+    cluster_barrier(blocks) + 1
 }

@@ -37,6 +37,25 @@ const MULTIPROCESSORS: [Multiprocessors; 8] = [
     Multiprocessors { architecture: 120, count: 188, threads: 1536, blocks: 24, shared_kib: 100 },
 ];
 
+/// Where a block is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// `%ctaid`.
+    pub block: [u32; 3],
+    /// `%clusterid`.
+    pub cluster: [u32; 3],
+    /// `%cluster_ctaid`.
+    pub in_cluster: [u32; 3],
+    /// `%cluster_ctarank`.
+    pub rank: u32,
+}
+
+/// What is the `index`-th of an array of that extent, the first dimension running fastest.
+fn coordinates(index: u64, extent: [u32; 3]) -> [u32; 3] {
+    let [x, y, _] = extent.map(u64::from);
+    [(index % x) as u32, (index / x % y) as u32, (index / (x * y)) as u32]
+}
+
 /// What all blocks of a launch share.
 pub(crate) struct Machine<'a> {
     pub module: &'a Module,
@@ -45,6 +64,10 @@ pub(crate) struct Machine<'a> {
     pub memory: &'a GlobalMemory,
     /// The param space.
     pub parameters: Parameters,
+    /// Blocks of a cluster in each dimension.
+    pub cluster: [u32; 3],
+    /// Whether the launch or the entry asked for clusters.
+    pub is_explicit_cluster: bool,
     /// Size of a block's shared memory.
     pub shared_bytes: usize,
     pub instructions_per_warp: u64,
@@ -60,12 +83,13 @@ pub(crate) struct Machine<'a> {
 }
 
 impl<'a> Machine<'a> {
-    /// The machine for one launch.
+    /// The machine for one launch, whose blocks form clusters of that size.
     pub fn new(
         module: &'a Module,
         program: &'a Program,
         launch: &Launch<'a>,
         memory: &'a GlobalMemory,
+        cluster: Option<[u32; 3]>,
         options: &Options,
     ) -> Machine<'a> {
         let layout = &program.layout;
@@ -79,6 +103,8 @@ impl<'a> Machine<'a> {
             launch: *launch,
             memory,
             parameters,
+            cluster: cluster.unwrap_or([1; 3]),
+            is_explicit_cluster: cluster.is_some(),
             shared_bytes: layout.static_shared_bytes as usize + launch.dynamic_shared_bytes as usize,
             instructions_per_warp: options.instructions_per_warp,
             races: options.races,
@@ -89,16 +115,16 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// How many blocks the GPU holds at a time, as far as their threads and their shared memory are concerned: how many
+    /// How many clusters the GPU holds at a time, as far as their threads and their shared memory are concerned: how many
     /// registers they take is not known.
-    pub fn resident_blocks(&self) -> usize {
+    pub fn resident_clusters(&self) -> usize {
         let gpu = MULTIPROCESSORS.iter().rev().find(|gpu| gpu.architecture <= self.launch.architecture);
         let gpu = gpu.unwrap_or(&MULTIPROCESSORS[0]);
         let threads: u32 = self.launch.block.iter().product::<u32>().next_multiple_of(LANES as u32);
         // Each block takes 1 KiB beside its own.
         let by_shared = (gpu.shared_kib << 10) / (self.shared_bytes as u32 + 1024);
         let of_one = (gpu.threads / threads).min(gpu.blocks).min(by_shared).max(1);
-        (of_one * gpu.count) as usize
+        (of_one * gpu.count / self.blocks_of_cluster()).max(1) as usize
     }
 
     /// The end of a block's shared memory.
@@ -106,14 +132,38 @@ impl<'a> Machine<'a> {
         SYSTEM_SHARED_BYTES as usize + self.shared_bytes
     }
 
-    /// `%ctaid` of a block.
-    pub fn position(&self, index: u64) -> [u32; 3] {
-        let [x, y, _] = self.launch.grid.map(u64::from);
-        [(index % x) as u32, (index / x % y) as u32, (index / (x * y)) as u32]
+    /// How many blocks a cluster has.
+    pub fn blocks_of_cluster(&self) -> u32 {
+        self.cluster.iter().product()
     }
 
-    /// An instruction and who executed it.
-    pub fn location(&self, instruction: &Instruction, block: [u32; 3], warp: u32, lane: Option<u32>) -> Location {
+    /// How many clusters there are in each dimension.
+    pub fn clusters(&self) -> [u32; 3] {
+        std::array::from_fn(|dimension| self.launch.grid[dimension] / self.cluster[dimension])
+    }
+
+    /// Warps of a block.
+    pub fn warps_of_block(&self) -> u32 {
+        self.launch.block.iter().product::<u32>().div_ceil(LANES as u32)
+    }
+
+    /// The block of a rank in the cluster with that index in the grid.
+    pub fn place(&self, cluster: u64, rank: u32) -> Place {
+        let cluster = coordinates(cluster, self.clusters());
+        let in_cluster = coordinates(rank.into(), self.cluster);
+        let block = std::array::from_fn(|axis| cluster[axis] * self.cluster[axis] + in_cluster[axis]);
+        Place { block, cluster, in_cluster, rank }
+    }
+
+    /// The block that a warp of a cluster belongs to, and the index of the warp there.
+    pub fn warp_place(&self, cluster: u64, warp: u32) -> (Place, u32) {
+        let of_block = self.warps_of_block();
+        (self.place(cluster, warp / of_block), warp % of_block)
+    }
+
+    /// An instruction and who executed it: a lane of a warp of a cluster.
+    pub fn location(&self, instruction: &Instruction, cluster: u64, warp: u32, lane: Option<u32>) -> Location {
+        let (Place { block, .. }, warp) = self.warp_place(cluster, warp);
         let (source, inlined_at) = self.module.source(instruction.location);
         let text = self.module.line(instruction.line).trim().to_owned();
         Location {

@@ -3,8 +3,8 @@
 
 mod async_matrix;
 mod barriers;
-mod block;
 mod bulk_reads;
+mod cluster;
 mod grid;
 mod mbarriers;
 mod paths;
@@ -14,12 +14,12 @@ mod stack;
 mod warp;
 mod warpgroups;
 
-pub(crate) use barriers::{BARRIERS, Barrier, CLUSTER_BARRIER, NAMED_BARRIERS, Reduction, barrier_name};
-pub(crate) use block::BlockState;
-pub(crate) use grid::Machine;
+pub(crate) use barriers::{Barrier, NAMED_BARRIERS, Reduction, block_barrier};
+pub(crate) use cluster::ClusterState;
+pub(crate) use grid::{Machine, Place};
 pub(crate) use mbarriers::{Landing, MBARRIER_BYTES, Mbarrier, PhaseState, Wait};
 pub(crate) use proxies::OrdinaryWrite;
 pub(crate) use registers::Registers;
 pub(crate) use stack::Caller;
 pub(crate) use warp::{Group, PendingCopy, Progress, Warp};
-pub(crate) use warpgroups::Warpgroups;
+pub(crate) use warpgroups::{WarpName, Warpgroups};

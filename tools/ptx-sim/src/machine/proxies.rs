@@ -4,6 +4,8 @@
 //! of one that synchronised with it. Kept for every 16 bytes: the warp that wrote last, and when. A fence covers what its
 //! own warp wrote, and what other warps wrote before the block synchronised last, whoever took part in that.
 
+use crate::memory::{own_shared, shared_rank};
+
 /// Bytes of which one write is remembered; the async proxy accesses no less.
 const GRANULE: u64 = 16;
 
@@ -22,16 +24,20 @@ impl OrdinaryWrite {
     }
 }
 
-/// The writes to the shared memory of a block that no fence covers.
+/// The writes to the shared memory of the blocks of a cluster that no fence covers.
 #[derive(Debug)]
 pub(crate) struct Proxies {
+    /// Block by block.
     writes: Vec<Option<OrdinaryWrite>>,
+    /// Those of each block.
+    of_block: usize,
 }
 
 impl Proxies {
-    /// For so many bytes of shared memory; none where the program makes no use of the async proxy.
-    pub fn new(bytes: usize) -> Proxies {
-        Proxies { writes: vec![None; bytes.div_ceil(GRANULE as usize)] }
+    /// For so many blocks with so many bytes of shared memory; none where the program makes no use of the async proxy.
+    pub fn new(blocks: usize, bytes: usize) -> Proxies {
+        let of_block = bytes.div_ceil(GRANULE as usize);
+        Proxies { writes: vec![None; blocks * of_block], of_block }
     }
 
     /// Whether writes are kept at all.
@@ -45,9 +51,12 @@ impl Proxies {
     }
 
     fn granules(&mut self, address: u64, bytes: usize) -> &mut [Option<OrdinaryWrite>] {
-        let last = self.writes.len();
-        let end = address.saturating_add(bytes as u64).div_ceil(GRANULE) as usize;
-        &mut self.writes[((address / GRANULE) as usize).min(last)..end.min(last)]
+        let start = (shared_rank(address) as usize).saturating_mul(self.of_block).min(self.writes.len());
+        let own = own_shared(address);
+        let mine = &mut self.writes[start..];
+        let last = mine.len().min(self.of_block);
+        let end = own.saturating_add(bytes as u64).div_ceil(GRANULE) as usize;
+        &mut mine[((own / GRANULE) as usize).min(last)..end.min(last)]
     }
 
     /// An ordinary write inside shared memory.

@@ -3,11 +3,13 @@
 use std::collections::VecDeque;
 
 use super::async_matrix::AsyncMatrix;
+use super::grid::{Machine, Place};
 use super::paths::Paths;
 use super::registers::Registers;
 use super::stack::Stack;
+use super::warpgroups::WarpName;
 use crate::lanes::{LANES, lanes};
-use crate::launch::Launch;
+use crate::memory::shared_base;
 use crate::program::{Guard, Initial, Program, Slot, Special};
 use crate::unknown::UnknownBytes;
 
@@ -61,8 +63,12 @@ pub(crate) struct AsyncCopies {
 
 /// One warp.
 pub(crate) struct Warp {
-    /// Index in the block.
+    /// Index in the cluster, block after block.
     pub index: u32,
+    /// Index in its block.
+    pub in_block: u32,
+    /// The rank of its block in the cluster.
+    pub rank: u32,
     /// Lanes that have a thread.
     pub existing: u32,
     /// Lanes that have exited.
@@ -77,6 +83,8 @@ pub(crate) struct Warp {
     pub copies: Vec<AsyncCopies>,
     /// Phase of the cluster's barrier in which it arrived there last.
     pub cluster_phase: Option<u64>,
+    /// Lanes that arrived at the cluster's barrier and have not waited for it since.
+    pub cluster_arrived: u32,
     pub matrix: AsyncMatrix,
     /// Whether a wait for an mbarrier returns false now instead of waiting.
     pub impatient: bool,
@@ -93,6 +101,8 @@ impl Warp {
         let stacks = if program.uses_stack { LANES } else { 0 };
         Warp {
             index: 0,
+            in_block: 0,
+            rank: 0,
             existing: 0,
             exited: 0,
             groups: Vec::new(),
@@ -101,6 +111,7 @@ impl Warp {
             local: vec![Stack::default(); stacks],
             copies: vec![AsyncCopies::default(); LANES],
             cluster_phase: None,
+            cluster_arrived: 0,
             matrix: AsyncMatrix::default(),
             impatient: false,
             steps: 0,
@@ -108,14 +119,17 @@ impl Warp {
         }
     }
 
-    /// Begins warp `index` of the block at `position`.
-    pub fn start(&mut self, program: &Program, launch: &Launch<'_>, index: u32, position: [u32; 3]) {
-        let threads: u32 = launch.block.iter().product();
-        let mine = (threads - index * LANES as u32).min(LANES as u32);
-        self.index = index;
+    /// Begins warp `index` of the cluster with that number in the grid.
+    pub fn start(&mut self, machine: &Machine<'_>, cluster: u64, index: u32) {
+        let program = machine.program;
+        let (place, in_block) = machine.warp_place(cluster, index);
+        let threads: u32 = machine.launch.block.iter().product();
+        let mine = (threads - in_block * LANES as u32).min(LANES as u32);
+        (self.index, self.in_block, self.rank) = (index, in_block, place.rank);
         self.existing = u32::MAX >> (32 - mine);
         self.exited = 0;
         self.cluster_phase = None;
+        self.cluster_arrived = 0;
         self.matrix.clear();
         self.steps = 0;
         self.last_read = [(u32::MAX, 0, 0); LANES];
@@ -134,14 +148,22 @@ impl Warp {
                 // What an earlier block left must not show.
                 Initial::Undefined => self.registers.values[slot] = [0; LANES],
                 Initial::Constant(value) => self.registers.values[slot] = [*value; LANES],
+                Initial::Shared(address) => {
+                    self.registers.values[slot] = [address.wrapping_add(shared_base(place.rank.into())); LANES];
+                }
                 Initial::Special(special) => {
                     for lane in 0..LANES as u32 {
-                        let value = special_value(*special, program, launch, index, lane, position);
+                        let value = special_value(*special, machine, in_block, lane, place);
                         self.registers.values[slot][lane as usize] = u64::from(value);
                     }
                 }
             }
         }
+    }
+
+    /// The warp, by its block.
+    pub fn name(&self) -> WarpName {
+        WarpName { rank: self.rank, in_block: self.in_block }
     }
 
     /// Lanes that have a thread that runs.
@@ -170,24 +192,25 @@ impl Warp {
     }
 }
 
-fn special_value(
-    special: Special,
-    program: &Program,
-    launch: &Launch<'_>,
-    warp: u32,
-    lane: u32,
-    position: [u32; 3],
-) -> u32 {
+fn special_value(special: Special, machine: &Machine<'_>, warp: u32, lane: u32, place: Place) -> u32 {
+    let (launch, program) = (&machine.launch, machine.program);
     let thread = warp * LANES as u32 + lane;
     let [x, y, _] = launch.block;
     match special {
         Special::ThreadIndex(dimension) => [thread % x, thread / x % y, thread / (x * y)][dimension],
         Special::BlockSize(dimension) => launch.block[dimension],
-        Special::BlockIndex(dimension) => position[dimension],
+        Special::BlockIndex(dimension) => place.block[dimension],
         Special::GridSize(dimension) => launch.grid[dimension],
+        Special::ClusterIndex(dimension) => place.cluster[dimension],
+        Special::Clusters(dimension) => machine.clusters()[dimension],
+        Special::IndexInCluster(dimension) => place.in_cluster[dimension],
+        Special::ClusterSize(dimension) => machine.cluster[dimension],
+        Special::RankInCluster => place.rank,
+        Special::BlocksOfCluster => machine.blocks_of_cluster(),
+        Special::IsExplicitCluster => machine.is_explicit_cluster.into(),
         Special::Lane => lane,
         Special::Warp => warp,
-        Special::Warps => launch.block.iter().product::<u32>().div_ceil(LANES as u32),
+        Special::Warps => machine.warps_of_block(),
         Special::LaneMask { less, equal, greater } => {
             let mine = 1_u32 << lane;
             let below = mine - 1;

@@ -9,12 +9,22 @@ use std::collections::BTreeMap;
 /// Most warps of a block.
 const BLOCK_WARPS: usize = 32;
 
-/// How often each warp of a block executed each instruction of warpgroups, by index of the instruction.
+/// A warp of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct WarpName {
+    /// The rank of its block.
+    pub rank: u32,
+    /// Its index there.
+    pub in_block: u32,
+}
+
+/// How often each warp of a block executed each instruction of warpgroups, by the rank of the block and the index of the
+/// instruction.
 #[derive(Debug, Default)]
 pub(crate) struct Warpgroups {
-    counts: BTreeMap<u32, [u64; BLOCK_WARPS]>,
+    counts: BTreeMap<(u32, u32), [u64; BLOCK_WARPS]>,
     /// By warp, the registers of a thread that its last `setmaxnreg` named, and the index of that instruction.
-    registers: BTreeMap<u32, (u32, u32)>,
+    registers: BTreeMap<WarpName, (u32, u32)>,
 }
 
 impl Warpgroups {
@@ -28,22 +38,22 @@ impl Warpgroups {
     }
 
     /// Notes that a warp executed the instruction at `pc`.
-    pub fn executed(&mut self, pc: u32, warp: u32) {
-        self.counts.entry(pc).or_insert([0; BLOCK_WARPS])[warp as usize] += 1;
+    pub fn executed(&mut self, pc: u32, warp: WarpName) {
+        self.counts.entry((warp.rank, pc)).or_insert([0; BLOCK_WARPS])[warp.in_block as usize] += 1;
     }
 
     /// Notes that a warp asked for so many registers a thread, with the instruction at `pc`.
-    pub fn set_registers(&mut self, pc: u32, warp: u32, registers: u32) {
+    pub fn set_registers(&mut self, pc: u32, warp: WarpName, registers: u32) {
         self.registers.insert(warp, (registers, pc));
     }
 
     /// How often each warp executed each instruction; forgets it.
-    pub fn take_counts(&mut self) -> BTreeMap<u32, [u64; BLOCK_WARPS]> {
+    pub fn take_counts(&mut self) -> BTreeMap<(u32, u32), [u64; BLOCK_WARPS]> {
         std::mem::take(&mut self.counts)
     }
 
     /// The registers of a thread that each warp asked for last, and the index of that instruction; forgets it.
-    pub fn take_registers(&mut self) -> BTreeMap<u32, (u32, u32)> {
+    pub fn take_registers(&mut self) -> BTreeMap<WarpName, (u32, u32)> {
         std::mem::take(&mut self.registers)
     }
 }

@@ -76,6 +76,84 @@ impl TensorMap {
     }
 }
 
+/// A field of a tensor map that kernels may replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TensorMapField {
+    /// Of the first element.
+    Address,
+    /// One less than the number of dimensions.
+    Rank,
+    /// The elements of a box in a dimension.
+    BoxSize,
+    /// The elements of the tensor in a dimension.
+    Size,
+    /// Bytes between neighbours in the dimension after the given one.
+    Stride,
+    /// Of a dimension.
+    ElementStride,
+    /// A [`TensorElement`].
+    Element,
+    /// A [`Swizzle`].
+    Swizzle,
+}
+
+/// Replaces a field of the tensor map that some bytes stand for, of the dimension `index` where each has one. Bytes that are all zero
+/// stand for a map of which nothing is known yet. Whether the map can be used is found out when it is.
+///
+/// # Errors
+/// When the bytes are no map, or there is no such dimension or value.
+pub(crate) fn replace(
+    bytes: &mut [u8; TENSOR_MAP_BYTES],
+    field: TensorMapField,
+    index: usize,
+    value: u64,
+) -> Result<(), String> {
+    if *bytes == [0; TENSOR_MAP_BYTES] {
+        bytes[..MARK.len()].copy_from_slice(MARK);
+        bytes[DIMENSIONS] = 1;
+    } else if !bytes.starts_with(MARK) || bytes[CHECKSUM..] != checksum(&bytes[..CHECKSUM]).to_le_bytes() {
+        return Err("there is no tensor map at the address".to_owned());
+    }
+    let dimensions = usize::from(bytes[DIMENSIONS]);
+    let (least, most, at, width, stored) = match field {
+        TensorMapField::Address => (0, u64::MAX, ADDRESS, 8, value),
+        TensorMapField::Rank => (0, MOST_DIMENSIONS as u64 - 1, DIMENSIONS, 1, value.wrapping_add(1)),
+        TensorMapField::BoxSize => (1, 256, BOX_SIZES + index, 1, value.wrapping_sub(1)),
+        TensorMapField::Size => (1, u64::from(u32::MAX), SIZES + 4 * index, 4, value.wrapping_sub(1)),
+        TensorMapField::Stride => (0, (1 << 40) - 1, STRIDES + STRIDE_BYTES * index, STRIDE_BYTES, value),
+        TensorMapField::ElementStride => (1, 8, ELEMENT_STRIDES + index, 1, value),
+        TensorMapField::Element => (0, TensorElement::ALL.len() as u64 - 1, ELEMENT, 1, value),
+        TensorMapField::Swizzle => (0, Swizzle::ALL.len() as u64 - 1, SWIZZLE, 1, value),
+    };
+    let end = if field == TensorMapField::Stride { dimensions.saturating_sub(1) } else { dimensions };
+    let is_of_dimension = matches!(
+        field,
+        TensorMapField::BoxSize | TensorMapField::Size | TensorMapField::Stride | TensorMapField::ElementStride
+    );
+    if is_of_dimension && index >= end {
+        return Err(format!("dimension {index} of a tensor map that has {dimensions}, of which {end} have this field"));
+    }
+    if !(least..=most).contains(&value) {
+        return Err(format!("a value of {value} in a field of a tensor map that holds {least} to {most}"));
+    }
+    bytes[at..at + width].copy_from_slice(&stored.to_le_bytes()[..width]);
+    if field == TensorMapField::Rank {
+        forget_dimensions(bytes);
+    }
+    let checksum = checksum(&bytes[..CHECKSUM]);
+    bytes[CHECKSUM..].copy_from_slice(&checksum.to_le_bytes());
+    Ok(())
+}
+
+/// Clears what belongs to dimensions that a map does not have.
+fn forget_dimensions(bytes: &mut [u8; TENSOR_MAP_BYTES]) {
+    let dimensions = usize::from(bytes[DIMENSIONS]);
+    bytes[SIZES + 4 * dimensions..STRIDES].fill(0);
+    bytes[STRIDES + STRIDE_BYTES * (dimensions - 1)..BOX_SIZES].fill(0);
+    bytes[BOX_SIZES + dimensions..ELEMENT_STRIDES].fill(0);
+    bytes[ELEMENT_STRIDES + dimensions..ELEMENT].fill(0);
+}
+
 /// 64-bit FNV-1a.
 fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))

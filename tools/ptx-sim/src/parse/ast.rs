@@ -63,6 +63,10 @@ pub(crate) struct Entry {
     pub maximum_registers: Option<u32>,
     /// `.reqnctapercluster`: exactly the blocks of a cluster in each dimension.
     pub cluster: Option<[u32; 3]>,
+    /// `.maxclusterrank`: the most blocks of a cluster.
+    pub maximum_cluster: Option<u32>,
+    /// `.explicitcluster`: the size of clusters has to be known when it is launched.
+    pub needs_cluster: bool,
     pub body: Vec<Statement>,
 }
 

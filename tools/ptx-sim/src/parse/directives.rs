@@ -121,6 +121,8 @@ impl<'a> Parser<'a> {
             minimum_blocks: None,
             maximum_registers: None,
             cluster: None,
+            maximum_cluster: None,
+            needs_cluster: false,
             body,
         };
         self.performance_directives(&mut entry)?;
@@ -163,8 +165,10 @@ impl<'a> Parser<'a> {
                 "reqnctapercluster" => entry.cluster = Some(self.extent()?),
                 "minnctapersm" => entry.minimum_blocks = Some(self.small_integer("a number of blocks")?),
                 "maxnreg" => entry.maximum_registers = Some(self.small_integer("a number of registers")?),
-                "maxnctapersm" | "maxclusterrank" => drop(self.integer("a number")?),
-                "noreturn" | "explicitcluster" => {}
+                "maxclusterrank" => entry.maximum_cluster = Some(self.small_integer("a number of blocks")?),
+                "explicitcluster" => entry.needs_cluster = true,
+                "maxnctapersm" => drop(self.integer("a number")?),
+                "noreturn" => {}
                 "pragma" => self.skip_statement()?,
                 _ => {
                     return self.error(position, format!("expected a performance directive or `{{`, found `.{name}`"));

@@ -33,6 +33,8 @@ pub(crate) struct Type {
 impl Type {
     /// The predicate type.
     pub const PREDICATE: Type = Type::new(Kind::Predicate, 1);
+    /// `.b16`.
+    pub const B16: Type = Type::new(Kind::Bits, 16);
     /// `.b32`.
     pub const B32: Type = Type::new(Kind::Bits, 32);
     /// `.b64`.
@@ -41,6 +43,8 @@ impl Type {
     pub const B128: Type = Type::new(Kind::Bits, 128);
     /// `.u32`.
     pub const U32: Type = Type::new(Kind::Unsigned, 32);
+    /// `.u64`.
+    pub const U64: Type = Type::new(Kind::Unsigned, 64);
     /// `.f16`.
     pub const F16: Type = Type::new(Kind::Float, 16);
     /// `.bf16`.

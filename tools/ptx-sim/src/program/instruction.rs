@@ -69,6 +69,8 @@ pub(crate) struct Instruction {
     pub is_compare_and_swap: bool,
     /// Whether it is a `wgmma`.
     pub is_wgmma: bool,
+    /// Whether it reaches the shared memory of other blocks of the cluster.
+    pub reaches_cluster: bool,
     pub line: u32,
     /// Index into the module's locations.
     pub location: Option<u32>,

@@ -35,6 +35,9 @@ pub(crate) enum Initial {
     Undefined,
     /// The same value in every lane.
     Constant(u64),
+    /// An address of shared memory, or the generic one, as a block has it that is a cluster of its own: that of the warp's
+    /// block.
+    Shared(u64),
     /// A special register.
     Special(Special),
 }

@@ -32,7 +32,21 @@ pub(crate) enum Special {
     DynamicSharedBytes,
     /// `%total_smem_size`.
     TotalSharedBytes,
-    /// A register that is the same in every thread of a launch without clusters.
+    /// `%clusterid`, by dimension.
+    ClusterIndex(usize),
+    /// `%nclusterid`, by dimension.
+    Clusters(usize),
+    /// `%cluster_ctaid`, by dimension.
+    IndexInCluster(usize),
+    /// `%cluster_nctaid`, by dimension.
+    ClusterSize(usize),
+    /// `%cluster_ctarank`.
+    RankInCluster,
+    /// `%cluster_nctarank`.
+    BlocksOfCluster,
+    /// `%is_explicit_cluster`, which is a predicate.
+    IsExplicitCluster,
+    /// A register that is the same in every thread.
     Fixed(u32),
 }
 
@@ -51,7 +65,9 @@ impl Special {
             "%lanemask_ge" => return mask(false, true, true),
             "%dynamic_smem_size" => return Some(Special::DynamicSharedBytes),
             "%total_smem_size" => return Some(Special::TotalSharedBytes),
-            "%cluster_ctarank" | "%is_explicit_cluster" => return Some(Special::Fixed(0)),
+            "%cluster_ctarank" => return Some(Special::RankInCluster),
+            "%cluster_nctarank" => return Some(Special::BlocksOfCluster),
+            "%is_explicit_cluster" => return Some(Special::IsExplicitCluster),
             // Blocks run on one multiprocessor, one after the other, in the first grid of a process.
             "%smid" | "%gridid" => return Some(Special::Fixed(0)),
             "%reserved_smem_offset_begin" | "%reserved_smem_offset_0" | "%reserved_smem_offset_1" => {
@@ -62,7 +78,6 @@ impl Special {
             }
             "%nsmid" => return Some(Special::Fixed(1)),
             _ if is_environment_register(name) => return Some(Special::Fixed(0)),
-            "%cluster_nctarank" => return Some(Special::Fixed(1)),
             _ => {}
         }
         let (vector, member) = name.split_once('.')?;
@@ -70,11 +85,12 @@ impl Special {
         match vector {
             "%tid" => Some(Special::ThreadIndex(dimension)),
             "%ntid" => Some(Special::BlockSize(dimension)),
-            // Each block is a cluster of its own.
-            "%ctaid" | "%clusterid" => Some(Special::BlockIndex(dimension)),
-            "%nctaid" | "%nclusterid" => Some(Special::GridSize(dimension)),
-            "%cluster_ctaid" => Some(Special::Fixed(0)),
-            "%cluster_nctaid" => Some(Special::Fixed(1)),
+            "%ctaid" => Some(Special::BlockIndex(dimension)),
+            "%nctaid" => Some(Special::GridSize(dimension)),
+            "%clusterid" => Some(Special::ClusterIndex(dimension)),
+            "%nclusterid" => Some(Special::Clusters(dimension)),
+            "%cluster_ctaid" => Some(Special::IndexInCluster(dimension)),
+            "%cluster_nctaid" => Some(Special::ClusterSize(dimension)),
             _ => None,
         }
     }

@@ -61,7 +61,7 @@ impl Agent {
         Agent::new(warp, 0, Engine::Matrix)
     }
 
-    /// The agent that is lane `lane` of a group, in a block of `warps` warps.
+    /// The agent that is lane `lane` of a group, in a cluster of `warps` warps.
     pub(super) fn of_group(group: usize, lane: u32, warps: usize) -> Agent {
         Agent { warp: (group % warps) as u32, lane, engine: Engine::ALL[group / warps] }
     }
@@ -71,7 +71,7 @@ impl Agent {
         self.engine as usize * warps + self.warp as usize
     }
 
-    /// Index of the thread in its block.
+    /// Index of the thread in its cluster.
     pub(super) fn thread(self) -> usize {
         self.warp as usize * LANES + self.lane as usize
     }
@@ -84,10 +84,22 @@ pub(crate) enum Strength {
     Weak,
     /// A volatile access.
     Volatile,
-    /// An atomic or relaxed access, or a stronger one, that only the threads of its block (or cluster, which has one) see as
-    /// such.
+    /// An atomic or relaxed access, or a stronger one, that only the threads of its block see as such.
     Block,
+    /// The same for the threads of its cluster.
+    Cluster,
     /// The same for all threads of the GPU.
+    Gpu,
+}
+
+/// Who sees a fence (PTX ISA, "Scope").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Scope {
+    /// The threads of its block.
+    Block,
+    /// Those of its cluster.
+    Cluster,
+    /// All.
     Gpu,
 }
 
@@ -97,8 +109,14 @@ impl Strength {
         self != Strength::Weak
     }
 
-    /// Whether it does not race with those of other blocks either. Volatile accesses are relaxed ones of the widest scope.
-    pub fn reaches_other_blocks(self) -> bool {
+    /// Whether it does not race with those of other blocks of its cluster either. Volatile accesses are relaxed ones of the
+    /// widest scope.
+    pub fn reaches_cluster(self) -> bool {
+        matches!(self, Strength::Volatile | Strength::Cluster | Strength::Gpu)
+    }
+
+    /// Whether it does not race with those of other clusters either.
+    pub fn reaches_other_clusters(self) -> bool {
         matches!(self, Strength::Volatile | Strength::Gpu)
     }
 }

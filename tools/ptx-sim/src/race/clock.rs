@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::agent::{Agent, Engine};
+use super::agent::{Agent, Engine, Scope};
 use super::foreign::{Foreign, includes_shared, join_shared};
 use crate::lanes::LANES;
 
 /// Up to which time each agent's accesses have happened before something, and how many phases of each mbarrier have ended.
-/// Agents are the threads of a block and, after them, what works for them asynchronously, engine by engine.
+/// Agents are the threads of a cluster and, after them, what works for them asynchronously, engine by engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Clock {
     times: Vec<u32>,
@@ -15,10 +15,12 @@ pub(crate) struct Clock {
     phases: Vec<u64>,
     /// Whether a wait for the grid before this one has happened before it.
     after_previous_grid: bool,
-    /// What happened in other blocks before it.
+    /// The blocks of the cluster that have begun before it, one bit each, by rank.
+    begun: u32,
+    /// What happened in other clusters before it.
     foreign: Option<Arc<Foreign>>,
-    /// What happened before a fence of the GPU's scope that happened before it: a strong write announces that to other blocks,
-    /// whichever thread of the block executed the fence.
+    /// What happened before a fence of the GPU's scope that happened before it: a strong write announces that to other clusters,
+    /// whichever thread of the cluster executed the fence.
     published: Option<Arc<Foreign>>,
 }
 
@@ -54,6 +56,7 @@ impl Clock {
         join(&mut self.times, &other.times);
         join(&mut self.phases, &other.phases);
         self.after_previous_grid |= other.after_previous_grid;
+        self.begun |= other.begun;
         join_shared(&mut self.foreign, &other.foreign);
         join_shared(&mut self.published, &other.published);
     }
@@ -61,6 +64,11 @@ impl Clock {
     /// Whether everything that one of some lanes of a group of agents did up to `time` happened before.
     pub fn covers(&self, group: usize, lanes: u32, time: u32) -> bool {
         crate::lanes::lanes(lanes).all(|lane| self.time(group * LANES + lane) >= time)
+    }
+
+    /// What it says of everything but accesses to memory: of the phases that have ended and the blocks that have begun.
+    pub fn without_memory(&self) -> Clock {
+        Clock { phases: self.phases.clone(), begun: self.begun, ..Clock::default() }
     }
 
     /// `ended` phases of an mbarrier have ended.
@@ -73,6 +81,7 @@ impl Clock {
         includes(&self.times, &other.times)
             && includes(&self.phases, &other.phases)
             && self.after_previous_grid >= other.after_previous_grid
+            && self.begun & other.begun == other.begun
             && includes_shared(&self.foreign, &other.foreign)
             && includes_shared(&self.published, &other.published)
     }
@@ -90,21 +99,26 @@ impl Clock {
 #[derive(Clone, Debug, Default)]
 struct Fences {
     released: Option<Arc<Clock>>,
+    /// The same for fences that the other blocks of the cluster see.
+    released_to_cluster: Option<Arc<Clock>>,
     seen: Option<Clock>,
-    /// The same of other blocks.
+    /// The same of other clusters.
     seen_of_others: Option<Arc<Foreign>>,
-    /// What was seen of other blocks last, where, and whether it was acquired at once.
+    /// What was seen of other clusters last, where, and whether it was acquired at once.
     last_seen: Option<(Arc<Foreign>, u64, bool)>,
 }
 
-/// The clocks of the threads of a block. A warp's threads share the current time, which advances whenever one of them
+/// The clocks of the threads of a cluster. A warp's threads share the current time, which advances whenever one of them
 /// releases, but each knows for itself what happened before it.
 #[derive(Debug)]
 pub(crate) struct Clocks {
-    /// Index of the block in the grid.
-    block: u64,
+    /// Index of the cluster in the grid.
+    cluster: u64,
+    /// All its warps.
     warps: usize,
-    /// Whether a thread has seen what another block announced and not acquired it yet.
+    /// Those of each of its blocks.
+    warps_of_block: usize,
+    /// Whether a thread has seen what another cluster announced and not acquired it yet.
     has_seen_others: bool,
     /// The current time of each warp's threads, then of each other engine of theirs.
     now: Vec<u32>,
@@ -116,12 +130,14 @@ pub(crate) struct Clocks {
 }
 
 impl Clocks {
-    /// The clocks at the start of a block.
-    pub fn new(warps: usize, block: u64) -> Clocks {
+    /// The clocks at the start of a cluster of that many blocks with that many warps each.
+    pub fn new(blocks: usize, warps_of_block: usize, cluster: u64) -> Clocks {
+        let warps = blocks * warps_of_block;
         let nothing = Arc::new(Clock::default());
         Clocks {
-            block,
+            cluster,
             warps,
+            warps_of_block,
             has_seen_others: false,
             now: vec![1; Engine::ALL.len() * warps],
             known: vec![nothing; LANES * warps],
@@ -164,6 +180,17 @@ impl Clocks {
             .fold(0, |mask, lane| mask | 1 << lane)
     }
 
+    /// The rank of the block that a warp belongs to.
+    pub fn rank(&self, warp: usize) -> usize {
+        warp / self.warps_of_block
+    }
+
+    /// Whether two groups of agents are of the same block.
+    pub fn are_of_one_block(&self, one: u16, other: u16) -> bool {
+        let rank = |group: u16| self.rank(usize::from(group) % self.warps);
+        self.warps == self.warps_of_block || rank(one) == rank(other)
+    }
+
     /// Whether a group of agents is the threads of a warp themselves.
     pub fn is_of_threads(&self, group: usize) -> bool {
         group < self.warps
@@ -202,7 +229,36 @@ impl Clocks {
         }
         let matrix = self.index(Agent::matrix(warp));
         clock.advance(matrix, self.finished[matrix]);
+        clock.begun |= 1 << self.rank(warp as usize);
         self.now[warp as usize] += 1;
+    }
+
+    /// Adds to `clock` what an arrival says that orders no memory (`.relaxed`): that the block of a warp has begun, and what the
+    /// threads announced by fences before.
+    pub fn release_relaxed(&mut self, warp: u32, lanes: u32, clock: &mut Clock) {
+        clock.begun |= 1 << self.rank(warp as usize);
+        for lane in crate::lanes::lanes(lanes) {
+            if let Some(released) = &self.fences[warp as usize * LANES + lane].released_to_cluster {
+                clock.join(released);
+            }
+        }
+    }
+
+    /// Whether the block of a rank has begun before what the thread of `agent` does now, in every schedule.
+    pub fn is_after_begin(&self, agent: Agent, rank: usize) -> bool {
+        rank == self.rank(agent.warp as usize) || self.known[agent.thread()].begun >> rank & 1 == 1
+    }
+
+    /// What the threads of a block know together.
+    pub fn known_of_block(&self, rank: usize) -> Clock {
+        let threads = LANES * self.warps_of_block;
+        let mut clock = Clock::default();
+        for known in &self.known[rank * threads..(rank + 1) * threads] {
+            if !clock.includes(known) {
+                clock.join(known);
+            }
+        }
+        clock
     }
 
     /// Adds the copies that a thread issued to `clock`.
@@ -258,14 +314,21 @@ impl Clocks {
     }
 
     /// What another thread comes after that sees a strong write of this thread: all so far if the write releases, else
-    /// what came before the last fence.
-    pub fn announced(&mut self, agent: Agent, releases: bool) -> Option<Arc<Clock>> {
+    /// what came before the last fence. For those of its own block, and for those of the others of its cluster.
+    pub fn announced(&mut self, agent: Agent, releases: bool) -> [Option<Arc<Clock>>; 2] {
         if !releases {
-            return self.fences[agent.thread()].released.clone();
+            let Fences { released, released_to_cluster, .. } = &self.fences[agent.thread()];
+            return [released.clone(), released_to_cluster.clone()];
         }
+        let clock = self.released(agent);
+        [Some(clock.clone()), Some(clock)]
+    }
+
+    /// All that happened so far, released.
+    fn released(&mut self, agent: Agent) -> Arc<Clock> {
         let mut clock = Clock::default();
         self.release(agent.warp, 1 << agent.lane, &mut clock);
-        Some(Arc::new(clock))
+        Arc::new(clock)
     }
 
     /// A strong read of this thread has seen a write that announced `clock`.
@@ -277,7 +340,7 @@ impl Clocks {
         }
     }
 
-    /// What threads of other blocks come after that see a strong write of this thread, as with [`Clocks::announced`].
+    /// What threads of other clusters come after that see a strong write of this thread, as with [`Clocks::announced`].
     pub fn announced_to_others(&mut self, agent: Agent, releases: bool) -> Option<Arc<Foreign>> {
         if !releases {
             return self.known[agent.thread()].published.clone();
@@ -286,12 +349,12 @@ impl Clocks {
         self.release(agent.warp, 1 << agent.lane, &mut clock);
         let others = clock.foreign.take();
         clock.published = None;
-        let mut all = Foreign::of(self.block, Arc::new(clock));
+        let mut all = Foreign::of(self.cluster, Arc::new(clock));
         others.iter().for_each(|others| all.join(others));
         Some(Arc::new(all))
     }
 
-    /// A strong read of this thread at `address` has seen a write of another block that announced `others`.
+    /// A strong read of this thread at `address` has seen a write of another cluster that announced `others`.
     pub fn see_others(&mut self, agent: Agent, others: &Arc<Foreign>, address: u64, acquires: bool) {
         let last = &mut self.fences[agent.thread()].last_seen;
         let is_new = !last
@@ -313,14 +376,14 @@ impl Clocks {
 
     fn acquire_others(&mut self, agent: Agent, others: &Arc<Foreign>) {
         let mut clock = Clock { foreign: Some(others.clone()), ..Clock::default() };
-        // What came back from this block itself.
-        if let Some(own) = others.clock(self.block) {
+        // What came back from this cluster itself.
+        if let Some(own) = others.clock(self.cluster) {
             clock.join(own);
         }
         self.acquire(agent.warp, 1 << agent.lane, &Arc::new(clock));
     }
 
-    /// Lanes acquire what they have seen of other blocks.
+    /// Lanes acquire what they have seen of other clusters.
     pub fn acquire_seen(&mut self, warp: u32, lanes: u32) {
         if self.has_seen_others {
             for lane in crate::lanes::lanes(lanes) {
@@ -332,12 +395,12 @@ impl Clocks {
         }
     }
 
-    /// What the thread of `agent` knows of other blocks.
+    /// What the thread of `agent` knows of other clusters.
     pub fn foreign(&self, agent: Agent) -> Option<&Arc<Foreign>> {
         self.known[agent.thread()].foreign.as_ref()
     }
 
-    /// A fence that other blocks see.
+    /// A fence that other clusters see.
     pub fn fence_to_others(&mut self, agent: Agent) {
         self.acquire_seen(agent.warp, 1 << agent.lane);
         let published = self.announced_to_others(agent, true);
@@ -345,11 +408,15 @@ impl Clocks {
     }
 
     /// A fence: acquires what was seen, and lets later strong writes announce what came before.
-    pub fn fence(&mut self, agent: Agent) {
+    pub fn fence(&mut self, agent: Agent, scope: Scope) {
         if let Some(seen) = self.fences[agent.thread()].seen.take() {
             self.acquire(agent.warp, 1 << agent.lane, &Arc::new(seen));
         }
-        let released = self.announced(agent, true);
-        self.fences[agent.thread()].released = released;
+        let released = self.released(agent);
+        let fences = &mut self.fences[agent.thread()];
+        if scope >= Scope::Cluster {
+            fences.released_to_cluster = Some(released.clone());
+        }
+        fences.released = Some(released);
     }
 }

@@ -1,4 +1,4 @@
-//! What happened in other blocks before something: what their threads released at the scope of the GPU and somebody acquired
+//! What happened in other clusters (nearly always of one block) before something: what their threads released at the scope of the GPU and somebody acquired
 //! (PTX ISA, "Memory Consistency Model", "Scope", "Release and Acquire Patterns").
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -6,18 +6,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::clock::Clock;
 
-/// Up to where other blocks have come before something, by index of the block in the grid.
+/// Up to where other clusters have come before something, by index of the cluster in the grid.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Foreign {
-    blocks: BTreeMap<u64, Arc<Clock>>,
+    clusters: BTreeMap<u64, Arc<Clock>>,
     /// Where that was read: the strong accesses there by which it was announced have come before as well.
     places: BTreeSet<u64>,
 }
 
 impl Foreign {
-    /// What happened in one block.
-    pub fn of(block: u64, clock: Arc<Clock>) -> Foreign {
-        Foreign { blocks: BTreeMap::from([(block, clock)]), places: BTreeSet::new() }
+    /// What happened in one cluster.
+    pub fn of(cluster: u64, clock: Arc<Clock>) -> Foreign {
+        Foreign { clusters: BTreeMap::from([(cluster, clock)]), places: BTreeSet::new() }
     }
 
     /// The same as read at an address.
@@ -27,23 +27,23 @@ impl Foreign {
         read
     }
 
-    /// Whether something that a block announced was read at an address.
-    pub fn was_read_at(&self, block: u64, address: u64) -> bool {
-        self.places.contains(&address) && self.blocks.contains_key(&block)
+    /// Whether something that a cluster announced was read at an address.
+    pub fn was_read_at(&self, cluster: u64, address: u64) -> bool {
+        self.places.contains(&address) && self.clusters.contains_key(&cluster)
     }
 
-    /// What happened in a block.
-    pub fn clock(&self, block: u64) -> Option<&Arc<Clock>> {
-        self.blocks.get(&block)
+    /// What happened in a cluster.
+    pub fn clock(&self, cluster: u64) -> Option<&Arc<Clock>> {
+        self.clusters.get(&cluster)
     }
 
     /// Adds what happened before something else too.
     pub fn join(&mut self, other: &Foreign) {
         self.places.extend(&other.places);
-        for (block, clock) in &other.blocks {
-            match self.blocks.get_mut(block) {
+        for (cluster, clock) in &other.clusters {
+            match self.clusters.get_mut(cluster) {
                 None => {
-                    self.blocks.insert(*block, clock.clone());
+                    self.clusters.insert(*cluster, clock.clone());
                 }
                 Some(mine) if Arc::ptr_eq(mine, clock) || mine.includes(clock) => {}
                 Some(mine) if clock.includes(mine) => *mine = clock.clone(),
@@ -54,10 +54,10 @@ impl Foreign {
 
     /// Whether everything that the other one says is known.
     pub fn includes(&self, other: &Foreign) -> bool {
-        let knows = |(block, clock): (&u64, &Arc<Clock>)| {
-            self.blocks.get(block).is_some_and(|mine| Arc::ptr_eq(mine, clock) || mine.includes(clock))
+        let knows = |(cluster, clock): (&u64, &Arc<Clock>)| {
+            self.clusters.get(cluster).is_some_and(|mine| Arc::ptr_eq(mine, clock) || mine.includes(clock))
         };
-        other.blocks.iter().all(knows) && other.places.is_subset(&self.places)
+        other.clusters.iter().all(knows) && other.places.is_subset(&self.places)
     }
 }
 
@@ -84,7 +84,7 @@ pub(super) fn includes_shared(mine: &Option<Arc<Foreign>>, theirs: &Option<Arc<F
 /// Parts of the table, each with a lock of its own.
 const SHARDS: u64 = 64;
 
-/// What strong writes to global memory announced to other blocks, by address.
+/// What strong writes to global memory announced to other clusters, by address.
 #[derive(Debug, Default)]
 pub(crate) struct Announcements {
     shards: Vec<Mutex<Shard>>,

@@ -116,7 +116,7 @@ fn access_whole(
         record.make_way(clocks, agent, &new.record, is_open, |old, lane, is_copy| {
             for (cell, met) in met.iter_mut().enumerate() {
                 let old = Record { value: values[cell], ..*old };
-                *met = met.or_else(|| Some((old, lane, old.meets(&new.of_cell(cell), is_copy)?)));
+                *met = met.or_else(|| Some((old, lane, old.meets(clocks, &new.of_cell(cell), is_copy)?)));
             }
         })
     });

@@ -15,15 +15,16 @@
 //! mechanism keeps, and [`Races::acquire`] where a thread has waited.
 
 mod agent;
-mod block;
+mod announced;
 mod clock;
+mod cluster;
 mod foreign;
 mod grid;
 mod line;
 mod shadow;
 
 pub use agent::Engine;
-pub(crate) use agent::{Agent, Semantics, Strength};
-pub(crate) use block::{Access, Conflict, Races};
+pub(crate) use agent::{Agent, Scope, Semantics, Strength};
+pub(crate) use cluster::{Access, Arrival, Conflict, Races, Shape};
 pub(crate) use foreign::{Announcements, Shard};
-pub(crate) use grid::{BlockAccess, BlockConflict, GridRaces, Trace};
+pub(crate) use grid::{ClusterAccess, ClusterConflict, GridRaces, Trace};

@@ -48,10 +48,14 @@ impl Record {
         bytes != 0 && (self.writes || new.writes) && !both_strong && (is_copy || !self.writes_the_same(new, bytes))
     }
 
-    /// How the two accesses of a block meet that nothing orders.
-    pub(super) fn meets(&self, new: &Record, is_copy: bool) -> Option<Meeting> {
+    /// How the two accesses of a cluster meet that nothing orders.
+    pub(super) fn meets(&self, clocks: &Clocks, new: &Record, is_copy: bool) -> Option<Meeting> {
         let is_volatile = |record: &Record| record.strength == Strength::Volatile;
-        if self.conflicts(new, is_copy, Strength::is_strong) {
+        let is_strong = match clocks.are_of_one_block(self.group, new.group) {
+            true => Strength::is_strong,
+            false => Strength::reaches_cluster,
+        };
+        if self.conflicts(new, is_copy, is_strong) {
             Some(Meeting::Race)
         } else if self.writes && !new.writes && is_volatile(self) && is_volatile(new) && self.group == new.group {
             Some(Meeting::Lockstep)
@@ -143,7 +147,7 @@ impl Cell {
         let mut met = None;
         self.records.retain(|old| {
             old.make_way(clocks, agent, &new, met.is_none(), |old, lane, is_copy| {
-                met = old.meets(&new, is_copy).map(|meeting| (*old, lane, meeting));
+                met = old.meets(clocks, &new, is_copy).map(|meeting| (*old, lane, meeting));
             })
         });
         match self.records.iter_mut().find(|old| old.is_like(&new)) {

@@ -11,9 +11,10 @@ pub struct Kernel {
     module_variables: String,
     directives: String,
     threads: u32,
-    blocks: u32,
+    grid: [u32; 3],
     dynamic_shared: u32,
     architecture: u32,
+    version: &'static str,
     input: Vec<u8>,
     output_bytes: u64,
     tensor_map: Option<TensorMap>,
@@ -36,9 +37,10 @@ impl Kernel {
             module_variables: String::new(),
             directives: String::new(),
             threads: 32,
-            blocks: 1,
+            grid: [1; 3],
             dynamic_shared: 0,
             architecture: 80,
+            version: "8.0",
             input: vec![0; 256],
             output_bytes: 256,
             tensor_map: None,
@@ -64,6 +66,12 @@ impl Kernel {
         self
     }
 
+    /// The PTX version, where that is not 8.0.
+    pub fn with_version(mut self, version: &'static str) -> Kernel {
+        self.version = version;
+        self
+    }
+
     /// Threads of a block.
     pub fn with_threads(mut self, threads: u32) -> Kernel {
         self.threads = threads;
@@ -72,7 +80,13 @@ impl Kernel {
 
     /// Blocks of the grid.
     pub fn with_blocks(mut self, blocks: u32) -> Kernel {
-        self.blocks = blocks;
+        self.grid = [blocks, 1, 1];
+        self
+    }
+
+    /// Blocks of the grid and of its clusters in each dimension.
+    pub fn with_clusters(mut self, grid: [u32; 3], cluster: [u32; 3]) -> Kernel {
+        (self.grid, self.options.cluster) = (grid, Some(cluster));
         self
     }
 
@@ -111,7 +125,7 @@ impl Kernel {
     pub fn text(&self) -> String {
         let Kernel { body, module_variables, directives, .. } = self;
         let target = if self.architecture == 90 { "sm_90a" } else { "sm_80" };
-        let header = format!(".version 8.0\n.target {target}\n.address_size 64\n");
+        let header = format!(".version {}\n.target {target}\n.address_size 64\n", self.version);
         let registers =
             ".reg .pred %p<16>;\n.reg .b16 %h<32>;\n.reg .b32 %r<64>;\n.reg .f32 %f<32>;\n.reg .b64 %rd<32>;";
         let (parameter, map) = match self.tensor_map {
@@ -146,7 +160,7 @@ impl Kernel {
         }
         let launch = Launch {
             entry: "test",
-            grid: [self.blocks, 1, 1],
+            grid: self.grid,
             block: [self.threads, 1, 1],
             dynamic_shared_bytes: self.dynamic_shared,
             params: &params,

@@ -130,6 +130,7 @@ pub fn one_thread(function: &Arc<Function>, arguments: &[u64]) -> Launch {
         block: [1; 3],
         dynamic_shared_bytes: 0,
         overlaps_previous: false,
+        cluster: None,
         parameters: arguments.iter().map(|argument| argument.to_le_bytes().to_vec()).collect(),
     }
 }

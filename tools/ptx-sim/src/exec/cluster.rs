@@ -1,19 +1,20 @@
-//! A block: its shared state and its warps, and the execution of one instruction of a warp.
+//! A cluster, which nearly always is one block: its shared state and its warps, and the execution of one instruction of a warp.
 
 use super::convergence::{check_collective, together};
-use crate::context::{Context, Flow};
+use crate::context::{Context, ENDS_TOO_EARLY, Flow};
 use crate::finding::{FindingClass, LaneAddress};
 use crate::isa::Operation;
 use crate::lanes::LANES;
-use crate::machine::{BlockState, Group, Machine, PendingCopy, Progress, Warp};
+use crate::machine::{ClusterState, Group, Machine, PendingCopy, Progress, Warp};
 use crate::program::{Collective, Guard};
+use crate::race::Conflict;
 
-/// A block being executed. It is used again for the next one.
-pub(super) struct Block<'a> {
+/// A cluster being executed. It is used again for the next one.
+pub(super) struct Cluster<'a> {
     pub machine: &'a Machine<'a>,
     /// What each instruction of the program does.
     operations: &'a [Operation],
-    pub state: BlockState,
+    pub state: ClusterState,
     pub warps: Vec<Warp>,
 }
 
@@ -26,21 +27,25 @@ pub(super) enum Step {
     Stop,
 }
 
-impl<'a> Block<'a> {
-    /// A block that has not started.
-    pub fn new(machine: &'a Machine<'a>, operations: &'a [Operation]) -> Block<'a> {
-        let state = BlockState::new(machine);
-        let warps = state.threads / LANES as u32;
-        Block { machine, operations, state, warps: (0..warps).map(|_| Warp::new(machine.program)).collect() }
+impl<'a> Cluster<'a> {
+    /// A cluster that has not started.
+    pub fn new(machine: &'a Machine<'a>, operations: &'a [Operation]) -> Cluster<'a> {
+        let state = ClusterState::new(machine);
+        let warps = state.blocks * (state.threads / LANES as u32);
+        Cluster { machine, operations, state, warps: (0..warps).map(|_| Warp::new(machine.program)).collect() }
     }
 
-    /// Begins the block with that number in the grid.
+    /// Begins the cluster with that number in the grid.
     pub fn start(&mut self, number: u64) {
-        let position = self.machine.position(number);
-        self.state.start(number, position);
+        self.state.start(number);
         for (index, warp) in self.warps.iter_mut().enumerate() {
-            warp.start(self.machine.program, &self.machine.launch, index as u32, position);
+            warp.start(self.machine, number, index as u32);
         }
+    }
+
+    /// The index in the cluster of a warp of a block.
+    pub fn index(&self, rank: u32, in_block: u32) -> usize {
+        (rank * self.machine.warps_of_block() + in_block) as usize
     }
 
     /// Executes the next instruction of a group of lanes. With `force`, collective instructions do not wait for lanes
@@ -69,7 +74,7 @@ impl<'a> Block<'a> {
             if let Some(races) = &mut self.state.races {
                 races.pass(barrier, phase, warp.index, here);
             }
-            let mut context = Context { machine, block: &mut self.state, warp, instruction, pc, active, here };
+            let mut context = Context { machine, cluster: &mut self.state, warp, instruction, pc, active, here };
             operation.resume(&mut context);
             self.warps[index].steps += 1;
             self.warps[index].send(here, pc + 1);
@@ -88,7 +93,7 @@ impl<'a> Block<'a> {
             warp.send(here, pc + 1);
             return Step::Done;
         }
-        let mut context = Context { machine, block: &mut self.state, warp, instruction, pc, active, here };
+        let mut context = Context { machine, cluster: &mut self.state, warp, instruction, pc, active, here };
         if context.warp.groups.len() > 1 && instruction.semantics.strength.is_strong() {
             context.warp.paths.access(instruction.is_strong_read);
         }
@@ -120,6 +125,9 @@ impl<'a> Block<'a> {
                 let warp = &mut self.warps[index];
                 warp.retire(ended);
                 warp.send(here & !ended, pc + 1);
+                if warp.groups.is_empty() {
+                    self.end_warp(index);
+                }
             }
             Flow::Wait { barrier, completes } => {
                 warp.send(here & !active, pc + 1);
@@ -136,6 +144,25 @@ impl<'a> Block<'a> {
             Flow::Stop => return Step::Stop,
         }
         Step::Done
+    }
+
+    /// All lanes of a warp have ended; reports who still may use the shared memory of its block if it was the last one.
+    fn end_warp(&mut self, index: usize) {
+        let rank = self.warps[index].rank;
+        self.state.running[rank as usize] -= 1;
+        let is_watched = self.state.blocks > 1 && self.state.has_ended(rank.into());
+        let Some(races) = self.state.races.as_ref().filter(|_| is_watched) else { return };
+        for (address, Conflict { agent, pc, writes, .. }) in races.end_block(rank.into()) {
+            let which = vec![LaneAddress { lane: agent.lane, address: Some(address) }];
+            self.with_instruction(agent.warp as usize, pc, |context| {
+                context.report(FindingClass::BlockLifetime, which, || {
+                    format!(
+                        "a {} in the shared memory of the block of rank {rank}, {ENDS_TOO_EARLY}",
+                        if writes { "write" } else { "read" },
+                    )
+                });
+            });
+        }
     }
 
     /// Warp and lanes of every group that waits for an mbarrier.
@@ -162,7 +189,7 @@ impl<'a> Block<'a> {
         let Group { pc, lanes: active, .. } = warp.groups[group];
         let here = active;
         let Some(instruction) = machine.program.instructions.get(pc as usize) else { return };
-        action(&mut Context { machine, block: &mut self.state, warp, instruction, pc, active, here });
+        action(&mut Context { machine, cluster: &mut self.state, warp, instruction, pc, active, here });
     }
 
     /// Runs `action` in the surroundings of an instruction that a warp executed before.
@@ -171,7 +198,7 @@ impl<'a> Block<'a> {
         let warp = &mut self.warps[index];
         let (active, here) = (warp.existing, warp.existing);
         let instruction = &machine.program.instructions[pc as usize];
-        action(&mut Context { machine, block: &mut self.state, warp, instruction, pc, active, here });
+        action(&mut Context { machine, cluster: &mut self.state, warp, instruction, pc, active, here });
     }
 
     /// Reports matrix products that exiting lanes never waited for.
@@ -180,7 +207,7 @@ impl<'a> Block<'a> {
         let warp = &mut self.warps[index];
         if let Some(instruction) = machine.program.instructions.get(pc as usize) {
             let (active, here) = (ended, ended);
-            let mut context = Context { machine, block: &mut self.state, warp, instruction, pc, active, here };
+            let mut context = Context { machine, cluster: &mut self.state, warp, instruction, pc, active, here };
             context.check_matrix_finished();
         }
     }
@@ -203,14 +230,14 @@ impl<'a> Block<'a> {
 #[cold]
 fn guard_of_unwritten(
     machine: &Machine<'_>,
-    block: &mut BlockState,
+    cluster: &mut ClusterState,
     warp: &mut Warp,
     pc: u32,
     guard: Guard,
     here: u32,
 ) -> u32 {
     let instruction = &machine.program.instructions[pc as usize];
-    let mut context = Context { machine, block, warp, instruction, pc, active: here, here };
+    let mut context = Context { machine, cluster, warp, instruction, pc, active: here, here };
     context.require(&[guard.slot]);
     warp.guarded(guard, here)
 }

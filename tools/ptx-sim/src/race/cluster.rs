@@ -1,15 +1,17 @@
-//! The race detection of one block.
+//! The race detection of one cluster, which nearly always is one block.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::agent::{Agent, Engine, Semantics};
+use super::agent::{Agent, Engine, Scope, Semantics, Strength};
+use super::announced::{Announced, joined};
 use super::clock::{Clock, Clocks};
 use super::foreign::{Foreign, Shard};
 use super::grid::Trace;
 use super::line::{LINE_BYTES, LINE_CELLS, Line};
-use super::shadow::{Meeting, Met, PAGE_CELLS, Record};
+use super::shadow::{CELL_BYTES, Meeting, Met, PAGE_CELLS, Record};
 use crate::lanes::lanes;
+use crate::memory::{own_shared, shared_base, shared_rank};
 use crate::parse::Space;
 
 /// What an access does.
@@ -46,15 +48,52 @@ struct Phase {
 /// What the arrivals at an mbarrier and in its phases up to now released: of its even and its odd phases.
 #[derive(Debug)]
 struct Mbarrier {
-    /// Which of the block's mbarriers it is, in the order of their first arrivals.
+    /// Which of the cluster's mbarriers it is, in the order of their first arrivals.
     number: usize,
     phases: [Phase; 2],
 }
 
-/// The race detection of one block.
+/// How large a cluster is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub blocks: usize,
+    /// Of a block.
+    pub warps: usize,
+    /// Of all blocks and of the cluster.
+    pub barriers: usize,
+    /// Of a block, from address 0 on.
+    pub shared_bytes: usize,
+}
+
+impl Shape {
+    /// Lines of a block's shared memory.
+    fn shared_lines(&self) -> usize {
+        self.shared_bytes.div_ceil(LINE_BYTES as usize)
+    }
+
+    /// The index of the line that an address of shared memory lies in.
+    fn shared_line(&self, address: u64) -> Option<usize> {
+        let line = (own_shared(address) / LINE_BYTES) as usize;
+        let rank = shared_rank(address) as usize;
+        (rank < self.blocks && line < self.shared_lines()).then(|| rank * self.shared_lines() + line)
+    }
+}
+
+/// What an arrival at an mbarrier says of what its thread did before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// Nothing but what a fence announced before.
+    Relaxed,
+    /// Whoever sees the end of the phase comes after it.
+    Releases,
+    /// And after the asynchronous copies that it began.
+    WithCopies,
+}
+
+/// The race detection of one cluster.
 #[derive(Debug)]
 pub(crate) struct Races {
-    warps: usize,
+    shape: Shape,
     clocks: Clocks,
     /// Of each barrier, its even and its odd phases.
     barriers: Vec<[Phase; 2]>,
@@ -63,33 +102,33 @@ pub(crate) struct Races {
     /// How many there ever were.
     mbarrier_count: usize,
     /// What strong writes announced, by where they wrote.
-    announced: HashMap<(Space, u64), Arc<Clock>>,
+    announced: HashMap<(Space, u64), Announced>,
+    /// Shared memory, block by block.
     shared: Vec<Line>,
     /// Pages of global memory, by number.
     global: HashMap<u64, Vec<Line>>,
-    /// What threads knew of other blocks when they accessed global memory.
+    /// What threads knew of other clusters when they accessed global memory.
     foreign: ForeignTable,
     /// Volatile reads of shared memory, and the volatile writes by other lanes of their warp that they have seen without order,
     /// since this was taken last.
     lockstep: Vec<(Agent, u64, Conflict)>,
-    /// The block made strong accesses to global memory.
+    /// Threads made strong accesses to global memory.
     may_synchronise: bool,
     /// The grid may begin before the one in front of it has ended.
     overlaps_previous: bool,
 }
 
 impl Races {
-    /// Detection for blocks with that many warps, barriers and bytes of shared memory, in a grid that may begin before the one
-    /// in front of it has ended or not.
-    pub fn new(warps: usize, barriers: usize, shared_bytes: usize, overlaps_previous: bool) -> Races {
+    /// Detection for clusters of that shape, in a grid that may begin before the one in front of it has ended or not.
+    pub fn new(shape: Shape, overlaps_previous: bool) -> Races {
         Races {
-            warps,
-            clocks: Clocks::new(warps, 0),
-            barriers: (0..barriers).map(|_| Default::default()).collect(),
+            shape,
+            clocks: Clocks::new(shape.blocks, shape.warps, 0),
+            barriers: (0..shape.barriers).map(|_| Default::default()).collect(),
             mbarriers: HashMap::new(),
             mbarrier_count: 0,
             announced: HashMap::new(),
-            shared: vec![Line::default(); shared_bytes.div_ceil(LINE_BYTES as usize)],
+            shared: vec![Line::default(); shape.blocks * shape.shared_lines()],
             global: HashMap::new(),
             foreign: ForeignTable::default(),
             lockstep: Vec::new(),
@@ -98,9 +137,9 @@ impl Races {
         }
     }
 
-    /// Begins the block with that index in the grid.
-    pub fn start(&mut self, block: u64) {
-        self.clocks = Clocks::new(self.warps, block);
+    /// Begins the cluster with that index in the grid.
+    pub fn start(&mut self, cluster: u64) {
+        self.clocks = Clocks::new(self.shape.blocks, self.shape.warps, cluster);
         self.barriers.iter_mut().for_each(|phases| *phases = Default::default());
         self.mbarriers.clear();
         self.mbarrier_count = 0;
@@ -111,7 +150,7 @@ impl Races {
         self.may_synchronise = false;
     }
 
-    /// What the block did in global memory; forgets it.
+    /// What the cluster did in global memory; forgets it.
     pub fn take_trace(&mut self) -> Trace {
         let mut pages: Vec<(u64, Vec<Line>)> = self.global.drain().collect();
         pages.sort_unstable_by_key(|(number, _)| *number);
@@ -143,18 +182,22 @@ impl Races {
         self.acquire(warp, lanes, &Arc::new(clock));
     }
 
-    /// Lanes arrive at a phase of a barrier of the block.
-    pub fn arrive(&mut self, barrier: usize, phase: u64, warp: u32, lanes: u32) {
+    /// Lanes arrive at a phase of a barrier; what they did before comes before what others do that pass it, if the arrival
+    /// `releases` it.
+    pub fn arrive(&mut self, barrier: usize, phase: u64, warp: u32, lanes: u32, releases: bool) {
         // A barrier behind an atomic operation is taken as the fence there, as CUDA's own examples have it.
         self.clocks.acquire_seen(warp, lanes);
         let Phase { number, clock } = &mut self.barriers[barrier][(phase % 2) as usize];
         if *number != phase {
             (*number, *clock) = (phase, Arc::default());
         }
-        self.clocks.release(warp, lanes, Arc::make_mut(clock));
+        match releases {
+            true => self.clocks.release(warp, lanes, Arc::make_mut(clock)),
+            false => self.clocks.release_relaxed(warp, lanes, Arc::make_mut(clock)),
+        }
     }
 
-    /// Lanes have waited for a phase of a barrier of the block.
+    /// Lanes have waited for a phase of a barrier.
     pub fn pass(&mut self, barrier: usize, phase: u64, warp: u32, lanes: u32) {
         let clock = self.barriers[barrier][(phase % 2) as usize].clock.clone();
         self.clocks.acquire(warp, lanes, &clock);
@@ -165,9 +208,8 @@ impl Races {
         self.mbarriers.remove(&address);
     }
 
-    /// A thread arrives in a phase of an mbarrier; `with_copies` when its asynchronous copies so far are complete once the
-    /// phase is.
-    pub fn arrive_at_mbarrier(&mut self, address: u64, phase: u64, agent: Agent, with_copies: bool) {
+    /// A thread arrives in a phase of an mbarrier, as `arrival` says.
+    pub fn arrive_at_mbarrier(&mut self, address: u64, phase: u64, agent: Agent, arrival: Arrival) {
         let Mbarrier { number, phases } = self.mbarriers.entry(address).or_insert_with(|| {
             self.mbarrier_count += 1;
             Mbarrier { number: self.mbarrier_count - 1, phases: Default::default() }
@@ -181,21 +223,29 @@ impl Races {
         let clock = Arc::make_mut(&mut current.clock);
         // What a clock of a phase says holds for whoever sees its end.
         clock.end_phases(*number, phase + 1);
-        self.clocks.release(agent.warp, 1 << agent.lane, clock);
-        if with_copies {
+        match arrival {
+            Arrival::Relaxed => self.clocks.release_relaxed(agent.warp, 1 << agent.lane, clock),
+            Arrival::Releases | Arrival::WithCopies => self.clocks.release(agent.warp, 1 << agent.lane, clock),
+        }
+        if arrival == Arrival::WithCopies {
             self.clocks.release_copies(agent, clock);
         }
     }
 
-    /// A thread has seen the end of the phase before `phase`; how many phases it knew the end of, in every schedule.
-    pub fn pass_mbarrier(&mut self, address: u64, phase: u64, agent: Agent) -> u64 {
+    /// A thread has seen the end of the phase before `phase` and acquires what that released, or does so at its next fence; how
+    /// many phases it knew the end of, in every schedule.
+    pub fn pass_mbarrier(&mut self, address: u64, phase: u64, agent: Agent, acquires: bool) -> u64 {
         let (Some(Mbarrier { number, phases }), Some(ended)) = (self.mbarriers.get(&address), phase.checked_sub(1))
         else {
             return 0;
         };
         let known = self.clocks.ended_phases(agent, *number);
         let clock = phases[(ended % 2) as usize].clock.clone();
-        self.clocks.acquire(agent.warp, 1 << agent.lane, &clock);
+        if !acquires {
+            let seen = Arc::new(clock.without_memory());
+            self.clocks.acquire(agent.warp, 1 << agent.lane, &seen);
+        }
+        self.clocks.see(agent, &clock, acquires);
         known
     }
 
@@ -214,12 +264,12 @@ impl Races {
         self.clocks.finish(agent, time);
     }
 
-    /// Lanes execute a fence, which other blocks see or not.
-    pub fn fence(&mut self, warp: u32, among: u32, reaches_other_blocks: bool) {
+    /// Lanes execute a fence.
+    pub fn fence(&mut self, warp: u32, among: u32, scope: Scope) {
         for lane in lanes(among) {
             let agent = Agent::new(warp, lane, Engine::Thread);
-            self.clocks.fence(agent);
-            if reaches_other_blocks {
+            self.clocks.fence(agent, scope);
+            if scope == Scope::Gpu {
                 self.clocks.fence_to_others(agent);
             }
         }
@@ -251,7 +301,7 @@ impl Races {
             value: 0,
         };
         if space == Space::Global {
-            self.may_synchronise |= semantics.strength.reaches_other_blocks();
+            self.may_synchronise |= semantics.strength.reaches_other_clusters();
             record.foreign = self.clocks.foreign(agent).map_or(0, |foreign| self.foreign.number(foreign));
         }
         let (mut start, mut rest) = (address, data);
@@ -259,7 +309,10 @@ impl Races {
             let (line, first) = (start / LINE_BYTES, (start % LINE_BYTES) as usize);
             let (part, after) = rest.split_at(rest.len().min(LINE_BYTES as usize - first));
             let found = match space {
-                Space::Shared => self.shared.get_mut(line as usize),
+                Space::Shared => {
+                    let index = self.shape.shared_line(start);
+                    index.and_then(|index| self.shared.get_mut(index))
+                }
                 _ => page(&mut self.global, line / PAGE_LINES).get_mut((line % PAGE_LINES) as usize),
             };
             let mut value = [0; LINE_BYTES as usize];
@@ -297,7 +350,8 @@ impl Races {
 
     /// A strong read has seen the memory as the last strong write left it.
     pub fn observe(&mut self, agent: Agent, semantics: Semantics, space: Space, address: u64) {
-        if let Some(clock) = self.announced.get(&(space, address)) {
+        let rank = self.clocks.rank(agent.warp as usize);
+        if let Some(clock) = self.announced.get(&(space, address)).and_then(|announced| announced.to(rank).as_ref()) {
             self.clocks.see(agent, clock, semantics.acquires);
         }
     }
@@ -306,21 +360,61 @@ impl Races {
     /// announced, a store does not.
     pub fn announce(&mut self, agent: Agent, semantics: Semantics, space: Space, address: u64, is_atomic: bool) {
         let key = (space, address);
-        let before = self.announced.remove(&key).filter(|_| is_atomic);
-        let clock = match (before, self.clocks.announced(agent, semantics.releases)) {
-            (Some(mut before), Some(mine)) => {
-                Arc::make_mut(&mut before).join(&mine);
-                Some(before)
-            }
-            (before, mine) => before.or(mine),
-        };
-        if let Some(clock) = clock {
-            self.announced.insert(key, clock);
+        let rank = self.clocks.rank(agent.warp as usize);
+        let before = self.announced.remove(&key).filter(|_| is_atomic).unwrap_or_default();
+        let [to_block, to_cluster] = self.clocks.announced(agent, semantics.releases);
+        let (to_block, to_cluster) =
+            (joined(before.to(rank).clone(), to_block), joined(before.to_cluster.clone(), to_cluster));
+        if to_block.is_some() || to_cluster.is_some() {
+            self.announced.insert(key, Announced { rank, to_block, to_cluster });
         }
     }
 }
 
-/// A strong access of a thread to global memory that other blocks see, while nobody else has access to what was announced
+/// The life of the blocks of a cluster.
+impl Races {
+    /// Whether the block of a rank has begun before what the thread of `agent` does now, in every schedule.
+    pub fn is_after_begin(&self, agent: Agent, rank: u64) -> bool {
+        self.clocks.is_after_begin(agent, rank as usize)
+    }
+
+    /// All threads of a block have ended: the accesses to its shared memory by other blocks, and by its copies to them, that
+    /// nothing orders before the end of any of them, each with its address. One for each instruction and warp.
+    pub fn end_block(&self, rank: u64) -> Vec<(u64, Conflict)> {
+        let count = self.shape.shared_lines();
+        let known = self.clocks.known_of_block(rank as usize);
+        let mut found: Vec<(u64, Conflict)> = Vec::new();
+        let lines = &self.shared[rank as usize * count..(rank as usize + 1) * count];
+        let cells = lines.iter().flat_map(Line::cells);
+        for (records, address) in cells.zip((shared_base(rank)..).step_by(CELL_BYTES as usize)) {
+            for record in records.iter().filter(|record| self.outlives(record, rank, &known)) {
+                let Record { group, lanes, time, pc, writes, .. } = *record;
+                let agent = self.clocks.agent(group.into(), lanes.trailing_zeros());
+                let is_known = |(_, other): &(u64, Conflict)| other.pc == pc && other.agent.warp == agent.warp;
+                if !found.iter().any(is_known) {
+                    found.push((address, Conflict { agent, pc, writes, time }));
+                }
+            }
+        }
+        found
+    }
+
+    /// Whether an access to the shared memory of the block of a rank may come after its threads, which know of `known`.
+    fn outlives(&self, record: &Record, rank: u64, known: &Clock) -> bool {
+        let agent = self.clocks.agent(record.group.into(), record.lanes.trailing_zeros());
+        let is_remote = self.clocks.rank(agent.warp as usize) as u64 != rank;
+        let concerns = match (agent.engine, record.writes, record.strength) {
+            // A copy nobody waited for is reported as such.
+            (Engine::Copies, true, Strength::Weak) => false,
+            // A copy to another block reads here until somebody there has waited for it.
+            (Engine::Copies, false, _) => true,
+            _ => is_remote,
+        };
+        concerns && !known.covers(record.group.into(), record.lanes, record.time)
+    }
+}
+
+/// A strong access of a thread to global memory that other clusters see, while nobody else has access to what was announced
 /// there.
 impl Races {
     /// A read has seen the memory as the last write left it. An atomic operation acquires what it has seen, also without the
@@ -355,7 +449,7 @@ impl Races {
     }
 }
 
-/// What threads knew of other blocks, numbered from 1.
+/// What threads knew of other clusters, numbered from 1.
 #[derive(Debug, Default)]
 struct ForeignTable {
     known: Vec<Arc<Foreign>>,

@@ -1,8 +1,8 @@
-//! What the warps of a block share.
+//! What the warps of a cluster share. Nearly every cluster is one block.
 
 use std::collections::HashSet;
 
-use super::barriers::{BARRIERS, Barrier};
+use super::barriers::{Barrier, barrier_count, cluster_barrier};
 use super::bulk_reads::BulkReads;
 use super::grid::Machine;
 use super::mbarriers::Mbarriers;
@@ -11,18 +11,23 @@ use super::warpgroups::Warpgroups;
 use crate::counters::Counters;
 use crate::finding::Findings;
 use crate::lanes::LANES;
-use crate::memory::{Bytes, SYSTEM_SHARED_BYTES};
-use crate::race::Races;
+use crate::memory::SharedMemory;
+use crate::race::{Races, Shape};
 use crate::unknown::Origin;
 
-/// What the warps of a block share.
-pub(crate) struct BlockState {
-    /// `%ctaid`.
-    pub position: [u32; 3],
-    /// Threads of the block, rounded up to whole warps.
+/// What the warps of a cluster share.
+pub(crate) struct ClusterState {
+    /// Index in the grid.
+    pub number: u64,
+    /// How many blocks it has.
+    pub blocks: u32,
+    /// Threads of a block, rounded up to whole warps.
     pub threads: u32,
-    pub shared: Bytes,
-    pub barriers: [Barrier; BARRIERS],
+    /// Warps of each block that have not ended, by rank.
+    pub running: Vec<u32>,
+    pub shared: SharedMemory,
+    /// The named ones of each block, and that of the cluster.
+    pub barriers: Vec<Barrier>,
     pub mbarriers: Mbarriers,
     /// Absent when races are not looked for.
     pub races: Option<Races>,
@@ -33,7 +38,7 @@ pub(crate) struct BlockState {
     pub reported: HashSet<Origin>,
     /// How often warps read of global memory what they had read there before.
     pub polls: u64,
-    /// How often the block wrote to global memory.
+    /// How often it wrote to global memory.
     pub global_writes: u64,
     pub findings: Findings,
     pub counters: Counters,
@@ -41,22 +46,29 @@ pub(crate) struct BlockState {
     pub printed: Vec<u8>,
 }
 
-impl BlockState {
-    /// A block that has not started.
-    pub fn new(machine: &Machine<'_>) -> BlockState {
+impl ClusterState {
+    /// A cluster that has not started.
+    pub fn new(machine: &Machine<'_>) -> ClusterState {
         let threads: u32 = machine.launch.block.iter().product();
-        let warps = threads.div_ceil(LANES as u32);
-        let races = || Races::new(warps as usize, BARRIERS, machine.shared_end(), machine.overlaps_previous);
+        let (warps, blocks) = (threads.div_ceil(LANES as u32), machine.blocks_of_cluster());
+        let shape = || Shape {
+            blocks: blocks as usize,
+            warps: warps as usize,
+            barriers: barrier_count(blocks),
+            shared_bytes: machine.shared_end(),
+        };
         let watched = if machine.program.uses_async_proxy { machine.shared_end() } else { 0 };
-        BlockState {
-            position: [0; 3],
+        ClusterState {
+            number: 0,
+            blocks,
             threads: warps * LANES as u32,
-            shared: Bytes::new(SYSTEM_SHARED_BYTES, machine.shared_bytes),
-            barriers: [Barrier::default(); BARRIERS],
+            running: vec![warps; blocks as usize],
+            shared: SharedMemory::new(blocks, machine.shared_bytes),
+            barriers: vec![Barrier::default(); barrier_count(blocks)],
             mbarriers: Mbarriers::default(),
-            races: machine.races.then(races),
+            races: machine.races.then(|| Races::new(shape(), machine.overlaps_previous)),
             bulk_reads: BulkReads::default(),
-            proxies: Proxies::new(watched),
+            proxies: Proxies::new(blocks as usize, watched),
             warpgroups: Warpgroups::default(),
             reported: HashSet::new(),
             polls: 0,
@@ -67,20 +79,31 @@ impl BlockState {
         }
     }
 
-    /// Begins the block with that index in the grid, at `position`.
-    pub fn start(&mut self, index: u64, position: [u32; 3]) {
-        self.position = position;
+    /// Begins the cluster with that index in the grid.
+    pub fn start(&mut self, number: u64) {
+        self.number = number;
+        self.running.fill(self.threads / LANES as u32);
         self.shared.clear();
-        self.barriers = [Barrier::default(); BARRIERS];
+        self.barriers.fill(Barrier::default());
         self.mbarriers.clear();
         if let Some(races) = &mut self.races {
-            races.start(index);
+            races.start(number);
         }
         self.bulk_reads.clear();
         self.proxies.clear();
         self.warpgroups.clear();
         self.reported.clear();
-        self.counters.blocks = 1;
+        self.counters.blocks = u64::from(self.blocks);
+    }
+
+    /// The number of the cluster's own barrier.
+    pub fn cluster_barrier(&self) -> usize {
+        cluster_barrier(self.blocks)
+    }
+
+    /// Whether all threads of a block have ended.
+    pub fn has_ended(&self, rank: u64) -> bool {
+        self.running.get(rank as usize) == Some(&0)
     }
 
     /// Notes an ordinary write of a warp to shared memory.
@@ -91,7 +114,7 @@ impl BlockState {
         }
     }
 
-    /// How often warps of the block synchronised.
+    /// How often warps of it synchronised.
     pub fn epoch(&self) -> u64 {
         self.mbarriers.completed + self.barriers.iter().map(|barrier| barrier.phase).sum::<u64>()
     }

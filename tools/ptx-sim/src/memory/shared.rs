@@ -1,0 +1,101 @@
+//! The shared memory of the blocks of a cluster, and the addresses under which they reach each other's (PTX ISA, ".shared",
+//! "mapa"). Those of a block begin at its rank times 16 MiB, as `ptxas` computes them for `sm_90a`.
+
+use super::bytes::{Bytes, State};
+use super::error::OutOfBounds;
+use super::spaces::SYSTEM_SHARED_BYTES;
+use crate::unknown::{Read, UnknownBytes};
+
+/// Bits of an address below the rank of its block.
+const RANK_SHIFT: u32 = 24;
+
+/// The rank of the block whose shared memory an address lies in.
+pub(crate) fn shared_rank(address: u64) -> u64 {
+    address >> RANK_SHIFT
+}
+
+/// An address of shared memory as every block has it for its own.
+pub(crate) fn own_shared(address: u64) -> u64 {
+    address & ((1 << RANK_SHIFT) - 1)
+}
+
+/// The first address of the shared memory of a block.
+pub(crate) fn shared_base(rank: u64) -> u64 {
+    rank << RANK_SHIFT
+}
+
+/// The shared memory of the blocks of a cluster.
+#[derive(Debug)]
+pub(crate) struct SharedMemory {
+    /// By rank.
+    blocks: Vec<Bytes>,
+}
+
+impl SharedMemory {
+    /// Of so many blocks with so many bytes each, of which nothing is written.
+    pub fn new(blocks: u32, bytes: usize) -> SharedMemory {
+        let of = |rank| Bytes::new(shared_base(rank) + SYSTEM_SHARED_BYTES, bytes);
+        SharedMemory { blocks: (0..u64::from(blocks)).map(of).collect() }
+    }
+
+    /// Forgets everything that was written.
+    pub fn clear(&mut self) {
+        self.blocks.iter_mut().for_each(Bytes::clear);
+    }
+
+    /// The index of the block that an address belongs to.
+    fn index(&self, address: u64) -> Result<usize, OutOfBounds> {
+        match (shared_rank(address) as usize, self.blocks.len()) {
+            // Whatever lies there belongs to the only one.
+            (_, 1) => Ok(0),
+            (rank, blocks) if rank < blocks => Ok(rank),
+            (rank, blocks) => Err(OutOfBounds(format!(
+                "where a block of rank {rank} would have its own, in a cluster of {blocks} blocks"
+            ))),
+        }
+    }
+
+    /// Whether `bytes` bytes at `address` are those of one block.
+    pub fn contains(&self, address: u64, bytes: usize) -> bool {
+        self.index(address).is_ok_and(|index| self.blocks[index].contains(address, bytes))
+    }
+
+    /// Reads `data.len()` bytes; what was never written or is in flight reads as it was before.
+    pub fn load(&self, address: u64, data: &mut [u8]) -> Result<State, OutOfBounds> {
+        self.blocks[self.index(address)?].load(address, data)
+    }
+
+    /// What is not known of the bytes of a read that lies inside. Bits that are not known read as zeros.
+    #[cold]
+    pub fn unknown(&self, read: Read, data: &mut [u8]) -> UnknownBytes {
+        self.index(read.address)
+            .map_or_else(|_| UnknownBytes::default(), |index| self.blocks[index].unknown(read, data))
+    }
+
+    /// Says what is not known of bytes that were written just now, from `address` on.
+    #[cold]
+    pub fn set_unknown(&mut self, address: u64, unknown: &UnknownBytes) {
+        if let Ok(index) = self.index(address) {
+            self.blocks[index].set_unknown(address, unknown);
+        }
+    }
+
+    /// Writes `data`; true when a copy to some of the bytes is in flight.
+    pub fn store(&mut self, address: u64, data: &[u8]) -> Result<bool, OutOfBounds> {
+        let index = self.index(address)?;
+        self.blocks[index].store(address, data)
+    }
+
+    /// Marks the target of an asynchronous copy; true when another copy to some of the bytes is in flight.
+    pub fn begin_copy(&mut self, address: u64, bytes: usize) -> Result<bool, OutOfBounds> {
+        let index = self.index(address)?;
+        self.blocks[index].begin_copy(address, bytes)
+    }
+
+    /// Completes a copy begun at `address`.
+    pub fn finish_copy(&mut self, address: u64, data: &[u8], unknown: &UnknownBytes) {
+        if let Ok(index) = self.index(address) {
+            self.blocks[index].finish_copy(address, data, unknown);
+        }
+    }
+}
