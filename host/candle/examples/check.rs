@@ -11,10 +11,28 @@ fn masked(causal: bool) -> Window {
 }
 
 /// Softmax(scale · QKᵀ) · V of `[batch, sequence, heads, 64]`, in f32 on the CPU.
-fn reference(q: &Tensor, k: &Tensor, v: &Tensor, scale: f64, (left, right): Window) -> Result<Tensor> {
+fn reference(q: &Tensor, k: &Tensor, v: &Tensor, scale: f64, window: Window) -> Result<Tensor> {
+    reference_with([q, k, v], scale, window, None, None)
+}
+
+/// ALiBi slopes of three heads.
+const SLOPES: [f32; 3] = [0.5, 0.25, 0.03];
+
+/// The same with ALiBi slopes and a softcap.
+fn reference_with(
+    [q, k, v]: [&Tensor; 3],
+    scale: f64,
+    (left, right): Window,
+    slopes: Option<&[f32]>,
+    softcap: Option<f64>,
+) -> Result<Tensor> {
     let on_cpu = |tensor: &Tensor| tensor.to_device(&Device::Cpu)?.to_dtype(DType::F32)?.transpose(1, 2)?.contiguous();
     let (q, k, v) = (on_cpu(q)?, on_cpu(k)?, on_cpu(v)?);
     let scores = (q.matmul(&k.t()?)? * scale)?;
+    let scores = match softcap {
+        None => scores,
+        Some(cap) => ((scores / cap)?.tanh()? * cap)?,
+    };
     let length = q.dim(2)?;
     let sees = |query: usize, key: usize| {
         left.is_none_or(|left| key + left >= query) && right.is_none_or(|right| key <= query + right)
@@ -22,6 +40,10 @@ fn reference(q: &Tensor, k: &Tensor, v: &Tensor, scale: f64, (left, right): Wind
     let mask: Vec<f32> =
         (0..length * length).map(|at| if sees(at / length, at % length) { 0.0 } else { f32::NEG_INFINITY }).collect();
     let scores = scores.broadcast_add(&Tensor::from_vec(mask, (length, length), &Device::Cpu)?)?;
+    let slopes = slopes.unwrap_or(&[0.0]);
+    let term = |at: usize| -slopes[at / (length * length)] * (at / length % length).abs_diff(at % length) as f32;
+    let terms: Vec<f32> = (0..slopes.len() * length * length).map(term).collect();
+    let scores = scores.broadcast_add(&Tensor::from_vec(terms, (slopes.len(), length, length), &Device::Cpu)?)?;
     candle_nn::ops::softmax(&scores, D::Minus1)?.matmul(&v)?.transpose(1, 2)
 }
 
@@ -39,6 +61,30 @@ fn require_close(found: &Tensor, expected: &Tensor, what: &str) -> Result<()> {
 
 fn random(shape: &[usize], device: &Device) -> Result<Tensor> {
     Tensor::randn(0f32, 1f32, shape, device)?.to_dtype(DType::F16)
+}
+
+/// ALiBi and softcap, of sequences of one length and of a packed one.
+fn changed_scores(device: &Device) -> Result<()> {
+    let all = Tensor::new(&SLOPES, device)?;
+    let [q, k, v] = [0, 1, 2].map(|_| random(&[1, 130, 3, 64], device));
+    let (q, k, v) = (q?, k?, v?);
+    let (rows_q, rows_k, rows_v) = (q.squeeze(0)?, k.squeeze(0)?, v.squeeze(0)?);
+    let one = &Tensor::new(&[0u32, 130], device)?;
+    for (slopes, softcap, (left, right)) in
+        [(true, 0.0, (None, None)), (false, 2.0, (None, Some(0))), (true, 2.0, (Some(20), Some(3)))]
+    {
+        let given = slopes.then_some(&all);
+        let cap = (softcap != 0.0).then_some(f64::from(softcap));
+        let expected = reference_with([&q, &k, &v], 0.2, (left, right), slopes.then_some(&SLOPES[..]), cap)?;
+        let what = format!("slopes {slopes}, softcap {softcap}, window {left:?}, {right:?}");
+        let out = fa512_candle::flash_attn_alibi_windowed_softcap(&q, &k, &v, given, 0.2, left, right, softcap)?;
+        require_close(&out, &expected, &what)?;
+        let packed = fa512_candle::flash_attn_varlen_alibi_windowed_softcap(
+            &rows_q, &rows_k, &rows_v, given, one, one, 130, 130, 0.2, left, right, softcap,
+        )?;
+        require_close(&packed.unsqueeze(0)?, &expected, &format!("packed, {what}"))?;
+    }
+    Ok(())
 }
 
 fn main() -> Result<()> {
@@ -61,6 +107,7 @@ fn main() -> Result<()> {
         let expected = reference(&q, &k, &v, 0.2, (left, right))?;
         require_close(&out, &expected, &format!("S = {length}, window {left:?}, {right:?}"))?;
     }
+    changed_scores(&device)?;
     let [q, k, v] = [0, 1, 2].map(|_| random(&[2, 130, 3, 64], &device).and_then(|x| x.to_dtype(DType::BF16)));
     let (q, k, v) = (q?, k?, v?);
     let out = fa512_candle::flash_attn(&q, &k, &v, 0.2, true)?;

@@ -1,6 +1,7 @@
 //! What the arguments ask for, beside Q, K and V.
 
-use candle_core::{DType, Error, Result, Tensor};
+use candle_core::{DType, Result, Tensor};
+use fa512::{ScoreMod, Slopes};
 
 /// Which sequences Q, K and V are of.
 pub enum Sequences {
@@ -40,23 +41,39 @@ impl Window {
     }
 }
 
-/// What is said where there are ALiBi slopes.
-pub fn no_slopes() -> Error {
-    Error::msg("alibi_slopes are given, which is not computed; use the function without them")
+/// What is done to scores before the softmax.
+#[derive(Clone, Default)]
+pub struct Scores {
+    /// Of ALiBi, `[heads]`.
+    pub alibi_slopes: Option<Tensor>,
+    /// The cap of soft-capped scores; 0 is none.
+    pub softcap: f32,
 }
 
-/// Requires that there are neither slopes nor a softcap.
-///
-/// # Errors
-/// With the argument that is given.
-pub fn require_neither(alibi_slopes: Option<&Tensor>, softcap: f32) -> Result<()> {
-    if alibi_slopes.is_some() {
-        return Err(no_slopes());
+impl Scores {
+    pub fn new(alibi_slopes: Option<&Tensor>, softcap: f32) -> Self {
+        Self { alibi_slopes: alibi_slopes.cloned(), softcap }
     }
-    if softcap != 0.0 {
-        candle_core::bail!("softcap is {softcap}, which is not computed; it must be 0");
+
+    /// The same as the library takes it, for so many heads of Q.
+    ///
+    /// # Errors
+    /// When slopes are of another type or shape.
+    pub fn score_mod(&self, heads: u32) -> Result<ScoreMod> {
+        if let Some(slopes) = &self.alibi_slopes {
+            if slopes.dtype() != DType::F32 {
+                candle_core::bail!("alibi_slopes is {:?}; it must be F32", slopes.dtype());
+            }
+            if slopes.dims() != [heads as usize] {
+                candle_core::bail!("alibi_slopes has the shape {:?}; it must be [{heads}]", slopes.dims());
+            }
+        }
+        Ok(ScoreMod {
+            softcap: (self.softcap != 0.0).then_some(f64::from(self.softcap)),
+            alibi: self.alibi_slopes.as_ref().map(|_| Slopes::PerHead),
+            bias: None,
+        })
     }
-    Ok(())
 }
 
 /// Requires both to hold the same.
@@ -103,6 +120,15 @@ mod tests {
         }
         assert_eq!(Window { left: Some(0), right: Some(0) }.within(1), fa512::Window::UNLIMITED);
         assert_eq!(Window { left: None, right: Some(1 << 40) }.within(usize::MAX), fa512::Window::UNLIMITED);
+    }
+
+    #[test]
+    fn a_softcap_of_0_is_none_and_slopes_are_those_of_heads() {
+        let slopes = Tensor::new(&[0.5f32, 0.25], &Device::Cpu).unwrap();
+        let made = |slopes, softcap| Scores::new(slopes, softcap).score_mod(2).unwrap();
+        assert_eq!(made(None, 0.0), ScoreMod::NONE);
+        assert_eq!(made(None, 30.0), ScoreMod { softcap: Some(30.0), ..ScoreMod::NONE });
+        assert_eq!(made(Some(&slopes), 0.0), ScoreMod { alibi: Some(Slopes::PerHead), ..ScoreMod::NONE });
     }
 
     #[test]

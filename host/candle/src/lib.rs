@@ -6,7 +6,7 @@ mod problem;
 
 use candle_core::{Result, Tensor};
 
-use arguments::{Sequences, Window};
+use arguments::{Scores, Sequences, Window};
 use operation::Attention;
 
 /// Softmax(scale · QKᵀ) · V of f16 or bf16 tensors `[batch, sequence, heads, head size]` on a GPU; of the shape of Q.
@@ -17,8 +17,7 @@ use operation::Attention;
 /// # Errors
 /// With the argument, and what would be accepted: other types, devices, head sizes, or heads that cannot be shared.
 pub fn flash_attn(q: &Tensor, k: &Tensor, v: &Tensor, softmax_scale: f32, causal: bool) -> Result<Tensor> {
-    let window = Window::unlimited(causal);
-    q.apply_op3(k, v, Attention::new(softmax_scale, window, Sequences::OneLength))
+    batch([q, k, v], softmax_scale, Window::unlimited(causal), Scores::default())
 }
 
 /// [`flash_attn`] with a window: the query at key i attends to the keys i − `window_size_left` … i + `window_size_right` only, where
@@ -35,44 +34,47 @@ pub fn flash_attn_windowed(
     window_size_right: Option<usize>,
 ) -> Result<Tensor> {
     let window = Window { left: window_size_left, right: window_size_right };
-    q.apply_op3(k, v, Attention::new(softmax_scale, window, Sequences::OneLength))
+    batch([q, k, v], softmax_scale, window, Scores::default())
 }
 
-/// candle-flash-attn's `flash_attn_alibi`.
+/// [`flash_attn`] with ALiBi: the score of the query at key i and of key j becomes less by slope · |i − j|, with the head's slope of
+/// `alibi_slopes`, f32 `[heads]` on the GPU.
 ///
 /// # Errors
-/// Always: slopes are not computed.
+/// As for [`flash_attn`], and when the slopes are of another type or shape.
 pub fn flash_attn_alibi(
-    _q: &Tensor,
-    _k: &Tensor,
-    _v: &Tensor,
-    _alibi_slopes: &Tensor,
-    _softmax_scale: f32,
-    _causal: bool,
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    alibi_slopes: &Tensor,
+    softmax_scale: f32,
+    causal: bool,
 ) -> Result<Tensor> {
-    Err(arguments::no_slopes())
+    batch([q, k, v], softmax_scale, Window::unlimited(causal), Scores::new(Some(alibi_slopes), 0.0))
 }
 
-/// candle-flash-attn's `flash_attn_alibi_windowed`.
+/// [`flash_attn_windowed`] with the slopes of [`flash_attn_alibi`].
 ///
 /// # Errors
-/// Always: slopes are not computed.
+/// As for [`flash_attn_alibi`].
 pub fn flash_attn_alibi_windowed(
-    _q: &Tensor,
-    _k: &Tensor,
-    _v: &Tensor,
-    _alibi_slopes: &Tensor,
-    _softmax_scale: f32,
-    _window_size_left: Option<usize>,
-    _window_size_right: Option<usize>,
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    alibi_slopes: &Tensor,
+    softmax_scale: f32,
+    window_size_left: Option<usize>,
+    window_size_right: Option<usize>,
 ) -> Result<Tensor> {
-    Err(arguments::no_slopes())
+    let window = Window { left: window_size_left, right: window_size_right };
+    batch([q, k, v], softmax_scale, window, Scores::new(Some(alibi_slopes), 0.0))
 }
 
-/// [`flash_attn_windowed`] with candle-flash-attn's further arguments.
+/// [`flash_attn_alibi_windowed`] with a softcap: s = softmax_scale · q·k becomes softcap · tanh(s / softcap) before slopes take anything
+/// off. 0 is no softcap; without slopes there is no ALiBi.
 ///
 /// # Errors
-/// As for [`flash_attn_windowed`], and where there are slopes or a softcap that is not 0.
+/// As for [`flash_attn_alibi`], and when the softcap is neither 0 nor from 0.001 to 1000.
 #[allow(clippy::too_many_arguments, reason = "they are candle-flash-attn's")]
 pub fn flash_attn_alibi_windowed_softcap(
     q: &Tensor,
@@ -84,8 +86,8 @@ pub fn flash_attn_alibi_windowed_softcap(
     window_size_right: Option<usize>,
     softcap: f32,
 ) -> Result<Tensor> {
-    arguments::require_neither(alibi_slopes, softcap)?;
-    flash_attn_windowed(q, k, v, softmax_scale, window_size_left, window_size_right)
+    let window = Window { left: window_size_left, right: window_size_right };
+    batch([q, k, v], softmax_scale, window, Scores::new(alibi_slopes, softcap))
 }
 
 /// [`flash_attn`] of packed sequences: f16 or bf16 `[rows of all sequences, heads, head size]`, where `seqlens_q` (u32 `[sequences + 1]`, on the
@@ -108,9 +110,8 @@ pub fn flash_attn_varlen(
     softmax_scale: f32,
     causal: bool,
 ) -> Result<Tensor> {
-    let (left, right) = (None, causal.then_some(0));
     let lengths = [(seqlens_q, max_seqlen_q), (seqlens_k, max_seqlen_k)];
-    varlen([q, k, v], lengths, softmax_scale, Window { left, right })
+    varlen([q, k, v], lengths, softmax_scale, Window::unlimited(causal), Scores::default())
 }
 
 /// [`flash_attn_varlen`] with a window within each sequence, as for [`flash_attn_windowed`].
@@ -133,54 +134,58 @@ pub fn flash_attn_varlen_windowed(
     window_size_right: Option<usize>,
 ) -> Result<Tensor> {
     let window = Window { left: window_size_left, right: window_size_right };
-    varlen([q, k, v], [(seqlens_q, max_seqlen_q), (seqlens_k, max_seqlen_k)], softmax_scale, window)
+    let lengths = [(seqlens_q, max_seqlen_q), (seqlens_k, max_seqlen_k)];
+    varlen([q, k, v], lengths, softmax_scale, window, Scores::default())
 }
 
-/// candle-flash-attn's `flash_attn_varlen_alibi`.
+/// [`flash_attn_varlen`] with the slopes of [`flash_attn_alibi`].
 ///
 /// # Errors
-/// Always: slopes are not computed.
+/// As for [`flash_attn_varlen`] and [`flash_attn_alibi`].
 #[allow(clippy::too_many_arguments, reason = "they are candle-flash-attn's")]
 pub fn flash_attn_varlen_alibi(
-    _q: &Tensor,
-    _k: &Tensor,
-    _v: &Tensor,
-    _alibi_slopes: &Tensor,
-    _seqlens_q: &Tensor,
-    _seqlens_k: &Tensor,
-    _max_seqlen_q: usize,
-    _max_seqlen_k: usize,
-    _softmax_scale: f32,
-    _causal: bool,
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    alibi_slopes: &Tensor,
+    seqlens_q: &Tensor,
+    seqlens_k: &Tensor,
+    max_seqlen_q: usize,
+    max_seqlen_k: usize,
+    softmax_scale: f32,
+    causal: bool,
 ) -> Result<Tensor> {
-    Err(arguments::no_slopes())
+    let lengths = [(seqlens_q, max_seqlen_q), (seqlens_k, max_seqlen_k)];
+    varlen([q, k, v], lengths, softmax_scale, Window::unlimited(causal), Scores::new(Some(alibi_slopes), 0.0))
 }
 
-/// candle-flash-attn's `flash_attn_varlen_alibi_windowed`.
+/// [`flash_attn_varlen_windowed`] with the slopes of [`flash_attn_alibi`].
 ///
 /// # Errors
-/// Always: slopes are not computed.
+/// As for [`flash_attn_varlen`] and [`flash_attn_alibi`].
 #[allow(clippy::too_many_arguments, reason = "they are candle-flash-attn's")]
 pub fn flash_attn_varlen_alibi_windowed(
-    _q: &Tensor,
-    _k: &Tensor,
-    _v: &Tensor,
-    _alibi_slopes: &Tensor,
-    _seqlens_q: &Tensor,
-    _seqlens_k: &Tensor,
-    _max_seqlen_q: usize,
-    _max_seqlen_k: usize,
-    _softmax_scale: f32,
-    _window_size_left: Option<usize>,
-    _window_size_right: Option<usize>,
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    alibi_slopes: &Tensor,
+    seqlens_q: &Tensor,
+    seqlens_k: &Tensor,
+    max_seqlen_q: usize,
+    max_seqlen_k: usize,
+    softmax_scale: f32,
+    window_size_left: Option<usize>,
+    window_size_right: Option<usize>,
 ) -> Result<Tensor> {
-    Err(arguments::no_slopes())
+    let window = Window { left: window_size_left, right: window_size_right };
+    let lengths = [(seqlens_q, max_seqlen_q), (seqlens_k, max_seqlen_k)];
+    varlen([q, k, v], lengths, softmax_scale, window, Scores::new(Some(alibi_slopes), 0.0))
 }
 
-/// [`flash_attn_varlen_windowed`] with candle-flash-attn's further arguments.
+/// [`flash_attn_varlen_windowed`] with the slopes and the softcap of [`flash_attn_alibi_windowed_softcap`].
 ///
 /// # Errors
-/// As for [`flash_attn_varlen_windowed`], and where there are slopes or a softcap that is not 0.
+/// As for [`flash_attn_varlen`] and [`flash_attn_alibi_windowed_softcap`].
 #[allow(clippy::too_many_arguments, reason = "they are candle-flash-attn's")]
 pub fn flash_attn_varlen_alibi_windowed_softcap(
     q: &Tensor,
@@ -196,9 +201,13 @@ pub fn flash_attn_varlen_alibi_windowed_softcap(
     window_size_right: Option<usize>,
     softcap: f32,
 ) -> Result<Tensor> {
-    arguments::require_neither(alibi_slopes, softcap)?;
     let window = Window { left: window_size_left, right: window_size_right };
-    varlen([q, k, v], [(seqlens_q, max_seqlen_q), (seqlens_k, max_seqlen_k)], softmax_scale, window)
+    let lengths = [(seqlens_q, max_seqlen_q), (seqlens_k, max_seqlen_k)];
+    varlen([q, k, v], lengths, softmax_scale, window, Scores::new(alibi_slopes, softcap))
+}
+
+fn batch([q, k, v]: [&Tensor; 3], softmax_scale: f32, window: Window, scores: Scores) -> Result<Tensor> {
+    q.apply_op3(k, v, Attention::new(softmax_scale, window, Sequences::OneLength, scores))
 }
 
 fn varlen(
@@ -206,11 +215,12 @@ fn varlen(
     [(seqlens, longest), (seqlens_k, longest_k)]: [(&Tensor, usize); 2],
     softmax_scale: f32,
     window: Window,
+    scores: Scores,
 ) -> Result<Tensor> {
     if longest != longest_k {
         candle_core::bail!("max_seqlen_q is {longest} and max_seqlen_k {longest_k}; K must have the lengths of Q");
     }
     arguments::require_equal_lengths(seqlens, seqlens_k)?;
     let sequences = Sequences::Packed { seqlens: seqlens.clone(), longest };
-    q.apply_op3(k, v, Attention::new(softmax_scale, window, sequences))
+    q.apply_op3(k, v, Attention::new(softmax_scale, window, sequences, scores))
 }

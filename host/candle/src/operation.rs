@@ -3,7 +3,7 @@
 use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape};
 use fa512::{Packing, Problem};
 
-use crate::arguments::{Sequences, Window};
+use crate::arguments::{Scores, Sequences, Window};
 use crate::problem;
 
 /// Attention of Q, K and V.
@@ -11,11 +11,12 @@ pub struct Attention {
     scale: f32,
     window: Window,
     sequences: Sequences,
+    scores: Scores,
 }
 
 impl Attention {
-    pub fn new(scale: f32, window: Window, sequences: Sequences) -> Self {
-        Self { scale, window, sequences }
+    pub fn new(scale: f32, window: Window, sequences: Sequences, scores: Scores) -> Self {
+        Self { scale, window, sequences, scores }
     }
 
     /// The problem of Q, K and V with these layouts; `None` where there is nothing to compute.
@@ -30,7 +31,11 @@ impl Attention {
                 (Some(Packing { sequences, longest: bound }), *longest)
             }
         };
-        problem::of(layouts, self.window.within(longest), self.scale, packing)
+        let Some(problem) = problem::of(layouts, self.window.within(longest), self.scale, packing)? else {
+            return Ok(None);
+        };
+        let score_mod = self.scores.score_mod(problem.shape().heads)?;
+        problem.with_score_mod(score_mod).map(Some).map_err(candle_core::Error::wrap)
     }
 }
 
@@ -82,9 +87,9 @@ impl CustomOp3 for Attention {
 mod cuda {
     use candle_core::backend::BackendStorage;
     use candle_core::cuda_backend::CudaDType;
-    use candle_core::cuda_backend::cudarc::driver::{DeviceRepr, ValidAsZeroBits};
+    use candle_core::cuda_backend::cudarc::driver::{CudaView, DeviceRepr, ValidAsZeroBits};
     use candle_core::{CudaStorage, DType, Layout, Result, Shape, Storage};
-    use fa512::cudarc::Number;
+    use fa512::cudarc::{Number, ScoreTensors};
     use half::{bf16, f16};
 
     use super::Attention;
@@ -123,22 +128,32 @@ mod cuda {
             // SAFETY: every 16 bits are a `T`; the kernel writes all rows but those of no sequence.
             let mut o = unsafe { device.alloc::<T>(shape.elem_count()) }?;
             let stream = device.cuda_stream();
+            let slopes = self.scores.alibi_slopes.as_ref().map(|slopes| slopes.storage_and_layout());
+            let slopes = slopes.as_ref().map(|(storage, layout)| view::<f32>(storage, layout, "alibi_slopes"));
+            let scores = ScoreTensors { bias: None, alibi_slopes: slopes.transpose()? };
             match &self.sequences {
-                Sequences::OneLength => fa512::cudarc::forward(&problem, q, k, v, &mut o, None, &stream),
+                Sequences::OneLength => {
+                    fa512::cudarc::forward_modified(&problem, q, k, v, &scores, &mut o, None, &stream)
+                }
                 Sequences::Packed { seqlens, .. } => {
                     let (storage, layout) = seqlens.storage_and_layout();
-                    let Storage::Cuda(storage) = &*storage else {
-                        candle_core::bail!("seqlens_q is not on the GPU of q");
-                    };
-                    let Some((begin, end)) = layout.contiguous_offsets() else {
-                        candle_core::bail!("seqlens_q has a stride of {:?}; it must be contiguous", layout.stride());
-                    };
-                    let lengths = storage.as_cuda_slice::<u32>()?.slice(begin..end);
-                    fa512::cudarc::forward_varlen(&problem, q, k, v, &lengths, &mut o, None, &stream)
+                    let lengths = view::<u32>(&storage, layout, "seqlens_q")?;
+                    fa512::cudarc::forward_varlen_modified(&problem, q, k, v, &lengths, &scores, &mut o, None, &stream)
                 }
             }
             .map_err(candle_core::Error::wrap)?;
             Ok((CudaStorage::wrap_cuda_slice(o, device), shape))
         }
+    }
+
+    /// The elements of the argument `name`, which is on a GPU and contiguous.
+    fn view<'a, T: CudaDType>(storage: &'a Storage, layout: &Layout, name: &str) -> Result<CudaView<'a, T>> {
+        let Storage::Cuda(storage) = storage else {
+            candle_core::bail!("{name} is not on the GPU of q");
+        };
+        let Some((begin, end)) = layout.contiguous_offsets() else {
+            candle_core::bail!("{name} has a stride of {:?}; it must be contiguous", layout.stride());
+        };
+        Ok(storage.as_cuda_slice::<T>()?.slice(begin..end))
     }
 }

@@ -28,13 +28,18 @@ fn tensors_on_the_cpu_are_refused_by_name() {
 #[test]
 fn arguments_that_are_not_computed_are_named() {
     let (x, slopes) = (tensor(&[1, 8, 2, 64]), Tensor::ones(2, DType::F32, &Device::Cpu).unwrap());
-    assert!(message(attention::flash_attn_alibi(&x, &x, &x, &slopes, 0.125, true)).contains("alibi_slopes"));
-    let windowed = attention::flash_attn_alibi_windowed(&x, &x, &x, &slopes, 0.125, None, None);
-    assert!(message(windowed).contains("alibi_slopes"));
+    let alibi = |slopes: &Tensor| message(attention::flash_attn_alibi(&x, &x, &x, slopes, 0.125, true));
+    assert!(alibi(&slopes).contains("q is on the CPU"));
+    assert!(alibi(&slopes.to_dtype(DType::F16).unwrap()).contains("alibi_slopes is F16; it must be F32"));
+    let three = Tensor::ones(3, DType::F32, &Device::Cpu).unwrap();
+    assert!(alibi(&three).contains("alibi_slopes has the shape [3]; it must be [2]"));
+    let windowed = attention::flash_attn_alibi_windowed(&x, &x, &x, &three, 0.125, None, None);
+    assert!(message(windowed).contains("alibi_slopes has the shape [3]"));
     let softcap =
         |slopes, softcap| attention::flash_attn_alibi_windowed_softcap(&x, &x, &x, slopes, 0.125, None, None, softcap);
-    assert!(message(softcap(Some(&slopes), 0.0)).contains("alibi_slopes"));
-    assert!(message(softcap(None, 30.0)).contains("softcap is 30"));
+    assert!(message(softcap(Some(&three), 0.0)).contains("alibi_slopes has the shape [3]"));
+    assert!(message(softcap(Some(&slopes), 30.0)).contains("q is on the CPU"));
+    assert!(message(softcap(None, -30.0)).contains("softcap is -30; it must be from 0.001 to 1000"));
     let (rows, lengths) = (tensor(&[8, 2, 64]), Tensor::new(&[0u32, 8], &Device::Cpu).unwrap());
     let packed = |slopes, softcap| {
         let one = &lengths;
@@ -42,8 +47,15 @@ fn arguments_that_are_not_computed_are_named() {
             &rows, &rows, &rows, slopes, one, one, 8, 8, 0.125, None, None, softcap,
         )
     };
-    assert!(message(packed(Some(&slopes), 0.0)).contains("alibi_slopes"));
-    assert!(message(packed(None, 30.0)).contains("softcap is 30"));
+    assert!(message(packed(Some(&three), 0.0)).contains("alibi_slopes has the shape [3]"));
+    assert!(message(packed(None, f32::NAN)).contains("softcap is NaN"));
+    assert!(message(packed(Some(&slopes), 30.0)).contains("q is on the CPU"));
+    let (one, of) = (&lengths, &three);
+    let packed_alibi = attention::flash_attn_varlen_alibi(&rows, &rows, &rows, of, one, one, 8, 8, 0.125, true);
+    assert!(message(packed_alibi).contains("alibi_slopes has the shape [3]"));
+    let windowed =
+        attention::flash_attn_varlen_alibi_windowed(&rows, &rows, &rows, of, one, one, 8, 8, 0.125, Some(3), None);
+    assert!(message(windowed).contains("alibi_slopes has the shape [3]"));
     assert!(message(packed(None, 0.0)).contains("q is on the CPU"));
     let narrow = tensor(&[1, 8, 2, 36]);
     assert!(message(attention::flash_attn(&narrow, &narrow, &narrow, 0.125, true)).contains("head_dim is 36"));

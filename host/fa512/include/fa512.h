@@ -56,7 +56,8 @@ enum { FA512_UNLIMITED = -1 };
 enum {
     FA512_NO_OVERLAP = 1,        /* do not begin before the launch in front on the stream has ended */
     FA512_NO_POINTER_CHECKS = 2, /* do not ask the driver what the addresses point to */
-    FA512_BOTTOM_RIGHT = 4       /* the last query is at the position of the last key; else the first at that of the first */
+    FA512_BOTTOM_RIGHT = 4,      /* the last query is at the position of the last key; else the first at that of the first */
+    FA512_SLOPES_PER_BATCH = 8   /* alibi_slopes are [batch, heads]; else [heads] */
 };
 
 /* How a tensor [batch, heads, sequence, head_dim] lies in memory, in elements from one entry of a dimension to the next.
@@ -82,7 +83,7 @@ typedef struct fa512_problem {
     uint32_t head_dim;  /* a multiple of 8, at most 128 */
     uint32_t dtype;     /* FA512_FLOAT16, FA512_BFLOAT16 */
     uint32_t mask;      /* FA512_MASK_FULL, FA512_MASK_CAUSAL, FA512_MASK_WINDOW */
-    uint32_t flags;     /* FA512_NO_OVERLAP, FA512_NO_POINTER_CHECKS, FA512_BOTTOM_RIGHT, or several of them */
+    uint32_t flags;     /* FA512_NO_OVERLAP and the others, or several of them */
     uint32_t reserved;  /* 0 */
     double scale;       /* factor on the scores; 0 and NaN: 1/sqrt(head_dim) */
     fa512_strides q;
@@ -95,6 +96,12 @@ typedef struct fa512_problem {
     int32_t window_right; /* as window_left, behind its own position; 0 with an unlimited left is the causal mask */
     uint32_t kv_heads;    /* heads of K and V, of which heads is a multiple; 0: as many as of Q */
     uint32_t kv_sequence; /* rows of a head of K and V; 0: as many as of Q, which packed sequences have always */
+    double softcap;       /* scores s = scale * q.k become softcap * tanh(s / softcap); from 1e-3 to 1e3; 0: they do not */
+    const void *bias;     /* device address of what is added to scores, [batch, heads, sequence, kv_sequence] of the type of Q,
+                           * at a multiple of 2; NULL: none, as packed sequences have always */
+    fa512_strides bias_strides; /* any of them may be 0 (broadcast), all three too; the last dimension is contiguous */
+    const float *alibi_slopes;  /* device address of ALiBi slopes: scores become less by slope * |i - j| for the query at
+                                 * position i and the key at j, behind softcap and before bias; NULL: none */
 } fa512_problem;
 
 /* Strides of a tensor [batch, sequence, heads, head_dim] without gaps, as flash-attn has it. */
@@ -128,7 +135,7 @@ int32_t fa512_supports(const fa512_problem *problem, int32_t device, char *text,
  * the time that the driver needs to compile the kernel, and cannot be captured into a graph. */
 int32_t fa512_warm_up(const fa512_problem *problems, size_t count);
 
-/* Puts O and, where `lse` is not NULL, LSE of the problem on `stream`. All pointers are device addresses at multiples of
+/* Puts O and, where `lse` is not NULL, LSE of the problem on `stream`. All arguments are device addresses at multiples of
  * 16. LSE is float [batch, heads, sequence] without gaps, natural logarithm. O and LSE share memory with nothing.
  * The memory must stay until the stream has come this far. */
 int32_t fa512_forward(const fa512_problem *problem, const void *q, const void *k, const void *v, void *o, float *lse,

@@ -54,6 +54,20 @@ mod sealed {
     impl<T> Sealed for super::CudaViewMut<'_, T> {}
 }
 
+/// What changes of scores read ([`ScoreMod`](crate::ScoreMod)): a tensor for each that the problem has.
+#[derive(Debug)]
+pub struct ScoreTensors<'a, T> {
+    /// The bias, of the type of Q; its first element is that of batch entry 0, head 0, query 0 and key 0.
+    pub bias: Option<CudaView<'a, T>>,
+    /// The ALiBi slopes, `[H]` or `[B,H]`.
+    pub alibi_slopes: Option<CudaView<'a, f32>>,
+}
+
+impl<T> ScoreTensors<'_, T> {
+    /// Those of problems that leave scores as they are, or only cap them.
+    pub const NONE: Self = Self { bias: None, alibi_slopes: None };
+}
+
 /// Puts `O = softmax(scale · QKᵀ + mask) · V` and, where it is wanted, LSE (`[B,H,S]`) of `problem` on `stream`, whose
 /// context becomes the calling thread's current one, as in every call of cudarc.
 ///
@@ -91,7 +105,26 @@ pub fn forward_with_options<T: Number>(
     options: Options,
 ) -> Result<(), Error> {
     // SAFETY: there are no lengths.
-    unsafe { put(problem, q, k, v, o, lse, None, stream, options) }
+    unsafe { put(problem, q, k, v, &ScoreTensors::NONE, o, lse, None, stream, options) }
+}
+
+/// [`forward`] of a problem whose scores are changed ([`Problem::with_score_mod`]).
+///
+/// # Errors
+/// As for [`forward`], and when the problem has a bias or slopes and no tensor of them is given, or the other way round.
+#[allow(clippy::too_many_arguments, reason = "five tensors, and each may be of another type")]
+pub fn forward_modified<T: Number>(
+    problem: &Problem,
+    q: &(impl DevicePtr<T> + Slice),
+    k: &(impl DevicePtr<T> + Slice),
+    v: &(impl DevicePtr<T> + Slice),
+    score_tensors: &ScoreTensors<'_, T>,
+    o: &mut (impl DevicePtrMut<T> + Slice),
+    lse: Option<&mut CudaSlice<f32>>,
+    stream: &Arc<CudaStream>,
+) -> Result<(), Error> {
+    // SAFETY: there are no lengths.
+    unsafe { put(problem, q, k, v, score_tensors, o, lse, None, stream, Options::default()) }
 }
 
 /// Attention of packed sequences ([`Problem::packed`]): sequence `s` is the rows from `cu_seqlens[s]` up to `cu_seqlens[s + 1]`
@@ -111,12 +144,31 @@ pub fn forward_varlen<T: Number, L: Length>(
     lse: Option<&mut CudaSlice<f32>>,
     stream: &Arc<CudaStream>,
 ) -> Result<(), Error> {
+    forward_varlen_modified(problem, q, k, v, cu_seqlens, &ScoreTensors::NONE, o, lse, stream)
+}
+
+/// [`forward_varlen`] of a problem whose scores are changed ([`Problem::with_score_mod`]).
+///
+/// # Errors
+/// As for [`forward_varlen`] and [`forward_modified`].
+#[allow(clippy::too_many_arguments, reason = "six tensors, and each may be of another type")]
+pub fn forward_varlen_modified<T: Number, L: Length>(
+    problem: &Problem,
+    q: &(impl DevicePtr<T> + Slice),
+    k: &(impl DevicePtr<T> + Slice),
+    v: &(impl DevicePtr<T> + Slice),
+    cu_seqlens: &(impl DevicePtr<L> + Slice),
+    score_tensors: &ScoreTensors<'_, T>,
+    o: &mut (impl DevicePtrMut<T> + Slice),
+    lse: Option<&mut CudaSlice<f32>>,
+    stream: &Arc<CudaStream>,
+) -> Result<(), Error> {
     let sequences = problem.packing().map_or(0, |packing| packing.sequences);
     check(Tensor::CuSeqlens, cu_seqlens, u64::from(sequences) + 1, stream)?;
     bind(stream)?;
     let (lengths, _lengths) = cu_seqlens.device_ptr(stream);
     // SAFETY: the slice holds an element of 32 bits more than there are sequences, and its guard lives until the launch is on the stream.
-    unsafe { put(problem, q, k, v, o, lse, Some(lengths), stream, Options::default()) }
+    unsafe { put(problem, q, k, v, score_tensors, o, lse, Some(lengths), stream, Options::default()) }
 }
 
 /// Checks the slices and launches.
@@ -130,6 +182,7 @@ unsafe fn put<T: Number>(
     q: &(impl DevicePtr<T> + Slice),
     k: &(impl DevicePtr<T> + Slice),
     v: &(impl DevicePtr<T> + Slice),
+    score_tensors: &ScoreTensors<'_, T>,
     o: &mut (impl DevicePtrMut<T> + Slice),
     lse: Option<&mut CudaSlice<f32>>,
     cu_seqlens: Option<u64>,
@@ -145,6 +198,14 @@ unsafe fn put<T: Number>(
     if let Some(lse) = &lse {
         check(Tensor::Lse, *lse, problem.shape().rows() as u64, stream)?;
     }
+    let (score_mod, shape) = (problem.score_mod(), problem.shape());
+    let ScoreTensors { bias, alibi_slopes } = score_tensors;
+    if let Some(bias) = bias {
+        check(Tensor::Bias, bias, score_mod.bias_extent(shape).unwrap_or(0), stream)?;
+    }
+    if let Some(slopes) = alibi_slopes {
+        check(Tensor::Slopes, slopes, score_mod.slopes(shape).unwrap_or(0), stream)?;
+    }
     bind(stream)?;
     // What comes with each address records, when it is dropped, that the stream uses the slice.
     let (q, _q) = q.device_ptr(stream);
@@ -153,7 +214,15 @@ unsafe fn put<T: Number>(
     let (o, _o) = o.device_ptr_mut(stream);
     let lse = lse.map(|lse| lse.device_ptr_mut(stream));
     let lse_address = lse.as_ref().map(|(address, _)| *address);
-    let addresses = Addresses { lse: lse_address, cu_seqlens, ..Addresses::new(q, k, v, o) };
+    let bias = bias.as_ref().map(|bias| bias.device_ptr(stream));
+    let slopes = alibi_slopes.as_ref().map(|slopes| slopes.device_ptr(stream));
+    let addresses = Addresses {
+        lse: lse_address,
+        cu_seqlens,
+        bias: bias.as_ref().map(|(address, _)| *address),
+        alibi_slopes: slopes.as_ref().map(|(address, _)| *address),
+        ..Addresses::new(q, k, v, o)
+    };
     // SAFETY: the slices are device memory of the stream's context, which is current, as long as the problem's views say:
     // all that was checked, and said by the caller of `cu_seqlens`. cudarc frees a slice when the work on it is done, and the exclusive borrows of O and LSE keep
     // other users behind this launch.

@@ -34,7 +34,7 @@ pub use contract::config::{Element, Mask};
 pub use contract::gpu::Gpu as GpuFacts;
 pub use contract::packed::Packing;
 pub use contract::plan::Addresses;
-pub use contract::problem::{Alignment, Problem, Shape, Window};
+pub use contract::problem::{Alignment, Problem, ScoreMod, Shape, Slopes, Window};
 pub use contract::refusal::{Dimension, Refusal, Tensor};
 pub use contract::view::{Layout, View, Views};
 

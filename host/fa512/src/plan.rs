@@ -1,6 +1,6 @@
 //! From a problem to a launch: which kernel, with what geometry, on which tensors.
 
-use contract::plan::{self, Addresses, lengths_bytes};
+use contract::plan::{self, Addresses, SLOPE_BYTES, lengths_bytes};
 use contract::problem::Problem;
 use contract::refusal::Tensor;
 use contract::view::ELEMENT_BYTES;
@@ -84,6 +84,14 @@ impl Plan {
         check(Tensor::O, addresses.o)?;
         if let Some((packing, lengths)) = problem.packing().zip(addresses.cu_seqlens) {
             memory::check(driver, place, Tensor::CuSeqlens, lengths, lengths_bytes(packing.sequences))?;
+        }
+        // `Problem::with_score_mod` and `Plan::bind` have found that both fit 64 bits.
+        let (score_mod, shape) = (problem.score_mod(), problem.shape());
+        if let Some((elements, bias)) = score_mod.bias_extent(shape).zip(addresses.bias) {
+            memory::check(driver, place, Tensor::Bias, bias, elements * ELEMENT_BYTES)?;
+        }
+        if let Some((elements, slopes)) = score_mod.slopes(shape).zip(addresses.alibi_slopes) {
+            memory::check(driver, place, Tensor::Slopes, slopes, elements * SLOPE_BYTES)?;
         }
         let Some(lse) = addresses.lse else { return Ok(()) };
         // A problem's rows fit 64 bits, as its O does.

@@ -13,6 +13,7 @@ use crate::array::{self, Array, BFLOAT, HALF, INT32, Library, Protocol, SINGLE, 
 use crate::dlpack::Element;
 use crate::error::{of_library, of_refusal};
 use crate::output;
+use crate::scores::{Changes, Scores};
 
 /// The tensors of a call, as Python has them.
 pub struct Tensors<'a, 'py> {
@@ -64,6 +65,8 @@ pub struct Call<'a, 'py> {
     pub alignment: Alignment,
     /// The factor on the scores, unless it is 1/√D.
     pub scale: Option<f64>,
+    /// What is done to the scores besides.
+    pub changes: Changes<'a, 'py>,
     /// Which sequences they are.
     pub form: Form<'a, 'py>,
     /// Whether LSE is made where it is not given.
@@ -89,7 +92,7 @@ pub fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Re
     let py = tensors.q.py();
     let library = Library::of(tensors.q)?;
     if library == Library::Torch {
-        refuse_gradients(tensors)?;
+        refuse_gradients(tensors, &call.changes)?;
     }
     let protocol = Protocol::of(tensors.q, "q")?;
     let order = order(py, tensors.q, protocol, library, call.stream)?;
@@ -123,19 +126,24 @@ pub fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Re
         Form::Packed { cu_seqlens, .. } => Some(read(cu_seqlens, "cu_seqlens")?),
     };
     let sequences = lengths.as_ref().map(|lengths| sequences(lengths, &q)).transpose()?;
+    let scores = call.changes.read(&mut read, [sizes.batch, sizes.heads, sizes.rows, sizes.kv_rows], &q)?;
     if [sizes.batch, sizes.heads, sizes.rows].contains(&0) || sequences == Some(0) {
         return Ok((o_object, lse_object));
     }
     let problem = problem([&q, &k, &v, &o], sizes, sequences, call)?;
+    let Scores { score_mod, alibi_slopes, bias } = scores;
+    let problem = problem.with_score_mod(score_mod).map_err(of_refusal)?;
     let addresses = Addresses {
         lse: lse.as_ref().map(|lse| lse.address),
         cu_seqlens: lengths.as_ref().map(|lengths| lengths.address),
+        bias: bias.as_ref().map(|bias| bias.address),
+        alibi_slopes: alibi_slopes.as_ref().map(|slopes| slopes.address),
         ..Addresses::new(q.address, k.address, v.address, o.address)
     };
     // PyTorch's tensors are within their memory, and that is on the GPU that they name.
     let is_trusted = library == Library::Torch && matches!(protocol, Protocol::Exchange(_));
     let options = Options::default().check_pointers(!is_trusted);
-    let arrays = [Some(&q), Some(&k), Some(&v), Some(&o), lengths.as_ref()];
+    let arrays = [Some(&q), Some(&k), Some(&v), Some(&o), lengths.as_ref(), alibi_slopes.as_ref(), bias.as_ref()];
     let stream = producers_stream(&order, arrays.into_iter().flatten(), call.stream.is_some())?;
     let gpu = q.gpu;
     // Others may run while the driver waits for room in the stream's queue or compiles a kernel.
@@ -165,9 +173,11 @@ fn launch(
 }
 
 /// Refuses tensors whose gradient would be lost: this call records none.
-fn refuse_gradients(tensors: &Tensors<'_, '_>) -> PyResult<()> {
+fn refuse_gradients(tensors: &Tensors<'_, '_>, changes: &Changes<'_, '_>) -> PyResult<()> {
     let py = tensors.q.py();
-    for (object, name) in [(tensors.q, "q"), (tensors.k, "k"), (tensors.v, "v")] {
+    let given = [(Some(tensors.q), "q"), (Some(tensors.k), "k"), (Some(tensors.v), "v"), (changes.bias, "bias")];
+    for (object, name) in given {
+        let Some(object) = object else { continue };
         let Some(requires_grad) = object.getattr_opt(intern!(py, "requires_grad"))? else { continue };
         if !requires_grad.is_truthy()? || !py.import("torch")?.call_method0("is_grad_enabled")?.is_truthy()? {
             continue;
@@ -298,7 +308,8 @@ pub fn narrow(size: i64, name: &str) -> PyResult<u32> {
     })
 }
 
-fn require_element(array: &Array, name: &str, element: Element) -> PyResult<()> {
+/// Requires the argument `name` to be of a type.
+pub fn require_element(array: &Array, name: &str, element: Element) -> PyResult<()> {
     if array.element == element {
         return Ok(());
     }
@@ -361,7 +372,8 @@ fn require_like(array: &Array, name: &str, other: &Array, other_name: &str) -> P
     require_gpu(array, name, other)
 }
 
-fn require_gpu(array: &Array, name: &str, q: &Array) -> PyResult<()> {
+/// Requires the argument `name` to be on the GPU of Q.
+pub fn require_gpu(array: &Array, name: &str, q: &Array) -> PyResult<()> {
     match (array.gpu, q.gpu) {
         (Some(own), Some(other)) if own != other => {
             Err(PyValueError::new_err(format!("{name} is on GPU {own} and q on GPU {other}; they must be on one")))

@@ -7,15 +7,17 @@ mod call;
 mod dlpack;
 mod error;
 mod output;
+mod scores;
 mod window;
 
-use ::attention::{Alignment, Element, Gpu, Layout, Mask, Packing, Problem, Shape};
+use ::attention::{Alignment, Element, Gpu, Layout, Mask, Packing, Problem, ScoreMod, Shape};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::call::{Call, Form, Tensors, narrow};
 use crate::error::{of_library, of_refusal};
+use crate::scores::Changes;
 
 /// Computes softmax(scale · QKᵀ + mask) · V on the GPU, without a gradient.
 ///
@@ -37,6 +39,13 @@ use crate::error::{of_library, of_refusal};
 ///     at the first key, as PyTorch's `is_causal` has it, or "bottom-right", the last query at the last key, as in flash-attn.
 /// scale
 ///     Factor on the scores; 1/√(head size) unless given.
+/// softcap
+///     Caps scores: s = scale · q·k becomes softcap · tanh(s / softcap). From 0.001 to 1000; None is no cap.
+/// alibi_slopes
+///     float32 [heads] or [batch, heads]: the score of query i and key j becomes less by slope · |i - j|, behind the cap.
+/// bias
+///     Is added to scores last: of the type of `q`, [batch, heads, queries, keys] whatever the layout, where batch, heads and queries may
+///     be 1 or missing. Its last dimension is without gaps. Where it is -inf, a query does not attend to the key.
 /// layout
 ///     Order of the dimensions: "bhsd" (batch, heads, sequence, head size), as in PyTorch, or "bshd", as in flash-attn.
 /// out
@@ -64,7 +73,7 @@ use crate::error::{of_library, of_refusal};
 /// RuntimeError
 ///     When there is no driver or GPU, or the driver reports an error.
 #[pyfunction]
-#[pyo3(signature = (q, k, v, *, causal=false, window=None, align="top-left", scale=None, layout="bhsd", out=None, return_lse=false, lse=None, stream=None))]
+#[pyo3(signature = (q, k, v, *, causal=false, window=None, align="top-left", scale=None, softcap=None, alibi_slopes=None, bias=None, layout="bhsd", out=None, return_lse=false, lse=None, stream=None))]
 #[allow(clippy::too_many_arguments, reason = "they are Python's keyword arguments")]
 fn attention<'py>(
     q: &Bound<'py, PyAny>,
@@ -74,6 +83,9 @@ fn attention<'py>(
     window: window::Sides,
     align: &str,
     scale: Option<f64>,
+    softcap: Option<f64>,
+    alibi_slopes: Option<&Bound<'py, PyAny>>,
+    bias: Option<&Bound<'py, PyAny>>,
     layout: &str,
     out: Option<&Bound<'py, PyAny>>,
     return_lse: bool,
@@ -82,7 +94,8 @@ fn attention<'py>(
 ) -> PyResult<Py<PyAny>> {
     let (form, window) = (Form::Batch(layout_of(layout)?), window::of(causal, window)?);
     let alignment = window::alignment_of(align)?;
-    run(&Tensors { q, k, v, out, lse }, &Call { window, alignment, scale, form, return_lse, stream })
+    let changes = Changes { softcap, alibi_slopes, bias };
+    run(&Tensors { q, k, v, out, lse }, &Call { window, alignment, scale, changes, form, return_lse, stream })
 }
 
 /// Computes softmax(scale · QKᵀ + mask) · V of packed sequences on the GPU, without a gradient.
@@ -105,6 +118,10 @@ fn attention<'py>(
 ///     As for `attention`, within each sequence.
 /// scale
 ///     Factor on the scores; 1/√(head size) unless given.
+/// softcap
+///     As for `attention`.
+/// alibi_slopes
+///     As for `attention`, [heads].
 /// out
 ///     Where the result goes; made by the library of `q` unless given, without gaps.
 /// return_lse
@@ -123,7 +140,7 @@ fn attention<'py>(
 /// TypeError, ValueError, RuntimeError
 ///     As `attention`.
 #[pyfunction]
-#[pyo3(signature = (q, k, v, cu_seqlens, *, max_seqlen=None, causal=false, window=None, scale=None, out=None, return_lse=false, lse=None, stream=None))]
+#[pyo3(signature = (q, k, v, cu_seqlens, *, max_seqlen=None, causal=false, window=None, scale=None, softcap=None, alibi_slopes=None, out=None, return_lse=false, lse=None, stream=None))]
 #[allow(clippy::too_many_arguments, reason = "they are Python's keyword arguments")]
 fn attention_varlen<'py>(
     q: &Bound<'py, PyAny>,
@@ -134,6 +151,8 @@ fn attention_varlen<'py>(
     causal: bool,
     window: window::Sides,
     scale: Option<f64>,
+    softcap: Option<f64>,
+    alibi_slopes: Option<&Bound<'py, PyAny>>,
     out: Option<&Bound<'py, PyAny>>,
     return_lse: bool,
     lse: Option<&Bound<'py, PyAny>>,
@@ -143,7 +162,8 @@ fn attention_varlen<'py>(
     let (form, window) = (Form::Packed { cu_seqlens, longest }, window::of(causal, window)?);
     // Every sequence has as many keys as queries.
     let alignment = Alignment::TopLeft;
-    run(&Tensors { q, k, v, out, lse }, &Call { window, alignment, scale, form, return_lse, stream })
+    let changes = Changes { softcap, alibi_slopes, bias: None };
+    run(&Tensors { q, k, v, out, lse }, &Call { window, alignment, scale, changes, form, return_lse, stream })
 }
 
 fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Py<PyAny>> {
@@ -185,6 +205,8 @@ fn layout_of(name: &str) -> PyResult<Layout> {
 ///     Sequence length of `k` and `v`; that of `q` unless given.
 /// align
 ///     As for `attention`.
+/// changes_scores
+///     Whether there will be a softcap, ALiBi slopes or a bias: one kernel computes all of them.
 ///
 /// Raises
 /// ------
@@ -193,7 +215,7 @@ fn layout_of(name: &str) -> PyResult<Layout> {
 /// RuntimeError
 ///     When there is no driver or no such GPU, or the driver reports an error.
 #[pyfunction]
-#[pyo3(signature = (batch, heads, sequence, *, causal=false, window=None, layout="bhsd", device=0, sequences=None, dtype="float16", head_dim=64, kv_heads=None, kv_sequence=None, align="top-left"))]
+#[pyo3(signature = (batch, heads, sequence, *, causal=false, window=None, layout="bhsd", device=0, sequences=None, dtype="float16", head_dim=64, kv_heads=None, kv_sequence=None, align="top-left", changes_scores=false))]
 #[allow(clippy::too_many_arguments, reason = "they are Python's keyword arguments")]
 fn warm_up(
     py: Python<'_>,
@@ -210,6 +232,7 @@ fn warm_up(
     kv_heads: Option<i64>,
     kv_sequence: Option<i64>,
     align: &str,
+    changes_scores: bool,
 ) -> PyResult<()> {
     let window = window::of(causal, window)?;
     let element = match dtype {
@@ -235,6 +258,9 @@ fn warm_up(
         None => problem,
         Some(sequences) => problem.and_then(|problem| problem.packed(Packing { sequences, longest: sequence })),
     };
+    let any_cap = ScoreMod { softcap: Some(1.0), ..ScoreMod::NONE };
+    let problem =
+        problem.and_then(|problem| if changes_scores { problem.with_score_mod(any_cap) } else { Ok(problem) });
     let problem = problem.map_err(of_refusal)?;
     let warm_up = || {
         let _context = Gpu::of_device(device)?.enter()?;

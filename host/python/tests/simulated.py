@@ -258,12 +258,18 @@ def from_bfloat16(values):
     return (values.view(numpy.uint16).astype(numpy.uint32) << 16).view(numpy.float32)
 
 
-def reference(q, k, v, causal=False, scale=0.125, window=(None, None), first=0):
-    """Attention and LSE of [B, H, S, 64], in float64; the first query is at key `first`, and groups of heads share K and V."""
+def reference(q, k, v, causal=False, scale=0.125, window=(None, None), first=0, softcap=None, slopes=None, bias=0):
+    """Attention and LSE of [B, H, S, 64], in float64; the first query is at key `first`, and groups of heads share K and V. Slopes are
+    [H] or [B, H]."""
     q, k, v = (x.astype(numpy.float64) for x in (q, k, v))
     k, v = (x.repeat(q.shape[1] // x.shape[1], axis=1) for x in (k, v))
     scores = scale * q @ k.swapaxes(-1, -2)
+    if softcap is not None:
+        scores = softcap * numpy.tanh(scores / softcap)
     back = first + numpy.arange(q.shape[-2])[:, None] - numpy.arange(k.shape[-2])[None, :]
+    if slopes is not None:
+        scores = scores - slopes.astype(numpy.float64)[..., None, None] * numpy.abs(back)
+    scores = scores + bias
     left, right = window
     for side, distance in zip((left, 0 if causal else right), (back, -back)):
         if side is not None:

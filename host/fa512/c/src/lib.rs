@@ -13,7 +13,7 @@ use std::ptr;
 
 use attention::{Addresses, Gpu, Plan, Stream};
 
-use problem::{Call, RawProblem};
+use problem::{Call, RawProblem, given};
 use status::{Failure, INTERNAL, OK};
 
 /// Version of the interface.
@@ -152,11 +152,11 @@ pub unsafe extern "C" fn fa512_forward_varlen(
 ) -> i32 {
     answer(|| {
         // SAFETY: passed on to the caller.
-        let Some(Call { problem, options }) = (unsafe { problem::read(problem) })? else { return Ok(()) };
+        let Some(call) = (unsafe { problem::read(problem) })? else { return Ok(()) };
+        let Call { problem, options, bias, alibi_slopes } = call;
         let [q, k, v, o] = [q, k, v, o.cast_const()].map(|address| address.addr() as u64);
-        let given = |address: usize| (address != 0).then_some(address as u64);
         let (lse, cu_seqlens) = (given(lse.addr()), given(cu_seqlens.addr()));
-        let addresses = Addresses { lse, cu_seqlens, ..Addresses::new(q, k, v, o) };
+        let addresses = Addresses { lse, cu_seqlens, bias, alibi_slopes, ..Addresses::new(q, k, v, o) };
         // SAFETY: passed on to the caller.
         unsafe { attention::forward_with(&problem, addresses, Stream::from_raw(stream), options) }?;
         Ok(())

@@ -1,7 +1,9 @@
 //! `fa512_problem`, checked and turned into a problem.
 
 use attention::contract::problem::check_head_dim;
-use attention::{Alignment, Element, Layout, Mask, Options, Packing, Problem, Shape, Strides, View, Views, Window};
+use attention::{
+    Alignment, Element, Layout, Mask, Options, Packing, Problem, ScoreMod, Shape, Slopes, Strides, View, Views, Window,
+};
 
 use crate::status::Failure;
 
@@ -11,6 +13,8 @@ const NO_OVERLAP: u32 = 1;
 const NO_POINTER_CHECKS: u32 = 2;
 /// `FA512_BOTTOM_RIGHT`.
 const BOTTOM_RIGHT: u32 = 4;
+/// `FA512_SLOPES_PER_BATCH`.
+const SLOPES_PER_BATCH: u32 = 8;
 /// `FA512_MASK_FULL`.
 const MASK_FULL: u32 = 0;
 /// `FA512_MASK_CAUSAL`.
@@ -57,6 +61,10 @@ pub struct RawProblem {
     window_right: i32,
     kv_heads: u32,
     kv_sequence: u32,
+    softcap: f64,
+    bias: usize,
+    bias_strides: RawStrides,
+    alibi_slopes: usize,
 }
 
 const _: () = assert!(size_of::<RawProblem>() >= FIRST_SIZE && size_of::<RawProblem>() <= LARGEST_SIZE);
@@ -67,6 +75,15 @@ pub struct Call {
     pub problem: Problem,
     /// How.
     pub options: Options,
+    /// Where the bias is, if there is one.
+    pub bias: Option<u64>,
+    /// Where the ALiBi slopes are.
+    pub alibi_slopes: Option<u64>,
+}
+
+/// An address, which is 0 for none.
+pub fn given(address: usize) -> Option<u64> {
+    (address != 0).then_some(address as u64)
 }
 
 /// Bytes of the struct that the caller knows.
@@ -151,6 +168,24 @@ impl RawProblem {
         Ok(window)
     }
 
+    /// What is done to scores.
+    fn score_mod(self) -> Result<ScoreMod, Failure> {
+        let RawStrides { batch, head, row } = self.bias_strides;
+        if self.bias == 0 && self.bias_strides != RawStrides::default() {
+            return Err(Failure::Invalid("bias_strides are given, and bias is NULL".into()));
+        }
+        let of_batches = self.flags & SLOPES_PER_BATCH != 0;
+        if self.alibi_slopes == 0 && of_batches {
+            return Err(Failure::Invalid("FA512_SLOPES_PER_BATCH is set, and alibi_slopes is NULL".into()));
+        }
+        let slopes = if of_batches { Slopes::PerBatchAndHead } else { Slopes::PerHead };
+        Ok(ScoreMod {
+            softcap: (self.softcap != 0.0).then_some(self.softcap),
+            alibi: given(self.alibi_slopes).map(|_| slopes),
+            bias: given(self.bias).map(|_| Strides { batch, head, row }),
+        })
+    }
+
     fn check(self) -> Result<Option<Call>, Failure> {
         let Self { batch, heads, sequence, head_dim, dtype, flags, reserved, .. } = self;
         check_head_dim(head_dim)?;
@@ -163,14 +198,15 @@ impl RawProblem {
             }
         };
         let window = self.window()?;
-        if flags & !(NO_OVERLAP | NO_POINTER_CHECKS | BOTTOM_RIGHT) != 0 {
+        if flags & !(NO_OVERLAP | NO_POINTER_CHECKS | BOTTOM_RIGHT | SLOPES_PER_BATCH) != 0 {
             return Err(Failure::Invalid(format!(
-                "flags are {flags:#x}, of which this version knows 0x1, 0x2 and 0x4"
+                "flags are {flags:#x}, of which this version knows 0x1, 0x2, 0x4 and 0x8"
             )));
         }
         if reserved != 0 {
             return Err(Failure::Invalid(format!("reserved is {reserved}; it must be 0")));
         }
+        let score_mod = self.score_mod()?;
         if batch == 0 || heads == 0 || sequence == 0 {
             return Ok(None);
         }
@@ -203,8 +239,10 @@ impl RawProblem {
             }
             (sequences, longest) => problem.packed(Packing { sequences, longest })?,
         };
+        let problem = problem.with_score_mod(score_mod)?;
         let options =
             Options::default().overlap(flags & NO_OVERLAP == 0).check_pointers(flags & NO_POINTER_CHECKS == 0);
-        Ok(Some(Call { problem, options }))
+        let (bias, alibi_slopes) = (given(self.bias), given(self.alibi_slopes));
+        Ok(Some(Call { problem, options, bias, alibi_slopes }))
     }
 }

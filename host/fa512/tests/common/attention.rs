@@ -1,7 +1,7 @@
 //! Problems with random inputs on a GPU, and what comes out of them in f64.
 
 use cudarc::driver::{CudaSlice, CudaStream};
-use fa512::{Addresses, Element, Layout, Mask, Packing, Problem, Shape, Strides, Tensor, View};
+use fa512::{Addresses, Element, Layout, Mask, Packing, Problem, Shape, Slopes, Strides, Tensor, View};
 use half::{bf16, f16};
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,9 +22,46 @@ pub struct Case {
     pub lse: CudaSlice<f32>,
     /// Of packed sequences.
     pub cu_seqlens: Option<CudaSlice<i32>>,
+    /// Of problems with a bias.
+    pub bias: Option<CudaSlice<u16>>,
+    /// Of problems with ALiBi.
+    pub slopes: Option<CudaSlice<f32>>,
+    scores: Scores,
     inputs: [Vec<u16>; 3],
     /// The rows of each sequence of a batch entry.
     sequences: Vec<Range<u32>>,
+}
+
+/// What changes of scores read.
+struct Scores {
+    bias: Option<Vec<u16>>,
+    slopes: Option<Vec<f32>>,
+}
+
+impl Scores {
+    /// Those of a problem: slopes that double from head to head.
+    fn of(problem: &Problem) -> Self {
+        let (score_mod, shape) = (problem.score_mod(), problem.shape());
+        let bias = score_mod.bias_extent(shape).map(|count| random(problem.element(), count as usize, 4));
+        let slope = |index: u64| f32::exp2(index as f32) / 64.0;
+        Self { bias, slopes: score_mod.slopes(shape).map(|count| (0..count).map(slope).collect()) }
+    }
+
+    /// The score of a query and a key whose scaled product is `score`.
+    fn score(&self, problem: &Problem, [batch, head, query, key]: [u32; 4], score: f64) -> f64 {
+        let score_mod = problem.score_mod();
+        let capped = score_mod.softcap.map_or(score, |cap| cap * (score / cap).tanh());
+        let distance = problem.first_position() + i64::from(query) - i64::from(key);
+        let slope = self.slopes.as_ref().map_or(0.0, |slopes| {
+            let of_batch = if score_mod.alibi == Some(Slopes::PerHead) { 0 } else { batch * problem.shape().heads };
+            f64::from(slopes[(of_batch + head) as usize])
+        });
+        let bias = self.bias.as_ref().zip(score_mod.bias).map_or(0.0, |(bias, strides)| {
+            let row = index(View::new(strides), batch, head, query);
+            decode(problem.element(), bias[row + key as usize])
+        });
+        capped - slope * distance.unsigned_abs() as f64 + bias
+    }
 }
 
 /// Elements of a buffer that a tensor takes.
@@ -66,9 +103,13 @@ impl Case {
         let [q, k, v] = [&inputs[0], &inputs[1], &inputs[2]].map(|values| stream.clone_htod(values).expect("memory"));
         let o = stream.clone_htod(&vec![UNTOUCHED; elements(&problem, Tensor::O)]).expect("memory");
         let lse = stream.clone_htod(&vec![f32::NAN; problem.shape().rows() as usize]).expect("memory");
-        stream.synchronize().expect("copied");
         let sequences = std::iter::once(0..problem.shape().sequence).collect();
-        Self { problem, stream: stream.clone(), q, k, v, o, lse, cu_seqlens: None, inputs, sequences }
+        let scores = Scores::of(&problem);
+        let bias = scores.bias.as_ref().map(|bias| stream.clone_htod(bias).expect("memory"));
+        let slopes = scores.slopes.as_ref().map(|slopes| stream.clone_htod(slopes).expect("memory"));
+        stream.synchronize().expect("copied");
+        let stream = stream.clone();
+        Self { problem, stream, q, k, v, o, lse, cu_seqlens: None, bias, slopes, scores, inputs, sequences }
     }
 
     /// Packed sequences of two heads: `rows` rows, `cu_seqlens` as it is given.
@@ -96,7 +137,10 @@ impl Case {
         let stream = &self.stream;
         let [q, k, v, o] = [&self.q, &self.k, &self.v, &self.o].map(|slice| address(slice, stream));
         let cu_seqlens = self.cu_seqlens.as_ref().map(|lengths| address(lengths, stream));
-        Addresses { lse: Some(address(&self.lse, stream)), cu_seqlens, ..Addresses::new(q, k, v, o) }
+        let bias = self.bias.as_ref().map(|bias| address(bias, stream));
+        let alibi_slopes = self.slopes.as_ref().map(|slopes| address(slopes, stream));
+        let lse = Some(address(&self.lse, stream));
+        Addresses { lse, cu_seqlens, bias, alibi_slopes, ..Addresses::new(q, k, v, o) }
     }
 
     /// Forgets what outputs hold.
@@ -182,8 +226,11 @@ impl Case {
         };
         let q = row(q, (views.q, head), query);
         let dot = |key: Vec<f64>| -> f64 { q.iter().zip(key).map(|(q, k)| q * k).sum() };
-        let scores: Vec<f64> =
-            keys.clone().map(|key| self.problem.scale() * dot(row(k, (views.k, head / group), key))).collect();
+        let score = |key| {
+            let scaled = self.problem.scale() * dot(row(k, (views.k, head / group), key));
+            self.scores.score(&self.problem, [batch, head, query, key], scaled)
+        };
+        let scores: Vec<f64> = keys.clone().map(score).collect();
         let maximum = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let sum: f64 = scores.iter().map(|score| (score - maximum).exp()).sum();
         let mut o = vec![0.0; columns];

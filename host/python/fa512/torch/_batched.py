@@ -24,15 +24,26 @@ from ._library import (
     why_not_window,
     window_of_flash_attn,
 )
+from ._scores import (
+    BIAS,
+    SCORES,
+    bias_of_mask,
+    of_flash_attn,
+    placement,
+    tensors_of,
+    why_no_gradient_of_scores,
+    why_not_scores,
+)
 
 TOP_LEFT, BOTTOM_RIGHT = "top-left", "bottom-right"
 
 _INPUTS = "Tensor query, Tensor key, Tensor value"
-_OPTIONS = f'{OPTIONS}, str align="{TOP_LEFT}"'
+_LIMITS = f'{OPTIONS}, str align="{TOP_LEFT}"'
+_OPTIONS = f"{_LIMITS}, {SCORES}, {BIAS}"
 LIBRARY.define(f"attention({_INPUTS}, {_OPTIONS}) -> Tensor", tags=TAGS)
 LIBRARY.define(f"attention_with_lse({_INPUTS}, {_OPTIONS}) -> (Tensor, Tensor)", tags=TAGS)
 LIBRARY.define(
-    f"attention_backward(Tensor grad, {_INPUTS}, Tensor out, Tensor lse, {_OPTIONS}) -> (Tensor, Tensor, Tensor)",
+    f"attention_backward(Tensor grad, {_INPUTS}, Tensor out, Tensor lse, {_LIMITS}) -> (Tensor, Tensor, Tensor)",
     tags=TAGS,
 )
 
@@ -62,11 +73,23 @@ class _Options(NamedTuple):
     window_left: Optional[int] = None
     window_right: Optional[int] = None
     align: str = TOP_LEFT
+    softcap: Optional[float] = None
+    alibi_slopes: Optional[Tensor] = None
+    bias: Optional[Tensor] = None
 
     def of_native(self) -> dict[str, Any]:
         """As `fa512.attention` takes them."""
         window = (self.window_left, self.window_right)
-        return {"causal": self.is_causal, "window": window, "align": self.align, "scale": self.scale}
+        scores = {"softcap": self.softcap, "alibi_slopes": self.alibi_slopes, "bias": self.bias}
+        return {"causal": self.is_causal, "window": window, "align": self.align, "scale": self.scale, **scores}
+
+    def limits(self) -> tuple[Any, ...]:
+        """What the backward takes of them."""
+        return self[:5]
+
+    def scores(self) -> tuple[Any, ...]:
+        """What is done to scores."""
+        return self[5:]
 
 
 # The kernels. Allocation, checks and the launch are those of `fa512.attention`.
@@ -138,6 +161,7 @@ def new_out(query: Tensor) -> Tensor:
 def _require(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> None:
     asked = _Options(*options)
     reason = why_not(query, key, value) or why_not_window(asked.window_left, asked.window_right)
+    reason = reason or why_not_scores(query, key, *asked.scores())
     if asked.align not in (TOP_LEFT, BOTTOM_RIGHT):
         reason = f'align is {asked.align!r}; it must be "{TOP_LEFT}" or "{BOTTOM_RIGHT}"'
     if reason is not None:
@@ -170,6 +194,9 @@ def _backward_fake(
 def _why_no_gradient(query: Tensor, key: Tensor, *options: Any) -> Optional[str]:
     """Why PyTorch's backward does not compute this; None where it does."""
     asked = _Options(*options)
+    reason = why_no_gradient_of_scores(*asked.scores())
+    if reason is not None:
+        return reason
     queries, keys = query.shape[2], key.shape[2]
     right = 0 if asked.is_causal else asked.window_right
     if queries == keys or (asked.window_left is None and right is None):
@@ -185,7 +212,7 @@ def _why_no_gradient(query: Tensor, key: Tensor, *options: Any) -> Optional[str]
 
 def _forward_autograd(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Tensor:
     """With a gradient to come, LSE is computed, too."""
-    if needs_gradient(query, key, value):
+    if needs_gradient(query, key, value, *tensors_of(options)):
         return _attention_with_lse(query, key, value, *options)[0]
     with torch._C._AutoDispatchBelowAutograd():
         return _attention(query, key, value, *options)
@@ -195,10 +222,11 @@ LIBRARY.impl("attention", _forward_autograd, "Autograd")
 
 
 def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    query, key, value, *ctx.options = inputs
-    reason = _why_no_gradient(query, key, *ctx.options)
+    query, key, value, *options = inputs
+    reason = _why_no_gradient(query, key, *options)
     if reason is not None:
         raise ValueError(reason)
+    ctx.limits, ctx.options = _Options(*options).limits(), len(options)
     out, lse = output
     ctx.save_for_backward(query, key, value, out, lse)
     ctx.mark_non_differentiable(lse)
@@ -206,10 +234,10 @@ def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, 
 
 
 def _backward_of_forward(ctx: Any, grad: Optional[Tensor], _: Optional[Tensor]) -> tuple[Optional[Tensor], ...]:
-    others = (None,) * len(ctx.options)
+    others = (None,) * ctx.options
     if grad is None:
         return (None, None, None, *others)
-    return (*_attention_backward(grad, *ctx.saved_tensors, *ctx.options), *others)
+    return (*_attention_backward(grad, *ctx.saved_tensors, *ctx.limits), *others)
 
 
 torch.library.register_autograd(
@@ -220,14 +248,20 @@ torch.library.register_autograd(
 # Autocast: to its type, as scaled_dot_product_attention.
 
 
+def _cast_options(*options: Any) -> _Options:
+    """A bias is of the type of Q, slopes are not."""
+    asked = _Options(*options)
+    return asked if asked.bias is None else asked._replace(bias=cast(asked.bias))
+
+
 def _forward_autocast(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Tensor:
     with torch._C._ExcludeDispatchKeyGuard(BELOW_AUTOCAST):
-        return _attention(cast(query), cast(key), cast(value), *options)
+        return _attention(cast(query), cast(key), cast(value), *_cast_options(*options))
 
 
 def _forward_with_lse_autocast(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> tuple[Tensor, Tensor]:
     with torch._C._ExcludeDispatchKeyGuard(BELOW_AUTOCAST):
-        return _attention_with_lse(cast(query), cast(key), cast(value), *options)
+        return _attention_with_lse(cast(query), cast(key), cast(value), *_cast_options(*options))
 
 
 LIBRARY.impl("attention", _forward_autocast, "AutocastCUDA")
@@ -243,12 +277,18 @@ def _register_sharding() -> None:
         return
 
     def rule(tensors: int, outputs: int, query: int):
+        def others(one: Any, options: tuple[Any, ...], keywords: dict[str, Any]) -> list[Any]:
+            """Of options, slopes and a bias are tensors."""
+            ranks = {"alibi_slopes": 2, "bias": 4}
+            named = zip(_Options._fields, options)
+            dimension = one.dim if isinstance(one, Shard) else -1
+            return [placement(option, ranks.get(name, 0), dimension) for name, option in named] + [None] * len(keywords)
+
         def acceptable(*arguments: Any, **keywords: Any):
-            others = [None] * (len(arguments) - tensors + len(keywords))
             placements = [Replicate(), Shard(0)]
             if can_shard_heads(*arguments[query : query + 2]):
                 placements.append(Shard(1))
-            return [([one] * outputs, [one] * tensors + others) for one in placements]
+            return [([one] * outputs, [one] * tensors + others(one, arguments[tensors:], keywords)) for one in placements]
 
         return acceptable
 
@@ -269,6 +309,9 @@ def attention(
     window: Optional[tuple[Optional[int], Optional[int]]] = None,
     align: str = TOP_LEFT,
     scale: Optional[float] = None,
+    softcap: Optional[float] = None,
+    alibi_slopes: Optional[Tensor] = None,
+    bias: Optional[Tensor] = None,
     return_lse: bool = False,
 ) -> Union[Tensor, tuple[Tensor, Tensor]]:
     """softmax(scale · QKᵀ + mask) · V of float16 or bfloat16 tensors [batch, heads, sequence, head size], with a gradient.
@@ -280,11 +323,15 @@ def attention(
     sequence length: `align` then tells where queries are among the keys, "top-left" (the first query at the first key) or
     "bottom-right" (the last query at the last key). A gradient of limits needs "bottom-right" there.
 
+    With s = scale · q·k, scores are softcap · tanh(s / softcap), less slope · |i - j| of `alibi_slopes` (float32 [heads] or [batch, heads]),
+    plus `bias`, of the type of `query` and shape [batch, heads, queries, keys], where all but the last dimension may be 1 or missing. None
+    of the three has a gradient, nor has what is computed with it.
+
     The result lies in memory as `query` does: batch, sequence, heads or batch, heads, sequence, without gaps. LSE, float32
     [batch, heads, sequence], has no gradient.
     """
     operator = _attention_with_lse if return_lse else _attention
-    return operator(query, key, value, causal, scale, *(window or (None, None)), align)
+    return operator(query, key, value, causal, scale, *(window or (None, None)), align, softcap, alibi_slopes, bias)
 
 
 def scaled_dot_product_attention(
@@ -300,15 +347,17 @@ def scaled_dot_product_attention(
     """`torch.nn.functional.scaled_dot_product_attention` for float16 or bfloat16 tensors [batch, heads, sequence, head size].
 
     With `enable_gqa`, `key` and `value` may have fewer heads. They may have another sequence length; `is_causal` has the first query at
-    the first key then. What is not computed is an error that names the argument.
+    the first key then. `attn_mask` is added to scores: it is of the type of `query`, and there is no gradient. What is not computed is an
+    error that names the argument.
     """
-    if attn_mask is not None:
-        raise ValueError("attn_mask is given, which is not supported; leave it out, or pass is_causal=True")
     if dropout_p != 0.0:
         refuse("dropout_p", dropout_p, "it must be 0")
     if not enable_gqa and query.dim() == key.dim() == 4 and key.shape[1] != query.shape[1]:
         raise ValueError(f"query has {query.shape[1]} heads and key {key.shape[1]}; pass enable_gqa=True for groups that share them")
-    return _attention(query, key, value, is_causal, scale)
+    if attn_mask is None:
+        return _attention(query, key, value, is_causal, scale)
+    bias = bias_of_mask(attn_mask, query, key, value)
+    return _attention(query, key, value, *_Options(is_causal, scale, bias=bias))
 
 
 def flash_attn_func(
@@ -327,17 +376,9 @@ def flash_attn_func(
     """flash-attn's `flash_attn_func` for float16 or bfloat16 tensors [batch, sequence, heads, head size].
 
     `k` and `v` may have fewer heads and another sequence length; `causal` and `window_size` have the last query at the last key then. What
-    is not computed is an error that names the argument.
+    is not computed is an error that names the argument, as is a gradient with a softcap or slopes.
     """
-    refuse_flash_attn_options(
-        (q, k, v),
-        dropout_p,
-        softcap,
-        alibi_slopes,
-        deterministic,
-        return_attn_probs,
-        "fa512.torch.attention",
-    )
+    refuse_flash_attn_options((q, k, v), dropout_p, deterministic, return_attn_probs, "fa512.torch.attention")
     window = window_of_flash_attn(window_size, q.shape[1], k.shape[1])
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
-    return _attention(q, k, v, causal, softmax_scale, *window, BOTTOM_RIGHT).transpose(1, 2)
+    return _attention(q, k, v, causal, softmax_scale, *window, BOTTOM_RIGHT, *of_flash_attn(softcap, alibi_slopes)).transpose(1, 2)

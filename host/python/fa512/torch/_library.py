@@ -144,8 +144,6 @@ def why_not_strides(tensors: tuple[tuple[str, Tensor], ...]) -> Optional[str]:
 def refuse_flash_attn_options(
     tensors: tuple[Tensor, Tensor, Tensor],
     dropout_p: float,
-    softcap: float,
-    alibi_slopes: Optional[Tensor],
     deterministic: bool,
     return_attn_probs: bool,
     instead_of_probabilities: str,
@@ -153,10 +151,6 @@ def refuse_flash_attn_options(
     """Names the argument of flash-attn's functions that is not computed."""
     if dropout_p != 0.0:
         refuse("dropout_p", dropout_p, "it must be 0")
-    if softcap != 0.0:
-        refuse("softcap", softcap, "it must be 0")
-    if alibi_slopes is not None:
-        raise ValueError("alibi_slopes are given, which are not supported; leave them out")
     if return_attn_probs:
         refuse("return_attn_probs", return_attn_probs, f"{instead_of_probabilities} returns LSE")
     if deterministic and needs_gradient(*tensors) and not torch.are_deterministic_algorithms_enabled():

@@ -25,15 +25,19 @@ from ._library import (
     why_not_window,
     window_of_flash_attn,
 )
+from ._scores import SCORES, of_flash_attn, placement, tensors_of, why_no_gradient_of_scores, why_not_scores
 
 _INPUTS = "Tensor query, Tensor key, Tensor value"
 _SEQUENCES = f"Tensor cu_seqlens, SymInt max_seqlen, {OPTIONS}"
-LIBRARY.define(f"attention_varlen({_INPUTS}, {_SEQUENCES}) -> Tensor", tags=TAGS)
-LIBRARY.define(f"attention_varlen_with_lse({_INPUTS}, {_SEQUENCES}) -> (Tensor, Tensor)", tags=TAGS)
+LIBRARY.define(f"attention_varlen({_INPUTS}, {_SEQUENCES}, {SCORES}) -> Tensor", tags=TAGS)
+LIBRARY.define(f"attention_varlen_with_lse({_INPUTS}, {_SEQUENCES}, {SCORES}) -> (Tensor, Tensor)", tags=TAGS)
 LIBRARY.define(
     f"attention_varlen_backward(Tensor grad, {_INPUTS}, Tensor out, Tensor lse, {_SEQUENCES}) -> (Tensor, Tensor, Tensor)",
     tags=TAGS,
 )
+
+# So many options, from the longest length on, are in front of those that are about scores.
+_LIMITS = 5
 
 _attention = torch.ops.fa512.attention_varlen.default
 _attention_with_lse = torch.ops.fa512.attention_varlen_with_lse.default
@@ -72,11 +76,12 @@ def _forward_cuda(
     scale: Optional[float] = None,
     window_left: Optional[int] = None,
     window_right: Optional[int] = None,
+    softcap: Optional[float] = None,
+    alibi_slopes: Optional[Tensor] = None,
 ) -> Tensor:
-    window = (window_left, window_right)
-    return _native.attention_varlen(
-        query, key, value, cu_seqlens, max_seqlen=max_seqlen, causal=is_causal, window=window, scale=scale
-    )
+    options = {"causal": is_causal, "window": (window_left, window_right), "scale": scale}
+    scores = {"softcap": softcap, "alibi_slopes": alibi_slopes}
+    return _native.attention_varlen(query, key, value, cu_seqlens, max_seqlen=max_seqlen, **options, **scores)
 
 
 def _forward_with_lse_cuda(
@@ -89,10 +94,13 @@ def _forward_with_lse_cuda(
     scale: Optional[float] = None,
     window_left: Optional[int] = None,
     window_right: Optional[int] = None,
+    softcap: Optional[float] = None,
+    alibi_slopes: Optional[Tensor] = None,
 ) -> tuple[Tensor, Tensor]:
-    window = (window_left, window_right)
+    options = {"causal": is_causal, "window": (window_left, window_right), "scale": scale}
+    scores = {"softcap": softcap, "alibi_slopes": alibi_slopes}
     return _native.attention_varlen(
-        query, key, value, cu_seqlens, max_seqlen=max_seqlen, causal=is_causal, window=window, scale=scale, return_lse=True
+        query, key, value, cu_seqlens, max_seqlen=max_seqlen, **options, **scores, return_lse=True
     )
 
 
@@ -134,8 +142,9 @@ for _name in ("attention_varlen", "attention_varlen_with_lse", "attention_varlen
 
 def _require(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *options: Any) -> None:
     # Behind the longest length, the causal rule and the scale.
-    window = options[3:]
+    window, scores = options[3:5], options[_LIMITS:]
     reason = why_not_varlen(query, key, value, cu_seqlens) or why_not_window(*window)
+    reason = reason or why_not_scores(query, key, *scores)
     if reason is not None:
         raise ValueError(reason)
 
@@ -165,7 +174,7 @@ def _backward_fake(
 
 def _forward_autograd(query: Tensor, key: Tensor, value: Tensor, *others: Any) -> Tensor:
     """With a gradient to come, LSE is computed, too."""
-    if needs_gradient(query, key, value):
+    if needs_gradient(query, key, value, *tensors_of(others[1:])):
         return _attention_with_lse(query, key, value, *others)[0]
     with torch._C._AutoDispatchBelowAutograd():
         return _attention(query, key, value, *others)
@@ -175,7 +184,11 @@ LIBRARY.impl("attention_varlen", _forward_autograd, "Autograd")
 
 
 def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    query, key, value, cu_seqlens, *ctx.options = inputs
+    query, key, value, cu_seqlens, *options = inputs
+    reason = why_no_gradient_of_scores(*options[_LIMITS:])
+    if reason is not None:
+        raise ValueError(reason)
+    ctx.limits, ctx.options = options[:_LIMITS], len(options)
     out, lse = output
     ctx.save_for_backward(query, key, value, out, lse, cu_seqlens)
     ctx.mark_non_differentiable(lse)
@@ -183,10 +196,10 @@ def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, 
 
 
 def _backward_of_forward(ctx: Any, grad: Optional[Tensor], _: Optional[Tensor]) -> tuple[Optional[Tensor], ...]:
-    others = (None,) * (1 + len(ctx.options))
+    others = (None,) * (1 + ctx.options)
     if grad is None:
         return (None, None, None, *others)
-    return (*_attention_backward(grad, *ctx.saved_tensors, *ctx.options), *others)
+    return (*_attention_backward(grad, *ctx.saved_tensors, *ctx.limits), *others)
 
 
 torch.library.register_autograd(
@@ -223,11 +236,15 @@ def _register_sharding() -> None:
 
     def rule(outputs: list[Any], inputs: list[Any], query: int):
         def acceptable(*arguments: Any, **keywords: Any):
-            others = [None] * (len(arguments) - len(inputs) + len(keywords))
-            replicated = ([whole] * len(outputs), [whole] * len(inputs) + others)
+            def others(dimension: int) -> list[Any]:
+                """Of options, slopes are a tensor."""
+                options = [placement(option, 2, dimension) for option in arguments[len(inputs) :]]
+                return options + [None] * len(keywords)
+
+            replicated = ([whole] * len(outputs), [whole] * len(inputs) + others(-1))
             if not can_shard_heads(*arguments[query : query + 2]):
                 return [replicated]
-            return [replicated, (outputs, inputs + others)]
+            return [replicated, (outputs, inputs + others(1))]
 
         return acceptable
 
@@ -249,18 +266,21 @@ def attention_varlen(
     causal: bool = False,
     window: Optional[tuple[Optional[int], Optional[int]]] = None,
     scale: Optional[float] = None,
+    softcap: Optional[float] = None,
+    alibi_slopes: Optional[Tensor] = None,
     return_lse: bool = False,
 ) -> Union[Tensor, tuple[Tensor, Tensor]]:
     """softmax(scale · QKᵀ + mask) · V of packed sequences, with a gradient.
 
     `query`, `key` and `value` are float16 or bfloat16 [rows of all sequences, heads, head size]; `key` and `value` may have fewer heads,
     as for `attention`. Sequence s is the rows from cu_seqlens[s] up to cu_seqlens[s + 1]; `cu_seqlens` is int32 on their GPU, and nobody
-    waits for it. `max_seqlen` is the length of the longest, or a bound. `window` is as for `attention`, within each sequence. LSE,
-    float32 [heads, rows], has no gradient.
+    waits for it. `max_seqlen` is the length of the longest, or a bound. `window`, `softcap` and
+    `alibi_slopes` (float32 [heads]) are as for `attention`, within each sequence. LSE, float32 [heads, rows], has no gradient.
     """
     longest = query.shape[0] if max_seqlen is None else max_seqlen
     operator = _attention_with_lse if return_lse else _attention
-    return operator(query, key, value, cu_seqlens, longest, causal, scale, *(window or (None, None)))
+    options = (causal, scale, *(window or (None, None)), softcap, alibi_slopes)
+    return operator(query, key, value, cu_seqlens, longest, *options)
 
 
 _known_equal: tuple[Any, ...] = ()
@@ -315,17 +335,9 @@ def flash_attn_varlen_func(
     """flash-attn's `flash_attn_varlen_func` for float16 or bfloat16 tensors [rows of all sequences, heads, head size].
 
     `k` and `v` may have fewer heads. Q and K have the same lengths: pass one tensor as `cu_seqlens_q` and `cu_seqlens_k`. What is not
-    computed is an error that names the argument.
+    computed is an error that names the argument, as is a gradient with a softcap or slopes.
     """
-    refuse_flash_attn_options(
-        (q, k, v),
-        dropout_p,
-        softcap,
-        alibi_slopes,
-        deterministic,
-        return_attn_probs,
-        "fa512.torch.attention_varlen",
-    )
+    refuse_flash_attn_options((q, k, v), dropout_p, deterministic, return_attn_probs, "fa512.torch.attention_varlen")
     if block_table is not None:
         raise ValueError("block_table is given, which is not supported; leave it out")
     if not have_equal_lengths(cu_seqlens_q, cu_seqlens_k):
@@ -334,4 +346,5 @@ def flash_attn_varlen_func(
         raise ValueError(f"max_seqlen_q is {max_seqlen_q} and max_seqlen_k {max_seqlen_k}; they must be equal: K has the lengths of Q")
     longest = int(max_seqlen_q)
     window = window_of_flash_attn(window_size, longest, longest)
-    return _attention(q, k, v, cu_seqlens_q, longest, causal, softmax_scale, *window)
+    scores = of_flash_attn(softcap, alibi_slopes)
+    return _attention(q, k, v, cu_seqlens_q, longest, causal, softmax_scale, *window, *scores)

@@ -10,15 +10,18 @@ from torch import Tensor
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from .. import torch as _operators
+from ..torch._library import needs_gradient
 from ..torch._packed import have_equal_lengths
+from ..torch._scores import why_no_gradient_of_scores, why_not_scores
 from . import _by_pytorch, _padding
 
 _LOGGER = logging.getLogger("fa512.transformers")
 _warned: set[str] = set()
 # Arguments of transformers that change what is computed, and that neither the kernels nor PyTorch's attention know.
-_NOBODY_COMPUTES = ("softcap", "s_aux", "indices", "block_indices")
-# PyTorch's attention of batches takes this one as a mask, that of packed sequences does not.
-_UNSUPPORTED = (*_NOBODY_COMPUTES, "position_bias")
+_NOBODY_COMPUTES = ("s_aux", "indices", "block_indices")
+# PyTorch's attention does not know a softcap. That of batches takes a position bias as a mask, that of packed sequences does not.
+_DROPPED_BY_PYTORCH = ("softcap", *_NOBODY_COMPUTES)
+_DROPPED_OF_PACKED = (*_DROPPED_BY_PYTORCH, "position_bias")
 
 
 @torch.compiler.assume_constant_result
@@ -40,12 +43,29 @@ def _cast_by_autocast(tensor: Tensor) -> Tensor:
 def _why_not_options(dropout: float, others: dict[str, Any]) -> Optional[str]:
     if dropout != 0.0:
         return f"dropout is {dropout}; it must be 0"
-    for name in _UNSUPPORTED:
+    for name in _NOBODY_COMPUTES:
         if others.get(name) is not None:
             return f"{name} is given"
     if others.get("output_attentions"):
         return "output_attentions is set, and probabilities are not computed"
     return None
+
+
+def _why_not_scores(q: Tensor, k: Tensor, v: Tensor, softcap: Optional[float], bias: Optional[Tensor]) -> Optional[str]:
+    if needs_gradient(q, k, v, *([] if bias is None else [bias])):
+        return why_no_gradient_of_scores(softcap, None, bias)
+    return why_not_scores(q, k, softcap, None, bias)
+
+
+def _bias(query: Tensor, keys: int, padding: Optional[Tensor], others: dict[str, Any]) -> Optional[Tensor]:
+    """The position bias as the operators take it, of which padding excludes keys."""
+    bias = others.get("position_bias")
+    if bias is None:
+        return None
+    bias = bias[..., :keys].to(query.dtype)
+    if padding is not None:
+        bias = bias.masked_fill(~padding.bool()[:, None, None, :], float("-inf"))
+    return bias if bias.stride(-1) == 1 else bias.contiguous()
 
 
 def _window(longest: int, others: dict[str, Any]) -> Optional[int]:
@@ -124,19 +144,22 @@ def attention_forward(
     window = _window(max(queries, keys), others)
     reason = reason or _why_not_keys(queries, keys, padding is not None, window)
     options = (causal, scaling, *_sides(window, causal))
-    packing = None if reason is not None or padding is None else _padding.Packing.of(padding)
+    softcap, bias = others.get("softcap"), None if reason is not None else _bias(q, keys, padding, others)
+    reason = reason or _why_not_scores(q, k, v, softcap, bias)
+    is_packed = reason is None and padding is not None and bias is None
+    packing = _padding.Packing.of(padding) if is_packed else None
     if packing is not None and not packing.is_whole:
         if window is None or not packing.has_gaps:
             q, k, v = packing.pack(q), packing.pack(k), packing.pack(v)
-            out = torch.ops.fa512.attention_varlen(q, k, v, packing.cu_seqlens, packing.longest, *options)
+            out = torch.ops.fa512.attention_varlen(q, k, v, packing.cu_seqlens, packing.longest, *options, softcap)
             return packing.pad(out, query.shape[0]), None
         reason = "padding lies between tokens, and a sliding window counts it"
     if reason is None:
-        out = torch.ops.fa512.attention(q, k, v, *options, "bottom-right")
+        out = torch.ops.fa512.attention(q, k, v, *options, "bottom-right", softcap, None, bias)
         return out.transpose(1, 2).contiguous(), None
     if strict:
         raise ValueError(f"fa512: {reason}")
-    _refuse(_NOBODY_COMPUTES, others, "scaled_dot_product_attention")
+    _refuse(_DROPPED_BY_PYTORCH, others, "scaled_dot_product_attention")
     _warn("scaled_dot_product_attention", reason)
     mask = _mask_for_sdpa(attention_mask, query, key, causal, window)
     if others.get("position_bias") is not None:
@@ -169,13 +192,17 @@ def _packed(
     longest = int(others.get("max_length_q") or query.shape[2])
     q, k, v = (_cast_by_autocast(tensor)[0].transpose(0, 1) for tensor in (query, key, value))
     reason = _why_not_options(dropout, others) or _operators.why_not_varlen_here(q, k, v, lengths)
+    if others.get("position_bias") is not None:
+        reason = "position_bias is given, and sequences are packed"
+    softcap = others.get("softcap")
+    reason = reason or _why_not_scores(q, k, v, softcap, None)
     window = _window(longest, others)
     if reason is None:
         sides = _sides(window, causal)
-        return torch.ops.fa512.attention_varlen(q, k, v, lengths, longest, causal, scale, *sides)[None]
+        return torch.ops.fa512.attention_varlen(q, k, v, lengths, longest, causal, scale, *sides, softcap)[None]
     if strict:
         raise ValueError(f"fa512: {reason}")
-    _refuse(_UNSUPPORTED, others, "PyTorch's FlashAttention-2 of packed sequences")
+    _refuse(_DROPPED_OF_PACKED, others, "PyTorch's FlashAttention-2 of packed sequences")
     if dropout != 0.0:
         raise ValueError(f"dropout is {dropout}, which is not supported for packed sequences")
     _warn("PyTorch's FlashAttention-2", reason)

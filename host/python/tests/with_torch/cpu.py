@@ -34,8 +34,18 @@ def _for_each_head(query, *shared):
     return tuple(tensor.repeat_interleave(query.shape[1] // tensor.shape[1], dim=1).double() for tensor in shared)
 
 
-def _scores(query, key, is_causal=False, scale=None, left=None, right=None, align="top-left"):
+def _scores(
+    query, key, is_causal=False, scale=None, left=None, right=None, align="top-left", softcap=None, slopes=None, bias=None
+):
     scores = query.double() @ key.transpose(-1, -2) * (0.125 if scale is None else scale)
+    if softcap is not None:
+        scores = softcap * (scores / softcap).tanh()
+    if slopes is not None:
+        queries, keys = scores.shape[-2:]
+        first = {"top-left": 0, "bottom-right": keys - queries}[align]
+        distance = (first + torch.arange(queries)[:, None] - torch.arange(keys)).abs()
+        scores = scores - slopes.double()[..., None, None] * distance
+    scores = scores if bias is None else scores + bias.double()
     mask = seen(query.shape[-2], is_causal, left, right, align, key.shape[-2])
     return scores.masked_fill(~mask, float("-inf"))
 
@@ -92,7 +102,9 @@ def _varlen_with_lse(query, key, value, cu_seqlens, max_seqlen, *options):
     if reason is not None:
         raise ValueError(reason)
     assert max_seqlen >= cu_seqlens.diff().max()
-    results = [_with_lse(*one, *options) for one in _each(cu_seqlens, query, key, value)]
+    # Behind the window, batches have an alignment.
+    limits = (*options[:4], *(False, None, None, None)[len(options) :])
+    results = [_with_lse(*one, *limits, "top-left", *options[4:]) for one in _each(cu_seqlens, query, key, value)]
     del _calls[-len(results) :]
     _calls.append("attention_varlen_with_lse")
     return _packed(out for out, _ in results), torch.cat([lse[0] for _, lse in results], dim=1)

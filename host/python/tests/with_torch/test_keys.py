@@ -102,7 +102,7 @@ class Results(unittest.TestCase):
         for given, expected in [((11, 6), (None, None)), ((10, 5), (10, 5)), ((7, 12), (7, None))]:
             with unittest.mock.patch("fa512.torch._batched._attention", side_effect=torch.ops.fa512.attention) as called:
                 fa512.flash_attn_func(*tensors, window_size=given)
-            self.assertEqual(called.call_args_list[0].args[5:], (*expected, "bottom-right"))
+            self.assertEqual(called.call_args_list[0].args[5:8], (*expected, "bottom-right"))
 
     def test_packed(self):
         tensors, one = packed(), lengths()
@@ -190,6 +190,7 @@ class Operators(unittest.TestCase):
             with unittest.mock.patch.object(_batched._native, "attention") as called:
                 kernel(*tensors, True, 0.2, 3, None, "bottom-right")
             told = {"causal": True, "window": (3, None), "align": "bottom-right", "scale": 0.2, **more}
+            told |= {"softcap": None, "alibi_slopes": None, "bias": None}
             called.assert_called_once_with(*tensors, **told)
 
     def test_opcheck_is_clean(self):

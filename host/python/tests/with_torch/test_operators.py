@@ -6,13 +6,13 @@ import unittest
 import unittest.mock
 
 import torch
-import torch.distributed as dist
-from torch.distributed.tensor import DTensor, Replicate, Shard, init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate, Shard
 
 import cpu
 import fa512
 import fa512.torch
 from fa512.torch import _batched
+from mesh import Mesh
 
 
 def setUpModule():
@@ -238,18 +238,7 @@ class Operators(unittest.TestCase):
         self.assertEqual(torch._C._dispatch_dump(name), before)
 
 
-class Sharding(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        from torch.testing._internal.distributed.fake_pg import FakeStore
-
-        dist.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
-        cls.mesh = init_device_mesh("cpu", (2,))
-
-    @classmethod
-    def tearDownClass(cls):
-        dist.destroy_process_group()
-
+class Sharding(Mesh):
     def test_batches_and_heads_need_no_communication(self):
         from torch.distributed.tensor.debug import CommDebugMode
 

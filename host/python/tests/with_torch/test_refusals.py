@@ -53,7 +53,8 @@ class Refusals(unittest.TestCase):
     def test_arguments_of_scaled_dot_product_attention(self):
         x = half(1, 2, 8, 64)
         sdpa = fa512.scaled_dot_product_attention
-        self.refused("attn_mask is given", sdpa, x, x, x, torch.ones(8, 8))
+        self.refused("attn_mask is torch.bool and query torch.float16; a mask must be a bias", sdpa, x, x, x, torch.ones(8, 8) > 0)
+        self.refused("attn_mask is torch.float32 and query torch.float16", sdpa, x, x, x, torch.ones(8, 8))
         self.refused("dropout_p is 0.1", sdpa, x, x, x, dropout_p=0.1)
         self.refused("query has 2 heads and key 1; pass enable_gqa=True", sdpa, x, *[half(1, 1, 8, 64)] * 2)
 
@@ -63,13 +64,12 @@ class Refusals(unittest.TestCase):
             ({"dropout_p": 0.1}, "dropout_p is 0.1"),
             ({"window_size": (-3, 4)}, r"window_size is \(-3, 4\), which is not supported; it must be two numbers"),
             ({"window_size": (4,)}, r"window_size is \(4,\)"),
-            ({"softcap": 30.0}, "softcap is 30.0"),
-            ({"alibi_slopes": torch.ones(2)}, "alibi_slopes are given"),
             ({"return_attn_probs": True}, "return_attn_probs is True"),
         ]:
             self.refused(words, fa512.flash_attn_func, x, x, x, **keywords)
         x.requires_grad = True
         self.refused("deterministic is True", fa512.flash_attn_func, x, x, x, deterministic=True)
+        self.refused("attn_mask is given and a gradient required", fa512.scaled_dot_product_attention, x, x, x, half(8, 8))
 
     def test_tensors(self):
         x = half(1, 2, 8, 64)

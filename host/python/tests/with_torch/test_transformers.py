@@ -298,10 +298,10 @@ class Transformers(unittest.TestCase):
 
     def test_what_nobody_computes_is_an_error(self):
         lengths = torch.tensor([0, 4, 9], dtype=torch.int32)
-        for name in ("softcap", "s_aux", "indices", "block_indices"):
+        for name in ("s_aux", "indices", "block_indices"):
             with self.assertRaisesRegex(ValueError, f"{name} is given, which neither fa512 nor scaled_dot"):
                 self.called(**{name: 30.0})
-        for name in ("softcap", "position_bias"):
+        for name in ("s_aux", "position_bias"):
             with self.assertRaisesRegex(ValueError, f"{name} is given, which neither fa512 nor PyTorch's Flash"):
                 module = unittest.mock.Mock(is_causal=False)
                 tensors = torch.randn(3, 1, 2, 9, 64, dtype=torch.float16)
@@ -381,10 +381,10 @@ kernel = get_kernel("fa512/attention", version=1)
 import fa512.torch
 assert kernel.flash_attn_func is fa512.torch.flash_attn_func
 try:
-    kernel.flash_attn_varlen_func(None, None, None, None, None, 1, 1, softcap=1.0)
+    kernel.flash_attn_varlen_func(None, None, None, None, None, 1, 1, dropout_p=1.0)
 except ValueError as error:
     print(error)
 """
         environment = {**os.environ, "LOCAL_KERNELS": f"fa512/attention={hub}", "HF_HUB_OFFLINE": "1"}
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
-        self.assertIn("softcap is 1.0", done.stdout, done.stderr)
+        self.assertIn("dropout_p is 1.0", done.stdout, done.stderr)

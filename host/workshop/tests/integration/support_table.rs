@@ -1,44 +1,50 @@
 //! The support table of the documents says what the variants of this build compute.
 
-use contract::config::{Element, Mask, Sequence};
+use contract::config::{Element, Mask, Scores, Sequence};
 use contract::variants::VARIANTS;
 
 use crate::support::ptx;
 
 const DOCUMENT: &str = include_str!("../../../../docs/use/README.md");
 /// The first cells of the table's head.
-const HEAD: &str = "| GPU | `sm` | type | D ¹ | mask | sequences |";
+const HEAD: &str = "| GPU | `sm` | type | D ¹ | mask | sequences | scores ² |";
 const MASKS: [Mask; 3] = [Mask::Full, Mask::Causal, Mask::Window];
 const SEQUENCES: [(Sequence, &str); 2] = [(Sequence::Any, "any"), (Sequence::Packed, "packed")];
+const SCORES: [(Scores, &str); 2] = [(Scores::Unmodified, "as they are"), (Scores::Modified, "changed")];
 
-/// The largest head dimension that the variants on `architecture` compute for this combination.
-fn largest(architecture: u32, element: Element, mask: Mask, sequence: Sequence) -> Option<u32> {
+/// The largest head dimension that the variants on `architecture` compute for this combination. Those that change scores apply every
+/// mask as a window.
+fn largest(architecture: u32, element: Element, mask: Mask, sequence: Sequence, scores: Scores) -> Option<u32> {
+    let mask = if scores == Scores::Modified { Mask::Window } else { mask };
     let computes = |&variant: &_| {
-        let contract::variants::Variant { element: e, mask: m, sequence: s, config, .. } = variant;
-        (e, m, s) == (element, mask, sequence) && config.family().runs_on(architecture)
+        let contract::variants::Variant { element: e, mask: m, sequence: s, scores: c, config, .. } = variant;
+        (e, m, s, c) == (element, mask, sequence, scores) && config.family().runs_on(architecture)
     };
     VARIANTS.iter().filter(|variant| computes(variant)).map(|variant| *variant.head_dims().end()).max()
 }
 
-/// The cells of types, head dimensions, masks and sequences for `architecture`.
+/// The cells of types, head dimensions, masks, sequences and scores for `architecture`.
 ///
 /// # Panics
 /// Where a combination is missing: then a row cannot say it.
-fn computed(architecture: u32) -> [String; 4] {
+fn computed(architecture: u32) -> [String; 5] {
     let mut found = Vec::new();
     for element in Element::ALL {
         for mask in MASKS {
-            found.extend(SEQUENCES.map(|(sequence, _)| largest(architecture, element, mask, sequence)));
+            for (scores, _) in SCORES {
+                found.extend(SEQUENCES.map(|(sequence, _)| largest(architecture, element, mask, sequence, scores)));
+            }
         }
     }
     assert!(found.iter().all(|largest| *largest == found[0]), "sm_{architecture}: {found:?}");
     match found[0] {
-        None => ["–"; 4].map(str::to_owned),
+        None => ["–"; 5].map(str::to_owned),
         Some(largest) => [
             Element::ALL.map(Element::name).join(", "),
             format!("8 to {largest}"),
             MASKS.map(Mask::name).join(", "),
             SEQUENCES.map(|(_, name)| name).join(", "),
+            SCORES.map(|(_, name)| name).join(", "),
         ],
     }
 }
@@ -52,7 +58,7 @@ fn every_row_says_what_the_variants_compute() {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         for architecture in cells[2].split(", ") {
             let architecture = architecture.parse().unwrap_or_else(|error| panic!("{row}: {error}"));
-            assert_eq!(cells[3..7], computed(architecture), "sm_{architecture}");
+            assert_eq!(cells[3..8], computed(architecture), "sm_{architecture}");
             architectures.push(architecture);
         }
     }

@@ -46,7 +46,7 @@ int main(void) {
     char text[8];
     int32_t status;
 
-    EXPECT(sizeof(fa512_problem) == 168);
+    EXPECT(sizeof(fa512_problem) == 216);
     EXPECT(fa512_abi_version() == FA512_ABI_VERSION);
     EXPECT(strcmp(fa512_error_name(FA512_OK), "FA512_OK") == 0);
     EXPECT(strcmp(fa512_error_name(FA512_ERROR_MEMORY), "FA512_ERROR_MEMORY") == 0);
@@ -80,8 +80,22 @@ int main(void) {
     EXPECT(forward(problem) == FA512_ERROR_INVALID && said("window_left is -2; it must be") && said("FA512_UNLIMITED (-1)"));
     problem.window_left = 0, problem.window_right = INT32_MIN;
     EXPECT(forward(problem) == FA512_ERROR_INVALID && said("window_right is -2147483648; it must be"));
-    problem = acceptable(), problem.flags = 8;
-    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("flags are 0x8"));
+    problem = acceptable(), problem.flags = 16;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("flags are 0x10"));
+    problem.flags = FA512_SLOPES_PER_BATCH;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("FA512_SLOPES_PER_BATCH is set, and alibi_slopes is NULL"));
+    problem = acceptable(), problem.softcap = -1.0;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("softcap is -1; it must be from 0.001 to 1000"));
+    problem.softcap = NAN;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("softcap is NaN"));
+    problem = acceptable(), problem.bias_strides.row = 64;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("bias_strides are given, and bias is NULL"));
+    problem.bias = (void *)64, problem.bias_strides.row = UINT64_MAX;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("does not fit 64-bit addresses"));
+    problem.bias_strides.row = 64, problem.sequences = 1;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("packed sequences have none"));
+    problem = acceptable(), problem.sequences = 1, problem.alibi_slopes = (float *)64, problem.flags = FA512_SLOPES_PER_BATCH;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("alibi_slopes of packed sequences are [heads]"));
     problem = acceptable(), problem.kv_heads = 2 * problem.heads;
     EXPECT(forward(problem) == FA512_ERROR_INVALID && said("the heads of Q must be a multiple of those of K and V"));
     problem = acceptable(), problem.kv_sequence = UINT32_MAX;

@@ -6,37 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../examples/driver.h"
+#include "device.h"
 #include "fa512.h"
 
 enum { HEADS = 2, ROWS = 150, SEQUENCES = 3, HEAD_DIM = 64, ELEMENTS = ROWS * HEADS * HEAD_DIM };
-
-static void check(int failed, const char *action, const char *message) {
-    if (failed) {
-        fprintf(stderr, "%s: %s\n", action, message);
-        exit(1);
-    }
-}
-
-static CUdeviceptr memory(const void *values, size_t bytes) {
-    CUdeviceptr address;
-    check(cuMemAlloc_v2(&address, bytes) != 0, "cuMemAlloc", "no memory");
-    check(cuMemcpyHtoD_v2(address, values, bytes) != 0, "cuMemcpyHtoD", "not copied");
-    return address;
-}
-
-static void *pointer(CUdeviceptr address) { return (void *)(uintptr_t)address; }
-
-/* A number from 0 to 1023 in fp16. */
-static uint16_t half(int number) {
-    int exponent = 0;
-    if (number == 0) return 0;
-    while (number >> (exponent + 1)) exponent++;
-    return (uint16_t)((exponent + 15) << 10 | ((number << 10 >> exponent) & 0x3ff));
-}
-
-/* A normal number in fp16, or 0. */
-static double number(uint16_t bits) { return bits == 0 ? 0 : ldexp(1024 + (bits & 0x3ff), (bits >> 10) - 25); }
 
 static const int32_t cu_seqlens[SEQUENCES + 1] = {0, 20, 21, ROWS};
 

@@ -1,0 +1,104 @@
+"""What is done to scores before the softmax: softcap, ALiBi slopes and a bias, as the operators and the functions take them."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import torch
+from torch import Tensor
+
+from ._library import needs_gradient
+
+SCORES = "float? softcap=None, Tensor? alibi_slopes=None"
+"""What every operator takes of them behind its other options; None is none."""
+BIAS = "Tensor? bias=None"
+"""What operators of batches take besides."""
+
+MINIMUM_SOFTCAP, MAXIMUM_SOFTCAP = 1e-3, 1e3
+
+
+def why_not_scores(
+    query: Tensor,
+    key: Tensor,
+    softcap: Optional[float] = None,
+    alibi_slopes: Optional[Tensor] = None,
+    bias: Optional[Tensor] = None,
+) -> Optional[str]:
+    """Why these changes of scores are not computed; None where they are. Q and K of three dimensions are packed sequences."""
+    if softcap is not None and not MINIMUM_SOFTCAP <= softcap <= MAXIMUM_SOFTCAP:
+        return f"softcap is {softcap}; it must be from {MINIMUM_SOFTCAP:g} to {MAXIMUM_SOFTCAP:g}, or None"
+    reason = None if alibi_slopes is None else _why_not_slopes(query, alibi_slopes)
+    return reason if bias is None or reason is not None else _why_not_bias(query, key, bias)
+
+
+def _why_not_slopes(query: Tensor, slopes: Tensor) -> Optional[str]:
+    if slopes.dtype != torch.float32:
+        return f"alibi_slopes are {slopes.dtype}; they must be torch.float32"
+    if slopes.device != query.device:
+        return f"alibi_slopes are on {slopes.device} and query on {query.device}; they must be on one GPU"
+    heads = (query.shape[1],)
+    accepted = (heads,) if query.dim() == 3 else (heads, tuple(query.shape[:2]))
+    if tuple(slopes.shape) not in accepted or not slopes.is_contiguous():
+        shapes = " or ".join(str(list(shape)) for shape in accepted)
+        return f"alibi_slopes have the shape {list(slopes.shape)} and strides {slopes.stride()}; they must be {shapes} without gaps"
+    return None
+
+
+def _why_not_bias(query: Tensor, key: Tensor, bias: Tensor) -> Optional[str]:
+    if bias.dtype != query.dtype:
+        return f"bias is {bias.dtype} and query {query.dtype}; they must be of one type"
+    if bias.device != query.device:
+        return f"bias is on {bias.device} and query on {query.device}; they must be on one GPU"
+    *outer, keys = whole = [*query.shape[:3], key.shape[2]]
+    *own, last = bias.shape or (0,)
+    fits = len(own) <= len(outer) and all(size in (1, of_query) for size, of_query in zip(reversed(own), reversed(outer)))
+    if not fits or last != keys or (keys > 1 and bias.stride(-1) != 1):
+        return (
+            f"bias has the shape {list(bias.shape)} and strides {bias.stride()}; it must be {whole}, where all but the last may be 1, "
+            "and the last dimension without gaps"
+        )
+    return None
+
+
+def why_no_gradient_of_scores(
+    softcap: Optional[float] = None, alibi_slopes: Optional[Tensor] = None, bias: Optional[Tensor] = None
+) -> Optional[str]:
+    """Why PyTorch's backward does not compute these; None where there are none."""
+    for name, given in (("softcap", softcap), ("alibi_slopes", alibi_slopes), ("bias", bias)):
+        if given is not None:
+            return f"a gradient is required with {name}, which PyTorch's backward does not know; leave it out, or use torch.no_grad()"
+    return None
+
+
+def tensors_of(options: tuple[Any, ...]) -> list[Tensor]:
+    """Those among an operator's options."""
+    return [option for option in options if isinstance(option, Tensor)]
+
+
+def placement(spec: Any, rank: int, dimension: int) -> Any:
+    """How DTensor shards slopes (of rank 2) or a bias (of rank 4) where batches (dimension 0) or heads (1) are: what it lacks or has
+    once is whole. None for what is no tensor."""
+    from torch.distributed.tensor import Replicate, Shard
+
+    if not hasattr(spec, "placements"):
+        return None
+    own = dimension - (rank - len(spec.shape))
+    return Shard(own) if own >= 0 and spec.shape[own] > 1 else Replicate()
+
+
+def bias_of_mask(mask: Tensor, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """PyTorch's `attn_mask` of the type of Q as a bias, whose last dimension is whole and without gaps."""
+    if mask.dtype != query.dtype:
+        raise ValueError(
+            f"attn_mask is {mask.dtype} and query {query.dtype}; a mask must be a bias of the type of query, of which -inf excludes keys"
+        )
+    if needs_gradient(query, key, value, mask):
+        raise ValueError("attn_mask is given and a gradient required, which is not supported; use torch.no_grad(), or leave it out")
+    if mask.dim() > 0 and mask.shape[-1] == 1:
+        mask = mask.expand(*mask.shape[:-1], key.shape[-2])
+    return mask if mask.dim() == 0 or mask.stride(-1) == 1 else mask.contiguous()
+
+
+def of_flash_attn(softcap: float, alibi_slopes: Optional[Tensor]) -> tuple[Optional[float], Optional[Tensor]]:
+    """flash-attn's arguments as the operators take them: a softcap of 0 is none."""
+    return softcap or None, None if alibi_slopes is None else alibi_slopes.contiguous()

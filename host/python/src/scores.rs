@@ -1,0 +1,102 @@
+//! What is done to scores before the softmax, as Python has it.
+
+use attention::{ScoreMod, Slopes, Strides};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::array::{Array, SINGLE};
+use crate::call::{require_element, require_gpu};
+
+/// Changes of scores that a call asks for.
+#[derive(Clone, Copy)]
+pub struct Changes<'a, 'py> {
+    /// The cap of soft-capped scores.
+    pub softcap: Option<f64>,
+    /// ALiBi slopes.
+    pub alibi_slopes: Option<&'a Bound<'py, PyAny>>,
+    /// What is added to scores.
+    pub bias: Option<&'a Bound<'py, PyAny>>,
+}
+
+/// The same, read.
+pub struct Scores {
+    /// As the library takes it.
+    pub score_mod: ScoreMod,
+    /// ALiBi slopes.
+    pub alibi_slopes: Option<Array>,
+    /// What is added to scores.
+    pub bias: Option<Array>,
+}
+
+impl<'py> Changes<'_, 'py> {
+    /// Reads them for a problem of `[batch, heads, queries, keys]`, whose Q is `q`.
+    pub fn read(
+        &self,
+        mut read: impl FnMut(&Bound<'py, PyAny>, &str) -> PyResult<Array>,
+        sizes: [i64; 4],
+        q: &Array,
+    ) -> PyResult<Scores> {
+        let alibi_slopes = self.alibi_slopes.map(|slopes| read(slopes, "alibi_slopes")).transpose()?;
+        let bias = self.bias.map(|bias| read(bias, "bias")).transpose()?;
+        let score_mod = ScoreMod {
+            softcap: self.softcap,
+            alibi: alibi_slopes.as_ref().map(|slopes| slopes_of(slopes, sizes, q)).transpose()?,
+            bias: bias.as_ref().map(|bias| strides_of(bias, sizes, q)).transpose()?,
+        };
+        Ok(Scores { score_mod, alibi_slopes, bias })
+    }
+}
+
+fn slopes_of(slopes: &Array, [batch, heads, ..]: [i64; 4], q: &Array) -> PyResult<Slopes> {
+    require_element(slopes, "alibi_slopes", SINGLE)?;
+    require_gpu(slopes, "alibi_slopes", q)?;
+    let (shape, strides) = (slopes.shape(), slopes.strides());
+    let next_to_each_other = |size: i64, stride: i64, gap_free: i64| size <= 1 || stride == gap_free;
+    match (shape, strides) {
+        (&[of_heads], &[stride]) if of_heads == heads && next_to_each_other(heads, stride, 1) => Ok(Slopes::PerHead),
+        (&[of_batch, of_heads], &[outer, inner])
+            if (of_batch, of_heads) == (batch, heads)
+                && next_to_each_other(batch, outer, heads)
+                && next_to_each_other(heads, inner, 1) =>
+        {
+            Ok(Slopes::PerBatchAndHead)
+        }
+        _ => Err(PyValueError::new_err(format!(
+            "alibi_slopes have the shape {shape:?} and strides {strides:?}; they must be [{heads}] or [{batch}, {heads}] (heads, or \
+             batch and heads) without gaps"
+        ))),
+    }
+}
+
+/// Strides of a bias that is broadcast to `sizes`, as NumPy and PyTorch do it, but along its last dimension.
+fn strides_of(bias: &Array, sizes: [i64; 4], q: &Array) -> PyResult<Strides> {
+    require_element(bias, "bias", q.element)?;
+    require_gpu(bias, "bias", q)?;
+    let (shape, own) = (bias.shape(), bias.strides());
+    // What it lacks in front is broadcast.
+    let lacking = sizes.len() - shape.len();
+    let mut strides = [0u64; 4];
+    for (dimension, (&size, &stride)) in shape.iter().zip(own).enumerate() {
+        let (whole, is_last) = (sizes[lacking + dimension], lacking + dimension == 3);
+        let fits = size == whole || size == 1 && !is_last;
+        let stride = if size == 1 { Some(0) } else { u64::try_from(stride).ok() };
+        match stride {
+            Some(stride) if fits && (!is_last || size <= 1 || stride == 1) => strides[lacking + dimension] = stride,
+            _ => return Err(refused(bias, sizes)),
+        }
+    }
+    if shape.is_empty() {
+        return Err(refused(bias, sizes));
+    }
+    let [batch, head, row, _] = strides;
+    Ok(Strides { batch, head, row })
+}
+
+fn refused(bias: &Array, [batch, heads, queries, keys]: [i64; 4]) -> PyErr {
+    PyValueError::new_err(format!(
+        "bias has the shape {:?} and strides {:?}; it must be [{batch} or 1, {heads} or 1, {queries} or 1, {keys}] (batch, heads, queries, \
+         keys), the last dimension without gaps, no stride negative",
+        bias.shape(),
+        bias.strides()
+    ))
+}
