@@ -61,7 +61,8 @@ pub unsafe fn consume<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
             // them tests and copies.
             while !step.is_last() {
                 if K::Mask::HAS_BEGIN {
-                    strip.take_masked(context, step, lane.again());
+                    let next = K::Order::next_tile(memory, step);
+                    strip.take_masked(context, step, Some(next), lane.again());
                 } else {
                     // A tile has as many keys as a strip has rows, so that only the last one is masked.
                     strip.take(step);
@@ -69,17 +70,19 @@ pub unsafe fn consume<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
                 let next = K::Order::next_tile(memory, step);
                 wait_for_tile(context, next);
                 strip.start_step(step, next, turns);
-                strip.fetch(context, next, lane);
                 strip.wait();
                 K::Order::leave(context, step, lane);
                 step = next;
             }
-            strip.take_masked(context, step, lane.again());
+            strip.take_masked(context, step, None, lane.again());
             let normalisers = strip.complete(memory, step, lane.again());
             // Behind the last step of all, scores are computed that nobody reads: of K, as O takes the place of Q meanwhile.
             let next = K::Order::next_strip(context, step);
             if let Some(next) = next {
                 wait_for_strip(context, next);
+            }
+            if let Some(next) = next {
+                strip.fetch(context, next, lane.again());
             }
             let (is_last, next) = (next.is_none(), next.unwrap_or(Step { queries: step.keys, ..step }));
             strip.start_last_output(step, turns);
@@ -95,9 +98,6 @@ pub unsafe fn consume<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
                 strip.store(context, K::Order::copy_of(context, step), normalisers, lane.again());
             } else {
                 strip.finish(memory, step, normalisers, lane.again());
-            }
-            if !is_last {
-                strip.fetch(context, next, lane);
             }
             strip.wait_for_scores();
             // Those scores have read K only now.

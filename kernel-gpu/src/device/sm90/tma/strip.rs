@@ -196,14 +196,19 @@ impl<K: TmaKernel> Strip<K> {
         self.scores.pin();
     }
 
-    /// Turns the scores of a step that a mask or the end of the sequence may exclude some of into its probabilities.
+    /// Turns the scores of a step that a mask or the end of the sequence may exclude some of into its probabilities. What those of
+    /// the `next` step of the strip are changed by is read meanwhile, which takes longer than the products.
     ///
     /// # Safety
     /// As for [`Self::take`].
     #[inline(always)]
-    pub unsafe fn take_masked(&mut self, context: &Context<'_, K>, step: Step<K>, lane: Lane) {
+    pub unsafe fn take_masked(&mut self, context: &Context<'_, K>, step: Step<K>, next: Option<Step<K>>, lane: Lane) {
         let (args, at) = (context.args, place(context, step, lane));
         self.score_mod.apply::<K::Element, 1, N_TILES>(args, &mut self.scores, self.fetched, at, lane);
+        if let Some(next) = next {
+            // SAFETY: Q of the strip has arrived.
+            unsafe { self.fetch(context, next, lane) };
+        }
         let (warp_row, rows) = (epilogue::warp_row(lane), (step.first_row, ROWS));
         apply_mask::<K, 1, N_TILES>(args, &mut self.scores, rows, warp_row, at.first_key, at.kv_length, lane);
         // SAFETY: the whole warp is here with no product in flight.
