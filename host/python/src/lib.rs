@@ -233,7 +233,7 @@ fn warm_up(
     let problem = problem.map(|problem| problem.with_element(element).with_window(window).aligned(alignment));
     let problem = match sequences.map(|sequences| narrow(sequences, "sequences")).transpose()? {
         None => problem,
-        Some(sequences) => problem.and_then(|problem| problem.packed(Packing { sequences, longest: sequence })),
+        Some(sequences) => problem.and_then(|problem| problem.packed(Packing::new(sequences, sequence))),
     };
     let problem = problem.map_err(of_refusal)?;
     let warm_up = || {

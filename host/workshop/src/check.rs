@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use crate::element::{Bits, Element, Encoding};
 use crate::inputs::{Inputs, row_of, row_start};
 use crate::reference::{ElementReference, Reference, RowReference, Rule};
-use contract::problem::{Problem, Shape};
+use contract::problem::Shape;
 
 pub use comparison::{Comparison, Deviation};
 pub use severity::Severities;
@@ -87,6 +87,9 @@ pub fn check(
         .fold_chunks(ROWS_PER_TASK, <(Comparison, Comparison)>::default, |(mut output, mut lse), row| {
             let index = row_index(row);
             let [batch, head, query] = index;
+            if inputs.sequence_of(query).is_none() {
+                return (output, lse);
+            }
             let expected = &reference.rows[row];
             let actual = row_of(&outputs.o, view, inputs.columns(), batch, head, query);
             compare_row(&mut output, inputs, index, (&reference.elements[row], expected), actual, unit_scale_bounds);
@@ -102,7 +105,7 @@ pub fn check(
     });
     Report {
         output_frobenius: output.relative_frobenius(),
-        overwritten_gaps: overwritten_gaps(problem, &outputs.o),
+        overwritten_gaps: overwritten_gaps(inputs, outputs),
         output,
         lse: outputs.lse.as_ref().map(|_| lse),
         unit_scale_bounds,
@@ -161,21 +164,30 @@ fn compare_lse(
     });
 }
 
-/// Elements of O's buffer that belong to no row and no longer hold the poison.
-fn overwritten_gaps(problem: &Problem, storage: &[Bits]) -> u64 {
+/// Elements of the buffers of O and LSE that belong to no row of a sequence and no longer hold the poison.
+fn overwritten_gaps(inputs: &Inputs, Outputs { o: storage, lse }: &Outputs) -> u64 {
+    let problem = inputs.problem();
     let rows = problem.shape().rows() as usize;
     let columns = problem.shape().head_dim as usize;
-    if storage.len() == rows * columns {
+    let Shape { batch, heads, sequence, .. } = problem.shape();
+    let of_none: Vec<u32> = (0..sequence).filter(|&row| inputs.sequence_of(row).is_none()).collect();
+    if storage.len() == rows * columns && of_none.is_empty() {
         return 0;
     }
-    let Shape { batch, heads, sequence, .. } = problem.shape();
     let mut in_row = vec![false; storage.len()];
     for (batch, head) in (0..batch).flat_map(|batch| (0..heads).map(move |head| (batch, head))) {
         for row in 0..sequence {
             let start = row_start(problem.views().o, batch, head, row);
             in_row[start..][..columns].fill(true);
         }
+        for &row in &of_none {
+            in_row[row_start(problem.views().o, batch, head, row)..][..columns].fill(false);
+        }
     }
+    let lse_of =
+        |head: u32, row: u32| lse.as_ref().map_or(LSE_POISON, |lse| lse[(head * sequence + row) as usize].to_bits());
+    let lse_rows = (0..batch * heads).flat_map(|head| of_none.iter().map(move |&row| (head, row)));
+    let overwritten_lse = lse_rows.filter(|&(head, row)| lse_of(head, row) != LSE_POISON).count() as u64;
     let overwritten = |(value, in_row): &(&Bits, bool)| !in_row && **value != O_POISON;
-    storage.iter().zip(in_row).filter(overwritten).count() as u64
+    overwritten_lse + storage.iter().zip(in_row).filter(overwritten).count() as u64
 }

@@ -25,6 +25,12 @@ pub enum Tensor {
     Lse,
     /// The rows at which packed sequences begin.
     CuSeqlens,
+    /// The same of K and V.
+    CuSeqlensK,
+    /// How many rows of Q a sequence has.
+    SequsedQ,
+    /// How many rows of K and V it has.
+    SequsedK,
 }
 
 /// A dimension of a tensor other than the columns of a row.
@@ -86,12 +92,36 @@ pub enum Refusal {
     Packed,
     /// The kernel is for packed problems.
     NotPacked,
+    /// Sequences are to be padded whose number does not divide that of the rows.
+    UnequalRoom {
+        /// Rows of all.
+        rows: u32,
+        /// Their number.
+        sequences: u32,
+    },
+    /// Batch entries are to be padded sequences, and do not lie one behind the other.
+    EntriesApart {
+        /// Of this tensor.
+        tensor: Tensor,
+        /// Its batch stride, in elements.
+        stride: u64,
+        /// What it must be.
+        expected: u64,
+    },
     /// A packed problem comes without the address of its lengths.
-    NoLengths,
-    /// The address of lengths comes with a problem whose sequences are of one length.
-    UnexpectedLengths,
-    /// `cu_seqlens` is at an address where no i32 can be.
+    NoLengths {
+        /// Which ones.
+        lengths: Tensor,
+    },
+    /// The address of lengths comes with a problem that does not have them.
+    UnexpectedLengths {
+        /// Which ones.
+        lengths: Tensor,
+    },
+    /// Lengths are at an address where no i32 can be.
     LengthsAddress {
+        /// Which ones.
+        lengths: Tensor,
         /// The address.
         address: u64,
     },
@@ -242,6 +272,9 @@ impl Tensor {
             Tensor::O => "O",
             Tensor::Lse => "LSE",
             Tensor::CuSeqlens => "cu_seqlens",
+            Tensor::CuSeqlensK => "cu_seqlens_k",
+            Tensor::SequsedQ => "seqused_q",
+            Tensor::SequsedK => "seqused_k",
         }
     }
 }
@@ -271,8 +304,8 @@ impl fmt::Display for Refusal {
             }
             Refusal::OtherKvSequence { sequence, kv_sequence } => write!(
                 formatter,
-                "K and V have {kv_sequence} rows and Q has {sequence}; kernels for one sequence length or packed sequences compute \
-                 only as many of both"
+                "K and V have {kv_sequence} rows and Q has {sequence}; kernels for one sequence length, and packed sequences with one \
+                 cu_seqlens, have as many of both"
             ),
             Refusal::KvHeads { heads, kv_heads } => write!(
                 formatter,
@@ -332,15 +365,29 @@ impl fmt::Display for Refusal {
             }
             Refusal::Packed => formatter.write_str("computes sequences of one length, not packed ones"),
             Refusal::NotPacked => formatter.write_str("computes packed sequences, not a batch of one length"),
-            Refusal::NoLengths => formatter.write_str(
-                "cu_seqlens is missing; a packed problem needs the address of the rows at which its sequences begin",
+            Refusal::UnequalRoom { rows, sequences } => write!(
+                formatter,
+                "{rows} rows are not of {sequences} sequences with equal room; a padded batch has as many for each"
             ),
-            Refusal::UnexpectedLengths => {
+            Refusal::EntriesApart { tensor, stride, expected } => write!(
+                formatter,
+                "{tensor} has a batch stride of {stride} elements; a padded batch needs its entries one behind the other, with \
+                 {expected}"
+            ),
+            Refusal::NoLengths { lengths } => write!(
+                formatter,
+                "{lengths} is missing; a packed problem needs the address of the rows at which its sequences begin"
+            ),
+            Refusal::UnexpectedLengths { lengths: Tensor::CuSeqlens } => {
                 formatter.write_str("cu_seqlens is given, but the problem is not packed; make it a packed problem")
             }
-            Refusal::LengthsAddress { address } => write!(
+            Refusal::UnexpectedLengths { lengths } => write!(
                 formatter,
-                "cu_seqlens is at address {address:#x}; it must be a non-zero multiple of {LENGTHS_ALIGNMENT}"
+                "{lengths} is given, but the problem is not one whose keys have lengths of their own; make it one"
+            ),
+            Refusal::LengthsAddress { lengths, address } => write!(
+                formatter,
+                "{lengths} is at address {address:#x}; it must be a non-zero multiple of {LENGTHS_ALIGNMENT}"
             ),
             Refusal::OtherHeadDim { head_dim, least, most } => {
                 formatter.write_str("computes a head_dim ")?;

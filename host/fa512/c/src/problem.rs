@@ -201,7 +201,7 @@ impl RawProblem {
                 let message = format!("longest is {longest} and sequences 0; both are for packed sequences");
                 return Err(Failure::Invalid(message));
             }
-            (sequences, longest) => problem.packed(Packing { sequences, longest })?,
+            (sequences, longest) => problem.packed(Packing::new(sequences, longest))?,
         };
         let options =
             Options::default().overlap(flags & NO_OVERLAP == 0).check_pointers(flags & NO_POINTER_CHECKS == 0);

@@ -84,7 +84,7 @@ impl Case {
 
     /// Packed sequences whose rows are those of `problem`.
     pub fn packed_problem(problem: Problem, cu_seqlens: &[i32], stream: &Arc<CudaStream>) -> Self {
-        let packing = Packing { sequences: cu_seqlens.len() as u32 - 1, longest: problem.shape().sequence };
+        let packing = Packing::new(cu_seqlens.len() as u32 - 1, problem.shape().sequence);
         let problem = problem.packed(packing).unwrap();
         let sequences = cu_seqlens.windows(2).map(|pair| pair[0] as u32..pair[1] as u32).collect();
         let lengths = stream.clone_htod(cu_seqlens).expect("memory");

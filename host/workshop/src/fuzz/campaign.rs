@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::case::{Case, Dimension, Target, View};
 use crate::error::{Error, Result};
-use crate::inputs::Distribution;
+use crate::inputs::{Distribution, Lengths};
 use contract::problem::{Alignment, MAXIMUM_SCALE, Shape, Window};
 use contract::view::{Layout, ROW_ALIGNMENT};
 
@@ -76,7 +76,10 @@ impl Campaign {
         let target = accepting.choose(random).copied().or_else(|| self.targets.choose(random));
         let target = target.expect("a campaign has targets").clone();
         let (shape, lengths) = match target.sequence {
-            Sequence::Packed => self.packed(random, heads, batch),
+            Sequence::Packed => {
+                let (shape, lengths) = self.packed(random, heads, batch);
+                (shape, Some(Lengths::Shared(lengths)))
+            }
             Sequence::Exact(length) => (self.batch_of_one_length(length, heads, batch), None),
             Sequence::Any => (self.batch_of_one_length(sequence, heads, batch), None),
         };
@@ -106,7 +109,8 @@ impl Campaign {
             }
             Sequence::Packed => {
                 let (heads, sequences) = (draw_log(random, 1, 8), draw_log(random, 1, 40));
-                self.packed(random, heads as u32, sequences as u32)
+                let (shape, lengths) = self.random_lengths(random, heads as u32, sequences as u32);
+                (shape, Some(lengths))
             }
         };
         let shape = shape.with_head_dim(draw_head_dim(random, &target.head_dims));
@@ -119,6 +123,9 @@ impl Campaign {
         let scale = draw_scale(random);
         let mut views = draw_views(random);
         views.iter_mut().for_each(|view| view.shared_heads &= target.shared_heads);
+        if matches!(lengths, Some(Lengths::Padded(..))) {
+            views.iter_mut().for_each(put_entries_together);
+        }
         let window = (target.mask == Mask::Window).then(|| draw_window(random, shape.sequence));
         // What is causal at the last key is a window.
         let may_be_anywhere = target.mask != Mask::Causal;
@@ -159,13 +166,41 @@ impl Campaign {
     }
 
     /// Packed sequences of lengths of their own, some of them empty, and their shape.
-    fn packed(&self, random: &mut ChaCha8Rng, heads: u32, sequences: u32) -> (Shape, Option<Vec<u32>>) {
-        let pairs = self.limits.pairs / u64::from(heads) / u64::from(sequences);
-        let longest = (pairs.isqrt() as u32).clamp(1, self.limits.sequence);
+    fn packed(&self, random: &mut ChaCha8Rng, heads: u32, sequences: u32) -> (Shape, Vec<u32>) {
+        let longest = self.longest_of(heads, sequences);
         let mut length = || if random.random_range(0..8) == 0 { 0 } else { draw_sequence(random, longest) };
         let mut lengths: Vec<u32> = (0..sequences).map(|_| length()).collect();
         lengths[0] = lengths[0].max(1);
-        (Shape::new(1, heads, lengths.iter().sum()), Some(lengths))
+        (Shape::new(1, heads, lengths.iter().sum()), lengths)
+    }
+
+    /// Sequences as [`Self::packed`] draws them, a third with other numbers of keys and a third in a padded batch.
+    fn random_lengths(&self, random: &mut ChaCha8Rng, heads: u32, sequences: u32) -> (Shape, Lengths) {
+        let (shape, queries) = self.packed(random, heads, sequences);
+        match random.random_range(0..3) {
+            0 => (shape, Lengths::Shared(queries)),
+            1 => {
+                let (of_keys, others) = self.packed(random, heads, sequences);
+                let shape = shape.with_kv_sequence(of_keys.sequence);
+                (shape, Lengths::Separate(queries, others))
+            }
+            _ => {
+                let (_, keys) = self.packed(random, heads, sequences);
+                let mut room = |used: &[u32]| {
+                    let most = used.iter().copied().max().unwrap_or(1);
+                    random.random_range(most..=self.longest_of(heads, sequences).max(most))
+                };
+                let shape = Shape::new(sequences, heads, room(&queries)).with_kv_sequence(room(&keys));
+                let which = random.random_range(0..3);
+                (shape, Lengths::Padded((which != 1).then_some(queries), (which != 2).then_some(keys)))
+            }
+        }
+    }
+
+    /// How long so many sequences may be, so that all of them keep the limits.
+    fn longest_of(&self, heads: u32, sequences: u32) -> u32 {
+        let pairs = self.limits.pairs / u64::from(heads) / u64::from(sequences);
+        (pairs.isqrt() as u32).clamp(1, self.limits.sequence)
     }
 
     /// How many heads of that length the limits allow, at least one.
@@ -275,6 +310,15 @@ fn draw_views(random: &mut ChaCha8Rng) -> [View; 4] {
     views
 }
 
+/// Puts batch entries one behind the other, as those of a padded batch are: in the layout `[B,S,H,D]`, or with heads outermost.
+fn put_entries_together(view: &mut View) {
+    use Dimension::{Batch, Head, Row};
+    (view.order, view.padding) = match view.order[0] {
+        Row => ([Row, Batch, Head], [view.padding[0], 0, view.padding[2]]),
+        Batch | Head => ([Head, Row, Batch], [view.padding[0], view.padding[1], 0]),
+    };
+}
+
 fn draw_view(random: &mut ChaCha8Rng) -> View {
     const ORDERS: [[Dimension; 3]; 6] = {
         use Dimension::{Batch, Head, Row};
@@ -335,7 +379,13 @@ mod tests {
                 let entry = entries().into_iter().find(|entry| entry.name == case.target.variant).unwrap();
                 check_accepts(&entry, &problem).unwrap_or_else(|error| panic!("case {index}: {error}"));
                 let Shape { batch, heads, sequence, .. } = case.shape;
-                let lengths = case.lengths.clone().unwrap_or_else(|| vec![sequence; batch as usize]);
+                let lengths = match &case.lengths {
+                    Some(Lengths::Shared(lengths)) => lengths.clone(),
+                    Some(Lengths::Separate(queries, keys)) => {
+                        queries.iter().zip(keys).map(|(&queries, &keys)| queries.max(keys)).collect()
+                    }
+                    Some(Lengths::Padded(..)) | None => vec![sequence; batch as usize],
+                };
                 let squares: u64 = lengths.iter().map(|&length| u64::from(length).pow(2)).sum();
                 let longest = lengths.iter().max().expect("a sequence");
                 assert!(u64::from(heads) * squares <= limits.pairs, "case {index}: {} {lengths:?}", case.shape);
@@ -406,9 +456,23 @@ mod tests {
         for target in sequence_targets() {
             any(&target.variant, &|case| case.target == target);
         }
-        let lengths = |case: &Case| case.lengths.clone().unwrap_or_default();
+        let lengths = |case: &Case| match &case.lengths {
+            Some(Lengths::Shared(lengths)) => lengths.clone(),
+            _ => Vec::new(),
+        };
         any("with an empty packed sequence", &|case| lengths(case).contains(&0));
         any("with many packed sequences", &|case| lengths(case).len() > 30);
+        let has_only_queries = |(&queries, &keys): (&u32, &u32)| queries > 0 && keys == 0;
+        any("with packed queries without keys", &|case| match &case.lengths {
+            Some(Lengths::Separate(queries, keys)) => queries.iter().zip(keys).any(has_only_queries),
+            _ => false,
+        });
+        for [queries, keys] in [[true, true], [true, false], [false, true]] {
+            any("that uses some of a padded batch", &|case| match &case.lengths {
+                Some(Lengths::Padded(used, used_keys)) => [used.is_some(), used_keys.is_some()] == [queries, keys],
+                _ => false,
+            });
+        }
         any("of one row", &|case| case.shape.sequence == 1);
         any("of the longest sequences", &|case| case.shape.sequence > 1500);
         any("with many heads", &|case| case.shape.heads > 100);

@@ -20,7 +20,7 @@ fn problem(batch: u32, sequence: u32) -> Problem {
 
 /// A problem of packed sequences, of so many rows in all.
 fn packed(sequences: u32, rows: u32) -> Problem {
-    problem(1, rows).packed(Packing { sequences, longest: rows }).unwrap()
+    problem(1, rows).packed(Packing::new(sequences, rows)).unwrap()
 }
 
 fn variant(sequence: Sequence) -> Variant<'static> {
@@ -141,7 +141,7 @@ fn a_gpu_that_is_too_old_or_too_small_is_refused() {
         let shape = problem(1, 512).shape().with_head_dim(variant.config.columns());
         let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap().with_element(variant.element);
         let problem = match variant.sequence {
-            Sequence::Packed => problem.packed(Packing { sequences: 3, longest: 512 }).unwrap(),
+            Sequence::Packed => problem.packed(Packing::new(3, 512)).unwrap(),
             Sequence::Exact(_) | Sequence::Any => problem,
         };
         let message = refusal(&problem, variant, &Gpu { architecture: 75, ..GPU });
@@ -167,8 +167,7 @@ fn packed_sequences_and_a_batch_of_one_length_have_kernels_of_their_own() {
     assert!(message.contains("one length, not packed"), "{message}");
     let message = refusal(&problem(1, 512), variant(Sequence::Packed), &GPU);
     assert!(message.contains("packed sequences, not a batch"), "{message}");
-    let refused =
-        |problem: Problem, sequences| problem.packed(Packing { sequences, longest: 1 }).unwrap_err().to_string();
+    let refused = |problem: Problem, sequences| problem.packed(Packing::new(sequences, 1)).unwrap_err().to_string();
     assert!(refused(problem(2, 512), 3).contains("a packed problem has batch 2"));
     assert!(refused(problem(1, 512), 0).contains("sequences is 0"));
 }

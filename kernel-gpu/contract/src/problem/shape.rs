@@ -76,7 +76,7 @@ impl Shape {
         let Self { batch, heads, kv_heads, sequence, kv_sequence, head_dim } = self;
         match tensor {
             Tensor::K | Tensor::V => Self::new(batch, kv_heads, kv_sequence),
-            Tensor::Q | Tensor::O | Tensor::Lse | Tensor::CuSeqlens => Self::new(batch, heads, sequence),
+            _ => Self::new(batch, heads, sequence),
         }
         .with_head_dim(head_dim)
     }

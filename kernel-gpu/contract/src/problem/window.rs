@@ -106,6 +106,14 @@ impl Band {
             _ => Mask::Window,
         }
     }
+
+    /// [`Self::mask`] where the last query of every sequence is at its last key, whatever their numbers within `shape`.
+    pub(super) const fn mask_at_last(self, Shape { sequence, kv_sequence, .. }: Shape) -> Mask {
+        let all_before = self.left as i64 >= kv_sequence as i64 - 1;
+        // Of keys behind a query's own there are at most as many as queries behind it.
+        let all_behind = self.right as i64 >= sequence as i64 - 1;
+        if all_before && all_behind { Mask::Full } else { Mask::Window }
+    }
 }
 
 /// A side of a window, so many rows further.

@@ -104,13 +104,14 @@ impl<'a, K: TmaKernel> Loader<'a, K> {
     /// That of [`Loader`].
     #[inline(always)]
     pub unsafe fn load_strip(&self, copy: StripCopy) {
-        let StripCopy { strip, parity, work, tile } = copy;
+        let StripCopy { strip, parity, work, tile, kv_length } = copy;
         // SAFETY: those who store what was there left it before the wait returned.
         unsafe {
             mbarrier::wait(self.memory.strip_empty(strip), parity ^ 1);
             if K::Sequence::IS_LOOKED_UP {
-                let SequenceTile { begin, length, first_row } = tile;
+                let SequenceTile { begin, length, first_row, .. } = tile;
                 memory::store_shared_16(self.memory.strip_tile(strip), [work.head, begin, length, first_row]);
+                memory::store_shared_4(self.memory.strip_keys(strip), kv_length);
                 if !copy.has_rows() {
                     return mbarrier::arrive(self.memory.strip_full(strip));
                 }

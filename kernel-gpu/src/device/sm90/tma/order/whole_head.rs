@@ -94,6 +94,7 @@ impl WholeHead {
             parity: round % 2,
             work,
             tile: whole(context, Self::first_row(share, pass, warpgroup)),
+            kv_length: context.kv_length,
         }
     }
 
