@@ -125,13 +125,13 @@ pub fn forward_varlen<T: Number, L: Length>(
 #[derive(Debug)]
 pub struct Lengths<'a, L> {
     /// The rows of Q and O at which packed sequences begin, and behind them where the last one ends.
-    pub cu_seqlens: Option<&'a CudaSlice<L>>,
+    pub cu_seqlens: Option<CudaView<'a, L>>,
     /// The same of K and V.
-    pub cu_seqlens_k: Option<&'a CudaSlice<L>>,
+    pub cu_seqlens_k: Option<CudaView<'a, L>>,
     /// Rows of Q that each sequence has of those that it has room for; all without. Rows of O and LSE behind them are not written.
-    pub seqused_q: Option<&'a CudaSlice<L>>,
+    pub seqused_q: Option<CudaView<'a, L>>,
     /// The same of K and V.
-    pub seqused_k: Option<&'a CudaSlice<L>>,
+    pub seqused_k: Option<CudaView<'a, L>>,
 }
 
 impl<L> Default for Lengths<'_, L> {
@@ -158,10 +158,10 @@ pub fn forward_lengths<T: Number, L: Length>(
     stream: &Arc<CudaStream>,
 ) -> Result<(), Error> {
     let given = [
-        (Tensor::CuSeqlens, lengths.cu_seqlens),
-        (Tensor::CuSeqlensK, lengths.cu_seqlens_k),
-        (Tensor::SequsedQ, lengths.seqused_q),
-        (Tensor::SequsedK, lengths.seqused_k),
+        (Tensor::CuSeqlens, lengths.cu_seqlens.as_ref()),
+        (Tensor::CuSeqlensK, lengths.cu_seqlens_k.as_ref()),
+        (Tensor::SequsedQ, lengths.seqused_q.as_ref()),
+        (Tensor::SequsedK, lengths.seqused_k.as_ref()),
     ];
     for (tensor, array) in given {
         // Those that the problem does not have are refused with the other addresses.

@@ -165,29 +165,23 @@ fn compare_lse(
 }
 
 /// Elements of the buffers of O and LSE that belong to no row of a sequence and no longer hold the poison.
-fn overwritten_gaps(inputs: &Inputs, Outputs { o: storage, lse }: &Outputs) -> u64 {
+fn overwritten_gaps(inputs: &Inputs, Outputs { o, lse }: &Outputs) -> u64 {
     let problem = inputs.problem();
-    let rows = problem.shape().rows() as usize;
-    let columns = problem.shape().head_dim as usize;
     let Shape { batch, heads, sequence, .. } = problem.shape();
-    let of_none: Vec<u32> = (0..sequence).filter(|&row| inputs.sequence_of(row).is_none()).collect();
-    if storage.len() == rows * columns && of_none.is_empty() {
+    let columns = problem.shape().head_dim as usize;
+    let is_of_one: Vec<bool> = (0..sequence).map(|row| inputs.sequence_of(row).is_some()).collect();
+    let has_gaps = o.len() != problem.shape().rows() as usize * columns;
+    if !has_gaps && is_of_one.iter().all(|&is_of_one| is_of_one) {
         return 0;
     }
-    let mut in_row = vec![false; storage.len()];
+    let mut in_row = vec![false; o.len()];
     for (batch, head) in (0..batch).flat_map(|batch| (0..heads).map(move |head| (batch, head))) {
-        for row in 0..sequence {
-            let start = row_start(problem.views().o, batch, head, row);
-            in_row[start..][..columns].fill(true);
-        }
-        for &row in &of_none {
-            in_row[row_start(problem.views().o, batch, head, row)..][..columns].fill(false);
+        for (row, _) in (0..).zip(&is_of_one).filter(|(_, is_of_one)| **is_of_one) {
+            in_row[row_start(problem.views().o, batch, head, row)..][..columns].fill(true);
         }
     }
-    let lse_of =
-        |head: u32, row: u32| lse.as_ref().map_or(LSE_POISON, |lse| lse[(head * sequence + row) as usize].to_bits());
-    let lse_rows = (0..batch * heads).flat_map(|head| of_none.iter().map(move |&row| (head, row)));
-    let overwritten_lse = lse_rows.filter(|&(head, row)| lse_of(head, row) != LSE_POISON).count() as u64;
     let overwritten = |(value, in_row): &(&Bits, bool)| !in_row && **value != O_POISON;
-    overwritten_lse + storage.iter().zip(in_row).filter(overwritten).count() as u64
+    let of_lse = lse.iter().flatten().zip(is_of_one.iter().cycle());
+    let overwritten_lse = of_lse.filter(|(value, is_of_one)| !**is_of_one && value.to_bits() != LSE_POISON);
+    (overwritten_lse.count() + o.iter().zip(in_row).filter(overwritten).count()) as u64
 }

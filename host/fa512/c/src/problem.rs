@@ -1,7 +1,9 @@
 //! `fa512_problem`, checked and turned into a problem.
 
 use attention::contract::problem::check_head_dim;
-use attention::{Alignment, Element, Layout, Mask, Options, Packing, Problem, Shape, Strides, View, Views, Window};
+use attention::{
+    Alignment, Element, Layout, Lengths, Mask, Options, Packing, Problem, Shape, Strides, View, Views, Window,
+};
 
 use crate::status::Failure;
 
@@ -11,6 +13,10 @@ const NO_OVERLAP: u32 = 1;
 const NO_POINTER_CHECKS: u32 = 2;
 /// `FA512_BOTTOM_RIGHT`.
 const BOTTOM_RIGHT: u32 = 4;
+/// `FA512_KEY_LENGTHS`.
+const KEY_LENGTHS: u32 = 8;
+/// `FA512_PADDED`.
+const PADDED: u32 = 16;
 /// `FA512_MASK_FULL`.
 const MASK_FULL: u32 = 0;
 /// `FA512_MASK_CAUSAL`.
@@ -151,6 +157,25 @@ impl RawProblem {
         Ok(window)
     }
 
+    /// The problem with the sequences that its rows are.
+    fn with_sequences(self, problem: Problem) -> Result<Problem, Failure> {
+        let is_padded = self.flags & PADDED != 0;
+        let lengths = if self.flags & KEY_LENGTHS == 0 { Lengths::Shared } else { Lengths::Separate };
+        let refused = |message: String| Err(Failure::Invalid(message));
+        match (self.sequences, self.longest) {
+            (0, 0) if lengths == Lengths::Separate => {
+                refused("flags have FA512_KEY_LENGTHS and sequences is 0; it is for packed sequences".into())
+            }
+            (0, 0) if is_padded => Ok(problem.padded()?),
+            (0, 0) => Ok(problem),
+            (0, longest) => refused(format!("longest is {longest} and sequences 0; both are for packed sequences")),
+            (sequences, _) if is_padded => {
+                refused(format!("flags have FA512_PADDED and sequences is {sequences}; sequences are packed or padded"))
+            }
+            (sequences, longest) => Ok(problem.packed(Packing { lengths, ..Packing::new(sequences, longest) })?),
+        }
+    }
+
     fn check(self) -> Result<Option<Call>, Failure> {
         let Self { batch, heads, sequence, head_dim, dtype, flags, reserved, .. } = self;
         check_head_dim(head_dim)?;
@@ -163,9 +188,9 @@ impl RawProblem {
             }
         };
         let window = self.window()?;
-        if flags & !(NO_OVERLAP | NO_POINTER_CHECKS | BOTTOM_RIGHT) != 0 {
+        if flags & !(NO_OVERLAP | NO_POINTER_CHECKS | BOTTOM_RIGHT | KEY_LENGTHS | PADDED) != 0 {
             return Err(Failure::Invalid(format!(
-                "flags are {flags:#x}, of which this version knows 0x1, 0x2 and 0x4"
+                "flags are {flags:#x}, of which this version knows 0x1, 0x2, 0x4, 0x8 and 0x10"
             )));
         }
         if reserved != 0 {
@@ -195,14 +220,7 @@ impl RawProblem {
             scale if scale == 0.0 || scale.is_nan() => problem,
             scale => problem.with_scale(scale)?,
         };
-        let problem = match (self.sequences, self.longest) {
-            (0, 0) => problem,
-            (0, longest) => {
-                let message = format!("longest is {longest} and sequences 0; both are for packed sequences");
-                return Err(Failure::Invalid(message));
-            }
-            (sequences, longest) => problem.packed(Packing::new(sequences, longest))?,
-        };
+        let problem = self.with_sequences(problem)?;
         let options =
             Options::default().overlap(flags & NO_OVERLAP == 0).check_pointers(flags & NO_POINTER_CHECKS == 0);
         Ok(Some(Call { problem, options }))

@@ -108,7 +108,7 @@ impl Mask for Window {
         keys: u32,
         length: u32,
     ) -> bool {
-        keys_start < Self::keys_begin(args, rows_start.wrapping_add(rows - 1))
+        keys_start < Self::keys_begin(args, rows_start.wrapping_add(rows).wrapping_sub(1))
             || keys_start + keys > Self::keys_end(args, rows_start.wrapping_add(1), length)
     }
 }

@@ -13,7 +13,7 @@ pub fn simpler_lengths(shape: Shape, lengths: &Lengths) -> Vec<(Shape, Lengths)>
             simpler_shared(lengths).into_iter().filter_map(|to| packed(shape, to, None)).collect()
         }
         Lengths::Separate(queries, keys) => simpler_separate(shape, queries, keys),
-        Lengths::Padded(queries, keys) => simpler_padded(shape, queries.as_deref(), keys.as_deref()),
+        Lengths::Padded(queries, keys) => simpler_padded(shape, queries, keys),
     }
 }
 
@@ -30,36 +30,50 @@ fn simpler_separate(shape: Shape, queries: &[u32], keys: &[u32]) -> Vec<(Shape, 
     shared.into_iter().chain(separate.map(|(queries, keys)| packed(shape, queries, Some(keys)))).flatten().collect()
 }
 
-fn simpler_padded(shape: Shape, queries: Option<&[u32]>, keys: Option<&[u32]>) -> Vec<(Shape, Lengths)> {
-    let entries = |used: Option<&[u32]>, room: u32| used.map_or(vec![room; shape.batch as usize], <[u32]>::to_vec);
-    let owned = |used: Option<&[u32]>| used.map(<[u32]>::to_vec);
-    let separate = packed(shape, entries(queries, shape.sequence), Some(entries(keys, shape.kv_sequence))).into_iter();
-    // One of both is said, or it would be no padded batch.
-    let unsaid = [(None, owned(keys)), (owned(queries), None)].into_iter();
-    let unsaid = unsaid.filter(|(queries, keys)| queries.is_some() || keys.is_some());
-    let of_all = |used: &dyn Fn(&[u32]) -> Vec<Vec<u32>>, given: Option<&[u32]>, count: usize| match given {
-        Some(given) => used(given).into_iter().map(Some).collect::<Vec<_>>(),
-        None => vec![None; count],
+/// What the entries of a padded batch use; without, all of their room.
+type Used = Option<Vec<u32>>;
+
+fn simpler_padded(shape: Shape, queries: &Used, keys: &Used) -> Vec<(Shape, Lengths)> {
+    let all = |used: &Used, room: u32| used.clone().unwrap_or_else(|| vec![room; shape.batch as usize]);
+    let separate = packed(shape, all(queries, shape.sequence), Some(all(keys, shape.kv_sequence)));
+    let less = less_used(queries, keys).into_iter().map(|(queries, keys)| (shape, Lengths::Padded(queries, keys)));
+    let simpler = separate.into_iter().chain(fewer_entries(shape, queries, keys)).chain(less);
+    simpler.chain(less_room(shape, queries, keys)).collect()
+}
+
+fn fewer_entries(shape: Shape, queries: &Used, keys: &Used) -> Vec<(Shape, Lengths)> {
+    let entries: Vec<u32> = (0..shape.batch).collect();
+    let of = |used: &Used, entries: &[u32]| {
+        used.as_ref().map(|used| entries.iter().map(|&entry| used[entry as usize]).collect::<Vec<_>>())
     };
-    let fewer_entries = fewer(&vec![1; shape.batch as usize]);
-    let fewer_of = |given| of_all(&fewer, given, fewer_entries.len());
-    let fewer = fewer_entries.iter().zip(fewer_of(queries).into_iter().zip(fewer_of(keys)));
-    let fewer = fewer.map(|(entries, (queries, keys))| {
-        (Shape { batch: entries.len() as u32, ..shape }, Lengths::Padded(queries, keys))
+    let some = |entries: Vec<u32>| {
+        let shape = Shape { batch: entries.len() as u32, ..shape };
+        (shape, Lengths::Padded(of(queries, &entries), of(keys, &entries)))
+    };
+    fewer(&entries).into_iter().map(some).collect()
+}
+
+/// One of both unsaid, or less used of one. What is said of neither would be no padded batch.
+fn less_used(queries: &Used, keys: &Used) -> Vec<(Used, Used)> {
+    let unsaid = match (queries, keys) {
+        (Some(_), Some(_)) => vec![(None, keys.clone()), (queries.clone(), None)],
+        _ => Vec::new(),
+    };
+    let shorter = |used: &Used| used.as_deref().map_or(Vec::new(), shorter);
+    let of_queries = shorter(queries).into_iter().map(|queries| (Some(queries), keys.clone()));
+    let of_keys = shorter(keys).into_iter().map(|keys| (queries.clone(), Some(keys)));
+    unsaid.into_iter().chain(of_queries).chain(of_keys).collect()
+}
+
+fn less_room(shape: Shape, queries: &Used, keys: &Used) -> Vec<(Shape, Lengths)> {
+    let within = |used: &Used, room: u32| -> Used { Some(used.as_ref()?.iter().map(|&rows| rows.min(room)).collect()) };
+    let of_queries = smaller(shape.sequence)
+        .into_iter()
+        .map(|sequence| (Shape { sequence, ..shape }, Lengths::Padded(within(queries, sequence), keys.clone())));
+    let of_keys = smaller(shape.kv_sequence).into_iter().map(|kv_sequence| {
+        (Shape { kv_sequence, ..shape }, Lengths::Padded(queries.clone(), within(keys, kv_sequence)))
     });
-    let less = |given: Option<&[u32]>| given.map_or(Vec::new(), shorter);
-    let less_queries = less(queries).into_iter().map(|queries| (Some(queries), owned(keys)));
-    let less_keys = less(keys).into_iter().map(|keys| (owned(queries), Some(keys)));
-    let within = |used: Option<&[u32]>, room: u32| used.map(|used| used.iter().map(|&rows| rows.min(room)).collect());
-    let less_room = smaller(shape.sequence)
-        .into_iter()
-        .map(|room| (Shape { sequence: room, ..shape }, Lengths::Padded(within(queries, room), owned(keys))));
-    let less_room_of_keys = smaller(shape.kv_sequence)
-        .into_iter()
-        .map(|room| (Shape { kv_sequence: room, ..shape }, Lengths::Padded(owned(queries), within(keys, room))));
-    let of_the_same_shape = unsaid.chain(less_queries).chain(less_keys);
-    let of_the_same_shape = of_the_same_shape.map(|(queries, keys)| (shape, Lengths::Padded(queries, keys)));
-    separate.chain(fewer).chain(of_the_same_shape).chain(less_room).chain(less_room_of_keys).collect()
+    of_queries.chain(of_keys).collect()
 }
 
 /// Packed sequences, unless a tensor has no row; without `keys`, with those of the queries.
