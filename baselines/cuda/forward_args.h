@@ -31,6 +31,17 @@ typedef struct LastRound {
     Divisor finer_parts;
 } LastRound;
 
+/* What is done to scores before their softmax: kernel-gpu/contract/src/args.rs. The twins leave them alone. */
+typedef struct ScoreModArgs {
+    uint64_t bias;
+    uint64_t slopes;
+    Strides bias_strides;
+    float softcap_exponent;
+    float softcap_log2;
+    uint32_t slopes_batch;
+    int32_t first_position;
+} ScoreModArgs;
+
 /* Arguments of a forward entry, passed by value; q, k, v, o and lse are device addresses. */
 typedef struct ForwardArgs {
     uint64_t q;   /* fp16, [B,H,S,D] by q_strides, 16-byte aligned; k, v and o likewise */
@@ -38,6 +49,7 @@ typedef struct ForwardArgs {
     uint64_t v;
     uint64_t o;
     uint64_t lse; /* f32, [B,H,S] contiguous, natural logarithm; 0 when it is not wanted */
+    ScoreModArgs score_mod;
     uint64_t cu_seqlens; /* this and the next three: of packed sequences, of which the twins compute none */
     uint64_t cu_seqlens_k;
     uint64_t seqused_q;

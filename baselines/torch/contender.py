@@ -10,9 +10,12 @@ unavailable: something is missing on this machine; invalid: the backend does not
 
     hello                                      versions, device, and for each backend null or why it cannot be used
     prepare  id, backend, q, k, v, layout,     reads Q, K, V (.npy, fp16, or the bits of bf16 as uint16; [B,H,S,D] for
-             rows_around, scale, element       layout bhsd, [B,S,H,D] for bshd) and computes once, so that everything is
-                                               compiled; element is f16 or bf16; rows_around is how many rows before its own
-                                               and behind it a query's keys begin and end, null for no limit
+             rows_around, scale, element,      layout bhsd, [B,S,H,D] for bshd) and computes once, so that everything is
+             bias, slopes, softcap,            compiled; element is f16 or bf16; rows_around is how many rows before its own
+             first_position                    and behind it a query's keys begin and end, null for no limit; bias is a
+                                               file of [B or 1,H or 1,S_q or 1,S_k], slopes are ALiBi's for one or all batch
+                                               entries, softcap caps scores, each null for none; first_position is the key
+                                               at which query 0 is
     answer   id, path                          writes O, likewise, to the .npy file at path
     warm_up  id, input_sets, milliseconds,     copies the inputs to so many sets, runs that long; answers with call_us,
              host_launch                       the time of a call, and host_launch_us, what issuing one costs the host, or
@@ -31,7 +34,7 @@ import time
 import traceback
 import warnings
 
-PROTOCOL = 3
+PROTOCOL = 4
 # How files hold elements of each type, and what PyTorch calls it.
 ELEMENTS = {"f16": ("float16", "float16"), "bf16": ("uint16", "bfloat16")}
 # Shapes, layouts and masks of one process that FlexAttention is compiled for.
@@ -62,48 +65,98 @@ def import_torch():
     return torch
 
 
+class Problem:
+    """What is to be computed of Q, K and V, besides their sizes."""
+
+    def __init__(self, request):
+        self.rows_around = request["rows_around"]
+        self.scale = request["scale"]
+        self.slopes = request["slopes"]
+        self.softcap = request["softcap"]
+        self.first_position = request["first_position"]
+
+    def distance(self, query, key):
+        """Keys from the one that the query is at, of index tensors."""
+        return (query + self.first_position - key).abs()
+
+    def attends(self, query, key):
+        """Whether the query attends to the key, of index tensors that are broadcast."""
+        left, right = self.rows_around
+        begins = True if left is None else query - key <= left
+        return begins if right is None else (key - query <= right) & begins
+
+    def mask(self, torch, q, k, bias):
+        """All that is added to scores, as one tensor of Q's type; None for nothing."""
+        if self.slopes is None:
+            mask = bias
+        else:
+            query, key = (torch.arange(rows.shape[2], device="cuda") for rows in (q, k))
+            distance = self.distance(query[:, None], key[None, :])
+            mask = -torch.tensor(self.slopes, device="cuda")[:, :, None, None] * distance
+            mask = (mask if bias is None else mask + bias).to(q.dtype)
+        if mask is None or self.rows_around == [None, None]:
+            return mask
+        query, key = (torch.arange(rows.shape[2], device="cuda") for rows in (q, k))
+        return mask.masked_fill(~self.attends(query[:, None], key[None, :]), float("-inf"))
+
+
 def sdpa(name):
     """scaled_dot_product_attention, held to one backend."""
 
-    def make(torch, q, k, rows_around, scale):
+    def make(torch, q, k, bias, problem):
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
         backend = getattr(SDPBackend, name)
-        masks = {(None, None): False, (None, 0): True}
-        if tuple(rows_around) not in masks:
-            raise Refusal("invalid", "scaled_dot_product_attention has no windows")
-        options = {"is_causal": masks[tuple(rows_around)], "scale": scale, "enable_gqa": q.shape[1] != k.shape[1]}
+        if problem.softcap is not None:
+            raise Refusal("invalid", "scaled_dot_product_attention has no softcap")
+        options = {"scale": problem.scale, "enable_gqa": q.shape[1] != k.shape[1]}
+        mask = problem.mask(torch, q, k, bias)
+        if mask is None:
+            masks = {(None, None): False, (None, 0): True}
+            if tuple(problem.rows_around) not in masks:
+                raise Refusal("invalid", "scaled_dot_product_attention has no windows")
+            options["is_causal"] = masks[tuple(problem.rows_around)]
 
-        def attention(q, k, v):
+        def attention(q, k, v, mask=mask):
             with sdpa_kernel(backend):
-                return torch.nn.functional.scaled_dot_product_attention(q, k, v, **options)
+                return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, **options)
 
-        return attention
+        return attention, mask
 
     return make
 
 
-def flex(torch, q, k, rows_around, scale):
-    """FlexAttention, compiled for these sequence lengths."""
+def flex(torch, q, k, bias, problem):
+    """FlexAttention, compiled for these sequence lengths. It reads one bias, whichever set of inputs it computes."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-    left, right = rows_around
     queries, keys = q.shape[2], k.shape[2]
-
-    def attends(_batch, _head, query, key):
-        begins = True if left is None else query - key <= left
-        return begins if right is None else (key - query <= right) & begins
-
     mask = None
-    if rows_around != [None, None]:
+    if problem.rows_around != [None, None]:
+        attends = lambda _batch, _head, query, key: problem.attends(query, key)
         mask = create_block_mask(attends, None, None, queries, keys, device="cuda")
-    shared = q.shape[1] != k.shape[1]
+    slopes = None if problem.slopes is None else torch.tensor(problem.slopes, device="cuda").expand(q.shape[0], -1)
+    bias = None if bias is None else bias.expand(q.shape[0], q.shape[1], queries, keys)
+
+    def change(score, batch, head, query, key):
+        if problem.softcap is not None:
+            score = problem.softcap * torch.tanh(score / problem.softcap)
+        if slopes is not None:
+            score = score - slopes[batch, head] * problem.distance(query, key)
+        return score if bias is None else score + bias[batch, head, query, key]
+
+    changes = any(part is not None for part in (problem.softcap, slopes, bias))
+    options = {"scale": problem.scale, "enable_gqa": q.shape[1] != k.shape[1], "score_mod": change if changes else None}
     # fullgraph: beyond its limit of shapes, the compiler must not fall back to slow code without a word.
     torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = MAXIMUM_SHAPES
     compiled = torch.compile(flex_attention, dynamic=False, fullgraph=True)
-    return lambda q, k, v: compiled(q, k, v, block_mask=mask, scale=scale, enable_gqa=shared)
+    return lambda q, k, v: compiled(q, k, v, block_mask=mask, **options), None
 
 
+# One without masks and changes of scores.
+PLAIN = Problem(
+    {"rows_around": [None, None], "scale": 0.125, "slopes": None, "softcap": None, "first_position": 0}
+)
 BACKENDS = {
     "flash": sdpa("FLASH_ATTENTION"),
     "cudnn": sdpa("CUDNN_ATTENTION"),
@@ -112,12 +165,12 @@ BACKENDS = {
 }
 
 
-def call(attention, q, k, v):
+def call(attention, *tensors):
     """One call; where the backend refuses, the reasons it gives as warnings become the error."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            return attention(q, k, v)
+            return attention(*tensors)
         except RuntimeError as error:
             reasons = [str(warning.message).split(" (Triggered internally")[0] for warning in caught]
             text = "; ".join([str(error).strip().splitlines()[0], *reasons])
@@ -136,15 +189,20 @@ class Prepared:
         if request["element"] not in ELEMENTS:
             raise Refusal("invalid", f"there is no element type {request['element']}; there are {', '.join(ELEMENTS)}")
         self.element = request["element"]
-        self.sets = [tuple(self.load(request[name]) for name in "qkv")]
-        q, k, _ = self.sets[0]
-        self.attention = BACKENDS[backend](torch, q, k, request["rows_around"], request["scale"])
+        q, k, v = (self.ordered(self.load(request[name])) for name in "qkv")
+        bias = None if request["bias"] is None else self.load(request["bias"])
+        self.attention, mask = BACKENDS[backend](torch, q, k, bias, Problem(request))
+        self.sets = [(q, k, v) if mask is None else (q, k, v, mask)]
         self.output = call(self.attention, *self.sets[0])
         torch.cuda.synchronize()
         self.graph = None
 
-    def load(self, path):
+    def ordered(self, tensor):
         """A tensor of dimensions [B,H,S,D], whatever its order in memory."""
+        return tensor.transpose(1, 2) if self.layout == "bshd" else tensor
+
+    def load(self, path):
+        """The tensor of a file, on the GPU."""
         import numpy
 
         array = numpy.load(path, allow_pickle=False)
@@ -152,8 +210,7 @@ class Prepared:
         if array.dtype != stored or array.ndim != 4:
             raise Refusal("invalid", f"{path} is {array.dtype} {array.shape}, not {stored} of four dimensions")
         # NumPy has no bf16, and PyTorch turns no unsigned numbers into it: its bits go from one to the other as int16.
-        tensor = self.torch.from_numpy(array.view(numpy.int16)).view(getattr(self.torch, element)).cuda()
-        return tensor.transpose(1, 2) if self.layout == "bshd" else tensor
+        return self.torch.from_numpy(array.view(numpy.int16)).view(getattr(self.torch, element)).cuda()
 
     def answer(self, path):
         import numpy
@@ -251,7 +308,8 @@ class Contender:
             # Compiling it takes seconds, which only those should wait for who ask for it.
             return None if "triton" in versions else "FlexAttention is compiled with Triton, which is not installed"
         try:
-            call(BACKENDS[name](self.torch, q, q, [None, None], 0.125), q, q, q)
+            attention, _ = BACKENDS[name](self.torch, q, q, None, PLAIN)
+            call(attention, q, q, q)
         except Exception as error:
             return str(error)
         return None

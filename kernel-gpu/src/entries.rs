@@ -2,7 +2,7 @@
 
 /// Declares what an entry is, as a type, for the function of its kind.
 macro_rules! kernel_of {
-    ($kind:ident: $value:expr, $element:ident, $sequence:ty, $mask:ty) => {
+    ($kind:ident: $value:expr, $element:ident, $sequence:ty, $mask:ty, $scores:tt) => {
         const TILE: $kind = $value;
 
         #[derive(Clone, Copy)]
@@ -13,19 +13,30 @@ macro_rules! kernel_of {
             type HeadDim = head_dim::Columns<{ TILE.columns() }>;
             type Sequence = $sequence;
             type Mask = $mask;
+            type ScoreMod = score_mod_of!($scores, $sequence);
             const RESCALE_THRESHOLD: u32 = contract::tile::Configuration::$kind(TILE).rescale_threshold();
             const EXCHANGE: bool = matches!(TILE.epilogue, contract::tile::Epilogue::Exchange);
         }
     };
 }
 
+/// What an entry does to scores, of what its variant says behind the mask.
+macro_rules! score_mod_of {
+    ([], $sequence:ty) => {
+        score_mod::Unmodified
+    };
+    ([Modified], $sequence:ty) => {
+        score_mod::Modified<{ <$sequence as sequence::Sequence>::HAS_BIAS }>
+    };
+}
+
 /// Declares the entry of one variant, by its kind, where its family is compiled.
 macro_rules! entry {
-    (Sm80 $entry:ident, $element:ident, $sequence:ty, $mask:ty, $tile:expr) => {
+    (Sm80 $entry:ident, $element:ident, $sequence:ty, $mask:ty, $scores:tt, $tile:expr) => {
         #[cfg(feature = "sm_80")]
         kernel! {
             fn $entry(args: ForwardArgs) {
-                kernel_of!(Sm80: $tile, $element, $sequence, $mask);
+                kernel_of!(Sm80: $tile, $element, $sequence, $mask, $scores);
 
                 impl sm80::Sm80Kernel for Entry {
                     const TILE: Sm80 = TILE;
@@ -42,11 +53,11 @@ macro_rules! entry {
             }
         }
     };
-    (Sm90CpAsync $entry:ident, $element:ident, $sequence:ty, $mask:ty, $tile:expr) => {
+    (Sm90CpAsync $entry:ident, $element:ident, $sequence:ty, $mask:ty, $scores:tt, $tile:expr) => {
         #[cfg(feature = "sm_90a")]
         kernel! {
             fn $entry(args: ForwardArgs) {
-                kernel_of!(Sm90CpAsync: $tile, $element, $sequence, $mask);
+                kernel_of!(Sm90CpAsync: $tile, $element, $sequence, $mask, $scores);
 
                 sm90::forward::<
                     Entry,
@@ -59,11 +70,11 @@ macro_rules! entry {
             }
         }
     };
-    (Sm90Tma $entry:ident, $element:ident, $sequence:ty, $mask:ty, $tile:expr) => {
+    (Sm90Tma $entry:ident, $element:ident, $sequence:ty, $mask:ty, $scores:tt, $tile:expr) => {
         #[cfg(feature = "sm_90a")]
         kernel! {
             fn $entry(args: ForwardArgs, maps: TensorMaps) {
-                kernel_of!(Sm90Tma: $tile, $element, $sequence, $mask);
+                kernel_of!(Sm90Tma: $tile, $element, $sequence, $mask, $scores);
 
                 impl tma::TmaKernel for Entry {
                     const TILE: Sm90Tma = TILE;
@@ -79,14 +90,14 @@ macro_rules! entry {
 /// Declares the entries of the variants.
 #[cfg(not(feature = "candidates"))]
 macro_rules! entries {
-    ($($entry:ident: $kind:ident { $($config:tt)* }, $element:ident, $sequence:ident $(($length:literal))?, $mask:ident;)*) => {
+    ($($entry:ident: $kind:ident { $($config:tt)* }, $element:ident, $sequence:ident $(($length:literal))?, $mask:ident $(, $scores:ident)?;)*) => {
         // A module for each, so that each is a codegen unit of its own, and an edit compiles those again that it touches.
         $(mod $entry {
             #[allow(unused_imports, reason = "the entries of the other families are left out")]
             use super::shipped::*;
 
             entry! {
-                $kind $entry, $element, sequence::$sequence $(<$length>)?, mask::$mask,
+                $kind $entry, $element, sequence::$sequence $(<$length>)?, mask::$mask, [$($scores)?],
                 match contract::variants::config_of(stringify!($entry)) {
                     contract::tile::Configuration::$kind(tile) => tile,
                     _ => panic!("the variant list says another kind"),
@@ -106,7 +117,7 @@ mod shipped {
     pub use contract::tile::{Sm80, Sm90CpAsync, Sm90Tma};
 
     pub(crate) use crate::device::attention::kernel::Kernel;
-    pub use crate::device::attention::{head_dim, mask, sequence};
+    pub use crate::device::attention::{head_dim, mask, score_mod, sequence};
     pub(crate) use crate::device::codegen::kernel;
     #[cfg(feature = "sm_80")]
     pub(crate) use crate::device::sm80;
@@ -119,7 +130,7 @@ mod shipped {
 #[cfg(feature = "candidates")]
 mod candidates {
     use crate::device::attention::kernel::Kernel;
-    use crate::device::attention::{head_dim, mask, sequence};
+    use crate::device::attention::{head_dim, mask, score_mod, sequence};
     use crate::device::codegen::kernel;
     #[cfg(feature = "sm_80")]
     use crate::device::sm80;

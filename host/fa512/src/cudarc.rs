@@ -217,7 +217,8 @@ unsafe fn put<T: Number>(
     let (v, _v) = v.device_ptr(stream);
     let (o, _o) = o.device_ptr_mut(stream);
     let lse = lse.map(|lse| lse.device_ptr_mut(stream));
-    let addresses = Addresses { q, k, v, o, lse: lse.as_ref().map(|(address, _)| *address), ..lengths };
+    let lse_address = lse.as_ref().map(|(address, _)| *address);
+    let addresses = Addresses { q, k, v, o, lse: lse_address, ..lengths };
     // SAFETY: the slices are device memory of the stream's context, which is current, as long as the problem's views say:
     // all that was checked, and said by the caller of `lengths`. cudarc frees a slice when the work on it is done, and the exclusive borrows of O and LSE keep
     // other users behind this launch.

@@ -159,6 +159,9 @@ impl<'a> Tensors<'a> {
         let arrays = inputs.lengths().iter();
         let lengths: Vec<_> = arrays.map(|array| Lengths::copy(memory, array)).collect::<Result<_>>()?;
         let array = |tensor| lengths.iter().find(|array| array.name == tensor).map(|array| array.buffer.address);
+        let bias = inputs.bias().map(|bias| memory.copy(&mut storages, "bias", bias)).transpose()?;
+        let slopes = inputs.slopes().map(|slopes| memory.copy_slopes(slopes)).transpose()?;
+        let (bias, alibi_slopes) = (bias.map(|buffer| buffer.address), slopes.map(|buffer| buffer.address));
         let mut launch = plan.bind(Addresses {
             q,
             k,
@@ -169,6 +172,8 @@ impl<'a> Tensors<'a> {
             cu_seqlens_k: array(Tensor::CuSeqlensK),
             seqused_q: array(Tensor::SequsedQ),
             seqused_k: array(Tensor::SequsedK),
+            bias,
+            alibi_slopes,
         })?;
         memory.executor.complete(&mut launch)?;
         Ok(Self { storages, lengths, o, lse, launch })
@@ -206,6 +211,12 @@ impl DeviceMemory<'_> {
         let buffer = self.allocate(name, bytes_of::<Bits>(elements.len()))?;
         self.executor.write(buffer, bytemuck::cast_slice(elements))?;
         storages.push(Storage { name: name.to_owned(), elements: elements.clone(), buffer });
+        Ok(buffer)
+    }
+
+    fn copy_slopes(&mut self, slopes: &[f32]) -> Result<Buffer> {
+        let buffer = self.allocate("alibi_slopes", bytes_of::<f32>(slopes.len()))?;
+        self.executor.write(buffer, bytemuck::cast_slice(slopes))?;
         Ok(buffer)
     }
 }

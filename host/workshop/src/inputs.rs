@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use crate::element::{Bits, Element, Encoding};
 use crate::error::{Error, Result};
 use crate::rows::Rows;
+use crate::score_mod;
 use contract::problem::{Problem, Shape};
 use contract::refusal::Tensor;
 use contract::view::View;
@@ -30,10 +31,14 @@ pub struct Inputs {
     v: Arc<[Bits]>,
     /// Those that the rows are, where they are packed.
     sequences: Option<Arc<Sequences>>,
+    /// What is added to scores, where the problem has a bias.
+    bias: Option<Arc<[Bits]>>,
+    /// ALiBi slopes, where the problem has them.
+    slopes: Option<Arc<[f32]>>,
 }
 
 impl Inputs {
-    /// Joins a problem and the storages of Q, K and V.
+    /// Joins a problem and the storages of Q, K and V. A bias and slopes are 0 where the problem has them.
     ///
     /// # Errors
     /// [`Error::Invalid`] when a storage is shorter than its tensor's view needs.
@@ -43,7 +48,10 @@ impl Inputs {
         k: impl Into<Arc<[Bits]>>,
         v: impl Into<Arc<[Bits]>>,
     ) -> Result<Self> {
-        let inputs = Self { problem, q: q.into(), k: k.into(), v: v.into(), sequences: None };
+        let (score_mod, shape) = (problem.score_mod(), problem.shape());
+        let bias = score_mod.bias_extent(shape).map(|elements| vec![0; elements as usize].into());
+        let slopes = score_mod.slopes(shape).map(|count| vec![0.0; count as usize].into());
+        let inputs = Self { problem, q: q.into(), k: k.into(), v: v.into(), sequences: None, bias, slopes };
         for ((tensor, view), storage) in problem.views().named().into_iter().zip(inputs.storages()) {
             let needed = u128::from(view.offset) + u128::from(problem.extent(tensor));
             if needed > storage.len() as u128 {
@@ -74,7 +82,11 @@ impl Inputs {
         let q = scatter(&problem, Tensor::Q, heads.iter().map(|head| &head.q))?;
         let k = scatter(&problem, Tensor::K, of_keys().map(|head| &head.k))?;
         let v = scatter(&problem, Tensor::V, of_keys().map(|head| &head.v))?;
-        Self::new(problem, q, k, v)
+        let (score_mod, bias_of) =
+            (problem.score_mod(), |elements| score_mod::bias(elements, element, distribution, seed));
+        let bias = score_mod.bias_extent(shape).map(bias_of).map(Arc::from);
+        let slopes = score_mod.slopes(shape).map(|count| score_mod::slopes(count, shape.heads).into());
+        Ok(Self { bias, slopes, ..Self::new(problem, q, k, v)? })
     }
 
     /// The same rows as packed sequences of these lengths, in which each attends to its own keys.
@@ -83,6 +95,46 @@ impl Inputs {
     /// [`Error::Invalid`] when there is more than one batch entry, no sequence, or another number of rows.
     pub fn packed(self, lengths: &[u32]) -> Result<Self> {
         self.with_lengths(&Lengths::Shared(lengths.to_vec()))
+    }
+
+    /// The same with another bias and other slopes, where the problem has them.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when they have other numbers of elements than the problem's.
+    pub fn with_score_mod(self, bias: Option<Arc<[Bits]>>, slopes: Option<Arc<[f32]>>) -> Result<Self> {
+        let (score_mod, shape) = (self.problem.score_mod(), self.problem.shape());
+        let given = (bias.as_ref().map(|bias| bias.len() as u64), slopes.as_ref().map(|slopes| slopes.len() as u64));
+        let needed = (score_mod.bias_extent(shape), score_mod.slopes(shape));
+        if given != needed {
+            return Err(Error::Invalid(format!(
+                "bias and slopes have {given:?} elements, and the problem's {needed:?}"
+            )));
+        }
+        Ok(Self { bias, slopes, ..self })
+    }
+
+    /// The bias as it is stored, where the problem has one.
+    pub fn bias(&self) -> Option<&Arc<[Bits]>> {
+        self.bias.as_ref()
+    }
+
+    /// The ALiBi slopes, where the problem has them.
+    pub fn slopes(&self) -> Option<&[f32]> {
+        self.slopes.as_deref()
+    }
+
+    /// Row `row` of the bias, with an element for each key.
+    pub fn bias_row(&self, batch: u32, head: u32, row: u32) -> Option<&[Bits]> {
+        let view = View::new(self.problem.score_mod().bias?);
+        let keys = self.problem.shape().kv_sequence as usize;
+        self.bias.as_ref().map(|bias| row_of(bias, view, keys, batch, head, row))
+    }
+
+    /// The ALiBi slope of a head; 0 without.
+    pub fn slope(&self, batch: u32, head: u32) -> f64 {
+        let heads = self.problem.shape().heads as usize;
+        let of = |slopes: &[f32]| slopes[(batch as usize * heads + head as usize) % slopes.len()];
+        self.slopes().map_or(0.0, |slopes| of(slopes).into())
     }
 
     /// The same rows as the sequences that `lengths` says.

@@ -1,12 +1,30 @@
 //! Entries of a manifest as variants of the contract, with their names in what is refused.
 
+use contract::config::{Scores, Sequence};
 use contract::manifest::{ArgumentLayout, Entry};
 use contract::plan::Plan;
-use contract::problem::Problem;
+use contract::problem::{Problem, Shape, Slopes};
 use contract::refusal::Refusal;
+use contract::view::Layout;
 
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::score_mod::{BiasForm, ScoreModForm};
+
+/// A problem of `shape` that `entry` computes: of its element type and mask, and where it changes scores with ALiBi slopes and, if its
+/// sequences may have one, a bias for each head.
+///
+/// # Errors
+/// When no kernel accepts the shape.
+pub fn problem(entry: &Entry, shape: Shape, layout: Layout) -> Result<Problem> {
+    let problem = Problem::new(shape, entry.mask, layout)?.with_element(entry.element);
+    if entry.scores == Scores::Unmodified {
+        return Ok(problem);
+    }
+    let bias = (entry.sequence != Sequence::Packed).then_some(BiasForm::Hqk);
+    let score_mod = ScoreModForm { softcap: None, alibi: Some(Slopes::PerHead), bias };
+    Ok(problem.with_score_mod(score_mod.of(shape))?)
+}
 
 /// Plans the launch of `entry` for `problem` on `device`.
 ///
@@ -57,9 +75,7 @@ fn refused(entry: &Entry, refusal: &Refusal) -> Error {
 mod tests {
     use super::*;
     use contract::config::Mask;
-    use contract::problem::Shape;
     use contract::variants::VARIANTS;
-    use contract::view::Layout;
 
     #[test]
     fn what_is_refused_begins_with_the_name_of_the_entry() {

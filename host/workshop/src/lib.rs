@@ -47,6 +47,7 @@ pub mod reference;
 pub mod report;
 pub mod rows;
 pub mod sampled_check;
+pub mod score_mod;
 pub mod statistics;
 pub mod telemetry;
 pub mod timing;

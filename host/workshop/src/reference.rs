@@ -15,6 +15,7 @@
 //!   Masked elements of K never matter.
 
 mod keys;
+mod scores;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +27,7 @@ use crate::inputs::{Inputs, Sequence};
 use crate::rows::Rows;
 use contract::problem::Shape;
 use keys::{Keys, Space};
+use scores::RowScores;
 
 /// Query rows that one task computes.
 const ROWS_PER_TASK: usize = 64;
@@ -115,6 +117,7 @@ fn attend_in_sequence(
     let key_count = of_sequence.len();
     let keys = Keys::load(inputs, (batch, head / inputs.problem().shape().group()), of_sequence);
     let columns = inputs.columns();
+    let first_position = inputs.problem().alignment().first_position(own.len() as u32, key_count as u32);
     let tasks = elements.par_chunks_mut(ROWS_PER_TASK * columns).zip(rows.par_chunks_mut(ROWS_PER_TASK));
     tasks.enumerate().for_each(|(task, (elements, rows))| {
         let mut space = Space::new(key_count, columns);
@@ -123,7 +126,9 @@ fn attend_in_sequence(
             let q = wide(inputs, inputs.q_row(batch, head, index)).collect::<Vec<_>>();
             let attended = inputs.attended_keys(index);
             let attended = attended.start as usize..attended.end as usize;
-            *row = keys.attend(&q, inputs.problem().scale(), attended, &mut space, elements);
+            let position = first_position + i64::from(index - own.start);
+            let scores = RowScores::new(inputs, (batch, head), index, position);
+            *row = keys.attend(&q, &scores, attended, &mut space, elements);
         }
         progress(rows.len() as u64);
     });

@@ -16,7 +16,8 @@ use crate::error::Result;
 use crate::inputs::{Distribution, Inputs, row_of};
 use crate::record::Correctness;
 use crate::reference::Reference;
-use contract::problem::{Problem, Shape};
+use crate::score_mod::{BiasForm, ScoreModForm};
+use contract::problem::{Problem, ScoreMod, Shape, Slopes};
 use contract::view::Layout;
 
 /// A sample of the heads of a problem, and their reference.
@@ -50,13 +51,23 @@ impl SampledCheck {
         let sampled = Problem::new(sampled, problem.mask(), Layout::Bhsd)?.with_scale(problem.scale())?;
         let sampled = sampled.with_element(problem.element());
         let sampled = sampled.with_window(problem.window()).aligned(problem.alignment());
+        let ScoreMod { softcap, alibi, bias } = *problem.score_mod();
+        // Each with slope and bias of its own, too.
+        let form = ScoreModForm { softcap, alibi: alibi.map(|_| Slopes::PerHead), bias: bias.map(|_| BiasForm::Hqk) };
+        let sampled = sampled.with_score_mod(form.of(sampled.shape()))?;
         let gather = |row: fn(&Inputs, u32, u32, u32) -> &[Bits], group: u32, rows: u32| {
             let rows = heads.iter().flat_map(|at| (0..rows).map(|index| row(inputs, at.batch, at.head / group, index)));
             rows.flatten().copied().collect::<Vec<Bits>>()
         };
         let q = gather(Inputs::q_row, 1, shape.sequence);
         let [k, v] = [Inputs::k_row, Inputs::v_row].map(|row| gather(row, shape.group(), shape.kv_sequence));
-        let inputs = Inputs::new(sampled, q, k, v)?;
+        let bias = heads.iter().flat_map(|at| {
+            (0..shape.sequence).filter_map(|row| inputs.bias_row(at.batch, at.head, row)).flatten().copied()
+        });
+        let bias = form.bias.map(|_| bias.collect());
+        let slopes = heads.iter().map(|at| inputs.slope(at.batch, at.head) as f32);
+        let slopes = form.alibi.map(|_| slopes.collect());
+        let inputs = Inputs::new(sampled, q, k, v)?.with_score_mod(bias, slopes)?;
         let reference = Reference::compute(&inputs, |_rows| ());
         let bounds = UnitScaleBounds::applicable(Some(distribution), &problem);
         Ok(Self { problem, heads, inputs, reference, bounds })
@@ -151,7 +162,11 @@ mod tests {
     }
 
     fn case_of(type_: Element, layout: Layout) -> Case {
-        let problem = Problem::new(SHAPE, Mask::Causal, layout).unwrap().with_element(type_);
+        case_of_problem(Problem::new(SHAPE, Mask::Causal, layout).unwrap().with_element(type_))
+    }
+
+    fn case_of_problem(problem: Problem) -> Case {
+        let type_ = problem.element();
         let inputs = Inputs::generate(problem, Distribution::Normal, 3).unwrap();
         let reference = Reference::compute(&inputs, |_| ());
         let mut o = vec![0; problem.extent(Tensor::O) as usize];
@@ -180,6 +195,18 @@ mod tests {
                     assert_eq!((correctness.heads_checked, correctness.heads), (checked, 12));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn sampled_heads_have_their_own_slopes_and_biases() {
+        let form =
+            ScoreModForm { softcap: Some(2.0), alibi: Some(Slopes::PerBatchAndHead), bias: Some(BiasForm::Bhqk) };
+        let plain = Problem::new(SHAPE, Mask::Causal, Layout::Bshd).unwrap();
+        let case = case_of_problem(plain.with_score_mod(form.of(SHAPE)).unwrap());
+        for count in [3, 12] {
+            let correctness = judge(&case, count);
+            assert!(correctness.passed(), "{correctness}");
         }
     }
 

@@ -36,6 +36,8 @@ pub struct ForwardArgs {
     pub o: u64,
     /// Log-sum-exp, f32, `[B,H,S]` contiguous, natural logarithm; 0 when it is not wanted.
     pub lse: u64,
+    /// What is done to scores before the softmax, by entries that change them.
+    pub score_mod: ScoreModArgs,
     /// The rows of Q and O at which packed sequences begin, and behind them where the last one ends, i32 `[sequences + 1]`,
     /// 4-byte aligned; 0 where all sequences are of one length, or have equal [room](Self::room).
     pub cu_seqlens: u64,
@@ -91,6 +93,39 @@ pub struct ForwardArgs {
     pub last_round: LastRound,
 }
 
+/// What is done to scores before their softmax ([`crate::problem::ScoreMod`]); entries that leave them alone do not read it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ScoreModArgs {
+    /// Bias, `[B,H,S_q,S_k]` by `bias_strides`, of the type of Q, 2-byte aligned; 0 for none.
+    pub bias: u64,
+    /// ALiBi slopes, f32, 4-byte aligned; 0 for none.
+    pub slopes: u64,
+    /// Strides of the bias; any of them may be 0.
+    pub bias_strides: Strides,
+    /// `2 · scale · log2(e) / cap`: of a score q·k, what makes 2 to that power e^(2·s/cap). 0 where scores are not capped.
+    pub softcap_exponent: f32,
+    /// `cap · log2(e)`: what its tanh is multiplied by.
+    pub softcap_log2: f32,
+    /// Slopes of a batch entry: H, or 0 where all have the same.
+    pub slopes_batch: u32,
+    /// The key at which query 0 is, for ALiBi's distances.
+    pub first_position: i32,
+}
+
+impl ScoreModArgs {
+    /// Leaves scores as they are.
+    pub const NONE: Self = Self {
+        bias: 0,
+        slopes: 0,
+        bias_strides: Strides { batch: 0, head: 0, row: 0 },
+        softcap_exponent: 0.0,
+        softcap_log2: 0.0,
+        slopes_batch: 0,
+        first_position: 0,
+    };
+}
+
 /// Bytes of a tensor map.
 pub const TENSOR_MAP_BYTES: u64 = 128;
 
@@ -115,7 +150,8 @@ pub const TENSOR_MAP_ROWS: u32 = 64;
 pub const FORWARD_ARGS_LAYOUT: core::alloc::Layout = core::alloc::Layout::new::<ForwardArgs>();
 
 const _: () = assert!(
-    FORWARD_ARGS_LAYOUT.size() == 9 * 8 + 4 * 24 + 11 * 4 + 3 * 12 + 4 + 36 && FORWARD_ARGS_LAYOUT.align() == 8
+    FORWARD_ARGS_LAYOUT.size() == 5 * 8 + 56 + 4 * 8 + 4 * 24 + 11 * 4 + 3 * 12 + 4 + 36
+        && FORWARD_ARGS_LAYOUT.align() == 8
 );
 
 /// Name, offset and size in bytes of one field of [`ForwardArgs`].
@@ -150,6 +186,7 @@ pub const FORWARD_ARGS_FIELDS: &[Field] = fields!(
     v,
     o,
     lse,
+    score_mod,
     cu_seqlens,
     cu_seqlens_k,
     seqused_q,

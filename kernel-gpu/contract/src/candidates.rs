@@ -90,7 +90,7 @@ impl Candidate {
             Configuration::Sm90Tma(tile) => ("Sm90Tma", format!("{tile:?}")),
         };
         let Self { name, element, mask, .. } = self;
-        format!("entry! {{ {kind} {name}, {element:?}, sequence::{sequence}, mask::{mask:?}, {tile} }}\n")
+        format!("entry! {{ {kind} {name}, {element:?}, sequence::{sequence}, mask::{mask:?}, [], {tile} }}\n")
     }
 
     /// The line of the variant list in `variants.rs` that ships it.
@@ -179,7 +179,9 @@ mod tests {
         let tma = candidate(Configuration::Sm90Tma(tile));
         let source = tma.declaration();
         assert!(
-            source.starts_with("entry! { Sm90Tma x, F16, sequence::Exact<512>, mask::Full, Sm90Tma { warpgroups: 4, "),
+            source.starts_with(
+                "entry! { Sm90Tma x, F16, sequence::Exact<512>, mask::Full, [], Sm90Tma { warpgroups: 4, "
+            ),
             "{source}"
         );
         assert!(source.contains("passes: 2") && source.contains("grid: Persistent"), "{source}");

@@ -96,6 +96,18 @@ impl Mask {
     }
 }
 
+/// Whether an entry changes scores before their softmax ([`ScoreMod`](crate::problem::ScoreMod)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
+pub enum Scores {
+    /// They are scale · QKᵀ.
+    #[default]
+    Unmodified,
+    /// They are capped, biased, or both, as the launch says. Such an entry applies every mask as a window.
+    Modified,
+}
+
 /// Which sequence lengths an entry accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]

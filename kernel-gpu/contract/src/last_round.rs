@@ -138,7 +138,7 @@ mod tests {
     extern crate std;
 
     use super::*;
-    use crate::args::Strides;
+    use crate::args::{ScoreModArgs, Strides};
     use crate::geometry::work_item;
     use std::collections::BTreeSet;
     use std::vec::Vec;
@@ -152,6 +152,7 @@ mod tests {
             v: 0,
             o: 0,
             lse: 0,
+            score_mod: ScoreModArgs::NONE,
             cu_seqlens: 0,
             cu_seqlens_k: 0,
             seqused_q: 0,

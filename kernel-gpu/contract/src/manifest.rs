@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::architecture::MOST_GENEROUS;
 use crate::args::{FORWARD_ARGS_FIELDS, FORWARD_ARGS_LAYOUT};
-use crate::config::{Element, Family, Mask, Sequence};
+use crate::config::{Element, Family, Mask, Scores, Sequence};
 use crate::tile::{Configuration, Rejection};
 use crate::variants::Variant;
 
@@ -72,6 +72,9 @@ pub struct Entry {
     pub sequence: Sequence,
     /// Mask the entry applies.
     pub mask: Mask,
+    /// Whether it changes scores. Absent in manifests of entries that do not.
+    #[serde(default)]
+    pub scores: Scores,
     /// Threads of a block (x dimension; y and z are 1).
     pub threads: u32,
     /// Dynamic shared memory of a block, bytes.
@@ -140,13 +143,14 @@ impl ArgumentLayout {
 impl Entry {
     /// The variant that it is an entry of.
     pub fn variant(&self) -> Variant<'_> {
-        let Self { name, config, element, sequence, mask, waits_for_previous_grid, .. } = self;
+        let Self { name, config, element, sequence, mask, scores, waits_for_previous_grid, .. } = self;
         Variant {
             entry: name,
             config: *config,
             element: *element,
             sequence: *sequence,
             mask: *mask,
+            scores: *scores,
             waits_for_previous_grid: *waits_for_previous_grid,
         }
     }
@@ -165,7 +169,7 @@ impl Entry {
         self.config.check(self.sequence, MOST_GENEROUS)
     }
 
-    /// The entry of a variant, without resources.
+    /// The entry of a variant that leaves scores alone, without resources.
     pub fn new(name: &str, config: Configuration, element: Element, sequence: Sequence, mask: Mask) -> Self {
         Self {
             name: name.to_string(),
@@ -173,6 +177,7 @@ impl Entry {
             element,
             sequence,
             mask,
+            scores: Scores::Unmodified,
             threads: config.threads(),
             dynamic_shared_bytes: config.shared_bytes(),
             waits_for_previous_grid: false,
@@ -184,8 +189,8 @@ impl Entry {
 
 impl From<&Variant<'_>> for Entry {
     fn from(variant: &Variant<'_>) -> Self {
-        let waits_for_previous_grid = variant.waits_for_previous_grid;
+        let Variant { scores, waits_for_previous_grid, .. } = *variant;
         let entry = Self::new(variant.entry, variant.config, variant.element, variant.sequence, variant.mask);
-        Self { waits_for_previous_grid, ..entry }
+        Self { scores, waits_for_previous_grid, ..entry }
     }
 }

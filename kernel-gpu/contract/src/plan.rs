@@ -3,14 +3,14 @@
 use core::num::NonZeroU32;
 use core::ops::{Range, RangeInclusive};
 
-use crate::args::{ForwardArgs, TENSOR_MAP_BYTES, TensorMaps};
-use crate::config::{Mask, Sequence};
+use crate::args::{ForwardArgs, ScoreModArgs, TENSOR_MAP_BYTES, TensorMaps};
+use crate::config::{Mask, Scores, Sequence};
 use crate::divisor::Divisor;
 use crate::geometry::{blocks, query_tiles, work_items};
 use crate::gpu::Gpu;
 use crate::last_round::LastRound;
 use crate::packed::{self, Lengths, Packing};
-use crate::problem::Problem;
+use crate::problem::{Problem, Slopes};
 use crate::refusal::{Refusal, Tensor};
 use crate::tensor_map::{self, TensorMap};
 use crate::variants::Variant;
@@ -22,6 +22,8 @@ pub const TENSOR_ALIGNMENT: u64 = 16;
 pub const LENGTHS_ALIGNMENT: u64 = 4;
 /// Bytes of an element of LSE, which is f32.
 const LSE_ELEMENT_BYTES: u64 = 4;
+/// Bytes of an ALiBi slope, which is f32.
+pub const SLOPE_BYTES: u64 = 4;
 
 /// What a launch of a variant for a problem on a GPU consists of, but for the addresses of its tensors.
 #[derive(Clone, Copy, Debug)]
@@ -55,12 +57,18 @@ pub struct Addresses {
     pub seqused_q: Option<u64>,
     /// The same of K and V.
     pub seqused_k: Option<u64>,
+    /// The bias of a problem with one, of the type of Q, 2-byte aligned.
+    pub bias: Option<u64>,
+    /// The ALiBi slopes of a problem with them: f32, contiguous.
+    pub alibi_slopes: Option<u64>,
 }
 
 impl Addresses {
-    /// Those of Q, K, V and O, without LSE and without lengths.
+    /// Those of Q, K, V and O, without anything else.
     pub const fn new(q: u64, k: u64, v: u64, o: u64) -> Self {
-        Self { q, k, v, o, lse: None, cu_seqlens: None, cu_seqlens_k: None, seqused_q: None, seqused_k: None }
+        let (cu_seqlens, cu_seqlens_k, seqused_q, seqused_k) = (None, None, None, None);
+        let (lse, bias, alibi_slopes) = (None, None, None);
+        Self { q, k, v, o, lse, cu_seqlens, cu_seqlens_k, seqused_q, seqused_k, bias, alibi_slopes }
     }
 
     /// Those of lengths, with their names.
@@ -99,6 +107,7 @@ impl<'a> Plan<'a> {
             v: 0,
             o: 0,
             lse: 0,
+            score_mod: score_mod_args(problem),
             cu_seqlens: 0,
             cu_seqlens_k: 0,
             seqused_q: 0,
@@ -154,7 +163,10 @@ impl<'a> Plan<'a> {
             [addresses.lse, addresses.cu_seqlens, addresses.seqused_q, addresses.seqused_k]
                 .map(|address| address.unwrap_or(0));
         let cu_seqlens_k = addresses.cu_seqlens_k.unwrap_or(cu_seqlens);
-        let args = ForwardArgs { q, k, v, o, lse, cu_seqlens, cu_seqlens_k, seqused_q, seqused_k, ..self.args };
+        let (bias, slopes) = (addresses.bias.unwrap_or(0), addresses.alibi_slopes.unwrap_or(0));
+        let score_mod = ScoreModArgs { bias, slopes, ..self.args.score_mod };
+        let args =
+            ForwardArgs { q, k, v, o, lse, cu_seqlens, cu_seqlens_k, seqused_q, seqused_k, score_mod, ..self.args };
         let tensor_maps = self.variant.config.uses_tensor_maps().then(|| {
             let map = |tensor, first| TensorMap::of(&self.problem, tensor, first, self.variant.config.columns());
             [map(Tensor::Q, q), map(Tensor::K, k), map(Tensor::V, v), map(Tensor::O, o)]
@@ -185,11 +197,23 @@ impl<'a> Plan<'a> {
             check_apart(lse, &inputs)?;
             check_apart(lse, core::slice::from_ref(&o))?;
         }
-        for (tensor, address) in addresses.lengths() {
-            let Some(lengths) = self.lengths_range(tensor, address)? else { continue };
-            check_apart(&o, core::slice::from_ref(&lengths))?;
+        let score_mod = self.problem.score_mod();
+        let elements = |count: Option<u64>, bytes| count.map(|count| (count, bytes));
+        let bias = elements(score_mod.bias_extent(shape), ELEMENT_BYTES);
+        let slopes = elements(score_mod.slopes(shape), SLOPE_BYTES);
+        let [cu_seqlens, cu_seqlens_k, seqused_q, seqused_k] = addresses.lengths();
+        let others = [
+            self.lengths_range(cu_seqlens)?,
+            self.lengths_range(cu_seqlens_k)?,
+            self.lengths_range(seqused_q)?,
+            self.lengths_range(seqused_k)?,
+            elements_range(Tensor::Bias, addresses.bias, bias)?,
+            elements_range(Tensor::Slopes, addresses.alibi_slopes, slopes)?,
+        ];
+        for other in others.into_iter().flatten() {
+            check_apart(&o, core::slice::from_ref(&other))?;
             if let Some(lse) = &lse {
-                check_apart(lse, core::slice::from_ref(&lengths))?;
+                check_apart(lse, core::slice::from_ref(&other))?;
             }
         }
         let [q, k, v] = inputs.map(|(_, range)| range.start);
@@ -197,7 +221,10 @@ impl<'a> Plan<'a> {
     }
 
     /// Where `tensor`, lengths of a packed problem, lies, if it is given.
-    fn lengths_range(&self, tensor: Tensor, address: Option<u64>) -> Result<Option<(Tensor, Range<u64>)>, Refusal> {
+    fn lengths_range(
+        &self,
+        (tensor, address): (Tensor, Option<u64>),
+    ) -> Result<Option<(Tensor, Range<u64>)>, Refusal> {
         let Some(address) = address else {
             return match lengths_are_needed(&self.problem, tensor) {
                 true => Err(Refusal::NoLengths { lengths: tensor }),
@@ -348,8 +375,12 @@ impl Variant<'_> {
         if self.element != problem.element() {
             return Err(Refusal::OtherElement { element: problem.element(), computed: self.element });
         }
-        // A window as wide as the sequences is another mask as well.
-        if self.mask != problem.mask() && self.mask != problem.simplified().mask() {
+        if problem.score_mod().is_none() == (self.scores == Scores::Modified) {
+            return Err(Refusal::OtherScores { computed: self.scores });
+        }
+        // A window as wide as the sequences is another mask as well, and those that change scores have none but windows.
+        let is_computed = |mask| mask == self.mask || self.scores == Scores::Modified;
+        if !is_computed(problem.mask()) && !is_computed(problem.simplified().mask()) {
             return Err(Refusal::OtherMask { mask: problem.mask(), computed: self.mask });
         }
         if self.config.uses_tensor_maps() { tensor_map::check(problem) } else { Ok(()) }
@@ -414,6 +445,47 @@ fn tensor_range(tensor: Tensor, address: u64, bytes: u64) -> Result<Range<u64>, 
     match address.checked_add(bytes) {
         Some(end) => Ok(address..end),
         None => Err(Refusal::BeyondAddresses { tensor, address, bytes }),
+    }
+}
+
+/// Where a tensor of so many elements of so many bytes lies, which a problem has or not.
+fn elements_range(
+    tensor: Tensor,
+    address: Option<u64>,
+    elements: Option<(u64, u64)>,
+) -> Result<Option<(Tensor, Range<u64>)>, Refusal> {
+    let (address, (count, element)) = match (address, elements) {
+        (None, None) => return Ok(None),
+        (None, Some(_)) => return Err(Refusal::NoAddress { tensor }),
+        (Some(_), None) => return Err(Refusal::UnexpectedAddress { tensor }),
+        (Some(address), Some(elements)) => (address, elements),
+    };
+    if address == 0 || address % element != 0 {
+        return Err(Refusal::ElementAddress { tensor, address, element });
+    }
+    let bytes = count.saturating_mul(element);
+    match address.checked_add(bytes) {
+        Some(end) => Ok(Some((tensor, address..end))),
+        None => Err(Refusal::BeyondAddresses { tensor, address, bytes }),
+    }
+}
+
+/// The arguments that a problem's changes of scores have, but for addresses.
+fn score_mod_args(problem: &Problem) -> ScoreModArgs {
+    let (score_mod, shape) = (problem.score_mod(), problem.shape());
+    let log2_e = core::f64::consts::LOG2_E;
+    let args = score_mod.softcap.map_or(ScoreModArgs::NONE, |cap| ScoreModArgs {
+        // Not 0, which stands for no cap.
+        softcap_exponent: ((2.0 * problem.scale() * log2_e / cap) as f32).max(f32::MIN_POSITIVE),
+        softcap_log2: (cap * log2_e) as f32,
+        ..ScoreModArgs::NONE
+    });
+    ScoreModArgs {
+        bias_strides: score_mod.bias.unwrap_or(args.bias_strides),
+        slopes_batch: if score_mod.alibi == Some(Slopes::PerBatchAndHead) { shape.heads } else { 0 },
+        // Of packed sequences, kernels count rows from their positions.
+        first_position: if problem.packing().is_some() { 0 } else { problem.first_position() as i32 },
+        ..args
     }
 }
 

@@ -1,5 +1,6 @@
 //! An attention problem: shape, mask, scale and views, checked as a whole before anything is allocated.
 
+mod score_mod;
 mod shape;
 mod window;
 
@@ -10,6 +11,7 @@ use crate::packed::{Lengths, Packing};
 use crate::refusal::{Refusal, Tensor};
 use crate::view::{Layout, View, Views};
 
+pub use score_mod::{MAXIMUM_SOFTCAP, MINIMUM_SOFTCAP, ScoreMod, Slopes};
 pub use shape::{DEFAULT_HEAD_DIM, MAXIMUM_HEAD_DIM, MAXIMUM_SEQUENCE, Shape, check_head_dim};
 pub(crate) use window::Band;
 pub use window::{Alignment, Window};
@@ -32,6 +34,7 @@ pub struct Problem {
     scale: f64,
     views: Views,
     packing: Option<Packing>,
+    score_mod: ScoreMod,
 }
 
 impl Problem {
@@ -52,7 +55,8 @@ impl Problem {
         };
         let (element, scale) = (Element::F16, shape.default_scale());
         let alignment = Alignment::TopLeft;
-        Self { shape, element, window, alignment, scale, views, packing: None }.with_views(views)
+        let score_mod = ScoreMod::NONE;
+        Self { shape, element, window, alignment, scale, views, packing: None, score_mod }.with_views(views)
     }
 
     /// The same rows as packed sequences ([`crate::packed`]): a problem of one batch entry, whose rows are those of all
@@ -81,7 +85,9 @@ impl Problem {
             }
             Lengths::Shared | Lengths::Separate => {}
         }
-        Ok(Self { packing: Some(packing), ..self })
+        let packed = Self { packing: Some(packing), ..self };
+        packed.score_mod.check(&packed)?;
+        Ok(packed)
     }
 
     /// The batch as sequences that have the rows of an entry as room, and may use less of it ([`Lengths::Padded`]): a packed
@@ -133,6 +139,16 @@ impl Problem {
         Ok(Self { scale, ..self })
     }
 
+    /// The same problem with other scores.
+    ///
+    /// # Errors
+    /// When the softcap is beyond [`MINIMUM_SOFTCAP`] and [`MAXIMUM_SOFTCAP`], when a bias does not fit 64-bit addresses, and for a
+    /// bias, or slopes for each batch entry, of packed sequences.
+    pub fn with_score_mod(self, score_mod: ScoreMod) -> Result<Self, Refusal> {
+        score_mod.check(&self)?;
+        Ok(Self { score_mod, ..self })
+    }
+
     /// The same problem over tensors that lie in memory in another way.
     ///
     /// # Errors
@@ -161,6 +177,17 @@ impl Problem {
         self.element
     }
 
+    /// What is done to the scores before the softmax.
+    pub const fn score_mod(&self) -> &ScoreMod {
+        &self.score_mod
+    }
+
+    /// The key at which query 0 is; negative where there are fewer keys than queries and the last ones are at each other. Of packed
+    /// sequences, each has its own ([`Alignment::first_position`]).
+    pub const fn first_position(&self) -> i64 {
+        self.alignment.first_position(self.shape.sequence, self.shape.kv_sequence)
+    }
+
     /// Which keys a query attends to around its position, in numbers.
     pub const fn window(&self) -> Window {
         self.window
@@ -173,11 +200,7 @@ impl Problem {
 
     /// Which keys a query attends to. Where the first query is not at the first key, what is causal otherwise is a window.
     pub const fn mask(&self) -> Mask {
-        let Shape { sequence, kv_sequence, .. } = self.shape;
-        let is_at_first = match self.looks_up_positions() {
-            true => false,
-            false => self.alignment.first_position(sequence, kv_sequence) == 0,
-        };
+        let is_at_first = !self.looks_up_positions() && self.first_position() == 0;
         match self.window.mask() {
             mask if is_at_first => mask,
             Mask::Full => Mask::Full,

@@ -3,10 +3,11 @@
 use core::fmt;
 use core::ops::Range;
 
-use crate::config::{Element, Family, Mask, Sequence};
+use crate::args::Strides;
+use crate::config::{Element, Family, Mask, Scores, Sequence};
 use crate::geometry::MAXIMUM_WORK_ITEMS;
 use crate::plan::{LENGTHS_ALIGNMENT, TENSOR_ALIGNMENT};
-use crate::problem::{MAXIMUM_HEAD_DIM, MAXIMUM_SCALE, MAXIMUM_SEQUENCE, Shape};
+use crate::problem::{MAXIMUM_HEAD_DIM, MAXIMUM_SCALE, MAXIMUM_SEQUENCE, MAXIMUM_SOFTCAP, MINIMUM_SOFTCAP, Shape};
 use crate::tensor_map::STRIDE_LIMIT;
 use crate::view::{ROW_ALIGNMENT, View};
 
@@ -31,6 +32,10 @@ pub enum Tensor {
     SequsedQ,
     /// How many rows of K and V it has.
     SequsedK,
+    /// What is added to scores.
+    Bias,
+    /// ALiBi slopes.
+    Slopes,
 }
 
 /// A dimension of a tensor other than the columns of a row.
@@ -134,6 +139,46 @@ pub enum Refusal {
     ScaleOutOfRange {
         /// The scale.
         scale: f64,
+    },
+    /// The softcap is not a number that kernels compute with.
+    SoftcapOutOfRange {
+        /// The softcap.
+        softcap: f64,
+    },
+    /// A bias does not fit 64-bit addresses.
+    BiasTooLarge {
+        /// The shape of the problem.
+        shape: Shape,
+        /// Strides of the bias.
+        strides: Strides,
+    },
+    /// A bias for packed sequences.
+    PackedBias,
+    /// ALiBi slopes for each batch entry, and packed sequences.
+    PackedSlopes,
+    /// The kernel changes scores and the problem does not, or the other way round.
+    OtherScores {
+        /// Whether the kernel changes scores.
+        computed: Scores,
+    },
+    /// The problem has a bias or slopes and no address of them comes with it.
+    NoAddress {
+        /// The tensor.
+        tensor: Tensor,
+    },
+    /// An address of a bias or slopes comes with a problem that has none.
+    UnexpectedAddress {
+        /// The tensor.
+        tensor: Tensor,
+    },
+    /// A bias or slopes are at an address where none of their elements can be.
+    ElementAddress {
+        /// The tensor.
+        tensor: Tensor,
+        /// The address.
+        address: u64,
+        /// Bytes of an element.
+        element: u64,
     },
     /// Rows would not be 16-byte aligned.
     MisalignedStride {
@@ -275,6 +320,8 @@ impl Tensor {
             Tensor::CuSeqlensK => "cu_seqlens_k",
             Tensor::SequsedQ => "seqused_q",
             Tensor::SequsedK => "seqused_k",
+            Tensor::Bias => "bias",
+            Tensor::Slopes => "alibi_slopes",
         }
     }
 }
@@ -330,6 +377,37 @@ impl fmt::Display for Refusal {
             }
             Refusal::ScaleOutOfRange { scale } => {
                 write!(formatter, "scale is {scale}; it must be finite, at least 0 and at most {MAXIMUM_SCALE:e}")
+            }
+            Refusal::SoftcapOutOfRange { softcap } => write!(
+                formatter,
+                "softcap is {softcap}; it must be from {MINIMUM_SOFTCAP} to {MAXIMUM_SOFTCAP}, or absent"
+            ),
+            Refusal::BiasTooLarge { shape, strides } => {
+                write!(
+                    formatter,
+                    "a bias of {shape} with {strides:?} does not fit 64-bit addresses; make its strides smaller"
+                )
+            }
+            Refusal::PackedBias => formatter.write_str(
+                "a bias has a row for each query of a batch; packed sequences have none (ALiBi and softcap do)",
+            ),
+            Refusal::PackedSlopes => {
+                formatter.write_str("alibi_slopes of packed sequences are [heads], the same for all sequences")
+            }
+            Refusal::OtherScores { computed: Scores::Modified } => {
+                formatter.write_str("is for problems with a softcap, ALiBi or a bias, and this one has none")
+            }
+            Refusal::OtherScores { computed: Scores::Unmodified } => {
+                formatter.write_str("computes neither softcap nor ALiBi nor a bias")
+            }
+            Refusal::NoAddress { tensor } => {
+                write!(formatter, "{tensor} is missing; the problem has one, and its address is needed")
+            }
+            Refusal::UnexpectedAddress { tensor } => {
+                write!(formatter, "{tensor} is given, but the problem has none; make it a problem with one")
+            }
+            Refusal::ElementAddress { tensor, address, element } => {
+                write!(formatter, "{tensor} is at address {address:#x}; it must be a non-zero multiple of {element}")
             }
             Refusal::MisalignedStride { tensor, dimension, stride } => write!(
                 formatter,

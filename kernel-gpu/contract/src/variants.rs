@@ -1,6 +1,6 @@
 //! The list of variants: every entry of the PTX, what it was specialised for, and its name.
 
-use crate::config::{Element, Family, Mask, Sequence};
+use crate::config::{Element, Family, Mask, Scores, Sequence};
 use crate::tile::{Configuration, Sm80, Sm90CpAsync, Sm90Tma};
 
 /// One entry of the PTX: a kernel monomorphised for a tile configuration, an element type, a sequence length and a mask.
@@ -16,6 +16,8 @@ pub struct Variant<'a> {
     pub sequence: Sequence,
     /// Mask the entry applies.
     pub mask: Mask,
+    /// Whether it changes scores.
+    pub scores: Scores,
     /// Whether it waits by itself for the grids before it until it accesses the tensors, so that its launch may let it begin
     /// while they end (`griddepcontrol.wait`).
     pub waits_for_previous_grid: bool,
@@ -73,7 +75,8 @@ impl Variant<'_> {
     }
 }
 
-/// Calls `$callback!` with every variant, a line each: `entry: Kind { configuration }, element, sequence, mask;`.
+/// Calls `$callback!` with every variant, a line each: `entry: Kind { configuration }, element, sequence, mask;`, with `, Modified`
+/// behind the mask of those that change scores.
 ///
 /// The list below and the entries of kernel-gpu are made from it.
 #[macro_export]
@@ -97,7 +100,9 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_packed_full_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Packed, Full;
             fa512_sm90a_tma_packed_causal_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Packed, Causal;
             fa512_sm90a_tma_any_window_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Any, Window;
+            fa512_sm90a_tma_any_modified_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Any, Window, Modified;
             fa512_sm90a_tma_packed_window_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Packed, Window;
+            fa512_sm90a_tma_packed_modified_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Packed, Window, Modified;
 
             fa512_sm90a_tma_bf16_s512_full_512x64: Sm90Tma { 4 warpgroups, 8 stages, 2 passes, persistent }, Bf16, Exact(512), Full;
             fa512_sm90a_tma_bf16_s512_causal_512x64: Sm90Tma { 4 warpgroups, 8 stages, 2 passes, persistent }, Bf16, Exact(512), Causal;
@@ -114,7 +119,9 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_bf16_packed_full_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Packed, Full;
             fa512_sm90a_tma_bf16_packed_causal_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Packed, Causal;
             fa512_sm90a_tma_bf16_any_window_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Any, Window;
+            fa512_sm90a_tma_bf16_any_modified_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Any, Window, Modified;
             fa512_sm90a_tma_bf16_packed_window_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Packed, Window;
+            fa512_sm90a_tma_bf16_packed_modified_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Packed, Window, Modified;
 
             fa512_sm90a_tma_d32_any_full_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent }, F16, Any, Full;
             fa512_sm90a_tma_d32_any_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent }, F16, Any, Causal;
@@ -125,11 +132,15 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_d32_packed_full_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, F16, Packed, Full;
             fa512_sm90a_tma_d32_packed_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, F16, Packed, Causal;
             fa512_sm90a_tma_d32_any_window_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, F16, Any, Window;
+            fa512_sm90a_tma_d32_any_modified_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent }, F16, Any, Window, Modified;
             fa512_sm90a_tma_d32_packed_window_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, F16, Packed, Window;
+            fa512_sm90a_tma_d32_packed_modified_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent }, F16, Packed, Window, Modified;
             fa512_sm90a_tma_d96_any_full_192x64: Sm90Tma { 3 warpgroups, 6 stages, 96 columns, persistent }, F16, Any, Full;
             fa512_sm90a_tma_d96_any_causal_192x64: Sm90Tma { 3 warpgroups, 6 stages, 96 columns, persistent }, F16, Any, Causal;
             fa512_sm90a_tma_d96_any_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, F16, Any, Window;
+            fa512_sm90a_tma_d96_any_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, F16, Any, Window, Modified;
             fa512_sm90a_tma_d96_packed_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, F16, Packed, Window;
+            fa512_sm90a_tma_d96_packed_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, F16, Packed, Window, Modified;
             fa512_sm90a_tma_d128_any_full_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent }, F16, Any, Full;
             fa512_sm90a_tma_d128_any_causal_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent }, F16, Any, Causal;
             fa512_sm90a_tma_d128_any_full_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Any, Full;
@@ -139,7 +150,9 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_d128_packed_full_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Packed, Full;
             fa512_sm90a_tma_d128_packed_causal_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Packed, Causal;
             fa512_sm90a_tma_d128_any_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Any, Window;
+            fa512_sm90a_tma_d128_any_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Any, Window, Modified;
             fa512_sm90a_tma_d128_packed_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Packed, Window;
+            fa512_sm90a_tma_d128_packed_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Packed, Window, Modified;
 
             fa512_sm90a_tma_bf16_d32_any_full_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent }, Bf16, Any, Full;
             fa512_sm90a_tma_bf16_d32_any_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent }, Bf16, Any, Causal;
@@ -150,11 +163,15 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_bf16_d32_packed_full_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Bf16, Packed, Full;
             fa512_sm90a_tma_bf16_d32_packed_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Bf16, Packed, Causal;
             fa512_sm90a_tma_bf16_d32_any_window_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Bf16, Any, Window;
+            fa512_sm90a_tma_bf16_d32_any_modified_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent }, Bf16, Any, Window, Modified;
             fa512_sm90a_tma_bf16_d32_packed_window_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Bf16, Packed, Window;
+            fa512_sm90a_tma_bf16_d32_packed_modified_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent }, Bf16, Packed, Window, Modified;
             fa512_sm90a_tma_bf16_d96_any_full_192x64: Sm90Tma { 3 warpgroups, 6 stages, 96 columns, persistent }, Bf16, Any, Full;
             fa512_sm90a_tma_bf16_d96_any_causal_192x64: Sm90Tma { 3 warpgroups, 6 stages, 96 columns, persistent }, Bf16, Any, Causal;
             fa512_sm90a_tma_bf16_d96_any_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Bf16, Any, Window;
+            fa512_sm90a_tma_bf16_d96_any_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Bf16, Any, Window, Modified;
             fa512_sm90a_tma_bf16_d96_packed_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Bf16, Packed, Window;
+            fa512_sm90a_tma_bf16_d96_packed_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Bf16, Packed, Window, Modified;
             fa512_sm90a_tma_bf16_d128_any_full_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent }, Bf16, Any, Full;
             fa512_sm90a_tma_bf16_d128_any_causal_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent }, Bf16, Any, Causal;
             fa512_sm90a_tma_bf16_d128_any_full_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Any, Full;
@@ -164,7 +181,9 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_bf16_d128_packed_full_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Packed, Full;
             fa512_sm90a_tma_bf16_d128_packed_causal_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Packed, Causal;
             fa512_sm90a_tma_bf16_d128_any_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Any, Window;
+            fa512_sm90a_tma_bf16_d128_any_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Any, Window, Modified;
             fa512_sm90a_tma_bf16_d128_packed_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Packed, Window;
+            fa512_sm90a_tma_bf16_d128_packed_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Packed, Window, Modified;
 
             fa512_sm90a_s512_full_64x64: Sm90CpAsync { 1 warpgroups, 64 keys, 2 stages, 4 blocks }, F16, Exact(512), Full;
             fa512_sm90a_s512_causal_64x64: Sm90CpAsync { 1 warpgroups, 64 keys, 2 stages, 4 blocks }, F16, Exact(512), Causal;
@@ -180,7 +199,9 @@ macro_rules! for_every_variant {
             fa512_sm80_packed_full_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks }, F16, Packed, Full;
             fa512_sm80_packed_causal_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks }, F16, Packed, Causal;
             fa512_sm80_any_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks, rescale every step }, F16, Any, Window;
+            fa512_sm80_any_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks, rescale every step }, F16, Any, Window, Modified;
             fa512_sm80_packed_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks, rescale every step }, F16, Packed, Window;
+            fa512_sm80_packed_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks, rescale every step }, F16, Packed, Window, Modified;
 
             fa512_sm80_bf16_s512_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, Bf16, Exact(512), Full;
             fa512_sm80_bf16_s512_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, Bf16, Exact(512), Causal;
@@ -193,40 +214,60 @@ macro_rules! for_every_variant {
             fa512_sm80_bf16_packed_full_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks }, Bf16, Packed, Full;
             fa512_sm80_bf16_packed_causal_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks }, Bf16, Packed, Causal;
             fa512_sm80_bf16_any_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks, rescale every step }, Bf16, Any, Window;
+            fa512_sm80_bf16_any_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks, rescale every step }, Bf16, Any, Window, Modified;
             fa512_sm80_bf16_packed_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks, rescale every step }, Bf16, Packed, Window;
+            fa512_sm80_bf16_packed_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks, rescale every step }, Bf16, Packed, Window, Modified;
 
             fa512_sm80_d32_any_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, F16, Any, Full;
             fa512_sm80_d32_any_causal_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, F16, Any, Causal;
             fa512_sm80_d32_any_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, F16, Any, Window;
+            fa512_sm80_d32_any_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, F16, Any, Window, Modified;
             fa512_sm80_d32_packed_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, F16, Packed, Full;
             fa512_sm80_d32_packed_causal_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, F16, Packed, Causal;
             fa512_sm80_d32_packed_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, F16, Packed, Window;
+            fa512_sm80_d32_packed_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, F16, Packed, Window, Modified;
             fa512_sm80_d128_any_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns }, F16, Any, Full;
             fa512_sm80_d128_any_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns }, F16, Any, Causal;
             fa512_sm80_d128_any_window_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, F16, Any, Window;
+            fa512_sm80_d128_any_modified_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, F16, Any, Window, Modified;
             fa512_sm80_d128_packed_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns }, F16, Packed, Full;
             fa512_sm80_d128_packed_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns }, F16, Packed, Causal;
             fa512_sm80_d128_packed_window_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, F16, Packed, Window;
+            fa512_sm80_d128_packed_modified_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, F16, Packed, Window, Modified;
 
             fa512_sm80_bf16_d32_any_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, Bf16, Any, Full;
             fa512_sm80_bf16_d32_any_causal_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, Bf16, Any, Causal;
             fa512_sm80_bf16_d32_any_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, Bf16, Any, Window;
+            fa512_sm80_bf16_d32_any_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, Bf16, Any, Window, Modified;
             fa512_sm80_bf16_d32_packed_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, Bf16, Packed, Full;
             fa512_sm80_bf16_d32_packed_causal_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, Bf16, Packed, Causal;
             fa512_sm80_bf16_d32_packed_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, Bf16, Packed, Window;
+            fa512_sm80_bf16_d32_packed_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, Bf16, Packed, Window, Modified;
             fa512_sm80_bf16_d128_any_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns }, Bf16, Any, Full;
             fa512_sm80_bf16_d128_any_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns }, Bf16, Any, Causal;
             fa512_sm80_bf16_d128_any_window_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, Bf16, Any, Window;
+            fa512_sm80_bf16_d128_any_modified_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, Bf16, Any, Window, Modified;
             fa512_sm80_bf16_d128_packed_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns }, Bf16, Packed, Full;
             fa512_sm80_bf16_d128_packed_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns }, Bf16, Packed, Causal;
             fa512_sm80_bf16_d128_packed_window_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, Bf16, Packed, Window;
+            fa512_sm80_bf16_d128_packed_modified_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, Bf16, Packed, Window, Modified;
         }
+    };
+}
+
+/// Whether a variant changes scores: `scores!(Modified)`, or unless its line says so `scores!()`.
+macro_rules! scores {
+    () => {
+        Scores::Unmodified
+    };
+    ($scores:ident) => {
+        Scores::$scores
     };
 }
 
 /// Declares the list.
 macro_rules! list {
-    ($($entry:ident: $kind:ident { $($config:tt)* }, $element:ident, $sequence:ident $(($length:literal))?, $mask:ident;)*) => {
+    ($($entry:ident: $kind:ident { $($config:tt)* }, $element:ident, $sequence:ident $(($length:literal))?, $mask:ident $(, $scores:ident)?;)*) => {
         /// The variants of this build, in order of preference among those that accept a problem and run on a device.
         pub const VARIANTS: &[Variant<'static>] = &[$(Variant {
             entry: stringify!($entry),
@@ -234,6 +275,7 @@ macro_rules! list {
             element: Element::$element,
             sequence: Sequence::$sequence $(($length))?,
             mask: Mask::$mask,
+            scores: scores!($($scores)?),
             waits_for_previous_grid: Configuration::$kind(tile!($kind, $($config)*)).uses_tensor_maps(),
         }),*];
     };

@@ -4,9 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use anyhow::{Context, Result, bail};
 use contract::args::Strides;
-use contract::config::{Mask, Sequence};
+use contract::config::{Mask, Scores, Sequence};
 use contract::manifest::Entry;
-use contract::problem::{Alignment, Problem, Shape};
+use contract::problem::{Alignment, Problem, Shape, Slopes};
 use contract::refusal::Tensor;
 use contract::tile::Grid;
 use contract::view::{Layout, View, Views};
@@ -19,7 +19,9 @@ use workshop::executor::PtxModule;
 use workshop::executor::sim::{DEFAULT_ARCHITECTURE, SimExecutor};
 use workshop::forward::{Forward, Outcome};
 use workshop::inputs::{Distribution, Inputs};
+use workshop::launch;
 use workshop::reference::Reference;
+use workshop::score_mod::{BiasForm, ScoreModForm};
 
 /// How much longer than the kernel itself a mutant may run before it is taken to be endless.
 const PATIENCE: u64 = 4;
@@ -297,6 +299,9 @@ fn cases(entry: &Entry) -> Result<Vec<Case>> {
             cases.push(Case { schedule, ..case });
         }
     }
+    if entry.scores == Scores::Modified {
+        cases.extend(score_mods(entry, second)?);
+    }
     if is_of_any_length {
         // Rows that are a chunk shorter than those of the tiles, half as long, and one chunk long, as far as they are computed.
         let columns = entry.config.columns();
@@ -350,6 +355,27 @@ fn cases(entry: &Entry) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
+/// Each change of scores alone, a bias of every form, and one whose rows begin between two elements of a pair.
+fn score_mods(entry: &Entry, Shape { sequence, .. }: Shape) -> Result<Vec<Case>> {
+    let none = ScoreModForm::default();
+    let softcap = ScoreModForm { softcap: Some(2.0), ..none };
+    let alone = if entry.sequence == Sequence::Packed {
+        vec![softcap]
+    } else {
+        let slopes = ScoreModForm { alibi: Some(Slopes::PerBatchAndHead), ..none };
+        let biases = BiasForm::ALL.map(|bias| ScoreModForm { bias: Some(bias), ..none });
+        [softcap, slopes].into_iter().chain(biases).collect()
+    };
+    let keys = if entry.sequence == Sequence::Packed { sequence } else { sequence | 1 };
+    let problem = |form: ScoreModForm| -> Result<Problem> {
+        let shape = shape(2, 2, sequence).with_kv_sequence(keys);
+        let shape = if entry.sequence == Sequence::Packed { Shape { batch: 1, ..shape } } else { shape };
+        let problem = contiguous(shape, entry)?;
+        Ok(problem.with_score_mod(form.of(problem.shape()))?)
+    };
+    alone.into_iter().map(|form| Case::generate(problem(form)?, Distribution::Normal)).collect()
+}
+
 /// Each of `cases` as a single packed sequence, and before all but the first of them several sequences: at the edges of tiles,
 /// empty, of one row, and so many that the search for a block's takes all of its turns.
 fn packed(entry: &Entry, cases: Vec<Case>) -> Result<Vec<Case>> {
@@ -385,8 +411,8 @@ fn contiguous(shape: Shape, entry: &Entry) -> Result<Problem> {
 /// A problem that `entry` computes, of rows of so many columns. Those whose elements are all the same have the scores that they
 /// have with 64 columns and the default scale, whatever their number.
 fn with_rows_of(columns: u32, shape: Shape, entry: &Entry) -> Result<Problem> {
-    let problem = Problem::new(shape.with_head_dim(columns), entry.mask, Layout::Bhsd)?;
-    Ok(problem.with_element(entry.element).with_scale(8.0 / f64::from(columns))?)
+    let problem = launch::problem(entry, shape.with_head_dim(columns), Layout::Bhsd)?;
+    Ok(problem.with_scale(8.0 / f64::from(columns))?)
 }
 
 /// A problem in which no two strides are the same, nor any two elements next to each other that need not be.

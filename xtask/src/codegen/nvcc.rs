@@ -223,7 +223,8 @@ mod tests {
         let tile = Sm80 { min_blocks: 2, ..Sm80::new(128, 32, 8, 3) };
         let variant = |entry, config| {
             let (element, sequence, mask) = (Element::F16, Sequence::Any, Mask::Full);
-            Variant { entry, config, element, sequence, mask, waits_for_previous_grid: false }
+            let scores = contract::config::Scores::Unmodified;
+            Variant { entry, config, element, sequence, mask, scores, waits_for_previous_grid: false }
         };
         let plain = variant("plain", Configuration::Sm80(tile));
         let others = [

@@ -25,6 +25,7 @@ use super::gpu_option::GpuOption;
 use super::interrupt::stop_on_interrupt;
 use super::progress::Progress;
 use super::ptx_options::PtxOptions;
+use super::score_mod_options::ScoreModOptions;
 use super::tuned_option::TunedOption;
 use super::{Verdict, element_parser, gpu_for_times, layout_parser, mask_parser, output};
 use contenders::{Sources, Wanted};
@@ -51,6 +52,8 @@ pub struct Options {
     /// Element type of Q, K, V and O
     #[arg(long = "type", value_name = "TYPE", value_parser = element_parser(), default_value = Element::F16.name())]
     element: Element,
+    #[command(flatten)]
+    score_mod: ScoreModOptions,
     /// Contender to measure; may be repeated [default: fa512]
     #[arg(long = "contender", value_name = "CONTENDER")]
     contenders: Vec<Wanted>,
@@ -122,7 +125,8 @@ impl Options {
     /// Every case, shape by shape.
     fn cases(&self) -> Vec<Case> {
         let Self { element, layout, .. } = *self;
-        let case = |&shape, &mask| Case { shape, element, mask, layout };
+        let score_mod = self.score_mod.form();
+        let case = |&shape, &mask| Case { shape, element, mask, layout, score_mod };
         self.shapes.iter().flat_map(|shape| self.masks.iter().map(move |mask| case(shape, mask))).collect()
     }
 

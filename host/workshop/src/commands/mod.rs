@@ -17,6 +17,7 @@ mod ptx_options;
 pub mod report;
 pub mod run;
 pub mod sanitize;
+mod score_mod_options;
 pub mod tune;
 mod tuned_option;
 

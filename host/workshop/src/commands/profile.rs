@@ -4,6 +4,7 @@ mod table;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use workshop::score_mod::ScoreModForm;
 
 use contract::config::{Element, Mask};
 use contract::problem::Shape;
@@ -154,7 +155,7 @@ impl Session {
         })?;
         let shape = options.shape;
         let Options { mask, element, layout, .. } = *options;
-        let case = Case { shape, element, mask, layout };
+        let case = Case { shape, element, mask, layout, score_mod: ScoreModForm::NONE };
         let folder = options.tuned.apply(options.ptx.find()?)?;
         // Only to ask what it is: the launch happens in a process of its own.
         let device = open(DeviceChoice::Gpu, sim::DEFAULT_ARCHITECTURE)?.executor.device().clone();

@@ -27,6 +27,7 @@ use workshop::variant;
 use super::gpu_option::GpuOption;
 use super::progress::{self, Progress};
 use super::ptx_options::PtxOptions;
+use super::score_mod_options::ScoreModOptions;
 use super::tuned_option::TunedOption;
 use super::{Verdict, alignment_parser, architecture, element_parser, layout_parser, mask_parser, output, window};
 use record::{Record, Source, Timing};
@@ -89,6 +90,8 @@ pub struct Options {
     /// Factor on the scores [default: 1/√D]
     #[arg(long, allow_negative_numbers = true)]
     scale: Option<f64>,
+    #[command(flatten)]
+    score_mod: ScoreModOptions,
     /// Order of dimensions of all tensors
     #[arg(long, value_parser = layout_parser(), default_value = Layout::Bhsd.name())]
     layout: Layout,
@@ -220,7 +223,7 @@ fn execute(
         variant_brief: choice.brief,
         variant_reason: choice.reason,
         ptx: record::Ptx::new(folder, choice.module),
-        problem: record::Problem::new(inputs, options.layout),
+        problem: record::Problem::new(inputs, options.layout, options.score_mod.form()),
         launch: record::Launch::new(forward.launch()),
         check: (!options.no_check).then(|| compare(inputs, &outcome.outputs, &source)),
         source,

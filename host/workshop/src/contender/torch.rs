@@ -23,6 +23,7 @@ use crate::inputs::Inputs;
 use crate::npy;
 use crate::record::Implementation;
 use crate::timing::{Batch, Sampler};
+use contract::problem::Shape;
 use contract::refusal::Tensor;
 use contract::view::{Layout, View};
 use process::Process;
@@ -30,7 +31,7 @@ use process::Process;
 /// The program that the process runs.
 const SCRIPT: &str = include_str!("../../../../baselines/torch/contender.py");
 /// Version of the script's protocol.
-const PROTOCOL: u64 = 3;
+const PROTOCOL: u64 = 4;
 
 /// Longest wait for an answer: importing PyTorch from a slow disk, compiling FlexAttention.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -173,10 +174,12 @@ impl Contender for Torch {
         self.library.prepared.set(id + 1);
         let prepared = PreparedTorch { contender: self, workload, layout, id };
         let [q, k, v] = prepared.write_inputs()?;
+        let bias = prepared.write_bias()?;
         prepared.ask::<Done>(json!({
             "command": "prepare", "backend": prepared.contender.backend.name(), "q": q, "k": k, "v": v,
             "layout": layout.name(), "rows_around": problem.rows_around(), "scale": problem.scale(),
-            "element": problem.element().name(),
+            "element": problem.element().name(), "bias": bias, "slopes": prepared.slopes(),
+            "softcap": problem.score_mod().softcap, "first_position": problem.first_position(),
         }))?;
         Ok(Box::new(prepared))
     }
@@ -207,6 +210,25 @@ impl PreparedTorch<'_> {
         Ok(paths)
     }
 
+    /// The bias, of one entry along each dimension in which it is the same.
+    fn write_bias(&self) -> Result<Option<PathBuf>> {
+        let inputs = &self.workload.inputs;
+        let (Some(bias), Some(strides)) = (inputs.bias(), inputs.problem().score_mod().bias) else { return Ok(None) };
+        let Shape { batch, heads, sequence, kv_sequence, .. } = inputs.problem().shape();
+        let size = |stride: u64, size: u32| if stride == 0 { 1 } else { u64::from(size) };
+        let dimensions =
+            [size(strides.batch, batch), size(strides.head, heads), size(strides.row, sequence), kv_sequence.into()];
+        let path = self.path("bias");
+        npy::write_elements(&path, &dimensions, inputs.element(), bias)?;
+        Ok(Some(path))
+    }
+
+    /// ALiBi slopes for each batch entry, or for one that stands for all.
+    fn slopes(&self) -> Option<Vec<&[f32]>> {
+        let heads = self.workload.inputs.problem().shape().heads as usize;
+        self.workload.inputs.slopes().map(|slopes| slopes.chunks(heads).collect())
+    }
+
     fn ask<T: serde::de::DeserializeOwned>(&self, mut request: Value) -> Result<T> {
         request["id"] = self.id.into();
         self.contender.library.ask(&request).map_err(|error| named(&self.contender.name, error))
@@ -217,7 +239,7 @@ impl Drop for PreparedTorch<'_> {
     fn drop(&mut self) {
         // A process that has ended has nothing to release, and its end was already told.
         let _ = self.ask::<Done>(json!({"command": "release"}));
-        for name in ["q", "k", "v", "o"] {
+        for name in ["q", "k", "v", "o", "bias"] {
             let _ = std::fs::remove_file(self.path(name));
         }
     }

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use contract::config::{Mask, Sequence};
+use contract::config::{Mask, Scores, Sequence};
 use rand::rngs::ChaCha8Rng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
@@ -10,7 +10,8 @@ use rand::{RngExt, SeedableRng};
 use super::case::{Case, Dimension, Target, View};
 use crate::error::{Error, Result};
 use crate::inputs::{Distribution, Lengths};
-use contract::problem::{Alignment, MAXIMUM_SCALE, Shape, Window};
+use crate::score_mod::{BiasForm, ScoreModForm};
+use contract::problem::{Alignment, MAXIMUM_SCALE, MAXIMUM_SOFTCAP, MINIMUM_SOFTCAP, Shape, Slopes, Window};
 use contract::view::{Layout, ROW_ALIGNMENT};
 
 /// Cases that every campaign begins with: three sequence lengths × three batch sizes × three numbers of heads.
@@ -88,6 +89,7 @@ impl Campaign {
         Case {
             window: None,
             alignment: Alignment::TopLeft,
+            score_mod: draw_score_mod(random, &target),
             target,
             shape: shape.with_head_dim(head_dim),
             lengths,
@@ -133,6 +135,7 @@ impl Campaign {
         Case {
             window,
             alignment,
+            score_mod: draw_score_mod(random, &target),
             target,
             shape,
             lengths,
@@ -297,6 +300,21 @@ fn draw_window(random: &mut ChaCha8Rng, sequence: u32) -> Window {
     }
 }
 
+/// One change of the scores at least for a kernel that makes some, none for the others.
+fn draw_score_mod(random: &mut ChaCha8Rng, target: &Target) -> ScoreModForm {
+    if target.scores == Scores::Unmodified {
+        return ScoreModForm::default();
+    }
+    let is_packed = target.sequence == Sequence::Packed;
+    let caps = [MINIMUM_SOFTCAP, 1.0, 30.0, 50.0, MAXIMUM_SOFTCAP];
+    let softcap = random.random_bool(0.25).then(|| *caps.choose(random).expect("there are caps"));
+    let per_batch = random.random() && !is_packed;
+    let slopes = if per_batch { Slopes::PerBatchAndHead } else { Slopes::PerHead };
+    let bias = (!is_packed && random.random()).then(|| *BiasForm::ALL.choose(random).expect("there are forms"));
+    let alibi = (random.random_bool(0.25) || softcap.is_none() && bias.is_none()).then_some(slopes);
+    ScoreModForm { softcap, alibi, bias }
+}
+
 /// Contiguous in one layout a third of the time; else every tensor in an order, with gaps and at an offset of its own.
 fn draw_views(random: &mut ChaCha8Rng) -> [View; 4] {
     if random.random_range(0..3) == 0 {
@@ -361,6 +379,7 @@ mod tests {
             element,
             sequence,
             mask: Mask::Full,
+            scores: Scores::Unmodified,
             head_dims: 64..=64,
             shared_heads: true,
         };

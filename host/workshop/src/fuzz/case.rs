@@ -3,12 +3,13 @@
 use contract::args::Strides;
 use std::ops::RangeInclusive;
 
-use contract::config::{Element, Mask, Sequence};
+use contract::config::{Element, Mask, Scores, Sequence};
 use contract::manifest::Entry;
 
 use crate::error::Result;
 use crate::host_memory;
 use crate::inputs::{Distribution, Inputs, Lengths};
+use crate::score_mod::ScoreModForm;
 use contract::problem::{Alignment, DEFAULT_HEAD_DIM, Problem, Shape, Window};
 use contract::refusal::Tensor;
 use contract::view::{Layout, Views};
@@ -98,6 +99,8 @@ pub struct Target {
     pub sequence: Sequence,
     /// Mask it applies.
     pub mask: Mask,
+    /// Whether it changes scores.
+    pub scores: Scores,
     /// Head dimensions that it accepts, of which those that are multiples of 8 can be asked for.
     pub head_dims: RangeInclusive<u32>,
     /// Whether heads may share their rows, which no tensor map describes.
@@ -106,12 +109,13 @@ pub struct Target {
 
 impl From<&Entry> for Target {
     fn from(entry: &Entry) -> Self {
-        let Entry { name, element, sequence, mask, .. } = entry;
+        let Entry { name, element, sequence, mask, scores, .. } = entry;
         Self {
             variant: name.clone(),
             element: *element,
             sequence: *sequence,
             mask: *mask,
+            scores: *scores,
             head_dims: entry.variant().head_dims(),
             shared_heads: !entry.config.uses_tensor_maps(),
         }
@@ -131,6 +135,8 @@ pub struct Case {
     pub window: Option<Window>,
     /// Where the positions of queries lie among the keys.
     pub alignment: Alignment,
+    /// What is done to the scores.
+    pub score_mod: ScoreModForm,
     /// Factor on the scores; `None` for the default.
     pub scale: Option<f64>,
     /// Q, K, V and O.
@@ -164,7 +170,7 @@ impl Case {
         let [q, k, v, o] = self
             .tensors()
             .map(|(_, shape, view)| contract::view::View { offset: view.offset, strides: view.strides(shape) });
-        Ok(problem.with_views(Views { q, k, v, o })?)
+        Ok(problem.with_views(Views { q, k, v, o })?.with_score_mod(self.score_mod.of(self.shape))?)
     }
 
     /// Q, K and V.
@@ -245,6 +251,7 @@ impl Case {
                 option("offset", format!("{tensor}={}", view.offset));
             }
         }
+        arguments.extend(self.score_mod.options());
         if !self.lse {
             arguments.push("--no-lse".to_owned());
         }
@@ -269,19 +276,22 @@ impl Case {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::score_mod::BiasForm;
+    use contract::problem::Slopes;
 
     const SHAPE: Shape = Shape::new(2, 3, 5);
 
     fn case(views: [View; 4]) -> Case {
         let (variant, sequence, mask) = ("kernel".into(), Sequence::Any, Mask::Causal);
-        let (element, head_dims, shared_heads) = (Element::F16, 64..=64, true);
-        let target = Target { variant, element, sequence, mask, head_dims, shared_heads };
+        let (element, scores, head_dims, shared_heads) = (Element::F16, Scores::Unmodified, 64..=64, true);
+        let target = Target { variant, element, sequence, mask, scores, head_dims, shared_heads };
         Case {
             target,
             shape: SHAPE,
             lengths: None,
             window: None,
             alignment: Alignment::TopLeft,
+            score_mod: ScoreModForm::default(),
             scale: None,
             views,
             lse: true,
@@ -356,6 +366,18 @@ mod tests {
         let expected = "--batch 2 --heads 3 --seq 5 --kv-used 9,0 --kv-seq 9 --distribution";
         assert!(command(&padded).contains(expected), "{}", command(&padded));
         assert_eq!(padded.problem().unwrap().shape().kv_sequence, 18);
+    }
+
+    #[test]
+    fn changes_of_scores_are_said_and_made() {
+        let mut changed = case([View::contiguous(Layout::Bhsd); 4]);
+        changed.target.scores = Scores::Modified;
+        changed.score_mod =
+            ScoreModForm { softcap: Some(50.0), alibi: Some(Slopes::PerHead), bias: Some(BiasForm::Hqk) };
+        assert!(command(&changed).ends_with("--softcap=5e1 --alibi=heads --bias=hqk"), "{}", command(&changed));
+        let inputs = changed.inputs().unwrap();
+        assert_eq!(inputs.bias_row(1, 2, 4).unwrap().len(), 5);
+        assert_eq!(inputs.slopes().unwrap().len(), 3);
     }
 
     #[test]

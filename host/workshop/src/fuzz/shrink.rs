@@ -6,7 +6,8 @@ use contract::config::Sequence;
 
 use super::case::{Case, View};
 use crate::inputs::{Distribution, Lengths};
-use contract::problem::{Alignment, DEFAULT_HEAD_DIM, Shape, Window};
+use crate::score_mod::{BiasForm, ScoreModForm};
+use contract::problem::{Alignment, DEFAULT_HEAD_DIM, Shape, Slopes, Window};
 use contract::view::{Layout, ROW_ALIGNMENT};
 use lengths::simpler_lengths;
 
@@ -102,6 +103,9 @@ fn simpler(case: &Case) -> Vec<Case> {
         }
     }
     add(&|case| case.scale = None);
+    for score_mod in simpler_score_mods(case) {
+        add(&|case| case.score_mod = score_mod);
+    }
     add(&|case| case.lse = true);
     add(&|case| case.seed = 0);
     for tensor in 0..case.views.len() {
@@ -137,6 +141,21 @@ fn simpler_head_dims(case: &Case) -> Vec<u32> {
     [DEFAULT_HEAD_DIM].into_iter().chain(fewer).filter(|simpler| case.target.head_dims.contains(simpler)).collect()
 }
 
+/// One change less, or one that is the same for all batch entries, but never none: the kernel is for such problems.
+fn simpler_score_mods(case: &Case) -> Vec<ScoreModForm> {
+    let ScoreModForm { softcap, alibi, bias } = case.score_mod;
+    let simpler = [
+        ScoreModForm { softcap: None, ..case.score_mod },
+        ScoreModForm { alibi: None, ..case.score_mod },
+        ScoreModForm { bias: None, ..case.score_mod },
+        ScoreModForm { softcap: softcap.map(|_| 1.0), ..case.score_mod },
+        ScoreModForm { alibi: alibi.map(|_| Slopes::PerHead), ..case.score_mod },
+        ScoreModForm { bias: bias.map(|_| BiasForm::Qk), ..case.score_mod },
+    ];
+    let changes = |form: &ScoreModForm| *form != ScoreModForm::default();
+    simpler.into_iter().filter(changes).collect()
+}
+
 fn simpler_distributions(distribution: Distribution) -> Vec<Distribution> {
     match distribution {
         Distribution::Normal => Vec::new(),
@@ -149,12 +168,13 @@ mod tests {
     use super::super::campaign::{Campaign, GRID_CASES, Limits};
     use super::super::case::Target;
     use super::*;
-    use contract::config::{Element, Mask};
+    use contract::config::{Element, Mask, Scores};
 
     /// Random cases of a kernel that accepts `sequence`.
     fn cases(sequence: Sequence) -> impl Iterator<Item = Case> {
         let (variant, element, mask) = ("kernel".into(), Element::F16, Mask::Full);
-        let target = Target { variant, element, sequence, mask, head_dims: 1..=128, shared_heads: true };
+        let scores = Scores::Unmodified;
+        let target = Target { variant, element, sequence, mask, scores, head_dims: 1..=128, shared_heads: true };
         let campaign = Campaign::new(vec![target], Limits::GPU, 9).unwrap();
         (GRID_CASES..).map(move |index| campaign.case(index))
     }

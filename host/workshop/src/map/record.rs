@@ -195,6 +195,7 @@ impl Journal {
 pub(crate) mod tests {
     use super::*;
     use crate::inputs::Distribution;
+    use crate::score_mod::ScoreModForm;
     use crate::timing::{L2, Protocol};
     use contract::config::{Element, Mask};
     use contract::problem::Shape;
@@ -230,7 +231,13 @@ pub(crate) mod tests {
 
     pub fn point((batch, heads, sequence): (u32, u32, u32), results: Vec<Outcome>) -> Point {
         let shape = Shape::new(batch, heads, sequence);
-        let case = Case { shape, element: Element::F16, mask: Mask::Full, layout: Layout::Bhsd };
+        let case = Case {
+            shape,
+            element: Element::F16,
+            mask: Mask::Full,
+            layout: Layout::Bhsd,
+            score_mod: ScoreModForm::NONE,
+        };
         Point { case, seconds: 0.5, results }
     }
 

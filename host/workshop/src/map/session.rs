@@ -90,6 +90,7 @@ fn heads_checked(shape: Shape) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use crate::score_mod::ScoreModForm;
     use std::sync::atomic::AtomicBool;
 
     use super::super::record::tests::header;
@@ -135,6 +136,7 @@ mod tests {
     fn cases(sequences: &[u32]) -> Vec<Case> {
         let shape = |sequence| Shape::new(1, 2, sequence);
         let case = |&sequence| Case {
+            score_mod: ScoreModForm::NONE,
             shape: shape(sequence),
             element: Element::F16,
             mask: Mask::Causal,

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 use crate::inputs::Distribution;
+use crate::score_mod::ScoreModForm;
 use crate::statistics::{Bootstrap, Interval};
 use crate::timing::Protocol;
 use contract::config::{Element, Mask};
@@ -65,7 +66,7 @@ pub struct RunProtocol {
 }
 
 /// What was computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Case {
     /// B, H, S and D.
     #[serde(flatten)]
@@ -77,6 +78,9 @@ pub struct Case {
     pub mask: Mask,
     /// Order of the tensors' dimensions.
     pub layout: Layout,
+    /// What is done to the scores.
+    #[serde(default, skip_serializing_if = "ScoreModForm::is_none")]
+    pub score_mod: ScoreModForm,
 }
 
 impl std::fmt::Display for Case {
@@ -85,9 +89,12 @@ impl std::fmt::Display for Case {
         if self.element != Element::default() {
             write!(formatter, " {}", self.element.name())?;
         }
-        match self.layout {
-            Layout::Bhsd => Ok(()),
-            Layout::Bshd => write!(formatter, " {}", self.layout.name()),
+        if self.layout == Layout::Bshd {
+            write!(formatter, " {}", self.layout.name())?;
+        }
+        match self.score_mod.is_none() {
+            true => Ok(()),
+            false => write!(formatter, " {}", self.score_mod),
         }
     }
 }
@@ -112,7 +119,8 @@ impl Case {
     /// # Errors
     /// [`Error::Invalid`](crate::error::Error::Invalid) when it is not acceptable.
     pub fn problem(&self) -> Result<Problem> {
-        Ok(Problem::new(self.shape, self.mask, self.layout)?.with_element(self.element))
+        let problem = Problem::new(self.shape, self.mask, self.layout)?.with_element(self.element);
+        Ok(problem.with_score_mod(self.score_mod.of(self.shape))?)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::scores::RowScores;
 use super::{ElementReference, RowReference, Rule, wide};
 use crate::inputs::Inputs;
 use crate::rows::Rows;
@@ -74,16 +75,20 @@ impl Keys {
     pub fn attend(
         &self,
         q: &[f64],
-        scale: f64,
+        scores_of: &RowScores<'_>,
         attended: Range<usize>,
         Space { scores, output, magnitude }: &mut Space,
         elements: &mut [ElementReference],
     ) -> RowReference {
         scores.clear();
-        scores.extend(self.k.of(attended.clone()).map(|k| scale * dot(q, k)));
+        let raw = self.k.of(attended.clone()).map(|k| dot(q, k));
+        scores.extend(raw.zip(attended.clone()).map(|(raw, key)| scores_of.score(raw, key)));
         let mut row = RowReference {
             lse: f64::NAN,
-            score_magnitude: Some(scale * norm(q) * self.key_norm).filter(|bound| bound.is_finite()).unwrap_or(0.0),
+            score_magnitude: Some(scores_of.scale * norm(q) * self.key_norm)
+                .filter(|bound| bound.is_finite())
+                .unwrap_or(0.0)
+                + scores_of.largest_change(attended.clone()),
             value_magnitude: self.value_magnitude,
             beyond_f32: self.beyond_f32(norm(q), attended.len()),
         };

@@ -47,7 +47,7 @@ pub struct Participant {
 }
 
 /// A case, who takes part, and who is to be beaten.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Task {
     /// The case.
     pub case: Case,

@@ -9,12 +9,13 @@ use std::path::PathBuf;
 use comfy_table::{Table, presets};
 use contract::config::{Element, Sequence};
 use contract::manifest::Entry;
-use contract::problem::{DEFAULT_HEAD_DIM, Problem, Shape};
+use contract::problem::{DEFAULT_HEAD_DIM, Shape};
 use contract::view::Layout;
 use workshop::executor::PtxModule;
 use workshop::executor::sim::{DEFAULT_ARCHITECTURE, SimExecutor};
 use workshop::forward::Forward;
 use workshop::inputs::{Distribution, Inputs};
+use workshop::launch::problem;
 
 use crate::support::ptx;
 use record::{Case, Change, Comparison, Record};
@@ -95,8 +96,7 @@ fn measure((entry, module): (&Entry, &PtxModule)) -> Vec<Case> {
 /// long as no block begins again, which none does for standard normal ones.
 fn count(entry: &Entry, module: &PtxModule, sequence: u32) -> ptx_sim::Counters {
     let shape = Shape::new(1, 1, sequence).with_head_dim(entry.config.columns());
-    let problem = Problem::new(shape, entry.mask, Layout::Bhsd).unwrap_or_else(|error| panic!("{error}"));
-    let problem = problem.with_element(entry.element);
+    let problem = problem(entry, shape, Layout::Bhsd).unwrap_or_else(|error| panic!("{error}"));
     let inputs = Inputs::generate(problem, Distribution::Normal, 512).and_then(|inputs| match entry.sequence {
         Sequence::Packed => inputs.packed(&[sequence]),
         Sequence::Exact(_) | Sequence::Any => Ok(inputs),

@@ -15,6 +15,7 @@ mod profile;
 mod races;
 mod report;
 mod sanitize;
+mod score_mods;
 mod shapes;
 mod simulated_driver;
 mod support;

@@ -15,7 +15,7 @@ use workshop::element::{Bits, Encoding};
 use workshop::executor::{DeviceChoice, PtxModule, open, sim};
 use workshop::forward::Forward;
 use workshop::inputs::{self, Distribution, Inputs};
-use workshop::launch::plan;
+use workshop::launch::{plan, problem};
 
 use crate::support::{Case, ptx};
 
@@ -52,8 +52,7 @@ fn run(entry: &Entry, module: &PtxModule, arrays: &Arrays<'_>) -> (Vec<FindingCl
     let columns = entry.config.columns();
     let [rows, kv_rows] = arrays.rows;
     let shape = Shape::new(1, 2, rows).with_kv_sequence(kv_rows).with_head_dim(columns);
-    let problem = Problem::new(shape, entry.mask, Layout::Bshd).unwrap().with_element(entry.element);
-    let problem = problem.packed(arrays.packing).unwrap();
+    let problem = problem(entry, shape, Layout::Bshd).unwrap().packed(arrays.packing).unwrap();
     let problem = if entry.mask == Mask::Window { problem.aligned(Alignment::BottomRight) } else { problem };
     executor.load(module).unwrap();
     let ones = |rows: u32| vec![entry.element.encode(1.0); rows as usize * 2 * columns as usize];
@@ -72,6 +71,7 @@ fn run(entry: &Entry, module: &PtxModule, arrays: &Arrays<'_>) -> (Vec<FindingCl
         .iter()
         .map(|(name, elements)| buffer(name.name(), bytemuck::cast_slice(elements)).address)
         .collect();
+    let slopes = problem.score_mod().alibi.map(|_| buffer("alibi_slopes", bytemuck::cast_slice(&[0.5f32; 2])).address);
     let plan = plan(entry, &problem, executor.device()).unwrap();
     let mut launch = plan
         .bind(Addresses {
@@ -80,6 +80,7 @@ fn run(entry: &Entry, module: &PtxModule, arrays: &Arrays<'_>) -> (Vec<FindingCl
             cu_seqlens_k: arrays.address(Tensor::CuSeqlensK, &lengths),
             seqused_q: arrays.address(Tensor::SequsedQ, &lengths),
             seqused_k: arrays.address(Tensor::SequsedK, &lengths),
+            alibi_slopes: slopes,
             ..Addresses::new(q, k, v, o.address)
         })
         .unwrap();
@@ -242,7 +243,7 @@ fn assert_apart(entry: &Entry, module: &PtxModule, lengths: &inputs::Lengths, ow
     };
     let columns = entry.config.columns();
     let shape = Shape::new(1, 2, rows).with_kv_sequence(kv_rows).with_head_dim(columns);
-    let problem = Problem::new(shape, entry.mask, Layout::Bhsd).unwrap().with_element(entry.element);
+    let problem = problem(entry, shape, Layout::Bhsd).unwrap();
     let inputs = Inputs::generate(problem, Distribution::Normal, 7).unwrap();
     let outputs = |inputs: Inputs| {
         let mut executor = open(DeviceChoice::Sim, sim::DEFAULT_ARCHITECTURE).unwrap().executor;

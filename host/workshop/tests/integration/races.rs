@@ -2,12 +2,13 @@
 
 use contract::config::{Element, Sequence};
 use contract::manifest::Entry;
-use contract::problem::{DEFAULT_HEAD_DIM, Problem, Shape};
+use contract::problem::{DEFAULT_HEAD_DIM, Shape};
 use contract::view::Layout;
 use ptx_sim::FindingClass;
 use workshop::executor::{DeviceChoice, PtxModule, open, sim};
 use workshop::forward::Forward;
 use workshop::inputs::{Distribution, Inputs};
+use workshop::launch::problem;
 
 use crate::support::ptx;
 
@@ -58,7 +59,7 @@ fn inputs(entry: &Entry) -> [Inputs; 2] {
     const SINGLE_ROWS: u32 = 40;
     let generate = |sequence: u32| {
         let shape = Shape::new(1, 1, sequence).with_head_dim(entry.config.columns());
-        let problem = Problem::new(shape, entry.mask, Layout::Bhsd).unwrap().with_element(entry.element);
+        let problem = problem(entry, shape, Layout::Bhsd).unwrap();
         [Distribution::Normal, Distribution::LargeLogits]
             .map(|distribution| Inputs::generate(problem, distribution, 1).unwrap())
     };

@@ -1,7 +1,7 @@
 //! The tensor maps that a launch hands to a kernel are those of its Q, K and V.
 
 use contract::args::{FORWARD_ARGS_LAYOUT, Strides, TENSOR_MAP_ROWS};
-use contract::config::{Element, Mask, Sequence};
+use contract::config::{Element, Mask, Scores, Sequence};
 use contract::manifest::Entry;
 use contract::problem::{Problem, Shape};
 use contract::tile::{Configuration, Sm90Tma};
@@ -21,7 +21,16 @@ const SHAPE: Shape = Shape::new(2, 2, 48);
 fn entry() -> Entry {
     let config = Configuration::Sm90Tma(Sm90Tma::new(2, 2));
     let (element, sequence, mask) = (Element::F16, Sequence::Any, Mask::Full);
-    Entry::from(&Variant { entry: "copy_boxes", config, element, sequence, mask, waits_for_previous_grid: false })
+    let scores = Scores::Unmodified;
+    Entry::from(&Variant {
+        entry: "copy_boxes",
+        config,
+        element,
+        sequence,
+        mask,
+        scores,
+        waits_for_previous_grid: false,
+    })
 }
 
 /// Where chunk `chunk` of row `row` of a box lies with the 128-byte swizzle, in elements.

@@ -4,7 +4,7 @@ use super::*;
 use crate::args::Strides;
 use crate::config::Element;
 use crate::packed::{Lengths, Packing};
-use crate::problem::{Alignment, Shape, Window};
+use crate::problem::{Alignment, ScoreMod, Shape, Window};
 use crate::tile::{Configuration, Grid, Sm90Tma};
 use crate::variants::VARIANTS;
 use crate::view::{Layout, Views};
@@ -40,7 +40,7 @@ const TMA: Sm90Tma = Sm90Tma { grid: Grid::Persistent, ..Sm90Tma::new(4, 8) };
 fn tma() -> Variant<'static> {
     let (element, sequence, mask) = (Element::F16, Sequence::Any, Mask::Full);
     let config = Configuration::Sm90Tma(TMA);
-    Variant { entry: "tma", config, element, sequence, mask, waits_for_previous_grid: true }
+    Variant { entry: "tma", config, element, sequence, mask, scores: Scores::Unmodified, waits_for_previous_grid: true }
 }
 
 fn launch(problem: &Problem, variant: Variant<'static>, addresses: Addresses) -> Launch<'static> {
@@ -276,4 +276,71 @@ fn addresses_are_checked() {
     assert!(refused(Addresses { lse: Some(ADDRESSES.o), ..ADDRESSES }).contains("LSE at"));
     assert!(refused(Addresses { lse: Some(ADDRESSES.v), ..ADDRESSES }).contains("LSE at"));
     assert!(refused(Addresses { lse: Some(0), ..ADDRESSES }).contains("LSE is at address 0x0"));
+}
+
+/// A problem with everything that changes scores, whose bias is the same in both batch entries.
+fn modified() -> Problem {
+    let bias = Strides { batch: 0, head: 130 * 70, row: 70 };
+    let score_mod = ScoreMod { softcap: Some(50.0), alibi: Some(Slopes::PerBatchAndHead), bias: Some(bias) };
+    let shape = Shape::new(2, 3, 130).with_kv_sequence(70);
+    let problem = Problem::new(shape, Mask::Causal, Layout::Bhsd).unwrap().aligned(Alignment::BottomRight);
+    problem.with_score_mod(score_mod).unwrap()
+}
+
+fn modifying(sequence: Sequence) -> Variant<'static> {
+    let is_such = |variant: &&Variant<'_>| variant.scores == Scores::Modified && variant.sequence == sequence;
+    *VARIANTS.iter().find(is_such).expect("there is one")
+}
+
+#[test]
+fn changes_of_scores_reach_the_kernel_with_their_addresses() {
+    let addresses = Addresses { bias: Some((7 << 20) + 2), alibi_slopes: Some(8 << 20), ..ADDRESSES };
+    let score_mod = launch(&modified(), modifying(Sequence::Any), addresses).args().score_mod;
+    assert_eq!((score_mod.bias, score_mod.slopes), ((7 << 20) + 2, 8 << 20));
+    assert_eq!((score_mod.bias_strides.batch, score_mod.bias_strides.row), (0, 70));
+    assert_eq!((score_mod.slopes_batch, score_mod.first_position), (3, -60));
+    let log2_e = core::f32::consts::LOG2_E;
+    assert!((score_mod.softcap_log2 - 50.0 * log2_e).abs() < 1e-5);
+    assert!((score_mod.softcap_exponent - 2.0 * log2_e / 8.0 / 50.0).abs() < 1e-8);
+}
+
+#[test]
+fn a_bias_is_refused_where_it_cannot_be_read_or_would_be_overwritten() {
+    let plan = Plan::new(&modified(), modifying(Sequence::Any), &GPU).unwrap();
+    let good = Addresses { bias: Some(7 << 20), alibi_slopes: Some(8 << 20), ..ADDRESSES };
+    let refused = |addresses| plan.bind(addresses).unwrap_err().to_string();
+    assert!(refused(Addresses { bias: None, ..good }).contains("bias is missing"));
+    assert!(refused(Addresses { alibi_slopes: None, ..good }).contains("alibi_slopes is missing"));
+    assert!(refused(Addresses { bias: Some(7), ..good }).contains("must be a non-zero multiple of 2"));
+    assert!(refused(Addresses { alibi_slopes: Some(6), ..good }).contains("must be a non-zero multiple of 4"));
+    assert!(refused(Addresses { bias: Some(ADDRESSES.o + 4), ..good }).contains("overlaps bias"));
+    assert!(refused(Addresses { bias: Some(u64::MAX - 1), ..good }).contains("beyond 64-bit addresses"));
+    let plain = Plan::new(&problem(3, 130), any(), &GPU).unwrap();
+    let unexpected = plain.bind(Addresses { bias: good.bias, ..ADDRESSES }).unwrap_err().to_string();
+    assert!(unexpected.contains("bias is given, but the problem has none"), "{unexpected}");
+}
+
+#[test]
+fn only_kernels_that_change_scores_compute_such_problems_and_no_others() {
+    let refusal = |problem: &Problem, variant| Plan::new(problem, variant, &GPU).unwrap_err().to_string();
+    assert!(refusal(&modified(), any()).contains("computes neither softcap nor ALiBi nor a bias"));
+    assert!(refusal(&problem(3, 130), modifying(Sequence::Any)).contains("this one has none"));
+}
+
+#[test]
+fn changes_of_scores_that_no_kernel_makes_are_refused() {
+    let plain = problem(1, 130);
+    let refused = |problem: Problem, score_mod| problem.with_score_mod(score_mod).unwrap_err().to_string();
+    for softcap in [0.0, -1.0, 1e4, f64::NAN, f64::INFINITY] {
+        let message = refused(plain, ScoreMod { softcap: Some(softcap), ..ScoreMod::NONE });
+        assert!(message.contains("must be from 0.001 to 1000"), "{message}");
+    }
+    let strides = Strides { batch: 0, head: 0, row: u64::MAX / 8 };
+    assert!(refused(plain, ScoreMod { bias: Some(strides), ..ScoreMod::NONE }).contains("64-bit addresses"));
+    let packed = plain.packed(Packing::new(3, 100)).unwrap();
+    let bias = ScoreMod { bias: Some(Strides { batch: 0, head: 0, row: 0 }), ..ScoreMod::NONE };
+    assert!(refused(packed, bias).contains("packed sequences have none"));
+    let slopes = |slopes| ScoreMod { alibi: Some(slopes), ..ScoreMod::NONE };
+    assert!(refused(packed, slopes(Slopes::PerBatchAndHead)).contains("the same for all sequences"));
+    assert!(packed.with_score_mod(slopes(Slopes::PerHead)).is_ok());
 }

@@ -56,7 +56,7 @@ impl Alignment {
     }
 
     /// The key at which the first of so many queries is; negative where there are fewer keys.
-    pub(super) const fn first_position(self, queries: u32, keys: u32) -> i64 {
+    pub const fn first_position(self, queries: u32, keys: u32) -> i64 {
         match self {
             Self::TopLeft => 0,
             Self::BottomRight => keys as i64 - queries as i64,

@@ -1,7 +1,7 @@
 extern crate std;
 
 use super::*;
-use crate::config::{Mask, Sequence};
+use crate::config::{Mask, Scores, Sequence};
 use crate::cost::{Constants, KernelClass};
 use crate::packed::Packing;
 use crate::problem::{Shape, Window};
@@ -26,6 +26,7 @@ fn variants() -> [Variant<'static>; 2] {
             element: Element::F16,
             sequence: Sequence::Any,
             mask: Mask::Full,
+            scores: Scores::Unmodified,
             waits_for_previous_grid: false,
         }
     };
@@ -42,6 +43,7 @@ fn variants_of_either_grid() -> [Variant<'static>; 3] {
             element: Element::F16,
             sequence: Sequence::Any,
             mask: Mask::Full,
+            scores: Scores::Unmodified,
             waits_for_previous_grid: true,
         }
     };

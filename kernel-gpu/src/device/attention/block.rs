@@ -5,6 +5,8 @@ use core::marker::PhantomData;
 use super::copy::HeadRows;
 use super::kernel::Kernel;
 use super::mask::Mask;
+#[cfg(feature = "sm_80")]
+use super::score_mod::ScoreMod;
 use super::sequence::Sequence;
 use crate::device::codegen::thread;
 #[cfg(feature = "sm_80")]
@@ -81,6 +83,13 @@ impl<'a, K: Kernel> Block<'a, K> {
         let Rows { begin, length } = K::Sequence::keys(self.args, self.tile);
         let first = K::Sequence::first_position(self.args, self.tile.length, length);
         Attended { block: self, begin, length, position: self.tile.first_row.wrapping_add(first) }
+    }
+
+    /// What is done to the head's scores.
+    #[cfg(feature = "sm_80")]
+    #[inline(always)]
+    pub fn score_mod(&self) -> K::ScoreMod {
+        K::ScoreMod::of_head(self.args, self.work)
     }
 
     /// Address of the LSE of the head's row 0; `None` when it is not wanted.

@@ -2,6 +2,7 @@
 
 use super::head_dim::HeadDim;
 use super::mask::Mask;
+use super::score_mod::ScoreMod;
 use super::sequence::Sequence;
 use crate::device::ptx::element::Element;
 
@@ -16,6 +17,8 @@ pub trait Kernel: Copy + 'static {
     type Sequence: Sequence;
     /// Which keys a row attends to.
     type Mask: Mask;
+    /// What is done to scores before their softmax.
+    type ScoreMod: ScoreMod;
 
     /// As a power of two, how large the probabilities under a shift may grow before it is chosen anew; 0 for not beyond the
     /// maximum of their row ([`contract::tile::Rescale`]).

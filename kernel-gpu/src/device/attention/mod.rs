@@ -9,6 +9,7 @@ pub mod epilogue;
 pub mod head_dim;
 pub mod kernel;
 pub mod mask;
+pub mod score_mod;
 pub mod sequence;
 pub mod shared_memory;
 pub mod softmax;

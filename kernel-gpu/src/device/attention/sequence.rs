@@ -13,6 +13,8 @@ pub trait Sequence {
     const HAS_TAIL: bool;
     /// Whether a sequence may have no key.
     const MAY_HAVE_NO_KEY: bool = false;
+    /// Whether a bias may have a row for each of their queries.
+    const HAS_BIAS: bool;
 
     /// Rows of Q of all sequences; of packed ones, their rows together.
     fn length(args: &ForwardArgs) -> u32;
@@ -57,6 +59,7 @@ pub struct Exact<const LENGTH: u32>;
 
 impl<const LENGTH: u32> Sequence for Exact<LENGTH> {
     const HAS_TAIL: bool = false;
+    const HAS_BIAS: bool = true;
 
     #[inline(always)]
     fn length(_args: &ForwardArgs) -> u32 {
@@ -84,6 +87,7 @@ pub struct Any;
 
 impl Sequence for Any {
     const HAS_TAIL: bool = true;
+    const HAS_BIAS: bool = true;
 
     #[inline(always)]
     fn length(args: &ForwardArgs) -> u32 {
@@ -160,6 +164,7 @@ fn is_given(address: u64) -> bool {
 impl Sequence for Packed {
     const HAS_TAIL: bool = true;
     const MAY_HAVE_NO_KEY: bool = true;
+    const HAS_BIAS: bool = false;
 
     #[inline(always)]
     fn length(args: &ForwardArgs) -> u32 {

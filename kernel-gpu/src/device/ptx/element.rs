@@ -20,6 +20,9 @@ pub trait Element: shared_tile::Element + Copy + 'static {
 
     /// Two f32 rounded to nearest-even, `low` in the lower half.
     fn pack(low: f32, high: f32) -> u32;
+
+    /// The two elements of a register, that of the lower half first.
+    fn unpack(pair: u32) -> [f32; 2];
 }
 
 impl Element for F16 {
@@ -36,6 +39,11 @@ impl Element for F16 {
     fn pack(low: f32, high: f32) -> u32 {
         math::pack_f16(low, high)
     }
+
+    #[inline(always)]
+    fn unpack(pair: u32) -> [f32; 2] {
+        math::unpack_f16(pair)
+    }
 }
 
 impl Element for Bf16 {
@@ -50,5 +58,11 @@ impl Element for Bf16 {
     #[inline(always)]
     fn pack(low: f32, high: f32) -> u32 {
         math::pack_bf16(low, high)
+    }
+
+    #[inline(always)]
+    fn unpack(pair: u32) -> [f32; 2] {
+        // The upper half of an f32.
+        [f32::from_bits(pair << 16), f32::from_bits(pair & 0xffff_0000)]
     }
 }

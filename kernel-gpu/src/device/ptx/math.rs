@@ -63,6 +63,12 @@ pub fn fma(a: f32, b: f32, c: f32) -> f32 {
     d
 }
 
+/// |x|, by its bits.
+#[inline(always)]
+pub fn abs(x: f32) -> f32 {
+    f32::from_bits(x.to_bits() & 0x7fff_ffff)
+}
+
 /// `max.f32`: the larger; a NaN loses against a number.
 #[inline(always)]
 pub fn max(a: f32, b: f32) -> f32 {
@@ -111,4 +117,19 @@ pack! {
 pack! {
     /// `cvt.rn.bf16x2.f32`: two f32 rounded to nearest-even bf16, `low` in the lower half.
     pack_bf16, "cvt.rn.bf16x2.f32"
+}
+
+/// The two fp16 of a register as f32, the lower half first.
+#[inline(always)]
+pub fn unpack_f16(pair: u32) -> [f32; 2] {
+    let (low, high);
+    // SAFETY: registers only.
+    unsafe {
+        asm!(
+            "{{ .reg .b16 low, high; mov.b32 {{low, high}}, {2}; cvt.f32.f16 {0}, low; cvt.f32.f16 {1}, high; }}",
+            out(reg32) low, out(reg32) high, in(reg32) pair,
+            options(pure, nomem, nostack)
+        );
+    }
+    [low, high]
 }

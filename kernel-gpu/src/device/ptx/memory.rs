@@ -109,3 +109,14 @@ pub unsafe fn load_global_4(address: u64) -> u32 {
     instruction!("ld.global.b32 {}, [{}];", out(reg32) value, in(reg64) address, options(nostack, readonly));
     value
 }
+
+/// `ld.global.b16`.
+///
+/// # Safety
+/// `address` is a 2-byte aligned global address of 2 initialised bytes that nobody writes while the grid runs.
+#[inline(always)]
+pub unsafe fn load_global_2(address: u64) -> u32 {
+    let value: u16;
+    instruction!("ld.global.b16 {}, [{}];", out(reg16) value, in(reg64) address, options(nostack, readonly));
+    value as u32
+}

@@ -7,6 +7,7 @@ use crate::device::attention::block::Block;
 use crate::device::attention::head_dim::Fragments;
 use crate::device::attention::kernel::Kernel;
 use crate::device::attention::mask::Mask;
+use crate::device::attention::score_mod::{Place, ScoreMod};
 use crate::device::attention::softmax::{RunningSoftmax, apply_mask, mask_scores, rescale_row};
 use crate::device::attention::{Lane, Output, Scores, Tile, epilogue, pack_probabilities};
 use crate::device::hidden::not_unrolled;
@@ -46,7 +47,13 @@ pub fn forward<
 >(
     args: &ForwardArgs,
 ) {
-    const { assert!(BLOCK_N == K_STEPS as u32 * MMA_K && K_STEPS.is_multiple_of(K::UNROLL)) };
+    const {
+        assert!(BLOCK_N == K_STEPS as u32 * MMA_K && K_STEPS.is_multiple_of(K::UNROLL));
+        assert!(
+            !K::ScoreMod::MODIFIES || K::RESCALE_THRESHOLD == 0,
+            "guesses of shifts know nothing of changed scores"
+        );
+    }
     let rows_per_warp = const { M_TILES as u32 * MMA_M };
 
     let threads = const { BLOCK_M / (M_TILES as u32 * MMA_M) * WARP_SIZE };
@@ -69,7 +76,7 @@ pub fn forward<
         let mut exact = false;
         loop {
             if K::RESCALE_THRESHOLD == 0 {
-                break warp.follow_maxima::<BLOCK_N, K_STEPS, STAGES>(&pipeline, step, attended.length);
+                break warp.follow_maxima::<BLOCK_N, K_STEPS, STAGES>(&pipeline, step, (&block, attended.length));
             }
             let mut accumulators = Accumulators::<K, M_TILES>::new();
             while step.number < pipeline.steps {
@@ -213,10 +220,11 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         &self,
         pipeline: &Pipeline<K, BLOCK_M, BLOCK_N, STAGES>,
         mut step: Step,
-        length: u32,
+        (block, kv_length): (&Block<'_, K>, u32),
     ) -> (Output<K, M_TILES>, RunningSoftmax<M_TILES>) {
         let mut softmax = RunningSoftmax::new();
         let mut output = [Fragments::zeros(); M_TILES];
+        let score_mod = block.score_mod();
         // SAFETY: all threads are here; each step's tiles are complete until it is finished.
         unsafe {
             while step.number < pipeline.steps {
@@ -226,7 +234,12 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
                     unrolled!(at most 8; for k in K::UNROLL => {
                         let part = first + k as u32;
                         let first_key = pipeline.first_key + step.number * BLOCK_N + part * MMA_K;
-                        self.follow(&mut softmax, &mut output, keys.part(part), values.part(part), first_key, length);
+                        let place = Place {
+                            first_row: self.first_row, first_key, length: block.length(), kv_length
+                        };
+                        self.follow(
+                            &mut softmax, &mut output, keys.part(part), values.part(part), score_mod, place,
+                        );
                     });
                     first += K::UNROLL as u32;
                 }
@@ -237,7 +250,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         (output, softmax)
     }
 
-    /// Adds 16 keys from `first_key` on to the output and the sums, both under the new maxima.
+    /// Adds the 16 keys at `place` to the output and the sums, both under the new maxima.
     ///
     /// # Safety
     /// The whole warp calls this together; `keys` and `values` are complete and visible.
@@ -248,16 +261,18 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         output: &mut Output<K, M_TILES>,
         keys: Tile<K, MMA_K>,
         values: Tile<K, MMA_K>,
-        first_key: u32,
-        length: u32,
+        score_mod: K::ScoreMod,
+        place: Place,
     ) {
-        // SAFETY: the whole warp is here; K and V are complete.
+        // SAFETY: the whole warp is here; K and V are complete, and the bias is the launch's.
         unsafe {
+            let fetched = score_mod.fetch::<K::Element, M_TILES, 2>(self.args, place, self.lane);
             let mut scores = products::scores::<K, M_TILES>(&self.queries.fragments(), keys, self.lane);
+            score_mod.apply::<K::Element, M_TILES, 2>(self.args, &mut scores, fetched, place, self.lane);
             let rows = (self.first_row, Self::ROWS);
-            apply_mask::<K, M_TILES, 2>(self.args, &mut scores, rows, 0, first_key, length, self.lane);
-            softmax
-                .update(&mut scores, self.args.scale_log2, |m, r, factor| rescale_row::<K>(&mut output[m], r, factor));
+            apply_mask::<K, M_TILES, 2>(self.args, &mut scores, rows, 0, place.first_key, place.kv_length, self.lane);
+            let scale_log2 = K::ScoreMod::scale_log2(self.args);
+            softmax.update(&mut scores, scale_log2, |m, r, factor| rescale_row::<K>(&mut output[m], r, factor));
             let mut probabilities = [[0; 4]; M_TILES];
             unrolled!(at most 4; for m in M_TILES => {
                 probabilities[m] = pack_probabilities::<K::Element>(scores[m][0], scores[m][1]);

@@ -7,6 +7,7 @@ use crate::device::attention::block::Block;
 use crate::device::attention::head_dim::Fragments;
 use crate::device::attention::kernel::Kernel;
 use crate::device::attention::mask::Mask;
+use crate::device::attention::score_mod::ScoreMod;
 use crate::device::attention::softmax::{apply_mask, rescale_row};
 use crate::device::attention::{Lane, OutputStrip, ROWS_PER_LANE, epilogue};
 use crate::device::ptx::mma::FragmentC;
@@ -43,6 +44,7 @@ pub fn forward<
     const {
         assert!(BLOCK_M.is_multiple_of(WARPGROUP_ROWS) && BLOCK_N == N_TILES as u32 * MMA_N);
         assert!(N_TILES == 2 * K_STEPS && STAGES >= 2);
+        assert!(!K::ScoreMod::MODIFIES, "its scores are not changed");
     }
     let threads = const { BLOCK_M / MMA_M * WARP_SIZE };
     let Some(block) = Block::<K>::current(args, BLOCK_M, threads) else { return };

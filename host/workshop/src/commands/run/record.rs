@@ -15,6 +15,7 @@ use workshop::error::Result;
 use workshop::executor::{GuardDamage, PtxModule};
 use workshop::inputs::{Distribution, Inputs};
 use workshop::ptx_folder::PtxFolder;
+use workshop::score_mod::ScoreModForm;
 use workshop::statistics::{Bootstrap, Samples, Summary};
 use workshop::timing::{Batch, Protocol, Sampler};
 
@@ -124,6 +125,9 @@ pub struct Problem {
     pub alignment: Alignment,
     /// Factor on the scores.
     pub scale: f64,
+    /// What is done to the scores.
+    #[serde(skip_serializing_if = "ScoreModForm::is_none")]
+    pub score_mod: ScoreModForm,
     /// Order of the dimensions of tensors that are not among the views.
     pub layout: Layout,
     /// Tensors that are not contiguous from the beginning of their buffers.
@@ -147,7 +151,7 @@ pub struct View {
 
 impl Problem {
     /// Describes the problem of `inputs`, whose tensors are contiguous in `layout` unless they are views.
-    pub fn new(inputs: &Inputs, layout: Layout) -> Self {
+    pub fn new(inputs: &Inputs, layout: Layout, score_mod: ScoreModForm) -> Self {
         let problem = inputs.problem();
         let array = |tensor| inputs.array(tensor).map(<[u32]>::to_vec);
         let is_contiguous = |tensor, view: &contract::view::View| {
@@ -167,6 +171,7 @@ impl Problem {
             mask: problem.mask(),
             alignment: problem.alignment(),
             scale: problem.scale(),
+            score_mod,
             layout,
             views: views.collect(),
         }

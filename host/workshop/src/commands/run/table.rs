@@ -67,7 +67,7 @@ fn problem(record: &Record) -> String {
         }
     };
     format!(
-        "{sizes} D={} {}, {} mask{}, scale {}, {}, {source}",
+        "{sizes} D={} {}, {} mask{}, scale {}{}, {}, {source}",
         problem.shape.head_dim,
         problem.element.name(),
         problem.mask.name(),
@@ -77,6 +77,7 @@ fn problem(record: &Record) -> String {
             format!(" {}", problem.alignment.name())
         },
         problem.scale,
+        if problem.score_mod.is_none() { String::new() } else { format!(", {}", problem.score_mod) },
         problem.layout.name()
     )
 }

@@ -23,6 +23,7 @@ pub fn inputs(options: &Options) -> Result<(Inputs, Source)> {
         let problem = options.window.map_or(problem, |window| problem.with_window(window)).aligned(options.align);
         let problem = options.scale.map_or(Ok(problem), |scale| problem.with_scale(scale))?;
         let problem = views::apply(problem, &options.strides, &options.offset)?;
+        let problem = problem.with_score_mod(options.score_mod.form().of(shape))?;
         host_memory::check(&problem)?;
         Ok::<_, Error>(problem)
     };

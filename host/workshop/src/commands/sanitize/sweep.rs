@@ -13,7 +13,7 @@ use workshop::device::Device;
 use workshop::error::{Error, Result};
 use workshop::executor::PtxModule;
 use workshop::host_memory;
-use workshop::launch::{check_accepts, check_fits};
+use workshop::launch::{self, check_accepts, check_fits};
 use workshop::ptx_folder::PtxFolder;
 
 /// What the user wants to see run.
@@ -164,7 +164,7 @@ fn cases(entry: &Entry, selection: &Selection<'_>) -> Result<Vec<Case>> {
         let (shape, lengths) = rows(entry, selection, sequence);
         let shape = shape.with_head_dim(selection.head_dim.unwrap_or(entry.config.columns()));
         for &layout in &selection.layouts {
-            let problem = Problem::new(shape, entry.mask, layout)?.with_element(entry.element);
+            let problem = launch::problem(entry, shape, layout)?;
             host_memory::check(&problem)?;
             let packed = |lengths: &Vec<u32>| Packing::new(lengths.len() as u32, sequence);
             let launched = lengths.as_ref().map_or(Ok(problem), |lengths| problem.packed(packed(lengths)))?;

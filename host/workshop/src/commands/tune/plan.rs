@@ -1,6 +1,7 @@
 //! `fa512 tune plan`: the search space behind the gates.
 
 use std::path::PathBuf;
+use workshop::score_mod::ScoreModForm;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use contract::config::{Element, Family, Mask};
@@ -79,7 +80,7 @@ impl Options {
             None => Space::built_in(family),
         });
         let element = self.element;
-        let case = |&shape, &mask| Case { shape, element, mask, layout: Layout::Bhsd };
+        let case = |&shape, &mask| Case { shape, element, mask, layout: Layout::Bhsd, score_mod: ScoreModForm::NONE };
         let sampled = (self.strategy != Strategy::Exhaustive).then_some(SAMPLED_CANDIDATES);
         Ok(Request {
             spaces: spaces.collect::<Result<Vec<_>>>()?.concat(),

@@ -162,14 +162,20 @@ fn end(late: &Watched, record: &Path, restart: &Restart) {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+    use workshop::score_mod::ScoreModForm;
 
     use super::*;
     use contract::config::{Element, Mask};
     use contract::problem::Shape;
     use contract::view::Layout;
 
-    const CASE: Case =
-        Case { shape: Shape::new(1, 1, 512), element: Element::F16, mask: Mask::Full, layout: Layout::Bhsd };
+    const CASE: Case = Case {
+        shape: Shape::new(1, 1, 512),
+        element: Element::F16,
+        mask: Mask::Full,
+        layout: Layout::Bhsd,
+        score_mod: ScoreModForm::NONE,
+    };
 
     #[test]
     fn those_who_are_late_are_named_once_and_those_who_are_done_never() {

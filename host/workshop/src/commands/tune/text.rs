@@ -177,6 +177,7 @@ mod tests {
     use contract::config::{Element, Family, Mask};
     use contract::problem::Shape;
     use contract::view::Layout;
+    use workshop::score_mod::ScoreModForm;
     use workshop::tune::plan::Request;
     use workshop::tune::search::Strategy;
     use workshop::tune::space::Space;
@@ -187,7 +188,13 @@ mod tests {
         let request = Request {
             spaces: Space::built_in(Family::Sm90a).unwrap(),
             architecture: 90,
-            cases: vec![Case { shape, element: Element::F16, mask: Mask::Full, layout: Layout::Bhsd }],
+            cases: vec![Case {
+                shape,
+                element: Element::F16,
+                mask: Mask::Full,
+                layout: Layout::Bhsd,
+                score_mod: ScoreModForm::NONE,
+            }],
             strategy: Strategy::Tpe,
             candidates: Some(5),
             seed: 0,

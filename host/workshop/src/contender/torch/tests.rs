@@ -12,7 +12,7 @@ use crate::timing::{L2, Protocol};
 use contract::problem::{Problem, Shape};
 use contract::view::Views;
 
-const HELLO: &str = r#"{"ok": true, "protocol": 3, "versions": {"torch": "2.11"}, "device": "stand-in",
+const HELLO: &str = r#"{"ok": true, "protocol": 4, "versions": {"torch": "2.11"}, "device": "stand-in",
     "backends": {"flash": null, "cudnn": null, "efficient": "no kernel for this GPU"}}"#;
 
 /// A `python` that answers `hello` with `hello` and each other command by a line of `cases`, of a shell's `case`.
@@ -106,8 +106,8 @@ fn what_the_machine_lacks_is_said_as_the_process_says_it() {
 
 #[test]
 fn another_protocol_is_refused() {
-    let hello = HELLO.replace(r#""protocol": 3"#, r#""protocol": 9"#);
-    assert!(message(StandIn::new(&hello, "").start()).contains("speaks protocol 9, this program 3"));
+    let hello = HELLO.replace(r#""protocol": 4"#, r#""protocol": 9"#);
+    assert!(message(StandIn::new(&hello, "").start()).contains("speaks protocol 9, this program 4"));
     assert!(message(StandIn::new(r#"{"ok": true}"#, "").start()).contains("missing field"));
 }
 

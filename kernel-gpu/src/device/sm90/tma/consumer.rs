@@ -7,6 +7,7 @@ use super::turns::Turns;
 use super::{Context, TmaKernel};
 use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
+use crate::device::attention::score_mod::ScoreMod;
 use crate::device::ptx::mbarrier;
 use contract::config::WARPGROUP_WARPS;
 
@@ -45,8 +46,14 @@ pub unsafe fn consume<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
             turns.begin();
         }
         let last_in_turn_from = K::Order::last_in_turn_from(context, warpgroup);
-        let mut strip = Strip::<K>::new(context.args.scale_log2);
+        const {
+            assert!(
+                !K::ScoreMod::MODIFIES || K::Mask::HAS_BEGIN,
+                "scores of all steps are changed where all are masked"
+            )
+        };
         wait_for_strip(context, step);
+        let mut strip = Strip::<K>::new(context, step, lane);
         strip.start_scores(step);
         strip.wait();
         loop {
@@ -54,8 +61,7 @@ pub unsafe fn consume<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
             // them tests and copies.
             while !step.is_last() {
                 if K::Mask::HAS_BEGIN {
-                    let length = if K::Sequence::IS_LOOKED_UP { step.kv_length } else { context.kv_length };
-                    strip.take_masked(context.args, step, length, lane.again());
+                    strip.take_masked(context, step, lane.again());
                 } else {
                     // A tile has as many keys as a strip has rows, so that only the last one is masked.
                     strip.take(step);
@@ -63,13 +69,12 @@ pub unsafe fn consume<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
                 let next = K::Order::next_tile(memory, step);
                 wait_for_tile(context, next);
                 strip.start_step(step, next, turns);
+                strip.fetch(context, next, lane);
                 strip.wait();
                 K::Order::leave(context, step, lane);
                 step = next;
             }
-            // Known to be the same in all steps, where it is.
-            let length = if K::Sequence::IS_LOOKED_UP { step.kv_length } else { context.kv_length };
-            strip.take_masked(context.args, step, length, lane.again());
+            strip.take_masked(context, step, lane.again());
             let normalisers = strip.complete(memory, step, lane.again());
             // Behind the last step of all, scores are computed that nobody reads: of K, as O takes the place of Q meanwhile.
             let next = K::Order::next_strip(context, step);
@@ -91,6 +96,9 @@ pub unsafe fn consume<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
             } else {
                 strip.finish(memory, step, normalisers, lane.again());
             }
+            if !is_last {
+                strip.fetch(context, next, lane);
+            }
             strip.wait_for_scores();
             // Those scores have read K only now.
             if is_last {
@@ -98,6 +106,7 @@ pub unsafe fn consume<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
                 let Some(next) = K::Order::resume(context, step, lane, turns) else { break };
                 wait_for_strip(context, next);
                 strip.start_scores(next);
+                strip.fetch(context, next, lane);
                 strip.wait_for_scores();
                 step = next;
                 continue;

@@ -1,11 +1,13 @@
 //! A strip of 64 query rows: what a warpgroup computes of it, 16 rows in each warp.
 
 use super::epilogue::Normalisers;
+use super::mapped::Mapped;
 use super::memory::Memory;
-use super::order::{Step, StripCopy};
+use super::order::{Order, Step, StripCopy};
 use super::turns::Turns;
 use super::{Context, K_STEPS, KEYS, N_TILES, ROWS, TmaKernel, epilogue};
 use crate::device::attention::head_dim::{Fragments, HeadDim};
+use crate::device::attention::score_mod::{Place, ScoreMod};
 use crate::device::attention::softmax::{apply_mask, rescale_row};
 use crate::device::attention::{Lane, OutputStrip, Scores};
 use crate::device::ptx::mma::FragmentC;
@@ -13,7 +15,6 @@ use crate::device::ptx::wgmma::{self, Accumulators, Registers};
 use crate::device::sm90::products::Probabilities;
 use crate::device::sm90::softmax::StripSoftmax;
 use crate::device::unrolled;
-use contract::args::ForwardArgs;
 
 /// The registers of a strip.
 pub struct Strip<K: TmaKernel> {
@@ -22,19 +23,45 @@ pub struct Strip<K: TmaKernel> {
     output: OutputStrip<K>,
     softmax: StripSoftmax<K>,
     scale_log2: f32,
+    score_mod: K::ScoreMod,
+    /// What the scores in flight are changed by.
+    fetched: <K::ScoreMod as ScoreMod>::Fetched<1, N_TILES>,
 }
 
 impl<K: TmaKernel> Strip<K> {
-    /// One that has attended to nothing.
+    /// One that has attended to nothing, of the strip of `step`.
+    ///
+    /// # Safety
+    /// As for [`Self::fetch`].
     #[inline(always)]
-    pub fn new(scale_log2: f32) -> Self {
+    pub unsafe fn new(context: &Context<'_, K>, step: Step<K>, lane: Lane) -> Self {
+        let score_mod = K::ScoreMod::of_head(context.args, K::Order::copy_of(context, step).work);
+        // SAFETY: the bias is the launch's.
+        let fetched =
+            unsafe { score_mod.fetch::<K::Element, 1, N_TILES>(context.args, place(context, step, lane), lane) };
         Self {
             scores: [[[0.0; 4]; N_TILES]],
             probabilities: [[0; 4]; K_STEPS],
             output: Fragments::zeros(),
             softmax: StripSoftmax::begin(),
-            scale_log2,
+            scale_log2: K::ScoreMod::scale_log2(context.args),
+            score_mod,
+            fetched,
         }
+    }
+
+    /// Starts to read what the scores of `step` are changed by.
+    ///
+    /// # Safety
+    /// All lanes of the warp call this together, when the step's Q has arrived.
+    #[inline(always)]
+    pub unsafe fn fetch(&mut self, context: &Context<'_, K>, step: Step<K>, lane: Lane) {
+        if step.is_first() {
+            self.score_mod = K::ScoreMod::of_head(context.args, K::Order::copy_of(context, step).work);
+        }
+        // SAFETY: the bias is the launch's.
+        self.fetched =
+            unsafe { self.score_mod.fetch::<K::Element, 1, N_TILES>(context.args, place(context, step, lane), lane) };
     }
 
     /// Starts S = Q·Kᵀ of a step.
@@ -169,14 +196,16 @@ impl<K: TmaKernel> Strip<K> {
         self.scores.pin();
     }
 
-    /// Turns the scores of a step that a mask or the end of the sequence, of `length`, may exclude some of into its probabilities.
+    /// Turns the scores of a step that a mask or the end of the sequence may exclude some of into its probabilities.
     ///
     /// # Safety
     /// As for [`Self::take`].
     #[inline(always)]
-    pub unsafe fn take_masked(&mut self, args: &ForwardArgs, step: Step<K>, length: u32, lane: Lane) {
-        let (warp_row, key) = (epilogue::warp_row(lane), step.tile * KEYS);
-        apply_mask::<K, 1, N_TILES>(args, &mut self.scores, (step.first_row, ROWS), warp_row, key, length, lane);
+    pub unsafe fn take_masked(&mut self, context: &Context<'_, K>, step: Step<K>, lane: Lane) {
+        let (args, at) = (context.args, place(context, step, lane));
+        self.score_mod.apply::<K::Element, 1, N_TILES>(args, &mut self.scores, self.fetched, at, lane);
+        let (warp_row, rows) = (epilogue::warp_row(lane), (step.first_row, ROWS));
+        apply_mask::<K, 1, N_TILES>(args, &mut self.scores, rows, warp_row, at.first_key, at.kv_length, lane);
         // SAFETY: the whole warp is here with no product in flight.
         unsafe { self.take(step) };
     }
@@ -226,5 +255,17 @@ impl<K: TmaKernel> Strip<K> {
     pub unsafe fn store(&mut self, context: &Context<'_, K>, copy: StripCopy, normalisers: Normalisers, lane: Lane) {
         // SAFETY: the whole warp is here; no product reads Q any more, and the rows of O are its own.
         unsafe { epilogue::store_output(&mut self.output, normalisers, context, copy, lane) };
+    }
+}
+
+/// Where the scores of a step are that the lane's warp has.
+#[inline(always)]
+fn place<K: TmaKernel>(context: &Context<'_, K>, step: Step<K>, lane: Lane) -> Place {
+    Place {
+        first_row: step.first_row.wrapping_add(epilogue::warp_row(lane)),
+        first_key: step.tile * KEYS,
+        length: context.length,
+        // Known to be the same in all steps, where it is.
+        kv_length: if K::Sequence::IS_LOOKED_UP { step.kv_length } else { context.kv_length },
     }
 }

@@ -1,0 +1,41 @@
+//! What a command is to do to scores.
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use contract::problem::Slopes;
+use workshop::score_mod::{BiasForm, ScoreModForm, slopes_name};
+
+/// Changes of scores, of which there may be several.
+#[derive(clap::Args)]
+pub struct ScoreModOptions {
+    /// Cap of the scores s, which become CAP · tanh(s / CAP)
+    #[arg(long, value_name = "CAP", allow_negative_numbers = true)]
+    softcap: Option<f64>,
+    /// Take an ALiBi term, slope times distance, from the scores; slopes are those of the paper for each head, or for each head of
+    /// each batch entry
+    #[arg(long, value_name = "SLOPES", num_args = 0..=1, require_equals = true, default_missing_value = slopes_name(Slopes::PerHead), value_parser = slopes_parser())]
+    alibi: Option<Slopes>,
+    /// Add a bias to the scores, drawn from the seed; the name has a letter for each of batch entry, head, query and key that it
+    /// differs by
+    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = BiasForm::Hqk.name(), value_parser = bias_parser())]
+    bias: Option<BiasForm>,
+}
+
+impl ScoreModOptions {
+    /// All of them.
+    pub fn form(&self) -> ScoreModForm {
+        ScoreModForm { softcap: self.softcap, alibi: self.alibi, bias: self.bias }
+    }
+}
+
+/// Accepts the name of who has ALiBi slopes.
+fn slopes_parser() -> impl TypedValueParser<Value = Slopes> {
+    const ALL: [Slopes; 2] = [Slopes::PerHead, Slopes::PerBatchAndHead];
+    PossibleValuesParser::new(ALL.map(slopes_name))
+        .map(|name| ALL.into_iter().find(|slopes| slopes_name(*slopes) == name).expect("clap accepts only these names"))
+}
+
+/// Accepts the name of a form of a bias.
+fn bias_parser() -> impl TypedValueParser<Value = BiasForm> {
+    PossibleValuesParser::new(BiasForm::ALL.map(BiasForm::name))
+        .map(|name| BiasForm::ALL.into_iter().find(|form| form.name() == name).expect("clap accepts only these names"))
+}

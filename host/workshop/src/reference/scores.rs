@@ -1,0 +1,58 @@
+//! Scores of a row of Q as the softmax takes them.
+
+use std::ops::Range;
+
+use contract::problem::ScoreMod;
+
+use crate::element::Encoding;
+use crate::inputs::Inputs;
+
+/// What makes scores of the products of a row of Q with its keys.
+pub struct RowScores<'a> {
+    inputs: &'a Inputs,
+    /// Factor on the products.
+    pub scale: f64,
+    softcap: Option<f64>,
+    /// ALiBi slope of the head.
+    slope: f64,
+    /// The key at which the row is.
+    position: i64,
+    bias: Option<&'a [u16]>,
+}
+
+impl<'a> RowScores<'a> {
+    /// Of row `row` of Q, which is at key `position` of its sequence.
+    pub fn new(inputs: &'a Inputs, (batch, head): (u32, u32), row: u32, position: i64) -> Self {
+        let problem = inputs.problem();
+        let ScoreMod { softcap, .. } = *problem.score_mod();
+        Self {
+            inputs,
+            scale: problem.scale(),
+            softcap,
+            slope: inputs.slope(batch, head),
+            position,
+            bias: inputs.bias_row(batch, head, row),
+        }
+    }
+
+    /// The score of a key of the sequence whose product with the row is `product`.
+    pub fn score(&self, product: f64, key: usize) -> f64 {
+        let scaled = self.scale * product;
+        let capped = self.softcap.map_or(scaled, |cap| cap * (scaled / cap).tanh());
+        capped - self.penalty(key) + self.bias(key)
+    }
+
+    /// The most by which a score of the keys `attended` is changed, without what is infinite: what its rounding errors grow with.
+    pub fn largest_change(&self, attended: Range<usize>) -> f64 {
+        let changes = attended.map(|key| self.penalty(key) + self.bias(key).abs());
+        changes.filter(|change| change.is_finite()).fold(0.0, f64::max) + self.softcap.unwrap_or(0.0)
+    }
+
+    fn penalty(&self, key: usize) -> f64 {
+        self.slope * self.position.abs_diff(key as i64) as f64
+    }
+
+    fn bias(&self, key: usize) -> f64 {
+        self.bias.map_or(0.0, |bias| self.inputs.element().decode(bias[key]))
+    }
+}

@@ -1,0 +1,87 @@
+//! What is done to scores before their softmax.
+
+use super::{Problem, Shape};
+use crate::args::Strides;
+use crate::refusal::Refusal;
+
+/// Smallest softcap: below it, no score could tell two keys apart.
+pub const MINIMUM_SOFTCAP: f64 = 1e-3;
+/// Largest softcap: above it, the rounding of tanh in f32, 2⁻²³ of the cap, would be seen in O.
+pub const MAXIMUM_SOFTCAP: f64 = 1e3;
+
+/// What is done to the scores of a problem, in this order: with s = scale · q·k, they are cap · tanh(s / cap), plus the ALiBi term
+/// −slope · |i − j| of query i and key j, plus the bias.
+///
+/// `i` is the query's position among the keys ([`Alignment`](super::Alignment)).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ScoreMod {
+    /// The cap of soft-capped scores.
+    pub softcap: Option<f64>,
+    /// Whose ALiBi slopes there are; f32, contiguous.
+    pub alibi: Option<Slopes>,
+    /// Strides of a bias `[B,H,S_q,S_k]` of the problem's element type, in elements, whose last dimension is contiguous. Any of
+    /// them may be 0, for a bias that is the same along this dimension.
+    pub bias: Option<Strides>,
+}
+
+/// Whose ALiBi slopes there are (Press et al., arXiv 2108.12409).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
+pub enum Slopes {
+    /// `[H]`: one for each head.
+    PerHead,
+    /// `[B,H]`: one for each head of each batch entry.
+    PerBatchAndHead,
+}
+
+impl ScoreMod {
+    /// Leaves scores as they are.
+    pub const NONE: Self = Self { softcap: None, alibi: None, bias: None };
+
+    /// Whether it leaves scores as they are.
+    pub const fn is_none(&self) -> bool {
+        self.softcap.is_none() && self.alibi.is_none() && self.bias.is_none()
+    }
+
+    /// Elements of the slopes of a problem of `shape`.
+    pub const fn slopes(&self, shape: Shape) -> Option<u64> {
+        match self.alibi {
+            None => None,
+            Some(Slopes::PerHead) => Some(shape.heads as u64),
+            Some(Slopes::PerBatchAndHead) => Some(shape.batch as u64 * shape.heads as u64),
+        }
+    }
+
+    /// Elements from the first to just behind the last of the bias of a problem of `shape`; `None` where there is none, and where
+    /// 64 bits do not count them.
+    pub fn bias_extent(&self, shape: Shape) -> Option<u64> {
+        let Strides { batch, head, row } = self.bias?;
+        let dimensions = [(shape.batch, batch), (shape.heads, head), (shape.sequence, row)];
+        dimensions.into_iter().try_fold(u64::from(shape.kv_sequence), |end, (size, stride)| {
+            end.checked_add(u64::from(size - 1).checked_mul(stride)?)
+        })
+    }
+
+    /// Requires that kernels compute it for `problem`.
+    pub(super) fn check(&self, problem: &Problem) -> Result<(), Refusal> {
+        if let Some(softcap) = self.softcap
+            && !(MINIMUM_SOFTCAP..=MAXIMUM_SOFTCAP).contains(&softcap)
+        {
+            return Err(Refusal::SoftcapOutOfRange { softcap });
+        }
+        if problem.packing().is_some() {
+            if self.bias.is_some() {
+                return Err(Refusal::PackedBias);
+            }
+            if self.alibi == Some(Slopes::PerBatchAndHead) {
+                return Err(Refusal::PackedSlopes);
+            }
+        }
+        let bytes = || self.bias_extent(problem.shape())?.checked_mul(crate::view::ELEMENT_BYTES);
+        match self.bias {
+            Some(strides) if bytes().is_none() => Err(Refusal::BiasTooLarge { shape: problem.shape(), strides }),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! What is done to scores before their softmax, as types: nothing, or what the launch says ([`contract::problem::ScoreMod`]).
+//!
+//! Scores are q·k as the products leave them. [`ScoreMod::apply`] makes of them what [`ScoreMod::scale_log2`] times is the exponent
+//! of 2 in the softmax. Scores that a mask excludes are set to −∞ afterwards, whatever a bias says of them.
+
+use super::{Lane, ROWS_PER_LANE, Scores};
+use crate::device::ptx::element::Element;
+use crate::device::ptx::mma::FragmentC;
+use crate::device::ptx::{math, memory};
+use crate::device::unrolled;
+use contract::args::{ForwardArgs, ScoreModArgs};
+use contract::config::MMA_N;
+use contract::geometry::BlockWork;
+
+/// Scores of a warp: which rows and keys they are of.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// The warp's first row of Q; of packed sequences, its position among the keys.
+    pub first_row: u32,
+    /// The first key.
+    pub first_key: u32,
+    /// Rows of Q of the sequence.
+    pub length: u32,
+    /// Its keys.
+    pub kv_length: u32,
+}
+
+/// What is done to the scores of a head.
+pub trait ScoreMod: Copy {
+    /// Whether scores are changed.
+    const MODIFIES: bool;
+    /// What is read from memory for scores of `M_TILES` strips and `N_TILES` tiles of 8 keys.
+    type Fetched<const M_TILES: usize, const N_TILES: usize>: Copy;
+
+    /// That of the head which `work` names.
+    fn of_head(args: &ForwardArgs, work: BlockWork) -> Self;
+
+    /// What turns scores into exponents of 2 behind [`Self::apply`].
+    fn scale_log2(args: &ForwardArgs) -> f32;
+
+    /// Starts to read what the scores at `place` need.
+    ///
+    /// # Safety
+    /// The launch's bias has an element for each row and key of the sequence.
+    unsafe fn fetch<E: Element, const M_TILES: usize, const N_TILES: usize>(
+        self,
+        args: &ForwardArgs,
+        place: Place,
+        lane: Lane,
+    ) -> Self::Fetched<M_TILES, N_TILES>;
+
+    /// Changes the scores at `place`.
+    fn apply<E: Element, const M_TILES: usize, const N_TILES: usize>(
+        self,
+        args: &ForwardArgs,
+        scores: &mut Scores<M_TILES, N_TILES>,
+        fetched: Self::Fetched<M_TILES, N_TILES>,
+        place: Place,
+        lane: Lane,
+    );
+}
+
+/// Scores as they are.
+#[derive(Clone, Copy)]
+pub struct Unmodified;
+
+impl ScoreMod for Unmodified {
+    const MODIFIES: bool = false;
+    type Fetched<const M_TILES: usize, const N_TILES: usize> = ();
+
+    #[inline(always)]
+    fn of_head(_: &ForwardArgs, _: BlockWork) -> Self {
+        Self
+    }
+
+    #[inline(always)]
+    fn scale_log2(args: &ForwardArgs) -> f32 {
+        args.scale_log2
+    }
+
+    #[inline(always)]
+    unsafe fn fetch<E: Element, const M_TILES: usize, const N_TILES: usize>(self, _: &ForwardArgs, _: Place, _: Lane) {}
+
+    #[inline(always)]
+    fn apply<E: Element, const M_TILES: usize, const N_TILES: usize>(
+        self,
+        _: &ForwardArgs,
+        _: &mut Scores<M_TILES, N_TILES>,
+        (): (),
+        _: Place,
+        _: Lane,
+    ) {
+    }
+}
+
+/// Softcap, ALiBi and, of sequences that may have one, a bias, each where the launch has it.
+#[derive(Clone, Copy)]
+pub struct Modified<const HAS_BIAS: bool> {
+    /// Address of the head's bias of row 0 and key 0; 0 for none.
+    bias: u64,
+    /// The head's ALiBi slope · log₂e; 0 for none.
+    slope_log2: f32,
+}
+
+/// Two neighbouring elements of the bias, for each of the scores of a warp that a lane holds.
+type BiasPairs<const M_TILES: usize, const N_TILES: usize> = [[[u32; ROWS_PER_LANE]; N_TILES]; M_TILES];
+
+impl<const HAS_BIAS: bool> ScoreMod for Modified<HAS_BIAS> {
+    const MODIFIES: bool = true;
+    type Fetched<const M_TILES: usize, const N_TILES: usize> = BiasPairs<M_TILES, N_TILES>;
+
+    #[inline(always)]
+    fn of_head(args: &ForwardArgs, BlockWork { batch, head, .. }: BlockWork) -> Self {
+        let ScoreModArgs { bias, slopes, bias_strides, slopes_batch, .. } = args.score_mod;
+        let elements = batch as u64 * bias_strides.batch + head as u64 * bias_strides.head;
+        let slope_log2 = match slopes {
+            0 => 0.0,
+            // SAFETY: the launch's slopes have an element for the head, 4-byte aligned.
+            _ => unsafe { f32::from_bits(memory::load_global_4(slopes + (batch * slopes_batch + head) as u64 * 4)) },
+        };
+        let bias = if !HAS_BIAS || bias == 0 { 0 } else { bias + elements * 2 };
+        Self { bias, slope_log2: slope_log2 * core::f32::consts::LOG2_E }
+    }
+
+    #[inline(always)]
+    fn scale_log2(_: &ForwardArgs) -> f32 {
+        1.0
+    }
+
+    #[inline(always)]
+    unsafe fn fetch<E: Element, const M_TILES: usize, const N_TILES: usize>(
+        self,
+        args: &ForwardArgs,
+        place: Place,
+        lane: Lane,
+    ) -> BiasPairs<M_TILES, N_TILES> {
+        let mut pairs = [[[0; ROWS_PER_LANE]; N_TILES]; M_TILES];
+        if !HAS_BIAS || self.bias == 0 {
+            return pairs;
+        }
+        let pitch = args.score_mod.bias_strides.row * 2;
+        // The same in all lanes, as is whether all keys of the scores are there.
+        let in_pairs = (self.bias | pitch) % 4 == 0 && place.first_key + N_TILES as u32 * MMA_N <= place.kv_length;
+        let first_key = place.first_key + lane.pair_column();
+        unrolled!(at most 4; for m in M_TILES => {
+            unrolled!(at most 2; for r in ROWS_PER_LANE => {
+                // Rows beyond the last have its bias, which nobody reads.
+                let row = lane.row(place.first_row, m, r).min(place.length - 1);
+                let address = self.bias + row as u64 * pitch + first_key as u64 * 2;
+                unrolled!(at most 16; for n in N_TILES => {
+                    // SAFETY: elements of the row before the end of its keys, aligned as they have to be.
+                    pairs[m][n][r] = unsafe {
+                        if in_pairs {
+                            memory::load_global_4(address + n as u64 * 16)
+                        } else {
+                            load_pair_before_end(address + n as u64 * 16, first_key + n as u32 * MMA_N, place.kv_length)
+                        }
+                    };
+                });
+            });
+        });
+        pairs
+    }
+
+    #[inline(always)]
+    fn apply<E: Element, const M_TILES: usize, const N_TILES: usize>(
+        self,
+        args: &ForwardArgs,
+        scores: &mut Scores<M_TILES, N_TILES>,
+        fetched: BiasPairs<M_TILES, N_TILES>,
+        place: Place,
+        lane: Lane,
+    ) {
+        let ScoreModArgs { softcap_exponent, softcap_log2, first_position, .. } = args.score_mod;
+        for_each_tile(scores, |_, _, scores| {
+            unrolled!(at most 4; for i in 4 => {
+                scores[i] = match softcap_exponent {
+                    0.0 => args.scale_log2 * scores[i],
+                    exponent => softcap_log2 * tanh_of_half(exponent * scores[i]),
+                };
+            });
+        });
+        if self.slope_log2 != 0.0 {
+            let first_key = place.first_key + lane.pair_column();
+            for_each_tile(scores, |m, n, scores| {
+                unrolled!(at most 2; for r in ROWS_PER_LANE => {
+                    let position = lane.row(place.first_row, m, r) as i32 + first_position;
+                    let distance = (position - first_key as i32) as f32 - (n as u32 * MMA_N) as f32;
+                    scores[2 * r] = math::fma(-self.slope_log2, math::abs(distance), scores[2 * r]);
+                    scores[2 * r + 1] = math::fma(-self.slope_log2, math::abs(distance - 1.0), scores[2 * r + 1]);
+                });
+            });
+        }
+        if HAS_BIAS && self.bias != 0 {
+            for_each_tile(scores, |m, n, scores| {
+                unrolled!(at most 2; for r in ROWS_PER_LANE => {
+                    let [left, right] = E::unpack(fetched[m][n][r]);
+                    scores[2 * r] = math::fma(left, core::f32::consts::LOG2_E, scores[2 * r]);
+                    scores[2 * r + 1] = math::fma(right, core::f32::consts::LOG2_E, scores[2 * r + 1]);
+                });
+            });
+        }
+    }
+}
+
+/// Calls `change` for each tile of 16 rows and 8 keys, with the numbers of its strip and tile.
+#[inline(always)]
+fn for_each_tile<const M_TILES: usize, const N_TILES: usize>(
+    scores: &mut Scores<M_TILES, N_TILES>,
+    change: impl Fn(usize, usize, &mut FragmentC),
+) {
+    unrolled!(at most 4; for m in M_TILES => {
+        unrolled!(at most 16; for n in N_TILES => { change(m, n, &mut scores[m][n]) });
+    });
+}
+
+/// tanh(x / (2 · log₂e)), from 2ˣ: 1 − 2 / (2ˣ + 1), within 2⁻²² of 1.
+#[inline(always)]
+fn tanh_of_half(x: f32) -> f32 {
+    math::fma(-2.0, math::reciprocal(math::exp2(x) + 1.0), 1.0)
+}
+
+/// The elements at `address` and behind it, of keys `key` and the next; 0 for one that is not before `end`.
+///
+/// # Safety
+/// Those before the end are initialised, 2-byte aligned elements that nobody writes while the grid runs.
+#[inline(always)]
+unsafe fn load_pair_before_end(address: u64, key: u32, end: u32) -> u32 {
+    // SAFETY: both are read only where they are there.
+    unsafe {
+        let left = if key < end { memory::load_global_2(address) } else { 0 };
+        let right = if key + 1 < end { memory::load_global_2(address + 2) } else { 0 };
+        left | right << 16
+    }
+}
