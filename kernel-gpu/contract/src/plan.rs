@@ -221,10 +221,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Where `tensor`, lengths of a packed problem, lies, if it is given.
-    fn lengths_range(
-        &self,
-        (tensor, address): (Tensor, Option<u64>),
-    ) -> Result<Option<(Tensor, Range<u64>)>, Refusal> {
+    fn lengths_range(&self, (tensor, address): (Tensor, Option<u64>)) -> Result<Option<(Tensor, Range<u64>)>, Refusal> {
         let Some(address) = address else {
             return match lengths_are_needed(&self.problem, tensor) {
                 true => Err(Refusal::NoLengths { lengths: tensor }),

@@ -6,7 +6,7 @@ use contract::config::{Element, Mask, Sequence};
 use contract::manifest::Entry;
 use contract::packed::{Lengths, Packing};
 use contract::plan::Addresses;
-use contract::problem::{Alignment, DEFAULT_HEAD_DIM, Problem, Shape, Window};
+use contract::problem::{Alignment, DEFAULT_HEAD_DIM, Problem, ScoreMod, Shape, Slopes, Window};
 use contract::refusal::Tensor;
 use contract::view::Layout;
 use ptx_sim::FindingClass;
@@ -194,6 +194,8 @@ fn keys_with_lengths_of_their_own() {
             let (element, layout) = (Element::ALL[index % 2], [Layout::Bshd, Layout::Bhsd][index / 2 % 2]);
             let problem = Problem::new(shape, Mask::Full, layout).unwrap().with_element(element);
             let problem = problem.with_window(window).aligned(alignment);
+            let alibi = (index < 2).then_some(Slopes::PerHead);
+            let problem = problem.with_score_mod(ScoreMod { alibi, ..ScoreMod::NONE }).unwrap();
             let inputs = Inputs::generate(problem, Distribution::Normal, 3).unwrap();
             let lengths = inputs::Lengths::separate(&QUERIES, &KEYS).unwrap();
             Case::new(inputs.with_lengths(&lengths).unwrap(), Distribution::Normal).assert_right(true);
@@ -263,7 +265,9 @@ fn assert_apart(entry: &Entry, module: &PtxModule, lengths: &inputs::Lengths, ow
     };
     let [q, k, v] = inputs.storages();
     let (q, k, v) = (poisoned(q, rows, &own[0]), poisoned(k, kv_rows, &own[1]), poisoned(v, kv_rows, &own[1]));
-    let (clean, spoilt) = (outputs(inputs), outputs(Inputs::new(problem, q, k, v).unwrap()));
+    let slopes = inputs.slopes().map(|slopes| slopes.into());
+    let spoilt = Inputs::new(problem, q, k, v).unwrap().with_score_mod(None, slopes).unwrap();
+    let (clean, spoilt) = (outputs(inputs), outputs(spoilt));
     for head in 0..2 {
         let own = (head * rows + own[0].start) as usize..(head * rows + own[0].end) as usize;
         let of = |outputs: &Outputs| {
