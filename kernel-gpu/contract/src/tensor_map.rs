@@ -79,6 +79,9 @@ impl TensorMap {
     /// stride. At the coordinates (N − n + i, e) of these two, where N is the number of rows, lies row i of the sequence of
     /// length n that ends before row e: at row e − n + i of the tensor, as the map begins N rows before it. The first
     /// coordinate is beyond the map for i ≥ n, whatever the tensor holds there.
+    ///
+    /// Boxes that are loaded through it need an element inside: for one wholly outside a GPU reads at the map's address, where there
+    /// may be no memory (docs/results/head-dims.md).
     const fn of_sequences(self) -> Self {
         let [columns, rows, heads, _] = self.sizes;
         let [row, head, _] = self.strides;

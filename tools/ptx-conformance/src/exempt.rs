@@ -41,21 +41,7 @@ const NO_GPU: &str = "to be recorded; accepted by ptxas, and tested against othe
 const NUMBERS: &str = "{exact,similar,spread,cancelling,special}";
 
 /// Names of cases that have no result yet, with alternatives in braces.
-const WAITING: &[&str] = &[
-    "call of different functions",
-    "{add,sub,mul}{,.rn,.rz,.rm,.rp}.f64 of NaN",
-    "{fma,mad,div,rcp,sqrt}.{rn,rz,rm,rp}.f64 of NaN",
-    "{rcp,rsqrt}.approx.ftz.f64 of NaN",
-    "rsqrt.approx.f64 of NaN",
-    "{min,max,abs,neg,copysign}.f64 of NaN",
-    "testp.{finite,infinite,number,notanumber,normal,subnormal}.f64 of NaN",
-    "cvt.rna.tf32.f32 of NaN",
-    "cvt.{rn,rz}{,.relu}.tf32.f32 of NaN",
-    "mma.sync.aligned.{m8n8k4,m16n8k4,m16n8k8,m16n8k16}.row.col.f64.f64.f64.f64 NaN",
-    "mma.sync.aligned.m8n8k4.row.col.rn.f64.f64.f64.f64 NaN",
-    "mma.sync.aligned.m16n8k16.row.col.f32.{e4m3,e5m2}.{e4m3,e5m2}.f32 NUMBERS",
-    "mma.sync.aligned.{m16n8k16,m16n8k32}.row.col.f16.{e4m3,e5m2}.{e4m3,e5m2}.f16 NUMBERS",
-];
+const WAITING: &[&str] = &[];
 
 /// Why a case has no result, if there is a reason.
 pub fn waits(case: &str) -> Option<&'static str> {

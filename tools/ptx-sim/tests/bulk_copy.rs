@@ -260,6 +260,28 @@ fn boxes_that_skip_elements() {
 }
 
 #[test]
+fn a_box_wholly_outside_needs_memory_where_its_tensor_begins() {
+    let load = |column: i32, row: i32| {
+        format!(
+            "@%leader mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 512;\n\
+             @%leader cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes \
+             [%r2], [%map, {{{column}, {row}}}], [%r1];\n{WAIT}"
+        )
+    };
+    let inside = map(Swizzle::Bytes64);
+    // Eight rows before the memory.
+    let before = TensorMap { address: 0_u64.wrapping_sub(8 * 128), ..inside.clone() };
+    for (column, row) in [(64, 8), (0, 15), (0, -8), (-32, 8)] {
+        tensor_kernel(inside.clone(), &load(column, row)).run_clean();
+        let finding = tensor_kernel(before.clone(), &load(column, row)).run_faulty(FindingClass::OutOfBounds);
+        assert!(finding.message.contains("a box wholly outside its tensor"), "{column}, {row}: {finding}");
+    }
+    for (column, row) in [(0, 8), (32, 14)] {
+        tensor_kernel(before.clone(), &load(column, row)).run_clean();
+    }
+}
+
+#[test]
 fn stores_of_boxes() {
     // A box comes in and goes out again at another place; what lies outside the tensor is not written.
     let body = format!(

@@ -292,7 +292,11 @@ fn load(context: &mut Context<'_>, faults: &mut Faults, lane: usize, to: Address
             let Some(tile) = tile(context, faults, lane, *map, coordinates) else { return };
             let mut data = vec![0; tile.map.box_bytes() as usize];
             let mut row_data = vec![0; tile.map.row_bytes() as usize];
-            for row in tile.rows_to_load() {
+            let rows = tile.rows_to_load();
+            if rows.is_empty() {
+                check_beginning(context, faults, lane, tile.map.address);
+            }
+            for row in rows {
                 let part = &mut row_data[..row.bytes as usize];
                 read(context, faults, lane, (row.address, 1), part);
                 for (byte, offset) in part.iter().zip(row.offset..) {
@@ -351,6 +355,14 @@ fn store(context: &mut Context<'_>, faults: &mut Faults, lane: usize, from: Addr
             }
         }
     }
+}
+
+/// Requires memory where the tensor of a box begins that lies wholly outside of it: an H100 and an H200 read there, drop what they
+/// read, and fault where no page is mapped (docs/results/head-dims.md). They do not for stores.
+fn check_beginning(context: &mut Context<'_>, faults: &mut Faults, lane: usize, address: u64) {
+    let what =
+        || "a box wholly outside its tensor, for which a GPU reads the tensor's first bytes, which are".to_owned();
+    context.check_reachable(faults, Place::global(lane, address, 1), 1, what);
 }
 
 /// Reads shared memory as the async proxy does, until the thread waits for the copy.

@@ -32,10 +32,14 @@ impl Arithmetic {
         }
     }
 
-    /// The result, rounded; `operands` are bits.
+    /// The result, rounded; `operands` are bits. A NaN among them is kept, made quiet; where none goes in, the NaN that comes out
+    /// has its sign set. This is what the H100 gave.
     pub fn compute(self, operands: &[u64; 4], rounding: Rounding) -> u64 {
         let nearest = self.nearest(operands.map(f64::from_bits));
-        if rounding == Rounding::Nearest || nearest.is_nan() {
+        if nearest.is_nan() {
+            return self.kept_nan(operands).map_or(NEW_NAN, quiet);
+        }
+        if rounding == Rounding::Nearest {
             return nearest.to_bits();
         }
         let [a, b, c, _] = operands.map(|bits| Double::from_bits(u128::from(bits)));
@@ -57,6 +61,17 @@ impl Arithmetic {
         result.value.to_bits() as u64
     }
 
+    /// The NaN that is kept of those that go in.
+    fn kept_nan(self, &[a, b, c, _]: &[u64; 4]) -> Option<u64> {
+        let first_to_last: &[u64] = match self {
+            Arithmetic::Add | Arithmetic::Subtract | Arithmetic::Multiply => &[b, a],
+            Arithmetic::MultiplyAdd => &[b, c, a],
+            Arithmetic::Divide => &[a, b],
+            Arithmetic::Reciprocal | Arithmetic::SquareRoot => &[a],
+        };
+        first_to_last.iter().copied().find(|bits| f64::from_bits(*bits).is_nan())
+    }
+
     fn nearest(self, [a, b, c, _]: [f64; 4]) -> f64 {
         match self {
             Arithmetic::Add => a + b,
@@ -70,19 +85,17 @@ impl Arithmetic {
     }
 }
 
-/// A step of a sum that a tensor core makes of `.f64`: `a · b + sum`, rounded to nearest, of bits.
-///
-/// A NaN is kept, made quiet: that of `b` before that of the sum, and that before the one of `a`. This is what the H100 gave
-/// for every recorded sum with several; in only one of them a NaN of `a` met one of the sum. Where none goes in, the NaN
-/// that comes out has its sign set.
+/// The NaN of arithmetic on none.
+const NEW_NAN: u64 = 0xfff8_0000_0000_0000;
+
+/// The NaN with these bits, as one that does not signal.
+pub(super) const fn quiet(nan: u64) -> u64 {
+    nan | 1 << 51
+}
+
+/// A step of a sum that a tensor core makes of `.f64`: `a · b + sum`, rounded to nearest, of bits; with NaN as `fma` has them.
 pub(super) fn multiply_add(a: u64, b: u64, sum: u64) -> u64 {
-    const QUIET: u64 = 1 << 51;
-    const NEW: u64 = 0xfff8_0000_0000_0000;
-    if let Some(nan) = [b, sum, a].into_iter().find(|bits| f64::from_bits(*bits).is_nan()) {
-        return nan | QUIET;
-    }
-    let result = f64::from_bits(a).mul_add(f64::from_bits(b), f64::from_bits(sum));
-    if result.is_nan() { NEW } else { result.to_bits() }
+    Arithmetic::MultiplyAdd.compute(&[a, b, sum, 0], Rounding::Nearest)
 }
 
 /// The root of a number that has one. It is never subnormal; scaled, neither is the square's error.
@@ -107,10 +120,8 @@ fn square_root(value: f64, rounding: Rounding) -> u64 {
 pub(super) fn gross(function: fn(f64) -> f64, bits: u64) -> u64 {
     const UPPER: u64 = 0xffff_ffff_0000_0000;
     let flush = |value: f64| if value.is_subnormal() { 0.0_f64.copysign(value) } else { value };
+    // A NaN whose payload is in the lower half is an infinity here.
     let value = flush(f64::from_bits(bits & UPPER));
-    if f64::from_bits(bits).is_nan() {
-        return CANONICAL_NAN;
-    }
     let result = flush(function(value));
     if result.is_nan() { CANONICAL_NAN } else { result.to_bits() & UPPER }
 }
@@ -134,6 +145,29 @@ mod tests {
         let infinity = 0x7ff0_0000_0000_0000;
         assert_eq!(multiply_add(infinity, 0, one), 0xfff8_0000_0000_0000);
         assert_eq!(multiply_add(one, one, one), 2.0_f64.to_bits());
+    }
+
+    #[test]
+    fn arithmetic_keeps_one_of_two_nan() {
+        let [one, a, b] = [0x3ff0_0000_0000_0000, 0xfff0_0000_0000_0001, 0x7ff0_0000_0000_0002];
+        for rounding in [Rounding::Nearest, Rounding::Down] {
+            let result = |operation: Arithmetic, a, b| operation.compute(&[a, b, one, 0], rounding);
+            for operation in [Arithmetic::Add, Arithmetic::Subtract, Arithmetic::Multiply] {
+                assert_eq!(result(operation, a, b), quiet(b), "{operation:?}");
+                assert_eq!(result(operation, a, one), quiet(a), "{operation:?}");
+            }
+            assert_eq!(result(Arithmetic::Divide, a, b), quiet(a));
+            assert_eq!(result(Arithmetic::Divide, one, b), quiet(b));
+            assert_eq!(result(Arithmetic::Divide, 0, 0), NEW_NAN);
+            assert_eq!(result(Arithmetic::SquareRoot, a, b), quiet(a));
+        }
+    }
+
+    #[test]
+    fn an_approximation_sees_the_upper_half_of_a_nan() {
+        let reciprocal = |bits| gross(|x| 1.0 / x, bits);
+        assert_eq!(reciprocal(0xfff0_0000_0000_0002), 1 << 63, "that of -infinity");
+        assert_eq!(reciprocal(0xfff8_0000_0000_0000), CANONICAL_NAN);
     }
 
     #[test]

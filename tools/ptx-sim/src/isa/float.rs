@@ -3,7 +3,7 @@
 //! Results that PTX defines are exact to the bit. Approximations (`.approx`, `.full`, `ex2`, `lg2`, `sin`, `cos`, `tanh`)
 //! are computed in f64 and rounded once, which is closer to the true value than the hardware is.
 
-use super::double::{Arithmetic, gross};
+use super::double::{Arithmetic, gross, quiet};
 use super::lanewise::Lanewise;
 use crate::decode::{Decode, Form, invalid};
 use crate::numeric::{Exact, Format, Rounding, canonical, flush};
@@ -156,18 +156,7 @@ fn single_arithmetic(form: &mut Form<'_>, treatment: Treatment, sources: &[Type]
 
 fn double_arithmetic(form: &mut Form<'_>, rounding: Rounding, sources: &[Type]) -> Decode<Lanewise> {
     let operation = Arithmetic::of(form.opcode());
-    if rounding != Rounding::Nearest || matches!(form.opcode(), "div" | "rcp" | "sqrt") {
-        return Lanewise::take(form, Type::F64, sources, move |v| operation.compute(v, rounding));
-    }
-    let operation: fn(f64, f64, f64) -> f64 = match form.opcode() {
-        "add" => |a, b, _| a + b,
-        "sub" => |a, b, _| a - b,
-        "mul" => |a, b, _| a * b,
-        _ => f64::mul_add,
-    };
-    Lanewise::take(form, Type::F64, sources, move |v| {
-        operation(f64::from_bits(v[0]), f64::from_bits(v[1]), f64::from_bits(v[2])).to_bits()
-    })
+    Lanewise::take(form, Type::F64, sources, move |v| operation.compute(v, rounding))
 }
 
 fn extremum(form: &mut Form<'_>) -> Decode<Lanewise> {
@@ -185,6 +174,7 @@ fn extremum(form: &mut Form<'_>) -> Decode<Lanewise> {
     let pick = move |a: u64, b: u64| {
         let (x, y) = (treatment.operand(a), treatment.operand(b));
         let result = match (x.is_nan(), y.is_nan()) {
+            (true, true) if kind == Type::F64 => return quiet(b),
             (true, true) => f64::NAN,
             (true, false) | (false, true) if propagate_nan => f64::NAN,
             (true, false) => y,
@@ -264,6 +254,9 @@ fn sign(form: &mut Form<'_>) -> Decode<Lanewise> {
         kind,
         &[kind],
         packed(kind, move |v| {
+            if kind == Type::F64 && f64::from_bits(v[0]).is_nan() {
+                return quiet(v[0]);
+            }
             let is_nan = kind != Type::F64 && treatment.format.value(v[0] & (2 * sign - 1)).is_nan();
             match (is_nan, negate) {
                 (true, _) => treatment.format.nan(),

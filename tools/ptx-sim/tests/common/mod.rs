@@ -139,7 +139,7 @@ impl Kernel {
         let mut params: Vec<&[u8]> = vec![&output_address, &input_address];
         let mut map_bytes = [0; 128];
         if let Some(map) = &self.tensor_map {
-            let map = TensorMap { address: input + map.address, ..map.clone() };
+            let map = TensorMap { address: input.wrapping_add(map.address), ..map.clone() };
             let address = memory.allocate_tensor_map("map", map).expect("a tensor map that can be used");
             memory.read(address, &mut map_bytes).expect("reading the tensor map");
             params.push(&map_bytes);
