@@ -80,8 +80,8 @@ int main(void) {
     EXPECT(forward(problem) == FA512_ERROR_INVALID && said("window_left is -2; it must be") && said("FA512_UNLIMITED (-1)"));
     problem.window_left = 0, problem.window_right = INT32_MIN;
     EXPECT(forward(problem) == FA512_ERROR_INVALID && said("window_right is -2147483648; it must be"));
-    problem = acceptable(), problem.flags = 8;
-    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("flags are 0x8"));
+    problem = acceptable(), problem.flags = 32;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("flags are 0x20"));
     problem = acceptable(), problem.kv_heads = 2 * problem.heads;
     EXPECT(forward(problem) == FA512_ERROR_INVALID && said("the heads of Q must be a multiple of those of K and V"));
     problem = acceptable(), problem.kv_sequence = UINT32_MAX;

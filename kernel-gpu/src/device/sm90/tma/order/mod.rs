@@ -165,6 +165,9 @@ pub struct TileCopy {
     pub is_first: bool,
     /// The first of its keys.
     pub first_key: InMaps,
+    /// Whether none of its keys is there, so that zeros take their place: a box wholly outside of a map of packed sequences would be
+    /// read from where the map begins, before the tensor.
+    pub is_outside: bool,
 }
 
 /// The tile from row `first_row` on of a sequence that is all of a head's rows.

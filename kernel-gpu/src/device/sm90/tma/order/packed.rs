@@ -320,8 +320,9 @@ impl<K: TmaKernel> Order<K> for PackedStreamed {
             let first_tile = Streamed::first_tile(context, position);
             let item_end = position.wrapping_add(K::WARPGROUPS * ROWS);
             while first_tile + tile < Streamed::tiles(context, item_end, item.keys.length) {
-                let first_key = head.after((first_tile + tile) * KEYS);
-                load_tile(TileCopy { stage: stage.0, parity: stage.1, is_first, first_key });
+                let key = (first_tile + tile) * KEYS;
+                let (first_key, is_outside) = (head.after(key), key >= item.keys.length);
+                load_tile(TileCopy { stage: stage.0, parity: stage.1, is_first, first_key, is_outside });
                 stage = Streamed::advance::<K>(stage, 1);
                 is_first &= stage.0 != 0;
                 tile += 1;

@@ -208,7 +208,7 @@ impl<K: TmaKernel> Order<K> for Streamed {
             let tiles = Self::tiles(context, first_row + K::WARPGROUPS * ROWS, context.kv_length) - first_tile;
             while tile < tiles {
                 let first_key = in_maps_of_batch(context.args.of_keys(work)).after((first_tile + tile) * KEYS);
-                load_tile(TileCopy { stage: stage.0, parity: stage.1, is_first, first_key });
+                load_tile(TileCopy { stage: stage.0, parity: stage.1, is_first, first_key, is_outside: false });
                 stage = Self::advance::<K>(stage, 1);
                 is_first &= stage.0 != 0;
                 tile += 1;
