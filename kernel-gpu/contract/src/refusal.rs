@@ -1,5 +1,7 @@
 //! Why a problem, a variant or an address is refused.
 
+mod tensor;
+
 use core::fmt;
 use core::ops::Range;
 
@@ -11,32 +13,7 @@ use crate::problem::{MAXIMUM_HEAD_DIM, MAXIMUM_SCALE, MAXIMUM_SEQUENCE, MAXIMUM_
 use crate::tensor_map::STRIDE_LIMIT;
 use crate::view::{ROW_ALIGNMENT, View};
 
-/// A tensor of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tensor {
-    /// Queries.
-    Q,
-    /// Keys.
-    K,
-    /// Values.
-    V,
-    /// Output.
-    O,
-    /// Log-sum-exp.
-    Lse,
-    /// The rows at which packed sequences begin.
-    CuSeqlens,
-    /// The same of K and V.
-    CuSeqlensK,
-    /// How many rows of Q a sequence has.
-    SequsedQ,
-    /// How many rows of K and V it has.
-    SequsedK,
-    /// What is added to scores.
-    Bias,
-    /// ALiBi slopes.
-    Slopes,
-}
+pub use tensor::Tensor;
 
 /// A dimension of a tensor other than the columns of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -306,31 +283,6 @@ pub enum Refusal {
 }
 
 impl core::error::Error for Refusal {}
-
-impl Tensor {
-    /// Its name, as in a message.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Tensor::Q => "Q",
-            Tensor::K => "K",
-            Tensor::V => "V",
-            Tensor::O => "O",
-            Tensor::Lse => "LSE",
-            Tensor::CuSeqlens => "cu_seqlens",
-            Tensor::CuSeqlensK => "cu_seqlens_k",
-            Tensor::SequsedQ => "seqused_q",
-            Tensor::SequsedK => "seqused_k",
-            Tensor::Bias => "bias",
-            Tensor::Slopes => "alibi_slopes",
-        }
-    }
-}
-
-impl fmt::Display for Tensor {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.name())
-    }
-}
 
 impl fmt::Display for Dimension {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,5 +1,7 @@
 //! Draws cases from a seed. Case `i` of a seed depends on nothing but the seed, the limits and the list of targets.
 
+mod views;
+
 use std::ops::RangeInclusive;
 
 use contract::config::{Mask, Scores, Sequence};
@@ -7,12 +9,13 @@ use rand::rngs::ChaCha8Rng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
-use super::case::{Case, Dimension, Target, View};
+use super::case::{Case, Target, View};
 use crate::error::{Error, Result};
 use crate::inputs::{Distribution, Lengths};
 use crate::score_mod::{BiasForm, ScoreModForm};
 use contract::problem::{Alignment, MAXIMUM_SCALE, MAXIMUM_SOFTCAP, MINIMUM_SOFTCAP, Shape, Slopes, Window};
 use contract::view::{Layout, ROW_ALIGNMENT};
+use views::{draw_views, put_entries_together};
 
 /// Cases that every campaign begins with: three sequence lengths × three batch sizes × three numbers of heads.
 pub const GRID_CASES: u64 = 27;
@@ -315,51 +318,10 @@ fn draw_score_mod(random: &mut ChaCha8Rng, target: &Target) -> ScoreModForm {
     ScoreModForm { softcap, alibi, bias }
 }
 
-/// Contiguous in one layout a third of the time; else every tensor in an order, with gaps and at an offset of its own.
-fn draw_views(random: &mut ChaCha8Rng) -> [View; 4] {
-    if random.random_range(0..3) == 0 {
-        let layout = *[Layout::Bhsd, Layout::Bshd].choose(random).expect("two layouts");
-        return [View::contiguous(layout); 4];
-    }
-    let mut views = [(); 4].map(|()| draw_view(random));
-    for input in &mut views[1..3] {
-        input.shared_heads = random.random_range(0..6) == 0;
-    }
-    views
-}
-
-/// Puts batch entries one behind the other, as those of a padded batch are: in the layout `[B,S,H,D]`, or with heads outermost.
-fn put_entries_together(view: &mut View) {
-    use Dimension::{Batch, Head, Row};
-    (view.order, view.padding) = match view.order[0] {
-        Row => ([Row, Batch, Head], [view.padding[0], 0, view.padding[2]]),
-        Batch | Head => ([Head, Row, Batch], [view.padding[0], view.padding[1], 0]),
-    };
-}
-
-fn draw_view(random: &mut ChaCha8Rng) -> View {
-    const ORDERS: [[Dimension; 3]; 6] = {
-        use Dimension::{Batch, Head, Row};
-        [
-            [Row, Head, Batch],
-            [Head, Row, Batch],
-            [Row, Batch, Head],
-            [Batch, Row, Head],
-            [Head, Batch, Row],
-            [Batch, Head, Row],
-        ]
-    };
-    let mut chunks = |most: u64| if random.random() { 8 * random.random_range(0..=most) } else { 0 };
-    let padding = [chunks(16), chunks(16), chunks(16)];
-    let offset = chunks(32);
-    // The two usual layouts are drawn as often as the other four orders together.
-    let order = if random.random() { ORDERS[random.random_range(0..2)] } else { ORDERS[random.random_range(0..6)] };
-    View { order, padding, offset, shared_heads: false }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fuzz::case::Dimension;
     use crate::launch::check_accepts;
     use contract::config::{Element, Mask};
     use contract::manifest::Entry;
