@@ -50,7 +50,10 @@ typedef struct ForwardArgs {
     uint64_t o;
     uint64_t lse; /* f32, [B,H,S] contiguous, natural logarithm; 0 when it is not wanted */
     ScoreModArgs score_mod;
-    uint64_t cu_seqlens; /* of packed sequences, of which the twins compute none */
+    uint64_t cu_seqlens; /* this and the next three: of packed sequences, of which the twins compute none */
+    uint64_t cu_seqlens_k;
+    uint64_t seqused_q;
+    uint64_t seqused_k;
     Strides q_strides;
     Strides k_strides;
     Strides v_strides;
@@ -60,7 +63,11 @@ typedef struct ForwardArgs {
     int32_t window_right;
     uint32_t sequence;    /* S, rows of Q and O */
     uint32_t kv_sequence; /* rows of K and V */
-    uint32_t sequences;   /* packed ones */
+    uint32_t sequences;   /* this and the next three: of packed sequences */
+    uint32_t room;
+    uint32_t kv_room;
+    uint32_t bottom_right;
+    uint32_t reserved;
     uint32_t head_dim;    /* D, at most the 64 columns of the tiles */
     Divisor heads;        /* H, of Q and O */
     Divisor group;        /* heads of Q that share a head of K and V */

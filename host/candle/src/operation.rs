@@ -28,7 +28,7 @@ impl Attention {
                 let sequences = u32::try_from(seqlens.elem_count() - 1).map_err(candle_core::Error::wrap)?;
                 // A bound that helps to choose a kernel.
                 let bound = u32::try_from(*longest).unwrap_or(u32::MAX);
-                (Some(Packing { sequences, longest: bound }), *longest)
+                (Some(Packing::new(sequences, bound)), *longest)
             }
         };
         let Some(problem) = problem::of(layouts, self.window.within(longest), self.scale, packing)? else {

@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn packed_rows_have_no_batch() {
         let x = tensor(&[50, 3, 64]);
-        let packing = Packing { sequences: 4, longest: 20 };
+        let packing = Packing::new(4, 20);
         let made = of([x.layout(); 3], CAUSAL, 0.5, Some(packing)).unwrap().unwrap();
         assert_eq!(made.shape(), Shape::new(1, 3, 50));
         assert_eq!((made.packing(), made.mask(), made.scale()), (Some(packing), Mask::Causal, 0.5));
@@ -154,7 +154,7 @@ mod tests {
         let made = of([batch.layout(); 3], window, 0.5, None).unwrap().unwrap();
         assert_eq!((made.window(), made.mask()), (window, Mask::Window));
         let rows = tensor(&[50, 3, 64]);
-        let made = of([rows.layout(); 3], window, 0.5, Some(Packing { sequences: 4, longest: 20 })).unwrap().unwrap();
+        let made = of([rows.layout(); 3], window, 0.5, Some(Packing::new(4, 20))).unwrap().unwrap();
         assert_eq!((made.window(), made.mask()), (window, Mask::Window));
     }
 
@@ -163,7 +163,7 @@ mod tests {
         let (x, shared) = (tensor(&[2, 10, 6, 64]), tensor(&[2, 33, 2, 64]));
         let made = of([x.layout(), shared.layout(), shared.layout()], CAUSAL, 0.5, None).unwrap().unwrap();
         assert_eq!(made.shape(), Shape::new(2, 6, 10).with_kv_heads(2).with_kv_sequence(33));
-        assert_eq!(made.attended_keys(0, 33), 0..24, "the last query is at the last key");
+        assert_eq!(made.attended_keys(0, 10, 33), 0..24, "the last query is at the last key");
         assert_eq!(made.views().o.strides, Strides { batch: 3_840, head: 64, row: 384 });
     }
 
@@ -172,7 +172,7 @@ mod tests {
         let x = tensor(&[0, 10, 3, 64]);
         assert_eq!(problem(&x, &x, &x).unwrap(), None);
         let x = tensor(&[5, 3, 64]);
-        let none = Packing { sequences: 0, longest: 0 };
+        let none = Packing::new(0, 0);
         assert_eq!(of([x.layout(); 3], Window::UNLIMITED, 1.0, Some(none)).unwrap(), None);
     }
 
@@ -191,7 +191,7 @@ mod tests {
         let longer = tensor(&[2, 11, 4, 64]);
         assert!(refused(&x, &x, &longer).contains("v has the shape [2, 11, 4, 64]"));
         let (rows, more) = (tensor(&[10, 4, 64]), tensor(&[11, 4, 64]));
-        let packing = Some(Packing { sequences: 2, longest: 5 });
+        let packing = Some(Packing::new(2, 5));
         let words = of([rows.layout(), more.layout(), more.layout()], CAUSAL, 0.5, packing).unwrap_err().to_string();
         assert!(words.contains("k has the shape [11, 4, 64] and q [10, 4, 64]"), "{words}");
         let columns = tensor(&[2, 10, 64, 4]).transpose(2, 3).unwrap();

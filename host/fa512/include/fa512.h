@@ -57,7 +57,9 @@ enum {
     FA512_NO_OVERLAP = 1,        /* do not begin before the launch in front on the stream has ended */
     FA512_NO_POINTER_CHECKS = 2, /* do not ask the driver what the addresses point to */
     FA512_BOTTOM_RIGHT = 4,      /* the last query is at the position of the last key; else the first at that of the first */
-    FA512_SLOPES_PER_BATCH = 8   /* alibi_slopes are [batch, heads]; else [heads] */
+    FA512_KEY_LENGTHS = 8,       /* packed sequences whose K and V have lengths of their own: fa512_forward_lengths */
+    FA512_PADDED = 16,           /* batch entries may use less than all of their rows: fa512_forward_lengths */
+    FA512_SLOPES_PER_BATCH = 32  /* alibi_slopes are [batch, heads]; else [heads] */
 };
 
 /* How a tensor [batch, heads, sequence, head_dim] lies in memory, in elements from one entry of a dimension to the next.
@@ -95,7 +97,7 @@ typedef struct fa512_problem {
     int32_t window_left;  /* of FA512_MASK_WINDOW: keys before a query's own position, or FA512_UNLIMITED; else 0 */
     int32_t window_right; /* as window_left, behind its own position; 0 with an unlimited left is the causal mask */
     uint32_t kv_heads;    /* heads of K and V, of which heads is a multiple; 0: as many as of Q */
-    uint32_t kv_sequence; /* rows of a head of K and V; 0: as many as of Q, which packed sequences have always */
+    uint32_t kv_sequence; /* rows of a head of K and V; 0: as many as of Q. Packed sequences that have others need FA512_KEY_LENGTHS */
     double softcap;       /* scores s = scale * q.k become softcap * tanh(s / softcap); from 1e-3 to 1e3; 0: they do not */
     const void *bias;     /* device address of what is added to scores, [batch, heads, sequence, kv_sequence] of the type of Q,
                            * at a multiple of 2; NULL: none, as packed sequences have always */
@@ -148,6 +150,24 @@ int32_t fa512_forward(const fa512_problem *problem, const void *q, const void *k
  * (float [heads, rows]) that belong to no sequence are not written. */
 int32_t fa512_forward_varlen(const fa512_problem *problem, const void *q, const void *k, const void *v,
                              const int32_t *cu_seqlens, void *o, float *lse, struct CUstream_st *stream);
+
+/* What says where the sequences of a problem are whose K and V have lengths of their own: device addresses of int32_t, which only
+ * the kernel reads. Set all of it to 0 first. */
+typedef struct fa512_lengths {
+    size_t size;                 /* sizeof(fa512_lengths) */
+    const int32_t *cu_seqlens;   /* of FA512_KEY_LENGTHS, [sequences + 1]: where each sequence begins in Q and O, and the last ends */
+    const int32_t *cu_seqlens_k; /* the same of K and V */
+    const int32_t *seqused_q;    /* [sequences], or [batch] of FA512_PADDED: how many of its rows of Q a sequence has; NULL: all */
+    const int32_t *seqused_k;    /* the same of K and V */
+} fa512_lengths;
+
+/* fa512_forward for packed sequences whose K and V have lengths of their own (FA512_KEY_LENGTHS: batch is 1, `sequence` the rows of
+ * Q and `kv_sequence` those of K, each of all sequences), and for a padded batch (FA512_PADDED: its entries lie one behind the
+ * other, as in [batch, sequence, heads, head_dim]). A row whose sequence has no key gets zeros, and an LSE of -infinity. Rows of
+ * O and LSE beyond seqused_q are not written. LSE is float [heads, rows], of a padded batch [heads, batch, sequence]. Whatever
+ * the lengths are, the rest is as for fa512_forward_varlen. */
+int32_t fa512_forward_lengths(const fa512_problem *problem, const void *q, const void *k, const void *v,
+                              const fa512_lengths *lengths, void *o, float *lse, struct CUstream_st *stream);
 
 #ifdef __cplusplus
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ::cudarc::driver::{CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtr, DevicePtrMut, DeviceSlice};
 use contract::config::Element;
-use contract::plan::Addresses;
+use contract::plan::{Addresses, lengths_elements};
 use contract::problem::Problem;
 use contract::refusal::Tensor;
 use half::{bf16, f16};
@@ -105,7 +105,7 @@ pub fn forward_with_options<T: Number>(
     options: Options,
 ) -> Result<(), Error> {
     // SAFETY: there are no lengths.
-    unsafe { put(problem, q, k, v, &ScoreTensors::NONE, o, lse, None, stream, options) }
+    unsafe { put(problem, q, k, v, &ScoreTensors::NONE, o, lse, no_lengths(), stream, options) }
 }
 
 /// [`forward`] of a problem whose scores are changed ([`Problem::with_score_mod`]).
@@ -124,7 +124,7 @@ pub fn forward_modified<T: Number>(
     stream: &Arc<CudaStream>,
 ) -> Result<(), Error> {
     // SAFETY: there are no lengths.
-    unsafe { put(problem, q, k, v, score_tensors, o, lse, None, stream, Options::default()) }
+    unsafe { put(problem, q, k, v, score_tensors, o, lse, no_lengths(), stream, Options::default()) }
 }
 
 /// Attention of packed sequences ([`Problem::packed`]): sequence `s` is the rows from `cu_seqlens[s]` up to `cu_seqlens[s + 1]`
@@ -167,15 +167,80 @@ pub fn forward_varlen_modified<T: Number, L: Length>(
     check(Tensor::CuSeqlens, cu_seqlens, u64::from(sequences) + 1, stream)?;
     bind(stream)?;
     let (lengths, _lengths) = cu_seqlens.device_ptr(stream);
+    let lengths = Addresses { cu_seqlens: Some(lengths), ..no_lengths() };
     // SAFETY: the slice holds an element of 32 bits more than there are sequences, and its guard lives until the launch is on the stream.
-    unsafe { put(problem, q, k, v, score_tensors, o, lse, Some(lengths), stream, Options::default()) }
+    unsafe { put(problem, q, k, v, score_tensors, o, lse, lengths, stream, Options::default()) }
+}
+
+/// What says where the sequences of a problem are whose K and V have lengths of their own: packed
+/// ([`Lengths::Separate`](contract::packed::Lengths::Separate)) or padded ([`Problem::padded`]).
+#[derive(Debug)]
+pub struct Lengths<'a, L> {
+    /// The rows of Q and O at which packed sequences begin, and behind them where the last one ends.
+    pub cu_seqlens: Option<CudaView<'a, L>>,
+    /// The same of K and V.
+    pub cu_seqlens_k: Option<CudaView<'a, L>>,
+    /// Rows of Q that each sequence has of those that it has room for; all without. Rows of O and LSE behind them are not written.
+    pub seqused_q: Option<CudaView<'a, L>>,
+    /// The same of K and V.
+    pub seqused_k: Option<CudaView<'a, L>>,
+}
+
+impl<L> Default for Lengths<'_, L> {
+    /// None of them.
+    fn default() -> Self {
+        Self { cu_seqlens: None, cu_seqlens_k: None, seqused_q: None, seqused_k: None }
+    }
+}
+
+/// [`forward_varlen`] for sequences whose K and V have lengths of their own. A row whose sequence has no key gets zeros in O and
+/// −∞ in LSE, which is `[H, rows]`; of a padded batch `[H,B,S]`.
+///
+/// # Errors
+/// As for [`forward`], and when the problem does not have these lengths.
+#[allow(clippy::too_many_arguments, reason = "five tensors and lengths, and each may be of another type")]
+pub fn forward_lengths<T: Number, L: Length>(
+    problem: &Problem,
+    q: &(impl DevicePtr<T> + Slice),
+    k: &(impl DevicePtr<T> + Slice),
+    v: &(impl DevicePtr<T> + Slice),
+    lengths: &Lengths<'_, L>,
+    o: &mut (impl DevicePtrMut<T> + Slice),
+    lse: Option<&mut CudaSlice<f32>>,
+    stream: &Arc<CudaStream>,
+) -> Result<(), Error> {
+    let given = [
+        (Tensor::CuSeqlens, lengths.cu_seqlens.as_ref()),
+        (Tensor::CuSeqlensK, lengths.cu_seqlens_k.as_ref()),
+        (Tensor::SequsedQ, lengths.seqused_q.as_ref()),
+        (Tensor::SequsedK, lengths.seqused_k.as_ref()),
+    ];
+    for (tensor, array) in given {
+        // Those that the problem does not have are refused with the other addresses.
+        if let Some((array, elements)) = array.zip(lengths_elements(problem, tensor)) {
+            check(tensor, array, elements, stream)?;
+        }
+    }
+    bind(stream)?;
+    let pointers = given.map(|(_, array)| array.map(|array| array.device_ptr(stream)));
+    let [cu_seqlens, cu_seqlens_k, seqused_q, seqused_k] =
+        pointers.each_ref().map(|pointer| pointer.as_ref().map(|(address, _)| *address));
+    let lengths = Addresses { cu_seqlens, cu_seqlens_k, seqused_q, seqused_k, ..no_lengths() };
+    // SAFETY: each slice holds as many elements of 32 bits as the problem has of these lengths; the guards live until the launch is
+    // on the stream.
+    unsafe { put(problem, q, k, v, &ScoreTensors::NONE, o, lse, lengths, stream, Options::default()) }
+}
+
+/// Addresses of nothing.
+const fn no_lengths() -> Addresses {
+    Addresses::new(0, 0, 0, 0)
 }
 
 /// Checks the slices and launches.
 ///
 /// # Safety
-/// `cu_seqlens` is the address of as many i32 in memory of the stream's context as the problem has sequences and one more, which
-/// the stream may read.
+/// The lengths among `lengths`, whose other addresses do not matter, are in memory of the stream's context, as many i32 each as the
+/// problem has of them ([`lengths_elements`]), which the stream may read.
 #[allow(clippy::too_many_arguments, reason = "six tensors, and each may be of another type")]
 unsafe fn put<T: Number>(
     problem: &Problem,
@@ -185,7 +250,7 @@ unsafe fn put<T: Number>(
     score_tensors: &ScoreTensors<'_, T>,
     o: &mut (impl DevicePtrMut<T> + Slice),
     lse: Option<&mut CudaSlice<f32>>,
-    cu_seqlens: Option<u64>,
+    lengths: Addresses,
     stream: &Arc<CudaStream>,
     options: Options,
 ) -> Result<(), Error> {
@@ -217,14 +282,17 @@ unsafe fn put<T: Number>(
     let bias = bias.as_ref().map(|bias| bias.device_ptr(stream));
     let slopes = alibi_slopes.as_ref().map(|slopes| slopes.device_ptr(stream));
     let addresses = Addresses {
+        q,
+        k,
+        v,
+        o,
         lse: lse_address,
-        cu_seqlens,
         bias: bias.as_ref().map(|(address, _)| *address),
         alibi_slopes: slopes.as_ref().map(|(address, _)| *address),
-        ..Addresses::new(q, k, v, o)
+        ..lengths
     };
     // SAFETY: the slices are device memory of the stream's context, which is current, as long as the problem's views say:
-    // all that was checked, and said by the caller of `cu_seqlens`. cudarc frees a slice when the work on it is done, and the exclusive borrows of O and LSE keep
+    // all that was checked, and said by the caller of `lengths`. cudarc frees a slice when the work on it is done, and the exclusive borrows of O and LSE keep
     // other users behind this launch.
     unsafe {
         forward_with(

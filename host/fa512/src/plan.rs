@@ -1,6 +1,6 @@
 //! From a problem to a launch: which kernel, with what geometry, on which tensors.
 
-use contract::plan::{self, Addresses, SLOPE_BYTES, lengths_bytes};
+use contract::plan::{self, Addresses, LENGTHS_ALIGNMENT, SLOPE_BYTES, lengths_elements};
 use contract::problem::Problem;
 use contract::refusal::Tensor;
 use contract::view::ELEMENT_BYTES;
@@ -82,8 +82,10 @@ impl Plan {
         check(Tensor::K, addresses.k)?;
         check(Tensor::V, addresses.v)?;
         check(Tensor::O, addresses.o)?;
-        if let Some((packing, lengths)) = problem.packing().zip(addresses.cu_seqlens) {
-            memory::check(driver, place, Tensor::CuSeqlens, lengths, lengths_bytes(packing.sequences))?;
+        for (tensor, address) in addresses.lengths() {
+            if let Some((elements, address)) = lengths_elements(problem, tensor).zip(address) {
+                memory::check(driver, place, tensor, address, elements * LENGTHS_ALIGNMENT)?;
+            }
         }
         // `Problem::with_score_mod` and `Plan::bind` have found that both fit 64 bits.
         let (score_mod, shape) = (problem.score_mod(), problem.shape());

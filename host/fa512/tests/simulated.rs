@@ -1,6 +1,8 @@
 //! Calls through the simulated driver: right results, no findings, and wrong input named before anything is launched.
 
 mod common;
+#[path = "simulated/lengths.rs"]
+mod lengths;
 
 use cudarc::driver::CudaContext;
 use fa512::{
@@ -153,50 +155,6 @@ fn windows_are_computed_and_simplified() {
     case.problem = case.problem.with_window(window(Some(10), Some(2)));
     compute(&case);
     assert_eq!(findings(), "");
-}
-
-#[test]
-fn packed_sequences_are_computed_each_for_itself() {
-    let Some(()) = machine() else { return };
-    let stream = gpu(0);
-    for (mask, element) in [(Mask::Full, Element::F16), (Mask::Causal, Element::F16), (Mask::Causal, Element::Bf16)] {
-        // The first two rows and the last three belong to no sequence, and one is empty.
-        let case = Case::packed_of(element, 103, &[2, 3, 70, 70, 100], mask, &stream);
-        compute(&case);
-    }
-    assert_eq!(findings(), "");
-}
-
-#[test]
-fn lengths_that_are_none_stay_within_the_tensors() {
-    let Some(()) = machine() else { return };
-    let stream = gpu(0);
-    let case = Case::packed(40, &[i32::MIN, 90, -7, i32::MAX], Mask::Full, &stream);
-    forward(&case, case.addresses()).unwrap();
-    stream.synchronize().unwrap();
-    assert_eq!(findings(), "");
-}
-
-#[test]
-fn lengths_are_checked_as_every_tensor_is() {
-    let Some(()) = machine() else { return };
-    let stream = gpu(0);
-    let case = Case::packed(40, &[0, 10, 40], Mask::Full, &stream);
-    let good = case.addresses();
-    let lengths = good.cu_seqlens.unwrap();
-    let refused = |cu_seqlens| message(forward(&case, Addresses { cu_seqlens, ..good }));
-    assert!(refused(None).contains("cu_seqlens"), "{}", refused(None));
-    assert!(refused(Some(lengths + 2)).contains("cu_seqlens"), "{}", refused(Some(lengths + 2)));
-    match forward(&case, Addresses { cu_seqlens: Some(lengths + 4), ..good }) {
-        Err(Error::Memory { tensor: Tensor::CuSeqlens, why, .. }) => {
-            assert_eq!(why, MemoryProblem::TooShort { bytes: 8, needed: 12 });
-        }
-        other => panic!("another result: {other:?}"),
-    }
-    let equal = Case::new(problem(1, 2, 40, Mask::Full), &stream);
-    let unexpected = message(forward(&equal, Addresses { cu_seqlens: good.cu_seqlens, ..equal.addresses() }));
-    assert!(unexpected.contains("cu_seqlens"), "{unexpected}");
-    assert!(case.is_untouched() && equal.is_untouched());
 }
 
 #[test]
@@ -429,26 +387,6 @@ fn slices_of_bf16_make_it_a_problem_of_bf16() {
     let mut o = unsafe { o.transmute_mut::<half::bf16>(elements) }.unwrap();
     let unsaid = problem.with_element(Element::F16);
     fa512::cudarc::forward(&unsaid, &q, &k, &v, &mut o, Some(lse), &stream).unwrap();
-    case.check(true);
-}
-
-#[cfg(feature = "cudarc")]
-#[test]
-fn packed_slices_of_cudarc_are_checked_too() {
-    let Some(()) = machine() else { return };
-    let stream = gpu(0);
-    let mut case = Case::packed(30, &[0, 9, 30], Mask::Causal, &stream);
-    let Case { problem, q, k, v, o, lse, cu_seqlens, .. } = &mut case;
-    let elements = 30 * 2 * 64;
-    // SAFETY: every 16 bits are an f16.
-    let [q, k, v] = [q, k, v].map(|slice| unsafe { slice.transmute::<half::f16>(elements) }.unwrap());
-    // SAFETY: as above.
-    let mut o = unsafe { o.transmute_mut::<half::f16>(elements) }.unwrap();
-    let lengths = cu_seqlens.as_ref().unwrap();
-    let short = lengths.slice(..2);
-    let error = fa512::cudarc::forward_varlen(problem, &q, &k, &v, &short, &mut o, None, &stream).unwrap_err();
-    assert_eq!(error.to_string(), "cu_seqlens: its memory ends after 8 bytes; the tensor spans 12");
-    fa512::cudarc::forward_varlen(problem, &q, &k, &v, lengths, &mut o, Some(lse), &stream).unwrap();
     case.check(true);
 }
 

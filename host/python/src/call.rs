@@ -423,7 +423,7 @@ fn problem([q, k, v, o]: [&Array; 4], sizes: Sizes, sequences: Option<u32>, call
     });
     let problem = match (call.form, sequences) {
         (Form::Packed { longest, .. }, Some(sequences)) => {
-            let packing = Packing { sequences, longest: longest.unwrap_or(shape.sequence) };
+            let packing = Packing::new(sequences, longest.unwrap_or(shape.sequence));
             problem.and_then(|problem| problem.packed(packing))
         }
         _ => problem,

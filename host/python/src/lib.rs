@@ -256,7 +256,7 @@ fn warm_up(
     let problem = problem.map(|problem| problem.with_element(element).with_window(window).aligned(alignment));
     let problem = match sequences.map(|sequences| narrow(sequences, "sequences")).transpose()? {
         None => problem,
-        Some(sequences) => problem.and_then(|problem| problem.packed(Packing { sequences, longest: sequence })),
+        Some(sequences) => problem.and_then(|problem| problem.packed(Packing::new(sequences, sequence))),
     };
     let any_cap = ScoreMod { softcap: Some(1.0), ..ScoreMod::NONE };
     let problem =

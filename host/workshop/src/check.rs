@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use crate::element::{Bits, Element, Encoding};
 use crate::inputs::{Inputs, row_of, row_start};
 use crate::reference::{ElementReference, Reference, RowReference, Rule};
-use contract::problem::{Problem, Shape};
+use contract::problem::Shape;
 
 pub use comparison::{Comparison, Deviation};
 pub use severity::Severities;
@@ -87,6 +87,9 @@ pub fn check(
         .fold_chunks(ROWS_PER_TASK, <(Comparison, Comparison)>::default, |(mut output, mut lse), row| {
             let index = row_index(row);
             let [batch, head, query] = index;
+            if inputs.sequence_of(query).is_none() {
+                return (output, lse);
+            }
             let expected = &reference.rows[row];
             let actual = row_of(&outputs.o, view, inputs.columns(), batch, head, query);
             compare_row(&mut output, inputs, index, (&reference.elements[row], expected), actual, unit_scale_bounds);
@@ -102,7 +105,7 @@ pub fn check(
     });
     Report {
         output_frobenius: output.relative_frobenius(),
-        overwritten_gaps: overwritten_gaps(problem, &outputs.o),
+        overwritten_gaps: overwritten_gaps(inputs, outputs),
         output,
         lse: outputs.lse.as_ref().map(|_| lse),
         unit_scale_bounds,
@@ -161,21 +164,24 @@ fn compare_lse(
     });
 }
 
-/// Elements of O's buffer that belong to no row and no longer hold the poison.
-fn overwritten_gaps(problem: &Problem, storage: &[Bits]) -> u64 {
-    let rows = problem.shape().rows() as usize;
+/// Elements of the buffers of O and LSE that belong to no row of a sequence and no longer hold the poison.
+fn overwritten_gaps(inputs: &Inputs, Outputs { o, lse }: &Outputs) -> u64 {
+    let problem = inputs.problem();
+    let Shape { batch, heads, sequence, .. } = problem.shape();
     let columns = problem.shape().head_dim as usize;
-    if storage.len() == rows * columns {
+    let is_of_one: Vec<bool> = (0..sequence).map(|row| inputs.sequence_of(row).is_some()).collect();
+    let has_gaps = o.len() != problem.shape().rows() as usize * columns;
+    if !has_gaps && is_of_one.iter().all(|&is_of_one| is_of_one) {
         return 0;
     }
-    let Shape { batch, heads, sequence, .. } = problem.shape();
-    let mut in_row = vec![false; storage.len()];
+    let mut in_row = vec![false; o.len()];
     for (batch, head) in (0..batch).flat_map(|batch| (0..heads).map(move |head| (batch, head))) {
-        for row in 0..sequence {
-            let start = row_start(problem.views().o, batch, head, row);
-            in_row[start..][..columns].fill(true);
+        for (row, _) in (0..).zip(&is_of_one).filter(|(_, is_of_one)| **is_of_one) {
+            in_row[row_start(problem.views().o, batch, head, row)..][..columns].fill(true);
         }
     }
     let overwritten = |(value, in_row): &(&Bits, bool)| !in_row && **value != O_POISON;
-    storage.iter().zip(in_row).filter(overwritten).count() as u64
+    let of_lse = lse.iter().flatten().zip(is_of_one.iter().cycle());
+    let overwritten_lse = of_lse.filter(|(value, is_of_one)| !**is_of_one && value.to_bits() != LSE_POISON);
+    (overwritten_lse.count() + o.iter().zip(in_row).filter(overwritten).count()) as u64
 }

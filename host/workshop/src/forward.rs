@@ -86,10 +86,10 @@ impl<'a> Forward<'a> {
                 changed_inputs.push(storage.name.clone());
             }
         }
-        if let Some(lengths) = lengths
-            && lengths.changed(executor)?
-        {
-            changed_inputs.push("cu_seqlens".to_owned());
+        for lengths in lengths {
+            if lengths.changed(executor)? {
+                changed_inputs.push(lengths.name.name().to_owned());
+            }
         }
         let damaged_guards = executor.damaged_guards()?;
         let outputs = Outputs { o, lse: lse.map(|(_, lse)| lse) };
@@ -139,7 +139,7 @@ impl Drop for ForwardSampler<'_> {
 /// One set of the tensors of a call in device memory, and the call on them.
 struct Tensors<'a> {
     storages: Vec<Storage>,
-    lengths: Option<Lengths>,
+    lengths: Vec<Lengths>,
     o: Buffer,
     lse: Option<Buffer>,
     launch: Launch<'a>,
@@ -156,7 +156,9 @@ impl<'a> Tensors<'a> {
         let o = memory.allocate("O", bytes_of::<Bits>(o_elements(problem)))?;
         let lse = lse.then(|| memory.allocate("LSE", bytes_of::<f32>(lse_elements(problem)))).transpose()?;
         let [q, k, v] = addresses;
-        let lengths = inputs.cu_seqlens().map(|begins| Lengths::copy(memory, begins)).transpose()?;
+        let arrays = inputs.lengths().iter();
+        let lengths: Vec<_> = arrays.map(|array| Lengths::copy(memory, array)).collect::<Result<_>>()?;
+        let array = |tensor| lengths.iter().find(|array| array.name == tensor).map(|array| array.buffer.address);
         let bias = inputs.bias().map(|bias| memory.copy(&mut storages, "bias", bias)).transpose()?;
         let slopes = inputs.slopes().map(|slopes| memory.copy_slopes(slopes)).transpose()?;
         let (bias, alibi_slopes) = (bias.map(|buffer| buffer.address), slopes.map(|buffer| buffer.address));
@@ -166,7 +168,10 @@ impl<'a> Tensors<'a> {
             v,
             o: o.address,
             lse: lse.map(|buffer| buffer.address),
-            cu_seqlens: lengths.as_ref().map(|lengths| lengths.buffer.address),
+            cu_seqlens: array(Tensor::CuSeqlens),
+            cu_seqlens_k: array(Tensor::CuSeqlensK),
+            seqused_q: array(Tensor::SequsedQ),
+            seqused_k: array(Tensor::SequsedK),
             bias,
             alibi_slopes,
         })?;
@@ -242,24 +247,25 @@ impl Storage {
     }
 }
 
-/// The rows at which packed sequences begin, in device memory.
+/// What says where packed sequences are, in device memory.
 struct Lengths {
-    begins: Vec<u32>,
+    name: Tensor,
+    elements: Arc<[u32]>,
     buffer: Buffer,
 }
 
 impl Lengths {
-    fn copy(memory: &mut DeviceMemory, begins: &[u32]) -> Result<Self> {
-        let buffer = memory.allocate("cu_seqlens", bytes_of::<u32>(begins.len()))?;
-        memory.executor.write(buffer, bytemuck::cast_slice(begins))?;
-        Ok(Self { begins: begins.to_vec(), buffer })
+    fn copy(memory: &mut DeviceMemory, (name, elements): &(Tensor, Arc<[u32]>)) -> Result<Self> {
+        let buffer = memory.allocate(name.name(), bytes_of::<u32>(elements.len()))?;
+        memory.executor.write(buffer, bytemuck::cast_slice(elements))?;
+        Ok(Self { name: *name, elements: elements.clone(), buffer })
     }
 
     /// Whether they differ from what was copied.
     fn changed(&self, executor: &mut dyn Executor) -> Result<bool> {
-        let mut actual = vec![0u32; self.begins.len()];
+        let mut actual = vec![0u32; self.elements.len()];
         executor.read(self.buffer, bytemuck::cast_slice_mut(&mut actual))?;
-        Ok(actual != self.begins)
+        Ok(*actual != *self.elements)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Q, K and V in host memory, and seeded ways to fill them.
 
 mod distribution;
+mod lengths;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,13 +13,14 @@ use crate::element::{Bits, Element, Encoding};
 use crate::error::{Error, Result};
 use crate::rows::Rows;
 use crate::score_mod;
-use contract::packed::Packing;
 use contract::problem::{Problem, Shape};
 use contract::refusal::Tensor;
 use contract::view::View;
 
 pub use distribution::Distribution;
 use distribution::{Head, Size};
+use lengths::Sequences;
+pub use lengths::{Lengths, Sequence};
 
 /// A problem with its Q, K and V, each in a storage in which the problem's view says where it lies; several may share one.
 #[derive(Clone, Debug)]
@@ -27,8 +29,8 @@ pub struct Inputs {
     q: Arc<[Bits]>,
     k: Arc<[Bits]>,
     v: Arc<[Bits]>,
-    /// Of packed sequences, the rows at which they begin and where the last one ends.
-    cu_seqlens: Option<Arc<[u32]>>,
+    /// Those that the rows are, where they are packed.
+    sequences: Option<Arc<Sequences>>,
     /// What is added to scores, where the problem has a bias.
     bias: Option<Arc<[Bits]>>,
     /// ALiBi slopes, where the problem has them.
@@ -49,7 +51,7 @@ impl Inputs {
         let (score_mod, shape) = (problem.score_mod(), problem.shape());
         let bias = score_mod.bias_extent(shape).map(|elements| vec![0; elements as usize].into());
         let slopes = score_mod.slopes(shape).map(|count| vec![0.0; count as usize].into());
-        let inputs = Self { problem, q: q.into(), k: k.into(), v: v.into(), cu_seqlens: None, bias, slopes };
+        let inputs = Self { problem, q: q.into(), k: k.into(), v: v.into(), sequences: None, bias, slopes };
         for ((tensor, view), storage) in problem.views().named().into_iter().zip(inputs.storages()) {
             let needed = u128::from(view.offset) + u128::from(problem.extent(tensor));
             if needed > storage.len() as u128 {
@@ -92,18 +94,7 @@ impl Inputs {
     /// # Errors
     /// [`Error::Invalid`] when there is more than one batch entry, no sequence, or another number of rows.
     pub fn packed(self, lengths: &[u32]) -> Result<Self> {
-        let rows = self.problem.shape().sequence;
-        let sum: u64 = lengths.iter().map(|&length| u64::from(length)).sum();
-        if sum != u64::from(rows) {
-            return Err(Error::Invalid(format!("the sequences have {sum} rows together, and the tensors {rows}")));
-        }
-        let longest = lengths.iter().copied().max().unwrap_or(0);
-        let problem = self.problem.packed(Packing { sequences: lengths.len() as u32, longest })?;
-        let begins = lengths.iter().scan(0, |end, length| {
-            *end += length;
-            Some(*end)
-        });
-        Ok(Self { problem, cu_seqlens: Some(std::iter::once(0).chain(begins).collect()), ..self })
+        self.with_lengths(&Lengths::Shared(lengths.to_vec()))
     }
 
     /// The same with another bias and other slopes, where the problem has them.
@@ -146,24 +137,44 @@ impl Inputs {
         self.slopes().map_or(0.0, |slopes| of(slopes).into())
     }
 
-    /// Of packed sequences, the rows at which they begin and where the last one ends.
-    pub fn cu_seqlens(&self) -> Option<&[u32]> {
-        self.cu_seqlens.as_deref()
+    /// The same rows as the sequences that `lengths` says.
+    ///
+    /// # Errors
+    /// As [`Lengths::apply`].
+    pub fn with_lengths(self, lengths: &Lengths) -> Result<Self> {
+        let (problem, sequences) = lengths.apply(self.problem)?;
+        Ok(Self { problem, sequences: Some(sequences.into()), ..self })
     }
 
-    /// The rows of K and V of a sequence whose rows of Q are `rows`.
-    pub fn keys_of(&self, rows: &Range<u32>) -> Range<u32> {
-        match &self.cu_seqlens {
-            None => 0..self.problem.shape().kv_sequence,
-            Some(_) => rows.clone(),
+    /// What says on the device where packed sequences are, by the names of the arrays.
+    pub fn lengths(&self) -> &[(Tensor, Arc<[u32]>)] {
+        self.sequences.as_ref().map_or(&[], |sequences| &sequences.arrays)
+    }
+
+    /// One of these arrays, if it is there.
+    pub fn array(&self, tensor: Tensor) -> Option<&[u32]> {
+        self.lengths().iter().find(|(name, _)| *name == tensor).map(|(_, array)| &**array)
+    }
+
+    /// The sequences of a batch entry.
+    pub fn sequences(&self) -> Vec<Sequence> {
+        match &self.sequences {
+            None => vec![self.whole()],
+            Some(sequences) => sequences.all.clone(),
         }
     }
 
-    /// The rows of Q of each sequence of a batch entry.
-    pub fn sequences(&self) -> Vec<Range<u32>> {
-        match &self.cu_seqlens {
-            None => std::iter::once(0..self.problem.shape().sequence).collect(),
-            Some(begins) => begins.windows(2).map(|pair| pair[0]..pair[1]).collect(),
+    /// All rows of a batch entry.
+    fn whole(&self) -> Sequence {
+        let Shape { sequence, kv_sequence, .. } = self.problem.shape();
+        Sequence { rows: 0..sequence, keys: 0..kv_sequence }
+    }
+
+    /// The sequence that has `row` of Q of a batch entry; `None` for a row of none, of which no output is written.
+    pub fn sequence_of(&self, row: u32) -> Option<Sequence> {
+        match &self.sequences {
+            None => Some(self.whole()),
+            Some(sequences) => sequences.of(row).cloned(),
         }
     }
 
@@ -175,23 +186,18 @@ impl Inputs {
             let keys: f64 = (0..shape.sequence).map(|row| self.attended_keys(row).len() as f64).sum();
             return 4.0 * f64::from(shape.batch) * f64::from(shape.heads) * f64::from(shape.head_dim) * keys;
         }
-        let of = |rows: Range<u32>| {
-            let keys = self.keys_of(&rows).len() as u32;
-            Shape { sequence: rows.len() as u32, kv_sequence: keys, ..shape }
+        let of = |Sequence { rows, keys }: Sequence| {
+            let shape = Shape { sequence: rows.len() as u32, kv_sequence: keys.len() as u32, ..shape };
+            shape.operations(self.problem.mask())
         };
-        self.sequences().into_iter().map(|sequence| of(sequence).operations(self.problem.mask())).sum()
+        self.sequences().into_iter().map(of).sum()
     }
 
     /// The keys of its sequence that query `row` of a batch entry attends to.
     pub fn attended_keys(&self, row: u32) -> Range<u32> {
-        let (begin, end) = match &self.cu_seqlens {
-            None => (0, self.problem.shape().kv_sequence),
-            Some(begins) => {
-                let next = begins.partition_point(|&begin| begin <= row);
-                (begins[next - 1], begins[next])
-            }
-        };
-        self.problem.attended_keys(row - begin, end - begin)
+        self.sequence_of(row).map_or(0..0, |Sequence { rows, keys }| {
+            self.problem.attended_keys(row - rows.start, rows.len() as u32, keys.len() as u32)
+        })
     }
 
     /// The type of the elements.

@@ -19,13 +19,11 @@ mod scores;
 #[cfg(test)]
 mod tests;
 
-use std::ops::Range;
-
 use rayon::prelude::*;
 
 use crate::element::Bits;
 use crate::element::Encoding;
-use crate::inputs::Inputs;
+use crate::inputs::{Inputs, Sequence};
 use crate::rows::Rows;
 use contract::problem::Shape;
 use keys::{Keys, Space};
@@ -99,7 +97,7 @@ impl Reference {
         head_elements.zip(head_rows).enumerate().for_each(|(index, (elements, rows))| {
             let (batch, head) = (index as u32 / heads, index as u32 % heads);
             for sequence in inputs.sequences() {
-                let own = sequence.start as usize..sequence.end as usize;
+                let own = sequence.rows.start as usize..sequence.rows.end as usize;
                 let results = (&mut elements[own.start * columns..own.end * columns], &mut rows[own]);
                 attend_in_sequence(inputs, (batch, head), sequence, results, &progress);
             }
@@ -112,23 +110,24 @@ impl Reference {
 fn attend_in_sequence(
     inputs: &Inputs,
     (batch, head): (u32, u32),
-    sequence: Range<u32>,
+    Sequence { rows: own, keys: of_sequence }: Sequence,
     (elements, rows): (&mut [ElementReference], &mut [RowReference]),
     progress: impl Fn(u64) + Sync,
 ) {
-    let of_sequence = inputs.keys_of(&sequence);
     let key_count = of_sequence.len();
     let keys = Keys::load(inputs, (batch, head / inputs.problem().shape().group()), of_sequence);
     let columns = inputs.columns();
+    let first_position = inputs.problem().alignment().first_position(own.len() as u32, key_count as u32);
     let tasks = elements.par_chunks_mut(ROWS_PER_TASK * columns).zip(rows.par_chunks_mut(ROWS_PER_TASK));
     tasks.enumerate().for_each(|(task, (elements, rows))| {
         let mut space = Space::new(key_count, columns);
         let results = elements.chunks_exact_mut(columns).zip(rows.iter_mut());
-        for ((elements, row), index) in results.zip(sequence.start + (task * ROWS_PER_TASK) as u32..) {
+        for ((elements, row), index) in results.zip(own.start + (task * ROWS_PER_TASK) as u32..) {
             let q = wide(inputs, inputs.q_row(batch, head, index)).collect::<Vec<_>>();
             let attended = inputs.attended_keys(index);
             let attended = attended.start as usize..attended.end as usize;
-            let scores = RowScores::new(inputs, (batch, head), index, index - sequence.start);
+            let position = first_position + i64::from(index - own.start);
+            let scores = RowScores::new(inputs, (batch, head), index, position);
             *row = keys.attend(&q, &scores, attended, &mut space, elements);
         }
         progress(rows.len() as u64);

@@ -38,9 +38,15 @@ pub struct ForwardArgs {
     pub lse: u64,
     /// What is done to scores before the softmax, by entries that change them.
     pub score_mod: ScoreModArgs,
-    /// The rows at which packed sequences begin, and behind them where the last one ends, i32 `[sequences + 1]`, 4-byte
-    /// aligned; 0 where all sequences are of one length.
+    /// The rows of Q and O at which packed sequences begin, and behind them where the last one ends, i32 `[sequences + 1]`,
+    /// 4-byte aligned; 0 where all sequences are of one length, or have equal [room](Self::room).
     pub cu_seqlens: u64,
+    /// The same of K and V; the same address where their sequences begin and end with those of Q.
+    pub cu_seqlens_k: u64,
+    /// Rows of Q that each packed sequence has of those that it has room for, i32 `[sequences]`, 4-byte aligned; 0 for all.
+    pub seqused_q: u64,
+    /// The same of K and V.
+    pub seqused_k: u64,
     /// Strides of Q.
     pub q_strides: Strides,
     /// Strides of K.
@@ -60,10 +66,19 @@ pub struct ForwardArgs {
     /// S, rows of Q and O; entries specialised for one sequence length require exactly that. Of packed sequences the rows of all: tensors then
     /// have the shape `[1,H,S,D]`.
     pub sequence: u32,
-    /// Rows of K and V: those of Q too for entries specialised for one sequence length and of packed sequences.
+    /// Rows of K and V: those of Q too for entries specialised for one sequence length.
     pub kv_sequence: u32,
     /// Number of packed sequences; 0 where all sequences are of one length.
     pub sequences: u32,
+    /// Rows of Q that each sequence has room for, where `cu_seqlens` is 0: sequence `s` begins at row `s · room`.
+    pub room: u32,
+    /// The same of K and V.
+    pub kv_room: u32,
+    /// All bits where the last query of each packed sequence is at its last key, for entries with a window; else 0: the first
+    /// query is at the first key, or `window_left` and `window_right` say where it is.
+    pub bottom_right: u32,
+    /// 0: what follows is aligned as it would be without.
+    pub reserved: u32,
     /// D, a multiple of 8, at most the columns of the entry's tiles; entries specialised for one sequence length require as
     /// many.
     pub head_dim: u32,
@@ -137,7 +152,8 @@ pub const TENSOR_MAP_ROWS: u32 = 64;
 pub const FORWARD_ARGS_LAYOUT: core::alloc::Layout = core::alloc::Layout::new::<ForwardArgs>();
 
 const _: () = assert!(
-    FORWARD_ARGS_LAYOUT.size() == 5 * 8 + 56 + 8 + 4 * 24 + 7 * 4 + 3 * 12 + 4 + 36 && FORWARD_ARGS_LAYOUT.align() == 8
+    FORWARD_ARGS_LAYOUT.size() == 5 * 8 + 56 + 4 * 8 + 4 * 24 + 11 * 4 + 3 * 12 + 4 + 36
+        && FORWARD_ARGS_LAYOUT.align() == 8
 );
 
 /// Name, offset and size in bytes of one field of [`ForwardArgs`].
@@ -174,6 +190,9 @@ pub const FORWARD_ARGS_FIELDS: &[Field] = fields!(
     lse,
     score_mod,
     cu_seqlens,
+    cu_seqlens_k,
+    seqused_q,
+    seqused_k,
     q_strides,
     k_strides,
     v_strides,
@@ -184,6 +203,10 @@ pub const FORWARD_ARGS_FIELDS: &[Field] = fields!(
     sequence,
     kv_sequence,
     sequences,
+    room,
+    kv_room,
+    bottom_right,
+    reserved,
     head_dim,
     heads,
     group,

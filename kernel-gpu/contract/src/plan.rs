@@ -9,7 +9,7 @@ use crate::divisor::Divisor;
 use crate::geometry::{blocks, query_tiles, work_items};
 use crate::gpu::Gpu;
 use crate::last_round::LastRound;
-use crate::packed;
+use crate::packed::{self, Lengths, Packing};
 use crate::problem::{Problem, Slopes};
 use crate::refusal::{Refusal, Tensor};
 use crate::tensor_map::{self, TensorMap};
@@ -18,7 +18,7 @@ use crate::view::{ELEMENT_BYTES, View};
 
 /// Alignment of every tensor in device memory, bytes.
 pub const TENSOR_ALIGNMENT: u64 = 16;
-/// Alignment of `cu_seqlens`, and bytes of each of its elements.
+/// Alignment of `cu_seqlens` and `seqused`, and bytes of each of their elements.
 pub const LENGTHS_ALIGNMENT: u64 = 4;
 /// Bytes of an element of LSE, which is f32.
 const LSE_ELEMENT_BYTES: u64 = 4;
@@ -47,9 +47,16 @@ pub struct Addresses {
     pub o: u64,
     /// LSE, f32, `[B,H,S]` contiguous; `None` when it is not wanted.
     pub lse: Option<u64>,
-    /// The rows at which the sequences of a packed problem begin, and behind them where the last one ends: i32
-    /// `[sequences + 1]`. `None` when all sequences are of one length.
+    /// The rows of Q and O at which the sequences of a packed problem begin, and behind them where the last one ends: i32
+    /// `[sequences + 1]`. `None` when all sequences are of one length, or padded.
     pub cu_seqlens: Option<u64>,
+    /// The same of K and V, where they have lengths of their own ([`Lengths::Separate`]).
+    pub cu_seqlens_k: Option<u64>,
+    /// Rows of Q that each sequence has of those that it has room for, i32 `[sequences]`; `None` for all of them. Only where
+    /// K and V have lengths of their own. Rows of O behind them are not written.
+    pub seqused_q: Option<u64>,
+    /// The same of K and V.
+    pub seqused_k: Option<u64>,
     /// The bias of a problem with one, of the type of Q, 2-byte aligned.
     pub bias: Option<u64>,
     /// The ALiBi slopes of a problem with them: f32, contiguous.
@@ -59,7 +66,19 @@ pub struct Addresses {
 impl Addresses {
     /// Those of Q, K, V and O, without anything else.
     pub const fn new(q: u64, k: u64, v: u64, o: u64) -> Self {
-        Self { q, k, v, o, lse: None, cu_seqlens: None, bias: None, alibi_slopes: None }
+        let (cu_seqlens, cu_seqlens_k, seqused_q, seqused_k) = (None, None, None, None);
+        let (lse, bias, alibi_slopes) = (None, None, None);
+        Self { q, k, v, o, lse, cu_seqlens, cu_seqlens_k, seqused_q, seqused_k, bias, alibi_slopes }
+    }
+
+    /// Those of lengths, with their names.
+    pub const fn lengths(&self) -> [(Tensor, Option<u64>); 4] {
+        [
+            (Tensor::CuSeqlens, self.cu_seqlens),
+            (Tensor::CuSeqlensK, self.cu_seqlens_k),
+            (Tensor::SequsedQ, self.seqused_q),
+            (Tensor::SequsedK, self.seqused_k),
+        ]
     }
 }
 
@@ -90,17 +109,25 @@ impl<'a> Plan<'a> {
             lse: 0,
             score_mod: score_mod_args(problem),
             cu_seqlens: 0,
+            cu_seqlens_k: 0,
+            seqused_q: 0,
+            seqused_k: 0,
             q_strides: views.q.strides,
             k_strides: views.k.strides,
             v_strides: views.v.strides,
             o_strides: views.o.strides,
             scale_log2: problem.scale_log2(),
-            window_left: band.left,
+            // Further back there is no key, and no difference from a position leaves 32 bits.
+            window_left: band.left.min(1 << 30),
             // Further on there is no key.
             window_right: band.right.min(shape.kv_sequence as i32),
             sequence: shape.sequence,
             kv_sequence: shape.kv_sequence,
             sequences: problem.packing().map_or(0, |packing| packing.sequences),
+            room: room(problem, shape.sequence),
+            kv_room: room(problem, shape.kv_sequence),
+            bottom_right: if problem.looks_up_positions() { u32::MAX } else { 0 },
+            reserved: 0,
             head_dim: shape.head_dim,
             heads: Divisor::new(positive(shape.heads)),
             group: Divisor::new(positive(shape.group())),
@@ -132,10 +159,14 @@ impl<'a> Plan<'a> {
     /// When a tensor is null, misaligned or beyond the 64-bit address space, or an output overlaps another tensor.
     pub fn bind(&self, addresses: Addresses) -> Result<Launch<'a>, Refusal> {
         let FirstElements { q, k, v, o } = self.check(addresses)?;
-        let (lse, cu_seqlens) = (addresses.lse.unwrap_or(0), addresses.cu_seqlens.unwrap_or(0));
+        let [lse, cu_seqlens, seqused_q, seqused_k] =
+            [addresses.lse, addresses.cu_seqlens, addresses.seqused_q, addresses.seqused_k]
+                .map(|address| address.unwrap_or(0));
+        let cu_seqlens_k = addresses.cu_seqlens_k.unwrap_or(cu_seqlens);
         let (bias, slopes) = (addresses.bias.unwrap_or(0), addresses.alibi_slopes.unwrap_or(0));
         let score_mod = ScoreModArgs { bias, slopes, ..self.args.score_mod };
-        let args = ForwardArgs { q, k, v, o, lse, cu_seqlens, score_mod, ..self.args };
+        let args =
+            ForwardArgs { q, k, v, o, lse, cu_seqlens, cu_seqlens_k, seqused_q, seqused_k, score_mod, ..self.args };
         let tensor_maps = self.variant.config.uses_tensor_maps().then(|| {
             let map = |tensor, first| TensorMap::of(&self.problem, tensor, first, self.variant.config.columns());
             [map(Tensor::Q, q), map(Tensor::K, k), map(Tensor::V, v), map(Tensor::O, o)]
@@ -170,8 +201,12 @@ impl<'a> Plan<'a> {
         let elements = |count: Option<u64>, bytes| count.map(|count| (count, bytes));
         let bias = elements(score_mod.bias_extent(shape), ELEMENT_BYTES);
         let slopes = elements(score_mod.slopes(shape), SLOPE_BYTES);
+        let [cu_seqlens, cu_seqlens_k, seqused_q, seqused_k] = addresses.lengths();
         let others = [
-            self.lengths_range(addresses.cu_seqlens)?,
+            self.lengths_range(cu_seqlens)?,
+            self.lengths_range(cu_seqlens_k)?,
+            self.lengths_range(seqused_q)?,
+            self.lengths_range(seqused_k)?,
             elements_range(Tensor::Bias, addresses.bias, bias)?,
             elements_range(Tensor::Slopes, addresses.alibi_slopes, slopes)?,
         ];
@@ -185,18 +220,19 @@ impl<'a> Plan<'a> {
         Ok(FirstElements { q, k, v, o: o.1.start })
     }
 
-    /// Where the lengths of a packed problem lie.
-    fn lengths_range(&self, address: Option<u64>) -> Result<Option<(Tensor, Range<u64>)>, Refusal> {
-        let (packing, address) = match (self.problem.packing(), address) {
-            (None, None) => return Ok(None),
-            (None, Some(_)) => return Err(Refusal::UnexpectedLengths),
-            (Some(_), None) => return Err(Refusal::NoLengths),
-            (Some(packing), Some(address)) => (packing, address),
+    /// Where `tensor`, lengths of a packed problem, lies, if it is given.
+    fn lengths_range(&self, (tensor, address): (Tensor, Option<u64>)) -> Result<Option<(Tensor, Range<u64>)>, Refusal> {
+        let Some(address) = address else {
+            return match lengths_are_needed(&self.problem, tensor) {
+                true => Err(Refusal::NoLengths { lengths: tensor }),
+                false => Ok(None),
+            };
         };
+        let elements = lengths_elements(&self.problem, tensor).ok_or(Refusal::UnexpectedLengths { lengths: tensor })?;
         if address == 0 || address % LENGTHS_ALIGNMENT != 0 {
-            return Err(Refusal::LengthsAddress { address });
+            return Err(Refusal::LengthsAddress { lengths: tensor, address });
         }
-        let (tensor, bytes) = (Tensor::CuSeqlens, lengths_bytes(packing.sequences));
+        let bytes = elements * LENGTHS_ALIGNMENT;
         match address.checked_add(bytes) {
             Some(end) => Ok(Some((tensor, address..end))),
             None => Err(Refusal::BeyondAddresses { tensor, address, bytes }),
@@ -204,9 +240,29 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Bytes of the `cu_seqlens` of so many sequences.
-pub const fn lengths_bytes(sequences: u32) -> u64 {
-    (sequences as u64 + 1) * LENGTHS_ALIGNMENT
+/// Elements of `tensor`, lengths that `problem` may come with; `None` for those that it does not have.
+pub const fn lengths_elements(problem: &Problem, tensor: Tensor) -> Option<u64> {
+    let Some(Packing { sequences, lengths, .. }) = problem.packing() else { return None };
+    match (tensor, lengths) {
+        (Tensor::CuSeqlens, Lengths::Shared | Lengths::Separate) | (Tensor::CuSeqlensK, Lengths::Separate) => {
+            Some(sequences as u64 + 1)
+        }
+        (Tensor::SequsedQ | Tensor::SequsedK, Lengths::Separate | Lengths::Padded) => Some(sequences as u64),
+        _ => None,
+    }
+}
+
+/// Whether a problem that has them does not do without.
+const fn lengths_are_needed(problem: &Problem, tensor: Tensor) -> bool {
+    lengths_elements(problem, tensor).is_some() && matches!(tensor, Tensor::CuSeqlens | Tensor::CuSeqlensK)
+}
+
+/// Rows of each sequence of a padded problem, of so many rows in all; 0 where `cu_seqlens` says where they begin.
+fn room(problem: &Problem, rows: u32) -> u32 {
+    match problem.packing() {
+        Some(Packing { sequences, lengths: Lengths::Padded, .. }) => rows / sequences,
+        _ => 0,
+    }
 }
 
 /// Addresses of the first elements of the four tensors with views.
@@ -305,7 +361,7 @@ impl Variant<'_> {
             (accepted, None) => return Err(Refusal::OtherSequence { sequence, accepted }),
         }
         let kv_sequence = problem.shape().kv_sequence;
-        if kv_sequence != sequence && self.sequence != Sequence::Any {
+        if kv_sequence != sequence && matches!(self.sequence, Sequence::Exact(_)) {
             return Err(Refusal::OtherKvSequence { sequence, kv_sequence });
         }
         let (head_dim, computed) = (problem.shape().head_dim, self.head_dims());
@@ -425,7 +481,7 @@ fn score_mod_args(problem: &Problem) -> ScoreModArgs {
         inverse_scale: (log2_e / f64::from(problem.scale_log2())) as f32,
         bias_strides: score_mod.bias.unwrap_or(ScoreModArgs::NONE.bias_strides),
         slopes_batch: if score_mod.alibi == Some(Slopes::PerBatchAndHead) { shape.heads } else { 0 },
-        // Of packed sequences, the first query is at the first key.
+        // Of packed sequences, kernels count rows from their positions.
         first_position: if problem.packing().is_some() { 0 } else { problem.first_position() as i32 },
         ..ScoreModArgs::NONE
     }

@@ -7,7 +7,7 @@ mod window;
 use core::ops::Range;
 
 use crate::config::{Element, Mask};
-use crate::packed::Packing;
+use crate::packed::{Lengths, Packing};
 use crate::refusal::{Refusal, Tensor};
 use crate::view::{Layout, View, Views};
 
@@ -65,7 +65,8 @@ impl Problem {
     /// sequences. A row attends to keys of its own sequence only.
     ///
     /// # Errors
-    /// When there is more than one batch entry, no sequence, or another number of rows of K and V than of Q.
+    /// When there is more than one batch entry, no sequence, another number of rows of K and V than of Q where their sequences
+    /// have the same lengths, or a number of rows that gives sequences no equal room where they are padded.
     pub fn packed(self, packing: Packing) -> Result<Self, Refusal> {
         if self.shape.batch != 1 {
             return Err(Refusal::PackedBatch { batch: self.shape.batch });
@@ -74,12 +75,41 @@ impl Problem {
             return Err(Refusal::EmptyDimension { name: "sequences" });
         }
         let Shape { sequence, kv_sequence, .. } = self.shape;
-        if kv_sequence != sequence {
-            return Err(Refusal::OtherKvSequence { sequence, kv_sequence });
+        match packing.lengths {
+            Lengths::Shared if kv_sequence != sequence => {
+                return Err(Refusal::OtherKvSequence { sequence, kv_sequence });
+            }
+            Lengths::Padded => {
+                let uneven = [sequence, kv_sequence].into_iter().find(|rows| rows % packing.sequences != 0);
+                if let Some(rows) = uneven {
+                    return Err(Refusal::UnequalRoom { rows, sequences: packing.sequences });
+                }
+            }
+            Lengths::Shared | Lengths::Separate => {}
         }
         let packed = Self { packing: Some(packing), ..self };
         packed.score_mod.check(&packed)?;
         Ok(packed)
+    }
+
+    /// The batch as sequences that have the rows of an entry as room, and may use less of it ([`Lengths::Padded`]): a packed
+    /// problem, whose shape and views are those of one entry with all rows.
+    ///
+    /// # Errors
+    /// When the entries of a tensor are not one behind the other, or have more rows together than a sequence may have.
+    pub fn padded(self) -> Result<Self, Refusal> {
+        let Shape { batch, sequence, kv_sequence, .. } = self.shape;
+        for (tensor, View { strides, .. }) in self.views.named() {
+            let expected = u64::from(self.shape.of(tensor).sequence).saturating_mul(strides.row);
+            if batch > 1 && strides.batch != expected {
+                return Err(Refusal::EntriesApart { tensor, stride: strides.batch, expected });
+            }
+        }
+        let (rows, kv_rows) = (sequence.saturating_mul(batch), kv_sequence.saturating_mul(batch));
+        let shape = Shape { batch: 1, sequence: rows, kv_sequence: kv_rows, ..self.shape };
+        shape.check()?;
+        let packing = Packing { sequences: batch, longest: sequence, lengths: Lengths::Padded };
+        Self { shape, ..self }.with_views(self.views)?.packed(packing)
     }
 
     /// The same problem over tensors of another element type.
@@ -154,7 +184,8 @@ impl Problem {
         &self.score_mod
     }
 
-    /// The key at which query 0 is; negative where there are fewer keys than queries and the last ones are at each other.
+    /// The key at which query 0 is; negative where there are fewer keys than queries and the last ones are at each other. Of packed
+    /// sequences, each has its own ([`Alignment::first_position`]).
     pub const fn first_position(&self) -> i64 {
         self.alignment.first_position(self.shape.sequence, self.shape.kv_sequence)
     }
@@ -171,16 +202,31 @@ impl Problem {
 
     /// Which keys a query attends to. Where the first query is not at the first key, what is causal otherwise is a window.
     pub const fn mask(&self) -> Mask {
-        match (self.window.mask(), self.first_position()) {
-            (mask, 0) => mask,
-            (Mask::Full, _) => Mask::Full,
-            (Mask::Causal | Mask::Window, _) => Mask::Window,
+        let is_at_first = !self.looks_up_positions() && self.first_position() == 0;
+        match self.window.mask() {
+            mask if is_at_first => mask,
+            Mask::Full => Mask::Full,
+            Mask::Causal | Mask::Window => Mask::Window,
         }
+    }
+
+    /// Whether only the device knows where the first query of a sequence is among its keys: the last one is at the last key, and
+    /// queries and keys have lengths of their own.
+    pub(crate) const fn looks_up_positions(&self) -> bool {
+        let has_own_keys = match self.packing {
+            Some(packing) => !matches!(packing.lengths, Lengths::Shared),
+            None => false,
+        };
+        has_own_keys && matches!(self.alignment, Alignment::BottomRight)
     }
 
     /// The same problem with the simplest mask that leaves each query the same keys: a window as wide as the sequences is none.
     pub const fn simplified(self) -> Self {
-        match self.band().mask(self.shape) {
+        let mask = match self.looks_up_positions() {
+            true => self.band().mask_at_last(self.shape),
+            false => self.band().mask(self.shape),
+        };
+        match mask {
             Mask::Full => self.with_window(Window::UNLIMITED),
             Mask::Causal => self.with_window(Window::CAUSAL).aligned(Alignment::TopLeft),
             Mask::Window => self,
@@ -194,9 +240,10 @@ impl Problem {
         [Band::limit(left), Band::limit(right)]
     }
 
-    /// The same in numbers, as kernels take it.
+    /// The same in numbers, as kernels take it; counted from the position of a query where the device looks that up.
     pub(crate) const fn band(&self) -> Band {
-        Band::new(self.window, self.alignment, self.shape.sequence, self.shape.kv_sequence)
+        let alignment = if self.looks_up_positions() { Alignment::TopLeft } else { self.alignment };
+        Band::new(self.window, alignment, self.shape.sequence, self.shape.kv_sequence)
     }
 
     /// The factor on the scores, at least [`MINIMUM_SCALE`], or [`MINIMUM_MODIFIED_SCALE`] of scores that are changed.
@@ -223,11 +270,11 @@ impl Problem {
         self.views.of(tensor).span(self.shape.of(tensor)).expect("with_views checked every extent")
     }
 
-    /// Keys that query `row` attends to; of packed sequences, in one of `length` rows.
-    pub const fn attended_keys(&self, row: u32, length: u32) -> Range<u32> {
+    /// Keys that query `row` attends to; of packed sequences, in one of so many queries and keys.
+    pub const fn attended_keys(&self, row: u32, queries: u32, keys: u32) -> Range<u32> {
         match self.packing {
             None => self.band().keys_of(row, self.shape.kv_sequence),
-            Some(_) => self.band().keys_of(row, length),
+            Some(_) => Band::new(self.window, self.alignment, queries, keys).keys_of(row, keys),
         }
     }
 }
@@ -341,7 +388,7 @@ mod tests {
 
     #[test]
     fn a_query_attends_to_the_keys_of_its_window_that_are_there() {
-        let keys = |row, left, right| problem().with_window(Window { left, right }).attended_keys(row, 5);
+        let keys = |row, left, right| problem().with_window(Window { left, right }).attended_keys(row, 5, 5);
         assert_eq!(keys(2, Some(1), Some(1)), 1..4);
         assert_eq!(keys(0, Some(1), Some(1)), 0..2);
         assert_eq!(keys(4, Some(1), Some(9)), 3..5);

@@ -1,5 +1,7 @@
 //! Why a problem, a variant or an address is refused.
 
+mod tensor;
+
 use core::fmt;
 use core::ops::Range;
 
@@ -11,26 +13,7 @@ use crate::problem::{MAXIMUM_HEAD_DIM, MAXIMUM_SCALE, MAXIMUM_SEQUENCE, MAXIMUM_
 use crate::tensor_map::STRIDE_LIMIT;
 use crate::view::{ROW_ALIGNMENT, View};
 
-/// A tensor of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tensor {
-    /// Queries.
-    Q,
-    /// Keys.
-    K,
-    /// Values.
-    V,
-    /// Output.
-    O,
-    /// Log-sum-exp.
-    Lse,
-    /// The rows at which packed sequences begin.
-    CuSeqlens,
-    /// What is added to scores.
-    Bias,
-    /// ALiBi slopes.
-    Slopes,
-}
+pub use tensor::Tensor;
 
 /// A dimension of a tensor other than the columns of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,12 +74,36 @@ pub enum Refusal {
     Packed,
     /// The kernel is for packed problems.
     NotPacked,
+    /// Sequences are to be padded whose number does not divide that of the rows.
+    UnequalRoom {
+        /// Rows of all.
+        rows: u32,
+        /// Their number.
+        sequences: u32,
+    },
+    /// Batch entries are to be padded sequences, and do not lie one behind the other.
+    EntriesApart {
+        /// Of this tensor.
+        tensor: Tensor,
+        /// Its batch stride, in elements.
+        stride: u64,
+        /// What it must be.
+        expected: u64,
+    },
     /// A packed problem comes without the address of its lengths.
-    NoLengths,
-    /// The address of lengths comes with a problem whose sequences are of one length.
-    UnexpectedLengths,
-    /// `cu_seqlens` is at an address where no i32 can be.
+    NoLengths {
+        /// Which ones.
+        lengths: Tensor,
+    },
+    /// The address of lengths comes with a problem that does not have them.
+    UnexpectedLengths {
+        /// Which ones.
+        lengths: Tensor,
+    },
+    /// Lengths are at an address where no i32 can be.
     LengthsAddress {
+        /// Which ones.
+        lengths: Tensor,
         /// The address.
         address: u64,
     },
@@ -277,28 +284,6 @@ pub enum Refusal {
 
 impl core::error::Error for Refusal {}
 
-impl Tensor {
-    /// Its name, as in a message.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Tensor::Q => "Q",
-            Tensor::K => "K",
-            Tensor::V => "V",
-            Tensor::O => "O",
-            Tensor::Lse => "LSE",
-            Tensor::CuSeqlens => "cu_seqlens",
-            Tensor::Bias => "bias",
-            Tensor::Slopes => "alibi_slopes",
-        }
-    }
-}
-
-impl fmt::Display for Tensor {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.name())
-    }
-}
-
 impl fmt::Display for Dimension {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
@@ -318,8 +303,8 @@ impl fmt::Display for Refusal {
             }
             Refusal::OtherKvSequence { sequence, kv_sequence } => write!(
                 formatter,
-                "K and V have {kv_sequence} rows and Q has {sequence}; kernels for one sequence length or packed sequences compute \
-                 only as many of both"
+                "K and V have {kv_sequence} rows and Q has {sequence}; kernels for one sequence length, and packed sequences with one \
+                 cu_seqlens, have as many of both"
             ),
             Refusal::KvHeads { heads, kv_heads } => write!(
                 formatter,
@@ -410,15 +395,29 @@ impl fmt::Display for Refusal {
             }
             Refusal::Packed => formatter.write_str("computes sequences of one length, not packed ones"),
             Refusal::NotPacked => formatter.write_str("computes packed sequences, not a batch of one length"),
-            Refusal::NoLengths => formatter.write_str(
-                "cu_seqlens is missing; a packed problem needs the address of the rows at which its sequences begin",
+            Refusal::UnequalRoom { rows, sequences } => write!(
+                formatter,
+                "{rows} rows are not of {sequences} sequences with equal room; a padded batch has as many for each"
             ),
-            Refusal::UnexpectedLengths => {
+            Refusal::EntriesApart { tensor, stride, expected } => write!(
+                formatter,
+                "{tensor} has a batch stride of {stride} elements; a padded batch needs its entries one behind the other, with \
+                 {expected}"
+            ),
+            Refusal::NoLengths { lengths } => write!(
+                formatter,
+                "{lengths} is missing; a packed problem needs the address of the rows at which its sequences begin"
+            ),
+            Refusal::UnexpectedLengths { lengths: Tensor::CuSeqlens } => {
                 formatter.write_str("cu_seqlens is given, but the problem is not packed; make it a packed problem")
             }
-            Refusal::LengthsAddress { address } => write!(
+            Refusal::UnexpectedLengths { lengths } => write!(
                 formatter,
-                "cu_seqlens is at address {address:#x}; it must be a non-zero multiple of {LENGTHS_ALIGNMENT}"
+                "{lengths} is given, but the problem is not one whose keys have lengths of their own; make it one"
+            ),
+            Refusal::LengthsAddress { lengths, address } => write!(
+                formatter,
+                "{lengths} is at address {address:#x}; it must be a non-zero multiple of {LENGTHS_ALIGNMENT}"
             ),
             Refusal::OtherHeadDim { head_dim, least, most } => {
                 formatter.write_str("computes a head_dim ")?;

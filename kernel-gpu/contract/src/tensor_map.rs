@@ -173,7 +173,7 @@ mod tests {
     fn a_map_of_packed_sequences_ends_where_the_coordinates_say() {
         let shape = Shape::new(1, 3, 100);
         let problem = Problem::new(shape, Mask::Full, Layout::Bshd).unwrap();
-        let problem = problem.packed(Packing { sequences: 7, longest: 20 }).unwrap();
+        let problem = problem.packed(Packing::new(7, 20)).unwrap();
         let map = TensorMap::of(&problem, Tensor::Q, 1 << 20, 64);
         let [row, head] = [3 * 128, 128];
         assert_eq!((map.sizes, map.strides), ([64, 100, 3, 101], [row, head, row]));

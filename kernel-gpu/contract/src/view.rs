@@ -174,7 +174,7 @@ impl Views {
             Tensor::K => self.k,
             Tensor::V => self.v,
             Tensor::O => self.o,
-            Tensor::Lse | Tensor::CuSeqlens | Tensor::Bias | Tensor::Slopes => panic!("only Q, K, V and O have views"),
+            _ => panic!("only Q, K, V and O have views"),
         }
     }
 

@@ -3,6 +3,7 @@
 //!
 //! No panic crosses the border: it becomes `FA512_ERROR_INTERNAL`.
 
+mod lengths;
 mod problem;
 mod status;
 mod text;
@@ -13,6 +14,7 @@ use std::ptr;
 
 use attention::{Addresses, Gpu, Plan, Stream};
 
+use lengths::RawLengths;
 use problem::{Call, RawProblem, given};
 use status::{Failure, INTERNAL, OK};
 
@@ -150,15 +152,49 @@ pub unsafe extern "C" fn fa512_forward_varlen(
     lse: *mut f32,
     stream: *mut c_void,
 ) -> i32 {
+    let [q, k, v, o] = [q, k, v, o.cast_const()].map(|address| address.addr() as u64);
+    let cu_seqlens = given(cu_seqlens.addr());
+    // SAFETY: passed on to the caller.
+    answer(|| unsafe { forward(problem, Addresses { cu_seqlens, ..Addresses::new(q, k, v, o) }, lse, stream) })
+}
+
+/// Puts O and LSE of sequences whose keys have lengths of their own on a stream.
+///
+/// # Safety
+/// As for [`fa512_forward`]; `lengths` is null or points to as many bytes as it says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fa512_forward_lengths(
+    problem: *const RawProblem,
+    q: *const c_void,
+    k: *const c_void,
+    v: *const c_void,
+    lengths: *const RawLengths,
+    o: *mut c_void,
+    lse: *mut f32,
+    stream: *mut c_void,
+) -> i32 {
+    let [q, k, v, o] = [q, k, v, o.cast_const()].map(|address| address.addr() as u64);
     answer(|| {
         // SAFETY: passed on to the caller.
-        let Some(call) = (unsafe { problem::read(problem) })? else { return Ok(()) };
-        let Call { problem, options, bias, alibi_slopes } = call;
-        let [q, k, v, o] = [q, k, v, o.cast_const()].map(|address| address.addr() as u64);
-        let (lse, cu_seqlens) = (given(lse.addr()), given(cu_seqlens.addr()));
-        let addresses = Addresses { lse, cu_seqlens, bias, alibi_slopes, ..Addresses::new(q, k, v, o) };
+        let addresses = unsafe { lengths::read(lengths, Addresses::new(q, k, v, o)) }?;
         // SAFETY: passed on to the caller.
-        unsafe { attention::forward_with(&problem, addresses, Stream::from_raw(stream), options) }?;
-        Ok(())
+        unsafe { forward(problem, addresses, lse, stream) }
     })
+}
+
+/// # Safety
+/// As for [`fa512_forward`].
+unsafe fn forward(
+    problem: *const RawProblem,
+    addresses: Addresses,
+    lse: *mut f32,
+    stream: *mut c_void,
+) -> Result<(), Failure> {
+    // SAFETY: passed on to the caller.
+    let Some(call) = (unsafe { problem::read(problem) })? else { return Ok(()) };
+    let Call { problem, options, bias, alibi_slopes } = call;
+    let addresses = Addresses { lse: given(lse.addr()), bias, alibi_slopes, ..addresses };
+    // SAFETY: passed on to the caller.
+    unsafe { attention::forward_with(&problem, addresses, Stream::from_raw(stream), options) }?;
+    Ok(())
 }

@@ -2,7 +2,8 @@
 
 use attention::contract::problem::check_head_dim;
 use attention::{
-    Alignment, Element, Layout, Mask, Options, Packing, Problem, ScoreMod, Shape, Slopes, Strides, View, Views, Window,
+    Alignment, Element, Layout, Lengths, Mask, Options, Packing, Problem, ScoreMod, Shape, Slopes, Strides, View,
+    Views, Window,
 };
 
 use crate::status::Failure;
@@ -13,8 +14,12 @@ const NO_OVERLAP: u32 = 1;
 const NO_POINTER_CHECKS: u32 = 2;
 /// `FA512_BOTTOM_RIGHT`.
 const BOTTOM_RIGHT: u32 = 4;
+/// `FA512_KEY_LENGTHS`.
+const KEY_LENGTHS: u32 = 8;
+/// `FA512_PADDED`.
+const PADDED: u32 = 16;
 /// `FA512_SLOPES_PER_BATCH`.
-const SLOPES_PER_BATCH: u32 = 8;
+const SLOPES_PER_BATCH: u32 = 32;
 /// `FA512_MASK_FULL`.
 const MASK_FULL: u32 = 0;
 /// `FA512_MASK_CAUSAL`.
@@ -186,6 +191,25 @@ impl RawProblem {
         })
     }
 
+    /// The problem with the sequences that its rows are.
+    fn with_sequences(self, problem: Problem) -> Result<Problem, Failure> {
+        let is_padded = self.flags & PADDED != 0;
+        let lengths = if self.flags & KEY_LENGTHS == 0 { Lengths::Shared } else { Lengths::Separate };
+        let refused = |message: String| Err(Failure::Invalid(message));
+        match (self.sequences, self.longest) {
+            (0, 0) if lengths == Lengths::Separate => {
+                refused("flags have FA512_KEY_LENGTHS and sequences is 0; it is for packed sequences".into())
+            }
+            (0, 0) if is_padded => Ok(problem.padded()?),
+            (0, 0) => Ok(problem),
+            (0, longest) => refused(format!("longest is {longest} and sequences 0; both are for packed sequences")),
+            (sequences, _) if is_padded => {
+                refused(format!("flags have FA512_PADDED and sequences is {sequences}; sequences are packed or padded"))
+            }
+            (sequences, longest) => Ok(problem.packed(Packing { lengths, ..Packing::new(sequences, longest) })?),
+        }
+    }
+
     fn check(self) -> Result<Option<Call>, Failure> {
         let Self { batch, heads, sequence, head_dim, dtype, flags, reserved, .. } = self;
         check_head_dim(head_dim)?;
@@ -198,9 +222,9 @@ impl RawProblem {
             }
         };
         let window = self.window()?;
-        if flags & !(NO_OVERLAP | NO_POINTER_CHECKS | BOTTOM_RIGHT | SLOPES_PER_BATCH) != 0 {
+        if flags & !(NO_OVERLAP | NO_POINTER_CHECKS | BOTTOM_RIGHT | KEY_LENGTHS | PADDED | SLOPES_PER_BATCH) != 0 {
             return Err(Failure::Invalid(format!(
-                "flags are {flags:#x}, of which this version knows 0x1, 0x2, 0x4 and 0x8"
+                "flags are {flags:#x}, of which this version knows 0x1, 0x2, 0x4, 0x8, 0x10 and 0x20"
             )));
         }
         if reserved != 0 {
@@ -231,15 +255,7 @@ impl RawProblem {
             scale if scale == 0.0 || scale.is_nan() => problem,
             scale => problem.with_scale(scale)?,
         };
-        let problem = match (self.sequences, self.longest) {
-            (0, 0) => problem,
-            (0, longest) => {
-                let message = format!("longest is {longest} and sequences 0; both are for packed sequences");
-                return Err(Failure::Invalid(message));
-            }
-            (sequences, longest) => problem.packed(Packing { sequences, longest })?,
-        };
-        let problem = problem.with_score_mod(score_mod)?;
+        let problem = self.with_sequences(problem)?.with_score_mod(score_mod)?;
         let options =
             Options::default().overlap(flags & NO_OVERLAP == 0).check_pointers(flags & NO_POINTER_CHECKS == 0);
         let (bias, alibi_slopes) = (given(self.bias), given(self.alibi_slopes));

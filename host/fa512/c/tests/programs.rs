@@ -132,6 +132,12 @@ fn changes_of_scores_are_computed_and_older_headers_have_none() {
 }
 
 #[test]
+fn keys_have_lengths_of_their_own_packed_and_padded() {
+    let Some(output) = example(C, "tests/programs/lengths.c", "lengths") else { return };
+    assert_eq!(output, "O and LSE are right\n");
+}
+
+#[test]
 fn the_cpp_example_computes_attention() {
     let Some(output) = example(CPP, "examples/forward.cpp", "example-cpp") else { return };
     assert_eq!(output, "O and LSE are right\n");

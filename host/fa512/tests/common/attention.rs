@@ -22,14 +22,18 @@ pub struct Case {
     pub lse: CudaSlice<f32>,
     /// Of packed sequences.
     pub cu_seqlens: Option<CudaSlice<i32>>,
+    /// Of K and V, where those have their own.
+    pub cu_seqlens_k: Option<CudaSlice<i32>>,
+    /// How many rows of Q the entries of a padded batch use, and of K and V.
+    pub seqused: Option<[CudaSlice<i32>; 2]>,
     /// Of problems with a bias.
     pub bias: Option<CudaSlice<u16>>,
     /// Of problems with ALiBi.
     pub slopes: Option<CudaSlice<f32>>,
     scores: Scores,
     inputs: [Vec<u16>; 3],
-    /// The rows of each sequence of a batch entry.
-    sequences: Vec<Range<u32>>,
+    /// The rows of each sequence of a batch entry, and those of its K and V.
+    sequences: Vec<[Range<u32>; 2]>,
 }
 
 /// What changes of scores read.
@@ -103,13 +107,30 @@ impl Case {
         let [q, k, v] = [&inputs[0], &inputs[1], &inputs[2]].map(|values| stream.clone_htod(values).expect("memory"));
         let o = stream.clone_htod(&vec![UNTOUCHED; elements(&problem, Tensor::O)]).expect("memory");
         let lse = stream.clone_htod(&vec![f32::NAN; problem.shape().rows() as usize]).expect("memory");
-        let sequences = std::iter::once(0..problem.shape().sequence).collect();
+        let sequences = vec![[0..problem.shape().sequence, 0..problem.shape().kv_sequence]];
         let scores = Scores::of(&problem);
         let bias = scores.bias.as_ref().map(|bias| stream.clone_htod(bias).expect("memory"));
         let slopes = scores.slopes.as_ref().map(|slopes| stream.clone_htod(slopes).expect("memory"));
         stream.synchronize().expect("copied");
         let stream = stream.clone();
-        Self { problem, stream, q, k, v, o, lse, cu_seqlens: None, bias, slopes, scores, inputs, sequences }
+        let (cu_seqlens, cu_seqlens_k, seqused) = (None, None, None);
+        Self {
+            problem,
+            stream,
+            q,
+            k,
+            v,
+            o,
+            lse,
+            cu_seqlens,
+            cu_seqlens_k,
+            seqused,
+            bias,
+            slopes,
+            scores,
+            inputs,
+            sequences,
+        }
     }
 
     /// Packed sequences of two heads: `rows` rows, `cu_seqlens` as it is given.
@@ -125,11 +146,32 @@ impl Case {
 
     /// Packed sequences whose rows are those of `problem`.
     pub fn packed_problem(problem: Problem, cu_seqlens: &[i32], stream: &Arc<CudaStream>) -> Self {
-        let packing = Packing { sequences: cu_seqlens.len() as u32 - 1, longest: problem.shape().sequence };
+        let packing = Packing::new(cu_seqlens.len() as u32 - 1, problem.shape().sequence);
         let problem = problem.packed(packing).unwrap();
-        let sequences = cu_seqlens.windows(2).map(|pair| pair[0] as u32..pair[1] as u32).collect();
+        let sequences = ranges(cu_seqlens).into_iter().map(|rows| [rows.clone(), rows]).collect();
         let lengths = stream.clone_htod(cu_seqlens).expect("memory");
         Self { cu_seqlens: Some(lengths), sequences, ..Self::new(problem, stream) }
+    }
+
+    /// Packed sequences whose keys have lengths of their own.
+    pub fn separate(problem: Problem, cu_seqlens: &[i32], cu_seqlens_k: &[i32], stream: &Arc<CudaStream>) -> Self {
+        let packing = Packing::separate(cu_seqlens.len() as u32 - 1, problem.shape().sequence);
+        let problem = problem.packed(packing).unwrap();
+        let pairs = ranges(cu_seqlens).into_iter().zip(ranges(cu_seqlens_k));
+        let sequences = pairs.map(|(rows, keys)| [rows, keys]).collect();
+        let [cu_seqlens, cu_seqlens_k] =
+            [cu_seqlens, cu_seqlens_k].map(|array| stream.clone_htod(array).expect("memory"));
+        Self { cu_seqlens: Some(cu_seqlens), cu_seqlens_k: Some(cu_seqlens_k), sequences, ..Self::new(problem, stream) }
+    }
+
+    /// A padded batch whose entries use so many of their rows of Q, and of K and V.
+    pub fn padded(problem: Problem, used: [&[i32]; 2], stream: &Arc<CudaStream>) -> Self {
+        let Shape { sequence, kv_sequence, .. } = problem.shape();
+        let of = |entry: u32, room: u32, used: i32| entry * room..entry * room + used as u32;
+        let entries = (0..).zip(used[0].iter().zip(used[1]));
+        let sequences = entries.map(|(entry, (&q, &k))| [of(entry, sequence, q), of(entry, kv_sequence, k)]).collect();
+        let seqused = Some(used.map(|used| stream.clone_htod(used).expect("memory")));
+        Self { seqused, sequences, ..Self::new(problem.padded().unwrap(), stream) }
     }
 
     /// Where the tensors are.
@@ -137,10 +179,22 @@ impl Case {
         let stream = &self.stream;
         let [q, k, v, o] = [&self.q, &self.k, &self.v, &self.o].map(|slice| address(slice, stream));
         let cu_seqlens = self.cu_seqlens.as_ref().map(|lengths| address(lengths, stream));
+        let cu_seqlens_k = self.cu_seqlens_k.as_ref().map(|lengths| address(lengths, stream));
+        let used = |index: usize| self.seqused.as_ref().map(|used| address(&used[index], stream));
+        let (seqused_q, seqused_k) = (used(0), used(1));
         let bias = self.bias.as_ref().map(|bias| address(bias, stream));
         let alibi_slopes = self.slopes.as_ref().map(|slopes| address(slopes, stream));
         let lse = Some(address(&self.lse, stream));
-        Addresses { lse, cu_seqlens, bias, alibi_slopes, ..Addresses::new(q, k, v, o) }
+        Addresses {
+            lse,
+            cu_seqlens,
+            cu_seqlens_k,
+            seqused_q,
+            seqused_k,
+            bias,
+            alibi_slopes,
+            ..Addresses::new(q, k, v, o)
+        }
     }
 
     /// Forgets what outputs hold.
@@ -207,9 +261,9 @@ impl Case {
 
     /// The keys that a query attends to; `None` for a row of no sequence.
     fn keys(&self, query: u32) -> Option<Range<u32>> {
-        let Range { start, end } = self.sequences.iter().find(|sequence| sequence.contains(&query))?.clone();
-        let keys = self.problem.attended_keys(query - start, end - start);
-        Some(start + keys.start..start + keys.end)
+        let [rows, keys] = self.sequences.iter().find(|[rows, _]| rows.contains(&query))?;
+        let attended = self.problem.attended_keys(query - rows.start, rows.len() as u32, keys.len() as u32);
+        Some(keys.start + attended.start..keys.start + attended.end)
     }
 
     /// A row of O and its LSE: of no keys, zeros and −∞.
@@ -242,6 +296,11 @@ impl Case {
         }
         (o, maximum + sum.ln())
     }
+}
+
+/// The rows from each element up to the next.
+fn ranges(cu_seqlens: &[i32]) -> Vec<Range<u32>> {
+    cu_seqlens.windows(2).map(|pair| pair[0] as u32..pair[1] as u32).collect()
 }
 
 /// The first element of a row.

@@ -2,6 +2,7 @@ use super::*;
 use crate::inputs::Distribution;
 use contract::args::Strides;
 use contract::config::Mask;
+use contract::problem::Problem;
 use contract::refusal::Tensor;
 use contract::view::{Layout, View, Views};
 
@@ -212,6 +213,26 @@ fn writes_before_the_first_row_fail() {
     assert!(case.check().passed());
     case.outputs.o[15] = 0;
     assert_eq!(case.check().overwritten_gaps, 1);
+}
+
+#[test]
+fn writes_to_rows_of_no_sequence_fail() {
+    let problem = Problem::new(Shape::new(2, 1, 3), Mask::Full, Layout::Bshd).unwrap();
+    let lengths = crate::inputs::Lengths::Padded(Some(vec![2, 0]), None);
+    let inputs = Inputs::generate(problem, Distribution::Normal, 3).unwrap().with_lengths(&lengths).unwrap();
+    let reference = Reference::compute(&inputs, |_| ());
+    let mut outputs = Outputs { o: vec![O_POISON; 6 * 64], lse: Some(vec![f32::from_bits(LSE_POISON); 6]) };
+    for row in 0..2 {
+        let elements = reference.elements[row].iter().map(|element| Element::F16.encode(element.value));
+        outputs.o.splice(row * 64..(row + 1) * 64, elements);
+        outputs.lse.as_mut().unwrap()[row] = reference.rows[row].lse as f32;
+    }
+    assert!(check(&inputs, &reference, &outputs, None).passed());
+    (outputs.o[2 * 64], outputs.lse.as_mut().unwrap()[4]) = (0, 0.0);
+    let report = check(&inputs, &reference, &outputs, None);
+    assert_eq!((report.overwritten_gaps, report.output.wrong), (2, 0));
+    outputs.o[64] = O_POISON;
+    assert_eq!(check(&inputs, &reference, &outputs, None).output.unwritten, 1);
 }
 
 #[test]

@@ -62,6 +62,15 @@ pub struct Options {
     /// Lengths of packed sequences, as in 17,512,3; each sequence attends to its own keys
     #[arg(long, value_name = "S,S,…", value_delimiter = ',', conflicts_with_all = ["q", "batch", "seq"])]
     lengths: Option<Vec<u32>>,
+    /// Keys of each of these sequences [default: as many as queries]
+    #[arg(long, value_name = "S,S,…", value_delimiter = ',', requires = "lengths")]
+    kv_lengths: Option<Vec<u32>>,
+    /// Rows of Q that each entry of a padded batch uses of --seq, as in 17,512,3
+    #[arg(long, value_name = "S,S,…", value_delimiter = ',', conflicts_with_all = ["q", "lengths"])]
+    used: Option<Vec<u32>>,
+    /// Keys that each entry of a padded batch uses of --kv-seq
+    #[arg(long, value_name = "S,S,…", value_delimiter = ',', conflicts_with_all = ["q", "lengths"])]
+    kv_used: Option<Vec<u32>>,
     /// Which keys a query attends to
     #[arg(long, default_value = "full", value_parser = mask_parser())]
     mask: Mask,

@@ -1,5 +1,7 @@
 //! Draws cases from a seed. Case `i` of a seed depends on nothing but the seed, the limits and the list of targets.
 
+mod views;
+
 use std::ops::RangeInclusive;
 
 use contract::config::{Mask, Scores, Sequence};
@@ -7,12 +9,13 @@ use rand::rngs::ChaCha8Rng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
-use super::case::{Case, Dimension, Target, View};
+use super::case::{Case, Target, View};
 use crate::error::{Error, Result};
-use crate::inputs::Distribution;
+use crate::inputs::{Distribution, Lengths};
 use crate::score_mod::{BiasForm, ScoreModForm};
 use contract::problem::{Alignment, MAXIMUM_SCALE, MAXIMUM_SOFTCAP, MINIMUM_SOFTCAP, Shape, Slopes, Window};
 use contract::view::{Layout, ROW_ALIGNMENT};
+use views::{draw_views, put_entries_together};
 
 /// Cases that every campaign begins with: three sequence lengths × three batch sizes × three numbers of heads.
 pub const GRID_CASES: u64 = 27;
@@ -77,7 +80,10 @@ impl Campaign {
         let target = accepting.choose(random).copied().or_else(|| self.targets.choose(random));
         let target = target.expect("a campaign has targets").clone();
         let (shape, lengths) = match target.sequence {
-            Sequence::Packed => self.packed(random, heads, batch),
+            Sequence::Packed => {
+                let (shape, lengths) = self.packed(random, heads, batch);
+                (shape, Some(Lengths::Shared(lengths)))
+            }
             Sequence::Exact(length) => (self.batch_of_one_length(length, heads, batch), None),
             Sequence::Any => (self.batch_of_one_length(sequence, heads, batch), None),
         };
@@ -108,7 +114,8 @@ impl Campaign {
             }
             Sequence::Packed => {
                 let (heads, sequences) = (draw_log(random, 1, 8), draw_log(random, 1, 40));
-                self.packed(random, heads as u32, sequences as u32)
+                let (shape, lengths) = self.random_lengths(random, heads as u32, sequences as u32);
+                (shape, Some(lengths))
             }
         };
         let shape = shape.with_head_dim(draw_head_dim(random, &target.head_dims));
@@ -121,6 +128,9 @@ impl Campaign {
         let scale = draw_scale(random);
         let mut views = draw_views(random);
         views.iter_mut().for_each(|view| view.shared_heads &= target.shared_heads);
+        if matches!(lengths, Some(Lengths::Padded(..))) {
+            views.iter_mut().for_each(put_entries_together);
+        }
         let window = (target.mask == Mask::Window).then(|| draw_window(random, shape.sequence));
         // What is causal at the last key is a window.
         let may_be_anywhere = target.mask != Mask::Causal;
@@ -162,13 +172,41 @@ impl Campaign {
     }
 
     /// Packed sequences of lengths of their own, some of them empty, and their shape.
-    fn packed(&self, random: &mut ChaCha8Rng, heads: u32, sequences: u32) -> (Shape, Option<Vec<u32>>) {
-        let pairs = self.limits.pairs / u64::from(heads) / u64::from(sequences);
-        let longest = (pairs.isqrt() as u32).clamp(1, self.limits.sequence);
+    fn packed(&self, random: &mut ChaCha8Rng, heads: u32, sequences: u32) -> (Shape, Vec<u32>) {
+        let longest = self.longest_of(heads, sequences);
         let mut length = || if random.random_range(0..8) == 0 { 0 } else { draw_sequence(random, longest) };
         let mut lengths: Vec<u32> = (0..sequences).map(|_| length()).collect();
         lengths[0] = lengths[0].max(1);
-        (Shape::new(1, heads, lengths.iter().sum()), Some(lengths))
+        (Shape::new(1, heads, lengths.iter().sum()), lengths)
+    }
+
+    /// Sequences as [`Self::packed`] draws them, a third with other numbers of keys and a third in a padded batch.
+    fn random_lengths(&self, random: &mut ChaCha8Rng, heads: u32, sequences: u32) -> (Shape, Lengths) {
+        let (shape, queries) = self.packed(random, heads, sequences);
+        match random.random_range(0..3) {
+            0 => (shape, Lengths::Shared(queries)),
+            1 => {
+                let (of_keys, others) = self.packed(random, heads, sequences);
+                let shape = shape.with_kv_sequence(of_keys.sequence);
+                (shape, Lengths::Separate(queries, others))
+            }
+            _ => {
+                let (_, keys) = self.packed(random, heads, sequences);
+                let mut room = |used: &[u32]| {
+                    let most = used.iter().copied().max().unwrap_or(1);
+                    random.random_range(most..=self.longest_of(heads, sequences).max(most))
+                };
+                let shape = Shape::new(sequences, heads, room(&queries)).with_kv_sequence(room(&keys));
+                let which = random.random_range(0..3);
+                (shape, Lengths::Padded((which != 1).then_some(queries), (which != 2).then_some(keys)))
+            }
+        }
+    }
+
+    /// How long so many sequences may be, so that all of them keep the limits.
+    fn longest_of(&self, heads: u32, sequences: u32) -> u32 {
+        let pairs = self.limits.pairs / u64::from(heads) / u64::from(sequences);
+        (pairs.isqrt() as u32).clamp(1, self.limits.sequence)
     }
 
     /// How many heads of that length the limits allow, at least one.
@@ -280,42 +318,10 @@ fn draw_score_mod(random: &mut ChaCha8Rng, target: &Target) -> ScoreModForm {
     ScoreModForm { softcap, alibi, bias }
 }
 
-/// Contiguous in one layout a third of the time; else every tensor in an order, with gaps and at an offset of its own.
-fn draw_views(random: &mut ChaCha8Rng) -> [View; 4] {
-    if random.random_range(0..3) == 0 {
-        let layout = *[Layout::Bhsd, Layout::Bshd].choose(random).expect("two layouts");
-        return [View::contiguous(layout); 4];
-    }
-    let mut views = [(); 4].map(|()| draw_view(random));
-    for input in &mut views[1..3] {
-        input.shared_heads = random.random_range(0..6) == 0;
-    }
-    views
-}
-
-fn draw_view(random: &mut ChaCha8Rng) -> View {
-    const ORDERS: [[Dimension; 3]; 6] = {
-        use Dimension::{Batch, Head, Row};
-        [
-            [Row, Head, Batch],
-            [Head, Row, Batch],
-            [Row, Batch, Head],
-            [Batch, Row, Head],
-            [Head, Batch, Row],
-            [Batch, Head, Row],
-        ]
-    };
-    let mut chunks = |most: u64| if random.random() { 8 * random.random_range(0..=most) } else { 0 };
-    let padding = [chunks(16), chunks(16), chunks(16)];
-    let offset = chunks(32);
-    // The two usual layouts are drawn as often as the other four orders together.
-    let order = if random.random() { ORDERS[random.random_range(0..2)] } else { ORDERS[random.random_range(0..6)] };
-    View { order, padding, offset, shared_heads: false }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fuzz::case::Dimension;
     use crate::launch::check_accepts;
     use contract::config::{Element, Mask};
     use contract::manifest::Entry;
@@ -354,7 +360,13 @@ mod tests {
                 let entry = entries().into_iter().find(|entry| entry.name == case.target.variant).unwrap();
                 check_accepts(&entry, &problem).unwrap_or_else(|error| panic!("case {index}: {error}"));
                 let Shape { batch, heads, sequence, .. } = case.shape;
-                let lengths = case.lengths.clone().unwrap_or_else(|| vec![sequence; batch as usize]);
+                let lengths = match &case.lengths {
+                    Some(Lengths::Shared(lengths)) => lengths.clone(),
+                    Some(Lengths::Separate(queries, keys)) => {
+                        queries.iter().zip(keys).map(|(&queries, &keys)| queries.max(keys)).collect()
+                    }
+                    Some(Lengths::Padded(..)) | None => vec![sequence; batch as usize],
+                };
                 let squares: u64 = lengths.iter().map(|&length| u64::from(length).pow(2)).sum();
                 let longest = lengths.iter().max().expect("a sequence");
                 assert!(u64::from(heads) * squares <= limits.pairs, "case {index}: {} {lengths:?}", case.shape);
@@ -425,9 +437,23 @@ mod tests {
         for target in sequence_targets() {
             any(&target.variant, &|case| case.target == target);
         }
-        let lengths = |case: &Case| case.lengths.clone().unwrap_or_default();
+        let lengths = |case: &Case| match &case.lengths {
+            Some(Lengths::Shared(lengths)) => lengths.clone(),
+            _ => Vec::new(),
+        };
         any("with an empty packed sequence", &|case| lengths(case).contains(&0));
         any("with many packed sequences", &|case| lengths(case).len() > 30);
+        let has_only_queries = |(&queries, &keys): (&u32, &u32)| queries > 0 && keys == 0;
+        any("with packed queries without keys", &|case| match &case.lengths {
+            Some(Lengths::Separate(queries, keys)) => queries.iter().zip(keys).any(has_only_queries),
+            _ => false,
+        });
+        for [queries, keys] in [[true, true], [true, false], [false, true]] {
+            any("that uses some of a padded batch", &|case| match &case.lengths {
+                Some(Lengths::Padded(used, used_keys)) => [used.is_some(), used_keys.is_some()] == [queries, keys],
+                _ => false,
+            });
+        }
         any("of one row", &|case| case.shape.sequence == 1);
         any("of the longest sequences", &|case| case.shape.sequence > 1500);
         any("with many heads", &|case| case.shape.heads > 100);

@@ -8,9 +8,8 @@ use contract::manifest::Entry;
 
 use crate::error::Result;
 use crate::host_memory;
-use crate::inputs::{Distribution, Inputs};
+use crate::inputs::{Distribution, Inputs, Lengths};
 use crate::score_mod::ScoreModForm;
-use contract::packed::Packing;
 use contract::problem::{Alignment, DEFAULT_HEAD_DIM, Problem, Shape, Window};
 use contract::refusal::Tensor;
 use contract::view::{Layout, Views};
@@ -128,10 +127,10 @@ impl From<&Entry> for Target {
 pub struct Case {
     /// The kernel.
     pub target: Target,
-    /// Its sizes; of packed sequences with one batch entry, and the rows of all.
+    /// Its sizes; of packed sequences with one batch entry, and the rows of all; of padded ones with an entry for each.
     pub shape: Shape,
-    /// Lengths of the sequences, where they are packed.
-    pub lengths: Option<Vec<u32>>,
+    /// Lengths of the sequences, where they are packed or padded.
+    pub lengths: Option<Lengths>,
     /// Keys around its own that a query attends to, where the target has a window; `None` for the default.
     pub window: Option<Window>,
     /// Where the positions of queries lie among the keys.
@@ -156,16 +155,22 @@ impl Case {
     /// # Errors
     /// When no kernel could accept it; a drawn or shrunk case is always acceptable.
     pub fn problem(&self) -> Result<Problem> {
+        let problem = self.batch()?;
+        match &self.lengths {
+            None => Ok(problem),
+            Some(lengths) => lengths.apply(problem).map(|(problem, _)| problem),
+        }
+    }
+
+    /// The problem of its rows, before they are sequences.
+    fn batch(&self) -> Result<Problem> {
         let problem = Problem::new(self.shape, self.target.mask, Layout::Bhsd)?.with_element(self.target.element);
         let problem = self.window.map_or(problem, |window| problem.with_window(window)).aligned(self.alignment);
         let problem = self.scale.map_or(Ok(problem), |scale| problem.with_scale(scale))?;
         let [q, k, v, o] = self
             .tensors()
             .map(|(_, shape, view)| contract::view::View { offset: view.offset, strides: view.strides(shape) });
-        let problem = problem.with_views(Views { q, k, v, o })?.with_score_mod(self.score_mod.of(self.shape))?;
-        let Some(lengths) = &self.lengths else { return Ok(problem) };
-        let longest = lengths.iter().copied().max().unwrap_or(0);
-        Ok(problem.packed(Packing { sequences: lengths.len() as u32, longest })?)
+        Ok(problem.with_views(Views { q, k, v, o })?.with_score_mod(self.score_mod.of(self.shape))?)
     }
 
     /// Q, K and V.
@@ -173,10 +178,10 @@ impl Case {
     /// # Errors
     /// As [`Self::problem`], and when they do not fit the memory of this machine.
     pub fn inputs(&self) -> Result<Inputs> {
-        let problem = self.problem()?;
+        let problem = self.batch()?;
         host_memory::check(&problem)?;
         let inputs = Inputs::generate(problem, self.distribution, self.seed)?;
-        self.lengths.iter().try_fold(inputs, |inputs, lengths| inputs.packed(lengths))
+        self.lengths.iter().try_fold(inputs, |inputs, lengths| inputs.with_lengths(lengths))
     }
 
     /// The arguments of the `fa512` command that repeats the case; where it runs and on which PTX is up to the caller.
@@ -195,21 +200,31 @@ impl Case {
                 option("window", format!("{},{}", side(left), side(right)));
             }
         }
+        let list = |lengths: &[u32]| lengths.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        let is_packed = matches!(self.lengths, Some(Lengths::Shared(_) | Lengths::Separate(..)));
+        if !is_packed {
+            option("batch", batch.to_string());
+        }
+        option("heads", heads.to_string());
+        if !is_packed {
+            option("seq", sequence.to_string());
+        }
         match &self.lengths {
-            None => {
-                option("batch", batch.to_string());
-                option("heads", heads.to_string());
-                option("seq", sequence.to_string());
+            None => {}
+            Some(Lengths::Shared(lengths)) => option("lengths", list(lengths)),
+            Some(Lengths::Separate(queries, keys)) => {
+                option("lengths", list(queries));
+                option("kv-lengths", list(keys));
             }
-            Some(lengths) => {
-                option("heads", heads.to_string());
-                option("lengths", lengths.iter().map(u32::to_string).collect::<Vec<_>>().join(","));
+            Some(Lengths::Padded(queries, keys)) => {
+                queries.iter().for_each(|used| option("used", list(used)));
+                keys.iter().for_each(|used| option("kv-used", list(used)));
             }
         }
         if kv_heads != heads {
             option("kv-heads", kv_heads.to_string());
         }
-        if kv_sequence != sequence {
+        if kv_sequence != sequence && !is_packed {
             option("kv-seq", kv_sequence.to_string());
         }
         if self.alignment != Alignment::default() {
@@ -333,9 +348,24 @@ mod tests {
     fn packed_sequences_are_said_by_their_lengths() {
         let mut packed = case([View::contiguous(Layout::Bhsd); 4]);
         packed.shape = Shape::new(1, 3, 9);
-        packed.lengths = Some(vec![4, 0, 5]);
+        packed.lengths = Some(Lengths::Shared(vec![4, 0, 5]));
         assert!(command(&packed).contains("--heads 3 --lengths 4,0,5 --distribution"), "{}", command(&packed));
-        assert_eq!(packed.inputs().unwrap().cu_seqlens(), Some([0, 4, 4, 9].as_slice()));
+        assert_eq!(packed.inputs().unwrap().array(Tensor::CuSeqlens), Some([0, 4, 4, 9].as_slice()));
+        packed.shape = packed.shape.with_kv_sequence(7);
+        packed.lengths = Some(Lengths::Separate(vec![4, 0, 5], vec![0, 1, 6]));
+        let expected = "--heads 3 --lengths 4,0,5 --kv-lengths 0,1,6 --distribution";
+        assert!(command(&packed).contains(expected), "{}", command(&packed));
+        assert_eq!(packed.inputs().unwrap().lengths().len(), 2);
+    }
+
+    #[test]
+    fn padded_batches_are_said_by_what_they_use() {
+        let mut padded = case([View::contiguous(Layout::Bshd); 4]);
+        padded.shape = SHAPE.with_kv_sequence(9);
+        padded.lengths = Some(Lengths::Padded(None, Some(vec![9, 0])));
+        let expected = "--batch 2 --heads 3 --seq 5 --kv-used 9,0 --kv-seq 9 --distribution";
+        assert!(command(&padded).contains(expected), "{}", command(&padded));
+        assert_eq!(padded.problem().unwrap().shape().kv_sequence, 18);
     }
 
     #[test]

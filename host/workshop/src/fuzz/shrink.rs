@@ -1,12 +1,15 @@
 //! Looks for the simplest case that still fails.
 
+mod lengths;
+
 use contract::config::Sequence;
 
 use super::case::{Case, View};
-use crate::inputs::Distribution;
+use crate::inputs::{Distribution, Lengths};
 use crate::score_mod::{BiasForm, ScoreModForm};
 use contract::problem::{Alignment, DEFAULT_HEAD_DIM, Shape, Slopes, Window};
 use contract::view::{Layout, ROW_ALIGNMENT};
+use lengths::simpler_lengths;
 
 /// A case that could not be made simpler.
 #[derive(Clone, Debug)]
@@ -50,16 +53,14 @@ fn simpler(case: &Case) -> Vec<Case> {
         change(&mut candidate);
         candidates.push(candidate);
     };
-    let contiguous = View::contiguous(Layout::Bhsd);
+    // The entries of a padded batch lie one behind the other.
+    let is_padded = matches!(case.lengths, Some(Lengths::Padded(..)));
+    let contiguous = View::contiguous(if is_padded { Layout::Bshd } else { Layout::Bhsd });
     add(&|case| case.views = [contiguous; 4]);
-    for lengths in case.lengths.iter().flat_map(|lengths| simpler_lengths(lengths)) {
-        add(&|case| {
-            let rows = lengths.iter().sum();
-            (case.shape.sequence, case.shape.kv_sequence) = (rows, rows);
-            case.lengths = Some(lengths.clone());
-        });
+    for (shape, lengths) in case.lengths.iter().flat_map(|lengths| simpler_lengths(case.shape, lengths)) {
+        add(&|case| (case.shape, case.lengths) = (shape, Some(lengths.clone())));
     }
-    for batch in smaller(case.shape.batch) {
+    for batch in smaller(case.shape.batch).into_iter().filter(|_| !is_padded) {
         add(&|case| case.shape = Shape { batch, ..case.shape });
     }
     let Shape { heads, kv_heads, sequence, kv_sequence, .. } = case.shape;
@@ -116,22 +117,8 @@ fn simpler(case: &Case) -> Vec<Case> {
             add(&|case| case.views[tensor].padding[dimension] = 0);
         }
     }
+    candidates.retain(|candidate| candidate.problem().is_ok());
     candidates
-}
-
-/// Fewer sequences, then shorter ones, but not none and no empty tensors.
-fn simpler_lengths(lengths: &[u32]) -> Vec<Vec<u32>> {
-    let count = lengths.len();
-    let halves = [&lengths[..count / 2], &lengths[count / 2..]].map(<[u32]>::to_vec);
-    let without = (0..count).map(|index| [&lengths[..index], &lengths[index + 1..]].concat());
-    let shorter = (0..count).flat_map(|index| {
-        smaller(lengths[index]).into_iter().map(move |length| {
-            let mut changed = lengths.to_vec();
-            changed[index] = length;
-            changed
-        })
-    });
-    halves.into_iter().chain(without).chain(shorter).filter(|lengths| lengths.iter().sum::<u32>() > 0).collect()
 }
 
 /// 1, and `size` less a half, a quarter … of it, down to one less.
@@ -194,11 +181,48 @@ mod tests {
 
     #[test]
     fn packed_sequences_shrink_to_the_one_that_fails() {
-        let fails = |case: &Case| case.lengths.iter().flatten().any(|&length| length >= 17);
+        let fails = |case: &Case| match &case.lengths {
+            Some(Lengths::Shared(lengths)) => lengths.iter().any(|&length| length >= 17),
+            _ => false,
+        };
         for case in cases(Sequence::Packed).filter(fails).take(20) {
             let shrunk = shrink(&case, 10_000, fails).case;
-            assert_eq!(shrunk.lengths, Some(vec![17]), "from {:?}", case.lengths);
+            assert_eq!(shrunk.lengths, Some(Lengths::Shared(vec![17])), "from {:?}", case.lengths);
             assert_eq!(shrunk.shape, Shape::new(1, 1, 17));
+        }
+    }
+
+    #[test]
+    fn lengths_of_keys_stay_only_where_the_failure_needs_them() {
+        let some = |pairs: &[(u32, u32)]| pairs.iter().any(|&(queries, keys)| queries >= 3 && keys == 0);
+        let fails = |case: &Case| match &case.lengths {
+            Some(Lengths::Separate(queries, keys)) => {
+                some(&queries.iter().copied().zip(keys.iter().copied()).collect::<Vec<_>>())
+            }
+            _ => false,
+        };
+        for case in cases(Sequence::Packed).filter(fails).take(5) {
+            let shrunk = shrink(&case, 10_000, fails).case;
+            let Some(Lengths::Separate(queries, keys)) = shrunk.lengths else { panic!("{:?}", shrunk.lengths) };
+            assert_eq!((queries.iter().sum::<u32>(), keys.iter().sum::<u32>()), (3, 1), "from {:?}", case.lengths);
+        }
+        for case in cases(Sequence::Packed).filter(fails).take(5) {
+            let shrunk = shrink(&case, 10_000, |_| true).case;
+            assert_eq!(shrunk.lengths, Some(Lengths::Shared(vec![1])), "from {:?}", case.lengths);
+        }
+    }
+
+    #[test]
+    fn a_padded_batch_keeps_the_entry_that_fails() {
+        let fails = |case: &Case| match &case.lengths {
+            Some(Lengths::Padded(_, Some(keys))) => keys.iter().any(|&used| used + 2 <= case.shape.kv_sequence),
+            _ => false,
+        };
+        for case in cases(Sequence::Packed).filter(fails).take(5) {
+            let shrunk = shrink(&case, 10_000, fails).case;
+            assert_eq!(shrunk.lengths, Some(Lengths::Padded(None, Some(vec![0]))), "from {:?}", case.lengths);
+            assert_eq!(shrunk.shape, Shape::new(1, 1, 1).with_kv_sequence(2));
+            shrunk.problem().expect("an acceptable problem");
         }
     }
 

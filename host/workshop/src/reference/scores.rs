@@ -21,17 +21,16 @@ pub struct RowScores<'a> {
 }
 
 impl<'a> RowScores<'a> {
-    /// Of row `row` of Q, which is row `in_sequence` of its sequence.
-    pub fn new(inputs: &'a Inputs, (batch, head): (u32, u32), row: u32, in_sequence: u32) -> Self {
+    /// Of row `row` of Q, which is at key `position` of its sequence.
+    pub fn new(inputs: &'a Inputs, (batch, head): (u32, u32), row: u32, position: i64) -> Self {
         let problem = inputs.problem();
         let ScoreMod { softcap, .. } = *problem.score_mod();
-        let first = if problem.packing().is_some() { 0 } else { problem.first_position() };
         Self {
             inputs,
             scale: problem.scale(),
             softcap,
             slope: inputs.slope(batch, head),
-            position: first + i64::from(in_sequence),
+            position,
             bias: inputs.bias_row(batch, head, row),
         }
     }

@@ -1,19 +1,23 @@
 //! Packed sequences, and lengths that no caller should pass.
 
+use std::ops::Range;
+
 use contract::config::{Element, Mask, Sequence};
 use contract::manifest::Entry;
-use contract::packed::Packing;
+use contract::packed::{Lengths, Packing};
 use contract::plan::Addresses;
-use contract::problem::{DEFAULT_HEAD_DIM, Shape};
+use contract::problem::{Alignment, DEFAULT_HEAD_DIM, Problem, ScoreMod, Shape, Slopes, Window};
+use contract::refusal::Tensor;
 use contract::view::Layout;
 use ptx_sim::FindingClass;
+use workshop::check::Outputs;
 use workshop::element::{Bits, Encoding};
 use workshop::executor::{DeviceChoice, PtxModule, open, sim};
 use workshop::forward::Forward;
-use workshop::inputs::{Distribution, Inputs};
+use workshop::inputs::{self, Distribution, Inputs};
 use workshop::launch::{plan, problem};
 
-use crate::support::ptx;
+use crate::support::{Case, ptx};
 
 /// The entries for packed sequences: all of the usual width, of the others those of one element type and mask.
 fn packed_entries() -> impl Iterator<Item = (&'static Entry, &'static PtxModule)> {
@@ -23,36 +27,65 @@ fn packed_entries() -> impl Iterator<Item = (&'static Entry, &'static PtxModule)
     ptx().entries().filter(move |(entry, _)| entry.sequence == Sequence::Packed && is_tried(entry))
 }
 
-/// What `entry` does with `cu_seqlens` over tensors of `rows` rows, and O as it left it.
-fn run(entry: &Entry, module: &PtxModule, rows: u32, cu_seqlens: &[u32]) -> (Vec<FindingClass>, Vec<u16>) {
+/// Arrays that say where sequences are, and the problem that they are of, by its rows of Q and of K and V.
+struct Arrays<'a> {
+    rows: [u32; 2],
+    packing: Packing,
+    arrays: &'a [(Tensor, &'a [u32])],
+}
+
+impl<'a> Arrays<'a> {
+    /// One `cu_seqlens`, over as many rows of K and V as of Q.
+    fn shared(rows: u32, cu_seqlens: &'a [u32], arrays: &'a mut [(Tensor, &'a [u32]); 1]) -> Self {
+        arrays[0] = (Tensor::CuSeqlens, cu_seqlens);
+        Self { rows: [rows; 2], packing: Packing::new(cu_seqlens.len() as u32 - 1, rows), arrays }
+    }
+
+    fn address(&self, tensor: Tensor, addresses: &[u64]) -> Option<u64> {
+        self.arrays.iter().position(|(name, _)| *name == tensor).map(|index| addresses[index])
+    }
+}
+
+/// What `entry` does with such arrays, under a mask aligned at the last key where it has a window, and O as it left it.
+fn run(entry: &Entry, module: &PtxModule, arrays: &Arrays<'_>) -> (Vec<FindingClass>, Vec<u16>) {
     let mut executor = open(DeviceChoice::Sim, sim::DEFAULT_ARCHITECTURE).unwrap().executor;
     let columns = entry.config.columns();
-    let shape = Shape::new(1, 2, rows).with_head_dim(columns);
-    let packing = Packing { sequences: cu_seqlens.len() as u32 - 1, longest: rows };
-    let problem = problem(entry, shape, Layout::Bshd).unwrap().packed(packing).unwrap();
+    let [rows, kv_rows] = arrays.rows;
+    let shape = Shape::new(1, 2, rows).with_kv_sequence(kv_rows).with_head_dim(columns);
+    let problem = problem(entry, shape, Layout::Bshd).unwrap().packed(arrays.packing).unwrap();
+    let problem = if entry.mask == Mask::Window { problem.aligned(Alignment::BottomRight) } else { problem };
     executor.load(module).unwrap();
-    let values = vec![entry.element.encode(1.0); rows as usize * 2 * columns as usize];
+    let ones = |rows: u32| vec![entry.element.encode(1.0); rows as usize * 2 * columns as usize];
     let mut buffer = |name: &str, bytes: &[u8]| {
         let buffer = executor.allocate(name, bytes.len() as u64).unwrap();
         executor.write(buffer, bytes).unwrap();
         buffer
     };
-    let [q, k, v] = ["Q", "K", "V"].map(|name| buffer(name, bytemuck::cast_slice(&values)).address);
-    let o = buffer("O", bytemuck::cast_slice(&vec![0xffff_u16; values.len()]));
+    let [q, k, v] = [("Q", rows), ("K", kv_rows), ("V", kv_rows)]
+        .map(|(name, rows)| buffer(name, bytemuck::cast_slice(&ones(rows))).address);
+    let mut output = vec![0xffff_u16; ones(rows).len()];
+    let o = buffer("O", bytemuck::cast_slice(&output));
     let lse = buffer("LSE", &vec![0; rows as usize * 2 * 4]);
-    let lengths = buffer("cu_seqlens", bytemuck::cast_slice(cu_seqlens));
+    let lengths: Vec<u64> = arrays
+        .arrays
+        .iter()
+        .map(|(name, elements)| buffer(name.name(), bytemuck::cast_slice(elements)).address)
+        .collect();
     let slopes = problem.score_mod().alibi.map(|_| buffer("alibi_slopes", bytemuck::cast_slice(&[0.5f32; 2])).address);
     let plan = plan(entry, &problem, executor.device()).unwrap();
-    let addresses = Addresses {
-        lse: Some(lse.address),
-        cu_seqlens: Some(lengths.address),
-        alibi_slopes: slopes,
-        ..Addresses::new(q, k, v, o.address)
-    };
-    let mut launch = plan.bind(addresses).unwrap();
+    let mut launch = plan
+        .bind(Addresses {
+            lse: Some(lse.address),
+            cu_seqlens: arrays.address(Tensor::CuSeqlens, &lengths),
+            cu_seqlens_k: arrays.address(Tensor::CuSeqlensK, &lengths),
+            seqused_q: arrays.address(Tensor::SequsedQ, &lengths),
+            seqused_k: arrays.address(Tensor::SequsedK, &lengths),
+            alibi_slopes: slopes,
+            ..Addresses::new(q, k, v, o.address)
+        })
+        .unwrap();
     executor.complete(&mut launch).unwrap();
     let findings = executor.launch(&launch).unwrap().findings.iter().map(|finding| finding.class).collect();
-    let mut output = vec![0_u16; values.len()];
     executor.read(o, bytemuck::cast_slice_mut(&mut output)).unwrap();
     (findings, output)
 }
@@ -64,37 +97,128 @@ fn every_family_has_kernels_of_packed_sequences_for_every_mask() {
     }
 }
 
+const fn minus(number: i32) -> u32 {
+    number.wrapping_neg() as u32
+}
+
+/// Of two or three sequences over 90 rows.
+const HOSTILE: [&[u32]; 7] = [
+    &[0, 5, minus(3), 90],
+    &[0, 80, 40, 90],
+    &[0, u32::MAX, u32::MAX, u32::MAX],
+    &[0, i32::MAX as u32, i32::MIN as u32, 7],
+    &[1_000_000, 2_000_000, 3_000_000, 4_000_000],
+    &[90, 60, 30, 0],
+    &[17, 17, 40, 1_000],
+];
+
 /// Rows that two sequences claim are written by both: the simulator may call that a race, and nothing else.
+fn assert_within(entry: &Entry, module: &PtxModule, arrays: &Arrays<'_>) {
+    let (findings, _) = run(entry, module, arrays);
+    let others: Vec<_> = findings.iter().filter(|class| **class != FindingClass::Race).collect();
+    assert!(others.is_empty(), "{} with {:?}: {others:?}", entry.name, arrays.arrays);
+}
+
 #[test]
 fn no_lengths_make_a_kernel_leave_the_tensors_or_hang() {
-    let minus = |number: i32| number.wrapping_neg() as u32;
-    let lengths: [&[u32]; 7] = [
-        &[0, 5, minus(3), 90],
-        &[0, 80, 40, 90],
-        &[0, u32::MAX, u32::MAX, u32::MAX],
-        &[0, i32::MAX as u32, i32::MIN as u32, 7],
-        &[1_000_000, 2_000_000, 3_000_000, 4_000_000],
-        &[90, 60, 30, 0],
-        &[17, 17, 40, 1_000],
-    ];
     for (entry, module) in packed_entries() {
-        for cu_seqlens in lengths {
-            let (findings, _) = run(entry, module, 90, cu_seqlens);
-            let others: Vec<_> = findings.iter().filter(|class| **class != FindingClass::Race).collect();
-            assert!(others.is_empty(), "{} with cu_seqlens {cu_seqlens:?}: {others:?}", entry.name);
+        for cu_seqlens in HOSTILE {
+            assert_within(entry, module, &Arrays::shared(90, cu_seqlens, &mut [(Tensor::Q, &[])]));
+        }
+    }
+}
+
+#[test]
+fn no_lengths_of_keys_make_a_kernel_leave_the_tensors_or_hang() {
+    for (entry, module) in packed_entries() {
+        for (queries, keys) in HOSTILE.into_iter().zip(HOSTILE.into_iter().rev()) {
+            let used = [minus(7), 3, i32::MAX as u32];
+            let arrays = [
+                (Tensor::CuSeqlens, queries),
+                (Tensor::CuSeqlensK, keys),
+                (Tensor::SequsedQ, &used[..]),
+                (Tensor::SequsedK, &used[1..]),
+            ];
+            // The last array is too short for three sequences; with the others for as many as they are.
+            let packing = Packing::separate(3, 90);
+            assert_within(entry, module, &Arrays { rows: [90, 70], packing, arrays: &arrays[..3] });
+            assert_within(entry, module, &Arrays { rows: [70, 90], packing, arrays: &arrays[..2] });
+        }
+    }
+}
+
+#[test]
+fn no_used_rows_make_a_kernel_leave_its_batch_entry_or_hang() {
+    let packing = Packing { sequences: 3, longest: 30, lengths: Lengths::Padded };
+    let used: [&[u32]; 3] = [&[minus(7), 31, u32::MAX], &[i32::MIN as u32, 1_000_000, 30], &[0, i32::MAX as u32, 1]];
+    for (entry, module) in packed_entries() {
+        for used in used {
+            let arrays = [(Tensor::SequsedQ, used), (Tensor::SequsedK, used)];
+            for arrays in [&arrays[..1], &arrays[1..], &arrays[..]] {
+                let (findings, _) = run(entry, module, &Arrays { rows: [90, 210], packing, arrays });
+                assert!(findings.is_empty(), "{} with {arrays:?}: {findings:?}", entry.name);
+            }
         }
     }
 }
 
 #[test]
 fn rows_of_no_sequence_are_left_alone() {
+    let in_the_middle: (&[(Tensor, &[u32])], _) = (&[(Tensor::CuSeqlens, &[20, 30, 30, 70])], Packing::new(3, 90));
+    let padded = Packing { sequences: 3, longest: 30, lengths: Lengths::Padded };
+    let at_the_beginning: (&[(Tensor, &[u32])], _) = (&[(Tensor::SequsedQ, &[10, 0, minus(1)])], padded);
     for (entry, module) in packed_entries() {
-        let (findings, output) = run(entry, module, 90, &[20, 30, 30, 70]);
-        assert!(findings.is_empty(), "{}: {findings:?}", entry.name);
         let one = entry.element.encode(1.0);
-        for (row, elements) in output.chunks(2 * entry.config.columns() as usize).enumerate() {
-            let expected = if (20..70).contains(&row) { one } else { 0xffff };
-            assert!(elements.iter().all(|&element| element == expected), "{}: row {row} is {elements:x?}", entry.name);
+        for ((arrays, packing), written) in [(in_the_middle, 20..70), (at_the_beginning, 0..10)] {
+            let (findings, output) = run(entry, module, &Arrays { rows: [90, 90], packing, arrays });
+            assert!(findings.is_empty(), "{}: {findings:?}", entry.name);
+            for (row, elements) in output.chunks(2 * entry.config.columns() as usize).enumerate() {
+                let expected = if written.contains(&row) { one } else { 0xffff };
+                assert!(elements.iter().all(|&bits| bits == expected), "{}: row {row} is {elements:x?}", entry.name);
+            }
+        }
+    }
+}
+
+/// Rows of Q and of K and V of each sequence: with more keys and with fewer, without keys, without queries, around tiles.
+const QUERIES: [u32; 8] = [70, 3, 0, 129, 1, 64, 40, 200];
+const KEYS: [u32; 8] = [3, 70, 20, 64, 200, 0, 129, 70];
+
+#[test]
+fn keys_with_lengths_of_their_own() {
+    let windows = [Window { left: Some(20), right: Some(5) }, Window { left: None, right: Some(70) }, Window::CAUSAL];
+    let windows = windows.into_iter().chain([Window::UNLIMITED, Window { left: Some(0), right: Some(0) }]);
+    let shape = Shape::new(1, 2, QUERIES.iter().sum()).with_kv_sequence(KEYS.iter().sum());
+    for (index, window) in windows.enumerate() {
+        for alignment in Alignment::ALL {
+            let (element, layout) = (Element::ALL[index % 2], [Layout::Bshd, Layout::Bhsd][index / 2 % 2]);
+            let problem = Problem::new(shape, Mask::Full, layout).unwrap().with_element(element);
+            let problem = problem.with_window(window).aligned(alignment);
+            let alibi = (index < 2).then_some(Slopes::PerHead);
+            let problem = problem.with_score_mod(ScoreMod { alibi, ..ScoreMod::NONE }).unwrap();
+            let inputs = Inputs::generate(problem, Distribution::Normal, 3).unwrap();
+            let lengths = inputs::Lengths::separate(&QUERIES, &KEYS).unwrap();
+            Case::new(inputs.with_lengths(&lengths).unwrap(), Distribution::Normal).assert_right(true);
+        }
+    }
+}
+
+#[test]
+fn entries_of_a_padded_batch_use_some_of_their_rows() {
+    let used = |used: &[u32]| Some(used.to_vec());
+    let (queries, keys) = (used(&[70, 0, 1, 33]), used(&[3, 90, 0, 64]));
+    for (index, window) in
+        [Window::CAUSAL, Window::UNLIMITED, Window { left: Some(9), right: Some(3) }].into_iter().enumerate()
+    {
+        for alignment in Alignment::ALL {
+            let shape = Shape::new(4, 4, 70).with_kv_sequence(90).with_kv_heads(2);
+            let problem = Problem::new(shape, Mask::Full, Layout::Bshd).unwrap();
+            let problem = problem.with_element(Element::ALL[index % 2]).with_window(window).aligned(alignment);
+            for (queries, keys) in [(&queries, &keys), (&queries, &None), (&None, &keys)] {
+                let inputs = Inputs::generate(problem, Distribution::Normal, 4).unwrap();
+                let lengths = inputs::Lengths::Padded(queries.clone(), keys.clone());
+                Case::new(inputs.with_lengths(&lengths).unwrap(), Distribution::Normal).assert_right(true);
+            }
         }
     }
 }
@@ -102,39 +226,54 @@ fn rows_of_no_sequence_are_left_alone() {
 #[test]
 fn what_lies_in_other_sequences_changes_no_bit() {
     let lengths = [70, 3, 129, 64];
-    let rows: u32 = lengths.iter().sum();
+    let keys = [64, 129, 70, 3];
     for (entry, module) in packed_entries() {
-        let shape = Shape::new(1, 2, rows).with_head_dim(entry.config.columns());
-        let problem = problem(entry, shape, Layout::Bhsd).unwrap();
-        let inputs = Inputs::generate(problem, Distribution::Normal, 7).unwrap();
-        let outputs = |inputs: Inputs| {
-            let mut executor = open(DeviceChoice::Sim, sim::DEFAULT_ARCHITECTURE).unwrap().executor;
-            let inputs = inputs.packed(&lengths).unwrap();
-            let outcome = Forward::prepare(executor.as_mut(), module, entry, &inputs, true).unwrap().execute().unwrap();
-            assert!(outcome.execution.findings.is_empty(), "{}: {:?}", entry.name, outcome.execution.findings);
-            outcome.outputs.o
+        assert_apart(entry, module, &inputs::Lengths::Shared(lengths.to_vec()), [73..202, 73..202]);
+        assert_apart(entry, module, &inputs::Lengths::separate(&lengths, &keys).unwrap(), [73..202, 193..263]);
+        // Without keys, rows have nothing to do with those of the neighbours.
+        let lengths = inputs::Lengths::separate(&lengths, &[64, 129, 0, 3]).unwrap();
+        assert_apart(entry, module, &lengths, [73..202, 193..193]);
+    }
+}
+
+/// Requires the outputs of the sequence with `own` rows of Q, and of K and V, to be the same to the bit whatever the others hold.
+fn assert_apart(entry: &Entry, module: &PtxModule, lengths: &inputs::Lengths, own: [Range<u32>; 2]) {
+    let (rows, kv_rows) = match lengths {
+        inputs::Lengths::Separate(queries, keys) => (queries.iter().sum(), keys.iter().sum()),
+        inputs::Lengths::Shared(lengths) => (lengths.iter().sum(), lengths.iter().sum()),
+        inputs::Lengths::Padded(..) => unreachable!("no test has them"),
+    };
+    let columns = entry.config.columns();
+    let shape = Shape::new(1, 2, rows).with_kv_sequence(kv_rows).with_head_dim(columns);
+    let problem = problem(entry, shape, Layout::Bhsd).unwrap();
+    let inputs = Inputs::generate(problem, Distribution::Normal, 7).unwrap();
+    let outputs = |inputs: Inputs| {
+        let mut executor = open(DeviceChoice::Sim, sim::DEFAULT_ARCHITECTURE).unwrap().executor;
+        let inputs = inputs.with_lengths(lengths).unwrap();
+        let outcome = Forward::prepare(executor.as_mut(), module, entry, &inputs, true).unwrap().execute().unwrap();
+        assert!(outcome.execution.findings.is_empty(), "{}: {:?}", entry.name, outcome.execution.findings);
+        outcome.outputs
+    };
+    // Everything but that sequence holds NaN and infinities.
+    let poisons = [f64::NAN, f64::INFINITY].map(|value| entry.element.encode(value));
+    let poisoned = |storage: &[Bits], rows: u32, own: &Range<u32>| {
+        let poison = |(index, &value): (usize, &Bits)| {
+            let is_own = own.contains(&(index as u32 / columns % rows));
+            if is_own { value } else { poisons[index / 3 % 2] }
         };
-        // Everything but the third sequence holds NaN and infinities.
-        let poisons = [f64::NAN, f64::INFINITY].map(|value| entry.element.encode(value));
-        let poisoned = |storage: &[Bits]| {
-            let poison = |(index, &value): (usize, &Bits)| {
-                let row = index as u32 / entry.config.columns() % rows;
-                let own = (73..202).contains(&row);
-                if own { value } else { poisons[index / 3 % 2] }
-            };
-            storage.iter().enumerate().map(poison).collect::<Vec<_>>()
+        storage.iter().enumerate().map(poison).collect::<Vec<_>>()
+    };
+    let [q, k, v] = inputs.storages();
+    let (q, k, v) = (poisoned(q, rows, &own[0]), poisoned(k, kv_rows, &own[1]), poisoned(v, kv_rows, &own[1]));
+    let slopes = inputs.slopes().map(|slopes| slopes.into());
+    let spoilt = Inputs::new(problem, q, k, v).unwrap().with_score_mod(None, slopes).unwrap();
+    let (clean, spoilt) = (outputs(inputs), outputs(spoilt));
+    for head in 0..2 {
+        let own = (head * rows + own[0].start) as usize..(head * rows + own[0].end) as usize;
+        let of = |outputs: &Outputs| {
+            let o = outputs.o[own.start * columns as usize..own.end * columns as usize].to_vec();
+            (o, outputs.lse.as_ref().unwrap()[own.clone()].iter().map(|lse| lse.to_bits()).collect::<Vec<_>>())
         };
-        let [q, k, v] = inputs.storages().map(|storage| poisoned(storage));
-        let slopes = inputs.slopes().map(|slopes| slopes.into());
-        let spoilt = Inputs::new(problem, q, k, v).unwrap().with_score_mod(None, slopes).unwrap();
-        let (clean, spoilt) = (outputs(inputs), outputs(spoilt));
-        let own = |output: &[Bits], head: usize| {
-            let columns = entry.config.columns() as usize;
-            let first = (head * rows as usize + 73) * columns;
-            output[first..first + 129 * columns].to_vec()
-        };
-        for head in 0..2 {
-            assert_eq!(own(&clean, head), own(&spoilt, head), "{}, head {head}", entry.name);
-        }
+        assert_eq!(of(&clean), of(&spoilt), "{}, head {head}", entry.name);
     }
 }

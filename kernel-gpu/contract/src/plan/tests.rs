@@ -3,8 +3,8 @@ extern crate std;
 use super::*;
 use crate::args::Strides;
 use crate::config::Element;
-use crate::packed::Packing;
-use crate::problem::{Alignment, ScoreMod, Shape};
+use crate::packed::{Lengths, Packing};
+use crate::problem::{Alignment, ScoreMod, Shape, Window};
 use crate::tile::{Configuration, Grid, Sm90Tma};
 use crate::variants::VARIANTS;
 use crate::view::{Layout, Views};
@@ -20,7 +20,7 @@ fn problem(batch: u32, sequence: u32) -> Problem {
 
 /// A problem of packed sequences, of so many rows in all.
 fn packed(sequences: u32, rows: u32) -> Problem {
-    problem(1, rows).packed(Packing { sequences, longest: rows }).unwrap()
+    problem(1, rows).packed(Packing::new(sequences, rows)).unwrap()
 }
 
 fn variant(sequence: Sequence) -> Variant<'static> {
@@ -141,7 +141,7 @@ fn a_gpu_that_is_too_old_or_too_small_is_refused() {
         let shape = problem(1, 512).shape().with_head_dim(variant.config.columns());
         let problem = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap().with_element(variant.element);
         let problem = match variant.sequence {
-            Sequence::Packed => problem.packed(Packing { sequences: 3, longest: 512 }).unwrap(),
+            Sequence::Packed => problem.packed(Packing::new(3, 512)).unwrap(),
             Sequence::Exact(_) | Sequence::Any => problem,
         };
         let message = refusal(&problem, variant, &Gpu { architecture: 75, ..GPU });
@@ -167,8 +167,7 @@ fn packed_sequences_and_a_batch_of_one_length_have_kernels_of_their_own() {
     assert!(message.contains("one length, not packed"), "{message}");
     let message = refusal(&problem(1, 512), variant(Sequence::Packed), &GPU);
     assert!(message.contains("packed sequences, not a batch"), "{message}");
-    let refused =
-        |problem: Problem, sequences| problem.packed(Packing { sequences, longest: 1 }).unwrap_err().to_string();
+    let refused = |problem: Problem, sequences| problem.packed(Packing::new(sequences, 1)).unwrap_err().to_string();
     assert!(refused(problem(2, 512), 3).contains("a packed problem has batch 2"));
     assert!(refused(problem(1, 512), 0).contains("sequences is 0"));
 }
@@ -190,6 +189,80 @@ fn a_packed_launch_has_a_slot_for_every_tile_and_the_address_of_the_lengths() {
     let unexpected = Plan::new(&problem(1, 8), any(), &GPU).unwrap();
     let unexpected = unexpected.bind(Addresses { cu_seqlens: Some(6 << 20), ..ADDRESSES }).unwrap_err();
     assert!(unexpected.to_string().contains("the problem is not packed"));
+}
+
+/// A problem of two sequences whose keys have lengths of their own.
+fn separate() -> Problem {
+    let shape = Shape::new(1, 2, 1_000).with_kv_sequence(300);
+    Problem::new(shape, Mask::Full, Layout::Bshd).unwrap().packed(Packing::separate(2, 600)).unwrap()
+}
+
+#[test]
+fn keys_with_lengths_of_their_own_come_with_a_second_array() {
+    let packed_variant = variant(Sequence::Packed);
+    let lengths = Addresses { cu_seqlens: Some(6 << 20), ..ADDRESSES };
+    let shared = launch(&packed(3, 1_000), packed_variant, lengths);
+    assert_eq!(shared.args().cu_seqlens_k, 6 << 20, "the keys have the lengths of the queries");
+    let both = Addresses { cu_seqlens_k: Some(7 << 20), seqused_q: Some(8 << 20), ..lengths };
+    let ForwardArgs { cu_seqlens, cu_seqlens_k, seqused_q, seqused_k, sequence, kv_sequence, room, .. } =
+        *launch(&separate(), packed_variant, both).args();
+    assert_eq!([cu_seqlens, cu_seqlens_k, seqused_q, seqused_k], [6 << 20, 7 << 20, 8 << 20, 0]);
+    assert_eq!((sequence, kv_sequence, room), (1_000, 300, 0));
+    let plan = Plan::new(&separate(), packed_variant, &GPU).unwrap();
+    let refused = |addresses| plan.bind(addresses).unwrap_err().to_string();
+    assert!(refused(lengths).contains("cu_seqlens_k is missing"));
+    assert!(refused(Addresses { seqused_k: Some(6), ..both }).contains("seqused_k is at address 0x6"));
+    let over = refused(Addresses { cu_seqlens_k: Some(ADDRESSES.o), ..both });
+    assert!(over.contains("overlaps cu_seqlens_k"), "{over}");
+    let plan = Plan::new(&packed(3, 1_000), packed_variant, &GPU).unwrap();
+    assert!(plan.bind(both).unwrap_err().to_string().contains("cu_seqlens_k is given"));
+}
+
+#[test]
+fn entries_of_a_padded_batch_have_equal_room_and_no_beginnings() {
+    let shape = Shape::new(4, 2, 250).with_kv_sequence(70);
+    let padded = Problem::new(shape, Mask::Full, Layout::Bshd).unwrap().padded().unwrap();
+    assert_eq!(padded.shape(), Shape::new(1, 2, 1_000).with_kv_sequence(280));
+    let bound = launch(&padded, variant(Sequence::Packed), Addresses { seqused_k: Some(6 << 20), ..ADDRESSES });
+    let ForwardArgs { cu_seqlens, cu_seqlens_k, seqused_k, room, kv_room, sequences, .. } = *bound.args();
+    assert_eq!([cu_seqlens, cu_seqlens_k, seqused_k], [0, 0, 6 << 20]);
+    assert_eq!((room, kv_room, sequences), (250, 70, 4));
+    let plan = Plan::new(&padded, variant(Sequence::Packed), &GPU).unwrap();
+    let unexpected = plan.bind(Addresses { cu_seqlens: Some(6 << 20), ..ADDRESSES }).unwrap_err().to_string();
+    assert!(unexpected.contains("cu_seqlens is given"), "{unexpected}");
+    let heads_first = Problem::new(shape, Mask::Full, Layout::Bhsd).unwrap().padded().unwrap_err().to_string();
+    assert!(heads_first.contains("Q has a batch stride of 32000 elements; a padded batch needs"), "{heads_first}");
+    let uneven = Packing { sequences: 3, longest: 9, lengths: Lengths::Padded };
+    let uneven = problem(1, 10).packed(uneven).unwrap_err().to_string();
+    assert!(uneven.contains("10 rows are not of 3 sequences"), "{uneven}");
+    let long = Shape::new(1 << 10, 1, 1 << 20);
+    let long = Problem::new(long, Mask::Full, Layout::Bshd).unwrap().padded().unwrap_err().to_string();
+    assert!(long.contains("sequence is 1073741824"), "{long}");
+}
+
+#[test]
+fn only_the_device_knows_where_queries_are_that_end_at_their_last_key() {
+    let causal = separate().with_window(Window::CAUSAL);
+    assert_eq!((causal.mask(), causal.simplified().mask()), (Mask::Causal, Mask::Causal));
+    let at_last = causal.aligned(Alignment::BottomRight);
+    assert_eq!((at_last.mask(), at_last.simplified().mask()), (Mask::Window, Mask::Window));
+    let window = |left, right| at_last.with_window(Window { left, right }).simplified().mask();
+    // The widest that any query can see: 299 keys before its own, and as many behind as there are queries behind.
+    assert_eq!(window(Some(299), Some(999)), Mask::Full);
+    assert_eq!(window(Some(298), Some(999)), Mask::Window);
+    assert_eq!(window(None, Some(998)), Mask::Window);
+    assert_eq!(at_last.attended_keys(3, 10, 30), 0..24);
+    let is_window = |variant: &&Variant<'_>| variant.sequence == Sequence::Packed && variant.mask == Mask::Window;
+    let variant = VARIANTS.iter().find(is_window).expect("packed windows");
+    let args = |problem: &Problem| Plan::new(problem, *variant, &GPU).unwrap().args;
+    let looked_up = args(&at_last);
+    assert_eq!((looked_up.window_left, looked_up.window_right, looked_up.bottom_right), (1 << 30, 0, u32::MAX));
+    assert_eq!(
+        args(&at_last.aligned(Alignment::TopLeft).with_window(Window { left: Some(5), right: None })).bottom_right,
+        0
+    );
+    let shared = packed(3, 1_000).with_window(Window { left: Some(5), right: None }).aligned(Alignment::BottomRight);
+    assert_eq!(args(&shared).bottom_right, 0, "as many keys as queries are no difference");
 }
 
 #[test]
@@ -266,7 +339,7 @@ fn changes_of_scores_that_no_kernel_makes_are_refused() {
     }
     let strides = Strides { batch: 0, head: 0, row: u64::MAX / 8 };
     assert!(refused(plain, ScoreMod { bias: Some(strides), ..ScoreMod::NONE }).contains("64-bit addresses"));
-    let packed = plain.packed(Packing { sequences: 3, longest: 100 }).unwrap();
+    let packed = plain.packed(Packing::new(3, 100)).unwrap();
     let bias = ScoreMod { bias: Some(Strides { batch: 0, head: 0, row: 0 }), ..ScoreMod::NONE };
     assert!(refused(packed, bias).contains("packed sequences have none"));
     let slopes = |slopes| ScoreMod { alibi: Some(slopes), ..ScoreMod::NONE };

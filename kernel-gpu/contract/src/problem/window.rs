@@ -56,7 +56,7 @@ impl Alignment {
     }
 
     /// The key at which the first of so many queries is; negative where there are fewer keys.
-    pub(super) const fn first_position(self, queries: u32, keys: u32) -> i64 {
+    pub const fn first_position(self, queries: u32, keys: u32) -> i64 {
         match self {
             Self::TopLeft => 0,
             Self::BottomRight => keys as i64 - queries as i64,
@@ -105,6 +105,14 @@ impl Band {
             (true, false) if self.right == 0 => Mask::Causal,
             _ => Mask::Window,
         }
+    }
+
+    /// [`Self::mask`] where the last query of every sequence is at its last key, whatever their numbers within `shape`.
+    pub(super) const fn mask_at_last(self, Shape { sequence, kv_sequence, .. }: Shape) -> Mask {
+        let all_before = self.left as i64 >= kv_sequence as i64 - 1;
+        // Of keys behind a query's own there are at most as many as queries behind it.
+        let all_behind = self.right as i64 >= sequence as i64 - 1;
+        if all_before && all_behind { Mask::Full } else { Mask::Window }
     }
 }
 

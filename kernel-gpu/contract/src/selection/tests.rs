@@ -174,7 +174,7 @@ fn short_packed_sequences_get_small_tiles() {
     let packed = variants().map(|variant| Variant { sequence: Sequence::Packed, ..variant });
     let chosen = |sequences| {
         let problem = Problem::new(Shape::new(1, 8, 38_400), Mask::Full, Layout::Bshd).unwrap();
-        let problem = problem.packed(Packing { sequences, longest: 512 }).unwrap();
+        let problem = problem.packed(Packing::new(sequences, 512)).unwrap();
         let choice =
             choose(packed.into_iter(), &[], Some(tuned("small")).into_iter(), &problem, &gpu("NVIDIA H200", 90));
         let choice = choice.unwrap_or_else(|none| panic!("{none}"));

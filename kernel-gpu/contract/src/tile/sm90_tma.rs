@@ -11,8 +11,9 @@ use crate::tensor_map::PANEL_COLUMNS;
 
 /// Bytes of the statistics of a row: its shift and its sum, in f32.
 pub const ROW_STATISTICS_BYTES: u32 = 8;
-/// Bytes of what is said of a strip where its sequence is looked up: its head, and the sequence's tile.
-pub const STRIP_TILE_BYTES: u32 = 16;
+/// Bytes of what is said of a strip where its sequence is looked up: in one half its head and the sequence's tile, in the other
+/// how many keys there are.
+pub const STRIP_TILE_BYTES: u32 = 32;
 /// Bytes of an mbarrier.
 pub const MBARRIER_BYTES: u32 = 8;
 /// Fewest registers that `setmaxnreg` leaves a thread.
@@ -245,7 +246,7 @@ mod tests {
     #[test]
     fn a_block_has_room_for_tiles_statistics_and_mbarriers() {
         assert_eq!(HEAD.threads(), 20 * 32, "four warpgroups that compute and one that copies");
-        assert_eq!(HEAD.shared_bytes(), (512 + 2 * 8 * 64) * 128 + 512 * 8 + 8 * 16 + (3 * 8 + 2 * 8) * 8);
+        assert_eq!(HEAD.shared_bytes(), (512 + 2 * 8 * 64) * 128 + 512 * 8 + 8 * 32 + (3 * 8 + 2 * 8) * 8);
         assert_eq!(Sm90Tma::new(4, 8).shared_bytes(), HEAD.shared_bytes(), "Q of the next item has a place too");
     }
 }

@@ -1,4 +1,4 @@
-//! What the calling thread's block computes.
+//! What the calling thread's block computes, and what it attends to.
 
 use core::marker::PhantomData;
 
@@ -13,7 +13,7 @@ use crate::device::codegen::thread;
 use crate::device::hidden;
 use contract::args::ForwardArgs;
 use contract::geometry::BlockWork;
-use contract::packed::SequenceTile;
+use contract::packed::{Rows, SequenceTile};
 
 /// `rows` query rows of one head of a sequence.
 pub struct Block<'a, K> {
@@ -21,15 +21,9 @@ pub struct Block<'a, K> {
     pub args: &'a ForwardArgs,
     /// The head and query tile.
     work: BlockWork,
-    /// Row of the tensors at which the sequence begins.
-    begin: u32,
-    /// Rows of Q of the sequence.
-    pub length: u32,
-    /// Rows of its K and V.
-    pub kv_length: u32,
-    /// First query row of the block.
-    pub first_row: u32,
-    /// Query rows of the block; those at or beyond `length` are not there.
+    /// The query tile.
+    tile: SequenceTile,
+    /// Query rows of the block; those at or beyond [`Self::length`] are not there.
     rows: u32,
     /// Threads of the block.
     pub threads: u32,
@@ -47,9 +41,8 @@ impl<'a, K: Kernel> Block<'a, K> {
     /// The query tile of `rows` rows that `work` is, if there is one.
     #[inline(always)]
     fn of(args: &'a ForwardArgs, work: BlockWork, rows: u32, threads: u32) -> Option<Self> {
-        let SequenceTile { begin, length, first_row } = K::Sequence::tile(args, work, rows)?;
-        let kv_length = K::Sequence::kv_length(args, length);
-        Some(Self { args, work, begin, length, kv_length, first_row, rows, threads, _kernel: PhantomData })
+        let tile = K::Sequence::tile(args, work, rows)?;
+        Some(Self { args, work, tile, rows, threads, _kernel: PhantomData })
     }
 
     /// The same block, whose work is computed again ([`hidden::again`]).
@@ -60,44 +53,36 @@ impl<'a, K: Kernel> Block<'a, K> {
         Self::of(self.args, work, self.rows, self.threads)
     }
 
-    /// The first key of the step of `keys` keys in which the first is that any of the block's rows attends to.
+    /// First query row of the block.
     #[inline(always)]
-    pub fn first_key(&self, keys: u32) -> u32 {
-        if K::Mask::HAS_BEGIN { K::Mask::keys_begin(self.args, self.first_row) / keys * keys } else { 0 }
+    pub fn first_row(&self) -> u32 {
+        self.tile.first_row
     }
 
-    /// Steps of `keys` keys from there on until none is left that any of the block's rows attends to; one at least.
+    /// Rows of Q of the sequence.
     #[inline(always)]
-    pub fn steps(&self, keys: u32) -> u32 {
-        let (begin, end) =
-            (self.first_key(keys), K::Mask::keys_end(self.args, self.first_row + self.rows, self.kv_length));
-        // Rows that attend to nothing have a step that is masked.
-        let end = if K::Mask::HAS_BEGIN { end.max(begin + 1) } else { end };
-        (end - begin).div_ceil(keys)
+    pub fn length(&self) -> u32 {
+        self.tile.length
     }
 
     /// Q of the head.
     #[inline(always)]
     pub fn queries(&self) -> HeadRows {
-        HeadRows::new::<K::Element>(self.args.q, &self.args.q_strides, self.work, self.begin)
-    }
-
-    /// K that the head attends to.
-    #[inline(always)]
-    pub fn keys(&self) -> HeadRows {
-        HeadRows::new::<K::Element>(self.args.k, &self.args.k_strides, self.args.of_keys(self.work), self.begin)
-    }
-
-    /// V that the head attends to.
-    #[inline(always)]
-    pub fn values(&self) -> HeadRows {
-        HeadRows::new::<K::Element>(self.args.v, &self.args.v_strides, self.args.of_keys(self.work), self.begin)
+        HeadRows::new::<K::Element>(self.args.q, &self.args.q_strides, self.work, self.tile.begin)
     }
 
     /// O of the head.
     #[inline(always)]
     pub fn output(&self) -> HeadRows {
-        HeadRows::new::<K::Element>(self.args.o, &self.args.o_strides, self.work, self.begin)
+        HeadRows::new::<K::Element>(self.args.o, &self.args.o_strides, self.work, self.tile.begin)
+    }
+
+    /// What it attends to.
+    #[inline(always)]
+    pub fn attended(&self) -> Attended<'_, K> {
+        let Rows { begin, length } = K::Sequence::keys(self.args, self.tile);
+        let first = K::Sequence::first_position(self.args, self.tile.length, length);
+        Attended { block: self, begin, length, position: self.tile.first_row.wrapping_add(first) }
     }
 
     /// What is done to the head's scores.
@@ -110,8 +95,51 @@ impl<'a, K: Kernel> Block<'a, K> {
     /// Address of the LSE of the head's row 0; `None` when it is not wanted.
     #[inline(always)]
     pub fn lse(&self) -> Option<u64> {
-        let tile = SequenceTile { begin: self.begin, length: self.length, first_row: self.first_row };
-        let elements = K::Sequence::lse_row(self.args, self.work, tile);
+        let elements = K::Sequence::lse_row(self.args, self.work, self.tile);
         (self.args.lse != 0).then(|| self.args.lse + elements * size_of::<f32>() as u64)
+    }
+}
+
+/// The keys and values of a block's sequence.
+pub struct Attended<'a, K> {
+    block: &'a Block<'a, K>,
+    /// Row of K and V at which the sequence begins.
+    begin: u32,
+    /// Its keys.
+    pub length: u32,
+    /// Where the first query row of the block is among them ([`Sequence::first_position`]): what masks take for its row.
+    pub position: u32,
+}
+
+impl<K: Kernel> Attended<'_, K> {
+    /// The first key of the step of `keys` keys in which the first is that any of the block's rows attends to.
+    #[inline(always)]
+    pub fn first_key(&self, keys: u32) -> u32 {
+        if K::Mask::HAS_BEGIN { K::Mask::keys_begin(self.block.args, self.position) / keys * keys } else { 0 }
+    }
+
+    /// Steps of `keys` keys from there on until none is left that any of the block's rows attends to; one at least.
+    #[inline(always)]
+    pub fn steps(&self, keys: u32) -> u32 {
+        let positions_end = self.position.wrapping_add(self.block.rows);
+        let (begin, end) = (self.first_key(keys), K::Mask::keys_end(self.block.args, positions_end, self.length));
+        // Rows that attend to nothing have a step that is masked.
+        let may_be_none = K::Mask::HAS_BEGIN || K::Sequence::MAY_HAVE_NO_KEY;
+        let end = if may_be_none { end.max(begin + 1) } else { end };
+        (end - begin).div_ceil(keys)
+    }
+
+    /// K that the head attends to.
+    #[inline(always)]
+    pub fn keys(&self) -> HeadRows {
+        let Block { args, work, .. } = self.block;
+        HeadRows::new::<K::Element>(args.k, &args.k_strides, args.of_keys(*work), self.begin)
+    }
+
+    /// V that the head attends to.
+    #[inline(always)]
+    pub fn values(&self) -> HeadRows {
+        let Block { args, work, .. } = self.block;
+        HeadRows::new::<K::Element>(args.v, &args.v_strides, args.of_keys(*work), self.begin)
     }
 }

@@ -109,9 +109,9 @@ unsafe fn store_output<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
     let rows = block.output();
     let chunk = lane.index % Tile::<K, BLOCK_M>::CHUNKS_PER_ROW;
     let mut strip_row = lane.index / Tile::<K, BLOCK_M>::CHUNKS_PER_ROW;
-    let length = if has_chunk(block.args, chunk) { block.length } else { 0 };
+    let length = if has_chunk(block.args, chunk) { block.length() } else { 0 };
     while strip_row < M_TILES as u32 * MMA_M {
-        let row = block.first_row + warp_row + strip_row;
+        let row = block.first_row() + warp_row + strip_row;
         // SAFETY: a chunk of the warp's own rows, written before the barrier above.
         let value = unsafe { memory::load_shared_16(tile.chunk(warp_row + strip_row, chunk)) };
         if !K::Sequence::HAS_TAIL || row < length {
@@ -134,9 +134,9 @@ unsafe fn exchange_output<K: Kernel, const M_TILES: usize>(
     lane: Lane,
 ) {
     unrolled!(at most 4; for m in M_TILES => {
-        let first_row = block.first_row + warp_row + m as u32 * MMA_M;
+        let first_row = block.first_row() + warp_row + m as u32 * MMA_M;
         // SAFETY: the warp's own rows.
-        unsafe { exchange_strip::<K>(&output[m], block.output(), block.args, (first_row, block.length), lane) };
+        unsafe { exchange_strip::<K>(&output[m], block.output(), block.args, (first_row, block.length()), lane) };
     });
 }
 
@@ -256,8 +256,8 @@ pub unsafe fn store_lse<K: Kernel, const M_TILES: usize>(
     }
     unrolled!(at most 4; for m in M_TILES => {
         unrolled!(at most 2; for r in ROWS_PER_LANE => {
-            let row = lane.row(block.first_row + warp_row, m, r);
-            if !K::Sequence::HAS_TAIL || row < block.length {
+            let row = lane.row(block.first_row() + warp_row, m, r);
+            if !K::Sequence::HAS_TAIL || row < block.length() {
                 let value = log_sum_exp(softmax.shift[m][r], softmax.sum[m][r]);
                 // SAFETY: an element before the end, 4-byte aligned by the launch's checks.
                 unsafe { memory::store_global_f32(lse + row as u64 * 4, value) };

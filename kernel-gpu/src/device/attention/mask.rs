@@ -1,4 +1,7 @@
 //! Masks as types: which keys a query row attends to.
+//!
+//! A row is counted from the first query; where masks have a begin, from its position among the keys
+//! ([`Sequence::first_position`]), which is negative for rows before the first key: numbers modulo 2³².
 
 use super::sequence::Sequence;
 use contract::args::ForwardArgs;
@@ -87,12 +90,13 @@ impl Mask for Window {
 
     #[inline(always)]
     fn keys_begin(args: &ForwardArgs, row: u32) -> u32 {
+        // No difference leaves 32 bits, as no position is beyond 2³⁰ either way, nor is `window_left`.
         (row as i32 - args.window_left).max(0) as u32
     }
 
     #[inline(always)]
     fn keys_end(args: &ForwardArgs, rows_end: u32, length: u32) -> u32 {
-        // No sum leaves 32 bits: rows and keys have 30.
+        // Nor does a sum.
         (rows_end as i32 + args.window_right).max(0).min(length as i32) as u32
     }
 
@@ -104,7 +108,7 @@ impl Mask for Window {
         keys: u32,
         length: u32,
     ) -> bool {
-        keys_start < Self::keys_begin(args, rows_start + rows - 1)
-            || keys_start + keys > Self::keys_end(args, rows_start + 1, length)
+        keys_start < Self::keys_begin(args, rows_start.wrapping_add(rows).wrapping_sub(1))
+            || keys_start + keys > Self::keys_end(args, rows_start.wrapping_add(1), length)
     }
 }

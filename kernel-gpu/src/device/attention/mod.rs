@@ -78,7 +78,8 @@ impl Lane {
     /// The row of part `r` (g or g + 8) of strip `m`, counted like the warp's `first_row`.
     #[inline(always)]
     pub fn row(self, first_row: u32, m: usize, r: usize) -> u32 {
-        first_row + m as u32 * MMA_M + r as u32 * 8 + self.group()
+        // Rows may be positions before the first key.
+        first_row.wrapping_add(m as u32 * MMA_M).wrapping_add(r as u32 * 8).wrapping_add(self.group())
     }
 
     /// 2t: the first of the two columns of an accumulator tile that this lane holds.

@@ -18,7 +18,7 @@ use contract::geometry::BlockWork;
 /// Scores of a warp: which rows and keys they are of.
 #[derive(Clone, Copy)]
 pub struct Place {
-    /// The warp's first row of Q.
+    /// The warp's first row of Q; of packed sequences, its position among the keys.
     pub first_row: u32,
     /// The first key.
     pub first_key: u32,

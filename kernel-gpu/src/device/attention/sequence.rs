@@ -1,23 +1,26 @@
 //! Sequence lengths as types: a compile-time constant, the launch's argument, or those of packed sequences; the last two with
 //! masked tails.
 
+use crate::device::hidden;
 use crate::device::ptx::memory;
 use contract::args::ForwardArgs;
 use contract::geometry::BlockWork;
-use contract::packed::{self, SequenceTile};
+use contract::packed::{Rows, SequenceTile, Sequences};
 
 /// The sequences of a kernel.
 pub trait Sequence {
     /// Whether the last tile of rows or keys may be partly beyond the end.
     const HAS_TAIL: bool;
+    /// Whether a sequence may have no key.
+    const MAY_HAVE_NO_KEY: bool = false;
     /// Whether a bias may have a row for each of their queries.
     const HAS_BIAS: bool;
 
     /// Rows of Q of all sequences; of packed ones, their rows together.
     fn length(args: &ForwardArgs) -> u32;
 
-    /// Rows of K and V of a sequence that has `length` rows of Q.
-    fn kv_length(args: &ForwardArgs, length: u32) -> u32;
+    /// Rows of K and V, likewise.
+    fn kv_length(args: &ForwardArgs) -> u32;
 
     /// The work item `item` of the launch.
     #[inline(always)]
@@ -33,6 +36,19 @@ pub trait Sequence {
 
     /// The query tile of `rows` rows that `work` is; `None` where there is none, which nothing is computed for.
     fn tile(args: &ForwardArgs, work: BlockWork, rows: u32) -> Option<SequenceTile>;
+
+    /// The rows of K and V of the tile's sequence.
+    #[inline(always)]
+    fn keys(args: &ForwardArgs, _: SequenceTile) -> Rows {
+        Rows { begin: 0, length: Self::kv_length(args) }
+    }
+
+    /// Where the first of `length` queries is among `kv_length` keys, for masks that begin somewhere; modulo 2³², and negative
+    /// before the first key. What the arguments of the mask say is counted from there.
+    #[inline(always)]
+    fn first_position(_: &ForwardArgs, _length: u32, _kv_length: u32) -> u32 {
+        0
+    }
 
     /// Element of LSE that is row 0 of the head, whose sequence `tile` is of.
     fn lse_row(args: &ForwardArgs, work: BlockWork, tile: SequenceTile) -> u64;
@@ -51,7 +67,7 @@ impl<const LENGTH: u32> Sequence for Exact<LENGTH> {
     }
 
     #[inline(always)]
-    fn kv_length(_args: &ForwardArgs, _length: u32) -> u32 {
+    fn kv_length(_args: &ForwardArgs) -> u32 {
         LENGTH
     }
 
@@ -79,7 +95,7 @@ impl Sequence for Any {
     }
 
     #[inline(always)]
-    fn kv_length(args: &ForwardArgs, _length: u32) -> u32 {
+    fn kv_length(args: &ForwardArgs) -> u32 {
         args.kv_sequence
     }
 
@@ -96,7 +112,7 @@ impl Sequence for Any {
 
 #[inline(always)]
 fn tile_of_batch<S: Sequence>(args: &ForwardArgs, work: BlockWork, rows: u32) -> Option<SequenceTile> {
-    Some(SequenceTile { begin: 0, length: S::length(args), first_row: work.query_tile * rows })
+    Some(SequenceTile { sequence: 0, begin: 0, length: S::length(args), first_row: work.query_tile * rows })
 }
 
 #[inline(always)]
@@ -108,8 +124,46 @@ fn lse_row_of_batch<S: Sequence>(args: &ForwardArgs, work: BlockWork) -> u64 {
 /// Sequences of any lengths, packed: a work item's query tile is a slot of [`contract::packed`].
 pub struct Packed;
 
+impl Packed {
+    /// The sequences of Q.
+    #[inline(always)]
+    fn queries(args: &ForwardArgs) -> Sequences<impl Fn(u32) -> u32, impl Fn(u32) -> i32> {
+        let ForwardArgs { cu_seqlens, seqused_q, room, .. } = *args;
+        // SAFETY: lengths of the launch for Q.
+        unsafe { sequences(args.sequence, cu_seqlens, seqused_q, room) }
+    }
+}
+
+/// Sequences of a tensor of `rows` rows that begin where `cu_seqlens` says; where it is null, with equal room.
+///
+/// # Safety
+/// Each address is that of a launch's lengths, or null.
+#[inline(always)]
+unsafe fn sequences(
+    rows: u32,
+    cu_seqlens: u64,
+    seqused: u64,
+    room: u32,
+) -> Sequences<impl Fn(u32) -> u32, impl Fn(u32) -> i32> {
+    let (has_begins, has_used) = (is_given(cu_seqlens), is_given(seqused));
+    // SAFETY: `cu_seqlens` has an element for each sequence and one more, and `seqused` one for each, 4-byte aligned.
+    let load = |array: u64, index: u32| unsafe { memory::load_global_4(array + index as u64 * 4) };
+    Sequences {
+        rows,
+        begin: move |index| if has_begins { load(cu_seqlens, index) } else { index * room },
+        used: move |sequence| if has_used { load(seqused, sequence) as i32 } else { i32::MAX },
+    }
+}
+
+/// Whether an address is not null; asked anew each time, so that no answer is kept all through a loop.
+#[inline(always)]
+fn is_given(address: u64) -> bool {
+    hidden::again(address as u32 | (address >> 32) as u32) != 0
+}
+
 impl Sequence for Packed {
     const HAS_TAIL: bool = true;
+    const MAY_HAVE_NO_KEY: bool = true;
     const HAS_BIAS: bool = false;
 
     #[inline(always)]
@@ -118,8 +172,8 @@ impl Sequence for Packed {
     }
 
     #[inline(always)]
-    fn kv_length(_args: &ForwardArgs, length: u32) -> u32 {
-        length
+    fn kv_length(args: &ForwardArgs) -> u32 {
+        args.kv_sequence
     }
 
     #[inline(always)]
@@ -134,10 +188,19 @@ impl Sequence for Packed {
 
     #[inline(always)]
     fn tile(args: &ForwardArgs, work: BlockWork, tile_rows: u32) -> Option<SequenceTile> {
-        let ForwardArgs { cu_seqlens, sequence: rows, sequences, .. } = *args;
-        // SAFETY: the launch's cu_seqlens has an element for each sequence and one more, 4-byte aligned.
-        let load = |index: u32| unsafe { memory::load_global_4(cu_seqlens + index as u64 * 4) };
-        packed::tile_of_slot(work.query_tile, tile_rows, rows, sequences, load)
+        Self::queries(args).tile_of_slot(work.query_tile, tile_rows, args.sequences)
+    }
+
+    #[inline(always)]
+    fn keys(args: &ForwardArgs, tile: SequenceTile) -> Rows {
+        let ForwardArgs { cu_seqlens_k, seqused_k, kv_room, .. } = *args;
+        // SAFETY: lengths of the launch for K and V.
+        unsafe { sequences(args.kv_sequence, cu_seqlens_k, seqused_k, kv_room) }.of(tile.sequence)
+    }
+
+    #[inline(always)]
+    fn first_position(args: &ForwardArgs, length: u32, kv_length: u32) -> u32 {
+        kv_length.wrapping_sub(length) & args.bottom_right
     }
 
     #[inline(always)]

@@ -129,7 +129,8 @@ pub fn apply_mask<K: Kernel, const M_TILES: usize, const N_TILES: usize>(
 ) {
     let keys = const { N_TILES as u32 * MMA_N };
     if K::Mask::touches::<K::Sequence>(args, (first_row, rows), first_key, keys, length) {
-        mask_scores::<K::Mask, M_TILES, N_TILES>(args, scores, first_row + warp_row, first_key, length, lane);
+        let first_row = first_row.wrapping_add(warp_row);
+        mask_scores::<K::Mask, M_TILES, N_TILES>(args, scores, first_row, first_key, length, lane);
     }
 }
 
@@ -146,7 +147,7 @@ pub fn mask_scores<M: Mask, const M_TILES: usize, const N_TILES: usize>(
     unrolled!(at most 4; for m in M_TILES => {
         unrolled!(at most 2; for r in ROWS_PER_LANE => {
             let row = lane.row(first_row, m, r);
-            let end = M::keys_end(args, row + 1, length);
+            let end = M::keys_end(args, row.wrapping_add(1), length);
             mask_row(&mut scores[m], r, first_key + lane.pair_column(), end);
             if M::HAS_BEGIN {
                 let begin = M::keys_begin(args, row);

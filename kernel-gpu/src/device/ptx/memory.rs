@@ -35,6 +35,18 @@ pub unsafe fn store_shared_16(address: u32, [a, b, c, d]: [u32; 4]) {
     );
 }
 
+/// `ld.shared.b32`.
+///
+/// # Safety
+/// `address` is a 4-byte aligned shared-memory address of 4 initialised bytes.
+#[cfg(feature = "sm_90a")]
+#[inline(always)]
+pub unsafe fn load_shared_4(address: u32) -> u32 {
+    let value;
+    instruction!("ld.shared.b32 {}, [{}];", out(reg32) value, in(reg32) address, options(nostack, readonly));
+    value
+}
+
 /// `ld.shared.v2.f32`.
 ///
 /// # Safety

@@ -61,8 +61,9 @@ pub fn forward<
     let lane = Lane::current();
     let warp_row = lane.warp * rows_per_warp;
     // The loop over the steps is long enough, and the one that looks for maxima needs no more than it has.
-    let steps = not_unrolled(block.steps(BLOCK_N));
-    let pipeline = Pipeline::<K, BLOCK_M, BLOCK_N, STAGES>::new(&block, steps, lane);
+    let attended = block.attended();
+    let steps = not_unrolled(attended.steps(BLOCK_N));
+    let pipeline = Pipeline::<K, BLOCK_M, BLOCK_N, STAGES>::new(&block, &attended, steps, lane);
 
     // SAFETY: all threads are here, and each warp is together: trip counts depend on the block alone, and whether to begin
     // again is decided by the block.
@@ -70,25 +71,25 @@ pub fn forward<
         pipeline.start_queries();
         let mut step = pipeline.begin();
         let queries = Queries::<K, BLOCK_M, M_TILES>::load(pipeline.queries(), warp_row, lane);
-        let warp = Warp { args, queries, first_row: block.first_row + warp_row, lane };
-        let mut shifts = warp.guess_shifts(pipeline.first_keys(), pipeline.first_key, block.kv_length);
+        let warp = Warp { args, queries, first_row: attended.position.wrapping_add(warp_row), lane };
+        let mut shifts = warp.guess_shifts(pipeline.first_keys(), pipeline.first_key, attended.length);
         let mut exact = false;
         loop {
             if K::RESCALE_THRESHOLD == 0 {
-                break warp.follow_maxima::<BLOCK_N, K_STEPS, STAGES>(&pipeline, step, &block);
+                break warp.follow_maxima::<BLOCK_N, K_STEPS, STAGES>(&pipeline, step, (&block, attended.length));
             }
             let mut accumulators = Accumulators::<K, M_TILES>::new();
             while step.number < pipeline.steps {
                 let (keys, values) = pipeline.tiles(&step);
                 let first_key = pipeline.first_key + step.number * BLOCK_N;
-                match warp.attention(first_key, BLOCK_N, block.kv_length) {
+                match warp.attention(first_key, BLOCK_N, attended.length) {
                     Attention::All => {
                         let attend = Warp::attend::<BLOCK_N, K_STEPS, false>;
-                        attend(&warp, &mut accumulators, &shifts, keys, values, first_key, block.kv_length);
+                        attend(&warp, &mut accumulators, &shifts, keys, values, first_key, attended.length);
                     }
                     Attention::Some => {
                         let attend = Warp::attend::<BLOCK_N, K_STEPS, true>;
-                        attend(&warp, &mut accumulators, &shifts, keys, values, first_key, block.kv_length);
+                        attend(&warp, &mut accumulators, &shifts, keys, values, first_key, attended.length);
                     }
                     Attention::None => (),
                 }
@@ -107,7 +108,7 @@ pub fn forward<
                     &mut maxima,
                     keys,
                     pipeline.first_key + step.number * BLOCK_N,
-                    block.kv_length,
+                    attended.length,
                 );
                 pipeline.finish(&mut step);
             }
@@ -186,6 +187,7 @@ impl<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Queries<K, BLOCK_M
 struct Warp<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> {
     args: &'a ForwardArgs,
     queries: Queries<K, BLOCK_M, M_TILES>,
+    /// Position of the first among the keys.
     first_row: u32,
     lane: Lane,
 }
@@ -199,7 +201,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
     fn attention(&self, first_key: u32, keys: u32, length: u32) -> Attention {
         if !K::Mask::touches::<K::Sequence>(self.args, (self.first_row, Self::ROWS), first_key, keys, length) {
             Attention::All
-        } else if first_key < K::Mask::keys_end(self.args, self.first_row + Self::ROWS, length)
+        } else if first_key < K::Mask::keys_end(self.args, self.first_row.wrapping_add(Self::ROWS), length)
             && (!K::Mask::HAS_BEGIN || first_key + keys > K::Mask::keys_begin(self.args, self.first_row))
         {
             Attention::Some
@@ -218,7 +220,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         &self,
         pipeline: &Pipeline<K, BLOCK_M, BLOCK_N, STAGES>,
         mut step: Step,
-        block: &Block<'_, K>,
+        (block, kv_length): (&Block<'_, K>, u32),
     ) -> (Output<K, M_TILES>, RunningSoftmax<M_TILES>) {
         let mut softmax = RunningSoftmax::new();
         let mut output = [Fragments::zeros(); M_TILES];
@@ -233,7 +235,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
                         let part = first + k as u32;
                         let first_key = pipeline.first_key + step.number * BLOCK_N + part * MMA_K;
                         let place = Place {
-                            first_row: self.first_row, first_key, length: block.length, kv_length: block.kv_length
+                            first_row: self.first_row, first_key, length: block.length(), kv_length
                         };
                         self.follow(
                             &mut softmax, &mut output, keys.part(part), values.part(part), score_mod, place,

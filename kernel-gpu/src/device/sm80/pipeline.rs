@@ -1,6 +1,6 @@
 //! How K and V get to shared memory: `cp.async` by all threads of the block, `STAGES - 1` steps ahead.
 
-use crate::device::attention::block::Block;
+use crate::device::attention::block::{Attended, Block};
 use crate::device::attention::copy::{HeadRows, start_copy};
 use crate::device::attention::kernel::Kernel;
 use crate::device::attention::shared_memory::SharedMemory;
@@ -11,6 +11,7 @@ use crate::device::ptx::{cp_async, sync};
 pub struct Pipeline<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32> {
     block: &'a Block<'a, K>,
     memory: SharedMemory<K, BLOCK_M, BLOCK_N>,
+    attended: &'a Attended<'a, K>,
     keys: HeadRows,
     values: HeadRows,
     /// The first key of the first step.
@@ -34,10 +35,11 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
 {
     /// Of a block with `steps` steps, at least one.
     #[inline(always)]
-    pub fn new(block: &'a Block<'a, K>, steps: u32, lane: Lane) -> Self {
+    pub fn new(block: &'a Block<'a, K>, attended: &'a Attended<'a, K>, steps: u32, lane: Lane) -> Self {
         const { assert!(STAGES >= 2) };
-        let first_key = block.first_key(BLOCK_N);
-        Self { block, memory: SharedMemory::new(), keys: block.keys(), values: block.values(), first_key, steps, lane }
+        let (first_key, memory) = (attended.first_key(BLOCK_N), SharedMemory::new());
+        let (keys, values) = (attended.keys(), attended.values());
+        Self { block, memory, attended, keys, values, first_key, steps, lane }
     }
 
     /// Q, from the first [`Pipeline::begin`] on; later O.
@@ -60,7 +62,7 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
     pub unsafe fn start_queries(&self) {
         // SAFETY: all threads are here; the rows of Q before the end are accessible.
         unsafe {
-            let rows = (self.block.first_row, self.block.length);
+            let rows = (self.block.first_row(), self.block.length());
             start_copy(self.queries(), self.block.queries(), rows, self.block, self.lane);
         }
     }
@@ -121,7 +123,7 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
         if step < self.steps {
             // SAFETY: all threads are here, and nobody reads the stage; the rows of K and V before the end are accessible.
             unsafe {
-                let rows = (self.first_key + step * BLOCK_N, self.block.kv_length);
+                let rows = (self.first_key + step * BLOCK_N, self.attended.length);
                 start_copy(self.memory.keys(stage), self.keys, rows, self.block, self.lane);
                 start_copy(self.memory.values(stage), self.values, rows, self.block, self.lane);
             }

@@ -52,21 +52,22 @@ pub fn forward<
     let warp_row = lane.warp * MMA_M;
     let warpgroup_row = lane.warp / WARPGROUP_WARPS * WARPGROUP_ROWS;
     const { assert!(!K::Mask::HAS_BEGIN, "its steps begin with the first key") };
-    let steps = block.steps(BLOCK_N);
+    let attended = block.attended();
+    let steps = attended.steps(BLOCK_N);
 
     let mut softmax = StripSoftmax::<K>::begin();
     let mut output = [Fragments::zeros(); 1];
     // SAFETY: all threads are here: trip counts depend on the block alone. Copies and products keep to the order that the
     // pipeline asks for: the products with K of a step and V of the step before are waited for before the next step.
     unsafe {
-        let pipeline = Pipeline::<K, BLOCK_M, BLOCK_N, STAGES>::start(&block, steps, lane);
+        let pipeline = Pipeline::<K, BLOCK_M, BLOCK_N, STAGES>::start(&block, &attended, steps, lane);
         let queries = pipeline.queries();
         pipeline.wait_for_first();
         let mut scores =
             products::start_scores::<K, BLOCK_M, BLOCK_N, N_TILES>(queries, warpgroup_row, pipeline.keys(0))
                 .wait::<0>();
-        let rows = (block.first_row, BLOCK_M);
-        apply_mask::<K, 1, N_TILES>(args, &mut scores, rows, warp_row, 0, block.kv_length, lane);
+        let rows = (attended.position, BLOCK_M);
+        apply_mask::<K, 1, N_TILES>(args, &mut scores, rows, warp_row, 0, attended.length, lane);
         let mut probabilities = softmax.take::<N_TILES, K_STEPS>(&mut scores, args.scale_log2, true, |_, _, _| ());
 
         let mut step = 0;
@@ -79,7 +80,7 @@ pub fn forward<
                 products::start_output::<K, BLOCK_N, K_STEPS>(output, probabilities, pipeline.values(step));
             scores = scores_in_flight.wait::<1>();
             let key = (step + 1) * BLOCK_N;
-            apply_mask::<K, 1, N_TILES>(args, &mut scores, rows, warp_row, key, block.kv_length, lane);
+            apply_mask::<K, 1, N_TILES>(args, &mut scores, rows, warp_row, key, attended.length, lane);
             let (mut factors, mut is_rescaled) = ([1.0; ROWS_PER_LANE], false);
             probabilities = softmax.take(&mut scores, args.scale_log2, false, |_, r, factor| {
                 (factors[r], is_rescaled) = (factor, true);

@@ -4,7 +4,7 @@
 //! i of the copies is K of step i and V of step i − 1 (Q and the first K in group 0), and `STAGES` groups, possibly
 //! empty, are in flight or just complete at any time.
 
-use crate::device::attention::block::Block;
+use crate::device::attention::block::{Attended, Block};
 use crate::device::attention::copy::{HeadRows, start_copy};
 use crate::device::attention::kernel::Kernel;
 use crate::device::attention::shared_memory::SharedMemory;
@@ -14,6 +14,7 @@ use crate::device::ptx::{cp_async, proxy, sync};
 /// The copies of one block.
 pub struct Pipeline<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32> {
     block: &'a Block<'a, K>,
+    attended: &'a Attended<'a, K>,
     memory: SharedMemory<K, BLOCK_M, BLOCK_N>,
     keys: HeadRows,
     values: HeadRows,
@@ -29,12 +30,13 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
     /// # Safety
     /// All threads of the block call this together, once, and before any other access to shared memory.
     #[inline(always)]
-    pub unsafe fn start(block: &'a Block<'a, K>, steps: u32, lane: Lane) -> Self {
-        let memory = SharedMemory::new();
-        let pipeline = Self { block, memory, keys: block.keys(), values: block.values(), steps, lane };
+    pub unsafe fn start(block: &'a Block<'a, K>, attended: &'a Attended<'a, K>, steps: u32, lane: Lane) -> Self {
+        let (memory, keys, values) = (SharedMemory::new(), attended.keys(), attended.values());
+        let pipeline = Self { block, attended, memory, keys, values, steps, lane };
         // SAFETY: all threads are here; nothing was copied yet.
         unsafe {
-            start_copy(pipeline.queries(), block.queries(), (block.first_row, block.length), block, lane);
+            let rows = (block.first_row(), block.length());
+            start_copy(pipeline.queries(), block.queries(), rows, block, lane);
             let mut group = 0;
             while group < STAGES {
                 pipeline.start_group(group);
@@ -104,7 +106,7 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
     pub unsafe fn start_group(&self, group: u32) {
         // SAFETY: the caller has the block together, and nobody reads what these tiles replace.
         unsafe {
-            let rows = |step| (step * BLOCK_N, self.block.kv_length);
+            let rows = |step| (step * BLOCK_N, self.attended.length);
             if group < self.steps {
                 start_copy(self.keys(group), self.keys, rows(group), self.block, self.lane);
             }

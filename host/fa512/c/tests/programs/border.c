@@ -80,9 +80,9 @@ int main(void) {
     EXPECT(forward(problem) == FA512_ERROR_INVALID && said("window_left is -2; it must be") && said("FA512_UNLIMITED (-1)"));
     problem.window_left = 0, problem.window_right = INT32_MIN;
     EXPECT(forward(problem) == FA512_ERROR_INVALID && said("window_right is -2147483648; it must be"));
-    problem = acceptable(), problem.flags = 16;
-    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("flags are 0x10"));
-    problem.flags = FA512_SLOPES_PER_BATCH;
+    problem = acceptable(), problem.flags = 64;
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("flags are 0x40"));
+    problem = acceptable(), problem.flags = FA512_SLOPES_PER_BATCH;
     EXPECT(forward(problem) == FA512_ERROR_INVALID && said("FA512_SLOPES_PER_BATCH is set, and alibi_slopes is NULL"));
     problem = acceptable(), problem.softcap = -1.0;
     EXPECT(forward(problem) == FA512_ERROR_INVALID && said("softcap is -1; it must be from 0.001 to 1000"));
@@ -101,7 +101,7 @@ int main(void) {
     problem = acceptable(), problem.kv_sequence = UINT32_MAX;
     EXPECT(forward(problem) == FA512_ERROR_INVALID && said("kv_sequence is 4294967295; it must be at most"));
     problem = acceptable(), problem.batch = 1, problem.sequences = 1, problem.kv_sequence = problem.sequence + 1;
-    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("packed sequences compute only as many of both"));
+    EXPECT(forward(problem) == FA512_ERROR_INVALID && said("packed sequences with one cu_seqlens, have as many of both"));
     problem = acceptable(), problem.reserved = 1;
     EXPECT(forward(problem) == FA512_ERROR_INVALID && said("reserved is 1"));
     problem = acceptable(), problem.scale = -2.0;

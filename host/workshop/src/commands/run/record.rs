@@ -6,6 +6,7 @@ use contract::args::Strides;
 use contract::config::{Element, Mask};
 use contract::manifest::CodeGenerator;
 use contract::problem::{Alignment, Shape};
+use contract::refusal::Tensor;
 use contract::view::Layout;
 use serde::Serialize;
 use workshop::check;
@@ -107,6 +108,15 @@ pub struct Problem {
     /// The rows at which packed sequences begin, and where the last one ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cu_seqlens: Option<Vec<u32>>,
+    /// The same of K and V, where they have lengths of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cu_seqlens_k: Option<Vec<u32>>,
+    /// Rows of Q that the entries of a padded batch use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seqused_q: Option<Vec<u32>>,
+    /// Rows of K and V that they use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seqused_k: Option<Vec<u32>>,
     /// Element type of Q, K, V and O.
     pub element: Element,
     /// Mask.
@@ -143,6 +153,7 @@ impl Problem {
     /// Describes the problem of `inputs`, whose tensors are contiguous in `layout` unless they are views.
     pub fn new(inputs: &Inputs, layout: Layout, score_mod: ScoreModForm) -> Self {
         let problem = inputs.problem();
+        let array = |tensor| inputs.array(tensor).map(<[u32]>::to_vec);
         let is_contiguous = |tensor, view: &contract::view::View| {
             view.offset == 0 && Some(view.strides) == layout.strides(problem.shape().of(tensor)).ok()
         };
@@ -152,7 +163,10 @@ impl Problem {
         });
         Self {
             shape: problem.shape(),
-            cu_seqlens: inputs.cu_seqlens().map(<[u32]>::to_vec),
+            cu_seqlens: array(Tensor::CuSeqlens),
+            cu_seqlens_k: array(Tensor::CuSeqlensK),
+            seqused_q: array(Tensor::SequsedQ),
+            seqused_k: array(Tensor::SequsedK),
             element: problem.element(),
             mask: problem.mask(),
             alignment: problem.alignment(),

@@ -56,11 +56,14 @@ fn problem(record: &Record) -> String {
     let Shape { batch, heads, kv_heads, sequence, kv_sequence, .. } = problem.shape;
     let of_keys = |queries: u32, keys: u32| if queries == keys { String::new() } else { format!("/{keys}") };
     let heads = format!("{heads}{}", of_keys(heads, kv_heads));
-    let sizes = match &problem.cu_seqlens {
-        None => format!("B={batch} H={heads} S={sequence}{}", of_keys(sequence, kv_sequence)),
-        Some(begins) => {
+    let rows = format!("{sequence}{}", of_keys(sequence, kv_sequence));
+    let used = problem.seqused_q.as_ref().or(problem.seqused_k.as_ref());
+    let sizes = match (&problem.cu_seqlens, used) {
+        (None, None) => format!("B={batch} H={heads} S={rows}"),
+        (None, Some(used)) => format!("{} padded sequences of {rows} rows, H={heads}", used.len()),
+        (Some(begins), _) => {
             let longest = begins.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
-            format!("{} packed sequences of {sequence} rows, the longest {longest}, H={heads}", begins.len() - 1)
+            format!("{} packed sequences of {rows} rows, the longest {longest}, H={heads}", begins.len() - 1)
         }
     };
     format!(

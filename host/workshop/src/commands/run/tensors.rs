@@ -9,7 +9,7 @@ use workshop::check;
 use workshop::element::Bits;
 use workshop::error::{Error, Result};
 use workshop::host_memory;
-use workshop::inputs::Inputs;
+use workshop::inputs::{Inputs, Lengths};
 use workshop::npy::{self, F32};
 
 use super::record::Source;
@@ -44,13 +44,28 @@ pub fn inputs(options: &Options) -> Result<(Inputs, Source)> {
     };
     let shape = Shape {
         kv_heads: options.kv_heads.unwrap_or(shape.heads),
-        kv_sequence: options.kv_seq.unwrap_or(shape.sequence),
+        kv_sequence: match &options.kv_lengths {
+            None => options.kv_seq.unwrap_or(shape.sequence),
+            Some(lengths) => rows(lengths)?,
+        },
         head_dim: options.head_dim,
         ..shape
     };
     let inputs = Inputs::generate(problem(shape)?, options.distribution, options.seed)?;
-    let inputs = options.lengths.iter().try_fold(inputs, |inputs, lengths| inputs.packed(lengths))?;
+    let inputs = lengths(options)?.iter().try_fold(inputs, |inputs, lengths| inputs.with_lengths(lengths))?;
     Ok((inputs, Source::Generated { distribution: options.distribution, seed: options.seed }))
+}
+
+/// The sequences that the rows are to be.
+fn lengths(options: &Options) -> Result<Option<Lengths>> {
+    match (&options.lengths, &options.kv_lengths) {
+        (Some(lengths), None) => Ok(Some(Lengths::Shared(lengths.clone()))),
+        (Some(lengths), Some(of_keys)) => Lengths::separate(lengths, of_keys).map(Some),
+        (None, _) => {
+            let is_padded = options.used.is_some() || options.kv_used.is_some();
+            Ok(is_padded.then(|| Lengths::Padded(options.used.clone(), options.kv_used.clone())))
+        }
+    }
 }
 
 /// Rows of packed sequences together.

@@ -166,7 +166,7 @@ fn cases(entry: &Entry, selection: &Selection<'_>) -> Result<Vec<Case>> {
         for &layout in &selection.layouts {
             let problem = launch::problem(entry, shape, layout)?;
             host_memory::check(&problem)?;
-            let packed = |lengths: &Vec<u32>| Packing { sequences: lengths.len() as u32, longest: sequence };
+            let packed = |lengths: &Vec<u32>| Packing::new(lengths.len() as u32, sequence);
             let launched = lengths.as_ref().map_or(Ok(problem), |lengths| problem.packed(packed(lengths)))?;
             if check_accepts(entry, &launched).is_ok() {
                 let case = |&with_lse| Case { problem, lengths: lengths.clone(), layout, with_lse };

@@ -3,14 +3,14 @@
 use crate::device::attention::sequence::{Any, Exact, Packed, Sequence};
 use contract::args::ForwardArgs;
 use contract::geometry::BlockWork;
-use contract::packed::SequenceTile;
+use contract::packed::{Rows, SequenceTile};
 
 /// Sequences whose rows are copied through tensor maps.
 pub trait Mapped: Sequence {
     /// Whether the sequence of a work item has to be looked up in memory.
     const IS_LOOKED_UP: bool;
 
-    /// Where row 0 of the head lies in the maps.
+    /// Where row 0 of the head lies in the maps of Q and O.
     fn in_maps(args: &ForwardArgs, work: BlockWork, tile: SequenceTile) -> InMaps;
 }
 
@@ -60,11 +60,22 @@ impl Mapped for Any {
 impl Mapped for Packed {
     const IS_LOOKED_UP: bool = true;
 
-    /// The map's rows end with the sequence's ([`contract::tensor_map`]).
     #[inline(always)]
-    fn in_maps(args: &ForwardArgs, work: BlockWork, tile: SequenceTile) -> InMaps {
-        InMaps { row: args.sequence - tile.length, head: work.head, batch: tile.begin + tile.length }
+    fn in_maps(args: &ForwardArgs, work: BlockWork, SequenceTile { begin, length, .. }: SequenceTile) -> InMaps {
+        of_sequence(args.sequence, work.head, Rows { begin, length })
     }
+}
+
+/// Where key 0 of packed sequences whose keys are `keys` lies in the maps of K and V.
+#[inline(always)]
+pub fn keys_in_maps(args: &ForwardArgs, work: BlockWork, keys: Rows) -> InMaps {
+    of_sequence(args.kv_sequence, args.of_keys(work).head, keys)
+}
+
+/// The map of a tensor of `rows` rows ends with those of the sequence ([`contract::tensor_map`]).
+#[inline(always)]
+fn of_sequence(rows: u32, head: u32, Rows { begin, length }: Rows) -> InMaps {
+    InMaps { row: rows - length, head, batch: begin + length }
 }
 
 /// Where row 0 of a head lies, of sequences that are not packed.

@@ -36,7 +36,7 @@ impl<K: TmaKernel> Memory<K> {
     const STAGE_EMPTY: u32 = Self::STAGE_FULL + K::STAGES * mbarrier::BYTES;
     const STRIP_TILE: u32 = Self::STAGE_EMPTY + K::STAGES * mbarrier::BYTES;
 
-    const STRIP_TILES_ARE_ALIGNED: () = assert!(Self::STRIP_TILE.is_multiple_of(STRIP_TILE_BYTES));
+    const STRIP_TILES_ARE_ALIGNED: () = assert!(Self::STRIP_TILE.is_multiple_of(STRIP_TILE_BYTES / 2));
 
     /// That of the calling thread's block.
     #[inline(always)]
@@ -91,6 +91,12 @@ impl<K: TmaKernel> Memory<K> {
     pub fn strip_tile(self, strip: u32) -> u32 {
         const { Self::STRIP_TILES_ARE_ALIGNED };
         self.base + Self::STRIP_TILE + strip * STRIP_TILE_BYTES
+    }
+
+    /// How many keys it has, behind that.
+    #[inline(always)]
+    pub fn strip_keys(self, strip: u32) -> u32 {
+        self.strip_tile(strip) + STRIP_TILE_BYTES / 2
     }
 
     /// The mbarrier that K and V of a stage have arrived.

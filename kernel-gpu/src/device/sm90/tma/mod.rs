@@ -134,7 +134,7 @@ pub struct Context<'a, K: TmaKernel> {
     memory: Memory<K>,
     /// Rows of Q of all sequences; of packed ones, their rows together.
     length: u32,
-    /// Rows of K and V of all sequences that are not packed.
+    /// Rows of K and V, likewise.
     kv_length: u32,
 }
 
@@ -148,7 +148,7 @@ pub fn forward<K: TmaKernel, const CONSUMER_REGISTERS: u32, const PRODUCER_REGIS
     maps: Maps,
 ) {
     let length = K::Sequence::length(args);
-    let kv_length = K::Sequence::kv_length(args, length);
+    let kv_length = K::Sequence::kv_length(args);
     let context = Context::<K> { args, maps, memory: Memory::new(), length, kv_length };
     let lane = Lane::current();
     // SAFETY: all threads of the block are here; whole warps and warpgroups take each branch. The registers are those that

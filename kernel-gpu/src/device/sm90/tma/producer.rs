@@ -4,7 +4,8 @@ use super::mapped::{InMaps, Mapped, in_maps_of_batch};
 use super::memory::Memory;
 use super::order::{Streamed, StripCopy, TileCopy, work_item};
 use super::{Context, KEYS, ROWS, Rows, TmaKernel};
-use crate::device::ptx::{bulk_copy, mbarrier, memory};
+use crate::device::attention::sequence::Sequence;
+use crate::device::ptx::{bulk_copy, mbarrier, memory, proxy};
 use crate::device::unrolled;
 use contract::packed::SequenceTile;
 
@@ -104,13 +105,14 @@ impl<'a, K: TmaKernel> Loader<'a, K> {
     /// That of [`Loader`].
     #[inline(always)]
     pub unsafe fn load_strip(&self, copy: StripCopy) {
-        let StripCopy { strip, parity, work, tile } = copy;
+        let StripCopy { strip, parity, work, tile, kv_length } = copy;
         // SAFETY: those who store what was there left it before the wait returned.
         unsafe {
             mbarrier::wait(self.memory.strip_empty(strip), parity ^ 1);
             if K::Sequence::IS_LOOKED_UP {
-                let SequenceTile { begin, length, first_row } = tile;
+                let SequenceTile { begin, length, first_row, .. } = tile;
                 memory::store_shared_16(self.memory.strip_tile(strip), [work.head, begin, length, first_row]);
+                memory::store_shared_4(self.memory.strip_keys(strip), kv_length);
                 if !copy.has_rows() {
                     return mbarrier::arrive(self.memory.strip_full(strip));
                 }
@@ -148,7 +150,29 @@ impl<'a, K: TmaKernel> Loader<'a, K> {
                 mbarrier::wait(self.memory.stage_full(copy.stage - FIRST_TILES), 0);
             }
             mbarrier::wait(self.memory.stage_empty(copy.stage), copy.parity ^ 1);
+            if K::Sequence::MAY_HAVE_NO_KEY && copy.is_outside {
+                return self.fill_stage_with_zeros(copy.stage);
+            }
             self.start_stage(copy.stage, copy.first_key);
+        }
+    }
+
+    /// [`Self::load_tile`] of a tile without keys.
+    ///
+    /// # Safety
+    /// That of [`Loader`]; the stage is empty.
+    #[inline(always)]
+    unsafe fn fill_stage_with_zeros(&self, stage: u32) {
+        let mut address = self.memory.keys(stage).address();
+        let end = address + Memory::<K>::STAGE_BYTES;
+        // SAFETY: an empty stage, whose products read what was written before the fence.
+        unsafe {
+            while address < end {
+                memory::store_shared_16(address, [0; 4]);
+                address += 16;
+            }
+            proxy::fence_async_shared();
+            mbarrier::arrive(self.memory.stage_full(stage));
         }
     }
 

@@ -47,7 +47,7 @@ impl<'a, K: TmaKernel> Storer<'a, K> {
     /// The whole warp calls this together, for the strips in their order.
     #[inline(always)]
     pub unsafe fn store_strip(&self, copy: StripCopy) {
-        let StripCopy { strip, parity, work, tile } = copy;
+        let StripCopy { strip, parity, work, tile, .. } = copy;
         // SAFETY: initialised mbarriers and a map of O. The strip's warps fenced what they wrote before they arrived; the
         // place is given back when the copy has read it and each lane its statistics.
         unsafe {

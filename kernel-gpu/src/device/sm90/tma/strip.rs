@@ -267,7 +267,7 @@ impl<K: TmaKernel> Strip<K> {
 #[inline(always)]
 fn place<K: TmaKernel>(context: &Context<'_, K>, step: Step<K>, lane: Lane) -> Place {
     Place {
-        first_row: step.first_row + epilogue::warp_row(lane),
+        first_row: step.first_row.wrapping_add(epilogue::warp_row(lane)),
         first_key: step.tile * KEYS,
         length: context.length,
         // Known to be the same in all steps, where it is.

@@ -28,7 +28,7 @@ pub struct Step<K: TmaKernel> {
     pub kv_length: u32,
     /// Strips of the warpgroup, where they are counted beforehand.
     pub strips: u32,
-    /// First query row of the strip, where the mask asks for it.
+    /// First query row of the strip, or its position among the keys, where the mask asks for it.
     pub first_row: u32,
     /// Where Q of the strip is in shared memory.
     pub strip: u32,
@@ -133,11 +133,13 @@ pub struct StripCopy {
     pub work: BlockWork,
     /// The strip's first row, and the sequence that it counts from.
     pub tile: SequenceTile,
+    /// Keys of the sequence.
+    pub kv_length: u32,
 }
 
 impl StripCopy {
     /// What says that no strip follows, where sequences are looked up.
-    pub const END: SequenceTile = SequenceTile { begin: 0, length: 0, first_row: u32::MAX };
+    pub const END: SequenceTile = SequenceTile { sequence: 0, begin: 0, length: 0, first_row: u32::MAX };
 
     /// Whether it says that no strip follows.
     #[inline(always)]
@@ -163,12 +165,15 @@ pub struct TileCopy {
     pub is_first: bool,
     /// The first of its keys.
     pub first_key: InMaps,
+    /// Whether none of its keys is there, so that zeros take their place: a box wholly outside of a map of packed sequences would be
+    /// read from where the map begins, before the tensor.
+    pub is_outside: bool,
 }
 
 /// The tile from row `first_row` on of a sequence that is all of a head's rows.
 #[inline(always)]
 fn whole<K: TmaKernel>(context: &Context<'_, K>, first_row: u32) -> SequenceTile {
-    SequenceTile { begin: 0, length: context.length, first_row }
+    SequenceTile { sequence: 0, begin: 0, length: context.length, first_row }
 }
 
 /// The work item of the block in a round.

@@ -7,13 +7,13 @@ use crate::device::attention::sequence::{Packed, Sequence};
 use crate::device::hidden;
 use crate::device::ptx::wgmma::Descriptor;
 use crate::device::ptx::{mbarrier, memory};
-use crate::device::sm90::tma::mapped::Mapped;
+use crate::device::sm90::tma::mapped::keys_in_maps;
 use crate::device::sm90::tma::memory::Memory;
 use crate::device::sm90::tma::turns::Turns;
 use crate::device::sm90::tma::{Context, KEYS, ROWS, TmaKernel, epilogue};
 use contract::config::WARPGROUP_WARPS;
 use contract::geometry::BlockWork;
-use contract::packed::SequenceTile;
+use contract::packed::{Rows, SequenceTile};
 
 /// [`Streamed`] over packed sequences: an item is as many neighbouring strips of one sequence as there are warpgroups.
 ///
@@ -29,6 +29,7 @@ struct Item {
     round: u32,
     work: BlockWork,
     tile: SequenceTile,
+    keys: Rows,
 }
 
 impl PackedStreamed {
@@ -38,7 +39,7 @@ impl PackedStreamed {
         loop {
             let work = Packed::work(context.args, work_item(context, round)?);
             if let Some(tile) = Packed::tile(context.args, work, K::WARPGROUPS * ROWS) {
-                return Some(Item { round, work, tile });
+                return Some(Item { round, work, tile, keys: Packed::keys(context.args, tile) });
             }
             round += 1;
         }
@@ -56,24 +57,31 @@ impl PackedStreamed {
         number / 2 % 2
     }
 
-    /// Tiles that the rows of an item attend to.
+    /// Where a tile's first row is among its `kv_length` keys; where the mask has no begin, the row itself.
     #[inline(always)]
-    fn tiles_of_item<K: TmaKernel>(
-        context: &Context<'_, K>,
-        SequenceTile { first_row, length, .. }: SequenceTile,
-    ) -> u32 {
-        Streamed::tiles(context, first_row + K::WARPGROUPS * ROWS, length)
+    fn position<K: TmaKernel>(context: &Context<'_, K>, tile: SequenceTile, kv_length: u32) -> u32 {
+        match K::Mask::HAS_BEGIN {
+            true => tile.first_row.wrapping_add(Packed::first_position(context.args, tile.length, kv_length)),
+            false => tile.first_row,
+        }
     }
 
     /// Strip `place` of item number `number`.
     #[inline(always)]
-    fn strip_of(work: BlockWork, item: SequenceTile, number: u32, place: u32, warpgroups: u32) -> StripCopy {
+    fn strip_of(
+        work: BlockWork,
+        (item, keys): (SequenceTile, Rows),
+        number: u32,
+        place: u32,
+        warpgroups: u32,
+    ) -> StripCopy {
         StripCopy {
             // The order of the warpgroups is its own inverse.
             strip: Self::slot(Streamed::place(place, warpgroups, number), warpgroups, number),
             parity: Self::parity(number),
             work,
             tile: SequenceTile { first_row: item.first_row + place * ROWS, ..item },
+            kv_length: keys.length,
         }
     }
 
@@ -84,10 +92,13 @@ impl PackedStreamed {
     #[inline(always)]
     unsafe fn told<K: TmaKernel>(memory: Memory<K>, warpgroup: u32, number: u32) -> StripCopy {
         let strip = Self::slot(warpgroup, K::WARPGROUPS, number);
-        // SAFETY: the producer wrote these 16 bytes before it arrived at the mbarrier of Q.
-        let [head, begin, length, first_row] = unsafe { memory::load_shared_16(memory.strip_tile(strip)) };
+        // SAFETY: the producer wrote both before it arrived at the mbarrier of Q.
+        let ([head, begin, length, first_row], kv_length) = unsafe {
+            (memory::load_shared_16(memory.strip_tile(strip)), memory::load_shared_4(memory.strip_keys(strip)))
+        };
         let work = BlockWork { batch: 0, head, query_tile: 0 };
-        StripCopy { strip, parity: Self::parity(number), work, tile: SequenceTile { begin, length, first_row } }
+        let tile = SequenceTile { sequence: 0, begin, length, first_row };
+        StripCopy { strip, parity: Self::parity(number), work, tile, kv_length }
     }
 
     /// [`Self::told`], when Q has arrived.
@@ -106,32 +117,35 @@ impl PackedStreamed {
 
     /// Tiles of the item that `strip` of a warpgroup is of.
     #[inline(always)]
-    fn tiles_around<K: TmaKernel>(context: &Context<'_, K>, tile: SequenceTile, warpgroup: u32, number: u32) -> u32 {
-        let item_row = tile.first_row - Streamed::place(warpgroup, K::WARPGROUPS, number) * ROWS;
-        Streamed::tiles(context, item_row + K::WARPGROUPS * ROWS, tile.length)
+    fn tiles_around<K: TmaKernel>(context: &Context<'_, K>, strip: StripCopy, warpgroup: u32, number: u32) -> u32 {
+        let behind = K::WARPGROUPS - Streamed::place(warpgroup, K::WARPGROUPS, number);
+        let position = Self::position(context, strip.tile, strip.kv_length);
+        Streamed::tiles(context, position.wrapping_add(behind * ROWS), strip.kv_length)
     }
 
     /// The first step of a strip of item number `number`, with its first tile at a stage.
     #[inline(always)]
     fn start<K: TmaKernel>(
         context: &Context<'_, K>,
-        StripCopy { strip, parity, tile, .. }: StripCopy,
+        copy: StripCopy,
         number: u32,
         (stage, stage_parity): (u32, u32),
     ) -> Step<K> {
-        let tiles = Streamed::tiles(context, tile.first_row + ROWS, tile.length);
-        let first_tile = Streamed::first_tile(context, tile.first_row);
+        let StripCopy { strip, parity, tile, kv_length, .. } = copy;
+        let position = Self::position(context, tile, kv_length);
+        let tiles = Streamed::tiles(context, position.wrapping_add(ROWS), kv_length);
+        let first_tile = Streamed::first_tile(context, position);
         Step {
             number,
-            kv_length: tile.length,
+            kv_length,
             strips: 0,
-            first_row: tile.first_row,
+            first_row: position,
             strip,
             queries: Descriptor::new(context.memory.strip(strip).address()),
             tile: first_tile,
             first_tile,
             last_tile: tiles - 1,
-            idle_tiles: Self::tiles_around(context, tile, strip % K::WARPGROUPS, number) - tiles,
+            idle_tiles: Self::tiles_around(context, copy, strip % K::WARPGROUPS, number) - tiles,
             stage,
             keys: Descriptor::new(context.memory.keys(stage).address()),
             stage_parity,
@@ -164,7 +178,7 @@ impl PackedStreamed {
                 if K::WARPGROUPS == 1 || strip.has_rows() {
                     return Some(Self::start::<K>(context, strip, number, place));
                 }
-                let mut tiles = Self::tiles_around(context, strip.tile, warpgroup, number);
+                let mut tiles = Self::tiles_around(context, strip, warpgroup, number);
                 epilogue::leave_nothing(context.memory, strip.strip, lane);
                 while tiles > 0 {
                     turns.wait();
@@ -298,14 +312,17 @@ impl<K: TmaKernel> Order<K> for PackedStreamed {
         let (mut stage, mut is_first) = ((0, 0), true);
         while let Some(item) = Self::find(context, round) {
             while place < K::WARPGROUPS {
-                load_strip(Self::strip_of(item.work, item.tile, number, place, K::WARPGROUPS));
+                load_strip(Self::strip_of(item.work, (item.tile, item.keys), number, place, K::WARPGROUPS));
                 place += 1;
             }
-            let head = Packed::in_maps(context.args, context.args.of_keys(item.work), item.tile);
-            let first_tile = Streamed::first_tile(context, item.tile.first_row);
-            while first_tile + tile < Self::tiles_of_item(context, item.tile) {
-                let first_key = head.after((first_tile + tile) * KEYS);
-                load_tile(TileCopy { stage: stage.0, parity: stage.1, is_first, first_key });
+            let head = keys_in_maps(context.args, item.work, item.keys);
+            let position = Self::position(context, item.tile, item.keys.length);
+            let first_tile = Streamed::first_tile(context, position);
+            let item_end = position.wrapping_add(K::WARPGROUPS * ROWS);
+            while first_tile + tile < Streamed::tiles(context, item_end, item.keys.length) {
+                let key = (first_tile + tile) * KEYS;
+                let (first_key, is_outside) = (head.after(key), key >= item.keys.length);
+                load_tile(TileCopy { stage: stage.0, parity: stage.1, is_first, first_key, is_outside });
                 stage = Streamed::advance::<K>(stage, 1);
                 is_first &= stage.0 != 0;
                 tile += 1;
@@ -315,8 +332,8 @@ impl<K: TmaKernel> Order<K> for PackedStreamed {
         }
         let work = BlockWork { batch: 0, head: 0, query_tile: 0 };
         while place < K::WARPGROUPS {
-            let strip =
-                Self::strip_of(work, SequenceTile { first_row: 0, ..StripCopy::END }, number, place, K::WARPGROUPS);
+            let nothing = (SequenceTile { first_row: 0, ..StripCopy::END }, Rows { begin: 0, length: 0 });
+            let strip = Self::strip_of(work, nothing, number, place, K::WARPGROUPS);
             load_strip(StripCopy { tile: StripCopy::END, ..strip });
             place += 1;
         }

@@ -3,6 +3,7 @@
 use super::{Order, Step, StripCopy, TileCopy, whole, work_item};
 use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
+use crate::device::attention::sequence::Sequence;
 use crate::device::ptx::mbarrier;
 use crate::device::ptx::wgmma::{Descriptor, KMajor};
 use crate::device::sm90::tma::mapped::in_maps_of_batch;
@@ -32,18 +33,22 @@ impl Streamed {
         if round.is_multiple_of(2) { warpgroup } else { warpgroups - 1 - warpgroup }
     }
 
-    /// The first tile that a row attends to.
+    /// The first tile that a row attends to; of packed sequences, one at a position.
     #[inline(always)]
     pub fn first_tile<K: TmaKernel>(context: &Context<'_, K>, row: u32) -> u32 {
         K::Mask::keys_begin(context.args, row) / KEYS
     }
 
-    /// End of the tiles that the rows before a row attend to, of `kv_length` keys.
+    /// End of the tiles that the rows before a row, or a position, attend to, of `kv_length` keys.
     #[inline(always)]
     pub fn tiles<K: TmaKernel>(context: &Context<'_, K>, rows_end: u32, kv_length: u32) -> u32 {
         let end = K::Mask::keys_end(context.args, rows_end, kv_length).div_ceil(KEYS);
-        // A strip that attends to nothing has a tile that is masked. The item is that strip.
-        if K::Mask::HAS_BEGIN { end.max(Self::first_tile(context, rows_end - ROWS) + 1) } else { end }
+        // A strip that attends to nothing has a tile that is masked. The item is that strip, or all of its strips are so.
+        match (K::Mask::HAS_BEGIN, K::Sequence::MAY_HAVE_NO_KEY) {
+            (true, _) => end.max(Self::first_tile(context, rows_end.wrapping_sub(ROWS)) + 1),
+            (false, true) => end.max(1),
+            (false, false) => end,
+        }
     }
 
     /// The first step of a warpgroup's strip of `item`, with its first tile at a stage.
@@ -88,6 +93,7 @@ impl Streamed {
             parity: round / 2 % 2,
             work,
             tile: whole(context, Self::first_row(work, K::WARPGROUPS) + place * ROWS),
+            kv_length: context.kv_length,
         }
     }
 
@@ -202,7 +208,7 @@ impl<K: TmaKernel> Order<K> for Streamed {
             let tiles = Self::tiles(context, first_row + K::WARPGROUPS * ROWS, context.kv_length) - first_tile;
             while tile < tiles {
                 let first_key = in_maps_of_batch(context.args.of_keys(work)).after((first_tile + tile) * KEYS);
-                load_tile(TileCopy { stage: stage.0, parity: stage.1, is_first, first_key });
+                load_tile(TileCopy { stage: stage.0, parity: stage.1, is_first, first_key, is_outside: false });
                 stage = Self::advance::<K>(stage, 1);
                 is_first &= stage.0 != 0;
                 tile += 1;

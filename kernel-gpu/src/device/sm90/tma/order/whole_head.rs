@@ -94,6 +94,7 @@ impl WholeHead {
             parity: round % 2,
             work,
             tile: whole(context, Self::first_row(share, pass, warpgroup)),
+            kv_length: context.kv_length,
         }
     }
 
@@ -243,7 +244,7 @@ impl<K: TmaKernel> Order<K> for WholeHead {
             while tile < Self::tiles_end::<K>(pass) {
                 let (parity, is_first) = (head % 2, head == 0);
                 let first_key = in_maps_of_batch(context.args.of_keys(work)).after(tile * KEYS);
-                load_tile(TileCopy { stage: tile, parity, is_first, first_key });
+                load_tile(TileCopy { stage: tile, parity, is_first, first_key, is_outside: false });
                 tile += 1;
             }
             warpgroup = 0;
