@@ -61,7 +61,7 @@ pub struct ForwardArgs {
     /// Rows from a query's own back to the first key that it attends to, of entries with a window; negative where that lies behind
     /// it, `i32::MAX` for no limit.
     pub window_left: i32,
-    /// Rows from a query's own on to the last key that it attends to, likewise, but at most [`Self::kv_sequence`].
+    /// Rows from a query's own on to the last key that it attends to, likewise, but at most the larger of the numbers of rows.
     pub window_right: i32,
     /// S, rows of Q and O; entries specialised for one sequence length require exactly that. Of packed sequences the rows of all: tensors then
     /// have the shape `[1,H,S,D]`.

@@ -119,8 +119,8 @@ impl<'a> Plan<'a> {
             scale_log2: problem.scale_log2(),
             // Further back there is no key, and no difference from a position leaves 32 bits.
             window_left: band.left.min(1 << 30),
-            // Further on there is no key.
-            window_right: band.right.min(shape.kv_sequence as i32),
+            // Further on there is no key, also from a position before the first.
+            window_right: band.right.min(shape.sequence.max(shape.kv_sequence) as i32),
             sequence: shape.sequence,
             kv_sequence: shape.kv_sequence,
             sequences: problem.packing().map_or(0, |packing| packing.sequences),

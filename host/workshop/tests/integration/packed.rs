@@ -187,7 +187,8 @@ const KEYS: [u32; 8] = [3, 70, 20, 64, 200, 0, 129, 70];
 #[test]
 fn keys_with_lengths_of_their_own() {
     let windows = [Window { left: Some(20), right: Some(5) }, Window { left: None, right: Some(70) }, Window::CAUSAL];
-    let windows = windows.into_iter().chain([Window::UNLIMITED, Window { left: Some(0), right: Some(0) }]);
+    let more = [Window::UNLIMITED, Window { left: Some(0), right: Some(0) }, Window { left: Some(4), right: None }];
+    let windows = windows.into_iter().chain(more);
     let shape = Shape::new(1, 2, QUERIES.iter().sum()).with_kv_sequence(KEYS.iter().sum());
     for (index, window) in windows.enumerate() {
         for alignment in Alignment::ALL {

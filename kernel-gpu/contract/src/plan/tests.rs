@@ -257,6 +257,9 @@ fn only_the_device_knows_where_queries_are_that_end_at_their_last_key() {
     let args = |problem: &Problem| Plan::new(problem, *variant, &GPU).unwrap().args;
     let looked_up = args(&at_last);
     assert_eq!((looked_up.window_left, looked_up.window_right, looked_up.bottom_right), (1 << 30, 0, u32::MAX));
+    // Queries before the first key see as far as the last one where nothing limits them.
+    let back = at_last.with_window(Window { left: Some(4), right: None });
+    assert_eq!(args(&back).window_right, 1_000);
     assert_eq!(
         args(&at_last.aligned(Alignment::TopLeft).with_window(Window { left: Some(5), right: None })).bottom_right,
         0
