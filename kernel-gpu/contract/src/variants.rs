@@ -231,7 +231,7 @@ macro_rules! for_every_variant {
             fa512_sm80_d128_any_window_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, F16, Any, Window;
             fa512_sm80_d128_any_modified_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, F16, Any, Window, Modified;
             fa512_sm80_d128_packed_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns }, F16, Packed, Full;
-            fa512_sm80_d128_packed_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns }, F16, Packed, Causal;
+            fa512_sm80_d128_packed_causal_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 128 columns }, F16, Packed, Causal;
             fa512_sm80_d128_packed_window_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, F16, Packed, Window;
             fa512_sm80_d128_packed_modified_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, F16, Packed, Window, Modified;
 
@@ -248,7 +248,7 @@ macro_rules! for_every_variant {
             fa512_sm80_bf16_d128_any_window_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, Bf16, Any, Window;
             fa512_sm80_bf16_d128_any_modified_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, Bf16, Any, Window, Modified;
             fa512_sm80_bf16_d128_packed_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns }, Bf16, Packed, Full;
-            fa512_sm80_bf16_d128_packed_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns }, Bf16, Packed, Causal;
+            fa512_sm80_bf16_d128_packed_causal_64x32: Sm80 { 64 x 32, 4 warps, 3 stages, 128 columns }, Bf16, Packed, Causal;
             fa512_sm80_bf16_d128_packed_window_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, Bf16, Packed, Window;
             fa512_sm80_bf16_d128_packed_modified_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, Bf16, Packed, Window, Modified;
         }
