@@ -7,7 +7,7 @@ use crate::packed::{Lengths, Packing};
 use crate::problem::{Alignment, ScoreMod, Shape, Window};
 use crate::tile::{Configuration, Grid, Sm90Tma};
 use crate::variants::VARIANTS;
-use crate::view::{Layout, Views};
+use crate::view::{Layout, View, Views};
 use std::string::{String, ToString};
 
 const ADDRESSES: Addresses = Addresses { lse: Some(5 << 20), ..Addresses::new(1 << 20, 2 << 20, 3 << 20, 4 << 20) };
