@@ -79,8 +79,8 @@ def _forward_cuda(
     softcap: Optional[float] = None,
     alibi_slopes: Optional[Tensor] = None,
 ) -> Tensor:
-    options = {"causal": is_causal, "window": (window_left, window_right), "scale": scale}
-    scores = {"softcap": softcap, "alibi_slopes": alibi_slopes}
+    options: dict[str, Any] = {"causal": is_causal, "window": (window_left, window_right), "scale": scale}
+    scores: dict[str, Any] = {"softcap": softcap, "alibi_slopes": alibi_slopes}
     return _native.attention_varlen(query, key, value, cu_seqlens, max_seqlen=max_seqlen, **options, **scores)
 
 
@@ -97,8 +97,8 @@ def _forward_with_lse_cuda(
     softcap: Optional[float] = None,
     alibi_slopes: Optional[Tensor] = None,
 ) -> tuple[Tensor, Tensor]:
-    options = {"causal": is_causal, "window": (window_left, window_right), "scale": scale}
-    scores = {"softcap": softcap, "alibi_slopes": alibi_slopes}
+    options: dict[str, Any] = {"causal": is_causal, "window": (window_left, window_right), "scale": scale}
+    scores: dict[str, Any] = {"softcap": softcap, "alibi_slopes": alibi_slopes}
     return _native.attention_varlen(
         query, key, value, cu_seqlens, max_seqlen=max_seqlen, **options, **scores, return_lse=True
     )
