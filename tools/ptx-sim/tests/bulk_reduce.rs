@@ -89,6 +89,14 @@ fn boxes_are_joined() {
     let finding =
         kernel(bytes(&input), &[form, WAIT, read]).with_tensor_map(bytes_map).run_faulty(FindingClass::InvalidOperand);
     assert!(finding.message.contains("a tensor of U16"), "{finding}");
+    // An H100 executes these of tensors of u64 and stops at those of s64.
+    let bits = form.replace(".add.", ".or.");
+    let mut signed = map(TensorElement::S64);
+    signed.sizes[0] = 4;
+    signed.box_sizes[0] = 4;
+    let finding =
+        kernel(bytes(&input), &[&bits, WAIT, read]).with_tensor_map(signed).run_faulty(FindingClass::InvalidOperand);
+    assert!(finding.message.contains("by .or of a tensor of S64"), "{finding}");
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub fn cases() -> Vec<Case> {
         ("inc", TensorElement::U32),
         ("dec", TensorElement::U32),
         ("and", TensorElement::S32),
-        ("or", TensorElement::S64),
+        ("or", TensorElement::U64),
     ] {
         // Across the end of the tensor, and of a row of its second dimension.
         for origin in [[0, 0], [40, 0], [0, 12], [40, 12]] {

@@ -107,7 +107,9 @@ fn kind_of(element: TensorElement, name: &str) -> Option<Type> {
     let is_logic = matches!(name, "and" | "or" | "xor");
     let text = match (element, is_logic) {
         (TensorElement::U32 | TensorElement::S32, true) => "b32",
-        (TensorElement::U64 | TensorElement::S64, true) => "b64",
+        (TensorElement::U64, true) => "b64",
+        // An H100 stops at them: an illegal instruction.
+        (TensorElement::S64, true) => return None,
         (TensorElement::U32, _) => "u32",
         (TensorElement::S32, _) => "s32",
         (TensorElement::U64, _) => "u64",
