@@ -74,6 +74,11 @@ pub struct SequenceTile {
     pub first_row: u32,
 }
 
+impl SequenceTile {
+    /// One without rows.
+    pub const EMPTY: Self = Self { sequence: 0, begin: 0, length: 0, first_row: 0 };
+}
+
 /// Where the sequences of a tensor of `rows` rows are: `begin` is asked for elements `0 ..= sequences`, and `used` for each
 /// sequence.
 pub struct Sequences<B, U> {

@@ -16,6 +16,7 @@ use contract::geometry::BlockWork;
 use contract::packed::{Rows, SequenceTile};
 
 /// `rows` query rows of one head of a sequence.
+#[derive(Clone, Copy)]
 pub struct Block<'a, K> {
     /// The arguments of the launch.
     pub args: &'a ForwardArgs,
@@ -48,9 +49,11 @@ impl<'a, K: Kernel> Block<'a, K> {
     /// The same block, whose work is computed again ([`hidden::again`]).
     #[cfg(feature = "sm_80")]
     #[inline(always)]
-    pub fn again(&self) -> Option<Self> {
+    pub fn again(&self) -> Self {
         let work = K::Sequence::work(self.args, hidden::again(thread::block_idx_x()));
-        Self::of(self.args, work, self.rows, self.threads)
+        // There is one, as before. An `Option` of a block would lie in local memory.
+        let tile = K::Sequence::tile(self.args, work, self.rows).unwrap_or(SequenceTile::EMPTY);
+        Self { work, tile, ..*self }
     }
 
     /// First query row of the block.
@@ -79,10 +82,10 @@ impl<'a, K: Kernel> Block<'a, K> {
 
     /// What it attends to.
     #[inline(always)]
-    pub fn attended(&self) -> Attended<'_, K> {
+    pub fn attended(&self) -> Attended<'a, K> {
         let Rows { begin, length } = K::Sequence::keys(self.args, self.tile);
         let first = K::Sequence::first_position(self.args, self.tile.length, length);
-        Attended { block: self, begin, length, position: self.tile.first_row.wrapping_add(first) }
+        Attended { block: *self, begin, length, position: self.tile.first_row.wrapping_add(first) }
     }
 
     /// What is done to the head's scores.
@@ -101,8 +104,10 @@ impl<'a, K: Kernel> Block<'a, K> {
 }
 
 /// The keys and values of a block's sequence.
+#[derive(Clone, Copy)]
 pub struct Attended<'a, K> {
-    block: &'a Block<'a, K>,
+    // By value: a reference would keep it in local memory where the compiler does not see through it.
+    block: Block<'a, K>,
     /// Row of K and V at which the sequence begins.
     begin: u32,
     /// Its keys.
@@ -133,13 +138,13 @@ impl<K: Kernel> Attended<'_, K> {
     #[inline(always)]
     pub fn keys(&self) -> HeadRows {
         let Block { args, work, .. } = self.block;
-        HeadRows::new::<K::Element>(args.k, &args.k_strides, args.of_keys(*work), self.begin)
+        HeadRows::new::<K::Element>(args.k, &args.k_strides, args.of_keys(work), self.begin)
     }
 
     /// V that the head attends to.
     #[inline(always)]
     pub fn values(&self) -> HeadRows {
         let Block { args, work, .. } = self.block;
-        HeadRows::new::<K::Element>(args.v, &args.v_strides, args.of_keys(*work), self.begin)
+        HeadRows::new::<K::Element>(args.v, &args.v_strides, args.of_keys(work), self.begin)
     }
 }

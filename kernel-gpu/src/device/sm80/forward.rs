@@ -63,7 +63,7 @@ pub fn forward<
     // The loop over the steps is long enough, and the one that looks for maxima needs no more than it has.
     let attended = block.attended();
     let steps = not_unrolled(attended.steps(BLOCK_N));
-    let pipeline = Pipeline::<K, BLOCK_M, BLOCK_N, STAGES>::new(&block, &attended, steps, lane);
+    let pipeline = Pipeline::<K, BLOCK_M, BLOCK_N, STAGES>::new(block, attended, steps, lane);
 
     // SAFETY: all threads are here, and each warp is together: trip counts depend on the block alone, and whether to begin
     // again is decided by the block.
@@ -118,8 +118,7 @@ pub fn forward<
         }
     };
 
-    // The block has something to compute, as before.
-    let Some(block) = block.again() else { return };
+    let block = block.again();
     // SAFETY: the warp is together and alone touches its rows of the Q tile, which it read before the first step; each
     // step ends with a barrier.
     unsafe { epilogue::store(output, &softmax, pipeline.queries(), warp_row, &block, lane) };

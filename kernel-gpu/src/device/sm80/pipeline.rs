@@ -9,9 +9,10 @@ use crate::device::ptx::{cp_async, sync};
 
 /// The copies of one block.
 pub struct Pipeline<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32> {
-    block: &'a Block<'a, K>,
+    block: Block<'a, K>,
     memory: SharedMemory<K, BLOCK_M, BLOCK_N>,
-    attended: &'a Attended<'a, K>,
+    /// Rows of K and V of the block's sequence.
+    kv_length: u32,
     keys: HeadRows,
     values: HeadRows,
     /// The first key of the first step.
@@ -35,11 +36,11 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
 {
     /// Of a block with `steps` steps, at least one.
     #[inline(always)]
-    pub fn new(block: &'a Block<'a, K>, attended: &'a Attended<'a, K>, steps: u32, lane: Lane) -> Self {
+    pub fn new(block: Block<'a, K>, attended: Attended<'a, K>, steps: u32, lane: Lane) -> Self {
         const { assert!(STAGES >= 2) };
         let (first_key, memory) = (attended.first_key(BLOCK_N), SharedMemory::new());
         let (keys, values) = (attended.keys(), attended.values());
-        Self { block, memory, attended, keys, values, first_key, steps, lane }
+        Self { block, memory, kv_length: attended.length, keys, values, first_key, steps, lane }
     }
 
     /// Q, from the first [`Pipeline::begin`] on; later O.
@@ -63,7 +64,7 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
         // SAFETY: all threads are here; the rows of Q before the end are accessible.
         unsafe {
             let rows = (self.block.first_row(), self.block.length());
-            start_copy(self.queries(), self.block.queries(), rows, self.block, self.lane);
+            start_copy(self.queries(), self.block.queries(), rows, &self.block, self.lane);
         }
     }
 
@@ -123,9 +124,9 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
         if step < self.steps {
             // SAFETY: all threads are here, and nobody reads the stage; the rows of K and V before the end are accessible.
             unsafe {
-                let rows = (self.first_key + step * BLOCK_N, self.attended.length);
-                start_copy(self.memory.keys(stage), self.keys, rows, self.block, self.lane);
-                start_copy(self.memory.values(stage), self.values, rows, self.block, self.lane);
+                let rows = (self.first_key + step * BLOCK_N, self.kv_length);
+                start_copy(self.memory.keys(stage), self.keys, rows, &self.block, self.lane);
+                start_copy(self.memory.values(stage), self.values, rows, &self.block, self.lane);
             }
         }
         cp_async::commit_group();

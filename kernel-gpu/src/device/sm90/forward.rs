@@ -60,7 +60,7 @@ pub fn forward<
     // SAFETY: all threads are here: trip counts depend on the block alone. Copies and products keep to the order that the
     // pipeline asks for: the products with K of a step and V of the step before are waited for before the next step.
     unsafe {
-        let pipeline = Pipeline::<K, BLOCK_M, BLOCK_N, STAGES>::start(&block, &attended, steps, lane);
+        let pipeline = Pipeline::<K, BLOCK_M, BLOCK_N, STAGES>::start(block, attended, steps, lane);
         let queries = pipeline.queries();
         pipeline.wait_for_first();
         let mut scores =

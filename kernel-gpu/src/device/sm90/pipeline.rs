@@ -13,8 +13,9 @@ use crate::device::ptx::{cp_async, proxy, sync};
 
 /// The copies of one block.
 pub struct Pipeline<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32> {
-    block: &'a Block<'a, K>,
-    attended: &'a Attended<'a, K>,
+    block: Block<'a, K>,
+    /// Rows of K and V of the block's sequence.
+    kv_length: u32,
     memory: SharedMemory<K, BLOCK_M, BLOCK_N>,
     keys: HeadRows,
     values: HeadRows,
@@ -30,13 +31,13 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
     /// # Safety
     /// All threads of the block call this together, once, and before any other access to shared memory.
     #[inline(always)]
-    pub unsafe fn start(block: &'a Block<'a, K>, attended: &'a Attended<'a, K>, steps: u32, lane: Lane) -> Self {
+    pub unsafe fn start(block: Block<'a, K>, attended: Attended<'a, K>, steps: u32, lane: Lane) -> Self {
         let (memory, keys, values) = (SharedMemory::new(), attended.keys(), attended.values());
-        let pipeline = Self { block, attended, memory, keys, values, steps, lane };
+        let pipeline = Self { block, kv_length: attended.length, memory, keys, values, steps, lane };
         // SAFETY: all threads are here; nothing was copied yet.
         unsafe {
             let rows = (block.first_row(), block.length());
-            start_copy(pipeline.queries(), block.queries(), rows, block, lane);
+            start_copy(pipeline.queries(), block.queries(), rows, &block, lane);
             let mut group = 0;
             while group < STAGES {
                 pipeline.start_group(group);
@@ -106,13 +107,13 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
     pub unsafe fn start_group(&self, group: u32) {
         // SAFETY: the caller has the block together, and nobody reads what these tiles replace.
         unsafe {
-            let rows = |step| (step * BLOCK_N, self.attended.length);
+            let rows = |step| (step * BLOCK_N, self.kv_length);
             if group < self.steps {
-                start_copy(self.keys(group), self.keys, rows(group), self.block, self.lane);
+                start_copy(self.keys(group), self.keys, rows(group), &self.block, self.lane);
             }
             if group >= 1 && group <= self.steps {
                 let step = group - 1;
-                start_copy(self.values(step), self.values, rows(step), self.block, self.lane);
+                start_copy(self.values(step), self.values, rows(step), &self.block, self.lane);
             }
         }
         cp_async::commit_group();
