@@ -130,7 +130,8 @@ impl<const HAS_BIAS: bool> ScoreMod for Modified<HAS_BIAS> {
         }
         let pitch = args.score_mod.bias_strides.row * 2;
         // The same in all lanes, as is whether all keys of the scores are there.
-        let in_pairs = (self.bias | pitch) % 4 == 0 && place.first_key + N_TILES as u32 * MMA_N <= place.kv_length;
+        let in_pairs =
+            (self.bias | pitch).is_multiple_of(4) && place.first_key + N_TILES as u32 * MMA_N <= place.kv_length;
         let first_key = place.first_key + lane.pair_column();
         let load = |pairs: &mut BiasPairs<M_TILES, N_TILES>, one: fn(u64, u32, u32) -> u32| {
             unrolled!(at most 4; for m in M_TILES => {
@@ -144,13 +145,12 @@ impl<const HAS_BIAS: bool> ScoreMod for Modified<HAS_BIAS> {
                 });
             });
         };
-        // SAFETY: elements of a row of the bias; all of them are there, and pairs are aligned.
         if in_pairs {
-            load(&mut pairs, |address, _, _| unsafe { memory::load_global_4(address) })
-        }
-        // SAFETY: elements of a row of the bias, as far as its keys go.
-        else {
-            load(&mut pairs, |address, key, end| unsafe { load_pair_before_end(address, key, end) })
+            // SAFETY: elements of a row of the bias; all of them are there, and pairs are aligned.
+            load(&mut pairs, |address, _, _| unsafe { memory::load_global_4(address) });
+        } else {
+            // SAFETY: elements of a row of the bias, as far as its keys go.
+            load(&mut pairs, |address, key, end| unsafe { load_pair_before_end(address, key, end) });
         }
         pairs
     }

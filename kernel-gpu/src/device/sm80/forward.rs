@@ -68,53 +68,59 @@ pub fn forward<
     // SAFETY: all threads are here, and each warp is together: trip counts depend on the block alone, and whether to begin
     // again is decided by the block.
     let (output, softmax) = unsafe {
-        pipeline.start_queries();
-        let mut step = pipeline.begin();
-        let queries = Queries::<K, BLOCK_M, M_TILES>::load(pipeline.queries(), warp_row, lane);
-        let warp = Warp { args, queries, first_row: attended.position.wrapping_add(warp_row), lane };
-        let mut shifts = warp.guess_shifts(pipeline.first_keys(), pipeline.first_key, attended.length);
-        let mut exact = false;
-        loop {
+        'attention: {
+            pipeline.start_queries();
+            let mut step = pipeline.begin();
+            let queries = Queries::<K, BLOCK_M, M_TILES>::load(pipeline.queries(), warp_row, lane);
+            let warp = Warp { args, queries, first_row: attended.position.wrapping_add(warp_row), lane };
             if K::RESCALE_THRESHOLD == 0 {
-                break warp.follow_maxima::<BLOCK_N, K_STEPS, STAGES>(&pipeline, step, (&block, attended.length));
-            }
-            let mut accumulators = Accumulators::<K, M_TILES>::new();
-            while step.number < pipeline.steps {
-                let (keys, values) = pipeline.tiles(&step);
-                let first_key = pipeline.first_key + step.number * BLOCK_N;
-                match warp.attention(first_key, BLOCK_N, attended.length) {
-                    Attention::All => {
-                        let attend = Warp::attend::<BLOCK_N, K_STEPS, false>;
-                        attend(&warp, &mut accumulators, &shifts, keys, values, first_key, attended.length);
-                    }
-                    Attention::Some => {
-                        let attend = Warp::attend::<BLOCK_N, K_STEPS, true>;
-                        attend(&warp, &mut accumulators, &shifts, keys, values, first_key, attended.length);
-                    }
-                    Attention::None => (),
-                }
-                pipeline.finish(&mut step);
-            }
-            if exact || !sync::block_any(!accumulators.sums.are_sound::<K::Element>()) {
-                let softmax = RunningSoftmax { shift: shifts.0, sum: accumulators.sums.rows() };
-                break (accumulators.output, softmax);
-            }
-
-            let mut maxima = RowMaxima::new();
-            step = pipeline.begin();
-            while step.number < pipeline.steps {
-                let (keys, _) = pipeline.tiles(&step);
-                warp.take_maxima::<BLOCK_N, K_STEPS>(
-                    &mut maxima,
-                    keys,
-                    pipeline.first_key + step.number * BLOCK_N,
-                    attended.length,
+                break 'attention warp.follow_maxima::<BLOCK_N, K_STEPS, STAGES>(
+                    &pipeline,
+                    step,
+                    (&block, attended.length),
                 );
-                pipeline.finish(&mut step);
             }
-            shifts = maxima.shifts(args.scale_log2).or_zero();
-            exact = true;
-            step = pipeline.begin();
+            let mut shifts = warp.guess_shifts(pipeline.first_keys(), pipeline.first_key, attended.length);
+            let mut exact = false;
+            loop {
+                let mut accumulators = Accumulators::<K, M_TILES>::new();
+                while step.number < pipeline.steps {
+                    let (keys, values) = pipeline.tiles(&step);
+                    let first_key = pipeline.first_key + step.number * BLOCK_N;
+                    match warp.attention(first_key, BLOCK_N, attended.length) {
+                        Attention::All => {
+                            let attend = Warp::attend::<BLOCK_N, K_STEPS, false>;
+                            attend(&warp, &mut accumulators, &shifts, keys, values, first_key, attended.length);
+                        }
+                        Attention::Some => {
+                            let attend = Warp::attend::<BLOCK_N, K_STEPS, true>;
+                            attend(&warp, &mut accumulators, &shifts, keys, values, first_key, attended.length);
+                        }
+                        Attention::None => (),
+                    }
+                    pipeline.finish(&mut step);
+                }
+                if exact || !sync::block_any(!accumulators.sums.are_sound::<K::Element>()) {
+                    let softmax = RunningSoftmax { shift: shifts.0, sum: accumulators.sums.rows() };
+                    break (accumulators.output, softmax);
+                }
+
+                let mut maxima = RowMaxima::new();
+                step = pipeline.begin();
+                while step.number < pipeline.steps {
+                    let (keys, _) = pipeline.tiles(&step);
+                    warp.take_maxima::<BLOCK_N, K_STEPS>(
+                        &mut maxima,
+                        keys,
+                        pipeline.first_key + step.number * BLOCK_N,
+                        attended.length,
+                    );
+                    pipeline.finish(&mut step);
+                }
+                shifts = maxima.shifts(args.scale_log2).or_zero();
+                exact = true;
+                step = pipeline.begin();
+            }
         }
     };
 
