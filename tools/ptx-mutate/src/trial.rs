@@ -18,7 +18,7 @@ use workshop::error::Error;
 use workshop::executor::PtxModule;
 use workshop::executor::sim::{DEFAULT_ARCHITECTURE, SimExecutor};
 use workshop::forward::{Forward, Outcome};
-use workshop::inputs::{Distribution, Inputs};
+use workshop::inputs::{Distribution, Inputs, Lengths};
 use workshop::launch;
 use workshop::reference::Reference;
 use workshop::score_mod::{BiasForm, ScoreModForm};
@@ -152,6 +152,13 @@ impl Case {
     fn packed(self, lengths: &[u32]) -> Result<Self> {
         let Self { inputs, bounds, lse, schedule, .. } = self;
         Ok(Self { lse, schedule, ..Self::new(inputs.packed(lengths)?, bounds) })
+    }
+
+    /// The same rows as packed sequences of these lengths, and of these of their own for keys.
+    fn separate(self, queries: &[u32], keys: &[u32]) -> Result<Self> {
+        let Self { inputs, bounds, lse, schedule, .. } = self;
+        let inputs = inputs.with_lengths(&Lengths::separate(queries, keys)?)?;
+        Ok(Self { lse, schedule, ..Self::new(inputs, bounds) })
     }
 
     fn new(inputs: Inputs, bounds: Option<UnitScaleBounds>) -> Self {
@@ -396,6 +403,10 @@ fn packed(entry: &Entry, cases: Vec<Case>) -> Result<Vec<Case>> {
             packed.insert(1, Case::generate(apart(rows, entry)?, distribution)?.packed(&lengths)?);
         }
     }
+    // Keys with lengths of their own: the last tile of a strip may lie wholly before the strip's rows.
+    let (queries, keys) = ([2 * block_m + 3, block_n, 5, 0], [block_n, 2 * block_n + 1, 0, 9]);
+    let rows = shape(1, 3, queries.iter().sum()).with_kv_sequence(keys.iter().sum());
+    packed.insert(1, Case::generate(apart(rows, entry)?, Distribution::Normal)?.separate(&queries, &keys)?);
     Ok(packed)
 }
 
