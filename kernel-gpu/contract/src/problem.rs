@@ -21,7 +21,7 @@ pub const MAXIMUM_SCALE: f64 = 1e26;
 /// Smallest scale that is applied as such; one below it (0 included) acts as this one, which makes every finite score 0
 /// to working precision and still keeps −∞ · scale at −∞.
 pub const MINIMUM_SCALE: f64 = f32::MIN_POSITIVE as f64;
-/// [`MINIMUM_SCALE`] of changed scores, to which terms are added before they are scaled: no bias below 3·10⁸ times it overflows.
+/// [`MINIMUM_SCALE`] of changed scores, to which a bias is added divided by the scale: below 3·10⁸ it does not overflow.
 pub const MINIMUM_MODIFIED_SCALE: f64 = 1e-30;
 /// Keys to each side of a query, of a problem with the mask [`Mask::Window`] until [`Problem::with_window`] says others.
 pub const DEFAULT_WINDOW: u32 = 64;

@@ -131,11 +131,7 @@ impl Plan<'_> {
         if address == 0 || address % LENGTHS_ALIGNMENT != 0 {
             return Err(Refusal::LengthsAddress { lengths: tensor, address });
         }
-        let bytes = elements * LENGTHS_ALIGNMENT;
-        match address.checked_add(bytes) {
-            Some(end) => Ok(Some((tensor, address..end))),
-            None => Err(Refusal::BeyondAddresses { tensor, address, bytes }),
-        }
+        Ok(Some((tensor, range_from(tensor, address, elements * LENGTHS_ALIGNMENT)?)))
     }
 }
 
@@ -169,6 +165,11 @@ fn tensor_range(tensor: Tensor, address: u64, bytes: u64) -> Result<Range<u64>, 
     if address == 0 || address % TENSOR_ALIGNMENT != 0 {
         return Err(Refusal::Address { tensor, address });
     }
+    range_from(tensor, address, bytes)
+}
+
+/// So many bytes from `address` on.
+fn range_from(tensor: Tensor, address: u64, bytes: u64) -> Result<Range<u64>, Refusal> {
     match address.checked_add(bytes) {
         Some(end) => Ok(address..end),
         None => Err(Refusal::BeyondAddresses { tensor, address, bytes }),
@@ -190,11 +191,7 @@ fn elements_range(
     if address == 0 || address % element != 0 {
         return Err(Refusal::ElementAddress { tensor, address, element });
     }
-    let bytes = count.saturating_mul(element);
-    match address.checked_add(bytes) {
-        Some(end) => Ok(Some((tensor, address..end))),
-        None => Err(Refusal::BeyondAddresses { tensor, address, bytes }),
-    }
+    Ok(Some((tensor, range_from(tensor, address, count.saturating_mul(element))?)))
 }
 
 fn check_apart((output, at): &(Tensor, Range<u64>), others: &[(Tensor, Range<u64>)]) -> Result<(), Refusal> {

@@ -59,17 +59,21 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
         form.flag("read");
         return Ok(Some(Operation::Wait(form.literal()?)));
     }
-    let rank = match form.flag("tensor") {
-        true => form.choice(&[("1d", 1), ("2d", 2), ("3d", 3), ("4d", 4), ("5d", 5)]).map(Some),
-        false => Some(None),
-    };
-    let Some(rank) = rank else { return form.refuse() };
-    if rank.is_some() {
-        form.flag("tile");
-    }
+    let rank = tensor_rank(form)?;
     let operation = if form.flag("prefetch") { prefetch(form, rank)? } else { copy(form, rank)? };
     cache_policy::take(form)?;
     Ok(Some(operation))
+}
+
+/// Takes `tensor` and its number of dimensions, and `tile` behind it, where they are; `None` without.
+pub(super) fn tensor_rank(form: &mut Form<'_>) -> Decode<Option<usize>> {
+    if !form.flag("tensor") {
+        return Ok(None);
+    }
+    let rank = form.choice(&[("1d", 1), ("2d", 2), ("3d", 3), ("4d", 4), ("5d", 5)]);
+    let Some(rank) = rank else { return form.refuse() };
+    form.flag("tile");
+    Ok(Some(rank))
 }
 
 fn prefetch(form: &mut Form<'_>, rank: Option<usize>) -> Decode<Operation> {

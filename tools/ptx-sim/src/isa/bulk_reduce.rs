@@ -4,7 +4,7 @@
 //! They take effect when they are issued. An access that does not come after the wait for one races with it.
 
 use super::atomic::{UPDATES, Update};
-use super::bulk_copy::{ALIGNMENT, Source, StoredBox, global_side, read_own, read_shared, sectors, size};
+use super::bulk_copy::{ALIGNMENT, Source, StoredBox, global_side, read_own, read_shared, sectors, size, tensor_rank};
 use super::cache_policy;
 use crate::context::{Context, Faults, Place};
 use crate::decode::{Decode, Form};
@@ -45,14 +45,7 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
     if !form.flag("async") || !form.flag("bulk") {
         return form.refuse();
     }
-    let rank = match form.flag("tensor") {
-        true => form.choice(&[("1d", 1), ("2d", 2), ("3d", 3), ("4d", 4), ("5d", 5)]).map(Some),
-        false => Some(None),
-    };
-    let Some(rank) = rank else { return form.refuse() };
-    if rank.is_some() {
-        form.flag("tile");
-    }
+    let rank = tensor_rank(form)?;
     let is_to_cluster = form.has("shared::cluster");
     let spaces = (form.take(Space::parse), form.take(Space::parse));
     let reduction = UPDATES.iter().find(|(name, _)| form.flag(name));
