@@ -78,7 +78,7 @@ macro_rules! entry {
 
                 impl tma::TmaKernel for Entry {
                     const TILE: Sm90Tma = TILE;
-                    type Order = <tma::Passes<{ TILE.passes }> as tma::InOrder<$sequence>>::Order;
+                    type Order = <tma::Passes<{ TILE.passes }, { TILE.splits_keys() }> as tma::InOrder<$sequence>>::Order;
                 }
 
                 tma::forward::<Entry, { TILE.consumer_registers() }, { TILE.producer_registers() }>(&args, maps);

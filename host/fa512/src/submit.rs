@@ -1,6 +1,7 @@
 //! A planned launch as the driver takes it: tensor maps, and the one call that puts kernels on streams.
 
 use std::ffi::c_void;
+use std::num::NonZeroU32;
 use std::ptr;
 
 use contract::args::{ForwardArgs, TensorMaps};
@@ -39,15 +40,17 @@ pub unsafe fn submit(
     stream: Stream,
     overlap: bool,
 ) -> Result<(), Error> {
-    let mut attributes = [LaunchAttribute::programmatic_stream_serialization()];
     let overlaps = overlap && driver.overlaps && launch.overlaps_previous();
+    let (cluster, has_cluster) = (launch.cluster().unwrap_or(NonZeroU32::MIN), launch.cluster().is_some());
+    let mut attributes = [LaunchAttribute::cluster(cluster), LaunchAttribute::programmatic_stream_serialization()];
+    let attributes = if has_cluster { &mut attributes[..] } else { &mut attributes[1..] };
     let config = LaunchConfig {
         grid: [launch.blocks(), 1, 1],
         block: [launch.threads(), 1, 1],
         shared_bytes: launch.dynamic_shared_bytes(),
         stream: stream.handle(),
         attributes: attributes.as_mut_ptr(),
-        attribute_count: overlaps.into(),
+        attribute_count: u32::from(has_cluster) + u32::from(overlaps),
     };
     let maps = launch.encoded_tensor_maps().map_or(ptr::null(), ptr::from_ref);
     let arguments = [ptr::from_ref(launch.args()).cast::<c_void>(), maps.cast()];

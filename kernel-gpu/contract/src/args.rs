@@ -5,6 +5,7 @@ use core::num::NonZeroU32;
 
 use crate::divisor::Divisor;
 use crate::last_round::LastRound;
+use crate::longest_first::HeadGroups;
 
 /// Strides of a `[batch, head, sequence, head_dim]` view, in elements; the last dimension is contiguous.
 ///
@@ -92,6 +93,8 @@ pub struct ForwardArgs {
     pub work_items: NonZeroU32,
     /// How the last round of whole heads is dealt out.
     pub last_round: LastRound,
+    /// In which order items come whose lengths differ.
+    pub head_groups: HeadGroups,
 }
 
 /// What is done to scores before their softmax ([`crate::problem::ScoreMod`]); entries that leave them alone do not read it.
@@ -152,7 +155,7 @@ pub const TENSOR_MAP_ROWS: u32 = 64;
 pub const FORWARD_ARGS_LAYOUT: core::alloc::Layout = core::alloc::Layout::new::<ForwardArgs>();
 
 const _: () = assert!(
-    FORWARD_ARGS_LAYOUT.size() == 5 * 8 + 56 + 4 * 8 + 4 * 24 + 11 * 4 + 3 * 12 + 4 + 36
+    FORWARD_ARGS_LAYOUT.size() == 5 * 8 + 56 + 4 * 8 + 4 * 24 + 11 * 4 + 3 * 12 + 4 + 36 + 40
         && FORWARD_ARGS_LAYOUT.align() == 8
 );
 
@@ -212,5 +215,6 @@ pub const FORWARD_ARGS_FIELDS: &[Field] = fields!(
     group,
     query_tiles,
     work_items,
-    last_round
+    last_round,
+    head_groups
 );

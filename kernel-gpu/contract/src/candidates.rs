@@ -137,6 +137,7 @@ fn of_sm90_tma(tile: &Sm90Tma) -> String {
         option(min_blocks != 1, format!("{min_blocks} blocks")),
         option(passes != 1, format!("{passes} passes")),
         option(grid == Grid::Persistent, "persistent"),
+        option(grid == Grid::SplitKeys, "split keys"),
         option(rescale_threshold != RESCALE_ON_OVERFLOW, format!("rescale threshold {rescale_threshold}")),
         option(epilogue == Epilogue::Exchange, "exchange epilogue"),
     ];

@@ -153,7 +153,7 @@ impl Load {
         let shape = problem.shape();
         let resident = match class.grid {
             Grid::OneShot => resident,
-            Grid::Persistent => class.blocks,
+            Grid::Persistent | Grid::SplitKeys => class.blocks,
         };
         let heads = f64::from(shape.batch) * f64::from(shape.heads);
         let tiles = query_tiles(shape.sequence, class.rows);

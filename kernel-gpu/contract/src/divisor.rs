@@ -31,6 +31,22 @@ impl Divisor {
         Self { value, multiplier: ((1 << (31 + shift)) / value.get() as u64 + 1) as u32, shift }
     }
 
+    /// `one` where `condition` holds, else `other`, whose numbers pass through `hide`, which returns them unknown to the compiler.
+    /// Otherwise it would choose between places and load from one: arguments of a kernel have no addresses to choose from, and
+    /// would be copied to local memory.
+    #[inline(always)]
+    pub fn either(condition: bool, one: &Self, other: &Self, hide: impl Fn(u32) -> u32) -> Self {
+        let choose = |one, other| {
+            let other = hide(other);
+            if condition { one } else { other }
+        };
+        Self {
+            value: NonZeroU32::new(choose(one.value.get(), other.value.get())).unwrap_or(NonZeroU32::MIN),
+            multiplier: choose(one.multiplier, other.multiplier),
+            shift: choose(one.shift, other.shift),
+        }
+    }
+
     /// What it divides by.
     #[inline(always)]
     pub const fn get(self) -> NonZeroU32 {

@@ -2,6 +2,7 @@
 
 use crate::args::ForwardArgs;
 use crate::divisor::Divisor;
+use crate::longest_first::{WorkOrder, longest_first_item};
 use crate::tile::Grid;
 
 /// Largest number of work items of a launch: of blocks in the x dimension of a grid (CUDA C++ Programming Guide,
@@ -9,7 +10,7 @@ use crate::tile::Grid;
 pub const MAXIMUM_WORK_ITEMS: u64 = (1 << 31) - 1;
 
 /// A work item: the part of the problem that a thread block computes at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockWork {
     /// Batch index.
     pub batch: u32,
@@ -33,7 +34,8 @@ pub const fn work_items(batch: u32, heads: u32, query_tiles: u32) -> Option<u32>
     }
 }
 
-/// Blocks of a launch on a device of `multiprocessors`, each of which has room for `resident` of them.
+/// Blocks of a launch on a device of `multiprocessors`, each of which has room for `resident` of them; clusters of them where keys
+/// are split.
 pub const fn blocks(grid: Grid, work_items: u32, multiprocessors: u32, resident: u32) -> u32 {
     let room = multiprocessors.saturating_mul(resident);
     match grid {
@@ -87,12 +89,24 @@ impl ForwardArgs {
         block_work(item, self.query_tiles, self.heads)
     }
 
-    /// [`Self::block_work`] for a block that has no other item: it divides once, before all else, when registers are free,
-    /// and by the operator, as the multipliers would take some for good.
+    /// Work item `item` of a launch whose items come in `order`. `hide` returns a number unknown to the compiler.
     #[inline(always)]
-    pub fn only_block_work(&self, item: u32) -> BlockWork {
+    pub fn work_in(&self, order: WorkOrder, item: u32, hide: impl Fn(u32) -> u32) -> BlockWork {
+        match order {
+            WorkOrder::HeadByHead => self.block_work(item),
+            WorkOrder::LongestFirst => self.longest_first_work(item, |number, divisor| divisor.divide(number), hide),
+        }
+    }
+
+    /// [`Self::work_in`] for a block that has no other item: it divides once, before all else, when registers are free, and by
+    /// the operator, as the multipliers would take some for good.
+    #[inline(always)]
+    pub fn only_work_in(&self, order: WorkOrder, item: u32, hide: impl Fn(u32) -> u32) -> BlockWork {
         let by_operator = |number, divisor: Divisor| (number / divisor.get(), number % divisor.get());
-        block_work_by(item, self.query_tiles, self.heads, by_operator)
+        match order {
+            WorkOrder::HeadByHead => block_work_by(item, self.query_tiles, self.heads, by_operator),
+            WorkOrder::LongestFirst => self.longest_first_work(item, by_operator, hide),
+        }
     }
 
     /// Work item `item` of a launch for packed sequences: heads are neighbours, as their rows are in memory. The slots that no
@@ -109,10 +123,14 @@ impl ForwardArgs {
         BlockWork { head: self.group.divide(work.head).0, ..work }
     }
 
-    /// [`work_item`] for a launch with these arguments.
+    /// The work item of block `block` of `blocks` in its `round`, counted from 0, of a launch whose items come in `order`; `None`
+    /// when it has done all of its own.
     #[inline(always)]
-    pub fn work_item(&self, round: u32, block: u32, blocks: u32) -> Option<u32> {
-        work_item(round, block, blocks, self.work_items.get())
+    pub fn work_item(&self, order: WorkOrder, round: u32, block: u32, blocks: u32) -> Option<u32> {
+        match order {
+            WorkOrder::HeadByHead => work_item(round, block, blocks, self.work_items.get()),
+            WorkOrder::LongestFirst => longest_first_item(round, block, blocks, self.work_items.get()),
+        }
     }
 }
 

@@ -140,6 +140,7 @@ mod tests {
     use super::*;
     use crate::args::{ScoreModArgs, Strides};
     use crate::geometry::work_item;
+    use crate::longest_first::HeadGroups;
     use std::collections::BTreeSet;
     use std::vec::Vec;
 
@@ -177,6 +178,7 @@ mod tests {
             query_tiles: Divisor::new(NonZeroU32::MIN),
             work_items: NonZeroU32::new(heads).expect("heads"),
             last_round,
+            head_groups: HeadGroups::one(NonZeroU32::MIN, NonZeroU32::MIN),
         }
     }
 

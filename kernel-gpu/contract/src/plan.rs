@@ -11,10 +11,13 @@ use crate::divisor::Divisor;
 use crate::geometry::{blocks, query_tiles, work_items};
 use crate::gpu::Gpu;
 use crate::last_round::LastRound;
+use crate::longest_first::HeadGroups;
 use crate::packed::{self, Lengths, Packing};
 use crate::problem::{Problem, Slopes};
 use crate::refusal::{Refusal, Tensor};
+use crate::split_keys;
 use crate::tensor_map::{self, TensorMap};
+use crate::tile::Grid;
 use crate::variants::Variant;
 
 use addresses::FirstElements;
@@ -26,6 +29,7 @@ pub struct Plan<'a> {
     variant: Variant<'a>,
     problem: Problem,
     blocks: u32,
+    cluster: u32,
     args: ForwardArgs,
 }
 
@@ -47,6 +51,14 @@ impl<'a> Plan<'a> {
         let too_many = Refusal::TooManyWorkItems { shape, query_tiles };
         let work_items = work_items(shape.batch, shape.heads, query_tiles).ok_or(too_many)?;
         let blocks = blocks(config.grid(), work_items, gpu.multiprocessors, config.min_blocks());
+        let side_by_side = gpu.multiprocessors.saturating_mul(config.min_blocks());
+        let cluster = match config.grid() {
+            Grid::OneShot | Grid::Persistent => 1,
+            Grid::SplitKeys => {
+                let steps = shape.kv_sequence.div_ceil(config.block_n());
+                split_keys::blocks_of_an_item(work_items, steps, gpu.multiprocessors)
+            }
+        };
         let (views, band) = (problem.views(), problem.band());
         let args = ForwardArgs {
             q: 0,
@@ -81,8 +93,9 @@ impl<'a> Plan<'a> {
             query_tiles: Divisor::new(positive(query_tiles)),
             work_items: positive(work_items),
             last_round: last_round(&variant, work_items, blocks),
+            head_groups: head_groups(problem, query_tiles, blocks.min(side_by_side), gpu),
         };
-        Ok(Self { variant, problem: *problem, blocks, args })
+        Ok(Self { variant, problem: *problem, blocks: blocks * cluster, cluster, args })
     }
 
     /// The variant.
@@ -119,7 +132,8 @@ impl<'a> Plan<'a> {
             [map(Tensor::Q, q), map(Tensor::K, k), map(Tensor::V, v), map(Tensor::O, o)]
         });
         let encoded = TensorMaps([[0; TENSOR_MAP_BYTES as usize]; 4]);
-        Ok(Launch { variant: self.variant, blocks: self.blocks, args, tensor_maps, encoded })
+        let Self { variant, blocks, cluster, .. } = *self;
+        Ok(Launch { variant, blocks, cluster, args, tensor_maps, encoded })
     }
 }
 
@@ -136,6 +150,7 @@ fn room(problem: &Problem, rows: u32) -> u32 {
 pub struct Launch<'a> {
     variant: Variant<'a>,
     blocks: u32,
+    cluster: u32,
     args: ForwardArgs,
     tensor_maps: Option<[TensorMap; 4]>,
     encoded: TensorMaps,
@@ -155,6 +170,11 @@ impl<'a> Launch<'a> {
     /// Blocks of the grid (x dimension; y and z are 1).
     pub const fn blocks(&self) -> u32 {
         self.blocks
+    }
+
+    /// Blocks of a cluster (x dimension; y and z are 1), where the launch has clusters.
+    pub fn cluster(&self) -> Option<NonZeroU32> {
+        NonZeroU32::new(self.cluster).filter(|blocks| blocks.get() > 1)
     }
 
     /// Threads of a block (x dimension; y and z are 1).
@@ -276,6 +296,19 @@ fn last_round(variant: &Variant<'_>, work_items: u32, blocks: u32) -> LastRound 
         LastRound::in_strips(work_items, blocks)
     } else {
         LastRound::whole(work_items, blocks)
+    }
+}
+
+/// The heads that blocks go through together where items differ in length, on so many blocks side by side. Packed sequences have
+/// an order of their own.
+fn head_groups(problem: &Problem, query_tiles: u32, side_by_side: u32, gpu: &Gpu<'_>) -> HeadGroups {
+    let (shape, tiles) = (problem.shape(), positive(query_tiles));
+    let heads = positive(shape.batch).saturating_mul(positive(shape.heads));
+    let key_rows = u64::from(shape.batch) * u64::from(shape.kv_heads) * u64::from(shape.kv_sequence);
+    let key_bytes = key_rows * 2 * shape.row_bytes() / u64::from(gpu.multiprocessors.max(1));
+    match NonZeroU32::new(side_by_side) {
+        Some(blocks) if problem.packing().is_none() => HeadGroups::new(heads, tiles, blocks, key_bytes),
+        _ => HeadGroups::one(heads, tiles),
     }
 }
 

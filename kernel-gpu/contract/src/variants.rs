@@ -63,6 +63,9 @@ macro_rules! tile {
     (@ $kind:ident $tile:tt, persistent $($rest:tt)*) => {
         tile!(@ $kind { grid: crate::tile::Grid::Persistent, ..$kind $tile } $($rest)*)
     };
+    (@ $kind:ident $tile:tt, split keys $($rest:tt)*) => {
+        tile!(@ $kind { grid: crate::tile::Grid::SplitKeys, ..$kind $tile } $($rest)*)
+    };
     (@ $kind:ident $tile:tt, shared queries $($rest:tt)*) => {
         tile!(@ $kind { queries: crate::tile::Queries::Shared, ..$kind $tile } $($rest)*)
     };
@@ -95,6 +98,8 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_any_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages }, F16, Any, Causal;
             fa512_sm90a_tma_any_full_64x64_persistent: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Any, Full;
             fa512_sm90a_tma_any_causal_64x64_persistent: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Any, Causal;
+            fa512_sm90a_tma_any_full_64x64_split: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, split keys }, F16, Any, Full;
+            fa512_sm90a_tma_any_causal_64x64_split: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, split keys }, F16, Any, Causal;
             fa512_sm90a_tma_packed_full_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, F16, Packed, Full;
             fa512_sm90a_tma_packed_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, F16, Packed, Causal;
             fa512_sm90a_tma_packed_full_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Packed, Full;
@@ -114,6 +119,8 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_bf16_any_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages }, Bf16, Any, Causal;
             fa512_sm90a_tma_bf16_any_full_64x64_persistent: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Any, Full;
             fa512_sm90a_tma_bf16_any_causal_64x64_persistent: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Any, Causal;
+            fa512_sm90a_tma_bf16_any_full_64x64_split: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, split keys }, Bf16, Any, Full;
+            fa512_sm90a_tma_bf16_any_causal_64x64_split: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, split keys }, Bf16, Any, Causal;
             fa512_sm90a_tma_bf16_packed_full_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, Bf16, Packed, Full;
             fa512_sm90a_tma_bf16_packed_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, Bf16, Packed, Causal;
             fa512_sm90a_tma_bf16_packed_full_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Packed, Full;

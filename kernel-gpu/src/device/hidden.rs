@@ -20,3 +20,12 @@ pub fn not_unrolled(count: u32) -> u32 {
     unsafe { asm!("mov.u32 {}, {};", out(reg32) hidden, in(reg32) count, options(nomem, nostack)) };
     hidden
 }
+
+/// `number`, unknown to the compiler; the same of the same one.
+#[inline(always)]
+pub fn number(number: u32) -> u32 {
+    let hidden;
+    // SAFETY: registers only.
+    unsafe { asm!("mov.u32 {}, {};", out(reg32) hidden, in(reg32) number, options(pure, nomem, nostack)) };
+    hidden
+}

@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem::transmute;
+use std::num::NonZeroU32;
 
 use super::library::Library;
 
@@ -49,6 +50,13 @@ impl LaunchAttribute {
         let mut value = [0; 16];
         value[0] = 1;
         Self { id: 6, padding: 0, value }
+    }
+
+    /// `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`: so many blocks in x.
+    pub fn cluster(blocks: NonZeroU32) -> Self {
+        let mut value = [0; 16];
+        value[..3].copy_from_slice(&[blocks.get() as c_int, 1, 1]);
+        Self { id: 4, padding: 0, value }
     }
 }
 

@@ -158,7 +158,7 @@ fn fit_class(
     };
     let resident = match class.grid {
         Grid::OneShot => RESIDENT.to_vec(),
-        Grid::Persistent => vec![class.blocks],
+        Grid::Persistent | Grid::SplitKeys => vec![class.blocks],
     };
     let best = resident.into_iter().map(of).min_by(|a, b| a.0.total_cmp(&b.0));
     best.expect("there is at least one number of blocks").1

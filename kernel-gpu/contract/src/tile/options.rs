@@ -9,6 +9,8 @@ pub enum Grid {
     OneShot,
     /// As many blocks as fit on the device at once; each computes one after the other.
     Persistent,
+    /// A cluster of blocks for each, among which its keys are split ([`crate::split_keys`]).
+    SplitKeys,
 }
 
 /// Where the product with K reads Q.

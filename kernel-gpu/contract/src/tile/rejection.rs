@@ -23,6 +23,8 @@ pub enum Rejection {
     Passes,
     /// The item of a kernel of two passes is not a whole head, or the stages do not hold one.
     WholeHead,
+    /// Keys are split among blocks that do not compute one strip for any sequences.
+    SplitKeys,
     /// More exponentials by the FMA pipe than there are, or any in a softmax that has none.
     FmaExponentials,
     /// The threshold is above what fp16 holds.
@@ -55,6 +57,9 @@ impl fmt::Display for Rejection {
             Rejection::Passes => "passes must be 1 or 2",
             Rejection::WholeHead => {
                 "with 2 passes the query rows of a block, and the keys of all stages, must be the exact sequence length"
+            }
+            Rejection::SplitKeys => {
+                "keys are split among blocks of 1 warpgroup, in 1 pass, without an exchange epilogue, for sequences of any one length"
             }
             Rejection::FmaExponentials => "fma_exponentials must be at most 8, and 0 where every step rescales",
             Rejection::RescaleThreshold => "rescale_threshold must be at most 14",

@@ -87,6 +87,17 @@ impl Sm90Tma {
         self.passes == 2
     }
 
+    /// Whether the keys of a work item are split among blocks.
+    pub const fn splits_keys(self) -> bool {
+        matches!(self.grid, Grid::SplitKeys)
+    }
+
+    /// Whether a block computes one strip of `sequence`, whose keys can be split.
+    const fn is_one_strip_of(self, sequence: Sequence) -> bool {
+        let goes_through_shared_memory = matches!(self.epilogue, Epilogue::SharedMemory);
+        self.warpgroups == 1 && self.passes == 1 && goes_through_shared_memory && matches!(sequence, Sequence::Any)
+    }
+
     /// Query rows that a block has room for in shared memory: those of a work item; where each warpgroup has only one
     /// strip of it, those of the next one too, which arrive meanwhile.
     pub const fn query_rows(self) -> u32 {
@@ -176,6 +187,7 @@ impl Sm90Tma {
             return Err(rejection);
         }
         match sequence {
+            _ if self.splits_keys() && !self.is_one_strip_of(sequence) => Err(Rejection::SplitKeys),
             Sequence::Exact(length) if self.holds_whole_heads() && length == self.block_m() => Ok(()),
             _ if self.holds_whole_heads() => Err(Rejection::WholeHead),
             _ => check_sequence(sequence, self.block_m(), Self::BLOCK_N),
@@ -216,6 +228,9 @@ mod tests {
             (HEAD, Sequence::Any, Err(Rejection::WholeHead)),
             (HEAD, Sequence::Exact(1024), Err(Rejection::WholeHead)),
             (Sm90Tma { stages: 7, ..HEAD }, exact, Err(Rejection::WholeHead)),
+            (Sm90Tma { grid: Grid::SplitKeys, ..Sm90Tma::new(1, 4) }, Sequence::Any, Ok(())),
+            (Sm90Tma { grid: Grid::SplitKeys, ..Sm90Tma::new(1, 4) }, exact, Err(Rejection::SplitKeys)),
+            (Sm90Tma { grid: Grid::SplitKeys, ..small }, Sequence::Any, Err(Rejection::SplitKeys)),
             (Sm90Tma { warpgroups: 2, ..HEAD }, exact, Err(Rejection::WholeHead)),
             (Sm90Tma { min_blocks: 2, ..HEAD }, exact, Err(Rejection::Registers)),
             (Sm90Tma { stages: 13, ..small }, exact, Err(Rejection::SharedMemory)),

@@ -35,7 +35,7 @@ impl<'a, K: Kernel> Block<'a, K> {
     /// The calling thread's block, of `rows` rows and `threads` threads; `None` where it has nothing to compute.
     #[inline(always)]
     pub fn current(args: &'a ForwardArgs, rows: u32, threads: u32) -> Option<Self> {
-        let work = K::Sequence::only_work(args, thread::block_idx_x());
+        let work = K::Sequence::only_work(args, K::Mask::ORDER, thread::block_idx_x());
         Self::of(args, work, rows, threads)
     }
 
@@ -50,7 +50,7 @@ impl<'a, K: Kernel> Block<'a, K> {
     #[cfg(feature = "sm_80")]
     #[inline(always)]
     pub fn again(&self) -> Self {
-        let work = K::Sequence::work(self.args, hidden::again(thread::block_idx_x()));
+        let work = K::Sequence::work(self.args, K::Mask::ORDER, hidden::again(thread::block_idx_x()));
         // There is one, as before. An `Option` of a block would lie in local memory.
         let tile = K::Sequence::tile(self.args, work, self.rows).unwrap_or(SequenceTile::EMPTY);
         Self { work, tile, ..*self }

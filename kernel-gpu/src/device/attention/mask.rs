@@ -5,6 +5,7 @@
 
 use super::sequence::Sequence;
 use contract::args::ForwardArgs;
+use contract::longest_first::WorkOrder;
 
 /// A mask, applied to tiles of scores. The later a row, the later begin and end what it attends to.
 pub trait Mask {
@@ -14,6 +15,8 @@ pub trait Mask {
     /// Whether keys before those that a row attends to are masked, so that its tiles may begin behind the first and any of them
     /// may have to be masked.
     const HAS_BEGIN: bool;
+    /// In which order its work items come.
+    const ORDER: WorkOrder;
 
     /// The first key that `row` attends to.
     fn keys_begin(args: &ForwardArgs, row: u32) -> u32;
@@ -33,6 +36,7 @@ impl Mask for Full {
     #[cfg(feature = "sm_90a")]
     const ALL_KEYS: bool = true;
     const HAS_BEGIN: bool = false;
+    const ORDER: WorkOrder = WorkOrder::HeadByHead;
 
     #[inline(always)]
     fn keys_begin(_: &ForwardArgs, _row: u32) -> u32 {
@@ -57,6 +61,7 @@ impl Mask for Causal {
     #[cfg(feature = "sm_90a")]
     const ALL_KEYS: bool = false;
     const HAS_BEGIN: bool = false;
+    const ORDER: WorkOrder = WorkOrder::LongestFirst;
 
     #[inline(always)]
     fn keys_begin(_: &ForwardArgs, _row: u32) -> u32 {
@@ -87,6 +92,7 @@ impl Mask for Window {
     #[cfg(feature = "sm_90a")]
     const ALL_KEYS: bool = false;
     const HAS_BEGIN: bool = true;
+    const ORDER: WorkOrder = WorkOrder::HeadByHead;
 
     #[inline(always)]
     fn keys_begin(args: &ForwardArgs, row: u32) -> u32 {

@@ -5,6 +5,7 @@ use crate::device::hidden;
 use crate::device::ptx::memory;
 use contract::args::ForwardArgs;
 use contract::geometry::BlockWork;
+use contract::longest_first::WorkOrder;
 use contract::packed::{Rows, SequenceTile, Sequences};
 
 /// The sequences of a kernel.
@@ -22,16 +23,16 @@ pub trait Sequence {
     /// Rows of K and V, likewise.
     fn kv_length(args: &ForwardArgs) -> u32;
 
-    /// The work item `item` of the launch.
+    /// The work item `item` of the launch, whose items come in `order` unless they have one of their own.
     #[inline(always)]
-    fn work(args: &ForwardArgs, item: u32) -> BlockWork {
-        args.block_work(item)
+    fn work(args: &ForwardArgs, order: WorkOrder, item: u32) -> BlockWork {
+        args.work_in(order, item, hidden::number)
     }
 
-    /// [`Self::work`] for a block that has no other item ([`ForwardArgs::only_block_work`]).
+    /// [`Self::work`] for a block that has no other item ([`ForwardArgs::only_work_in`]).
     #[inline(always)]
-    fn only_work(args: &ForwardArgs, item: u32) -> BlockWork {
-        args.only_block_work(item)
+    fn only_work(args: &ForwardArgs, order: WorkOrder, item: u32) -> BlockWork {
+        args.only_work_in(order, item, hidden::number)
     }
 
     /// The query tile of `rows` rows that `work` is; `None` where there is none, which nothing is computed for.
@@ -177,12 +178,12 @@ impl Sequence for Packed {
     }
 
     #[inline(always)]
-    fn work(args: &ForwardArgs, item: u32) -> BlockWork {
+    fn work(args: &ForwardArgs, _: WorkOrder, item: u32) -> BlockWork {
         args.packed_work(item)
     }
 
     #[inline(always)]
-    fn only_work(args: &ForwardArgs, item: u32) -> BlockWork {
+    fn only_work(args: &ForwardArgs, _: WorkOrder, item: u32) -> BlockWork {
         args.packed_work(item)
     }
 

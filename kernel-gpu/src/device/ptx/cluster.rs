@@ -1,4 +1,31 @@
-//! Thread block clusters (PTX ISA, "barrier.cluster", "mapa").
+//! Thread block clusters (PTX ISA, "barrier.cluster", "mapa", "Special Registers", "ld").
+
+/// A special register of the calling thread.
+macro_rules! special_register {
+    ($name:literal) => {{
+        let value: u32;
+        instruction!(concat!("mov.u32 {}, %", $name, ";"), out(reg32) value, options(pure, nomem, nostack));
+        value
+    }};
+}
+
+/// `%clusterid.x`: which cluster of the grid it is, where the other dimensions are 1.
+#[inline(always)]
+pub fn index_x() -> u32 {
+    special_register!("clusterid.x")
+}
+
+/// `%cluster_ctarank`: which block of its cluster it is.
+#[inline(always)]
+pub fn rank() -> u32 {
+    special_register!("cluster_ctarank")
+}
+
+/// `%cluster_nctarank`: blocks of its cluster.
+#[inline(always)]
+pub fn blocks() -> u32 {
+    special_register!("cluster_nctarank")
+}
 
 /// `barrier.cluster.arrive.release.aligned` and `barrier.cluster.wait.acquire.aligned`: waits for all threads of the
 /// cluster; their earlier accesses are done and visible.
@@ -23,4 +50,34 @@ pub unsafe fn address_in_block(shared: u32, rank: u32) -> u32 {
         options(pure, nomem, nostack)
     );
     address
+}
+
+/// `ld.shared::cluster.v2.f32`.
+///
+/// # Safety
+/// `address` is an 8-byte aligned address in the cluster's shared memory of 8 initialised bytes, of a block that has not exited.
+#[inline(always)]
+pub unsafe fn load_pair(address: u32) -> [f32; 2] {
+    let (a, b);
+    instruction!(
+        "ld.shared::cluster.v2.f32 {{{}, {}}}, [{}];",
+        out(reg32) a, out(reg32) b, in(reg32) address,
+        options(nostack, readonly)
+    );
+    [a, b]
+}
+
+/// `ld.shared::cluster.v4.f32`.
+///
+/// # Safety
+/// As for [`load_pair`], of 16 bytes at a multiple of 16.
+#[inline(always)]
+pub unsafe fn load_four(address: u32) -> [f32; 4] {
+    let (a, b, c, d);
+    instruction!(
+        "ld.shared::cluster.v4.f32 {{{}, {}, {}, {}}}, [{}];",
+        out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) address,
+        options(nostack, readonly)
+    );
+    [a, b, c, d]
 }

@@ -4,7 +4,7 @@ use super::mapped::Mapped;
 use super::order::{Order, Step};
 use super::strip::Strip;
 use super::turns::Turns;
-use super::{Context, TmaKernel};
+use super::{Context, TmaKernel, combine};
 use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::score_mod::ScoreMod;
@@ -39,6 +39,9 @@ pub unsafe fn consume<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
         let Some(mut step) = K::Order::first(context, lane, turns) else {
             if K::Sequence::IS_LOOKED_UP {
                 turns.end();
+            }
+            if K::Order::SPLITS_KEYS {
+                combine::leave_no_part(memory, lane);
             }
             return;
         };
@@ -94,7 +97,9 @@ pub unsafe fn consume<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
             if !is_last {
                 K::Order::leave(context, step, lane);
             }
-            if K::EXCHANGE {
+            if K::Order::SPLITS_KEYS {
+                // Left behind the loop, where nothing reads K any more.
+            } else if K::EXCHANGE {
                 strip.store(context, K::Order::copy_of(context, step), normalisers, lane.again());
             } else {
                 strip.finish(memory, step, normalisers, lane.again());
@@ -114,6 +119,9 @@ pub unsafe fn consume<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
             step = next;
         }
         turns.end();
+        if K::Order::SPLITS_KEYS {
+            strip.leave_part(memory, lane.again());
+        }
     }
 }
 

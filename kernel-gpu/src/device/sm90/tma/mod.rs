@@ -10,6 +10,7 @@
 //! [`memory`] says where tiles and mbarriers lie, [`order`] which strips and tiles a warpgroup goes through, [`producer`]
 //! who copies them, [`strip`] what is computed of them, [`super::softmax`] how without row maxima, [`storer`] who stores it.
 
+mod combine;
 mod consumer;
 mod epilogue;
 mod mapped;
@@ -21,7 +22,7 @@ mod storer;
 mod strip;
 mod turns;
 
-pub use order::{Order, PackedStreamed, Streamed, WholeHead};
+pub use order::{Order, PackedStreamed, SplitKeys, Streamed, WholeHead};
 
 use crate::device::attention::Lane;
 use crate::device::attention::head_dim::HeadDim;
@@ -61,8 +62,9 @@ pub trait TmaKernel: Kernel<Sequence: Mapped, HeadDim: HeadDim<Output: Accumulat
     type Order: Order<Self>;
 }
 
-/// How often a warpgroup goes through K and V of a work item ([`contract::tile::Sm90Tma::passes`]).
-pub struct Passes<const COUNT: u32>;
+/// How often a warpgroup goes through K and V of a work item ([`contract::tile::Sm90Tma::passes`]), and whether its keys are split
+/// among blocks.
+pub struct Passes<const COUNT: u32, const SPLITS_KEYS: bool>;
 
 /// What has an order, for sequences `S`.
 pub trait InOrder<S> {
@@ -70,20 +72,24 @@ pub trait InOrder<S> {
     type Order;
 }
 
-impl<const LENGTH: u32> InOrder<Exact<LENGTH>> for Passes<1> {
+impl<const LENGTH: u32> InOrder<Exact<LENGTH>> for Passes<1, false> {
     type Order = Streamed;
 }
 
-impl InOrder<Any> for Passes<1> {
+impl InOrder<Any> for Passes<1, false> {
     type Order = Streamed;
 }
 
-impl InOrder<Packed> for Passes<1> {
+impl InOrder<Packed> for Passes<1, false> {
     type Order = PackedStreamed;
 }
 
-impl<const LENGTH: u32> InOrder<Exact<LENGTH>> for Passes<2> {
+impl<const LENGTH: u32> InOrder<Exact<LENGTH>> for Passes<2, false> {
     type Order = WholeHead;
+}
+
+impl InOrder<Any> for Passes<1, true> {
+    type Order = SplitKeys;
 }
 
 /// Addresses of the tensor maps, one behind the other in the `.param` space.
@@ -192,11 +198,17 @@ pub fn forward<K: TmaKernel, const CONSUMER_REGISTERS: u32, const PRODUCER_REGIS
                 storer.prefetch_map();
                 K::Order::for_each_strip(&context, |copy| storer.store_strip(copy));
             }
+            if K::Order::SPLITS_KEYS {
+                combine::wait_for_others();
+            }
         } else {
             if const { CONSUMER_REGISTERS > PRODUCER_REGISTERS } {
                 warpgroup::increase_registers::<CONSUMER_REGISTERS>();
             }
             consumer::consume(&context, Lane { warp, ..lane });
+            if K::Order::SPLITS_KEYS {
+                combine::combine(&context, lane);
+            }
         }
     }
 }

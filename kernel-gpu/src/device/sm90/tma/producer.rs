@@ -2,7 +2,7 @@
 
 use super::mapped::{InMaps, Mapped, in_maps_of_batch};
 use super::memory::Memory;
-use super::order::{Streamed, StripCopy, TileCopy, work_item};
+use super::order::{Order, Streamed, StripCopy, TileCopy};
 use super::{Context, KEYS, ROWS, Rows, TmaKernel};
 use crate::device::attention::sequence::Sequence;
 use crate::device::ptx::{bulk_copy, mbarrier, memory, proxy};
@@ -49,20 +49,19 @@ impl<'a, K: TmaKernel> Loader<'a, K> {
     /// That of [`Loader`].
     #[inline(always)]
     pub unsafe fn prefetch_first(&self) {
-        let Some(FirstItem { queries, keys, first_row }) = self.first_item() else { return };
+        let Some(FirstItem { queries, keys }) = self.first_item() else { return };
         let maps = self.context.maps;
         // SAFETY: maps of the launch.
         unsafe {
             let mut strip = 0;
             while strip < K::WARPGROUPS {
-                prefetch_rows::<K>(maps.q(), queries.after(first_row + strip * ROWS));
+                prefetch_rows::<K>(maps.q(), queries.after(strip * ROWS));
                 strip += 1;
             }
-            let first_key = keys.after(Streamed::first_tile(self.context, first_row) * KEYS);
             let mut tile = 0;
             while tile < FIRST_TILES {
-                prefetch_rows::<K>(maps.k(), first_key.after(tile * KEYS));
-                prefetch_rows::<K>(maps.v(), first_key.after(tile * KEYS));
+                prefetch_rows::<K>(maps.k(), keys.after(tile * KEYS));
+                prefetch_rows::<K>(maps.v(), keys.after(tile * KEYS));
                 tile += 1;
             }
         }
@@ -75,14 +74,14 @@ impl<'a, K: TmaKernel> Loader<'a, K> {
     /// That of [`Loader`].
     #[inline(always)]
     pub unsafe fn load_first(&self) {
-        let Some(FirstItem { queries, keys, first_row }) = self.first_item() else { return };
+        let Some(FirstItem { queries, keys }) = self.first_item() else { return };
         let mut strip = 0;
         while strip < K::WARPGROUPS {
             // SAFETY: all places are empty before the first loads.
             unsafe {
-                self.start_strip(strip, queries.after(first_row + strip * ROWS));
+                self.start_strip(strip, queries.after(strip * ROWS));
                 if strip == 0 {
-                    self.start_stage(0, keys.after(Streamed::first_tile(self.context, first_row) * KEYS));
+                    self.start_stage(0, keys);
                 }
             }
             strip += 1;
@@ -92,10 +91,10 @@ impl<'a, K: TmaKernel> Loader<'a, K> {
     /// The block's first work item; not for sequences that are looked up.
     #[inline(always)]
     fn first_item(&self) -> Option<FirstItem> {
-        let args = self.context.args;
-        let work = args.block_work(work_item(self.context, 0)?);
-        let (queries, keys) = (in_maps_of_batch(work), in_maps_of_batch(args.of_keys(work)));
-        Some(FirstItem { queries, keys, first_row: work.query_tile * K::WARPGROUPS * ROWS })
+        let (work, tile) = K::Order::first_item(self.context)?;
+        let queries = in_maps_of_batch(work).after(Streamed::first_row(work, K::WARPGROUPS));
+        let keys = in_maps_of_batch(self.context.args.of_keys(work)).after(tile * KEYS);
+        Some(FirstItem { queries, keys })
     }
 
     /// Copies Q of a strip, when its place is empty. Rows beyond the end become zeros. Where sequences are looked up, the others
@@ -194,12 +193,10 @@ impl<'a, K: TmaKernel> Loader<'a, K> {
 
 /// Where the block's first work item lies.
 struct FirstItem {
-    /// Row 0 of Q of its head.
+    /// The first of its rows of Q.
     queries: InMaps,
-    /// Row 0 of K and V that the head attends to.
+    /// The first key of its first tile.
     keys: InMaps,
-    /// The first of its rows.
-    first_row: u32,
 }
 
 /// Brings 64 rows of a head to L2.

@@ -5,7 +5,7 @@ use super::mapped::Mapped;
 use super::memory::Memory;
 use super::order::{Order, Step, StripCopy};
 use super::turns::Turns;
-use super::{Context, K_STEPS, KEYS, N_TILES, ROWS, TmaKernel, epilogue};
+use super::{Context, K_STEPS, KEYS, N_TILES, ROWS, TmaKernel, combine, epilogue};
 use crate::device::attention::head_dim::{Fragments, HeadDim};
 use crate::device::attention::score_mod::{Place, ScoreMod};
 use crate::device::attention::softmax::{apply_mask, rescale_row};
@@ -250,6 +250,16 @@ impl<K: TmaKernel> Strip<K> {
     pub unsafe fn finish(&mut self, memory: Memory<K>, step: Step<K>, normalisers: Normalisers, lane: Lane) {
         // SAFETY: the whole warp is here; no product reads Q any more.
         unsafe { epilogue::leave_output(&self.output, normalisers, memory, step.strip, lane) };
+    }
+
+    /// Leaves O of the strip for the blocks of the cluster, which have the other parts of its keys.
+    ///
+    /// # Safety
+    /// As for [`combine::leave_part`].
+    #[inline(always)]
+    pub unsafe fn leave_part(&self, memory: Memory<K>, lane: Lane) {
+        // SAFETY: the caller's.
+        unsafe { combine::leave_part(&self.output, memory, lane) };
     }
 
     /// [`Self::finish`] that stores O of the strip from registers, and leaves nothing but its place.

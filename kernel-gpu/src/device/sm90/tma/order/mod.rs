@@ -1,6 +1,7 @@
 //! In which order warpgroups go through strips of queries and tiles of keys.
 
 mod packed;
+mod split_keys;
 mod streamed;
 mod whole_head;
 
@@ -13,9 +14,11 @@ use crate::device::attention::Lane;
 use crate::device::codegen::thread;
 use crate::device::ptx::wgmma::{Descriptor, KMajor, NMajor};
 use contract::geometry::BlockWork;
+use contract::longest_first::WorkOrder;
 use contract::packed::SequenceTile;
 
 pub use packed::PackedStreamed;
+pub use split_keys::SplitKeys;
 pub use streamed::Streamed;
 pub use whole_head::WholeHead;
 
@@ -77,6 +80,17 @@ impl<K: TmaKernel> Step<K> {
 
 /// An order of strips and tiles under a mask.
 pub trait Order<K: TmaKernel> {
+    /// Whether a strip is computed by the blocks of a cluster, of its keys a part by each.
+    const SPLITS_KEYS: bool = false;
+
+    /// The block's first work item, and the first tile of it; not for sequences that are looked up. The same in all orders of
+    /// whole heads.
+    #[inline(always)]
+    fn first_item(context: &Context<'_, K>) -> Option<(BlockWork, u32)> {
+        let work = Streamed::work(context, 0)?;
+        Some((work, Streamed::first_tile(context, Streamed::first_row(work, K::WARPGROUPS))))
+    }
+
     /// The first step of a lane's warpgroup; `None` where the block has no work item.
     ///
     /// # Safety
@@ -176,8 +190,8 @@ fn whole<K: TmaKernel>(context: &Context<'_, K>, first_row: u32) -> SequenceTile
     SequenceTile { sequence: 0, begin: 0, length: context.length, first_row }
 }
 
-/// The work item of the block in a round.
+/// The work item of the block in a round, where items come in `order`.
 #[inline(always)]
-pub fn work_item<K: TmaKernel>(context: &Context<'_, K>, round: u32) -> Option<u32> {
-    context.args.work_item(round, thread::block_idx_x(), thread::grid_dim_x())
+fn work_item<K: TmaKernel>(context: &Context<'_, K>, order: WorkOrder, round: u32) -> Option<u32> {
+    context.args.work_item(order, round, thread::block_idx_x(), thread::grid_dim_x())
 }

@@ -13,6 +13,7 @@ use crate::device::sm90::tma::turns::Turns;
 use crate::device::sm90::tma::{Context, KEYS, ROWS, TmaKernel, epilogue};
 use contract::config::WARPGROUP_WARPS;
 use contract::geometry::BlockWork;
+use contract::longest_first::WorkOrder;
 use contract::packed::{Rows, SequenceTile};
 
 /// [`Streamed`] over packed sequences: an item is as many neighbouring strips of one sequence as there are warpgroups.
@@ -33,11 +34,14 @@ struct Item {
 }
 
 impl PackedStreamed {
+    /// How long an item is, is known when its sequence is found.
+    const ORDER: WorkOrder = WorkOrder::HeadByHead;
+
     /// The block's next item from `round` on.
     #[inline(always)]
     fn find<K: TmaKernel>(context: &Context<'_, K>, mut round: u32) -> Option<Item> {
         loop {
-            let work = Packed::work(context.args, work_item(context, round)?);
+            let work = Packed::work(context.args, Self::ORDER, work_item(context, Self::ORDER, round)?);
             if let Some(tile) = Packed::tile(context.args, work, K::WARPGROUPS * ROWS) {
                 return Some(Item { round, work, tile, keys: Packed::keys(context.args, tile) });
             }

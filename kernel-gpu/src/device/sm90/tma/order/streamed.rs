@@ -21,9 +21,16 @@ use contract::geometry::BlockWork;
 pub struct Streamed;
 
 impl Streamed {
+    /// The block's work item of a round.
+    #[inline(always)]
+    pub fn work<K: TmaKernel>(context: &Context<'_, K>, round: u32) -> Option<BlockWork> {
+        let item = work_item(context, K::Mask::ORDER, round)?;
+        Some(K::Sequence::work(context.args, K::Mask::ORDER, item))
+    }
+
     /// First row of an item.
     #[inline(always)]
-    fn first_row(work: BlockWork, warpgroups: u32) -> u32 {
+    pub fn first_row(work: BlockWork, warpgroups: u32) -> u32 {
         work.query_tile * warpgroups * ROWS
     }
 
@@ -51,16 +58,16 @@ impl Streamed {
         }
     }
 
-    /// The first step of a warpgroup's strip of `item`, with its first tile at a stage.
+    /// The first step of a warpgroup's strip of an item, with its first tile at a stage.
     #[inline(always)]
     fn start<K: TmaKernel>(
         context: &Context<'_, K>,
-        item: u32,
+        work: BlockWork,
         round: u32,
         warpgroup: u32,
         (stage, stage_parity): (u32, u32),
     ) -> Step<K> {
-        let item_row = Self::first_row(context.args.block_work(item), K::WARPGROUPS);
+        let item_row = Self::first_row(work, K::WARPGROUPS);
         let first_row = item_row + Self::place(warpgroup, K::WARPGROUPS, round) * ROWS;
         let tiles = Self::tiles(context, first_row + ROWS, context.kv_length);
         let strip = round % 2 * K::WARPGROUPS + warpgroup;
@@ -113,22 +120,22 @@ impl<K: TmaKernel> Order<K> for Streamed {
             assert!(K::WARPGROUPS == 1 || !K::Mask::HAS_BEGIN, "nobody lets the tiles before a strip's first pass");
         }
         let warpgroup = lane.warp / WARPGROUP_WARPS;
-        work_item(context, 0).map(|item| Self::start::<K>(context, item, 0, warpgroup, (0, 0)))
+        Self::work(context, 0).map(|work| Self::start::<K>(context, work, 0, warpgroup, (0, 0)))
     }
 
     #[inline(always)]
     fn copy_of(context: &Context<'_, K>, step: Step<K>) -> StripCopy {
         // The step is of an item that is there.
-        let item = work_item(context, step.number).unwrap_or_default();
+        let work = Self::work(context, step.number).unwrap_or_default();
         let place = Self::place(step.strip % K::WARPGROUPS, K::WARPGROUPS, step.number);
-        Self::strip_of(context, context.args.block_work(item), step.number, place)
+        Self::strip_of(context, work, step.number, place)
     }
 
     #[inline(always)]
     unsafe fn next_strip(context: &Context<'_, K>, step: Step<K>) -> Option<Step<K>> {
         let (round, warpgroup) = (step.number + 1, step.strip % K::WARPGROUPS);
         let next = Self::advance::<K>((step.stage, step.stage_parity), step.idle_tiles + 1);
-        work_item(context, round).map(|item| Self::start::<K>(context, item, round, warpgroup, next))
+        Self::work(context, round).map(|work| Self::start::<K>(context, work, round, warpgroup, next))
     }
 
     #[inline(always)]
@@ -178,8 +185,7 @@ impl<K: TmaKernel> Order<K> for Streamed {
     #[inline(always)]
     fn for_each_strip(context: &Context<'_, K>, mut action: impl FnMut(StripCopy)) {
         let mut round = 0;
-        while let Some(item) = work_item(context, round) {
-            let work = context.args.block_work(item);
+        while let Some(work) = Self::work(context, round) {
             let mut place = 0;
             while place < K::WARPGROUPS {
                 action(Self::strip_of(context, work, round, place));
@@ -197,8 +203,7 @@ impl<K: TmaKernel> Order<K> for Streamed {
     ) {
         let (mut round, mut place, mut tile) = (0, K::WARPGROUPS, 1);
         let (mut stage, mut is_first) = (Self::advance::<K>((0, 0), 1), true);
-        while let Some(item) = work_item(context, round) {
-            let work = context.args.block_work(item);
+        while let Some(work) = Self::work(context, round) {
             while place < K::WARPGROUPS {
                 load_strip(Self::strip_of(context, work, round, place));
                 place += 1;

@@ -13,6 +13,7 @@ use crate::device::sm90::tma::{Context, KEYS, ROWS, TmaKernel};
 use contract::config::WARPGROUP_WARPS;
 use contract::geometry::BlockWork;
 use contract::last_round::Share;
+use contract::longest_first::WorkOrder;
 
 /// A work item is a whole head, with two strips for each warpgroup and a stage for each tile of its K and V, through which
 /// a warpgroup goes once for each strip. Warpgroup w computes strip w and then the w-th from the end: under a causal mask
@@ -55,7 +56,7 @@ impl WholeHead {
         if Self::is_split::<K>(context, round) {
             return Self::last_share(context, pass);
         }
-        match work_item(context, round) {
+        match work_item(context, WorkOrder::HeadByHead, round) {
             Some(item) => Share { item, first: pass * K::WARPGROUPS, strips: K::WARPGROUPS },
             None => Share::NONE,
         }

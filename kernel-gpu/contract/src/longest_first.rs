@@ -1,0 +1,199 @@
+//! The order of work items under a causal mask, where the later a query tile, the more keys it attends to.
+//!
+//! Of a group of heads the last tile of each comes first, then the one before it of each, and so on: the shortest are left for
+//! the end, which fill what the longer ones left uneven ("longest processing time first"; R. L. Graham, "Bounds on
+//! Multiprocessing Timing Anomalies", 1969). A group is all heads, as long as their K and V fit into L2, or every block has one
+//! of its own to read from memory in each round.
+
+use core::num::NonZeroU32;
+
+use crate::args::ForwardArgs;
+use crate::divisor::Divisor;
+use crate::geometry::BlockWork;
+
+/// Bytes of K and V that blocks share in L2, for each multiprocessor: of an H100, 33 of its 50 MB.
+const SHARED_BYTES: u64 = 256 << 10;
+
+/// Which heads of a launch make a group.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadGroups {
+    /// Heads of a group but the last, of all batch entries.
+    heads: Divisor,
+    /// Their work items.
+    items: Divisor,
+    /// Heads of the last group.
+    last_heads: Divisor,
+    /// The last group.
+    last: u32,
+}
+
+impl HeadGroups {
+    /// One group of `heads` heads of `tiles` query tiles, which are at most 2³¹ together.
+    // Without a body of its own in PTX, as only the host calls it.
+    #[inline]
+    pub const fn one(heads: NonZeroU32, tiles: NonZeroU32) -> Self {
+        Self::of(heads, heads, tiles)
+    }
+
+    /// Those of `heads` heads of `tiles` query tiles, which are at most 2³¹ together, on `blocks` blocks that compute side by
+    /// side, with so many bytes of K and V for each multiprocessor.
+    ///
+    /// A group but the last is whole rounds of the blocks, at least two, so that all of them leave it at about the same time.
+    #[inline]
+    pub const fn new(heads: NonZeroU32, tiles: NonZeroU32, blocks: NonZeroU32, key_bytes: u64) -> Self {
+        let of_a_round = blocks.get() / greatest_common_divisor(blocks.get(), tiles.get());
+        let items = of_a_round as u64 * tiles.get() as u64;
+        let group = (2 * blocks.get() as u64).div_ceil(items) * of_a_round as u64;
+        if key_bytes <= SHARED_BYTES || (heads.get() as u64) < 2 * group {
+            return Self::one(heads, tiles);
+        }
+        match NonZeroU32::new(group as u32) {
+            Some(group) => Self::of(heads, group, tiles),
+            None => Self::one(heads, tiles),
+        }
+    }
+
+    #[inline]
+    const fn of(heads: NonZeroU32, group: NonZeroU32, tiles: NonZeroU32) -> Self {
+        let last = heads.get() / group.get() - 1;
+        let last_heads = NonZeroU32::MIN.saturating_add(heads.get() - last * group.get() - 1);
+        let items = group.saturating_mul(tiles);
+        Self { heads: Divisor::new(group), items: Divisor::new(items), last_heads: Divisor::new(last_heads), last }
+    }
+
+    /// The head, of all batch entries, and how many tiles of it come before this one, of work item `item`. What [`Divisor::either`] asks of `hide` is asked of it here.
+    #[inline(always)]
+    fn head_and_rank(
+        &self,
+        item: u32,
+        divide: impl Fn(u32, Divisor) -> (u32, u32) + Copy,
+        hide: impl Fn(u32) -> u32,
+    ) -> (u32, u32) {
+        let (group, _) = divide(item, self.items);
+        let heads = Divisor::either(group < self.last, &self.heads, &self.last_heads, hide);
+        let group = group.min(self.last);
+        let (rank, head) = divide(item - group * self.items.get().get(), heads);
+        (group * self.heads.get().get() + head, rank)
+    }
+}
+
+#[inline]
+const fn greatest_common_divisor(mut one: u32, mut other: u32) -> u32 {
+    while other != 0 {
+        (one, other) = (other, one % other);
+    }
+    one
+}
+
+/// In which order work items come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkOrder {
+    /// All tiles of a head, then those of the next: they share K and V in L2.
+    HeadByHead,
+    /// The longest of a group of heads first.
+    LongestFirst,
+}
+
+/// The work item of block `block` of `blocks` in its `round`, counted from 0, where the longest come first; `None` when it has
+/// done all of its own. Who had the longest item of a round gets the shortest of the next.
+#[inline(always)]
+pub const fn longest_first_item(round: u32, block: u32, blocks: u32, work_items: u32) -> Option<u32> {
+    let item = round * blocks + if round % 2 == 0 { block } else { blocks - 1 - block };
+    if item < work_items { Some(item) } else { None }
+}
+
+impl ForwardArgs {
+    /// Work item `item` of a launch whose longest items come first, with a division that gives quotient and remainder, and what
+    /// [`Divisor::either`] asks of `hide`.
+    #[inline(always)]
+    pub(crate) fn longest_first_work(
+        &self,
+        item: u32,
+        divide: impl Fn(u32, Divisor) -> (u32, u32) + Copy,
+        hide: impl Fn(u32) -> u32,
+    ) -> BlockWork {
+        let (batch_head, rank) = self.head_groups.head_and_rank(item, divide, hide);
+        let (batch, head) = divide(batch_head, self.heads);
+        BlockWork { batch, head, query_tile: self.query_tiles.get().get() - 1 - rank }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::vec::Vec;
+
+    fn positive(number: u32) -> NonZeroU32 {
+        NonZeroU32::new(number).expect("a positive number")
+    }
+
+    /// Heads and ranks of all items, in order.
+    fn order(groups: HeadGroups, heads: u32, tiles: u32) -> Vec<(u32, u32)> {
+        (0..heads * tiles).map(|item| groups.head_and_rank(item, |n, by| by.divide(n), |n| n)).collect()
+    }
+
+    #[test]
+    fn every_tile_of_every_head_comes_once_whatever_the_groups() {
+        for (heads, tiles, blocks) in
+            [(1, 1, 1), (1, 9, 4), (7, 3, 2), (8, 4, 4), (33, 5, 4), (200, 10, 132), (9, 2, 114)]
+        {
+            for key_bytes in [0, u64::MAX] {
+                let groups = HeadGroups::new(positive(heads), positive(tiles), positive(blocks), key_bytes);
+                let all: BTreeSet<_> = order(groups, heads, tiles).into_iter().collect();
+                let expected = (0..heads).flat_map(|head| (0..tiles).map(move |rank| (head, rank))).collect();
+                assert_eq!(all, expected, "{heads} heads of {tiles} tiles on {blocks} blocks: {groups:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_longest_tiles_of_a_group_come_first() {
+        let one = HeadGroups::new(positive(6), positive(3), positive(2), 0);
+        let ranks: Vec<u32> = order(one, 6, 3).into_iter().map(|(_, rank)| rank).collect();
+        assert!(ranks.is_sorted(), "all heads are one group: {ranks:?}");
+        // Groups of 4 heads, as 2 blocks compute 12 tiles in 6 rounds; the rest is of the last one.
+        let several = HeadGroups::new(positive(9), positive(3), positive(4), u64::MAX);
+        let ranks: Vec<u32> = order(several, 9, 3).into_iter().map(|(_, rank)| rank).collect();
+        assert!(ranks[..12].is_sorted() && ranks[12..].is_sorted() && ranks[12] == 0, "{ranks:?}");
+    }
+
+    #[test]
+    fn every_item_is_dealt_once() {
+        for blocks in 1..=9 {
+            for items in blocks..=4 * blocks {
+                let of_block = |block| (0..).map_while(move |round| longest_first_item(round, block, blocks, items));
+                let dealt: Vec<u32> = (0..blocks).flat_map(of_block).collect();
+                assert_eq!(dealt.len(), items as usize, "{items} items among {blocks} blocks: {dealt:?}");
+                let all: BTreeSet<u32> = dealt.into_iter().collect();
+                assert_eq!(all, (0..items).collect(), "{items} items among {blocks} blocks");
+            }
+        }
+    }
+
+    /// Keys that the busiest block attends to over the mean, in tiles.
+    fn unevenness(heads: u32, tiles: u32, blocks: u32, key_bytes: u64) -> f64 {
+        let groups = HeadGroups::new(positive(heads), positive(tiles), positive(blocks), key_bytes);
+        let load = |block: u32| -> u32 {
+            let items = (0..).map_while(|round| longest_first_item(round, block, blocks, heads * tiles));
+            items.map(|item| tiles - groups.head_and_rank(item, |n, by| by.divide(n), |n| n).1).sum()
+        };
+        let longest = (0..blocks).map(load).max().unwrap_or(0);
+        f64::from(longest * blocks * 2) / f64::from(heads * tiles * (tiles + 1))
+    }
+
+    #[test]
+    fn blocks_are_loaded_evenly_where_they_have_several_items() {
+        // Batch × heads, tiles of 256 rows, and K and V of 64 columns, which were the worst of a map before (docs/results/map.md).
+        let head_bytes = |tiles: u32| u64::from(tiles) * 256 * 256;
+        for (heads, tiles) in
+            [(10, 29), (20, 15), (55, 10), (12, 32), (25, 18), (50, 11), (42, 32), (200, 10), (106, 21)]
+        {
+            let uneven = unevenness(heads, tiles, 132, u64::from(heads) * head_bytes(tiles) / 132);
+            assert!(uneven < 1.12, "{heads} heads of {tiles} tiles: the busiest block has {uneven:.3} of the mean");
+        }
+    }
+}

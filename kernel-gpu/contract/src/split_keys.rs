@@ -1,0 +1,69 @@
+//! Work items whose keys are split among the blocks of a cluster ([`Grid::SplitKeys`](crate::tile::Grid::SplitKeys)).
+//!
+//! Where a problem has fewer query tiles than a GPU has multiprocessors, most of these would have nothing to do. Each block of a
+//! cluster attends to a part of an item's keys, and together they add up what they found ("Flash-Decoding", Dao, Haziza, Massa
+//! and Sizov, 2023; here through distributed shared memory, without a second launch and without memory of the caller's).
+
+use core::num::NonZeroU32;
+
+/// Most blocks of a cluster: what every GPU that has clusters launches.
+pub const MOST_BLOCKS: u32 = 8;
+/// Fewest steps that are worth a block.
+const FEWEST_STEPS: u32 = 2;
+/// Blocks that share a multiprocessor with profit: while one waits, the other computes.
+const BLOCKS_PER_MULTIPROCESSOR: u32 = 2;
+
+/// Blocks among which the keys of each of `items` work items are split, the longest of which has `steps` steps of keys.
+pub const fn blocks_of_an_item(items: u32, steps: u32, multiprocessors: u32) -> u32 {
+    let room = multiprocessors.saturating_mul(BLOCKS_PER_MULTIPROCESSOR) / at_least_one(items);
+    at_least_one(smaller(smaller(room, steps / FEWEST_STEPS), MOST_BLOCKS))
+}
+
+/// Where the part of block `rank` of `blocks` begins in `tiles` tiles of keys; that of rank `blocks` is their end.
+#[inline(always)]
+pub fn part_begin(tiles: u32, rank: u32, blocks: NonZeroU32) -> u32 {
+    // No product wraps: keys are fewer than 2³⁰, and blocks at most 8.
+    tiles * rank / blocks
+}
+
+const fn at_least_one(number: u32) -> u32 {
+    if number == 0 { 1 } else { number }
+}
+
+const fn smaller(one: u32, other: u32) -> u32 {
+    if one < other { one } else { other }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_items_are_split_until_the_gpu_is_full_or_the_parts_are_short() {
+        assert_eq!(blocks_of_an_item(64, 64, 132), 4);
+        assert_eq!(blocks_of_an_item(32, 32, 132), 8);
+        assert_eq!(blocks_of_an_item(1, 1024, 132), MOST_BLOCKS);
+        assert_eq!(blocks_of_an_item(8, 8, 132), 4, "two steps each");
+        assert_eq!(blocks_of_an_item(132, 64, 132), 2);
+        assert_eq!(blocks_of_an_item(133, 64, 132), 1, "a second block would be of another round");
+        assert_eq!(blocks_of_an_item(8, 1, 132), 1);
+        assert_eq!(blocks_of_an_item(0, 0, 0), 1);
+    }
+
+    #[test]
+    fn parts_follow_each_other_and_are_equally_long_but_for_a_tile() {
+        for tiles in 1..=40 {
+            for blocks in 1..=MOST_BLOCKS {
+                let begin = |rank| part_begin(tiles, rank, NonZeroU32::new(blocks).unwrap());
+                assert_eq!((begin(0), begin(blocks)), (0, tiles));
+                for rank in 0..blocks {
+                    let part = begin(rank + 1) - begin(rank);
+                    let even = tiles / blocks;
+                    assert!(part == even || part == even + 1, "{part} of {tiles} tiles for one of {blocks} blocks");
+                }
+            }
+        }
+        let most = (1 << 30) / 64;
+        assert_eq!(part_begin(most, MOST_BLOCKS, NonZeroU32::new(MOST_BLOCKS).unwrap()), most);
+    }
+}

@@ -1,0 +1,202 @@
+//! O and LSE of a strip whose keys were split among the blocks of a cluster.
+//!
+//! With mᵢ, lᵢ and Oᵢ the shift, the sum and the output, not normalised, of part i, and m the largest of the shifts:
+//!
+//! ```text
+//! l = Σ 2^(mᵢ − m) lᵢ     O = Σ 2^(mᵢ − m) Oᵢ / l     LSE = ln 2 · (m + log₂ l)
+//! ```
+//!
+//! Each block leaves its part in its own shared memory, where K and V were, and then adds up some rows of all of them.
+
+use super::memory::Memory;
+use super::order::SplitKeys;
+use super::{Context, ROWS, TmaKernel, epilogue};
+use crate::device::attention::copy::{HeadRows, has_chunk};
+use crate::device::attention::epilogue::{log_sum_exp, normaliser};
+use crate::device::attention::head_dim::{Fragments, HeadDim};
+use crate::device::attention::sequence::Sequence;
+use crate::device::attention::{Lane, OutputStrip, ROWS_PER_LANE};
+use crate::device::ptx::element::Element;
+use crate::device::ptx::{cluster, math, memory, sync};
+use crate::device::unrolled;
+use contract::config::{MMA_N, WARP_SIZE, WARPGROUP_WARPS};
+use contract::packed::SequenceTile;
+
+/// Columns of 16 bytes of O.
+const CHUNK_COLUMNS: u32 = 8;
+/// Threads that add up.
+const THREADS: u32 = WARPGROUP_WARPS * WARP_SIZE;
+/// The barrier of those threads.
+const BARRIER: u32 = 1;
+/// Bytes of an element of a part.
+const F32_BYTES: u32 = size_of::<f32>() as u32;
+
+/// The parts' O in shared memory: rows of f32.
+struct Part<K>(core::marker::PhantomData<K>);
+
+impl<K: TmaKernel> Part<K> {
+    const COLUMNS: u32 = K::TILE.columns;
+    /// 32 bytes more than a row has: the 8 rows that a warp writes at a time are then in different banks.
+    const PITCH: u32 = Self::COLUMNS * F32_BYTES + 32;
+    const CHUNKS_PER_ROW: u32 = Self::COLUMNS / CHUNK_COLUMNS;
+    const FITS: () = assert!(ROWS * Self::PITCH <= K::STAGES * Memory::<K>::STAGE_BYTES, "it lies where K and V were");
+
+    /// Address of a column of a row in the block's own shared memory.
+    #[inline(always)]
+    fn address(memory: Memory<K>, row: u32, column: u32) -> u32 {
+        const { Self::FITS };
+        memory.keys(0).address() + row * Self::PITCH + column * F32_BYTES
+    }
+}
+
+/// Leaves O of the warp's rows, not normalised, for the blocks of the cluster. Their statistics are there.
+///
+/// # Safety
+/// All warps that compute call this together, each when its last product is complete; nothing is copied to where K and V were
+/// any more.
+#[inline(always)]
+pub unsafe fn leave_part<K: TmaKernel>(output: &OutputStrip<K>, memory: Memory<K>, lane: Lane) {
+    // SAFETY: all of them are here, and nobody else uses the barrier. The products of the other warps read K and V, too.
+    unsafe { sync::some::<THREADS>(BARRIER) };
+    unrolled!(at most 2; for r in ROWS_PER_LANE => {
+        let row = lane.row(epilogue::warp_row(lane), 0, r);
+        let first = Part::<K>::address(memory, row, lane.pair_column());
+        unrolled!(at most 16; for n in K::HeadDim::N_TILES => {
+            let fragment = output.all()[n];
+            let address = first + n as u32 * MMA_N * F32_BYTES;
+            // SAFETY: two elements of the warp's own rows, 8-byte aligned.
+            unsafe { memory::store_shared_pair(address, [fragment[2 * r], fragment[2 * r + 1]]) };
+        });
+    });
+}
+
+/// Leaves statistics of the warp's rows that say that the block has attended to nothing.
+///
+/// # Safety
+/// All lanes of the warp call this together; nobody else accesses the statistics of its rows before [`combine`].
+#[inline(always)]
+pub unsafe fn leave_no_part<K: TmaKernel>(memory: Memory<K>, lane: Lane) {
+    unrolled!(at most 2; for r in ROWS_PER_LANE => {
+        let row = lane.row(epilogue::warp_row(lane), 0, r);
+        if lane.pair_column() == 0 {
+            // SAFETY: the row's own 8 bytes.
+            unsafe { memory::store_shared_pair(memory.statistics(0, row), [f32::NEG_INFINITY, 0.0]) };
+        }
+    });
+}
+
+/// Stores O and LSE of the cluster's strip, of every so many rows those that are this block's.
+///
+/// # Safety
+/// The warps that compute call this together behind [`leave_part`] or [`leave_no_part`], while all other warps of the cluster
+/// call [`wait_for_others`]; the launch's O has the strip's rows before the end, and nobody else writes them.
+#[inline(always)]
+pub unsafe fn combine<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
+    // SAFETY: all threads of the cluster come to both barriers. What they left is read in between, and behind the second one no
+    // block's shared memory is accessed by another.
+    unsafe {
+        sync::converge_warp();
+        cluster::synchronise();
+        combine_rows(context, lane);
+        sync::converge_warp();
+        cluster::synchronise();
+    }
+}
+
+/// Takes part in the barriers of [`combine`].
+///
+/// # Safety
+/// As for that.
+#[inline(always)]
+pub unsafe fn wait_for_others() {
+    // SAFETY: all threads of the cluster come to both barriers.
+    unsafe {
+        sync::converge_warp();
+        cluster::synchronise();
+        cluster::synchronise();
+    }
+}
+
+/// The rows of [`combine`], by the threads of the warpgroup that computes.
+///
+/// # Safety
+/// As for [`combine`], between its barriers.
+#[inline(always)]
+unsafe fn combine_rows<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
+    let Context { args, memory, length, .. } = *context;
+    let work = SplitKeys::work(context);
+    let tile = SequenceTile { sequence: 0, begin: 0, length, first_row: SplitKeys::first_row(work) };
+    let rows = HeadRows::new::<K::Element>(args.o, &args.o_strides, work, 0);
+    let lse = args.lse + K::Sequence::lse_row(args, work, tile) * u64::from(F32_BYTES);
+    let (rank, blocks) = (cluster::rank(), cluster::blocks());
+    let (chunk, first) = (lane.thread % Part::<K>::CHUNKS_PER_ROW, lane.thread / Part::<K>::CHUNKS_PER_ROW);
+    let mut row = rank + first * blocks;
+    while row < ROWS && tile.first_row + row < length {
+        // SAFETY: between the barriers, rows of the strip before the end.
+        unsafe {
+            let Combined { output, shift, sum } = Combined::of::<K>(memory, row, chunk, blocks);
+            if has_chunk(args, chunk) {
+                let scale = normaliser(sum);
+                let pack = |a: f32, b: f32| K::Element::pack(a * scale, b * scale);
+                let [[a, b, c, d], [e, f, g, h]] = output;
+                let packed = [pack(a, b), pack(c, d), pack(e, f), pack(g, h)];
+                memory::store_global_16(rows.chunk(tile.first_row + row, chunk), packed);
+            }
+            if chunk == 0 && args.lse != 0 {
+                let element = lse + u64::from(tile.first_row + row) * u64::from(F32_BYTES);
+                memory::store_global_f32(element, log_sum_exp(shift, sum));
+            }
+        }
+        row += blocks * (THREADS / Part::<K>::CHUNKS_PER_ROW);
+    }
+}
+
+/// What the parts of a row are together, of the columns of a chunk.
+struct Combined {
+    /// O, not normalised.
+    output: [[f32; 4]; 2],
+    shift: f32,
+    sum: f32,
+}
+
+impl Combined {
+    /// Of row `row` of the parts of `blocks` blocks.
+    ///
+    /// # Safety
+    /// All of them have left their parts, and stay until this has returned.
+    #[inline(always)]
+    unsafe fn of<K: TmaKernel>(memory: Memory<K>, row: u32, chunk: u32, blocks: u32) -> Self {
+        let statistics = memory.statistics(0, row);
+        let address = Part::<K>::address(memory, row, chunk * CHUNK_COLUMNS);
+        let mut combined = Self { output: [[0.0; 4]; 2], shift: f32::NEG_INFINITY, sum: 0.0 };
+        // SAFETY: addresses of statistics, and of two times four columns, that are there in every block; of a part with sum 0,
+        // the columns were perhaps not written.
+        unsafe {
+            let mut rank = 0;
+            while rank < blocks {
+                let [shift, sum] = cluster::load_pair(cluster::address_in_block(statistics, rank));
+                if sum != 0.0 {
+                    combined.shift = math::max(combined.shift, shift);
+                }
+                rank += 1;
+            }
+            rank = 0;
+            while rank < blocks {
+                let [shift, sum] = cluster::load_pair(cluster::address_in_block(statistics, rank));
+                if sum != 0.0 {
+                    let columns = cluster::address_in_block(address, rank);
+                    let factor = math::exp2(shift - combined.shift);
+                    combined.sum = math::fma(factor, sum, combined.sum);
+                    unrolled!(at most 2; for half in 2 => {
+                        let part = cluster::load_four(columns + half as u32 * 4 * F32_BYTES);
+                        unrolled!(at most 4; for i in 4 => {
+                            combined.output[half][i] = math::fma(factor, part[i], combined.output[half][i]);
+                        });
+                    });
+                }
+                rank += 1;
+            }
+        }
+        combined
+    }
+}

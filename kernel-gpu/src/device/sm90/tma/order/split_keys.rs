@@ -1,0 +1,149 @@
+//! One strip of neighbouring rows for the blocks of a cluster, among which its keys are split.
+
+use core::num::NonZeroU32;
+
+use super::{Order, Step, Streamed, StripCopy, TileCopy, whole};
+use crate::device::attention::Lane;
+use crate::device::attention::mask::Mask;
+use crate::device::attention::sequence::Sequence;
+use crate::device::ptx::wgmma::Descriptor;
+use crate::device::ptx::{cluster, mbarrier};
+use crate::device::sm90::tma::mapped::in_maps_of_batch;
+use crate::device::sm90::tma::memory::Memory;
+use crate::device::sm90::tma::turns::Turns;
+use crate::device::sm90::tma::{Context, KEYS, ROWS, TmaKernel};
+use contract::geometry::BlockWork;
+use contract::split_keys::part_begin;
+
+/// A work item is one strip. Each block of the cluster attends to its part of the tiles, which stream through the stages, and
+/// leaves what it found to [`combine`](crate::device::sm90::tma::combine).
+pub struct SplitKeys;
+
+/// The block's part of the tiles of an item.
+#[derive(Clone, Copy)]
+struct Part {
+    begin: u32,
+    end: u32,
+}
+
+impl SplitKeys {
+    /// The cluster's work item.
+    #[inline(always)]
+    pub fn work<K: TmaKernel>(context: &Context<'_, K>) -> BlockWork {
+        K::Sequence::only_work(context.args, K::Mask::ORDER, cluster::index_x())
+    }
+
+    /// First row of an item.
+    #[inline(always)]
+    pub fn first_row(work: BlockWork) -> u32 {
+        work.query_tile * ROWS
+    }
+
+    #[inline(always)]
+    fn part<K: TmaKernel>(context: &Context<'_, K>, work: BlockWork) -> Part {
+        let first_row = Self::first_row(work);
+        let first_tile = Streamed::first_tile(context, first_row);
+        let tiles = Streamed::tiles(context, first_row + ROWS, context.kv_length) - first_tile;
+        let (rank, blocks) = (cluster::rank(), NonZeroU32::new(cluster::blocks()).unwrap_or(NonZeroU32::MIN));
+        let begin = |rank| first_tile + part_begin(tiles, rank, blocks);
+        Part { begin: begin(rank), end: begin(rank + 1) }
+    }
+
+    /// The strip of an item.
+    #[inline(always)]
+    fn strip_of<K: TmaKernel>(context: &Context<'_, K>, work: BlockWork) -> StripCopy {
+        let tile = whole(context, Self::first_row(work));
+        StripCopy { strip: 0, parity: 0, work, tile, kv_length: context.kv_length }
+    }
+}
+
+impl<K: TmaKernel> Order<K> for SplitKeys {
+    const SPLITS_KEYS: bool = true;
+
+    #[inline(always)]
+    unsafe fn first(context: &Context<'_, K>, _: Lane, _: Turns) -> Option<Step<K>> {
+        const { assert!(K::WARPGROUPS == 1, "a strip for the warpgroup") };
+        let work = Self::work(context);
+        let Part { begin, end } = Self::part(context, work);
+        (begin < end).then(|| Step {
+            number: 0,
+            kv_length: context.kv_length,
+            strips: 0,
+            first_row: Self::first_row(work),
+            strip: 0,
+            queries: Descriptor::new(context.memory.strip(0).address()),
+            tile: begin,
+            first_tile: begin,
+            last_tile: end - 1,
+            idle_tiles: 0,
+            stage: 0,
+            keys: Descriptor::new(context.memory.keys(0).address()),
+            stage_parity: 0,
+            strip_parity: 0,
+            gives_back: 1,
+        })
+    }
+
+    #[inline(always)]
+    fn first_item(context: &Context<'_, K>) -> Option<(BlockWork, u32)> {
+        let work = Self::work(context);
+        let Part { begin, end } = Self::part(context, work);
+        (begin < end).then_some((work, begin))
+    }
+
+    #[inline(always)]
+    fn copy_of(context: &Context<'_, K>, _: Step<K>) -> StripCopy {
+        Self::strip_of(context, Self::work(context))
+    }
+
+    #[inline(always)]
+    unsafe fn next_strip(_: &Context<'_, K>, _: Step<K>) -> Option<Step<K>> {
+        None
+    }
+
+    #[inline(always)]
+    unsafe fn resume(_: &Context<'_, K>, _: Step<K>, _: Lane, _: Turns) -> Option<Step<K>> {
+        None
+    }
+
+    #[inline(always)]
+    fn next_tile(memory: Memory<K>, step: Step<K>) -> Step<K> {
+        <Streamed as Order<K>>::next_tile(memory, step)
+    }
+
+    #[inline(always)]
+    unsafe fn leave(context: &Context<'_, K>, step: Step<K>, lane: Lane) {
+        if lane.index == 0 {
+            // SAFETY: the warp's one arrival for the stage, which it does not read again.
+            unsafe { mbarrier::arrive(context.memory.stage_empty(step.stage)) };
+        }
+    }
+
+    #[inline(always)]
+    fn last_in_turn_from(_: &Context<'_, K>, _: u32) -> u32 {
+        u32::MAX
+    }
+
+    #[inline(always)]
+    fn users(_: &Context<'_, K>, _stage: u32) -> u32 {
+        K::WARPGROUPS
+    }
+
+    #[inline(always)]
+    fn for_each_strip(_: &Context<'_, K>, _: impl FnMut(StripCopy)) {}
+
+    #[inline(always)]
+    fn for_each_load(context: &Context<'_, K>, _: impl FnMut(StripCopy), mut load_tile: impl FnMut(TileCopy)) {
+        let work = Self::work(context);
+        let Part { begin, end } = Self::part(context, work);
+        let (mut stage, mut is_first) = (Streamed::advance::<K>((0, 0), 1), true);
+        let mut tile = begin + 1;
+        while tile < end {
+            let first_key = in_maps_of_batch(context.args.of_keys(work)).after(tile * KEYS);
+            load_tile(TileCopy { stage: stage.0, parity: stage.1, is_first, first_key, is_outside: false });
+            stage = Streamed::advance::<K>(stage, 1);
+            is_first &= stage.0 != 0;
+            tile += 1;
+        }
+    }
+}
