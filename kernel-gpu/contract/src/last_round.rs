@@ -1,8 +1,9 @@
-//! The last round of a persistent grid whose work items are whole heads, dealt out in strips of query rows.
+//! The last round of a persistent grid with equal work items, dealt out in strips of query rows.
 //!
 //! Heads are rarely a multiple of the blocks. In the last round some blocks then compute a head while others have nothing
 //! to do. Dealt out in strips, the heads that are left take all blocks about equally long: first half of a head each, as
-//! far as they suffice for that, then a part of one of the others, whose strips fewer warpgroups compute side by side.
+//! far as they suffice for that, then a part of one of the others, whose strips fewer warpgroups compute side by side. Where an
+//! item has a strip for each warpgroup, those that are left are dealt out in equal parts.
 
 use core::num::NonZeroU32;
 
@@ -78,6 +79,28 @@ impl LastRound {
         Self { first_split: heads - split, first_finer: heads - finer, parts, finer_parts, ..whole }
     }
 
+    /// That of `items` items of `strips` strips each, one for each warpgroup, on `blocks` blocks, at most as many: in as many equal
+    /// parts of items as there are blocks for.
+    #[inline]
+    pub const fn in_parts(items: u32, blocks: u32, strips: u32) -> Self {
+        let whole = Self::whole(items, blocks);
+        let left = items % blocks;
+        if left == 0 || strips == 0 {
+            return whole;
+        }
+        let most = blocks / left;
+        let mut parts = if most < strips { most } else { strips };
+        while strips % parts != 0 {
+            parts -= 1;
+        }
+        match NonZeroU32::new(parts) {
+            Some(parts) if parts.get() > 1 => {
+                Self { first_split: items - left, first_finer: items, parts: Divisor::new(parts), ..whole }
+            }
+            _ => whole,
+        }
+    }
+
     /// Whether the round is dealt out in strips.
     #[inline(always)]
     pub const fn is_split(self) -> bool {
@@ -97,6 +120,12 @@ impl LastRound {
         };
         let (head, part) = parts.divide(block);
         (first + head, part, parts)
+    }
+
+    /// Strips of an equal part of an item of `strips` strips.
+    #[inline(always)]
+    pub fn strips_of_a_part(&self, strips: u32) -> u32 {
+        self.parts.divide(strips).0
     }
 
     /// The round, where it is dealt out in strips; otherwise one that never comes.
@@ -122,6 +151,17 @@ impl ForwardArgs {
         }
         let first = parts.divide(STRIPS * part).0;
         Share { item, first, strips: parts.divide(STRIPS * (part + 1)).0 - first }
+    }
+
+    /// What block `block` computes of the last round, where it is dealt out in [equal parts](LastRound::in_parts) of items of
+    /// `strips` strips; `None` where it computes nothing of it.
+    #[inline(always)]
+    pub fn last_part(&self, block: u32, strips: u32) -> Option<Share> {
+        let LastRound { first_split, parts, .. } = self.last_round;
+        let (item, part) = parts.divide(block);
+        let strips = self.last_round.strips_of_a_part(strips);
+        let share = Share { item: first_split + item, first: part * strips, strips };
+        (share.item < self.work_items.get()).then_some(share)
     }
 
     /// Passes through whole heads of block `block` of `blocks`, two for each of its heads.
@@ -244,6 +284,36 @@ mod tests {
             longest += strips[1] - 2;
         }
         assert_eq!(longest, 1024 * STRIPS - 132 * (7 * STRIPS + 6), "no more blocks than need be have a third strip");
+    }
+
+    #[test]
+    fn every_strip_of_the_items_that_are_left_is_dealt_out_once_in_equal_parts() {
+        let mut split = 0;
+        for (items, blocks) in launches() {
+            for strips in 1..=4 {
+                let last_round = LastRound::in_parts(items, blocks, strips);
+                if !last_round.is_split() {
+                    let half = blocks / 2;
+                    assert!(
+                        strips == 1 || items % blocks == 0 || items % blocks > half || strips == 3,
+                        "{items} {blocks}"
+                    );
+                    continue;
+                }
+                split += 1;
+                let args = args(items, last_round);
+                assert_eq!(last_round.split_round(), items / blocks);
+                let shares: Vec<Share> = (0..blocks).filter_map(|block| args.last_part(block, strips)).collect();
+                let dealt = shares
+                    .iter()
+                    .flat_map(|&Share { item, first, strips }| (first..first + strips).map(move |strip| (item, strip)));
+                let left =
+                    (items / blocks * blocks..items).flat_map(|item| (0..strips).map(move |strip| (item, strip)));
+                assert!(dealt.eq(left), "{items} items of {strips} strips on {blocks} blocks: {shares:?}");
+                assert!(shares.iter().all(|share| share.strips < strips), "{shares:?}");
+            }
+        }
+        assert!(split > 100, "only {split} of the launches are dealt out in parts");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::problem::{Problem, Slopes};
 use crate::refusal::{Refusal, Tensor};
 use crate::split_keys;
 use crate::tensor_map::{self, TensorMap};
-use crate::tile::Grid;
+use crate::tile::{Configuration, Grid};
 use crate::variants::Variant;
 
 use addresses::FirstElements;
@@ -289,13 +289,16 @@ impl Variant<'_> {
     }
 }
 
-/// How the heads of the last of several rounds are dealt out: in strips where an item of `variant` is a whole head with
-/// strips of one length.
+/// How the items of the last of several rounds are dealt out: in strips where those of an item of `variant` are equally long.
 fn last_round(variant: &Variant<'_>, work_items: u32, blocks: u32) -> LastRound {
-    if variant.config.holds_whole_heads() && variant.mask == Mask::Full {
-        LastRound::in_strips(work_items, blocks)
-    } else {
-        LastRound::whole(work_items, blocks)
+    match (variant.config, variant.mask, variant.sequence) {
+        (Configuration::Sm90Tma(tile), Mask::Full, Sequence::Exact(_)) if tile.holds_whole_heads() => {
+            LastRound::in_strips(work_items, blocks)
+        }
+        (Configuration::Sm90Tma(tile), Mask::Full, Sequence::Any) => {
+            LastRound::in_parts(work_items, blocks, tile.warpgroups)
+        }
+        _ => LastRound::whole(work_items, blocks),
     }
 }
 

@@ -4,6 +4,7 @@ use super::{Order, Step, StripCopy, TileCopy, whole, work_item};
 use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::sequence::Sequence;
+use crate::device::codegen::thread;
 use crate::device::ptx::mbarrier;
 use crate::device::ptx::wgmma::{Descriptor, KMajor};
 use crate::device::sm90::tma::mapped::in_maps_of_batch;
@@ -12,6 +13,7 @@ use crate::device::sm90::tma::turns::Turns;
 use crate::device::sm90::tma::{Context, KEYS, ROWS, TmaKernel};
 use contract::config::WARPGROUP_WARPS;
 use contract::geometry::BlockWork;
+use contract::last_round::Share;
 
 /// A work item is as many strips as there are warpgroups, and its tiles of K and V stream through the stages in a ring. The
 /// next strip of Q arrives in the other half of the strips.
@@ -20,12 +22,50 @@ use contract::geometry::BlockWork;
 /// mask the strips of an item differ in length, so in every other round they are dealt out in the opposite order.
 pub struct Streamed;
 
+/// Strips of an item that a block computes side by side.
+#[derive(Clone, Copy, Default)]
+struct Part {
+    /// The item.
+    work: BlockWork,
+    /// The first strip.
+    first: u32,
+    /// How many they are, at most one for each warpgroup.
+    strips: u32,
+}
+
 impl Streamed {
-    /// The block's work item of a round.
+    /// The block's work item of a round that is not dealt out in parts.
     #[inline(always)]
     pub fn work<K: TmaKernel>(context: &Context<'_, K>, round: u32) -> Option<BlockWork> {
         let item = work_item(context, K::Mask::ORDER, round)?;
         Some(K::Sequence::work(context.args, K::Mask::ORDER, item))
+    }
+
+    /// What the block computes in a round.
+    #[inline(always)]
+    fn part<K: TmaKernel>(context: &Context<'_, K>, round: u32) -> Option<Part> {
+        let Share { item, first, strips } = if Self::is_split::<K>(context, round) {
+            context.args.last_part(thread::block_idx_x(), K::WARPGROUPS)?
+        } else {
+            Share { item: work_item(context, K::Mask::ORDER, round)?, first: 0, strips: K::WARPGROUPS }
+        };
+        Some(Part { work: K::Sequence::work(context.args, K::Mask::ORDER, item), first, strips })
+    }
+
+    /// Whether the items of a round are dealt out in parts, of fewer strips than there are warpgroups.
+    #[inline(always)]
+    fn is_split<K: TmaKernel>(context: &Context<'_, K>, round: u32) -> bool {
+        K::Mask::ALL_KEYS && K::WARPGROUPS > 1 && round == context.args.last_round.split_round()
+    }
+
+    /// Strips that the block computes in the round behind `round`, where that is dealt out in parts; otherwise as many as there are
+    /// warpgroups.
+    #[inline(always)]
+    fn strips_of_next<K: TmaKernel>(context: &Context<'_, K>, round: u32) -> u32 {
+        if !Self::is_split::<K>(context, round + 1) {
+            return K::WARPGROUPS;
+        }
+        Self::part(context, round + 1).map_or(K::WARPGROUPS, |part| part.strips)
     }
 
     /// First row of an item.
@@ -34,7 +74,18 @@ impl Streamed {
         work.query_tile * warpgroups * ROWS
     }
 
-    /// Which strip of an item a warpgroup computes.
+    /// Tiles behind `step`, the last of a strip, that the block reads before it reads any for this warpgroup.
+    #[inline(always)]
+    fn idle_tiles<K: TmaKernel>(context: &Context<'_, K>, step: Step<K>) -> u32 {
+        if K::Mask::ALL_KEYS && step.strip % K::WARPGROUPS >= Self::strips_of_next(context, step.number) {
+            // All tiles of the part that has no strip for it.
+            step.last_tile + 1
+        } else {
+            step.idle_tiles
+        }
+    }
+
+    /// Which strip of an item a warpgroup computes, where they differ in length.
     #[inline(always)]
     pub fn place(warpgroup: u32, warpgroups: u32, round: u32) -> u32 {
         if round.is_multiple_of(2) { warpgroup } else { warpgroups - 1 - warpgroup }
@@ -58,21 +109,33 @@ impl Streamed {
         }
     }
 
-    /// The first step of a warpgroup's strip of an item, with its first tile at a stage.
+    /// [`Self::place`], and of strips of one length the warpgroup's own.
+    #[inline(always)]
+    fn place_of<K: TmaKernel>(warpgroup: u32, round: u32) -> u32 {
+        if K::Mask::ALL_KEYS { warpgroup } else { Self::place(warpgroup, K::WARPGROUPS, round) }
+    }
+
+    /// The first step of a warpgroup's strip of a part of an item, with its first tile at a stage; `None` where the part has no
+    /// strip for it.
     #[inline(always)]
     fn start<K: TmaKernel>(
         context: &Context<'_, K>,
-        work: BlockWork,
+        part: Part,
         round: u32,
         warpgroup: u32,
         (stage, stage_parity): (u32, u32),
-    ) -> Step<K> {
+    ) -> Option<Step<K>> {
+        let Part { work, first, strips } = part;
+        let place = Self::place_of::<K>(warpgroup, round);
+        if place >= strips {
+            return None;
+        }
         let item_row = Self::first_row(work, K::WARPGROUPS);
-        let first_row = item_row + Self::place(warpgroup, K::WARPGROUPS, round) * ROWS;
+        let first_row = item_row + (first + place) * ROWS;
         let tiles = Self::tiles(context, first_row + ROWS, context.kv_length);
         let strip = round % 2 * K::WARPGROUPS + warpgroup;
         let first_tile = Self::first_tile(context, first_row);
-        Step {
+        Some(Step {
             number: round,
             kv_length: context.kv_length,
             strips: 0,
@@ -88,18 +151,19 @@ impl Streamed {
             stage_parity,
             strip_parity: round / 2 % 2,
             gives_back: 1,
-        }
+        })
     }
 
-    /// Strip `place` of an item.
+    /// Strip `place` of a part of an item.
     #[inline(always)]
-    fn strip_of<K: TmaKernel>(context: &Context<'_, K>, work: BlockWork, round: u32, place: u32) -> StripCopy {
+    fn strip_of<K: TmaKernel>(context: &Context<'_, K>, part: Part, round: u32, place: u32) -> StripCopy {
+        let Part { work, first, .. } = part;
         StripCopy {
             // The order of the warpgroups is its own inverse.
-            strip: round % 2 * K::WARPGROUPS + Self::place(place, K::WARPGROUPS, round),
+            strip: round % 2 * K::WARPGROUPS + Self::place_of::<K>(place, round),
             parity: round / 2 % 2,
             work,
-            tile: whole(context, Self::first_row(work, K::WARPGROUPS) + place * ROWS),
+            tile: whole(context, Self::first_row(work, K::WARPGROUPS) + (first + place) * ROWS),
             kv_length: context.kv_length,
         }
     }
@@ -120,22 +184,22 @@ impl<K: TmaKernel> Order<K> for Streamed {
             assert!(K::WARPGROUPS == 1 || !K::Mask::HAS_BEGIN, "nobody lets the tiles before a strip's first pass");
         }
         let warpgroup = lane.warp / WARPGROUP_WARPS;
-        Self::work(context, 0).map(|work| Self::start::<K>(context, work, 0, warpgroup, (0, 0)))
+        Self::part(context, 0).and_then(|part| Self::start::<K>(context, part, 0, warpgroup, (0, 0)))
     }
 
     #[inline(always)]
     fn copy_of(context: &Context<'_, K>, step: Step<K>) -> StripCopy {
         // The step is of an item that is there.
-        let work = Self::work(context, step.number).unwrap_or_default();
-        let place = Self::place(step.strip % K::WARPGROUPS, K::WARPGROUPS, step.number);
-        Self::strip_of(context, work, step.number, place)
+        let part = Self::part(context, step.number).unwrap_or_default();
+        let place = Self::place_of::<K>(step.strip % K::WARPGROUPS, step.number);
+        Self::strip_of(context, part, step.number, place)
     }
 
     #[inline(always)]
     unsafe fn next_strip(context: &Context<'_, K>, step: Step<K>) -> Option<Step<K>> {
         let (round, warpgroup) = (step.number + 1, step.strip % K::WARPGROUPS);
         let next = Self::advance::<K>((step.stage, step.stage_parity), step.idle_tiles + 1);
-        Self::work(context, round).map(|work| Self::start::<K>(context, work, round, warpgroup, next))
+        Self::part(context, round).and_then(|part| Self::start::<K>(context, part, round, warpgroup, next))
     }
 
     #[inline(always)]
@@ -154,9 +218,12 @@ impl<K: TmaKernel> Order<K> for Streamed {
     unsafe fn leave(context: &Context<'_, K>, step: Step<K>, lane: Lane) {
         let memory = context.memory;
         let mut place = (step.stage, step.stage_parity);
-        let mut idle = if step.is_last() { step.idle_tiles } else { 0 };
+        let mut idle = if step.is_last() { Self::idle_tiles(context, step) } else { 0 };
+        // Turns come to the others through this warpgroup, too.
+        let turns = Turns::new(K::Mask::ALL_KEYS && K::WARPGROUPS > 1, lane.warp / WARPGROUP_WARPS, K::WARPGROUPS);
         // SAFETY: the warp's one arrival for each stage, which it does not read again. Where it has not read it at all it
-        // waits first: until the tile has arrived, the mbarrier may still count those who leave the one before.
+        // waits first: until the tile has arrived, the mbarrier may still count those who leave the one before. A turn for each tile,
+        // as those have who compute.
         unsafe {
             if lane.index == 0 {
                 mbarrier::arrive(memory.stage_empty(place.0));
@@ -164,6 +231,8 @@ impl<K: TmaKernel> Order<K> for Streamed {
             while idle > 0 {
                 place = Self::advance::<K>(place, 1);
                 mbarrier::wait(memory.stage_full(place.0), place.1);
+                turns.wait();
+                turns.pass();
                 if lane.index == 0 {
                     mbarrier::arrive(memory.stage_empty(place.0));
                 }
@@ -185,10 +254,10 @@ impl<K: TmaKernel> Order<K> for Streamed {
     #[inline(always)]
     fn for_each_strip(context: &Context<'_, K>, mut action: impl FnMut(StripCopy)) {
         let mut round = 0;
-        while let Some(work) = Self::work(context, round) {
+        while let Some(part) = Self::part(context, round) {
             let mut place = 0;
-            while place < K::WARPGROUPS {
-                action(Self::strip_of(context, work, round, place));
+            while place < part.strips {
+                action(Self::strip_of(context, part, round, place));
                 place += 1;
             }
             round += 1;
@@ -203,9 +272,10 @@ impl<K: TmaKernel> Order<K> for Streamed {
     ) {
         let (mut round, mut place, mut tile) = (0, K::WARPGROUPS, 1);
         let (mut stage, mut is_first) = (Self::advance::<K>((0, 0), 1), true);
-        while let Some(work) = Self::work(context, round) {
-            while place < K::WARPGROUPS {
-                load_strip(Self::strip_of(context, work, round, place));
+        while let Some(part) = Self::part(context, round) {
+            let work = part.work;
+            while place < part.strips {
+                load_strip(Self::strip_of(context, part, round, place));
                 place += 1;
             }
             let first_row = Self::first_row(work, K::WARPGROUPS);
