@@ -27,6 +27,10 @@ pub struct HeadGroups {
     /// The last group.
     last: u32,
 }
+/// Of heads whose K and V are not in L2 together, the fewest rows of a tile and the fewest tiles with which it pays to leave the
+/// order of heads (docs/results/map.md).
+const FEWEST_ROWS: u32 = 128;
+const FEWEST_TILES: u32 = 8;
 
 impl HeadGroups {
     /// One group of `heads` heads of `tiles` query tiles, which are at most 2³¹ together.
@@ -36,16 +40,23 @@ impl HeadGroups {
         Self::of(heads, heads, tiles)
     }
 
-    /// Those of `heads` heads of `tiles` query tiles, which are at most 2³¹ together, on `blocks` blocks that compute side by
-    /// side, with so many bytes of K and V for each multiprocessor.
+    /// Those of `heads` heads of `tiles` query tiles of `rows` rows, which are at most 2³¹ tiles together, on `blocks` blocks that
+    /// compute side by side, with so many bytes of K and V for each multiprocessor.
     ///
-    /// A group but the last is whole rounds of the blocks, at least two, so that all of them leave it at about the same time.
+    /// A group but the last is whole rounds of the blocks, at least two, so that all of them leave it at about the same time. Heads
+    /// come one by one where the tiles or their heads are so small that reading K and V would take longer than computing.
     #[inline]
-    pub const fn new(heads: NonZeroU32, tiles: NonZeroU32, blocks: NonZeroU32, key_bytes: u64) -> Self {
+    pub const fn new(heads: NonZeroU32, tiles: NonZeroU32, rows: u32, blocks: NonZeroU32, key_bytes: u64) -> Self {
         let of_a_round = blocks.get() / greatest_common_divisor(blocks.get(), tiles.get());
         let items = of_a_round as u64 * tiles.get() as u64;
         let group = (2 * blocks.get() as u64).div_ceil(items) * of_a_round as u64;
-        if key_bytes <= SHARED_BYTES || (heads.get() as u64) < 2 * group {
+        if key_bytes <= SHARED_BYTES {
+            return Self::one(heads, tiles);
+        }
+        if rows < FEWEST_ROWS || tiles.get() < FEWEST_TILES {
+            return Self::of(heads, NonZeroU32::MIN, tiles);
+        }
+        if (heads.get() as u64) < 2 * group {
             return Self::one(heads, tiles);
         }
         match NonZeroU32::new(group as u32) {
@@ -139,10 +150,10 @@ mod tests {
     #[test]
     fn every_tile_of_every_head_comes_once_whatever_the_groups() {
         for (heads, tiles, blocks) in
-            [(1, 1, 1), (1, 9, 4), (7, 3, 2), (8, 4, 4), (33, 5, 4), (200, 10, 132), (9, 2, 114)]
+            [(1, 1, 1), (1, 9, 4), (7, 3, 2), (8, 9, 4), (33, 5, 4), (200, 10, 132), (9, 2, 114)]
         {
             for key_bytes in [0, u64::MAX] {
-                let groups = HeadGroups::new(positive(heads), positive(tiles), positive(blocks), key_bytes);
+                let groups = HeadGroups::new(positive(heads), positive(tiles), 256, positive(blocks), key_bytes);
                 let all: BTreeSet<_> = order(groups, heads, tiles).into_iter().collect();
                 let expected = (0..heads).flat_map(|head| (0..tiles).map(move |rank| (head, rank))).collect();
                 assert_eq!(all, expected, "{heads} heads of {tiles} tiles on {blocks} blocks: {groups:?}");
@@ -150,15 +161,27 @@ mod tests {
         }
     }
 
+    /// How many tiles of its head come before each item.
+    fn ranks(heads: u32, tiles: u32, rows: u32, blocks: u32, key_bytes: u64) -> Vec<u32> {
+        let groups = HeadGroups::new(positive(heads), positive(tiles), rows, positive(blocks), key_bytes);
+        order(groups, heads, tiles).into_iter().map(|(_, rank)| rank).collect()
+    }
+
     #[test]
     fn the_longest_tiles_of_a_group_come_first() {
-        let one = HeadGroups::new(positive(6), positive(3), positive(2), 0);
-        let ranks: Vec<u32> = order(one, 6, 3).into_iter().map(|(_, rank)| rank).collect();
-        assert!(ranks.is_sorted(), "all heads are one group: {ranks:?}");
-        // Groups of 4 heads, as 2 blocks compute 12 tiles in 6 rounds; the rest is of the last one.
-        let several = HeadGroups::new(positive(9), positive(3), positive(4), u64::MAX);
-        let ranks: Vec<u32> = order(several, 9, 3).into_iter().map(|(_, rank)| rank).collect();
-        assert!(ranks[..12].is_sorted() && ranks[12..].is_sorted() && ranks[12] == 0, "{ranks:?}");
+        let one = ranks(6, 3, 256, 2, 0);
+        assert!(one.is_sorted(), "all heads are one group: {one:?}");
+        // A group of 4 heads, as 4 blocks compute its 36 tiles in 9 rounds; the rest is of the last one.
+        let several = ranks(9, 9, 256, 4, u64::MAX);
+        assert!(several[..36].is_sorted() && several[36..].is_sorted() && several[36] == 0, "{several:?}");
+    }
+
+    #[test]
+    fn heads_come_one_by_one_where_tiles_are_small_or_few() {
+        for (tiles, rows) in [(9, 64), (7, 256)] {
+            let ranks = ranks(9, tiles, rows, 4, u64::MAX);
+            assert!(ranks.chunks(tiles as usize).all(<[u32]>::is_sorted), "{ranks:?}");
+        }
     }
 
     #[test]
@@ -176,7 +199,7 @@ mod tests {
 
     /// Keys that the busiest block attends to over the mean, in tiles.
     fn unevenness(heads: u32, tiles: u32, blocks: u32, key_bytes: u64) -> f64 {
-        let groups = HeadGroups::new(positive(heads), positive(tiles), positive(blocks), key_bytes);
+        let groups = HeadGroups::new(positive(heads), positive(tiles), 256, positive(blocks), key_bytes);
         let load = |block: u32| -> u32 {
             let items = (0..).map_while(|round| longest_first_item(round, block, blocks, heads * tiles));
             items.map(|item| tiles - groups.head_and_rank(item, |n, by| by.divide(n), |n| n).1).sum()

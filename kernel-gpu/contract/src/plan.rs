@@ -93,7 +93,7 @@ impl<'a> Plan<'a> {
             query_tiles: Divisor::new(positive(query_tiles)),
             work_items: positive(work_items),
             last_round: last_round(&variant, work_items, blocks),
-            head_groups: head_groups(problem, query_tiles, blocks.min(side_by_side), gpu),
+            head_groups: head_groups(problem, (query_tiles, config.block_m()), blocks.min(side_by_side), gpu),
         };
         Ok(Self { variant, problem: *problem, blocks: blocks * cluster, cluster, args })
     }
@@ -304,13 +304,13 @@ fn last_round(variant: &Variant<'_>, work_items: u32, blocks: u32) -> LastRound 
 
 /// The heads that blocks go through together where items differ in length, on so many blocks side by side. Packed sequences have
 /// an order of their own.
-fn head_groups(problem: &Problem, query_tiles: u32, side_by_side: u32, gpu: &Gpu<'_>) -> HeadGroups {
-    let (shape, tiles) = (problem.shape(), positive(query_tiles));
+fn head_groups(problem: &Problem, (tiles, rows): (u32, u32), side_by_side: u32, gpu: &Gpu<'_>) -> HeadGroups {
+    let (shape, tiles) = (problem.shape(), positive(tiles));
     let heads = positive(shape.batch).saturating_mul(positive(shape.heads));
     let key_rows = u64::from(shape.batch) * u64::from(shape.kv_heads) * u64::from(shape.kv_sequence);
     let key_bytes = key_rows * 2 * shape.row_bytes() / u64::from(gpu.multiprocessors.max(1));
     match NonZeroU32::new(side_by_side) {
-        Some(blocks) if problem.packing().is_none() => HeadGroups::new(heads, tiles, blocks, key_bytes),
+        Some(blocks) if problem.packing().is_none() => HeadGroups::new(heads, tiles, rows, blocks, key_bytes),
         _ => HeadGroups::one(heads, tiles),
     }
 }

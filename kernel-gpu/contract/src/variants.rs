@@ -98,8 +98,8 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_any_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages }, F16, Any, Causal;
             fa512_sm90a_tma_any_full_64x64_persistent: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Any, Full;
             fa512_sm90a_tma_any_causal_64x64_persistent: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Any, Causal;
-            fa512_sm90a_tma_any_full_64x64_split: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, split keys }, F16, Any, Full;
-            fa512_sm90a_tma_any_causal_64x64_split: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, split keys }, F16, Any, Causal;
+            fa512_sm90a_tma_any_full_64x64_split: Sm90Tma { 1 warpgroups, 4 stages, 2 blocks, split keys }, F16, Any, Full;
+            fa512_sm90a_tma_any_causal_64x64_split: Sm90Tma { 1 warpgroups, 4 stages, 2 blocks, split keys }, F16, Any, Causal;
             fa512_sm90a_tma_packed_full_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, F16, Packed, Full;
             fa512_sm90a_tma_packed_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, F16, Packed, Causal;
             fa512_sm90a_tma_packed_full_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, F16, Packed, Full;
@@ -119,8 +119,8 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_bf16_any_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages }, Bf16, Any, Causal;
             fa512_sm90a_tma_bf16_any_full_64x64_persistent: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Any, Full;
             fa512_sm90a_tma_bf16_any_causal_64x64_persistent: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Any, Causal;
-            fa512_sm90a_tma_bf16_any_full_64x64_split: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, split keys }, Bf16, Any, Full;
-            fa512_sm90a_tma_bf16_any_causal_64x64_split: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, split keys }, Bf16, Any, Causal;
+            fa512_sm90a_tma_bf16_any_full_64x64_split: Sm90Tma { 1 warpgroups, 4 stages, 2 blocks, split keys }, Bf16, Any, Full;
+            fa512_sm90a_tma_bf16_any_causal_64x64_split: Sm90Tma { 1 warpgroups, 4 stages, 2 blocks, split keys }, Bf16, Any, Causal;
             fa512_sm90a_tma_bf16_packed_full_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, Bf16, Packed, Full;
             fa512_sm90a_tma_bf16_packed_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, persistent }, Bf16, Packed, Causal;
             fa512_sm90a_tma_bf16_packed_full_64x64: Sm90Tma { 1 warpgroups, 3 stages, 3 blocks, persistent }, Bf16, Packed, Full;
@@ -134,6 +134,8 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_d32_any_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent }, F16, Any, Causal;
             fa512_sm90a_tma_d32_any_full_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, F16, Any, Full;
             fa512_sm90a_tma_d32_any_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, F16, Any, Causal;
+            fa512_sm90a_tma_d32_any_full_64x64_split: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 2 blocks, split keys }, F16, Any, Full;
+            fa512_sm90a_tma_d32_any_causal_64x64_split: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 2 blocks, split keys }, F16, Any, Causal;
             fa512_sm90a_tma_d32_packed_full_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent }, F16, Packed, Full;
             fa512_sm90a_tma_d32_packed_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent }, F16, Packed, Causal;
             fa512_sm90a_tma_d32_packed_full_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, F16, Packed, Full;
@@ -152,6 +154,8 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_d128_any_causal_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent }, F16, Any, Causal;
             fa512_sm90a_tma_d128_any_full_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Any, Full;
             fa512_sm90a_tma_d128_any_causal_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Any, Causal;
+            fa512_sm90a_tma_d128_any_full_64x64_split: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, split keys }, F16, Any, Full;
+            fa512_sm90a_tma_d128_any_causal_64x64_split: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, split keys }, F16, Any, Causal;
             fa512_sm90a_tma_d128_packed_full_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent }, F16, Packed, Full;
             fa512_sm90a_tma_d128_packed_causal_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent }, F16, Packed, Causal;
             fa512_sm90a_tma_d128_packed_full_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Packed, Full;
@@ -165,6 +169,8 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_bf16_d32_any_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent }, Bf16, Any, Causal;
             fa512_sm90a_tma_bf16_d32_any_full_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Bf16, Any, Full;
             fa512_sm90a_tma_bf16_d32_any_causal_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Bf16, Any, Causal;
+            fa512_sm90a_tma_bf16_d32_any_full_64x64_split: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 2 blocks, split keys }, Bf16, Any, Full;
+            fa512_sm90a_tma_bf16_d32_any_causal_64x64_split: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 2 blocks, split keys }, Bf16, Any, Causal;
             fa512_sm90a_tma_bf16_d32_packed_full_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent }, Bf16, Packed, Full;
             fa512_sm90a_tma_bf16_d32_packed_causal_256x64: Sm90Tma { 4 warpgroups, 8 stages, 32 columns, persistent }, Bf16, Packed, Causal;
             fa512_sm90a_tma_bf16_d32_packed_full_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 4 blocks, persistent }, Bf16, Packed, Full;
@@ -183,6 +189,8 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_bf16_d128_any_causal_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent }, Bf16, Any, Causal;
             fa512_sm90a_tma_bf16_d128_any_full_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Any, Full;
             fa512_sm90a_tma_bf16_d128_any_causal_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Any, Causal;
+            fa512_sm90a_tma_bf16_d128_any_full_64x64_split: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, split keys }, Bf16, Any, Full;
+            fa512_sm90a_tma_bf16_d128_any_causal_64x64_split: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, split keys }, Bf16, Any, Causal;
             fa512_sm90a_tma_bf16_d128_packed_full_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent }, Bf16, Packed, Full;
             fa512_sm90a_tma_bf16_d128_packed_causal_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent }, Bf16, Packed, Causal;
             fa512_sm90a_tma_bf16_d128_packed_full_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Packed, Full;

@@ -187,7 +187,7 @@ fn mask_row_before<const N_TILES: usize>(strip: &mut [FragmentC; N_TILES], r: us
 
 /// The shift itself, or 0 for −∞: of a row that has attended to nothing yet, whose p are then 2^(−∞) = 0 and not NaN.
 #[inline(always)]
-fn finite_or_zero(shift: f32) -> f32 {
+pub fn finite_or_zero(shift: f32) -> f32 {
     if shift == f32::NEG_INFINITY { 0.0 } else { shift }
 }
 

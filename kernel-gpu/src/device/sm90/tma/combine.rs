@@ -15,15 +15,19 @@ use crate::device::attention::copy::{HeadRows, has_chunk};
 use crate::device::attention::epilogue::{log_sum_exp, normaliser};
 use crate::device::attention::head_dim::{Fragments, HeadDim};
 use crate::device::attention::sequence::Sequence;
+use crate::device::attention::softmax::{RunningSoftmax, finite_or_zero};
 use crate::device::attention::{Lane, OutputStrip, ROWS_PER_LANE};
 use crate::device::ptx::element::Element;
 use crate::device::ptx::{cluster, math, memory, sync};
 use crate::device::unrolled;
 use contract::config::{MMA_N, WARP_SIZE, WARPGROUP_WARPS};
 use contract::packed::SequenceTile;
+use contract::split_keys::MOST_BLOCKS;
 
 /// Columns of 16 bytes of O.
 const CHUNK_COLUMNS: u32 = 8;
+/// Most parts of a strip.
+const PARTS: usize = MOST_BLOCKS as usize;
 /// Threads that add up.
 const THREADS: u32 = WARPGROUP_WARPS * WARP_SIZE;
 /// The barrier of those threads.
@@ -70,19 +74,18 @@ pub unsafe fn leave_part<K: TmaKernel>(output: &OutputStrip<K>, memory: Memory<K
     });
 }
 
-/// Leaves statistics of the warp's rows that say that the block has attended to nothing.
+/// [`leave_part`] and the statistics of a block that has attended to nothing.
 ///
 /// # Safety
-/// All lanes of the warp call this together; nobody else accesses the statistics of its rows before [`combine`].
+/// All warps that compute call this together; nothing is copied to where K and V are.
 #[inline(always)]
 pub unsafe fn leave_no_part<K: TmaKernel>(memory: Memory<K>, lane: Lane) {
-    unrolled!(at most 2; for r in ROWS_PER_LANE => {
-        let row = lane.row(epilogue::warp_row(lane), 0, r);
-        if lane.pair_column() == 0 {
-            // SAFETY: the row's own 8 bytes.
-            unsafe { memory::store_shared_pair(memory.statistics(0, row), [f32::NEG_INFINITY, 0.0]) };
-        }
-    });
+    let nothing = RunningSoftmax { shift: [[f32::NEG_INFINITY; ROWS_PER_LANE]], sum: [[0.0; ROWS_PER_LANE]] };
+    // SAFETY: the caller has the warps together, and no product was started.
+    unsafe {
+        epilogue::leave_statistics(&nothing, memory, 0, lane);
+        leave_part(&Fragments::zeros(), memory, lane);
+    }
 }
 
 /// Stores O and LSE of the cluster's strip, of every so many rows those that are this block's.
@@ -162,41 +165,39 @@ struct Combined {
 impl Combined {
     /// Of row `row` of the parts of `blocks` blocks.
     ///
+    /// All parts are asked for at once, those that are not there in the place of the last one: what another block's memory takes
+    /// to answer is most of the time.
+    ///
     /// # Safety
     /// All of them have left their parts, and stay until this has returned.
     #[inline(always)]
     unsafe fn of<K: TmaKernel>(memory: Memory<K>, row: u32, chunk: u32, blocks: u32) -> Self {
         let statistics = memory.statistics(0, row);
         let address = Part::<K>::address(memory, row, chunk * CHUNK_COLUMNS);
-        let mut combined = Self { output: [[0.0; 4]; 2], shift: f32::NEG_INFINITY, sum: 0.0 };
-        // SAFETY: addresses of statistics, and of two times four columns, that are there in every block; of a part with sum 0,
-        // the columns were perhaps not written.
+        let (mut shifts, mut sums) = ([f32::NEG_INFINITY; PARTS], [0.0; PARTS]);
+        let mut parts = [[[0.0; 4]; 2]; PARTS];
+        // SAFETY: addresses of statistics, and of two times four columns, which every block has left.
         unsafe {
-            let mut rank = 0;
-            while rank < blocks {
-                let [shift, sum] = cluster::load_pair(cluster::address_in_block(statistics, rank));
-                if sum != 0.0 {
-                    combined.shift = math::max(combined.shift, shift);
-                }
-                rank += 1;
-            }
-            rank = 0;
-            while rank < blocks {
-                let [shift, sum] = cluster::load_pair(cluster::address_in_block(statistics, rank));
-                if sum != 0.0 {
-                    let columns = cluster::address_in_block(address, rank);
-                    let factor = math::exp2(shift - combined.shift);
-                    combined.sum = math::fma(factor, sum, combined.sum);
-                    unrolled!(at most 2; for half in 2 => {
-                        let part = cluster::load_four(columns + half as u32 * 4 * F32_BYTES);
-                        unrolled!(at most 4; for i in 4 => {
-                            combined.output[half][i] = math::fma(factor, part[i], combined.output[half][i]);
-                        });
-                    });
-                }
-                rank += 1;
-            }
+            unrolled!(at most 8; for rank in PARTS => {
+                let of = (rank as u32).min(blocks - 1);
+                [shifts[rank], sums[rank]] = cluster::load_pair(cluster::address_in_block(statistics, of));
+                let columns = cluster::address_in_block(address, of);
+                parts[rank] = [cluster::load_four(columns), cluster::load_four(columns + 4 * F32_BYTES)];
+            });
         }
+        let mut shift = f32::NEG_INFINITY;
+        unrolled!(at most 8; for rank in PARTS => { shift = math::max(shift, shifts[rank]) });
+        let mut combined = Self { output: [[0.0; 4]; 2], shift, sum: 0.0 };
+        unrolled!(at most 8; for rank in PARTS => {
+            // Of a part that has attended to nothing the shift is −∞, as that of all parts may be.
+            let factor = math::exp2(shifts[rank] - finite_or_zero(shift));
+            let factor = if (rank as u32) < blocks { factor } else { 0.0 };
+            combined.sum = math::fma(factor, sums[rank], combined.sum);
+            unrolled!(at most 4; for i in 4 => {
+                combined.output[0][i] = math::fma(factor, parts[rank][0][i], combined.output[0][i]);
+                combined.output[1][i] = math::fma(factor, parts[rank][1][i], combined.output[1][i]);
+            });
+        });
         combined
     }
 }
