@@ -34,7 +34,7 @@ def scaled_dot_product_attention(
 ):
     """`torch.nn.functional.scaled_dot_product_attention` on tensors of PyTorch, with its arguments and its gradient.
 
-    What is not computed (a mask, dropout, other types than float16 and bfloat16) is an error that names the argument. See
+    What is not computed (dropout, a gradient with a mask, other types than float16 and bfloat16) is an error that names the argument. See
     `fa512.torch.scaled_dot_product_attention`.
     """
     from . import torch

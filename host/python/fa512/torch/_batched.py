@@ -11,14 +11,11 @@ from .. import _native
 from ._library import (
     ALIGN,
     BOTTOM_RIGHT,
-    LIBRARY,
     OPTIONS,
-    TAGS,
     TOP_LEFT,
     can_shard_heads,
     cast,
     refuse,
-    refuse_cpu,
     refuse_flash_attn_options,
     why_not_align,
     why_not_rows,
@@ -26,7 +23,7 @@ from ._library import (
     why_not_window,
     window_of_flash_attn,
 )
-from ._register import Kept, register_autocast, register_autograd
+from ._register import Kept, define, implement, register_autocast, register_autograd, register_fakes
 from ._scores import (
     BIAS,
     SCORES,
@@ -37,19 +34,8 @@ from ._scores import (
     why_not_scores,
 )
 
-_INPUTS = "Tensor query, Tensor key, Tensor value"
 _LIMITS = f"{OPTIONS}, {ALIGN}"
-_OPTIONS = f"{_LIMITS}, {SCORES}, {BIAS}"
-LIBRARY.define(f"attention({_INPUTS}, {_OPTIONS}) -> Tensor", tags=TAGS)
-LIBRARY.define(f"attention_with_lse({_INPUTS}, {_OPTIONS}) -> (Tensor, Tensor)", tags=TAGS)
-LIBRARY.define(
-    f"attention_backward(Tensor grad, {_INPUTS}, Tensor out, Tensor lse, {_LIMITS}) -> (Tensor, Tensor, Tensor)",
-    tags=TAGS,
-)
-
-_attention = torch.ops.fa512.attention.default
-_attention_with_lse = torch.ops.fa512.attention_with_lse.default
-_attention_backward = torch.ops.fa512.attention_backward.default
+_attention, _attention_with_lse, _attention_backward = define("attention", f"{_LIMITS}, {SCORES}, {BIAS}", _LIMITS)
 
 
 def why_not(query: Tensor, key: Tensor, value: Tensor) -> Optional[str]:
@@ -140,11 +126,7 @@ def _backward(
     return tuple(gradient.transpose(1, 2) for gradient in gradients)  # type: ignore[return-value]
 
 
-LIBRARY.impl("attention", _forward_cuda, "CUDA")
-LIBRARY.impl("attention_with_lse", forward_with_lse_cuda, "CUDA")
-LIBRARY.impl("attention_backward", _backward, "CUDA")
-for _name in ("attention", "attention_with_lse", "attention_backward"):
-    LIBRARY.impl(_name, refuse_cpu, "CPU")
+implement("attention", _forward_cuda, forward_with_lse_cuda, _backward)
 
 
 # What they return, without computing it.
@@ -160,32 +142,22 @@ def new_out(query: Tensor) -> Tensor:
     return query.new_empty_strided(query.shape, strides)
 
 
-def _require(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> None:
+def _new_lse(query: Tensor) -> Tensor:
+    return query.new_empty(query.shape[:3], dtype=torch.float32)
+
+
+def _new_gradient(tensor: Tensor) -> Tensor:
+    """As PyTorch's backward returns them: [batch, sequence, heads, head size] in memory."""
+    return torch.empty_like(tensor.transpose(1, 2)).transpose(1, 2)
+
+
+def _why_not_arguments(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Optional[str]:
     asked = Options(*options)
     reason = why_not(query, key, value) or why_not_window(asked.window_left, asked.window_right)
-    reason = reason or why_not_align(asked.align) or why_not_scores(query, key, *asked.scores())
-    if reason is not None:
-        raise ValueError(reason)
+    return reason or why_not_align(asked.align) or why_not_scores(query, key, *asked.scores())
 
 
-@torch.library.register_fake("fa512::attention", lib=LIBRARY)
-def _forward_fake(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Tensor:
-    _require(query, key, value, *options)
-    return new_out(query)
-
-
-@torch.library.register_fake("fa512::attention_with_lse", lib=LIBRARY)
-def _forward_with_lse_fake(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> tuple[Tensor, Tensor]:
-    _require(query, key, value, *options)
-    return new_out(query), query.new_empty(query.shape[:3], dtype=torch.float32)
-
-
-@torch.library.register_fake("fa512::attention_backward", lib=LIBRARY)
-def _backward_fake(
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, lse: Tensor, *options: Any
-) -> tuple[Tensor, Tensor, Tensor]:
-    # As PyTorch's backward returns them: [batch, sequence, heads, head size] in memory.
-    return tuple(torch.empty_like(tensor.transpose(1, 2)).transpose(1, 2) for tensor in (query, key, value))  # type: ignore[return-value]
+register_fakes("attention", _why_not_arguments, new_out, _new_lse, _new_gradient)
 
 
 # Gradients.
@@ -305,8 +277,8 @@ def scaled_dot_product_attention(
     """`torch.nn.functional.scaled_dot_product_attention` for float16 or bfloat16 tensors [batch, heads, sequence, head size].
 
     With `enable_gqa`, `key` and `value` may have fewer heads. They may have another sequence length; `is_causal` has the first query at
-    the first key then. `attn_mask` is added to scores: it is of the type of `query`, and there is no gradient. What is not computed is an
-    error that names the argument.
+    the first key then. `attn_mask` is boolean, or added to scores and of the type of `query`; there is no gradient with it. What is not
+    computed is an error that names the argument.
     """
     if dropout_p != 0.0:
         refuse("dropout_p", dropout_p, "it must be 0")

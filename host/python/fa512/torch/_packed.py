@@ -11,12 +11,9 @@ from .. import _native
 from ._library import (
     ALIGN,
     BOTTOM_RIGHT,
-    LIBRARY,
     OPTIONS,
-    TAGS,
     TOP_LEFT,
     can_shard_heads,
-    refuse_cpu,
     refuse_flash_attn_options,
     why_not_align,
     why_not_lengths,
@@ -25,23 +22,13 @@ from ._library import (
     why_not_window,
     window_of_flash_attn,
 )
-from ._register import Kept, register_autocast, register_autograd
+from ._register import Kept, define, implement, new_like, register_autocast, register_autograd, register_fakes
 from ._scores import SCORES, of_flash_attn, placement, why_no_gradient_of_scores, why_not_scores
 
-_INPUTS = "Tensor query, Tensor key, Tensor value"
 _KEYS = f"Tensor? cu_seqlens_k=None, SymInt? max_seqlen_k=None, {ALIGN}"
 _SEQUENCES = f"Tensor cu_seqlens, SymInt max_seqlen, {OPTIONS}, {SCORES}, {_KEYS}"
-LIBRARY.define(f"attention_varlen({_INPUTS}, {_SEQUENCES}) -> Tensor", tags=TAGS)
-LIBRARY.define(f"attention_varlen_with_lse({_INPUTS}, {_SEQUENCES}) -> (Tensor, Tensor)", tags=TAGS)
 _LENGTHS = f"Tensor cu_seqlens, Tensor? cu_seqlens_k, SymInt max_seqlen, SymInt? max_seqlen_k, {OPTIONS}"
-LIBRARY.define(
-    f"attention_varlen_backward(Tensor grad, {_INPUTS}, Tensor out, Tensor lse, {_LENGTHS}) -> (Tensor, Tensor, Tensor)",
-    tags=TAGS,
-)
-
-_attention = torch.ops.fa512.attention_varlen.default
-_attention_with_lse = torch.ops.fa512.attention_varlen_with_lse.default
-_attention_backward = torch.ops.fa512.attention_varlen_backward.default
+_attention, _attention_with_lse, _attention_backward = define("attention_varlen", _SEQUENCES, _LENGTHS)
 
 
 def why_not_varlen(
@@ -143,43 +130,25 @@ def backward(
     )
 
 
-LIBRARY.impl("attention_varlen", _forward_cuda, "CUDA")
-LIBRARY.impl("attention_varlen_with_lse", _forward_with_lse_cuda, "CUDA")
-LIBRARY.impl("attention_varlen_backward", backward, "CUDA")
-for _name in ("attention_varlen", "attention_varlen_with_lse", "attention_varlen_backward"):
-    LIBRARY.impl(_name, refuse_cpu, "CPU")
+implement("attention_varlen", _forward_cuda, _forward_with_lse_cuda, backward)
 
 
 # What they return, without computing it.
 
 
-def _require(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *options: Any) -> None:
+def _new_lse(query: Tensor) -> Tensor:
+    rows, heads, _ = query.shape
+    return query.new_empty((heads, rows), dtype=torch.float32)
+
+
+def _why_not_arguments(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *options: Any) -> Optional[str]:
     asked = _Options(*options)
     reason = why_not_varlen(query, key, value, cu_seqlens, asked.cu_seqlens_k) or why_not_align(asked.align)
     reason = reason or why_not_window(asked.window_left, asked.window_right)
-    reason = reason or why_not_scores(query, key, *asked.scores())
-    if reason is not None:
-        raise ValueError(reason)
+    return reason or why_not_scores(query, key, *asked.scores())
 
 
-@torch.library.register_fake("fa512::attention_varlen", lib=LIBRARY)
-def _forward_fake(query: Tensor, *others: Any) -> Tensor:
-    _require(query, *others)
-    return query.new_empty(query.shape)
-
-
-@torch.library.register_fake("fa512::attention_varlen_with_lse", lib=LIBRARY)
-def _forward_with_lse_fake(query: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
-    _require(query, *others)
-    rows, heads, _ = query.shape
-    return query.new_empty(query.shape), query.new_empty((heads, rows), dtype=torch.float32)
-
-
-@torch.library.register_fake("fa512::attention_varlen_backward", lib=LIBRARY)
-def _backward_fake(
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, *others: Any
-) -> tuple[Tensor, Tensor, Tensor]:
-    return tuple(torch.empty_like(tensor) for tensor in (query, key, value))  # type: ignore[return-value]
+register_fakes("attention_varlen", _why_not_arguments, new_like, _new_lse, torch.empty_like)
 
 
 # Gradients.

@@ -1,4 +1,4 @@
-"""What every operator with a gradient is registered with: autograd, autocast."""
+"""What every kind of attention is registered with: schemas, kernels, autograd, autocast."""
 
 from __future__ import annotations
 
@@ -7,8 +7,64 @@ from typing import Any, Callable, NamedTuple, Optional
 import torch
 from torch import Tensor
 
-from ._library import BELOW_AUTOCAST, LIBRARY, cast, needs_gradient
+from ._library import BELOW_AUTOCAST, LIBRARY, TAGS, cast, needs_gradient, refuse_cpu
 from ._scores import tensors_of
+
+_INPUTS = "Tensor query, Tensor key, Tensor value"
+
+
+def new_like(tensor: Tensor) -> Tensor:
+    """A tensor of this shape, without gaps."""
+    return tensor.new_empty(tensor.shape)
+
+
+def define(name: str, options: str, of_backward: str) -> tuple[Any, Any, Any]:
+    """The operators `name`, `name`_with_lse and `name`_backward, with what they take behind the tensors."""
+    schemas = {
+        name: f"({_INPUTS}, {options}) -> Tensor",
+        f"{name}_with_lse": f"({_INPUTS}, {options}) -> (Tensor, Tensor)",
+        f"{name}_backward": f"(Tensor grad, {_INPUTS}, Tensor out, Tensor lse, {of_backward}) -> (Tensor, Tensor, Tensor)",
+    }
+    for each, schema in schemas.items():
+        LIBRARY.define(each + schema, tags=TAGS)
+    forward, with_lse, backward = (getattr(torch.ops.fa512, each).default for each in schemas)
+    return forward, with_lse, backward
+
+
+def implement(name: str, forward: Callable, with_lse: Callable, backward: Callable) -> None:
+    """Registers the kernels of these operators."""
+    for each, kernel in {name: forward, f"{name}_with_lse": with_lse, f"{name}_backward": backward}.items():
+        LIBRARY.impl(each, kernel, "CUDA")
+        LIBRARY.impl(each, refuse_cpu, "CPU")
+
+
+def register_fakes(
+    name: str,
+    why_not: Callable[..., Optional[str]],
+    new_out: Callable[[Tensor], Tensor],
+    new_lse: Callable[[Tensor], Tensor],
+    new_gradient: Callable[[Tensor], Tensor],
+) -> None:
+    """What these operators return, without computing it. `why_not` is given the arguments of `name`; the others make tensors for Q, and
+    a gradient for Q, K or V."""
+
+    def require(*arguments: Any) -> None:
+        reason = why_not(*arguments)
+        if reason is not None:
+            raise ValueError(reason)
+
+    def forward(query: Tensor, *others: Any) -> Tensor:
+        require(query, *others)
+        return new_out(query)
+
+    def with_lse(query: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
+        return forward(query, *others), new_lse(query)
+
+    def backward(grad: Tensor, *others: Any) -> tuple[Tensor, ...]:
+        return tuple(new_gradient(tensor) for tensor in others[:3])
+
+    for each, fake in {name: forward, f"{name}_with_lse": with_lse, f"{name}_backward": backward}.items():
+        torch.library.register_fake(f"fa512::{each}", fake, lib=LIBRARY)
 
 
 class Kept(NamedTuple):

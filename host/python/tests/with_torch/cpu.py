@@ -8,7 +8,7 @@ import unittest.mock
 import torch
 
 import fa512.torch
-from fa512.torch import _batched, _packed
+from fa512.torch import _batched, _packed, _padded
 
 _calls = []
 _library = torch.library.Library("fa512", "IMPL")
@@ -127,6 +127,26 @@ def _varlen(query, key, value, cu_seqlens, *options):
     return out
 
 
+def _padded_with_lse(query, key, value, seqused_q, seqused_k, *options):
+    _calls.append("attention_padded_with_lse")
+    _require(fa512.torch.why_not_padded(query, key, value, seqused_q, seqused_k))
+    out, lse = _padded._new_out(query, seqused_q), _padded._new_lse(query)
+    for entry in range(len(query)):
+        rows, keys = (
+            slice(0, None if used is None else max(0, used[entry])) for used in (seqused_q, seqused_k)
+        )
+        parts = query[entry, rows], key[entry, keys], value[entry, keys]
+        of_entry, of_lse = _compute(*(part.transpose(0, 1)[None] for part in parts), *options)
+        out[entry, rows], lse[:, entry, rows] = of_entry[0].transpose(0, 1), of_lse[0]
+    return out, lse
+
+
+def _padded_forward(*arguments):
+    out, _ = _padded_with_lse(*arguments)
+    _calls[-1] = "attention_padded"
+    return out
+
+
 def _flash_backward(
     grad, query, key, value, out, lse, cu_q, cu_k, longest_q, longest_k, dropout, is_causal, *_, scale, **window
 ):
@@ -158,6 +178,10 @@ def install():
     _library.impl("attention_varlen_with_lse", _varlen_with_lse, "CPU", allow_override=True)
     varlen_backward = _by_flash_backward("attention_varlen_backward", _packed.backward)
     _library.impl("attention_varlen_backward", varlen_backward, "CPU", allow_override=True)
+    padded_backward = _by_flash_backward("attention_padded_backward", _padded.backward)
+    _library.impl("attention_padded", _padded_forward, "CPU", allow_override=True)
+    _library.impl("attention_padded_with_lse", _padded_with_lse, "CPU", allow_override=True)
+    _library.impl("attention_padded_backward", padded_backward, "CPU", allow_override=True)
     _library.impl("attention", _forward, "CPU", allow_override=True)
     _library.impl("attention_with_lse", _with_lse, "CPU", allow_override=True)
     _library.impl("attention_backward", _backward, "CPU", allow_override=True)

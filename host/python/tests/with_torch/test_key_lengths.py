@@ -12,6 +12,7 @@ import cpu
 import fa512
 import fa512.torch
 import fa512.transformers
+from by_hand import ALIGNMENTS, CLOSE, with_mask
 from fa512.torch import _packed
 from fa512.transformers._attention import attention_forward
 from fa512.transformers._lengths import are_known_equal
@@ -20,8 +21,6 @@ from mesh import Mesh
 # A sequence without queries, one without keys, more keys than queries, and fewer.
 QUERIES, KEYS = [0, 3, 3, 5, 12, 16], [0, 5, 7, 7, 10, 19]
 LIMITS = [(False, (None, None)), (True, (None, None)), (True, (3, None)), (False, (3, 2)), (False, (None, 1)), (False, (2, None))]
-ALIGNMENTS = ("top-left", "bottom-right")
-CLOSE = {"atol": 2e-3, "rtol": 1e-3}
 
 
 def setUpModule():
@@ -54,11 +53,7 @@ def by_sequence(tensors, causal=False, window=(None, None), align="top-left", **
         mask = cpu.seen(end - begin, causal, *window, align, last - first)
         one = (q[begin:end], k[first:last], v[first:last])
         one = (tensor.transpose(0, 1)[None] for tensor in one)
-        # With a row of a mask that is all false, gradients would be NaN.
-        out = torch.nn.functional.scaled_dot_product_attention(
-            *one, attn_mask=mask | ~mask.any(1)[:, None], enable_gqa=True, **more
-        )
-        parts.append((out[0] * mask.any(1)[:, None]).transpose(0, 1))
+        parts.append(with_mask(*one, mask, **more)[0].transpose(0, 1))
     return torch.cat(parts)
 
 
