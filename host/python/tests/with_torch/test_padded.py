@@ -126,6 +126,20 @@ class Operators(unittest.TestCase):
             out.sum().backward()
             self.assertTrue(all(tensor.grad.isfinite().all() for tensor in tensors))
 
+    def test_export_keeps_the_operator_for_any_batch_and_sequence(self):
+        class Model(torch.nn.Module):
+            def forward(self, q, k, v, lengths):
+                return fa512.torch.attention_padded(q, k, v, seqused_k=lengths)
+
+        both, one = {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}, {0: torch.export.Dim.AUTO}
+        tensors = (*inputs(), used()["seqused_k"])
+        with torch.no_grad():
+            exported = torch.export.export(Model(), tensors, dynamic_shapes=(both, both, both, one))
+        self.assertIn("torch.ops.fa512.attention_padded.default", exported.graph_module.code)
+        *rows, lengths = tensors
+        fewer = (*(tensor[:3, :-1].contiguous() for tensor in rows), lengths[:3])
+        torch.testing.assert_close(exported.module()(*fewer), Model()(*fewer))
+
     def test_fakes_refuse_what_the_kernels_do(self):
         from torch._subclasses.fake_tensor import FakeTensorMode
 
