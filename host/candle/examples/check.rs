@@ -10,7 +10,8 @@ fn masked(causal: bool) -> Window {
     (None, causal.then_some(0))
 }
 
-/// Softmax(scale · QKᵀ) · V of `[batch, sequence, heads, 64]`, in f32 on the CPU.
+/// Softmax(scale · QKᵀ) · V of `[batch, sequence, heads, 64]`, in f32 on the CPU, of at least as many keys as queries: the last query is at
+/// the last key.
 fn reference(q: &Tensor, k: &Tensor, v: &Tensor, scale: f64, window: Window) -> Result<Tensor> {
     reference_with([q, k, v], scale, window, None, None)
 }
@@ -33,17 +34,18 @@ fn reference_with(
         None => scores,
         Some(cap) => ((scores / cap)?.tanh()? * cap)?,
     };
-    let length = q.dim(2)?;
+    let (queries, keys) = (q.dim(2)?, k.dim(2)?);
+    let position = |at: usize| at / keys % queries + keys - queries;
     let sees = |query: usize, key: usize| {
         left.is_none_or(|left| key + left >= query) && right.is_none_or(|right| key <= query + right)
     };
     let mask: Vec<f32> =
-        (0..length * length).map(|at| if sees(at / length, at % length) { 0.0 } else { f32::NEG_INFINITY }).collect();
-    let scores = scores.broadcast_add(&Tensor::from_vec(mask, (length, length), &Device::Cpu)?)?;
+        (0..queries * keys).map(|at| if sees(position(at), at % keys) { 0.0 } else { f32::NEG_INFINITY }).collect();
+    let scores = scores.broadcast_add(&Tensor::from_vec(mask, (queries, keys), &Device::Cpu)?)?;
     let slopes = slopes.unwrap_or(&[0.0]);
-    let term = |at: usize| -slopes[at / (length * length)] * (at / length % length).abs_diff(at % length) as f32;
-    let terms: Vec<f32> = (0..slopes.len() * length * length).map(term).collect();
-    let scores = scores.broadcast_add(&Tensor::from_vec(terms, (slopes.len(), length, length), &Device::Cpu)?)?;
+    let term = |at: usize| -slopes[at / (queries * keys)] * position(at).abs_diff(at % keys) as f32;
+    let terms: Vec<f32> = (0..slopes.len() * queries * keys).map(term).collect();
+    let scores = scores.broadcast_add(&Tensor::from_vec(terms, (slopes.len(), queries, keys), &Device::Cpu)?)?;
     candle_nn::ops::softmax(&scores, D::Minus1)?.matmul(&v)?.transpose(1, 2)
 }
 
@@ -87,6 +89,35 @@ fn changed_scores(device: &Device) -> Result<()> {
     Ok(())
 }
 
+/// Packed sequences of which K and V have more rows than Q, and one of which they have none.
+fn lengths_of_keys(device: &Device) -> Result<()> {
+    let (of_q, of_k) = ([0u32, 17, 18, 90, 95], [0u32, 40, 41, 200, 200]);
+    let (seqlens_q, seqlens_k) = (Tensor::new(&of_q, device)?, Tensor::new(&of_k, device)?);
+    let (q, k, v) = (random(&[95, 3, 64], device)?, random(&[200, 3, 64], device)?, random(&[200, 3, 64], device)?);
+    let all = Tensor::new(&SLOPES, device)?;
+    for (slopes, (left, right)) in [(false, (None, None)), (false, (None, Some(0))), (true, (Some(30), Some(3)))] {
+        let given = slopes.then_some(&all);
+        let out = fa512_candle::flash_attn_varlen_alibi_windowed_softcap(
+            &q, &k, &v, given, &seqlens_q, &seqlens_k, 72, 159, 0.125, left, right, 0.0,
+        )?;
+        for (rows, keys) in of_q.windows(2).zip(of_k.windows(2)) {
+            let part = |tensor: &Tensor, bound: &[u32]| {
+                tensor.narrow(0, bound[0] as usize, (bound[1] - bound[0]) as usize)?.unsqueeze(0)
+            };
+            let what = format!("packed rows {rows:?} of keys {keys:?}, slopes {slopes}, window {left:?}, {right:?}");
+            let expected = match keys[0] == keys[1] {
+                true => part(&q, rows)?.to_device(&Device::Cpu)?.to_dtype(DType::F32)?.zeros_like()?,
+                false => {
+                    let one = [&part(&q, rows)?, &part(&k, keys)?, &part(&v, keys)?];
+                    reference_with(one, 0.125, (left, right), slopes.then_some(&SLOPES[..]), None)?
+                }
+            };
+            require_close(&part(&out, rows)?, &expected, &what)?;
+        }
+    }
+    Ok(())
+}
+
 fn main() -> Result<()> {
     let device = Device::new_cuda(0)?;
     for (length, causal) in [(1, false), (17, true), (130, false), (512, true)] {
@@ -108,6 +139,7 @@ fn main() -> Result<()> {
         require_close(&out, &expected, &format!("S = {length}, window {left:?}, {right:?}"))?;
     }
     changed_scores(&device)?;
+    lengths_of_keys(&device)?;
     let [q, k, v] = [0, 1, 2].map(|_| random(&[2, 130, 3, 64], &device).and_then(|x| x.to_dtype(DType::BF16)));
     let (q, k, v) = (q?, k?, v?);
     let out = fa512_candle::flash_attn(&q, &k, &v, 0.2, true)?;

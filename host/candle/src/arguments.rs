@@ -1,19 +1,91 @@
 //! What the arguments ask for, beside Q, K and V.
 
 use candle_core::{DType, Result, Tensor};
-use fa512::{ScoreMod, Slopes};
+use fa512::{Packing, ScoreMod, Slopes};
 
 /// Which sequences Q, K and V are of.
 pub enum Sequences {
     /// A batch of sequences of one length: `[batch, sequence, heads, head size]`.
     OneLength,
     /// Packed ones: `[rows, heads, head size]`.
-    Packed {
-        /// The rows at which they begin, and where the last one ends.
-        seqlens: Tensor,
-        /// The length of the longest.
-        longest: usize,
-    },
+    Packed(Lengths),
+}
+
+impl Sequences {
+    /// The lengths of the longest in Q and in K; of a batch, more than any has, as the library finds them out by itself.
+    pub fn longest(&self) -> [usize; 2] {
+        match self {
+            Self::OneLength => [usize::MAX; 2],
+            Self::Packed(Lengths { q, k }) => [q.longest, k.as_ref().unwrap_or(q).longest],
+        }
+    }
+
+    /// The same as the library takes it.
+    ///
+    /// # Errors
+    /// When there are more sequences than 32 bits count.
+    pub fn packing(&self) -> Result<Option<Packing>> {
+        let Self::Packed(Lengths { q, k }) = self else { return Ok(None) };
+        let sequences = u32::try_from(q.seqlens.elem_count() - 1).map_err(candle_core::Error::wrap)?;
+        // A bound that helps to choose a kernel.
+        let longest = u32::try_from(q.longest).unwrap_or(u32::MAX);
+        Ok(Some(match k {
+            None => Packing::new(sequences, longest),
+            Some(_) => Packing::separate(sequences, longest),
+        }))
+    }
+}
+
+/// Where packed sequences are.
+pub struct Lengths {
+    /// In the rows of Q.
+    pub q: Bounds,
+    /// In those of K and V, unless they have the lengths of Q.
+    pub k: Option<Bounds>,
+}
+
+/// Where packed sequences are in a tensor of rows.
+pub struct Bounds {
+    /// The rows at which they begin, and where the last one ends.
+    pub seqlens: Tensor,
+    /// The length of the longest.
+    pub longest: usize,
+}
+
+impl Bounds {
+    /// # Errors
+    /// When `seqlens`, the argument `name`, is of another type or shape.
+    fn new(seqlens: &Tensor, longest: usize, name: &str) -> Result<Self> {
+        if seqlens.dtype() != DType::U32 {
+            candle_core::bail!("{name} is {:?}; it must be U32", seqlens.dtype());
+        }
+        if seqlens.rank() != 1 || seqlens.elem_count() == 0 {
+            candle_core::bail!("{name} has the shape {:?}; it must be [sequences + 1]", seqlens.dims());
+        }
+        Ok(Self { seqlens: seqlens.clone(), longest })
+    }
+}
+
+impl Lengths {
+    /// Those of Q and of K: one tensor as both says that they are the same.
+    ///
+    /// # Errors
+    /// When one is of another type or shape.
+    pub fn new(seqlens_q: &Tensor, seqlens_k: &Tensor, longest_q: usize, longest_k: usize) -> Result<Self> {
+        let q = Bounds::new(seqlens_q, longest_q, "seqlens_q")?;
+        if seqlens_q.id() == seqlens_k.id() {
+            return Ok(Self { q, k: None });
+        }
+        let k = Bounds::new(seqlens_k, longest_k, "seqlens_k")?;
+        if seqlens_q.dims() != seqlens_k.dims() {
+            candle_core::bail!(
+                "seqlens_q has the shape {:?} and seqlens_k {:?}; both must be [sequences + 1]",
+                seqlens_q.dims(),
+                seqlens_k.dims()
+            );
+        }
+        Ok(Self { q, k: Some(k) })
+    }
 }
 
 /// Keys that a query attends to: so many before its own and so many behind it; `None` is any number.
@@ -29,15 +101,16 @@ impl Window {
         Self { left: None, right: causal.then_some(0) }
     }
 
-    /// What is left of it in sequences of up to `longest` rows: a side that reaches beyond them has no limit, which a faster kernel
-    /// computes.
-    pub fn within(self, longest: usize) -> fa512::Window {
-        let side = |side: Option<usize>| {
+    /// What is left of it in sequences of up to so many queries and keys, of which the last are at each other: a side that reaches beyond
+    /// them has no limit, which a faster kernel computes.
+    pub fn within(self, [queries, keys]: [usize; 2]) -> fa512::Window {
+        let side = |side: Option<usize>, longest: usize| {
             let keys = side.filter(|keys| keys.saturating_add(1) < longest)?;
             // More than any sequence has is no limit either.
             u32::try_from(keys).ok()
         };
-        fa512::Window { left: side(self.left), right: side(self.right) }
+        // The last query may see all keys before it, the first one those of all queries behind it.
+        fa512::Window { left: side(self.left, keys), right: side(self.right, queries) }
     }
 }
 
@@ -76,28 +149,6 @@ impl Scores {
     }
 }
 
-/// Requires both to hold the same.
-///
-/// # Errors
-/// When they do not, or cannot be compared.
-pub fn require_equal_lengths(seqlens_q: &Tensor, seqlens_k: &Tensor) -> Result<()> {
-    for (tensor, name) in [(seqlens_q, "seqlens_q"), (seqlens_k, "seqlens_k")] {
-        if tensor.dtype() != DType::U32 {
-            candle_core::bail!("{name} is {:?}; it must be U32", tensor.dtype());
-        }
-        if tensor.rank() != 1 || tensor.elem_count() == 0 {
-            candle_core::bail!("{name} has the shape {:?}; it must be [sequences + 1]", tensor.dims());
-        }
-    }
-    if seqlens_q.id() == seqlens_k.id() {
-        return Ok(());
-    }
-    if seqlens_q.dims() != seqlens_k.dims() || seqlens_q.to_vec1::<u32>()? != seqlens_k.to_vec1::<u32>()? {
-        candle_core::bail!("seqlens_q and seqlens_k differ; K must have the lengths of Q");
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use candle_core::Device;
@@ -115,11 +166,14 @@ mod tests {
             (Some(0), Some(0), (Some(0), Some(0))),
             (Some(usize::MAX), Some(1 << 40), (None, None)),
         ] {
-            let window = Window { left, right }.within(100);
+            let window = Window { left, right }.within([100; 2]);
             assert_eq!((window.left, window.right), expected, "{left:?}, {right:?}");
         }
-        assert_eq!(Window { left: Some(0), right: Some(0) }.within(1), fa512::Window::UNLIMITED);
-        assert_eq!(Window { left: None, right: Some(1 << 40) }.within(usize::MAX), fa512::Window::UNLIMITED);
+        assert_eq!(Window { left: Some(0), right: Some(0) }.within([1; 2]), fa512::Window::UNLIMITED);
+        assert_eq!(Window { left: None, right: Some(1 << 40) }.within([usize::MAX; 2]), fa512::Window::UNLIMITED);
+        let both = Window { left: Some(98), right: Some(98) };
+        assert_eq!(both.within([200, 99]), fa512::Window { left: None, right: Some(98) });
+        assert_eq!(both.within([99, 200]), fa512::Window { left: Some(98), right: None });
     }
 
     #[test]
@@ -132,14 +186,16 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_compared_by_what_they_hold() {
+    fn one_tensor_says_that_lengths_are_the_same() {
         let lengths = |numbers: &[u32]| Tensor::new(numbers, &Device::Cpu).unwrap();
         let one = lengths(&[0, 3, 9]);
-        require_equal_lengths(&one, &one).unwrap();
-        require_equal_lengths(&one, &lengths(&[0, 3, 9])).unwrap();
-        let refused = |other: &Tensor| require_equal_lengths(&one, other).unwrap_err().to_string();
-        assert!(refused(&lengths(&[0, 4, 9])).contains("seqlens_q and seqlens_k differ"));
-        assert!(refused(&lengths(&[0, 9])).contains("differ"));
+        let packed = |other: &Tensor| Lengths::new(&one, other, 6, 8).map(Sequences::Packed);
+        let shared = packed(&one.clone()).unwrap();
+        assert_eq!((shared.packing().unwrap(), shared.longest()), (Some(Packing::new(2, 6)), [6, 6]));
+        let separate = packed(&lengths(&[0, 8, 9])).unwrap();
+        assert_eq!((separate.packing().unwrap(), separate.longest()), (Some(Packing::separate(2, 6)), [6, 8]));
+        let refused = |other: &Tensor| packed(other).err().unwrap().to_string();
+        assert!(refused(&lengths(&[0, 9])).contains("seqlens_q has the shape [3] and seqlens_k [2]"));
         assert!(refused(&one.to_dtype(DType::I64).unwrap()).contains("seqlens_k is I64; it must be U32"));
         assert!(refused(&one.reshape((1, 3)).unwrap()).contains("seqlens_k has the shape [1, 3]"));
     }

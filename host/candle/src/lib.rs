@@ -6,7 +6,7 @@ mod problem;
 
 use candle_core::{Result, Tensor};
 
-use arguments::{Scores, Sequences, Window};
+use arguments::{Lengths, Scores, Sequences, Window};
 use operation::Attention;
 
 /// Softmax(scale · QKᵀ) · V of f16 or bf16 tensors `[batch, sequence, heads, head size]` on a GPU; of the shape of Q.
@@ -93,11 +93,13 @@ pub fn flash_attn_alibi_windowed_softcap(
 /// [`flash_attn`] of packed sequences: f16 or bf16 `[rows of all sequences, heads, head size]`, where `seqlens_q` (u32 `[sequences + 1]`, on the
 /// GPU) holds the row at which each sequence begins, and where the last one ends.
 ///
-/// K has the lengths of Q: pass one tensor as both. Two tensors are compared, which waits for the GPU. Whatever the lengths are,
-/// nothing outside the tensors is read or written, and no sequence reaches another's result; rows of no sequence hold anything.
+/// `seqlens_k` says the same of the rows of K and V, whose sequences may have other lengths: a causal mask has the last query of each at
+/// its last key. Where the lengths are those of Q, pass one tensor as both. The host waits for nothing. A query whose sequence has no key
+/// gets zeros. Whatever the lengths are, nothing outside the tensors is read or written, and no sequence reaches another's result; rows of
+/// no sequence hold anything.
 ///
 /// # Errors
-/// As for [`flash_attn`], and when K has other lengths than Q.
+/// As for [`flash_attn`], and when lengths are of another type or shape.
 #[allow(clippy::too_many_arguments, reason = "they are candle-flash-attn's")]
 pub fn flash_attn_varlen(
     q: &Tensor,
@@ -116,7 +118,7 @@ pub fn flash_attn_varlen(
 
 /// [`flash_attn_varlen`] with a window within each sequence, as for [`flash_attn_windowed`].
 ///
-/// No sequence is longer than `max_seqlen_q`: a side of the window that reaches as far counts as no limit.
+/// No sequence is longer than `max_seqlen_q` and `max_seqlen_k`: a side of the window that reaches as far counts as no limit.
 ///
 /// # Errors
 /// As for [`flash_attn_varlen`].
@@ -212,15 +214,11 @@ fn batch([q, k, v]: [&Tensor; 3], softmax_scale: f32, window: Window, scores: Sc
 
 fn varlen(
     [q, k, v]: [&Tensor; 3],
-    [(seqlens, longest), (seqlens_k, longest_k)]: [(&Tensor, usize); 2],
+    [(seqlens_q, longest_q), (seqlens_k, longest_k)]: [(&Tensor, usize); 2],
     softmax_scale: f32,
     window: Window,
     scores: Scores,
 ) -> Result<Tensor> {
-    if longest != longest_k {
-        candle_core::bail!("max_seqlen_q is {longest} and max_seqlen_k {longest_k}; K must have the lengths of Q");
-    }
-    arguments::require_equal_lengths(seqlens, seqlens_k)?;
-    let sequences = Sequences::Packed { seqlens: seqlens.clone(), longest };
+    let sequences = Sequences::Packed(Lengths::new(seqlens_q, seqlens_k, longest_q, longest_k)?);
     q.apply_op3(k, v, Attention::new(softmax_scale, window, sequences, scores))
 }

@@ -1,7 +1,7 @@
 //! Attention as an operation of candle's.
 
 use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape};
-use fa512::{Packing, Problem};
+use fa512::Problem;
 
 use crate::arguments::{Scores, Sequences, Window};
 use crate::problem;
@@ -21,17 +21,8 @@ impl Attention {
 
     /// The problem of Q, K and V with these layouts; `None` where there is nothing to compute.
     fn problem(&self, layouts: [&Layout; 3]) -> Result<Option<Problem>> {
-        let (packing, longest) = match &self.sequences {
-            // The library finds out by itself what a window leaves of all keys.
-            Sequences::OneLength => (None, usize::MAX),
-            Sequences::Packed { seqlens, longest } => {
-                let sequences = u32::try_from(seqlens.elem_count() - 1).map_err(candle_core::Error::wrap)?;
-                // A bound that helps to choose a kernel.
-                let bound = u32::try_from(*longest).unwrap_or(u32::MAX);
-                (Some(Packing::new(sequences, bound)), *longest)
-            }
-        };
-        let Some(problem) = problem::of(layouts, self.window.within(longest), self.scale, packing)? else {
+        let (packing, window) = (self.sequences.packing()?, self.window.within(self.sequences.longest()));
+        let Some(problem) = problem::of(layouts, window, self.scale, packing)? else {
             return Ok(None);
         };
         let score_mod = self.scores.score_mod(problem.shape().heads)?;
@@ -93,7 +84,7 @@ mod cuda {
     use half::{bf16, f16};
 
     use super::Attention;
-    use crate::arguments::Sequences;
+    use crate::arguments::{Lengths, Sequences};
 
     impl Attention {
         /// O, a new tensor of the shape of Q, on the stream of Q's device.
@@ -135,10 +126,20 @@ mod cuda {
                 Sequences::OneLength => {
                     fa512::cudarc::forward_modified(&problem, q, k, v, &scores, &mut o, None, &stream)
                 }
-                Sequences::Packed { seqlens, .. } => {
-                    let (storage, layout) = seqlens.storage_and_layout();
+                Sequences::Packed(Lengths { q: queries, k: None }) => {
+                    let (storage, layout) = queries.seqlens.storage_and_layout();
                     let lengths = view::<u32>(&storage, layout, "seqlens_q")?;
                     fa512::cudarc::forward_varlen_modified(&problem, q, k, v, &lengths, &scores, &mut o, None, &stream)
+                }
+                Sequences::Packed(Lengths { q: queries, k: Some(keys) }) => {
+                    let (storage, layout) = queries.seqlens.storage_and_layout();
+                    let (storage_k, layout_k) = keys.seqlens.storage_and_layout();
+                    let lengths = fa512::cudarc::Lengths {
+                        cu_seqlens: Some(view::<u32>(&storage, layout, "seqlens_q")?),
+                        cu_seqlens_k: Some(view::<u32>(&storage_k, layout_k, "seqlens_k")?),
+                        ..Default::default()
+                    };
+                    fa512::cudarc::forward_lengths_modified(&problem, q, k, v, &lengths, &scores, &mut o, None, &stream)
                 }
             }
             .map_err(candle_core::Error::wrap)?;

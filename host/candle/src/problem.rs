@@ -2,7 +2,7 @@
 
 use candle_core::{Layout, Result};
 use fa512::contract::problem::check_head_dim;
-use fa512::{Alignment, Mask, Packing, Problem, Shape, Strides, View, Views, Window};
+use fa512::{Alignment, Lengths, Mask, Packing, Problem, Shape, Strides, View, Views, Window};
 
 /// Sizes and strides of a tensor of rows: of a batch `[batch, sequence, heads, head size]`, or packed `[rows, heads, head size]`.
 struct Rows {
@@ -44,9 +44,12 @@ pub fn of(layouts: [&Layout; 3], window: Window, scale: f32, packing: Option<Pac
     let q = Rows::of(layouts[0], "q", is_packed)?;
     let k = Rows::of(layouts[1], "k", is_packed)?;
     let v = Rows::of(layouts[2], "v", is_packed)?;
-    if (k.shape[0], k.head_dim) != (q.shape[0], q.head_dim) || (is_packed && k.shape[1] != q.shape[1]) {
+    let has_rows_of_q = packing.is_some_and(|packing| packing.lengths == Lengths::Shared);
+    if (k.shape[0], k.head_dim) != (q.shape[0], q.head_dim) || (has_rows_of_q && k.shape[1] != q.shape[1]) {
+        let may_differ =
+            if has_rows_of_q { "heads and, with seqlens_k of their own, in rows" } else { "heads and rows" };
         candle_core::bail!(
-            "k has the shape {:?} and q {:?}; they may differ in heads and, unless they are packed, in the sequence only",
+            "k has the shape {:?} and q {:?}; they may differ in {may_differ} only",
             layouts[1].dims(),
             layouts[0].dims()
         );
@@ -165,6 +168,20 @@ mod tests {
         assert_eq!(made.shape(), Shape::new(2, 6, 10).with_kv_heads(2).with_kv_sequence(33));
         assert_eq!(made.attended_keys(0, 10, 33), 0..24, "the last query is at the last key");
         assert_eq!(made.views().o.strides, Strides { batch: 3_840, head: 64, row: 384 });
+    }
+
+    #[test]
+    fn packed_keys_may_have_other_rows_where_they_have_other_lengths() {
+        let (rows, keys) = (tensor(&[50, 6, 64]), tensor(&[70, 2, 64]));
+        let layouts = [rows.layout(), keys.layout(), keys.layout()];
+        let made = of(layouts, CAUSAL, 0.5, Some(Packing::separate(4, 20))).unwrap().unwrap();
+        assert_eq!(made.shape(), Shape::new(1, 6, 50).with_kv_heads(2).with_kv_sequence(70));
+        assert_eq!(made.packing(), Some(Packing::separate(4, 20)));
+        assert_eq!(made.attended_keys(0, 10, 33), 0..24, "the last query is at the last key");
+        let narrow = tensor(&[70, 2, 32]);
+        let layouts = [rows.layout(), narrow.layout(), narrow.layout()];
+        let words = of(layouts, CAUSAL, 0.5, Some(Packing::separate(4, 20))).unwrap_err().to_string();
+        assert!(words.contains("they may differ in heads and rows only"), "{words}");
     }
 
     #[test]

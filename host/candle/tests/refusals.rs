@@ -62,13 +62,15 @@ fn arguments_that_are_not_computed_are_named() {
 }
 
 #[test]
-fn lengths_of_q_and_k_have_to_be_equal() {
-    let x = tensor(&[8, 2, 64]);
+fn lengths_of_q_and_k_are_of_as_many_sequences() {
+    let (q, k) = (tensor(&[8, 2, 64]), tensor(&[11, 2, 64]));
     let lengths = |numbers: &[u32]| Tensor::new(numbers, &Device::Cpu).unwrap();
-    let packed = |q: &Tensor, k: &Tensor, longest_k| {
-        message(attention::flash_attn_varlen_windowed(&x, &x, &x, q, k, 8, longest_k, 0.125, None, None))
+    let packed = |of_q: &Tensor, of_k: &Tensor| {
+        message(attention::flash_attn_varlen_windowed(&q, &k, &k, of_q, of_k, 8, 9, 0.125, None, None))
     };
     let one = lengths(&[0, 3, 8]);
-    assert!(packed(&one, &one, 9).contains("max_seqlen_q is 8 and max_seqlen_k 9"));
-    assert!(packed(&one, &lengths(&[0, 4, 8]), 8).contains("seqlens_q and seqlens_k differ"));
+    assert!(packed(&one, &lengths(&[0, 2, 11])).contains("q is on the CPU"));
+    assert!(packed(&one, &lengths(&[0, 11])).contains("seqlens_q has the shape [3] and seqlens_k [2]"));
+    assert!(packed(&one, &one).contains("they may differ in heads and, with seqlens_k of their own, in rows only"));
+    assert!(packed(&one, &one.to_dtype(DType::I64).unwrap()).contains("seqlens_k is I64; it must be U32"));
 }

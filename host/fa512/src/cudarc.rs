@@ -209,6 +209,25 @@ pub fn forward_lengths<T: Number, L: Length>(
     lse: Option<&mut CudaSlice<f32>>,
     stream: &Arc<CudaStream>,
 ) -> Result<(), Error> {
+    forward_lengths_modified(problem, q, k, v, lengths, &ScoreTensors::NONE, o, lse, stream)
+}
+
+/// [`forward_lengths`] of a problem whose scores are changed ([`Problem::with_score_mod`]).
+///
+/// # Errors
+/// As for [`forward_lengths`] and [`forward_modified`].
+#[allow(clippy::too_many_arguments, reason = "five tensors and lengths, and each may be of another type")]
+pub fn forward_lengths_modified<T: Number, L: Length>(
+    problem: &Problem,
+    q: &(impl DevicePtr<T> + Slice),
+    k: &(impl DevicePtr<T> + Slice),
+    v: &(impl DevicePtr<T> + Slice),
+    lengths: &Lengths<'_, L>,
+    score_tensors: &ScoreTensors<'_, T>,
+    o: &mut (impl DevicePtrMut<T> + Slice),
+    lse: Option<&mut CudaSlice<f32>>,
+    stream: &Arc<CudaStream>,
+) -> Result<(), Error> {
     let given = [
         (Tensor::CuSeqlens, lengths.cu_seqlens.as_ref()),
         (Tensor::CuSeqlensK, lengths.cu_seqlens_k.as_ref()),
@@ -228,7 +247,7 @@ pub fn forward_lengths<T: Number, L: Length>(
     let lengths = Addresses { cu_seqlens, cu_seqlens_k, seqused_q, seqused_k, ..no_lengths() };
     // SAFETY: each slice holds as many elements of 32 bits as the problem has of these lengths; the guards live until the launch is
     // on the stream.
-    unsafe { put(problem, q, k, v, &ScoreTensors::NONE, o, lse, lengths, stream, Options::default()) }
+    unsafe { put(problem, q, k, v, score_tensors, o, lse, lengths, stream, Options::default()) }
 }
 
 /// Addresses of nothing.

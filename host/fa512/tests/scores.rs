@@ -123,7 +123,7 @@ fn what_bias_and_slopes_point_to_is_checked() {
 
 #[cfg(feature = "cudarc")]
 mod slices {
-    use fa512::cudarc::ScoreTensors;
+    use fa512::cudarc::{Lengths, ScoreTensors};
     use half::f16;
 
     use super::*;
@@ -177,5 +177,31 @@ mod slices {
         let lse = Some(lse);
         fa512::cudarc::forward_varlen_modified(problem, &q, &k, &v, lengths, &tensors, &mut o, lse, &stream).unwrap();
         case.check(true);
+    }
+
+    #[test]
+    fn of_padded_batches_take_slopes() {
+        let Some(()) = machine() else { return };
+        let stream = gpu(0);
+        let shape = Shape::new(2, 2, 20).with_kv_sequence(30);
+        let problem = problem(shape, Mask::Causal, ALIBI).aligned(Alignment::BottomRight);
+        let mut case = Case::padded(problem, [&[20, 7], &[11, 30]], &stream);
+        let Case { problem, q, k, v, o, lse, seqused, slopes, .. } = &mut case;
+        // SAFETY: every 16 bits are an f16.
+        let [q, k, v] = [(q, 20), (k, 30), (v, 30)]
+            .map(|(slice, rows)| unsafe { slice.transmute::<f16>(2 * rows * 2 * 64) }.unwrap());
+        // SAFETY: as above.
+        let mut o = unsafe { o.transmute_mut::<f16>(2 * 20 * 2 * 64) }.unwrap();
+        let [seqused_q, seqused_k] = seqused.as_ref().unwrap().each_ref().map(|used| Some(used.as_view()));
+        let lengths = Lengths { seqused_q, seqused_k, ..Lengths::default() };
+        let tensors = ScoreTensors { bias: None, alibi_slopes: slopes.as_ref().map(|slopes| slopes.as_view()) };
+        let mut call = |tensors| {
+            let lse = Some(&mut *lse);
+            fa512::cudarc::forward_lengths_modified(problem, &q, &k, &v, &lengths, tensors, &mut o, lse, &stream)
+        };
+        assert!(call(&ScoreTensors::NONE).unwrap_err().to_string().contains("alibi_slopes is missing"));
+        call(&tensors).unwrap();
+        case.check(true);
+        assert_eq!(findings(), "");
     }
 }

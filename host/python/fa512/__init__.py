@@ -1,17 +1,18 @@
 """FlashAttention forward on NVIDIA GPUs, in one call on tensors that are already there.
 
-`attention` takes tensors of PyTorch and arrays of CuPy, JAX and others, `attention_varlen` packed sequences;
-`scaled_dot_product_attention`, `flash_attn_func` and `flash_attn_varlen_func` have the signatures of PyTorch and flash-attn. `info` tells what was found on this machine. `fa512.torch` has the operators that
+`attention` takes tensors of PyTorch and arrays of CuPy, JAX and others, `attention_varlen` packed sequences, `attention_padded` padded
+batches; `scaled_dot_product_attention`, `flash_attn_func` and `flash_attn_varlen_func` have the signatures of PyTorch and flash-attn. `info` tells what was found on this machine. `fa512.torch` has the operators that
 `torch.compile`, autograd and DTensor know, `fa512.transformers` registers an attention for transformers.
 
 Importing this needs neither PyTorch nor a GPU.
 """
 
-from ._native import __version__, attention, attention_varlen, info, warm_up
+from ._native import __version__, attention, attention_padded, attention_varlen, info, warm_up
 
 __all__ = [
     "__version__",
     "attention",
+    "attention_padded",
     "attention_varlen",
     "flash_attn_func",
     "flash_attn_varlen_func",
@@ -33,7 +34,7 @@ def scaled_dot_product_attention(
 ):
     """`torch.nn.functional.scaled_dot_product_attention` on tensors of PyTorch, with its arguments and its gradient.
 
-    What is not computed (a mask, dropout, other types than float16 and bfloat16) is an error that names the argument. See
+    What is not computed (dropout, a gradient with a mask, other types than float16 and bfloat16) is an error that names the argument. See
     `fa512.torch.scaled_dot_product_attention`.
     """
     from . import torch

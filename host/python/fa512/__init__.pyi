@@ -2,6 +2,7 @@ from typing import TYPE_CHECKING, Optional
 
 from ._native import __version__ as __version__
 from ._native import attention as attention
+from ._native import attention_padded as attention_padded
 from ._native import attention_varlen as attention_varlen
 from ._native import info as info
 from ._native import warm_up as warm_up
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = [
     "__version__",
     "attention",
+    "attention_padded",
     "attention_varlen",
     "flash_attn_func",
     "flash_attn_varlen_func",

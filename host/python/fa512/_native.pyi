@@ -1,11 +1,12 @@
 from typing import Any, Literal, Optional, TypedDict, TypeVar, Union, overload
 
-__all__ = ["__version__", "attention", "attention_varlen", "info", "warm_up"]
+__all__ = ["__version__", "attention", "attention_padded", "attention_varlen", "info", "warm_up"]
 
 __version__: str
 
 _Array = TypeVar("_Array")
 _Layout = Literal["bhsd", "bshd"]
+_Lengths = Literal["shared", "separate", "padded"]
 _Align = Literal["top-left", "bottom-right"]
 _Window = tuple[Optional[int], Optional[int]]
 _Element = Literal["float16", "bfloat16"]
@@ -68,9 +69,13 @@ def attention_varlen(
     v: _Array,
     cu_seqlens: Any,
     *,
+    cu_seqlens_k: Any = None,
+    seqused_q: Any = None,
+    seqused_k: Any = None,
     max_seqlen: Optional[int] = None,
     causal: bool = False,
     window: Optional[_Window] = None,
+    align: _Align = "top-left",
     scale: Optional[float] = None,
     softcap: Optional[float] = None,
     alibi_slopes: Any = None,
@@ -86,9 +91,51 @@ def attention_varlen(
     v: _Array,
     cu_seqlens: Any,
     *,
+    cu_seqlens_k: Any = None,
+    seqused_q: Any = None,
+    seqused_k: Any = None,
     max_seqlen: Optional[int] = None,
     causal: bool = False,
     window: Optional[_Window] = None,
+    align: _Align = "top-left",
+    scale: Optional[float] = None,
+    softcap: Optional[float] = None,
+    alibi_slopes: Any = None,
+    out: Optional[_Array] = None,
+    return_lse: bool = False,
+    lse: Optional[_Array] = None,
+    stream: Any = None,
+) -> Union[_Array, tuple[_Array, _Array]]: ...
+@overload
+def attention_padded(
+    q: _Array,
+    k: _Array,
+    v: _Array,
+    *,
+    seqused_q: Any = None,
+    seqused_k: Any = None,
+    causal: bool = False,
+    window: Optional[_Window] = None,
+    align: _Align = "top-left",
+    scale: Optional[float] = None,
+    softcap: Optional[float] = None,
+    alibi_slopes: Any = None,
+    out: Optional[_Array] = None,
+    return_lse: Literal[False] = False,
+    lse: None = None,
+    stream: Any = None,
+) -> _Array: ...
+@overload
+def attention_padded(
+    q: _Array,
+    k: _Array,
+    v: _Array,
+    *,
+    seqused_q: Any = None,
+    seqused_k: Any = None,
+    causal: bool = False,
+    window: Optional[_Window] = None,
+    align: _Align = "top-left",
     scale: Optional[float] = None,
     softcap: Optional[float] = None,
     alibi_slopes: Any = None,
@@ -107,6 +154,7 @@ def warm_up(
     layout: _Layout = "bhsd",
     device: int = 0,
     sequences: Optional[int] = None,
+    lengths: _Lengths = "shared",
     dtype: _Element = "float16",
     head_dim: int = 64,
     kv_heads: Optional[int] = None,

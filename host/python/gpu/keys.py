@@ -63,20 +63,25 @@ def by_sequence(tensors, causal):
     return torch.cat([reference(*(x.transpose(0, 1)[None] for x in one), causal)[0][0].transpose(0, 1) for one in parts])
 
 
+def compare_results(what, dtype, ours, exact, worst):
+    """O and LSE against those in f64; `worst` keeps the largest difference of each type."""
+    (out, lse), (expected, expected_lse), coarseness = ours, exact, TYPES[dtype]
+    found = require_close(out, expected, what, 2e-3 * coarseness, 1e-3 * coarseness)
+    worst[str(dtype)] = max(found, worst.get(str(dtype), 0))
+    sees = expected_lse.isfinite()
+    require(torch.equal(lse.isfinite(), sees), f"-inf in LSE of {what}")
+    require_close(lse[sees], expected_lse[sees], f"LSE of {what}", 1e-3, 0)
+
+
 def results(run):
     """Against f64: O and LSE, at both corners."""
     worst = {}
     run.found = {"largest_difference": worst}
     for dtype, sizes, causal, window, align in cases(run.dry):
-        what, coarseness = f"{sizes}, {dtype}, causal {causal}, window {window}, {align}", TYPES[dtype]
+        what = f"{sizes}, {dtype}, causal {causal}, window {window}, {align}"
         tensors = make(shapes(*sizes), device(run.dry), dtype)
-        out, lse = fa512.torch.attention(*tensors, causal=causal, window=window, align=align, return_lse=True)
-        expected, expected_lse = reference(*tensors, causal, window, align)
-        found = require_close(out, expected, what, 2e-3 * coarseness, 1e-3 * coarseness)
-        worst[str(dtype)] = max(found, worst.get(str(dtype), 0))
-        sees = expected_lse.isfinite()
-        require(torch.equal(lse.isfinite(), sees), f"-inf in LSE of {what}")
-        require_close(lse[sees], expected_lse[sees], f"LSE of {what}", 1e-3, 0)
+        ours = fa512.torch.attention(*tensors, causal=causal, window=window, align=align, return_lse=True)
+        compare_results(what, dtype, ours, reference(*tensors, causal, window, align), worst)
     return {"largest_difference": worst}
 
 

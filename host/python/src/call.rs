@@ -1,17 +1,15 @@
-//! `fa512.attention` and `fa512.attention_varlen`.
+//! `fa512.attention`, `fa512.attention_varlen` and `fa512.attention_padded`.
 
-use attention::contract::problem::check_head_dim;
-use attention::{
-    Addresses, Alignment, Entered, Gpu, Layout, Mask, Options, Packing, Problem, Shape, Stream, Strides, View, Views,
-    Window,
-};
+use attention::{Addresses, Alignment, Entered, Gpu, Layout, Mask, Options, Problem, Shape, Stream, Views, Window};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use crate::array::{self, Array, BFLOAT, HALF, INT32, Library, Protocol, SINGLE, UINT32};
+use crate::array::{self, Array, BFLOAT, HALF, Library, Protocol, SINGLE};
 use crate::dlpack::Element;
 use crate::error::{of_library, of_refusal};
+use crate::form::{Form, Sizes};
+use crate::lengths::Lengths;
 use crate::output;
 use crate::scores::{Changes, Scores};
 
@@ -27,34 +25,6 @@ pub struct Tensors<'a, 'py> {
     pub out: Option<&'a Bound<'py, PyAny>>,
     /// Where LSE goes.
     pub lse: Option<&'a Bound<'py, PyAny>>,
-}
-
-/// Which sequences the tensors are of, and the order of their dimensions.
-#[derive(Clone, Copy)]
-pub enum Form<'a, 'py> {
-    /// A batch of sequences of one length.
-    Batch(Layout),
-    /// Packed sequences: `[rows, heads, 64]`.
-    Packed {
-        /// The rows at which they begin, and where the last one ends.
-        cu_seqlens: &'a Bound<'py, PyAny>,
-        /// The length of the longest, if it is known.
-        longest: Option<u32>,
-    },
-}
-
-/// Sizes of the problem's dimensions.
-#[derive(Clone, Copy)]
-struct Sizes {
-    batch: i64,
-    heads: i64,
-    /// Of each sequence; of packed ones, of all together.
-    rows: i64,
-    head_dim: i64,
-    /// Heads of K and V.
-    kv_heads: i64,
-    /// Rows of K and V.
-    kv_rows: i64,
 }
 
 /// What is computed of them.
@@ -99,8 +69,7 @@ pub fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Re
     let mut keep = Vec::new();
     let mut read = |object: &Bound<'py, PyAny>, name: &str| Array::read(object, name, order.exported, &mut keep);
     let (q, k, v) = (read(tensors.q, "q")?, read(tensors.k, "k")?, read(tensors.v, "v")?);
-    let sizes = sizes(&q, call.form)?;
-    let sizes = sizes.with_keys(&k, &q, call.form)?;
+    let sizes = Sizes::of(&q, &k, call.form)?;
     require_like(&v, "v", &k, "k")?;
     require_gpu(&v, "v", &q)?;
     let o_object = match tensors.out {
@@ -109,7 +78,7 @@ pub fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Re
     };
     let lse_object = match (tensors.lse, call.return_lse) {
         (Some(lse), _) => Some(lse.clone()),
-        (None, true) => Some(output::for_lse(tensors.q, &lse_sizes(sizes, call.form), library)?),
+        (None, true) => Some(output::for_lse(tensors.q, &sizes.of_lse(call.form), library)?),
         (None, false) => None,
     };
     let o = read(&o_object, "out")?;
@@ -118,33 +87,28 @@ pub fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Re
     // What JAX hands out may only be read; what was made here is nobody else's yet.
     require_writable(&o, "out", tensors.out.is_some())?;
     if let Some(lse) = &lse {
-        require_lse(lse, &lse_sizes(sizes, call.form), &q)?;
+        require_lse(lse, &sizes.of_lse(call.form), call.form.lse_names(), &q)?;
         require_writable(lse, "lse", tensors.lse.is_some())?;
     }
-    let lengths = match call.form {
-        Form::Batch(_) => None,
-        Form::Packed { cu_seqlens, .. } => Some(read(cu_seqlens, "cu_seqlens")?),
-    };
-    let sequences = lengths.as_ref().map(|lengths| sequences(lengths, &q)).transpose()?;
-    let scores = call.changes.read(&mut read, [sizes.batch, sizes.heads, sizes.rows, sizes.kv_rows], &q)?;
-    if [sizes.batch, sizes.heads, sizes.rows].contains(&0) || sequences == Some(0) {
+    let lengths = Lengths::read(call.form, &mut read, sizes, &q)?;
+    let scores = call.changes.read(&mut read, sizes.of_scores(call.form), &q)?;
+    if [sizes.batch, sizes.heads, sizes.rows].contains(&0) || lengths.are_of_none() {
         return Ok((o_object, lse_object));
     }
-    let problem = problem([&q, &k, &v, &o], sizes, sequences, call)?;
+    let problem = problem([&q, &k, &v, &o], sizes, &lengths, call)?;
     let Scores { score_mod, alibi_slopes, bias } = scores;
     let problem = problem.with_score_mod(score_mod).map_err(of_refusal)?;
     let addresses = Addresses {
         lse: lse.as_ref().map(|lse| lse.address),
-        cu_seqlens: lengths.as_ref().map(|lengths| lengths.address),
         bias: bias.as_ref().map(|bias| bias.address),
         alibi_slopes: alibi_slopes.as_ref().map(|slopes| slopes.address),
-        ..Addresses::new(q.address, k.address, v.address, o.address)
+        ..lengths.beside(Addresses::new(q.address, k.address, v.address, o.address))
     };
     // PyTorch's tensors are within their memory, and that is on the GPU that they name.
     let is_trusted = library == Library::Torch && matches!(protocol, Protocol::Exchange(_));
     let options = Options::default().check_pointers(!is_trusted);
-    let arrays = [Some(&q), Some(&k), Some(&v), Some(&o), lengths.as_ref(), alibi_slopes.as_ref(), bias.as_ref()];
-    let stream = producers_stream(&order, arrays.into_iter().flatten(), call.stream.is_some())?;
+    let arrays = [&q, &k, &v, &o].into_iter().chain(lengths.arrays()).chain(&alibi_slopes).chain(&bias);
+    let stream = producers_stream(&order, arrays, call.stream.is_some())?;
     let gpu = q.gpu;
     // Others may run while the driver waits for room in the stream's queue or compiles a kernel.
     py.detach(|| launch(gpu, &problem, addresses, stream, options, order.waits)).map_err(of_library)?;
@@ -251,55 +215,6 @@ fn handle(stream: &Bound<'_, PyAny>) -> PyResult<u64> {
     )))
 }
 
-/// Sizes of a call, whatever the order of the dimensions.
-fn sizes(q: &Array, form: Form<'_, '_>) -> PyResult<Sizes> {
-    element_of(q)?;
-    let (batch, heads, rows, head_dim) = match (form, q.shape()) {
-        (Form::Batch(Layout::Bhsd), &[batch, heads, rows, head_dim]) => (batch, heads, rows, head_dim),
-        (Form::Batch(Layout::Bshd), &[batch, rows, heads, head_dim]) => (batch, heads, rows, head_dim),
-        (Form::Packed { .. }, &[rows, heads, head_dim]) => (1, heads, rows, head_dim),
-        (form, shape) => {
-            let names = match form {
-                Form::Batch(Layout::Bhsd) => "[batch, heads, sequence, head size]",
-                Form::Batch(Layout::Bshd) => "[batch, sequence, heads, head size]",
-                Form::Packed { .. } => "[rows of all sequences, heads, head size]",
-            };
-            return Err(PyValueError::new_err(format!("q has {} dimensions; it must be {names}", shape.len())));
-        }
-    };
-    check_head_dim(narrow(head_dim, "the head size of q")?).map_err(of_refusal)?;
-    Ok(Sizes { batch, heads, rows, head_dim, kv_heads: heads, kv_rows: rows })
-}
-
-/// Sizes of LSE.
-fn lse_sizes(Sizes { batch, heads, rows, .. }: Sizes, form: Form<'_, '_>) -> Vec<i64> {
-    match form {
-        Form::Batch(_) => vec![batch, heads, rows],
-        Form::Packed { .. } => vec![heads, rows],
-    }
-}
-
-/// How many packed sequences `lengths` tells of.
-fn sequences(lengths: &Array, q: &Array) -> PyResult<u32> {
-    if lengths.element != UINT32 {
-        require_element(lengths, "cu_seqlens", INT32)?;
-    }
-    let (&[elements], &[stride]) = (lengths.shape(), lengths.strides()) else {
-        return Err(PyValueError::new_err(format!(
-            "cu_seqlens has {} dimensions; it must be [sequences + 1]",
-            lengths.shape().len()
-        )));
-    };
-    if elements < 1 {
-        return Err(PyValueError::new_err("cu_seqlens has no element; it must be [sequences + 1]"));
-    }
-    if elements > 1 && stride != 1 {
-        return Err(PyValueError::new_err(format!("cu_seqlens has a stride of {stride} elements; it must be 1")));
-    }
-    require_gpu(lengths, "cu_seqlens", q)?;
-    narrow(elements - 1, "the number of sequences")
-}
-
 /// A size as the library counts it.
 pub fn narrow(size: i64, name: &str) -> PyResult<u32> {
     u32::try_from(size).map_err(|_| match size < 0 {
@@ -318,43 +233,13 @@ pub fn require_element(array: &Array, name: &str, element: Element) -> PyResult<
 }
 
 /// The element type of the problem, which is that of Q.
-fn element_of(q: &Array) -> PyResult<attention::Element> {
+pub fn element_of(q: &Array) -> PyResult<attention::Element> {
     match q.element {
         HALF => Ok(attention::Element::F16),
         BFLOAT => Ok(attention::Element::Bf16),
         other => {
             let found = array::element_name(other);
             Err(PyTypeError::new_err(format!("q is {found}; it must be float16 or bfloat16")))
-        }
-    }
-}
-
-impl Sizes {
-    /// With those of K, which must have the type, GPU, batch and head size of Q.
-    fn with_keys(self, k: &Array, q: &Array, form: Form<'_, '_>) -> PyResult<Self> {
-        require_element(k, "k", q.element)?;
-        let found = match (form, k.shape()) {
-            (Form::Batch(Layout::Bhsd), &[batch, heads, rows, head_dim]) => Some((batch, heads, rows, head_dim)),
-            (Form::Batch(Layout::Bshd), &[batch, rows, heads, head_dim]) => Some((batch, heads, rows, head_dim)),
-            (Form::Packed { .. }, &[rows, heads, head_dim]) if rows == self.rows => Some((1, heads, rows, head_dim)),
-            _ => None,
-        };
-        match found {
-            Some((batch, kv_heads, kv_rows, head_dim)) if (batch, head_dim) == (self.batch, self.head_dim) => {
-                require_gpu(k, "k", q)?;
-                Ok(Self { kv_heads, kv_rows, ..self })
-            }
-            _ => {
-                let may_differ = match form {
-                    Form::Batch(_) => "heads and in the sequence",
-                    Form::Packed { .. } => "heads",
-                };
-                Err(PyValueError::new_err(format!(
-                    "k has the shape {:?} and q {:?}; they may differ in {may_differ} only",
-                    k.shape(),
-                    q.shape()
-                )))
-            }
         }
     }
 }
@@ -382,7 +267,7 @@ pub fn require_gpu(array: &Array, name: &str, q: &Array) -> PyResult<()> {
     }
 }
 
-fn require_lse(lse: &Array, sizes: &[i64], q: &Array) -> PyResult<()> {
+fn require_lse(lse: &Array, sizes: &[i64], names: &str, q: &Array) -> PyResult<()> {
     require_element(lse, "lse", SINGLE)?;
     let mut gap_free = 1;
     let is_contiguous = lse.shape().iter().zip(lse.strides()).rev().all(|(&size, &stride)| {
@@ -391,7 +276,6 @@ fn require_lse(lse: &Array, sizes: &[i64], q: &Array) -> PyResult<()> {
         is_next
     });
     if lse.shape() != sizes || !(is_contiguous || sizes.contains(&0)) {
-        let names = if sizes.len() == 3 { "batch, heads, sequence" } else { "heads, rows of all sequences" };
         return Err(PyValueError::new_err(format!(
             "lse has the shape {:?} and strides {:?}; it must be {sizes:?} ({names}) without gaps",
             lse.shape(),
@@ -408,51 +292,22 @@ fn require_writable(array: &Array, name: &str, is_given: bool) -> PyResult<()> {
     }
 }
 
-fn problem([q, k, v, o]: [&Array; 4], sizes: Sizes, sequences: Option<u32>, call: &Call<'_, '_>) -> PyResult<Problem> {
+fn problem([q, k, v, o]: [&Array; 4], sizes: Sizes, lengths: &Lengths, call: &Call<'_, '_>) -> PyResult<Problem> {
     let shape =
         Shape::new(narrow(sizes.batch, "batch")?, narrow(sizes.heads, "heads")?, narrow(sizes.rows, "sequence")?);
     let shape = shape.with_kv_heads(narrow(sizes.kv_heads, "the heads of k")?);
     let shape = shape.with_kv_sequence(narrow(sizes.kv_rows, "the sequence of k")?);
     let shape = shape.with_head_dim(narrow(sizes.head_dim, "the head size")?);
-    let view = |array, name| view(array, name, call.form);
+    let view = |array, name| call.form.view(array, name);
     let views = Views { q: view(q, "q")?, k: view(k, "k")?, v: view(v, "v")?, o: view(o, "out")? };
     let element = element_of(q)?;
     let problem = Problem::new(shape, Mask::Full, Layout::Bshd);
     let problem = problem.and_then(|problem| {
         problem.with_element(element).with_window(call.window).aligned(call.alignment).with_views(views)
     });
-    let problem = match (call.form, sequences) {
-        (Form::Packed { longest, .. }, Some(sequences)) => {
-            let packing = Packing::new(sequences, longest.unwrap_or(shape.sequence));
-            problem.and_then(|problem| problem.packed(packing))
-        }
-        _ => problem,
-    };
-    let problem = problem.map_err(of_refusal)?;
+    let problem = problem.and_then(|problem| lengths.apply(problem)).map_err(of_refusal)?;
     match call.scale {
         None => Ok(problem),
         Some(scale) => problem.with_scale(scale).map_err(of_refusal),
     }
-}
-
-fn view(array: &Array, name: &str, form: Form<'_, '_>) -> PyResult<View> {
-    let (batch, head, row, last) = match (form, array.strides()) {
-        (Form::Batch(Layout::Bhsd), &[batch, head, row, last]) => (batch, head, row, last),
-        (Form::Batch(Layout::Bshd), &[batch, row, head, last]) => (batch, head, row, last),
-        (Form::Packed { .. }, &[row, head, last]) => (0, head, row, last),
-        (_, strides) => {
-            return Err(PyValueError::new_err(format!("{name} has {} dimensions, unlike q", strides.len())));
-        }
-    };
-    if last != 1 {
-        return Err(PyValueError::new_err(format!(
-            "{name} has a stride of {last} elements along its last dimension; it must be 1 (rows without gaps)"
-        )));
-    }
-    let positive = |stride: i64| {
-        u64::try_from(stride).map_err(|_| {
-            PyValueError::new_err(format!("{name} has a stride of {stride}; strides must not be negative"))
-        })
-    };
-    Ok(View::new(Strides { batch: positive(batch)?, head: positive(head)?, row: positive(row)? }))
 }

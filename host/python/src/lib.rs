@@ -6,17 +6,20 @@ mod array;
 mod call;
 mod dlpack;
 mod error;
+mod form;
+mod lengths;
 mod output;
 mod scores;
 mod window;
 
-use ::attention::{Alignment, Element, Gpu, Layout, Mask, Packing, Problem, ScoreMod, Shape};
+use ::attention::{Element, Gpu, Layout, Lengths, Mask, Packing, Problem, ScoreMod, Shape};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::call::{Call, Form, Tensors, narrow};
+use crate::call::{Call, Tensors, narrow};
 use crate::error::{of_library, of_refusal};
+use crate::form::{Form, Used};
 use crate::scores::Changes;
 
 /// Computes softmax(scale · QKᵀ + mask) · V on the GPU, without a gradient.
@@ -100,21 +103,30 @@ fn attention<'py>(
 
 /// Computes softmax(scale · QKᵀ + mask) · V of packed sequences on the GPU, without a gradient.
 ///
-/// Sequence s is the rows from cu_seqlens[s] up to cu_seqlens[s + 1], and attends to itself only. The kernel reads `cu_seqlens`: the
-/// host waits for nothing. Whatever it holds, nothing outside the tensors is read or written, and no sequence reaches another's
-/// result. Rows that belong to no sequence are not written.
+/// Sequence s is the rows from cu_seqlens[s] up to cu_seqlens[s + 1], and attends to itself only. The kernel reads `cu_seqlens` and the
+/// other lengths: the host waits for nothing. Whatever they hold, nothing outside the tensors is read or written, and no sequence
+/// reaches another's result. Rows that belong to no sequence are not written. A query whose sequence has no key gets zeros, and an LSE
+/// of -inf.
 ///
 /// Parameters
 /// ----------
 /// q, k, v
-///     As for `attention`, of three dimensions: [rows of all sequences, heads, head size]; `k` and `v` may have fewer heads.
+///     As for `attention`, of three dimensions: [rows of all sequences, heads, head size]; `k` and `v` may have fewer heads and, with
+///     `cu_seqlens_k`, another number of rows.
 /// cu_seqlens
 ///     int32 or uint32 [sequences + 1] on the same GPU: where each sequence begins, and where the last one ends.
+/// cu_seqlens_k
+///     The same for the rows of `k` and `v`, if the sequences have other lengths there.
+/// seqused_q, seqused_k
+///     int32 or uint32 [sequences] on the same GPU: how many of its rows a sequence has, of `q`, and of `k` and `v`. A number below 0
+///     counts as 0, a larger one than there are rows as these. Rows behind `seqused_q` are not written.
 /// max_seqlen
-///     The length of the longest sequence, or a bound. It helps to choose a kernel, and makes no result wrong.
+///     The length of the longest sequence of `q`, or a bound. It helps to choose a kernel, and makes no result wrong.
 /// causal
 ///     Whether query i of a sequence attends to its keys 0 … i only.
 /// window
+///     As for `attention`, within each sequence.
+/// align
 ///     As for `attention`, within each sequence.
 /// scale
 ///     Factor on the scores; 1/√(head size) unless given.
@@ -140,16 +152,20 @@ fn attention<'py>(
 /// TypeError, ValueError, RuntimeError
 ///     As `attention`.
 #[pyfunction]
-#[pyo3(signature = (q, k, v, cu_seqlens, *, max_seqlen=None, causal=false, window=None, scale=None, softcap=None, alibi_slopes=None, out=None, return_lse=false, lse=None, stream=None))]
+#[pyo3(signature = (q, k, v, cu_seqlens, *, cu_seqlens_k=None, seqused_q=None, seqused_k=None, max_seqlen=None, causal=false, window=None, align="top-left", scale=None, softcap=None, alibi_slopes=None, out=None, return_lse=false, lse=None, stream=None))]
 #[allow(clippy::too_many_arguments, reason = "they are Python's keyword arguments")]
 fn attention_varlen<'py>(
     q: &Bound<'py, PyAny>,
     k: &Bound<'py, PyAny>,
     v: &Bound<'py, PyAny>,
     cu_seqlens: &Bound<'py, PyAny>,
+    cu_seqlens_k: Option<&Bound<'py, PyAny>>,
+    seqused_q: Option<&Bound<'py, PyAny>>,
+    seqused_k: Option<&Bound<'py, PyAny>>,
     max_seqlen: Option<i64>,
     causal: bool,
     window: window::Sides,
+    align: &str,
     scale: Option<f64>,
     softcap: Option<f64>,
     alibi_slopes: Option<&Bound<'py, PyAny>>,
@@ -159,9 +175,77 @@ fn attention_varlen<'py>(
     stream: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Py<PyAny>> {
     let longest = max_seqlen.map(|longest| narrow(longest, "max_seqlen")).transpose()?;
-    let (form, window) = (Form::Packed { cu_seqlens, longest }, window::of(causal, window)?);
-    // Every sequence has as many keys as queries.
-    let alignment = Alignment::TopLeft;
+    let used = Used { q: seqused_q, k: seqused_k };
+    let (form, window) = (Form::Packed { cu_seqlens, cu_seqlens_k, used, longest }, window::of(causal, window)?);
+    let alignment = window::alignment_of(align)?;
+    let changes = Changes { softcap, alibi_slopes, bias: None };
+    run(&Tensors { q, k, v, out, lse }, &Call { window, alignment, scale, changes, form, return_lse, stream })
+}
+
+/// Computes softmax(scale · QKᵀ + mask) · V of a padded batch on the GPU, without a gradient.
+///
+/// Entry b uses its first seqused_q[b] rows of `q` and its first seqused_k[b] rows of `k` and `v`. The kernel reads them: the host waits
+/// for nothing. Rows of the result and of LSE behind `seqused_q` are not written. A query without a key gets zeros, and an LSE of -inf.
+///
+/// Parameters
+/// ----------
+/// q, k, v
+///     As for `attention`, [batch, sequence, heads, head size], whose entries lie one behind the other: the stride of the batch is the
+///     sequence length times that of rows.
+/// seqused_q, seqused_k
+///     int32 or uint32 [batch] on the same GPU: how many rows an entry uses, of `q`, and of `k` and `v`; all unless given. A number below
+///     0 counts as 0, a larger one than there are rows as these.
+/// causal
+///     As for `attention`, within the rows that are used.
+/// window
+///     As for `attention`, within the rows that are used.
+/// align
+///     As for `attention`: where the used queries are among the used keys.
+/// scale
+///     Factor on the scores; 1/√(head size) unless given.
+/// softcap
+///     As for `attention`.
+/// alibi_slopes
+///     As for `attention`, [heads].
+/// out
+///     Where the result goes; made by the library of `q` unless given.
+/// return_lse
+///     Whether the logarithm of the sum of exp(scores) is returned, too: float32 [heads, batch, sequence].
+/// lse
+///     Where that goes; giving it asks for it.
+/// stream
+///     As for `attention`.
+///
+/// Returns
+/// -------
+/// The result, or the result and LSE.
+///
+/// Raises
+/// ------
+/// TypeError, ValueError, RuntimeError
+///     As `attention`.
+#[pyfunction]
+#[pyo3(signature = (q, k, v, *, seqused_q=None, seqused_k=None, causal=false, window=None, align="top-left", scale=None, softcap=None, alibi_slopes=None, out=None, return_lse=false, lse=None, stream=None))]
+#[allow(clippy::too_many_arguments, reason = "they are Python's keyword arguments")]
+fn attention_padded<'py>(
+    q: &Bound<'py, PyAny>,
+    k: &Bound<'py, PyAny>,
+    v: &Bound<'py, PyAny>,
+    seqused_q: Option<&Bound<'py, PyAny>>,
+    seqused_k: Option<&Bound<'py, PyAny>>,
+    causal: bool,
+    window: window::Sides,
+    align: &str,
+    scale: Option<f64>,
+    softcap: Option<f64>,
+    alibi_slopes: Option<&Bound<'py, PyAny>>,
+    out: Option<&Bound<'py, PyAny>>,
+    return_lse: bool,
+    lse: Option<&Bound<'py, PyAny>>,
+    stream: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Py<PyAny>> {
+    let (form, window) = (Form::Padded(Used { q: seqused_q, k: seqused_k }), window::of(causal, window)?);
+    let alignment = window::alignment_of(align)?;
     let changes = Changes { softcap, alibi_slopes, bias: None };
     run(&Tensors { q, k, v, out, lse }, &Call { window, alignment, scale, changes, form, return_lse, stream })
 }
@@ -177,6 +261,17 @@ fn run<'py>(tensors: &Tensors<'_, 'py>, call: &Call<'_, 'py>) -> PyResult<Py<PyA
 fn layout_of(name: &str) -> PyResult<Layout> {
     let layout = Layout::ALL.into_iter().find(|layout| layout.name() == name);
     layout.ok_or_else(|| PyValueError::new_err(format!("layout is {name:?}; it must be \"bhsd\" or \"bshd\"")))
+}
+
+fn lengths_of(name: &str) -> PyResult<Lengths> {
+    match name {
+        "shared" => Ok(Lengths::Shared),
+        "separate" => Ok(Lengths::Separate),
+        "padded" => Ok(Lengths::Padded),
+        _ => Err(PyValueError::new_err(format!(
+            "lengths is {name:?}; it must be \"shared\", \"separate\" or \"padded\""
+        ))),
+    }
 }
 
 /// Loads the kernel for a shape, so that the first call is as quick as the others, and may be captured into a CUDA graph.
@@ -195,6 +290,9 @@ fn layout_of(name: &str) -> PyResult<Layout> {
 ///     Number of the GPU.
 /// sequences
 ///     Of a packed batch, the number of sequences; `batch` is then 1 and `sequence` the rows of all of them.
+/// lengths
+///     "separate" for packed sequences with `cu_seqlens_k`, `seqused_q` or `seqused_k`; "padded" for `attention_padded`, whatever the
+///     `layout`; "shared" for all others.
 /// dtype
 ///     Element type of the tensors: "float16" or "bfloat16".
 /// head_dim
@@ -215,7 +313,7 @@ fn layout_of(name: &str) -> PyResult<Layout> {
 /// RuntimeError
 ///     When there is no driver or no such GPU, or the driver reports an error.
 #[pyfunction]
-#[pyo3(signature = (batch, heads, sequence, *, causal=false, window=None, layout="bhsd", device=0, sequences=None, dtype="float16", head_dim=64, kv_heads=None, kv_sequence=None, align="top-left", changes_scores=false))]
+#[pyo3(signature = (batch, heads, sequence, *, causal=false, window=None, layout="bhsd", device=0, sequences=None, lengths="shared", dtype="float16", head_dim=64, kv_heads=None, kv_sequence=None, align="top-left", changes_scores=false))]
 #[allow(clippy::too_many_arguments, reason = "they are Python's keyword arguments")]
 fn warm_up(
     py: Python<'_>,
@@ -227,6 +325,7 @@ fn warm_up(
     layout: &str,
     device: i64,
     sequences: Option<i64>,
+    lengths: &str,
     dtype: &str,
     head_dim: i64,
     kv_heads: Option<i64>,
@@ -252,11 +351,28 @@ fn warm_up(
     let shape = shape.with_head_dim(narrow(head_dim, "head_dim")?);
     let alignment = window::alignment_of(align)?;
     let device = narrow(device, "device")? as usize;
-    let problem = Problem::new(shape, Mask::Full, layout_of(layout)?);
+    let lengths = lengths_of(lengths)?;
+    let layout = if lengths == Lengths::Padded { Layout::Bshd } else { layout_of(layout)? };
+    let problem = Problem::new(shape, Mask::Full, layout);
     let problem = problem.map(|problem| problem.with_element(element).with_window(window).aligned(alignment));
-    let problem = match sequences.map(|sequences| narrow(sequences, "sequences")).transpose()? {
-        None => problem,
-        Some(sequences) => problem.and_then(|problem| problem.packed(Packing::new(sequences, sequence))),
+    let sequences = sequences.map(|sequences| narrow(sequences, "sequences")).transpose()?;
+    let packing = sequences.map(|sequences| Packing::new(sequences, sequence));
+    let problem = match (packing, lengths) {
+        (None, Lengths::Shared) => problem,
+        (None, Lengths::Padded) => problem.and_then(Problem::padded),
+        (Some(packing), lengths @ (Lengths::Shared | Lengths::Separate)) => {
+            problem.and_then(|problem| problem.packed(Packing { lengths, ..packing }))
+        }
+        (None, Lengths::Separate) => {
+            return Err(PyValueError::new_err(
+                "lengths is \"separate\", which is for packed sequences; give sequences",
+            ));
+        }
+        (Some(_), Lengths::Padded) => {
+            return Err(PyValueError::new_err(
+                "lengths is \"padded\" and sequences given; sequences are packed or padded",
+            ));
+        }
     };
     let any_cap = ScoreMod { softcap: Some(1.0), ..ScoreMod::NONE };
     let problem =
@@ -317,7 +433,7 @@ fn info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use super::{attention, attention_varlen, info, warm_up};
+    use super::{attention, attention_padded, attention_varlen, info, warm_up};
 
     use pyo3::prelude::*;
 

@@ -51,11 +51,10 @@ impl Scores {
         Self { bias, slopes: score_mod.slopes(shape).map(|count| (0..count).map(slope).collect()) }
     }
 
-    /// The score of a query and a key whose scaled product is `score`.
-    fn score(&self, problem: &Problem, [batch, head, query, key]: [u32; 4], score: f64) -> f64 {
+    /// The score of a query and a key so far from it whose scaled product is `score`.
+    fn score(&self, problem: &Problem, [batch, head, query, key]: [u32; 4], distance: i64, score: f64) -> f64 {
         let score_mod = problem.score_mod();
         let capped = score_mod.softcap.map_or(score, |cap| cap * (score / cap).tanh());
-        let distance = problem.first_position() + i64::from(query) - i64::from(key);
         let slope = self.slopes.as_ref().map_or(0.0, |slopes| {
             let of_batch = if score_mod.alibi == Some(Slopes::PerHead) { 0 } else { batch * problem.shape().heads };
             f64::from(slopes[(of_batch + head) as usize])
@@ -266,6 +265,13 @@ impl Case {
         Some(keys.start + attended.start..keys.start + attended.end)
     }
 
+    /// Keys from `key` to the position of `query`, which are of one sequence.
+    fn distance(&self, query: u32, key: u32) -> i64 {
+        let [rows, keys] = self.sequences.iter().find(|[rows, _]| rows.contains(&query)).expect("it is of a sequence");
+        let first = self.problem.alignment().first_position(rows.len() as u32, keys.len() as u32);
+        first + i64::from(query - rows.start) - i64::from(key - keys.start)
+    }
+
     /// A row of O and its LSE: of no keys, zeros and −∞.
     fn reference(&self, batch: u32, head: u32, query: u32, keys: Range<u32>) -> (Vec<f64>, f64) {
         let (views, [q, k, v]) = (self.problem.views(), &self.inputs);
@@ -282,7 +288,7 @@ impl Case {
         let dot = |key: Vec<f64>| -> f64 { q.iter().zip(key).map(|(q, k)| q * k).sum() };
         let score = |key| {
             let scaled = self.problem.scale() * dot(row(k, (views.k, head / group), key));
-            self.scores.score(&self.problem, [batch, head, query, key], scaled)
+            self.scores.score(&self.problem, [batch, head, query, key], self.distance(query, key), scaled)
         };
         let scores: Vec<f64> = keys.clone().map(score).collect();
         let maximum = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);

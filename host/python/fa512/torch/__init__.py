@@ -1,4 +1,4 @@
-"""The operators of fa512 for PyTorch: `torch.ops.fa512.attention`, `attention_varlen`, and functions on top of them.
+"""The operators of fa512 for PyTorch: `torch.ops.fa512.attention`, `attention_varlen`, `attention_padded`, and functions on top of them.
 
 They are known to autograd, autocast, `torch.compile`, `torch.export` and DTensor. A call works on the current stream of its tensors'
 GPU.
@@ -8,11 +8,13 @@ from ._batched import attention, flash_attn_func, scaled_dot_product_attention, 
 from ._flash_impl import register_flash_attention_impl
 from ._library import MAXIMUM_HEAD_DIM, ROW_ALIGNMENT
 from ._packed import attention_varlen, flash_attn_varlen_func, why_not_varlen, why_not_varlen_here
+from ._padded import attention_padded, why_not_padded, why_not_padded_here
 
 __all__ = [
     "MAXIMUM_HEAD_DIM",
     "ROW_ALIGNMENT",
     "attention",
+    "attention_padded",
     "attention_varlen",
     "flash_attn_func",
     "flash_attn_varlen_func",
@@ -20,6 +22,8 @@ __all__ = [
     "scaled_dot_product_attention",
     "why_not",
     "why_not_here",
+    "why_not_padded",
+    "why_not_padded_here",
     "why_not_varlen",
     "why_not_varlen_here",
 ]

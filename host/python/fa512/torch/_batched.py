@@ -9,47 +9,33 @@ from torch import Tensor
 
 from .. import _native
 from ._library import (
-    BELOW_AUTOCAST,
-    LIBRARY,
+    ALIGN,
+    BOTTOM_RIGHT,
     OPTIONS,
-    TAGS,
+    TOP_LEFT,
     can_shard_heads,
     cast,
-    needs_gradient,
     refuse,
-    refuse_cpu,
     refuse_flash_attn_options,
+    why_not_align,
     why_not_rows,
     why_not_strides,
     why_not_window,
     window_of_flash_attn,
 )
+from ._register import Kept, define, implement, register_autocast, register_autograd, register_fakes
 from ._scores import (
     BIAS,
     SCORES,
     bias_of_mask,
     of_flash_attn,
     placement,
-    tensors_of,
     why_no_gradient_of_scores,
     why_not_scores,
 )
 
-TOP_LEFT, BOTTOM_RIGHT = "top-left", "bottom-right"
-
-_INPUTS = "Tensor query, Tensor key, Tensor value"
-_LIMITS = f'{OPTIONS}, str align="{TOP_LEFT}"'
-_OPTIONS = f"{_LIMITS}, {SCORES}, {BIAS}"
-LIBRARY.define(f"attention({_INPUTS}, {_OPTIONS}) -> Tensor", tags=TAGS)
-LIBRARY.define(f"attention_with_lse({_INPUTS}, {_OPTIONS}) -> (Tensor, Tensor)", tags=TAGS)
-LIBRARY.define(
-    f"attention_backward(Tensor grad, {_INPUTS}, Tensor out, Tensor lse, {_LIMITS}) -> (Tensor, Tensor, Tensor)",
-    tags=TAGS,
-)
-
-_attention = torch.ops.fa512.attention.default
-_attention_with_lse = torch.ops.fa512.attention_with_lse.default
-_attention_backward = torch.ops.fa512.attention_backward.default
+_LIMITS = f"{OPTIONS}, {ALIGN}"
+_attention, _attention_with_lse, _attention_backward = define("attention", f"{_LIMITS}, {SCORES}, {BIAS}", _LIMITS)
 
 
 def why_not(query: Tensor, key: Tensor, value: Tensor) -> Optional[str]:
@@ -65,7 +51,7 @@ def why_not_here(query: Tensor, key: Tensor, value: Tensor) -> Optional[str]:
     return reason or why_not_strides((("query", query), ("key", key), ("value", value)))
 
 
-class _Options(NamedTuple):
+class Options(NamedTuple):
     """What the operators take behind the tensors, in the order and with the defaults of their schemas."""
 
     is_causal: bool = False
@@ -78,9 +64,9 @@ class _Options(NamedTuple):
     bias: Optional[Tensor] = None
 
     def of_native(self) -> dict[str, Any]:
-        """As `fa512.attention` takes them."""
+        """As the native half takes them, but the bias."""
         window = (self.window_left, self.window_right)
-        scores = {"softcap": self.softcap, "alibi_slopes": self.alibi_slopes, "bias": self.bias}
+        scores = {"softcap": self.softcap, "alibi_slopes": self.alibi_slopes}
         return {"causal": self.is_causal, "window": window, "align": self.align, "scale": self.scale, **scores}
 
     def limits(self) -> tuple[Any, ...]:
@@ -96,11 +82,13 @@ class _Options(NamedTuple):
 
 
 def _forward_cuda(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Tensor:
-    return _native.attention(query, key, value, **_Options(*options).of_native())
+    asked = Options(*options)
+    return _native.attention(query, key, value, **asked.of_native(), bias=asked.bias)
 
 
 def forward_with_lse_cuda(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> tuple[Tensor, Tensor]:
-    return _native.attention(query, key, value, **_Options(*options).of_native(), return_lse=True)  # type: ignore[return-value]
+    asked = Options(*options)
+    return _native.attention(query, key, value, **asked.of_native(), bias=asked.bias, return_lse=True)  # type: ignore[return-value]
 
 
 def _backward(
@@ -117,7 +105,7 @@ def _backward(
     It adds up the gradients of K and V over the heads of Q that share them. It has the last query at the last key: see
     `_why_no_gradient`.
     """
-    asked = _Options(*options)
+    asked = Options(*options)
     random = torch.empty(2, dtype=torch.uint64, device=query.device)
     # As _scaled_dot_product_flash_attention_backward calls it, which takes no window.
     gradients = torch.ops.aten._flash_attention_backward(
@@ -138,11 +126,7 @@ def _backward(
     return tuple(gradient.transpose(1, 2) for gradient in gradients)  # type: ignore[return-value]
 
 
-LIBRARY.impl("attention", _forward_cuda, "CUDA")
-LIBRARY.impl("attention_with_lse", forward_with_lse_cuda, "CUDA")
-LIBRARY.impl("attention_backward", _backward, "CUDA")
-for _name in ("attention", "attention_with_lse", "attention_backward"):
-    LIBRARY.impl(_name, refuse_cpu, "CPU")
+implement("attention", _forward_cuda, forward_with_lse_cuda, _backward)
 
 
 # What they return, without computing it.
@@ -158,42 +142,30 @@ def new_out(query: Tensor) -> Tensor:
     return query.new_empty_strided(query.shape, strides)
 
 
-def _require(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> None:
-    asked = _Options(*options)
+def _new_lse(query: Tensor) -> Tensor:
+    return query.new_empty(query.shape[:3], dtype=torch.float32)
+
+
+def _new_gradient(tensor: Tensor) -> Tensor:
+    """As PyTorch's backward returns them: [batch, sequence, heads, head size] in memory."""
+    return torch.empty_like(tensor.transpose(1, 2)).transpose(1, 2)
+
+
+def _why_not_arguments(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Optional[str]:
+    asked = Options(*options)
     reason = why_not(query, key, value) or why_not_window(asked.window_left, asked.window_right)
-    reason = reason or why_not_scores(query, key, *asked.scores())
-    if asked.align not in (TOP_LEFT, BOTTOM_RIGHT):
-        reason = f'align is {asked.align!r}; it must be "{TOP_LEFT}" or "{BOTTOM_RIGHT}"'
-    if reason is not None:
-        raise ValueError(reason)
+    return reason or why_not_align(asked.align) or why_not_scores(query, key, *asked.scores())
 
 
-@torch.library.register_fake("fa512::attention", lib=LIBRARY)
-def _forward_fake(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Tensor:
-    _require(query, key, value, *options)
-    return new_out(query)
-
-
-@torch.library.register_fake("fa512::attention_with_lse", lib=LIBRARY)
-def _forward_with_lse_fake(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> tuple[Tensor, Tensor]:
-    _require(query, key, value, *options)
-    return new_out(query), query.new_empty(query.shape[:3], dtype=torch.float32)
-
-
-@torch.library.register_fake("fa512::attention_backward", lib=LIBRARY)
-def _backward_fake(
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, lse: Tensor, *options: Any
-) -> tuple[Tensor, Tensor, Tensor]:
-    # As PyTorch's backward returns them: [batch, sequence, heads, head size] in memory.
-    return tuple(torch.empty_like(tensor.transpose(1, 2)).transpose(1, 2) for tensor in (query, key, value))  # type: ignore[return-value]
+register_fakes("attention", _why_not_arguments, new_out, _new_lse, _new_gradient)
 
 
 # Gradients.
 
 
-def _why_no_gradient(query: Tensor, key: Tensor, *options: Any) -> Optional[str]:
+def _why_no_gradient(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Optional[str]:
     """Why PyTorch's backward does not compute this; None where it does."""
-    asked = _Options(*options)
+    asked = Options(*options)
     reason = why_no_gradient_of_scores(*asked.scores())
     if reason is not None:
         return reason
@@ -210,62 +182,20 @@ def _why_no_gradient(query: Tensor, key: Tensor, *options: Any) -> Optional[str]
     return None
 
 
-def _forward_autograd(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Tensor:
-    """With a gradient to come, LSE is computed, too."""
-    if needs_gradient(query, key, value, *tensors_of(options)):
-        return _attention_with_lse(query, key, value, *options)[0]
-    with torch._C._AutoDispatchBelowAutograd():
-        return _attention(query, key, value, *options)
+def _keep(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Kept:
+    return Kept((), Options(*options).limits())
 
 
-LIBRARY.impl("attention", _forward_autograd, "Autograd")
+register_autograd("attention", _why_no_gradient, _keep)
 
 
-def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    query, key, value, *options = inputs
-    reason = _why_no_gradient(query, key, *options)
-    if reason is not None:
-        raise ValueError(reason)
-    ctx.limits, ctx.options = _Options(*options).limits(), len(options)
-    out, lse = output
-    ctx.save_for_backward(query, key, value, out, lse)
-    ctx.mark_non_differentiable(lse)
-    ctx.set_materialize_grads(False)
-
-
-def _backward_of_forward(ctx: Any, grad: Optional[Tensor], _: Optional[Tensor]) -> tuple[Optional[Tensor], ...]:
-    others = (None,) * ctx.options
-    if grad is None:
-        return (None, None, None, *others)
-    return (*_attention_backward(grad, *ctx.saved_tensors, *ctx.limits), *others)
-
-
-torch.library.register_autograd(
-    "fa512::attention_with_lse", _backward_of_forward, setup_context=_keep_for_backward, lib=LIBRARY
-)
-
-
-# Autocast: to its type, as scaled_dot_product_attention.
-
-
-def _cast_options(*options: Any) -> _Options:
+def _cast_options(*options: Any) -> Options:
     """A bias is of the type of Q, slopes are not."""
-    asked = _Options(*options)
+    asked = Options(*options)
     return asked if asked.bias is None else asked._replace(bias=cast(asked.bias))
 
 
-def _forward_autocast(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> Tensor:
-    with torch._C._ExcludeDispatchKeyGuard(BELOW_AUTOCAST):
-        return _attention(cast(query), cast(key), cast(value), *_cast_options(*options))
-
-
-def _forward_with_lse_autocast(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> tuple[Tensor, Tensor]:
-    with torch._C._ExcludeDispatchKeyGuard(BELOW_AUTOCAST):
-        return _attention_with_lse(cast(query), cast(key), cast(value), *_cast_options(*options))
-
-
-LIBRARY.impl("attention", _forward_autocast, "AutocastCUDA")
-LIBRARY.impl("attention_with_lse", _forward_with_lse_autocast, "AutocastCUDA")
+register_autocast("attention", _cast_options)
 
 
 def _register_sharding() -> None:
@@ -280,7 +210,7 @@ def _register_sharding() -> None:
         def others(one: Any, options: tuple[Any, ...], keywords: dict[str, Any]) -> list[Any]:
             """Of options, slopes and a bias are tensors."""
             ranks = {"alibi_slopes": 2, "bias": 4}
-            named = zip(_Options._fields, options)
+            named = zip(Options._fields, options)
             dimension = one.dim if isinstance(one, Shard) else -1
             return [placement(option, ranks.get(name, 0), dimension) for name, option in named] + [None] * len(keywords)
 
@@ -347,8 +277,8 @@ def scaled_dot_product_attention(
     """`torch.nn.functional.scaled_dot_product_attention` for float16 or bfloat16 tensors [batch, heads, sequence, head size].
 
     With `enable_gqa`, `key` and `value` may have fewer heads. They may have another sequence length; `is_causal` has the first query at
-    the first key then. `attn_mask` is added to scores: it is of the type of `query`, and there is no gradient. What is not computed is an
-    error that names the argument.
+    the first key then. `attn_mask` is boolean, or added to scores and of the type of `query`; there is no gradient with it. What is not
+    computed is an error that names the argument.
     """
     if dropout_p != 0.0:
         refuse("dropout_p", dropout_p, "it must be 0")
@@ -357,7 +287,7 @@ def scaled_dot_product_attention(
     if attn_mask is None:
         return _attention(query, key, value, is_causal, scale)
     bias = bias_of_mask(attn_mask, query, key, value)
-    return _attention(query, key, value, *_Options(is_causal, scale, bias=bias))
+    return _attention(query, key, value, *Options(is_causal, scale, bias=bias))
 
 
 def flash_attn_func(

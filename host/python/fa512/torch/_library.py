@@ -20,6 +20,10 @@ ROW_ALIGNMENT = 8
 OPTIONS = "bool is_causal=False, float? scale=None, int? window_left=None, int? window_right=None"
 """What every operator takes behind its tensors. None is no limit of the window; the causal rule makes its right side 0."""
 
+TOP_LEFT, BOTTOM_RIGHT = "top-left", "bottom-right"
+ALIGN = f'str align="{TOP_LEFT}"'
+"""What operators take whose keys may be others in number than the queries."""
+
 BELOW_AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCUDA)
 
 
@@ -46,10 +50,10 @@ def version(tensor: Tensor) -> Optional[int]:
     return None if tensor.is_inference() else tensor._version
 
 
-def why_not_rows(query: Tensor, key: Tensor, value: Tensor, may_differ: dict[int, str]) -> Optional[str]:
+def why_not_rows(query: Tensor, key: Tensor, value: Tensor, may_differ: dict[int, str], heads: int = 1) -> Optional[str]:
     """Why rows of these tensors are not computed, by their types, shapes and devices; None where they are.
 
-    `may_differ` are the dimensions in which K may have other sizes than Q, with their names; dimension 1 are the heads.
+    `may_differ` are the dimensions in which K may have other sizes than Q, with their names; `heads` is that of the heads.
     """
     head_dim = query.shape[-1]
     if not 0 < head_dim <= MAXIMUM_HEAD_DIM or head_dim % ROW_ALIGNMENT:
@@ -62,7 +66,7 @@ def why_not_rows(query: Tensor, key: Tensor, value: Tensor, may_differ: dict[int
         if tensor.device != query.device:
             return f"{name} is on {tensor.device} and query on {query.device}; they must be on one GPU"
     if key.shape != query.shape:
-        reason = _why_not_keys(query, key, may_differ)
+        reason = _why_not_keys(query, key, may_differ, heads)
         if reason is not None:
             return reason
     if value.shape != key.shape:
@@ -70,7 +74,7 @@ def why_not_rows(query: Tensor, key: Tensor, value: Tensor, may_differ: dict[int
     return None
 
 
-def _why_not_keys(query: Tensor, key: Tensor, may_differ: dict[int, str]) -> Optional[str]:
+def _why_not_keys(query: Tensor, key: Tensor, may_differ: dict[int, str], dimension: int) -> Optional[str]:
     """Why K of another shape than Q is not computed; None where it is."""
     sizes = list(enumerate(zip(key.shape, query.shape)))
     if key.dim() != query.dim() or any(of_key != of_query for at, (of_key, of_query) in sizes if at not in may_differ):
@@ -80,7 +84,7 @@ def _why_not_keys(query: Tensor, key: Tensor, may_differ: dict[int, str]) -> Opt
         return None
     if 0 in key.shape:
         return f"key has the shape {list(key.shape)}; it must hold a key"
-    heads, shared = query.shape[1], key.shape[1]
+    heads, shared = query.shape[dimension], key.shape[dimension]
     if heads % shared:
         return f"query has {heads} heads and key {shared}; the heads of query must be a multiple of those of key"
     return None
@@ -91,6 +95,24 @@ def why_not_window(left: Optional[int] = None, right: Optional[int] = None) -> O
     for name, keys in (("window_left", left), ("window_right", right)):
         if keys is not None and keys < 0:
             return f"{name} is {keys}; it must be a number of keys, or None for no limit"
+    return None
+
+
+def why_not_align(align: str) -> Optional[str]:
+    """Why this is no place of queries among the keys; None where it is one."""
+    if align in (TOP_LEFT, BOTTOM_RIGHT):
+        return None
+    return f'align is {align!r}; it must be "{TOP_LEFT}" or "{BOTTOM_RIGHT}"'
+
+
+def why_not_lengths(name: str, lengths: Tensor, query: Tensor, what: str) -> Optional[str]:
+    """Why these are no lengths, for each of `what`; None where they are some."""
+    if lengths.dtype != torch.int32:
+        return f"{name} is {lengths.dtype}; it must be torch.int32"
+    if lengths.dim() != 1:
+        return f"{name} has {lengths.dim()} dimensions; it must be [{what}]"
+    if lengths.device != query.device:
+        return f"{name} is on {lengths.device} and query on {query.device}; they must be on one GPU"
     return None
 
 
@@ -108,9 +130,9 @@ def window_of_flash_attn(
     return left, right
 
 
-def can_shard_heads(query: Any, key: Any) -> bool:
+def can_shard_heads(query: Any, key: Any, dimension: int = 1) -> bool:
     """Whether heads of Q stay with those of K and V that they share, however a mesh shards both alike. The specs are DTensor's."""
-    heads, shared = query.shape[1], key.shape[1]
+    heads, shared = query.shape[dimension], key.shape[dimension]
     if heads == shared:
         return True
     # DTensor shards over any dimensions of the mesh together, as long as each shard has a head.

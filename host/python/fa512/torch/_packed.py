@@ -2,109 +2,104 @@
 
 from __future__ import annotations
 
-import weakref
-from typing import Any, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import torch
 from torch import Tensor
 
 from .. import _native
 from ._library import (
-    BELOW_AUTOCAST,
-    LIBRARY,
+    ALIGN,
+    BOTTOM_RIGHT,
     OPTIONS,
-    TAGS,
+    TOP_LEFT,
     can_shard_heads,
-    cast,
-    needs_gradient,
-    refuse_cpu,
     refuse_flash_attn_options,
-    version,
+    why_not_align,
+    why_not_lengths,
     why_not_rows,
     why_not_strides,
     why_not_window,
     window_of_flash_attn,
 )
-from ._scores import SCORES, of_flash_attn, placement, tensors_of, why_no_gradient_of_scores, why_not_scores
+from ._register import Kept, define, implement, new_like, register_autocast, register_autograd, register_fakes
+from ._scores import SCORES, of_flash_attn, placement, why_no_gradient_of_scores, why_not_scores
 
-_INPUTS = "Tensor query, Tensor key, Tensor value"
-_SEQUENCES = f"Tensor cu_seqlens, SymInt max_seqlen, {OPTIONS}"
-LIBRARY.define(f"attention_varlen({_INPUTS}, {_SEQUENCES}, {SCORES}) -> Tensor", tags=TAGS)
-LIBRARY.define(f"attention_varlen_with_lse({_INPUTS}, {_SEQUENCES}, {SCORES}) -> (Tensor, Tensor)", tags=TAGS)
-LIBRARY.define(
-    f"attention_varlen_backward(Tensor grad, {_INPUTS}, Tensor out, Tensor lse, {_SEQUENCES}) -> (Tensor, Tensor, Tensor)",
-    tags=TAGS,
-)
-
-# So many options, from the longest length on, are in front of those that are about scores.
-_LIMITS = 5
-
-_attention = torch.ops.fa512.attention_varlen.default
-_attention_with_lse = torch.ops.fa512.attention_varlen_with_lse.default
-_attention_backward = torch.ops.fa512.attention_varlen_backward.default
+_KEYS = f"Tensor? cu_seqlens_k=None, SymInt? max_seqlen_k=None, {ALIGN}"
+_SEQUENCES = f"Tensor cu_seqlens, SymInt max_seqlen, {OPTIONS}, {SCORES}, {_KEYS}"
+_LENGTHS = f"Tensor cu_seqlens, Tensor? cu_seqlens_k, SymInt max_seqlen, SymInt? max_seqlen_k, {OPTIONS}"
+_attention, _attention_with_lse, _attention_backward = define("attention_varlen", _SEQUENCES, _LENGTHS)
 
 
-def why_not_varlen(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor) -> Optional[str]:
+def why_not_varlen(
+    query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, cu_seqlens_k: Optional[Tensor] = None
+) -> Optional[str]:
     """Why attention of these packed sequences is not computed, by types and shapes; None where it is."""
     if query.dim() != 3:
         return f"query has {query.dim()} dimensions; it must be [rows of all sequences, heads, head size]"
-    if cu_seqlens.dtype != torch.int32:
-        return f"cu_seqlens is {cu_seqlens.dtype}; it must be torch.int32"
-    if cu_seqlens.dim() != 1:
-        return f"cu_seqlens has {cu_seqlens.dim()} dimensions; it must be [sequences + 1]"
-    if cu_seqlens.device != query.device:
-        return f"cu_seqlens is on {cu_seqlens.device} and query on {query.device}; they must be on one GPU"
-    return why_not_rows(query, key, value, {1: "heads"})
+    reason = why_not_lengths("cu_seqlens", cu_seqlens, query, "sequences + 1")
+    if reason is not None or cu_seqlens_k is None:
+        return reason or why_not_rows(query, key, value, {1: "heads"})
+    reason = why_not_lengths("cu_seqlens_k", cu_seqlens_k, query, "sequences + 1")
+    if reason is None and cu_seqlens_k.shape != cu_seqlens.shape:
+        elements = cu_seqlens_k.shape[0], cu_seqlens.shape[0]
+        reason = f"cu_seqlens_k has {elements[0]} elements and cu_seqlens {elements[1]}; both must be [sequences + 1]"
+    return reason or why_not_rows(query, key, value, {0: "rows", 1: "heads"})
 
 
-def why_not_varlen_here(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor) -> Optional[str]:
+def why_not_varlen_here(
+    query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, cu_seqlens_k: Optional[Tensor] = None
+) -> Optional[str]:
     """As `why_not_varlen`, and by where the tensors lie."""
-    reason = why_not_varlen(query, key, value, cu_seqlens)
+    reason = why_not_varlen(query, key, value, cu_seqlens, cu_seqlens_k)
     return reason or why_not_strides((("query", query), ("key", key), ("value", value)))
+
+
+class _Options(NamedTuple):
+    """What the operators take behind `cu_seqlens`, in the order and with the defaults of their schemas."""
+
+    max_seqlen: int
+    is_causal: bool = False
+    scale: Optional[float] = None
+    window_left: Optional[int] = None
+    window_right: Optional[int] = None
+    softcap: Optional[float] = None
+    alibi_slopes: Optional[Tensor] = None
+    cu_seqlens_k: Optional[Tensor] = None
+    max_seqlen_k: Optional[int] = None
+    align: str = TOP_LEFT
+
+    def of_native(self) -> dict[str, Any]:
+        """As `fa512.attention_varlen` takes them."""
+        window = (self.window_left, self.window_right)
+        scores = {"softcap": self.softcap, "alibi_slopes": self.alibi_slopes}
+        keys = {"cu_seqlens_k": self.cu_seqlens_k, "align": self.align}
+        limits = {"max_seqlen": self.max_seqlen, "causal": self.is_causal, "window": window, "scale": self.scale}
+        return {**limits, **scores, **keys}
+
+    def limits(self) -> tuple[Any, ...]:
+        """What the backward takes of them behind the lengths."""
+        return self[1:5]
+
+    def scores(self) -> tuple[Any, ...]:
+        """What is done to scores."""
+        return self[5:7]
 
 
 # The kernels. Allocation, checks and the launch are those of `fa512.attention_varlen`.
 
 
-def _forward_cuda(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    cu_seqlens: Tensor,
-    max_seqlen: int,
-    is_causal: bool = False,
-    scale: Optional[float] = None,
-    window_left: Optional[int] = None,
-    window_right: Optional[int] = None,
-    softcap: Optional[float] = None,
-    alibi_slopes: Optional[Tensor] = None,
-) -> Tensor:
-    options: dict[str, Any] = {"causal": is_causal, "window": (window_left, window_right), "scale": scale}
-    scores: dict[str, Any] = {"softcap": softcap, "alibi_slopes": alibi_slopes}
-    return _native.attention_varlen(query, key, value, cu_seqlens, max_seqlen=max_seqlen, **options, **scores)
+def _forward_cuda(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *options: Any) -> Tensor:
+    return _native.attention_varlen(query, key, value, cu_seqlens, **_Options(*options).of_native())
 
 
 def _forward_with_lse_cuda(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    cu_seqlens: Tensor,
-    max_seqlen: int,
-    is_causal: bool = False,
-    scale: Optional[float] = None,
-    window_left: Optional[int] = None,
-    window_right: Optional[int] = None,
-    softcap: Optional[float] = None,
-    alibi_slopes: Optional[Tensor] = None,
+    query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *options: Any
 ) -> tuple[Tensor, Tensor]:
-    options: dict[str, Any] = {"causal": is_causal, "window": (window_left, window_right), "scale": scale}
-    scores: dict[str, Any] = {"softcap": softcap, "alibi_slopes": alibi_slopes}
-    return _native.attention_varlen(
-        query, key, value, cu_seqlens, max_seqlen=max_seqlen, **options, **scores, return_lse=True
-    )
+    return _native.attention_varlen(query, key, value, cu_seqlens, **_Options(*options).of_native(), return_lse=True)
 
 
-def _backward(
+def backward(
     grad: Tensor,
     query: Tensor,
     key: Tensor,
@@ -112,7 +107,9 @@ def _backward(
     out: Tensor,
     lse: Tensor,
     cu_seqlens: Tensor,
+    cu_seqlens_k: Optional[Tensor],
     max_seqlen: int,
+    max_seqlen_k: Optional[int],
     is_causal: bool = False,
     scale: Optional[float] = None,
     window_left: Optional[int] = None,
@@ -120,108 +117,71 @@ def _backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """PyTorch's own flash backward, on our O and LSE: they mean the same. Without dropout it reads no random numbers.
 
-    It adds up the gradients of K and V over the heads of Q that share them.
+    It adds up the gradients of K and V over the heads of Q that share them. It has the last query of a sequence at its last key.
     """
     random = torch.empty(2, dtype=torch.uint64, device=query.device)
-    lengths = (cu_seqlens, cu_seqlens, max_seqlen, max_seqlen)
+    cu_seqlens_k = cu_seqlens if cu_seqlens_k is None else cu_seqlens_k
+    # A window that is as wide as the longest keys counts as no limit there, which is wrong for more queries than keys.
+    longest_k = max(max_seqlen, max_seqlen_k or 0)
+    lengths = (cu_seqlens, cu_seqlens_k, max_seqlen, longest_k)
     window = {"window_size_left": window_left, "window_size_right": window_right}
     return torch.ops.aten._flash_attention_backward(
         grad, query, key, value, out, lse, *lengths, 0.0, is_causal, random, random, scale=scale, **window
     )
 
 
-LIBRARY.impl("attention_varlen", _forward_cuda, "CUDA")
-LIBRARY.impl("attention_varlen_with_lse", _forward_with_lse_cuda, "CUDA")
-LIBRARY.impl("attention_varlen_backward", _backward, "CUDA")
-for _name in ("attention_varlen", "attention_varlen_with_lse", "attention_varlen_backward"):
-    LIBRARY.impl(_name, refuse_cpu, "CPU")
+implement("attention_varlen", _forward_cuda, _forward_with_lse_cuda, backward)
 
 
 # What they return, without computing it.
 
 
-def _require(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *options: Any) -> None:
-    # Behind the longest length, the causal rule and the scale.
-    window, scores = options[3:5], options[_LIMITS:]
-    reason = why_not_varlen(query, key, value, cu_seqlens) or why_not_window(*window)
-    reason = reason or why_not_scores(query, key, *scores)
-    if reason is not None:
-        raise ValueError(reason)
-
-
-@torch.library.register_fake("fa512::attention_varlen", lib=LIBRARY)
-def _forward_fake(query: Tensor, *others: Any) -> Tensor:
-    _require(query, *others)
-    return query.new_empty(query.shape)
-
-
-@torch.library.register_fake("fa512::attention_varlen_with_lse", lib=LIBRARY)
-def _forward_with_lse_fake(query: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
-    _require(query, *others)
+def _new_lse(query: Tensor) -> Tensor:
     rows, heads, _ = query.shape
-    return query.new_empty(query.shape), query.new_empty((heads, rows), dtype=torch.float32)
+    return query.new_empty((heads, rows), dtype=torch.float32)
 
 
-@torch.library.register_fake("fa512::attention_varlen_backward", lib=LIBRARY)
-def _backward_fake(
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, *others: Any
-) -> tuple[Tensor, Tensor, Tensor]:
-    return tuple(torch.empty_like(tensor) for tensor in (query, key, value))  # type: ignore[return-value]
+def _why_not_arguments(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *options: Any) -> Optional[str]:
+    asked = _Options(*options)
+    reason = why_not_varlen(query, key, value, cu_seqlens, asked.cu_seqlens_k) or why_not_align(asked.align)
+    reason = reason or why_not_window(asked.window_left, asked.window_right)
+    return reason or why_not_scores(query, key, *asked.scores())
+
+
+register_fakes("attention_varlen", _why_not_arguments, new_like, _new_lse, torch.empty_like)
 
 
 # Gradients.
 
 
-def _forward_autograd(query: Tensor, key: Tensor, value: Tensor, *others: Any) -> Tensor:
-    """With a gradient to come, LSE is computed, too."""
-    if needs_gradient(query, key, value, *tensors_of(others[1:])):
-        return _attention_with_lse(query, key, value, *others)[0]
-    with torch._C._AutoDispatchBelowAutograd():
-        return _attention(query, key, value, *others)
+def _why_no_gradient(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *options: Any) -> Optional[str]:
+    """Why PyTorch's backward does not compute this; None where it does."""
+    asked = _Options(*options)
+    reason = why_no_gradient_of_scores(*asked.scores())
+    if reason is not None or asked.cu_seqlens_k is None:
+        return reason
+    return why_no_gradient_of_limits(asked.align, *asked.limits())
 
 
-LIBRARY.impl("attention_varlen", _forward_autograd, "Autograd")
+def why_no_gradient_of_limits(
+    align: str, is_causal: bool, scale: Optional[float], window_left: Optional[int], window_right: Optional[int]
+) -> Optional[str]:
+    """Why PyTorch's backward does not compute these where keys have lengths of their own; None where it does."""
+    if align == BOTTOM_RIGHT or not (is_causal or window_left is not None or window_right is not None):
+        return None
+    found = f'a gradient is required of keys with lengths of their own and a limit aligned "{TOP_LEFT}"'
+    return f'{found}; PyTorch\'s backward computes "{BOTTOM_RIGHT}" alone'
 
 
-def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    query, key, value, cu_seqlens, *options = inputs
-    reason = why_no_gradient_of_scores(*options[_LIMITS:])
-    if reason is not None:
-        raise ValueError(reason)
-    ctx.limits, ctx.options = options[:_LIMITS], len(options)
-    out, lse = output
-    ctx.save_for_backward(query, key, value, out, lse, cu_seqlens)
-    ctx.mark_non_differentiable(lse)
-    ctx.set_materialize_grads(False)
+def _keep(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *options: Any) -> Kept:
+    asked = _Options(*options)
+    longest_k = key.shape[0] if asked.max_seqlen_k is None else asked.max_seqlen_k
+    longest = (asked.max_seqlen, None if asked.cu_seqlens_k is None else longest_k)
+    return Kept((cu_seqlens, asked.cu_seqlens_k), (*longest, *asked.limits()))
 
 
-def _backward_of_forward(ctx: Any, grad: Optional[Tensor], _: Optional[Tensor]) -> tuple[Optional[Tensor], ...]:
-    others = (None,) * (1 + ctx.options)
-    if grad is None:
-        return (None, None, None, *others)
-    return (*_attention_backward(grad, *ctx.saved_tensors, *ctx.limits), *others)
-
-
-torch.library.register_autograd(
-    "fa512::attention_varlen_with_lse", _backward_of_forward, setup_context=_keep_for_backward, lib=LIBRARY
-)
-
-
-# Autocast.
-
-
-def _forward_autocast(query: Tensor, key: Tensor, value: Tensor, *others: Any) -> Tensor:
-    with torch._C._ExcludeDispatchKeyGuard(BELOW_AUTOCAST):
-        return _attention(cast(query), cast(key), cast(value), *others)
-
-
-def _forward_with_lse_autocast(query: Tensor, key: Tensor, value: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
-    with torch._C._ExcludeDispatchKeyGuard(BELOW_AUTOCAST):
-        return _attention_with_lse(cast(query), cast(key), cast(value), *others)
-
-
-LIBRARY.impl("attention_varlen", _forward_autocast, "AutocastCUDA")
-LIBRARY.impl("attention_varlen_with_lse", _forward_with_lse_autocast, "AutocastCUDA")
+register_autograd("attention_varlen", _why_no_gradient, _keep)
+register_autocast("attention_varlen")
 
 
 def _register_sharding() -> None:
@@ -234,12 +194,13 @@ def _register_sharding() -> None:
 
     rows, lse, whole = Shard(1), Shard(0), Replicate()
 
-    def rule(outputs: list[Any], inputs: list[Any], query: int):
+    def rule(outputs: list[Any], inputs: list[Any], query: int, fields: tuple[str, ...]):
         def acceptable(*arguments: Any, **keywords: Any):
             def others(dimension: int) -> list[Any]:
-                """Of options, slopes are a tensor."""
-                options = [placement(option, 2, dimension) for option in arguments[len(inputs) :]]
-                return options + [None] * len(keywords)
+                """Of options, slopes and the lengths of keys are tensors."""
+                named = zip(fields, arguments[len(inputs) :])
+                placements = [placement(option, 2, dimension if name == "alibi_slopes" else -1) for name, option in named]
+                return placements + [None] * len(keywords)
 
             replicated = ([whole] * len(outputs), [whole] * len(inputs) + others(-1))
             if not can_shard_heads(*arguments[query : query + 2]):
@@ -248,9 +209,11 @@ def _register_sharding() -> None:
 
         return acceptable
 
-    register_sharding(_attention)(rule([rows], [rows, rows, rows, whole], query=0))
-    register_sharding(_attention_with_lse)(rule([rows, lse], [rows, rows, rows, whole], query=0))
-    register_sharding(_attention_backward)(rule([rows] * 3, [rows] * 5 + [lse, whole], query=1))
+    inputs, fields = [rows, rows, rows, whole], _Options._fields
+    of_backward = ("cu_seqlens_k", "max_seqlen", "max_seqlen_k", *fields[1:5])
+    register_sharding(_attention)(rule([rows], inputs, 0, fields))
+    register_sharding(_attention_with_lse)(rule([rows, lse], inputs, 0, fields))
+    register_sharding(_attention_backward)(rule([rows] * 3, [rows] * 5 + [lse, whole], 1, of_backward))
 
 
 _register_sharding()
@@ -263,8 +226,11 @@ def attention_varlen(
     cu_seqlens: Tensor,
     max_seqlen: Optional[int] = None,
     *,
+    cu_seqlens_k: Optional[Tensor] = None,
+    max_seqlen_k: Optional[int] = None,
     causal: bool = False,
     window: Optional[tuple[Optional[int], Optional[int]]] = None,
+    align: str = TOP_LEFT,
     scale: Optional[float] = None,
     softcap: Optional[float] = None,
     alibi_slopes: Optional[Tensor] = None,
@@ -274,44 +240,27 @@ def attention_varlen(
 
     `query`, `key` and `value` are float16 or bfloat16 [rows of all sequences, heads, head size]; `key` and `value` may have fewer heads,
     as for `attention`. Sequence s is the rows from cu_seqlens[s] up to cu_seqlens[s + 1]; `cu_seqlens` is int32 on their GPU, and nobody
-    waits for it. `max_seqlen` is the length of the longest, or a bound. `window`, `softcap` and
-    `alibi_slopes` (float32 [heads]) are as for `attention`, within each sequence. LSE, float32 [heads, rows], has no gradient.
+    waits for it. `max_seqlen` is the length of the longest, or a bound.
+
+    With `cu_seqlens_k`, sequences have other lengths in `key` and `value`, which are [rows, heads, head size] of their own; `max_seqlen_k` is
+    the longest of these. `align` then tells where queries are among the keys, as for `attention`, and a gradient of limits needs
+    "bottom-right". A query whose sequence has no key gets zeros.
+
+    `window`, `softcap` and `alibi_slopes` (float32 [heads]) are as for `attention`, within each sequence. LSE, float32 [heads, rows], has no
+    gradient.
     """
     longest = query.shape[0] if max_seqlen is None else max_seqlen
+    keys = _keys_apart(cu_seqlens, cu_seqlens_k, max_seqlen_k, align)
     operator = _attention_with_lse if return_lse else _attention
     options = (causal, scale, *(window or (None, None)), softcap, alibi_slopes)
-    return operator(query, key, value, cu_seqlens, longest, *options)
+    return operator(query, key, value, cu_seqlens, longest, *options, *keys)
 
 
-_known_equal: tuple[Any, ...] = ()
-
-
-def have_equal_lengths(cu_seqlens_q: Tensor, cu_seqlens_k: Tensor) -> bool:
-    """Whether both say the same.
-
-    Two tensors are compared once, which waits for the GPU; not while a graph is compiled or captured, when it is an error.
-    """
-    global _known_equal
-    if cu_seqlens_q is cu_seqlens_k:
-        return True
-    if cu_seqlens_q.shape != cu_seqlens_k.shape:
-        return False
-    waits = "comparing cu_seqlens_q with cu_seqlens_k waits for the GPU; pass one tensor as both"
-    if torch.compiler.is_compiling():
-        raise ValueError(waits)
-    if cu_seqlens_q.data_ptr() == cu_seqlens_k.data_ptr() and cu_seqlens_q.stride() == cu_seqlens_k.stride():
-        return True
-    versions = (version(cu_seqlens_q), version(cu_seqlens_k))
-    if _known_equal:
-        first, second, known_versions = _known_equal
-        if first() is cu_seqlens_q and second() is cu_seqlens_k and versions == known_versions:
-            return True
-    if cu_seqlens_q.is_cuda and torch.cuda.is_current_stream_capturing():
-        raise ValueError(waits)
-    if not torch.equal(cu_seqlens_q, cu_seqlens_k):
-        return False
-    _known_equal = (weakref.ref(cu_seqlens_q), weakref.ref(cu_seqlens_k), versions)
-    return True
+def _keys_apart(
+    cu_seqlens: Tensor, cu_seqlens_k: Optional[Tensor], max_seqlen_k: Optional[int], align: str
+) -> tuple[Any, ...]:
+    """What the operators are told of lengths of keys; nothing where they are those of queries, which faster kernels may compute."""
+    return () if cu_seqlens_k is None or cu_seqlens_k is cu_seqlens else (cu_seqlens_k, max_seqlen_k, align)
 
 
 def flash_attn_varlen_func(
@@ -334,17 +283,15 @@ def flash_attn_varlen_func(
 ) -> Tensor:
     """flash-attn's `flash_attn_varlen_func` for float16 or bfloat16 tensors [rows of all sequences, heads, head size].
 
-    `k` and `v` may have fewer heads. Q and K have the same lengths: pass one tensor as `cu_seqlens_q` and `cu_seqlens_k`. What is not
-    computed is an error that names the argument, as is a gradient with a softcap or slopes.
+    `k` and `v` may have fewer heads. Their sequences may have other lengths; `causal` and `window_size` have the last query of each at its
+    last key then. Where the lengths are those of `q`, pass one tensor as `cu_seqlens_q` and `cu_seqlens_k`. What is not computed is an
+    error that names the argument, as is a gradient with a softcap or slopes.
     """
     refuse_flash_attn_options((q, k, v), dropout_p, deterministic, return_attn_probs, "fa512.torch.attention_varlen")
     if block_table is not None:
         raise ValueError("block_table is given, which is not supported; leave it out")
-    if not have_equal_lengths(cu_seqlens_q, cu_seqlens_k):
-        raise ValueError("cu_seqlens_q and cu_seqlens_k differ, which is not supported: K must have the lengths of Q")
-    if max_seqlen_q != max_seqlen_k:
-        raise ValueError(f"max_seqlen_q is {max_seqlen_q} and max_seqlen_k {max_seqlen_k}; they must be equal: K has the lengths of Q")
-    longest = int(max_seqlen_q)
-    window = window_of_flash_attn(window_size, longest, longest)
+    longest, longest_k = int(max_seqlen_q), int(max_seqlen_k)
+    window = window_of_flash_attn(window_size, longest, longest_k)
     scores = of_flash_attn(softcap, alibi_slopes)
-    return _attention(q, k, v, cu_seqlens_q, longest, causal, softmax_scale, *window, *scores)
+    keys = _keys_apart(cu_seqlens_q, cu_seqlens_k, longest_k, BOTTOM_RIGHT)
+    return _attention(q, k, v, cu_seqlens_q, longest, causal, softmax_scale, *window, *scores, *keys)

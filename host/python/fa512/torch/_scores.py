@@ -87,13 +87,15 @@ def placement(spec: Any, rank: int, dimension: int) -> Any:
 
 
 def bias_of_mask(mask: Tensor, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """PyTorch's `attn_mask` of the type of Q as a bias, whose last dimension is whole and without gaps."""
-    if mask.dtype != query.dtype:
+    """PyTorch's `attn_mask`, boolean or of the type of Q, as a bias, whose last dimension is whole and without gaps."""
+    if mask.dtype not in (torch.bool, query.dtype):
         raise ValueError(
-            f"attn_mask is {mask.dtype} and query {query.dtype}; a mask must be a bias of the type of query, of which -inf excludes keys"
+            f"attn_mask is {mask.dtype} and query {query.dtype}; a mask must be boolean, or a bias of the type of query"
         )
     if needs_gradient(query, key, value, mask):
         raise ValueError("attn_mask is given and a gradient required, which is not supported; use torch.no_grad(), or leave it out")
+    if mask.dtype == torch.bool:
+        mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, float("-inf"))
     if mask.dim() > 0 and mask.shape[-1] == 1:
         mask = mask.expand(*mask.shape[:-1], key.shape[-2])
     return mask if mask.dim() == 0 or mask.stride(-1) == 1 else mask.contiguous()

@@ -11,9 +11,9 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from .. import torch as _operators
 from ..torch._library import needs_gradient
-from ..torch._packed import have_equal_lengths
 from ..torch._scores import why_no_gradient_of_scores, why_not_scores
 from . import _by_pytorch, _padding
+from ._lengths import are_known_equal
 
 _LOGGER = logging.getLogger("fa512.transformers")
 _warned: set[str] = set()
@@ -187,21 +187,25 @@ def _packed(
     lengths, lengths_k = others["cu_seq_lens_q"], others.get("cu_seq_lens_k")
     if query.shape[0] != 1:
         raise ValueError(f"cu_seq_lens_q is given with a batch of {query.shape[0]}; packed sequences are a batch of 1")
-    if lengths_k is not None and not have_equal_lengths(lengths, lengths_k):
-        raise ValueError("cu_seq_lens_q and cu_seq_lens_k differ, which is not supported")
+    if lengths_k is not None and are_known_equal(lengths, lengths_k):
+        lengths_k = None
     longest = int(others.get("max_length_q") or query.shape[2])
+    longest_k = longest if lengths_k is None else int(others.get("max_length_k") or key.shape[2])
     q, k, v = (_cast_by_autocast(tensor)[0].transpose(0, 1) for tensor in (query, key, value))
-    reason = _why_not_options(dropout, others) or _operators.why_not_varlen_here(q, k, v, lengths)
+    reason = _why_not_options(dropout, others) or _operators.why_not_varlen_here(q, k, v, lengths, lengths_k)
     if others.get("position_bias") is not None:
         reason = "position_bias is given, and sequences are packed"
     softcap = others.get("softcap")
     reason = reason or _why_not_scores(q, k, v, softcap, None)
-    window = _window(longest, others)
+    window = _window(max(longest, longest_k), others)
     if reason is None:
-        sides = _sides(window, causal)
-        return torch.ops.fa512.attention_varlen(q, k, v, lengths, longest, causal, scale, *sides, softcap)[None]
+        options = (causal, scale, *_sides(window, causal), softcap)
+        keys = () if lengths_k is None else (None, lengths_k, longest_k, "bottom-right")
+        return torch.ops.fa512.attention_varlen(q, k, v, lengths, longest, *options, *keys)[None]
     if strict:
         raise ValueError(f"fa512: {reason}")
+    if lengths_k is not None:
+        raise ValueError(f"cu_seq_lens_q and cu_seq_lens_k differ, and fa512 does not compute it: {reason}")
     _refuse(_DROPPED_OF_PACKED, others, "PyTorch's FlashAttention-2 of packed sequences")
     if dropout != 0.0:
         raise ValueError(f"dropout is {dropout}, which is not supported for packed sequences")

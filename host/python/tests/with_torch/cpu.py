@@ -3,10 +3,12 @@
 The operators refuse the CPU; `install` replaces that for as long as the process lives.
 """
 
+import unittest.mock
+
 import torch
 
 import fa512.torch
-from fa512.torch import _batched
+from fa512.torch import _batched, _packed, _padded
 
 _calls = []
 _library = torch.library.Library("fa512", "IMPL")
@@ -52,9 +54,16 @@ def _scores(
 
 def _with_lse(query, key, value, *options):
     _calls.append("attention_with_lse")
-    reason = fa512.torch.why_not(query, key, value)
+    _require(fa512.torch.why_not(query, key, value))
+    return _compute(query, key, value, *options)
+
+
+def _require(reason):
     if reason is not None:
         raise ValueError(reason)
+
+
+def _compute(query, key, value, *options):
     keys, values = _for_each_head(query, key, value)
     scores = _scores(query, keys, *options)
     out = _batched.new_out(query)
@@ -69,8 +78,12 @@ def _forward(query, key, value, *options):
     return out
 
 
-def _backward(grad, query, key, value, out, lse, is_causal=False, scale=None, *options):
+def _backward(*arguments):
     _calls.append("attention_backward")
+    return _gradients(*arguments)
+
+
+def _gradients(grad, query, key, value, out, lse, is_causal=False, scale=None, *options):
     keys, values = _for_each_head(query, key, value)
     scores = _scores(query, keys, is_causal, scale, *options)
     weights = (scores - lse.double()[..., None].nan_to_num(neginf=0.0)).exp()
@@ -86,48 +99,89 @@ def _backward(grad, query, key, value, out, lse, is_causal=False, scale=None, *o
     return tuple(like(*pair) for pair in zip(gradients, (query, key, value)))
 
 
-def _each(cu_seqlens, *tensors):
+def _each(bounds, *tensors):
     """Each packed sequence, as a batch of one."""
-    bounds = cu_seqlens.tolist()
+    bounds = bounds.tolist()
     for begin, end in zip(bounds, bounds[1:]):
         yield [tensor[begin:end].transpose(0, 1)[None] for tensor in tensors]
 
 
-def _packed(parts):
+def _packed_rows(parts):
     return torch.cat([part[0].transpose(0, 1) for part in parts]).contiguous()
 
 
-def _varlen_with_lse(query, key, value, cu_seqlens, max_seqlen, *options):
-    reason = fa512.torch.why_not_varlen(query, key, value, cu_seqlens)
-    if reason is not None:
-        raise ValueError(reason)
-    assert max_seqlen >= cu_seqlens.diff().max()
-    # Behind the window, batches have an alignment.
-    limits = (*options[:4], *(False, None, None, None)[len(options) :])
-    results = [_with_lse(*one, *limits, "top-left", *options[4:]) for one in _each(cu_seqlens, query, key, value)]
-    del _calls[-len(results) :]
+def _varlen_with_lse(query, key, value, cu_seqlens, *options):
     _calls.append("attention_varlen_with_lse")
-    return _packed(out for out, _ in results), torch.cat([lse[0] for _, lse in results], dim=1)
+    asked = _packed._Options(*options)
+    _require(fa512.torch.why_not_varlen(query, key, value, cu_seqlens, asked.cu_seqlens_k))
+    assert asked.max_seqlen >= cu_seqlens.diff().max()
+    of_keys = cu_seqlens if asked.cu_seqlens_k is None else asked.cu_seqlens_k
+    each = zip(_each(cu_seqlens, query), _each(of_keys, key, value))
+    results = [_compute(*q, *kv, *asked.limits(), asked.align, *asked.scores()) for q, kv in each]
+    return _packed_rows(out for out, _ in results), torch.cat([lse[0] for _, lse in results], dim=1)
 
 
-def _varlen(query, key, value, cu_seqlens, max_seqlen, *options):
-    out, _ = _varlen_with_lse(query, key, value, cu_seqlens, max_seqlen, *options)
+def _varlen(query, key, value, cu_seqlens, *options):
+    out, _ = _varlen_with_lse(query, key, value, cu_seqlens, *options)
     _calls[-1] = "attention_varlen"
     return out
 
 
-def _varlen_backward(grad, query, key, value, out, lse, cu_seqlens, max_seqlen, *options):
-    rows = _each(cu_seqlens, grad, query, key, value, out, lse.transpose(0, 1)[..., None])
-    gradients = [_backward(*tensors, lse[..., 0], *options) for *tensors, lse in rows]
-    del _calls[-len(gradients) :]
-    _calls.append("attention_varlen_backward")
-    return tuple(_packed(parts) for parts in zip(*gradients))
+def _padded_with_lse(query, key, value, seqused_q, seqused_k, *options):
+    _calls.append("attention_padded_with_lse")
+    _require(fa512.torch.why_not_padded(query, key, value, seqused_q, seqused_k))
+    out, lse = _padded._new_out(query, seqused_q), _padded._new_lse(query)
+    for entry in range(len(query)):
+        rows, keys = (
+            slice(0, None if used is None else max(0, used[entry])) for used in (seqused_q, seqused_k)
+        )
+        parts = query[entry, rows], key[entry, keys], value[entry, keys]
+        of_entry, of_lse = _compute(*(part.transpose(0, 1)[None] for part in parts), *options)
+        out[entry, rows], lse[:, entry, rows] = of_entry[0].transpose(0, 1), of_lse[0]
+    return out, lse
+
+
+def _padded_forward(*arguments):
+    out, _ = _padded_with_lse(*arguments)
+    _calls[-1] = "attention_padded"
+    return out
+
+
+def _flash_backward(
+    grad, query, key, value, out, lse, cu_q, cu_k, longest_q, longest_k, dropout, is_causal, *_, scale, **window
+):
+    """PyTorch's own, of packed sequences: the last query is at the last key, and what no sequence has is anything."""
+    assert dropout == 0 and longest_q >= cu_q.diff().max() and longest_k >= cu_k.diff().max()
+    limits = (is_causal, scale, window["window_size_left"], window["window_size_right"], "bottom-right")
+    gradients = [torch.full_like(tensor, torch.nan) for tensor in (query, key, value)]
+    of_queries, of_keys = _each(cu_q, grad, query, out, lse.transpose(0, 1)[..., None]), _each(cu_k, key, value)
+    places = zip(_each(cu_q, gradients[0]), _each(cu_k, *gradients[1:]))
+    for (d, q, o, of_lse), (k, v), (dq, dkv) in zip(of_queries, of_keys, places):
+        for place, gradient in zip((*dq, *dkv), _gradients(d, q, k, v, o, of_lse[..., 0], *limits)):
+            place.copy_(gradient)
+    return tuple(gradients)
+
+
+def _by_flash_backward(name, backward):
+    """Our backward as it is, around PyTorch's."""
+
+    def call(*arguments):
+        _calls.append(name)
+        with unittest.mock.patch("torch.ops.aten._flash_attention_backward", _flash_backward):
+            return backward(*arguments)
+
+    return call
 
 
 def install():
     _library.impl("attention_varlen", _varlen, "CPU", allow_override=True)
     _library.impl("attention_varlen_with_lse", _varlen_with_lse, "CPU", allow_override=True)
-    _library.impl("attention_varlen_backward", _varlen_backward, "CPU", allow_override=True)
+    varlen_backward = _by_flash_backward("attention_varlen_backward", _packed.backward)
+    _library.impl("attention_varlen_backward", varlen_backward, "CPU", allow_override=True)
+    padded_backward = _by_flash_backward("attention_padded_backward", _padded.backward)
+    _library.impl("attention_padded", _padded_forward, "CPU", allow_override=True)
+    _library.impl("attention_padded_with_lse", _padded_with_lse, "CPU", allow_override=True)
+    _library.impl("attention_padded_backward", padded_backward, "CPU", allow_override=True)
     _library.impl("attention", _forward, "CPU", allow_override=True)
     _library.impl("attention_with_lse", _with_lse, "CPU", allow_override=True)
     _library.impl("attention_backward", _backward, "CPU", allow_override=True)

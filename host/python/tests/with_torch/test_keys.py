@@ -205,7 +205,7 @@ class Operators(unittest.TestCase):
         torch.library.opcheck(torch.ops.fa512.attention_backward.default, (out, *tensors, out, lse))
         tensors = packed()
         out, lse = torch.ops.fa512.attention_varlen_with_lse(*tensors, lengths(), 7)
-        arguments = (out, *tensors, out, lse, lengths(), 7)
+        arguments = (out, *tensors, out, lse, lengths(), None, 7, None)
         torch.library.opcheck(torch.ops.fa512.attention_varlen_backward.default, arguments)
 
     def test_fakes_refuse_what_the_kernels_do(self):

@@ -10,7 +10,6 @@ import cpu
 import fa512
 import fa512.torch
 from fa512.torch import _packed
-from fa512.torch._packed import have_equal_lengths
 from mesh import Mesh
 
 NUMBERS = [0, 3, 4, 4, 11]
@@ -64,7 +63,7 @@ class Operators(unittest.TestCase):
                 torch.library.opcheck(torch.ops.fa512.attention_varlen.default, (*arguments[:5], False, None, 2, 1))
         tensors = inputs()
         out, lse = torch.ops.fa512.attention_varlen_with_lse(*tensors, lengths(), 7)
-        arguments = (out, *tensors, out, lse, lengths(), 7, False, None)
+        arguments = (out, *tensors, out, lse, lengths(), None, 7, None, False, None)
         torch.library.opcheck(torch.ops.fa512.attention_varlen_backward.default, arguments)
 
     def test_results_of_each_function(self):
@@ -123,7 +122,7 @@ class Operators(unittest.TestCase):
         """On a GPU; here only what it is asked for."""
         x, one = torch.zeros(11, 2, 64, dtype=torch.float16), lengths()
         with unittest.mock.patch("torch.ops.aten._flash_attention_backward") as called:
-            _packed._backward(x, x, x, x, x, torch.zeros(2, 11), one, 7, False, None, 4, None)
+            _packed.backward(x, x, x, x, x, torch.zeros(2, 11), one, None, 7, None, False, None, 4, None)
         self.assertEqual(called.call_args.args[8:12], (7, 7, 0.0, False))
         self.assertEqual(called.call_args.kwargs, {"scale": None, "window_size_left": 4, "window_size_right": None})
 
@@ -162,34 +161,7 @@ class Operators(unittest.TestCase):
                 torch.ops.fa512.attention_varlen(good, good, good, one, 7, window_right=-2)
 
 
-class Lengths(unittest.TestCase):
-    def test_equal_lengths_in_two_tensors_are_taken(self):
-        first, second = lengths(), lengths()
-        self.assertTrue(have_equal_lengths(first, second))
-        self.assertTrue(have_equal_lengths(first, first[:]))
-        out = fa512.flash_attn_varlen_func(*inputs(), first, second, 7, 7)
-        torch.testing.assert_close(out, fa512.flash_attn_varlen_func(*inputs(), first, first, 7, 7))
-
-    def test_a_comparison_is_remembered_until_a_tensor_is_written(self):
-        first, second = lengths(), lengths()
-        self.assertTrue(have_equal_lengths(first, second))
-        with unittest.mock.patch("torch.equal", side_effect=AssertionError("compared again")):
-            self.assertTrue(have_equal_lengths(first, second))
-        second[1] = 2
-        self.assertFalse(have_equal_lengths(first, second))
-        with torch.inference_mode():
-            self.assertTrue(have_equal_lengths(lengths(), lengths()))
-
-    def test_other_lengths_are_refused(self):
-        tensors = inputs()
-        for other in (lengths([0, 3, 5, 5, 11]), lengths([0, 11])):
-            with self.assertRaisesRegex(ValueError, "cu_seqlens_q and cu_seqlens_k differ"):
-                fa512.flash_attn_varlen_func(*tensors, lengths(), other, 7, 7)
-
-    def test_other_bounds_of_the_lengths_are_refused(self):
-        with self.assertRaisesRegex(ValueError, "max_seqlen_q is 7 and max_seqlen_k 9"):
-            fa512.flash_attn_varlen_func(*inputs(), lengths(), lengths(), 7, 9)
-
+class Arguments(unittest.TestCase):
     def test_arguments_of_flash_attn_varlen_func(self):
         tensors, one = inputs(), lengths()
         for keywords, words in [

@@ -53,8 +53,8 @@ class Refusals(unittest.TestCase):
     def test_arguments_of_scaled_dot_product_attention(self):
         x = half(1, 2, 8, 64)
         sdpa = fa512.scaled_dot_product_attention
-        self.refused("attn_mask is torch.bool and query torch.float16; a mask must be a bias", sdpa, x, x, x, torch.ones(8, 8) > 0)
-        self.refused("attn_mask is torch.float32 and query torch.float16", sdpa, x, x, x, torch.ones(8, 8))
+        words = "attn_mask is torch.float32 and query torch.float16; a mask must be boolean, or a bias"
+        self.refused(words, sdpa, x, x, x, torch.ones(8, 8))
         self.refused("dropout_p is 0.1", sdpa, x, x, x, dropout_p=0.1)
         self.refused("query has 2 heads and key 1; pass enable_gqa=True", sdpa, x, *[half(1, 1, 8, 64)] * 2)
 

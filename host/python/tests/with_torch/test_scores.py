@@ -111,6 +111,21 @@ class Functions(unittest.TestCase):
             out = fa512.scaled_dot_product_attention(*tensors, mask)
             torch.testing.assert_close(out.float(), expected, **CLOSE)
 
+    def test_a_boolean_mask_says_which_keys_are_seen(self):
+        tensors = inputs()
+        random = torch.rand(2, 2, 10, 10, generator=torch.Generator().manual_seed(4)) > 0.5
+        padding = torch.arange(10) < torch.tensor([10, 7])[:, None, None, None]
+        blind = torch.ones(10, 10, dtype=torch.bool)
+        # SDPA returns zeros for a query that sees no key.
+        blind[3] = False
+        for mask in (random, padding, blind, random[..., :1], random[0, 0].T):
+            expected = torch.nn.functional.scaled_dot_product_attention(*tensors, attn_mask=mask)
+            out = fa512.scaled_dot_product_attention(*tensors, mask)
+            torch.testing.assert_close(out, expected, **CLOSE)
+        self.assertFalse(fa512.scaled_dot_product_attention(*tensors, blind)[:, :, 3].any())
+        with self.assertRaisesRegex(ValueError, "attn_mask is given and a gradient required"):
+            fa512.scaled_dot_product_attention(*(tensor.requires_grad_() for tensor in tensors), random)
+
     def test_flash_attn_func(self):
         q, k, v = inputs(keys=13)
         swapped = [tensor.transpose(1, 2) for tensor in (q, k, v)]

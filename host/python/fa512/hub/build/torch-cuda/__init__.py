@@ -5,6 +5,7 @@
 
 from fa512.torch import (
     attention,
+    attention_padded,
     attention_varlen,
     flash_attn_func,
     flash_attn_varlen_func,
@@ -13,6 +14,7 @@ from fa512.torch import (
 
 __all__ = [
     "attention",
+    "attention_padded",
     "attention_varlen",
     "flash_attn_func",
     "flash_attn_varlen_func",

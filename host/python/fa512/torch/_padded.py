@@ -1,0 +1,252 @@
+"""Attention of padded batches, whose entries use some of their rows: the operators, and the function on top of them."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Union
+
+import torch
+from torch import Tensor
+
+from .. import _native
+from ._batched import Options
+from ._library import (
+    ALIGN,
+    OPTIONS,
+    TOP_LEFT,
+    can_shard_heads,
+    why_not_align,
+    why_not_lengths,
+    why_not_rows,
+    why_not_strides,
+    why_not_window,
+)
+from ._packed import backward as packed_backward
+from ._packed import why_no_gradient_of_limits
+from ._register import Kept, define, implement, new_like, register_autocast, register_autograd, register_fakes
+from ._scores import SCORES, placement, why_no_gradient_of_scores, why_not_scores
+
+_LENGTHS = "Tensor? seqused_q, Tensor? seqused_k"
+_attention, _attention_with_lse, _attention_backward = define(
+    "attention_padded", f"{_LENGTHS}, {OPTIONS}, {ALIGN}, {SCORES}", f"{_LENGTHS}, {OPTIONS}"
+)
+
+_HEADS = 2
+
+
+def why_not_padded(
+    query: Tensor, key: Tensor, value: Tensor, seqused_q: Optional[Tensor] = None, seqused_k: Optional[Tensor] = None
+) -> Optional[str]:
+    """Why attention of this padded batch is not computed, by types and shapes; None where it is."""
+    if query.dim() != 4:
+        return f"query has {query.dim()} dimensions; it must be [batch, sequence, heads, head size]"
+    for name, used in (("seqused_q", seqused_q), ("seqused_k", seqused_k)):
+        reason = None if used is None else why_not_lengths(name, used, query, "batch")
+        if used is not None and reason is None and used.shape[0] != query.shape[0]:
+            reason = f"{name} has {used.shape[0]} elements and query a batch of {query.shape[0]}; they must be equal"
+        if reason is not None:
+            return reason
+    reason = why_not_rows(query, key, value, {1: "the sequence", _HEADS: "heads"}, _HEADS)
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        reason = reason or _why_not_one_behind_the_other(name, tensor)
+    return reason
+
+
+def _why_not_one_behind_the_other(name: str, tensor: Tensor) -> Optional[str]:
+    batch, rows = tensor.shape[:2]
+    if batch <= 1 or rows == 0 or tensor.stride(0) == rows * tensor.stride(1):
+        return None
+    needed = f"a padded batch needs {rows * tensor.stride(1)}, entries that lie one behind the other"
+    return f"{name} has a batch stride of {tensor.stride(0)}; {needed}"
+
+
+def why_not_padded_here(
+    query: Tensor, key: Tensor, value: Tensor, seqused_q: Optional[Tensor] = None, seqused_k: Optional[Tensor] = None
+) -> Optional[str]:
+    """As `why_not_padded`, and by where the tensors lie."""
+    reason = why_not_padded(query, key, value, seqused_q, seqused_k)
+    return reason or why_not_strides((("query", query), ("key", key), ("value", value)))
+
+
+# The kernels. Checks and the launch are those of `fa512.attention_padded`.
+
+
+def _new_out(query: Tensor, seqused_q: Optional[Tensor]) -> Tensor:
+    """Rows that are not used are zeros: a model goes on with them."""
+    return new_like(query) if seqused_q is None else query.new_zeros(query.shape)
+
+
+def _new_lse(query: Tensor) -> Tensor:
+    batch, rows, heads, _ = query.shape
+    return query.new_full((heads, batch, rows), float("-inf"), dtype=torch.float32)
+
+
+def _of_native(seqused_q: Optional[Tensor], seqused_k: Optional[Tensor], options: tuple[Any, ...]) -> dict[str, Any]:
+    return {"seqused_q": seqused_q, "seqused_k": seqused_k, **Options(*options).of_native()}
+
+
+def _forward_cuda(
+    query: Tensor, key: Tensor, value: Tensor, seqused_q: Optional[Tensor], seqused_k: Optional[Tensor], *options: Any
+) -> Tensor:
+    asked = _of_native(seqused_q, seqused_k, options)
+    return _native.attention_padded(query, key, value, out=_new_out(query, seqused_q), **asked)
+
+
+def _forward_with_lse_cuda(
+    query: Tensor, key: Tensor, value: Tensor, seqused_q: Optional[Tensor], seqused_k: Optional[Tensor], *options: Any
+) -> tuple[Tensor, Tensor]:
+    out, lse = _new_out(query, seqused_q), _new_lse(query)
+    asked = _of_native(seqused_q, seqused_k, options)
+    return _native.attention_padded(query, key, value, out=out, lse=lse, **asked)  # type: ignore[return-value]
+
+
+def _unused(seqused: Optional[Tensor], tensor: Tensor) -> Tensor:
+    """Which rows of each entry are not used, [batch, sequence, 1, 1]."""
+    batch, rows = tensor.shape[:2]
+    if seqused is None:
+        return torch.zeros(batch, rows, 1, 1, dtype=torch.bool, device=tensor.device)
+    return (torch.arange(rows, device=tensor.device) >= seqused[:, None])[..., None, None]
+
+
+def _halves(seqused: Optional[Tensor], tensor: Tensor) -> Tensor:
+    """`cu_seqlens` of twice as many packed sequences: what each entry uses, and behind it what it does not."""
+    batch, rows = tensor.shape[:2]
+    begins = rows * torch.arange(batch + 1, dtype=torch.int32, device=tensor.device)
+    used = rows if seqused is None else seqused.clamp(0, rows)
+    of_entries = torch.stack((begins[:-1], begins[:-1] + used), 1)
+    return torch.cat((of_entries.flatten(), begins[-1:]))
+
+
+def backward(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    seqused_q: Optional[Tensor],
+    seqused_k: Optional[Tensor],
+    *limits: Any,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """That of packed sequences, of which every other one is what an entry does not use. So the host learns no length.
+
+    Rows that are not used have the gradient 0, whatever they hold.
+    """
+    unused_q, unused_k = _unused(seqused_q, query), _unused(seqused_k, key)
+    rows = [tensor.flatten(0, 1) for tensor in (grad, query, key, value, out)]
+    lengths = (_halves(seqused_q, query), _halves(seqused_k, key), query.shape[1], key.shape[1])
+    packed: tuple[Any, ...] = (*rows, lse.flatten(1), *lengths, *limits)
+    gradients = packed_backward(*packed)
+    each = zip(gradients, (query, key, value), (unused_q, unused_k, unused_k))
+    return tuple(  # type: ignore[return-value]
+        gradient.reshape(tensor.shape).masked_fill(unused, 0).contiguous() for gradient, tensor, unused in each
+    )
+
+
+implement("attention_padded", _forward_cuda, _forward_with_lse_cuda, backward)
+
+
+# What they return, without computing it.
+
+
+def _why_not_arguments(
+    query: Tensor, key: Tensor, value: Tensor, seqused_q: Optional[Tensor], seqused_k: Optional[Tensor], *options: Any
+) -> Optional[str]:
+    asked = Options(*options)
+    reason = why_not_padded(query, key, value, seqused_q, seqused_k) or why_not_align(asked.align)
+    reason = reason or why_not_window(asked.window_left, asked.window_right)
+    # To scores, they are packed sequences.
+    return reason or why_not_scores(query.flatten(0, 1), key.flatten(0, 1), *asked.scores())
+
+
+register_fakes("attention_padded", _why_not_arguments, new_like, _new_lse, new_like)
+
+
+# Gradients.
+
+
+def _why_no_gradient(
+    query: Tensor, key: Tensor, value: Tensor, seqused_q: Optional[Tensor], seqused_k: Optional[Tensor], *options: Any
+) -> Optional[str]:
+    """Why PyTorch's backward does not compute this; None where it does."""
+    asked = Options(*options)
+    reason = why_no_gradient_of_scores(*asked.scores())
+    is_one_corner = seqused_q is None and seqused_k is None and query.shape[1] == key.shape[1]
+    if reason is not None or is_one_corner:
+        return reason
+    return why_no_gradient_of_limits(asked.align, *asked[:4])
+
+
+def _keep(
+    query: Tensor, key: Tensor, value: Tensor, seqused_q: Optional[Tensor], seqused_k: Optional[Tensor], *options: Any
+) -> Kept:
+    return Kept((seqused_q, seqused_k), Options(*options)[:4])
+
+
+register_autograd("attention_padded", _why_no_gradient, _keep)
+register_autocast("attention_padded")
+
+
+def _register_sharding() -> None:
+    """Tells DTensor that batches and heads are computed by themselves: sharded there, nothing is gathered."""
+    try:
+        from torch.distributed.tensor import Replicate, Shard
+        from torch.distributed.tensor.experimental import register_sharding
+    except ImportError:
+        return
+
+    whole = Replicate()
+    # Of rows, LSE, lengths, and the dimension of slopes [1, heads].
+    places = [(whole, whole, whole, -1), (Shard(0), Shard(1), Shard(0), -1), (Shard(_HEADS), Shard(0), whole, 1)]
+
+    def rule(outputs: str, inputs: str, query: int):
+        """Of each tensor, whether it is (r)ows, (l)se or lengths (u)."""
+
+        def acceptable(*arguments: Any, **keywords: Any):
+            rules = places if can_shard_heads(arguments[query], arguments[query + 1], _HEADS) else places[:-1]
+            for rows, lse, used, of_slopes in rules:
+                kinds = {"r": rows, "l": lse, "u": used}
+                given = [kinds[kind] if spec is not None else None for kind, spec in zip(inputs, arguments)]
+                options = [placement(option, 2, of_slopes) for option in arguments[len(inputs) :]]
+                yield [kinds[kind] for kind in outputs], given + options + [None] * len(keywords)
+
+        return lambda *arguments, **keywords: list(acceptable(*arguments, **keywords))
+
+    register_sharding(_attention)(rule("r", "rrruu", 0))
+    register_sharding(_attention_with_lse)(rule("rl", "rrruu", 0))
+    register_sharding(_attention_backward)(rule("rrr", "rrrrrluu", 1))
+
+
+_register_sharding()
+
+
+def attention_padded(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    seqused_q: Optional[Tensor] = None,
+    seqused_k: Optional[Tensor] = None,
+    causal: bool = False,
+    window: Optional[tuple[Optional[int], Optional[int]]] = None,
+    align: str = TOP_LEFT,
+    scale: Optional[float] = None,
+    softcap: Optional[float] = None,
+    alibi_slopes: Optional[Tensor] = None,
+    return_lse: bool = False,
+) -> Union[Tensor, tuple[Tensor, Tensor]]:
+    """softmax(scale · QKᵀ + mask) · V of a padded batch, with a gradient.
+
+    `query`, `key` and `value` are float16 or bfloat16 [batch, sequence, heads, head size]; `key` and `value` may have fewer heads and another
+    sequence, as for `attention`. Entry b uses its first seqused_q[b] queries and its first seqused_k[b] keys: int32 [batch] on their GPU, for
+    which nobody waits; all of them without. Queries that are not used, or have no key, get zeros. What is not used changes nothing, and has
+    the gradient 0.
+
+    `align` tells where the used queries are among the used keys, as for `attention`; a gradient of limits needs "bottom-right". `window`,
+    `softcap` and `alibi_slopes` (float32 [heads]) are as for `attention`, within what is used. LSE, float32 [batch, heads, sequence], has no
+    gradient.
+    """
+    options = (causal, scale, *(window or (None, None)), align, softcap, alibi_slopes)
+    if not return_lse:
+        return _attention(query, key, value, seqused_q, seqused_k, *options)
+    out, lse = _attention_with_lse(query, key, value, seqused_q, seqused_k, *options)
+    return out, lse.transpose(0, 1)

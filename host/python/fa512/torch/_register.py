@@ -1,0 +1,121 @@
+"""What every kind of attention is registered with: schemas, kernels, autograd, autocast."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+from ._library import BELOW_AUTOCAST, LIBRARY, TAGS, cast, needs_gradient, refuse_cpu
+from ._scores import tensors_of
+
+_INPUTS = "Tensor query, Tensor key, Tensor value"
+
+
+def new_like(tensor: Tensor) -> Tensor:
+    """A tensor of this shape, without gaps."""
+    return tensor.new_empty(tensor.shape)
+
+
+def define(name: str, options: str, of_backward: str) -> tuple[Any, Any, Any]:
+    """The operators `name`, `name`_with_lse and `name`_backward, with what they take behind the tensors."""
+    schemas = {
+        name: f"({_INPUTS}, {options}) -> Tensor",
+        f"{name}_with_lse": f"({_INPUTS}, {options}) -> (Tensor, Tensor)",
+        f"{name}_backward": f"(Tensor grad, {_INPUTS}, Tensor out, Tensor lse, {of_backward}) -> (Tensor, Tensor, Tensor)",
+    }
+    for each, schema in schemas.items():
+        LIBRARY.define(each + schema, tags=TAGS)
+    forward, with_lse, backward = (getattr(torch.ops.fa512, each).default for each in schemas)
+    return forward, with_lse, backward
+
+
+def implement(name: str, forward: Callable, with_lse: Callable, backward: Callable) -> None:
+    """Registers the kernels of these operators."""
+    for each, kernel in {name: forward, f"{name}_with_lse": with_lse, f"{name}_backward": backward}.items():
+        LIBRARY.impl(each, kernel, "CUDA")
+        LIBRARY.impl(each, refuse_cpu, "CPU")
+
+
+def register_fakes(
+    name: str,
+    why_not: Callable[..., Optional[str]],
+    new_out: Callable[[Tensor], Tensor],
+    new_lse: Callable[[Tensor], Tensor],
+    new_gradient: Callable[[Tensor], Tensor],
+) -> None:
+    """What these operators return, without computing it. `why_not` is given the arguments of `name`; the others make tensors for Q, and
+    a gradient for Q, K or V."""
+
+    def require(*arguments: Any) -> None:
+        reason = why_not(*arguments)
+        if reason is not None:
+            raise ValueError(reason)
+
+    def forward(query: Tensor, *others: Any) -> Tensor:
+        require(query, *others)
+        return new_out(query)
+
+    def with_lse(query: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
+        return forward(query, *others), new_lse(query)
+
+    def backward(grad: Tensor, *others: Any) -> tuple[Tensor, ...]:
+        return tuple(new_gradient(tensor) for tensor in others[:3])
+
+    for each, fake in {name: forward, f"{name}_with_lse": with_lse, f"{name}_backward": backward}.items():
+        torch.library.register_fake(f"fa512::{each}", fake, lib=LIBRARY)
+
+
+class Kept(NamedTuple):
+    """What the backward takes behind Q, K, V, O and LSE."""
+
+    lengths: tuple[Optional[Tensor], ...]
+    options: tuple[Any, ...]
+
+
+def register_autograd(name: str, why_no_gradient: Callable[..., Optional[str]], keep: Callable[..., Kept]) -> None:
+    """The gradient of the operators `name` and `name`_with_lse, by `name`_backward. Both functions are given the operator's arguments."""
+    operators = torch.ops.fa512
+    forward = getattr(operators, name).default
+    with_lse = getattr(operators, f"{name}_with_lse").default
+    backward = getattr(operators, f"{name}_backward").default
+
+    def forward_autograd(*arguments: Any) -> Tensor:
+        """With a gradient to come, LSE is computed, too."""
+        if needs_gradient(*tensors_of(arguments)):
+            return with_lse(*arguments)[0]
+        with torch._C._AutoDispatchBelowAutograd():
+            return forward(*arguments)
+
+    def keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        reason = why_no_gradient(*inputs)
+        if reason is not None:
+            raise ValueError(reason)
+        lengths, ctx.options = keep(*inputs)
+        out, lse = output
+        ctx.inputs = len(inputs)
+        ctx.save_for_backward(*inputs[:3], out, lse, *lengths)
+        ctx.mark_non_differentiable(lse)
+        ctx.set_materialize_grads(False)
+
+    def backward_of_forward(ctx: Any, grad: Optional[Tensor], _: Optional[Tensor]) -> tuple[Optional[Tensor], ...]:
+        gradients = (None,) * 3 if grad is None else backward(grad, *ctx.saved_tensors, *ctx.options)
+        return (*gradients, *(None,) * (ctx.inputs - 3))
+
+    LIBRARY.impl(name, forward_autograd, "Autograd")
+    torch.library.register_autograd(
+        f"fa512::{name}_with_lse", backward_of_forward, setup_context=keep_for_backward, lib=LIBRARY
+    )
+
+
+def register_autocast(name: str, cast_options: Callable[..., tuple[Any, ...]] = lambda *options: options) -> None:
+    """Casts Q, K and V of the operators `name` and `name`_with_lse to autocast's type, as scaled_dot_product_attention."""
+    for each in (name, f"{name}_with_lse"):
+        operator = getattr(torch.ops.fa512, each).default
+
+        def autocast(query: Tensor, key: Tensor, value: Tensor, *options: Any, operator: Any = operator) -> Any:
+            with torch._C._ExcludeDispatchKeyGuard(BELOW_AUTOCAST):
+                return operator(cast(query), cast(key), cast(value), *cast_options(*options))
+
+        LIBRARY.impl(each, autocast, "AutocastCUDA")
