@@ -165,8 +165,7 @@ struct Combined {
 impl Combined {
     /// Of row `row` of the parts of `blocks` blocks.
     ///
-    /// All parts are asked for at once, those that are not there in the place of the last one: what another block's memory takes
-    /// to answer is most of the time.
+    /// All parts are asked for at once: what another block's memory takes to answer is most of the time.
     ///
     /// # Safety
     /// All of them have left their parts, and stay until this has returned.
@@ -179,19 +178,20 @@ impl Combined {
         // SAFETY: addresses of statistics, and of two times four columns, which every block has left.
         unsafe {
             unrolled!(at most 8; for rank in PARTS => {
-                let of = (rank as u32).min(blocks - 1);
-                [shifts[rank], sums[rank]] = cluster::load_pair(cluster::address_in_block(statistics, of));
-                let columns = cluster::address_in_block(address, of);
-                parts[rank] = [cluster::load_four(columns), cluster::load_four(columns + 4 * F32_BYTES)];
+                let of = rank as u32;
+                if of < blocks {
+                    [shifts[rank], sums[rank]] = cluster::load_pair(cluster::address_in_block(statistics, of));
+                    let columns = cluster::address_in_block(address, of);
+                    parts[rank] = [cluster::load_four(columns), cluster::load_four(columns + 4 * F32_BYTES)];
+                }
             });
         }
         let mut shift = f32::NEG_INFINITY;
         unrolled!(at most 8; for rank in PARTS => { shift = math::max(shift, shifts[rank]) });
         let mut combined = Self { output: [[0.0; 4]; 2], shift, sum: 0.0 };
         unrolled!(at most 8; for rank in PARTS => {
-            // Of a part that has attended to nothing the shift is −∞, as that of all parts may be.
+            // Of a part that is not there, or has attended to nothing, the shift is −∞, as that of all parts may be.
             let factor = math::exp2(shifts[rank] - finite_or_zero(shift));
-            let factor = if (rank as u32) < blocks { factor } else { 0.0 };
             combined.sum = math::fma(factor, sums[rank], combined.sum);
             unrolled!(at most 4; for i in 4 => {
                 combined.output[0][i] = math::fma(factor, parts[rank][0][i], combined.output[0][i]);
