@@ -189,6 +189,30 @@ fn what_is_not_simulated_is_no_pass() {
     assert_eq!((&report["passed"], &report["problems"][0]["kind"]), (&false.into(), &"not_simulated".into()));
     let (errors, _) = program.run(&[], "static-runtime", 2);
     assert_eq!(errors.matches("link the program with -cudart shared").count(), 1, "{errors}");
+    let (errors, report) = program.run(&[], "runtime-beside", 0);
+    assert!(errors.contains("link the program with -cudart shared") && !errors.contains("refusal"), "{errors}");
+    assert_eq!(report["passed"], true, "what did launch kernels goes by the driver: {errors}");
+}
+
+#[test]
+fn lines_of_python_are_named() {
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/misuse.py");
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no python3");
+        return;
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ptx-sim"));
+    let errors = text(&output(command.args(["run", "--", "python3", program]), 1).stderr);
+    for words in [
+        format!(
+            "it is allocation 1 of 64 bytes, by cuMemAlloc_v2 from allocate ({program}:10), which was freed before"
+        ),
+        format!("; called from <module> ({program}:20)"),
+        format!("leak: allocation 2 of 128 bytes, by cuMemAlloc_v2 from allocate ({program}:10), is never freed"),
+        "1 finding, 1 warning; 0 launches; exit status: 0".to_owned(),
+    ] {
+        assert!(errors.contains(&words), "no {words:?} in\n{errors}");
+    }
 }
 
 #[test]

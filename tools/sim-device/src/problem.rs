@@ -28,6 +28,8 @@ pub enum Problem {
     Leak,
     /// A kernel or module that is not simulated: nothing is known of it.
     NotSimulated,
+    /// The runtime of NVIDIA asks for interfaces that are not public: what goes by it does not run.
+    PrivateInterface,
     /// Another call that fails.
     FailedCall,
 }
@@ -49,7 +51,7 @@ impl Problem {
     pub fn severity(self) -> Severity {
         match self {
             Problem::Leak | Problem::PartlyUninitialisedCopy | Problem::FailedCall => Severity::Warning,
-            Problem::NotSimulated => Severity::Refusal,
+            Problem::NotSimulated | Problem::PrivateInterface => Severity::Refusal,
             _ => Severity::Error,
         }
     }
@@ -69,6 +71,7 @@ impl std::fmt::Display for Problem {
             Problem::PartlyUninitialisedCopy => "partly uninitialised copy",
             Problem::Leak => "leak",
             Problem::NotSimulated => "not simulated",
+            Problem::PrivateInterface => "private interface",
             Problem::FailedCall => "failed call",
         })
     }

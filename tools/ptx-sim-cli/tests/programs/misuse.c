@@ -63,6 +63,10 @@ int main(int count, char **arguments)
         OK(launch(square, NULL, memory, 16));
         OK(cuCtxSynchronize());
     }
+    if (is(mistake, "runtime-beside")) {
+        HOLDS(cuGetExportTable(&table, identifier));
+        OK(launch(square, NULL, memory, 3));
+    }
     if (is(mistake, "refused-module"))
         cuModuleLoadData(&module, "\177ELF\2\1\1");
     if (is(mistake, "killed"))
