@@ -13,8 +13,8 @@ use crate::links::{Input, Link};
 use crate::modules::read_file;
 use crate::types::{Handle, Host, In, Out, Text};
 
-/// The version of CUDA that it is of.
-const VERSION: (u32, u32) = (13, 0);
+/// The last version of CUDA whose nvJitLink is not asked to link LTO IR: packages give PTX to it, or to the driver.
+const VERSION: (u32, u32) = (12, 2);
 
 /// What is linked, and the errors there were.
 #[derive(Default)]
