@@ -249,7 +249,8 @@ impl ImageData {
             return Err(Error::invalid("the image is null"));
         }
         if self.begins_with(b"\x7fELF") {
-            let text = "the image is a cubin; the simulator executes PTX only";
+            let text = "the image is a cubin; the simulator executes PTX only: have it compiled to PTX, as by nvcc -ptx, by NVRTC for \
+                        compute_90 in place of sm_90, or by Program.compile(\"ptx\") of cuda.core";
             return Err(Error::new(Code::NO_BINARY_FOR_GPU, text).of(Problem::NotSimulated));
         }
         if self.begins_with(&WRAPPER.to_le_bytes()) {

@@ -10,6 +10,8 @@ use std::process::{Command, ExitCode, ExitStatus};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
+use crate::assembler;
+
 /// Files that the simulated driver may be in, from the folder of the program: first where Cargo builds it for tests.
 const DRIVERS: [&str; 4] =
     ["deps/liblibcuda_sim.so", "liblibcuda_sim.so", "ptx-sim/libcuda.so.1", "../lib/ptx-sim/libcuda.so.1"];
@@ -104,6 +106,8 @@ impl Program {
         for (name, file) in links {
             symlink(file, folder.path().join(name)).map_err(|error| format!("{name}: {error}"))?;
         }
+        let assembler = folder.path().join(assembler::NAME);
+        symlink(this_program()?, assembler).map_err(|error| format!("{}: {error}", assembler::NAME))?;
         let journal = folder.path().join("journal");
         let name = Path::new(&self.program[0]).display().to_string();
         let status = self.command(folder.path(), &journal).status();
@@ -150,6 +154,11 @@ impl Program {
                 command.env(name, value);
             }
         }
+        // What is assembled here is none of a GPU's, whose kernels Triton keeps in another folder.
+        for name in ["TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"] {
+            command.env(name, folder.join(assembler::NAME));
+        }
+        command.env("TRITON_CACHE_DIR", folder.join("triton"));
         let given = [
             ("PTX_SIM_ARCH", &self.arch),
             ("PTX_SIM_MEMORY", &self.memory),
@@ -235,9 +244,13 @@ impl Program {
     }
 }
 
+fn this_program() -> Result<PathBuf, String> {
+    std::env::current_exe().map_err(|error| format!("the path of this program: {error}"))
+}
+
 /// The first of some files that is there, from the folder of this program.
 fn beside(files: &[&str]) -> Result<Option<PathBuf>, String> {
-    let program = std::env::current_exe().map_err(|error| format!("the path of this program: {error}"))?;
+    let program = this_program()?;
     let found = files.iter().find_map(|file| program.with_file_name(file).canonicalize().ok());
     Ok(found)
 }
