@@ -217,6 +217,10 @@ impl Host {
 }
 
 impl HostMemory for Host {
+    fn is_page_locked(&self) -> bool {
+        driver::machine().is_ok_and(|machine| machine.host_range(self.address()).is_some())
+    }
+
     fn read(&self, offset: u64, data: &mut [u8]) {
         // SAFETY: the caller points to as many bytes as it said are to be copied; `data` is memory of ours.
         unsafe { std::ptr::copy(self.0.cast::<u8>().add(offset as usize), data.as_mut_ptr(), data.len()) };

@@ -166,6 +166,20 @@ fn findings_of_kernels_are_told_once_and_let_the_program_go_on_where_a_gpu_would
 }
 
 #[test]
+fn races_between_streams_name_both_launches() {
+    let Some(program) = Program::compile("misuse", "cuda") else { return };
+    let (errors, report) = program.run(&[], "streams", 1);
+    let problem = &report["problems"][0];
+    let message = problem["message"].as_str().expect("a message");
+    assert_eq!((&problem["kind"], &problem["severity"]), (&"stream_race".into(), &"error".into()), "{errors}");
+    assert_eq!(message.matches("the launch of square with a grid").count(), 2, "{message}");
+    assert!(message.contains("byte 0 of allocation 1") && message.contains("cuStreamWaitEvent"), "{message}");
+    assert!(errors.contains("ptx-sim: race between streams: ") && errors.contains("1 finding; 2 launches"), "{errors}");
+    program.run(&[], "streams-in-order", 0);
+    program.run(&["--no-races"], "streams", 0);
+}
+
+#[test]
 fn options_describe_the_machine() {
     let Some(program) = Program::compile("misuse", "cuda") else { return };
     let (errors, _) = program.run(&["--memory", "1M"], "leak", 1);

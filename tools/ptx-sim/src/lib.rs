@@ -255,6 +255,6 @@ pub use memory::{Allocation, GlobalMemory, MemoryError, Swizzle, TENSOR_MAP_BYTE
 pub use module::{Module, Parameter};
 pub use parse::ParseError;
 pub use program::ModuleVariable;
-pub use race::Engine;
+pub use race::{Engine, GlobalAccess};
 pub use run::run;
 pub use signature::Use;

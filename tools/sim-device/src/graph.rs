@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use crate::code::Code;
 use crate::context::{Call, Context};
 use crate::error::{Error, Result};
-use crate::operation::{Operation, Place};
+use crate::operation::{During, Operation, Place};
 use crate::problem::Problem;
 use crate::sync::lock;
 
@@ -103,9 +103,9 @@ impl GraphExec {
 
     /// Executes the nodes. A node that its stream would have refused, as when memory that it copies was freed since it was
     /// captured, fails on the GPU: the error is the context's.
-    pub(crate) fn execute(&self, context: &Context) -> Result<()> {
+    pub(crate) fn execute(&self, context: &Context, during: &mut During) -> Result<()> {
         for node in &self.nodes {
-            match node.operation.execute(context) {
+            match node.operation.execute(context, during) {
                 Err(Error { code: Code::INVALID_VALUE, message, problem }) => {
                     let (code, what) = (Code::ILLEGAL_ADDRESS, message.unwrap_or_default());
                     context.machine().problem(

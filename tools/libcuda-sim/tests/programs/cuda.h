@@ -78,6 +78,7 @@ CUresult cuStreamIsCapturing(CUstream, unsigned *);
 CUresult cuStreamGetCaptureInfo_v2(CUstream, unsigned *, uint64_t *, CUgraph *, const CUgraphNode **, size_t *);
 CUresult cuEventCreate(CUevent *, unsigned);
 CUresult cuEventRecord(CUevent, CUstream);
+CUresult cuStreamWaitEvent(CUstream, CUevent, unsigned);
 CUresult cuEventDestroy_v2(CUevent);
 CUresult cuEventElapsedTime(float *, CUevent, CUevent);
 CUresult cuModuleLoadData(CUmodule *, const void *);
