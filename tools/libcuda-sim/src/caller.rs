@@ -68,7 +68,7 @@ fn is_driver_function(name: &str) -> bool {
 }
 
 /// Whether a function is of the CUDA runtime, of the one beside this library, or made by nvcc for a launch; of Rust's library, or of a
-/// crate from the registry: bindings, which call for somebody else.
+/// crate from the registry: bindings, which call for somebody else; or the C library, which calls `main`.
 fn is_of_a_library(name: &str, file: Option<&Path>) -> bool {
     let file = file.and_then(Path::to_str).unwrap_or_default();
     // An inlined closure has a name without its crate.
@@ -77,5 +77,6 @@ fn is_of_a_library(name: &str, file: Option<&Path>) -> bool {
         || name.contains("__device_stub")
         || name.starts_with("cuda")
         || name.starts_with("__cuda")
+        || name.starts_with("__libc_start")
         || ["/rustc/", "/rustlib/", "/.cargo/registry/"].iter().any(|folder| file.contains(folder))
 }

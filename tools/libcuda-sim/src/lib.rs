@@ -55,6 +55,7 @@ mod contexts;
 mod copies;
 mod devices;
 mod driver;
+mod graph_nodes;
 mod graphs;
 mod jit;
 mod launches;
@@ -77,6 +78,7 @@ fn functions() -> impl Iterator<Item = &'static [(&'static str, border::Address)
         contexts::FUNCTIONS,
         copies::FUNCTIONS,
         devices::FUNCTIONS,
+        graph_nodes::FUNCTIONS,
         graphs::FUNCTIONS,
         launches::FUNCTIONS,
         libraries::FUNCTIONS,

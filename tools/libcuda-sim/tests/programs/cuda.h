@@ -100,6 +100,7 @@ CUresult cuLaunchHostFunc(CUstream, void (*)(void *), void *);
 CUresult cuOccupancyMaxPotentialBlockSize(int *, int *, CUfunction, size_t (*)(int), size_t, int);
 CUresult cuGraphGetNodes(CUgraph, CUgraphNode *, size_t *);
 CUresult cuGraphNodeGetType(CUgraphNode, unsigned *);
+CUresult cuGraphCreate(CUgraph *, unsigned);
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *, CUgraph, unsigned long long);
 CUresult cuGraphLaunch(CUgraphExec, CUstream);
 CUresult cuGraphDestroy(CUgraph);
