@@ -57,7 +57,6 @@ const WAITING: &[&str] = &[
     "SPARSE.m16n8k64.row.col{,.satfinite}.s32.{s4,u4}.{s4,u4}.s32 special selector {0,1}",
     "SPARSE.m16n8k128.row.col{,.satfinite}.s32.{s4,u4}.{s4,u4}.s32 special selector 0",
     "SPARSE.m16n8k64.row.col.f32.{e4m3,e5m2}.{e4m3,e5m2}.f32 NUMBERS selector 0",
-    "SPARSE.m16n8k64.row.col.f16.{e4m3,e5m2}.{e4m3,e5m2}.f16 NUMBERS selector 0",
 ];
 /// What is replaced in them.
 const PARTS: [(&str, &str); 4] = [

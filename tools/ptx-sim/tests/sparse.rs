@@ -211,6 +211,8 @@ fn metadata_that_means_nothing_is_a_finding() {
 
 #[test]
 fn what_there_is_not_is_refused() {
+    let narrow = "mma.sp.sync.aligned.m16n8k64.row.col.f16.e4m3.e4m3.f16 {%r0, %r1}, {%r0, %r1, %r2, %r3}, {%r0, %r1, %r2, %r3}, {%r0, %r1}, %r4, 0;";
+    assert!(Kernel::new(narrow).on_hopper().try_run().is_err(), "ptxas refuses it for sm_90a");
     for form in [
         "mma.sp.sync.aligned.m16n8k8.row.col",
         "mma.sp.aligned.m16n8k16.row.col",

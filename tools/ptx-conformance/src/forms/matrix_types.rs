@@ -50,7 +50,6 @@ const SPARSE: &[(&str, usize, usize, u32)] = &[
     ("mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col{,.satfinite}.s32.{s4,u4}.{s4,u4}.s32", 2, 2, 2),
     ("mma.sp::ordered_metadata.sync.aligned.m16n8k128.row.col{,.satfinite}.s32.{s4,u4}.{s4,u4}.s32", 4, 4, 1),
     ("mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.f32.{e4m3,e5m2}.{e4m3,e5m2}.f32", 4, 4, 1),
-    ("mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.f16.{e4m3,e5m2}.{e4m3,e5m2}.f16", 4, 4, 1),
 ];
 
 /// `wmma` by shape, type of A and B, type of C and D, and how the matrices lie.

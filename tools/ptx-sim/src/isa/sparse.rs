@@ -65,7 +65,9 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Multiply>> {
     let (Some(depth), (Some(d), Some(a), Some(b), Some(c)), true, true) = (depth, types, collective, layout) else {
         return form.refuse();
     };
-    let Some(sum) = Product::sum_of(a, b, d, saturate, false).filter(|_| c == d && exists(a, depth)) else {
+    // Of 8-bit floats `ptxas` takes sums of f32 alone for sm_90a.
+    let is_sum = c == d && !(d == Element::F16 && a != Element::F16);
+    let Some(sum) = Product::sum_of(a, b, d, saturate, false).filter(|_| is_sum && exists(a, depth)) else {
         return form.refuse();
     };
     let registers = |kind: Element, elements: usize| elements / 32 / kind.per_register();
