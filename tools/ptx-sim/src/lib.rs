@@ -202,7 +202,7 @@
 //! compare-and-swap are often begun so.
 //!
 //! What cannot be executed is refused by name and line before anything runs ([`LaunchError`]), never guessed, and never
-//! reported as an error of the kernel: textures and surfaces, sparse products (`mma.sp`, `wgmma.mma_async.sp`),
+//! reported as an error of the kernel: textures and surfaces, sparse products of warpgroups (`wgmma.mma_async.sp`),
 //! `im2col` tensor maps, `multimem`, `tcgen05` among others.
 //!
 //! # Where things are
@@ -246,6 +246,10 @@ mod run;
 mod signature;
 mod small;
 mod unknown;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 pub use counters::Counters;
 pub use finding::{CallSite, Finding, FindingClass, LaneAddress, Location, OtherAccess, SourceLocation};
