@@ -110,6 +110,6 @@ fn no_finding_names_line_0() {
 fn only_arrays_that_were_declared_before_are_indexed() {
     let body = ".reg .b32 %r; mov.u32 %r, nowhere[1]; ret;";
     let text = format!(".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() {{ {body} }}\n");
-    let error = Module::parse(&text, "k.ptx").err().expect("nothing is called so").to_string();
+    let error = Module::parse(&text, "k.ptx").expect_err("nothing is called so").to_string();
     assert!(error.contains("`nowhere` is indexed and is no array that was declared before"), "{error}");
 }
