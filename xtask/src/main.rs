@@ -33,6 +33,7 @@ mod python;
 mod rust_cuda;
 mod sass;
 mod shared_library;
+mod simulator;
 mod twins;
 mod zigbuild;
 

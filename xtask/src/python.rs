@@ -16,7 +16,7 @@ use crate::zigbuild::Zigbuild;
 /// What builds the wheel.
 const MATURIN: &str = "maturin==1.16.0";
 /// Most bytes of a wheel.
-const MOST_BYTES: u64 = 10_000_000;
+const MOST_BYTES: u64 = 12_000_000;
 
 /// How the native half is linked.
 pub enum Linker<'a> {
@@ -69,26 +69,27 @@ impl Venv {
     }
 
     /// A program in it.
-    fn program(&self, name: &str) -> Command {
+    pub fn program(&self, name: &str) -> Command {
         Command::new(self.0.join("bin").join(name))
     }
 }
 
-/// Builds the wheel into `out`, of the PTX that is in `target`.
+/// Builds the wheel of `package`, a folder of the workspace, into `out`, of what is in `target`.
 pub fn build_wheel(
     environment: &Environment,
     workspace: &Workspace,
+    package: &Path,
     out: &Path,
     linker: &Linker<'_>,
 ) -> Result<PathBuf> {
     let tools = Venv::with(environment, workspace.root().join("target/python/tools"), &[MATURIN])?;
-    let step = Step::begin("building the Python wheel");
+    let step = Step::begin(format!("building the Python wheel of {}", package.display()));
     // Of its own, so that only one wheel is there afterwards.
     let fresh = workspace.root().join("target/python/wheel");
     files::remove(&fresh)?;
     let mut maturin = tools.program("maturin");
     maturin.current_dir(workspace.root()).args(["build", "--release", "--quiet", "--manifest-path"]);
-    maturin.arg(workspace.python().join("Cargo.toml")).arg("--out").arg(&fresh);
+    maturin.arg(package.join("Cargo.toml")).arg("--out").arg(&fresh);
     match linker {
         Linker::Native => maturin.args(["--compatibility", "linux"]),
         Linker::Portable(zigbuild) => maturin

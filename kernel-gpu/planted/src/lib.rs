@@ -60,6 +60,8 @@ pub enum Class {
     RaceShared,
     /// Accesses to global memory that nothing orders.
     RaceGlobal,
+    /// The shared memory of another block of the cluster, which may not have begun or have ended.
+    Cluster,
     /// An mbarrier that is not there, or whose counts become impossible.
     Mbarrier,
     /// Ordinary writes that the async proxy may not see.
@@ -149,6 +151,8 @@ pub struct Case {
     pub clean: &'static str,
     /// Blocks of the grid.
     pub blocks: u32,
+    /// Blocks of a cluster; 1 for a launch without clusters.
+    pub cluster: u32,
     /// Threads of a block.
     pub threads: u32,
     /// Dynamic shared memory of a block in bytes.
@@ -185,10 +189,20 @@ macro_rules! tensor_map {
     };
 }
 
+/// The blocks of a cluster, or 1.
+macro_rules! cluster {
+    () => {
+        1
+    };
+    ($blocks:literal) => {
+        $blocks
+    };
+}
+
 /// Declares planted bugs: the list for every target, and on the device the two entries of each.
 macro_rules! planted {
     ($($feature:literal $architecture:ident $entries:ident { $($folder:ident $class:ident {
-        $($kernel:ident: $blocks:literal x $threads:literal threads, $shared:literal shared, $input:literal in, $output:literal out
+        $($kernel:ident: $blocks:literal x $threads:literal threads $(in clusters of $cluster:literal)?, $shared:literal shared, $input:literal in, $output:literal out
             $(, $rows:literal x $columns:literal words in boxes of $box_rows:literal x $box_columns:literal, swizzle $swizzle:ident)?;)*
     })* })*) => {
         /// Every planted bug.
@@ -200,6 +214,7 @@ macro_rules! planted {
             planted: concat!("planted_", stringify!($folder), "_", stringify!($kernel)),
             clean: concat!("clean_", stringify!($folder), "_", stringify!($kernel)),
             blocks: $blocks,
+            cluster: cluster!($($cluster)?),
             threads: $threads,
             shared_bytes: $shared,
             input_bytes: $input,
@@ -416,6 +431,10 @@ planted! {
         race_global RaceGlobal {
             bulk_stores_of_two_blocks_to_one_row: 2 x 32 threads, 1536 shared, 0 in, 1024 out;
             boxes_of_two_blocks_that_overlap: 2 x 32 threads, 1536 shared, 1024 in, 0 out, 8 x 32 words in boxes of 4 x 32, swizzle None;
+        }
+        cluster Cluster {
+            block_that_may_have_ended: 2 x 32 threads in clusters of 2, 128 shared, 0 in, 256 out;
+            block_that_may_not_have_begun: 2 x 32 threads in clusters of 2, 128 shared, 0 in, 256 out;
         }
         mbarrier Mbarrier {
             never_initialised: 1 x 32 threads, 8 shared, 0 in, 0 out;

@@ -7,6 +7,8 @@ use std::sync::{Mutex, PoisonError};
 
 use ptx_diagnostics::short_name;
 
+use crate::python;
+
 /// Frames that are looked at.
 const FRAMES: usize = 64;
 /// Ways of calls that are remembered at most.
@@ -15,9 +17,12 @@ const WAYS: usize = 10_000;
 /// Addresses of a thread's calls, innermost first, and the function that is not meant.
 type Way = (Vec<usize>, String);
 
-/// Function, file and line of the program's innermost frame, outside the function `except`, of which debug information tells them;
-/// `None` where there is none, as in programs built without `-g`.
+/// Function, file and line of the program's innermost frame: in Python, or outside the function `except` and one of which debug
+/// information tells them; `None` where there is none, as in programs built without `-g`. No lock may be held.
 pub fn line(except: &str) -> Option<String> {
+    if let Some(line) = python::line() {
+        return Some(line);
+    }
     static KNOWN: Mutex<Option<HashMap<Way, Option<String>>>> = Mutex::new(None);
     let mut addresses = Vec::new();
     backtrace::trace(|frame| {
@@ -63,7 +68,7 @@ fn is_driver_function(name: &str) -> bool {
 }
 
 /// Whether a function is of the CUDA runtime, of the one beside this library, or made by nvcc for a launch; of Rust's library, or of a
-/// crate from the registry: bindings, which call for somebody else.
+/// crate from the registry: bindings, which call for somebody else; or the C library, which calls `main`.
 fn is_of_a_library(name: &str, file: Option<&Path>) -> bool {
     let file = file.and_then(Path::to_str).unwrap_or_default();
     // An inlined closure has a name without its crate.
@@ -72,5 +77,6 @@ fn is_of_a_library(name: &str, file: Option<&Path>) -> bool {
         || name.contains("__device_stub")
         || name.starts_with("cuda")
         || name.starts_with("__cuda")
+        || name.starts_with("__libc_start")
         || ["/rustc/", "/rustlib/", "/.cargo/registry/"].iter().any(|folder| file.contains(folder))
 }

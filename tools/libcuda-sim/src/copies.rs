@@ -99,6 +99,70 @@ impl End2d {
     }
 }
 
+/// `CUDA_MEMCPY3D`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Copy3d {
+    source: End3d,
+    destination: End3d,
+    width: usize,
+    height: usize,
+    depth: usize,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct End3d {
+    x: usize,
+    y: usize,
+    z: usize,
+    level: usize,
+    kind: u32,
+    host: Host,
+    device: DevicePointer,
+    array: Handle,
+    reserved: usize,
+    pitch: usize,
+    height: usize,
+}
+
+impl End3d {
+    /// The first byte of a row of a layer.
+    fn row(&self, row: usize, layer: usize, width: usize) -> Result<Place> {
+        let End3d { x, kind, host, device, array, pitch, .. } = *self;
+        let y = self.z.saturating_add(layer).saturating_mul(self.height).saturating_add(self.y);
+        End2d { x, y, kind, host, device, array, pitch }.row(row, width)
+    }
+}
+
+impl Copy3d {
+    /// As a node of a graph, which is one row here.
+    ///
+    /// # Errors
+    /// For several rows, or memory that is no address.
+    pub fn operation(&self) -> Result<Operation> {
+        if self.height > 1 || self.depth > 1 {
+            let text = format!(
+                "a node that copies {} x {} rows; one row is simulated: add a node for each",
+                self.height, self.depth
+            );
+            return Err(Error::unsupported(text));
+        }
+        let bytes = self.width as u64;
+        let (destination, source) = (self.destination.row(0, 0, self.width)?, self.source.row(0, 0, self.width)?);
+        Ok(Operation::Copy(Copy { destination, source, bytes }))
+    }
+}
+
+fn copy_3d(copy: In<Copy3d>, stream: Handle, one: fn(Place, Place, usize, Handle) -> Result<()>) -> Result<()> {
+    let copy = copy.get()?;
+    for (layer, row) in (0..copy.depth).flat_map(|layer| (0..copy.height).map(move |row| (layer, row))) {
+        let (to, from) = (copy.destination.row(row, layer, copy.width)?, copy.source.row(row, layer, copy.width)?);
+        one(to, from, copy.width, stream)?;
+    }
+    Ok(())
+}
+
 fn copy_2d(copy: In<Copy2d>, stream: Handle, one: fn(Place, Place, usize, Handle) -> Result<()>) -> Result<()> {
     let copy = copy.get()?;
     for row in 0..copy.height {
@@ -177,6 +241,18 @@ driver_api! {
     ) per_thread cuMemcpyPeerAsync_ptsz(stream) {
         check_peers([(to, to_context), (from, from_context)], bytes)?;
         copy_async(device(to), device(from), bytes, stream)
+    }
+
+    fn cuMemcpy3D_v2(arguments: In<Copy3d>) {
+        copy_3d(arguments, Handle::NULL, copy)
+    }
+
+    fn cuMemcpy3D_v2_ptds(arguments: In<Copy3d>) {
+        copy_3d(arguments, Handle::PER_THREAD, copy)
+    }
+
+    fn cuMemcpy3DAsync_v2(arguments: In<Copy3d>, stream: Handle) per_thread cuMemcpy3DAsync_v2_ptsz(stream) {
+        copy_3d(arguments, stream, copy_async)
     }
 
     fn cuMemcpy2D_v2(arguments: In<Copy2d>) {

@@ -7,15 +7,17 @@ use sim_device::{Code, Error, Graph, GraphExec, Node, Operation, Result};
 
 use crate::border::driver_api;
 use crate::driver::{self, current, handle, lookup, machine, remove};
-use crate::types::{Handle, Host, In, Out};
+use crate::types::{Handle, Host, Out};
 
 /// Flags of `cuGraphInstantiate` that change nothing here: freeing on launch, uploading, priorities.
 const HARMLESS_FLAGS: u64 = 1 | 2 | 8;
 
 /// A node, as a handle knows it.
 pub struct NodeOf {
-    graph: Arc<Graph>,
-    index: usize,
+    /// Its graph.
+    pub graph: Arc<Graph>,
+    /// Its place there.
+    pub index: usize,
 }
 
 /// The nodes that were given out, by graph and index, so that a node keeps its handle.
@@ -38,11 +40,13 @@ fn forget_nodes(graph: &Arc<Graph>) {
     nodes.get_or_insert_default().retain(|_, node| !Arc::ptr_eq(&node.graph, graph));
 }
 
-fn graph(handle: Handle) -> Result<Arc<Graph>> {
+/// The graph that a handle stands for.
+pub fn graph(handle: Handle) -> Result<Arc<Graph>> {
     lookup(handle, "graph")
 }
 
-fn node(handle: Handle) -> Result<(Arc<NodeOf>, Node)> {
+/// The node that a handle stands for.
+pub fn node(handle: Handle) -> Result<(Arc<NodeOf>, Node)> {
     let place = lookup::<NodeOf>(handle, "node")?;
     let node = place.graph.nodes().get(place.index).cloned().ok_or(Code::INVALID_HANDLE)?;
     Ok((place, node))
@@ -108,18 +112,6 @@ driver_api! {
     fn cuGraphClone(result: Out<Handle>, original: Handle) {
         result.require()?;
         result.set(handle(&graph(original)?.duplicate(), None))
-    }
-
-    fn cuGraphAddEmptyNode(result: Out<Handle>, to: Handle, dependencies: In<Handle>, count: usize) {
-        result.require()?;
-        let to = graph(to)?;
-        let dependencies = dependencies.all(count)?.into_iter().map(|dependency| {
-            let (place, _) = node(dependency)?;
-            if Arc::ptr_eq(&place.graph, &to) { Ok(place.index) } else { Err(Error::invalid("a node of another graph")) }
-        });
-        let dependencies = dependencies.collect::<Result<Vec<_>>>()?;
-        let index = to.add(Node { operation: Operation::Empty, dependencies })?;
-        result.set(node_handle(&to, index))
     }
 
     fn cuGraphGetNodes(of: Handle, array: Out<Handle>, count: Out<usize>) {

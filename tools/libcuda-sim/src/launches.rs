@@ -48,6 +48,36 @@ struct Shape {
     cluster: Option<[u32; 3]>,
 }
 
+/// The architecture that has clusters first, and the blocks of one that need no permission.
+const FIRST_WITH_CLUSTERS: u32 = 90;
+const PORTABLE_CLUSTER: u32 = 8;
+
+/// What is asked of clusters: the function, the configuration, and the blocks of a cluster.
+fn clusters(of: Handle, config: In<Config>) -> Result<(Arc<Function>, Config, u32)> {
+    let (function, config) = (function(of)?, config.get()?);
+    let architecture = &driver::config()?.architecture;
+    if architecture.number < FIRST_WITH_CLUSTERS {
+        return Err(Error::unsupported(format!(
+            "sm_{} has no clusters; sm_{FIRST_WITH_CLUSTERS} has",
+            architecture.number
+        )));
+    }
+    let (_, cluster) = attributes_of(config.attributes, config.attribute_count)?;
+    let cluster = cluster.or(function.required_cluster()).unwrap_or([1; 3]);
+    let blocks =
+        cluster.iter().try_fold(1_u32, |product, size| product.checked_mul(*size)).filter(|blocks| *blocks > 0);
+    let blocks = blocks.ok_or_else(|| Error::invalid(format!("clusters of {cluster:?} blocks")))?;
+    Ok((function, config, blocks))
+}
+
+/// The threads of a block.
+fn block_threads(config: &Config) -> Result<u32> {
+    let threads = config.block.iter().try_fold(1_u32, |product, size| product.checked_mul(*size));
+    threads
+        .filter(|threads| *threads > 0)
+        .ok_or_else(|| Error::invalid(format!("blocks of {:?} threads", config.block)))
+}
+
 /// The function that is launched on `stream`: a kernel becomes one of the stream's context.
 fn launched(of: Handle, stream: &Stream) -> Result<Arc<Function>> {
     let function = match find::<Kernel>(of) {
@@ -64,7 +94,7 @@ fn launched(of: Handle, stream: &Stream) -> Result<Arc<Function>> {
 }
 
 /// The bytes of each parameter.
-fn parameters(function: &Function, each: In<Host>, extra: In<usize>) -> Result<Vec<Vec<u8>>> {
+pub fn parameters(function: &Function, each: In<Host>, extra: In<usize>) -> Result<Vec<Vec<u8>>> {
     let parameters = function.parameters();
     if !extra.is_null() {
         if !each.is_null() {
@@ -223,6 +253,21 @@ driver_api! {
         _flags: u32,
     ) {
         active_blocks(count, of, threads, shared_bytes)
+    }
+
+    fn cuOccupancyMaxActiveClusters(count: Out<i32>, of: Handle, config: In<Config>) {
+        count.require()?;
+        let (function, config, blocks) = clusters(of, config)?;
+        let active = function.active_clusters(blocks, block_threads(&config)?, config.shared_bytes.into());
+        count.set(i32::try_from(active).unwrap_or(i32::MAX))
+    }
+
+    fn cuOccupancyMaxPotentialClusterSize(blocks: Out<i32>, of: Handle, config: In<Config>) {
+        blocks.require()?;
+        let (function, config, _) = clusters(of, config)?;
+        let threads = block_threads(&config)?;
+        let fits = |size: &u32| function.active_clusters(*size, threads, config.shared_bytes.into()) > 0;
+        blocks.set((1..=PORTABLE_CLUSTER).rev().find(fits).unwrap_or(0) as i32)
     }
 
     fn cuOccupancyMaxPotentialBlockSize(grid: Out<i32>, block: Out<i32>, of: Handle, shared: SharedBytes, bytes: usize, limit: i32) {

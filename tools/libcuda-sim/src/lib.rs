@@ -55,6 +55,7 @@ mod contexts;
 mod copies;
 mod devices;
 mod driver;
+mod graph_nodes;
 mod graphs;
 mod jit;
 mod launches;
@@ -62,8 +63,10 @@ mod libraries;
 mod links;
 mod memory;
 mod modules;
+mod nvjitlink;
 mod pointers;
 mod procs;
+mod python;
 mod streams;
 mod tensor_maps;
 mod types;
@@ -75,6 +78,7 @@ fn functions() -> impl Iterator<Item = &'static [(&'static str, border::Address)
         contexts::FUNCTIONS,
         copies::FUNCTIONS,
         devices::FUNCTIONS,
+        graph_nodes::FUNCTIONS,
         graphs::FUNCTIONS,
         launches::FUNCTIONS,
         libraries::FUNCTIONS,

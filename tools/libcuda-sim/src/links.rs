@@ -10,40 +10,71 @@ use crate::jit::JitOptions;
 use crate::modules::read_file;
 use crate::types::{Handle, Host, ImageData, In, Out, Text};
 
-/// `CU_JIT_INPUT_PTX` and `CU_JIT_INPUT_FATBINARY`.
-const PTX: u32 = 1;
-const FAT_BINARY: u32 = 2;
+/// What a `CUjitInputType` says.
+fn input(kind: u32) -> Input {
+    match kind {
+        1 => Input::Ptx,
+        2 => Input::FatBinary,
+        _ => Input::Other(format!("input of type {kind}")),
+    }
+}
 
 /// Directives that stand once, at the beginning.
 const HEADER: [&str; 3] = [".version", ".target", ".address_size"];
 
-/// What is linked (`CUlinkState`).
+/// What a linker is given.
+pub enum Input {
+    /// PTX.
+    Ptx,
+    /// A fat binary that holds PTX.
+    FatBinary,
+    /// PTX or a fat binary, as its beginning says.
+    Any,
+    /// Something else, by its name.
+    Other(String),
+}
+
+/// What is linked (`CUlinkState`, `nvJitLinkHandle`).
 #[derive(Default)]
-struct Link {
+pub struct Link {
     texts: Mutex<Vec<String>>,
     /// The result; it lives as long as the state does.
     linked: Mutex<Option<Arc<[u8]>>>,
 }
 
 impl Link {
-    fn add(&self, kind: u32, data: Vec<u8>) -> Result<()> {
-        let text = match kind {
-            PTX => String::from_utf8_lossy(&data).trim_end_matches('\0').to_owned(),
-            FAT_BINARY => ImageData::of(&[data, vec![0; 8]].concat()).ptx()?,
-            _ => {
-                let text = format!("input of type {kind}: the simulator links PTX only, not machine code or NVVM IR");
+    /// Adds PTX.
+    ///
+    /// # Errors
+    /// [`Code::NO_BINARY_FOR_GPU`] for what is no PTX; [`Code::INVALID_PTX`] with its line.
+    pub fn add(&self, input: &Input, data: Vec<u8>) -> Result<()> {
+        let image = |data: Vec<u8>| ImageData::of(&[data, vec![0; 8]].concat()).ptx();
+        let text = match input {
+            Input::Ptx => String::from_utf8_lossy(&data).trim_end_matches('\0').to_owned(),
+            Input::FatBinary | Input::Any => image(data)?,
+            Input::Other(name) => {
+                let text = format!(
+                    "{name} is to be linked: the simulator links PTX only, not machine code, LTO IR or NVVM IR; give the linker PTX, \
+                     which compilers make for a virtual architecture, as in compute_90, and without link-time optimisation"
+                );
                 return Err(Error::new(Code::NO_BINARY_FOR_GPU, text).of(Problem::NotSimulated));
             }
         };
         // What is wrong with it is told now, with its own lines.
-        if let Some(error) = machine()?.load_library(&text, None)?.error() {
+        if let Ok(machine) = machine()
+            && let Some(error) = machine.load_library(&text, None)?.error()
+        {
             return Err(error.clone());
         }
         self.texts.lock().unwrap_or_else(PoisonError::into_inner).push(text);
         Ok(())
     }
 
-    fn complete(&self) -> Result<Arc<[u8]>> {
+    /// What was added as one PTX, which ends in NUL.
+    ///
+    /// # Errors
+    /// [`Code::INVALID_VALUE`] when nothing was added.
+    pub fn complete(&self) -> Result<Arc<[u8]>> {
         let texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
         let (first, more) = texts.split_first().ok_or_else(|| Error::invalid("nothing was added to what is linked"))?;
         let is_header = |line: &&str| HEADER.iter().any(|directive| line.trim_start().starts_with(directive));
@@ -67,7 +98,7 @@ fn create(options: JitOptions, result: Out<Handle>) -> Result<()> {
 fn add(state: Handle, kind: u32, data: Result<Vec<u8>>, options: JitOptions) -> Result<()> {
     let link = lookup::<Link>(state, "state of a linker")?;
     options.check()?;
-    options.logged(data.and_then(|data| link.add(kind, data)))
+    options.logged(data.and_then(|data| link.add(&input(kind), data)))
 }
 
 driver_api! {

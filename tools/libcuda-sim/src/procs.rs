@@ -37,7 +37,7 @@ const NEEDS_NEWER: u32 = 2;
 
 /// What is said to a program that has the CUDA runtime of NVIDIA in it.
 const STATIC_RUNTIME: &str = "the program has NVIDIA's own CUDA runtime in it, as nvcc links it unless told otherwise: it calls the driver \
-                              by interfaces that are not public; link the program with -cudart shared, and run it by ptx-sim run";
+                              by interfaces that are not public; calls that go by it fail; link the program with -cudart shared, and run it by ptx-sim run";
 
 /// The CUDA version that brought a function, where it is known.
 pub fn since(symbol: &str) -> Option<i32> {
@@ -104,7 +104,7 @@ driver_api! {
         result.set(ptr::null())?;
         // What the CUDA runtime asks for: tables that NVIDIA has not described.
         static TOLD: Once = Once::new();
-        TOLD.call_once(|| driver::problem(Problem::NotSimulated, STATIC_RUNTIME));
+        TOLD.call_once(|| driver::problem(Problem::PrivateInterface, STATIC_RUNTIME));
         Err(Code::NOT_FOUND.into())
     }
 }

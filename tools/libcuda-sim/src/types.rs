@@ -217,6 +217,10 @@ impl Host {
 }
 
 impl HostMemory for Host {
+    fn is_page_locked(&self) -> bool {
+        driver::machine().is_ok_and(|machine| machine.host_range(self.address()).is_some())
+    }
+
     fn read(&self, offset: u64, data: &mut [u8]) {
         // SAFETY: the caller points to as many bytes as it said are to be copied; `data` is memory of ours.
         unsafe { std::ptr::copy(self.0.cast::<u8>().add(offset as usize), data.as_mut_ptr(), data.len()) };
@@ -249,7 +253,8 @@ impl ImageData {
             return Err(Error::invalid("the image is null"));
         }
         if self.begins_with(b"\x7fELF") {
-            let text = "the image is a cubin; the simulator executes PTX only";
+            let text = "the image is a cubin; the simulator executes PTX only: have it compiled to PTX, as by nvcc -ptx, by NVRTC for \
+                        compute_90 in place of sm_90, or by Program.compile(\"ptx\") of cuda.core";
             return Err(Error::new(Code::NO_BINARY_FOR_GPU, text).of(Problem::NotSimulated));
         }
         if self.begins_with(&WRAPPER.to_le_bytes()) {

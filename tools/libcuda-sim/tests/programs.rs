@@ -147,3 +147,15 @@ fn fat_binaries_and_the_linker_give_ptx() {
     assert_eq!(text(&output.stdout), codes, "{errors}");
     assert!(errors.contains("has no PTX that runs on sm_90, but machine code for sm_80"), "{errors}");
 }
+
+#[test]
+fn graphs_are_built_node_by_node_and_clusters_counted() {
+    let Some(program) = Program::compile("nodes") else { return };
+    let output = program.run(&[], &[]);
+    let errors = text(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert!(errors.contains("memory of type 3; arrays are not simulated"), "{errors}");
+    assert!(errors.contains("4096") && errors.contains("node 2 is of another kind"), "{errors}");
+    let output = program.run(&[], &[("PTX_SIM_ARCH", "80")]);
+    assert!(text(&output.stderr).contains("sm_80 has no clusters; sm_90 has"), "{}", text(&output.stderr));
+}

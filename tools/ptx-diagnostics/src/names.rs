@@ -28,9 +28,16 @@ fn demangle(name: &str, options: DemangleOptions) -> Cow<'_, str> {
     }
     let mut text = Bounded(String::new());
     match Symbol::new(name).map(|symbol| symbol.structured_demangle(&mut text, &options)) {
-        Ok(Ok(())) => Cow::Owned(text.0),
+        Ok(Ok(())) => Cow::Owned(without_tags(&text.0)),
         _ => name.into(),
     }
+}
+
+/// `name` without its ABI tags, into which numba packs versions and options.
+fn without_tags(name: &str) -> String {
+    let mut parts = name.split("[abi:");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |shown, part| shown + part.split_once(']').map_or(part, |(_, rest)| rest))
 }
 
 /// Text that does not become too long.
@@ -83,6 +90,7 @@ mod tests {
             ("_ZN3app9by_structENS_4ArgsE", "app::by_struct(app::Args)", "app::by_struct"),
             ("_ZN4core3num7nonzero17h0123456789abcdefE", "core::num::nonzero", "core::num::nonzero"),
             ("_RNvC6kernel5entry", "kernel::entry", "kernel::entry"),
+            ("_ZN8__main__6boundsB2v1B4cw51Ef", "__main__::bounds(float)", "__main__::bounds"),
             ("add_kernel", "add_kernel", "add_kernel"),
             ("_Z", "_Z", "_Z"),
             ("_Znonsense", "_Znonsense", "_Znonsense"),

@@ -1,5 +1,6 @@
 //! The ptx-sim program: runs kernels of a PTX file on the CPU and shows what is wrong with them.
 
+mod assembler;
 mod description;
 mod element;
 mod entry;
@@ -49,6 +50,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = assembler::answer(std::env::args_os()) {
+        return code;
+    }
     let arguments = Arguments::parse();
     match run(&arguments) {
         Ok(code) => code,

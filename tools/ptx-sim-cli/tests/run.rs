@@ -146,7 +146,7 @@ fn findings_of_kernels_are_told_once_and_let_the_program_go_on_where_a_gpu_would
     let (errors, report) = program.run(&["--threads", "1"], "race", 1);
     assert_eq!(errors.matches("error: data race").count(), 1, "two launches, one finding:\n{errors}");
     assert!(
-        errors.contains("cuda.h:161); the program goes on, as on a GPU") && errors.contains("1 finding; 2 launches"),
+        errors.contains("cuda.h:163); the program goes on, as on a GPU") && errors.contains("1 finding; 2 launches"),
         "{errors}"
     );
     assert_eq!((&report["problems"][0]["kind"], &report["launches"]), (&"race".into(), &2.into()));
@@ -163,6 +163,20 @@ fn findings_of_kernels_are_told_once_and_let_the_program_go_on_where_a_gpu_would
         assert_eq!(report["problems"][0]["kind"], "out_of_bounds", "{errors}");
         assert!(errors.contains(words), "{errors}");
     }
+}
+
+#[test]
+fn races_between_streams_name_both_launches() {
+    let Some(program) = Program::compile("misuse", "cuda") else { return };
+    let (errors, report) = program.run(&[], "streams", 1);
+    let problem = &report["problems"][0];
+    let message = problem["message"].as_str().expect("a message");
+    assert_eq!((&problem["kind"], &problem["severity"]), (&"stream_race".into(), &"error".into()), "{errors}");
+    assert_eq!(message.matches("the launch of square with a grid").count(), 2, "{message}");
+    assert!(message.contains("byte 0 of allocation 1") && message.contains("cuStreamWaitEvent"), "{message}");
+    assert!(errors.contains("ptx-sim: race between streams: ") && errors.contains("1 finding; 2 launches"), "{errors}");
+    program.run(&[], "streams-in-order", 0);
+    program.run(&["--no-races"], "streams", 0);
 }
 
 #[test]
@@ -189,6 +203,30 @@ fn what_is_not_simulated_is_no_pass() {
     assert_eq!((&report["passed"], &report["problems"][0]["kind"]), (&false.into(), &"not_simulated".into()));
     let (errors, _) = program.run(&[], "static-runtime", 2);
     assert_eq!(errors.matches("link the program with -cudart shared").count(), 1, "{errors}");
+    let (errors, report) = program.run(&[], "runtime-beside", 0);
+    assert!(errors.contains("link the program with -cudart shared") && !errors.contains("refusal"), "{errors}");
+    assert_eq!(report["passed"], true, "what did launch kernels goes by the driver: {errors}");
+}
+
+#[test]
+fn lines_of_python_are_named() {
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/misuse.py");
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no python3");
+        return;
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ptx-sim"));
+    let errors = text(&output(command.args(["run", "--", "python3", program]), 1).stderr);
+    for words in [
+        format!(
+            "it is allocation 1 of 64 bytes, by cuMemAlloc_v2 from allocate ({program}:10), which was freed before"
+        ),
+        format!("; called from <module> ({program}:20)"),
+        format!("leak: allocation 2 of 128 bytes, by cuMemAlloc_v2 from allocate ({program}:10), is never freed"),
+        "1 finding, 1 warning; 0 launches; exit status: 0".to_owned(),
+    ] {
+        assert!(errors.contains(&words), "no {words:?} in\n{errors}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::counters::Counters;
 use crate::finding::Finding;
+use crate::race::GlobalAccess;
 
 /// One kernel launch.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +41,8 @@ pub struct Options {
     /// Blocks of a cluster in x, y and z, which divide the grid; `None` for what the entry demands (`.reqnctapercluster`), or else
     /// none.
     pub cluster: Option<[u32; 3]>,
+    /// Whether the report says what global memory was accessed; it does while data races are looked for.
+    pub accesses: bool,
 }
 
 impl Default for Options {
@@ -52,6 +55,7 @@ impl Default for Options {
             schedule: 0,
             overlaps_previous: None,
             cluster: None,
+            accesses: false,
         }
     }
 }
@@ -65,6 +69,9 @@ pub struct Report {
     pub counters: Counters,
     /// What threads printed (`printf`), block after block.
     pub printed: Vec<u8>,
+    /// The global memory that was accessed, where [`Options::accesses`] asks for it. A read of what the same thread wrote or
+    /// writes later may be left out.
+    pub accesses: Vec<GlobalAccess>,
 }
 
 /// Why a launch was refused; nothing was executed. Never a statement that the kernel is wrong, only that it cannot be

@@ -202,7 +202,7 @@
 //! compare-and-swap are often begun so.
 //!
 //! What cannot be executed is refused by name and line before anything runs ([`LaunchError`]), never guessed, and never
-//! reported as an error of the kernel: textures and surfaces, sparse products (`mma.sp`, `wgmma.mma_async.sp`),
+//! reported as an error of the kernel: textures and surfaces, sparse products of warpgroups (`wgmma.mma_async.sp`),
 //! `im2col` tensor maps, `multimem`, `tcgen05` among others.
 //!
 //! # Where things are
@@ -247,6 +247,10 @@ mod signature;
 mod small;
 mod unknown;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use counters::Counters;
 pub use finding::{CallSite, Finding, FindingClass, LaneAddress, Location, OtherAccess, SourceLocation};
 pub use isa::{expand_forms, lanewise_forms};
@@ -255,6 +259,6 @@ pub use memory::{Allocation, GlobalMemory, MemoryError, Swizzle, TENSOR_MAP_BYTE
 pub use module::{Module, Parameter};
 pub use parse::ParseError;
 pub use program::ModuleVariable;
-pub use race::Engine;
+pub use race::{Engine, GlobalAccess};
 pub use run::run;
 pub use signature::Use;

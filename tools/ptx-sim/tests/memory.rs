@@ -44,6 +44,17 @@ fn shared_memory_is_reached_by_name_register_and_generic_address() {
 }
 
 #[test]
+fn elements_of_arrays_are_reached_by_their_index() {
+    let body = ".shared .align 4 .u32 tile[4]; .shared .align 4 .b8 raw[8]; setp.ne.u32 %p0, %lane, 0; @%p0 exit;\n\
+        mov.u32 %r0, tile; mov.u32 %r1, tile[3]; sub.u32 %r0, %r1, %r0; mov.u32 %r2, raw; mov.u32 %r3, raw[4];\n\
+        sub.u32 %r2, %r3, %r2; st.shared.u32 tile[3], %r0; ld.shared.u32 %r1, [tile+12]; ld.const.u32 %r0, table[2];\n\
+        st.global.v4.u32 [%rd0], {%r1, %r2, %r0, 7};";
+    let variables = ".const .align 4 .u32 table[4] = {5, 6, 8, 9};\n";
+    let output = words(&kernel(body).with_variables(variables).run_clean());
+    assert_eq!(output[..4], [12, 4, 8, 7], "an index counts elements, of 4 bytes and of 1");
+}
+
+#[test]
 fn local_memory_is_private_to_a_lane() {
     let body = ".local .align 8 .b8 depot[8]; mov.u64 %rd2, depot; cvta.local.u64 %rd3, %rd2;\n\
         st.u32 [%rd3+4], %lane; ld.local.u32 %r0, [%rd2+4]; st.global.u32 [%rd0], %r0;";

@@ -105,3 +105,11 @@ fn no_finding_names_line_0() {
     let shown: Vec<_> = places.iter().map(|place| (place.file.as_str(), place.line)).collect();
     assert_eq!(shown, [("kernel.cu", 9), ("kernel.cu", 11)], "the line of the call, then the line before");
 }
+
+#[test]
+fn only_arrays_that_were_declared_before_are_indexed() {
+    let body = ".reg .b32 %r; mov.u32 %r, nowhere[1]; ret;";
+    let text = format!(".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() {{ {body} }}\n");
+    let error = Module::parse(&text, "k.ptx").expect_err("nothing is called so").to_string();
+    assert!(error.contains("`nowhere` is indexed and is no array that was declared before"), "{error}");
+}

@@ -304,7 +304,7 @@ fn all_four_warps_take_part() {
 fn what_is_not_supported_is_refused() {
     for instruction in [
         "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%f0,%f1,%f2,%f3}, %rd1, %rd2, %r1, 0, %p1, 1, 1, 0, 0;",
-        "mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f0,%f1,%f2,%f3}, {%r1,%r2}, {%r3,%r4}, {%f0,%f1,%f2,%f3}, %r5, 0;",
+        "mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f0,%f1,%f2,%f3}, {%r1,%r2}, {%r3,%r4}, {%f0,%f1,%f2,%f3}, %r5, 4;",
     ] {
         let Err(error) = Kernel::new(instruction).on_hopper().try_run() else { panic!("{instruction} ran") };
         assert!(error.to_string().contains("unsupported"), "{error}");

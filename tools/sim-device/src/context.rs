@@ -142,6 +142,7 @@ impl Context {
             gpu.release(state.memory.live_bytes());
         }
         self.machine.captures.forget_context(self.id);
+        self.machine.stream_races.forget_context(self.id);
         self.machine.release_span(self.span);
         Ok(())
     }
@@ -219,6 +220,7 @@ impl Context {
     /// invalidates the capture.
     pub fn synchronize(&self) -> Result<()> {
         self.machine.captures.check_context_synchronized(self.id)?;
+        self.machine.stream_races.synchronize_context(self.id);
         self.check(Call::Synchronous)
     }
 
@@ -258,6 +260,11 @@ impl Context {
         let mut state = self.state(call)?;
         let bytes = state.memory.free(address)?;
         self.machine.gpu(self.gpu)?.release(bytes);
+        drop(state);
+        if call == Call::Synchronous {
+            // What frees memory waits for whatever may use it.
+            self.machine.stream_races.synchronize_context(self.id);
+        }
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use crate::capture::Point;
 use crate::code::Code;
 use crate::context::{Call, Context};
 use crate::error::{Error, Result};
+use crate::order::Clock;
 use crate::sync::lock;
 
 /// What an event stands for.
@@ -15,8 +16,8 @@ pub(crate) enum Recorded {
     /// Nothing yet: waiting for it is no wait.
     #[default]
     Never,
-    /// Work that is done.
-    At(Instant),
+    /// Work that is done, and all that happened before.
+    At(Instant, Clock),
     /// A place in a capture.
     Captured(Point),
 }
@@ -66,9 +67,13 @@ impl Event {
     /// # Errors
     /// As [`Context::check`]; [`Code::CAPTURED_EVENT`] when it was last recorded in a capture, which is invalidated.
     pub fn synchronize(&self) -> Result<()> {
-        if let Recorded::Captured(point) = self.recorded() {
-            point.capture().invalidate();
-            return Err(Code::CAPTURED_EVENT.into());
+        match self.recorded() {
+            Recorded::Captured(point) => {
+                point.capture().invalidate();
+                return Err(Code::CAPTURED_EVENT.into());
+            }
+            Recorded::At(_, clock) => self.context.machine().stream_races.synchronize(&clock),
+            Recorded::Never => {}
         }
         self.context.check(Call::Synchronous)
     }
@@ -89,7 +94,7 @@ impl Event {
         start.synchronize()?;
         self.synchronize()?;
         match (start.recorded(), self.recorded()) {
-            (Recorded::At(start), Recorded::At(end)) => {
+            (Recorded::At(start, _), Recorded::At(end, _)) => {
                 let sign = if end < start { -1.0 } else { 1.0 };
                 let between = if end < start { start - end } else { end - start };
                 Ok(sign * (between.as_secs_f64() * 1e3) as f32)

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use crate::code::Code;
 use crate::context::{Call, Context};
 use crate::error::{Error, Result};
-use crate::operation::{Operation, Place};
+use crate::operation::{During, Operation, Place};
 use crate::problem::Problem;
 use crate::sync::lock;
 
@@ -64,6 +64,14 @@ impl Graph {
         Ok(nodes.len() - 1)
     }
 
+    /// Changes what a node does.
+    ///
+    /// # Errors
+    /// [`Code::INVALID_VALUE`] when there is no such node, or it is one of another kind.
+    pub fn change(&self, index: usize, operation: Operation) -> Result<()> {
+        change(&mut lock(&self.nodes), index, operation)
+    }
+
     /// The nodes, each after those that it depends on.
     pub fn nodes(&self) -> Vec<Node> {
         lock(&self.nodes).clone()
@@ -86,26 +94,47 @@ impl Graph {
 
     /// The graph, ready to be launched (`cuGraphInstantiate`).
     pub fn instantiate(&self) -> Arc<GraphExec> {
-        Arc::new(GraphExec { nodes: self.nodes() })
+        Arc::new(GraphExec { nodes: Mutex::new(self.nodes()) })
     }
+}
+
+/// Changes what a node of `nodes` does.
+fn change(nodes: &mut [Node], index: usize, operation: Operation) -> Result<()> {
+    let count = nodes.len();
+    let node =
+        nodes.get_mut(index).ok_or_else(|| Error::invalid(format!("node {index} is none of the graph's {count}")))?;
+    let changed = Node { operation, dependencies: node.dependencies.clone() };
+    if changed.kind() != node.kind() {
+        return Err(Error::invalid(format!("node {index} is of another kind")));
+    }
+    *node = changed;
+    Ok(())
 }
 
 /// A graph that can be launched (`CUgraphExec`).
 pub struct GraphExec {
-    nodes: Vec<Node>,
+    nodes: Mutex<Vec<Node>>,
 }
 
 impl GraphExec {
     /// The nodes, each after those that it depends on.
-    pub fn nodes(&self) -> &[Node] {
-        &self.nodes
+    pub fn nodes(&self) -> Vec<Node> {
+        lock(&self.nodes).clone()
+    }
+
+    /// Changes what a node does from the next launch on (`cuGraphExecKernelNodeSetParams`).
+    ///
+    /// # Errors
+    /// As [`Graph::change`].
+    pub fn change(&self, index: usize, operation: Operation) -> Result<()> {
+        change(&mut lock(&self.nodes), index, operation)
     }
 
     /// Executes the nodes. A node that its stream would have refused, as when memory that it copies was freed since it was
     /// captured, fails on the GPU: the error is the context's.
-    pub(crate) fn execute(&self, context: &Context) -> Result<()> {
-        for node in &self.nodes {
-            match node.operation.execute(context) {
+    pub(crate) fn execute(&self, context: &Context, during: &mut During) -> Result<()> {
+        for node in self.nodes() {
+            match node.operation.execute(context, during) {
                 Err(Error { code: Code::INVALID_VALUE, message, problem }) => {
                     let (code, what) = (Code::ILLEGAL_ADDRESS, message.unwrap_or_default());
                     context.machine().problem(

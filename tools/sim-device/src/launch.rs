@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use ptx_diagnostics::short_name;
-use ptx_sim::{Finding, FindingClass, LaunchError, Options, Report};
+use ptx_sim::{Finding, FindingClass, GlobalAccess, LaunchError, Options, Report};
 
 use crate::architecture::{BLOCK_EXTENT, GRID_EXTENT};
 use crate::code::Code;
@@ -12,7 +12,9 @@ use crate::context::{Call, Context};
 use crate::error::{Error, Result};
 use crate::function::Function;
 use crate::machine::LAST_ADDRESS;
+use crate::operation::During;
 use crate::problem::Problem;
+use crate::stream_races::Access;
 
 /// Most blocks of a cluster; a GPU asks for a permission for more than 8.
 const BLOCKS_PER_CLUSTER: u128 = 16;
@@ -129,13 +131,18 @@ impl Context {
     }
 
     /// Executes `launch` as a GPU does: findings are printed and become the context's error.
-    pub(crate) fn execute(&self, launch: &Launch) -> Result<()> {
+    pub(crate) fn execute(&self, launch: &Launch, during: &mut During) -> Result<()> {
         if self.state(Call::Asynchronous)?.has_fault() {
             return Ok(());
         }
         let machine = self.machine();
         machine.launches.fetch_add(1, Relaxed);
-        let mut report = self.run(launch, &machine.config().options)?;
+        let accesses = machine.stream_races.is_watching();
+        let mut report = self.run(launch, &Options { accesses, ..machine.config().options.clone() })?;
+        if accesses {
+            let name = || format!("the launch of {}{}", launch.describe(), machine.caller(launch.function.name()));
+            during.add(self, name, || report.accesses.drain(..).map(access).collect());
+        }
         machine.reporter.printed(&report.printed);
         let continues = machine.config().continues;
         let stops = |class: &FindingClass| !continues || stops_a_gpu(*class);
@@ -186,6 +193,12 @@ impl Context {
             finding.message = format!("{}; the address is that of {foreign}", finding.message);
         }
     }
+}
+
+/// What a kernel did with memory.
+fn access(access: GlobalAccess) -> Access {
+    let GlobalAccess { address, bytes, writes, is_strong, ptx_line, source } = access;
+    Access { address, bytes, writes, is_strong, at: Some((ptx_line, source)) }
 }
 
 /// Whether a GPU notices what was found.

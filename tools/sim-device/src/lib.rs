@@ -45,8 +45,8 @@
 //!
 //! # What is simulated, and what is not
 //!
-//! - A stream executes what it is given at once, on the thread that gives it. That is an order that a GPU could have taken;
-//!   races between streams are not looked for.
+//! - A stream executes what it is given at once, on the thread that gives it: an order that a GPU could have taken. What
+//!   streams do with the same memory while nothing orders them is told.
 //! - The contexts of a process have different addresses, and each only reaches its own memory, as on a GPU. There is no
 //!   access between GPUs but copies.
 //! - Not there: managed memory, memory of the host in kernels, textures, surfaces, arrays, cooperative launches, graph
@@ -74,9 +74,11 @@ mod memory;
 mod module;
 mod occupancy;
 mod operation;
+mod order;
 mod problem;
 mod report;
 mod stream;
+mod stream_races;
 mod sync;
 
 pub use architecture::Architecture;

@@ -13,6 +13,7 @@ use crate::image::Images;
 use crate::library::Library;
 use crate::problem::Problem;
 use crate::report::Reporter;
+use crate::stream_races::StreamRaces;
 use crate::sync::lock;
 
 /// Addresses of a context, bytes; they are never used twice while it lives.
@@ -42,6 +43,7 @@ pub struct Machine {
     /// Among the machines of the process.
     number: u64,
     pub(crate) captures: Captures,
+    pub(crate) stream_races: StreamRaces,
     /// By the number of their span of addresses.
     contexts: Mutex<BTreeMap<u64, Weak<Context>>>,
     free_spans: Mutex<VecDeque<u64>>,
@@ -92,6 +94,7 @@ impl Machine {
             config,
             number: NEXT.fetch_add(1, Relaxed),
             captures: Captures::default(),
+            stream_races: StreamRaces::default(),
             contexts: Mutex::default(),
             free_spans: Mutex::new((0..SPANS).collect()),
             host: Mutex::default(),

@@ -28,6 +28,15 @@ impl Function {
         architecture.blocks.min(by_threads).min(by_registers).min(by_shared)
     }
 
+    /// Clusters of `blocks` blocks, each as for [`Function::active_blocks`], that the GPU holds at a time
+    /// (`cuOccupancyMaxActiveClusters`). Clusters may take all of its multiprocessors here; on a GPU each takes those of one
+    /// part.
+    pub fn active_clusters(&self, blocks: u32, threads: u32, dynamic_shared_bytes: u64) -> u32 {
+        let multiprocessors = self.context().machine().config().multiprocessors;
+        let active = u64::from(self.active_blocks(threads, dynamic_shared_bytes)) * u64::from(multiprocessors);
+        u32::try_from(active.checked_div(blocks.into()).unwrap_or(0)).unwrap_or(u32::MAX)
+    }
+
     /// The threads of a block that fill a multiprocessor best, and the blocks that fill the GPU
     /// (`cuOccupancyMaxPotentialBlockSize`); `shared` tells the dynamic shared memory of a block of so many threads.
     pub fn best_block(&self, shared: impl Fn(u32) -> u64, limit: u32) -> (u32, u32) {

@@ -9,13 +9,18 @@ use crate::event::{Event, Recorded};
 use crate::graph::GraphExec;
 use crate::launch::Launch;
 use crate::machine::Machine;
+use crate::memory::grouped;
+use crate::order::Clock;
 use crate::problem::Problem;
+use crate::stream_races::{Access, Touched};
 
 /// Bytes copied at a time.
 const CHUNK: u64 = 1 << 20;
 
 /// Memory of the program, for copies that are done when a graph is launched.
 pub trait HostMemory: Send + Sync {
+    /// Whether it is page-locked: an asynchronous copy to it is not done when its call returns.
+    fn is_page_locked(&self) -> bool;
     /// Copies the bytes from `offset` on to `data`.
     fn read(&self, offset: u64, data: &mut [u8]);
     /// Copies `data` to the bytes from `offset` on.
@@ -89,24 +94,49 @@ impl Operation {
     }
 
     /// Executes it for a stream of `context`. Where a kernel has left an error nothing happens.
-    pub(crate) fn execute(&self, context: &Context) -> Result<()> {
+    pub(crate) fn execute(&self, context: &Context, during: &mut During) -> Result<()> {
         if context.state(Call::Asynchronous)?.has_fault() {
             return Ok(());
         }
         match self {
-            Operation::Launch(launch) => launch.function.context().execute(launch),
-            Operation::Copy(copy) => copy.execute(context),
-            Operation::Fill(fill) => fill.execute(context),
+            Operation::Launch(launch) => launch.function.context().execute(launch, during),
+            Operation::Copy(copy) => {
+                copy.execute(context)?;
+                during.add(context, || copy.describe(context), || copy.accesses());
+                Ok(())
+            }
+            Operation::Fill(fill) => {
+                fill.execute(context)?;
+                during.add(context, || fill.describe(context), || fill.accesses());
+                Ok(())
+            }
             Operation::Record(event) => {
-                event.record(Recorded::At(Instant::now()));
+                event.record(Recorded::At(Instant::now(), during.clock.clone()));
                 Ok(())
             }
             Operation::Call(function) => {
                 function();
                 Ok(())
             }
-            Operation::Graph(graph) => graph.execute(context),
+            Operation::Graph(graph) => graph.execute(context, during),
             Operation::Empty => Ok(()),
+        }
+    }
+}
+
+/// What is known of the work that is being executed.
+pub(crate) struct During {
+    /// What happened before its end.
+    pub clock: Clock,
+    /// What it does with memory.
+    pub touched: Touched,
+}
+
+impl During {
+    /// Adds a copy, a fill or a launch, while races of streams are looked for.
+    pub fn add(&mut self, context: &Context, name: impl FnOnce() -> String, accesses: impl FnOnce() -> Vec<Access>) {
+        if context.machine().config().options.races {
+            self.touched.add(name(), accesses());
         }
     }
 }
@@ -120,6 +150,25 @@ fn owner(machine: &Machine, address: u64, what: &str) -> Result<Arc<Context>> {
 }
 
 impl Copy {
+    /// What messages call it.
+    fn describe(&self, context: &Context) -> String {
+        format!("a copy of {} bytes{}", grouped(self.bytes), context.machine().caller(""))
+    }
+
+    fn accesses(&self) -> Vec<Access> {
+        let ends = [(&self.source, false), (&self.destination, true)];
+        let of_device = ends.into_iter().filter_map(|(place, writes)| match place {
+            Place::Device(address) if self.bytes > 0 => Some(Access::plain(*address, self.bytes, writes)),
+            _ => None,
+        });
+        of_device.collect()
+    }
+
+    /// Whether the call that asks for it returns when it is done: one to memory of the program that is not page-locked.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        matches!(&self.destination, Place::Host(memory) if !memory.is_page_locked())
+    }
+
     /// Requires both ends to lie in allocations.
     pub fn check(&self, context: &Context) -> Result<()> {
         for (place, what) in [(&self.destination, "a copy to"), (&self.source, "a copy from")] {
@@ -200,6 +249,18 @@ impl Unwritten {
 }
 
 impl Fill {
+    /// What messages call it.
+    fn describe(&self, context: &Context) -> String {
+        let bytes = self.row_bytes().saturating_mul(self.height);
+        format!("a fill of {} bytes{}", grouped(bytes), context.machine().caller(""))
+    }
+
+    fn accesses(&self) -> Vec<Access> {
+        let row = self.row_bytes();
+        let rows = if row == 0 { 0 } else { self.height };
+        (0..rows).map(|line| Access::plain(self.address + line * self.pitch, row, true)).collect()
+    }
+
     fn row_bytes(&self) -> u64 {
         self.width.saturating_mul(self.value.len() as u64)
     }

@@ -26,8 +26,12 @@ pub enum Problem {
     PartlyUninitialisedCopy,
     /// An allocation that is never freed.
     Leak,
+    /// Two streams use the same memory, one of them writes, and nothing orders them.
+    StreamRace,
     /// A kernel or module that is not simulated: nothing is known of it.
     NotSimulated,
+    /// The runtime of NVIDIA asks for interfaces that are not public: what goes by it does not run.
+    PrivateInterface,
     /// Another call that fails.
     FailedCall,
 }
@@ -49,7 +53,7 @@ impl Problem {
     pub fn severity(self) -> Severity {
         match self {
             Problem::Leak | Problem::PartlyUninitialisedCopy | Problem::FailedCall => Severity::Warning,
-            Problem::NotSimulated => Severity::Refusal,
+            Problem::NotSimulated | Problem::PrivateInterface => Severity::Refusal,
             _ => Severity::Error,
         }
     }
@@ -68,7 +72,9 @@ impl std::fmt::Display for Problem {
             Problem::UninitialisedCopy => "uninitialised copy",
             Problem::PartlyUninitialisedCopy => "partly uninitialised copy",
             Problem::Leak => "leak",
+            Problem::StreamRace => "race between streams",
             Problem::NotSimulated => "not simulated",
+            Problem::PrivateInterface => "private interface",
             Problem::FailedCall => "failed call",
         })
     }

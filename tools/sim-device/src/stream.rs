@@ -10,7 +10,10 @@ use crate::context::{Call, Context};
 use crate::error::{Error, Result};
 use crate::event::{Event, Recorded};
 use crate::graph::Graph;
-use crate::operation::Operation;
+use crate::operation::{During, Operation};
+use crate::order::Line;
+use crate::problem::Problem;
+use crate::stream_races::{StreamRace, Touched};
 
 /// What kind of stream it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +49,9 @@ impl Stream {
         context.check(Call::Asynchronous)?;
         let priority = priority.clamp(PRIORITIES.1, PRIORITIES.0);
         let id = NEXT.fetch_add(1, Relaxed);
+        if kind != StreamKind::Legacy {
+            context.machine().stream_races.begin();
+        }
         Ok(Arc::new(Self { context: context.clone(), id, kind, is_blocking, priority }))
     }
 
@@ -72,6 +78,49 @@ impl Stream {
     /// Its priority.
     pub fn priority(&self) -> i32 {
         self.priority
+    }
+
+    /// As the order of streams counts it.
+    fn line(&self) -> Line {
+        Line { context: self.context.id(), stream: (self.kind != StreamKind::Legacy).then_some(self.id) }
+    }
+
+    /// What messages call it.
+    fn describe(&self) -> String {
+        match self.kind {
+            StreamKind::Legacy => "the legacy default stream".to_owned(),
+            StreamKind::PerThread => "the default stream of a thread".to_owned(),
+            StreamKind::Created => format!("stream {}", self.id),
+        }
+    }
+
+    /// Executes `operation` in the order of the stream, and tells what it races with.
+    fn execute(&self, operation: &Operation) -> Result<()> {
+        let races = &self.context.machine().stream_races;
+        let (work, clock) = races.give(self.line(), self.is_blocking);
+        let mut during = During { clock, touched: Touched::default() };
+        operation.execute(&self.context, &mut during)?;
+        let During { clock, touched } = during;
+        if matches!(operation, Operation::Copy(copy) if copy.is_waited_for()) {
+            races.synchronize(&clock);
+        }
+        for race in races.add((work, clock), touched, self.describe()) {
+            self.tell(&race);
+        }
+        Ok(())
+    }
+
+    fn tell(&self, race: &StreamRace) {
+        let machine = self.context.machine();
+        let StreamRace { address, earlier, later } = race;
+        let owner = machine.context_at(*address);
+        let place = owner.and_then(|owner| owner.describe_address(*address));
+        let place = place.unwrap_or_else(|| format!("address {address:#x}"));
+        let text = format!(
+            "{place}: {earlier}, and {later}: nothing orders the two; let the second stream wait for an event that is recorded behind \
+             the first (cuStreamWaitEvent), or synchronize in between"
+        );
+        machine.problem(Problem::StreamRace, &text);
     }
 
     fn key(&self) -> StreamKey {
@@ -103,7 +152,7 @@ impl Stream {
             Some(capture) => capture.add(self.id, operation),
             None => {
                 self.check_legacy()?;
-                operation.execute(&self.context)
+                self.execute(&operation)
             }
         }
     }
@@ -117,6 +166,7 @@ impl Stream {
         self.synchronize()?;
         self.context.machine().check_unsafe_call()?;
         self.submit(operation)?;
+        self.wait_for_work();
         self.context.check(Call::Synchronous)
     }
 
@@ -133,7 +183,8 @@ impl Stream {
             Some(capture) => event.record(Recorded::Captured(capture.point(self.id)?)),
             None => {
                 self.check_legacy()?;
-                event.record(Recorded::At(Instant::now()));
+                let (_, clock) = self.context.machine().stream_races.give(self.line(), self.is_blocking);
+                event.record(Recorded::At(Instant::now(), clock));
             }
         }
         Ok(())
@@ -152,11 +203,16 @@ impl Stream {
                 Err(Code::STREAM_CAPTURE_IMPLICIT.into())
             }
             (Recorded::Captured(point), _) => self.context.machine().captures.wait(self.key(), &point),
-            (Recorded::At(_), Some(capture)) => {
+            (Recorded::At(..), Some(capture)) => {
                 capture.invalidate();
                 Err(Code::STREAM_CAPTURE_ISOLATION.into())
             }
-            _ => self.check_legacy(),
+            (Recorded::At(_, clock), None) => {
+                self.check_legacy()?;
+                self.context.machine().stream_races.wait(self.line(), self.is_blocking, &clock);
+                Ok(())
+            }
+            (Recorded::Never, _) => self.check_legacy(),
         }
     }
 
@@ -171,7 +227,15 @@ impl Stream {
             return Err(Code::STREAM_CAPTURE_UNSUPPORTED.into());
         }
         self.check_legacy()?;
+        self.wait_for_work();
         self.context.check(Call::Synchronous)
+    }
+
+    /// Lets everything from now on come after the work that the stream has.
+    fn wait_for_work(&self) {
+        let races = &self.context.machine().stream_races;
+        let (_, clock) = races.give(self.line(), self.is_blocking);
+        races.synchronize(&clock);
     }
 
     /// Begins to capture (`cuStreamBeginCapture`).
@@ -200,5 +264,6 @@ impl Stream {
     /// Ends the stream; a capture that it takes part in is invalidated (`cuStreamDestroy`).
     pub fn destroy(&self) {
         self.context.machine().captures.forget_stream(self.id);
+        self.context.machine().stream_races.forget_stream(self.line());
     }
 }

@@ -19,12 +19,14 @@ use crate::process;
 use crate::progress::Step;
 use crate::provision;
 use crate::python::{Linker, build_wheel};
+use crate::simulator;
 use crate::zigbuild::Zigbuild;
 
 /// The crates that are published, each behind those that it needs.
 pub const CRATES: [&str; 2] = ["fa512-contract", "fa512"];
 
-/// Packs the library: the crates as they are published, with PTX inside, the Python wheel, and an archive of its C interface.
+/// Packs the library: the crates as they are published, with PTX inside, the Python wheel, an archive of its C interface, and the wheel
+/// of ptx-sim.
 ///
 /// A program outside the workspace is built with the crates and run, by Rust 1.85 where rustup has it. The C library and
 /// the wheel are linked with zig for the GNU C library 2.31 and later.
@@ -58,7 +60,9 @@ impl Arguments {
         if !self.crates_only {
             let zigbuild = provision::zigbuild(environment, workspace)?;
             announce(&pack_c(workspace, &zigbuild, &out)?)?;
-            announce(&build_wheel(environment, workspace, &out, &Linker::Portable(&zigbuild))?)?;
+            let linker = Linker::Portable(&zigbuild);
+            announce(&build_wheel(environment, workspace, &workspace.python(), &out, &linker)?)?;
+            announce(&simulator::build_wheel(environment, workspace, &out, &linker)?)?;
         }
         Ok(())
     }

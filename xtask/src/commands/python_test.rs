@@ -12,6 +12,7 @@ use crate::files;
 use crate::process;
 use crate::progress::Step;
 use crate::python::{Linker, Venv, build_wheel, interpreter};
+use crate::simulator;
 
 /// What the tests need beside the wheel.
 const REQUIREMENTS: [&str; 1] = ["numpy"];
@@ -50,7 +51,7 @@ pub fn check(environment: &Environment, workspace: &Workspace) -> Result<()> {
 
 /// [`check`], by `others` than this machine's python3 too: one wheel is for all of them.
 fn check_by(environment: &Environment, workspace: &Workspace, others: &[PathBuf]) -> Result<()> {
-    let wheel = build_wheel(environment, workspace, &workspace.packages(), &Linker::Native)?;
+    let wheel = build_wheel(environment, workspace, &workspace.python(), &workspace.packages(), &Linker::Native)?;
     for other in others {
         let folder = workspace.root().join("target/python/other");
         check_wheel(environment, workspace, &wheel, Venv::new(other, folder)?)
@@ -58,7 +59,8 @@ fn check_by(environment: &Environment, workspace: &Workspace, others: &[PathBuf]
     }
     let folder = workspace.root().join("target/python/fresh");
     let venv = check_wheel(environment, workspace, &wheel, Venv::new(&interpreter(environment)?, folder)?)?;
-    compare_stubs(workspace, &venv)
+    compare_stubs(workspace, &venv)?;
+    simulator::check_wheel(environment, workspace)
 }
 
 /// Installs the wheel into the fresh `venv` and runs its tests there.
@@ -84,7 +86,7 @@ fn compare_stubs(workspace: &Workspace, venv: &Venv) -> Result<()> {
 
 /// Tests what needs PyTorch.
 fn check_torch(environment: &Environment, workspace: &Workspace) -> Result<()> {
-    let wheel = build_wheel(environment, workspace, &workspace.packages(), &Linker::Native)?;
+    let wheel = build_wheel(environment, workspace, &workspace.python(), &workspace.packages(), &Linker::Native)?;
     let requirements: Vec<&str> = REQUIREMENTS.into_iter().chain(TORCH_REQUIREMENTS).collect();
     let step = Step::begin("installing PyTorch and transformers");
     let venv = Venv::with(environment, workspace.root().join("target/python/torch"), &requirements)?;

@@ -40,7 +40,7 @@ pub fn run(folder: &Path, case: &Case, entry: &str) -> Result<(), Box<dyn Error>
 fn load(folder: &Path, case: &Case, entry: &str) -> Result<Module, Box<dyn Error>> {
     let path = folder.join(case.architecture.file());
     let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    Ok(Module::from_ptx(one_entry::extract(&text, entry, case.threads), &[])?)
+    Ok(Module::from_ptx(one_entry::extract(&text, entry, case.threads, case.cluster), &[])?)
 }
 
 /// Memory that nothing has written; none for 0 bytes.

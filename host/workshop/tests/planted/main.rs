@@ -110,6 +110,7 @@ fn finding_classes(class: Class) -> &'static [FindingClass] {
         Class::Collective => &[FindingClass::CollectiveLanesMissing],
         Class::Termination => &[FindingClass::Trap, FindingClass::InstructionLimit],
         Class::RaceShared | Class::RaceGlobal => &[FindingClass::Race],
+        Class::Cluster => &[FindingClass::BlockLifetime],
         Class::Mbarrier => &[FindingClass::MbarrierMisuse],
         Class::ProxyFence => &[FindingClass::MissingProxyFence],
         Class::Wgmma => &[FindingClass::WgmmaNotWaited, FindingClass::MissingWgmmaFence],

@@ -27,7 +27,8 @@ pub fn run(module: &Module, case: &Case, entry: &str) -> Result<Outcome, String>
         params: &[&arguments.bytes()],
         architecture: 90,
     };
-    let options = Options { threads: 1, instructions_per_warp: INSTRUCTIONS_PER_WARP, ..Options::default() };
+    let cluster = (case.cluster > 1).then_some([case.cluster, 1, 1]);
+    let options = Options { threads: 1, instructions_per_warp: INSTRUCTIONS_PER_WARP, cluster, ..Options::default() };
     let report = simulate(module, &mut memory, &launch, &options).map_err(|error| said(&error))?;
     let mut output = vec![0; case.output_bytes as usize];
     if !output.is_empty() {

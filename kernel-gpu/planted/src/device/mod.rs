@@ -10,6 +10,7 @@
 
 pub mod async_copy;
 pub mod barrier;
+pub mod cluster;
 pub mod collective;
 pub mod deadlock;
 pub mod invalid_operand;

@@ -46,6 +46,8 @@ macro_rules! stores {
 stores! {
     /// `st.shared.u16` of the lower half
     store_shared_2(u32, reg32) = "st.shared.u16";
+    /// `st.shared::cluster.b32`
+    store_cluster_4(u32, reg32) = "st.shared::cluster.b32";
     /// `st.global.b32`
     store_global_4(u64, reg64) = "st.global.b32";
     /// `red.global.add.u32`: adds without asking for the old value

@@ -34,6 +34,46 @@ static unsigned launched(CUmodule module)
     return value;
 }
 
+int nvJitLinkCreate(void **, unsigned, const char **);
+int nvJitLinkDestroy(void **);
+int nvJitLinkAddData(void *, unsigned, const void *, size_t, const char *);
+int nvJitLinkComplete(void *);
+int nvJitLinkGetLinkedCubinSize(void *, size_t *);
+int nvJitLinkGetLinkedCubin(void *, void *);
+int nvJitLinkGetErrorLogSize(void *, size_t *);
+int nvJitLinkGetErrorLog(void *, char *);
+int nvJitLinkVersion(unsigned *, unsigned *);
+int __nvJitLinkCreate_12_4(void **, unsigned, const char **);
+
+/* nvJitLink hands back PTX in place of a cubin, and says in its log why it links something not. */
+static void jit_link(void)
+{
+    const char *options[] = {"-arch=sm_90"};
+    char image[2 * sizeof CALLER + sizeof HELPER], log[2000];
+    unsigned major, minor;
+    size_t bytes;
+    void *link, *other;
+    CUmodule module;
+    HOLDS(nvJitLinkVersion(&major, &minor) == 0 && major >= 12);
+    HOLDS(nvJitLinkCreate(&link, 1, options) == 0);
+    HOLDS(nvJitLinkComplete(link) == 3);
+    HOLDS(nvJitLinkAddData(link, 3, "LTO", 4, "ir") == 8);
+    HOLDS(nvJitLinkAddData(link, 2, "nonsense", 9, "nonsense") == 4);
+    HOLDS(nvJitLinkAddData(link, 2, NULL, 9, "null") == 3);
+    HOLDS(nvJitLinkAddData(NULL, 2, CALLER, sizeof CALLER, "caller") == 3);
+    HOLDS(nvJitLinkGetErrorLogSize(link, &bytes) == 0 && bytes < sizeof log);
+    HOLDS(nvJitLinkGetErrorLog(link, log) == 0 && strstr(log, "LTO IR is to be linked") && strlen(log) + 1 == bytes);
+    HOLDS(nvJitLinkAddData(link, 2, CALLER, sizeof CALLER, "caller") == 0);
+    HOLDS(nvJitLinkAddData(link, 10, HELPER, sizeof HELPER, "helper") == 0);
+    HOLDS(nvJitLinkComplete(link) == 0);
+    HOLDS(nvJitLinkGetLinkedCubinSize(link, &bytes) == 0 && bytes < sizeof image);
+    HOLDS(nvJitLinkGetLinkedCubin(link, image) == 0 && strlen(image) + 1 == bytes);
+    HOLDS(__nvJitLinkCreate_12_4(&other, 1, options) == 0 && nvJitLinkDestroy(&other) == 0 && other == NULL);
+    HOLDS(nvJitLinkDestroy(&link) == 0 && link == NULL);
+    OK(cuModuleLoadData(&module, image));
+    HOLDS(launched(module) == 14);
+}
+
 int main(int count, char **arguments)
 {
     CUcontext context;
@@ -60,5 +100,6 @@ int main(int count, char **arguments)
     OK(cuModuleLoadData(&module, image));
     OK(cuLinkDestroy(link));
     HOLDS(launched(module) == 14);
+    jit_link();
     return 0;
 }

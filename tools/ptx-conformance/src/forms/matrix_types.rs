@@ -28,6 +28,30 @@ const FORMS: &[(&str, usize, usize)] = &[
     ("mma.sync.aligned.m16n8k16.row.col.f16.{e4m3,e5m2}.{e4m3,e5m2}.f16", 2, 1),
 ];
 
+/// Forms of `mma.sp` with the registers of A and of B, and how many selectors there are.
+const SPARSE: &[(&str, usize, usize, u32)] = &[
+    (
+        "mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.{f32.f16.f16.f32,f16.f16.f16.f16,f32.bf16.bf16.f32}",
+        2,
+        2,
+        4,
+    ),
+    (
+        "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.{f32.f16.f16.f32,f16.f16.f16.f16,f32.bf16.bf16.f32}",
+        4,
+        4,
+        2,
+    ),
+    ("mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32", 4, 4, 1),
+    ("mma.sp::ordered_metadata.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", 2, 2, 4),
+    ("mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32", 4, 4, 2),
+    ("mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col{,.satfinite}.s32.{s8,u8}.{s8,u8}.s32", 2, 2, 2),
+    ("mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col{,.satfinite}.s32.{s8,u8}.{s8,u8}.s32", 4, 4, 1),
+    ("mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col{,.satfinite}.s32.{s4,u4}.{s4,u4}.s32", 2, 2, 2),
+    ("mma.sp::ordered_metadata.sync.aligned.m16n8k128.row.col{,.satfinite}.s32.{s4,u4}.{s4,u4}.s32", 4, 4, 1),
+    ("mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.f32.{e4m3,e5m2}.{e4m3,e5m2}.f32", 4, 4, 1),
+];
+
 /// `wmma` by shape, type of A and B, type of C and D, and how the matrices lie.
 const FRAGMENTS: &[(&str, &str, &str)] = &[
     ("m16n16k16", "f16", "f32"),
@@ -49,15 +73,38 @@ pub fn cases() -> Vec<Case> {
             let times = depth.filter(|_| form.contains("f64")).map_or(1, |depth| depth / 4);
             let numbers: &[Numbers] = if form.contains(".s32") { &[Numbers::Special] } else { &Numbers::ALL };
             let nan = form.contains("f64").then_some(&Numbers::Nan);
-            cases.extend(numbers.iter().chain(nan).map(|numbers| multiply(&form, [a * times, b * times], *numbers)));
+            cases.extend(
+                numbers.iter().chain(nan).map(|numbers| multiply(&form, [a * times, b * times], *numbers, None)),
+            );
         }
     }
+    cases.extend(sparse());
     for (shape, kind, sum) in FRAGMENTS {
         for layouts in [["row", "col"], ["col", "row"]] {
             cases.push(fragments(shape, layouts, kind, sum));
         }
     }
     cases
+}
+
+/// The cases of sparse products.
+fn sparse() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (pattern, a, b, selectors) in SPARSE {
+        for form in expand_forms(pattern) {
+            let numbers: &[Numbers] = if form.contains(".s32") { &[Numbers::Special] } else { &Numbers::ALL };
+            for selector in 0..*selectors {
+                cases.extend(numbers.iter().map(|numbers| multiply(&form, [*a, *b], *numbers, Some(selector))));
+            }
+        }
+    }
+    cases
+}
+
+/// Four bits for each of eight chunks: two places of four in order, or one of two for tf32.
+fn metadata(kind: &str, values: &mut Values) -> u32 {
+    let places: &[u32] = if kind == "tf32" { &[0b0100, 0b1110] } else { &[4, 8, 9, 12, 13, 14] };
+    (0..8).fold(0, |word, _| word << 4 | places[values.below(places.len() as u64) as usize])
 }
 
 fn transpose() -> Case {
@@ -93,9 +140,10 @@ fn element(kind: &str, numbers: Numbers, values: &mut Values, index: usize) -> V
     }
 }
 
-/// One product; a thread has 256 bytes of input: A, B from 128, C from 192.
-fn multiply(form: &str, [a, b]: [usize; 2], numbers: Numbers) -> Case {
-    let name = format!("{form} {}", numbers.name());
+/// One product; a thread has 256 bytes of input: A, B from 128, C from 192, and metadata from 224, if there is a selector for it.
+fn multiply(form: &str, [a, b]: [usize; 2], numbers: Numbers, selector: Option<u32>) -> Case {
+    let selected = selector.map_or(String::new(), |selector| format!(" selector {selector}"));
+    let name = format!("{form} {}{selected}", numbers.name());
     let types: Vec<&str> = form.split('.').skip_while(|part| *part != "col").skip(1).collect();
     let types: Vec<&str> = types.into_iter().filter(|part| !matches!(*part, "satfinite" | "rn")).take(4).collect();
     let (input_kind, sum) = (types[1], types[3]);
@@ -115,6 +163,10 @@ fn multiply(form: &str, [a, b]: [usize; 2], numbers: Numbers) -> Case {
             part.resize(room, 0);
             input.extend(part);
         }
+        if selector.is_some() {
+            let end = input.len();
+            input[end - 32..end - 28].copy_from_slice(&metadata(input_kind, &mut values).to_le_bytes());
+        }
     }
     let list = |letter: &str, count: usize| {
         let names: Vec<String> = (0..count).map(|index| format!("{letter}{index}")).collect();
@@ -131,14 +183,19 @@ fn multiply(form: &str, [a, b]: [usize; 2], numbers: Numbers) -> Case {
             body += &format!("ld.global.{kind} {letter}{index}, [%rd1+{}];\n", offset + bytes * index);
         }
     }
-    body += &format!("{form} {}, {}, {}, {};\n", list("d", c), list("a", a), list("b", b), list("c", c));
+    let more = selector.map_or(String::new(), |selector| {
+        body += ".reg .b32 metadata;\nld.global.b32 metadata, [%rd1+224];\n";
+        format!(", metadata, {selector}")
+    });
+    body += &format!("{form} {}, {}, {}, {}{more};\n", list("d", c), list("a", a), list("b", b), list("c", c));
     for index in 0..c {
         body += &format!("st.global.{c_register} [%rd2+{}], d{index};\n", bytes * index);
     }
     let kernel = Kernel::new(name, body).input(input).output(1024);
     let version = match input_kind {
         "e4m3" | "e5m2" if form.contains("k16") || sum == "f16" => "8.7",
-        "e4m3" | "e5m2" => "8.4",
+        "e4m3" | "e5m2" if selector.is_none() => "8.4",
+        _ if selector.is_some() => "8.5",
         _ => "8.3",
     };
     kernel.version(version).finish()

@@ -63,6 +63,23 @@ int main(int count, char **arguments)
         OK(launch(square, NULL, memory, 16));
         OK(cuCtxSynchronize());
     }
+    if (is(mistake, "runtime-beside")) {
+        HOLDS(cuGetExportTable(&table, identifier));
+        OK(launch(square, NULL, memory, 3));
+    }
+    if (is(mistake, "streams") || is(mistake, "streams-in-order")) {
+        CUstream one, two;
+        CUevent done;
+        OK(cuStreamCreate(&one, 1));
+        OK(cuStreamCreate(&two, 1));
+        OK(cuEventCreate(&done, 0));
+        OK(launch(square, one, memory, 3));
+        OK(cuEventRecord(done, one));
+        if (is(mistake, "streams-in-order"))
+            OK(cuStreamWaitEvent(two, done, 0));
+        OK(launch(square, two, memory, 3));
+        OK(cuCtxSynchronize());
+    }
     if (is(mistake, "refused-module"))
         cuModuleLoadData(&module, "\177ELF\2\1\1");
     if (is(mistake, "killed"))

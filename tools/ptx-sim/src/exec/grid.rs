@@ -9,7 +9,7 @@ use crate::finding::{Finding, FindingClass, Findings, LaneAddress, OtherAccess};
 use crate::isa::Operation;
 use crate::launch::{LaunchError, Options, Report};
 use crate::machine::{Machine, Place};
-use crate::race::{Agent, ClusterAccess, ClusterConflict, GridRaces};
+use crate::race::{Agent, ClusterAccess, ClusterConflict, GlobalAccess, GridRaces, Touched};
 
 /// Runs every block of the grid.
 pub(crate) fn run_grid(
@@ -41,6 +41,7 @@ pub(crate) fn run_grid(
     let mut merged = merged.into_inner().unwrap_or_else(PoisonError::into_inner);
     merge(&mut merged);
     Ok(Report {
+        accesses: if options.accesses { accesses(machine, &merged.races) } else { Vec::new() },
         findings: merged.findings.into_list(options.max_findings),
         counters: merged.counters,
         printed: merged.printed,
@@ -75,6 +76,17 @@ impl Merged {
             self.findings.add(FindingClass::Race, line, 1, || race_of_clusters(machine, &conflict));
         }
     }
+}
+
+/// What the launch did in global memory.
+fn accesses(machine: &Machine<'_>, races: &GridRaces) -> Vec<GlobalAccess> {
+    let described = |touched: Touched| {
+        let Touched { pc, writes, is_strong, address, bytes } = touched;
+        let instruction = &machine.program.instructions[pc as usize];
+        let source = machine.module.source(instruction.location).0;
+        GlobalAccess { address, bytes, writes, is_strong, ptx_line: instruction.line, source }
+    };
+    races.touched().into_iter().map(described).collect()
 }
 
 /// A race between two clusters.

@@ -1,6 +1,6 @@
 //! Matrix instructions of a warp (PTX ISA, "mma", "ldmatrix", "stmatrix").
 
-use super::mma;
+use super::{mma, sparse};
 use crate::context::{Context, Direction, Faults, Place, Traffic};
 use crate::decode::{Decode, Form};
 use crate::fused_sum::Factor;
@@ -28,6 +28,8 @@ pub(crate) enum Operation {
     Multiply(Multiply),
     /// `d = a · b + c` of other types.
     MultiplyOther(mma::Multiply),
+    /// `mma.sp`.
+    MultiplySparse(sparse::Multiply),
     /// `movmatrix`: the lanes' halves, transposed.
     Transpose { from: Slot, to: Destination },
     /// `ldmatrix`: one register for each matrix.
@@ -51,9 +53,8 @@ pub(crate) struct Multiply {
 
 /// Decodes a matrix instruction; `None` when the opcode is none.
 pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
-    // Sparse products have operands of other sizes.
-    if form.opcode() == "mma" && form.name().contains(".sp") {
-        return form.refuse();
+    if let Some(multiply) = sparse::decode(form)? {
+        return Ok(Some(Operation::MultiplySparse(multiply)));
     }
     if let Some(multiply) = mma::decode(form)? {
         return Ok(Some(Operation::MultiplyOther(multiply)));
@@ -120,6 +121,7 @@ impl Operation {
         match self {
             Operation::Multiply(multiply) => multiply.execute(context),
             Operation::MultiplyOther(multiply) => multiply.execute(context),
+            Operation::MultiplySparse(multiply) => multiply.execute(context),
             Operation::Transpose { from, to } => transpose(context, *from, *to),
             Operation::Load { address, to, transposed } => load_matrices(context, *address, to, *transposed),
             Operation::Store { address, from, transposed } => store_matrices(context, *address, from, *transposed),

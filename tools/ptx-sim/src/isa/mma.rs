@@ -9,7 +9,7 @@ use crate::lanes::lanes;
 use crate::program::{Destination, Slot};
 
 /// Columns of B.
-const N: usize = 8;
+pub(super) const N: usize = 8;
 
 /// A decoded `mma`.
 pub(crate) struct Multiply {
@@ -88,51 +88,65 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Multiply>> {
 }
 
 /// The type of the registers of C and D.
-fn result_register(kind: Element) -> crate::parse::Type {
+pub(super) fn result_register(kind: Element) -> crate::parse::Type {
     if kind == Element::F32 { crate::parse::Type::F32 } else { kind.register() }
 }
 
 impl Multiply {
-    /// Row and column of an element of A that a lane holds.
-    fn place_of_a(&self, lane: usize, register: usize, index: usize) -> (usize, usize) {
-        let (elements, tall) = (self.product.a.per_register(), self.product.m == 16);
-        let (row, step) = if tall { (lane / 4 + 8 * (register % 2), register / 2) } else { (lane / 4, register) };
-        (row, lane % 4 * elements + index + 4 * elements * step)
-    }
-
     /// Executes it. Missing lanes were reported; they count as holding zeros.
     pub fn execute(&self, context: &mut Context<'_>) {
         for slots in [&self.a, &self.b, &self.c] {
             context.require(slots);
         }
         let Product { m, n, k, .. } = self.product;
-        let (mut a, mut b, mut c) = (vec![0; m * k], vec![0; n * k], vec![0; m * n]);
+        let (mut a, mut b) = (vec![0; m * k], vec![0; n * k]);
         for lane in lanes(context.active) {
+            let elements = self.product.a.per_register();
             each_element(context, lane, &self.a, self.product.a, |register, index, value| {
-                let (row, column) = self.place_of_a(lane, register, index);
+                let (row, column) = place_of_a(lane, register, index, elements, m == 16);
                 a[row * k + column] = value;
             });
             let elements = self.product.b.per_register();
             each_element(context, lane, &self.b, self.product.b, |register, index, value| {
                 b[lane / 4 * k + lane % 4 * elements + index + 4 * elements * register] = value;
             });
-            let elements = self.result.per_register();
-            each_element(context, lane, &self.c, self.result, |register, index, value| {
-                c[place_of_c(lane, register * elements + index)] = value;
-            });
         }
+        let c = gather_c(context, &self.c, self.result, m);
         let d = self.product.multiply(&a, &b, &c);
-        let elements = self.result.per_register();
-        for lane in lanes(context.active) {
-            for (register, destination) in self.d.iter().enumerate() {
-                let parts = (0..elements).map(|index| d[place_of_c(lane, register * elements + index)]);
-                let value = parts.rev().fold(0, |value, part| value << (self.result.bits() % 64) | part);
-                context.set(*destination, lane, value);
-            }
-        }
+        scatter_d(context, &self.d, self.result, &d);
         let depth = if self.product.a == Element::Bits { 32 * k } else { k };
         context.cluster.counters.mma += 1;
         context.cluster.counters.mma_multiply_accumulates += (m * n * depth) as u64;
+    }
+}
+
+/// Row and column of an element of A that a lane holds, of which a register has `elements`; whether A has 16 rows.
+pub(super) fn place_of_a(lane: usize, register: usize, index: usize, elements: usize, tall: bool) -> (usize, usize) {
+    let (row, step) = if tall { (lane / 4 + 8 * (register % 2), register / 2) } else { (lane / 4, register) };
+    (row, lane % 4 * elements + index + 4 * elements * step)
+}
+
+/// The elements of C, of `rows` rows.
+pub(super) fn gather_c(context: &Context<'_>, slots: &[Slot], kind: Element, rows: usize) -> Vec<u64> {
+    let elements = kind.per_register();
+    let mut c = vec![0; rows * N];
+    for lane in lanes(context.active) {
+        each_element(context, lane, slots, kind, |register, index, value| {
+            c[place_of_c(lane, register * elements + index)] = value;
+        });
+    }
+    c
+}
+
+/// Gives the lanes their elements of D.
+pub(super) fn scatter_d(context: &mut Context<'_>, destinations: &[Destination], kind: Element, d: &[u64]) {
+    let elements = kind.per_register();
+    for lane in lanes(context.active) {
+        for (register, destination) in destinations.iter().enumerate() {
+            let parts = (0..elements).map(|index| d[place_of_c(lane, register * elements + index)]);
+            let value = parts.rev().fold(0, |value, part| value << (kind.bits() % 64) | part);
+            context.set(*destination, lane, value);
+        }
     }
 }
 

@@ -31,6 +31,7 @@ mod narrow;
 mod operation;
 mod product;
 mod propagate;
+mod sparse;
 mod system;
 mod tensor_map;
 mod tile;

@@ -168,17 +168,20 @@ impl<'a> Parser<'a> {
         }
         let mut operands = Vec::new();
         if self.peek() != TokenKind::Symbol(';') {
-            operands.push(self.operand()?);
+            operands.push(self.operand(&opcode)?);
             while self.eat(',') {
-                operands.push(self.operand()?);
+                operands.push(self.operand(&opcode)?);
             }
         }
         self.expect(';')?;
         Ok(Instruction { opcode, modifiers, operands, guard, position, location: self.location })
     }
 
-    fn operand(&mut self) -> Parse<Operand> {
+    fn operand(&mut self, opcode: &str) -> Parse<Operand> {
         let first = match self.peek() {
+            TokenKind::Word(name) if self.peek_second() == TokenKind::Symbol('[') => {
+                self.array_element(name, opcode)?
+            }
             TokenKind::Symbol('{') => Operand::Vector(self.operand_list('{', '}')?),
             TokenKind::Symbol('(') => Operand::List(self.operand_list('(', ')')?),
             TokenKind::Symbol('[') => self.address()?,
@@ -189,6 +192,23 @@ impl<'a> Parser<'a> {
             return Ok(Operand::Pair(Box::new(first), Box::new(second)));
         }
         Ok(first)
+    }
+
+    /// `name[index]` of an array: the element itself, or its address for `mov`.
+    fn array_element(&mut self, name: &str, opcode: &str) -> Parse<Operand> {
+        let position = self.position();
+        let Some(bytes) = self.element_bytes.get(name).copied() else {
+            return self.error(position, format!("`{name}` is indexed and is no array that was declared before"));
+        };
+        self.advance();
+        self.advance();
+        let index = self.integer("an index")? as i64;
+        self.expect(']')?;
+        let (name, offset) = (name.to_owned(), index.wrapping_mul(bytes as i64));
+        Ok(match opcode {
+            "mov" => Operand::Offset { name, offset },
+            _ => Operand::Address { base: Base::Name(name), offset, coordinates: Vec::new() },
+        })
     }
 
     /// Scalars between brackets.

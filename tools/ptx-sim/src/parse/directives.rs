@@ -237,7 +237,9 @@ impl<'a> Parser<'a> {
     fn declarator(&mut self, space: Space, alignment: u64, element: Type, vector: u64) -> Parse<Variable> {
         let position = self.position();
         let name = self.word("the name of a variable")?.to_owned();
-        let mut bytes = Some(u64::from(element.bytes()) * vector);
+        let element_bytes = u64::from(element.bytes()) * vector;
+        let mut bytes = Some(element_bytes);
+        self.element_bytes.insert(name.clone(), element_bytes);
         let mut inferred = false;
         while self.eat('[') {
             if self.eat(']') {

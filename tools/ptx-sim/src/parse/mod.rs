@@ -69,6 +69,7 @@ impl Syntax {
             },
             location: None,
             known_locations: HashMap::new(),
+            element_bytes: HashMap::new(),
         };
         let parsed = parser.module();
         // What is no token ends the text for the parser, which may have missed something then.
@@ -98,6 +99,8 @@ struct Parser<'a> {
     location: Option<u32>,
     /// The latest location at each (file, line, column), which an `inlined_at` refers to.
     known_locations: HashMap<(u32, u32, u32), u32>,
+    /// Bytes of an element of each variable, as declared last.
+    element_bytes: HashMap<String, u64>,
 }
 
 type Parse<T> = Result<T, ParseError>;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::accesses::Touched;
 use super::agent::{Agent, Strength};
 use super::foreign::Foreign;
 use super::shadow::{CELL_BYTES, PAGE_CELLS, Record};
@@ -97,6 +98,13 @@ impl GridRaces {
             remember(entries, entry);
         }
         conflicts
+    }
+
+    /// What all clusters did.
+    pub fn touched(&self) -> Vec<Touched> {
+        let cells = self.pages.iter().flat_map(|(page, cells)| cells.iter().zip(page * PAGE_CELLS..));
+        let records = cells.flat_map(|(entries, cell)| entries.iter().map(move |entry| (cell, &entry.record)));
+        Touched::merged(records.flat_map(|(cell, record)| Touched::of(cell, record)).collect())
     }
 }
 

@@ -14,6 +14,7 @@
 //! A mechanism that orders threads needs two calls: [`Races::release`] where a thread arrives, into a [`clock::Clock`] that the
 //! mechanism keeps, and [`Races::acquire`] where a thread has waited.
 
+mod accesses;
 mod agent;
 mod announced;
 mod clock;
@@ -23,6 +24,8 @@ mod grid;
 mod line;
 mod shadow;
 
+pub use accesses::GlobalAccess;
+pub(crate) use accesses::Touched;
 pub use agent::Engine;
 pub(crate) use agent::{Agent, Scope, Semantics, Strength};
 pub(crate) use cluster::{Access, Arrival, Conflict, Races, Shape};

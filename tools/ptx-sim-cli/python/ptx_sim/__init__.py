@@ -1,0 +1,1 @@
+"""Helpers for programs that run under `ptx-sim run`."""

@@ -1,0 +1,81 @@
+//! The Python wheel of ptx-sim: the program, and the libraries that it puts under other programs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::environment::{Environment, Workspace};
+use crate::files;
+use crate::portable;
+use crate::process;
+use crate::progress::Step;
+use crate::python::{self, Linker, Venv, interpreter};
+
+/// The package, in the workspace.
+const PACKAGE: &str = "tools/ptx-sim-cli";
+/// Packages of libraries, the files that cargo makes of them, and their names beside the installed program.
+const LIBRARIES: [(&str, &str, &str); 2] =
+    [("libcuda-sim", "liblibcuda_sim.so", "libcuda.so.1"), ("libcudart-sim", "liblibcudart_sim.so", "libcudart.so")];
+/// Where the wheel takes its data from (`data` in `pyproject.toml`); below `data` is what is installed beside `bin`.
+const DATA: &str = "target/ptx-sim-wheel";
+/// Below the folder in which `bin` is installed.
+const INSTALLED: &str = "lib/ptx-sim";
+
+/// Builds the libraries and the wheel into `out`.
+pub fn build_wheel(
+    environment: &Environment,
+    workspace: &Workspace,
+    out: &Path,
+    linker: &Linker<'_>,
+) -> Result<PathBuf> {
+    let built = build_libraries(environment, workspace, linker)?;
+    let data = workspace.root().join(DATA);
+    files::remove(&data)?;
+    for (_, file, name) in LIBRARIES {
+        let library = built.join(file);
+        if let Linker::Portable(_) = linker {
+            portable::check_needs(&fs::read(&library)?).with_context(|| format!("{file} is not packed"))?;
+        }
+        files::copy(&library, &data.join("data").join(INSTALLED).join(name))?;
+    }
+    python::build_wheel(environment, workspace, &workspace.root().join(PACKAGE), out, linker)
+}
+
+/// The folder with the libraries.
+fn build_libraries(environment: &Environment, workspace: &Workspace, linker: &Linker<'_>) -> Result<PathBuf> {
+    let packages: Vec<_> = LIBRARIES.iter().flat_map(|(package, ..)| ["--package", package]).collect();
+    let step = Step::begin("building the simulated driver and runtime");
+    let target = workspace.root().join("target");
+    let built = match linker {
+        Linker::Native => {
+            let mut cargo = Command::new(environment.cargo());
+            process::run(cargo.current_dir(workspace.root()).args(["build", "--quiet", "--release"]).args(packages))?;
+            target.join("release")
+        }
+        Linker::Portable(zigbuild) => {
+            process::run(&mut portable::build(zigbuild, workspace, portable::RELEASE, &packages))?;
+            target.join(portable::TARGET).join("release")
+        }
+    };
+    step.done();
+    Ok(built)
+}
+
+/// Installs the wheel into a fresh virtual environment and requires it to find the mistakes of a program there.
+pub fn check_wheel(environment: &Environment, workspace: &Workspace) -> Result<()> {
+    let wheel = build_wheel(environment, workspace, &workspace.packages(), &Linker::Native)?;
+    let folder = workspace.root().join("target/python/ptx-sim");
+    let venv = Venv::new(&interpreter(environment)?, folder)?;
+    venv.install(&[&wheel])?;
+    let program = workspace.root().join(PACKAGE).join("tests/programs/misuse.py");
+    let mut run = venv.program("ptx-sim");
+    // Nothing of the checkout is found from there.
+    let output = run.current_dir("/").args(["run", "--", "python3"]).arg(program).output()?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() != Some(1) || !text.contains("1 finding, 1 warning; 0 launches") {
+        bail!("the installed ptx-sim ends with {}, and says\n{text}", output.status);
+    }
+    Ok(())
+}
