@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use contract::config::{Element, Mask};
-use contract::problem::{Alignment, DEFAULT_HEAD_DIM, Window};
+use contract::problem::{Alignment, DEFAULT_HEAD_DIM, Problem, Window};
 use contract::view::Layout;
 use workshop::check::{self, UnitScaleBounds};
 use workshop::device::Device;
@@ -167,6 +167,10 @@ pub struct Options {
     /// Print one JSON document instead of a table
     #[arg(long)]
     json: bool,
+    /// Print the name of the entry that would run, chosen among all variants, and stop; nothing where --ptx or --codegen names
+    /// other PTX than that of `cargo xtask ptx`
+    #[arg(long, hide = true)]
+    print_entry: bool,
 }
 
 /// The files that are written, by the names of their options.
@@ -188,6 +192,9 @@ pub fn run(options: &Options) -> Result<Verdict> {
     let device = options.gpu.device(options.device)?;
     files::check_targets(&targets(options), &sources(options))?;
     let (inputs, source) = tensors::inputs(options)?;
+    if options.print_entry {
+        return print_entry(options, device, inputs.problem());
+    }
     let folder = options.tuned.apply(options.ptx.find()?)?;
     let mut opened = open(device, options.arch)?;
     let (record, outputs) = execute(options, &mut opened, &folder, &inputs, source)?;
@@ -197,6 +204,18 @@ pub fn run(options: &Options) -> Result<Verdict> {
         false => output::print(&table::render(&record, &output::findings(options.source.as_deref())))?,
     }
     Ok(if record.passed { Verdict::Pass } else { Verdict::Fail })
+}
+
+/// Tells `cargo xtask run` which entry to compile.
+fn print_entry(options: &Options, device: DeviceChoice, problem: &Problem) -> Result<Verdict> {
+    if !options.ptx.is_given() {
+        let opened = open(device, options.arch)?;
+        let tuned = options.tuned.table()?;
+        let device = opened.executor.device();
+        let entry = variant::among_all(problem, device, options.variant.as_deref(), tuned.as_ref())?;
+        output::print(&format!("{entry}\n"))?;
+    }
+    Ok(Verdict::Pass)
 }
 
 /// Launches once and checks what that did; times it when nothing is wrong.
