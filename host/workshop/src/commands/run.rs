@@ -40,6 +40,7 @@ const LONG_SIMULATION: Duration = Duration::from_secs(60);
 
 /// Compute attention, check O and LSE against the f64 reference, and time it (on a GPU).
 #[derive(clap::Args)]
+#[command(after_help = "Exit codes: 0 every check passed, 1 a check failed, 2 could not run.")]
 pub struct Options {
     /// Batch size B
     #[arg(long, default_value_t = 1, conflicts_with = "q")]
@@ -74,14 +75,14 @@ pub struct Options {
     /// Which keys a query attends to
     #[arg(long, default_value = "full", value_parser = mask_parser())]
     mask: Mask,
-    /// Keys to the left and right of its own that a query attends to, as in 64,64 or any,0; --mask window is --window 64,64
+    /// How many keys before and after its own position a query attends to, as in 64,64 or any,0; --mask window is --window 64,64
     #[arg(long, value_name = "LEFT,RIGHT", value_parser = window, conflicts_with_all = ["mask", "causal"])]
     window: Option<Window>,
     /// Short for --mask causal
     #[arg(long, conflicts_with = "mask")]
     causal: bool,
-    /// Which corners meet under a causal mask or a window where K and V have another length than Q: the first query and the first
-    /// key, or the last ones
+    /// Where queries are if K and V have another length than Q, for a causal mask or a window: the first query at the first key, or
+    /// the last query at the last key
     #[arg(long, value_name = "CORNER", default_value = Alignment::default().name(), value_parser = alignment_parser())]
     align: Alignment,
     /// Element type of Q, K, V and O
