@@ -135,6 +135,7 @@ mod candidates {
     #[cfg(feature = "sm_80")]
     use crate::device::sm80;
     #[cfg(feature = "sm_90a")]
+    #[allow(unused_imports, reason = "what no candidate of this list asks for")]
     use crate::device::sm90::{self, tma};
     use crate::shared_tile;
     use contract::args::ForwardArgs;

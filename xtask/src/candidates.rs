@@ -17,10 +17,10 @@ use crate::codegen::{CodeGenerator, FAMILY_TARGETS, FamilyTarget, Target};
 use crate::cores;
 use crate::environment::Workspace;
 use crate::files::{self, write_atomically};
-use crate::postprocess::postprocess_alone;
 use crate::progress::Step;
 use crate::ptx_folder::write_manifest;
 use crate::ptxas::{Ptxas, Waste};
+use ptx_text::postprocess::postprocess_alone;
 
 /// Entries that one compiler call compiles: enough that its start does not matter, few enough that all workers end together.
 const BATCH: usize = 16;

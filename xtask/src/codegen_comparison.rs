@@ -11,13 +11,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use contract::variants::VARIANTS;
+use ptx_text::lines::without_locations;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::collectives;
 use crate::environment::Workspace;
 use crate::files::{sha256, write_atomically};
-use crate::ptx_folder::{PtxFolder, without_locations};
+use crate::ptx_folder::PtxFolder;
 use crate::sass::Disassembler;
 
 /// Folder of the records.

@@ -1,55 +1,25 @@
 //! How many collectives each entry has, against a record.
 //!
-//! A collective is an instruction that all threads of a warp, warpgroup or block execute together. A compiler that does not know
-//! this copies one into both arms of a branch, and there each part of the threads waits for the other. Inline assembly says
+//! A compiler that does not know what a collective is
+//! copies one into both arms of a branch, and there each part of the threads waits for the other. Inline assembly says
 //! nothing of it to LLVM 7, and rustc's own passes do not look: so the number of each collective in each entry is held against
 //! what it was when the entry was tried ([`FILE`]), and a build with another number is refused.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use contract::manifest::{CodeGenerator, Manifest};
+use ptx_text::collectives::{Counts, Places, collectives, differences};
 use serde::{Deserialize, Serialize};
 
 use crate::environment::Workspace;
 use crate::files::write_atomically;
 use crate::ptx_folder::PtxFolder;
-use crate::ptx_text::{entry_of_line, instruction, location, source_file};
 
 /// Where the record is in the workspace.
 pub const FILE: &str = "kernel-gpu/collectives.json";
-
-/// The instructions that several threads execute together, by how their opcodes begin (PTX ISA, "Instruction Set").
-const COLLECTIVES: [&str; 22] = [
-    "bar.warp.sync",
-    "bar.sync",
-    "bar.arrive",
-    "bar.red",
-    "barrier.cta.sync",
-    "barrier.cta.arrive",
-    "barrier.cta.red",
-    "barrier.sync",
-    "shfl.sync",
-    "vote.sync",
-    "match",
-    "redux.sync",
-    "elect.sync",
-    "mma.sync",
-    "ldmatrix.sync",
-    "stmatrix.sync",
-    "wgmma.fence",
-    "wgmma.mma_async",
-    "wgmma.commit_group",
-    "wgmma.wait_group",
-    "setmaxnreg.inc",
-    "setmaxnreg.dec",
-];
-
-/// Number of each collective.
-type Counts = BTreeMap<String, usize>;
 
 /// What one code generator made of the entries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,84 +106,6 @@ impl Record {
 
 fn path(workspace: &Workspace) -> PathBuf {
     workspace.root().join(FILE)
-}
-
-/// A line for each collective of which an entry of `ptx` has another number than `recorded`.
-fn differences(recorded: &BTreeMap<String, Counts>, ptx: &str) -> Vec<String> {
-    let mut differences = Vec::new();
-    for (entry, places) in collectives(ptx) {
-        let Some(counts) = recorded.get(&entry) else {
-            differences.push(format!("\n  {entry}: is not on record"));
-            continue;
-        };
-        for opcode in COLLECTIVES {
-            let (found, expected) = (places.get(opcode).map_or(&[][..], Vec::as_slice), counts.get(opcode));
-            let expected = expected.copied().unwrap_or(0);
-            if found.len() != expected {
-                let from = list(found);
-                differences.push(format!("\n  {entry}: {} of `{opcode}`, {expected} on record{from}", found.len()));
-            }
-        }
-    }
-    differences
-}
-
-/// The places, each once, with the number of instructions from there.
-fn list(places: &[String]) -> String {
-    let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
-    for place in places {
-        *numbers.entry(place).or_default() += 1;
-    }
-    let mut text = String::new();
-    for (place, number) in numbers {
-        write!(text, "\n    {number} from {place}").expect("a String takes everything");
-    }
-    text
-}
-
-/// Where in the source the instructions of each collective come from.
-type Places = BTreeMap<String, Vec<String>>;
-
-/// The collectives of every entry of a PTX module.
-fn collectives(ptx: &str) -> BTreeMap<String, Places> {
-    let files: BTreeMap<_, _> = ptx.lines().filter_map(source_file).collect();
-    let mut entries: BTreeMap<String, Places> = BTreeMap::new();
-    let (mut entry, mut place) = (None, String::new());
-    for line in ptx.lines() {
-        if let Some(operands) = location(line) {
-            place = source(operands, &files);
-            continue;
-        }
-        let code = line.split("//").next().unwrap_or_default();
-        if let Some(name) = entry_of_line(code) {
-            entries.insert(name.to_owned(), Places::new());
-            (entry, place) = (Some(name.to_owned()), String::new());
-        }
-        let Some(places) = entry.as_ref().and_then(|entry| entries.get_mut(entry)) else { continue };
-        for opcode in code.split([';', '{', '}']).filter_map(|statement| collective(instruction(statement)?.0)) {
-            places.entry(opcode.to_owned()).or_default().push(place.clone());
-        }
-    }
-    entries
-}
-
-/// The collective that the whole `opcode` begins with.
-fn collective(opcode: &str) -> Option<&'static str> {
-    let begins =
-        |begin: &&str| opcode.strip_prefix(*begin).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-    COLLECTIVES.into_iter().find(begins)
-}
-
-/// File and line that a `.loc` names, and those of the caller that it was inlined into.
-fn source(operands: &str, files: &BTreeMap<&str, &str>) -> String {
-    let place = |operands: &str| {
-        let mut operands = operands.split_whitespace();
-        let file = files.get(operands.next()?)?;
-        Some(format!("{file}:{}", operands.next()?))
-    };
-    let caller = operands.split_once("inlined_at").and_then(|(_, caller)| place(caller));
-    let caller = caller.map(|caller| format!(", called in {caller}")).unwrap_or_default();
-    place(operands).map_or_else(|| "an unknown place".into(), |place| place + &caller)
 }
 
 #[cfg(test)]

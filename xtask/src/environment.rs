@@ -104,6 +104,11 @@ impl Workspace {
         self.root.join("target/ptx")
     }
 
+    /// The folder of the PTX that `cargo xtask run` compiles: one entry.
+    pub fn run_ptx(&self) -> PathBuf {
+        self.root.join("target/ptx-run")
+    }
+
     /// Where distribution archives go unless told otherwise.
     pub fn dist(&self) -> PathBuf {
         self.root.join("target/dist")

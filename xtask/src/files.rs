@@ -34,6 +34,20 @@ pub fn through_temporary(path: &Path, fill: impl FnOnce(&Path) -> Result<()>) ->
     filled
 }
 
+/// Has `fill` fill a new folder beside `path` and puts it in the place of `path`. Where either fails, nothing of it is left.
+pub fn through_temporary_folder(path: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    let unfinished = temporary_sibling(path);
+    let filled = fs::create_dir_all(&unfinished)
+        .with_context(|| format!("could not create {}", unfinished.display()))
+        .and_then(|()| fill(&unfinished))
+        .and_then(|()| replace_folder(&unfinished, path));
+    if filled.is_err() {
+        // What went wrong first is what matters.
+        let _ = remove(&unfinished);
+    }
+    filled
+}
+
 /// A name beside `path` that is not in use, for a file that will be renamed to `path`.
 pub fn temporary_sibling(path: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(TEMPORARY_PREFIX);
@@ -61,7 +75,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
 }
 
 /// Puts the complete folder `new` in the place of `path`.
-pub fn replace_folder(new: &Path, path: &Path) -> Result<()> {
+fn replace_folder(new: &Path, path: &Path) -> Result<()> {
     remove(path)
         .and_then(|()| fs::rename(new, path))
         .with_context(|| format!("could not move {} to {}", new.display(), path.display()))
@@ -102,8 +116,7 @@ pub fn copy(from: &Path, to: &Path) -> Result<()> {
     }
     let context = || format!("could not copy {} to {}", from.display(), to.display());
     fs::create_dir_all(to.parent().unwrap_or(to)).with_context(context)?;
-    fs::copy(from, to).with_context(context)?;
-    Ok(())
+    through_temporary(to, |unfinished| fs::copy(from, unfinished).map(drop).with_context(context))
 }
 
 #[cfg(test)]
@@ -111,7 +124,11 @@ mod tests {
     use std::path::Path;
     use std::thread;
 
-    use super::{temporary_sibling, through_temporary, write_atomically};
+    use super::{copy, temporary_sibling, through_temporary, through_temporary_folder, write_atomically};
+
+    fn names(folder: &Path) -> Vec<std::ffi::OsString> {
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+    }
 
     #[test]
     fn a_temporary_name_is_given_once() {
@@ -132,8 +149,34 @@ mod tests {
         };
         let error = through_temporary(&folder.path().join("file"), half).unwrap_err();
         assert_eq!(error.to_string(), "No space left on device");
-        let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(left, ["taken"]);
+        assert_eq!(names(folder.path()), ["taken"]);
+    }
+
+    #[test]
+    fn a_copy_that_fails_leaves_nothing_behind() {
+        let folder = tempfile::TempDir::new().unwrap();
+        // It opens, and its first page cannot be read.
+        let error = copy(Path::new("/proc/self/mem"), &folder.path().join("copy")).unwrap_err();
+        assert!(format!("{error:#}").starts_with("could not copy /proc/self/mem to "), "{error:#}");
+        assert!(names(folder.path()).is_empty(), "{:?}", names(folder.path()));
+    }
+
+    #[test]
+    fn a_folder_is_replaced_as_a_whole_or_not_at_all() {
+        let outer = tempfile::TempDir::new().unwrap();
+        let folder = outer.path().join("folder");
+        let fill = |file: &'static str, end: Result<(), &'static str>| {
+            through_temporary_folder(&folder, |unfinished| {
+                std::fs::write(unfinished.join(file), "")?;
+                end.map_err(anyhow::Error::msg)
+            })
+        };
+        fill("first", Ok(())).unwrap();
+        let error = fill("second", Err("No space left on device")).unwrap_err();
+        assert_eq!(error.to_string(), "No space left on device");
+        assert_eq!((names(outer.path()), names(&folder)), (vec!["folder".into()], vec!["first".into()]));
+        fill("third", Ok(())).unwrap();
+        assert_eq!((names(outer.path()), names(&folder)), (vec!["folder".into()], vec!["third".into()]));
     }
 
     #[test]

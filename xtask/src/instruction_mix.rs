@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::ptx_text::{entry_of_line, instruction};
+use ptx_text::lines::{entry_of_line, instruction};
 
 /// What instructions are for, in the order in which they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

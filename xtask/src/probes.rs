@@ -7,7 +7,7 @@ use contract::config::Family;
 use contract::probe::{BLOCKS, PROBES, Probe, THREADS};
 
 use crate::files::write_atomically;
-use crate::postprocess::{LaunchBounds, list, postprocess_alone};
+use ptx_text::postprocess::{LaunchBounds, list, postprocess_alone};
 
 /// Writes the probes of `family`, which are in its PTX as the compiler wrote it, to `folder`. One that calls functions or keeps
 /// its accumulators in local memory would measure something else, and is refused.

@@ -28,6 +28,11 @@ pub fn run(command: &mut Command) -> Result<()> {
 /// Runs `command` in place of this program, whose exit code is then that of the command.
 pub fn hand_over(command: &mut Command) -> Result<ExitCode> {
     let status = command.status().with_context(|| format!("could not start `{}`", command_line(command)))?;
+    exit_code(command, status)
+}
+
+/// The exit code of `command`, which ended with `status`.
+pub fn exit_code(command: &Command, status: ExitStatus) -> Result<ExitCode> {
     match status.code().map(u8::try_from) {
         Some(Ok(code)) => Ok(ExitCode::from(code)),
         _ => bail!("`{}` was ended by {status}", command_line(command)),

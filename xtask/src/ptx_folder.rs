@@ -8,16 +8,16 @@ use std::thread;
 use anyhow::{Result, bail};
 use contract::manifest::{Entry, FILE_NAME, FORMAT, Manifest, Module, Resources};
 use contract::variants::{VARIANTS, Variant};
+use ptx_text::lines::without_locations;
+use ptx_text::postprocess::{Postprocessed, list, postprocess};
 use serde_json::json;
 
 use crate::codegen::{CodeGenerator, Compiled, FamilyTarget, Target};
 use crate::collectives::Record;
 use crate::environment::Workspace;
 use crate::files::{self, write_atomically};
-use crate::postprocess::{Postprocessed, list, postprocess};
 use crate::probes;
 use crate::progress::Step;
-use crate::ptx_text::location;
 use crate::ptxas::{Assembly, Ptxas, serialises_products};
 
 /// A PTX folder, and what ptxas refused.
@@ -92,9 +92,9 @@ fn build_module(
     checks: Checks<'_>,
     folder: &Path,
 ) -> Result<Built> {
-    let compiled = compile(code_generator, &target.target)?;
     let of_family = VARIANTS.iter().filter(|variant| variant.family() == target.family);
     let variants: Vec<&Variant> = of_family.filter(|variant| code_generator.has(variant)).collect();
+    let compiled = compile(code_generator, &target.target, &variants)?;
     let ptx = accept(&compiled.ptx, &variants, &target.target, folder)?;
     if let Some(record) = checks.collectives {
         record.check(&code_generator.identity(), &ptx.text)?;
@@ -135,8 +135,11 @@ pub fn write_manifest(
     Ok(manifest)
 }
 
-fn compile(code_generator: &dyn CodeGenerator, target: &Target) -> Result<Compiled> {
-    let step = Step::begin(format!("compiling the {} entries to PTX", target.cpu));
+fn compile(code_generator: &dyn CodeGenerator, target: &Target, variants: &[&Variant]) -> Result<Compiled> {
+    let step = Step::begin(match variants {
+        [variant] => format!("compiling {} to PTX", variant.entry),
+        _ => format!("compiling the {} entries for {} to PTX", variants.len(), target.cpu),
+    });
     let compiled = code_generator.compile(target)?;
     step.done();
     Ok(compiled)
@@ -192,18 +195,6 @@ fn assemble(
     step.done();
     write_cache(&cache, &key, &assemblies)?;
     Ok(assemblies)
-}
-
-/// `ptx` with its `.loc` lines empty: what ptxas says of a line number holds for both.
-pub fn without_locations(ptx: &str) -> String {
-    let mut text = String::with_capacity(ptx.len());
-    for line in ptx.lines() {
-        if location(line).is_none() {
-            text.push_str(line);
-        }
-        text.push('\n');
-    }
-    text
 }
 
 type CachedAssemblies = Vec<(u32, Result<BTreeMap<String, Resources>, String>)>;

@@ -1,16 +1,19 @@
 //! Chooses the entry of a PTX folder that computes a problem on a device: the one that was asked for, else as the library
 //! chooses among its own ([`contract::selection`]).
 
+use contract::cost;
 use contract::manifest::Entry;
 use contract::plan::Plan;
 use contract::problem::Problem;
 use contract::selection;
+use contract::variants::VARIANTS;
 
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::executor::PtxModule;
 use crate::launch;
 use crate::ptx_folder::PtxFolder;
+use crate::tune::table::Table;
 
 /// The chosen entry.
 #[derive(Clone, Debug)]
@@ -51,6 +54,23 @@ pub fn choose<'a>(
     Ok(Choice { entry, module, plan: choice.plan, brief, reason })
 }
 
+/// The name of the entry that [`choose`] takes of a folder with all variants, by the table `tuned` where there is one. It
+/// needs no PTX.
+///
+/// # Errors
+/// As for [`choose`].
+pub fn among_all(problem: &Problem, device: &Device, requested: Option<&str>, tuned: Option<&Table>) -> Result<String> {
+    if let Some(name) = requested {
+        let is_there = VARIANTS.iter().any(|variant| variant.entry == name);
+        return is_there.then(|| name.to_owned()).ok_or_else(|| unknown(name, VARIANTS.iter().map(|one| one.entry)));
+    }
+    let built_in = Table::built_in()?;
+    let (tuned, costs) = tuned.map_or((&built_in, cost::SHIPPED), |table| (table, &[]));
+    selection::choose(VARIANTS.iter().copied(), costs, tuned.rows(), problem, &device.gpu())
+        .map(|choice| choice.plan.variant().entry.to_owned())
+        .map_err(|none| Error::Invalid(none.to_string()))
+}
+
 /// The entries of `folder` that compute `problem` on `device`, in order of preference.
 pub fn accepting<'a>(folder: &'a PtxFolder, problem: &Problem, device: &Device) -> impl Iterator<Item = &'a Entry> {
     let entries = folder.entries().map(|(entry, _)| entry);
@@ -58,8 +78,10 @@ pub fn accepting<'a>(folder: &'a PtxFolder, problem: &Problem, device: &Device) 
 }
 
 fn named<'a>(folder: &'a PtxFolder, name: &str) -> Result<(&'a Entry, &'a PtxModule)> {
-    folder.entries().find(|(entry, _)| entry.name == name).ok_or_else(|| {
-        let names: Vec<_> = folder.entries().map(|(entry, _)| entry.name.as_str()).collect();
-        Error::Invalid(format!("there is no variant {name}; there are: {}", names.join(", ")))
-    })
+    let named = folder.entries().find(|(entry, _)| entry.name == name);
+    named.ok_or_else(|| unknown(name, folder.entries().map(|(entry, _)| entry.name.as_str())))
+}
+
+fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Error {
+    Error::Invalid(format!("there is no variant {name}; there are: {}", known.collect::<Vec<_>>().join(", ")))
 }

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::architecture::MOST_GENEROUS;
-use crate::config::{Element, Family, HEAD_DIM, Mask, Sequence};
+use crate::config::{Element, Family, HEAD_DIM, Mask, Scores, Sequence};
 use crate::manifest::Entry;
 use crate::tile::{
     Configuration, Epilogue, Grid, Queries, RESCALE_ON_OVERFLOW, Rejection, Rescale, Sm80, Sm90CpAsync, Sm90Tma,
@@ -75,22 +75,9 @@ impl Candidate {
         self.config.family()
     }
 
-    /// The entry's declaration as kernel-gpu's `entries.rs` includes it for the device.
-    ///
-    /// What `Debug` writes of a tile is the expression that makes it, whatever its fields are.
+    /// Its [`declaration`].
     pub fn declaration(&self) -> String {
-        let sequence = match self.sequence {
-            Sequence::Exact(length) => format!("Exact<{length}>"),
-            Sequence::Any => "Any".into(),
-            Sequence::Packed => "Packed".into(),
-        };
-        let (kind, tile) = match self.config {
-            Configuration::Sm80(tile) => ("Sm80", format!("{tile:?}")),
-            Configuration::Sm90CpAsync(tile) => ("Sm90CpAsync", format!("{tile:?}")),
-            Configuration::Sm90Tma(tile) => ("Sm90Tma", format!("{tile:?}")),
-        };
-        let Self { name, element, mask, .. } = self;
-        format!("entry! {{ {kind} {name}, {element:?}, sequence::{sequence}, mask::{mask:?}, [], {tile} }}\n")
+        declaration(&Entry::from(self).variant())
     }
 
     /// The line of the variant list in `variants.rs` that ships it.
@@ -103,6 +90,28 @@ impl Candidate {
         };
         format!("{name}: {tile}, {element:?}, {sequence:?}, {mask:?};")
     }
+}
+
+/// The declaration of an entry as kernel-gpu's `entries.rs` includes it for the device.
+///
+/// What `Debug` writes of a tile is the expression that makes it, whatever its fields are.
+pub fn declaration(variant: &Variant<'_>) -> String {
+    let sequence = match variant.sequence {
+        Sequence::Exact(length) => format!("Exact<{length}>"),
+        Sequence::Any => "Any".into(),
+        Sequence::Packed => "Packed".into(),
+    };
+    let (kind, tile) = match variant.config {
+        Configuration::Sm80(tile) => ("Sm80", format!("{tile:?}")),
+        Configuration::Sm90CpAsync(tile) => ("Sm90CpAsync", format!("{tile:?}")),
+        Configuration::Sm90Tma(tile) => ("Sm90Tma", format!("{tile:?}")),
+    };
+    let scores = match variant.scores {
+        Scores::Unmodified => "[]",
+        Scores::Modified => "[Modified]",
+    };
+    let Variant { entry, element, mask, .. } = variant;
+    format!("entry! {{ {kind} {entry}, {element:?}, sequence::{sequence}, mask::{mask:?}, {scores}, {tile} }}\n")
 }
 
 fn of_sm80(tile: &Sm80) -> String {
@@ -169,6 +178,7 @@ impl From<&Candidate> for Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::variants::VARIANTS;
 
     fn candidate(config: Configuration) -> Candidate {
         Candidate { name: "x".into(), config, element: Element::F16, sequence: Sequence::Exact(512), mask: Mask::Full }
@@ -192,6 +202,8 @@ mod tests {
         assert!(source.contains("{ Sm90CpAsync x,") && source.contains("Sm90CpAsync { warpgroups: 1,"), "{source}");
         let source = candidate(Configuration::Sm80(Sm80::new(64, 64, 4, 2))).declaration();
         assert!(source.contains("{ Sm80 x,") && source.contains("Sm80 { block_m: 64,"), "{source}");
+        let modified = Variant { scores: Scores::Modified, ..VARIANTS[0] };
+        assert!(declaration(&modified).contains("mask::Full, [Modified], Sm90Tma {"), "{}", declaration(&modified));
     }
 
     #[test]

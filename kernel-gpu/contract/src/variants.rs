@@ -284,14 +284,19 @@ macro_rules! scores {
 macro_rules! list {
     ($($entry:ident: $kind:ident { $($config:tt)* }, $element:ident, $sequence:ident $(($length:literal))?, $mask:ident $(, $scores:ident)?;)*) => {
         /// The variants of this build, in order of preference among those that accept a problem and run on a device.
-        pub const VARIANTS: &[Variant<'static>] = &[$(Variant {
-            entry: stringify!($entry),
-            config: Configuration::$kind(tile!($kind, $($config)*)),
-            element: Element::$element,
-            sequence: Sequence::$sequence $(($length))?,
-            mask: Mask::$mask,
-            scores: scores!($($scores)?),
-            waits_for_previous_grid: Configuration::$kind(tile!($kind, $($config)*)).uses_tensor_maps(),
+        // A constant for each: all in the body of one take the compiler six seconds.
+        pub const VARIANTS: &[Variant<'static>] = &[$({
+            const CONFIG: Configuration = Configuration::$kind(tile!($kind, $($config)*));
+            const VARIANT: Variant<'static> = Variant {
+                entry: stringify!($entry),
+                config: CONFIG,
+                element: Element::$element,
+                sequence: Sequence::$sequence $(($length))?,
+                mask: Mask::$mask,
+                scores: scores!($($scores)?),
+                waits_for_previous_grid: CONFIG.uses_tensor_maps(),
+            };
+            VARIANT
         }),*];
     };
 }

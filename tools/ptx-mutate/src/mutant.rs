@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use ptx_text::lines::entry_of_line;
 use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
@@ -105,7 +106,7 @@ impl EntryText {
 /// Name and lines of every entry, from `.entry` to the closing brace in the first column.
 fn entries<'a>(lines: &[&'a str]) -> impl Iterator<Item = (&'a str, Range<usize>)> {
     lines.iter().enumerate().filter_map(|(start, line)| {
-        let name = line.split_once(".entry ")?.1.split('(').next()?.trim();
+        let name = entry_of_line(line)?;
         let end = lines[start..].iter().position(|line| *line == "}")?;
         Some((name, start..start + end + 1))
     })

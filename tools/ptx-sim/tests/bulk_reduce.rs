@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{Kernel, bytes, words};
-use ptx_sim::{Finding, FindingClass, Swizzle, TensorElement, TensorMap};
+use common::{Kernel, bytes, eight_by_eight, words};
+use ptx_sim::{Finding, FindingClass, TensorElement};
 
 /// `tile` at `%r1`, which every thread fills with its word of the input; the output begins with the words of the input, which is
 /// ordered before the reductions of all blocks; `%leader` is thread 0.
@@ -28,8 +28,7 @@ fn results(form: &str, input: &[u32]) -> Vec<u32> {
 }
 
 fn first(parts: &[&str]) -> Finding {
-    let report = kernel(bytes(&[1; 32]), parts).run().report;
-    report.findings.into_iter().next().expect("a finding")
+    kernel(bytes(&[1; 32]), parts).first_finding()
 }
 
 #[test]
@@ -67,23 +66,14 @@ fn blocks_reduce_into_the_same_memory() {
 
 #[test]
 fn boxes_are_joined() {
-    let map = |element| TensorMap {
-        element,
-        address: 0,
-        sizes: vec![8, 8],
-        strides: vec![32],
-        box_sizes: vec![8, 4],
-        element_strides: vec![1, 1],
-        swizzle: Swizzle::None,
-    };
     let form =
         "@%leader cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%map, {0, 4}], [%r1];\n";
     let input: Vec<u32> = (0..64).collect();
     let read = "ld.global.u32 %r5, [%rd1+128]; st.global.u32 [%rd2], %r5;\n";
-    let run = |element| kernel(bytes(&input), &[form, WAIT, read]).with_tensor_map(map(element));
+    let run = |element| kernel(bytes(&input), &[form, WAIT, read]).with_tensor_map(eight_by_eight(element));
     let sums: Vec<u32> = (0..32).map(|word| word + word + 32).collect();
     assert_eq!(words(&run(TensorElement::U32).run_clean()), sums);
-    let mut bytes_map = map(TensorElement::U16);
+    let mut bytes_map = eight_by_eight(TensorElement::U16);
     bytes_map.sizes[0] = 16;
     bytes_map.box_sizes[0] = 16;
     let finding =
@@ -91,7 +81,7 @@ fn boxes_are_joined() {
     assert!(finding.message.contains("a tensor of U16"), "{finding}");
     // An H100 executes these of tensors of u64 and stops at those of s64.
     let bits = form.replace(".add.", ".or.");
-    let mut signed = map(TensorElement::S64);
+    let mut signed = eight_by_eight(TensorElement::S64);
     signed.sizes[0] = 4;
     signed.box_sizes[0] = 4;
     let finding =

@@ -3,16 +3,14 @@
 
 mod common;
 
-use common::{Kernel, bytes, words};
-use ptx_sim::{Finding, FindingClass, Swizzle, TensorElement, TensorMap};
+use common::{Kernel, OUTPUT_WORD, bytes, eight_by_eight, words};
+use ptx_sim::{Finding, FindingClass, TensorElement};
 
 /// `gate` at `%r1`, for one arrival, and `tile` at `%r2` of every block; `%r3` is the rank and `%r4` that of the other block of two;
-/// `%r5` and `%r6` are `gate` and `tile` of the other one; `%rd1` is the thread's word of the output; `%leader` is thread 0. Ends
-/// with a barrier of the cluster.
+/// `%r5` and `%r6` are `gate` and `tile` of the other one; `%leader` is thread 0. Ends with a barrier of the cluster.
 const SETUP: &str = ".shared .align 8 .b64 gate; .shared .align 1024 .b8 tile[512]; .reg .pred %leader, %first;\n\
     mov.u32 %r1, gate; mov.u32 %r2, tile; setp.eq.u32 %leader, %lane, 0; mov.u32 %r3, %cluster_ctarank; xor.b32 %r4, %r3, 1;\n\
     setp.eq.and.u32 %first, %r3, 0, %leader; mapa.shared::cluster.u32 %r5, %r1, %r4; mapa.shared::cluster.u32 %r6, %r2, %r4;\n\
-    mov.u32 %r10, %ctaid.x; mad.lo.u32 %r10, %r10, 32, %lane; mul.wide.u32 %rd1, %r10, 4; add.u64 %rd1, %rd1, %output;\n\
     shl.b32 %r11, %lane, 2; mov.u32 %r7, 0;\n\
     @%leader mbarrier.init.shared::cta.b64 [%r1], 1; fence.mbarrier_init.release.cluster;\n\
     barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.acquire.aligned;\n";
@@ -24,7 +22,7 @@ const STORE: &str = "st.global.u32 [%rd1], %r7;\n";
 
 /// A grid of one cluster of two blocks of one warp.
 fn kernel(parts: &[&str]) -> Kernel {
-    let kernel = Kernel::new(&format!("{SETUP}{}", parts.concat())).on_hopper().with_output_bytes(256);
+    let kernel = Kernel::new(&format!("{OUTPUT_WORD}{SETUP}{}", parts.concat())).on_hopper().with_output_bytes(256);
     kernel.with_clusters([2, 1, 1], [2, 1, 1]).with_input(bytes(&(0..128).collect::<Vec<u32>>()))
 }
 
@@ -35,8 +33,7 @@ fn results(parts: &[&str]) -> Vec<u32> {
 
 /// What is found first.
 fn first(parts: &[&str]) -> Finding {
-    let report = kernel(&[&parts.concat(), STORE]).run().report;
-    report.findings.into_iter().next().expect("a finding")
+    kernel(&[&parts.concat(), STORE]).first_finding()
 }
 
 /// Makes the mbarrier of every block expect so many bytes.
@@ -46,7 +43,7 @@ fn expect(bytes: u32) -> String {
 
 #[test]
 fn arriving_at_the_mbarrier_of_another_block() {
-    let write = "add.u32 %r12, %r6, %r11; st.shared::cluster.u32 [%r12], %r10; bar.warp.sync 0xffffffff;\n";
+    let write = "add.u32 %r12, %r6, %r11; st.shared::cluster.u32 [%r12], %index; bar.warp.sync 0xffffffff;\n";
     let arrive = "@%leader mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r5];\n";
     let expected: Vec<u32> = (0..64).map(|thread| thread ^ 32).collect();
     assert_eq!(results(&[write, arrive, WAIT, READ, BARRIER]), expected);
@@ -84,15 +81,15 @@ fn a_block_that_ends_before_the_arrival() {
 fn asynchronous_stores() {
     let store = |vector: &str, value: &str, bytes: u32| {
         format!(
-            "mul.lo.u32 %r12, %lane, {bytes}; add.u32 %r12, %r12, %r6; add.u32 %r13, %r10, 100; cvt.u64.u32 %rd2, %r10;\n\
+            "mul.lo.u32 %r12, %lane, {bytes}; add.u32 %r12, %r12, %r6; add.u32 %r13, %index, 100; cvt.u64.u32 %rd2, %index;\n\
              st.async.weak.shared::cluster.mbarrier::complete_tx::bytes{vector} [%r12], {value}, [%r5];\n"
         )
     };
     let expected: Vec<u32> = (0..64).map(|thread| thread ^ 32).collect();
-    let words = store(".b32", "%r10", 4);
+    let words = store(".b32", "%index", 4);
     assert_eq!(results(&[&expect(128), &words, WAIT, READ, BARRIER]), expected);
     assert_eq!(results(&[&words, &expect(128), WAIT, READ]), expected, "the wait is enough for both");
-    let pairs = store(".v2.b32", "{%r10, %r13}", 8);
+    let pairs = store(".v2.b32", "{%index, %r13}", 8);
     let read = READ.replace("add.u32 %r12, %r2, %r11;", "add.u32 %r12, %r2, %r11; add.u32 %r12, %r12, %r11;");
     let second = read.replace("[%r12]", "[%r12+4]");
     assert_eq!(results(&[&expect(256), &pairs, WAIT, &read, BARRIER]), expected);
@@ -126,7 +123,8 @@ const SEND: &str =
     "@%leader cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r6+256], [%r2], 128, [%r5];\n";
 
 /// Every thread writes its index in the grid to the own tile, so that bulk copies see it.
-const FILL: &str = "add.u32 %r12, %r2, %r11; st.shared.u32 [%r12], %r10; fence.proxy.async.shared::cta; bar.sync 0;\n";
+const FILL: &str =
+    "add.u32 %r12, %r2, %r11; st.shared.u32 [%r12], %index; fence.proxy.async.shared::cta; bar.sync 0;\n";
 
 #[test]
 fn bulk_copies_between_blocks() {
@@ -176,23 +174,15 @@ fn one_copy_for_several_blocks() {
 fn one_box_for_several_blocks() {
     let load = "@%first cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster\n\
         [%r2], [%map, {0, 1}], [%r1], 3;\n";
-    let map = TensorMap {
-        element: TensorElement::U32,
-        address: 0,
-        sizes: vec![8, 8],
-        strides: vec![32],
-        box_sizes: vec![8, 4],
-        element_strides: vec![1, 1],
-        swizzle: Swizzle::None,
-    };
-    let kernel = kernel(&[&expect(128), load, WAIT, READ, BARRIER, STORE]).with_tensor_map(map);
+    let kernel =
+        kernel(&[&expect(128), load, WAIT, READ, BARRIER, STORE]).with_tensor_map(eight_by_eight(TensorElement::U32));
     assert_eq!(words(&kernel.run_clean()), (0..64).map(|thread| thread % 32 + 8).collect::<Vec<u32>>());
 }
 
 #[test]
 fn a_copy_to_an_mbarrier_that_was_not_initialised_there() {
     let setup = "@%first mbarrier.init.shared::cta.b64 [%r1+0], 1;";
-    let body = format!("{SETUP}{}", [&expect(128), "", WAIT, BARRIER].concat());
+    let body = format!("{OUTPUT_WORD}{SETUP}{}", [&expect(128), "", WAIT, BARRIER].concat());
     let body = body.replace("@%leader mbarrier.init.shared::cta.b64 [%r1], 1;", setup);
     let load = "@%first cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster\n\
         [%r2], [%input], 128, [%r1], 3;\n";

@@ -2,16 +2,15 @@
 
 mod common;
 
-use common::{Kernel, bytes, words};
+use common::{Kernel, OUTPUT_WORD, bytes, words};
 use ptx_sim::{FindingClass, LaunchError};
 
 /// `tile` at `%r1`, of which `%r2` is the thread's own word; `%r3` is the rank of the block and `%r4` that of the other one of
-/// two; `%rd1` is the thread's word of the output.
+/// two.
 const SETUP: &str = ".shared .align 16 .b8 tile[256]; mov.u32 %r1, tile; shl.b32 %r2, %lane, 2; add.u32 %r2, %r2, %r1;\n\
-    mov.u32 %r3, %cluster_ctarank; xor.b32 %r4, %r3, 1; mov.u32 %r5, %ctaid.x; mad.lo.u32 %r5, %r5, 32, %lane;\n\
-    mul.wide.u32 %rd1, %r5, 4; add.u64 %rd1, %rd1, %output;\n";
+    mov.u32 %r3, %cluster_ctarank; xor.b32 %r4, %r3, 1;\n";
 /// Every thread writes its index in the grid to its word of the own block.
-const WRITE: &str = "st.shared.u32 [%r2], %r5;\n";
+const WRITE: &str = "st.shared.u32 [%r2], %index;\n";
 /// Every thread reads its word of the other block.
 const READ: &str = "mapa.shared::cluster.u32 %r6, %r2, %r4; ld.shared::cluster.u32 %r7, [%r6];\n";
 const STORE: &str = "st.global.u32 [%rd1], %r7;\n";
@@ -19,7 +18,7 @@ const BARRIER: &str = "barrier.cluster.arrive.release.aligned; barrier.cluster.w
 
 /// A grid of four blocks of one warp, in clusters of two.
 fn kernel(parts: &[&str]) -> Kernel {
-    let kernel = Kernel::new(&format!("{SETUP}{}", parts.concat())).on_hopper().with_output_bytes(512);
+    let kernel = Kernel::new(&format!("{OUTPUT_WORD}{SETUP}{}", parts.concat())).on_hopper().with_output_bytes(512);
     kernel.with_clusters([4, 1, 1], [2, 1, 1])
 }
 
@@ -78,7 +77,7 @@ fn blocks_read_each_others_memory() {
 
 #[test]
 fn the_entry_may_demand_clusters() {
-    let body = format!("{SETUP}{WRITE}{BARRIER}{READ}{BARRIER}{STORE}");
+    let body = format!("{OUTPUT_WORD}{SETUP}{WRITE}{BARRIER}{READ}{BARRIER}{STORE}");
     let kernel = |directives: &str| {
         let kernel = Kernel::new(&body).on_hopper().with_output_bytes(512).with_blocks(4);
         kernel.with_directives(&format!(" {directives}"))
@@ -180,7 +179,7 @@ fn a_block_that_has_ended() {
 
 #[test]
 fn a_block_that_may_not_have_begun() {
-    let write = "mapa.shared::cluster.u32 %r6, %r2, %r4; st.shared::cluster.u32 [%r6], %r5;\n";
+    let write = "mapa.shared::cluster.u32 %r6, %r2, %r4; st.shared::cluster.u32 [%r6], %index;\n";
     let read = "ld.shared.u32 %r7, [%r2];\n";
     let finding = kernel(&[write, BARRIER, read, STORE]).run_faulty(FindingClass::BlockLifetime);
     assert!(finding.message.contains("which may not have begun"), "{finding}");
@@ -238,7 +237,7 @@ fn blocks_that_wait_for_each_other() {
 #[test]
 fn an_input_is_shared_by_clusters_of_sixteen() {
     let body = format!(
-        "{SETUP}ld.global.u32 %r8, [%input]; st.shared.u32 [%r2], %r8;\n{BARRIER}mov.u32 %r4, 15;\n{READ}{BARRIER}{STORE}"
+        "{OUTPUT_WORD}{SETUP}ld.global.u32 %r8, [%input]; st.shared.u32 [%r2], %r8;\n{BARRIER}mov.u32 %r4, 15;\n{READ}{BARRIER}{STORE}"
     );
     let kernel = Kernel::new(&body).on_hopper().with_output_bytes(32 * 128).with_input(bytes(&[9, 9]));
     assert_eq!(words(&kernel.with_clusters([32, 1, 1], [16, 1, 1]).run_clean()), [9; 1024]);
@@ -278,7 +277,7 @@ fn without_race_checks_blocks_that_have_ended_are_found() {
 fn no_address_is_too_strange() {
     let instructions = [
         "ld.shared::cluster.u32 %r7, [%r20];",
-        "st.shared::cluster.v4.u32 [%r20], {%r5, %r5, %r5, %r5};",
+        "st.shared::cluster.v4.u32 [%r20], {%index, %index, %index, %index};",
         "atom.shared::cluster.add.u32 %r7, [%r20], 1;",
         "mapa.shared::cluster.u32 %r7, %r20, %r20;",
         "getctarank.shared::cluster.u32 %r7, %r20;",
@@ -286,9 +285,9 @@ fn no_address_is_too_strange() {
         "ld.u32 %r7, [%rd20];",
         "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r20];",
         "mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64 _, [%r1], %r20;",
-        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%r20], %r5, [%r20];",
-        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%r1], %r5, [%r20];",
-        "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r20], %r5, [%r20];",
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%r20], %index, [%r20];",
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%r1], %index, [%r20];",
+        "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r20], %index, [%r20];",
         "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r20], [%r20], %r20, [%r20];",
         "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r20], [%r1], 16, [%r20];",
         "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32 [%r20], [%r1], 16, [%r20];",

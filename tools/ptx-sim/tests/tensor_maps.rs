@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{Kernel, bytes, words};
-use ptx_sim::{Finding, FindingClass, Swizzle, TensorElement, TensorMap};
+use common::{Kernel, bytes, eight_by_eight, words};
+use ptx_sim::{Finding, FindingClass, TensorElement};
 
 /// `gate` for one arrival at `%r1`, `tile` at `%r2`, `map` in shared memory at `%r3`, all zeros; `%r4` is the thread's word of the
 /// tile and `%rd1` that of the output; `%leader` is thread 0. The map goes to the output, 256 bytes from its beginning.
@@ -40,8 +40,7 @@ fn kernel(parts: &[&str]) -> Kernel {
 }
 
 fn found(parts: &[&str]) -> Finding {
-    let report = kernel(parts).run().report;
-    report.findings.into_iter().next().expect("a finding")
+    kernel(parts).first_finding()
 }
 
 #[test]
@@ -58,15 +57,7 @@ fn fields_of_a_map_are_changed() {
         .collect();
     let address =
         "add.u64 %rd8, %input, 64; @%leader tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%r3], %rd8;\n";
-    let map = TensorMap {
-        element: TensorElement::U32,
-        address: 0,
-        sizes: vec![8, 8],
-        strides: vec![32],
-        box_sizes: vec![8, 4],
-        element_strides: vec![1, 1],
-        swizzle: Swizzle::None,
-    };
+    let map = eight_by_eight(TensorElement::U32);
     let run = |address: &str| words(&kernel(&[&copy, address, RELEASE, LOAD]).with_tensor_map(map.clone()).run_clean());
     assert_eq!(run("")[..32], (16..48).collect::<Vec<u32>>());
     assert_eq!(run(address)[..32], (32..64).collect::<Vec<u32>>());

@@ -4,13 +4,12 @@
 //! checks, manifest) is the same for all of them. To add another, implement [`CodeGenerator`] in a file of its own and
 //! name it in [`Name`].
 
-mod call_chains;
 mod candidate_list;
-mod dwarf;
 mod messages;
 pub mod nvcc;
 mod rust_cuda;
 mod rustc;
+mod selected;
 mod units;
 
 use std::path::{Path, PathBuf};
@@ -23,6 +22,7 @@ use contract::variants::Variant;
 use crate::environment::{Environment, Workspace};
 use crate::provision;
 use crate::rust_cuda::{NotInstalled, examine};
+pub use selected::Selected;
 
 /// A package with entries.
 #[derive(Clone, Copy, Debug)]

@@ -10,10 +10,11 @@ use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, Result};
 use contract::manifest;
+use ptx_text::dwarf;
 use toml::{Table, Value};
 
 use super::candidate_list::CandidateList;
-use super::{CodeGenerator, Compiled, Package, Target, dwarf, messages};
+use super::{CodeGenerator, Compiled, Package, Target, messages};
 use crate::device_compiler::TARGET;
 use crate::environment::Workspace;
 use crate::files::{self, write_atomically};

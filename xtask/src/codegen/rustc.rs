@@ -5,9 +5,10 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use contract::manifest;
+use ptx_text::{call_chains, join};
 
 use super::candidate_list::CandidateList;
-use super::{CodeGenerator, Compiled, Target, call_chains, messages, units};
+use super::{CodeGenerator, Compiled, Target, messages, units};
 use crate::device_compiler::{DeviceCompiler, DeviceLibrary, TARGET, use_shared_libraries};
 use crate::environment::Workspace;
 use crate::files;
@@ -112,7 +113,7 @@ impl Rustc {
                 target_folder.display()
             )
         })?;
-        units::join(&units).with_context(|| format!("the PTX in {} is not understood", folder.display()))
+        join::join(&units).with_context(|| format!("the PTX in {} is not understood", folder.display()))
     }
 }
 

@@ -68,17 +68,9 @@ impl Arguments {
         let out = self.out.unwrap_or_else(|| workspace.dist());
         let folder = out.join(format!("fa512-{}-x86_64-linux", env!("CARGO_PKG_VERSION")));
         let archive = folder.with_added_extension("tar.gz");
+        // What is there from before makes way first: both would not fit on a disk that is almost full.
         files::remove(&folder)?;
-        ptx::build(environment, workspace, &folder.join("ptx"))?;
-        add_rust_cuda(environment, workspace, &folder)?;
-        match Nvcc::find(environment, workspace)? {
-            Some(nvcc) => drop(baselines::build(environment, workspace, &nvcc, &folder.join("ptx-cuda"))?),
-            None => eprintln!("xtask: no nvcc, so no CUDA C++ twins are packed; `cargo xtask baselines` gets one"),
-        }
-        for (from, to) in FILES {
-            files::copy(&workspace.root().join(from), &folder.join(to))?;
-        }
-        add_programs(environment, workspace, &folder)?;
+        files::through_temporary_folder(&folder, |folder| fill(environment, workspace, folder))?;
         let step = Step::begin("packing");
         archive::pack(&folder, &archive)?;
         step.done();
@@ -87,6 +79,20 @@ impl Arguments {
         print_line(format_args!("{}\n{megabytes:.1} MB, SHA-256 {}", archive.display(), sha256(&bytes)))?;
         print_line(format_args!("There: tar xf {name}.tar.gz && {name}/smoke.sh"))
     }
+}
+
+/// Puts all that is packed into `folder`.
+fn fill(environment: &Environment, workspace: &Workspace, folder: &Path) -> Result<()> {
+    ptx::build(environment, workspace, &folder.join("ptx"))?;
+    add_rust_cuda(environment, workspace, folder)?;
+    match Nvcc::find(environment, workspace)? {
+        Some(nvcc) => drop(baselines::build(environment, workspace, &nvcc, &folder.join("ptx-cuda"))?),
+        None => eprintln!("xtask: no nvcc, so no CUDA C++ twins are packed; `cargo xtask baselines` gets one"),
+    }
+    for (from, to) in FILES {
+        files::copy(&workspace.root().join(from), &folder.join(to))?;
+    }
+    add_programs(environment, workspace, folder)
 }
 
 /// Builds the PTX of Rust-CUDA into `folder`, where it is installed.

@@ -118,8 +118,10 @@ impl Kernels {
                 .map_err(|refusal| anyhow!("{}: {refusal}", path.display()))?;
             entries.extend(found);
         }
-        kernels::package::write(&folder, &entries).map_err(|why| anyhow!(why))?;
-        Ok(Self(folder))
+        // Removed again, too, when they do not all fit on the disk.
+        let placed = Self(folder);
+        kernels::package::write(&placed.0, &entries).map_err(|why| anyhow!(why))?;
+        Ok(placed)
     }
 }
 
@@ -132,16 +134,22 @@ impl Drop for Kernels {
 
 /// The archive of header, libraries and examples, in `out`.
 fn pack_c(workspace: &Workspace, zigbuild: &Zigbuild, out: &Path) -> Result<PathBuf> {
-    let version = env!("CARGO_PKG_VERSION");
-    let folder = out.join(format!("fa512-c-{version}-x86_64-linux"));
-    files::remove(&folder)?;
+    let folder = out.join(format!("fa512-c-{}-x86_64-linux", env!("CARGO_PKG_VERSION")));
     let step = Step::begin(format!("building the C library for glibc {}", portable::GLIBC));
     process::run(&mut portable::build(zigbuild, workspace, portable::RELEASE, &["--package", "fa512-c"]))?;
     step.done();
     let built = workspace.root().join("target").join(portable::TARGET).join(portable::RELEASE);
     let shared = built.join("libfa512.so");
     portable::check_needs(&fs::read(&shared)?).context("libfa512.so is not packed")?;
-    files::copy(&shared, &folder.join("lib/libfa512.so.0"))?;
+    files::through_temporary_folder(&folder, |folder| fill_c(workspace, &built, folder))?;
+    let archive = folder.with_added_extension("tar.gz");
+    archive::pack(&folder, &archive)?;
+    Ok(archive)
+}
+
+/// Puts header, examples and the libraries that are in `built` into `folder`.
+fn fill_c(workspace: &Workspace, built: &Path, folder: &Path) -> Result<()> {
+    files::copy(&built.join("libfa512.so"), &folder.join("lib/libfa512.so.0"))?;
     symlink("libfa512.so.0", folder.join("lib/libfa512.so"))?;
     files::copy(&built.join("libfa512.a"), &folder.join("lib/libfa512.a"))?;
     let library = workspace.library();
@@ -152,9 +160,6 @@ fn pack_c(workspace: &Workspace, zigbuild: &Zigbuild, out: &Path) -> Result<Path
     }
     let template = fs::read_to_string(library.join("c/fa512.pc.in"))?;
     // Found from where the file lies, so that the folder may be unpacked anywhere.
-    let described = template.replace("@prefix@", "${pcfiledir}/../..").replace("@version@", version);
-    files::write_atomically(&folder.join("lib/pkgconfig/fa512.pc"), described.as_bytes())?;
-    let archive = folder.with_added_extension("tar.gz");
-    archive::pack(&folder, &archive)?;
-    Ok(archive)
+    let described = template.replace("@prefix@", "${pcfiledir}/../..").replace("@version@", env!("CARGO_PKG_VERSION"));
+    files::write_atomically(&folder.join("lib/pkgconfig/fa512.pc"), described.as_bytes())
 }

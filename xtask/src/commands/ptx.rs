@@ -7,9 +7,10 @@ use comfy_table::{CellAlignment, Table, presets};
 use contract::architecture::ARCHITECTURES;
 use contract::config::WARP_SIZE;
 use contract::manifest::{Entry, Resources};
+use contract::variants::{VARIANTS, Variant};
 
 use crate::candidates;
-use crate::codegen::{Choice, FAMILY_TARGETS};
+use crate::codegen::{Choice, CodeGenerator, FAMILY_TARGETS, Selected};
 use crate::collectives::Record;
 use crate::cuda_tool::CudaTool;
 use crate::environment::{Environment, Workspace};
@@ -108,6 +109,22 @@ fn build_checked(
     Ok(folder)
 }
 
+/// Compiles `variant` alone into `folder`, without asking ptxas about it; `None` where the code generator can only compile all.
+pub fn build_one(
+    code_generator: &dyn CodeGenerator,
+    workspace: &Workspace,
+    variant: &Variant,
+    folder: &Path,
+) -> Result<Option<PtxFolder>> {
+    let variants = [variant];
+    let Some(selected) = Selected::new(code_generator, &variants, workspace)? else { return Ok(None) };
+    eprintln!("xtask: this run needs 1 of {} entries; `cargo xtask ptx` compiles all", VARIANTS.len());
+    let record = Record::read(workspace)?;
+    let checks = Checks { ptxas: None, collectives: Some(&record) };
+    let targets = FAMILY_TARGETS.iter().filter(|target| target.family == variant.family());
+    ptx_folder::build(workspace, &selected, targets, checks, folder).map(Some)
+}
+
 /// Builds the candidates of `plan` into `out`, and says who was dropped and why.
 fn build_candidates(
     choice: &Choice,
@@ -179,8 +196,6 @@ fn resources_cell(reported: &[Resources], architecture: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use contract::variants::VARIANTS;
-
     use super::*;
 
     #[test]

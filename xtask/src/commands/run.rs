@@ -1,14 +1,17 @@
 //! `cargo xtask run`: from a clone to a checked result.
 
 use std::ffi::OsString;
-use std::process::{Command, ExitCode};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use contract::variants::{VARIANTS, Variant};
 
 use super::ptx;
 use crate::cargo_build;
 use crate::codegen::Choice;
 use crate::environment::{Environment, Workspace};
+use crate::output::print_line;
 use crate::process;
 
 /// Tells the host program where the PTX is.
@@ -16,8 +19,8 @@ pub const PTX_VARIABLE: &str = "FA512_PTX_DIR";
 
 /// Computes attention on the GPU, or in the simulator where there is none, and checks the result.
 ///
-/// Finds or provisions the device compiler, compiles the kernels to PTX, builds fa512 and executes `fa512 run`, whose
-/// exit code becomes this command's.
+/// Builds fa512, asks it which entry computes the problem, finds or provisions the device compiler, compiles that entry to
+/// target/ptx-run, and executes `fa512 run`, whose exit code becomes this command's. `cargo xtask ptx` compiles all entries.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     #[command(flatten)]
@@ -28,12 +31,104 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Builds everything and hands over to `fa512 run`.
+    /// Builds what is needed and hands over to `fa512 run`.
     pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<ExitCode> {
-        let folder = self.code_generator.folder(workspace);
-        ptx::build_by(&self.code_generator, environment, workspace, &folder)?;
+        // What is missing is said, or provisioned, before minutes of building.
+        let code_generator = self.code_generator.open(environment, workspace)?;
         let program = cargo_build::fa512(environment, workspace)?;
         let mut fa512 = Command::new(&program);
-        process::hand_over(fa512.arg("run").args(self.arguments).env(PTX_VARIABLE, &folder))
+        fa512.arg("run").args(&self.arguments);
+        match needed(&program, &self.arguments)? {
+            Needed::Entry(variant) => {
+                let folder = match ptx::build_one(code_generator.as_ref(), workspace, variant, &workspace.run_ptx())? {
+                    Some(folder) => folder,
+                    None => {
+                        let folder = self.code_generator.folder(workspace);
+                        ptx::build_by(&self.code_generator, environment, workspace, &folder)?
+                    }
+                };
+                fa512.env(PTX_VARIABLE, folder.path);
+            }
+            Needed::Nothing => {}
+            Needed::NoRun(said, code) => {
+                if !said.is_empty() {
+                    print_line(said.trim_end())?;
+                }
+                return Ok(code);
+            }
+        }
+        process::hand_over(&mut fa512)
+    }
+}
+
+/// What has to be compiled for a run.
+#[derive(Debug)]
+enum Needed {
+    Entry(&'static Variant<'static>),
+    /// The arguments name other PTX.
+    Nothing,
+    /// The program shows its help, or refuses the arguments and has said why.
+    NoRun(String, ExitCode),
+}
+
+/// Asks the program what it needs.
+fn needed(program: &Path, arguments: &[OsString]) -> Result<Needed> {
+    let mut fa512 = Command::new(program);
+    fa512.args(["run", "--print-entry"]).args(arguments).env_remove(PTX_VARIABLE).stderr(Stdio::inherit());
+    let output = fa512.output().with_context(|| format!("could not start `{}`", process::command_line(&fa512)))?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    if output.status.success() {
+        if let Some(variant) = VARIANTS.iter().find(|variant| variant.entry == said.trim()) {
+            return Ok(Needed::Entry(variant));
+        }
+        if said.is_empty() {
+            return Ok(Needed::Nothing);
+        }
+    }
+    Ok(Needed::NoRun(said.into_owned(), process::exit_code(&fa512, output.status)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+    use std::process::ExitCode;
+
+    use contract::variants::VARIANTS;
+    use tempfile::TempDir;
+
+    use super::{Needed, needed};
+
+    /// A program that is asked for an entry, and runs `commands`.
+    fn pretended(folder: &TempDir, commands: &str) -> PathBuf {
+        let path = folder.path().join("fa512");
+        fs::write(&path, format!("#!/bin/sh\n[ \"$1 $2 $3\" = 'run --print-entry --causal' ] || exit 9\n{commands}\n"))
+            .unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+        path
+    }
+
+    fn asked(commands: &str) -> Needed {
+        let folder = TempDir::new().unwrap();
+        needed(&pretended(&folder, commands), &[OsString::from("--causal")]).unwrap()
+    }
+
+    #[test]
+    fn the_program_says_which_entry_it_needs() {
+        let name = VARIANTS[3].entry;
+        assert!(matches!(asked(&format!("echo {name}")), Needed::Entry(variant) if variant == &VARIANTS[3]));
+        assert!(matches!(asked(""), Needed::Nothing));
+    }
+
+    #[test]
+    fn help_and_refusals_end_the_command() {
+        let ended = |commands, expected: u8| match asked(commands) {
+            Needed::NoRun(said, code) => (said, code == ExitCode::from(expected)),
+            other => panic!("{commands}: {other:?}"),
+        };
+        assert_eq!(ended("echo Usage: fa512 run", 0), ("Usage: fa512 run\n".into(), true));
+        assert_eq!(ended("exit 2", 2), (String::new(), true));
     }
 }

@@ -161,9 +161,6 @@ impl ToolchainFolder {
 
     /// Fills a new folder with `fill` and moves it to `destination` once that succeeded.
     pub fn install(&self, destination: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-        let unfinished = files::temporary_sibling(destination);
-        files::remove(&unfinished).and_then(|()| fs::create_dir_all(&unfinished))?;
-        fill(&unfinished)?;
-        files::replace_folder(&unfinished, destination)
+        files::through_temporary_folder(destination, fill)
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use contract::config::{Element, Mask};
-use contract::problem::{Alignment, DEFAULT_HEAD_DIM, Window};
+use contract::problem::{Alignment, DEFAULT_HEAD_DIM, Problem, Window};
 use contract::view::Layout;
 use workshop::check::{self, UnitScaleBounds};
 use workshop::device::Device;
@@ -40,6 +40,7 @@ const LONG_SIMULATION: Duration = Duration::from_secs(60);
 
 /// Compute attention, check O and LSE against the f64 reference, and time it (on a GPU).
 #[derive(clap::Args)]
+#[command(after_help = "Exit codes: 0 every check passed, 1 a check failed, 2 could not run.")]
 pub struct Options {
     /// Batch size B
     #[arg(long, default_value_t = 1, conflicts_with = "q")]
@@ -74,14 +75,14 @@ pub struct Options {
     /// Which keys a query attends to
     #[arg(long, default_value = "full", value_parser = mask_parser())]
     mask: Mask,
-    /// Keys to the left and right of its own that a query attends to, as in 64,64 or any,0; --mask window is --window 64,64
+    /// How many keys before and after its own position a query attends to, as in 64,64 or any,0; --mask window is --window 64,64
     #[arg(long, value_name = "LEFT,RIGHT", value_parser = window, conflicts_with_all = ["mask", "causal"])]
     window: Option<Window>,
     /// Short for --mask causal
     #[arg(long, conflicts_with = "mask")]
     causal: bool,
-    /// Which corners meet under a causal mask or a window where K and V have another length than Q: the first query and the first
-    /// key, or the last ones
+    /// Where queries are if K and V have another length than Q, for a causal mask or a window: the first query at the first key, or
+    /// the last query at the last key
     #[arg(long, value_name = "CORNER", default_value = Alignment::default().name(), value_parser = alignment_parser())]
     align: Alignment,
     /// Element type of Q, K, V and O
@@ -167,6 +168,10 @@ pub struct Options {
     /// Print one JSON document instead of a table
     #[arg(long)]
     json: bool,
+    /// Print the name of the entry that would run, chosen among all variants, and stop; nothing where --ptx or --codegen names
+    /// other PTX than that of `cargo xtask ptx`
+    #[arg(long, hide = true)]
+    print_entry: bool,
 }
 
 /// The files that are written, by the names of their options.
@@ -188,6 +193,9 @@ pub fn run(options: &Options) -> Result<Verdict> {
     let device = options.gpu.device(options.device)?;
     files::check_targets(&targets(options), &sources(options))?;
     let (inputs, source) = tensors::inputs(options)?;
+    if options.print_entry {
+        return print_entry(options, device, inputs.problem());
+    }
     let folder = options.tuned.apply(options.ptx.find()?)?;
     let mut opened = open(device, options.arch)?;
     let (record, outputs) = execute(options, &mut opened, &folder, &inputs, source)?;
@@ -197,6 +205,18 @@ pub fn run(options: &Options) -> Result<Verdict> {
         false => output::print(&table::render(&record, &output::findings(options.source.as_deref())))?,
     }
     Ok(if record.passed { Verdict::Pass } else { Verdict::Fail })
+}
+
+/// Tells `cargo xtask run` which entry to compile.
+fn print_entry(options: &Options, device: DeviceChoice, problem: &Problem) -> Result<Verdict> {
+    if !options.ptx.is_given() {
+        let opened = open(device, options.arch)?;
+        let tuned = options.tuned.table()?;
+        let device = opened.executor.device();
+        let entry = variant::among_all(problem, device, options.variant.as_deref(), tuned.as_ref())?;
+        output::print(&format!("{entry}\n"))?;
+    }
+    Ok(Verdict::Pass)
 }
 
 /// Launches once and checks what that did; times it when nothing is wrong.

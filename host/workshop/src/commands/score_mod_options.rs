@@ -1,4 +1,4 @@
-//! What a command is to do to scores.
+//! Options that change scores.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use contract::problem::Slopes;
@@ -10,12 +10,11 @@ pub struct ScoreModOptions {
     /// Cap of the scores s, which become CAP · tanh(s / CAP)
     #[arg(long, value_name = "CAP", allow_negative_numbers = true)]
     softcap: Option<f64>,
-    /// Take an ALiBi term, slope times distance, from the scores; slopes are those of the paper for each head, or for each head of
-    /// each batch entry
+    /// Subtract an ALiBi term, slope · distance, from the scores. The slopes are those of the paper, one for each head, or one for each
+    /// head of each batch entry
     #[arg(long, value_name = "SLOPES", num_args = 0..=1, require_equals = true, default_missing_value = slopes_name(Slopes::PerHead), value_parser = slopes_parser())]
     alibi: Option<Slopes>,
-    /// Add a bias to the scores, drawn from the seed; the name has a letter for each of batch entry, head, query and key that it
-    /// differs by
+    /// Add a random bias to the scores. The letters say along which dimensions it varies: b batch, h head, q query, k key
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = BiasForm::Hqk.name(), value_parser = bias_parser())]
     bias: Option<BiasForm>,
 }
@@ -27,7 +26,7 @@ impl ScoreModOptions {
     }
 }
 
-/// Accepts the name of who has ALiBi slopes.
+/// Accepts the name of a kind of ALiBi slopes.
 fn slopes_parser() -> impl TypedValueParser<Value = Slopes> {
     const ALL: [Slopes; 2] = [Slopes::PerHead, Slopes::PerBatchAndHead];
     PossibleValuesParser::new(ALL.map(slopes_name))

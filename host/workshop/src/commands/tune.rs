@@ -17,12 +17,19 @@ use super::{Verdict, output};
 
 /// Find the tile configurations that are fastest on a GPU: plan, compile (cargo xtask ptx --variants), run, keep.
 #[derive(clap::Args)]
-#[command(after_help = "The whole way, on two machines:\n\n  fa512 tune plan --out plan.json                        \
-                        anywhere: choose the candidates\n  cargo xtask ptx --variants plan.json --out candidates   \
-                        where there is Rust: compile them\n  fa512 tune run --plan plan.json --ptx candidates \\\n      \
-                        --out record.jsonl --minutes 30               on the GPU: check, measure, decide\n  fa512 tune \
-                        table record.jsonl --out host/workshop/tuned.json       keep the winners\n\nExit codes: 0 done, 2 could \
-                        not run (or interrupted; the same command goes on).")]
+#[command(after_help = "\
+From plan to table, on two machines:
+
+  fa512 tune plan --out plan.json
+      on any machine: choose the candidates
+  cargo xtask ptx --variants plan.json --out candidates
+      where Rust is installed: compile them
+  fa512 tune run --plan plan.json --ptx candidates --out record.jsonl --minutes 30
+      on the GPU: check, measure, decide
+  fa512 tune table record.jsonl --out host/workshop/tuned.json
+      keep the winners
+
+Exit codes: 0 done, 2 could not run (or interrupted; the same command goes on).")]
 pub struct Options {
     #[command(subcommand)]
     command: Command,

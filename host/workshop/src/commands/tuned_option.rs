@@ -20,9 +20,17 @@ impl TunedOption {
     /// # Errors
     /// As for [`Table::open`].
     pub fn apply(&self, folder: PtxFolder) -> Result<PtxFolder> {
-        match &self.tuned {
-            Some(path) => Ok(folder.with_tuned(Table::open(Some(path))?)),
-            None => Ok(folder),
-        }
+        Ok(match self.table()? {
+            Some(table) => folder.with_tuned(table),
+            None => folder,
+        })
+    }
+
+    /// The table that is named.
+    ///
+    /// # Errors
+    /// As for [`Table::open`].
+    pub fn table(&self) -> Result<Option<Table>> {
+        self.tuned.as_deref().map(|path| Table::open(Some(path))).transpose()
     }
 }

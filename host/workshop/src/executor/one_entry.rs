@@ -1,15 +1,17 @@
 //! PTX with one of its entries.
 
+use ptx_text::lines::entry_of_line;
+
 /// `ptx` without its other entries, in whose place are empty lines, so that the lines of what is left have their numbers. All of
 /// it where `entry` is not found.
 ///
-/// The driver compiles every entry of what it loads: the 90 of `sm_90a.ptx` take it 20 seconds.
+/// The driver compiles every entry of what it loads: the 98 of `sm_90a.ptx` take it 20 seconds.
 pub fn only(ptx: &str, entry: &str) -> String {
     let mut kept = String::with_capacity(ptx.len() / 8);
     let (mut place, mut is_there) = (Place::Outside, false);
     for line in ptx.lines() {
         let code = line.split("//").next().unwrap_or_default();
-        if let (Place::Outside, Some(name)) = (&place, entry_name(code)) {
+        if let (Place::Outside, Some(name)) = (&place, entry_of_line(code)) {
             is_there |= name == entry;
             if name != entry {
                 place = Place::Before;
@@ -45,12 +47,6 @@ impl Place {
             (place, _) => place,
         })
     }
-}
-
-/// The name of the entry that begins on a line.
-fn entry_name(code: &str) -> Option<&str> {
-    let mut words = code.split_whitespace().skip_while(|word| *word != ".entry");
-    words.nth(1)?.split('(').next()
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod fuzz;
 mod kernels;
 mod map;
 mod packed;
+mod print_entry;
 mod probes;
 mod profile;
 mod races;

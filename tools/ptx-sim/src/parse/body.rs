@@ -80,7 +80,8 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn registers(&mut self) -> Parse<Statement> {
+    /// The type behind a `.reg`.
+    pub(super) fn register_type(&mut self) -> Parse<Type> {
         self.advance();
         let kind = match self.peek() {
             TokenKind::Dot(word) => Type::parse(word),
@@ -88,6 +89,11 @@ impl<'a> Parser<'a> {
         };
         let Some(kind) = kind else { return self.expected("a register type") };
         self.advance();
+        Ok(kind)
+    }
+
+    fn registers(&mut self) -> Parse<Statement> {
+        let kind = self.register_type()?;
         let mut names = Vec::new();
         loop {
             let position = self.position();

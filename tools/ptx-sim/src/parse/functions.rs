@@ -1,6 +1,6 @@
 //! Functions, their declarations, aliases, and prototypes of calls.
 
-use super::{Formal, Function, Parse, Parser, RegisterNames, Signature, Space, TokenKind, Type};
+use super::{Formal, Function, Parse, Parser, RegisterNames, Signature, Space, TokenKind};
 
 impl<'a> Parser<'a> {
     /// `.func [(returns)] name [(parameters)]`, with a body or `;`.
@@ -69,13 +69,7 @@ impl<'a> Parser<'a> {
                 Ok(Formal::Parameter(self.variable(Space::Parameter)?))
             }
             TokenKind::Dot("reg") => {
-                self.advance();
-                let kind = match self.peek() {
-                    TokenKind::Dot(word) => Type::parse(word),
-                    _ => None,
-                };
-                let Some(kind) = kind else { return self.expected("a register type") };
-                self.advance();
+                let kind = self.register_type()?;
                 let position = self.position();
                 let name = self.word("the name of a register")?.to_owned();
                 Ok(Formal::Register { kind, name: RegisterNames { name, count: None, position } })

@@ -2,7 +2,10 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
-use ptx_sim::{Finding, FindingClass, GlobalMemory, Launch, LaunchError, Module, Options, Report, TensorMap, run};
+use ptx_sim::{
+    Finding, FindingClass, GlobalMemory, Launch, LaunchError, Module, Options, Report, Swizzle, TensorElement,
+    TensorMap, run,
+};
 
 /// A kernel with the parameters `output` and `input`, two addresses, which it finds in `%output` and `%input`.
 /// `%lane` is the thread index in x.
@@ -196,12 +199,34 @@ impl Kernel {
 }
 
 impl Kernel {
+    /// Runs it; what is found first.
+    pub fn first_finding(&self) -> Finding {
+        self.run().report.findings.into_iter().next().expect("a finding")
+    }
+
     /// Runs it; things of that class must be found, and no others.
     pub fn run_faults_of(&self, class: FindingClass) -> Vec<Finding> {
         let findings = self.run().report.findings;
         let as_expected = !findings.is_empty() && findings.iter().all(|finding| finding.class == class);
         assert!(as_expected, "expected findings of class {class:?}, got {findings:#?}\n{}", self.text());
         findings
+    }
+}
+
+/// `%index` is the index of the thread in a grid of blocks of one warp, and `%rd1` its word of the output.
+pub const OUTPUT_WORD: &str = ".reg .b32 %index; mov.u32 %index, %ctaid.x; mad.lo.u32 %index, %index, 32, %lane;\n\
+    mul.wide.u32 %rd1, %index, 4; add.u64 %rd1, %rd1, %output;\n";
+
+/// A map of the input as 8 rows of 8 elements, of which a box has 4 rows.
+pub fn eight_by_eight(element: TensorElement) -> TensorMap {
+    TensorMap {
+        element,
+        address: 0,
+        sizes: vec![8, 8],
+        strides: vec![32],
+        box_sizes: vec![8, 4],
+        element_strides: vec![1, 1],
+        swizzle: Swizzle::None,
     }
 }
 

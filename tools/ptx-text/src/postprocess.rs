@@ -14,7 +14,7 @@ use contract::probe::PROBES;
 use contract::tile::Configuration;
 use contract::variants::Variant;
 
-use crate::ptx_text::{callee, directive, entry_of_line, instruction, location, source_files, words};
+use crate::lines::{callee, directive, entry_of_line, instruction, location, source_files, words};
 pub use refusal::{Location, Refusal, list};
 
 /// PTX that is ready to be shipped.

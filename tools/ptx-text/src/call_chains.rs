@@ -17,7 +17,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::rc::Rc;
 
-use crate::ptx_text::{INLINED_AT, location, source_file};
+use crate::lines::{INLINED_AT, location, source_file};
 
 /// A place in the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

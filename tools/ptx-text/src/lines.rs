@@ -64,3 +64,15 @@ pub fn directive(ptx: &str, name: &str) -> Option<String> {
     let operands = ptx.lines().find_map(|line| line.trim().strip_prefix(name))?;
     operands.split(',').next().map(|operand| operand.trim().to_owned()).filter(|operand| !operand.is_empty())
 }
+
+/// `ptx` with its `.loc` lines empty: what ptxas says of a line number holds for both.
+pub fn without_locations(ptx: &str) -> String {
+    let mut text = String::with_capacity(ptx.len());
+    for line in ptx.lines() {
+        if location(line).is_none() {
+            text.push_str(line);
+        }
+        text.push('\n');
+    }
+    text
+}
