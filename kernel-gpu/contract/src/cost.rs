@@ -8,9 +8,10 @@
 mod shipped;
 
 use crate::config::Mask;
-use crate::geometry::query_tiles;
+use crate::geometry::{self, query_tiles};
 use crate::gpu::Gpu;
 use crate::problem::Problem;
+use crate::split_keys;
 use crate::tile::{Configuration, Grid, Kind};
 use crate::variants::Variant;
 
@@ -157,7 +158,8 @@ impl Load {
         };
         let heads = f64::from(shape.batch) * f64::from(shape.heads);
         let tiles = query_tiles(shape.sequence, class.rows);
-        let items = heads * f64::from(tiles);
+        let parts = parts_of_an_item(class, problem, tiles, multiprocessors);
+        let items = heads * f64::from(tiles) * parts;
         let causal = class.mask == Mask::Causal;
         let square = shape.sequence.min(shape.kv_sequence);
         let longest = f64::from(if causal { square } else { shape.kv_sequence }.div_ceil(class.keys));
@@ -165,8 +167,9 @@ impl Load {
             let tiles_of_square = query_tiles(square, class.rows);
             heads * (causal_steps(class, tiles_of_square, longest) + f64::from(tiles - tiles_of_square) * longest)
         } else {
-            items * longest
+            items / parts * longest
         };
+        let longest = round_up(longest / parts);
         // Equal items go through in whole rounds. Of unequal ones the last begins when the others are through, about.
         let of_units = |units: f64| match causal {
             _ if items <= units => longest,
@@ -181,6 +184,18 @@ impl Load {
             shared_steps: of_units(multiprocessors),
             megabytes: shape.bytes() * 1e-6,
         }
+    }
+}
+
+/// Blocks among which the keys of an item are split.
+fn parts_of_an_item(class: &KernelClass, problem: &Problem, tiles: u32, multiprocessors: u32) -> f64 {
+    let shape = problem.shape();
+    match (class.grid, geometry::work_items(shape.batch, shape.heads, tiles)) {
+        (Grid::SplitKeys, Some(items)) => {
+            let steps = shape.kv_sequence.div_ceil(class.keys);
+            split_keys::blocks_of_an_item(items, steps, multiprocessors).into()
+        }
+        _ => 1.0,
     }
 }
 

@@ -10,12 +10,14 @@ use core::num::NonZeroU32;
 pub const MOST_BLOCKS: u32 = 8;
 /// Fewest steps that are worth a block.
 const FEWEST_STEPS: u32 = 2;
-/// Blocks that share a multiprocessor with profit: while one waits, the other computes.
-const BLOCKS_PER_MULTIPROCESSOR: u32 = 2;
 
 /// Blocks among which the keys of each of `items` work items are split, the longest of which has `steps` steps of keys.
+///
+/// Three blocks for two multiprocessors are on their way at once: while one waits, another computes. More clusters of many blocks
+/// do not find places side by side on an H200, and go through in two rounds; clusters of two do (docs/results/map.md).
 pub const fn blocks_of_an_item(items: u32, steps: u32, multiprocessors: u32) -> u32 {
-    let room = multiprocessors.saturating_mul(BLOCKS_PER_MULTIPROCESSOR) / at_least_one(items);
+    let room = multiprocessors.saturating_mul(3) / 2 / at_least_one(items);
+    let room = if room == 1 && items <= multiprocessors { 2 } else { room };
     at_least_one(smaller(smaller(room, steps / FEWEST_STEPS), MOST_BLOCKS))
 }
 
@@ -40,8 +42,8 @@ mod tests {
 
     #[test]
     fn few_items_are_split_until_the_gpu_is_full_or_the_parts_are_short() {
-        assert_eq!(blocks_of_an_item(64, 64, 132), 4);
-        assert_eq!(blocks_of_an_item(32, 32, 132), 8);
+        assert_eq!(blocks_of_an_item(64, 64, 132), 3);
+        assert_eq!(blocks_of_an_item(32, 32, 132), 6);
         assert_eq!(blocks_of_an_item(1, 1024, 132), MOST_BLOCKS);
         assert_eq!(blocks_of_an_item(8, 8, 132), 4, "two steps each");
         assert_eq!(blocks_of_an_item(132, 64, 132), 2);
