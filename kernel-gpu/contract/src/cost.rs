@@ -78,6 +78,8 @@ pub struct Constants {
     pub resident: u32,
     /// To start and to end, µs.
     pub launch_us: f64,
+    /// To start one of the blocks that are there at first, µs: the GPU starts them one after the other.
+    pub block_us: f64,
     /// To begin and to end an item, µs.
     pub item_us: f64,
     /// A step of a block, µs.
@@ -137,6 +139,8 @@ impl<'a> Costs<'a> {
 /// What a launch has to do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
+    /// Blocks that are started at first.
+    pub blocks: f64,
     /// Items that follow each other on a multiprocessor.
     pub rounds: f64,
     /// Steps that follow each other there.
@@ -179,6 +183,7 @@ impl Load {
         let multiprocessors = f64::from(multiprocessors.max(1));
         let slots = multiprocessors * f64::from(resident.max(1));
         Self {
+            blocks: items.min(slots),
             rounds: round_up(items / slots),
             steps: of_units(slots),
             shared_steps: of_units(multiprocessors),
@@ -222,7 +227,8 @@ impl Constants {
         let shared = self.shared_step_us * load.shared_steps;
         let computing = self.item_us * load.rounds + own.max(shared);
         let moving = self.megabyte_us * load.megabytes;
-        self.launch_us + computing.max(moving) + self.exposed * computing.min(moving)
+        let starting = self.launch_us + self.block_us * load.blocks;
+        starting + computing.max(moving) + self.exposed * computing.min(moving)
     }
 }
 
@@ -243,8 +249,8 @@ mod tests {
 
     #[test]
     fn items_go_through_in_rounds_of_the_blocks_that_are_there() {
-        let Load { rounds, steps, shared_steps, megabytes } = load(ONE_SHOT, Mask::Full, 264, 64, 2);
-        assert_eq!((rounds, steps, shared_steps), (1.0, 1.0, 2.0));
+        let Load { blocks, rounds, steps, shared_steps, megabytes } = load(ONE_SHOT, Mask::Full, 264, 64, 2);
+        assert_eq!((blocks, rounds, steps, shared_steps), (264.0, 1.0, 1.0, 2.0));
         assert!((megabytes - 264.0 * 64.0 * 516.0 * 1e-6).abs() < 1e-12);
         let more = load(ONE_SHOT, Mask::Full, 265, 64, 2);
         assert_eq!((more.rounds, more.steps, more.shared_steps), (2.0, 2.0, 3.0));
@@ -278,6 +284,7 @@ mod tests {
     const CONSTANTS: Constants = Constants {
         resident: 2,
         launch_us: 2.0,
+        block_us: 0.125,
         item_us: 1.0,
         step_us: 0.5,
         shared_step_us: 0.3,
@@ -287,10 +294,10 @@ mod tests {
 
     #[test]
     fn the_longer_of_computing_and_moving_counts_and_a_part_of_the_other() {
-        let load = Load { rounds: 2.0, steps: 10.0, shared_steps: 20.0, megabytes: 8.0 };
-        assert_eq!(CONSTANTS.predict(&load), 2.0 + (2.0 + 6.0) + 0.5 * 2.0);
+        let load = Load { blocks: 8.0, rounds: 2.0, steps: 10.0, shared_steps: 20.0, megabytes: 8.0 };
+        assert_eq!(CONSTANTS.predict(&load), 2.0 + 1.0 + (2.0 + 6.0) + 0.5 * 2.0);
         let load = Load { megabytes: 40.0, ..load };
-        assert_eq!(CONSTANTS.predict(&load), 2.0 + 10.0 + 0.5 * 8.0);
+        assert_eq!(CONSTANTS.predict(&load), 2.0 + 1.0 + 10.0 + 0.5 * 8.0);
     }
 
     #[test]

@@ -28,6 +28,7 @@ const WEIGHT_OF_EXPECTED: f64 = 0.02;
 const EXPECTED: Constants = Constants {
     resident: 2,
     launch_us: 2.0,
+    block_us: 0.004,
     item_us: 1.0,
     step_us: 0.6,
     shared_step_us: 0.3,
@@ -148,7 +149,7 @@ fn fit_class(
             errors.map(|error| error * error).sum::<f64>() / loads.len() as f64
         };
         let expected = logarithms(expected);
-        let unexpected = |logarithms: &[f64; 6]| {
+        let unexpected = |logarithms: &[f64; 7]| {
             let apart = logarithms.iter().zip(&expected).map(|(one, other)| (one - other).powi(2));
             WEIGHT_OF_EXPECTED * apart.sum::<f64>() / loads.len() as f64
         };
@@ -165,14 +166,16 @@ fn fit_class(
 }
 
 /// Logarithms of the constants but for the number of blocks; those of 0 as if they were tiny.
-fn logarithms(constants: &Constants) -> [f64; 6] {
-    let Constants { resident: _, launch_us, item_us, step_us, shared_step_us, megabyte_us, exposed } = *constants;
-    [launch_us, item_us, step_us, shared_step_us, megabyte_us, exposed].map(|constant| constant.max(1e-6).ln())
+fn logarithms(constants: &Constants) -> [f64; 7] {
+    let Constants { resident: _, launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed } =
+        *constants;
+    [launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed]
+        .map(|constant| constant.max(1e-6).ln())
 }
 
-fn constants(resident: u32, logarithms: &[f64; 6]) -> Constants {
-    let [launch_us, item_us, step_us, shared_step_us, megabyte_us, exposed] = logarithms.map(f64::exp);
-    Constants { resident, launch_us, item_us, step_us, shared_step_us, megabyte_us, exposed }
+fn constants(resident: u32, logarithms: &[f64; 7]) -> Constants {
+    let [launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed] = logarithms.map(f64::exp);
+    Constants { resident, launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed }
 }
 
 /// How the choice by constants of a part of the points is at the others.

@@ -2,52 +2,58 @@
 
 use super::{Constants, Costs, KernelClass};
 use crate::config::Mask::{self, Causal, Full};
-use crate::tile::Grid::{self, OneShot, Persistent};
+use crate::tile::Grid::{self, OneShot, Persistent, SplitKeys};
 use crate::tile::Kind::{self, Sm80, Sm90CpAsync, Sm90Tma};
 
 /// The GPU models.
 #[rustfmt::skip]
 pub const SHIPPED: &[Costs<'static>] = &[
-    Costs { gpu: "NVIDIA H100 80GB HBM3", architecture: 90, kernels: &[
-        kernel((Sm90Tma, 512, 64, 64, 1, Persistent, Full), 1, [7.3821, 1.8334, 0.6702, 0.2418, 0.3631, 0.1550]),
-        kernel((Sm90Tma, 512, 64, 64, 1, Persistent, Causal), 1, [3.3527, 4.6985, 0.4539, 0.2418, 0.2594, 0.4637]),
-        kernel((Sm90Tma, 64, 64, 64, 1, OneShot, Full), 2, [0.1491, 1.6936, 0.3893, 0.2418, 0.3147, 0.7117]),
-        kernel((Sm90Tma, 64, 64, 64, 1, OneShot, Causal), 1, [0.8786, 1.3124, 0.2967, 0.2419, 0.0658, 0.1487]),
-        kernel((Sm90Tma, 256, 64, 64, 1, Persistent, Full), 1, [1.0969, 1.9266, 0.7750, 0.2418, 0.1346, 0.3043]),
-        kernel((Sm90Tma, 256, 64, 64, 1, Persistent, Causal), 1, [0.9058, 2.2094, 0.7507, 0.2418, 0.0629, 0.1424]),
-        kernel((Sm90Tma, 64, 64, 64, 3, Persistent, Full), 3, [1.8980, 0.1533, 0.3952, 0.2640, 0.3826, 0.2208]),
-        kernel((Sm90Tma, 64, 64, 64, 3, Persistent, Causal), 3, [2.1648, 0.0690, 0.3865, 0.3181, 0.3530, 0.2487]),
-        kernel((Sm90Tma, 256, 64, 32, 1, Persistent, Full), 1, [1.4848, 1.6326, 0.6487, 0.2155, 0.4484, 0.0492]),
-        kernel((Sm90Tma, 256, 64, 32, 1, Persistent, Causal), 1, [1.2724, 1.8905, 0.5750, 0.2155, 0.3057, 0.0335]),
-        kernel((Sm90Tma, 64, 64, 32, 4, Persistent, Full), 4, [1.8247, 0.1440, 0.3112, 0.2155, 0.7164, 0.0787]),
-        kernel((Sm90Tma, 64, 64, 32, 4, Persistent, Causal), 4, [2.1489, 0.0463, 0.2966, 0.2462, 0.6203, 0.0478]),
-        kernel((Sm90Tma, 192, 64, 96, 1, Persistent, Full), 1, [1.0664, 3.1003, 0.6871, 0.6095, 0.1654, 0.1548]),
-        kernel((Sm90Tma, 192, 64, 96, 1, Persistent, Causal), 1, [0.7963, 3.2480, 0.7099, 0.6096, 0.1084, 0.1015]),
-        kernel((Sm90Tma, 128, 64, 128, 1, Persistent, Full), 1, [1.5516, 1.7546, 0.6722, 0.6095, 0.2980, 0.2788]),
-        kernel((Sm90Tma, 128, 64, 128, 1, Persistent, Causal), 1, [1.2232, 1.8760, 0.6718, 0.8150, 0.2125, 0.1988]),
-        kernel((Sm90Tma, 64, 64, 128, 2, Persistent, Full), 2, [0.2688, 2.2947, 0.8566, 0.6093, 0.3291, 0.3945]),
-        kernel((Sm90Tma, 64, 64, 128, 2, Persistent, Causal), 2, [0.1788, 2.5913, 0.8660, 0.6123, 0.3529, 0.2573]),
-        kernel((Sm90CpAsync, 64, 64, 64, 4, OneShot, Full), 6, [3.2323, 1.0038, 0.3111, 0.2448, 0.3398, 0.2913]),
-        kernel((Sm90CpAsync, 64, 64, 64, 4, OneShot, Causal), 6, [3.7208, 0.9174, 0.2732, 0.2732, 0.3234, 0.3270]),
-        kernel((Sm80, 128, 64, 64, 2, OneShot, Full), 1, [2.1122, 0.9432, 0.6959, 0.3001, 0.3300, 0.3409]),
-        kernel((Sm80, 128, 32, 64, 2, OneShot, Causal), 2, [1.4461, 1.9912, 0.4480, 0.3695, 0.2909, 0.4973]),
-        kernel((Sm80, 32, 32, 64, 3, OneShot, Full), 4, [2.1076, 0.5086, 0.3424, 0.1244, 0.3373, 0.6392]),
-        kernel((Sm80, 32, 32, 64, 3, OneShot, Causal), 3, [2.1479, 0.3512, 0.3598, 0.1217, 0.3065, 0.8306]),
-        kernel((Sm80, 128, 64, 32, 3, OneShot, Full), 2, [1.7015, 0.9430, 0.5897, 0.4030, 0.2297, 0.5957]),
-        kernel((Sm80, 128, 64, 32, 3, OneShot, Causal), 2, [1.4060, 0.9736, 0.7175, 0.3621, 0.2659, 0.6900]),
-        kernel((Sm80, 64, 64, 128, 1, OneShot, Full), 1, [2.5490, 0.9639, 0.7960, 0.3000, 0.2384, 0.6181]),
-        kernel((Sm80, 64, 64, 128, 1, OneShot, Causal), 1, [2.5925, 0.9239, 0.8336, 0.3000, 0.2292, 0.5940]),
+    Costs { gpu: "NVIDIA H200", architecture: 90, kernels: &[
+        kernel((Sm90Tma, 512, 64, 64, 1, Persistent, Full), 1, [1.9416, 0.0173, 1.5697, 1.5737, 0.2581, 0.1102, 0.0746]),
+        kernel((Sm90Tma, 512, 64, 64, 1, Persistent, Causal), 1, [1.5774, 0.0152, 1.5238, 1.0209, 0.2581, 0.1117, 0.0756]),
+        kernel((Sm90Tma, 64, 64, 64, 1, OneShot, Full), 2, [0.1295, 0.0106, 1.3842, 0.4116, 0.2580, 0.3896, 0.2638]),
+        kernel((Sm90Tma, 64, 64, 64, 1, OneShot, Causal), 2, [0.0513, 0.0087, 1.8084, 0.3701, 0.2259, 0.3537, 0.2371]),
+        kernel((Sm90Tma, 256, 64, 64, 1, Persistent, Full), 1, [1.6430, 0.0178, 1.4362, 0.7713, 0.2581, 0.1114, 0.0754]),
+        kernel((Sm90Tma, 256, 64, 64, 1, Persistent, Causal), 1, [1.4193, 0.0182, 1.6952, 0.6889, 0.2582, 0.0652, 0.0441]),
+        kernel((Sm90Tma, 64, 64, 64, 3, Persistent, Full), 3, [0.9129, 0.0113, 0.5475, 0.4355, 0.2498, 0.2393, 0.0709]),
+        kernel((Sm90Tma, 64, 64, 64, 3, Persistent, Causal), 3, [1.1233, 0.0113, 0.5978, 0.4200, 0.2499, 0.2402, 0.0588]),
+        kernel((Sm90Tma, 64, 64, 64, 2, SplitKeys, Full), 2, [0.1332, 0.0169, 2.2278, 0.4858, 0.2429, 0.3230, 0.2186]),
+        kernel((Sm90Tma, 64, 64, 64, 2, SplitKeys, Causal), 2, [0.1332, 0.0169, 2.2278, 0.4858, 0.2429, 0.3230, 0.2186]),
+        kernel((Sm90Tma, 256, 64, 32, 1, Persistent, Full), 1, [1.6430, 0.0178, 1.4362, 0.7713, 0.2581, 0.1114, 0.0754]),
+        kernel((Sm90Tma, 256, 64, 32, 1, Persistent, Causal), 1, [1.4193, 0.0182, 1.6952, 0.6889, 0.2582, 0.0652, 0.0441]),
+        kernel((Sm90Tma, 64, 64, 32, 4, Persistent, Full), 3, [0.9129, 0.0113, 0.5475, 0.4355, 0.2498, 0.2393, 0.0709]),
+        kernel((Sm90Tma, 64, 64, 32, 4, Persistent, Causal), 3, [1.1233, 0.0113, 0.5978, 0.4200, 0.2499, 0.2402, 0.0588]),
+        kernel((Sm90Tma, 64, 64, 32, 2, SplitKeys, Full), 2, [0.1332, 0.0169, 2.2278, 0.4858, 0.2429, 0.3230, 0.2186]),
+        kernel((Sm90Tma, 64, 64, 32, 2, SplitKeys, Causal), 2, [0.1332, 0.0169, 2.2278, 0.4858, 0.2429, 0.3230, 0.2186]),
+        kernel((Sm90Tma, 192, 64, 96, 1, Persistent, Full), 1, [1.6430, 0.0178, 1.4362, 0.7713, 0.2581, 0.1114, 0.0754]),
+        kernel((Sm90Tma, 192, 64, 96, 1, Persistent, Causal), 1, [1.4193, 0.0182, 1.6952, 0.6889, 0.2582, 0.0652, 0.0441]),
+        kernel((Sm90Tma, 128, 64, 128, 1, Persistent, Full), 1, [1.6430, 0.0178, 1.4362, 0.7713, 0.2581, 0.1114, 0.0754]),
+        kernel((Sm90Tma, 128, 64, 128, 1, Persistent, Causal), 1, [1.4193, 0.0182, 1.6952, 0.6889, 0.2582, 0.0652, 0.0441]),
+        kernel((Sm90Tma, 64, 64, 128, 2, Persistent, Full), 3, [0.9129, 0.0113, 0.5475, 0.4355, 0.2498, 0.2393, 0.0709]),
+        kernel((Sm90Tma, 64, 64, 128, 2, Persistent, Causal), 3, [1.1233, 0.0113, 0.5978, 0.4200, 0.2499, 0.2402, 0.0588]),
+        kernel((Sm90Tma, 64, 64, 128, 2, SplitKeys, Full), 2, [0.1332, 0.0169, 2.2278, 0.4858, 0.2429, 0.3230, 0.2186]),
+        kernel((Sm90Tma, 64, 64, 128, 2, SplitKeys, Causal), 2, [0.1332, 0.0169, 2.2278, 0.4858, 0.2429, 0.3230, 0.2186]),
+        kernel((Sm90CpAsync, 64, 64, 64, 4, OneShot, Full), 4, [1.8279, 0.0039, 0.9325, 0.5099, 0.2313, 0.3313, 0.2839]),
+        kernel((Sm90CpAsync, 64, 64, 64, 4, OneShot, Causal), 6, [1.8485, 0.0039, 0.9371, 0.5239, 0.2297, 0.3211, 0.2819]),
+        kernel((Sm80, 128, 64, 64, 2, OneShot, Full), 4, [0.6052, 0.0075, 2.3316, 0.8067, 0.6520, 0.2626, 0.4271]),
+        kernel((Sm80, 128, 32, 64, 2, OneShot, Causal), 2, [0.9298, 0.0055, 2.3081, 0.4738, 0.3034, 0.2734, 0.4445]),
+        kernel((Sm80, 32, 32, 64, 3, OneShot, Full), 4, [0.8416, 0.0041, 1.5265, 0.3507, 0.1303, 0.1458, 0.2371]),
+        kernel((Sm80, 32, 32, 64, 3, OneShot, Causal), 4, [0.7710, 0.0029, 1.8490, 0.3466, 0.1174, 0.2092, 0.3401]),
+        kernel((Sm80, 128, 64, 32, 3, OneShot, Full), 4, [0.6052, 0.0075, 2.3316, 0.8067, 0.6520, 0.2626, 0.4271]),
+        kernel((Sm80, 128, 64, 32, 3, OneShot, Causal), 4, [0.6052, 0.0075, 2.3316, 0.8067, 0.6520, 0.2626, 0.4271]),
+        kernel((Sm80, 64, 64, 128, 1, OneShot, Full), 2, [1.0556, 0.0053, 2.0737, 0.8669, 0.7943, 0.1619, 0.2634]),
+        kernel((Sm80, 64, 64, 128, 1, OneShot, Causal), 2, [0.7374, 0.0054, 2.3809, 0.8919, 0.6841, 0.2081, 0.3386]),
     ] },
 ];
 
 /// Kind, rows, keys, columns, blocks, grid, mask.
 type Class = (Kind, u32, u32, u32, u32, Grid, Mask);
 
-const fn kernel(class: Class, resident: u32, constants: [f64; 6]) -> (KernelClass, Constants) {
+const fn kernel(class: Class, resident: u32, constants: [f64; 7]) -> (KernelClass, Constants) {
     let (kind, rows, keys, columns, blocks, grid, mask) = class;
-    let [launch_us, item_us, step_us, shared_step_us, megabyte_us, exposed] = constants;
+    let [launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed] = constants;
     (
         KernelClass { kind, rows, keys, columns, blocks, grid, mask },
-        Constants { resident, launch_us, item_us, step_us, shared_step_us, megabyte_us, exposed },
+        Constants { resident, launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed },
     )
 }

@@ -127,6 +127,7 @@ fn constants(variants: &[Variant<'_>]) -> std::vec::Vec<(KernelClass, Constants)
         let constants = Constants {
             resident: 1,
             launch_us: 2.0,
+            block_us: 0.0,
             item_us: rows / 64.0,
             step_us: 0.2 + rows / 1000.0,
             shared_step_us: 0.0,

@@ -37,10 +37,11 @@ pub fn run(options: &Options) -> Result<Verdict> {
 
 fn text(fit: &Fit) -> String {
     let mut table = output::table();
-    table.set_header(["times", "error", "launch", "item", "step", "shared", "µs/MB", "exposed", "kernels"]);
+    table.set_header(["times", "error", "launch", "block ns", "item", "step", "shared", "µs/MB", "exposed", "kernels"]);
     for FittedKernel { class, constants, times, error } in &fit.kernels {
-        let numbers = [constants.launch_us, constants.item_us, constants.step_us, constants.shared_step_us];
-        let numbers = numbers.into_iter().chain([constants.megabyte_us, constants.exposed]);
+        let starting = [constants.launch_us, constants.block_us * 1e3];
+        let numbers = starting.into_iter().chain([constants.item_us, constants.step_us, constants.shared_step_us]);
+        let numbers = numbers.chain([constants.megabyte_us, constants.exposed]);
         let row = [times.to_string(), format!("{:.1} %", error * 100.0)];
         let name = format!(
             "{} {}x{}, {} blocks, {}",
@@ -52,7 +53,7 @@ fn text(fit: &Fit) -> String {
         );
         table.add_row(row.into_iter().chain(numbers.map(|number| format!("{number:.3}"))).chain([name]));
     }
-    table.column_iter_mut().take(8).for_each(|column| {
+    table.column_iter_mut().take(9).for_each(|column| {
         column.set_cell_alignment(CellAlignment::Right);
     });
     let mut text = format!("{}, sm_{}\n{}\n", fit.gpu, fit.architecture, output::fitted(table));

@@ -12,7 +12,7 @@ const HEAD: &str = "\
 
 use super::{Constants, Costs, KernelClass};
 use crate::config::Mask::{self, Causal, Full};
-use crate::tile::Grid::{self, OneShot, Persistent};
+use crate::tile::Grid::{self, OneShot, Persistent, SplitKeys};
 use crate::tile::Kind::{self, Sm80, Sm90CpAsync, Sm90Tma};
 
 /// The GPU models.
@@ -26,12 +26,12 @@ const TAIL: &str = "\
 /// Kind, rows, keys, columns, blocks, grid, mask.
 type Class = (Kind, u32, u32, u32, u32, Grid, Mask);
 
-const fn kernel(class: Class, resident: u32, constants: [f64; 6]) -> (KernelClass, Constants) {
+const fn kernel(class: Class, resident: u32, constants: [f64; 7]) -> (KernelClass, Constants) {
     let (kind, rows, keys, columns, blocks, grid, mask) = class;
-    let [launch_us, item_us, step_us, shared_step_us, megabyte_us, exposed] = constants;
+    let [launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed] = constants;
     (
         KernelClass { kind, rows, keys, columns, blocks, grid, mask },
-        Constants { resident, launch_us, item_us, step_us, shared_step_us, megabyte_us, exposed },
+        Constants { resident, launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed },
     )
 }
 ";
@@ -43,8 +43,9 @@ pub fn source(fits: &[Fit]) -> String {
         let _ = writeln!(text, "    Costs {{ gpu: {gpu:?}, architecture: {architecture}, kernels: &[");
         for (class, constants) in of_variants(kernels, VARIANTS) {
             let KernelClass { kind, rows, keys, columns, blocks, grid, mask } = class;
-            let Constants { resident, launch_us, item_us, step_us, shared_step_us, megabyte_us, exposed } = constants;
-            let numbers = [launch_us, item_us, step_us, shared_step_us, megabyte_us, exposed];
+            let Constants { resident, launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed } =
+                constants;
+            let numbers = [launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed];
             let numbers = numbers.map(|number| format!("{number:.4}")).join(", ");
             let _ = writeln!(
                 text,
