@@ -31,6 +31,14 @@ typedef struct LastRound {
     Divisor finer_parts;
 } LastRound;
 
+/* In which order items of different length come: kernel-gpu/contract/src/longest_first.rs. The twins take them head by head. */
+typedef struct HeadGroups {
+    Divisor heads;
+    Divisor items;
+    Divisor last_heads;
+    uint32_t last;
+} HeadGroups;
+
 /* What is done to scores before their softmax: kernel-gpu/contract/src/args.rs. The twins leave them alone. */
 typedef struct ScoreModArgs {
     uint64_t bias;
@@ -74,6 +82,7 @@ typedef struct ForwardArgs {
     Divisor query_tiles;  /* query tiles of a head: ceil(S / BLOCK_M) */
     uint32_t work_items;  /* query tiles of all heads: B * H * query_tiles */
     LastRound last_round;
+    HeadGroups head_groups;
 } ForwardArgs;
 
 #endif

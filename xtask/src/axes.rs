@@ -44,7 +44,7 @@ fn kernels() -> Vec<Candidate> {
     changed.chain(of_sm_80()).collect()
 }
 
-/// A variant with the other epilogue, and with a softmax that rescales in every step or, every second one that can, more
+/// A variant with the other epilogue, where it has one, and with a softmax that rescales in every step or, every second one that can, more
 /// often than it must.
 fn changed(index: usize, variant: &Variant) -> Candidate {
     let epilogue = Epilogue::Exchange;
@@ -55,6 +55,8 @@ fn changed(index: usize, variant: &Variant) -> Candidate {
         }
         Configuration::Sm90Tma(tile) => {
             let rescale_threshold = if index.is_multiple_of(2) { 0 } else { 4 };
+            // Blocks that split keys have an epilogue of their own.
+            let epilogue = if tile.splits_keys() { tile.epilogue } else { epilogue };
             Configuration::Sm90Tma(Sm90Tma { epilogue, rescale_threshold, ..tile })
         }
     };

@@ -79,7 +79,7 @@ pub fn line() -> Option<String> {
 }
 
 impl Python {
-    /// As [`line`]; the thread has the global lock.
+    /// As [`line()`]; the thread has the global lock.
     fn own_line(&self) -> Option<String> {
         // SAFETY: the thread has the global lock, as for all calls below; the frame is borrowed and gets an owner here.
         let mut frame = unsafe {

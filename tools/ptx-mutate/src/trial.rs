@@ -306,6 +306,14 @@ fn cases(entry: &Entry) -> Result<Vec<Case>> {
             cases.push(Case { schedule, ..case });
         }
     }
+    if entry.config.grid() == Grid::SplitKeys {
+        // Clusters of two blocks on four multiprocessors, of which one has no key of the first rows under a causal mask, and of three.
+        cases.push(Case::generate(contiguous(shape(1, 1, 200), entry)?, Distribution::Normal)?);
+        if entry.mask == Mask::Full {
+            let few_rows = shape(1, 1, 60).with_kv_sequence(6 * entry.config.block_n() + 2);
+            cases.push(Case::generate(apart(few_rows, entry)?, Distribution::LargeLogits)?);
+        }
+    }
     if entry.scores == Scores::Modified {
         cases.extend(score_mods(entry, second)?);
     }

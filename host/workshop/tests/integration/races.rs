@@ -1,8 +1,9 @@
 //! What the simulator says of the kernels without one of their barriers.
 
-use contract::config::{Element, Sequence};
+use contract::config::{Element, Mask, Sequence};
 use contract::manifest::Entry;
 use contract::problem::{DEFAULT_HEAD_DIM, Shape};
+use contract::tile::Grid;
 use contract::view::Layout;
 use ptx_sim::FindingClass;
 use workshop::executor::{DeviceChoice, PtxModule, open, sim};
@@ -12,12 +13,14 @@ use workshop::launch::problem;
 
 use crate::support::ptx;
 
-/// Whether a line of PTX is a barrier of a block or a warp. Those that name their number and their threads are turns on the tensor
+const CLUSTER_BARRIER: &str = "barrier.cluster";
+
+/// Whether a line of PTX is a barrier of a block or a warp, and not of a cluster. Those that name their number and their threads are turns on the tensor
 /// cores, and without them nothing is wrong but the time.
 fn is_barrier(line: &str) -> bool {
     let line = line.trim_start();
     let is_turn = line.starts_with("bar.arrive") || line.starts_with("bar.sync") && line.contains(',');
-    line.starts_with("bar") && !is_turn
+    line.starts_with("bar") && !line.starts_with(CLUSTER_BARRIER) && !is_turn
 }
 
 /// The lines of an entry's body that hold a barrier that orders memory: not those before which the source remarks that they only
@@ -42,9 +45,9 @@ fn barriers(text: &str, entry: &str) -> Vec<usize> {
     barriers
 }
 
-/// The classes of what is found when `entry` runs without one line of its PTX.
-fn findings_without(line: usize, entry: &Entry, module: &PtxModule, inputs: &Inputs) -> Vec<FindingClass> {
-    let kept = module.text.lines().enumerate().map(|(number, text)| if number == line { "" } else { text });
+/// The classes of what is found when `entry` runs without some lines of its PTX.
+fn findings_without(left_out: &[usize], entry: &Entry, module: &PtxModule, inputs: &Inputs) -> Vec<FindingClass> {
+    let kept = module.text.lines().enumerate().map(|(number, text)| if left_out.contains(&number) { "" } else { text });
     let text = kept.collect::<Vec<_>>().join("\n");
     let module = PtxModule { file: module.file.clone(), text: text.into() };
     let mut executor = open(DeviceChoice::Sim, sim::DEFAULT_ARCHITECTURE).unwrap().executor;
@@ -57,18 +60,24 @@ fn findings_without(line: usize, entry: &Entry, module: &PtxModule, inputs: &Inp
 /// for which the first one's place in shared memory is used again.
 fn inputs(entry: &Entry) -> [Inputs; 2] {
     const SINGLE_ROWS: u32 = 40;
-    let generate = |sequence: u32| {
-        let shape = Shape::new(1, 1, sequence).with_head_dim(entry.config.columns());
+    let generate_of = |shape: Shape| {
+        let shape = shape.with_head_dim(entry.config.columns());
         let problem = problem(entry, shape, Layout::Bhsd).unwrap();
         [Distribution::Normal, Distribution::LargeLogits]
             .map(|distribution| Inputs::generate(problem, distribution, 1).unwrap())
     };
+    let generate = |sequence: u32| generate_of(Shape::new(1, 1, sequence));
     let two_steps = 2 * entry.config.block_n();
     match entry.sequence {
         Sequence::Packed => {
             let lengths: Vec<u32> = std::iter::once(two_steps).chain([1; SINGLE_ROWS as usize]).collect();
             generate(two_steps + SINGLE_ROWS).map(|inputs| inputs.packed(&lengths).unwrap())
         }
+        // Two steps for each of four blocks.
+        Sequence::Any if entry.config.grid() == Grid::SplitKeys && entry.mask == Mask::Full => {
+            generate_of(Shape::new(1, 1, 60).with_kv_sequence(4 * two_steps))
+        }
+        Sequence::Any if entry.config.grid() == Grid::SplitKeys => generate(2 * two_steps),
         Sequence::Any => generate(two_steps),
         Sequence::Exact(sequence) => generate(sequence),
     }
@@ -82,11 +91,33 @@ fn a_kernel_without_one_of_its_barriers_has_a_race() {
         let inputs = inputs(entry);
         let barriers = barriers(&module.text, &entry.name);
         let line_of = |line: usize| module.text.lines().nth(line).unwrap_or_default().trim();
-        assert!(barriers.len() >= 2, "{} has the barriers {barriers:?}", entry.name);
+        // Blocks that split keys have the rest of theirs with their cluster.
+        let fewest = if entry.config.grid() == Grid::SplitKeys { 1 } else { 2 };
+        assert!(barriers.len() >= fewest, "{} has the barriers {barriers:?}", entry.name);
         for line in barriers {
-            let shows_race = |inputs| findings_without(line, entry, module, inputs).contains(&FindingClass::Race);
+            let shows_race = |inputs| findings_without(&[line], entry, module, inputs).contains(&FindingClass::Race);
             let what = format!("{} without `{}` in line {}", entry.name, line_of(line), line + 1);
             assert!(inputs.iter().any(shows_race), "{what} has no race");
+        }
+    }
+}
+
+/// Blocks that split keys wait for each other twice: until all parts are there, and until all have read them.
+#[test]
+fn blocks_that_do_not_wait_for_the_others_of_their_cluster_are_found() {
+    for (entry, module) in ptx().entries().filter(|(entry, _)| entry.config.grid() == Grid::SplitKeys) {
+        let begins = |line: &str| line.contains(".entry") && line.contains(&format!("{}(", entry.name));
+        let body = module.text.lines().enumerate().skip_while(|(_, line)| !begins(line));
+        let body = body.take_while(|(_, line)| !line.starts_with('}'));
+        let barriers: Vec<usize> =
+            body.filter(|(_, line)| line.trim().starts_with(CLUSTER_BARRIER)).map(|(number, _)| number).collect();
+        // Arrivals and waits, of the warps that compute and of the others.
+        assert_eq!(barriers.len(), 8, "{}", entry.name);
+        let [inputs, _] = inputs(entry);
+        for (barrier, class) in [FindingClass::Race, FindingClass::BlockLifetime].into_iter().enumerate() {
+            let left_out: Vec<usize> = barriers.chunks(2).skip(barrier).step_by(2).flatten().copied().collect();
+            let found = findings_without(&left_out, entry, module, &inputs);
+            assert!(found.contains(&class), "{} without barrier {barrier} of its cluster: {found:?}", entry.name);
         }
     }
 }
