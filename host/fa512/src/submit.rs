@@ -41,16 +41,17 @@ pub unsafe fn submit(
     overlap: bool,
 ) -> Result<(), Error> {
     let overlaps = overlap && driver.overlaps && launch.overlaps_previous();
-    let (cluster, has_cluster) = (launch.cluster().unwrap_or(NonZeroU32::MIN), launch.cluster().is_some());
-    let mut attributes = [LaunchAttribute::cluster(cluster), LaunchAttribute::programmatic_stream_serialization()];
-    let attributes = if has_cluster { &mut attributes[..] } else { &mut attributes[1..] };
+    let cluster = launch.cluster();
+    let of_cluster = LaunchAttribute::cluster(cluster.unwrap_or(NonZeroU32::MIN));
+    let mut attributes = [of_cluster, LaunchAttribute::programmatic_stream_serialization()];
+    let attributes = &mut attributes[usize::from(cluster.is_none())..];
     let config = LaunchConfig {
         grid: [launch.blocks(), 1, 1],
         block: [launch.threads(), 1, 1],
         shared_bytes: launch.dynamic_shared_bytes(),
         stream: stream.handle(),
         attributes: attributes.as_mut_ptr(),
-        attribute_count: u32::from(has_cluster) + u32::from(overlaps),
+        attribute_count: u32::from(cluster.is_some()) + u32::from(overlaps),
     };
     let maps = launch.encoded_tensor_maps().map_or(ptr::null(), ptr::from_ref);
     let arguments = [ptr::from_ref(launch.args()).cast::<c_void>(), maps.cast()];

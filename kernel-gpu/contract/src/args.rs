@@ -91,7 +91,7 @@ pub struct ForwardArgs {
     pub query_tiles: Divisor,
     /// Query tiles of all heads, `B · H · query_tiles`: what the blocks of the launch share out among them.
     pub work_items: NonZeroU32,
-    /// How the last round of whole heads is dealt out.
+    /// How the last round of items of one length is dealt out.
     pub last_round: LastRound,
     /// In which order items come whose lengths differ.
     pub head_groups: HeadGroups,

@@ -195,13 +195,8 @@ impl Load {
 /// Blocks among which the keys of an item are split.
 fn parts_of_an_item(class: &KernelClass, problem: &Problem, tiles: u32, multiprocessors: u32) -> f64 {
     let shape = problem.shape();
-    match (class.grid, geometry::work_items(shape.batch, shape.heads, tiles)) {
-        (Grid::SplitKeys, Some(items)) => {
-            let steps = shape.kv_sequence.div_ceil(class.keys);
-            split_keys::blocks_of_an_item(items, steps, multiprocessors).into()
-        }
-        _ => 1.0,
-    }
+    let cluster = |items| split_keys::cluster(class.grid, items, shape.kv_sequence, class.keys, multiprocessors);
+    geometry::work_items(shape.batch, shape.heads, tiles).map_or(1.0, |items| cluster(items).into())
 }
 
 /// Steps of a head under a causal mask: of every tile up to its last key that is attended to.

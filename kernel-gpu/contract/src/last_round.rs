@@ -13,7 +13,7 @@ use crate::divisor::Divisor;
 /// Strips of a head, computed in two passes of half of them.
 const STRIPS: u32 = 8;
 
-/// How the heads of a launch are dealt out to its blocks, where an item is a whole head.
+/// How the items of a launch are dealt out to its blocks, where they are equally long. What is said of heads holds for other items.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastRound {

@@ -27,6 +27,7 @@ pub struct HeadGroups {
     /// The last group.
     last: u32,
 }
+
 /// Of heads whose K and V are not in L2 together, the fewest rows of a tile and the fewest tiles with which it pays to leave the
 /// order of heads (docs/results/map.md).
 const FEWEST_ROWS: u32 = 128;
@@ -47,21 +48,18 @@ impl HeadGroups {
     /// come one by one where the tiles or their heads are so small that reading K and V would take longer than computing.
     #[inline]
     pub const fn new(heads: NonZeroU32, tiles: NonZeroU32, rows: u32, blocks: NonZeroU32, key_bytes: u64) -> Self {
-        let of_a_round = blocks.get() / greatest_common_divisor(blocks.get(), tiles.get());
-        let items = of_a_round as u64 * tiles.get() as u64;
-        let group = (2 * blocks.get() as u64).div_ceil(items) * of_a_round as u64;
         if key_bytes <= SHARED_BYTES {
             return Self::one(heads, tiles);
         }
         if rows < FEWEST_ROWS || tiles.get() < FEWEST_TILES {
             return Self::of(heads, NonZeroU32::MIN, tiles);
         }
-        if (heads.get() as u64) < 2 * group {
-            return Self::one(heads, tiles);
-        }
+        let of_a_round = blocks.get() / greatest_common_divisor(blocks.get(), tiles.get());
+        let items = of_a_round as u64 * tiles.get() as u64;
+        let group = (2 * blocks.get() as u64).div_ceil(items) * of_a_round as u64;
         match NonZeroU32::new(group as u32) {
-            Some(group) => Self::of(heads, group, tiles),
-            None => Self::one(heads, tiles),
+            Some(several) if 2 * group <= heads.get() as u64 => Self::of(heads, several, tiles),
+            _ => Self::one(heads, tiles),
         }
     }
 
@@ -73,7 +71,8 @@ impl HeadGroups {
         Self { heads: Divisor::new(group), items: Divisor::new(items), last_heads: Divisor::new(last_heads), last }
     }
 
-    /// The head, of all batch entries, and how many tiles of it come before this one, of work item `item`. What [`Divisor::either`] asks of `hide` is asked of it here.
+    /// The head, of all batch entries, and how many tiles of it come before this one, of work item `item`. What
+    /// [`Divisor::either`] asks of `hide` is asked of it here.
     #[inline(always)]
     fn head_and_rank(
         &self,

@@ -17,7 +17,7 @@ use crate::problem::{Problem, Slopes};
 use crate::refusal::{Refusal, Tensor};
 use crate::split_keys;
 use crate::tensor_map::{self, TensorMap};
-use crate::tile::{Configuration, Grid};
+use crate::tile::Configuration;
 use crate::variants::Variant;
 
 use addresses::FirstElements;
@@ -52,13 +52,8 @@ impl<'a> Plan<'a> {
         let work_items = work_items(shape.batch, shape.heads, query_tiles).ok_or(too_many)?;
         let blocks = blocks(config.grid(), work_items, gpu.multiprocessors, config.min_blocks());
         let side_by_side = gpu.multiprocessors.saturating_mul(config.min_blocks());
-        let cluster = match config.grid() {
-            Grid::OneShot | Grid::Persistent => 1,
-            Grid::SplitKeys => {
-                let steps = shape.kv_sequence.div_ceil(config.block_n());
-                split_keys::blocks_of_an_item(work_items, steps, gpu.multiprocessors)
-            }
-        };
+        let (grid, keys, step) = (config.grid(), shape.kv_sequence, config.block_n());
+        let cluster = split_keys::cluster(grid, work_items, keys, step, gpu.multiprocessors);
         let (views, band) = (problem.views(), problem.band());
         let args = ForwardArgs {
             q: 0,

@@ -6,16 +6,27 @@
 
 use core::num::NonZeroU32;
 
+use crate::tile::Grid;
+
 /// Most blocks of a cluster: what every GPU that has clusters launches.
 pub const MOST_BLOCKS: u32 = 8;
 /// Fewest steps that are worth a block.
 const FEWEST_STEPS: u32 = 2;
 
+/// Blocks of a cluster of a launch of `items` work items, the longest of which attends to `keys` keys in steps of `step` keys; 1
+/// where `grid` splits no keys.
+pub const fn cluster(grid: Grid, items: u32, keys: u32, step: u32, multiprocessors: u32) -> u32 {
+    match grid {
+        Grid::OneShot | Grid::Persistent => 1,
+        Grid::SplitKeys => blocks_of_an_item(items, keys.div_ceil(step), multiprocessors),
+    }
+}
+
 /// Blocks among which the keys of each of `items` work items are split, the longest of which has `steps` steps of keys.
 ///
 /// Three blocks for two multiprocessors are on their way at once: while one waits, another computes. More clusters of many blocks
 /// do not find places side by side on an H200, and go through in two rounds; clusters of two do (docs/results/map.md).
-pub const fn blocks_of_an_item(items: u32, steps: u32, multiprocessors: u32) -> u32 {
+const fn blocks_of_an_item(items: u32, steps: u32, multiprocessors: u32) -> u32 {
     let room = multiprocessors.saturating_mul(3) / 2 / at_least_one(items);
     let room = if room == 1 && items <= multiprocessors { 2 } else { room };
     at_least_one(smaller(smaller(room, steps / FEWEST_STEPS), MOST_BLOCKS))

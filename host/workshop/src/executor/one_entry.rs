@@ -5,7 +5,7 @@ use ptx_text::lines::entry_of_line;
 /// `ptx` without its other entries, in whose place are empty lines, so that the lines of what is left have their numbers. All of
 /// it where `entry` is not found.
 ///
-/// The driver compiles every entry of what it loads: the 98 of `sm_90a.ptx` take it 20 seconds.
+/// The driver compiles every entry of what it loads: the 90 that `sm_90a.ptx` once had took it 20 seconds.
 pub fn only(ptx: &str, entry: &str) -> String {
     let mut kept = String::with_capacity(ptx.len() / 8);
     let (mut place, mut is_there) = (Place::Outside, false);

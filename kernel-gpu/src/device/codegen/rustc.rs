@@ -23,16 +23,7 @@ pub(crate) use kernel;
 
 /// Indices of the calling thread, and its block's barrier.
 pub mod thread {
-    macro_rules! special_register {
-        ($name:literal) => {{
-            let value: u32;
-            // SAFETY: reading a special register has no effect.
-            unsafe {
-                core::arch::asm!(concat!("mov.u32 {}, %", $name, ";"), out(reg32) value, options(pure, nomem, nostack))
-            };
-            value
-        }};
-    }
+    use crate::device::ptx::special_register;
 
     /// `%tid.x`
     #[inline(always)]

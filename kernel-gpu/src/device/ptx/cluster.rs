@@ -1,13 +1,6 @@
 //! Thread block clusters (PTX ISA, "barrier.cluster", "mapa", "Special Registers", "ld").
 
-/// A special register of the calling thread.
-macro_rules! special_register {
-    ($name:literal) => {{
-        let value: u32;
-        instruction!(concat!("mov.u32 {}, %", $name, ";"), out(reg32) value, options(pure, nomem, nostack));
-        value
-    }};
-}
+use super::special_register;
 
 /// `%clusterid.x`: which cluster of the grid it is, where the other dimensions are 1.
 #[inline(always)]

@@ -110,7 +110,10 @@ pub trait Order<K: TmaKernel> {
     ///
     /// # Safety
     /// All warps of the warpgroup call this together, behind [`Self::leave`] of the step.
-    unsafe fn resume(context: &Context<'_, K>, step: Step<K>, lane: Lane, turns: Turns) -> Option<Step<K>>;
+    #[inline(always)]
+    unsafe fn resume(_: &Context<'_, K>, _: Step<K>, _: Lane, _: Turns) -> Option<Step<K>> {
+        None
+    }
 
     /// The step after `step`, which is not the last of its strip.
     fn next_tile(memory: Memory<K>, step: Step<K>) -> Step<K>;
@@ -123,10 +126,16 @@ pub trait Order<K: TmaKernel> {
 
     /// From which of its strips on a warpgroup passes its turns to the first one, as those behind it have nothing to do any
     /// more; one that does not come where that is not so.
-    fn last_in_turn_from(context: &Context<'_, K>, warpgroup: u32) -> u32;
+    #[inline(always)]
+    fn last_in_turn_from(_: &Context<'_, K>, _warpgroup: u32) -> u32 {
+        u32::MAX
+    }
 
     /// Warpgroups that use a stage before it is refilled.
-    fn users(context: &Context<'_, K>, stage: u32) -> u32;
+    #[inline(always)]
+    fn users(_: &Context<'_, K>, _stage: u32) -> u32 {
+        K::WARPGROUPS
+    }
 
     /// What is done for every strip of the block, in the order in which they are computed.
     fn for_each_strip(context: &Context<'_, K>, action: impl FnMut(StripCopy));

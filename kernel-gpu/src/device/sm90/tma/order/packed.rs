@@ -277,16 +277,6 @@ impl<K: TmaKernel> Order<K> for PackedStreamed {
     }
 
     #[inline(always)]
-    fn last_in_turn_from(_: &Context<'_, K>, _: u32) -> u32 {
-        u32::MAX
-    }
-
-    #[inline(always)]
-    fn users(_: &Context<'_, K>, _stage: u32) -> u32 {
-        K::WARPGROUPS
-    }
-
-    #[inline(always)]
     fn for_each_strip(context: &Context<'_, K>, mut action: impl FnMut(StripCopy)) {
         let mut number = 0;
         loop {

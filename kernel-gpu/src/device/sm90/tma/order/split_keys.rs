@@ -102,11 +102,6 @@ impl<K: TmaKernel> Order<K> for SplitKeys {
     }
 
     #[inline(always)]
-    unsafe fn resume(_: &Context<'_, K>, _: Step<K>, _: Lane, _: Turns) -> Option<Step<K>> {
-        None
-    }
-
-    #[inline(always)]
     fn next_tile(memory: Memory<K>, step: Step<K>) -> Step<K> {
         <Streamed as Order<K>>::next_tile(memory, step)
     }
@@ -117,16 +112,6 @@ impl<K: TmaKernel> Order<K> for SplitKeys {
             // SAFETY: the warp's one arrival for the stage, which it does not read again.
             unsafe { mbarrier::arrive(context.memory.stage_empty(step.stage)) };
         }
-    }
-
-    #[inline(always)]
-    fn last_in_turn_from(_: &Context<'_, K>, _: u32) -> u32 {
-        u32::MAX
-    }
-
-    #[inline(always)]
-    fn users(_: &Context<'_, K>, _stage: u32) -> u32 {
-        K::WARPGROUPS
     }
 
     #[inline(always)]

@@ -65,7 +65,7 @@ impl Streamed {
         if !Self::is_split::<K>(context, round + 1) {
             return K::WARPGROUPS;
         }
-        Self::part(context, round + 1).map_or(K::WARPGROUPS, |part| part.strips)
+        context.args.last_part(thread::block_idx_x(), K::WARPGROUPS).map_or(K::WARPGROUPS, |share| share.strips)
     }
 
     /// First row of an item.
@@ -203,11 +203,6 @@ impl<K: TmaKernel> Order<K> for Streamed {
     }
 
     #[inline(always)]
-    unsafe fn resume(_: &Context<'_, K>, _: Step<K>, _: Lane, _: Turns) -> Option<Step<K>> {
-        None
-    }
-
-    #[inline(always)]
     fn next_tile(memory: Memory<K>, step: Step<K>) -> Step<K> {
         let (stage, stage_parity) = Self::advance::<K>((step.stage, step.stage_parity), 1);
         let keys = Descriptor::<KMajor, _>::new(memory.keys(stage).address()).after(0);
@@ -239,16 +234,6 @@ impl<K: TmaKernel> Order<K> for Streamed {
                 idle -= 1;
             }
         }
-    }
-
-    #[inline(always)]
-    fn last_in_turn_from(_: &Context<'_, K>, _: u32) -> u32 {
-        u32::MAX
-    }
-
-    #[inline(always)]
-    fn users(_: &Context<'_, K>, _stage: u32) -> u32 {
-        K::WARPGROUPS
     }
 
     #[inline(always)]

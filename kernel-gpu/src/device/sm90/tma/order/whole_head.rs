@@ -170,11 +170,6 @@ impl<K: TmaKernel> Order<K> for WholeHead {
     }
 
     #[inline(always)]
-    unsafe fn resume(_: &Context<'_, K>, _: Step<K>, _: Lane, _: Turns) -> Option<Step<K>> {
-        None
-    }
-
-    #[inline(always)]
     fn next_tile(_: Memory<K>, step: Step<K>) -> Step<K> {
         let keys = step.keys.after(Memory::<K>::STAGE_BYTES);
         Step { tile: step.tile + 1, stage: step.stage + 1, keys, ..step }
