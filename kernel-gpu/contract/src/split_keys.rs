@@ -1,4 +1,4 @@
-//! Work items whose keys are split among the blocks of a cluster ([`Grid::SplitKeys`](crate::tile::Grid::SplitKeys)).
+//! Work items whose keys are split among the blocks of a cluster ([`Grid::SplitKeys`]).
 //!
 //! Where a problem has fewer query tiles than a GPU has multiprocessors, most of these would have nothing to do. Each block of a
 //! cluster attends to a part of an item's keys, and together they add up what they found ("Flash-Decoding", Dao, Haziza, Massa
