@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn a_manifest_with_a_configuration_that_cannot_work_is_refused() {
         for (from, to, expected) in [
-            ("\"block_m\":128", "\"block_m\":0", "block_m must be a positive multiple of 16 * warps"),
+            ("\"block_m\":128", "\"block_m\":0", "block_m must be a positive multiple of 16 * warps / key_groups"),
             ("\"warps\":4", "\"warps\":0", "a block must have 1 to 32 warps"),
             ("\"warpgroups\":4", "\"warpgroups\":4294967295", "a block must have 1 to 32 warps"),
             ("\"stages\":8", "\"stages\":4294967295", "with 2 passes"),

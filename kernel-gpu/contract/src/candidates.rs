@@ -116,10 +116,11 @@ pub fn declaration(variant: &Variant<'_>) -> String {
 
 fn of_sm80(tile: &Sm80) -> String {
     let Sm80 { block_m, block_n, warps, stages, min_blocks, queries, fma_exponentials, unroll, .. } = *tile;
-    let Sm80 { rescale, epilogue, columns, .. } = *tile;
+    let Sm80 { rescale, epilogue, columns, key_groups, .. } = *tile;
     let options = [
         of_columns(columns),
         option(min_blocks != 1, format!("{min_blocks} blocks")),
+        option(key_groups != 1, format!("{key_groups} key groups")),
         option(queries == Queries::Shared, "shared queries"),
         option(fma_exponentials > 0, format!("{fma_exponentials} of 8 exponentials")),
         option(unroll > 0, format!("unroll {unroll}")),
@@ -226,9 +227,10 @@ mod tests {
                     queries: Queries::Shared,
                     fma_exponentials: 2,
                     unroll: 1,
+                    key_groups: 2,
                     ..Sm80::new(64, 32, 4, 2)
                 }),
-                "x: Sm80 { 64 x 32, 4 warps, 2 stages, shared queries, 2 of 8 exponentials, unroll 1 }, F16, Exact(512), Full;",
+                "x: Sm80 { 64 x 32, 4 warps, 2 stages, 2 key groups, shared queries, 2 of 8 exponentials, unroll 1 }, F16, Exact(512), Full;",
             ),
             (
                 Configuration::Sm80(Sm80 {

@@ -27,6 +27,8 @@ pub struct KernelClass {
     pub rows: u32,
     /// Keys of a step.
     pub keys: u32,
+    /// Groups of warps that share them.
+    pub key_groups: u32,
     /// Columns of a row.
     pub columns: u32,
     /// Blocks that fit on a multiprocessor at least.
@@ -52,6 +54,7 @@ impl KernelClass {
             kind: config.kind(),
             rows: config.block_m(),
             keys: config.block_n(),
+            key_groups: config.key_groups(),
             columns: config.columns(),
             blocks: config.min_blocks(),
             grid: config.grid(),
@@ -92,6 +95,10 @@ pub struct Constants {
     pub exposed: f64,
 }
 
+/// What a kernel is taken to be slower than its constants say, where those are of another number of groups that share the keys of a
+/// step: it must promise more than it may miss before it is preferred to one that was measured.
+const DOUBT: f64 = 1.4;
+
 /// The constants of a GPU model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs<'a> {
@@ -126,12 +133,14 @@ impl<'a> Costs<'a> {
         Some(constants.predict(&Load::of(class, problem, multiprocessors, constants.resident)))
     }
 
-    /// The constants of `class`, else of the class nearest to it.
-    fn constants(&self, class: &KernelClass) -> Option<&'a Constants> {
+    /// The constants of `class`, else by those of the class nearest to it.
+    fn constants(&self, class: &KernelClass) -> Option<Constants> {
         if let Some((_, constants)) = self.kernels.iter().find(|(known, _)| known == class) {
-            return Some(constants);
+            return Some(*constants);
         }
-        let with_distance = |kernel: &'a (KernelClass, Constants)| Some((class.distance(&kernel.0)?, &kernel.1));
+        let with_distance = |(known, constants): &'a (KernelClass, Constants)| {
+            Some((class.distance(known)?, constants.of_another(known, class)))
+        };
         self.kernels.iter().filter_map(with_distance).min_by_key(|(distance, _)| *distance).map(|(_, found)| found)
     }
 }
@@ -216,6 +225,26 @@ fn round_up(number: f64) -> f64 {
 }
 
 impl Constants {
+    /// What those of the class `own` let expect of `other`, of which nothing was measured: a warp's part of a step takes as long as
+    /// it has keys, the step of a multiprocessor's blocks as it has products.
+    pub fn of_another(&self, own: &KernelClass, other: &KernelClass) -> Self {
+        let ratio = |of: fn(&KernelClass) -> u32| f64::from(of(other).max(1)) / f64::from(of(own).max(1));
+        let (rows, keys, groups) =
+            (ratio(|class| class.rows), ratio(|class| class.keys), ratio(|class| class.key_groups));
+        let doubt = if own.key_groups == other.key_groups { 1.0 } else { DOUBT };
+        Self {
+            // As many warps as before are there at once.
+            resident: ((f64::from(self.resident) / (rows * groups)) as u32).max(1),
+            launch_us: self.launch_us * doubt,
+            block_us: self.block_us * doubt,
+            item_us: self.item_us * doubt,
+            step_us: self.step_us * doubt * keys / groups,
+            shared_step_us: self.shared_step_us * doubt * rows * keys,
+            megabyte_us: self.megabyte_us * doubt,
+            exposed: self.exposed,
+        }
+    }
+
     /// The time of a launch with `load`, µs.
     pub fn predict(&self, load: &Load) -> f64 {
         let own = self.step_us * load.steps;
@@ -312,5 +341,19 @@ mod tests {
         let three_warpgroups = Configuration::Sm90Tma(Sm90Tma { grid: Grid::Persistent, ..Sm90Tma::new(3, 8) });
         assert_eq!((launch(ONE_SHOT), launch(three_warpgroups)), (Some(2.0), Some(9.0)));
         assert_eq!(launch(Configuration::Sm80(Sm80::new(128, 64, 4, 2))), None, "another kind");
+    }
+
+    #[test]
+    fn steps_of_another_class_are_expected_by_their_keys_and_products() {
+        let class = |tile| KernelClass::new(Configuration::Sm80(tile), Mask::Full);
+        let own = class(Sm80::new(32, 32, 2, 2));
+        assert_eq!(CONSTANTS.of_another(&own, &own), CONSTANTS);
+        let larger = CONSTANTS.of_another(&own, &class(Sm80::new(64, 64, 4, 2)));
+        let expected = Constants { resident: 1, step_us: 1.0, shared_step_us: 1.2, ..CONSTANTS };
+        assert_eq!(larger, expected, "twice the keys, four times the products");
+        let shared = CONSTANTS.of_another(&own, &class(Sm80 { key_groups: 4, ..Sm80::new(32, 64, 8, 2) }));
+        assert_eq!(shared.step_us, 0.25 * DOUBT, "each group has half of the keys");
+        assert_eq!(shared.shared_step_us, 0.6 * DOUBT);
+        assert_eq!(shared.launch_us, 2.0 * DOUBT, "doubt is about the whole time");
     }
 }

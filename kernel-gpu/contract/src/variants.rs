@@ -42,6 +42,9 @@ macro_rules! tile {
     (@ $kind:ident $tile:tt, $blocks:literal blocks $($rest:tt)*) => {
         tile!(@ $kind { min_blocks: $blocks, ..$kind $tile } $($rest)*)
     };
+    (@ $kind:ident $tile:tt, $groups:literal key groups $($rest:tt)*) => {
+        tile!(@ $kind { key_groups: $groups, ..$kind $tile } $($rest)*)
+    };
     (@ $kind:ident $tile:tt, $passes:literal passes $($rest:tt)*) => {
         tile!(@ $kind { passes: $passes, ..$kind $tile } $($rest)*)
     };
@@ -209,6 +212,10 @@ macro_rules! for_every_variant {
             fa512_sm80_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, F16, Any, Causal;
             fa512_sm80_any_full_32x32: Sm80 { 32 x 32, 2 warps, 3 stages, 3 blocks }, F16, Any, Full;
             fa512_sm80_any_causal_32x32: Sm80 { 32 x 32, 2 warps, 3 stages, 3 blocks }, F16, Any, Causal;
+            fa512_sm80_any_full_32x64: Sm80 { 32 x 64, 8 warps, 4 stages, 4 key groups }, F16, Any, Full;
+            fa512_sm80_any_causal_32x64: Sm80 { 32 x 64, 8 warps, 4 stages, 4 key groups }, F16, Any, Causal;
+            fa512_sm80_any_full_64x64: Sm80 { 64 x 64, 8 warps, 4 stages, 2 key groups }, F16, Any, Full;
+            fa512_sm80_any_causal_64x64: Sm80 { 64 x 64, 8 warps, 4 stages, 2 key groups }, F16, Any, Causal;
             fa512_sm80_packed_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, F16, Packed, Full;
             fa512_sm80_packed_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, F16, Packed, Causal;
             fa512_sm80_packed_full_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks }, F16, Packed, Full;
@@ -224,6 +231,10 @@ macro_rules! for_every_variant {
             fa512_sm80_bf16_any_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, Bf16, Any, Causal;
             fa512_sm80_bf16_any_full_32x32: Sm80 { 32 x 32, 2 warps, 3 stages, 3 blocks }, Bf16, Any, Full;
             fa512_sm80_bf16_any_causal_32x32: Sm80 { 32 x 32, 2 warps, 3 stages, 3 blocks }, Bf16, Any, Causal;
+            fa512_sm80_bf16_any_full_32x64: Sm80 { 32 x 64, 8 warps, 4 stages, 4 key groups }, Bf16, Any, Full;
+            fa512_sm80_bf16_any_causal_32x64: Sm80 { 32 x 64, 8 warps, 4 stages, 4 key groups }, Bf16, Any, Causal;
+            fa512_sm80_bf16_any_full_64x64: Sm80 { 64 x 64, 8 warps, 4 stages, 2 key groups }, Bf16, Any, Full;
+            fa512_sm80_bf16_any_causal_64x64: Sm80 { 64 x 64, 8 warps, 4 stages, 2 key groups }, Bf16, Any, Causal;
             fa512_sm80_bf16_packed_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, Bf16, Packed, Full;
             fa512_sm80_bf16_packed_causal_128x32: Sm80 { 128 x 32, 4 warps, 3 stages, 2 blocks }, Bf16, Packed, Causal;
             fa512_sm80_bf16_packed_full_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 3 blocks }, Bf16, Packed, Full;
@@ -235,6 +246,8 @@ macro_rules! for_every_variant {
 
             fa512_sm80_d32_any_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, F16, Any, Full;
             fa512_sm80_d32_any_causal_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, F16, Any, Causal;
+            fa512_sm80_d32_any_full_32x128: Sm80 { 32 x 128, 4 warps, 3 stages, 32 columns, 2 key groups }, F16, Any, Full;
+            fa512_sm80_d32_any_causal_32x128: Sm80 { 32 x 128, 4 warps, 3 stages, 32 columns, 2 key groups }, F16, Any, Causal;
             fa512_sm80_d32_any_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, F16, Any, Window;
             fa512_sm80_d32_any_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, F16, Any, Window, Modified;
             fa512_sm80_d32_packed_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, F16, Packed, Full;
@@ -243,6 +256,8 @@ macro_rules! for_every_variant {
             fa512_sm80_d32_packed_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, F16, Packed, Window, Modified;
             fa512_sm80_d128_any_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns }, F16, Any, Full;
             fa512_sm80_d128_any_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns }, F16, Any, Causal;
+            fa512_sm80_d128_any_full_32x64: Sm80 { 32 x 64, 8 warps, 2 stages, 128 columns, 4 key groups }, F16, Any, Full;
+            fa512_sm80_d128_any_causal_32x64: Sm80 { 32 x 64, 8 warps, 2 stages, 128 columns, 4 key groups }, F16, Any, Causal;
             fa512_sm80_d128_any_window_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, F16, Any, Window;
             fa512_sm80_d128_any_modified_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, F16, Any, Window, Modified;
             fa512_sm80_d128_packed_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns }, F16, Packed, Full;
@@ -252,6 +267,8 @@ macro_rules! for_every_variant {
 
             fa512_sm80_bf16_d32_any_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, Bf16, Any, Full;
             fa512_sm80_bf16_d32_any_causal_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, Bf16, Any, Causal;
+            fa512_sm80_bf16_d32_any_full_32x128: Sm80 { 32 x 128, 4 warps, 3 stages, 32 columns, 2 key groups }, Bf16, Any, Full;
+            fa512_sm80_bf16_d32_any_causal_32x128: Sm80 { 32 x 128, 4 warps, 3 stages, 32 columns, 2 key groups }, Bf16, Any, Causal;
             fa512_sm80_bf16_d32_any_window_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, Bf16, Any, Window;
             fa512_sm80_bf16_d32_any_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, Bf16, Any, Window, Modified;
             fa512_sm80_bf16_d32_packed_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 32 columns, 3 blocks }, Bf16, Packed, Full;
@@ -260,6 +277,8 @@ macro_rules! for_every_variant {
             fa512_sm80_bf16_d32_packed_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, Bf16, Packed, Window, Modified;
             fa512_sm80_bf16_d128_any_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns }, Bf16, Any, Full;
             fa512_sm80_bf16_d128_any_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns }, Bf16, Any, Causal;
+            fa512_sm80_bf16_d128_any_full_32x64: Sm80 { 32 x 64, 8 warps, 2 stages, 128 columns, 4 key groups }, Bf16, Any, Full;
+            fa512_sm80_bf16_d128_any_causal_32x64: Sm80 { 32 x 64, 8 warps, 2 stages, 128 columns, 4 key groups }, Bf16, Any, Causal;
             fa512_sm80_bf16_d128_any_window_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, Bf16, Any, Window;
             fa512_sm80_bf16_d128_any_modified_64x32: Sm80 { 64 x 32, 4 warps, 2 stages, 128 columns, 2 blocks, rescale every step }, Bf16, Any, Window, Modified;
             fa512_sm80_bf16_d128_packed_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns }, Bf16, Packed, Full;
@@ -349,8 +368,8 @@ mod tests {
         let usual = Sm80::new(128, 64, 4, 2);
         assert_eq!(tile!(Sm80, 128 x 64, 4 warps, 2 stages), usual);
         assert_eq!(
-            tile!(Sm80, 128 x 64, 4 warps, 2 stages, 3 blocks, shared queries),
-            Sm80 { min_blocks: 3, queries: Queries::Shared, ..usual }
+            tile!(Sm80, 128 x 64, 4 warps, 2 stages, 3 blocks, 2 key groups, shared queries),
+            Sm80 { min_blocks: 3, key_groups: 2, queries: Queries::Shared, ..usual }
         );
         assert_eq!(
             tile!(Sm80, 128 x 64, 4 warps, 2 stages, 2 of 8 exponentials, unroll 1),

@@ -73,6 +73,12 @@ pub(super) const fn usual_columns() -> u32 {
     crate::config::HEAD_DIM
 }
 
+/// Groups of warps in files from before there were several.
+#[cfg(feature = "manifest")]
+pub(super) const fn one_group() -> u32 {
+    1
+}
+
 /// Bytes of a row of a tile of `columns` columns, whose elements have two bytes.
 pub(super) const fn row_bytes(columns: u32) -> u32 {
     columns.saturating_mul(2)

@@ -129,6 +129,14 @@ impl Configuration {
         }
     }
 
+    /// Groups of warps that share the keys of a step.
+    pub const fn key_groups(self) -> u32 {
+        match self {
+            Self::Sm80(tile) => tile.key_groups,
+            Self::Sm90CpAsync(_) | Self::Sm90Tma(_) => 1,
+        }
+    }
+
     /// Warps of a block that compute.
     pub const fn warps(self) -> u32 {
         match self {

@@ -11,7 +11,9 @@ pub enum Rejection {
     Columns,
     /// `block_m` is not a positive multiple of 16 rows for each warp.
     QueryRowsPerWarp,
-    /// `block_n` is not a positive multiple of 16 keys (the depth of the second matrix product).
+    /// The warps are no groups of the same size, or what they exchange does not fit where K and V were.
+    KeyGroups,
+    /// `block_n` is not a positive multiple of 16 keys (the depth of the second matrix product) for each group of warps.
     KeysPerStep,
     /// `block_n` is not a width that the warpgroup's matrix products are written for.
     WarpgroupKeysPerStep,
@@ -49,8 +51,11 @@ impl fmt::Display for Rejection {
                 "a block must have 1 to 32 warps, its producers included, and min_blocks blocks must fit on a multiprocessor"
             }
             Rejection::Columns => "columns must be 32, 64 or 128, or 96 for tiles that are loaded by TMA",
-            Rejection::QueryRowsPerWarp => "block_m must be a positive multiple of 16 * warps",
-            Rejection::KeysPerStep => "block_n must be a positive multiple of 16",
+            Rejection::QueryRowsPerWarp => "block_m must be a positive multiple of 16 * warps / key_groups",
+            Rejection::KeyGroups => {
+                "key_groups must divide the warps, and the stages must hold O and softmax of block_m rows of all groups but one"
+            }
+            Rejection::KeysPerStep => "block_n must be a positive multiple of 16 * key_groups",
             Rejection::WarpgroupKeysPerStep => "block_n must be 64 or 128",
             Rejection::Stages => "stages must be at least 2",
             Rejection::StagesForTurns => "stages must be at least as many as warpgroups, which take turns with them",

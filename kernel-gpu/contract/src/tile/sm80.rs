@@ -1,7 +1,7 @@
 //! Tiles of the sm_80 family.
 
 use super::block::{
-    Block, accumulator_registers, check_columns, check_copies, check_sequence, minimum, threads, tile_bytes,
+    Block, accumulator_registers, check_columns, check_copies, check_sequence, minimum, row_bytes, threads, tile_bytes,
 };
 use super::{Epilogue, Queries, Rejection, Rescale};
 use crate::architecture::{ArchitectureLimits, REGISTERS_PER_THREAD};
@@ -21,7 +21,7 @@ pub struct Sm80 {
     pub block_m: u32,
     /// Keys of one step of the K/V loop.
     pub block_n: u32,
-    /// Warps of one block; each owns `block_m / warps` query rows.
+    /// Warps of one block, in `key_groups` groups; each owns as many query rows as the others of its group.
     pub warps: u32,
     /// K/V blocks in shared memory at once (copied ahead by `stages - 1` steps).
     pub stages: u32,
@@ -40,6 +40,9 @@ pub struct Sm80 {
     /// Columns of the tiles of Q, K, V and O, at least those of a head.
     #[cfg_attr(feature = "manifest", serde(default = "super::block::usual_columns"))]
     pub columns: u32,
+    /// Groups of warps that each have all query rows, and share the keys of a step.
+    #[cfg_attr(feature = "manifest", serde(default = "super::block::one_group"))]
+    pub key_groups: u32,
 }
 
 impl Sm80 {
@@ -57,6 +60,7 @@ impl Sm80 {
             rescale: Rescale::OnOverflow,
             epilogue: Epilogue::SharedMemory,
             columns: HEAD_DIM,
+            key_groups: 1,
         }
     }
 
@@ -72,22 +76,29 @@ impl Sm80 {
 
     /// Strips of 16 query rows of one warp.
     pub const fn m_tiles(self) -> usize {
-        (self.block_m / self.warps / MMA_M) as usize
+        (self.block_m / (self.warps / self.key_groups) / MMA_M) as usize
     }
 
-    /// 16-key steps of one K/V step.
+    /// 16-key steps of a warp in one K/V step.
     pub const fn k_steps(self) -> usize {
-        (self.block_n / MMA_K) as usize
+        (self.block_n / self.key_groups / MMA_K) as usize
     }
 
     /// 16-key steps that follow each other in the code.
     pub const fn unrolled(self) -> u32 {
-        if self.unroll == 0 { self.block_n / MMA_K } else { self.unroll }
+        if self.unroll == 0 { self.block_n / self.key_groups / MMA_K } else { self.unroll }
     }
 
     /// Dynamic shared memory of a block in bytes: its tiles.
     pub const fn shared_bytes(self) -> u32 {
         tile_bytes(self.columns, self.block_m, self.stages, self.block_n)
+    }
+
+    /// Bytes in which the groups but the first leave O, and of each row its shift and sum for both rows of a lane, where K and V were.
+    pub const fn exchanged_bytes(self) -> u32 {
+        (self.key_groups - 1)
+            .saturating_mul(self.block_m)
+            .saturating_mul((self.columns + MMA_N) * size_of::<f32>() as u32)
     }
 
     /// Registers that hold the accumulators of scores, row sums and output of one thread, and the fragments of Q where they
@@ -115,16 +126,19 @@ impl Sm80 {
         {
             return Err(Rejection::FmaExponentials);
         }
-        if self.block_m == 0 || self.block_m % (MMA_M * self.warps) != 0 {
+        if self.key_groups == 0 || self.warps % self.key_groups != 0 {
+            return Err(Rejection::KeyGroups);
+        }
+        if self.block_m == 0 || self.block_m % (MMA_M * (self.warps / self.key_groups)) != 0 {
             return Err(Rejection::QueryRowsPerWarp);
         }
-        if self.block_n == 0 || self.block_n % MMA_K != 0 {
+        if self.block_n == 0 || self.block_n % (MMA_K * self.key_groups) != 0 {
             return Err(Rejection::KeysPerStep);
         }
         if self.stages < 2 {
             return Err(Rejection::Stages);
         }
-        if self.unrolled() > LONGEST_UNROLL || (self.block_n / MMA_K) % self.unrolled() != 0 {
+        if self.unrolled() > LONGEST_UNROLL || self.k_steps() as u32 % self.unrolled() != 0 {
             return Err(Rejection::Unroll);
         }
         if let Err(rejection) = check_copies(self.columns, self.threads(), &[self.block_m, self.block_n]) {
@@ -132,6 +146,9 @@ impl Sm80 {
         }
         if self.accumulator_registers() > minimum(self.block().launch_registers(), REGISTERS_PER_THREAD) {
             return Err(Rejection::Registers);
+        }
+        if self.exchanged_bytes() > self.shared_bytes() - self.block_m * row_bytes(self.columns) {
+            return Err(Rejection::KeyGroups);
         }
         self.block().check_shared_memory(limits)
     }
@@ -168,6 +185,8 @@ mod tests {
             Sm80 { rescale: Rescale::EveryStep, ..GOOD },
             Sm80 { epilogue: Epilogue::Exchange, ..GOOD },
             Sm80 { fma_exponentials: 2, unroll: 1, ..GOOD },
+            Sm80 { key_groups: 2, ..GOOD },
+            Sm80 { key_groups: 4, block_m: 16, ..GOOD },
         ];
         for (tile, limits) in others.into_iter().flat_map(|tile| ARCHITECTURES.map(|limits| (tile, limits))) {
             assert_eq!(tile.check(EXACT, limits), Ok(()), "{tile:?} on sm_{}", limits.architecture);
@@ -189,6 +208,10 @@ mod tests {
             (Sm80 { block_m: 128, warps: 8, block_n: 16, ..GOOD }, Rejection::CopyChunks),
             (Sm80 { block_m: 256, warps: 2, ..GOOD }, Rejection::Registers),
             (Sm80 { block_m: 128, min_blocks: 5, ..GOOD }, Rejection::Registers),
+            (Sm80 { key_groups: 0, ..GOOD }, Rejection::KeyGroups),
+            (Sm80 { key_groups: 3, ..GOOD }, Rejection::KeyGroups),
+            (Sm80 { key_groups: 4, warps: 16, min_blocks: 1, ..GOOD }, Rejection::KeyGroups),
+            (Sm80 { key_groups: 4, block_m: 16, block_n: 32, ..GOOD }, Rejection::KeysPerStep),
             (Sm80 { unroll: 3, ..GOOD }, Rejection::Unroll),
             (Sm80 { block_n: 256, ..GOOD }, Rejection::Unroll),
             (Sm80 { fma_exponentials: 9, ..GOOD }, Rejection::FmaExponentials),
@@ -211,6 +234,7 @@ mod tests {
                 Sm80 { stages: large, ..GOOD },
                 Sm80 { min_blocks: large, ..GOOD },
                 Sm80 { unroll: large, ..GOOD },
+                Sm80 { key_groups: large, ..GOOD },
                 Sm80 { fma_exponentials: large, ..GOOD },
             ];
             for tile in cases {

@@ -34,6 +34,13 @@ impl<K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32> SharedMemory<K, BLOCK_M,
         Tile::<K, BLOCK_M>::at(self.base)
     }
 
+    /// Address of the first stage, behind which are the others.
+    #[cfg(feature = "sm_80")]
+    #[inline(always)]
+    pub fn stages(&self) -> u32 {
+        self.base + Tile::<K, BLOCK_M>::BYTES
+    }
+
     /// K of a stage.
     #[inline(always)]
     pub fn keys(&self, stage: u32) -> Tile<K, BLOCK_N> {

@@ -22,6 +22,20 @@ pub unsafe fn store_shared_pair(address: u32, values: [f32; 2]) {
     );
 }
 
+/// `st.shared.v4.f32`.
+///
+/// # Safety
+/// `address` is a 16-byte aligned shared-memory address of 16 bytes that nothing else accesses until a barrier.
+#[cfg(feature = "sm_80")]
+#[inline(always)]
+pub unsafe fn store_shared_four(address: u32, [a, b, c, d]: [f32; 4]) {
+    instruction!(
+        "st.shared.v4.f32 [{}], {{{}, {}, {}, {}}};",
+        in(reg32) address, in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d,
+        options(nostack)
+    );
+}
+
 /// `st.shared.v4.b32`.
 ///
 /// # Safety
@@ -60,6 +74,22 @@ pub unsafe fn load_shared_pair(address: u32) -> [f32; 2] {
         options(nostack, readonly)
     );
     [a, b]
+}
+
+/// `ld.shared.v4.f32`.
+///
+/// # Safety
+/// `address` is a 16-byte aligned shared-memory address of 16 initialised bytes.
+#[cfg(feature = "sm_80")]
+#[inline(always)]
+pub unsafe fn load_shared_four(address: u32) -> [f32; 4] {
+    let (a, b, c, d);
+    instruction!(
+        "ld.shared.v4.f32 {{{}, {}, {}, {}}}, [{}];",
+        out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) address,
+        options(nostack, readonly)
+    );
+    [a, b, c, d]
 }
 
 /// `ld.shared.v4.b32`.

@@ -1,5 +1,6 @@
 //! The forward kernel.
 
+use super::key_groups::{self, Group};
 use super::pipeline::{Pipeline, Step};
 use super::products::{self, QueryFragments, RowSums};
 use super::shifts::{RowMaxima, Shifts};
@@ -21,6 +22,8 @@ use contract::tile::{Queries as QueriesAt, Sm80};
 pub trait Sm80Kernel: Kernel {
     /// Its tile configuration.
     const TILE: Sm80;
+    /// Groups of warps that share the keys of a step.
+    const GROUPS: u32 = Self::TILE.key_groups;
     /// 16-key steps that follow each other in the code.
     const UNROLL: usize = Self::TILE.unrolled() as usize;
     /// Of every [`EXPONENTIALS`](contract::tile::sm80::EXPONENTIALS), how many the FMA pipe computes.
@@ -31,11 +34,13 @@ pub trait Sm80Kernel: Kernel {
 
 /// O and LSE of one block's query rows.
 ///
-/// `BLOCK_M` rows by `BLOCK_N` keys; each warp has `M_TILES` strips of 16 rows, a step has `K_STEPS` times 16 keys.
+/// `BLOCK_M` rows by `BLOCK_N` keys; each warp has `M_TILES` strips of 16 rows, and `K_STEPS` times 16 keys of each step.
 ///
 /// The shifts of the softmax are guessed from the first 16 keys. A block in which a probability overflows under them, or is
 /// not a number, begins again with the true maxima. With a threshold of 0, the shifts are the maxima so far
 /// ([`contract::tile::Rescale`]).
+///
+/// Where several groups of warps share the keys, each has shifts of its own, and what they have of a row is added up in the end.
 #[inline(always)]
 pub fn forward<
     K: Sm80Kernel,
@@ -48,7 +53,7 @@ pub fn forward<
     args: &ForwardArgs,
 ) {
     const {
-        assert!(BLOCK_N == K_STEPS as u32 * MMA_K && K_STEPS.is_multiple_of(K::UNROLL));
+        assert!(BLOCK_N == K_STEPS as u32 * MMA_K * K::GROUPS && K_STEPS.is_multiple_of(K::UNROLL));
         assert!(
             !K::ScoreMod::MODIFIES || K::RESCALE_THRESHOLD == 0,
             "guesses of shifts know nothing of changed scores"
@@ -56,10 +61,11 @@ pub fn forward<
     }
     let rows_per_warp = const { M_TILES as u32 * MMA_M };
 
-    let threads = const { BLOCK_M / (M_TILES as u32 * MMA_M) * WARP_SIZE };
+    let threads = const { BLOCK_M / (M_TILES as u32 * MMA_M) * WARP_SIZE * K::GROUPS };
     let Some(block) = Block::<K>::current(args, BLOCK_M, threads) else { return };
     let lane = Lane::current();
-    let warp_row = lane.warp * rows_per_warp;
+    let group = Group::of::<K>(lane);
+    let warp_row = group.warp * rows_per_warp;
     // The loop over the steps is long enough, and the one that looks for maxima needs no more than it has.
     let attended = block.attended();
     let steps = not_unrolled(attended.steps(BLOCK_N));
@@ -72,7 +78,8 @@ pub fn forward<
             pipeline.start_queries();
             let mut step = pipeline.begin();
             let queries = Queries::<K, BLOCK_M, M_TILES>::load(pipeline.queries(), warp_row, lane);
-            let warp = Warp { args, queries, first_row: attended.position.wrapping_add(warp_row), lane };
+            let first_row = attended.position.wrapping_add(warp_row);
+            let warp = Warp { args, queries, first_row, first_part: group.number * K_STEPS as u32, lane };
             if K::RESCALE_THRESHOLD == 0 {
                 break 'attention warp.follow_maxima::<BLOCK_N, K_STEPS, STAGES>(
                     &pipeline,
@@ -86,8 +93,8 @@ pub fn forward<
                 let mut accumulators = Accumulators::<K, M_TILES>::new();
                 while step.number < pipeline.steps {
                     let (keys, values) = pipeline.tiles(&step);
-                    let first_key = pipeline.first_key + step.number * BLOCK_N;
-                    match warp.attention(first_key, BLOCK_N, attended.length) {
+                    let first_key = warp.first_key(&pipeline, &step);
+                    match warp.attention(first_key, K_STEPS as u32 * MMA_K, attended.length) {
                         Attention::All => {
                             let attend = Warp::attend::<BLOCK_N, K_STEPS, false>;
                             attend(&warp, &mut accumulators, &shifts, keys, values, first_key, attended.length);
@@ -112,7 +119,7 @@ pub fn forward<
                     warp.take_maxima::<BLOCK_N, K_STEPS>(
                         &mut maxima,
                         keys,
-                        pipeline.first_key + step.number * BLOCK_N,
+                        warp.first_key(&pipeline, &step),
                         attended.length,
                     );
                     pipeline.finish(&mut step);
@@ -127,7 +134,13 @@ pub fn forward<
     let block = block.again();
     // SAFETY: the warp is together and alone touches its rows of the Q tile, which it read before the first step; each
     // step ends with a barrier.
-    unsafe { epilogue::store(output, &softmax, pipeline.queries(), warp_row, &block, lane) };
+    unsafe {
+        let tile = pipeline.queries();
+        match K::GROUPS {
+            1 => epilogue::store(output, &softmax, tile, warp_row, &block, lane),
+            _ => key_groups::store(output, softmax, (tile, pipeline.stages()), (group, warp_row), &block, lane),
+        }
+    };
 }
 
 /// How many of the keys of a step the rows of a warp attend to.
@@ -194,12 +207,30 @@ struct Warp<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> {
     queries: Queries<K, BLOCK_M, M_TILES>,
     /// Position of the first among the keys.
     first_row: u32,
+    /// Of the 16-key parts of a step, the first that is its own.
+    first_part: u32,
     lane: Lane,
 }
 
 impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BLOCK_M, M_TILES> {
     /// Rows of the warp.
     const ROWS: u32 = M_TILES as u32 * MMA_M;
+
+    /// Of the 16-key parts of a step, the first that is its own.
+    #[inline(always)]
+    fn first_part(&self) -> u32 {
+        if K::GROUPS == 1 { 0 } else { self.first_part }
+    }
+
+    /// The first of the warp's own keys of a step.
+    #[inline(always)]
+    fn first_key<const BLOCK_N: u32, const STAGES: u32>(
+        &self,
+        pipeline: &Pipeline<'_, K, BLOCK_M, BLOCK_N, STAGES>,
+        step: &Step,
+    ) -> u32 {
+        pipeline.first_key + step.number * BLOCK_N + self.first_part() * MMA_K
+    }
 
     /// The attention of the rows to the `keys` keys from `first_key` on.
     #[inline(always)]
@@ -237,8 +268,8 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
                 let mut first = 0;
                 while first < not_unrolled(K_STEPS as u32) {
                     unrolled!(at most 8; for k in K::UNROLL => {
-                        let part = first + k as u32;
-                        let first_key = pipeline.first_key + step.number * BLOCK_N + part * MMA_K;
+                        let part = self.first_part() + first + k as u32;
+                        let first_key = self.first_key(pipeline, &step) + (first + k as u32) * MMA_K;
                         let place = Place {
                             first_row: self.first_row, first_key, length: block.length(), kv_length
                         };
@@ -347,7 +378,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         while first < k_steps {
             unrolled!(at most 8; for k in K::UNROLL => {
                 let part = first + k as u32;
-                let (keys, values) = (keys.part(part), values.part(part));
+                let (keys, values) = (keys.part(self.first_part() + part), values.part(self.first_part() + part));
                 // SAFETY: the whole warp is here; K and V are complete.
                 unsafe {
                     let scores = self.scores::<MASKED>(keys, first_key + part * MMA_K, length);
@@ -376,7 +407,8 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         let (mut k, k_steps) = (0, not_unrolled(K_STEPS as u32));
         while k < k_steps {
             // SAFETY: the whole warp is here; K is complete.
-            let scores = unsafe { self.scores::<true>(keys.part(k), first_key + k * MMA_K, length) };
+            let scores =
+                unsafe { self.scores::<true>(keys.part(self.first_part() + k), first_key + k * MMA_K, length) };
             maxima.take_in(&scores);
             k += 1;
         }

@@ -49,6 +49,12 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
         self.memory.queries()
     }
 
+    /// Address of the stages, which nobody uses behind the last step.
+    #[inline(always)]
+    pub fn stages(&self) -> u32 {
+        self.memory.stages()
+    }
+
     /// K of the first step, until that ends.
     #[inline(always)]
     pub fn first_keys(&self) -> Tile<K, BLOCK_N> {

@@ -23,14 +23,14 @@ pub const SHIPPED: &[Costs<'static>] = &[
 const TAIL: &str = "\
 ];
 
-/// Kind, rows, keys, columns, blocks, grid, mask.
-type Class = (Kind, u32, u32, u32, u32, Grid, Mask);
+/// Kind, rows, keys, groups that share them, columns, blocks, grid, mask.
+type Class = (Kind, u32, u32, u32, u32, u32, Grid, Mask);
 
 const fn kernel(class: Class, resident: u32, constants: [f64; 7]) -> (KernelClass, Constants) {
-    let (kind, rows, keys, columns, blocks, grid, mask) = class;
+    let (kind, rows, keys, key_groups, columns, blocks, grid, mask) = class;
     let [launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed] = constants;
     (
-        KernelClass { kind, rows, keys, columns, blocks, grid, mask },
+        KernelClass { kind, rows, keys, key_groups, columns, blocks, grid, mask },
         Constants { resident, launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed },
     )
 }
@@ -42,14 +42,14 @@ pub fn source(fits: &[Fit]) -> String {
     for Fit { gpu, architecture, kernels, .. } in fits {
         let _ = writeln!(text, "    Costs {{ gpu: {gpu:?}, architecture: {architecture}, kernels: &[");
         for (class, constants) in of_variants(kernels, VARIANTS) {
-            let KernelClass { kind, rows, keys, columns, blocks, grid, mask } = class;
+            let KernelClass { kind, rows, keys, key_groups, columns, blocks, grid, mask } = class;
             let Constants { resident, launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed } =
                 constants;
             let numbers = [launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed];
             let numbers = numbers.map(|number| format!("{number:.4}")).join(", ");
             let _ = writeln!(
                 text,
-                "        kernel(({kind:?}, {rows}, {keys}, {columns}, {blocks}, {grid:?}, {mask:?}), {resident}, [{numbers}]),"
+                "        kernel(({kind:?}, {rows}, {keys}, {key_groups}, {columns}, {blocks}, {grid:?}, {mask:?}), {resident}, [{numbers}]),"
             );
         }
         text += "    ] },\n";

@@ -1,0 +1,147 @@
+//! Groups of warps that share the keys of a step: each has all query rows of the block, and of each a softmax of its own.
+//!
+//! Where a block has few rows, a group of one warp for 16 of them would leave most of the multiprocessor idle, each warp waiting
+//! for its own results. With mᵢ, lᵢ and Oᵢ the shift, the sum and the output, not normalised, of group i, and m the largest shift:
+//!
+//! ```text
+//! l = Σ 2^(mᵢ − m) lᵢ     O = Σ 2^(mᵢ − m) Oᵢ
+//! ```
+
+use super::Sm80Kernel;
+use crate::device::attention::block::Block;
+use crate::device::attention::head_dim::{Fragments, HeadDim};
+use crate::device::attention::softmax::{RunningSoftmax, finite_or_zero};
+use crate::device::attention::{Lane, Output, ROWS_PER_LANE, Tile, epilogue};
+use crate::device::ptx::mma::FragmentC;
+use crate::device::ptx::{math, memory, sync};
+use crate::device::unrolled;
+use contract::config::WARP_SIZE;
+
+/// Where a warp stands.
+#[derive(Clone, Copy)]
+pub struct Group {
+    /// Of the groups.
+    pub number: u32,
+    /// Of the warps of its group.
+    pub warp: u32,
+}
+
+impl Group {
+    /// That of the calling warp.
+    #[inline(always)]
+    pub fn of<K: Sm80Kernel>(lane: Lane) -> Self {
+        let warps = const { K::TILE.warps / K::GROUPS };
+        match K::GROUPS {
+            1 => Self { number: 0, warp: lane.warp },
+            _ => Self { number: lane.warp / warps, warp: lane.warp % warps },
+        }
+    }
+}
+
+/// Bytes of a fragment of a warp: neighbouring lanes have neighbouring chunks, which lie in different banks.
+const FRAGMENT_BYTES: u32 = WARP_SIZE * size_of::<FragmentC>() as u32;
+
+/// Bytes that a group leaves of 16 rows: a fragment of shifts and sums, and O.
+const fn strip_bytes<K: Sm80Kernel>() -> u32 {
+    (K::HeadDim::N_TILES as u32 + 1) * FRAGMENT_BYTES
+}
+
+/// [`epilogue::store`] of what all groups have of the rows of a warp, by the first group; the others leave it at `stages`.
+///
+/// # Safety
+/// All threads of the block call this together, each warp for its rows from `warp_row` on, with
+/// [`Sm80::exchanged_bytes`](contract::tile::Sm80::exchanged_bytes) at `stages` that nobody else uses; otherwise as for
+/// [`epilogue::store`].
+#[inline(always)]
+pub unsafe fn store<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize>(
+    mut output: Output<K, M_TILES>,
+    mut softmax: RunningSoftmax<M_TILES>,
+    (tile, stages): (Tile<K, BLOCK_M>, u32),
+    (group, warp_row): (Group, u32),
+    block: &Block<'_, K>,
+    lane: Lane,
+) {
+    let warps = const { K::TILE.warps / K::GROUPS };
+    let place = |number: u32| {
+        let strip = ((number - 1) * warps + group.warp) * M_TILES as u32;
+        stages + strip * strip_bytes::<K>() + lane.index * size_of::<FragmentC>() as u32
+    };
+    // SAFETY: all threads are here. Each warp has a place of its own for what it leaves, which is read behind the barrier.
+    unsafe {
+        if group.number > 0 {
+            leave::<K, M_TILES>(&output, &softmax, place(group.number));
+        }
+        sync::block();
+        if group.number == 0 {
+            let mut number = 1;
+            while number < K::GROUPS {
+                add::<K, M_TILES>(&mut output, &mut softmax, place(number));
+                number += 1;
+            }
+            epilogue::store(output, &softmax, tile, warp_row, block, lane);
+        }
+    }
+}
+
+/// Leaves O and softmax at `place`.
+///
+/// # Safety
+/// The whole warp calls this together, with the place of its lane.
+#[inline(always)]
+unsafe fn leave<K: Sm80Kernel, const M_TILES: usize>(
+    output: &Output<K, M_TILES>,
+    softmax: &RunningSoftmax<M_TILES>,
+    place: u32,
+) {
+    unrolled!(at most 4; for m in M_TILES => {
+        let place = place + m as u32 * strip_bytes::<K>();
+        let ([a, b], [c, d]) = (softmax.shift[m], softmax.sum[m]);
+        // SAFETY: chunks of the lane's own.
+        unsafe { memory::store_shared_four(place, [a, b, c, d]) };
+        unrolled!(at most 16; for n in K::HeadDim::N_TILES => {
+            // SAFETY: as above.
+            unsafe { memory::store_shared_four(place + (n as u32 + 1) * FRAGMENT_BYTES, output[m].all()[n]) };
+        });
+    });
+}
+
+/// Adds what another warp left at `place` of the same rows.
+///
+/// # Safety
+/// The whole warp calls this together, behind a barrier.
+#[inline(always)]
+unsafe fn add<K: Sm80Kernel, const M_TILES: usize>(
+    output: &mut Output<K, M_TILES>,
+    softmax: &mut RunningSoftmax<M_TILES>,
+    place: u32,
+) {
+    unrolled!(at most 4; for m in M_TILES => {
+        let place = place + m as u32 * strip_bytes::<K>();
+        // SAFETY: what was left for this lane.
+        let [a, b, c, d] = unsafe { memory::load_shared_four(place) };
+        let (shift, sum) = ([a, b], [c, d]);
+        let (mut own, mut others) = ([0.0; ROWS_PER_LANE], [0.0; ROWS_PER_LANE]);
+        unrolled!(at most 2; for r in ROWS_PER_LANE => {
+            let (one, other) = (attended(softmax.shift[m][r], softmax.sum[m][r]), attended(shift[r], sum[r]));
+            let largest = math::max(one, other);
+            own[r] = math::exp2(one - finite_or_zero(largest));
+            others[r] = math::exp2(other - finite_or_zero(largest));
+            softmax.shift[m][r] = largest;
+            softmax.sum[m][r] = math::fma(others[r], sum[r], own[r] * softmax.sum[m][r]);
+        });
+        unrolled!(at most 16; for n in K::HeadDim::N_TILES => {
+            // SAFETY: as above.
+            let part = unsafe { memory::load_shared_four(place + (n as u32 + 1) * FRAGMENT_BYTES) };
+            let fragment = &mut output[m].all_mut()[n];
+            unrolled!(at most 4; for i in 4 => {
+                fragment[i] = math::fma(others[i / 2], part[i], own[i / 2] * fragment[i]);
+            });
+        });
+    });
+}
+
+/// The shift of a row with the sum `sum`, or −∞ of one that attended to nothing: whatever its shift is, it must not count.
+#[inline(always)]
+fn attended(shift: f32, sum: f32) -> f32 {
+    if sum == 0.0 { f32::NEG_INFINITY } else { shift }
+}
