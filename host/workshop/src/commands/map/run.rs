@@ -6,17 +6,20 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use contract::config::{Element, Mask, Sequence};
+use contract::cost::Costs;
 use contract::manifest::Entry;
 use contract::problem::Shape;
 use contract::view::Layout;
 use workshop::bench::Bench;
 use workshop::contender::spec::Spec;
 use workshop::contender::torch::Backend;
+use workshop::device::Device;
 use workshop::error::Result;
 use workshop::executor::Executor;
 use workshop::executor::gpu::GpuExecutor;
 use workshop::files;
 use workshop::inputs::Distribution;
+use workshop::map::doubt;
 use workshop::map::points::{self, Limits, Sizes};
 use workshop::map::record::{Header, Journal, Time};
 use workshop::map::session::{End, Session};
@@ -69,6 +72,10 @@ pub struct Options {
     /// Measure this many random pairs of sizes, log-uniform in both ranges, instead of a grid
     #[arg(long, value_name = "N")]
     random: Option<usize>,
+    /// Measure first where the predicted times of two kernels are nearest to each other. With --variants all, what
+    /// `fa512 map fit` then learns decides most
+    #[arg(long)]
+    unsure: bool,
     /// Shapes to measure first, as BxHxS, or BxHxSxD where D is not 64, separated by commas
     #[arg(long, value_name = "BxHxS", value_delimiter = ',', value_parser = shape)]
     shapes: Vec<Shape>,
@@ -161,6 +168,17 @@ impl Options {
         points::cases(&shapes, &self.elements, &self.masks, self.layout, &limits, ceilings)
     }
 
+    /// `cases` in the order in which they are measured: those of the shapes that were asked for first.
+    fn in_order(&self, cases: Vec<Case>, folder: &PtxFolder, device: &Device) -> Vec<Case> {
+        let gpu = device.gpu();
+        let costs = Costs::find(folder.costs(), &gpu).filter(|_| self.unsure);
+        let Some(costs) = costs else { return cases };
+        let variants = || folder.entries().map(|(entry, _)| entry.variant());
+        let lead = |case: &Case| doubt::lead(&case.problem().ok()?, variants(), costs, &gpu);
+        let (named, drawn): (Vec<_>, Vec<_>) = cases.into_iter().partition(|case| self.shapes.contains(&case.shape));
+        named.into_iter().chain(doubt::least_sure_first(drawn, lead)).collect()
+    }
+
     fn protocol(&self, gpu: &GpuExecutor) -> RunProtocol {
         let usual = Protocol::on(gpu.device(), self.warm_l2);
         RunProtocol {
@@ -189,7 +207,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
     let always = sources.open(&options.wanted())?;
     let monitor = Monitor::new(gpu.device());
     let ceilings = gpu.ceilings(&folder)?;
-    let cases = options.cases(&ceilings);
+    let cases = options.in_order(options.cases(&ceilings), &folder, gpu.device());
     let protocol = options.protocol(&gpu);
     let mut names: Vec<_> = always.iter().map(|contender| contender.name().to_owned()).collect();
     names.extend((options.variants == Variants::All).then(|| "every variant".to_owned()));
