@@ -255,7 +255,10 @@ pub use counters::Counters;
 pub use finding::{CallSite, Finding, FindingClass, LaneAddress, Location, OtherAccess, SourceLocation};
 pub use isa::{expand_forms, lanewise_forms};
 pub use launch::{Launch, LaunchError, Options, Report};
-pub use memory::{Allocation, GlobalMemory, MemoryError, Swizzle, TENSOR_MAP_BYTES, TensorElement, TensorMap};
+pub use memory::{
+    AddressMode, Allocation, Channel, Filter, Geometry, GlobalMemory, MemoryError, Sampler, Swizzle, TENSOR_MAP_BYTES,
+    TensorElement, TensorMap, TexelFormat, Texels, Texture,
+};
 pub use module::{Module, Parameter};
 pub use parse::ParseError;
 pub use program::ModuleVariable;
