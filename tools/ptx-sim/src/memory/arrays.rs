@@ -5,9 +5,6 @@ use super::global::GlobalMemory;
 use super::texels::{Geometry, TexelFormat, Texels};
 use super::texture_objects::{Object, Sampler, Texture};
 
-/// Rows of an array begin at multiples of this.
-const ROW_ALIGNMENT: u64 = 16;
-
 /// What a driver does.
 impl GlobalMemory {
     /// Allocates an array of texels, of which nothing was written: plain accesses of kernels to it are out of bounds. Dimensions
@@ -22,14 +19,11 @@ impl GlobalMemory {
         extent: [u64; 3],
         format: TexelFormat,
     ) -> Result<Texels, MemoryError> {
-        let failed = |bytes| MemoryError::Allocation { name: name.to_owned(), bytes };
         if extent.contains(&0) {
             return Err(MemoryError::Empty { name: name.to_owned() });
         }
-        let row = extent[0].checked_mul(format.bytes()).ok_or_else(|| failed(u64::MAX))?;
-        let pitch = row.checked_next_multiple_of(ROW_ALIGNMENT).ok_or_else(|| failed(u64::MAX))?;
-        let texels = Texels { address: 0, geometry, extent, pitch, format, is_array: true };
-        let bytes = texels.bytes().ok_or_else(|| failed(u64::MAX))?;
+        let texels = Texels::array(geometry, extent, format);
+        let bytes = texels.bytes().unwrap_or(u64::MAX);
         let texels = Texels { address: self.allocate(name, bytes)?, ..texels };
         self.set_texels(texels);
         Ok(texels)

@@ -1,6 +1,9 @@
 //! Texels: elements of CUDA arrays, of linear memory and of pitched memory, as textures and surfaces find them (CUDA C++
 //! Programming Guide, "Texture and Surface Memory"). How a GPU lays an array out is not known: here rows follow each other.
 
+/// Rows of an array begin at multiples of this.
+const ROW_ALIGNMENT: u64 = 16;
+
 /// What the texels are an array of (PTX ISA, "tex", the geometry).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Geometry {
@@ -118,6 +121,13 @@ impl Texels {
     /// Rows of texels in ordinary memory, `pitch` bytes apart.
     pub fn pitched(address: u64, [width, height]: [u64; 2], pitch: u64, format: TexelFormat) -> Texels {
         Texels { address, geometry: Geometry::Plane, extent: [width, height, 1], pitch, format, is_array: false }
+    }
+
+    /// An array that lies nowhere yet.
+    pub fn array(geometry: Geometry, extent: [u64; 3], format: TexelFormat) -> Texels {
+        let row = extent[0].saturating_mul(format.bytes());
+        let pitch = row.checked_next_multiple_of(ROW_ALIGNMENT).unwrap_or(row);
+        Texels { address: 0, geometry, extent, pitch, format, is_array: true }
     }
 
     /// Whether they lie one behind the other in ordinary memory.
