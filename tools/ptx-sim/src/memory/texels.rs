@@ -163,7 +163,10 @@ impl Texels {
             Geometry::Lines => format!("{depth} layers of {width}"),
             Geometry::Planes => format!("{depth} layers of {width} x {height}"),
         };
-        format!("{size} texels of {} bytes", self.format.bytes())
+        match self.format.bytes() {
+            1 => format!("{size} texels of a byte"),
+            bytes => format!("{size} texels of {bytes} bytes"),
+        }
     }
 
     /// Where a byte of them lies, as in `byte 4 of row 2`; `offset` counts from the first.
