@@ -166,6 +166,26 @@ fn lanes_that_write_the_same_texel_race() {
 }
 
 #[test]
+fn a_surface_does_not_show_what_the_grid_wrote() {
+    let write = "sust.b.2d.b32.trap [%object0, {4, 1}], {%lane};\n";
+    let read = "suld.b.2d.b32.trap {%r5}, [%object0, {4, 1}];\n";
+    let kernel = |body: String| on_surface(&body, Geometry::Plane, [6, 3, 1]).with_threads(1);
+    let finding = kernel(format!("{write}{read}st.global.u32 [%rd1], %r5;")).run_faulty(FindingClass::Race);
+    assert!(finding.message.contains("do not see what the same grid writes"), "{finding}");
+    // Where the value does not matter, and the other way round, nothing is wrong.
+    kernel(format!("{write}{read}")).run_clean();
+    kernel(format!("{read}{write}st.global.u32 [%rd1], %r5;")).run_clean();
+    // A barrier does not help.
+    let body = format!("setp.eq.u32 %p0, %lane, 0;\n@%p0 {write}bar.sync 0;\n{read}st.global.u32 [%rd1], %r5;");
+    let finding = on_surface(&body, Geometry::Plane, [6, 3, 1])
+        .with_threads(64)
+        .with_output_bytes(2048)
+        .with_input(vec![0; 1024])
+        .run_faulty(FindingClass::Race);
+    assert_eq!(finding.occurrences, 64, "{finding}");
+}
+
+#[test]
 fn blocks_that_read_what_others_write_race() {
     let body = "mov.u32 %r4, %ctaid.x; setp.eq.u32 %p0, %r4, 0;\n@%p0 sust.b.2d.b32.trap [%object0, {4, 1}], {%r4};\n\
         @!%p0 suld.b.2d.b32.trap {%r5}, [%object0, {4, 1}];\n@!%p0 st.global.u32 [%rd1], %r5;";

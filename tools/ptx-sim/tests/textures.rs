@@ -410,7 +410,9 @@ fn a_fetch_races_with_a_write() {
             let texels = Texels::linear(address, 1, format(Channel::Unsigned, 32, 1));
             vec![memory.create_texture(texels, Sampler::default()).expect("a texture"), address]
         });
-    kernel.run_faulty(FindingClass::Race);
+    let finding = kernel.run_faulty(FindingClass::Race);
+    assert_eq!(finding.occurrences, 2, "its own write, too: {finding}");
+    assert!(finding.message.contains("do not see what the same grid writes"), "{finding}");
 }
 
 #[test]

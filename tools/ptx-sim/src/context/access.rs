@@ -336,7 +336,9 @@ impl Context<'_> {
     ) -> Option<Box<UnknownBytes>> {
         let place = Place::texel(lane, address);
         let met = self.access(faults, place, Data::Read(data))?;
-        let conflict = self.race(faults, place, data, Effect::Read, None);
+        // What is cached does not follow what the same grid writes, even in order.
+        let written = self.cluster.races.as_ref().and_then(|races| races.write_to(address, data.len()));
+        let conflict = self.race(faults, place, data, Effect::Read, None).or(written);
         if !met.uninitialised && conflict.is_none() {
             return None;
         }

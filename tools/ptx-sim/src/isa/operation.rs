@@ -221,6 +221,11 @@ impl Operation {
         matches!(self, Operation::Atomic(operation) if operation.is_compare_and_swap())
     }
 
+    /// Whether it reads a texture or a surface.
+    pub fn reads_texels(&self) -> bool {
+        matches!(self, Operation::Texture(_) | Operation::Surface(surface::Operation::Load { .. }))
+    }
+
     /// Executes it in the active lanes, of which there is at least one.
     pub fn execute(&self, context: &mut Context<'_>) -> Flow {
         match self {
