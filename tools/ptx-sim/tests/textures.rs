@@ -3,7 +3,9 @@
 mod common;
 
 use common::{Kernel, bytes, words};
-use ptx_sim::{AddressMode, Channel, Filter, FindingClass, Geometry, GlobalMemory, Sampler, TexelFormat, Texels};
+use ptx_sim::{
+    AddressMode, Channel, Filter, FindingClass, Geometry, GlobalMemory, Module, Sampler, TexelFormat, Texels,
+};
 
 /// Addresses of a lane's four words of output and of input.
 const PLACES: &str = "mul.wide.u32 %rd0, %lane, 16; add.u64 %rd1, %output, %rd0; add.u64 %rd2, %input, %rd0;\n\
@@ -413,6 +415,16 @@ fn a_fetch_races_with_a_write() {
     let finding = kernel.run_faulty(FindingClass::Race);
     assert_eq!(finding.occurrences, 2, "its own write, too: {finding}");
     assert!(finding.message.contains("do not see what the same grid writes"), "{finding}");
+}
+
+#[test]
+fn textures_that_are_variables_are_refused_by_name() {
+    let text = Kernel::new("ret;").with_variables(".global .texref image;\n").text();
+    let error = Module::parse(&text, "test.ptx").unwrap_err().to_string();
+    assert!(error.contains("`.texref` in the declaration of a variable"), "{error}");
+    let body = "tex.2d.v4.f32.f32 {%f4, %f5, %f6, %f7}, [image, {%f0, %f1}];";
+    let error = Kernel::new(body).try_run().err().expect("a refusal").to_string();
+    assert!(error.contains("`image`") && error.contains("only objects in registers"), "{error}");
 }
 
 #[test]

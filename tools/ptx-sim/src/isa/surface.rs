@@ -202,7 +202,7 @@ impl SurfacePlace {
         let column = at[0];
         if column.rem_euclid(bytes as i64) != 0 {
             faults.add_lane(FindingClass::Misaligned, lane, || {
-                format!("a {bytes}-byte {verb} a surface at byte {column} of a row, which is no multiple of {bytes}")
+                format!("a {bytes}-byte {verb} a surface at byte {column} of a row, which is no multiple of {bytes}: columns are bytes")
             });
             return None;
         }
