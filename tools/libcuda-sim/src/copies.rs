@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use sim_device::{Copy, Error, Fill, Operation, Place, Problem, Result, is_device_address};
 
+use crate::arrays;
 use crate::border::driver_api;
 use crate::driver::{self, context, machine};
 use crate::types::{DevicePointer, Handle, Host, In};
 
-fn device(address: DevicePointer) -> Place {
+/// Memory of a GPU.
+pub fn device(address: DevicePointer) -> Place {
     Place::Device(address)
 }
 
 /// Host memory that is there: not null, and no address of a GPU's, which the host cannot reach.
-fn host(memory: Host, bytes: usize) -> Result<Place> {
+pub fn host(memory: Host, bytes: usize) -> Result<Place> {
     memory.require(bytes as u64)?;
     let address = memory.address();
     if bytes > 0 && is_device_address(address) && machine()?.host_range(address).is_none() {
@@ -57,6 +59,9 @@ fn check_peers(ends: [(DevicePointer, Handle); 2], bytes: usize) -> Result<()> {
     Ok(())
 }
 
+/// `CU_MEMORYTYPE_ARRAY`.
+const ARRAY: u32 = 3;
+
 /// `CUDA_MEMCPY2D`.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -82,6 +87,9 @@ struct End2d {
 impl End2d {
     /// The first byte of a row.
     fn row(&self, row: usize, width: usize) -> Result<Place> {
+        if self.kind == ARRAY {
+            return arrays::row(self.array, [self.x, self.y.saturating_add(row), 0], width);
+        }
         let pitch = if self.pitch == 0 { width } else { self.pitch };
         let offset = self.y.saturating_add(row).saturating_mul(pitch).saturating_add(self.x);
         if self.x.saturating_add(width) > pitch {
@@ -94,7 +102,7 @@ impl End2d {
             1 => host(Host(self.host.0.wrapping_byte_add(offset)), width),
             2 => Ok(device(self.device.wrapping_add(offset as u64))),
             4 => any(self.device.wrapping_add(offset as u64), width),
-            kind => Err(Error::unsupported(format!("memory of type {kind}; arrays are not simulated"))),
+            kind => Err(Error::invalid(format!("{kind} is no type of memory"))),
         }
     }
 }
@@ -130,6 +138,10 @@ impl End3d {
     /// The first byte of a row of a layer.
     fn row(&self, row: usize, layer: usize, width: usize) -> Result<Place> {
         let End3d { x, kind, host, device, array, pitch, .. } = *self;
+        if kind == ARRAY {
+            let place = [x, self.y.saturating_add(row), self.z.saturating_add(layer)];
+            return arrays::row(array, place, width);
+        }
         let y = self.z.saturating_add(layer).saturating_mul(self.height).saturating_add(self.y);
         End2d { x, y, kind, host, device, array, pitch }.row(row, width)
     }

@@ -49,6 +49,7 @@
 //! - Host pointers are the program's own, and are followed as the driver follows them; everything else is looked up.
 
 // Thin shims: whatever needs no pointer is in `sim_device`, which has no unsafe code.
+mod arrays;
 mod border;
 mod caller;
 mod contexts;
@@ -69,12 +70,14 @@ mod procs;
 mod python;
 mod streams;
 mod tensor_maps;
+mod textures;
 mod types;
 mod unsupported;
 
 /// The functions of every file.
 fn functions() -> impl Iterator<Item = &'static [(&'static str, border::Address)]> {
     [
+        arrays::FUNCTIONS,
         contexts::FUNCTIONS,
         copies::FUNCTIONS,
         devices::FUNCTIONS,
@@ -89,6 +92,7 @@ fn functions() -> impl Iterator<Item = &'static [(&'static str, border::Address)
         procs::FUNCTIONS,
         streams::FUNCTIONS,
         tensor_maps::FUNCTIONS,
+        textures::FUNCTIONS,
         unsupported::FUNCTIONS,
     ]
     .into_iter()

@@ -154,8 +154,35 @@ fn graphs_are_built_node_by_node_and_clusters_counted() {
     let output = program.run(&[], &[]);
     let errors = text(&output.stderr);
     assert!(output.status.success(), "{errors}");
-    assert!(errors.contains("memory of type 3; arrays are not simulated"), "{errors}");
+    assert!(errors.contains("0x0 is no array"), "{errors}");
     assert!(errors.contains("4096") && errors.contains("node 2 is of another kind"), "{errors}");
     let output = program.run(&[], &[("PTX_SIM_ARCH", "80")]);
     assert!(text(&output.stderr).contains("sm_80 has no clusters; sm_90 has"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn arrays_textures_and_surfaces_are_what_they_should_be() {
+    let Some(program) = Program::compile("textures") else { return };
+    let output = program.run(&[], &[]);
+    let errors = text(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert_eq!(text(&output.stdout), "done\n");
+    for expected in [
+        "array 3 of 2 layers of 2 x 2 texels of 2 bytes, by cuArray3DCreate_v2, which was destroyed before",
+        "the array format 0xb0 is not simulated",
+        "mipmapped arrays are not simulated",
+    ] {
+        assert!(errors.contains(expected), "no {expected:?} in\n{errors}");
+    }
+    let output = program.run(&["beside"], &[]);
+    assert_eq!(text(&output.stdout), "CUDA_ERROR_ILLEGAL_ADDRESS\n");
+    let errors = text(&output.stderr);
+    let expected = "at byte 12 of row 0: `array 1 of 3 x 1 texels of 4 bytes, by cuArray3DCreate_v2` has 3 x 1 texels of 4 bytes, \
+                    12 bytes in a row";
+    assert!(errors.contains(expected), "{errors}");
+    let output = program.run(&["leave"], &[("PTX_SIM_LEAKS", "1")]);
+    let errors = text(&output.stderr);
+    for expected in ["array 1 of 3 x 1 texels", "a surface object by cuSurfObjectCreate"] {
+        assert!(errors.contains(expected) && errors.contains("is never freed"), "no {expected:?} in\n{errors}");
+    }
 }

@@ -99,6 +99,32 @@ fn properties(place: *mut c_void, device: i32) -> Result<Properties> {
     Ok(properties)
 }
 
+/// Places of the largest extents of textures and surfaces in the `cudaDeviceProp` of CUDA 13, and their attributes.
+const TEXTURE_EXTENTS: [(usize, u32); 22] = [
+    (396, 21),
+    (404, 22),
+    (408, 23),
+    (440, 24),
+    (444, 25),
+    (448, 26),
+    (468, 42),
+    (472, 43),
+    (476, 27),
+    (480, 28),
+    (484, 29),
+    (496, 55),
+    (500, 56),
+    (504, 57),
+    (508, 58),
+    (512, 59),
+    (516, 60),
+    (520, 61),
+    (524, 62),
+    (528, 63),
+    (532, 64),
+    (536, 65),
+];
+
 /// `cudaFuncAttributes`, as far as it is filled.
 #[repr(C)]
 pub struct FunctionAttributes {
@@ -194,9 +220,10 @@ runtime_api! {
     fn cudaGetDeviceProperties(place: *mut c_void, device: i32) {
         // CUDA 13.
         let properties = properties(place, device)?;
-        for (offset, number) in [(384, 16), (560, 31), (584, 40), (588, 41), (592, 37), (596, 38), (604, 39), (632, 82)] {
+        for (offset, number) in [(384, 16), (560, 31), (584, 40), (588, 41), (592, 37), (596, 38), (604, 39), (632, 82)].into_iter().chain(TEXTURE_EXTENTS) {
             properties.set(offset, attribute(number, device)?);
         }
+        properties.set(376, attribute(51, device)? as usize);
         properties.set(624, attribute(81, device)? as usize);
         properties.set(672, attribute(97, device)? as usize);
         properties.set(688, attribute(106, device)?);

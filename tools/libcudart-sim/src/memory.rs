@@ -67,6 +67,13 @@ fn end(address: *const c_void, pitch: usize, kind: u32) -> End {
     End { x: 0, y: 0, kind, host: address, device: address as DevicePointer, array: 0, pitch }
 }
 
+/// The driver's types of memory (`CUmemorytype`) that a copy in a direction comes from and goes to.
+pub fn memory_kinds(direction: u32) -> Result<(u32, u32)> {
+    /// `CU_MEMORYTYPE_HOST`, `_DEVICE`, `_UNIFIED`.
+    const KINDS: [(u32, u32); 5] = [(1, 1), (1, 2), (2, 1), (2, 2), (4, 4)];
+    KINDS.get(direction as usize).copied().ok_or(Status::INVALID_DIRECTION)
+}
+
 fn copy_2d(
     (to, to_pitch): (*mut c_void, usize),
     (from, from_pitch): (*const c_void, usize),
@@ -75,9 +82,7 @@ fn copy_2d(
     stream: Option<Handle>,
 ) -> Result<()> {
     enter()?;
-    /// `CU_MEMORYTYPE_HOST`, `_DEVICE`, `_UNIFIED`.
-    const KINDS: [(u32, u32); 5] = [(1, 1), (1, 2), (2, 1), (2, 2), (4, 4)];
-    let (from_kind, to_kind) = *KINDS.get(direction as usize).ok_or(Status::INVALID_DIRECTION)?;
+    let (from_kind, to_kind) = memory_kinds(direction)?;
     let copy =
         Copy2d { source: end(from, from_pitch, from_kind), destination: end(to, to_pitch, to_kind), width, height };
     let copy = (&raw const copy).cast();

@@ -17,8 +17,14 @@ impl Status {
     pub const INVALID_VALUE: Status = Status(1);
     /// `cudaErrorInvalidSymbol`.
     pub const INVALID_SYMBOL: Status = Status(13);
+    /// `cudaErrorInvalidChannelDescriptor`.
+    pub const INVALID_CHANNEL: Status = Status(20);
     /// `cudaErrorInvalidMemcpyDirection`.
     pub const INVALID_DIRECTION: Status = Status(21);
+    /// `cudaErrorInvalidFilterSetting`.
+    pub const INVALID_FILTER: Status = Status(26);
+    /// `cudaErrorInvalidNormSetting`.
+    pub const INVALID_NORM: Status = Status(27);
     /// `cudaErrorInsufficientDriver`.
     pub const INSUFFICIENT_DRIVER: Status = Status(35);
     /// `cudaErrorMissingConfiguration`.

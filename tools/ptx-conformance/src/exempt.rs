@@ -33,6 +33,13 @@ const WORDS: &[(&str, &str, &str)] = &[
     ("memory", "discard", "leaves memory with any contents: there is no result"),
     ("product", "*", "types, which the decoders of mma and wmma take"),
     ("system", "*", "functions of the system, whose results are texts, addresses, or the end of the launch"),
+    (
+        "texture",
+        "*",
+        "textures are objects that a driver makes: cases have none; tested against the formulas of the programming guide",
+    ),
+    ("surface", "*", "surfaces are objects that a driver makes: cases have none; tested against other computations"),
+    ("geometry", "*", "of instructions on textures and surfaces"),
     ("wgmma", "k16", "a part of the shape, which the decoder takes apart"),
 ];
 

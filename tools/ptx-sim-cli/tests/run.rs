@@ -264,3 +264,27 @@ fn programs_of_the_runtime_api_run() {
     let problems = report["problems"].as_array().expect("a list");
     assert!(problems.iter().any(|problem| problem["kind"] == "double_free"), "{errors}");
 }
+
+#[test]
+fn textures_of_the_runtime_api_are_there() {
+    let Some(program) = Program::compile("textures", "cudart") else { return };
+    // Errors that the program makes on purpose are told.
+    let (errors, report) = program.run(&[], "", 1);
+    let kinds = |report: &Value| -> Vec<String> {
+        let problems = report["problems"].as_array().expect("a list");
+        problems.iter().map(|problem| problem["kind"].as_str().expect("a kind").to_owned()).collect()
+    };
+    assert_eq!((&report["exit_code"], &report["launches"]), (&0.into(), &4.into()), "{errors}");
+    let own = ["failed_call", "double_free", "use_after_free"];
+    assert!(kinds(&report).iter().all(|kind| own.contains(&kind.as_str())), "{errors}");
+    assert!(
+        errors.contains("which was destroyed before; called from filtered (") && errors.contains("textures.c:"),
+        "{errors}"
+    );
+    let (errors, report) = program.run(&[], "beside", 1);
+    assert!(kinds(&report).contains(&"out_of_bounds".to_owned()), "{errors}");
+    assert!(errors.contains("at byte 12 of row 0") && errors.contains("3 x 1 texels of 4 bytes"), "{errors}");
+    let (errors, report) = program.run(&[], "leak", 1);
+    let leaks = kinds(&report).iter().filter(|kind| *kind == "leak").count();
+    assert_eq!(leaks, 2, "the array and the surface: {errors}");
+}

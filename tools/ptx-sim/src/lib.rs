@@ -58,6 +58,8 @@
 //! - NaN where PTX leaves open which: the one an H200 gave. Where several NaN of f64 meet outside of `mma`, the one that the
 //!   host's processor chooses;
 //! - integer division by zero: all ones, and the dividend as remainder;
+//! - textures: the formulas of the CUDA C++ Programming Guide, with weights of 8 bits behind the point; the sum of a linear
+//!   filter is rounded once, where a GPU's may differ in its last bits. Channels that a texture does not have are 0;
 //! - atomic operations: lanes take effect in lane order, blocks in any order.
 //!
 //! Lanes that went different ways run one path at a time, the one at the lowest instruction first, so that they meet again.
@@ -86,6 +88,13 @@
 //!
 //! `st.async`, `red.async`, bulk copies between blocks and multicast copies take effect when they are issued, as far as anybody sees who
 //! has waited for the mbarrier that counts them.
+//!
+//! # Textures and surfaces
+//!
+//! As objects whose handle is in a register, as nvcc uses them: `tex`, `tld4`, `suld.b`, `sust.b` and queries, of one to three
+//! dimensions and of layers. [`GlobalMemory::allocate_array`] makes an array, which no pointer of a kernel reaches,
+//! [`GlobalMemory::create_texture`] and [`GlobalMemory::create_surface`] make objects. How an array lies in memory is this
+//! simulator's choice: row after row. A texture has one level. Traffic to texels is not counted.
 //!
 //! # Functions
 //!
@@ -129,6 +138,9 @@
 //!   are waited for, copies whose mbarrier is in another block than what they write; `barrier.cluster.arrive` twice without a wait;
 //! - warps that keep more registers, after `setmaxnreg`, than their block can have begun with (`.minnctapersm`, `.maxnreg`);
 //! - assertions that fail, with their text, file, line and function;
+//! - texels that nothing wrote, or that the same grid wrote: neither textures nor surfaces see that, even in order; accesses to
+//!   surfaces out of bounds (`.trap`) or not aligned; textures of memory that was freed; handles of no object, of one that was
+//!   destroyed, or of one of another kind; textures of integers read as floating-point numbers and the other way round;
 //! - blocks of the device heap used beyond their end or after they were freed, freed twice or never given;
 //! - calls of what is no function, or one of another kind; local memory used after its function has returned; recursion
 //!   without an end;
@@ -158,6 +170,7 @@
 //! - A missing `fence.proxy.tensormap::generic` between the change of a tensor map and its use.
 //! - Wrong padding of boxes whose rows are shorter than those of their swizzle: such tensor maps are refused.
 //! - Writes to constant memory through generic addresses.
+//! - Texels read that another cluster of the grid wrote, where something orders the two.
 //! - What the program never executes with these arguments.
 //!
 //! # Values that nobody wrote
@@ -202,15 +215,15 @@
 //! compare-and-swap are often begun so.
 //!
 //! What cannot be executed is refused by name and line before anything runs ([`LaunchError`]), never guessed, and never
-//! reported as an error of the kernel: textures and surfaces, sparse products of warpgroups (`wgmma.mma_async.sp`),
-//! `im2col` tensor maps, `multimem`, `tcgen05` among others.
+//! reported as an error of the kernel: cubemaps, mipmaps, `.texref` variables, sparse products of warpgroups
+//! (`wgmma.mma_async.sp`), `im2col` tensor maps, `multimem`, `tcgen05` among others.
 //!
 //! # Where things are
 //!
 //! From the bottom up, each knowing only those before it:
 //! - `parse` turns text into a syntax tree that knows no instruction; `numeric`, `small` and `fused_sum` round; `printf` formats;
 //!   `lanes` are those of a warp; `unknown` describes values that nobody wrote;
-//! - `memory` holds the state spaces; `race` has the vector clocks and what is remembered of accesses;
+//! - `memory` holds the state spaces, arrays of texels and the objects that lead to them; `race` has the vector clocks and what is remembered of accesses;
 //! - `program` is an entry on register slots, but for what its instructions do; `decode` takes an instruction's modifiers and
 //!   operands apart;
 //! - `machine` is what a kernel runs on: the launch, its blocks, warps, barriers, mbarriers, and what is in flight;
@@ -255,7 +268,10 @@ pub use counters::Counters;
 pub use finding::{CallSite, Finding, FindingClass, LaneAddress, Location, OtherAccess, SourceLocation};
 pub use isa::{expand_forms, lanewise_forms};
 pub use launch::{Launch, LaunchError, Options, Report};
-pub use memory::{Allocation, GlobalMemory, MemoryError, Swizzle, TENSOR_MAP_BYTES, TensorElement, TensorMap};
+pub use memory::{
+    AddressMode, Allocation, Channel, Filter, Geometry, GlobalMemory, MemoryError, Sampler, Swizzle, TENSOR_MAP_BYTES,
+    TensorElement, TensorMap, TexelFormat, Texels, Texture,
+};
 pub use module::{Module, Parameter};
 pub use parse::ParseError;
 pub use program::ModuleVariable;

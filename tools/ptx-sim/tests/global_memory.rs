@@ -64,7 +64,7 @@ fn an_address_tells_its_buffer() {
     assert_eq!((memory.allocation_at(0), memory.allocation_at(u64::MAX), memory.bytes_in_use()), (None, None, 0));
     let first = memory.allocate("first", 100).expect("allocating");
     let second = memory.allocate("second", 1000).expect("allocating");
-    let allocation = Allocation { name: "first", start: first, bytes: 100, live: true };
+    let allocation = Allocation { name: "first", start: first, bytes: 100, live: true, is_array: false };
     for address in [first, first + 1, first + 99] {
         assert_eq!(memory.allocation_at(address), Some(allocation));
     }

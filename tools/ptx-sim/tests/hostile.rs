@@ -67,6 +67,8 @@ const WORDS: &[&str] = &[
     "é",
     "label:",
     "bra label",
+    "tex.2d.v4.f32.f32",
+    "suld.b.2d.b32.trap",
     "ret;",
 ];
 /// Time for all texts of a test, of which each takes microseconds.

@@ -4,15 +4,42 @@ use crate::architecture::{
     BLOCK_EXTENT, CONSTANT_BYTES, DEFAULT_SHARED_BYTES, GRID_EXTENT, REGISTERS, RESERVED_SHARED_BYTES,
     THREADS_PER_BLOCK, WARP,
 };
+use crate::array::largest_extent;
 use crate::config::Config;
+use crate::texture::PITCH_ALIGNMENT;
+
+use ptx_sim::Geometry;
 
 /// Size of the second-level cache, bytes.
 const L2_BYTES: i32 = 50 << 20;
 /// Attributes that `cuda.h` of CUDA 13.0 has.
 const KNOWN: std::ops::RangeInclusive<u32> = 1..=147;
 
+/// First numbers of the largest extents of textures and of surfaces, and the geometry; of layered ones the dimensions that they
+/// have.
+const EXTENTS: [(u32, Geometry); 10] = [
+    (21, Geometry::Line),
+    (22, Geometry::Plane),
+    (24, Geometry::Volume),
+    (27, Geometry::Planes),
+    (42, Geometry::Lines),
+    (55, Geometry::Line),
+    (56, Geometry::Plane),
+    (58, Geometry::Volume),
+    (61, Geometry::Lines),
+    (63, Geometry::Planes),
+];
+
+/// The largest extent of textures or surfaces that an attribute tells.
+fn texture_extent(attribute: u32) -> Option<u32> {
+    EXTENTS.into_iter().find_map(|(first, geometry)| {
+        let sizes = largest_extent(geometry).into_iter().filter(|size| *size > 1);
+        sizes.zip(first..).find(|(_, number)| *number == attribute).map(|(size, _)| size)
+    })
+}
+
 /// The value of an attribute (`CUdevice_attribute`) of GPU `index`; `None` for a number that is none. What the simulator does
-/// not have, such as textures, managed memory and mapped host memory, is 0.
+/// not have, such as managed memory and mapped host memory, is 0.
 pub fn device_attribute(config: &Config, index: u32, attribute: u32) -> Option<i32> {
     let architecture = &config.architecture;
     let (major, minor) = architecture.compute_capability();
@@ -31,7 +58,7 @@ pub fn device_attribute(config: &Config, index: u32, attribute: u32) -> Option<i
         13 => 1_000_000,
         // Alignment of textures, of their pitch, of surfaces.
         14 | 30 => 512,
-        51 => 32,
+        51 => number(PITCH_ALIGNMENT as u32),
         // Copies beside kernels, kernels beside each other, priorities.
         15 | 31 | 40 | 78 => 1,
         16 => number(config.multiprocessors),
@@ -61,7 +88,7 @@ pub fn device_attribute(config: &Config, index: u32, attribute: u32) -> Option<i
         120 | 127 => i32::from(is_hopper),
         // No node of the host's memory.
         131 | 134 => -1,
-        _ if KNOWN.contains(&attribute) => 0,
+        _ if KNOWN.contains(&attribute) => texture_extent(attribute).map_or(0, number),
         _ => return None,
     })
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use ptx_sim::GlobalMemory;
+use ptx_sim::{GlobalMemory, Texels};
 
 use crate::code::Code;
 use crate::error::{Error, Result};
@@ -152,9 +152,8 @@ impl Context {
         if !self.machine.config().leaks {
             return;
         }
-        let leaks = lock(&self.state)
-            .as_ref()
-            .map_or(Vec::new(), |state| state.memory.live().map(|(name, _)| name.to_owned()).collect());
+        let leaks =
+            lock(&self.state).as_ref().map_or(Vec::new(), |state| state.memory.leaks().map(str::to_owned).collect());
         let place = self.describe();
         for name in leaks.iter().take(LEAKS_SHOWN) {
             self.machine.problem(Problem::Leak, &format!("{name}, is never freed, in {place}"));
@@ -252,6 +251,23 @@ impl Context {
         state.memory.allocate(number, &name, bytes).inspect_err(|_| gpu.release(bytes))
     }
 
+    /// Allocates an array that messages call `name`.
+    pub(crate) fn allocate_array(&self, number: u64, name: &str, shape: &Texels) -> Result<Texels> {
+        let mut state = self.state(Call::Asynchronous)?;
+        let gpu = self.machine.gpu(self.gpu)?;
+        let bytes = shape.bytes().unwrap_or(u64::MAX);
+        gpu.reserve(bytes, self.machine.config().memory_bytes)?;
+        state.memory.allocate_array(number, name, shape).inspect_err(|_| gpu.release(bytes))
+    }
+
+    /// Frees the array that begins at `address`.
+    pub(crate) fn free_array(&self, address: u64) -> Result<()> {
+        let bytes = self.state(Call::Synchronous)?.memory.free_array(address)?;
+        self.machine.gpu(self.gpu)?.release(bytes);
+        self.machine.stream_races.synchronize_context(self.id);
+        Ok(())
+    }
+
     /// Frees what begins at `address`.
     ///
     /// # Errors
@@ -297,7 +313,7 @@ impl Context {
     /// # Errors
     /// [`Code::INVALID_VALUE`] with what lies there; as [`Context::check`].
     pub fn check_range(&self, address: u64, bytes: u64) -> Result<()> {
-        self.state(Call::Asynchronous)?.memory.check(address, bytes)
+        self.state(Call::Asynchronous)?.memory.check_plain(address, bytes)
     }
 
     /// The live allocation that `address` lies in.

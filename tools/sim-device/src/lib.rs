@@ -49,12 +49,13 @@
 //!   streams do with the same memory while nothing orders them is told.
 //! - The contexts of a process have different addresses, and each only reaches its own memory, as on a GPU. There is no
 //!   access between GPUs but copies.
-//! - Not there: managed memory, memory of the host in kernels, textures, surfaces, arrays, cooperative launches, graph
-//!   nodes other than those that capture makes.
+//! - Not there: managed memory, memory of the host in kernels, mipmaps, cubemaps, cooperative launches, graph nodes other than
+//!   those that capture makes.
 
 #![forbid(unsafe_code)]
 
 mod architecture;
+mod array;
 mod attributes;
 mod capture;
 mod code;
@@ -80,8 +81,10 @@ mod report;
 mod stream;
 mod stream_races;
 mod sync;
+mod texture;
 
 pub use architecture::Architecture;
+pub use array::{Array, ArrayDescriptor, LAYERED, SURFACES};
 pub use attributes::device_attribute;
 pub use capture::{Capture, Mode, exchange_thread_mode};
 pub use code::Code;
@@ -101,3 +104,4 @@ pub use operation::{Copy, Fill, HostMemory, Operation, Place};
 pub use problem::{Problem, Severity};
 pub use ptx_sim::{Options, Report};
 pub use stream::{PRIORITIES, Stream, StreamKind};
+pub use texture::Resource;

@@ -1,8 +1,8 @@
 //! The memory of a context: what was allocated and by whom.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use ptx_sim::{GlobalMemory, MemoryError};
+use ptx_sim::{GlobalMemory, MemoryError, Texels};
 
 use crate::code::Code;
 use crate::error::{Error, Result};
@@ -29,11 +29,13 @@ pub(crate) struct Memory {
     pub global: GlobalMemory,
     /// By address, of what the program allocated and has not freed.
     numbers: HashMap<u64, u64>,
+    /// What messages call the texture and surface objects that were not destroyed.
+    pub objects: BTreeMap<u64, String>,
 }
 
 impl Memory {
     pub fn new(global: GlobalMemory) -> Self {
-        Self { global, numbers: HashMap::new() }
+        Self { global, numbers: HashMap::new(), objects: BTreeMap::new() }
     }
 
     /// Allocates; the caller has seen to it that the GPU has room.
@@ -43,13 +45,29 @@ impl Memory {
         Ok(address)
     }
 
+    /// Allocates an array; the caller has seen to it that the GPU has room.
+    pub fn allocate_array(&mut self, number: u64, name: &str, shape: &Texels) -> Result<Texels> {
+        let Texels { geometry, extent, format, .. } = *shape;
+        let texels = self.global.allocate_array(name, geometry, extent, format).map_err(memory_error)?;
+        self.numbers.insert(texels.address, number);
+        Ok(texels)
+    }
+
+    /// Frees the array that begins at `address`, which is one, and returns its size.
+    pub fn free_array(&mut self, address: u64) -> Result<u64> {
+        self.numbers.remove(&address);
+        let bytes = self.find(address).map_or(0, |found| found.bytes);
+        self.global.free(address).map_err(memory_error)?;
+        Ok(bytes)
+    }
+
     /// Frees the allocation that begins at `address` and returns its size.
     pub fn free(&mut self, address: u64) -> Result<u64> {
         let refused = |problem: Problem, what: &str| {
             Err(Error::invalid(format!("{address:#x} cannot be freed: {what}")).of(problem))
         };
         let found = self.global.allocation_at(address).filter(|found| found.start == address);
-        match found.map(|found| (found.live, found.bytes, found.name)) {
+        match found.filter(|found| !found.is_array).map(|found| (found.live, found.bytes, found.name)) {
             Some((true, bytes, _)) if self.numbers.remove(&address).is_some() => {
                 self.global.free(address).map_err(memory_error)?;
                 Ok(bytes)
@@ -64,6 +82,17 @@ impl Memory {
         let found = self.global.allocation_at(address).filter(|found| found.live)?;
         let number = self.numbers.get(&found.start).copied().unwrap_or(0);
         Some(Allocation { number, address: found.start, bytes: found.bytes, name: found.name.to_owned() })
+    }
+
+    /// Requires `bytes` bytes at `address` to lie in one live allocation that is no array.
+    pub fn check_plain(&self, address: u64, bytes: u64) -> Result<()> {
+        match self.global.allocation_at(address).filter(|found| found.is_array) {
+            Some(array) => {
+                let text = format!("{bytes} bytes at {address:#x}: no pointer reaches {}", array.name);
+                Err(Error::invalid(text).of(Problem::OutOfBounds))
+            }
+            None => self.check(address, bytes),
+        }
     }
 
     /// Requires `bytes` bytes at `address` to lie in one live allocation.
@@ -96,6 +125,11 @@ impl Memory {
     pub fn live(&self) -> impl Iterator<Item = (&str, u64)> {
         let live = self.global.allocations().filter(|found| found.live && self.numbers.contains_key(&found.start));
         live.map(|found| (found.name, found.bytes))
+    }
+
+    /// Everything that the program has to free or to destroy.
+    pub fn leaks(&self) -> impl Iterator<Item = &str> {
+        self.live().map(|(name, _)| name).chain(self.objects.values().map(String::as_str))
     }
 
     /// Bytes of everything that the program allocated.

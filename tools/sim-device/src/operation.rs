@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::array::Array;
 use crate::context::{Call, Context};
 use crate::error::{Error, Result};
 use crate::event::{Event, Recorded};
@@ -32,6 +33,8 @@ pub trait HostMemory: Send + Sync {
 pub enum Place {
     /// Memory of a context.
     Device(u64),
+    /// The bytes of an array from an offset on ([`Array::offset`]).
+    Array(Arc<Array>, u64),
     /// Memory of the program.
     Host(Arc<dyn HostMemory>),
 }
@@ -158,8 +161,8 @@ impl Copy {
     fn accesses(&self) -> Vec<Access> {
         let ends = [(&self.source, false), (&self.destination, true)];
         let of_device = ends.into_iter().filter_map(|(place, writes)| match place {
-            Place::Device(address) if self.bytes > 0 => Some(Access::plain(*address, self.bytes, writes)),
-            _ => None,
+            Place::Host(_) => None,
+            place => place.address().ok().filter(|_| self.bytes > 0).map(|at| Access::plain(at, self.bytes, writes)),
         });
         of_device.collect()
     }
@@ -172,9 +175,13 @@ impl Copy {
     /// Requires both ends to lie in allocations.
     pub fn check(&self, context: &Context) -> Result<()> {
         for (place, what) in [(&self.destination, "a copy to"), (&self.source, "a copy from")] {
-            if let Place::Device(address) = place
-                && self.bytes > 0
-            {
+            if self.bytes == 0 {
+                continue;
+            }
+            if let Place::Array(array, _) = place {
+                array.check_live()?;
+            }
+            if let Place::Device(address) = place {
                 let owner = owner(context.machine(), *address, what)?;
                 owner.check_range(*address, self.bytes).map_err(|error| prefixed(error, what, &owner, context))?;
             }
@@ -189,8 +196,9 @@ impl Copy {
         for offset in (0..self.bytes).step_by(CHUNK as usize) {
             let bytes = CHUNK.min(self.bytes - offset);
             let parts = match &self.source {
-                Place::Device(address) => {
-                    let owner = owner(machine, *address, "a copy from")?;
+                Place::Device(_) | Place::Array(..) => {
+                    let address = self.source.address()?;
+                    let owner = owner(machine, address, "a copy from")?;
                     owner.state(Call::Asynchronous)?.memory.written(address + offset, bytes)?
                 }
                 Place::Host(memory) => {
@@ -200,8 +208,9 @@ impl Copy {
                 }
             };
             match &self.destination {
-                Place::Device(address) => {
-                    let owner = owner(machine, *address, "a copy to")?;
+                Place::Device(_) | Place::Array(..) => {
+                    let address = self.destination.address()?;
+                    let owner = owner(machine, address, "a copy to")?;
                     let mut state = owner.state(Call::Asynchronous)?;
                     parts.iter().try_for_each(|(at, data)| state.memory.write(address + offset + at, data))?;
                 }
@@ -216,11 +225,23 @@ impl Copy {
                 }
             }
         }
-        if let (Place::Device(address), Some(first)) = (&self.source, unwritten.first) {
-            let owner = owner(machine, *address, "a copy from")?;
-            owner.tell_unwritten(*address, self.bytes, first, unwritten.count);
+        if let Some(first) = unwritten.first {
+            let address = self.source.address()?;
+            let owner = owner(machine, address, "a copy from")?;
+            owner.tell_unwritten(address, self.bytes, first, unwritten.count);
         }
         Ok(())
+    }
+}
+
+impl Place {
+    /// The first address in memory of a context.
+    fn address(&self) -> Result<u64> {
+        match self {
+            Place::Device(address) => Ok(*address),
+            Place::Array(array, offset) => array.address(*offset, Call::Asynchronous),
+            Place::Host(_) => Err(Error::invalid("memory of the host")),
+        }
     }
 }
 

@@ -157,7 +157,7 @@ static const char PTX[] = ".version 8.0\n"
                           "    ret;\n"
                           "}\n";
 
-static CUresult launch(CUfunction function, CUstream stream, CUdeviceptr values, unsigned n)
+static inline CUresult launch(CUfunction function, CUstream stream, CUdeviceptr values, unsigned n)
 {
     void *parameters[] = {&values, &n};
     return cuLaunchKernel(function, 1, 1, 1, 64, 1, 1, 0, stream, parameters, NULL);

@@ -91,7 +91,7 @@ static void layers(void)
     OK(cuMemcpy3D_v2(&one));
     HOLDS(back[0] == 7 && back[1] == 8);
     to.destination.kind = 3;
-    EXPECT(ERROR_NOT_SUPPORTED, cuMemcpy3D_v2(&to));
+    EXPECT(ERROR_INVALID_HANDLE, cuMemcpy3D_v2(&to));
     OK(cuMemFree_v2(memory));
 }
 

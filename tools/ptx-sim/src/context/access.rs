@@ -270,6 +270,7 @@ impl Context<'_> {
     fn transfer(&mut self, faults: &mut Faults, place: Place, data: &mut Data<'_>) -> Result<Met, Failure> {
         let Place { lane, space, address, .. } = place;
         match (space, data) {
+            (Space::Global, data) if place.is_texel => self.transfer_texel(address, data),
             (Space::Global | Space::Constant, Data::Read(data)) => {
                 let uninitialised = !self.machine.memory.load(address, data)?;
                 Ok(Met { uninitialised, in_flight: false })
@@ -311,6 +312,37 @@ impl Context<'_> {
                 }
             }
         }
+    }
+
+    fn transfer_texel(&mut self, address: u64, data: &mut Data<'_>) -> Result<Met, Failure> {
+        let mut met = Met::default();
+        match data {
+            Data::Read(data) => met.uninitialised = !self.machine.memory.load_any(address, data)?,
+            Data::Write(data) => {
+                self.machine.memory.store_any(address, data)?;
+                self.cluster.global_writes += 1;
+            }
+        }
+        Ok(met)
+    }
+
+    /// Reads a texel, whose value may matter or not; what is not known of it. A faulty access reads zeros.
+    pub fn load_texel(
+        &mut self,
+        faults: &mut Faults,
+        lane: usize,
+        address: u64,
+        data: &mut [u8],
+    ) -> Option<Box<UnknownBytes>> {
+        let place = Place::texel(lane, address);
+        let met = self.access(faults, place, Data::Read(data))?;
+        // What is cached does not follow what the same grid writes, even in order.
+        let written = self.cluster.races.as_ref().and_then(|races| races.write_to(address, data.len()));
+        let conflict = self.race(faults, place, data, Effect::Read, None).or(written);
+        if !met.uninitialised && conflict.is_none() {
+            return None;
+        }
+        self.unknown_of_load(place, data, met.uninitialised, conflict)
     }
 
     /// Replaces a naturally aligned value by `update` of it as one atomic operation; the old value and the space. A
@@ -356,7 +388,7 @@ impl Context<'_> {
     }
 
     fn update_global(&mut self, faults: &mut Faults, place: Place, update: &dyn Fn(u64) -> u64) -> u64 {
-        let Place { lane, space, address, alignment: bytes } = place;
+        let Place { lane, space, address, alignment: bytes, .. } = place;
         let what = || format!("a {bytes}-byte atomic operation");
         if !self.check_alignment(faults, place, what) {
             return 0;

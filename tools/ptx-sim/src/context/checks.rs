@@ -10,7 +10,7 @@ use crate::parse::Space;
 impl Context<'_> {
     /// Whether a place is aligned; a fault otherwise.
     pub fn check_alignment(&self, faults: &mut Faults, place: Place, what: impl FnOnce() -> String) -> bool {
-        let Place { lane, space, address, alignment } = place;
+        let Place { lane, space, address, alignment, .. } = place;
         let aligned = address.is_multiple_of(alignment);
         if !aligned {
             let cause = || {

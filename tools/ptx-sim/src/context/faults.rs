@@ -37,6 +37,12 @@ impl Faults {
         self.add_pair(class, lane, address, || (cause(), None));
     }
 
+    /// Adds a lane whose operands are no address.
+    #[cold]
+    pub fn add_lane(&mut self, class: FindingClass, lane: usize, cause: impl FnOnce() -> String) {
+        self.insert(class, LaneAddress { lane: lane as u32, address: None }, || (cause(), None));
+    }
+
     /// Adds a lane's access and the one that it races with.
     #[cold]
     pub fn add_pair(
@@ -46,7 +52,15 @@ impl Faults {
         address: u64,
         describe: impl FnOnce() -> (String, Option<OtherAccess>),
     ) {
-        let access = LaneAddress { lane: lane as u32, address: Some(address) };
+        self.insert(class, LaneAddress { lane: lane as u32, address: Some(address) }, describe);
+    }
+
+    fn insert(
+        &mut self,
+        class: FindingClass,
+        access: LaneAddress,
+        describe: impl FnOnce() -> (String, Option<OtherAccess>),
+    ) {
         match self.kinds.iter_mut().find(|fault| fault.class == class) {
             // An instruction may access several places in one lane, of which the first is enough.
             Some(fault) if fault.which.iter().any(|known| known.lane == access.lane) => {}

@@ -187,7 +187,7 @@ impl<'a> Context<'a> {
         let Conflict { agent: other, pc, writes, .. } = conflict;
         let instruction = &self.machine.program.instructions[pc as usize];
         let cause = format!(
-            "{} {space} memory{}{} races with the {}{} in line {} by {}, lane {}: nothing orders the two, {}",
+            "{} {space} memory{}{} races with the {}{} in line {} by {}, lane {}: {}",
             effect.of(bytes),
             agent.engine.by(),
             self.location(space, address, bytes),
@@ -196,15 +196,7 @@ impl<'a> Context<'a> {
             instruction.line,
             self.name_of(agent.warp, other.warp),
             other.lane,
-            if self.is_swap_behind_plain_read(here, effect, conflict) {
-                "and a plain read is no part of a compare-and-swap loop: although the swap checks it, the value the loop \
-                 begins with has to be read by a strong read (ld.relaxed, ld.volatile)"
-            } else {
-                match self.are_of_one_block(agent, other) {
-                    true => missing_order(agent, other),
-                    false => missing_order_of_blocks(agent, other),
-                }
-            }
+            self.describe_order((agent, here), effect, conflict)
         );
         let other = OtherAccess {
             writes,
@@ -216,6 +208,25 @@ impl<'a> Context<'a> {
 }
 
 impl Context<'_> {
+    /// What lies between two accesses that race, and what has to.
+    fn describe_order(&self, (agent, here): (Agent, u32), effect: Effect, conflict: Conflict) -> String {
+        if effect == Effect::Read && self.machine.program.instructions[here as usize].reads_texels {
+            return "textures and surfaces do not see what the same grid writes, whether or not something orders the two: only \
+                    what an earlier launch or copy wrote can be read"
+                .to_owned();
+        }
+        let missing = if self.is_swap_behind_plain_read(here, effect, conflict) {
+            "and a plain read is no part of a compare-and-swap loop: although the swap checks it, the value the loop begins \
+             with has to be read by a strong read (ld.relaxed, ld.volatile)"
+        } else {
+            match self.are_of_one_block(agent, conflict.agent) {
+                true => missing_order(agent, conflict.agent),
+                false => missing_order_of_blocks(agent, conflict.agent),
+            }
+        };
+        format!("nothing orders the two, {missing}")
+    }
+
     /// Whether one of two accesses is a plain read and the other a compare-and-swap.
     fn is_swap_behind_plain_read(&self, here: u32, effect: Effect, conflict: Conflict) -> bool {
         let instructions = &self.machine.program.instructions;

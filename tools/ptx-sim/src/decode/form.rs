@@ -278,6 +278,27 @@ impl<'a> Form<'a> {
         Ok((address, coordinates))
     }
 
+    /// Takes `[handle, coordinates]`: a texture or surface object in a register, and coordinates, none for queries.
+    pub fn object(&mut self) -> Decode<(Slot, &'a [Operand])> {
+        let Operand::Address { base: Base::Name(name), offset: 0, coordinates } = self.operand()? else {
+            return invalid(format!("`{}` takes an object in brackets here", self.name()));
+        };
+        let Some(register) = self.decoder.register(name) else {
+            return unsupported(format!(
+                "`{name}` in `{}`: only objects in registers are textures and surfaces here",
+                self.name()
+            ));
+        };
+        if register.kind.bits != 64 || register.kind.is_float() {
+            return invalid(format!("`{name}` ({}) cannot hold an object", register.kind));
+        }
+        if coordinates.len() > 1 {
+            return unsupported(format!("a separate sampler in `{}`", self.name()));
+        }
+        self.registers.0.push(register.slot);
+        Ok((register.slot, coordinates))
+    }
+
     fn address_and_coordinates(&mut self, space: Option<Space>) -> Decode<(Address, &'a [Operand])> {
         let Operand::Address { base, offset, coordinates } = self.operand()? else {
             return invalid(format!("`{}` takes an address in brackets here", self.name()));

@@ -127,6 +127,7 @@ fn instruction(decoder: &mut Decoder, syntax: &parse::Instruction) -> Decode<(In
         semantics: operation.semantics(),
         is_strong_read: operation.is_strong_memory() && !writes.is_empty(),
         is_compare_and_swap: operation.is_compare_and_swap(),
+        reads_texels: operation.reads_texels(),
         is_wgmma: operation.is_wgmma(),
         reaches_cluster: operation.reaches_cluster(syntax),
         line: syntax.position.line,

@@ -310,7 +310,13 @@ fn execute_store(context: &mut Context<'_>, space: Option<Space>, address: Addre
 
 /// Says what is not known of values that a lane loaded.
 #[cold]
-fn set_unknown(context: &mut Context<'_>, lane: usize, kind: Type, to: &[Destination], unknown: &UnknownBytes) {
+pub(super) fn set_unknown(
+    context: &mut Context<'_>,
+    lane: usize,
+    kind: Type,
+    to: &[Destination],
+    unknown: &UnknownBytes,
+) {
     let width = kind.bytes() as usize;
     for (destination, first) in to.iter().zip((0..).step_by(width)) {
         let Some(value) = unknown.value(first, width) else { continue };
@@ -322,7 +328,7 @@ fn set_unknown(context: &mut Context<'_>, lane: usize, kind: Type, to: &[Destina
 
 /// What is not known of the bytes that a lane stores.
 #[cold]
-fn stored_unknown(context: &Context<'_>, lane: usize, kind: Type, from: &[Slot]) -> UnknownBytes {
+pub(super) fn stored_unknown(context: &Context<'_>, lane: usize, kind: Type, from: &[Slot]) -> UnknownBytes {
     let width = kind.bytes() as usize;
     let mut bytes = UnknownBytes::default();
     for (slot, first) in from.iter().zip((0..).step_by(width)) {

@@ -3,8 +3,8 @@
 use super::lanewise::Lanewise;
 use super::{
     arguments, async_copy, async_store, atomic, barrier, bulk_copy, bulk_reduce, cache_policy, call, cluster, compare,
-    control, convert, float, integer, known, matrix, mbarrier, memory, moves, tensor_map, video, warp, warpgroup,
-    wgmma, wide, wmma,
+    control, convert, float, integer, known, matrix, mbarrier, memory, moves, surface, tensor_map, texture, video,
+    warp, warpgroup, wgmma, wide, wmma,
 };
 use crate::context::{Context, Flow};
 use crate::decode::{Decode, Form};
@@ -22,6 +22,10 @@ pub(crate) enum Operation {
     Move(moves::Operation),
     /// Loads and stores.
     Memory(memory::Operation),
+    /// Textures.
+    Texture(texture::Operation),
+    /// Surfaces.
+    Surface(surface::Operation),
     /// `createpolicy`.
     CachePolicy(cache_policy::Operation),
     /// `atom`, `red`.
@@ -97,6 +101,12 @@ pub(crate) fn decode(form: &mut Form<'_>) -> Decode<(Class, Operation)> {
     }
     if let Some(operation) = memory::decode(form)? {
         return Ok((Class::Memory, Operation::Memory(operation)));
+    }
+    if let Some(operation) = texture::decode(form)? {
+        return Ok((Class::Memory, Operation::Texture(operation)));
+    }
+    if let Some(operation) = surface::decode(form)? {
+        return Ok((Class::Memory, Operation::Surface(operation)));
     }
     if let Some(operation) = atomic::decode(form)? {
         return Ok((Class::Memory, Operation::Atomic(operation)));
@@ -211,6 +221,11 @@ impl Operation {
         matches!(self, Operation::Atomic(operation) if operation.is_compare_and_swap())
     }
 
+    /// Whether it reads a texture or a surface.
+    pub fn reads_texels(&self) -> bool {
+        matches!(self, Operation::Texture(_) | Operation::Surface(surface::Operation::Load { .. }))
+    }
+
     /// Executes it in the active lanes, of which there is at least one.
     pub fn execute(&self, context: &mut Context<'_>) -> Flow {
         match self {
@@ -222,6 +237,8 @@ impl Operation {
             Operation::Move(operation) => operation.execute(context),
             Operation::CachePolicy(operation) => operation.execute(context),
             Operation::Memory(operation) => operation.execute(context),
+            Operation::Texture(operation) => operation.execute(context),
+            Operation::Surface(operation) => operation.execute(context),
             Operation::Atomic(operation) => operation.execute(context),
             Operation::Wide(operation) => operation.execute(context),
             Operation::AsyncCopy(operation) => operation.execute(context),

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
+use super::texels::Texels;
+
 /// One allocation. Kernel threads of several blocks reach it at once, hence the atomics; relaxed order is enough, since
 /// whoever joins the worker threads afterwards synchronises with them. Offsets and sizes are those of accesses that lie in a
 /// live buffer.
@@ -9,6 +11,8 @@ pub(super) struct Buffer {
     pub name: String,
     pub address: u64,
     pub bytes: u64,
+    /// What it holds, if it is a CUDA array.
+    pub texels: Option<Texels>,
     /// The contents in little-endian words; empty once freed.
     words: Box<[AtomicU64]>,
     /// One bit for each byte of a word: whether it was written.
@@ -23,6 +27,7 @@ impl Buffer {
             name: name.to_owned(),
             address,
             bytes,
+            texels: None,
             words: bytemuck::allocation::try_zeroed_slice_box(words).ok()?,
             initialised: bytemuck::allocation::try_zeroed_slice_box(words).ok()?,
         })

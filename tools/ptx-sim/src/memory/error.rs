@@ -40,6 +40,12 @@ pub enum MemoryError {
         /// What is wrong with it.
         what: String,
     },
+    /// A texture that no GPU could read, or that is not supported.
+    #[error("a texture: {what}")]
+    Texture {
+        /// What is wrong with it.
+        what: String,
+    },
     /// No live buffer starts at the address.
     #[error("no buffer starts at {address:#x}")]
     NoBuffer {
@@ -63,5 +69,15 @@ pub enum MemoryError {
         address: u64,
         /// Bytes of a value.
         alignment: u64,
+    },
+    /// No texture or surface object has the handle.
+    #[error("{handle:#x} is no {kind} object: it {what}")]
+    NoObject {
+        /// The handle.
+        handle: u64,
+        /// `texture` or `surface`.
+        kind: &'static str,
+        /// Why, in words.
+        what: &'static str,
     },
 }

@@ -3,10 +3,13 @@
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::arrays::plain_access;
 use super::buffer::Buffer;
 use super::error::{MemoryError, OutOfBounds};
 use super::heap::{FreeError, HEAP_BYTES, Heap};
 use super::spaces::resolve;
+use super::texels::Texels;
+use super::texture_objects::{Object, Objects};
 use crate::parse::Space;
 use crate::unknown::{Origin, Read, Unknown, UnknownBytes};
 
@@ -34,6 +37,8 @@ pub struct GlobalMemory {
     wide: Mutex<()>,
     /// Absent until a kernel runs that allocates.
     heap: Option<Heap>,
+    /// Textures and surfaces.
+    objects: Objects,
 }
 
 /// A buffer, live or freed.
@@ -47,6 +52,8 @@ pub struct Allocation<'a> {
     pub bytes: u64,
     /// Whether it was not freed yet.
     pub live: bool,
+    /// Whether it is a CUDA array.
+    pub is_array: bool,
 }
 
 impl Default for GlobalMemory {
@@ -57,6 +64,7 @@ impl Default for GlobalMemory {
             variables: Vec::new(),
             wide: Mutex::new(()),
             heap: None,
+            objects: Objects::default(),
         }
     }
 }
@@ -176,16 +184,51 @@ impl GlobalMemory {
     }
 }
 
+/// Objects and arrays.
+impl GlobalMemory {
+    /// Makes the buffer that begins where texels do an array of them.
+    pub(super) fn set_texels(&mut self, texels: Texels) {
+        if let Ok(index) = self.buffers.binary_search_by_key(&texels.address, |buffer| buffer.address) {
+            self.buffers[index].texels = Some(texels);
+        }
+    }
+
+    pub(super) fn add_object(&mut self, object: Object) -> u64 {
+        self.objects.add(self.addresses.start, object)
+    }
+
+    pub(super) fn remove_object(&mut self, handle: u64) -> Result<(), &'static str> {
+        self.objects.remove(handle)
+    }
+
+    pub(super) fn object(&self, handle: u64) -> Result<&Object, &'static str> {
+        self.objects.get(handle)
+    }
+}
+
 /// Contents, as a kernel reaches them.
 impl GlobalMemory {
-    /// Reads `data.len()` bytes; true when all of them were written before.
+    /// Reads `data.len()` bytes of ordinary memory; true when all of them were written before.
     pub(crate) fn load(&self, address: u64, data: &mut [u8]) -> Result<bool, OutOfBounds> {
+        let buffer = self.locate_plain(address, data.len() as u64)?;
+        Ok(buffer.load(address - buffer.address, data))
+    }
+
+    /// Writes `data` to ordinary memory.
+    pub(crate) fn store(&self, address: u64, data: &[u8]) -> Result<(), OutOfBounds> {
+        let buffer = self.locate_plain(address, data.len() as u64)?;
+        buffer.store(address - buffer.address, data);
+        Ok(())
+    }
+
+    /// As [`Self::load`], of arrays too.
+    pub(crate) fn load_any(&self, address: u64, data: &mut [u8]) -> Result<bool, OutOfBounds> {
         let buffer = self.locate(address, data.len() as u64)?;
         Ok(buffer.load(address - buffer.address, data))
     }
 
-    /// Writes `data`.
-    pub(crate) fn store(&self, address: u64, data: &[u8]) -> Result<(), OutOfBounds> {
+    /// As [`Self::store`], to arrays too.
+    pub(crate) fn store_any(&self, address: u64, data: &[u8]) -> Result<(), OutOfBounds> {
         let buffer = self.locate(address, data.len() as u64)?;
         buffer.store(address - buffer.address, data);
         Ok(())
@@ -224,7 +267,7 @@ impl GlobalMemory {
         bytes: u32,
         update: &dyn Fn(u64) -> u64,
     ) -> Result<(u64, bool), OutOfBounds> {
-        let buffer = self.locate(address, u64::from(bytes))?;
+        let buffer = self.locate_plain(address, u64::from(bytes))?;
         Ok(buffer.update(address - buffer.address, bytes, update))
     }
 
@@ -266,6 +309,12 @@ impl GlobalMemory {
         after.checked_sub(1).map(|index| &self.buffers[index])
     }
 
+    /// As [`Self::locate`], but for arrays, which no pointer reaches.
+    fn locate_plain(&self, address: u64, bytes: u64) -> Result<&Buffer, OutOfBounds> {
+        let buffer = self.locate(address, bytes)?;
+        if buffer.texels.is_some() { Err(plain_access(&buffer.name)) } else { Ok(buffer) }
+    }
+
     /// The live buffer that holds all of `address..address + bytes`.
     pub(super) fn locate(&self, address: u64, bytes: u64) -> Result<&Buffer, OutOfBounds> {
         if let Some(buffer) = self.below(address)
@@ -305,6 +354,10 @@ impl GlobalMemory {
                 let beyond = bytes.saturating_sub(buffer.end() - address);
                 match (buffer.is_live(), beyond) {
                     (false, _) => format!("offset {offset} of buffer `{}`, which was freed", buffer.name),
+                    (true, 0) if buffer.texels.is_some() => {
+                        let offset = buffer.texels.map_or(String::new(), |texels| texels.describe_offset(offset));
+                        format!("{offset} of `{}`", buffer.name)
+                    }
                     (true, 0) => format!("offset {offset} of buffer `{}` ({} bytes)", buffer.name, buffer.bytes),
                     (true, _) => {
                         format!(
@@ -327,7 +380,13 @@ impl GlobalMemory {
 }
 
 fn allocation(buffer: &Buffer) -> Allocation<'_> {
-    Allocation { name: &buffer.name, start: buffer.address, bytes: buffer.bytes, live: buffer.is_live() }
+    Allocation {
+        name: &buffer.name,
+        start: buffer.address,
+        bytes: buffer.bytes,
+        live: buffer.is_live(),
+        is_array: buffer.texels.is_some(),
+    }
 }
 
 fn before(buffer: &Buffer, address: u64) -> String {

@@ -16,7 +16,7 @@ impl GlobalMemory {
         if data.is_empty() {
             return Ok(());
         }
-        self.store(address, data).map_err(|error| copy_error(address, data.len() as u64, error))
+        self.store_any(address, data).map_err(|error| copy_error(address, data.len() as u64, error))
     }
 
     /// Copies the bytes at `address`, anywhere inside one buffer, to `data`. Bytes never written read as 0.
@@ -36,7 +36,7 @@ impl GlobalMemory {
             return Ok(true);
         }
         let bytes = data.len() as u64;
-        self.load(address, data).map_err(|error| copy_error(address, bytes, error))
+        self.load_any(address, data).map_err(|error| copy_error(address, bytes, error))
     }
 
     /// The address of the first of `bytes` bytes at `address` that was never written.

@@ -1,5 +1,6 @@
 //! The memories of a GPU, each with a record of which bytes were written.
 
+mod arrays;
 mod buffer;
 mod bytes;
 mod error;
@@ -11,6 +12,8 @@ mod shared;
 mod spaces;
 mod tensor_map;
 mod tensor_map_bytes;
+mod texels;
+mod texture_objects;
 
 pub(crate) use bytes::{Bytes, State};
 pub use error::MemoryError;
@@ -23,3 +26,5 @@ pub(crate) use spaces::{SYSTEM_SHARED_BYTES, generic_address, resolve, space_add
 pub(crate) use tensor_map::TENSOR_MAP_ALIGNMENT;
 pub use tensor_map::{Swizzle, TENSOR_MAP_BYTES, TensorElement, TensorMap};
 pub(crate) use tensor_map_bytes::{TensorMapField, replace as replace_in_tensor_map};
+pub use texels::{Channel, Geometry, TexelFormat, Texels};
+pub use texture_objects::{AddressMode, Filter, Sampler, Texture};

@@ -33,6 +33,8 @@ pub(crate) struct Type {
 impl Type {
     /// The predicate type.
     pub const PREDICATE: Type = Type::new(Kind::Predicate, 1);
+    /// `.b8`.
+    pub const B8: Type = Type::new(Kind::Bits, 8);
     /// `.b16`.
     pub const B16: Type = Type::new(Kind::Bits, 16);
     /// `.b32`.
@@ -45,6 +47,8 @@ impl Type {
     pub const U32: Type = Type::new(Kind::Unsigned, 32);
     /// `.u64`.
     pub const U64: Type = Type::new(Kind::Unsigned, 64);
+    /// `.s32`.
+    pub const S32: Type = Type::new(Kind::Signed, 32);
     /// `.f16`.
     pub const F16: Type = Type::new(Kind::Float, 16);
     /// `.bf16`.

@@ -67,6 +67,8 @@ pub(crate) struct Instruction {
     pub is_strong_read: bool,
     /// Whether it is an `atom.cas`.
     pub is_compare_and_swap: bool,
+    /// Whether it reads a texture or a surface.
+    pub reads_texels: bool,
     /// Whether it is a `wgmma`.
     pub is_wgmma: bool,
     /// Whether it reaches the shared memory of other blocks of the cluster.

@@ -337,6 +337,17 @@ impl Races {
         conflict
     }
 
+    /// A write of the cluster to some of `bytes` bytes of global memory, ordered or not.
+    pub fn write_to(&self, address: u64, bytes: usize) -> Option<Conflict> {
+        let written = (address..address + bytes as u64).find_map(|address| {
+            let line = address / LINE_BYTES;
+            let line = self.global.get(&(line / PAGE_LINES))?.get((line % PAGE_LINES) as usize)?;
+            line.write_to((address % LINE_BYTES) as usize)
+        })?;
+        let agent = self.clocks.agent(written.group as usize, written.lanes.trailing_zeros());
+        Some(Conflict { agent, pc: written.pc, writes: true, time: written.time })
+    }
+
     /// Whether some lane of the warp that made the earlier access has come before `agent` since: lanes that execute an
     /// instruction together do so, and one of them speaks for all.
     pub fn is_after_warp_of(&self, agent: Agent, conflict: &Conflict) -> bool {

@@ -60,6 +60,16 @@ impl Line {
         })
     }
 
+    /// A write to one of its bytes.
+    pub fn write_to(&self, byte: usize) -> Option<Record> {
+        let (cell, bit) = (byte / CELL_BYTES as usize, byte % CELL_BYTES as usize);
+        let writes = |record: &&Record| record.writes && record.bytes >> bit & 1 == 1;
+        match self {
+            Line::Whole(records) => records.iter().map(|whole| &whole.record).find(writes).copied(),
+            Line::Split(cells) => cells[cell].records().iter().find(writes).copied(),
+        }
+    }
+
     /// Adds an access by `agent` to `count` bytes from byte `first` on, which writes `value` there if it writes; calls `meets`
     /// with what it meets in each cell without order.
     pub fn access(

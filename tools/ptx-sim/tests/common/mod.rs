@@ -21,8 +21,12 @@ pub struct Kernel {
     input: Vec<u8>,
     output_bytes: u64,
     tensor_map: Option<TensorMap>,
+    objects: Option<Objects>,
     options: Options,
 }
+
+/// Makes the texture or surface objects of a kernel.
+type Objects = Box<dyn Fn(&mut GlobalMemory) -> Vec<u64>>;
 
 /// What a kernel did.
 pub struct Outcome {
@@ -30,6 +34,8 @@ pub struct Outcome {
     pub output: Vec<u8>,
     /// The report.
     pub report: Report,
+    /// What it left in memory.
+    pub memory: GlobalMemory,
 }
 
 impl Kernel {
@@ -47,6 +53,7 @@ impl Kernel {
             input: vec![0; 256],
             output_bytes: 256,
             tensor_map: None,
+            objects: None,
             options: Options { threads: 2, instructions_per_warp: 100_000, ..Options::default() },
         }
     }
@@ -118,6 +125,12 @@ impl Kernel {
         self
     }
 
+    /// Adds a parameter of up to 4 handles, which are in `%object0` to `%object3`.
+    pub fn with_objects(mut self, objects: impl Fn(&mut GlobalMemory) -> Vec<u64> + 'static) -> Kernel {
+        self.objects = Some(Box::new(objects));
+        self
+    }
+
     /// How to run.
     pub fn with_options(mut self, options: Options) -> Kernel {
         self.options = options;
@@ -137,10 +150,20 @@ impl Kernel {
                 (", .param .align 64 .b8 map[128]", ".reg .b64 %map;\nmov.b64 %map, map;\ncvta.param.u64 %map, %map;\n")
             }
         };
+        let (objects, handles) = match self.objects {
+            None => ("", String::new()),
+            Some(_) => {
+                let load = |index| format!("ld.param.u64 %object{index}, [objects+{}];\n", 8 * index);
+                (
+                    ", .param .align 8 .b8 objects[32]",
+                    format!(".reg .b64 %object<4>;\n{}", (0..4).map(load).collect::<String>()),
+                )
+            }
+        };
         format!(
-            "{header}{module_variables}.visible .entry test(.param .u64 output, .param .u64 input{parameter}){directives}\n{{\n{registers}\n\
+            "{header}{module_variables}.visible .entry test(.param .u64 output, .param .u64 input{parameter}{objects}){directives}\n{{\n{registers}\n\
              .reg .b64 %output, %input;\n.reg .b32 %lane;\nld.param.u64 %output, [output];\n\
-             ld.param.u64 %input, [input];\nmov.u32 %lane, %tid.x;\n{map}{body}\nret;\n}}\n"
+             ld.param.u64 %input, [input];\nmov.u32 %lane, %tid.x;\n{map}{handles}{body}\nret;\n}}\n"
         )
     }
 
@@ -161,6 +184,11 @@ impl Kernel {
             memory.read(address, &mut map_bytes).expect("reading the tensor map");
             params.push(&map_bytes);
         }
+        let handles = self.objects.as_ref().map(|make| {
+            let handles = make(&mut memory);
+            (0..4).flat_map(|index| handles.get(index).unwrap_or(&0).to_le_bytes()).collect::<Vec<u8>>()
+        });
+        params.extend(handles.as_deref());
         let launch = Launch {
             entry: "test",
             grid: self.grid,
@@ -172,7 +200,7 @@ impl Kernel {
         let report = run(&module, &mut memory, &launch, &self.options)?;
         let mut bytes = vec![0; self.output_bytes as usize];
         memory.read(output, &mut bytes).expect("reading the output");
-        Ok(Outcome { output: bytes, report })
+        Ok(Outcome { output: bytes, report, memory })
     }
 
     /// Runs it; it must not be refused.
