@@ -22,7 +22,7 @@ use crate::world::{Place, World};
 pub struct Kernel {
     /// The PTX file
     file: PathBuf,
-    /// List the entries and their parameters, and run nothing
+    /// List the entries, their parameters, and why an entry cannot be executed, and run nothing
     #[arg(long, conflicts_with_all = ["launch", "entry", "param"])]
     list: bool,
     /// Read a launch description; options given here win. `ptx-sim init` writes one

@@ -48,16 +48,25 @@ pub fn signature(module: &Module, entry: &str) -> String {
     }
 }
 
-/// Every entry with its parameters.
+/// Every entry with its parameters, and why it cannot be executed, if it cannot.
 pub fn list(module: &Module, as_json: bool) -> String {
+    let refusal = |entry| {
+        let architecture = module.architecture().ok_or_else(|| format!("{}: no such architecture", module.target()));
+        architecture.and_then(|known| ptx_sim::check(module, entry, known).map_err(|error| error.to_string())).err()
+    };
     if !as_json {
-        return module.entries().map(|entry| signature(module, entry) + "\n").collect();
+        let line = |entry| {
+            let refused = refusal(entry).map(|reason| format!("    is not executed: {reason}\n"));
+            signature(module, entry) + "\n" + &refused.unwrap_or_default()
+        };
+        return module.entries().map(line).collect();
     }
     let entries = module.entries().map(|entry| {
         let parameters = module.parameters(entry).into_iter().flatten().map(
             |parameter| json!({ "name": parameter.name, "bytes": parameter.bytes, "alignment": parameter.alignment }),
         );
-        json!({ "entry": entry, "name": demangled(entry), "parameters": parameters.collect::<Vec<_>>() })
+        let parameters: Vec<_> = parameters.collect();
+        json!({ "entry": entry, "name": demangled(entry), "parameters": parameters, "refusal": refusal(entry) })
     });
     format!("{:#}\n", Value::from_iter(entries))
 }

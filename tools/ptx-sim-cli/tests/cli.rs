@@ -88,6 +88,23 @@ fn entries_are_listed_with_their_parameters() {
     let list = output(&mut ptx_sim(&["triton_add.ptx", "--list", "--json"]), 0);
     let list: serde_json::Value = serde_json::from_slice(&list.stdout).expect("standard output is JSON");
     assert_eq!(list[0]["parameters"][3], serde_json::json!({"name": "add_param_3", "bytes": 4, "alignment": 4}));
+    assert_eq!(list[0]["refusal"], serde_json::Value::Null);
+}
+
+#[test]
+fn entries_that_cannot_be_executed_are_listed_with_the_reason() {
+    let ptx = tempfile::NamedTempFile::new().expect("a temporary file");
+    let head = ".version 8.0\n.target sm_90\n.address_size 64\n";
+    let entries = ".visible .entry nothing()\n{\n    ret;\n}\n.visible .entry walk()\n{\n    tcgen05.fence::before_thread_sync;\n}\n";
+    fs::write(ptx.path(), head.to_owned() + entries).expect("writing");
+    let list = |more: &[&str]| text(&output(ptx_sim(&["--list"]).arg(ptx.path()).args(more), 0).stdout);
+    let lines = list(&[]);
+    let reason = lines.lines().nth(2).expect("a line behind that of the second entry").to_owned();
+    assert!(lines.starts_with("nothing()\nwalk()\n    is not executed: "), "{lines}");
+    assert!(reason.contains(":10:") && reason.contains("tcgen05.fence::before_thread_sync"), "{reason}");
+    let document: serde_json::Value = serde_json::from_str(&list(&["--json"])).expect("standard output is JSON");
+    assert_eq!(document[0]["refusal"], serde_json::Value::Null);
+    assert!(document[1]["refusal"].as_str().is_some_and(|text| reason.ends_with(text)), "{document}");
 }
 
 #[test]

@@ -276,5 +276,5 @@ pub use module::{Module, Parameter};
 pub use parse::ParseError;
 pub use program::ModuleVariable;
 pub use race::{Engine, GlobalAccess};
-pub use run::run;
+pub use run::{check, run};
 pub use signature::Use;

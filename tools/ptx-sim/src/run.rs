@@ -50,15 +50,33 @@ pub fn run(
     let layout = Layout::new(module.syntax(), module.identity(), entry, &reach, memory)?;
     check_parameters(&layout, launch)?;
     check_shared(&layout, launch)?;
-    check_local(layout.local_bytes)?;
-    let Code { program, operations } = isa::decode(module.syntax(), entry, &reach, layout)
-        .map_err(|(position, refusal)| refusal_of(module, position, refusal))?;
-    check_local(program.frame.bytes)?;
+    let Code { program, operations } = decode(module, entry, &reach, layout)?;
     if operations.iter().any(isa::Operation::uses_heap) {
         memory.prepare_heap()?;
     }
     let machine = Machine::new(module, &program, launch, memory, cluster, options);
     run_grid(&machine, &operations, options)
+}
+
+/// Requires that an entry can be executed, whatever its launch is. Nothing runs.
+///
+/// # Errors
+/// Those of [`run()`] that do not depend on the launch, as for the first instruction that the simulator does not know.
+pub fn check(module: &Module, entry: &str, architecture: u32) -> Result<(), LaunchError> {
+    let entry = entry_of(module, entry)?;
+    check_target(module, architecture)?;
+    check_parameter_space(entry)?;
+    let reach = Reach::of(module.syntax(), entry);
+    let layout = Layout::new(module.syntax(), module.identity(), entry, &reach, &mut GlobalMemory::new())?;
+    decode(module, entry, &reach, layout).map(drop)
+}
+
+fn decode(module: &Module, entry: &Entry, reach: &Reach<'_>, layout: Layout) -> Result<Code, LaunchError> {
+    check_local(layout.local_bytes)?;
+    let code = isa::decode(module.syntax(), entry, reach, layout)
+        .map_err(|(position, refusal)| refusal_of(module, position, refusal))?;
+    check_local(code.program.frame.bytes)?;
+    Ok(code)
 }
 
 fn check_geometry(entry: &Entry, launch: &Launch<'_>) -> Result<(), LaunchError> {
