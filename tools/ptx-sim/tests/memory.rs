@@ -146,7 +146,17 @@ fn spaces_of_generic_addresses() {
         @%p0 or.b32 %r0, %r0, 1; @%p1 or.b32 %r0, %r0, 2; @%p2 or.b32 %r0, %r0, 4; @%p3 or.b32 %r0, %r0, 8;\n\
         @%p4 or.b32 %r0, %r0, 16; @%p5 or.b32 %r0, %r0, 32; st.global.u32 [%output], %r0;";
     assert_eq!(words(&Kernel::new(body).run_clean())[0], 1 | 4 | 16, "only the space an address lies in is true");
-    Kernel::new("isspacep.const %p0, %output;").try_run().err().expect("constant addresses are not told apart");
+}
+
+#[test]
+fn constant_variables_have_a_space_of_their_own() {
+    let body = "mov.u64 %rd0, factors; cvta.const.u64 %rd0, %rd0; add.u64 %rd1, %rd0, 7; add.u64 %rd2, %rd0, 8; mov.u32 %r0, 0;\n\
+        isspacep.const %p0, %rd0; isspacep.const %p1, %rd1; isspacep.const %p2, %rd2; isspacep.const %p3, %output;\n\
+        isspacep.global %p4, %rd0; isspacep.global %p5, %output;\n\
+        @%p0 or.b32 %r0, %r0, 1; @%p1 or.b32 %r0, %r0, 2; @%p2 or.b32 %r0, %r0, 4; @%p3 or.b32 %r0, %r0, 8;\n\
+        @%p4 or.b32 %r0, %r0, 16; @%p5 or.b32 %r0, %r0, 32; st.global.u32 [%output], %r0;";
+    let kernel = Kernel::new(body).with_variables(".const .align 4 .u32 factors[2] = {3, 4};");
+    assert_eq!(words(&kernel.run_clean())[0], 1 | 2 | 32, "the first and the last byte of it, and no other address");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! One instruction while it is decoded: takes modifiers and operands, and notices what nobody took.
 
+use std::ops::Range;
+
 use super::names::Decoder;
 use super::refusal::{Decode, invalid, unsupported};
 use crate::memory::generic_address;
@@ -211,6 +213,12 @@ impl<'a> Form<'a> {
             true => unsupported(format!("register `{name}`, which is neither declared nor a known special register")),
             false => invalid(format!("`{name}` is not declared")),
         }
+    }
+
+    /// The generic addresses of the module's constant variables, as far as the entry reaches them.
+    pub fn constant_variables(&self) -> Vec<Range<u64>> {
+        let constants = self.decoder.layout.places.values().filter(|place| place.space == Space::Constant);
+        constants.map(|place| place.address..place.address + place.bytes).collect()
     }
 
     /// Takes the register pair `d|p` or the register `d`.

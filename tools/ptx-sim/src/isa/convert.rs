@@ -207,7 +207,16 @@ fn is_in_space(form: &mut Form<'_>) -> Decode<Lanewise> {
                 u64::from(space == Space::Shared && shared_rank(address) == v[1])
             }))
         }
-        None | Some(Space::Constant) => form.refuse(),
+        // Constant variables lie in global memory here, but no address is in both windows.
+        Some(space @ (Space::Constant | Space::Global)) => {
+            let constants = form.constant_variables();
+            Lanewise::take(form, Type::PREDICATE, &[Type::B64], move |v| {
+                let is_constant = constants.iter().any(|variable| variable.contains(&v[0]));
+                let lies_there = resolve(v[0]).0 == Space::Global && is_constant == (space == Space::Constant);
+                u64::from(lies_there)
+            })
+        }
+        None => form.refuse(),
         Some(space) => {
             Lanewise::take(form, Type::PREDICATE, &[Type::B64], move |v| u64::from(resolve(v[0]).0 == space))
         }
