@@ -306,6 +306,14 @@ fn cases(entry: &Entry) -> Result<Vec<Case>> {
             cases.push(Case { schedule, ..case });
         }
     }
+    if entry.config.key_groups() > 1 {
+        // More steps than stages, so that those come again: in the only pass, and where the block begins again.
+        let steps = (entry.config.stages() + 1) * entry.config.block_n();
+        for (rest, distribution) in [(2, Distribution::Normal), (entry.config.block_n() / 2, Distribution::LargeLogits)]
+        {
+            cases.push(Case::generate(contiguous(shape(1, 1, steps + rest), entry)?, distribution)?);
+        }
+    }
     if entry.config.grid() == Grid::SplitKeys {
         // Clusters of two blocks on four multiprocessors, of which one has no key of the first rows under a causal mask, and of three.
         cases.push(Case::generate(contiguous(shape(1, 1, 200), entry)?, Distribution::Normal)?);
