@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
+use ptx_diagnostics::files::write_atomically;
+use ptx_diagnostics::streams::{note, print};
 use ptx_mutate::campaign::{Campaign, Selection};
 use ptx_mutate::report::{Origin, Report};
 use ptx_mutate::review::Review;
@@ -39,7 +41,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("ptx-mutate: error: {error:#}");
+            note(&format!("ptx-mutate: error: {error:#}"));
             ExitCode::from(2)
         }
     }
@@ -67,12 +69,13 @@ impl Arguments {
         if let Some(out) = &self.out {
             let write = |name: &str, text: &str| {
                 let path = out.join(name);
-                std::fs::write(&path, text).with_context(|| path.display().to_string())
+                write_atomically(&path, ".ptx-mutate-", |file| file.write_all(text.as_bytes()))
+                    .with_context(|| path.display().to_string())
             };
             write("mutation.md", &markdown)?;
             write("mutation.json", &(serde_json::to_string_pretty(&report)? + "\n"))?;
         }
-        print!("{markdown}");
+        print(&markdown)?;
         Ok(report.unexplained().next().is_none())
     }
 

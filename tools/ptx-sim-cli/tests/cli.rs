@@ -202,3 +202,75 @@ fn schedules_show_what_the_first_does_not_and_merge_what_is_equal() {
     assert!(all.contains("error: trap") && all.contains("2 findings under 4 schedules"), "{all}");
     assert!(all.contains("under 4 of 4 schedules, first 0"), "the misaligned store, once:\n{all}");
 }
+
+#[test]
+fn what_has_no_end_is_not_read_to_its_end() {
+    for arguments in [["/dev/zero", "--list"], ["moving_sum.ptx", "--launch=/dev/zero"]] {
+        let said = refusal(&arguments);
+        assert!(said.contains("/dev/zero: is larger than "), "{said}");
+    }
+}
+
+#[test]
+fn no_control_character_of_a_file_reaches_the_terminal() {
+    assert!(
+        description_refusal("[buffers]\n\"a\\u001b[31mb\" = \"f32[4]\"").contains("control characters: a\u{fffd}[31mb")
+    );
+    assert!(!description_refusal("entry = \"a\\u001b[31mb\"").contains('\u{1b}'));
+    let folder = tempfile::tempdir().unwrap();
+    let ptx = std::fs::read_to_string("tests/fixtures/moving_sum.ptx").unwrap();
+    let named = ptx.lines().map(|line| match line.trim_start().strip_prefix(".file") {
+        Some(file) => format!(".file {}\"/a\u{1b}[31mb.cu\"\n", file.split('"').next().unwrap_or_default()),
+        None => line.to_owned() + "\n",
+    });
+    let file = folder.path().join("named.ptx");
+    std::fs::write(&file, named.collect::<String>()).unwrap();
+    let shown = output(ptx_sim(&["--launch", "moving_sum.toml"]).arg(&file), 1);
+    let shown = text(&shown.stdout);
+    assert!(shown.contains("--> /a\u{fffd}[31mb.cu:") && !shown.contains('\u{1b}'), "{shown}");
+}
+
+#[test]
+fn a_dump_replaces_neither_what_is_read_nor_another_dump() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    for name in ["moving_sum.ptx", "moving_sum.toml"] {
+        std::fs::copy(format!("tests/fixtures/{name}"), at(name)).unwrap();
+    }
+    std::fs::hard_link(at("moving_sum.ptx"), at("hard")).unwrap();
+    let dump = |file: &str| format!("--dump=unbounded_sum_param_1={}", at(file));
+    let run = |dumps: &[String]| {
+        let mut arguments = vec![at("moving_sum.ptx"), format!("--launch={}", at("moving_sum.toml"))];
+        arguments.extend_from_slice(dumps);
+        refusal(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    for (dumps, other) in [
+        (vec![dump("hard")], "the PTX"),
+        (vec![dump("moving_sum.toml")], "the launch description"),
+        (vec![dump("new"), dump("./new")], "unbounded_sum_param_1"),
+    ] {
+        let said = run(&dumps);
+        assert!(said.contains(&format!("is the file of {other}")), "{said}");
+    }
+    let init = refusal(&["init", &at("moving_sum.ptx"), "--entry=unbounded_sum", "--force", "--output", &at("hard")]);
+    assert!(init.contains("is the PTX"), "{init}");
+    assert_eq!(std::fs::read(at("hard")).unwrap(), std::fs::read("tests/fixtures/moving_sum.ptx").unwrap());
+}
+
+#[test]
+fn streams_and_disks_that_are_full_end_it_in_order() {
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let status = ptx_sim(&["nothing.ptx"]).stderr(full()).status().unwrap();
+    assert_eq!(status.code(), Some(2), "a panic, as standard error is full");
+    let folder = tempfile::tempdir().unwrap();
+    let ptx_sim = env!("CARGO_BIN_EXE_ptx-sim");
+    let arguments = format!(
+        "tests/fixtures/moving_sum.ptx --launch tests/fixtures/moving_sum.toml --param f32[30000] --param f32[30000] --param u32:1 \
+         --dump unbounded_sum_param_1={}/out",
+        folder.path().display()
+    );
+    let limited = format!("ulimit -f 4; exec {ptx_sim} {arguments}");
+    let output = output(std::process::Command::new("sh").args(["-c", &limited]), 2);
+    assert!(text(&output.stderr).contains("/out: "), "{}", text(&output.stderr));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "something half-written is left");
+}

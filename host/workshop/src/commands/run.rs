@@ -29,7 +29,9 @@ use super::progress::{self, Progress};
 use super::ptx_options::PtxOptions;
 use super::score_mod_options::ScoreModOptions;
 use super::tuned_option::TunedOption;
-use super::{Verdict, alignment_parser, architecture, element_parser, layout_parser, mask_parser, output, window};
+use super::{
+    Verdict, alignment_parser, architecture, element_parser, layout_parser, mask_parser, named_file, output, window,
+};
 use record::{Record, Source, Timing};
 use views::{TensorOffset, TensorStride};
 
@@ -139,7 +141,7 @@ pub struct Options {
     /// Where to run
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto, help_heading = "Device")]
     device: DeviceChoice,
-    /// Architecture to simulate, such as 80 or sm_80
+    /// Architecture to simulate, such as 80, 8.0 or sm_80
     #[arg(long, value_name = "NN", value_parser = architecture, default_value_t = sim::DEFAULT_ARCHITECTURE, help_heading = "Device")]
     arch: u32,
     #[command(flatten)]
@@ -176,16 +178,13 @@ pub struct Options {
 
 /// The files that are written, by the names of their options.
 fn targets(options: &Options) -> Vec<(&'static str, &Path)> {
-    [("--out", &options.out), ("--lse", &options.lse)].into_iter().filter_map(named).collect()
+    [("--out", &options.out), ("--lse", &options.lse)].into_iter().filter_map(named_file).collect()
 }
 
 /// The files that are read.
 fn sources(options: &Options) -> Vec<(&'static str, &Path)> {
-    [("--q", &options.q), ("--k", &options.k), ("--v", &options.v)].into_iter().filter_map(named).collect()
-}
-
-fn named<'a>((name, path): (&'static str, &'a Option<PathBuf>)) -> Option<(&'static str, &'a Path)> {
-    path.as_deref().map(|path| (name, path))
+    let tensors = [("--q", &options.q), ("--k", &options.k), ("--v", &options.v)];
+    tensors.into_iter().filter_map(named_file).chain(options.tuned.source()).collect()
 }
 
 /// Carries out the command.
@@ -197,6 +196,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
         return print_entry(options, device, inputs.problem());
     }
     let folder = options.tuned.apply(options.ptx.find()?)?;
+    folder.check_targets(&targets(options))?;
     let mut opened = open(device, options.arch)?;
     let (record, outputs) = execute(options, &mut opened, &folder, &inputs, source)?;
     tensors::write_outputs(options, inputs.problem(), &outputs, record.passed)?;
@@ -272,10 +272,10 @@ fn expected_time(operations: f64, device: &Device) -> Duration {
     let seconds = operations / (SIMULATED_OPERATIONS_PER_SECOND * cores);
     let expected = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
     if expected > LONG_SIMULATION {
-        eprintln!(
+        output::note(&format!(
             "warning: simulating this will take about {:.0} minutes; smaller --batch, --heads or --seq are quicker",
             seconds / 60.0
-        );
+        ));
     }
     expected
 }

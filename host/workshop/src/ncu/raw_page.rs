@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
+use ptx_diagnostics::printable::printable;
+
 use crate::error::{Error, Result};
-use crate::printable::printable;
 
 /// One profiled launch.
 #[derive(Clone, Debug)]
