@@ -13,6 +13,11 @@ pub fn print(text: &str) -> Result<()> {
     streams::print(text).map_err(|source| Error::File { path: "standard output".into(), source })
 }
 
+/// As [`print`], with lines that fit the terminal. Commands that are to be copied do not go through it.
+pub fn print_wrapped(text: &str) -> Result<()> {
+    print(&fitted_table::wrapped(text, table().width()))
+}
+
 /// Writes `content` to standard output as one JSON document, which says its kind and version.
 pub fn print_json(format: Format, content: &impl serde::Serialize) -> Result<()> {
     let text = serde_json::to_string_pretty(&format.document(content))
