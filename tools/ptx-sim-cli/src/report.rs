@@ -64,7 +64,8 @@ pub fn list(module: &Module, as_json: bool) -> String {
         );
         json!({ "entry": entry, "name": demangled(entry), "parameters": parameters.collect::<Vec<_>>() })
     });
-    format!("{:#}\n", Value::from_iter(entries))
+    let document = json!({ "kind": "ptx-sim-list", "version": 1, "entries": Value::from_iter(entries) });
+    format!("{document:#}\n")
 }
 
 /// The start of a buffer.
@@ -147,6 +148,8 @@ impl Summary<'_> {
         });
         let text: String = self.reports.iter().map(|report| String::from_utf8_lossy(&report.printed)).collect();
         let document = json!({
+            "kind": "ptx-sim-launch",
+            "version": 1,
             "passed": self.passed(),
             "schedules": self.found.schedules,
             "findings": self.found.findings,

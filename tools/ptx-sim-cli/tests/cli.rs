@@ -61,6 +61,7 @@ fn the_command_line_wins_over_the_description() {
     let output = output(ptx_sim(&bounded).args(["--grid", "2", "--json"]), 0);
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("standard output is JSON");
     assert_eq!((&document["passed"], &document["counters"]["blocks"]), (&true.into(), &2.into()));
+    assert_eq!((&document["kind"], &document["version"]), (&"ptx-sim-launch".into(), &1.into()));
 }
 
 #[test]
@@ -87,7 +88,8 @@ fn entries_are_listed_with_their_parameters() {
     assert!(list.contains("unbounded_sum_param_2: 4 bytes)"), "{list}");
     let list = output(&mut ptx_sim(&["triton_add.ptx", "--list", "--json"]), 0);
     let list: serde_json::Value = serde_json::from_slice(&list.stdout).expect("standard output is JSON");
-    assert_eq!(list[0]["parameters"][3], serde_json::json!({"name": "add_param_3", "bytes": 4, "alignment": 4}));
+    assert_eq!((&list["kind"], &list["version"]), (&"ptx-sim-list".into(), &1.into()));
+    assert_eq!(list["entries"][0]["parameters"][3], serde_json::json!({"name": "add_param_3", "bytes": 4, "alignment": 4}));
 }
 
 #[test]
