@@ -122,7 +122,7 @@ fn handles() -> MutexGuard<'static, Option<Handles>> {
 }
 
 impl Handles {
-    /// A number that is no address of anything.
+    /// A number that is not an address of anything.
     fn next(&mut self) -> Handle {
         self.given += 1;
         Handle(0x51_0000_0000 + 64 * self.given)

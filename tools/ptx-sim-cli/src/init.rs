@@ -183,7 +183,7 @@ impl Draft {
         format!("&{name}")
     }
 
-    /// What is no address.
+    /// What is not an address.
     fn value(&mut self, name: &str, parameter: &Parameter<'_>, used: &Use, kind: Option<&str>) -> String {
         if parameter.bytes == TENSOR_MAP_BYTES as u64 && parameter.alignment >= 64 {
             let data = format!("{name}_data");

@@ -39,7 +39,7 @@ pub fn read_ptx(path: &Path) -> Result<String, String> {
     }
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        format!("{name} is not PTX: byte {at} is no text. Compile to PTX with nvcc -ptx -O3 -lineinfo kernel.cu")
+        format!("{name} is not PTX: byte {at} is not text. Compile to PTX with nvcc -ptx -O3 -lineinfo kernel.cu")
     })?;
     // PTX from a driver's buffer may end in NUL.
     let text = text.trim_end_matches('\0');

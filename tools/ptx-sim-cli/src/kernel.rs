@@ -221,7 +221,7 @@ fn shown(world: &World, text: &str) -> Result<Place, String> {
     let Some(kind) = kind else { return Ok(place) };
     let element = Element::named(kind).ok_or_else(|| {
         let known: Vec<_> = ELEMENTS.iter().map(|element| element.name).collect();
-        format!("--print {text}: `{kind}` is no type; known are {}", known.join(", "))
+        format!("--print {text}: `{kind}` is not a type; known are {}", known.join(", "))
     })?;
     let count = place.bytes() / element.bytes as u64;
     Ok(Place { element, count, ..place })

@@ -101,7 +101,7 @@ fn what_is_missing_or_wrong_is_named() {
     let few = refusal(&[ptx, "--entry=bounded_sum", "--block=32", "--param=u32:1"]);
     assert!(few.contains("takes 3 parameters") && few.contains("bounded_sum_param_1: 8 bytes"), "{few}");
     let unknown = refusal(&[ptx, "--entry=bounded_sum", "--param=f33[8]"]);
-    assert!(unknown.contains("character 1: `f33` is no type; known are u8"), "{unknown}");
+    assert!(unknown.contains("character 1: `f33` is not a type; known are u8"), "{unknown}");
     let buffer = refusal(&[ptx, "--launch=moving_sum.toml", "--print=values"]);
     assert!(buffer.contains("no buffer `values`; there are: unbounded_sum_param_0, "), "{buffer}");
     assert!(refusal(&[ptx, "--grid=1,2,3,4"]).contains("one to three sizes"));
