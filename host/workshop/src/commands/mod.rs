@@ -84,7 +84,9 @@ fn mask_parser() -> impl TypedValueParser<Value = Mask> {
 fn window(text: &str) -> std::result::Result<Window, String> {
     let side = |text: &str| match text {
         "any" => Ok(None),
-        number => number.parse().map(Some).map_err(|_| format!("{text} is not a number of keys; it may also be \"any\"")),
+        number => {
+            number.parse().map(Some).map_err(|_| format!("{text} is not a number of keys; it may also be \"any\""))
+        }
     };
     let (left, right) = text.split_once(',').ok_or("expected two numbers of keys, as in 64,64 or any,0")?;
     Ok(Window { left: side(left)?, right: side(right)? })

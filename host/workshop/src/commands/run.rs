@@ -18,6 +18,7 @@ use workshop::error::Result;
 use workshop::executor::{DeviceChoice, Opened, open, sim};
 use workshop::files;
 use workshop::forward::Forward;
+use workshop::host_memory;
 use workshop::inputs::{Distribution, Inputs};
 use workshop::ptx_folder::PtxFolder;
 use workshop::reference::Reference;
@@ -37,6 +38,8 @@ use views::{TensorOffset, TensorStride};
 
 /// Operations per second of the simulator on one core, roughly, to say beforehand how long a run will take.
 const SIMULATED_OPERATIONS_PER_SECOND: f64 = 400e6;
+/// Bytes that are laid out and copied in a second, about.
+const COPIED_BYTES_PER_SECOND: f64 = 1e9;
 /// A simulation expected to take longer is announced.
 const LONG_SIMULATION: Duration = Duration::from_secs(60);
 
@@ -230,8 +233,12 @@ fn execute(
     let problem = inputs.problem();
     let device = opened.executor.device().clone();
     let choice = variant::choose(folder, problem, &device, options.variant.as_deref())?;
-    let expected = expected_time(inputs.operations(), &device);
-    let mut forward = Forward::prepare(opened.executor.as_mut(), choice.module, choice.entry, inputs, !options.no_lse)?;
+    let copying = Duration::from_secs_f64(host_memory::needed(problem) as f64 / COPIED_BYTES_PER_SECOND);
+    let expected = expected_time(inputs.operations(), &device).saturating_add(copying);
+    let executor = opened.executor.as_mut();
+    let mut forward = progress::with_clock("copying the tensors".to_owned(), copying, || {
+        Forward::prepare(executor, choice.module, choice.entry, inputs, !options.no_lse)
+    })?;
     let start = Instant::now();
     let outcome = progress::with_clock(format!("running {}", choice.entry.name), expected, || forward.execute())?;
     let mut record = Record {
