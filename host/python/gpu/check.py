@@ -28,7 +28,7 @@ from common import (
     run_of,
     synchronize,
 )
-from models import (
+from encoders import (
     BACKENDS,
     bert_base,
     bert_base_bfloat16,
