@@ -178,7 +178,10 @@ fn field(text: &str, offset: usize, folder: &Path) -> Result<Field, NotationErro
     };
     let Some(count) = buffer_count(element, count) else {
         let most = LARGEST_BUFFER / element.bytes as u64;
-        return error(end + 1, format!("`{count}` is not a size of a buffer; it must be between 1 and {most} elements"));
+        return error(
+            end + 1,
+            format!("`{count}` is not a size of a buffer; it must be between 1 and {most} elements"),
+        );
     };
     match fill_of(fill.trim(), folder) {
         Some(fill) => Ok(Field::Buffer(BufferSpec { element, count, fill })),

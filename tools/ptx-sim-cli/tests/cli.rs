@@ -89,7 +89,10 @@ fn entries_are_listed_with_their_parameters() {
     let list = output(&mut ptx_sim(&["triton_add.ptx", "--list", "--json"]), 0);
     let list: serde_json::Value = serde_json::from_slice(&list.stdout).expect("standard output is JSON");
     assert_eq!((&list["kind"], &list["version"]), (&"ptx-sim-list".into(), &1.into()));
-    assert_eq!(list["entries"][0]["parameters"][3], serde_json::json!({"name": "add_param_3", "bytes": 4, "alignment": 4}));
+    assert_eq!(
+        list["entries"][0]["parameters"][3],
+        serde_json::json!({"name": "add_param_3", "bytes": 4, "alignment": 4})
+    );
 }
 
 #[test]
