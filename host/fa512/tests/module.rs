@@ -98,7 +98,7 @@ fn every_kernel_of_a_module_computes_what_it_was_planned_for() {
     }
     let all = problems().flat_map(variants).count();
     assert_eq!(launched, 2 * all, "every variant is in one of {FILES:?}");
-    // Other tests of this process load what is no PTX.
+    // Other tests of this process load what is not PTX.
     let findings = findings();
     let of_launches: Vec<_> = findings.lines().filter(|line| !line.contains("cuLibrary")).collect();
     assert!(of_launches.is_empty(), "{findings}");

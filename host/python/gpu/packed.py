@@ -16,8 +16,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import fa512
 import fa512.torch
-from check import encoder
 from common import TYPES, device, gpu_milliseconds, inputs, reference, require, require_close, run_of
+from encoders import encoder
 
 OPERATOR = torch.ops.fa512.attention_varlen.default
 

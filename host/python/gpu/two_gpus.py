@@ -17,8 +17,9 @@ import torch.distributed as dist
 
 import fa512
 import fa512.torch
-from check import encoder, simulate
+from check import simulate
 from common import device, inputs, raises, require, require_close, run_of, synchronize
+from encoders import encoder
 
 OPERATOR = torch.ops.fa512.attention.default
 

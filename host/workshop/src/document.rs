@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use ptx_diagnostics::printable::printable_json;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::files;
-use crate::printable::printable_json;
 
 /// A kind of file.
 #[derive(Clone, Copy, Debug)]
@@ -123,7 +123,7 @@ impl Format {
     }
 }
 
-/// Reads untrusted JSON. Its strings become [`printable`](crate::printable::printable), also in error messages.
+/// Reads untrusted JSON. Its strings become [`printable`](ptx_diagnostics::printable::printable), also in error messages.
 ///
 /// # Errors
 /// When it is not of the type.

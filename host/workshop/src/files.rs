@@ -1,8 +1,9 @@
 //! Reading files up to a size limit, and writing files in one step, so that they are never half-written.
 
-use std::fs::File;
-use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::Path;
+
+use ptx_diagnostics::files::{folder_of, is_same_file, write_atomically};
 
 use crate::error::{Error, Result};
 
@@ -12,18 +13,19 @@ const LARGEST_TEXT: u64 = 256 << 20;
 /// The text of the file at `path`.
 ///
 /// # Errors
-/// Those of the system; [`std::io::ErrorKind::FileTooLarge`] for what does not end before 256 MiB, as a device, and
-/// [`std::io::ErrorKind::InvalidData`] for what is no UTF-8.
+/// As [`ptx_diagnostics::files::read_text`], for what does not end before 256 MiB.
 pub fn read_text(path: &Path) -> std::io::Result<String> {
-    use std::io::{Error, ErrorKind};
+    ptx_diagnostics::files::read_text(path, LARGEST_TEXT)
+}
 
-    let mut bytes = Vec::new();
-    File::open(path)?.take(LARGEST_TEXT + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > LARGEST_TEXT {
-        let message = format!("is larger than {} MiB, and no file that this program reads is", LARGEST_TEXT >> 20);
-        return Err(Error::new(ErrorKind::FileTooLarge, message));
+/// Makes a write beyond the size limit of files (`ulimit -f`) an error, as on a full disk. Otherwise it ends the process, and temporary
+/// files stay.
+pub fn let_writes_fail_at_the_size_limit() {
+    #[cfg(unix)]
+    // SAFETY: SIG_IGN runs no code of ours, and nothing else in this process handles SIGXFSZ.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
     }
-    String::from_utf8(bytes).map_err(|error| Error::new(ErrorKind::InvalidData, error))
 }
 
 /// Requires that [`replace()`] can put a file at `path`, to be asked before long work whose result goes there.
@@ -62,22 +64,6 @@ pub fn check_targets(targets: &[(&str, &Path)], sources: &[(&str, &Path)]) -> Re
     Ok(())
 }
 
-/// Whether both are one file: by what they are where they exist, through links too, else by folder and name.
-fn is_same_file(path: &Path, other: &Path) -> bool {
-    #[cfg(unix)]
-    if let (Ok(one), Ok(two)) = (std::fs::metadata(path), std::fs::metadata(other)) {
-        use std::os::unix::fs::MetadataExt;
-        return (one.dev(), one.ino()) == (two.dev(), two.ino());
-    }
-    let place = |path: &Path| {
-        let whole = std::fs::canonicalize(path);
-        whole.or_else(|_| {
-            Ok::<_, std::io::Error>(std::fs::canonicalize(folder_of(path))?.join(path.file_name().unwrap_or_default()))
-        })
-    };
-    matches!((place(path), place(other)), (Ok(one), Ok(two)) if one == two)
-}
-
 /// Puts what `fill` writes at `path`, in one step: it never holds a part of it. A symbolic link stays, and what it points
 /// to is replaced.
 ///
@@ -85,29 +71,7 @@ fn is_same_file(path: &Path, other: &Path) -> bool {
 /// [`Error::Invalid`] as [`check_target`]; [`Error::File`] when the file cannot be written.
 pub fn replace(path: &Path, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<()> {
     check_target(path)?;
-    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    write_atomically(&target, fill).map_err(|source| Error::File { path: path.to_owned(), source })
-}
-
-fn folder_of(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
-        _ => PathBuf::from("."),
-    }
-}
-
-/// Writes through a temporary file in the same folder, which takes the place of `path` when it is complete.
-fn write_atomically(path: &Path, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> std::io::Result<()> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".fa512-").suffix(".part");
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666)); // less the umask, as for any new file
-    let mut buffered = std::io::BufWriter::new(builder.tempfile_in(folder_of(path))?);
-    fill(&mut buffered)?;
-    let file = buffered.into_inner().map_err(std::io::IntoInnerError::into_error)?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    Ok(())
+    write_atomically(path, ".fa512-", fill).map_err(|source| Error::File { path: path.to_owned(), source })
 }
 
 #[cfg(test)]
@@ -116,13 +80,6 @@ mod tests {
 
     fn write(path: &Path, text: &str) -> Result<()> {
         replace(path, |file| file.write_all(text.as_bytes()))
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn what_has_no_end_is_refused() {
-        let error = read_text(Path::new("/dev/zero")).unwrap_err().to_string();
-        assert!(error.contains("larger than 256 MiB"), "{error}");
     }
 
     #[cfg(unix)]

@@ -21,7 +21,7 @@ pub fn check(problem: &Problem) -> Result<()> {
 }
 
 /// Bytes of host memory that a run of `problem` takes at most.
-fn needed(problem: &Problem) -> u128 {
+pub fn needed(problem: &Problem) -> u128 {
     let spans =
         problem.views().named().map(|(tensor, view)| u128::from(view.offset) + u128::from(problem.extent(tensor)));
     let elements = spans.iter().sum::<u128>();

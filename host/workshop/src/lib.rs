@@ -40,7 +40,6 @@ pub mod map;
 
 pub mod ncu;
 pub mod npy;
-pub mod printable;
 pub mod ptx_folder;
 pub mod record;
 pub mod reference;

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+use workshop::files;
+
 use commands::{
     Verdict, bench, compare, diagnose, doctor, fuzz, manual, map, plot, print_error, profile, report, run, sanitize,
     tune,
@@ -38,6 +40,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    files::let_writes_fail_at_the_size_limit();
     let command = match Cli::try_parse() {
         Ok(Cli { command }) => command,
         Err(error) => return explain(&error),

@@ -119,6 +119,17 @@ impl PtxFolder {
         &self.path
     }
 
+    /// Requires that files can be put at all of `targets`, each named by its option, without replacing one of the folder's.
+    ///
+    /// # Errors
+    /// As [`files::check_targets`].
+    pub fn check_targets(&self, targets: &[(&str, &Path)]) -> Result<()> {
+        let names = self.manifest.modules.iter().map(|module| module.file.as_str()).chain([FILE_NAME]);
+        let own: Vec<PathBuf> = names.map(|name| self.path.join(name)).collect();
+        let sources: Vec<_> = own.iter().map(|path| ("the PTX folder", path.as_path())).collect();
+        files::check_targets(targets, &sources)
+    }
+
     /// Its manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest

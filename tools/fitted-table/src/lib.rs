@@ -1,4 +1,4 @@
-//! Tables that fit a terminal without breaking a word.
+//! Tables and lines that fit a terminal without breaking a word.
 
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width, presets};
 
@@ -32,6 +32,43 @@ pub fn fitted(mut table: Table, width: Option<u16>) -> String {
         });
     }
     table.trim_fmt()
+}
+
+/// `text` with lines of at most `width` columns, but for single words that are longer. What continues a line stands below the text behind
+/// its label, where it has one, else two columns further in.
+pub fn wrapped(text: &str, width: Option<u16>) -> String {
+    let Some(width) = width.map(usize::from) else { return text.to_owned() };
+    let mut lines = Vec::new();
+    for line in text.split('\n') {
+        match columns_of(line) <= width {
+            true => lines.push(line.to_owned()),
+            false => wrap_behind_label(line, width, &mut lines),
+        }
+    }
+    lines.join("\n")
+}
+
+/// Puts the words of `line` on several.
+fn wrap_behind_label(line: &str, width: usize, lines: &mut Vec<String>) {
+    let text = line.trim_start();
+    let margin = line.len() - text.len();
+    let label = text.find("  ").map_or(0, |end| end + text[end..].len() - text[end..].trim_start().len());
+    let label = if margin + label > width / 2 { 0 } else { label };
+    let first = lines.len();
+    let further = margin + if label > 0 { label } else { 2 };
+    wrap(&text[label..], &" ".repeat(further), width, lines);
+    let begin = format!("{}{}", &line[..margin], &text[..label]);
+    lines[first].replace_range(..further, &begin);
+}
+
+/// Columns that a line takes, without escape sequences of colours.
+fn columns_of(line: &str) -> usize {
+    let mut parts = line.split('\u{1b}');
+    let plain = parts.next().map_or(0, |part| part.chars().count());
+    plain
+        + parts
+            .map(|part| part.chars().count() - part.find('m').map_or(0, |end| part[..=end].chars().count()))
+            .sum::<usize>()
 }
 
 /// What is known of a column's cells.
@@ -88,7 +125,7 @@ fn stacked(table: &Table, width: usize) -> String {
 fn wrap(text: &str, indent: &str, width: usize, lines: &mut Vec<String>) {
     let mut line = String::new();
     for word in text.split_whitespace() {
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
+        if !line.is_empty() && columns_of(&line) + 1 + columns_of(word) > width {
             lines.push(std::mem::take(&mut line));
         }
         line += if line.is_empty() { indent } else { " " };
@@ -106,6 +143,16 @@ mod tests {
         table.set_header(header.to_vec());
         table.add_row(row.to_vec());
         table
+    }
+
+    #[test]
+    fn long_lines_continue_behind_their_label() {
+        let text = " next    launch from a graph, or batch more heads into a call\n short    1  2\nno label: all of these words, and then more\n";
+        let expected = " next    launch from a graph,\n         or batch more heads\n         into a call\n short    1  2\nno label: all of these\n  words, and then more\n";
+        assert_eq!(wrapped(text, Some(30)), expected);
+        assert_eq!(wrapped(text, None), text);
+        assert_eq!(wrapped("\u{1b}[31mred\u{1b}[0m text", Some(8)), "\u{1b}[31mred\u{1b}[0m text");
+        assert_eq!(wrapped("a_word_that_is_longer than that", Some(8)), "a_word_that_is_longer\n  than\n  that");
     }
 
     fn assert_whole(text: &str, cells: &[&str]) {

@@ -151,7 +151,7 @@ impl Copy3d {
     /// As a node of a graph, which is one row here.
     ///
     /// # Errors
-    /// For several rows, or memory that is no address.
+    /// For several rows, or memory that is not an address.
     pub fn operation(&self) -> Result<Operation> {
         if self.height > 1 || self.depth > 1 {
             let text = format!(

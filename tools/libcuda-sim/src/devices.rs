@@ -151,7 +151,7 @@ driver_api! {
     fn cuDeviceGetExecAffinitySupport(value: Out<i32>, kind: u32, device: i32) {
         ordinal(device)?;
         if kind != 0 {
-            return Err(Error::invalid(format!("{kind} is no type of execution affinity")));
+            return Err(Error::invalid(format!("{kind} is not a type of execution affinity")));
         }
         value.set(0)
     }

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use ptx_diagnostics::streams::note;
 use sim_device::{Code, Config, Context, Error, Kind, Machine, NEWEST_DRIVER, Problem, Result, Stream, StreamKind};
 
 use crate::caller;
@@ -42,7 +43,7 @@ pub fn config() -> Result<&'static Config> {
 
 fn config_by(describe: impl FnOnce() -> Result<Config>) -> Result<&'static Config> {
     let told = || {
-        let config = describe().inspect_err(|error| eprintln!("ptx-sim: {error}"))?;
+        let config = describe().inspect_err(|error| note(&format!("ptx-sim: {error}")))?;
         // To look for lines takes time: where somebody reads them.
         let caller = config.caller.or(config.journal.is_some().then_some(caller::line as fn(&str) -> Option<String>));
         Ok(Config { caller, ..config })
@@ -92,7 +93,7 @@ pub fn problem(problem: Problem, text: &str) {
     match machine() {
         Ok(machine) => machine.problem(problem, text),
         Err(_) if std::env::var_os("PTX_SIM_QUIET").is_some_and(|value| value == "1") => {}
-        Err(_) => eprintln!("ptx-sim: {text}"),
+        Err(_) => note(&format!("ptx-sim: {text}")),
     }
 }
 
@@ -121,7 +122,7 @@ fn handles() -> MutexGuard<'static, Option<Handles>> {
 }
 
 impl Handles {
-    /// A number that is no address of anything.
+    /// A number that is not an address of anything.
     fn next(&mut self) -> Handle {
         self.given += 1;
         Handle(0x51_0000_0000 + 64 * self.given)

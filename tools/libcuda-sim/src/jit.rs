@@ -36,7 +36,7 @@ impl JitOptions {
     pub fn check(self) -> Result<()> {
         for number in self.numbers.all(self.count as usize)? {
             if number >= JIT_OPTIONS {
-                return Err(Error::invalid(format!("{number} is no option of the compiler")));
+                return Err(Error::invalid(format!("{number} is not an option of the compiler")));
             }
         }
         if self.count > 0 { self.values.require() } else { Ok(()) }

@@ -46,7 +46,7 @@ impl Link {
     /// Adds PTX.
     ///
     /// # Errors
-    /// [`Code::NO_BINARY_FOR_GPU`] for what is no PTX; [`Code::INVALID_PTX`] with its line.
+    /// [`Code::NO_BINARY_FOR_GPU`] for what is not PTX; [`Code::INVALID_PTX`] with its line.
     pub fn add(&self, input: &Input, data: Vec<u8>) -> Result<()> {
         let image = |data: Vec<u8>| ImageData::of(&[data, vec![0; 8]].concat()).ptx();
         let text = match input {

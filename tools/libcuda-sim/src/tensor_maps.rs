@@ -45,7 +45,7 @@ driver_api! {
             return Err(Error::invalid(format!("{rank} dimensions; 1 to 5 are possible")));
         }
         if !result.is_aligned(64) {
-            return Err(Error::invalid("the place for the tensor map is no multiple of 64"));
+            return Err(Error::invalid("the place for the tensor map is not a multiple of 64"));
         }
         let rank = rank as usize;
         if interleave != 0 {

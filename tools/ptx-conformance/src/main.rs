@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 use ptx_conformance::check::check;
 use ptx_conformance::forms::{CLASSES, Class};
 use ptx_conformance::{record, vectors};
+use ptx_diagnostics::streams::{note, print};
 
 /// Records what a GPU computes for every instruction form that the simulator executes, and compares the simulator with
 /// it.
@@ -50,7 +51,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("ptx-conformance: error: {error:#}");
+            note(&format!("ptx-conformance: error: {error:#}"));
             ExitCode::from(2)
         }
     }
@@ -68,8 +69,9 @@ impl Arguments {
                 let mut all = true;
                 for class in classes {
                     let failures = record::record(class, &folder)?;
-                    failures.iter().for_each(|failure| println!("{failure}"));
-                    println!("{}: {} cases, {} failed", class.name, class.cases().len(), failures.len());
+                    let listed: String = failures.iter().map(|failure| format!("{failure}\n")).collect();
+                    let (name, cases, failed) = (class.name, class.cases().len(), failures.len());
+                    print(&format!("{listed}{name}: {cases} cases, {failed} failed\n"))?;
                     all &= failures.is_empty();
                 }
                 Ok(all)
@@ -84,8 +86,9 @@ impl Arguments {
                 let mut all = true;
                 for class in classes {
                     let differences = check(class, &folder)?;
-                    differences.iter().for_each(|difference| println!("{difference}\n"));
-                    println!("{}: {} cases, {} differ", class.name, class.cases().len(), differences.len());
+                    let listed: String = differences.iter().map(|difference| format!("{difference}\n\n")).collect();
+                    let (name, cases, differ) = (class.name, class.cases().len(), differences.len());
+                    print(&format!("{listed}{name}: {cases} cases, {differ} differ\n"))?;
                     all &= differences.is_empty();
                 }
                 Ok(all)

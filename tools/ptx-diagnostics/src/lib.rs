@@ -13,9 +13,12 @@
 
 mod advice;
 mod chain;
+pub mod files;
 mod names;
+pub mod printable;
 mod render;
 mod sources;
+pub mod streams;
 
 pub use advice::advice;
 pub use names::{demangled, demangled_text, short_name};

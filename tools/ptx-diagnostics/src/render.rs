@@ -8,6 +8,7 @@ use ptx_sim::{Finding, FindingClass, LaneAddress, Location, OtherAccess, SourceL
 use crate::advice::advice;
 use crate::chain::{Chain, Frame};
 use crate::names::{demangled_text, short_name};
+use crate::printable::printable;
 use crate::sources::Sources;
 
 /// Lanes listed at most.
@@ -119,11 +120,11 @@ impl Renderer {
         match self.sources.line(&place.file, place.line) {
             Some(text) => {
                 let span = code_from(&text, column);
-                let snippet = Snippet::source(text).line_start(line).path(place.file.as_str());
+                let snippet = Snippet::source(text).line_start(line).path(printable(&place.file));
                 group.element(snippet.annotation(kind.span(span)))
             }
             None => {
-                let origin = Origin::path(place.file.as_str()).line(line);
+                let origin = Origin::path(printable(&place.file)).line(line);
                 group.element(if column > 0 { origin.char_column(column) } else { origin })
             }
         }
@@ -133,7 +134,7 @@ impl Renderer {
 /// A line of PTX.
 fn instruction<'a>(file: &'a str, line: u32, text: &'a str, kind: AnnotationKind) -> Snippet<'a, Annotation<'a>> {
     let annotation = kind.span(code_from(text, 0));
-    Snippet::source(text).line_start(line as usize).path(file).annotation(annotation)
+    Snippet::source(text).line_start(line as usize).path(printable(file)).annotation(annotation)
 }
 
 /// The bytes of `line` from `column` (from 1) to the end of its code; of all its code when there is no such column.

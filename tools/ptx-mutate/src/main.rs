@@ -1,11 +1,14 @@
 //! `cargo xtask mutate` builds and starts this.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
+use ptx_diagnostics::files::write_atomically;
+use ptx_diagnostics::streams::{note, print};
 use ptx_mutate::campaign::{Campaign, Selection};
 use ptx_mutate::report::{Origin, Report};
 use ptx_mutate::review::Review;
@@ -21,11 +24,11 @@ struct Arguments {
     #[arg(long)]
     ptx: Option<PathBuf>,
     /// Mutants of each rule and entry at most
-    #[arg(long, default_value_t = 8)]
-    per_rule: usize,
+    #[arg(long, default_value = "8")]
+    per_rule: NonZeroUsize,
     /// Run so many mutants, drawn from all of them
     #[arg(long, conflicts_with = "per_rule")]
-    sample: Option<usize>,
+    sample: Option<NonZeroUsize>,
     /// What decides which mutants are drawn
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -39,7 +42,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("ptx-mutate: error: {error:#}");
+            note(&format!("ptx-mutate: error: {error:#}"));
             ExitCode::from(2)
         }
     }
@@ -54,7 +57,10 @@ impl Arguments {
             std::fs::create_dir_all(out).with_context(|| out.display().to_string())?;
         }
         let review = Review::load()?;
-        let selection = self.sample.map_or(Selection::PerRule(self.per_rule), Selection::Sample);
+        let selection = match self.sample {
+            Some(count) => Selection::Sample(count.get()),
+            None => Selection::PerRule(self.per_rule.get()),
+        };
         let campaign = Campaign::prepare(&folder, selection, self.seed)?;
         let style = ProgressStyle::with_template("{bar:40} {pos} of {len} mutants ({eta} left)")?;
         let bar = ProgressBar::new(campaign.selected() as u64).with_style(style);
@@ -67,12 +73,13 @@ impl Arguments {
         if let Some(out) = &self.out {
             let write = |name: &str, text: &str| {
                 let path = out.join(name);
-                std::fs::write(&path, text).with_context(|| path.display().to_string())
+                write_atomically(&path, ".ptx-mutate-", |file| file.write_all(text.as_bytes()))
+                    .with_context(|| path.display().to_string())
             };
             write("mutation.md", &markdown)?;
             write("mutation.json", &(serde_json::to_string_pretty(&report)? + "\n"))?;
         }
-        print!("{markdown}");
+        print(&markdown)?;
         Ok(report.unexplained().next().is_none())
     }
 
@@ -81,5 +88,20 @@ impl Arguments {
         let selection =
             self.sample.map_or(format!("--per-rule {}", self.per_rule), |count| format!("--sample {count}"));
         format!("cargo xtask mutate -- {selection} --seed {}", self.seed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::Arguments;
+
+    #[test]
+    fn no_mutants_are_no_campaign() {
+        for option in ["--sample=0", "--per-rule=0"] {
+            assert!(Arguments::try_parse_from(["ptx-mutate", option]).is_err(), "{option}");
+        }
+        assert_eq!(Arguments::try_parse_from(["ptx-mutate"]).unwrap().per_rule.get(), 8);
     }
 }

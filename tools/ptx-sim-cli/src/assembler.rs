@@ -4,6 +4,11 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use ptx_diagnostics::files::read_text;
+
+use crate::input::LARGEST_FILE;
+use crate::report;
+
 /// The name by which this program is called to be an assembler.
 pub const NAME: &str = "ptxas";
 
@@ -21,13 +26,13 @@ pub fn answer(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode>
     }
     let arguments: Vec<_> = arguments.collect();
     if arguments.iter().any(|argument| argument == "--version" || argument == "-V") {
-        println!("{VERSION}");
-        return Some(ExitCode::SUCCESS);
+        let printed = report::print(&format!("{VERSION}\n"));
+        return Some(if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     Some(match files(&arguments).and_then(|(from, to)| hand_through(&from, &to)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("ptx-sim in place of ptxas: {error}");
+            report::note(&format!("ptx-sim in place of ptxas: {error}"));
             ExitCode::FAILURE
         }
     })
@@ -51,7 +56,7 @@ fn files(arguments: &[OsString]) -> Result<(PathBuf, PathBuf), String> {
 
 fn hand_through(from: &Path, to: &Path) -> Result<(), String> {
     let wrong = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-    let text = std::fs::read_to_string(from).map_err(|error| wrong(from, &error))?;
+    let text = read_text(from, LARGEST_FILE).map_err(|error| wrong(from, &error))?;
     ptx_sim::Module::parse(&text, &from.display().to_string()).map_err(|error| error.to_string())?;
     // Images end in NUL.
     std::fs::write(to, text + "\0").map_err(|error| wrong(to, &error))

@@ -24,9 +24,10 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use ptx_diagnostics::files::read_text;
+use ptx_diagnostics::printable::printable;
 use ptx_sim::Swizzle;
 use serde::Deserialize;
 use toml::Spanned;
@@ -287,7 +288,11 @@ impl Source<'_> {
     ) -> Result<Vec<(String, U)>, String> {
         let mut entries: Vec<_> = table.into_iter().collect();
         entries.sort_by_key(|(_, value)| value.span().start);
-        entries.into_iter().map(|(name, value)| Ok((name, parse(self, value)?))).collect()
+        let named = entries.into_iter().map(|(name, value)| match printable(&name) {
+            shown if shown == name => Ok((name, parse(self, value)?)),
+            shown => Err(self.at(value.span().start, &format!("a name cannot have control characters: {shown}"))),
+        });
+        named.collect()
     }
 }
 
@@ -298,11 +303,7 @@ impl Description {
     /// With file, line and column, what was found and what would be accepted.
     pub fn read(path: &Path) -> Result<Description, String> {
         let error = |error: std::io::Error| format!("{}: {error}", path.display());
-        let size = fs::metadata(path).map_err(error)?.len();
-        if size > LARGEST_FILE {
-            return Err(format!("{}: has {size} bytes; at most {LARGEST_FILE} are read", path.display()));
-        }
-        let source = Source { path, text: fs::read_to_string(path).map_err(error)? };
+        let source = Source { path, text: read_text(path, LARGEST_FILE).map_err(error)? };
         let file: File = toml::from_str(&source.text)
             .map_err(|error| source.at(error.span().map_or(0, |span| span.start), error.message()))?;
         let tables = file.launch;

@@ -68,7 +68,7 @@ impl Element {
     /// The bytes of a number written as text; integers may be hexadecimal (`0x…`).
     ///
     /// # Errors
-    /// When it is no number of this type.
+    /// When it is not a number of this type.
     pub fn parse(self, text: &str) -> Result<Vec<u8>, String> {
         if self.is_float() {
             let value = text.parse().map_err(|_| format!("`{text}` is not a number"))?;

@@ -1,11 +1,10 @@
 //! Writes a launch description for an entry: what its signature tells, and guesses where it does not.
 
-use std::fs::OpenOptions;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ptx_diagnostics::demangled;
+use ptx_diagnostics::files::is_same_file;
 use ptx_sim::{GlobalMemory, Module, ModuleVariable, Parameter, TENSOR_MAP_BYTES, Use};
 
 use crate::element::Element;
@@ -56,19 +55,17 @@ impl Init {
         if output == Path::new("-") {
             return report::print(&text);
         }
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).create_new(!self.force);
-        let file = options.open(&output).map_err(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => {
-                format!("{} is there already; say --force to replace it, or --output", output.display())
-            }
-            _ => format!("{}: {error}", output.display()),
-        });
-        file?.write_all(text.as_bytes()).map_err(|error| format!("{}: {error}", output.display()))?;
-        eprintln!(
+        if !self.force && output.exists() {
+            return Err(format!("{} is there already; say --force to replace it, or --output", output.display()));
+        }
+        if is_same_file(&output, &self.file) {
+            return Err(format!("{} is the PTX; say another --output", output.display()));
+        }
+        report::write(&output, text.as_bytes())?;
+        report::note(&format!(
             "wrote {}; sizes and contents are guesses, change them to what your kernel expects",
             output.display()
-        );
+        ));
         Ok(())
     }
 }
@@ -186,7 +183,7 @@ impl Draft {
         format!("&{name}")
     }
 
-    /// What is no address.
+    /// What is not an address.
     fn value(&mut self, name: &str, parameter: &Parameter<'_>, used: &Use, kind: Option<&str>) -> String {
         if parameter.bytes == TENSOR_MAP_BYTES as u64 && parameter.alignment >= 64 {
             let data = format!("{name}_data");

@@ -1,10 +1,11 @@
 //! The PTX file, and words for what is none.
 
-use std::fs;
 use std::path::Path;
 
+use ptx_diagnostics::files::read_bytes;
+
 /// Largest PTX file, bytes.
-const LARGEST_FILE: u64 = 1 << 30;
+pub const LARGEST_FILE: u64 = 1 << 30;
 
 /// What files begin with that are given in place of PTX, with what they are and what to do.
 const OTHERS: [(&[u8], &str); 6] = [
@@ -32,17 +33,13 @@ const CUDA_WORDS: [&str; 4] = ["__global__", "#include", "@triton.jit", "extern 
 /// When it cannot be read, or is something else, with what to do.
 pub fn read_ptx(path: &Path) -> Result<String, String> {
     let name = path.display();
-    let metadata = fs::metadata(path).map_err(|error| format!("{name}: {error}"))?;
-    if metadata.is_file() && metadata.len() > LARGEST_FILE {
-        return Err(format!("{name}: has {} bytes; at most {LARGEST_FILE} are read", metadata.len()));
-    }
-    let bytes = fs::read(path).map_err(|error| format!("{name}: {error}"))?;
+    let bytes = read_bytes(path, LARGEST_FILE).map_err(|error| format!("{name}: {error}"))?;
     if let Some((_, what)) = OTHERS.iter().find(|(magic, _)| bytes.starts_with(magic)) {
         return Err(format!("{name} is not PTX but {what}"));
     }
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        format!("{name} is not PTX: byte {at} is no text. Compile to PTX with nvcc -ptx -O3 -lineinfo kernel.cu")
+        format!("{name} is not PTX: byte {at} is not text. Compile to PTX with nvcc -ptx -O3 -lineinfo kernel.cu")
     })?;
     // PTX from a driver's buffer may end in NUL.
     let text = text.trim_end_matches('\0');

@@ -4,8 +4,9 @@ use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use ptx_diagnostics::files::is_same_file;
 use ptx_diagnostics::{Renderer, Sources};
-use ptx_sim::{Module, Options};
+use ptx_sim::{Module, Options, parse_architecture};
 
 use crate::description::{Description, LaunchSpec, extent};
 use crate::element::{ELEMENTS, Element};
@@ -43,8 +44,8 @@ pub struct Kernel {
     /// Dynamic shared memory of a block [default: 0]
     #[arg(long, value_name = "BYTES")]
     shared: Option<u32>,
-    /// Architecture to stand for, as in 80 for sm_80 [default: that of the PTX's .target]
-    #[arg(long, value_name = "NN")]
+    /// Architecture to stand for, such as 80, 8.0 or sm_80 [default: that of the PTX's .target]
+    #[arg(long, value_name = "NN", value_parser = architecture)]
     arch: Option<u32>,
     /// A parameter, once for each in order (see below); replaces those of the description
     #[arg(long, value_name = "PARAMETER", allow_hyphen_values = true)]
@@ -95,6 +96,11 @@ fn parse_extent(text: &str) -> Result<[u32; 3], String> {
         .ok_or_else(|| "expected one to three sizes, as in 8 or 8,2,1".to_owned())
 }
 
+/// Accepts an architecture, as in 90, 9.0 or sm_90.
+pub fn architecture(text: &str) -> Result<u32, String> {
+    parse_architecture(text).ok_or_else(|| "expected a number or a name, as in 90, 9.0 or sm_90".to_owned())
+}
+
 fn parse_dump(text: &str) -> Result<(String, PathBuf), String> {
     let (name, file) = text.split_once('=').ok_or("expected BUFFER=FILE")?;
     Ok((name.to_owned(), file.into()))
@@ -107,6 +113,19 @@ fn parse_set(text: &str) -> Result<(String, Parameter), String> {
 }
 
 impl Kernel {
+    /// Requires that no dump replaces what is read or another dump.
+    fn check_dumps(&self) -> Result<(), String> {
+        for (index, (name, file)) in self.dump.iter().enumerate() {
+            let others = self.dump[..index].iter().map(|(other, file)| (other.as_str(), file));
+            let read = self.launch.iter().map(|file| ("the launch description", file));
+            let mut taken = others.chain(read).chain([("the PTX", &self.file)]);
+            if let Some((other, _)) = taken.find(|(_, taken)| is_same_file(file, taken)) {
+                return Err(format!("--dump {name}: {} is the file of {other}; give it another name", file.display()));
+            }
+        }
+        Ok(())
+    }
+
     /// Runs it; whether nothing was found.
     pub fn run(&self) -> Result<bool, String> {
         let text = read_ptx(&self.file)?;
@@ -115,6 +134,7 @@ impl Kernel {
             report::print(&report::list(&module, self.json))?;
             return Ok(true);
         }
+        self.check_dumps()?;
         let description = self.describe()?;
         let mut session = Session::prepare(&module, &description)?;
         let wanted = self.print.iter().chain(&description.print).map(|text| shown(&session.world, text));
@@ -201,7 +221,7 @@ fn shown(world: &World, text: &str) -> Result<Place, String> {
     let Some(kind) = kind else { return Ok(place) };
     let element = Element::named(kind).ok_or_else(|| {
         let known: Vec<_> = ELEMENTS.iter().map(|element| element.name).collect();
-        format!("--print {text}: `{kind}` is no type; known are {}", known.join(", "))
+        format!("--print {text}: `{kind}` is not a type; known are {}", known.join(", "))
     })?;
     let count = place.bytes() / element.bytes as u64;
     Ok(Place { element, count, ..place })

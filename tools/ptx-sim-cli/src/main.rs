@@ -57,14 +57,26 @@ fn main() -> ExitCode {
     match run(&arguments) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {error}");
+            report::note(&format!("error: {error}"));
             ExitCode::from(2)
         }
     }
 }
 
+/// Makes a write beyond the size limit of files (`ulimit -f`) an error, as on a full disk. Otherwise it ends the process, and temporary
+/// files stay. A program that is run would inherit it.
+fn let_writes_fail_at_the_size_limit() {
+    // SAFETY: SIG_IGN runs no code of ours, and nothing else in this process handles SIGXFSZ.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
+}
+
 /// Carries out the command.
 fn run(arguments: &Arguments) -> Result<ExitCode, String> {
+    if !matches!(arguments.command, Some(Command::Run(_))) {
+        let_writes_fail_at_the_size_limit();
+    }
     match (&arguments.command, &arguments.kernel) {
         (Some(Command::Init(init)), _) => init.run().map(|()| ExitCode::SUCCESS),
         (Some(Command::Run(program)), _) => program.run(),

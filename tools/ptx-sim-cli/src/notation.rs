@@ -167,7 +167,7 @@ fn field(text: &str, offset: usize, folder: &Path) -> Result<Field, NotationErro
     let Some(element) = Element::named(name) else {
         let names: Vec<_> = ELEMENTS.iter().map(|element| element.name).collect();
         let known = names.join(", ");
-        return error(0, format!("`{name}` is no type; known are {known}, bytes, ptr, tensor_map and struct"));
+        return error(0, format!("`{name}` is not a type; known are {known}, bytes, ptr, tensor_map and struct"));
     };
     if let Some(number) = rest.strip_prefix(':') {
         let scalar = element.parse(number.trim()).map(Field::Scalar);
@@ -178,7 +178,10 @@ fn field(text: &str, offset: usize, folder: &Path) -> Result<Field, NotationErro
     };
     let Some(count) = buffer_count(element, count) else {
         let most = LARGEST_BUFFER / element.bytes as u64;
-        return error(end + 1, format!("`{count}` is no size of a buffer; it must be between 1 and {most} elements"));
+        return error(
+            end + 1,
+            format!("`{count}` is not a size of a buffer; it must be between 1 and {most} elements"),
+        );
     };
     match fill_of(fill.trim(), folder) {
         Some(fill) => Ok(Field::Buffer(BufferSpec { element, count, fill })),
@@ -199,14 +202,14 @@ impl AddressOf {
             return Ok(Self { name: None, offset: 0 });
         }
         let Some(place) = text.strip_prefix('&') else {
-            return Err(format!("`{text}` is no address; expected &name, &name+bytes or null"));
+            return Err(format!("`{text}` is not an address; expected &name, &name+bytes or null"));
         };
         let (name, offset) = place.split_once('+').unwrap_or((place, "0"));
         let (name, offset) = (name.trim(), offset.trim());
         let offset = offset.parse().ok().filter(|offset| *offset <= LARGEST_BUFFER);
         match offset {
             Some(offset) if !name.is_empty() => Ok(Self { name: Some(name.to_owned()), offset }),
-            _ => Err(format!("`{text}` is no address; expected &name or &name+bytes")),
+            _ => Err(format!("`{text}` is not an address; expected &name or &name+bytes")),
         }
     }
 }
@@ -281,8 +284,8 @@ mod tests {
             ("&", 0, "expected &name or &name+bytes"),
             ("&x+-1", 0, "expected &name or &name+bytes"),
             ("&x+99999999999", 0, "expected &name or &name+bytes"),
-            ("ptr[&x, y]", 4, "`y` is no address"),
-            ("ptr:1", 0, "`ptr` is no type"),
+            ("ptr[&x, y]", 4, "`y` is not an address"),
+            ("ptr:1", 0, "`ptr` is not a type"),
         ] {
             let error = parse(text).expect_err(text);
             assert_eq!(error.offset, offset, "{text}: {}", error.message);

@@ -10,7 +10,8 @@ use std::process::{Command, ExitCode, ExitStatus};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use crate::assembler;
+use crate::kernel::architecture;
+use crate::{assembler, report};
 
 /// Files that the simulated driver may be in, from the folder of the program: first where Cargo builds it for tests.
 const DRIVERS: [&str; 4] =
@@ -33,9 +34,9 @@ Environment: PTX_SIM_ARCH, PTX_SIM_MEMORY, PTX_SIM_GPUS and others say the same 
 
 Exit codes: 1 something found (or that of --exit-code), 2 could not run or a kernel was refused, otherwise that of the program.")]
 pub struct Program {
-    /// Architecture of the GPUs, as in 80 for sm_80 [default: 90]
-    #[arg(long, value_name = "NN")]
-    arch: Option<String>,
+    /// Architecture of the GPUs, such as 80, 8.0 or sm_80 [default: 90]
+    #[arg(long, value_name = "NN", value_parser = architecture)]
+    arch: Option<u32>,
     /// Memory of each GPU, bytes, or with K, M or G [default: 16G]
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
@@ -115,10 +116,10 @@ impl Program {
         let journal = Journal::read(&journal)?;
         if let Some(report) = &self.report {
             let document = self.document(&journal, status);
-            fs::write(report, format!("{document:#}\n")).map_err(|error| format!("{}: {error}", report.display()))?;
+            report::write(report, format!("{document:#}\n").as_bytes())?;
         }
         if !self.quiet {
-            eprintln!("ptx-sim: {}", self.summary(&journal, status));
+            report::note(&format!("ptx-sim: {}", self.summary(&journal, status)));
         }
         Ok(self.exit_code(&journal, status))
     }
@@ -159,8 +160,8 @@ impl Program {
             command.env(name, folder.join(assembler::NAME));
         }
         command.env("TRITON_CACHE_DIR", folder.join("triton"));
+        command.envs(self.arch.map(|number| ("PTX_SIM_ARCH", number.to_string())));
         let given = [
-            ("PTX_SIM_ARCH", &self.arch),
             ("PTX_SIM_MEMORY", &self.memory),
             ("PTX_SIM_GPUS", &self.gpus),
             ("PTX_SIM_THREADS", &self.threads),

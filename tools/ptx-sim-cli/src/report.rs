@@ -1,10 +1,10 @@
 //! What the program prints.
 
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 
-use ptx_diagnostics::{demangled, short_name};
+pub use ptx_diagnostics::streams::note;
+use ptx_diagnostics::{demangled, files, short_name, streams};
 use ptx_sim::{Counters, GlobalMemory, Module, Report};
 use serde_json::{Value, json};
 
@@ -26,13 +26,18 @@ pub struct Contents {
     count: u64,
 }
 
-/// Writes `text` to standard output. A reader that has gone away is not an error.
+/// Writes `text` to standard output, as [`streams::print`].
 pub fn print(text: &str) -> Result<(), String> {
-    let mut output = std::io::stdout().lock();
-    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(format!("standard output: {error}")),
-        _ => Ok(()),
-    }
+    streams::print(text).map_err(|error| format!("standard output: {error}"))
+}
+
+/// Writes `contents` to `path`: a file in one step, so that it is never half-written.
+pub fn write(path: &Path, contents: &[u8]) -> Result<(), String> {
+    let written = match fs::metadata(path) {
+        Ok(metadata) if !metadata.is_file() => fs::write(path, contents),
+        _ => files::write_atomically(path, ".ptx-sim-", |file| file.write_all(contents)),
+    };
+    written.map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// An entry as in `scale(values: 8 bytes, count: 4 bytes)`.
@@ -68,7 +73,8 @@ pub fn list(module: &Module, as_json: bool) -> String {
         let parameters: Vec<_> = parameters.collect();
         json!({ "entry": entry, "name": demangled(entry), "parameters": parameters, "refusal": refusal(entry) })
     });
-    format!("{:#}\n", Value::from_iter(entries))
+    let document = json!({ "kind": "ptx-sim-list", "version": 1, "entries": Value::from_iter(entries) });
+    format!("{document:#}\n")
 }
 
 /// The start of a buffer.
@@ -85,7 +91,7 @@ pub fn contents(buffer: &Place, memory: &GlobalMemory) -> Result<Contents, Strin
 pub fn dump(buffer: &Place, memory: &GlobalMemory, file: &Path) -> Result<(), String> {
     let mut data = vec![0; buffer.bytes() as usize];
     memory.read(buffer.address, &mut data).map_err(|error| error.to_string())?;
-    fs::write(file, data).map_err(|error| format!("{}: {error}", file.display()))
+    write(file, &data)
 }
 
 /// What the kernel printed, with a line break at its end.
@@ -151,6 +157,8 @@ impl Summary<'_> {
         });
         let text: String = self.reports.iter().map(|report| String::from_utf8_lossy(&report.printed)).collect();
         let document = json!({
+            "kind": "ptx-sim-launch",
+            "version": 1,
             "passed": self.passed(),
             "schedules": self.found.schedules,
             "findings": self.found.findings,

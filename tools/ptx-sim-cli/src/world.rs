@@ -144,7 +144,7 @@ impl World {
         let own = spec.buffer.name.as_deref().ok_or("the buffer of a tensor map is null")?;
         let buffer = self.named(own)?;
         let element = spec.element.unwrap_or(buffer.element);
-        let kind = tensor_element(element).ok_or_else(|| format!("{} is no type of a tensor map", element.name))?;
+        let kind = tensor_element(element).ok_or_else(|| format!("{} is not a type of a tensor map", element.name))?;
         let packed = spec.sizes.iter().scan(element.bytes as u64, |stride, size| {
             *stride = stride.saturating_mul(*size);
             Some(*stride)
@@ -217,11 +217,11 @@ impl World {
         }
     }
 
-    /// Bytes of a value that is no buffer.
+    /// Bytes of a value that is not a buffer.
     fn size(&self, parameter: &Parameter) -> Result<usize, String> {
         match parameter {
             Parameter::Plain(field) => Ok(field.bytes()),
-            Parameter::Struct(_) => Err("a struct is no value of a variable; give it as bytes".to_owned()),
+            Parameter::Struct(_) => Err("a struct is not a value of a variable; give it as bytes".to_owned()),
         }
     }
 

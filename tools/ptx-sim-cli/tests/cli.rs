@@ -61,6 +61,7 @@ fn the_command_line_wins_over_the_description() {
     let output = output(ptx_sim(&bounded).args(["--grid", "2", "--json"]), 0);
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("standard output is JSON");
     assert_eq!((&document["passed"], &document["counters"]["blocks"]), (&true.into(), &2.into()));
+    assert_eq!((&document["kind"], &document["version"]), (&"ptx-sim-launch".into(), &1.into()));
 }
 
 #[test]
@@ -87,8 +88,12 @@ fn entries_are_listed_with_their_parameters() {
     assert!(list.contains("unbounded_sum_param_2: 4 bytes)"), "{list}");
     let list = output(&mut ptx_sim(&["triton_add.ptx", "--list", "--json"]), 0);
     let list: serde_json::Value = serde_json::from_slice(&list.stdout).expect("standard output is JSON");
-    assert_eq!(list[0]["parameters"][3], serde_json::json!({"name": "add_param_3", "bytes": 4, "alignment": 4}));
-    assert_eq!(list[0]["refusal"], serde_json::Value::Null);
+    assert_eq!((&list["kind"], &list["version"]), (&"ptx-sim-list".into(), &1.into()));
+    assert_eq!(
+        list["entries"][0]["parameters"][3],
+        serde_json::json!({"name": "add_param_3", "bytes": 4, "alignment": 4})
+    );
+    assert_eq!(list["entries"][0]["refusal"], serde_json::Value::Null);
 }
 
 #[test]
@@ -103,8 +108,8 @@ fn entries_that_cannot_be_executed_are_listed_with_the_reason() {
     assert!(lines.starts_with("nothing()\nwalk()\n    is not executed: "), "{lines}");
     assert!(reason.contains(":10:") && reason.contains("tcgen05.fence::before_thread_sync"), "{reason}");
     let document: serde_json::Value = serde_json::from_str(&list(&["--json"])).expect("standard output is JSON");
-    assert_eq!(document[0]["refusal"], serde_json::Value::Null);
-    assert!(document[1]["refusal"].as_str().is_some_and(|text| reason.ends_with(text)), "{document}");
+    assert_eq!(document["entries"][0]["refusal"], serde_json::Value::Null);
+    assert!(document["entries"][1]["refusal"].as_str().is_some_and(|text| reason.ends_with(text)), "{document}");
 }
 
 #[test]
@@ -116,7 +121,7 @@ fn what_is_missing_or_wrong_is_named() {
     let few = refusal(&[ptx, "--entry=bounded_sum", "--block=32", "--param=u32:1"]);
     assert!(few.contains("takes 3 parameters") && few.contains("bounded_sum_param_1: 8 bytes"), "{few}");
     let unknown = refusal(&[ptx, "--entry=bounded_sum", "--param=f33[8]"]);
-    assert!(unknown.contains("character 1: `f33` is no type; known are u8"), "{unknown}");
+    assert!(unknown.contains("character 1: `f33` is not a type; known are u8"), "{unknown}");
     let buffer = refusal(&[ptx, "--launch=moving_sum.toml", "--print=values"]);
     assert!(buffer.contains("no buffer `values`; there are: unbounded_sum_param_0, "), "{buffer}");
     assert!(refusal(&[ptx, "--grid=1,2,3,4"]).contains("one to three sizes"));
@@ -218,4 +223,76 @@ fn schedules_show_what_the_first_does_not_and_merge_what_is_equal() {
     let all = run("4");
     assert!(all.contains("error: trap") && all.contains("2 findings under 4 schedules"), "{all}");
     assert!(all.contains("under 4 of 4 schedules, first 0"), "the misaligned store, once:\n{all}");
+}
+
+#[test]
+fn what_has_no_end_is_not_read_to_its_end() {
+    for arguments in [["/dev/zero", "--list"], ["moving_sum.ptx", "--launch=/dev/zero"]] {
+        let said = refusal(&arguments);
+        assert!(said.contains("/dev/zero: is larger than "), "{said}");
+    }
+}
+
+#[test]
+fn no_control_character_of_a_file_reaches_the_terminal() {
+    assert!(
+        description_refusal("[buffers]\n\"a\\u001b[31mb\" = \"f32[4]\"").contains("control characters: a\u{fffd}[31mb")
+    );
+    assert!(!description_refusal("entry = \"a\\u001b[31mb\"").contains('\u{1b}'));
+    let folder = tempfile::tempdir().unwrap();
+    let ptx = std::fs::read_to_string("tests/fixtures/moving_sum.ptx").unwrap();
+    let named = ptx.lines().map(|line| match line.trim_start().strip_prefix(".file") {
+        Some(file) => format!(".file {}\"/a\u{1b}[31mb.cu\"\n", file.split('"').next().unwrap_or_default()),
+        None => line.to_owned() + "\n",
+    });
+    let file = folder.path().join("named.ptx");
+    std::fs::write(&file, named.collect::<String>()).unwrap();
+    let shown = output(ptx_sim(&["--launch", "moving_sum.toml"]).arg(&file), 1);
+    let shown = text(&shown.stdout);
+    assert!(shown.contains("--> /a\u{fffd}[31mb.cu:") && !shown.contains('\u{1b}'), "{shown}");
+}
+
+#[test]
+fn a_dump_replaces_neither_what_is_read_nor_another_dump() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    for name in ["moving_sum.ptx", "moving_sum.toml"] {
+        std::fs::copy(format!("tests/fixtures/{name}"), at(name)).unwrap();
+    }
+    std::fs::hard_link(at("moving_sum.ptx"), at("hard")).unwrap();
+    let dump = |file: &str| format!("--dump=unbounded_sum_param_1={}", at(file));
+    let run = |dumps: &[String]| {
+        let mut arguments = vec![at("moving_sum.ptx"), format!("--launch={}", at("moving_sum.toml"))];
+        arguments.extend_from_slice(dumps);
+        refusal(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    for (dumps, other) in [
+        (vec![dump("hard")], "the PTX"),
+        (vec![dump("moving_sum.toml")], "the launch description"),
+        (vec![dump("new"), dump("./new")], "unbounded_sum_param_1"),
+    ] {
+        let said = run(&dumps);
+        assert!(said.contains(&format!("is the file of {other}")), "{said}");
+    }
+    let init = refusal(&["init", &at("moving_sum.ptx"), "--entry=unbounded_sum", "--force", "--output", &at("hard")]);
+    assert!(init.contains("is the PTX"), "{init}");
+    assert_eq!(std::fs::read(at("hard")).unwrap(), std::fs::read("tests/fixtures/moving_sum.ptx").unwrap());
+}
+
+#[test]
+fn streams_and_disks_that_are_full_end_it_in_order() {
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let status = ptx_sim(&["nothing.ptx"]).stderr(full()).status().unwrap();
+    assert_eq!(status.code(), Some(2), "a panic, as standard error is full");
+    let folder = tempfile::tempdir().unwrap();
+    let ptx_sim = env!("CARGO_BIN_EXE_ptx-sim");
+    let arguments = format!(
+        "tests/fixtures/moving_sum.ptx --launch tests/fixtures/moving_sum.toml --param f32[30000] --param f32[30000] --param u32:1 \
+         --dump unbounded_sum_param_1={}/out",
+        folder.path().display()
+    );
+    let limited = format!("ulimit -f 4; exec {ptx_sim} {arguments}");
+    let output = output(std::process::Command::new("sh").args(["-c", &limited]), 2);
+    assert!(text(&output.stderr).contains("/out: "), "{}", text(&output.stderr));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "something half-written is left");
 }

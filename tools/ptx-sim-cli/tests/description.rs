@@ -259,7 +259,7 @@ fn what_is_no_ptx_is_named() {
     for (contents, expected) in [
         (&b"\x7fELF\x02\x01\x01\x33"[..], "is not PTX but a cubin, an object file or a program"),
         (b"\x50\xed\x55\xba\x01\x00\x10\x00", "is not PTX but a fat binary"),
-        (b"\xff\xfe", "is not PTX: byte 0 is no text"),
+        (b"\xff\xfe", "is not PTX: byte 0 is not text"),
         (b"#include <cuda.h>\n__global__ void f() {}", "is source code, not PTX"),
         (b"", "expected a `.version` directive"),
     ] {
@@ -297,5 +297,5 @@ fn clusters_are_described() {
     run("cluster.ptx", &folder(&alone, &[]), 0, &["--cluster=2"]);
     let uneven = toml.replace("cluster = 2", "cluster = [3, 1]");
     let said = run("cluster.ptx", &folder(&uneven, &[]), 2, &[]);
-    assert_says(&said, &["a grid of [4, 1, 1] blocks is no multiple of clusters of [3, 1, 1]"]);
+    assert_says(&said, &["a grid of [4, 1, 1] blocks is not a multiple of clusters of [3, 1, 1]"]);
 }

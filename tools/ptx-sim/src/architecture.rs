@@ -17,6 +17,20 @@ const SHARED_KIB: [(u32, u64); 12] = [
     (121, 99),
 ];
 
+/// The number of an architecture as people write it: 90, 9.0, sm_90, sm_90a or compute_90; `None` for what is none of these. Whether there
+/// is such an architecture is not asked.
+pub fn parse_architecture(text: &str) -> Option<u32> {
+    let lower = text.to_ascii_lowercase();
+    let name = ["sm_", "sm", "compute_"].into_iter().find_map(|prefix| lower.strip_prefix(prefix)).unwrap_or(&lower);
+    let name = name.strip_suffix(['a', 'f']).unwrap_or(name);
+    let number = match name.split_once('.') {
+        // The minor half of a compute capability is one digit.
+        Some((major, minor)) if !major.is_empty() && minor.len() == 1 => format!("{major}{minor}"),
+        _ => name.to_owned(),
+    };
+    number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse().ok())?
+}
+
 /// The numbers of the architectures there are, as in 80 for `sm_80`, in ascending order.
 pub(crate) fn known() -> impl Iterator<Item = u32> {
     SHARED_KIB.iter().map(|(number, _)| *number)
@@ -46,6 +60,17 @@ pub(crate) fn first_that_runs(target: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_architecture_has_many_names() {
+        for text in ["90", "9.0", "sm_90", "sm_90a", "SM_90", "sm90", "90a", "compute_90"] {
+            assert_eq!(parse_architecture(text), Some(90), "{text}");
+        }
+        assert_eq!(parse_architecture("12.0"), Some(120));
+        for text in ["", "sm_", "h100", "sm_-90", "+90", "9.", ".9", "9.00", "99999999999", "9.0.0", "nan", "1e1"] {
+            assert_eq!(parse_architecture(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn code_runs_on_the_architecture_it_was_compiled_for_or_the_next_one() {

@@ -264,6 +264,7 @@ mod unknown;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub use architecture::parse_architecture;
 pub use counters::Counters;
 pub use finding::{CallSite, Finding, FindingClass, LaneAddress, Location, OtherAccess, SourceLocation};
 pub use isa::{expand_forms, lanewise_forms};

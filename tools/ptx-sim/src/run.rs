@@ -129,7 +129,7 @@ fn cluster_of(entry: &Entry, launch: &Launch<'_>, options: &Options) -> Result<O
         return error(format!("clusters need sm_{FIRST_WITH_CLUSTERS}; sm_{} has none", launch.architecture));
     }
     if launch.grid.iter().zip(cluster).any(|(blocks, size)| !blocks.is_multiple_of(size)) {
-        return error(format!("a grid of {:?} blocks is no multiple of clusters of {cluster:?}", launch.grid));
+        return error(format!("a grid of {:?} blocks is not a multiple of clusters of {cluster:?}", launch.grid));
     }
     Ok(Some(cluster))
 }

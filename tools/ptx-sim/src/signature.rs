@@ -12,7 +12,7 @@ pub struct Use {
     pub is_address: bool,
     /// Whether it is used at all.
     pub is_used: bool,
-    /// The type of what is read or written first there, or of the parameter where it is no address, as in `f32`.
+    /// The type of what is read or written first there, or of the parameter where it is not an address, as in `f32`.
     pub element: String,
     /// Whether anything is read there.
     pub is_read: bool,

@@ -89,7 +89,7 @@ fn the_entry_may_demand_clusters() {
         assert!(matches!(&error, LaunchError::Geometry(text) if text.contains(said)), "{error}");
     };
     refused(kernel(".explicitcluster"), "demands that the launch names the size");
-    refused(kernel(".reqnctapercluster 3"), "no multiple of clusters of [3, 1, 1]");
+    refused(kernel(".reqnctapercluster 3"), "not a multiple of clusters of [3, 1, 1]");
     refused(kernel(".reqnctapercluster 32"), "takes 1 to 16 together");
     refused(kernel(".maxclusterrank 2").with_clusters([4, 1, 1], [4, 1, 1]), "takes 1 to 2 together");
     refused(kernel(".reqnctapercluster 4").with_clusters([4, 1, 1], [2, 1, 1]), "demands [4, 1, 1]");

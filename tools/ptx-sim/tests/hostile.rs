@@ -1,4 +1,4 @@
-//! Text that is no PTX, or hardly: an error, never a panic and never an endless loop.
+//! Text that is not PTX, or hardly: an error, never a panic and never an endless loop.
 
 use std::time::{Duration, Instant};
 

@@ -25,12 +25,12 @@ const fn c_text(text: &str) -> &std::ffi::CStr {
 }
 
 impl Code {
-    /// The name, as in `CUDA_ERROR_OUT_OF_MEMORY` (`cuGetErrorName`); `None` for a number that is no code.
+    /// The name, as in `CUDA_ERROR_OUT_OF_MEMORY` (`cuGetErrorName`); `None` for a number that is not a code.
     pub fn name(self) -> Option<&'static std::ffi::CStr> {
         self.entry().map(|(_, name, _)| *name)
     }
 
-    /// The description, as in `out of memory` (`cuGetErrorString`); `None` for a number that is no code.
+    /// The description, as in `out of memory` (`cuGetErrorString`); `None` for a number that is not a code.
     pub fn description(self) -> Option<&'static std::ffi::CStr> {
         self.entry().map(|(.., text)| *text)
     }

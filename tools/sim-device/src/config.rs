@@ -114,7 +114,11 @@ impl Config {
             Some(text) => Err(wrong(name, text, "0 or 1")),
         };
         config.gpus = number("PTX_SIM_GPUS", config.gpus.into(), 0, MOST_GPUS.into())? as u32;
-        let architecture = number("PTX_SIM_ARCH", config.architecture.number.into(), 0, u32::MAX.into())? as u32;
+        let architecture = match value("PTX_SIM_ARCH") {
+            None => config.architecture.number,
+            Some(text) => ptx_sim::parse_architecture(&text)
+                .ok_or_else(|| wrong("PTX_SIM_ARCH", &text, "a number or a name, as in 90, 9.0 or sm_90"))?,
+        };
         config.architecture = Architecture::find(architecture).map_err(|what| {
             wrong("PTX_SIM_ARCH", &architecture.to_string(), &format!("a known architecture; {what}"))
         })?;
@@ -219,7 +223,7 @@ mod tests {
     fn variables_describe_the_machine() {
         let described = config(&[
             ("PTX_SIM_GPUS", "2"),
-            ("PTX_SIM_ARCH", "80"),
+            ("PTX_SIM_ARCH", "sm_80"),
             ("PTX_SIM_MEMORY", "64M"),
             ("PTX_SIM_RACES", "0"),
             ("PTX_SIM_REPORT", "findings.txt"),
@@ -240,6 +244,7 @@ mod tests {
         for (name, value, expected) in [
             ("PTX_SIM_GPUS", "two", "PTX_SIM_GPUS is \"two\"; it has to be a number from 0 to 64"),
             ("PTX_SIM_ARCH", "42", "PTX_SIM_ARCH is \"42\""),
+            ("PTX_SIM_ARCH", "h100", "PTX_SIM_ARCH is \"h100\"; it has to be a number or a name"),
             ("PTX_SIM_MEMORY", "9X", "PTX_SIM_MEMORY is \"9X\""),
             (
                 "PTX_SIM_DRIVER",

@@ -120,7 +120,7 @@ impl<'a> Entry<'a> {
         // What follows is padding.
         let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
         text.truncate(end);
-        String::from_utf8(text).map_err(|_| damaged("its PTX, which is no text"))
+        String::from_utf8(text).map_err(|_| damaged("its PTX, which is not text"))
     }
 }
 

@@ -90,7 +90,7 @@ impl Launch {
             return refused(format!("clusters of {cluster:?} blocks; 1 to {BLOCKS_PER_CLUSTER} are possible"));
         }
         if self.grid.iter().zip(cluster).any(|(blocks, size)| !blocks.is_multiple_of(size)) {
-            return refused(format!("a grid of {:?} blocks is no multiple of clusters of {cluster:?}", self.grid));
+            return refused(format!("a grid of {:?} blocks is not a multiple of clusters of {cluster:?}", self.grid));
         }
         Ok(())
     }

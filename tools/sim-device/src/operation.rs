@@ -295,7 +295,7 @@ impl Fill {
         }
         if !self.address.is_multiple_of(size) || (self.height > 1 && !self.pitch.is_multiple_of(size)) {
             return Err(Error::invalid(format!(
-                "{what} {size}-byte values at {:#x}, which is no multiple of {size}",
+                "{what} {size}-byte values at {:#x}, which is not a multiple of {size}",
                 self.address
             )));
         }

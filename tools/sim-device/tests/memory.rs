@@ -103,7 +103,7 @@ fn fills_write_values_in_rows() {
     context.read(buffer, &mut data).unwrap();
     let row = [0xff, 0xff, 1, 2, 1, 2, 1, 2, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
     assert_eq!(data, *[row, row].concat());
-    assert_says(fill(&context, buffer + 1, &[1, 2], [1, 1, 0]), Code::INVALID_VALUE, "no multiple of 2");
+    assert_says(fill(&context, buffer + 1, &[1, 2], [1, 1, 0]), Code::INVALID_VALUE, "not a multiple of 2");
     assert_says(fill(&context, buffer, &[1], [8, 2, 4]), Code::INVALID_VALUE, "rows of 8 bytes that lie 4 bytes apart");
     assert_says(fill(&context, buffer, &[1], [33, 1, 0]), Code::INVALID_VALUE, "the last 1 bytes are past the end");
 }

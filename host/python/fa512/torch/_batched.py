@@ -13,7 +13,6 @@ from ._library import (
     BOTTOM_RIGHT,
     OPTIONS,
     TOP_LEFT,
-    can_shard_heads,
     cast,
     refuse,
     refuse_flash_attn_options,
@@ -23,13 +22,21 @@ from ._library import (
     why_not_window,
     window_of_flash_attn,
 )
-from ._register import Kept, define, implement, register_autocast, register_autograd, register_fakes
+from ._register import (
+    Kept,
+    Sharding,
+    define,
+    implement,
+    register_autocast,
+    register_autograd,
+    register_fakes,
+    register_sharding,
+)
 from ._scores import (
     BIAS,
     SCORES,
     bias_of_mask,
     of_flash_attn,
-    placement,
     why_no_gradient_of_scores,
     why_not_scores,
 )
@@ -196,38 +203,7 @@ def _cast_options(*options: Any) -> Options:
 
 
 register_autocast("attention", _cast_options)
-
-
-def _register_sharding() -> None:
-    """Tells DTensor that batches and heads are computed by themselves: sharded there, nothing is gathered."""
-    try:
-        from torch.distributed.tensor import Replicate, Shard
-        from torch.distributed.tensor.experimental import register_sharding
-    except ImportError:
-        return
-
-    def rule(tensors: int, outputs: int, query: int):
-        def others(one: Any, options: tuple[Any, ...], keywords: dict[str, Any]) -> list[Any]:
-            """Of options, slopes and a bias are tensors."""
-            ranks = {"alibi_slopes": 2, "bias": 4}
-            named = zip(Options._fields, options)
-            dimension = one.dim if isinstance(one, Shard) else -1
-            return [placement(option, ranks.get(name, 0), dimension) for name, option in named] + [None] * len(keywords)
-
-        def acceptable(*arguments: Any, **keywords: Any):
-            placements = [Replicate(), Shard(0)]
-            if can_shard_heads(*arguments[query : query + 2]):
-                placements.append(Shard(1))
-            return [([one] * outputs, [one] * tensors + others(one, arguments[tensors:], keywords)) for one in placements]
-
-        return acceptable
-
-    register_sharding(_attention)(rule(tensors=3, outputs=1, query=0))
-    register_sharding(_attention_with_lse)(rule(tensors=3, outputs=2, query=0))
-    register_sharding(_attention_backward)(rule(tensors=6, outputs=3, query=1))
-
-
-_register_sharding()
+register_sharding("attention", Sharding(rows=1, lse=1, scores=1), Sharding(rows=0, lse=0, scores=0))
 
 
 def attention(

@@ -13,7 +13,6 @@ from ._library import (
     BOTTOM_RIGHT,
     OPTIONS,
     TOP_LEFT,
-    can_shard_heads,
     refuse_flash_attn_options,
     why_not_align,
     why_not_lengths,
@@ -22,8 +21,18 @@ from ._library import (
     why_not_window,
     window_of_flash_attn,
 )
-from ._register import Kept, define, implement, new_like, register_autocast, register_autograd, register_fakes
-from ._scores import SCORES, of_flash_attn, placement, why_no_gradient_of_scores, why_not_scores
+from ._register import (
+    Kept,
+    Sharding,
+    define,
+    implement,
+    new_like,
+    register_autocast,
+    register_autograd,
+    register_fakes,
+    register_sharding,
+)
+from ._scores import SCORES, of_flash_attn, why_no_gradient_of_scores, why_not_scores
 
 _KEYS = f"Tensor? cu_seqlens_k=None, SymInt? max_seqlen_k=None, {ALIGN}"
 _SEQUENCES = f"Tensor cu_seqlens, SymInt max_seqlen, {OPTIONS}, {SCORES}, {_KEYS}"
@@ -182,41 +191,7 @@ def _keep(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, *option
 
 register_autograd("attention_varlen", _why_no_gradient, _keep)
 register_autocast("attention_varlen")
-
-
-def _register_sharding() -> None:
-    """Tells DTensor that heads are computed by themselves: sharded there, nothing is gathered."""
-    try:
-        from torch.distributed.tensor import Replicate, Shard
-        from torch.distributed.tensor.experimental import register_sharding
-    except ImportError:
-        return
-
-    rows, lse, whole = Shard(1), Shard(0), Replicate()
-
-    def rule(outputs: list[Any], inputs: list[Any], query: int, fields: tuple[str, ...]):
-        def acceptable(*arguments: Any, **keywords: Any):
-            def others(dimension: int) -> list[Any]:
-                """Of options, slopes and the lengths of keys are tensors."""
-                named = zip(fields, arguments[len(inputs) :])
-                placements = [placement(option, 2, dimension if name == "alibi_slopes" else -1) for name, option in named]
-                return placements + [None] * len(keywords)
-
-            replicated = ([whole] * len(outputs), [whole] * len(inputs) + others(-1))
-            if not can_shard_heads(*arguments[query : query + 2]):
-                return [replicated]
-            return [replicated, (outputs, inputs + others(1))]
-
-        return acceptable
-
-    inputs, fields = [rows, rows, rows, whole], _Options._fields
-    of_backward = ("cu_seqlens_k", "max_seqlen", "max_seqlen_k", *fields[1:5])
-    register_sharding(_attention)(rule([rows], inputs, 0, fields))
-    register_sharding(_attention_with_lse)(rule([rows, lse], inputs, 0, fields))
-    register_sharding(_attention_backward)(rule([rows] * 3, [rows] * 5 + [lse, whole], 1, of_backward))
-
-
-_register_sharding()
+register_sharding("attention_varlen", Sharding(rows=1, lse=0, scores=1))
 
 
 def attention_varlen(

@@ -13,7 +13,6 @@ from ._library import (
     ALIGN,
     OPTIONS,
     TOP_LEFT,
-    can_shard_heads,
     why_not_align,
     why_not_lengths,
     why_not_rows,
@@ -22,8 +21,18 @@ from ._library import (
 )
 from ._packed import backward as packed_backward
 from ._packed import why_no_gradient_of_limits
-from ._register import Kept, define, implement, new_like, register_autocast, register_autograd, register_fakes
-from ._scores import SCORES, placement, why_no_gradient_of_scores, why_not_scores
+from ._register import (
+    Kept,
+    Sharding,
+    define,
+    implement,
+    new_like,
+    register_autocast,
+    register_autograd,
+    register_fakes,
+    register_sharding,
+)
+from ._scores import SCORES, why_no_gradient_of_scores, why_not_scores
 
 _LENGTHS = "Tensor? seqused_q, Tensor? seqused_k"
 _attention, _attention_with_lse, _attention_backward = define(
@@ -184,39 +193,7 @@ def _keep(
 
 register_autograd("attention_padded", _why_no_gradient, _keep)
 register_autocast("attention_padded")
-
-
-def _register_sharding() -> None:
-    """Tells DTensor that batches and heads are computed by themselves: sharded there, nothing is gathered."""
-    try:
-        from torch.distributed.tensor import Replicate, Shard
-        from torch.distributed.tensor.experimental import register_sharding
-    except ImportError:
-        return
-
-    whole = Replicate()
-    # Of rows, LSE, lengths, and the dimension of slopes [1, heads].
-    places = [(whole, whole, whole, -1), (Shard(0), Shard(1), Shard(0), -1), (Shard(_HEADS), Shard(0), whole, 1)]
-
-    def rule(outputs: str, inputs: str, query: int):
-        """Of each tensor, whether it is (r)ows, (l)se or lengths (u)."""
-
-        def acceptable(*arguments: Any, **keywords: Any):
-            rules = places if can_shard_heads(arguments[query], arguments[query + 1], _HEADS) else places[:-1]
-            for rows, lse, used, of_slopes in rules:
-                kinds = {"r": rows, "l": lse, "u": used}
-                given = [kinds[kind] if spec is not None else None for kind, spec in zip(inputs, arguments)]
-                options = [placement(option, 2, of_slopes) for option in arguments[len(inputs) :]]
-                yield [kinds[kind] for kind in outputs], given + options + [None] * len(keywords)
-
-        return lambda *arguments, **keywords: list(acceptable(*arguments, **keywords))
-
-    register_sharding(_attention)(rule("r", "rrruu", 0))
-    register_sharding(_attention_with_lse)(rule("rl", "rrruu", 0))
-    register_sharding(_attention_backward)(rule("rrr", "rrrrrluu", 1))
-
-
-_register_sharding()
+register_sharding("attention_padded", Sharding(rows=_HEADS, lse=0, scores=1), Sharding(rows=0, lse=1, lengths=0))
 
 
 def attention_padded(

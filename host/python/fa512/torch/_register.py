@@ -1,4 +1,4 @@
-"""What every kind of attention is registered with: schemas, kernels, autograd, autocast."""
+"""What every kind of attention is registered with: schemas, kernels, autograd, autocast, sharding."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, Callable, NamedTuple, Optional
 import torch
 from torch import Tensor
 
-from ._library import BELOW_AUTOCAST, LIBRARY, TAGS, cast, needs_gradient, refuse_cpu
-from ._scores import tensors_of
+from ._library import BELOW_AUTOCAST, LIBRARY, TAGS, can_shard_heads, cast, needs_gradient, refuse_cpu
+from ._scores import placement, tensors_of
 
 _INPUTS = "Tensor query, Tensor key, Tensor value"
 
@@ -119,3 +119,60 @@ def register_autocast(name: str, cast_options: Callable[..., tuple[Any, ...]] = 
                 return operator(cast(query), cast(key), cast(value), *cast_options(*options))
 
         LIBRARY.impl(each, autocast, "AutocastCUDA")
+
+
+class Sharding(NamedTuple):
+    """One way to divide an attention among GPUs: the dimension of each kind of tensor that is divided, None where it is whole."""
+
+    rows: Optional[int] = None
+    """Of Q, K, V, O and gradients."""
+    lse: Optional[int] = None
+    lengths: Optional[int] = None
+    """Of what says how long sequences are."""
+    scores: int = -1
+    """What divides slopes and a bias: 0 batches, 1 heads, -1 nothing."""
+
+
+_KINDS = {
+    "lse": "lse",
+    **dict.fromkeys(("grad", "query", "key", "value", "out"), "rows"),
+    **dict.fromkeys(("cu_seqlens", "cu_seqlens_k", "seqused_q", "seqused_k"), "lengths"),
+}
+_RANKS_OF_SCORES = {"alibi_slopes": 2, "bias": 4}
+
+
+def register_sharding(name: str, heads: Sharding, *others: Sharding) -> None:
+    """Tells DTensor how the operators `name`, `name`_with_lse and `name`_backward can be divided: there nothing is gathered. `heads`
+    is left out where it would part heads of Q from those of K and V that they share."""
+    try:
+        from torch.distributed.tensor import Replicate, Shard
+        from torch.distributed.tensor.experimental import register_sharding as register
+    except ImportError:
+        return
+
+    def place(dimension: Optional[int]) -> Any:
+        return Replicate() if dimension is None else Shard(dimension)
+
+    def place_input(argument: str, spec: Any, one: Sharding) -> Any:
+        if argument in _RANKS_OF_SCORES:
+            return placement(spec, _RANKS_OF_SCORES[argument], one.scores)
+        return place(getattr(one, _KINDS[argument])) if hasattr(spec, "placements") else None
+
+    for each, outputs in {name: ["rows"], f"{name}_with_lse": ["rows", "lse"], f"{name}_backward": ["rows"] * 3}.items():
+        operator = getattr(torch.ops.fa512, each).default
+        names = [argument.name for argument in operator._schema.arguments]
+
+        def acceptable(*arguments: Any, names: Any = names, outputs: Any = outputs, **keywords: Any) -> list[Any]:
+            given = {**dict(zip(names, arguments)), **keywords}
+            possible = [Sharding(), *others]
+            if heads.rows is not None and can_shard_heads(given["query"], given["key"], heads.rows):
+                possible.append(heads)
+            return [
+                (
+                    [place(getattr(one, kind)) for kind in outputs],
+                    [place_input(argument, spec, one) for argument, spec in given.items()],
+                )
+                for one in possible
+            ]
+
+        register(operator)(acceptable)

@@ -77,7 +77,7 @@ def tensors_of(options: tuple[Any, ...]) -> list[Tensor]:
 
 def placement(spec: Any, rank: int, dimension: int) -> Any:
     """How DTensor shards slopes (of rank 2) or a bias (of rank 4) where batches (dimension 0) or heads (1) are: what it lacks or has
-    once is whole. None for what is no tensor."""
+    once is whole. None for what is not a tensor."""
     from torch.distributed.tensor import Replicate, Shard
 
     if not hasattr(spec, "placements"):

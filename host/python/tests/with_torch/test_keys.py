@@ -11,7 +11,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard, init_device_mesh
 import cpu
 import fa512
 import fa512.torch
-from fa512.torch import _batched, _flash_impl, _packed
+from fa512.torch import _batched, _flash_impl, _library, _packed
 
 # Heads of Q and of K, queries and keys.
 SIZES = [(4, 2, 10, 10), (6, 1, 10, 10), (4, 4, 7, 12), (4, 2, 7, 12), (4, 2, 12, 7), (4, 1, 1, 9)]
@@ -292,4 +292,4 @@ class Sharding(unittest.TestCase):
             ((4,), 4, 1, True),
         ]:
             query, key = (unittest.mock.Mock(shape=(1, of, 8, 64), mesh=unittest.mock.Mock(shape=sizes)) for of in (heads, shared))
-            self.assertIs(_packed.can_shard_heads(query, key), expected, (sizes, heads, shared))
+            self.assertIs(_library.can_shard_heads(query, key), expected, (sizes, heads, shared))

@@ -41,7 +41,7 @@ pub struct Comparison {
     pub unwritten: u64,
     /// Largest |Δ| among the elements that are constrained; ∞ when one is a number and should not be, or the reverse.
     pub largest_error: f64,
-    /// The element furthest from the reference in units of its tolerance, or one that is no number where it should be.
+    /// The element furthest from the reference in units of its tolerance, or one that is not a number where it should be.
     pub worst: Option<Deviation>,
     /// The errors of the elements that are constrained, in units of their tolerances.
     pub severities: Severities,

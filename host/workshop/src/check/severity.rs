@@ -19,7 +19,7 @@ impl Severities {
         &self.counts
     }
 
-    /// Counts an element; one that is no number counts as beyond its tolerance.
+    /// Counts an element; one that is not a number counts as beyond its tolerance.
     pub fn add(&mut self, severity: f64) {
         let bin = Self::UPPER_ENDS.iter().position(|&end| severity <= end).unwrap_or(BINS - 1);
         self.counts[bin] += 1;

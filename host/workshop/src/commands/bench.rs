@@ -27,7 +27,7 @@ use super::progress::Progress;
 use super::ptx_options::PtxOptions;
 use super::score_mod_options::ScoreModOptions;
 use super::tuned_option::TunedOption;
-use super::{Verdict, element_parser, gpu_for_times, layout_parser, mask_parser, output};
+use super::{Verdict, element_parser, gpu_for_times, layout_parser, mask_parser, named_file, output};
 use contenders::{Sources, Wanted};
 
 /// Shapes that are measured unless others are given.
@@ -159,8 +159,10 @@ impl Options {
 /// Carries out the command.
 pub fn run(options: &Options) -> Result<Verdict> {
     options.gpu.apply()?;
-    options.json.iter().try_for_each(|path| files::check_target(path))?;
+    let target = named_file(("--json", &options.json));
+    files::check_targets(target.as_slice(), options.tuned.source().as_slice())?;
     let folder = options.tuned.apply(options.ptx.find()?)?;
+    folder.check_targets(target.as_slice())?;
     let mut gpu = gpu_for_times()?;
     let mut contenders = Sources::new(folder.clone(), options.python.clone()).open(&options.wanted())?;
     let monitor = Monitor::new(gpu.device());

@@ -108,7 +108,7 @@ fn compare(options: &Options) -> Result<Change> {
     match (options.json, options.markdown) {
         (true, _) => output::print_json(document::COMPARE, &comparison)?,
         (_, true) => output::print(&table::markdown(&comparison, &new))?,
-        _ => output::print(&table::text(&comparison))?,
+        _ => output::print_wrapped(&table::text(&comparison))?,
     }
     Ok(comparison.overall)
 }

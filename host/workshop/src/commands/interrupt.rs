@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use workshop::error::{Error, Result};
 
+use super::output;
+
 /// A flag that the first Ctrl-C sets, so that what was found so far can be shown; the second ends the program.
 pub fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
     const INTERRUPTED: i32 = 130;
@@ -14,6 +16,7 @@ pub fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
         if set.swap(true, Relaxed) {
             std::process::exit(INTERRUPTED);
         }
+        output::note("ending after what is under way; Ctrl-C again ends at once, without a result");
     };
     ctrlc::set_handler(handler)
         .map_err(|error| Error::Unavailable(format!("Ctrl-C cannot be listened for: {error}")))?;

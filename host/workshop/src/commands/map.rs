@@ -45,7 +45,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
         Command::Draw(options) => draw::run(options),
         Command::Fit(options) => fit::run(options),
         Command::Show(options) => {
-            output::print(&text::map(&Map::load(&options.record)?, options.worst))?;
+            output::print_wrapped(&text::map(&Map::load(&options.record)?, options.worst))?;
             Ok(Verdict::Pass)
         }
     }

@@ -21,7 +21,7 @@ mod score_mod_options;
 pub mod tune;
 mod tuned_option;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use contract::config::{Element, Mask};
@@ -30,7 +30,6 @@ use contract::view::Layout;
 use workshop::error::{Error, Result};
 use workshop::executor::Executor;
 use workshop::executor::gpu::GpuExecutor;
-use workshop::printable::printable;
 
 /// How a command that could be carried out ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +44,7 @@ pub enum Verdict {
 
 /// Prints an error to standard error. File names and contents are untrusted.
 pub fn print_error(error: &Error) {
-    eprintln!("error: {}", printable(&error.to_string()));
+    output::note(&format!("error: {error}"));
 }
 
 /// A GPU to measure times on. One of the simulated driver is refused, not warned of: a record outlives its warnings, and goes into
@@ -64,10 +63,14 @@ fn gpu_for_times() -> Result<GpuExecutor> {
     }
 }
 
-/// Accepts an architecture: 90, sm_90 or sm_90a.
+/// A file with the name of its option, where that is given.
+fn named_file<'a>((name, path): (&'static str, &'a Option<PathBuf>)) -> Option<(&'static str, &'a Path)> {
+    path.as_deref().map(|path| (name, path))
+}
+
+/// Accepts an architecture, as in 90, 9.0 or sm_90.
 fn architecture(text: &str) -> std::result::Result<u32, String> {
-    let number = text.strip_prefix("sm_").map_or(text, |name| name.trim_end_matches('a'));
-    number.parse().map_err(|_| "expected a number or a name, as in 90 or sm_90".to_owned())
+    ptx_sim::parse_architecture(text).ok_or_else(|| "expected a number or a name, as in 90, 9.0 or sm_90".to_owned())
 }
 
 /// Accepts the name of a mask.
@@ -81,7 +84,9 @@ fn mask_parser() -> impl TypedValueParser<Value = Mask> {
 fn window(text: &str) -> std::result::Result<Window, String> {
     let side = |text: &str| match text {
         "any" => Ok(None),
-        number => number.parse().map(Some).map_err(|_| format!("{text} is no number of keys; it may also be \"any\"")),
+        number => {
+            number.parse().map(Some).map_err(|_| format!("{text} is not a number of keys; it may also be \"any\""))
+        }
     };
     let (left, right) = text.split_once(',').ok_or("expected two numbers of keys, as in 64,64 or any,0")?;
     Ok(Window { left: side(left)?, right: side(right)? })
@@ -131,23 +136,13 @@ fn installed_toolkits() -> Vec<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Window, architecture, window};
+    use super::{Window, window};
 
     #[test]
     fn a_window_has_two_sides() {
         assert_eq!(window("64,any"), Ok(Window { left: Some(64), right: None }));
         for text in ["", "64", "-1,0", "1,2,3", "99999999999,0", "a,b"] {
             assert!(window(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn an_architecture_is_a_number_or_a_name() {
-        for text in ["90", "sm_90", "sm_90a"] {
-            assert_eq!(architecture(text), Ok(90), "{text}");
-        }
-        for text in ["", "sm_", "h100", "90a", "sm_-90", "99999999999"] {
-            assert!(architecture(text).is_err(), "{text}");
         }
     }
 }

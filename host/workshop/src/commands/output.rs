@@ -1,22 +1,21 @@
-//! Writing to standard output.
+//! Writing to the standard streams.
 
-use std::io::Write;
 use std::path::Path;
 
 use comfy_table::{Cell, Color, Table};
-use ptx_diagnostics::{Renderer, Sources};
+pub use ptx_diagnostics::streams::note;
+use ptx_diagnostics::{Renderer, Sources, streams};
 use workshop::document::Format;
 use workshop::error::{Error, Result};
 
-/// Writes `text` to standard output. A reader that has gone away, as in `fa512 … | head`, is not an error.
+/// Writes `text` to standard output, as [`streams::print`].
 pub fn print(text: &str) -> Result<()> {
-    let mut output = std::io::stdout().lock();
-    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Error::File { path: "standard output".into(), source: error })
-        }
-        _ => Ok(()),
-    }
+    streams::print(text).map_err(|source| Error::File { path: "standard output".into(), source })
+}
+
+/// As [`print`], with lines that fit the terminal. Commands that are to be copied do not go through it.
+pub fn print_wrapped(text: &str) -> Result<()> {
+    print(&fitted_table::wrapped(text, table().width()))
 }
 
 /// Writes `content` to standard output as one JSON document, which says its kind and version.

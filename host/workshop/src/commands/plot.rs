@@ -8,8 +8,8 @@ use workshop::files;
 use workshop::record::BenchRecord;
 use workshop::report::speed::{self, Shown};
 
-use super::Verdict;
 use super::bench::shape;
+use super::{Verdict, output};
 
 /// Draw the times of a bench record as an SVG image for light and dark pages
 #[derive(clap::Args)]
@@ -43,6 +43,6 @@ pub fn run(options: &Options) -> Result<Verdict> {
     record.rows.retain(|row| options.shapes.is_empty() || options.shapes.contains(&row.case.shape));
     let image = speed::svg(&record, &options.contender)?;
     files::replace(&options.output, |file| file.write_all(image.as_bytes()))?;
-    eprintln!("wrote {}", options.output.display());
+    output::note(&format!("wrote {}", options.output.display()));
     Ok(Verdict::Pass)
 }

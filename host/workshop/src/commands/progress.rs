@@ -6,6 +6,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use workshop::bench::Observer;
 use workshop::record::Case;
 
+use super::output;
+
 /// Work shorter than this shows no progress.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -39,7 +41,7 @@ impl Progress {
 
     /// Writes a line to standard error, above the bar.
     pub fn say(&self, text: &str) {
-        self.bar.suspend(|| eprintln!("{text}"));
+        self.bar.suspend(|| output::note(text));
     }
 
     /// Counts finished steps.

@@ -11,8 +11,8 @@ use workshop::record::BenchRecord;
 use workshop::report::{Campaign, Named, Report, Simulation};
 use workshop::statistics::Bootstrap;
 
-use super::Verdict;
 use super::progress::Progress;
+use super::{Verdict, output};
 
 /// Write one HTML page from the records of other commands: times, distributions, roofline, verdicts, counters, environment
 #[derive(clap::Args)]
@@ -54,7 +54,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
     files::check_targets(&[("--output", output)], &sources)?;
     let html = report(options)?.html()?;
     files::replace(&options.output, |file| file.write_all(html.as_bytes()))?;
-    eprintln!("wrote {}", options.output.display());
+    output::note(&format!("wrote {}", options.output.display()));
     Ok(Verdict::Pass)
 }
 

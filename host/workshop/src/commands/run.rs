@@ -18,6 +18,7 @@ use workshop::error::Result;
 use workshop::executor::{DeviceChoice, Opened, open, sim};
 use workshop::files;
 use workshop::forward::Forward;
+use workshop::host_memory;
 use workshop::inputs::{Distribution, Inputs};
 use workshop::ptx_folder::PtxFolder;
 use workshop::reference::Reference;
@@ -29,12 +30,16 @@ use super::progress::{self, Progress};
 use super::ptx_options::PtxOptions;
 use super::score_mod_options::ScoreModOptions;
 use super::tuned_option::TunedOption;
-use super::{Verdict, alignment_parser, architecture, element_parser, layout_parser, mask_parser, output, window};
+use super::{
+    Verdict, alignment_parser, architecture, element_parser, layout_parser, mask_parser, named_file, output, window,
+};
 use record::{Record, Source, Timing};
 use views::{TensorOffset, TensorStride};
 
 /// Operations per second of the simulator on one core, roughly, to say beforehand how long a run will take.
 const SIMULATED_OPERATIONS_PER_SECOND: f64 = 400e6;
+/// Bytes that are laid out and copied in a second, about.
+const COPIED_BYTES_PER_SECOND: f64 = 1e9;
 /// A simulation expected to take longer is announced.
 const LONG_SIMULATION: Duration = Duration::from_secs(60);
 
@@ -139,7 +144,7 @@ pub struct Options {
     /// Where to run
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto, help_heading = "Device")]
     device: DeviceChoice,
-    /// Architecture to simulate, such as 80 or sm_80
+    /// Architecture to simulate, such as 80, 8.0 or sm_80
     #[arg(long, value_name = "NN", value_parser = architecture, default_value_t = sim::DEFAULT_ARCHITECTURE, help_heading = "Device")]
     arch: u32,
     #[command(flatten)]
@@ -176,16 +181,13 @@ pub struct Options {
 
 /// The files that are written, by the names of their options.
 fn targets(options: &Options) -> Vec<(&'static str, &Path)> {
-    [("--out", &options.out), ("--lse", &options.lse)].into_iter().filter_map(named).collect()
+    [("--out", &options.out), ("--lse", &options.lse)].into_iter().filter_map(named_file).collect()
 }
 
 /// The files that are read.
 fn sources(options: &Options) -> Vec<(&'static str, &Path)> {
-    [("--q", &options.q), ("--k", &options.k), ("--v", &options.v)].into_iter().filter_map(named).collect()
-}
-
-fn named<'a>((name, path): (&'static str, &'a Option<PathBuf>)) -> Option<(&'static str, &'a Path)> {
-    path.as_deref().map(|path| (name, path))
+    let tensors = [("--q", &options.q), ("--k", &options.k), ("--v", &options.v)];
+    tensors.into_iter().filter_map(named_file).chain(options.tuned.source()).collect()
 }
 
 /// Carries out the command.
@@ -197,6 +199,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
         return print_entry(options, device, inputs.problem());
     }
     let folder = options.tuned.apply(options.ptx.find()?)?;
+    folder.check_targets(&targets(options))?;
     let mut opened = open(device, options.arch)?;
     let (record, outputs) = execute(options, &mut opened, &folder, &inputs, source)?;
     tensors::write_outputs(options, inputs.problem(), &outputs, record.passed)?;
@@ -230,8 +233,12 @@ fn execute(
     let problem = inputs.problem();
     let device = opened.executor.device().clone();
     let choice = variant::choose(folder, problem, &device, options.variant.as_deref())?;
-    let expected = expected_time(inputs.operations(), &device);
-    let mut forward = Forward::prepare(opened.executor.as_mut(), choice.module, choice.entry, inputs, !options.no_lse)?;
+    let copying = Duration::from_secs_f64(host_memory::needed(problem) as f64 / COPIED_BYTES_PER_SECOND);
+    let expected = expected_time(inputs.operations(), &device).saturating_add(copying);
+    let executor = opened.executor.as_mut();
+    let mut forward = progress::with_clock("copying the tensors".to_owned(), copying, || {
+        Forward::prepare(executor, choice.module, choice.entry, inputs, !options.no_lse)
+    })?;
     let start = Instant::now();
     let outcome = progress::with_clock(format!("running {}", choice.entry.name), expected, || forward.execute())?;
     let mut record = Record {
@@ -272,10 +279,10 @@ fn expected_time(operations: f64, device: &Device) -> Duration {
     let seconds = operations / (SIMULATED_OPERATIONS_PER_SECOND * cores);
     let expected = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
     if expected > LONG_SIMULATION {
-        eprintln!(
+        output::note(&format!(
             "warning: simulating this will take about {:.0} minutes; smaller --batch, --heads or --seq are quicker",
             seconds / 60.0
-        );
+        ));
     }
     expected
 }

@@ -61,7 +61,7 @@ pub struct Options {
     /// Where to run; on a GPU, compute-sanitizer's memcheck, racecheck, initcheck and synccheck run, with LSE only
     #[arg(long, value_enum, default_value_t = Device::Sim, help_heading = "Device")]
     device: Device,
-    /// Architecture to simulate, such as 80 or sm_80
+    /// Architecture to simulate, such as 80, 8.0 or sm_80
     #[arg(long, value_name = "NN", value_parser = architecture, default_value_t = sim::DEFAULT_ARCHITECTURE, help_heading = "Device")]
     arch: u32,
     #[command(flatten)]
@@ -101,7 +101,7 @@ impl From<Device> for DeviceChoice {
 
 /// What runs a case and says what is wrong.
 enum Checker {
-    Simulator { architecture: u32, schedules: u64 },
+    Simulator { architecture: u32 },
     ComputeSanitizer(gpu::ComputeSanitizer),
 }
 
@@ -119,28 +119,34 @@ pub fn run(options: &Options) -> Result<Verdict> {
     let schedules = options.schedules.map_or(1, NonZeroU64::get);
     let folder = options.ptx.find()?;
     let checker = match options.device {
-        Device::Sim => Checker::Simulator { architecture: options.arch, schedules },
+        Device::Sim => Checker::Simulator { architecture: options.arch },
         Device::Gpu => Checker::ComputeSanitizer(gpu::ComputeSanitizer::find(folder.path())?),
     };
     let device = open(choice, options.arch)?.executor.device().clone();
     let sweep = Sweep::plan(&folder, &device, &options.selection())?;
     let interrupted = stop_on_interrupt()?;
-    let progress = Progress::new("sanitizing", sweep.cases() as u64);
+    let progress = Progress::new("sanitizing", (sweep.cases() as u64).saturating_mul(schedules));
     let mut variants = Vec::new();
     for variant in &sweep.variants {
         let mut record = VariantRecord::new(variant);
         let start = Instant::now();
         for case in variant.cases.iter().take_while(|_| !interrupted.load(Relaxed)) {
-            match checker.execute(variant, case) {
-                Ok(findings) => record.add(case, findings),
+            let mut findings = Vec::new();
+            let ended = (0..schedules).take_while(|_| !interrupted.load(Relaxed)).try_for_each(|schedule| {
+                findings.push(checker.execute(variant, case, schedule)?);
+                progress.advance(1);
+                Ok::<_, Error>(())
+            });
+            record.add(case, findings, schedules);
+            match ended {
                 // Ctrl-C ends a child as well, whose output then has no end.
                 Err(_) if interrupted.load(Relaxed) => break,
                 Err(error) => {
                     record.cannot_run = Some(format!("{case}: {error}"));
                     break;
                 }
+                Ok(()) => {}
             }
-            progress.advance(1);
         }
         record.seconds = start.elapsed().as_secs_f64();
         variants.push(record);
@@ -180,13 +186,11 @@ impl Options {
 }
 
 impl Checker {
-    /// What is found when a variant computes a case, a list for each schedule. Every run has memory of its own.
-    fn execute(&self, variant: &sweep::VariantCases<'_>, case: &Case) -> Result<Vec<Vec<ptx_sim::Finding>>> {
+    /// What is found when a variant computes a case under one of the schedules. Every run has memory of its own.
+    fn execute(&self, variant: &sweep::VariantCases<'_>, case: &Case, schedule: u64) -> Result<Vec<ptx_sim::Finding>> {
         match self {
-            Checker::Simulator { architecture, schedules } => {
-                (0..*schedules).map(|schedule| simulate(variant, case, *architecture, schedule)).collect()
-            }
-            Checker::ComputeSanitizer(tool) => Ok(vec![tool.execute(variant, case)?]),
+            Checker::Simulator { architecture } => simulate(variant, case, *architecture, schedule),
+            Checker::ComputeSanitizer(tool) => tool.execute(variant, case),
         }
     }
 }

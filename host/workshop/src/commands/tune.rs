@@ -72,7 +72,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
         Command::Run(options) => run::run(options),
         Command::Merge(options) => merge(options),
         Command::Show(options) => {
-            output::print(&text::results(&Record::load(&options.record)?, options.top))?;
+            output::print_wrapped(&text::results(&Record::load(&options.record)?, options.top))?;
             Ok(Verdict::Pass)
         }
         Command::Table(options) => table::run(options),

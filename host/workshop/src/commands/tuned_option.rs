@@ -1,6 +1,6 @@
 //! Which tuned table a command takes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use workshop::error::Result;
 use workshop::ptx_folder::PtxFolder;
@@ -24,6 +24,11 @@ impl TunedOption {
             Some(table) => folder.with_tuned(table),
             None => folder,
         })
+    }
+
+    /// The file that is read, if one is named.
+    pub fn source(&self) -> Option<(&'static str, &Path)> {
+        self.tuned.as_deref().map(|path| ("--tuned", path))
     }
 
     /// The table that is named.

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
+use ptx_diagnostics::printable::printable;
+
 use crate::error::{Error, Result};
-use crate::printable::printable;
 
 /// One profiled launch.
 #[derive(Clone, Debug)]
@@ -50,7 +51,7 @@ impl RawPage {
     /// A count or a ratio; `None` where there is no such column or ncu could not measure it.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when it is no number.
+    /// [`Error::Invalid`] when it is not a number.
     pub fn number(&self, name: &str) -> Result<Option<f64>> {
         Ok(self.measured(name)?.map(|(value, _)| value))
     }
@@ -111,7 +112,7 @@ impl RawPage {
         }
         // Thousands are separated by commas where there is no unit.
         let number = value.replace(',', "").parse();
-        let number = number.map_err(|_| Error::Invalid(format!("{name} is {value:?}, which is no number")))?;
+        let number = number.map_err(|_| Error::Invalid(format!("{name} is {value:?}, which is not a number")))?;
         Ok(Some((number, unit)))
     }
 }
@@ -151,7 +152,7 @@ mod tests {
         let message = page.fraction("gpu__time_duration.sum").unwrap_err().to_string();
         assert!(message.contains("has the unit \"us\""), "{message}");
         let message = page.number("launch__cluster_scheduling_policy").unwrap_err().to_string();
-        assert!(message.contains("is \"PolicySpread\", which is no number"), "{message}");
+        assert!(message.contains("is \"PolicySpread\", which is not a number"), "{message}");
     }
 
     #[test]

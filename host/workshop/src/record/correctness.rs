@@ -13,11 +13,11 @@ pub struct Correctness {
     pub wrong_elements: u64,
     /// Elements that were never written, in all heads.
     pub unwritten_elements: u64,
-    /// Largest |ΔO|; absent when an element is no number and should be one.
+    /// Largest |ΔO|; absent when an element is not a number and should be one.
     pub largest_output_error: Option<f64>,
     /// ‖ΔO‖ / ‖O‖ (Frobenius norms).
     pub output_frobenius: Option<f64>,
-    /// Largest |ΔLSE|; absent when the contender gives no LSE, or one is no number and should be one.
+    /// Largest |ΔLSE|; absent when the contender gives no LSE, or one is not a number and should be one.
     pub largest_lse_error: Option<f64>,
     /// Other errors, as text: changed inputs, writes behind a buffer, a norm over its bound.
     pub violations: Vec<String>,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{BenchRecord, Ceilings, Pair, Row};
+use super::{BenchRecord, Ceilings, Outcome, Pair, Row};
 use crate::document::Format;
 use crate::error::{Error, Result};
 use crate::statistics::agrees;
@@ -15,6 +15,12 @@ pub const FORMAT: Format =
 /// draw otherwise.
 pub fn check(rows: &[Row], pairs: &[Pair], ceilings: &Ceilings) -> std::result::Result<(), String> {
     for row in rows {
+        if let Outcome::Measured(measurement) = &row.outcome
+            && !measurement.correctness.passed()
+        {
+            let Row { case, contender, .. } = row;
+            return Err(format!("{case} {contender} is measured, and {}", measurement.correctness));
+        }
         if let Some((name, stored, actual)) = row.first_other_than_measured(ceilings) {
             let Row { case, contender, .. } = row;
             return Err(format!("{case} {contender} says a {name} of {stored}, and its samples have {actual}"));

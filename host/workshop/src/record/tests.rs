@@ -212,6 +212,7 @@ fn a_summary_that_is_not_of_its_samples_is_refused() {
         &|measurement| measurement.summary_us.median_interval.high = 6.0,
         "upper end of the median's interval of 6",
     );
+    refused(&|measurement| measurement.correctness.wrong_elements = 3, "is measured, and ");
     refused(&|measurement| measurement.teraflops = 9999.0, "says a rate of 9999");
     refused(&|measurement| measurement.tensor_utilisation = Some(0.99), "says a tensor utilisation of 0.99");
     refused(&|measurement| measurement.tensor_utilisation = None, "says a tensor utilisation of NaN");

@@ -11,7 +11,9 @@ use super::features::Features;
 /// The indices of `count` points of `features` that are spread over all axes, or of all points when there are no more.
 pub fn sample(features: &Features, count: usize, seed: u64) -> Vec<usize> {
     let mut left: Vec<usize> = (0..features.count()).collect();
-    let count = count.min(left.len());
+    if count >= left.len() {
+        return left;
+    }
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let strata: Vec<Vec<usize>> = features
         .axes()
@@ -23,17 +25,20 @@ pub fn sample(features: &Features, count: usize, seed: u64) -> Vec<usize> {
         })
         .collect();
     let position = |level: usize, levels: usize| (level as f64 + 0.5) / levels as f64;
+    let points: Vec<Vec<f64>> = left
+        .iter()
+        .map(|&index| {
+            features.axes().iter().zip(features.levels(index)).map(|(axis, &at)| position(at, axis.levels)).collect()
+        })
+        .collect();
     let mut chosen = Vec::with_capacity(count);
     for sample in 0..count {
-        let distance = |index: usize| -> f64 {
-            let axes = features.axes().iter().zip(&strata).zip(features.levels(index));
-            axes.map(|((axis, strata), &level)| {
-                (position(level, axis.levels) - position(strata[sample], count)).powi(2)
-            })
-            .sum()
-        };
-        let nearest = (0..left.len()).min_by(|&a, &b| distance(left[a]).total_cmp(&distance(left[b])));
-        chosen.extend(nearest.map(|nearest| left.swap_remove(nearest)));
+        let wanted: Vec<f64> = strata.iter().map(|strata| position(strata[sample], count)).collect();
+        let distance =
+            |index: usize| -> f64 { points[index].iter().zip(&wanted).map(|(is, want)| (is - want).powi(2)).sum() };
+        let distances = left.iter().enumerate().map(|(place, &index)| (place, distance(index)));
+        let nearest = distances.min_by(|(_, a), (_, b)| a.total_cmp(b));
+        chosen.extend(nearest.map(|(place, _)| left.swap_remove(place)));
     }
     chosen
 }
@@ -75,5 +80,6 @@ mod tests {
         assert_ne!(sample(&features, 20, 3), sample(&features, 20, 4));
         assert_eq!(sample(&features, 1000, 3).into_iter().collect::<BTreeSet<_>>(), (0..512).collect());
         assert_eq!(sample(&Features::new(&[]), 5, 0), Vec::<usize>::new());
+        assert_eq!(sample(&features, usize::MAX, 3), (0..512).collect::<Vec<_>>());
     }
 }

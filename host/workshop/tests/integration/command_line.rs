@@ -414,3 +414,47 @@ fn doctor_lists_what_is_there_and_what_is_missing() {
     assert_eq!(diagnosis["ready"], false);
     assert_eq!(diagnosis["components"][0]["state"], "missing");
 }
+
+#[test]
+fn a_file_that_would_be_larger_than_the_limit_is_not_begun() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results/fastest/s512.json");
+    let program = env!("CARGO_BIN_EXE_fa512");
+    let limited = format!(
+        "ulimit -f 1; exec {program} plot {} --contender fa512,twin --output {}",
+        record.display(),
+        folder.path().join("plot.svg").display()
+    );
+    let said = refusal(Command::new("sh").args(["-c", &limited]));
+    assert!(said.contains("plot.svg: File too large"), "{said}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "something half-written is left");
+}
+
+#[test]
+fn a_full_standard_error_is_no_panic() {
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut command = fa512(&["map", "show", "nothing.jsonl"]);
+    assert_eq!(command.stderr(full).status().unwrap().code(), Some(2));
+}
+
+#[test]
+fn a_scale_of_zero_is_shown_in_a_few_digits() {
+    let table = text(&output(small_run(&SMALL).args(["--scale", "0"]), 0).stdout);
+    assert!(table.contains("scale 1.1754943508222875e-38, "), "{table}");
+}
+
+#[test]
+fn no_output_replaces_the_ptx_or_the_search_space() {
+    let folder = edited_ptx(|ptx| ptx.to_owned() + "\n// not as it was\n");
+    let manifest = folder.path().join(FILE_NAME);
+    let whole = std::fs::read(&manifest).unwrap();
+    let mut run = small_run(&SMALL);
+    let said = refusal(run.arg("--ptx").arg(folder.path()).arg("--out").arg(folder.path().join(".").join(FILE_NAME)));
+    assert!(said.contains("is the file of the PTX folder"), "{said}");
+    assert_eq!(std::fs::read(&manifest).unwrap(), whole);
+    let space = folder.path().join("space.toml");
+    std::fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tune/space.toml"), &space).unwrap();
+    let said =
+        refusal(fa512(&["tune", "plan", "--candidates", "1"]).arg("--space").arg(&space).arg("--out").arg(&space));
+    assert!(said.contains("is the file of --space"), "{said}");
+}

@@ -41,6 +41,34 @@ fn what_is_found_is_shown_once_with_the_first_case() {
     self::output(sanitize(&["--lse", "false"]).arg("--ptx").arg(folder.path()), 0);
 }
 
+/// Waits until the process with this number listens for Ctrl-C, and sends it.
+fn interrupt(process: u32) {
+    const SIGINT: u64 = 1 << 1;
+    let caught = || {
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+        u64::from_str_radix(mask.trim(), 16).ok()
+    };
+    while caught().expect("it runs") & SIGINT == 0 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let sent = std::process::Command::new("kill").args(["-INT", &process.to_string()]).status();
+    assert!(sent.unwrap().success());
+}
+
+#[test]
+fn an_interrupt_ends_a_case_of_endless_schedules() {
+    let mut command = sanitize(&["--schedules", "18446744073709551615"]);
+    let piped = std::process::Stdio::piped;
+    let child = command.stdout(piped()).stderr(piped()).spawn().unwrap();
+    interrupt(child.id());
+    let output = child.wait_with_output().unwrap();
+    let (table, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(2), "{table}\n{said}");
+    assert!(table.contains("0 of 8") && table.contains("interrupted"), "{table}");
+    assert!(said.contains("Ctrl-C again ends at once"), "{said}");
+}
+
 /// The same PTX, but it traps when the last of its four warps is not the first one past a barrier. In the order of their
 /// indices it is the last to arrive, and goes on at once.
 fn trap_out_of_order(ptx: &str) -> String {

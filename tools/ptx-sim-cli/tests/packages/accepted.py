@@ -36,7 +36,7 @@ def entries_of(ptx_sim, ptx):
     done = subprocess.run([ptx_sim, ptx, "--list", "--json"], capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"{ptx}: {done.stderr}")
-    return [(entry["entry"], entry["refusal"]) for entry in json.loads(done.stdout)]
+    return [(entry["entry"], entry["refusal"]) for entry in json.loads(done.stdout)["entries"]]
 
 
 def main():

@@ -3,7 +3,7 @@
 use crate::parse::Space;
 
 /// Shared memory that belongs to the system, before the block's own: its variables begin behind it, as on a GPU, where an
-/// address that lacks its base is no address of theirs (CUDA C++ Programming Guide, "Compute Capabilities": 1 KiB is reserved
+/// address that lacks its base is not an address of theirs (CUDA C++ Programming Guide, "Compute Capabilities": 1 KiB is reserved
 /// for each block since 8.0; an H200 places a block's shared memory from there on).
 pub(crate) const SYSTEM_SHARED_BYTES: u64 = 1024;
 

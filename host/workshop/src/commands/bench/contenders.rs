@@ -14,6 +14,8 @@ use workshop::error::{Error, Result};
 use workshop::executor::gpu::GpuExecutor;
 use workshop::ptx_folder::PtxFolder;
 
+use crate::commands::output;
+
 /// Who is to be measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
@@ -62,7 +64,7 @@ impl Sources {
                 match self.contender(&spec) {
                     Ok(contender) => contenders.push(contender),
                     Err(error) if named => return Err(error),
-                    Err(error) => eprintln!("not measured: {spec}: {error}"),
+                    Err(error) => output::note(&format!("not measured: {spec}: {error}")),
                 }
             }
         }

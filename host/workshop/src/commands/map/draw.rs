@@ -7,7 +7,7 @@ use workshop::files;
 use workshop::map::record::Map;
 use workshop::report::{Named, Report, heat};
 
-use crate::commands::Verdict;
+use crate::commands::{Verdict, output};
 
 /// Draw a map: an SVG image for light and dark pages, or an HTML page with tables
 #[derive(clap::Args)]
@@ -34,6 +34,6 @@ pub fn run(options: &Options) -> Result<Verdict> {
         _ => return Err(Error::Invalid(format!("--output {}: the name must end in .svg or .html", output.display()))),
     };
     files::replace(output, |file| file.write_all(drawn.as_bytes()))?;
-    eprintln!("wrote {}", output.display());
+    output::note(&format!("wrote {}", output.display()));
     Ok(Verdict::Pass)
 }

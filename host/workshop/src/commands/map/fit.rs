@@ -31,7 +31,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
     if let Some(path) = &options.out {
         files::replace(path, |file| file.write_all(source(&fits).as_bytes()))?;
     }
-    output::print(&fits.iter().map(text).collect::<String>())?;
+    output::print_wrapped(&fits.iter().map(text).collect::<String>())?;
     Ok(Verdict::Pass)
 }
 

@@ -76,10 +76,15 @@ fn problem(record: &Record) -> String {
         } else {
             format!(" {}", problem.alignment.name())
         },
-        problem.scale,
+        number(problem.scale),
         if problem.score_mod.is_none() { String::new() } else { format!(", {}", problem.score_mod) },
         problem.layout.name()
     )
+}
+
+/// A number in a few digits.
+fn number(number: f64) -> String {
+    if number != 0.0 && !(1e-4..1e7).contains(&number.abs()) { format!("{number:e}") } else { number.to_string() }
 }
 
 fn views(views: &[View]) -> String {

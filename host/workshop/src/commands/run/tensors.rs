@@ -14,6 +14,7 @@ use workshop::npy::{self, F32};
 
 use super::record::Source;
 use super::{Options, views};
+use crate::commands::output;
 
 /// Q, K and V, from files when they are named, else generated.
 pub fn inputs(options: &Options) -> Result<(Inputs, Source)> {
@@ -102,10 +103,10 @@ pub fn write_outputs(options: &Options, problem: &Problem, outputs: &check::Outp
     let wanted: Vec<&Path> = options.out.iter().chain(&options.lse).map(PathBuf::as_path).collect();
     if !passed && !wanted.is_empty() {
         let names: Vec<_> = wanted.iter().map(|path| path.display().to_string()).collect();
-        eprintln!(
+        output::note(&format!(
             "warning: {} not written, since a check failed (--no-check writes all the same)",
             names.join(" and ")
-        );
+        ));
         return Ok(());
     }
     let shape = problem.shape();

@@ -36,7 +36,7 @@ impl FromStr for Tensor {
             "K" | "k" => Ok(Tensor::K),
             "V" | "v" => Ok(Tensor::V),
             "O" | "o" => Ok(Tensor::O),
-            _ => Err(format!("{name:?} is no tensor; there are Q, K, V and O")),
+            _ => Err(format!("{name:?} is not a tensor; there are Q, K, V and O")),
         }
     }
 }
@@ -83,7 +83,7 @@ fn assignment(text: &str) -> std::result::Result<(Tensor, &str), String> {
 }
 
 fn number(text: &str) -> std::result::Result<u64, String> {
-    text.trim().parse().map_err(|error| format!("{text:?} is no number of elements: {error}"))
+    text.trim().parse().map_err(|error| format!("{text:?} is not a number of elements: {error}"))
 }
 
 /// `problem` with the strides and offsets that were asked for.
@@ -121,8 +121,8 @@ mod tests {
     fn what_is_wrong_is_named() {
         let stride = |text: &str| text.parse::<TensorStride>().unwrap_err();
         assert_eq!(stride("Q"), "\"Q\" has no =");
-        assert_eq!(stride("X=1,2,3"), "\"X\" is no tensor; there are Q, K, V and O");
+        assert_eq!(stride("X=1,2,3"), "\"X\" is not a tensor; there are Q, K, V and O");
         assert_eq!(stride("Q=1,2"), "\"1,2\" has 2 strides; there are three: batch,head,row");
-        assert!(stride("Q=1,2,-3").starts_with("\"-3\" is no number of elements"));
+        assert!(stride("Q=1,2,-3").starts_with("\"-3\" is not a number of elements"));
     }
 }

@@ -85,9 +85,9 @@ impl VariantRecord {
         }
     }
 
-    /// Adds what one case found, a list for each schedule.
-    pub fn add(&mut self, case: &Case, findings: Vec<Vec<Finding>>) {
-        self.cases += 1;
+    /// Adds what one case found, a list for each of the `schedules` that it ran under; it counts when it ran under all.
+    pub fn add(&mut self, case: &Case, findings: Vec<Vec<Finding>>, schedules: u64) {
+        self.cases += usize::from(findings.len() as u64 == schedules);
         let mut seen = BTreeSet::new();
         for (schedule, finding) in
             (0..).zip(findings).flat_map(|(schedule, list)| list.into_iter().map(move |finding| (schedule, finding)))

@@ -17,7 +17,7 @@ use workshop::tune::space::{Space, family_name};
 
 use super::text;
 use crate::commands::bench::shape;
-use crate::commands::{Verdict, architecture, element_parser, mask_parser, output};
+use crate::commands::{Verdict, architecture, element_parser, mask_parser, named_file, output};
 
 /// Choose candidates: points of the search space that pass the gates, all of them or a sample
 #[derive(clap::Args)]
@@ -25,7 +25,7 @@ pub struct Options {
     /// Kernel families, separated by commas [default: those that run on --arch]
     #[arg(long, value_name = "FAMILY", value_delimiter = ',', value_parser = family_parser())]
     family: Vec<Family>,
-    /// Architecture of the GPU to tune for, such as 80 or sm_80
+    /// Architecture of the GPU to tune for, such as 80, 8.0 or sm_80
     #[arg(long, value_name = "NN", value_parser = architecture, default_value_t = sim::DEFAULT_ARCHITECTURE)]
     arch: u32,
     /// Shapes to tune for, as BxHxS, or BxHxSxD where D is not 64, separated by commas
@@ -60,7 +60,8 @@ const SAMPLED_CANDIDATES: usize = 256;
 
 /// Carries out the command.
 pub fn run(options: &Options) -> Result<Verdict> {
-    options.out.iter().try_for_each(|path| files::check_target(path))?;
+    let (target, source) = (named_file(("--out", &options.out)), named_file(("--space", &options.space)));
+    files::check_targets(target.as_slice(), source.as_slice())?;
     let plan = Plan::new(&options.request()?)?;
     if let Some(path) = &options.out {
         plan.save(path)?;

@@ -153,7 +153,7 @@ impl Options {
 fn tasks(plan: &Plan, folder: &PtxFolder, device: &Device, shard: Shard) -> Result<Vec<Task>> {
     let absent = plan.pool.candidates.iter().filter(|candidate| entry(folder, &candidate.name).is_none()).count();
     if absent > 0 {
-        eprintln!("{absent} candidates of the plan are not in {}", folder.path().display());
+        output::note(&format!("{absent} candidates of the plan are not in {}", folder.path().display()));
     }
     let mut tasks = Vec::new();
     for case in &plan.cases {

@@ -173,7 +173,7 @@ impl GpuExecutor {
         let PtxModule { file, text } = source;
         let text = entry.map_or_else(|| text.to_string(), |entry| one_entry::only(text, entry));
         let text = CString::new(text).map_err(|error| {
-            Error::Invalid(format!("{file}: byte {} is NUL, so it is no PTX", error.nul_position()))
+            Error::Invalid(format!("{file}: byte {} is NUL, so it is not PTX", error.nul_position()))
         })?;
         let module = Module::load(&text).map_err(|error| {
             let detail = if let fa512::Error::Cuda { log, .. } = &error { compiler_log(log) } else { String::new() };

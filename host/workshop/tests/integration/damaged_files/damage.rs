@@ -60,7 +60,7 @@ fn exchange_a_number(bytes: &mut Vec<u8>, start: usize, random: &mut ChaCha8Rng)
 }
 
 /// JSON, or lines of it, that says something else in one to three places: a value of another size or type, a field that is
-/// missing, a list that is empty or twice as long. `None` when `whole` is no JSON.
+/// missing, a list that is empty or twice as long. `None` when `whole` is not JSON.
 pub fn damaged_json(whole: &[u8], random: &mut ChaCha8Rng) -> Option<Vec<u8>> {
     let documents = serde_json::Deserializer::from_slice(whole).into_iter::<Value>();
     let mut documents: Vec<Value> = documents.collect::<Result<_, _>>().ok()?;
