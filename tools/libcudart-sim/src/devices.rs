@@ -11,7 +11,7 @@ use crate::registry::{self, function};
 use crate::status::{Result, Status, last, put, runtime_api, take_last};
 
 /// The version of the runtime that this is: 13.0.
-const VERSION: i32 = 13_000;
+pub const VERSION: i32 = 13_000;
 /// Bytes of the oldest `cudaDeviceProp`; nothing behind them is written.
 const PROPERTY_BYTES: usize = 700;
 
@@ -194,7 +194,8 @@ runtime_api! {
     fn cudaGetDeviceProperties(place: *mut c_void, device: i32) {
         // CUDA 13.
         let properties = properties(place, device)?;
-        for (offset, number) in [(384, 16), (560, 31), (584, 40), (588, 41), (592, 37), (596, 38), (604, 39), (632, 82)] {
+        let same = [(384, 16), (392, 19), (560, 31), (584, 40), (588, 41), (592, 37), (596, 38), (604, 39), (632, 82)];
+        for (offset, number) in same.into_iter().chain([(636, 83), (656, 89), (660, 90), (664, 91), (668, 95)]) {
             properties.set(offset, attribute(number, device)?);
         }
         properties.set(624, attribute(81, device)? as usize);
@@ -253,6 +254,11 @@ runtime_api! {
     fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(count: *mut i32, stub: *const c_void, threads: i32, shared_bytes: usize) {
         let function = function(stub)?;
         call!(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(count, function, threads, shared_bytes, 0))
+    }
+
+    fn cudaOccupancyAvailableDynamicSMemPerBlock(bytes: *mut usize, stub: *const c_void, blocks: i32, threads: i32) {
+        let function = function(stub)?;
+        call!(cuOccupancyAvailableDynamicSMemPerBlock(bytes, function, blocks, threads))
     }
 
     fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(

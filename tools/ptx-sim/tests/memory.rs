@@ -146,7 +146,11 @@ fn spaces_of_generic_addresses() {
         @%p0 or.b32 %r0, %r0, 1; @%p1 or.b32 %r0, %r0, 2; @%p2 or.b32 %r0, %r0, 4; @%p3 or.b32 %r0, %r0, 8;\n\
         @%p4 or.b32 %r0, %r0, 16; @%p5 or.b32 %r0, %r0, 32; st.global.u32 [%output], %r0;";
     assert_eq!(words(&Kernel::new(body).run_clean())[0], 1 | 4 | 16, "only the space an address lies in is true");
-    Kernel::new("isspacep.const %p0, %output;").try_run().err().expect("constant addresses are not told apart");
+    let constants = "mov.u32 %r0, 0; mov.u64 %rd0, table; cvta.const.u64 %rd0, %rd0; isspacep.const %p0, %rd0; isspacep.const %p1, %output;\n\
+        isspacep.global %p2, %rd0; isspacep.global %p3, %output; @%p0 or.b32 %r0, %r0, 1; @%p1 or.b32 %r0, %r0, 2;\n\
+        @%p2 or.b32 %r0, %r0, 4; @%p3 or.b32 %r0, %r0, 8; st.global.u32 [%output], %r0;";
+    let kernel = Kernel::new(constants).with_variables(".const .align 4 .b8 table[16];\n");
+    assert_eq!(words(&kernel.run_clean())[0], 1 | 8, "constant variables lie in their own space");
 }
 
 #[test]

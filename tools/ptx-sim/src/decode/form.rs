@@ -366,6 +366,12 @@ impl<'a> Form<'a> {
         self.decoder.fixed(Initial::Special(special))
     }
 
+    /// Where the variables of constant memory lie that the entry reaches.
+    pub fn constant_variables(&self) -> Vec<std::ops::Range<u64>> {
+        let places = self.decoder.layout.places.values().filter(|place| place.space == Space::Constant);
+        places.map(|place| place.address..place.address + place.bytes).collect()
+    }
+
     /// The register of the carry flag.
     pub fn carry(&mut self) -> Slot {
         self.decoder.carry()

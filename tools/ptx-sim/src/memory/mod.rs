@@ -12,6 +12,7 @@ mod spaces;
 mod tensor_map;
 mod tensor_map_bytes;
 
+pub use buffer::HostWords;
 pub(crate) use bytes::{Bytes, State};
 pub use error::MemoryError;
 pub(crate) use error::OutOfBounds;
