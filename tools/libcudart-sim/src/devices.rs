@@ -2,13 +2,12 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::ffi::{CStr, c_char, c_void};
-use std::ptr;
+use std::ffi::{c_char, c_void};
 use std::sync::{Mutex, PoisonError};
 
 use crate::driver::{Handle, call};
 use crate::registry::{self, function};
-use crate::status::{Result, Status, last, put, runtime_api, take_last};
+use crate::status::{Result, Status, put, runtime_api};
 
 /// The version of the runtime that this is: 13.0.
 pub const VERSION: i32 = 13_000;
@@ -271,55 +270,4 @@ runtime_api! {
         let function = function(stub)?;
         call!(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(count, function, threads, shared_bytes, flags))
     }
-}
-
-/// Errors that the runtime has and the driver has not: number, name, description.
-const OWN_ERRORS: [(Status, &CStr, &CStr); 6] = [
-    (Status(9), c"cudaErrorInvalidConfiguration", c"invalid configuration argument"),
-    (Status::INVALID_SYMBOL, c"cudaErrorInvalidSymbol", c"invalid device symbol"),
-    (Status::INVALID_DIRECTION, c"cudaErrorInvalidMemcpyDirection", c"invalid copy direction for memcpy"),
-    (
-        Status::INSUFFICIENT_DRIVER,
-        c"cudaErrorInsufficientDriver",
-        c"there is no CUDA driver, or an older one than the runtime's",
-    ),
-    (Status::MISSING_CONFIGURATION, c"cudaErrorMissingConfiguration", c"__global__ function call is not configured"),
-    (Status::INVALID_FUNCTION, c"cudaErrorInvalidDeviceFunction", c"invalid device function"),
-];
-
-fn own_error(status: u32) -> Option<(&'static CStr, &'static CStr)> {
-    OWN_ERRORS.iter().find(|(own, ..)| own.0 == status).map(|(_, name, text)| (*name, *text))
-}
-
-fn error_text(get: impl FnOnce(*mut *const c_char) -> Result<()>) -> *const c_char {
-    let mut text = ptr::null();
-    match get(&mut text) {
-        Ok(()) if !text.is_null() => text,
-        _ => c"unrecognized error code".as_ptr(),
-    }
-}
-
-/// `cudaGetErrorName`: the driver's names.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudaGetErrorName(status: u32) -> *const c_char {
-    own_error(status).map_or_else(|| error_text(|text| call!(cuGetErrorName(status, text))), |(name, _)| name.as_ptr())
-}
-
-/// `cudaGetErrorString`.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudaGetErrorString(status: u32) -> *const c_char {
-    own_error(status)
-        .map_or_else(|| error_text(|text| call!(cuGetErrorString(status, text))), |(_, text)| text.as_ptr())
-}
-
-/// `cudaGetLastError`: the last error of this thread, which is forgotten.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudaGetLastError() -> u32 {
-    take_last().0
-}
-
-/// `cudaPeekAtLastError`: the last error of this thread.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudaPeekAtLastError() -> u32 {
-    last().0
 }

@@ -42,7 +42,6 @@ macro_rules! driver_functions {
 driver_functions! {
     cuInit(u32);
     cuDriverGetVersion(*mut i32);
-    cuGetErrorName(u32, *mut *const c_char);
     cuGetErrorString(u32, *mut *const c_char);
     cuDeviceGetCount(*mut i32);
     cuDeviceGetName(*mut c_char, i32, i32);

@@ -11,6 +11,7 @@
 mod devices;
 mod driver;
 mod entry_points;
+mod errors;
 mod graphs;
 mod host_memory;
 mod memory;

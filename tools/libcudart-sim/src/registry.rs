@@ -60,6 +60,9 @@ impl Managed {
     }
 }
 
+/// `cudaStreamCaptureModeRelaxed`.
+const RELAXED_CAPTURE: u32 = 2;
+
 static REGISTRY: Mutex<Option<Registry>> = Mutex::new(None);
 
 fn registry() -> MutexGuard<'static, Option<Registry>> {
@@ -76,7 +79,12 @@ impl Registry {
         let address = self.fat_binaries.get(fat_binary).copied().filter(|address| *address != 0);
         let image = address.ok_or(Status::INVALID_FUNCTION)? as *const c_void;
         let mut module = 0;
-        call!(cuModuleLoadData(&mut module, image))?;
+        // A stream of the program may be capturing: what is loaded only now does not concern it.
+        let mut mode = RELAXED_CAPTURE;
+        call!(cuThreadExchangeStreamCaptureMode(&mut mode))?;
+        let loaded = call!(cuModuleLoadData(&mut module, image));
+        call!(cuThreadExchangeStreamCaptureMode(&mut mode))?;
+        loaded?;
         self.modules.insert(key, module);
         self.managed.iter().filter(|variable| variable.fat_binary == fat_binary).try_for_each(|variable| variable.place(module))?;
         Ok(module)

@@ -193,10 +193,12 @@ impl<'a> Machine<'a> {
         let site = |caller: &Caller| {
             let instruction = &self.program.instructions[caller.pc as usize];
             let function = self.program.functions[caller.function].as_ref();
+            let (source, inlined_at) = self.module.source(instruction.location);
             CallSite {
                 function: function.map_or(String::new(), |function| function.name.clone()),
                 ptx_line: instruction.line,
-                source: self.module.source(instruction.location).0,
+                source,
+                inlined_at,
             }
         };
         callers.map(site).collect()
