@@ -57,9 +57,19 @@ pub fn free_managed(address: DevicePointer) -> Result<bool> {
 
 /// Managed memory that all of `bytes` bytes at `address` lie in.
 fn managed(address: DevicePointer, bytes: usize) -> Result<HostRange> {
-    let found = machine()?.host_range(address).filter(HostRange::is_managed);
-    let found = found.filter(|range| bytes as u64 <= range.bytes - (address - range.address));
-    found.ok_or_else(|| Error::invalid(format!("{bytes} bytes at {address:#x}, which are not all of one managed allocation")))
+    let refused = |what: &str, problem: Problem| {
+        let text = format!("{bytes} bytes at {address:#x}, which {what}");
+        Err(Error::invalid(text).of(problem))
+    };
+    match machine()?.host_range(address).filter(HostRange::is_managed) {
+        Some(range) if bytes as u64 <= range.bytes - (address - range.address) => Ok(range),
+        Some(range) => {
+            let what = format!("begin at byte {} of {}: it is not that large", address - range.address, range.name);
+            refused(&what, Problem::OutOfBounds)
+        }
+        None if current()?.was_freed(address) => refused("lie in managed memory that was freed", Problem::UseAfterFree),
+        None => refused("lie in no managed memory", Problem::FailedCall),
+    }
 }
 
 /// A place that memory may be at: a GPU, or the host as -1.

@@ -34,8 +34,10 @@ pub fn free(address: DevicePointer, call: Call) -> Result<()> {
         None if free_managed(address)? => Ok(()),
         // Memory of the host, or managed memory that is gone: it says which.
         None if context.knows(address) => context.free(address, call),
-        None => Err(Error::invalid(format!("{address:#x} cannot be freed: it is no device memory"))
-            .of(Problem::InvalidFree)),
+        None => {
+            Err(Error::invalid(format!("{address:#x} cannot be freed: it is no device memory"))
+                .of(Problem::InvalidFree))
+        }
     }
 }
 

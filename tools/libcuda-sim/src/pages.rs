@@ -26,7 +26,8 @@ impl Pages {
     /// Zeros, `bytes` of them at least; `None` when there is no memory.
     pub fn new(bytes: u64) -> Option<Arc<dyn HostWords>> {
         let bytes = usize::try_from(bytes).ok()?.checked_next_multiple_of(PAGE)?;
-        let (all, flags) = (bytes.checked_add(2 * GUARD)?, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
+        let (all, flags) =
+            (bytes.checked_add(2 * GUARD)?, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
         // SAFETY: the system chooses the addresses, which nobody has.
         let reserved = unsafe { libc::mmap(std::ptr::null_mut(), all, libc::PROT_NONE, flags, -1, 0) };
         if reserved == libc::MAP_FAILED {

@@ -4,7 +4,8 @@ use std::ffi::c_void;
 
 use crate::driver::DevicePointer;
 use crate::memory::{
-    cudaMemcpy2DAsync, cudaMemcpyAsync, cudaMemcpyFromSymbolAsync, cudaMemcpyToSymbolAsync, cudaMemset2DAsync, cudaMemsetAsync,
+    cudaMemcpy2DAsync, cudaMemcpyAsync, cudaMemcpyFromSymbolAsync, cudaMemcpyToSymbolAsync, cudaMemset2DAsync,
+    cudaMemsetAsync,
 };
 use crate::status::{PER_THREAD, Result, Status, runtime_api};
 use crate::streams::cudaStreamSynchronize;

@@ -86,7 +86,10 @@ impl Registry {
         call!(cuThreadExchangeStreamCaptureMode(&mut mode))?;
         loaded?;
         self.modules.insert(key, module);
-        self.managed.iter().filter(|variable| variable.fat_binary == fat_binary).try_for_each(|variable| variable.place(module))?;
+        self.managed
+            .iter()
+            .filter(|variable| variable.fat_binary == fat_binary)
+            .try_for_each(|variable| variable.place(module))?;
         Ok(module)
     }
 }
@@ -265,7 +268,8 @@ fn driver_config(config: *const LaunchConfig) -> Result<DriverConfig> {
         return Err(Status::INVALID_VALUE);
     }
     // SAFETY: not null, so that the program points to one.
-    let LaunchConfig { grid, block, shared_bytes, stream, attributes, attribute_count } = unsafe { config.read_unaligned() };
+    let LaunchConfig { grid, block, shared_bytes, stream, attributes, attribute_count } =
+        unsafe { config.read_unaligned() };
     Ok(DriverConfig { grid, block, shared_bytes: shared(shared_bytes)?, stream, attributes, attribute_count })
 }
 

@@ -108,8 +108,18 @@ mod tests {
             source: Some(header.clone()),
             inlined_at: vec![header],
             called_from: vec![
-                CallSite { function: "helper".to_owned(), ptx_line: 3, source: Some(place("/usr/include/helper.h")), inlined_at: vec![place("helper.cu")] },
-                CallSite { function: "other".to_owned(), ptx_line: 9, source: Some(place("kernel.cu")), inlined_at: Vec::new() },
+                CallSite {
+                    function: "helper".to_owned(),
+                    ptx_line: 3,
+                    source: Some(place("/usr/include/helper.h")),
+                    inlined_at: vec![place("helper.cu")],
+                },
+                CallSite {
+                    function: "other".to_owned(),
+                    ptx_line: 9,
+                    source: Some(place("kernel.cu")),
+                    inlined_at: Vec::new(),
+                },
             ],
             ..Location::default()
         };

@@ -255,7 +255,9 @@ pub use counters::Counters;
 pub use finding::{CallSite, Finding, FindingClass, LaneAddress, Location, OtherAccess, SourceLocation};
 pub use isa::{expand_forms, lanewise_forms};
 pub use launch::{Launch, LaunchError, Options, Report};
-pub use memory::{Allocation, GlobalMemory, HostWords, MemoryError, Swizzle, TENSOR_MAP_BYTES, TensorElement, TensorMap};
+pub use memory::{
+    Allocation, GlobalMemory, HostWords, MemoryError, Swizzle, TENSOR_MAP_BYTES, TensorElement, TensorMap,
+};
 pub use module::{Module, Parameter};
 pub use parse::ParseError;
 pub use program::ModuleVariable;

@@ -99,12 +99,15 @@ fn nothing_is_said_where_races_are_not_looked_for() {
 
 #[test]
 fn only_what_grids_before_have_used_is_met() {
-    let before = |text: &str| kernel(&[text]).with_options(Options { accesses: true, ..Options::default() }).run().report;
+    let before =
+        |text: &str| kernel(&[text]).with_options(Options { accesses: true, ..Options::default() }).run().report;
     // The grid before wrote the first half of the output only.
     let report = before("@%leader st.global.u32 [%rd1], 7;\n");
     let unfinished = Some(std::sync::Arc::new(ptx_sim::Unfinished::new(report.accesses.iter())));
     let options = Options { overlaps_previous: Some(true), unfinished, ..Options::default() };
-    kernel(&["ld.global.u32 %r5, [%rd0];\n", WAIT, "st.global.u32 [%rd1], %r5;\n"]).with_options(options.clone()).run_clean();
+    kernel(&["ld.global.u32 %r5, [%rd0];\n", WAIT, "st.global.u32 [%rd1], %r5;\n"])
+        .with_options(options.clone())
+        .run_clean();
     let meets = kernel(&["st.global.u32 [%rd1], %lane;\n", WAIT]).with_options(options);
     assert_eq!(meets.run_faults_of(FindingClass::PreviousGridNotWaited).len(), 1);
 }

@@ -325,6 +325,12 @@ impl Context {
         lock(&self.state).as_ref().is_some_and(|state| state.memory.global.allocation_at(address).is_some())
     }
 
+    /// Whether `address` lies in memory that was allocated, and freed.
+    pub fn was_freed(&self, address: u64) -> bool {
+        let is_freed = |state: &State| state.memory.global.allocation_at(address).is_some_and(|found| !found.live);
+        lock(&self.state).as_ref().is_some_and(is_freed)
+    }
+
     /// What lies at `address`, in words, freed memory too.
     pub fn describe_address(&self, address: u64) -> Option<String> {
         lock(&self.state).as_ref().map(|state| state.memory.describe(address))

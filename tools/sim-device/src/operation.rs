@@ -191,9 +191,7 @@ impl Copy {
             _ if self.bytes == 0 => None,
             Place::Device(address) => Some(Access::plain(*address, self.bytes, writes)),
             // What kernels may reach, too.
-            Place::Host(memory) if memory.is_page_locked() => {
-                Some(Access::plain(memory.address(), self.bytes, writes))
-            }
+            Place::Host(memory) if memory.is_page_locked() => Some(Access::plain(memory.address(), self.bytes, writes)),
             Place::Host(_) => None,
         });
         reached.collect()
@@ -329,10 +327,7 @@ impl Fill {
             for offset in (0..row).step_by(chunk.len()) {
                 let address = self.address + line * self.pitch + offset;
                 let data = &chunk[..(row - offset).min(chunk.len() as u64) as usize];
-                owner(context, address, "a fill of")?
-                    .state(Call::Asynchronous)?
-                    .memory
-                    .write(address, data)?;
+                owner(context, address, "a fill of")?.state(Call::Asynchronous)?.memory.write(address, data)?;
             }
         }
         Ok(())

@@ -34,7 +34,9 @@ fn kernels_of_every_context_write_to_the_hosts_memory() {
 
 #[test]
 fn what_runs_over_the_hosts_memory_or_uses_it_when_it_was_freed_is_found() {
-    for (beyond, words) in [(64, "0 bytes past the end of buffer `allocation 1, by cuMemHostAlloc`"), (0, "which was freed")] {
+    for (beyond, words) in
+        [(64, "0 bytes past the end of buffer `allocation 1, by cuMemHostAlloc`"), (0, "which was freed")]
+    {
         let bench = bench();
         let context = bench.context(0);
         let range = page_locked(&context, 64);

@@ -181,7 +181,9 @@ impl GlobalMemory {
 
     /// Every buffer, live or freed, in order of address; without memory of the host.
     pub fn allocations(&self) -> impl Iterator<Item = Allocation<'_>> {
-        let is_own = |address| self.grid_workspace == Some(address) || self.heap.as_ref().is_some_and(|heap| heap.start == address);
+        let is_own = |address| {
+            self.grid_workspace == Some(address) || self.heap.as_ref().is_some_and(|heap| heap.start == address)
+        };
         self.buffers.iter().filter(move |buffer| !is_own(buffer.address)).map(allocation)
     }
 
@@ -348,7 +350,8 @@ impl GlobalMemory {
         let all = || self.buffers.iter().chain(&self.of_host);
         let below = all().filter(|buffer| buffer.address <= address).max_by_key(|buffer| buffer.address);
         let above = all().filter(|buffer| buffer.address > address).min_by_key(|buffer| buffer.address);
-        let is_near = |buffer: &&Buffer| buffer.address.saturating_sub(address).max(address.saturating_sub(buffer.end())) < FAR;
+        let is_near =
+            |buffer: &&Buffer| buffer.address.saturating_sub(address).max(address.saturating_sub(buffer.end())) < FAR;
         if !self.buffers.is_empty() && !below.iter().chain(&above).any(is_near) {
             return "far from every buffer".to_owned();
         }

@@ -31,5 +31,5 @@ pub use agent::Engine;
 pub(crate) use agent::{Agent, Scope, Semantics, Strength};
 pub(crate) use cluster::{Access, Arrival, Conflict, Races, Shape};
 pub(crate) use foreign::{Announcements, Shard};
-pub use unfinished::Unfinished;
 pub(crate) use grid::{ClusterAccess, ClusterConflict, GridRaces, Trace};
+pub use unfinished::Unfinished;

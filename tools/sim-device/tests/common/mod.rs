@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use sim_device::{Code, Config, Context, Error, Function, HostWords, Launch, Machine, Messages, Operation, Stream, StreamKind};
+use sim_device::{
+    Code, Config, Context, Error, Function, HostWords, Launch, Machine, Messages, Operation, Stream, StreamKind,
+};
 use tempfile::TempDir;
 
 /// `store` writes 7 to an address; `load` reads one and writes what it read to another; `spin` never ends; `count` adds 1 to
