@@ -46,7 +46,7 @@ fn config_by(describe: impl FnOnce() -> Result<Config>) -> Result<&'static Confi
         let config = describe().inspect_err(|error| eprintln!("ptx-sim: {error}"))?;
         // To look for lines takes time: where somebody reads them.
         let caller = config.caller.or(config.journal.is_some().then_some(caller::line as fn(&str) -> Option<String>));
-        Ok(Config { caller, host_memory: Some(Pages::new), ..config })
+        Ok(Config { caller, host_memory: Some(Pages::allocate), ..config })
     };
     CONFIG.get_or_init(told).as_ref().map_err(Clone::clone)
 }

@@ -18,7 +18,7 @@ fn allocate_host(result: Out<Host>, bytes: usize, flags: u32, owner: &str) -> Re
     if bytes == 0 || flags & !7 != 0 {
         return Err(Error::invalid(format!("{bytes} bytes of host memory with the flags {flags:#x}")));
     }
-    let words = Pages::new(bytes as u64).ok_or(Code::OUT_OF_MEMORY)?;
+    let words = Pages::allocate(bytes as u64).ok_or(Code::OUT_OF_MEMORY)?;
     let address = words.words().as_ptr() as u64;
     let name = machine()?.allocation_name(owner, bytes as u64);
     let (bytes, context, kind) = (bytes as u64, context.id(), HostKind::PageLocked);
@@ -203,7 +203,7 @@ driver_api! {
         }
         let (address, bytes) = (memory.address(), bytes as u64);
         let name = format!("{bytes} bytes of registered host memory{}", crate::caller::line("").map_or(String::new(), |line| format!(", by {line}")));
-        let (kind, words) = (HostKind::Registered, Registered::new(address, bytes));
+        let (kind, words) = (HostKind::Registered, Registered::at(address, bytes));
         machine()?.add_host_range(HostRange { address, bytes, flags, context: context.id(), kind, name, words })
     }
 

@@ -24,7 +24,7 @@ unsafe impl Sync for Pages {}
 
 impl Pages {
     /// Zeros, `bytes` of them at least; `None` when there is no memory.
-    pub fn new(bytes: u64) -> Option<Arc<dyn HostWords>> {
+    pub fn allocate(bytes: u64) -> Option<Arc<dyn HostWords>> {
         let bytes = usize::try_from(bytes).ok()?.checked_next_multiple_of(PAGE)?;
         let (all, flags) =
             (bytes.checked_add(2 * GUARD)?, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
@@ -71,7 +71,7 @@ unsafe impl Sync for Registered {}
 
 impl Registered {
     /// `bytes` bytes at `address`.
-    pub fn new(address: u64, bytes: u64) -> Arc<dyn HostWords> {
+    pub fn at(address: u64, bytes: u64) -> Arc<dyn HostWords> {
         let first = address / 8 * 8;
         let words = (address - first).saturating_add(bytes).div_ceil(8) as usize;
         Arc::new(Self { start: first as *const AtomicU64, words })

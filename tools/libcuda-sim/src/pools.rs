@@ -30,8 +30,10 @@ struct Counts {
 }
 
 /// The pools that memory comes from, and its bytes, by address.
-fn allocations<T>(action: impl FnOnce(&mut HashMap<u64, (Arc<Pool>, u64)>) -> T) -> T {
-    static ALL: Mutex<Option<HashMap<u64, (Arc<Pool>, u64)>>> = Mutex::new(None);
+type Allocations = HashMap<u64, (Arc<Pool>, u64)>;
+
+fn allocations<T>(action: impl FnOnce(&mut Allocations) -> T) -> T {
+    static ALL: Mutex<Option<Allocations>> = Mutex::new(None);
     action(ALL.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default())
 }
 

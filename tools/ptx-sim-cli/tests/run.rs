@@ -146,7 +146,7 @@ fn findings_of_kernels_are_told_once_and_let_the_program_go_on_where_a_gpu_would
     let (errors, report) = program.run(&["--threads", "1"], "race", 1);
     assert_eq!(errors.matches("error: data race").count(), 1, "two launches, one finding:\n{errors}");
     assert!(
-        errors.contains("cuda.h:163); the program goes on, as on a GPU") && errors.contains("1 finding; 2 launches"),
+        errors.contains("cuda.h:164); the program goes on, as on a GPU") && errors.contains("1 finding; 2 launches"),
         "{errors}"
     );
     assert_eq!((&report["problems"][0]["kind"], &report["launches"]), (&"race".into(), &2.into()));

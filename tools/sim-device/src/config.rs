@@ -16,6 +16,9 @@ pub const NEWEST_DRIVER: u32 = 13_000;
 /// Most memory of a GPU, bytes: what the addresses of a context have room for, twice over.
 const MOST_MEMORY: u64 = 256 << 30;
 
+/// Allocates so many bytes of the host's memory, if it can.
+pub type AllocateHost = fn(u64) -> Option<Arc<dyn HostWords>>;
+
 /// Where messages go.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Messages {
@@ -58,7 +61,7 @@ pub struct Config {
     pub caller: Option<fn(&str) -> Option<String>>,
     /// Allocates memory of the host that is never given back to others: so many bytes, from a multiple of 8 on. Without it there
     /// is no managed memory.
-    pub host_memory: Option<fn(u64) -> Option<Arc<dyn HostWords>>>,
+    pub host_memory: Option<AllocateHost>,
     /// The CUDA version that the driver is for, as in 13000 for 13.0.
     pub driver_version: u32,
     /// Functions of the driver that fail, with what they return.

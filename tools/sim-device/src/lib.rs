@@ -88,7 +88,7 @@ pub use architecture::Architecture;
 pub use attributes::device_attribute;
 pub use capture::{Capture, Mode, exchange_thread_mode};
 pub use code::Code;
-pub use config::{Config, Messages, NEWEST_DRIVER};
+pub use config::{AllocateHost, Config, Messages, NEWEST_DRIVER};
 pub use context::{Call, Context, Kind};
 pub use error::{Error, Result};
 pub use event::Event;

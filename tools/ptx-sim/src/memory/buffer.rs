@@ -72,7 +72,7 @@ impl Buffer {
     }
 
     /// An offset as one from the first word on.
-    fn from_first_word(&self, offset: u64) -> u64 {
+    fn place_in_words(&self, offset: u64) -> u64 {
         offset + self.address % 8
     }
 
@@ -92,7 +92,7 @@ impl Buffer {
     /// Reads `data.len()` bytes from `offset` on; true when all of them were written before.
     pub fn load(&self, offset: u64, data: &mut [u8]) -> bool {
         let (words, initialised) = (self.words(), self.initialised());
-        let mut offset = self.from_first_word(offset);
+        let mut offset = self.place_in_words(offset);
         let mut rest = data;
         let mut all_initialised = true;
         while !rest.is_empty() {
@@ -110,7 +110,7 @@ impl Buffer {
 
     /// Writes `data` from `offset` on.
     pub fn store(&self, offset: u64, data: &[u8]) {
-        let mut offset = self.from_first_word(offset);
+        let mut offset = self.place_in_words(offset);
         let mut rest = data;
         while !rest.is_empty() {
             let (word, first) = ((offset / 8) as usize, (offset % 8) as usize);
@@ -126,7 +126,7 @@ impl Buffer {
     /// Replaces the `bytes` (at most 8, naturally aligned) bytes at `offset` by `update` of them as one atomic operation;
     /// the old value and whether it was initialised.
     pub fn update(&self, offset: u64, bytes: u32, update: &dyn Fn(u64) -> u64) -> (u64, bool) {
-        let offset = self.from_first_word(offset);
+        let offset = self.place_in_words(offset);
         let (word, first) = ((offset / 8) as usize, (offset % 8) as usize);
         let selected = byte_bits(first, bytes as usize);
         let (mask, shift) = (byte_mask(selected), 8 * first);
