@@ -18,7 +18,15 @@ pub fn device(address: DevicePointer) -> Place {
 pub fn host(memory: Host, bytes: usize) -> Result<Place> {
     memory.require(bytes as u64)?;
     let address = memory.address();
-    if bytes > 0 && is_device_address(address) && machine()?.host_range(address).is_none() {
+    let range = machine()?.host_range(address);
+    if let Some(range) = &range
+        && bytes as u64 > range.bytes - (address - range.address)
+    {
+        let (offset, name) = (address - range.address, &range.name);
+        let text = format!("a copy of {bytes} bytes from or to byte {offset} of {name}: it is not that large");
+        return Err(Error::invalid(text).of(Problem::OutOfBounds));
+    }
+    if bytes > 0 && is_device_address(address) && range.is_none() {
         let text = format!("{address:#x} is given as host memory, but is an address of a GPU");
         return Err(Error::invalid(text).of(Problem::DevicePointer));
     }

@@ -9,6 +9,7 @@ use ptx_diagnostics::streams::note;
 use sim_device::{Code, Config, Context, Error, Kind, Machine, NEWEST_DRIVER, Problem, Result, Stream, StreamKind};
 
 use crate::caller;
+use crate::pages::Pages;
 use crate::types::Handle;
 
 static MACHINE: OnceLock<Result<Arc<Machine>>> = OnceLock::new();
@@ -46,7 +47,7 @@ fn config_by(describe: impl FnOnce() -> Result<Config>) -> Result<&'static Confi
         let config = describe().inspect_err(|error| note(&format!("ptx-sim: {error}")))?;
         // To look for lines takes time: where somebody reads them.
         let caller = config.caller.or(config.journal.is_some().then_some(caller::line as fn(&str) -> Option<String>));
-        Ok(Config { caller, ..config })
+        Ok(Config { caller, host_memory: Some(Pages::allocate), ..config })
     };
     CONFIG.get_or_init(told).as_ref().map_err(Clone::clone)
 }

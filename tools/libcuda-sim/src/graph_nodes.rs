@@ -10,7 +10,7 @@ use crate::driver::lookup;
 use crate::graphs::{NodeOf, graph, node, node_handle};
 use crate::launches::parameters;
 use crate::modules::function;
-use crate::types::{DevicePointer, Handle, Host, In, Out};
+use crate::types::{DevicePointer, Handle, Host, HostFunction, In, Out};
 
 /// `CUDA_KERNEL_NODE_PARAMS_v1`.
 #[repr(C)]
@@ -39,8 +39,9 @@ impl KernelNode {
         let KernelNode { grid, block, shared_bytes: dynamic_shared_bytes, .. } = self;
         let function = function(self.function)?;
         let parameters = parameters(&function, self.each, self.extra)?;
-        let (overlaps_previous, cluster) = (false, None);
-        let launch = Launch { function, grid, block, dynamic_shared_bytes, overlaps_previous, cluster, parameters };
+        let (overlaps_previous, cluster, cooperative) = (false, None, false);
+        let launch =
+            Launch { function, grid, block, dynamic_shared_bytes, overlaps_previous, cluster, cooperative, parameters };
         launch.check()?;
         Ok(Operation::Launch(launch))
     }
@@ -74,6 +75,20 @@ impl FillNode {
         let value = value.to_le_bytes()[..bytes as usize].to_vec();
         let [width, height, pitch] = [self.width, self.height, self.pitch].map(|size| size as u64);
         Ok(Operation::Fill(Fill { address, value, width, height, pitch }))
+    }
+}
+
+/// `CUDA_HOST_NODE_PARAMS`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct CallNode {
+    function: HostFunction,
+    data: Host,
+}
+
+impl CallNode {
+    fn operation(self) -> Result<Operation> {
+        Ok(Operation::Call(Arc::new(self.function.with(self.data)?)))
     }
 }
 
@@ -150,6 +165,15 @@ driver_api! {
         _context: Handle,
     ) {
         Behind { graph, dependencies, count }.add(result, node.get()?.operation()?)
+    }
+
+    fn cuGraphAddHostNode(result: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize, node: In<CallNode>) {
+        Behind { graph, dependencies, count }.add(result, node.get()?.operation()?)
+    }
+
+    fn cuGraphAddChildGraphNode(result: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize, child: Handle) {
+        let child = crate::graphs::graph(child)?.instantiate();
+        Behind { graph, dependencies, count }.add(result, Operation::Graph(child))
     }
 
     fn cuGraphKernelNodeSetParams(of: Handle, node: In<KernelNode>) {

@@ -46,6 +46,7 @@ struct Shape {
     overlaps_previous: bool,
     /// Blocks of a cluster, if the launch says so.
     cluster: Option<[u32; 3]>,
+    cooperative: bool,
 }
 
 /// The architecture that has clusters first, and the blocks of one that need no permission.
@@ -62,8 +63,8 @@ fn clusters(of: Handle, config: In<Config>) -> Result<(Arc<Function>, Config, u3
             architecture.number
         )));
     }
-    let (_, cluster) = attributes_of(config.attributes, config.attribute_count)?;
-    let cluster = cluster.or(function.required_cluster()).unwrap_or([1; 3]);
+    let asked = attributes_of(config.attributes, config.attribute_count)?;
+    let cluster = asked.cluster.or(function.required_cluster()).unwrap_or([1; 3]);
     let blocks =
         cluster.iter().try_fold(1_u32, |product, size| product.checked_mul(*size)).filter(|blocks| *blocks > 0);
     let blocks = blocks.ok_or_else(|| Error::invalid(format!("clusters of {cluster:?} blocks")))?;
@@ -149,7 +150,7 @@ fn launch(of: Handle, shape: Shape, stream: Handle, each: In<Host>, extra: In<us
     let stream = driver::stream(stream)?;
     let function = launched(of, &stream)?;
     let parameters = parameters(&function, each, extra)?;
-    let Shape { grid, block, shared_bytes: dynamic_shared_bytes, overlaps_previous, cluster } = shape;
+    let Shape { grid, block, shared_bytes: dynamic_shared_bytes, overlaps_previous, cluster, cooperative } = shape;
     stream.submit(Operation::Launch(Launch {
         function,
         grid,
@@ -157,32 +158,41 @@ fn launch(of: Handle, shape: Shape, stream: Handle, each: In<Host>, extra: In<us
         dynamic_shared_bytes,
         overlaps_previous,
         cluster,
+        cooperative,
         parameters,
     }))
 }
 
-/// Whether the launch may begin before the one in front of it has ended, and the blocks of a cluster; what is not simulated is
-/// refused.
-fn attributes_of(attributes: In<Attribute>, count: u32) -> Result<(bool, Option<[u32; 3]>)> {
-    let (mut overlaps, mut cluster) = (false, None);
+/// What the attributes of a launch say.
+#[derive(Default)]
+struct Asked {
+    /// Whether it may begin before the one in front of it has ended.
+    overlaps_previous: bool,
+    /// Blocks of a cluster.
+    cluster: Option<[u32; 3]>,
+    cooperative: bool,
+}
+
+/// What the attributes of a launch say; what is not simulated is refused.
+fn attributes_of(attributes: In<Attribute>, count: u32) -> Result<Asked> {
+    let mut asked = Asked::default();
     let refused = |what: &str| Err(Error::unsupported(format!("{what} are not simulated")));
     for Attribute { number, value, .. } in attributes.all(count as usize)? {
         match number {
             // Nothing; hints about caches, waiting, scheduling, priorities, domains, carve-out, links.
             0 | 1 | 3 | 5 | 8 | 9 | 10 | 14 | 16 => {}
-            2 if value[0] == 0 => {}
-            2 => return refused("cooperative launches"),
+            2 => asked.cooperative = value[0] != 0,
             // The size, and another one that is preferred.
-            4 => cluster = Some([value[0], value[1], value[2]]),
+            4 => asked.cluster = Some([value[0], value[1], value[2]]),
             11 => {}
-            6 => overlaps = value[0] != 0,
+            6 => asked.overlaps_previous = value[0] != 0,
             7 | 12 => return refused("events inside a launch"),
             13 if value[0] == 0 => {}
             13 => return refused("nodes that the device changes"),
             _ => return Err(Error::invalid(format!("{number} is no attribute of a launch"))),
         }
     }
-    Ok((overlaps, cluster))
+    Ok(asked)
 }
 
 fn active_blocks(count: Out<i32>, of: Handle, threads: i32, shared_bytes: usize) -> Result<()> {
@@ -223,7 +233,25 @@ driver_api! {
         extra: In<usize>,
     ) per_thread cuLaunchKernel_ptsz(stream) {
         let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
-        launch(of, Shape { grid, block, shared_bytes, overlaps_previous: false, cluster: None }, stream, each, extra)
+        let shape = Shape { grid, block, shared_bytes, overlaps_previous: false, cluster: None, cooperative: false };
+        launch(of, shape, stream, each, extra)
+    }
+
+    fn cuLaunchCooperativeKernel(
+        of: Handle,
+        grid_x: u32,
+        grid_y: u32,
+        grid_z: u32,
+        block_x: u32,
+        block_y: u32,
+        block_z: u32,
+        shared_bytes: u32,
+        stream: Handle,
+        each: In<Host>,
+    ) per_thread cuLaunchCooperativeKernel_ptsz(stream) {
+        let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+        let shape = Shape { grid, block, shared_bytes, overlaps_previous: false, cluster: None, cooperative: true };
+        launch(of, shape, stream, each, In::nowhere())
     }
 
     fn cuLaunchKernelEx(config: In<Config>, of: Handle, each: In<Host>, extra: In<usize>) {
@@ -293,7 +321,7 @@ driver_api! {
 }
 
 fn launch_with(config: Config, of: Handle, each: In<Host>, extra: In<usize>) -> Result<()> {
-    let (overlaps_previous, cluster) = attributes_of(config.attributes, config.attribute_count)?;
+    let Asked { overlaps_previous, cluster, cooperative } = attributes_of(config.attributes, config.attribute_count)?;
     if overlaps_previous && driver::version() < OVERLAP_IN_GRAPHS && driver::stream(config.stream)?.capture().is_some()
     {
         return Err(Error::unsupported(
@@ -301,5 +329,5 @@ fn launch_with(config: Config, of: Handle, each: In<Host>, extra: In<usize>) -> 
         ));
     }
     let Config { grid, block, shared_bytes, stream, .. } = config;
-    launch(of, Shape { grid, block, shared_bytes, overlaps_previous, cluster }, stream, each, extra)
+    launch(of, Shape { grid, block, shared_bytes, overlaps_previous, cluster, cooperative }, stream, each, extra)
 }

@@ -58,6 +58,7 @@ mod devices;
 mod driver;
 mod graph_nodes;
 mod graphs;
+mod host_memory;
 mod jit;
 mod launches;
 mod libraries;
@@ -65,7 +66,9 @@ mod links;
 mod memory;
 mod modules;
 mod nvjitlink;
+mod pages;
 mod pointers;
+mod pools;
 mod procs;
 mod python;
 mod streams;
@@ -83,12 +86,14 @@ fn functions() -> impl Iterator<Item = &'static [(&'static str, border::Address)
         devices::FUNCTIONS,
         graph_nodes::FUNCTIONS,
         graphs::FUNCTIONS,
+        host_memory::FUNCTIONS,
         launches::FUNCTIONS,
         libraries::FUNCTIONS,
         links::FUNCTIONS,
         memory::FUNCTIONS,
         modules::FUNCTIONS,
         pointers::FUNCTIONS,
+        pools::FUNCTIONS,
         procs::FUNCTIONS,
         streams::FUNCTIONS,
         tensor_maps::FUNCTIONS,

@@ -1,6 +1,6 @@
 //! What is known of a pointer.
 
-use sim_device::{Allocation, Code, Context, Error, HostRange, Result};
+use sim_device::{Allocation, Code, Context, Error, HostKind, HostRange, Result};
 use std::sync::Arc;
 
 use crate::border::driver_api;
@@ -31,19 +31,24 @@ fn attribute(pointee: &Pointee, number: u32, address: u64) -> Result<(usize, Opt
         Pointee::Host(range) => (None, range.address, range.bytes),
         Pointee::Unknown => (None, 0, 0),
     };
+    let managed_by = match pointee {
+        Pointee::Host(HostRange { kind: HostKind::Managed { gpu } | HostKind::Variable { gpu }, .. }) => Some(*gpu),
+        _ => None,
+    };
     let is_known = !matches!(pointee, Pointee::Unknown);
     let known = |value: u64| is_known.then_some(value);
     Ok(match number {
         // Context; memory type, 1 for the host's and 2 for a device's.
         1 => (8, device.map(|(context, _)| context_handle(context).0 as u64).or(known(0))),
-        2 => (4, known(if device.is_some() { 2 } else { 1 })),
+        2 => (4, known(if device.is_some() || managed_by.is_some() { 2 } else { 1 })),
         // The pointer as the device and as the host sees it.
-        3 => (8, device.map(|_| address)),
+        3 => (8, known(address)),
         4 => (8, known(address).filter(|_| device.is_none())),
         // Whether copies synchronise; buffer; managed; GPU.
-        6 | 8 => (4, known(0)),
+        6 => (4, known(0)),
+        8 => (4, known(managed_by.is_some().into())),
         7 => (8, device.map(|(_, allocation)| allocation.number)),
-        9 => (4, device.map(|(context, _)| u64::from(context.gpu())).or(known(0))),
+        9 => (4, device.map(|(context, _)| context.gpu()).or(managed_by).map(u64::from).or(known(0))),
         // Other processes; range; mapped; handle types; RDMA.
         10 | 13 | 15 => (if number == 13 { 4 } else { 1 }, known(u64::from(number == 13))),
         11 => (8, known(start)),

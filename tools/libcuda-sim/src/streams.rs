@@ -227,11 +227,6 @@ driver_api! {
         })
     }
 
-    fn cuStreamAttachMemAsync(_stream: Handle, _address: u64, _bytes: usize, _flags: u32) per_thread cuStreamAttachMemAsync_ptsz(_stream) {
-        current()?;
-        Err(Error::unsupported("managed memory is not simulated"))
-    }
-
     fn cuEventCreate(result: Out<Handle>, flags: u32) {
         let context = current()?;
         result.require()?;

@@ -217,6 +217,10 @@ impl Host {
 }
 
 impl HostMemory for Host {
+    fn address(&self) -> u64 {
+        self.0 as u64
+    }
+
     fn is_page_locked(&self) -> bool {
         driver::machine().is_ok_and(|machine| machine.host_range(self.address()).is_some())
     }

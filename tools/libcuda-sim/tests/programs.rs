@@ -58,7 +58,7 @@ fn every_kind_of_call_does_what_it_should() {
     for expected in [
         "CUDA_ERROR_INVALID_VALUE: cuMemFree_v2: ",
         "which was freed before",
-        "CUDA_ERROR_NOT_SUPPORTED: cuMemAllocManaged is not simulated",
+        "CUDA_ERROR_NOT_SUPPORTED: cuIpcGetMemHandle is not simulated",
         "the image is a cubin",
         "clusters of [2, 1, 1]",
     ] {

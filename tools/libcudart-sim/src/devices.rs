@@ -2,16 +2,15 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::ffi::{CStr, c_char, c_void};
-use std::ptr;
+use std::ffi::{c_char, c_void};
 use std::sync::{Mutex, PoisonError};
 
 use crate::driver::{Handle, call};
 use crate::registry::{self, function};
-use crate::status::{Result, Status, last, put, runtime_api, take_last};
+use crate::status::{Result, Status, put, runtime_api};
 
 /// The version of the runtime that this is: 13.0.
-const VERSION: i32 = 13_000;
+pub const VERSION: i32 = 13_000;
 /// Bytes of the oldest `cudaDeviceProp`; nothing behind them is written.
 const PROPERTY_BYTES: usize = 700;
 
@@ -220,7 +219,8 @@ runtime_api! {
     fn cudaGetDeviceProperties(place: *mut c_void, device: i32) {
         // CUDA 13.
         let properties = properties(place, device)?;
-        for (offset, number) in [(384, 16), (560, 31), (584, 40), (588, 41), (592, 37), (596, 38), (604, 39), (632, 82)].into_iter().chain(TEXTURE_EXTENTS) {
+        let same = [(384, 16), (392, 19), (560, 31), (584, 40), (588, 41), (592, 37), (596, 38), (604, 39), (632, 82)];
+        for (offset, number) in same.into_iter().chain([(636, 83), (656, 89), (660, 90), (664, 91), (668, 95)]).chain(TEXTURE_EXTENTS) {
             properties.set(offset, attribute(number, device)?);
         }
         properties.set(376, attribute(51, device)? as usize);
@@ -282,6 +282,11 @@ runtime_api! {
         call!(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(count, function, threads, shared_bytes, 0))
     }
 
+    fn cudaOccupancyAvailableDynamicSMemPerBlock(bytes: *mut usize, stub: *const c_void, blocks: i32, threads: i32) {
+        let function = function(stub)?;
+        call!(cuOccupancyAvailableDynamicSMemPerBlock(bytes, function, blocks, threads))
+    }
+
     fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
         count: *mut i32,
         stub: *const c_void,
@@ -292,55 +297,4 @@ runtime_api! {
         let function = function(stub)?;
         call!(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(count, function, threads, shared_bytes, flags))
     }
-}
-
-/// Errors that the runtime has and the driver has not: number, name, description.
-const OWN_ERRORS: [(Status, &CStr, &CStr); 6] = [
-    (Status(9), c"cudaErrorInvalidConfiguration", c"invalid configuration argument"),
-    (Status::INVALID_SYMBOL, c"cudaErrorInvalidSymbol", c"invalid device symbol"),
-    (Status::INVALID_DIRECTION, c"cudaErrorInvalidMemcpyDirection", c"invalid copy direction for memcpy"),
-    (
-        Status::INSUFFICIENT_DRIVER,
-        c"cudaErrorInsufficientDriver",
-        c"there is no CUDA driver, or an older one than the runtime's",
-    ),
-    (Status::MISSING_CONFIGURATION, c"cudaErrorMissingConfiguration", c"__global__ function call is not configured"),
-    (Status::INVALID_FUNCTION, c"cudaErrorInvalidDeviceFunction", c"invalid device function"),
-];
-
-fn own_error(status: u32) -> Option<(&'static CStr, &'static CStr)> {
-    OWN_ERRORS.iter().find(|(own, ..)| own.0 == status).map(|(_, name, text)| (*name, *text))
-}
-
-fn error_text(get: impl FnOnce(*mut *const c_char) -> Result<()>) -> *const c_char {
-    let mut text = ptr::null();
-    match get(&mut text) {
-        Ok(()) if !text.is_null() => text,
-        _ => c"unrecognized error code".as_ptr(),
-    }
-}
-
-/// `cudaGetErrorName`: the driver's names.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudaGetErrorName(status: u32) -> *const c_char {
-    own_error(status).map_or_else(|| error_text(|text| call!(cuGetErrorName(status, text))), |(name, _)| name.as_ptr())
-}
-
-/// `cudaGetErrorString`.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudaGetErrorString(status: u32) -> *const c_char {
-    own_error(status)
-        .map_or_else(|| error_text(|text| call!(cuGetErrorString(status, text))), |(_, text)| text.as_ptr())
-}
-
-/// `cudaGetLastError`: the last error of this thread, which is forgotten.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudaGetLastError() -> u32 {
-    take_last().0
-}
-
-/// `cudaPeekAtLastError`: the last error of this thread.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudaPeekAtLastError() -> u32 {
-    last().0
 }

@@ -43,12 +43,12 @@ fn place(shadow: *const c_void, bytes: usize, offset: usize) -> Result<DevicePoi
 
 /// One end of `CUDA_MEMCPY2D`.
 #[repr(C)]
-struct End {
+pub struct End {
     x: usize,
     y: usize,
     kind: u32,
-    host: *const c_void,
-    device: DevicePointer,
+    pub host: *const c_void,
+    pub device: DevicePointer,
     array: Handle,
     pitch: usize,
 }
@@ -62,8 +62,15 @@ struct Copy2d {
     height: usize,
 }
 
+/// What kinds of memory a copy is from and to, as the driver numbers them.
+pub fn kinds(direction: u32) -> Result<(u32, u32)> {
+    /// `CU_MEMORYTYPE_HOST`, `_DEVICE`, `_UNIFIED`.
+    const KINDS: [(u32, u32); 5] = [(1, 1), (1, 2), (2, 1), (2, 2), (4, 4)];
+    KINDS.get(direction as usize).copied().ok_or(Status::INVALID_DIRECTION)
+}
+
 /// An end of a copy of rows; `kind` is the driver's memory type.
-fn end(address: *const c_void, pitch: usize, kind: u32) -> End {
+pub fn end(address: *const c_void, pitch: usize, kind: u32) -> End {
     End { x: 0, y: 0, kind, host: address, device: address as DevicePointer, array: 0, pitch }
 }
 
@@ -92,6 +99,10 @@ fn copy_2d(
     }
 }
 
+/// `cudaMemoryTypeDevice`, `cudaMemoryTypeManaged`.
+const DEVICE_MEMORY: u32 = 2;
+const MANAGED_MEMORY: u32 = 3;
+
 /// `cudaPointerAttributes`.
 #[repr(C)]
 pub struct PointerAttributes {
@@ -113,7 +124,7 @@ runtime_api! {
         call!(cuMemAllocPitch_v2(result, pitch, width, height, 4))
     }
 
-    fn cudaMallocAsync(result: *mut DevicePointer, bytes: usize, stream: Handle) {
+    fn cudaMallocAsync(result: *mut DevicePointer, bytes: usize, stream: Handle) per_thread cudaMallocAsync_ptsz(stream) {
         enter()?;
         call!(cuMemAllocAsync(result, bytes, stream))
     }
@@ -123,7 +134,7 @@ runtime_api! {
         call!(cuMemFree_v2(address))
     }
 
-    fn cudaFreeAsync(address: DevicePointer, stream: Handle) {
+    fn cudaFreeAsync(address: DevicePointer, stream: Handle) per_thread cudaFreeAsync_ptsz(stream) {
         enter()?;
         call!(cuMemFreeAsync(address, stream))
     }
@@ -165,20 +176,30 @@ runtime_api! {
         if call!(cuPointerGetAttribute((&raw mut kind).cast(), 2, address)).is_ok() {
             call!(cuPointerGetAttribute((&raw mut device).cast(), 9, address))?;
         }
-        let of = |wanted| if kind == wanted { address } else { 0 };
-        put(result, PointerAttributes { kind, device, device_pointer: of(2), host_pointer: of(1) })
+        let mut is_managed = 0_u32;
+        if kind == DEVICE_MEMORY && call!(cuPointerGetAttribute((&raw mut is_managed).cast(), 8, address)).is_ok() && is_managed != 0 {
+            kind = MANAGED_MEMORY;
+        }
+        // Kernels reach page-locked memory, and the host managed memory.
+        let device_pointer = if kind == 0 { 0 } else { address };
+        let host_pointer = if kind == DEVICE_MEMORY || kind == 0 { 0 } else { address };
+        put(result, PointerAttributes { kind, device, device_pointer, host_pointer })
     }
 
     fn cudaMemcpy(to: *mut c_void, from: *const c_void, bytes: usize, direction: u32) {
         copy(to, from, bytes, direction, None)
     }
 
-    fn cudaMemcpyAsync(to: *mut c_void, from: *const c_void, bytes: usize, direction: u32, stream: Handle) {
+    fn cudaMemcpyAsync(to: *mut c_void, from: *const c_void, bytes: usize, direction: u32, stream: Handle) per_thread cudaMemcpyAsync_ptsz(stream) {
         copy(to, from, bytes, direction, Some(stream))
     }
 
     fn cudaMemcpyPeer(to: *mut c_void, _to_device: i32, from: *const c_void, _from_device: i32, bytes: usize) {
         copy(to, from, bytes, DEVICE_TO_DEVICE, None)
+    }
+
+    fn cudaMemcpyPeerAsync(to: *mut c_void, _to_device: i32, from: *const c_void, _from_device: i32, bytes: usize, stream: Handle) {
+        copy(to, from, bytes, DEVICE_TO_DEVICE, Some(stream))
     }
 
     fn cudaMemcpy2D(to: *mut c_void, to_pitch: usize, from: *const c_void, from_pitch: usize, width: usize, height: usize, direction: u32) {
@@ -194,7 +215,7 @@ runtime_api! {
         height: usize,
         direction: u32,
         stream: Handle,
-    ) {
+    ) per_thread cudaMemcpy2DAsync_ptsz(stream) {
         copy_2d((to, to_pitch), (from, from_pitch), [width, height], direction, Some(stream))
     }
 
@@ -202,7 +223,7 @@ runtime_api! {
         copy(place(shadow, bytes, offset)? as *mut c_void, from, bytes, direction, None)
     }
 
-    fn cudaMemcpyToSymbolAsync(shadow: *const c_void, from: *const c_void, bytes: usize, offset: usize, direction: u32, stream: Handle) {
+    fn cudaMemcpyToSymbolAsync(shadow: *const c_void, from: *const c_void, bytes: usize, offset: usize, direction: u32, stream: Handle) per_thread cudaMemcpyToSymbolAsync_ptsz(stream) {
         copy(place(shadow, bytes, offset)? as *mut c_void, from, bytes, direction, Some(stream))
     }
 
@@ -210,7 +231,7 @@ runtime_api! {
         copy(to, place(shadow, bytes, offset)? as *const c_void, bytes, direction, None)
     }
 
-    fn cudaMemcpyFromSymbolAsync(to: *mut c_void, shadow: *const c_void, bytes: usize, offset: usize, direction: u32, stream: Handle) {
+    fn cudaMemcpyFromSymbolAsync(to: *mut c_void, shadow: *const c_void, bytes: usize, offset: usize, direction: u32, stream: Handle) per_thread cudaMemcpyFromSymbolAsync_ptsz(stream) {
         copy(to, place(shadow, bytes, offset)? as *const c_void, bytes, direction, Some(stream))
     }
 
@@ -219,12 +240,12 @@ runtime_api! {
         call!(cuMemsetD8_v2(address, value as u8, bytes))
     }
 
-    fn cudaMemsetAsync(address: DevicePointer, value: i32, bytes: usize, stream: Handle) {
+    fn cudaMemsetAsync(address: DevicePointer, value: i32, bytes: usize, stream: Handle) per_thread cudaMemsetAsync_ptsz(stream) {
         enter()?;
         call!(cuMemsetD8Async(address, value as u8, bytes, stream))
     }
 
-    fn cudaMemset2DAsync(address: DevicePointer, pitch: usize, value: i32, width: usize, height: usize, stream: Handle) {
+    fn cudaMemset2DAsync(address: DevicePointer, pitch: usize, value: i32, width: usize, height: usize, stream: Handle) per_thread cudaMemset2DAsync_ptsz(stream) {
         enter()?;
         call!(cuMemsetD2D8Async(address, pitch, value as u8, width, height, stream))
     }

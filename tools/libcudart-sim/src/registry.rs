@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::devices::{self, enter};
 use crate::driver::{DevicePointer, Handle, call};
-use crate::status::{Result, Status, put, runtime_api};
+use crate::status::{Result, Status, border, per_thread, put, runtime_api};
 
 /// A `dim3`.
 #[repr(C)]
@@ -30,9 +30,38 @@ struct Registry {
     kernels: HashMap<usize, (usize, CString)>,
     /// Variables by the address of their shadow.
     variables: HashMap<usize, (usize, CString)>,
+    managed: Vec<Managed>,
     /// Modules by fat binary and GPU.
     modules: HashMap<(usize, i32), Handle>,
 }
+
+/// A variable in managed memory.
+struct Managed {
+    fat_binary: usize,
+    /// Address of the host's pointer to it.
+    place: usize,
+    name: CString,
+}
+
+impl Managed {
+    /// Where the host's pointer points to.
+    fn address(&self) -> DevicePointer {
+        // SAFETY: nvcc's code registered the place of a pointer, which stays where it is.
+        unsafe { (self.place as *const DevicePointer).read() }
+    }
+
+    /// Lets the host's pointer point to where the driver has it in a module that was loaded just now.
+    fn place(&self, module: Handle) -> Result<()> {
+        let (mut address, mut bytes) = (0, 0);
+        call!(cuModuleGetGlobal_v2(&mut address, &mut bytes, module, self.name.as_ptr()))?;
+        // SAFETY: as above.
+        unsafe { (self.place as *mut DevicePointer).write(address) };
+        Ok(())
+    }
+}
+
+/// `cudaStreamCaptureModeRelaxed`.
+const RELAXED_CAPTURE: u32 = 2;
 
 static REGISTRY: Mutex<Option<Registry>> = Mutex::new(None);
 
@@ -50,8 +79,17 @@ impl Registry {
         let address = self.fat_binaries.get(fat_binary).copied().filter(|address| *address != 0);
         let image = address.ok_or(Status::INVALID_FUNCTION)? as *const c_void;
         let mut module = 0;
-        call!(cuModuleLoadData(&mut module, image))?;
+        // A stream of the program may be capturing: what is loaded only now does not concern it.
+        let mut mode = RELAXED_CAPTURE;
+        call!(cuThreadExchangeStreamCaptureMode(&mut mode))?;
+        let loaded = call!(cuModuleLoadData(&mut module, image));
+        call!(cuThreadExchangeStreamCaptureMode(&mut mode))?;
+        loaded?;
         self.modules.insert(key, module);
+        self.managed
+            .iter()
+            .filter(|variable| variable.fat_binary == fat_binary)
+            .try_for_each(|variable| variable.place(module))?;
         Ok(module)
     }
 }
@@ -68,12 +106,15 @@ pub fn function(stub: *const c_void) -> Result<Handle> {
     Ok(function)
 }
 
-/// Address and size of a variable, by the address of its shadow.
+/// Address and size of a variable, by the address of its shadow; of a managed one by its own.
 pub fn variable(shadow: *const c_void) -> Result<(DevicePointer, usize)> {
     enter()?;
     let mut registry = registry();
     let registry = registry.get_or_insert_default();
-    let (fat_binary, name) = registry.variables.get(&(shadow as usize)).cloned().ok_or(Status::INVALID_SYMBOL)?;
+    let managed = registry.managed.iter().find(|variable| variable.address() == shadow as DevicePointer);
+    let managed = managed.map(|variable| (variable.fat_binary, variable.name.clone()));
+    let known = managed.or_else(|| registry.variables.get(&(shadow as usize)).cloned());
+    let (fat_binary, name) = known.ok_or(Status::INVALID_SYMBOL)?;
     let module = registry.module(fat_binary)?;
     let (mut address, mut bytes) = (0, 0);
     call!(cuModuleGetGlobal_v2(&mut address, &mut bytes, module, name.as_ptr()))?;
@@ -121,10 +162,14 @@ pub extern "C" fn __cudaUnregisterFatBinary(handle: *mut *mut c_void) {
     }
 }
 
-/// `__cudaInitModule`.
+/// `__cudaInitModule`: the program is about to use managed variables.
 #[unsafe(no_mangle)]
-pub extern "C" fn __cudaInitModule(_handle: *mut *mut c_void) -> c_char {
-    1
+pub extern "C" fn __cudaInitModule(handle: *mut *mut c_void) -> c_char {
+    let is_there = border(|| {
+        enter()?;
+        registry().get_or_insert_default().module(number(handle)).map(drop)
+    });
+    c_char::from(is_there == Status::SUCCESS.0)
 }
 
 /// `__cudaRegisterFunction`: a kernel, by the address of the function that stands for it on the host.
@@ -159,18 +204,21 @@ pub extern "C" fn __cudaRegisterVar(
     registry().get_or_insert_default().variables.insert(shadow as usize, (number(handle), text(name)));
 }
 
-/// `__cudaRegisterManagedVar`: managed memory is not there; whoever uses such a variable is told by the driver.
+/// `__cudaRegisterManagedVar`: a managed variable, by the pointer through which the host reaches it.
 #[unsafe(no_mangle)]
 pub extern "C" fn __cudaRegisterManagedVar(
-    _handle: *mut *mut c_void,
-    _place: *mut *mut c_void,
+    handle: *mut *mut c_void,
+    place: *mut *mut c_void,
     _device_address: *mut c_char,
-    _name: *const c_char,
+    name: *const c_char,
     _external: i32,
     _bytes: usize,
     _constant: i32,
     _global: i32,
 ) {
+    let mut registry = registry();
+    let registry = registry.get_or_insert_default();
+    registry.managed.push(Managed { fat_binary: number(handle), place: place as usize, name: text(name) });
 }
 
 /// What a `<<<…>>>` says.
@@ -214,6 +262,17 @@ fn shared(bytes: usize) -> Result<u32> {
     u32::try_from(bytes).map_err(|_| Status::INVALID_VALUE)
 }
 
+/// The driver's form of a configuration.
+fn driver_config(config: *const LaunchConfig) -> Result<DriverConfig> {
+    if config.is_null() {
+        return Err(Status::INVALID_VALUE);
+    }
+    // SAFETY: not null, so that the program points to one.
+    let LaunchConfig { grid, block, shared_bytes, stream, attributes, attribute_count } =
+        unsafe { config.read_unaligned() };
+    Ok(DriverConfig { grid, block, shared_bytes: shared(shared_bytes)?, stream, attributes, attribute_count })
+}
+
 fn launch(
     stub: *const c_void,
     grid: Extent,
@@ -227,11 +286,9 @@ fn launch(
     call!(cuLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z, bytes, stream, arguments, none))
 }
 
-/// The stream that a function for per-thread default streams means.
-fn per_thread(stream: Handle) -> Handle {
-    /// `cudaStreamPerThread`.
-    const PER_THREAD: Handle = 2;
-    if stream == 0 { PER_THREAD } else { stream }
+fn launch_with(config: DriverConfig, stub: *const c_void, arguments: *mut *mut c_void) -> Result<()> {
+    let function = function(stub)?;
+    call!(cuLaunchKernelEx((&raw const config).cast(), function, arguments, std::ptr::null_mut()))
 }
 
 runtime_api! {
@@ -253,32 +310,38 @@ runtime_api! {
         put(kernel, stub)
     }
 
-    fn __cudaLaunchKernel(kernel: *const c_void, grid: Extent, block: Extent, arguments: *mut *mut c_void, shared_bytes: usize, stream: Handle) {
+    fn __cudaLaunchKernel(kernel: *const c_void, grid: Extent, block: Extent, arguments: *mut *mut c_void, shared_bytes: usize, stream: Handle) per_thread __cudaLaunchKernel_ptsz(stream) {
         launch(kernel, grid, block, arguments, shared_bytes, stream)
     }
 
-    fn __cudaLaunchKernel_ptsz(kernel: *const c_void, grid: Extent, block: Extent, arguments: *mut *mut c_void, shared_bytes: usize, stream: Handle) {
-        launch(kernel, grid, block, arguments, shared_bytes, per_thread(stream))
-    }
-
-    fn cudaLaunchKernel(stub: *const c_void, grid: Extent, block: Extent, arguments: *mut *mut c_void, shared_bytes: usize, stream: Handle) {
+    fn cudaLaunchKernel(stub: *const c_void, grid: Extent, block: Extent, arguments: *mut *mut c_void, shared_bytes: usize, stream: Handle) per_thread cudaLaunchKernel_ptsz(stream) {
         launch(stub, grid, block, arguments, shared_bytes, stream)
     }
 
-    fn cudaLaunchKernel_ptsz(stub: *const c_void, grid: Extent, block: Extent, arguments: *mut *mut c_void, shared_bytes: usize, stream: Handle) {
-        launch(stub, grid, block, arguments, shared_bytes, per_thread(stream))
+    fn cudaLaunchKernelExC(config: *const LaunchConfig, stub: *const c_void, arguments: *mut *mut c_void) {
+        launch_with(driver_config(config)?, stub, arguments)
     }
 
-    fn cudaLaunchKernelExC(config: *const LaunchConfig, stub: *const c_void, arguments: *mut *mut c_void) {
-        if config.is_null() {
-            return Err(Status::INVALID_VALUE);
-        }
-        // SAFETY: not null, so that the program points to one.
-        let LaunchConfig { grid, block, shared_bytes, stream, attributes, attribute_count } = unsafe { config.read_unaligned() };
+    fn cudaLaunchKernelExC_ptsz(config: *const LaunchConfig, stub: *const c_void, arguments: *mut *mut c_void) {
+        let config = driver_config(config)?;
+        launch_with(DriverConfig { stream: per_thread(config.stream), ..config }, stub, arguments)
+    }
+
+    fn cudaOccupancyMaxActiveClusters(count: *mut i32, stub: *const c_void, config: *const LaunchConfig) {
         let function = function(stub)?;
-        let shared_bytes = shared(shared_bytes)?;
-        let config = DriverConfig { grid, block, shared_bytes, stream, attributes, attribute_count };
-        call!(cuLaunchKernelEx((&raw const config).cast(), function, arguments, std::ptr::null_mut()))
+        let config = driver_config(config)?;
+        call!(cuOccupancyMaxActiveClusters(count, function, (&raw const config).cast()))
+    }
+
+    fn cudaOccupancyMaxPotentialClusterSize(blocks: *mut i32, stub: *const c_void, config: *const LaunchConfig) {
+        let function = function(stub)?;
+        let config = driver_config(config)?;
+        call!(cuOccupancyMaxPotentialClusterSize(blocks, function, (&raw const config).cast()))
+    }
+
+    fn cudaLaunchCooperativeKernel(stub: *const c_void, grid: Extent, block: Extent, arguments: *mut *mut c_void, shared_bytes: usize, stream: Handle) per_thread cudaLaunchCooperativeKernel_ptsz(stream) {
+        let (function, bytes) = (function(stub)?, shared(shared_bytes)?);
+        call!(cuLaunchCooperativeKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z, bytes, stream, arguments))
     }
 
     fn cudaGetSymbolAddress(result: *mut DevicePointer, shadow: *const c_void) {

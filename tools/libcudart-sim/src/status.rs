@@ -3,6 +3,11 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::driver::Handle;
+
+/// `cudaStreamPerThread`.
+pub const PER_THREAD: Handle = 2;
+
 /// A `cudaError_t`; the driver's codes are the same numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status(pub u32);
@@ -84,18 +89,33 @@ pub fn put<T>(place: *mut T, value: T) -> Result<()> {
     Ok(())
 }
 
-/// Defines functions of the runtime API.
+/// The stream that a function for per-thread default streams means.
+pub fn per_thread(stream: Handle) -> Handle {
+    if stream == 0 { PER_THREAD } else { stream }
+}
+
+/// Defines functions of the runtime API. `per_thread NAME(stream)` defines another one that takes no stream to be the thread's
+/// default stream.
 macro_rules! runtime_api {
-    ($(fn $name:ident($($argument:ident: $kind:ty),* $(,)?) $body:block)*) => {
+    ($(fn $name:ident $arguments:tt $(per_thread $twin:ident($stream:ident))? $body:block)*) => {
         $(
-            #[doc = concat!("`", stringify!($name), "` of the CUDA runtime API.")]
-            #[unsafe(no_mangle)]
-            #[allow(non_snake_case, clippy::too_many_arguments)]
-            pub unsafe extern "C" fn $name($($argument: $kind),*) -> u32 {
-                $crate::status::border(move || $body)
-            }
+            $crate::status::runtime_function! { $name $arguments $body }
+            $($crate::status::runtime_function! {
+                $twin $arguments { let $stream = $crate::status::per_thread($stream); $body }
+            })?
         )*
     };
 }
 
-pub(crate) use runtime_api;
+macro_rules! runtime_function {
+    ($name:ident ($($argument:ident: $kind:ty),* $(,)?) $body:block) => {
+        #[doc = concat!("`", stringify!($name), "` of the CUDA runtime API.")]
+        #[unsafe(no_mangle)]
+        #[allow(non_snake_case, clippy::too_many_arguments)]
+        pub unsafe extern "C" fn $name($($argument: $kind),*) -> u32 {
+            $crate::status::border(move || $body)
+        }
+    };
+}
+
+pub(crate) use {runtime_api, runtime_function};

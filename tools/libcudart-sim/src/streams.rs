@@ -1,10 +1,28 @@
-//! Streams, events, and graphs that are captured.
+//! Streams and events.
 
 use std::ffi::c_void;
 
 use crate::devices::enter;
 use crate::driver::{Handle, HostFunction, call};
-use crate::status::runtime_api;
+use crate::status::{Status, runtime_api};
+
+/// A `cudaStreamCallback_t`.
+type Callback = Option<unsafe extern "C" fn(Handle, u32, *mut c_void)>;
+
+/// A call that a stream will make.
+struct Pending {
+    function: unsafe extern "C" fn(Handle, u32, *mut c_void),
+    stream: Handle,
+    data: *mut c_void,
+}
+
+/// Makes the call, and forgets it.
+unsafe extern "C" fn call_back(pending: *mut c_void) {
+    // SAFETY: `cudaStreamAddCallback` gave it to the stream, which calls once.
+    let Pending { function, stream, data } = *unsafe { Box::from_raw(pending.cast::<Pending>()) };
+    // SAFETY: the program said that the function may be called so, from any thread.
+    unsafe { function(stream, Status::SUCCESS.0, data) };
+}
 
 runtime_api! {
     fn cudaStreamCreate(result: *mut Handle) {
@@ -27,76 +45,89 @@ runtime_api! {
         call!(cuStreamDestroy_v2(stream))
     }
 
-    fn cudaStreamSynchronize(stream: Handle) {
+    fn cudaStreamSynchronize(stream: Handle) per_thread cudaStreamSynchronize_ptsz(stream) {
         enter()?;
         call!(cuStreamSynchronize(stream))
     }
 
-    fn cudaStreamQuery(stream: Handle) {
+    fn cudaStreamQuery(stream: Handle) per_thread cudaStreamQuery_ptsz(stream) {
         enter()?;
         call!(cuStreamQuery(stream))
     }
 
-    fn cudaStreamWaitEvent(stream: Handle, event: Handle, flags: u32) {
+    fn cudaStreamWaitEvent(stream: Handle, event: Handle, flags: u32) per_thread cudaStreamWaitEvent_ptsz(stream) {
         enter()?;
         call!(cuStreamWaitEvent(stream, event, flags))
     }
 
-    fn cudaStreamGetPriority(stream: Handle, priority: *mut i32) {
+    fn cudaStreamGetPriority(stream: Handle, priority: *mut i32) per_thread cudaStreamGetPriority_ptsz(stream) {
         enter()?;
         call!(cuStreamGetPriority(stream, priority))
     }
 
-    fn cudaStreamGetFlags(stream: Handle, flags: *mut u32) {
+    fn cudaStreamGetFlags(stream: Handle, flags: *mut u32) per_thread cudaStreamGetFlags_ptsz(stream) {
         enter()?;
         call!(cuStreamGetFlags(stream, flags))
     }
 
-    fn cudaStreamBeginCapture(stream: Handle, mode: u32) {
+    fn cudaStreamBeginCapture(stream: Handle, mode: u32) per_thread cudaStreamBeginCapture_ptsz(stream) {
         enter()?;
         call!(cuStreamBeginCapture_v2(stream, mode))
     }
 
-    fn cudaStreamEndCapture(stream: Handle, graph: *mut Handle) {
+    fn cudaStreamEndCapture(stream: Handle, graph: *mut Handle) per_thread cudaStreamEndCapture_ptsz(stream) {
         enter()?;
         call!(cuStreamEndCapture(stream, graph))
     }
 
-    fn cudaStreamIsCapturing(stream: Handle, status: *mut u32) {
+    fn cudaStreamIsCapturing(stream: Handle, status: *mut u32) per_thread cudaStreamIsCapturing_ptsz(stream) {
         enter()?;
         call!(cuStreamIsCapturing(stream, status))
     }
 
-    fn cudaGraphGetNodes(graph: Handle, nodes: *mut Handle, count: *mut usize) {
-        call!(cuGraphGetNodes(graph, nodes, count))
-    }
-
-    fn cudaGraphInstantiate(result: *mut Handle, graph: Handle, flags: u64) {
-        enter()?;
-        call!(cuGraphInstantiateWithFlags(result, graph, flags))
-    }
-
-    fn cudaGraphLaunch(graph: Handle, stream: Handle) {
-        enter()?;
-        call!(cuGraphLaunch(graph, stream))
-    }
-
-    fn cudaGraphExecDestroy(graph: Handle) {
-        call!(cuGraphExecDestroy(graph))
-    }
-
-    fn cudaGraphDestroy(graph: Handle) {
-        call!(cuGraphDestroy(graph))
-    }
-
-    fn cudaEventRecordWithFlags(event: Handle, stream: Handle, _flags: u32) {
+    fn cudaEventRecordWithFlags(event: Handle, stream: Handle, _flags: u32) per_thread cudaEventRecordWithFlags_ptsz(stream) {
         enter()?;
         call!(cuEventRecord(event, stream))
     }
 
-    fn cudaLaunchHostFunc(stream: Handle, function: HostFunction, data: *mut c_void) {
+    fn cudaLaunchHostFunc(stream: Handle, function: HostFunction, data: *mut c_void) per_thread cudaLaunchHostFunc_ptsz(stream) {
         enter()?;
         call!(cuLaunchHostFunc(stream, function, data))
+    }
+
+    fn cudaStreamAddCallback(stream: Handle, function: Callback, data: *mut c_void, _flags: u32) per_thread cudaStreamAddCallback_ptsz(stream) {
+        enter()?;
+        let call = Box::into_raw(Box::new(Pending { function: function.ok_or(Status::INVALID_VALUE)?, stream, data }));
+        call!(cuLaunchHostFunc(stream, Some(call_back), call.cast())).inspect_err(|_| {
+            // SAFETY: the driver did not take it.
+            drop(unsafe { Box::from_raw(call) });
+        })
+    }
+
+    fn cudaStreamGetId(stream: Handle, id: *mut u64) per_thread cudaStreamGetId_ptsz(stream) {
+        enter()?;
+        call!(cuStreamGetId(stream, id))
+    }
+
+    fn cudaStreamGetDevice(stream: Handle, device: *mut i32) per_thread cudaStreamGetDevice_ptsz(stream) {
+        enter()?;
+        call!(cuStreamGetDevice(stream, device))
+    }
+
+    fn cudaStreamSetAttribute(stream: Handle, _number: u32, _value: *const c_void) per_thread cudaStreamSetAttribute_ptsz(stream) {
+        // What a stream keeps in the cache, and how it waits.
+        enter()?;
+        let mut flags = 0;
+        call!(cuStreamGetFlags(stream, &mut flags))
+    }
+
+    fn cudaThreadExchangeStreamCaptureMode(mode: *mut u32) {
+        call!(cuThreadExchangeStreamCaptureMode(mode))
+    }
+
+    fn cudaEventElapsedTime_v2(milliseconds: *mut f32, start: Handle, end: Handle) {
+        enter()?;
+        call!(cuEventElapsedTime(milliseconds, start, end))
     }
 
     fn cudaEventCreate(result: *mut Handle) {
@@ -109,7 +140,7 @@ runtime_api! {
         call!(cuEventCreate(result, flags))
     }
 
-    fn cudaEventRecord(event: Handle, stream: Handle) {
+    fn cudaEventRecord(event: Handle, stream: Handle) per_thread cudaEventRecord_ptsz(stream) {
         enter()?;
         call!(cuEventRecord(event, stream))
     }

@@ -3,7 +3,7 @@
 use ptx_sim::{CallSite, Location, SourceLocation};
 
 /// What the paths of files have in them that come with a compiler or a library.
-const LIBRARY_FOLDERS: [&str; 18] = [
+const LIBRARY_FOLDERS: [&str; 20] = [
     "/bin/..//include/",
     "/bin/../include/",
     "/bin/../targets/",
@@ -22,6 +22,8 @@ const LIBRARY_FOLDERS: [&str; 18] = [
     "/include/thrust/",
     "/include/cuda/",
     "/include/cooperative_groups",
+    "/nvidia/cu12/include/",
+    "/nvidia/cu13/include/",
 ];
 
 /// A line on the way to an instruction.
@@ -48,7 +50,10 @@ impl<'a> Chain<'a> {
         if frames.is_empty() {
             frames.push(Frame { place: None, call: None });
         }
-        frames.extend(at.called_from.iter().map(|call| Frame { place: call.source.as_ref(), call: Some(call) }));
+        for call in &at.called_from {
+            frames.push(Frame { place: call.source.as_ref(), call: Some(call) });
+            frames.extend(call.inlined_at.iter().map(|place| Frame { place: Some(place), call: None }));
+        }
         let own = |frame: &Frame<'_>| frame.place.is_some_and(|place| !is_library(&place.file));
         let own = frames.iter().position(own).unwrap_or(0);
         Self { frames, own }
@@ -103,15 +108,25 @@ mod tests {
             source: Some(header.clone()),
             inlined_at: vec![header],
             called_from: vec![
-                CallSite { function: "helper".to_owned(), ptx_line: 3, source: Some(place("helper.cu")) },
-                CallSite { function: "other".to_owned(), ptx_line: 9, source: Some(place("kernel.cu")) },
+                CallSite {
+                    function: "helper".to_owned(),
+                    ptx_line: 3,
+                    source: Some(place("/usr/include/helper.h")),
+                    inlined_at: vec![place("helper.cu")],
+                },
+                CallSite {
+                    function: "other".to_owned(),
+                    ptx_line: 9,
+                    source: Some(place("kernel.cu")),
+                    inlined_at: Vec::new(),
+                },
             ],
             ..Location::default()
         };
         let chain = Chain::of(&at);
         assert_eq!(chain.own().place, Some(&place("helper.cu")));
         let inner: Vec<_> = chain.inner().map(|(_, call)| call.map(|call| call.function.as_str())).collect();
-        assert_eq!(inner, [Some("helper"), None]);
+        assert_eq!(inner, [None, Some("helper"), None]);
         assert_eq!(
             chain.outer().map(|frame| frame.place.expect("a place").file.as_str()).collect::<Vec<_>>(),
             ["kernel.cu"]

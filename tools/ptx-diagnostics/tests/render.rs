@@ -188,7 +188,8 @@ fn the_users_line_comes_before_that_of_a_header() {
 fn names_are_shown_as_written() {
     let mut finding = findings().swap_remove(0);
     finding.message = "the end of buffer `_Z4axpyIfEvT_PKS0_PS0_i_param_2`".to_owned();
-    finding.at.called_from = vec![ptx_sim::CallSite { function: "_Z6helperPf".to_owned(), ptx_line: 7, source: None }];
+    finding.at.called_from =
+        vec![ptx_sim::CallSite { function: "_Z6helperPf".to_owned(), ptx_line: 7, ..ptx_sim::CallSite::default() }];
     let text = Renderer::new(Sources::below(Path::new("")), false).render(&finding);
     for expected in ["`parameter 2 of axpy<float>`", "`helper` is called here, line 7 of the PTX"] {
         assert!(text.contains(expected), "`{expected}` is missing:\n{text}");

@@ -126,6 +126,8 @@ pub struct CallSite {
     pub ptx_line: u32,
     /// Where the call comes from, when the PTX has line information.
     pub source: Option<SourceLocation>,
+    /// Where that was inlined, innermost first.
+    pub inlined_at: Vec<SourceLocation>,
 }
 
 impl fmt::Display for CallSite {

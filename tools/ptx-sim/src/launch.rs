@@ -1,8 +1,10 @@
 //! A launch: what is run, with which limits, and why it may be refused.
 
+use std::sync::Arc;
+
 use crate::counters::Counters;
 use crate::finding::Finding;
-use crate::race::GlobalAccess;
+use crate::race::{GlobalAccess, Unfinished};
 
 /// One kernel launch.
 #[derive(Clone, Copy, Debug)]
@@ -38,9 +40,14 @@ pub struct Options {
     /// Whether the grid may begin before the one in front of it has ended (CUDA's programmatic stream serialisation); `None` where
     /// that is not known: an entry with a `griddepcontrol.wait` is then taken to be launched so.
     pub overlaps_previous: Option<bool>,
+    /// What the grids that may still run then have accessed; `None` where that is not known: all that comes behind no
+    /// `griddepcontrol.wait` is taken to meet them.
+    pub unfinished: Option<Arc<Unfinished>>,
     /// Blocks of a cluster in x, y and z, which divide the grid; `None` for what the entry demands (`.reqnctapercluster`), or else
     /// none.
     pub cluster: Option<[u32; 3]>,
+    /// Whether all blocks are on the GPU together, so that they may wait for each other (a cooperative launch).
+    pub cooperative: bool,
     /// Whether the report says what global memory was accessed; it does while data races are looked for.
     pub accesses: bool,
 }
@@ -54,7 +61,9 @@ impl Default for Options {
             races: true,
             schedule: 0,
             overlaps_previous: None,
+            unfinished: None,
             cluster: None,
+            cooperative: false,
             accesses: false,
         }
     }
@@ -72,6 +81,9 @@ pub struct Report {
     /// The global memory that was accessed, where [`Options::accesses`] asks for it. A read of what the same thread wrote or
     /// writes later may be left out.
     pub accesses: Vec<GlobalAccess>,
+    /// Whether the next grid may begin before those in front of this one have ended: some block let it, or ended, and had not
+    /// waited for them (`griddepcontrol`).
+    pub ends_before_previous: bool,
 }
 
 /// Why a launch was refused; nothing was executed. Never a statement that the kernel is wrong, only that it cannot be
@@ -147,6 +159,18 @@ pub enum LaunchError {
     /// The grid, block or cluster is empty or larger than any GPU takes, or contradicts what the entry demands.
     #[error("{0}")]
     Geometry(String),
+    /// The blocks of a cooperative launch do not fit the GPU together.
+    #[error(
+        "a cooperative launch of {blocks} blocks: at most {limit} of them are on the largest GPU of sm_{architecture} together"
+    )]
+    Cooperative {
+        /// Blocks of the grid.
+        blocks: u64,
+        /// Blocks that fit.
+        limit: u64,
+        /// The architecture of the launch.
+        architecture: u32,
+    },
     /// The architecture is not known to the simulator.
     #[error("architecture sm_{architecture} is not known; known are {}", list(.known))]
     UnknownArchitecture {

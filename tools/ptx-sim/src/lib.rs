@@ -270,12 +270,12 @@ pub use finding::{CallSite, Finding, FindingClass, LaneAddress, Location, OtherA
 pub use isa::{expand_forms, lanewise_forms};
 pub use launch::{Launch, LaunchError, Options, Report};
 pub use memory::{
-    AddressMode, Allocation, Channel, Filter, Geometry, GlobalMemory, MemoryError, Sampler, Swizzle, TENSOR_MAP_BYTES,
-    TensorElement, TensorMap, TexelFormat, Texels, Texture,
+    AddressMode, Allocation, Channel, Filter, Geometry, GlobalMemory, HostWords, MemoryError, Sampler, Swizzle,
+    TENSOR_MAP_BYTES, TensorElement, TensorMap, TexelFormat, Texels, Texture,
 };
 pub use module::{Module, Parameter};
 pub use parse::ParseError;
 pub use program::ModuleVariable;
-pub use race::{Engine, GlobalAccess};
+pub use race::{Engine, GlobalAccess, Unfinished};
 pub use run::{check, run};
 pub use signature::Use;

@@ -30,6 +30,7 @@ pub struct Module {
     syntax: Syntax,
     /// Tells modules apart whose variables live in the same memory.
     identity: u64,
+    uses_dependent_launches: bool,
 }
 
 impl Module {
@@ -46,6 +47,7 @@ impl Module {
             lines: std::iter::once(0).chain(text.match_indices('\n').map(|(end, _)| end + 1)).collect(),
             syntax,
             identity: NEXT.fetch_add(1, Relaxed),
+            uses_dependent_launches: text.contains("griddepcontrol"),
         })
     }
 
@@ -94,6 +96,18 @@ impl Module {
         self.syntax.entries.iter().find(|candidate| candidate.name == name)
     }
 
+    /// Names and sizes in bytes of the variables that the host reaches, too (`.attribute(.managed)`).
+    pub fn managed_variables(&self) -> impl Iterator<Item = (&str, u64)> {
+        let managed = self.syntax.variables.iter().filter(|variable| variable.is_managed);
+        managed.filter_map(|variable| Some((variable.name.as_str(), variable.bytes?)))
+    }
+
+    /// Says where a variable of the module is to be placed in `memory`, which holds so many bytes there. One that was placed
+    /// before stays where it is.
+    pub fn reserve_variable(&self, name: &str, address: u64, memory: &mut GlobalMemory) {
+        memory.reserve_variable(self.identity, name, address);
+    }
+
     /// Places the variables of the module in `memory`, unless a launch has done so before, and returns all of them. A launch
     /// finds them there, with what was written to them since.
     ///
@@ -106,6 +120,11 @@ impl Module {
     /// The first architecture that runs the module, as in 80 for `sm_80`; `None` when the simulator knows none.
     pub fn architecture(&self) -> Option<u32> {
         architecture::first_that_runs(self.target())
+    }
+
+    /// Whether it has kernels that begin before those in front of them have ended, or let others do so (`griddepcontrol`).
+    pub fn uses_dependent_launches(&self) -> bool {
+        self.uses_dependent_launches
     }
 
     /// The PTX ISA version (`.version`), as in (8, 0).

@@ -54,7 +54,11 @@ pub fn run(
     if operations.iter().any(isa::Operation::uses_heap) {
         memory.prepare_heap()?;
     }
-    let machine = Machine::new(module, &program, launch, memory, cluster, options);
+    let grid_workspace = if options.cooperative { Some(memory.prepare_grid_workspace()?) } else { None };
+    let machine = Machine::new(module, &program, launch, memory, cluster, grid_workspace, options);
+    if options.cooperative {
+        check_cooperative(&machine)?;
+    }
     run_grid(&machine, &operations, options)
 }
 
@@ -132,6 +136,13 @@ fn cluster_of(entry: &Entry, launch: &Launch<'_>, options: &Options) -> Result<O
         return error(format!("a grid of {:?} blocks is not a multiple of clusters of {cluster:?}", launch.grid));
     }
     Ok(Some(cluster))
+}
+
+fn check_cooperative(machine: &Machine<'_>) -> Result<(), LaunchError> {
+    let blocks = machine.launch.grid.iter().map(|size| u64::from(*size)).product();
+    let limit = machine.resident_clusters() as u64 * u64::from(machine.blocks_of_cluster());
+    let architecture = machine.launch.architecture;
+    if blocks > limit { Err(LaunchError::Cooperative { blocks, limit, architecture }) } else { Ok(()) }
 }
 
 fn check_parameter_space(entry: &Entry) -> Result<(), LaunchError> {

@@ -29,6 +29,10 @@ fn carries_join_two_words() {
     check("b64", &["b64", "b64"], chain, &[&[M1, 1, 1 << 32], &[M1_64, 1, 0], &[5, 6, 11]]);
     let borrow = chain.replace("add.cc", "sub.cc").replace("addc", "subc");
     check("b64", &["b64", "b64"], &borrow, &[&[1 << 32, 1, M1], &[0, 1, M1_64]]);
+    let mixed = ".reg .b32 x; sub.cc.u32 x, a, b; addc.u32 d, 0, 0;";
+    check("b32", &["b32", "b32"], mixed, &[&[5, 3, 1], &[3, 3, 1], &[3, 5, 0]]);
+    let mixed = ".reg .b32 x; add.cc.u32 x, a, b; subc.u32 d, 7, 0;";
+    check("b32", &["b32", "b32"], mixed, &[&[M1, 1, 7], &[1, 1, 6]]);
     let product = ".reg .b32 lo, hi; mul.lo.u32 lo, a, b; mul.hi.u32 hi, a, b;\n\
                    mad.lo.cc.u32 lo, a, b, lo; madc.hi.u32 hi, a, b, hi; mov.b64 d, {lo, hi};";
     check(

@@ -96,3 +96,30 @@ fn nothing_is_said_where_races_are_not_looked_for() {
     let options = Options { races: false, ..Options::default() };
     kernel(&[COPY, WAIT]).with_options(options).run_clean();
 }
+
+#[test]
+fn only_what_grids_before_have_used_is_met() {
+    let before =
+        |text: &str| kernel(&[text]).with_options(Options { accesses: true, ..Options::default() }).run().report;
+    // The grid before wrote the first half of the output only.
+    let report = before("@%leader st.global.u32 [%rd1], 7;\n");
+    let unfinished = Some(std::sync::Arc::new(ptx_sim::Unfinished::new(report.accesses.iter())));
+    let options = Options { overlaps_previous: Some(true), unfinished, ..Options::default() };
+    kernel(&["ld.global.u32 %r5, [%rd0];\n", WAIT, "st.global.u32 [%rd1], %r5;\n"])
+        .with_options(options.clone())
+        .run_clean();
+    let meets = kernel(&["st.global.u32 [%rd1], %lane;\n", WAIT]).with_options(options);
+    assert_eq!(meets.run_faults_of(FindingClass::PreviousGridNotWaited).len(), 1);
+}
+
+#[test]
+fn whether_the_next_grid_may_begin_before_the_previous_has_ended() {
+    let early = |parts: &[&str]| {
+        let options = Options { overlaps_previous: Some(true), ..Options::default() };
+        kernel(parts).with_options(options).run().report.ends_before_previous
+    };
+    assert!(!early(&[WAIT, "griddepcontrol.launch_dependents;\n"]));
+    assert!(!early(&[WAIT]));
+    assert!(early(&["griddepcontrol.launch_dependents;\n", WAIT]));
+    assert!(early(&[COPY]), "it ends, and has not waited");
+}

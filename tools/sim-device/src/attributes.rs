@@ -39,7 +39,7 @@ fn texture_extent(attribute: u32) -> Option<u32> {
 }
 
 /// The value of an attribute (`CUdevice_attribute`) of GPU `index`; `None` for a number that is none. What the simulator does
-/// not have, such as managed memory and mapped host memory, is 0.
+/// not have, such as access to the memory of another GPU, is 0.
 pub fn device_attribute(config: &Config, index: u32, attribute: u32) -> Option<i32> {
     let architecture = &config.architecture;
     let (major, minor) = architecture.compute_capability();
@@ -70,13 +70,17 @@ pub fn device_attribute(config: &Config, index: u32, attribute: u32) -> Option<i
         37 => 5120,
         38 => L2_BYTES,
         39 => number(architecture.threads),
-        // Unified addressing.
-        41 => 1,
+        // Host memory in kernels; unified addressing.
+        19 | 41 => 1,
         75 => number(major),
         76 => number(minor),
         // Caches of global and local memory.
         79 | 80 => 1,
         81 => number(architecture.shared_bytes),
+        // Managed memory, which the host and a GPU may use at the same time.
+        83 | 89 => 1,
+        // Kernels are preempted; registered host memory is used at the host's address; cooperative launches; registering.
+        90 | 91 | 95 | 99 => 1,
         // Single precision is this many times as fast as double.
         87 => 2,
         97 => number(architecture.shared_bytes_per_block),

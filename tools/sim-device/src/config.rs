@@ -1,8 +1,9 @@
 //! What is simulated, and what the environment says about it.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use ptx_sim::Options;
+use ptx_sim::{HostWords, Options};
 
 use crate::architecture::Architecture;
 use crate::code::Code;
@@ -14,6 +15,9 @@ const MOST_GPUS: u32 = 64;
 pub const NEWEST_DRIVER: u32 = 13_000;
 /// Most memory of a GPU, bytes: what the addresses of a context have room for, twice over.
 const MOST_MEMORY: u64 = 256 << 30;
+
+/// Allocates so many bytes of the host's memory, if it can.
+pub type AllocateHost = fn(u64) -> Option<Arc<dyn HostWords>>;
 
 /// Where messages go.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,6 +59,9 @@ pub struct Config {
     /// Tells the program's line that is being executed by this thread, where somebody can, outside a function (nvcc makes one for
     /// each kernel, of the same name): allocations, launches and copies are told with it.
     pub caller: Option<fn(&str) -> Option<String>>,
+    /// Allocates memory of the host that is never given back to others: so many bytes, from a multiple of 8 on. Without it there
+    /// is no managed memory.
+    pub host_memory: Option<AllocateHost>,
     /// The CUDA version that the driver is for, as in 13000 for 13.0.
     pub driver_version: u32,
     /// Functions of the driver that fail, with what they return.
@@ -76,6 +83,7 @@ impl Default for Config {
             uninitialised_copies: false,
             journal: None,
             caller: None,
+            host_memory: None,
             driver_version: NEWEST_DRIVER,
             failures: Vec::new(),
         }

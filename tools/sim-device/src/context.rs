@@ -8,9 +8,10 @@ use ptx_sim::{GlobalMemory, Texels};
 
 use crate::code::Code;
 use crate::error::{Error, Result};
+use crate::host::HostRange;
 use crate::image::{ContextId, Images};
 use crate::machine::{FIRST_ADDRESS, Machine, SPAN};
-use crate::memory::{Allocation, Memory, grouped};
+use crate::memory::{Allocation, Memory};
 use crate::module::Module;
 use crate::problem::Problem;
 use crate::sync::lock;
@@ -152,8 +153,12 @@ impl Context {
         if !self.machine.config().leaks {
             return;
         }
-        let leaks =
-            lock(&self.state).as_ref().map_or(Vec::new(), |state| state.memory.leaks().map(str::to_owned).collect());
+        let mut leaks: Vec<_> = match &*lock(&self.state) {
+            Some(state) => state.memory.leaks().map(str::to_owned).collect(),
+            None => return,
+        };
+        let host = self.machine.host_ranges_of(self.id);
+        leaks.extend(host.into_iter().filter(HostRange::is_allocated_managed).map(|range| range.name));
         let place = self.describe();
         for name in leaks.iter().take(LEAKS_SHOWN) {
             self.machine.problem(Problem::Leak, &format!("{name}, is never freed, in {place}"));
@@ -191,6 +196,17 @@ impl Context {
         }
     }
 
+    /// The number of its span of addresses.
+    pub(crate) fn span(&self) -> u64 {
+        self.span
+    }
+
+    /// What is behind the lock, whatever error a kernel left.
+    pub(crate) fn state_in_any_case(&self) -> Result<StateGuard<'_>> {
+        let guard = lock(&self.state);
+        if guard.is_some() { Ok(StateGuard(guard)) } else { Err(Code::CONTEXT_IS_DESTROYED.into()) }
+    }
+
     /// What is behind the lock, for a call of some kind.
     pub(crate) fn state(&self, call: Call) -> Result<StateGuard<'_>> {
         let mut guard = lock(&self.state);
@@ -220,6 +236,7 @@ impl Context {
     pub fn synchronize(&self) -> Result<()> {
         self.machine.captures.check_context_synchronized(self.id)?;
         self.machine.stream_races.synchronize_context(self.id);
+        self.machine.dependents.end_context(self.id);
         self.check(Call::Synchronous)
     }
 
@@ -229,8 +246,7 @@ impl Context {
     /// [`Code::OUT_OF_MEMORY`]; [`Code::INVALID_VALUE`] for no bytes; as [`Context::check`].
     pub fn allocate(&self, owner: &str, bytes: u64) -> Result<u64> {
         let number = self.machine.next_allocation();
-        let from = self.machine.caller("");
-        self.allocate_named(number, format!("allocation {number} of {} bytes, by {owner}{from}", grouped(bytes)), bytes)
+        self.allocate_named(number, self.machine.numbered_name(number, owner, bytes), bytes)
     }
 
     /// Allocates memory that messages call `name`.
@@ -319,6 +335,17 @@ impl Context {
     /// The live allocation that `address` lies in.
     pub fn allocation_at(&self, address: u64) -> Option<Allocation> {
         lock(&self.state).as_ref()?.memory.find(address)
+    }
+
+    /// Whether `address` lies in memory that is or was allocated.
+    pub fn knows(&self, address: u64) -> bool {
+        lock(&self.state).as_ref().is_some_and(|state| state.memory.global.allocation_at(address).is_some())
+    }
+
+    /// Whether `address` lies in memory that was allocated, and freed.
+    pub fn was_freed(&self, address: u64) -> bool {
+        let is_freed = |state: &State| state.memory.global.allocation_at(address).is_some_and(|found| !found.live);
+        lock(&self.state).as_ref().is_some_and(is_freed)
     }
 
     /// What lies at `address`, in words, freed memory too.

@@ -63,7 +63,7 @@ pub fn ptx(data: &[u8], architecture: &Architecture) -> Result<String> {
         let number = architecture.number;
         let text = format!(
             "the fat binary has no PTX that runs on sm_{number}, but {others}; compile with -arch=compute_{number}, so that PTX \
-             is in it"
+             is in it; device code that is linked (-rdc=true, for dynamic parallelism) keeps none"
         );
         Error::new(Code::NO_BINARY_FOR_GPU, text).of(Problem::NotSimulated)
     })

@@ -27,7 +27,7 @@ impl Node {
             Operation::Fill(_) => 2,
             Operation::Call(_) => 3,
             Operation::Graph(_) => 4,
-            Operation::Empty => 5,
+            Operation::Empty | Operation::Life(_) => 5,
             Operation::Record(_) => 7,
         }
     }

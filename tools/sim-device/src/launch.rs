@@ -14,7 +14,7 @@ use crate::function::Function;
 use crate::machine::LAST_ADDRESS;
 use crate::operation::During;
 use crate::problem::Problem;
-use crate::stream_races::Access;
+use crate::stream_races::{Access, By};
 
 /// Most blocks of a cluster; a GPU asks for a permission for more than 8.
 const BLOCKS_PER_CLUSTER: u128 = 16;
@@ -35,6 +35,8 @@ pub struct Launch {
     pub overlaps_previous: bool,
     /// Blocks of a cluster in x, y and z (`CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`); `None` for what the function demands.
     pub cluster: Option<[u32; 3]>,
+    /// Whether all blocks are on the GPU together, so that they may wait for each other (a cooperative launch).
+    pub cooperative: bool,
     /// The bytes of each parameter, in order.
     pub parameters: Vec<Vec<u8>>,
 }
@@ -114,8 +116,12 @@ impl Context {
         if launch.function.context().id() != self.id() {
             return Err(Error::new(Code::INVALID_HANDLE, "the function belongs to another context"));
         }
-        let options =
-            Options { overlaps_previous: Some(launch.overlaps_previous), cluster: launch.cluster, ..options.clone() };
+        let options = Options {
+            overlaps_previous: Some(launch.overlaps_previous),
+            cluster: launch.cluster,
+            cooperative: launch.cooperative,
+            ..options.clone()
+        };
         let parameters: Vec<&[u8]> = launch.parameters.iter().map(Vec::as_slice).collect();
         let simulated = ptx_sim::Launch {
             entry: launch.function.name(),
@@ -137,9 +143,16 @@ impl Context {
         }
         let machine = self.machine();
         machine.launches.fetch_add(1, Relaxed);
-        let accesses = machine.stream_races.is_watching();
-        let mut report = self.run(launch, &Options { accesses, ..machine.config().options.clone() })?;
-        if accesses {
+        let (races, dependents) = (machine.stream_races.is_watching(), &machine.dependents);
+        if launch.overlaps_previous || launch.function.image.module.uses_dependent_launches() {
+            dependents.begin();
+        }
+        let accesses = races || dependents.is_watching();
+        let unfinished = if launch.overlaps_previous { dependents.unfinished(during.line) } else { None };
+        let mut report = self.run(launch, &Options { accesses, unfinished, ..machine.config().options.clone() })?;
+        let keeps_previous = launch.overlaps_previous && report.ends_before_previous;
+        dependents.add(during.line, dependents.is_watching().then(|| report.accesses.clone()), keeps_previous);
+        if races {
             let name = || format!("the launch of {}{}", launch.describe(), machine.caller(launch.function.name()));
             during.add(self, name, || report.accesses.drain(..).map(access).collect());
         }
@@ -179,15 +192,10 @@ impl Context {
                 owner.describe_address(address).map(|what| format!("{what}, memory of {}", owner.describe()))
             }
             Some(_) => None,
-            None if address >= LAST_ADDRESS && machine.host_range(address).is_none() => {
+            None if address >= LAST_ADDRESS && !self.knows(address) && !machine.is_near_host_range(address) => {
                 Some("the host's memory, which kernels do not reach: give them what cuMemAlloc gave".to_owned())
             }
-            None => machine.host_range(address).map(|range| {
-                format!(
-                    "{} bytes of page-locked host memory at {:#x}, which kernels do not reach here",
-                    range.bytes, range.address
-                )
-            }),
+            None => None,
         };
         if let Some(foreign) = foreign {
             finding.message = format!("{}; the address is that of {foreign}", finding.message);
@@ -198,7 +206,7 @@ impl Context {
 /// What a kernel did with memory.
 fn access(access: GlobalAccess) -> Access {
     let GlobalAccess { address, bytes, writes, is_strong, ptx_line, source } = access;
-    Access { address, bytes, writes, is_strong, at: Some((ptx_line, source)) }
+    Access { address, bytes, writes, is_strong, by: By::Line(ptx_line, source) }
 }
 
 /// Whether a GPU notices what was found.
@@ -236,6 +244,7 @@ fn launch_error(error: LaunchError) -> Error {
         LaunchError::Invalid { .. } => Code::INVALID_PTX,
         LaunchError::Target { .. } | LaunchError::UnknownArchitecture { .. } => Code::NO_BINARY_FOR_GPU,
         LaunchError::Memory(_) => Code::OUT_OF_MEMORY,
+        LaunchError::Cooperative { .. } => Code::COOPERATIVE_LAUNCH_TOO_LARGE,
         LaunchError::Threads(_) => Code::OPERATING_SYSTEM,
         _ => Code::INVALID_VALUE,
     };

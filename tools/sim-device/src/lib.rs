@@ -31,6 +31,7 @@
 //!     block: [1; 3],
 //!     dynamic_shared_bytes: 0,
 //!     overlaps_previous: false,
+//!     cooperative: false,
 //!     cluster: None,
 //!     parameters: vec![address.to_le_bytes().to_vec()],
 //! };
@@ -49,8 +50,8 @@
 //!   streams do with the same memory while nothing orders them is told.
 //! - The contexts of a process have different addresses, and each only reaches its own memory, as on a GPU. There is no
 //!   access between GPUs but copies.
-//! - Not there: managed memory, memory of the host in kernels, mipmaps, cubemaps, cooperative launches, graph nodes other than
-//!   those that capture makes.
+//! - Memory of the host that the driver knows, page-locked, registered or managed, is reached by kernels at its own address.
+//! - Not there: mipmaps, cubemaps, updates of graphs.
 
 #![forbid(unsafe_code)]
 
@@ -62,11 +63,13 @@ mod code;
 mod config;
 mod context;
 mod declarations;
+mod dependents;
 mod error;
 mod event;
 pub mod fat_binary;
 mod function;
 mod graph;
+mod host;
 mod image;
 mod launch;
 mod library;
@@ -88,20 +91,21 @@ pub use array::{Array, ArrayDescriptor, LAYERED, SURFACES};
 pub use attributes::device_attribute;
 pub use capture::{Capture, Mode, exchange_thread_mode};
 pub use code::Code;
-pub use config::{Config, Messages, NEWEST_DRIVER};
+pub use config::{AllocateHost, Config, Messages, NEWEST_DRIVER};
 pub use context::{Call, Context, Kind};
 pub use error::{Error, Result};
 pub use event::Event;
 pub use function::Function;
 pub use graph::{Graph, GraphExec, Node};
+pub use host::{HostKind, HostRange};
 pub use image::Parameter;
 pub use launch::Launch;
 pub use library::{Kernel, Library};
-pub use machine::{Gpu, HostRange, Machine, NAME, is_device_address};
+pub use machine::{Gpu, Machine, NAME, is_device_address};
 pub use memory::Allocation;
 pub use module::Module;
-pub use operation::{Copy, Fill, HostMemory, Operation, Place};
+pub use operation::{Copy, Fill, HostMemory, Life, Operation, Place};
 pub use problem::{Problem, Severity};
-pub use ptx_sim::{Options, Report};
+pub use ptx_sim::{HostWords, Options, Report};
 pub use stream::{PRIORITIES, Stream, StreamKind};
 pub use texture::Resource;

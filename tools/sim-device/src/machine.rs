@@ -8,7 +8,9 @@ use crate::capture::Captures;
 use crate::code::Code;
 use crate::config::Config;
 use crate::context::{Context, Kind};
+use crate::dependents::Dependents;
 use crate::error::{Error, Result};
+use crate::host::HostRanges;
 use crate::image::Images;
 use crate::library::Library;
 use crate::problem::Problem;
@@ -44,10 +46,11 @@ pub struct Machine {
     number: u64,
     pub(crate) captures: Captures,
     pub(crate) stream_races: StreamRaces,
+    pub(crate) dependents: Dependents,
     /// By the number of their span of addresses.
-    contexts: Mutex<BTreeMap<u64, Weak<Context>>>,
+    pub(crate) contexts: Mutex<BTreeMap<u64, Weak<Context>>>,
     free_spans: Mutex<VecDeque<u64>>,
-    host: Mutex<BTreeMap<u64, HostRange>>,
+    pub(crate) host: Mutex<HostRanges>,
     next_context: AtomicU64,
     next_allocation: AtomicU64,
     pub(crate) launches: AtomicU64,
@@ -68,21 +71,6 @@ struct Primary {
     flags: u32,
 }
 
-/// Host memory that the driver allocated or was told of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HostRange {
-    /// First address.
-    pub address: u64,
-    /// Bytes.
-    pub bytes: u64,
-    /// Flags it was allocated with.
-    pub flags: u32,
-    /// The context that it was allocated in.
-    pub context: u64,
-    /// Whether it was the program's, and only registered.
-    pub is_registered: bool,
-}
-
 impl Machine {
     /// A machine as `config` says.
     pub fn new(config: Config) -> Arc<Self> {
@@ -95,6 +83,7 @@ impl Machine {
             number: NEXT.fetch_add(1, Relaxed),
             captures: Captures::default(),
             stream_races: StreamRaces::default(),
+            dependents: Dependents::default(),
             contexts: Mutex::default(),
             free_spans: Mutex::new((0..SPANS).collect()),
             host: Mutex::default(),
@@ -146,6 +135,7 @@ impl Machine {
         let id = self.next_context.fetch_add(1, Relaxed);
         let context = Context::new(self.clone(), id, gpu, flags, kind, span);
         lock(&self.contexts).insert(span, Arc::downgrade(&context));
+        self.map_all_host(&context)?;
         Ok(context)
     }
 
@@ -234,34 +224,11 @@ impl Machine {
 
     /// The context whose memory `address` belongs to, or belonged to.
     pub fn context_at(&self, address: u64) -> Option<Arc<Context>> {
-        let span = address.checked_sub(FIRST_ADDRESS)? / SPAN;
+        self.context_in_span(address.checked_sub(FIRST_ADDRESS)? / SPAN)
+    }
+
+    pub(crate) fn context_in_span(&self, span: u64) -> Option<Arc<Context>> {
         lock(&self.contexts).get(&span)?.upgrade()
-    }
-
-    /// Remembers host memory, so that its addresses are known.
-    ///
-    /// # Errors
-    /// [`Code::HOST_MEMORY_ALREADY_REGISTERED`] when some of it is known already.
-    pub fn add_host_range(&self, range: HostRange) -> Result<()> {
-        let mut host = lock(&self.host);
-        let below = host.range(..range.address + range.bytes).next_back();
-        if below.is_some_and(|(_, below)| below.address + below.bytes > range.address) {
-            return Err(Code::HOST_MEMORY_ALREADY_REGISTERED.into());
-        }
-        host.insert(range.address, range);
-        Ok(())
-    }
-
-    /// Forgets host memory that begins at `address`; `None` when none does.
-    pub fn remove_host_range(&self, address: u64) -> Option<HostRange> {
-        lock(&self.host).remove(&address)
-    }
-
-    /// The host memory that `address` lies in, where the driver knows it.
-    pub fn host_range(&self, address: u64) -> Option<HostRange> {
-        let host = lock(&self.host);
-        let (_, range) = host.range(..=address).next_back()?;
-        (address < range.address + range.bytes).then_some(*range)
     }
 
     /// Whether calls that are not safe while streams capture may be made by this thread now; the captures that forbid them

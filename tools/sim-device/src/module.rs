@@ -22,9 +22,26 @@ pub struct Module {
     variables: Mutex<Vec<ModuleVariable>>,
 }
 
+/// Makes room for the variables that the host reaches, and places them there.
+fn place_managed(context: &Context, image: &Image) -> Result<()> {
+    let machine = context.machine();
+    if machine.config().host_memory.is_none() || image.module.managed_variables().next().is_none() {
+        return Ok(());
+    }
+    let mut placed = Vec::new();
+    for (name, bytes) in image.module.managed_variables() {
+        placed.push((name, machine.managed_variable(context, name, bytes)?));
+    }
+    let mut state = context.state(Call::Asynchronous)?;
+    let global = &mut state.memory.global;
+    placed.iter().for_each(|(name, address)| image.module.reserve_variable(name, *address, global));
+    image.module.place_variables(global).map(drop).map_err(memory_error)
+}
+
 impl Module {
     pub(crate) fn new(context: &Arc<Context>, image: Arc<Image>) -> Result<Arc<Self>> {
         image.check_target(&context.machine().config().architecture)?;
+        place_managed(context, &image)?;
         Ok(Arc::new(Self { context: context.clone(), image, functions: Mutex::default(), variables: Mutex::default() }))
     }
 

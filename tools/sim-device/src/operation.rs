@@ -9,17 +9,18 @@ use crate::error::{Error, Result};
 use crate::event::{Event, Recorded};
 use crate::graph::GraphExec;
 use crate::launch::Launch;
-use crate::machine::Machine;
 use crate::memory::grouped;
-use crate::order::Clock;
+use crate::order::{Clock, Line};
 use crate::problem::Problem;
-use crate::stream_races::{Access, Touched};
+use crate::stream_races::{Access, By, Touched};
 
 /// Bytes copied at a time.
 const CHUNK: u64 = 1 << 20;
 
 /// Memory of the program, for copies that are done when a graph is launched.
 pub trait HostMemory: Send + Sync {
+    /// Its address.
+    fn address(&self) -> u64;
     /// Whether it is page-locked: an asynchronous copy to it is not done when its call returns.
     fn is_page_locked(&self) -> bool;
     /// Copies the bytes from `offset` on to `data`.
@@ -65,6 +66,17 @@ pub struct Fill {
     pub pitch: u64,
 }
 
+/// An end of the life of memory that is allocated in the order of a stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Life {
+    /// First address.
+    pub address: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Whether it is freed, and not allocated.
+    pub ends: bool,
+}
+
 /// Something that a stream executes.
 #[derive(Clone)]
 #[non_exhaustive]
@@ -81,6 +93,8 @@ pub enum Operation {
     Call(Arc<dyn Fn() + Send + Sync>),
     /// Another graph.
     Graph(Arc<GraphExec>),
+    /// Memory that belongs to the program from here on, or no longer: whatever else uses it has to be ordered.
+    Life(Life),
     /// Nothing: what comes after it waits for what comes before.
     Empty,
 }
@@ -100,6 +114,9 @@ impl Operation {
     pub(crate) fn execute(&self, context: &Context, during: &mut During) -> Result<()> {
         if context.state(Call::Asynchronous)?.has_fault() {
             return Ok(());
+        }
+        if !matches!(self, Operation::Launch(_) | Operation::Graph(_)) {
+            context.machine().dependents.end(during.line);
         }
         match self {
             Operation::Launch(launch) => launch.function.context().execute(launch, during),
@@ -122,6 +139,17 @@ impl Operation {
                 Ok(())
             }
             Operation::Graph(graph) => graph.execute(context, during),
+            Operation::Life(life) => {
+                let Life { address, bytes, ends } = *life;
+                let effect = if ends { "frees" } else { "allocates" };
+                let access = Access { by: By::Life(effect), ..Access::plain(address, bytes, true) };
+                let name = || {
+                    let what = if ends { "the call that frees" } else { "the allocation of" };
+                    format!("{what} {} bytes{}", grouped(bytes), context.machine().caller(""))
+                };
+                during.add(context, name, || vec![access]);
+                Ok(())
+            }
             Operation::Empty => Ok(()),
         }
     }
@@ -133,6 +161,8 @@ pub(crate) struct During {
     pub clock: Clock,
     /// What it does with memory.
     pub touched: Touched,
+    /// The stream that executes it.
+    pub line: Line,
 }
 
 impl During {
@@ -144,9 +174,9 @@ impl During {
     }
 }
 
-/// The context whose memory `address` is.
-fn owner(machine: &Machine, address: u64, what: &str) -> Result<Arc<Context>> {
-    machine.context_at(address).ok_or_else(|| match address {
+/// The context that work of `context` reaches `address` through.
+fn owner(context: &Context, address: u64, what: &str) -> Result<Arc<Context>> {
+    context.machine().reached_through(address, context).ok_or_else(|| match address {
         0 => Error::invalid(format!("{what} a null pointer")).of(Problem::NullPointer),
         _ => Error::invalid(format!("{what} {address:#x}, which is no device memory")).of(Problem::HostPointer),
     })
@@ -160,11 +190,14 @@ impl Copy {
 
     fn accesses(&self) -> Vec<Access> {
         let ends = [(&self.source, false), (&self.destination, true)];
-        let of_device = ends.into_iter().filter_map(|(place, writes)| match place {
+        let reached = ends.into_iter().filter_map(|(place, writes)| match place {
+            _ if self.bytes == 0 => None,
+            // What kernels may reach, too.
+            Place::Host(memory) if memory.is_page_locked() => Some(Access::plain(memory.address(), self.bytes, writes)),
             Place::Host(_) => None,
-            place => place.address().ok().filter(|_| self.bytes > 0).map(|at| Access::plain(at, self.bytes, writes)),
+            Place::Device(_) | Place::Array(..) => place.address().ok().map(|at| Access::plain(at, self.bytes, writes)),
         });
-        of_device.collect()
+        reached.collect()
     }
 
     /// Whether the call that asks for it returns when it is done: one to memory of the program that is not page-locked.
@@ -182,7 +215,7 @@ impl Copy {
                 array.check_live()?;
             }
             if let Place::Device(address) = place {
-                let owner = owner(context.machine(), *address, what)?;
+                let owner = owner(context, *address, what)?;
                 owner.check_range(*address, self.bytes).map_err(|error| prefixed(error, what, &owner, context))?;
             }
         }
@@ -191,14 +224,13 @@ impl Copy {
 
     fn execute(&self, context: &Context) -> Result<()> {
         self.check(context)?;
-        let machine = context.machine();
         let mut unwritten = Unwritten::default();
         for offset in (0..self.bytes).step_by(CHUNK as usize) {
             let bytes = CHUNK.min(self.bytes - offset);
             let parts = match &self.source {
                 Place::Device(_) | Place::Array(..) => {
                     let address = self.source.address()?;
-                    let owner = owner(machine, address, "a copy from")?;
+                    let owner = owner(context, address, "a copy from")?;
                     owner.state(Call::Asynchronous)?.memory.written(address + offset, bytes)?
                 }
                 Place::Host(memory) => {
@@ -210,7 +242,7 @@ impl Copy {
             match &self.destination {
                 Place::Device(_) | Place::Array(..) => {
                     let address = self.destination.address()?;
-                    let owner = owner(machine, address, "a copy to")?;
+                    let owner = owner(context, address, "a copy to")?;
                     let mut state = owner.state(Call::Asynchronous)?;
                     parts.iter().try_for_each(|(at, data)| state.memory.write(address + offset + at, data))?;
                 }
@@ -227,7 +259,7 @@ impl Copy {
         }
         if let Some(first) = unwritten.first {
             let address = self.source.address()?;
-            let owner = owner(machine, address, "a copy from")?;
+            let owner = owner(context, address, "a copy from")?;
             owner.tell_unwritten(address, self.bytes, first, unwritten.count);
         }
         Ok(())
@@ -303,7 +335,7 @@ impl Fill {
             return Err(Error::invalid(format!("{what} rows of {row} bytes that lie {} bytes apart", self.pitch)));
         }
         let bytes = (self.height - 1).saturating_mul(self.pitch).saturating_add(row);
-        let owner = owner(context.machine(), self.address, what)?;
+        let owner = owner(context, self.address, what)?;
         owner.check_range(self.address, bytes).map_err(|error| prefixed(error, what, &owner, context))
     }
 
@@ -316,10 +348,7 @@ impl Fill {
             for offset in (0..row).step_by(chunk.len()) {
                 let address = self.address + line * self.pitch + offset;
                 let data = &chunk[..(row - offset).min(chunk.len() as u64) as usize];
-                owner(context.machine(), address, "a fill of")?
-                    .state(Call::Asynchronous)?
-                    .memory
-                    .write(address, data)?;
+                owner(context, address, "a fill of")?.state(Call::Asynchronous)?.memory.write(address, data)?;
             }
         }
         Ok(())

@@ -98,9 +98,9 @@ impl Stream {
     fn execute(&self, operation: &Operation) -> Result<()> {
         let races = &self.context.machine().stream_races;
         let (work, clock) = races.give(self.line(), self.is_blocking);
-        let mut during = During { clock, touched: Touched::default() };
+        let mut during = During { clock, touched: Touched::default(), line: self.line() };
         operation.execute(&self.context, &mut during)?;
-        let During { clock, touched } = during;
+        let During { clock, touched, .. } = during;
         if matches!(operation, Operation::Copy(copy) if copy.is_waited_for()) {
             races.synchronize(&clock);
         }
@@ -113,7 +113,7 @@ impl Stream {
     fn tell(&self, race: &StreamRace) {
         let machine = self.context.machine();
         let StreamRace { address, earlier, later } = race;
-        let owner = machine.context_at(*address);
+        let owner = machine.reached_through(*address, &self.context);
         let place = owner.and_then(|owner| owner.describe_address(*address));
         let place = place.unwrap_or_else(|| format!("address {address:#x}"));
         let text = format!(
@@ -236,6 +236,7 @@ impl Stream {
         let races = &self.context.machine().stream_races;
         let (_, clock) = races.give(self.line(), self.is_blocking);
         races.synchronize(&clock);
+        self.context.machine().dependents.end(self.line());
     }
 
     /// Begins to capture (`cuStreamBeginCapture`).

@@ -25,14 +25,25 @@ pub(crate) struct Access {
     pub writes: bool,
     /// Whether by atomic operations, which do not race with each other.
     pub is_strong: bool,
-    /// The instruction that does, where it is one: its line in the PTX, and what that comes from.
-    pub at: Option<(u32, Option<SourceLocation>)>,
+    /// What does.
+    pub by: By,
+}
+
+/// What accesses memory.
+#[derive(Clone, Debug)]
+pub(crate) enum By {
+    /// A copy or a fill.
+    Call,
+    /// An instruction: its line in the PTX, and what that comes from.
+    Line(u32, Option<SourceLocation>),
+    /// What begins or ends the life of the memory, and what that does to it.
+    Life(&'static str),
 }
 
 impl Access {
     /// Of a copy or a fill.
     pub fn plain(address: u64, bytes: u64, writes: bool) -> Self {
-        Self { address, bytes, writes, is_strong: false, at: None }
+        Self { address, bytes, writes, is_strong: false, by: By::Call }
     }
 
     fn end(&self) -> u64 {
@@ -49,10 +60,11 @@ impl Access {
     /// What it does, and by which line.
     fn describe(&self) -> String {
         let effect = if self.writes { "writes" } else { "reads" };
-        match &self.at {
-            None => format!("{effect} it"),
-            Some((line, None)) => format!("{effect} it in line {line} of the PTX"),
-            Some((line, Some(source))) => format!("{effect} it in line {line} of the PTX, from {source}"),
+        match &self.by {
+            By::Call => format!("{effect} it"),
+            By::Life(effect) => format!("{effect} it"),
+            By::Line(line, None) => format!("{effect} it in line {line} of the PTX"),
+            By::Line(line, Some(source)) => format!("{effect} it in line {line} of the PTX, from {source}"),
         }
     }
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Bench, assert_says, code, function, one_thread, read_u32, stream, submit};
-use sim_device::{Code, Config, Context, HostRange, Options};
+use sim_device::{Code, Config, Context, Options};
 use std::sync::Arc;
 
 /// Stores through a pointer and requires the code and words.
@@ -69,16 +69,9 @@ fn memory_of_another_context_is_named_with_its_owner() {
 fn host_memory_is_called_so() {
     let bench = Bench::new(1);
     let context = bench.context(0);
-    let range =
-        HostRange { address: 0x5555_0000_0000, bytes: 4096, flags: 0, context: context.id(), is_registered: false };
-    bench.machine.add_host_range(range).unwrap();
-    assert_fault(
-        &bench,
-        &context,
-        range.address + 16,
-        Code::ILLEGAL_ADDRESS,
-        &["4096 bytes of page-locked host memory"],
-    );
+    let words = ["far from every buffer", "the host's memory, which kernels do not reach"];
+    context.allocate("cuMemAlloc_v2", 64).unwrap();
+    assert_fault(&bench, &context, 0x5555_0000_0000, Code::ILLEGAL_ADDRESS, &words);
 }
 
 #[test]

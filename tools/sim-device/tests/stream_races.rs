@@ -61,6 +61,10 @@ struct Words {
 }
 
 impl HostMemory for Words {
+    fn address(&self) -> u64 {
+        0x5555_0000_0000
+    }
+
     fn is_page_locked(&self) -> bool {
         self.is_page_locked
     }

@@ -140,6 +140,7 @@ impl Executor for SimExecutor {
             block: [launch.threads(), 1, 1],
             dynamic_shared_bytes: launch.dynamic_shared_bytes(),
             overlaps_previous: launch.overlaps_previous(),
+            cooperative: false,
             cluster: launch.cluster().map(|blocks| [blocks.get(), 1, 1]),
             parameters: std::iter::once(launch.argument_bytes().to_vec()).chain(maps).collect(),
         };

@@ -128,7 +128,17 @@ static void pointers(CUcontext context)
     EXPECT(ERROR_OUT_OF_MEMORY, cuMemAlloc_v2(&memory, (size_t)65 << 20));
     EXPECT(ERROR_INVALID_VALUE, cuMemcpyHtoD_v2(0, &type, 4));
     EXPECT(ERROR_INVALID_VALUE, cuMemcpyHtoD_v2(base, NULL, 4));
-    EXPECT(ERROR_NOT_SUPPORTED, cuMemAllocManaged(&memory, 4, 1));
+    OK(cuMemAllocManaged(&memory, 4, 1));
+    *(unsigned *)(uintptr_t)memory = 9;
+    OK(cuMemcpyDtoH_v2(&type, memory, 4));
+    HOLDS(type == 9);
+    EXPECT(ERROR_INVALID_VALUE, cuMemcpyDtoH_v2(&type, memory + 1, 4));
+    OK(cuPointerGetAttribute(&type, 8, memory));
+    HOLDS(type == 1);
+    OK(cuMemFree_v2(memory));
+    EXPECT(ERROR_INVALID_VALUE, cuMemFree_v2(memory));
+    EXPECT(ERROR_INVALID_VALUE, cuMemAllocManaged(&memory, 4, 0));
+    EXPECT(ERROR_NOT_SUPPORTED, cuIpcGetMemHandle(&type, base));
 }
 
 static void modules(void)

@@ -25,6 +25,7 @@ int cudaMemset(void *, int, size_t);
 int cudaMemcpyToSymbol(const void *, const void *, size_t, size_t, int);
 int cudaMemcpyFromSymbol(void *, const void *, size_t, size_t, int);
 int cudaMallocManaged(void **, size_t, unsigned);
+int cudaIpcGetMemHandle(void *, void *);
 int cudaDeviceSynchronize(void);
 int cudaGetDeviceCount(int *);
 int cudaSetDevice(int);
@@ -47,6 +48,25 @@ int cudaEventDestroy(void *);
 int cudaGetLastError(void);
 int cudaPeekAtLastError(void);
 const char *cudaGetErrorName(int);
+int cudaHostAlloc(void **, size_t, unsigned);
+int cudaHostGetDevicePointer(void **, void *, unsigned);
+int cudaHostRegister(void *, size_t, unsigned);
+int cudaHostUnregister(void *);
+int cudaFreeHost(void *);
+int cudaPointerGetAttributes(void *, const void *);
+int cudaMemPrefetchAsync(const void *, size_t, uint64_t, unsigned, void *);
+int cudaMemAdvise(const void *, size_t, int, uint64_t);
+int cudaDeviceGetDefaultMemPool(void **, int);
+int cudaMallocFromPoolAsync(void **, size_t, void *, void *);
+int cudaMemPoolGetAttribute(void *, int, void *);
+int cudaFreeAsync(void *, void *);
+int cudaLaunchCooperativeKernel(const void *, dim3, dim3, void **, size_t, void *);
+int cudaGraphCreate(void **, unsigned);
+int cudaGraphAddMemcpyNode1D(void **, void *, void *const *, size_t, void *, const void *, size_t, int);
+int cudaGraphAddKernelNode(void **, void *, void *const *, size_t, const void *);
+int cudaStreamAddCallback(void *, void (*)(void *, int, void *), void *, unsigned);
+int cudaMemcpyAsync_ptsz(void *, const void *, size_t, int, void *);
+int cudaStreamSynchronize_ptsz(void *);
 
 #define OK(call)                                                                                                           \
     do {                                                                                                                   \
@@ -68,6 +88,7 @@ const char *cudaGetErrorName(int);
 static const char PTX[] = ".version 8.0\n.target sm_75\n.address_size 64\n"
                           ".const .align 4 .u32 factor;\n"
                           ".global .align 4 .u32 done;\n"
+                          ".global .attribute(.managed) .align 4 .u32 level = 6;\n"
                           ".visible .entry scale(.param .u64 values, .param .u32 n)\n{\n"
                           "    .reg .pred %p;\n    .reg .b32 %r<5>;\n    .reg .b64 %rd<2>;\n"
                           "    ld.param.u64 %rd0, [values];\n    ld.param.u32 %r0, [n];\n"
@@ -93,6 +114,10 @@ static struct {
     void *data, *file;
 } wrapper = {0x466243b1, 1, &fat, NULL};
 static void **registered;
+void __cudaRegisterManagedVar(void **, void **, char *, const char *, int, size_t, int, int);
+char __cudaInitModule(void **);
+/* Through what the host reaches the managed variable. */
+static unsigned *level;
 /* What stands for the kernel and the variables on the host. */
 static unsigned factor, done;
 
@@ -114,7 +139,84 @@ static void __attribute__((constructor)) register_all(void)
     __cudaRegisterFunction(registered, (char *)scale, (char *)"scale", "scale", -1, NULL, NULL, NULL, NULL, NULL);
     __cudaRegisterVar(registered, (char *)&factor, (char *)"factor", "factor", 0, sizeof factor, 1, 0);
     __cudaRegisterVar(registered, (char *)&done, (char *)"done", "done", 0, sizeof done, 0, 0);
+    __cudaRegisterManagedVar(registered, (void **)&level, (char *)"level", "level", 0, sizeof *level, 0, 0);
     __cudaRegisterFatBinaryEnd(registered);
+}
+
+/* Memory that the host and the GPU reach at one address. */
+static void shared_memory(unsigned beyond)
+{
+    unsigned *both, *host, *of_device, own[18], attributes[6];
+    dim3 one = {1, 1, 1}, block = {32, 1, 1};
+    HOLDS(__cudaInitModule(registered) && *level == 6);
+    OK(cudaMallocManaged((void **)&both, 64, 1));
+    OK(cudaHostAlloc((void **)&host, 64, 2));
+    OK(cudaHostGetDevicePointer((void **)&of_device, host, 0));
+    OK(cudaHostRegister(own + 1, 64, 2));
+    for (unsigned index = 0; index < 16; index++)
+        both[index] = host[index] = own[1 + index] = index;
+    OK(cudaPointerGetAttributes(attributes, both));
+    HOLDS(attributes[0] == 3);
+    OK(cudaPointerGetAttributes(attributes, host));
+    HOLDS(attributes[0] == 1);
+    /* As CUDA 13 has it, and as CUDA 12 has it. */
+    OK(cudaMemPrefetchAsync(both, 64, 1, 0, NULL));
+    OK(cudaMemPrefetchAsync(both, 64, 0xffffffff, 0, NULL));
+    OK(cudaMemAdvise(both, 64, 3, 1));
+    HOLDS(cudaMemAdvise(host, 64, 3, 1) == 1 && cudaGetLastError() == 1);
+    unsigned *all[] = {both, of_device, own + 1};
+    for (unsigned which = 0; which < 3; which++)
+        if (!__cudaPushCallConfiguration(one, block, 0, NULL))
+            scale(all[which], which == 0 ? 16 + beyond : 16);
+    if (cudaDeviceSynchronize())
+        exit(4);
+    HOLDS(both[5] == 15 && host[6] == 18 && own[8] == 21);
+    OK(cudaHostUnregister(own + 1));
+    OK(cudaFreeHost(host));
+    OK(cudaFree(both));
+}
+
+static void note(void *stream, int status, void *data) { *(int *)data = stream && !status; }
+
+/* Pools, cooperative launches, graphs made node by node. */
+static void other_launches(void)
+{
+    unsigned values[4] = {1, 2, 3, 4}, four = 4, *memory;
+    size_t used = 0;
+    void *pool, *graph, *executable, *copy, *launch, *stream;
+    int noted = 0;
+    dim3 one = {1, 1, 1}, block = {32, 1, 1}, many = {1 << 20, 1, 1};
+    OK(cudaDeviceGetDefaultMemPool(&pool, 0));
+    OK(cudaStreamCreate(&stream));
+    OK(cudaMallocFromPoolAsync((void **)&memory, 16, pool, stream));
+    OK(cudaMemPoolGetAttribute(pool, 7, &used));
+    HOLDS(used == 16);
+    void *arguments[] = {&memory, &four};
+    OK(cudaGraphCreate(&graph, 0));
+    OK(cudaGraphAddMemcpyNode1D(&copy, graph, NULL, 0, memory, values, 16, 1));
+    struct {
+        void *kernel;
+        dim3 grid, block;
+        unsigned shared;
+        void **arguments, **extra;
+    } node = {(void *)scale, {1, 1, 1}, {32, 1, 1}, 0, arguments, NULL};
+    OK(cudaGraphAddKernelNode(&launch, graph, &copy, 1, &node));
+    OK(cudaGraphInstantiate(&executable, graph, 0));
+    OK(cudaGraphLaunch(executable, stream));
+    OK(cudaLaunchCooperativeKernel((void *)scale, one, block, arguments, 0, stream));
+    OK(cudaStreamAddCallback(stream, note, &noted, 0));
+    OK(cudaStreamSynchronize(stream));
+    HOLDS(noted == 1);
+    HOLDS(cudaLaunchCooperativeKernel((void *)scale, many, block, arguments, 0, stream) == 720 && cudaGetLastError() == 720);
+    HOLDS(!strcmp(cudaGetErrorName(720), "cudaErrorCooperativeLaunchTooLarge"));
+    OK(cudaMemcpyAsync_ptsz(values, memory, 16, 2, NULL));
+    OK(cudaStreamSynchronize_ptsz(NULL));
+    HOLDS(values[1] == 18 && values[3] == 36);
+    OK(cudaFreeAsync(memory, stream));
+    OK(cudaGraphExecDestroy(executable));
+    OK(cudaGraphDestroy(graph));
+    OK(cudaStreamSynchronize(stream));
+    OK(cudaStreamDestroy(stream));
 }
 
 int main(int count, char **arguments)
@@ -182,7 +284,9 @@ int main(int count, char **arguments)
     OK(cudaEventElapsedTime(&milliseconds, event, event));
     OK(cudaEventDestroy(event));
     OK(cudaStreamDestroy(stream));
-    HOLDS(cudaMallocManaged(&none, 16, 1) == 801);
+    HOLDS(cudaIpcGetMemHandle(&none, memory) == 801 && cudaGetLastError() == 801);
+    shared_memory(!strcmp(mistake, "beyond-managed"));
+    other_launches();
     OK(cudaFree(memory));
     if (!strcmp(mistake, "free-twice"))
         cudaFree(memory);

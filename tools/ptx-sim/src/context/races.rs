@@ -112,7 +112,9 @@ impl<'a> Context<'a> {
         let semantics = self.instruction.semantics;
         let writes = effect != Effect::Read;
         let agent = Agent::new(self.warp.index, lane, engine);
-        let meets_previous_grid = space == Space::Global && races.meets_previous_grid(agent);
+        let unfinished = self.machine.unfinished.as_ref();
+        let may_meet = || unfinished.is_none_or(|grids| grids.meets(address, data.len() as u64, writes));
+        let meets_previous_grid = space == Space::Global && races.meets_previous_grid(agent) && may_meet();
         let conflict = races.access(&Access { agent, semantics, pc: self.pc, space, address, data, writes });
         if let Some(shard) = shard {
             if effect != Effect::Write {

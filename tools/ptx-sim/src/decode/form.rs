@@ -1,7 +1,5 @@
 //! One instruction while it is decoded: takes modifiers and operands, and notices what nobody took.
 
-use std::ops::Range;
-
 use super::names::Decoder;
 use super::refusal::{Decode, invalid, unsupported};
 use crate::memory::generic_address;
@@ -215,12 +213,6 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// The generic addresses of the module's constant variables, as far as the entry reaches them.
-    pub fn constant_variables(&self) -> Vec<Range<u64>> {
-        let constants = self.decoder.layout.places.values().filter(|place| place.space == Space::Constant);
-        constants.map(|place| place.address..place.address + place.bytes).collect()
-    }
-
     /// Takes the register pair `d|p` or the register `d`.
     pub fn destination_pair(&mut self, first: Type, second: Type) -> Decode<(Destination, Option<Destination>)> {
         match self.operand()? {
@@ -393,6 +385,12 @@ impl<'a> Form<'a> {
     /// The register of a special register.
     pub fn special(&mut self, special: Special) -> Slot {
         self.decoder.fixed(Initial::Special(special))
+    }
+
+    /// Where the variables of constant memory lie that the entry reaches.
+    pub fn constant_variables(&self) -> Vec<std::ops::Range<u64>> {
+        let places = self.decoder.layout.places.values().filter(|place| place.space == Space::Constant);
+        places.map(|place| place.address..place.address + place.bytes).collect()
     }
 
     /// The register of the carry flag.

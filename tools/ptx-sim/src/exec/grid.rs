@@ -45,6 +45,7 @@ pub(crate) fn run_grid(
         findings: merged.findings.into_list(options.max_findings),
         counters: merged.counters,
         printed: merged.printed,
+        ends_before_previous: merged.ends_before_previous,
     })
 }
 
@@ -54,6 +55,7 @@ struct Merged {
     counters: Counters,
     printed: Vec<u8>,
     races: GridRaces,
+    ends_before_previous: bool,
 }
 
 impl Merged {
@@ -63,6 +65,7 @@ impl Merged {
             counters: Counters::default(),
             printed: Vec::new(),
             races: GridRaces::new(warps),
+            ends_before_previous: false,
         }
     }
 
@@ -71,6 +74,7 @@ impl Merged {
         self.findings.merge(outcome.findings);
         self.counters += outcome.counters;
         self.printed.extend(outcome.printed);
+        self.ends_before_previous |= outcome.trace.ends_before_previous;
         for conflict in self.races.add(number, outcome.trace) {
             let line = machine.program.instructions[conflict.later.pc as usize].line;
             self.findings.add(FindingClass::Race, line, 1, || race_of_clusters(machine, &conflict));

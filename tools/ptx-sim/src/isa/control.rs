@@ -8,6 +8,10 @@ use crate::lanes::{lane_list, lanes};
 use crate::parse::Type;
 use crate::program::Slot;
 
+/// Why a kernel traps that waits for the whole grid, where the launch does not let it.
+const WITHOUT_GRID_WORKSPACE: &str = "; the kernel waits for the whole grid (this_grid().sync()), which takes a cooperative launch \
+                                      (cudaLaunchCooperativeKernel), and this launch is none";
+
 /// A decoded control instruction.
 pub(crate) enum Operation {
     /// `bra`, `bra.uni`.
@@ -20,7 +24,9 @@ pub(crate) enum Operation {
     Trap,
     /// `griddepcontrol.wait`.
     WaitForPreviousGrid,
-    /// `nanosleep`, `pmevent`, and `griddepcontrol.launch_dependents`, as no grid depends on this one: nothing to do.
+    /// `griddepcontrol.launch_dependents`.
+    LaunchDependents,
+    /// `nanosleep`, `pmevent`: nothing to do.
     Nothing,
 }
 
@@ -43,7 +49,7 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Operation>> {
         "trap" | "brkpt" => Operation::Trap,
         "griddepcontrol" => match form.choice(&[("launch_dependents", false), ("wait", true)]) {
             Some(true) => Operation::WaitForPreviousGrid,
-            Some(false) => Operation::Nothing,
+            Some(false) => Operation::LaunchDependents,
             None => return form.refuse(),
         },
         "pmevent" => {
@@ -79,14 +85,23 @@ impl Operation {
             Operation::Exit => Flow::Exit { lanes: context.active },
             Operation::Trap => {
                 let (active, name) = (context.active, &context.instruction.name);
+                let machine = context.machine;
+                let lacks_grid = machine.grid_workspace.is_none() && machine.program.asks_for_grid_workspace();
                 context.report(FindingClass::Trap, without_addresses(active), || {
-                    format!("{} executed {name}", lane_list(active))
+                    let cause = if lacks_grid { WITHOUT_GRID_WORKSPACE } else { "" };
+                    format!("{} executed {name}{cause}", lane_list(active))
                 });
                 Flow::Stop
             }
             Operation::WaitForPreviousGrid => {
                 if let Some(races) = &mut context.cluster.races {
                     races.wait_for_previous_grid(context.warp.index, context.active);
+                }
+                Flow::Next
+            }
+            Operation::LaunchDependents => {
+                if let Some(races) = &mut context.cluster.races {
+                    races.launch_dependents();
                 }
                 Flow::Next
             }

@@ -188,7 +188,7 @@ fn convert_address(form: &mut Form<'_>) -> Decode<Lanewise> {
     }
 }
 
-/// Constant variables lie among the buffers here, so that a generic address does not tell them apart.
+/// Constant variables lie among the buffers here: what tells them apart is where the entry has them.
 fn is_in_space(form: &mut Form<'_>) -> Decode<Lanewise> {
     if form.flag("shared::cluster") {
         let to = form.destination(Type::PREDICATE)?;
@@ -207,16 +207,14 @@ fn is_in_space(form: &mut Form<'_>) -> Decode<Lanewise> {
                 u64::from(space == Space::Shared && shared_rank(address) == v[1])
             }))
         }
-        // Constant variables lie in global memory here, but no address is in both windows.
+        None => form.refuse(),
         Some(space @ (Space::Constant | Space::Global)) => {
             let constants = form.constant_variables();
             Lanewise::take(form, Type::PREDICATE, &[Type::B64], move |v| {
-                let is_constant = constants.iter().any(|variable| variable.contains(&v[0]));
-                let lies_there = resolve(v[0]).0 == Space::Global && is_constant == (space == Space::Constant);
-                u64::from(lies_there)
+                let is_constant = constants.iter().any(|range| range.contains(&v[0]));
+                u64::from(resolve(v[0]).0 == Space::Global && is_constant == (space == Space::Constant))
             })
         }
-        None => form.refuse(),
         Some(space) => {
             Lanewise::take(form, Type::PREDICATE, &[Type::B64], move |v| u64::from(resolve(v[0]).0 == space))
         }

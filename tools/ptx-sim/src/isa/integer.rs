@@ -86,10 +86,11 @@ fn add_with_carry(form: &mut Form<'_>, takes_carry: bool) -> Decode<Lanewise> {
     let (a, b) = (form.source(kind)?, form.source(kind)?);
     let carry = form.carry();
     let compute = move |v: &[u64; 4]| {
-        let carry_in = if takes_carry { i128::from(v[2]) } else { 0 };
+        // A borrow is kept inverted, as by the hardware: what nvcc makes of a division of 128 bits adds behind a subtraction.
+        let carry_in = if takes_carry { i128::from(v[2] ^ u64::from(subtract)) } else { 0 };
         let (a, b) = (i128::from(v[0]), i128::from(v[1]));
         let result = if subtract { a - b - carry_in } else { a + b + carry_in };
-        [result as u64, (result >> kind.bits) as u64 & 1]
+        [result as u64, ((result >> kind.bits) as u64 & 1) ^ u64::from(subtract)]
     };
     let sources = [a, b, carry];
     let sources = if takes_carry { &sources[..] } else { &sources[..2] };

@@ -1,5 +1,6 @@
 //! What all blocks of a launch share.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::stack::{Caller, Stack};
@@ -10,7 +11,7 @@ use crate::launch::{Launch, Options};
 use crate::memory::{GlobalMemory, Parameters, SYSTEM_SHARED_BYTES};
 use crate::module::Module;
 use crate::program::{Instruction, Program};
-use crate::race::Announcements;
+use crate::race::{Announcements, Unfinished};
 
 /// Calls of a finding at most: a recursion may be deep.
 const CALLS_SHOWN: usize = 16;
@@ -77,6 +78,10 @@ pub(crate) struct Machine<'a> {
     pub schedule: u64,
     /// Whether the grid may begin before the one in front of it has ended.
     pub overlaps_previous: bool,
+    /// What the grids that may still run have accessed, where that is known.
+    pub unfinished: Option<Arc<Unfinished>>,
+    /// What `%envreg1` and `%envreg2` hold: where the blocks of a cooperative launch meet.
+    pub grid_workspace: Option<u64>,
     /// What blocks announced to each other.
     pub announcements: Announcements,
     stopped: AtomicBool,
@@ -90,6 +95,7 @@ impl<'a> Machine<'a> {
         launch: &Launch<'a>,
         memory: &'a GlobalMemory,
         cluster: Option<[u32; 3]>,
+        grid_workspace: Option<u64>,
         options: &Options,
     ) -> Machine<'a> {
         let layout = &program.layout;
@@ -110,6 +116,8 @@ impl<'a> Machine<'a> {
             races: options.races,
             schedule: options.schedule,
             overlaps_previous: options.overlaps_previous.unwrap_or(program.waits_for_previous_grid),
+            unfinished: options.unfinished.clone(),
+            grid_workspace,
             announcements: Announcements::new(),
             stopped: AtomicBool::new(false),
         }
@@ -185,10 +193,12 @@ impl<'a> Machine<'a> {
         let site = |caller: &Caller| {
             let instruction = &self.program.instructions[caller.pc as usize];
             let function = self.program.functions[caller.function].as_ref();
+            let (source, inlined_at) = self.module.source(instruction.location);
             CallSite {
                 function: function.map_or(String::new(), |function| function.name.clone()),
                 ptx_line: instruction.line,
-                source: self.module.source(instruction.location).0,
+                source,
+                inlined_at,
             }
         };
         callers.map(site).collect()

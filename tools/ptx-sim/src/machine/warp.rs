@@ -218,6 +218,10 @@ fn special_value(special: Special, machine: &Machine<'_>, warp: u32, lane: u32, 
             pick(less, below) | pick(equal, mine) | pick(greater, !(below | mine))
         }
         Special::Fixed(value) => value,
+        // The halves of an address (driver_abi.h of cooperative groups); the driver sets no others.
+        Special::Environment(1) => (machine.grid_workspace.unwrap_or(0) >> 32) as u32,
+        Special::Environment(2) => machine.grid_workspace.unwrap_or(0) as u32,
+        Special::Environment(_) => 0,
         Special::DynamicSharedBytes => launch.dynamic_shared_bytes,
         Special::TotalSharedBytes => launch.dynamic_shared_bytes + program.layout.static_shared_bytes as u32,
     }

@@ -1,8 +1,15 @@
 //! One allocation of global memory: its bytes, and which of them were written.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 use super::texels::Texels;
+
+/// Memory of the host that kernels reach at the address that the host has for it.
+pub trait HostWords: Send + Sync {
+    /// The words of 8 bytes that hold it: the first one at the address rounded down to a multiple of 8, as many as it takes.
+    fn words(&self) -> &[AtomicU64];
+}
 
 /// One allocation. Kernel threads of several blocks reach it at once, hence the atomics; relaxed order is enough, since
 /// whoever joins the worker threads afterwards synchronises with them. Offsets and sizes are those of accesses that lie in a
@@ -13,10 +20,20 @@ pub(super) struct Buffer {
     pub bytes: u64,
     /// What it holds, if it is a CUDA array.
     pub texels: Option<Texels>,
-    /// The contents in little-endian words; empty once freed.
-    words: Box<[AtomicU64]>,
-    /// One bit for each byte of a word: whether it was written.
-    initialised: Box<[AtomicU8]>,
+    contents: Contents,
+}
+
+enum Contents {
+    /// Freed.
+    Gone,
+    Own {
+        /// In little-endian order.
+        words: Box<[AtomicU64]>,
+        /// One bit for each byte of a word: whether it was written.
+        initialised: Box<[AtomicU8]>,
+    },
+    /// The host may have written all of it.
+    Host(Arc<dyn HostWords>),
 }
 
 impl Buffer {
@@ -28,19 +45,49 @@ impl Buffer {
             address,
             bytes,
             texels: None,
-            words: bytemuck::allocation::try_zeroed_slice_box(words).ok()?,
-            initialised: bytemuck::allocation::try_zeroed_slice_box(words).ok()?,
+            contents: Contents::Own {
+                words: bytemuck::allocation::try_zeroed_slice_box(words).ok()?,
+                initialised: bytemuck::allocation::try_zeroed_slice_box(words).ok()?,
+            },
         })
+    }
+
+    /// A buffer in memory of the host; `None` when `words` are too few.
+    pub fn of_host(name: &str, address: u64, bytes: u64, words: Arc<dyn HostWords>) -> Option<Buffer> {
+        let needed = (address % 8).checked_add(bytes)?.div_ceil(8);
+        let contents = Contents::Host(words);
+        let buffer = Buffer { name: name.to_owned(), address, bytes, texels: None, contents };
+        (buffer.words().len() as u64 >= needed).then_some(buffer)
+    }
+
+    fn words(&self) -> &[AtomicU64] {
+        match &self.contents {
+            Contents::Gone => &[],
+            Contents::Own { words, .. } => words,
+            Contents::Host(words) => words.words(),
+        }
+    }
+
+    /// Which bytes were written; `None` where that is not known.
+    fn initialised(&self) -> Option<&[AtomicU8]> {
+        match &self.contents {
+            Contents::Own { initialised, .. } => Some(initialised),
+            Contents::Gone | Contents::Host(_) => None,
+        }
+    }
+
+    /// An offset as one from the first word on.
+    fn place_in_words(&self, offset: u64) -> u64 {
+        offset + self.address % 8
     }
 
     /// Gives the contents back.
     pub fn free(&mut self) {
-        self.words = Box::default();
-        self.initialised = Box::default();
+        self.contents = Contents::Gone;
     }
 
     pub fn is_live(&self) -> bool {
-        !self.words.is_empty()
+        !matches!(self.contents, Contents::Gone)
     }
 
     pub fn end(&self) -> u64 {
@@ -48,16 +95,18 @@ impl Buffer {
     }
 
     /// Reads `data.len()` bytes from `offset` on; true when all of them were written before.
-    pub fn load(&self, mut offset: u64, data: &mut [u8]) -> bool {
+    pub fn load(&self, offset: u64, data: &mut [u8]) -> bool {
+        let (words, initialised) = (self.words(), self.initialised());
+        let mut offset = self.place_in_words(offset);
         let mut rest = data;
         let mut all_initialised = true;
         while !rest.is_empty() {
             let (word, first) = ((offset / 8) as usize, (offset % 8) as usize);
             let count = rest.len().min(8 - first);
             let (part, after) = rest.split_at_mut(count);
-            part.copy_from_slice(&self.words[word].load(Relaxed).to_le_bytes()[first..first + count]);
+            part.copy_from_slice(&words[word].load(Relaxed).to_le_bytes()[first..first + count]);
             let bytes = byte_bits(first, count);
-            all_initialised &= self.initialised[word].load(Relaxed) & bytes == bytes;
+            all_initialised &= initialised.is_none_or(|written| written[word].load(Relaxed) & bytes == bytes);
             offset += count as u64;
             rest = after;
         }
@@ -65,7 +114,8 @@ impl Buffer {
     }
 
     /// Writes `data` from `offset` on.
-    pub fn store(&self, mut offset: u64, data: &[u8]) {
+    pub fn store(&self, offset: u64, data: &[u8]) {
+        let mut offset = self.place_in_words(offset);
         let mut rest = data;
         while !rest.is_empty() {
             let (word, first) = ((offset / 8) as usize, (offset % 8) as usize);
@@ -81,11 +131,13 @@ impl Buffer {
     /// Replaces the `bytes` (at most 8, naturally aligned) bytes at `offset` by `update` of them as one atomic operation;
     /// the old value and whether it was initialised.
     pub fn update(&self, offset: u64, bytes: u32, update: &dyn Fn(u64) -> u64) -> (u64, bool) {
+        let offset = self.place_in_words(offset);
         let (word, first) = ((offset / 8) as usize, (offset % 8) as usize);
         let selected = byte_bits(first, bytes as usize);
         let (mask, shift) = (byte_mask(selected), 8 * first);
-        let initialised = self.initialised[word].load(Relaxed) & selected == selected;
-        let old = self.words[word]
+        let written = self.initialised();
+        let initialised = written.is_none_or(|written| written[word].load(Relaxed) & selected == selected);
+        let old = self.words()[word]
             .fetch_update(Relaxed, Relaxed, |old| Some(old & !mask | update((old & mask) >> shift) << shift & mask))
             .unwrap_or_else(|unchanged| unchanged);
         self.mark_initialised(word, selected);
@@ -94,48 +146,54 @@ impl Buffer {
 
     /// Takes `bytes` bytes from `offset`, a multiple of 8, on as never written.
     pub fn forget_range(&self, offset: u64, bytes: u64) {
+        let Some(initialised) = self.initialised() else { return };
         for word in offset / 8..(offset + bytes).div_ceil(8) {
-            self.initialised[word as usize].store(0, Relaxed);
+            initialised[word as usize].store(0, Relaxed);
         }
     }
 
     /// The first of `bytes` bytes from `offset` on that was never written.
     pub fn first_unwritten(&self, offset: u64, bytes: u64) -> Option<u64> {
+        let initialised = self.initialised()?;
         let end = offset + bytes;
         (offset / 8..end.div_ceil(8)).find_map(|word| {
             let (first, last) = (offset.max(8 * word), end.min(8 * (word + 1)));
             let wanted = byte_bits((first % 8) as usize, (last - first) as usize);
-            let missing = wanted & !self.initialised[word as usize].load(Relaxed);
+            let missing = wanted & !initialised[word as usize].load(Relaxed);
             (missing != 0).then(|| 8 * word + u64::from(missing.trailing_zeros()))
         })
     }
 
     /// Whether the byte at `offset` was written.
     pub fn is_written(&self, offset: u64) -> bool {
-        self.initialised[(offset / 8) as usize].load(Relaxed) >> (offset % 8) & 1 == 1
+        self.initialised().is_none_or(|written| written[(offset / 8) as usize].load(Relaxed) >> (offset % 8) & 1 == 1)
     }
 
     /// Makes the byte at `offset` one that nothing wrote.
     pub fn forget(&self, offset: u64) {
-        self.initialised[(offset / 8) as usize].fetch_and(!(1 << (offset % 8)), Relaxed);
+        if let Some(initialised) = self.initialised() {
+            initialised[(offset / 8) as usize].fetch_and(!(1 << (offset % 8)), Relaxed);
+        }
     }
 
     /// Stores the bytes of `value` selected by `bytes` (one bit each).
     fn store_word(&self, word: usize, value: u64, bytes: u8) {
         if bytes == u8::MAX {
-            self.words[word].store(value, Relaxed);
+            self.words()[word].store(value, Relaxed);
         } else {
             let mask = byte_mask(bytes);
             // A neighbour's bytes may change at the same time: only ours are replaced.
             let replace = |old: u64| Some(old & !mask | value & mask);
-            let _ = self.words[word].fetch_update(Relaxed, Relaxed, replace);
+            let _ = self.words()[word].fetch_update(Relaxed, Relaxed, replace);
         }
         self.mark_initialised(word, bytes);
     }
 
     fn mark_initialised(&self, word: usize, bytes: u8) {
-        if self.initialised[word].load(Relaxed) & bytes != bytes {
-            self.initialised[word].fetch_or(bytes, Relaxed);
+        if let Some(written) = self.initialised().map(|written| &written[word])
+            && written.load(Relaxed) & bytes != bytes
+        {
+            written.fetch_or(bytes, Relaxed);
         }
     }
 }

@@ -26,6 +26,16 @@ pub enum MemoryError {
         /// Its size.
         bytes: u64,
     },
+    /// Kernels cannot reach memory of the host at its address.
+    #[error("{bytes} bytes of host memory `{name}` at {address:#x} lie where kernels have other memory")]
+    Host {
+        /// What it is called.
+        name: String,
+        /// Its address.
+        address: u64,
+        /// Its size.
+        bytes: u64,
+    },
     /// A buffer of no bytes was asked for.
     #[error("buffer `{name}` has a size of 0 bytes; a buffer needs at least 1")]
     Empty {

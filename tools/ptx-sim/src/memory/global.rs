@@ -1,13 +1,13 @@
 //! Global memory: named buffers far apart in a 64-bit address space.
 
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::arrays::plain_access;
-use super::buffer::Buffer;
+use super::buffer::{Buffer, HostWords};
 use super::error::{MemoryError, OutOfBounds};
 use super::heap::{FreeError, HEAP_BYTES, Heap};
-use super::spaces::resolve;
+use super::spaces::{is_outside_windows, resolve};
 use super::texels::Texels;
 use super::texture_objects::{Object, Objects};
 use crate::parse::Space;
@@ -23,6 +23,8 @@ const FIRST_ADDRESS: u64 = 0x0007_0000_0000;
 const LAST_ADDRESS: u64 = 1 << 46;
 /// Least distance from the end of a buffer to the next one.
 const RED_ZONE: u64 = 64 << 10;
+/// From this distance on nothing is said of the nearest buffer.
+const FAR: u64 = 1 << 40;
 
 /// The global memory of a simulated GPU. Buffers start at multiples of 256 bytes above 4 GiB and lie at least their own
 /// size and 64 KiB apart; addresses are never used twice, so that a use after free is seen.
@@ -31,8 +33,14 @@ pub struct GlobalMemory {
     addresses: Range<u64>,
     /// In order of address.
     buffers: Vec<Buffer>,
+    /// Memory of the host, at addresses outside; in order of address.
+    of_host: Vec<Buffer>,
+    /// The address of what the blocks of a cooperative launch meet at, once there was one.
+    pub(super) grid_workspace: Option<u64>,
     /// Addresses of the global variables of modules that were run: module identity, name, address.
     variables: Vec<(u64, String, u64)>,
+    /// Where variables will be placed, of which that was said.
+    reserved: Vec<(u64, String, u64)>,
     /// Held by atomic operations on more than 8 bytes.
     wide: Mutex<()>,
     /// Absent until a kernel runs that allocates.
@@ -61,7 +69,10 @@ impl Default for GlobalMemory {
         GlobalMemory {
             addresses: FIRST_ADDRESS..LAST_ADDRESS,
             buffers: Vec::new(),
+            of_host: Vec::new(),
+            grid_workspace: None,
             variables: Vec::new(),
+            reserved: Vec::new(),
             wide: Mutex::new(()),
             heap: None,
             objects: Objects::default(),
@@ -131,14 +142,44 @@ impl GlobalMemory {
     /// # Errors
     /// When no live buffer starts there.
     pub fn free(&mut self, address: u64) -> Result<(), MemoryError> {
-        let index = self.buffers.binary_search_by_key(&address, |buffer| buffer.address);
+        let buffers = if self.addresses.contains(&address) { &mut self.buffers } else { &mut self.of_host };
+        let index = buffers.binary_search_by_key(&address, |buffer| buffer.address);
         match index {
-            Ok(index) if self.buffers[index].is_live() => {
-                self.buffers[index].free();
+            Ok(index) if buffers[index].is_live() => {
+                buffers[index].free();
                 Ok(())
             }
             _ => Err(MemoryError::NoBuffer { address }),
         }
+    }
+
+    /// Lets kernels reach memory of the host at its own address, until it is freed. The host may write to it unseen, so that
+    /// all of it counts as written.
+    ///
+    /// # Errors
+    /// When it lies where other memory lies, or `words` are too few for it.
+    pub fn map_host(
+        &mut self,
+        name: &str,
+        address: u64,
+        bytes: u64,
+        words: Arc<dyn HostWords>,
+    ) -> Result<(), MemoryError> {
+        let failed = || MemoryError::Host { name: name.to_owned(), address, bytes };
+        let end = address.checked_add(bytes).filter(|end| *end > address).ok_or_else(failed)?;
+        let is_apart = end <= self.addresses.start || address >= self.addresses.end;
+        let meets = |buffer: &Buffer| buffer.address < end && address < buffer.end();
+        if !is_apart
+            || !is_outside_windows(address, bytes)
+            || self.of_host.iter().any(|buffer| buffer.is_live() && meets(buffer))
+        {
+            return Err(failed());
+        }
+        let buffer = Buffer::of_host(name, address, bytes, words).ok_or_else(failed)?;
+        self.of_host.retain(|old| !meets(old));
+        let index = self.of_host.partition_point(|old| old.address < address);
+        self.of_host.insert(index, buffer);
+        Ok(())
     }
 
     /// The buffer that `address` lies in, live or freed (`cuMemGetAddressRange`, `cuPointerGetAttribute`).
@@ -146,9 +187,12 @@ impl GlobalMemory {
         self.below(address).filter(|buffer| address < buffer.end()).map(allocation)
     }
 
-    /// Every buffer, live or freed, in order of address.
+    /// Every buffer, live or freed, in order of address; without memory of the host.
     pub fn allocations(&self) -> impl Iterator<Item = Allocation<'_>> {
-        self.buffers.iter().filter(|buffer| !self.is_heap(buffer)).map(allocation)
+        let is_own = |address| {
+            self.grid_workspace == Some(address) || self.heap.as_ref().is_some_and(|heap| heap.start == address)
+        };
+        self.buffers.iter().filter(move |buffer| !is_own(buffer.address)).map(allocation)
     }
 
     /// Bytes of all live buffers (`cuMemGetInfo`).
@@ -178,9 +222,18 @@ impl GlobalMemory {
         if let Some((_, _, address)) = self.variables.iter().find(|(id, known, _)| *id == module && known == name) {
             return Ok((*address, false));
         }
-        let address = self.allocate(name, bytes)?;
+        let reserved = self.reserved.iter().position(|(id, known, _)| *id == module && known == name);
+        let address = match reserved {
+            Some(index) => self.reserved.swap_remove(index).2,
+            None => self.allocate(name, bytes)?,
+        };
         self.variables.push((module, name.to_owned(), address));
         Ok((address, true))
+    }
+
+    /// Says where a variable of a module is to lie.
+    pub(crate) fn reserve_variable(&mut self, module: u64, name: &str, address: u64) {
+        self.reserved.push((module, name.to_owned(), address));
     }
 }
 
@@ -305,8 +358,9 @@ impl GlobalMemory {
 
     /// The last buffer that starts at or below `address`.
     fn below(&self, address: u64) -> Option<&Buffer> {
-        let after = self.buffers.partition_point(|buffer| buffer.address <= address);
-        after.checked_sub(1).map(|index| &self.buffers[index])
+        let buffers = if self.addresses.contains(&address) { &self.buffers } else { &self.of_host };
+        let after = buffers.partition_point(|buffer| buffer.address <= address);
+        after.checked_sub(1).map(|index| &buffers[index])
     }
 
     /// As [`Self::locate`], but for arrays, which no pointer reaches.
@@ -342,9 +396,14 @@ impl GlobalMemory {
         if address < 1 << 32 && self.buffers.iter().any(|buffer| buffer.address as u32 == address as u32) {
             return "a buffer address cut to 32 bits".to_owned();
         }
-        let after = self.buffers.partition_point(|buffer| buffer.address <= address);
-        let below = after.checked_sub(1).map(|index| &self.buffers[index]);
-        let above = self.buffers.get(after);
+        let all = || self.buffers.iter().chain(&self.of_host);
+        let below = all().filter(|buffer| buffer.address <= address).max_by_key(|buffer| buffer.address);
+        let above = all().filter(|buffer| buffer.address > address).min_by_key(|buffer| buffer.address);
+        let is_near =
+            |buffer: &&Buffer| buffer.address.saturating_sub(address).max(address.saturating_sub(buffer.end())) < FAR;
+        if !self.buffers.is_empty() && !below.iter().chain(&above).any(is_near) {
+            return "far from every buffer".to_owned();
+        }
         match (below, above) {
             (Some(buffer), _) if address < buffer.end() && self.is_heap(buffer) => {
                 self.heap.as_ref().map_or(String::new(), |heap| heap.describe(address, bytes))

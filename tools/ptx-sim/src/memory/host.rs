@@ -6,6 +6,8 @@ use super::tensor_map::{TENSOR_MAP_BYTES, TensorMap};
 
 /// Bytes that a fill writes at once.
 const STEP: usize = 1 << 16;
+/// Bytes of the workspace of a cooperative launch: a size and a barrier are what `cooperative_groups.h` has there.
+const GRID_WORKSPACE_BYTES: u64 = 64;
 
 impl GlobalMemory {
     /// Copies `data` to `address`, anywhere inside one buffer.
@@ -72,6 +74,17 @@ impl GlobalMemory {
     /// When the address is not aligned, or the bytes do not lie inside one live buffer; nothing is written then.
     pub fn set_32(&mut self, address: u64, value: u32, count: u64) -> Result<(), MemoryError> {
         self.fill(address, value.to_le_bytes(), count)
+    }
+
+    /// The address of what the blocks of a cooperative launch meet at, all zeros: what `%envreg1` and `%envreg2` hold.
+    pub(crate) fn prepare_grid_workspace(&mut self) -> Result<u64, MemoryError> {
+        let address = match self.grid_workspace {
+            Some(address) => address,
+            None => self.allocate("the workspace of grid-wide barriers", GRID_WORKSPACE_BYTES)?,
+        };
+        self.grid_workspace = Some(address);
+        self.set_8(address, 0, GRID_WORKSPACE_BYTES)?;
+        Ok(address)
     }
 
     /// [`TensorMap::encode`]. The bytes are good in every memory that the map's address lies in.

@@ -15,6 +15,7 @@ mod tensor_map_bytes;
 mod texels;
 mod texture_objects;
 
+pub use buffer::HostWords;
 pub(crate) use bytes::{Bytes, State};
 pub use error::MemoryError;
 pub(crate) use error::OutOfBounds;

@@ -9,12 +9,13 @@ pub(crate) const SYSTEM_SHARED_BYTES: u64 = 1024;
 
 /// Size of the window of generic addresses that each space other than the global one has.
 const WINDOW: u64 = 1 << 32;
-/// First generic address of the parameters.
-const PARAMETER_WINDOW: u64 = 0x7d00_0000_0000;
+/// First generic address of the parameters. The windows lie where Linux places no memory of a program, which kernels may reach
+/// at its own addresses.
+const PARAMETER_WINDOW: u64 = 0x5000_0000_0000;
 /// First generic address of local memory.
-const LOCAL_WINDOW: u64 = 0x7e00_0000_0000;
+const LOCAL_WINDOW: u64 = 0x5100_0000_0000;
 /// First generic address of shared memory.
-const SHARED_WINDOW: u64 = 0x7f00_0000_0000;
+const SHARED_WINDOW: u64 = 0x5200_0000_0000;
 
 /// First generic address of a space.
 fn window(space: Space) -> u64 {
@@ -34,6 +35,12 @@ pub(crate) fn generic_address(space: Space, address: u64) -> u64 {
 /// The address in `space` of a generic address (`cvta.to`).
 pub(crate) fn space_address(space: Space, generic: u64) -> u64 {
     generic.wrapping_sub(window(space))
+}
+
+/// Whether none of `bytes` bytes from `address` on is a generic address of another space than the global one.
+pub(crate) fn is_outside_windows(address: u64, bytes: u64) -> bool {
+    let end = address.saturating_add(bytes);
+    [PARAMETER_WINDOW, LOCAL_WINDOW, SHARED_WINDOW].iter().all(|first| end <= *first || address >= first + WINDOW)
 }
 
 /// The space a generic address lies in, and the address there.

@@ -37,6 +37,8 @@ pub(crate) struct Variable {
     /// Element type of the initialiser.
     pub element: Type,
     pub initialiser: Vec<Initialiser>,
+    /// Whether the host reaches it, too (`.attribute(.managed)`).
+    pub is_managed: bool,
 }
 
 /// One element of an initialiser.

@@ -203,7 +203,7 @@ impl<'a> Parser<'a> {
 
     /// Alignment, type and name of a variable.
     pub(super) fn variable(&mut self, space: Space) -> Parse<Variable> {
-        let (mut alignment, mut element, mut vector) = (None, None, 1);
+        let (mut alignment, mut element, mut vector, mut is_managed) = (None, None, 1, false);
         while let TokenKind::Dot(word) = self.peek() {
             let position = self.position();
             self.advance();
@@ -218,7 +218,7 @@ impl<'a> Parser<'a> {
                     // The alignment after `.ptr` is that of what the pointer points to.
                     alignment = alignment.or((element.is_none() || space != Space::Parameter).then_some(value));
                 }
-                "attribute" => self.skip_parentheses()?,
+                "attribute" => is_managed |= self.is_managed()?,
                 "ptr" | "global" | "shared" | "const" | "local" if space == Space::Parameter => {}
                 "v2" => vector = 2,
                 "v4" => vector = 4,
@@ -230,7 +230,23 @@ impl<'a> Parser<'a> {
         }
         let Some(element) = element else { return self.expected("a type") };
         let natural = u64::from(element.bytes()) * vector;
-        self.declarator(space, alignment.unwrap_or(natural), element, vector)
+        let variable = self.declarator(space, alignment.unwrap_or(natural), element, vector)?;
+        Ok(Variable { is_managed, ..variable })
+    }
+
+    /// Whether attributes in parentheses say that the host reaches the variable, too (`.managed`).
+    fn is_managed(&mut self) -> Parse<bool> {
+        self.expect('(')?;
+        let is_managed = self.peek() == TokenKind::Dot("managed");
+        while !self.eat(')') {
+            let is_nested = self.peek() == TokenKind::Symbol('(');
+            match self.peek() {
+                TokenKind::End => return self.expected("`)`"),
+                _ if is_nested => self.skip_parentheses()?,
+                _ => drop(self.advance()),
+            }
+        }
+        Ok(is_managed)
     }
 
     /// Name, dimensions and initialiser.
@@ -262,7 +278,7 @@ impl<'a> Parser<'a> {
         if given > bytes.unwrap_or(0) && given > 0 {
             return self.error(position, format!("{given} bytes of initial values for `{name}`, which is smaller"));
         }
-        Ok(Variable { name, space, position, alignment, bytes, element, initialiser })
+        Ok(Variable { name, space, position, alignment, bytes, element, initialiser, is_managed: false })
     }
 
     /// One value, or values in braces (nested ones in order).

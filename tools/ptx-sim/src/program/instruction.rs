@@ -3,6 +3,7 @@
 use super::function::{Call, FrameLayout, Function};
 use super::layout::Layout;
 use super::operand::{Guard, Initial, Slot};
+use super::special::Special;
 use crate::counters::Counters;
 use crate::race::Semantics;
 
@@ -109,4 +110,11 @@ pub(crate) struct Program {
     pub uses_async_proxy: bool,
     /// Whether there is a `griddepcontrol.wait`.
     pub waits_for_previous_grid: bool,
+}
+
+impl Program {
+    /// Whether it reads where the blocks of a cooperative launch meet.
+    pub fn asks_for_grid_workspace(&self) -> bool {
+        self.registers.iter().any(|initial| matches!(initial, Initial::Special(Special::Environment(2))))
+    }
 }

@@ -20,6 +20,10 @@ impl<'a> Reach<'a> {
         let (mut seen, mut found) = (HashSet::new(), (HashSet::new(), HashSet::new()));
         let mut open = Vec::new();
         names_of_body(&entry.body, &mut open);
+        let mut calls_any = calls_any_function(&entry.body);
+        if calls_any {
+            taken_functions(syntax, &mut open);
+        }
         while let Some(name) = open.pop() {
             if !seen.insert(name) {
                 continue;
@@ -29,7 +33,12 @@ impl<'a> Reach<'a> {
                 open.extend(syntax.variables[*index].initialiser.iter().filter_map(mentioned));
             } else if let Some(number) = syntax.function(name) {
                 found.1.insert(number);
-                names_of_body(body(&syntax.functions[number]), &mut open);
+                let body = body(&syntax.functions[number]);
+                names_of_body(body, &mut open);
+                if !calls_any && calls_any_function(body) {
+                    calls_any = true;
+                    taken_functions(syntax, &mut open);
+                }
             }
         }
         Reach {
@@ -50,6 +59,27 @@ fn mentioned(value: &Initialiser) -> Option<&str> {
     match value {
         Initialiser::Address { name, .. } => Some(name),
         Initialiser::Bits(_) => None,
+    }
+}
+
+/// Whether it calls through an address, of which nothing says whose it may be.
+fn calls_any_function(body: &[Statement]) -> bool {
+    let is_prototype = |statement: &Statement| matches!(statement, Statement::Prototype { .. });
+    body.iter().any(is_prototype)
+}
+
+/// The functions whose addresses the module has: another entry may have put them into memory, as objects with virtual functions.
+fn taken_functions<'a>(syntax: &'a Syntax, found: &mut Vec<&'a str>) {
+    let held = syntax.variables.iter().flat_map(|variable| &variable.initialiser).filter_map(mentioned);
+    found.extend(held.filter(|name| syntax.function(name).is_some()));
+    let functions = syntax.functions.iter().map(body);
+    for statement in syntax.entries.iter().map(|entry| entry.body.as_slice()).chain(functions).flatten() {
+        let Statement::Instruction(instruction) = statement else { continue };
+        if instruction.opcode == "mov" {
+            let mut mentioned = Vec::new();
+            instruction.operands.iter().for_each(|operand| names(operand, &mut mentioned));
+            found.extend(mentioned.into_iter().filter(|name| syntax.function(name).is_some()));
+        }
     }
 }
 

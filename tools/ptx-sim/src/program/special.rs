@@ -46,6 +46,8 @@ pub(crate) enum Special {
     BlocksOfCluster,
     /// `%is_explicit_cluster`, which is a predicate.
     IsExplicitCluster,
+    /// `%envreg0` to `%envreg31`, which the driver sets.
+    Environment(u32),
     /// A register that is the same in every thread.
     Fixed(u32),
 }
@@ -77,8 +79,10 @@ impl Special {
                 return Some(Special::Fixed(SYSTEM_SHARED_BYTES as u32));
             }
             "%nsmid" => return Some(Special::Fixed(1)),
-            _ if is_environment_register(name) => return Some(Special::Fixed(0)),
             _ => {}
+        }
+        if let Some(number) = environment_register(name) {
+            return Some(Special::Environment(number));
         }
         let (vector, member) = name.split_once('.')?;
         let dimension = ["x", "y", "z"].iter().position(|dimension| *dimension == member)?;
@@ -96,8 +100,7 @@ impl Special {
     }
 }
 
-/// `%envreg0` to `%envreg31`, which the driver may set; it does not for kernels of CUDA.
-fn is_environment_register(name: &str) -> bool {
+fn environment_register(name: &str) -> Option<u32> {
     let number = name.strip_prefix("%envreg").and_then(|number| number.parse::<u32>().ok());
-    number.is_some_and(|number| number < 32)
+    number.filter(|number| *number < 32)
 }

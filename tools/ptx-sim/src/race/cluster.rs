@@ -116,6 +116,10 @@ pub(crate) struct Races {
     may_synchronise: bool,
     /// The grid may begin before the one in front of it has ended.
     overlaps_previous: bool,
+    /// Threads have waited for that grid.
+    has_waited: bool,
+    /// They let the next grid begin before.
+    launched_early: bool,
 }
 
 impl Races {
@@ -134,6 +138,8 @@ impl Races {
             lockstep: Vec::new(),
             may_synchronise: false,
             overlaps_previous,
+            has_waited: false,
+            launched_early: false,
         }
     }
 
@@ -162,7 +168,9 @@ impl Races {
             }
         }
         let foreign = std::mem::take(&mut self.foreign).known;
-        Trace { accesses, foreign, may_synchronise: self.may_synchronise }
+        let ends_before_previous = self.launched_early || !self.has_waited;
+        (self.has_waited, self.launched_early) = (false, false);
+        Trace { accesses, foreign, may_synchronise: self.may_synchronise, ends_before_previous }
     }
 
     /// Adds all that happened before this point of some lanes to `clock`.
@@ -278,6 +286,12 @@ impl Races {
     /// Lanes have waited for the grid before this one.
     pub fn wait_for_previous_grid(&mut self, warp: u32, lanes: u32) {
         self.clocks.wait_for_previous_grid(warp, lanes);
+        self.has_waited = true;
+    }
+
+    /// Lanes let the next grid begin.
+    pub fn launch_dependents(&mut self) {
+        self.launched_early |= !self.has_waited;
     }
 
     /// Whether the grid before this one may still run when `agent` accesses global memory.

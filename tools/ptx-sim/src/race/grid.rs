@@ -19,6 +19,8 @@ pub(crate) struct Trace {
     pub foreign: Vec<Arc<Foreign>>,
     /// It made strong accesses, by which it may have synchronised with others.
     pub may_synchronise: bool,
+    /// It let the next grid begin, or ended, and had not waited for the grid in front of this one.
+    pub ends_before_previous: bool,
 }
 
 /// One of two accesses of different clusters that race.

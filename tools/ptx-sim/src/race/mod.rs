@@ -23,6 +23,7 @@ mod foreign;
 mod grid;
 mod line;
 mod shadow;
+mod unfinished;
 
 pub use accesses::GlobalAccess;
 pub(crate) use accesses::Touched;
@@ -31,3 +32,4 @@ pub(crate) use agent::{Agent, Scope, Semantics, Strength};
 pub(crate) use cluster::{Access, Arrival, Conflict, Races, Shape};
 pub(crate) use foreign::{Announcements, Shard};
 pub(crate) use grid::{ClusterAccess, ClusterConflict, GridRaces, Trace};
+pub use unfinished::Unfinished;

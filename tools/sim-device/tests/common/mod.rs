@@ -4,8 +4,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
-use sim_device::{Code, Config, Context, Error, Function, Launch, Machine, Messages, Operation, Stream, StreamKind};
+use sim_device::{
+    Code, Config, Context, Error, Function, HostWords, Launch, Machine, Messages, Operation, Stream, StreamKind,
+};
 use tempfile::TempDir;
 
 /// `store` writes 7 to an address; `load` reads one and writes what it read to another; `spin` never ends; `count` adds 1 to
@@ -130,6 +133,7 @@ pub fn one_thread(function: &Arc<Function>, arguments: &[u64]) -> Launch {
         block: [1; 3],
         dynamic_shared_bytes: 0,
         overlaps_previous: false,
+        cooperative: false,
         cluster: None,
         parameters: arguments.iter().map(|argument| argument.to_le_bytes().to_vec()).collect(),
     }
@@ -139,6 +143,20 @@ pub fn one_thread(function: &Arc<Function>, arguments: &[u64]) -> Launch {
 pub fn submit(stream: &Stream, name: &str, arguments: &[u64]) -> Result<(), Error> {
     let function = function(stream.context(), name);
     stream.submit(Operation::Launch(one_thread(&function, arguments)))
+}
+
+/// Words of the host that kernels may reach.
+struct Host(Vec<AtomicU64>);
+
+impl HostWords for Host {
+    fn words(&self) -> &[AtomicU64] {
+        &self.0
+    }
+}
+
+/// So many bytes of the host's memory.
+pub fn host_memory(bytes: u64) -> Option<Arc<dyn HostWords>> {
+    Some(Arc::new(Host((0..bytes.div_ceil(8)).map(|_| AtomicU64::new(0)).collect())))
 }
 
 pub fn read_u32(context: &Context, address: u64) -> u32 {

@@ -1,0 +1,180 @@
+//! Memory of the host that the driver knows, which kernels of every context reach at its own address.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use ptx_sim::HostWords;
+
+use crate::code::Code;
+use crate::context::{Call, Context};
+use crate::error::{Error, Result};
+use crate::machine::Machine;
+use crate::memory::{grouped, memory_error};
+use crate::sync::lock;
+
+/// Bytes behind host memory in which an address is taken for one that was meant to lie inside.
+const NEAR: u64 = 64 << 10;
+
+/// Whose host memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostKind {
+    /// Page-locked, from the driver.
+    PageLocked,
+    /// The program's, of which it told the driver.
+    Registered,
+    /// From the driver, and a GPU's as much as the host's (managed memory).
+    Managed {
+        /// The GPU of the context that it was allocated in.
+        gpu: u32,
+    },
+    /// A variable of a module in managed memory.
+    Variable {
+        /// The GPU of the context that the module was loaded to.
+        gpu: u32,
+    },
+}
+
+/// Host memory that the driver allocated or was told of.
+#[derive(Clone)]
+pub struct HostRange {
+    /// First address.
+    pub address: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Flags it was allocated with.
+    pub flags: u32,
+    /// The context that it was allocated in.
+    pub context: u64,
+    /// Whose it is.
+    pub kind: HostKind,
+    /// What messages call it.
+    pub name: String,
+    /// Its contents.
+    pub words: Arc<dyn HostWords>,
+}
+
+impl HostRange {
+    /// Whether it is managed memory.
+    pub fn is_managed(&self) -> bool {
+        matches!(self.kind, HostKind::Managed { .. } | HostKind::Variable { .. })
+    }
+
+    /// Whether it is managed memory that the program has to free.
+    pub(crate) fn is_allocated_managed(&self) -> bool {
+        matches!(self.kind, HostKind::Managed { .. })
+    }
+}
+
+/// By address.
+pub(crate) type HostRanges = BTreeMap<u64, HostRange>;
+
+impl Machine {
+    /// What messages call an allocation that is made now for `owner`, as in `cuMemAlloc_v2`.
+    pub fn allocation_name(&self, owner: &str, bytes: u64) -> String {
+        self.numbered_name(self.next_allocation(), owner, bytes)
+    }
+
+    pub(crate) fn numbered_name(&self, number: u64, owner: &str, bytes: u64) -> String {
+        format!("allocation {number} of {} bytes, by {owner}{}", grouped(bytes), self.caller(""))
+    }
+
+    /// Remembers host memory, and lets kernels reach it.
+    ///
+    /// # Errors
+    /// [`Code::HOST_MEMORY_ALREADY_REGISTERED`] when some of it is known already; [`Code::INVALID_VALUE`] where kernels have other
+    /// memory at its address.
+    pub fn add_host_range(&self, range: HostRange) -> Result<()> {
+        let contexts = self.live_contexts();
+        let mut host = lock(&self.host);
+        let below = host.range(..range.address.saturating_add(range.bytes)).next_back();
+        if below.is_some_and(|(_, below)| below.address + below.bytes > range.address) {
+            return Err(Code::HOST_MEMORY_ALREADY_REGISTERED.into());
+        }
+        contexts.iter().try_for_each(|context| context.map_host(&range))?;
+        host.insert(range.address, range);
+        Ok(())
+    }
+
+    /// Forgets host memory that begins at `address`; `None` when none does.
+    pub fn remove_host_range(&self, address: u64) -> Option<HostRange> {
+        let contexts = self.live_contexts();
+        let range = lock(&self.host).remove(&address)?;
+        for context in contexts {
+            // A context whose kernel has failed forgets it with all the rest.
+            if let Ok(mut state) = context.state_in_any_case() {
+                let _ = state.memory.global.free(address);
+            }
+        }
+        Some(range)
+    }
+
+    /// The host memory that `address` lies in, where the driver knows it.
+    pub fn host_range(&self, address: u64) -> Option<HostRange> {
+        let host = lock(&self.host);
+        let (_, range) = host.range(..=address).next_back()?;
+        (address < range.address + range.bytes).then(|| range.clone())
+    }
+
+    /// Whether `address` lies in host memory that the driver knows, or shortly behind some.
+    pub(crate) fn is_near_host_range(&self, address: u64) -> bool {
+        let host = lock(&self.host);
+        let below = host.range(..=address).next_back();
+        below.is_some_and(|(_, range)| address < range.address.saturating_add(range.bytes).saturating_add(NEAR))
+    }
+
+    /// The host memory that belongs to a context.
+    pub(crate) fn host_ranges_of(&self, context: u64) -> Vec<HostRange> {
+        lock(&self.host).values().filter(|range| range.context == context).cloned().collect()
+    }
+
+    /// Allocates managed memory for `owner`, as in `cuMemAllocManaged`, and returns its address.
+    ///
+    /// # Errors
+    /// [`Code::OUT_OF_MEMORY`]; [`Code::NOT_SUPPORTED`] where the program's memory cannot be had ([`crate::Config::host_memory`]).
+    pub fn allocate_managed(&self, context: &Context, owner: &str, bytes: u64, flags: u32) -> Result<u64> {
+        let name = self.allocation_name(owner, bytes);
+        self.new_managed(context, HostKind::Managed { gpu: context.gpu() }, name, bytes, flags)
+    }
+
+    /// Makes room for a variable of a module in managed memory.
+    pub(crate) fn managed_variable(&self, context: &Context, name: &str, bytes: u64) -> Result<u64> {
+        self.new_managed(context, HostKind::Variable { gpu: context.gpu() }, name.to_owned(), bytes, 1)
+    }
+
+    fn new_managed(&self, context: &Context, kind: HostKind, name: String, bytes: u64, flags: u32) -> Result<u64> {
+        context.check(Call::Asynchronous)?;
+        if bytes == 0 {
+            return Err(Error::invalid("an allocation of 0 bytes"));
+        }
+        let allocate = self.config().host_memory.ok_or_else(|| Error::unsupported("there is no managed memory"))?;
+        let words = allocate(bytes).ok_or(Code::OUT_OF_MEMORY)?;
+        let address = words.words().as_ptr() as u64;
+        self.add_host_range(HostRange { address, bytes, flags, context: context.id(), kind, name, words })?;
+        Ok(address)
+    }
+
+    /// The context whose memory `address` is, or `asking` for memory of the host that the driver knows.
+    pub(crate) fn reached_through(&self, address: u64, asking: &Context) -> Option<Arc<Context>> {
+        self.context_at(address).or_else(|| {
+            self.host_range(address)?;
+            self.context_in_span(asking.span())
+        })
+    }
+
+    fn live_contexts(&self) -> Vec<Arc<Context>> {
+        lock(&self.contexts).values().filter_map(Weak::upgrade).filter(|context| context.is_alive()).collect()
+    }
+
+    /// Lets kernels of a new context reach all host memory that the driver knows.
+    pub(crate) fn map_all_host(&self, context: &Context) -> Result<()> {
+        lock(&self.host).values().try_for_each(|range| context.map_host(range))
+    }
+}
+
+impl Context {
+    fn map_host(&self, range: &HostRange) -> Result<()> {
+        let HostRange { address, bytes, name, words, .. } = range;
+        let mut state = self.state_in_any_case()?;
+        state.memory.global.map_host(name, *address, *bytes, words.clone()).map_err(memory_error)
+    }
+}
