@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::access::Access;
 use super::agent::{Agent, Engine, Scope, Semantics, Strength};
 use super::announced::{Announced, joined};
 use super::clock::{Clock, Clocks};
@@ -13,20 +14,6 @@ use super::shadow::{CELL_BYTES, Meeting, Met, PAGE_CELLS, Record};
 use crate::lanes::lanes;
 use crate::memory::{own_shared, shared_base, shared_rank};
 use crate::parse::Space;
-
-/// What an access does.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Access<'a> {
-    pub agent: Agent,
-    pub semantics: Semantics,
-    /// Index of the instruction.
-    pub pc: u32,
-    pub space: Space,
-    pub address: u64,
-    /// What is written or was read.
-    pub data: &'a [u8],
-    pub writes: bool,
-}
 
 /// The earlier one of two accesses that race.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

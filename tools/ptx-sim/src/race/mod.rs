@@ -14,6 +14,7 @@
 //! A mechanism that orders threads needs two calls: [`Races::release`] where a thread arrives, into a [`clock::Clock`] that the
 //! mechanism keeps, and [`Races::acquire`] where a thread has waited.
 
+mod access;
 mod accesses;
 mod agent;
 mod announced;
@@ -25,11 +26,12 @@ mod line;
 mod shadow;
 mod unfinished;
 
+pub(crate) use access::Access;
 pub use accesses::GlobalAccess;
 pub(crate) use accesses::Touched;
 pub use agent::Engine;
 pub(crate) use agent::{Agent, Scope, Semantics, Strength};
-pub(crate) use cluster::{Access, Arrival, Conflict, Races, Shape};
+pub(crate) use cluster::{Arrival, Conflict, Races, Shape};
 pub(crate) use foreign::{Announcements, Shard};
 pub(crate) use grid::{ClusterAccess, ClusterConflict, GridRaces, Trace};
 pub use unfinished::Unfinished;
