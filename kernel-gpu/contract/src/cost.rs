@@ -133,8 +133,8 @@ impl<'a> Costs<'a> {
         Some(constants.predict(&Load::of(class, problem, multiprocessors, constants.resident)))
     }
 
-    /// The constants of `class`, else by those of the class nearest to it.
-    fn constants(&self, class: &KernelClass) -> Option<Constants> {
+    /// The constants of `class`, else by those of the class nearest to it; `None` where none is of its kind.
+    pub fn constants(&self, class: &KernelClass) -> Option<Constants> {
         if let Some((_, constants)) = self.kernels.iter().find(|(known, _)| known == class) {
             return Some(*constants);
         }

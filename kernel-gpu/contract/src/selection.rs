@@ -137,7 +137,7 @@ where
 }
 
 /// Whether `variant` computes `problem` on `gpu`.
-fn computes(variant: &Variant<'_>, problem: &Problem, gpu: &Gpu<'_>) -> bool {
+pub fn computes(variant: &Variant<'_>, problem: &Problem, gpu: &Gpu<'_>) -> bool {
     variant.check_accepts(problem).is_ok() && variant.check_fits(gpu).is_ok()
 }
 

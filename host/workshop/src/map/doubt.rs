@@ -3,6 +3,7 @@
 use contract::cost::{Costs, KernelClass};
 use contract::gpu::Gpu;
 use contract::problem::Problem;
+use contract::selection::computes;
 use contract::variants::Variant;
 
 use crate::record::Case;
@@ -15,12 +16,11 @@ pub fn lead<'a>(
     costs: &Costs<'_>,
     gpu: &Gpu<'_>,
 ) -> Option<f64> {
-    let computes = |variant: &Variant<'_>| variant.check_accepts(problem).is_ok() && variant.check_fits(gpu).is_ok();
     let predicted = |variant: Variant<'a>| {
         let us = costs.predict(&variant, problem, gpu.multiprocessors)?;
         Some((KernelClass::of(&variant), us))
     };
-    let times: Vec<_> = variants.filter(computes).filter_map(predicted).collect();
+    let times: Vec<_> = variants.filter(|variant| computes(variant, problem, gpu)).filter_map(predicted).collect();
     let first = times.iter().min_by(|one, other| one.1.total_cmp(&other.1))?;
     let others = times.iter().filter(|(class, _)| *class != first.0).map(|(_, us)| us / first.1);
     others.min_by(f64::total_cmp)

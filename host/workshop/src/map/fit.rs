@@ -215,15 +215,13 @@ impl Measured {
 /// The constants of every class of kernels that `variants` has for sequences of one length and masks that are predicted, by those of the fitted class nearest
 /// to it; without the classes of whose kind nothing was fitted.
 pub fn of_variants(kernels: &[FittedKernel], variants: &[Variant<'_>]) -> Vec<(KernelClass, Constants)> {
+    let kernels = pairs(kernels);
+    let costs = Costs { gpu: "", architecture: 0, kernels: &kernels };
     let mut found: Vec<(KernelClass, Constants)> = Vec::new();
     let is_predicted = |variant: &&Variant<'_>| variant.sequence != Sequence::Packed && variant.mask != Mask::Window;
     for variant in variants.iter().filter(is_predicted) {
         let class = KernelClass::of(variant);
-        let distances = kernels.iter().filter_map(|kernel| {
-            let expected = kernel.constants.of_another(&kernel.class, &class);
-            Some((class.distance(&kernel.class)?, expected))
-        });
-        if let Some((_, constants)) = distances.min_by_key(|(distance, _)| *distance)
+        if let Some(constants) = costs.constants(&class)
             && found.iter().all(|(known, _)| *known != class)
         {
             found.push((class, constants));

@@ -74,9 +74,14 @@ impl Sm80 {
         threads(self.warps)
     }
 
+    /// Warps of a group.
+    pub const fn warps_of_group(self) -> u32 {
+        self.warps / self.key_groups
+    }
+
     /// Strips of 16 query rows of one warp.
     pub const fn m_tiles(self) -> usize {
-        (self.block_m / (self.warps / self.key_groups) / MMA_M) as usize
+        (self.block_m / self.warps_of_group() / MMA_M) as usize
     }
 
     /// 16-key steps of a warp in one K/V step.
@@ -129,7 +134,7 @@ impl Sm80 {
         if self.key_groups == 0 || self.warps % self.key_groups != 0 {
             return Err(Rejection::KeyGroups);
         }
-        if self.block_m == 0 || self.block_m % (MMA_M * (self.warps / self.key_groups)) != 0 {
+        if self.block_m == 0 || self.block_m % (MMA_M * self.warps_of_group()) != 0 {
             return Err(Rejection::QueryRowsPerWarp);
         }
         if self.block_n == 0 || self.block_n % (MMA_K * self.key_groups) != 0 {

@@ -30,7 +30,7 @@ impl Group {
     /// That of the calling warp.
     #[inline(always)]
     pub fn of<K: Sm80Kernel>(lane: Lane) -> Self {
-        let warps = const { K::TILE.warps / K::GROUPS };
+        let warps = const { K::TILE.warps_of_group() };
         match K::GROUPS {
             1 => Self { number: 0, warp: lane.warp },
             _ => Self { number: lane.warp / warps, warp: lane.warp % warps },
@@ -61,7 +61,7 @@ pub unsafe fn store<K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize>(
     block: &Block<'_, K>,
     lane: Lane,
 ) {
-    let warps = const { K::TILE.warps / K::GROUPS };
+    let warps = const { K::TILE.warps_of_group() };
     let place = |number: u32| {
         let strip = ((number - 1) * warps + group.warp) * M_TILES as u32;
         stages + strip * strip_bytes::<K>() + lane.index * size_of::<FragmentC>() as u32
