@@ -19,8 +19,8 @@ pub enum Rejection {
     WarpgroupKeysPerStep,
     /// Fewer than two stages: the next K/V block could not be copied while this one is used.
     Stages,
-    /// More warpgroups take turns with the stages than there are stages.
-    StagesForTurns,
+    /// As many warpgroups keep the last tiles of their strips as there are stages.
+    StagesForStrips,
     /// The passes are neither one nor two.
     Passes,
     /// The item of a kernel of two passes is not a whole head, or the stages do not hold one.
@@ -58,7 +58,9 @@ impl fmt::Display for Rejection {
             Rejection::KeysPerStep => "block_n must be a positive multiple of 16 * key_groups",
             Rejection::WarpgroupKeysPerStep => "block_n must be 64 or 128",
             Rejection::Stages => "stages must be at least 2",
-            Rejection::StagesForTurns => "stages must be at least as many as warpgroups, which take turns with them",
+            Rejection::StagesForStrips => {
+                "stages must be more than warpgroups, each of which keeps one until the next work item's first tile has arrived"
+            },
             Rejection::Passes => "passes must be 1 or 2",
             Rejection::WholeHead => {
                 "with 2 passes the query rows of a block, and the keys of all stages, must be the exact sequence length"

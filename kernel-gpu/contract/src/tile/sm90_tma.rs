@@ -168,8 +168,10 @@ impl Sm90Tma {
         if self.stages < 2 {
             return Err(Rejection::Stages);
         }
-        if self.warpgroups > self.stages {
-            return Err(Rejection::StagesForTurns);
+        // A warpgroup keeps the last tile of its strip until the first of the next item has arrived. Under a causal mask the strips
+        // of an item end at one tile after another.
+        if self.warpgroups >= self.stages {
+            return Err(Rejection::StagesForStrips);
         }
         if self.holds_whole_heads() && self.block_m() != self.stages.saturating_mul(Self::BLOCK_N) {
             return Err(Rejection::WholeHead);
@@ -224,7 +226,8 @@ mod tests {
             (Sm90Tma { passes: 3, ..small }, exact, Err(Rejection::Passes)),
             (Sm90Tma { rescale_threshold: 15, ..small }, exact, Err(Rejection::RescaleThreshold)),
             (Sm90Tma { stages: 1, ..small }, exact, Err(Rejection::Stages)),
-            (Sm90Tma { stages: 3, ..Sm90Tma::new(4, 8) }, exact, Err(Rejection::StagesForTurns)),
+            (Sm90Tma { stages: 5, ..Sm90Tma::new(4, 8) }, exact, Ok(())),
+            (Sm90Tma { stages: 4, ..Sm90Tma::new(4, 8) }, exact, Err(Rejection::StagesForStrips)),
             (HEAD, Sequence::Any, Err(Rejection::WholeHead)),
             (HEAD, Sequence::Exact(1024), Err(Rejection::WholeHead)),
             (Sm90Tma { stages: 7, ..HEAD }, exact, Err(Rejection::WholeHead)),
