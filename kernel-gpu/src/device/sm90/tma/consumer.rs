@@ -107,7 +107,7 @@ pub unsafe fn consume<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
             strip.wait_for_scores();
             // Those scores have read K only now.
             if is_last {
-                K::Order::leave(context, step, lane);
+                K::Order::leave_last(context, step, lane);
                 let Some(next) = K::Order::resume(context, step, lane, turns) else { break };
                 wait_for_strip(context, next);
                 strip.start_scores(next);

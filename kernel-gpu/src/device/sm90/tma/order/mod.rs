@@ -124,6 +124,17 @@ pub trait Order<K: TmaKernel> {
     /// All lanes of the warp call this together when the products of the step are complete, once for each step in order.
     unsafe fn leave(context: &Context<'_, K>, step: Step<K>, lane: Lane);
 
+    /// [`Self::leave`] of the last step behind which [`Self::next_strip`] has no strip. The block may yet read tiles for its other
+    /// warpgroups.
+    ///
+    /// # Safety
+    /// As for that.
+    #[inline(always)]
+    unsafe fn leave_last(context: &Context<'_, K>, step: Step<K>, lane: Lane) {
+        // SAFETY: the caller's.
+        unsafe { Self::leave(context, step, lane) };
+    }
+
     /// From which of its strips on a warpgroup passes its turns to the first one, as those behind it have nothing to do any
     /// more; one that does not come where that is not so.
     #[inline(always)]

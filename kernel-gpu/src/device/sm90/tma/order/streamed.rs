@@ -74,14 +74,41 @@ impl Streamed {
         work.query_tile * warpgroups * ROWS
     }
 
-    /// Tiles behind `step`, the last of a strip, that the block reads before it reads any for this warpgroup.
+    /// Tiles that the block reads behind `step`, the last of all strips of its warpgroup, for the others: all of the part that has
+    /// no strip for it.
     #[inline(always)]
-    fn idle_tiles<K: TmaKernel>(context: &Context<'_, K>, step: Step<K>) -> u32 {
-        if K::Mask::ALL_KEYS && step.strip % K::WARPGROUPS >= Self::strips_of_next(context, step.number) {
-            // All tiles of the part that has no strip for it.
-            step.last_tile + 1
-        } else {
-            step.idle_tiles
+    fn tiles_of_others<K: TmaKernel>(context: &Context<'_, K>, step: Step<K>) -> u32 {
+        let has_strip = step.strip % K::WARPGROUPS < Self::strips_of_next(context, step.number);
+        if has_strip { 0 } else { step.last_tile + 1 }
+    }
+
+    /// Gives back the stage of `step`, and then those of the `idle` tiles behind it, which the warpgroup has not read.
+    ///
+    /// # Safety
+    /// As for [`Order::leave`].
+    #[inline(always)]
+    unsafe fn leave_stages<K: TmaKernel>(context: &Context<'_, K>, step: Step<K>, mut idle: u32, lane: Lane) {
+        let memory = context.memory;
+        let mut place = (step.stage, step.stage_parity);
+        // Turns come to the others through this warpgroup, too.
+        let turns = Turns::new(K::Mask::ALL_KEYS && K::WARPGROUPS > 1, lane.warp / WARPGROUP_WARPS, K::WARPGROUPS);
+        // SAFETY: the warp's one arrival for each stage, which it does not read again. Where it has not read it at all it
+        // waits first: until the tile has arrived, the mbarrier may still count those who leave the one before. A turn for each tile,
+        // as those have who compute.
+        unsafe {
+            if lane.index == 0 {
+                mbarrier::arrive(memory.stage_empty(place.0));
+            }
+            while idle > 0 {
+                place = Self::advance::<K>(place, 1);
+                mbarrier::wait(memory.stage_full(place.0), place.1);
+                turns.wait();
+                turns.pass();
+                if lane.index == 0 {
+                    mbarrier::arrive(memory.stage_empty(place.0));
+                }
+                idle -= 1;
+            }
         }
     }
 
@@ -211,29 +238,17 @@ impl<K: TmaKernel> Order<K> for Streamed {
 
     #[inline(always)]
     unsafe fn leave(context: &Context<'_, K>, step: Step<K>, lane: Lane) {
-        let memory = context.memory;
-        let mut place = (step.stage, step.stage_parity);
-        let mut idle = if step.is_last() { Self::idle_tiles(context, step) } else { 0 };
-        // Turns come to the others through this warpgroup, too.
-        let turns = Turns::new(K::Mask::ALL_KEYS && K::WARPGROUPS > 1, lane.warp / WARPGROUP_WARPS, K::WARPGROUPS);
-        // SAFETY: the warp's one arrival for each stage, which it does not read again. Where it has not read it at all it
-        // waits first: until the tile has arrived, the mbarrier may still count those who leave the one before. A turn for each tile,
-        // as those have who compute.
-        unsafe {
-            if lane.index == 0 {
-                mbarrier::arrive(memory.stage_empty(place.0));
-            }
-            while idle > 0 {
-                place = Self::advance::<K>(place, 1);
-                mbarrier::wait(memory.stage_full(place.0), place.1);
-                turns.wait();
-                turns.pass();
-                if lane.index == 0 {
-                    mbarrier::arrive(memory.stage_empty(place.0));
-                }
-                idle -= 1;
-            }
-        }
+        // Strips of one length leave no tile to the others. Not asked at run time: the way to O of a strip leads through here.
+        let idle = if !K::Mask::ALL_KEYS && step.is_last() { step.idle_tiles } else { 0 };
+        // SAFETY: the caller's.
+        unsafe { Self::leave_stages(context, step, idle, lane) };
+    }
+
+    #[inline(always)]
+    unsafe fn leave_last(context: &Context<'_, K>, step: Step<K>, lane: Lane) {
+        let idle = if K::Mask::ALL_KEYS { Self::tiles_of_others(context, step) } else { step.idle_tiles };
+        // SAFETY: the caller's.
+        unsafe { Self::leave_stages(context, step, idle, lane) };
     }
 
     #[inline(always)]
