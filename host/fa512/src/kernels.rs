@@ -92,7 +92,7 @@ impl Kernel {
             }
         };
         let prepared = slot.prepared.get_or_init(|| (0..driver.gpus).map(|_| AtomicBool::new(false)).collect());
-        kernel.allow_dynamic_shared(driver, variant.entry, variant.config.shared_bytes(), gpu)?;
+        kernel.allow_dynamic_shared(driver, variant.entry, variant.config.most_shared_bytes(), gpu)?;
         if let Some(prepared) = prepared.get(gpu) {
             prepared.store(true, Ordering::Release);
         }

@@ -41,7 +41,7 @@ impl Module {
         let gpu = Gpu::of_current_context(driver)?.ordinal().ok_or(Error::OtherGpu { planned: None })?;
         let kernel = self.0.kernel(variant.entry)?;
         self.check(kernel, variant.entry, argument_bytes(variant))?;
-        kernel.allow_dynamic_shared(driver, variant.entry, variant.config.shared_bytes(), gpu)?;
+        kernel.allow_dynamic_shared(driver, variant.entry, variant.config.most_shared_bytes(), gpu)?;
         Ok(ModuleKernel { module: self, variant: *variant, kernel })
     }
 

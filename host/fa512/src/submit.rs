@@ -48,7 +48,7 @@ pub unsafe fn submit(
     let config = LaunchConfig {
         grid: [launch.blocks(), 1, 1],
         block: [launch.threads(), 1, 1],
-        shared_bytes: launch.dynamic_shared_bytes(),
+        shared_bytes: launch.launched_shared_bytes(),
         stream: stream.handle(),
         attributes: attributes.as_mut_ptr(),
         attribute_count: u32::from(cluster.is_some()) + u32::from(overlaps),

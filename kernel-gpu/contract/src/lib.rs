@@ -21,6 +21,7 @@ pub mod plan;
 pub mod probe;
 pub mod problem;
 pub mod refusal;
+pub mod residency;
 pub mod selection;
 pub mod split_keys;
 pub mod tensor_map;

@@ -30,6 +30,7 @@ pub struct Plan<'a> {
     problem: Problem,
     blocks: u32,
     cluster: u32,
+    shared_bytes: u32,
     args: ForwardArgs,
 }
 
@@ -90,7 +91,8 @@ impl<'a> Plan<'a> {
             last_round: last_round(&variant, work_items, blocks),
             head_groups: head_groups(problem, (query_tiles, config.block_m()), blocks.min(side_by_side), gpu),
         };
-        Ok(Self { variant, problem: *problem, blocks: blocks * cluster, cluster, args })
+        let shared_bytes = config.shared_bytes_of_launch(blocks, gpu.multiprocessors);
+        Ok(Self { variant, problem: *problem, blocks: blocks * cluster, cluster, shared_bytes, args })
     }
 
     /// The variant.
@@ -127,8 +129,8 @@ impl<'a> Plan<'a> {
             [map(Tensor::Q, q), map(Tensor::K, k), map(Tensor::V, v), map(Tensor::O, o)]
         });
         let encoded = TensorMaps([[0; TENSOR_MAP_BYTES as usize]; 4]);
-        let Self { variant, blocks, cluster, .. } = *self;
-        Ok(Launch { variant, blocks, cluster, args, tensor_maps, encoded })
+        let Self { variant, blocks, cluster, shared_bytes, .. } = *self;
+        Ok(Launch { variant, blocks, cluster, shared_bytes, args, tensor_maps, encoded })
     }
 }
 
@@ -146,6 +148,7 @@ pub struct Launch<'a> {
     variant: Variant<'a>,
     blocks: u32,
     cluster: u32,
+    shared_bytes: u32,
     args: ForwardArgs,
     tensor_maps: Option<[TensorMap; 4]>,
     encoded: TensorMaps,
@@ -177,9 +180,15 @@ impl<'a> Launch<'a> {
         self.variant.config.threads()
     }
 
-    /// Dynamic shared memory of a block, bytes.
+    /// Dynamic shared memory that a block uses, bytes.
     pub const fn dynamic_shared_bytes(&self) -> u32 {
         self.variant.config.shared_bytes()
+    }
+
+    /// Dynamic shared memory that the launch asks for, bytes: what a block uses, or more
+    /// ([`Configuration::shared_bytes_of_launch`]).
+    pub const fn launched_shared_bytes(&self) -> u32 {
+        self.shared_bytes
     }
 
     /// Whether it may begin while the launch before it on the stream ends: the kernel waits for that one by itself.
