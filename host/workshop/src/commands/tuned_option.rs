@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use workshop::error::Result;
 use workshop::ptx_folder::PtxFolder;
-use workshop::tune::table::Table;
+use workshop::tuned_table::Table;
 
 /// The option that names a tuned table.
 #[derive(clap::Args, Clone, Debug, Default)]

@@ -11,11 +11,11 @@ use contract::config::{Element, Sequence};
 use contract::manifest::Entry;
 use contract::problem::{DEFAULT_HEAD_DIM, Shape};
 use contract::view::Layout;
-use workshop::executor::PtxModule;
 use workshop::executor::sim::{DEFAULT_ARCHITECTURE, SimExecutor};
 use workshop::forward::Forward;
 use workshop::inputs::{Distribution, Inputs};
 use workshop::launch::problem;
+use workshop::ptx_module::PtxModule;
 
 use crate::support::ptx;
 use record::{Case, Change, Comparison, Record};

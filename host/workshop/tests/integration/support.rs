@@ -9,11 +9,12 @@ use workshop::statistics::Bootstrap;
 use contract::manifest::Entry;
 use contract::problem::Problem;
 use workshop::check::{self, UnitScaleBounds};
-use workshop::executor::{DeviceChoice, Executor, PtxModule, open, sim};
+use workshop::executor::{DeviceChoice, Executor, open, sim};
 use workshop::forward::Forward;
 use workshop::inputs::{Distribution, Inputs};
 use workshop::launch::check_accepts;
 use workshop::ptx_folder::{ENVIRONMENT_VARIABLE, PtxFolder};
+use workshop::ptx_module::PtxModule;
 use workshop::reference::Reference;
 
 /// Environment variable that makes the kernels be tested on a GPU instead of in the simulator: `gpu`.

@@ -61,7 +61,7 @@ pub fn inputs(options: &Options) -> Result<(Inputs, Source)> {
 fn lengths(options: &Options) -> Result<Option<Lengths>> {
     match (&options.lengths, &options.kv_lengths) {
         (Some(lengths), None) => Ok(Some(Lengths::Shared(lengths.clone()))),
-        (Some(lengths), Some(of_keys)) => Lengths::separate(lengths, of_keys).map(Some),
+        (Some(lengths), Some(of_keys)) => Ok(Some(Lengths::separate(lengths, of_keys)?)),
         (None, _) => {
             let is_padded = options.used.is_some() || options.kv_used.is_some();
             Ok(is_padded.then(|| Lengths::Padded(options.used.clone(), options.kv_used.clone())))

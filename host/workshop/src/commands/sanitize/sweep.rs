@@ -11,10 +11,10 @@ use contract::view::Layout;
 use serde::Serialize;
 use workshop::device::Device;
 use workshop::error::{Error, Result};
-use workshop::executor::PtxModule;
 use workshop::host_memory;
 use workshop::launch::{self, check_accepts, check_fits};
 use workshop::ptx_folder::PtxFolder;
+use workshop::ptx_module::PtxModule;
 
 /// What the user wants to see run.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use workshop::error::Result;
 use workshop::files;
 use workshop::tune::record::Record;
-use workshop::tune::table::Table;
+use workshop::tuned_table::Table;
 
 use super::text;
 use crate::commands::{Verdict, output};

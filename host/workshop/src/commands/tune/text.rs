@@ -9,7 +9,7 @@ use workshop::record::Case;
 use workshop::statistics::Interval;
 use workshop::tune::plan::{Plan, SiftedSpace};
 use workshop::tune::record::{Decision, Outcome, Record, Trial};
-use workshop::tune::table::Table;
+use workshop::tuned_table::Table;
 
 use crate::commands::output;
 
