@@ -5,6 +5,7 @@
 //! [`forward::Forward`] on an executor from [`executor::open`], and give the outputs to [`check::check()`].
 
 pub mod bench;
+mod commands;
 pub mod compare;
 pub mod compute_sanitizer;
 pub mod contender;
@@ -22,6 +23,7 @@ pub mod launch;
 pub mod map;
 pub mod ncu;
 pub mod npy;
+pub mod program;
 pub mod ptx_folder;
 pub mod ptx_module;
 pub mod record;

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use crate::document::Format;
+use crate::error::{Error, Result};
 use comfy_table::{Cell, Color, Table};
 pub use ptx_diagnostics::streams::note;
 use ptx_diagnostics::{Renderer, Sources, streams};
-use workshop::document::Format;
-use workshop::error::{Error, Result};
 
 /// Writes `text` to standard output, as [`streams::print`].
 pub fn print(text: &str) -> Result<()> {

@@ -2,15 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::check;
+use crate::element::Bits;
+use crate::error::{Error, Result};
+use crate::host_memory;
+use crate::inputs::{Inputs, Lengths};
+use crate::npy::{self, F32};
 use contract::config::Mask;
 use contract::problem::{Problem, Shape};
 use contract::refusal::Tensor;
-use workshop::check;
-use workshop::element::Bits;
-use workshop::error::{Error, Result};
-use workshop::host_memory;
-use workshop::inputs::{Inputs, Lengths};
-use workshop::npy::{self, F32};
 
 use super::record::Source;
 use super::{Options, views};
