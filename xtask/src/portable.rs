@@ -18,8 +18,6 @@ const LIBRARIES: [&str; 6] =
 
 /// Cargo's profile of programs that are only run: small.
 pub const SMALL: &str = "portable";
-/// Without tables for unwinding: programs of [`SMALL`] abort on panics and have no symbols for a backtrace.
-const SMALL_FLAGS: &str = "-C force-unwind-tables=no";
 /// Cargo's profile of libraries and tests.
 pub const RELEASE: &str = "release";
 
@@ -28,9 +26,6 @@ pub fn build(zigbuild: &Zigbuild, workspace: &Workspace, profile: &str, argument
     let mut command = zigbuild.command();
     command.current_dir(workspace.root()).args(["--profile", profile, "--target", &format!("{TARGET}.{GLIBC}")]);
     command.args(arguments).env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo");
-    if profile == SMALL {
-        command.env("RUSTFLAGS", SMALL_FLAGS);
-    }
     command
 }
 
