@@ -13,7 +13,7 @@ pub fn print(text: &str) -> Result<()> {
     streams::print(text).map_err(|source| Error::File { path: "standard output".into(), source })
 }
 
-/// As [`print`], with lines that fit the terminal. Commands that are to be copied do not go through it.
+/// As [`print()`], with lines that fit the terminal. Commands that are to be copied do not go through it.
 pub fn print_wrapped(text: &str) -> Result<()> {
     print(&fitted_table::wrapped(text, table().width()))
 }

@@ -118,7 +118,7 @@ pub struct Options {
     #[arg(long, value_enum, default_value_t = Distribution::Normal, conflicts_with = "q")]
     distribution: Distribution,
 
-    /// Read Q from a .npy file (fp16 or, with --type bf16, its bits as u2 or V2; C order, [B,H,S,D] or [B,S,H,D] by --layout);
+    /// Read Q from a .npy file (fp16 or, with --type bf16, its bits as u2 or V2; C order, with dimensions B,H,S,D or B,S,H,D by --layout);
     /// the shape is the file's
     #[arg(long, value_name = "FILE", requires_all = ["k", "v"], help_heading = "Files")]
     q: Option<PathBuf>,
@@ -137,7 +137,7 @@ pub struct Options {
     /// Write O to a .npy file (fp16, or the bits of bf16 as u2; in the inputs' layout)
     #[arg(long, value_name = "FILE", help_heading = "Files")]
     out: Option<PathBuf>,
-    /// Write LSE to a .npy file (f32, [B,H,S])
+    /// Write LSE to a .npy file (f32, with dimensions B,H,S)
     #[arg(long, value_name = "FILE", help_heading = "Files")]
     lse: Option<PathBuf>,
 
