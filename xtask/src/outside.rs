@@ -7,11 +7,13 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use flate2::read::GzDecoder;
 
-use crate::commands::package::CRATES;
 use crate::environment::{Environment, Workspace};
 use crate::files;
 use crate::process;
 use crate::progress::Step;
+
+/// The crates that are published, each behind those that it needs.
+pub const CRATES: [&str; 2] = ["fa512-contract", "fa512"];
 
 /// The oldest Rust that the library builds with.
 const OLDEST_RUST: &str = "1.85.0";

@@ -29,6 +29,16 @@ pub fn build(zigbuild: &Zigbuild, workspace: &Workspace, profile: &str, argument
     command
 }
 
+/// Refuses a program of more than `most` bytes.
+pub fn check_size(program: &[u8], most: usize) -> Result<()> {
+    match program.len() <= most {
+        true => Ok(()),
+        false => {
+            bail!("it has {} bytes, more than {most}; docs/environment.md says what its size depends on", program.len())
+        }
+    }
+}
+
 /// Refuses a program that would not start on a machine with [`GLIBC`] and [`LIBRARIES`].
 pub fn check_needs(program: &[u8]) -> Result<()> {
     let needs = elf::needs(program)?;
@@ -52,7 +62,7 @@ mod tests {
 
     use tempfile::TempDir;
 
-    use super::check_needs;
+    use super::{check_needs, check_size};
 
     /// A program that needs the symbol `function` of `version`, and the library `library`.
     fn program(folder: &Path, version: &str, library: &str) -> Vec<u8> {
@@ -83,5 +93,12 @@ mod tests {
         let folder = TempDir::new().unwrap();
         let error = check_needs(&program(folder.path(), "V_1", "libcuda.so.1")).unwrap_err().to_string();
         assert_eq!(error, "it needs libcuda.so.1, which not every machine has");
+    }
+
+    #[test]
+    fn a_program_that_is_too_large_is_refused() {
+        assert!(check_size(&[0; 8], 8).is_ok());
+        let error = check_size(&[0; 9], 8).unwrap_err().to_string();
+        assert!(error.starts_with("it has 9 bytes, more than 8;"), "{error}");
     }
 }

@@ -40,5 +40,11 @@ impl From<contract::refusal::Refusal> for Error {
     }
 }
 
+impl From<numerics::Invalid> for Error {
+    fn from(numerics::Invalid(what): numerics::Invalid) -> Self {
+        Error::Invalid(what)
+    }
+}
+
 /// Result of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -9,9 +9,9 @@ use sha2::{Digest, Sha256};
 
 use crate::document;
 use crate::error::{Error, Result};
-use crate::executor::PtxModule;
 use crate::files;
-use crate::tune::table::Table;
+use crate::ptx_module::PtxModule;
+use crate::tuned_table::Table;
 
 /// Environment variable that names the folder.
 pub const ENVIRONMENT_VARIABLE: &str = "FA512_PTX_DIR";

@@ -10,10 +10,10 @@ use contract::variants::VARIANTS;
 
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::executor::PtxModule;
 use crate::launch;
 use crate::ptx_folder::PtxFolder;
-use crate::tune::table::Table;
+use crate::ptx_module::PtxModule;
+use crate::tuned_table::Table;
 
 /// The chosen entry.
 #[derive(Clone, Debug)]

@@ -15,11 +15,11 @@ use serde::Serialize;
 use workshop::check::{self, UnitScaleBounds};
 use workshop::element::{Bits, Encoding};
 use workshop::error::Error;
-use workshop::executor::PtxModule;
 use workshop::executor::sim::{DEFAULT_ARCHITECTURE, SimExecutor};
 use workshop::forward::{Forward, Outcome};
 use workshop::inputs::{Distribution, Inputs, Lengths};
 use workshop::launch;
+use workshop::ptx_module::PtxModule;
 use workshop::reference::Reference;
 use workshop::score_mod::{BiasForm, ScoreModForm};
 

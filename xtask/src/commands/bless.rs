@@ -12,7 +12,7 @@ use crate::provision;
 const TESTS: [&[&str]; 3] = [
     &["-p", "fa512-workshop", "--test", "integration", "--", "counters_are_those_on_record"],
     &["-p", "fa512-workshop", "--test", "planted"],
-    &["-p", "fa512-workshop", "--lib", "--", "the_library_ships_the_rows_of_the_built_in_table"],
+    &["-p", "workshop", "--lib", "--", "the_library_ships_the_rows_of_the_built_in_table"],
 ];
 /// Tells the tests to rewrite their record.
 const BLESS_VARIABLE: &str = "FA512_BLESS";

@@ -25,12 +25,14 @@ struct Program {
     target: &'static str,
     /// Path in the archive.
     path: &'static str,
+    /// Most bytes that it may have.
+    most: usize,
 }
 
 const PROGRAMS: [Program; 3] = [
-    Program { target: "fa512", path: "fa512" },
-    Program { target: "ptx-sim", path: "ptx-sim" },
-    Program { target: "integration", path: "tests/kernels" },
+    Program { target: "fa512", path: "fa512", most: 6_000_000 },
+    Program { target: "ptx-sim", path: "ptx-sim", most: 4_000_000 },
+    Program { target: "integration", path: "tests/kernels", most: usize::MAX },
 ];
 /// What cargo is asked for to get them, and in which profile. Tests unwind, so they cannot share a profile that aborts.
 const BUILDS: [(&str, &[&str]); 2] = [
@@ -53,7 +55,8 @@ const FILES: [(&str, &str); 8] = [
 /// Packs an archive for x86-64 Linux machines without Rust: programs, PTX, baselines, tests, documents and `smoke.sh`.
 ///
 /// The programs are linked by cargo-zigbuild, found in PATH or brought into .toolchain from Python wheels, and run with
-/// the GNU C library 2.31 and later; an archive whose programs need a newer one is refused. The CUDA C++ twins are
+/// the GNU C library 2.31 and later; an archive whose programs need a newer one, or are
+/// larger than they may be, is refused. The CUDA C++ twins are
 /// packed where there is an nvcc, and the PTX of Rust-CUDA where FA512_RUST_CUDA names a usable installation.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
@@ -116,9 +119,11 @@ fn add_programs(environment: &Environment, workspace: &Workspace, folder: &Path)
         }
     }
     step.done();
-    for Program { target, path } in PROGRAMS {
+    for Program { target, path, most } in PROGRAMS {
         let program = built.remove(target).with_context(|| format!("cargo built no {target}"))?;
-        portable::check_needs(&fs::read(&program)?).with_context(|| format!("{target} is not packed"))?;
+        let bytes = fs::read(&program)?;
+        let checked = portable::check_needs(&bytes).and_then(|()| portable::check_size(&bytes, most));
+        checked.with_context(|| format!("{target} is not packed"))?;
         files::copy(&program, &folder.join(path))?;
     }
     Ok(())

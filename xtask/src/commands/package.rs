@@ -13,7 +13,7 @@ use crate::environment::{Environment, Workspace};
 use crate::files;
 use crate::kernels::{self, split};
 use crate::output::print_line;
-use crate::outside;
+use crate::outside::{self, CRATES};
 use crate::portable;
 use crate::process;
 use crate::progress::Step;
@@ -21,9 +21,6 @@ use crate::provision;
 use crate::python::{Linker, build_wheel};
 use crate::simulator;
 use crate::zigbuild::Zigbuild;
-
-/// The crates that are published, each behind those that it needs.
-pub const CRATES: [&str; 2] = ["fa512-contract", "fa512"];
 
 /// Packs the library: the crates as they are published, with PTX inside, the Python wheel, an archive of its C interface, and the wheel
 /// of ptx-sim.

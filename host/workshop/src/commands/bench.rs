@@ -6,20 +6,20 @@ mod table;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::bench::Bench;
+use crate::contender::spec::Spec;
+use crate::error::Result;
+use crate::executor::Executor;
+use crate::executor::gpu::GpuExecutor;
+use crate::files;
+use crate::inputs::Distribution;
+use crate::record::{BenchRecord, Case, Environment, Outcome, Pair, Row, RunProtocol};
+use crate::statistics::{Bootstrap, RESAMPLES};
+use crate::telemetry::Monitor;
+use crate::timing::Protocol;
 use contract::config::{Element, Mask};
 use contract::problem::{DEFAULT_HEAD_DIM, Shape};
 use contract::view::Layout;
-use workshop::bench::Bench;
-use workshop::contender::spec::Spec;
-use workshop::error::Result;
-use workshop::executor::Executor;
-use workshop::executor::gpu::GpuExecutor;
-use workshop::files;
-use workshop::inputs::Distribution;
-use workshop::record::{BenchRecord, Case, Environment, Outcome, Pair, Row, RunProtocol};
-use workshop::statistics::{Bootstrap, RESAMPLES};
-use workshop::telemetry::Monitor;
-use workshop::timing::Protocol;
 
 use super::gpu_option::GpuOption;
 use super::interrupt::stop_on_interrupt;
@@ -229,8 +229,8 @@ fn pairs(paired: &[Spec], rows: &[Row], seed: u64) -> Vec<Pair> {
 
 #[cfg(test)]
 mod tests {
+    use crate::record::sizes;
     use clap::Parser;
-    use workshop::record::sizes;
 
     use super::*;
 

@@ -5,12 +5,12 @@ mod table;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use workshop::compare::{Change, Comparison, Thresholds, require_measured_with};
-use workshop::document;
-use workshop::error::{Error, Result};
-use workshop::ptx_folder::PtxFolder;
-use workshop::record::BenchRecord;
-use workshop::statistics::Bootstrap;
+use crate::compare::{Change, Comparison, Thresholds, require_measured_with};
+use crate::document;
+use crate::error::{Error, Result};
+use crate::ptx_folder::PtxFolder;
+use crate::record::BenchRecord;
+use crate::statistics::Bootstrap;
 
 use super::progress::Progress;
 use super::{output, print_error};

@@ -4,13 +4,13 @@ mod table;
 
 use std::path::{Path, PathBuf};
 
+use crate::diagnose::facts::Facts;
+use crate::diagnose::{Judgment, judge};
+use crate::document;
+use crate::error::{Error, Result};
+use crate::ncu::{self, Profile};
+use crate::record::{self, BenchRecord, Case, Implementation, Row};
 use serde::Serialize;
-use workshop::diagnose::facts::Facts;
-use workshop::diagnose::{Judgment, judge};
-use workshop::document;
-use workshop::error::{Error, Result};
-use workshop::ncu::{self, Profile};
-use workshop::record::{self, BenchRecord, Case, Implementation, Row};
 
 use super::{Verdict, output};
 

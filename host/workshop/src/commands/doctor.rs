@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use crate::document;
+use crate::error::Result;
+use crate::executor::{DeviceChoice, open};
 use comfy_table::Cell;
 use contract::architecture::ARCHITECTURES;
 use serde::Serialize;
-use workshop::document;
-use workshop::error::Result;
-use workshop::executor::{DeviceChoice, open};
 
 use super::gpu_option::GpuOption;
 use super::ptx_options::PtxOptions;

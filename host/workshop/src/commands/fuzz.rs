@@ -6,14 +6,14 @@ mod table;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use workshop::device::Device;
-use workshop::document;
-use workshop::error::Result;
-use workshop::executor::{DeviceChoice, open, sim};
-use workshop::fuzz::campaign::{Campaign, GRID_CASES, Limits};
-use workshop::fuzz::fuzzer::Fuzzer;
-use workshop::fuzz::kernels::Kernels;
-use workshop::fuzz::repeat::Repeat;
+use crate::device::Device;
+use crate::document;
+use crate::error::Result;
+use crate::executor::{DeviceChoice, open, sim};
+use crate::fuzz::campaign::{Campaign, GRID_CASES, Limits};
+use crate::fuzz::fuzzer::Fuzzer;
+use crate::fuzz::kernels::Kernels;
+use crate::fuzz::repeat::Repeat;
 
 use super::gpu_option::GpuOption;
 use super::interrupt::stop_on_interrupt;

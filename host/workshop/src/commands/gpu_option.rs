@@ -2,9 +2,9 @@
 
 use std::ffi::OsString;
 
-use workshop::error::{Error, Result};
-use workshop::executor::{DeviceChoice, gpu};
-use workshop::telemetry;
+use crate::error::{Error, Result};
+use crate::executor::{DeviceChoice, gpu};
+use crate::telemetry;
 
 /// What the CUDA driver asks for which GPUs a program sees.
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";

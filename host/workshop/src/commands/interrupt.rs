@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use workshop::error::{Error, Result};
+use crate::error::{Error, Result};
 
 use super::output;
 

@@ -1,8 +1,8 @@
 //! `fa512 completions` and `fa512 man`: what shells and `man` know of the program.
 
+use crate::error::{Error, Result};
 use clap::Command;
 use clap_complete::Shell;
-use workshop::error::{Error, Result};
 
 use super::{Verdict, output};
 

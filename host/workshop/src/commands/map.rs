@@ -8,8 +8,8 @@ mod text;
 
 use std::path::PathBuf;
 
-use workshop::error::Result;
-use workshop::map::record::Map;
+use crate::error::Result;
+use crate::map::record::Map;
 
 use super::{Verdict, output};
 

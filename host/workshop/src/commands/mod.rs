@@ -23,13 +23,13 @@ mod tuned_option;
 
 use std::path::{Path, PathBuf};
 
+use crate::error::{Error, Result};
+use crate::executor::Executor;
+use crate::executor::gpu::GpuExecutor;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use contract::config::{Element, Mask};
 use contract::problem::{Alignment, Window};
 use contract::view::Layout;
-use workshop::error::{Error, Result};
-use workshop::executor::Executor;
-use workshop::executor::gpu::GpuExecutor;
 
 /// How a command that could be carried out ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

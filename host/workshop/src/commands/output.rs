@@ -2,18 +2,18 @@
 
 use std::path::Path;
 
+use crate::document::Format;
+use crate::error::{Error, Result};
 use comfy_table::{Cell, Color, Table};
 pub use ptx_diagnostics::streams::note;
 use ptx_diagnostics::{Renderer, Sources, streams};
-use workshop::document::Format;
-use workshop::error::{Error, Result};
 
 /// Writes `text` to standard output, as [`streams::print`].
 pub fn print(text: &str) -> Result<()> {
     streams::print(text).map_err(|source| Error::File { path: "standard output".into(), source })
 }
 
-/// As [`print`], with lines that fit the terminal. Commands that are to be copied do not go through it.
+/// As [`print()`], with lines that fit the terminal. Commands that are to be copied do not go through it.
 pub fn print_wrapped(text: &str) -> Result<()> {
     print(&fitted_table::wrapped(text, table().width()))
 }

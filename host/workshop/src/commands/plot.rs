@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
+use crate::error::Result;
+use crate::files;
+use crate::record::BenchRecord;
+use crate::report::speed::{self, Shown};
 use contract::problem::Shape;
-use workshop::error::Result;
-use workshop::files;
-use workshop::record::BenchRecord;
-use workshop::report::speed::{self, Shown};
 
 use super::bench::shape;
 use super::{Verdict, output};

@@ -2,19 +2,19 @@
 
 mod table;
 
+use crate::score_mod::ScoreModForm;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use workshop::score_mod::ScoreModForm;
 
+use crate::error::{Error, Result};
+use crate::executor::{DeviceChoice, open, sim};
+use crate::files;
+use crate::ncu::{self, CacheControl, ClockControl, Invocation, Profile, RawPage};
+use crate::record::{Case, sizes};
+use crate::variant;
 use contract::config::{Element, Mask};
 use contract::problem::Shape;
 use contract::view::Layout;
-use workshop::error::{Error, Result};
-use workshop::executor::{DeviceChoice, open, sim};
-use workshop::files;
-use workshop::ncu::{self, CacheControl, ClockControl, Invocation, Profile, RawPage};
-use workshop::record::{Case, sizes};
-use workshop::variant;
 
 use super::bench::shape;
 use super::gpu_option::GpuOption;

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use crate::bench::Observer;
+use crate::record::Case;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use workshop::bench::Observer;
-use workshop::record::Case;
 
 use super::output;
 

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use workshop::error::Result;
-use workshop::ptx_folder::PtxFolder;
+use crate::error::Result;
+use crate::ptx_folder::PtxFolder;
 
 /// The options that name a PTX folder.
 #[derive(clap::Args, Clone, Debug, Default)]

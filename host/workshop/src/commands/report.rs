@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use workshop::compare::{Comparison, Thresholds};
-use workshop::error::Result;
-use workshop::files;
-use workshop::map::record::Map;
-use workshop::ncu::{self, Profile};
-use workshop::record::BenchRecord;
-use workshop::report::{Campaign, Named, Report, Simulation};
-use workshop::statistics::Bootstrap;
+use crate::compare::{Comparison, Thresholds};
+use crate::error::Result;
+use crate::files;
+use crate::map::record::Map;
+use crate::ncu::{self, Profile};
+use crate::record::BenchRecord;
+use crate::report::{Campaign, Named, Report, Simulation};
+use crate::statistics::Bootstrap;
 
 use super::progress::Progress;
 use super::{Verdict, output};

@@ -8,22 +8,22 @@ mod views;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::check::{self, UnitScaleBounds};
+use crate::device::Device;
+use crate::document;
+use crate::error::Result;
+use crate::executor::{DeviceChoice, Opened, open, sim};
+use crate::files;
+use crate::forward::Forward;
+use crate::host_memory;
+use crate::inputs::{Distribution, Inputs};
+use crate::ptx_folder::PtxFolder;
+use crate::reference::Reference;
+use crate::timing::Protocol;
+use crate::variant;
 use contract::config::{Element, Mask};
 use contract::problem::{Alignment, DEFAULT_HEAD_DIM, Problem, Window};
 use contract::view::Layout;
-use workshop::check::{self, UnitScaleBounds};
-use workshop::device::Device;
-use workshop::document;
-use workshop::error::Result;
-use workshop::executor::{DeviceChoice, Opened, open, sim};
-use workshop::files;
-use workshop::forward::Forward;
-use workshop::host_memory;
-use workshop::inputs::{Distribution, Inputs};
-use workshop::ptx_folder::PtxFolder;
-use workshop::reference::Reference;
-use workshop::timing::Protocol;
-use workshop::variant;
 
 use super::gpu_option::GpuOption;
 use super::progress::{self, Progress};
@@ -118,7 +118,7 @@ pub struct Options {
     #[arg(long, value_enum, default_value_t = Distribution::Normal, conflicts_with = "q")]
     distribution: Distribution,
 
-    /// Read Q from a .npy file (fp16 or, with --type bf16, its bits as u2 or V2; C order, [B,H,S,D] or [B,S,H,D] by --layout);
+    /// Read Q from a .npy file (fp16 or, with --type bf16, its bits as u2 or V2; C order, with dimensions B,H,S,D or B,S,H,D by --layout);
     /// the shape is the file's
     #[arg(long, value_name = "FILE", requires_all = ["k", "v"], help_heading = "Files")]
     q: Option<PathBuf>,
@@ -137,7 +137,7 @@ pub struct Options {
     /// Write O to a .npy file (fp16, or the bits of bf16 as u2; in the inputs' layout)
     #[arg(long, value_name = "FILE", help_heading = "Files")]
     out: Option<PathBuf>,
-    /// Write LSE to a .npy file (f32, [B,H,S])
+    /// Write LSE to a .npy file (f32, with dimensions B,H,S)
     #[arg(long, value_name = "FILE", help_heading = "Files")]
     lse: Option<PathBuf>,
 

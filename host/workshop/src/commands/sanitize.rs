@@ -10,14 +10,14 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use crate::document;
+use crate::error::{Error, Result};
+use crate::executor::sim::{self, SimExecutor};
+use crate::executor::{DeviceChoice, open};
+use crate::forward::Forward;
+use crate::inputs::{Distribution, Inputs};
 use contract::config::Mask;
 use contract::view::Layout;
-use workshop::document;
-use workshop::error::{Error, Result};
-use workshop::executor::sim::{self, SimExecutor};
-use workshop::executor::{DeviceChoice, open};
-use workshop::forward::Forward;
-use workshop::inputs::{Distribution, Inputs};
 
 use super::gpu_option::GpuOption;
 use super::interrupt::stop_on_interrupt;

@@ -1,8 +1,8 @@
 //! Options that change scores.
 
+use crate::score_mod::{BiasForm, ScoreModForm, slopes_name};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use contract::problem::Slopes;
-use workshop::score_mod::{BiasForm, ScoreModForm, slopes_name};
 
 /// Changes of scores, of which there may be several.
 #[derive(clap::Args)]

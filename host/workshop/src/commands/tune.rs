@@ -9,9 +9,9 @@ mod text;
 
 use std::path::PathBuf;
 
-use workshop::error::Result;
-use workshop::files;
-use workshop::tune::record::Record;
+use crate::error::Result;
+use crate::files;
+use crate::tune::record::Record;
 
 use super::{Verdict, output};
 

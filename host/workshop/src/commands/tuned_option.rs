@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use workshop::error::Result;
-use workshop::ptx_folder::PtxFolder;
-use workshop::tune::table::Table;
+use crate::error::Result;
+use crate::ptx_folder::PtxFolder;
+use crate::tuned_table::Table;
 
 /// The option that names a tuned table.
 #[derive(clap::Args, Clone, Debug, Default)]

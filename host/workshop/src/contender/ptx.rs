@@ -6,9 +6,10 @@ use contract::manifest::Entry;
 
 use super::{Answer, Contender, Prepared, Workload};
 use crate::error::{Error, Result};
-use crate::executor::{Executor, PtxModule};
+use crate::executor::Executor;
 use crate::forward::Forward;
 use crate::ptx_folder::PtxFolder;
+use crate::ptx_module::PtxModule;
 use crate::record::{Implementation, Kernel};
 use crate::timing::{Protocol, Sampler};
 use crate::variant;

@@ -1,16 +1,18 @@
 //! Somewhere to run a kernel: a GPU through the CUDA driver, or the simulator. Nothing above this trait knows which.
 
+mod choice;
 pub mod gpu;
 mod one_entry;
 pub mod sim;
 
-use std::sync::Arc;
-
 use contract::plan::Launch;
 
 use crate::device::Device;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::ptx_module::PtxModule;
 use crate::timing::{Batch, Protocol};
+
+pub use choice::{DeviceChoice, Opened, open};
 
 /// Device memory owned by an executor. Behind every buffer lies a guard that [`Executor::damaged_guards`] checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,15 +23,6 @@ pub struct Buffer {
     pub address: u64,
     /// Usable size in bytes, without the guard.
     pub bytes: u64,
-}
-
-/// A PTX module to load.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PtxModule {
-    /// File name, for messages.
-    pub file: String,
-    /// The PTX text, which may be long.
-    pub text: Arc<str>,
 }
 
 /// What one launch did, beyond writing its outputs.
@@ -106,46 +99,4 @@ pub trait Executor {
 
     /// The guards that a kernel has written to. The simulator reports such writes as findings instead.
     fn damaged_guards(&mut self) -> Result<Vec<GuardDamage>>;
-}
-
-/// Which kind of device to open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum DeviceChoice {
-    /// A GPU when the driver answers, else the simulator.
-    Auto,
-    /// A GPU, or failure.
-    Gpu,
-    /// The simulator.
-    Sim,
-}
-
-/// An executor, and why it is this one.
-pub struct Opened {
-    /// The executor.
-    pub executor: Box<dyn Executor>,
-    /// The reason, as text.
-    pub reason: String,
-}
-
-/// Opens a device. A simulator stands for `simulated_architecture`, as in 90 for `sm_90`.
-///
-/// # Errors
-/// [`Error::Unavailable`] when a GPU was demanded and there is none, and whatever the driver reports of one that is there
-/// but does not work: that is never hidden by taking the simulator instead.
-pub fn open(choice: DeviceChoice, simulated_architecture: u32) -> Result<Opened> {
-    let simulator = |reason: String| {
-        let executor = Box::new(sim::SimExecutor::new(simulated_architecture)?);
-        Ok(Opened { executor, reason })
-    };
-    if choice == DeviceChoice::Sim {
-        return simulator("asked for".into());
-    }
-    match gpu::GpuExecutor::open() {
-        Ok(executor) => {
-            let reason = if choice == DeviceChoice::Gpu { "asked for" } else { "the CUDA driver answers" };
-            Ok(Opened { executor: Box::new(executor), reason: reason.into() })
-        }
-        Err(Error::Unavailable(reason)) if choice == DeviceChoice::Auto => simulator(reason),
-        Err(error) => Err(error),
-    }
 }

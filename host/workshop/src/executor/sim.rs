@@ -9,9 +9,10 @@ use contract::tensor_map::{self, TensorMap};
 use ptx_sim::{Options, Swizzle, TENSOR_MAP_BYTES, TensorElement};
 use sim_device::{Architecture, Call, Code, Config, Context, Machine, Messages, Module};
 
-use super::{Buffer, Execution, Executor, GuardDamage, PtxModule, Sample};
+use super::{Buffer, Execution, Executor, GuardDamage, Sample};
 use crate::device::{Device, DeviceKind};
 use crate::error::{Error, Result};
+use crate::ptx_module::PtxModule;
 use crate::timing::Protocol;
 
 /// The architecture a simulator stands for unless told otherwise.

@@ -158,7 +158,7 @@ impl Case {
         let problem = self.batch()?;
         match &self.lengths {
             None => Ok(problem),
-            Some(lengths) => lengths.apply(problem).map(|(problem, _)| problem),
+            Some(lengths) => Ok(lengths.apply(problem)?.0),
         }
     }
 
@@ -181,7 +181,10 @@ impl Case {
         let problem = self.batch()?;
         host_memory::check(&problem)?;
         let inputs = Inputs::generate(problem, self.distribution, self.seed)?;
-        self.lengths.iter().try_fold(inputs, |inputs, lengths| inputs.with_lengths(lengths))
+        match &self.lengths {
+            None => Ok(inputs),
+            Some(lengths) => Ok(inputs.with_lengths(lengths)?),
+        }
     }
 
     /// The arguments of the `fa512` command that repeats the case; where it runs and on which PTX is up to the caller.

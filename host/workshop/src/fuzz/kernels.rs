@@ -7,9 +7,9 @@ use contract::manifest::Entry;
 use super::case::Target;
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::executor::PtxModule;
 use crate::launch::check_fits;
 use crate::ptx_folder::PtxFolder;
+use crate::ptx_module::PtxModule;
 
 /// Entries by name, with the modules they are in, in order of the names.
 pub struct Kernels<'a>(BTreeMap<String, (&'a Entry, &'a PtxModule)>);

@@ -8,8 +8,9 @@ use serde::Serialize;
 use super::case::Case;
 use crate::check::{self, Comparison, Deviation, Report, Severities, UnitScaleBounds};
 use crate::error::{Error, Result};
-use crate::executor::{Executor, GuardDamage, PtxModule};
+use crate::executor::{Executor, GuardDamage};
 use crate::forward::{Forward, Outcome};
+use crate::ptx_module::PtxModule;
 use crate::reference::Reference;
 
 /// Something that is wrong with a case.

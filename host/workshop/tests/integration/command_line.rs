@@ -139,7 +139,7 @@ fn what_the_simulator_finds_is_shown_in_full() {
         return;
     }
     assert!(table.contains("called from here"), "{table}");
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3).unwrap();
     let command = &mut small_run(&SMALL);
     command.arg("--ptx").arg(folder.path()).arg("--source").arg(sources).current_dir(folder.path());
     let table = text(&self::output(command, 1).stdout);
@@ -418,7 +418,7 @@ fn doctor_lists_what_is_there_and_what_is_missing() {
 #[test]
 fn a_file_that_would_be_larger_than_the_limit_is_not_begun() {
     let folder = tempfile::tempdir().unwrap();
-    let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results/fastest/s512.json");
+    let record = support::of_repository("docs/results/fastest/s512.json");
     let program = env!("CARGO_BIN_EXE_fa512");
     let limited = format!(
         "ulimit -f 1; exec {program} plot {} --contender fa512,twin --output {}",
@@ -453,7 +453,7 @@ fn no_output_replaces_the_ptx_or_the_search_space() {
     assert!(said.contains("is the file of the PTX folder"), "{said}");
     assert_eq!(std::fs::read(&manifest).unwrap(), whole);
     let space = folder.path().join("space.toml");
-    std::fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tune/space.toml"), &space).unwrap();
+    std::fs::copy(support::of_repository("host/workshop/src/tune/space.toml"), &space).unwrap();
     let said =
         refusal(fa512(&["tune", "plan", "--candidates", "1"]).arg("--space").arg(&space).arg("--out").arg(&space));
     assert!(said.contains("is the file of --space"), "{said}");

@@ -11,13 +11,13 @@ use contract::config::{Element, Sequence};
 use contract::manifest::Entry;
 use contract::problem::{DEFAULT_HEAD_DIM, Shape};
 use contract::view::Layout;
-use workshop::executor::PtxModule;
 use workshop::executor::sim::{DEFAULT_ARCHITECTURE, SimExecutor};
 use workshop::forward::Forward;
 use workshop::inputs::{Distribution, Inputs};
 use workshop::launch::problem;
+use workshop::ptx_module::PtxModule;
 
-use crate::support::ptx;
+use crate::support::{of_repository, ptx};
 use record::{Case, Change, Comparison, Record};
 
 /// Environment variable that, set to `1`, makes the record be rewritten: `cargo xtask bless`.
@@ -63,7 +63,7 @@ fn bless(stored: &Record, measured: &Record) {
 }
 
 fn path() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/counters.json")
+    of_repository("host/workshop/tests/counters.json")
 }
 
 /// Writes to standard error, past the test harness, which keeps what a passing test prints.

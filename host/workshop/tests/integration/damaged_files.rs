@@ -12,7 +12,7 @@ use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use tempfile::TempDir;
 
-use crate::support::ptx;
+use crate::support::{of_repository, ptx};
 use damage::{damaged, damaged_json};
 
 /// Damaged forms of each file.
@@ -21,11 +21,6 @@ const FORMS: u64 = 100;
 const MEMORY: &str = "4194304";
 /// The longest that one run may take; a hundred times what it does.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A file of the repository.
-fn of_repository(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
-}
 
 /// A form of `whole` for each seed: of what it says where it is JSON, else of its bytes.
 fn form(whole: &[u8], seed: u64) -> Vec<u8> {

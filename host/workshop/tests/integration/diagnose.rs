@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use crate::command_line::{fa512, output, refusal, text};
+use crate::support::of_repository;
 
 /// The profile of ncu's output that was recorded on an H200, in a file of its own.
 fn stored_profile(folder: &Path) -> String {
-    let csv = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ncu/full.raw.csv");
+    let csv = of_repository("host/workshop/tests/ncu/full.raw.csv");
     let profile = output(fa512(&["profile", "--json", "--csv"]).arg(csv), 0).stdout;
     let path = folder.join("profile.json");
     std::fs::write(&path, profile).unwrap();
@@ -35,7 +36,7 @@ fn a_profile_alone_names_the_bottleneck_and_what_is_not_known() {
 
 /// A record of the kernel and of cuDNN for the profiled case, and of the kernel for a causal mask, from an H200.
 fn recorded_bench() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bench/h200.json");
+    let path = of_repository("host/workshop/tests/bench/h200.json");
     path.to_str().expect("the path is UTF-8").to_owned()
 }
 

@@ -1,11 +1,12 @@
 //! `fa512 map` as far as it goes without a GPU, on some points of a map that was measured on an H100.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::command_line::{fa512, output, refusal, text};
+use crate::support::of_repository;
 
 fn record() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/integration/map/record.jsonl")
+    of_repository("host/workshop/tests/integration/map/record.jsonl")
 }
 
 #[test]
@@ -46,6 +47,6 @@ fn without_a_gpu_nothing_is_measured() {
     let ranges =
         ["0..4", "5..4", "many"].map(|range| refusal(fa512(&["map", "run", "--heads", range, "--out"]).arg(&out)));
     ranges.iter().for_each(|message| assert!(message.contains("as in 1..4096"), "{message}"));
-    let message = refusal(fa512(&["map", "show"]).arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tuned.json")));
+    let message = refusal(fa512(&["map", "show"]).arg(of_repository("host/workshop/tuned.json")));
     assert!(message.contains("not a map"), "{message}");
 }

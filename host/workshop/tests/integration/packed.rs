@@ -12,10 +12,11 @@ use contract::view::Layout;
 use ptx_sim::FindingClass;
 use workshop::check::Outputs;
 use workshop::element::{Bits, Encoding};
-use workshop::executor::{DeviceChoice, PtxModule, open, sim};
+use workshop::executor::{DeviceChoice, open, sim};
 use workshop::forward::Forward;
 use workshop::inputs::{self, Distribution, Inputs};
 use workshop::launch::{plan, problem};
+use workshop::ptx_module::PtxModule;
 
 use crate::support::{Case, ptx};
 

@@ -1,12 +1,11 @@
 //! `fa512 profile` as a user meets it where there is no GPU.
 
-use std::path::Path;
-
 use crate::command_line::{fa512, output, refusal, text};
+use crate::support::of_repository;
 
 /// A file of ncu's output that was recorded on an H200.
 fn recorded(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ncu").join(name);
+    let path = of_repository("host/workshop/tests/ncu").join(name);
     path.to_str().expect("the path is UTF-8").to_owned()
 }
 

@@ -6,10 +6,11 @@ use contract::problem::{DEFAULT_HEAD_DIM, Shape};
 use contract::tile::Grid;
 use contract::view::Layout;
 use ptx_sim::FindingClass;
-use workshop::executor::{DeviceChoice, PtxModule, open, sim};
+use workshop::executor::{DeviceChoice, open, sim};
 use workshop::forward::Forward;
 use workshop::inputs::{Distribution, Inputs};
 use workshop::launch::problem;
+use workshop::ptx_module::PtxModule;
 
 use crate::support::ptx;
 

@@ -1,5 +1,6 @@
 //! What the integration tests share: the PTX under test, a device to run it on, and one way to judge a result.
 
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use serde_json::{Value, json};
@@ -9,15 +10,21 @@ use workshop::statistics::Bootstrap;
 use contract::manifest::Entry;
 use contract::problem::Problem;
 use workshop::check::{self, UnitScaleBounds};
-use workshop::executor::{DeviceChoice, Executor, PtxModule, open, sim};
+use workshop::executor::{DeviceChoice, Executor, open, sim};
 use workshop::forward::Forward;
 use workshop::inputs::{Distribution, Inputs};
 use workshop::launch::check_accepts;
 use workshop::ptx_folder::{ENVIRONMENT_VARIABLE, PtxFolder};
+use workshop::ptx_module::PtxModule;
 use workshop::reference::Reference;
 
 /// Environment variable that makes the kernels be tested on a GPU instead of in the simulator: `gpu`.
 const DEVICE_VARIABLE: &str = "FA512_TEST_DEVICE";
+
+/// A file of the repository.
+pub fn of_repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").join(path)
+}
 
 /// The folder of the PTX under test.
 pub fn ptx_path() -> String {

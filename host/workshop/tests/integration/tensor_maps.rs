@@ -7,10 +7,11 @@ use contract::problem::{Problem, Shape};
 use contract::tile::{Configuration, Sm90Tma};
 use contract::variants::Variant;
 use contract::view::{Layout, View, Views};
-use workshop::executor::{Executor, PtxModule};
+use workshop::executor::Executor;
 use workshop::forward::Forward;
 use workshop::inputs::{Distribution, Inputs};
 use workshop::launch::check_fits;
+use workshop::ptx_module::PtxModule;
 
 use crate::support::executor;
 

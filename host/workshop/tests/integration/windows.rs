@@ -8,9 +8,9 @@ use contract::problem::{DEFAULT_HEAD_DIM, Problem, Shape, Window};
 use contract::view::Layout;
 use workshop::check::Outputs;
 use workshop::element::Encoding;
-use workshop::executor::PtxModule;
 use workshop::forward::Forward;
 use workshop::inputs::{Distribution, Inputs};
+use workshop::ptx_module::PtxModule;
 
 use crate::support::{Case, entries, executor};
 

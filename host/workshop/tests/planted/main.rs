@@ -120,7 +120,7 @@ fn finding_classes(class: Class) -> &'static [FindingClass] {
 
 /// The folder of the kernels' sources and reports.
 fn sources() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernel-gpu/planted/src/device")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../kernel-gpu/planted/src/device")
 }
 
 /// Where the report of a case is on record.

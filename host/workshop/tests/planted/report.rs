@@ -58,7 +58,8 @@ fn quote(place: &Captures<'_>) -> String {
     if !KERNEL.is_match(file) {
         return file.to_owned();
     }
-    let source = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file)).unwrap_or_default();
+    let source =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").join(file)).unwrap_or_default();
     let index = line.parse::<usize>().unwrap_or(1).saturating_sub(1);
     format!("{file}: {}", source.lines().nth(index).unwrap_or_default().trim())
 }

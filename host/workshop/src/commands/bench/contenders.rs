@@ -6,13 +6,13 @@ use std::rc::Rc;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use workshop::contender::Contender;
-use workshop::contender::ptx::Ptx;
-use workshop::contender::spec::Spec;
-use workshop::contender::torch::{Backend, Library};
-use workshop::error::{Error, Result};
-use workshop::executor::gpu::GpuExecutor;
-use workshop::ptx_folder::PtxFolder;
+use crate::contender::Contender;
+use crate::contender::ptx::Ptx;
+use crate::contender::spec::Spec;
+use crate::contender::torch::{Backend, Library};
+use crate::error::{Error, Result};
+use crate::executor::gpu::GpuExecutor;
+use crate::ptx_folder::PtxFolder;
 
 use crate::commands::output;
 

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
+use crate::record::{BenchRecord, Outcome, Pair, Row, Telemetry};
+use crate::statistics::Summary;
+use crate::timing::L2;
 use comfy_table::{Cell, CellAlignment};
-use workshop::record::{BenchRecord, Outcome, Pair, Row, Telemetry};
-use workshop::statistics::Summary;
-use workshop::timing::L2;
 
 use crate::commands::output;
 

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
+use crate::compare::{Change, ComparedRow, Comparison, Ground};
+use crate::record::BenchRecord;
 use comfy_table::{Cell, CellAlignment};
-use workshop::compare::{Change, ComparedRow, Comparison, Ground};
-use workshop::record::BenchRecord;
 
 use crate::commands::output;
 

@@ -1,7 +1,7 @@
 //! Diagnoses as text.
 
-use workshop::diagnose::facts::{Fact, Source};
-use workshop::diagnose::{Evidence, Judgment, Verdict};
+use crate::diagnose::facts::{Fact, Source};
+use crate::diagnose::{Evidence, Judgment, Verdict};
 
 use super::Diagnosis;
 

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
+use crate::device::Device;
+use crate::fuzz::campaign::Limits;
+use crate::fuzz::fuzzer::FailedCase;
+use crate::fuzz::summary::DistributionSummary;
 use serde::Serialize;
-use workshop::device::Device;
-use workshop::fuzz::campaign::Limits;
-use workshop::fuzz::fuzzer::FailedCase;
-use workshop::fuzz::summary::DistributionSummary;
 
 use crate::commands::Verdict;
 

@@ -1,9 +1,9 @@
 //! The result of a campaign as a table.
 
+use crate::check::Severities;
+use crate::fuzz::fuzzer::FailedCase;
+use crate::fuzz::trial::Failure;
 use comfy_table::{Cell, CellAlignment};
-use workshop::check::Severities;
-use workshop::fuzz::fuzzer::FailedCase;
-use workshop::fuzz::trial::Failure;
 
 use super::record::Record;
 use crate::commands::{Verdict, output};
@@ -19,7 +19,7 @@ pub fn render(record: &Record) -> String {
     let mut table = output::table();
     table.set_header(["inputs", "cases", "passed", "median", "p95", "max", "elements"]);
     for row in &record.distributions {
-        let quantile = |value: fn(&workshop::fuzz::summary::Quantiles) -> f64| {
+        let quantile = |value: fn(&crate::fuzz::summary::Quantiles) -> f64| {
             let text = row.worst.as_ref().map_or("–".to_owned(), |worst| format!("{:.2}", value(worst)));
             Cell::new(text).set_alignment(CellAlignment::Right)
         };

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use workshop::error::{Error, Result};
-use workshop::files;
-use workshop::map::record::Map;
-use workshop::report::{Named, Report, heat};
+use crate::error::{Error, Result};
+use crate::files;
+use crate::map::record::Map;
+use crate::report::{Named, Report, heat};
 
 use crate::commands::{Verdict, output};
 

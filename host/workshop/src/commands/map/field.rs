@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
+use crate::contender::Contender;
+use crate::contender::ptx::Ptx;
+use crate::error::Result;
+use crate::executor::Executor;
+use crate::executor::gpu::GpuExecutor;
+use crate::map::session::Field;
+use crate::ptx_folder::PtxFolder;
+use crate::record::Case;
+use crate::variant;
 use contract::problem::Problem;
-use workshop::contender::Contender;
-use workshop::contender::ptx::Ptx;
-use workshop::error::Result;
-use workshop::executor::Executor;
-use workshop::executor::gpu::GpuExecutor;
-use workshop::map::session::Field;
-use workshop::ptx_folder::PtxFolder;
-use workshop::record::Case;
-use workshop::variant;
 
 /// The contenders of a map.
 pub struct Contenders {

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
+use crate::error::Result;
+use crate::files;
+use crate::map::fit::{Fit, FittedKernel, fit, source};
+use crate::map::record::Map;
 use comfy_table::CellAlignment;
-use workshop::error::Result;
-use workshop::files;
-use workshop::map::fit::{Fit, FittedKernel, fit, source};
-use workshop::map::record::Map;
 
 use crate::commands::{Verdict, output};
 

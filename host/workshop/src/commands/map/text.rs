@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
+use crate::map::fit::regret_of;
+use crate::map::record::{Map, Outcome, Time};
+use crate::map::summary::{AHEAD, Spread, Standing, by_ratio, by_regret, spreads, standings};
 use comfy_table::CellAlignment;
 use contract::cost::{self, Costs};
-use workshop::map::fit::regret_of;
-use workshop::map::record::{Map, Outcome, Time};
-use workshop::map::summary::{AHEAD, Spread, Standing, by_ratio, by_regret, spreads, standings};
 
 use crate::commands::output;
 

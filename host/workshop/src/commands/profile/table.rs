@@ -1,7 +1,7 @@
 //! The six numbers that matter, each with what good looks like.
 
+use crate::ncu::{Profile, Stall};
 use comfy_table::Cell;
-use workshop::ncu::{Profile, Stall};
 
 use super::Files;
 use crate::commands::output;

@@ -2,6 +2,16 @@
 
 use std::path::PathBuf;
 
+use crate::check;
+use crate::device::Device;
+use crate::error::Result;
+use crate::executor::GuardDamage;
+use crate::inputs::{Distribution, Inputs};
+use crate::ptx_folder::PtxFolder;
+use crate::ptx_module::PtxModule;
+use crate::score_mod::ScoreModForm;
+use crate::statistics::{Bootstrap, Samples, Summary};
+use crate::timing::{Batch, Protocol, Sampler};
 use contract::args::Strides;
 use contract::config::{Element, Mask};
 use contract::manifest::CodeGenerator;
@@ -9,15 +19,6 @@ use contract::problem::{Alignment, Shape};
 use contract::refusal::Tensor;
 use contract::view::Layout;
 use serde::Serialize;
-use workshop::check;
-use workshop::device::Device;
-use workshop::error::Result;
-use workshop::executor::{GuardDamage, PtxModule};
-use workshop::inputs::{Distribution, Inputs};
-use workshop::ptx_folder::PtxFolder;
-use workshop::score_mod::ScoreModForm;
-use workshop::statistics::{Bootstrap, Samples, Summary};
-use workshop::timing::{Batch, Protocol, Sampler};
 
 /// Everything a run found, and what is needed to repeat it.
 #[derive(Serialize)]
@@ -250,7 +251,7 @@ impl Timing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use workshop::timing::L2;
+    use crate::timing::L2;
 
     /// Takes these samples.
     struct Stub<'a>(std::slice::Iter<'a, f64>);

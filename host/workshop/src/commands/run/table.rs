@@ -1,11 +1,11 @@
 //! The result of a run as a table.
 
+use crate::check::{Comparison, Report};
+use crate::device::DeviceKind;
+use crate::statistics::Summary;
+use crate::timing::L2;
 use comfy_table::Cell;
 use contract::problem::{Alignment, Shape};
-use workshop::check::{Comparison, Report};
-use workshop::device::DeviceKind;
-use workshop::statistics::Summary;
-use workshop::timing::L2;
 
 use super::record::{Record, Source, View};
 use crate::commands::output;

@@ -2,15 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::check;
+use crate::element::Bits;
+use crate::error::{Error, Result};
+use crate::host_memory;
+use crate::inputs::{Inputs, Lengths};
+use crate::npy::{self, F32};
 use contract::config::Mask;
 use contract::problem::{Problem, Shape};
 use contract::refusal::Tensor;
-use workshop::check;
-use workshop::element::Bits;
-use workshop::error::{Error, Result};
-use workshop::host_memory;
-use workshop::inputs::{Inputs, Lengths};
-use workshop::npy::{self, F32};
 
 use super::record::Source;
 use super::{Options, views};
@@ -61,7 +61,7 @@ pub fn inputs(options: &Options) -> Result<(Inputs, Source)> {
 fn lengths(options: &Options) -> Result<Option<Lengths>> {
     match (&options.lengths, &options.kv_lengths) {
         (Some(lengths), None) => Ok(Some(Lengths::Shared(lengths.clone()))),
-        (Some(lengths), Some(of_keys)) => Lengths::separate(lengths, of_keys).map(Some),
+        (Some(lengths), Some(of_keys)) => Ok(Some(Lengths::separate(lengths, of_keys)?)),
         (None, _) => {
             let is_padded = options.used.is_some() || options.kv_used.is_some();
             Ok(is_padded.then(|| Lengths::Padded(options.used.clone(), options.kv_used.clone())))

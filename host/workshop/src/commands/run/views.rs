@@ -2,10 +2,10 @@
 
 use std::str::FromStr;
 
+use crate::error::Result;
 use contract::args::Strides;
 use contract::problem::Problem;
 use contract::view::{View, Views};
-use workshop::error::Result;
 
 /// One of the four tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

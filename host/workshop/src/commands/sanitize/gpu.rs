@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::compute_sanitizer::{TOOLS, findings, options};
+use crate::error::{Error, Result};
 use ptx_sim::Finding;
-use workshop::compute_sanitizer::{TOOLS, findings, options};
-use workshop::error::{Error, Result};
 
 use super::sweep::{Case, VariantCases};
 use crate::commands::find_program;

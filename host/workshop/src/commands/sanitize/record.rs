@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use crate::device::Device;
 use ptx_sim::Finding;
 use serde::Serialize;
-use workshop::device::Device;
 
 use super::sweep::{Case, CaseRecord, VariantCases};
 use crate::commands::Verdict;

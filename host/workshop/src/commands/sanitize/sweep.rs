@@ -3,18 +3,18 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::host_memory;
+use crate::launch::{self, check_accepts, check_fits};
+use crate::ptx_folder::PtxFolder;
+use crate::ptx_module::PtxModule;
 use contract::config::{Mask, Sequence};
 use contract::manifest::Entry;
 use contract::packed::Packing;
 use contract::problem::{Problem, Shape};
 use contract::view::Layout;
 use serde::Serialize;
-use workshop::device::Device;
-use workshop::error::{Error, Result};
-use workshop::executor::PtxModule;
-use workshop::host_memory;
-use workshop::launch::{self, check_accepts, check_fits};
-use workshop::ptx_folder::PtxFolder;
 
 /// What the user wants to see run.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! What a tuning run shows while it goes on.
 
-use workshop::bench::Observer;
-use workshop::record::Case;
-use workshop::tune::lab::Listener;
+use crate::bench::Observer;
+use crate::record::Case;
+use crate::tune::lab::Listener;
 
 use super::restart::Watchdog;
 use crate::commands::progress::Progress;

@@ -1,19 +1,19 @@
 //! `fa512 tune plan`: the search space behind the gates.
 
+use crate::score_mod::ScoreModForm;
 use std::path::PathBuf;
-use workshop::score_mod::ScoreModForm;
 
+use crate::error::Result;
+use crate::executor::sim;
+use crate::files;
+use crate::record::Case;
+use crate::tune::plan::{Plan, Request};
+use crate::tune::search::Strategy;
+use crate::tune::space::{Space, family_name};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use contract::config::{Element, Family, Mask};
 use contract::problem::Shape;
 use contract::view::Layout;
-use workshop::error::Result;
-use workshop::executor::sim;
-use workshop::files;
-use workshop::record::Case;
-use workshop::tune::plan::{Plan, Request};
-use workshop::tune::search::Strategy;
-use workshop::tune::space::{Space, family_name};
 
 use super::text;
 use crate::commands::bench::shape;

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use workshop::error::Error;
-use workshop::record::Case;
-use workshop::tune::record::{self, Outcome, Trial};
+use crate::error::Error;
+use crate::record::Case;
+use crate::tune::record::{self, Outcome, Trial};
 
 use crate::commands::print_error;
 
@@ -161,8 +161,8 @@ fn end(late: &Watched, record: &Path, restart: &Restart) {
 
 #[cfg(test)]
 mod tests {
+    use crate::score_mod::ScoreModForm;
     use std::sync::mpsc;
-    use workshop::score_mod::ScoreModForm;
 
     use super::*;
     use contract::config::{Element, Mask};

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use workshop::error::Result;
-use workshop::files;
-use workshop::tune::record::Record;
-use workshop::tune::table::Table;
+use crate::error::Result;
+use crate::files;
+use crate::tune::record::Record;
+use crate::tuned_table::Table;
 
 use super::text;
 use crate::commands::{Verdict, output};

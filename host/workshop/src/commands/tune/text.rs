@@ -3,13 +3,13 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use crate::record::Case;
+use crate::statistics::Interval;
+use crate::tune::plan::{Plan, SiftedSpace};
+use crate::tune::record::{Decision, Outcome, Record, Trial};
+use crate::tuned_table::Table;
 use comfy_table::CellAlignment;
 use contract::config::Sequence;
-use workshop::record::Case;
-use workshop::statistics::Interval;
-use workshop::tune::plan::{Plan, SiftedSpace};
-use workshop::tune::record::{Decision, Outcome, Record, Trial};
-use workshop::tune::table::Table;
 
 use crate::commands::output;
 
@@ -174,13 +174,13 @@ pub fn table(table: &Table) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::score_mod::ScoreModForm;
+    use crate::tune::plan::Request;
+    use crate::tune::search::Strategy;
+    use crate::tune::space::Space;
     use contract::config::{Element, Family, Mask};
     use contract::problem::Shape;
     use contract::view::Layout;
-    use workshop::score_mod::ScoreModForm;
-    use workshop::tune::plan::Request;
-    use workshop::tune::search::Strategy;
-    use workshop::tune::space::Space;
 
     #[test]
     fn a_plan_shows_how_many_points_each_gate_rejected() {

@@ -28,9 +28,10 @@ use self::failure::{Doing, Failure, Fault, compiler_log, cuda_error};
 use self::kernel::Kernel;
 use self::memory::{Allocation, mebibytes};
 use self::timing::TimedGraph;
-use super::{Buffer, Execution, Executor, GuardDamage, PtxModule, Sample, one_entry};
+use super::{Buffer, Execution, Executor, GuardDamage, Sample, one_entry};
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::ptx_module::PtxModule;
 use crate::timing::{Batch, Protocol};
 use contract::plan::Launch;
 

@@ -20,7 +20,8 @@ use contract::view::Layout;
 use super::GpuExecutor;
 use super::kernel::{Argument, Kernel};
 use crate::error::{Error, Result};
-use crate::executor::{Buffer, Executor, PtxModule};
+use crate::executor::{Buffer, Executor};
+use crate::ptx_module::PtxModule;
 
 /// Set to anything, it makes a missing GPU a failure.
 const REQUIRE_GPU: &str = "FA512_REQUIRE_GPU";

@@ -1,14 +1,12 @@
-//! The fa512 program.
-
-mod commands;
+//! The fa512 program: its commands, and what it exits with.
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use workshop::files;
+use crate::files;
 
-use commands::{
+use crate::commands::{
     Verdict, bench, compare, diagnose, doctor, fuzz, manual, map, plot, print_error, profile, report, run, sanitize,
     tune,
 };
@@ -39,7 +37,8 @@ enum Command {
     Man(manual::ManOptions),
 }
 
-fn main() -> ExitCode {
+/// Does what the arguments of the process say. Code 0: pass, 1: a check failed, 2: could not run.
+pub fn main() -> ExitCode {
     files::let_writes_fail_at_the_size_limit();
     let command = match Cli::try_parse() {
         Ok(Cli { command }) => command,

@@ -1,114 +1,11 @@
-//! The tuned table: for each GPU model and class of problems the variant that was fastest, as JSON. Selection reads the
-//! one that is built in, `host/workshop/tuned.json`, or another that is given.
-
-use std::path::Path;
-
-use serde::{Deserialize, Serialize};
+//! From the decisions of a tuning record to rows of the tuned table.
 
 use super::record::{Decision, Record};
-use crate::document::Format;
-use crate::error::{Error, Result};
-use crate::record::Case;
 use crate::statistics::Interval;
+use crate::tuned_table::{Against, Table, TunedClass, TunedGpu};
 use contract::class::ShapeClass;
-use contract::tuned::Row;
-
-/// Files that hold a [`Table`].
-pub const FORMAT: Format = Format {
-    kind: "fa512-tuned",
-    version: 1,
-    oldest: 1,
-    name: "tuned table",
-    source: "fa512 tune table RECORD --out FILE",
-};
-
-/// The table that is used unless another is given.
-const BUILT_IN: &str = include_str!("../../tuned.json");
-
-/// Which variant is the fastest, by GPU and class of problems.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Table {
-    /// The GPUs that were tuned for.
-    pub gpus: Vec<TunedGpu>,
-}
-
-/// The classes of one GPU model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TunedGpu {
-    /// Its name, as the driver gives it.
-    pub name: String,
-    /// As in 90 for `sm_90`.
-    pub architecture: u32,
-    /// How many multiprocessors it has.
-    pub multiprocessors: u32,
-    /// The classes.
-    pub classes: Vec<TunedClass>,
-}
-
-/// The fastest variant of a class.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TunedClass {
-    /// The class.
-    #[serde(flatten)]
-    pub class: ShapeClass,
-    /// Name of the entry.
-    pub variant: String,
-    /// What it was measured with.
-    pub case: Case,
-    /// Its median there, µs; absent when nothing was faster than it in the search.
-    pub median_us: Option<f64>,
-    /// Whom it replaced or stood up to.
-    pub against: Option<Against>,
-}
-
-/// The final comparison that a table's entry rests on.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Against {
-    /// The other variant.
-    pub variant: String,
-    /// The time of the table's variant over the other's.
-    pub ratio: f64,
-    /// Its 95 % interval.
-    pub interval: Interval,
-}
 
 impl Table {
-    /// The built-in table.
-    ///
-    /// # Errors
-    /// None, as a test makes sure.
-    pub fn built_in() -> Result<Self> {
-        FORMAT.parse(BUILT_IN).map_err(|reason| Error::Invalid(format!("the built-in table: {reason}")))
-    }
-
-    /// The table at `path`, or the built-in one.
-    ///
-    /// # Errors
-    /// As [`Format::load`].
-    pub fn open(path: Option<&Path>) -> Result<Self> {
-        path.map_or_else(Self::built_in, |path| FORMAT.load(path))
-    }
-
-    /// Writes the table to `path`, which is replaced in one step.
-    ///
-    /// # Errors
-    /// As [`Format::save`].
-    pub fn save(&self, path: &Path) -> Result<()> {
-        FORMAT.save(path, self)
-    }
-
-    /// The rows, as selection reads them.
-    pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
-        self.gpus.iter().flat_map(|gpu| {
-            gpu.classes.iter().map(|tuned| Row {
-                gpu: &gpu.name,
-                architecture: gpu.architecture,
-                class: tuned.class,
-                variant: &tuned.variant,
-            })
-        })
-    }
-
     /// Puts the decisions of `record` in the place of what the table has for their classes.
     pub fn adopt(&mut self, record: &Record) {
         let device = &record.header.environment.device;
@@ -191,33 +88,6 @@ mod tests {
         let class = ShapeClass::new(case.shape, case.mask, H200);
         let device = header().environment.device;
         tuned::find(table.rows(), &device.gpu(), &class).map(|row| row.variant)
-    }
-
-    /// The source of the rows that the library ships, as `cargo xtask bless` writes it.
-    fn shipped_source(table: &Table) -> String {
-        let template = include_str!("../../../../kernel-gpu/contract/src/tuned/shipped.rs");
-        let (head, rest) = template.split_once("= &[\n").expect("the list begins");
-        let (_, tail) = rest.split_once("];\n").expect("the list ends");
-        let rows = table.rows().map(|Row { gpu, architecture, class, variant }| {
-            let ShapeClass { sequence, mask, heads } = class;
-            format!("    row({gpu:?}, {architecture}, {sequence:?}, {mask:?}, {:?}, {variant:?}),\n", heads.end())
-        });
-        format!("{head}= &[\n{}];\n{tail}", rows.collect::<String>())
-    }
-
-    #[test]
-    fn the_library_ships_the_rows_of_the_built_in_table() {
-        let table = Table::built_in().unwrap();
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernel-gpu/contract/src/tuned/shipped.rs");
-        let source = shipped_source(&table);
-        if std::env::var("FA512_BLESS").is_ok_and(|value| value == "1") {
-            std::fs::write(path, &source).unwrap();
-        }
-        assert_eq!(
-            std::fs::read_to_string(path).unwrap(),
-            source,
-            "tuned.json has other rows than kernel-gpu/contract/src/tuned/shipped.rs: `cargo xtask bless` writes them"
-        );
     }
 
     #[test]

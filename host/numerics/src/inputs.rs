@@ -2,6 +2,7 @@
 
 mod distribution;
 mod lengths;
+mod score_values;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,9 +11,8 @@ use contract::config::Mask;
 use rayon::prelude::*;
 
 use crate::element::{Bits, Element, Encoding};
-use crate::error::{Error, Result};
 use crate::rows::Rows;
-use crate::score_mod;
+use crate::{Invalid, Result};
 use contract::problem::{Problem, Shape};
 use contract::refusal::Tensor;
 use contract::view::View;
@@ -41,7 +41,7 @@ impl Inputs {
     /// Joins a problem and the storages of Q, K and V. A bias and slopes are 0 where the problem has them.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when a storage is shorter than its tensor's view needs.
+    /// [`Invalid`] when a storage is shorter than its tensor's view needs.
     pub fn new(
         problem: Problem,
         q: impl Into<Arc<[Bits]>>,
@@ -55,7 +55,7 @@ impl Inputs {
         for ((tensor, view), storage) in problem.views().named().into_iter().zip(inputs.storages()) {
             let needed = u128::from(view.offset) + u128::from(problem.extent(tensor));
             if needed > storage.len() as u128 {
-                return Err(Error::Invalid(format!(
+                return Err(Invalid(format!(
                     "{tensor} has {} elements; its offset, shape and strides need {needed}",
                     storage.len()
                 )));
@@ -68,7 +68,7 @@ impl Inputs {
     /// between rows holds NaN, so that reading it shows.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when a tensor is larger than host memory can address.
+    /// [`Invalid`] when a tensor is larger than host memory can address.
     pub fn generate(problem: Problem, distribution: Distribution, seed: u64) -> Result<Self> {
         let shape = problem.shape();
         let heads = (0..u64::from(shape.batch) * u64::from(shape.heads)).into_par_iter();
@@ -83,16 +83,16 @@ impl Inputs {
         let k = scatter(&problem, Tensor::K, of_keys().map(|head| &head.k))?;
         let v = scatter(&problem, Tensor::V, of_keys().map(|head| &head.v))?;
         let (score_mod, bias_of) =
-            (problem.score_mod(), |elements| score_mod::bias(elements, element, distribution, seed));
+            (problem.score_mod(), |elements| score_values::bias(elements, element, distribution, seed));
         let bias = score_mod.bias_extent(shape).map(bias_of).map(Arc::from);
-        let slopes = score_mod.slopes(shape).map(|count| score_mod::slopes(count, shape.heads).into());
+        let slopes = score_mod.slopes(shape).map(|count| score_values::slopes(count, shape.heads).into());
         Ok(Self { bias, slopes, ..Self::new(problem, q, k, v)? })
     }
 
     /// The same rows as packed sequences of these lengths, in which each attends to its own keys.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when there is more than one batch entry, no sequence, or another number of rows.
+    /// [`Invalid`] when there is more than one batch entry, no sequence, or another number of rows.
     pub fn packed(self, lengths: &[u32]) -> Result<Self> {
         self.with_lengths(&Lengths::Shared(lengths.to_vec()))
     }
@@ -100,15 +100,13 @@ impl Inputs {
     /// The same with another bias and other slopes, where the problem has them.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when they have other numbers of elements than the problem's.
+    /// [`Invalid`] when they have other numbers of elements than the problem's.
     pub fn with_score_mod(self, bias: Option<Arc<[Bits]>>, slopes: Option<Arc<[f32]>>) -> Result<Self> {
         let (score_mod, shape) = (self.problem.score_mod(), self.problem.shape());
         let given = (bias.as_ref().map(|bias| bias.len() as u64), slopes.as_ref().map(|slopes| slopes.len() as u64));
         let needed = (score_mod.bias_extent(shape), score_mod.slopes(shape));
         if given != needed {
-            return Err(Error::Invalid(format!(
-                "bias and slopes have {given:?} elements, and the problem's {needed:?}"
-            )));
+            return Err(Invalid(format!("bias and slopes have {given:?} elements, and the problem's {needed:?}")));
         }
         Ok(Self { bias, slopes, ..self })
     }
@@ -258,9 +256,7 @@ fn scatter<'a>(problem: &Problem, tensor: Tensor, heads: impl Iterator<Item = &'
     let elements = view.offset + problem.extent(tensor);
     let mut storage = Vec::new();
     usize::try_from(elements).ok().and_then(|elements| storage.try_reserve_exact(elements).ok()).ok_or_else(|| {
-        Error::Invalid(format!(
-            "{elements} 16-bit elements do not fit the memory of this machine; make the problem smaller"
-        ))
+        Invalid(format!("{elements} 16-bit elements do not fit the memory of this machine; make the problem smaller"))
     })?;
     storage.resize(elements as usize, problem.element().encode(f64::NAN));
     for (index, rows) in heads.enumerate() {

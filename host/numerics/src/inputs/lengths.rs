@@ -7,7 +7,7 @@ use contract::packed::{Lengths as Arrays, Packing};
 use contract::problem::Problem;
 use contract::refusal::Tensor;
 
-use crate::error::{Error, Result};
+use crate::{Invalid, Result};
 
 /// Lengths of packed sequences.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,11 +42,11 @@ impl Lengths {
     /// Lengths of Q and of K and V, in sequences of which some may have only one of them.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when there are not as many of both.
+    /// [`Invalid`] when there are not as many of both.
     pub fn separate(queries: &[u32], keys: &[u32]) -> Result<Self> {
         match queries.len() == keys.len() {
             true => Ok(Self::Separate(queries.to_vec(), keys.to_vec())),
-            false => Err(Error::Invalid(format!(
+            false => Err(Invalid(format!(
                 "there are lengths of {} sequences of Q, and of {} of K and V; they must be as many",
                 queries.len(),
                 keys.len()
@@ -57,7 +57,7 @@ impl Lengths {
     /// `problem` with these sequences, whose rows it has.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when it has other numbers of rows, or there is no sequence.
+    /// [`Invalid`] when it has other numbers of rows, or there is no sequence.
     pub fn apply(&self, problem: Problem) -> Result<(Problem, Sequences)> {
         match self {
             Self::Shared(lengths) => {
@@ -80,7 +80,7 @@ impl Lengths {
                     let used = used.clone().unwrap_or_else(|| vec![room; shape.batch as usize]);
                     let fits = used.len() == shape.batch as usize && used.iter().all(|&rows| rows <= room);
                     fits.then_some(used).ok_or_else(|| {
-                        Error::Invalid(format!("{} entries with room for {room} rows do not use others", shape.batch))
+                        Invalid(format!("{} entries with room for {room} rows do not use others", shape.batch))
                     })
                 };
                 let rows = used(queries, shape.sequence)?;
@@ -115,7 +115,7 @@ fn check_sum(lengths: &[u32], rows: u32) -> Result<()> {
     let sum: u64 = lengths.iter().map(|&length| u64::from(length)).sum();
     match sum == u64::from(rows) {
         true => Ok(()),
-        false => Err(Error::Invalid(format!("the sequences have {sum} rows together, and the tensors {rows}"))),
+        false => Err(Invalid(format!("the sequences have {sum} rows together, and the tensors {rows}"))),
     }
 }
 

@@ -1,0 +1,26 @@
+//! What attention should give, and whether a kernel's outputs are that: inputs, the forward pass in f64, the comparison.
+//!
+//! This is what computes in the workshop on the CPU, so it is optimised for speed in every profile; the rest of the workshop is not.
+//!
+//! ```
+//! use numerics::inputs::{Distribution, Inputs};
+//! use contract::problem::{Problem, Shape};
+//! use contract::view::Layout;
+//! use numerics::reference::Reference;
+//! use contract::config::Mask;
+//!
+//! let problem = Problem::new(Shape::new(1, 2, 512), Mask::Causal, Layout::Bhsd)?;
+//! let inputs = Inputs::generate(problem, Distribution::Constant, 0)?;
+//! let reference = Reference::compute(&inputs, |_rows| ());
+//! assert!((reference.elements[300][7].value - 0.75).abs() < 1e-12);
+//! # Ok::<(), numerics::Invalid>(())
+//! ```
+
+pub mod check;
+pub mod element;
+pub mod inputs;
+mod invalid;
+pub mod reference;
+pub mod rows;
+
+pub use invalid::{Invalid, Result};
