@@ -1,7 +1,8 @@
 //! What an access costs: shared-memory wavefronts and global sectors.
 
 use crate::counters::Counters;
-use crate::lanes::LANES;
+use crate::lanes::{LANES, lanes};
+use crate::memory::LaneAccesses;
 use crate::parse::Space;
 
 /// Bytes of a shared-memory wavefront: 32 banks of 4 bytes.
@@ -66,8 +67,45 @@ impl Traffic {
     }
 }
 
+/// Counts what the lanes of a warp access together, each `bytes` bytes.
+pub(super) fn count_lanes(
+    space: Space,
+    direction: Direction,
+    accesses: &LaneAccesses,
+    bytes: u64,
+    counters: &mut Counters,
+) {
+    if !accesses.are_contiguous(bytes) {
+        let mut traffic = Traffic::new(bytes as usize);
+        lanes(accesses.active).for_each(|lane| traffic.add(lane, space, accesses.addresses[lane]));
+        return traffic.count(direction, counters);
+    }
+    if space == Space::Shared {
+        // No two words of a wavefront are in one bank.
+        counters.shared_wavefronts += accesses.span.div_ceil(WAVEFRONT_BYTES as u64);
+        return;
+    }
+    match direction {
+        Direction::Read => counters.global_bytes_read += accesses.span,
+        Direction::Write => counters.global_bytes_written += accesses.span,
+    }
+    let (first, last) = (accesses.first / SECTOR_BYTES, (accesses.first + (accesses.span - 1)) / SECTOR_BYTES);
+    counters.global_sectors += last - first + 1;
+}
+
 /// Passes needed so that every bank gives at most one word in each.
 fn wavefronts(addresses: &[Option<u64>], bytes: usize) -> u64 {
+    let words = |address: u64| address / BANK_BYTES..=address.saturating_add(bytes as u64 - 1) / BANK_BYTES;
+    // Nearly always no bank has two words.
+    let mut of_bank = [u64::MAX; BANKS];
+    let is_alone = |word: u64| {
+        let known = &mut of_bank[(word % BANKS as u64) as usize];
+        let before = std::mem::replace(known, word);
+        before == u64::MAX || before == word
+    };
+    if addresses.iter().flatten().copied().flat_map(words).all(is_alone) {
+        return u64::from(addresses.iter().any(Option::is_some));
+    }
     let mut words = [0_u64; 2 * BANKS];
     let mut count = 0;
     for address in addresses.iter().flatten() {

@@ -1,9 +1,9 @@
 //! Instructions that compute each lane's result from that lane's operands alone.
 
-use super::lane_function::LaneFunction;
 use super::propagate::dependent_bits;
 use crate::context::Context;
 use crate::decode::{Decode, Form};
+use crate::lane_function::LaneFunction;
 use crate::lanes::lanes;
 use crate::machine::Registers;
 use crate::parse::Type;

@@ -22,7 +22,6 @@ mod float;
 mod geometry;
 mod integer;
 mod known;
-mod lane_function;
 mod lanewise;
 mod matrix;
 mod mbarrier;

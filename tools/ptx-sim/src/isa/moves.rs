@@ -94,7 +94,8 @@ fn copy(context: &mut Context<'_>, from: Slot, to: Destination) {
     let active = context.active;
     let unknown = context.unknown_in(&[from], active);
     let registers = &mut context.warp.registers;
-    let row = registers.values[from as usize].map(|value| value & to.mask);
+    let mut row = registers.values[from as usize];
+    row.iter_mut().for_each(|value| *value &= to.mask);
     registers.set(to.slot, active, &row);
     // A copy of nothing at all is known by the register that it was copied from.
     for lane in lanes(unknown) {

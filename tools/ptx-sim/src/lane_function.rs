@@ -4,13 +4,13 @@
 use crate::lanes::{LANES, lanes};
 
 /// The values of a register in all lanes.
-pub(super) type Row = [u64; LANES];
+pub(crate) type Row = [u64; LANES];
 
 /// From that many active lanes on all of them are computed, in vectors.
 const VECTORISED: u32 = 8;
 
 /// A function of up to four operands. It has a result for any operands, as also lanes that are not active may be computed.
-pub(super) trait LaneFunction<const RESULTS: usize>: Send + Sync {
+pub(crate) trait LaneFunction<const RESULTS: usize>: Send + Sync {
     /// The results in one lane.
     fn of_lane(&self, operands: &[u64; 4]) -> [u64; RESULTS];
 
