@@ -6,11 +6,11 @@ use super::place::Place;
 use super::races::Effect;
 use super::traffic::{Direction, count_lanes};
 use super::view::Context;
-use crate::lanes::{LANES, lanes};
+use crate::lanes::LANES;
 use crate::memory::{LaneAccesses, resolve, shared_rank};
 use crate::parse::Space;
 use crate::program::Address;
-use crate::race::Semantics;
+use crate::race::{Semantics, WarpAccess};
 use crate::unknown::UnknownBytes;
 
 /// What a warp has loaded.
@@ -37,14 +37,14 @@ impl Context<'_> {
         count_lanes(space, Direction::Read, &accesses, BYTES as u64, &mut self.cluster.counters);
         let mut unknown = Vec::new();
         let mut faults = Faults::default();
-        for (lane, place) in places(space, &accesses, BYTES).take(if self.watches(space) { LANES } else { 0 }) {
-            let data = &mut data[lane];
-            if let Some(conflict) = self.race(&mut faults, place, data, Effect::Read, None)
-                && let Some(doubt) = self.unknown_of_load(place, data, false, Some(conflict))
+        self.watch_together::<BYTES>(space, &accesses, None, |context, place| {
+            let data = &mut data[place.lane];
+            if let Some(conflict) = context.race(&mut faults, place, data, Effect::Read, None)
+                && let Some(doubt) = context.unknown_of_load(place, data, false, Some(conflict))
             {
-                unknown.push((lane, doubt));
+                unknown.push((place.lane, doubt));
             }
-        }
+        });
         self.report_faults(faults);
         Some(Loaded { data, unknown })
     }
@@ -74,9 +74,9 @@ impl Context<'_> {
         }
         count_lanes(space, Direction::Write, &accesses, BYTES as u64, &mut self.cluster.counters);
         let mut faults = Faults::default();
-        for (lane, place) in places(space, &accesses, BYTES).take(if self.watches(space) { LANES } else { 0 }) {
-            self.check_races(&mut faults, place, &data[lane], Effect::Write, None);
-        }
+        self.watch_together(space, &accesses, Some(data), |context, place| {
+            context.check_races(&mut faults, place, &data[place.lane], Effect::Write, None);
+        });
         self.report_faults(faults);
         true
     }
@@ -108,16 +108,30 @@ impl Context<'_> {
         Some((space, accesses))
     }
 
-    /// Whether races of accesses to a space are looked for.
-    fn watches(&self, space: Space) -> bool {
-        self.cluster.races.is_some() && matches!(space, Space::Shared | Space::Global)
+    /// Looks for races of all lanes where they are looked for: a line of memory at a time, and where that finds anything, lane by
+    /// lane with `look`.
+    fn watch_together<const BYTES: usize>(
+        &mut self,
+        space: Space,
+        accesses: &LaneAccesses,
+        written: Option<&[[u8; BYTES]; LANES]>,
+        mut look: impl FnMut(&mut Self, Place),
+    ) {
+        let Some(races) = &self.cluster.races else { return };
+        if !matches!(space, Space::Shared | Space::Global) {
+            return;
+        }
+        let is_simple = !races.concerns_others(self.warp.index, space);
+        let access = WarpAccess { warp: self.warp.index, pc: self.pc, space, lanes: accesses, written };
+        let mut lane = 0;
+        while lane < LANES {
+            let races = self.cluster.races.as_mut().filter(|_| is_simple);
+            let done = races.map_or(0, |races| races.access_together(&access, lane));
+            if done == 0 && accesses.active >> lane & 1 == 1 {
+                let address = accesses.addresses[lane];
+                look(self, Place { lane, space, address, alignment: BYTES as u64, is_texel: false });
+            }
+            lane += done.max(1);
+        }
     }
-}
-
-/// Where each active lane accesses memory.
-fn places(space: Space, accesses: &LaneAccesses, bytes: usize) -> impl Iterator<Item = (usize, Place)> {
-    let alignment = bytes as u64;
-    let addresses = accesses.addresses;
-    lanes(accesses.active)
-        .map(move |lane| (lane, Place { lane, space, address: addresses[lane], alignment, is_texel: false }))
 }
