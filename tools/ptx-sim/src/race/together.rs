@@ -29,7 +29,10 @@ struct Run {
 
 impl<const BYTES: usize> WarpAccess<'_, BYTES> {
     /// How many lanes access a line.
-    const LANES_OF_LINE: usize = if BYTES == 0 { 1 } else { LINE_BYTES as usize / BYTES };
+    const LANES_OF_LINE: usize = match (LINE_BYTES as usize).checked_div(BYTES) {
+        Some(lanes) => lanes,
+        None => 0,
+    };
 
     /// The line that the lanes from `first` on access, if each of its cells is that of one lane.
     fn run(&self, first: usize) -> Option<Run> {
@@ -210,7 +213,9 @@ mod tests {
                 }
             }
             let [fast, slow] = &mut races;
-            assert_eq!(remembered(fast), remembered(slow), "seed {seed}");
+            for (cell, (fast, slow)) in remembered(fast).into_iter().zip(remembered(slow)).enumerate() {
+                assert_eq!(fast, slow, "seed {seed}, cell {cell}");
+            }
         }
         assert!(together > 10_000, "{together} lanes together");
     }
