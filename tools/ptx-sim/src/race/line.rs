@@ -20,7 +20,7 @@ type LanesOfCells = [u32; LINE_CELLS];
 /// An access to a whole line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Whole {
-    /// To each cell, but for the value and the lanes.
+    /// To each cell, but for the value; the lanes are those of the first.
     record: Record,
     values: [u32; LINE_CELLS],
     lanes: LanesOfCells,
@@ -52,12 +52,16 @@ impl Whole {
 
     /// By a lane for each cell, which writes the value there if it writes.
     pub fn by_lanes(record: Record, values: [u32; LINE_CELLS], lanes: LanesOfCells) -> Whole {
-        Whole { record: Record { bytes: WHOLE_CELL, lanes: 0, value: 0, ..record }, values, lanes }
+        Whole { record: Record { bytes: WHOLE_CELL, lanes: lanes[0], value: 0, ..record }, values, lanes }
     }
 
     /// To one of the cells.
     fn of_cell(&self, cell: usize) -> Record {
         Record { value: self.values[cell], lanes: self.lanes[cell], ..self.record }
+    }
+
+    fn set_lanes(&mut self, lanes: LanesOfCells) {
+        (self.record.lanes, self.lanes) = (lanes[0], lanes);
     }
 
     /// Whether the cells have the same lanes.
@@ -72,27 +76,15 @@ impl Whole {
 
     /// The lanes of each cell that remain of this access beside `new`: none where that stands for it. `None` when the cells
     /// differ in whether it remains. What the new one meets in each cell is added to `met`.
-    fn beside(
-        &self,
-        clocks: &Clocks,
-        agent: Agent,
-        new: &Whole,
-        met: &mut [Option<Met>; LINE_CELLS],
-    ) -> Option<LanesOfCells> {
+    fn beside(&self, clocks: &Clocks, agent: Agent, new: &Whole, met: &mut MetInCells) -> Option<LanesOfCells> {
         let mut remaining = [0; LINE_CELLS];
-        // Where the cells differ in values only, what is ordered is the same for all of them.
-        let count = if self.is_uniform() && new.is_uniform() { 1 } else { LINE_CELLS };
-        for first in 0..count {
-            let cells = first..first + LINE_CELLS / count;
-            let (mut old, agent) = (self.of_cell(first), new.agent(agent, first));
-            let is_open = met[cells.clone()].iter().any(Option::is_none);
-            let remains = old.make_way(clocks, agent, &new.of_cell(first), is_open, |_, lane, is_copy| {
-                for cell in cells.clone() {
-                    let meets = || self.of_cell(cell).meets(clocks, &new.of_cell(cell), is_copy);
-                    met[cell] = met[cell].or_else(|| Some((self.of_cell(cell), lane, meets()?)));
-                }
+        for cell in 0..LINE_CELLS {
+            let (mut old, new, met) = (self.of_cell(cell), new.of_cell(cell), &mut met[cell]);
+            let agent = Agent { lane: new.lanes.trailing_zeros(), ..agent };
+            let remains = old.make_way(clocks, agent, &new, met.is_none(), |old, lane, is_copy| {
+                *met = old.meets(clocks, &new, is_copy).map(|meeting| (*old, lane, meeting));
             });
-            remaining[cells].fill(if remains { old.lanes } else { 0 });
+            remaining[cell] = if remains { old.lanes } else { 0 };
         }
         let is_same = remaining.iter().all(|lanes| (*lanes == 0) == (remaining[0] == 0));
         is_same.then_some(remaining)
@@ -164,10 +156,9 @@ impl Line {
         if let Line::Whole(records) = self
             && is_whole
             && (is_last_word || !new.writes)
-            && let Some(change) = Change::of(records, clocks, agent, whole)
+            && let Some(met) = access_whole(records, clocks, agent, whole)
         {
-            change.met.into_iter().flatten().for_each(meets);
-            change.make(records, whole);
+            met.into_iter().flatten().for_each(meets);
             return;
         }
         let cells = match self {
@@ -238,41 +229,48 @@ impl Line {
 /// Leaves of each access the lanes that `remaining` says.
 fn keep(records: &mut SmallVec<[Whole; 1]>, mut remaining: impl FnMut(&Whole) -> LanesOfCells) {
     records.retain(|old| {
-        old.lanes = remaining(old);
-        old.lanes[0] != 0
+        old.set_lanes(remaining(old));
+        old.record.lanes != 0
     });
 }
 
 /// Adds an access to those that remain.
 fn add(records: &mut SmallVec<[Whole; 1]>, new: Whole) {
-    let same = |old: &&mut Whole| old.record == new.record && old.values == new.values;
+    let same = |old: &&mut Whole| old.record.is_like(&new.record) && old.values == new.values;
     match records.iter_mut().find(same) {
-        Some(old) => old.lanes.iter_mut().zip(new.lanes).for_each(|(old, new)| *old |= new),
+        Some(old) => old.set_lanes(std::array::from_fn(|cell| old.lanes[cell] | new.lanes[cell])),
         None => records.push(new),
     }
 }
 
-/// What an access to a whole line changes of the earlier ones, of which all cells have the same but for values and lanes.
-struct Change {
-    /// What remains of each earlier access.
-    remaining: SmallVec<[LanesOfCells; 4]>,
-    /// What the new one meets in each cell.
-    met: [Option<Met>; LINE_CELLS],
+/// What an access meets in each cell.
+type MetInCells = [Option<Met>; LINE_CELLS];
+
+/// Adds an access by `agent` to a whole line; what it meets in each cell. `None`, and nothing is done, when the cells do not remain
+/// the same.
+fn access_whole(records: &mut SmallVec<[Whole; 1]>, clocks: &Clocks, agent: Agent, new: Whole) -> Option<MetInCells> {
+    let mut met = [None; LINE_CELLS];
+    if records.iter().all(Whole::is_uniform) {
+        records.retain(|old| make_way(old, clocks, agent, &new, &mut met));
+    } else {
+        let remaining = records.iter().map(|old| old.beside(clocks, agent, &new, &mut met));
+        let mut remaining = remaining.collect::<Option<Vec<_>>>()?.into_iter();
+        keep(records, |_| remaining.next().unwrap_or_default());
+    }
+    add(records, new);
+    Some(met)
 }
 
-impl Change {
-    /// By `agent`, or the lanes beside it that the access names; `None` when the cells do not remain the same.
-    fn of(records: &[Whole], clocks: &Clocks, agent: Agent, new: Whole) -> Option<Change> {
-        let mut met = [None; LINE_CELLS];
-        let remaining = records.iter().map(|old| old.beside(clocks, agent, &new, &mut met));
-        let remaining = remaining.collect::<Option<_>>()?;
-        Some(Change { remaining, met })
-    }
-
-    /// Adds the access.
-    fn make(self, records: &mut SmallVec<[Whole; 1]>, new: Whole) {
-        let mut remaining = self.remaining.into_iter();
-        keep(records, |_| remaining.next().unwrap_or_default());
-        add(records, new);
-    }
+/// As [`Record::make_way`], of a whole line in which the cells of both accesses differ in values only.
+fn make_way(old: &mut Whole, clocks: &Clocks, agent: Agent, new: &Whole, met: &mut MetInCells) -> bool {
+    let is_open = met.iter().any(Option::is_none);
+    let Whole { record, values, .. } = old;
+    let remains = record.make_way(clocks, agent, &new.record, is_open, |old, lane, is_copy| {
+        for (cell, met) in met.iter_mut().enumerate() {
+            let old = Record { value: values[cell], ..*old };
+            *met = met.or_else(|| Some((old, lane, old.meets(clocks, &new.of_cell(cell), is_copy)?)));
+        }
+    });
+    old.set_lanes([old.record.lanes; LINE_CELLS]);
+    remains
 }
