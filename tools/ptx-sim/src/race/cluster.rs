@@ -9,7 +9,7 @@ use super::announced::{Announced, joined};
 use super::clock::{Clock, Clocks};
 use super::foreign::{Foreign, Shard};
 use super::grid::Trace;
-use super::line::{LINE_BYTES, Line};
+use super::line::{LINE_BYTES, LINE_CELLS, Line};
 use super::pages::Pages;
 use super::shadow::{CELL_BYTES, Meeting, Met, PAGE_CELLS, Record};
 use crate::lanes::lanes;
@@ -146,12 +146,10 @@ impl Races {
 
     /// What the cluster did in global memory; forgets it.
     pub fn take_trace(&mut self) -> Trace {
-        let pages = self.global.take();
         let mut accesses = Vec::new();
-        for (number, lines) in &pages {
-            let cells = lines.iter().flat_map(Line::cells);
-            for (records, index) in cells.zip(number * PAGE_CELLS..) {
-                accesses.extend(records.into_iter().map(|record| (index, record)));
+        for (number, lines) in self.global.take() {
+            for (line, first) in lines.iter().zip((number * PAGE_CELLS..).step_by(LINE_CELLS)) {
+                line.each_record(|cell, record| accesses.push((first + cell as u64, record)));
             }
         }
         let foreign = std::mem::take(&mut self.foreign).known;

@@ -129,6 +129,16 @@ impl Line {
         })
     }
 
+    /// Calls `visit` with every record, cell after cell.
+    pub fn each_record(&self, mut visit: impl FnMut(usize, Record)) {
+        for cell in 0..LINE_CELLS {
+            match self {
+                Line::Whole(records) => records.iter().for_each(|whole| visit(cell, whole.of_cell(cell))),
+                Line::Split(cells) => cells[cell].records().iter().for_each(|record| visit(cell, *record)),
+            }
+        }
+    }
+
     /// A write to one of its bytes.
     pub fn write_to(&self, byte: usize) -> Option<Record> {
         let (cell, bit) = (byte / CELL_BYTES as usize, byte % CELL_BYTES as usize);
