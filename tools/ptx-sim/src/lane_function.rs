@@ -67,3 +67,22 @@ impl<const RESULTS: usize, F: Fn(&[u64; 4]) -> [u64; RESULTS]> pulp::NullaryFnOn
         results
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_get_the_same_together_and_one_by_one() {
+        let function = |v: &[u64; 4]| [v[0].wrapping_mul(v[1]) ^ v[2], u64::from(v[3] < v[0])];
+        let row = |seed: u64| std::array::from_fn(|lane| (seed + lane as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let rows: [Row; 4] = [row(1), row(2), row(3), row(4)];
+        for active in [u32::MAX, 0xffff, 0b111, 1 << 31] {
+            let [first, second] = function.of_lanes(rows.each_ref(), active, [u32::MAX.into(), u64::MAX]);
+            for lane in lanes(active) {
+                let [one, two] = function.of_lane(&rows.map(|row| row[lane]));
+                assert_eq!([first[lane], second[lane]], [one & u64::from(u32::MAX), two], "lane {lane} of {active:#x}");
+            }
+        }
+    }
+}

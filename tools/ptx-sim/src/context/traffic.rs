@@ -139,3 +139,50 @@ fn sectors(addresses: impl Iterator<Item = u64>, bytes: u64) -> u64 {
     sectors.sort_unstable();
     sectors.chunk_by(|a, b| a == b).count() as u64
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    const BYTES: [u64; 6] = [1, 2, 4, 8, 16, 32];
+
+    #[test]
+    fn accesses_together_count_as_lane_by_lane() {
+        for bytes in BYTES {
+            for (first, step) in [(0, 1), (5, 1), (3, 2), (7, 0), (0, 33)] {
+                let addresses = std::array::from_fn(|lane| 4096 + bytes * (first + step * lane as u64));
+                for (space, active) in
+                    [(Space::Shared, u32::MAX), (Space::Global, u32::MAX), (Space::Global, 0x00ff_f00f)]
+                {
+                    let accesses = LaneAccesses::new(active, addresses, bytes).expect("aligned addresses");
+                    let mut one_by_one = Traffic::new(bytes as usize);
+                    lanes(active).for_each(|lane| one_by_one.add(lane, space, addresses[lane]));
+                    for direction in [Direction::Read, Direction::Write] {
+                        let (mut together, mut expected) = (Counters::default(), Counters::default());
+                        count_lanes(space, direction, &accesses, bytes, &mut together);
+                        one_by_one.count(direction, &mut expected);
+                        assert_eq!(together, expected, "{bytes} bytes, {first}, {step}, {space}, {active:#x}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_wavefront_takes_one_word_of_each_bank() {
+        for bytes in BYTES {
+            for step in [0, 1, 3, 8, 31, 32, 64] {
+                let addresses: Vec<u64> =
+                    (0..32 / bytes.div_ceil(4)).map(|lane| bytes * ((lane * step) % 96)).collect();
+                let words = addresses.iter().flat_map(|address| address / 4..=(address + bytes - 1) / 4);
+                let words: HashSet<u64> = words.collect();
+                let of_bank = |bank: u64| words.iter().filter(|word| *word % 32 == bank).count() as u64;
+                let expected = (0..32).map(of_bank).max().expect("a bank");
+                let addresses: Vec<Option<u64>> = addresses.into_iter().map(Some).collect();
+                assert_eq!(wavefronts(&addresses, bytes as usize), expected, "{bytes} bytes, {step}");
+            }
+        }
+    }
+}
