@@ -14,8 +14,8 @@ const MANY: [u32; 2] = [1024, 2];
 /// Of as many runs the fastest counts.
 const RUNS: usize = 5;
 
-/// Name, blocks and rounds, and the body of the loop. `%rd1` is a global address for each thread of the grid, `%r1` a shared one for each
-/// thread of the block, 16 bytes apart.
+/// Name, blocks and rounds, and the body of the loop. `%rd1` is a global address for each thread of the grid, `%r1` a shared one for
+/// each thread of the block, 16 bytes apart.
 const KERNELS: [(&str, [u32; 2], &str); 7] = [
     (
         "integers",
