@@ -249,11 +249,26 @@ fn execute_discard(context: &mut Context<'_>, space: Option<Space>, address: Add
     context.report_faults(faults);
 }
 
+/// Calls a function that has the number of bytes of an access as a parameter; false for numbers that no access has.
+macro_rules! by_bytes {
+    ($bytes:expr, $function:ident($($argument:expr),*)) => {
+        match $bytes {
+            1 => $function::<1>($($argument),*),
+            2 => $function::<2>($($argument),*),
+            4 => $function::<4>($($argument),*),
+            8 => $function::<8>($($argument),*),
+            16 => $function::<16>($($argument),*),
+            32 => $function::<32>($($argument),*),
+            _ => false,
+        }
+    };
+}
+
 fn execute_load(context: &mut Context<'_>, space: Option<Space>, address: Address, kind: Type, to: &[Destination]) {
     context.require(&[address.base]);
     let width = kind.bytes() as usize;
     let bytes = width * to.len();
-    if load_together(context, space, address, kind, to) {
+    if by_bytes!(bytes, load_together(context, space, address, kind, to)) {
         return;
     }
     let mut faults = Faults::default();
@@ -282,25 +297,7 @@ fn execute_load(context: &mut Context<'_>, space: Option<Space>, address: Addres
 }
 
 /// Loads in all active lanes at once; false, and nothing is done, when that has to be done lane by lane.
-fn load_together(
-    context: &mut Context<'_>,
-    space: Option<Space>,
-    address: Address,
-    kind: Type,
-    to: &[Destination],
-) -> bool {
-    match kind.bytes() as usize * to.len() {
-        1 => load_bytes_together::<1>(context, space, address, kind, to),
-        2 => load_bytes_together::<2>(context, space, address, kind, to),
-        4 => load_bytes_together::<4>(context, space, address, kind, to),
-        8 => load_bytes_together::<8>(context, space, address, kind, to),
-        16 => load_bytes_together::<16>(context, space, address, kind, to),
-        32 => load_bytes_together::<32>(context, space, address, kind, to),
-        _ => false,
-    }
-}
-
-fn load_bytes_together<const BYTES: usize>(
+fn load_together<const BYTES: usize>(
     context: &mut Context<'_>,
     space: Option<Space>,
     address: Address,
@@ -342,25 +339,7 @@ fn values<const WIDTH: usize, const BYTES: usize>(
 }
 
 /// Stores in all active lanes at once; false, and nothing is done, when that has to be done lane by lane.
-fn store_together(
-    context: &mut Context<'_>,
-    space: Option<Space>,
-    address: Address,
-    kind: Type,
-    from: &[Slot],
-) -> bool {
-    match kind.bytes() as usize * from.len() {
-        1 => store_bytes_together::<1>(context, space, address, kind, from),
-        2 => store_bytes_together::<2>(context, space, address, kind, from),
-        4 => store_bytes_together::<4>(context, space, address, kind, from),
-        8 => store_bytes_together::<8>(context, space, address, kind, from),
-        16 => store_bytes_together::<16>(context, space, address, kind, from),
-        32 => store_bytes_together::<32>(context, space, address, kind, from),
-        _ => false,
-    }
-}
-
-fn store_bytes_together<const BYTES: usize>(
+fn store_together<const BYTES: usize>(
     context: &mut Context<'_>,
     space: Option<Space>,
     address: Address,
@@ -391,12 +370,12 @@ fn put<const WIDTH: usize, const BYTES: usize>(row: &[u64; LANES], data: &mut [[
 fn execute_store(context: &mut Context<'_>, space: Option<Space>, address: Address, kind: Type, from: &[Slot]) {
     context.require(&[address.base]);
     let lanes_with_unknown = context.unknown_in(from, context.active);
-    if lanes_with_unknown == 0 && store_together(context, space, address, kind, from) {
+    let width = kind.bytes() as usize;
+    let bytes = width * from.len();
+    if lanes_with_unknown == 0 && by_bytes!(bytes, store_together(context, space, address, kind, from)) {
         return;
     }
     let mut uses: Vec<Use> = Vec::new();
-    let width = kind.bytes() as usize;
-    let bytes = width * from.len();
     let mut faults = Faults::default();
     let mut traffic = Traffic::new(bytes);
     for lane in lanes(context.active) {
