@@ -245,6 +245,7 @@ mod finding;
 mod fused_sum;
 mod fused_sums;
 mod isa;
+mod lane_function;
 mod lanes;
 mod launch;
 mod machine;

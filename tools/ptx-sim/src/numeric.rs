@@ -57,6 +57,12 @@ impl Exact {
 
     /// An integer.
     pub fn integer(value: i128) -> Exact {
+        // Of 53 bits it is exact, and conversions of 128 bits are calls.
+        if let Ok(value) = i64::try_from(value)
+            && value.unsigned_abs() < 1 << f64::MANTISSA_DIGITS
+        {
+            return Exact::from(value as f64);
+        }
         let head = value as f64;
         // Converting back is exact: every f64 of this size is an integer.
         Exact { head, rest: (value - head as i128) as f64 }
@@ -78,6 +84,10 @@ impl Exact {
             return self.round_to_double(rounding);
         }
         let value = self.to_odd();
+        if (format, rounding) == (Format::F32, Rounding::Nearest) {
+            // The host does that.
+            return u64::from(canonical(value as f32));
+        }
         if value.is_nan() {
             return format.nan();
         }
@@ -323,7 +333,29 @@ mod tests {
             let exponent = 1023 - 160 + bits % 320;
             let value = f64::from_bits(bits & !(0x7ff << 52) | exponent << 52);
             let expected = u64::from((value as f32).to_bits());
+            let sign = u64::from(value.is_sign_negative()) << 31;
+            let rounded = Format::F32.round_magnitude(value.abs(), Rounding::Nearest, value < 0.0);
+            assert_eq!(sign | rounded, expected, "{value:e}");
             assert_eq!(Exact::from(value).round(Format::F32, Rounding::Nearest), expected, "{value:e}");
+        }
+    }
+
+    #[test]
+    fn integers_are_exact() {
+        for value in [
+            0,
+            1,
+            -1,
+            (1 << 53) - 1,
+            1 << 53,
+            (1 << 53) + 1,
+            -(1 << 53) - 1,
+            i128::from(i64::MIN),
+            i128::from(u64::MAX),
+        ] {
+            let Exact { head, rest } = Exact::integer(value);
+            assert_eq!(head as i128 + rest as i128, value);
+            assert_eq!(head, value as f64);
         }
     }
 

@@ -108,7 +108,7 @@ impl Context<'_> {
 
     /// What is not known of the bytes that a load has read, because nobody wrote some or because it races.
     #[cold]
-    fn unknown_of_load(
+    pub(super) fn unknown_of_load(
         &self,
         place: Place,
         data: &mut [u8],

@@ -9,6 +9,7 @@ mod mbarrier;
 mod neighbour;
 mod place;
 mod races;
+mod together;
 mod traffic;
 mod unknown;
 mod view;

@@ -1,7 +1,8 @@
 //! What an access costs: shared-memory wavefronts and global sectors.
 
 use crate::counters::Counters;
-use crate::lanes::LANES;
+use crate::lanes::{LANES, lanes};
+use crate::memory::LaneAccesses;
 use crate::parse::Space;
 
 /// Bytes of a shared-memory wavefront: 32 banks of 4 bytes.
@@ -66,8 +67,45 @@ impl Traffic {
     }
 }
 
+/// Counts what the lanes of a warp access together, each `bytes` bytes.
+pub(super) fn count_lanes(
+    space: Space,
+    direction: Direction,
+    accesses: &LaneAccesses,
+    bytes: u64,
+    counters: &mut Counters,
+) {
+    if !accesses.are_contiguous(bytes) {
+        let mut traffic = Traffic::new(bytes as usize);
+        lanes(accesses.active).for_each(|lane| traffic.add(lane, space, accesses.addresses[lane]));
+        return traffic.count(direction, counters);
+    }
+    if space == Space::Shared {
+        // No two words of a wavefront are in one bank.
+        counters.shared_wavefronts += accesses.span.div_ceil(WAVEFRONT_BYTES as u64);
+        return;
+    }
+    match direction {
+        Direction::Read => counters.global_bytes_read += accesses.span,
+        Direction::Write => counters.global_bytes_written += accesses.span,
+    }
+    let (first, last) = (accesses.first / SECTOR_BYTES, (accesses.first + (accesses.span - 1)) / SECTOR_BYTES);
+    counters.global_sectors += last - first + 1;
+}
+
 /// Passes needed so that every bank gives at most one word in each.
 fn wavefronts(addresses: &[Option<u64>], bytes: usize) -> u64 {
+    let words = |address: u64| address / BANK_BYTES..=address.saturating_add(bytes as u64 - 1) / BANK_BYTES;
+    // Nearly always no bank has two words.
+    let mut of_bank = [u64::MAX; BANKS];
+    let is_alone = |word: u64| {
+        let known = &mut of_bank[(word % BANKS as u64) as usize];
+        let before = std::mem::replace(known, word);
+        before == u64::MAX || before == word
+    };
+    if addresses.iter().flatten().copied().flat_map(words).all(is_alone) {
+        return u64::from(addresses.iter().any(Option::is_some));
+    }
     let mut words = [0_u64; 2 * BANKS];
     let mut count = 0;
     for address in addresses.iter().flatten() {
@@ -100,4 +138,51 @@ fn sectors(addresses: impl Iterator<Item = u64>, bytes: u64) -> u64 {
     let sectors = &mut sectors[..count];
     sectors.sort_unstable();
     sectors.chunk_by(|a, b| a == b).count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    const BYTES: [u64; 6] = [1, 2, 4, 8, 16, 32];
+
+    #[test]
+    fn accesses_together_count_as_lane_by_lane() {
+        for bytes in BYTES {
+            for (first, step) in [(0, 1), (5, 1), (3, 2), (7, 0), (0, 33)] {
+                let addresses = std::array::from_fn(|lane| 4096 + bytes * (first + step * lane as u64));
+                for (space, active) in
+                    [(Space::Shared, u32::MAX), (Space::Global, u32::MAX), (Space::Global, 0x00ff_f00f)]
+                {
+                    let accesses = LaneAccesses::new(active, addresses, bytes).expect("aligned addresses");
+                    let mut one_by_one = Traffic::new(bytes as usize);
+                    lanes(active).for_each(|lane| one_by_one.add(lane, space, addresses[lane]));
+                    for direction in [Direction::Read, Direction::Write] {
+                        let (mut together, mut expected) = (Counters::default(), Counters::default());
+                        count_lanes(space, direction, &accesses, bytes, &mut together);
+                        one_by_one.count(direction, &mut expected);
+                        assert_eq!(together, expected, "{bytes} bytes, {first}, {step}, {space}, {active:#x}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_wavefront_takes_one_word_of_each_bank() {
+        for bytes in BYTES {
+            for step in [0, 1, 3, 8, 31, 32, 64] {
+                let addresses: Vec<u64> =
+                    (0..32 / bytes.div_ceil(4)).map(|lane| bytes * ((lane * step) % 96)).collect();
+                let words = addresses.iter().flat_map(|address| address / 4..=(address + bytes - 1) / 4);
+                let words: HashSet<u64> = words.collect();
+                let of_bank = |bank: u64| words.iter().filter(|word| *word % 32 == bank).count() as u64;
+                let expected = (0..32).map(of_bank).max().expect("a bank");
+                let addresses: Vec<Option<u64>> = addresses.into_iter().map(Some).collect();
+                assert_eq!(wavefronts(&addresses, bytes as usize), expected, "{bytes} bytes, {step}");
+            }
+        }
+    }
 }

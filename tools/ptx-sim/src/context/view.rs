@@ -58,6 +58,9 @@ impl Context<'_> {
     pub fn uniform(&mut self, slot: Slot, what: &str) -> u64 {
         let first = self.active.trailing_zeros() as usize;
         let value = self.value(slot, first);
+        if self.warp.registers.values[slot as usize].iter().fold(0, |bits, other| bits | (other ^ value)) == 0 {
+            return value;
+        }
         let others = lanes(self.active).filter(|lane| self.value(slot, *lane) != value);
         let different = others.fold(0, |mask, lane| mask | 1 << lane);
         if different != 0 {

@@ -97,7 +97,9 @@ impl<'a> Cluster<'a> {
         if context.warp.groups.len() > 1 && instruction.semantics.strength.is_strong() {
             context.warp.paths.access(instruction.is_strong_read);
         }
-        check_collective(&mut context);
+        if instruction.collective != Collective::No {
+            check_collective(&mut context);
+        }
         if machine.program.uses_wgmma && !instruction.is_wgmma {
             context.check_async_matrix();
         }

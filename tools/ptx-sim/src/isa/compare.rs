@@ -1,8 +1,10 @@
 //! Comparison and selection (PTX ISA, "Comparison and Selection Instructions").
 
+use std::cmp::Ordering;
+
 use super::lanewise::Lanewise;
 use crate::decode::{Decode, Form, invalid};
-use crate::numeric::{Format, integer, sign_extend};
+use crate::numeric::{Format, flush, sign_extend};
 use crate::parse::Type;
 
 /// A comparison: which orders of the operands make it true.
@@ -36,13 +38,48 @@ impl Comparison {
         Some(Comparison { less, equal, greater, unordered })
     }
 
-    fn holds(self, order: Option<std::cmp::Ordering>) -> bool {
+    fn of_order(self, order: Option<Ordering>) -> bool {
         match order {
-            Some(std::cmp::Ordering::Less) => self.less,
-            Some(std::cmp::Ordering::Equal) => self.equal,
-            Some(std::cmp::Ordering::Greater) => self.greater,
+            Some(Ordering::Less) => self.less,
+            Some(Ordering::Equal) => self.equal,
+            Some(Ordering::Greater) => self.greater,
             None => self.unordered,
         }
+    }
+
+    /// Whether it holds of two integers. Without branches, as for `.f32`, so that it is done in vectors.
+    fn of_integers(self, kind: Type) -> impl Fn(u64, u64) -> bool + Send + Sync + Copy {
+        let unused = 64 - kind.bits.min(64);
+        let sign = if kind.is_signed() { 0 } else { 1 << 63 };
+        // What is shifted to the top has the same order.
+        let key = move |value: u64| (value << unused ^ sign) as i64;
+        move |a, b| {
+            let (a, b) = (key(a), key(b));
+            self.less & (a < b) | self.equal & (a == b) | self.greater & (a > b)
+        }
+    }
+
+    /// Whether it holds of two numbers of `.f32`.
+    fn of_singles(self, flushes: bool) -> impl Fn(u64, u64) -> bool + Send + Sync + Copy {
+        let value = move |bits: u64| {
+            let value = f32::from_bits(bits as u32);
+            if flushes { flush(value) } else { value }
+        };
+        move |a, b| {
+            let (a, b) = (value(a), value(b));
+            let is_unordered = a.is_nan() | b.is_nan();
+            self.less & (a < b) | self.equal & (a == b) | self.greater & (a > b) | self.unordered & is_unordered
+        }
+    }
+
+    /// Whether it holds of two floating-point numbers.
+    fn of_floats(self, kind: Type, flush: bool) -> impl Fn(u64, u64) -> bool + Send + Sync + Copy {
+        let value = move |bits: u64| {
+            let value = Format::of(kind).value(bits);
+            let flushes = flush && value.abs() < Format::of(kind).smallest_normal();
+            if flushes { 0.0 } else { value }
+        };
+        move |a, b| self.of_order(value(a).partial_cmp(&value(b)))
     }
 }
 
@@ -58,10 +95,14 @@ pub(super) fn decode(form: &mut Form<'_>) -> Decode<Option<Lanewise>> {
     Ok(Some(lanewise))
 }
 
-/// `.and`, `.or`, `.xor` with a predicate.
-type Combine = fn(bool, bool) -> bool;
+/// How a comparison and a predicate make a result: bit 0 where neither holds, bit 1 where the comparison does, bit 2 where the
+/// predicate does, bit 3 where both do.
+type Combine = u64;
 
-/// The comparison, its combination with a predicate, and flushing, as a function of two operands.
+/// The comparison alone.
+const NOTHING: Combine = 0b1010;
+
+/// The comparison, its combination with a predicate, and flushing.
 struct Test {
     comparison: Comparison,
     combine: Option<Combine>,
@@ -70,25 +111,37 @@ struct Test {
 
 fn test(form: &mut Form<'_>) -> Decode<Test> {
     let Some(comparison) = form.take(Comparison::parse) else { return form.refuse() };
-    let combinations: [(&str, Combine); 3] = [("and", |a, b| a && b), ("or", |a, b| a || b), ("xor", |a, b| a != b)];
+    let combinations: [(&str, Combine); 3] = [("and", 0b1000), ("or", 0b1110), ("xor", 0b0110)];
     Ok(Test { comparison, combine: form.choice(&combinations), flush: form.flag("ftz") })
 }
 
-/// The order of two values of type `kind`.
-fn order(kind: Type, flush: bool) -> impl Fn(u64, u64) -> Option<std::cmp::Ordering> + Send + Sync {
-    let value = move |bits: u64| {
-        let value = Format::of(kind).value(bits);
-        let flushes = flush && value.abs() < Format::of(kind).smallest_normal();
-        if flushes { 0.0 } else { value }
-    };
-    move |a, b| {
-        if kind.is_float() { value(a).partial_cmp(&value(b)) } else { integer(a, kind).partial_cmp(&integer(b, kind)) }
+impl Test {
+    /// Whether it holds of two values of type `kind`.
+    fn of(&self, kind: Type) -> Box<dyn Fn(u64, u64) -> bool + Send + Sync> {
+        match kind.is_float() {
+            true => Box::new(self.comparison.of_floats(kind, self.flush)),
+            false => Box::new(self.comparison.of_integers(kind)),
+        }
     }
 }
 
 fn set_predicate(form: &mut Form<'_>) -> Decode<Lanewise> {
     let test = test(form)?;
-    let kind = form.kind()?;
+    let (kind, comparison) = (form.kind()?, test.comparison);
+    match kind {
+        Type::F32 => set_predicate_where(form, &test, kind, comparison.of_singles(test.flush)),
+        _ if kind.is_float() => set_predicate_where(form, &test, kind, comparison.of_floats(kind, test.flush)),
+        _ => set_predicate_where(form, &test, kind, comparison.of_integers(kind)),
+    }
+}
+
+/// `setp`, where `holds` is the comparison of two elements of `kind`.
+fn set_predicate_where(
+    form: &mut Form<'_>,
+    test: &Test,
+    kind: Type,
+    holds: impl Fn(u64, u64) -> bool + Send + Sync + Copy + 'static,
+) -> Decode<Lanewise> {
     let (first, second) = form.destination_pair(Type::PREDICATE, Type::PREDICATE)?;
     if kind.packed == 2 && second.is_none() {
         return invalid(format!("`{}` gives a predicate for each half: `p|q`", form.name()));
@@ -101,21 +154,21 @@ fn set_predicate(form: &mut Form<'_>) -> Decode<Lanewise> {
     } else {
         false
     };
-    let order = order(kind, test.flush);
-    let is_packed = kind.packed == 2;
-    let compute = move |v: &[u64; 4]| {
-        let holds = |a: u64, b: u64| test.comparison.holds(order(a, b));
-        let with = (v[2] != 0) != negated;
-        let result = |holds| u64::from(test.combine.map_or(holds, |combine| combine(holds, with)));
-        if is_packed {
-            return [result(holds(v[0] & 0xffff, v[1] & 0xffff)), result(holds(v[0] >> 16, v[1] >> 16))];
-        }
-        let holds = holds(v[0], v[1]);
-        [result(holds), result(!holds)]
+    let combine = test.combine.unwrap_or(NOTHING);
+    let result = move |holds: bool, with: u64| {
+        let with = (with != 0) != negated;
+        combine >> (u64::from(holds) | u64::from(with) << 1) & 1
     };
+    let is_packed = kind.packed == 2;
     Ok(match second {
-        Some(second) => Lanewise::with_two_results(first, second, &sources, compute),
-        None => Lanewise::new(first, &sources, move |v| compute(v)[0]),
+        Some(second) if is_packed => Lanewise::with_two_results(first, second, &sources, move |v| {
+            [result(holds(v[0] & 0xffff, v[1] & 0xffff), v[2]), result(holds(v[0] >> 16, v[1] >> 16), v[2])]
+        }),
+        Some(second) => Lanewise::with_two_results(first, second, &sources, move |v| {
+            let holds = holds(v[0], v[1]);
+            [result(holds, v[2]), result(!holds, v[2])]
+        }),
+        None => Lanewise::new(first, &sources, move |v| result(holds(v[0], v[1]), v[2])),
     })
 }
 
@@ -126,24 +179,24 @@ fn set(form: &mut Form<'_>) -> Decode<Lanewise> {
         return form.refuse();
     }
     if from.packed == 2 {
-        return set_halves(form, test, to, from);
+        return set_halves(form, &test, to, from);
     }
     let yes = match to.is_float() {
         true => crate::numeric::Exact::from(1.0).round(Format::of(to), crate::numeric::Rounding::Nearest),
         false => u64::MAX,
     };
-    let order = order(from, test.flush);
-    Lanewise::take(form, to, &[from; 2], move |v| if test.comparison.holds(order(v[0], v[1])) { yes } else { 0 })
+    let holds = test.of(from);
+    Lanewise::take(form, to, &[from; 2], move |v| if holds(v[0], v[1]) { yes } else { 0 })
 }
 
 /// A comparison of each half; a half of the result for each.
-fn set_halves(form: &mut Form<'_>, test: Test, to: Type, from: Type) -> Decode<Lanewise> {
+fn set_halves(form: &mut Form<'_>, test: &Test, to: Type, from: Type) -> Decode<Lanewise> {
     let yes = match to.packed {
         2 => crate::numeric::Exact::from(1.0).round(Format::of(to), crate::numeric::Rounding::Nearest),
         _ => 0xffff,
     };
-    let order = order(from, test.flush);
-    let half = move |a: u64, b: u64| if test.comparison.holds(order(a, b)) { yes } else { 0 };
+    let holds = test.of(from);
+    let half = move |a: u64, b: u64| if holds(a, b) { yes } else { 0 };
     Lanewise::take(form, to, &[from; 2], move |v| {
         half(v[0] & 0xffff, v[1] & 0xffff) | half(v[0] >> 16 & 0xffff, v[1] >> 16 & 0xffff) << 16
     })
@@ -158,7 +211,7 @@ fn select(form: &mut Form<'_>) -> Decode<Lanewise> {
 }
 
 fn select_by_sign(form: &mut Form<'_>) -> Decode<Lanewise> {
-    let flush = form.flag("ftz");
+    let flushes = form.flag("ftz");
     let (kind, by) = (form.kind()?, form.kind()?);
     if by.bits != 32 {
         return invalid(format!("`{}` selects by .s32 or .f32", form.name()));
@@ -167,7 +220,7 @@ fn select_by_sign(form: &mut Form<'_>) -> Decode<Lanewise> {
         let is_positive = match by.is_float() {
             true => {
                 let value = f32::from_bits(v[2] as u32);
-                (if flush { crate::numeric::flush(value) } else { value }) >= 0.0
+                (if flushes { flush(value) } else { value }) >= 0.0
             }
             false => sign_extend(v[2], 32) >= 0,
         };

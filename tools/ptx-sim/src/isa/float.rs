@@ -5,8 +5,9 @@
 
 use super::double::{Arithmetic, gross, quiet};
 use super::lanewise::Lanewise;
+use super::single::{self, Single};
 use crate::decode::{Decode, Form, invalid};
-use crate::numeric::{Exact, Format, Rounding, canonical, flush};
+use crate::numeric::{Exact, Format, Rounding};
 use crate::parse::{Kind, Type};
 
 const ROUNDINGS: [(&str, Rounding); 4] =
@@ -50,6 +51,11 @@ impl Treatment {
         let value = self.format.value(bits);
         let flushes = self.flush && value != 0.0 && value.abs() < self.format.smallest_normal();
         if flushes { 0.0_f64.copysign(value) } else { value }
+    }
+
+    /// The same of `.f32` that rounds to nearest.
+    fn of_singles(self) -> Single {
+        Single { flush: self.flush, saturate: self.saturate }
     }
 
     /// A result as bits.
@@ -116,7 +122,7 @@ fn arithmetic(form: &mut Form<'_>, operands: usize) -> Decode<Lanewise> {
         return double_arithmetic(form, treatment.rounding, sources);
     }
     if kind == Type::F32 && treatment.rounding == Rounding::Nearest {
-        return single_arithmetic(form, treatment, sources);
+        return single::arithmetic(form, treatment.of_singles(), sources);
     }
     let compute = match opcode {
         "add" => |v: [f64; 3], rounding| Exact::sum(v[0], v[1], rounding),
@@ -136,24 +142,6 @@ fn arithmetic(form: &mut Form<'_>, operands: usize) -> Decode<Lanewise> {
     )
 }
 
-/// f32 with round-to-nearest: the host's own arithmetic is IEEE 754.
-fn single_arithmetic(form: &mut Form<'_>, treatment: Treatment, sources: &[Type]) -> Decode<Lanewise> {
-    let operation: fn(f32, f32, f32) -> f32 = match form.opcode() {
-        "add" => |a, b, _| a + b,
-        "sub" => |a, b, _| a - b,
-        "mul" => |a, b, _| a * b,
-        _ => f32::mul_add,
-    };
-    Lanewise::take(form, Type::F32, sources, move |v| {
-        let mut values = [v[0], v[1], v[2]].map(|bits| f32::from_bits(bits as u32));
-        if treatment.flush {
-            values = values.map(flush);
-        }
-        let bits = u64::from(canonical(operation(values[0], values[1], values[2])));
-        treatment.finish(bits)
-    })
-}
-
 fn double_arithmetic(form: &mut Form<'_>, rounding: Rounding, sources: &[Type]) -> Decode<Lanewise> {
     let operation = Arithmetic::of(form.opcode());
     Lanewise::take(form, Type::F64, sources, move |v| operation.compute(v, rounding))
@@ -170,6 +158,9 @@ fn extremum(form: &mut Form<'_>) -> Decode<Lanewise> {
     let operands = form.remaining().saturating_sub(1);
     if !(2..=3).contains(&operands) {
         return invalid(format!("`{}` takes two or three values", form.name()));
+    }
+    if kind == Type::F32 {
+        return single::extremum(form, treatment.of_singles(), (maximum, propagate_nan), operands);
     }
     let pick = move |a: u64, b: u64| {
         let (x, y) = (treatment.operand(a), treatment.operand(b));
@@ -325,6 +316,9 @@ fn approximate(form: &mut Form<'_>) -> Decode<Lanewise> {
         ("tanh", 16 | 32) => f64::tanh,
         _ => return form.refuse(),
     };
+    if kind == Type::F32 {
+        return single::approximation(form, treatment.of_singles(), function);
+    }
     Lanewise::take(
         form,
         kind,

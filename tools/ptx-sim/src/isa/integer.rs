@@ -58,23 +58,39 @@ fn add_like(form: &mut Form<'_>) -> Decode<Lanewise> {
     if saturate && !(kind.is_signed() && kind.bits == 32) {
         return form.refuse();
     }
-    let (least, most) = (-(1_i128 << (kind.bits - 1)), (1_i128 << (kind.bits - 1)) - 1);
-    let operation: fn(i128, i128) -> i128 = match form.opcode() {
-        "add" => |a, b| a + b,
-        "sub" => |a, b| a - b,
-        "min" => i128::min,
-        _ => i128::max,
-    };
-    if !saturate {
-        match (form.opcode(), kind.bits) {
-            ("add", _) => return Lanewise::take(form, kind, &[kind; 2], |v| v[0].wrapping_add(v[1])),
-            ("sub", _) => return Lanewise::take(form, kind, &[kind; 2], |v| v[0].wrapping_sub(v[1])),
-            _ => {}
-        }
+    match (form.opcode(), saturate) {
+        ("add", false) => Lanewise::take(form, kind, &[kind; 2], |v| v[0].wrapping_add(v[1])),
+        ("sub", false) => Lanewise::take(form, kind, &[kind; 2], |v| v[0].wrapping_sub(v[1])),
+        ("add", true) => saturated(form, kind, |a, b| a + b),
+        ("sub", true) => saturated(form, kind, |a, b| a - b),
+        ("min", false) => extremum(form, kind, false),
+        ("max", false) => extremum(form, kind, true),
+        _ => form.refuse(),
+    }
+}
+
+/// The result of two numbers of 32 bits that is the nearest to what `operation` gives.
+fn saturated(
+    form: &mut Form<'_>,
+    kind: Type,
+    operation: impl Fn(i64, i64) -> i64 + Send + Sync + 'static,
+) -> Decode<Lanewise> {
+    Lanewise::take(form, kind, &[kind; 2], move |v| {
+        operation(sign_extend(v[0], 32), sign_extend(v[1], 32)).clamp(i32::MIN.into(), i32::MAX.into()) as u64
+    })
+}
+
+/// The larger or the smaller one.
+fn extremum(form: &mut Form<'_>, kind: Type, larger: bool) -> Decode<Lanewise> {
+    if kind.is_signed() {
+        return Lanewise::take(form, kind, &[kind; 2], move |v| {
+            let (a, b) = (sign_extend(v[0], kind.bits), sign_extend(v[1], kind.bits));
+            (if (a > b) == larger { a } else { b }) as u64
+        });
     }
     Lanewise::take(form, kind, &[kind; 2], move |v| {
-        let result = operation(integer(v[0], kind), integer(v[1], kind));
-        (if saturate { result.clamp(least, most) } else { result }) as u64
+        let (a, b) = (zero_extend(v[0], kind.bits), zero_extend(v[1], kind.bits));
+        if (a > b) == larger { a } else { b }
     })
 }
 
@@ -107,6 +123,10 @@ fn product(a: u64, b: u64, kind: Type, part: Part) -> u64 {
         Part::Low => a.wrapping_mul(b),
         Part::Wide if kind.is_signed() => (sign_extend(a, kind.bits).wrapping_mul(sign_extend(b, kind.bits))) as u64,
         Part::Wide => zero_extend(a, kind.bits).wrapping_mul(zero_extend(b, kind.bits)),
+        Part::High if kind.bits <= 32 && kind.is_signed() => {
+            (product(a, b, kind, Part::Wide) as i64 >> kind.bits) as u64
+        }
+        Part::High if kind.bits <= 32 => product(a, b, kind, Part::Wide) >> kind.bits,
         Part::High if kind.is_signed() => ((integer(a, kind) * integer(b, kind)) >> kind.bits) as u64,
         Part::High => {
             let (a, b) = (zero_extend(a, kind.bits), zero_extend(b, kind.bits));
@@ -134,7 +154,13 @@ fn part(form: &mut Form<'_>) -> Decode<Part> {
 fn multiply(form: &mut Form<'_>) -> Decode<Lanewise> {
     let (part, kind) = (part(form)?, integer_kind(form)?);
     let result = product_kind(form, kind, part)?;
-    Lanewise::take(form, result, &[kind; 2], move |v| product(v[0], v[1], kind, part))
+    // Each part by itself, so that the lanes are done in vectors.
+    let sources = &[kind; 2];
+    match part {
+        Part::Low => Lanewise::take(form, result, sources, move |v| product(v[0], v[1], kind, Part::Low)),
+        Part::High => Lanewise::take(form, result, sources, move |v| product(v[0], v[1], kind, Part::High)),
+        Part::Wide => Lanewise::take(form, result, sources, move |v| product(v[0], v[1], kind, Part::Wide)),
+    }
 }
 
 fn multiply_add(form: &mut Form<'_>) -> Decode<Lanewise> {
@@ -144,14 +170,20 @@ fn multiply_add(form: &mut Form<'_>) -> Decode<Lanewise> {
     let (part, kind) = (part(form)?, integer_kind(form)?);
     let saturate = form.flag("sat");
     let result = product_kind(form, kind, part)?;
+    let sources = &[kind, kind, result];
     if saturate {
-        return Lanewise::take(form, result, &[kind, kind, result], move |v| {
+        return Lanewise::take(form, result, sources, move |v| {
             let high = sign_extend(product(v[0], v[1], kind, part), kind.bits);
             let sum = i128::from(high) + integer(v[2], kind);
             sum.clamp(-(1 << (kind.bits - 1)), (1 << (kind.bits - 1)) - 1) as u64
         });
     }
-    Lanewise::take(form, result, &[kind, kind, result], move |v| product(v[0], v[1], kind, part).wrapping_add(v[2]))
+    let add = |product: u64, addend: u64| product.wrapping_add(addend);
+    match part {
+        Part::Low => Lanewise::take(form, result, sources, move |v| add(product(v[0], v[1], kind, Part::Low), v[2])),
+        Part::High => Lanewise::take(form, result, sources, move |v| add(product(v[0], v[1], kind, Part::High), v[2])),
+        Part::Wide => Lanewise::take(form, result, sources, move |v| add(product(v[0], v[1], kind, Part::Wide), v[2])),
+    }
 }
 
 fn multiply_add_with_carry(form: &mut Form<'_>) -> Decode<Lanewise> {

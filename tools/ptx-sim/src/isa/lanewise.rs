@@ -3,14 +3,12 @@
 use super::propagate::dependent_bits;
 use crate::context::Context;
 use crate::decode::{Decode, Form};
-use crate::lanes::{LANES, lanes};
+use crate::lane_function::LaneFunction;
+use crate::lanes::lanes;
 use crate::machine::Registers;
 use crate::parse::Type;
 use crate::program::{Destination, Slot};
 use crate::unknown::Unknown;
-
-type OneResult = Box<dyn Fn(&[u64; 4]) -> u64 + Send + Sync>;
-type TwoResults = Box<dyn Fn(&[u64; 4]) -> [u64; 2] + Send + Sync>;
 
 /// One such instruction: up to four operands, one or two results.
 pub(crate) struct Lanewise {
@@ -20,8 +18,8 @@ pub(crate) struct Lanewise {
 }
 
 enum Function {
-    One(Destination, OneResult),
-    Two(Destination, Destination, TwoResults),
+    One([Destination; 1], Box<dyn LaneFunction<1>>),
+    Two([Destination; 2], Box<dyn LaneFunction<2>>),
 }
 
 impl Lanewise {
@@ -31,7 +29,7 @@ impl Lanewise {
         sources: &[Slot],
         function: impl Fn(&[u64; 4]) -> u64 + Send + Sync + 'static,
     ) -> Lanewise {
-        Lanewise::with(sources, Function::One(destination, Box::new(function)))
+        Lanewise::with(sources, Function::One([destination], Box::new(move |operands: &[u64; 4]| [function(operands)])))
     }
 
     /// `[first, second] = function(sources)`.
@@ -41,7 +39,7 @@ impl Lanewise {
         sources: &[Slot],
         function: impl Fn(&[u64; 4]) -> [u64; 2] + Send + Sync + 'static,
     ) -> Lanewise {
-        Lanewise::with(sources, Function::Two(first, second, Box::new(function)))
+        Lanewise::with(sources, Function::Two([first, second], Box::new(function)))
     }
 
     /// Takes a destination and a source for each of `sources` from `form`, joined by `function`.
@@ -72,26 +70,23 @@ impl Lanewise {
     }
 
     fn compute(&self, registers: &mut Registers, active: u32) {
-        let [a, b, c, d] = self.sources.map(|slot| slot as usize);
-        let inputs =
-            |values: &[[u64; LANES]], lane: usize| [values[a][lane], values[b][lane], values[c][lane], values[d][lane]];
         match &self.function {
-            Function::One(destination, function) => {
-                for lane in lanes(active) {
-                    let result = function(&inputs(&registers.values, lane));
-                    registers.values[destination.slot as usize][lane] = result & destination.mask;
-                }
-                registers.initialised[destination.slot as usize] |= active;
-            }
-            Function::Two(first, second, function) => {
-                for lane in lanes(active) {
-                    let [one, two] = function(&inputs(&registers.values, lane));
-                    registers.values[first.slot as usize][lane] = one & first.mask;
-                    registers.values[second.slot as usize][lane] = two & second.mask;
-                }
-                registers.initialised[first.slot as usize] |= active;
-                registers.initialised[second.slot as usize] |= active;
-            }
+            Function::One(destinations, function) => self.apply(registers, active, &**function, destinations),
+            Function::Two(destinations, function) => self.apply(registers, active, &**function, destinations),
+        }
+    }
+
+    fn apply<const RESULTS: usize>(
+        &self,
+        registers: &mut Registers,
+        active: u32,
+        function: &dyn LaneFunction<RESULTS>,
+        destinations: &[Destination; RESULTS],
+    ) {
+        let operands = self.sources.map(|slot| &registers.values[slot as usize]);
+        let results = function.of_lanes(operands, active, destinations.map(|destination| destination.mask));
+        for (destination, row) in destinations.iter().zip(&results) {
+            registers.set(destination.slot, active, row);
         }
     }
 
@@ -113,8 +108,8 @@ impl Lanewise {
 
     fn destinations(&self) -> [Option<Destination>; 2] {
         match &self.function {
-            Function::One(destination, _) => [Some(*destination), None],
-            Function::Two(first, second, _) => [Some(*first), Some(*second)],
+            Function::One([destination], _) => [Some(*destination), None],
+            Function::Two(destinations, _) => destinations.map(Some),
         }
     }
 
@@ -126,8 +121,12 @@ impl Lanewise {
         let bits = unknown.map(|unknown| unknown.map_or(0, |unknown| unknown.bits));
         let masks = self.destinations().map(|destination| destination.map_or(0, |destination| destination.mask));
         let results = match &self.function {
-            Function::One(_, function) => dependent_bits(|v| [function(v), 0], &operands, &bits, &self.sources, masks),
-            Function::Two(_, _, function) => dependent_bits(function, &operands, &bits, &self.sources, masks),
+            Function::One(_, function) => {
+                dependent_bits(|v| [function.of_lane(v)[0], 0], &operands, &bits, &self.sources, masks)
+            }
+            Function::Two(_, function) => {
+                dependent_bits(|v| function.of_lane(v), &operands, &bits, &self.sources, masks)
+            }
         };
         let computed = Unknown { is_computed: true, ..first };
         [computed.with_bits(results[0] & masks[0]), computed.with_bits(results[1] & masks[1])]

@@ -3,7 +3,7 @@
 use super::{cache_policy, wide};
 use crate::context::{Context, Direction, Faults, Place, Traffic, Use};
 use crate::decode::{Decode, Form, invalid};
-use crate::lanes::lanes;
+use crate::lanes::{LANES, lanes};
 use crate::memory::{TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES};
 use crate::numeric::sign_extend;
 use crate::parse::{Space, Type};
@@ -249,10 +249,28 @@ fn execute_discard(context: &mut Context<'_>, space: Option<Space>, address: Add
     context.report_faults(faults);
 }
 
+/// Calls a function that has the number of bytes of an access as a parameter; false for numbers that no access has.
+macro_rules! by_bytes {
+    ($bytes:expr, $function:ident($($argument:expr),*)) => {
+        match $bytes {
+            1 => $function::<1>($($argument),*),
+            2 => $function::<2>($($argument),*),
+            4 => $function::<4>($($argument),*),
+            8 => $function::<8>($($argument),*),
+            16 => $function::<16>($($argument),*),
+            32 => $function::<32>($($argument),*),
+            _ => false,
+        }
+    };
+}
+
 fn execute_load(context: &mut Context<'_>, space: Option<Space>, address: Address, kind: Type, to: &[Destination]) {
     context.require(&[address.base]);
     let width = kind.bytes() as usize;
     let bytes = width * to.len();
+    if by_bytes!(bytes, load_together(context, space, address, kind, to)) {
+        return;
+    }
     let mut faults = Faults::default();
     let mut traffic = Traffic::new(bytes);
     for lane in lanes(context.active) {
@@ -278,12 +296,86 @@ fn execute_load(context: &mut Context<'_>, space: Option<Space>, address: Addres
     }
 }
 
+/// Loads in all active lanes at once; false, and nothing is done, when that has to be done lane by lane.
+fn load_together<const BYTES: usize>(
+    context: &mut Context<'_>,
+    space: Option<Space>,
+    address: Address,
+    kind: Type,
+    to: &[Destination],
+) -> bool {
+    let Some(loaded) = context.load_together::<BYTES>(space, address) else { return false };
+    let width = kind.bytes() as usize;
+    for (destination, first) in to.iter().zip((0..).step_by(width)) {
+        let row = match width {
+            1 => values::<1, BYTES>(&loaded.data, first, kind, *destination),
+            2 => values::<2, BYTES>(&loaded.data, first, kind, *destination),
+            4 => values::<4, BYTES>(&loaded.data, first, kind, *destination),
+            _ => values::<8, BYTES>(&loaded.data, first, kind, *destination),
+        };
+        context.warp.registers.set(destination.slot, context.active, &row);
+    }
+    for (lane, unknown) in loaded.unknown {
+        set_unknown(context, lane, kind, to, &unknown);
+    }
+    true
+}
+
+/// The values of `WIDTH` bytes from byte `first` on, by lane, as a register has them.
+fn values<const WIDTH: usize, const BYTES: usize>(
+    data: &[[u8; BYTES]; LANES],
+    first: usize,
+    kind: Type,
+    destination: Destination,
+) -> [u64; LANES] {
+    let mut row = [0; LANES];
+    for (value, data) in row.iter_mut().zip(data) {
+        let mut word = [0; 8];
+        word[..WIDTH].copy_from_slice(&data[first..first + WIDTH]);
+        let word = u64::from_le_bytes(word);
+        *value = if kind.is_signed() { sign_extend(word, kind.bits) as u64 } else { word } & destination.mask;
+    }
+    row
+}
+
+/// Stores in all active lanes at once; false, and nothing is done, when that has to be done lane by lane.
+fn store_together<const BYTES: usize>(
+    context: &mut Context<'_>,
+    space: Option<Space>,
+    address: Address,
+    kind: Type,
+    from: &[Slot],
+) -> bool {
+    let width = kind.bytes() as usize;
+    let mut data = [[0; BYTES]; LANES];
+    for (slot, first) in from.iter().zip((0..).step_by(width)) {
+        let row = &context.warp.registers.values[*slot as usize];
+        match width {
+            1 => put::<1, BYTES>(row, &mut data, first),
+            2 => put::<2, BYTES>(row, &mut data, first),
+            4 => put::<4, BYTES>(row, &mut data, first),
+            _ => put::<8, BYTES>(row, &mut data, first),
+        }
+    }
+    context.store_together(space, address, &data)
+}
+
+/// Places the low `WIDTH` bytes of values, by lane, at byte `first`.
+fn put<const WIDTH: usize, const BYTES: usize>(row: &[u64; LANES], data: &mut [[u8; BYTES]; LANES], first: usize) {
+    for (data, value) in data.iter_mut().zip(row) {
+        data[first..first + WIDTH].copy_from_slice(&value.to_le_bytes()[..WIDTH]);
+    }
+}
+
 fn execute_store(context: &mut Context<'_>, space: Option<Space>, address: Address, kind: Type, from: &[Slot]) {
     context.require(&[address.base]);
     let lanes_with_unknown = context.unknown_in(from, context.active);
-    let mut uses: Vec<Use> = Vec::new();
     let width = kind.bytes() as usize;
     let bytes = width * from.len();
+    if lanes_with_unknown == 0 && by_bytes!(bytes, store_together(context, space, address, kind, from)) {
+        return;
+    }
+    let mut uses: Vec<Use> = Vec::new();
     let mut faults = Faults::default();
     let mut traffic = Traffic::new(bytes);
     for lane in lanes(context.active) {

@@ -33,6 +33,7 @@ mod operation;
 mod product;
 mod propagate;
 mod sampling;
+mod single;
 mod sparse;
 mod surface;
 mod system;

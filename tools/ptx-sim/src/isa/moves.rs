@@ -94,10 +94,9 @@ fn copy(context: &mut Context<'_>, from: Slot, to: Destination) {
     let active = context.active;
     let unknown = context.unknown_in(&[from], active);
     let registers = &mut context.warp.registers;
-    for lane in lanes(active) {
-        registers.values[to.slot as usize][lane] = registers.values[from as usize][lane] & to.mask;
-    }
-    registers.initialised[to.slot as usize] |= active;
+    let mut row = registers.values[from as usize];
+    row.iter_mut().for_each(|value| *value &= to.mask);
+    registers.set(to.slot, active, &row);
     // A copy of nothing at all is known by the register that it was copied from.
     for lane in lanes(unknown) {
         let value = registers.unknown(from, lane).and_then(|value| value.with_bits(value.bits & to.mask));

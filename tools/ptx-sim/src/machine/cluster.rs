@@ -10,8 +10,8 @@ use super::proxies::Proxies;
 use super::warpgroups::Warpgroups;
 use crate::counters::Counters;
 use crate::finding::Findings;
-use crate::lanes::LANES;
-use crate::memory::SharedMemory;
+use crate::lanes::{LANES, lanes};
+use crate::memory::{LaneAccesses, SharedMemory};
 use crate::race::{Races, Shape};
 use crate::unknown::Origin;
 
@@ -111,6 +111,16 @@ impl ClusterState {
         if self.proxies.is_watching() {
             let epoch = self.epoch();
             self.proxies.write(address, bytes, warp, epoch);
+        }
+    }
+
+    /// Notes an ordinary write of each lane of a warp to shared memory.
+    pub fn ordinary_writes(&mut self, warp: u32, accesses: &LaneAccesses, bytes: usize) {
+        if self.proxies.is_watching() {
+            let epoch = self.epoch();
+            for lane in lanes(accesses.active) {
+                self.proxies.write(accesses.addresses[lane], bytes, warp, epoch);
+            }
         }
     }
 

@@ -29,6 +29,23 @@ impl Registers {
         self.unknown.clear();
     }
 
+    /// Writes a register in the lanes of a mask.
+    pub fn set(&mut self, slot: Slot, active: u32, values: &[u64; LANES]) {
+        let row = &mut self.values[slot as usize];
+        self.initialised[slot as usize] |= active;
+        if active == u32::MAX {
+            *row = *values;
+        } else {
+            lanes(active).for_each(|lane| row[lane] = values[lane]);
+        }
+    }
+
+    /// The lanes in which a register is not 0.
+    pub fn nonzero(&self, slot: Slot) -> u32 {
+        let bits = self.values[slot as usize].iter().zip(0..).map(|(value, lane)| u32::from(*value != 0) << lane);
+        bits.fold(0, |mask, bit| mask | bit)
+    }
+
     /// What is not known of a register in a lane.
     pub fn unknown(&self, slot: Slot, lane: usize) -> Option<Unknown> {
         if self.initialised[slot as usize] >> lane & 1 == 1 {

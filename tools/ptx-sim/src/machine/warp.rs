@@ -187,8 +187,8 @@ impl Warp {
 
     /// The lanes for which a guard holds.
     pub fn guarded(&self, guard: Guard, among: u32) -> u32 {
-        let values = &self.registers.values[guard.slot as usize];
-        lanes(among).filter(|lane| (values[*lane] != 0) != guard.negated).fold(0, |mask, lane| mask | 1 << lane)
+        let holds = self.registers.nonzero(guard.slot);
+        among & if guard.negated { !holds } else { holds }
     }
 }
 

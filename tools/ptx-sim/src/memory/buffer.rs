@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
+use super::lane_accesses::LaneAccesses;
 use super::texels::Texels;
+use crate::lanes::{LANES, lanes};
 
 /// Memory of the host that kernels reach at the address that the host has for it.
 pub trait HostWords: Send + Sync {
@@ -125,6 +127,49 @@ impl Buffer {
             self.store_word(word, u64::from_le_bytes(value), byte_bits(first, count));
             offset += count as u64;
             rest = &rest[count..];
+        }
+    }
+
+    /// Reads what the lanes of a warp do, which lies inside; `None` when some of it was never written.
+    pub fn load_lanes<const BYTES: usize>(&self, accesses: &LaneAccesses) -> Option<[[u8; BYTES]; LANES]> {
+        let (words, initialised) = (self.words(), self.initialised());
+        let mut all = [[0; BYTES]; LANES];
+        let mut all_initialised = true;
+        for (data, address) in all.iter_mut().zip(&accesses.addresses) {
+            let offset = self.place_in_words(address - self.address);
+            let (word, first) = ((offset / 8) as usize, (offset % 8) as usize);
+            let bytes = byte_bits(first, BYTES.min(8));
+            for (part, word) in data.chunks_mut(8).zip(word..) {
+                let value = words[word].load(Relaxed) >> (8 * first);
+                part.copy_from_slice(&value.to_le_bytes()[..BYTES.min(8)]);
+                all_initialised &= initialised.is_none_or(|written| written[word].load(Relaxed) & bytes == bytes);
+            }
+        }
+        all_initialised.then_some(all)
+    }
+
+    /// Writes what the lanes of a warp do, which lies inside, in the order of the lanes. What several write to one word is
+    /// written together.
+    pub fn store_lanes<const BYTES: usize>(&self, accesses: &LaneAccesses, data: &[[u8; BYTES]; LANES]) {
+        let (mut word, mut value, mut bytes) = (0, 0, 0);
+        for lane in lanes(accesses.active) {
+            let offset = self.place_in_words(accesses.addresses[lane] - self.address);
+            let first = (offset % 8) as usize;
+            for (part, index) in data[lane].chunks(8).zip((offset / 8) as usize..) {
+                if index != word && bytes != 0 {
+                    self.store_word(word, value, bytes);
+                    bytes = 0;
+                }
+                let mut new = [0; 8];
+                new[..part.len()].copy_from_slice(part);
+                let selected = byte_bits(first, part.len());
+                let mask = if BYTES >= 8 { u64::MAX } else { ((1 << (8 * part.len())) - 1) << (8 * first) };
+                value = value & !mask | u64::from_le_bytes(new) << (8 * first);
+                (word, bytes) = (index, bytes | selected);
+            }
+        }
+        if bytes != 0 {
+            self.store_word(word, value, bytes);
         }
     }
 

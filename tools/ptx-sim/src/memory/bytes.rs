@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 
 use super::error::OutOfBounds;
+use super::lane_accesses::LaneAccesses;
+use crate::lanes::{LANES, lanes};
 use crate::unknown::{Origin, Read, Unknown, UnknownBytes};
 
 const INITIALISED: u8 = 1;
@@ -109,6 +111,47 @@ impl Bytes {
             *state |= INITIALISED;
         }
         Ok(in_flight)
+    }
+
+    /// Reads what the lanes of a warp do; `None` when some of it lies outside, was never written or is in flight.
+    pub fn load_lanes<const BYTES: usize>(&self, accesses: &LaneAccesses) -> Option<[[u8; BYTES]; LANES]> {
+        if !self.contains_lanes(accesses) {
+            return None;
+        }
+        let mut all = [[0; BYTES]; LANES];
+        let mut all_initialised = true;
+        for (data, address) in all.iter_mut().zip(&accesses.addresses) {
+            let first = (address - self.start) as usize;
+            data.copy_from_slice(&self.data[first..first + BYTES]);
+            all_initialised &= self.state[first..first + BYTES] == [INITIALISED; BYTES];
+        }
+        all_initialised.then_some(all)
+    }
+
+    /// Writes what the lanes of a warp do, in the order of the lanes; false, and nothing is written, when some of it lies
+    /// outside or a copy to it is in flight.
+    pub fn store_lanes<const BYTES: usize>(&mut self, accesses: &LaneAccesses, data: &[[u8; BYTES]; LANES]) -> bool {
+        if !self.contains_lanes(accesses) {
+            return false;
+        }
+        let ranges = lanes(accesses.active).map(|lane| (lane, (accesses.addresses[lane] - self.start) as usize));
+        let mut states = 0;
+        for (_, first) in ranges.clone() {
+            states |= self.state[first..first + BYTES].iter().fold(0, |states, state| states | state);
+        }
+        if states & IN_FLIGHT != 0 {
+            return false;
+        }
+        for (lane, first) in ranges {
+            self.data[first..first + BYTES].copy_from_slice(&data[lane]);
+            self.state[first..first + BYTES].fill(INITIALISED);
+        }
+        true
+    }
+
+    fn contains_lanes(&self, accesses: &LaneAccesses) -> bool {
+        let end = accesses.first.checked_sub(self.start).and_then(|first| first.checked_add(accesses.span));
+        end.is_some_and(|end| end <= self.data.len() as u64)
     }
 
     /// Marks the target of an asynchronous copy; true when another copy to some of the bytes is in flight.

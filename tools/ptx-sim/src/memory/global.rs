@@ -7,9 +7,11 @@ use super::arrays::plain_access;
 use super::buffer::{Buffer, HostWords};
 use super::error::{MemoryError, OutOfBounds};
 use super::heap::{FreeError, HEAP_BYTES, Heap};
+use super::lane_accesses::LaneAccesses;
 use super::spaces::{is_outside_windows, resolve};
 use super::texels::Texels;
 use super::texture_objects::{Object, Objects};
+use crate::lanes::LANES;
 use crate::parse::Space;
 use crate::unknown::{Origin, Read, Unknown, UnknownBytes};
 
@@ -274,6 +276,16 @@ impl GlobalMemory {
         Ok(())
     }
 
+    /// Reads what the lanes of a warp do; `None` when that is not all written and in one buffer of ordinary memory.
+    pub(crate) fn load_lanes<const BYTES: usize>(&self, accesses: &LaneAccesses) -> Option<[[u8; BYTES]; LANES]> {
+        self.find_plain(accesses)?.load_lanes(accesses)
+    }
+
+    /// Writes what the lanes of a warp do; false, and nothing is written, when that is not all in one buffer of ordinary memory.
+    pub(crate) fn store_lanes<const BYTES: usize>(&self, accesses: &LaneAccesses, data: &[[u8; BYTES]; LANES]) -> bool {
+        self.find_plain(accesses).map(|buffer| buffer.store_lanes(accesses, data)).is_some()
+    }
+
     /// As [`Self::load`], of arrays too.
     pub(crate) fn load_any(&self, address: u64, data: &mut [u8]) -> Result<bool, OutOfBounds> {
         let buffer = self.locate(address, data.len() as u64)?;
@@ -371,17 +383,23 @@ impl GlobalMemory {
 
     /// The live buffer that holds all of `address..address + bytes`.
     pub(super) fn locate(&self, address: u64, bytes: u64) -> Result<&Buffer, OutOfBounds> {
-        if let Some(buffer) = self.below(address)
-            && buffer.is_live()
-            && address < buffer.end()
-            && bytes <= buffer.end() - address
-        {
-            if let Some(heap) = self.heap.as_ref().filter(|heap| heap.start == buffer.address) {
-                heap.check(address, bytes)?;
-            }
-            return Ok(buffer);
+        let Some(buffer) = self.find(address, bytes) else { return Err(OutOfBounds(self.describe(address, bytes))) };
+        if let Some(heap) = self.heap.as_ref().filter(|heap| heap.start == buffer.address) {
+            heap.check(address, bytes)?;
         }
-        Err(OutOfBounds(self.describe(address, bytes)))
+        Ok(buffer)
+    }
+
+    /// The same, whatever of the device heap is in use.
+    fn find(&self, address: u64, bytes: u64) -> Option<&Buffer> {
+        let is_inside = |buffer: &&Buffer| address < buffer.end() && bytes <= buffer.end() - address;
+        self.below(address).filter(|buffer| buffer.is_live()).filter(is_inside)
+    }
+
+    /// The buffer of ordinary memory, but for the device heap, that holds what the lanes of a warp access.
+    fn find_plain(&self, accesses: &LaneAccesses) -> Option<&Buffer> {
+        let buffer = self.find(accesses.first, accesses.span)?;
+        (buffer.texels.is_none() && !self.is_heap(buffer)).then_some(buffer)
     }
 
     /// Where `address` lies, in words.

@@ -3,7 +3,9 @@
 
 use super::bytes::{Bytes, State};
 use super::error::OutOfBounds;
+use super::lane_accesses::LaneAccesses;
 use super::spaces::SYSTEM_SHARED_BYTES;
+use crate::lanes::LANES;
 use crate::unknown::{Read, UnknownBytes};
 
 /// Bits of an address below the rank of its block.
@@ -63,6 +65,16 @@ impl SharedMemory {
     /// Reads `data.len()` bytes; what was never written or is in flight reads as it was before.
     pub fn load(&self, address: u64, data: &mut [u8]) -> Result<State, OutOfBounds> {
         self.blocks[self.index(address)?].load(address, data)
+    }
+
+    /// Reads what the lanes of a warp do; `None` when that is not all in one block, or not all written and at rest.
+    pub fn load_lanes<const BYTES: usize>(&self, accesses: &LaneAccesses) -> Option<[[u8; BYTES]; LANES]> {
+        self.blocks[self.index(accesses.first).ok()?].load_lanes(accesses)
+    }
+
+    /// Writes what the lanes of a warp do; false, and nothing is written, when that is not all in one block and at rest.
+    pub fn store_lanes<const BYTES: usize>(&mut self, accesses: &LaneAccesses, data: &[[u8; BYTES]; LANES]) -> bool {
+        self.index(accesses.first).is_ok_and(|index| self.blocks[index].store_lanes(accesses, data))
     }
 
     /// What is not known of the bytes of a read that lies inside. Bits that are not known read as zeros.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::agent::{Agent, Engine, Scope};
 use super::foreign::{Foreign, includes_shared, join_shared};
+use super::known::Known;
 use crate::lanes::LANES;
 
 /// Up to which time each agent's accesses have happened before something, and how many phases of each mbarrier have ended.
@@ -47,7 +48,10 @@ fn raise<T: Copy + Default + Ord>(mine: &mut Vec<T>, index: usize, value: T) {
 
 /// Whether each of `mine` is at least as large as its counterpart; what is not there counts as nothing.
 fn includes<T: Copy + Default + Ord>(mine: &[T], theirs: &[T]) -> bool {
-    theirs.iter().enumerate().all(|(index, theirs)| mine.get(index).copied().unwrap_or_default() >= *theirs)
+    let (common, rest) = theirs.split_at(theirs.len().min(mine.len()));
+    // Without an early end, which would keep it from being done in vectors.
+    let is_before = common.iter().zip(mine).fold(true, |all, (theirs, mine)| all & (theirs <= mine));
+    is_before && rest.iter().all(|theirs| *theirs == T::default())
 }
 
 impl Clock {
@@ -122,8 +126,8 @@ pub(crate) struct Clocks {
     has_seen_others: bool,
     /// The current time of each warp's threads, then of each other engine of theirs.
     now: Vec<u32>,
-    /// What each thread knows of the others. Threads that passed a barrier together share one clock.
-    known: Vec<Arc<Clock>>,
+    /// What the threads of each warp know of the others. Those that passed a barrier together share one clock.
+    known: Vec<Known>,
     /// Up to which time each thread has waited for its engines, engine by engine.
     finished: Vec<u32>,
     fences: Vec<Fences>,
@@ -140,7 +144,7 @@ impl Clocks {
             warps_of_block,
             has_seen_others: false,
             now: vec![1; Engine::ALL.len() * warps],
-            known: vec![nothing; LANES * warps],
+            known: vec![Known::new(nothing); warps],
             finished: vec![0; Engine::ALL.len() * LANES * warps],
             fences: vec![Fences::default(); LANES * warps],
         }
@@ -166,15 +170,22 @@ impl Clocks {
         self.now[self.group(agent)]
     }
 
+    /// What the thread of `agent` knows.
+    fn known_of(&self, agent: Agent) -> &Clock {
+        self.known[agent.warp as usize].of(agent.lane)
+    }
+
     /// The lanes of `group` whose accesses at `time` did not all happen before what the thread of `agent` does now.
     pub fn concurrent(&self, agent: Agent, group: usize, lanes: u32, time: u32) -> u32 {
-        let thread = agent.thread();
         let rest = match self.is_of_threads(group) {
             true if group == agent.warp as usize => lanes & !(1 << agent.lane),
             true => lanes,
             false => self.not_waited_for(agent, group, lanes, time),
         };
-        let known = &self.known[thread];
+        if rest == 0 {
+            return 0;
+        }
+        let known = self.known_of(agent);
         crate::lanes::lanes(rest)
             .filter(|lane| known.time(group * LANES + lane) < time)
             .fold(0, |mask, lane| mask | 1 << lane)
@@ -206,21 +217,16 @@ impl Clocks {
 
     /// Whether the thread of `agent` comes after something that a lane of the warp of `other` did at `time` or later.
     pub fn knows_of_warp(&self, agent: Agent, other: Agent, time: u32) -> bool {
-        let (known, first) = (&self.known[agent.thread()], self.group(other) * LANES);
+        let (known, first) = (self.known_of(agent), self.group(other) * LANES);
         (first..first + LANES).any(|lane| known.time(lane) >= time)
     }
 
     /// Adds all that happened before this point of some lanes of a warp to `clock`. Whoever acquires that clock comes
     /// after.
     pub fn release(&mut self, warp: u32, lanes: u32, clock: &mut Clock) {
-        let mut last: Option<&Arc<Clock>> = None;
+        self.known[warp as usize].of_any(lanes).for_each(|known| clock.join(known));
         for lane in crate::lanes::lanes(lanes) {
             let thread = self.index(Agent::new(warp, lane, Engine::Thread));
-            let known = &self.known[thread];
-            if !last.is_some_and(|last| Arc::ptr_eq(last, known)) {
-                clock.join(known);
-            }
-            last = Some(known);
             clock.advance(thread, self.now[warp as usize]);
             for engine in [Engine::Copies, Engine::BulkReads] {
                 let index = self.index(Agent::new(warp, lane, engine));
@@ -246,14 +252,14 @@ impl Clocks {
 
     /// Whether the block of a rank has begun before what the thread of `agent` does now, in every schedule.
     pub fn is_after_begin(&self, agent: Agent, rank: usize) -> bool {
-        rank == self.rank(agent.warp as usize) || self.known[agent.thread()].begun >> rank & 1 == 1
+        rank == self.rank(agent.warp as usize) || self.known_of(agent).begun >> rank & 1 == 1
     }
 
     /// What the threads of a block know together.
     pub fn known_of_block(&self, rank: usize) -> Clock {
-        let threads = LANES * self.warps_of_block;
         let mut clock = Clock::default();
-        for known in &self.known[rank * threads..(rank + 1) * threads] {
+        let warps = &self.known[rank * self.warps_of_block..(rank + 1) * self.warps_of_block];
+        for known in warps.iter().flat_map(|known| known.of_any(u32::MAX)) {
             if !clock.includes(known) {
                 clock.join(known);
             }
@@ -270,20 +276,7 @@ impl Clocks {
 
     /// Makes what lanes of a warp do from now on come after `clock`.
     pub fn acquire(&mut self, warp: u32, lanes: u32, clock: &Arc<Clock>) {
-        let mut last: Option<(Arc<Clock>, Arc<Clock>)> = None;
-        for lane in crate::lanes::lanes(lanes) {
-            let known = &mut self.known[warp as usize * LANES + lane];
-            let joined = match &last {
-                Some((before, after)) if Arc::ptr_eq(before, known) => after.clone(),
-                _ if clock.includes(known) => clock.clone(),
-                _ => {
-                    let mut joined = Clock::clone(known);
-                    joined.join(clock);
-                    Arc::new(joined)
-                }
-            };
-            last = Some((std::mem::replace(known, joined.clone()), joined));
-        }
+        self.known[warp as usize].acquire(lanes, clock);
     }
 
     /// Makes what lanes of a warp do from now on come after the grid before this one.
@@ -293,12 +286,12 @@ impl Clocks {
 
     /// Whether what the thread of `agent` does now comes after the grid before this one, in every schedule.
     pub fn is_after_previous_grid(&self, agent: Agent) -> bool {
-        self.known[agent.thread()].after_previous_grid
+        self.known_of(agent).after_previous_grid
     }
 
     /// How many phases of an mbarrier have ended before what the thread of `agent` does now, in every schedule.
     pub fn ended_phases(&self, agent: Agent, mbarrier: usize) -> u64 {
-        self.known[agent.thread()].phases.get(mbarrier).copied().unwrap_or(0)
+        self.known_of(agent).phases.get(mbarrier).copied().unwrap_or(0)
     }
 
     /// Begins a new group of what an engine does for a warp: waiting for what came before does not wait for later ones.
@@ -343,7 +336,7 @@ impl Clocks {
     /// What threads of other clusters come after that see a strong write of this thread, as with [`Clocks::announced`].
     pub fn announced_to_others(&mut self, agent: Agent, releases: bool) -> Option<Arc<Foreign>> {
         if !releases {
-            return self.known[agent.thread()].published.clone();
+            return self.known_of(agent).published.clone();
         }
         let mut clock = Clock::default();
         self.release(agent.warp, 1 << agent.lane, &mut clock);
@@ -395,9 +388,14 @@ impl Clocks {
         }
     }
 
+    /// Whether a thread of a warp knows of other clusters.
+    pub fn knows_of_others(&self, warp: u32) -> bool {
+        self.known[warp as usize].of_any(u32::MAX).any(|known| known.foreign.is_some())
+    }
+
     /// What the thread of `agent` knows of other clusters.
     pub fn foreign(&self, agent: Agent) -> Option<&Arc<Foreign>> {
-        self.known[agent.thread()].foreign.as_ref()
+        self.known_of(agent).foreign.as_ref()
     }
 
     /// A fence that other clusters see.

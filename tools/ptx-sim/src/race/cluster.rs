@@ -10,6 +10,7 @@ use super::clock::{Clock, Clocks};
 use super::foreign::{Foreign, Shard};
 use super::grid::Trace;
 use super::line::{LINE_BYTES, LINE_CELLS, Line};
+use super::pages::Pages;
 use super::shadow::{CELL_BYTES, Meeting, Met, PAGE_CELLS, Record};
 use crate::lanes::lanes;
 use crate::memory::{own_shared, shared_base, shared_rank};
@@ -59,7 +60,7 @@ impl Shape {
     }
 
     /// The index of the line that an address of shared memory lies in.
-    fn shared_line(&self, address: u64) -> Option<usize> {
+    pub(super) fn shared_line(&self, address: u64) -> Option<usize> {
         let line = (own_shared(address) / LINE_BYTES) as usize;
         let rank = shared_rank(address) as usize;
         (rank < self.blocks && line < self.shared_lines()).then(|| rank * self.shared_lines() + line)
@@ -80,8 +81,8 @@ pub(crate) enum Arrival {
 /// The race detection of one cluster.
 #[derive(Debug)]
 pub(crate) struct Races {
-    shape: Shape,
-    clocks: Clocks,
+    pub(super) shape: Shape,
+    pub(super) clocks: Clocks,
     /// Of each barrier, its even and its odd phases.
     barriers: Vec<[Phase; 2]>,
     /// Those with arrivals, by address.
@@ -91,9 +92,9 @@ pub(crate) struct Races {
     /// What strong writes announced, by where they wrote.
     announced: HashMap<(Space, u64), Announced>,
     /// Shared memory, block by block.
-    shared: Vec<Line>,
+    pub(super) shared: Vec<Line>,
     /// Pages of global memory, by number.
-    global: HashMap<u64, Vec<Line>>,
+    pub(super) global: Pages,
     /// What threads knew of other clusters when they accessed global memory.
     foreign: ForeignTable,
     /// Volatile reads of shared memory, and the volatile writes by other lanes of their warp that they have seen without order,
@@ -102,7 +103,7 @@ pub(crate) struct Races {
     /// Threads made strong accesses to global memory.
     may_synchronise: bool,
     /// The grid may begin before the one in front of it has ended.
-    overlaps_previous: bool,
+    pub(super) overlaps_previous: bool,
     /// Threads have waited for that grid.
     has_waited: bool,
     /// They let the next grid begin before.
@@ -120,7 +121,7 @@ impl Races {
             mbarrier_count: 0,
             announced: HashMap::new(),
             shared: vec![Line::default(); shape.blocks * shape.shared_lines()],
-            global: HashMap::new(),
+            global: Pages::default(),
             foreign: ForeignTable::default(),
             lockstep: Vec::new(),
             may_synchronise: false,
@@ -145,13 +146,10 @@ impl Races {
 
     /// What the cluster did in global memory; forgets it.
     pub fn take_trace(&mut self) -> Trace {
-        let mut pages: Vec<(u64, Vec<Line>)> = self.global.drain().collect();
-        pages.sort_unstable_by_key(|(number, _)| *number);
         let mut accesses = Vec::new();
-        for (number, lines) in &pages {
-            let cells = lines.iter().flat_map(Line::cells);
-            for (records, index) in cells.zip(number * PAGE_CELLS..) {
-                accesses.extend(records.into_iter().map(|record| (index, record)));
+        for (number, lines) in self.global.take() {
+            for (line, first) in lines.iter().zip((number * PAGE_CELLS..).step_by(LINE_CELLS)) {
+                line.each_record(|cell, record| accesses.push((first + cell as u64, record)));
             }
         }
         let foreign = std::mem::take(&mut self.foreign).known;
@@ -307,14 +305,14 @@ impl Races {
         }
         let (mut start, mut rest) = (address, data);
         while !rest.is_empty() {
-            let (line, first) = (start / LINE_BYTES, (start % LINE_BYTES) as usize);
+            let first = (start % LINE_BYTES) as usize;
             let (part, after) = rest.split_at(rest.len().min(LINE_BYTES as usize - first));
             let found = match space {
                 Space::Shared => {
                     let index = self.shape.shared_line(start);
                     index.and_then(|index| self.shared.get_mut(index))
                 }
-                _ => page(&mut self.global, line / PAGE_LINES).get_mut((line % PAGE_LINES) as usize),
+                _ => Some(self.global.line_mut(start)),
             };
             let mut value = [0; LINE_BYTES as usize];
             if writes {
@@ -340,11 +338,8 @@ impl Races {
 
     /// A write of the cluster to some of `bytes` bytes of global memory, ordered or not.
     pub fn write_to(&self, address: u64, bytes: usize) -> Option<Conflict> {
-        let written = (address..address + bytes as u64).find_map(|address| {
-            let line = address / LINE_BYTES;
-            let line = self.global.get(&(line / PAGE_LINES))?.get((line % PAGE_LINES) as usize)?;
-            line.write_to((address % LINE_BYTES) as usize)
-        })?;
+        let written = (address..address + bytes as u64)
+            .find_map(|address| self.global.line(address)?.write_to((address % LINE_BYTES) as usize))?;
         let agent = self.clocks.agent(written.group as usize, written.lanes.trailing_zeros());
         Some(Conflict { agent, pc: written.pc, writes: true, time: written.time })
     }
@@ -478,11 +473,4 @@ impl ForeignTable {
         // Beyond that many, later ones count as the last.
         u16::try_from(index + 1).unwrap_or(u16::MAX)
     }
-}
-
-/// Lines of a page.
-const PAGE_LINES: u64 = PAGE_CELLS / LINE_CELLS as u64;
-
-fn page(pages: &mut HashMap<u64, Vec<Line>>, number: u64) -> &mut [Line] {
-    pages.entry(number).or_insert_with(|| vec![Line::default(); PAGE_LINES as usize])
 }

@@ -1,4 +1,5 @@
-//! What is remembered of the accesses to 16 bytes of memory: of all of them together, as long as every access is to all of them.
+//! What is remembered of the accesses to 16 bytes of memory: of all of them together, as long as every access is to all of them,
+//! by one lane or by lanes that execute an instruction together.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -13,12 +14,16 @@ pub(super) const LINE_BYTES: u64 = LINE_CELLS as u64 * CELL_BYTES;
 /// All bytes of a cell, in a record.
 const WHOLE_CELL: u8 = 0xf;
 
+/// The lanes that access each cell of a line.
+type LanesOfCells = [u32; LINE_CELLS];
+
 /// An access to a whole line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Whole {
-    /// To each cell, but for the value.
+    /// To each cell, but for the value; the lanes are those of the first.
     record: Record,
     values: [u32; LINE_CELLS],
+    lanes: LanesOfCells,
 }
 
 /// The accesses to a line that a later access may race with.
@@ -42,12 +47,76 @@ impl Whole {
         for (value, bytes) in values.iter_mut().zip(value.as_chunks::<{ CELL_BYTES as usize }>().0) {
             *value = u32::from_le_bytes(*bytes);
         }
-        Whole { record: Record { bytes: WHOLE_CELL, ..record }, values }
+        Whole::by_lanes(record, values, [record.lanes; LINE_CELLS])
+    }
+
+    /// By a lane for each cell, which writes the value there if it writes.
+    pub fn by_lanes(record: Record, values: [u32; LINE_CELLS], lanes: LanesOfCells) -> Whole {
+        Whole { record: Record { bytes: WHOLE_CELL, lanes: lanes[0], value: 0, ..record }, values, lanes }
     }
 
     /// To one of the cells.
     fn of_cell(&self, cell: usize) -> Record {
-        Record { value: self.values[cell], ..self.record }
+        Record { value: self.values[cell], lanes: self.lanes[cell], ..self.record }
+    }
+
+    fn set_lanes(&mut self, lanes: LanesOfCells) {
+        (self.record.lanes, self.lanes) = (lanes[0], lanes);
+    }
+
+    /// Whether the cells have the same lanes.
+    fn is_uniform(&self) -> bool {
+        self.lanes == [self.lanes[0]; LINE_CELLS]
+    }
+
+    /// The agent beside `agent` by which it accesses a cell.
+    fn agent(&self, agent: Agent, cell: usize) -> Agent {
+        Agent { lane: self.lanes[cell].trailing_zeros(), ..agent }
+    }
+
+    /// The lanes of each cell that remain of this access beside `new`: none where that stands for it. `None` when the cells
+    /// differ in whether it remains. What the new one meets in each cell is added to `met`.
+    fn beside(&self, clocks: &Clocks, agent: Agent, new: &Whole, met: &mut MetInCells) -> Option<LanesOfCells> {
+        let mut remaining = [0; LINE_CELLS];
+        for cell in 0..LINE_CELLS {
+            let (mut old, new, met) = (self.of_cell(cell), new.of_cell(cell), &mut met[cell]);
+            let agent = Agent { lane: new.lanes.trailing_zeros(), ..agent };
+            let remains = old.make_way(clocks, agent, &new, met.is_none(), |old, lane, is_copy| {
+                *met = old.meets(clocks, &new, is_copy).map(|meeting| (*old, lane, meeting));
+            });
+            remaining[cell] = if remains { old.lanes } else { 0 };
+        }
+        let is_same = remaining.iter().all(|lanes| (*lanes == 0) == (remaining[0] == 0));
+        is_same.then_some(remaining)
+    }
+
+    /// The lanes of each cell by which this access did not happen before `new`.
+    fn concurrent(&self, clocks: &Clocks, agent: Agent, new: &Whole) -> LanesOfCells {
+        let Record { group, time, .. } = self.record;
+        let of_cell = |cell| clocks.concurrent(new.agent(agent, cell), group.into(), self.lanes[cell], time);
+        if group == new.record.group && self.lanes == new.lanes && clocks.is_of_threads(group.into()) {
+            // Each lane comes after itself.
+            return [0; LINE_CELLS];
+        }
+        if self.is_uniform() && new.is_uniform() { [of_cell(0); LINE_CELLS] } else { std::array::from_fn(of_cell) }
+    }
+
+    /// What remains of the lanes of this access, which nothing orders in lanes `concurrent`, beside the read `new`, as
+    /// [`Record::make_way`] says; `None` when the two may meet, or the cells differ.
+    fn beside_read(&self, concurrent: LanesOfCells, new: &Whole) -> Option<LanesOfCells> {
+        if self.record.writes {
+            return (concurrent == [0; LINE_CELLS]).then_some(self.lanes);
+        }
+        let mut remaining = self.lanes;
+        for cell in 0..LINE_CELLS {
+            if concurrent[cell] == 0 {
+                remaining[cell] = 0;
+            } else if self.record.group == new.record.group {
+                remaining[cell] &= !new.lanes[cell];
+            }
+        }
+        let is_same = remaining.iter().all(|lanes| (*lanes == 0) == (remaining[0] == 0));
+        is_same.then_some(remaining)
     }
 }
 
@@ -60,12 +129,22 @@ impl Line {
         })
     }
 
+    /// Calls `visit` with every record, cell after cell.
+    pub fn each_record(&self, mut visit: impl FnMut(usize, Record)) {
+        for cell in 0..LINE_CELLS {
+            match self {
+                Line::Whole(records) => records.iter().for_each(|whole| visit(cell, whole.of_cell(cell))),
+                Line::Split(cells) => cells[cell].records().iter().for_each(|record| visit(cell, *record)),
+            }
+        }
+    }
+
     /// A write to one of its bytes.
     pub fn write_to(&self, byte: usize) -> Option<Record> {
         let (cell, bit) = (byte / CELL_BYTES as usize, byte % CELL_BYTES as usize);
         let writes = |record: &&Record| record.writes && record.bytes >> bit & 1 == 1;
         match self {
-            Line::Whole(records) => records.iter().map(|whole| &whole.record).find(writes).copied(),
+            Line::Whole(records) => records.iter().find(|whole| whole.record.writes).map(|whole| whole.of_cell(cell)),
             Line::Split(cells) => cells[cell].records().iter().find(writes).copied(),
         }
     }
@@ -87,8 +166,9 @@ impl Line {
         if let Line::Whole(records) = self
             && is_whole
             && (is_last_word || !new.writes)
+            && let Some(met) = access_whole(records, clocks, agent, whole)
         {
-            access_whole(records, clocks, agent, whole).into_iter().flatten().for_each(meets);
+            met.into_iter().flatten().for_each(meets);
             return;
         }
         let cells = match self {
@@ -111,29 +191,96 @@ impl Line {
             *self = Line::Whole(smallvec![whole]);
         }
     }
+
+    /// Adds a plain access to the whole line by lanes that execute an instruction together, one for each cell, of which `agent` is
+    /// any; false, and nothing is done, when it meets something, or the cells do not remain the same.
+    pub fn access_together(&mut self, clocks: &Clocks, agent: Agent, new: Whole) -> bool {
+        let is_ordered = |old: &Whole| old.concurrent(clocks, agent, &new) == [0; LINE_CELLS];
+        match self {
+            Line::Whole(records) if new.record.writes => {
+                if !records.iter().all(is_ordered) {
+                    return false;
+                }
+                records.clear();
+                records.push(new);
+                true
+            }
+            Line::Whole(records) => {
+                let remaining = |old: &Whole| old.beside_read(old.concurrent(clocks, agent, &new), &new);
+                let mut changes = false;
+                let is_simple = records.iter().all(|old| {
+                    remaining(old).is_some_and(|lanes| {
+                        changes |= lanes != old.lanes;
+                        true
+                    })
+                });
+                if changes && is_simple {
+                    keep(records, |old| remaining(old).unwrap_or_default());
+                }
+                if is_simple {
+                    add(records, new);
+                }
+                is_simple
+            }
+            Line::Split(cells) if new.record.writes => {
+                let meets =
+                    |(cell, old): (usize, &Cell)| old.meets_any(clocks, new.agent(agent, cell), &new.of_cell(cell));
+                let is_alone = !cells.iter().enumerate().any(meets);
+                if is_alone {
+                    *self = Line::Whole(smallvec![new]);
+                }
+                is_alone
+            }
+            Line::Split(_) => false,
+        }
+    }
 }
 
-/// Adds an access to a whole line, of which all cells have the same records but for the values; what it meets in each cell.
-fn access_whole(
-    records: &mut SmallVec<[Whole; 1]>,
-    clocks: &Clocks,
-    agent: Agent,
-    new: Whole,
-) -> [Option<Met>; LINE_CELLS] {
-    let mut met = [None; LINE_CELLS];
-    records.retain(|Whole { record, values }| {
-        let is_open = met.iter().any(Option::is_none);
-        record.make_way(clocks, agent, &new.record, is_open, |old, lane, is_copy| {
-            for (cell, met) in met.iter_mut().enumerate() {
-                let old = Record { value: values[cell], ..*old };
-                *met = met.or_else(|| Some((old, lane, old.meets(clocks, &new.of_cell(cell), is_copy)?)));
-            }
-        })
+/// Leaves of each access the lanes that `remaining` says.
+fn keep(records: &mut SmallVec<[Whole; 1]>, mut remaining: impl FnMut(&Whole) -> LanesOfCells) {
+    records.retain(|old| {
+        old.set_lanes(remaining(old));
+        old.record.lanes != 0
     });
+}
+
+/// Adds an access to those that remain.
+fn add(records: &mut SmallVec<[Whole; 1]>, new: Whole) {
     let same = |old: &&mut Whole| old.record.is_like(&new.record) && old.values == new.values;
     match records.iter_mut().find(same) {
-        Some(old) => old.record.lanes |= new.record.lanes,
+        Some(old) => old.set_lanes(std::array::from_fn(|cell| old.lanes[cell] | new.lanes[cell])),
         None => records.push(new),
     }
-    met
+}
+
+/// What an access meets in each cell.
+type MetInCells = [Option<Met>; LINE_CELLS];
+
+/// Adds an access by `agent` to a whole line; what it meets in each cell. `None`, and nothing is done, when the cells do not remain
+/// the same.
+fn access_whole(records: &mut SmallVec<[Whole; 1]>, clocks: &Clocks, agent: Agent, new: Whole) -> Option<MetInCells> {
+    let mut met = [None; LINE_CELLS];
+    if records.iter().all(Whole::is_uniform) {
+        records.retain(|old| make_way(old, clocks, agent, &new, &mut met));
+    } else {
+        let remaining = records.iter().map(|old| old.beside(clocks, agent, &new, &mut met));
+        let mut remaining = remaining.collect::<Option<Vec<_>>>()?.into_iter();
+        keep(records, |_| remaining.next().unwrap_or_default());
+    }
+    add(records, new);
+    Some(met)
+}
+
+/// As [`Record::make_way`], of a whole line in which the cells of both accesses differ in values only.
+fn make_way(old: &mut Whole, clocks: &Clocks, agent: Agent, new: &Whole, met: &mut MetInCells) -> bool {
+    let is_open = met.iter().any(Option::is_none);
+    let Whole { record, values, .. } = old;
+    let remains = record.make_way(clocks, agent, &new.record, is_open, |old, lane, is_copy| {
+        for (cell, met) in met.iter_mut().enumerate() {
+            let old = Record { value: values[cell], ..*old };
+            *met = met.or_else(|| Some((old, lane, old.meets(clocks, &new.of_cell(cell), is_copy)?)));
+        }
+    });
+    old.set_lanes([old.record.lanes; LINE_CELLS]);
+    remains
 }

@@ -22,8 +22,11 @@ mod clock;
 mod cluster;
 mod foreign;
 mod grid;
+mod known;
 mod line;
+mod pages;
 mod shadow;
+mod together;
 mod unfinished;
 
 pub(crate) use access::Access;
@@ -34,4 +37,5 @@ pub(crate) use agent::{Agent, Scope, Semantics, Strength};
 pub(crate) use cluster::{Arrival, Conflict, Races, Shape};
 pub(crate) use foreign::{Announcements, Shard};
 pub(crate) use grid::{ClusterAccess, ClusterConflict, GridRaces, Trace};
+pub(crate) use together::WarpAccess;
 pub use unfinished::Unfinished;

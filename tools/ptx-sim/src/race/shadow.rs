@@ -142,6 +142,16 @@ impl Cell {
         &self.records
     }
 
+    /// Whether an access by `agent` meets something without order.
+    pub fn meets_any(&self, clocks: &Clocks, agent: Agent, new: &Record) -> bool {
+        let mut met = false;
+        for old in &self.records {
+            let meets = |old: &Record, _, is_copy| met |= old.meets(clocks, new, is_copy).is_some();
+            { *old }.make_way(clocks, agent, new, true, meets);
+        }
+        met
+    }
+
     /// Adds an access by `agent`; what it meets without order.
     pub fn access(&mut self, clocks: &Clocks, agent: Agent, new: Record) -> Option<Met> {
         let mut met = None;
