@@ -45,33 +45,8 @@ const WORDS: &[(&str, &str, &str)] = &[
 
 /// Why those cases wait that no GPU was there for.
 const NO_GPU: &str = "to be recorded; accepted by ptxas, and tested against other computations in ptx-sim";
-/// How the products are called that are made of every kind of numbers.
-const NUMBERS: &str = "{exact,similar,spread,cancelling,special}";
-
-/// How the boxes are called that are reduced into a tensor.
-const BOXES: &str = "tensor [60, 15] box [24, 8] None at [{0,40}, {0,12}] to 0";
-
-/// Names of cases that have no result yet, with alternatives in braces.
-const WAITING: &[&str] = &[
-    "cp.reduce.async.bulk.tensor.2d.global.shared::cta.or.tile.bulk_group U64 BOX",
-    "SPARSE.m16n8k16.row.col.HALVES NUMBERS selector {0,1,2,3}",
-    "SPARSE.m16n8k32.row.col.HALVES NUMBERS selector {0,1}",
-    "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 NUMBERS selector 0",
-    "SPARSE.m16n8k8.row.col.f32.tf32.tf32.f32 NUMBERS selector {0,1,2,3}",
-    "SPARSE.m16n8k16.row.col.f32.tf32.tf32.f32 NUMBERS selector {0,1}",
-    "SPARSE.m16n8k32.row.col{,.satfinite}.s32.{s8,u8}.{s8,u8}.s32 special selector {0,1}",
-    "SPARSE.m16n8k64.row.col{,.satfinite}.s32.{s8,u8}.{s8,u8}.s32 special selector 0",
-    "SPARSE.m16n8k64.row.col{,.satfinite}.s32.{s4,u4}.{s4,u4}.s32 special selector {0,1}",
-    "SPARSE.m16n8k128.row.col{,.satfinite}.s32.{s4,u4}.{s4,u4}.s32 special selector 0",
-    "SPARSE.m16n8k64.row.col.f32.{e4m3,e5m2}.{e4m3,e5m2}.f32 NUMBERS selector 0",
-];
-/// What is replaced in them.
-const PARTS: [(&str, &str); 4] = [
-    ("NUMBERS", NUMBERS),
-    ("BOX", BOXES),
-    ("SPARSE", "mma.sp::ordered_metadata.sync.aligned"),
-    ("HALVES", "{f32.f16.f16.f32,f16.f16.f16.f16,f32.bf16.bf16.f32}"),
-];
+/// Names of cases that have no result yet, with alternatives in braces: those whose form came when no GPU was there.
+const WAITING: &[&str] = &[];
 
 /// Why a case has no result, if there is a reason.
 pub fn waits(case: &str) -> Option<&'static str> {
@@ -81,8 +56,7 @@ pub fn waits(case: &str) -> Option<&'static str> {
 
 /// Every case that is said to have no result.
 pub fn waiting() -> impl Iterator<Item = String> {
-    let whole = |pattern: &str| PARTS.iter().fold(pattern.to_owned(), |text, (part, all)| text.replace(part, all));
-    WAITING.iter().flat_map(move |pattern| ptx_sim::expand_forms(&whole(pattern)))
+    WAITING.iter().flat_map(|pattern| ptx_sim::expand_forms(pattern))
 }
 
 /// Why no recorded instruction has a word of a decoder, if there is a reason.
