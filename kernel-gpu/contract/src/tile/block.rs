@@ -105,12 +105,12 @@ pub(super) const fn check_columns(columns: u32, by_tma: bool) -> Result<(), Reje
     }
 }
 
-/// Requires that tiles of `columns` columns are whole copies of a 16-byte chunk by each of `threads` threads.
+/// Requires that tiles of `columns` columns are whole copies of a 16-byte chunk by each of `threads` threads, or one by some of them.
 pub(super) const fn check_copies(columns: u32, threads: u32, rows: &[u32]) -> Result<(), Rejection> {
     let rows_per_copy = threads * 16 / row_bytes(columns);
     let mut index = 0;
     while index < rows.len() {
-        if rows[index] % rows_per_copy != 0 {
+        if rows[index] > rows_per_copy && rows[index] % rows_per_copy != 0 {
             return Err(Rejection::CopyChunks);
         }
         index += 1;

@@ -192,6 +192,7 @@ mod tests {
             Sm80 { fma_exponentials: 2, unroll: 1, ..GOOD },
             Sm80 { key_groups: 2, ..GOOD },
             Sm80 { key_groups: 4, block_m: 16, ..GOOD },
+            Sm80 { warps: 8, min_blocks: 1, key_groups: 8, block_m: 16, block_n: 128, ..GOOD },
         ];
         for (tile, limits) in others.into_iter().flat_map(|tile| ARCHITECTURES.map(|limits| (tile, limits))) {
             assert_eq!(tile.check(EXACT, limits), Ok(()), "{tile:?} on sm_{}", limits.architecture);
@@ -210,7 +211,7 @@ mod tests {
             (Sm80 { block_n: 0, ..GOOD }, Rejection::KeysPerStep),
             (Sm80 { block_n: 24, ..GOOD }, Rejection::KeysPerStep),
             (Sm80 { stages: 1, ..GOOD }, Rejection::Stages),
-            (Sm80 { block_m: 128, warps: 8, block_n: 16, ..GOOD }, Rejection::CopyChunks),
+            (Sm80 { block_m: 128, warps: 8, block_n: 48, ..GOOD }, Rejection::CopyChunks),
             (Sm80 { block_m: 256, warps: 2, ..GOOD }, Rejection::Registers),
             (Sm80 { block_m: 128, min_blocks: 5, ..GOOD }, Rejection::Registers),
             (Sm80 { key_groups: 0, ..GOOD }, Rejection::KeyGroups),

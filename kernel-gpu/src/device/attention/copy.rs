@@ -77,9 +77,10 @@ pub unsafe fn start_copy<K: Kernel, const ROWS: u32>(
         pass_row += rows_per_pass;
         global += rows_per_pass as u64 * rows.pitch;
     };
-    // As many passes as are worth unrolling: every condition is a constant, as is the number of passes that are left.
+    // As many passes as are worth unrolling: every condition is a constant, as is the number of passes that are left. A tile
+    // with fewer chunks than there are threads leaves some of them nothing to copy.
     unrolled!(at most 16; for pass in 16 => {
-        if pass as u32 * rows_per_pass < ROWS {
+        if pass as u32 * rows_per_pass < ROWS && (rows_per_pass <= ROWS || row < ROWS) {
             copy_pass();
         }
     });
