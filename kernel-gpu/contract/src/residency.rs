@@ -56,7 +56,8 @@ mod tests {
             for blocks in MULTIPROCESSORS + 1..=MULTIPROCESSORS * variant.config.min_blocks() {
                 let bytes = variant.config.shared_bytes_of_launch(blocks, MULTIPROCESSORS);
                 let share = blocks.div_ceil(MULTIPROCESSORS);
-                let most = if share < variant.config.min_blocks() { share } else { resident(variant.config.shared_bytes()) };
+                let most =
+                    if share < variant.config.min_blocks() { share } else { resident(variant.config.shared_bytes()) };
                 assert_eq!(resident(bytes), most, "{blocks} blocks of {}", variant.entry);
                 assert!(bytes <= variant.config.most_shared_bytes(), "{blocks} blocks of {}", variant.entry);
             }

@@ -17,6 +17,7 @@ use crate::tile::Kind::{self, Sm80, Sm90CpAsync, Sm90Tma};
 
 /// The GPU models.
 #[rustfmt::skip]
+#[allow(clippy::approx_constant, reason = \"a fitted number may come near any other\")]
 pub const SHIPPED: &[Costs<'static>] = &[
 ";
 
