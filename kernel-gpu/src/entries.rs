@@ -81,7 +81,7 @@ macro_rules! entry {
                     type Order = <tma::Passes<{ TILE.passes }, { TILE.splits_keys() }> as tma::InOrder<$sequence>>::Order;
                 }
 
-                tma::forward::<Entry, { TILE.consumer_registers() }, { TILE.producer_registers() }>(&args, maps);
+                tma::forward::<Entry, { TILE.consumer_registers() }, { TILE.producer_registers() }>(&args, tma::Maps::at(maps));
             }
         }
     };

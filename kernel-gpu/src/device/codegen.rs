@@ -17,7 +17,7 @@ pub(crate) use rust_cuda::kernel;
 #[cfg(not(feature = "rust_cuda"))]
 pub(crate) use rustc::kernel;
 
-/// Where the second argument of the entry `$name` lies, as [`Maps`](crate::device::sm90::tma::Maps).
+/// Address of the second argument of the entry `$name`.
 ///
 /// By assembly: what Rust's reference to an argument by value points to may be a copy in local memory. Both code generators
 /// name the parameter so.
@@ -33,7 +33,7 @@ macro_rules! tensor_maps {
                 options(pure, nomem, nostack)
             )
         };
-        $crate::device::sm90::tma::Maps::at(address)
+        address
     }};
 }
 #[cfg(feature = "sm_90a")]

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use crate::race::Engine;
+use crate::source_location::SourceLocation;
 
 /// Declares the classes of findings: the enumeration, the list of all of them, and what each is called in messages.
 macro_rules! finding_classes {
@@ -85,24 +86,6 @@ finding_classes! {
         Trap = "trap",
         /// A warp executed more instructions than [`Options::instructions_per_warp`](crate::Options).
         InstructionLimit = "instruction limit exceeded",
-    }
-}
-
-/// A position in the source the PTX was compiled from, as `.loc` and `.file` give it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct SourceLocation {
-    /// File, as the compiler wrote it.
-    pub file: String,
-    /// Line, from 1.
-    pub line: u32,
-    /// Column, from 1; 0 when the compiler did not say.
-    pub column: u32,
-}
-
-impl fmt::Display for SourceLocation {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}:{}:{}", self.file, self.line, self.column)
     }
 }
 

@@ -237,6 +237,7 @@
 #![forbid(unsafe_code)]
 
 mod architecture;
+mod cluster_addresses;
 mod context;
 mod counters;
 mod decode;
@@ -259,6 +260,7 @@ mod race;
 mod run;
 mod signature;
 mod small;
+mod source_location;
 mod unknown;
 
 #[cfg(doctest)]
@@ -267,7 +269,7 @@ struct Readme;
 
 pub use architecture::parse_architecture;
 pub use counters::Counters;
-pub use finding::{CallSite, Finding, FindingClass, LaneAddress, Location, OtherAccess, SourceLocation};
+pub use finding::{CallSite, Finding, FindingClass, LaneAddress, Location, OtherAccess};
 pub use isa::{expand_forms, lanewise_forms};
 pub use launch::{Launch, LaunchError, Options, Report};
 pub use memory::{
@@ -280,3 +282,4 @@ pub use program::ModuleVariable;
 pub use race::{Engine, GlobalAccess, Unfinished};
 pub use run::{check, run};
 pub use signature::Use;
+pub use source_location::SourceLocation;

@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::architecture;
-use crate::finding::SourceLocation;
 use crate::memory::{GlobalMemory, MemoryError};
 use crate::parse::{Entry, ParseError, Syntax};
 use crate::program::{Layout, ModuleVariable};
 use crate::signature::{self, Use};
+use crate::source_location::SourceLocation;
 
 /// A `.param` of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use super::faults::Faults;
 use super::place::Place;
 use super::view::Context;
+use crate::cluster_addresses::{own_shared, shared_rank};
 use crate::finding::FindingClass;
-use crate::memory::{own_shared, shared_rank};
 use crate::parse::Space;
 
 impl Context<'_> {

@@ -4,8 +4,8 @@
 use super::faults::Faults;
 use super::place::Place;
 use super::view::Context;
+use crate::cluster_addresses::shared_rank;
 use crate::finding::FindingClass;
-use crate::memory::shared_rank;
 use crate::parse::Space;
 use crate::race::{Agent, Engine};
 

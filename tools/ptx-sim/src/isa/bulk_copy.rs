@@ -7,12 +7,12 @@
 
 use super::cache_policy;
 use super::tile::{BOX_ALIGNMENT, Tile, tile};
+use crate::cluster_addresses::{own_shared, shared_base};
 use crate::context::{Context, Faults, Place};
 use crate::decode::{Decode, Form, invalid};
 use crate::finding::FindingClass;
 use crate::lanes::lanes;
 use crate::machine::Landing;
-use crate::memory::{own_shared, shared_base};
 use crate::parse::{Space, Type};
 use crate::program::{Address, Slot};
 use crate::race::{Agent, Engine, Semantics};

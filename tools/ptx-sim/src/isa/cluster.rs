@@ -1,11 +1,12 @@
 //! Thread block clusters (PTX ISA, "mapa", "barrier.cluster", "getctarank"). A launch without clusters has one of each block.
 
 use super::barrier::arriving_threads;
+use crate::cluster_addresses::{own_shared, shared_base, shared_rank};
 use crate::context::{Context, Flow, without_addresses};
 use crate::decode::{Decode, Form};
 use crate::finding::FindingClass;
 use crate::lanes::{LANES, lanes};
-use crate::memory::{generic_address, own_shared, resolve, shared_base, shared_rank};
+use crate::memory::{generic_address, resolve};
 use crate::parse::{Space, Type};
 use crate::program::{Collective, Destination, Slot};
 

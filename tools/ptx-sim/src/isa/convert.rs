@@ -2,8 +2,9 @@
 
 use super::lanewise::Lanewise;
 use super::narrow;
+use crate::cluster_addresses::shared_rank;
 use crate::decode::{Decode, Form};
-use crate::memory::{generic_address, resolve, shared_rank, space_address};
+use crate::memory::{generic_address, resolve, space_address};
 use crate::numeric::{Exact, Format, Rounding, integer, sign_extend, zero_extend};
 use crate::parse::{Kind, Space, Type};
 use crate::program::Special;

@@ -1,6 +1,7 @@
 //! Where the matrices of `wgmma` lie in shared memory (PTX ISA, "Matrix Descriptor", "Strides").
 
-use crate::memory::{Swizzle, shared_base};
+use crate::cluster_addresses::shared_base;
+use crate::memory::Swizzle;
 
 /// Bytes that operands are read in.
 pub(super) const CHUNK: u64 = 16;

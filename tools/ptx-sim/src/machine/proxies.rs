@@ -4,7 +4,7 @@
 //! of one that synchronised with it. Kept for every 16 bytes: the warp that wrote last, and when. A fence covers what its
 //! own warp wrote, and what other warps wrote before the block synchronised last, whoever took part in that.
 
-use crate::memory::{own_shared, shared_rank};
+use crate::cluster_addresses::{own_shared, shared_rank};
 
 /// Bytes of which one write is remembered; the async proxy accesses no less.
 const GRANULE: u64 = 16;

@@ -8,8 +8,8 @@ use super::paths::Paths;
 use super::registers::Registers;
 use super::stack::Stack;
 use super::warpgroups::WarpName;
+use crate::cluster_addresses::shared_base;
 use crate::lanes::{LANES, lanes};
-use crate::memory::shared_base;
 use crate::program::{Guard, Initial, Program, Slot, Special};
 use crate::unknown::UnknownBytes;
 

@@ -24,7 +24,7 @@ pub use global::{Allocation, GlobalMemory};
 pub(crate) use heap::FreeError;
 pub(crate) use lane_accesses::LaneAccesses;
 pub(crate) use parameters::{Parameters, parameter_address};
-pub(crate) use shared::{SharedMemory, own_shared, shared_base, shared_rank};
+pub(crate) use shared::SharedMemory;
 pub(crate) use spaces::{SYSTEM_SHARED_BYTES, generic_address, resolve, space_address};
 pub(crate) use tensor_map::TENSOR_MAP_ALIGNMENT;
 pub use tensor_map::{Swizzle, TENSOR_MAP_BYTES, TensorElement, TensorMap};

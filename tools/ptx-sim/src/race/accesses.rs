@@ -2,7 +2,7 @@
 
 use super::agent::Strength;
 use super::shadow::{CELL_BYTES, Record};
-use crate::finding::SourceLocation;
+use crate::source_location::SourceLocation;
 
 /// Neighbouring bytes of global memory that one instruction of a launch read or wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use super::grid::Trace;
 use super::line::{LINE_BYTES, LINE_CELLS, Line};
 use super::pages::Pages;
 use super::shadow::{CELL_BYTES, Meeting, Met, PAGE_CELLS, Record};
+use crate::cluster_addresses::{own_shared, shared_base, shared_rank};
 use crate::lanes::lanes;
-use crate::memory::{own_shared, shared_base, shared_rank};
 use crate::parse::Space;
 
 /// The earlier one of two accesses that race.
