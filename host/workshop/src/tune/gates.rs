@@ -144,7 +144,7 @@ mod tests {
             (point(Sm80 { stages: 1, ..tile }), "2", "stages"),
             (point(Sm80 { block_m: 512, ..tile }), "registers", "accumulators"),
             (point(Sm80 { stages: 16, ..tile }), "shared memory", "tiles"),
-            (point(Sm80 { block_n: 16, warps: 8, ..tile }), "evenly", "chunks"),
+            (point(Sm80 { block_n: 48, warps: 8, ..tile }), "evenly", "chunks"),
             (point(Sm80 { block_n: 48, ..tile }), "multiple of block_m and block_n", "sequence"),
             (point(Sm80 { stages: 9, min_blocks: 1, ..tile }), "stages than", "more"),
             (Point { swizzle: 0, ..good }, "8 wavefronts", "bank conflicts"),
