@@ -91,6 +91,17 @@ fn a_persistent_grid_has_the_blocks_that_the_device_has_room_for() {
 }
 
 #[test]
+fn a_launch_that_leaves_places_free_asks_for_the_shared_memory_of_even_shares() {
+    let config = Configuration::Sm90Tma(Sm90Tma { grid: Grid::Persistent, min_blocks: 3, ..Sm90Tma::new(1, 3) });
+    let small = Variant { config, ..tma() };
+    for (batch, is_spread) in [(66, false), (67, true), (132, true), (133, false)] {
+        let bound = launch(&problem(batch, 8), small, ADDRESSES);
+        assert_eq!(bound.dynamic_shared_bytes(), config.shared_bytes());
+        assert_eq!(bound.launched_shared_bytes() > config.shared_bytes(), is_spread, "{} blocks", bound.blocks());
+    }
+}
+
+#[test]
 fn a_variant_that_copies_through_tensor_maps_has_those_of_its_tensors() {
     let problem = problem(3, 8);
     let o = View { offset: 64, ..problem.views().o };
