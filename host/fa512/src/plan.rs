@@ -1,9 +1,10 @@
 //! From a problem to a launch: which kernel, with what geometry, on which tensors.
 
-use contract::plan::{self, Addresses, LENGTHS_ALIGNMENT, SLOPE_BYTES, lengths_elements};
+use contract::config::ELEMENT_BYTES;
+use contract::limits::LENGTHS_ALIGNMENT;
+use contract::plan::{self, Addresses, SLOPE_BYTES, lengths_elements};
 use contract::problem::Problem;
 use contract::refusal::Tensor;
-use contract::view::ELEMENT_BYTES;
 
 use crate::driver::Driver;
 use crate::error::Error;

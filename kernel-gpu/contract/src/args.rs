@@ -7,19 +7,7 @@ use crate::divisor::Divisor;
 use crate::last_round::LastRound;
 use crate::longest_first::HeadGroups;
 
-/// Strides of a `[batch, head, sequence, head_dim]` view, in elements; the last dimension is contiguous.
-///
-/// `[B,H,S,D]` and `[B,S,H,D]` tensors are both such views. A stride may be 0 for an input (broadcast).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Strides {
-    /// Elements from one batch entry to the next.
-    pub batch: u64,
-    /// Elements from one head to the next.
-    pub head: u64,
-    /// Elements from one row (sequence position) to the next; a multiple of 8, so that rows are 16-byte aligned.
-    pub row: u64,
-}
+pub use crate::tensor::Strides;
 
 /// Arguments of a forward entry, passed by value; all device addresses.
 ///
@@ -150,6 +138,8 @@ pub const TENSOR_MAPS_COMPILED_ALIGNMENT: u64 = 16;
 /// Rows of the box that one copy through a tensor map moves to or from shared memory; a tile of more rows takes several
 /// copies.
 pub const TENSOR_MAP_ROWS: u32 = 64;
+/// Most columns of that box: the widest swizzle spans 128 bytes.
+pub const TENSOR_MAP_COLUMNS: u32 = 64;
 
 /// Size and alignment of [`ForwardArgs`] in the `.param` space.
 pub const FORWARD_ARGS_LAYOUT: core::alloc::Layout = core::alloc::Layout::new::<ForwardArgs>();

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::config::{Mask, Sequence};
-use crate::problem::Shape;
+use crate::shape::Shape;
 use crate::variants::VARIANTS;
 
 /// Problems that are launched with one variant.

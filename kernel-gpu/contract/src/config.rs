@@ -47,6 +47,9 @@ impl Family {
     }
 }
 
+/// Bytes of an [`Element`], whichever it is.
+pub const ELEMENT_BYTES: u64 = 2;
+
 /// The element type of Q, K, V and O. Scores, sums and O are accumulated in f32 whatever it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]

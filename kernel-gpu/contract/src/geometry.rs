@@ -2,12 +2,9 @@
 
 use crate::args::ForwardArgs;
 use crate::divisor::Divisor;
+use crate::limits::MAXIMUM_WORK_ITEMS;
 use crate::longest_first::{WorkOrder, longest_first_item};
 use crate::tile::Grid;
-
-/// Largest number of work items of a launch: of blocks in the x dimension of a grid (CUDA C++ Programming Guide,
-/// "Technical Specifications").
-pub const MAXIMUM_WORK_ITEMS: u64 = (1 << 31) - 1;
 
 /// A work item: the part of the problem that a thread block computes at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

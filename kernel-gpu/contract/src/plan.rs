@@ -14,14 +14,16 @@ use crate::last_round::LastRound;
 use crate::longest_first::HeadGroups;
 use crate::packed::{self, Lengths, Packing};
 use crate::problem::{Problem, Slopes};
-use crate::refusal::{Refusal, Tensor};
+use crate::refusal::Refusal;
 use crate::split_keys;
+use crate::tensor::Tensor;
 use crate::tensor_map::{self, TensorMap};
 use crate::tile::Configuration;
 use crate::variants::Variant;
 
 use addresses::FirstElements;
-pub use addresses::{Addresses, LENGTHS_ALIGNMENT, SLOPE_BYTES, TENSOR_ALIGNMENT, lengths_elements};
+
+pub use addresses::{Addresses, SLOPE_BYTES, lengths_elements};
 
 /// What a launch of a variant for a problem on a GPU consists of, but for the addresses of its tensors.
 #[derive(Clone, Copy, Debug)]
@@ -115,7 +117,7 @@ impl<'a> Plan<'a> {
     /// # Errors
     /// When a tensor is null, misaligned or beyond the 64-bit address space, or an output overlaps another tensor.
     pub fn bind(&self, addresses: Addresses) -> Result<Launch<'a>, Refusal> {
-        let FirstElements { q, k, v, o } = self.check(addresses)?;
+        let FirstElements { q, k, v, o } = addresses::check(&self.problem, addresses)?;
         let [lse, cu_seqlens, seqused_q, seqused_k] =
             [addresses.lse, addresses.cu_seqlens, addresses.seqused_q, addresses.seqused_k]
                 .map(|address| address.unwrap_or(0));

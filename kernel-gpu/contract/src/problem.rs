@@ -1,28 +1,24 @@
 //! An attention problem: shape, mask, scale and views, checked as a whole before anything is allocated.
 
 mod score_mod;
-mod shape;
+mod sizes;
 mod window;
 
 use core::ops::Range;
 
 use crate::config::{Element, Mask};
+use crate::limits::{MAXIMUM_SCALE, MINIMUM_MODIFIED_SCALE, MINIMUM_SCALE};
 use crate::packed::{Lengths, Packing};
-use crate::refusal::{Refusal, Tensor};
+use crate::refusal::Refusal;
+use crate::tensor::Tensor;
 use crate::view::{Layout, View, Views};
 
-pub use score_mod::{MAXIMUM_SOFTCAP, MINIMUM_SOFTCAP, ScoreMod, Slopes};
-pub use shape::{DEFAULT_HEAD_DIM, MAXIMUM_HEAD_DIM, MAXIMUM_SEQUENCE, Shape, check_head_dim};
+pub use crate::shape::{DEFAULT_HEAD_DIM, Shape};
+pub use score_mod::{ScoreMod, Slopes};
+pub use sizes::check_head_dim;
 pub(crate) use window::Band;
 pub use window::{Alignment, Window};
 
-/// Largest scale: up to here no finite fp16 Q and K make a score overflow f32 (128 · 65504² · 1e26 · log2 e < 2¹²⁸).
-pub const MAXIMUM_SCALE: f64 = 1e26;
-/// Smallest scale that is applied as such; one below it (0 included) acts as this one, which makes every finite score 0
-/// to working precision and still keeps −∞ · scale at −∞.
-pub const MINIMUM_SCALE: f64 = f32::MIN_POSITIVE as f64;
-/// [`MINIMUM_SCALE`] of changed scores, to which a bias is added divided by the scale: below 3·10⁸ it does not overflow.
-pub const MINIMUM_MODIFIED_SCALE: f64 = 1e-30;
 /// Keys to each side of a query, of a problem with the mask [`Mask::Window`] until [`Problem::with_window`] says others.
 pub const DEFAULT_WINDOW: u32 = 64;
 
@@ -45,7 +41,7 @@ impl Problem {
     /// # Errors
     /// When a dimension is 0 or too large, or rows are not of whole 16-byte chunks.
     pub fn new(shape: Shape, mask: Mask, layout: Layout) -> Result<Self, Refusal> {
-        shape.check()?;
+        sizes::check(shape)?;
         let [of_queries, of_keys] =
             [Tensor::Q, Tensor::K].map(|tensor| layout.strides(shape.of(tensor)).map(View::new));
         let (queries, keys) = (of_queries?, of_keys?);
@@ -88,7 +84,7 @@ impl Problem {
             Lengths::Shared | Lengths::Separate => {}
         }
         let packed = Self { packing: Some(packing), ..self };
-        packed.score_mod.check(&packed)?;
+        packed.score_mod.check(packed.shape, packed.packing)?;
         Ok(packed)
     }
 
@@ -107,7 +103,7 @@ impl Problem {
         }
         let (rows, kv_rows) = (sequence.saturating_mul(batch), kv_sequence.saturating_mul(batch));
         let shape = Shape { batch: 1, sequence: rows, kv_sequence: kv_rows, ..self.shape };
-        shape.check()?;
+        sizes::check(shape)?;
         let packing = Packing { sequences: batch, longest: sequence, lengths: Lengths::Padded };
         Self { shape, ..self }.with_views(self.views)?.packed(packing)
     }
@@ -144,10 +140,10 @@ impl Problem {
     /// The same problem with other scores.
     ///
     /// # Errors
-    /// When the softcap is beyond [`MINIMUM_SOFTCAP`] and [`MAXIMUM_SOFTCAP`], when a bias does not fit 64-bit addresses, and for a
+    /// When the softcap is beyond [`MINIMUM_SOFTCAP`](crate::limits::MINIMUM_SOFTCAP) and [`MAXIMUM_SOFTCAP`](crate::limits::MAXIMUM_SOFTCAP), when a bias does not fit 64-bit addresses, and for a
     /// bias, or slopes for each batch entry, of packed sequences.
     pub fn with_score_mod(self, score_mod: ScoreMod) -> Result<Self, Refusal> {
-        score_mod.check(&self)?;
+        score_mod.check(self.shape, self.packing)?;
         Ok(Self { score_mod, ..self })
     }
 
@@ -284,7 +280,8 @@ mod tests {
     extern crate std;
 
     use super::*;
-    use crate::args::Strides;
+    use crate::limits::{MAXIMUM_HEAD_DIM, MAXIMUM_SEQUENCE};
+    use crate::tensor::Strides;
     use std::string::{String, ToString};
 
     const SHAPE: Shape = Shape::new(2, 3, 5);

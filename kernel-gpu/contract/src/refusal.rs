@@ -1,30 +1,17 @@
 //! Why a problem, a variant or an address is refused.
 
-mod tensor;
-
 use core::fmt;
 use core::ops::Range;
 
-use crate::args::Strides;
 use crate::config::{Element, Family, Mask, Scores, Sequence};
-use crate::geometry::MAXIMUM_WORK_ITEMS;
-use crate::plan::{LENGTHS_ALIGNMENT, TENSOR_ALIGNMENT};
-use crate::problem::{MAXIMUM_HEAD_DIM, MAXIMUM_SCALE, MAXIMUM_SEQUENCE, MAXIMUM_SOFTCAP, MINIMUM_SOFTCAP, Shape};
-use crate::tensor_map::STRIDE_LIMIT;
-use crate::view::{ROW_ALIGNMENT, View};
+use crate::limits::{
+    LENGTHS_ALIGNMENT, MAXIMUM_HEAD_DIM, MAXIMUM_SCALE, MAXIMUM_SEQUENCE, MAXIMUM_SOFTCAP, MAXIMUM_WORK_ITEMS,
+    MINIMUM_SOFTCAP, ROW_ALIGNMENT, STRIDE_LIMIT, TENSOR_ALIGNMENT,
+};
+use crate::shape::Shape;
+use crate::tensor::Strides;
 
-pub use tensor::Tensor;
-
-/// A dimension of a tensor other than the columns of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dimension {
-    /// B.
-    Batch,
-    /// H.
-    Head,
-    /// S.
-    Row,
-}
+pub use crate::tensor::{Dimension, Tensor};
 
 /// Why something is refused: what was wrong, what was received, what would be accepted.
 #[derive(Clone, Debug, PartialEq)]
@@ -179,8 +166,10 @@ pub enum Refusal {
         tensor: Tensor,
         /// Its shape.
         shape: Shape,
-        /// Its view.
-        view: View,
+        /// Elements before its first one.
+        offset: u64,
+        /// Its strides, in elements.
+        strides: Strides,
     },
     /// Two rows of an output share memory.
     RowsOverlap {
@@ -284,16 +273,6 @@ pub enum Refusal {
 
 impl core::error::Error for Refusal {}
 
-impl fmt::Display for Dimension {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Dimension::Batch => "batch",
-            Dimension::Head => "head",
-            Dimension::Row => "row",
-        })
-    }
-}
-
 impl fmt::Display for Refusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -369,7 +348,7 @@ impl fmt::Display for Refusal {
             Refusal::MisalignedOffset { tensor, offset } => {
                 write!(formatter, "{tensor} starts at element {offset}; it must start at a multiple of {ROW_ALIGNMENT}")
             }
-            Refusal::ViewTooLarge { tensor, shape, view: View { offset, strides } } => {
+            Refusal::ViewTooLarge { tensor, shape, offset, strides } => {
                 write!(formatter, "{tensor} of {shape} with {strides:?}")?;
                 if *offset > 0 {
                     write!(formatter, " from element {offset} on")?;

@@ -6,19 +6,17 @@
 //! sequence and columns beyond the head dimension read as zeros and are not written. Maps of packed sequences have the rows in two dimensions, so that the rows behind the one
 //! sequence that a copy is of count as beyond it too.
 
-use crate::args::{Strides, TENSOR_MAP_ROWS};
-use crate::problem::{Problem, Shape};
-use crate::refusal::{Dimension, Refusal, Tensor};
-use crate::view::{ELEMENT_BYTES, View};
-
-/// Strides of a tensor map, in bytes, are below this (CUDA driver API, `cuTensorMapEncodeTiled`). They may be 0 and in any
-/// order: what an H200 copied through such maps is among the vectors of `tools/ptx-conformance`.
-pub const STRIDE_LIMIT: u64 = 1 << 40;
+use crate::args::{TENSOR_MAP_COLUMNS, TENSOR_MAP_ROWS};
+use crate::config::ELEMENT_BYTES;
+use crate::limits::STRIDE_LIMIT;
+use crate::problem::Problem;
+use crate::refusal::Refusal;
+use crate::shape::Shape;
+use crate::tensor::{Dimension, Strides, Tensor};
+use crate::view::View;
 
 /// `CU_TENSOR_MAP_DATA_TYPE_FLOAT16`, for bf16 too: copies move bits, and the zeros beyond are zeros of both types.
 pub const ELEMENT_TYPE: u32 = 6;
-/// Most columns of a box: the widest swizzle spans 128 bytes.
-pub const PANEL_COLUMNS: u32 = 64;
 /// `CU_TENSOR_MAP_L2_PROMOTION_L2_128B`: L2 fetches 128 bytes for whatever a copy reads of them.
 pub const L2_PROMOTION: u32 = 2;
 /// Every element is copied.
@@ -70,7 +68,7 @@ impl TensorMap {
     pub const fn swizzle(&self) -> Swizzle {
         match self.box_columns {
             32 => Swizzle::Bytes64,
-            PANEL_COLUMNS => Swizzle::Bytes128,
+            TENSOR_MAP_COLUMNS => Swizzle::Bytes128,
             _ => panic!("boxes are as wide as a swizzle"),
         }
     }
@@ -110,7 +108,7 @@ impl TensorMap {
 
 /// Columns of a panel of tiles of so many `columns`: as many as a swizzle spans, so that all panels are full.
 pub const fn panel_columns(columns: u32) -> u32 {
-    if columns % PANEL_COLUMNS == 0 { PANEL_COLUMNS } else { 32 }
+    if columns % TENSOR_MAP_COLUMNS == 0 { TENSOR_MAP_COLUMNS } else { 32 }
 }
 
 /// Requires that tensor maps can describe the tensors of `problem`.

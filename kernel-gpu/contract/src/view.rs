@@ -1,13 +1,10 @@
 //! How a tensor lies in memory.
 
-use crate::args::Strides;
-use crate::problem::Shape;
-use crate::refusal::{Dimension, Refusal, Tensor};
-
-/// Elements of a 16-byte chunk: every row must start on a multiple of it.
-pub const ROW_ALIGNMENT: u64 = 8;
-/// Bytes of an element of Q, K, V and O, whichever [`Element`](crate::config::Element) it is.
-pub const ELEMENT_BYTES: u64 = 2;
+use crate::config::ELEMENT_BYTES;
+use crate::limits::ROW_ALIGNMENT;
+use crate::refusal::Refusal;
+use crate::shape::Shape;
+use crate::tensor::{Dimension, Strides, Tensor};
 
 /// Order of the dimensions of a contiguous tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +95,7 @@ impl View {
         let end = self.span(shape).and_then(|elements| elements.checked_add(self.offset));
         match end.and_then(|elements| elements.checked_mul(ELEMENT_BYTES)) {
             Some(_) => Ok(()),
-            None => Err(Refusal::ViewTooLarge { tensor, shape, view: *self }),
+            None => Err(Refusal::ViewTooLarge { tensor, shape, offset: self.offset, strides: self.strides }),
         }
     }
 

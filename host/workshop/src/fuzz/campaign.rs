@@ -13,8 +13,9 @@ use super::case::{Case, Target, View};
 use crate::error::{Error, Result};
 use crate::inputs::{Distribution, Lengths};
 use crate::score_mod::{BiasForm, ScoreModForm};
-use contract::problem::{Alignment, MAXIMUM_SCALE, MAXIMUM_SOFTCAP, MINIMUM_SOFTCAP, Shape, Slopes, Window};
-use contract::view::{Layout, ROW_ALIGNMENT};
+use contract::limits::{MAXIMUM_SCALE, MAXIMUM_SOFTCAP, MINIMUM_SOFTCAP, ROW_ALIGNMENT};
+use contract::problem::{Alignment, Shape, Slopes, Window};
+use contract::view::Layout;
 use views::{draw_views, put_entries_together};
 
 /// Cases that every campaign begins with: three sequence lengths × three batch sizes × three numbers of heads.

@@ -7,8 +7,9 @@ use contract::config::Sequence;
 use super::case::{Case, View};
 use crate::inputs::{Distribution, Lengths};
 use crate::score_mod::{BiasForm, ScoreModForm};
+use contract::limits::ROW_ALIGNMENT;
 use contract::problem::{Alignment, DEFAULT_HEAD_DIM, Shape, Slopes, Window};
-use contract::view::{Layout, ROW_ALIGNMENT};
+use contract::view::Layout;
 use lengths::simpler_lengths;
 
 /// A case that could not be made simpler.

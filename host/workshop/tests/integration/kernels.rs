@@ -116,7 +116,7 @@ fn heads_that_are_left_behind_whole_rounds_are_dealt_out_in_strips() {
 
 #[test]
 fn scales_from_zero_to_the_largest() {
-    for (index, scale) in [0.0, 1e-40, 1.0, 30.0, 1e4, contract::problem::MAXIMUM_SCALE].into_iter().enumerate() {
+    for (index, scale) in [0.0, 1e-40, 1.0, 30.0, 1e4, contract::limits::MAXIMUM_SCALE].into_iter().enumerate() {
         let [first, second] = Element::ALL;
         let elements = if index % 2 == 0 { [first, second] } else { [second, first] };
         for (mask, element) in MASKS.into_iter().zip(elements) {

@@ -2,16 +2,14 @@
 
 use core::ops::Range;
 
-use super::Plan;
+use crate::config::ELEMENT_BYTES;
+use crate::limits::{LENGTHS_ALIGNMENT, TENSOR_ALIGNMENT};
 use crate::packed::{Lengths, Packing};
 use crate::problem::Problem;
-use crate::refusal::{Refusal, Tensor};
-use crate::view::{ELEMENT_BYTES, View};
+use crate::refusal::Refusal;
+use crate::tensor::Tensor;
+use crate::view::View;
 
-/// Alignment of every tensor in device memory, bytes.
-pub const TENSOR_ALIGNMENT: u64 = 16;
-/// Alignment of `cu_seqlens` and `seqused`, and bytes of each of their elements.
-pub const LENGTHS_ALIGNMENT: u64 = 4;
 /// Bytes of an element of LSE, which is f32.
 const LSE_ELEMENT_BYTES: u64 = 4;
 /// Bytes of an ALiBi slope, which is f32.
@@ -73,66 +71,67 @@ pub(super) struct FirstElements {
     pub o: u64,
 }
 
-impl Plan<'_> {
-    /// The addresses of the first elements.
-    pub(super) fn check(&self, addresses: Addresses) -> Result<FirstElements, Refusal> {
-        let (shape, views) = (self.problem.shape(), self.problem.views());
-        let range = |tensor, address| {
-            let bytes = self.problem.extent(tensor) * ELEMENT_BYTES;
-            tensor_range(tensor, first_element(tensor, address, views.of(tensor))?, bytes)
-        };
-        let inputs = [
-            (Tensor::Q, range(Tensor::Q, addresses.q)?),
-            (Tensor::K, range(Tensor::K, addresses.k)?),
-            (Tensor::V, range(Tensor::V, addresses.v)?),
-        ];
-        let o = (Tensor::O, range(Tensor::O, addresses.o)?);
-        check_apart(&o, &inputs)?;
-        // A problem's rows fit 64 bits, as its O does.
-        let bytes = (shape.rows() as u64).saturating_mul(LSE_ELEMENT_BYTES);
-        let lse = addresses.lse.map(|address| tensor_range(Tensor::Lse, address, bytes)).transpose()?;
-        let lse = lse.map(|range| (Tensor::Lse, range));
+/// The addresses of the first elements of the tensors of `problem`, none of which overlaps an output.
+pub(super) fn check(problem: &Problem, addresses: Addresses) -> Result<FirstElements, Refusal> {
+    let (shape, views) = (problem.shape(), problem.views());
+    let range = |tensor, address| {
+        let bytes = problem.extent(tensor) * ELEMENT_BYTES;
+        tensor_range(tensor, first_element(tensor, address, views.of(tensor))?, bytes)
+    };
+    let inputs = [
+        (Tensor::Q, range(Tensor::Q, addresses.q)?),
+        (Tensor::K, range(Tensor::K, addresses.k)?),
+        (Tensor::V, range(Tensor::V, addresses.v)?),
+    ];
+    let o = (Tensor::O, range(Tensor::O, addresses.o)?);
+    check_apart(&o, &inputs)?;
+    // A problem's rows fit 64 bits, as its O does.
+    let bytes = (shape.rows() as u64).saturating_mul(LSE_ELEMENT_BYTES);
+    let lse = addresses.lse.map(|address| tensor_range(Tensor::Lse, address, bytes)).transpose()?;
+    let lse = lse.map(|range| (Tensor::Lse, range));
+    if let Some(lse) = &lse {
+        check_apart(lse, &inputs)?;
+        check_apart(lse, core::slice::from_ref(&o))?;
+    }
+    let score_mod = problem.score_mod();
+    let elements = |count: Option<u64>, bytes| count.map(|count| (count, bytes));
+    let bias = elements(score_mod.bias_extent(shape), ELEMENT_BYTES);
+    let slopes = elements(score_mod.slopes(shape), SLOPE_BYTES);
+    let [cu_seqlens, cu_seqlens_k, seqused_q, seqused_k] = addresses.lengths();
+    let others = [
+        lengths_range(problem, cu_seqlens)?,
+        lengths_range(problem, cu_seqlens_k)?,
+        lengths_range(problem, seqused_q)?,
+        lengths_range(problem, seqused_k)?,
+        elements_range(Tensor::Bias, addresses.bias, bias)?,
+        elements_range(Tensor::Slopes, addresses.alibi_slopes, slopes)?,
+    ];
+    for other in others.into_iter().flatten() {
+        check_apart(&o, core::slice::from_ref(&other))?;
         if let Some(lse) = &lse {
-            check_apart(lse, &inputs)?;
-            check_apart(lse, core::slice::from_ref(&o))?;
+            check_apart(lse, core::slice::from_ref(&other))?;
         }
-        let score_mod = self.problem.score_mod();
-        let elements = |count: Option<u64>, bytes| count.map(|count| (count, bytes));
-        let bias = elements(score_mod.bias_extent(shape), ELEMENT_BYTES);
-        let slopes = elements(score_mod.slopes(shape), SLOPE_BYTES);
-        let [cu_seqlens, cu_seqlens_k, seqused_q, seqused_k] = addresses.lengths();
-        let others = [
-            self.lengths_range(cu_seqlens)?,
-            self.lengths_range(cu_seqlens_k)?,
-            self.lengths_range(seqused_q)?,
-            self.lengths_range(seqused_k)?,
-            elements_range(Tensor::Bias, addresses.bias, bias)?,
-            elements_range(Tensor::Slopes, addresses.alibi_slopes, slopes)?,
-        ];
-        for other in others.into_iter().flatten() {
-            check_apart(&o, core::slice::from_ref(&other))?;
-            if let Some(lse) = &lse {
-                check_apart(lse, core::slice::from_ref(&other))?;
-            }
-        }
-        let [q, k, v] = inputs.map(|(_, range)| range.start);
-        Ok(FirstElements { q, k, v, o: o.1.start })
     }
+    let [q, k, v] = inputs.map(|(_, range)| range.start);
+    Ok(FirstElements { q, k, v, o: o.1.start })
+}
 
-    /// Where `tensor`, lengths of a packed problem, lies, if it is given.
-    fn lengths_range(&self, (tensor, address): (Tensor, Option<u64>)) -> Result<Option<(Tensor, Range<u64>)>, Refusal> {
-        let Some(address) = address else {
-            return match lengths_are_needed(&self.problem, tensor) {
-                true => Err(Refusal::NoLengths { lengths: tensor }),
-                false => Ok(None),
-            };
+/// Where `tensor`, lengths of a packed problem, lies, if it is given.
+fn lengths_range(
+    problem: &Problem,
+    (tensor, address): (Tensor, Option<u64>),
+) -> Result<Option<(Tensor, Range<u64>)>, Refusal> {
+    let Some(address) = address else {
+        return match lengths_are_needed(problem, tensor) {
+            true => Err(Refusal::NoLengths { lengths: tensor }),
+            false => Ok(None),
         };
-        let elements = lengths_elements(&self.problem, tensor).ok_or(Refusal::UnexpectedLengths { lengths: tensor })?;
-        if address == 0 || address % LENGTHS_ALIGNMENT != 0 {
-            return Err(Refusal::LengthsAddress { lengths: tensor, address });
-        }
-        Ok(Some((tensor, range_from(tensor, address, elements * LENGTHS_ALIGNMENT)?)))
+    };
+    let elements = lengths_elements(problem, tensor).ok_or(Refusal::UnexpectedLengths { lengths: tensor })?;
+    if address == 0 || address % LENGTHS_ALIGNMENT != 0 {
+        return Err(Refusal::LengthsAddress { lengths: tensor, address });
     }
+    Ok(Some((tensor, range_from(tensor, address, elements * LENGTHS_ALIGNMENT)?)))
 }
 
 /// Elements of `tensor`, lengths that `problem` may come with; `None` for those that it does not have.

@@ -1,13 +1,11 @@
 //! What is done to scores before their softmax.
 
-use super::{Problem, Shape};
-use crate::args::Strides;
+use crate::config::ELEMENT_BYTES;
+use crate::limits::{MAXIMUM_SOFTCAP, MINIMUM_SOFTCAP};
+use crate::packed::Packing;
 use crate::refusal::Refusal;
-
-/// Smallest softcap: below it, no score could tell two keys apart.
-pub const MINIMUM_SOFTCAP: f64 = 1e-3;
-/// Largest softcap: above it, the rounding of tanh in f32, 2⁻²³ of the cap, would be seen in O.
-pub const MAXIMUM_SOFTCAP: f64 = 1e3;
+use crate::shape::Shape;
+use crate::tensor::Strides;
 
 /// What is done to the scores of a problem, in this order: with s = scale · q·k, they are cap · tanh(s / cap), plus the ALiBi term
 /// −slope · |i − j| of query i and key j, plus the bias.
@@ -63,14 +61,14 @@ impl ScoreMod {
         })
     }
 
-    /// Requires that kernels compute it for `problem`.
-    pub(super) fn check(&self, problem: &Problem) -> Result<(), Refusal> {
+    /// Requires that kernels compute it for a problem of `shape`, packed so.
+    pub(super) fn check(&self, shape: Shape, packing: Option<Packing>) -> Result<(), Refusal> {
         if let Some(softcap) = self.softcap
             && !(MINIMUM_SOFTCAP..=MAXIMUM_SOFTCAP).contains(&softcap)
         {
             return Err(Refusal::SoftcapOutOfRange { softcap });
         }
-        if problem.packing().is_some() {
+        if packing.is_some() {
             if self.bias.is_some() {
                 return Err(Refusal::PackedBias);
             }
@@ -78,9 +76,9 @@ impl ScoreMod {
                 return Err(Refusal::PackedSlopes);
             }
         }
-        let bytes = || self.bias_extent(problem.shape())?.checked_mul(crate::view::ELEMENT_BYTES);
+        let bytes = || self.bias_extent(shape)?.checked_mul(ELEMENT_BYTES);
         match self.bias {
-            Some(strides) if bytes().is_none() => Err(Refusal::BiasTooLarge { shape: problem.shape(), strides }),
+            Some(strides) if bytes().is_none() => Err(Refusal::BiasTooLarge { shape, strides }),
             _ => Ok(()),
         }
     }

@@ -2,8 +2,8 @@
 
 use core::ops::Range;
 
-use super::Shape;
 use crate::config::Mask;
+use crate::shape::Shape;
 
 /// Which keys a query attends to around its own position i among the keys: those from i − left to i + right, `None` for no limit.
 /// A key before the first or behind the last is none.

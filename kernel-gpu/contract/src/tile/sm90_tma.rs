@@ -5,9 +5,8 @@ use super::block::{
 };
 use super::{Epilogue, Grid, RESCALE_ON_OVERFLOW, Rejection};
 use crate::architecture::{ArchitectureLimits, REGISTER_ALLOCATION_UNIT, REGISTERS_PER_THREAD};
-use crate::args::TENSOR_MAP_ROWS;
+use crate::args::{TENSOR_MAP_COLUMNS, TENSOR_MAP_ROWS};
 use crate::config::{HEAD_DIM, MMA_K, MMA_N, Sequence, WARPGROUP_ROWS, WARPGROUP_WARPS};
-use crate::tensor_map::PANEL_COLUMNS;
 
 /// Bytes of the statistics of a row: its shift and its sum, in f32.
 pub const ROW_STATISTICS_BYTES: u32 = 8;
@@ -135,7 +134,7 @@ impl Sm90Tma {
     /// (`setmaxnreg.inc`).
     pub const fn consumer_registers(self) -> u32 {
         // Copies of several panels need more than the least, which would spill.
-        let kept = if self.columns > PANEL_COLUMNS { 40 } else { SMALLEST_REGISTER_COUNT };
+        let kept = if self.columns > TENSOR_MAP_COLUMNS { 40 } else { SMALLEST_REGISTER_COUNT };
         let given_up = self.launch_registers().saturating_sub(kept);
         allocated(self.launch_registers() + given_up / self.warpgroups)
     }

@@ -1,13 +1,8 @@
 //! Sizes of a problem.
 
-use crate::config::Mask;
-use crate::refusal::{Refusal, Tensor};
-use crate::view::{ELEMENT_BYTES, ROW_ALIGNMENT};
+use crate::config::{ELEMENT_BYTES, Mask};
+use crate::tensor::Tensor;
 
-/// Longest sequence: the end of the last tile of Q and as many keys behind it are counted in 32 bits with a sign.
-pub const MAXIMUM_SEQUENCE: u32 = (1 << 30) - 512;
-/// Most columns of a row: as many as the widest tiles have.
-pub const MAXIMUM_HEAD_DIM: u32 = 128;
 /// Columns of a row of Q, K, V and O, until [`Shape::with_head_dim`] says others.
 pub const DEFAULT_HEAD_DIM: u32 = 64;
 
@@ -129,36 +124,6 @@ impl Shape {
             }
             root = next;
         }
-    }
-
-    /// Requires that no dimension is 0 or too large, that heads can be shared evenly, and that rows are of whole 16-byte chunks.
-    pub(super) fn check(self) -> Result<(), Refusal> {
-        let Self { batch, heads, kv_heads, sequence, kv_sequence, head_dim } = self;
-        let sequences = [("sequence", sequence), ("kv_sequence", kv_sequence)];
-        for (name, value) in [("batch", batch), ("heads", heads), ("kv_heads", kv_heads)].into_iter().chain(sequences) {
-            if value == 0 {
-                return Err(Refusal::EmptyDimension { name });
-            }
-        }
-        if heads % kv_heads != 0 {
-            return Err(Refusal::KvHeads { heads, kv_heads });
-        }
-        match sequences.into_iter().find(|&(_, rows)| rows > MAXIMUM_SEQUENCE) {
-            None => check_head_dim(head_dim),
-            Some((name, sequence)) => Err(Refusal::SequenceTooLong { name, sequence }),
-        }
-    }
-}
-
-/// Requires that rows of `head_dim` columns are of whole 16-byte chunks, so that those without gaps are aligned, and no wider than
-/// the widest tiles.
-///
-/// # Errors
-/// [`Refusal::HeadDim`], with what would be accepted.
-pub fn check_head_dim(head_dim: u32) -> Result<(), Refusal> {
-    match (1..=MAXIMUM_HEAD_DIM).contains(&head_dim) && u64::from(head_dim) % ROW_ALIGNMENT == 0 {
-        true => Ok(()),
-        false => Err(Refusal::HeadDim { head_dim }),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The tensors that a refusal names.
+//! The tensors of a call: their names, their dimensions, and how far apart in memory the entries of these are.
 
 use core::fmt;
 
@@ -52,4 +52,39 @@ impl fmt::Display for Tensor {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.name())
     }
+}
+
+/// A dimension of a tensor other than the columns of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dimension {
+    /// B.
+    Batch,
+    /// H.
+    Head,
+    /// S.
+    Row,
+}
+
+impl fmt::Display for Dimension {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Dimension::Batch => "batch",
+            Dimension::Head => "head",
+            Dimension::Row => "row",
+        })
+    }
+}
+
+/// Strides of a `[batch, head, sequence, head_dim]` view, in elements; the last dimension is contiguous.
+///
+/// `[B,H,S,D]` and `[B,S,H,D]` tensors are both such views. A stride may be 0 for an input (broadcast).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strides {
+    /// Elements from one batch entry to the next.
+    pub batch: u64,
+    /// Elements from one head to the next.
+    pub head: u64,
+    /// Elements from one row (sequence position) to the next; a multiple of 8, so that rows are 16-byte aligned.
+    pub row: u64,
 }
