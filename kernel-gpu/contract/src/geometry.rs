@@ -1,9 +1,7 @@
 //! Launch geometry: how many blocks a launch has and which query tiles each of them computes.
 
-use crate::args::ForwardArgs;
 use crate::divisor::Divisor;
 use crate::limits::MAXIMUM_WORK_ITEMS;
-use crate::longest_first::{WorkOrder, longest_first_item};
 use crate::tile::Grid;
 
 /// A work item: the part of the problem that a thread block computes at a time.
@@ -68,7 +66,7 @@ pub fn block_work(item: u32, query_tiles: Divisor, heads: Divisor) -> BlockWork 
 
 /// [`block_work`] with a division that gives quotient and remainder.
 #[inline(always)]
-fn block_work_by(
+pub(crate) fn block_work_by(
     item: u32,
     query_tiles: Divisor,
     heads: Divisor,
@@ -77,58 +75,6 @@ fn block_work_by(
     let (batch_head, tile) = divide(item, query_tiles);
     let (batch, head) = divide(batch_head, heads);
     BlockWork { batch, head, query_tile: query_tiles.get().get() - 1 - tile }
-}
-
-impl ForwardArgs {
-    /// [`block_work`] for a launch with these arguments.
-    #[inline(always)]
-    pub fn block_work(&self, item: u32) -> BlockWork {
-        block_work(item, self.query_tiles, self.heads)
-    }
-
-    /// Work item `item` of a launch whose items come in `order`. `hide` returns a number unknown to the compiler.
-    #[inline(always)]
-    pub fn work_in(&self, order: WorkOrder, item: u32, hide: impl Fn(u32) -> u32) -> BlockWork {
-        match order {
-            WorkOrder::HeadByHead => self.block_work(item),
-            WorkOrder::LongestFirst => self.longest_first_work(item, |number, divisor| divisor.divide(number), hide),
-        }
-    }
-
-    /// [`Self::work_in`] for a block that has no other item: it divides once, before all else, when registers are free, and by
-    /// the operator, as the multipliers would take some for good.
-    #[inline(always)]
-    pub fn only_work_in(&self, order: WorkOrder, item: u32, hide: impl Fn(u32) -> u32) -> BlockWork {
-        let by_operator = |number, divisor: Divisor| (number / divisor.get(), number % divisor.get());
-        match order {
-            WorkOrder::HeadByHead => block_work_by(item, self.query_tiles, self.heads, by_operator),
-            WorkOrder::LongestFirst => self.longest_first_work(item, by_operator, hide),
-        }
-    }
-
-    /// Work item `item` of a launch for packed sequences: heads are neighbours, as their rows are in memory. The slots that no
-    /// tile has are thus not all dealt out to the same blocks.
-    #[inline(always)]
-    pub fn packed_work(&self, item: u32) -> BlockWork {
-        let (slot, head) = self.heads.divide(item);
-        BlockWork { batch: 0, head, query_tile: slot }
-    }
-
-    /// `work` with the head of K and V that its head of Q attends to.
-    #[inline(always)]
-    pub fn of_keys(&self, work: BlockWork) -> BlockWork {
-        BlockWork { head: self.group.divide(work.head).0, ..work }
-    }
-
-    /// The work item of block `block` of `blocks` in its `round`, counted from 0, of a launch whose items come in `order`; `None`
-    /// when it has done all of its own.
-    #[inline(always)]
-    pub fn work_item(&self, order: WorkOrder, round: u32, block: u32, blocks: u32) -> Option<u32> {
-        match order {
-            WorkOrder::HeadByHead => work_item(round, block, blocks, self.work_items.get()),
-            WorkOrder::LongestFirst => longest_first_item(round, block, blocks, self.work_items.get()),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@
 
 use core::num::NonZeroU32;
 
-use crate::args::ForwardArgs;
 use crate::divisor::Divisor;
 
 /// Strips of a head, computed in two passes of half of them.
@@ -133,43 +132,42 @@ impl LastRound {
     pub const fn split_round(self) -> u32 {
         if self.is_split() { self.round } else { u32::MAX / 2 }
     }
-}
 
-impl ForwardArgs {
-    /// What block `block` of `blocks` computes of the last round in pass 0 and in pass 1, where it is dealt out in strips.
+    /// What block `block` of `blocks` computes of the last round in pass 0 and in pass 1, where it is dealt out in strips, of a launch
+    /// of so many `heads`.
+    // By reference, so that the device reads the number where it needs it.
     #[inline(always)]
-    pub fn last_share(&self, pass: u32, block: u32, blocks: u32) -> Share {
-        let LastRound { round, first_split, .. } = self.last_round;
+    pub(crate) fn share(&self, pass: u32, block: u32, blocks: u32, heads: &NonZeroU32) -> Share {
+        let Self { round, first_split, .. } = *self;
         let begin = round * blocks;
         let halves = first_split > begin;
         if halves && pass == 0 {
             return Share { item: begin + block / 2, first: block % 2 * (STRIPS / 2), strips: STRIPS / 2 };
         }
-        let (item, part, parts) = self.last_round.part(block);
-        if pass > u32::from(halves) || item >= self.work_items.get() {
+        let (item, part, parts) = self.part(block);
+        if pass > u32::from(halves) || item >= heads.get() {
             return Share::NONE;
         }
         let first = parts.divide(STRIPS * part).0;
         Share { item, first, strips: parts.divide(STRIPS * (part + 1)).0 - first }
     }
 
-    /// What block `block` computes of the last round, where it is dealt out in [equal parts](LastRound::in_parts) of items of
-    /// `strips` strips; `None` where it computes nothing of it.
+    /// What block `block` computes of the last round, where it is dealt out in [equal parts](Self::in_parts) of items of `strips`
+    /// strips; of an item behind the last one where it computes nothing of it.
     #[inline(always)]
-    pub fn last_part(&self, block: u32, strips: u32) -> Option<Share> {
-        let LastRound { first_split, parts, .. } = self.last_round;
+    pub(crate) fn equal_part(&self, block: u32, strips: u32) -> Share {
+        let Self { first_split, parts, .. } = *self;
         let (item, part) = parts.divide(block);
-        let strips = self.last_round.strips_of_a_part(strips);
-        let share = Share { item: first_split + item, first: part * strips, strips };
-        (share.item < self.work_items.get()).then_some(share)
+        let strips = self.strips_of_a_part(strips);
+        Share { item: first_split + item, first: part * strips, strips }
     }
 
-    /// Passes through whole heads of block `block` of `blocks`, two for each of its heads.
+    /// Passes through whole heads of block `block` of `blocks`, two for each of its heads, of a launch of so many `heads`.
+    // By reference for the same reason.
     #[inline(always)]
-    pub fn whole_passes(&self, block: u32, blocks: u32) -> u32 {
-        let LastRound { round, .. } = self.last_round;
-        let is_in_last = !self.last_round.is_split() && round * blocks + block < self.work_items.get();
-        2 * (round + u32::from(is_in_last))
+    pub(crate) fn whole_passes(&self, block: u32, blocks: u32, heads: &NonZeroU32) -> u32 {
+        let is_in_last = !self.is_split() && self.round * blocks + block < heads.get();
+        2 * (self.round + u32::from(is_in_last))
     }
 }
 
@@ -178,54 +176,18 @@ mod tests {
     extern crate std;
 
     use super::*;
-    use crate::args::{ScoreModArgs, Strides};
     use crate::geometry::work_item;
-    use crate::longest_first::HeadGroups;
     use std::collections::BTreeSet;
     use std::vec::Vec;
 
-    /// The arguments of a launch of so many heads whose last round is `last_round`, as far as they say who computes what.
-    fn args(heads: u32, last_round: LastRound) -> ForwardArgs {
-        let strides = Strides { batch: 0, head: 0, row: 0 };
-        ForwardArgs {
-            q: 0,
-            k: 0,
-            v: 0,
-            o: 0,
-            lse: 0,
-            score_mod: ScoreModArgs::NONE,
-            cu_seqlens: 0,
-            cu_seqlens_k: 0,
-            seqused_q: 0,
-            seqused_k: 0,
-            q_strides: strides,
-            k_strides: strides,
-            v_strides: strides,
-            o_strides: strides,
-            window_left: 0,
-            window_right: 0,
-            scale_log2: 1.0,
-            sequence: 512,
-            sequences: 0,
-            room: 0,
-            kv_room: 0,
-            bottom_right: 0,
-            reserved: 0,
-            kv_sequence: 512,
-            head_dim: 64,
-            heads: Divisor::new(NonZeroU32::MIN),
-            group: Divisor::new(NonZeroU32::MIN),
-            query_tiles: Divisor::new(NonZeroU32::MIN),
-            work_items: NonZeroU32::new(heads).expect("heads"),
-            last_round,
-            head_groups: HeadGroups::one(NonZeroU32::MIN, NonZeroU32::MIN),
-        }
+    fn positive(number: u32) -> NonZeroU32 {
+        NonZeroU32::new(number).expect("a positive number")
     }
 
     /// The strips that a block computes of the last round, where it is dealt out in strips.
-    fn shares(args: &ForwardArgs, block: u32, blocks: u32) -> Vec<Share> {
-        let share = |pass| args.last_share(pass, block, blocks);
-        let passes = if args.last_round.is_split() { 0..u32::MAX } else { 0..0 };
+    fn shares(last_round: LastRound, block: u32, blocks: u32, heads: u32) -> Vec<Share> {
+        let share = |pass| last_round.share(pass, block, blocks, &positive(heads));
+        let passes = if last_round.is_split() { 0..u32::MAX } else { 0..0 };
         passes.map(share).take_while(|share| share.strips > 0).collect()
     }
 
@@ -239,18 +201,18 @@ mod tests {
     #[test]
     fn every_strip_of_every_head_is_dealt_out_once() {
         for (heads, blocks) in launches() {
-            let args = args(heads, LastRound::in_strips(heads, blocks));
+            let last_round = LastRound::in_strips(heads, blocks);
             let mut strips = BTreeSet::new();
             let mut take = |item, strip| {
                 assert!(item < heads && strip < STRIPS, "{heads} heads, {blocks} blocks: strip {strip} of head {item}");
                 assert!(strips.insert((item, strip)), "{heads} heads, {blocks} blocks: strip {strip} of {item} twice");
             };
             for block in 0..blocks {
-                for round in 0..args.whole_passes(block, blocks) / 2 {
+                for round in 0..last_round.whole_passes(block, blocks, &positive(heads)) / 2 {
                     let item = work_item(round, block, blocks, heads).expect("a head in each of its rounds");
                     (0..STRIPS).for_each(|strip| take(item, strip));
                 }
-                for Share { item, first, strips } in shares(&args, block, blocks) {
+                for Share { item, first, strips } in shares(last_round, block, blocks, heads) {
                     (first..first + strips).for_each(|strip| take(item, strip));
                 }
             }
@@ -262,10 +224,11 @@ mod tests {
     fn a_round_in_strips_is_shorter_than_a_whole_head_for_every_block() {
         let mut split = 0;
         for (heads, blocks) in launches() {
-            let args = args(heads, LastRound::in_strips(heads, blocks));
-            split += u32::from(args.last_round.is_split());
+            let last_round = LastRound::in_strips(heads, blocks);
+            split += u32::from(last_round.is_split());
             for block in 0..blocks {
-                let strips: Vec<u32> = shares(&args, block, blocks).iter().map(|share| share.strips).collect();
+                let strips: Vec<u32> =
+                    shares(last_round, block, blocks, heads).iter().map(|share| share.strips).collect();
                 assert!(strips.iter().all(|&strips| strips <= STRIPS / 2), "a strip for each warpgroup: {strips:?}");
                 assert!(strips.iter().sum::<u32>() < STRIPS, "{heads} heads on {blocks} blocks: {strips:?}");
             }
@@ -275,11 +238,11 @@ mod tests {
 
     #[test]
     fn the_heads_of_the_benchmark_take_an_h200_seven_whole_rounds_and_half_a_head_and_at_most_three_strips() {
-        let args = args(1024, LastRound::in_strips(1024, 132));
-        assert_eq!(args.last_round.split_round(), 7);
+        let last_round = LastRound::in_strips(1024, 132);
+        assert_eq!(last_round.split_round(), 7);
         let mut longest = 0;
         for block in 0..132 {
-            let strips: Vec<u32> = shares(&args, block, 132).iter().map(|share| share.strips).collect();
+            let strips: Vec<u32> = shares(last_round, block, 132, 1024).iter().map(|share| share.strips).collect();
             assert!(matches!(strips[..], [4, 2 | 3]), "block {block}: {strips:?}");
             longest += strips[1] - 2;
         }
@@ -301,9 +264,9 @@ mod tests {
                     continue;
                 }
                 split += 1;
-                let args = args(items, last_round);
                 assert_eq!(last_round.split_round(), items / blocks);
-                let shares: Vec<Share> = (0..blocks).filter_map(|block| args.last_part(block, strips)).collect();
+                let parts = (0..blocks).map(|block| last_round.equal_part(block, strips));
+                let shares: Vec<Share> = parts.filter(|share| share.item < items).collect();
                 let dealt = shares
                     .iter()
                     .flat_map(|&Share { item, first, strips }| (first..first + strips).map(move |strip| (item, strip)));

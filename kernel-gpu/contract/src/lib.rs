@@ -11,6 +11,7 @@ pub mod args;
 pub mod class;
 pub mod config;
 pub mod cost;
+pub mod dealing;
 pub mod divisor;
 pub mod geometry;
 pub mod gpu;

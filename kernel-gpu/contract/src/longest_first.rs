@@ -7,9 +7,7 @@
 
 use core::num::NonZeroU32;
 
-use crate::args::ForwardArgs;
 use crate::divisor::Divisor;
-use crate::geometry::BlockWork;
 
 /// Bytes of K and V that blocks share in L2, for each multiprocessor: of an H100, 33 of its 50 MB.
 const SHARED_BYTES: u64 = 256 << 10;
@@ -74,7 +72,7 @@ impl HeadGroups {
     /// The head, of all batch entries, and how many tiles of it come before this one, of work item `item`. What
     /// [`Divisor::either`] asks of `hide` is asked of it here.
     #[inline(always)]
-    fn head_and_rank(
+    pub(crate) fn head_and_rank(
         &self,
         item: u32,
         divide: impl Fn(u32, Divisor) -> (u32, u32) + Copy,
@@ -111,22 +109,6 @@ pub enum WorkOrder {
 pub const fn longest_first_item(round: u32, block: u32, blocks: u32, work_items: u32) -> Option<u32> {
     let item = round * blocks + if round % 2 == 0 { block } else { blocks - 1 - block };
     if item < work_items { Some(item) } else { None }
-}
-
-impl ForwardArgs {
-    /// Work item `item` of a launch whose longest items come first, with a division that gives quotient and remainder, and what
-    /// [`Divisor::either`] asks of `hide`.
-    #[inline(always)]
-    pub(crate) fn longest_first_work(
-        &self,
-        item: u32,
-        divide: impl Fn(u32, Divisor) -> (u32, u32) + Copy,
-        hide: impl Fn(u32) -> u32,
-    ) -> BlockWork {
-        let (batch_head, rank) = self.head_groups.head_and_rank(item, divide, hide);
-        let (batch, head) = divide(batch_head, self.heads);
-        BlockWork { batch, head, query_tile: self.query_tiles.get().get() - 1 - rank }
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,94 @@
+//! How the work items of a launch are dealt out to its blocks: [`crate::geometry`], [`crate::longest_first`] and
+//! [`crate::last_round`] with what the arguments of the launch say.
+
+use crate::args::ForwardArgs;
+use crate::divisor::Divisor;
+use crate::geometry::{BlockWork, block_work, block_work_by, work_item};
+use crate::last_round::Share;
+use crate::longest_first::{WorkOrder, longest_first_item};
+
+impl ForwardArgs {
+    /// [`block_work`] for a launch with these arguments.
+    #[inline(always)]
+    pub fn block_work(&self, item: u32) -> BlockWork {
+        block_work(item, self.query_tiles, self.heads)
+    }
+
+    /// Work item `item` of a launch whose items come in `order`. `hide` returns a number unknown to the compiler.
+    #[inline(always)]
+    pub fn work_in(&self, order: WorkOrder, item: u32, hide: impl Fn(u32) -> u32) -> BlockWork {
+        match order {
+            WorkOrder::HeadByHead => self.block_work(item),
+            WorkOrder::LongestFirst => self.longest_first_work(item, |number, divisor| divisor.divide(number), hide),
+        }
+    }
+
+    /// [`Self::work_in`] for a block that has no other item: it divides once, before all else, when registers are free, and by
+    /// the operator, as the multipliers would take some for good.
+    #[inline(always)]
+    pub fn only_work_in(&self, order: WorkOrder, item: u32, hide: impl Fn(u32) -> u32) -> BlockWork {
+        let by_operator = |number, divisor: Divisor| (number / divisor.get(), number % divisor.get());
+        match order {
+            WorkOrder::HeadByHead => block_work_by(item, self.query_tiles, self.heads, by_operator),
+            WorkOrder::LongestFirst => self.longest_first_work(item, by_operator, hide),
+        }
+    }
+
+    /// Work item `item` of a launch whose longest items come first, with a division that gives quotient and remainder, and what
+    /// [`Divisor::either`] asks of `hide`.
+    #[inline(always)]
+    fn longest_first_work(
+        &self,
+        item: u32,
+        divide: impl Fn(u32, Divisor) -> (u32, u32) + Copy,
+        hide: impl Fn(u32) -> u32,
+    ) -> BlockWork {
+        let (batch_head, rank) = self.head_groups.head_and_rank(item, divide, hide);
+        let (batch, head) = divide(batch_head, self.heads);
+        BlockWork { batch, head, query_tile: self.query_tiles.get().get() - 1 - rank }
+    }
+
+    /// Work item `item` of a launch for packed sequences: heads are neighbours, as their rows are in memory. The slots that no
+    /// tile has are thus not all dealt out to the same blocks.
+    #[inline(always)]
+    pub fn packed_work(&self, item: u32) -> BlockWork {
+        let (slot, head) = self.heads.divide(item);
+        BlockWork { batch: 0, head, query_tile: slot }
+    }
+
+    /// `work` with the head of K and V that its head of Q attends to.
+    #[inline(always)]
+    pub fn of_keys(&self, work: BlockWork) -> BlockWork {
+        BlockWork { head: self.group.divide(work.head).0, ..work }
+    }
+
+    /// The work item of block `block` of `blocks` in its `round`, counted from 0, of a launch whose items come in `order`; `None`
+    /// when it has done all of its own.
+    #[inline(always)]
+    pub fn work_item(&self, order: WorkOrder, round: u32, block: u32, blocks: u32) -> Option<u32> {
+        match order {
+            WorkOrder::HeadByHead => work_item(round, block, blocks, self.work_items.get()),
+            WorkOrder::LongestFirst => longest_first_item(round, block, blocks, self.work_items.get()),
+        }
+    }
+
+    /// What block `block` of `blocks` computes of the last round in pass 0 and in pass 1, where it is dealt out in strips.
+    #[inline(always)]
+    pub fn last_share(&self, pass: u32, block: u32, blocks: u32) -> Share {
+        self.last_round.share(pass, block, blocks, &self.work_items)
+    }
+
+    /// What block `block` computes of the last round, where it is dealt out in [equal parts](crate::last_round::LastRound::in_parts)
+    /// of items of `strips` strips; `None` where it computes nothing of it.
+    #[inline(always)]
+    pub fn last_part(&self, block: u32, strips: u32) -> Option<Share> {
+        let share = self.last_round.equal_part(block, strips);
+        (share.item < self.work_items.get()).then_some(share)
+    }
+
+    /// Passes through whole heads of block `block` of `blocks`, two for each of its heads.
+    #[inline(always)]
+    pub fn whole_passes(&self, block: u32, blocks: u32) -> u32 {
+        self.last_round.whole_passes(block, blocks, &self.work_items)
+    }
+}
