@@ -78,6 +78,9 @@ macro_rules! entry {
 
                 impl tma::TmaKernel for Entry {
                     const TILE: Sm90Tma = TILE;
+                }
+
+                impl tma::OrderedKernel for Entry {
                     type Order = <tma::Passes<{ TILE.passes }, { TILE.splits_keys() }> as tma::InOrder<$sequence>>::Order;
                 }
 

@@ -17,6 +17,19 @@ pub(crate) use rust_cuda::kernel;
 #[cfg(not(feature = "rust_cuda"))]
 pub(crate) use rustc::kernel;
 
+/// A special register of the calling thread, of 32 bits.
+macro_rules! special_register {
+    ($name:literal) => {{
+        let value: u32;
+        // SAFETY: reading a special register has no effect.
+        unsafe {
+            core::arch::asm!(concat!("mov.u32 {}, %", $name, ";"), out(reg32) value, options(pure, nomem, nostack))
+        };
+        value
+    }};
+}
+pub(crate) use special_register;
+
 /// Address of the second argument of the entry `$name`.
 ///
 /// By assembly: what Rust's reference to an argument by value points to may be a copy in local memory. Both code generators

@@ -23,7 +23,7 @@ pub(crate) use kernel;
 
 /// Indices of the calling thread, and its block's barrier.
 pub mod thread {
-    use crate::device::ptx::special_register;
+    use crate::device::codegen::special_register;
 
     /// `%tid.x`
     #[inline(always)]

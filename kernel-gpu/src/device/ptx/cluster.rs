@@ -1,5 +1,7 @@
 //! Thread block clusters (PTX ISA, "barrier.cluster", "mapa", "Special Registers", "ld").
 
+use crate::device::codegen::special_register;
+
 /// `%clusterid.x`: which cluster of the grid it is, where the other dimensions are 1.
 #[inline(always)]
 pub fn index_x() -> u32 {

@@ -14,19 +14,6 @@ macro_rules! instruction {
     };
 }
 
-/// A special register of the calling thread, of 32 bits.
-macro_rules! special_register {
-    ($name:literal) => {{
-        let value: u32;
-        // SAFETY: reading a special register has no effect.
-        unsafe {
-            core::arch::asm!(concat!("mov.u32 {}, %", $name, ";"), out(reg32) value, options(pure, nomem, nostack))
-        };
-        value
-    }};
-}
-pub(crate) use special_register;
-
 pub mod bulk_copy;
 pub mod cluster;
 pub mod cp_async;

@@ -8,9 +8,11 @@
 //!
 //! Each block leaves its part in its own shared memory, where K and V were, and then adds up some rows of all of them.
 
+use super::context::Context;
+use super::epilogue;
+use super::kernel::{ROWS, TmaKernel};
 use super::memory::Memory;
 use super::order::SplitKeys;
-use super::{Context, ROWS, TmaKernel, epilogue};
 use crate::device::attention::copy::{HeadRows, has_chunk};
 use crate::device::attention::epilogue::{log_sum_exp, normaliser};
 use crate::device::attention::head_dim::{Fragments, HeadDim};

@@ -1,10 +1,11 @@
 //! What a warpgroup that computes does.
 
+use super::combine;
+use super::context::Context;
 use super::mapped::Mapped;
-use super::order::{Order, Step};
+use super::order::{Order, OrderedKernel, Step};
 use super::strip::Strip;
 use super::turns::Turns;
-use super::{Context, TmaKernel, combine};
 use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::score_mod::ScoreMod;
@@ -23,7 +24,7 @@ use contract::config::WARPGROUP_WARPS;
 /// # Safety
 /// All warps of the warpgroup call this together, once; `lane.warp` is the same in all lanes.
 #[inline(always)]
-pub unsafe fn consume<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
+pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
     let memory = context.memory;
     let warpgroup = lane.warp / WARPGROUP_WARPS;
     // SAFETY: the warpgroup is together: all that decides is the same for it. Tiles are read between the wait for them and
@@ -130,7 +131,7 @@ pub unsafe fn consume<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
 /// # Safety
 /// All warps of the warpgroup call this together, for the steps in order.
 #[inline(always)]
-unsafe fn wait_for_tile<K: TmaKernel>(context: &Context<'_, K>, step: Step<K>) {
+unsafe fn wait_for_tile<K: OrderedKernel>(context: &Context<'_, K>, step: Step<K>) {
     // SAFETY: an initialised mbarrier.
     unsafe { mbarrier::wait(context.memory.stage_full(step.stage), step.stage_parity) };
 }
@@ -140,7 +141,7 @@ unsafe fn wait_for_tile<K: TmaKernel>(context: &Context<'_, K>, step: Step<K>) {
 /// # Safety
 /// As for [`wait_for_tile`].
 #[inline(always)]
-unsafe fn wait_for_strip<K: TmaKernel>(context: &Context<'_, K>, step: Step<K>) {
+unsafe fn wait_for_strip<K: OrderedKernel>(context: &Context<'_, K>, step: Step<K>) {
     // SAFETY: initialised mbarriers.
     unsafe {
         wait_for_tile(context, step);

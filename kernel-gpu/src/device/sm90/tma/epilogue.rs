@@ -1,10 +1,12 @@
 //! The end of a strip: O is normalised and left in shared memory, with what LSE is computed from. [`super::storer`] stores
 //! them while the warpgroup goes on with its next strip.
 
+use super::context::Context;
+use super::copies::StripCopy;
+use super::kernel::TmaKernel;
 use super::mapped::Mapped;
 use super::memory::Memory;
-use super::order::StripCopy;
-use super::{Context, Rows, TmaKernel};
+use super::rows::Rows;
 use crate::device::attention::copy::HeadRows;
 use crate::device::attention::epilogue::{exchange_strip, normaliser};
 use crate::device::attention::head_dim::{Fragments, HeadDim};

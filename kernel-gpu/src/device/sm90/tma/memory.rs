@@ -7,7 +7,8 @@
 
 use core::marker::PhantomData;
 
-use super::{ROWS, Rows, TmaKernel};
+use super::kernel::{ROWS, TmaKernel};
+use super::rows::Rows;
 use crate::device::attention::ROWS_PER_LANE;
 use crate::device::codegen::shared;
 use crate::device::ptx::mbarrier;

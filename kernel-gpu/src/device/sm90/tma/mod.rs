@@ -12,7 +12,10 @@
 
 mod combine;
 mod consumer;
+mod context;
+mod copies;
 mod epilogue;
+mod kernel;
 mod mapped;
 mod memory;
 mod order;
@@ -22,134 +25,28 @@ mod storer;
 mod strip;
 mod turns;
 
-pub use order::{Order, PackedStreamed, SplitKeys, Streamed, WholeHead};
+pub use context::Maps;
+pub use kernel::TmaKernel;
+pub use order::{InOrder, OrderedKernel, Passes};
 
 use crate::device::attention::Lane;
-use crate::device::attention::head_dim::HeadDim;
-use crate::device::attention::kernel::Kernel;
-use crate::device::attention::sequence::{Any, Exact, Packed, Sequence};
-use crate::device::ptx::wgmma::{Accumulators, Registers};
+use crate::device::attention::sequence::Sequence;
 use crate::device::ptx::{grid, shuffle, sync, warpgroup};
-use contract::args::{ForwardArgs, TENSOR_MAP_BYTES};
-use contract::config::{WARP_SIZE, WARPGROUP_ROWS, WARPGROUP_WARPS};
-use contract::tile::Sm90Tma;
+use context::Context;
+use contract::args::ForwardArgs;
+use contract::config::{WARP_SIZE, WARPGROUP_WARPS};
 use mapped::Mapped;
 use memory::Memory;
+use order::Order;
 use producer::Loader;
-use rows::Rows;
 use storer::Storer;
-
-/// Rows of a strip, and of the box that a tensor map copies.
-const ROWS: u32 = WARPGROUP_ROWS;
-/// Keys of a step.
-const KEYS: u32 = 64;
-/// 8-key tiles of a step.
-const N_TILES: usize = 8;
-/// 16-key steps of a step.
-const K_STEPS: usize = 4;
-
-const _: () = assert!(KEYS == ROWS, "K and V come in boxes of as many rows as Q");
-
-/// A kernel with a producer.
-pub trait TmaKernel: Kernel<Sequence: Mapped, HeadDim: HeadDim<Output: Accumulators + Registers>> {
-    /// Its tile configuration.
-    const TILE: Sm90Tma;
-    /// Warpgroups of a block that compute.
-    const WARPGROUPS: u32 = Self::TILE.warpgroups;
-    /// K/V tiles in shared memory at once.
-    const STAGES: u32 = Self::TILE.stages;
-    /// In which order strips and tiles are gone through.
-    type Order: Order<Self>;
-}
-
-/// How often a warpgroup goes through K and V of a work item ([`contract::tile::Sm90Tma::passes`]), and whether its keys are split
-/// among blocks.
-pub struct Passes<const COUNT: u32, const SPLITS_KEYS: bool>;
-
-/// What has an order, for sequences `S`.
-pub trait InOrder<S> {
-    /// The order.
-    type Order;
-}
-
-impl<const LENGTH: u32> InOrder<Exact<LENGTH>> for Passes<1, false> {
-    type Order = Streamed;
-}
-
-impl InOrder<Any> for Passes<1, false> {
-    type Order = Streamed;
-}
-
-impl InOrder<Packed> for Passes<1, false> {
-    type Order = PackedStreamed;
-}
-
-impl<const LENGTH: u32> InOrder<Exact<LENGTH>> for Passes<2, false> {
-    type Order = WholeHead;
-}
-
-impl InOrder<Any> for Passes<1, true> {
-    type Order = SplitKeys;
-}
-
-/// Addresses of the tensor maps, one behind the other in the `.param` space.
-#[derive(Clone, Copy)]
-pub struct Maps {
-    first: u64,
-}
-
-impl Maps {
-    /// Those of a [`contract::args::TensorMaps`] at `address`.
-    #[inline(always)]
-    pub fn at(address: u64) -> Self {
-        Self { first: address }
-    }
-
-    /// The map of Q.
-    #[inline(always)]
-    fn q(self) -> u64 {
-        self.first
-    }
-
-    /// The map of K.
-    #[inline(always)]
-    fn k(self) -> u64 {
-        self.first + TENSOR_MAP_BYTES
-    }
-
-    /// The map of V.
-    #[inline(always)]
-    fn v(self) -> u64 {
-        self.first + 2 * TENSOR_MAP_BYTES
-    }
-
-    /// The map of O.
-    #[inline(always)]
-    fn o(self) -> u64 {
-        self.first + 3 * TENSOR_MAP_BYTES
-    }
-}
-
-/// What a launch and its block are, for every thread of the block.
-pub struct Context<'a, K: TmaKernel> {
-    /// The arguments of the launch.
-    args: &'a ForwardArgs,
-    /// Its tensor maps.
-    maps: Maps,
-    /// The block's shared memory.
-    memory: Memory<K>,
-    /// Rows of Q of all sequences; of packed ones, their rows together.
-    length: u32,
-    /// Rows of K and V, likewise.
-    kv_length: u32,
-}
 
 /// O and LSE of the block's work items.
 ///
 /// The warpgroups that compute have `CONSUMER_REGISTERS` registers each thread; the one that copies has `PRODUCER_REGISTERS`.
 /// Where these are as many, each has all that a thread can have, and `setmaxnreg` would be illegal.
 #[inline(always)]
-pub fn forward<K: TmaKernel, const CONSUMER_REGISTERS: u32, const PRODUCER_REGISTERS: u32>(
+pub fn forward<K: OrderedKernel, const CONSUMER_REGISTERS: u32, const PRODUCER_REGISTERS: u32>(
     args: &ForwardArgs,
     maps: Maps,
 ) {

@@ -1,9 +1,12 @@
 //! The thread that copies to shared memory.
 
+use super::context::Context;
+use super::copies::{StripCopy, TileCopy};
+use super::kernel::{KEYS, ROWS};
 use super::mapped::{InMaps, Mapped, in_maps_of_batch};
 use super::memory::Memory;
-use super::order::{Order, Streamed, StripCopy, TileCopy};
-use super::{Context, KEYS, ROWS, Rows, TmaKernel};
+use super::order::{Order, OrderedKernel, Streamed};
+use super::rows::Rows;
 use crate::device::attention::sequence::Sequence;
 use crate::device::ptx::{bulk_copy, mbarrier, memory, proxy};
 use crate::device::unrolled;
@@ -17,12 +20,12 @@ const FIRST_TILES: u32 = 2;
 /// # Safety
 /// Of its functions: one thread of the block calls them, [`Self::load_first`] first and then strips and tiles in their order; the launch
 /// has tensor maps of the host's shape.
-pub struct Loader<'a, K: TmaKernel> {
+pub struct Loader<'a, K: OrderedKernel> {
     context: &'a Context<'a, K>,
     memory: Memory<K>,
 }
 
-impl<'a, K: TmaKernel> Loader<'a, K> {
+impl<'a, K: OrderedKernel> Loader<'a, K> {
     /// That of the block.
     #[inline(always)]
     pub fn new(context: &'a Context<'a, K>) -> Self {
@@ -204,7 +207,7 @@ struct FirstItem {
 /// # Safety
 /// As for [`bulk_copy::prefetch_box_4d`] with a map of the host's shape.
 #[inline(always)]
-unsafe fn prefetch_rows<K: TmaKernel>(map: u64, first: InMaps) {
+unsafe fn prefetch_rows<K: OrderedKernel>(map: u64, first: InMaps) {
     unrolled!(at most 4; for panel in const { Rows::<K>::PANELS as usize } => {
         // SAFETY: a map of that rank.
         unsafe { bulk_copy::prefetch_box_4d(map, first.coordinates(panel as u32 * Rows::<K>::PANEL_COLUMNS)) };
@@ -216,7 +219,7 @@ unsafe fn prefetch_rows<K: TmaKernel>(map: u64, first: InMaps) {
 /// # Safety
 /// As for [`bulk_copy::load_box_4d`] with a map of the host's shape.
 #[inline(always)]
-unsafe fn load_rows<K: TmaKernel>(tile: Rows<K>, map: u64, first: InMaps, full: u32) {
+unsafe fn load_rows<K: OrderedKernel>(tile: Rows<K>, map: u64, first: InMaps, full: u32) {
     unrolled!(at most 4; for panel in const { Rows::<K>::PANELS as usize } => {
         let coordinates = first.coordinates(panel as u32 * Rows::<K>::PANEL_COLUMNS);
         // SAFETY: a panel of the tile is a box of the map; the caller answers for the rest.

@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use super::{ROWS, TmaKernel};
+use super::kernel::{ROWS, TmaKernel};
 use crate::device::attention::head_dim::HeadDim;
 use crate::device::attention::kernel::Kernel;
 use crate::device::ptx::wgmma::OperandLayout;

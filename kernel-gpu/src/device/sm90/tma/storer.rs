@@ -1,10 +1,11 @@
 //! The warp that stores O and LSE, so that those who compute go on with their next strip meanwhile.
 
+use super::context::Context;
+use super::copies::StripCopy;
+use super::kernel::{ROWS, TmaKernel};
 use super::mapped::Mapped;
 use super::memory::Memory;
-use super::order::StripCopy;
 use super::rows::Rows;
-use super::{Context, ROWS, TmaKernel};
 use crate::device::attention::Lane;
 use crate::device::attention::epilogue::log_sum_exp;
 use crate::device::attention::sequence::Sequence;

@@ -1,11 +1,14 @@
 //! A strip of 64 query rows: what a warpgroup computes of it, 16 rows in each warp.
 
+use super::context::Context;
+use super::copies::StripCopy;
 use super::epilogue::Normalisers;
+use super::kernel::{K_STEPS, KEYS, N_TILES, ROWS};
 use super::mapped::Mapped;
 use super::memory::Memory;
-use super::order::{Order, Step, StripCopy};
+use super::order::{Order, OrderedKernel, Step};
 use super::turns::Turns;
-use super::{Context, K_STEPS, KEYS, N_TILES, ROWS, TmaKernel, combine, epilogue};
+use super::{combine, epilogue};
 use crate::device::attention::head_dim::{Fragments, HeadDim};
 use crate::device::attention::score_mod::{Place, ScoreMod};
 use crate::device::attention::softmax::{apply_mask, rescale_row};
@@ -17,7 +20,7 @@ use crate::device::sm90::softmax::StripSoftmax;
 use crate::device::unrolled;
 
 /// The registers of a strip.
-pub struct Strip<K: TmaKernel> {
+pub struct Strip<K: OrderedKernel> {
     scores: Scores<1, N_TILES>,
     probabilities: Probabilities<K_STEPS>,
     output: OutputStrip<K>,
@@ -28,7 +31,7 @@ pub struct Strip<K: TmaKernel> {
     fetched: <K::ScoreMod as ScoreMod>::Fetched<1, N_TILES>,
 }
 
-impl<K: TmaKernel> Strip<K> {
+impl<K: OrderedKernel> Strip<K> {
     /// One that has attended to nothing, of the strip of `step`.
     ///
     /// # Safety
@@ -275,7 +278,7 @@ impl<K: TmaKernel> Strip<K> {
 
 /// Where the scores of a step are that the lane's warp has.
 #[inline(always)]
-fn place<K: TmaKernel>(context: &Context<'_, K>, step: Step<K>, lane: Lane) -> Place {
+fn place<K: OrderedKernel>(context: &Context<'_, K>, step: Step<K>, lane: Lane) -> Place {
     Place {
         first_row: step.first_row.wrapping_add(epilogue::warp_row(lane)),
         first_key: step.tile * KEYS,

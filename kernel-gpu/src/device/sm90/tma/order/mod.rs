@@ -1,15 +1,17 @@
 //! In which order warpgroups go through strips of queries and tiles of keys.
 
 mod packed;
+mod passes;
 mod split_keys;
 mod streamed;
 mod whole_head;
 
-use super::mapped::InMaps;
+use super::context::Context;
+use super::copies::{StripCopy, TileCopy};
+use super::kernel::TmaKernel;
 use super::memory::Memory;
 use super::rows::Rows;
 use super::turns::Turns;
-use super::{Context, TmaKernel};
 use crate::device::attention::Lane;
 use crate::device::codegen::thread;
 use crate::device::ptx::wgmma::{Descriptor, KMajor, NMajor};
@@ -18,6 +20,7 @@ use contract::longest_first::WorkOrder;
 use contract::packed::SequenceTile;
 
 pub use packed::PackedStreamed;
+pub use passes::{InOrder, Passes};
 pub use split_keys::SplitKeys;
 pub use streamed::Streamed;
 pub use whole_head::WholeHead;
@@ -83,13 +86,8 @@ pub trait Order<K: TmaKernel> {
     /// Whether a strip is computed by the blocks of a cluster, of its keys a part by each.
     const SPLITS_KEYS: bool = false;
 
-    /// The block's first work item, and the first tile of it; not for sequences that are looked up. The same in all orders of
-    /// whole heads.
-    #[inline(always)]
-    fn first_item(context: &Context<'_, K>) -> Option<(BlockWork, u32)> {
-        let work = Streamed::work(context, 0)?;
-        Some((work, Streamed::first_tile(context, Streamed::first_row(work, K::WARPGROUPS))))
-    }
+    /// The block's first work item, and the first tile of it; not for sequences that are looked up.
+    fn first_item(context: &Context<'_, K>) -> Option<(BlockWork, u32)>;
 
     /// The first step of a lane's warpgroup; `None` where the block has no work item.
     ///
@@ -156,52 +154,10 @@ pub trait Order<K: TmaKernel> {
     fn for_each_load(context: &Context<'_, K>, strip: impl FnMut(StripCopy), tile: impl FnMut(TileCopy));
 }
 
-/// A strip of a head, to or from shared memory.
-#[derive(Clone, Copy)]
-pub struct StripCopy {
-    /// Where it is in shared memory.
-    pub strip: u32,
-    /// Parity of the phases that say that it is full, and then computed.
-    pub parity: u32,
-    /// The head.
-    pub work: BlockWork,
-    /// The strip's first row, and the sequence that it counts from.
-    pub tile: SequenceTile,
-    /// Keys of the sequence.
-    pub kv_length: u32,
-}
-
-impl StripCopy {
-    /// What says that no strip follows, where sequences are looked up.
-    pub const END: SequenceTile = SequenceTile { sequence: 0, begin: 0, length: 0, first_row: u32::MAX };
-
-    /// Whether it says that no strip follows.
-    #[inline(always)]
-    pub fn is_end(&self) -> bool {
-        self.tile.first_row == Self::END.first_row
-    }
-
-    /// Whether it has a row of its sequence.
-    #[inline(always)]
-    pub fn has_rows(&self) -> bool {
-        self.tile.first_row < self.tile.length
-    }
-}
-
-/// A tile of K and V of a head, to shared memory.
-#[derive(Clone, Copy)]
-pub struct TileCopy {
-    /// Where it is in shared memory.
-    pub stage: u32,
-    /// Parity of the phase that says that it is full.
-    pub parity: u32,
-    /// Whether it is the stage's first tile.
-    pub is_first: bool,
-    /// The first of its keys.
-    pub first_key: InMaps,
-    /// Whether none of its keys is there, so that zeros take their place: a box wholly outside of a map of packed sequences would be
-    /// read from where the map begins, before the tensor.
-    pub is_outside: bool,
+/// A kernel with an order.
+pub trait OrderedKernel: TmaKernel {
+    /// In which order strips and tiles are gone through.
+    type Order: Order<Self>;
 }
 
 /// The tile from row `first_row` on of a sequence that is all of a head's rows.

@@ -1,16 +1,19 @@
 //! Strips of packed sequences, past which the tiles of K and V stream.
 
-use super::{Order, Step, Streamed, StripCopy, TileCopy, work_item};
+use super::{Order, Step, Streamed, work_item};
 use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::sequence::{Packed, Sequence};
 use crate::device::hidden;
 use crate::device::ptx::wgmma::Descriptor;
 use crate::device::ptx::{mbarrier, memory};
+use crate::device::sm90::tma::context::Context;
+use crate::device::sm90::tma::copies::{StripCopy, TileCopy};
+use crate::device::sm90::tma::epilogue;
+use crate::device::sm90::tma::kernel::{KEYS, ROWS, TmaKernel};
 use crate::device::sm90::tma::mapped::keys_in_maps;
 use crate::device::sm90::tma::memory::Memory;
 use crate::device::sm90::tma::turns::Turns;
-use crate::device::sm90::tma::{Context, KEYS, ROWS, TmaKernel, epilogue};
 use contract::config::WARPGROUP_WARPS;
 use contract::geometry::BlockWork;
 use contract::longest_first::WorkOrder;
@@ -222,6 +225,11 @@ impl PackedStreamed {
 }
 
 impl<K: TmaKernel> Order<K> for PackedStreamed {
+    #[inline(always)]
+    fn first_item(context: &Context<'_, K>) -> Option<(BlockWork, u32)> {
+        <Streamed as Order<K>>::first_item(context)
+    }
+
     #[inline(always)]
     unsafe fn first(context: &Context<'_, K>, lane: Lane, turns: Turns) -> Option<Step<K>> {
         const {

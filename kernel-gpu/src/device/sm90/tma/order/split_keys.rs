@@ -2,16 +2,18 @@
 
 use core::num::NonZeroU32;
 
-use super::{Order, Step, Streamed, StripCopy, TileCopy, whole};
+use super::{Order, Step, Streamed, whole};
 use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::sequence::Sequence;
 use crate::device::ptx::wgmma::Descriptor;
 use crate::device::ptx::{cluster, mbarrier};
+use crate::device::sm90::tma::context::Context;
+use crate::device::sm90::tma::copies::{StripCopy, TileCopy};
+use crate::device::sm90::tma::kernel::{KEYS, ROWS, TmaKernel};
 use crate::device::sm90::tma::mapped::in_maps_of_batch;
 use crate::device::sm90::tma::memory::Memory;
 use crate::device::sm90::tma::turns::Turns;
-use crate::device::sm90::tma::{Context, KEYS, ROWS, TmaKernel};
 use contract::geometry::BlockWork;
 use contract::split_keys::part_begin;
 

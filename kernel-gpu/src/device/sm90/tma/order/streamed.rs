@@ -1,16 +1,18 @@
 //! Strips of neighbouring rows, past which the tiles of K and V stream.
 
-use super::{Order, Step, StripCopy, TileCopy, whole, work_item};
+use super::{Order, Step, whole, work_item};
 use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::sequence::Sequence;
 use crate::device::codegen::thread;
 use crate::device::ptx::mbarrier;
 use crate::device::ptx::wgmma::{Descriptor, KMajor};
+use crate::device::sm90::tma::context::Context;
+use crate::device::sm90::tma::copies::{StripCopy, TileCopy};
+use crate::device::sm90::tma::kernel::{KEYS, ROWS, TmaKernel};
 use crate::device::sm90::tma::mapped::in_maps_of_batch;
 use crate::device::sm90::tma::memory::Memory;
 use crate::device::sm90::tma::turns::Turns;
-use crate::device::sm90::tma::{Context, KEYS, ROWS, TmaKernel};
 use contract::config::WARPGROUP_WARPS;
 use contract::geometry::BlockWork;
 use contract::last_round::Share;
@@ -204,6 +206,12 @@ impl Streamed {
 }
 
 impl<K: TmaKernel> Order<K> for Streamed {
+    #[inline(always)]
+    fn first_item(context: &Context<'_, K>) -> Option<(BlockWork, u32)> {
+        let work = Self::work(context, 0)?;
+        Some((work, Self::first_tile(context, Self::first_row(work, K::WARPGROUPS))))
+    }
+
     #[inline(always)]
     unsafe fn first(context: &Context<'_, K>, lane: Lane, _turns: Turns) -> Option<Step<K>> {
         const {

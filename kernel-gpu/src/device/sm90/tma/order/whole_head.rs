@@ -1,15 +1,17 @@
 //! Whole heads, of which K and V stay in shared memory.
 
-use super::{Order, Step, StripCopy, TileCopy, whole, work_item};
+use super::{Order, Step, Streamed, whole, work_item};
 use crate::device::attention::Lane;
 use crate::device::attention::mask::Mask;
 use crate::device::codegen::thread;
 use crate::device::ptx::mbarrier;
 use crate::device::ptx::wgmma::Descriptor;
+use crate::device::sm90::tma::context::Context;
+use crate::device::sm90::tma::copies::{StripCopy, TileCopy};
+use crate::device::sm90::tma::kernel::{KEYS, ROWS, TmaKernel};
 use crate::device::sm90::tma::mapped::in_maps_of_batch;
 use crate::device::sm90::tma::memory::Memory;
 use crate::device::sm90::tma::turns::Turns;
-use crate::device::sm90::tma::{Context, KEYS, ROWS, TmaKernel};
 use contract::config::WARPGROUP_WARPS;
 use contract::geometry::BlockWork;
 use contract::last_round::Share;
@@ -140,6 +142,11 @@ impl WholeHead {
 }
 
 impl<K: TmaKernel> Order<K> for WholeHead {
+    #[inline(always)]
+    fn first_item(context: &Context<'_, K>) -> Option<(BlockWork, u32)> {
+        <Streamed as Order<K>>::first_item(context)
+    }
+
     #[inline(always)]
     unsafe fn first(context: &Context<'_, K>, lane: Lane, _turns: Turns) -> Option<Step<K>> {
         const {

@@ -1,0 +1,29 @@
+//! What a kernel with a producer is made for, and the sizes that all of them share.
+
+use super::mapped::Mapped;
+use crate::device::attention::head_dim::HeadDim;
+use crate::device::attention::kernel::Kernel;
+use crate::device::ptx::wgmma::{Accumulators, Registers};
+use contract::config::WARPGROUP_ROWS;
+use contract::tile::Sm90Tma;
+
+/// Rows of a strip, and of the box that a tensor map copies.
+pub const ROWS: u32 = WARPGROUP_ROWS;
+/// Keys of a step.
+pub const KEYS: u32 = 64;
+/// 8-key tiles of a step.
+pub const N_TILES: usize = 8;
+/// 16-key steps of a step.
+pub const K_STEPS: usize = 4;
+
+const _: () = assert!(KEYS == ROWS, "K and V come in boxes of as many rows as Q");
+
+/// A kernel with a producer.
+pub trait TmaKernel: Kernel<Sequence: Mapped, HeadDim: HeadDim<Output: Accumulators + Registers>> {
+    /// Its tile configuration.
+    const TILE: Sm90Tma;
+    /// Warpgroups of a block that compute.
+    const WARPGROUPS: u32 = Self::TILE.warpgroups;
+    /// K/V tiles in shared memory at once.
+    const STAGES: u32 = Self::TILE.stages;
+}
