@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use super::copy::HeadRows;
+use super::head_rows::HeadRows;
 use super::kernel::Kernel;
 use super::mask::Mask;
 #[cfg(feature = "sm_80")]

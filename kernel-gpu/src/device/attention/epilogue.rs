@@ -1,8 +1,8 @@
 //! Normalisation and the stores of O and LSE.
 
 use super::block::Block;
-use super::copy::{HeadRows, has_chunk};
 use super::head_dim::{Fragments, HeadDim};
+use super::head_rows::{HeadRows, has_chunk};
 use super::kernel::Kernel;
 use super::sequence::Sequence;
 use super::softmax::{RunningSoftmax, rescale_row};

@@ -7,84 +7,25 @@ pub mod block;
 pub mod copy;
 pub mod epilogue;
 pub mod head_dim;
+pub mod head_rows;
 pub mod kernel;
+mod lane;
 pub mod mask;
 pub mod score_mod;
 pub mod sequence;
 pub mod shared_memory;
 pub mod softmax;
 
-use crate::device::codegen::thread;
-use crate::device::hidden;
-use crate::device::ptx::element::Element;
-use crate::device::ptx::mma::{FragmentA, FragmentC};
+pub use lane::{Lane, ROWS_PER_LANE, Scores, pack_probabilities};
+
 use crate::shared_tile::SharedTile;
-use contract::config::{MMA_M, WARP_SIZE};
 use head_dim::HeadDim;
 use kernel::Kernel;
 
 /// A tile of `ROWS` rows of Q, K, V or O in shared memory.
 pub type Tile<K, const ROWS: u32> = SharedTile<<K as Kernel>::Element, ROWS, <<K as Kernel>::HeadDim as HeadDim>::Row>;
 
-/// Scores, then probabilities, of one warp: for each strip of 16 rows, tiles of 8 keys.
-pub type Scores<const M_TILES: usize, const N_TILES: usize> = [[FragmentC; N_TILES]; M_TILES];
 /// Unnormalised O of one warp: for each strip of 16 rows, tiles of 8 columns.
 pub type Output<K, const M_TILES: usize> = [OutputStrip<K>; M_TILES];
 /// Unnormalised O of a strip of 16 rows.
 pub type OutputStrip<K> = <<K as Kernel>::HeadDim as HeadDim>::Output;
-
-/// Rows of a `FragmentC` that one lane holds parts of: g and g + 8.
-pub const ROWS_PER_LANE: usize = 2;
-
-/// P of a strip for 16 keys, rounded to elements, from its two tiles of 8 keys: they hold exactly the elements that an A
-/// fragment needs in the same lane.
-#[inline(always)]
-pub fn pack_probabilities<E: Element>(left: FragmentC, right: FragmentC) -> FragmentA {
-    [E::pack(left[0], left[1]), E::pack(left[2], left[3]), E::pack(right[0], right[1]), E::pack(right[2], right[3])]
-}
-
-/// Where a lane stands in its warp and block.
-#[derive(Clone, Copy)]
-pub struct Lane {
-    /// `threadIdx.x`
-    pub thread: u32,
-    /// Warp of the block.
-    pub warp: u32,
-    /// Lane of the warp.
-    pub index: u32,
-}
-
-impl Lane {
-    /// The calling thread's.
-    #[inline(always)]
-    pub fn current() -> Self {
-        let thread = thread::thread_idx_x();
-        Self { thread, warp: thread / WARP_SIZE, index: thread % WARP_SIZE }
-    }
-
-    /// The same lane, from whose index all is computed again ([`hidden::again`]).
-    #[cfg_attr(not(feature = "sm_90a"), allow(dead_code, reason = "what the other family has no use for"))]
-    #[inline(always)]
-    pub fn again(self) -> Self {
-        Self { index: hidden::again(self.index), ..self }
-    }
-
-    /// g: the row of an accumulator tile that this lane holds, besides g + 8.
-    #[inline(always)]
-    fn group(self) -> u32 {
-        self.index / 4
-    }
-
-    /// The row of part `r` (g or g + 8) of strip `m`, counted like the warp's `first_row`.
-    #[inline(always)]
-    pub fn row(self, first_row: u32, m: usize, r: usize) -> u32 {
-        // Rows may be positions before the first key.
-        first_row.wrapping_add(m as u32 * MMA_M).wrapping_add(r as u32 * 8).wrapping_add(self.group())
-    }
-
-    /// 2t: the first of the two columns of an accumulator tile that this lane holds.
-    #[inline(always)]
-    pub fn pair_column(self) -> u32 {
-        self.index % 4 * 2
-    }
-}

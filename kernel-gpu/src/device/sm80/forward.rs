@@ -1,5 +1,6 @@
 //! The forward kernel.
 
+use super::kernel::Sm80Kernel;
 use super::key_groups::{self, Group};
 use super::pipeline::{Pipeline, Step};
 use super::products::{self, QueryFragments, RowSums};
@@ -16,21 +17,6 @@ use crate::device::ptx::sync;
 use crate::device::unrolled;
 use contract::args::ForwardArgs;
 use contract::config::{MMA_K, MMA_M, WARP_SIZE};
-use contract::tile::{Queries as QueriesAt, Sm80};
-
-/// A kernel of this family.
-pub trait Sm80Kernel: Kernel {
-    /// Its tile configuration.
-    const TILE: Sm80;
-    /// Groups of warps that share the keys of a step.
-    const GROUPS: u32 = Self::TILE.key_groups;
-    /// 16-key steps that follow each other in the code.
-    const UNROLL: usize = Self::TILE.unrolled() as usize;
-    /// Of every [`EXPONENTIALS`](contract::tile::sm80::EXPONENTIALS), how many the FMA pipe computes.
-    const BY_FMA: u32 = Self::TILE.fma_exponentials;
-    /// Whether Q is read from shared memory for every 16 keys and not kept in registers.
-    const SHARED_QUERIES: bool = matches!(Self::TILE.queries, QueriesAt::Shared);
-}
 
 /// O and LSE of one block's query rows.
 ///

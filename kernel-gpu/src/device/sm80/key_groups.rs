@@ -7,7 +7,7 @@
 //! l = Σ 2^(mᵢ − m) lᵢ     O = Σ 2^(mᵢ − m) Oᵢ
 //! ```
 
-use super::Sm80Kernel;
+use super::kernel::Sm80Kernel;
 use crate::device::attention::block::Block;
 use crate::device::attention::head_dim::{Fragments, HeadDim};
 use crate::device::attention::softmax::{RunningSoftmax, finite_or_zero};

@@ -6,9 +6,11 @@
 //! [`forward()`] in which order a warp does its work, [`key_groups`] what becomes of the rows of several groups.
 
 mod forward;
+mod kernel;
 mod key_groups;
 mod pipeline;
 mod products;
 mod shifts;
 
-pub use forward::{Sm80Kernel, forward};
+pub use forward::forward;
+pub use kernel::Sm80Kernel;

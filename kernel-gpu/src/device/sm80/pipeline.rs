@@ -1,7 +1,8 @@
 //! How K and V get to shared memory: `cp.async` by all threads of the block, `STAGES - 1` steps ahead.
 
 use crate::device::attention::block::{Attended, Block};
-use crate::device::attention::copy::{HeadRows, start_copy};
+use crate::device::attention::copy::start_copy;
+use crate::device::attention::head_rows::HeadRows;
 use crate::device::attention::kernel::Kernel;
 use crate::device::attention::shared_memory::SharedMemory;
 use crate::device::attention::{Lane, Tile};

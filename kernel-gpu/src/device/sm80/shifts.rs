@@ -5,7 +5,7 @@
 //! not so much smaller that a p overflows fp16. The maximum of a few scores nearly always is such a shift; where it is not,
 //! an infinite sum tells.
 
-use super::Sm80Kernel;
+use super::kernel::Sm80Kernel;
 use crate::device::attention::softmax::{across_quad, row_maximum};
 use crate::device::attention::{ROWS_PER_LANE, Scores, pack_probabilities};
 use crate::device::ptx::math;

@@ -5,7 +5,8 @@
 //! empty, are in flight or just complete at any time.
 
 use crate::device::attention::block::{Attended, Block};
-use crate::device::attention::copy::{HeadRows, start_copy};
+use crate::device::attention::copy::start_copy;
+use crate::device::attention::head_rows::HeadRows;
 use crate::device::attention::kernel::Kernel;
 use crate::device::attention::shared_memory::SharedMemory;
 use crate::device::attention::{Lane, Tile};
