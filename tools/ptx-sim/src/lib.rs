@@ -246,6 +246,7 @@ mod finding;
 mod fused_sum;
 mod fused_sums;
 mod isa;
+mod lane_accesses;
 mod lane_function;
 mod lanes;
 mod launch;

@@ -1,8 +1,8 @@
 //! What an access costs: shared-memory wavefronts and global sectors.
 
 use crate::counters::Counters;
+use crate::lane_accesses::LaneAccesses;
 use crate::lanes::{LANES, lanes};
-use crate::memory::LaneAccesses;
 use crate::parse::Space;
 
 /// Bytes of a shared-memory wavefront: 32 banks of 4 bytes.

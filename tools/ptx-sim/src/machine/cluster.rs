@@ -10,8 +10,9 @@ use super::proxies::Proxies;
 use super::warpgroups::Warpgroups;
 use crate::counters::Counters;
 use crate::finding::Findings;
+use crate::lane_accesses::LaneAccesses;
 use crate::lanes::{LANES, lanes};
-use crate::memory::{LaneAccesses, SharedMemory};
+use crate::memory::SharedMemory;
 use crate::race::{Races, Shape};
 use crate::unknown::Origin;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
-use super::lane_accesses::LaneAccesses;
 use super::texels::Texels;
+use crate::lane_accesses::LaneAccesses;
 use crate::lanes::{LANES, lanes};
 
 /// Memory of the host that kernels reach at the address that the host has for it.

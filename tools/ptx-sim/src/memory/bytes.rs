@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::error::OutOfBounds;
-use super::lane_accesses::LaneAccesses;
+use crate::lane_accesses::LaneAccesses;
 use crate::lanes::{LANES, lanes};
 use crate::unknown::{Origin, Read, Unknown, UnknownBytes};
 

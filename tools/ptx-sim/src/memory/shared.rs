@@ -3,9 +3,9 @@
 
 use super::bytes::{Bytes, State};
 use super::error::OutOfBounds;
-use super::lane_accesses::LaneAccesses;
 use super::spaces::SYSTEM_SHARED_BYTES;
 use crate::cluster_addresses::{shared_base, shared_rank};
+use crate::lane_accesses::LaneAccesses;
 use crate::lanes::LANES;
 use crate::unknown::{Read, UnknownBytes};
 

@@ -4,8 +4,8 @@ use super::agent::{Agent, Semantics};
 use super::cluster::Races;
 use super::line::{LINE_BYTES, LINE_CELLS, Whole};
 use super::shadow::{CELL_BYTES, Record};
+use crate::lane_accesses::LaneAccesses;
 use crate::lanes::LANES;
-use crate::memory::LaneAccesses;
 use crate::parse::Space;
 
 /// A plain access of the lanes of a warp, as the race detection is told of it.
