@@ -14,7 +14,8 @@ use crate::architecture::MOST_GENEROUS;
 use crate::config::{Element, Family, HEAD_DIM, Mask, Scores, Sequence};
 use crate::manifest::Entry;
 use crate::tile::{
-    Configuration, Epilogue, Grid, Queries, RESCALE_ON_OVERFLOW, Rejection, Rescale, Sm80, Sm90CpAsync, Sm90Tma,
+    Configuration, Epilogue, Grid, Overlap, Queries, RESCALE_ON_OVERFLOW, Rejection, Rescale, Sm80, Sm90CpAsync,
+    Sm90Tma,
 };
 use crate::variants::Variant;
 
@@ -141,7 +142,7 @@ fn of_sm90_cp_async(tile: &Sm90CpAsync) -> String {
 }
 
 fn of_sm90_tma(tile: &Sm90Tma) -> String {
-    let Sm90Tma { warpgroups, stages, min_blocks, passes, grid, rescale_threshold, epilogue, columns } = *tile;
+    let Sm90Tma { warpgroups, stages, min_blocks, passes, grid, rescale_threshold, epilogue, overlap, columns } = *tile;
     let options = [
         of_columns(columns),
         option(min_blocks != 1, format!("{min_blocks} blocks")),
@@ -150,6 +151,8 @@ fn of_sm90_tma(tile: &Sm90Tma) -> String {
         option(grid == Grid::SplitKeys, "split keys"),
         option(rescale_threshold != RESCALE_ON_OVERFLOW, format!("rescale threshold {rescale_threshold}")),
         option(epilogue == Epilogue::Exchange, "exchange epilogue"),
+        option(overlap == Overlap::WithinStrip, "overlap within strips"),
+        option(overlap == Overlap::AcrossStrips, "overlap across strips"),
     ];
     format!("Sm90Tma {{ {warpgroups} warpgroups, {stages} stages{} }}", options.concat())
 }

@@ -29,7 +29,7 @@ use crate::architecture::{ARCHITECTURES, ArchitectureLimits};
 use crate::config::{Family, Sequence, WARPGROUP_WARPS};
 use block::Block;
 
-pub use options::{Epilogue, Grid, Queries, RESCALE_ON_OVERFLOW, Rescale};
+pub use options::{Epilogue, Grid, Overlap, Queries, RESCALE_ON_OVERFLOW, Rescale};
 pub use rejection::Rejection;
 pub use sm80::Sm80;
 pub use sm90_cp_async::Sm90CpAsync;

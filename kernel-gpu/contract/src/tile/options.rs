@@ -35,6 +35,21 @@ pub enum Epilogue {
     Exchange,
 }
 
+/// What the softmax of a warpgroup overlaps with on the tensor cores, in kernels with a producer ("inter-warpgroup" and
+/// "intra-warpgroup" overlap; Shah et al., arXiv 2407.08608, section 3). Each adds to the one before, and takes more registers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "manifest", serde(rename_all = "snake_case"))]
+pub enum Overlap {
+    /// With the products of other warpgroups.
+    #[default]
+    BetweenWarpgroups,
+    /// With its own product with V of the step before in the strip.
+    WithinStrip,
+    /// With that of the strip before, too, whose O is stored afterwards.
+    AcrossStrips,
+}
+
 /// When the sm_80 kernels rescale O and the sums of its rows to a new shift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]

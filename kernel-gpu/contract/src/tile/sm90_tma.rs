@@ -3,7 +3,7 @@
 use super::block::{
     Block, accumulator_registers, allocated, check_columns, check_sequence, minimum, threads, tile_bytes,
 };
-use super::{Epilogue, Grid, RESCALE_ON_OVERFLOW, Rejection};
+use super::{Epilogue, Grid, Overlap, RESCALE_ON_OVERFLOW, Rejection};
 use crate::architecture::{ArchitectureLimits, REGISTER_ALLOCATION_UNIT, REGISTERS_PER_THREAD};
 use crate::args::{TENSOR_MAP_COLUMNS, TENSOR_MAP_ROWS};
 use crate::config::{HEAD_DIM, MMA_K, MMA_N, Sequence, WARPGROUP_ROWS, WARPGROUP_WARPS};
@@ -43,6 +43,9 @@ pub struct Sm90Tma {
     pub rescale_threshold: u32,
     /// How O is stored.
     pub epilogue: Epilogue,
+    /// What the softmax of a warpgroup overlaps with.
+    #[cfg_attr(feature = "manifest", serde(default))]
+    pub overlap: Overlap,
     /// Columns of the tiles of Q, K, V and O, at least those of a head.
     #[cfg_attr(feature = "manifest", serde(default = "super::block::usual_columns"))]
     pub columns: u32,
@@ -62,6 +65,7 @@ impl Sm90Tma {
             grid: Grid::OneShot,
             rescale_threshold: RESCALE_ON_OVERFLOW,
             epilogue: Epilogue::SharedMemory,
+            overlap: Overlap::BetweenWarpgroups,
             columns: HEAD_DIM,
         }
     }
@@ -140,9 +144,15 @@ impl Sm90Tma {
     }
 
     /// Registers that hold the accumulators of scores and output of one thread, which computes one strip at a time, and the
-    /// fragments of P; a lower bound.
+    /// fragments of P; a lower bound. Where the softmax overlaps with a product that reads P, its own p are in other registers.
     pub const fn accumulator_registers(self) -> u32 {
-        accumulator_registers(self.columns, Self::BLOCK_N / MMA_K, 1, Self::BLOCK_N / MMA_N)
+        let score_tiles = Self::BLOCK_N / MMA_N * if self.overlaps_own_products() { 2 } else { 1 };
+        accumulator_registers(self.columns, Self::BLOCK_N / MMA_K, 1, score_tiles)
+    }
+
+    /// Whether the softmax of a warpgroup overlaps with its own products.
+    pub const fn overlaps_own_products(self) -> bool {
+        !matches!(self.overlap, Overlap::BetweenWarpgroups)
     }
 
     /// Checks all that does not depend on the sequence.

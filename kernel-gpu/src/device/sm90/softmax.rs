@@ -87,6 +87,75 @@ impl<K: Kernel> StripSoftmax<K> {
         unrolled!(at most 2; for r in ROWS_PER_LANE => { self.minus_shift[r] = -self.running.shift[0][r] });
         products::pack::<K::Element, _, _>(scores)
     }
+
+    /// [`Self::take`] that leaves the probabilities in place of the scores, not rounded yet.
+    ///
+    /// # Safety
+    /// As for that.
+    #[inline(always)]
+    pub unsafe fn take_in_place<const N_TILES: usize>(
+        &mut self,
+        scores: &mut Scores<1, N_TILES>,
+        scale_log2: f32,
+        first: bool,
+        rescale: impl FnMut(usize, usize, f32),
+    ) {
+        // SAFETY: the caller has the warp together.
+        unsafe {
+            if K::RESCALE_THRESHOLD > 0 {
+                let mut probabilities = *scores;
+                let mut sums = [-0.0; ROWS_PER_LANE];
+                unrolled!(at most 8; for n in N_TILES => {
+                    probabilities[0][n] = add_probabilities(&mut sums, scores[0][n], self.minus_shift, scale_log2);
+                });
+                if Self::are_sound(sums, first) {
+                    self.add(sums);
+                    *scores = probabilities;
+                    return;
+                }
+            }
+            self.take_under_maxima(scores, scale_log2, first, rescale);
+        }
+    }
+
+    /// Whether probabilities under the present shift that add up to `sums` are sound in all lanes.
+    ///
+    /// # Safety
+    /// As for [`Self::take`].
+    #[inline(always)]
+    unsafe fn are_sound(sums: [f32; ROWS_PER_LANE], first: bool) -> bool {
+        // The sum of both is NaN if one is, and no comparison with NaN holds.
+        let no_overflow = sums[0] + sums[1] <= Self::LARGEST_SUM;
+        let sound = no_overflow & (!first | (math::min(sums[0], sums[1]) >= K::Element::SMALLEST_FIRST_SUM));
+        // SAFETY: the caller has the warp together.
+        unsafe { vote::all(sound) }
+    }
+
+    /// Adds the sums of a step under the present shift.
+    #[inline(always)]
+    fn add(&mut self, sums: [f32; ROWS_PER_LANE]) {
+        unrolled!(at most 2; for r in ROWS_PER_LANE => { self.running.sum[0][r] += sums[r] });
+    }
+
+    /// Takes in a step under the row maxima, which leaves its probabilities in place of the scores.
+    ///
+    /// # Safety
+    /// As for [`Self::take`].
+    #[inline(always)]
+    unsafe fn take_under_maxima<const N_TILES: usize>(
+        &mut self,
+        scores: &mut Scores<1, N_TILES>,
+        scale_log2: f32,
+        first: bool,
+        rescale: impl FnMut(usize, usize, f32),
+    ) {
+        if first {
+            self.running.shift = [[f32::NEG_INFINITY; ROWS_PER_LANE]];
+        }
+        // SAFETY: the caller has the warp together.
+        unsafe { self.running.update(scores, scale_log2, rescale) };
+        unrolled!(at most 2; for r in ROWS_PER_LANE => { self.minus_shift[r] = -self.running.shift[0][r] });
+    }
 }
 
 /// The probabilities under the shift −`minus_shift`, and their sums over this lane's columns before they were rounded.

@@ -1,4 +1,4 @@
-//! What a warpgroup that computes does.
+//! What a warpgroup that computes does where its softmax does not overlap with its own products.
 
 use super::combine;
 use super::context::Context;
@@ -30,10 +30,7 @@ pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
     // SAFETY: the warpgroup is together: all that decides is the same for it. Tiles are read between the wait for them and
     // the arrival that gives them back.
     unsafe {
-        // Under a mask that leaves some of them work between their products that others do not have, warpgroups would wait
-        // for each other.
-        let taken = const { K::WARPGROUPS > 1 && K::Mask::ALL_KEYS };
-        let mut turns = Turns::new(taken, warpgroup, K::WARPGROUPS);
+        let mut turns = Turns::new(K::TAKES_TURNS, warpgroup, K::WARPGROUPS);
         if K::Sequence::IS_LOOKED_UP {
             turns.begin();
         }
@@ -94,7 +91,7 @@ pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
                 turns.pass_to_first();
             }
             strip.start_next_scores(next);
-            strip.wait_for_output();
+            strip.wait_for_output::<1>();
             if !is_last {
                 K::Order::leave(context, step, lane);
             }
@@ -131,7 +128,7 @@ pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
 /// # Safety
 /// All warps of the warpgroup call this together, for the steps in order.
 #[inline(always)]
-unsafe fn wait_for_tile<K: OrderedKernel>(context: &Context<'_, K>, step: Step<K>) {
+pub unsafe fn wait_for_tile<K: OrderedKernel>(context: &Context<'_, K>, step: Step<K>) {
     // SAFETY: an initialised mbarrier.
     unsafe { mbarrier::wait(context.memory.stage_full(step.stage), step.stage_parity) };
 }
@@ -141,7 +138,7 @@ unsafe fn wait_for_tile<K: OrderedKernel>(context: &Context<'_, K>, step: Step<K
 /// # Safety
 /// As for [`wait_for_tile`].
 #[inline(always)]
-unsafe fn wait_for_strip<K: OrderedKernel>(context: &Context<'_, K>, step: Step<K>) {
+pub unsafe fn wait_for_strip<K: OrderedKernel>(context: &Context<'_, K>, step: Step<K>) {
     // SAFETY: initialised mbarriers.
     unsafe {
         wait_for_tile(context, step);

@@ -3,9 +3,10 @@
 use super::mapped::Mapped;
 use crate::device::attention::head_dim::HeadDim;
 use crate::device::attention::kernel::Kernel;
+use crate::device::attention::mask::Mask;
 use crate::device::ptx::wgmma::{Accumulators, Registers};
 use contract::config::WARPGROUP_ROWS;
-use contract::tile::Sm90Tma;
+use contract::tile::{Overlap, Sm90Tma};
 
 /// Rows of a strip, and of the box that a tensor map copies.
 pub const ROWS: u32 = WARPGROUP_ROWS;
@@ -26,4 +27,11 @@ pub trait TmaKernel: Kernel<Sequence: Mapped, HeadDim: HeadDim<Output: Accumulat
     const WARPGROUPS: u32 = Self::TILE.warpgroups;
     /// K/V tiles in shared memory at once.
     const STAGES: u32 = Self::TILE.stages;
+    /// Whether the softmax of a warpgroup overlaps with its own products with V.
+    const OVERLAPS: bool = Self::TILE.overlaps_own_products();
+    /// Whether it does so from one strip to the next.
+    const OVERLAPS_STRIPS: bool = matches!(Self::TILE.overlap, Overlap::AcrossStrips);
+    /// Whether warpgroups take turns on the tensor cores. Under a mask that leaves some of them work between their products that
+    /// others do not have, they would wait for each other; where their own products overlap with their softmax, there is no need to.
+    const TAKES_TURNS: bool = Self::WARPGROUPS > 1 && Self::Mask::ALL_KEYS && !Self::OVERLAPS;
 }

@@ -3,9 +3,10 @@
 //!
 //! A persistent grid; each block computes work items one after the other, and while it computes one the tiles of the next
 //! arrive. A warpgroup computes strips of 64 query rows, each in steps of 64 keys. It starts the product of one step with V
-//! together with that of the next with K, across strips and items too, and does not overlap its softmax with its own
-//! products: the four warps that share a scheduler, each of another warpgroup, do that for each other, by [`turns`] where
-//! all warpgroups have the same steps.
+//! together with that of the next with K, across strips and items too. Where the exponentials bound the time, it does not overlap its
+//! softmax with its own products ([`consumer`]): the four warps that share a scheduler, each of another warpgroup, do that for each
+//! other, by [`turns`] where all warpgroups have the same steps. Where the products do, with wide rows, it overlaps with them
+//! ([`overlapped`]).
 //!
 //! [`memory`] says where tiles and mbarriers lie, [`order`] which strips and tiles a warpgroup goes through, [`producer`]
 //! who copies them, [`strip`] what is computed of them, [`super::softmax`] how without row maxima, [`storer`] who stores it.
@@ -19,6 +20,7 @@ mod kernel;
 mod mapped;
 mod memory;
 mod order;
+mod overlapped;
 mod producer;
 mod rows;
 mod storer;
@@ -102,7 +104,11 @@ pub fn forward<K: OrderedKernel, const CONSUMER_REGISTERS: u32, const PRODUCER_R
             if const { CONSUMER_REGISTERS > PRODUCER_REGISTERS } {
                 warpgroup::increase_registers::<CONSUMER_REGISTERS>();
             }
-            consumer::consume(&context, Lane { warp, ..lane });
+            if K::OVERLAPS {
+                overlapped::consume(&context, Lane { warp, ..lane });
+            } else {
+                consumer::consume(&context, Lane { warp, ..lane });
+            }
             if K::Order::SPLITS_KEYS {
                 combine::combine(&context, lane);
             }

@@ -12,10 +12,10 @@ use super::{combine, epilogue};
 use crate::device::attention::head_dim::{Fragments, HeadDim};
 use crate::device::attention::score_mod::{Place, ScoreMod};
 use crate::device::attention::softmax::{apply_mask, rescale_row};
-use crate::device::attention::{Lane, OutputStrip, Scores};
+use crate::device::attention::{Lane, OutputStrip, ROWS_PER_LANE, Scores};
 use crate::device::ptx::mma::FragmentC;
 use crate::device::ptx::wgmma::{self, Accumulators, Registers};
-use crate::device::sm90::products::Probabilities;
+use crate::device::sm90::products::{self, Probabilities};
 use crate::device::sm90::softmax::StripSoftmax;
 use crate::device::unrolled;
 
@@ -29,6 +29,16 @@ pub struct Strip<K: OrderedKernel> {
     score_mod: K::ScoreMod,
     /// What the scores in flight are changed by.
     fetched: <K::ScoreMod as ScoreMod>::Fetched<1, N_TILES>,
+}
+
+/// What O is to be multiplied by before the next product with V, where it cannot be at once.
+#[derive(Clone, Copy)]
+pub struct Rescale {
+    /// 1 where there is something, else 0.
+    // No `Option`, whose factors would be undefined where there are none.
+    is_due: u32,
+    /// The factor of each of a lane's rows.
+    factors: [f32; ROWS_PER_LANE],
 }
 
 impl<K: OrderedKernel> Strip<K> {
@@ -96,6 +106,27 @@ impl<K: OrderedKernel> Strip<K> {
             self.multiply_scores(next);
             wgmma::commit_group();
         }
+    }
+
+    /// Starts S = Q·Kᵀ of the next step, of this strip or another, and behind it O += P·V of this one, which stays in flight when this
+    /// returns: [`Self::wait_for_output`] waits for it.
+    ///
+    /// # Safety
+    /// As for [`Self::start_scores`]; the tiles of both steps have arrived.
+    #[inline(always)]
+    pub unsafe fn start_ahead(&mut self, step: Step<K>, next: Step<K>) {
+        self.output.pin();
+        self.probabilities.pin();
+        // SAFETY: the warpgroup is here; the tiles have arrived and stay.
+        unsafe {
+            wgmma::fence();
+            self.multiply_scores(next);
+            wgmma::commit_group();
+            self.multiply_output(step);
+            wgmma::commit_group();
+            wgmma::wait_group::<1>();
+        }
+        self.scores.pin();
     }
 
     /// Starts O += P·V of the last step of a strip, in the warpgroup's turn: a group of its own.
@@ -176,14 +207,15 @@ impl<K: OrderedKernel> Strip<K> {
         self.probabilities.pin();
     }
 
-    /// Waits for O of [`Self::start_last_output`], while the scores may still be in flight.
+    /// Waits for O, while `LATER` groups that were started behind it may still be in flight: the scores of
+    /// [`Self::start_next_scores`], or nothing.
     ///
     /// # Safety
     /// All warps of the warpgroup call this together.
     #[inline(always)]
-    pub unsafe fn wait_for_output(&mut self) {
+    pub unsafe fn wait_for_output<const LATER: u32>(&mut self) {
         // SAFETY: the warpgroup is here.
-        unsafe { wgmma::wait_group::<1>() };
+        unsafe { wgmma::wait_group::<LATER>() };
         self.output.pin();
         self.probabilities.pin();
     }
@@ -206,6 +238,20 @@ impl<K: OrderedKernel> Strip<K> {
     /// As for [`Self::take`].
     #[inline(always)]
     pub unsafe fn take_masked(&mut self, context: &Context<'_, K>, step: Step<K>, next: Option<Step<K>>, lane: Lane) {
+        // SAFETY: the whole warp is here with no product in flight.
+        unsafe {
+            self.mask(context, step, next, lane);
+            self.take(step);
+        }
+    }
+
+    /// Changes the scores of a step as the kernel does, and excludes those that a mask or the end of the sequence excludes, as
+    /// [`Self::take_masked`] does first.
+    ///
+    /// # Safety
+    /// As for that, but that O may be in flight.
+    #[inline(always)]
+    pub unsafe fn mask(&mut self, context: &Context<'_, K>, step: Step<K>, next: Option<Step<K>>, lane: Lane) {
         let (args, at) = (context.args, place(context, step, lane));
         self.score_mod.apply::<K::Element, 1, N_TILES>(args, &mut self.scores, self.fetched, at, lane);
         if let Some(next) = next {
@@ -214,8 +260,6 @@ impl<K: OrderedKernel> Strip<K> {
         }
         let (warp_row, rows) = (epilogue::warp_row(lane), (step.first_row, ROWS));
         apply_mask::<K, 1, N_TILES>(args, &mut self.scores, rows, warp_row, at.first_key, at.kv_length, lane);
-        // SAFETY: the whole warp is here with no product in flight.
-        unsafe { self.take(step) };
     }
 
     /// Turns the scores of a step into its probabilities.
@@ -227,6 +271,33 @@ impl<K: OrderedKernel> Strip<K> {
         let rescale = |_, r, factor| rescale_row::<K>(&mut self.output, r, factor);
         // SAFETY: the whole warp is here with no product in flight.
         self.probabilities = unsafe { self.softmax.take(&mut self.scores, self.scale_log2, step.is_first(), rescale) };
+    }
+
+    /// Turns the scores of a step into its probabilities where O may be in flight: [`Self::settle`] completes them.
+    ///
+    /// # Safety
+    /// All lanes of the warp call this together, with no product in flight but O.
+    #[inline(always)]
+    pub unsafe fn take_ahead(&mut self, step: Step<K>) -> Rescale {
+        let mut due = Rescale { is_due: 0, factors: [1.0; ROWS_PER_LANE] };
+        let rescale = |_, r: usize, factor| {
+            due.factors[r] = factor;
+            due.is_due = 1;
+        };
+        // SAFETY: the whole warp is here, and the scores are not in flight.
+        unsafe { self.softmax.take_in_place(&mut self.scores, self.scale_log2, step.is_first(), rescale) };
+        due
+    }
+
+    /// Rescales O where that is due, and rounds the probabilities of [`Self::take_ahead`], when no product is in flight.
+    // Not before: ptxas has products wait for each other where registers that one reads or adds to were written while another was
+    // in flight.
+    #[inline(always)]
+    pub fn settle(&mut self, Rescale { is_due, factors }: Rescale) {
+        if is_due != 0 {
+            unrolled!(at most 2; for r in ROWS_PER_LANE => { rescale_row::<K>(&mut self.output, r, factors[r]) });
+        }
+        self.probabilities = products::pack::<K::Element, N_TILES, K_STEPS>(&self.scores);
     }
 
     /// Leaves the statistics of the strip, which is `step`'s, to those who store LSE, when all of its keys are taken in; what

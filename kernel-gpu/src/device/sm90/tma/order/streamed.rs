@@ -93,7 +93,7 @@ impl Streamed {
         let memory = context.memory;
         let mut place = (step.stage, step.stage_parity);
         // Turns come to the others through this warpgroup, too.
-        let turns = Turns::new(K::Mask::ALL_KEYS && K::WARPGROUPS > 1, lane.warp / WARPGROUP_WARPS, K::WARPGROUPS);
+        let turns = Turns::new(K::TAKES_TURNS, lane.warp / WARPGROUP_WARPS, K::WARPGROUPS);
         // SAFETY: the warp's one arrival for each stage, which it does not read again. Where it has not read it at all it
         // waits first: until the tile has arrived, the mbarrier may still count those who leave the one before. A turn for each tile,
         // as those have who compute.

@@ -1,0 +1,181 @@
+//! What a warpgroup that computes does where its softmax overlaps with its own products with V ([`contract::tile::Overlap`]).
+
+use super::combine;
+use super::consumer::{wait_for_strip, wait_for_tile};
+use super::context::Context;
+use super::epilogue::Normalisers;
+use super::order::{Order, OrderedKernel, Step};
+use super::strip::Strip;
+use super::turns::Turns;
+use crate::device::attention::mask::Mask;
+use crate::device::attention::{Lane, ROWS_PER_LANE};
+use contract::config::WARPGROUP_WARPS;
+
+/// Computes the warpgroup's strips of all work items of the block.
+///
+/// ```text
+/// S = Q K₀ᵀ
+/// for each strip:
+///     for each step: p from S, while O += P V of the step before is computed
+///                    S = Q Kᵀ of the next step, be it of another strip or item, then O += P V
+///     leave O to the warp that stores it, behind the first softmax of the next strip where the overlap goes across strips
+/// ```
+///
+/// # Safety
+/// All warps of the warpgroup call this together, once; `lane.warp` is the same in all lanes.
+#[inline(always)]
+pub unsafe fn consume<K: OrderedKernel>(context: &Context<'_, K>, lane: Lane) {
+    let memory = context.memory;
+    let turns = Turns::new(false, lane.warp / WARPGROUP_WARPS, K::WARPGROUPS);
+    // SAFETY: the warpgroup is together: all that decides is the same for it. Tiles are read between the wait for them and
+    // the arrival that gives them back.
+    unsafe {
+        let Some(mut step) = K::Order::first(context, lane, turns) else {
+            if K::Order::SPLITS_KEYS {
+                combine::leave_no_part(memory, lane);
+            }
+            return;
+        };
+        wait_for_strip(context, step);
+        let mut strip = Strip::<K>::new(context, step, lane);
+        strip.start_scores(step);
+        strip.wait();
+        let mut in_flight = InFlight::none(step);
+        loop {
+            while !step.is_last() {
+                let next = K::Order::next_tile(memory, step);
+                if K::Mask::HAS_BEGIN {
+                    strip.mask(context, step, Some(next), lane.again());
+                }
+                let rescale = strip.take_ahead(step);
+                in_flight.finish(context, &mut strip, lane);
+                wait_for_tile(context, next);
+                strip.settle(rescale);
+                strip.start_ahead(step, next);
+                in_flight = InFlight::of_step(step);
+                step = next;
+            }
+            strip.mask(context, step, None, lane.again());
+            let rescale = strip.take_ahead(step);
+            // Before the wait for the next strip, whose place may be that of the one that this leaves.
+            in_flight.finish(context, &mut strip, lane);
+            let normalisers = strip.complete(memory, step, lane.again());
+            let next = K::Order::next_strip(context, step);
+            if let Some(next) = next {
+                wait_for_strip(context, next);
+                strip.fetch(context, next, lane.again());
+            }
+            strip.settle(rescale);
+            if K::OVERLAPS_STRIPS
+                && let Some(next) = next
+            {
+                strip.start_ahead(step, next);
+                in_flight = InFlight::of_strip(step, normalisers);
+                step = next;
+                continue;
+            }
+            // Behind the last step of all, scores are computed that nobody reads: of K, as O takes the place of Q meanwhile. Without
+            // a branch between the products, of which ptxas would have them wait for each other.
+            let (is_last, next) = (next.is_none(), next.unwrap_or(Step { queries: step.keys, ..step }));
+            strip.start_last_output(step, turns);
+            strip.start_next_scores(next);
+            strip.wait_for_output::<1>();
+            if !is_last {
+                K::Order::leave(context, step, lane);
+            }
+            // Where keys are split, it is left behind the loop, where nothing reads K any more.
+            if !K::Order::SPLITS_KEYS {
+                leave_strip(context, &mut strip, step, normalisers, lane);
+            }
+            strip.wait_for_scores();
+            in_flight = InFlight::none(step);
+            // Those scores have read K only now.
+            if is_last {
+                K::Order::leave_last(context, step, lane);
+                let Some(next) = K::Order::resume(context, step, lane, turns) else { break };
+                wait_for_strip(context, next);
+                strip.start_scores(next);
+                strip.fetch(context, next, lane);
+                strip.wait_for_scores();
+                step = next;
+                continue;
+            }
+            step = next;
+        }
+        if K::Order::SPLITS_KEYS {
+            strip.leave_part(memory, lane.again());
+        }
+    }
+}
+
+/// A step whose product with V is in flight while the softmax of the next one is computed.
+#[derive(Clone, Copy)]
+struct InFlight<K: OrderedKernel> {
+    step: Step<K>,
+    /// What O of its strip is multiplied by, where it is the last one.
+    normalisers: Normalisers,
+    /// 1 where there is such a step, else 0.
+    // No `Option`, which would leave the step undefined where there is none.
+    is_some: u32,
+}
+
+impl<K: OrderedKernel> InFlight<K> {
+    /// No step; `step` is any.
+    #[inline(always)]
+    fn none(step: Step<K>) -> Self {
+        Self { step, normalisers: [0.0; ROWS_PER_LANE], is_some: 0 }
+    }
+
+    /// A step that is not the last of its strip.
+    #[inline(always)]
+    fn of_step(step: Step<K>) -> Self {
+        Self { is_some: 1, ..Self::none(step) }
+    }
+
+    /// The last step of a strip.
+    #[inline(always)]
+    fn of_strip(step: Step<K>, normalisers: Normalisers) -> Self {
+        Self { step, normalisers, is_some: 1 }
+    }
+
+    /// Waits for the product, and gives back what the step has read; behind the last step of a strip, leaves O, too.
+    ///
+    /// # Safety
+    /// All warps of the warpgroup call this together, with no other product in flight.
+    #[inline(always)]
+    unsafe fn finish(self, context: &Context<'_, K>, strip: &mut Strip<K>, lane: Lane) {
+        // SAFETY: the warpgroup is here; the product is complete behind the wait, once for each step in order.
+        unsafe {
+            strip.wait_for_output::<0>();
+            if self.is_some == 0 {
+                return;
+            }
+            K::Order::leave(context, self.step, lane);
+            if K::OVERLAPS_STRIPS && self.step.is_last() {
+                leave_strip(context, strip, self.step, self.normalisers, lane);
+            }
+        }
+    }
+}
+
+/// Leaves O of the strip whose last step is `step`: to the warp that stores it, or in global memory.
+///
+/// # Safety
+/// All lanes of the warp call this together behind the last product with V of the strip.
+#[inline(always)]
+unsafe fn leave_strip<K: OrderedKernel>(
+    context: &Context<'_, K>,
+    strip: &mut Strip<K>,
+    step: Step<K>,
+    normalisers: Normalisers,
+    lane: Lane,
+) {
+    // SAFETY: the caller's.
+    unsafe {
+        if K::EXCHANGE {
+            strip.store(context, K::Order::copy_of(context, step), normalisers, lane.again());
+        } else {
+            strip.finish(context.memory, step, normalisers, lane.again());
+        }
+    }
+}
