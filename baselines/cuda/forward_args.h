@@ -37,6 +37,7 @@ typedef struct HeadGroups {
     Divisor items;
     Divisor last_heads;
     uint32_t last;
+    uint32_t together; /* of kernels without a twin */
 } HeadGroups;
 
 /* What is done to scores before their softmax: kernel-gpu/contract/src/args.rs. The twins leave them alone. */

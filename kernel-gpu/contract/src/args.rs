@@ -145,7 +145,7 @@ pub const TENSOR_MAP_COLUMNS: u32 = 64;
 pub const FORWARD_ARGS_LAYOUT: core::alloc::Layout = core::alloc::Layout::new::<ForwardArgs>();
 
 const _: () = assert!(
-    FORWARD_ARGS_LAYOUT.size() == 5 * 8 + 56 + 4 * 8 + 4 * 24 + 11 * 4 + 3 * 12 + 4 + 36 + 40
+    FORWARD_ARGS_LAYOUT.size() == 5 * 8 + 56 + 4 * 8 + 4 * 24 + 11 * 4 + 3 * 12 + 4 + 36 + 44 + 4
         && FORWARD_ARGS_LAYOUT.align() == 8
 );
 

@@ -19,8 +19,14 @@ impl ForwardArgs {
     pub fn work_in(&self, order: WorkOrder, item: u32, hide: impl Fn(u32) -> u32) -> BlockWork {
         match order {
             WorkOrder::HeadByHead => self.block_work(item),
-            WorkOrder::LongestFirst => self.longest_first_work(item, |number, divisor| divisor.divide(number), hide),
+            _ => self.longest_first_work(item, self.together(order), |number, divisor| divisor.divide(number), hide),
         }
+    }
+
+    /// Binary logarithm of how many tiles of a head come together in `order`.
+    #[inline(always)]
+    fn together(&self, order: WorkOrder) -> u32 {
+        if matches!(order, WorkOrder::LongestFirstTogether) { self.head_groups.together() } else { 0 }
     }
 
     /// [`Self::work_in`] for a block that has no other item: it divides once, before all else, when registers are free, and by
@@ -30,7 +36,7 @@ impl ForwardArgs {
         let by_operator = |number, divisor: Divisor| (number / divisor.get(), number % divisor.get());
         match order {
             WorkOrder::HeadByHead => block_work_by(item, self.query_tiles, self.heads, by_operator),
-            WorkOrder::LongestFirst => self.longest_first_work(item, by_operator, hide),
+            _ => self.longest_first_work(item, self.together(order), by_operator, hide),
         }
     }
 
@@ -40,10 +46,12 @@ impl ForwardArgs {
     fn longest_first_work(
         &self,
         item: u32,
+        together: u32,
         divide: impl Fn(u32, Divisor) -> (u32, u32) + Copy,
         hide: impl Fn(u32) -> u32,
     ) -> BlockWork {
-        let (batch_head, rank) = self.head_groups.head_and_rank(item, divide, hide);
+        let (batch_head, rank) =
+            self.head_groups.head_and_rank(item, (self.query_tiles.get().get(), together), divide, hide);
         let (batch, head) = divide(batch_head, self.heads);
         BlockWork { batch, head, query_tile: self.query_tiles.get().get() - 1 - rank }
     }
@@ -68,7 +76,7 @@ impl ForwardArgs {
     pub fn work_item(&self, order: WorkOrder, round: u32, block: u32, blocks: u32) -> Option<u32> {
         match order {
             WorkOrder::HeadByHead => work_item(round, block, blocks, self.work_items.get()),
-            WorkOrder::LongestFirst => longest_first_item(round, block, blocks, self.work_items.get()),
+            _ => longest_first_item(round, block, blocks, self.work_items.get()),
         }
     }
 

@@ -24,12 +24,17 @@ pub struct HeadGroups {
     last_heads: Divisor,
     /// The last group.
     last: u32,
+    /// Binary logarithm of how many tiles of a head come together, in kernels that ask for it.
+    together: u32,
 }
 
 /// Of heads whose K and V are not in L2 together, the fewest rows of a tile and the fewest tiles with which it pays to leave the
 /// order of heads (docs/results/map.md).
 const FEWEST_ROWS: u32 = 128;
 const FEWEST_TILES: u32 = 8;
+/// Of such heads, how many rows each read of K and V from memory should serve: as many are the floating-point operations for each
+/// byte read. Measured (docs/results/map.md).
+const ROWS_OF_A_READ: u32 = 1024;
 
 impl HeadGroups {
     /// One group of `heads` heads of `tiles` query tiles, which are at most 2³¹ together.
@@ -52,13 +57,20 @@ impl HeadGroups {
         if rows < FEWEST_ROWS || tiles.get() < FEWEST_TILES {
             return Self::of(heads, NonZeroU32::MIN, tiles);
         }
+        let together = tiles_together(heads.get(), tiles.get(), rows, blocks.get());
         let of_a_round = blocks.get() / greatest_common_divisor(blocks.get(), tiles.get());
         let items = of_a_round as u64 * tiles.get() as u64;
         let group = (2 * blocks.get() as u64).div_ceil(items) * of_a_round as u64;
         match NonZeroU32::new(group as u32) {
-            Some(several) if 2 * group <= heads.get() as u64 => Self::of(heads, several, tiles),
-            _ => Self::one(heads, tiles),
+            Some(several) if 2 * group <= heads.get() as u64 => Self { together, ..Self::of(heads, several, tiles) },
+            _ => Self { together, ..Self::one(heads, tiles) },
         }
+    }
+
+    /// Binary logarithm of how many tiles of a head come together where the kernel asks for it.
+    #[inline(always)]
+    pub(crate) const fn together(&self) -> u32 {
+        self.together
     }
 
     #[inline]
@@ -66,15 +78,22 @@ impl HeadGroups {
         let last = heads.get() / group.get() - 1;
         let last_heads = NonZeroU32::MIN.saturating_add(heads.get() - last * group.get() - 1);
         let items = group.saturating_mul(tiles);
-        Self { heads: Divisor::new(group), items: Divisor::new(items), last_heads: Divisor::new(last_heads), last }
+        Self {
+            heads: Divisor::new(group),
+            items: Divisor::new(items),
+            last_heads: Divisor::new(last_heads),
+            last,
+            together: 0,
+        }
     }
 
-    /// The head, of all batch entries, and how many tiles of it come before this one, of work item `item`. What
-    /// [`Divisor::either`] asks of `hide` is asked of it here.
+    /// The head, of all batch entries, and how many of its `tiles` come before this one, of work item `item`, where `2^together` tiles
+    /// of a head come together. What [`Divisor::either`] asks of `hide` is asked of it here.
     #[inline(always)]
     pub(crate) fn head_and_rank(
         &self,
         item: u32,
+        (tiles, together): (u32, u32),
         divide: impl Fn(u32, Divisor) -> (u32, u32) + Copy,
         hide: impl Fn(u32) -> u32,
     ) -> (u32, u32) {
@@ -82,8 +101,34 @@ impl HeadGroups {
         let heads = Divisor::either(group < self.last, &self.heads, &self.last_heads, hide);
         let group = group.min(self.last);
         let (rank, head) = divide(item - group * self.items.get().get(), heads);
+        let (head, rank) = gathered((head, rank), heads.get().get(), tiles, together);
         (group * self.heads.get().get() + head, rank)
     }
+}
+
+/// Of `heads` heads of `tiles` tiles, which come rank by rank, the one at the place of (`head`, `rank`) where `2^together` tiles of a head
+/// come together. The last ranks, where these are fewer, come as they did.
+#[inline(always)]
+const fn gathered((head, rank): (u32, u32), heads: u32, tiles: u32, together: u32) -> (u32, u32) {
+    let within = (1 << together) - 1;
+    if rank | within >= tiles {
+        return (head, rank);
+    }
+    let place = (rank & within) * heads + head;
+    (place >> together, (rank & !within) | (place & within))
+}
+
+/// Binary logarithm of how many tiles of a head should come together, so that each read of K and V serves [`ROWS_OF_A_READ`] rows. It
+/// serves the tiles of a head that blocks compute at the same time.
+#[inline]
+const fn tiles_together(heads: u32, tiles: u32, rows: u32, blocks: u32) -> u32 {
+    let of_a_head = if heads < blocks { blocks / heads } else { 1 };
+    let mut together = 0;
+    // At least two runs of them, or the shortest tiles would not come last.
+    while (rows * of_a_head) << together < ROWS_OF_A_READ && tiles >> together >= 4 {
+        together += 1;
+    }
+    together
 }
 
 #[inline]
@@ -101,6 +146,9 @@ pub enum WorkOrder {
     HeadByHead,
     /// The longest of a group of heads first.
     LongestFirst,
+    /// The same, but where K and V do not fit into L2, several tiles of a head together: blocks that compute them at the same time read
+    /// the head's K and V from memory once.
+    LongestFirstTogether,
 }
 
 /// The work item of block `block` of `blocks` in its `round`, counted from 0, where the longest come first; `None` when it has
@@ -124,8 +172,9 @@ mod tests {
     }
 
     /// Heads and ranks of all items, in order.
-    fn order(groups: HeadGroups, heads: u32, tiles: u32) -> Vec<(u32, u32)> {
-        (0..heads * tiles).map(|item| groups.head_and_rank(item, |n, by| by.divide(n), |n| n)).collect()
+    fn order(groups: HeadGroups, heads: u32, tiles: u32, together: u32) -> Vec<(u32, u32)> {
+        let place = |item| groups.head_and_rank(item, (tiles, together), |n, by| by.divide(n), |n| n);
+        (0..heads * tiles).map(place).collect()
     }
 
     #[test]
@@ -135,9 +184,15 @@ mod tests {
         {
             for key_bytes in [0, u64::MAX] {
                 let groups = HeadGroups::new(positive(heads), positive(tiles), 256, positive(blocks), key_bytes);
-                let all: BTreeSet<_> = order(groups, heads, tiles).into_iter().collect();
-                let expected = (0..heads).flat_map(|head| (0..tiles).map(move |rank| (head, rank))).collect();
-                assert_eq!(all, expected, "{heads} heads of {tiles} tiles on {blocks} blocks: {groups:?}");
+                let expected: BTreeSet<_> =
+                    (0..heads).flat_map(|head| (0..tiles).map(move |rank| (head, rank))).collect();
+                for together in 0..4 {
+                    let all: BTreeSet<_> = order(groups, heads, tiles, together).into_iter().collect();
+                    assert_eq!(
+                        all, expected,
+                        "{heads} heads of {tiles} tiles on {blocks} blocks, {together}: {groups:?}"
+                    );
+                }
             }
         }
     }
@@ -145,7 +200,7 @@ mod tests {
     /// How many tiles of its head come before each item.
     fn ranks(heads: u32, tiles: u32, rows: u32, blocks: u32, key_bytes: u64) -> Vec<u32> {
         let groups = HeadGroups::new(positive(heads), positive(tiles), rows, positive(blocks), key_bytes);
-        order(groups, heads, tiles).into_iter().map(|(_, rank)| rank).collect()
+        order(groups, heads, tiles, 0).into_iter().map(|(_, rank)| rank).collect()
     }
 
     #[test]
@@ -155,6 +210,26 @@ mod tests {
         // A group of 4 heads, as 4 blocks compute its 36 tiles in 9 rounds; the rest is of the last one.
         let several = ranks(9, 9, 256, 4, u64::MAX);
         assert!(several[..36].is_sorted() && several[36..].is_sorted() && several[36] == 0, "{several:?}");
+    }
+
+    #[test]
+    fn tiles_of_a_head_come_together_where_each_would_read_its_keys_from_memory() {
+        let groups = |heads, tiles, rows, key_bytes| {
+            HeadGroups::new(positive(heads), positive(tiles), rows, positive(132), key_bytes)
+        };
+        assert_eq!(groups(137, 23, 128, 0).together(), 0, "all of K and V are in L2");
+        assert_eq!(groups(137, 23, 128, u64::MAX).together(), 3, "eight tiles of 128 rows");
+        assert_eq!(groups(137, 12, 128, u64::MAX).together(), 2, "the shortest tiles come last");
+        assert_eq!(
+            groups(16, 23, 128, u64::MAX).together(),
+            0,
+            "blocks compute eight tiles of each head at the same time"
+        );
+        let first: Vec<_> = order(groups(137, 23, 128, u64::MAX), 137, 23, 3).into_iter().take(17).collect();
+        let run = |head| (0..8).map(move |rank| (head, rank));
+        assert_eq!(first, (0..2).flat_map(run).chain([(2, 0)]).collect::<Vec<_>>());
+        let last = order(groups(137, 23, 128, u64::MAX), 137, 23, 3)[137 * 16..].to_vec();
+        assert!(last.is_sorted_by_key(|&(_, rank)| rank), "fewer than eight are left of each: {last:?}");
     }
 
     #[test]
@@ -183,7 +258,7 @@ mod tests {
         let groups = HeadGroups::new(positive(heads), positive(tiles), 256, positive(blocks), key_bytes);
         let load = |block: u32| -> u32 {
             let items = (0..).map_while(|round| longest_first_item(round, block, blocks, heads * tiles));
-            items.map(|item| tiles - groups.head_and_rank(item, |n, by| by.divide(n), |n| n).1).sum()
+            items.map(|item| tiles - groups.head_and_rank(item, (tiles, 0), |n, by| by.divide(n), |n| n).1).sum()
         };
         let longest = (0..blocks).map(load).max().unwrap_or(0);
         f64::from(longest * blocks * 2) / f64::from(heads * tiles * (tiles + 1))

@@ -223,6 +223,7 @@ macro_rules! for_every_variant {
             fa512_sm80_any_causal_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 8 key groups }, F16, Any, Causal;
             fa512_sm80_any_full_32x192: Sm80 { 32 x 192, 8 warps, 2 stages, 4 key groups }, F16, Any, Full;
             fa512_sm80_any_causal_32x192: Sm80 { 32 x 192, 8 warps, 2 stages, 4 key groups }, F16, Any, Causal;
+            fa512_sm80_any_full_48x192: Sm80 { 48 x 192, 12 warps, 2 stages, 4 key groups, exchange epilogue }, F16, Any, Full;
             fa512_sm80_any_full_32x128: Sm80 { 32 x 128, 4 warps, 2 stages, 4 key groups }, F16, Any, Full;
             fa512_sm80_any_causal_32x128: Sm80 { 32 x 128, 4 warps, 2 stages, 4 key groups }, F16, Any, Causal;
             fa512_sm80_packed_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, F16, Packed, Full;
@@ -244,6 +245,7 @@ macro_rules! for_every_variant {
             fa512_sm80_bf16_any_causal_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 8 key groups }, Bf16, Any, Causal;
             fa512_sm80_bf16_any_full_32x192: Sm80 { 32 x 192, 8 warps, 2 stages, 4 key groups }, Bf16, Any, Full;
             fa512_sm80_bf16_any_causal_32x192: Sm80 { 32 x 192, 8 warps, 2 stages, 4 key groups }, Bf16, Any, Causal;
+            fa512_sm80_bf16_any_full_48x192: Sm80 { 48 x 192, 12 warps, 2 stages, 4 key groups, exchange epilogue }, Bf16, Any, Full;
             fa512_sm80_bf16_any_full_32x128: Sm80 { 32 x 128, 4 warps, 2 stages, 4 key groups }, Bf16, Any, Full;
             fa512_sm80_bf16_any_causal_32x128: Sm80 { 32 x 128, 4 warps, 2 stages, 4 key groups }, Bf16, Any, Causal;
             fa512_sm80_bf16_packed_full_128x64: Sm80 { 128 x 64, 4 warps, 2 stages, 2 blocks }, Bf16, Packed, Full;
