@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 use contract::candidates::{Candidate, Pool};
 use contract::config::{Element, HEAD_DIM};
-use contract::tile::{Configuration, Epilogue, Queries, Rescale, Sm80, Sm90CpAsync, Sm90Tma};
+use contract::tile::{Configuration, Epilogue, Overlap, Queries, Rescale, Sm80, Sm90CpAsync, Sm90Tma};
 use contract::variants::{VARIANTS, Variant};
 
 use crate::candidates;
@@ -16,6 +16,8 @@ use crate::process;
 
 /// Architecture that all kernels run on.
 const ARCHITECTURE: u32 = 90;
+/// In which order variants get them, two of one kind each.
+const OVERLAPS: [Overlap; 3] = [Overlap::AcrossStrips, Overlap::WithinStrip, Overlap::BetweenWarpgroups];
 /// Random cases of the comparison with the reference, after those of its grid.
 const CASES: &str = "12";
 
@@ -44,8 +46,8 @@ fn kernels() -> Vec<Candidate> {
     changed.chain(of_sm_80()).collect()
 }
 
-/// A variant with the other epilogue, where it has one, and with a softmax that rescales in every step or, every second one that can, more
-/// often than it must.
+/// A variant with the other epilogue, where it has one, with a softmax that rescales in every step or, every second one that can, more
+/// often than it must, and that overlaps in each way.
 fn changed(index: usize, variant: &Variant) -> Candidate {
     let epilogue = Epilogue::Exchange;
     let config = match variant.config {
@@ -57,7 +59,8 @@ fn changed(index: usize, variant: &Variant) -> Candidate {
             let rescale_threshold = if index.is_multiple_of(2) { 0 } else { 4 };
             // Blocks that split keys have an epilogue of their own.
             let epilogue = if tile.splits_keys() { tile.epilogue } else { epilogue };
-            Configuration::Sm90Tma(Sm90Tma { epilogue, rescale_threshold, ..tile })
+            let overlap = OVERLAPS[index / 2 % OVERLAPS.len()];
+            Configuration::Sm90Tma(Sm90Tma { epilogue, rescale_threshold, overlap, ..tile })
         }
     };
     candidate(variant, "changed", config)

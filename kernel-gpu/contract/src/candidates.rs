@@ -222,6 +222,10 @@ mod tests {
                 "x: Sm90Tma { 1 warpgroups, 4 stages, rescale threshold 0 }, F16, Exact(512), Full;",
             ),
             (
+                Configuration::Sm90Tma(Sm90Tma { columns: 128, overlap: Overlap::AcrossStrips, ..Sm90Tma::new(2, 5) }),
+                "x: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, overlap across strips }, F16, Exact(512), Full;",
+            ),
+            (
                 Configuration::Sm90CpAsync(Sm90CpAsync { min_blocks: 4, ..Sm90CpAsync::new(1, 64, 2) }),
                 "x: Sm90CpAsync { 1 warpgroups, 64 keys, 2 stages, 4 blocks }, F16, Exact(512), Full;",
             ),

@@ -245,6 +245,12 @@ mod tests {
             (Sm90Tma { grid: Grid::SplitKeys, ..small }, Sequence::Any, Err(Rejection::SplitKeys)),
             (Sm90Tma { warpgroups: 2, ..HEAD }, exact, Err(Rejection::WholeHead)),
             (Sm90Tma { min_blocks: 2, ..HEAD }, exact, Err(Rejection::Registers)),
+            (Sm90Tma { columns: 128, overlap: Overlap::AcrossStrips, ..Sm90Tma::new(2, 5) }, Sequence::Any, Ok(())),
+            (
+                Sm90Tma { columns: 96, overlap: Overlap::WithinStrip, ..Sm90Tma::new(4, 5) },
+                Sequence::Any,
+                Err(Rejection::Registers),
+            ),
             (Sm90Tma { stages: 13, ..small }, exact, Err(Rejection::SharedMemory)),
             (Sm90Tma { stages: u32::MAX, ..small }, exact, Err(Rejection::SharedMemory)),
             (small, Sequence::Exact(500), Err(Rejection::SequenceDivisibility)),
