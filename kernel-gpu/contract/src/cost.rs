@@ -12,7 +12,7 @@ use crate::geometry::{self, query_tiles};
 use crate::gpu::Gpu;
 use crate::problem::Problem;
 use crate::split_keys;
-use crate::tile::{Configuration, Grid, Kind};
+use crate::tile::{Configuration, Grid, Kind, Overlap};
 use crate::variants::Variant;
 
 pub use shipped::SHIPPED;
@@ -35,12 +35,14 @@ pub struct KernelClass {
     pub blocks: u32,
     /// How items are spread over blocks.
     pub grid: Grid,
+    /// What its softmax overlaps with.
+    pub overlap: Overlap,
     /// Its mask.
     pub mask: Mask,
 }
 
-/// Octaves between the columns and between the tiles, another grid, blocks more or less, another mask.
-pub type Distance = (u32, u32, bool, u32, bool);
+/// Octaves between the columns and between the tiles, another grid, blocks more or less, another overlap, another mask.
+pub type Distance = (u32, u32, bool, u32, bool, bool);
 
 impl KernelClass {
     /// That of `variant`.
@@ -58,6 +60,7 @@ impl KernelClass {
             columns: config.columns(),
             blocks: config.min_blocks(),
             grid: config.grid(),
+            overlap: config.overlap(),
             mask,
         }
     }
@@ -69,7 +72,7 @@ impl KernelClass {
             let tiles = octaves(self.rows, other.rows) + octaves(self.keys, other.keys);
             let columns = octaves(self.columns, other.columns);
             let blocks = self.blocks.abs_diff(other.blocks);
-            (columns, tiles, self.grid != other.grid, blocks, self.mask != other.mask)
+            (columns, tiles, self.grid != other.grid, blocks, self.overlap != other.overlap, self.mask != other.mask)
         })
     }
 }

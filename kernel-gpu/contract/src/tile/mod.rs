@@ -215,6 +215,14 @@ impl Configuration {
         of_every_kind!(self, tile => tile.epilogue)
     }
 
+    /// What the softmax of a warpgroup overlaps with; where there is no choice, products of others.
+    pub const fn overlap(self) -> Overlap {
+        match self {
+            Self::Sm80(_) | Self::Sm90CpAsync(_) => Overlap::BetweenWarpgroups,
+            Self::Sm90Tma(tile) => tile.overlap,
+        }
+    }
+
     /// Blocks that fit on one multiprocessor when a thread uses `registers`, of a configuration that passes its gate.
     #[inline]
     pub const fn blocks_per_multiprocessor(self, registers: u32, limits: ArchitectureLimits) -> u32 {

@@ -7,6 +7,8 @@ use crate::files;
 use crate::map::fit::{Fit, FittedKernel, fit, source};
 use crate::map::record::Map;
 use comfy_table::CellAlignment;
+use contract::cost::{Constants, KernelClass};
+use contract::tile::Overlap;
 
 use crate::commands::{Verdict, output};
 
@@ -35,6 +37,18 @@ pub fn run(options: &Options) -> Result<Verdict> {
     Ok(Verdict::Pass)
 }
 
+/// The kernels of a class in a few words.
+fn name(class: &KernelClass, constants: &Constants) -> String {
+    let KernelClass { kind, rows, keys, columns, .. } = *class;
+    let overlap = match class.overlap {
+        Overlap::BetweenWarpgroups => "",
+        Overlap::WithinStrip => ", overlap within strips",
+        Overlap::AcrossStrips => ", overlap across strips",
+    };
+    let blocks = class.blocks.max(constants.resident);
+    format!("{} {rows}x{keys}, D {columns}, {blocks} blocks{overlap}, {}", kind.name(), class.mask.name())
+}
+
 fn text(fit: &Fit) -> String {
     let mut table = output::table();
     table.set_header(["times", "error", "launch", "block ns", "item", "step", "shared", "µs/MB", "exposed", "kernels"]);
@@ -43,14 +57,7 @@ fn text(fit: &Fit) -> String {
         let numbers = starting.into_iter().chain([constants.item_us, constants.step_us, constants.shared_step_us]);
         let numbers = numbers.chain([constants.megabyte_us, constants.exposed]);
         let row = [times.to_string(), format!("{:.1} %", error * 100.0)];
-        let name = format!(
-            "{} {}x{}, {} blocks, {}",
-            class.kind.name(),
-            class.rows,
-            class.keys,
-            class.blocks.max(constants.resident),
-            class.mask.name()
-        );
+        let name = name(class, constants);
         table.add_row(row.into_iter().chain(numbers.map(|number| format!("{number:.3}"))).chain([name]));
     }
     table.column_iter_mut().take(9).for_each(|column| {

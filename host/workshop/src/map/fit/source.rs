@@ -14,6 +14,7 @@ use super::{Constants, Costs, KernelClass};
 use crate::config::Mask::{self, Causal, Full};
 use crate::tile::Grid::{self, OneShot, Persistent, SplitKeys};
 use crate::tile::Kind::{self, Sm80, Sm90CpAsync, Sm90Tma};
+use crate::tile::Overlap::{self, AcrossStrips, BetweenWarpgroups, WithinStrip};
 
 /// The GPU models.
 #[rustfmt::skip]
@@ -24,14 +25,14 @@ pub const SHIPPED: &[Costs<'static>] = &[
 const TAIL: &str = "\
 ];
 
-/// Kind, rows, keys, groups that share them, columns, blocks, grid, mask.
-type Class = (Kind, u32, u32, u32, u32, u32, Grid, Mask);
+/// Kind, rows, keys, groups that share them, columns, blocks, grid, overlap, mask.
+type Class = (Kind, u32, u32, u32, u32, u32, Grid, Overlap, Mask);
 
 const fn kernel(class: Class, resident: u32, constants: [f64; 7]) -> (KernelClass, Constants) {
-    let (kind, rows, keys, key_groups, columns, blocks, grid, mask) = class;
+    let (kind, rows, keys, key_groups, columns, blocks, grid, overlap, mask) = class;
     let [launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed] = constants;
     (
-        KernelClass { kind, rows, keys, key_groups, columns, blocks, grid, mask },
+        KernelClass { kind, rows, keys, key_groups, columns, blocks, grid, overlap, mask },
         Constants { resident, launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed },
     )
 }
@@ -43,14 +44,14 @@ pub fn source(fits: &[Fit]) -> String {
     for Fit { gpu, architecture, kernels, .. } in fits {
         let _ = writeln!(text, "    Costs {{ gpu: {gpu:?}, architecture: {architecture}, kernels: &[");
         for (class, constants) in of_variants(kernels, VARIANTS) {
-            let KernelClass { kind, rows, keys, key_groups, columns, blocks, grid, mask } = class;
+            let KernelClass { kind, rows, keys, key_groups, columns, blocks, grid, overlap, mask } = class;
             let Constants { resident, launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed } =
                 constants;
             let numbers = [launch_us, block_us, item_us, step_us, shared_step_us, megabyte_us, exposed];
             let numbers = numbers.map(|number| format!("{number:.4}")).join(", ");
             let _ = writeln!(
                 text,
-                "        kernel(({kind:?}, {rows}, {keys}, {key_groups}, {columns}, {blocks}, {grid:?}, {mask:?}), {resident}, [{numbers}]),"
+                "        kernel(({kind:?}, {rows}, {keys}, {key_groups}, {columns}, {blocks}, {grid:?}, {overlap:?}, {mask:?}), {resident}, [{numbers}]),"
             );
         }
         text += "    ] },\n";
