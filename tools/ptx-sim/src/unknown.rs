@@ -1,6 +1,7 @@
 //! Values that the program does not determine: of memory and registers that nobody wrote, and of reads that race. They move
 //! through the machine like others; what matters is whether anything depends on them.
 
+use crate::memory::StoreId;
 use crate::parse::Space;
 use crate::race::Conflict;
 
@@ -11,6 +12,8 @@ pub(crate) enum Origin {
     Register { slot: u32, warp: u32, lane: u32 },
     /// Memory that nothing wrote.
     Memory(Read),
+    /// Global memory in which a store left what was not determined.
+    Stored(Read, StoreId),
     /// Memory that another thread writes at the same time.
     Race(Read, Conflict),
 }
@@ -58,7 +61,8 @@ impl Unknown {
 
     /// Whether it may be padding that a copy of a struct takes along.
     pub fn may_be_padding(self) -> bool {
-        !self.is_computed && !matches!(self.origin, Origin::Memory(Read { is_partial: false, .. }) | Origin::Race(..))
+        let is_whole = matches!(self.origin, Origin::Memory(Read { is_partial: false, .. }));
+        !self.is_computed && !is_whole && !matches!(self.origin, Origin::Stored(..) | Origin::Race(..))
     }
 }
 
