@@ -5,8 +5,10 @@ use std::sync::MutexGuard;
 use super::faults::Faults;
 use super::place::Place;
 use super::view::Context;
+use crate::cluster_addresses::own_shared;
 use crate::finding::{FindingClass, LaneAddress, OtherAccess};
 use crate::machine::{self, MBARRIER_BYTES};
+use crate::memory::SYSTEM_SHARED_BYTES;
 use crate::parse::Space;
 use crate::program::Instruction;
 use crate::race::{Access, Agent, Conflict, Engine, Semantics, Shard, Strength};
@@ -145,7 +147,9 @@ impl<'a> Context<'a> {
         }
         // Where a write meets a read in flight that was found before, to say so again would not help.
         let is_known = |conflict: &Conflict| conflict.agent.engine.reads_shared() && faults.has_not_waited(lane);
-        conflict.filter(|conflict| !is_known(conflict))
+        // CUDA's own headers take lanes to be in lockstep.
+        let is_of_system = space == Space::Shared && own_shared(address) < SYSTEM_SHARED_BYTES;
+        conflict.filter(|conflict| !is_of_system && !is_known(conflict))
     }
 
     /// The race of a read by a thread, in words, and the other access.
