@@ -185,7 +185,8 @@
 //! the launch is a result, and a finding at the store. With [`Options::keeps_undetermined`] it is one where a later launch depends
 //! on it, or when whoever owns the memory asks ([`GlobalMemory::take_undetermined`], [`GlobalMemory::take_left`]). Memory of the
 //! host is seen by others at once. Bytes of a copied value that may be padding reach global memory without a finding, and are unwritten
-//! there too. A race is reported where it read, if the value matters; one whose read came first is always reported.
+//! there too. A race is reported where it read, if the value matters; one whose read came first is always reported. Two lanes of a
+//! warp that write to one place of shared memory leave an undetermined value there: their race is reported if it matters.
 //!
 //! # Races
 //!

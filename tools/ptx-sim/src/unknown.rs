@@ -14,7 +14,7 @@ pub(crate) enum Origin {
     Memory(Read),
     /// Global memory in which a store left what was not determined.
     Stored(Read, StoreId),
-    /// Memory that another thread writes at the same time.
+    /// Memory that another thread writes at the same time, or that two lanes of a warp write.
     Race(Read, Conflict),
 }
 
@@ -31,6 +31,8 @@ pub(crate) struct Read {
     pub bytes: u32,
     /// Whether it is an `ld` of which other bytes are known: what is not may be padding between the members of a struct.
     pub is_partial: bool,
+    /// Whether it is a write: what it left is not determined, as another lane writes there, too.
+    pub writes: bool,
 }
 
 /// A value of which some bits are undetermined.

@@ -156,7 +156,7 @@ impl Context<'_> {
     pub fn read_at(&self, place: Place, bytes: usize) -> Read {
         let Place { lane, space, address, .. } = place;
         let (pc, warp, lane, bytes) = (self.pc, self.warp.index, lane as u32, bytes as u32);
-        Read { pc, warp, lane, space, address, bytes, is_partial: false }
+        Read { pc, warp, lane, space, address, bytes, is_partial: false, writes: false }
     }
 
     /// What is not known of the bytes that were read at a place, but for what was reported before.
