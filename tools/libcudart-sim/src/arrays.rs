@@ -255,6 +255,23 @@ pub extern "C" fn cudaCreateChannelDesc(x: i32, y: i32, z: i32, w: i32, kind: u3
     ChannelDescriptor { bits: [x, y, z, w], kind }
 }
 
+/// Sets an extent of pitched memory, slice by slice: `set` gets the address, the width in bytes and the rows of one.
+fn set_3d(memory: Pitched, extent: Extent, set: impl Fn(DevicePointer, usize, usize) -> Result<()>) -> Result<()> {
+    let Extent { width, height, depth } = extent;
+    if width == 0 || height == 0 {
+        return Ok(());
+    }
+    if depth > 1 && height > memory.height {
+        return Err(Status::INVALID_VALUE);
+    }
+    let slice = memory.pitch.checked_mul(memory.height).ok_or(Status::INVALID_VALUE)?;
+    let end = slice.checked_mul(depth).and_then(|bytes| (memory.address as usize).checked_add(bytes));
+    if end.is_none() {
+        return Err(Status::INVALID_VALUE);
+    }
+    (0..depth).try_for_each(|index| set((memory.address as usize + index * slice) as DevicePointer, width, height))
+}
+
 runtime_api! {
     fn cudaMallocArray(result: *mut Handle, channel: *const ChannelDescriptor, width: usize, height: usize, flags: u32) {
         create(result, channel, place(width, height), flags)
@@ -292,6 +309,20 @@ runtime_api! {
         let rows = height.checked_mul(depth).ok_or(Status::INVALID_VALUE)?;
         call!(cuMemAllocPitch_v2(&mut address, &mut pitch, width, rows, 4))?;
         put(result, Pitched { address: address as *mut c_void, pitch, width, height })
+    }
+
+    fn cudaMemset3D(memory: Pitched, value: i32, extent: Extent) {
+        enter()?;
+        let set = |address, width, height| call!(cuMemsetD2D8_v2(address, memory.pitch, value as u8, width, height));
+        set_3d(memory, extent, set)
+    }
+
+    fn cudaMemset3DAsync(memory: Pitched, value: i32, extent: Extent, stream: Handle) per_thread cudaMemset3DAsync_ptsz(stream) {
+        enter()?;
+        let set = |address, width, height| {
+            call!(cuMemsetD2D8Async(address, memory.pitch, value as u8, width, height, stream))
+        };
+        set_3d(memory, extent, set)
     }
 
     fn cudaMemcpy3D(parameters: *const CopyParameters) {

@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 
+use crate::arrays::{Extent, Pitched, cudaMemset3DAsync};
 use crate::driver::DevicePointer;
 use crate::memory::{
     cudaMemcpy2DAsync, cudaMemcpyAsync, cudaMemcpyFromSymbolAsync, cudaMemcpyToSymbolAsync, cudaMemset2DAsync,
@@ -41,6 +42,11 @@ runtime_api! {
     fn cudaMemset_ptds(address: DevicePointer, value: i32, bytes: usize) {
         // SAFETY: as above.
         wait(unsafe { cudaMemsetAsync(address, value, bytes, PER_THREAD) })
+    }
+
+    fn cudaMemset3D_ptds(memory: Pitched, value: i32, extent: Extent) {
+        // SAFETY: as above.
+        wait(unsafe { cudaMemset3DAsync(memory, value, extent, PER_THREAD) })
     }
 
     fn cudaMemset2D_ptds(address: DevicePointer, pitch: usize, value: i32, width: usize, height: usize) {

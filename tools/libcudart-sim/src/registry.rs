@@ -9,6 +9,13 @@ use crate::devices::{self, enter};
 use crate::driver::{DevicePointer, Handle, call};
 use crate::status::{Result, Status, border, per_thread, put, runtime_api};
 
+/// Largest block in each dimension (CUDA C++ Programming Guide, "Compute Capabilities").
+const BLOCK_EXTENT: [u32; 3] = [1024, 1024, 64];
+/// Threads of the largest block.
+const BLOCK_THREADS: u64 = 1024;
+/// Largest grid in each dimension.
+const GRID_EXTENT: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
+
 /// A `dim3`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -283,12 +290,26 @@ fn launch(
 ) -> Result<()> {
     let function = function(stub)?;
     let (none, bytes) = (std::ptr::null_mut(), shared(shared_bytes)?);
-    call!(cuLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z, bytes, stream, arguments, none))
+    let launched = call!(cuLaunchKernel(
+        function, grid.x, grid.y, grid.z, block.x, block.y, block.z, bytes, stream, arguments, none
+    ));
+    configured(launched, grid, block)
+}
+
+/// What the runtime returns for a launch of a size that no GPU has: the driver calls that an invalid value.
+fn configured(launched: Result<()>, grid: Extent, block: Extent) -> Result<()> {
+    let is_possible = |Extent { x, y, z }: Extent, limits: [u32; 3]| {
+        [x, y, z].iter().zip(limits).all(|(size, limit)| (1..=limit).contains(size))
+    };
+    let threads = u64::from(block.x) * u64::from(block.y) * u64::from(block.z);
+    let is_possible = is_possible(grid, GRID_EXTENT) && is_possible(block, BLOCK_EXTENT) && threads <= BLOCK_THREADS;
+    launched.map_err(|error| if is_possible { error } else { Status::INVALID_CONFIGURATION })
 }
 
 fn launch_with(config: DriverConfig, stub: *const c_void, arguments: *mut *mut c_void) -> Result<()> {
     let function = function(stub)?;
-    call!(cuLaunchKernelEx((&raw const config).cast(), function, arguments, std::ptr::null_mut()))
+    let launched = call!(cuLaunchKernelEx((&raw const config).cast(), function, arguments, std::ptr::null_mut()));
+    configured(launched, config.grid, config.block)
 }
 
 runtime_api! {

@@ -20,6 +20,8 @@ impl Status {
     pub const SUCCESS: Status = Status(0);
     /// `cudaErrorInvalidValue`.
     pub const INVALID_VALUE: Status = Status(1);
+    /// `cudaErrorInvalidConfiguration`.
+    pub const INVALID_CONFIGURATION: Status = Status(9);
     /// `cudaErrorInvalidSymbol`.
     pub const INVALID_SYMBOL: Status = Status(13);
     /// `cudaErrorInvalidChannelDescriptor`.

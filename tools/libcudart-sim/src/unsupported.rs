@@ -82,7 +82,7 @@ unsupported! {
     cudaMemcpy3DPeerAsync_ptsz cudaMemcpy3DPeer_ptds cudaMemcpy3D_ptds cudaMemcpyArrayToArray
     cudaMemcpyArrayToArray_ptds cudaMemcpyBatchAsync cudaMemcpyBatchAsync_ptsz cudaMemcpyFromArrayAsync
     cudaMemcpyFromArrayAsync_ptsz cudaMemcpyFromArray_ptds cudaMemcpyToArrayAsync cudaMemcpyToArrayAsync_ptsz
-    cudaMemcpyToArray_ptds cudaMemset3D cudaMemset3DAsync cudaMemset3DAsync_ptsz cudaMemset3D_ptds
+    cudaMemcpyToArray_ptds
     cudaMipmappedArrayGetMemoryRequirements cudaMipmappedArrayGetSparseProperties cudaSetValidDevices
     cudaSignalExternalSemaphoresAsync cudaSignalExternalSemaphoresAsync_ptsz cudaStreamBeginCaptureToGraph
     cudaStreamBeginCaptureToGraph_ptsz cudaStreamCopyAttributes cudaStreamCopyAttributes_ptsz cudaStreamGetAttribute

@@ -50,6 +50,10 @@ pub struct Options {
     pub cooperative: bool,
     /// Whether the report says what global memory was accessed; it does while data races are looked for.
     pub accesses: bool,
+    /// Whether undetermined values that the launch leaves in global memory are no findings of its own, as later launches may read
+    /// them or not: who owns the memory asks for them when they leave it
+    /// ([`GlobalMemory::take_undetermined`](crate::GlobalMemory::take_undetermined)).
+    pub keeps_undetermined: bool,
 }
 
 impl Default for Options {
@@ -65,6 +69,7 @@ impl Default for Options {
             cluster: None,
             cooperative: false,
             accesses: false,
+            keeps_undetermined: false,
         }
     }
 }

@@ -178,11 +178,15 @@
 //! What was never written, and what a plain load reads while another thread writes it, may be loaded, copied, shuffled, computed
 //! with and stored to shared and local memory: compilers load before the guard of a value, copy structs with the padding
 //! between their members, and let the last lanes of a scan compute with nothing. Which bits of a value are undetermined moves
-//! along, and a finding is made where something depends on them: an address, a branch or a guard, a vote that decides, a store to
-//! global memory, an atomic operation, the operands of `wgmma`, bulk copies and barriers. It names the read that gave the value,
-//! and is made once for each read of a lane. Which bits of a result depend on which of the operands is tried (`propagate`): what
-//! is called undetermined is. Bytes of a copied value that may be padding reach global memory without a finding, and are unwritten
-//! there too. A race is reported where it read, if the value matters; one whose read came first is always reported.
+//! along, and a finding is made where something depends on them: an address, a branch or a guard, a vote that decides, an atomic
+//! operation, the operands of `wgmma`, bulk copies and barriers. It names the read that gave the value, and is made once for each
+//! read of a lane. Which bits of a result depend on which of the operands is tried (`propagate`): what is called undetermined is.
+//! A store to global memory makes no use of a value: it is remembered there, bit by bit, with the store. What is left at the end of
+//! the launch is a result, and a finding at the store. With [`Options::keeps_undetermined`] it is one where a later launch depends
+//! on it, or when whoever owns the memory asks ([`GlobalMemory::take_undetermined`], [`GlobalMemory::take_left`]). Memory of the
+//! host is seen by others at once. Bytes of a copied value that may be padding reach global memory without a finding, and are unwritten
+//! there too. A race is reported where it read, if the value matters; one whose read came first is always reported. Two lanes of a
+//! warp that write to one place of shared memory leave an undetermined value there: their race is reported if it matters.
 //!
 //! # Races
 //!
@@ -275,7 +279,7 @@ pub use isa::{expand_forms, lanewise_forms};
 pub use launch::{Launch, LaunchError, Options, Report};
 pub use memory::{
     AddressMode, Allocation, Channel, Filter, Geometry, GlobalMemory, HostWords, MemoryError, Sampler, Swizzle,
-    TENSOR_MAP_BYTES, TensorElement, TensorMap, TexelFormat, Texels, Texture,
+    TENSOR_MAP_BYTES, TensorElement, TensorMap, TexelFormat, Texels, Texture, Undetermined, UndeterminedStore,
 };
 pub use module::{Module, Parameter};
 pub use parse::ParseError;

@@ -54,12 +54,18 @@ pub fn run(
     if operations.iter().any(isa::Operation::uses_heap) {
         memory.prepare_heap()?;
     }
+    memory.begin_launch();
     let grid_workspace = if options.cooperative { Some(memory.prepare_grid_workspace()?) } else { None };
     let machine = Machine::new(module, &program, launch, memory, cluster, grid_workspace, options);
     if options.cooperative {
         check_cooperative(&machine)?;
     }
-    run_grid(&machine, &operations, options)
+    let mut report = run_grid(&machine, &operations, options)?;
+    if !options.keeps_undetermined {
+        report.findings.extend(memory.left_by_launch().into_iter().map(|store| store.finding));
+        report.findings.truncate(options.max_findings);
+    }
+    Ok(report)
 }
 
 /// Requires that an entry can be executed, whatever its launch is. Nothing runs.

@@ -1,6 +1,7 @@
 //! Values that the program does not determine: of memory and registers that nobody wrote, and of reads that race. They move
 //! through the machine like others; what matters is whether anything depends on them.
 
+use crate::memory::StoreId;
 use crate::parse::Space;
 use crate::race::Conflict;
 
@@ -11,7 +12,9 @@ pub(crate) enum Origin {
     Register { slot: u32, warp: u32, lane: u32 },
     /// Memory that nothing wrote.
     Memory(Read),
-    /// Memory that another thread writes at the same time.
+    /// Global memory in which a store left what was not determined.
+    Stored(Read, StoreId),
+    /// Memory that another thread writes at the same time, or that two lanes of a warp write.
     Race(Read, Conflict),
 }
 
@@ -28,6 +31,8 @@ pub(crate) struct Read {
     pub bytes: u32,
     /// Whether it is an `ld` of which other bytes are known: what is not may be padding between the members of a struct.
     pub is_partial: bool,
+    /// Whether it is a write: what it left is not determined, as another lane writes there, too.
+    pub writes: bool,
 }
 
 /// A value of which some bits are undetermined.
@@ -58,7 +63,8 @@ impl Unknown {
 
     /// Whether it may be padding that a copy of a struct takes along.
     pub fn may_be_padding(self) -> bool {
-        !self.is_computed && !matches!(self.origin, Origin::Memory(Read { is_partial: false, .. }) | Origin::Race(..))
+        let is_whole = matches!(self.origin, Origin::Memory(Read { is_partial: false, .. }));
+        !self.is_computed && !is_whole && !matches!(self.origin, Origin::Stored(..) | Origin::Race(..))
     }
 }
 

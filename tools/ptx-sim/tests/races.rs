@@ -311,3 +311,39 @@ fn findings_do_not_depend_on_the_number_of_threads() {
     assert_eq!(findings(1, 0), findings(4, 0));
     assert_eq!(findings(1, 5), findings(4, 5));
 }
+
+/// All lanes write their numbers to `tile`, without order; then `body`.
+fn written_by_all_lanes(body: &str) -> Kernel {
+    Kernel::new(&format!(
+        ".shared .align 4 .b8 tile[8]; st.shared.u32 [tile], %lane;\n bar.warp.sync -1; setp.eq.u32 %p0, %lane, 3; {body}"
+    ))
+}
+
+#[test]
+fn lanes_of_a_warp_may_write_to_one_place_that_nobody_reads() {
+    written_by_all_lanes("").run_clean();
+    written_by_all_lanes("ld.shared.u32 %r1, [tile]; add.u32 %r2, %r1, 1;").run_clean();
+    let replaced =
+        "@%p0 st.shared.u32 [tile], 5; bar.warp.sync -1; ld.shared.u32 %r1, [tile]; st.global.u32 [%output], %r1;";
+    assert_eq!(written_by_all_lanes(&format!("{replaced} mov.u32 %r2, %r1;")).run_clean()[..4], [5, 0, 0, 0]);
+}
+
+#[test]
+fn what_lanes_of_a_warp_write_to_one_place_is_a_race_for_who_reads_it() {
+    for body in [
+        "ld.shared.u32 %r1, [tile]; @%p0 st.global.u32 [%output], %r1;",
+        "ld.shared.u32 %r1, [tile]; setp.eq.u32 %p1, %r1, 9; @%p1 st.global.u32 [%output], 1;",
+        "@%p0 atom.shared.add.u32 %r1, [tile], 1;",
+    ] {
+        let finding = written_by_all_lanes(body).run_faulty(FindingClass::Race);
+        assert!(finding.at.instruction.contains("st.shared.u32 [tile]"), "{body}: {finding}");
+        assert!(finding.message.contains("a 4-byte write to shared memory, offset 0 of `tile`"), "{body}: {finding}");
+        assert!(finding.message.contains("races with the write in line 16"), "{body}: {finding}");
+    }
+}
+
+#[test]
+fn warps_that_write_to_one_place_race_whoever_reads_it() {
+    let finding = written_by_all_lanes("").with_threads(64).run_faulty(FindingClass::Race);
+    assert!(finding.message.contains("races with the write in line 16 by warp 0"), "{finding}");
+}

@@ -137,7 +137,7 @@ impl Context {
     /// # Errors
     /// [`Code::CONTEXT_IS_DESTROYED`] when it was destroyed before.
     pub fn destroy(&self) -> Result<()> {
-        self.tell_leaks();
+        self.tell_end();
         let state = lock(&self.state).take().ok_or(Code::CONTEXT_IS_DESTROYED)?;
         if let Ok(gpu) = self.machine.gpu(self.gpu) {
             gpu.release(state.memory.live_bytes());
@@ -148,8 +148,14 @@ impl Context {
         Ok(())
     }
 
-    /// Tells what the program has allocated and not freed.
-    pub(crate) fn tell_leaks(&self) {
+    /// Tells what the program has allocated and not freed, and of what kernels left there.
+    pub(crate) fn tell_end(&self) {
+        // A context that was lost has been told of.
+        let _ = self.tell_left_at_end();
+        self.tell_leaks();
+    }
+
+    fn tell_leaks(&self) {
         if !self.machine.config().leaks {
             return;
         }
@@ -289,6 +295,7 @@ impl Context {
     /// # Errors
     /// [`Code::INVALID_VALUE`] when no live allocation begins there, with what lies there; as [`Context::check`].
     pub fn free(&self, address: u64, call: Call) -> Result<()> {
+        self.tell_left(address)?;
         let mut state = self.state(call)?;
         let bytes = state.memory.free(address)?;
         self.machine.gpu(self.gpu)?.release(bytes);

@@ -149,7 +149,9 @@ impl Context {
         }
         let accesses = races || dependents.is_watching();
         let unfinished = if launch.overlaps_previous { dependents.unfinished(during.line) } else { None };
-        let mut report = self.run(launch, &Options { accesses, unfinished, ..machine.config().options.clone() })?;
+        let keeps_undetermined = machine.config().continues;
+        let options = Options { accesses, unfinished, keeps_undetermined, ..machine.config().options.clone() };
+        let mut report = self.run(launch, &options)?;
         let keeps_previous = launch.overlaps_previous && report.ends_before_previous;
         dependents.add(during.line, dependents.is_watching().then(|| report.accesses.clone()), keeps_previous);
         if races {

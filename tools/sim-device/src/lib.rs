@@ -85,6 +85,7 @@ mod stream;
 mod stream_races;
 mod sync;
 mod texture;
+mod undetermined;
 
 pub use architecture::Architecture;
 pub use array::{Array, ArrayDescriptor, LAYERED, SURFACES};

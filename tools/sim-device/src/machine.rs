@@ -259,7 +259,7 @@ impl Machine {
     /// Tells what the program has allocated and not freed, in contexts that are still there, and how much it launched.
     pub fn end(&self) {
         let contexts: Vec<_> = lock(&self.contexts).values().filter_map(Weak::upgrade).collect();
-        contexts.iter().for_each(|context| context.tell_leaks());
+        contexts.iter().for_each(|context| context.tell_end());
         self.reporter.end(self.launches.load(Relaxed));
     }
 

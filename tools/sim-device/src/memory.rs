@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use ptx_sim::{GlobalMemory, MemoryError, Texels};
+use ptx_sim::{GlobalMemory, MemoryError, Texels, Undetermined};
 
 use crate::code::Code;
 use crate::error::{Error, Result};
@@ -152,11 +152,11 @@ impl Memory {
         self.global.first_unwritten(address, bytes).map_err(memory_error)
     }
 
-    /// The parts of the `bytes` bytes at `address` that were written, with their offsets: what a copy on the GPU moves, as
-    /// what was never written is still unwritten where it arrives.
-    pub fn written(&self, address: u64, bytes: u64) -> Result<Vec<(u64, Vec<u8>)>> {
+    /// What a copy moves of the `bytes` bytes at `address`.
+    pub fn written(&self, address: u64, bytes: u64) -> Result<Moved> {
         self.check(address, bytes)?;
         let mut parts = Vec::new();
+        let undetermined = self.global.undetermined(address, bytes);
         for offset in (0..bytes).step_by(BLOCK as usize) {
             let count = BLOCK.min(bytes - offset);
             let mut data = vec![0; count as usize];
@@ -171,7 +171,36 @@ impl Memory {
                 }
             }
         }
-        Ok(parts)
+        Ok(Moved { parts, undetermined })
+    }
+
+    /// Puts `bytes` bytes that a copy moves down at `address`.
+    pub fn put(&mut self, address: u64, bytes: u64, moved: Moved) -> Result<()> {
+        self.check(address, bytes)?;
+        let mut end = 0;
+        for (at, part) in moved.parts {
+            self.global.forget(address + end, at - end);
+            self.write(address + at, &part)?;
+            end = at + part.len() as u64;
+        }
+        self.global.forget(address + end, bytes - end);
+        self.global.put_undetermined(address, moved.undetermined);
+        Ok(())
+    }
+}
+
+/// What a copy moves.
+pub(crate) struct Moved {
+    /// The parts that were written, with their offsets, in order. What was never written is unwritten where it arrives, too.
+    pub parts: Vec<(u64, Vec<u8>)>,
+    /// What kernels left undetermined.
+    pub undetermined: Undetermined,
+}
+
+impl Moved {
+    /// Bytes that are all known.
+    pub fn of(data: Vec<u8>) -> Moved {
+        Moved { parts: vec![(0, data)], undetermined: Undetermined::default() }
     }
 }
 
@@ -236,9 +265,9 @@ mod tests {
     fn only_what_was_written_is_moved_on_a_gpu() {
         let (mut memory, address) = memory();
         memory.write(address + 2, &[1, 2]).unwrap();
-        assert_eq!(memory.written(address, 5).unwrap(), [(2, vec![1]), (3, vec![2])]);
+        assert_eq!(memory.written(address, 5).unwrap().parts, [(2, vec![1]), (3, vec![2])]);
         memory.write(address, &[7; 100]).unwrap();
-        assert_eq!(memory.written(address + 10, 20).unwrap(), [(0, vec![7; 20])]);
+        assert_eq!(memory.written(address + 10, 20).unwrap().parts, [(0, vec![7; 20])]);
     }
 
     #[test]

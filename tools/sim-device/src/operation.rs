@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::event::{Event, Recorded};
 use crate::graph::GraphExec;
 use crate::launch::Launch;
-use crate::memory::grouped;
+use crate::memory::{Moved, grouped};
 use crate::order::{Clock, Line};
 use crate::problem::Problem;
 use crate::stream_races::{Access, By, Touched};
@@ -224,10 +224,10 @@ impl Copy {
 
     fn execute(&self, context: &Context) -> Result<()> {
         self.check(context)?;
-        let mut unwritten = Unwritten::default();
+        let (mut unwritten, mut is_told) = (Unwritten::default(), false);
         for offset in (0..self.bytes).step_by(CHUNK as usize) {
             let bytes = CHUNK.min(self.bytes - offset);
-            let parts = match &self.source {
+            let Moved { parts, undetermined } = match &self.source {
                 Place::Device(_) | Place::Array(..) => {
                     let address = self.source.address()?;
                     let owner = owner(context, address, "a copy from")?;
@@ -236,7 +236,7 @@ impl Copy {
                 Place::Host(memory) => {
                     let mut data = vec![0; bytes as usize];
                     memory.read(offset, &mut data);
-                    vec![(0, data)]
+                    Moved::of(data)
                 }
             };
             match &self.destination {
@@ -244,7 +244,7 @@ impl Copy {
                     let address = self.destination.address()?;
                     let owner = owner(context, address, "a copy to")?;
                     let mut state = owner.state(Call::Asynchronous)?;
-                    parts.iter().try_for_each(|(at, data)| state.memory.write(address + offset + at, data))?;
+                    state.memory.put(address + offset, bytes, Moved { parts, undetermined })?;
                 }
                 Place::Host(memory) => {
                     // What was never written arrives as zeros.
@@ -254,12 +254,16 @@ impl Copy {
                         .for_each(|(at, part)| data[*at as usize..*at as usize + part.len()].copy_from_slice(part));
                     memory.write(offset, &data);
                     unwritten.add(offset, bytes, &parts);
+                    is_told |= !undetermined.is_empty();
                 }
             }
         }
         if let Some(first) = unwritten.first {
             let address = self.source.address()?;
             let owner = owner(context, address, "a copy from")?;
+            if is_told {
+                return owner.tell_copied(address, self.bytes, &self.describe(context));
+            }
             owner.tell_unwritten(address, self.bytes, first, unwritten.count);
         }
         Ok(())

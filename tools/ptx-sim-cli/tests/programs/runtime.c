@@ -22,6 +22,16 @@ int cudaFree(void *);
 int cudaMemcpy(void *, const void *, size_t, int);
 int cudaMemcpy2D(void *, size_t, const void *, size_t, size_t, size_t, int);
 int cudaMemset(void *, int, size_t);
+typedef struct {
+    void *address;
+    size_t pitch, width, height;
+} pitched;
+typedef struct {
+    size_t width, height, depth;
+} extent;
+int cudaMalloc3D(pitched *, extent);
+int cudaMemset3D(pitched, int, extent);
+int cudaMemset3DAsync(pitched, int, extent, void *);
 int cudaMemcpyToSymbol(const void *, const void *, size_t, size_t, int);
 int cudaMemcpyFromSymbol(void *, const void *, size_t, size_t, int);
 int cudaMallocManaged(void **, size_t, unsigned);
@@ -176,6 +186,36 @@ static void shared_memory(unsigned beyond)
     OK(cudaFree(both));
 }
 
+/* Fills of three dimensions. */
+static void volumes(void)
+{
+    pitched memory;
+    extent all = {12, 3, 2}, some = {5, 2, 2}, high = {5, 4, 2};
+    unsigned char rows[6][12];
+    OK(cudaMalloc3D(&memory, all));
+    OK(cudaMemset3D(memory, 1, all));
+    OK(cudaMemset3DAsync(memory, 2, some, NULL));
+    HOLDS(cudaMemset3D(memory, 3, high) == 1 && cudaGetLastError() == 1);
+    OK(cudaMemcpy2D(rows, 12, memory.address, memory.pitch, 12, 6, 2));
+    for (unsigned row = 0; row < 6; row++)
+        for (unsigned column = 0; column < 12; column++)
+            HOLDS(rows[row][column] == (row % 3 < 2 && column < 5 ? 2 : 1));
+    OK(cudaFree(memory.address));
+}
+
+/* Launches of sizes that no GPU has. */
+static void impossible_launches(void)
+{
+    unsigned n = 0, *none = NULL;
+    void *arguments[] = {&none, &n};
+    dim3 one = {1, 1, 1}, wide = {2048, 1, 1}, deep = {1, 1, 65}, empty = {0, 1, 1}, high = {1, 65536, 1};
+    HOLDS(cudaLaunchKernel((void *)scale, one, wide, arguments, 0, NULL) == 9 && cudaGetLastError() == 9);
+    HOLDS(cudaLaunchKernel((void *)scale, one, deep, arguments, 0, NULL) == 9 && cudaGetLastError() == 9);
+    HOLDS(cudaLaunchKernel((void *)scale, one, empty, arguments, 0, NULL) == 9 && cudaGetLastError() == 9);
+    HOLDS(cudaLaunchKernel((void *)scale, high, one, arguments, 0, NULL) == 9 && cudaGetLastError() == 9);
+    HOLDS(cudaLaunchKernel((void *)scale, one, one, arguments, 1 << 20, NULL) == 1 && cudaGetLastError() == 1);
+}
+
 static void note(void *stream, int status, void *data) { *(int *)data = stream && !status; }
 
 /* Pools, cooperative launches, graphs made node by node. */
@@ -287,6 +327,8 @@ int main(int count, char **arguments)
     HOLDS(cudaIpcGetMemHandle(&none, memory) == 801 && cudaGetLastError() == 801);
     shared_memory(!strcmp(mistake, "beyond-managed"));
     other_launches();
+    volumes();
+    impossible_launches();
     OK(cudaFree(memory));
     if (!strcmp(mistake, "free-twice"))
         cudaFree(memory);

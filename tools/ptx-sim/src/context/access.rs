@@ -1,6 +1,7 @@
 //! Loads, stores and atomic operations: every access to memory that takes effect at once, and every check of one but for races.
 
 use super::faults::Faults;
+use super::left::Left;
 use super::place::Place;
 use super::races::Effect;
 use super::unknown::Use;
@@ -96,6 +97,9 @@ impl Context<'_> {
     fn load_strong(&mut self, faults: &mut Faults, place: Place, data: &mut [u8]) -> Option<Box<UnknownBytes>> {
         let mut shard = self.announcements(place);
         let met = self.access(faults, place, Data::Read(data))?;
+        if place.space == Space::Global {
+            self.machine.memory.note_exchange(place.address);
+        }
         if place.space == Space::Global && self.instruction.is_strong_read {
             let mut word = [0; 8];
             let count = data.len().min(8);
@@ -152,7 +156,7 @@ impl Context<'_> {
     pub fn read_at(&self, place: Place, bytes: usize) -> Read {
         let Place { lane, space, address, .. } = place;
         let (pc, warp, lane, bytes) = (self.pc, self.warp.index, lane as u32, bytes as u32);
-        Read { pc, warp, lane, space, address, bytes, is_partial: false }
+        Read { pc, warp, lane, space, address, bytes, is_partial: false, writes: false }
     }
 
     /// What is not known of the bytes that were read at a place, but for what was reported before.
@@ -195,8 +199,8 @@ impl Context<'_> {
         }
     }
 
-    /// Writes `data`, not all of which is known. What makes use of that is added to `uses`: in global memory it does, where
-    /// others see it, unless it is padding that comes along. A faulty access writes nothing.
+    /// Writes `data`, not all of which is known. What that leaves in global memory is added to `left`, unless it is padding that
+    /// comes along. A faulty access writes nothing.
     #[cold]
     pub fn write_values(
         &mut self,
@@ -204,7 +208,7 @@ impl Context<'_> {
         place: Place,
         data: &[u8],
         unknown: &UnknownBytes,
-        uses: &mut Vec<Use>,
+        left: &mut Left,
     ) {
         let Place { lane, space, address, .. } = place;
         let mut shard = self.announcements(place);
@@ -220,9 +224,9 @@ impl Context<'_> {
                 }
             }
             _ if unknown.is_padding_of(data.len()) => {
-                unknown.iter().for_each(|(index, _)| self.machine.memory.forget(address + index as u64));
+                unknown.iter().for_each(|(index, _)| self.machine.memory.forget_bytes(address + index as u64, 1));
             }
-            _ => uses.extend(unknown.iter().map(|(_, byte)| (lane, byte.origin))),
+            _ => self.leave(lane, address, unknown, left),
         }
     }
 
@@ -401,13 +405,20 @@ impl Context<'_> {
                 0
             }
             Ok((old, initialised)) => {
+                self.machine.memory.note_exchange(address);
                 if self.instruction.is_strong_read {
                     self.note_read(place, old);
                 }
                 self.cluster.global_writes += u64::from(update(old) != old);
                 if !initialised {
                     let location = self.location(space, address, bytes as usize);
-                    let cause = || format!("{} on {space} memory that was never written{location}", what());
+                    let cause = || match self.machine.memory.stored_in(address, bytes) {
+                        None => format!("{} on {space} memory that was never written{location}", what()),
+                        Some(store) => {
+                            let stored = self.describe_store(store);
+                            format!("{} on {space} memory in which undetermined values were{location}{stored}", what())
+                        }
+                    };
                     faults.add(FindingClass::Uninitialised, lane, address, cause);
                 }
                 let data = &old.to_le_bytes()[..bytes as usize];

@@ -5,6 +5,7 @@ mod access;
 mod asynchronous;
 mod checks;
 mod faults;
+mod left;
 mod mbarrier;
 mod neighbour;
 mod place;
@@ -16,8 +17,8 @@ mod view;
 mod wgmma;
 
 pub(crate) use faults::Faults;
+pub(crate) use left::Left;
 pub(crate) use neighbour::ENDS_TOO_EARLY;
 pub(crate) use place::Place;
 pub(crate) use traffic::{Direction, Traffic};
-pub(crate) use unknown::Use;
 pub(crate) use view::{Context, Flow, without_addresses};

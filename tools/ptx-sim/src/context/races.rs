@@ -5,12 +5,14 @@ use std::sync::MutexGuard;
 use super::faults::Faults;
 use super::place::Place;
 use super::view::Context;
+use crate::cluster_addresses::own_shared;
 use crate::finding::{FindingClass, LaneAddress, OtherAccess};
 use crate::machine::{self, MBARRIER_BYTES};
+use crate::memory::SYSTEM_SHARED_BYTES;
 use crate::parse::Space;
 use crate::program::Instruction;
 use crate::race::{Access, Agent, Conflict, Engine, Semantics, Shard, Strength};
-use crate::unknown::Read;
+use crate::unknown::{Origin, Read, Unknown, UnknownBytes};
 
 /// What an access does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,12 +46,36 @@ impl<'a> Context<'a> {
         shard: Option<&mut Shard>,
     ) {
         if let Some(conflict) = self.race(faults, place, data, effect, shard) {
+            if effect == Effect::Write && self.is_between_lanes(place, conflict) {
+                self.doubt_written(place, data.len(), conflict);
+                return;
+            }
             let Place { lane, space, address, .. } = place;
             let agent = Agent::new(self.warp.index, lane, self.engine(space));
             faults.add_pair(FindingClass::Race, lane, address, || {
                 self.describe_race(self.pc, agent, space, address, data.len(), effect, conflict)
             });
         }
+    }
+
+    /// Whether two lanes of a warp write to shared memory. Which of them is the last is not determined, and matters only to who
+    /// reads that: a slot for what nobody wants may be written by all.
+    fn is_between_lanes(&self, place: Place, conflict: Conflict) -> bool {
+        let Conflict { agent, writes, .. } = conflict;
+        let by_threads = agent.engine == Engine::Thread && self.engine(place.space) == Engine::Thread;
+        place.space == Space::Shared && writes && by_threads && agent.warp == self.warp.index
+    }
+
+    /// Makes what a write has just left in shared memory undetermined, unless its race was reported.
+    #[cold]
+    fn doubt_written(&mut self, place: Place, bytes: usize, conflict: Conflict) {
+        let origin = Origin::Race(Read { writes: true, ..self.read_at(place, bytes) }, conflict);
+        if self.cluster.reported.contains(&origin) {
+            return;
+        }
+        let mut unknown = UnknownBytes::default();
+        (0..bytes).for_each(|index| unknown.push(index, Unknown { bits: 0xff, origin, is_computed: false }));
+        self.cluster.shared.set_unknown(place.address, &unknown);
     }
 
     /// What was announced to other clusters where a strong access to global memory is about to happen, for as long as it lasts.
@@ -145,14 +171,17 @@ impl<'a> Context<'a> {
         }
         // Where a write meets a read in flight that was found before, to say so again would not help.
         let is_known = |conflict: &Conflict| conflict.agent.engine.reads_shared() && faults.has_not_waited(lane);
-        conflict.filter(|conflict| !is_known(conflict))
+        // CUDA's own headers take lanes to be in lockstep.
+        let is_of_system = space == Space::Shared && own_shared(address) < SYSTEM_SHARED_BYTES;
+        conflict.filter(|conflict| !is_of_system && !is_known(conflict))
     }
 
-    /// The race of a read by a thread, in words, and the other access.
+    /// The race of a read by a thread, or of a write between lanes, in words, and the other access.
     pub(super) fn describe_racing_read(&self, read: Read, conflict: Conflict) -> (String, Option<OtherAccess>) {
-        let Read { pc, warp, lane, space, address, bytes, .. } = read;
+        let Read { pc, warp, lane, space, address, bytes, writes, .. } = read;
         let agent = Agent::new(warp, lane as usize, Engine::Thread);
-        self.describe_race(pc, agent, space, address, bytes as usize, Effect::Read, conflict)
+        let effect = if writes { Effect::Write } else { Effect::Read };
+        self.describe_race(pc, agent, space, address, bytes as usize, effect, conflict)
     }
 
     /// A fault when an mbarrier begins or ends without order to its other uses.

@@ -2,8 +2,9 @@
 
 use super::faults::addresses;
 use super::view::Context;
-use crate::finding::{FindingClass, LaneAddress, OtherAccess};
+use crate::finding::{Finding, FindingClass, LaneAddress, OtherAccess};
 use crate::lanes::{lane_list, lanes};
+use crate::memory::{StoreId, UndeterminedStore};
 use crate::program::Slot;
 use crate::race::Engine;
 use crate::unknown::{Origin, Read, Unknown};
@@ -59,11 +60,16 @@ impl Context<'_> {
             fresh.into_iter().partition(|(_, origin)| matches!(origin, Origin::Race(..)));
         self.report_racing_reads(&races);
         let Some((_, first)) = unwritten.first().copied() else { return };
-        let which =
-            unwritten.iter().map(|(lane, origin)| LaneAddress { lane: *lane as u32, address: address(*origin) });
-        let which: Vec<LaneAddress> = which.collect();
-        let (other, text) = (self.place_of(first), self.describe(first, &which));
+        let (which, other, text) = self.describe_uses(first, &unwritten);
         self.report_pair(FindingClass::Uninitialised, which, other, || text);
+    }
+
+    /// The lanes of uses of what nobody wrote, where the first value was read, and what that is.
+    pub(super) fn describe_uses(&self, first: Origin, uses: &[Use]) -> (Vec<LaneAddress>, Option<OtherAccess>, String) {
+        let which = uses.iter().map(|(lane, origin)| LaneAddress { lane: *lane as u32, address: address(*origin) });
+        let which: Vec<LaneAddress> = which.collect();
+        let text = self.describe(first, &which);
+        (which, self.place_of(first), text)
     }
 
     /// Reports the races of reads whose values turned out to matter, where they read.
@@ -86,22 +92,39 @@ impl Context<'_> {
                 let mask = which.iter().fold(0, |mask, access| mask | 1 << access.lane);
                 format!("`{name}` is read before anything was written to it, in {}", lane_list(mask))
             }
-            Origin::Memory(read) | Origin::Race(read, _) => {
+            Origin::Memory(read) | Origin::Stored(read, _) | Origin::Race(read, _) => {
                 let Read { pc, space, address, bytes, .. } = read;
                 let line = self.machine.program.instructions.get(pc as usize).map_or(0, |read| read.line);
                 let location = self.location(space, address, 1);
+                let (why, stored) = match origin {
+                    Origin::Stored(_, store) => {
+                        ("in which undetermined values were stored", self.describe_store(store))
+                    }
+                    _ => ("that was never written", String::new()),
+                };
                 format!(
-                    "a value that matters here comes from a {bytes}-byte read, in line {line}, of {space} memory that was \
-                     never written{location}: {}",
+                    "a value that matters here comes from a {bytes}-byte read, in line {line}, of {space} memory \
+                     {why}{location}: {}{stored}",
                     addresses(which)
                 )
             }
         }
     }
 
+    /// Who stored an undetermined value, and where that one came from.
+    pub(super) fn describe_store(&self, store: StoreId) -> String {
+        let Some(UndeterminedStore { entry, finding }) = self.machine.memory.tell_store(store) else {
+            return String::new();
+        };
+        let Finding { ptx_file, at, message, .. } = &finding;
+        let source = at.source.as_ref().map_or_else(String::new, |source| format!(", from {source}"));
+        format!("; stored by `{entry}` in line {} of {ptx_file}{source}: {message}", at.ptx_line)
+    }
+
     /// The read that an undetermined value comes from, where that is another instruction.
     fn place_of(&self, origin: Origin) -> Option<OtherAccess> {
-        let Origin::Memory(Read { pc, warp, lane, .. }) = origin else { return None };
+        let (Origin::Memory(read) | Origin::Stored(read, _)) = origin else { return None };
+        let Read { pc, warp, lane, .. } = read;
         let instruction = self.machine.program.instructions.get(pc as usize).filter(|_| pc != self.pc)?;
         let at = self.machine.location(instruction, self.cluster.number, warp, Some(lane));
         Some(OtherAccess { writes: false, engine: Engine::Thread, at })
@@ -119,7 +142,7 @@ fn place(origin: Origin) -> Option<(u32, u32)> {
 /// The lane that read, and where.
 fn reader(origin: Origin) -> LaneAddress {
     let lane = match origin {
-        Origin::Memory(read) | Origin::Race(read, _) => read.lane,
+        Origin::Memory(read) | Origin::Stored(read, _) | Origin::Race(read, _) => read.lane,
         Origin::Register { lane, .. } => lane,
     };
     LaneAddress { lane, address: address(origin) }
@@ -127,7 +150,7 @@ fn reader(origin: Origin) -> LaneAddress {
 
 fn address(origin: Origin) -> Option<u64> {
     match origin {
-        Origin::Memory(read) | Origin::Race(read, _) => Some(read.address),
+        Origin::Memory(read) | Origin::Stored(read, _) | Origin::Race(read, _) => Some(read.address),
         Origin::Register { .. } => None,
     }
 }

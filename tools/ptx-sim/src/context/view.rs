@@ -100,25 +100,37 @@ impl Context<'_> {
         message: impl FnOnce() -> String,
     ) {
         let occurrences = which.len().max(1) as u64;
-        let (number, machine) = (self.cluster.number, self.machine);
-        let lane = which.iter().map(|first| first.lane).find(|lane| self.active >> lane & 1 != 0);
-        let lane = lane.unwrap_or(self.active.trailing_zeros());
-        let calls = if warp == self.warp.index { Some((&*self.warp, lane as usize)) } else { None };
-        self.cluster.findings.add(class, instruction.line, occurrences, || {
-            let first = which.first().copied();
-            let mut at = machine.location(instruction, number, warp, first.map(|first| first.lane));
-            at.called_from = calls.map_or_else(Vec::new, |(warp, lane)| machine.calls(warp, lane));
-            Finding {
-                class,
-                message: message(),
-                ptx_file: machine.module.file().to_owned(),
-                at,
-                address: first.and_then(|first| first.address),
-                lanes: which,
-                other,
-                occurrences,
-            }
+        let mut findings = std::mem::take(&mut self.cluster.findings);
+        findings.add(class, instruction.line, occurrences, || {
+            self.finding((instruction, warp), class, which, other, message())
         });
+        self.cluster.findings = findings;
+    }
+
+    /// A finding about an instruction that a warp of the cluster executed, and an earlier access.
+    pub(super) fn finding(
+        &self,
+        (instruction, warp): (&Instruction, u32),
+        class: FindingClass,
+        which: Vec<LaneAddress>,
+        other: Option<OtherAccess>,
+        message: String,
+    ) -> Finding {
+        let lane = which.iter().map(|first| first.lane).find(|lane| self.active >> lane & 1 != 0);
+        let lane = lane.unwrap_or(self.active.trailing_zeros()) as usize;
+        let first = which.first().copied();
+        let mut at = self.machine.location(instruction, self.cluster.number, warp, first.map(|first| first.lane));
+        at.called_from = if warp == self.warp.index { self.machine.calls(self.warp, lane) } else { Vec::new() };
+        Finding {
+            class,
+            message,
+            ptx_file: self.machine.module.file().to_owned(),
+            at,
+            address: first.and_then(|first| first.address),
+            occurrences: which.len().max(1) as u64,
+            lanes: which,
+            other,
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Matrix instructions of a warp (PTX ISA, "mma", "ldmatrix", "stmatrix").
 
 use super::{mma, sparse};
-use crate::context::{Context, Direction, Faults, Place, Traffic};
+use crate::context::{Context, Direction, Faults, Left, Place, Traffic};
 use crate::decode::{Decode, Form};
 use crate::fused_sum::Factor;
 use crate::fused_sums::{COLUMNS, Columns, Row, fused_sums};
@@ -369,7 +369,7 @@ fn store_matrices(context: &mut Context<'_>, address: Address, from: &[Slot], tr
         match unknown.get(lane).filter(|unknown| !unknown.is_empty()) {
             None => context.write(&mut faults, place, &rows[lane]),
             // In shared memory nothing makes use of them.
-            Some(unknown) => context.write_values(&mut faults, place, &rows[lane], unknown, &mut Vec::new()),
+            Some(unknown) => context.write_values(&mut faults, place, &rows[lane], unknown, &mut Left::default()),
         }
         traffic.add(lane, Space::Shared, address);
     }

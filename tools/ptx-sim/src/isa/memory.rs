@@ -1,7 +1,7 @@
 //! Loads, stores and prefetches (PTX ISA, "ld", "ld.global.nc", "ldu", "st", "prefetch", "applypriority").
 
 use super::{cache_policy, wide};
-use crate::context::{Context, Direction, Faults, Place, Traffic, Use};
+use crate::context::{Context, Direction, Faults, Left, Place, Traffic};
 use crate::decode::{Decode, Form, invalid};
 use crate::lanes::{LANES, lanes};
 use crate::memory::{TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES};
@@ -375,7 +375,7 @@ fn execute_store(context: &mut Context<'_>, space: Option<Space>, address: Addre
     if lanes_with_unknown == 0 && by_bytes!(bytes, store_together(context, space, address, kind, from)) {
         return;
     }
-    let mut uses: Vec<Use> = Vec::new();
+    let mut left = Left::default();
     let mut faults = Faults::default();
     let mut traffic = Traffic::new(bytes);
     for lane in lanes(context.active) {
@@ -389,15 +389,13 @@ fn execute_store(context: &mut Context<'_>, space: Option<Space>, address: Addre
             context.write(&mut faults, place, &data[..bytes]);
         } else {
             let unknown = stored_unknown(context, lane, kind, from);
-            context.write_values(&mut faults, place, &data[..bytes], &unknown, &mut uses);
+            context.write_values(&mut faults, place, &data[..bytes], &unknown, &mut left);
         }
         traffic.add(lane, place.space, address);
     }
     traffic.count(Direction::Write, &mut context.cluster.counters);
     context.report_faults(faults);
-    if !uses.is_empty() {
-        context.report_uses(&uses);
-    }
+    context.note_left(left);
 }
 
 /// Says what is not known of values that a lane loaded.

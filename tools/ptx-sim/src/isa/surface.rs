@@ -2,7 +2,7 @@
 
 use super::geometry::{self, Coordinates, QueryOperation};
 use super::memory::{set_unknown, stored_unknown};
-use crate::context::{Context, Faults, Place, Use};
+use crate::context::{Context, Faults, Left, Place};
 use crate::decode::{Decode, Form, invalid, unsupported};
 use crate::finding::FindingClass;
 use crate::lanes::lanes;
@@ -146,7 +146,7 @@ fn execute_load(context: &mut Context<'_>, place: &SurfacePlace, kind: Type, to:
 fn execute_store(context: &mut Context<'_>, place: &SurfacePlace, kind: Type, from: &[Slot]) {
     place.require(context);
     let lanes_with_unknown = context.unknown_in(from, context.active);
-    let mut uses: Vec<Use> = Vec::new();
+    let mut left = Left::default();
     let width = kind.bytes() as usize;
     let bytes = width * from.len();
     let mut faults = Faults::default();
@@ -161,13 +161,11 @@ fn execute_store(context: &mut Context<'_>, place: &SurfacePlace, kind: Type, fr
             context.write(&mut faults, target, &data[..bytes]);
         } else {
             let unknown = stored_unknown(context, lane, kind, from);
-            context.write_values(&mut faults, target, &data[..bytes], &unknown, &mut uses);
+            context.write_values(&mut faults, target, &data[..bytes], &unknown, &mut left);
         }
     }
     context.report_faults(faults);
-    if !uses.is_empty() {
-        context.report_uses(&uses);
-    }
+    context.note_left(left);
 }
 
 /// The surface that a handle stands for; a fault otherwise.

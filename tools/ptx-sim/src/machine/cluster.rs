@@ -64,7 +64,7 @@ impl ClusterState {
             blocks,
             threads: warps * LANES as u32,
             running: vec![warps; blocks as usize],
-            shared: SharedMemory::new(blocks, machine.shared_bytes),
+            shared: SharedMemory::new(blocks, machine.shared_bytes, machine.program.uses_system_shared()),
             barriers: vec![Barrier::default(); barrier_count(blocks)],
             mbarriers: Mbarriers::default(),
             races: machine.races.then(|| Races::new(shape(), machine.overlaps_previous)),

@@ -217,7 +217,7 @@ fn special_value(special: Special, machine: &Machine<'_>, warp: u32, lane: u32, 
             let pick = |condition: bool, mask: u32| if condition { mask } else { 0 };
             pick(less, below) | pick(equal, mine) | pick(greater, !(below | mine))
         }
-        Special::Fixed(value) => value,
+        Special::Fixed(value) | Special::SystemShared(value) => value,
         // The halves of an address (driver_abi.h of cooperative groups); the driver sets no others.
         Special::Environment(1) => (machine.grid_workspace.unwrap_or(0) >> 32) as u32,
         Special::Environment(2) => machine.grid_workspace.unwrap_or(0) as u32,

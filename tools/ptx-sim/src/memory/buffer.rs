@@ -7,6 +7,9 @@ use super::texels::Texels;
 use crate::lane_accesses::LaneAccesses;
 use crate::lanes::{LANES, lanes};
 
+/// As a launch, in place of those that cannot be told.
+pub(super) const ALWAYS_READ: u64 = u64::MAX;
+
 /// Memory of the host that kernels reach at the address that the host has for it.
 pub trait HostWords: Send + Sync {
     /// The words of 8 bytes that hold it: the first one at the address rounded down to a multiple of 8, as many as it takes.
@@ -22,6 +25,8 @@ pub(super) struct Buffer {
     pub bytes: u64,
     /// What it holds, if it is a CUDA array.
     pub texels: Option<Texels>,
+    /// The last launch that read here; [`ALWAYS_READ`] where somebody else did or may.
+    last_read: AtomicU64,
     contents: Contents,
 }
 
@@ -47,6 +52,7 @@ impl Buffer {
             address,
             bytes,
             texels: None,
+            last_read: AtomicU64::new(0),
             contents: Contents::Own {
                 words: bytemuck::allocation::try_zeroed_slice_box(words).ok()?,
                 initialised: bytemuck::allocation::try_zeroed_slice_box(words).ok()?,
@@ -58,7 +64,8 @@ impl Buffer {
     pub fn of_host(name: &str, address: u64, bytes: u64, words: Arc<dyn HostWords>) -> Option<Buffer> {
         let needed = (address % 8).checked_add(bytes)?.div_ceil(8);
         let contents = Contents::Host(words);
-        let buffer = Buffer { name: name.to_owned(), address, bytes, texels: None, contents };
+        let last_read = AtomicU64::new(ALWAYS_READ);
+        let buffer = Buffer { name: name.to_owned(), address, bytes, texels: None, last_read, contents };
         (buffer.words().len() as u64 >= needed).then_some(buffer)
     }
 
@@ -86,6 +93,18 @@ impl Buffer {
     /// Gives the contents back.
     pub fn free(&mut self) {
         self.contents = Contents::Gone;
+    }
+
+    /// Says that a launch reads here.
+    pub fn note_read(&self, launch: u64) {
+        if self.last_read.load(Relaxed) < launch {
+            self.last_read.fetch_max(launch, Relaxed);
+        }
+    }
+
+    /// Whether anybody has read here since that launch.
+    pub fn is_read_after(&self, launch: u64) -> bool {
+        self.last_read.load(Relaxed) > launch
     }
 
     pub fn is_live(&self) -> bool {

@@ -10,10 +10,10 @@ use super::heap::{FreeError, HEAP_BYTES, Heap};
 use super::spaces::{is_outside_windows, resolve};
 use super::texels::Texels;
 use super::texture_objects::{Object, Objects};
+use super::undetermined::UndeterminedStores;
 use crate::lane_accesses::LaneAccesses;
 use crate::lanes::LANES;
 use crate::parse::Space;
-use crate::unknown::{Origin, Read, Unknown, UnknownBytes};
 
 /// Addresses of buffers are multiples of this.
 const ALIGNMENT: u64 = 256;
@@ -32,7 +32,7 @@ const FAR: u64 = 1 << 40;
 /// size and 64 KiB apart; addresses are never used twice, so that a use after free is seen.
 pub struct GlobalMemory {
     /// Where buffers may lie.
-    addresses: Range<u64>,
+    pub(super) addresses: Range<u64>,
     /// In order of address.
     buffers: Vec<Buffer>,
     /// Memory of the host, at addresses outside; in order of address.
@@ -49,6 +49,10 @@ pub struct GlobalMemory {
     heap: Option<Heap>,
     /// Textures and surfaces.
     objects: Objects,
+    /// How many launches there were.
+    pub(super) launch: u64,
+    /// What kernels stored and is not determined.
+    pub(super) undetermined: UndeterminedStores,
 }
 
 /// A buffer, live or freed.
@@ -78,6 +82,8 @@ impl Default for GlobalMemory {
             wide: Mutex::new(()),
             heap: None,
             objects: Objects::default(),
+            launch: 0,
+            undetermined: UndeterminedStores::default(),
         }
     }
 }
@@ -149,6 +155,7 @@ impl GlobalMemory {
         match index {
             Ok(index) if buffers[index].is_live() => {
                 buffers[index].free();
+                self.undetermined.remove(address, buffers[index].bytes);
                 Ok(())
             }
             _ => Err(MemoryError::NoBuffer { address }),
@@ -266,6 +273,7 @@ impl GlobalMemory {
     /// Reads `data.len()` bytes of ordinary memory; true when all of them were written before.
     pub(crate) fn load(&self, address: u64, data: &mut [u8]) -> Result<bool, OutOfBounds> {
         let buffer = self.locate_plain(address, data.len() as u64)?;
+        buffer.note_read(self.launch);
         Ok(buffer.load(address - buffer.address, data))
     }
 
@@ -278,7 +286,9 @@ impl GlobalMemory {
 
     /// Reads what the lanes of a warp do; `None` when that is not all written and in one buffer of ordinary memory.
     pub(crate) fn load_lanes<const BYTES: usize>(&self, accesses: &LaneAccesses) -> Option<[[u8; BYTES]; LANES]> {
-        self.find_plain(accesses)?.load_lanes(accesses)
+        let buffer = self.find_plain(accesses)?;
+        buffer.note_read(self.launch);
+        buffer.load_lanes(accesses)
     }
 
     /// Writes what the lanes of a warp do; false, and nothing is written, when that is not all in one buffer of ordinary memory.
@@ -289,6 +299,7 @@ impl GlobalMemory {
     /// As [`Self::load`], of arrays too.
     pub(crate) fn load_any(&self, address: u64, data: &mut [u8]) -> Result<bool, OutOfBounds> {
         let buffer = self.locate(address, data.len() as u64)?;
+        buffer.note_read(self.launch);
         Ok(buffer.load(address - buffer.address, data))
     }
 
@@ -299,28 +310,11 @@ impl GlobalMemory {
         Ok(())
     }
 
-    /// What is not known of the bytes of a read that lies in a buffer. They read as zeros.
-    #[cold]
-    pub(crate) fn unknown(&self, read: Read, data: &mut [u8]) -> UnknownBytes {
-        let mut unknown = UnknownBytes::default();
-        let Ok(buffer) = self.locate(read.address, data.len() as u64) else { return unknown };
-        let mut origin = None;
-        for (index, byte) in data.iter_mut().enumerate() {
-            let address = read.address + index as u64;
-            if !buffer.is_written(address - buffer.address) {
-                // Its address is that of the first byte that nobody wrote.
-                let origin = *origin.get_or_insert(Origin::Memory(Read { address, ..read }));
-                unknown.push(index, Unknown { bits: 0xff, origin, is_computed: false });
-                *byte = 0;
-            }
-        }
-        unknown
-    }
-
-    /// Makes a byte of a buffer one that nothing wrote.
-    pub(crate) fn forget(&self, address: u64) {
-        if let Ok(buffer) = self.locate(address, 1) {
-            buffer.forget(address - buffer.address);
+    /// Makes bytes of a buffer such that nothing wrote.
+    pub(crate) fn forget_bytes(&self, address: u64, bytes: u64) {
+        if let Ok(buffer) = self.locate(address, bytes) {
+            (address..address + bytes).for_each(|byte| buffer.forget(byte - buffer.address));
+            self.undetermined.remove(address, bytes);
         }
     }
 
@@ -340,6 +334,7 @@ impl GlobalMemory {
     pub(crate) fn forget_range(&self, address: u64, bytes: u64) {
         if let Ok(buffer) = self.locate(address, bytes) {
             buffer.forget_range(address - buffer.address, bytes);
+            self.undetermined.remove(address, bytes);
         }
     }
 
@@ -348,6 +343,7 @@ impl GlobalMemory {
         let Some(granted) = self.heap.as_ref().and_then(|heap| heap.allocate(bytes)) else { return 0 };
         if let Some(buffer) = self.below(granted.address).filter(|_| granted.is_used) {
             buffer.forget_range(granted.address - buffer.address, bytes);
+            self.undetermined.remove(granted.address, bytes);
         }
         granted.address
     }
@@ -391,7 +387,7 @@ impl GlobalMemory {
     }
 
     /// The same, whatever of the device heap is in use.
-    fn find(&self, address: u64, bytes: u64) -> Option<&Buffer> {
+    pub(super) fn find(&self, address: u64, bytes: u64) -> Option<&Buffer> {
         let is_inside = |buffer: &&Buffer| address < buffer.end() && bytes <= buffer.end() - address;
         self.below(address).filter(|buffer| buffer.is_live()).filter(is_inside)
     }

@@ -38,7 +38,13 @@ impl GlobalMemory {
             return Ok(true);
         }
         let bytes = data.len() as u64;
+        self.note_exchange(address);
         self.load_any(address, data).map_err(|error| copy_error(address, bytes, error))
+    }
+
+    /// Takes bytes that lie in one buffer as never written.
+    pub fn forget(&mut self, address: u64, bytes: u64) {
+        self.forget_bytes(address, bytes);
     }
 
     /// The address of the first of `bytes` bytes at `address` that was never written.

@@ -14,6 +14,7 @@ mod tensor_map;
 mod tensor_map_bytes;
 mod texels;
 mod texture_objects;
+mod undetermined;
 
 pub use buffer::HostWords;
 pub(crate) use bytes::{Bytes, State};
@@ -29,3 +30,5 @@ pub use tensor_map::{Swizzle, TENSOR_MAP_BYTES, TensorElement, TensorMap};
 pub(crate) use tensor_map_bytes::{TensorMapField, replace as replace_in_tensor_map};
 pub use texels::{Channel, Geometry, TexelFormat, Texels};
 pub use texture_objects::{AddressMode, Filter, Sampler, Texture};
+pub(crate) use undetermined::{StoreId, Storing};
+pub use undetermined::{Undetermined, UndeterminedStore};

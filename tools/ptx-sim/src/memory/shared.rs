@@ -14,18 +14,31 @@ use crate::unknown::{Read, UnknownBytes};
 pub(crate) struct SharedMemory {
     /// By rank.
     blocks: Vec<Bytes>,
+    /// Bytes of each that are those of CUDA's own headers.
+    system: usize,
 }
 
 impl SharedMemory {
-    /// Of so many blocks with so many bytes each, of which nothing is written.
-    pub fn new(blocks: u32, bytes: usize) -> SharedMemory {
-        let of = |rank| Bytes::new(shared_base(rank) + SYSTEM_SHARED_BYTES, bytes);
-        SharedMemory { blocks: (0..u64::from(blocks)).map(of).collect() }
+    /// Of so many blocks with so many bytes each, of which nothing is written. In front of them is that of CUDA's own headers, where
+    /// there is a program that uses it.
+    pub fn new(blocks: u32, bytes: usize, has_system: bool) -> SharedMemory {
+        let system = if has_system { SYSTEM_SHARED_BYTES as usize } else { 0 };
+        let start = SYSTEM_SHARED_BYTES - system as u64;
+        let of = |rank| Bytes::new(shared_base(rank) + start, system + bytes);
+        let mut shared = SharedMemory { blocks: (0..u64::from(blocks)).map(of).collect(), system };
+        shared.clear();
+        shared
     }
 
-    /// Forgets everything that was written.
+    /// Forgets everything that was written. What CUDA's own headers have is zeros then: they rely on it (`memory.h` of
+    /// `cooperative_groups`).
     pub fn clear(&mut self) {
-        self.blocks.iter_mut().for_each(Bytes::clear);
+        let zeros = vec![0; self.system];
+        for (block, rank) in self.blocks.iter_mut().zip(0..) {
+            block.clear();
+            // It has that many bytes.
+            let _ = block.store(shared_base(rank), &zeros);
+        }
     }
 
     /// The index of the block that an address belongs to.

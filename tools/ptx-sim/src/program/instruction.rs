@@ -113,6 +113,11 @@ pub(crate) struct Program {
 }
 
 impl Program {
+    /// Whether it asks where the shared memory of CUDA's own headers is.
+    pub fn uses_system_shared(&self) -> bool {
+        self.registers.iter().any(|initial| matches!(initial, Initial::Special(Special::SystemShared(_))))
+    }
+
     /// Whether it reads where the blocks of a cooperative launch meet.
     pub fn asks_for_grid_workspace(&self) -> bool {
         self.registers.iter().any(|initial| matches!(initial, Initial::Special(Special::Environment(2))))

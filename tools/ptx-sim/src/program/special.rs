@@ -48,6 +48,8 @@ pub(crate) enum Special {
     IsExplicitCluster,
     /// `%envreg0` to `%envreg31`, which the driver sets.
     Environment(u32),
+    /// `%reserved_smem_offset_begin` and its relatives: a bound of what CUDA's own headers have of shared memory.
+    SystemShared(u32),
     /// A register that is the same in every thread.
     Fixed(u32),
 }
@@ -73,10 +75,10 @@ impl Special {
             // Blocks run on one multiprocessor, one after the other, in the first grid of a process.
             "%smid" | "%gridid" => return Some(Special::Fixed(0)),
             "%reserved_smem_offset_begin" | "%reserved_smem_offset_0" | "%reserved_smem_offset_1" => {
-                return Some(Special::Fixed(0));
+                return Some(Special::SystemShared(0));
             }
             "%reserved_smem_offset_end" | "%reserved_smem_offset_cap" => {
-                return Some(Special::Fixed(SYSTEM_SHARED_BYTES as u32));
+                return Some(Special::SystemShared(SYSTEM_SHARED_BYTES as u32));
             }
             "%nsmid" => return Some(Special::Fixed(1)),
             _ => {}

@@ -1,0 +1,301 @@
+//! Values that kernels stored to global memory and that are not determined: which bits, and which store left them there. They
+//! matter where a kernel depends on them, where they leave the GPU, and where they are left as a result.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::buffer::ALWAYS_READ;
+use super::global::GlobalMemory;
+use crate::finding::Finding;
+use crate::unknown::{Origin, Read, Unknown, UnknownBytes};
+
+/// Bytes of a word that has one entry.
+const WORD: u64 = 8;
+
+/// A store instruction that left undetermined values in a global memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct StoreId(u32);
+
+/// A store by which a kernel left undetermined values in global memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UndeterminedStore {
+    /// The entry that was launched.
+    pub entry: String,
+    /// The store, and where its values come from.
+    pub finding: Finding,
+}
+
+/// Undetermined values of some bytes, to be put down elsewhere.
+#[derive(Clone, Debug, Default)]
+pub struct Undetermined(Vec<(u64, u8, UndeterminedStore)>);
+
+impl Undetermined {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// A store that is executed: the name of the PTX file, the line there, and the index of the cluster.
+#[derive(Clone, Copy)]
+pub(crate) struct Storing<'a> {
+    pub launch: u64,
+    pub file: &'a str,
+    pub line: u32,
+    pub cluster: u64,
+}
+
+/// All of them in one memory. Bytes that were written since are still listed.
+#[derive(Default)]
+pub(super) struct UndeterminedStores(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    /// By the address of a word: the undetermined bits, and the last store that left some.
+    words: BTreeMap<u64, (u64, StoreId)>,
+    stores: Vec<Known>,
+    index: HashMap<(String, u32), StoreId>,
+}
+
+struct Known {
+    launch: u64,
+    cluster: u64,
+    /// Whether it was told since it was executed.
+    is_told: bool,
+    store: UndeterminedStore,
+}
+
+impl UndeterminedStores {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The undetermined bits of a byte, and who stored them.
+    pub fn at(&self, address: u64) -> Option<(u8, StoreId)> {
+        let (bits, store) = *self.table().words.get(&word_of(address))?;
+        let bits = (bits >> shift_of(address)) as u8;
+        (bits != 0).then_some((bits, store))
+    }
+
+    /// Takes bytes as no longer stored by anybody.
+    pub fn remove(&self, address: u64, bytes: u64) {
+        let mut table = self.table();
+        if table.words.is_empty() {
+            return;
+        }
+        let end = address.saturating_add(bytes);
+        let words: Vec<u64> = table.words.range(word_of(address)..end).map(|(word, _)| *word).collect();
+        for word in words {
+            let mine = bytes_of(word, address, end).fold(0, |bits, byte| bits | 0xff << shift_of(byte));
+            if let Some((bits, _)) = table.words.get_mut(&word) {
+                *bits &= !mine;
+                if *bits == 0 {
+                    table.words.remove(&word);
+                }
+            }
+        }
+    }
+}
+
+impl Table {
+    fn put(&mut self, address: u64, bits: u8, store: StoreId) {
+        let word = self.words.entry(word_of(address)).or_insert((0, store));
+        word.0 = word.0 & !(0xff << shift_of(address)) | u64::from(bits) << shift_of(address);
+        word.1 = store;
+    }
+
+    /// The store by `by`, which `describe` describes if it is the first one of the launch.
+    fn add(&mut self, by: Storing<'_>, occurrences: u64, describe: impl FnOnce() -> UndeterminedStore) -> StoreId {
+        let (launch, next) = (by.launch, StoreId(self.stores.len() as u32));
+        let id = *self.index.entry((by.file.to_owned(), by.line)).or_insert(next);
+        let known = self.stores.get(id.0 as usize).filter(|known| known.launch == launch);
+        let (before, is_told) = known.map_or((0, false), |known| (known.store.finding.occurrences, known.is_told));
+        if known.is_none_or(|known| known.cluster > by.cluster) {
+            let new = Known { launch, cluster: by.cluster, is_told, store: describe() };
+            match self.stores.get_mut(id.0 as usize) {
+                Some(old) => *old = new,
+                None => self.stores.push(new),
+            }
+        }
+        self.stores[id.0 as usize].store.finding.occurrences = before + occurrences;
+        id
+    }
+
+    /// Those of `stores` that nobody was told of, in the order of clusters and lines.
+    fn tell(&mut self, mut stores: Vec<StoreId>) -> Vec<UndeterminedStore> {
+        let order = |id: &StoreId| {
+            let Known { cluster, store, .. } = &self.stores[id.0 as usize];
+            (*cluster, store.finding.at.ptx_line, id.0)
+        };
+        stores.sort_unstable_by_key(order);
+        stores.dedup();
+        let mut told = Vec::new();
+        for id in stores {
+            let known = &mut self.stores[id.0 as usize];
+            if !std::mem::replace(&mut known.is_told, true) {
+                told.push(known.store.clone());
+            }
+        }
+        told
+    }
+}
+
+impl GlobalMemory {
+    /// The number of the launch.
+    pub(crate) fn launch(&self) -> u64 {
+        self.launch
+    }
+
+    /// Says that a launch begins.
+    pub(crate) fn begin_launch(&mut self) {
+        self.launch += 1;
+    }
+
+    /// What is not known of the bytes of a read that lies in a buffer. Bits that are not known read as zeros.
+    #[cold]
+    pub(crate) fn unknown(&self, read: Read, data: &mut [u8]) -> UnknownBytes {
+        let mut unknown = UnknownBytes::default();
+        let Ok(buffer) = self.locate(read.address, data.len() as u64) else { return unknown };
+        let mut origin = None;
+        for (index, byte) in data.iter_mut().enumerate() {
+            let address = read.address + index as u64;
+            if buffer.is_written(address - buffer.address) {
+                continue;
+            }
+            let stored = self.undetermined.at(address);
+            // Its address is that of the first byte that is not known.
+            let origin = *origin.get_or_insert_with(|| {
+                let read = Read { address, ..read };
+                stored.map_or(Origin::Memory(read), |(_, store)| Origin::Stored(read, store))
+            });
+            let bits = stored.map_or(0xff, |(bits, _)| bits);
+            unknown.push(index, Unknown { bits: bits.into(), origin, is_computed: stored.is_some() });
+            *byte &= !bits;
+        }
+        unknown
+    }
+
+    /// Whether the host may see what is stored at an address at any time.
+    pub(crate) fn is_seen_by_host(&self, address: u64) -> bool {
+        !self.addresses.contains(&address)
+    }
+
+    /// Whether a byte lies in a live buffer and does not count as written.
+    fn is_unwritten(&self, address: u64) -> bool {
+        self.find(address, 1).is_some_and(|buffer| !buffer.is_written(address - buffer.address))
+    }
+
+    /// Notes that a store left these bits of bytes undetermined, which counts as that many occurrences.
+    #[cold]
+    pub(crate) fn leave_undetermined(
+        &self,
+        by: Storing<'_>,
+        bytes: &[(u64, u8)],
+        occurrences: u64,
+        describe: impl FnOnce() -> UndeterminedStore,
+    ) {
+        let mut table = self.undetermined.table();
+        let store = table.add(by, occurrences, describe);
+        bytes.iter().for_each(|(address, bits)| table.put(*address, *bits, store));
+    }
+
+    /// The store that left the first undetermined one of some bytes.
+    pub(crate) fn stored_in(&self, address: u64, bytes: u64) -> Option<StoreId> {
+        (address..address + bytes).find_map(|byte| self.undetermined.at(byte)).map(|(_, store)| store)
+    }
+
+    /// Who stored an undetermined value, which counts as told.
+    #[cold]
+    pub(crate) fn tell_store(&self, StoreId(index): StoreId) -> Option<UndeterminedStore> {
+        let mut table = self.undetermined.table();
+        let known = table.stores.get_mut(index as usize)?;
+        known.is_told = true;
+        Some(known.store.clone())
+    }
+
+    /// The stores of the last launch that left undetermined values which are there still and nobody was told of.
+    pub(crate) fn left_by_launch(&self) -> Vec<UndeterminedStore> {
+        let mut table = self.undetermined.table();
+        let launch = self.launch;
+        if table.stores.iter().all(|known| known.launch != launch || known.is_told) {
+            return Vec::new();
+        }
+        let mut left = self.undetermined_between(&table, 0, u64::MAX);
+        left.retain(|id| table.stores[id.0 as usize].launch == launch);
+        table.tell(left)
+    }
+
+    /// The stores that left undetermined values in some bytes, each told once: to be asked for when the bytes leave the GPU.
+    pub fn take_undetermined(&self, address: u64, bytes: u64) -> Vec<UndeterminedStore> {
+        self.note_exchange(address);
+        let mut table = self.undetermined.table();
+        let stores = self.undetermined_between(&table, address, address.saturating_add(bytes));
+        table.tell(stores)
+    }
+
+    /// The stores that left undetermined values in the buffer that begins at `address`, as a result: no later launch has read
+    /// anything there, nor has a copy, and blocks do not talk to each other by it. To be asked for before it is freed.
+    pub fn take_left(&self, address: u64) -> Vec<UndeterminedStore> {
+        let mut table = self.undetermined.table();
+        let Some(buffer) = self.locate(address, 1).ok().filter(|_| !table.words.is_empty()) else { return Vec::new() };
+        let mut stores = self.undetermined_between(&table, buffer.address, buffer.end());
+        stores.retain(|id| !buffer.is_read_after(table.stores[id.0 as usize].launch));
+        table.tell(stores)
+    }
+
+    /// Says that others than kernels, or blocks that talk to each other, have read at an address.
+    pub(crate) fn note_exchange(&self, address: u64) {
+        if let Ok(buffer) = self.locate(address, 1) {
+            buffer.note_read(ALWAYS_READ);
+        }
+    }
+
+    /// The undetermined values that were stored in some bytes.
+    pub fn undetermined(&self, address: u64, bytes: u64) -> Undetermined {
+        let table = self.undetermined.table();
+        let end = address.saturating_add(bytes);
+        let mut values = Vec::new();
+        for (word, (bits, StoreId(store))) in table.words.range(word_of(address)..end) {
+            for byte in bytes_of(*word, address, end) {
+                let bits = (bits >> shift_of(byte)) as u8;
+                if bits != 0 && self.is_unwritten(byte) {
+                    values.push((byte - address, bits, table.stores[*store as usize].store.clone()));
+                }
+            }
+        }
+        Undetermined(values)
+    }
+
+    /// Puts undetermined values down at an address, in bytes that count as never written.
+    pub fn put_undetermined(&mut self, address: u64, values: Undetermined) {
+        let launch = self.launch;
+        let mut table = self.undetermined.table();
+        for (offset, bits, store) in values.0 {
+            let Finding { ptx_file: file, at, .. } = &store.finding;
+            let by = Storing { launch, file, line: at.ptx_line, cluster: 0 };
+            let store = table.add(by, 0, || store.clone());
+            table.put(address + offset, bits, store);
+        }
+    }
+
+    fn undetermined_between(&self, table: &Table, address: u64, end: u64) -> Vec<StoreId> {
+        let is_left = |word: u64, bits: u64| {
+            bytes_of(word, address, end).any(|byte| bits >> shift_of(byte) & 0xff != 0 && self.is_unwritten(byte))
+        };
+        let words = table.words.range(word_of(address)..end).filter(|(word, (bits, _))| is_left(**word, *bits));
+        words.map(|(_, (_, store))| *store).collect()
+    }
+}
+
+fn word_of(address: u64) -> u64 {
+    address & !(WORD - 1)
+}
+
+fn shift_of(address: u64) -> u64 {
+    address % WORD * 8
+}
+
+/// The bytes of a word that lie between two addresses.
+fn bytes_of(word: u64, address: u64, end: u64) -> std::ops::Range<u64> {
+    word.max(address)..(word + WORD).min(end)
+}
