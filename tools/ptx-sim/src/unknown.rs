@@ -1,9 +1,12 @@
 //! Values that the program does not determine: of memory and registers that nobody wrote, and of reads that race. They move
 //! through the machine like others; what matters is whether anything depends on them.
 
-use crate::memory::StoreId;
 use crate::parse::Space;
 use crate::race::Conflict;
+
+/// A store instruction that left undetermined values in a global memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct StoreId(pub(crate) u32);
 
 /// Where an undetermined value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

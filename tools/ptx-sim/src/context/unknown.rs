@@ -4,9 +4,10 @@ use super::faults::addresses;
 use super::view::Context;
 use crate::finding::{Finding, FindingClass, LaneAddress, OtherAccess};
 use crate::lanes::{lane_list, lanes};
-use crate::memory::{StoreId, UndeterminedStore};
+use crate::memory::UndeterminedStore;
 use crate::program::Slot;
 use crate::race::Engine;
+use crate::unknown::StoreId;
 use crate::unknown::{Origin, Read, Unknown};
 
 /// A lane and what it makes use of.

@@ -30,5 +30,5 @@ pub use tensor_map::{Swizzle, TENSOR_MAP_BYTES, TensorElement, TensorMap};
 pub(crate) use tensor_map_bytes::{TensorMapField, replace as replace_in_tensor_map};
 pub use texels::{Channel, Geometry, TexelFormat, Texels};
 pub use texture_objects::{AddressMode, Filter, Sampler, Texture};
-pub(crate) use undetermined::{StoreId, Storing};
+pub(crate) use undetermined::Storing;
 pub use undetermined::{Undetermined, UndeterminedStore};

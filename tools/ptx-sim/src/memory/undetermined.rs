@@ -7,14 +7,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::buffer::ALWAYS_READ;
 use super::global::GlobalMemory;
 use crate::finding::Finding;
+use crate::unknown::StoreId;
 use crate::unknown::{Origin, Read, Unknown, UnknownBytes};
 
 /// Bytes of a word that has one entry.
 const WORD: u64 = 8;
-
-/// A store instruction that left undetermined values in a global memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct StoreId(u32);
 
 /// A store by which a kernel left undetermined values in global memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
