@@ -7,6 +7,7 @@ use std::thread;
 use anyhow::{Context, Result};
 use contract::config::{Element, HEAD_DIM};
 use contract::manifest::Entry;
+use contract::tile::{Configuration, Overlap};
 use rayon::prelude::*;
 use workshop::ptx_folder::PtxFolder;
 
@@ -39,14 +40,16 @@ pub struct Campaign {
 }
 
 impl Campaign {
-    /// Makes mutants of the entries in `folder` and selects some by `seed`. A sample is of the entries of one element type and
-    /// width: those of the other type are the same but for the types in their instructions' names, those of other widths but for
-    /// the number of products.
+    /// Makes mutants of the entries in `folder` and selects some by `seed`. A sample is of the entries of one element type, and of one
+    /// width and those that overlap otherwise: those of the other type are the same but for the types in their instructions' names,
+    /// those of other widths but for the number of products.
     ///
     /// # Errors
     /// When an entry cannot be read, or one that has a selected mutant does not pass the checks itself.
     pub fn prepare(folder: &PtxFolder, selection: Selection, seed: u64) -> Result<Self> {
-        let is_usual = |entry: &Entry| (entry.element, entry.config.columns()) == (Element::default(), HEAD_DIM);
+        let has_own_code =
+            |config: &Configuration| config.columns() == HEAD_DIM || config.overlap() != Overlap::default();
+        let is_usual = |entry: &Entry| entry.element == Element::default() && has_own_code(&entry.config);
         let is_drawn = |entry: &Entry| matches!(selection, Selection::PerRule(_)) || is_usual(entry);
         let (mut texts, mut mutants, mut total) = (Vec::new(), Vec::new(), 0);
         for (entry, module) in folder.entries().filter(|(entry, _)| is_drawn(entry)) {

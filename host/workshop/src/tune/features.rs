@@ -141,7 +141,7 @@ mod tests {
         let features = Features::new(&[tma(1), tma(2), cp_async]);
         let of_both = ["block_n", "columns", "grid", "kind", "overlap"].map(|name| (name, 2, false));
         assert_eq!(axes(&features), [of_both.as_slice(), &[("passes", 3, false)]].concat());
-        assert_eq!([0, 1, 2].map(|index| features.levels(index)[4]), [1, 2, 0]);
+        assert_eq!([0, 1, 2].map(|index| features.levels(index)[5]), [1, 2, 0]);
     }
 
     #[test]
