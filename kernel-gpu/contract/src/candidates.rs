@@ -14,8 +14,7 @@ use crate::architecture::MOST_GENEROUS;
 use crate::config::{Element, Family, HEAD_DIM, Mask, Scores, Sequence};
 use crate::manifest::Entry;
 use crate::tile::{
-    Configuration, Epilogue, Grid, Overlap, Queries, RESCALE_ON_OVERFLOW, Rejection, Rescale, Sm80, Sm90CpAsync,
-    Sm90Tma,
+    Configuration, Epilogue, Grid, Queries, RESCALE_ON_OVERFLOW, Rejection, Rescale, Sm80, Sm90CpAsync, Sm90Tma,
 };
 use crate::variants::Variant;
 
@@ -151,8 +150,7 @@ fn of_sm90_tma(tile: &Sm90Tma) -> String {
         option(grid == Grid::SplitKeys, "split keys"),
         option(rescale_threshold != RESCALE_ON_OVERFLOW, format!("rescale threshold {rescale_threshold}")),
         option(epilogue == Epilogue::Exchange, "exchange epilogue"),
-        option(overlap == Overlap::WithinStrip, "overlap within strips"),
-        option(overlap == Overlap::AcrossStrips, "overlap across strips"),
+        overlap.words().map_or_else(String::new, |words| option(true, words)),
     ];
     format!("Sm90Tma {{ {warpgroups} warpgroups, {stages} stages{} }}", options.concat())
 }
@@ -182,6 +180,7 @@ impl From<&Candidate> for Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tile::Overlap;
     use crate::variants::VARIANTS;
 
     fn candidate(config: Configuration) -> Candidate {

@@ -50,6 +50,17 @@ pub enum Overlap {
     AcrossStrips,
 }
 
+impl Overlap {
+    /// What the line of a variant says of it: nothing of what is so unless it says otherwise.
+    pub const fn words(self) -> Option<&'static str> {
+        match self {
+            Overlap::BetweenWarpgroups => None,
+            Overlap::WithinStrip => Some("overlap within strips"),
+            Overlap::AcrossStrips => Some("overlap across strips"),
+        }
+    }
+}
+
 /// When the sm_80 kernels rescale O and the sums of its rows to a new shift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "manifest", derive(serde::Serialize, serde::Deserialize))]

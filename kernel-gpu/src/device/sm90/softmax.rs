@@ -92,6 +92,7 @@ impl<K: Kernel> StripSoftmax<K> {
     ///
     /// # Safety
     /// As for that.
+    // That has the pieces of this written out: as calls they moved instructions of every kernel that it is part of.
     #[inline(always)]
     pub unsafe fn take_in_place<const N_TILES: usize>(
         &mut self,

@@ -7,8 +7,7 @@ use crate::lanes::{lane_list, lanes};
 use crate::memory::UndeterminedStore;
 use crate::program::Slot;
 use crate::race::Engine;
-use crate::unknown::StoreId;
-use crate::unknown::{Origin, Read, Unknown};
+use crate::unknown::{Origin, Read, StoreId, Unknown};
 
 /// A lane and what it makes use of.
 pub(crate) type Use = (usize, Origin);

@@ -7,8 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::buffer::ALWAYS_READ;
 use super::global::GlobalMemory;
 use crate::finding::Finding;
-use crate::unknown::StoreId;
-use crate::unknown::{Origin, Read, Unknown, UnknownBytes};
+use crate::unknown::{Origin, Read, StoreId, Unknown, UnknownBytes};
 
 /// Bytes of a word that has one entry.
 const WORD: u64 = 8;

@@ -8,7 +8,6 @@ use crate::map::fit::{Fit, FittedKernel, fit, source};
 use crate::map::record::Map;
 use comfy_table::CellAlignment;
 use contract::cost::{Constants, KernelClass};
-use contract::tile::Overlap;
 
 use crate::commands::{Verdict, output};
 
@@ -40,11 +39,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
 /// The kernels of a class in a few words.
 fn name(class: &KernelClass, constants: &Constants) -> String {
     let KernelClass { kind, rows, keys, columns, .. } = *class;
-    let overlap = match class.overlap {
-        Overlap::BetweenWarpgroups => "",
-        Overlap::WithinStrip => ", overlap within strips",
-        Overlap::AcrossStrips => ", overlap across strips",
-    };
+    let overlap = class.overlap.words().map_or_else(String::new, |words| format!(", {words}"));
     let blocks = class.blocks.max(constants.resident);
     format!("{} {rows}x{keys}, D {columns}, {blocks} blocks{overlap}, {}", kind.name(), class.mask.name())
 }

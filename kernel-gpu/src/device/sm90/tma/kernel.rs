@@ -5,7 +5,8 @@ use crate::device::attention::head_dim::HeadDim;
 use crate::device::attention::kernel::Kernel;
 use crate::device::attention::mask::Mask;
 use crate::device::ptx::wgmma::{Accumulators, Registers};
-use contract::config::WARPGROUP_ROWS;
+use contract::config::{HEAD_DIM, WARPGROUP_ROWS};
+use contract::longest_first::WorkOrder;
 use contract::tile::{Overlap, Sm90Tma};
 
 /// Rows of a strip, and of the box that a tensor map copies.
@@ -34,4 +35,9 @@ pub trait TmaKernel: Kernel<Sequence: Mapped, HeadDim: HeadDim<Output: Accumulat
     /// Whether warpgroups take turns on the tensor cores. Under a mask that leaves some of them work between their products that
     /// others do not have, they would wait for each other; where their own products overlap with their softmax, there is no need to.
     const TAKES_TURNS: bool = Self::WARPGROUPS > 1 && Self::Mask::ALL_KEYS && !Self::OVERLAPS;
+    /// In which order items come where tiles of K and V stream. Those of wide rows take so long to read that blocks should share them.
+    const STREAMED_ORDER: WorkOrder = match Self::Mask::ORDER {
+        WorkOrder::LongestFirst if Self::HeadDim::COLUMNS > HEAD_DIM => WorkOrder::LongestFirstTogether,
+        order => order,
+    };
 }

@@ -2,7 +2,6 @@
 
 use super::{Order, Step, whole, work_item};
 use crate::device::attention::Lane;
-use crate::device::attention::head_dim::HeadDim;
 use crate::device::attention::mask::Mask;
 use crate::device::attention::sequence::Sequence;
 use crate::device::codegen::thread;
@@ -14,10 +13,9 @@ use crate::device::sm90::tma::kernel::{KEYS, ROWS, TmaKernel};
 use crate::device::sm90::tma::mapped::in_maps_of_batch;
 use crate::device::sm90::tma::memory::Memory;
 use crate::device::sm90::tma::turns::Turns;
-use contract::config::{HEAD_DIM, WARPGROUP_WARPS};
+use contract::config::WARPGROUP_WARPS;
 use contract::geometry::BlockWork;
 use contract::last_round::Share;
-use contract::longest_first::WorkOrder;
 
 /// A work item is as many strips as there are warpgroups, and its tiles of K and V stream through the stages in a ring. The
 /// next strip of Q arrives in the other half of the strips.
@@ -38,19 +36,11 @@ struct Part {
 }
 
 impl Streamed {
-    /// In which order items come. K and V of wide rows take so long to read that blocks should share them.
-    const fn order<K: TmaKernel>() -> WorkOrder {
-        match K::Mask::ORDER {
-            WorkOrder::LongestFirst if K::HeadDim::COLUMNS > HEAD_DIM => WorkOrder::LongestFirstTogether,
-            order => order,
-        }
-    }
-
     /// The block's work item of a round that is not dealt out in parts.
     #[inline(always)]
     pub fn work<K: TmaKernel>(context: &Context<'_, K>, round: u32) -> Option<BlockWork> {
-        let item = work_item(context, const { Self::order::<K>() }, round)?;
-        Some(K::Sequence::work(context.args, const { Self::order::<K>() }, item))
+        let item = work_item(context, K::STREAMED_ORDER, round)?;
+        Some(K::Sequence::work(context.args, K::STREAMED_ORDER, item))
     }
 
     /// What the block computes in a round.
@@ -59,9 +49,9 @@ impl Streamed {
         let Share { item, first, strips } = if Self::is_split::<K>(context, round) {
             context.args.last_part(thread::block_idx_x(), K::WARPGROUPS)?
         } else {
-            Share { item: work_item(context, const { Self::order::<K>() }, round)?, first: 0, strips: K::WARPGROUPS }
+            Share { item: work_item(context, K::STREAMED_ORDER, round)?, first: 0, strips: K::WARPGROUPS }
         };
-        Some(Part { work: K::Sequence::work(context.args, const { Self::order::<K>() }, item), first, strips })
+        Some(Part { work: K::Sequence::work(context.args, K::STREAMED_ORDER, item), first, strips })
     }
 
     /// Whether the items of a round are dealt out in parts, of fewer strips than there are warpgroups.
