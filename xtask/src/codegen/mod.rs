@@ -110,6 +110,12 @@ pub trait CodeGenerator: Sync {
         false
     }
 
+    /// Compiles what the entries of a target are built on, where nothing was compiled for its GPU so far.
+    fn prepare(&self, target: &Target) -> Result<()> {
+        let _ = target;
+        Ok(())
+    }
+
     /// Compiles the entries of one target; what the compiler has to say about the source goes to the user.
     fn compile(&self, target: &Target) -> Result<Compiled>;
 

@@ -12,6 +12,10 @@ use super::{CodeGenerator, Compiled, Target, messages, units};
 use crate::device_compiler::{DeviceCompiler, DeviceLibrary, TARGET, use_shared_libraries};
 use crate::environment::Workspace;
 use crate::files;
+use crate::progress::Step;
+
+/// The package below the kernels.
+const CONTRACT: &str = "fa512-contract";
 
 /// How a package is divided: each entry, which is in a module of its own, is a codegen unit with a copy of everything
 /// that it reaches. The units are compiled side by side, and after an edit only those that it touches; with these flags
@@ -44,12 +48,22 @@ impl Rustc {
 
     /// `cargo <subcommand>` for the device half of the package, with diagnostics as JSON.
     fn cargo(&self, subcommand: &str, target: &Target) -> Command {
+        let mut cargo = self.cargo_for(target.package.name, subcommand, target);
+        cargo.args(["--features", target.cargo_feature]);
+        if let Some(candidates) = &self.candidates {
+            candidates.add_to(&mut cargo);
+        }
+        cargo
+    }
+
+    /// `cargo <subcommand>` for the library of `package`, compiled as for `target`.
+    fn cargo_for(&self, package: &str, subcommand: &str, target: &Target) -> Command {
         let mut cargo = Command::new(&self.cargo);
         cargo
             .current_dir(self.workspace.root())
             // Quiet, as several compile at the same time.
-            .args([subcommand, "--quiet", "--package", target.package.name, "--lib", "--profile", "device"])
-            .args(["--features", target.cargo_feature, "--target", TARGET, "--target-dir"])
+            .args([subcommand, "--quiet", "--package", package, "--lib", "--profile", "device"])
+            .args(["--target", TARGET, "--target-dir"])
             .arg(self.target_folder(target))
             .args(["--message-format", messages::format()])
             .env("RUSTC", &self.compiler.rustc)
@@ -60,9 +74,6 @@ impl Rustc {
             .env("CARGO_ENCODED_RUSTFLAGS", self.rustflags(target).join("\x1f"))
             .env_remove("RUSTC_WRAPPER")
             .env_remove("RUSTC_WORKSPACE_WRAPPER");
-        if let Some(candidates) = &self.candidates {
-            candidates.add_to(&mut cargo);
-        }
         use_shared_libraries(&mut cargo, self.compiler.shared_libraries.as_deref());
         if let DeviceLibrary::Source(_) = self.compiler.library {
             cargo.arg("-Zbuild-std=core");
@@ -103,6 +114,11 @@ impl Rustc {
         self.target_folder(target).join("units").join(name)
     }
 
+    /// Whether `core` is to be compiled, and nothing was for this GPU so far.
+    fn lacks_core(&self, target: &Target) -> bool {
+        matches!(self.compiler.library, DeviceLibrary::Source(_)) && !self.target_folder(target).exists()
+    }
+
     /// The PTX of all units of the build that `folder` remembers.
     fn units(&self, target: &Target, folder: &Path) -> Result<String> {
         let units = units::read(folder)?.with_context(|| {
@@ -126,9 +142,18 @@ impl CodeGenerator for Rustc {
         true
     }
 
+    fn prepare(&self, target: &Target) -> Result<()> {
+        if self.lacks_core(target) {
+            let step = Step::begin(format!("compiling Rust's core for {}", target.cpu));
+            messages::run(self.cargo_for(CONTRACT, "build", target), CONTRACT)?;
+            step.done();
+        }
+        Ok(())
+    }
+
     fn compile(&self, target: &Target) -> Result<Compiled> {
         let folder = self.units_folder(target);
-        if let (false, DeviceLibrary::Source(_)) = (self.target_folder(target).exists(), &self.compiler.library) {
+        if self.lacks_core(target) {
             eprintln!("xtask: compiling Rust's core for {} first, which takes half a minute", target.cpu);
         }
         let mut cargo = self.cargo("rustc", target);

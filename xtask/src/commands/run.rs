@@ -5,11 +5,12 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result};
+use contract::config::Family;
 use contract::variants::{VARIANTS, Variant};
 
 use super::ptx;
 use crate::cargo_build;
-use crate::codegen::Choice;
+use crate::codegen::{Choice, FAMILY_TARGETS};
 use crate::environment::{Environment, Workspace};
 use crate::output::print_line;
 use crate::process;
@@ -19,8 +20,8 @@ pub const PTX_VARIABLE: &str = "FA512_PTX_DIR";
 
 /// Computes attention on the GPU, or in the simulator where there is none, and checks the result.
 ///
-/// Builds fa512, asks it which entry computes the problem, finds or provisions the device compiler, compiles that entry to
-/// target/ptx-run, and executes `fa512 run`, whose exit code becomes this command's. `cargo xtask ptx` compiles all entries.
+/// Builds fa512, finds or provisions the device compiler meanwhile, asks fa512 which entry computes the problem, compiles that
+/// entry to target/ptx-run, and executes `fa512 run`, whose exit code becomes this command's. `cargo xtask ptx` compiles all entries.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     #[command(flatten)]
@@ -33,9 +34,16 @@ pub struct Arguments {
 impl Arguments {
     /// Builds what is needed and hands over to `fa512 run`.
     pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<ExitCode> {
-        // What is missing is said, or provisioned, before minutes of building.
+        // What is missing is said, or provisioned, while the program is built: an error ends that.
+        let build = cargo_build::begin_fa512(environment, workspace)?;
         let code_generator = self.code_generator.open(environment, workspace)?;
-        let program = cargo_build::fa512(environment, workspace)?;
+        if !has_driver(environment) {
+            FAMILY_TARGETS
+                .iter()
+                .filter(|target| target.family == SIMULATED)
+                .try_for_each(|target| code_generator.prepare(&target.target))?;
+        }
+        let program = cargo_build::finish_fa512(build)?;
         let mut fa512 = Command::new(&program);
         fa512.arg("run").args(&self.arguments);
         match needed(&program, &self.arguments)? {
@@ -59,6 +67,14 @@ impl Arguments {
         }
         process::hand_over(&mut fa512)
     }
+}
+
+/// The family that runs where no GPU does, unless the arguments ask for an older one.
+const SIMULATED: Family = Family::Sm90a;
+
+/// Whether the kernel has NVIDIA's driver, and a GPU may be there of whichever family.
+fn has_driver(environment: &Environment) -> bool {
+    ["/proc/driver/nvidia", "/dev/dxg"].iter().any(|path| environment.system(path).exists())
 }
 
 /// What has to be compiled for a run.
