@@ -18,6 +18,8 @@ const LIBRARIES: [&str; 6] =
 
 /// Cargo's profile of programs that are only run: small.
 pub const SMALL: &str = "portable";
+/// What rustc is told for [`SMALL`], with paths below the workspace.
+const SMALL_FLAGS: &str = "-Clink-arg=-Wl,-T,xtask/dist/no-unwinding.ld";
 /// Cargo's profile of libraries and tests.
 pub const RELEASE: &str = "release";
 
@@ -26,6 +28,9 @@ pub fn build(zigbuild: &Zigbuild, workspace: &Workspace, profile: &str, argument
     let mut command = zigbuild.command();
     command.current_dir(workspace.root()).args(["--profile", profile, "--target", &format!("{TARGET}.{GLIBC}")]);
     command.args(arguments).env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo");
+    if profile == SMALL {
+        command.env("CARGO_BUILD_RUSTFLAGS", SMALL_FLAGS);
+    }
     command
 }
 

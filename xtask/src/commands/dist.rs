@@ -30,7 +30,7 @@ struct Program {
 }
 
 const PROGRAMS: [Program; 3] = [
-    Program { target: "fa512", path: "fa512", most: 6_300_000 },
+    Program { target: "fa512", path: "fa512", most: 6_000_000 },
     Program { target: "ptx-sim", path: "ptx-sim", most: 4_000_000 },
     Program { target: "integration", path: "tests/kernels", most: usize::MAX },
 ];
