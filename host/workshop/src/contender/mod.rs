@@ -4,6 +4,8 @@
 //! disturbs all. The types lead through the only order there is: [`Contender`] → [`Prepared`], whose outputs are checked
 //! → [`Sampler`], which is timed.
 
+pub mod cubek;
+pub mod library;
 pub mod ptx;
 pub mod spec;
 pub mod torch;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use super::cubek;
 use super::torch::Backend;
 use crate::error::{Error, Result};
 
@@ -20,12 +21,14 @@ pub enum Spec {
     Folder(PathBuf, Option<String>),
     /// `torch:BACKEND`: PyTorch's attention.
     Torch(Backend),
+    /// `cubek`: cubek-attention, with the fastest of its strategies.
+    Cubek,
 }
 
 impl Spec {
     /// What a specification may be, for messages.
     pub const FORMS: &str = "fa512, variant:NAME, twin (the CUDA C++ twin), codegen:NAME, ptx:FOLDER[:VARIANT], \
-                             torch:flash, torch:cudnn, torch:efficient, torch:flex";
+                             torch:flash, torch:cudnn, torch:efficient, torch:flex, cubek";
     /// The code generator of the twins.
     const TWIN: &str = "cuda";
 
@@ -44,6 +47,7 @@ impl FromStr for Spec {
         match (kind, name) {
             ("fa512", "") if text == "fa512" => Ok(Self::Preferred),
             ("twin", "") if text == "twin" => Ok(Self::twin()),
+            (cubek::NAME, "") if text == cubek::NAME => Ok(Self::Cubek),
             (_, "") => Err(refuse()),
             ("variant", name) => Ok(Self::Variant(name.into())),
             ("codegen", name) if !name.contains(std::path::is_separator) => Ok(Self::CodeGenerator(name.into())),
@@ -67,6 +71,7 @@ impl fmt::Display for Spec {
             Self::CodeGenerator(name) if name == Self::TWIN => write!(formatter, "twin"),
             Self::CodeGenerator(name) => write!(formatter, "codegen:{name}"),
             Self::Torch(backend) => write!(formatter, "torch:{}", backend.name()),
+            Self::Cubek => write!(formatter, "{}", cubek::NAME),
             Self::Folder(folder, None) => write!(formatter, "ptx:{}", folder.display()),
             Self::Folder(folder, Some(variant)) => write!(formatter, "ptx:{}:{variant}", folder.display()),
         }
@@ -85,6 +90,7 @@ mod tests {
         assert_eq!(parse("twin"), Spec::CodeGenerator("cuda".into()));
         assert_eq!(parse("codegen:rust-cuda"), Spec::CodeGenerator("rust-cuda".into()));
         assert_eq!(parse("torch:cudnn"), Spec::Torch(Backend::Cudnn));
+        assert_eq!(parse("cubek"), Spec::Cubek);
         assert_eq!(parse("ptx:target/old"), Spec::Folder("target/old".into(), None));
         assert_eq!(parse("ptx:target/old:fa512_x"), Spec::Folder("target/old".into(), Some("fa512_x".into())));
         assert_eq!(parse("ptx:C:/old"), Spec::Folder("C:/old".into(), None), "a folder of Windows");
@@ -92,18 +98,35 @@ mod tests {
 
     #[test]
     fn a_contender_is_named_as_it_was_written() {
-        for text in
-            ["fa512", "variant:x", "twin", "codegen:rust-cuda", "ptx:target/old", "ptx:target/old:x", "torch:flex"]
-        {
+        for text in [
+            "fa512",
+            "variant:x",
+            "twin",
+            "codegen:rust-cuda",
+            "ptx:target/old",
+            "ptx:target/old:x",
+            "torch:flex",
+            "cubek",
+        ] {
             assert_eq!(text.parse::<Spec>().unwrap().to_string(), text);
         }
     }
 
     #[test]
     fn anything_else_is_refused_with_what_there_is() {
-        for text in
-            ["", "fa513", "fa512:x", "variant:", "codegen:", "codegen:a/b", "twin:x", "ptx:", "torch:", "torch:math"]
-        {
+        for text in [
+            "",
+            "fa513",
+            "fa512:x",
+            "variant:",
+            "codegen:",
+            "codegen:a/b",
+            "twin:x",
+            "cubek:x",
+            "ptx:",
+            "torch:",
+            "torch:math",
+        ] {
             let message = text.parse::<Spec>().unwrap_err().to_string();
             assert!(message.contains("there are: fa512, variant:NAME"), "{text}: {message}");
         }

@@ -7,9 +7,11 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::contender::Contender;
+use crate::contender::cubek;
+use crate::contender::library::Library;
 use crate::contender::ptx::Ptx;
 use crate::contender::spec::Spec;
-use crate::contender::torch::{Backend, Library};
+use crate::contender::torch::{self, Backend};
 use crate::error::{Error, Result};
 use crate::executor::gpu::GpuExecutor;
 use crate::ptx_folder::PtxFolder;
@@ -19,7 +21,7 @@ use crate::commands::output;
 /// Who is to be measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// `all`: our own kernels, their twins, and every backend of PyTorch, as far as they are here.
+    /// `all`: our own kernels, their twins, every backend of PyTorch, and cubek-attention, as far as they are here.
     All,
     /// This one.
     One(Spec),
@@ -38,12 +40,14 @@ pub struct Sources {
     folder: Arc<PtxFolder>,
     python: Option<PathBuf>,
     torch: Option<Rc<Library>>,
+    cubek: Option<Rc<Library>>,
 }
 
 impl Sources {
-    /// Our own kernels are those of `folder`; PyTorch is that of `python`, or of the one in `PATH`.
+    /// Our own kernels are those of `folder`; PyTorch is that of `python`, or of the one in `PATH`, which may also have what
+    /// cubek-attention needs.
     pub fn new(folder: PtxFolder, python: Option<PathBuf>) -> Self {
-        Self { folder: Arc::new(folder), python, torch: None }
+        Self { folder: Arc::new(folder), python, torch: None, cubek: None }
     }
 
     /// Opens the contenders that `wanted` names, each once. Those of `all` that are not available are listed on standard error.
@@ -73,7 +77,7 @@ impl Sources {
 
     /// Versions of the libraries that were opened, by name.
     pub fn versions(&self) -> BTreeMap<String, String> {
-        self.torch.as_ref().map_or_else(BTreeMap::new, |library| library.versions().clone())
+        [&self.torch, &self.cubek].into_iter().flatten().flat_map(|library| library.versions().clone()).collect()
     }
 
     fn contender(&mut self, spec: &Spec) -> Result<Box<dyn Contender>> {
@@ -83,6 +87,7 @@ impl Sources {
             Spec::CodeGenerator(name) => (Arc::new(self.of_code_generator(spec, name)?), None),
             Spec::Folder(path, variant) => (Arc::new(PtxFolder::open(path)?), variant.clone()),
             Spec::Torch(backend) => return self.torch(*backend),
+            Spec::Cubek => return self.cubek(),
         };
         if let Some(variant) = &variant {
             require(&folder, variant)?;
@@ -98,18 +103,26 @@ impl Sources {
     fn torch(&mut self, backend: Backend) -> Result<Box<dyn Contender>> {
         let library = match &self.torch {
             Some(library) => library.clone(),
-            None => self.torch.insert(Library::start(self.python.as_deref())?).clone(),
+            None => self.torch.insert(torch::start(self.python.as_deref())?).clone(),
         };
-        match library.refusal(backend) {
+        match library.refusal(backend.name()) {
             Some(reason) => Err(Error::Unavailable(format!("torch:{}: {reason}", backend.name()))),
-            None => Ok(Box::new(library.contender(backend))),
+            None => Ok(Box::new(backend.contender(&library))),
         }
+    }
+
+    fn cubek(&mut self) -> Result<Box<dyn Contender>> {
+        let library = match &self.cubek {
+            Some(library) => library.clone(),
+            None => self.cubek.insert(cubek::start(self.python.as_deref())?).clone(),
+        };
+        Ok(Box::new(cubek::contender(&library)))
     }
 }
 
 fn every_spec() -> Vec<Spec> {
     let ours = [Spec::Preferred, Spec::twin()];
-    ours.into_iter().chain(Backend::ALL.map(Spec::Torch)).collect()
+    ours.into_iter().chain(Backend::ALL.map(Spec::Torch)).chain([Spec::Cubek]).collect()
 }
 
 /// Requires that `folder` has an entry called `variant`.

@@ -2,11 +2,14 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::rc::Rc;
 
 use contract::config::{Element, Mask};
 
 use super::*;
+use crate::contender::cubek;
+use crate::contender::torch::{self, Backend};
 use crate::inputs::Distribution;
 use crate::timing::{L2, Protocol};
 use contract::problem::{Problem, Shape};
@@ -35,7 +38,12 @@ impl StandIn {
     }
 
     fn start(&self) -> Result<Rc<Library>> {
-        Library::start(Some(&self.folder.path().join("python")))
+        torch::start(Some(&self.folder.path().join("python")))
+    }
+
+    fn start_cubek(&self) -> Result<Rc<Library>> {
+        let command = Command::new(self.folder.path().join("python"));
+        Library::start(command, "the stand-in".into(), Library::folder().unwrap())
     }
 
     /// The requests so far.
@@ -70,7 +78,7 @@ fn a_contender_answers_and_is_timed() {
     for (layout, element) in [(Layout::Bhsd, Element::F16), (Layout::Bshd, Element::Bf16)] {
         let stand_in = StandIn::new(HELLO, GOOD);
         let library = stand_in.start().unwrap();
-        let mut contender = library.contender(Backend::Cudnn);
+        let mut contender = Backend::Cudnn.contender(&library);
         assert_eq!(contender.name(), "torch:cudnn");
         let workload = workload_of(element, layout);
         let mut prepared = contender.prepare(&workload).unwrap();
@@ -101,7 +109,7 @@ fn a_contender_answers_and_is_timed() {
 fn what_the_machine_lacks_is_said_as_the_process_says_it() {
     let hello = r#"{"ok": false, "kind": "unavailable", "error": "python3 has no PyTorch"}"#;
     assert_eq!(message(StandIn::new(hello, "").start()), "python3 has no PyTorch");
-    assert!(message(Library::start(Some(Path::new("no/such/python")))).starts_with("could not start no/such/python"));
+    assert!(message(torch::start(Some(Path::new("no/such/python")))).starts_with("could not start no/such/python"));
 }
 
 #[test]
@@ -117,7 +125,7 @@ fn a_backend_that_cannot_be_used_says_why() {
     let library = stand_in.start().unwrap();
     let workload = workload(Layout::Bhsd);
     for (backend, reason) in [(Backend::Efficient, "no kernel for this GPU"), (Backend::Flex, "does not know it")] {
-        let refused = message(library.contender(backend).prepare(&workload));
+        let refused = message(backend.contender(&library).prepare(&workload));
         assert!(refused.contains(reason) && refused.contains(backend.name()), "{refused}");
     }
 }
@@ -127,7 +135,7 @@ fn a_refused_problem_names_the_contender() {
     let refuse = r#"*'"prepare"'*) echo '{"ok": false, "kind": "invalid", "error": "No available kernel"}' ;;"#;
     let stand_in = StandIn::new(HELLO, refuse);
     let library = stand_in.start().unwrap();
-    let mut contender = library.contender(Backend::Flash);
+    let mut contender = Backend::Flash.contender(&library);
     let workload = workload(Layout::Bhsd);
     let error = contender.prepare(&workload).err().expect("must be refused");
     assert!(matches!(&error, Error::Invalid(reason) if reason == "torch:flash: No available kernel"), "{error}");
@@ -137,7 +145,7 @@ fn a_refused_problem_names_the_contender() {
 fn a_process_that_dies_fails_what_it_was_asked_and_all_after() {
     let stand_in = StandIn::new(HELLO, r#"*'"answer"'*) echo 'CUDA error: an illegal memory access' >&2; exit 7 ;;"#);
     let library = stand_in.start().unwrap();
-    let mut contender = library.contender(Backend::Flash);
+    let mut contender = Backend::Flash.contender(&library);
     let workload = workload(Layout::Bhsd);
     let error = message(contender.prepare(&workload).unwrap().answer());
     assert!(error.contains("ended (exit status: 7)") && error.contains("illegal memory access"), "{error}");
@@ -148,7 +156,7 @@ fn a_process_that_dies_fails_what_it_was_asked_and_all_after() {
 fn an_output_of_another_shape_is_refused() {
     let stand_in = StandIn::new(HELLO, GOOD);
     let library = stand_in.start().unwrap();
-    let mut contender = library.contender(Backend::Flash);
+    let mut contender = Backend::Flash.contender(&library);
     let workload = workload(Layout::Bhsd);
     let mut prepared = contender.prepare(&workload).unwrap();
     let q = fs::read_dir(library.folder.path()).unwrap().flatten().map(|entry| entry.path());
@@ -166,13 +174,19 @@ fn strides_that_pytorch_is_not_given_are_refused() {
     let problem = contiguous.with_views(Views { k, ..*contiguous.views() }).unwrap();
     let inputs = Inputs::generate(problem, Distribution::Normal, 1).unwrap();
     let workload = Workload { inputs, protocol: Protocol::new(L2::Warm) };
-    assert!(message(library.contender(Backend::Flash).prepare(&workload)).contains("contiguous tensors only"));
+    assert!(message(Backend::Flash.contender(&library).prepare(&workload)).contains("contiguous tensors only"));
 }
 
 #[test]
-fn every_backend_is_found_by_its_name() {
-    for backend in Backend::ALL {
-        assert_eq!(Backend::from_name(backend.name()), Some(backend));
-    }
-    assert_eq!(Backend::from_name("math"), None);
+fn a_process_that_chooses_by_the_problem_says_what_it_calls() {
+    let hello = r#"{"ok": true, "protocol": 4, "versions": {"cubecl": "0.11"}, "device": "stand-in", "backends": {"best": null}}"#;
+    let prepared = r#"*'"prepare"'*) echo '{"ok": true, "function": "launch_ref (Unit)"}' ;;"#;
+    let stand_in = StandIn::new(hello, &format!("{prepared}\n{GOOD}"));
+    let mut contender = cubek::contender(&stand_in.start_cubek().unwrap());
+    assert_eq!(contender.name(), "cubek");
+    let workload = workload(Layout::Bhsd);
+    let prepared = contender.prepare(&workload).unwrap();
+    let Implementation::Library { function, versions } = prepared.implementation() else { panic!("it is a library") };
+    assert_eq!((function.as_str(), versions["cubecl"].as_str()), ("launch_ref (Unit)", "0.11"));
+    assert_eq!(stand_in.requests()[1]["backend"], "best");
 }

@@ -1,0 +1,194 @@
+//! What is computed, and what cubek-attention does not compute.
+
+use serde::Deserialize;
+
+use crate::protocol::{Prepare, Refusal};
+
+/// Largest relative distance of the scale from 1/√D.
+const SCALE_TOLERANCE: f64 = 1e-6;
+
+/// The order of dimensions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Layout {
+    /// `[B,H,S,D]`.
+    Bhsd,
+    /// `[B,S,H,D]`.
+    Bshd,
+}
+
+/// The type of elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Element {
+    /// fp16.
+    F16,
+    /// bf16.
+    Bf16,
+}
+
+/// B, H, S and D of a tensor, whatever their order in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Batch.
+    pub batch: usize,
+    /// Heads.
+    pub heads: usize,
+    /// Sequence.
+    pub sequence: usize,
+    /// Head dimension.
+    pub columns: usize,
+}
+
+impl Shape {
+    /// Of dimensions in the order of `layout`.
+    pub fn of([batch, second, third, columns]: [usize; 4], layout: Layout) -> Self {
+        let (heads, sequence) = match layout {
+            Layout::Bhsd => (second, third),
+            Layout::Bshd => (third, second),
+        };
+        Self { batch, heads, sequence, columns }
+    }
+
+    /// Its dimensions in the order of `layout`.
+    pub fn dimensions(self, layout: Layout) -> [usize; 4] {
+        let Self { batch, heads, sequence, columns } = self;
+        match layout {
+            Layout::Bhsd => [batch, heads, sequence, columns],
+            Layout::Bshd => [batch, sequence, heads, columns],
+        }
+    }
+
+    /// Strides of B, H, S and D, elements.
+    pub fn strides(self, layout: Layout) -> [usize; 4] {
+        let Self { heads, sequence, columns, .. } = self;
+        match layout {
+            Layout::Bhsd => [heads * sequence * columns, sequence * columns, columns, 1],
+            Layout::Bshd => [sequence * heads * columns, columns, heads * columns, 1],
+        }
+    }
+
+    /// Elements.
+    pub fn elements(self) -> usize {
+        self.batch * self.heads * self.sequence * self.columns
+    }
+}
+
+/// A problem that cubek-attention computes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Problem {
+    /// Q, and O.
+    pub queries: Shape,
+    /// K and V.
+    pub keys: Shape,
+    /// The order of dimensions of all tensors.
+    pub layout: Layout,
+    /// The type of all tensors.
+    pub element: Element,
+    /// Whether query i attends to no key behind i + S_k − S_q.
+    pub causal: bool,
+}
+
+impl Problem {
+    /// What `request` asks for, of tensors with these shapes.
+    ///
+    /// # Errors
+    /// With what cubek-attention has no argument for.
+    pub fn new(request: &Prepare, queries: Shape, keys: Shape) -> Result<Self, Refusal> {
+        let refuse = |what: &str| Err(Refusal::invalid(format!("cubek-attention {what}")));
+        let element = match request.element.as_str() {
+            "f16" => Element::F16,
+            "bf16" => Element::Bf16,
+            other => return refuse(&format!("is not asked for elements of type {other}; there are f16 and bf16")),
+        };
+        if (queries.batch, queries.columns) != (keys.batch, keys.columns) {
+            return refuse(&format!("computes no {queries:?} with {keys:?}"));
+        }
+        if queries.heads != keys.heads {
+            return refuse(&format!(
+                "has as many heads of K and V as of Q; these are {} and {}",
+                keys.heads, queries.heads
+            ));
+        }
+        if request.bias.is_some() || request.slopes.is_some() {
+            return refuse("adds nothing to scores");
+        }
+        if request.softcap.is_some() {
+            return refuse("has no softcap");
+        }
+        let own = 1.0 / (queries.columns as f64).sqrt();
+        if (request.scale / own - 1.0).abs() > SCALE_TOLERANCE {
+            return refuse(&format!("has the scale 1/√D, {own}; this is {}", request.scale));
+        }
+        let last = keys.sequence as i64 - queries.sequence as i64;
+        let causal = match request.rows_around {
+            [None, None] => false,
+            [None, Some(right)] if right == last => true,
+            [None, Some(_)] => {
+                return refuse("has a causal mask in which the last query attends to the last key, and no other");
+            }
+            _ => return refuse("has no windows"),
+        };
+        Ok(Self { queries, keys, layout: request.layout, element, causal })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{Request, request};
+    use serde_json::{Value, json};
+
+    const QUERIES: Shape = Shape { batch: 2, heads: 4, sequence: 100, columns: 64 };
+
+    /// What is computed of a request that differs from a plain one by `changes`.
+    fn problem(changes: Value, queries: Shape, keys: Shape) -> Result<Problem, Refusal> {
+        let mut plain = json!({"command": "prepare", "id": 0, "backend": "best", "q": "q", "k": "k", "v": "v", "layout": "bhsd",
+            "rows_around": [null, null], "scale": 0.125, "element": "f16", "bias": null, "slopes": null, "softcap": null});
+        for (name, value) in changes.as_object().expect("changes") {
+            plain[name] = value.clone();
+        }
+        let Ok(Request::Prepare(prepare)) = request(&plain.to_string()) else { panic!("not a request: {plain}") };
+        Problem::new(&prepare, queries, keys)
+    }
+
+    fn refusal(changes: Value, keys: Shape) -> String {
+        problem(changes, QUERIES, keys).expect_err("must be refused").error().to_owned()
+    }
+
+    #[test]
+    fn full_and_causal_masks_are_computed() {
+        assert!(!problem(json!({}), QUERIES, QUERIES).unwrap().causal);
+        let causal = problem(json!({"rows_around": [null, 0], "element": "bf16"}), QUERIES, QUERIES).unwrap();
+        assert_eq!((causal.causal, causal.element), (true, Element::Bf16));
+        let longer = Shape { sequence: 150, ..QUERIES };
+        assert!(problem(json!({"rows_around": [null, 50]}), QUERIES, longer).unwrap().causal, "aligned at the end");
+    }
+
+    #[test]
+    fn what_there_is_no_argument_for_is_refused_with_the_reason() {
+        let longer = Shape { sequence: 150, ..QUERIES };
+        for (changes, keys, reason) in [
+            (json!({"rows_around": [8, 0]}), QUERIES, "has no windows"),
+            (json!({"rows_around": [null, 0]}), longer, "the last query attends to the last key"),
+            (json!({"bias": "b"}), QUERIES, "adds nothing to scores"),
+            (json!({"slopes": [[0.5]]}), QUERIES, "adds nothing to scores"),
+            (json!({"softcap": 30.0}), QUERIES, "has no softcap"),
+            (json!({"scale": 0.1}), QUERIES, "has the scale 1/√D, 0.125; this is 0.1"),
+            (json!({"element": "f8"}), QUERIES, "elements of type f8"),
+            (json!({}), Shape { heads: 2, ..QUERIES }, "these are 2 and 4"),
+            (json!({}), Shape { columns: 32, ..QUERIES }, "computes no"),
+        ] {
+            let refused = refusal(changes, keys);
+            assert!(refused.contains(reason), "{refused}");
+        }
+    }
+
+    #[test]
+    fn strides_are_those_of_the_layout() {
+        assert_eq!(QUERIES.strides(Layout::Bhsd), [4 * 100 * 64, 100 * 64, 64, 1]);
+        assert_eq!(QUERIES.strides(Layout::Bshd), [100 * 4 * 64, 64, 4 * 64, 1]);
+        for layout in [Layout::Bhsd, Layout::Bshd] {
+            assert_eq!(Shape::of(QUERIES.dimensions(layout), layout), QUERIES);
+        }
+    }
+}
