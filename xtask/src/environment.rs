@@ -134,6 +134,16 @@ impl Workspace {
         self.root.join("host/candle")
     }
 
+    /// The folder of the program that has cubek-attention compute.
+    pub fn cubek(&self) -> PathBuf {
+        self.root.join("baselines/cubek")
+    }
+
+    /// Where that program is built, so that fa512 finds it.
+    pub fn cubek_target(&self) -> PathBuf {
+        self.root.join("target/cubek")
+    }
+
     /// Where the PTX of the CUDA C++ twins goes unless told otherwise.
     pub fn twins_ptx(&self) -> PathBuf {
         self.root.join("target/ptx-cuda")

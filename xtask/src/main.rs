@@ -40,7 +40,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use commands::{
-    baselines, bless, candle_test, ci, codegens, dist, doctor, mutate, package, ptx, python_test, run, test, toolchain,
+    baselines, bless, candle_test, ci, codegens, cubek, dist, doctor, mutate, package, ptx, python_test, run, test,
+    toolchain,
 };
 use environment::{Environment, Workspace};
 
@@ -53,6 +54,7 @@ enum Task {
     Ci(ci::Arguments),
     Ptx(ptx::Arguments),
     Baselines(baselines::Arguments),
+    Cubek(cubek::Arguments),
     Codegens(codegens::Arguments),
     Bless(bless::Arguments),
     Mutate(mutate::Arguments),
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
         Task::Test(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Ci(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Baselines(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
+        Task::Cubek(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Codegens(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Bless(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),
         Task::Dist(arguments) => arguments.run(&environment, &workspace).map(|()| ExitCode::SUCCESS),

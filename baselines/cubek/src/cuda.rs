@@ -1,6 +1,7 @@
 //! CUDA's headers and NVRTC, by which CubeCL compiles kernels when they are first launched: of a CUDA installation, or of NVIDIA's Python
 //! wheels, some of which PyTorch brings.
 
+use std::error::Error;
 use std::ffi::c_int;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -91,6 +92,8 @@ impl Toolkit {
     pub fn load(&self) -> Result<String, Refusal> {
         let file: PathBuf = self.nvrtc.clone().unwrap_or_else(|| nvrtc_name(self.major).into());
         let refuse = |error: libloading::Error| {
+            // What the loader says.
+            let error = error.source().map_or_else(|| error.to_string(), ToString::to_string);
             Refusal::unavailable(format!(
                 "CubeCL compiles its kernels with NVRTC {}, which cannot be loaded: {error}; `pip install nvidia-cuda-nvrtc`, or \
                  name its folder in LD_LIBRARY_PATH",

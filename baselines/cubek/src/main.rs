@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use cubecl::client::Client;
 use serde_json::json;
 
-use candidate::Search;
+use candidate::BACKEND;
 use prepared::{Prepared, caught};
 use protocol::{Answer, Refusal, Request, object};
 
@@ -73,11 +73,7 @@ impl Contender {
         let client = self.client.insert(device.client());
         let versions = VERSIONS.iter().map(|&(name, version)| (name.to_owned(), version.to_owned()));
         let versions = versions.chain([("nvrtc".to_owned(), nvrtc)]).collect();
-        protocol::hello(
-            versions,
-            &client.properties().identity.name,
-            Search::ALL.map(|search| (search.name(), None)).into(),
-        )
+        protocol::hello(versions, &client.properties().identity.name, BTreeMap::from([(BACKEND, None)]))
     }
 }
 

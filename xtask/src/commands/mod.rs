@@ -5,6 +5,7 @@ pub mod bless;
 pub mod candle_test;
 pub mod ci;
 pub mod codegens;
+pub mod cubek;
 pub mod dist;
 pub mod doctor;
 pub mod mutate;
