@@ -55,7 +55,42 @@ fn find(named: Option<PathBuf>, own: &Path) -> Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use contract::config::Mask;
+    use contract::problem::{Problem, Shape};
+    use contract::view::Layout;
+
     use super::*;
+    use crate::contender::{Contender, Workload};
+    use crate::inputs::{Distribution, Inputs};
+    use crate::sampled_check::SampledCheck;
+    use crate::timing::{L2, Protocol};
+
+    /// The program itself, on a GPU or by the simulated driver.
+    #[test]
+    fn what_the_program_computes_is_right_and_is_timed() {
+        if std::env::var_os(VARIABLE).is_none() {
+            println!("not tested: {VARIABLE} is not set");
+            return;
+        }
+        let library = start(None).unwrap();
+        for (mask, layout) in [(Mask::Full, Layout::Bhsd), (Mask::Causal, Layout::Bshd)] {
+            let problem = Problem::new(Shape::new(1, 2, 64), mask, layout).unwrap();
+            let inputs = Inputs::generate(problem, Distribution::Normal, 1).unwrap();
+            let check = SampledCheck::new(&inputs, Distribution::Normal, 2, 1).unwrap();
+            let mut contender = contender(&library);
+            let workload = Workload { inputs, protocol: Protocol { sample_us: 1.0, ..Protocol::new(L2::Warm) } };
+            let mut prepared = contender.prepare(&workload).unwrap();
+            let correctness = check.judge(&prepared.answer().unwrap());
+            assert!(correctness.passed(), "{correctness:?}");
+            assert!(prepared.into_sampler().unwrap().sample().unwrap() > 0.0);
+        }
+        let window = Problem::new(Shape::new(1, 2, 64), Mask::Full, Layout::Bhsd).unwrap();
+        let window = window.with_window(contract::problem::Window { left: Some(8), right: Some(0) });
+        let inputs = Inputs::generate(window, Distribution::Normal, 1).unwrap();
+        let workload = Workload { inputs, protocol: Protocol::new(L2::Warm) };
+        let refusal = contender(&library).prepare(&workload).err().expect("no windows").to_string();
+        assert_eq!(refusal, "cubek: cubek-attention has no windows");
+    }
 
     #[test]
     fn the_program_is_found_where_it_is_built_or_packed() {

@@ -31,7 +31,7 @@ use process::Process;
 const PROTOCOL: u64 = 4;
 
 /// Longest wait for an answer: importing PyTorch from a slow disk, compiling kernels.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A process, which the contenders of a library share.
 pub struct Library {
