@@ -5,8 +5,8 @@ use std::fmt;
 use cubek_attention::forward::launch::{BlueprintStrategy, Strategy};
 use cubek_attention::forward::routines::blackbox_accelerated::BlackboxAcceleratedStrategy;
 
-/// The one backend: whichever candidate is fastest.
-pub const BACKEND: &str = "best";
+/// Backends, of each of which the fastest candidate is kept.
+pub const BACKENDS: [&str; 2] = ["accelerated", "unit"];
 
 /// Warps of a block that are tried with tensor cores.
 const PLANES: [u8; 4] = [4, 8, 2, 1];
@@ -14,6 +14,9 @@ const PLANES: [u8; 4] = [4, 8, 2, 1];
 const QUERY_TILES: [u8; 2] = [1, 2];
 /// Tiles of keys of a step.
 const KEY_TILES: [u8; 3] = [1, 2, 4];
+
+/// Largest head dimension that is computed without tensor cores.
+const UNIT_COLUMNS: usize = 64;
 
 /// A strategy with its sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,11 +35,24 @@ pub enum Candidate {
 }
 
 impl Candidate {
-    /// Those with tensor cores.
-    pub fn accelerated() -> impl Iterator<Item = Self> {
+    /// Those of a backend; none of one that there is not.
+    pub fn of(backend: &str) -> Vec<Self> {
         let sizes = PLANES.into_iter().flat_map(|planes| QUERY_TILES.map(|query_tiles| (planes, query_tiles)));
-        sizes.flat_map(|(planes, query_tiles)| {
+        let accelerated = sizes.flat_map(|(planes, query_tiles)| {
             KEY_TILES.map(|key_tiles| Self::Accelerated { planes, query_tiles, key_tiles })
+        });
+        match backend {
+            "accelerated" => accelerated.collect(),
+            "unit" => vec![Self::Unit],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Why it is not tried on heads of so many columns, if it is not.
+    pub fn refusal(self, columns: usize) -> Option<String> {
+        let takes_too_long = self == Self::Unit && columns > UNIT_COLUMNS;
+        takes_too_long.then(|| {
+            format!("NVRTC takes over ten minutes to compile it for D = {columns}; this program asks for at most {UNIT_COLUMNS}")
         })
     }
 
@@ -63,5 +79,23 @@ impl fmt::Display for Candidate {
             }
             Self::Unit => write!(formatter, "Unit"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_backend_has_candidates() {
+        assert_eq!(BACKENDS.map(|backend| Candidate::of(backend).len()), [24, 1]);
+        assert!(Candidate::of("flash").is_empty());
+    }
+
+    #[test]
+    fn what_would_be_compiled_for_too_long_is_refused() {
+        assert_eq!(Candidate::Unit.refusal(64), None);
+        assert!(Candidate::Unit.refusal(72).unwrap().contains("D = 72"));
+        assert!(Candidate::of("accelerated").iter().all(|candidate| candidate.refusal(128).is_none()));
     }
 }

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use cubecl::client::Client;
 use serde_json::json;
 
-use candidate::BACKEND;
+use candidate::BACKENDS;
 use prepared::{Prepared, caught};
 use protocol::{Answer, Refusal, Request, object};
 
@@ -73,7 +73,7 @@ impl Contender {
         let client = self.client.insert(device.client());
         let versions = VERSIONS.iter().map(|&(name, version)| (name.to_owned(), version.to_owned()));
         let versions = versions.chain([("nvrtc".to_owned(), nvrtc)]).collect();
-        protocol::hello(versions, &client.properties().identity.name, BTreeMap::from([(BACKEND, None)]))
+        protocol::hello(versions, &client.properties().identity.name, BACKENDS.map(|backend| (backend, None)).into())
     }
 }
 
@@ -107,7 +107,7 @@ mod tests {
         let mut contender = Contender::default();
         let refused = contender.answer(Request::Sample { id: 4 }, None).unwrap_err();
         assert_eq!(refused.error(), "nothing is prepared under id 4");
-        let plain = r#"{"command": "prepare", "id": 0, "backend": "best", "q": "q", "k": "k", "v": "v", "layout": "bhsd",
+        let plain = r#"{"command": "prepare", "id": 0, "backend": "accelerated", "q": "q", "k": "k", "v": "v", "layout": "bhsd",
             "rows_around": [null, null], "scale": 0.125, "element": "f16"}"#;
         let refused = contender.answer(protocol::request(plain).unwrap(), None).unwrap_err();
         assert_eq!(refused.error(), "the first request must be hello");

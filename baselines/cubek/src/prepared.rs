@@ -1,5 +1,6 @@
 //! A problem on the GPU: the fastest strategy that is right, and its times.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use cubecl::client::{Client, Graph};
@@ -11,7 +12,7 @@ use cubek_attention::forward::launch::launch_ref;
 use half::{bf16, f16};
 use serde_json::json;
 
-use crate::candidate::{BACKEND, Candidate};
+use crate::candidate::Candidate;
 use crate::problem::{Element, Problem, Shape};
 use crate::protocol::{Answer, Prepare, Refusal, object};
 use crate::reference::Reference;
@@ -63,8 +64,9 @@ impl Prepared {
     /// # Errors
     /// When the problem is not computed, or by no candidate, with the reason of each.
     pub fn new(client: &Client, request: &Prepare) -> Result<Self, Refusal> {
-        if request.backend != BACKEND {
-            return Err(Refusal::invalid(format!("there is no backend {}; there is {BACKEND}", request.backend)));
+        let candidates = Candidate::of(&request.backend);
+        if candidates.is_empty() {
+            return Err(Refusal::invalid(format!("there is no backend {}", request.backend)));
         }
         let element = if request.element == "bf16" { Element::Bf16 } else { Element::F16 };
         let [q, k, v] =
@@ -85,7 +87,7 @@ impl Prepared {
             sample: None,
         };
         prepared.sets.push(prepared.new_set());
-        prepared.choose(&reference)?;
+        prepared.choose(&candidates, &reference)?;
         prepared.compute()?;
         Ok(prepared)
     }
@@ -95,28 +97,11 @@ impl Prepared {
         format!("cubek_attention::forward::launch::launch_ref ({})", self.candidate)
     }
 
-    /// Keeps the fastest candidate that is right, with tensor cores if there is one.
-    fn choose(&mut self, reference: &Reference) -> Result<(), Refusal> {
-        let mut reasons = Vec::new();
-        let accelerated = self.fastest(Candidate::accelerated(), reference, &mut reasons);
-        self.candidate = match accelerated.or_else(|| self.fastest([Candidate::Unit], reference, &mut reasons)) {
-            Some(candidate) => candidate,
-            None => {
-                return Err(Refusal::invalid(format!("cubek-attention does not compute this: {}", reasons.join("; "))));
-            }
-        };
-        Ok(())
-    }
-
-    /// The fastest of `candidates` that is right; why others are not goes to `reasons`.
-    fn fastest(
-        &mut self,
-        candidates: impl IntoIterator<Item = Candidate>,
-        reference: &Reference,
-        reasons: &mut Vec<String>,
-    ) -> Option<Candidate> {
+    /// Keeps the fastest of `candidates` that is right.
+    fn choose(&mut self, candidates: &[Candidate], reference: &Reference) -> Result<(), Refusal> {
         let mut best: Option<(f64, Candidate)> = None;
-        for candidate in candidates {
+        let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+        for &candidate in candidates {
             self.candidate = candidate;
             let fastest = best.map_or(f64::INFINITY, |(us, _)| us);
             match self.attempt(reference, fastest) {
@@ -125,17 +110,26 @@ impl Prepared {
                     best = if us < fastest { Some((us, candidate)) } else { best };
                 }
                 Err(refusal) => {
-                    let reason = format!("{candidate}: {}", refusal.error());
-                    eprintln!("{reason}");
-                    reasons.push(reason);
+                    eprintln!("{candidate}: {}", refusal.error());
+                    *reasons.entry(refusal.error().to_owned()).or_default() += 1;
                 }
             }
         }
-        best.map(|(_, candidate)| candidate)
+        let Some((_, candidate)) = best else {
+            let all = candidates.len();
+            let reasons: Vec<_> =
+                reasons.iter().map(|(reason, number)| format!("{reason} ({number} of {all} sizes)")).collect();
+            return Err(Refusal::invalid(format!("cubek-attention does not compute this: {}", reasons.join("; "))));
+        };
+        self.candidate = candidate;
+        Ok(())
     }
 
     /// Time of a call of the candidate, µs. One that is faster than `fastest` is right, too.
     fn attempt(&self, reference: &Reference, fastest: f64) -> Result<f64, Refusal> {
+        if let Some(reason) = self.candidate.refusal(self.problem.queries.columns) {
+            return Err(Refusal::invalid(reason));
+        }
         caught(|| {
             // Compiles it.
             self.time(1)?;

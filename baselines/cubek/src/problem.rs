@@ -142,7 +142,7 @@ mod tests {
 
     /// What is computed of a request that differs from a plain one by `changes`.
     fn problem(changes: Value, queries: Shape, keys: Shape) -> Result<Problem, Refusal> {
-        let mut plain = json!({"command": "prepare", "id": 0, "backend": "best", "q": "q", "k": "k", "v": "v", "layout": "bhsd",
+        let mut plain = json!({"command": "prepare", "id": 0, "backend": "accelerated", "q": "q", "k": "k", "v": "v", "layout": "bhsd",
             "rows_around": [null, null], "scale": 0.125, "element": "f16", "bias": null, "slopes": null, "softcap": null});
         for (name, value) in changes.as_object().expect("changes") {
             plain[name] = value.clone();

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     /// A request as `fa512` sends it.
-    pub const PREPARE: &str = r#"{"command": "prepare", "id": 3, "backend": "best", "q": "/t/q.npy", "k": "/t/k.npy",
+    pub const PREPARE: &str = r#"{"command": "prepare", "id": 3, "backend": "accelerated", "q": "/t/q.npy", "k": "/t/k.npy",
         "v": "/t/v.npy", "layout": "bshd", "rows_around": [null, 0], "scale": 0.125, "element": "f16", "bias": null,
         "slopes": null, "softcap": null, "first_position": 0}"#;
 

@@ -39,7 +39,7 @@ const DEFAULT_SHAPES: [&str; 3] = ["4x8x512", "32x8x512", "64x16x512"];
     after_help = "Contenders: fa512 (our kernel, as selection picks it for the case), variant:NAME, codegen:NAME (the \
                         kernel of another code generator, from the folder ptx-NAME beside ours; fa512 is measured too if it is \
                         the only contender), twin (the CUDA C++ twin, codegen:cuda), ptx:FOLDER[:VARIANT], torch:flash, \
-                        torch:cudnn, torch:efficient, torch:flex, cubek (cubek-attention, by `cargo xtask cubek`), or all \
+                        torch:cudnn, torch:efficient, torch:flex, cubek and cubek:unit (cubek-attention, by `cargo xtask cubek`), or all \
                         (fa512, twin and those of the libraries that are installed).\n\nExit codes: 0 measured, 1 a contender is wrong (and was not timed), 2 could not run."
 )]
 pub struct Options {

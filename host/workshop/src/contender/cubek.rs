@@ -9,16 +9,50 @@ use super::library::{Library, LibraryContender};
 use super::torch::find_python;
 use crate::error::{Error, Result};
 
-/// The contender.
-pub const NAME: &str = "cubek";
+/// What contenders of it are called.
+const NAME: &str = "cubek";
 /// Environment variable that names the program.
 pub const VARIABLE: &str = "FA512_CUBEK";
 /// The program, beside this one.
 const BESIDE: &str = "fa512-cubek";
 /// The program where `cargo xtask cubek` puts it, in the folder beside this program's.
 const BUILT: &str = "cubek/release/fa512-cubek";
-/// What the process calls its fastest strategy.
-const BACKEND: &str = "best";
+
+/// A strategy of cubek-attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strategy {
+    /// `cubek`: with tensor cores, of the sizes that are fastest for the problem.
+    Accelerated,
+    /// `cubek:unit`: without them. NVRTC takes minutes to compile it.
+    Unit,
+}
+
+impl Strategy {
+    /// Every strategy.
+    pub const ALL: [Self; 2] = [Self::Accelerated, Self::Unit];
+
+    /// The contender that it is.
+    pub fn contender_name(self) -> &'static str {
+        match self {
+            Self::Accelerated => NAME,
+            Self::Unit => "cubek:unit",
+        }
+    }
+
+    /// The strategy that is the contender `name`.
+    pub fn from_contender_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|strategy| strategy.contender_name() == name)
+    }
+
+    /// The contender, of a process that [`start`] began.
+    pub fn contender(self, library: &Rc<Library>) -> LibraryContender {
+        let backend = match self {
+            Self::Accelerated => "accelerated",
+            Self::Unit => "unit",
+        };
+        library.contender(self.contender_name().into(), backend, "cubek_attention::forward::launch::launch_ref".into())
+    }
+}
 
 /// Starts the program that [`VARIABLE`] names, else the one beside this program or in the folder `cubek` beside its own. It looks for
 /// CUDA's headers and NVRTC in an installation or among the wheels of `python`, else of the one in `PATH`.
@@ -30,11 +64,6 @@ pub fn start(python: Option<&Path>) -> Result<Rc<Library>> {
     let mut command = Command::new(&program);
     command.args(python.map(Path::to_owned).or_else(find_python));
     Library::start(command, format!("cubek-attention's process ({})", program.display()), Library::folder()?)
-}
-
-/// The contender `cubek`, of a process that [`start`] began.
-pub fn contender(library: &Rc<Library>) -> LibraryContender {
-    library.contender(NAME.into(), BACKEND, "cubek_attention::forward::launch::launch_ref".into())
 }
 
 /// The program: `named`, or near the program `own`.
@@ -77,7 +106,7 @@ mod tests {
             let problem = Problem::new(Shape::new(1, 2, 64), mask, layout).unwrap();
             let inputs = Inputs::generate(problem, Distribution::Normal, 1).unwrap();
             let check = SampledCheck::new(&inputs, Distribution::Normal, 2, 1).unwrap();
-            let mut contender = contender(&library);
+            let mut contender = Strategy::Accelerated.contender(&library);
             let workload = Workload { inputs, protocol: Protocol { sample_us: 1.0, ..Protocol::new(L2::Warm) } };
             let mut prepared = contender.prepare(&workload).unwrap();
             let correctness = check.judge(&prepared.answer().unwrap());
@@ -88,8 +117,8 @@ mod tests {
         let window = window.with_window(contract::problem::Window { left: Some(8), right: Some(0) });
         let inputs = Inputs::generate(window, Distribution::Normal, 1).unwrap();
         let workload = Workload { inputs, protocol: Protocol::new(L2::Warm) };
-        let refusal = contender(&library).prepare(&workload).err().expect("no windows").to_string();
-        assert_eq!(refusal, "cubek: cubek-attention has no windows");
+        let refusal = Strategy::Unit.contender(&library).prepare(&workload).err().expect("no windows").to_string();
+        assert_eq!(refusal, "cubek:unit: cubek-attention has no windows");
     }
 
     #[test]

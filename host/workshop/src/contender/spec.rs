@@ -21,14 +21,14 @@ pub enum Spec {
     Folder(PathBuf, Option<String>),
     /// `torch:BACKEND`: PyTorch's attention.
     Torch(Backend),
-    /// `cubek`: cubek-attention, with the fastest of its strategies.
-    Cubek,
+    /// `cubek` or `cubek:unit`: a strategy of cubek-attention.
+    Cubek(cubek::Strategy),
 }
 
 impl Spec {
     /// What a specification may be, for messages.
     pub const FORMS: &str = "fa512, variant:NAME, twin (the CUDA C++ twin), codegen:NAME, ptx:FOLDER[:VARIANT], \
-                             torch:flash, torch:cudnn, torch:efficient, torch:flex, cubek";
+                             torch:flash, torch:cudnn, torch:efficient, torch:flex, cubek, cubek:unit";
     /// The code generator of the twins.
     const TWIN: &str = "cuda";
 
@@ -44,10 +44,12 @@ impl FromStr for Spec {
     fn from_str(text: &str) -> Result<Self> {
         let refuse = || Error::Invalid(format!("there is no contender {text:?}; there are: {}", Self::FORMS));
         let (kind, name) = text.split_once(':').unwrap_or((text, ""));
+        if let Some(strategy) = cubek::Strategy::from_contender_name(text) {
+            return Ok(Self::Cubek(strategy));
+        }
         match (kind, name) {
             ("fa512", "") if text == "fa512" => Ok(Self::Preferred),
             ("twin", "") if text == "twin" => Ok(Self::twin()),
-            (cubek::NAME, "") if text == cubek::NAME => Ok(Self::Cubek),
             (_, "") => Err(refuse()),
             ("variant", name) => Ok(Self::Variant(name.into())),
             ("codegen", name) if !name.contains(std::path::is_separator) => Ok(Self::CodeGenerator(name.into())),
@@ -71,7 +73,7 @@ impl fmt::Display for Spec {
             Self::CodeGenerator(name) if name == Self::TWIN => write!(formatter, "twin"),
             Self::CodeGenerator(name) => write!(formatter, "codegen:{name}"),
             Self::Torch(backend) => write!(formatter, "torch:{}", backend.name()),
-            Self::Cubek => write!(formatter, "{}", cubek::NAME),
+            Self::Cubek(strategy) => write!(formatter, "{}", strategy.contender_name()),
             Self::Folder(folder, None) => write!(formatter, "ptx:{}", folder.display()),
             Self::Folder(folder, Some(variant)) => write!(formatter, "ptx:{}:{variant}", folder.display()),
         }
@@ -90,7 +92,8 @@ mod tests {
         assert_eq!(parse("twin"), Spec::CodeGenerator("cuda".into()));
         assert_eq!(parse("codegen:rust-cuda"), Spec::CodeGenerator("rust-cuda".into()));
         assert_eq!(parse("torch:cudnn"), Spec::Torch(Backend::Cudnn));
-        assert_eq!(parse("cubek"), Spec::Cubek);
+        assert_eq!(parse("cubek"), Spec::Cubek(cubek::Strategy::Accelerated));
+        assert_eq!(parse("cubek:unit"), Spec::Cubek(cubek::Strategy::Unit));
         assert_eq!(parse("ptx:target/old"), Spec::Folder("target/old".into(), None));
         assert_eq!(parse("ptx:target/old:fa512_x"), Spec::Folder("target/old".into(), Some("fa512_x".into())));
         assert_eq!(parse("ptx:C:/old"), Spec::Folder("C:/old".into(), None), "a folder of Windows");
@@ -107,6 +110,7 @@ mod tests {
             "ptx:target/old:x",
             "torch:flex",
             "cubek",
+            "cubek:unit",
         ] {
             assert_eq!(text.parse::<Spec>().unwrap().to_string(), text);
         }

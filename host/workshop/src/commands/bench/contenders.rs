@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::contender::Contender;
-use crate::contender::cubek;
+use crate::contender::cubek::{self, Strategy};
 use crate::contender::library::Library;
 use crate::contender::ptx::Ptx;
 use crate::contender::spec::Spec;
@@ -87,7 +87,7 @@ impl Sources {
             Spec::CodeGenerator(name) => (Arc::new(self.of_code_generator(spec, name)?), None),
             Spec::Folder(path, variant) => (Arc::new(PtxFolder::open(path)?), variant.clone()),
             Spec::Torch(backend) => return self.torch(*backend),
-            Spec::Cubek => return self.cubek(),
+            Spec::Cubek(strategy) => return self.cubek(*strategy),
         };
         if let Some(variant) = &variant {
             require(&folder, variant)?;
@@ -111,18 +111,18 @@ impl Sources {
         }
     }
 
-    fn cubek(&mut self) -> Result<Box<dyn Contender>> {
+    fn cubek(&mut self, strategy: Strategy) -> Result<Box<dyn Contender>> {
         let library = match &self.cubek {
             Some(library) => library.clone(),
             None => self.cubek.insert(cubek::start(self.python.as_deref())?).clone(),
         };
-        Ok(Box::new(cubek::contender(&library)))
+        Ok(Box::new(strategy.contender(&library)))
     }
 }
 
 fn every_spec() -> Vec<Spec> {
     let ours = [Spec::Preferred, Spec::twin()];
-    ours.into_iter().chain(Backend::ALL.map(Spec::Torch)).chain([Spec::Cubek]).collect()
+    ours.into_iter().chain(Backend::ALL.map(Spec::Torch)).chain([Spec::Cubek(Strategy::Accelerated)]).collect()
 }
 
 /// Requires that `folder` has an entry called `variant`.

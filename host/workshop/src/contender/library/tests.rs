@@ -8,7 +8,7 @@ use std::rc::Rc;
 use contract::config::{Element, Mask};
 
 use super::*;
-use crate::contender::cubek;
+use crate::contender::cubek::Strategy;
 use crate::contender::torch::{self, Backend};
 use crate::inputs::Distribution;
 use crate::timing::{L2, Protocol};
@@ -179,14 +179,14 @@ fn strides_that_pytorch_is_not_given_are_refused() {
 
 #[test]
 fn a_process_that_chooses_by_the_problem_says_what_it_calls() {
-    let hello = r#"{"ok": true, "protocol": 4, "versions": {"cubecl": "0.11"}, "device": "stand-in", "backends": {"best": null}}"#;
+    let hello = r#"{"ok": true, "protocol": 4, "versions": {"cubecl": "0.11"}, "device": "stand-in", "backends": {"accelerated": null}}"#;
     let prepared = r#"*'"prepare"'*) echo '{"ok": true, "function": "launch_ref (Unit)"}' ;;"#;
     let stand_in = StandIn::new(hello, &format!("{prepared}\n{GOOD}"));
-    let mut contender = cubek::contender(&stand_in.start_cubek().unwrap());
+    let mut contender = Strategy::Accelerated.contender(&stand_in.start_cubek().unwrap());
     assert_eq!(contender.name(), "cubek");
     let workload = workload(Layout::Bhsd);
     let prepared = contender.prepare(&workload).unwrap();
     let Implementation::Library { function, versions } = prepared.implementation() else { panic!("it is a library") };
     assert_eq!((function.as_str(), versions["cubecl"].as_str()), ("launch_ref (Unit)", "0.11"));
-    assert_eq!(stand_in.requests()[1]["backend"], "best");
+    assert_eq!(stand_in.requests()[1]["backend"], "accelerated");
 }
