@@ -8,6 +8,7 @@ mod prepared;
 mod problem;
 mod protocol;
 mod reference;
+mod shape;
 mod tensor_file;
 
 use std::collections::BTreeMap;

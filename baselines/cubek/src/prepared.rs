@@ -13,9 +13,10 @@ use half::{bf16, f16};
 use serde_json::json;
 
 use crate::candidate::Candidate;
-use crate::problem::{Element, Problem, Shape};
+use crate::problem::Problem;
 use crate::protocol::{Answer, Prepare, Refusal, object};
 use crate::reference::Reference;
+use crate::shape::{Element, Shape};
 use crate::tensor_file;
 
 /// How long a candidate is timed, µs, and most of its calls.

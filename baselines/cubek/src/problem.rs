@@ -1,77 +1,10 @@
 //! What is computed, and what cubek-attention does not compute.
 
-use serde::Deserialize;
-
 use crate::protocol::{Prepare, Refusal};
+use crate::shape::{Element, Layout, Shape};
 
 /// Largest relative distance of the scale from 1/√D.
 const SCALE_TOLERANCE: f64 = 1e-6;
-
-/// The order of dimensions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Layout {
-    /// `[B,H,S,D]`.
-    Bhsd,
-    /// `[B,S,H,D]`.
-    Bshd,
-}
-
-/// The type of elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Element {
-    /// fp16.
-    F16,
-    /// bf16.
-    Bf16,
-}
-
-/// B, H, S and D of a tensor, whatever their order in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// Batch.
-    pub batch: usize,
-    /// Heads.
-    pub heads: usize,
-    /// Sequence.
-    pub sequence: usize,
-    /// Head dimension.
-    pub columns: usize,
-}
-
-impl Shape {
-    /// Of dimensions in the order of `layout`.
-    pub fn of([batch, second, third, columns]: [usize; 4], layout: Layout) -> Self {
-        let (heads, sequence) = match layout {
-            Layout::Bhsd => (second, third),
-            Layout::Bshd => (third, second),
-        };
-        Self { batch, heads, sequence, columns }
-    }
-
-    /// Its dimensions in the order of `layout`.
-    pub fn dimensions(self, layout: Layout) -> [usize; 4] {
-        let Self { batch, heads, sequence, columns } = self;
-        match layout {
-            Layout::Bhsd => [batch, heads, sequence, columns],
-            Layout::Bshd => [batch, sequence, heads, columns],
-        }
-    }
-
-    /// Strides of B, H, S and D, elements.
-    pub fn strides(self, layout: Layout) -> [usize; 4] {
-        let Self { heads, sequence, columns, .. } = self;
-        match layout {
-            Layout::Bhsd => [heads * sequence * columns, sequence * columns, columns, 1],
-            Layout::Bshd => [sequence * heads * columns, columns, heads * columns, 1],
-        }
-    }
-
-    /// Elements.
-    pub fn elements(self) -> usize {
-        self.batch * self.heads * self.sequence * self.columns
-    }
-}
 
 /// A problem that cubek-attention computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -180,15 +113,6 @@ mod tests {
         ] {
             let refused = refusal(changes, keys);
             assert!(refused.contains(reason), "{refused}");
-        }
-    }
-
-    #[test]
-    fn strides_are_those_of_the_layout() {
-        assert_eq!(QUERIES.strides(Layout::Bhsd), [4 * 100 * 64, 100 * 64, 64, 1]);
-        assert_eq!(QUERIES.strides(Layout::Bshd), [100 * 4 * 64, 64, 4 * 64, 1]);
-        for layout in [Layout::Bhsd, Layout::Bshd] {
-            assert_eq!(Shape::of(QUERIES.dimensions(layout), layout), QUERIES);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::problem::Layout;
+use crate::shape::Layout;
 
 /// Version of the protocol.
 pub const PROTOCOL: u64 = 4;

@@ -3,7 +3,8 @@
 
 use half::{bf16, f16};
 
-use crate::problem::{Element, Problem};
+use crate::problem::Problem;
+use crate::shape::{Element, Shape};
 
 /// Rows of every sequence that are computed, besides the last.
 const ROWS: usize = 5;
@@ -62,7 +63,7 @@ impl Row {
     fn new(problem: &Problem, [q, k, v]: [&[u16]; 3], (batch, head): (usize, usize), row: usize) -> Self {
         let (queries, keys) = (problem.queries, problem.keys);
         let columns = queries.columns;
-        let at = |shape: crate::problem::Shape, row: usize| {
+        let at = |shape: Shape, row: usize| {
             let [of_batch, of_head, of_row, _] = shape.strides(problem.layout);
             batch * of_batch + head * of_head + row * of_row
         };
@@ -94,7 +95,7 @@ impl Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::{Layout, Shape};
+    use crate::shape::Layout;
 
     fn bits(numbers: impl Iterator<Item = f64>) -> Vec<u16> {
         numbers.map(|number| f16::from_f64(number).to_bits()).collect()

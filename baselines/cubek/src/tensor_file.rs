@@ -7,8 +7,8 @@ use std::path::Path;
 use half::f16;
 use npyz::{AutoSerialize, NpyFile, WriterBuilder};
 
-use crate::problem::{Element, Layout, Shape};
 use crate::protocol::Refusal;
+use crate::shape::{Element, Layout, Shape};
 
 /// A tensor of four dimensions.
 pub struct Tensor {
