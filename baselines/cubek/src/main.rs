@@ -79,7 +79,12 @@ impl Contender {
 }
 
 fn main() -> std::io::Result<()> {
-    let python = std::env::args_os().nth(1).map(PathBuf::from);
+    let argument = std::env::args_os().nth(1);
+    if argument.as_deref() == Some("--version".as_ref()) {
+        let versions = VERSIONS.map(|(name, version)| format!("{name} {version}"));
+        return writeln!(std::io::stdout(), "{}", versions.join(", "));
+    }
+    let python = argument.map(PathBuf::from);
     let mut contender = Contender::default();
     let mut answers = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {

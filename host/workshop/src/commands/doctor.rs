@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use crate::contender::cubek;
 use crate::document;
 use crate::error::Result;
 use crate::executor::{DeviceChoice, open};
@@ -76,6 +77,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
         ),
         component("python3", tool("python3", &["--version"], "no comparison with PyTorch")),
         component("torch", tool("python3", &["-c", TORCH_VERSION], "no comparison with PyTorch (pip install torch)")),
+        component("fa512-cubek", cubek()),
     ];
     let diagnosis = Diagnosis { ready, components };
     match options.json {
@@ -121,9 +123,23 @@ fn gpu() -> State {
 
 /// A program that prints its version when called with `arguments`.
 fn tool(name: &str, arguments: &[&str], cost: &'static str) -> State {
-    let Some(location) = find_program(name) else {
-        return State::Missing { reason: format!("no {name} in PATH, CUDA_HOME, CUDA_PATH or /usr/local/cuda*"), cost };
-    };
+    match find_program(name) {
+        Some(location) => version(location, arguments, cost),
+        None => State::Missing { reason: format!("no {name} in PATH, CUDA_HOME, CUDA_PATH or /usr/local/cuda*"), cost },
+    }
+}
+
+/// The program of cubek-attention. What it needs besides, it says itself when it is started.
+fn cubek() -> State {
+    let cost = "no comparison with cubek-attention";
+    match cubek::program() {
+        Ok(location) => version(location, &["--version"], cost),
+        Err(error) => State::Missing { reason: error.to_string(), cost },
+    }
+}
+
+/// What the program at `location` prints last when called with `arguments`.
+fn version(location: PathBuf, arguments: &[&str], cost: &'static str) -> State {
     let output = Command::new(&location).args(arguments).stdin(Stdio::null()).output();
     match output {
         Ok(output) if output.status.success() => {

@@ -60,16 +60,25 @@ impl Strategy {
 /// # Errors
 /// [`Error::Unavailable`] with the one thing that is missing: the program, CUDA's headers, NVRTC, a GPU.
 pub fn start(python: Option<&Path>) -> Result<Rc<Library>> {
-    let program = find(std::env::var_os(VARIABLE).map(PathBuf::from), &std::env::current_exe().unwrap_or_default())?;
+    let program = program()?;
     let mut command = Command::new(&program);
     command.args(python.map(Path::to_owned).or_else(find_python));
     Library::start(command, format!("cubek-attention's process ({})", program.display()), Library::folder()?)
 }
 
+/// The program.
+///
+/// # Errors
+/// [`Error::Unavailable`] when there is none, with where it was looked for.
+pub fn program() -> Result<PathBuf> {
+    find(std::env::var_os(VARIABLE).map(PathBuf::from), &std::env::current_exe().unwrap_or_default())
+}
+
 /// The program: `named`, or near the program `own`.
 fn find(named: Option<PathBuf>, own: &Path) -> Result<PathBuf> {
     if let Some(named) = named {
-        return Ok(named);
+        let refusal = || Error::Unavailable(format!("{VARIABLE} names no program: {}", named.display()));
+        return if named.is_file() { Ok(named) } else { Err(refusal()) };
     }
     let folders = own.ancestors().skip(1);
     let places: Vec<_> = folders.zip([BESIDE, BUILT]).map(|(folder, program)| folder.join(program)).collect();
@@ -133,6 +142,9 @@ mod tests {
             std::fs::write(&program, "").unwrap();
             assert_eq!(find(None, &own).unwrap(), program);
         }
-        assert_eq!(find(Some("/my/cubek".into()), &own).unwrap(), Path::new("/my/cubek"));
+        let elsewhere = folder.path().join("cubek/release/fa512-cubek");
+        assert_eq!(find(Some(elsewhere.clone()), &own).unwrap(), elsewhere);
+        let refusal = find(Some("/no/cubek".into()), &own).unwrap_err().to_string();
+        assert_eq!(refusal, "FA512_CUBEK names no program: /no/cubek");
     }
 }
