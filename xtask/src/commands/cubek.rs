@@ -14,7 +14,7 @@ const PROGRAM: &str = "fa512-cubek";
 
 /// Builds the program by which `fa512 bench --contender cubek` measures cubek-attention, from crates.io, and prints where it is.
 ///
-/// This is a separate command because CubeCL has 300 packages. The program needs CUDA's headers and NVRTC where it runs, not here.
+/// This is a separate command because CubeCL has 200 packages. The program needs CUDA's headers and NVRTC where it runs, not here.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// Also check its formatting, lints and tests, without a GPU
