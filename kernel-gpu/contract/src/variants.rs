@@ -269,6 +269,8 @@ macro_rules! for_every_variant {
             fa512_sm80_d32_packed_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, F16, Packed, Window, Modified;
             fa512_sm80_d128_any_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns }, F16, Any, Full;
             fa512_sm80_d128_any_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns }, F16, Any, Causal;
+            fa512_sm80_d128_any_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, F16, Any, Full;
+            fa512_sm80_d128_any_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, F16, Any, Causal;
             fa512_sm80_d128_any_full_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 128 columns, 8 key groups }, F16, Any, Full;
             fa512_sm80_d128_any_causal_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 128 columns, 8 key groups }, F16, Any, Causal;
             fa512_sm80_d128_any_full_32x128: Sm80 { 32 x 128, 8 warps, 2 stages, 128 columns, 4 key groups }, F16, Any, Full;
@@ -294,6 +296,8 @@ macro_rules! for_every_variant {
             fa512_sm80_bf16_d32_packed_modified_64x32: Sm80 { 64 x 32, 2 warps, 3 stages, 32 columns, 3 blocks, rescale every step }, Bf16, Packed, Window, Modified;
             fa512_sm80_bf16_d128_any_full_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns }, Bf16, Any, Full;
             fa512_sm80_bf16_d128_any_causal_64x64: Sm80 { 64 x 64, 4 warps, 2 stages, 128 columns }, Bf16, Any, Causal;
+            fa512_sm80_bf16_d128_any_full_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, Bf16, Any, Full;
+            fa512_sm80_bf16_d128_any_causal_32x32: Sm80 { 32 x 32, 2 warps, 2 stages, 128 columns, 2 blocks }, Bf16, Any, Causal;
             fa512_sm80_bf16_d128_any_full_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 128 columns, 8 key groups }, Bf16, Any, Full;
             fa512_sm80_bf16_d128_any_causal_16x128: Sm80 { 16 x 128, 8 warps, 3 stages, 128 columns, 8 key groups }, Bf16, Any, Causal;
             fa512_sm80_bf16_d128_any_full_32x128: Sm80 { 32 x 128, 8 warps, 2 stages, 128 columns, 4 key groups }, Bf16, Any, Full;

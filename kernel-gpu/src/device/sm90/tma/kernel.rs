@@ -28,6 +28,17 @@ pub trait TmaKernel: Kernel<Sequence: Mapped, HeadDim: HeadDim<Output: Accumulat
     const WARPGROUPS: u32 = Self::TILE.warpgroups;
     /// K/V tiles in shared memory at once.
     const STAGES: u32 = Self::TILE.stages;
+    /// Whether rows attend to the keys before them and all of these.
+    const IS_CAUSAL: bool = !Self::Mask::ALL_KEYS && !Self::Mask::HAS_BEGIN;
+    /// Tiles of an item that may be loaded before its Q: the place of Q is taken yet when the producer comes to a short item, and
+    /// what is behind it would wait, too. The next tile may take the place of one that a warpgroup keeps until that Q has arrived.
+    const TILES_AHEAD: u32 = if Self::OVERLAPS_STRIPS {
+        Self::STAGES - Self::WARPGROUPS
+    } else if Self::IS_CAUSAL && Self::WARPGROUPS > 3 && Self::HeadDim::COLUMNS == HEAD_DIM {
+        2
+    } else {
+        0
+    };
     /// Whether the softmax of a warpgroup overlaps with its own products with V.
     const OVERLAPS: bool = Self::TILE.overlaps_own_products();
     /// Whether it does so from one strip to the next.

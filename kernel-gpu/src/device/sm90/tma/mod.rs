@@ -90,7 +90,12 @@ pub fn forward<K: OrderedKernel, const CONSUMER_REGISTERS: u32, const PRODUCER_R
             // that it is one lane.
             if warp == producer {
                 if warpgroup::elect() {
-                    K::Order::for_each_load(&context, |copy| loader.load_strip(copy), |copy| loader.load_tile(copy));
+                    K::Order::for_each_load(
+                        &context,
+                        |copy| loader.load_strip(copy),
+                        |copy| loader.load_tile(copy),
+                        |copy| loader.prefetch_strip(copy),
+                    );
                 }
             } else if warp == storer {
                 let storer = Storer::new(&context, lane, warpgroup::elect());

@@ -123,6 +123,17 @@ impl<'a, K: OrderedKernel> Loader<'a, K> {
         }
     }
 
+    /// Brings Q of a strip to L2.
+    ///
+    /// # Safety
+    /// That of [`Loader`].
+    #[inline(always)]
+    pub unsafe fn prefetch_strip(&self, StripCopy { work, tile, .. }: StripCopy) {
+        let first = K::Sequence::in_maps(self.context.args, work, tile).after(tile.first_row);
+        // SAFETY: a map of the launch.
+        unsafe { prefetch_rows::<K>(self.context.maps.q(), first) };
+    }
+
     /// [`Self::load_strip`] of one that is empty.
     ///
     /// # Safety

@@ -150,8 +150,14 @@ pub trait Order<K: TmaKernel> {
     fn for_each_strip(context: &Context<'_, K>, action: impl FnMut(StripCopy));
 
     /// What is done for every strip and every tile of K and V of the block behind those of
-    /// [`Loader::load_first`](super::producer::Loader::load_first), in the order in which they are needed.
-    fn for_each_load(context: &Context<'_, K>, strip: impl FnMut(StripCopy), tile: impl FnMut(TileCopy));
+    /// [`Loader::load_first`](super::producer::Loader::load_first), in the order in which they are copied; `soon` is for strips whose
+    /// places are taken as yet.
+    fn for_each_load(
+        context: &Context<'_, K>,
+        strip: impl FnMut(StripCopy),
+        tile: impl FnMut(TileCopy),
+        soon: impl FnMut(StripCopy),
+    );
 }
 
 /// A kernel with an order.

@@ -308,27 +308,43 @@ impl<K: TmaKernel> Order<K> for PackedStreamed {
         context: &Context<'_, K>,
         mut load_strip: impl FnMut(StripCopy),
         mut load_tile: impl FnMut(TileCopy),
+        mut prefetch_strip: impl FnMut(StripCopy),
     ) {
         let (mut place, mut tile) = (0, 0);
         let (mut round, mut number) = (0, 0);
         let (mut stage, mut is_first) = ((0, 0), true);
         while let Some(item) = Self::find(context, round) {
-            while place < K::WARPGROUPS {
-                load_strip(Self::strip_of(item.work, (item.tile, item.keys), number, place, K::WARPGROUPS));
-                place += 1;
-            }
             let head = keys_in_maps(context.args, item.work, item.keys);
             let position = Self::position(context, item.tile, item.keys.length);
             let first_tile = Streamed::first_tile(context, position);
             let item_end = position.wrapping_add(K::WARPGROUPS * ROWS);
-            while first_tile + tile < Streamed::tiles(context, item_end, item.keys.length) {
-                let key = (first_tile + tile) * KEYS;
-                let (first_key, is_outside) = (head.after(key), key >= item.keys.length);
-                load_tile(TileCopy { stage: stage.0, parity: stage.1, is_first, first_key, is_outside });
-                stage = Streamed::advance::<K>(stage, 1);
-                is_first &= stage.0 != 0;
-                tile += 1;
+            let tiles = Streamed::tiles(context, item_end, item.keys.length) - first_tile;
+            let mut load_tiles = |end| {
+                while tile < end {
+                    let key = (first_tile + tile) * KEYS;
+                    let (first_key, is_outside) = (head.after(key), key >= item.keys.length);
+                    load_tile(TileCopy { stage: stage.0, parity: stage.1, is_first, first_key, is_outside });
+                    stage = Streamed::advance::<K>(stage, 1);
+                    is_first &= stage.0 != 0;
+                    tile += 1;
+                }
+            };
+            let strip_of = |place| Self::strip_of(item.work, (item.tile, item.keys), number, place, K::WARPGROUPS);
+            if K::OVERLAPS_STRIPS && Streamed::tiles_ahead::<K>(tiles) > 0 {
+                let mut strip = 0;
+                while strip < K::WARPGROUPS {
+                    prefetch_strip(strip_of(strip));
+                    strip += 1;
+                }
             }
+            if K::TILES_AHEAD > 0 {
+                load_tiles(Streamed::tiles_ahead::<K>(tiles));
+            }
+            while place < K::WARPGROUPS {
+                load_strip(strip_of(place));
+                place += 1;
+            }
+            load_tiles(tiles);
             (place, tile) = (0, 0);
             (round, number) = (item.round + 1, number + 1);
         }

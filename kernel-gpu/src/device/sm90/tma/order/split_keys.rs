@@ -120,7 +120,12 @@ impl<K: TmaKernel> Order<K> for SplitKeys {
     fn for_each_strip(_: &Context<'_, K>, _: impl FnMut(StripCopy)) {}
 
     #[inline(always)]
-    fn for_each_load(context: &Context<'_, K>, _: impl FnMut(StripCopy), mut load_tile: impl FnMut(TileCopy)) {
+    fn for_each_load(
+        context: &Context<'_, K>,
+        _: impl FnMut(StripCopy),
+        mut load_tile: impl FnMut(TileCopy),
+        _: impl FnMut(StripCopy),
+    ) {
         let work = Self::work(context);
         let Part { begin, end } = Self::part(context, work);
         let (mut stage, mut is_first) = (Streamed::advance::<K>((0, 0), 1), true);

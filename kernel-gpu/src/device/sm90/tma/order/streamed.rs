@@ -138,6 +138,13 @@ impl Streamed {
         }
     }
 
+    /// How many of an item's tiles are loaded before its Q.
+    #[inline(always)]
+    pub fn tiles_ahead<K: TmaKernel>(tiles: u32) -> u32 {
+        // Of a longer item, Q has its place by then where the softmax of its strips overlaps with the next ones.
+        if K::OVERLAPS_STRIPS && tiles > K::TILES_AHEAD { 0 } else { tiles.min(K::TILES_AHEAD) }
+    }
+
     /// [`Self::place`], and of strips of one length the warpgroup's own.
     #[inline(always)]
     fn place_of<K: TmaKernel>(warpgroup: u32, round: u32) -> u32 {
@@ -277,25 +284,39 @@ impl<K: TmaKernel> Order<K> for Streamed {
         context: &Context<'_, K>,
         mut load_strip: impl FnMut(StripCopy),
         mut load_tile: impl FnMut(TileCopy),
+        mut prefetch_strip: impl FnMut(StripCopy),
     ) {
         let (mut round, mut place, mut tile) = (0, K::WARPGROUPS, 1);
         let (mut stage, mut is_first) = (Self::advance::<K>((0, 0), 1), true);
         while let Some(part) = Self::part(context, round) {
             let work = part.work;
+            let first_row = Self::first_row(work, K::WARPGROUPS);
+            let first_tile = Self::first_tile(context, first_row);
+            let tiles = Self::tiles(context, first_row + K::WARPGROUPS * ROWS, context.kv_length) - first_tile;
+            let mut load_tiles = |end| {
+                while tile < end {
+                    let first_key = in_maps_of_batch(context.args.of_keys(work)).after((first_tile + tile) * KEYS);
+                    load_tile(TileCopy { stage: stage.0, parity: stage.1, is_first, first_key, is_outside: false });
+                    stage = Self::advance::<K>(stage, 1);
+                    is_first &= stage.0 != 0;
+                    tile += 1;
+                }
+            };
+            if K::OVERLAPS_STRIPS && Self::tiles_ahead::<K>(tiles) > 0 {
+                let mut strip = place;
+                while strip < part.strips {
+                    prefetch_strip(Self::strip_of(context, part, round, strip));
+                    strip += 1;
+                }
+            }
+            if K::TILES_AHEAD > 0 {
+                load_tiles(Self::tiles_ahead::<K>(tiles));
+            }
             while place < part.strips {
                 load_strip(Self::strip_of(context, part, round, place));
                 place += 1;
             }
-            let first_row = Self::first_row(work, K::WARPGROUPS);
-            let first_tile = Self::first_tile(context, first_row);
-            let tiles = Self::tiles(context, first_row + K::WARPGROUPS * ROWS, context.kv_length) - first_tile;
-            while tile < tiles {
-                let first_key = in_maps_of_batch(context.args.of_keys(work)).after((first_tile + tile) * KEYS);
-                load_tile(TileCopy { stage: stage.0, parity: stage.1, is_first, first_key, is_outside: false });
-                stage = Self::advance::<K>(stage, 1);
-                is_first &= stage.0 != 0;
-                tile += 1;
-            }
+            load_tiles(tiles);
             (place, tile) = (0, 0);
             round += 1;
         }

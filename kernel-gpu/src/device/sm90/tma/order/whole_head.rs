@@ -231,6 +231,7 @@ impl<K: TmaKernel> Order<K> for WholeHead {
         context: &Context<'_, K>,
         mut load_strip: impl FnMut(StripCopy),
         mut load_tile: impl FnMut(TileCopy),
+        _: impl FnMut(StripCopy),
     ) {
         let (mut round, mut pass, mut head) = (0, 0, 0);
         let (mut warpgroup, mut tile) = (K::WARPGROUPS, 1);
