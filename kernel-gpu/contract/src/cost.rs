@@ -207,7 +207,8 @@ impl Load {
 /// Blocks among which the keys of an item are split.
 fn parts_of_an_item(class: &KernelClass, problem: &Problem, tiles: u32, multiprocessors: u32) -> f64 {
     let shape = problem.shape();
-    let cluster = |items| split_keys::cluster(class.grid, items, shape.kv_sequence, class.keys, multiprocessors);
+    let (keys, step) = (shape.kv_sequence, class.keys);
+    let cluster = |items| split_keys::cluster(class.grid, (items, class.rows), keys, step, multiprocessors);
     geometry::work_items(shape.batch, shape.heads, tiles).map_or(1.0, |items| cluster(items).into())
 }
 

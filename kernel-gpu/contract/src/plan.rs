@@ -56,7 +56,7 @@ impl<'a> Plan<'a> {
         let blocks = blocks(config.grid(), work_items, gpu.multiprocessors, config.min_blocks());
         let side_by_side = gpu.multiprocessors.saturating_mul(config.min_blocks());
         let (grid, keys, step) = (config.grid(), shape.kv_sequence, config.block_n());
-        let cluster = split_keys::cluster(grid, work_items, keys, step, gpu.multiprocessors);
+        let cluster = split_keys::cluster(grid, (work_items, config.block_m()), keys, step, gpu.multiprocessors);
         let (views, band) = (problem.views(), problem.band());
         let args = ForwardArgs {
             q: 0,

@@ -6,6 +6,7 @@
 
 use core::num::NonZeroU32;
 
+use crate::config::WARPGROUP_ROWS;
 use crate::tile::Grid;
 
 /// Most blocks of a cluster: what every GPU that has clusters launches.
@@ -13,22 +14,28 @@ pub const MOST_BLOCKS: u32 = 8;
 /// Fewest steps that are worth a block.
 const FEWEST_STEPS: u32 = 2;
 
-/// Blocks of a cluster of a launch of `items` work items, the longest of which attends to `keys` keys in steps of `step` keys; 1
-/// where `grid` splits no keys.
-pub const fn cluster(grid: Grid, items: u32, keys: u32, step: u32, multiprocessors: u32) -> u32 {
+/// Blocks of a cluster of a launch of `items` work items of `rows` rows, the longest of which attends to `keys` keys in steps of `step`
+/// keys; 1 where `grid` splits no keys.
+pub const fn cluster(grid: Grid, (items, rows): (u32, u32), keys: u32, step: u32, multiprocessors: u32) -> u32 {
     match grid {
         Grid::OneShot | Grid::Persistent => 1,
-        Grid::SplitKeys => blocks_of_an_item(items, keys.div_ceil(step), multiprocessors),
+        Grid::SplitKeys => {
+            blocks_of_an_item(items, keys.div_ceil(step), places(rows, multiprocessors), multiprocessors)
+        }
     }
 }
 
+/// Blocks that are on their way at once: of two warpgroups one for a multiprocessor, of one three for two, of which one computes while
+/// another waits. More clusters of many blocks do not find places side by side on an H200, and go through in two rounds; clusters of
+/// two do (docs/results/map.md).
+const fn places(rows: u32, multiprocessors: u32) -> u32 {
+    if rows > WARPGROUP_ROWS { multiprocessors } else { multiprocessors.saturating_mul(3) / 2 }
+}
+
 /// Blocks among which the keys of each of `items` work items are split, the longest of which has `steps` steps of keys.
-///
-/// Three blocks for two multiprocessors are on their way at once: while one waits, another computes. More clusters of many blocks
-/// do not find places side by side on an H200, and go through in two rounds; clusters of two do (docs/results/map.md).
-const fn blocks_of_an_item(items: u32, steps: u32, multiprocessors: u32) -> u32 {
-    let room = multiprocessors.saturating_mul(3) / 2 / at_least_one(items);
-    let room = if room == 1 && items <= multiprocessors { 2 } else { room };
+const fn blocks_of_an_item(items: u32, steps: u32, places: u32, multiprocessors: u32) -> u32 {
+    let room = places / at_least_one(items);
+    let room = if room == 1 && places > multiprocessors && items <= multiprocessors { 2 } else { room };
     at_least_one(smaller(smaller(room, steps / FEWEST_STEPS), MOST_BLOCKS))
 }
 
@@ -53,14 +60,18 @@ mod tests {
 
     #[test]
     fn few_items_are_split_until_the_gpu_is_full_or_the_parts_are_short() {
-        assert_eq!(blocks_of_an_item(64, 64, 132), 3);
-        assert_eq!(blocks_of_an_item(32, 32, 132), 6);
-        assert_eq!(blocks_of_an_item(1, 1024, 132), MOST_BLOCKS);
-        assert_eq!(blocks_of_an_item(8, 8, 132), 4, "two steps each");
-        assert_eq!(blocks_of_an_item(132, 64, 132), 2);
-        assert_eq!(blocks_of_an_item(133, 64, 132), 1, "a second block would be of another round");
-        assert_eq!(blocks_of_an_item(8, 1, 132), 1);
-        assert_eq!(blocks_of_an_item(0, 0, 0), 1);
+        let blocks = |items, keys, rows| cluster(Grid::SplitKeys, (items, rows), keys, 64, 132);
+        assert_eq!(blocks(64, 4096, 64), 3);
+        assert_eq!(blocks(32, 2048, 64), 6);
+        assert_eq!(blocks(1, 65_536, 64), MOST_BLOCKS);
+        assert_eq!(blocks(8, 512, 64), 4, "two steps each");
+        assert_eq!(blocks(132, 4096, 64), 2);
+        assert_eq!(blocks(133, 4096, 64), 1, "a second block would be of another round");
+        assert_eq!(blocks(8, 64, 64), 1);
+        assert_eq!(blocks(0, 0, 64), 1);
+        assert_eq!(blocks(32, 4096, 128), 4, "one block for a multiprocessor");
+        assert_eq!(blocks(67, 4096, 128), 1);
+        assert_eq!(cluster(Grid::SplitKeys, (0, 0), 0, 64, 0), 1);
     }
 
     #[test]

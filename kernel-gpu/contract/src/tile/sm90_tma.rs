@@ -95,16 +95,16 @@ impl Sm90Tma {
         matches!(self.grid, Grid::SplitKeys)
     }
 
-    /// Whether a block computes one strip of `sequence`, whose keys can be split.
+    /// Whether a block computes a strip of `sequence` in each of one or two warpgroups, whose keys can be split.
     const fn is_one_strip_of(self, sequence: Sequence) -> bool {
         let goes_through_shared_memory = matches!(self.epilogue, Epilogue::SharedMemory);
-        self.warpgroups == 1 && self.passes == 1 && goes_through_shared_memory && matches!(sequence, Sequence::Any)
+        self.warpgroups <= 2 && self.passes == 1 && goes_through_shared_memory && matches!(sequence, Sequence::Any)
     }
 
     /// Query rows that a block has room for in shared memory: those of a work item; where each warpgroup has only one
-    /// strip of it, those of the next one too, which arrive meanwhile.
+    /// strip of it, those of the next one too, which arrive meanwhile, if there is one.
     pub const fn query_rows(self) -> u32 {
-        if self.passes == 1 { self.block_m().saturating_mul(2) } else { self.block_m() }
+        if self.passes == 1 && !self.splits_keys() { self.block_m().saturating_mul(2) } else { self.block_m() }
     }
 
     /// Mbarriers of a block: full, computed and empty for each strip of Q, full and empty for K and V of each stage.
@@ -242,7 +242,8 @@ mod tests {
             (Sm90Tma { stages: 7, ..HEAD }, exact, Err(Rejection::WholeHead)),
             (Sm90Tma { grid: Grid::SplitKeys, ..Sm90Tma::new(1, 4) }, Sequence::Any, Ok(())),
             (Sm90Tma { grid: Grid::SplitKeys, ..Sm90Tma::new(1, 4) }, exact, Err(Rejection::SplitKeys)),
-            (Sm90Tma { grid: Grid::SplitKeys, ..small }, Sequence::Any, Err(Rejection::SplitKeys)),
+            (Sm90Tma { grid: Grid::SplitKeys, ..small }, Sequence::Any, Ok(())),
+            (Sm90Tma { grid: Grid::SplitKeys, ..Sm90Tma::new(3, 6) }, Sequence::Any, Err(Rejection::SplitKeys)),
             (Sm90Tma { warpgroups: 2, ..HEAD }, exact, Err(Rejection::WholeHead)),
             (Sm90Tma { min_blocks: 2, ..HEAD }, exact, Err(Rejection::Registers)),
             (Sm90Tma { columns: 128, overlap: Overlap::AcrossStrips, ..Sm90Tma::new(2, 5) }, Sequence::Any, Ok(())),

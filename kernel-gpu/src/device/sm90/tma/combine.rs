@@ -1,4 +1,4 @@
-//! O and LSE of a strip whose keys were split among the blocks of a cluster.
+//! O and LSE of strips whose keys were split among the blocks of a cluster.
 //!
 //! With mᵢ, lᵢ and Oᵢ the shift, the sum and the output, not normalised, of part i, and m the largest of the shifts:
 //!
@@ -30,8 +30,8 @@ use contract::split_keys::MOST_BLOCKS;
 const CHUNK_COLUMNS: u32 = 8;
 /// Most parts of a strip.
 const PARTS: usize = MOST_BLOCKS as usize;
-/// Threads that add up.
-const THREADS: u32 = WARPGROUP_WARPS * WARP_SIZE;
+/// Threads of a warpgroup.
+const WARPGROUP_THREADS: u32 = WARPGROUP_WARPS * WARP_SIZE;
 /// The barrier of those threads.
 const BARRIER: u32 = 1;
 /// Bytes of an element of a part.
@@ -45,7 +45,12 @@ impl<K: TmaKernel> Part<K> {
     /// 32 bytes more than a row has: the 8 rows that a warp writes at a time are then in different banks.
     const PITCH: u32 = Self::COLUMNS * F32_BYTES + 32;
     const CHUNKS_PER_ROW: u32 = Self::COLUMNS / CHUNK_COLUMNS;
-    const FITS: () = assert!(ROWS * Self::PITCH <= K::STAGES * Memory::<K>::STAGE_BYTES, "it lies where K and V were");
+    /// Rows of a work item.
+    const ROWS: u32 = K::WARPGROUPS * ROWS;
+    /// Threads that compute, and then add up.
+    const THREADS: u32 = K::WARPGROUPS * WARPGROUP_THREADS;
+    const FITS: () =
+        assert!(Self::ROWS * Self::PITCH <= K::STAGES * Memory::<K>::STAGE_BYTES, "it lies where K and V were");
 
     /// Address of a column of a row in the block's own shared memory.
     #[inline(always)]
@@ -53,6 +58,12 @@ impl<K: TmaKernel> Part<K> {
         const { Self::FITS };
         memory.keys(0).address() + row * Self::PITCH + column * F32_BYTES
     }
+}
+
+/// The strip of the item that the lane's warpgroup has computed.
+#[inline(always)]
+fn strip_of(lane: Lane) -> u32 {
+    lane.warp / WARPGROUP_WARPS
 }
 
 /// Leaves O of the warp's rows, not normalised, for the blocks of the cluster. Their statistics are there.
@@ -63,9 +74,17 @@ impl<K: TmaKernel> Part<K> {
 #[inline(always)]
 pub unsafe fn leave_part<K: TmaKernel>(output: &OutputStrip<K>, memory: Memory<K>, lane: Lane) {
     // SAFETY: all of them are here, and nobody else uses the barrier. The products of the other warps read K and V, too.
-    unsafe { sync::some::<THREADS>(BARRIER) };
+    unsafe {
+        const { assert!(K::WARPGROUPS <= 2, "the barrier is of one or two warpgroups") };
+        if K::WARPGROUPS == 1 {
+            sync::some::<WARPGROUP_THREADS>(BARRIER);
+        } else {
+            sync::some::<{ 2 * WARPGROUP_THREADS }>(BARRIER);
+        }
+    }
+    let strip = strip_of(lane);
     unrolled!(at most 2; for r in ROWS_PER_LANE => {
-        let row = lane.row(epilogue::warp_row(lane), 0, r);
+        let row = strip * ROWS + lane.row(epilogue::warp_row(lane), 0, r);
         let first = Part::<K>::address(memory, row, lane.pair_column());
         unrolled!(at most 16; for n in K::HeadDim::N_TILES => {
             let fragment = output.all()[n];
@@ -76,7 +95,7 @@ pub unsafe fn leave_part<K: TmaKernel>(output: &OutputStrip<K>, memory: Memory<K
     });
 }
 
-/// [`leave_part`] and the statistics of a block that has attended to nothing.
+/// [`leave_part`] and the statistics of a warpgroup that has attended to nothing.
 ///
 /// # Safety
 /// All warps that compute call this together; nothing is copied to where K and V are.
@@ -85,16 +104,16 @@ pub unsafe fn leave_no_part<K: TmaKernel>(memory: Memory<K>, lane: Lane) {
     let nothing = RunningSoftmax { shift: [[f32::NEG_INFINITY; ROWS_PER_LANE]], sum: [[0.0; ROWS_PER_LANE]] };
     // SAFETY: the caller has the warps together, and no product was started.
     unsafe {
-        epilogue::leave_statistics(&nothing, memory, 0, lane);
+        epilogue::leave_statistics(&nothing, memory, strip_of(lane), lane);
         leave_part(&Fragments::zeros(), memory, lane);
     }
 }
 
-/// Stores O and LSE of the cluster's strip, of every so many rows those that are this block's.
+/// Stores O and LSE of the cluster's strips, of every so many rows those that are this block's.
 ///
 /// # Safety
 /// The warps that compute call this together behind [`leave_part`] or [`leave_no_part`], while all other warps of the cluster
-/// call [`wait_for_others`]; the launch's O has the strip's rows before the end, and nobody else writes them.
+/// call [`wait_for_others`]; the launch's O has the strips' rows before the end, and nobody else writes them.
 #[inline(always)]
 pub unsafe fn combine<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
     // SAFETY: all threads of the cluster come to both barriers. What they left is read in between, and behind the second one no
@@ -122,7 +141,7 @@ pub unsafe fn wait_for_others() {
     }
 }
 
-/// The rows of [`combine`], by the threads of the warpgroup that computes.
+/// The rows of [`combine`], by the threads that compute.
 ///
 /// # Safety
 /// As for [`combine`], between its barriers.
@@ -130,14 +149,14 @@ pub unsafe fn wait_for_others() {
 unsafe fn combine_rows<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
     let Context { args, memory, length, .. } = *context;
     let work = SplitKeys::work(context);
-    let tile = SequenceTile { sequence: 0, begin: 0, length, first_row: SplitKeys::first_row(work) };
+    let tile = SequenceTile { sequence: 0, begin: 0, length, first_row: SplitKeys::first_row::<K>(work) };
     let rows = HeadRows::new::<K::Element>(args.o, &args.o_strides, work, 0);
     let lse = args.lse + K::Sequence::lse_row(args, work, tile) * u64::from(F32_BYTES);
     let (rank, blocks) = (cluster::rank(), cluster::blocks());
     let (chunk, first) = (lane.thread % Part::<K>::CHUNKS_PER_ROW, lane.thread / Part::<K>::CHUNKS_PER_ROW);
     let mut row = rank + first * blocks;
-    while row < ROWS && tile.first_row + row < length {
-        // SAFETY: between the barriers, rows of the strip before the end.
+    while row < Part::<K>::ROWS && tile.first_row + row < length {
+        // SAFETY: between the barriers, rows of the strips before the end.
         unsafe {
             let Combined { output, shift, sum } = Combined::of::<K>(memory, row, chunk, blocks);
             if has_chunk(args, chunk) {
@@ -152,7 +171,7 @@ unsafe fn combine_rows<K: TmaKernel>(context: &Context<'_, K>, lane: Lane) {
                 memory::store_global_f32(element, log_sum_exp(shift, sum));
             }
         }
-        row += blocks * (THREADS / Part::<K>::CHUNKS_PER_ROW);
+        row += blocks * (Part::<K>::THREADS / Part::<K>::CHUNKS_PER_ROW);
     }
 }
 

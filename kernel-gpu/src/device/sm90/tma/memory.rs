@@ -1,6 +1,6 @@
 //! Where the tiles and mbarriers of a block lie in shared memory.
 //!
-//! Two strips of Q for each warpgroup, then K and V of each stage, the statistics of the rows of each strip, then the
+//! Two strips of Q for each warpgroup, or one where it computes only one, then K and V of each stage, the statistics of the rows of each strip, then the
 //! mbarriers: for every strip and every stage one that says that it is full (its bytes have arrived) and one that says that
 //! it is empty (its users have left it); for every strip also one that says that it is computed (O has taken Q's place). Last,
 //! what is said of each strip where sequences are looked up.
@@ -24,7 +24,7 @@ pub struct Memory<K> {
 
 impl<K: TmaKernel> Memory<K> {
     /// Strips of Q: while a warpgroup computes one, its next one arrives.
-    pub const STRIPS: u32 = 2 * K::WARPGROUPS;
+    pub const STRIPS: u32 = if K::TILE.splits_keys() { K::WARPGROUPS } else { 2 * K::WARPGROUPS };
     /// Bytes from one stage to the next.
     pub const STAGE_BYTES: u32 = 2 * Rows::<K>::BYTES;
 

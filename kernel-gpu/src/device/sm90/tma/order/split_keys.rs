@@ -1,4 +1,4 @@
-//! One strip of neighbouring rows for the blocks of a cluster, among which its keys are split.
+//! Strips of neighbouring rows for the blocks of a cluster, among which their keys are split.
 
 use core::num::NonZeroU32;
 
@@ -14,11 +14,12 @@ use crate::device::sm90::tma::kernel::{KEYS, ROWS, TmaKernel};
 use crate::device::sm90::tma::mapped::in_maps_of_batch;
 use crate::device::sm90::tma::memory::Memory;
 use crate::device::sm90::tma::turns::Turns;
+use contract::config::WARPGROUP_WARPS;
 use contract::geometry::BlockWork;
 use contract::split_keys::part_begin;
 
-/// A work item is one strip. Each block of the cluster attends to its part of the tiles, which stream through the stages, and
-/// leaves what it found to [`combine`](crate::device::sm90::tma::combine).
+/// A work item is a strip for each warpgroup. Each block of the cluster attends to its part of the tiles, which stream through the
+/// stages, and leaves what it found to [`combine`](crate::device::sm90::tma::combine).
 pub struct SplitKeys;
 
 /// The block's part of the tiles of an item.
@@ -37,25 +38,25 @@ impl SplitKeys {
 
     /// First row of an item.
     #[inline(always)]
-    pub fn first_row(work: BlockWork) -> u32 {
-        work.query_tile * ROWS
+    pub fn first_row<K: TmaKernel>(work: BlockWork) -> u32 {
+        Streamed::first_row(work, K::WARPGROUPS)
     }
 
     #[inline(always)]
     fn part<K: TmaKernel>(context: &Context<'_, K>, work: BlockWork) -> Part {
-        let first_row = Self::first_row(work);
+        let first_row = Self::first_row::<K>(work);
         let first_tile = Streamed::first_tile(context, first_row);
-        let tiles = Streamed::tiles(context, first_row + ROWS, context.kv_length) - first_tile;
+        let tiles = Streamed::tiles(context, first_row + K::WARPGROUPS * ROWS, context.kv_length) - first_tile;
         let (rank, blocks) = (cluster::rank(), NonZeroU32::new(cluster::blocks()).unwrap_or(NonZeroU32::MIN));
         let begin = |rank| first_tile + part_begin(tiles, rank, blocks);
         Part { begin: begin(rank), end: begin(rank + 1) }
     }
 
-    /// The strip of an item.
+    /// The strip of a warpgroup of an item.
     #[inline(always)]
-    fn strip_of<K: TmaKernel>(context: &Context<'_, K>, work: BlockWork) -> StripCopy {
-        let tile = whole(context, Self::first_row(work));
-        StripCopy { strip: 0, parity: 0, work, tile, kv_length: context.kv_length }
+    fn strip_of<K: TmaKernel>(context: &Context<'_, K>, work: BlockWork, warpgroup: u32) -> StripCopy {
+        let tile = whole(context, Self::first_row::<K>(work) + warpgroup * ROWS);
+        StripCopy { strip: warpgroup, parity: 0, work, tile, kv_length: context.kv_length }
     }
 }
 
@@ -63,17 +64,20 @@ impl<K: TmaKernel> Order<K> for SplitKeys {
     const SPLITS_KEYS: bool = true;
 
     #[inline(always)]
-    unsafe fn first(context: &Context<'_, K>, _: Lane, _: Turns) -> Option<Step<K>> {
-        const { assert!(K::WARPGROUPS == 1, "a strip for the warpgroup") };
+    unsafe fn first(context: &Context<'_, K>, lane: Lane, _: Turns) -> Option<Step<K>> {
         let work = Self::work(context);
         let Part { begin, end } = Self::part(context, work);
+        let strip = lane.warp / WARPGROUP_WARPS;
+        let first_row = Self::first_row::<K>(work) + strip * ROWS;
+        // Under a causal mask the item's last tile is not the first strip's. Nothing takes its place, so that it is not given back.
+        let end = end.min(Streamed::tiles(context, first_row + ROWS, context.kv_length));
         (begin < end).then(|| Step {
             number: 0,
             kv_length: context.kv_length,
             strips: 0,
-            first_row: Self::first_row(work),
-            strip: 0,
-            queries: Descriptor::new(context.memory.strip(0).address()),
+            first_row,
+            strip,
+            queries: Descriptor::new(context.memory.strip(strip).address()),
             tile: begin,
             first_tile: begin,
             last_tile: end - 1,
@@ -94,8 +98,8 @@ impl<K: TmaKernel> Order<K> for SplitKeys {
     }
 
     #[inline(always)]
-    fn copy_of(context: &Context<'_, K>, _: Step<K>) -> StripCopy {
-        Self::strip_of(context, Self::work(context))
+    fn copy_of(context: &Context<'_, K>, step: Step<K>) -> StripCopy {
+        Self::strip_of(context, Self::work(context), step.strip)
     }
 
     #[inline(always)]
