@@ -11,7 +11,7 @@ use crate::config::Mask;
 use crate::geometry::{self, query_tiles};
 use crate::gpu::Gpu;
 use crate::problem::Problem;
-use crate::split_keys;
+use crate::split_keys::Split;
 use crate::tile::{Configuration, Grid, Kind, Overlap};
 use crate::variants::Variant;
 
@@ -207,8 +207,9 @@ impl Load {
 /// Blocks among which the keys of an item are split.
 fn parts_of_an_item(class: &KernelClass, problem: &Problem, tiles: u32, multiprocessors: u32) -> f64 {
     let shape = problem.shape();
-    let (keys, step) = (shape.kv_sequence, class.keys);
-    let cluster = |items| split_keys::cluster(class.grid, (items, class.rows), keys, step, multiprocessors);
+    let KernelClass { grid, rows, columns, keys: step, mask, .. } = *class;
+    let split = Split { grid, rows, columns, step, mask };
+    let cluster = |items| split.cluster(items, shape.kv_sequence, multiprocessors);
     geometry::work_items(shape.batch, shape.heads, tiles).map_or(1.0, |items| cluster(items).into())
 }
 

@@ -15,7 +15,7 @@ use crate::longest_first::HeadGroups;
 use crate::packed::{self, Lengths, Packing};
 use crate::problem::{Problem, Slopes};
 use crate::refusal::Refusal;
-use crate::split_keys;
+use crate::split_keys::Split;
 use crate::tensor::Tensor;
 use crate::tensor_map::{self, TensorMap};
 use crate::tile::Configuration;
@@ -55,8 +55,7 @@ impl<'a> Plan<'a> {
         let work_items = work_items(shape.batch, shape.heads, query_tiles).ok_or(too_many)?;
         let blocks = blocks(config.grid(), work_items, gpu.multiprocessors, config.min_blocks());
         let side_by_side = gpu.multiprocessors.saturating_mul(config.min_blocks());
-        let (grid, keys, step) = (config.grid(), shape.kv_sequence, config.block_n());
-        let cluster = split_keys::cluster(grid, (work_items, config.block_m()), keys, step, gpu.multiprocessors);
+        let cluster = Split::new(config, variant.mask).cluster(work_items, shape.kv_sequence, gpu.multiprocessors);
         let (views, band) = (problem.views(), problem.band());
         let args = ForwardArgs {
             q: 0,

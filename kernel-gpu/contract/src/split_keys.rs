@@ -6,37 +6,69 @@
 
 use core::num::NonZeroU32;
 
-use crate::config::WARPGROUP_ROWS;
-use crate::tile::Grid;
+use crate::config::{HEAD_DIM, Mask, WARPGROUP_ROWS};
+use crate::tile::{Configuration, Grid};
 
-/// Most blocks of a cluster: what every GPU that has clusters launches.
-pub const MOST_BLOCKS: u32 = 8;
+/// Most blocks of a cluster. With more, clusters find no places side by side, and what they add up takes longer
+/// (docs/results/map.md).
+pub const MOST_BLOCKS: u32 = 4;
 /// Fewest steps that are worth a block.
 const FEWEST_STEPS: u32 = 2;
 
-/// Blocks of a cluster of a launch of `items` work items of `rows` rows, the longest of which attends to `keys` keys in steps of `step`
-/// keys; 1 where `grid` splits no keys.
-pub const fn cluster(grid: Grid, (items, rows): (u32, u32), keys: u32, step: u32, multiprocessors: u32) -> u32 {
-    match grid {
-        Grid::OneShot | Grid::Persistent => 1,
-        Grid::SplitKeys => {
-            blocks_of_an_item(items, keys.div_ceil(step), places(rows, multiprocessors), multiprocessors)
+/// What decides among how many blocks a kernel splits keys.
+#[derive(Clone, Copy, Debug)]
+pub struct Split {
+    /// How items are spread over blocks.
+    pub grid: Grid,
+    /// Query rows of a work item.
+    pub rows: u32,
+    /// Columns of its tiles.
+    pub columns: u32,
+    /// Keys of a step.
+    pub step: u32,
+    /// Its mask.
+    pub mask: Mask,
+}
+
+impl Split {
+    /// That of kernels of `config` under a mask.
+    pub const fn new(config: Configuration, mask: Mask) -> Self {
+        let (rows, columns, step) = (config.block_m(), config.columns(), config.block_n());
+        Self { grid: config.grid(), rows, columns, step, mask }
+    }
+
+    /// Blocks of a cluster of a launch of `items` work items, the longest of which attends to `keys` keys; 1 where the grid splits none.
+    pub const fn cluster(self, items: u32, keys: u32, multiprocessors: u32) -> u32 {
+        match self.grid {
+            Grid::OneShot | Grid::Persistent => 1,
+            Grid::SplitKeys => self.blocks_of_an_item(items, keys.div_ceil(self.step), multiprocessors),
         }
     }
-}
 
-/// Blocks that are on their way at once: of two warpgroups one for a multiprocessor, of one three for two, of which one computes while
-/// another waits. More clusters of many blocks do not find places side by side on an H200, and go through in two rounds; clusters of
-/// two do (docs/results/map.md).
-const fn places(rows: u32, multiprocessors: u32) -> u32 {
-    if rows > WARPGROUP_ROWS { multiprocessors } else { multiprocessors.saturating_mul(3) / 2 }
-}
+    const fn blocks_of_an_item(self, items: u32, steps: u32, multiprocessors: u32) -> u32 {
+        let room = self.places(multiprocessors) / at_least_one(items);
+        // Clusters of two find places for two blocks on each multiprocessor.
+        let room = if room == 1 && self.shares_multiprocessors() && items <= multiprocessors { 2 } else { room };
+        at_least_one(smaller(smaller(room, steps / FEWEST_STEPS), MOST_BLOCKS))
+    }
 
-/// Blocks among which the keys of each of `items` work items are split, the longest of which has `steps` steps of keys.
-const fn blocks_of_an_item(items: u32, steps: u32, places: u32, multiprocessors: u32) -> u32 {
-    let room = places / at_least_one(items);
-    let room = if room == 1 && places > multiprocessors && items <= multiprocessors { 2 } else { room };
-    at_least_one(smaller(smaller(room, steps / FEWEST_STEPS), MOST_BLOCKS))
+    /// Blocks that a launch may have. Larger clusters than of two do not fill a GPU: of two warpgroups, one for each multiprocessor, four
+    /// fifths; of one, which compute while others wait, one and a half for each multiprocessor, or one where its rows are wide. Under a
+    /// causal mask half of the blocks are done early, and others take their places.
+    const fn places(self, multiprocessors: u32) -> u32 {
+        let halves = match self.mask {
+            _ if self.rows > WARPGROUP_ROWS => return multiprocessors.saturating_mul(4) / 5,
+            Mask::Causal if self.shares_multiprocessors() => 6,
+            _ if self.shares_multiprocessors() => 3,
+            _ => 2,
+        };
+        multiprocessors.saturating_mul(halves) / 2
+    }
+
+    /// Whether two of its blocks on a multiprocessor take less time than one after the other.
+    const fn shares_multiprocessors(self) -> bool {
+        self.rows <= WARPGROUP_ROWS && self.columns <= HEAD_DIM
+    }
 }
 
 /// Where the part of block `rank` of `blocks` begins in `tiles` tiles of keys; that of rank `blocks` is their end.
@@ -60,18 +92,21 @@ mod tests {
 
     #[test]
     fn few_items_are_split_until_the_gpu_is_full_or_the_parts_are_short() {
-        let blocks = |items, keys, rows| cluster(Grid::SplitKeys, (items, rows), keys, 64, 132);
-        assert_eq!(blocks(64, 4096, 64), 3);
-        assert_eq!(blocks(32, 2048, 64), 6);
-        assert_eq!(blocks(1, 65_536, 64), MOST_BLOCKS);
-        assert_eq!(blocks(8, 512, 64), 4, "two steps each");
-        assert_eq!(blocks(132, 4096, 64), 2);
-        assert_eq!(blocks(133, 4096, 64), 1, "a second block would be of another round");
-        assert_eq!(blocks(8, 64, 64), 1);
-        assert_eq!(blocks(0, 0, 64), 1);
-        assert_eq!(blocks(32, 4096, 128), 4, "one block for a multiprocessor");
-        assert_eq!(blocks(67, 4096, 128), 1);
-        assert_eq!(cluster(Grid::SplitKeys, (0, 0), 0, 64, 0), 1);
+        let split = |rows, columns, mask| Split { grid: Grid::SplitKeys, rows, columns, step: 64, mask };
+        let full = |items, keys| split(64, 64, Mask::Full).cluster(items, keys, 132);
+        assert_eq!(full(64, 4096), 3);
+        assert_eq!(full(1, 65_536), MOST_BLOCKS);
+        assert_eq!(full(8, 320), 2, "two steps each");
+        assert_eq!(full(132, 4096), 2);
+        assert_eq!(full(133, 4096), 1, "a second block would be of another round");
+        assert_eq!(full(8, 64), 1);
+        assert_eq!(full(0, 0), 1);
+        assert_eq!(split(64, 64, Mask::Causal).cluster(82, 5200, 132), 4, "short items leave their places to others");
+        let wide = |rows, items| split(rows, 128, Mask::Full).cluster(items, 4096, 132);
+        assert_eq!([wide(64, 33), wide(64, 64), wide(64, 67)], [4, 2, 1], "a block for each multiprocessor");
+        assert_eq!([wide(128, 16), wide(128, 35), wide(128, 53)], [4, 3, 1], "as many as find a place in clusters");
+        assert_eq!(wide(128, u32::MAX), 1);
+        assert_eq!(split(0, 0, Mask::Full).cluster(0, 0, 0), 1);
     }
 
     #[test]

@@ -156,6 +156,10 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_d32_packed_modified_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent }, F16, Packed, Window, Modified;
             fa512_sm90a_tma_d96_any_full_192x64: Sm90Tma { 3 warpgroups, 6 stages, 96 columns, persistent }, F16, Any, Full;
             fa512_sm90a_tma_d96_any_causal_192x64: Sm90Tma { 3 warpgroups, 6 stages, 96 columns, persistent, overlap within strips }, F16, Any, Causal;
+            fa512_sm90a_tma_d96_any_full_64x64_split: Sm90Tma { 1 warpgroups, 4 stages, 96 columns, 2 blocks, split keys }, F16, Any, Full;
+            fa512_sm90a_tma_d96_any_causal_64x64_split: Sm90Tma { 1 warpgroups, 4 stages, 96 columns, 2 blocks, split keys }, F16, Any, Causal;
+            fa512_sm90a_tma_d96_any_full_128x64_split: Sm90Tma { 2 warpgroups, 6 stages, 96 columns, split keys, overlap across strips }, F16, Any, Full;
+            fa512_sm90a_tma_d96_any_causal_128x64_split: Sm90Tma { 2 warpgroups, 6 stages, 96 columns, split keys, overlap across strips }, F16, Any, Causal;
             fa512_sm90a_tma_d96_any_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, F16, Any, Window;
             fa512_sm90a_tma_d96_any_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, F16, Any, Window, Modified;
             fa512_sm90a_tma_d96_packed_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, F16, Packed, Window;
@@ -164,8 +168,10 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_d128_any_causal_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent, overlap across strips }, F16, Any, Causal;
             fa512_sm90a_tma_d128_any_full_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Any, Full;
             fa512_sm90a_tma_d128_any_causal_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Any, Causal;
-            fa512_sm90a_tma_d128_any_full_64x64_split: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, split keys }, F16, Any, Full;
-            fa512_sm90a_tma_d128_any_causal_64x64_split: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, split keys }, F16, Any, Causal;
+            fa512_sm90a_tma_d128_any_full_64x64_split: Sm90Tma { 1 warpgroups, 3 stages, 128 columns, 2 blocks, split keys }, F16, Any, Full;
+            fa512_sm90a_tma_d128_any_causal_64x64_split: Sm90Tma { 1 warpgroups, 3 stages, 128 columns, 2 blocks, split keys }, F16, Any, Causal;
+            fa512_sm90a_tma_d128_any_full_128x64_split: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, split keys, overlap across strips }, F16, Any, Full;
+            fa512_sm90a_tma_d128_any_causal_128x64_split: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, split keys, overlap across strips }, F16, Any, Causal;
             fa512_sm90a_tma_d128_packed_full_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent, overlap across strips }, F16, Packed, Full;
             fa512_sm90a_tma_d128_packed_causal_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent, overlap across strips }, F16, Packed, Causal;
             fa512_sm90a_tma_d128_packed_full_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, F16, Packed, Full;
@@ -191,6 +197,10 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_bf16_d32_packed_modified_64x64: Sm90Tma { 1 warpgroups, 4 stages, 32 columns, 3 blocks, persistent }, Bf16, Packed, Window, Modified;
             fa512_sm90a_tma_bf16_d96_any_full_192x64: Sm90Tma { 3 warpgroups, 6 stages, 96 columns, persistent }, Bf16, Any, Full;
             fa512_sm90a_tma_bf16_d96_any_causal_192x64: Sm90Tma { 3 warpgroups, 6 stages, 96 columns, persistent, overlap within strips }, Bf16, Any, Causal;
+            fa512_sm90a_tma_bf16_d96_any_full_64x64_split: Sm90Tma { 1 warpgroups, 4 stages, 96 columns, 2 blocks, split keys }, Bf16, Any, Full;
+            fa512_sm90a_tma_bf16_d96_any_causal_64x64_split: Sm90Tma { 1 warpgroups, 4 stages, 96 columns, 2 blocks, split keys }, Bf16, Any, Causal;
+            fa512_sm90a_tma_bf16_d96_any_full_128x64_split: Sm90Tma { 2 warpgroups, 6 stages, 96 columns, split keys, overlap across strips }, Bf16, Any, Full;
+            fa512_sm90a_tma_bf16_d96_any_causal_128x64_split: Sm90Tma { 2 warpgroups, 6 stages, 96 columns, split keys, overlap across strips }, Bf16, Any, Causal;
             fa512_sm90a_tma_bf16_d96_any_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Bf16, Any, Window;
             fa512_sm90a_tma_bf16_d96_any_modified_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Bf16, Any, Window, Modified;
             fa512_sm90a_tma_bf16_d96_packed_window_64x64: Sm90Tma { 1 warpgroups, 2 stages, 96 columns, 2 blocks, persistent }, Bf16, Packed, Window;
@@ -199,8 +209,10 @@ macro_rules! for_every_variant {
             fa512_sm90a_tma_bf16_d128_any_causal_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent, overlap across strips }, Bf16, Any, Causal;
             fa512_sm90a_tma_bf16_d128_any_full_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Any, Full;
             fa512_sm90a_tma_bf16_d128_any_causal_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Any, Causal;
-            fa512_sm90a_tma_bf16_d128_any_full_64x64_split: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, split keys }, Bf16, Any, Full;
-            fa512_sm90a_tma_bf16_d128_any_causal_64x64_split: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, split keys }, Bf16, Any, Causal;
+            fa512_sm90a_tma_bf16_d128_any_full_64x64_split: Sm90Tma { 1 warpgroups, 3 stages, 128 columns, 2 blocks, split keys }, Bf16, Any, Full;
+            fa512_sm90a_tma_bf16_d128_any_causal_64x64_split: Sm90Tma { 1 warpgroups, 3 stages, 128 columns, 2 blocks, split keys }, Bf16, Any, Causal;
+            fa512_sm90a_tma_bf16_d128_any_full_128x64_split: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, split keys, overlap across strips }, Bf16, Any, Full;
+            fa512_sm90a_tma_bf16_d128_any_causal_128x64_split: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, split keys, overlap across strips }, Bf16, Any, Causal;
             fa512_sm90a_tma_bf16_d128_packed_full_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent, overlap across strips }, Bf16, Packed, Full;
             fa512_sm90a_tma_bf16_d128_packed_causal_128x64: Sm90Tma { 2 warpgroups, 5 stages, 128 columns, persistent, overlap across strips }, Bf16, Packed, Causal;
             fa512_sm90a_tma_bf16_d128_packed_full_64x64: Sm90Tma { 1 warpgroups, 2 stages, 128 columns, 2 blocks, persistent }, Bf16, Packed, Full;

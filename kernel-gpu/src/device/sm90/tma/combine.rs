@@ -32,8 +32,8 @@ const CHUNK_COLUMNS: u32 = 8;
 const PARTS: usize = MOST_BLOCKS as usize;
 /// Threads of a warpgroup.
 const WARPGROUP_THREADS: u32 = WARPGROUP_WARPS * WARP_SIZE;
-/// The barrier of those threads.
-const BARRIER: u32 = 1;
+/// The barrier of those threads: behind those of [turns](super::turns), of four warpgroups at most.
+const BARRIER: u32 = 5;
 /// Bytes of an element of a part.
 const F32_BYTES: u32 = size_of::<f32>() as u32;
 
@@ -75,7 +75,7 @@ fn strip_of(lane: Lane) -> u32 {
 pub unsafe fn leave_part<K: TmaKernel>(output: &OutputStrip<K>, memory: Memory<K>, lane: Lane) {
     // SAFETY: all of them are here, and nobody else uses the barrier. The products of the other warps read K and V, too.
     unsafe {
-        const { assert!(K::WARPGROUPS <= 2, "the barrier is of one or two warpgroups") };
+        const { assert!(!K::TILE.splits_keys() || K::WARPGROUPS <= 2, "the barrier is of one or two warpgroups") };
         if K::WARPGROUPS == 1 {
             sync::some::<WARPGROUP_THREADS>(BARRIER);
         } else {
