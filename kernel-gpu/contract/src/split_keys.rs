@@ -47,9 +47,13 @@ impl Split {
 
     const fn blocks_of_an_item(self, items: u32, steps: u32, multiprocessors: u32) -> u32 {
         let room = self.places(multiprocessors) / at_least_one(items);
-        // Clusters of two find places for two blocks on each multiprocessor.
-        let room = if room == 1 && self.shares_multiprocessors() && items <= multiprocessors { 2 } else { room };
+        let room = if room < 2 && self.pairs_find_places(items, multiprocessors) { 2 } else { room };
         at_least_one(smaller(smaller(room, steps / FEWEST_STEPS), MOST_BLOCKS))
+    }
+
+    /// Whether clusters of two blocks find places side by side: with as many blocks on each multiprocessor as may share it.
+    const fn pairs_find_places(self, items: u32, multiprocessors: u32) -> bool {
+        items <= if self.shares_multiprocessors() { multiprocessors } else { multiprocessors / 2 }
     }
 
     /// Blocks that a launch may have. Larger clusters than of two do not fill a GPU: of two warpgroups, one for each multiprocessor, four
@@ -104,7 +108,11 @@ mod tests {
         assert_eq!(split(64, 64, Mask::Causal).cluster(82, 5200, 132), 4, "short items leave their places to others");
         let wide = |rows, items| split(rows, 128, Mask::Full).cluster(items, 4096, 132);
         assert_eq!([wide(64, 33), wide(64, 64), wide(64, 67)], [4, 2, 1], "a block for each multiprocessor");
-        assert_eq!([wide(128, 16), wide(128, 35), wide(128, 53)], [4, 3, 1], "as many as find a place in clusters");
+        assert_eq!(
+            [wide(128, 16), wide(128, 35), wide(128, 66), wide(128, 67)],
+            [4, 3, 2, 1],
+            "as many as find places in clusters"
+        );
         assert_eq!(wide(128, u32::MAX), 1);
         assert_eq!(split(0, 0, Mask::Full).cluster(0, 0, 0), 1);
     }

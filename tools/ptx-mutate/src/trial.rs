@@ -316,11 +316,13 @@ fn cases(entry: &Entry) -> Result<Vec<Case>> {
     }
     if entry.config.grid() == Grid::SplitKeys {
         // Clusters of two blocks on four multiprocessors, of which one has no key of the first rows under a causal mask, and of three.
-        cases.push(Case::generate(contiguous(shape(1, 1, 200), entry)?, Distribution::Normal)?);
-        if entry.mask == Mask::Full {
-            let few_rows = shape(1, 1, 60).with_kv_sequence(6 * entry.config.block_n() + 2);
-            cases.push(Case::generate(apart(few_rows, entry)?, Distribution::LargeLogits)?);
+        let two_tiles = shape(1, 1, 100).with_kv_sequence(260);
+        for problem in [contiguous(shape(1, 1, 200), entry)?, apart(two_tiles, entry)?] {
+            cases.push(Case::generate(problem, Distribution::Normal)?);
         }
+        let few_rows = shape(1, 1, 60).with_kv_sequence(6 * entry.config.block_n() + 2);
+        let few_rows = apart(few_rows, entry)?.aligned(Alignment::BottomRight);
+        cases.push(Case::generate(few_rows, Distribution::LargeLogits)?);
     }
     if entry.scores == Scores::Modified {
         cases.extend(score_mods(entry, second)?);

@@ -43,7 +43,9 @@ pub struct Fit {
     pub gpu: String,
     /// Its architecture.
     pub architecture: u32,
-    /// Its kernels, those with most points first.
+    /// 10¹² bytes a second that a copy moves, if that was measured.
+    pub copy: Option<f64>,
+    /// Its kernels, those with most points first; behind them those that were measured on another GPU model only.
     pub kernels: Vec<FittedKernel>,
     /// Times of the kernels that are chosen by constants of other points, over those of the fastest of their points; absent where
     /// there are too few.
@@ -57,7 +59,7 @@ pub struct FittedKernel {
     pub class: KernelClass,
     /// The constants.
     pub constants: Constants,
-    /// Times that they were fitted to.
+    /// Times that they were fitted to; 0 for those of another GPU model.
     pub times: usize,
     /// Root mean square of the logarithms of predicted over measured times.
     pub error: f64,
@@ -75,20 +77,42 @@ struct Measured {
 /// # Errors
 /// [`Error::Invalid`] when a map has no time of a kernel that it describes.
 pub fn fit(maps: &[Map]) -> Result<Vec<Fit>> {
-    let mut gpus: BTreeMap<(String, u32, u32), Vec<Measured>> = BTreeMap::new();
+    let mut gpus: BTreeMap<(String, u32, u32), (Vec<Measured>, Option<f64>)> = BTreeMap::new();
     for map in maps {
         let device = &map.header.environment.device;
         let points = measured(map)?;
         if points.is_empty() {
             return Err(Error::Invalid(format!("a map of {} has no time of our kernels", device.name)));
         }
-        gpus.entry((device.name.clone(), device.architecture, device.multiprocessors)).or_default().extend(points);
+        let gpu = (device.name.clone(), device.architecture, device.multiprocessors);
+        let (all, copy) = gpus.entry(gpu).or_default();
+        all.extend(points);
+        *copy = copy.or(map.header.ceilings.copy_terabytes_per_second);
     }
-    let fit = |((gpu, architecture, multiprocessors), points): (_, Vec<Measured>)| {
+    let fit = |((gpu, architecture, multiprocessors), (points, copy)): (_, (Vec<Measured>, _))| {
         let kernels = fit_points(&points.iter().collect::<Vec<_>>(), multiprocessors);
-        Fit { gpu, architecture, kernels, regret: regret(&points, multiprocessors) }
+        Fit { gpu, architecture, copy, kernels, regret: regret(&points, multiprocessors) }
     };
-    Ok(gpus.into_iter().map(fit).collect())
+    let mut fits: Vec<_> = gpus.into_iter().map(fit).collect();
+    complete(&mut fits);
+    Ok(fits)
+}
+
+/// Gives each GPU model the kernels that were measured only on others of its architecture, where bytes move as fast as its copies do.
+fn complete(fits: &mut [Fit]) {
+    let measured = fits.to_vec();
+    for fit in fits {
+        for other in measured.iter().filter(|other| other.architecture == fit.architecture) {
+            let slower = other.copy.zip(fit.copy).map_or(1.0, |(others, own)| others / own);
+            for kernel in &other.kernels {
+                if fit.kernels.iter().all(|known| known.class != kernel.class) {
+                    let megabyte_us = kernel.constants.megabyte_us * slower;
+                    let constants = Constants { megabyte_us, ..kernel.constants };
+                    fit.kernels.push(FittedKernel { constants, times: 0, ..*kernel });
+                }
+            }
+        }
+    }
 }
 
 /// The points of `map` with the times of our kernels.
@@ -297,6 +321,25 @@ mod tests {
         }
         let regret = fit.regret.expect("enough points");
         assert!(regret.mean < 1.002 && regret.count == 64, "{regret:?}");
+    }
+
+    #[test]
+    fn what_was_not_measured_on_a_gpu_model_is_as_on_another_of_its_architecture() {
+        let (mut first, mut second) = (map(0.0), map(0.0));
+        first.header.environment.device.name = "A".into();
+        first.header.kernels.pop();
+        let with_copy = |copy| crate::record::Ceilings { copy_terabytes_per_second: Some(copy), tensor: vec![] };
+        (first.header.ceilings, second.header.ceilings) = (with_copy(3.0), with_copy(4.0));
+        let [first, second] = &fit(&[first, second]).unwrap()[..] else { panic!("two GPUs") };
+        let large = |fit: &Fit| {
+            let class = KernelClass::new(LARGE, Mask::Full);
+            *fit.kernels.iter().find(|kernel| kernel.class == class).expect("it has constants")
+        };
+        let (borrowed, own) = (large(first), large(second));
+        assert_eq!((first.gpu.as_str(), borrowed.times, own.times), ("A", 0, 64));
+        assert_eq!(borrowed.constants.step_us, own.constants.step_us);
+        let slower = borrowed.constants.megabyte_us / own.constants.megabyte_us;
+        assert!((slower - 4.0 / 3.0).abs() < 1e-9, "bytes take {slower} times as long");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use contract::config::{Element, Mask, Sequence};
 use contract::manifest::Entry;
-use contract::problem::{DEFAULT_HEAD_DIM, Shape};
+use contract::problem::{Alignment, DEFAULT_HEAD_DIM, Shape};
 use contract::tile::Grid;
 use contract::view::Layout;
 use ptx_sim::FindingClass;
@@ -63,7 +63,8 @@ fn inputs(entry: &Entry) -> [Inputs; 2] {
     const SINGLE_ROWS: u32 = 40;
     let generate_of = |shape: Shape| {
         let shape = shape.with_head_dim(entry.config.columns());
-        let problem = problem(entry, shape, Layout::Bhsd).unwrap();
+        // Under a causal mask the last row attends to all keys.
+        let problem = problem(entry, shape, Layout::Bhsd).unwrap().aligned(Alignment::BottomRight);
         [Distribution::Normal, Distribution::LargeLogits]
             .map(|distribution| Inputs::generate(problem, distribution, 1).unwrap())
     };
@@ -75,10 +76,9 @@ fn inputs(entry: &Entry) -> [Inputs; 2] {
             generate(two_steps + SINGLE_ROWS).map(|inputs| inputs.packed(&lengths).unwrap())
         }
         // Two steps for each of four blocks.
-        Sequence::Any if entry.config.grid() == Grid::SplitKeys && entry.mask == Mask::Full => {
+        Sequence::Any if entry.config.grid() == Grid::SplitKeys => {
             generate_of(Shape::new(1, 1, 60).with_kv_sequence(4 * two_steps))
         }
-        Sequence::Any if entry.config.grid() == Grid::SplitKeys => generate(2 * two_steps),
         Sequence::Any => generate(two_steps),
         Sequence::Exact(sequence) => generate(sequence),
     }

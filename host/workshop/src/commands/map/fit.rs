@@ -1,6 +1,6 @@
 //! `fa512 map fit`: the constants by which times are predicted, from maps.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::error::Result;
 use crate::files;
@@ -8,6 +8,7 @@ use crate::map::fit::{Fit, FittedKernel, fit, source};
 use crate::map::record::Map;
 use comfy_table::CellAlignment;
 use contract::cost::{Constants, KernelClass};
+use contract::tile::Grid;
 
 use crate::commands::{Verdict, output};
 
@@ -17,6 +18,9 @@ pub struct Options {
     /// The records, of one GPU model or several
     #[arg(required = true, value_name = "RECORD")]
     records: Vec<PathBuf>,
+    /// Of kernels that split keys, take the times of these records only: those of the others had other clusters [default: of all]
+    #[arg(long, value_name = "RECORD", num_args = 1..)]
+    split_keys: Vec<PathBuf>,
     /// Write the constants to this file as Rust: kernel-gpu/contract/src/cost/shipped.rs
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -27,13 +31,22 @@ pub fn run(options: &Options) -> Result<Verdict> {
     let sources: Vec<_> = options.records.iter().map(|path| ("a record", path.as_path())).collect();
     let targets: Vec<_> = options.out.iter().map(|path| ("--out", path.as_path())).collect();
     files::check_targets(&targets, &sources)?;
-    let maps = options.records.iter().map(|path| Map::load(path)).collect::<Result<Vec<_>>>()?;
+    let maps = options.records.iter().map(|path| load(path, &options.split_keys)).collect::<Result<Vec<_>>>()?;
     let fits = fit(&maps)?;
     if let Some(path) = &options.out {
         files::replace(path, |file| file.write_all(source(&fits).as_bytes()))?;
     }
     output::print_wrapped(&fits.iter().map(text).collect::<String>())?;
     Ok(Verdict::Pass)
+}
+
+/// The map at `path`, without the kernels that split keys where others are the ones to take those from.
+fn load(path: &Path, split_keys: &[PathBuf]) -> Result<Map> {
+    let mut map = Map::load(path)?;
+    if !split_keys.is_empty() && split_keys.iter().all(|of| of != path) {
+        map.header.kernels.retain(|kernel| kernel.config.grid() != Grid::SplitKeys);
+    }
+    Ok(map)
 }
 
 /// The kernels of a class in a few words.
