@@ -379,14 +379,18 @@ mod tests {
 
     #[test]
     fn the_shipped_constants_choose_well_on_the_maps_that_they_were_fitted_to() {
-        for name in ["h100", "h200"] {
+        // Of the older ones without the kernels that split keys, whose clusters are others now.
+        for (name, bound, splits_keys) in
+            [("h100", 1.012, false), ("h200", 1.012, false), ("h100-split-keys", 1.02, true)]
+        {
             let path = format!("{}/../../docs/results/map/{name}.jsonl", env!("CARGO_MANIFEST_DIR"));
-            let map = Map::load(path.as_ref()).unwrap();
+            let mut map = Map::load(path.as_ref()).unwrap();
+            map.header.kernels.retain(|kernel| splits_keys || kernel.config.grid() != Grid::SplitKeys);
             let device = &map.header.environment.device;
             let costs = Costs::find(cost::SHIPPED, &device.gpu()).expect("constants are shipped");
             assert_eq!(costs.gpu, device.name);
             let regret = regret_of(&map, costs).unwrap().expect("points");
-            assert!(regret.mean < 1.012 && regret.highest < 1.3, "{name}: {regret:?}");
+            assert!(regret.mean < bound && regret.highest < 1.3, "{name}: {regret:?}");
             let always_the_first = Costs { kernels: &costs.kernels[..1], ..*costs };
             let blind = regret_of(&map, &always_the_first).unwrap().expect("points");
             assert!(blind.mean > 1.05, "{name}: the points have something to choose: {blind:?}");

@@ -2,7 +2,7 @@
 
 use contract::config::{Element, Mask, Sequence};
 use contract::manifest::Entry;
-use contract::problem::{Alignment, DEFAULT_HEAD_DIM, Shape};
+use contract::problem::{DEFAULT_HEAD_DIM, Shape};
 use contract::tile::Grid;
 use contract::view::Layout;
 use ptx_sim::FindingClass;
@@ -63,8 +63,7 @@ fn inputs(entry: &Entry) -> [Inputs; 2] {
     const SINGLE_ROWS: u32 = 40;
     let generate_of = |shape: Shape| {
         let shape = shape.with_head_dim(entry.config.columns());
-        // Under a causal mask the last row attends to all keys.
-        let problem = problem(entry, shape, Layout::Bhsd).unwrap().aligned(Alignment::BottomRight);
+        let problem = problem(entry, shape, Layout::Bhsd).unwrap();
         [Distribution::Normal, Distribution::LargeLogits]
             .map(|distribution| Inputs::generate(problem, distribution, 1).unwrap())
     };
@@ -76,8 +75,12 @@ fn inputs(entry: &Entry) -> [Inputs; 2] {
             generate(two_steps + SINGLE_ROWS).map(|inputs| inputs.packed(&lengths).unwrap())
         }
         // Two steps for each of four blocks.
-        Sequence::Any if entry.config.grid() == Grid::SplitKeys => {
+        Sequence::Any if entry.config.grid() == Grid::SplitKeys && entry.mask == Mask::Full => {
             generate_of(Shape::new(1, 1, 60).with_kv_sequence(4 * two_steps))
+        }
+        // Two blocks, for as many keys as there are, and one step for each of them: the other half is masked.
+        Sequence::Any if entry.config.grid() == Grid::SplitKeys => {
+            generate_of(Shape::new(1, 1, two_steps).with_kv_sequence(2 * two_steps))
         }
         Sequence::Any => generate(two_steps),
         Sequence::Exact(sequence) => generate(sequence),
