@@ -72,12 +72,15 @@ struct Measured {
     times: Vec<(KernelClass, f64)>,
 }
 
+/// A GPU model: its name, its architecture, and how many multiprocessors it has.
+type Model = (String, u32, u32);
+
 /// Fits constants to `maps`, for each GPU model that they are of.
 ///
 /// # Errors
 /// [`Error::Invalid`] when a map has no time of a kernel that it describes.
 pub fn fit(maps: &[Map]) -> Result<Vec<Fit>> {
-    let mut gpus: BTreeMap<(String, u32, u32), (Vec<Measured>, Option<f64>)> = BTreeMap::new();
+    let mut gpus: BTreeMap<Model, (Vec<Measured>, Option<f64>)> = BTreeMap::new();
     for map in maps {
         let device = &map.header.environment.device;
         let points = measured(map)?;
