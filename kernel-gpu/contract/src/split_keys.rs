@@ -78,7 +78,7 @@ impl Split {
 /// Where the part of block `rank` of `blocks` begins in `tiles` tiles of keys; that of rank `blocks` is their end.
 #[inline(always)]
 pub fn part_begin(tiles: u32, rank: u32, blocks: NonZeroU32) -> u32 {
-    // No product wraps: keys are fewer than 2³⁰, and blocks at most 8.
+    // No product wraps: keys are fewer than 2³⁰, and blocks are few.
     tiles * rank / blocks
 }
 
