@@ -198,7 +198,7 @@ impl Combined {
         let mut parts = [[[0.0; 4]; 2]; PARTS];
         // SAFETY: addresses of statistics, and of two times four columns, which every block has left.
         unsafe {
-            unrolled!(at most 8; for rank in PARTS => {
+            unrolled!(at most 4; for rank in PARTS => {
                 let of = rank as u32;
                 if of < blocks {
                     [shifts[rank], sums[rank]] = cluster::load_pair(cluster::address_in_block(statistics, of));
@@ -208,9 +208,9 @@ impl Combined {
             });
         }
         let mut shift = f32::NEG_INFINITY;
-        unrolled!(at most 8; for rank in PARTS => { shift = math::max(shift, shifts[rank]) });
+        unrolled!(at most 4; for rank in PARTS => { shift = math::max(shift, shifts[rank]) });
         let mut combined = Self { output: [[0.0; 4]; 2], shift, sum: 0.0 };
-        unrolled!(at most 8; for rank in PARTS => {
+        unrolled!(at most 4; for rank in PARTS => {
             // Of a part that is not there, or has attended to nothing, the shift is −∞, as that of all parts may be.
             let factor = math::exp2(shifts[rank] - finite_or_zero(shift));
             combined.sum = math::fma(factor, sums[rank], combined.sum);
