@@ -42,6 +42,7 @@ pub struct EntryText {
     lines: Vec<String>,
     /// Those of the entry's body.
     body: Range<usize>,
+    /// Where those come from. Not of all lines: the texts of many entries are there at once.
     sources: Vec<Vec<Source>>,
 }
 
@@ -55,7 +56,8 @@ impl EntryText {
         let keep = |index: usize| !others.iter().any(|lines| lines.contains(&index));
         let lines =
             lines.iter().enumerate().map(|(index, line)| if keep(index) { (*line).to_owned() } else { String::new() });
-        Some(Self { entry: entry.to_owned(), lines: lines.collect(), body, sources: sources(ptx) })
+        let sources = sources(ptx, body.clone());
+        Some(Self { entry: entry.to_owned(), lines: lines.collect(), body, sources })
     }
 
     /// Every mutant that the rules make, in the order of [`RULES`], then of lines.
@@ -73,7 +75,7 @@ impl EntryText {
             line: index + 1,
             before: instruction.to_string(),
             after: rule.apply(instruction)?,
-            sources: self.sources[index].clone(),
+            sources: self.sources[index - self.body.start].clone(),
         })
     }
 

@@ -1,6 +1,7 @@
 //! Which Rust lines an instruction comes from: `.file` and `.loc` of PTX.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use serde::Serialize;
 
@@ -16,17 +17,17 @@ pub struct Source {
 /// A position as `.loc` gives it: file number, line, column.
 type Position = [usize; 3];
 
-/// For each line of `ptx`, the Rust line that its instruction comes from, then the lines it was inlined at.
-pub fn sources(ptx: &str) -> Vec<Vec<Source>> {
+/// For each of `lines` of `ptx`, counted from 0, the Rust line that its instruction comes from, then the lines it was inlined at.
+pub fn sources(ptx: &str, lines: Range<usize>) -> Vec<Vec<Source>> {
     let files: HashMap<usize, String> = ptx.lines().filter_map(file).collect();
     let mut callers: HashMap<Position, Option<Position>> = HashMap::new();
     let mut current = None;
-    let positions = ptx.lines().map(|line| {
+    let positions = ptx.lines().enumerate().take(lines.end).filter_map(|(index, line)| {
         if let Some((position, caller)) = location(line) {
             callers.insert(position, caller);
             current = Some(position);
         }
-        chain(current, &callers)
+        lines.contains(&index).then(|| chain(current, &callers))
     });
     let positions: Vec<_> = positions.collect();
     let name = |number: usize| files.get(&number).cloned().unwrap_or_else(|| format!("file {number}"));
@@ -72,8 +73,9 @@ mod tests {
     fn an_instruction_comes_from_the_last_location_and_its_callers() {
         let ptx = ".loc 1 20 5\n.loc 2 7 9, function_name $L__info_string0, inlined_at 1 20 5\nret;\n.file 1 \"a.rs\"\n\t.file\t2 \"b.rs\"";
         let source = |file: &str, line| Source { file: file.into(), line };
-        let sources = sources(ptx);
-        assert_eq!(sources[0], [source("a.rs", 20)]);
-        assert_eq!(sources[2], [source("b.rs", 7), source("a.rs", 20)]);
+        let all = sources(ptx, 0..5);
+        assert_eq!(all[0], [source("a.rs", 20)]);
+        assert_eq!(all[2], [source("b.rs", 7), source("a.rs", 20)]);
+        assert_eq!(sources(ptx, 2..3), all[2..3]);
     }
 }

@@ -170,6 +170,14 @@ impl Choice {
         }
     }
 
+    /// [`NotInstalled`] where [`Self::open`] would say so.
+    pub fn require(&self, environment: &Environment) -> Result<()> {
+        match self.codegen {
+            Name::Rustc => Ok(()),
+            Name::RustCuda => Ok(examine(environment, self.rust_cuda.as_deref()).installation().map(drop)?),
+        }
+    }
+
     /// The code generator: rustc is provisioned when this machine has none, Rust-CUDA is here or [`NotInstalled`].
     pub fn open(&self, environment: &Environment, workspace: &Workspace) -> Result<Box<dyn CodeGenerator>> {
         match self.codegen {

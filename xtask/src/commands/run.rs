@@ -34,7 +34,8 @@ pub struct Arguments {
 impl Arguments {
     /// Builds what is needed and hands over to `fa512 run`.
     pub fn run(self, environment: &Environment, workspace: &Workspace) -> Result<ExitCode> {
-        // What is missing is said, or provisioned, while the program is built: an error ends that.
+        self.code_generator.require(environment)?;
+        // What can be provisioned is, while the program is built: an error ends that.
         let build = cargo_build::begin_fa512(environment, workspace)?;
         let code_generator = self.code_generator.open(environment, workspace)?;
         if !has_driver(environment) {
