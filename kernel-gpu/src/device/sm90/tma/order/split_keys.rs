@@ -70,8 +70,13 @@ impl<K: TmaKernel> Order<K> for SplitKeys {
         let strip = lane.warp / WARPGROUP_WARPS;
         let first_row = Self::first_row::<K>(work) + strip * ROWS;
         // Under a causal mask the item's last tile is not the first strip's. Nothing takes its place, so that it is not given back.
-        let end = end.min(Streamed::tiles(context, first_row + ROWS, context.kv_length));
-        (begin < end).then(|| Step {
+        let own_end = end.min(Streamed::tiles(context, first_row + ROWS, context.kv_length));
+        if K::WARPGROUPS > 1 && own_end <= begin && begin < end {
+            // Its Q comes all the same, and must have arrived before the block ends.
+            // SAFETY: an initialised mbarrier, of a strip that is copied where the block has a part.
+            unsafe { mbarrier::wait(context.memory.strip_full(strip), 0) };
+        }
+        (begin < own_end).then(|| Step {
             number: 0,
             kv_length: context.kv_length,
             strips: 0,
@@ -80,7 +85,7 @@ impl<K: TmaKernel> Order<K> for SplitKeys {
             queries: Descriptor::new(context.memory.strip(strip).address()),
             tile: begin,
             first_tile: begin,
-            last_tile: end - 1,
+            last_tile: own_end - 1,
             idle_tiles: 0,
             stage: 0,
             keys: Descriptor::new(context.memory.keys(0).address()),
