@@ -56,9 +56,12 @@ impl Split {
         items <= if self.shares_multiprocessors() { multiprocessors } else { multiprocessors / 2 }
     }
 
-    /// Blocks that a launch may have. Larger clusters than of two do not fill a GPU: of two warpgroups, one for each multiprocessor, four
-    /// fifths; of one, which compute while others wait, one and a half for each multiprocessor, or one where its rows are wide. Under a
-    /// causal mask half of the blocks are done early, and others take their places.
+    /// Blocks that a launch may have. Clusters of more than two blocks do not fill a GPU.
+    ///
+    /// * Two warpgroups: one block on each of four fifths of the multiprocessors.
+    /// * One warpgroup, wide rows: one block for each multiprocessor.
+    /// * One warpgroup otherwise: three blocks for two multiprocessors, as one computes while another waits. Under a causal mask twice
+    ///   as many: half of them are done early, and others take their places.
     const fn places(self, multiprocessors: u32) -> u32 {
         let halves = match self.mask {
             _ if self.rows > WARPGROUP_ROWS => return multiprocessors.saturating_mul(4) / 5,

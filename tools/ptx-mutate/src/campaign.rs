@@ -7,7 +7,7 @@ use std::thread;
 use anyhow::{Context, Result};
 use contract::config::{Element, HEAD_DIM};
 use contract::manifest::Entry;
-use contract::tile::{Configuration, Grid, Overlap};
+use contract::tile::{Configuration, Overlap};
 use rayon::prelude::*;
 use workshop::ptx_folder::PtxFolder;
 
@@ -47,9 +47,8 @@ impl Campaign {
     /// # Errors
     /// When an entry cannot be read, or one that has a selected mutant does not pass the checks itself.
     pub fn prepare(folder: &PtxFolder, selection: Selection, seed: u64) -> Result<Self> {
-        let has_own_code = |config: &Configuration| {
-            config.columns() == HEAD_DIM || config.overlap() != Overlap::default() && config.grid() != Grid::SplitKeys
-        };
+        let has_own_code =
+            |config: &Configuration| config.columns() == HEAD_DIM || config.overlap() != Overlap::default();
         let is_usual = |entry: &Entry| entry.element == Element::default() && has_own_code(&entry.config);
         let is_drawn = |entry: &Entry| matches!(selection, Selection::PerRule(_)) || is_usual(entry);
         let (mut texts, mut mutants, mut total) = (Vec::new(), Vec::new(), 0);

@@ -317,7 +317,9 @@ fn cases(entry: &Entry) -> Result<Vec<Case>> {
     if entry.config.grid() == Grid::SplitKeys {
         // Clusters of two blocks on four multiprocessors, of which one has no key of the first rows under a causal mask, and of three.
         let two_tiles = shape(1, 1, 100).with_kv_sequence(260);
-        for problem in [contiguous(shape(1, 1, 200), entry)?, apart(two_tiles, entry)?] {
+        // So many tiles for one block that all stages are filled again.
+        let rounds = shape(1, 1, (2 * entry.config.stages() + 2) * entry.config.block_n());
+        for problem in [contiguous(shape(1, 1, 200), entry)?, apart(two_tiles, entry)?, contiguous(rounds, entry)?] {
             cases.push(Case::generate(problem, Distribution::Normal)?);
         }
         if entry.mask == Mask::Full {

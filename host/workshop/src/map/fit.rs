@@ -118,6 +118,11 @@ fn complete(fits: &mut [Fit]) {
     }
 }
 
+/// Leaves the times of kernels that split keys out of `map`.
+pub fn without_split_keys(map: &mut Map) {
+    map.header.kernels.retain(|kernel| kernel.config.grid() != Grid::SplitKeys);
+}
+
 /// The points of `map` with the times of our kernels.
 fn measured(map: &Map) -> Result<Vec<Measured>> {
     let mut points = Vec::new();
@@ -388,7 +393,9 @@ mod tests {
         {
             let path = format!("{}/../../docs/results/map/{name}.jsonl", env!("CARGO_MANIFEST_DIR"));
             let mut map = Map::load(path.as_ref()).unwrap();
-            map.header.kernels.retain(|kernel| splits_keys || kernel.config.grid() != Grid::SplitKeys);
+            if !splits_keys {
+                without_split_keys(&mut map);
+            }
             let device = &map.header.environment.device;
             let costs = Costs::find(cost::SHIPPED, &device.gpu()).expect("constants are shipped");
             assert_eq!(costs.gpu, device.name);

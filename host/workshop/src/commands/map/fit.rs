@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Result;
 use crate::files;
-use crate::map::fit::{Fit, FittedKernel, fit, source};
+use crate::map::fit::{Fit, FittedKernel, fit, source, without_split_keys};
 use crate::map::record::Map;
 use comfy_table::CellAlignment;
 use contract::cost::{Constants, KernelClass};
-use contract::tile::Grid;
 
 use crate::commands::{Verdict, output};
 
@@ -44,7 +43,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
 fn load(path: &Path, split_keys: &[PathBuf]) -> Result<Map> {
     let mut map = Map::load(path)?;
     if !split_keys.is_empty() && split_keys.iter().all(|of| of != path) {
-        map.header.kernels.retain(|kernel| kernel.config.grid() != Grid::SplitKeys);
+        without_split_keys(&mut map);
     }
     Ok(map)
 }
