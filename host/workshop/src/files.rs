@@ -91,6 +91,7 @@ mod tests {
         std::fs::create_dir(at("inner")).unwrap();
         std::fs::hard_link(at("there"), at("hard")).unwrap();
         std::os::unix::fs::symlink(at("there"), at("soft")).unwrap();
+        std::os::unix::fs::symlink("new", at("soft to new")).unwrap();
         let refused = |one: &Path, two: &Path| {
             let as_target = check_targets(&[("--out", two), ("--lse", one)], &[]);
             let as_source = check_targets(&[("--lse", one)], &[("--out", two)]);
@@ -103,6 +104,7 @@ mod tests {
             (at("there"), at("hard")),
             (at("soft"), at("hard")),
             (at("there"), at("inner/../soft")),
+            (at("new"), at("soft to new")),
         ] {
             let message = refused(&one, &two).expect_err(&format!("{one:?}, {two:?}"));
             assert!(message.contains("is the file of --out"), "{message}");

@@ -26,20 +26,40 @@ pub fn read_text(path: &Path, limit: u64) -> std::io::Result<String> {
     String::from_utf8(read_bytes(path, limit)?).map_err(|error| Error::new(ErrorKind::InvalidData, error))
 }
 
-/// Whether both are one file: by what they are where they exist, through links too, else by folder and name.
+/// Whether both are one file: by what they are where they exist, through links too, else by where they would be created.
 pub fn is_same_file(path: &Path, other: &Path) -> bool {
     #[cfg(unix)]
     if let (Ok(one), Ok(two)) = (std::fs::metadata(path), std::fs::metadata(other)) {
         use std::os::unix::fs::MetadataExt;
         return (one.dev(), one.ino()) == (two.dev(), two.ino());
     }
-    let place = |path: &Path| {
-        let whole = std::fs::canonicalize(path);
-        whole.or_else(|_| {
-            Ok::<_, std::io::Error>(std::fs::canonicalize(folder_of(path))?.join(path.file_name().unwrap_or_default()))
-        })
-    };
-    matches!((place(path), place(other)), (Ok(one), Ok(two)) if one == two)
+    let (Ok(one), Ok(two)) = (place(path), place(other)) else { return false };
+    let lower = |path: &Path| path.file_name().map(|name| name.to_string_lossy().to_lowercase());
+    one == two || (one.parent() == two.parent() && lower(&one) == lower(&two) && ignores_case(&folder_of(&one)))
+}
+
+/// Where a file that is opened at `path` is or would be created: behind all links, also one to a file that does not exist.
+fn place(path: &Path) -> std::io::Result<PathBuf> {
+    const MOST_LINKS: usize = 40; // as on Linux
+    let mut path = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        if let Ok(whole) = std::fs::canonicalize(&path) {
+            return Ok(whole);
+        }
+        let folder = std::fs::canonicalize(folder_of(&path))?;
+        match std::fs::read_link(&path) {
+            Ok(target) => path = folder.join(target),
+            Err(_) => return Ok(folder.join(path.file_name().unwrap_or_default())),
+        }
+    }
+    Err(Error::other("too many symbolic links"))
+}
+
+/// Whether names that differ only in case are one file in `folder`, found out with a file that is removed at once.
+fn ignores_case(folder: &Path) -> bool {
+    let Ok(probe) = tempfile::Builder::new().prefix("case-").tempfile_in(folder) else { return false };
+    let name = probe.path().file_name().map(|name| name.to_string_lossy().replace("case-", "CASE-"));
+    name.is_some_and(|name| folder.join(name).exists())
 }
 
 /// The folder that `path` names a file of.
@@ -64,7 +84,7 @@ pub fn write_atomically(
     builder.prefix(prefix).suffix(".part");
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666)); // less the umask, as for any new file
-    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let path = place(path)?;
     let mut buffered = std::io::BufWriter::new(builder.tempfile_in(folder_of(&path))?);
     fill(&mut buffered)?;
     let file = buffered.into_inner().map_err(std::io::IntoInnerError::into_error)?;
@@ -83,6 +103,33 @@ mod tests {
         let error = read_text(Path::new("/dev/zero"), 3 << 20).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::FileTooLarge);
         assert!(error.to_string().contains("larger than 3 MiB"), "{error}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_to_nothing_are_followed() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        symlink("new", at("link")).unwrap();
+        symlink(at("link"), at("link to link")).unwrap();
+        symlink("circle", at("circle")).unwrap();
+        assert!(is_same_file(&at("new"), &at("link")) && is_same_file(&at("link"), &at("link to link")));
+        assert!(!is_same_file(&at("newer"), &at("link")) && !is_same_file(&at("circle"), &at("link")));
+        write_atomically(&at("link to link"), "a-", |file| file.write_all(b"text")).unwrap();
+        assert!(at("link").is_symlink() && at("link to link").is_symlink());
+        assert_eq!(std::fs::read(at("new")).unwrap(), b"text");
+        write_atomically(&at("circle"), "a-", |file| file.write_all(b"text")).unwrap_err();
+    }
+
+    #[test]
+    fn case_makes_two_files_where_the_folder_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let (lower, upper) = (folder.path().join("new.npy"), folder.path().join("NEW.npy"));
+        let before_they_exist = is_same_file(&lower, &upper);
+        std::fs::write(&lower, "").unwrap();
+        assert_eq!(before_they_exist, upper.exists());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "the probe was left behind");
     }
 
     #[test]
