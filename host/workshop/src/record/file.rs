@@ -11,8 +11,8 @@ use crate::statistics::agrees;
 pub const FORMAT: Format =
     Format { kind: "fa512-bench", version: 3, oldest: 1, name: "bench record", source: "fa512 bench --json FILE" };
 
-/// Requires what `rows` and `pairs` say to follow from their samples; but for intervals, whose random numbers another version may
-/// draw otherwise.
+/// Requires what `rows` and `pairs` say to follow from their samples. Intervals of ratios may differ by their own width, since another
+/// version may draw other random numbers.
 pub fn check(rows: &[Row], pairs: &[Pair], ceilings: &Ceilings) -> std::result::Result<(), String> {
     for row in rows {
         if let Outcome::Measured(measurement) = &row.outcome
@@ -27,15 +27,22 @@ pub fn check(rows: &[Row], pairs: &[Pair], ceilings: &Ceilings) -> std::result::
         }
     }
     for pair in pairs {
-        let Pair { case, first, second, ratio, .. } = pair;
-        match pair.measured_ratio(rows) {
-            Some(actual) if agrees(*ratio, actual) => {}
-            Some(actual) => {
-                return Err(format!(
-                    "{case} says a ratio of {first} to {second} of {ratio}, and their samples have {actual}"
-                ));
-            }
-            None => return Err(format!("{case} has a ratio of {first} to {second} without samples of both")),
+        let Pair { case, first, second, ratio, ratio_interval: stored } = pair;
+        let Some(measured) = pair.measured_again(rows) else {
+            return Err(format!("{case} has a ratio of {first} to {second} without samples of both"));
+        };
+        if !agrees(*ratio, measured.ratio) {
+            let actual = measured.ratio;
+            return Err(format!(
+                "{case} says a ratio of {first} to {second} of {ratio}, and their samples have {actual}"
+            ));
+        }
+        let actual = measured.ratio_interval;
+        if !stored.is_near(&actual) {
+            return Err(format!(
+                "{case} says an interval of {first} to {second} from {} to {}, and their samples have {} to {}",
+                stored.low, stored.high, actual.low, actual.high
+            ));
         }
     }
     Ok(())

@@ -201,13 +201,14 @@ impl Pair {
         })
     }
 
-    /// The ratio by the samples of `rows`; `None` where they do not have both.
-    fn measured_ratio(&self, rows: &[Row]) -> Option<f64> {
-        let median = |contender: &str| {
+    /// The same pair by the samples of `rows`, with an interval of few resamples; `None` where they do not have both.
+    fn measured_again(&self, rows: &[Row]) -> Option<Self> {
+        const RESAMPLES: usize = 1000;
+        let row = |contender: &str| {
             let mut of_case = rows.iter().filter(|row| row.case == self.case && row.contender == contender);
-            Some(of_case.find_map(Row::measurement)?.samples_us.median())
+            of_case.find(|row| row.measurement().is_some())
         };
-        Some(median(&self.first)? / median(&self.second)?)
+        Self::new(row(&self.first)?, row(&self.second)?, &Bootstrap::new(0).with_resamples(RESAMPLES))
     }
 }
 

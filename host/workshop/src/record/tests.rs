@@ -7,7 +7,7 @@ use contract::variants::VARIANTS;
 
 use super::*;
 use crate::device::{Device, DeviceKind};
-use crate::statistics::{Bootstrap, Samples};
+use crate::statistics::{Bootstrap, Interval, Samples};
 use crate::timing::{Batch, L2, Protocol};
 
 /// A record of one case and one contender with `samples_us`.
@@ -223,19 +223,26 @@ fn a_summary_that_is_not_of_its_samples_is_refused() {
 fn a_ratio_that_is_not_of_its_samples_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("record.json");
-    let load = |ratio, second: &str| {
-        let mut record = record(vec![2.0; 4]);
+    let load = |change: &dyn Fn(&mut Pair)| {
+        let mut record = record(vec![2.0, 2.1, 1.9, 2.0]);
         let slow = Row { contender: "slow".into(), ..record_row(vec![8.0; 4]) };
-        let pair = Pair::new(&record.rows[0], &slow, &Bootstrap::new(0)).unwrap();
+        let mut pair = Pair::new(&record.rows[0], &slow, &Bootstrap::new(7)).unwrap();
+        change(&mut pair);
         record.rows.push(slow);
-        record.pairs.push(Pair { ratio, second: second.into(), ..pair });
+        record.pairs.push(pair);
         record.save(&path).unwrap();
         BenchRecord::load(&path).map(|_| ()).map_err(|error| error.to_string())
     };
-    assert_eq!(load(0.25, "slow"), Ok(()));
-    let error = load(0.5, "slow").unwrap_err();
-    assert!(error.contains("slow of 0.5, and their samples have 0.25"), "{error}");
-    assert!(load(0.25, "another").unwrap_err().contains("without samples of both"));
+    assert_eq!(load(&|_| {}), Ok(()));
+    let refused = |change: &dyn Fn(&mut Pair), words: &str| {
+        let error = load(change).unwrap_err();
+        assert!(error.contains(words), "{error}");
+    };
+    refused(&|pair| pair.ratio = 0.5, "slow of 0.5, and their samples have 0.25");
+    refused(&|pair| pair.second = "another".into(), "without samples of both");
+    refused(&|pair| pair.ratio_interval.low = 0.1, "slow from 0.1 to ");
+    refused(&|pair| pair.ratio_interval.high = 1.5, " to 1.5, and their samples have ");
+    refused(&|pair| pair.ratio_interval = Interval { low: 0.26, high: 0.24 }, "slow from 0.26 to 0.24");
 }
 
 fn record_row(samples_us: Vec<f64>) -> Row {

@@ -33,6 +33,13 @@ impl Interval {
         (self.low..=self.high).contains(&value)
     }
 
+    /// Whether both may be intervals of the same samples by other random numbers: their ends differ by at most the width of `other`,
+    /// or a thousandth where the samples are nearly alike.
+    pub fn is_near(&self, other: &Self) -> bool {
+        let most = (other.high - other.low).max(1e-3 * other.high.abs());
+        self.low <= self.high && (self.low - other.low).abs() <= most && (self.high - other.high).abs() <= most
+    }
+
     /// Whether no value lies in both.
     pub fn is_apart_from(&self, other: &Self) -> bool {
         self.high < other.low || other.high < self.low

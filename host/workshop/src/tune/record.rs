@@ -185,9 +185,16 @@ impl Record {
     /// Requires what the challenges say to follow from their samples.
     fn check(&self) -> std::result::Result<(), String> {
         let mut challenges = self.decisions.iter().filter_map(|decision| decision.challenge.as_ref());
-        challenges.try_for_each(|Challenge { pair, rows, .. }| {
+        challenges.try_for_each(|Challenge { candidate, improved, pair, rows }| {
             // Tuning measures no ceilings.
-            record::check(rows, std::slice::from_ref(pair), &Ceilings::default())
+            record::check(rows, std::slice::from_ref(pair), &Ceilings::default())?;
+            if *improved && (pair.ratio >= 1.0 || pair.first != *candidate) {
+                let Pair { case, first, second, ratio, .. } = pair;
+                return Err(format!(
+                    "{case} says that {candidate} improves, and {first} takes {ratio} of {second}'s time"
+                ));
+            }
+            Ok(())
         })
     }
 
@@ -346,21 +353,27 @@ pub(crate) mod tests {
     fn a_ratio_that_is_not_of_its_samples_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("record");
-        let load = |ratio| {
-            let [mut fast, mut slow] = [2.0, 8.0].map(|time| {
+        let load = |times: [f64; 2], change: &dyn Fn(&mut Challenge)| {
+            let [mut new, mut old] = times.map(|time| {
                 let record::BenchRecord { mut rows, .. } = record::tests::record_without_ceilings(vec![time; 3]);
                 rows.remove(0)
             });
-            (fast.contender, slow.contender) = ("new".into(), "old".into());
-            let pair = Pair { ratio, ..Pair::new(&fast, &slow, &Bootstrap::new(0)).unwrap() };
-            let challenge = Challenge { candidate: "new".into(), improved: true, pair, rows: vec![fast, slow] };
+            (new.contender, old.contender) = ("new".into(), "old".into());
+            let pair = Pair::new(&new, &old, &Bootstrap::new(0)).unwrap();
+            let mut challenge = Challenge { candidate: "new".into(), improved: true, pair, rows: vec![new, old] };
+            change(&mut challenge);
             let decisions = vec![Decision { challenge: Some(challenge), ..decision("old") }];
             Record { header: header(), trials: vec![], decisions }.save(&path).unwrap();
             Record::load(&path).map(|_| ()).map_err(|error| error.to_string())
         };
-        assert_eq!(load(0.25), Ok(()));
-        let error = load(0.5).unwrap_err();
+        assert_eq!(load([2.0, 8.0], &|_| {}), Ok(()));
+        let error = load([2.0, 8.0], &|challenge| challenge.pair.ratio = 0.5).unwrap_err();
         assert!(error.contains("says a ratio of new to old of 0.5, and their samples have 0.25"), "{error}");
+        assert_eq!(load([8.0, 2.0], &|challenge| challenge.improved = false), Ok(()));
+        let error = load([8.0, 2.0], &|_| {}).unwrap_err();
+        assert!(error.contains("says that new improves, and new takes 4 of old's time"), "{error}");
+        let error = load([2.0, 8.0], &|challenge| challenge.candidate = "another".into()).unwrap_err();
+        assert!(error.contains("says that another improves, and new takes 0.25"), "{error}");
     }
 
     fn decision(incumbent: &str) -> Decision {
