@@ -6,6 +6,12 @@ use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width, presets};
 const WORDS_OF_A_NAME: usize = 3;
 /// What a column takes beside its content.
 const PADDING: usize = 2;
+/// Columns of the narrowest terminal that is taken at its word. One without a size says 0.
+const NARROWEST: u16 = 20;
+/// Columns of a terminal without a size.
+const USUAL: u16 = 80;
+/// What stands between cells of one line that are not in columns.
+const SEPARATOR: &str = " · ";
 
 /// An empty table without borders.
 pub fn table() -> Table {
@@ -15,9 +21,9 @@ pub fn table() -> Table {
 }
 
 /// `table` as text of at most `width` columns, but for single words that are longer: names and numbers stay whole. Where its
-/// columns do not fit beside each other, a row's cells stand below each other.
+/// columns do not fit beside each other, each row is a paragraph.
 pub fn fitted(mut table: Table, width: Option<u16>) -> String {
-    let Some(width) = width else { return table.trim_fmt() };
+    let Some(width) = usable(width) else { return table.trim_fmt() };
     let columns = columns(&table);
     let least: usize = columns.iter().map(|column| column.least() + PADDING).sum();
     if least > usize::from(width) {
@@ -37,7 +43,7 @@ pub fn fitted(mut table: Table, width: Option<u16>) -> String {
 /// `text` with lines of at most `width` columns, but for single words that are longer. What continues a line stands below the text behind
 /// its label, where it has one, else two columns further in.
 pub fn wrapped(text: &str, width: Option<u16>) -> String {
-    let Some(width) = width.map(usize::from) else { return text.to_owned() };
+    let Some(width) = usable(width).map(usize::from) else { return text.to_owned() };
     let mut lines = Vec::new();
     for line in text.split('\n') {
         match columns_of(line) <= width {
@@ -46,6 +52,11 @@ pub fn wrapped(text: &str, width: Option<u16>) -> String {
         }
     }
     lines.join("\n")
+}
+
+/// The width of a terminal, if it is one that can be written to.
+fn usable(width: Option<u16>) -> Option<u16> {
+    width.map(|width| if width < NARROWEST { USUAL } else { width })
 }
 
 /// Puts the words of `line` on several.
@@ -106,16 +117,34 @@ fn columns(table: &Table) -> Vec<Column> {
     columns
 }
 
-/// A paragraph for each row: its first cell, and below it the others behind their headings.
+/// A paragraph for each row: its first cell, and below it the others behind their headings, as many on a line as fit. Prose has
+/// lines of its own.
 fn stacked(table: &Table, width: usize) -> String {
+    const INDENT: &str = "   ";
     let mut rows = rows(table);
     let header = if table.header().is_some() { rows.remove(0) } else { Vec::new() };
     let mut lines = Vec::new();
     for row in rows {
-        for (index, cell) in row.iter().enumerate() {
-            let heading = header.get(index).filter(|heading| index > 0 && !heading.is_empty());
+        let Some((name, cells)) = row.split_first() else { continue };
+        wrap(name, " ", width, &mut lines);
+        let mut line = String::new();
+        for (index, cell) in cells.iter().enumerate().filter(|(_, cell)| !cell.is_empty()) {
+            let heading = header.get(index + 1).filter(|heading| !heading.is_empty());
             let text = heading.map_or_else(|| cell.clone(), |heading| format!("{heading}: {cell}"));
-            wrap(&text, if index == 0 { " " } else { "   " }, width, &mut lines);
+            let prose = cell.split_whitespace().count() > WORDS_OF_A_NAME;
+            let joined = columns_of(&line) + columns_of(SEPARATOR) + columns_of(&text);
+            if !line.is_empty() && (prose || joined > width) {
+                lines.push(std::mem::take(&mut line));
+            }
+            if prose || INDENT.len() + columns_of(&text) > width {
+                wrap(&text, INDENT, width, &mut lines);
+            } else {
+                line += if line.is_empty() { INDENT } else { SEPARATOR };
+                line += &text;
+            }
+        }
+        if !line.is_empty() {
+            lines.push(line);
         }
     }
     lines.join("\n")
@@ -151,8 +180,12 @@ mod tests {
         let expected = " next    launch from a graph,\n         or batch more heads\n         into a call\n short    1  2\nno label: all of these\n  words, and then more\n";
         assert_eq!(wrapped(text, Some(30)), expected);
         assert_eq!(wrapped(text, None), text);
-        assert_eq!(wrapped("\u{1b}[31mred\u{1b}[0m text", Some(8)), "\u{1b}[31mred\u{1b}[0m text");
-        assert_eq!(wrapped("a_word_that_is_longer than that", Some(8)), "a_word_that_is_longer\n  than\n  that");
+        let coloured = "\u{1b}[31mred\u{1b}[0m and seventeen more";
+        assert_eq!(wrapped(coloured, Some(22)), coloured);
+        assert_eq!(
+            wrapped("a_word_that_is_longer_than_a_line and more", Some(20)),
+            "a_word_that_is_longer_than_a_line\n  and more"
+        );
     }
 
     fn assert_whole(text: &str, cells: &[&str]) {
@@ -178,7 +211,16 @@ mod tests {
         ];
         let text = fitted(table(&header, &row), Some(80));
         assert_whole(&text, &row);
-        assert!(text.contains("median µs: 144.04"), "{text}");
+        assert!(text.contains("32 · median µs: 144.04\n") && text.contains("p95: 145 · p99: 146"), "{text}");
+        assert!(text.lines().count() <= 4, "{text}");
+    }
+
+    #[test]
+    fn a_terminal_without_a_size_has_80_columns() {
+        let row = ["word ".repeat(60)];
+        let shown = |width| fitted(table(&["a"], &[&row[0]]), Some(width));
+        assert_eq!(shown(0), shown(80));
+        assert_eq!(wrapped(&row[0], Some(1)), wrapped(&row[0], Some(80)));
     }
 
     #[test]

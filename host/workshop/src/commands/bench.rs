@@ -196,7 +196,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
     if let Some(path) = &options.json {
         record.save(path)?;
     }
-    output::print(&table::render(&record))?;
+    output::print_wrapped(&table::render(&record))?;
     let wrong = record.rows.iter().any(|row| matches!(row.outcome, Outcome::Wrong { .. }));
     let measured = record.rows.iter().any(|row| row.measurement().is_some());
     Ok(match (wrong, measured) {

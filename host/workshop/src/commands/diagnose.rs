@@ -93,13 +93,13 @@ fn load(path: &Path) -> Result<Measured> {
     }
 }
 
-/// The cases of `contender` in `record`, each with the profile of it if there is one.
 /// What is printed as JSON.
-#[derive(serde::Serialize)]
+#[derive(Serialize)]
 struct Diagnoses<'a> {
     diagnoses: &'a [Diagnosis],
 }
 
+/// The cases of `contender` in `record`, each with the profile of it if there is one.
 fn of_record(path: &Path, record: &BenchRecord, contender: &str, profiles: &[Profile]) -> Result<Vec<Diagnosis>> {
     let rows: Vec<&Row> = record.rows.iter().filter(|row| row.contender == contender).collect();
     if rows.is_empty() {

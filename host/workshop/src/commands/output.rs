@@ -15,7 +15,12 @@ pub fn print(text: &str) -> Result<()> {
 
 /// As [`print()`], with lines that fit the terminal. Commands that are to be copied do not go through it.
 pub fn print_wrapped(text: &str) -> Result<()> {
-    print(&fitted_table::wrapped(text, table().width()))
+    print(&wrapped(text))
+}
+
+/// `text` with lines that fit the terminal.
+pub fn wrapped(text: &str) -> String {
+    fitted_table::wrapped(text, table().width())
 }
 
 /// Writes `content` to standard output as one JSON document, which says its kind and version.

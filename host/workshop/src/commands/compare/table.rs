@@ -21,7 +21,7 @@ pub fn text(comparison: &Comparison) -> String {
     for row in &comparison.rows {
         let mut cells: Vec<_> = cells(row).map(Cell::new).into();
         let verdict = match row.change {
-            Change::None => Cell::new(row.change.name()),
+            Change::None => Cell::new("no difference"),
             change => output::verdict_cell(change.name(), change == Change::Improved),
         };
         *cells.last_mut().expect("a row has cells") = verdict;

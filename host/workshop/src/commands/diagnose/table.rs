@@ -2,8 +2,11 @@
 
 use crate::diagnose::facts::{Fact, Source};
 use crate::diagnose::{Evidence, Judgment, Verdict};
+use crate::record::sizes;
 
 use super::Diagnosis;
+use crate::commands::output;
+use contract::config::Element;
 
 /// Undecided rules shown by name unless all are.
 const UNDECIDED_SHOWN: usize = 4;
@@ -29,6 +32,7 @@ fn paragraph(diagnosis: &Diagnosis, all: bool) -> String {
         }
         None => text += " bottleneck  not found: no rule that can be decided fires\n",
     }
+    text = output::wrapped(&text);
     text += &undecided(diagnosis, if all { usize::MAX } else { UNDECIDED_SHOWN });
     if all {
         let not_fired = diagnosis.judgments.iter().filter_map(|judgment| match &judgment.verdict {
@@ -41,7 +45,7 @@ fn paragraph(diagnosis: &Diagnosis, all: bool) -> String {
             )),
             _ => None,
         });
-        text.extend(not_fired);
+        text += &output::wrapped(&not_fired.collect::<String>());
     }
     text
 }
@@ -66,13 +70,13 @@ fn list(evidence: &[Evidence]) -> String {
 /// The rules that could not be decided, by what would decide them; `most` by name.
 fn undecided(diagnosis: &Diagnosis, most: usize) -> String {
     let sources = [
-        (Source::Bench, "a bench record: fa512 bench --json FILE".to_owned()),
-        (Source::BenchAgainstOthers, "a bench record with other contenders: fa512 bench --contender all".to_owned()),
-        (Source::Ceilings, "a bench record with the GPU's measured ceilings".to_owned()),
-        (Source::Profile, profile_command(diagnosis)),
+        (Source::Bench, "a bench record: fa512 bench --json FILE", None),
+        (Source::BenchAgainstOthers, "a bench record with other contenders: fa512 bench --contender all", None),
+        (Source::Ceilings, "a bench record with the GPU's measured ceilings", None),
+        (Source::Profile, "a profile", Some(profile_command(diagnosis))),
     ];
     let mut text = String::new();
-    for (source, what) in sources {
+    for (source, what, command) in sources {
         let needs = |missing: &[Fact]| missing.iter().any(|fact| fact.source() == source);
         let rules: Vec<_> = diagnosis
             .judgments
@@ -86,7 +90,10 @@ fn undecided(diagnosis: &Diagnosis, most: usize) -> String {
             more => format!(" and {more} more"),
         };
         if !rules.is_empty() {
-            text += &format!(" undecided   {}{more} (needs {what})\n", rules[..shown].join(", "));
+            let line = format!(" undecided   {}{more} (needs {what})\n", rules[..shown].join(", "));
+            text += &output::wrapped(&line);
+            // On one line, to be copied.
+            text += &command.map_or(String::new(), |command| format!("             {command}\n"));
         }
     }
     text
@@ -94,15 +101,48 @@ fn undecided(diagnosis: &Diagnosis, most: usize) -> String {
 
 fn profile_command(diagnosis: &Diagnosis) -> String {
     let (Some(kernel), Some(case)) = (&diagnosis.kernel, diagnosis.case) else {
-        return "a profile: fa512 profile".into();
+        return "fa512 profile".into();
     };
-    let shape = case.shape;
+    let element = if case.element == Element::F16 { String::new() } else { format!(" --type {}", case.element.name()) };
     format!(
-        "a profile: fa512 profile --variant {kernel} --shape {}x{}x{} --mask {} --layout {}",
-        shape.batch,
-        shape.heads,
-        shape.sequence,
+        "fa512 profile --variant {kernel} --shape {} --mask {}{element} --layout {}",
+        sizes(case.shape),
         case.mask.name(),
         case.layout.name()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnose::facts::Facts;
+    use crate::record::Case;
+    use contract::config::Mask;
+    use contract::problem::Shape;
+    use contract::view::Layout;
+
+    #[test]
+    fn the_profile_that_is_asked_for_is_of_the_case() {
+        let case = |shape, element| Case {
+            shape,
+            element,
+            mask: Mask::Causal,
+            layout: Layout::Bhsd,
+            score_mod: crate::score_mod::ScoreModForm::default(),
+        };
+        let command = |case| {
+            profile_command(&Diagnosis {
+                contender: None,
+                kernel: Some("entry".into()),
+                case: Some(case),
+                profiled: false,
+                facts: Facts::default(),
+                judgments: Vec::new(),
+            })
+        };
+        let narrow = command(case(Shape::new(4, 8, 512), Element::F16));
+        assert_eq!(narrow, "fa512 profile --variant entry --shape 4x8x512 --mask causal --layout bhsd");
+        let wide = command(case(Shape::new(4, 8, 512).with_head_dim(128), Element::Bf16));
+        assert!(wide.contains(" --shape 4x8x512x128 --mask causal --type bf16 "), "{wide}");
+    }
 }

@@ -15,7 +15,7 @@ const FAILURES_SHOWN: usize = 3;
 
 /// One row a distribution, and below the table every kind of failure with the command that repeats it.
 pub fn render(record: &Record) -> String {
-    let mut text = heading(record);
+    let mut text = output::wrapped(&heading(record));
     let mut table = output::table();
     table.set_header(["inputs", "cases", "passed", "median", "p95", "max", "elements"]);
     for row in &record.distributions {
@@ -34,7 +34,9 @@ pub fn render(record: &Record) -> String {
         ]);
     }
     text += &format!("{}\n", output::fitted(table));
-    text += " median, p95, max: largest error of a case, of what is tolerated · elements: errors up to 1/64, 1/32, … 1, beyond\n";
+    text += &output::wrapped(
+        " median, p95, max: largest error of a case over what is tolerated\n elements: errors up to 1/64, 1/32, … 1, and beyond\n",
+    );
     text += &failures(record);
     text + &ending(record)
 }

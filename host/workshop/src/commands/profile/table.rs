@@ -23,7 +23,7 @@ pub fn render(profile: &Profile, files: Option<&Files>) -> String {
         let good = if row == 0 { "the busiest pipe (math_pipe_throttle) or a fixed wait on top" } else { "" };
         table.add_row([name, &describe(stall), good]);
     }
-    let mut text = format!("{}\n{}\n", heading(profile), output::fitted(table));
+    let mut text = format!("{}\n{}\n", output::wrapped(&heading(profile)), output::fitted(table));
     if let Some(accesses) = profile.local_accesses.filter(|&accesses| accesses > 0.0) {
         text += &format!(" spills: {accesses:.0} accesses to local memory; good is none\n");
     }

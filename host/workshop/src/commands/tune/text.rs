@@ -23,13 +23,12 @@ pub fn plan(plan: &Plan, path: Option<&Path>) -> String {
         text += &sifted(&spaces[0], plan.pool.architecture);
     }
     let entries = plan.pool.candidates.len();
-    let _ = writeln!(
-        text,
-        "{entries} entries for {} cases, {} of them shipped, searched by {}",
+    text += &output::wrapped(&format!(
+        "{entries} entries for {} cases, {} of them shipped, searched by {}\n",
         plan.cases.len(),
         plan.incumbents.len(),
         plan.strategy.name()
-    );
+    ));
     if let Some(path) = path {
         let _ = writeln!(text, "next: cargo xtask ptx --variants {} --out FOLDER", path.display());
     }
