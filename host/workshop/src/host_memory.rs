@@ -4,6 +4,8 @@ use crate::element::Bits;
 use crate::error::{Error, Result};
 use crate::reference::Reference;
 use contract::problem::Problem;
+use contract::tensor::Tensor;
+use contract::view::View;
 
 /// Times that each of Q, K, V and O is held at once: an input, laid out from generated values, and its copy in simulated
 /// memory with its record of what was written; O, its copy and a copy to compare with.
@@ -22,11 +24,15 @@ pub fn check(problem: &Problem) -> Result<()> {
 
 /// Bytes of host memory that a run of `problem` takes at most.
 pub fn needed(problem: &Problem) -> u128 {
-    let spans =
-        problem.views().named().map(|(tensor, view)| u128::from(view.offset) + u128::from(problem.extent(tensor)));
-    let elements = spans.iter().sum::<u128>();
+    let elements = spans(problem).map(|(_, span)| span).iter().sum::<u128>();
     let tensors = elements * COPIES * size_of::<Bits>() as u128;
     tensors + problem.shape().rows() * Reference::bytes_of_a_row(problem.shape().head_dim) as u128
+}
+
+/// Elements from the start of each tensor's buffer to its last one.
+fn spans(problem: &Problem) -> [(Tensor, u128); 4] {
+    let span = |(tensor, view): (Tensor, View)| (tensor, u128::from(view.offset) + u128::from(problem.extent(tensor)));
+    problem.views().named().map(span)
 }
 
 fn check_against(problem: &Problem, available: u64) -> Result<()> {
@@ -36,8 +42,14 @@ fn check_against(problem: &Problem, available: u64) -> Result<()> {
     }
     let gigabytes = |bytes: f64| bytes / 1e9;
     let shape = problem.shape();
+    let gaps = match spans(problem).into_iter().max_by_key(|(_, span)| *span) {
+        Some((tensor, span)) if (span * size_of::<Bits>() as u128) as f64 > shape.bytes() => {
+            format!("; with its offset and strides, {tensor} reaches over {span} elements")
+        }
+        _ => String::new(),
+    };
     Err(Error::Invalid(format!(
-        "{shape}: takes {:.1} GB of host memory with its reference; {:.1} GB are available",
+        "{shape}: takes {:.1} GB of host memory with its reference; {:.1} GB are available{gaps}",
         gigabytes(needed as f64),
         gigabytes(available as f64)
     )))
@@ -57,7 +69,7 @@ mod tests {
     use contract::args::Strides;
     use contract::config::Mask;
     use contract::problem::Shape;
-    use contract::view::{Layout, View, Views};
+    use contract::view::{Layout, Views};
 
     fn problem(batch: u32) -> Problem {
         Problem::new(Shape::new(batch, 8, 512), Mask::Full, Layout::Bhsd).unwrap()
@@ -67,7 +79,7 @@ mod tests {
     fn a_problem_larger_than_memory_is_refused_with_both_sizes() {
         assert!(check_against(&problem(32), 8 << 30).is_ok());
         let message = check_against(&problem(1_000_000), 8 << 30).unwrap_err().to_string();
-        assert!(message.contains("GB of host memory") && message.contains("8.6 GB are available"), "{message}");
+        assert!(message.contains("GB of host memory") && message.ends_with("8.6 GB are available"), "{message}");
     }
 
     #[test]
@@ -77,7 +89,8 @@ mod tests {
         let behind = View { offset: 1 << 40, ..contiguous.q };
         for views in [Views { k: far, ..contiguous }, Views { q: behind, ..contiguous }] {
             let problem = problem(1).with_views(views).unwrap();
-            assert!(check_against(&problem, 8 << 30).unwrap_err().to_string().contains("GB of host memory"));
+            let message = check_against(&problem, 8 << 30).unwrap_err().to_string();
+            assert!(message.contains("GB of host memory") && message.contains(" reaches over "), "{message}");
         }
     }
 

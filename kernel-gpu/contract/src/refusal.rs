@@ -296,7 +296,10 @@ impl fmt::Display for Refusal {
                 )?;
                 let missing = head_dim.wrapping_neg() % ROW_ALIGNMENT as u32;
                 match (1..MAXIMUM_HEAD_DIM).contains(head_dim) {
-                    true => write!(formatter, ": add {missing} columns of zeros to Q, K and V, and give the scale"),
+                    true => {
+                        let columns = if missing == 1 { "column" } else { "columns" };
+                        write!(formatter, ": add {missing} {columns} of zeros to Q, K and V, and give the scale")
+                    }
                     false => Ok(()),
                 }
             }

@@ -17,7 +17,7 @@ pub struct Options {
     /// The records, of one GPU model or several
     #[arg(required = true, value_name = "RECORD")]
     records: Vec<PathBuf>,
-    /// Of kernels that split keys, take the times of these records only: those of the others had other clusters [default: of all]
+    /// For kernels that split keys, use only the times of these records, if their clusters have changed since the others [default: all]
     #[arg(long, value_name = "RECORD", num_args = 1..)]
     split_keys: Vec<PathBuf>,
     /// Write the constants to this file as Rust: kernel-gpu/contract/src/cost/shipped.rs

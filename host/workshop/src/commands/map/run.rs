@@ -72,8 +72,8 @@ pub struct Options {
     /// Measure this many random pairs of sizes, log-uniform in both ranges, instead of a grid
     #[arg(long, value_name = "N")]
     random: Option<usize>,
-    /// Measure first where the predicted times of two kernels are nearest to each other. With --variants all, what
-    /// `fa512 map fit` then learns decides most
+    /// Measure first the sizes at which the predicted times of two kernels are closest. With --variants all, these tell
+    /// `fa512 map fit` most about the choice between kernels
     #[arg(long)]
     unsure: bool,
     /// Shapes to measure first, as BxHxS, or BxHxSxD where D is not 64, separated by commas
