@@ -119,6 +119,12 @@ impl<E: Element, const ROWS: u32, L: RowLayout> SharedTile<E, ROWS, L> {
     pub const BYTES: u32 = ROWS * Self::PITCH;
     /// Chunks of one row.
     pub const CHUNKS_PER_ROW: u32 = Self::PITCH / CHUNK_BYTES;
+    /// Neighbouring chunks of a row that as many neighbouring threads copy: the largest power of two of which a row is a multiple.
+    pub const CHUNKS_TOGETHER: u32 = 1 << Self::CHUNKS_PER_ROW.trailing_zeros();
+    /// How many times [`Self::CHUNKS_TOGETHER`] chunks a row has.
+    pub const SECTIONS: usize = (Self::CHUNKS_PER_ROW / Self::CHUNKS_TOGETHER) as usize;
+    /// Bytes from a chunk to that in the same place of the next section: the swizzle permutes chunks within a section.
+    pub const SECTION_BYTES: u32 = Self::CHUNKS_TOGETHER * CHUNK_BYTES;
     /// Alignment that the base address needs: one row of banks.
     pub const ALIGNMENT: u32 = 128;
 
@@ -212,11 +218,12 @@ mod tests {
 
     type Tile<L> = SharedTile<F16, 64, L>;
 
-    /// The rows of heads of 32, 64 and 128 columns.
+    /// The rows of heads of 32, 64, 96 and 128 columns.
     macro_rules! for_every_row {
         ($check:ident) => {
             $check::<Row<32, Swizzle64>>();
             $check::<Row<64, Swizzle128>>();
+            $check::<Row<96, Swizzle64>>();
             $check::<Row<128, Swizzle128>>();
         };
     }
@@ -263,6 +270,21 @@ mod tests {
         }
         check::<Row<32, Swizzle64>>();
         check::<Row<64, Swizzle128>>();
+    }
+
+    #[test]
+    fn chunks_of_a_section_repeat_in_the_next() {
+        fn check<L: RowLayout>() {
+            let tile = Tile::<L>::at(1024);
+            assert_eq!(Tile::<L>::CHUNKS_TOGETHER * Tile::<L>::SECTIONS as u32, Tile::<L>::CHUNKS_PER_ROW);
+            for (row, chunk) in places::<L>() {
+                let (section, first) = (chunk / Tile::<L>::CHUNKS_TOGETHER, chunk % Tile::<L>::CHUNKS_TOGETHER);
+                let found = tile.chunk(row, first) + section * Tile::<L>::SECTION_BYTES;
+                assert_eq!(found, tile.chunk(row, chunk), "row {row}, chunk {chunk} of {} columns", L::COLUMNS);
+            }
+        }
+        for_every_row!(check);
+        assert_eq!((Tile::<Row<96, Swizzle64>>::SECTIONS, Tile::<Row<128, Swizzle128>>::SECTIONS), (3, 1));
     }
 
     #[test]

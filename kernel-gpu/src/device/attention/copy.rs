@@ -22,23 +22,27 @@ pub unsafe fn start_copy<K: Kernel, const ROWS: u32>(
     block: &Block<'_, K>,
     lane: Lane,
 ) {
-    let chunks_per_row = Tile::<K, ROWS>::CHUNKS_PER_ROW;
-    let rows_per_pass = block.threads / chunks_per_row;
-    let (row, chunk) = (lane.thread / chunks_per_row, lane.thread % chunks_per_row);
+    let together = Tile::<K, ROWS>::CHUNKS_TOGETHER;
+    let rows_per_pass = block.threads / together;
+    let (row, chunk) = (lane.thread / together, lane.thread % together);
     // What is beyond the end of a row is like what is beyond the last row.
-    let length = if has_chunk(block.args, chunk) { length } else { 0 };
+    let length = |section: u32| if has_chunk(block.args, section * together + chunk) { length } else { 0 };
     let (mut pass_row, mut global) = (row, rows.chunk(first_row + row, chunk));
     let mut copy_pass = || {
         let shared = tile.chunk(pass_row, chunk);
-        // SAFETY: both chunks are 16-byte aligned by the tile's layout and the launch's checks; rows beyond the end are
-        // not read.
-        unsafe {
-            if K::Sequence::HAS_TAIL {
-                cp_async::copy_16_or_zeros(shared, global, first_row + pass_row < length);
-            } else {
-                cp_async::copy_16(shared, global);
+        unrolled!(at most 4; for section in Tile::<K, ROWS>::SECTIONS => {
+            let offset = section as u32 * Tile::<K, ROWS>::SECTION_BYTES;
+            let (shared, global) = (shared + offset, global + offset as u64);
+            // SAFETY: both chunks are 16-byte aligned by the tile's layout and the launch's checks; what is beyond the end
+            // is not read.
+            unsafe {
+                if K::Sequence::HAS_TAIL {
+                    cp_async::copy_16_or_zeros(shared, global, first_row + pass_row < length(section as u32));
+                } else {
+                    cp_async::copy_16(shared, global);
+                }
             }
-        }
+        });
         pass_row += rows_per_pass;
         global += rows_per_pass as u64 * rows.pitch;
     };
