@@ -268,7 +268,7 @@ mod tests {
                 let others = places::<L>().filter(|&(rows, chunks)| is_relative(row, rows) && is_in_row(chunk, chunks));
                 for (rows, chunks) in others {
                     let found = Tile::<L>::relative_chunk(tile.chunk(row, chunk), rows, chunks);
-                    let column = (chunk ^ chunks % span) + chunks / span * span;
+                    let column = (chunk ^ (chunks % span)) + chunks / span * span;
                     assert_eq!(found, tile.chunk(row + rows, column), "{row} + {rows}, {chunk} and {chunks}");
                 }
             }
