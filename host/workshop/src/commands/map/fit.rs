@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Result;
 use crate::files;
-use crate::map::fit::{Fit, FittedKernel, fit, source, without_split_keys};
+use crate::map::fit::{Fit, FittedKernel, fit, source, without_mma_sync, without_split_keys};
 use crate::map::record::Map;
 use comfy_table::CellAlignment;
 use contract::cost::{Constants, KernelClass};
@@ -20,6 +20,9 @@ pub struct Options {
     /// For kernels that split keys, use only the times of these records, if their clusters have changed since the others [default: all]
     #[arg(long, value_name = "RECORD", num_args = 1..)]
     split_keys: Vec<PathBuf>,
+    /// For kernels by mma.sync, use only the times of these records, if the kernels have changed since the others [default: all]
+    #[arg(long, value_name = "RECORD", num_args = 1..)]
+    mma_sync: Vec<PathBuf>,
     /// Write the constants to this file as Rust: kernel-gpu/contract/src/cost/shipped.rs
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -30,7 +33,7 @@ pub fn run(options: &Options) -> Result<Verdict> {
     let sources: Vec<_> = options.records.iter().map(|path| ("a record", path.as_path())).collect();
     let targets: Vec<_> = options.out.iter().map(|path| ("--out", path.as_path())).collect();
     files::check_targets(&targets, &sources)?;
-    let maps = options.records.iter().map(|path| load(path, &options.split_keys)).collect::<Result<Vec<_>>>()?;
+    let maps = options.records.iter().map(|path| load(path, options)).collect::<Result<Vec<_>>>()?;
     let fits = fit(&maps)?;
     if let Some(path) = &options.out {
         files::replace(path, |file| file.write_all(source(&fits).as_bytes()))?;
@@ -39,11 +42,15 @@ pub fn run(options: &Options) -> Result<Verdict> {
     Ok(Verdict::Pass)
 }
 
-/// The map at `path`, without the kernels that split keys where others are the ones to take those from.
-fn load(path: &Path, split_keys: &[PathBuf]) -> Result<Map> {
+/// The map at `path`, without the kernels that other records are the ones to take from.
+fn load(path: &Path, options: &Options) -> Result<Map> {
     let mut map = Map::load(path)?;
-    if !split_keys.is_empty() && split_keys.iter().all(|of| of != path) {
+    let is_left_out = |records: &[PathBuf]| !records.is_empty() && records.iter().all(|of| of != path);
+    if is_left_out(&options.split_keys) {
         without_split_keys(&mut map);
+    }
+    if is_left_out(&options.mma_sync) {
+        without_mma_sync(&mut map);
     }
     Ok(map)
 }
