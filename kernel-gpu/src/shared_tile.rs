@@ -119,6 +119,14 @@ impl<E: Element, const ROWS: u32, L: RowLayout> SharedTile<E, ROWS, L> {
     pub const BYTES: u32 = ROWS * Self::PITCH;
     /// Chunks of one row.
     pub const CHUNKS_PER_ROW: u32 = Self::PITCH / CHUNK_BYTES;
+    /// Neighbouring chunks of a row that as many neighbouring threads copy: the largest power of two of which a row is a multiple.
+    pub const CHUNKS_TOGETHER: u32 = 1 << Self::CHUNKS_PER_ROW.trailing_zeros();
+    /// How many times [`Self::CHUNKS_TOGETHER`] chunks a row has.
+    pub const SECTIONS: usize = (Self::CHUNKS_PER_ROW / Self::CHUNKS_TOGETHER) as usize;
+    /// Bytes from a chunk to that in the same place of the next section: the swizzle permutes chunks within a section.
+    pub const SECTION_BYTES: u32 = Self::CHUNKS_TOGETHER * CHUNK_BYTES;
+    /// Rows after which the swizzle repeats.
+    pub const SWIZZLE_ROWS: u32 = L::Swizzle::SPAN * L::Swizzle::ROWS_ALIKE;
     /// Alignment that the base address needs: one row of banks.
     pub const ALIGNMENT: u32 = 128;
 
@@ -176,27 +184,26 @@ impl<E: Element, const ROWS: u32, L: RowLayout> SharedTile<E, ROWS, L> {
         self.base + Self::offset(row, chunk)
     }
 
-    /// Shared-memory address of a chunk, from the `address` of another: `rows` rows below it and in the column whose index
-    /// differs from its own by the bits of `chunks`. One exclusive or, where [`Self::chunk`] begins anew.
+    /// Shared-memory address of a chunk, from the `address` of another: `rows` rows below it, and in the column whose index
+    /// differs from its own by the bits of `chunks` within the span of the swizzle and is larger by the others. One exclusive or
+    /// and an offset, where [`Self::chunk`] begins anew.
     ///
-    /// Neither is a carry: the bits of `rows` are clear in the row of `address`, and those of `chunks` are below those of a row.
+    /// Nothing is carried within the span: the bits of `rows` are clear in the row of `address`, or the swizzle repeats after `rows`.
     #[inline(always)]
     pub const fn relative_chunk(address: u32, rows: u32, chunks: u32) -> u32 {
         const {
-            assert!(Self::CHUNKS_PER_ROW.is_power_of_two(), "chunks of a row differ in other bits, too");
-            assert!(Self::PITCH <= Self::ALIGNMENT, "a tile may begin within what a row takes of the address bits");
+            assert!(L::Swizzle::SPAN * CHUNK_BYTES <= Self::ALIGNMENT, "a tile may begin within a span of the swizzle");
         }
-        (address ^ ((chunks ^ swizzle_of_row::<L::Swizzle>(rows)) * CHUNK_BYTES)) + rows * Self::PITCH
+        let within = chunks % L::Swizzle::SPAN;
+        let swizzled = (within ^ swizzle_of_row::<L::Swizzle>(rows)) * CHUNK_BYTES;
+        (address ^ swizzled) + rows * Self::PITCH + (chunks - within) * CHUNK_BYTES
     }
 
     /// Part `index` of the tile's parts of `COUNT` rows, a tile of its own: the swizzle repeats after so many rows.
     #[inline(always)]
     pub const fn part<const COUNT: u32>(self, index: u32) -> SharedTile<E, COUNT, L> {
         const {
-            assert!(
-                COUNT.is_multiple_of(L::Swizzle::SPAN * L::Swizzle::ROWS_ALIKE),
-                "the swizzle does not repeat after so many rows"
-            );
+            assert!(COUNT.is_multiple_of(Self::SWIZZLE_ROWS), "the swizzle does not repeat after so many rows");
             assert!(ROWS.is_multiple_of(COUNT), "the tile does not consist of such parts");
         }
         SharedTile::at(self.base + index * SharedTile::<E, COUNT, L>::BYTES)
@@ -212,11 +219,12 @@ mod tests {
 
     type Tile<L> = SharedTile<F16, 64, L>;
 
-    /// The rows of heads of 32, 64 and 128 columns.
+    /// The rows of heads of 32, 64, 96 and 128 columns.
     macro_rules! for_every_row {
         ($check:ident) => {
             $check::<Row<32, Swizzle64>>();
             $check::<Row<64, Swizzle128>>();
+            $check::<Row<96, Swizzle64>>();
             $check::<Row<128, Swizzle128>>();
         };
     }
@@ -253,16 +261,34 @@ mod tests {
     #[test]
     fn a_chunk_is_found_from_any_other() {
         fn check<L: RowLayout>() {
-            let tile = Tile::<L>::at(1024 + 128);
+            let (tile, span) = (Tile::<L>::at(1024 + 128), L::Swizzle::SPAN);
+            let is_relative = |row, rows| row & rows == 0 || rows % Tile::<L>::SWIZZLE_ROWS == 0 && row + rows < 64;
+            let is_in_row = |chunk, chunks| chunk / span + chunks / span < Tile::<L>::CHUNKS_PER_ROW / span;
             for (row, chunk) in places::<L>() {
-                for (rows, chunks) in places::<L>().filter(|(rows, _)| row & rows == 0) {
+                let others = places::<L>().filter(|&(rows, chunks)| is_relative(row, rows) && is_in_row(chunk, chunks));
+                for (rows, chunks) in others {
                     let found = Tile::<L>::relative_chunk(tile.chunk(row, chunk), rows, chunks);
-                    assert_eq!(found, tile.chunk(row + rows, chunk ^ chunks), "{row} + {rows}, {chunk} ^ {chunks}");
+                    let column = (chunk ^ (chunks % span)) + chunks / span * span;
+                    assert_eq!(found, tile.chunk(row + rows, column), "{row} + {rows}, {chunk} and {chunks}");
                 }
             }
         }
-        check::<Row<32, Swizzle64>>();
-        check::<Row<64, Swizzle128>>();
+        for_every_row!(check);
+    }
+
+    #[test]
+    fn chunks_of_a_section_repeat_in_the_next() {
+        fn check<L: RowLayout>() {
+            let tile = Tile::<L>::at(1024);
+            assert_eq!(Tile::<L>::CHUNKS_TOGETHER * Tile::<L>::SECTIONS as u32, Tile::<L>::CHUNKS_PER_ROW);
+            for (row, chunk) in places::<L>() {
+                let (section, first) = (chunk / Tile::<L>::CHUNKS_TOGETHER, chunk % Tile::<L>::CHUNKS_TOGETHER);
+                let found = tile.chunk(row, first) + section * Tile::<L>::SECTION_BYTES;
+                assert_eq!(found, tile.chunk(row, chunk), "row {row}, chunk {chunk} of {} columns", L::COLUMNS);
+            }
+        }
+        for_every_row!(check);
+        assert_eq!((Tile::<Row<96, Swizzle64>>::SECTIONS, Tile::<Row<128, Swizzle128>>::SECTIONS), (3, 1));
     }
 
     #[test]

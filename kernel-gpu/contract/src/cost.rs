@@ -41,7 +41,7 @@ pub struct KernelClass {
     pub mask: Mask,
 }
 
-/// Octaves between the columns and between the tiles, another grid, blocks more or less, another overlap, another mask.
+/// Columns between, octaves between the tiles, another grid, blocks more or less, another overlap, another mask.
 pub type Distance = (u32, u32, bool, u32, bool, bool);
 
 impl KernelClass {
@@ -70,7 +70,7 @@ impl KernelClass {
         let octaves = |one: u32, other: u32| one.max(1).ilog2().abs_diff(other.max(1).ilog2());
         (self.kind == other.kind).then(|| {
             let tiles = octaves(self.rows, other.rows) + octaves(self.keys, other.keys);
-            let columns = octaves(self.columns, other.columns);
+            let columns = self.columns.abs_diff(other.columns);
             let blocks = self.blocks.abs_diff(other.blocks);
             (columns, tiles, self.grid != other.grid, blocks, self.overlap != other.overlap, self.mask != other.mask)
         })
@@ -231,11 +231,11 @@ fn round_up(number: f64) -> f64 {
 
 impl Constants {
     /// What those of the class `own` let expect of `other`, of which nothing was measured: a warp's part of a step takes as long as
-    /// it has keys, the step of a multiprocessor's blocks as it has products.
+    /// it has keys and columns, the step of a multiprocessor's blocks as it has products.
     pub fn of_another(&self, own: &KernelClass, other: &KernelClass) -> Self {
         let ratio = |of: fn(&KernelClass) -> u32| f64::from(of(other).max(1)) / f64::from(of(own).max(1));
-        let (rows, keys, groups) =
-            (ratio(|class| class.rows), ratio(|class| class.keys), ratio(|class| class.key_groups));
+        let (rows, keys) = (ratio(|class| class.rows), ratio(|class| class.keys));
+        let (columns, groups) = (ratio(|class| class.columns), ratio(|class| class.key_groups));
         let doubt = if own.key_groups == other.key_groups { 1.0 } else { DOUBT };
         Self {
             // As many warps as before are there at once.
@@ -243,8 +243,8 @@ impl Constants {
             launch_us: self.launch_us * doubt,
             block_us: self.block_us * doubt,
             item_us: self.item_us * doubt,
-            step_us: self.step_us * doubt * keys / groups,
-            shared_step_us: self.shared_step_us * doubt * rows * keys,
+            step_us: self.step_us * doubt * keys * columns / groups,
+            shared_step_us: self.shared_step_us * doubt * rows * keys * columns,
             megabyte_us: self.megabyte_us * doubt,
             exposed: self.exposed,
         }
@@ -356,6 +356,12 @@ mod tests {
         let larger = CONSTANTS.of_another(&own, &class(Sm80::new(64, 64, 4, 2)));
         let expected = Constants { resident: 1, step_us: 1.0, shared_step_us: 1.2, ..CONSTANTS };
         assert_eq!(larger, expected, "twice the keys, four times the products");
+        let wider = CONSTANTS.of_another(&own, &class(Sm80 { columns: 96, ..Sm80::new(32, 32, 2, 2) }));
+        assert_eq!(
+            wider,
+            Constants { step_us: 0.75, shared_step_us: 0.3 * 1.5, ..CONSTANTS },
+            "half as many products more"
+        );
         let shared = CONSTANTS.of_another(&own, &class(Sm80 { key_groups: 4, ..Sm80::new(32, 64, 8, 2) }));
         assert_eq!(shared.step_us, 0.25 * DOUBT, "each group has half of the keys");
         assert_eq!(shared.shared_step_us, 0.6 * DOUBT);

@@ -141,9 +141,14 @@ pub fn computes(variant: &Variant<'_>, problem: &Problem, gpu: &Gpu<'_>) -> bool
     variant.check_accepts(problem).is_ok() && variant.check_fits(gpu).is_ok()
 }
 
-/// Columns of the narrowest tiles among the variants that compute `problem`: what a row lacks is computed and thrown away.
+/// Columns of the narrowest tiles among the variants that compute `problem` and are of the family of the first of them: what a row
+/// lacks is computed and thrown away, which costs less than another family.
 fn narrowest_columns<'a>(variants: impl Iterator<Item = Variant<'a>>, problem: &Problem, gpu: &Gpu<'_>) -> Option<u32> {
-    variants.filter(|variant| computes(variant, problem, gpu)).map(|variant| variant.config.columns()).min()
+    let mut variants = variants.filter(|variant| computes(variant, problem, gpu));
+    let first = variants.next()?;
+    let alike = variants.filter(|variant| variant.family() == first.family());
+    let columns = |variant: Variant<'_>| variant.config.columns();
+    Some(alike.map(columns).fold(columns(first), u32::min))
 }
 
 /// The best of `variants`, planned.

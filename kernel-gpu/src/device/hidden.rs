@@ -11,6 +11,14 @@ pub fn again(mut number: u32) -> u32 {
     number
 }
 
+/// [`again`] of an address.
+#[inline(always)]
+pub fn address_again(mut address: u64) -> u64 {
+    // SAFETY: a comment.
+    unsafe { asm!("// again: {}", inout(reg64) address, options(nomem, nostack, preserves_flags)) };
+    address
+}
+
 /// `count`, hidden from the compiler: loops of so many steps are not unrolled.
 #[cfg(feature = "sm_80")]
 #[inline(always)]

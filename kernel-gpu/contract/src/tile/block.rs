@@ -96,18 +96,18 @@ pub(super) const fn accumulator_registers(columns: u32, fragments: u32, strips: 
     strips.saturating_mul(score_tiles + columns / 8).saturating_add(fragments).saturating_mul(4)
 }
 
-/// Requires that there are kernels of so many columns; those of 96 copy by TMA, as threads do not share out their chunks evenly.
-pub(super) const fn check_columns(columns: u32, by_tma: bool) -> Result<(), Rejection> {
+/// Requires that there are kernels of so many columns.
+pub(super) const fn check_columns(columns: u32) -> Result<(), Rejection> {
     match columns {
-        32 | 64 | 128 => Ok(()),
-        96 if by_tma => Ok(()),
+        32 | 64 | 96 | 128 => Ok(()),
         _ => Err(Rejection::Columns),
     }
 }
 
-/// Requires that tiles of `columns` columns are whole copies of a 16-byte chunk by each of `threads` threads, or one by some of them.
+/// Requires that tiles of `columns` columns are whole copies of a 16-byte chunk by each of `threads` threads, or one by some of
+/// them. As many threads have chunks of a row as the largest power of two that divides their number.
 pub(super) const fn check_copies(columns: u32, threads: u32, rows: &[u32]) -> Result<(), Rejection> {
-    let rows_per_copy = threads * 16 / row_bytes(columns);
+    let rows_per_copy = threads >> (row_bytes(columns) / 16).trailing_zeros();
     let mut index = 0;
     while index < rows.len() {
         if rows[index] > rows_per_copy && rows[index] % rows_per_copy != 0 {

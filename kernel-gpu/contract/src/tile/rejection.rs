@@ -50,7 +50,7 @@ impl fmt::Display for Rejection {
             Rejection::Threads => {
                 "a block must have 1 to 32 warps, its producers included, and min_blocks blocks must fit on a multiprocessor"
             }
-            Rejection::Columns => "columns must be 32, 64 or 128, or 96 for tiles that are loaded by TMA",
+            Rejection::Columns => "columns must be 32, 64, 96 or 128",
             Rejection::QueryRowsPerWarp => "block_m must be a positive multiple of 16 * warps / key_groups",
             Rejection::KeyGroups => {
                 "key_groups must divide the warps, and the stages must hold O and softmax of block_m rows of all groups but one"

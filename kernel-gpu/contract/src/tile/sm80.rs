@@ -123,7 +123,7 @@ impl Sm80 {
         if let Err(rejection) = self.block().check_threads(limits) {
             return Err(rejection);
         }
-        if let Err(rejection) = check_columns(self.columns, false) {
+        if let Err(rejection) = check_columns(self.columns) {
             return Err(rejection);
         }
         if self.fma_exponentials > EXPONENTIALS
@@ -191,6 +191,8 @@ mod tests {
             Sm80 { epilogue: Epilogue::Exchange, ..GOOD },
             Sm80 { fma_exponentials: 2, unroll: 1, ..GOOD },
             Sm80 { key_groups: 2, ..GOOD },
+            Sm80 { columns: 96, min_blocks: 1, ..GOOD },
+            Sm80 { columns: 96, min_blocks: 1, block_m: 128, block_n: 32, stages: 3, ..GOOD },
             Sm80 { key_groups: 4, block_m: 16, ..GOOD },
             Sm80 { warps: 8, min_blocks: 1, key_groups: 8, block_m: 16, block_n: 128, ..GOOD },
         ];
@@ -211,7 +213,9 @@ mod tests {
             (Sm80 { block_n: 0, ..GOOD }, Rejection::KeysPerStep),
             (Sm80 { block_n: 24, ..GOOD }, Rejection::KeysPerStep),
             (Sm80 { stages: 1, ..GOOD }, Rejection::Stages),
+            (Sm80 { columns: 80, ..GOOD }, Rejection::Columns),
             (Sm80 { block_m: 128, warps: 8, block_n: 48, ..GOOD }, Rejection::CopyChunks),
+            (Sm80 { columns: 96, block_n: 48, ..GOOD }, Rejection::CopyChunks),
             (Sm80 { block_m: 256, warps: 2, ..GOOD }, Rejection::Registers),
             (Sm80 { block_m: 128, min_blocks: 5, ..GOOD }, Rejection::Registers),
             (Sm80 { key_groups: 0, ..GOOD }, Rejection::KeyGroups),

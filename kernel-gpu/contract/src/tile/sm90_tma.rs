@@ -165,7 +165,7 @@ impl Sm90Tma {
         if let Err(rejection) = self.block().check_threads(limits) {
             return Err(rejection);
         }
-        if let Err(rejection) = check_columns(self.columns, true) {
+        if let Err(rejection) = check_columns(self.columns) {
             return Err(rejection);
         }
         if self.passes == 0 || self.passes > 2 {

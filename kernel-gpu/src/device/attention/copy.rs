@@ -5,15 +5,106 @@ use super::head_rows::{HeadRows, has_chunk};
 use super::kernel::Kernel;
 use super::sequence::Sequence;
 use super::{Lane, Tile};
+use crate::device::hidden;
 use crate::device::ptx::cp_async;
 use crate::device::unrolled;
 
-/// Starts copying rows `[first_row, first_row + ROWS)` of `length` to `tile`, with neighbouring threads on neighbouring chunks; what is
-/// beyond the last row and beyond the end of a row become zeros.
+/// What the calling thread copies of the rows of a head: a chunk in each section of some of them, neighbouring threads
+/// neighbouring chunks.
+#[derive(Clone, Copy)]
+pub struct Copies {
+    /// Address of the first of its chunks that is copied next.
+    global: u64,
+    /// Bytes from one row to the next.
+    pitch: u64,
+}
+
+impl Copies {
+    /// Of `rows` from `first_row` on, to tiles of `ROWS` rows.
+    #[inline(always)]
+    pub fn new<K: Kernel, const ROWS: u32>(rows: HeadRows, first_row: u32, lane: Lane) -> Self {
+        let (row, chunk) = place::<K, ROWS>(lane);
+        Self { global: rows.chunk(first_row + row, chunk), pitch: rows.pitch }
+    }
+
+    /// Starts copying the next `ROWS` rows to `tile`, which are those from `first_row` on of `length`; what is beyond the last row and
+    /// beyond the end of a row become zeros.
+    ///
+    /// With `IN_TURN`, each address is computed from the one before. Otherwise the compiler may compute them from numbers that
+    /// it keeps in registers.
+    ///
+    /// # Safety
+    /// All threads of the block call this together; the rows are those of one of its tensors; `tile` is not accessed until a wait for
+    /// the copies and a barrier.
+    #[inline(always)]
+    pub unsafe fn start<K: Kernel, const ROWS: u32, const IN_TURN: bool>(
+        &mut self,
+        tile: Tile<K, ROWS>,
+        (first_row, length): (u32, u32),
+        block: &Block<'_, K>,
+        lane: Lane,
+    ) {
+        let rows_per_pass = block.threads / Tile::<K, ROWS>::CHUNKS_TOGETHER;
+        let (row, chunk) = place::<K, ROWS>(lane);
+        // What is beyond the end of a row is like what is beyond the last row.
+        let length = |section: u32| {
+            let chunk = section * Tile::<K, ROWS>::CHUNKS_TOGETHER + chunk;
+            if has_chunk(block.args, chunk) { length } else { 0 }
+        };
+        let (mut first_row, mut shared) = (first_row + row, tile.chunk(row, chunk));
+        if IN_TURN {
+            (first_row, shared) = (hidden::again(first_row), hidden::again(shared));
+        }
+        let is_relative =
+            rows_per_pass.is_power_of_two() || rows_per_pass.is_multiple_of(Tile::<K, ROWS>::SWIZZLE_ROWS);
+        let mut copy_pass = |pass: u32| {
+            let rows = pass * rows_per_pass;
+            let shared = match is_relative {
+                true => Tile::<K, ROWS>::relative_chunk(shared, rows, 0),
+                false => tile.chunk(row + rows, chunk),
+            };
+            unrolled!(at most 4; for section in Tile::<K, ROWS>::SECTIONS => {
+                let offset = section as u32 * Tile::<K, ROWS>::SECTION_BYTES;
+                let (shared, global) = (shared + offset, self.global + offset as u64);
+                // SAFETY: both chunks are 16-byte aligned by the tile's layout and the launch's checks; what is beyond the end
+                // is not read.
+                unsafe {
+                    if K::Sequence::HAS_TAIL {
+                        cp_async::copy_16_or_zeros(shared, global, first_row + rows < length(section as u32));
+                    } else {
+                        cp_async::copy_16(shared, global);
+                    }
+                }
+            });
+            self.global += rows_per_pass.min(ROWS) as u64 * self.pitch;
+            if IN_TURN {
+                self.global = hidden::address_again(self.global);
+            }
+        };
+        // As many passes as are worth unrolling: every condition is a constant, as is the number of passes that are left. A tile
+        // with fewer chunks than there are threads leaves some of them nothing to copy.
+        unrolled!(at most 16; for pass in 16 => {
+            if pass as u32 * rows_per_pass < ROWS && (rows_per_pass <= ROWS || row < ROWS) {
+                copy_pass(pass as u32);
+            }
+        });
+        for pass in 16..ROWS.div_ceil(rows_per_pass) {
+            copy_pass(pass);
+        }
+    }
+}
+
+/// The first row and chunk of a tile that the calling thread copies.
+#[inline(always)]
+fn place<K: Kernel, const ROWS: u32>(lane: Lane) -> (u32, u32) {
+    let together = Tile::<K, ROWS>::CHUNKS_TOGETHER;
+    (lane.thread / together, lane.thread % together)
+}
+
+/// [`Copies::start`] of rows `[first_row, first_row + ROWS)` of `rows`.
 ///
 /// # Safety
-/// All threads of the block call this together; `rows` are those of one of its tensors; `tile` is not accessed
-/// until a wait for the copies and a barrier.
+/// As for [`Copies::start`].
 #[inline(always)]
 pub unsafe fn start_copy<K: Kernel, const ROWS: u32>(
     tile: Tile<K, ROWS>,
@@ -22,34 +113,7 @@ pub unsafe fn start_copy<K: Kernel, const ROWS: u32>(
     block: &Block<'_, K>,
     lane: Lane,
 ) {
-    let chunks_per_row = Tile::<K, ROWS>::CHUNKS_PER_ROW;
-    let rows_per_pass = block.threads / chunks_per_row;
-    let (row, chunk) = (lane.thread / chunks_per_row, lane.thread % chunks_per_row);
-    // What is beyond the end of a row is like what is beyond the last row.
-    let length = if has_chunk(block.args, chunk) { length } else { 0 };
-    let (mut pass_row, mut global) = (row, rows.chunk(first_row + row, chunk));
-    let mut copy_pass = || {
-        let shared = tile.chunk(pass_row, chunk);
-        // SAFETY: both chunks are 16-byte aligned by the tile's layout and the launch's checks; rows beyond the end are
-        // not read.
-        unsafe {
-            if K::Sequence::HAS_TAIL {
-                cp_async::copy_16_or_zeros(shared, global, first_row + pass_row < length);
-            } else {
-                cp_async::copy_16(shared, global);
-            }
-        }
-        pass_row += rows_per_pass;
-        global += rows_per_pass as u64 * rows.pitch;
-    };
-    // As many passes as are worth unrolling: every condition is a constant, as is the number of passes that are left. A tile
-    // with fewer chunks than there are threads leaves some of them nothing to copy.
-    unrolled!(at most 16; for pass in 16 => {
-        if pass as u32 * rows_per_pass < ROWS && (rows_per_pass <= ROWS || row < ROWS) {
-            copy_pass();
-        }
-    });
-    for _ in 16..ROWS.div_ceil(rows_per_pass) {
-        copy_pass();
-    }
+    let mut copies = Copies::new::<K, ROWS>(rows, first_row, lane);
+    // SAFETY: as here.
+    unsafe { copies.start::<K, ROWS, false>(tile, (first_row, length), block, lane) };
 }

@@ -105,20 +105,23 @@ unsafe fn store_output<K: Kernel, const BLOCK_M: u32, const M_TILES: usize>(
     // SAFETY: the caller has the warp together.
     unsafe { sync::warp() };
 
-    // Each lane has a chunk, so the warp stores several whole rows at once.
+    // Each lane has a chunk of a section, so the warp stores that of several rows at once.
     let rows = block.output();
-    let chunk = lane.index % Tile::<K, BLOCK_M>::CHUNKS_PER_ROW;
-    let mut strip_row = lane.index / Tile::<K, BLOCK_M>::CHUNKS_PER_ROW;
-    let length = if has_chunk(block.args, chunk) { block.length() } else { 0 };
+    let together = Tile::<K, BLOCK_M>::CHUNKS_TOGETHER;
+    let (mut strip_row, chunk) = (lane.index / together, lane.index % together);
+    let length = |section: u32| if has_chunk(block.args, section * together + chunk) { block.length() } else { 0 };
     while strip_row < M_TILES as u32 * MMA_M {
         let row = block.first_row() + warp_row + strip_row;
-        // SAFETY: a chunk of the warp's own rows, written before the barrier above.
-        let value = unsafe { memory::load_shared_16(tile.chunk(warp_row + strip_row, chunk)) };
-        if !K::Sequence::HAS_TAIL || row < length {
-            // SAFETY: a chunk of a row before the end, 16-byte aligned by the launch's checks.
-            unsafe { memory::store_global_16(rows.chunk(row, chunk), value) };
-        }
-        strip_row += WARP_SIZE / Tile::<K, BLOCK_M>::CHUNKS_PER_ROW;
+        unrolled!(at most 4; for section in Tile::<K, BLOCK_M>::SECTIONS => {
+            let offset = section as u32 * Tile::<K, BLOCK_M>::SECTION_BYTES;
+            // SAFETY: a chunk of the warp's own rows, written before the barrier above.
+            let value = unsafe { memory::load_shared_16(tile.chunk(warp_row + strip_row, chunk) + offset) };
+            if !K::Sequence::HAS_TAIL || row < length(section as u32) {
+                // SAFETY: a chunk of a row before the end, 16-byte aligned by the launch's checks.
+                unsafe { memory::store_global_16(rows.chunk(row, chunk) + offset as u64, value) };
+            }
+        });
+        strip_row += WARP_SIZE / together;
     }
 }
 

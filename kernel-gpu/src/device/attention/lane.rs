@@ -34,12 +34,23 @@ impl Lane {
     /// The calling thread's.
     #[inline(always)]
     pub fn current() -> Self {
-        let thread = thread::thread_idx_x();
+        Self::of(thread::thread_idx_x())
+    }
+
+    /// That of a thread.
+    #[inline(always)]
+    const fn of(thread: u32) -> Self {
         Self { thread, warp: thread / WARP_SIZE, index: thread % WARP_SIZE }
     }
 
+    /// The same lane, all of which is computed again from its thread ([`hidden::again`]).
+    #[cfg(feature = "sm_80")]
+    #[inline(always)]
+    pub fn again_from_thread(self) -> Self {
+        Self::of(hidden::again(self.thread))
+    }
+
     /// The same lane, from whose index all is computed again ([`hidden::again`]).
-    #[cfg_attr(not(feature = "sm_90a"), allow(dead_code, reason = "what the other family has no use for"))]
     #[inline(always)]
     pub fn again(self) -> Self {
         Self { index: hidden::again(self.index), ..self }

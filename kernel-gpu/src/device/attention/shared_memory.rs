@@ -7,6 +7,7 @@ use super::kernel::Kernel;
 use crate::device::codegen::shared;
 
 /// The block's dynamic shared memory: the Q tile, which later holds O, then K and V of each stage.
+#[derive(Clone, Copy)]
 pub struct SharedMemory<K, const BLOCK_M: u32, const BLOCK_N: u32> {
     base: u32,
     _kernel: PhantomData<K>,

@@ -78,7 +78,7 @@ pub fn forward<
             loop {
                 let mut accumulators = Accumulators::<K, M_TILES>::new();
                 while step.number < pipeline.steps {
-                    let (keys, values) = pipeline.tiles(&step);
+                    let (keys, values) = pipeline.tiles(&mut step);
                     let first_key = warp.first_key(&pipeline, &step);
                     match warp.attention(first_key, K_STEPS as u32 * MMA_K, attended.length) {
                         Attention::All => {
@@ -99,9 +99,10 @@ pub fn forward<
                 }
 
                 let mut maxima = RowMaxima::new();
-                step = pipeline.begin();
+                let again = pipeline.again();
+                step = again.begin();
                 while step.number < pipeline.steps {
-                    let (keys, _) = pipeline.tiles(&step);
+                    let (keys, _) = pipeline.tiles(&mut step);
                     warp.take_maxima::<BLOCK_N, K_STEPS>(
                         &mut maxima,
                         keys,
@@ -112,12 +113,14 @@ pub fn forward<
                 }
                 shifts = maxima.shifts(args.scale_log2).or_zero();
                 exact = true;
-                step = pipeline.begin();
+                step = again.begin();
             }
         }
     };
 
-    let block = block.again();
+    let (block, lane) = (block.again(), lane.again_from_thread());
+    let group = Group::of::<K>(lane);
+    let warp_row = group.warp * rows_per_warp;
     // SAFETY: the warp is together and alone touches its rows of the Q tile, which it read before the first step; each
     // step ends with a barrier.
     unsafe {
@@ -250,7 +253,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         // SAFETY: all threads are here; each step's tiles are complete until it is finished.
         unsafe {
             while step.number < pipeline.steps {
-                let (keys, values) = pipeline.tiles(&step);
+                let (keys, values) = pipeline.tiles(&mut step);
                 let mut first = 0;
                 while first < not_unrolled(K_STEPS as u32) {
                     unrolled!(at most 8; for k in K::UNROLL => {
@@ -259,9 +262,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
                         let place = Place {
                             first_row: self.first_row, first_key, length: block.length(), kv_length
                         };
-                        self.follow(
-                            &mut softmax, &mut output, keys.part(part), values.part(part), score_mod, place,
-                        );
+                        self.follow(&mut softmax, &mut output, (keys, values, part), score_mod, place);
                     });
                     first += K::UNROLL as u32;
                 }
@@ -277,19 +278,19 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
     /// # Safety
     /// The whole warp calls this together; `keys` and `values` are complete and visible.
     #[inline(always)]
-    unsafe fn follow(
+    unsafe fn follow<const BLOCK_N: u32>(
         &self,
         softmax: &mut RunningSoftmax<M_TILES>,
         output: &mut Output<K, M_TILES>,
-        keys: Tile<K, MMA_K>,
-        values: Tile<K, MMA_K>,
+        (keys, values, part): (Tile<K, BLOCK_N>, Tile<K, BLOCK_N>, u32),
         score_mod: K::ScoreMod,
         place: Place,
     ) {
         // SAFETY: the whole warp is here; K and V are complete, and the bias is the launch's.
         unsafe {
             let fetched = score_mod.fetch::<K::Element, M_TILES, 2>(self.args, place, self.lane);
-            let mut scores = products::scores::<K, M_TILES>(&self.queries.fragments(), keys, self.lane);
+            let queries = &self.queries.fragments();
+            let mut scores = products::scores::<K, BLOCK_N, M_TILES>(queries, (keys, part), self.lane);
             score_mod.apply::<K::Element, M_TILES, 2>(self.args, &mut scores, fetched, place, self.lane);
             let rows = (self.first_row, Self::ROWS);
             apply_mask::<K, M_TILES, 2>(self.args, &mut scores, rows, 0, place.first_key, place.kv_length, self.lane);
@@ -299,7 +300,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
             unrolled!(at most 4; for m in M_TILES => {
                 probabilities[m] = pack_probabilities::<K::Element>(scores[m][0], scores[m][1]);
             });
-            products::accumulate_output::<K, M_TILES>(output, &probabilities, values, self.lane);
+            products::accumulate_output::<K, BLOCK_N, M_TILES>(output, &probabilities, (values, part), self.lane);
         }
     }
 
@@ -315,7 +316,8 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         length: u32,
     ) -> Shifts<M_TILES> {
         // SAFETY: the whole warp is here; K is complete.
-        let mut scores = unsafe { products::scores::<K, M_TILES>(&self.queries.fragments(), keys.part(0), self.lane) };
+        let mut scores =
+            unsafe { products::scores::<K, BLOCK_N, M_TILES>(&self.queries.fragments(), (keys, 0), self.lane) };
         if K::Mask::touches::<K::Sequence>(self.args, (self.first_row, Self::ROWS), first_key, MMA_K, length) {
             mask_scores::<K::Mask, M_TILES, 2>(self.args, &mut scores, self.first_row, first_key, length, self.lane);
         }
@@ -330,16 +332,17 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
     /// # Safety
     /// The whole warp calls this together; `keys` is complete and visible.
     #[inline(always)]
-    unsafe fn scores<const MASKED: bool>(
+    unsafe fn scores<const BLOCK_N: u32, const MASKED: bool>(
         &self,
-        keys: Tile<K, MMA_K>,
+        keys: (Tile<K, BLOCK_N>, u32),
         first_key: u32,
         length: u32,
     ) -> Scores<M_TILES, 2> {
         // SAFETY: the whole warp is here; K is complete.
-        let mut scores = unsafe { products::scores::<K, M_TILES>(&self.queries.fragments(), keys, self.lane) };
+        let mut scores = unsafe { products::scores::<K, BLOCK_N, M_TILES>(&self.queries.fragments(), keys, self.lane) };
         if MASKED {
-            mask_scores::<K::Mask, M_TILES, 2>(self.args, &mut scores, self.first_row, first_key, length, self.lane);
+            let lane = self.lane.again();
+            mask_scores::<K::Mask, M_TILES, 2>(self.args, &mut scores, self.first_row, first_key, length, lane);
         }
         scores
     }
@@ -363,14 +366,15 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         let k_steps = if K::UNROLL == K_STEPS { K_STEPS as u32 } else { not_unrolled(K_STEPS as u32) };
         while first < k_steps {
             unrolled!(at most 8; for k in K::UNROLL => {
-                let part = first + k as u32;
-                let (keys, values) = (keys.part(self.first_part() + part), values.part(self.first_part() + part));
+                let own = first + k as u32;
+                let part = self.first_part() + own;
                 // SAFETY: the whole warp is here; K and V are complete.
                 unsafe {
-                    let scores = self.scores::<MASKED>(keys, first_key + part * MMA_K, length);
+                    let scores = self.scores::<BLOCK_N, MASKED>((keys, part), first_key + own * MMA_K, length);
                     let probabilities = shifts.probabilities::<K>(&scores, self.args.scale_log2);
                     accumulators.sums.accumulate::<K::Element>(&probabilities);
-                    products::accumulate_output::<K, M_TILES>(&mut accumulators.output, &probabilities, values, self.lane);
+                    let output = &mut accumulators.output;
+                    products::accumulate_output::<K, BLOCK_N, M_TILES>(output, &probabilities, (values, part), self.lane);
                 }
             });
             first += K::UNROLL as u32;
@@ -394,7 +398,7 @@ impl<'a, K: Sm80Kernel, const BLOCK_M: u32, const M_TILES: usize> Warp<'a, K, BL
         while k < k_steps {
             // SAFETY: the whole warp is here; K is complete.
             let scores =
-                unsafe { self.scores::<true>(keys.part(self.first_part() + k), first_key + k * MMA_K, length) };
+                unsafe { self.scores::<BLOCK_N, true>((keys, self.first_part() + k), first_key + k * MMA_K, length) };
             maxima.take_in(&scores);
             k += 1;
         }

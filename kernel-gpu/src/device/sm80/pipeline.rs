@@ -1,11 +1,12 @@
 //! How K and V get to shared memory: `cp.async` by all threads of the block, `STAGES - 1` steps ahead.
 
 use crate::device::attention::block::{Attended, Block};
-use crate::device::attention::copy::start_copy;
+use crate::device::attention::copy::{Copies, start_copy};
 use crate::device::attention::head_rows::HeadRows;
 use crate::device::attention::kernel::Kernel;
 use crate::device::attention::shared_memory::SharedMemory;
 use crate::device::attention::{Lane, Tile};
+use crate::device::hidden;
 use crate::device::ptx::{cp_async, sync};
 
 /// The copies of one block.
@@ -30,6 +31,15 @@ pub struct Step {
     stage: u32,
     /// The stage of the step before.
     free_stage: u32,
+    /// What is copied next.
+    copies: Copying,
+}
+
+/// What the calling thread copies next.
+#[derive(Clone, Copy)]
+struct Copying {
+    keys: Copies,
+    values: Copies,
 }
 
 impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
@@ -75,21 +85,34 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
         }
     }
 
+    /// The same, whose copies begin with what is computed again: kept since the first time, it would take registers of the loop
+    /// over the steps.
+    #[inline(always)]
+    pub fn again(&self) -> Self {
+        let attended = self.block.again().attended();
+        let (keys, values) = (attended.keys(), attended.values());
+        Self { first_key: hidden::again(self.first_key), keys, values, lane: self.lane.again_from_thread(), ..*self }
+    }
+
     /// Starts the first steps and waits for the first of them. `while step.number < pipeline.steps` then goes through all.
     ///
     /// # Safety
     /// All threads of the block call this together, at the beginning or after [`Pipeline::finish`] of the last step.
     #[inline(always)]
     pub unsafe fn begin(&self) -> Step {
+        let mut copies = Copying {
+            keys: Copies::new::<K, BLOCK_N>(self.keys, self.first_key, self.lane),
+            values: Copies::new::<K, BLOCK_N>(self.values, self.first_key, self.lane),
+        };
         let mut number = 0;
         while number < STAGES - 1 {
             // SAFETY: all threads are here; nobody reads a stage before its step, or after the last barrier of all steps.
-            unsafe { self.start_copies(number, number) };
+            unsafe { self.start_copies(&mut copies, number, number) };
             number += 1;
         }
         // SAFETY: all threads are here.
         unsafe { self.wait() };
-        Step { number: 0, stage: 0, free_stage: STAGES - 1 }
+        Step { number: 0, stage: 0, free_stage: STAGES - 1, copies }
     }
 
     /// K and V of a step that was waited for; starts the copies of the step `STAGES - 1` further.
@@ -97,9 +120,9 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
     /// # Safety
     /// All threads of the block call this together, once a step.
     #[inline(always)]
-    pub unsafe fn tiles(&self, step: &Step) -> (Tile<K, BLOCK_N>, Tile<K, BLOCK_N>) {
+    pub unsafe fn tiles(&self, step: &mut Step) -> (Tile<K, BLOCK_N>, Tile<K, BLOCK_N>) {
         // SAFETY: all threads are here; the stage's readers have passed the barrier that ended their step.
-        unsafe { self.start_copies(step.number + STAGES - 1, step.free_stage) };
+        unsafe { self.start_copies(&mut step.copies, step.number + STAGES - 1, step.free_stage) };
         (self.memory.keys(step.stage), self.memory.values(step.stage))
     }
 
@@ -127,13 +150,14 @@ impl<'a, K: Kernel, const BLOCK_M: u32, const BLOCK_N: u32, const STAGES: u32>
     /// # Safety
     /// All threads of the block call this together; nobody reads the stage until the step is waited for.
     #[inline(always)]
-    unsafe fn start_copies(&self, step: u32, stage: u32) {
+    unsafe fn start_copies(&self, copies: &mut Copying, step: u32, stage: u32) {
         if step < self.steps {
             // SAFETY: all threads are here, and nobody reads the stage; the rows of K and V before the end are accessible.
             unsafe {
                 let rows = (self.first_key + step * BLOCK_N, self.kv_length);
-                start_copy(self.memory.keys(stage), self.keys, rows, &self.block, self.lane);
-                start_copy(self.memory.values(stage), self.values, rows, &self.block, self.lane);
+                let (keys, values) = (self.memory.keys(stage), self.memory.values(stage));
+                copies.keys.start::<K, BLOCK_N, true>(keys, rows, &self.block, self.lane);
+                copies.values.start::<K, BLOCK_N, true>(values, rows, &self.block, self.lane);
             }
         }
         cp_async::commit_group();

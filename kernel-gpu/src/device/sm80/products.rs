@@ -28,11 +28,12 @@ pub unsafe fn load_queries<K: Kernel, const ROWS: u32, const M_TILES: usize>(
     let mut queries: QueryFragments<K, M_TILES> = [Fragments::zeros(); M_TILES];
     // Matrices in the order of A's registers: rows 0-7 and 8-15 of the left half, then of the right half.
     let (row, chunk) = (warp_row + lane.index % 16, lane.index / 16);
+    let first = tile.chunk(row, chunk);
     // SAFETY: chunks of the tile; the caller has the warp together.
     unsafe {
         unrolled!(at most 4; for m in M_TILES => {
             unrolled!(at most 8; for k in K::HeadDim::K_STEPS => {
-                let address = tile.chunk(row + m as u32 * MMA_M, k as u32 * CHUNKS_PER_K_STEP + chunk);
+                let address = Tile::<K, ROWS>::relative_chunk(first, m as u32 * MMA_M, k as u32 * CHUNKS_PER_K_STEP);
                 queries[m].all_mut()[k] = ldmatrix::load_4(address);
             });
         });
@@ -40,23 +41,23 @@ pub unsafe fn load_queries<K: Kernel, const ROWS: u32, const M_TILES: usize>(
     queries
 }
 
-/// S = Q·Kᵀ for the warp's rows and 16 keys.
+/// S = Q·Kᵀ for the warp's rows and the 16 keys that are part `part` of `keys`.
 ///
 /// # Safety
 /// The whole warp calls this together, after the tile was copied and a barrier.
 #[inline(always)]
-pub unsafe fn scores<K: Kernel, const M_TILES: usize>(
+pub unsafe fn scores<K: Kernel, const BLOCK_N: u32, const M_TILES: usize>(
     queries: &QueryFragments<K, M_TILES>,
-    keys: Tile<K, MMA_K>,
+    (keys, part): (Tile<K, BLOCK_N>, u32),
     lane: Lane,
 ) -> Scores<M_TILES, 2> {
     let mut scores = [[[0.0; 4]; 2]; M_TILES];
     // K's rows are the columns of B: two n-tiles of 8 keys, left and right half of the k-step.
-    let (row, chunk) = (lane.index / 16 * 8 + lane.index % 8, lane.index / 8 % 2);
+    let first = keys.chunk(lane.index / 16 * 8 + lane.index % 8, lane.index / 8 % 2);
     // SAFETY: chunks of the tile; the caller has the warp together.
     unsafe {
         unrolled!(at most 8; for k in K::HeadDim::K_STEPS => {
-            let address = keys.chunk(row, k as u32 * CHUNKS_PER_K_STEP + chunk);
+            let address = Tile::<K, BLOCK_N>::relative_chunk(first, part * MMA_K, k as u32 * CHUNKS_PER_K_STEP);
             let [b0, b1, b2, b3] = ldmatrix::load_4(address);
             unrolled!(at most 4; for m in M_TILES => {
                 mma::multiply_accumulate::<K::Element>(&mut scores[m][0], queries[m].all()[k], [b0, b1]);
@@ -67,23 +68,23 @@ pub unsafe fn scores<K: Kernel, const M_TILES: usize>(
     scores
 }
 
-/// O += P·V for the warp's rows and 16 keys.
+/// O += P·V for the warp's rows and the 16 keys that are part `part` of `values`.
 ///
 /// # Safety
 /// The whole warp calls this together, after the tile was copied and a barrier.
 #[inline(always)]
-pub unsafe fn accumulate_output<K: Kernel, const M_TILES: usize>(
+pub unsafe fn accumulate_output<K: Kernel, const BLOCK_N: u32, const M_TILES: usize>(
     output: &mut Output<K, M_TILES>,
     probabilities: &[FragmentA; M_TILES],
-    values: Tile<K, MMA_K>,
+    (values, part): (Tile<K, BLOCK_N>, u32),
     lane: Lane,
 ) {
     // V's rows are the depth: transposed on load, two n-tiles of 8 columns at a time.
-    let (row, chunk) = (lane.index % 16, lane.index / 16);
+    let first = values.chunk(lane.index % 16, lane.index / 16);
     // SAFETY: chunks of the tile; the caller has the warp together.
     unsafe {
         unrolled!(at most 8; for pair in const { K::HeadDim::N_TILES / 2 } => {
-            let address = values.chunk(row, pair as u32 * 2 + chunk);
+            let address = Tile::<K, BLOCK_N>::relative_chunk(first, part * MMA_K, pair as u32 * 2);
             let [b0, b1, b2, b3] = ldmatrix::load_4_transposed(address);
             unrolled!(at most 4; for m in M_TILES => {
                 let output = output[m].all_mut();
