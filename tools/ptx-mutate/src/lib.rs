@@ -3,12 +3,14 @@
 //!
 //! [`rules`] is the list of mistakes; [`mutant`] makes them in an entry; [`trial`] runs a mutant in the simulator on
 //! shapes and inputs chosen to exercise it, with every check the simulator has and the f64 reference; [`review`] holds
-//! the mutants that cannot be noticed because they are no worse than the kernel; [`report`] adds up.
+//! the mutants that cannot be noticed because they are no worse than the kernel; [`report`] adds up;
+//! [`record`] says whether a run is worse than the one before.
 
 pub mod campaign;
 pub mod change;
 pub mod instruction;
 pub mod mutant;
+pub mod record;
 pub mod report;
 pub mod review;
 pub mod rules;

@@ -1,16 +1,16 @@
 //! What a run of mutants came to: a table by rule, and every survivor.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::mutant::Mutant;
 use crate::review::Review;
 use crate::trial::Verdict;
 
 /// How mutants ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// All of them.
     pub mutants: usize,
@@ -35,7 +35,7 @@ pub struct Survivor {
     /// The mutant.
     #[serde(flatten)]
     pub mutant: Mutant,
-    /// Text of the first of its Rust lines that lies in this repository.
+    /// [`Review::code`].
     pub code: String,
     /// Why it is equivalent to the kernel; absent if it is not known to be.
     pub reason: Option<String>,
@@ -62,6 +62,8 @@ pub struct Report {
     pub rules: BTreeMap<&'static str, Tally>,
     /// By class of the finding: mutants it was the first finding of.
     pub findings: BTreeMap<String, usize>,
+    /// By name of the rule: the Rust lines ([`Review::code`]) of which every mutant that was run was noticed.
+    pub noticed: BTreeMap<&'static str, BTreeSet<String>>,
     /// Every survivor, equivalent or not.
     pub survivors: Vec<Survivor>,
 }
@@ -82,10 +84,20 @@ impl Tally {
     /// Percentage of the mutants that something comes to, and that are not known to be equivalent, which were noticed; 100 when
     /// there are none.
     pub fn noticed_percent(&self) -> f64 {
-        match self.mutants - self.equivalent - self.not_executed {
+        match self.worse() {
             0 => 100.0,
-            worse => 100.0 * (worse - self.survived) as f64 / worse as f64,
+            worse => 100.0 * self.noticed() as f64 / worse as f64,
         }
+    }
+
+    /// Mutants that something comes to and that are not known to be equivalent.
+    pub fn worse(&self) -> usize {
+        self.noticed() + self.survived
+    }
+
+    /// Mutants that were noticed.
+    pub fn noticed(&self) -> usize {
+        self.finding + self.wrong_result + self.refused
     }
 
     fn row(&self) -> [String; 8] {
@@ -126,11 +138,18 @@ impl Report {
             total: Tally::default(),
             rules: BTreeMap::new(),
             findings: BTreeMap::new(),
+            noticed: BTreeMap::new(),
             survivors: Vec::new(),
         };
         for (mutant, verdict) in outcomes {
             report.add(mutant, *verdict, review);
         }
+        for survivor in &report.survivors {
+            if let Some(lines) = report.noticed.get_mut(survivor.mutant.rule.name) {
+                lines.remove(&survivor.code);
+            }
+        }
+        report.noticed.retain(|_, lines| !lines.is_empty());
         report
     }
 
@@ -139,12 +158,15 @@ impl Report {
         for tally in [&mut self.total, self.rules.entry(mutant.rule.name).or_default()] {
             tally.add(verdict, reason.is_some());
         }
-        match verdict {
-            Verdict::Finding(class) => *self.findings.entry(class.to_string()).or_default() += 1,
-            Verdict::Survived | Verdict::NotExecuted => {
-                self.survivors.push(Survivor::new(mutant, verdict == Verdict::Survived, reason, review));
-            }
-            Verdict::WrongResult | Verdict::Refused => {}
+        let code = review.code(mutant);
+        if let Verdict::Survived | Verdict::NotExecuted = verdict {
+            let (mutant, reason) = (mutant.clone(), reason.map(str::to_owned));
+            self.survivors.push(Survivor { mutant, code, reason, executed: verdict == Verdict::Survived });
+        } else if !code.is_empty() {
+            self.noticed.entry(mutant.rule.name).or_default().insert(code);
+        }
+        if let Verdict::Finding(class) = verdict {
+            *self.findings.entry(class.to_string()).or_default() += 1;
         }
     }
 
@@ -190,17 +212,11 @@ impl Report {
 }
 
 impl Survivor {
-    fn new(mutant: &Mutant, executed: bool, reason: Option<&str>, review: &Review) -> Self {
-        let lines = mutant.sources.iter().map(|source| review.line(source));
-        Self {
-            mutant: mutant.clone(),
-            code: lines.into_iter().find(|line| !line.is_empty()).unwrap_or_default(),
-            reason: reason.map(str::to_owned),
-            executed,
-        }
-    }
-
-    fn write_markdown(&self, out: &mut String) -> std::fmt::Result {
+    /// Writes an item of a list: the mutant, its Rust line, and why it is equivalent.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub(crate) fn write_markdown(&self, out: &mut impl Write) -> std::fmt::Result {
         let Self { mutant: Mutant { entry, rule, line, before, after, sources }, code, reason, executed } = self;
         let after = if after.is_empty() { "nothing" } else { after };
         writeln!(out, "* **{}**, {entry}, PTX line {line}: `{before}` → `{after}`", rule.name)?;
@@ -208,5 +224,39 @@ impl Survivor {
         writeln!(out, "  * `{code}` ({})", places.join(" ← "))?;
         let unexplained = if *executed { "**not reviewed**" } else { "not executed" };
         writeln!(out, "  * {}", reason.as_deref().unwrap_or(unexplained))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::manifest::{CodeGenerator, FORMAT, Manifest};
+
+    use super::*;
+    use crate::rules::RULES;
+    use crate::source::Source;
+
+    #[test]
+    fn a_rust_line_is_noticed_when_all_of_its_mutants_are() {
+        let outcome = |line, verdict| {
+            let source = |file: &str, line| Source { file: file.to_owned(), line };
+            let sources = vec![source("not of this repository.rs", 1), source("tools/ptx-mutate/Cargo.toml", line)];
+            let before = "bar.sync 0;".to_owned();
+            (Mutant { entry: String::new(), rule: &RULES[0], line: 1, before, after: String::new(), sources }, verdict)
+        };
+        let finding = Verdict::Finding(ptx_sim::FindingClass::Misaligned);
+        let outcomes = [
+            outcome(1, Verdict::WrongResult),
+            outcome(2, Verdict::Refused),
+            outcome(2, Verdict::Survived),
+            outcome(1, finding),
+            outcome(1000, finding),
+        ];
+        let code_generator = CodeGenerator { name: String::new(), version: String::new() };
+        let manifest = Manifest { format: FORMAT, code_generator, git_commit: None, ptxas: None, modules: Vec::new() };
+        let origin = Origin { command: String::new(), manifest, possible: 9 };
+        let report = Report::new(origin, &outcomes, &Review::load().unwrap());
+        let noticed: Vec<_> = report.noticed[RULES[0].name].iter().collect();
+        assert_eq!(noticed, ["[package]"], "neither a line with a survivor nor one without text");
+        assert_eq!((report.total.noticed(), report.total.worse()), (4, 5));
     }
 }

@@ -70,9 +70,10 @@ impl Review {
         found.map(|known| known.reason.as_str())
     }
 
-    /// The text of a Rust line of this repository; empty for one that lies elsewhere.
-    pub fn line(&self, source: &Source) -> String {
-        self.lines(source, 1)
+    /// Text of the first of a mutant's Rust lines that lies in this repository; empty where none does.
+    pub fn code(&self, mutant: &Mutant) -> String {
+        let mut lines = mutant.sources.iter().map(|source| self.lines(source, 1));
+        lines.find(|line| !line.is_empty()).unwrap_or_default()
     }
 
     /// `count` lines from `source` on, without indentation.
