@@ -72,7 +72,9 @@ impl Review {
 
     /// Text of the first of a mutant's Rust lines that lies in this repository; empty where none does.
     pub fn code(&self, mutant: &Mutant) -> String {
-        let mut lines = mutant.sources.iter().map(|source| self.lines(source, 1));
+        // The compiler gives line 0 to what it made of several lines, and the standard library's lines lie elsewhere.
+        let is_here = |source: &&Source| source.line > 0 && !Path::new(&source.file).is_absolute();
+        let mut lines = mutant.sources.iter().filter(is_here).map(|source| self.lines(source, 1));
         lines.find(|line| !line.is_empty()).unwrap_or_default()
     }
 
@@ -81,5 +83,30 @@ impl Review {
         let text = std::fs::read_to_string(self.root.join(&source.file)).unwrap_or_default();
         let before = source.line.saturating_sub(1);
         text.lines().skip(before).take(count).map(str::trim).collect::<Vec<_>>().join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::RULES;
+
+    #[test]
+    fn a_mutant_belongs_to_a_line_that_somebody_wrote() {
+        let source = |file: &str, line| Source { file: file.to_owned(), line };
+        let own = "tools/ptx-mutate/Cargo.toml";
+        let mutant = Mutant {
+            entry: "an_entry".to_owned(),
+            rule: &RULES[0],
+            line: 17,
+            before: "bar.sync 0;".to_owned(),
+            after: String::new(),
+            sources: vec![
+                source(own, 0),
+                source(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"), 2),
+                source(own, 1),
+            ],
+        };
+        assert_eq!(Review::load().expect("it is in this repository").code(&mutant), "[package]");
     }
 }
