@@ -401,6 +401,9 @@ mod tests {
             ("h100-split-keys", [1.02, 1.3], SPLIT_KEYS, !MMA_SYNC),
             ("h100-d64-fresh", [1.02, 1.3], SPLIT_KEYS, MMA_SYNC),
             ("h100-wide-fresh", [1.02, 1.4], SPLIT_KEYS, MMA_SYNC),
+            ("h200-d64-fresh", [1.03, 1.3], SPLIT_KEYS, MMA_SYNC),
+            ("h200-wide-fresh", [1.02, 1.3], SPLIT_KEYS, MMA_SYNC),
+            ("h200-short-wide-fresh", [1.04, 1.4], SPLIT_KEYS, MMA_SYNC),
         ] {
             let path = format!("{}/../../docs/results/map/{name}.jsonl", env!("CARGO_MANIFEST_DIR"));
             let mut map = Map::load(path.as_ref()).unwrap();
