@@ -1,4 +1,4 @@
-//! Puts the kernels' PTX into the library, compressed, one stream for each entry.
+//! Embeds the kernels' PTX into the library, one zlib stream per entry.
 
 use std::env;
 use std::fmt::Write as _;
@@ -10,9 +10,9 @@ mod package;
 #[path = "build/split.rs"]
 mod split;
 
-/// Names a folder that `cargo xtask ptx` has written.
+/// Environment variable that names a folder written by `cargo xtask ptx`.
 const PTX_FOLDER: &str = "FA512_PTX_DIR";
-/// The PTX files of such a folder that hold kernels; what else lies there (probes) is not shipped.
+/// The PTX files in such a folder that hold kernels. Other files there (probes) are not shipped.
 const PTX_FILES: [&str; 2] = ["sm_90a.ptx", "sm_80.ptx"];
 
 fn main() {
@@ -45,12 +45,12 @@ fn variable(name: &str) -> String {
     env::var(name).unwrap_or_else(|_| panic!("cargo sets {name} for build scripts"))
 }
 
-/// The folder of compressed kernels: that in the crate, else one made in `out` of the PTX folder that is named or lies in the
-/// checkout's `target`. `None` where there is no PTX.
+/// The folder of compressed kernels: the crate's own, else one made in `out` from the PTX folder that [`PTX_FOLDER`]
+/// names or that lies in the checkout's `target`. `None` if there is no PTX.
 fn find(out: &Path) -> Result<Option<PathBuf>, String> {
     let package = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
     let packaged = package.join("kernels");
-    // Cargo leaves the manifest that it was made from in every packed crate, and nowhere else.
+    // Cargo writes the original manifest into every packed crate, and only there.
     let is_packed = package.join("Cargo.toml.orig").is_file();
     if is_packed && packaged.join(package::INDEX).is_file() {
         println!("cargo::rerun-if-changed={}", packaged.display());
@@ -84,7 +84,7 @@ fn find(out: &Path) -> Result<Option<PathBuf>, String> {
     Ok(Some(folder))
 }
 
-/// The source of a slice of `Embedded`, an element for each kernel in `folder`.
+/// Source text of a slice of `Embedded`, with an element per kernel in `folder`.
 fn table(folder: &Path) -> Result<String, String> {
     let mut table = "&[\n".to_owned();
     for kernel in package::read(folder)? {

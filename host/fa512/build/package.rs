@@ -1,5 +1,5 @@
-//! A folder of compressed kernels: a zlib stream for each entry, and an index of them. `build.rs` reads it, and writes it
-//! when it finds loose PTX; `cargo xtask package` writes it into the crate that is published.
+//! A folder of compressed kernels: a zlib stream per entry, and an index. `build.rs` reads it, and writes it when it
+//! finds loose PTX; `cargo xtask package` writes it into the published crate.
 
 use std::fmt;
 use std::fs;
@@ -9,21 +9,21 @@ use super::split::Entry;
 
 /// File name of the index.
 pub const INDEX: &str = "index.txt";
-/// First line of an index; a reader refuses any other.
+/// First line of an index; the reader refuses any other.
 const HEADER: &str = "fa512 kernels, format 1: entry, PTX version, target, bytes of the text, bytes of each parameter";
 
 /// A line of the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Indexed {
-    /// Name of the `.entry`; the file is this with `.ptx.zz`.
+    /// Name of the `.entry`; the file is called this with `.ptx.zz`.
     pub name: String,
-    /// `.version`, as in `8.0`.
+    /// `.version`, such as `8.0`.
     pub ptx_version: String,
-    /// `.target`, as in `sm_90a`.
+    /// `.target`, such as `sm_90a`.
     pub target: String,
-    /// Bytes of the PTX before compression.
+    /// Size of the PTX before compression, bytes.
     pub text_bytes: usize,
-    /// Bytes of its parameters, in order.
+    /// Size of each parameter in bytes, in order.
     pub parameter_bytes: Vec<usize>,
 }
 
@@ -42,10 +42,10 @@ impl fmt::Display for Indexed {
     }
 }
 
-/// Writes `entries` and their index into `folder`, which is made anew.
+/// Writes `entries` and their index into `folder`, replacing it.
 ///
 /// # Errors
-/// With the file that cannot be written.
+/// Names the file that cannot be written.
 pub fn write(folder: &Path, entries: &[Entry]) -> Result<(), String> {
     let failed = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
     if folder.exists() {
@@ -73,7 +73,7 @@ pub fn write(folder: &Path, entries: &[Entry]) -> Result<(), String> {
 /// Reads the index of `folder`.
 ///
 /// # Errors
-/// With the line that is not one of an index, or the file that cannot be read.
+/// Names the index line that is malformed, or the file that cannot be read.
 pub fn read(folder: &Path) -> Result<Vec<Indexed>, String> {
     let path = folder.join(INDEX);
     let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;

@@ -1,31 +1,30 @@
-//! From a PTX module to one text for each of its entries: without line tables and comments, which the driver's compiler
-//! would only read past.
+//! Splits a PTX module into one text per entry, without line tables and comments, which the driver's compiler ignores.
 //!
-//! `build.rs` and `cargo xtask package` share this file. It knows the PTX that `cargo xtask ptx` writes and refuses
-//! everything else by its line, since a text that is half understood would be shipped half. Labels stay, even those that
-//! nothing refers to: ptxas orders instructions differently without them, and what is measured has them.
+//! Shared by `build.rs` and `cargo xtask package`. It knows the PTX that `cargo xtask ptx` writes, and refuses any
+//! other line, so that nothing is shipped half-parsed. Labels stay, even unreferenced ones: ptxas orders instructions
+//! differently without them, and the measured kernels have them.
 
 use std::fmt;
 
-/// One entry as a module of its own.
+/// One entry, as a module of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Name of the `.entry`.
     pub name: String,
-    /// `.version` of the module, as in `8.0`.
+    /// `.version` of the module, such as `8.0`.
     pub ptx_version: String,
-    /// `.target` of the module, as in `sm_90a`.
+    /// `.target` of the module, such as `sm_90a`.
     pub target: String,
-    /// Bytes of its parameters, in order.
+    /// Size of each parameter in bytes, in order.
     pub parameter_bytes: Vec<usize>,
     /// The PTX.
     pub text: String,
 }
 
-/// Why a PTX text is not split.
+/// Why a PTX text cannot be split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The line, from 1.
+    /// Line number, from 1.
     pub line: usize,
     /// What is wrong with it.
     pub why: String,
@@ -37,11 +36,11 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Whether line tables are kept, by which findings and profiles name the Rust line. The machine code is the same.
+/// Whether line tables are kept. Findings and profiles need them to name the Rust line. The machine code is the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(dead_code, reason = "a package has none, and what a checkout builds has them")]
 pub enum Lines {
-    /// Left out: nothing that is shipped reads them, and they are half of the text.
+    /// Removed: nothing that is shipped reads them, and they are half of the text.
     #[default]
     LeftOut,
     /// Kept.
@@ -51,7 +50,7 @@ pub enum Lines {
 /// Splits the PTX module `ptx`.
 ///
 /// # Errors
-/// With the first line that is not of the form that `cargo xtask ptx` writes.
+/// The first line that `cargo xtask ptx` would not write.
 pub fn split(ptx: &str, lines: Lines) -> Result<Vec<Entry>, Refusal> {
     let mut module = Module { lines, ..Module::default() };
     for (index, line) in ptx.lines().enumerate() {
@@ -65,18 +64,18 @@ pub fn split(ptx: &str, lines: Lines) -> Result<Vec<Entry>, Refusal> {
     }
 }
 
-/// What the next line belongs to.
+/// The construct that the next line belongs to.
 #[derive(Default)]
 enum Place {
     #[default]
     Module,
     /// Between a `.section` line and the brace that ends the section.
     Section { open: bool },
-    /// From the line behind `.entry name(` on.
+    /// After the line `.entry name(`.
     Entry(Open),
 }
 
-/// An entry that has begun.
+/// An entry being read.
 struct Open {
     name: String,
     parameter_bytes: Vec<usize>,
@@ -88,17 +87,17 @@ struct Open {
 struct Module {
     ptx_version: Option<String>,
     target: Option<String>,
-    /// Names and declarations of external shared arrays.
+    /// Name and declaration of each external shared array.
     shared: Vec<(String, String)>,
     place: Place,
     entries: Vec<Entry>,
     lines: Lines,
-    /// What `.loc` lines refer to: files, and names in sections.
+    /// What `.loc` lines refer to: `.file` directives and debug sections with names.
     tables: String,
 }
 
 impl Module {
-    /// The entries, each with the tables that its line numbers refer to.
+    /// The entries, each followed by the tables that its `.loc` lines refer to.
     fn with_tables(mut self) -> Vec<Entry> {
         if self.lines == Lines::Kept {
             self.entries.iter_mut().for_each(|entry| entry.text.push_str(&self.tables));
@@ -199,7 +198,7 @@ impl Module {
         self.close(open)
     }
 
-    /// Puts what of the module the entry needs in front of it.
+    /// Prefixes the entry with the parts of the module that it needs.
     fn close(&mut self, open: Open) -> Result<(), String> {
         let missing = |directive: &str| format!("entry {} ends, and there was no {directive}", open.name);
         let ptx_version = self.ptx_version.clone().ok_or_else(|| missing(".version"))?;
@@ -215,7 +214,7 @@ impl Module {
     }
 }
 
-/// The line up to a `//`; comments of several lines are not among what is understood.
+/// The line up to a `//`. Multi-line comments are refused.
 fn without_comment(line: &str) -> Result<&str, String> {
     if line.trim_start().starts_with(".file") {
         return Ok(line);
@@ -226,7 +225,7 @@ fn without_comment(line: &str) -> Result<&str, String> {
     Ok(line.split("//").next().unwrap_or(line))
 }
 
-/// N of `.param .align A .b8 name[N]`, with a comma behind it where another parameter follows.
+/// N of `.param .align A .b8 name[N]`, which a comma follows unless it is the last parameter.
 fn parameter_bytes(code: &str) -> Option<usize> {
     let words: Vec<&str> = code.split_whitespace().collect();
     let [".param", ".align", _, ".b8", array] = words.as_slice() else { return None };

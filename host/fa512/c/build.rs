@@ -1,4 +1,4 @@
-//! Names the shared library by its interface's version, so that a program finds one that fits.
+//! Sets the shared library's soname from the interface version, so that a program loads a compatible library.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,8 +1,8 @@
-//! What a call costs the processor, and that it may be made from many threads and captured:
+//! Measures the CPU time of a call, and checks that calls work from many threads and under graph capture:
 //! `cargo run --release -p fa512 --example call_cost [CALLS]`, on a machine with a GPU.
 //!
-//! Times are medians of so many calls (10,000) beside a bare launch of a kernel that does nothing. The queue of the stream is emptied
-//! between batches, so that no call waits for the GPU.
+//! Times are medians over CALLS calls (10,000 unless given), beside a launch of an empty kernel. The stream is
+//! synchronised between batches, so that no call waits for room in its queue.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use fa512::{Addresses, Gpu, Layout, Mask, Options, Plan, Problem, Shape, Stream}
 
 type Result<T = (), E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 
-/// Calls between two emptyings of the queue.
+/// Calls between two synchronisations of the stream.
 const BATCH: usize = 50;
 const EMPTY: &str = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry empty() { ret; }\n";
 const SHAPE: Shape = Shape::new(1, 8, 512);
 const ELEMENTS: usize = 8 * 512 * 64;
 
-/// Tensors of a call on a stream of their own.
+/// The tensors of a call, on a stream of their own.
 struct Call {
     stream: Arc<CudaStream>,
     inputs: [CudaSlice<u16>; 3],
@@ -116,7 +116,7 @@ fn costs(call: &Call, problem: &Problem, calls: usize) -> Result {
     })
 }
 
-/// A kernel that does nothing, as the driver knows it.
+/// An empty kernel, as a `CUfunction`.
 fn empty_kernel() -> Result<sys::CUfunction> {
     let text = std::ffi::CString::new(EMPTY)?;
     let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
@@ -149,7 +149,7 @@ fn time(call: &Call, calls: usize, name: &str, mut submit: impl FnMut() -> Resul
     Ok(())
 }
 
-/// Captures two calls and replays them; what a call gives.
+/// Captures two calls, replays them, and returns what they computed.
 fn graph(call: &Call, problem: &Problem) -> Result<Vec<u16>> {
     let (addresses, stream) = (call.addresses(), call.raw());
     // SAFETY: the tensors live as long as `call`.
@@ -176,7 +176,7 @@ fn graph(call: &Call, problem: &Problem) -> Result<Vec<u16>> {
     Ok(expected)
 }
 
-/// Calls from eight threads on eight streams, with the inputs of `expected` on every second one.
+/// Makes calls from eight threads on eight streams; every second stream has the inputs of `expected`.
 fn threads(context: &Arc<CudaContext>, problem: &Problem, expected: &[u16], calls: usize) -> Result {
     let single = |seed: u32| -> Result<Vec<u16>> {
         let call = Call::new(context, seed)?;

@@ -1,4 +1,4 @@
-//! What a plan costs on this machine's CPU, without a GPU: `cargo run --release -p fa512 --example plan_cost`.
+//! Measures the CPU time of planning a launch, without a GPU: `cargo run --release -p fa512 --example plan_cost`.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -21,7 +21,7 @@ fn main() {
                 }
                 begin.elapsed().as_secs_f64() * 1e9 / f64::from(ROUNDS)
             };
-            // What else runs on the machine makes some batches longer.
+            // Other work on the machine lengthens some batches.
             let least = (0..BATCHES).map(batch).fold(f64::INFINITY, f64::min);
             println!("{name}, S={sequence}: {least:.0} ns a plan");
         }

@@ -1,4 +1,5 @@
-//! The primary context of a GPU, for callers that know a tensor's GPU and no context: those of the CUDA runtime API, as PyTorch.
+//! The primary context of a GPU, for callers of the CUDA runtime API (PyTorch), which know a tensor's GPU but no
+//! context.
 
 use std::ffi::c_int;
 use std::marker::PhantomData;
@@ -9,19 +10,20 @@ use crate::driver::{Driver, Handle};
 use crate::error::Error;
 use crate::gpu::{self, Gpu};
 
-/// As long as it lives, the primary context of a GPU is the calling thread's current one; then the one before it is again.
+/// Guard: while it lives, the primary context of a GPU is current on the calling thread. Dropping it restores the
+/// previous context.
 pub struct Entered {
     pushed: Option<&'static Driver>,
-    /// A context is current on one thread: this stays there.
+    /// A context is current per thread, so the guard must not move to another one.
     _thread: PhantomData<*mut ()>,
 }
 
 impl Gpu {
-    /// Makes the primary context of the GPU the calling thread's current one, as `cudaSetDevice` does, until what is returned
-    /// is dropped. The context is made where there is none yet, and kept for as long as the process lives.
+    /// Makes the GPU's primary context current on the calling thread, as `cudaSetDevice` does, until the returned guard
+    /// is dropped. Creates the context if necessary and retains it for the lifetime of the process.
     ///
     /// # Errors
-    /// When the GPU was only described, or the driver makes no context.
+    /// When the GPU was only described ([`Gpu::described`]), or the driver cannot create the context.
     pub fn enter(&self) -> Result<Entered, Error> {
         let driver = Driver::get()?;
         let primary = primary(driver, self.ordinal().ok_or(Error::OtherGpu { planned: None })?)?;
@@ -38,9 +40,9 @@ impl Drop for Entered {
     fn drop(&mut self) {
         let Some(driver) = self.pushed else { return };
         let mut popped = ptr::null_mut();
-        // A failure follows a lost context, which the call in between has reported.
-        // SAFETY: this thread has pushed a context, and nothing that was pushed behind it is left; `popped` is where the
-        // function puts its result.
+        // An error here follows from a lost context, which the call in between has already reported.
+        // SAFETY: this thread pushed a context, and everything pushed after it is popped again; `popped` receives the
+        // function's result.
         unsafe { (driver.call.context_pop)(&mut popped) };
     }
 }
@@ -64,7 +66,7 @@ fn primary(driver: &Driver, ordinal: usize) -> Result<Handle, Error> {
     }
     let device = c_int::try_from(ordinal).unwrap_or(c_int::MAX);
     let mut context = ptr::null_mut();
-    // SAFETY: `context` is where the function puts its result. Two threads at once retain it twice, which is as good.
+    // SAFETY: `context` receives the function's result. Two threads at once retain it twice, which is harmless.
     let code = unsafe { (driver.call.primary_context_retain)(&mut context, device) };
     driver.check(code, || format!("making the primary context of GPU {ordinal}"))?;
     Ok(slot.get_or_init(|| Primary(context)).0)

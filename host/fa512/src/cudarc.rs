@@ -1,4 +1,4 @@
-//! A safe front for those who hold their tensors in slices of cudarc.
+//! A safe interface for tensors in cudarc slices.
 
 use std::sync::Arc;
 
@@ -13,17 +13,18 @@ use crate::driver::Driver;
 use crate::error::{Error, MemoryProblem};
 use crate::forward::{Options, forward_with};
 
-/// cudarc's own slices. Others may implement its traits, too, and nothing says of those that their addresses are true.
+/// A slice type of cudarc itself. Sealed: an implementation elsewhere could return any address.
 pub trait Slice: sealed::Sealed {}
 
 impl<T: sealed::Sealed> Slice for T {}
 
-/// Elements of `cu_seqlens`. The kernels take one beyond the rows of the tensors for the last of them, be it negative or large.
+/// Element type of `cu_seqlens`: i32 or u32. The kernels replace an element outside the rows of the tensors (negative or
+/// too large) by their number.
 pub trait Length: sealed::Length {}
 
 impl<T: sealed::Length> Length for T {}
 
-/// Elements of Q, K, V and O. The problem's element type is that of the slices, whatever it was before.
+/// Element type of Q, K, V and O. It overrides the element type of the problem.
 pub trait Number: sealed::Number {}
 
 impl<T: sealed::Number> Number for T {}
@@ -54,28 +55,30 @@ mod sealed {
     impl<T> Sealed for super::CudaViewMut<'_, T> {}
 }
 
-/// What changes of scores read ([`ScoreMod`](crate::ScoreMod)): a tensor for each that the problem has.
+/// The tensors that score modifications read ([`ScoreMod`](crate::ScoreMod)): each that the problem has must be given.
 #[derive(Debug)]
 pub struct ScoreTensors<'a, T> {
-    /// The bias, of the type of Q; its first element is that of batch entry 0, head 0, query 0 and key 0.
+    /// The bias, of the type of Q. Its first element belongs to batch entry 0, head 0, query 0 and key 0.
     pub bias: Option<CudaView<'a, T>>,
     /// The ALiBi slopes, `[H]` or `[B,H]`.
     pub alibi_slopes: Option<CudaView<'a, f32>>,
 }
 
 impl<T> ScoreTensors<'_, T> {
-    /// Those of problems that leave scores as they are, or only cap them.
+    /// No tensors: for problems without score modifications, or with a softcap only.
     pub const NONE: Self = Self { bias: None, alibi_slopes: None };
 }
 
-/// Puts `O = softmax(scale · QKᵀ + mask) · V` and, where it is wanted, LSE (`[B,H,S]`) of `problem` on `stream`, whose
-/// context becomes the calling thread's current one, as in every call of cudarc.
+/// Computes `O = softmax(scale · QKᵀ + mask) · V` and, if `lse` is given, LSE (`[B,H,S]`) of `problem`, asynchronously on
+/// `stream`.
 ///
-/// The element type is that of the slices. Views of the problem count from the beginning of each slice. Where cudarc follows
-/// the use of slices by events, it does so here, too.
+/// The stream's context becomes the calling thread's current one, as in every call of cudarc. The element type is that
+/// of the slices. The problem's views count from the beginning of each slice. Where cudarc tracks the use of slices by
+/// events, this call does so too.
 ///
 /// # Errors
-/// When a slice is shorter than its tensor or of another context than the stream, and as for [`forward`](crate::forward).
+/// When a slice is shorter than its tensor or belongs to another context than the stream, and as for
+/// [`forward`](crate::forward).
 pub fn forward<T: Number>(
     problem: &Problem,
     q: &(impl DevicePtr<T> + Slice),
@@ -88,8 +91,8 @@ pub fn forward<T: Number>(
     forward_with_options(problem, q, k, v, o, lse, stream, Options::default())
 }
 
-/// [`forward`] with other options. Pointers need no check by the driver: that a slice is device memory of its length is what
-/// its type says.
+/// [`forward`] with other options. The driver is not asked about pointers: the slice type already guarantees device
+/// memory of the slice's length.
 ///
 /// # Errors
 /// As for [`forward`].
@@ -108,10 +111,10 @@ pub fn forward_with_options<T: Number>(
     unsafe { put(problem, q, k, v, &ScoreTensors::NONE, o, lse, no_lengths(), stream, options) }
 }
 
-/// [`forward`] of a problem whose scores are changed ([`Problem::with_score_mod`]).
+/// [`forward`] for a problem with score modifications ([`Problem::with_score_mod`]).
 ///
 /// # Errors
-/// As for [`forward`], and when the problem has a bias or slopes and no tensor of them is given, or the other way round.
+/// As for [`forward`], and when the given tensors are not exactly those that the problem has.
 #[allow(clippy::too_many_arguments, reason = "five tensors, and each may be of another type")]
 pub fn forward_modified<T: Number>(
     problem: &Problem,
@@ -127,9 +130,11 @@ pub fn forward_modified<T: Number>(
     unsafe { put(problem, q, k, v, score_tensors, o, lse, no_lengths(), stream, Options::default()) }
 }
 
-/// Attention of packed sequences ([`Problem::packed`]): sequence `s` is the rows from `cu_seqlens[s]` up to `cu_seqlens[s + 1]`
-/// of Q, K, V and O. Only the kernel reads `cu_seqlens`; the host does not wait for it. Whatever it holds, nothing outside the slices
-/// is read or written; rows that belong to no sequence are not written.
+/// Computes attention of packed sequences ([`Problem::packed`]): sequence `s` is rows `cu_seqlens[s]` up to
+/// `cu_seqlens[s + 1]` of Q, K, V and O.
+///
+/// Only the kernel reads `cu_seqlens`; the host does not wait for it. Whatever it holds, nothing outside the slices
+/// is read or written. Rows that belong to no sequence are not written.
 ///
 /// # Errors
 /// As for [`forward`], and when the problem is not packed.
@@ -147,7 +152,7 @@ pub fn forward_varlen<T: Number, L: Length>(
     forward_varlen_modified(problem, q, k, v, cu_seqlens, &ScoreTensors::NONE, o, lse, stream)
 }
 
-/// [`forward_varlen`] of a problem whose scores are changed ([`Problem::with_score_mod`]).
+/// [`forward_varlen`] for a problem with score modifications ([`Problem::with_score_mod`]).
 ///
 /// # Errors
 /// As for [`forward_varlen`] and [`forward_modified`].
@@ -168,21 +173,22 @@ pub fn forward_varlen_modified<T: Number, L: Length>(
     bind(stream)?;
     let (lengths, _lengths) = cu_seqlens.device_ptr(stream);
     let lengths = Addresses { cu_seqlens: Some(lengths), ..no_lengths() };
-    // SAFETY: the slice holds an element of 32 bits more than there are sequences, and its guard lives until the launch is on the stream.
+    // SAFETY: the slice holds one 32-bit element more than there are sequences; its guard lives until the launch was
+    // queued.
     unsafe { put(problem, q, k, v, score_tensors, o, lse, lengths, stream, Options::default()) }
 }
 
-/// What says where the sequences of a problem are whose K and V have lengths of their own: packed
+/// Where the sequences lie whose K and V have other lengths than Q: packed
 /// ([`Lengths::Separate`](contract::packed::Lengths::Separate)) or padded ([`Problem::padded`]).
 #[derive(Debug)]
 pub struct Lengths<'a, L> {
-    /// The rows of Q and O at which packed sequences begin, and behind them where the last one ends.
+    /// Row of Q and O at which each packed sequence begins, then the row at which the last one ends: `[sequences + 1]`.
     pub cu_seqlens: Option<CudaView<'a, L>>,
-    /// The same of K and V.
+    /// The same for K and V.
     pub cu_seqlens_k: Option<CudaView<'a, L>>,
-    /// Rows of Q that each sequence has of those that it has room for; all without. Rows of O and LSE behind them are not written.
+    /// Rows of Q that each sequence uses; `None`: all. Rows of O and LSE beyond them are not written.
     pub seqused_q: Option<CudaView<'a, L>>,
-    /// The same of K and V.
+    /// The same for K and V.
     pub seqused_k: Option<CudaView<'a, L>>,
 }
 
@@ -193,11 +199,12 @@ impl<L> Default for Lengths<'_, L> {
     }
 }
 
-/// [`forward_varlen`] for sequences whose K and V have lengths of their own. A row whose sequence has no key gets zeros in O and
-/// −∞ in LSE, which is `[H, rows]`; of a padded batch `[H,B,S]`.
+/// [`forward_varlen`] for sequences whose K and V have other lengths than Q.
+///
+/// A row whose sequence has no key gets zeros in O and −∞ in LSE. LSE is `[H, rows]`, or `[H,B,S]` for a padded batch.
 ///
 /// # Errors
-/// As for [`forward`], and when the problem does not have these lengths.
+/// As for [`forward`], and when the given lengths are not those that the problem has.
 #[allow(clippy::too_many_arguments, reason = "five tensors and lengths, and each may be of another type")]
 pub fn forward_lengths<T: Number, L: Length>(
     problem: &Problem,
@@ -212,7 +219,7 @@ pub fn forward_lengths<T: Number, L: Length>(
     forward_lengths_modified(problem, q, k, v, lengths, &ScoreTensors::NONE, o, lse, stream)
 }
 
-/// [`forward_lengths`] of a problem whose scores are changed ([`Problem::with_score_mod`]).
+/// [`forward_lengths`] for a problem with score modifications ([`Problem::with_score_mod`]).
 ///
 /// # Errors
 /// As for [`forward_lengths`] and [`forward_modified`].
@@ -235,7 +242,7 @@ pub fn forward_lengths_modified<T: Number, L: Length>(
         (Tensor::SequsedK, lengths.seqused_k.as_ref()),
     ];
     for (tensor, array) in given {
-        // Those that the problem does not have are refused with the other addresses.
+        // Lengths that the problem does not have are refused later, with the other addresses.
         if let Some((array, elements)) = array.zip(lengths_elements(problem, tensor)) {
             check(tensor, array, elements, stream)?;
         }
@@ -245,12 +252,12 @@ pub fn forward_lengths_modified<T: Number, L: Length>(
     let [cu_seqlens, cu_seqlens_k, seqused_q, seqused_k] =
         pointers.each_ref().map(|pointer| pointer.as_ref().map(|(address, _)| *address));
     let lengths = Addresses { cu_seqlens, cu_seqlens_k, seqused_q, seqused_k, ..no_lengths() };
-    // SAFETY: each slice holds as many elements of 32 bits as the problem has of these lengths; the guards live until the launch is
-    // on the stream.
+    // SAFETY: each slice holds as many 32-bit elements as the problem has of these lengths; the guards live until the
+    // launch was queued.
     unsafe { put(problem, q, k, v, score_tensors, o, lse, lengths, stream, Options::default()) }
 }
 
-/// Addresses of nothing.
+/// No lengths; the other addresses are 0.
 const fn no_lengths() -> Addresses {
     Addresses::new(0, 0, 0, 0)
 }
@@ -258,8 +265,8 @@ const fn no_lengths() -> Addresses {
 /// Checks the slices and launches.
 ///
 /// # Safety
-/// The lengths among `lengths`, whose other addresses do not matter, are in memory of the stream's context, as many i32 each as the
-/// problem has of them ([`lengths_elements`]), which the stream may read.
+/// Each length array in `lengths` is memory of the stream's context that the stream may read, with as many i32 as the
+/// problem has of it ([`lengths_elements`]). The other addresses in `lengths` are ignored.
 #[allow(clippy::too_many_arguments, reason = "six tensors, and each may be of another type")]
 unsafe fn put<T: Number>(
     problem: &Problem,
@@ -291,7 +298,7 @@ unsafe fn put<T: Number>(
         check(Tensor::Slopes, slopes, score_mod.slopes(shape).unwrap_or(0), stream)?;
     }
     bind(stream)?;
-    // What comes with each address records, when it is dropped, that the stream uses the slice.
+    // When dropped, each guard records that the stream uses the slice.
     let (q, _q) = q.device_ptr(stream);
     let (k, _k) = k.device_ptr(stream);
     let (v, _v) = v.device_ptr(stream);
@@ -310,9 +317,9 @@ unsafe fn put<T: Number>(
         alibi_slopes: slopes.as_ref().map(|(address, _)| *address),
         ..lengths
     };
-    // SAFETY: the slices are device memory of the stream's context, which is current, as long as the problem's views say:
-    // all that was checked, and said by the caller of `lengths`. cudarc frees a slice when the work on it is done, and the exclusive borrows of O and LSE keep
-    // other users behind this launch.
+    // SAFETY: `check` made sure that the slices are device memory of the stream's context, as large as the problem's
+    // views; the caller vouches for `lengths`. cudarc frees a slice only after the work on it, and the exclusive
+    // borrows of O and LSE order other users behind this launch.
     unsafe {
         forward_with(
             &problem,
@@ -331,7 +338,7 @@ fn bind(stream: &CudaStream) -> Result<(), Error> {
     })
 }
 
-/// Requires `slice` to hold `elements`, in the context of `stream`.
+/// Requires `slice` to hold `elements` and to belong to the context of `stream`.
 fn check<T>(tensor: Tensor, slice: &impl DeviceSlice<T>, elements: u64, stream: &Arc<CudaStream>) -> Result<(), Error> {
     let bytes = |elements: u64| elements.saturating_mul(size_of::<T>() as u64);
     let problem = if slice.stream().context() != stream.context() {

@@ -1,4 +1,4 @@
-//! The kernels' PTX, which `build.rs` put into this library.
+//! The kernels' PTX, embedded by `build.rs`.
 
 use std::ffi::CString;
 
@@ -7,27 +7,27 @@ use contract::variants::Variant;
 use crate::error::Error;
 use crate::submit::argument_bytes;
 
-/// The PTX of an entry, compressed.
+/// The compressed PTX of one entry.
 pub struct Embedded {
     /// Name of the `.entry`.
     pub entry: &'static str,
-    /// `.version`, as in `8.0`, which says how new the driver must be.
+    /// `.version`, such as `8.0`: the driver must be new enough for it.
     pub ptx_version: &'static str,
-    /// `.target`, as in `sm_90a`.
+    /// `.target`, such as `sm_90a`.
     pub target: &'static str,
     text_bytes: usize,
     parameter_bytes: &'static [usize],
     zlib: &'static [u8],
 }
 
-/// All there are; empty where the library was built without PTX.
+/// The embedded kernels; empty if the library was built without PTX.
 pub static KERNELS: &[Embedded] = include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
 impl Embedded {
     /// The kernel of `variant`.
     ///
     /// # Errors
-    /// When the library was built without it, or with one that takes other arguments.
+    /// When the library was built without it, or its parameters are not the arguments of `variant`.
     pub fn find(variant: &Variant<'static>) -> Result<&'static Self, Error> {
         let entry = variant.entry;
         let kernel = KERNELS.iter().find(|kernel| kernel.entry == entry).ok_or(Error::NoKernel { entry })?;
@@ -39,7 +39,7 @@ impl Embedded {
         Ok(kernel)
     }
 
-    /// The PTX as the driver takes it.
+    /// The decompressed PTX, ending in NUL as the driver expects it.
     ///
     /// # Errors
     /// When it is damaged.

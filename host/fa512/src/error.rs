@@ -1,4 +1,4 @@
-//! What can be wrong with a call, and what to do about it.
+//! The errors of the library. Every message says what is wrong and how to fix it.
 
 use std::fmt;
 
@@ -6,62 +6,63 @@ use contract::refusal::{Refusal, Tensor};
 
 use crate::version::Version;
 
-/// Why a call did nothing.
+/// Why a call failed. A call that fails launches nothing.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Error {
-    /// The problem, or the addresses of its tensors, are not what the kernels accept.
+    /// The kernels do not accept the problem or the addresses of its tensors.
     Refused(Refusal),
     /// No kernel computes the problem on the GPU.
     Unsupported {
         /// The GPU.
         gpu: String,
-        /// Why not, of every kernel.
+        /// The reason each kernel was ruled out.
         why: String,
     },
     /// The GPU is older than every kernel.
     GpuTooOld {
         /// The GPU.
         gpu: String,
-        /// As in 75 for `sm_75`.
+        /// Compute capability, such as 75 for `sm_75`.
         architecture: u32,
     },
-    /// The library of the CUDA driver is not there, or is not one.
+    /// The CUDA driver's library cannot be opened, or is not a CUDA driver.
     NoDriver {
-        /// The dynamic linker's words.
+        /// The dynamic linker's message.
         why: String,
     },
     /// The CUDA driver is too old.
     DriverTooOld {
         /// The CUDA version it supports.
         found: Version,
-        /// The oldest that will do.
+        /// The oldest accepted version.
         needed: Version,
     },
     /// The driver shows no GPU, or not the one asked for.
     NoGpu {
-        /// The driver's words.
+        /// The reason.
         why: String,
     },
     /// The calling thread has no current context.
     NoContext,
-    /// What a tensor's address points to is not what the tensor needs.
+    /// The memory at a tensor's address does not suit the tensor.
     Memory {
         /// The tensor.
         tensor: Tensor,
-        /// Its address; `None` where it was passed as a slice.
+        /// Its address; `None` if it was passed as a slice.
         address: Option<u64>,
         /// What is wrong.
         why: MemoryProblem,
     },
     /// The stream belongs to another context than the calling thread's current one.
     OtherStream,
-    /// The plan is for another GPU than that of the calling thread's current context, or for none.
+    /// The plan is for another GPU than that of the calling thread's current context, or for a GPU that was only
+    /// described.
     OtherGpu {
         /// Ordinal of the GPU that the plan is for; `None` for a GPU that was only described.
         planned: Option<usize>,
     },
-    /// The kernel is not loaded yet, and loading it while the stream captures would break the capture.
+    /// The kernel is not loaded, and the stream is capturing: loading it now would break the capture.
     NotLoaded {
         /// The kernel.
         entry: &'static str,
@@ -75,7 +76,7 @@ pub enum Error {
     OtherKernel {
         /// The kernel.
         entry: &'static str,
-        /// What does not fit.
+        /// What differs.
         why: String,
     },
     /// The module has no such kernel.
@@ -83,24 +84,24 @@ pub enum Error {
         /// The kernel.
         entry: String,
     },
-    /// The kernel of a module is not the one that a launch is for.
+    /// A module's kernel does not match the launch.
     OtherEntry {
         /// The kernel.
         entry: String,
-        /// What does not fit.
+        /// What differs.
         why: String,
     },
     /// The CUDA driver returned an error.
     Cuda {
-        /// What was being done.
+        /// The operation that failed.
         action: String,
         /// The `CUresult`.
         code: u32,
         /// Its name, as in `CUDA_ERROR_OUT_OF_MEMORY`.
         name: String,
-        /// The driver's words for it.
+        /// The driver's description of it.
         words: String,
-        /// What the driver's compiler wrote, where it was asked to load a kernel.
+        /// The error log of the driver's compiler, if a kernel was being loaded.
         log: String,
     },
 }
@@ -109,11 +110,11 @@ pub enum Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MemoryProblem {
-    /// The driver knows no memory there: never allocated, or freed.
+    /// Not memory that the driver knows: never allocated, or freed.
     Unknown,
     /// It is host memory.
     Host,
-    /// It is the memory of another GPU.
+    /// It is memory of another GPU.
     OtherGpu {
         /// That GPU.
         ordinal: i32,
@@ -131,7 +132,7 @@ pub enum MemoryProblem {
     },
 }
 
-/// The kind of an [`Error`], as the C interface numbers it.
+/// The kind of an [`Error`], numbered as in the C interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[repr(i32)]
@@ -146,9 +147,9 @@ pub enum ErrorKind {
     NoGpu = 4,
     /// No current context, or a stream, memory or plan of another one.
     Context = 5,
-    /// What an address points to is not the tensor.
+    /// The memory at an address does not suit the tensor.
     Memory = 6,
-    /// A kernel would have to be loaded while the stream captures.
+    /// The kernel is not loaded, and the stream is capturing.
     NotLoaded = 7,
     /// The library was built without kernels, or with those of another version; or a module has other kernels.
     NoKernels = 8,
@@ -157,7 +158,7 @@ pub enum ErrorKind {
 }
 
 impl Error {
-    /// Which kind of error it is.
+    /// The kind of this error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::Refused(_) => ErrorKind::Invalid,

@@ -1,4 +1,4 @@
-//! The call.
+//! `forward` and what goes with it: options, support queries, loading in advance.
 
 use contract::plan::Addresses;
 use contract::problem::Problem;
@@ -11,7 +11,7 @@ use crate::plan::Plan;
 use crate::select;
 use crate::stream::Stream;
 
-/// How a call is made.
+/// Options of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     overlap: bool,
@@ -25,40 +25,41 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Whether the launch may begin while the one in front of it on the stream ends, as it may unless this says otherwise
-    /// ([`Launch::overlap`](crate::Launch::overlap)).
+    /// Whether the launch may begin before the previous one on the stream ends
+    /// ([`Launch::overlap`](crate::Launch::overlap)). Default: true.
     pub fn overlap(self, overlap: bool) -> Self {
         Self { overlap, ..self }
     }
 
-    /// Whether the driver is asked what the addresses point to (`cuPointerGetAttributes`, once for each tensor), as it is
-    /// unless this says otherwise.
+    /// Whether to ask the driver what the addresses point to (`cuPointerGetAttributes`, once per tensor). Default:
+    /// true.
     pub fn check_pointers(self, check_pointers: bool) -> Self {
         Self { check_pointers, ..self }
     }
 }
 
-/// A kernel that computes a problem on a GPU.
+/// The kernel that computes a problem on a GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Support {
     /// Its name.
     pub entry: &'static str,
-    /// Why it and none of the others.
+    /// Why it was chosen.
     pub reason: String,
 }
 
 /// The kernel that would compute `problem` on `gpu`, and why.
 ///
 /// # Errors
-/// When there is none: [`Error::Unsupported`] says why.
+/// [`Error::Unsupported`], with the reason, when no kernel computes the problem.
 pub fn supports(problem: &Problem, gpu: &Gpu) -> Result<Support, Error> {
     let choice = select::choose(problem, gpu)?;
     Ok(Support { entry: choice.plan.variant().entry, reason: choice.reason.to_string() })
 }
 
-/// Loads the kernels of `problems` for the GPU of the calling thread's current context, and into that context. Without it,
-/// each is loaded by the first call that takes it, which waits while the driver compiles; and a call on a stream that
-/// captures cannot wait.
+/// Loads the kernels of `problems` into the calling thread's current context.
+///
+/// Without it, the first call that needs a kernel loads it, and waits while the driver compiles. A call on a capturing
+/// stream cannot load a kernel and fails instead.
 ///
 /// # Errors
 /// When there is no current context, a problem is not supported, or the driver does not load a kernel.
@@ -67,19 +68,20 @@ pub fn warm_up(problems: &[Problem]) -> Result<(), Error> {
     problems.iter().try_for_each(|problem| Plan::new(problem, &gpu)?.warm_up())
 }
 
-/// Puts `O = softmax(scale · QKᵀ + mask) · V` and, where its address is given, LSE of `problem` on `stream`, with the default
-/// [`Options`].
+/// Computes `O = softmax(scale · QKᵀ + mask) · V` and, if its address is given, LSE of `problem`, asynchronously on
+/// `stream`, with the default [`Options`].
 ///
-/// The GPU is that of the calling thread's current context. Nothing is allocated, copied or synchronised, and no lock is
-/// taken, once the kernel is loaded.
+/// The GPU is that of the calling thread's current context. Once the kernel is loaded, the call allocates, copies and
+/// synchronises nothing and takes no lock.
 ///
 /// # Errors
-/// When there is no current context, the problem is not supported, the stream or memory is not of the current context, memory
-/// is shorter than its tensor, an output overlaps another tensor, or the driver refuses the launch. Nothing is launched then.
+/// When there is no current context, the problem is not supported, the stream or memory does not belong to the current
+/// context, memory is shorter than its tensor, an output overlaps another tensor, or the driver refuses the launch.
+/// Nothing is launched then.
 ///
 /// # Safety
-/// The stream is alive. The memory stays allocated until the stream has come to the end of the launch; until then nobody else
-/// writes it or reads O or LSE, but behind this launch on the stream.
+/// The stream is alive. The memory stays allocated until the launch has completed. Until then nothing else writes it or
+/// reads O or LSE, except work queued behind this launch on the stream.
 pub unsafe fn forward(problem: &Problem, addresses: Addresses, stream: Stream) -> Result<(), Error> {
     // SAFETY: passed on to the caller.
     unsafe { forward_with(problem, addresses, stream, Options::default()) }
@@ -91,8 +93,8 @@ pub unsafe fn forward(problem: &Problem, addresses: Addresses, stream: Stream) -
 /// As for [`forward`].
 ///
 /// # Safety
-/// As for [`forward`]; with [`Options::check_pointers`] switched off, the memory is that of the current context and as large as
-/// the problem's views say.
+/// As for [`forward`]. With [`Options::check_pointers`] off, the memory also belongs to the current context and is as
+/// large as the problem's views say.
 pub unsafe fn forward_with(
     problem: &Problem,
     addresses: Addresses,
@@ -109,7 +111,7 @@ pub unsafe fn forward_with(
         let place = Place { context, gpu: gpu.ordinal().ok_or(Error::OtherGpu { planned: None })? };
         plan.check_memory(driver, place, &addresses)?;
     }
-    // SAFETY: the plan is for the current context's GPU and the stream is of that context, which was checked; the rest is
-    // passed on to the caller.
+    // SAFETY: the plan is for the current context's GPU, and the stream was checked to belong to that context; the
+    // caller vouches for the rest.
     unsafe { launch.put(driver, stream) }
 }

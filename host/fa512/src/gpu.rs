@@ -1,4 +1,4 @@
-//! The GPUs of the machine, as far as a plan asks about them.
+//! The GPUs of the machine, with the properties that a plan depends on.
 
 use std::ffi::{CStr, c_int};
 use std::sync::OnceLock;
@@ -8,7 +8,7 @@ use contract::gpu::Gpu as Facts;
 use crate::driver::{Code, Driver, Handle, device_attribute};
 use crate::error::Error;
 
-/// The oldest architecture that a kernel runs on.
+/// The oldest architecture that has a kernel.
 const OLDEST_ARCHITECTURE: u32 = 80;
 
 /// A GPU that plans are made for.
@@ -29,7 +29,7 @@ impl Gpu {
         Self::of_current_context(driver)
     }
 
-    /// The GPU that the driver counts as `ordinal`, from 0, whatever the current context.
+    /// The GPU with the driver's ordinal `ordinal`, from 0, whatever the current context.
     ///
     /// # Errors
     /// When there is no driver, no such GPU, or it is older than every kernel.
@@ -37,12 +37,12 @@ impl Gpu {
         Self::of_ordinal(Driver::get()?, ordinal)
     }
 
-    /// A GPU that may not be there, to ask what would run on it. Nothing can be launched with a plan for it.
+    /// A GPU that need not exist, to ask which kernel would run on it. A plan for it cannot be launched.
     pub fn described(facts: Facts<'static>) -> Self {
         Self { ordinal: None, facts }
     }
 
-    /// As [`Self::current`], where the current context is known to be there.
+    /// [`Self::current`], for callers that know that a context is current.
     pub(crate) fn of_current_context(driver: &Driver) -> Result<Self, Error> {
         let mut device = 0;
         // SAFETY: `device` is where the function puts its result.
@@ -75,17 +75,17 @@ impl Gpu {
         self.facts.name
     }
 
-    /// As in 90 for `sm_90`.
+    /// Compute capability, such as 90 for `sm_90`.
     pub fn architecture(&self) -> u32 {
         self.facts.architecture
     }
 
-    /// Multiprocessors.
+    /// Number of multiprocessors.
     pub fn multiprocessors(&self) -> u32 {
         self.facts.multiprocessors
     }
 
-    /// As the driver counts it; `None` for one that was only described.
+    /// The driver's ordinal; `None` for a GPU that was only described.
     pub fn ordinal(&self) -> Option<usize> {
         self.ordinal
     }
@@ -101,7 +101,7 @@ pub(crate) fn current_context(driver: &Driver) -> Result<Handle, Error> {
     if context.is_null() { Err(Error::NoContext) } else { Ok(context) }
 }
 
-/// The calling thread's current context, null where there is none (`cuCtxGetCurrent`).
+/// The calling thread's current context (`cuCtxGetCurrent`); null if there is none.
 pub(crate) fn current(driver: &Driver) -> Result<Handle, Error> {
     let mut context = std::ptr::null_mut();
     // SAFETY: `context` is where the function puts its result.
@@ -109,7 +109,7 @@ pub(crate) fn current(driver: &Driver) -> Result<Handle, Error> {
     Ok(context)
 }
 
-/// Asks the driver about GPU `device`. The name stays for as long as the process does, once for each GPU.
+/// Asks the driver for the properties of GPU `device`. The name is leaked, once per GPU.
 fn ask(driver: &Driver, device: c_int) -> Result<Facts<'static>, Error> {
     let check = |code: Code| driver.check(code, || format!("asking about GPU {device}"));
     let attribute = |attribute: c_int| {
@@ -119,7 +119,7 @@ fn ask(driver: &Driver, device: c_int) -> Result<Facts<'static>, Error> {
         Ok::<u32, Error>(u32::try_from(value).unwrap_or(0))
     };
     let mut name = [0u8; 256];
-    // SAFETY: the function writes at most as many bytes as it is told, the last of them NUL.
+    // SAFETY: the function writes at most as many bytes as the length it is given, including the final NUL.
     check(unsafe { (driver.call.device_get_name)(name.as_mut_ptr().cast(), name.len() as c_int, device) })?;
     let name = CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy().into_owned();
     Ok(Facts {

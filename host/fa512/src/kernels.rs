@@ -1,6 +1,6 @@
-//! The kernels of this process: each is loaded once, for all contexts and GPUs, when it is first wanted.
+//! The loaded kernels of this process. Each is loaded on first use, once for all contexts and GPUs.
 //!
-//! A launch whose kernel is ready takes two atomic loads and no lock.
+//! A launch of a loaded kernel takes two atomic loads and no lock.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,24 +14,24 @@ use crate::error::Error;
 use crate::library::{Library, LoadedKernel};
 use crate::stream::Stream;
 
-/// A variant as the driver knows it.
+/// A variant's place in the table of loaded kernels.
 #[derive(Clone, Copy)]
 pub struct Kernel {
     variant: &'static Variant<'static>,
     slot: &'static Slot,
 }
 
-/// What is known of a variant once it is loaded.
+/// The state of a variant: loaded or not, and prepared for which GPUs.
 struct Slot {
     loaded: OnceLock<LoadedKernel>,
-    /// One for each GPU: whether the kernel may have its shared memory there.
+    /// One flag per GPU: whether the kernel's dynamic shared memory is allowed there.
     prepared: OnceLock<Box<[AtomicBool]>>,
-    /// Held while the kernel is loaded or prepared: by one thread, once.
+    /// Held while the kernel is loaded or prepared, so that one thread does it once.
     loading: Mutex<()>,
 }
 
 impl Slot {
-    /// The kernel, where it is loaded and may have its shared memory on GPU `gpu`.
+    /// The kernel, if it is loaded and its dynamic shared memory is allowed on GPU `gpu`.
     fn ready(&self, gpu: usize) -> Option<LoadedKernel> {
         let kernel = *self.loaded.get()?;
         self.prepared.get()?.get(gpu)?.load(Ordering::Acquire).then_some(kernel)
@@ -60,7 +60,7 @@ impl Kernel {
     /// The kernel, for a launch on GPU `gpu` and `stream`.
     ///
     /// # Errors
-    /// When it is not loaded yet and the stream captures, or when the driver does not load it.
+    /// When it is not loaded and the stream is capturing, or when the driver cannot load it.
     #[inline]
     pub fn get(self, driver: &Driver, gpu: usize, stream: Stream) -> Result<LoadedKernel, Error> {
         match self.slot.ready(gpu) {
@@ -70,10 +70,10 @@ impl Kernel {
         }
     }
 
-    /// Loads the kernel for GPU `gpu`, that of the current context, and puts it into that context.
+    /// Loads the kernel for GPU `gpu`, which is that of the current context, and into that context.
     ///
     /// # Errors
-    /// When the driver does not load it.
+    /// When the driver cannot load it.
     pub fn warm_up(self, driver: &Driver, gpu: usize) -> Result<(), Error> {
         let kernel = self.slot.ready(gpu).map_or_else(|| self.load(driver, gpu), Ok)?;
         kernel.function(driver, self.variant.entry).map(drop)
@@ -82,7 +82,7 @@ impl Kernel {
     #[cold]
     fn load(self, driver: &Driver, gpu: usize) -> Result<LoadedKernel, Error> {
         let Self { variant, slot } = self;
-        // A thread that panicked here has left no half-loaded kernel: `loaded` and `prepared` are set last.
+        // A thread that panicked here left no half-loaded kernel: `loaded` and `prepared` are set last.
         let _loading = slot.loading.lock().unwrap_or_else(PoisonError::into_inner);
         let kernel = match slot.loaded.get() {
             Some(loaded) => *loaded,
@@ -100,7 +100,7 @@ impl Kernel {
     }
 }
 
-/// Loads the library of `variant`, which stays for as long as the process lives.
+/// Loads the library of `variant`, which stays loaded for the lifetime of the process.
 fn load(variant: &Variant<'static>) -> Result<LoadedKernel, Error> {
     let embedded = Embedded::find(variant)?;
     let ptx = embedded.ptx()?;

@@ -2,11 +2,12 @@
 //!
 //! ## In this crate
 //!
-//! [`forward()`] is the call; [`Plan::new`], [`Plan::bind`] and [`Launch::launch`] are its two steps and what they lead to.
-//! [`warm_up`] loads kernels, [`supports`] tells which one computes a problem. [`Error`] says what was wrong and what to do.
+//! [`forward()`] does everything in one call. [`Plan::new`], [`Plan::bind`] and [`Launch::launch`] are its steps.
+//! [`warm_up`] loads kernels in advance, [`supports`] tells which kernel computes a problem, [`Error`] says what is
+//! wrong and how to fix it.
 //!
-//! Programs that have PTX of their own (other code generators, tuners) load it as a [`Module`] and plan with [`contract`]; its
-//! kernels are launched by the same code as those of this library.
+//! Programs with PTX of their own (other code generators, tuners) load it as a [`Module`] and plan with [`contract`].
+//! Its kernels are launched by the same code as those of this library.
 
 mod context;
 #[cfg(feature = "cudarc")]
@@ -48,15 +49,15 @@ pub use stream::Stream;
 pub use submit::encode_tensor_maps;
 pub use version::Version;
 
-/// The CUDA version that the driver of this machine supports.
+/// The CUDA version that this machine's driver supports.
 ///
 /// # Errors
-/// When there is none, it is too old, does not start, or shows no GPU.
+/// When there is no driver, it is too old, `cuInit` fails, or it shows no GPU.
 pub fn driver_version() -> Result<Version, Error> {
     driver::Driver::get().map(|driver| driver.version)
 }
 
-/// Names of the kernels in this library; empty where it was built without PTX.
+/// Names of the kernels in this library; empty if it was built without PTX.
 pub fn kernels() -> impl Iterator<Item = &'static str> {
     embedded::KERNELS.iter().map(|kernel| kernel.entry)
 }

@@ -1,4 +1,4 @@
-//! Kernels that no context owns: PTX is loaded once, for every context and GPU (`cuLibrary…`, `cuKernel…`).
+//! Context-independent loading: PTX is loaded once for every context and GPU (`cuLibrary…`, `cuKernel…`).
 
 use std::ffi::{CStr, CString, c_int, c_uint, c_void};
 use std::ptr::{self, NonNull};
@@ -6,29 +6,30 @@ use std::ptr::{self, NonNull};
 use crate::driver::{CAPTURE_MODE_RELAXED, Code, Driver, Handle, MAX_DYNAMIC_SHARED_SIZE_BYTES};
 use crate::error::Error;
 
-/// Bytes for what the driver's compiler writes about PTX that it refuses.
+/// Size of the driver compiler's error log.
 const LOG_BYTES: usize = 16 << 10;
 
-/// A `CUlibrary`, unloaded when it is dropped.
+/// A `CUlibrary`, unloaded on drop.
 pub struct Library {
     driver: &'static Driver,
     handle: Handle,
-    /// What was loaded, for messages.
+    /// The name used in messages.
     name: String,
     log: Log,
 }
 
-// SAFETY: handles are only passed to the driver, which takes them from any thread; it writes the log while it loads.
+// SAFETY: handles are only passed to the driver, which accepts them from any thread; it writes the log only while
+// loading.
 unsafe impl Send for Library {}
 // SAFETY: as above.
 unsafe impl Sync for Library {}
 
 impl Library {
-    /// Loads PTX (`cuLibraryLoadData`); `name` says in messages what it is.
+    /// Loads PTX (`cuLibraryLoadData`). Messages call it `name`.
     ///
     /// # Errors
-    /// When there is no driver or it refuses the PTX at once. Drivers may also accept PTX that does not compile, and refuse
-    /// its kernels.
+    /// When there is no driver or it refuses the PTX. Some drivers accept PTX that does not compile, and fail only when
+    /// a kernel is requested.
     pub fn load(ptx: &CStr, name: String) -> Result<Self, Error> {
         let driver = Driver::get()?;
         let _relaxed = RelaxedCapture::begin(driver);
@@ -52,27 +53,27 @@ impl Library {
         Ok(Self { driver, handle, name, log })
     }
 
-    /// Puts it into the current context (`cuLibraryGetModule`), which tells what is wrong with the PTX.
+    /// Loads the library into the current context (`cuLibraryGetModule`), which reports what is wrong with the PTX.
     ///
     /// # Errors
-    /// When the PTX does not compile or does not run on the context's GPU.
+    /// When the PTX does not compile or cannot run on the context's GPU.
     pub fn enter(&self) -> Result<(), Error> {
         let _relaxed = RelaxedCapture::begin(self.driver);
         let mut module = ptr::null_mut();
-        // SAFETY: the library lives; `module` is where the function puts its result.
+        // SAFETY: the library is loaded; `module` receives the function's result.
         self.check(unsafe { (self.driver.call.library_get_module)(&mut module, self.handle) })
     }
 
-    /// The kernel called `entry` (`cuLibraryGetKernel`).
+    /// The kernel `entry` (`cuLibraryGetKernel`).
     ///
     /// # Errors
-    /// [`Error::NoEntry`], or when the PTX does not compile.
+    /// [`Error::NoEntry`] when there is none of that name; a driver error when the PTX does not compile.
     pub fn kernel(&self, entry: &str) -> Result<LoadedKernel, Error> {
         let no_entry = || Error::NoEntry { entry: entry.to_owned() };
         let name = CString::new(entry).map_err(|_| no_entry())?;
         let _relaxed = RelaxedCapture::begin(self.driver);
         let mut kernel = ptr::null_mut();
-        // SAFETY: the library lives, the name ends in NUL; `kernel` is where the function puts its result.
+        // SAFETY: the library is loaded, the name ends in NUL; `kernel` receives the function's result.
         match unsafe { (self.driver.call.library_get_kernel)(&mut kernel, self.handle, name.as_ptr()) } {
             Code::NOT_FOUND => Err(no_entry()),
             code => self.check(code).map(|()| LoadedKernel(kernel)),
@@ -84,7 +85,7 @@ impl Library {
         self.driver
     }
 
-    /// Leaves it loaded for as long as the process lives.
+    /// Keeps the library loaded for the lifetime of the process.
     pub fn keep(self) {
         std::mem::forget(self);
     }
@@ -97,41 +98,41 @@ impl Library {
 impl Drop for Library {
     fn drop(&mut self) {
         let _relaxed = RelaxedCapture::begin(self.driver);
-        // A failure follows a lost context, which the call before it has reported.
-        // SAFETY: the library was loaded, and the callers that launched its kernels have promised that they are done.
+        // An error here follows from a lost context, which an earlier call has already reported. SAFETY: the library is
+        // loaded, and callers that launched its kernels promised that the launches have completed.
         unsafe { (self.driver.call.library_unload)(self.handle) };
     }
 }
 
-/// A `CUkernel`, which is one as long as its library lives.
+/// A `CUkernel`, valid as long as its library is loaded.
 #[derive(Clone, Copy)]
 pub struct LoadedKernel(Handle);
 
-// SAFETY: the handle is only passed to the driver, which takes it from any thread.
+// SAFETY: the handle is only passed to the driver, which accepts it from any thread.
 unsafe impl Send for LoadedKernel {}
 // SAFETY: as above.
 unsafe impl Sync for LoadedKernel {}
 
 impl LoadedKernel {
-    /// As the driver takes it.
+    /// The `CUkernel`.
     pub fn handle(self) -> Handle {
         self.0
     }
 
-    /// The kernel as a `CUfunction` of the current context (`cuKernelGetFunction`).
+    /// The kernel's `CUfunction` in the current context (`cuKernelGetFunction`).
     ///
     /// # Errors
-    /// When there is no context, or the kernel does not run there.
+    /// When there is no context, or the kernel cannot run in it.
     pub fn function(self, driver: &Driver, entry: &str) -> Result<Handle, Error> {
         let _relaxed = RelaxedCapture::begin(driver);
         let mut function = ptr::null_mut();
-        // SAFETY: the kernel's library lives; `function` is where the function puts its result.
+        // SAFETY: the kernel's library is loaded; `function` receives the function's result.
         let code = unsafe { (driver.call.kernel_get_function)(&mut function, self.0) };
         driver.check(code, || format!("putting {entry} into the current context")).map(|()| function)
     }
 
-    /// Lets blocks have `bytes` of dynamic shared memory on GPU `gpu` (`cuKernelSetAttribute`); without this, 48 KiB are the
-    /// limit.
+    /// Allows `bytes` of dynamic shared memory per block on GPU `gpu` (`cuKernelSetAttribute`). The default limit is 48
+    /// KiB.
     ///
     /// # Errors
     /// When the GPU has less.
@@ -139,16 +140,16 @@ impl LoadedKernel {
         let _relaxed = RelaxedCapture::begin(driver);
         let count = c_int::try_from(bytes).unwrap_or(c_int::MAX);
         let device = c_int::try_from(gpu).unwrap_or(c_int::MAX);
-        // SAFETY: the kernel's library lives.
+        // SAFETY: the kernel's library is loaded.
         let code = unsafe { (driver.call.kernel_set_attribute)(MAX_DYNAMIC_SHARED_SIZE_BYTES, count, self.0, device) };
         driver
             .check(code, || format!("giving the blocks of {entry} {bytes} bytes of dynamic shared memory on GPU {gpu}"))
     }
 
-    /// Sizes in bytes of the first `count` parameters, fewer where it has fewer; `None` where the driver cannot tell
-    /// (`cuKernelGetParamInfo`, CUDA 12.4).
+    /// Sizes in bytes of the first `count` parameters, or of all if there are fewer (`cuKernelGetParamInfo`). `None` if
+    /// the driver has no such function (before CUDA 12.4).
     ///
-    /// Nothing is asked about parameters beyond `count`: the driver would answer with an error, and compute-sanitizer reports
+    /// Parameters beyond `count` are not queried: the driver would answer with an error, and compute-sanitizer reports
     /// every error that the driver returns.
     ///
     /// # Errors
@@ -158,7 +159,7 @@ impl LoadedKernel {
         let mut sizes = Vec::with_capacity(count);
         while sizes.len() < count {
             let (mut offset, mut bytes) = (0, 0);
-            // SAFETY: the kernel's library lives; the results go to two live variables.
+            // SAFETY: the kernel's library is loaded; the results go to two live variables.
             match unsafe { kernel_get_param_info(self.0, sizes.len(), &mut offset, &mut bytes) } {
                 Code::SUCCESS => sizes.push(bytes),
                 Code::INVALID_VALUE => break,
@@ -170,8 +171,8 @@ impl LoadedKernel {
     }
 }
 
-/// What the driver's compiler is told, and where it writes what is wrong. It stays in its place as long as the library lives:
-/// nothing says that a driver compiles for every GPU at once.
+/// The JIT options and the error log, heap-allocated and kept as long as the library: the driver is not documented to
+/// compile for every GPU before `cuLibraryLoadData` returns.
 struct Log(NonNull<Buffers>);
 
 struct Buffers {
@@ -193,14 +194,14 @@ impl Log {
         Self(buffers)
     }
 
-    /// The options and their values, as the driver takes them.
+    /// The options and their values, as arguments of `cuLibraryLoadData`.
     fn options(&self) -> (*const c_uint, *mut *mut c_void) {
         let place = self.0.as_ptr();
         // SAFETY: the buffers live as long as `self`.
         unsafe { ((&raw const (*place).options).cast(), (&raw mut (*place).values).cast()) }
     }
 
-    /// `error` with what was written.
+    /// `error` with the log added.
     fn with(&self, error: Error) -> Error {
         // SAFETY: the buffers live as long as `self`; the driver has returned and writes no more.
         let text = unsafe { (&raw const (*self.0.as_ptr()).text).read() };
@@ -220,7 +221,8 @@ impl Drop for Log {
     }
 }
 
-/// As long as it lives, what this thread does breaks no capture of another thread (`cuThreadExchangeStreamCaptureMode`).
+/// Guard: while it lives, this thread's driver calls do not invalidate a capture of another thread
+/// (`cuThreadExchangeStreamCaptureMode`).
 struct RelaxedCapture<'a> {
     driver: &'a Driver,
     before: Option<c_uint>,
@@ -229,7 +231,7 @@ struct RelaxedCapture<'a> {
 impl<'a> RelaxedCapture<'a> {
     fn begin(driver: &'a Driver) -> Self {
         let mut mode = CAPTURE_MODE_RELAXED;
-        // SAFETY: `mode` is where the function finds the new mode and puts the old one.
+        // SAFETY: the function reads the new mode from `mode` and writes the old one there.
         let code = unsafe { (driver.call.thread_exchange_stream_capture_mode)(&mut mode) };
         Self { driver, before: (code == Code::SUCCESS).then_some(mode) }
     }
@@ -238,7 +240,7 @@ impl<'a> RelaxedCapture<'a> {
 impl Drop for RelaxedCapture<'_> {
     fn drop(&mut self) {
         if let Some(mut mode) = self.before {
-            // SAFETY: as in `begin`; this restores what was there.
+            // SAFETY: as in `begin`; this restores the old mode.
             unsafe { (self.driver.call.thread_exchange_stream_capture_mode)(&mut mode) };
         }
     }

@@ -1,4 +1,4 @@
-//! What the driver knows of the memory that a tensor's address points to (`cuPointerGetAttributes`).
+//! Checks the memory that a tensor's address points to (`cuPointerGetAttributes`).
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
@@ -8,7 +8,7 @@ use contract::refusal::Tensor;
 use crate::driver::{Code, Driver, Handle, MEMORY_TYPE_HOST, pointer_attribute};
 use crate::error::{Error, MemoryProblem};
 
-/// Where memory has to be.
+/// The context and GPU that memory has to belong to.
 #[derive(Clone, Copy)]
 pub struct Place {
     /// The current context.
@@ -17,10 +17,10 @@ pub struct Place {
     pub gpu: usize,
 }
 
-/// What the driver knows of an address; as it is here where the driver knows nothing.
+/// What the driver reports about an address. The default is its answer for an unknown address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Facts {
-    /// Null for memory that no context owns: of a pool, or mapped by the virtual memory functions.
+    /// Null for memory that no context owns: from a pool, or mapped by the virtual memory functions.
     context: Handle,
     /// `CUmemorytype`, 0 for none.
     memory_type: c_uint,
@@ -31,16 +31,16 @@ struct Facts {
     pool: Handle,
 }
 
-/// Requires the memory at `address` to be device memory at `place` (or managed memory), and to hold `bytes`.
+/// Requires `address` to point to device memory at `place`, or managed memory, that holds `bytes`.
 ///
 /// # Errors
-/// [`Error::Memory`] with what it is instead.
+/// [`Error::Memory`], with what is wrong.
 pub fn check(driver: &Driver, place: Place, tensor: Tensor, address: u64, bytes: u64) -> Result<(), Error> {
     let facts = ask(driver, address)?;
     let checked = match facts.verdict(place, address, bytes) {
         Verdict::Refused(why) => Err(why),
         Verdict::Accepted => Ok(()),
-        // A tensor may span several mappings: the last byte says whether they reach its end.
+        // A tensor may span several mappings: whether they reach its end is asked about its last byte.
         Verdict::AcceptedIfMappedUntil(last) => {
             let end = ask(driver, last)?;
             let available = facts.end().saturating_sub(address);
@@ -111,12 +111,13 @@ fn ask(driver: &Driver, address: u64) -> Result<Facts, Error> {
         ptr::from_mut(&mut range_bytes).cast(),
         ptr::from_mut(&mut pool).cast(),
     ];
-    // SAFETY: there is a result of the right type for each attribute. The address may be anything: it is looked up.
+    // SAFETY: there is a result of the right type for each attribute. Any address is allowed: the driver only looks it
+    // up.
     let code = unsafe {
         (driver.call.pointer_get_attributes)(results.len() as c_uint, attributes.as_ptr(), results.as_ptr(), address)
     };
     match code {
-        // What some drivers answer about an address that is not theirs.
+        // Some drivers answer this for an unknown address.
         Code::INVALID_VALUE | Code::INVALID_CONTEXT => memory_type = 0,
         code => driver.check(code, || format!("asking about the memory at {address:#x}"))?,
     }

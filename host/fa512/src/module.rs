@@ -1,4 +1,4 @@
-//! Kernels of PTX that the program has by itself, launched as those of this library are.
+//! Kernels from PTX that the program provides, launched as the library's own are.
 
 use std::ffi::{CStr, c_void};
 
@@ -11,16 +11,16 @@ use crate::library::{Library, LoadedKernel};
 use crate::stream::Stream;
 use crate::submit::{argument_bytes, submit};
 
-/// PTX of the program's own: of a folder, of another code generator, of a tuner. It is loaded for every context and GPU, and
-/// unloaded when it is dropped, which waits for nothing.
+/// PTX that the program provides: from a folder, another code generator, or a tuner. It is loaded for every context and
+/// GPU, and unloaded on drop without waiting for launches.
 pub struct Module(Library);
 
 impl Module {
-    /// Loads `ptx` (`cuLibraryLoadData`), and into the calling thread's current context where it has one. Without a context,
-    /// PTX that does not compile may only be refused when a kernel is asked for.
+    /// Loads `ptx` (`cuLibraryLoadData`), and loads it into the calling thread's current context if there is one.
+    /// Without a context, PTX that does not compile may be refused only when a kernel is requested.
     ///
     /// # Errors
-    /// When there is no driver or it refuses the PTX; [`Error::Cuda`] holds what the driver's compiler wrote.
+    /// When there is no driver or it refuses the PTX; [`Error::Cuda`] holds the error log of the driver's compiler.
     pub fn load(ptx: &CStr) -> Result<Self, Error> {
         let library = Library::load(ptx, "PTX".to_owned())?;
         if gpu::current_context(library.driver()).is_ok() {
@@ -29,12 +29,13 @@ impl Module {
         Ok(Self(library))
     }
 
-    /// The kernel of `variant`, for the GPU of the calling thread's current context: allowed its dynamic shared memory there, its
-    /// parameters compared with the arguments of a launch where the driver can tell (since CUDA 12.4).
+    /// The kernel of `variant`, for the GPU of the calling thread's current context. Allows its dynamic shared memory
+    /// there, and compares its parameters with the variant's arguments if the driver can report them (CUDA 12.4 and
+    /// later).
     ///
     /// # Errors
-    /// [`Error::NoEntry`] when the module does not have it, [`Error::OtherEntry`] when it takes other arguments; when there is
-    /// no current context or its GPU cannot run the kernel.
+    /// [`Error::NoEntry`] when the module does not have it, [`Error::OtherEntry`] when its parameters differ. Also when
+    /// there is no current context, or its GPU cannot run the kernel.
     pub fn kernel<'a>(&'a self, variant: &Variant<'a>) -> Result<ModuleKernel<'a>, Error> {
         let driver = self.0.driver();
         gpu::current_context(driver)?;
@@ -45,19 +46,20 @@ impl Module {
         Ok(ModuleKernel { module: self, variant: *variant, kernel })
     }
 
-    /// The `CUfunction` of any kernel in the calling thread's current context (`cuKernelGetFunction`), to ask for its attributes,
-    /// or to launch by other means what is no kernel of a [`Variant`]. It is one as long as the module and the context live.
+    /// The `CUfunction` of any kernel in the calling thread's current context (`cuKernelGetFunction`): to query its
+    /// attributes, or to launch a kernel that is not a [`Variant`]. Valid as long as the module and the context.
     ///
     /// # Errors
-    /// [`Error::NoEntry`] when the module does not have it; when there is no current context.
+    /// [`Error::NoEntry`] when the module does not have it. Also when there is no current context.
     pub fn function(&self, entry: &str) -> Result<*mut c_void, Error> {
         self.0.kernel(entry)?.function(self.0.driver(), entry)
     }
 
-    /// Requires the first parameters of any kernel to be as many and as large, in bytes, as said, where the driver can tell.
+    /// Requires the first parameters of kernel `entry` to have the sizes `bytes`. Accepts any if the driver cannot
+    /// report parameters.
     ///
     /// # Errors
-    /// [`Error::NoEntry`], [`Error::OtherEntry`]; when there is no current context.
+    /// [`Error::NoEntry`] or [`Error::OtherEntry`]. Also when there is no current context.
     pub fn check_parameters(&self, entry: &str, bytes: &[usize]) -> Result<(), Error> {
         self.check(self.0.kernel(entry)?, entry, bytes)
     }
@@ -76,7 +78,7 @@ impl Module {
     }
 }
 
-/// A kernel of a [`Module`], ready to be launched on one GPU.
+/// A kernel of a [`Module`], ready to launch on one GPU.
 #[derive(Clone, Copy)]
 pub struct ModuleKernel<'a> {
     module: &'a Module,
@@ -85,24 +87,24 @@ pub struct ModuleKernel<'a> {
 }
 
 impl ModuleKernel<'_> {
-    /// Puts `launch` on `stream`, exactly as [`crate::Launch::launch`] does with the kernels of this library; `overlap` as for
-    /// [`crate::Launch::overlap`].
+    /// Puts `launch` on `stream`, exactly as [`crate::Launch::launch`] does with the library's own kernels. `overlap`
+    /// is as for [`crate::Launch::overlap`].
     ///
     /// # Errors
-    /// [`Error::OtherEntry`] when the launch is planned for another variant; when the driver refuses it.
+    /// [`Error::OtherEntry`] when the launch is planned for another variant. Also when the driver refuses the launch.
     ///
     /// # Safety
-    /// As for [`crate::Launch::launch`], with [`encode_tensor_maps`](crate::encode_tensor_maps) called on `launch` before. The
-    /// current context is on the GPU that the kernel is for. The kernel takes no parameters beyond those of its variant, and
-    /// waits by itself for the grids before it where the variant says so. Its module lives until the stream has come to the end
-    /// of the launch, and as long as graphs hold it.
+    /// As for [`crate::Launch::launch`], after a call of [`encode_tensor_maps`](crate::encode_tensor_maps) on `launch`.
+    /// The current context is on the GPU that the kernel was made ready for. The kernel has no parameters beyond those
+    /// of its variant, and executes `griddepcontrol.wait` where the variant says so. Its module lives until the launch
+    /// has completed, and as long as any graph contains the launch.
     #[inline]
     pub unsafe fn launch(&self, launch: &plan::Launch<'_>, stream: Stream, overlap: bool) -> Result<(), Error> {
         if launch.variant() != self.variant {
             let why = format!("is not what the launch is for, which is {}", launch.entry());
             return Err(Error::OtherEntry { entry: self.variant.entry.to_owned(), why });
         }
-        // SAFETY: the kernel is that of the launch's variant; the rest is passed on to the caller.
+        // SAFETY: the kernel is that of the launch's variant; the caller vouches for the rest.
         unsafe { submit(self.module.0.driver(), self.kernel, launch, stream, overlap) }
     }
 }

@@ -1,4 +1,4 @@
-//! From a problem to a launch: which kernel, with what geometry, on which tensors.
+//! From a problem to a launch: the kernel, its geometry, its tensors.
 
 use contract::config::ELEMENT_BYTES;
 use contract::limits::LENGTHS_ALIGNMENT;
@@ -15,11 +15,11 @@ use crate::select;
 use crate::stream::Stream;
 use crate::submit::{encode_tensor_maps, submit};
 
-/// Bytes of an element of LSE, which is f32.
+/// Bytes of an LSE element, an f32.
 const LSE_ELEMENT_BYTES: u64 = 4;
 
-/// What a launch for a problem on a GPU consists of, but for the addresses of its tensors. Plans are values: keep them,
-/// copy them, use them from many threads.
+/// A planned launch for a problem on a GPU, without the addresses of its tensors. A plain value: it may be kept,
+/// copied, and used from many threads.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     gpu: Gpu,
@@ -28,7 +28,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Chooses the kernel for `problem` on `gpu` and plans its launch. Pure: nothing is allocated, loaded or asked.
+    /// Chooses the kernel for `problem` on `gpu` and plans its launch. A pure computation: no driver call, no
+    /// allocation.
     ///
     /// # Errors
     /// When no kernel computes the problem on the GPU.
@@ -42,27 +43,27 @@ impl Plan {
         self.plan.variant().entry
     }
 
-    /// The GPU it is for.
+    /// The GPU that the plan is for.
     pub fn gpu(&self) -> &Gpu {
         &self.gpu
     }
 
-    /// Blocks of the grid.
+    /// Number of blocks in the grid.
     pub fn blocks(&self) -> u32 {
         self.plan.blocks()
     }
 
-    /// Loads the kernel, if that was not done yet, and puts it into the current context.
+    /// Loads the kernel, unless it is loaded, into the current context.
     ///
     /// # Errors
-    /// When the driver does not load it.
+    /// When the driver cannot load it.
     pub fn warm_up(&self) -> Result<(), Error> {
         let gpu = self.gpu.ordinal().ok_or(Error::OtherGpu { planned: None })?;
         self.kernel.warm_up(Driver::get()?, gpu)
     }
 
-    /// The launch on the tensors at `addresses`. Their alignment and overlap are checked, and tensor maps encoded, which is
-    /// all on the host (`cuTensorMapEncodeTiled`).
+    /// The launch on the tensors at `addresses`. Checks alignment and overlap, and encodes tensor maps, all on the host
+    /// (`cuTensorMapEncodeTiled`).
     ///
     /// # Errors
     /// When an address is null or misaligned, or an output overlaps another tensor.
@@ -72,7 +73,7 @@ impl Plan {
         Ok(Launch { gpu: self.gpu, kernel: self.kernel, launch, overlap: true })
     }
 
-    /// Requires the tensors at `addresses` to lie in memory at `place`.
+    /// Requires the tensors at `addresses` to lie in memory of `place`.
     pub(crate) fn check_memory(&self, driver: &Driver, place: Place, addresses: &Addresses) -> Result<(), Error> {
         let problem = self.plan.problem();
         let check = |tensor, address: u64| {
@@ -88,7 +89,7 @@ impl Plan {
                 memory::check(driver, place, tensor, address, elements * LENGTHS_ALIGNMENT)?;
             }
         }
-        // `Problem::with_score_mod` and `Plan::bind` have found that both fit 64 bits.
+        // `Problem::with_score_mod` and `Plan::bind` checked that both fit 64 bits.
         let (score_mod, shape) = (problem.score_mod(), problem.shape());
         if let Some((elements, bias)) = score_mod.bias_extent(shape).zip(addresses.bias) {
             memory::check(driver, place, Tensor::Bias, bias, elements * ELEMENT_BYTES)?;
@@ -97,12 +98,12 @@ impl Plan {
             memory::check(driver, place, Tensor::Slopes, slopes, elements * SLOPE_BYTES)?;
         }
         let Some(lse) = addresses.lse else { return Ok(()) };
-        // A problem's rows fit 64 bits, as its O does.
+        // A problem's rows fit 64 bits, since its O does.
         memory::check(driver, place, Tensor::Lse, lse, problem.shape().rows() as u64 * LSE_ELEMENT_BYTES)
     }
 }
 
-/// A launch on tensors, which may be put on streams any number of times.
+/// A launch bound to tensors. It may be put on streams any number of times.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch {
     gpu: Gpu,
@@ -112,22 +113,22 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// Whether it may begin while the launch in front of it on the stream ends (programmatic dependent launch), as it may
-    /// unless this says otherwise. It is safe behind every kernel: ours wait by themselves before they touch the tensors.
+    /// Whether it may begin before the previous launch on the stream ends (programmatic dependent launch). Default:
+    /// true. Safe behind any kernel: ours execute `griddepcontrol.wait` before they touch the tensors.
     pub fn overlap(self, overlap: bool) -> Self {
         Self { overlap, ..self }
     }
 
-    /// Puts it on `stream`, by one call of the driver (`cuLaunchKernelEx`).
+    /// Puts the launch on `stream` with one driver call (`cuLaunchKernelEx`).
     ///
     /// # Errors
-    /// When the kernel is not loaded yet and the stream captures, or when the driver refuses the launch.
+    /// When the kernel is not loaded and the stream is capturing, or when the driver refuses the launch.
     ///
     /// # Safety
-    /// The calling thread's current context is on the plan's GPU, and the stream is of that context and alive. The tensors
-    /// are device memory that this context can access, as large as the problem's views say, and stay so until the stream has
-    /// come to the end of the launch. Until then nobody else writes them or reads O or LSE, but behind this launch on the
-    /// stream.
+    /// The calling thread's current context is on the plan's GPU, and the stream belongs to that context and is alive.
+    /// The tensors are device memory that this context can access, as large as the problem's views say, until the
+    /// launch has completed. Until then nothing else writes them or reads O or LSE, except work queued behind this
+    /// launch on the stream.
     pub unsafe fn launch(&self, stream: Stream) -> Result<(), Error> {
         // SAFETY: passed on to the caller.
         unsafe { self.put(Driver::get()?, stream) }
@@ -138,8 +139,8 @@ impl Launch {
     pub(crate) unsafe fn put(&self, driver: &Driver, stream: Stream) -> Result<(), Error> {
         let gpu = self.gpu.ordinal().ok_or(Error::OtherGpu { planned: None })?;
         let kernel = self.kernel.get(driver, gpu, stream)?;
-        // SAFETY: `embedded` has compared the kernel's parameters with what its variant is passed, and it is never unloaded; the
-        // rest is passed on to the caller.
+        // SAFETY: `Embedded::find` compared the kernel's parameters with its variant's arguments, and the kernel is
+        // never unloaded; the caller vouches for the rest.
         unsafe { submit(driver, kernel, &self.launch, stream, self.overlap) }
     }
 }

@@ -1,4 +1,4 @@
-//! Which kernel computes a problem.
+//! Selection of the kernel that computes a problem.
 
 use contract::cost;
 use contract::problem::Problem;
@@ -9,10 +9,10 @@ use contract::variants::VARIANTS;
 use crate::error::Error;
 use crate::gpu::Gpu;
 
-/// The kernel for `problem` on `gpu`, planned.
+/// Chooses the kernel for `problem` on `gpu` and plans its launch.
 ///
 /// # Errors
-/// When there is none.
+/// When no kernel computes the problem.
 pub fn choose(problem: &Problem, gpu: &Gpu) -> Result<Choice<'static>, Error> {
     selection::choose(VARIANTS.iter().copied(), cost::SHIPPED, tuned::SHIPPED.iter().copied(), problem, gpu.facts())
         .map_err(|none| Error::Unsupported { gpu: gpu.name().to_owned(), why: none.to_string() })

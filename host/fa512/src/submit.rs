@@ -1,4 +1,4 @@
-//! A planned launch as the driver takes it: tensor maps, and the one call that puts kernels on streams.
+//! Submits a planned launch: encodes its tensor maps, calls `cuLaunchKernelEx`.
 
 use std::ffi::c_void;
 use std::num::NonZeroU32;
@@ -23,15 +23,15 @@ pub fn argument_bytes(variant: &Variant<'_>) -> &'static [usize] {
     }
 }
 
-/// Puts `launch` on `stream` (`cuLaunchKernelEx`). It may begin while the launch in front of it ends where `overlap` and the
-/// kernel say so and the driver can do it in graphs too.
+/// Puts `launch` on `stream` (`cuLaunchKernelEx`). It may begin before the previous launch ends if `overlap` is set,
+/// the kernel supports it, and the driver supports it in graphs too.
 ///
 /// # Errors
 /// When the driver refuses the launch.
 ///
 /// # Safety
-/// `kernel` is that of the launch's variant, takes the variant's arguments, and its library lives until the stream has
-/// come to the end of the launch. The rest is as for [`crate::Launch::launch`].
+/// `kernel` is that of the launch's variant and takes the variant's arguments. Its library stays loaded until the
+/// launch has completed. The rest is as for [`crate::Launch::launch`].
 #[inline]
 pub unsafe fn submit(
     driver: &Driver,
@@ -55,14 +55,14 @@ pub unsafe fn submit(
     };
     let maps = launch.encoded_tensor_maps().map_or(ptr::null(), ptr::from_ref);
     let arguments = [ptr::from_ref(launch.args()).cast::<c_void>(), maps.cast()];
-    // SAFETY: the kernel takes the first argument, and the second where it copies through tensor maps; the stream and what the
-    // arguments point to are the caller's promise. The driver copies them before it returns.
+    // SAFETY: the kernel takes the first argument, and the second if it copies through tensor maps; the caller vouches
+    // for the stream and for the memory behind the arguments. The driver copies the arguments before it returns.
     let code = unsafe { (driver.call.launch_kernel)(&config, kernel.handle(), arguments.as_ptr(), ptr::null()) };
     driver.check(code, || format!("launching {}", launch.entry()))
 }
 
-/// Completes `launch` with the tensor maps of Q, K, V and O, where its kernel copies through them; all on the host
-/// (`cuTensorMapEncodeTiled`). [`crate::Plan::bind`] does this by itself.
+/// Encodes the tensor maps of Q, K, V and O into `launch`, if its kernel copies through them. All on the host
+/// (`cuTensorMapEncodeTiled`). [`crate::Plan::bind`] already does this.
 ///
 /// # Errors
 /// When there is no driver, or it refuses a map.
@@ -82,8 +82,8 @@ fn encode(driver: &Driver, map: &tensor_map::TensorMap, encoded: &mut TensorMap,
     const NO_INTERLEAVE: u32 = 0;
     const ZEROS_OUTSIDE: u32 = 0;
     let tensor_map::TensorMap { address, sizes, strides, .. } = map;
-    // SAFETY: the sizes, the strides but for the innermost, the box and its element strides are of four dimensions; `encoded` is
-    // aligned as the function wants it.
+    // SAFETY: the sizes, the strides (one fewer), the box and its element strides have four dimensions; `encoded` is
+    // aligned as the function requires.
     let code = unsafe {
         (driver.call.tensor_map_encode_tiled)(
             encoded,

@@ -1,11 +1,11 @@
-//! CUDA versions, which drivers and errors speak of.
+//! CUDA versions.
 
 /// A CUDA version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
-    /// As 12 in 12.3.
+    /// 12 in 12.3.
     pub major: u32,
-    /// As 3 in 12.3.
+    /// 3 in 12.3.
     pub minor: u32,
 }
 

@@ -1,8 +1,8 @@
-/* What a call costs the processor: the median of so many calls (10,000), beside a bare launch of a kernel that does nothing.
+/* Measures the CPU time of a call: the median over CALLS calls (10,000 unless given), beside a launch of an empty kernel.
  *
  *     cc -O2 call_cost.c -I../include -L../lib -lfa512 -lcuda -o call_cost && ./call_cost [CALLS]
  *
- * The queue of the stream is emptied between batches, so that no call waits for the GPU. */
+ * The stream is synchronised between batches, so that no call waits for the GPU. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdint.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* The few functions of the CUDA driver API that the examples call: a program of yours has <cuda.h> instead. */
+/* The functions of the CUDA driver API that the examples call. Your program includes <cuda.h> instead. */
 #ifndef DRIVER_H
 #define DRIVER_H
 

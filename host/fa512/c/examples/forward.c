@@ -1,4 +1,4 @@
-/* Attention of random tensors by fa512, with the driver API for memory.
+/* Attention of random tensors by fa512. Memory comes from the driver API.
  *
  *     cc forward.c -I../../include -L../../../../target/release -lfa512 -lcuda -o forward */
 #include <stdint.h>
@@ -33,7 +33,7 @@ int main(void) {
     check(cuDevicePrimaryCtxRetain(&context, device) != 0 || cuCtxSetCurrent(context) != 0, "context", "none");
     check(cuStreamCreate(&stream, 0) != 0, "cuStreamCreate", "no stream");
 
-    /* Every V is 1.0 in fp16, so that every O is, whatever the scores. */
+    /* Every V is 1.0 in fp16, so every O is too, whatever the scores. */
     for (int i = 0; i < ELEMENTS; i++) values[i] = (uint16_t)(0x3800 | rand() % 0x400);
     CUdeviceptr q = tensor(values), k = tensor(values), out = tensor(o);
     for (int i = 0; i < ELEMENTS; i++) values[i] = 0x3c00;

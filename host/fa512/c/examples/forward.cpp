@@ -1,4 +1,4 @@
-// Attention of random tensors by fa512 in C++, with LSE, tensors as flash-attn lays them out, and errors as exceptions.
+// Attention of random tensors by fa512 in C++, with LSE, tensors in flash-attn's layout, and errors as exceptions.
 //
 //     c++ forward.cpp -I../../include -L../../../../target/release -lfa512 -lcuda -o forward
 #include <cmath>

@@ -1,4 +1,4 @@
-/* Attention of packed sequences by fa512, with the driver API for memory.
+/* Attention of packed sequences by fa512. Memory comes from the driver API.
  *
  *     cc varlen.c -I../../include -L../../../../target/release -lfa512 -lcuda -o varlen */
 #include <stdint.h>
@@ -58,7 +58,7 @@ int main(void) {
 
     check(cuStreamSynchronize(NULL) != 0, "cuStreamSynchronize", "the kernel failed");
     check(cuMemcpyDtoH_v2(o, out, sizeof o) != 0, "cuMemcpyDtoH", "not copied");
-    /* V is constant within a sequence, so that O is, whatever the scores. */
+    /* V is constant within a sequence, so O is too, whatever the scores. */
     for (int i = 0; i < ELEMENTS; i++)
         check(o[i] + 2 < values[i] || o[i] > values[i] + 1, "O", "is not that of its sequence");
     printf("O is right\n");

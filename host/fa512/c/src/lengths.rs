@@ -1,11 +1,11 @@
-//! `fa512_lengths`, checked and turned into addresses.
+//! Reads and checks `fa512_lengths`.
 
 use attention::Addresses;
 
 use crate::given;
 use crate::status::Failure;
 
-/// `fa512_lengths`: numbers of which every value can be read.
+/// `fa512_lengths`. Any bit pattern is valid.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RawLengths {
@@ -16,13 +16,13 @@ pub struct RawLengths {
     seqused_k: usize,
 }
 
-/// `addresses` with the lengths at `lengths`; without any where that is null.
+/// `addresses` with the length arrays of `lengths`; unchanged if `lengths` is null.
 ///
 /// # Errors
-/// When it is misaligned, or of another size than this version's.
+/// When `lengths` is misaligned, or its size is not that of this version.
 ///
 /// # Safety
-/// `lengths` is null or points to as many bytes as its `size` says.
+/// `lengths` is null or points to `size` readable bytes, `size` being its first field.
 pub unsafe fn read(lengths: *const RawLengths, addresses: Addresses) -> Result<Addresses, Failure> {
     if lengths.is_null() {
         return Ok(addresses);
@@ -30,12 +30,12 @@ pub unsafe fn read(lengths: *const RawLengths, addresses: Addresses) -> Result<A
     if !lengths.is_aligned() {
         return Err(Failure::Invalid(format!("lengths is at {lengths:p}, where no struct can be")));
     }
-    // SAFETY: it is aligned, and points to a `size_t` by the caller's promise.
+    // SAFETY: it is aligned, and the caller promises a readable `size`.
     let size = unsafe { (&raw const (*lengths).size).read() };
     if size != size_of::<RawLengths>() {
         return Err(Failure::Invalid(format!("the size of lengths is {size}; it must be sizeof(fa512_lengths)")));
     }
-    // SAFETY: it is aligned and as large as the struct.
+    // SAFETY: it is aligned, and `size` says that it is as large as the struct.
     let RawLengths { cu_seqlens, cu_seqlens_k, seqused_q, seqused_k, .. } = unsafe { lengths.read() };
     Ok(Addresses {
         cu_seqlens: given(cu_seqlens),

@@ -1,7 +1,7 @@
-//! The C interface of [`attention`] (package fa512), as `include/fa512.h` declares it. These functions are all that the
-//! libraries export.
+//! The C interface of [`attention`] (package fa512), as declared in `include/fa512.h`. The libraries export only these
+//! functions.
 //!
-//! No panic crosses the border: it becomes `FA512_ERROR_INTERNAL`.
+//! No panic unwinds into C: it becomes `FA512_ERROR_INTERNAL`.
 
 mod lengths;
 mod problem;
@@ -21,7 +21,7 @@ use status::{Failure, INTERNAL, OK};
 /// Version of the interface.
 const ABI_VERSION: u32 = 0;
 
-/// Runs a call: its status is returned, and what was wrong kept for [`fa512_last_error_message`].
+/// Runs `call` and returns its status. Keeps the message of a failure for [`fa512_last_error_message`].
 fn answer(call: impl FnOnce() -> Result<(), Failure>) -> i32 {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(())) => OK,
@@ -36,13 +36,13 @@ fn answer(call: impl FnOnce() -> Result<(), Failure>) -> i32 {
     }
 }
 
-/// The version of this interface that the library has.
+/// Version of the C interface.
 #[unsafe(no_mangle)]
 pub extern "C" fn fa512_abi_version() -> u32 {
     ABI_VERSION
 }
 
-/// The version of the library.
+/// Version of the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn fa512_version() -> *const c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
@@ -55,16 +55,17 @@ pub extern "C" fn fa512_error_name(status: i32) -> *const c_char {
     status::name(status).as_ptr()
 }
 
-/// What was wrong with the thread's last call that failed.
+/// Message of the calling thread's last call that failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn fa512_last_error_message() -> *const c_char {
     text::kept()
 }
 
-/// Whether, by which kernel and why a problem is computed on a GPU.
+/// Writes which kernel computes a problem on a GPU, and why, or fails if none does.
 ///
 /// # Safety
-/// `problem` is null or points to as many bytes as it says; `text` is null or points to `text_size` bytes.
+/// `problem` is null or points to `size` bytes, `size` being its first field; `text` is null or points to `text_size`
+/// bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fa512_supports(
     problem: *const RawProblem,
@@ -73,7 +74,7 @@ pub unsafe extern "C" fn fa512_supports(
     text_size: usize,
 ) -> i32 {
     answer(|| {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise about `problem`.
         let words = match unsafe { problem::read(problem) }? {
             None => "nothing to compute".to_owned(),
             Some(Call { problem, .. }) => {
@@ -89,28 +90,28 @@ pub unsafe extern "C" fn fa512_supports(
                 format!("{}: {}", support.entry, support.reason)
             }
         };
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise about `text`.
         unsafe { text::copy(&words, text, text_size) };
         Ok(())
     })
 }
 
-/// Loads the kernels that problems take.
+/// Loads the kernels of `count` problems.
 ///
 /// # Safety
-/// `problems` points to `count` problems of the size that the first of them says.
+/// `problems` points to an array of `count` problems, each as large as the `size` of the first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fa512_warm_up(problems: *const RawProblem, count: usize) -> i32 {
     answer(|| {
         if count == 0 {
             return Ok(());
         }
-        // SAFETY: passed on to the caller; there is a first one.
+        // SAFETY: the caller's promise; the array is not empty.
         let size = unsafe { problem::size(problems) }?;
         for index in 0..count {
-            // SAFETY: passed on to the caller; the first says how far apart they are.
+            // SAFETY: `index` is less than `count`, and the problems are `size` bytes apart.
             let next = unsafe { problems.cast::<u8>().add(index * size) };
-            // SAFETY: as above.
+            // SAFETY: `next` points to a problem of the array.
             if let Some(Call { problem, .. }) = unsafe { problem::read(next.cast()) }? {
                 Plan::new(&problem, &Gpu::current()?)?.warm_up()?;
             }
@@ -119,10 +120,11 @@ pub unsafe extern "C" fn fa512_warm_up(problems: *const RawProblem, count: usize
     })
 }
 
-/// Puts O and LSE of a problem on a stream.
+/// Computes O and LSE of a problem, asynchronously on a stream.
 ///
 /// # Safety
-/// `problem` is null or points to as many bytes as it says; the rest as for [`attention::forward`].
+/// `problem` is null or points to `size` bytes, `size` being its first field; the rest is as for
+/// [`attention::forward`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fa512_forward(
     problem: *const RawProblem,
@@ -133,11 +135,11 @@ pub unsafe extern "C" fn fa512_forward(
     lse: *mut f32,
     stream: *mut c_void,
 ) -> i32 {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller's promise is the same.
     unsafe { fa512_forward_varlen(problem, q, k, v, ptr::null(), o, lse, stream) }
 }
 
-/// Puts O and LSE of packed sequences on a stream.
+/// Computes O and LSE of packed sequences, asynchronously on a stream.
 ///
 /// # Safety
 /// As for [`fa512_forward`].
@@ -154,14 +156,14 @@ pub unsafe extern "C" fn fa512_forward_varlen(
 ) -> i32 {
     let [q, k, v, o] = [q, k, v, o.cast_const()].map(|address| address.addr() as u64);
     let cu_seqlens = given(cu_seqlens.addr());
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller's promise is the same.
     answer(|| unsafe { forward(problem, Addresses { cu_seqlens, ..Addresses::new(q, k, v, o) }, lse, stream) })
 }
 
-/// Puts O and LSE of sequences whose keys have lengths of their own on a stream.
+/// Computes O and LSE of sequences whose K and V have other lengths than Q, asynchronously on a stream.
 ///
 /// # Safety
-/// As for [`fa512_forward`]; `lengths` is null or points to as many bytes as it says.
+/// As for [`fa512_forward`]; `lengths` is null or points to `size` bytes, `size` being its first field.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fa512_forward_lengths(
     problem: *const RawProblem,
@@ -175,9 +177,9 @@ pub unsafe extern "C" fn fa512_forward_lengths(
 ) -> i32 {
     let [q, k, v, o] = [q, k, v, o.cast_const()].map(|address| address.addr() as u64);
     answer(|| {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise about `lengths`.
         let addresses = unsafe { lengths::read(lengths, Addresses::new(q, k, v, o)) }?;
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise is the same.
         unsafe { forward(problem, addresses, lse, stream) }
     })
 }
@@ -190,11 +192,11 @@ unsafe fn forward(
     lse: *mut f32,
     stream: *mut c_void,
 ) -> Result<(), Failure> {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller's promise about `problem`.
     let Some(call) = (unsafe { problem::read(problem) })? else { return Ok(()) };
     let Call { problem, options, bias, alibi_slopes } = call;
     let addresses = Addresses { lse: given(lse.addr()), bias, alibi_slopes, ..addresses };
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller's promise is that of `attention::forward_with`.
     unsafe { attention::forward_with(&problem, addresses, Stream::from_raw(stream), options) }?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `fa512_problem`, checked and turned into a problem.
+//! Reads and checks `fa512_problem`.
 
 use attention::contract::problem::check_head_dim;
 use attention::{
@@ -28,9 +28,9 @@ const MASK_CAUSAL: u32 = 1;
 const MASK_WINDOW: u32 = 2;
 /// `FA512_UNLIMITED`.
 const UNLIMITED: i32 = -1;
-/// Bytes of the first version of the struct: no program has a smaller one.
+/// Size of the struct's first version, the smallest that a program can have.
 const FIRST_SIZE: usize = 144;
-/// Larger than the struct will ever be: what claims to be so is no such struct.
+/// Upper bound on the size of any version; a larger `size` is garbage.
 const LARGEST_SIZE: usize = 4096;
 
 /// `fa512_strides`.
@@ -42,7 +42,7 @@ pub struct RawStrides {
     row: u64,
 }
 
-/// `fa512_problem`: numbers of which every value can be read.
+/// `fa512_problem`. Any bit pattern is valid.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RawProblem {
@@ -74,27 +74,27 @@ pub struct RawProblem {
 
 const _: () = assert!(size_of::<RawProblem>() >= FIRST_SIZE && size_of::<RawProblem>() <= LARGEST_SIZE);
 
-/// What `fa512_problem` asks for.
+/// A checked `fa512_problem`.
 pub struct Call {
-    /// What to compute.
+    /// The problem to compute.
     pub problem: Problem,
-    /// How.
+    /// The options of the call.
     pub options: Options,
-    /// Where the bias is, if there is one.
+    /// Address of the bias, if there is one.
     pub bias: Option<u64>,
-    /// Where the ALiBi slopes are.
+    /// Address of the ALiBi slopes, if there are any.
     pub alibi_slopes: Option<u64>,
 }
 
-/// An address, which is 0 for none.
+/// An optional address; 0 means none.
 pub fn given(address: usize) -> Option<u64> {
     (address != 0).then_some(address as u64)
 }
 
-/// Bytes of the struct that the caller knows.
+/// Size of the caller's struct, in bytes.
 ///
 /// # Errors
-/// When `problem` is null or misaligned, or says a size that no version has.
+/// When `problem` is null or misaligned, or its `size` is that of no version.
 ///
 /// # Safety
 /// `problem` is null or points to a `size_t`.
@@ -105,7 +105,7 @@ pub unsafe fn size(problem: *const RawProblem) -> Result<usize, Failure> {
     if !problem.is_aligned() {
         return Err(Failure::Invalid(format!("problem is at {problem:p}, where no struct can be")));
     }
-    // SAFETY: it is aligned, and the caller's promise.
+    // SAFETY: it is aligned and not null, and the caller promises a readable `size`.
     let size = unsafe { (&raw const (*problem).size).read() };
     if !(FIRST_SIZE..=LARGEST_SIZE).contains(&size) || size % align_of::<RawProblem>() != 0 {
         return Err(Failure::Invalid(format!("size is {size}; it must be sizeof(fa512_problem)")));
@@ -113,29 +113,29 @@ pub unsafe fn size(problem: *const RawProblem) -> Result<usize, Failure> {
     Ok(size)
 }
 
-/// The problem at `problem`; `None` where a dimension is 0, so that there is nothing to compute.
+/// The problem at `problem`; `None` if a dimension is 0 and there is nothing to compute.
 ///
 /// # Errors
-/// When it is not one, with the field.
+/// Names the field that is not acceptable.
 ///
 /// # Safety
-/// `problem` is null or points to as many bytes as its `size` says.
+/// `problem` is null or points to `size` bytes, `size` being its first field.
 pub unsafe fn read(problem: *const RawProblem) -> Result<Option<Call>, Failure> {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller's promise includes that of `size`.
     let size = unsafe { size(problem) }?;
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller promises `size` readable bytes.
     let bytes = unsafe { std::slice::from_raw_parts(problem.cast::<u8>(), size) };
     let known = size.min(size_of::<RawProblem>());
     if bytes[known..].iter().any(|&byte| byte != 0) {
         return Err(Failure::Unsupported("problem has fields that this version of the library does not know".into()));
     }
     let mut raw = RawProblem::default();
-    // SAFETY: both are at least so many bytes, and every value of them is one of the struct's numbers.
+    // SAFETY: both are at least `known` bytes, and any bit pattern is a valid `RawProblem`.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), (&raw mut raw).cast(), known) };
     raw.check()
 }
 
-/// A side of the window, in keys.
+/// One side of the window, in keys; `None`: no limit.
 fn side(keys: i32, name: &str) -> Result<Option<u32>, Failure> {
     match u32::try_from(keys) {
         Ok(keys) => Ok(Some(keys)),
@@ -148,7 +148,7 @@ fn side(keys: i32, name: &str) -> Result<Option<u32>, Failure> {
 }
 
 impl RawProblem {
-    /// Which keys a query attends to.
+    /// The window that `mask`, `window_left` and `window_right` describe.
     fn window(self) -> Result<Window, Failure> {
         let window = match self.mask {
             MASK_FULL => Window::UNLIMITED,
@@ -173,7 +173,7 @@ impl RawProblem {
         Ok(window)
     }
 
-    /// What is done to scores.
+    /// The score modifications that the fields describe.
     fn score_mod(self) -> Result<ScoreMod, Failure> {
         let RawStrides { batch, head, row } = self.bias_strides;
         if self.bias == 0 && self.bias_strides != RawStrides::default() {
@@ -191,7 +191,7 @@ impl RawProblem {
         })
     }
 
-    /// The problem with the sequences that its rows are.
+    /// `problem` as packed or padded sequences, if the fields say so.
     fn with_sequences(self, problem: Problem) -> Result<Problem, Failure> {
         let is_padded = self.flags & PADDED != 0;
         let lengths = if self.flags & KEY_LENGTHS == 0 { Lengths::Shared } else { Lengths::Separate };

@@ -10,19 +10,19 @@ pub const OK: i32 = 0;
 /// `FA512_ERROR_INTERNAL`.
 pub const INTERNAL: i32 = 10;
 
-/// Why a call did nothing.
+/// Why a call failed.
 #[derive(Debug)]
 pub enum Failure {
     /// An argument is not acceptable.
     Invalid(String),
-    /// No kernel computes such a problem.
+    /// No kernel computes the problem.
     Unsupported(String),
-    /// What the library says.
+    /// An error of the Rust library.
     Library(Error),
 }
 
 impl Failure {
-    /// As `fa512_status` numbers it.
+    /// Its `fa512_status`.
     pub fn status(&self) -> i32 {
         let kind = match self {
             Failure::Invalid(_) => ErrorKind::Invalid,

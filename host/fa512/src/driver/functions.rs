@@ -1,4 +1,4 @@
-//! The functions of the CUDA driver API that this library calls, with the types of `cuda.h` that they take.
+//! The functions of the CUDA driver API that this library calls, and the types of `cuda.h` that they take.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem::transmute;
@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 
 use super::library::Library;
 
-/// `CUresult`, as a number: drivers know codes that no header has yet.
+/// `CUresult`, as a number: drivers return codes that no header names yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Code(pub c_uint);
@@ -31,7 +31,7 @@ impl Code {
 /// `CUcontext`, `CUstream`, `CUlibrary`, `CUkernel`.
 pub type Handle = *mut c_void;
 
-/// `CUtensorMap`: 128 bytes at a multiple of 64.
+/// `CUtensorMap`: 128 bytes, aligned to 64.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub struct TensorMap(pub [u8; 128]);
@@ -45,14 +45,14 @@ pub struct LaunchAttribute {
 }
 
 impl LaunchAttribute {
-    /// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`, allowed.
+    /// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`, set to allowed.
     pub fn programmatic_stream_serialization() -> Self {
         let mut value = [0; 16];
         value[0] = 1;
         Self { id: 6, padding: 0, value }
     }
 
-    /// `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`: so many blocks in x.
+    /// `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`: `blocks` in x, 1 in y and z.
     pub fn cluster(blocks: NonZeroU32) -> Self {
         let mut value = [0; 16];
         value[..3].copy_from_slice(&[blocks.get() as c_int, 1, 1]);
@@ -71,13 +71,13 @@ pub struct LaunchConfig {
     pub shared_bytes: c_uint,
     /// `CUstream`.
     pub stream: Handle,
-    /// As many as the count says.
+    /// The attributes, `attribute_count` of them.
     pub attributes: *mut LaunchAttribute,
-    /// Attributes.
+    /// Number of attributes.
     pub attribute_count: c_uint,
 }
 
-/// `CU_DEVICE_ATTRIBUTE_…` as far as used.
+/// The `CU_DEVICE_ATTRIBUTE_…` constants in use.
 pub mod device_attribute {
     use std::ffi::c_int;
 
@@ -91,7 +91,7 @@ pub mod device_attribute {
     pub const SHARED_BYTES_PER_BLOCK: c_int = 97;
 }
 
-/// `CU_POINTER_ATTRIBUTE_…` as far as used.
+/// The `CU_POINTER_ATTRIBUTE_…` constants in use.
 pub mod pointer_attribute {
     use std::ffi::c_uint;
 
@@ -107,7 +107,7 @@ pub mod pointer_attribute {
     pub const RANGE_START: c_uint = 11;
     /// `RANGE_SIZE`, a `size_t`.
     pub const RANGE_SIZE: c_uint = 12;
-    /// `MEMPOOL_HANDLE`, a `CUmemoryPool`, null for memory of none.
+    /// `MEMPOOL_HANDLE`, a `CUmemoryPool`; null for memory that is in no pool.
     pub const MEMPOOL: c_uint = 17;
 }
 
@@ -140,7 +140,7 @@ macro_rules! functions {
             /// Looks every function up.
             ///
             /// # Errors
-            /// The name of one that the library lacks.
+            /// With the name of the first function that the library lacks.
             pub fn of(library: Library) -> Result<Self, &'static CStr> {
                 Ok(Self {
                     $($field: {

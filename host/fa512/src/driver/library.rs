@@ -1,4 +1,4 @@
-//! The dynamic linker, as far as it is needed to open the CUDA driver: two functions of libc, which std links anyway.
+//! The dynamic linker's functions that open the CUDA driver, from libc, which std links anyway.
 
 use std::ffi::{CStr, c_void};
 
@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_void};
 #[cfg(unix)]
 const FILE_NAME: &CStr = c"libcuda.so.1";
 
-/// The CUDA driver's library, opened for as long as the process lives.
+/// The CUDA driver's library, open for the lifetime of the process.
 #[derive(Clone, Copy, Debug)]
 pub struct Library(#[cfg_attr(not(unix), allow(dead_code))] *mut c_void);
 
@@ -25,7 +25,7 @@ mod linker {
         pub fn dlerror() -> *const c_char;
     }
 
-    /// Resolve everything now. (Without `RTLD_GLOBAL`, so that their symbols stay private.)
+    /// Resolve all symbols now. Without `RTLD_GLOBAL`, they stay private to the library.
     pub const RTLD_NOW: c_int = 2;
 }
 
@@ -33,7 +33,7 @@ impl Library {
     /// Opens the library.
     ///
     /// # Errors
-    /// With the linker's words.
+    /// With the linker's message.
     #[cfg(unix)]
     pub fn open() -> Result<Self, String> {
         // SAFETY: the file name ends in NUL. The driver's constructors run, as in every program that uses CUDA.
@@ -41,7 +41,7 @@ impl Library {
         if !library.is_null() {
             return Ok(Self(library));
         }
-        // SAFETY: no arguments; the text lasts until this thread's next call of the linker.
+        // SAFETY: no arguments; the text stays valid until this thread's next call of the linker.
         let words = unsafe { linker::dlerror() };
         match words.is_null() {
             true => Err(format!("{} cannot be opened", FILE_NAME.to_string_lossy())),
@@ -50,13 +50,13 @@ impl Library {
         }
     }
 
-    /// Says that there is no such library here.
+    /// Always fails: this platform has no CUDA driver library.
     #[cfg(not(unix))]
     pub fn open() -> Result<Self, String> {
         Err("fa512 opens the CUDA driver on Linux only".into())
     }
 
-    /// The address of the function `name`; `None` where the library has none.
+    /// The address of the function `name`; `None` if the library does not have it.
     #[cfg(unix)]
     pub fn function(self, name: &CStr) -> Option<*mut c_void> {
         // SAFETY: the handle is that of `open` and is never closed; the name ends in NUL.
@@ -64,7 +64,7 @@ impl Library {
         (!address.is_null()).then_some(address)
     }
 
-    /// There is none.
+    /// Always `None`.
     #[cfg(not(unix))]
     pub fn function(self, _: &CStr) -> Option<*mut c_void> {
         None

@@ -1,8 +1,8 @@
-//! The CUDA driver, opened at run time: the library, a table of the functions that are called, and what holds for the whole
-//! process (version, number of GPUs).
+//! The CUDA driver, opened at run time: its library, a table of the functions that are called, and process-wide facts
+//! (version, number of GPUs).
 //!
-//! Nothing is linked and no symbol is exported, so that the library lives in one process with cust, cudarc, PyTorch and
-//! whatever else has its own way to the driver.
+//! Nothing is linked and no symbol is exported, so the library can share a process with cust, cudarc, PyTorch and other
+//! users of the driver.
 
 mod code;
 mod functions;
@@ -20,31 +20,31 @@ use library::Library;
 use crate::error::Error;
 use crate::version::Version;
 
-/// Oldest driver, as the CUDA version that it supports: the first with tensor maps and context-independent loading.
+/// The oldest accepted driver, as a CUDA version: the first with tensor maps and context-independent loading.
 pub const NEEDED: Version = Version { major: 12, minor: 0 };
-/// Oldest driver whose graphs hold launches that begin before the one in front of them ends.
+/// The oldest driver whose graphs support programmatic dependent launch.
 const OVERLAP_NEEDED: Version = Version { major: 12, minor: 3 };
 
 /// The driver of this process.
 pub struct Driver {
     /// The functions that are called.
     pub call: Functions,
-    /// Tells the sizes of a kernel's parameters, where the driver can.
+    /// Returns the sizes of a kernel's parameters; `None` if the driver has no such function.
     pub kernel_get_param_info: Option<KernelGetParamInfo>,
     /// The CUDA version that it supports.
     pub version: Version,
-    /// Whether launches may begin before the one in front of them ends (programmatic dependent launch).
+    /// Whether a launch may begin before the previous one on its stream ends (programmatic dependent launch).
     pub overlaps: bool,
-    /// GPUs that the driver shows, counted from 0.
+    /// Number of GPUs that the driver shows.
     pub gpus: usize,
     library: Library,
 }
 
 impl Driver {
-    /// The driver, opened and initialised by the first call.
+    /// The driver, opened and initialised by the first call. Later calls return the same result.
     ///
     /// # Errors
-    /// When there is none, when it is too old, when it does not start, and when it shows no GPU: the same in every call.
+    /// When there is no driver, it is too old, `cuInit` fails, or it shows no GPU.
     pub fn get() -> Result<&'static Self, Error> {
         static DRIVER: OnceLock<Result<Driver, Error>> = OnceLock::new();
         DRIVER.get_or_init(Self::open).as_ref().map_err(Clone::clone)
@@ -64,7 +64,7 @@ impl Driver {
         let overlaps = version >= OVERLAP_NEEDED;
         let mut driver = Self { call, kernel_get_param_info, version, overlaps, gpus: 0, library };
         let mut gpus = 0;
-        // SAFETY: `gpus` is where the function puts its result.
+        // SAFETY: `gpus` receives the function's result.
         driver.check(unsafe { (driver.call.device_get_count)(&mut gpus) }, || "counting the GPUs")?;
         driver.gpus = usize::try_from(gpus).unwrap_or(0);
         match driver.gpus {
@@ -73,10 +73,10 @@ impl Driver {
         }
     }
 
-    /// Turns a code of the driver into an error that says what was being done.
+    /// Turns a result code into an error that names `action`, the call that failed.
     ///
     /// # Errors
-    /// When the code is not that of success.
+    /// When the code is not `CUDA_SUCCESS`.
     pub fn check<T: Into<String>>(&self, code: Code, action: impl FnOnce() -> T) -> Result<(), Error> {
         if code == Code::SUCCESS { Ok(()) } else { Err(failure(self.library, code, action())) }
     }
@@ -87,7 +87,7 @@ fn failure(library: Library, code: Code, action: impl Into<String>) -> Error {
     Error::Cuda { action: action.into(), code: code.0, name, words, log: String::new() }
 }
 
-/// Asks before anything else of the driver is used: an old one lacks some of the functions.
+/// The driver's version. It is checked before any other function is looked up: an old driver lacks some of them.
 fn version(library: Library) -> Result<Version, Error> {
     type Function = unsafe extern "C" fn(*mut c_int) -> Code;
     let address = library.function(c"cuDriverGetVersion");
@@ -95,7 +95,7 @@ fn version(library: Library) -> Result<Version, Error> {
     // SAFETY: the driver's function of that name has this signature (cuda.h).
     let function = unsafe { std::mem::transmute::<*mut c_void, Function>(address) };
     let mut version = 0;
-    // SAFETY: `version` is where the function puts its result; it may be called before `cuInit`.
+    // SAFETY: `version` receives the function's result; the function may be called before `cuInit`.
     let code = unsafe { function(&mut version) };
     match (code, u32::try_from(version)) {
         (Code::SUCCESS, Ok(version)) => Ok(Version { major: version / 1000, minor: version % 1000 / 10 }),
@@ -103,14 +103,14 @@ fn version(library: Library) -> Result<Version, Error> {
     }
 }
 
-/// `cuInit`, which does nothing where the caller has called it.
+/// `cuInit`, which has no effect if the caller has already called it.
 fn start(library: Library) -> Result<(), Error> {
     type Function = unsafe extern "C" fn(c_uint) -> Code;
     let address = library.function(c"cuInit");
     let address = address.ok_or_else(|| Error::NoDriver { why: "the driver has no cuInit".into() })?;
     // SAFETY: the driver's function of that name has this signature (cuda.h).
     let function = unsafe { std::mem::transmute::<*mut c_void, Function>(address) };
-    // SAFETY: 0 is the only value that the flags may have.
+    // SAFETY: 0 is the only valid value of the flags.
     match unsafe { function(0) } {
         Code::SUCCESS => Ok(()),
         code @ Code::NO_DEVICE => {

@@ -1,4 +1,4 @@
-/* Prints what fa512_supports answers on GPU 0, or the one that ANSWER_GPU names. */
+/* Prints what fa512_supports writes for GPU 0, or for GPU ANSWER_GPU. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* What the C interface does with arguments that are none, without a context. C99 and C++. */
+/* How the C interface handles invalid arguments, without a context. C99 and C++. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static int32_t forward(fa512_problem problem) {
 
 static int32_t supported(fa512_problem problem) { return fa512_supports(&problem, -1, NULL, 0); }
 
-/* A struct of a later version, with a field more. */
+/* A struct of a later version, with one more field. */
 typedef struct later_problem {
     fa512_problem known;
     uint64_t field;
@@ -115,7 +115,7 @@ int main(void) {
     problem = acceptable(), problem.sequence = 0xffffffff;
     EXPECT(forward(problem) == FA512_ERROR_INVALID && said("sequence is 4294967295"));
 
-    /* Nothing to compute needs nothing. */
+    /* With nothing to compute, no pointer is needed. */
     problem = acceptable(), problem.batch = 0;
     EXPECT(fa512_forward(&problem, NULL, NULL, NULL, NULL, NULL, NULL) == FA512_OK);
     EXPECT(fa512_forward_varlen(&problem, NULL, NULL, NULL, NULL, NULL, NULL, NULL) == FA512_OK);
@@ -137,7 +137,7 @@ int main(void) {
     later.field = 1;
     EXPECT(fa512_warm_up(&later.known, 1) == FA512_ERROR_UNSUPPORTED && said("does not know"));
 
-    /* NaN is the default scale: what is left to complain about is that there is no context, or no driver. */
+    /* NaN means the default scale; the call fails only for lack of a context or driver. */
     problem = acceptable(), problem.scale = NAN;
     status = supported(problem);
     EXPECT(status == FA512_ERROR_DRIVER || status == FA512_ERROR_CONTEXT || status == FA512_ERROR_NO_GPU);

@@ -1,4 +1,4 @@
-/* Prints which functions of the driver one fa512_forward calls when its kernel is loaded. */
+/* Prints which driver functions one fa512_forward calls once its kernel is loaded. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ int main(void) {
     problem.heads = 2;
     problem.head_dim = 64;
     for (int unchecked = 0; unchecked < 2; unchecked++) {
-        /* One length for kernels with tensor maps, on Hopper. */
+        /* On Hopper, sequences of one length use kernels with tensor maps. */
         problem.sequence = 500;
         problem.flags = unchecked ? FA512_NO_POINTER_CHECKS : 0;
         check(fa512_warm_up(&problem, 1), fa512_last_error_message());

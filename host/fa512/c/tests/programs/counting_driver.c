@@ -1,5 +1,5 @@
-/* A libcuda.so.1 that counts calls and passes them on to the driver that COUNTED_DRIVER names. It has the functions that libfa512
- * calls, those that the examples call, and those that a call must not make: allocation, copies, synchronisation.
+/* A libcuda.so.1 that counts calls and forwards them to the driver named by COUNTED_DRIVER. It exports the functions that
+ * libfa512 and the examples call, and those that a call must not make: allocation, copies, synchronisation.
  *
  *     cc -shared -fPIC -Wl,-soname,libcuda.so.1 counting_driver.c -o libcuda.so.1 */
 #include <dlfcn.h>
@@ -32,7 +32,7 @@ static function *real(const char *name) {
     return (function *)dlsym(driver, name);
 }
 
-/* All arguments of these functions are integers or addresses, at most twelve: passing on too many does no harm. */
+/* All arguments of these functions are integers or addresses, twelve at most; forwarding too many is harmless. */
 #define DEFINE(name)                                                                                                   \
     static unsigned long count_##name;                                                                                 \
     word name(word a, word b, word c, word d, word e, word f, word g, word h, word i, word j, word k, word l) {        \

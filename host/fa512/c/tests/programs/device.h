@@ -1,4 +1,4 @@
-/* Device memory and fp16 numbers, for programs that require results. */
+/* Device memory and fp16 numbers for the test programs. */
 #ifndef DEVICE_H
 #define DEVICE_H
 
@@ -25,7 +25,7 @@ static inline CUdeviceptr memory(const void *values, size_t bytes) {
 
 static inline void *pointer(CUdeviceptr address) { return (void *)(uintptr_t)address; }
 
-/* A number from 0 to 1023 in fp16. */
+/* `number`, from 0 to 1023, in fp16. */
 static inline uint16_t half(int number) {
     int exponent = 0;
     if (number == 0) return 0;
@@ -33,7 +33,7 @@ static inline uint16_t half(int number) {
     return (uint16_t)((exponent + 15) << 10 | ((number << 10 >> exponent) & 0x3ff));
 }
 
-/* A normal number in fp16, or 0. */
+/* The value of an fp16 that is normal or 0. */
 static inline double number(uint16_t bits) { return bits == 0 ? 0 : ldexp(1024 + (bits & 0x3ff), (bits >> 10) - 25); }
 
 #endif

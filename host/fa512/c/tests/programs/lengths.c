@@ -1,5 +1,5 @@
-/* Sequences whose keys have lengths of their own, packed and in a padded batch, under a causal mask. Q is 0, so that a row of O is
- * the mean of the rows of V that it attends to; V holds positions. */
+/* Sequences whose K and V have other lengths than Q, packed and padded, under a causal mask. Q is 0, so a row of O is the
+ * mean of the rows of V that it attends to; V holds positions. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ static CUdeviceptr memory(const void *values, size_t bytes) {
 
 static void *pointer(CUdeviceptr address) { return (void *)(uintptr_t)address; }
 
-/* A number from 0 to 1023 in fp16. */
+/* `number`, from 0 to 1023, in fp16. */
 static uint16_t half(int number) {
     int exponent = 0;
     if (number == 0) return 0;
@@ -35,13 +35,13 @@ static uint16_t half(int number) {
     return (uint16_t)((exponent + 15) << 10 | ((number << 10 >> exponent) & 0x3ff));
 }
 
-/* A normal number in fp16, or 0. */
+/* The value of an fp16 that is normal or 0. */
 static double number(uint16_t bits) { return bits == 0 ? 0 : ldexp(1024 + (bits & 0x3ff), (bits >> 10) - 25); }
 
-/* Rows of Q, and of K and V, of each sequence. */
+/* Rows of Q, and rows of K and V, of each sequence. */
 static const int queries[SEQUENCES] = {30, 70, 0, 5}, keys[SEQUENCES] = {80, 20, 9, 0};
 
-/* Requires O and LSE of sequence `s` to be right where its rows begin at `row` of `rows`. */
+/* Checks O and LSE of sequence `s`, which begins at `row` of `rows`. */
 static void require_sequence(const uint16_t *o, const float *lse, int s, int row, int rows, int bottom_right) {
     int i, head;
     for (i = 0; i < queries[s]; i++)
@@ -54,7 +54,7 @@ static void require_sequence(const uint16_t *o, const float *lse, int s, int row
         }
 }
 
-/* Computes rows that begin where `begins` says and requires the result to be right. */
+/* Computes sequences that begin at `begins`, and checks the result. */
 static void require(fa512_problem problem, const fa512_lengths *lengths, const int *begins, const int *key_begins, int rows,
                     int key_rows) {
     static uint16_t zeros[400 * HEADS * HEAD_DIM], values[400 * HEADS * HEAD_DIM], o[400 * HEADS * HEAD_DIM];

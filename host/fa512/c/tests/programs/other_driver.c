@@ -1,4 +1,4 @@
-/* A libcuda.so.1 that knows its version, starts, and has nothing else. */
+/* A libcuda.so.1 that only reports its version and initialises. */
 int cuDriverGetVersion(int *version) {
     *version = VERSION;
     return 0;

@@ -1,5 +1,5 @@
-/* Softcap, ALiBi and bias. Columns 1 to 63 of Q and K are 0, column 0 of Q is 1 and that of K the position of the key, which makes
- * a score of it; V holds the position, too, so that O is its mean under the softmax. */
+/* Softcap, ALiBi and bias. Columns 1 to 63 of Q and K are 0, column 0 of Q is 1, column 0 of K is the key's position, so the
+ * score of a key is its position. V holds the position too, so O is its mean under the softmax. */
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -11,13 +11,13 @@
 
 enum { BATCH = 2, HEADS = 2, ROWS = 20, HEAD_DIM = 64, ELEMENTS = BATCH * HEADS * ROWS * HEAD_DIM };
 
-/* The bias of a query and a key, which differs by head, too. */
+/* Bias of a query and a key; differs between heads. */
 static int bias_of(int head, int query, int key) { return (3 * head + 7 * query + 5 * key) % 4; }
 
-/* Slopes [batch, heads]; those of the first batch entry serve as [heads], too. */
+/* Slopes [batch, heads]. Those of the first batch entry also serve as [heads]. */
 static const float slopes[BATCH * HEADS] = {0.5f, 0.125f, 2.0f, 0.25f};
 
-/* The score of a key as `problem` has it. */
+/* The score of a key under `problem`. */
 static double score(const fa512_problem *problem, int batch, int head, int query, int key) {
     double value = problem->softcap == 0 ? key : problem->softcap * tanh(key / problem->softcap);
     int of_batch = problem->flags & FA512_SLOPES_PER_BATCH ? batch * HEADS : 0;
@@ -26,7 +26,7 @@ static double score(const fa512_problem *problem, int batch, int head, int query
     return value;
 }
 
-/* Requires O and LSE of `problem` to be those of its scores. */
+/* Checks O and LSE of `problem` against its scores. */
 static void require(fa512_problem problem, CUdeviceptr q, CUdeviceptr k, const char *name) {
     static uint16_t o[ELEMENTS];
     static float lse[BATCH * HEADS * ROWS];
@@ -91,14 +91,14 @@ int main(void) {
     problem.bias_strides.head = ROWS * ROWS, problem.bias_strides.row = ROWS;
     require(problem, q, k, "bias");
 
-    /* What the driver knows of the memory. */
+    /* A bias that ends 2 bytes beyond its memory: the pointer check must notice. */
     problem.bias = (const char *)device_bias + 2;
     CUdeviceptr out = memory(ones, sizeof ones);
     check(fa512_forward(&problem, pointer(q), pointer(k), pointer(k), pointer(out), NULL, NULL) != FA512_ERROR_MEMORY, "bias",
           "accepted beyond its memory");
     check(strstr(fa512_last_error_message(), "bias at") == NULL, "bias", fa512_last_error_message());
 
-    /* A program of an older header: its struct ends before the changes of scores. */
+    /* A program compiled with an older header: its struct ends before the score modifications. */
     problem = plain;
     problem.size = offsetof(fa512_problem, softcap);
     require(problem, q, k, "older header");

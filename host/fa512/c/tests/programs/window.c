@@ -1,5 +1,5 @@
-/* Windows, of sequences of one length and packed. Q is 0, so that a row of O is the mean of the rows of V in its window; V holds
- * the positions of its rows, so that the mean says where the window begins and ends. */
+/* Windows, for sequences of one length and packed ones. Q is 0, so a row of O is the mean of the rows of V in its window; V
+ * holds the positions of its rows, so the mean tells where the window begins and ends. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@ enum { HEADS = 2, ROWS = 150, SEQUENCES = 3, HEAD_DIM = 64, ELEMENTS = ROWS * HE
 
 static const int32_t cu_seqlens[SEQUENCES + 1] = {0, 20, 21, ROWS};
 
-/* Requires O and LSE of `problem` to be those of a window from `left` before a query to `right` behind it. */
+/* Checks O and LSE of a window from `left` keys before a query to `right` keys after it. */
 static void require(fa512_problem problem, int packed, int left, int right) {
     static uint16_t values[ELEMENTS], o[ELEMENTS];
     static float lse[HEADS * ROWS];
@@ -55,8 +55,8 @@ static void require(fa512_problem problem, int packed, int left, int right) {
         }
 }
 
-/* Requires O of four heads that share two of K and V, and of queries of which the last is at the last key, or the first at the
- * first. V holds the positions of its rows and, a hundred times, its head. */
+/* Checks O of four query heads that share two heads of K and V, with bottom-right or top-left alignment. V holds the
+ * position of its row plus 100 times its head. */
 static void require_shared(fa512_problem problem, int bottom_right) {
     enum { QUERY_HEADS = 4, QUERIES = 50, KEYS = 70 };
     static uint16_t zeros[QUERY_HEADS * KEYS * HEAD_DIM], values[HEADS * KEYS * HEAD_DIM], o[QUERY_HEADS * QUERIES * HEAD_DIM];
@@ -114,7 +114,7 @@ int main(void) {
     require_shared(problem, 0);
     require_shared(problem, 1);
 
-    /* A program of an older header: its struct ends before the window. */
+    /* A program compiled with an older header: its struct ends before the window. */
     problem.mask = FA512_MASK_CAUSAL;
     problem.size = offsetof(fa512_problem, window_left);
     require(problem, 0, ROWS, 0);
